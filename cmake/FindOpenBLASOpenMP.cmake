@@ -1,0 +1,30 @@
+# The OpenMP build of OpenBLAS as the imported target OpenBLAS::OpenMP. Its pthread build, whose threads fight with those of
+# OpenMP, may be installed too and be what the plain name libopenblas.so means; so the folder of the OpenMP build comes
+# first, and a library counts only if it calls OpenMP.
+function(openblas_calls_openmp result file)
+  file(STRINGS "${file}" calls REGEX "^(GOMP_parallel|__kmpc_fork_call)" LIMIT_COUNT 1)
+  if(NOT calls)
+    set(${result} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+
+find_path(OpenBLASOpenMP_INCLUDE_DIR openblas_config.h PATH_SUFFIXES openblas-openmp openblas)
+find_library(OpenBLASOpenMP_LIBRARY NAMES openblas openblaso PATH_SUFFIXES openblas-openmp
+             VALIDATOR openblas_calls_openmp)
+mark_as_advanced(OpenBLASOpenMP_INCLUDE_DIR OpenBLASOpenMP_LIBRARY)
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(
+  OpenBLASOpenMP REQUIRED_VARS OpenBLASOpenMP_LIBRARY OpenBLASOpenMP_INCLUDE_DIR
+  REASON_FAILURE_MESSAGE "The pthread build will not do. Debian's package is libopenblas-openmp-dev.")
+
+if(OpenBLASOpenMP_FOUND AND NOT TARGET OpenBLAS::OpenMP)
+  add_library(OpenBLAS::OpenMP UNKNOWN IMPORTED)
+  set_target_properties(OpenBLAS::OpenMP PROPERTIES IMPORTED_LOCATION "${OpenBLASOpenMP_LIBRARY}"
+                                                    INTERFACE_INCLUDE_DIRECTORIES "${OpenBLASOpenMP_INCLUDE_DIR}")
+  # The program must load the library which it was linked with. An explicit rpath also survives an installation.
+  cmake_path(GET OpenBLASOpenMP_LIBRARY PARENT_PATH folder)
+  if(NOT folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
+    set_target_properties(OpenBLAS::OpenMP PROPERTIES INTERFACE_LINK_OPTIONS "LINKER:-rpath,${folder}")
+  endif()
+endif()

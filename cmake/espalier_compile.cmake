@@ -1,0 +1,36 @@
+# How Espalier's own code is compiled. Nothing here reaches a project which uses the library.
+
+function(espalier_warnings target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra $<$<BOOL:${ESPALIER_WARNINGS_AS_ERRORS}>:-Werror>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    # g++ 12 at -O3 sees overflows in fmt's and the standard library's own code where there are none.
+    target_compile_options(${target} PRIVATE -Wno-stringop-overflow -Wno-array-bounds)
+  endif()
+endfunction()
+
+# No -march: a kernel names its instruction set itself, so that one binary runs everywhere. No -ffast-math: NaNs count.
+function(espalier_optimize target)
+  target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3> -fno-math-errno -fno-trapping-math
+                                           -fno-semantic-interposition)
+  if(ESPALIER_OPENMP)
+    find_package(OpenMP REQUIRED COMPONENTS CXX)
+    # By names rather than by its target: who links a static Espalier need not look for OpenMP again.
+    separate_arguments(flags NATIVE_COMMAND "${OpenMP_CXX_FLAGS}")
+    target_compile_options(${target} PRIVATE ${flags})
+    target_link_libraries(${target} PRIVATE ${OpenMP_CXX_LIB_NAMES})
+  else()
+    target_compile_options(${target} PRIVATE -fopenmp-simd)
+  endif()
+endfunction()
+
+if(ESPALIER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(ESPALIER_CCACHE_PROGRAM ccache)
+  mark_as_advanced(ESPALIER_CCACHE_PROGRAM)
+  if(ESPALIER_CCACHE_PROGRAM)
+    # The settings let clones and build folders share what they compile, and allow precompiled headers.
+    set(CMAKE_CXX_COMPILER_LAUNCHER
+        "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
+        "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime"
+        "${ESPALIER_CCACHE_PROGRAM}")
+  endif()
+endif()

@@ -1,0 +1,40 @@
+include(CMakePackageConfigHelpers)
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/espalier")
+
+install(TARGETS espalier EXPORT espalierTargets)
+install(FILES espalier.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/espalier")
+install(DIRECTORY core ops nn optim data executor DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/espalier"
+        FILES_MATCHING PATTERN "*.h")
+
+install(EXPORT espalierTargets NAMESPACE espalier:: DESTINATION "${package_dir}")
+configure_package_config_file(cmake/espalierConfig.cmake.in espalierConfig.cmake INSTALL_DESTINATION "${package_dir}")
+write_basic_package_version_file(espalierConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/espalierConfig.cmake" "${PROJECT_BINARY_DIR}/espalierConfigVersion.cmake"
+              cmake/FindDNNL.cmake cmake/FindOpenBLASOpenMP.cmake DESTINATION "${package_dir}")
+
+# pkg-config: a static Espalier names the libraries under it as well, with or without --static.
+function(append_library_flags variable file)
+  cmake_path(GET file PARENT_PATH folder)
+  cmake_path(GET file STEM name)
+  string(REGEX REPLACE "^lib" "" name "${name}")
+  if(NOT folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
+    string(REPLACE " " "\\ " folder "${folder}")
+    string(APPEND ${variable} " -L${folder} -Wl,-rpath,${folder}")
+  endif()
+  set(${variable} "${${variable}} -l${name}" PARENT_SCOPE)
+endfunction()
+
+set(pc_requires)
+set(pc_libraries)
+if(NOT BUILD_SHARED_LIBS)
+  set(pc_requires fmt)
+  append_library_flags(pc_libraries "${DNNL_LIBRARY}")
+  append_library_flags(pc_libraries "${OpenBLASOpenMP_LIBRARY}")
+  foreach(name IN LISTS OpenMP_CXX_LIB_NAMES)
+    string(APPEND pc_libraries " -l${name}")
+  endforeach()
+endif()
+file(RELATIVE_PATH pc_prefix "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
+string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
+configure_file(cmake/espalier.pc.in espalier.pc @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/espalier.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

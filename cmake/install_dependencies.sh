@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Installs the Debian packages which are missing: install_dependencies.sh build [tests] [checks] [bench]
+# Without the right to install it names them and stops.
+set -euo pipefail
+
+# What to install; "command=package" stands for a tool which may come from anywhere.
+declare -A groups=(
+  [build]="g++=g++ cmake=cmake ninja=ninja-build
+           libfmt-dev libdnnl-dev libopenblas-openmp-dev nlohmann-json3-dev"
+  [tests]="libboost-test-dev"
+  [checks]="ccache=ccache clang-format=clang-format pkg-config=pkg-config"
+  [bench]="libbenchmark-dev libtorch-dev"
+)
+
+installed() { [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+missing=()
+for group in "$@"; do
+  for item in ${groups[$group]:?"there is no group $group"}; do
+    case $item in
+      *=*) command -v "${item%%=*}" >/dev/null || missing+=("${item#*=}") ;;
+      *) installed "$item" || missing+=("$item") ;;
+    esac
+  done
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+  echo "This is not Debian; going on without looking for its packages ${missing[*]}." >&2
+  exit 0
+fi
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  as_root=(sudo)
+  [ -t 0 ] || as_root=(sudo --non-interactive)
+  if ! command -v sudo >/dev/null || ! "${as_root[@]}" true; then
+    echo "Some packages are missing, and installing them takes root. Please run: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+fi
+
+echo "Installing ${missing[*]}"
+"${as_root[@]}" apt-get update -qq || echo "apt-get update failed; trying with the package lists at hand" >&2
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+  apt-get install --yes -qq --no-install-recommends "${missing[@]}"

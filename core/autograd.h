@@ -1,0 +1,23 @@
+// Gradients as graph construction.
+#pragma once
+#include "espalier/core/record.h"
+
+namespace espalier {
+
+/// Adds the gradients of all trainable leaves to the root's record.
+Record& differentiate(const Variable& root);
+/// The gradients of parameters as new nodes, which no record holds: for plans, which compute everything anew.
+std::vector<std::pair<Variable, Variable>> new_parameter_gradients(const Variable& root);
+/// The gradients of parameters that the record holds, in the order the parameters were made.
+std::vector<std::pair<Variable, Variable>> parameter_gradients(const Variable& root);
+
+// What autograd itself builds with; defined in ops/, like the operators. They read the shape of `like` alone,
+// so that one tree serves batches of any size.
+/// The sum of several variables of one shape.
+Variable add_all(const std::vector<Variable>& variables);
+/// `x` repeated to the shape of `like`. A view.
+Variable broadcast_like(const Variable& x, const Variable& like);
+/// `x` summed down to the shape of `like`, from which it was broadcast.
+Variable sum_to_like(const Variable& x, const Variable& like);
+
+}  // namespace espalier

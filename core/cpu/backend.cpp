@@ -1,0 +1,102 @@
+// The CPU backend: a caching allocator with counters, and kernels that run as they are called.
+#include <fmt/format.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "espalier/core/cpu/block_pool.h"
+#include "espalier/core/device.h"
+#include "espalier/core/error.h"
+#include "espalier/core/op.h"
+#include "espalier/core/storage.h"
+
+namespace espalier {
+
+namespace {
+
+constexpr size_t header = 64;  // a Storage stands in front of its bytes, in one block
+static_assert(sizeof(Storage) <= header);
+
+class CpuBackend : public Backend {
+ public:
+  Storage* allocate(size_t bytes, Device device) override {
+    if (bytes > SIZE_MAX - header)
+      throw OutOfMemory(fmt::format("{} bytes are more than any machine has", bytes));
+    void* block = pool_allocate(bytes + header);
+    auto* storage = new (block) Storage;
+    storage->data = static_cast<char*>(block) + header;
+    storage->bytes = bytes;
+    storage->device = device;
+    storage->release = release;
+    count(static_cast<int64_t>(bytes));
+    return storage;
+  }
+
+  void copy_to_host(void* to, const void* from, size_t bytes, Device) override {
+    std::memcpy(to, from, bytes);
+  }
+  void copy_from_host(void* to, const void* from, size_t bytes, Device) override {
+    std::memcpy(to, from, bytes);
+  }
+  void run(const Op& op, const KernelCall& call) override { op.run_cpu(call); }
+  void synchronize(Device) override {}
+
+  MemoryStats memory_stats(Device) override {
+    return {live_.load(), peak_.load(), pool_cached_bytes(), allocations_.load()};
+  }
+  void reset_peak_memory(Device) override { peak_ = live_.load(); }
+
+  void release_cached_memory(Device) override { pool_release_cached(); }
+
+ private:
+  static CpuBackend& self() { return static_cast<CpuBackend&>(cpu_backend()); }
+
+  static void release(Storage* storage) {
+    const size_t whole = storage->bytes + header;
+    CpuBackend& backend = self();
+    count_down(backend.live_, static_cast<int64_t>(storage->bytes));
+    storage->~Storage();
+    pool_free(storage, whole);
+  }
+
+  void count(int64_t bytes) {
+    count_up(allocations_);
+    const int64_t live = count_up(live_, bytes) + bytes;
+    int64_t peak = peak_.load(std::memory_order_relaxed);
+    while (live > peak && !peak_.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
+    }
+  }
+
+  std::atomic<int64_t> live_{0}, peak_{0}, allocations_{0};
+};
+
+thread_local int threads_wanted = 0;
+
+}  // namespace
+
+Backend& cpu_backend() {
+  static CpuBackend* backend = new CpuBackend;  // outlives every tensor, static ones too
+  return *backend;
+}
+
+void set_num_threads(int threads) {
+  if (threads < 1) throw Error(fmt::format("set_num_threads: {} is not a number of threads", threads));
+  threads_wanted = threads;
+#ifdef _OPENMP
+  omp_set_num_threads(threads);  // OpenBLAS and oneDNN ask the same runtime
+#endif
+}
+
+int num_threads() {
+#ifdef _OPENMP
+  return threads_wanted ? threads_wanted : omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+}  // namespace espalier

@@ -1,0 +1,30 @@
+// Memory that is kept when it is freed: nodes, tensors and lists of the tree come and go fast.
+//
+// Small blocks wait in lists of the thread that freed them, larger ones in lists that all threads share.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace espalier {
+
+/// A block of at least `bytes`, aligned to 64. Throws OutOfMemory.
+void* pool_allocate(size_t bytes);
+/// Gives back a block that was allocated with the same `bytes`.
+void pool_free(void* block, size_t bytes) noexcept;
+/// What large blocks wait for their next use, and giving them back to the system.
+int64_t pool_cached_bytes();
+void pool_release_cached();
+
+/// For standard containers.
+template <class T>
+struct PoolAllocator {
+  using value_type = T;
+  PoolAllocator() = default;
+  template <class U>
+  PoolAllocator(const PoolAllocator<U>&) {}
+  T* allocate(size_t n) { return static_cast<T*>(pool_allocate(n * sizeof(T))); }
+  void deallocate(T* p, size_t n) noexcept { pool_free(p, n * sizeof(T)); }
+  friend bool operator==(const PoolAllocator&, const PoolAllocator&) { return true; }
+};
+
+}  // namespace espalier

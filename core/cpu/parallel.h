@@ -1,0 +1,38 @@
+// One loop over several threads, when it is long enough to pay for them.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+
+#include "espalier/core/device.h"
+
+namespace espalier {
+
+/// Calls `f(begin, end)` over ranges that cover 0 to `n`, on several threads if each gets at least `grain`.
+/// If calls throw, one of their exceptions comes out.
+template <class F>
+void parallel_for(int64_t n, int64_t grain, F&& f) {
+#ifdef _OPENMP
+  const int64_t threads = n >= 2 * grain ? std::min<int64_t>(num_threads(), n / grain) : 1;
+  if (threads > 1) {
+    const int count = static_cast<int>(threads);
+    std::exception_ptr error;  // which may not leave a parallel region by itself
+#pragma omp parallel for num_threads(count) schedule(static)
+    for (int64_t t = 0; t < threads; ++t) {
+      try {
+        f(n * t / threads, n * (t + 1) / threads);
+      } catch (...) {
+#pragma omp critical(espalier_parallel_for)
+        error = std::current_exception();
+      }
+    }
+    if (error) std::rethrow_exception(error);
+    return;
+  }
+#else
+  (void)grain;
+#endif
+  if (n > 0) f(int64_t{0}, n);
+}
+
+}  // namespace espalier

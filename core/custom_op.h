@@ -1,0 +1,54 @@
+// custom_op: an operation of the user's own.
+#pragma once
+#include <functional>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "espalier/core/variable.h"
+
+namespace espalier {
+
+/// What a custom op's gradient is made of.
+struct CustomGradient {
+  std::vector<Variable> inputs;
+  Variable output;
+  /// The gradient that arrives at the output, of its shape.
+  Variable output_gradient;
+};
+
+struct CustomOpOptions {
+  /// What errors, print_tree and plans call it.
+  std::string name = {};
+  /// Computes the output from the inputs, which are contiguous and must not be written. It must give the same
+  /// for the same inputs, and may be called from any thread.
+  std::function<Tensor(const std::vector<Tensor>&)> forward = {};
+  /// The gradient with respect to each input, made by calling ops, or an empty Variable where there is none.
+  /// Gradients that are larger than their input are summed down where the input was broadcast. Without it,
+  /// the op has no gradient.
+  std::function<std::vector<Variable>(const CustomGradient&)> gradient = {};
+  /// The dtype and shape of the output. Without it, what is downstream of a feed runs `forward` once on zeros
+  /// of each new combination of shapes to find out.
+  std::function<Spec(const std::vector<Spec>&)> infer = {};
+};
+
+class CustomOp {
+ public:
+  /// One application. Throws ShapeError or TypeError when `forward` does not give what `infer` said, and lets
+  /// through whatever the user's functions throw.
+  Variable operator()(const std::vector<Variable>& inputs,
+                      std::source_location where = std::source_location::current()) const;
+
+ private:
+  class Impl;
+  explicit CustomOp(std::shared_ptr<const Impl> op) : op_(std::move(op)) {}
+  friend CustomOp custom_op(CustomOpOptions options, std::source_location where);
+
+  std::shared_ptr<const Impl> op_;
+};
+
+/// Throws Error without a name or `forward`.
+CustomOp custom_op(CustomOpOptions options, std::source_location where = std::source_location::current());
+
+}  // namespace espalier

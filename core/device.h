@@ -1,0 +1,71 @@
+// Devices, and the seam between Espalier and what a device offers.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+class Op;
+struct KernelCall;
+
+enum class DeviceType : uint8_t { cpu, cuda };
+
+struct Device {
+  DeviceType type = DeviceType::cpu;
+  int index = 0;
+
+  /// "cpu:0"
+  std::string str() const;
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Device& device);
+
+/// The host's processors. Several indices name several logical devices over the same memory.
+Device cpu(int index = 0);
+/// The GPU of that number; naming it is free, using it throws DeviceError where there is none.
+Device gpu(int index = 0);
+/// Every GPU that can be used; empty on a machine without one.
+std::vector<Device> all_gpus();
+
+/// What tensors of a device occupy, in bytes.
+struct MemoryStats {
+  int64_t live_bytes = 0;    ///< held by tensors now
+  int64_t peak_bytes = 0;    ///< the most held at once since the start or `reset_peak_memory`
+  int64_t cached_bytes = 0;  ///< freed by tensors and kept for the next ones
+  int64_t allocations = 0;   ///< buffers asked for so far
+};
+MemoryStats memory_stats(Device device = cpu());
+void reset_peak_memory(Device device = cpu());
+/// Gives cached memory back to the system.
+void release_cached_memory(Device device = cpu());
+
+/// How many threads kernels of the calling thread may use. The default is OpenMP's.
+void set_num_threads(int threads);
+int num_threads();
+
+struct Storage;
+
+/// What a device offers to tensors and evaluators: memory, copies, and running a kernel.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  /// A buffer of that many bytes, aligned to 64. Throws OutOfMemory.
+  virtual Storage* allocate(size_t bytes, Device device) = 0;
+  virtual void copy_to_host(void* to, const void* from, size_t bytes, Device device) = 0;
+  virtual void copy_from_host(void* to, const void* from, size_t bytes, Device device) = 0;
+  virtual void run(const Op& op, const KernelCall& call) = 0;
+  virtual void synchronize(Device device) = 0;
+  virtual MemoryStats memory_stats(Device device) = 0;
+  virtual void reset_peak_memory(Device device) = 0;
+  virtual void release_cached_memory(Device device) = 0;
+};
+
+/// The backend of a device. Throws DeviceError saying why when there is none.
+Backend& backend(Device device);
+Backend& cpu_backend();
+
+}  // namespace espalier

@@ -1,0 +1,84 @@
+// What Espalier throws. Every message says which call was wrong, with what shapes or values, and where.
+#pragma once
+#include <source_location>
+#include <stdexcept>
+#include <string>
+
+namespace espalier {
+
+/// The base of all errors. `what()` ends with the user's file and line once the failing call is known.
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message) : std::runtime_error(message), message_(message) {}
+
+  const char* what() const noexcept override { return message_.c_str(); }
+
+  /// Adds a source line, once: that of the user's call, if it comes from a library function that calls
+  /// others, else `where`.
+  void locate(const std::source_location& where);
+
+ private:
+  std::string message_;
+  bool located_ = false;
+};
+
+/// Shapes that do not go together, or axes that do not exist.
+class ShapeError : public Error {
+ public:
+  using Error::Error;
+};
+/// Element types that do not go together.
+class TypeError : public Error {
+ public:
+  using Error::Error;
+};
+/// An index or label outside its range.
+class IndexError : public Error {
+ public:
+  using Error::Error;
+};
+/// A device that does not exist, or tensors on different devices.
+class DeviceError : public Error {
+ public:
+  using Error::Error;
+};
+/// Something that is meaningful, but which this backend or version cannot do.
+class UnsupportedError : public Error {
+ public:
+  using Error::Error;
+};
+/// Data sets and feeds that cannot be used as asked.
+class DataError : public Error {
+ public:
+  using Error::Error;
+};
+/// A file that cannot be read or written, or does not hold what it should.
+class FileError : public Error {
+ public:
+  using Error::Error;
+};
+/// No memory on the device.
+class OutOfMemory : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Not an error: a feed has shown its last batch. It stands apart so that `catch (const Error&)` lets it
+/// pass.
+class EndOfData : public std::exception {
+ public:
+  const char* what() const noexcept override { return "end of data: the feed has shown its last batch"; }
+};
+
+/// Runs `f`; an Error that leaves it learns the user's line.
+template <class F>
+decltype(auto) located(const std::source_location& where, F&& f) {
+  try {
+    return f();
+  } catch (Error& error) {
+    error.locate(where);
+    throw;
+  }
+}
+
+}  // namespace espalier

@@ -1,0 +1,347 @@
+#include "espalier/core/eval.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "espalier/core/error.h"
+
+namespace espalier {
+
+namespace {
+
+/// Fills in outputs that are views of input 0, if strides can express them.
+bool compute_view(Node& node, const Spec& spec) {
+  if (!node.op().is_view() || node.inputs[0].node()->bound) return false;
+  const Tensor& input = node.inputs[0].value();
+  const std::optional<Layout> layout = node.op().view(input.layout(), spec);
+  if (!layout) return false;
+  node.outputs[0].value = Tensor(input.storage(), *layout, spec.dtype);
+  return true;
+}
+
+void check_devices(const Node& node, const Tensor& a, const Tensor& b) {
+  // All logical CPU devices share one memory.
+  if (a.device() != b.device() && (a.device().type != DeviceType::cpu || b.device().type != DeviceType::cpu))
+    throw DeviceError(fmt::format("{}: one operand is on {} and another on {}; use to(device)",
+                                  node.op().name(), a.device().str(), b.device().str()));
+}
+
+/// An eager value cannot be computed again once a leaf has changed: it would be another value.
+void check_unchanged(const Node& node) {
+  for (const Edge& input : node.inputs)
+    if (input.node()->is_leaf() && input.node()->stamp > std::max(node.id, node.stamp))
+      located(node.where, [&] {
+        throw Error(fmt::format(
+            "{}: its value was released, and cannot be computed again since a {} it is made of has "
+            "been updated; hold a Variable on it, or ask before the update",
+            node.op().name(), input.node()->op().name()));
+      });
+}
+
+/// One evaluation of lazy nodes.
+class Evaluation {
+ public:
+  /// Updates are always computed anew.
+  explicit Evaluation(std::span<Node* const> targets) : update_stamp_(Node::next_id()) {
+    for (Node* target : targets) visit(target);
+    std::sort(nodes_.begin(), nodes_.end(),
+              [](const State& a, const State& b) { return a.node->id < b.node->id; });
+    for (uint32_t i = 0; i < nodes_.size(); ++i) order_.insert(nodes_[i].node, i);
+    for (Node* target : targets) at(target).wanted = true;
+  }
+
+  /// The sources of the targets.
+  std::vector<Node*> sources() const {
+    std::vector<Node*> list;
+    for (const State& state : nodes_)
+      if (state.node->op().feed()) list.push_back(state.node);
+    return list;
+  }
+
+  /// Eager nodes whose leaves were assigned before `refresh_until` are computed again, too.
+  void run(std::shared_ptr<const Moment> moment, uint64_t refresh_until) {
+    moment_ = std::move(moment);
+    stamp_ = moment_->stamp;
+    refresh_until_ = refresh_until;
+    for (State& state : nodes_) {
+      find_stale(state);
+      state.compute = state.stale;
+    }
+    // Backwards: what must be computed asks for the values of its inputs.
+    for (size_t i = nodes_.size(); i-- > 0;) {
+      State& state = nodes_[i];
+      if (state.wanted && !state.node->has_value()) state.compute = true;
+      if (!state.compute) continue;
+      for (size_t k = 0; k < state.node->inputs.size(); ++k) {
+        State& input = at(state.node->inputs[k].node());
+        ++input.consumers;
+        if (state.node->op().needs_value(k)) input.wanted = true;
+      }
+    }
+    for (State& state : nodes_)
+      if (state.compute) compute_one(state);
+  }
+
+ private:
+  struct State {
+    Node* node;
+    uint64_t newest = 0;  // when a leaf below was last assigned
+    int32_t consumers = 0;
+    bool wanted = false;
+    bool stale = false;
+    bool compute = false;
+  };
+
+  void visit(Node* target) {
+    std::vector<Node*> todo{target};
+    while (!todo.empty()) {
+      Node* node = todo.back();
+      todo.pop_back();
+      if (seen_.find(node) != NodeMap::none) continue;
+      seen_.insert(node, 0);
+      nodes_.push_back({node});
+      for (const Edge& input : node->inputs) todo.push_back(input.node());
+    }
+  }
+  State& at(const Node* node) { return nodes_[order_.find(node)]; }
+
+  void find_stale(State& state) {
+    Node& node = *state.node;
+    if (node.is_leaf()) {
+      state.newest = node.stamp;
+      return;
+    }
+    for (const Edge& input : node.inputs) {
+      const State& below = at(input.node());
+      state.newest = std::max(state.newest, below.newest);
+      state.stale |= !node.lazy && below.stale;
+    }
+    if (node.lazy)
+      state.stale = node.stamp != stamp_for(node);
+    else
+      state.stale |= state.newest < refresh_until_ && state.newest > std::max(node.id, node.stamp);
+  }
+  uint64_t stamp_for(const Node& node) const { return node.tag == Tag::update ? update_stamp_ : stamp_; }
+
+  void compute_one(State& state) {
+    Node& node = *state.node;
+    if (const auto* feed = node.op().feed()) {
+      read_source(node, **feed);
+    } else {
+      if (state.stale) node.drawn = false;  // what was only released is computed from the same numbers
+      if (!node.lazy && !state.stale) check_unchanged(node);
+      located(node.where, [&] { espalier::compute(node); });
+    }
+    node.stamp = stamp_for(node);
+    for (const Edge& input : node.inputs) {
+      State& below = at(input.node());
+      if (--below.consumers == 0 && below.compute && !below.node->value_wanted()) below.node->clear_value();
+    }
+  }
+
+  void read_source(Node& node, Feed& feed) {
+    auto& batch = batches_[&feed];
+    const auto epoch = moment_->epochs.find(&feed);
+    const int64_t shown = epoch == moment_->epochs.end() ? feed.epoch() : epoch->second;
+    if (batch.empty()) batch = located(node.where, [&] { return feed.batch(shown, moment_->step); });
+    node.outputs[0].value = batch[node.op().feed_output()];
+    node.rare().moment = moment_;
+  }
+
+  uint64_t stamp_ = 0, update_stamp_;
+  uint64_t refresh_until_ = 0;
+  std::shared_ptr<const Moment> moment_;
+  NodeMap seen_, order_;
+  std::vector<State> nodes_;
+  std::map<const Feed*, std::vector<Tensor>> batches_;
+};
+
+/// The number of steps that all these sources can show.
+int64_t steps_of(const std::vector<Node*>& sources) {
+  int64_t steps = std::numeric_limits<int64_t>::max();
+  for (const Node* source : sources) steps = std::min(steps, (*source->op().feed())->steps());
+  return steps;
+}
+
+/// The epochs of all feeds added up: it changes whenever one is reset.
+int64_t epoch_of(const std::vector<Node*>& sources) {
+  std::map<const Feed*, int64_t> epochs;
+  for (const Node* source : sources) epochs[source->op().feed()->get()] = (*source->op().feed())->epoch();
+  int64_t total = 0;
+  for (const auto& [feed, epoch] : epochs) total += epoch;
+  return total;
+}
+
+/// A new evaluation of that step, in the epochs which the feeds are in.
+std::shared_ptr<const Moment> new_moment(const std::vector<Node*>& sources, int64_t step) {
+  auto moment = std::make_shared<Moment>();
+  moment->stamp = Node::next_id();
+  moment->step = step;
+  for (const Node* source : sources)
+    moment->epochs[source->op().feed()->get()] = (*source->op().feed())->epoch();
+  return moment;
+}
+
+/// Evaluates at the step that `root` shows, or else the source that was shown last, or else at the first.
+void evaluate_here(std::span<Node* const> targets, Node* root) {
+  Evaluation evaluation(targets);
+  const std::vector<Node*> sources = evaluation.sources();
+  std::shared_ptr<const Moment> moment;
+  if (root && root->lazy) moment = root->rare().moment;
+  if (!moment)
+    for (Node* source : sources)
+      if (const auto& shown = source->rare().moment; shown && (!moment || shown->stamp > moment->stamp))
+        moment = shown;
+  if (!moment) {
+    if (!sources.empty() && steps_of(sources) < 1) throw EndOfData();
+    moment = new_moment(sources, 0);
+  }
+  // Beside a feed, what was updated before this step is seen in it.
+  evaluation.run(moment, sources.empty() ? 0 : moment->stamp);
+  for (Node* target : targets)
+    if (target->lazy && target->tag == Tag::forward) target->rare().moment = moment;
+}
+
+/// Computes again what an eager node has released.
+void recompute(Node& target) {
+  std::vector<Node*> todo{&target}, missing;
+  NodeMap seen;
+  while (!todo.empty()) {
+    Node* node = todo.back();
+    todo.pop_back();
+    if (node->has_value() || seen.find(node) != NodeMap::none) continue;
+    if (node->is_leaf()) throw Error(fmt::format("{}: this leaf has no value", node->op().name()));
+    seen.insert(node, 0);
+    missing.push_back(node);
+    check_unchanged(*node);
+    for (size_t i = 0; i < node->inputs.size(); ++i)
+      if (node->op().needs_value(i)) todo.push_back(node->inputs[i].node());
+  }
+  std::sort(missing.begin(), missing.end(), [](const Node* a, const Node* b) { return a->id < b->id; });
+  for (Node* node : missing) located(node->where, [&] { compute(*node); });
+  for (Node* node : missing)
+    if (node != &target && !node->value_wanted()) node->clear_value();
+}
+
+}  // namespace
+
+namespace {
+
+/// Takes the buffer of an input whose value nobody needs after this node; the input is left without a value.
+Tensor take_over(Node& node, const Spec& spec, uint32_t last) {
+  for (uint32_t i = 0; last >> i; ++i) {
+    if (!((last >> i) & 1) || !node.op().can_run_in_place(i)) continue;
+    if (node.needs_gradient && !building().lean && node.op().gradient_needs_input(i)) continue;
+    const Edge& edge = node.inputs[i];
+    const Tensor& input = edge.value();
+    if (input.storage().unique() && input.spec() == spec && input.contiguous() &&
+        edge.node()->outputs.size() == 1 && edge.node()->value_ends_with_handle())
+      return input;
+  }
+  return {};
+}
+
+}  // namespace
+
+void compute(Node& node, uint32_t last) {
+  const Op& op = node.op();
+  KernelCall call;
+  for (const Edge& edge : node.inputs) {
+    const Tensor& input = edge.value();
+    if (!call.inputs.empty()) check_devices(node, *call.inputs[0], input);
+    call.inputs.push_back(&input);
+  }
+  Specs inferred;
+  if (node.lazy) {  // a short last batch has other shapes than the tree was written with
+    InputSpecs specs;
+    SmallVector<Spec, 4> storage;
+    storage.reserve(node.inputs.size());
+    for (const Tensor* input : call.inputs) storage.push_back(input->spec());
+    for (const Spec& spec : storage) specs.push_back(&spec);
+    inferred = op.infer(specs);
+  }
+  const auto spec = [&](size_t k) -> const Spec& { return node.lazy ? inferred[k] : node.outputs[k].spec; };
+  if (compute_view(node, spec(0))) return;
+  if (op.is_random() && !node.drawn) {
+    node.rare().stream = next_stream();
+    node.drawn = true;
+  }
+  if (op.is_random()) call.random = node.rare().stream;
+  const Device device =
+      op.output_device().value_or(call.inputs.empty() ? Device{} : call.inputs[0]->device());
+  SmallVector<Tensor, 1> results;
+  if (last && !node.lazy)
+    if (Tensor taken = take_over(node, spec(0), last); taken.defined()) results.push_back(std::move(taken));
+  for (size_t k = results.size(); k < node.outputs.size(); ++k)
+    results.push_back(Tensor(spec(k).shape, spec(k).dtype, device));
+  for (Tensor& result : results) call.outputs.push_back(&result);
+  backend(device).run(op, call);
+  for (uint32_t i = 0; last >> i; ++i)  // what was written over is no longer that input's value
+    if (((last >> i) & 1) && node.inputs[i].value().storage().get() == results[0].storage().get())
+      node.inputs[i].node()->clear_value();
+  for (size_t k = 0; k < results.size(); ++k) node.outputs[k].value = std::move(results[k]);
+}
+
+void ensure_value(Node& node) {
+  if (node.has_value()) return;
+  if (!node.lazy) return recompute(node);
+  Node* target = &node;
+  evaluate_here({&target, 1}, nullptr);
+}
+
+void evaluate_at(const std::vector<Variable>& variables, Node& root) {
+  std::vector<Node*> targets;
+  for (const Variable& v : variables) targets.push_back(v.node());
+  evaluate_here(targets, &root);
+}
+
+void take_step(Node& node) {
+  if (!node.lazy) return ensure_value(node);
+  Node* target = &node;
+  Evaluation evaluation({&target, 1});
+  const std::vector<Node*> sources = evaluation.sources();
+  const int64_t epoch = epoch_of(sources);
+  Node::Rare& shown = node.rare();
+  const int64_t step = shown.cursor_epoch == epoch ? shown.cursor : 0;
+  if (!sources.empty() && step >= steps_of(sources)) throw EndOfData();
+  const auto moment = new_moment(sources, step);
+  evaluation.run(moment, UINT64_MAX);
+  shown.cursor = step + 1;
+  shown.cursor_epoch = epoch;
+  shown.moment = moment;
+}
+
+void run_update(Node& root, const Record::Update& update) {
+  if (root.lazy) ensure_value(root);
+  std::vector<Node*> targets;
+  std::vector<Variable> hold;  // so that no value is released before it is assigned
+  for (const Edge& assignment : update.assignments) {
+    hold.push_back(assignment.node()->inputs[1].variable());
+    targets.push_back(hold.back().node());
+  }
+  evaluate_here(targets, &root);
+  std::vector<Tensor> values;
+  for (const Variable& v : hold) {
+    Tensor value = v.node()->outputs[v.output()].value;
+    // A leaf's value is its own: it may be written in place by a plan.
+    const bool computed = v.node()->tag == Tag::update && !v.node()->is_leaf() && !v.node()->op().is_view();
+    bool own = computed && value.contiguous();
+    for (const Tensor& other : values) own &= other.storage().get() != value.storage().get();
+    values.push_back(own ? value : value.clone());
+  }
+  for (size_t i = 0; i < values.size(); ++i)
+    assign(*update.assignments[i].node()->inputs[0].node(), values[i]);
+  for (Node* target : targets)
+    if (target->tag == Tag::update && !target->is_leaf()) target->clear_value();
+}
+
+void assign(Node& leaf, const Tensor& value) noexcept {
+  leaf.outputs[0].value = value;
+  leaf.bound = false;
+  leaf.stamp = Node::next_id();
+}
+
+}  // namespace espalier

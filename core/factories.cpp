@@ -1,0 +1,143 @@
+// zeros, arange, randn … : the functions that make tensors.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "espalier/core/error.h"
+#include "espalier/core/random.h"
+#include "espalier/core/tensor.h"
+
+namespace espalier {
+
+namespace {
+
+void need_real(DType dtype, std::string_view what) {
+  if (!is_real(dtype))
+    throw TypeError(fmt::format("{}: dtype must be float32 or float64, not {}", what, name(dtype)));
+}
+
+/// A number as an element of type T, or TypeError when T has no such element.
+template <class T, class P>
+T exact(P value) {
+  if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, P>) {
+    return static_cast<T>(value);
+  } else {
+    const double d = static_cast<double>(value);
+    bool fits = d == std::trunc(d) && d >= -9223372036854775808.0 && d < 9.2233720368547758e18;
+    if (fits)
+      fits = static_cast<int64_t>(static_cast<T>(static_cast<int64_t>(value))) == static_cast<int64_t>(value);
+    if (!fits) throw TypeError(fmt::format("{} is not a number of type {}", value, name(dtype_of<T>())));
+    return static_cast<T>(static_cast<int64_t>(value));
+  }
+}
+
+}  // namespace
+
+Tensor empty(const Shape& shape, DType dtype, std::source_location where) {
+  return located(where, [&] { return Tensor(shape, dtype); });
+}
+
+Tensor zeros(const Shape& shape, DType dtype, std::source_location where) {
+  return located(where, [&] {
+    Tensor result(shape, dtype);
+    if (result.bytes()) std::memset(result.address(), 0, result.bytes());
+    return result;
+  });
+}
+
+Tensor ones(const Shape& shape, DType dtype, std::source_location where) {
+  return full(shape, 1, dtype, where);
+}
+
+Tensor full(const Shape& shape, double value, DType dtype, std::source_location where) {
+  return located(where, [&] {
+    Tensor result(shape, dtype);
+    visit(dtype, [&]<class T>(TypeTag<T>) {
+      const T element = exact<T>(value);
+      for (T& x : result.span<T>()) x = element;
+    });
+    return result;
+  });
+}
+
+Tensor arange(int64_t n, DType dtype, std::source_location where) {
+  return located(where, [&] {
+    if (n < 0) throw ShapeError(fmt::format("arange: {} is negative", n));
+    Tensor result({n}, dtype);
+    visit(dtype, [&]<class T>(TypeTag<T>) {
+      int64_t i = 0;
+      for (T& x : result.span<T>()) x = exact<T>(i++);
+    });
+    return result;
+  });
+}
+
+Tensor randn(const Shape& shape, DType dtype, std::source_location where) {
+  return located(where, [&] {
+    need_real(dtype, "randn");
+    Tensor result(shape, dtype);
+    const RandomStream stream = next_stream();
+    if (dtype == float32)
+      fill_normal(stream, result.data<float>(), result.elements(), 0, 1);
+    else
+      fill_normal(stream, result.data<double>(), result.elements(), 0, 1);
+    return result;
+  });
+}
+
+Tensor rand(const Shape& shape, DType dtype, std::source_location where) {
+  return located(where, [&] {
+    need_real(dtype, "rand");
+    Tensor result(shape, dtype);
+    const RandomStream stream = next_stream();
+    if (dtype == float32)
+      fill_uniform(stream, result.data<float>(), result.elements(), 0, 1);
+    else
+      fill_uniform(stream, result.data<double>(), result.elements(), 0, 1);
+    return result;
+  });
+}
+
+Tensor eye(int64_t n, DType dtype) {
+  Tensor result = zeros({n, n}, dtype);
+  visit(dtype, [&]<class T>(TypeTag<T>) {
+    T* data = result.data<T>();
+    for (int64_t i = 0; i < n; ++i) data[i * (n + 1)] = T(1);
+  });
+  return result;
+}
+
+template <class T>
+Tensor tensor_from(std::span<const T> values, const Shape& shape) {
+  if (shape.elements() != static_cast<int64_t>(values.size()))
+    throw ShapeError(
+        fmt::format("tensor_from: {} values cannot have the shape {}", values.size(), shape.str()));
+  Tensor result(shape, dtype_of<T>());
+  if (!values.empty()) std::memcpy(result.address(), values.data(), values.size_bytes());
+  return result;
+}
+template Tensor tensor_from(std::span<const float>, const Shape&);
+template Tensor tensor_from(std::span<const double>, const Shape&);
+template Tensor tensor_from(std::span<const int32_t>, const Shape&);
+template Tensor tensor_from(std::span<const int64_t>, const Shape&);
+template Tensor tensor_from(std::span<const bool>, const Shape&);
+
+namespace detail {
+
+template <class P>
+Tensor tensor_of(const P* values, const Shape& shape, DType dtype) {
+  Tensor result(shape, dtype);
+  visit(dtype, [&]<class T>(TypeTag<T>) {
+    for (T& x : result.span<T>()) x = exact<T>(*values++);
+  });
+  return result;
+}
+template Tensor tensor_of(const bool*, const Shape&, DType);
+template Tensor tensor_of(const double*, const Shape&, DType);
+template Tensor tensor_of(const int64_t*, const Shape&, DType);
+
+void throw_ragged() { throw ShapeError("tensor: the rows differ in length"); }
+
+}  // namespace detail
+}  // namespace espalier

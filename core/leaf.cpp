@@ -1,0 +1,150 @@
+// Leaves: parameters, variables, constants, states; and sources.
+#include <fmt/format.h>
+
+#include "espalier/core/error.h"
+#include "espalier/core/eval.h"
+
+namespace espalier {
+
+namespace {
+
+class Leaf : public Op {
+ public:
+  enum class Kind { constant, variable, parameter, state };
+  Leaf(Kind kind, std::string name) : kind_(kind), name_(std::move(name)) {}
+
+  std::string_view name() const override { return name_; }
+  OpKind kind() const override { return OpKind::leaf; }
+  Specs infer(const InputSpecs&) const override { return {}; }
+  Kind leaf_kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+  std::string name_;
+};
+
+class Source : public Op {
+ public:
+  Source(std::shared_ptr<Feed> feed, size_t output) : feed_(std::move(feed)), output_(output) {}
+  std::string_view name() const override { return "source"; }
+  OpKind kind() const override { return OpKind::source; }
+  Attributes attributes() const override {
+    return {{"feed", feed_->name()}, {"output", static_cast<int64_t>(output_)}};
+  }
+  Specs infer(const InputSpecs&) const override { return {feed_->specs()[output_]}; }
+  const std::shared_ptr<Feed>* feed() const override { return &feed_; }
+  size_t feed_output() const override { return output_; }
+
+ private:
+  std::shared_ptr<Feed> feed_;
+  size_t output_;
+};
+
+class Placeholder : public Feed {
+ public:
+  Placeholder(std::string_view name, Spec spec) : name_(name), spec_(std::move(spec)) {}
+  std::string name() const override { return name_; }
+  std::vector<Spec> specs() const override { return {spec_}; }
+  int64_t steps() const override { return INT64_MAX; }
+  int64_t rows(int64_t) const override { return spec_.shape.rank() ? spec_.shape[0] : 1; }
+  bool is_placeholder() const override { return true; }
+  void read(int64_t, int64_t, std::span<Tensor>) const override {
+    throw DataError(
+        fmt::format("placeholder '{}' has no value of its own: give it one through Executor::run", name_));
+  }
+
+ private:
+  std::string name_;
+  Spec spec_;
+};
+
+Leaf::Kind kind_of(const Op& op) { return static_cast<const Leaf&>(op).leaf_kind(); }
+
+OpPtr unnamed(Leaf::Kind kind, const char* name) { return std::make_shared<Leaf>(kind, name); }
+
+}  // namespace
+
+OpPtr constant_op() {
+  static const OpPtr* op = new OpPtr(unnamed(Leaf::Kind::constant, "constant"));
+  return OpPtr(std::shared_ptr<void>(), op->get());
+}
+OpPtr variable_op() {
+  static const OpPtr* op = new OpPtr(unnamed(Leaf::Kind::variable, "variable"));
+  return OpPtr(std::shared_ptr<void>(), op->get());
+}
+OpPtr parameter_op(std::string_view name) {
+  return std::make_shared<Leaf>(Leaf::Kind::parameter, std::string(name));
+}
+OpPtr state_op(std::string_view name) { return std::make_shared<Leaf>(Leaf::Kind::state, std::string(name)); }
+OpPtr source_op(std::shared_ptr<Feed> feed, size_t output) {
+  return std::make_shared<Source>(std::move(feed), output);
+}
+
+bool is_parameter(const Op& op) { return op.is_leaf() && kind_of(op) == Leaf::Kind::parameter; }
+bool is_constant(const Op& op) { return op.is_leaf() && kind_of(op) == Leaf::Kind::constant; }
+bool is_trainable(const Op& op) {
+  return is_parameter(op) || (op.is_leaf() && kind_of(op) == Leaf::Kind::variable);
+}
+
+Variable make_leaf(OpPtr op, const Tensor& value, const std::source_location& where) {
+  return located(where, [&] {
+    if (!value.defined()) throw TypeError("an undefined tensor cannot become a Variable");
+    const bool trainable = is_trainable(*op);
+    if (trainable && !is_real(value.dtype()))
+      throw TypeError(fmt::format("a {} must be float32 or float64 to have a gradient, not {}; shape {}",
+                                  op->name(), name(value.dtype()), value.shape().str()));
+    Variable leaf(new Node(std::move(op), building().where ? *building().where : where));
+    Node& node = *leaf.node();
+    node.outputs.push_back({value.spec(), value});
+    node.needs_gradient = trainable;
+    node.tag = building().tag;
+    return leaf;
+  });
+}
+
+Variable variable(const Tensor& value, std::source_location where) {
+  return make_leaf(variable_op(), value, where);
+}
+Variable parameter(const Tensor& value, std::string_view name, std::source_location where) {
+  return make_leaf(parameter_op(name), value, where);
+}
+Variable state(const Tensor& value, std::string_view name, std::source_location where) {
+  return make_leaf(state_op(name), value, where);
+}
+
+std::vector<Variable> source_variables(const std::shared_ptr<Feed>& feed, const std::source_location& where) {
+  std::vector<Variable> sources;
+  const std::vector<Spec> specs = feed->specs();
+  for (size_t i = 0; i < specs.size(); ++i) {
+    Variable source(new Node(source_op(feed, i), where));
+    source.node()->outputs.push_back({specs[i], Tensor()});
+    source.node()->lazy = true;
+    sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+Variable placeholder(std::string_view name, const Shape& shape, DType dtype, std::source_location where) {
+  return located(where, [&] {
+    (void)shape.elements();  // throws on negative sizes
+    return source_variables(std::make_shared<Placeholder>(name, Spec{dtype, shape}), where)[0];
+  });
+}
+
+void set_value(const Variable& leaf, const Tensor& value, std::source_location where) {
+  located(where, [&] {
+    if (!leaf.defined() || !leaf.node()->is_leaf())
+      throw Error("set_value: only a leaf can be given a value");
+    if (is_constant(leaf.node()->op())) throw Error("set_value: a constant stays what it is");
+    const Spec& spec = leaf.node()->outputs[0].spec;
+    if (!value.defined() || value.dtype() != spec.dtype)
+      throw TypeError(fmt::format("set_value: a leaf of {} cannot take {}", name(spec.dtype),
+                                  value.defined() ? name(value.dtype()) : "an undefined tensor"));
+    if (!(value.shape() == spec.shape))
+      throw ShapeError(
+          fmt::format("set_value: a leaf of shape {} cannot take {}", spec.shape.str(), value.shape().str()));
+    assign(*leaf.node(), value.clone());
+  });
+}
+
+}  // namespace espalier

@@ -1,0 +1,208 @@
+// Node: one application of an op. Users hold Variables; this is what they point to.
+//
+// A tree belongs to one thread at a time; leaves may be shared by several.
+#pragma once
+#include <atomic>
+#include <map>
+#include <memory>
+#include <source_location>
+#include <string_view>
+#include <vector>
+
+#include "espalier/core/op.h"
+#include "espalier/core/variable.h"
+
+namespace espalier {
+
+enum class Tag : uint8_t { forward, backward, update };
+std::string_view name(Tag tag);
+
+/// A node's hold on an output of another. It keeps the node, but not its value.
+class Edge {
+ public:
+  Edge() = default;
+  Edge(Node* node, uint32_t output);
+  explicit Edge(const Variable& v) : Edge(v.node(), v.output()) {}
+  Edge(const Edge& other) : Edge(other.node_, other.output_) {}
+  Edge(Edge&& other) noexcept : node_(std::exchange(other.node_, nullptr)), output_(other.output_) {}
+  Edge& operator=(Edge other) noexcept {
+    std::swap(node_, other.node_);
+    std::swap(output_, other.output_);
+    return *this;
+  }
+  ~Edge();
+
+  Node* node() const { return node_; }
+  uint32_t output() const { return output_; }
+  Variable variable() const { return node_ ? Variable(node_, output_) : Variable(); }
+  const Spec& spec() const;
+  Tensor& value() const;
+
+ private:
+  Node* node_ = nullptr;
+  uint32_t output_ = 0;
+};
+
+struct Output {
+  Spec spec;
+  Tensor value;
+};
+
+/// A step of one or more feeds, as one evaluation showed it.
+struct Moment {
+  uint64_t stamp = 0;
+  int64_t step = 0;
+  std::map<const Feed*, int64_t> epochs;
+};
+
+/// The gradients and updates that were asked of a root. It lives as long as a handle on the root does, and
+/// holds edges only, so that it closes no circle.
+struct Record;
+struct RecordDeleter {
+  void operator()(Record* record) const;
+};
+
+class Node : public NodeCounts {
+ public:
+  /// The next number in the order in which things are written and leaves are assigned.
+  static uint64_t next_id();
+  Node(OpPtr op, std::source_location where);
+  ~Node();
+  static void* operator new(size_t bytes);
+  static void operator delete(void* node, size_t bytes) noexcept;
+
+  void release() noexcept;
+  const Op& op() const { return *op_; }
+  bool is_leaf() const { return op_->is_leaf(); }
+  bool has_value() const { return outputs[0].value.defined(); }
+  /// Whether somebody may still ask for the value: a handle, or a gradient rule.
+  bool value_wanted() const;
+  /// Whether one handle is all that keeps the value.
+  bool value_ends_with_handle() const {
+    return handles_.load(std::memory_order_relaxed) == 1 &&
+           value_uses_.load(std::memory_order_relaxed) == 0 && !op_->is_leaf() && !lazy &&
+           !(needs_gradient && op_->gradient_needs_output());
+  }
+  void clear_value();
+  /// Counts this node among the users of its inputs' values, as far as its gradient rule reads them.
+  void use_inputs();
+  /// Keeps the value until as many calls of `drop_value_use` have come.
+  void use_value() { count_up(value_uses_); }
+  void drop_value_use() noexcept;
+  /// Lets go of all inputs: what remains is a leaf with `op`.
+  void cut(OpPtr op);
+
+  // What building, walking and releasing touch comes first, and together.
+  OpPtr op_;
+  uint64_t id;
+  uint64_t walk = 0;       ///< the walk of autograd that visited this node last
+  uint32_t walk_slot = 0;  ///< and what it knows of it
+  uint32_t depth = 0;
+  Tag tag = Tag::forward;
+  bool lazy = false;            ///< computed when asked, since it is downstream of a feed (or an update)
+  bool needs_gradient = false;  ///< a parameter or variable is among the leaves
+  bool bound = false;           ///< leaves: the value lies in an executor's memory and may be written there
+  bool stops_gradient = false;  ///< written under NoGrad
+  bool drawn = false;           ///< random nodes: `rare->stream` is valid
+  SmallVector<Edge, 2> inputs;
+  std::source_location where;
+  /// Leaves: when the value was last replaced. Lazy nodes: the evaluation that computed it. Both on the scale
+  /// of ids.
+  uint64_t stamp = 0;
+  SmallVector<Output, 1> outputs;
+  std::unique_ptr<Record, RecordDeleter> record;
+
+  /// What few nodes have.
+  struct Rare {
+    RandomStream stream{};  ///< random nodes: the stream that was drawn
+    /// Observed Variables downstream of a feed: the next step to show, and the epoch it belongs to.
+    int64_t cursor = 0;
+    int64_t cursor_epoch = -1;
+    /// Sources and observed Variables: what the value shows.
+    std::shared_ptr<const Moment> moment;
+  };
+  Rare& rare() {
+    if (!rare_) rare_.reset(new Rare);
+    return *rare_;
+  }
+
+ private:
+  friend class NodeCounts;
+  std::atomic<int32_t> value_uses_{0};
+  uint64_t used_inputs_ = 0;  // bit i: input i's value is used; the last bit stands for all further ones
+  std::unique_ptr<Rare> rare_;
+};
+
+inline Edge::Edge(Node* node, uint32_t output) : node_(node), output_(output) {
+  if (node_) node_->retain();
+}
+inline Edge::~Edge() {
+  if (node_) node_->release();
+}
+inline const Spec& Edge::spec() const { return node_->outputs[output_].spec; }
+inline Tensor& Edge::value() const { return node_->outputs[output_].value; }
+inline Variable::Variable(Node* node, uint32_t output) noexcept : node_(node), output_(output) { retain(); }
+
+/// How nodes are being made in this thread.
+struct Building {
+  Tag tag = Tag::forward;
+  bool no_grad = false;
+  bool lean = false;  ///< nodes keep no values for gradients of their own; those would be computed again
+  bool lazy = false;  ///< nodes wait to be asked, whatever they are made of
+  const std::source_location* where = nullptr;  ///< the user's line, while a library function calls others
+};
+Building& building();
+
+/// Sets how nodes are made, for a scope.
+class BuildingScope {
+ public:
+  explicit BuildingScope(const Building& now) : before_(building()) { building() = now; }
+  ~BuildingScope() { building() = before_; }
+  BuildingScope(const BuildingScope&) = delete;
+  BuildingScope& operator=(const BuildingScope&) = delete;
+
+ private:
+  Building before_;
+};
+
+/// Nodes made while it lives carry the line `where`, unless an outer one lives already.
+class CallScope {
+ public:
+  explicit CallScope(const std::source_location& where) : before_(building().where) {
+    if (!before_) building().where = &where;
+  }
+  ~CallScope() { building().where = before_; }
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+ private:
+  const std::source_location* before_;
+};
+
+/// Adds a node to the tree; it is computed at once unless it is lazy. Throws what inference and kernel throw,
+/// with the user's line. `last` marks inputs whose handles end with this call, bit by bit: their buffers may
+/// be written over.
+Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::source_location& where,
+               uint32_t last = 0);
+inline Variable apply(OpPtr op, std::initializer_list<const Variable*> inputs,
+                      const std::source_location& where, uint32_t last = 0) {
+  return apply(std::move(op), std::span(inputs.begin(), inputs.size()), where, last);
+}
+
+/// A leaf of that op.
+Variable make_leaf(OpPtr op, const Tensor& value, const std::source_location& where);
+/// The ops of leaves.
+OpPtr constant_op();
+OpPtr variable_op();
+OpPtr parameter_op(std::string_view name);
+OpPtr state_op(std::string_view name);
+OpPtr source_op(std::shared_ptr<Feed> feed, size_t output);
+bool is_parameter(const Op& op);
+/// A parameter or a `variable`: a leaf whose gradient backward() builds.
+bool is_trainable(const Op& op);
+bool is_constant(const Op& op);
+
+/// The source Variables of a feed.
+std::vector<Variable> source_variables(const std::shared_ptr<Feed>& feed, const std::source_location& where);
+
+}  // namespace espalier

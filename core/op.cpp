@@ -1,0 +1,58 @@
+#include "espalier/core/op.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <typeinfo>
+
+#include "espalier/core/error.h"
+#include "espalier/core/gradient_rule.h"
+
+namespace espalier {
+
+std::string to_string(const Attributes& attributes) {
+  std::string text;
+  for (const auto& [key, value] : attributes) {
+    if (!text.empty()) text += ' ';
+    text += fmt::format("{}=", key);
+    text += std::visit(
+        [](const auto& v) {
+          if constexpr (requires { v.begin(); } && !std::is_same_v<std::decay_t<decltype(v)>, std::string>)
+            return fmt::format("[{}]", fmt::join(v, ", "));
+          else
+            return fmt::format("{}", v);
+        },
+        value);
+  }
+  return text;
+}
+
+void Op::unsupported(const KernelCall& call, std::string_view device) const {
+  const DType dtype = call.inputs.empty() ? call.outputs[0]->dtype() : call.inputs[0]->dtype();
+  throw UnsupportedError(
+      fmt::format("{} is not supported for {} on {}", name(), espalier::name(dtype), device));
+}
+
+bool Op::equals(const Op& other) const {
+  return this == &other || (typeid(*this) == typeid(other) && attributes() == other.attributes());
+}
+
+void Op::run_cpu(const KernelCall& call) const { unsupported(call, "cpu"); }
+void Op::run_cuda(const KernelCall& call) const { unsupported(call, "cuda"); }
+
+Gradients Op::gradient(const GradientRule&) const {
+  throw UnsupportedError(fmt::format("{} has no gradient", name()));
+}
+
+std::vector<Tensor> Feed::batch(int64_t epoch, int64_t step) const {
+  std::vector<Tensor> outputs;
+  for (const Spec& spec : specs()) {
+    Shape shape = spec.shape;
+    if (shape.rank()) shape.dims()[0] = rows(step);
+    outputs.emplace_back(shape, spec.dtype);
+  }
+  read(epoch, step, outputs);
+  return outputs;
+}
+
+}  // namespace espalier

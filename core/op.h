@@ -1,0 +1,157 @@
+// Op: what a node does. Shape inference, kernels and the gradient rule of one operation stand together in one
+// class.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "espalier/core/random.h"
+#include "espalier/core/small_vector.h"
+#include "espalier/core/tensor.h"
+
+namespace espalier {
+
+class Feed;
+class Node;
+class Variable;
+
+/// What passes may know of an op without knowing the op.
+enum class OpKind : uint8_t {
+  leaf,       ///< parameter, variable, constant, state: has a value of its own
+  source,     ///< an output of a Feed
+  pointwise,  ///< one output element from the elements at the same place, by broadcasting
+  view,       ///< the same elements under another layout, where strides can express it
+  reduction,  ///< fewer elements along some axes
+  matmul,
+  random,  ///< draws one stream of random numbers each time it is evaluated
+  update,  ///< writes the value of its second input into the leaf that is its first
+  other,
+};
+
+/// The op's own settings, complete: two nodes with equal ops, attributes and inputs compute the same.
+using AttributeValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>>;
+using Attributes = std::vector<std::pair<std::string_view, AttributeValue>>;
+/// "axes=[0, 1] keep_dims=true"
+std::string to_string(const Attributes& attributes);
+
+using Specs = SmallVector<Spec, 1>;
+using InputSpecs = SmallVector<const Spec*, 4>;
+
+/// One call of a kernel: what it reads and what it writes. Outputs are contiguous; inputs have any strides.
+/// An input whose value the op does not need has a shape and no buffer.
+struct KernelCall {
+  SmallVector<const Tensor*, 4> inputs;
+  SmallVector<Tensor*, 2> outputs;
+  RandomStream random{};
+};
+
+/// What a pass knows of an op's inputs: their specs, and the number that fills one everywhere.
+struct KnownInputs {
+  InputSpecs specs;
+  SmallVector<std::optional<double>, 4> fill;
+};
+
+using Gradients = SmallVector<Variable, 2>;
+class GradientRule;
+
+class Op {
+ public:
+  virtual ~Op() = default;
+
+  virtual std::string_view name() const = 0;
+  virtual OpKind kind() const { return OpKind::other; }
+  virtual Attributes attributes() const { return {}; }
+
+  /// The specs of the outputs. Throws ShapeError or TypeError naming the op and the shapes or dtypes.
+  virtual Specs infer(const InputSpecs& inputs) const = 0;
+
+  /// The kernels. The defaults throw UnsupportedError naming op, dtype and device.
+  virtual void run_cpu(const KernelCall& call) const;
+  virtual void run_cuda(const KernelCall& call) const;
+  /// Called once for a call that a plan will repeat, before its first run: measure, build, cache.
+  virtual void prepare(const KernelCall&) const {}
+
+  /// Gradients with respect to each input, made by calling ops; an empty Variable where there is none or
+  /// `wants` says no. Shapes may still be broadcast: autograd sums them down. Throws UnsupportedError by
+  /// default.
+  virtual Gradients gradient(const GradientRule& rule) const;
+  /// What the rule reads: a value that no rule reads and no handle holds is released.
+  virtual bool gradient_needs_input(size_t) const { return true; }
+  virtual bool gradient_needs_output() const { return false; }
+
+  /// Whether the kernel reads the elements of that input, or its shape alone.
+  virtual bool needs_value(size_t) const { return true; }
+  /// For views: the layout of the output over the buffer of input 0, or nothing if a copy must be made.
+  virtual std::optional<Layout> view(const Layout&, const Spec&) const { return std::nullopt; }
+  /// Whether output 0 may be written over that input, when both have the same size.
+  virtual bool can_run_in_place(size_t) const { return false; }
+  /// The input that the output equals, if these inputs make it so: x · 1 is x.
+  virtual std::optional<size_t> identity(const KnownInputs&, const Spec&) const { return std::nullopt; }
+  /// The number that fills the output everywhere, whatever the inputs are.
+  virtual std::optional<double> fill() const { return std::nullopt; }
+  /// Whether it is the transpose of a matrix: products read what is behind it instead.
+  virtual bool transposes_matrix() const { return false; }
+  /// Whether both compute the same from the same inputs.
+  virtual bool equals(const Op& other) const;
+  /// Where the outputs are, if not where the inputs are.
+  virtual std::optional<Device> output_device() const { return std::nullopt; }
+  /// What stands in its place when nothing is trained: dropout keeps everything. Empty: the op itself.
+  virtual std::shared_ptr<const Op> for_inference() const { return nullptr; }
+  /// Sources only: the feed, and which of its outputs this is.
+  virtual const std::shared_ptr<Feed>* feed() const { return nullptr; }
+  virtual size_t feed_output() const { return 0; }
+
+  bool is_pointwise() const { return kind() == OpKind::pointwise; }
+  bool is_view() const { return kind() == OpKind::view; }
+  bool is_leaf() const { return kind() == OpKind::leaf; }
+  bool is_random() const { return kind() == OpKind::random; }
+  bool has_side_effects() const { return kind() == OpKind::update; }
+
+ protected:
+  [[noreturn]] void unsupported(const KernelCall& call, std::string_view device) const;
+};
+
+using OpPtr = std::shared_ptr<const Op>;
+
+/// The one object of an op without attributes; sharing it costs nothing.
+template <class T>
+OpPtr shared_op() {
+  static const T op;
+  return OpPtr(std::shared_ptr<void>(), &op);
+}
+
+/// What fills the source Variables: a Distributor, or a placeholder. Outputs advance together, a step at a
+/// time.
+class Feed {
+ public:
+  virtual ~Feed() = default;
+  virtual std::string name() const = 0;
+  /// dtype and shape of each output in a full batch.
+  virtual std::vector<Spec> specs() const = 0;
+  /// Batches in an epoch.
+  virtual int64_t steps() const = 0;
+  /// The size of the first axis in that step.
+  virtual int64_t rows(int64_t step) const = 0;
+  /// Writes the batch of that step into `outputs`, which have its shapes. May be called from several threads.
+  virtual void read(int64_t epoch, int64_t step, std::span<Tensor> outputs) const = 0;
+  /// New buffers with the batch of that step.
+  std::vector<Tensor> batch(int64_t epoch, int64_t step) const;
+
+  /// Whether it has no data of its own, and is filled by Executor::run.
+  virtual bool is_placeholder() const { return false; }
+
+  /// The epoch that is being shown, and the start of the next.
+  int64_t epoch() const { return epoch_.load(); }
+  void next_epoch() { epoch_.fetch_add(1); }
+
+ private:
+  std::atomic<int64_t> epoch_{0};
+};
+
+}  // namespace espalier

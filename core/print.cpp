@@ -1,0 +1,55 @@
+// Tensors as text: nested brackets, long axes shortened.
+#include <fmt/format.h>
+
+#include <ostream>
+
+#include "espalier/core/tensor.h"
+
+namespace espalier {
+
+namespace {
+
+constexpr int64_t shown = 3;  // elements at each end of a long axis
+
+template <class T>
+void print_axis(std::string& out, const Tensor& tensor, size_t axis, int64_t offset, bool shorten) {
+  const T* data = static_cast<const T*>(tensor.storage()->data);
+  if (axis == tensor.rank()) {
+    if constexpr (std::is_same_v<T, bool>)
+      out += data[offset] ? "true" : "false";
+    else if constexpr (std::is_same_v<T, double>)
+      out += fmt::format("{:.10g}", data[offset]);
+    else if constexpr (std::is_same_v<T, float>)
+      out += fmt::format("{:.6g}", data[offset]);
+    else
+      out += fmt::format("{}", data[offset]);
+    return;
+  }
+  const int64_t size = tensor.shape().dims()[axis];
+  const bool rows = axis + 1 < tensor.rank();
+  out += '[';
+  for (int64_t i = 0; i < size; ++i) {
+    if (i) out += rows ? ",\n" + std::string(axis + 1, ' ') : ", ";
+    if (shorten && size > 2 * shown && i == shown) {
+      out += "…";
+      i = size - shown - 1;
+      continue;
+    }
+    print_axis<T>(out, tensor, axis + 1, offset + i * tensor.strides()[axis], shorten);
+  }
+  out += ']';
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
+  if (!tensor.defined()) return out << "undefined";
+  const Tensor host = tensor.to(cpu());
+  std::string text;
+  visit(host.dtype(), [&]<class T>(TypeTag<T>) {
+    print_axis<T>(text, host, 0, host.layout().offset, host.elements() > 1000 || host.elements() == 0);
+  });
+  return out << text;
+}
+
+}  // namespace espalier

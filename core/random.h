@@ -1,0 +1,53 @@
+// Random numbers that depend on a seed and on how many random nodes came before, and on nothing else: not on
+// the number of threads, the width of vectors or the device.
+#pragma once
+#include <cstdint>
+
+namespace espalier {
+
+/// Restarts this thread's generator: what is drawn from here on is determined by `value` alone.
+void seed(uint64_t value);
+
+/// The numbers of one random node: element i is a function of seed, stream and i.
+struct RandomStream {
+  uint64_t seed = 0;
+  uint64_t stream = 0;
+};
+
+/// The state of one thread's generator. A thread that never calls `seed` has seed 0.
+struct Generator {
+  uint64_t seed = 0;
+  uint64_t next_stream = 0;
+  uint64_t next_parameter_stream = 0;
+};
+
+/// The calling thread's generator.
+Generator& generator();
+
+/// For the next random node.
+RandomStream next_stream();
+
+/// For the next parameter's initial values. They count for themselves, among streams of their own.
+RandomStream next_parameter_stream();
+
+// The functions below write n numbers; T is float or double.
+
+/// Uniform in [low, high), or `low` where both are equal. Throws Error unless low <= high and their
+/// difference is finite.
+template <class T>
+void fill_uniform(RandomStream stream, T* out, int64_t n, double low, double high);
+
+/// Normal, by Box and Muller's formula. The last bits may depend on the machine.
+template <class T>
+void fill_normal(RandomStream stream, T* out, int64_t n, double mean, double stddev);
+
+/// `value_if_kept` with probability `keep_probability` (to 24 bits), else 0. Throws Error unless it is a
+/// probability.
+template <class T>
+void fill_bernoulli(RandomStream stream, T* out, int64_t n, double keep_probability, T value_if_kept);
+
+/// The numbers 0 to n - 1 in a random order, every order as likely as any other; it depends on `seed` and
+/// `epoch`.
+void permutation(uint64_t seed, uint64_t epoch, int64_t* out, int64_t n);
+
+}  // namespace espalier

@@ -1,0 +1,28 @@
+// The safetensors format: named tensors in one file, as PyTorch, JAX and others read and write them.
+// https://huggingface.co/docs/safetensors
+#pragma once
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "espalier/core/tensor.h"
+
+namespace espalier {
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+/// Notes in a file, as its writer left them.
+using FileNotes = std::map<std::string, std::string>;
+
+/// All tensors of a file (F32, F64, I32, I64 and BOOL), in the order of their data, and its `__metadata__`,
+/// if asked for. Throws FileError naming the file and what is wrong with it; what the file says of itself is
+/// checked against its size before memory is made for anything.
+NamedTensors read_safetensors(const std::filesystem::path& file, FileNotes* notes = nullptr);
+
+/// Writes a whole file, or none: what was there before stays there until the new one is complete on disk.
+/// Throws FileError naming the file and the reason, and if a name comes twice or is not UTF-8.
+void write_safetensors(const std::filesystem::path& file, const NamedTensors& tensors,
+                       const FileNotes& notes = {});
+
+}  // namespace espalier

@@ -1,0 +1,130 @@
+#include "espalier/core/shape.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "espalier/core/error.h"
+
+namespace espalier {
+
+int64_t Shape::from_end(int64_t axis) const { return dims_[resolve_axis(axis, rank(), "shape")]; }
+
+int64_t Shape::product() const {
+  int64_t elements = 1;
+  bool overflow = false, empty = false;
+  for (int64_t size : dims_) {
+    if (size < 0) throw ShapeError(fmt::format("a shape cannot have a negative size: {}", str()));
+    if (size == 0)
+      empty = true;
+    else
+      overflow |= __builtin_mul_overflow(elements, size, &elements);
+  }
+  if (empty) return 0;
+  if (overflow) throw ShapeError(fmt::format("{} has more elements than 64 bits can count", str()));
+  return elements;
+}
+
+std::string Shape::str() const { return fmt::format("[{}]", fmt::join(begin(), end(), ", ")); }
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.str(); }
+
+Shape broadcast(const Shape& a, const Shape& b, std::string_view op) {
+  if (a == b) return a;
+  const size_t rank = std::max(a.rank(), b.rank());
+  Dims dims(rank, 1);
+  for (size_t i = 1; i <= rank; ++i) {
+    const int64_t m = i <= a.rank() ? a.dims()[a.rank() - i] : 1;
+    const int64_t n = i <= b.rank() ? b.dims()[b.rank() - i] : 1;
+    if (m != n && m != 1 && n != 1)
+      throw ShapeError(
+          fmt::format("{}: shapes {} and {} do not go together: sizes {} and {} differ, and neither is 1", op,
+                      a.str(), b.str(), m, n));
+    dims[rank - i] = m == 1 ? n : m;
+  }
+  return Shape(std::move(dims));
+}
+
+Shape resolve(const Shape& shape, int64_t elements, std::string_view op) {
+  Shape result = shape;
+  int64_t known = 1, open = -1;
+  for (size_t i = 0; i < shape.rank(); ++i) {
+    const int64_t size = shape.dims()[i];
+    if (size == -1 && open < 0)
+      open = static_cast<int64_t>(i);
+    else if (size < 0 || __builtin_mul_overflow(known, size, &known))
+      throw ShapeError(fmt::format("{}: {} is not a shape", op, shape.str()));
+  }
+  if (open >= 0 && known != 0 && elements % known == 0)
+    result.dims()[static_cast<size_t>(open)] = elements / known;
+  else if (open >= 0 || known != elements)
+    throw ShapeError(fmt::format("{}: {} elements cannot have the shape {}", op, elements, shape.str()));
+  return result;
+}
+
+size_t resolve_axis(int64_t axis, size_t rank, std::string_view op) {
+  const int64_t n = static_cast<int64_t>(rank);
+  if (axis < -n || axis >= n)
+    throw ShapeError(fmt::format("{}: there is no axis {} among {} axes", op, axis, n));
+  return static_cast<size_t>(axis < 0 ? axis + n : axis);
+}
+
+SmallVector<bool, 8> Axes::mask(size_t rank, std::string_view op) const {
+  SmallVector<bool, 8> mask(rank, list_.empty());
+  for (int64_t axis : list_) {
+    bool& taken = mask[resolve_axis(axis, rank, op)];
+    if (taken) throw ShapeError(fmt::format("{}: axis {} is named twice", op, axis));
+    taken = true;
+  }
+  return mask;
+}
+
+Layout::Layout(Shape s) : shape(std::move(s)), strides(shape.rank(), 1) {
+  int64_t stride = 1;
+  for (size_t i = shape.rank(); i-- > 0;) {
+    strides[i] = stride;
+    // An overflow is for elements() to tell; until then the strides mean nothing.
+    (void)__builtin_mul_overflow(stride, std::max<int64_t>(shape.dims()[i], 1), &stride);
+  }
+}
+
+bool Layout::contiguous() const {
+  int64_t stride = 1;
+  for (size_t i = shape.rank(); i-- > 0;) {
+    const int64_t size = shape.dims()[i];
+    if (size == 0) return true;
+    if (size != 1 && strides[i] != stride) return false;
+    stride *= size;
+  }
+  return true;
+}
+
+bool reshape_layout(const Layout& from, const Shape& to, Layout& result) {
+  result = Layout(to);
+  result.offset = from.offset;
+  if (from.contiguous()) return true;
+  // Axes of size 1 can be had anywhere; the others must be the same, in the same order.
+  size_t j = 0;
+  for (size_t i = 0; i < to.rank(); ++i) {
+    if (to.dims()[i] == 1) continue;
+    while (j < from.shape.rank() && from.shape.dims()[j] == 1) ++j;
+    if (j == from.shape.rank() || from.shape.dims()[j] != to.dims()[i]) return false;
+    result.strides[i] = from.strides[j++];
+  }
+  return true;
+}
+
+Layout broadcast_layout(const Layout& from, const Shape& to) {
+  Layout result;
+  result.shape = to;
+  result.offset = from.offset;
+  result.strides = Dims(to.rank(), 0);
+  const size_t extra = to.rank() - from.shape.rank();
+  for (size_t i = 0; i < from.shape.rank(); ++i)
+    if (from.shape.dims()[i] == to.dims()[extra + i]) result.strides[extra + i] = from.strides[i];
+  return result;
+}
+
+}  // namespace espalier

@@ -1,0 +1,100 @@
+// Shapes, axes and layouts. Sizes are 64 bits wide and checked for overflow.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "espalier/core/small_vector.h"
+
+namespace espalier {
+
+using Dims = SmallVector<int64_t, 4>;
+
+/// The sizes of a tensor's axes; rank 0 is a scalar. Where a call says so, one size may be -1: "what is
+/// left".
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> sizes) : dims_(sizes) {}
+  Shape(const std::vector<int64_t>& sizes) : dims_(sizes.begin(), sizes.end()) {}
+  explicit Shape(Dims dims) : dims_(std::move(dims)) {}
+
+  size_t rank() const { return dims_.size(); }
+  /// The size of an axis. Negative axes count from the end. Throws ShapeError when there is no such axis.
+  int64_t operator[](int64_t axis) const {
+    if (static_cast<uint64_t>(axis) < dims_.size()) return dims_[static_cast<size_t>(axis)];
+    return from_end(axis);
+  }
+  const int64_t* begin() const { return dims_.begin(); }
+  const int64_t* end() const { return dims_.end(); }
+  const Dims& dims() const { return dims_; }
+  Dims& dims() { return dims_; }
+
+  /// The product of all sizes. Throws ShapeError when it does not fit 64 bits or a size is negative.
+  int64_t elements() const {
+    if (dims_.size() == 1 && dims_[0] >= 0) return dims_[0];
+    return product();
+  }
+
+  /// "[2, 3]"
+  std::string str() const;
+
+  friend bool operator==(const Shape& a, const Shape& b) { return a.dims_ == b.dims_; }
+
+ private:
+  int64_t from_end(int64_t axis) const;
+  int64_t product() const;
+  Dims dims_;
+};
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+/// The shape two operands have together, by NumPy's rules. Throws ShapeError naming `op` and both shapes.
+Shape broadcast(const Shape& a, const Shape& b, std::string_view op);
+
+/// `shape` with its -1, if any, filled in so that it has `elements`. Throws ShapeError.
+Shape resolve(const Shape& shape, int64_t elements, std::string_view op);
+
+/// `axis` counted from the front, for a tensor of that rank. Throws ShapeError naming `op`.
+size_t resolve_axis(int64_t axis, size_t rank, std::string_view op);
+
+/// One axis, or a list of them; empty means all.
+class Axes {
+ public:
+  Axes() = default;
+  template <class T>
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Axes(T axis)
+      : list_{static_cast<int64_t>(axis)} {}
+  Axes(std::initializer_list<int64_t> axes) : list_(axes) {}
+  Axes(const std::vector<int64_t>& axes) : list_(axes.begin(), axes.end()) {}
+  explicit Axes(Dims axes) : list_(std::move(axes)) {}
+
+  const Dims& list() const { return list_; }
+  /// One flag for each of `rank` axes. Throws ShapeError on an axis that does not exist or comes twice.
+  SmallVector<bool, 8> mask(size_t rank, std::string_view op) const;
+
+ private:
+  Dims list_;
+};
+
+/// Where the elements of a tensor lie in its buffer, in units of elements.
+struct Layout {
+  Shape shape;
+  Dims strides;
+  int64_t offset = 0;
+
+  Layout() = default;
+  /// Row-major, without gaps.
+  explicit Layout(Shape shape);
+  bool contiguous() const;
+};
+
+/// The layout of the same elements under another shape, if strides can express it.
+bool reshape_layout(const Layout& from, const Shape& to, Layout& result);
+/// `from` repeated to `to` by strides of zero; `from.shape` must be broadcastable to it.
+Layout broadcast_layout(const Layout& from, const Shape& to);
+
+}  // namespace espalier

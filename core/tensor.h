@@ -1,0 +1,215 @@
+// Tensor: a buffer with a shape, strides, a dtype and a device. It knows nothing of gradients.
+#pragma once
+#include <initializer_list>
+#include <iosfwd>
+#include <source_location>
+#include <span>
+#include <vector>
+
+#include "espalier/core/device.h"
+#include "espalier/core/dtype.h"
+#include "espalier/core/shape.h"
+#include "espalier/core/storage.h"
+
+namespace espalier {
+
+/// What is known of a tensor before it has a value.
+struct Spec {
+  DType dtype = DType::float32;
+  Shape shape;
+  friend bool operator==(const Spec&, const Spec&) = default;
+};
+
+class Tensor {
+ public:
+  using Where = std::source_location;
+
+  /// No tensor at all: `defined()` is false.
+  Tensor() = default;
+  /// A new buffer with undefined content. Throws ShapeError, OutOfMemory or DeviceError.
+  explicit Tensor(const Shape& shape, DType dtype = float32, Device device = cpu());
+  Tensor(StoragePtr storage, Layout layout, DType dtype)
+      : layout_(std::move(layout)), storage_(std::move(storage)), dtype_(dtype) {
+    if (storage_) device_ = storage_->device;
+  }
+
+  bool defined() const { return static_cast<bool>(storage_); }
+  const Shape& shape() const { return layout_.shape; }
+  const Dims& strides() const { return layout_.strides; }
+  const Layout& layout() const { return layout_; }
+  size_t rank() const { return layout_.shape.rank(); }
+  int64_t elements() const { return layout_.shape.elements(); }
+  size_t bytes() const { return static_cast<size_t>(elements()) * size_of(dtype_); }
+  DType dtype() const { return dtype_; }
+  Spec spec() const { return {dtype_, layout_.shape}; }
+  Device device() const { return device_; }
+  const StoragePtr& storage() const { return storage_; }
+  /// Lets go of the buffer; shape and device stay known.
+  void drop_storage() { storage_ = StoragePtr(); }
+  bool contiguous() const { return layout_.contiguous(); }
+
+  /// The first element's address, for the element type the tensor has (TypeError otherwise).
+  template <class T>
+  T* data(Where where = Where::current()) {
+    check_type(dtype_of<T>(), where);
+    return static_cast<T*>(address());
+  }
+  template <class T>
+  const T* data(Where where = Where::current()) const {
+    check_type(dtype_of<T>(), where);
+    return static_cast<const T*>(address());
+  }
+  /// The first element's address, whatever its type.
+  void* address() const {
+    return static_cast<char*>(storage_->data) + static_cast<size_t>(layout_.offset) * size_of(dtype_);
+  }
+
+  /// All elements in order; the tensor must be contiguous and on the CPU.
+  template <class T>
+  std::span<T> span(Where where = Where::current()) {
+    check_host("span", where);
+    check_contiguous("span", where);
+    return {data<T>(where), static_cast<size_t>(elements())};
+  }
+  template <class T>
+  std::span<const T> span(Where where = Where::current()) const {
+    return const_cast<Tensor*>(this)->span<T>(where);
+  }
+
+  /// One element on the CPU. Throws IndexError, TypeError or DeviceError.
+  template <class T>
+  T& at(std::initializer_list<int64_t> index, Where where = Where::current()) {
+    check_host("at", where);
+    check_type(dtype_of<T>(), where);
+    return static_cast<T*>(storage_->data)[position(index, where)];
+  }
+  template <class T>
+  const T& at(std::initializer_list<int64_t> index, Where where = Where::current()) const {
+    return const_cast<Tensor*>(this)->at<T>(index, where);
+  }
+
+  /// The only element, as a double or as T. Throws ShapeError when there is not exactly one.
+  double item(Where where = Where::current()) const;
+  template <class T>
+  T item(Where where = Where::current()) const;
+
+  /// The same elements under another shape, of which one size may be -1; shares the buffer where it can.
+  Tensor reshape(const Shape& shape, Where where = Where::current()) const;
+  /// Elements `begin` to `end` (excluded) of an axis, sharing the buffer. Negative positions count from the
+  /// end. Throws IndexError.
+  Tensor slice(int64_t axis, int64_t begin, int64_t end, Where where = Where::current()) const;
+  /// This tensor, or a row-major copy of it where it has gaps.
+  Tensor contiguous_copy() const;
+  /// A copy with a buffer of its own.
+  Tensor clone() const;
+  /// This tensor if it is there, or a copy on `device`.
+  Tensor to(Device device, Where where = Where::current()) const;
+  /// A copy with elements of another type. Reals become integers towards zero, clamped to the range; NaN
+  /// becomes 0.
+  Tensor to(DType dtype) const;
+
+ private:
+  void check_type(DType wanted, const Where& where) const {
+    if (wanted != dtype_ || !storage_) throw_type(wanted, where);
+  }
+  void check_host(const char* what, const Where& where) const;
+  void check_contiguous(const char* what, const Where& where) const;
+  [[noreturn]] void throw_type(DType wanted, const Where& where) const;
+  size_t position(std::initializer_list<int64_t> index, const Where& where) const;
+
+  Layout layout_;
+  StoragePtr storage_;
+  DType dtype_ = DType::float32;
+  Device device_;
+};
+
+/// Elements in nested brackets; long axes are shortened.
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+/// Copies all elements of `from` to `to`, which has the same shape and dtype; both on the CPU, strided as
+/// they are.
+void copy_elements(const Tensor& from, Tensor& to);
+
+// Making tensors. Reals are float32 unless another dtype is named.
+Tensor empty(const Shape& shape, DType dtype = float32,
+             std::source_location where = std::source_location::current());
+Tensor zeros(const Shape& shape, DType dtype = float32,
+             std::source_location where = std::source_location::current());
+Tensor ones(const Shape& shape, DType dtype = float32,
+            std::source_location where = std::source_location::current());
+Tensor full(const Shape& shape, double value, DType dtype = float32,
+            std::source_location where = std::source_location::current());
+/// 0, 1, …, n - 1
+Tensor arange(int64_t n, DType dtype = float32, std::source_location where = std::source_location::current());
+/// Standard normal numbers from this thread's generator (see random.h); one stream a call.
+Tensor randn(const Shape& shape, DType dtype = float32,
+             std::source_location where = std::source_location::current());
+/// Uniform numbers in [0, 1).
+Tensor rand(const Shape& shape, DType dtype = float32,
+            std::source_location where = std::source_location::current());
+/// A matrix with ones on its diagonal.
+Tensor eye(int64_t n, DType dtype = float32);
+
+/// The tensor of that shape whose elements `values` lists in row-major order. Throws ShapeError.
+template <class T>
+Tensor tensor_from(std::span<const T> values, const Shape& shape);
+template <class T>
+Tensor tensor_from(const std::vector<T>& values, const Shape& shape) {
+  if constexpr (std::is_same_v<T, bool>) {
+    const std::unique_ptr<bool[]> plain(new bool[values.size()]);
+    for (size_t i = 0; i < values.size(); ++i) plain[i] = values[i];
+    return tensor_from(std::span<const bool>(plain.get(), values.size()), shape);
+  } else {
+    return tensor_from(std::span<const T>(values), shape);
+  }
+}
+
+/// What a C++ number becomes when no dtype is named: reals float32, integers int64, bool bool.
+template <class T>
+constexpr DType default_dtype() {
+  if constexpr (std::is_same_v<T, bool>) return DType::boolean;
+  return std::is_floating_point_v<T> ? DType::float32 : DType::int64;
+}
+
+namespace detail {
+template <class T>
+using Plain = std::conditional_t<std::is_same_v<T, bool>, bool,
+                                 std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>;
+/// Fills a tensor of `dtype` from plain values, which must be representable (TypeError otherwise).
+template <class P>
+Tensor tensor_of(const P* values, const Shape& shape, DType dtype);
+template <class T>
+Tensor tensor_of_list(std::span<const T> values, const Shape& shape, DType dtype) {
+  std::unique_ptr<Plain<T>[]> plain(new Plain<T>[values.size()]);
+  for (size_t i = 0; i < values.size(); ++i) plain[i] = static_cast<Plain<T>>(values[i]);
+  return tensor_of(plain.get(), shape, dtype);
+}
+[[noreturn]] void throw_ragged();
+}  // namespace detail
+
+/// A scalar, of rank 0.
+template <class T>
+requires std::is_arithmetic_v<T> Tensor tensor(T value, DType dtype = default_dtype<T>()) {
+  return detail::tensor_of_list(std::span<const T>(&value, 1), {}, dtype);
+}
+/// `tensor({1.0f, 2.0f})` has shape [2].
+template <class T>
+requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<T> values,
+                                               DType dtype = default_dtype<T>()) {
+  return detail::tensor_of_list(std::span<const T>(values.begin(), values.size()),
+                                {static_cast<int64_t>(values.size())}, dtype);
+}
+/// `tensor({{1, 2}, {3, 4}})` has shape [2, 2].
+template <class T>
+requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
+                                               DType dtype = default_dtype<T>()) {
+  std::vector<T> values;
+  for (const auto& row : rows) {
+    if (row.size() != rows.begin()->size()) detail::throw_ragged();
+    values.insert(values.end(), row.begin(), row.end());
+  }
+  const auto columns = rows.size() ? rows.begin()->size() : 0;
+  return tensor_from(values, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns)}).to(dtype);
+}
+
+}  // namespace espalier

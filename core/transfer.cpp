@@ -1,0 +1,37 @@
+// Moving a Variable to another device, as part of the tree.
+#include "espalier/core/error.h"
+#include "espalier/core/gradient_rule.h"
+
+namespace espalier {
+
+namespace {
+
+class Transfer : public Op {
+ public:
+  Transfer(Device from, Device to) : from_(from), to_(to) {}
+  std::string_view name() const override { return "to"; }
+  Attributes attributes() const override { return {{"from", from_.str()}, {"device", to_.str()}}; }
+  std::optional<Device> output_device() const override { return to_; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
+  void run_cpu(const KernelCall& call) const override { copy_elements(*call.inputs[0], *call.outputs[0]); }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {rule.output_gradient().to(from_, rule.where())};
+  }
+
+ private:
+  Device from_, to_;
+};
+
+}  // namespace
+
+Variable Variable::to(Device device, Where where) const {
+  return located(where, [&] {
+    (void)backend(device);  // throws where there is none
+    const Device from = need().outputs[output_].value.device();
+    if (from == device) return *this;
+    return apply(std::make_shared<Transfer>(from, device), {this}, where);
+  });
+}
+
+}  // namespace espalier

@@ -1,0 +1,128 @@
+#include "espalier/core/variable.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <new>
+#include <ostream>
+
+#include "espalier/core/error.h"
+#include "espalier/core/eval.h"
+
+namespace espalier {
+
+Variable::Variable(const Tensor& value, Where where) : Variable(make_leaf(constant_op(), value, where)) {}
+
+Node& Variable::need() const {
+  if (!node_) throw Error("an undefined Variable was used");
+  return *node();
+}
+
+const Shape& Variable::shape() const { return need().outputs[output_].spec.shape; }
+DType Variable::dtype() const { return need().outputs[output_].spec.dtype; }
+int64_t Variable::depth() const { return need().depth; }
+
+Tensor Variable::value(Where where) const {
+  return located(where, [&] {
+    need();
+    ensure_value(*node());
+    const Tensor& value = node()->outputs[output_].value;
+    return node()->bound ? value.clone() : value;
+  });
+}
+
+const Variable& Variable::forward(Where where) const {
+  located(where, [&] {
+    need();
+    take_step(*node());
+  });
+  return *this;
+}
+
+void Variable::disconnect(Where where) {
+  located(where, [&] { (void)need(); });
+  if (node()->is_leaf()) return;
+  ensure_value(*node());
+  if (node()->outputs.size() > 1) {  // the other outputs stay where they are
+    *this = make_leaf(constant_op(), node()->outputs[output_].value, node()->where);
+    return;
+  }
+  node()->record.reset();
+  node()->outputs[0].spec = node()->outputs[0].value.spec();
+  node()->cut(constant_op());
+}
+
+std::ostream& operator<<(std::ostream& out, const Variable& variable) {
+  if (!variable.defined()) return out << "undefined";
+  return out << variable.forward(variable.node()->where).value();
+}
+
+NoGrad::NoGrad() : before_(building().no_grad) { building().no_grad = true; }
+NoGrad::~NoGrad() { building().no_grad = before_; }
+
+void Operand::throw_undefined(std::string_view op) const {
+  Error error(fmt::format("{}: an operand is an undefined Variable", op));
+  error.locate(where_);
+  throw error;
+}
+
+const Variable& Operand::as(DType dtype) const {
+  if (variable_) return *variable_;
+  owned_ = located(where_, [&] {
+    if (!is_real(dtype) && dtype != DType::boolean && number_ != std::trunc(number_))
+      throw TypeError(
+          fmt::format("the number {} meets elements of type {}, which cannot hold it; cast() them first",
+                      number_, name(dtype)));
+    if (default_dtype_ == DType::int64) return Variable(tensor(integer_, dtype), where_);
+    return Variable(full({}, number_, dtype), where_);
+  });
+  variable_ = &owned_;
+  return owned_;
+}
+
+Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::source_location& where,
+               uint32_t last) {
+  Building& now = building();
+  const std::source_location& line = now.where ? *now.where : where;
+  Variable result(new Node(std::move(op), line));
+  Node& node = *result.node();
+  try {
+    InputSpecs specs;
+    bool lazy = now.lazy, needs_gradient = false;
+    for (const Variable* input : inputs) {
+      if (!input->defined())
+        throw Error(fmt::format("{}: an operand is an undefined Variable", node.op().name()));
+      const Node& from = *input->node();
+      node.inputs.push_back(Edge(*input));
+      specs.push_back(&from.outputs[input->output()].spec);
+      lazy |= from.lazy;
+      needs_gradient |= from.needs_gradient;
+      node.depth = std::max(node.depth, from.depth + 1);
+    }
+    Specs outputs = node.op().infer(specs);
+    for (Spec& spec : outputs) node.outputs.push_back({std::move(spec), Tensor()});
+    node.lazy = lazy;
+    node.needs_gradient = needs_gradient && !now.no_grad;
+    node.stops_gradient = now.no_grad;
+    node.tag = now.tag;
+    if (!lazy) {
+      for (const Edge& input : node.inputs)
+        if (!input.value().defined() &&
+            node.op().needs_value(static_cast<size_t>(&input - node.inputs.begin())))
+          ensure_value(*input.node());
+      compute(node, last);
+      if (now.no_grad) node.cut(constant_op());
+    }
+  } catch (Error& error) {
+    error.locate(line);
+    throw;
+  } catch (const std::bad_alloc&) {
+    OutOfMemory error(fmt::format("{}: the system has no memory left", node.op().name()));
+    error.locate(line);
+    throw error;
+  }
+  if (!now.lean) node.use_inputs();
+  return result;
+}
+
+}  // namespace espalier

@@ -1,0 +1,237 @@
+// Variable: a handle on a node of the tree. Writing expressions over Variables grows it.
+#pragma once
+#include <atomic>
+#include <iosfwd>
+#include <memory>
+#include <source_location>
+#include <utility>
+
+#include "espalier/core/count.h"
+#include "espalier/core/tensor.h"
+
+namespace espalier {
+
+class Executor;
+class Node;
+struct ExecutorOptions;
+namespace optim {
+class Optimizer;
+}
+
+/// The part of a Node that its handles need. Edges between nodes hold the node; handles hold its value and
+/// record too.
+class NodeCounts {
+ public:
+  void retain() { count_up(references_); }
+  void retain_handle() {
+    if (count_up(handles_) == 0) retain();
+  }
+  void release_handle() noexcept {
+    if (count_down(handles_) == 1) last_handle_gone();
+  }
+  bool has_handles() const { return handles_.load(std::memory_order_relaxed) > 0; }
+
+ protected:
+  void last_handle_gone() noexcept;
+  std::atomic<uint32_t> references_{0};
+  std::atomic<uint32_t> handles_{0};
+};
+
+struct BackwardOptions {
+  /// Cut the tree behind the gradients once they are computed: their memory is free, and second derivatives
+  /// are gone.
+  bool clear_buffers = false;
+};
+
+class Variable {
+ public:
+  using Where = std::source_location;
+
+  /// No variable at all: `defined()` is false.
+  Variable() = default;
+  /// A constant.
+  Variable(const Tensor& value, Where where = Where::current());
+  template <class T>
+  requires std::is_arithmetic_v<T> Variable(T value, Where where = Where::current())
+      : Variable(tensor(value), where) {}
+
+  Variable(const Variable& other) noexcept : node_(other.node_), output_(other.output_) { retain(); }
+  Variable(Variable&& other) noexcept : node_(std::exchange(other.node_, nullptr)), output_(other.output_) {}
+  Variable& operator=(Variable other) noexcept {
+    std::swap(node_, other.node_);
+    std::swap(output_, other.output_);
+    return *this;
+  }
+  ~Variable() {
+    if (node_) node_->release_handle();
+  }
+  /// A handle on an output of a node. For writers of ops.
+  explicit Variable(Node* node, uint32_t output = 0) noexcept;
+
+  bool defined() const { return node_ != nullptr; }
+  /// Downstream of a feed the first size is that of a full batch.
+  const Shape& shape() const;
+  DType dtype() const;
+  size_t rank() const { return shape().rank(); }
+  /// Operations between this and the leaves; 0 for a leaf.
+  int64_t depth() const;
+
+  /// The value. Downstream of a feed: the last one; computed, without taking a step, only if there is none.
+  /// A leaf that a plan is writing gives a copy.
+  Tensor value(Where where = Where::current()) const;
+  /// The only element of the value.
+  double item(Where where = Where::current()) const { return value(where).item(where); }
+  /// Computes the value and returns this Variable. Downstream of a feed it takes the next step and throws
+  /// EndOfData after the last one.
+  const Variable& forward(Where where = Where::current()) const;
+
+  /// Adds the gradients of every parameter and every `variable` this is made of (of its sum, if it is not a
+  /// scalar), and returns this Variable.
+  Variable backward(BackwardOptions options = {}, Where where = Where::current()) const;
+  /// The gradient of this (of its sum) with respect to any Variable it is made of. Throws Error if `x` is
+  /// none.
+  Variable gradient(const Variable& x, Where where = Where::current()) const;
+  /// Adds an update of every parameter this is made of, adding gradients where missing, and runs it.
+  /// If it throws, parameters and optimizer are as they were.
+  const Variable& update(const optim::Optimizer& optimizer, Where where = Where::current()) const;
+
+  /// Every node this is made of, with its gradients and updates, each once.
+  void print_tree(std::ostream& out) const;
+  void print_tree() const;
+  /// Makes this Variable a leaf with its present value.
+  void disconnect(Where where = Where::current());
+  /// The same on another device, as part of the tree.
+  Variable to(Device device, Where where = Where::current()) const;
+
+  /// Freezes forward, backward and update of this Variable into one plan.
+  Executor get_executor() const;
+  Executor get_executor(const ExecutorOptions& options, Where where = Where::current()) const;
+
+  /// For writers of ops. A Node begins with its counts, so this needs no more of it than its name.
+  Node* node() const { return reinterpret_cast<Node*>(node_); }
+  uint32_t output() const { return output_; }
+
+ private:
+  void retain() noexcept {
+    if (node_) node_->retain_handle();
+  }
+  Node& need() const;
+
+  NodeCounts* node_ = nullptr;
+  uint32_t output_ = 0;
+};
+
+/// Prints the value. Downstream of a feed it takes the next step.
+std::ostream& operator<<(std::ostream& out, const Variable& variable);
+
+/// A leaf whose gradient `backward` builds.
+Variable variable(const Tensor& value, std::source_location where = std::source_location::current());
+template <class T>
+requires std::is_arithmetic_v<T> Variable
+variable(std::initializer_list<T> values, std::source_location where = std::source_location::current()) {
+  return variable(tensor(values), where);
+}
+template <class T>
+requires std::is_arithmetic_v<T> Variable
+variable(std::initializer_list<std::initializer_list<T>> rows,
+         std::source_location where = std::source_location::current()) {
+  return variable(tensor(rows), where);
+}
+template <class T>
+requires std::is_arithmetic_v<T> Variable
+variable(T value, std::source_location where = std::source_location::current()) {
+  return variable(tensor(value), where);
+}
+
+/// A leaf which an optimizer updates. Layers make these.
+Variable parameter(const Tensor& value, std::string_view name = "parameter",
+                   std::source_location where = std::source_location::current());
+/// A leaf that lives between steps and is written by updates, but not trained: an optimizer's state, a
+/// running mean.
+Variable state(const Tensor& value, std::string_view name = "state",
+               std::source_location where = std::source_location::current());
+/// A source to be filled by `Executor::run`. The first size may differ from run to run.
+Variable placeholder(std::string_view name, const Shape& shape, DType dtype = float32,
+                     std::source_location where = std::source_location::current());
+
+/// Gives a leaf another value of the same dtype and shape. Throws ShapeError or TypeError.
+void set_value(const Variable& leaf, const Tensor& value,
+               std::source_location where = std::source_location::current());
+
+/// While one lives, no tree is kept in this thread: results are leaves.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// What an op's function takes: a Variable, a Tensor or a number, and the line on which it was written.
+/// It is made for the length of one call and borrows the Variable.
+class Operand {
+ public:
+  using Where = std::source_location;
+  Operand(const Variable& variable, Where where = Where::current()) : variable_(&variable), where_(where) {}
+  /// A Variable that ends with this call: if nobody else holds it, its buffer may be written over.
+  Operand(Variable&& variable, Where where = Where::current())
+      : owned_(std::move(variable)), variable_(&owned_), where_(where), is_last_(true) {}
+  Operand(const Tensor& tensor, Where where = Where::current())
+      : owned_(tensor, where), variable_(&owned_), where_(where) {}
+  template <class T>
+  requires std::is_arithmetic_v<T> Operand(T number, Where where = Where::current())
+      : where_(where),
+        number_(static_cast<double>(number)),
+        default_dtype_(default_dtype<T>()),
+        is_number_(true) {
+    if constexpr (std::is_integral_v<T>) integer_ = static_cast<int64_t>(number);
+  }
+  Operand(const Operand&) = delete;
+  Operand& operator=(const Operand&) = delete;
+
+  bool is_number() const { return is_number_; }
+  /// Whether the Variable ends with this call.
+  bool is_last() const { return is_last_; }
+  double number() const { return number_; }
+  const Where& where() const { return where_; }
+  /// The Variable; a number becomes a constant of its default dtype.
+  const Variable& variable() const { return variable_ ? *variable_ : as(default_dtype_); }
+  /// The same, for what asks it for its shape or dtype. Throws Error naming `op` if it is undefined.
+  const Variable& defined(std::string_view op) const {
+    const Variable& v = variable();
+    if (!v.defined()) throw_undefined(op);
+    return v;
+  }
+  /// The Variable; a number becomes a constant of that dtype. Throws TypeError when it has no such value.
+  const Variable& as(DType dtype) const;
+
+ private:
+  [[noreturn]] void throw_undefined(std::string_view op) const;
+
+  mutable Variable owned_;
+  mutable const Variable* variable_ = nullptr;
+  Where where_;
+  double number_ = 0;
+  int64_t integer_ = 0;
+  DType default_dtype_ = DType::float32;
+  bool is_number_ = false;
+  bool is_last_ = false;
+};
+
+// Declared here so that expressions find them, defined in ops/arithmetic.cpp.
+Variable operator+(const Operand& a, const Operand& b);
+Variable operator-(const Operand& a, const Operand& b);
+Variable operator*(const Operand& a, const Operand& b);
+Variable operator/(const Operand& a, const Operand& b);
+Variable operator-(const Operand& a);
+
+// `total += loss` makes `total` a handle on the sum; what it was before stays what it was.
+inline Variable& operator+=(Variable& a, const Operand& b) { return a = Operand(a, b.where()) + b; }
+inline Variable& operator-=(Variable& a, const Operand& b) { return a = Operand(a, b.where()) - b; }
+inline Variable& operator*=(Variable& a, const Operand& b) { return a = Operand(a, b.where()) * b; }
+inline Variable& operator/=(Variable& a, const Operand& b) { return a = Operand(a, b.where()) / b; }
+
+}  // namespace espalier

@@ -1,0 +1,88 @@
+// Batches for a loop of one's own.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <source_location>
+#include <utility>
+#include <vector>
+
+#include "espalier/data/distributor.h"
+#include "espalier/data/prefetch.h"
+
+namespace espalier::data {
+
+/// What `batches` returns: a range whose every pass is the next epoch, beginning with epoch 0.
+template <size_t N>
+class Batches {
+ public:
+  /// An input iterator: copies share the pass. While a loop's body works on one batch, the next is read in
+  /// the background where that pays.
+  class Iterator {
+   public:
+    using value_type = std::array<Tensor, N>;
+    using difference_type = std::ptrdiff_t;
+
+    const value_type& operator*() const { return batch_; }
+    Iterator& operator++() {
+      batch_ = {};  // if nobody else has kept them, the next batch may use the same buffers
+      at_end_ = prefetcher_->at_end();
+      if (!at_end_) std::ranges::copy(prefetcher_->next(), batch_.begin());
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return at_end_; }
+
+   private:
+    friend class Batches;
+    Iterator(const std::shared_ptr<Feed>& feed, int64_t epoch)
+        : prefetcher_(std::make_shared<Prefetcher>(feed)) {
+      prefetcher_->start(epoch);
+      ++*this;
+    }
+
+    std::shared_ptr<Prefetcher> prefetcher_;
+    value_type batch_;
+    bool at_end_ = false;
+  };
+
+  explicit Batches(std::shared_ptr<Feed> feed) : feed_(std::move(feed)) {}
+
+  Iterator begin() const {
+    Iterator first(feed_, feed_->epoch());
+    feed_->next_epoch();
+    return first;
+  }
+  std::default_sentinel_t end() const { return {}; }
+  /// Batches in an epoch.
+  int64_t steps() const { return feed_->steps(); }
+
+ private:
+  std::shared_ptr<Feed> feed_;
+};
+
+namespace detail {
+std::shared_ptr<Feed> batch_feed(const std::vector<Tensor>& columns, size_t wanted,
+                                 const DistributorOptions& options, const std::source_location& where);
+std::shared_ptr<Feed> batch_feed(std::shared_ptr<const Dataset> dataset, size_t wanted,
+                                 const DistributorOptions& options, const std::source_location& where);
+}  // namespace detail
+
+/// The batches of N columns: `for (const auto& [x, y] : batches<2>({data, labels}, {.batch_size = 32})) …`
+/// Each pass over it is an epoch and, with `shuffle`, has an order of its own: that in which a Distributor
+/// with the same options shows the same epoch. The tensors may be kept as long as one likes. Throws DataError
+/// as Distributor does, and if there are not N columns.
+template <size_t N>
+Batches<N> batches(const std::vector<Tensor>& columns, const DistributorOptions& options = {},
+                   std::source_location where = std::source_location::current()) {
+  return Batches<N>(detail::batch_feed(columns, N, options, where));
+}
+template <size_t N>
+Batches<N> batches(std::shared_ptr<const Dataset> dataset, const DistributorOptions& options = {},
+                   std::source_location where = std::source_location::current()) {
+  return Batches<N>(detail::batch_feed(std::move(dataset), N, options, where));
+}
+
+}  // namespace espalier::data

@@ -1,0 +1,109 @@
+#include "espalier/data/distributor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/core/random.h"
+
+namespace espalier::data {
+
+namespace {
+
+class DatasetFeed : public Feed {
+ public:
+  DatasetFeed(std::shared_ptr<const Dataset> dataset, const DistributorOptions& options)
+      : dataset_(std::move(dataset)), options_(options), rows_(dataset_->rows()) {
+    const int64_t size = options.batch_size;
+    if (size < 1) throw DataError(fmt::format("batch_size is {}: a batch needs at least one row", size));
+    if (rows_ <= 0) throw DataError("the columns have 0 rows: there is nothing to feed");
+    steps_ = rows_ / size;
+    if (!options.drop_remainder && rows_ % size) ++steps_;
+    if (steps_ == 0)
+      throw DataError(fmt::format("drop_remainder leaves no batch: batch_size is {}, and there are {} rows",
+                                  size, rows_));
+  }
+
+  std::string name() const override { return "distributor"; }
+  std::vector<Spec> specs() const override {
+    std::vector<Spec> specs = dataset_->specs();
+    for (Spec& spec : specs) spec.shape.dims()[0] = rows(0);
+    return specs;
+  }
+  int64_t steps() const override { return steps_; }
+  // Written so that no product can overflow, whatever the batch size.
+  int64_t rows(int64_t step) const override { return std::min(options_.batch_size, rows_ - first_row(step)); }
+
+  void read(int64_t epoch, int64_t step, std::span<Tensor> outputs) const override {
+    if (step < 0 || step >= steps_) throw EndOfData();
+    const auto count = static_cast<size_t>(rows(step));
+    if (options_.shuffle) {
+      const auto order = shuffled(epoch);
+      dataset_->read({order->data() + first_row(step), count}, outputs);
+    } else {
+      std::vector<int64_t> batch(count);
+      std::iota(batch.begin(), batch.end(), first_row(step));
+      dataset_->read(batch, outputs);
+    }
+  }
+
+ private:
+  using Order = std::shared_ptr<const std::vector<int64_t>>;
+
+  int64_t first_row(int64_t step) const { return step * options_.batch_size; }
+
+  /// The order of an epoch. Two are kept, since one reader may still be in an epoch when another begins the
+  /// next.
+  Order shuffled(int64_t epoch) const {
+    const std::lock_guard lock(mutex_);
+    auto& [of_epoch, order] = orders_[epoch & 1];
+    if (!order || of_epoch != epoch) {
+      auto fresh = std::make_shared<std::vector<int64_t>>(static_cast<size_t>(rows_));
+      permutation(options_.seed, static_cast<uint64_t>(epoch), fresh->data(), rows_);
+      order = std::move(fresh);
+      of_epoch = epoch;
+    }
+    return order;
+  }
+
+  std::shared_ptr<const Dataset> dataset_;
+  DistributorOptions options_;
+  int64_t rows_ = 0;
+  int64_t steps_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::pair<int64_t, Order> orders_[2];
+};
+
+}  // namespace
+
+std::shared_ptr<Feed> make_feed(std::shared_ptr<const Dataset> dataset, const DistributorOptions& options) {
+  if (!dataset) throw DataError("there is no dataset: the pointer is null");
+  return std::make_shared<DatasetFeed>(std::move(dataset), options);
+}
+
+Distributor::Distributor(const std::vector<Tensor>& columns, const DistributorOptions& options, Where where)
+    : Distributor(located(where, [&] { return std::make_shared<TensorDataset>(columns); }), options, where) {}
+
+Distributor::Distributor(std::shared_ptr<const Dataset> dataset, const DistributorOptions& options,
+                         Where where)
+    : batch_size_(options.batch_size) {
+  located(where, [&] {
+    feed_ = make_feed(std::move(dataset), options);
+    outputs_ = source_variables(feed_, where);
+    rows_ = (steps() - 1) * batch_size_ + feed_->rows(steps() - 1);
+  });
+}
+
+void Distributor::check_columns(size_t wanted, const Where& where) const {
+  located(where, [&] {
+    if (wanted != outputs_.size())
+      throw DataError(
+          fmt::format("get_output_graphs<{}>() of a Distributor with {} columns", wanted, outputs_.size()));
+  });
+}
+
+}  // namespace espalier::data

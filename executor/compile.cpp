@@ -1,0 +1,71 @@
+// From a tree to a plan. Read this first.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "espalier/core/error.h"
+#include "espalier/executor/passes/passes.h"
+#include "espalier/executor/plan_data.h"
+
+namespace espalier {
+
+namespace {
+
+struct Pass {
+  const char* name;
+  bool (*function)(Graph&);
+};
+
+/// The pipeline, in order. Before it, the tree is frozen into a graph; after it, memory is planned
+/// ("in_place" is part of that, and can be left out by its name).
+constexpr Pass passes[] = {
+    {"dead_nodes", dead_nodes},         {"simplify", simplify},
+    {"fold_constants", fold_constants}, {"common_subexpressions", common_subexpressions},
+    {"simplify_again", simplify},
+};
+
+bool named(const std::vector<std::string>& list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+}  // namespace
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const Pass& pass : passes) names.emplace_back(pass.name);
+  names.emplace_back("in_place");
+  return names;
+}
+
+std::shared_ptr<const PlanData> compile(const std::vector<Variable>& results,
+                                        const std::vector<Variable>& updates, const FeedRows& rows,
+                                        const CompileOptions& options) {
+  const std::vector<std::string> known = pass_names();
+  for (const std::string& name : options.without)
+    if (!named(known, name)) throw Error(fmt::format("get_executor: there is no pass '{}'", name));
+
+  auto plan = std::make_shared<PlanData>();
+  Graph& graph = plan->graph;
+  graph = freeze(results, updates, rows, options.inference);
+  keep_old_values(graph);
+  verify(graph, "freeze");
+  for (const Pass& pass : passes) {
+    if (named(options.without, pass.name)) continue;
+    PassReport report{.name = pass.name, .nodes_before = static_cast<int64_t>(graph.nodes.size())};
+    if (options.dump) report.before = graph.str();
+    const auto begin = std::chrono::steady_clock::now();
+    report.changed = pass.function(graph);
+    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    report.nodes_after = static_cast<int64_t>(graph.nodes.size());
+    if (options.dump) report.after = graph.str();
+    plan->passes.push_back(std::move(report));
+    verify(graph, pass.name);
+  }
+  keep_old_values(graph);
+  verify(graph, "keep_old_values");
+  plan->memory = plan_memory(graph, !named(options.without, "in_place"));
+  return plan;
+}
+
+}  // namespace espalier

@@ -1,0 +1,85 @@
+// Executor: a tree trained flat. It owns the plan and runs epochs.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "espalier/core/variable.h"
+#include "espalier/data/distributor.h"
+#include "espalier/executor/history.h"
+#include "espalier/executor/plan.h"
+#include "espalier/optim/optimizer.h"
+
+namespace espalier {
+
+enum class Mode : uint8_t {
+  inference,  ///< forward; dropout keeps everything
+  training,   ///< forward, backward and update
+};
+
+enum class Precision : uint8_t { float32 };
+
+struct ExecutorOptions {
+  /// Unless it is given: training if there is an optimizer, or the tree holds updates; else inference.
+  std::optional<Mode> mode = {};
+  /// Training: what updates the parameters. Without it, the updates that the tree holds already
+  /// (Variable::update).
+  std::optional<optim::Optimizer> optimizer = {};
+  /// Where to run; empty is the CPU.
+  std::vector<Device> devices = {};
+  /// Training: the loss over this feed, in inference, after each epoch. Its columns stand for those of the
+  /// tree's feed.
+  std::optional<data::Distributor> validation = {};
+  Precision precision = Precision::float32;
+  /// Passes to leave out, by the names in the plan; "in_place" too.
+  std::vector<std::string> without = {};
+  /// Keep the graph before and after each pass in the plan's report.
+  bool dump = false;
+};
+
+struct ExecuteOptions {
+  int64_t epochs = 1;
+  /// A bar on standard error, where that is a terminal.
+  bool progress = true;
+};
+
+/// Values for placeholders, by their names.
+using Feeds = std::vector<std::pair<std::string, Tensor>>;
+
+/// A handle; copies share the plan. The tree's parameters can be used eagerly before, between and
+/// after runs. A callback that holds a copy of the Executor keeps it alive: let it hold a reference.
+class Executor {
+ public:
+  using Where = std::source_location;
+
+  /// Runs epochs over the tree's feeds. A tree without a feed has one step in an epoch. Whatever a step or a
+  /// callback throws leaves by this call; parameters are then as after the last whole step.
+  History execute(const ExecuteOptions& options = {}, Where where = Where::current()) const;
+  /// The next step of the epoch, for loops of one's own. Throws EndOfData after the last; the step after that
+  /// begins the next epoch.
+  StepInfo step(Where where = Where::current()) const;
+  /// One step on these values. The first size may differ from that of the placeholder. Returns the tree's
+  /// value.
+  Tensor run(const Feeds& feeds, Where where = Where::current()) const;
+  /// The tree's value after the last step.
+  Tensor value() const;
+
+  /// Calls `f` at each such event, in the order of registration.
+  void on(Event event, std::function<void(const StepInfo&)> f, Where where = Where::current()) const;
+  /// Called from a callback: `execute` returns after this step or epoch.
+  void stop() const;
+
+  /// The plan for whole batches.
+  Plan plan() const;
+
+ private:
+  class Impl;
+  friend class Variable;
+  explicit Executor(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace espalier

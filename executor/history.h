@@ -1,0 +1,36 @@
+// What a run leaves behind, and what it tells while it goes on.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace espalier {
+
+struct EpochRecord {
+  double loss_sum = 0;   ///< over the steps
+  double loss_mean = 0;  ///< over the samples: a short last batch weighs less
+  double validation_loss =
+      std::numeric_limits<double>::quiet_NaN();  ///< mean over its samples, if there is any
+  int64_t samples = 0;
+  double seconds = 0;  ///< of training, validation left out
+};
+
+struct History {
+  std::vector<EpochRecord> epochs;
+};
+
+enum class Event : uint8_t { epoch_start, step_finish, epoch_finish };
+
+/// What a callback is told.
+struct StepInfo {
+  int64_t epoch = 0;    ///< from 0 in each call of `execute`; for `step`, the feed's
+  int64_t step = 0;     ///< in the epoch; at its end, their number
+  int64_t steps = 0;    ///< in an epoch
+  int64_t samples = 0;  ///< in this step, or in the epoch
+  double loss = 0;      ///< of this step, or the mean over the epoch's samples
+  double validation_loss =
+      std::numeric_limits<double>::quiet_NaN();  ///< at the end of an epoch with validation
+  double seconds = 0;                            ///< since the epoch began
+};
+
+}  // namespace espalier

@@ -1,0 +1,225 @@
+#include "espalier/executor/memory.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace espalier {
+
+namespace {
+
+constexpr int64_t alignment = 64;
+
+int64_t bytes_of(const Spec& spec) {
+  const int64_t bytes = spec.shape.elements() * static_cast<int64_t>(size_of(spec.dtype));
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+class Planner {
+ public:
+  Planner(const Graph& graph, bool in_place) : graph_(graph), allow_in_place_(in_place) {
+    const size_t n = graph.nodes.size();
+    plan_.places.resize(n);
+    plan_.runs.assign(n, false);
+    plan_.in_place.assign(n, false);
+    for (uint32_t i = 0; i < n; ++i) {
+      plan_.places[i].resize(graph.nodes[i].outputs.size());
+      if (graph.nodes[i].op->kind() == OpKind::other) last_to_refuse_ = i;
+    }
+  }
+
+  MemoryPlan run() {
+    find_last_uses();
+    for (uint32_t i = 0; i < graph_.nodes.size(); ++i) place(i);
+    for (const ArenaBuffer& buffer : plan_.buffers) plan_.all_bytes += buffer.bytes;
+    plan_.arena_bytes = place_best_fit(plan_.buffers);
+    plan_.largest_live_bytes = largest_live_set(plan_.buffers);
+    return std::move(plan_);
+  }
+
+ private:
+  const GraphNode& node(uint32_t i) const { return graph_.nodes[i]; }
+
+  /// Whether node i's output 0 is a view of its input 0, given where that lies.
+  std::optional<Layout> view_of(uint32_t i) const {
+    const GraphNode& n = node(i);
+    if (!n.op->is_view()) return std::nullopt;
+    return n.op->view(place_of(n.inputs[0]).layout, n.outputs[0]);
+  }
+  const Place& place_of(ValueRef v) const { return plan_.places[v.node][v.output]; }
+
+  /// Until which step each value is read, itself or through views of it.
+  void find_last_uses() {
+    const auto end = static_cast<int64_t>(graph_.nodes.size());
+    last_use_.resize(graph_.nodes.size());
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      last_use_[i].assign(node(static_cast<uint32_t>(i)).outputs.size(), static_cast<int64_t>(i));
+    for (const ValueRef& result : graph_.results) last_use_[result.node][result.output] = end;
+    for (size_t i = graph_.nodes.size(); i-- > 0;) {
+      const GraphNode& n = graph_.nodes[i];
+      for (size_t k = 0; k < n.inputs.size(); ++k) {
+        if (!n.op->needs_value(k)) continue;
+        int64_t& last = last_use_[n.inputs[k].node][n.inputs[k].output];
+        // What reads a view reads what is behind it; whether it is one is known later, so views count always.
+        const int64_t until = n.op->is_view() && k == 0 ? last_use_[i][0] : static_cast<int64_t>(i);
+        last = std::max(last, until);
+      }
+    }
+  }
+
+  void place(uint32_t i) {
+    const GraphNode& n = node(i);
+    if (n.is_constant()) {
+      plan_.places[i][0] = {Place::In::constant, i, n.constant.layout()};
+    } else if (n.leaf.defined()) {
+      plan_.places[i][0] = {Place::In::leaf, i, Layout(n.outputs[0].shape)};
+    } else if (n.op->has_side_effects()) {
+      const Place& value = place_of(n.inputs[1]);
+      plan_.places[i][0] = place_of(n.inputs[0]);
+      plan_.runs[i] = !(value.in == Place::In::leaf && value.index == n.inputs[0].node);
+    } else if (const auto layout = view_of(i)) {
+      plan_.places[i][0] = place_of(n.inputs[0]);
+      plan_.places[i][0].layout = *layout;
+    } else {
+      plan_.runs[i] = !n.op->feed();
+      for (uint32_t k = 0; k < n.outputs.size(); ++k)
+        if (!(k == 0 && allow_in_place_ && (over_a_leaf(i) || over_an_input(i)))) fresh(i, k);
+    }
+  }
+
+  void fresh(uint32_t i, uint32_t k) {
+    const GraphNode& n = node(i);
+    ArenaBuffer buffer{bytes_of(n.outputs[k]), static_cast<int64_t>(i), last_use_[i][k]};
+    if (n.op->feed()) buffer.first = 0;  // batches are there before the first step
+    plan_.places[i][k] = {Place::In::arena, static_cast<uint32_t>(plan_.buffers.size()),
+                          Layout(n.outputs[k].shape)};
+    plan_.buffers.push_back(buffer);
+  }
+
+  /// Whether the op may write over input k, which lies without gaps under the same shape.
+  bool can_write_over(const GraphNode& n, size_t k) const {
+    const Spec& in = graph_.spec(n.inputs[k]);
+    const Layout& layout = place_of(n.inputs[k]).layout;
+    return n.op->can_run_in_place(k) && n.op->needs_value(k) &&
+           size_of(in.dtype) == size_of(n.outputs[0].dtype) && in.shape == n.outputs[0].shape &&
+           layout.contiguous();
+  }
+
+  /// The new value of a leaf is written into the leaf, if everybody else has read the old one by then.
+  bool over_a_leaf(uint32_t i) {
+    const uint32_t assignment = only_assignment_of(i);
+    if (!assignment || i < last_to_refuse_) return false;
+    const uint32_t leaf = node(assignment).inputs[0].node;
+    for (uint32_t r = 0; r < graph_.nodes.size(); ++r) {
+      const GraphNode& reader = node(r);
+      for (size_t k = 0; k < reader.inputs.size(); ++k) {
+        if (!reader.op->needs_value(k) || !lies_in_leaf(reader.inputs[k], leaf, i)) continue;
+        if (r > i && r != assignment) return false;
+        if (r == i && !(can_write_over(reader, k) && place_of(reader.inputs[k]).layout.offset == 0))
+          return false;
+      }
+    }
+    for (const ValueRef& result : graph_.results)
+      if (result.node == leaf || (result.node < i && lies_in_leaf(result, leaf, i))) return false;
+    plan_.places[i][0] = {Place::In::leaf, leaf, Layout(node(i).outputs[0].shape)};
+    plan_.in_place[i] = true;
+    return true;
+  }
+  /// Whether a value that is placed before step i, or a view of one to come, shares the leaf's buffer.
+  bool lies_in_leaf(ValueRef v, uint32_t leaf, uint32_t i) const {
+    while (v.node >= i && node(v.node).op->is_view()) v = node(v.node).inputs[0];
+    if (v.node == leaf) return true;
+    if (v.node >= i) return false;
+    const Place& place = place_of(v);
+    return place.in == Place::In::leaf && place.index == leaf;
+  }
+  /// The assignment that reads output 0 of node i, if there is exactly one.
+  uint32_t only_assignment_of(uint32_t i) const {
+    uint32_t found = 0;
+    for (uint32_t r = i + 1; r < graph_.nodes.size(); ++r)
+      if (node(r).op->has_side_effects() && node(r).inputs[1] == ValueRef{i, 0}) {
+        if (found) return 0;
+        found = r;
+      }
+    return found;
+  }
+
+  /// The output takes the buffer of an input which nobody reads later.
+  bool over_an_input(uint32_t i) {
+    const GraphNode& n = node(i);
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      const Place& in = place_of(n.inputs[k]);
+      if (in.in != Place::In::arena || !can_write_over(n, k)) continue;
+      ArenaBuffer& buffer = plan_.buffers[in.index];
+      if (buffer.last != static_cast<int64_t>(i) || in.layout.offset != 0 ||
+          buffer.bytes != bytes_of(n.outputs[0]))
+        continue;
+      // Another operand may show the same buffer in another order.
+      bool alone = true;
+      for (size_t other = 0; other < n.inputs.size(); ++other) {
+        const Place& place = place_of(n.inputs[other]);
+        if (other != k && n.op->needs_value(other) && place.in == Place::In::arena && place.index == in.index)
+          alone &= can_write_over(n, other) && place.layout.offset == 0;
+      }
+      if (!alone) continue;
+      buffer.last = last_use_[i][0];
+      plan_.places[i][0] = {Place::In::arena, in.index, Layout(n.outputs[0].shape)};
+      plan_.in_place[i] = true;
+      return true;
+    }
+    return false;
+  }
+
+  const Graph& graph_;
+  bool allow_in_place_;
+  MemoryPlan plan_;
+  std::vector<std::vector<int64_t>> last_use_;
+  uint32_t last_to_refuse_ =
+      0;  // the last kernel which may look at values and throw: no leaf is written before it
+};
+
+bool together(const ArenaBuffer& a, const ArenaBuffer& b) { return a.first <= b.last && b.first <= a.last; }
+
+}  // namespace
+
+int64_t place_best_fit(std::vector<ArenaBuffer>& buffers) {
+  std::vector<size_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  std::vector<size_t> placed;  // by offset
+  int64_t total = 0;
+  for (const size_t i : order) {
+    ArenaBuffer& buffer = buffers[i];
+    int64_t end = 0, best = -1, best_gap = INT64_MAX;
+    for (const size_t p : placed) {
+      if (!together(buffer, buffers[p])) continue;
+      const int64_t gap = buffers[p].offset - end;
+      if (gap >= buffer.bytes && gap < best_gap) {
+        best = end;
+        best_gap = gap;
+      }
+      end = std::max(end, buffers[p].offset + buffers[p].bytes);
+    }
+    buffer.offset = best >= 0 ? best : end;
+    total = std::max(total, buffer.offset + buffer.bytes);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                   [&](size_t a, size_t b) { return buffers[a].offset < buffers[b].offset; }),
+                  i);
+  }
+  return total;
+}
+
+int64_t largest_live_set(const std::vector<ArenaBuffer>& buffers) {
+  int64_t largest = 0;
+  for (const ArenaBuffer& at : buffers) {
+    int64_t live = 0;
+    for (const ArenaBuffer& other : buffers)
+      if (other.first <= at.first && at.first <= other.last) live += other.bytes;
+    largest = std::max(largest, live);
+  }
+  return largest;
+}
+
+MemoryPlan plan_memory(const Graph& graph, bool in_place) { return Planner(graph, in_place).run(); }
+
+}  // namespace espalier

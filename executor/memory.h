@@ -1,0 +1,44 @@
+// Where a plan keeps every value, fixed before the first step.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "espalier/executor/graph.h"
+
+namespace espalier {
+
+/// A buffer of the arena: it is in use from step `first` to step `last`, both included.
+struct ArenaBuffer {
+  int64_t bytes = 0;
+  int64_t first = 0;
+  int64_t last = 0;
+  int64_t offset = -1;
+};
+
+/// Sets the offsets so that no two buffers that are in use together overlap: largest first, each into the
+/// smallest gap that holds it. Returns the size of the arena.
+int64_t place_best_fit(std::vector<ArenaBuffer>& buffers);
+/// The most bytes in use at one step: no arena can be smaller.
+int64_t largest_live_set(const std::vector<ArenaBuffer>& buffers);
+
+/// Where one output of one node lies.
+struct Place {
+  enum class In { nowhere, arena, leaf, constant } in = In::nowhere;
+  uint32_t index = 0;  ///< the arena buffer, or the node that is the leaf or the constant
+  Layout layout;       ///< relative to the start of that
+};
+
+struct MemoryPlan {
+  std::vector<std::vector<Place>> places;  ///< for each node, for each output
+  std::vector<ArenaBuffer> buffers;
+  std::vector<bool> runs;  ///< whether the node needs a kernel: views, leaves and assignments in place do not
+  std::vector<bool> in_place;  ///< whether the node writes over one of its inputs
+  int64_t arena_bytes = 0;
+  int64_t largest_live_bytes = 0;
+  int64_t all_bytes = 0;  ///< what the buffers would need side by side
+};
+
+/// Lifetimes, views, in place, best fit. `in_place` can be switched off.
+MemoryPlan plan_memory(const Graph& graph, bool in_place);
+
+}  // namespace espalier

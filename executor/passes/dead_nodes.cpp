@@ -1,0 +1,21 @@
+#include "espalier/executor/passes/passes.h"
+
+namespace espalier {
+
+bool dead_nodes(Graph& graph) {
+  std::vector<bool> alive(graph.nodes.size(), false);
+  for (const ValueRef& result : graph.results) alive[result.node] = true;
+  size_t count = 0;
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const GraphNode& n = graph.nodes[i];
+    if (n.op->has_side_effects()) alive[i] = true;
+    if (!alive[i]) continue;
+    ++count;
+    for (const ValueRef& input : n.inputs) alive[input.node] = true;
+  }
+  if (count == graph.nodes.size()) return false;
+  graph.remove_unless(alive);
+  return true;
+}
+
+}  // namespace espalier

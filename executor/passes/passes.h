@@ -1,0 +1,21 @@
+// The passes. Each is one function in one file: it rewrites the graph and says whether it changed anything.
+#pragma once
+#include "espalier/executor/graph.h"
+
+namespace espalier {
+
+/// Removes what computes nothing: x · 1, x + 0, a cast to the same type, views that change nothing.
+bool simplify(Graph& graph);
+/// Computes what depends on constants and shapes alone, where that makes no tensor larger than what it is
+/// made of.
+bool fold_constants(Graph& graph);
+/// Lets equal nodes with equal inputs be one node.
+bool common_subexpressions(Graph& graph);
+/// Removes what no result and no update needs.
+bool dead_nodes(Graph& graph);
+
+/// Copies what results and assignments show of a leaf that the step assigns, itself or through views, before
+/// the first assignment. It is no optimization: it cannot be left out.
+bool keep_old_values(Graph& graph);
+
+}  // namespace espalier

@@ -1,0 +1,35 @@
+#include "espalier/executor/passes/passes.h"
+
+namespace espalier {
+
+namespace {
+
+/// The number that fills a value everywhere, as far as the graph shows.
+std::optional<double> fill_of(const Graph& graph, ValueRef v) {
+  const GraphNode& n = graph.nodes[v.node];
+  if (n.is_constant()) return n.constant.elements() == 1 ? std::optional(n.constant.item()) : std::nullopt;
+  if (n.op->is_view()) return fill_of(graph, n.inputs[0]);
+  return n.op->fill();
+}
+
+}  // namespace
+
+bool simplify(Graph& graph) {
+  bool changed = false;
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& n = graph.nodes[i];
+    KnownInputs known;
+    for (const ValueRef& input : n.inputs) {
+      known.specs.push_back(&graph.spec(input));
+      known.fill.push_back(fill_of(graph, input));
+    }
+    const std::optional<size_t> same = n.op->identity(known, n.outputs[0]);
+    if (!same || !(graph.spec(n.inputs[*same]) == n.outputs[0])) continue;
+    graph.replace(i, n.inputs[*same]);
+    changed = true;
+  }
+  if (changed) dead_nodes(graph);
+  return changed;
+}
+
+}  // namespace espalier

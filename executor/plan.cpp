@@ -1,0 +1,105 @@
+#include "espalier/executor/plan.h"
+
+#include <fmt/format.h>
+
+#include <ostream>
+
+#include "espalier/executor/plan_data.h"
+
+namespace espalier {
+
+int64_t Plan::steps() const {
+  int64_t steps = 0;
+  for (const bool runs : data_->memory.runs) steps += runs;
+  return steps;
+}
+int64_t Plan::arena_bytes() const { return data_->memory.arena_bytes; }
+int64_t Plan::largest_live_bytes() const { return data_->memory.largest_live_bytes; }
+int64_t Plan::leaf_bytes() const {
+  int64_t bytes = 0;
+  for (const GraphNode& n : data_->graph.nodes)
+    if (n.leaf.defined())
+      bytes += n.outputs[0].shape.elements() * static_cast<int64_t>(size_of(n.outputs[0].dtype));
+  return bytes;
+}
+const std::vector<PassReport>& Plan::passes() const { return data_->passes; }
+
+namespace {
+
+std::string text_of(const PlanData& plan, const Place& place) {
+  switch (place.in) {
+    case Place::In::nowhere: return "nowhere";
+    case Place::In::leaf: return fmt::format("%{}", place.index);
+    case Place::In::constant: return "constant";
+    case Place::In::arena: break;
+  }
+  const ArenaBuffer& buffer = plan.memory.buffers[place.index];
+  return fmt::format("@{}+{}", buffer.offset, buffer.bytes);
+}
+
+std::string label_of(const GraphNode& n) {
+  std::string label(n.op->name());
+  if (const std::string attributes = to_string(n.op->attributes()); !attributes.empty())
+    label += fmt::format("({})", attributes);
+  return label;
+}
+
+std::string inputs_of(const GraphNode& n) {
+  std::string text;
+  for (const ValueRef& input : n.inputs)
+    text += input.output ? fmt::format(" %{}.{}", input.node, input.output) : fmt::format(" %{}", input.node);
+  return text;
+}
+
+}  // namespace
+
+std::string Plan::str() const {
+  const MemoryPlan& memory = data_->memory;
+  std::string text =
+      fmt::format("plan: {} steps, arena {} bytes (largest live set {}, side by side {}), leaves {} bytes\n",
+                  steps(), memory.arena_bytes, memory.largest_live_bytes, memory.all_bytes, leaf_bytes());
+  text += "passes:\n";
+  for (const PassReport& pass : data_->passes)
+    text += fmt::format("  {:<22} {:>4} -> {:>4} nodes  {:>8.3f} ms{}\n", pass.name, pass.nodes_before,
+                        pass.nodes_after, 1e3 * pass.seconds, pass.changed ? "" : "  (unchanged)");
+  text += "steps:\n";
+  for (uint32_t i = 0; i < data_->graph.nodes.size(); ++i) {
+    const GraphNode& n = data_->graph.nodes[i];
+    const Place& place = memory.places[i][0];
+    const char* how = memory.runs[i]             ? (memory.in_place[i] ? "in place" : "")
+                      : n.op->is_view()          ? "view"
+                      : n.op->has_side_effects() ? "done"
+                      : n.op->feed()             ? "batch"
+                                                 : "leaf";
+    text += fmt::format("  %{:<4} {:<34} {:<16} {:<8} {:<14} {:<20} {:<8} {:<8} {}\n", i, label_of(n),
+                        inputs_of(n), name(n.outputs[0].dtype), n.outputs[0].shape.str(),
+                        text_of(*data_, place), how, name(n.tag), line_of(n.where));
+  }
+  return text;
+}
+
+std::string Plan::dot() const {
+  std::string text =
+      "digraph plan {\n  rankdir=TB;\n  node [shape=box, fontname=\"monospace\", fontsize=10];\n";
+  for (uint32_t i = 0; i < data_->graph.nodes.size(); ++i) {
+    const GraphNode& n = data_->graph.nodes[i];
+    const char* color = n.tag == Tag::forward    ? "white"
+                        : n.tag == Tag::backward ? "lightblue"
+                                                 : "lightyellow";
+    std::string label;
+    for (const char c : label_of(n)) {
+      if (c == '"' || c == '\\') label += '\\';
+      label += c;
+    }
+    text += fmt::format("  n{} [label=\"%{} {}\\n{} {}\\n{}\", style=filled, fillcolor={}];\n", i, i, label,
+                        name(n.outputs[0].dtype), n.outputs[0].shape.str(), line_of(n.where), color);
+    for (size_t k = 0; k < n.inputs.size(); ++k)
+      text += fmt::format("  n{} -> n{}{};\n", n.inputs[k].node, i,
+                          n.op->needs_value(k) ? "" : " [style=dashed]");
+  }
+  return text + "}\n";
+}
+
+std::ostream& operator<<(std::ostream& out, const Plan& plan) { return out << plan.str(); }
+
+}  // namespace espalier

@@ -1,0 +1,28 @@
+// What a plan is made of, before it is bound to memory.
+#pragma once
+#include "espalier/executor/memory.h"
+#include "espalier/executor/plan.h"
+
+namespace espalier {
+
+struct PlanData {
+  Graph graph;
+  MemoryPlan memory;
+  std::vector<PassReport> passes;
+};
+
+struct CompileOptions {
+  bool inference = false;
+  std::vector<std::string> without;  ///< passes to leave out
+  bool dump = false;
+};
+
+/// Runs the passes over the tree below `results` and `updates`.
+std::shared_ptr<const PlanData> compile(const std::vector<Variable>& results,
+                                        const std::vector<Variable>& updates, const FeedRows& rows,
+                                        const CompileOptions& options);
+
+/// The names of all passes, in their order.
+std::vector<std::string> pass_names();
+
+}  // namespace espalier

@@ -1,0 +1,27 @@
+// A bar on the terminal: how far, how fast, how long still.
+#pragma once
+#include <chrono>
+#include <cstdint>
+
+namespace espalier {
+
+class Progress {
+ public:
+  /// Silent unless `wanted` and standard error is a terminal.
+  explicit Progress(bool wanted);
+  void step(int64_t epoch, int64_t epochs, int64_t step, int64_t steps, double loss,
+            double samples_per_second);
+  /// Leaves the finished epoch's line standing.
+  void finish_epoch(int64_t epoch, int64_t epochs, double loss, double validation_loss,
+                    double samples_per_second);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+ private:
+  bool on_;
+  bool open_line_ = false;
+  std::chrono::steady_clock::time_point begin_, shown_;
+};
+
+}  // namespace espalier

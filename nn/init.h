@@ -1,0 +1,104 @@
+// Initializers: what a layer's weights are before they are trained.
+//
+// `in` and `out` below are the fans: the inputs that one output is made of, and the outputs that one input
+// reaches.
+#pragma once
+#include <functional>
+#include <type_traits>
+
+#include "espalier/core/tensor.h"
+
+namespace espalier::nn::init {
+
+template <class F>
+concept InitializerFunction = std::is_invocable_r_v<Tensor, F&, const Shape&>;
+
+/// A value that fills a new parameter. Random ones draw one stream a parameter, from a counter of their own:
+/// initial parameters depend on the seed and on the order in which layers meet their first input alone.
+class Initializer {
+ public:
+  struct Fans {
+    double in = 1;
+    double out = 1;
+  };
+  using Fill = std::function<void(Tensor& parameter, Fans fans)>;
+
+  /// A function of one's own, from Shape to Tensor. What it gives is cast to the dtype of the layer.
+  template <InitializerFunction F>
+  Initializer(F function) : Initializer(from_function(std::move(function))) {}
+
+  /// A new tensor, float32 or float64 (TypeError otherwise). Throws ShapeError if a function of one's own
+  /// gives another shape.
+  Tensor operator()(const Shape& shape, int64_t fan_in, int64_t fan_out, DType dtype = float32) const;
+
+ protected:
+  explicit Initializer(Fill fill) : fill_(std::move(fill)) {}
+  static Initializer uniform(std::function<double(Fans)> bound);
+  static Initializer normal(std::function<double(Fans)> stddev);
+
+ private:
+  static Initializer from_function(std::function<Tensor(const Shape&)> function);
+  Fill fill_;
+};
+
+// Each of these only makes an Initializer; passing one by value as Initializer loses nothing.
+
+struct Constant : Initializer {
+  explicit Constant(double value);
+};
+struct Zeros : Constant {
+  Zeros() : Constant(0) {}
+};
+struct Ones : Constant {
+  Ones() : Constant(1) {}
+};
+/// Evenly distributed in [low, high). Throws Error unless low <= high, both finite.
+struct Uniform : Initializer {
+  explicit Uniform(double low = 0, double high = 1);
+};
+/// Throws Error unless mean and stddev are finite and stddev >= 0.
+struct Normal : Initializer {
+  explicit Normal(double mean = 0, double stddev = 1);
+};
+
+/// Uniform within ±gain·√(6 / (in + out)). Glorot and Bengio, Understanding the difficulty of training deep
+/// feedforward neural networks, 2010.
+struct XavierUniform : Initializer {
+  explicit XavierUniform(double gain = 1);
+};
+/// Normal of deviation gain·√(2 / (in + out)).
+struct XavierNormal : Initializer {
+  explicit XavierNormal(double gain = 1);
+};
+using GlorotUniform = XavierUniform;
+using GlorotNormal = XavierNormal;
+
+/// Uniform within ±√(6 / ((1 + a²)·in)). The default a = √5 gives ±1/√in, with which PyTorch's Linear starts.
+/// He et al., Delving deep into rectifiers, 2015; a is the negative slope of a leaky ReLU, 0 for ReLU.
+struct KaimingUniform : Initializer {
+  explicit KaimingUniform(double a = 2.2360679774997896964);
+};
+/// Normal of deviation √(2 / ((1 + a²)·in)).
+struct KaimingNormal : Initializer {
+  explicit KaimingNormal(double a = 0);
+};
+/// For layers before a ReLU: uniform within ±√(6 / in).
+struct HeUniform : KaimingUniform {
+  HeUniform() : KaimingUniform(0) {}
+};
+using HeNormal = KaimingNormal;
+
+/// Uniform within ±√(3 / in). LeCun et al., Efficient BackProp, 1998.
+struct LecunUniform : Initializer {
+  LecunUniform();
+};
+/// Normal of deviation √(1 / in).
+struct LecunNormal : Initializer {
+  LecunNormal();
+};
+
+}  // namespace espalier::nn::init
+
+namespace espalier::nn {
+using init::Initializer;
+}

@@ -1,0 +1,73 @@
+// Module: what layers and networks are made of. It knows its parameters by name.
+#pragma once
+#include <concepts>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "espalier/core/variable.h"
+
+namespace espalier::nn {
+
+class ModuleState;
+
+/// A network of one's own derives from Module, and holds its layers as members:
+///
+///     struct Net : esp::nn::Module {
+///       esp::Variable operator()(const esp::Variable& x) { return out(esp::relu(hidden(x))); }
+///       esp::nn::Dense hidden = add("hidden", esp::nn::Dense(100));
+///       esp::nn::Dense out = add("out", esp::nn::Dense(10));
+///     };
+///
+/// A Module is a handle: copies share parameters, children and mode. Assigning another layer to a member does
+/// not replace the one that was added.
+class Module {
+ public:
+  using Where = std::source_location;
+
+  Module();
+  // Without moves: a Module that was moved from is as good as a copy.
+  Module(const Module&) = default;
+  Module& operator=(const Module&) = default;
+
+  /// Makes `module` a part of this one, and returns it. Throws Error if the name is empty, taken or has a
+  /// dot, or if this is a part of `module`.
+  template <std::derived_from<Module> M>
+  M add(std::string name, M module, Where where = Where::current()) {
+    add_child(std::move(name), module, where);
+    return module;
+  }
+  /// A parameter of one's own, with that initial value (float32 or float64). Throws Error as `add`, or
+  /// TypeError.
+  Variable add_parameter(std::string name, const Tensor& value, Where where = Where::current());
+  /// The same parameter as another module's: they train as one. Throws Error if it is not a parameter.
+  Variable add_parameter(std::string name, const Variable& parameter, Where where = Where::current());
+
+  /// All parameters in the order of adding, by path: "hidden.weight". A parameter that can be reached by
+  /// several paths is listed once, by the first. Those of a layer that still has to learn its input width are
+  /// not there yet.
+  std::vector<std::pair<std::string, Variable>> parameters() const;
+  /// The parameter of that path. Throws Error.
+  Variable parameter(std::string_view path, Where where = Where::current()) const;
+
+  /// Training mode, or inference mode (`train(false)`), for this and all its parts.
+  /// Dropout acts in training mode only.
+  void train(bool on = true);
+  bool training() const;
+
+  /// For writers of layers: see module_state.h.
+  const std::shared_ptr<ModuleState>& state() const { return state_; }
+
+ protected:
+  explicit Module(std::shared_ptr<ModuleState> state) : state_(std::move(state)) {}
+
+ private:
+  void add_child(std::string name, const Module& child, const Where& where);
+
+  std::shared_ptr<ModuleState> state_;
+};
+
+}  // namespace espalier::nn

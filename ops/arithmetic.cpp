@@ -1,0 +1,213 @@
+// Arithmetic, element by element, and the operators of Variables.
+#include "espalier/core/autograd.h"
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+
+namespace espalier {
+
+namespace {
+
+/// The other operand, if one is `neutral` everywhere; `either` says whether the first may be.
+std::optional<size_t> unless_neutral(const KnownInputs& in, const Spec& out, double neutral, bool either) {
+  if (in.fill[1] == neutral && *in.specs[0] == out) return 0;
+  if (either && in.fill[0] == neutral && *in.specs[1] == out) return 1;
+  return std::nullopt;
+}
+
+struct Add : BinaryOp<scalar::Add, Numbers> {
+  std::string_view name() const override { return "add"; }
+  std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
+    return unless_neutral(in, out, 0, true);
+  }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {rule.output_gradient(), rule.output_gradient()};
+  }
+};
+
+struct Subtract : BinaryOp<scalar::Subtract, Numbers> {
+  std::string_view name() const override { return "subtract"; }
+  std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
+    return unless_neutral(in, out, 0, false);
+  }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable& g = rule.output_gradient();
+    return {g, rule.wants(1) ? negative(g) : Variable()};
+  }
+};
+
+struct Multiply : BinaryOp<scalar::Multiply, Numbers> {
+  std::string_view name() const override { return "multiply"; }
+  std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
+    return unless_neutral(in, out, 1, true);
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable& g = rule.output_gradient();
+    return {rule.wants(0) ? g * rule.input(1) : Variable(), rule.wants(1) ? g * rule.input(0) : Variable()};
+  }
+};
+
+struct Divide : BinaryOp<scalar::Divide, Reals> {
+  std::string_view name() const override { return "divide"; }
+  std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
+    return unless_neutral(in, out, 1, false);
+  }
+  bool gradient_needs_input(size_t i) const override { return i == 1; }
+  bool gradient_needs_output() const override { return true; }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable g = rule.output_gradient() / rule.input(1);
+    return {g, rule.wants(1) ? negative(g * rule.output()) : Variable()};
+  }
+};
+
+struct Power : BinaryOp<scalar::Power, Reals> {
+  std::string_view name() const override { return "power"; }
+  bool gradient_needs_output() const override { return true; }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable& g = rule.output_gradient();
+    const Variable x = rule.input(0), y = rule.input(1);
+    Gradients result(2);
+    if (rule.wants(0)) {
+      // x⁰ is flat at 0 as well, where 0 · x⁻¹ is not. A y that is differentiated itself needs the formula as
+      // it is.
+      const bool flat = !y.node()->needs_gradient;
+      const Variable less_one = flat ? where(equal(y, 0.0), 1.0, y - 1.0) : y - 1.0;
+      result[0] = g * y * power(x, less_one);
+    }
+    // log(0) · 0 must be 0: the slope of 0^y by y.
+    if (rule.wants(1))
+      result[1] = g * where(greater(x, 0.0), rule.output() * log(where(greater(x, 0.0), x, 1.0)), 0.0);
+    return result;
+  }
+};
+
+/// The gradient of maximum and minimum: `first` says where a is taken; equal operands share.
+Gradients pick_gradient(const GradientRule& rule, const Variable& first) {
+  const Variable& g = rule.output_gradient();
+  const Variable tie = cast(equal(rule.input(0), rule.input(1)), g.dtype()) * 0.5;
+  const Variable share = cast(first, g.dtype()) + tie;
+  return {rule.wants(0) ? g * share : Variable(), rule.wants(1) ? g * (1.0 - share) : Variable()};
+}
+
+struct Maximum : BinaryOp<scalar::Maximum, Numbers> {
+  std::string_view name() const override { return "maximum"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return pick_gradient(rule, greater(rule.input(0), rule.input(1)));
+  }
+};
+
+struct Minimum : BinaryOp<scalar::Minimum, Numbers> {
+  std::string_view name() const override { return "minimum"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return pick_gradient(rule, less(rule.input(0), rule.input(1)));
+  }
+};
+
+struct Negative : UnaryOp<scalar::Negative, Numbers> {
+  std::string_view name() const override { return "negative"; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Gradients gradient(const GradientRule& rule) const override { return {negative(rule.output_gradient())}; }
+};
+
+struct Abs : UnaryOp<scalar::Abs, Numbers> {
+  std::string_view name() const override { return "abs"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {rule.output_gradient() * sign(rule.input())};
+  }
+};
+
+/// Flat almost everywhere: no gradient passes.
+template <class F>
+struct Flat : UnaryOp<F, Numbers> {
+  bool gradient_needs_input(size_t) const override { return false; }
+  Gradients gradient(const GradientRule&) const override { return {Variable()}; }
+};
+struct Sign : Flat<scalar::Sign> {
+  std::string_view name() const override { return "sign"; }
+};
+struct Floor : Flat<scalar::Floor> {
+  std::string_view name() const override { return "floor"; }
+};
+
+struct Square : UnaryOp<scalar::Square, Numbers> {
+  std::string_view name() const override { return "square"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {rule.output_gradient() * (rule.input() * 2.0)};
+  }
+};
+
+/// Sums several variables of one shape: where one Variable is used often, its gradient is one node.
+struct AddAll : Op {
+  std::string_view name() const override { return "add_all"; }
+  OpKind kind() const override { return OpKind::pointwise; }
+  bool can_run_in_place(size_t i) const override { return i == 0; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Specs infer(const InputSpecs& in) const override {
+    for (const Spec* spec : in) {
+      check_same_dtype(*in[0], *spec, name());
+      check_dtype<Numbers>(*spec, name());
+      if (!(spec->shape == in[0]->shape))
+        throw ShapeError(
+            fmt::format("add_all: shapes {} and {} differ", in[0]->shape.str(), spec->shape.str()));
+    }
+    return {*in[0]};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    visit(call.outputs[0]->dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (Numbers::accepts<T>) {
+        T* out = detail::output<T>(call);
+        if (call.outputs[0]->elements() == 1) {
+          T total{};
+          for (const Tensor* in : call.inputs)
+            total = scalar::Add()(total, *static_cast<const T*>(in->address()));
+          *out = total;
+          return;
+        }
+        // Pairwise from the first on: out = in0 + in1, out = out + in2, …
+        for (size_t k = 1; k < call.inputs.size(); ++k) {
+          KernelCall pair;
+          pair.inputs = {k == 1 ? call.inputs[0] : call.outputs[0], call.inputs[k]};
+          pair.outputs = {call.outputs[0]};
+          run_rows(pair, detail::binary_row<scalar::Add, T, T>);
+        }
+      }
+    });
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    Gradients result;
+    for (size_t i = 0; i < rule.inputs(); ++i) result.push_back(rule.output_gradient());
+    return result;
+  }
+};
+
+}  // namespace
+
+Variable add(const Operand& a, const Operand& b) { return apply_binary<Add>(a, b); }
+Variable subtract(const Operand& a, const Operand& b) { return apply_binary<Subtract>(a, b); }
+Variable multiply(const Operand& a, const Operand& b) { return apply_binary<Multiply>(a, b); }
+Variable divide(const Operand& a, const Operand& b) { return apply_binary<Divide>(a, b); }
+Variable power(const Operand& base, const Operand& exponent) { return apply_binary<Power>(base, exponent); }
+Variable maximum(const Operand& a, const Operand& b) { return apply_binary<Maximum>(a, b); }
+Variable minimum(const Operand& a, const Operand& b) { return apply_binary<Minimum>(a, b); }
+Variable negative(const Operand& x) { return apply_unary<Negative>(x); }
+Variable abs(const Operand& x) { return apply_unary<Abs>(x); }
+Variable sign(const Operand& x) { return apply_unary<Sign>(x); }
+Variable floor(const Operand& x) { return apply_unary<Floor>(x); }
+Variable square(const Operand& x) { return apply_unary<Square>(x); }
+
+Variable operator+(const Operand& a, const Operand& b) { return add(a, b); }
+Variable operator-(const Operand& a, const Operand& b) { return subtract(a, b); }
+Variable operator*(const Operand& a, const Operand& b) { return multiply(a, b); }
+Variable operator/(const Operand& a, const Operand& b) { return divide(a, b); }
+Variable operator-(const Operand& a) { return negative(a); }
+
+Variable add_all(const std::vector<Variable>& variables) {
+  if (variables.size() == 1) return variables[0];
+  if (variables.size() == 2) return add(variables[0], variables[1]);
+  SmallVector<const Variable*, 8> inputs;
+  for (const Variable& v : variables) inputs.push_back(&v);
+  return apply(shared_op<AddAll>(), {inputs.data(), inputs.size()}, std::source_location::current());
+}
+
+}  // namespace espalier

@@ -1,0 +1,37 @@
+// Changing the element type.
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+
+namespace espalier {
+
+namespace {
+
+struct Cast : Op {
+  explicit Cast(DType to) : to_(to) {}
+  std::string_view name() const override { return "cast"; }
+  OpKind kind() const override { return OpKind::pointwise; }
+  Attributes attributes() const override { return {{"dtype", std::string(espalier::name(to_))}}; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Specs infer(const InputSpecs& in) const override { return {{to_, in[0]->shape}}; }
+  void run_cpu(const KernelCall& call) const override {
+    visit(call.inputs[0]->dtype(), [&]<class From>(TypeTag<From>) {
+      visit(to_,
+            [&]<class To>(TypeTag<To>) { run_rows(call, detail::unary_row<scalar::Cast<To>, To, From>); });
+    });
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {cast(rule.output_gradient(), rule.input().dtype())};
+  }
+
+ private:
+  DType to_;
+};
+
+}  // namespace
+
+Variable cast(const Operand& x, DType dtype) {
+  if (x.defined("cast").dtype() == dtype) return x.variable();
+  return apply(std::make_shared<Cast>(dtype), {&x.variable()}, x.where());
+}
+
+}  // namespace espalier

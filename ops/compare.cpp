@@ -1,0 +1,93 @@
+// Comparisons, logic and choice.
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+
+namespace espalier {
+
+namespace {
+
+/// No gradient passes a comparison.
+template <class F, class Types>
+struct Comparison : BinaryOp<F, Types, bool> {
+  bool can_run_in_place(size_t) const override { return false; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Gradients gradient(const GradientRule&) const override { return {Variable(), Variable()}; }
+};
+struct Equal : Comparison<scalar::Equal, Anything> {
+  std::string_view name() const override { return "equal"; }
+};
+struct NotEqual : Comparison<scalar::NotEqual, Anything> {
+  std::string_view name() const override { return "not_equal"; }
+};
+struct Less : Comparison<scalar::Less, Numbers> {
+  std::string_view name() const override { return "less"; }
+};
+struct LessEqual : Comparison<scalar::LessEqual, Numbers> {
+  std::string_view name() const override { return "less_equal"; }
+};
+struct Greater : Comparison<scalar::Greater, Numbers> {
+  std::string_view name() const override { return "greater"; }
+};
+struct GreaterEqual : Comparison<scalar::GreaterEqual, Numbers> {
+  std::string_view name() const override { return "greater_equal"; }
+};
+struct LogicalAnd : Comparison<scalar::LogicalAnd, Bools> {
+  std::string_view name() const override { return "logical_and"; }
+};
+struct LogicalOr : Comparison<scalar::LogicalOr, Bools> {
+  std::string_view name() const override { return "logical_or"; }
+};
+struct LogicalNot : UnaryOp<scalar::LogicalNot, Bools> {
+  std::string_view name() const override { return "logical_not"; }
+};
+
+template <class T>
+void select_row(int64_t n, void* to, const void* condition, int64_t sc, const void* first, int64_t sa,
+                const void* second, int64_t sb) {
+  T* out = static_cast<T*>(to);
+  const bool* c = static_cast<const bool*>(condition);
+  const T *a = static_cast<const T*>(first), *b = static_cast<const T*>(second);
+  for (int64_t i = 0; i < n; ++i) out[i] = scalar::Select()(c[i * sc], a[i * sa], b[i * sb]);
+}
+
+struct Where : Op {
+  std::string_view name() const override { return "where"; }
+  OpKind kind() const override { return OpKind::pointwise; }
+  bool can_run_in_place(size_t i) const override { return i > 0; }
+  bool gradient_needs_input(size_t i) const override { return i == 0; }
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Bools>(*in[0], name());
+    check_same_dtype(*in[1], *in[2], name());
+    return {{in[1]->dtype, broadcast(broadcast(in[0]->shape, in[1]->shape, name()), in[2]->shape, name())}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    visit(call.outputs[0]->dtype(), [&]<class T>(TypeTag<T>) { run_rows(call, select_row<T>); });
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable& g = rule.output_gradient();
+    const Variable c = rule.input(0);
+    return {Variable(), rule.wants(1) ? where(c, g, 0.0) : Variable(),
+            rule.wants(2) ? where(c, 0.0, g) : Variable()};
+  }
+};
+
+}  // namespace
+
+Variable equal(const Operand& a, const Operand& b) { return apply_binary<Equal>(a, b); }
+Variable not_equal(const Operand& a, const Operand& b) { return apply_binary<NotEqual>(a, b); }
+Variable less(const Operand& a, const Operand& b) { return apply_binary<Less>(a, b); }
+Variable less_equal(const Operand& a, const Operand& b) { return apply_binary<LessEqual>(a, b); }
+Variable greater(const Operand& a, const Operand& b) { return apply_binary<Greater>(a, b); }
+Variable greater_equal(const Operand& a, const Operand& b) { return apply_binary<GreaterEqual>(a, b); }
+Variable logical_and(const Operand& a, const Operand& b) { return apply_binary<LogicalAnd>(a, b); }
+Variable logical_or(const Operand& a, const Operand& b) { return apply_binary<LogicalOr>(a, b); }
+Variable logical_not(const Operand& x) { return apply_unary<LogicalNot>(x); }
+
+Variable where(const Operand& condition, const Operand& a, const Operand& b) {
+  const Variable& x = a.is_number() && !b.is_number() ? a.as(b.defined("where").dtype()) : a.variable();
+  const Variable& y =
+      b.is_number() ? b.as(a.is_number() ? x.dtype() : a.defined("where").dtype()) : b.variable();
+  return apply(shared_op<Where>(), {&condition.variable(), &x, &y}, condition.where());
+}
+
+}  // namespace espalier

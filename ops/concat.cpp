@@ -1,0 +1,133 @@
+// Putting tensors together along an axis.
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/rules.h"
+
+namespace espalier {
+
+namespace {
+
+class Concat : public Op {
+ public:
+  explicit Concat(int64_t axis) : axis_(axis) {}
+  std::string_view name() const override { return "concat"; }
+  Attributes attributes() const override { return {{"axis", axis_}}; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Specs infer(const InputSpecs& in) const override {
+    Shape shape = in[0]->shape;
+    const size_t axis = resolve_axis(axis_, shape.rank(), name());
+    int64_t total = 0;
+    for (const Spec* part : in) {
+      check_same_dtype(*in[0], *part, name());
+      Shape same = part->shape;
+      if (same.rank() == shape.rank()) same.dims()[axis] = shape.dims()[axis];
+      if (!(same == shape))
+        throw ShapeError(fmt::format("concat: {} and {} differ in more than axis {}", shape.str(),
+                                     part->shape.str(), axis_));
+      total += part->shape.dims()[axis];
+    }
+    shape.dims()[axis] = total;
+    return {{in[0]->dtype, std::move(shape)}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    int64_t begin = 0;
+    for (const Tensor* part : call.inputs) {
+      const int64_t size = part->shape()[axis_];
+      Tensor to = call.outputs[0]->slice(axis_, begin, begin + size);
+      copy_elements(*part, to);
+      begin += size;
+    }
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    Gradients settled(rule.inputs());
+    if (!rule.output().node()->lazy) {  // sizes will not change: plain slices do
+      int64_t begin = 0;
+      for (size_t i = 0; i < rule.inputs(); ++i) {
+        const int64_t size = rule.input(i).shape()[axis_];
+        if (rule.wants(i)) settled[i] = slice(rule.output_gradient(), axis_, begin, begin + size);
+        begin += size;
+      }
+      return settled;
+    }
+    std::vector<Variable> parts;
+    for (size_t i = 0; i < rule.inputs(); ++i) parts.push_back(rule.input(i));
+    Gradients result;
+    for (size_t i = 0; i < parts.size(); ++i)
+      result.push_back(rule.wants(i) ? concat_part(rule.output_gradient(), parts, i, axis_) : Variable());
+    return result;
+  }
+
+ private:
+  int64_t axis_;
+};
+
+/// The transpose of concat, for one part. Inputs: x, and all parts for their shapes.
+class ConcatPart : public Op {
+ public:
+  ConcatPart(size_t part, int64_t axis) : part_(part), axis_(axis) {}
+  std::string_view name() const override { return "concat_part"; }
+  Attributes attributes() const override { return {{"part", static_cast<int64_t>(part_)}, {"axis", axis_}}; }
+  bool needs_value(size_t i) const override { return i == 0; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[part_ + 1]->shape}}; }
+  void run_cpu(const KernelCall& call) const override {
+    int64_t begin = 0;
+    for (size_t i = 0; i < part_; ++i) begin += call.inputs[i + 1]->shape()[axis_];
+    const int64_t size = call.inputs[part_ + 1]->shape()[axis_];
+    copy_elements(call.inputs[0]->slice(axis_, begin, begin + size), *call.outputs[0]);
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    std::vector<Variable> parts;
+    for (size_t i = 1; i < rule.inputs(); ++i) {
+      const Variable like = rule.input(i);
+      const Variable zero(full({}, 0, like.dtype()));
+      parts.push_back(i == part_ + 1 ? rule.output_gradient() : broadcast_like(zero, like));
+    }
+    Gradients result(rule.inputs());
+    result[0] = concat(parts, axis_);
+    return result;
+  }
+
+ private:
+  size_t part_;
+  int64_t axis_;
+};
+
+void check_some(const std::vector<Variable>& variables, std::string_view op,
+                const std::source_location& where) {
+  if (variables.empty())
+    located(where, [&] { throw ShapeError(fmt::format("{}: there is nothing to put together", op)); });
+}
+
+}  // namespace
+
+Variable concat(const std::vector<Variable>& variables, int64_t axis, std::source_location where) {
+  check_some(variables, "concat", where);
+  SmallVector<const Variable*, 8> inputs;
+  for (const Variable& v : variables) inputs.push_back(&v);
+  return apply(std::make_shared<Concat>(axis), {inputs.data(), inputs.size()}, where);
+}
+
+Variable stack(const std::vector<Variable>& variables, int64_t axis, std::source_location where) {
+  check_some(variables, "stack", where);
+  const CallScope scope(where);
+  std::vector<Variable> parts;
+  for (const Variable& v : variables) {
+    if (v.defined() && !(v.shape() == variables[0].shape()))
+      located(where, [&] {
+        throw ShapeError(
+            fmt::format("stack: shapes {} and {} differ", variables[0].shape().str(), v.shape().str()));
+      });
+    parts.push_back(unsqueeze(v, axis));
+  }
+  return concat(parts, axis, where);
+}
+
+Variable concat_part(const Variable& x, const std::vector<Variable>& parts, size_t part, int64_t axis) {
+  SmallVector<const Variable*, 8> inputs{&x};
+  for (const Variable& v : parts) inputs.push_back(&v);
+  return apply(std::make_shared<ConcatPart>(part, axis), {inputs.data(), inputs.size()},
+               std::source_location::current());
+}
+
+}  // namespace espalier

@@ -1,0 +1,95 @@
+// Elementary functions and activations, element by element.
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/rules.h"
+
+namespace espalier {
+
+namespace {
+
+/// Ops whose gradient is written with their output: y' in terms of y.
+template <class F>
+struct ByOutput : UnaryOp<F, Reals> {
+  bool gradient_needs_input(size_t) const override { return false; }
+  bool gradient_needs_output() const override { return true; }
+};
+
+struct Exp : ByOutput<scalar::Exp> {
+  std::string_view name() const override { return "exp"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {rule.output_gradient() * rule.output()};
+  }
+};
+
+struct Sqrt : ByOutput<scalar::Sqrt> {
+  std::string_view name() const override { return "sqrt"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {rule.output_gradient() * 0.5 / rule.output()};
+  }
+};
+
+struct Tanh : ByOutput<scalar::Tanh> {
+  std::string_view name() const override { return "tanh"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {rule.output_gradient() * (1.0 - square(rule.output()))};
+  }
+};
+
+struct Sigmoid : ByOutput<scalar::Sigmoid> {
+  std::string_view name() const override { return "sigmoid"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable y = rule.output();
+    return {rule.output_gradient() * (y * (1.0 - y))};
+  }
+};
+
+struct Relu : ByOutput<scalar::Relu> {
+  std::string_view name() const override { return "relu"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {relu_gradient(rule.output_gradient(), rule.output())};
+  }
+};
+
+/// Half the memory traffic of the comparison and the choice it stands for.
+struct ReluGradient : BinaryOp<scalar::ReluGradient, Reals> {
+  std::string_view name() const override { return "relu_gradient"; }
+  bool gradient_needs_input(size_t i) const override { return i == 1; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {rule.wants(0) ? relu_gradient(rule.output_gradient(), rule.input(1)) : Variable(), Variable()};
+  }
+};
+
+struct Log : UnaryOp<scalar::Log, Reals> {
+  std::string_view name() const override { return "log"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {rule.output_gradient() / rule.input()};
+  }
+};
+
+struct Sin : UnaryOp<scalar::Sin, Reals> {
+  std::string_view name() const override { return "sin"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {rule.output_gradient() * cos(rule.input())};
+  }
+};
+
+struct Cos : UnaryOp<scalar::Cos, Reals> {
+  std::string_view name() const override { return "cos"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {negative(rule.output_gradient() * sin(rule.input()))};
+  }
+};
+
+}  // namespace
+
+Variable exp(const Operand& x) { return apply_unary<Exp>(x); }
+Variable log(const Operand& x) { return apply_unary<Log>(x); }
+Variable sqrt(const Operand& x) { return apply_unary<Sqrt>(x); }
+Variable sin(const Operand& x) { return apply_unary<Sin>(x); }
+Variable cos(const Operand& x) { return apply_unary<Cos>(x); }
+Variable tanh(const Operand& x) { return apply_unary<Tanh>(x); }
+Variable sigmoid(const Operand& x) { return apply_unary<Sigmoid>(x); }
+Variable relu(const Operand& x) { return apply_unary<Relu>(x); }
+Variable relu_gradient(const Variable& g, const Variable& y) { return apply_binary<ReluGradient>(g, y); }
+
+}  // namespace espalier

@@ -1,0 +1,134 @@
+#include "espalier/ops/gemm.h"
+
+#include <cblas.h>
+#include <dnnl.h>
+#include <fmt/format.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "espalier/core/error.h"
+#include "espalier/core/tensor.h"
+
+namespace espalier {
+
+namespace {
+
+/// OpenBLAS built on pthreads fights with OpenMP for the cores; such a build is run on one thread.
+void tame_openblas() {
+  static const bool once = [] {
+    if (openblas_get_parallel() == OPENBLAS_THREAD) openblas_set_num_threads(1);
+    return true;
+  }();
+  (void)once;
+}
+
+#ifdef _OPENMP
+/// Products so small that waking a second thread costs more than it does run on one. Both libraries ask
+/// OpenMP.
+class FittingThreads {
+ public:
+  explicit FittingThreads(const Gemm& g) : before_(omp_get_max_threads()) {
+    constexpr double worth_a_thread = 4e6;  // operations, some 40 µs
+    small_ =
+        before_ > 1 &&
+        2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < worth_a_thread;
+    if (small_) omp_set_num_threads(1);
+  }
+  ~FittingThreads() {
+    if (small_) omp_set_num_threads(before_);
+  }
+  FittingThreads(const FittingThreads&) = delete;
+  FittingThreads& operator=(const FittingThreads&) = delete;
+
+ private:
+  int before_;
+  bool small_;
+};
+#else
+struct FittingThreads {
+  explicit FittingThreads(const Gemm&) {}
+};
+#endif
+
+using Key = std::tuple<DType, bool, bool, int64_t, int64_t, int64_t, int>;
+Key key_of(const Gemm& g) { return {g.dtype, g.transpose_a, g.transpose_b, g.m, g.n, g.k, num_threads()}; }
+
+std::mutex mutex;
+std::map<Key, GemmLibrary>& measured() {
+  static auto* choices = new std::map<Key, GemmLibrary>;
+  return *choices;
+}
+
+double seconds(const Gemm& gemm, const void* a, const void* b, void* c, GemmLibrary library) {
+  const auto begin = std::chrono::steady_clock::now();
+  run_gemm(gemm, a, b, c, library);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+std::string_view name(GemmLibrary library) {
+  return library == GemmLibrary::openblas ? "OpenBLAS" : "oneDNN";
+}
+
+void run_gemm(const Gemm& g, const void* a, const void* b, void* c, GemmLibrary library) {
+  const FittingThreads threads(g);
+  const auto ta = g.transpose_a ? CblasTrans : CblasNoTrans, tb = g.transpose_b ? CblasTrans : CblasNoTrans;
+  const auto m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);
+  const auto lda = static_cast<int>(g.lda), ldb = static_cast<int>(g.ldb), ldc = static_cast<int>(g.ldc);
+  if (g.dtype == DType::float64) {
+    tame_openblas();
+    cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, 1, static_cast<const double*>(a), lda,
+                static_cast<const double*>(b), ldb, 0, static_cast<double*>(c), ldc);
+  } else if (library == GemmLibrary::openblas) {
+    tame_openblas();
+    cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, 1, static_cast<const float*>(a), lda,
+                static_cast<const float*>(b), ldb, 0, static_cast<float*>(c), ldc);
+  } else {
+    const dnnl_status_t status = dnnl_sgemm(
+        g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, 1, static_cast<const float*>(a),
+        g.lda, static_cast<const float*>(b), g.ldb, 0, static_cast<float*>(c), g.ldc);
+    if (status == dnnl_out_of_memory) throw OutOfMemory("matmul: oneDNN found no memory for its workspace");
+    if (status != dnnl_success) throw Error(fmt::format("matmul: oneDNN failed with status {}", int{status}));
+  }
+}
+
+GemmLibrary gemm_library(const Gemm& gemm) {
+  if (gemm.dtype == DType::float64) return GemmLibrary::openblas;  // oneDNN has none
+  const std::lock_guard lock(mutex);
+  const auto known = measured().find(key_of(gemm));
+  return known == measured().end() ? GemmLibrary::onednn : known->second;
+}
+
+GemmLibrary measure_gemm(const Gemm& gemm) {
+  if (gemm.dtype == DType::float64) return GemmLibrary::openblas;
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto known = measured().find(key_of(gemm)); known != measured().end()) return known->second;
+  }
+  const Tensor a = zeros({gemm.transpose_a ? gemm.k : gemm.m, gemm.lda});
+  const Tensor b = zeros({gemm.transpose_b ? gemm.n : gemm.k, gemm.ldb});
+  const Tensor c({gemm.m, gemm.ldc});
+  // In turns, so that a disturbance hits both; the best of each, since noise only adds.
+  double best[2] = {1e9, 1e9}, spent = 0;
+  for (int round = 0; round < 12 && (round < 3 || spent < 20e-3); ++round) {
+    for (const auto library : {GemmLibrary::openblas, GemmLibrary::onednn}) {
+      const double t = seconds(gemm, a.address(), b.address(), c.address(), library);
+      spent += t;
+      if (round > 0) best[static_cast<int>(library)] = std::min(best[static_cast<int>(library)], t);
+    }
+  }
+  const GemmLibrary choice = best[0] < best[1] ? GemmLibrary::openblas : GemmLibrary::onednn;
+  const std::lock_guard lock(mutex);
+  return measured().try_emplace(key_of(gemm), choice).first->second;
+}
+
+}  // namespace espalier

@@ -1,0 +1,227 @@
+// Reading and writing by index.
+#include <algorithm>
+#include <cstring>
+
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/rules.h"
+
+namespace espalier {
+
+namespace {
+
+void check_indices(const Spec& spec, std::string_view op) {
+  if (spec.dtype != DType::int64 && spec.dtype != DType::int32)
+    throw TypeError(fmt::format("{}: indices must be int32 or int64, not {}", op, name(spec.dtype)));
+}
+
+/// All indices as int64; negative ones count from the end, if they may. Throws IndexError outside `size`.
+std::vector<int64_t> read_indices(const Tensor& indices, int64_t size, std::string_view op,
+                                  bool from_end = true) {
+  const Tensor flat = indices.contiguous_copy();
+  std::vector<int64_t> result(static_cast<size_t>(flat.elements()));
+  visit(flat.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>)
+      std::copy_n(static_cast<const T*>(flat.address()), result.size(), result.begin());
+  });
+  for (int64_t& i : result) {
+    if (i < (from_end ? -size : 0) || i >= size)
+      throw IndexError(fmt::format("{}: index {} is outside an axis of size {}", op, i, size));
+    if (i < 0) i += size;
+  }
+  return result;
+}
+
+/// A tensor as [outer, axis, inner].
+struct Blocks {
+  int64_t outer = 1, size, inner = 1;
+  Blocks(const Shape& shape, size_t axis) : size(shape.dims()[axis]) {
+    for (size_t i = 0; i < shape.rank(); ++i) (i < axis ? outer : inner) *= i == axis ? 1 : shape.dims()[i];
+  }
+};
+
+class Gather : public Op {
+ public:
+  explicit Gather(int64_t axis) : axis_(axis) {}
+  std::string_view name() const override { return "gather"; }
+  Attributes attributes() const override { return {{"axis", axis_}}; }
+  bool gradient_needs_input(size_t i) const override { return i == 1; }
+  Specs infer(const InputSpecs& in) const override {
+    check_indices(*in[1], name());
+    const Shape &x = in[0]->shape, &indices = in[1]->shape;
+    const size_t axis = resolve_axis(axis_, x.rank(), name());
+    Dims dims(x.begin(), x.begin() + axis);
+    dims.append(indices.begin(), indices.end());
+    dims.append(x.begin() + axis + 1, x.end());
+    return {{in[0]->dtype, Shape(std::move(dims))}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor x = call.inputs[0]->contiguous_copy();
+    const Blocks b(x.shape(), resolve_axis(axis_, x.rank(), name()));
+    const std::vector<int64_t> indices = read_indices(*call.inputs[1], b.size, name());
+    const size_t bytes = static_cast<size_t>(b.inner) * size_of(x.dtype());
+    const char* from = static_cast<const char*>(x.address());
+    char* to = static_cast<char*>(call.outputs[0]->address());
+    if (bytes == 0) return;
+    for (int64_t o = 0; o < b.outer; ++o)
+      for (const int64_t i : indices) {
+        std::memcpy(to, from + static_cast<size_t>(o * b.size + i) * bytes, bytes);
+        to += bytes;
+      }
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {rule.wants(0) ? scatter_add_like(rule.output_gradient(), rule.input(1), rule.input(0), axis_)
+                          : Variable(),
+            Variable()};
+  }
+
+ private:
+  int64_t axis_;
+};
+
+/// The transpose of gather. One thread adds in order: the same bits each time.
+class ScatterAddLike : public Op {
+ public:
+  explicit ScatterAddLike(int64_t axis) : axis_(axis) {}
+  std::string_view name() const override { return "scatter_add_like"; }
+  Attributes attributes() const override { return {{"axis", axis_}}; }
+  bool needs_value(size_t i) const override { return i < 2; }
+  bool gradient_needs_input(size_t i) const override { return i == 1; }
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Numbers>(*in[0], name());
+    return {{in[0]->dtype, in[2]->shape}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    Tensor& out = *call.outputs[0];
+    const Blocks b(out.shape(), resolve_axis(axis_, out.rank(), name()));
+    const std::vector<int64_t> indices = read_indices(*call.inputs[1], b.size, name());
+    const Tensor x = call.inputs[0]->contiguous_copy();
+    visit(out.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (Numbers::accepts<T>) {
+        T* to = static_cast<T*>(out.address());
+        const T* from = static_cast<const T*>(x.address());
+        std::fill_n(to, out.elements(), T{});
+        for (int64_t o = 0; o < b.outer; ++o)
+          for (const int64_t i : indices) {
+            T* row = to + (o * b.size + i) * b.inner;
+            detail::binary_row<scalar::Add, T, T>(b.inner, row, row, 1, from, 1);
+            from += b.inner;
+          }
+      }
+    });
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {gather(rule.output_gradient(), rule.input(1), axis_), Variable(), Variable()};
+  }
+
+ private:
+  int64_t axis_;
+};
+
+/// Calls `f(row, index)` for each index into the last axis of size `size`. These are mostly classes, and -1
+/// is none: it marks labels that are missing.
+template <class F>
+void each_row(const Tensor& indices, int64_t size, std::string_view op, F&& f) {
+  const std::vector<int64_t> list = read_indices(indices, size, op, false);
+  for (size_t row = 0; row < list.size(); ++row) f(static_cast<int64_t>(row), list[row]);
+}
+
+struct Pick : Op {
+  std::string_view name() const override { return "pick"; }
+  bool gradient_needs_input(size_t i) const override { return i == 1; }
+  Specs infer(const InputSpecs& in) const override {
+    check_indices(*in[1], name());
+    const Shape &x = in[0]->shape, &indices = in[1]->shape;
+    if (x.rank() == 0 || !(Shape(Dims(x.begin(), x.end() - 1)) == indices))
+      throw ShapeError(fmt::format("pick: indices of shape {} do not name one element of each row of {}",
+                                   indices.str(), x.str()));
+    return {{in[0]->dtype, indices}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor x = call.inputs[0]->contiguous_copy();
+    const int64_t n = x.shape()[-1];
+    visit(x.dtype(), [&]<class T>(TypeTag<T>) {
+      const T* from = static_cast<const T*>(x.address());
+      T* out = detail::output<T>(call);
+      each_row(*call.inputs[1], n, name(), [&](int64_t row, int64_t i) { out[row] = from[row * n + i]; });
+    });
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {rule.wants(0) ? put_like(rule.output_gradient(), rule.input(1), rule.input(0)) : Variable(),
+            Variable()};
+  }
+};
+
+/// The transpose of pick.
+struct PutLike : Op {
+  std::string_view name() const override { return "put_like"; }
+  bool needs_value(size_t i) const override { return i < 2; }
+  bool gradient_needs_input(size_t i) const override { return i == 1; }
+  Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[2]->shape}}; }
+  void run_cpu(const KernelCall& call) const override {
+    Tensor& out = *call.outputs[0];
+    const Tensor x = call.inputs[0]->contiguous_copy();
+    const int64_t n = out.shape()[-1];
+    visit(out.dtype(), [&]<class T>(TypeTag<T>) {
+      T* to = static_cast<T*>(out.address());
+      const T* from = static_cast<const T*>(x.address());
+      std::fill_n(to, out.elements(), T{});
+      each_row(*call.inputs[1], n, name(), [&](int64_t row, int64_t i) { to[row * n + i] = from[row]; });
+    });
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {pick(rule.output_gradient(), rule.input(1)), Variable(), Variable()};
+  }
+};
+
+class OneHot : public Op {
+ public:
+  OneHot(int64_t classes, DType dtype) : classes_(classes), dtype_(dtype) {}
+  std::string_view name() const override { return "one_hot"; }
+  Attributes attributes() const override {
+    return {{"classes", classes_}, {"dtype", std::string(espalier::name(dtype_))}};
+  }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Specs infer(const InputSpecs& in) const override {
+    check_indices(*in[0], name());
+    if (classes_ < 1) throw ShapeError(fmt::format("one_hot: {} is not a number of classes", classes_));
+    Dims dims = in[0]->shape.dims();
+    dims.push_back(classes_);
+    return {{dtype_, Shape(std::move(dims))}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    Tensor& out = *call.outputs[0];
+    visit(dtype_, [&]<class T>(TypeTag<T>) {
+      T* to = static_cast<T*>(out.address());
+      std::fill_n(to, out.elements(), T{});
+      each_row(*call.inputs[0], classes_, name(),
+               [&](int64_t row, int64_t i) { to[row * classes_ + i] = T(1); });
+    });
+  }
+  Gradients gradient(const GradientRule&) const override { return {Variable()}; }
+
+ private:
+  int64_t classes_;
+  DType dtype_;
+};
+
+}  // namespace
+
+Variable gather(const Operand& x, const Operand& indices, int64_t axis) {
+  return apply(std::make_shared<Gather>(axis), {&x.variable(), &indices.variable()}, x.where());
+}
+Variable scatter_add_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis) {
+  return apply(std::make_shared<ScatterAddLike>(axis), {&x, &indices, &like},
+               std::source_location::current());
+}
+Variable pick(const Operand& x, const Operand& indices) {
+  return apply(shared_op<Pick>(), {&x.variable(), &indices.variable()}, x.where());
+}
+Variable put_like(const Variable& x, const Variable& indices, const Variable& like) {
+  return apply(shared_op<PutLike>(), {&x, &indices, &like}, std::source_location::current());
+}
+Variable one_hot(const Operand& indices, int64_t classes, DType dtype) {
+  return apply(std::make_shared<OneHot>(classes, dtype), {&indices.variable()}, indices.where());
+}
+
+}  // namespace espalier

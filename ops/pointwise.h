@@ -1,0 +1,189 @@
+// Pointwise ops from scalar functors: one template for each number of operands, and its loops.
+#pragma once
+#include <fmt/format.h>
+
+#include "espalier/core/cpu/parallel.h"
+#include "espalier/core/cpu/strided_loop.h"
+#include "espalier/core/cpu/vectorize.h"
+#include "espalier/core/error.h"
+#include "espalier/core/gradient_rule.h"
+#include "espalier/core/scalar.h"
+
+namespace espalier {
+
+// Which element types an op takes.
+struct Reals {
+  template <class T>
+  static constexpr bool accepts = std::is_floating_point_v<T>;
+  static constexpr std::string_view names = "float32 or float64";
+};
+struct Numbers {
+  template <class T>
+  static constexpr bool accepts = !std::is_same_v<T, bool>;
+  static constexpr std::string_view names = "numbers";
+};
+struct Bools {
+  template <class T>
+  static constexpr bool accepts = std::is_same_v<T, bool>;
+  static constexpr std::string_view names = "bool";
+};
+struct Anything {
+  template <class T>
+  static constexpr bool accepts = true;
+  static constexpr std::string_view names = "any type";
+};
+
+template <class Types>
+void check_dtype(const Spec& spec, std::string_view op) {
+  const bool fits = visit(spec.dtype, []<class T>(TypeTag<T>) { return Types::template accepts<T>; });
+  if (!fits)
+    throw TypeError(fmt::format("{}: takes {}, not {} (shape {}); cast() it first", op, Types::names,
+                                name(spec.dtype), spec.shape.str()));
+}
+/// Throws TypeError unless both operands have one dtype.
+void check_same_dtype(const Spec& a, const Spec& b, std::string_view op);
+
+// The kernels of pointwise ops come in two parts: a row function, made for each functor and type, and one
+// driver that walks all rows of operands of any strides. Steps count elements.
+using UnaryRow = void (*)(int64_t n, void* out, const void* a, int64_t sa);
+using BinaryRow = void (*)(int64_t n, void* out, const void* a, int64_t sa, const void* b, int64_t sb);
+using TernaryRow = void (*)(int64_t n, void* out, const void* a, int64_t sa, const void* b, int64_t sb,
+                            const void* c, int64_t sc);
+
+/// The drivers: every row of the output, with the inputs broadcast to it, on several threads where that pays.
+void run_rows(const KernelCall& call, UnaryRow row);
+void run_rows(const KernelCall& call, BinaryRow row);
+void run_rows(const KernelCall& call, TernaryRow row);
+
+namespace detail {
+
+inline constexpr int64_t few = 16;           // so short a row is not worth the way to the vector code
+inline constexpr int64_t grain = 32 * 1024;  // elements that pay for a thread
+
+// ivdep: an output may be one of the operands, element for element, which the compiler would take for a
+// hazard. Integers are rarely in a hurry: baseline code will do.
+
+template <class F, class R, class A>
+void unary_row(int64_t n, void* to, const void* from, int64_t sa) {
+  R* out = static_cast<R*>(to);
+  const A* a = static_cast<const A*>(from);
+  if (n <= few || sa != 1 || !(std::is_floating_point_v<A> || std::is_floating_point_v<R>)) {
+    for (int64_t i = 0; i < n; ++i) out[i] = F()(a[i * sa]);
+    return;
+  }
+  vectorized([=]() __attribute__((always_inline)) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) out[i] = F()(a[i]);
+  });
+}
+
+template <class F, class R, class T>
+void binary_row(int64_t n, void* to, const void* first, int64_t sa, const void* second, int64_t sb) {
+  R* out = static_cast<R*>(to);
+  const T *a = static_cast<const T*>(first), *b = static_cast<const T*>(second);
+  if (n <= few || (sa != 1 && sa != 0) || (sb != 1 && sb != 0) || (sa == 0 && sb == 0) ||
+      !std::is_floating_point_v<T>) {
+    for (int64_t i = 0; i < n; ++i) out[i] = F()(a[i * sa], b[i * sb]);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    if (sa && sb) {
+      vectorized([=]() __attribute__((always_inline)) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) out[i] = F()(a[i], b[i]);
+      });
+    } else if (sa) {
+      vectorized([=]() __attribute__((always_inline)) {
+        const T y = *b;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) out[i] = F()(a[i], y);
+      });
+    } else {
+      vectorized([=]() __attribute__((always_inline)) {
+        const T x = *a;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) out[i] = F()(x, b[i]);
+      });
+    }
+  }
+}
+
+template <class T>
+const T* input(const KernelCall& call, size_t k) {
+  return static_cast<const T*>(call.inputs[k]->address());
+}
+template <class T>
+T* output(const KernelCall& call, size_t k = 0) {
+  return static_cast<T*>(call.outputs[k]->address());
+}
+
+}  // namespace detail
+
+/// The element type of the result where it is not that of the operands.
+struct Same {};
+
+template <class F, class Types, class Result = Same>
+class PointwiseOp : public Op {
+ public:
+  OpKind kind() const override { return OpKind::pointwise; }
+  bool can_run_in_place(size_t) const override { return true; }
+
+ protected:
+  template <class T>
+  using ResultOf = std::conditional_t<std::is_same_v<Result, Same>, T, Result>;
+  static DType result(DType operand) {
+    if constexpr (std::is_same_v<Result, Same>)
+      return operand;
+    else
+      return dtype_of<Result>();
+  }
+};
+
+/// An op with one operand: name() and gradient() are what is left to write.
+template <class F, class Types, class Result = Same>
+class UnaryOp : public PointwiseOp<F, Types, Result> {
+ public:
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Types>(*in[0], this->name());
+    return {{this->result(in[0]->dtype), in[0]->shape}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    visit(call.inputs[0]->dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (Types::template accepts<T>) {
+        run_rows(call, detail::unary_row<F, typename PointwiseOp<F, Types, Result>::template ResultOf<T>, T>);
+      }
+    });
+  }
+};
+
+/// An op with two operands of one dtype.
+template <class F, class Types, class Result = Same>
+class BinaryOp : public PointwiseOp<F, Types, Result> {
+ public:
+  Specs infer(const InputSpecs& in) const override {
+    check_same_dtype(*in[0], *in[1], this->name());
+    check_dtype<Types>(*in[0], this->name());
+    return {{this->result(in[0]->dtype), broadcast(in[0]->shape, in[1]->shape, this->name())}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    visit(call.inputs[0]->dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (Types::template accepts<T>) {
+        run_rows(call,
+                 detail::binary_row<F, typename PointwiseOp<F, Types, Result>::template ResultOf<T>, T>);
+      }
+    });
+  }
+};
+
+/// Applies an op without attributes; numbers take the dtype of the other operand.
+template <class T>
+Variable apply_unary(const Operand& x) {
+  return apply(shared_op<T>(), {&x.variable()}, x.where(), x.is_last());
+}
+template <class T>
+Variable apply_binary(const Operand& a, const Operand& b) {
+  const Variable& x =
+      a.is_number() && !b.is_number() ? a.as(b.defined(shared_op<T>()->name()).dtype()) : a.variable();
+  const Variable& y = b.is_number() ? b.as(a.defined(shared_op<T>()->name()).dtype()) : b.variable();
+  return apply(shared_op<T>(), {&x, &y}, a.where(), a.is_last() | b.is_last() << 1);
+}
+
+}  // namespace espalier

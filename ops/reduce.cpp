@@ -1,0 +1,226 @@
+// Reductions along axes.
+#include <algorithm>
+#include <limits>
+
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/reduce.h"
+#include "espalier/ops/rules.h"
+
+namespace espalier {
+
+namespace {
+
+/// The shape that remains; `keep` leaves axes of size 1.
+Shape reduced_shape(const Shape& shape, const Dims& axes, bool keep, std::string_view op) {
+  const auto gone = Axes(axes).mask(shape.rank(), op);
+  Dims dims;
+  for (size_t i = 0; i < shape.rank(); ++i)
+    if (!gone[i])
+      dims.push_back(shape.dims()[i]);
+    else if (keep)
+      dims.push_back(1);
+  return Shape(std::move(dims));
+}
+
+class ReduceOp : public Op {
+ public:
+  ReduceOp(Dims axes, bool keep_dims) : axes_(std::move(axes)), keep_dims_(keep_dims) {}
+  OpKind kind() const override { return OpKind::reduction; }
+  Attributes attributes() const override {
+    return {{"axes", std::vector<int64_t>(axes_.begin(), axes_.end())}, {"keep_dims", keep_dims_}};
+  }
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Numbers>(*in[0], name());
+    return {{in[0]->dtype, reduced_shape(in[0]->shape, axes_, keep_dims_, name())}};
+  }
+
+ protected:
+  /// The output as the input's shape sees it: steps of 0 along the axes that go.
+  Layout seen_from_input(const KernelCall& call) const {
+    const Shape kept = reduced_shape(call.inputs[0]->shape(), axes_, true, name());
+    return broadcast_layout(Layout(kept), call.inputs[0]->shape());
+  }
+  /// `v`, of the output's shape, with its axes of size 1 back.
+  Variable with_axes(const Variable& v, size_t rank) const {
+    if (keep_dims_ || rank == 0) return v;
+    Dims axes = axes_;
+    if (axes.empty())
+      for (size_t i = 0; i < rank; ++i) axes.push_back(static_cast<int64_t>(i));
+    for (int64_t& axis : axes) axis = static_cast<int64_t>(resolve_axis(axis, rank, name()));
+    return unsqueeze_axes(v, axes);
+  }
+
+  Dims axes_;
+  bool keep_dims_;
+};
+
+struct Sum : ReduceOp {
+  using ReduceOp::ReduceOp;
+  std::string_view name() const override { return "sum"; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  void run_cpu(const KernelCall& call) const override {
+    reduce_sum(*call.inputs[0], seen_from_input(call), *call.outputs[0]);
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable x = rule.input();
+    return {broadcast_like(with_axes(rule.output_gradient(), x.rank()), x)};
+  }
+};
+
+struct Mean : ReduceOp {
+  using ReduceOp::ReduceOp;
+  std::string_view name() const override { return "mean"; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Reals>(*in[0], name());
+    return ReduceOp::infer(in);
+  }
+  void run_cpu(const KernelCall& call) const override {
+    Tensor& out = *call.outputs[0];
+    reduce_sum(*call.inputs[0], seen_from_input(call), out);
+    const double count =
+        static_cast<double>(call.inputs[0]->elements()) / static_cast<double>(out.elements());
+    visit(out.dtype(), [&]<class T>(TypeTag<T>) {
+      for (T& x : out.span<T>()) x = static_cast<T>(static_cast<double>(x) / count);
+    });
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable x = rule.input();
+    const Variable& g = rule.output_gradient();
+    return {broadcast_like(with_axes(g * count_ratio(g, x), x.rank()), x)};
+  }
+};
+
+/// max and min: `Pick` chooses the better of two.
+template <class Pick>
+struct Extreme : ReduceOp {
+  using ReduceOp::ReduceOp;
+  bool gradient_needs_output() const override { return true; }
+  Specs infer(const InputSpecs& in) const override {
+    Specs out = ReduceOp::infer(in);
+    if (in[0]->shape.elements() == 0 && out[0].shape.elements() > 0)
+      throw ShapeError(fmt::format("{}: there is no largest or smallest among no elements (shape {})", name(),
+                                   in[0]->shape.str()));
+    return out;
+  }
+  void run_cpu(const KernelCall& call) const override {
+    reduce_with<Pick>(*call.inputs[0], seen_from_input(call), *call.outputs[0]);
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable x = rule.input(), y = with_axes(rule.output(), x.rank());
+    const Variable best = cast(equal(x, y), x.dtype());
+    Dims axes = axes_;
+    return {with_axes(rule.output_gradient(), x.rank()) * (best / sum(best, Axes(axes), true))};
+  }
+};
+struct Max : Extreme<scalar::Maximum> {
+  using Extreme::Extreme;
+  std::string_view name() const override { return "max"; }
+};
+struct Min : Extreme<scalar::Minimum> {
+  using Extreme::Extreme;
+  std::string_view name() const override { return "min"; }
+};
+
+struct SumToLike : Op {
+  std::string_view name() const override { return "sum_to_like"; }
+  std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
+    return *in.specs[0] == out ? std::optional<size_t>(0) : std::nullopt;
+  }
+  OpKind kind() const override { return OpKind::reduction; }
+  bool needs_value(size_t i) const override { return i == 0; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Specs infer(const InputSpecs& in) const override {
+    if (in[1]->shape.rank() > in[0]->shape.rank() ||
+        !(broadcast(in[1]->shape, in[0]->shape, name()) == in[0]->shape))
+      throw ShapeError(
+          fmt::format("sum_to_like: {} was not broadcast from {}", in[0]->shape.str(), in[1]->shape.str()));
+    return {{in[0]->dtype, in[1]->shape}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    Tensor& out = *call.outputs[0];
+    reduce_sum(*call.inputs[0], broadcast_layout(Layout(out.shape()), call.inputs[0]->shape()), out);
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {broadcast_like(rule.output_gradient(), rule.input(0)), Variable()};
+  }
+};
+
+struct CountRatio : Op {
+  std::string_view name() const override { return "count_ratio"; }
+  bool needs_value(size_t) const override { return false; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, Shape()}}; }
+  void run_cpu(const KernelCall& call) const override {
+    const double ratio =
+        static_cast<double>(call.inputs[0]->elements()) / static_cast<double>(call.inputs[1]->elements());
+    visit(call.outputs[0]->dtype(),
+          [&]<class T>(TypeTag<T>) { *detail::output<T>(call) = static_cast<T>(ratio); });
+  }
+  Gradients gradient(const GradientRule&) const override { return {Variable(), Variable()}; }
+};
+
+struct Argmax : Op {
+  explicit Argmax(int64_t axis) : axis_(axis) {}
+  std::string_view name() const override { return "argmax"; }
+  Attributes attributes() const override { return {{"axis", axis_}}; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Numbers>(*in[0], name());
+    if (in[0]->shape.dims()[resolve_axis(axis_, in[0]->shape.rank(), name())] == 0)
+      throw ShapeError(fmt::format("argmax: axis {} of shape {} is empty", axis_, in[0]->shape.str()));
+    return {{DType::int64, reduced_shape(in[0]->shape, Dims{axis_}, false, name())}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor& in = *call.inputs[0];
+    const size_t axis = resolve_axis(axis_, in.rank(), name());
+    const int64_t n = in.shape().dims()[axis], step = in.strides()[axis];
+    const Tensor first = in.slice(axis_, 0, 1);
+    Layout out(call.outputs[0]->shape());
+    out.strides.insert(axis, 0);
+    visit(in.dtype(), [&]<class T>(TypeTag<T>) {
+      const T* data = static_cast<const T*>(first.address());
+      int64_t* result = detail::output<int64_t>(call);
+      StridedLoop<2>(first.shape(), {&out.strides, &first.strides()})
+          .run([&](int64_t count, auto at, auto by) {
+            for (int64_t i = 0; i < count; ++i) {
+              const T* row = data + at[1] + i * by[1];
+              int64_t best = 0;
+              for (int64_t k = 1; k < n; ++k)
+                if (row[k * step] > row[best * step] ||
+                    (row[k * step] != row[k * step] && row[best * step] == row[best * step]))
+                  best = k;  // a NaN counts as largest
+              result[at[0] + i * by[0]] = best;
+            }
+          });
+    });
+  }
+  Gradients gradient(const GradientRule&) const override { return {Variable()}; }
+
+ private:
+  int64_t axis_;
+};
+
+template <class T>
+Variable reduce(const Operand& x, const Axes& axes, bool keep_dims) {
+  return apply(std::make_shared<T>(axes.list(), keep_dims), {&x.variable()}, x.where());
+}
+
+}  // namespace
+
+Variable sum(const Operand& x, const Axes& axes, bool keep_dims) { return reduce<Sum>(x, axes, keep_dims); }
+Variable mean(const Operand& x, const Axes& axes, bool keep_dims) { return reduce<Mean>(x, axes, keep_dims); }
+Variable max(const Operand& x, const Axes& axes, bool keep_dims) { return reduce<Max>(x, axes, keep_dims); }
+Variable min(const Operand& x, const Axes& axes, bool keep_dims) { return reduce<Min>(x, axes, keep_dims); }
+Variable argmax(const Operand& x, int64_t axis) {
+  return apply(std::make_shared<Argmax>(axis), {&x.variable()}, x.where());
+}
+Variable sum_to_like(const Variable& x, const Variable& like) {
+  return apply(shared_op<SumToLike>(), {&x, &like}, std::source_location::current());
+}
+Variable count_ratio(const Variable& a, const Variable& b) {
+  return apply(shared_op<CountRatio>(), {&a, &b}, std::source_location::current());
+}
+
+}  // namespace espalier

@@ -1,0 +1,123 @@
+// The loops of reductions. `seen` is the output's layout under the input's shape: steps of 0 along reduced
+// axes.
+#pragma once
+#include "espalier/ops/pointwise.h"
+
+namespace espalier {
+
+namespace detail {
+
+/// The sum of a row. Sixteen running sums make vectors of any width add in one order; blocks bound the
+/// rounding error.
+template <class T>
+T sum_row(const T* in, int64_t n, int64_t step) {
+  constexpr int64_t lanes = 32, block = 2048;
+  T total{};
+  double real_total = 0;
+  for (int64_t begin = 0; begin < n; begin += block) {
+    const int64_t count = std::min(block, n - begin);
+    const T* row = in + begin * step;
+    T part{};
+    if (step == 1 && count > few) {
+      T* result = &part;
+      vectorized([=]() __attribute__((always_inline)) {
+        T sums[lanes] = {};
+        int64_t i = 0;
+        for (; i + lanes <= count; i += lanes)
+          for (int64_t k = 0; k < lanes; ++k) sums[k] = scalar::Add()(sums[k], row[i + k]);
+        for (int64_t k = 0; i + k < count; ++k) sums[k] = scalar::Add()(sums[k], row[i + k]);
+        for (int64_t width = lanes / 2; width > 0; width /= 2)
+          for (int64_t k = 0; k < width; ++k) sums[k] = scalar::Add()(sums[k], sums[k + width]);
+        *result = sums[0];
+      });
+    } else {
+      for (int64_t i = 0; i < count; ++i) part = scalar::Add()(part, row[i * step]);
+    }
+    if constexpr (std::is_floating_point_v<T>)
+      real_total += static_cast<double>(part);
+    else
+      total = scalar::Add()(total, part);
+  }
+  if constexpr (std::is_floating_point_v<T>) return static_cast<T>(real_total);
+  return total;
+}
+
+template <class F, class T>
+T fold_row(T first, const T* in, int64_t n, int64_t step) {
+  for (int64_t i = 0; i < n; ++i) first = F()(first, in[i * step]);
+  return first;
+}
+
+/// out = F(out, in) for every element of `in`, whose axes with a step of 0 in `seen` are reduced.
+template <class F, class T>
+void accumulate(const Tensor& in, const Layout& seen, T* out) {
+  const T* data = static_cast<const T*>(in.address());
+  StridedLoop<2>(in.shape(), {&seen.strides, &in.strides()})
+      .run([&](int64_t n, const auto& at, const auto& by) {
+        T* to = out + at[0];
+        const T* from = data + at[1];
+        if (by[0] != 0 && (by[0] != 1 || by[1] != 1)) {
+          for (int64_t i = 0; i < n; ++i) to[i * by[0]] = F()(to[i * by[0]], from[i * by[1]]);
+        } else if (by[0] != 0) {
+          binary_row<F, T, T>(n, to, to, 1, from, 1);
+        } else if constexpr (std::is_same_v<F, scalar::Add>) {
+          *to = scalar::Add()(*to, sum_row(from, n, by[1]));
+        } else {
+          *to = fold_row<F>(*to, from, n, by[1]);
+        }
+      });
+}
+
+/// Splits the work along an axis that stays, so that threads write apart; calls `f(part of in, part of
+/// seen)`.
+template <class F>
+void split_kept_axis(const Tensor& in, const Layout& seen, F&& f) {
+  size_t axis = in.rank();
+  for (size_t i = 0; i < in.rank() && axis == in.rank(); ++i)
+    if (seen.strides[i] != 0 && in.shape().dims()[i] > 1) axis = i;
+  if (axis == in.rank()) return f(in, seen);
+  const int64_t size = in.shape().dims()[axis];
+  const int64_t rest = in.elements() / std::max<int64_t>(size, 1);
+  parallel_for(size, std::max<int64_t>(1, grain / std::max<int64_t>(rest, 1)),
+               [&](int64_t begin, int64_t end) {
+                 Layout part = seen;
+                 part.shape.dims()[axis] = end - begin;
+                 part.offset += begin * part.strides[axis];
+                 f(in.slice(static_cast<int64_t>(axis), begin, end), part);
+               });
+}
+
+}  // namespace detail
+
+/// Sums `in` into `out`, whose buffer is written anew. Numbers only.
+void reduce_sum(const Tensor& in, const Layout& seen, Tensor& out);
+
+/// Folds `in` into `out` with F, beginning with the first element along the reduced axes. Not for empty
+/// inputs.
+template <class F>
+void reduce_with(const Tensor& in, const Layout& seen, Tensor& out) {
+  if (in.elements() == 0) return;
+  visit(in.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (Numbers::accepts<T>) {
+      T* data = static_cast<T*>(out.address());
+      // The first elements as they are, then all: taking them twice does not change a maximum.
+      Tensor firsts = in;
+      for (size_t i = 0; i < in.rank(); ++i)
+        if (seen.strides[i] == 0 && in.shape().dims()[i] > 1)
+          firsts = firsts.slice(static_cast<int64_t>(i), 0, 1);
+      Layout of_firsts = seen;
+      of_firsts.shape = firsts.shape();
+      Tensor target(out.storage(), Layout(out.shape()), out.dtype());
+      StridedLoop<2>(firsts.shape(), {&of_firsts.strides, &firsts.strides()})
+          .run([&](int64_t n, const auto& at, const auto& by) {
+            const T* from = static_cast<const T*>(firsts.address());
+            for (int64_t i = 0; i < n; ++i) data[at[0] + i * by[0]] = from[at[1] + i * by[1]];
+          });
+      detail::split_kept_axis(in, seen, [&](const Tensor& part, const Layout& to) {
+        detail::accumulate<F>(part, to, data + to.offset);
+      });
+    }
+  });
+}
+
+}  // namespace espalier

@@ -1,0 +1,342 @@
+// Views: the same elements under another layout.
+#include <algorithm>
+
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/rules.h"
+
+namespace espalier {
+
+namespace {
+
+/// A view copies its input where strides cannot express it, or where the input's buffer may be written later.
+struct ViewOp : Op {
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor& in = *call.inputs[0];
+    const std::optional<Layout> layout = view(in.layout(), call.outputs[0]->spec());
+    copy_elements(Tensor(in.storage(), *layout, in.dtype()), *call.outputs[0]);
+  }
+  OpKind kind() const override { return OpKind::view; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  bool needs_value(size_t i) const override { return i == 0; }
+  /// Views that keep the shape keep the elements; only transposing does not.
+  std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
+    return *in.specs[0] == out ? std::optional<size_t>(0) : std::nullopt;
+  }
+};
+
+/// Another shape, row-major order kept.
+struct ReshapeOp : ViewOp {
+  std::optional<Layout> view(const Layout& in, const Spec& out) const override {
+    Layout layout;
+    if (!reshape_layout(in, out.shape, layout)) return std::nullopt;
+    return layout;
+  }
+  void run_cpu(const KernelCall& call) const override {
+    Layout layout(call.inputs[0]->shape());  // the output, under the shape of the input
+    layout.offset = call.outputs[0]->layout().offset;
+    Tensor same(call.outputs[0]->storage(), std::move(layout), call.outputs[0]->dtype());
+    copy_elements(*call.inputs[0], same);
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {reshape_like(rule.output_gradient(), rule.input(0))};
+  }
+};
+
+struct Reshape : ReshapeOp {
+  explicit Reshape(Shape shape) : shape_(std::move(shape)) {}
+  std::string_view name() const override { return "reshape"; }
+  Attributes attributes() const override {
+    return {{"shape", std::vector<int64_t>(shape_.begin(), shape_.end())}};
+  }
+  Specs infer(const InputSpecs& in) const override {
+    return {{in[0]->dtype, resolve(shape_, in[0]->shape.elements(), name())}};
+  }
+
+ private:
+  Shape shape_;
+};
+
+struct ReshapeLike : ReshapeOp {
+  std::string_view name() const override { return "reshape_like"; }
+  Specs infer(const InputSpecs& in) const override {
+    return {{in[0]->dtype, resolve(in[1]->shape, in[0]->shape.elements(), name())}};
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {reshape_like(rule.output_gradient(), rule.input(0)), Variable()};
+  }
+};
+
+struct Flatten : ReshapeOp {
+  explicit Flatten(int64_t first) : first_(first) {}
+  std::string_view name() const override { return "flatten"; }
+  Attributes attributes() const override { return {{"first", first_}}; }
+  Specs infer(const InputSpecs& in) const override {
+    const Shape& shape = in[0]->shape;
+    if (shape.rank() == 0) return {{in[0]->dtype, Shape{1}}};
+    const size_t first = resolve_axis(first_, shape.rank(), name());
+    Dims dims(shape.begin(), shape.begin() + first);
+    dims.push_back(Shape(Dims(shape.begin() + first, shape.end())).elements());
+    return {{in[0]->dtype, Shape(std::move(dims))}};
+  }
+
+ private:
+  int64_t first_;
+};
+
+/// Axes of size 1 come (at the places they have in the result) or go.
+struct Unsqueeze : ReshapeOp {
+  explicit Unsqueeze(Dims axes) : axes_(std::move(axes)) {}
+  std::string_view name() const override { return "unsqueeze"; }
+  Attributes attributes() const override {
+    return {{"axes", std::vector<int64_t>(axes_.begin(), axes_.end())}};
+  }
+  Specs infer(const InputSpecs& in) const override {
+    const size_t rank = in[0]->shape.rank() + axes_.size();
+    const auto added = Axes(axes_).mask(rank, name());
+    Dims dims;
+    size_t from = 0;
+    for (size_t i = 0; i < rank; ++i)
+      dims.push_back(axes_.size() && added[i] ? 1 : in[0]->shape.dims()[from++]);
+    return {{in[0]->dtype, Shape(std::move(dims))}};
+  }
+
+ private:
+  Dims axes_;
+};
+
+struct Squeeze : ReshapeOp {
+  explicit Squeeze(Dims axes) : axes_(std::move(axes)) {}
+  std::string_view name() const override { return "squeeze"; }
+  Attributes attributes() const override {
+    return {{"axes", std::vector<int64_t>(axes_.begin(), axes_.end())}};
+  }
+  Specs infer(const InputSpecs& in) const override {
+    const Shape& shape = in[0]->shape;
+    const auto named = Axes(axes_).mask(shape.rank(), name());
+    Dims dims;
+    for (size_t i = 0; i < shape.rank(); ++i) {
+      if (named[i] && shape.dims()[i] == 1) continue;
+      if (named[i] && !axes_.empty())
+        throw ShapeError(fmt::format("squeeze: axis {} of shape {} is not of size 1", i, shape.str()));
+      dims.push_back(shape.dims()[i]);
+    }
+    return {{in[0]->dtype, Shape(std::move(dims))}};
+  }
+
+ private:
+  Dims axes_;
+};
+
+struct BroadcastOp : ViewOp {
+  std::optional<Layout> view(const Layout& in, const Spec& out) const override {
+    return broadcast_layout(in, out.shape);
+  }
+};
+
+void check_broadcast(const Shape& from, const Shape& to, std::string_view op) {
+  const bool sizes = std::all_of(to.begin(), to.end(), [](int64_t size) { return size >= 0; });
+  if (!sizes || from.rank() > to.rank() || !(broadcast(from, to, op) == to))
+    throw ShapeError(fmt::format("{}: {} cannot be repeated to {}", op, from.str(), to.str()));
+}
+
+struct BroadcastTo : BroadcastOp {
+  explicit BroadcastTo(Shape shape) : shape_(std::move(shape)) {}
+  std::string_view name() const override { return "broadcast_to"; }
+  Attributes attributes() const override {
+    return {{"shape", std::vector<int64_t>(shape_.begin(), shape_.end())}};
+  }
+  Specs infer(const InputSpecs& in) const override {
+    check_broadcast(in[0]->shape, shape_, name());
+    return {{in[0]->dtype, shape_}};
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {sum_to_like(rule.output_gradient(), rule.input(0))};
+  }
+
+ private:
+  Shape shape_;
+};
+
+struct BroadcastLike : BroadcastOp {
+  std::string_view name() const override { return "broadcast_like"; }
+  Specs infer(const InputSpecs& in) const override {
+    check_broadcast(in[0]->shape, in[1]->shape, name());
+    return {{in[0]->dtype, in[1]->shape}};
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {sum_to_like(rule.output_gradient(), rule.input(0)), Variable()};
+  }
+};
+
+struct Transpose : ViewOp {
+  explicit Transpose(Dims order) : order_(std::move(order)) {}
+  std::string_view name() const override { return "transpose"; }
+  bool transposes_matrix() const override {
+    return order_.size() == 2 && resolve_axis(order_[0], 2, name()) == 1;
+  }
+  Attributes attributes() const override {
+    return {{"order", std::vector<int64_t>(order_.begin(), order_.end())}};
+  }
+  Specs infer(const InputSpecs& in) const override {
+    const Shape& shape = in[0]->shape;
+    (void)Axes(order_).mask(shape.rank(), name());
+    if (order_.size() != shape.rank())
+      throw ShapeError(fmt::format("transpose: {} axes named for the shape {}", order_.size(), shape.str()));
+    Dims dims;
+    for (int64_t axis : order_) dims.push_back(shape[axis]);
+    return {{in[0]->dtype, Shape(std::move(dims))}};
+  }
+  std::optional<size_t> identity(const KnownInputs&, const Spec&) const override {
+    for (size_t i = 0; i < order_.size(); ++i)
+      if (resolve_axis(order_[i], order_.size(), name()) != i) return std::nullopt;
+    return 0;
+  }
+  std::optional<Layout> view(const Layout& in, const Spec& out) const override {
+    Layout layout = in;
+    layout.shape = out.shape;
+    for (size_t i = 0; i < order_.size(); ++i)
+      layout.strides[i] = in.strides[resolve_axis(order_[i], order_.size(), name())];
+    return layout;
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    Dims inverse(order_.size(), 0);
+    for (size_t i = 0; i < order_.size(); ++i)
+      inverse[resolve_axis(order_[i], order_.size(), name())] = static_cast<int64_t>(i);
+    return {transpose(rule.output_gradient(), Axes(std::move(inverse)))};
+  }
+
+ private:
+  Dims order_;
+};
+
+struct Slice : ViewOp {
+  Slice(int64_t axis, int64_t begin, int64_t end) : axis_(axis), begin_(begin), end_(end) {}
+  std::string_view name() const override { return "slice"; }
+  Attributes attributes() const override { return {{"axis", axis_}, {"begin", begin_}, {"end", end_}}; }
+  Specs infer(const InputSpecs& in) const override {
+    Shape shape = in[0]->shape;
+    int64_t& size = shape.dims()[resolve_axis(axis_, shape.rank(), name())];
+    const int64_t begin = from_start(begin_, size), end = from_start(end_, size);
+    if (begin < 0 || end < begin || end > size)
+      throw IndexError(fmt::format("slice: {} to {} is outside axis {} of shape {}", begin_, end_, axis_,
+                                   in[0]->shape.str()));
+    size = end - begin;
+    return {{in[0]->dtype, std::move(shape)}};
+  }
+  std::optional<Layout> view(const Layout& in, const Spec& out) const override {
+    Layout layout = in;
+    const size_t axis = resolve_axis(axis_, in.shape.rank(), name());
+    layout.offset += from_start(begin_, in.shape.dims()[axis]) * in.strides[axis];
+    layout.shape = out.shape;
+    return layout;
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {pad_like(rule.output_gradient(), rule.input(0), axis_, begin_)};
+  }
+  static int64_t from_start(int64_t position, int64_t size) {
+    return position < 0 ? position + size : position;
+  }
+
+ private:
+  int64_t axis_, begin_, end_;
+};
+
+/// The transpose of a slice: zeros around it.
+struct PadLike : Op {
+  PadLike(int64_t axis, int64_t begin) : axis_(axis), begin_(begin) {}
+  std::string_view name() const override { return "pad_like"; }
+  Attributes attributes() const override { return {{"axis", axis_}, {"begin", begin_}}; }
+  bool needs_value(size_t i) const override { return i == 0; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[1]->shape}}; }
+  void run_cpu(const KernelCall& call) const override {
+    Tensor& out = *call.outputs[0];
+    std::fill_n(static_cast<char*>(out.address()), out.bytes(), char{0});
+    const int64_t size = call.inputs[0]->shape()[axis_];
+    const int64_t begin = Slice::from_start(begin_, out.shape()[axis_]);
+    Tensor part = out.slice(axis_, begin, begin + size);
+    copy_elements(*call.inputs[0], part);
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {slice_like(rule.output_gradient(), rule.input(0), axis_, begin_), Variable()};
+  }
+
+ private:
+  int64_t axis_, begin_;
+};
+
+/// A slice as large as `like`.
+struct SliceLike : ViewOp {
+  SliceLike(int64_t axis, int64_t begin) : axis_(axis), begin_(begin) {}
+  std::string_view name() const override { return "slice_like"; }
+  Attributes attributes() const override { return {{"axis", axis_}, {"begin", begin_}}; }
+  Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[1]->shape}}; }
+  std::optional<Layout> view(const Layout& in, const Spec& out) const override {
+    Layout layout = in;
+    const size_t axis = resolve_axis(axis_, in.shape.rank(), name());
+    layout.offset += Slice::from_start(begin_, in.shape.dims()[axis]) * in.strides[axis];
+    layout.shape = out.shape;
+    return layout;
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {pad_like(rule.output_gradient(), rule.input(0), axis_, begin_), Variable()};
+  }
+
+ private:
+  int64_t axis_, begin_;
+};
+
+}  // namespace
+
+Variable slice_like(const Variable& x, const Variable& like, int64_t axis, int64_t begin) {
+  return apply(std::make_shared<SliceLike>(axis, begin), {&x, &like}, std::source_location::current());
+}
+Variable reshape(const Operand& x, const Shape& shape) {
+  return apply(std::make_shared<Reshape>(shape), {&x.variable()}, x.where());
+}
+Variable reshape_like(const Variable& x, const Variable& like) {
+  return apply(shared_op<ReshapeLike>(), {&x, &like}, std::source_location::current());
+}
+Variable flatten(const Operand& x, int64_t first) {
+  return apply(std::make_shared<Flatten>(first), {&x.variable()}, x.where());
+}
+Variable unsqueeze(const Operand& x, int64_t axis) { return unsqueeze_axes(x, Dims{axis}); }
+Variable unsqueeze_axes(const Operand& x, const Dims& axes) {
+  if (axes.empty()) return x.variable();
+  return apply(std::make_shared<Unsqueeze>(axes), {&x.variable()}, x.where());
+}
+Variable squeeze(const Operand& x, const Axes& axes) {
+  // "All" is settled here: a last batch of one row keeps its first axis.
+  const Shape& shape = x.defined("squeeze").shape();
+  Dims named = axes.list();
+  if (named.empty())
+    for (size_t i = 0; i < shape.rank(); ++i)
+      if (shape.dims()[i] == 1) named.push_back(static_cast<int64_t>(i));
+  if (named.empty()) return x.variable();
+  return apply(std::make_shared<Squeeze>(named), {&x.variable()}, x.where());
+}
+Variable broadcast_to(const Operand& x, const Shape& shape) {
+  return apply(std::make_shared<BroadcastTo>(shape), {&x.variable()}, x.where());
+}
+Variable broadcast_like(const Variable& x, const Variable& like) {
+  return apply(shared_op<BroadcastLike>(), {&x, &like}, std::source_location::current());
+}
+Variable transpose(const Operand& x) {
+  const auto rank = static_cast<int64_t>(x.defined("transpose").rank());
+  Dims order;
+  for (int64_t i = 0; i < rank; ++i) order.push_back(i);
+  if (rank >= 2) std::swap(order[order.size() - 1], order[order.size() - 2]);
+  return apply(std::make_shared<Transpose>(order), {&x.variable()}, x.where());
+}
+Variable transpose(const Operand& x, const Axes& order) {
+  return apply(std::make_shared<Transpose>(order.list()), {&x.variable()}, x.where());
+}
+Variable slice(const Operand& x, int64_t axis, int64_t begin, int64_t end) {
+  return apply(std::make_shared<Slice>(axis, begin, end), {&x.variable()}, x.where());
+}
+Variable pad_like(const Variable& x, const Variable& like, int64_t axis, int64_t begin) {
+  return apply(std::make_shared<PadLike>(axis, begin), {&x, &like}, std::source_location::current());
+}
+
+}  // namespace espalier

@@ -1,0 +1,113 @@
+// Softmax and its logarithm, along one axis.
+#include <algorithm>
+#include <cmath>
+
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/reduce.h"
+
+namespace espalier {
+
+namespace {
+
+/// Along the last axis; other axes are brought there by views.
+struct RowOp : Op {
+  bool gradient_needs_input(size_t) const override { return false; }
+  bool gradient_needs_output() const override { return true; }
+  bool can_run_in_place(size_t) const override { return true; }
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Reals>(*in[0], name());
+    if (in[0]->shape.rank() == 0) throw ShapeError(fmt::format("{}: a scalar has no axis", name()));
+    return {*in[0]};
+  }
+
+ protected:
+  /// Calls `f(out row, in row, n)` for each row.
+  template <class F>
+  static void rows(const KernelCall& call, F&& f) {
+    const Tensor in = call.inputs[0]->contiguous_copy();
+    const int64_t n = in.shape()[-1];
+    if (in.elements() == 0) return;
+    visit(in.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (Reals::accepts<T>) {
+        const T* from = static_cast<const T*>(in.address());
+        T* to = detail::output<T>(call);
+        parallel_for(in.elements() / n, std::max<int64_t>(1, detail::grain / (4 * n)),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t r = begin; r < end; ++r) f(to + r * n, from + r * n, n);
+                     });
+      }
+    });
+  }
+  template <class T>
+  static T largest(const T* row, int64_t n) {
+    T best = row[0];
+    for (int64_t i = 1; i < n; ++i) best = scalar::Maximum()(best, row[i]);
+    return best;
+  }
+  /// exp(x - shift), in `out`, and its sum.
+  template <class T>
+  static T exp_row(T* out, const T* in, int64_t n, T shift) {
+    vectorized([=]() __attribute__((always_inline)) {
+#pragma GCC ivdep
+      for (int64_t i = 0; i < n; ++i) out[i] = scalar::Exp()(in[i] - shift);
+    });
+    return detail::sum_row(out, n, 1);
+  }
+};
+
+/// exp(x - max) / Σ exp(x - max)
+struct Softmax : RowOp {
+  std::string_view name() const override { return "softmax"; }
+  void run_cpu(const KernelCall& call) const override {
+    rows(call, []<class T>(T* out, const T* in, int64_t n) {
+      const T scale = 1 / exp_row(out, in, n, largest(in, n));
+      for (int64_t i = 0; i < n; ++i) out[i] *= scale;
+    });
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable &g = rule.output_gradient(), y = rule.output();
+    const Variable gy = g * y;
+    return {gy - y * sum(gy, -1, true)};
+  }
+};
+
+/// x - max - log Σ exp(x - max)
+struct LogSoftmax : RowOp {
+  std::string_view name() const override { return "log_softmax"; }
+  bool can_run_in_place(size_t) const override { return false; }
+  void run_cpu(const KernelCall& call) const override {
+    rows(call, []<class T>(T* out, const T* in, int64_t n) {
+      const T best = largest(in, n);
+      const T log_sum = std::log(exp_row(out, in, n, best));
+      for (int64_t i = 0; i < n; ++i)
+        out[i] = in[i] - best - log_sum;  // best + log_sum would round off log_sum
+    });
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable& g = rule.output_gradient();
+    return {g - exp(rule.output()) * sum(g, -1, true)};
+  }
+};
+
+template <class T>
+Variable along(const Operand& x, int64_t axis, std::string_view name) {
+  const Variable& v = x.defined(name);
+  const CallScope scope(x.where());
+  const auto rank = static_cast<int64_t>(v.rank());
+  const int64_t a =
+      rank ? located(x.where(), [&] { return static_cast<int64_t>(resolve_axis(axis, v.rank(), name)); }) : 0;
+  if (rank == 0 || a == rank - 1) return apply(shared_op<T>(), {&v}, x.where());
+  Dims order;
+  for (int64_t i = 0; i < rank; ++i) order.push_back(i);
+  std::swap(order[static_cast<size_t>(a)], order[static_cast<size_t>(rank - 1)]);
+  const Variable last = transpose(v, Axes(order));
+  return transpose(apply(shared_op<T>(), {&last}, x.where()), Axes(order));
+}
+
+}  // namespace
+
+Variable softmax(const Operand& x, int64_t axis) { return along<Softmax>(x, axis, "softmax"); }
+Variable log_softmax(const Operand& x, int64_t axis) { return along<LogSoftmax>(x, axis, "log_softmax"); }
+
+}  // namespace espalier

@@ -1,0 +1,41 @@
+#include "espalier/optim/adagrad.h"
+
+#include <cmath>
+
+#include "espalier/core/error.h"
+#include "espalier/ops/ops.h"
+
+namespace espalier::optim {
+
+namespace {
+
+class AdagradRule : public Rule {
+ public:
+  explicit AdagradRule(const AdagradOptions& o) : epsilon_(o.epsilon), weight_decay_(o.weight_decay) {}
+  std::string_view name() const override { return "Adagrad"; }
+
+  void update(ParameterUpdate& step) const override {
+    const Variable& p = step.parameter();
+    Variable g = step.gradient();
+    if (weight_decay_ > 0) g = g + p * weight_decay_;
+    const Variable s = step.state("sum");
+    const Variable s1 = s + square(g);
+    step.assign(s, s1);
+    step.assign(p, p - step.setting("lr") * (g / (sqrt(s1) + epsilon_)));
+  }
+
+ private:
+  double epsilon_, weight_decay_;
+};
+
+}  // namespace
+
+Adagrad::Adagrad(const AdagradOptions& o, std::source_location where)
+    : Optimizer(std::make_shared<AdagradRule>(o), {{"lr", o.lr}}) {
+  check_setting(std::isfinite(o.lr) && o.lr >= 0, "Adagrad", "lr", o.lr, where);
+  check_setting(std::isfinite(o.epsilon) && o.epsilon > 0, "Adagrad", "epsilon", o.epsilon, where);
+  check_setting(std::isfinite(o.weight_decay) && o.weight_decay >= 0, "Adagrad", "weight_decay",
+                o.weight_decay, where);
+}
+
+}  // namespace espalier::optim

@@ -1,0 +1,20 @@
+#pragma once
+#include "espalier/optim/optimizer.h"
+
+namespace espalier::optim {
+
+struct AdagradOptions {
+  double lr = 0.01;
+  double epsilon = 1e-10;
+  double weight_decay = 0;  ///< adds weight_decay · parameter to the gradient
+};
+
+/// Adagrad (Duchi et al. 2011): s ← s + g²,  p ← p − lr · g / (√s + ε)
+class Adagrad : public Optimizer {
+ public:
+  Adagrad(LearningRate lr, std::source_location where = std::source_location::current())
+      : Adagrad(AdagradOptions{.lr = lr.value}, where) {}
+  Adagrad(const AdagradOptions& options, std::source_location where = std::source_location::current());
+};
+
+}  // namespace espalier::optim

@@ -1,0 +1,52 @@
+#include "espalier/optim/adam.h"
+
+#include <cmath>
+
+#include "espalier/core/error.h"
+#include "espalier/ops/ops.h"
+
+namespace espalier::optim {
+
+namespace {
+
+class AdamRule : public Rule {
+ public:
+  explicit AdamRule(const AdamOptions& o) : o_(o) {}
+  std::string_view name() const override { return "Adam"; }
+
+  void update(ParameterUpdate& step) const override {
+    const Variable& p = step.parameter();
+    Variable g = step.gradient();
+    if (o_.weight_decay > 0) g = g + p * o_.weight_decay;
+    const Variable m = step.state("m"), v = step.state("v"), t = step.scalar_state("step");
+
+    const Variable t1 = t + 1.0;
+    const Variable m1 = m * o_.beta1 + g * (1 - o_.beta1);
+    const Variable v1 = v * o_.beta2 + square(g) * (1 - o_.beta2);
+    // lr · m̂ / (√v̂ + ε), with the corrections (scalars) moved out of the elements' way.
+    const Variable size = step.setting("lr") / (1.0 - power(o_.beta1, t1));
+    const Variable spread = sqrt(v1) / sqrt(1.0 - power(o_.beta2, t1)) + o_.epsilon;
+
+    step.assign(t, t1);
+    step.assign(m, m1);
+    step.assign(v, v1);
+    step.assign(p, p - size * (m1 / spread));
+  }
+
+ private:
+  AdamOptions o_;
+};
+
+}  // namespace
+
+Adam::Adam(const AdamOptions& o, std::source_location where)
+    : Optimizer(std::make_shared<AdamRule>(o), {{"lr", o.lr}}) {
+  check_setting(std::isfinite(o.lr) && o.lr >= 0, "Adam", "lr", o.lr, where);
+  check_setting(o.beta1 >= 0 && o.beta1 < 1, "Adam", "beta1", o.beta1, where);
+  check_setting(o.beta2 >= 0 && o.beta2 < 1, "Adam", "beta2", o.beta2, where);
+  check_setting(std::isfinite(o.epsilon) && o.epsilon > 0, "Adam", "epsilon", o.epsilon, where);
+  check_setting(std::isfinite(o.weight_decay) && o.weight_decay >= 0, "Adam", "weight_decay", o.weight_decay,
+                where);
+}
+
+}  // namespace espalier::optim

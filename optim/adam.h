@@ -1,0 +1,24 @@
+#pragma once
+#include "espalier/optim/optimizer.h"
+
+namespace espalier::optim {
+
+struct AdamOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;  ///< adds weight_decay · parameter to the gradient
+};
+
+/// Adam (Kingma & Ba 2015, algorithm 1):
+///   m ← β₁m + (1 − β₁)g,  v ← β₂v + (1 − β₂)g²,  p ← p − lr · m̂ / (√v̂ + ε),  m̂ = m / (1 − β₁ᵗ),  v̂ = v / (1
+///   − β₂ᵗ)
+class Adam : public Optimizer {
+ public:
+  Adam(LearningRate lr, std::source_location where = std::source_location::current())
+      : Adam(AdamOptions{.lr = lr.value}, where) {}
+  Adam(const AdamOptions& options, std::source_location where = std::source_location::current());
+};
+
+}  // namespace espalier::optim

@@ -1,0 +1,154 @@
+#include "espalier/optim/optimizer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "espalier/core/autograd.h"
+#include "espalier/core/error.h"
+#include "espalier/core/eval.h"
+#include "espalier/optim/state.h"
+
+namespace espalier {
+
+namespace {
+
+/// Gives a leaf its next value. It has no kernel: evaluators write the leaf once all expressions are
+/// computed.
+struct Assign : Op {
+  std::string_view name() const override { return "assign"; }
+  OpKind kind() const override { return OpKind::update; }
+  bool needs_value(size_t i) const override { return i == 1; }
+  Specs infer(const InputSpecs& in) const override {
+    if (!(*in[0] == *in[1]))
+      throw ShapeError(fmt::format("assign: a leaf of {} {} cannot take a value of {} {}",
+                                   espalier::name(in[0]->dtype), in[0]->shape.str(),
+                                   espalier::name(in[1]->dtype), in[1]->shape.str()));
+    return {*in[0]};
+  }
+};
+
+}  // namespace
+
+namespace optim {
+
+Variable OptimizerState::leaf(const Variable& parameter, std::string_view name, const Shape& shape,
+                              double initial) {
+  PerParameter& own = parameters[parameter.node()];
+  if (!own.parameter.defined()) own.parameter = parameter;
+  for (const auto& [known, variable] : own.states)
+    if (known == name) return variable;
+  const Device device = parameter.value().device();
+  own.states.emplace_back(name, espalier::state(full(shape, initial, parameter.dtype()).to(device), name));
+  return own.states.back().second;
+}
+
+Variable ParameterUpdate::setting(std::string_view name) const {
+  Variable& leaf = state_.setting_leaves[{std::string(name), parameter_.dtype()}];
+  if (!leaf.defined()) {
+    const auto value = state_.settings.find(name);
+    if (value == state_.settings.end())
+      throw Error(fmt::format("{} has no setting '{}'", state_.rule->name(), name));
+    leaf = espalier::state(full({}, value->second, parameter_.dtype()), name);
+  }
+  return leaf;
+}
+
+Variable ParameterUpdate::state(std::string_view name, double initial) {
+  return state_.leaf(parameter_, name, parameter_.shape(), initial);
+}
+
+Variable ParameterUpdate::scalar_state(std::string_view name, double initial) {
+  return state_.leaf(parameter_, name, Shape(), initial);
+}
+
+void ParameterUpdate::assign(const Variable& leaf, const Variable& value) {
+  if (!leaf.defined() || !leaf.node()->is_leaf() || !value.defined())
+    throw Error(fmt::format("{}: assign() takes a leaf and the value it gets", state_.rule->name()));
+  assignments_.emplace_back(leaf, value);
+}
+
+Optimizer::Optimizer(std::shared_ptr<const Rule> rule,
+                     std::vector<std::pair<std::string_view, double>> settings)
+    : state_(std::make_shared<OptimizerState>()) {
+  if (!rule) throw Error("Optimizer: there is no rule");
+  state_->rule = std::move(rule);
+  for (const auto& [name, value] : settings) state_->settings.emplace(name, value);
+}
+
+uint64_t Optimizer::identity() const { return state_->identity; }
+
+std::string_view Optimizer::name() const { return state_->rule->name(); }
+
+double Optimizer::setting(std::string_view name) const {
+  const auto value = state_->settings.find(name);
+  if (value == state_->settings.end()) throw Error(fmt::format("{} has no setting '{}'", this->name(), name));
+  return value->second;
+}
+
+void Optimizer::set(std::string_view name, double value, std::source_location where) {
+  located(where, [&] { (void)setting(name); });
+  check_setting(std::isfinite(value) && value >= 0, this->name(), name, value, where);
+  state_->settings.find(name)->second = value;
+  for (auto& [key, leaf] : state_->setting_leaves)
+    if (key.first == name) set_value(leaf, full({}, value, key.second));
+}
+
+std::vector<std::pair<std::string, Variable>> Optimizer::state_of(const Variable& parameter) const {
+  const auto own = state_->parameters.find(parameter.node());
+  if (own == state_->parameters.end()) return {};
+  return own->second.states;
+}
+
+std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Variable>>& gradients) const {
+  Building now = building();
+  now.tag = Tag::update;
+  now.no_grad = true;
+  now.lazy = true;  // computed by whoever runs the update, and again each time
+  std::vector<std::pair<Variable, Variable>> assignments;
+  for (const auto& [parameter, gradient] : gradients) {
+    now.where = &parameter.node()->where;
+    const BuildingScope scope(now);
+    ParameterUpdate step(parameter, gradient, *state_);
+    state_->rule->update(step);
+    assignments.insert(assignments.end(), step.assignments().begin(), step.assignments().end());
+  }
+  // After all expressions, so that no assignment comes before a reader of the old value.
+  std::vector<Variable> nodes;
+  for (const auto& [leaf, value] : assignments) {
+    now.where = &leaf.node()->where;
+    const BuildingScope scope(now);
+    nodes.push_back(apply(shared_op<Assign>(), {&leaf, &value}, leaf.node()->where));
+  }
+  return nodes;
+}
+
+void check_setting(bool valid, std::string_view optimizer, std::string_view setting, double value,
+                   const std::source_location& where) {
+  if (!valid)
+    located(where, [&] { throw Error(fmt::format("{}: {} cannot be {}", optimizer, setting, value)); });
+}
+
+}  // namespace optim
+
+const Variable& Variable::update(const optim::Optimizer& optimizer, Where where) const {
+  located(where, [&] {
+    need();
+    if (node()->lazy && !node()->has_value()) ensure_value(*node());
+    const auto gradients = parameter_gradients(*this);
+    Record& record = *node()->record;
+    Record::Update* update = nullptr;
+    for (Record::Update& known : record.updates)
+      if (known.optimizer == optimizer.identity()) update = &known;
+    if (!update) {
+      Record::Update fresh{optimizer.identity(), {}};
+      for (const Variable& node : optimizer.build(gradients)) fresh.assignments.push_back(Edge(node));
+      record.updates.push_back(std::move(fresh));
+      update = &record.updates.back();
+    }
+    run_update(*node(), *update);
+  });
+  return *this;
+}
+
+}  // namespace espalier

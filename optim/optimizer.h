@@ -1,0 +1,82 @@
+// Optimizers: update rules as expressions over Variables.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "espalier/core/variable.h"
+
+namespace espalier::optim {
+
+/// What an update rule sees of one parameter, and what it does with it. Everything is tree: a rule runs
+/// eagerly and frozen alike.
+class ParameterUpdate {
+ public:
+  ParameterUpdate(Variable parameter, Variable gradient, struct OptimizerState& state)
+      : parameter_(std::move(parameter)), gradient_(std::move(gradient)), state_(state) {}
+
+  const Variable& parameter() const { return parameter_; }
+  const Variable& gradient() const { return gradient_; }
+  /// A number that may change between steps, such as the learning rate: a scalar of the parameter's dtype.
+  Variable setting(std::string_view name) const;
+  /// A leaf of the parameter's shape that lives between steps. It starts with `initial` everywhere.
+  Variable state(std::string_view name, double initial = 0);
+  /// A scalar that lives between steps, such as their number.
+  Variable scalar_state(std::string_view name, double initial = 0);
+  /// Gives a state or the parameter its next value, once all expressions of the step are computed.
+  void assign(const Variable& leaf, const Variable& value);
+  const std::vector<std::pair<Variable, Variable>>& assignments() const { return assignments_; }
+
+ private:
+  Variable parameter_, gradient_;
+  OptimizerState& state_;
+  std::vector<std::pair<Variable, Variable>> assignments_;
+};
+
+/// How one parameter is updated.
+class Rule {
+ public:
+  virtual ~Rule() = default;
+  virtual std::string_view name() const = 0;
+  virtual void update(ParameterUpdate& step) const = 0;
+};
+
+/// A handle: copies share rule, settings and state.
+class Optimizer {
+ public:
+  /// An optimizer of one's own: a rule, and its settings by name.
+  Optimizer(std::shared_ptr<const Rule> rule, std::vector<std::pair<std::string_view, double>> settings);
+
+  std::string_view name() const;
+  double learning_rate() const { return setting("lr"); }
+  /// From the next step on, eager and frozen. Throws Error if it is negative or not finite.
+  void set_learning_rate(double lr, std::source_location where = std::source_location::current()) {
+    set("lr", lr, where);
+  }
+  double setting(std::string_view name) const;
+  void set(std::string_view name, double value, std::source_location where = std::source_location::current());
+  /// What lives between steps, for each parameter: ("momentum", leaf) and so on.
+  std::vector<std::pair<std::string, Variable>> state_of(const Variable& parameter) const;
+
+  /// The update nodes of these (parameter, gradient) pairs, not yet run. For evaluators.
+  std::vector<Variable> build(const std::vector<std::pair<Variable, Variable>>& gradients) const;
+  /// What tells optimizers apart.
+  uint64_t identity() const;
+
+ private:
+  std::shared_ptr<OptimizerState> state_;
+};
+
+/// A number that can only be a number: so `Sgd({})` means the default options, and not a learning rate of 0.
+struct LearningRate {
+  LearningRate(double lr) : value(lr) {}
+  double value;
+};
+
+/// Throws Error naming optimizer, setting and value unless `valid`.
+void check_setting(bool valid, std::string_view optimizer, std::string_view setting, double value,
+                   const std::source_location& where);
+
+}  // namespace espalier::optim

@@ -1,0 +1,122 @@
+// The memory of tensors: counters, the cache, threads, and requests that cannot be met.
+#include <boost/test/unit_test.hpp>
+
+#include <cstdint>
+#include <random>
+#include <thread>
+
+#include "espalier/core/cpu/block_pool.h"
+#include "espalier/core/error.h"
+#include "espalier/core/tensor.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+BOOST_AUTO_TEST_SUITE(allocator)
+
+BOOST_AUTO_TEST_CASE(live_and_peak) {
+  const esp::MemoryStats before = esp::memory_stats();
+  {
+    const esp::Tensor a({1000}), b({3}, esp::int64);
+    BOOST_TEST(esp::memory_stats().live_bytes - before.live_bytes == 4000 + 24);
+    const esp::Tensor view = a.reshape({10, 100}), copy = a;  // no bytes of their own
+    BOOST_TEST(esp::memory_stats().live_bytes - before.live_bytes == 4000 + 24);
+    BOOST_TEST(esp::memory_stats().allocations - before.allocations == 2);
+  }
+  BOOST_TEST(esp::memory_stats().live_bytes == before.live_bytes);
+  esp::reset_peak_memory();
+  BOOST_TEST(esp::memory_stats().peak_bytes == before.live_bytes);
+  { const esp::Tensor c({1 << 20}); }
+  BOOST_TEST(esp::memory_stats().peak_bytes == before.live_bytes + (4 << 20));
+  BOOST_TEST(esp::memory_stats().live_bytes == before.live_bytes);
+}
+
+BOOST_AUTO_TEST_CASE(blocks_are_aligned_and_apart) {
+  std::mt19937 random(5);
+  std::vector<esp::Tensor> tensors;
+  for (int i = 0; i < 300; ++i) {
+    const int64_t n = static_cast<int64_t>(random() % (i % 3 ? 400 : 40'000));
+    esp::Tensor t({n}, esp::int32);
+    BOOST_REQUIRE(reinterpret_cast<uintptr_t>(t.address()) % 64 == 0);
+    for (int32_t& x : t.span<int32_t>()) x = i;
+    tensors.push_back(t);
+    if (i % 4 == 3) tensors[random() % tensors.size()] = esp::tensor(i, esp::int32);
+  }
+  for (const esp::Tensor& t : tensors)
+    for (int32_t x : t.span<int32_t>()) BOOST_REQUIRE(x == t.span<int32_t>()[0]);
+}
+
+BOOST_AUTO_TEST_CASE(empty_tensors_need_nothing) {
+  const int64_t before = esp::memory_stats().live_bytes;
+  const esp::Tensor none({0, 5}), also({3, 0});
+  BOOST_TEST(none.defined());
+  BOOST_TEST(esp::memory_stats().live_bytes == before);
+}
+
+BOOST_AUTO_TEST_CASE(freed_blocks_are_kept_and_given_back) {
+  esp::release_cached_memory();
+  BOOST_TEST(esp::memory_stats().cached_bytes == 0);
+  { const esp::Tensor t({1 << 18}); }
+  const int64_t cached = esp::memory_stats().cached_bytes;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  BOOST_TEST(cached >= 4 << 18);
+  BOOST_TEST(cached < 6 << 18);
+  {
+    const esp::Tensor again({1 << 18});
+    BOOST_TEST(esp::memory_stats().cached_bytes == 0);  // the same block
+  }
+#else
+  BOOST_TEST(cached == 0);
+#endif
+  esp::release_cached_memory();
+  BOOST_TEST(esp::memory_stats().cached_bytes == 0);
+}
+
+BOOST_AUTO_TEST_CASE(more_than_there_is) {
+  const esp::MemoryStats before = esp::memory_stats();
+  BOOST_CHECK_EXCEPTION(esp::Tensor({int64_t{1} << 50}), esp::OutOfMemory,
+                        says({"1125899906842624", "float32"}));
+  BOOST_CHECK_THROW(esp::Tensor({(int64_t{1} << 62) - 1}, esp::boolean), esp::OutOfMemory);
+  BOOST_CHECK_THROW(esp::Tensor({int64_t{1} << 61}, esp::float64), esp::ShapeError);
+  BOOST_CHECK_THROW(esp::zeros({int64_t{1} << 30, int64_t{1} << 30}), esp::Error);
+  BOOST_TEST(esp::memory_stats().live_bytes == before.live_bytes);
+}
+
+BOOST_AUTO_TEST_CASE(threads) {
+  const int64_t before = esp::memory_stats().live_bytes;
+  std::vector<esp::Tensor> left(8);
+  {
+    std::vector<std::thread> list;
+    for (size_t t = 0; t < left.size(); ++t)
+      list.emplace_back([&, t] {
+        std::vector<esp::Tensor> mine(16);
+        for (int i = 0; i < 3000; ++i) {
+          esp::Tensor& slot = mine[static_cast<size_t>(i) % mine.size()];
+          if (slot.defined() && slot.at<int32_t>({-1}) != i - 16) throw std::logic_error("overwritten");
+          slot = esp::full({1 + i % 700}, i, esp::int32);
+        }
+        left[t] = mine[0];  // freed by another thread than made it
+      });
+    for (std::thread& thread : list) thread.join();
+  }
+  for (const esp::Tensor& t : left) BOOST_TEST(t.at<int32_t>({0}) == 2992);
+  left.clear();
+  BOOST_TEST(esp::memory_stats().live_bytes == before);
+}
+
+BOOST_AUTO_TEST_CASE(blocks_of_the_pool) {
+  std::vector<std::pair<unsigned char*, size_t>> blocks;
+  for (size_t bytes = 1; bytes <= 3000; bytes += 7) {
+    auto* block = static_cast<unsigned char*>(esp::pool_allocate(bytes));
+    BOOST_REQUIRE(reinterpret_cast<uintptr_t>(block) % 64 == 0);
+    std::fill_n(block, bytes, static_cast<unsigned char>(bytes));
+    blocks.emplace_back(block, bytes);
+  }
+  for (const auto& [block, bytes] : blocks) {
+    for (size_t i = 0; i < bytes; ++i) BOOST_REQUIRE(block[i] == static_cast<unsigned char>(bytes));
+    esp::pool_free(block, bytes);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,26 @@
+// The MLP as one would write it without a library: the step's products and plain loops over buffers made
+// beforehand.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "gemm.h"
+
+namespace bench {
+
+class HandWritten {
+ public:
+  explicit HandWritten(const GemmFloor& floor);  // which library each product goes to
+  double train(int epochs);                      // the mean loss of the last epoch
+
+ private:
+  float step(const int64_t* rows);
+
+  std::array<Library, kProducts> library_;
+  std::vector<float> x_, y_;                           // the data
+  std::vector<float> w1_, b1_, w2_, b2_;               // the parameters, weights as [out, in]
+  std::vector<float> dw1_, dw2_;                       // their gradients
+  std::vector<float> batch_x_, batch_y_, h_, o_, dh_;  // what a step computes
+};
+
+}  // namespace bench

@@ -1,0 +1,154 @@
+// Reading and writing by index.
+#include <boost/test/unit_test.hpp>
+
+#include "espalier/core/error.h"
+#include "espalier/ops/ops.h"
+#include "espalier/ops/rules.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+BOOST_AUTO_TEST_SUITE(indexing)
+
+BOOST_AUTO_TEST_CASE(gather) {
+  const esp::Tensor at = esp::tensor({{2, 0}, {2, -1}, {1, 1}});  // -1 is the last
+  const auto row = [](const Array& indices, const Index& i, int64_t size) {
+    const auto k = static_cast<int64_t>(indices(i));
+    return k < 0 ? k + size : k;
+  };
+  check_op({.name = "gather",
+            .op = [](const Variables& x) { return esp::gather(x[0], x[1]); },
+            .inputs = {numbers({3, 4}), at},
+            .reference =
+                [&](const std::vector<Array>& in) {
+                  return Array({3, 2, 4}, [&](const Index& i) {
+                    return in[0]({row(in[1], {i[0], i[1]}, 3), i[2]});
+                  });
+                }});
+  check_op({.name = "gather along the last axis",
+            .op = [](const Variables& x) { return esp::gather(x[0], x[1], -1); },
+            .inputs = {numbers({2, 3}), at.to(esp::int32)},
+            .reference =
+                [&](const std::vector<Array>& in) {
+                  return Array({2, 3, 2}, [&](const Index& i) {
+                    return in[0]({i[0], row(in[1], {i[1], i[2]}, 3)});
+                  });
+                }});
+  check_op({.name = "gather in the middle",
+            .op = [](const Variables& x) { return esp::gather(x[0], x[1], 1); },
+            .inputs = {numbers({2, 3, 2}), esp::tensor(2)},
+            .reference =
+                [&](const std::vector<Array>& in) {
+                  return Array({2, 2}, [&](const Index& i) { return in[0]({i[0], 2, i[1]}); });
+                }});
+  check_op({.name = "gather nothing",
+            .op = [](const Variables& x) { return esp::gather(x[0], x[1]); },
+            .inputs = {numbers({3, 2}), esp::zeros({0}, esp::int64)},
+            .reference =
+                [&](const std::vector<Array>&) {
+                  return Array({0, 2}, {});
+                }});
+  check_op({.name = "scatter_add_like",
+            .op = [](const Variables& x) { return esp::scatter_add_like(x[0], x[1], x[2], 1); },
+            .inputs = {numbers({2, 3, 2}), at, numbers({2, 3})},
+            .reference =
+                [&](const std::vector<Array>& in) {
+                  return Array({2, 3}, [&](const Index& to) {
+                    double sum = 0;
+                    each_index({3, 2}, [&](const Index& i) {
+                      if (row(in[1], i, 3) == to[1]) sum += in[0]({to[0], i[0], i[1]});
+                    });
+                    return sum;
+                  });
+                },
+            .differentiable = {0}});
+}
+
+BOOST_AUTO_TEST_CASE(pick) {
+  check_op({.name = "pick",
+            .op = [](const Variables& x) { return esp::pick(x[0], x[1]); },
+            .inputs = {numbers({2, 3, 4}), esp::tensor({{3, 0, 1}, {2, 2, 0}})},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  return Array({2, 3}, [&](const Index& i) {
+                    return in[0]({i[0], i[1], static_cast<int64_t>(in[1](i))});
+                  });
+                }});
+  check_op(
+      {.name = "pick from one row",
+       .op = [](const Variables& x) { return esp::pick(x[0], x[1]); },
+       .inputs = {numbers({4}), esp::tensor(2, esp::int32)},
+       .reference =
+           [](const std::vector<Array>& in) { return Array({}, [&](const Index&) { return in[0]({2}); }); }});
+  check_op({.name = "pick from nothing",
+            .op = [](const Variables& x) { return esp::pick(x[0], x[1]); },
+            .inputs = {numbers({0, 4}), esp::zeros({0}, esp::int64)},
+            .reference = [](const std::vector<Array>&) { return Array({0}, {}); }});
+  check_op({.name = "put_like",
+            .op = [](const Variables& x) { return esp::put_like(x[0], x[1], x[2]); },
+            .inputs = {numbers({3}), esp::tensor({3, 0, 3}), numbers({3, 4})},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  return Array({3, 4}, [&](const Index& i) {
+                    return static_cast<int64_t>(in[1]({i[0]})) == i[1] ? in[0]({i[0]}) : 0;
+                  });
+                },
+            .differentiable = {0}});
+}
+
+BOOST_AUTO_TEST_CASE(one_hot) {
+  for (esp::DType dtype : {esp::float32, esp::float64, esp::int32, esp::int64, esp::boolean})
+    check_op({.name = "one_hot",
+              .op = [=](const Variables& x) { return esp::one_hot(x[0], 4, dtype); },
+              .inputs = {esp::tensor({{3, 0}, {1, 1}})},
+              .reference =
+                  [](const std::vector<Array>& in) {
+                    return Array({2, 2, 4}, [&](const Index& i) {
+                      return double(in[0]({i[0], i[1]}) == double(i[2]));
+                    });
+                  }});
+  BOOST_TEST(esp::one_hot(2, 3).shape() == esp::Shape({3}));
+  BOOST_TEST(esp::one_hot(esp::zeros({0}, esp::int64), 3).shape() == esp::Shape({0, 3}));
+}
+
+BOOST_AUTO_TEST_CASE(other_element_types) {
+  const esp::Variable whole = esp::tensor({{int64_t{1}, int64_t{2}}, {INT64_MAX, int64_t{4}}});
+  BOOST_TEST(esp::gather(whole, esp::tensor({1})).value().at<int64_t>({0, 0}) == INT64_MAX);
+  BOOST_TEST(esp::pick(whole, esp::tensor({0, 0})).value().at<int64_t>({1}) == INT64_MAX);
+  BOOST_TEST(esp::gather(esp::tensor({true, false}), esp::tensor({1, 0, 0})).value().at<bool>({2}));
+}
+
+BOOST_AUTO_TEST_CASE(indices_outside_are_named) {
+  const esp::Variable x = esp::ones({3, 4});
+  BOOST_CHECK_EXCEPTION(esp::gather(x, esp::tensor({0, 9})), esp::IndexError,
+                        says({"gather", "9", "3", here()}));
+  BOOST_CHECK_EXCEPTION(esp::gather(x, esp::tensor({-4})), esp::IndexError,
+                        says({"gather", "-4", "3", here()}));
+  BOOST_CHECK_EXCEPTION(esp::gather(x, esp::tensor({4}), 1), esp::IndexError, says({"gather", "4", here()}));
+  BOOST_CHECK_EXCEPTION(esp::gather(x, esp::tensor({INT64_MIN, int64_t{0}})), esp::IndexError,
+                        says({"gather", here()}));
+  BOOST_CHECK_EXCEPTION(esp::gather(esp::zeros({0, 4}), 0), esp::IndexError, says({"gather", "0", here()}));
+  BOOST_CHECK_EXCEPTION(esp::pick(x, esp::tensor({0, 4, 0})), esp::IndexError, says({"pick", "4", here()}));
+  BOOST_CHECK_EXCEPTION(esp::one_hot(esp::tensor({5}), 5), esp::IndexError, says({"one_hot", "5", here()}));
+  // A class is counted from the front: -1 is often a label that is missing.
+  BOOST_CHECK_EXCEPTION(esp::one_hot(esp::tensor({-1}), 5), esp::IndexError, says({"one_hot", "-1", here()}));
+  BOOST_CHECK_EXCEPTION(esp::pick(x, esp::tensor({0, -1, 0})), esp::IndexError, says({"pick", "-1", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(mistakes_name_op_shapes_and_line) {
+  const esp::Variable x = esp::ones({3, 4});
+  BOOST_CHECK_EXCEPTION(esp::gather(x, 0.5), esp::TypeError, says({"gather", "float32", here()}));
+  BOOST_CHECK_EXCEPTION(esp::gather(x, esp::tensor(true)), esp::TypeError, says({"gather", "bool", here()}));
+  BOOST_CHECK_EXCEPTION(esp::gather(x, 0, 2), esp::ShapeError, says({"gather", "axis 2", here()}));
+  BOOST_CHECK_EXCEPTION(esp::gather(1.0, 0), esp::ShapeError, says({"gather", "axis 0", here()}));
+  BOOST_CHECK_EXCEPTION(esp::pick(x, esp::tensor({0, 1})), esp::ShapeError,
+                        says({"pick", "[2]", "[3, 4]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::pick(x, esp::tensor({{0}, {1}, {2}})), esp::ShapeError,
+                        says({"pick", "[3, 1]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::pick(x, x), esp::TypeError, says({"pick", "float32", here()}));
+  BOOST_CHECK_EXCEPTION(esp::one_hot(1, 0), esp::ShapeError, says({"one_hot", "0", here()}));
+  BOOST_CHECK_EXCEPTION(esp::one_hot(1.0, 3), esp::TypeError, says({"one_hot", "float32", here()}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,319 @@
+// Layers, losses, initializers and containers.
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <sstream>
+
+#include "espalier/core/check_gradient.h"
+#include "espalier/core/error.h"
+#include "espalier/core/random.h"
+#include "espalier/nn/activation.h"
+#include "espalier/nn/container.h"
+#include "espalier/nn/dense.h"
+#include "espalier/nn/dropout.h"
+#include "espalier/nn/losses.h"
+#include "espalier/ops/ops.h"
+#include "temporary_folder.h"
+
+namespace esp = espalier;
+using espalier::testing::says;
+namespace init = espalier::nn::init;
+using namespace espalier::nn;
+
+namespace {
+
+double largest_difference(const esp::Variable& a, const esp::Variable& b) {
+  BOOST_TEST(a.shape() == b.shape());
+  return esp::max(esp::abs(a - b)).item();
+}
+
+/// Leaves `before` alone and adds one.
+struct PlusOne : Module {
+  esp::Variable operator()(const esp::Variable& x) { return x + step; }
+  esp::Variable step = add_parameter("step", esp::tensor({1.0f}));
+};
+
+/// A layer of one's own, on top of one of the library's.
+struct Doubled : Dense {
+  using Dense::Dense;
+  esp::Variable operator()(const esp::Variable& x) const { return Dense::operator()(x) * 2; }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(layers)
+
+BOOST_AUTO_TEST_CASE(dense_is_x_times_w_transposed_plus_b) {
+  Dense dense(2);
+  const esp::Tensor x = esp::tensor({{1.0f, 2.0f, 3.0f}});
+  dense(x);
+  esp::set_value(dense.parameter("weight"), esp::tensor({{1.0f, 0.0f, -1.0f}, {2.0f, 1.0f, 0.5f}}));
+  esp::set_value(dense.parameter("bias"), esp::tensor({10.0f, 20.0f}));
+  const esp::Tensor y = dense(x).value();
+  BOOST_TEST(y.shape() == esp::Shape({1, 2}));
+  BOOST_TEST(y.at<float>({0, 0}) == 8.0f);
+  BOOST_TEST(y.at<float>({0, 1}) == 25.5f);
+}
+
+BOOST_AUTO_TEST_CASE(dense_learns_its_width_and_dtype_at_the_first_call) {
+  Dense dense(3);
+  BOOST_TEST(dense.parameters().empty());
+  dense(esp::ones({2, 5}, esp::float64));
+  BOOST_TEST(dense.parameter("weight").shape() == esp::Shape({3, 5}));
+  BOOST_TEST(dense.parameter("weight").dtype() == esp::float64);
+  BOOST_TEST(dense.parameter("bias").dtype() == esp::float64);
+  BOOST_TEST(largest_difference(dense.parameter("bias"), esp::zeros({3}, esp::float64)) == 0);
+
+  Dense plain(3, {.bias = false});
+  plain(esp::ones({2, 5}));
+  BOOST_TEST(plain.parameters().size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(dense_refuses_what_does_not_fit) {
+  Dense dense(3);
+  dense(esp::ones({2, 5}));
+  BOOST_CHECK_EXCEPTION(dense(esp::ones({2, 4})), esp::ShapeError,
+                        says({"Dense", "[2, 4]", "[3, 5]", "layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(dense(esp::ones({5})), esp::ShapeError, says({"Dense", "[5]", "layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(dense(esp::tensor(1.0f)), esp::ShapeError, says({"Dense", "[]"}));
+  BOOST_CHECK_EXCEPTION(dense(esp::ones({2, 5}, esp::float64)), esp::TypeError,
+                        says({"Dense", "float64", "float32"}));
+  BOOST_CHECK_EXCEPTION(dense(esp::ones({2, 5}, esp::int64)), esp::TypeError, says({"Dense", "int64"}));
+  BOOST_CHECK_EXCEPTION(dense(esp::Variable()), esp::Error, says({"undefined", "layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(Dense(0), esp::Error, says({"Dense", "0", "layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(Dense(-7), esp::Error, says({"-7"}));
+
+  Dense fresh(3);  // a failed first call teaches it nothing
+  BOOST_CHECK_THROW(fresh(esp::ones({5})), esp::ShapeError);
+  BOOST_CHECK_THROW(fresh(esp::ones({2, 5}, esp::int64)), esp::TypeError);
+  BOOST_TEST(fresh.parameters().empty());
+  BOOST_TEST(fresh(esp::ones({2, 7})).shape() == esp::Shape({2, 3}));
+}
+
+BOOST_AUTO_TEST_CASE(dense_keeps_leading_axes) {
+  esp::seed(3);
+  Dense dense(4);
+  const esp::Tensor x = esp::randn({2, 3, 5});
+  const esp::Variable y = dense(x);
+  BOOST_TEST(y.shape() == esp::Shape({2, 3, 4}));
+  BOOST_TEST(largest_difference(esp::reshape(y, {6, 4}), dense(x.reshape({6, 5}))) == 0);
+  // Empty axes anywhere.
+  BOOST_TEST(dense(esp::zeros({0, 5})).shape() == esp::Shape({0, 4}));
+  BOOST_TEST(dense(esp::zeros({2, 0, 5})).shape() == esp::Shape({2, 0, 4}));
+  BOOST_TEST(dense(esp::zeros({0, 3, 5})).shape() == esp::Shape({0, 3, 4}));
+  Dense narrow(2);
+  const esp::Variable z = narrow(esp::zeros({2, 3, 0}));
+  BOOST_TEST(largest_difference(z, esp::zeros({2, 3, 2})) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(nodes_of_a_layer_carry_the_line_of_its_call) {
+  Sequential model{Dense(3), Relu()};
+  const esp::Variable y = model(esp::ones({1, 2}));
+  std::ostringstream tree;
+  y.print_tree(tree);
+  BOOST_TEST(tree.str().find("layers_test.cpp") != std::string::npos);
+  BOOST_TEST(tree.str().find("dense.cpp") == std::string::npos);
+  BOOST_TEST(tree.str().find("activation.cpp") == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(activations) {
+  const esp::Tensor x = esp::tensor({{-1.0, 0.0, 2.0}}, esp::float64);
+  auto at = [&](const Layer& layer, int64_t i) { return layer(x).value().at<double>({0, i}); };
+  BOOST_TEST(at(Relu(), 0) == 0);
+  BOOST_TEST(at(Relu(), 2) == 2);
+  BOOST_TEST(at(Tanh(), 2) == std::tanh(2.0), boost::test_tools::tolerance(1e-14));
+  BOOST_TEST(at(Sigmoid(), 0) == 1 / (1 + std::exp(1.0)), boost::test_tools::tolerance(1e-14));
+  const double sum = std::exp(-1.0) + 1 + std::exp(2.0);
+  BOOST_TEST(at(Softmax(), 2) == std::exp(2.0) / sum, boost::test_tools::tolerance(1e-14));
+  BOOST_TEST(at(Softmax(0), 2) == 1);
+  BOOST_CHECK_EXCEPTION(Softmax(2)(x), esp::ShapeError, says({"softmax", "layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(Flatten(2)(x), esp::ShapeError, says({"flatten", "layers_test.cpp"}));
+  BOOST_TEST(Flatten()(esp::zeros({2, 3, 4})).shape() == esp::Shape({2, 12}));
+  BOOST_TEST(Flatten(0)(esp::zeros({2, 3, 4})).shape() == esp::Shape({24}));
+}
+
+BOOST_AUTO_TEST_CASE(dropout_keeps_the_mean) {
+  esp::seed(11);
+  Dropout drop(0.25);
+  const esp::Variable x = esp::ones({40000});
+  const esp::Tensor y = drop(x).value();
+  int64_t zeros = 0;
+  for (float v : y.span<float>()) {
+    if (v == 0)
+      ++zeros;
+    else
+      BOOST_REQUIRE_CLOSE(v, 1 / 0.75f, 1e-4);
+  }
+  BOOST_TEST(std::abs(zeros / 40000.0 - 0.25) < 0.02);
+  BOOST_TEST(Dropout(0)(x).node() == x.node());
+  BOOST_CHECK_EXCEPTION(Dropout(1), esp::Error, says({"rate", "1", "layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(Dropout(-0.5), esp::Error, says({"-0.5"}));
+  BOOST_CHECK_THROW(Dropout(NAN), esp::Error);
+}
+
+BOOST_AUTO_TEST_CASE(clones_are_equal_and_apart) {
+  Sequential model{Dense(4), Relu(), Sequential{Dense(2, {.bias = false})}};
+  const esp::Tensor x = esp::randn({3, 5});
+  model(x);
+  model.train(false);
+  const Sequential copy = model, clone = model.clone();
+  BOOST_TEST(clone.parameters().size() == 3u);
+  BOOST_TEST(!clone.training());
+  BOOST_TEST(largest_difference(model(x), clone(x)) == 0);
+  esp::set_value(model.parameter("2.0.weight"), esp::zeros({2, 4}));
+  BOOST_TEST(largest_difference(copy(x), esp::zeros({3, 2})) == 0);  // a copy shares
+  BOOST_TEST(largest_difference(model(x), clone(x)) != 0);           // a clone does not
+
+  Dense fresh(2);
+  Dense other = fresh.clone();  // before the first call: they learn their widths alone
+  fresh(esp::ones({1, 3}));
+  BOOST_TEST(other(esp::ones({1, 4})).shape() == esp::Shape({1, 2}));
+
+  Dense twice(5);
+  Sequential tied{twice, twice};
+  tied(x);
+  BOOST_TEST(tied.parameters().size() == 2u);
+  BOOST_TEST(tied.clone().parameters().size() == 2u);
+  BOOST_TEST(largest_difference(tied(x), tied.clone()(x)) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(sequential_holds_modules_of_ones_own) {
+  PlusOne plus;
+  Sequential model{plus, plus, Relu()};
+  model.append(Flatten());
+  BOOST_TEST(model.size() == 4u);
+  BOOST_TEST(model(esp::zeros({1, 1})).item() == 2);
+  BOOST_TEST(model.parameters().size() == 1u);
+  BOOST_TEST(model.parameters()[0].first == "0.step");
+  BOOST_CHECK_EXCEPTION(model.clone(), esp::UnsupportedError, says({"0", "layers_test.cpp"}));
+
+  Doubled doubled(1, {.initializer = init::Constant(3)});
+  BOOST_TEST(Sequential{doubled}(esp::ones({1, 1})).item() == 6);  // its own call, not that of Dense
+}
+
+BOOST_AUTO_TEST_CASE(sequential_copies_share_and_can_be_empty) {
+  const esp::Variable x = esp::ones({2});
+  Sequential empty;
+  BOOST_TEST(empty(x).node() == x.node());
+  Sequential a{Tanh()};
+  Sequential b{a};
+  b.append(Relu());
+  BOOST_TEST(a.size() == 2u);
+  BOOST_TEST((Sequential{a, Relu()}.size()) == 2u);  // nested
+}
+
+BOOST_AUTO_TEST_CASE(losses) {
+  const esp::Tensor a = esp::tensor({{1.0, 2.0}, {3.0, 5.0}}, esp::float64);
+  const esp::Tensor b = esp::tensor({{1.0, 1.0}, {1.0, 1.0}}, esp::float64);
+  BOOST_TEST(MeanSquared()(a, b).item() == (0 + 1 + 4 + 16) / 4.0);
+  BOOST_TEST(ConstantLoss()(a).item() == 11);
+  const double row0 = std::log(std::exp(1.0) + std::exp(2.0)) - 2,
+               row1 = std::log(std::exp(3.0) + std::exp(5.0)) - 3;
+  const esp::Tensor labels = esp::tensor({1, 0});
+  BOOST_TEST(SoftmaxCrossEntropy()(a, labels).item() == (row0 + row1) / 2,
+             boost::test_tools::tolerance(1e-12));
+  const esp::Tensor probabilities = esp::tensor({{0.0, 1.0}, {1.0, 0.0}}, esp::float64);
+  BOOST_TEST(SoftmaxCrossEntropy()(a, probabilities).item() == (row0 + row1) / 2,
+             boost::test_tools::tolerance(1e-12));
+  BOOST_CHECK_EXCEPTION(MeanSquared()(a, esp::ones({2, 3}, esp::float64)), esp::ShapeError,
+                        says({"[2, 2]", "[2, 3]", "layers_test"}));
+  BOOST_CHECK_EXCEPTION(SoftmaxCrossEntropy()(a, esp::tensor({0, 2})), esp::IndexError,
+                        says({"2", "layers_test.cpp"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_network_has_right_gradients) {
+  Dense first(4), second(3);
+  const SoftmaxCrossEntropy loss;
+  const esp::Tensor labels = esp::tensor({0, 2});
+  auto network = [&](const std::vector<esp::Variable>& v) {
+    return loss(second(Tanh()(first(v[0]))), labels);
+  };
+  const auto result = esp::check_gradient(network, {esp::randn({2, 3}, esp::float64)}, {.order = 2});
+  BOOST_TEST(result.passed, result.message);
+}
+
+BOOST_AUTO_TEST_SUITE(initializers)
+
+struct Moments {
+  double mean = 0, deviation = 0, low = INFINITY, high = -INFINITY;
+  Moments(const Initializer& initializer, int64_t in, int64_t out, esp::DType dtype = esp::float64) {
+    const esp::Tensor t = initializer({200, 500}, in, out, dtype).to(esp::float64);
+    for (double x : t.span<double>()) mean += x, low = std::min(low, x), high = std::max(high, x);
+    mean /= static_cast<double>(t.elements());
+    for (double x : t.span<double>()) deviation += (x - mean) * (x - mean);
+    deviation = std::sqrt(deviation / static_cast<double>(t.elements()));
+  }
+};
+
+void is_uniform(const Initializer& initializer, double bound) {
+  const Moments m(initializer, 30, 70);
+  BOOST_TEST((m.low >= -bound && m.high <= bound));
+  BOOST_TEST(m.high == bound, boost::test_tools::tolerance(1e-3));
+  BOOST_TEST(m.deviation == bound / std::sqrt(3.0), boost::test_tools::tolerance(1e-2));
+}
+
+void is_normal(const Initializer& initializer, double deviation) {
+  const Moments m(initializer, 30, 70);
+  BOOST_TEST(std::abs(m.mean) < deviation / 50);
+  BOOST_TEST(m.deviation == deviation, boost::test_tools::tolerance(2e-2));
+  BOOST_TEST(m.high > 3 * deviation);
+}
+
+BOOST_AUTO_TEST_CASE(formulas) {
+  esp::seed(1);
+  is_uniform(init::KaimingUniform(), 1 / std::sqrt(30.0));
+  is_uniform(init::KaimingUniform(0), std::sqrt(6 / 30.0));
+  is_uniform(init::HeUniform(), std::sqrt(6 / 30.0));
+  is_uniform(init::XavierUniform(), std::sqrt(6 / 100.0));
+  is_uniform(init::GlorotUniform(2), 2 * std::sqrt(6 / 100.0));
+  is_uniform(init::LecunUniform(), std::sqrt(3 / 30.0));
+  is_uniform(init::Uniform(-0.5, 0.5), 0.5);
+  is_normal(init::HeNormal(), std::sqrt(2 / 30.0));
+  is_normal(init::XavierNormal(), std::sqrt(2 / 100.0));
+  is_normal(init::LecunNormal(), std::sqrt(1 / 30.0));
+  is_normal(init::Normal(0, 3), 3);
+  BOOST_TEST(Moments(init::Normal(5, 0.1), 1, 1, esp::float32).mean == 5, boost::test_tools::tolerance(1e-3));
+  const Moments ones(init::Ones(), 1, 1, esp::float32), zeros(init::Zeros(), 1, 1);
+  BOOST_TEST((ones.low == 1 && ones.high == 1 && zeros.low == 0 && zeros.high == 0));
+}
+
+BOOST_AUTO_TEST_CASE(bad_arguments) {
+  BOOST_CHECK_EXCEPTION(init::Uniform(1, 0), esp::Error, says({"1", "0"}));
+  BOOST_CHECK_EXCEPTION(init::Normal(0, -2), esp::Error, says({"-2"}));
+  BOOST_CHECK_THROW(init::Normal(NAN, 1), esp::Error);
+  BOOST_CHECK_THROW(init::XavierNormal{INFINITY}, esp::Error);
+  BOOST_CHECK_THROW(init::Ones()({2}, 1, 1, esp::int64), esp::TypeError);
+}
+
+BOOST_AUTO_TEST_CASE(a_function_of_ones_own) {
+  const esp::Tensor mine = esp::tensor({{1.0, 2.0}}, esp::float64);
+  Dense dense(1, {.initializer = [&](const esp::Shape&) { return mine; }});
+  BOOST_TEST(dense(esp::ones({1, 2})).item() == 3);
+  esp::set_value(dense.parameter("weight"), esp::zeros({1, 2}));
+  BOOST_TEST(mine.at<double>({0, 0}) == 1);  // it was copied
+  Dense wrong(2, {.initializer = [&](const esp::Shape&) { return mine; }});
+  BOOST_CHECK_EXCEPTION(wrong(esp::ones({1, 2})), esp::ShapeError,
+                        says({"[2, 2]", "[1, 2]", "layers_test.cpp"}));
+  BOOST_TEST(wrong.parameters().empty());
+  BOOST_CHECK_THROW(Initializer(std::function<esp::Tensor(const esp::Shape&)>()), esp::Error);
+}
+
+BOOST_AUTO_TEST_CASE(draws_shift_no_other_random_numbers) {
+  esp::seed(9);
+  const esp::Tensor expected = esp::randn({4});
+  const esp::Tensor weight = [] {
+    esp::seed(9);
+    Dense dense(3);
+    dense(esp::ones({1, 2}));
+    return dense.parameter("weight").value();
+  }();
+  BOOST_TEST(largest_difference(esp::randn({4}), expected) == 0);
+  esp::seed(9);
+  esp::randn({4});  // and is not shifted by them
+  Dense dense(3);
+  dense(esp::ones({1, 2}));
+  BOOST_TEST(largest_difference(dense.parameter("weight"), weight) == 0);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+BOOST_AUTO_TEST_SUITE_END()

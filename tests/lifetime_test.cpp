@@ -1,0 +1,169 @@
+// What is cut, assigned or moved while somebody else still needs it.
+#include <boost/test/unit_test.hpp>
+
+#include "espalier/core/custom_op.h"
+#include "espalier/core/error.h"
+#include "espalier/executor/executor.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
+
+namespace esp = espalier;
+
+namespace {
+
+/// Lets its two states trade places at every step.
+struct Swap : esp::optim::Rule {
+  std::string_view name() const override { return "Swap"; }
+  void update(esp::optim::ParameterUpdate& step) const override {
+    const esp::Variable a = step.state("a", 1), b = step.state("b", 2);
+    step.assign(a, b);
+    step.assign(b, a);
+  }
+};
+
+/// Remembers what the parameter was, itself and through views.
+struct Remember : esp::optim::Rule {
+  std::string_view name() const override { return "Remember"; }
+  void update(esp::optim::ParameterUpdate& step) const override {
+    const esp::Variable& p = step.parameter();
+    const esp::Variable turned = esp::transpose(p);
+    step.assign(p, p - step.gradient());
+    step.assign(step.state("plain"), p);
+    step.assign(step.state("turned"), esp::reshape(turned, p.shape()));
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(lifetime)
+
+BOOST_AUTO_TEST_CASE(a_root_keeps_what_it_has_gradients_of) {
+  esp::Variable h = esp::parameter(esp::ones({2})) * 2.0f;
+  const esp::Variable v = esp::parameter(esp::ones({2})), y = esp::sum(h * v);
+  y.backward();
+  h.disconnect();  // the first parameter now lives by the record alone
+  std::vector<esp::Variable> others;
+  for (int i = 0; i < 20; ++i) others.push_back(esp::parameter(esp::zeros({2})));
+  y.update(esp::optim::Sgd(0.25));
+  BOOST_TEST(v.value().at<float>({0}) == 0.5);
+  for (const esp::Variable& other : others) BOOST_TEST(other.value().at<float>({0}) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(disconnecting_changes_no_value) {
+  const esp::Variable a = esp::variable({3.0f}), b = esp::variable({5.0f});
+  esp::Variable h = a * 2.0f;
+  const esp::Variable y = h * b;
+  h.disconnect();
+  BOOST_TEST(y.backward().gradient(b).item() == 6);
+}
+
+BOOST_AUTO_TEST_CASE(clearing_leaves_parameters_alone) {
+  const esp::Variable w = esp::parameter(esp::ones({1}));
+  w.backward({.clear_buffers = true});
+  (w * 2.0f).backward().update(esp::optim::Sgd(0.25));
+  BOOST_TEST(w.item() == 0.5);
+}
+
+BOOST_AUTO_TEST_CASE(products_see_what_a_transpose_shows) {
+  const esp::Variable w = esp::parameter(esp::ones({1, 2})), x(esp::ones({1, 2}));
+  const esp::Variable t = esp::transpose(w);
+  esp::set_value(w, esp::zeros({1, 2}));
+  BOOST_TEST(esp::matmul(x, t).item() == esp::matmul(x, t + 0.0f).item());
+  int calls = 0;
+  const auto op = esp::custom_op({.name = "counted", .forward = [&](const std::vector<esp::Tensor>& in) {
+                                    ++calls;
+                                    return in[0].clone();
+                                  }});
+  const esp::Variable once = esp::transpose(op({w}));
+  for (int i = 0; i < 3; ++i) (void)esp::matmul(x, once);
+  BOOST_TEST(calls == 1);
+}
+
+BOOST_AUTO_TEST_CASE(states_may_be_assigned_to_each_other) {
+  const esp::optim::Optimizer swap(std::make_shared<Swap>(), {});
+  const esp::Variable w = esp::parameter(esp::ones({1})), loss = esp::sum(w);
+  for (double a : {2.0, 1.0, 2.0}) {
+    loss.update(swap);
+    BOOST_TEST(swap.state_of(w)[0].second.item() == a);
+    BOOST_TEST(swap.state_of(w)[1].second.item() == 3 - a);
+  }
+  BOOST_CHECK_THROW(esp::optim::Optimizer(nullptr, {}), esp::Error);
+}
+
+BOOST_AUTO_TEST_CASE(states_remember_what_a_parameter_was) {
+  for (const bool frozen : {false, true}) {
+    const esp::optim::Optimizer remember(std::make_shared<Remember>(), {});
+    const esp::Variable w = esp::parameter(esp::tensor({{1.0f, 2.0f}, {3.0f, 4.0f}})), loss = esp::sum(w);
+    if (frozen)
+      loss.get_executor({.optimizer = remember}).execute({.progress = false});
+    else
+      loss.update(remember);
+    BOOST_TEST(w.value().at<float>({0, 1}) == 1);
+    BOOST_TEST(remember.state_of(w)[0].second.value().at<float>({0, 1}) == 2);
+    BOOST_TEST(remember.state_of(w)[1].second.value().at<float>({0, 1}) == 3);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(logical_devices_share_their_memory) {
+  const esp::Variable x = esp::variable({2.0f});
+  const esp::Variable y = x.to(esp::cpu(1)) * 3.0f;
+  BOOST_TEST(y.backward().gradient(x).item() == 3);
+  BOOST_CHECK_THROW((void)x.to(esp::gpu()), esp::DeviceError);
+}
+
+BOOST_AUTO_TEST_CASE(no_grad_stops_gradients_downstream_of_a_feed) {
+  const esp::Variable w = esp::parameter(esp::ones({1})), x = esp::placeholder("x", {1});
+  esp::Variable c;
+  {
+    esp::NoGrad no_grad;
+    c = x * w;
+  }
+  BOOST_CHECK_THROW((void)esp::sum(c).gradient(w), esp::Error);
+}
+
+BOOST_AUTO_TEST_CASE(powers_have_derivatives_at_and_below_zero) {
+  for (const float base : {-1.0f, 0.0f}) {
+    const esp::Variable x = esp::variable({base}), y = esp::variable({2.0f});
+    const esp::Variable z = esp::power(x, y);
+    BOOST_TEST(z.gradient(x).item() == 2 * base);
+    BOOST_TEST(z.gradient(y).item() == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(plans_leave_no_trace_in_the_gradients_of_the_tree) {
+  const esp::Variable p = esp::parameter(esp::ones({1}));
+  const esp::Variable h = p * p, l = esp::sum(h * p);
+  l.get_executor({.optimizer = esp::optim::Sgd(0.1)}).execute({.progress = false});
+  BOOST_TEST(p.item() == 0.7, boost::test_tools::tolerance(1e-6));
+  // The tree still shows p = 1: its gradient there would need the old p.
+  BOOST_CHECK_THROW((void)l.gradient(p), esp::Error);
+  // A plan computes everything anew, so it can be made from a tree whose leaves have changed.
+  l.get_executor({.optimizer = esp::optim::Sgd(0.1)}).execute({.progress = false});
+  BOOST_TEST(p.item() == 0.7 - 0.1 * 3 * 0.49, boost::test_tools::tolerance(1e-5));
+}
+
+BOOST_AUTO_TEST_CASE(callbacks_may_add_callbacks_and_let_go_of_the_executor) {
+  const esp::Variable p = esp::parameter(esp::ones({1}));
+  std::optional<esp::Executor> executor = esp::sum(p).get_executor({.optimizer = esp::optim::Sgd(0.1)});
+  int called = 0;
+  executor->on(esp::Event::step_finish, [&](const esp::StepInfo&) {
+    for (int i = 0; i < 10; ++i)
+      if (executor) executor->on(esp::Event::epoch_finish, [&](const esp::StepInfo&) { ++called; });
+    executor.reset();
+  });
+  executor->execute({.epochs = 1, .progress = false});
+  BOOST_TEST(called == 10);
+}
+
+BOOST_AUTO_TEST_CASE(values_taken_in_callbacks_stay) {
+  const esp::Variable p = esp::parameter(esp::ones({1}));
+  const esp::Executor executor = esp::sum(p).get_executor({.optimizer = esp::optim::Sgd(0.25)});
+  std::vector<esp::Tensor> taken;
+  executor.on(esp::Event::step_finish, [&](const esp::StepInfo&) { taken.push_back(p.value()); });
+  executor.execute({.epochs = 2, .progress = false});
+  BOOST_TEST(taken[0].item() == 0.75);
+  BOOST_TEST(taken[1].item() == 0.5);
+  BOOST_CHECK_THROW(executor.on(esp::Event::step_finish, nullptr), esp::Error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,265 @@
+// The memory plan: nothing is overwritten that somebody still reads, and little is wasted.
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "espalier/core/error.h"
+#include "espalier/core/random.h"
+#include "espalier/executor/executor.h"
+#include "espalier/executor/plan_data.h"
+#include "espalier/nn/dense.h"
+#include "espalier/nn/losses.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/adam.h"
+#include "espalier/optim/sgd.h"
+#include "testing.h"
+
+namespace esp = espalier;
+namespace optim = espalier::optim;
+using namespace espalier::testing;
+using esp::Place;
+
+namespace {
+
+/// A tree of random ops over [4, 4] matrices, scalars and rows, with parameters to train.
+struct RandomTree {
+  std::mt19937 random;
+  Variables parameters;
+  Variables pool;
+  esp::Variable loss;
+
+  RandomTree(unsigned seed, const esp::Variable& x) : random(seed) {
+    pool.push_back(x);
+    for (uint64_t i = 0; i < 3; ++i) {
+      parameters.push_back(esp::parameter(numbers({4, 4}, -1, 1, i), "p" + std::to_string(i)));
+      pool.push_back(parameters.back());
+    }
+    for (int i = 0; i < 25; ++i) pool.push_back(grow());
+    loss = esp::mean(esp::tanh(pool.back()) + esp::tanh(any()) * parameters[0] + pool[0] * parameters[1] +
+                     parameters[2]);
+  }
+
+ private:
+  const esp::Variable& any() { return pool[random() % pool.size()]; }
+  esp::Variable grow() {
+    const esp::Variable a = any(), b = any();
+    switch (random() % 16) {
+      case 0: return a + b;
+      case 1: return a * b;
+      case 2: return a - b;
+      case 3: return esp::tanh(a);
+      case 4: return esp::relu(a);
+      case 5: return esp::transpose(a);
+      case 6: return esp::matmul(a, b) * 0.25;
+      case 7: return a + esp::sum(b, 0) * 0.25;
+      case 8: return esp::reshape(esp::reshape(a, {16}), {4, 4});
+      case 9: return esp::concat({esp::slice(a, 0, 2, 4), esp::slice(b, 0, 0, 2)});
+      case 10: return esp::softmax(a, static_cast<int64_t>(random() % 2));
+      case 11: return esp::broadcast_to(esp::mean(a, 1, true), {4, 4});
+      case 12: return esp::where(esp::greater(a, b), a, b);
+      case 13: return esp::transpose(a) + a;
+      case 14: return esp::exp(-esp::square(a));
+      default: return esp::slice(a, 1, 0, 1) * esp::reshape(esp::slice(b, 0, 1, 2), {4});
+    }
+  }
+};
+
+/// Walks through a plan step by step and notes who wrote each byte last. Whoever reads must find what was
+/// written for it.
+void check_plan(const esp::Graph& graph, const esp::MemoryPlan& plan) {
+  std::vector<int64_t> arena(static_cast<size_t>(plan.arena_bytes), -1);
+  std::map<uint32_t, int64_t> leaves;  // leaf -> whose value it holds
+  // Whose bytes a value is: views have none of their own.
+  const auto owner = [&](esp::ValueRef v) {
+    while (!plan.runs[v.node] && graph.nodes[v.node].op->is_view()) v = graph.nodes[v.node].inputs[0];
+    return v;
+  };
+  const auto id = [](esp::ValueRef v) { return static_cast<int64_t>(v.node) * 8 + v.output; };
+  const auto region = [&](const Place& place) {
+    const esp::ArenaBuffer& buffer = plan.buffers[place.index];
+    BOOST_REQUIRE(buffer.offset >= 0);
+    BOOST_REQUIRE(buffer.offset + buffer.bytes <= plan.arena_bytes);
+    return std::pair(arena.begin() + buffer.offset, arena.begin() + buffer.offset + buffer.bytes);
+  };
+  const auto write = [&](esp::ValueRef v) {
+    const Place& place = plan.places[v.node][v.output];
+    if (place.in == Place::In::leaf) leaves[place.index] = id(v);
+    if (place.in != Place::In::arena) return;
+    const auto [begin, end] = region(place);
+    std::fill(begin, end, id(v));
+  };
+  const auto read = [&](esp::ValueRef v, uint32_t reader) {
+    const Place& place = plan.places[v.node][v.output];
+    const int64_t wanted = id(owner(v));
+    bool intact = true;
+    if (place.in == Place::In::leaf) {
+      const auto at = leaves.find(place.index);
+      intact = (at == leaves.end() ? id({place.index, 0}) : at->second) == wanted;
+    } else if (place.in == Place::In::arena) {
+      const auto [begin, end] = region(place);
+      intact = std::all_of(begin, end, [&](int64_t writer) { return writer == wanted; });
+    }
+    BOOST_TEST(intact, "%" << reader << " reads %" << v.node << ", which is gone, in\n" << graph.str());
+  };
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i)  // batches are there before the first step
+    if (graph.nodes[i].op->feed()) write({i, 0});
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    const esp::GraphNode& n = graph.nodes[i];
+    if (plan.runs[i])
+      for (uint32_t k = 0; k < n.inputs.size(); ++k)
+        if (n.op->needs_value(k) && !(n.op->has_side_effects() && k == 0)) read(n.inputs[k], i);
+    if (n.op->has_side_effects()) {
+      if (!plan.runs[i]) read(n.inputs[1], i);  // is in its place already
+      leaves[n.inputs[0].node] = id({i, 0});
+    } else if (plan.runs[i]) {
+      for (uint32_t k = 0; k < n.outputs.size(); ++k) write({i, k});
+    }
+  }
+  for (const esp::ValueRef& result : graph.results) read(result, static_cast<uint32_t>(graph.nodes.size()));
+}
+
+void check_buffers(const std::vector<esp::ArenaBuffer>& buffers, int64_t total) {
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    BOOST_TEST(buffers[i].offset >= 0);
+    BOOST_TEST(buffers[i].offset + buffers[i].bytes <= total);
+    for (size_t j = 0; j < i; ++j) {
+      const esp::ArenaBuffer &a = buffers[i], &b = buffers[j];
+      const bool together = a.first <= b.last && b.first <= a.last;
+      const bool overlap = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+      BOOST_TEST(!(together && overlap), "buffers " << i << " and " << j);
+    }
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(memory_plan)
+
+BOOST_AUTO_TEST_CASE(best_fit) {
+  // Three steps; the second buffer can have the first one's place.
+  std::vector<esp::ArenaBuffer> buffers{{64, 0, 1}, {64, 2, 3}, {128, 1, 2}};
+  BOOST_TEST(esp::largest_live_set(buffers) == 192);
+  BOOST_TEST(esp::place_best_fit(buffers) == 192);
+  check_buffers(buffers, 192);
+  std::vector<esp::ArenaBuffer> none;
+  BOOST_TEST(esp::place_best_fit(none) == 0);
+  BOOST_TEST(esp::largest_live_set(none) == 0);
+
+  std::mt19937 random(1);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<esp::ArenaBuffer> list(random() % 40);
+    for (esp::ArenaBuffer& b : list) {
+      b.bytes = 64 * static_cast<int64_t>(random() % 20);
+      b.first = static_cast<int64_t>(random() % 30);
+      b.last = b.first + static_cast<int64_t>(random() % 10);
+    }
+    const int64_t live = esp::largest_live_set(list), total = esp::place_best_fit(list);
+    check_buffers(list, total);
+    BOOST_TEST(total >= live);
+    int64_t all = 0, at_most = 0;
+    for (const esp::ArenaBuffer& b : list) all += b.bytes;
+    for (int64_t step = 0; step < 40; ++step) {
+      int64_t now = 0;
+      for (const esp::ArenaBuffer& b : list) now += b.first <= step && step <= b.last ? b.bytes : 0;
+      at_most = std::max(at_most, now);
+    }
+    BOOST_TEST(live == at_most);
+    BOOST_TEST(total <= all);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_overwritten_in_random_plans) {
+  for (unsigned seed = 0; seed < 60; ++seed) BOOST_TEST_CONTEXT("seed " << seed) {
+      const esp::Variable x = esp::placeholder("x", {4, 4}, esp::float64);
+      RandomTree tree(seed, x);
+      const optim::Adam adam(0.1);
+      std::vector<std::pair<esp::Variable, esp::Variable>> gradients;
+      for (const esp::Variable& p : tree.parameters) gradients.emplace_back(p, tree.loss.gradient(p));
+      const auto updates = adam.build(gradients);
+      for (const std::vector<std::string>& without :
+           {std::vector<std::string>{}, {"in_place"}, {"simplify", "common_subexpressions"}}) {
+        const auto plan = esp::compile({tree.loss, tree.pool.back()}, updates, {}, {.without = without});
+        check_plan(plan->graph, plan->memory);
+        check_buffers(plan->memory.buffers, plan->memory.arena_bytes);
+        BOOST_TEST(plan->memory.arena_bytes >= plan->memory.largest_live_bytes);
+        BOOST_TEST(plan->memory.arena_bytes <= plan->memory.all_bytes);
+        for (const esp::ArenaBuffer& b : plan->memory.buffers) BOOST_TEST(b.offset % 64 == 0);
+      }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(random_trees_train_alike_every_way) {
+  for (unsigned seed = 100; seed < 130; ++seed) BOOST_TEST_CONTEXT("seed " << seed) {
+      const esp::Tensor data = numbers({4, 4}, -1, 1, seed);
+      const auto values = [](const RandomTree& tree) {
+        std::vector<esp::Tensor> list;
+        for (const esp::Variable& p : tree.parameters) list.push_back(p.value().clone());
+        return list;
+      };
+      const optim::SgdOptions options{.lr = 0.1, .momentum = 0.5};
+      RandomTree eager(seed, data);
+      const double loss = eager.loss.item();
+      eager.loss.update(optim::Sgd(options));
+      const std::vector<esp::Tensor> after_one = values(eager);
+
+      std::vector<std::vector<esp::Tensor>> after_three;
+      for (const std::vector<std::string>& without :
+           {std::vector<std::string>{}, {"in_place"}, esp::pass_names()}) {
+        RandomTree tree(seed, esp::placeholder("x", {4, 4}, esp::float64));
+        const esp::Executor executor = tree.loss.get_executor(
+            {.mode = esp::Mode::training, .optimizer = optim::Sgd(options), .without = without});
+        BOOST_TEST(executor.run({{"x", data}}).item() == loss, boost::test_tools::tolerance(1e-12));
+        const std::vector<esp::Tensor> now = values(tree);
+        for (size_t i = 0; i < now.size(); ++i) BOOST_TEST(difference(after_one[i], now[i]) < 1e-12);
+        for (int step = 0; step < 2; ++step) executor.run({{"x", data}});
+        after_three.push_back(values(tree));
+      }
+      for (size_t i = 0; i < after_one.size(); ++i) {
+        BOOST_TEST(difference(after_three[0][i], after_three[1][i]) < 1e-12);
+        BOOST_TEST(difference(after_three[0][i], after_three[2][i]) < 1e-12);
+      }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_network_fits_in_little_more_than_its_largest_live_set) {
+  esp::seed(1);
+  const esp::Tensor x = esp::randn({256, 100}), y = esp::randn({256, 10});
+  for (bool adam : {false, true}) {
+    esp::nn::Dense first(1000), second(10);
+    const optim::Optimizer optimizer = adam ? optim::Optimizer(optim::Adam(0.001)) : optim::Sgd(0.001);
+    const auto loss_of = [&](const esp::Variable& in, const esp::Variable& target) {
+      return esp::nn::MeanSquared()(second(esp::relu(first(in))), target);
+    };
+    loss_of(x, y).update(optimizer);  // makes parameters and states
+    esp::reset_peak_memory();
+    const int64_t before = esp::memory_stats().live_bytes;
+    loss_of(x, y).update(optimizer);
+    const int64_t eager = esp::memory_stats().peak_bytes - before;
+
+    const esp::data::Distributor feed({x, y}, {.batch_size = 256});
+    const auto [in, target] = feed.get_output_graphs<2>();
+    const esp::Plan plan =
+        loss_of(in, target).get_executor({.mode = esp::Mode::training, .optimizer = optimizer}).plan();
+    BOOST_TEST(static_cast<double>(plan.arena_bytes()) <=
+               1.1 * static_cast<double>(plan.largest_live_bytes()));
+    BOOST_TEST(plan.arena_bytes() < eager);
+    BOOST_TEST(plan.leaf_bytes() >= 4 * (100 * 1000 + 1000 + 1000 * 10 + 10));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(steps_allocate_nothing) {
+  const esp::data::Distributor feed({numbers({64, 8})}, {.batch_size = 16});
+  const esp::Variable w = esp::parameter(numbers({8, 8}));
+  const esp::Variable loss = esp::mean(esp::square(esp::matmul(feed.get_output_graphs()[0], w)));
+  const esp::Executor executor =
+      loss.get_executor({.mode = esp::Mode::training, .optimizer = optim::Adam(0.1)});
+  executor.execute({.epochs = 2, .progress = false});
+  const esp::MemoryStats before = esp::memory_stats();
+  executor.execute({.epochs = 20, .progress = false});
+  BOOST_TEST(esp::memory_stats().live_bytes == before.live_bytes);
+  BOOST_TEST(esp::memory_stats().allocations - before.allocations < 20);  // buffers of the batches, once
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,159 @@
+// What a tree keeps in memory, and when it lets go.
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/core/random.h"
+#include "espalier/nn/dense.h"
+#include "espalier/nn/losses.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/adam.h"
+#include "espalier/optim/sgd.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+int64_t live() { return esp::memory_stats().live_bytes; }
+constexpr int64_t kilobyte = 1024, megabyte = 1024 * kilobyte;
+const esp::Shape large{512, 512};  // one megabyte of float32
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(release)
+
+BOOST_AUTO_TEST_CASE(intermediate_values_go_when_nobody_needs_them) {
+  const esp::Variable x = esp::variable(esp::ones(large));
+  const int64_t before = live();
+  esp::Variable y = x + 1;
+  for (int i = 0; i < 10; ++i) y = y + 1;  // sums keep nothing for their gradient
+  BOOST_TEST(live() - before < 2 * megabyte);
+  BOOST_TEST(y.gradient(x).value().at<float>({3, 3}) == 1);
+
+  esp::Variable kept = x * 2;
+  for (int i = 0; i < 10; ++i) kept = esp::square(kept * 0.5);
+  BOOST_TEST(live() - before > 10 * megabyte);  // squares read their inputs
+  kept = {};
+  BOOST_TEST(live() - before < 3 * megabyte);
+}
+
+BOOST_AUTO_TEST_CASE(a_handle_keeps_a_value) {
+  const esp::Variable x = esp::ones(large);
+  const esp::Variable h = x + 1;
+  const esp::Variable y = h + 1;
+  const esp::Tensor seen = h.value();
+  BOOST_TEST(seen.at<float>({0, 0}) == 2);
+  BOOST_TEST(h.node()->has_value());
+  BOOST_TEST(y.value().at<float>({0, 0}) == 3);
+}
+
+BOOST_AUTO_TEST_CASE(operands_that_end_give_their_buffer_and_nothing_else) {
+  const esp::Variable x = esp::variable(numbers({100}, 0.5, 1));
+  // A view, a tensor, a second handle and a gradient rule each keep the operand's elements.
+  esp::Variable h = x * 2;
+  const esp::Variable view = esp::reshape(h, {10, 10});
+  const esp::Variable y = std::move(h) + 1;
+  BOOST_TEST(difference((x * 2).value(), esp::reshape(view, {100}).value()) == 0);
+  esp::Variable i = x * 3;
+  const esp::Tensor held = i.value();
+  const esp::Variable z = -std::move(i);
+  BOOST_TEST(difference((x * 3).value(), held) == 0);
+  esp::Variable j = x * 4;
+  const esp::Variable second = j, w = esp::exp(std::move(j));
+  BOOST_TEST(difference((x * 4).value(), second.value()) == 0);
+  // Rules which read what ended: y = (2x)² reads 2x, y = exp(2x) reads itself.
+  BOOST_TEST(difference((x * 8).value(), esp::square(x * 2).gradient(x).value()) < 1e-15);
+  BOOST_TEST(difference((esp::exp(x * 2) * 2).value(), esp::exp(x * 2).gradient(x).value()) < 1e-15);
+  BOOST_TEST(difference((esp::exp(x * 2) * 2).value(), (esp::exp(x * 2) + 1).gradient(x).value()) < 1e-15);
+  BOOST_TEST(difference((esp::exp(x * 2) * 4).value(),
+                        (esp::exp(x * 2) + 1).gradient(x).gradient(x).value()) < 1e-14);
+}
+
+BOOST_AUTO_TEST_CASE(a_training_loop_leaks_nothing) {
+  esp::seed(3);
+  esp::nn::Dense first(32), second(4);
+  const esp::Tensor x = esp::randn({64, 16}), y = esp::randn({64, 4});
+  const esp::optim::Adam adam(0.01);
+  const auto step = [&] {
+    const esp::Variable loss = esp::nn::MeanSquared()(second(esp::relu(first(x))), y);
+    loss.backward();
+    loss.update(adam);
+  };
+  step();
+  const int64_t before = live();
+  for (int i = 0; i < 20; ++i) step();
+  BOOST_TEST(live() == before);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_left_of_a_tree_without_handles) {
+  const int64_t before = live();
+  {
+    const esp::Variable x = esp::variable(numbers({100, 10}));
+    const esp::Variable y = esp::sum(esp::softmax(esp::tanh(x) * x));
+    const esp::Variable g = y.gradient(x);
+    (void)g.gradient(x).gradient(x).value();
+    y.backward();
+    const esp::Variable w = esp::parameter(numbers({10}));
+    const esp::Variable loss = esp::sum(x * w);
+    loss.update(esp::optim::Sgd(0.1));
+    loss.backward({.clear_buffers = true});
+  }
+  BOOST_TEST(live() == before);
+}
+
+BOOST_AUTO_TEST_CASE(clear_buffers_frees_the_tree) {
+  const esp::Variable w = esp::parameter(esp::ones(large));
+  const int64_t before = live();
+  esp::Variable h = w;
+  for (int i = 0; i < 8; ++i) h = esp::square(h * 0.5);
+  const esp::Variable loss = esp::sum(h);
+  h = {};
+  BOOST_TEST(live() - before > 7 * megabyte);
+  loss.backward({.clear_buffers = true});
+  BOOST_TEST(live() - before < 2 * megabyte);  // the gradient of w
+}
+
+BOOST_AUTO_TEST_CASE(gradients_hold_no_more_than_they_read) {
+  const esp::Variable w = esp::parameter(esp::ones(large));
+  const int64_t before = live();
+  esp::Variable h = w;
+  for (int i = 0; i < 8; ++i) h = h + 1;
+  const esp::Variable loss = esp::mean(h);
+  h = {};
+  loss.backward();
+  BOOST_TEST(live() - before < 3 * megabyte);
+}
+
+BOOST_AUTO_TEST_CASE(a_deep_chain_needs_no_stack) {
+  const int64_t before = live();
+  {
+    const esp::Variable x = esp::variable({1.0f});
+    esp::Variable y = x;
+    for (int i = 0; i < 100'000; ++i) y = y + x;
+    BOOST_TEST(y.item() == 100'001);
+    BOOST_TEST(y.depth() == 100'000);
+    BOOST_TEST(y.gradient(x).item() == 100'001);
+    esp::Variable z = x;
+    for (int i = 0; i < 100'000; ++i) z = z * 1.0;
+    z.backward();
+    BOOST_TEST(z.gradient(x).item() == 1);
+    BOOST_TEST(z.gradient(x).depth() >= 100'000);
+    z.disconnect();
+  }
+  BOOST_TEST(live() == before);
+}
+
+BOOST_AUTO_TEST_CASE(random_nodes_are_computed_again_with_the_same_numbers) {
+  esp::seed(4);
+  const esp::Variable x = esp::variable(esp::ones({1000}));
+  const esp::Variable y = esp::dropout(x, 0.5) + 1.0;  // the product is released
+  const esp::Variable product = y.node()->inputs[0].variable();
+  BOOST_TEST(!product.node()->has_value());
+  BOOST_TEST(difference((product + 1.0).value(), y.value()) == 0);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Builds and runs all tests; installs the packages which are missing first. It ends with "N passed, N failed".
+# Usage: tests/run.sh [preset] [arguments for cmake...]; the presets are release (if none is given), dev, asan and tsan.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+preset=release
+case ${1:-} in '' | -*) ;; *) preset=$1 && shift ;; esac
+
+stopped() { echo "0 passed, 1 failed" && exit 1; }
+cmake/install_dependencies.sh build tests || stopped
+cmake --preset "$preset" -DESPALIER_BUILD_TESTS=ON "$@" || stopped
+cmake --build --preset "$preset" || stopped
+
+results=build/$preset/tests
+rm -f "$results"/*.xml
+launch=()
+# The thread sanitizer of g++ 12 cannot cope with all address layouts of newer kernels.
+[ "$preset" != tsan ] || launch=(setarch --addr-no-randomize)
+"${launch[@]}" ctest --preset "$preset" --no-tests=error --output-junit "$PWD/$results/ctest.xml" || true
+
+# A Boost.Test program counts its cases in a report beside it; it counts as one failure more when it died, or never began.
+passed=0 failed=0
+while read -r name status; do
+  cases_failed=0
+  if [ -s "$results/$name.xml" ]; then
+    count() { sed -nE "s/.*<TestSuite [^>]* test_cases_$1=\"([0-9]+)\".*/\1/p" "$results/$name.xml"; }
+    passed=$((passed + $(count passed) + $(count passed_with_warnings)))
+    cases_failed=$(count failed)
+  elif [ "$status" = run ]; then
+    passed=$((passed + 1))
+  fi
+  [ "$status" = run ] || [ "$cases_failed" -gt 0 ] || cases_failed=1
+  failed=$((failed + cases_failed))
+done < <(sed -nE 's/.*<testcase name="([^"]*)".* status="([^"]*)".*/\1 \2/p' "$results/ctest.xml")
+[ $((passed + failed)) -gt 0 ] || stopped
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

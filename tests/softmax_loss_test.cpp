@@ -1,0 +1,201 @@
+// Softmax, losses, and ops that draw random numbers.
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/core/random.h"
+#include "espalier/executor/executor.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+/// log softmax along an axis, as the formula says; small inputs only.
+Array log_softmax(const Array& x, size_t axis) {
+  return Array(x.shape, [&](const Index& at) {
+    double sum = 0;
+    for (int64_t k = 0; k < x.shape.dims()[axis]; ++k) {
+      Index i = at;
+      i[axis] = k;
+      sum += std::exp(x(i));
+    }
+    return x(at) - std::log(sum);
+  });
+}
+Array softmax(const Array& x, size_t axis) {
+  const Array logs = log_softmax(x, axis);
+  return Array(x.shape, [&](const Index& i) { return std::exp(logs(i)); });
+}
+
+double sum_of(const esp::Tensor& x) {
+  double sum = 0;
+  for (double v : Array(x).values) sum += v;
+  return sum;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(softmax_and_losses)
+
+BOOST_AUTO_TEST_CASE(softmaxes) {
+  for (const auto& [shape, axis, place] : {std::tuple<esp::Shape, int64_t, size_t>{{3, 5}, -1, 1},
+                                           {{3, 5}, 0, 0},
+                                           {{2, 3, 4}, 1, 1},
+                                           {{40}, 0, 0},
+                                           {{2, 1}, 1, 1},
+                                           {{0, 3}, 1, 1},
+                                           {{3, 0}, 1, 1}}) {
+    check_op({.name = "softmax",
+              .op = [&](const Variables& x) { return esp::softmax(x[0], axis); },
+              .inputs = {numbers(shape)},
+              .reference = [&](const std::vector<Array>& in) { return softmax(in[0], place); }});
+    check_op({.name = "log_softmax",
+              .op = [&](const Variables& x) { return esp::log_softmax(x[0], axis); },
+              .inputs = {numbers(shape)},
+              .reference = [&](const std::vector<Array>& in) { return log_softmax(in[0], place); }});
+  }
+}
+
+BOOST_AUTO_TEST_CASE(large_inputs_do_not_overflow) {
+  const esp::Tensor x = esp::tensor({{1000.0f, 1001.0f}, {-1000.0f, -1001.0f}, {0.0f, -INFINITY}});
+  const double e = std::exp(1.0);
+  const esp::Tensor y = esp::softmax(x).value();
+  BOOST_TEST(y.at<float>({0, 1}) == e / (1 + e), boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(y.at<float>({1, 0}) == e / (1 + e), boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(y.at<float>({2, 0}) == 1);
+  BOOST_TEST(y.at<float>({2, 1}) == 0);
+  const esp::Tensor logs = esp::log_softmax(x).value();
+  BOOST_TEST(logs.at<float>({0, 0}) == -std::log(1 + e), boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(logs.at<float>({2, 1}) == -INFINITY);
+  BOOST_TEST(std::isnan(esp::softmax(esp::tensor({1.0f, NAN})).value().at<float>({0})));
+  BOOST_CHECK_EXCEPTION(esp::softmax(1.0), esp::ShapeError, says({"softmax", here()}));
+  BOOST_CHECK_EXCEPTION(esp::softmax(x, 2), esp::ShapeError, says({"softmax", "axis 2", here()}));
+  BOOST_CHECK_EXCEPTION(esp::log_softmax(x, -3), esp::ShapeError, says({"log_softmax", "axis -3", here()}));
+  BOOST_CHECK_EXCEPTION(esp::softmax(esp::tensor({1, 2})), esp::TypeError,
+                        says({"softmax", "int64", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(mean_squared_error) {
+  for (const esp::Shape& shape : {esp::Shape{3, 4}, {5}, {}})
+    check_op({.name = "mean_squared_error",
+              .op = [](const Variables& x) { return esp::mean_squared_error(x[0], x[1]); },
+              .inputs = {numbers(shape), numbers(shape, -2, 2, 1)},
+              .reference =
+                  [](const std::vector<Array>& in) {
+                    double sum = 0;
+                    for (size_t i = 0; i < in[0].values.size(); ++i)
+                      sum += std::pow(in[0].values[i] - in[1].values[i], 2);
+                    return Array(
+                        {}, [&](const Index&) { return sum / static_cast<double>(in[0].values.size()); });
+                  }});
+  const esp::Variable a = esp::ones({2, 1}), b = esp::ones({2});
+  BOOST_CHECK_EXCEPTION(esp::mean_squared_error(a, b), esp::ShapeError,
+                        says({"mean_squared_error", "[2, 1]", "[2]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::mean_squared_error(b, esp::ones({2}, esp::float64)), esp::TypeError,
+                        says({"float32", "float64", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(softmax_cross_entropy) {
+  const Reference by_label = [](const std::vector<Array>& in) {
+    const Array logs = log_softmax(in[0], 1);
+    double sum = 0;
+    for (size_t i = 0; i < in[1].values.size(); ++i)
+      sum -= logs({static_cast<int64_t>(i), static_cast<int64_t>(in[1].values[i])});
+    return Array({}, [&](const Index&) { return sum / static_cast<double>(in[1].values.size()); });
+  };
+  const auto op = [](const Variables& x) { return esp::softmax_cross_entropy(x[0], x[1]); };
+  check_op({.name = "softmax_cross_entropy",
+            .op = op,
+            .inputs = {numbers({3, 4}), esp::tensor({2, 0, 3})},
+            .reference = by_label});
+  check_op({.name = "softmax_cross_entropy, labels in a column",
+            .op = op,
+            .inputs = {numbers({3, 4}), esp::tensor({{2}, {0}, {3}}, esp::int32)},
+            .reference = by_label});
+  check_op({.name = "softmax_cross_entropy, probabilities",
+            .op = op,
+            .inputs = {numbers({3, 4}), numbers({3, 4}, 0, 1, 1)},
+            .reference = [](const std::vector<Array>& in) {
+              const Array logs = log_softmax(in[0], 1);
+              double sum = 0;
+              for (size_t i = 0; i < logs.values.size(); ++i) sum -= logs.values[i] * in[1].values[i];
+              return Array({}, [&](const Index&) { return sum / 3; });
+            }});
+  const esp::Variable x = esp::ones({3, 4});
+  BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::tensor({1, 4, 0})), esp::IndexError,
+                        says({"4", here()}));
+  BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::tensor({1, -1, 0})), esp::IndexError,
+                        says({"-1", here()}));
+  BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::tensor({1, 2})), esp::ShapeError,
+                        says({"softmax_cross_entropy", "[2]", "[3, 4]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::ones({3})), esp::ShapeError,
+                        says({"softmax_cross_entropy", "[3]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(esp::ones({4}), 1), esp::ShapeError,
+                        says({"[4]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::tensor({true, true, false})), esp::TypeError,
+                        says({"bool", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(dropout_zeroes_and_scales) {
+  for (esp::DType dtype : {esp::float32, esp::float64})
+    for (double rate : {0.1, 0.5, 0.9}) {
+      esp::seed(5);
+      const esp::Tensor y = esp::dropout(esp::ones({200, 500}, dtype), rate).value();
+      double zeros = 0, n = 100'000;
+      for (double v : Array(y).values) {
+        zeros += v == 0;
+        if (v != 0) BOOST_REQUIRE_CLOSE(v, 1 / (1 - rate), 1e-4);
+      }
+      BOOST_TEST(std::abs(zeros / n - rate) < 5 * std::sqrt(rate * (1 - rate) / n));
+    }
+  const esp::Variable x = esp::variable(numbers({50}));
+  BOOST_TEST(esp::dropout(x, 0).node() == x.node());
+  BOOST_TEST(esp::dropout(esp::zeros({0, 3}), 0.5).shape() == esp::Shape({0, 3}));
+  BOOST_CHECK_EXCEPTION(esp::dropout(x, 1), esp::Error, says({"dropout", "1", here()}));
+  BOOST_CHECK_EXCEPTION(esp::dropout(x, -0.1), esp::Error, says({"dropout", "-0.1", here()}));
+  BOOST_CHECK_THROW(esp::dropout(x, NAN), esp::Error);
+  BOOST_CHECK_EXCEPTION(esp::dropout(esp::tensor({1, 2}), 0.5), esp::TypeError,
+                        says({"dropout", "int64", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(dropout_has_one_mask_for_value_and_gradient) {
+  esp::seed(6);
+  const esp::Variable x = esp::variable(numbers({64}, 1, 2));
+  const esp::Variable y = esp::dropout(x, 0.5);
+  const esp::Tensor mask = (y / x).value();
+  BOOST_TEST(difference(mask, y.gradient(x).value()) < 1e-14);
+  const esp::Variable s = esp::sum(esp::square(esp::dropout(x * 1.5, 0.5)));
+  const esp::Variable g = s.gradient(x);  // the mask may have been released, and is then drawn the same again
+  BOOST_TEST(sum_of((g * x).value()) == 2 * s.item(), boost::test_tools::tolerance(1e-12));
+}
+
+BOOST_AUTO_TEST_CASE(dropout_draws_the_same_eagerly_and_frozen) {
+  const esp::Tensor data = numbers({30, 7});
+  esp::seed(7);
+  std::vector<esp::Tensor> eager;
+  for (int step = 0; step < 3; ++step)
+    eager.push_back(esp::dropout(esp::dropout(data, 0.3) * 2, 0.5).value());
+  esp::seed(7);
+  const esp::Variable x = esp::placeholder("x", {30, 7}, esp::float64),
+                      w = esp::parameter(esp::ones({7}, esp::float64));
+  const esp::Variable y = esp::dropout(esp::dropout(x * w, 0.3) * 2, 0.5);
+  const esp::Executor training =
+      y.get_executor({.mode = esp::Mode::training, .optimizer = esp::optim::Sgd(0.0)});
+  for (int step = 0; step < 3; ++step)
+    BOOST_TEST(difference(eager[static_cast<size_t>(step)], training.run({{"x", data}})) == 0);
+  const esp::Executor inference = y.get_executor({.mode = esp::Mode::inference});
+  BOOST_TEST(difference((esp::Variable(data) * 2).value(), inference.run({{"x", data}})) == 0);
+  // Inference took none of the numbers.
+  const esp::Tensor next = esp::dropout(data, 0.3).value();
+  esp::seed(7);
+  for (int i = 0; i < 6; ++i) (void)esp::dropout(data, 0.3);
+  BOOST_TEST(difference(next, esp::dropout(data, 0.3).value()) == 0);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

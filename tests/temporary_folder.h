@@ -1,0 +1,54 @@
+// A folder of a test's own, gone with the test.
+#pragma once
+#include <stdlib.h>
+
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace espalier::testing {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "espalier-test-XXXXXX").string();
+    if (!mkdtemp(name.data())) throw std::filesystem::filesystem_error("mkdtemp", name, std::error_code());
+    path_ = name;
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  /// Writes a file and gives its path.
+  std::filesystem::path write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path_ / name, std::ios::binary)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    return path_ / name;
+  }
+  /// How many files are in it.
+  size_t files() const {
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Whether the message of an error holds all of these texts. For BOOST_CHECK_EXCEPTION.
+inline auto says(std::initializer_list<std::string> parts) {
+  return [parts = std::vector<std::string>(parts)](const std::exception& error) {
+    for (const std::string& part : parts) {
+      if (std::string(error.what()).find(part) != std::string::npos) continue;
+      BOOST_TEST_MESSAGE("\"" << error.what() << "\" does not say \"" << part << "\"");
+      return false;
+    }
+    return true;
+  };
+}
+
+}  // namespace espalier::testing

@@ -1,0 +1,156 @@
+// Tensors: buffers with a shape, strides and a dtype.
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <sstream>
+
+#include "espalier/core/error.h"
+#include "espalier/core/random.h"
+#include "espalier/core/tensor.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+std::string text(const esp::Tensor& t) {
+  std::ostringstream out;
+  out << t;
+  return out.str();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(tensors)
+
+BOOST_AUTO_TEST_CASE(shapes) {
+  const esp::Shape shape{2, 3, 4};
+  BOOST_TEST(shape.rank() == 3u);
+  BOOST_TEST(shape.elements() == 24);
+  BOOST_TEST(shape[-1] == 4);
+  BOOST_TEST(shape[0] == 2);
+  BOOST_TEST(shape.str() == "[2, 3, 4]");
+  BOOST_TEST(esp::Shape().elements() == 1);
+  BOOST_TEST(esp::Shape().str() == "[]");
+  BOOST_TEST((esp::Shape{3, 0, int64_t{1} << 62, 4}.elements() == 0));
+  BOOST_CHECK_THROW(shape[3], esp::ShapeError);
+  BOOST_CHECK_THROW(shape[-4], esp::ShapeError);
+  BOOST_CHECK_EXCEPTION((esp::Shape{2, -3}.elements()), esp::ShapeError, says({"[2, -3]"}));
+  BOOST_CHECK_EXCEPTION((esp::Shape{int64_t{1} << 40, int64_t{1} << 40}.elements()), esp::ShapeError,
+                        says({"1099511627776"}));
+  BOOST_TEST(esp::broadcast({2, 1, 3}, {4, 1}, "op") == esp::Shape({2, 4, 3}));
+  BOOST_CHECK_EXCEPTION(esp::broadcast({2, 3}, {4}, "op"), esp::ShapeError, says({"op", "[2, 3]", "[4]"}));
+}
+
+BOOST_AUTO_TEST_CASE(making_them) {
+  BOOST_TEST(esp::zeros({2, 2}).at<float>({1, 1}) == 0);
+  BOOST_TEST(esp::ones({2}, esp::int32).at<int32_t>({1}) == 1);
+  BOOST_TEST(esp::full({}, 2.5, esp::float64).item() == 2.5);
+  BOOST_TEST(esp::arange(5).dtype() == esp::float32);
+  BOOST_TEST(esp::arange(5, esp::int64).at<int64_t>({4}) == 4);
+  BOOST_TEST(esp::arange(0).elements() == 0);
+  BOOST_TEST(difference(esp::eye(2), esp::tensor({{1.0f, 0.0f}, {0.0f, 1.0f}})) == 0);
+  BOOST_TEST(esp::tensor(3).dtype() == esp::int64);
+  BOOST_TEST(esp::tensor(3.0).dtype() == esp::float32);
+  BOOST_TEST(esp::tensor(true).dtype() == esp::boolean);
+  BOOST_TEST(esp::tensor({{1, 2, 3}, {4, 5, 6}}).shape() == esp::Shape({2, 3}));
+  BOOST_TEST(esp::tensor_from(std::vector<bool>{true, false}, {2}).at<bool>({0}));
+  BOOST_TEST(esp::tensor_from(std::vector<int32_t>{}, {0, 3}).shape() == esp::Shape({0, 3}));
+  BOOST_CHECK_EXCEPTION(esp::tensor_from(std::vector<float>{1, 2, 3}, {2, 2}), esp::ShapeError,
+                        says({"3", "[2, 2]"}));
+  BOOST_CHECK_THROW(esp::tensor({{1, 2}, {3}}), esp::ShapeError);
+  BOOST_CHECK_THROW(esp::tensor(0.5, esp::int64), esp::TypeError);
+  BOOST_CHECK_THROW(esp::tensor(300'000'000'000, esp::int32), esp::TypeError);
+  BOOST_CHECK_THROW(esp::arange(-1), esp::ShapeError);
+  BOOST_CHECK_THROW(esp::zeros({-1}), esp::ShapeError);
+  BOOST_CHECK_EXCEPTION(esp::zeros({int64_t{1} << 62}, esp::float64), esp::ShapeError,
+                        says({"4611686018427387904"}));
+  BOOST_CHECK_THROW(esp::randn({2}, esp::int64), esp::TypeError);
+}
+
+BOOST_AUTO_TEST_CASE(elements) {
+  esp::Tensor t = esp::arange(6).reshape({2, 3});
+  BOOST_TEST(t.at<float>({1, 0}) == 3);
+  BOOST_TEST(t.at<float>({-1, -1}) == 5);
+  t.at<float>({0, 1}) = 9;
+  BOOST_TEST(t.span<float>()[1] == 9);
+  BOOST_TEST(t.data<float>()[1] == 9);
+  BOOST_CHECK_EXCEPTION(t.at<float>({2, 0}), esp::IndexError, says({"2", "axis 0"}));
+  BOOST_CHECK_EXCEPTION(t.at<float>({0, -4}), esp::IndexError, says({"-4", "axis 1"}));
+  BOOST_CHECK_EXCEPTION(t.at<float>({1}), esp::IndexError, says({"1 ind", "[2, 3]"}));
+  BOOST_CHECK_EXCEPTION(t.at<double>({0, 0}), esp::TypeError, says({"float64", "float32"}));
+  BOOST_CHECK_THROW(t.span<int32_t>(), esp::TypeError);
+  BOOST_CHECK_THROW(t.data<double>(), esp::TypeError);
+  BOOST_CHECK_EXCEPTION(t.slice(1, 0, 2).span<float>(), esp::ShapeError, says({"gaps", "[2, 2]"}));
+  BOOST_CHECK_EXCEPTION(t.item(), esp::ShapeError, says({"[2, 3]", "6"}));
+  BOOST_TEST(t.slice(0, 1, 2).slice(1, 2, 3).item() == 5);
+  BOOST_TEST(esp::tensor(7).item<int64_t>() == 7);
+  BOOST_TEST(esp::tensor(7.9f).item<int32_t>() == 7);
+}
+
+BOOST_AUTO_TEST_CASE(undefined_ones) {
+  esp::Tensor none;
+  BOOST_TEST(!none.defined());
+  BOOST_CHECK_THROW(none.data<float>(), esp::TypeError);
+  BOOST_CHECK_THROW(none.span<float>(), esp::TypeError);
+  BOOST_CHECK_THROW(none.at<float>({}), esp::TypeError);
+  BOOST_CHECK_THROW(none.item(), esp::TypeError);
+  BOOST_TEST(!none.clone().defined());
+  BOOST_TEST(!none.to(esp::float64).defined());
+  BOOST_TEST(!none.contiguous_copy().defined());
+  BOOST_TEST(!text(none).empty());
+}
+
+BOOST_AUTO_TEST_CASE(views_share_and_copies_do_not) {
+  esp::Tensor t = esp::arange(12).reshape({3, 4});
+  esp::Tensor part = t.slice(1, 1, 3), copy = part.clone(), flat = t.reshape({-1});
+  BOOST_TEST(part.shape() == esp::Shape({3, 2}));
+  BOOST_TEST(!part.contiguous());
+  BOOST_TEST(copy.contiguous());
+  part.at<float>({2, 1}) = 100;
+  BOOST_TEST(t.at<float>({2, 2}) == 100);
+  BOOST_TEST(flat.at<float>({10}) == 100);
+  BOOST_TEST(copy.at<float>({2, 1}) == 10);
+  BOOST_TEST(part.reshape({6}).at<float>({5}) == 100);  // a copy, since strides cannot say it
+  BOOST_TEST(t.contiguous_copy().storage().get() == t.storage().get());
+  BOOST_TEST(t.slice(0, 1, 1).elements() == 0);
+  BOOST_CHECK_THROW(t.slice(0, 2, 1), esp::IndexError);
+  BOOST_CHECK_THROW(t.slice(0, 0, 4), esp::IndexError);
+  BOOST_CHECK_THROW(t.slice(2, 0, 1), esp::ShapeError);
+  BOOST_CHECK_EXCEPTION(t.reshape({-1, 5}), esp::ShapeError, says({"12", "[-1, 5]"}));
+}
+
+BOOST_AUTO_TEST_CASE(other_dtypes) {
+  const esp::Tensor t = esp::tensor({-1.7f, 0.0f, NAN, 1e20f});
+  const esp::Tensor whole = t.to(esp::int64), flags = t.to(esp::boolean);
+  BOOST_TEST(whole.at<int64_t>({0}) == -1);
+  BOOST_TEST(whole.at<int64_t>({2}) == 0);
+  BOOST_TEST(whole.at<int64_t>({3}) == INT64_MAX);
+  BOOST_TEST(flags.at<bool>({0}));
+  BOOST_TEST(!flags.at<bool>({1}));
+  BOOST_TEST(t.to(esp::float32).storage().get() == t.storage().get());
+  BOOST_TEST(sliced_from_larger(numbers({2, 3})).to(esp::float32).contiguous());
+}
+
+BOOST_AUTO_TEST_CASE(devices) {
+  BOOST_TEST(esp::cpu().str() == "cpu:0");
+  BOOST_TEST(esp::gpu(1).str() == "cuda:1");
+  if (esp::all_gpus().empty())
+    BOOST_CHECK_EXCEPTION(esp::ones({1}).to(esp::gpu()), esp::DeviceError, says({"cuda:0"}));
+  const esp::Tensor there = esp::arange(3).to(esp::cpu(1));
+  BOOST_TEST(there.device().str() == "cpu:1");
+  BOOST_TEST(there.to(esp::cpu()).at<float>({2}) == 2);
+}
+
+BOOST_AUTO_TEST_CASE(printing) {
+  BOOST_TEST(text(esp::tensor({{1.0f, 2.5f}, {-3.0f, 4.0f}})).find("2.5") != std::string::npos);
+  BOOST_TEST(text(esp::tensor({1, 2, 3})) == "[1, 2, 3]");
+  BOOST_TEST(text(esp::tensor(5)) == "5");
+  BOOST_TEST(text(esp::zeros({0})) == "[]");
+  BOOST_TEST(text(esp::tensor({true, false})).find("true") != std::string::npos);
+  BOOST_TEST(text(esp::arange(100'000)).size() < 1000u);
+  BOOST_TEST(text(esp::zeros({1000, 1000, 10})).size() < 20'000u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
