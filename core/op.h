@@ -51,6 +51,37 @@ struct KernelCall {
   RandomStream random{};
 };
 
+// The inner loops of pointwise ops: n elements, a row of the output. Steps count elements; 0 repeats one.
+using UnaryRow = void (*)(int64_t n, void* out, const void* a, int64_t sa);
+using BinaryRow = void (*)(int64_t n, void* out, const void* a, int64_t sa, const void* b, int64_t sb);
+using TernaryRow = void (*)(int64_t n, void* out, const void* a, int64_t sa, const void* b, int64_t sb,
+                            const void* c, int64_t sc);
+/// One of them, or none. A binary one with more than two inputs folds them from the first on.
+struct RowFunction {
+  UnaryRow unary = nullptr;
+  BinaryRow binary = nullptr;
+  TernaryRow ternary = nullptr;
+  RowFunction() = default;
+  RowFunction(UnaryRow f) : unary(f) {}
+  RowFunction(BinaryRow f) : binary(f) {}
+  RowFunction(TernaryRow f) : ternary(f) {}
+  explicit operator bool() const { return unary || binary || ternary; }
+};
+
+/// What a reduction makes of the elements that meet in one, and along which axes of its first input they do.
+enum class Fold : uint8_t { sum, mean, max, min };
+struct Folding {
+  Fold fold;
+  Dims axes;
+};
+
+/// A call whose tensors stay where they are: all that can be settled before the first run is.
+class BoundKernel {
+ public:
+  virtual ~BoundKernel() = default;
+  virtual void run(RandomStream random) = 0;
+};
+
 /// What a pass knows of an op's inputs: their specs, and the number that fills one everywhere.
 struct KnownInputs {
   InputSpecs specs;
@@ -76,6 +107,8 @@ class Op {
   virtual void run_cuda(const KernelCall& call) const;
   /// Called once for a call that a plan will repeat, before its first run: measure, build, cache.
   virtual void prepare(const KernelCall&) const {}
+  /// After that, for what does better with a call resolved beforehand. Empty: run_cpu each time.
+  virtual std::unique_ptr<BoundKernel> bind_cpu(const KernelCall&) const { return nullptr; }
 
   /// Gradients with respect to each input, made by calling ops; an empty Variable where there is none or
   /// `wants` says no. Shapes may still be broadcast: autograd sums them down. Throws UnsupportedError by
@@ -91,6 +124,16 @@ class Op {
   virtual std::optional<Layout> view(const Layout&, const Spec&) const { return std::nullopt; }
   /// Whether output 0 may be written over that input, when both have the same size.
   virtual bool can_run_in_place(size_t) const { return false; }
+  /// The same for ops with several outputs.
+  virtual bool can_write_over(size_t output, size_t input) const {
+    return output == 0 && can_run_in_place(input);
+  }
+  /// Pointwise ops: the loop over one row, so that a plan can run it inside another kernel.
+  virtual RowFunction row_function(const InputSpecs&) const { return {}; }
+  /// Ops that work along the last axis and keep the shape: the loop over one whole row.
+  virtual UnaryRow whole_row_function(const InputSpecs&) const { return nullptr; }
+  /// Reductions that can be run inside another kernel.
+  virtual std::optional<Folding> folding(const InputSpecs&) const { return std::nullopt; }
   /// The input that the output equals, if these inputs make it so: x · 1 is x.
   virtual std::optional<size_t> identity(const KnownInputs&, const Spec&) const { return std::nullopt; }
   /// The number that fills the output everywhere, whatever the inputs are.

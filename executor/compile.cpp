@@ -22,7 +22,8 @@ struct Pass {
 constexpr Pass passes[] = {
     {"dead_nodes", dead_nodes},         {"simplify", simplify},
     {"fold_constants", fold_constants}, {"common_subexpressions", common_subexpressions},
-    {"simplify_again", simplify},
+    {"simplify_again", simplify},       {"fuse_pointwise", fuse_pointwise},
+    {"group_updates", group_updates},
 };
 
 bool named(const std::vector<std::string>& list, std::string_view name) {

@@ -72,6 +72,8 @@ class Planner {
       plan_.places[i][0] = {Place::In::constant, i, n.constant.layout()};
     } else if (n.leaf.defined()) {
       plan_.places[i][0] = {Place::In::leaf, i, Layout(n.outputs[0].shape)};
+    } else if (n.op->is_leaf()) {
+      plan_.places[i][0].layout = Layout(n.outputs[0].shape);  // a shape alone
     } else if (n.op->has_side_effects()) {
       const Place& value = place_of(n.inputs[1]);
       plan_.places[i][0] = place_of(n.inputs[0]);
@@ -81,8 +83,9 @@ class Planner {
       plan_.places[i][0].layout = *layout;
     } else {
       plan_.runs[i] = !n.op->feed();
+      taken_.clear();
       for (uint32_t k = 0; k < n.outputs.size(); ++k)
-        if (!(k == 0 && allow_in_place_ && (over_a_leaf(i) || over_an_input(i)))) fresh(i, k);
+        if (!(allow_in_place_ && (over_a_leaf(i, k) || over_an_input(i, k)))) fresh(i, k);
     }
   }
 
@@ -95,18 +98,17 @@ class Planner {
     plan_.buffers.push_back(buffer);
   }
 
-  /// Whether the op may write over input k, which lies without gaps under the same shape.
-  bool can_write_over(const GraphNode& n, size_t k) const {
-    const Spec& in = graph_.spec(n.inputs[k]);
-    const Layout& layout = place_of(n.inputs[k]).layout;
-    return n.op->can_run_in_place(k) && n.op->needs_value(k) &&
-           size_of(in.dtype) == size_of(n.outputs[0].dtype) && in.shape == n.outputs[0].shape &&
-           layout.contiguous();
+  /// Whether the op may write output k over an input, which lies without gaps and has as many elements.
+  bool can_write_over(const GraphNode& n, uint32_t k, size_t input) const {
+    const Spec &in = graph_.spec(n.inputs[input]), &out = n.outputs[k];
+    return n.op->can_write_over(k, input) && n.op->needs_value(input) &&
+           size_of(in.dtype) == size_of(out.dtype) && in.shape.elements() == out.shape.elements() &&
+           place_of(n.inputs[input]).layout.contiguous();
   }
 
   /// The new value of a leaf is written into the leaf, if everybody else has read the old one by then.
-  bool over_a_leaf(uint32_t i) {
-    const uint32_t assignment = only_assignment_of(i);
+  bool over_a_leaf(uint32_t i, uint32_t output) {
+    const uint32_t assignment = only_assignment_of({i, output});
     if (!assignment || i < last_to_refuse_) return false;
     const uint32_t leaf = node(assignment).inputs[0].node;
     for (uint32_t r = 0; r < graph_.nodes.size(); ++r) {
@@ -114,13 +116,13 @@ class Planner {
       for (size_t k = 0; k < reader.inputs.size(); ++k) {
         if (!reader.op->needs_value(k) || !lies_in_leaf(reader.inputs[k], leaf, i)) continue;
         if (r > i && r != assignment) return false;
-        if (r == i && !(can_write_over(reader, k) && place_of(reader.inputs[k]).layout.offset == 0))
+        if (r == i && !(can_write_over(reader, output, k) && place_of(reader.inputs[k]).layout.offset == 0))
           return false;
       }
     }
     for (const ValueRef& result : graph_.results)
       if (result.node == leaf || (result.node < i && lies_in_leaf(result, leaf, i))) return false;
-    plan_.places[i][0] = {Place::In::leaf, leaf, Layout(node(i).outputs[0].shape)};
+    plan_.places[i][output] = {Place::In::leaf, leaf, Layout(node(i).outputs[output].shape)};
     plan_.in_place[i] = true;
     return true;
   }
@@ -132,11 +134,11 @@ class Planner {
     const Place& place = place_of(v);
     return place.in == Place::In::leaf && place.index == leaf;
   }
-  /// The assignment that reads output 0 of node i, if there is exactly one.
-  uint32_t only_assignment_of(uint32_t i) const {
+  /// The assignment that reads a value, if there is exactly one.
+  uint32_t only_assignment_of(ValueRef value) const {
     uint32_t found = 0;
-    for (uint32_t r = i + 1; r < graph_.nodes.size(); ++r)
-      if (node(r).op->has_side_effects() && node(r).inputs[1] == ValueRef{i, 0}) {
+    for (uint32_t r = value.node + 1; r < graph_.nodes.size(); ++r)
+      if (node(r).op->has_side_effects() && node(r).inputs[1] == value) {
         if (found) return 0;
         found = r;
       }
@@ -144,25 +146,27 @@ class Planner {
   }
 
   /// The output takes the buffer of an input which nobody reads later.
-  bool over_an_input(uint32_t i) {
+  bool over_an_input(uint32_t i, uint32_t output) {
     const GraphNode& n = node(i);
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const Place& in = place_of(n.inputs[k]);
-      if (in.in != Place::In::arena || !can_write_over(n, k)) continue;
+      if (in.in != Place::In::arena || !can_write_over(n, output, k)) continue;
+      if (std::find(taken_.begin(), taken_.end(), in.index) != taken_.end()) continue;
       ArenaBuffer& buffer = plan_.buffers[in.index];
       if (buffer.last != static_cast<int64_t>(i) || in.layout.offset != 0 ||
-          buffer.bytes != bytes_of(n.outputs[0]))
+          buffer.bytes != bytes_of(n.outputs[output]))
         continue;
       // Another operand may show the same buffer in another order.
       bool alone = true;
       for (size_t other = 0; other < n.inputs.size(); ++other) {
         const Place& place = place_of(n.inputs[other]);
         if (other != k && n.op->needs_value(other) && place.in == Place::In::arena && place.index == in.index)
-          alone &= can_write_over(n, other) && place.layout.offset == 0;
+          alone &= can_write_over(n, output, other) && place.layout.offset == 0;
       }
       if (!alone) continue;
-      buffer.last = last_use_[i][0];
-      plan_.places[i][0] = {Place::In::arena, in.index, Layout(n.outputs[0].shape)};
+      buffer.last = last_use_[i][output];
+      taken_.push_back(in.index);
+      plan_.places[i][output] = {Place::In::arena, in.index, Layout(n.outputs[output].shape)};
       plan_.in_place[i] = true;
       return true;
     }
@@ -173,6 +177,7 @@ class Planner {
   bool allow_in_place_;
   MemoryPlan plan_;
   std::vector<std::vector<int64_t>> last_use_;
+  std::vector<uint32_t> taken_;  // buffers of inputs which outputs of the present node were given
   uint32_t last_to_refuse_ =
       0;  // the last kernel which may look at values and throw: no leaf is written before it
 };

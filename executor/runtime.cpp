@@ -85,7 +85,9 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, const LeafArena& leaves, 
       const Place& place = memory.places[i][k];
       Layout layout = place.layout;
       const DType dtype = n.outputs[k].dtype;
-      if (place.in == Place::In::constant) {
+      if (place.in == Place::In::nowhere) {
+        values_[i].emplace_back(StoragePtr(), std::move(layout), dtype);
+      } else if (place.in == Place::In::constant) {
         values_[i].emplace_back(graph.nodes[place.index].constant.storage(), std::move(layout), dtype);
       } else if (place.in == Place::In::leaf) {
         const Tensor& leaf = leaves.tensor(graph.nodes[place.index].leaf);
@@ -101,13 +103,17 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, const LeafArena& leaves, 
     const int64_t random = n.op->is_random() ? random_nodes_++ : -1;
     if (!memory.runs[i]) continue;
     static const Copy copy;
-    Call call{n.op->has_side_effects() ? &copy : n.op.get(), {}, random, &n.where};
+    Call call{n.op->has_side_effects() ? &copy : n.op.get(), {}, nullptr, random, &n.where};
     for (const ValueRef& input : n.inputs) call.kernel.inputs.push_back(&values_[input.node][input.output]);
     for (Tensor& output : values_[i]) call.kernel.outputs.push_back(&output);
     calls_.push_back(std::move(call));
   }
   for (const ValueRef& result : graph.results) results_.push_back(&values_[result.node][result.output]);
-  for (const Call& call : calls_) located(*call.where, [&] { call.op->prepare(call.kernel); });
+  for (Call& call : calls_)
+    located(*call.where, [&] {
+      call.op->prepare(call.kernel);
+      call.bound = call.op->bind_cpu(call.kernel);
+    });
 }
 
 void Runtime::load(const Feed& feed, std::span<const Tensor> batch) {
@@ -128,7 +134,10 @@ void Runtime::run(uint64_t first_stream) {
   for (Call& call : calls_) {
     if (call.random >= 0) call.kernel.random = {seed, first_stream + static_cast<uint64_t>(call.random)};
     try {
-      cpu.run(*call.op, call.kernel);
+      if (call.bound)
+        call.bound->run(call.kernel.random);
+      else
+        cpu.run(*call.op, call.kernel);
     } catch (Error& error) {
       error.locate(*call.where);
       throw;

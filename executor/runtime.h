@@ -47,6 +47,7 @@ class Runtime {
   struct Call {
     const Op* op;
     KernelCall kernel;
+    std::unique_ptr<BoundKernel> bound = nullptr;
     int64_t random = -1;
     const std::source_location* where;
   };

@@ -153,6 +153,14 @@ struct AddAll : Op {
     }
     return {*in[0]};
   }
+  RowFunction row_function(const InputSpecs& in) const override {
+    return visit(in[0]->dtype, []<class T>(TypeTag<T>) -> RowFunction {
+      if constexpr (Numbers::accepts<T>)
+        return detail::binary_row<scalar::Add, T, T>;
+      else
+        return {};
+    });
+  }
   void run_cpu(const KernelCall& call) const override {
     visit(call.outputs[0]->dtype(), [&]<class T>(TypeTag<T>) {
       if constexpr (Numbers::accepts<T>) {

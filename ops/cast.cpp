@@ -13,17 +13,21 @@ struct Cast : Op {
   Attributes attributes() const override { return {{"dtype", std::string(espalier::name(to_))}}; }
   bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override { return {{to_, in[0]->shape}}; }
-  void run_cpu(const KernelCall& call) const override {
-    visit(call.inputs[0]->dtype(), [&]<class From>(TypeTag<From>) {
-      visit(to_,
-            [&]<class To>(TypeTag<To>) { run_rows(call, detail::unary_row<scalar::Cast<To>, To, From>); });
-    });
-  }
+  RowFunction row_function(const InputSpecs& in) const override { return row(in[0]->dtype); }
+  void run_cpu(const KernelCall& call) const override { run_rows(call, row(call.inputs[0]->dtype()).unary); }
   Gradients gradient(const GradientRule& rule) const override {
     return {cast(rule.output_gradient(), rule.input().dtype())};
   }
 
  private:
+  RowFunction row(DType from) const {
+    return visit(from, [&]<class From>(TypeTag<From>) {
+      return visit(to_, []<class To>(TypeTag<To>) -> RowFunction {
+        return detail::unary_row<scalar::Cast<To>, To, From>;
+      });
+    });
+  }
+
   DType to_;
 };
 

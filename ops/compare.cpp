@@ -47,6 +47,13 @@ void select_row(int64_t n, void* to, const void* condition, int64_t sc, const vo
   T* out = static_cast<T*>(to);
   const bool* c = static_cast<const bool*>(condition);
   const T *a = static_cast<const T*>(first), *b = static_cast<const T*>(second);
+  if (n > detail::few && sc == 1 && (sa == 1 || sa == 0) && (sb == 1 || sb == 0)) {
+    vectorized([=]() __attribute__((always_inline)) {
+#pragma GCC ivdep
+      for (int64_t i = 0; i < n; ++i) out[i] = scalar::Select()(c[i], a[i * sa], b[i * sb]);
+    });
+    return;
+  }
   for (int64_t i = 0; i < n; ++i) out[i] = scalar::Select()(c[i * sc], a[i * sa], b[i * sb]);
 }
 
@@ -59,6 +66,9 @@ struct Where : Op {
     check_dtype<Bools>(*in[0], name());
     check_same_dtype(*in[1], *in[2], name());
     return {{in[1]->dtype, broadcast(broadcast(in[0]->shape, in[1]->shape, name()), in[2]->shape, name())}};
+  }
+  RowFunction row_function(const InputSpecs& in) const override {
+    return visit(in[1]->dtype, []<class T>(TypeTag<T>) -> RowFunction { return select_row<T>; });
   }
   void run_cpu(const KernelCall& call) const override {
     visit(call.outputs[0]->dtype(), [&]<class T>(TypeTag<T>) { run_rows(call, select_row<T>); });

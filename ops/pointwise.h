@@ -45,11 +45,6 @@ void check_same_dtype(const Spec& a, const Spec& b, std::string_view op);
 
 // The kernels of pointwise ops come in two parts: a row function, made for each functor and type, and one
 // driver that walks all rows of operands of any strides. Steps count elements.
-using UnaryRow = void (*)(int64_t n, void* out, const void* a, int64_t sa);
-using BinaryRow = void (*)(int64_t n, void* out, const void* a, int64_t sa, const void* b, int64_t sb);
-using TernaryRow = void (*)(int64_t n, void* out, const void* a, int64_t sa, const void* b, int64_t sb,
-                            const void* c, int64_t sc);
-
 /// The drivers: every row of the output, with the inputs broadcast to it, on several threads where that pays.
 void run_rows(const KernelCall& call, UnaryRow row);
 void run_rows(const KernelCall& call, BinaryRow row);
@@ -145,11 +140,16 @@ class UnaryOp : public PointwiseOp<F, Types, Result> {
     check_dtype<Types>(*in[0], this->name());
     return {{this->result(in[0]->dtype), in[0]->shape}};
   }
-  void run_cpu(const KernelCall& call) const override {
-    visit(call.inputs[0]->dtype(), [&]<class T>(TypeTag<T>) {
-      if constexpr (Types::template accepts<T>) {
-        run_rows(call, detail::unary_row<F, typename PointwiseOp<F, Types, Result>::template ResultOf<T>, T>);
-      }
+  RowFunction row_function(const InputSpecs& in) const override { return row(in[0]->dtype); }
+  void run_cpu(const KernelCall& call) const override { run_rows(call, row(call.inputs[0]->dtype()).unary); }
+
+ private:
+  static RowFunction row(DType dtype) {
+    return visit(dtype, []<class T>(TypeTag<T>) -> RowFunction {
+      if constexpr (Types::template accepts<T>)
+        return detail::unary_row<F, typename PointwiseOp<F, Types, Result>::template ResultOf<T>, T>;
+      else
+        return {};
     });
   }
 };
@@ -163,12 +163,16 @@ class BinaryOp : public PointwiseOp<F, Types, Result> {
     check_dtype<Types>(*in[0], this->name());
     return {{this->result(in[0]->dtype), broadcast(in[0]->shape, in[1]->shape, this->name())}};
   }
-  void run_cpu(const KernelCall& call) const override {
-    visit(call.inputs[0]->dtype(), [&]<class T>(TypeTag<T>) {
-      if constexpr (Types::template accepts<T>) {
-        run_rows(call,
-                 detail::binary_row<F, typename PointwiseOp<F, Types, Result>::template ResultOf<T>, T>);
-      }
+  RowFunction row_function(const InputSpecs& in) const override { return row(in[0]->dtype); }
+  void run_cpu(const KernelCall& call) const override { run_rows(call, row(call.inputs[0]->dtype()).binary); }
+
+ private:
+  static RowFunction row(DType dtype) {
+    return visit(dtype, []<class T>(TypeTag<T>) -> RowFunction {
+      if constexpr (Types::template accepts<T>)
+        return detail::binary_row<F, typename PointwiseOp<F, Types, Result>::template ResultOf<T>, T>;
+      else
+        return {};
     });
   }
 };

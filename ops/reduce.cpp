@@ -36,6 +36,13 @@ class ReduceOp : public Op {
   }
 
  protected:
+  std::optional<Folding> folding_as(Fold fold, const InputSpecs& in) const {
+    Folding f{fold, {}};
+    const auto gone = Axes(axes_).mask(in[0]->shape.rank(), name());
+    for (size_t i = 0; i < in[0]->shape.rank(); ++i)
+      if (gone[i]) f.axes.push_back(static_cast<int64_t>(i));
+    return f;
+  }
   /// The output as the input's shape sees it: steps of 0 along the axes that go.
   Layout seen_from_input(const KernelCall& call) const {
     const Shape kept = reduced_shape(call.inputs[0]->shape(), axes_, true, name());
@@ -58,6 +65,7 @@ class ReduceOp : public Op {
 struct Sum : ReduceOp {
   using ReduceOp::ReduceOp;
   std::string_view name() const override { return "sum"; }
+  std::optional<Folding> folding(const InputSpecs& in) const override { return folding_as(Fold::sum, in); }
   bool gradient_needs_input(size_t) const override { return false; }
   void run_cpu(const KernelCall& call) const override {
     reduce_sum(*call.inputs[0], seen_from_input(call), *call.outputs[0]);
@@ -71,6 +79,7 @@ struct Sum : ReduceOp {
 struct Mean : ReduceOp {
   using ReduceOp::ReduceOp;
   std::string_view name() const override { return "mean"; }
+  std::optional<Folding> folding(const InputSpecs& in) const override { return folding_as(Fold::mean, in); }
   bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Reals>(*in[0], name());
@@ -117,14 +126,24 @@ struct Extreme : ReduceOp {
 struct Max : Extreme<scalar::Maximum> {
   using Extreme::Extreme;
   std::string_view name() const override { return "max"; }
+  std::optional<Folding> folding(const InputSpecs& in) const override { return folding_as(Fold::max, in); }
 };
 struct Min : Extreme<scalar::Minimum> {
   using Extreme::Extreme;
   std::string_view name() const override { return "min"; }
+  std::optional<Folding> folding(const InputSpecs& in) const override { return folding_as(Fold::min, in); }
 };
 
 struct SumToLike : Op {
   std::string_view name() const override { return "sum_to_like"; }
+  std::optional<Folding> folding(const InputSpecs& in) const override {
+    Folding f{Fold::sum, {}};
+    const Shape &from = in[0]->shape, &to = in[1]->shape;
+    const size_t added = from.rank() - to.rank();
+    for (size_t i = 0; i < from.rank(); ++i)
+      if (i < added || to.dims()[i - added] != from.dims()[i]) f.axes.push_back(static_cast<int64_t>(i));
+    return f;
+  }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return *in.specs[0] == out ? std::optional<size_t>(0) : std::nullopt;
   }

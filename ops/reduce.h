@@ -42,6 +42,30 @@ T sum_row(const T* in, int64_t n, int64_t step) {
   return total;
 }
 
+/// The largest or smallest of a row of at least one element, on as many lanes.
+template <class F, class T>
+T extreme_row(const T* row, int64_t n) {
+  constexpr int64_t lanes = 32;
+  T best = row[0];
+  if (n >= lanes) {
+    T* result = &best;
+    vectorized([=]() __attribute__((always_inline)) {
+      T bests[lanes];
+      for (int64_t k = 0; k < lanes; ++k) bests[k] = row[k];
+      int64_t i = lanes;
+      for (; i + lanes <= n; i += lanes)
+        for (int64_t k = 0; k < lanes; ++k) bests[k] = F()(bests[k], row[i + k]);
+      for (int64_t k = 0; i + k < n; ++k) bests[k] = F()(bests[k], row[i + k]);
+      for (int64_t width = lanes / 2; width > 0; width /= 2)
+        for (int64_t k = 0; k < width; ++k) bests[k] = F()(bests[k], bests[k + width]);
+      *result = bests[0];
+    });
+    return best;
+  }
+  for (int64_t i = 1; i < n; ++i) best = F()(best, row[i]);
+  return best;
+}
+
 template <class F, class T>
 T fold_row(T first, const T* in, int64_t n, int64_t step) {
   for (int64_t i = 0; i < n; ++i) first = F()(first, in[i * step]);

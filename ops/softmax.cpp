@@ -22,6 +22,17 @@ struct RowOp : Op {
   }
 
  protected:
+  template <class Rows>
+  static UnaryRow whole_row(const InputSpecs& in) {
+    return visit(in[0]->dtype, []<class T>(TypeTag<T>) -> UnaryRow {
+      if constexpr (Reals::accepts<T>)
+        return [](int64_t n, void* out, const void* a, int64_t) {
+          Rows::row(static_cast<T*>(out), static_cast<const T*>(a), n);
+        };
+      else
+        return nullptr;
+    });
+  }
   /// Calls `f(out row, in row, n)` for each row.
   template <class F>
   static void rows(const KernelCall& call, F&& f) {
@@ -41,9 +52,7 @@ struct RowOp : Op {
   }
   template <class T>
   static T largest(const T* row, int64_t n) {
-    T best = row[0];
-    for (int64_t i = 1; i < n; ++i) best = scalar::Maximum()(best, row[i]);
-    return best;
+    return detail::extreme_row<scalar::Maximum>(row, n);
   }
   /// exp(x - shift), in `out`, and its sum.
   template <class T>
@@ -59,11 +68,16 @@ struct RowOp : Op {
 /// exp(x - max) / Σ exp(x - max)
 struct Softmax : RowOp {
   std::string_view name() const override { return "softmax"; }
-  void run_cpu(const KernelCall& call) const override {
-    rows(call, []<class T>(T* out, const T* in, int64_t n) {
-      const T scale = 1 / exp_row(out, in, n, largest(in, n));
+  template <class T>
+  static void row(T* out, const T* in, int64_t n) {
+    const T scale = 1 / exp_row(out, in, n, largest(in, n));
+    vectorized([=]() __attribute__((always_inline)) {
       for (int64_t i = 0; i < n; ++i) out[i] *= scale;
     });
+  }
+  UnaryRow whole_row_function(const InputSpecs& in) const override { return whole_row<Softmax>(in); }
+  void run_cpu(const KernelCall& call) const override {
+    rows(call, []<class T>(T* out, const T* in, int64_t n) { row(out, in, n); });
   }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable &g = rule.output_gradient(), y = rule.output();
@@ -76,13 +90,19 @@ struct Softmax : RowOp {
 struct LogSoftmax : RowOp {
   std::string_view name() const override { return "log_softmax"; }
   bool can_run_in_place(size_t) const override { return false; }
-  void run_cpu(const KernelCall& call) const override {
-    rows(call, []<class T>(T* out, const T* in, int64_t n) {
-      const T best = largest(in, n);
-      const T log_sum = std::log(exp_row(out, in, n, best));
+  template <class T>
+  static void row(T* out, const T* in, int64_t n) {
+    const T best = largest(in, n);
+    const T log_sum = std::log(exp_row(out, in, n, best));
+    vectorized([=]() __attribute__((always_inline)) {
+#pragma GCC ivdep
       for (int64_t i = 0; i < n; ++i)
         out[i] = in[i] - best - log_sum;  // best + log_sum would round off log_sum
     });
+  }
+  UnaryRow whole_row_function(const InputSpecs& in) const override { return whole_row<LogSoftmax>(in); }
+  void run_cpu(const KernelCall& call) const override {
+    rows(call, []<class T>(T* out, const T* in, int64_t n) { row(out, in, n); });
   }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable& g = rule.output_gradient();

@@ -13,6 +13,15 @@ bool fold_constants(Graph& graph);
 bool common_subexpressions(Graph& graph);
 /// Removes what no result and no update needs.
 bool dead_nodes(Graph& graph);
+/// Lets ops that read no more than the shape of a value stop holding on to it.
+bool detach_shapes(Graph& graph);
+/// Makes pointwise ops over one domain, and folds of it, one kernel.
+bool fuse_pointwise(Graph& graph);
+/// Makes the updates of all parameters one kernel.
+bool group_updates(Graph& graph);
+
+/// The number that fills a value everywhere, as far as the graph shows.
+std::optional<double> fill_of(const Graph& graph, ValueRef v);
 
 /// Copies what results and assignments show of a leaf that the step assigns, itself or through views, before
 /// the first assignment. It is no optimization: it cannot be left out.

@@ -2,17 +2,12 @@
 
 namespace espalier {
 
-namespace {
-
-/// The number that fills a value everywhere, as far as the graph shows.
 std::optional<double> fill_of(const Graph& graph, ValueRef v) {
   const GraphNode& n = graph.nodes[v.node];
   if (n.is_constant()) return n.constant.elements() == 1 ? std::optional(n.constant.item()) : std::nullopt;
   if (n.op->is_view()) return fill_of(graph, n.inputs[0]);
   return n.op->fill();
 }
-
-}  // namespace
 
 bool simplify(Graph& graph) {
   bool changed = false;

@@ -1,0 +1,84 @@
+#include "espalier/executor/fused/folds.h"
+
+namespace espalier {
+
+namespace {
+
+template <class T, Fold F>
+void fold_rows(int64_t rows, int64_t n, void* to, const void* from) {
+  T* out = static_cast<T*>(to);
+  const T* in = static_cast<const T*>(from);
+  for (int64_t r = 0; r < rows; ++r, in += n) {
+    if constexpr (F == Fold::max)
+      out[r] = detail::extreme_row<scalar::Maximum>(in, n);
+    else if constexpr (F == Fold::min)
+      out[r] = detail::extreme_row<scalar::Minimum>(in, n);
+    else
+      out[r] = detail::sum_row(in, n, 1);
+    if constexpr (F == Fold::mean)
+      out[r] = static_cast<T>(static_cast<double>(out[r]) / static_cast<double>(n));
+  }
+}
+
+template <class T>
+FoldRowsFunction rows_of(Fold fold) {
+  switch (fold) {
+    case Fold::sum: return fold_rows<T, Fold::sum>;
+    case Fold::mean: return fold_rows<T, Fold::mean>;
+    case Fold::max: return fold_rows<T, Fold::max>;
+    case Fold::min: return fold_rows<T, Fold::min>;
+  }
+  return nullptr;
+}
+
+template <class T>
+void fold_column(int64_t position, int64_t period, int64_t n, void* to, const void* from) {
+  T* sums = static_cast<T*>(to);
+  const T* in = static_cast<const T*>(from);
+  while (n > 0) {
+    const int64_t count = std::min(n, period - position);
+    detail::binary_row<scalar::Add, T, T>(count, sums + position, sums + position, 1, in, 1);
+    in += count;
+    n -= count;
+    position = 0;
+  }
+}
+
+template <class T>
+void fold_all(int64_t n, double* total, const void* in) {
+  *total += static_cast<double>(detail::sum_row(static_cast<const T*>(in), n, 1));
+}
+
+template <class T>
+void gather(int64_t n, char* to, const char* from, int64_t stride) {
+  T* out = reinterpret_cast<T*>(to);
+  if (stride == sizeof(T)) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+  } else if (stride == 0) {
+    std::fill_n(out, n, *reinterpret_cast<const T*>(from));
+  } else {
+    for (int64_t i = 0; i < n; ++i, from += stride) out[i] = *reinterpret_cast<const T*>(from);
+  }
+}
+
+}  // namespace
+
+FoldRowsFunction fold_rows_function(Fold fold, DType dtype) {
+  return dtype == DType::float32 ? rows_of<float>(fold) : rows_of<double>(fold);
+}
+FoldColumnFunction fold_column_function(DType dtype) {
+  return dtype == DType::float32 ? fold_column<float> : fold_column<double>;
+}
+FoldAllFunction fold_all_function(DType dtype) {
+  return dtype == DType::float32 ? fold_all<float> : fold_all<double>;
+}
+
+void gather_row(int64_t n, char* to, const char* from, int64_t stride, uint32_t bytes) {
+  switch (bytes) {
+    case 1: return gather<uint8_t>(n, to, from, stride);
+    case 4: return gather<uint32_t>(n, to, from, stride);
+    default: return gather<uint64_t>(n, to, from, stride);
+  }
+}
+
+}  // namespace espalier

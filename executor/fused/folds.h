@@ -1,0 +1,22 @@
+// The loops of folds inside fused kernels, and of gathering elements into a tile.
+#pragma once
+#include <cstring>
+
+#include "espalier/ops/reduce.h"
+
+namespace espalier {
+
+using FoldRowsFunction = void (*)(int64_t rows, int64_t n, void* out, const void* in);
+using FoldColumnFunction = void (*)(int64_t position, int64_t period, int64_t n, void* sums, const void* in);
+using FoldAllFunction = void (*)(int64_t n, double* total, const void* in);
+
+/// Each of `rows` rows of n elements to one. Real dtypes only.
+FoldRowsFunction fold_rows_function(Fold fold, DType dtype);
+/// sums[(position + i) % period] += in[i]
+FoldColumnFunction fold_column_function(DType dtype);
+FoldAllFunction fold_all_function(DType dtype);
+
+/// n elements of `bytes` bytes, `stride` bytes apart.
+void gather_row(int64_t n, char* to, const char* from, int64_t stride, uint32_t bytes);
+
+}  // namespace espalier

@@ -1,0 +1,53 @@
+// FusedOp: a node of the plan that runs a program, and FusedGroup: several that run the same one.
+#pragma once
+#include <memory>
+
+#include "espalier/executor/fused/program.h"
+
+namespace espalier {
+
+class FusedOp : public Op {
+ public:
+  FusedOp(Program program, std::vector<Spec> outputs)
+      : program_(std::move(program)), outputs_(std::move(outputs)) {}
+  std::string_view name() const override { return "fused"; }
+  OpKind kind() const override { return OpKind::pointwise; }
+  Attributes attributes() const override { return {{"program", program_.str()}}; }
+  Specs infer(const InputSpecs&) const override;
+  bool can_write_over(size_t output, size_t input) const override;
+  void run_cpu(const KernelCall& call) const override { bind_cpu(call)->run(call.random); }
+  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call) const override;
+  bool equals(const Op& other) const override { return this == &other; }
+
+  const Program& program() const { return program_; }
+
+ private:
+  Program program_;
+  std::vector<Spec> outputs_;
+};
+
+/// The same program over several sets of tensors, one after the other: inputs and outputs of the first, then
+/// those of the second, and so on. All parameters of a model are updated by one of these.
+class FusedGroup : public Op {
+ public:
+  struct Member {
+    std::shared_ptr<const FusedOp> op;
+    size_t inputs, outputs;
+  };
+  explicit FusedGroup(std::vector<Member> members) : members_(std::move(members)) {}
+  std::string_view name() const override { return "fused_group"; }
+  OpKind kind() const override { return OpKind::pointwise; }
+  Attributes attributes() const override {
+    return {{"members", static_cast<int64_t>(members_.size())}, {"program", members_[0].op->program().str()}};
+  }
+  Specs infer(const InputSpecs& in) const override;
+  bool can_write_over(size_t output, size_t input) const override;
+  void run_cpu(const KernelCall& call) const override { bind_cpu(call)->run(call.random); }
+  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call) const override;
+  bool equals(const Op& other) const override { return this == &other; }
+
+ private:
+  std::vector<Member> members_;
+};
+
+}  // namespace espalier

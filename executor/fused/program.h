@@ -1,0 +1,59 @@
+// Program: what a fused node computes. Several ops over one domain of elements, to be run tile by tile, so
+// that what lies between them never reaches memory. It says nothing of devices: each backend runs it its own
+// way.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "espalier/core/op.h"
+
+namespace espalier {
+
+/// How many elements a value has. The domain is seen as rows: `full` values have an element for each of its
+/// elements, `row` values one for each row, and `uniform` values one in all.
+enum class Level : uint8_t { uniform, row, full };
+
+struct Argument {
+  enum class From : uint8_t { input, value, constant } from = From::input;
+  uint32_t index = 0;  ///< an input of the node, an earlier instruction, or a constant
+  Level level = Level::full;
+  friend bool operator==(const Argument&, const Argument&) = default;
+};
+
+struct Instruction {
+  enum class Kind : uint8_t {
+    map,          ///< element by element
+    whole_row,    ///< each row by itself, in one piece
+    fold_row,     ///< each row to one element
+    fold_column,  ///< all rows (of `period` elements) to one; an output only
+    fold_all,     ///< the domain to one element; an output only
+  } kind = Kind::map;
+  Level level = Level::full;  ///< of the result
+  OpPtr op;
+  RowFunction function = {};
+  UnaryRow whole_row = nullptr;
+  Fold fold = Fold::sum;
+  int64_t period = 0;
+  DType dtype = DType::float32;
+  Shape shape;  ///< to which operands are broadcast
+  std::vector<Argument> arguments;
+};
+
+struct Program {
+  struct Constant {
+    double value;
+    DType dtype;
+    friend bool operator==(const Constant&, const Constant&) = default;
+  };
+  int64_t elements = 0;  ///< of the domain
+  int64_t row = 0;       ///< elements in a row; 0 where there are no rows
+  std::vector<Constant> constants;
+  std::vector<Instruction> instructions;
+  std::vector<uint32_t> outputs;  ///< instructions whose values are outputs of the node
+
+  bool is_output(uint32_t instruction) const;
+  /// "v0 = multiply(i0, i1); v1 = tanh(v0) -> v1"
+  std::string str() const;
+};
+
+}  // namespace espalier

@@ -1,0 +1,211 @@
+#include <algorithm>
+#include <map>
+#include <queue>
+
+#include "espalier/executor/fused/clusters.h"
+#include "espalier/executor/fused/fused_op.h"
+#include "espalier/executor/passes/passes.h"
+
+namespace espalier {
+
+namespace {
+
+/// Writes the graph anew with a node for each cluster of two or more.
+class Rewriter {
+ public:
+  Rewriter(Graph& graph, const Clustering& clustering) : graph_(graph), clustering_(clustering) {}
+
+  bool run() {
+    const auto& clusters = clustering_.clusters();
+    if (std::none_of(clusters.begin(), clusters.end(), [](const Cluster& c) { return c.members.size() > 1; }))
+      return false;
+    find_needed();
+    order();
+    return true;
+  }
+
+ private:
+  bool is_fused(uint32_t node) const {
+    const uint32_t c = clustering_.cluster_of(node);
+    return c != Clustering::none && clustering_.clusters()[c].members.size() > 1;
+  }
+
+  /// The value of an operand inside the cluster, or what it is outside.
+  ValueRef operand_of(uint32_t node, size_t input) const {
+    const ValueRef ref = graph_.nodes[node].inputs[input];
+    const Seen seen = see_through_views(graph_, ref);
+    return clustering_.cluster_of(seen.value.node) == clustering_.cluster_of(node) ? seen.value : ref;
+  }
+
+  /// What must be there after the kernels: what results, other nodes and other clusters read.
+  void find_needed() {
+    needed_.resize(graph_.nodes.size());
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) needed_[i].assign(graph_.nodes[i].outputs.size(), false);
+    std::vector<ValueRef> todo(graph_.results);
+    const auto read = [&](uint32_t i) {
+      for (size_t k = 0; k < graph_.nodes[i].inputs.size(); ++k) {
+        if (!is_fused(i)) {
+          todo.push_back(graph_.nodes[i].inputs[k]);
+          continue;
+        }
+        if (!graph_.nodes[i].op->needs_value(k) || filled(i, k)) continue;
+        const ValueRef operand = operand_of(i, k);
+        if (clustering_.cluster_of(operand.node) != clustering_.cluster_of(i)) todo.push_back(operand);
+      }
+    };
+    for (uint32_t i = 0; i < graph_.nodes.size(); ++i)
+      if (is_fused(i) || !graph_.nodes[i].op->is_view()) read(i);
+    while (!todo.empty()) {
+      const ValueRef v = todo.back();
+      todo.pop_back();
+      if (needed_[v.node][v.output]) continue;
+      needed_[v.node][v.output] = true;
+      if (!is_fused(v.node) && graph_.nodes[v.node].op->is_view()) read(v.node);
+    }
+  }
+  bool is_needed(uint32_t i) const {
+    return std::find(needed_[i].begin(), needed_[i].end(), true) != needed_[i].end();
+  }
+  std::optional<double> filled(uint32_t node, size_t input) const {
+    const ValueRef ref = graph_.nodes[node].inputs[input];
+    const auto fill = fill_of(graph_, ref);
+    // Large integers are not exact as doubles.
+    if (!fill || (graph_.spec(ref).dtype == DType::int64 && !(*fill < 1e15 && *fill > -1e15)))
+      return std::nullopt;
+    return fill;
+  }
+
+  /// Units (clusters and nodes) in an order in which they can run, as near to the old one as that can be;
+  /// assignments stay last.
+  void order() {
+    const size_t n = graph_.nodes.size();
+    std::vector<uint32_t> unit(n);  // of each node: the last member of its cluster, or itself
+    std::vector<std::vector<uint32_t>> users(n);
+    std::vector<uint32_t> waits(n, 0);
+    for (uint32_t i = 0; i < n; ++i)
+      unit[i] = is_fused(i) ? clustering_.clusters()[clustering_.cluster_of(i)].members.back() : i;
+    for (uint32_t i = 0; i < n; ++i)
+      for (size_t k = 0; k < graph_.nodes[i].inputs.size(); ++k) {
+        if (is_fused(i) && (!graph_.nodes[i].op->needs_value(k) || filled(i, k))) continue;
+        const ValueRef from = is_fused(i) ? operand_of(i, k) : graph_.nodes[i].inputs[k];
+        if (unit[from.node] == unit[i]) continue;
+        users[unit[from.node]].push_back(unit[i]);
+        ++waits[unit[i]];
+      }
+    std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready;
+    std::vector<uint32_t> assignments;
+    for (uint32_t i = 0; i < n; ++i)
+      if (unit[i] == i && waits[i] == 0) ready.push(i);
+    while (!ready.empty()) {
+      const uint32_t u = ready.top();
+      ready.pop();
+      if (graph_.nodes[u].op->has_side_effects())
+        assignments.push_back(u);
+      else
+        emit(u);
+      for (const uint32_t user : users[u])
+        if (--waits[user] == 0) ready.push(user);
+    }
+    std::sort(assignments.begin(), assignments.end());
+    for (const uint32_t u : assignments) emit(u);
+    for (ValueRef& result : graph_.results) result = now_.at(result);
+    graph_.nodes = std::move(out_);
+  }
+
+  void emit(uint32_t u) {
+    if (is_fused(u)) return fuse(clustering_.clusters()[clustering_.cluster_of(u)]);
+    GraphNode& node = graph_.nodes[u];
+    if (node.op->is_view() && !is_needed(u)) return;
+    GraphNode copy = node;  // views of it may still be asked through it
+    for (ValueRef& input : copy.inputs) input = now_.at(input);
+    for (uint32_t k = 0; k < copy.outputs.size(); ++k) now_[{u, k}] = {static_cast<uint32_t>(out_.size()), k};
+    out_.push_back(std::move(copy));
+  }
+
+  void fuse(const Cluster& cluster) {
+    Program program;
+    program.elements = cluster.elements;
+    program.row = cluster.row;
+    GraphNode node;
+    node.tag = Tag::forward;
+    std::map<uint32_t, uint32_t> position;
+    for (const uint32_t i : cluster.members) {
+      position[i] = static_cast<uint32_t>(program.instructions.size());
+      program.instructions.push_back(instruction(i, program, node, position));
+      node.tag = std::max(node.tag, graph_.nodes[i].tag);
+    }
+    node.where = graph_.nodes[cluster.members.back()].where;
+    for (const uint32_t i : cluster.members) {
+      if (!is_needed(i)) continue;
+      now_[{i, 0}] = {static_cast<uint32_t>(out_.size()), static_cast<uint32_t>(program.outputs.size())};
+      program.outputs.push_back(position[i]);
+      node.outputs.push_back(graph_.nodes[i].outputs[0]);
+    }
+    node.op = std::make_shared<FusedOp>(std::move(program), node.outputs);
+    out_.push_back(std::move(node));
+  }
+
+  Instruction instruction(uint32_t i, Program& program, GraphNode& node,
+                          const std::map<uint32_t, uint32_t>& position) {
+    const GraphNode& n = graph_.nodes[i];
+    InputSpecs specs;
+    for (const ValueRef& input : n.inputs) specs.push_back(&graph_.spec(input));
+    Instruction result;
+    result.kind = clustering_.kind(i);
+    result.level = clustering_.level(i);
+    result.op = n.op;
+    result.dtype = n.outputs[0].dtype;
+    result.period = clustering_.period(i);
+    result.shape = n.outputs[0].shape;
+    switch (result.kind) {
+      case Instruction::Kind::map: result.function = n.op->row_function(specs); break;
+      case Instruction::Kind::whole_row: result.whole_row = n.op->whole_row_function(specs); break;
+      default: result.fold = n.op->folding(specs)->fold; result.shape = specs[0]->shape;
+    }
+    const Level reads = result.kind == Instruction::Kind::map ? result.level : Level::full;
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      if (!n.op->needs_value(k)) continue;
+      if (const auto fill = filled(i, k)) {
+        const Program::Constant constant{*fill, specs[k]->dtype};
+        auto& known = program.constants;
+        auto at = std::find(known.begin(), known.end(), constant);
+        if (at == known.end()) at = known.insert(known.end(), constant);
+        result.arguments.push_back(
+            {Argument::From::constant, static_cast<uint32_t>(at - known.begin()), Level::uniform});
+        continue;
+      }
+      const ValueRef operand = operand_of(i, k);
+      if (clustering_.cluster_of(operand.node) == clustering_.cluster_of(i)) {
+        result.arguments.push_back(
+            {Argument::From::value, position.at(operand.node), clustering_.level(operand.node)});
+        continue;
+      }
+      const ValueRef now = now_.at(operand);
+      auto at = std::find(node.inputs.begin(), node.inputs.end(), now);
+      if (at == node.inputs.end()) at = node.inputs.insert(node.inputs.end(), now);
+      const bool one = specs[k]->shape.elements() == 1;
+      result.arguments.push_back({Argument::From::input, static_cast<uint32_t>(at - node.inputs.begin()),
+                                  one ? Level::uniform : reads});
+    }
+    return result;
+  }
+
+  Graph& graph_;
+  const Clustering& clustering_;
+  std::vector<std::vector<bool>> needed_;
+  std::map<ValueRef, ValueRef> now_;  // where old values are in the new graph
+  std::vector<GraphNode> out_;
+};
+
+}  // namespace
+
+bool fuse_pointwise(Graph& graph) {
+  const bool detached = detach_shapes(graph);  // or a kernel could wait for a shape of its own
+  Clustering clustering(graph);
+  clustering.join();
+  const bool fused = Rewriter(graph, clustering).run();
+  if (fused) dead_nodes(graph);
+  return detached || fused;
+}
+
+}  // namespace espalier

@@ -1,0 +1,214 @@
+// Pointwise fusion: what becomes one kernel, and that the kernel computes the same.
+#include <boost/test/unit_test.hpp>
+
+#include <random>
+
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/core/random.h"
+#include "espalier/executor/executor.h"
+#include "espalier/executor/fused/fused_op.h"
+#include "espalier/executor/passes/passes.h"
+#include "espalier/executor/plan_data.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/adam.h"
+#include "espalier/optim/sgd.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+esp::Graph fused(const Variables& results, bool expect_change = true) {
+  esp::Graph graph = esp::freeze(results, {}, {}, false);
+  esp::detach_shapes(graph);
+  BOOST_TEST(esp::fuse_pointwise(graph) == expect_change);
+  esp::verify(graph, "fuse_pointwise");
+  BOOST_TEST(!esp::fuse_pointwise(graph));
+  return graph;
+}
+
+esp::Variable leaf(const esp::Shape& shape, uint64_t which, std::string_view name = "p") {
+  return esp::parameter(numbers(shape, -1.5, 1.5, which), name);
+}
+
+/// One plan with the pass and one without compute what the tree does.
+void check_same(const esp::Variable& root) {
+  const esp::Tensor expected = root.value();
+  for (const int threads : {1, 2}) {
+    const int before = esp::num_threads();
+    esp::set_num_threads(threads);
+    auto executor = root.get_executor({.mode = esp::Mode::inference});
+    (void)executor.step();
+    BOOST_TEST(difference(executor.value(), expected) < 1e-12);
+    esp::set_num_threads(before);
+  }
+}
+
+/// A random tree: pointwise ops, folds, rows, views, broadcasts and transposes over a few shapes.
+class RandomTree {
+ public:
+  explicit RandomTree(uint32_t seed) : random_(seed) {
+    for (const esp::Shape& shape : {esp::Shape{6, 40}, esp::Shape{6, 40}, esp::Shape{40}, esp::Shape{6, 1},
+                                    esp::Shape{}, esp::Shape{3, 2, 40}})
+      parameters.push_back(leaf(shape, seed * 10 + parameters.size()));
+    values_ = parameters;
+    for (int i = 0; i < 14; ++i) grow();
+    root = esp::sum(values_.back());
+    for (size_t i = parameters.size(); i < values_.size(); ++i)
+      if (random_() % 3 == 0) root = root + esp::mean(values_[i]) * 0.5;
+  }
+  Variables parameters;
+  esp::Variable root;
+
+ private:
+  esp::Variable pick() {  // rather a late one
+    const size_t n = values_.size();
+    return values_[std::max(random_() % n, random_() % n)];
+  }
+  void grow() {
+    const esp::Variable x = pick(), y = pick();
+    switch (random_() % 16) {
+      case 0: return put(esp::tanh(x));
+      case 1: return put(esp::sigmoid(x));
+      case 2: return put(esp::square(x) * 0.25);
+      case 3:
+      case 4:
+      case 5: return binary(x, y);
+      case 6: return put(x.rank() ? esp::sum(x * 0.125, -1, true) : x * 2.0);
+      case 7: return put(x.rank() ? esp::mean(x, 0) : x);
+      case 8: return put(x.rank() ? esp::softmax(x) : esp::exp(x * 0.1));
+      case 9: return put(x.rank() == 2 ? esp::transpose(x) : x + 1.0);
+      case 10: return put(x.shape().elements() == 240 ? esp::reshape(x, {2, 3, 40}) : -x);
+      case 11: return put(x.shape().elements() == 240 ? esp::reshape(x, {6, 40}) : esp::abs(x));
+      case 12: return put(x.rank() ? esp::log_softmax(x) * 0.5 : x);
+      case 13: return put(esp::where(esp::greater(x, 0.25), x, x * 0.5));
+      case 14: return put(x.rank() ? esp::max(x, -1, true) : esp::relu(x));
+      default: return put(x.rank() == 2 ? x - esp::mean(x, -1, true) : esp::maximum(x, 0.1));
+    }
+  }
+  void binary(const esp::Variable& x, const esp::Variable& y) {
+    try {
+      put(random_() % 2 ? x * y : x + y);
+    } catch (const esp::ShapeError&) {
+      put(esp::tanh(x));
+    }
+  }
+  void put(const esp::Variable& v) {
+    if (v.shape().elements() <= 4096) values_.push_back(v);
+  }
+  std::mt19937 random_;
+  Variables values_;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(fusion)
+
+BOOST_AUTO_TEST_CASE(a_chain_is_one_kernel) {
+  const esp::Variable a = leaf({4, 5}, 1, "a"), b = leaf({5}, 2, "b");
+  const esp::Variable y = esp::tanh(a * b + 0.5) * esp::sigmoid(a);
+  BOOST_TEST(fused({y}).str() ==
+             "%0 = a : float64 [4, 5]\n"
+             "%1 = b : float64 [5]\n"
+             "%2 = fused(program=v0 = sigmoid(i0); v1 = multiply(i0, i1); v2 = add(v1, 0.5); v3 = tanh(v2); "
+             "v4 = multiply(v3, v0) -> v4) %0 %1 : float64 [4, 5]\n"
+             "results: %2\n");
+  check_same(y);
+}
+
+BOOST_AUTO_TEST_CASE(values_which_others_read_are_outputs) {
+  const esp::Variable a = leaf({4, 5}, 1, "a");
+  const esp::Variable h = esp::tanh(a), y = esp::matmul(h, esp::transpose(h)),
+                      z = esp::sum(y) + esp::sum(h * 2.0);
+  check_same(z);
+  const std::string text = fused({z}).str();
+  BOOST_TEST(text.find("v0 = tanh(i0); v1 = multiply(v0, 2); v2 = sum(v1):uniform -> v0 v2") !=
+             std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(folds_of_rows_feed_the_same_kernel) {
+  const esp::Variable x = leaf({6, 40}, 1, "x");
+  const esp::Variable centred = x - esp::mean(x, -1, true);
+  const esp::Variable y = centred / esp::sqrt(esp::mean(esp::square(centred), -1, true) + 1e-5);
+  const esp::Graph graph = fused({y});
+  BOOST_TEST(graph.nodes.size() == 2u);
+  BOOST_TEST(graph.nodes[1].op->name() == "fused");
+  check_same(y);
+  // A row that no tile can hold is left to its own kernel.
+  const esp::Variable wide = leaf({2, 20000}, 1, "wide");
+  check_same(wide - esp::mean(wide, -1, true));
+}
+
+BOOST_AUTO_TEST_CASE(softmax_takes_what_is_around_it) {
+  const esp::Variable x = leaf({3, 7, 64}, 1, "x"), mask = leaf({7, 64}, 2, "mask");
+  const esp::Variable y = esp::softmax(x * 0.125 + mask) * 2.0;
+  BOOST_TEST(fused({y}).nodes.size() == 3u);
+  check_same(y);
+}
+
+BOOST_AUTO_TEST_CASE(what_needs_all_elements_waits_for_them) {
+  const esp::Variable x = leaf({6, 40}, 1, "x");
+  const esp::Variable y = esp::tanh(x), total = esp::sum(y), z = y / total;  // not in one kernel
+  const esp::Graph graph = fused({z});
+  check_same(z);
+  for (const esp::GraphNode& n : graph.nodes)
+    if (const auto* op = dynamic_cast<const esp::FusedOp*>(n.op.get()))
+      BOOST_TEST(op->program().instructions.size() == 2u);  // tanh and sum
+  // A path through another kernel keeps the two ends apart.
+  const esp::Variable h = esp::tanh(x), far = esp::matmul(h, esp::transpose(h));
+  check_same(esp::sum(h) + esp::sum(far) + esp::sum(h * esp::sum(far)));
+}
+
+BOOST_AUTO_TEST_CASE(shapes_do_not_keep_values) {
+  const esp::Variable x = leaf({6, 40}, 1, "x");
+  const esp::Variable y = esp::sum(esp::exp(x));
+  esp::Graph graph = esp::freeze({y.gradient(x)}, {}, {}, false);
+  BOOST_TEST(esp::detach_shapes(graph));
+  BOOST_TEST(!esp::detach_shapes(graph));
+  esp::verify(graph, "detach_shapes");
+  BOOST_TEST(graph.str().find("shape : float64 [6, 40]") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(operands_of_all_layouts) {
+  const esp::Variable a = leaf({8, 33, 70}, 1), b = leaf({70, 33}, 2), c = leaf({33, 1}, 3),
+                      d = leaf({8, 1, 1}, 4);
+  const esp::Variable s = esp::slice(leaf({8, 33, 100}, 5), 2, 10, 80);
+  const esp::Variable y = esp::tanh(a * esp::transpose(b) + c) * d - s;
+  check_same(y);
+  check_same(esp::sum(y * y, esp::Axes({0, 1})));
+  check_same(esp::sum(esp::tanh(leaf({1000, 3}, 6)) * 2.0, 0));
+  check_same(esp::sum(esp::tanh(leaf({3, 5000}, 7)) * 2.0, 0));
+  check_same(esp::mean(esp::tanh(leaf({300000}, 8)) * 2.0));
+  check_same(esp::cast(esp::greater(a * 2.0, esp::transpose(b)), esp::float64) + 1.0);
+}
+
+BOOST_AUTO_TEST_CASE(random_trees_agree_with_eager) {
+  for (uint32_t seed = 0; seed < 120; ++seed) {
+    RandomTree tree(seed);
+    BOOST_TEST_CONTEXT("seed " << seed) { check_same(tree.root); }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(random_trees_train_alike) {
+  for (uint32_t seed = 200; seed < 240; ++seed) {
+    BOOST_TEST_CONTEXT("seed " << seed) {
+      RandomTree eager(seed), frozen(seed);
+      esp::optim::Adam one({.lr = 0.01}), other({.lr = 0.01});
+      auto executor = frozen.root.get_executor({.mode = esp::Mode::training, .optimizer = other});
+      auto plain = RandomTree(seed);
+      auto without = plain.root.get_executor({.mode = esp::Mode::training,
+                                              .optimizer = esp::optim::Adam({.lr = 0.01}),
+                                              .without = {"fuse_pointwise"}});
+      for (int step = 0; step < 3; ++step) {
+        (void)executor.step();
+        (void)without.step();
+      }
+      for (size_t i = 0; i < frozen.parameters.size(); ++i)
+        BOOST_TEST(difference(frozen.parameters[i].value(), plain.parameters[i].value()) < 1e-10);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
