@@ -138,7 +138,7 @@ class Op {
   virtual std::optional<size_t> identity(const KnownInputs&, const Spec&) const { return std::nullopt; }
   /// The number that fills the output everywhere, whatever the inputs are.
   virtual std::optional<double> fill() const { return std::nullopt; }
-  /// Whether it is the transpose of a matrix: products read what is behind it instead.
+  /// Whether it transposes a matrix, or each of a batch: products read what is behind it instead.
   virtual bool transposes_matrix() const { return false; }
   /// Whether both compute the same from the same inputs.
   virtual bool equals(const Op& other) const;

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "espalier/core/cpu/parallel.h"
 #include "espalier/core/error.h"
 #include "espalier/core/tensor.h"
 
@@ -30,27 +31,32 @@ void tame_openblas() {
   (void)once;
 }
 
+double operations(const Gemm& g) {
+  return 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+}
+
+constexpr double worth_a_thread = 4e6;  // operations, some 40 µs
+
+/// Products so small that waking a second thread costs more than it does run on one.
+bool on_one_thread(const Gemm& g) { return g.one_thread || operations(g) < worth_a_thread; }
+
 #ifdef _OPENMP
-/// Products so small that waking a second thread costs more than it does run on one. Both libraries ask
-/// OpenMP.
+/// Both libraries ask OpenMP.
 class FittingThreads {
  public:
   explicit FittingThreads(const Gemm& g) : before_(omp_get_max_threads()) {
-    constexpr double worth_a_thread = 4e6;  // operations, some 40 µs
-    small_ =
-        before_ > 1 &&
-        2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < worth_a_thread;
-    if (small_) omp_set_num_threads(1);
+    reduced_ = before_ > 1 && on_one_thread(g);
+    if (reduced_) omp_set_num_threads(1);
   }
   ~FittingThreads() {
-    if (small_) omp_set_num_threads(before_);
+    if (reduced_) omp_set_num_threads(before_);
   }
   FittingThreads(const FittingThreads&) = delete;
   FittingThreads& operator=(const FittingThreads&) = delete;
 
  private:
   int before_;
-  bool small_;
+  bool reduced_;
 };
 #else
 struct FittingThreads {
@@ -59,7 +65,9 @@ struct FittingThreads {
 #endif
 
 using Key = std::tuple<DType, bool, bool, int64_t, int64_t, int64_t, int>;
-Key key_of(const Gemm& g) { return {g.dtype, g.transpose_a, g.transpose_b, g.m, g.n, g.k, num_threads()}; }
+Key key_of(const Gemm& g) {
+  return {g.dtype, g.transpose_a, g.transpose_b, g.m, g.n, g.k, on_one_thread(g) ? 1 : num_threads()};
+}
 
 std::mutex mutex;
 std::map<Key, GemmLibrary>& measured() {
@@ -84,21 +92,48 @@ void run_gemm(const Gemm& g, const void* a, const void* b, void* c, GemmLibrary 
   const auto ta = g.transpose_a ? CblasTrans : CblasNoTrans, tb = g.transpose_b ? CblasTrans : CblasNoTrans;
   const auto m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);
   const auto lda = static_cast<int>(g.lda), ldb = static_cast<int>(g.ldb), ldc = static_cast<int>(g.ldc);
+  const auto alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
   if (g.dtype == DType::float64) {
     tame_openblas();
-    cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, 1, static_cast<const double*>(a), lda,
-                static_cast<const double*>(b), ldb, 0, static_cast<double*>(c), ldc);
+    cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, g.alpha, static_cast<const double*>(a), lda,
+                static_cast<const double*>(b), ldb, g.beta, static_cast<double*>(c), ldc);
   } else if (library == GemmLibrary::openblas) {
     tame_openblas();
-    cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, 1, static_cast<const float*>(a), lda,
-                static_cast<const float*>(b), ldb, 0, static_cast<float*>(c), ldc);
+    cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, alpha, static_cast<const float*>(a), lda,
+                static_cast<const float*>(b), ldb, beta, static_cast<float*>(c), ldc);
   } else {
-    const dnnl_status_t status = dnnl_sgemm(
-        g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, 1, static_cast<const float*>(a),
-        g.lda, static_cast<const float*>(b), g.ldb, 0, static_cast<float*>(c), g.ldc);
+    const dnnl_status_t status =
+        dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, alpha,
+                   static_cast<const float*>(a), g.lda, static_cast<const float*>(b), g.ldb, beta,
+                   static_cast<float*>(c), g.ldc);
     if (status == dnnl_out_of_memory) throw OutOfMemory("matmul: oneDNN found no memory for its workspace");
     if (status != dnnl_success) throw Error(fmt::format("matmul: oneDNN failed with status {}", int{status}));
   }
+}
+
+bool better_divided(const Gemm& gemm, int64_t count) {
+  constexpr double large = 1e8;  // operations; such a product keeps all threads busy by itself
+  return count >= num_threads() && operations(gemm) < large;
+}
+
+void run_gemm_batch(const GemmBatch& x, const void* a, const void* b, void* c, GemmLibrary library) {
+  const auto size = static_cast<int64_t>(size_of(x.gemm.dtype)), count = x.batch.elements();
+  const auto run = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      int64_t from_a = 0, from_b = 0, rest = i;
+      for (size_t axis = x.batch.rank(); axis-- > 0; rest /= x.batch.dims()[axis]) {
+        const int64_t at = rest % x.batch.dims()[axis];
+        from_a += at * x.a_steps[axis];
+        from_b += at * x.b_steps[axis];
+      }
+      run_gemm(x.gemm, static_cast<const char*>(a) + from_a * size,
+               static_cast<const char*>(b) + from_b * size,
+               static_cast<char*>(c) + i * x.gemm.m * x.gemm.ldc * size, library);
+    }
+  };
+  if (!x.gemm.one_thread) return run(0, count);
+  parallel_for(count, std::max(int64_t{1}, static_cast<int64_t>(worth_a_thread / 2 / operations(x.gemm))),
+               run);
 }
 
 GemmLibrary gemm_library(const Gemm& gemm) {

@@ -4,21 +4,35 @@
 #include <string_view>
 
 #include "espalier/core/dtype.h"
+#include "espalier/core/shape.h"
 
 namespace espalier {
 
 enum class GemmLibrary : uint8_t { openblas, onednn };
 std::string_view name(GemmLibrary library);
 
-/// c[m, n] = op(a) · op(b), row-major; a transposed operand is stored as [k, m] or [n, k]. Leading dimensions
-/// count elements. Sizes fit 31 bits.
+/// c[m, n] = alpha · op(a) · op(b) + beta · c, row-major; a transposed operand is stored as [k, m] or [n, k].
+/// Leading dimensions count elements. Sizes fit 31 bits. With beta 0 the old c is not read.
 struct Gemm {
   DType dtype;
   bool transpose_a, transpose_b;
   int64_t m, n, k, lda, ldb, ldc;
+  double alpha = 1, beta = 0;
+  bool one_thread = false;  ///< or as many as pay for such a product
 };
 
 void run_gemm(const Gemm& gemm, const void* a, const void* b, void* c, GemmLibrary library);
+
+/// Products of one form over the axes of `batch`. Matrices of `c` lie one after another; those of `a` and `b`
+/// are as many elements apart as `a_steps` and `b_steps` say, 0 where one serves the whole axis.
+struct GemmBatch {
+  Gemm gemm;
+  Shape batch;
+  Dims a_steps, b_steps;
+};
+/// Whether so many products are better divided over threads than computed one after another by all threads.
+bool better_divided(const Gemm& gemm, int64_t count);
+void run_gemm_batch(const GemmBatch& batch, const void* a, const void* b, void* c, GemmLibrary library);
 
 /// The library that was measured to be faster for this product, or a fair guess if it was not measured.
 GemmLibrary gemm_library(const Gemm& gemm);

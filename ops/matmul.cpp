@@ -9,6 +9,7 @@
 #include "espalier/ops/gemm.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
+#include "espalier/ops/rules.h"
 
 namespace espalier {
 
@@ -17,20 +18,62 @@ namespace {
 Variable matmul_with(const Variable& a, const Variable& b, bool transpose_a, bool transpose_b,
                      const std::source_location& where);
 
+constexpr int64_t most = std::numeric_limits<int32_t>::max();  // that the libraries can index
+
+/// A matrix in a buffer: its sizes, and how far apart its rows and its columns lie.
+struct Matrix {
+  int64_t rows, columns, down, across;
+  /// The last two axes.
+  Matrix(const Layout& layout, bool transposed) {
+    const Dims &sizes = layout.shape.dims(), &strides = layout.strides;
+    const size_t row = sizes.size() - (transposed ? 1 : 2), column = sizes.size() - (transposed ? 2 : 1);
+    rows = sizes[row], columns = sizes[column], down = strides[row], across = strides[column];
+  }
+};
+
 /// A matrix as a GEMM takes it: its leading dimension, and whether it lies transposed.
 struct Stored {
   bool transposed;
   int64_t leading;
 };
 /// Nothing if neither axis steps by 1.
-std::optional<Stored> stored(const Layout& matrix) {
-  const int64_t rows = matrix.shape.dims()[0], columns = matrix.shape.dims()[1];
-  const int64_t down = matrix.strides[0], across = matrix.strides[1];
-  if ((across == 1 || columns == 1) && (down >= columns || rows == 1))
-    return Stored{false, std::max(down, columns)};
-  if ((down == 1 || rows == 1) && (across >= rows || columns == 1))
-    return Stored{true, std::max(across, rows)};
+std::optional<Stored> stored(const Matrix& x) {
+  const int64_t down = x.rows == 1 ? x.columns : x.down, across = x.columns == 1 ? x.rows : x.across;
+  if ((x.across == 1 || x.columns == 1) && down >= x.columns && down <= most) return Stored{false, down};
+  if ((x.down == 1 || x.rows == 1) && across >= x.rows && across <= most) return Stored{true, across};
   return std::nullopt;
+}
+
+/// The axes before the last two.
+Shape batch_of(const Shape& shape) { return Shape(Dims(shape.begin(), shape.end() - 2)); }
+
+/// How far apart the matrices of `x` lie along the axes of `batch`, to which they are broadcast.
+Dims steps_along(const Shape& batch, const Layout& x) {
+  Dims steps(batch.rank(), 0);
+  const size_t missing = batch.rank() + 2 - x.shape.rank();
+  for (size_t i = missing; i < batch.rank(); ++i)
+    if (x.shape.dims()[i - missing] != 1) steps[i] = x.strides[i - missing];
+  return steps;
+}
+
+/// Makes one product of a batch if one matrix is on the right of all, and the rows on the left follow each
+/// other evenly.
+bool fold_rows_of(Matrix left, GemmBatch& x) {
+  for (size_t i = x.batch.rank(); i-- > 0;) {
+    const int64_t size = x.batch.dims()[i];
+    if (size == 1) continue;
+    if (x.b_steps[i] != 0) return false;
+    if (left.rows == 1)
+      left.down = x.a_steps[i];
+    else if (x.a_steps[i] != left.rows * left.down)
+      return false;
+    left.rows *= size;
+  }
+  const std::optional<Stored> lies = stored(left);
+  if (!lies || left.rows > most) return false;
+  x.gemm.m = left.rows, x.gemm.transpose_a = lies->transposed, x.gemm.lda = lies->leading;
+  x.batch = Shape();
+  return true;
 }
 
 class Matmul : public Op {
@@ -44,34 +87,42 @@ class Matmul : public Op {
     check_same_dtype(*in[0], *in[1], name());
     check_dtype<Reals>(*in[0], name());
     const Shape &a = in[0]->shape, &b = in[1]->shape;
-    if (a.rank() != 2 || b.rank() != 2)
-      throw ShapeError(fmt::format("matmul: takes two matrices, not {} and {}", a.str(), b.str()));
-    const Shape x{a[ta_], a[!ta_]}, y{b[tb_], b[!tb_]};
-    if (x[1] != y[0])
+    if (a.rank() < 2 || b.rank() < 2)
       throw ShapeError(
-          fmt::format("matmul: {} times {}: the inner sizes {} and {} differ", x.str(), y.str(), x[1], y[0]));
-    if (std::max({x[0], x[1], y[1]}) > std::numeric_limits<int32_t>::max())
-      throw UnsupportedError(
-          fmt::format("matmul: {} times {} is more than the libraries can index", x.str(), y.str()));
-    return {{in[0]->dtype, Shape{x[0], y[1]}}};
+          fmt::format("matmul: takes matrices or batches of them, not {} and {}", a.str(), b.str()));
+    const int64_t m = a[ta_ - 2], k = a[-1 - ta_], n = b[-1 - tb_];
+    if (k != b[tb_ - 2])
+      throw ShapeError(fmt::format("matmul: {} times {}: the inner sizes {} and {} differ",
+                                   seen(a, ta_).str(), seen(b, tb_).str(), k, b[tb_ - 2]));
+    if (std::max({m, k, n}) > most)
+      throw UnsupportedError(fmt::format("matmul: {} times {} is more than the libraries can index",
+                                         seen(a, ta_).str(), seen(b, tb_).str()));
+    if (a.rank() == 2 && b.rank() == 2) return {{in[0]->dtype, Shape{m, n}}};
+    Shape result = batch(a, b);
+    result.dims().push_back(m);
+    result.dims().push_back(n);
+    return {{in[0]->dtype, std::move(result)}};
   }
 
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
-    const int64_t k = call.inputs[0]->shape()[!ta_];
     if (out.elements() == 0) return;
-    if (k == 0) {
+    if (call.inputs[0]->shape()[-1 - ta_] == 0) {
       std::fill_n(static_cast<char*>(out.address()), out.bytes(), char{0});
       return;
     }
     Tensor a = *call.inputs[0], b = *call.inputs[1];
-    const Gemm gemm = resolve(a, b, out);
-    run_gemm(gemm, a.address(), b.address(), out.address(), gemm_library(gemm));
+    const GemmBatch product = resolve(a, b, out);
+    const GemmLibrary library = gemm_library(product.gemm);
+    if (product.batch.rank() == 0)
+      run_gemm(product.gemm, a.address(), b.address(), out.address(), library);
+    else
+      run_gemm_batch(product, a.address(), b.address(), out.address(), library);
   }
 
   void prepare(const KernelCall& call) const override {
     Tensor a = *call.inputs[0], b = *call.inputs[1];
-    if (call.outputs[0]->elements() && a.elements()) measure_gemm(resolve(a, b, *call.outputs[0]));
+    if (call.outputs[0]->elements() && a.elements()) measure_gemm(resolve(a, b, *call.outputs[0]).gemm);
   }
 
   Gradients gradient(const GradientRule& rule) const override {
@@ -80,20 +131,51 @@ class Matmul : public Op {
     if (rule.wants(0))
       result[0] =
           ta_ ? matmul_with(b, g, tb_, true, rule.where()) : matmul_with(g, b, false, !tb_, rule.where());
-    if (rule.wants(1))
-      result[1] =
-          tb_ ? matmul_with(g, a, true, ta_, rule.where()) : matmul_with(a, g, !ta_, false, rule.where());
+    if (!rule.wants(1)) return result;
+    // One matrix for a whole batch: one product has the sum over the batch in it.
+    const bool fold = !ta_ && a.rank() > 2 && b.rank() == 2;
+    const Variable x = fold ? fold_rows(a) : a, y = fold ? fold_rows(g) : g;
+    result[1] =
+        tb_ ? matmul_with(y, x, true, ta_, rule.where()) : matmul_with(x, y, !ta_, false, rule.where());
     return result;
   }
 
  private:
-  /// The product as a GEMM. Operands whose strides it cannot take are replaced by copies.
-  Gemm resolve(Tensor& a, Tensor& b, const Tensor& out) const {
-    std::optional<Stored> x = stored(a.layout()), y = stored(b.layout());
-    if (!x) a = a.clone(), x = stored(a.layout());
-    if (!y) b = b.clone(), y = stored(b.layout());
-    return {a.dtype(),       ta_ != x->transposed, tb_ != y->transposed, out.shape()[0], out.shape()[1],
-            a.shape()[!ta_], x->leading,           y->leading,           out.shape()[1]};
+  /// A shape as the product sees it.
+  static Shape seen(Shape shape, bool transposed) {
+    Dims& dims = shape.dims();
+    if (transposed) std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
+    return shape;
+  }
+  Shape batch(const Shape& a, const Shape& b) const {
+    try {
+      return broadcast(batch_of(a), batch_of(b), name());
+    } catch (const ShapeError&) {
+      throw ShapeError(fmt::format("matmul: {} times {}: the batches {} and {} cannot be broadcast",
+                                   seen(a, ta_).str(), seen(b, tb_).str(), batch_of(a).str(),
+                                   batch_of(b).str()));
+    }
+  }
+
+  /// The product as GEMMs, or as one. Operands whose strides it cannot take are replaced by copies.
+  GemmBatch resolve(Tensor& a, Tensor& b, const Tensor& out) const {
+    std::optional<Stored> x = stored({a.layout(), ta_}), y = stored({b.layout(), tb_});
+    if (!x) a = a.clone(), x = stored({a.layout(), ta_});
+    if (!y) b = b.clone(), y = stored({b.layout(), tb_});
+    const Matrix left(a.layout(), ta_);
+    const int64_t n = out.shape()[-1];
+    GemmBatch result{
+        {a.dtype(), x->transposed, y->transposed, left.rows, n, left.columns, x->leading, y->leading, n},
+        {},
+        {},
+        {}};
+    if (out.rank() == 2) return result;
+    result.batch = batch_of(out.shape());
+    result.a_steps = steps_along(result.batch, a.layout());
+    result.b_steps = steps_along(result.batch, b.layout());
+    if (fold_rows_of(left, result)) return result;
+    result.gemm.one_thread = better_divided(result.gemm, result.batch.elements());
+    return result;
   }
 
   bool ta_, tb_;

@@ -79,7 +79,7 @@ Variable min(const Operand& x, const Axes& axes = {}, bool keep_dims = false);
 /// The position (int64) of the first largest element along an axis.
 Variable argmax(const Operand& x, int64_t axis = -1);
 
-/// [m, k] × [k, n] = [m, n]; transposed operands are not copied.
+/// [..., m, k] × [..., k, n] = [..., m, n], with leading axes broadcast; transposed operands are not copied.
 Variable matmul(const Operand& a, const Operand& b);
 
 // Along one axis; computed so that large inputs do not overflow.

@@ -84,6 +84,16 @@ struct Flatten : ReshapeOp {
   int64_t first_;
 };
 
+/// All axes but the last become one.
+struct FoldRows : ReshapeOp {
+  std::string_view name() const override { return "fold_rows"; }
+  Specs infer(const InputSpecs& in) const override {
+    const Shape& shape = in[0]->shape;
+    const int64_t width = shape[-1];
+    return {{in[0]->dtype, {Shape(Dims(shape.begin(), shape.end() - 1)).elements(), width}}};
+  }
+};
+
 /// Axes of size 1 come (at the places they have in the result) or go.
 struct Unsqueeze : ReshapeOp {
   explicit Unsqueeze(Dims axes) : axes_(std::move(axes)) {}
@@ -173,7 +183,10 @@ struct Transpose : ViewOp {
   explicit Transpose(Dims order) : order_(std::move(order)) {}
   std::string_view name() const override { return "transpose"; }
   bool transposes_matrix() const override {
-    return order_.size() == 2 && resolve_axis(order_[0], 2, name()) == 1;
+    const size_t rank = order_.size();
+    for (size_t i = 0; i < rank; ++i)
+      if (resolve_axis(order_[i], rank, name()) != (i + 2 < rank ? i : 2 * rank - 3 - i)) return false;
+    return rank >= 2;
   }
   Attributes attributes() const override {
     return {{"order", std::vector<int64_t>(order_.begin(), order_.end())}};
@@ -297,6 +310,9 @@ Variable reshape(const Operand& x, const Shape& shape) {
 }
 Variable reshape_like(const Variable& x, const Variable& like) {
   return apply(shared_op<ReshapeLike>(), {&x, &like}, std::source_location::current());
+}
+Variable fold_rows(const Variable& x) {
+  return apply(shared_op<FoldRows>(), {&x}, std::source_location::current());
 }
 Variable flatten(const Operand& x, int64_t first) {
   return apply(std::make_shared<Flatten>(first), {&x.variable()}, x.where());

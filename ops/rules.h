@@ -11,6 +11,8 @@ namespace espalier {
 Variable unsqueeze_axes(const Operand& x, const Dims& axes);
 /// The elements of `x` in the shape of `like`. A view.
 Variable reshape_like(const Variable& x, const Variable& like);
+/// [..., n] as a matrix [rows, n]. A view.
+Variable fold_rows(const Variable& x);
 /// A scalar: elements of `a` divided by elements of `b`.
 Variable count_ratio(const Variable& a, const Variable& b);
 /// Zeros in the shape of `like`, with `x` at `begin` of `axis`.
