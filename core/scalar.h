@@ -22,6 +22,7 @@ namespace detail {
 // library's.
 #ifdef __CUDA_ARCH__
 using ::cos;
+using ::erf;
 using ::exp;
 using ::fabs;
 using ::floor;
@@ -37,6 +38,7 @@ ESPALIER_HD T sigmoid(T x) {
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 #else
+using math::erf;
 using math::exp;
 using math::log;
 using math::log1p;
@@ -292,6 +294,39 @@ struct Sigmoid {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::sigmoid(x);
+  }
+};
+struct Erf {
+  template <class T>
+  ESPALIER_HD T operator()(T x) const {
+    return detail::erf(x);
+  }
+};
+namespace detail {
+/// The standard normal distribution: the share of it below x, and its density.
+template <class T>
+ESPALIER_HD T normal_share(T x) {
+  return T(0.5) + T(0.5) * erf(x * T(0.70710678118654752440));
+}
+template <class T>
+ESPALIER_HD T normal_density(T x) {
+  return T(0.39894228040143267794) * exp(T(-0.5) * x * x);
+}
+}  // namespace detail
+/// x times the share of the standard normal distribution below x.
+struct Gelu {
+  template <class T>
+  ESPALIER_HD T operator()(T x) const {
+    const T share = detail::normal_share(x);
+    return share == T(0) ? T(0) : x * share;  // x may be -infinity
+  }
+};
+/// g times the slope of Gelu at x.
+struct GeluGradient {
+  template <class T>
+  ESPALIER_HD T operator()(T g, T x) const {
+    const T density = detail::normal_density(x);
+    return g * (detail::normal_share(x) + (density == T(0) ? T(0) : x * density));
   }
 };
 /// NaN stays NaN.

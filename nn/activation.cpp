@@ -27,6 +27,7 @@ std::shared_ptr<LayerState> layer_of(Function function) {
 }  // namespace
 
 Relu::Relu() : LayerOf(layer_of([](const Operand& x) { return relu(x); })) {}
+Gelu::Gelu() : LayerOf(layer_of([](const Operand& x) { return gelu(x); })) {}
 Tanh::Tanh() : LayerOf(layer_of([](const Operand& x) { return tanh(x); })) {}
 Sigmoid::Sigmoid() : LayerOf(layer_of([](const Operand& x) { return sigmoid(x); })) {}
 Softmax::Softmax(int64_t axis) : LayerOf(layer_of([axis](const Operand& x) { return softmax(x, axis); })) {}

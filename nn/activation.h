@@ -10,6 +10,12 @@ class Relu : public LayerOf<Relu> {
   Relu();
 };
 
+/// x·Φ(x), with the standard normal distribution Φ.
+class Gelu : public LayerOf<Gelu> {
+ public:
+  Gelu();
+};
+
 class Tanh : public LayerOf<Tanh> {
  public:
   Tanh();

@@ -1,4 +1,6 @@
 // Elementary functions and activations, element by element.
+#include <numbers>
+
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/rules.h"
@@ -66,6 +68,37 @@ struct Log : UnaryOp<scalar::Log, Reals> {
   }
 };
 
+struct Erf : UnaryOp<scalar::Erf, Reals> {
+  std::string_view name() const override { return "erf"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable x = rule.input();
+    return {rule.output_gradient() * (2 * std::numbers::inv_sqrtpi * exp(negative(square(x))))};
+  }
+};
+
+struct Gelu : UnaryOp<scalar::Gelu, Reals> {
+  std::string_view name() const override { return "gelu"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {gelu_gradient(rule.output_gradient(), rule.input())};
+  }
+};
+
+/// One pass over memory for the ten of its composition.
+struct GeluGradient : BinaryOp<scalar::GeluGradient, Reals> {
+  std::string_view name() const override { return "gelu_gradient"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable &g = rule.output_gradient(), x = rule.input(1);
+    Gradients result(2);
+    if (rule.wants(0)) result[0] = gelu_gradient(g, x);
+    if (rule.wants(1)) {
+      const Variable squares = square(x);
+      const Variable density = exp(squares * -0.5) * (std::numbers::inv_sqrtpi / std::numbers::sqrt2);
+      result[1] = g * rule.input(0) * (density * (2.0 - squares));
+    }
+    return result;
+  }
+};
+
 struct Sin : UnaryOp<scalar::Sin, Reals> {
   std::string_view name() const override { return "sin"; }
   Gradients gradient(const GradientRule& rule) const override {
@@ -90,6 +123,9 @@ Variable cos(const Operand& x) { return apply_unary<Cos>(x); }
 Variable tanh(const Operand& x) { return apply_unary<Tanh>(x); }
 Variable sigmoid(const Operand& x) { return apply_unary<Sigmoid>(x); }
 Variable relu(const Operand& x) { return apply_unary<Relu>(x); }
+Variable erf(const Operand& x) { return apply_unary<Erf>(x); }
+Variable gelu(const Operand& x) { return apply_unary<Gelu>(x); }
+Variable gelu_gradient(const Variable& g, const Variable& x) { return apply_binary<GeluGradient>(g, x); }
 Variable relu_gradient(const Variable& g, const Variable& y) { return apply_binary<ReluGradient>(g, y); }
 
 }  // namespace espalier

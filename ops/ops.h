@@ -24,6 +24,8 @@ Variable square(const Operand& x);
 Variable sqrt(const Operand& x);
 Variable exp(const Operand& x);
 Variable log(const Operand& x);
+/// The error function.
+Variable erf(const Operand& x);
 Variable sin(const Operand& x);
 Variable cos(const Operand& x);
 Variable floor(const Operand& x);
@@ -32,6 +34,8 @@ Variable floor(const Operand& x);
 Variable tanh(const Operand& x);
 Variable sigmoid(const Operand& x);
 Variable relu(const Operand& x);
+/// x·Φ(x), with the standard normal distribution Φ. Hendrycks and Gimpel, Gaussian error linear units, 2016.
+Variable gelu(const Operand& x);
 
 // Comparisons give bool; `where` picks from `a` where the condition holds and from `b` elsewhere.
 Variable equal(const Operand& a, const Operand& b);

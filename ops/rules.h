@@ -27,5 +27,7 @@ Variable scatter_add_like(const Variable& x, const Variable& indices, const Vari
 Variable put_like(const Variable& x, const Variable& indices, const Variable& like);
 /// g where y > 0, and 0 elsewhere.
 Variable relu_gradient(const Variable& g, const Variable& y);
+/// g times the slope of gelu at x.
+Variable gelu_gradient(const Variable& g, const Variable& x);
 
 }  // namespace espalier

@@ -122,6 +122,7 @@ BOOST_AUTO_TEST_CASE(activations) {
   BOOST_TEST(at(Relu(), 0) == 0);
   BOOST_TEST(at(Relu(), 2) == 2);
   BOOST_TEST(at(Tanh(), 2) == std::tanh(2.0), boost::test_tools::tolerance(1e-14));
+  BOOST_TEST(at(Gelu(), 2) == 1 + std::erf(std::sqrt(2.0)), boost::test_tools::tolerance(1e-14));
   BOOST_TEST(at(Sigmoid(), 0) == 1 / (1 + std::exp(1.0)), boost::test_tools::tolerance(1e-14));
   const double sum = std::exp(-1.0) + 1 + std::exp(2.0);
   BOOST_TEST(at(Softmax(), 2) == std::exp(2.0) / sum, boost::test_tools::tolerance(1e-14));

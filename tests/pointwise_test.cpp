@@ -48,6 +48,8 @@ const Unary unary[] = {
      [](double x) { return std::floor(x); }},
     {"tanh", esp::tanh, [](double x) { return std::tanh(x); }},
     {"sigmoid", esp::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+    {"erf", esp::erf, [](double x) { return std::erf(x); }},
+    {"gelu", esp::gelu, [](double x) { return x / 2 * (1 + std::erf(x / std::sqrt(2.0))); }},
     {"relu", esp::relu, [](double x) { return x > 0 ? x : 0; }},
     {"-x", [](const esp::Operand& x) { return -x; }, [](double x) { return -x; }},
     {"zeros_like", [](const esp::Operand& x) { return esp::zeros_like(x) + x * 0; },
@@ -169,6 +171,13 @@ BOOST_AUTO_TEST_CASE(choices) {
             .op = [](const Variables& x) { return esp::relu_gradient(x[0], x[1]); },
             .inputs = {numbers({3, 7}), numbers({3, 7}, -2, 2, 1)},
             .reference = elementwise([](double g, double y) { return y > 0 ? g : 0; })});
+  check_op({.name = "gelu_gradient",
+            .op = [](const Variables& x) { return esp::gelu_gradient(x[0], x[1]); },
+            .inputs = {numbers({3, 7}), numbers({3, 7}, -4, 4, 1)},
+            .reference = elementwise([](double g, double x) {
+              const double density = std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0));
+              return g * ((1 + std::erf(x / std::sqrt(2.0))) / 2 + x * density);
+            })});
   check_op({.name = "add_all",
             .op =
                 [](const Variables& x) {
@@ -251,7 +260,8 @@ BOOST_AUTO_TEST_CASE(integers) {
   const esp::Variable small = esp::tensor({INT32_MAX, 7}, esp::int32);
   BOOST_TEST(list<int32_t>(small + 1) == (std::vector<int32_t>{INT32_MIN, 8}));
 
-  for (auto op : {esp::sqrt, esp::exp, esp::log, esp::sin, esp::cos, esp::tanh, esp::sigmoid, esp::relu})
+  for (auto op : {esp::sqrt, esp::exp, esp::log, esp::sin, esp::cos, esp::tanh, esp::sigmoid, esp::relu,
+                  esp::erf, esp::gelu})
     BOOST_CHECK_EXCEPTION(op(top), esp::TypeError, says({"int64", "float32 or float64", "[2]"}));
   BOOST_CHECK_EXCEPTION(top / one, esp::TypeError, says({"divide", "int64", here()}));
   BOOST_CHECK_EXCEPTION(esp::power(top, 2), esp::TypeError, says({"power", "int64", here()}));
@@ -288,6 +298,9 @@ BOOST_AUTO_TEST_CASE(nan_and_infinity) {
   BOOST_TEST(is(esp::abs(x), {NaN, inf, inf, 0}));
   BOOST_TEST(is(esp::tanh(x), {NaN, 1, -1, 0}));
   BOOST_TEST(is(esp::sigmoid(x), {NaN, 1, 0, 0.5}));
+  BOOST_TEST(is(esp::erf(x), {NaN, 1, -1, 0}));
+  BOOST_TEST(is(esp::gelu(x), {NaN, inf, 0, 0}));
+  BOOST_TEST(is(esp::gelu_gradient(esp::ones_like(x), x), {NaN, 1, 0, 0.5}));
   BOOST_TEST(is(esp::exp(x), {NaN, inf, 0, 1}));
   BOOST_TEST(is(esp::log(x), {NaN, inf, NaN, -inf}));
   BOOST_TEST(is(esp::sqrt(x), {NaN, inf, NaN, 0}));

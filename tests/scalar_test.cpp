@@ -115,6 +115,7 @@ void check_all_accuracies(double bound, double loose_bound) {
   check_accuracy<T>("log1p", scalar::Log1p(), log1pl, bound);
   check_accuracy<T>("tanh", scalar::Tanh(), tanhl, loose_bound);
   check_accuracy<T>("sigmoid", scalar::Sigmoid(), exact_sigmoid, loose_bound);
+  check_accuracy<T>("erf", scalar::Erf(), erfl, bound);
   check_accuracy<T>("sqrt", scalar::Sqrt(), sqrtl, 0.5);
   check_accuracy<T>("floor", scalar::Floor(), floorl, 0);
   check_accuracy<T>("sin", scalar::Sin(), sinl, 1);
@@ -134,6 +135,12 @@ void check_special_values() {
   BOOST_TEST(value(scalar::Tanh(), T(-50)) == -1);
   BOOST_TEST(std::signbit(value(scalar::Tanh(), -T(0))));
   BOOST_TEST(value(scalar::Tanh(), Limits::denorm_min()) == Limits::denorm_min());
+  BOOST_TEST(value(scalar::Erf(), inf) == 1);
+  BOOST_TEST(value(scalar::Erf(), T(-6)) == -1);
+  BOOST_TEST(std::signbit(value(scalar::Erf(), -T(0))));
+  BOOST_TEST(std::isnan(value(scalar::Erf(), nan)));
+  BOOST_TEST(value(scalar::Gelu(), T(30)) == T(30));
+  BOOST_TEST(value(scalar::Gelu(), T(-30)) == 0);
   BOOST_TEST(value(scalar::Sigmoid(), -inf) == 0);
   BOOST_TEST(value(scalar::Sigmoid(), T(0)) == T(0.5));
   BOOST_TEST(value(scalar::Log1p(), -T(1)) == -inf);
@@ -213,9 +220,10 @@ BOOST_AUTO_TEST_CASE(special_values) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(tanh_and_sigmoid_stay_in_range) {
+BOOST_AUTO_TEST_CASE(tanh_erf_and_sigmoid_stay_in_range) {
   at_every_level([] {
     for (const float y : apply<float>(scalar::Tanh(), sweep<float>())) BOOST_REQUIRE(!(std::fabs(y) > 1));
+    for (const float y : apply<float>(scalar::Erf(), sweep<float>())) BOOST_REQUIRE(!(std::fabs(y) > 1));
     for (const float y : apply<float>(scalar::Sigmoid(), sweep<float>())) BOOST_REQUIRE(!(y < 0 || y > 1));
   });
 }
