@@ -15,21 +15,21 @@ void check_indices(const Spec& spec, std::string_view op) {
     throw TypeError(fmt::format("{}: indices must be int32 or int64, not {}", op, name(spec.dtype)));
 }
 
-/// All indices as int64; negative ones count from the end, if they may. Throws IndexError outside `size`.
-std::vector<int64_t> read_indices(const Tensor& indices, int64_t size, std::string_view op,
-                                  bool from_end = true) {
+/// Calls `f(at, count)` with a function that gives index i; negative ones count from the end, if they may.
+/// Throws IndexError outside `size`, before it calls anything.
+template <class F>
+void with_indices(const Tensor& indices, int64_t size, std::string_view op, bool from_end, F&& f) {
   const Tensor flat = indices.contiguous_copy();
-  std::vector<int64_t> result(static_cast<size_t>(flat.elements()));
+  const int64_t count = flat.elements(), least = from_end ? -size : 0;
   visit(flat.dtype(), [&]<class T>(TypeTag<T>) {
-    if constexpr (std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>)
-      std::copy_n(static_cast<const T*>(flat.address()), result.size(), result.begin());
+    if constexpr (std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>) {
+      const T* list = static_cast<const T*>(flat.address());
+      for (int64_t i = 0; i < count; ++i)
+        if (list[i] < least || list[i] >= size)
+          throw IndexError(fmt::format("{}: index {} is outside an axis of size {}", op, list[i], size));
+      f([=](int64_t i) { return list[i] < 0 ? list[i] + size : int64_t{list[i]}; }, count);
+    }
   });
-  for (int64_t& i : result) {
-    if (i < (from_end ? -size : 0) || i >= size)
-      throw IndexError(fmt::format("{}: index {} is outside an axis of size {}", op, i, size));
-    if (i < 0) i += size;
-  }
-  return result;
 }
 
 /// A tensor as [outer, axis, inner].
@@ -58,16 +58,19 @@ class Gather : public Op {
   void run_cpu(const KernelCall& call) const override {
     const Tensor x = call.inputs[0]->contiguous_copy();
     const Blocks b(x.shape(), resolve_axis(axis_, x.rank(), name()));
-    const std::vector<int64_t> indices = read_indices(*call.inputs[1], b.size, name());
-    const size_t bytes = static_cast<size_t>(b.inner) * size_of(x.dtype());
+    const int64_t bytes = b.inner * static_cast<int64_t>(size_of(x.dtype()));
     const char* from = static_cast<const char*>(x.address());
     char* to = static_cast<char*>(call.outputs[0]->address());
-    if (bytes == 0) return;
-    for (int64_t o = 0; o < b.outer; ++o)
-      for (const int64_t i : indices) {
-        std::memcpy(to, from + static_cast<size_t>(o * b.size + i) * bytes, bytes);
-        to += bytes;
-      }
+    with_indices(*call.inputs[1], b.size, name(), true, [&](auto at, int64_t count) {
+      if (bytes == 0) return;
+      const auto copy = [=](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row)
+          std::memcpy(to + row * bytes, from + (row / count * b.size + at(row % count)) * bytes,
+                      static_cast<size_t>(bytes));
+      };
+      constexpr int64_t grain = 256 * 1024;  // bytes that pay for a thread
+      parallel_for(b.outer * count, std::max<int64_t>(1, grain / bytes), copy);
+    });
   }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.wants(0) ? scatter_add_like(rule.output_gradient(), rule.input(1), rule.input(0), axis_)
@@ -79,7 +82,7 @@ class Gather : public Op {
   int64_t axis_;
 };
 
-/// The transpose of gather. One thread adds in order: the same bits each time.
+/// The transpose of gather. Every element is added to by one thread, in order: the same bits each time.
 class ScatterAddLike : public Op {
  public:
   explicit ScatterAddLike(int64_t axis) : axis_(axis) {}
@@ -94,20 +97,12 @@ class ScatterAddLike : public Op {
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
     const Blocks b(out.shape(), resolve_axis(axis_, out.rank(), name()));
-    const std::vector<int64_t> indices = read_indices(*call.inputs[1], b.size, name());
     const Tensor x = call.inputs[0]->contiguous_copy();
-    visit(out.dtype(), [&]<class T>(TypeTag<T>) {
-      if constexpr (Numbers::accepts<T>) {
-        T* to = static_cast<T*>(out.address());
-        const T* from = static_cast<const T*>(x.address());
-        std::fill_n(to, out.elements(), T{});
-        for (int64_t o = 0; o < b.outer; ++o)
-          for (const int64_t i : indices) {
-            T* row = to + (o * b.size + i) * b.inner;
-            detail::binary_row<scalar::Add, T, T>(b.inner, row, row, 1, from, 1);
-            from += b.inner;
-          }
-      }
+    with_indices(*call.inputs[1], b.size, name(), true, [&](auto at, int64_t count) {
+      visit(out.dtype(), [&]<class T>(TypeTag<T>) {
+        if constexpr (Numbers::accepts<T>)
+          add_rows(static_cast<T*>(out.address()), static_cast<const T*>(x.address()), b, at, count);
+      });
     });
   }
   Gradients gradient(const GradientRule& rule) const override {
@@ -115,6 +110,21 @@ class ScatterAddLike : public Op {
   }
 
  private:
+  template <class T, class At>
+  static void add_rows(T* to, const T* from, const Blocks& b, At at, int64_t count) {
+    // Threads share the columns, but not so that two write to one cache line often.
+    const int64_t rows = b.outer * (b.size + count);
+    const int64_t grain = std::max<int64_t>(64, detail::grain / std::max<int64_t>(rows, 1));
+    parallel_for(b.inner, grain, [=](int64_t begin, int64_t end) {
+      const int64_t n = end - begin;
+      for (int64_t row = 0; row < b.outer * b.size; ++row) std::fill_n(to + row * b.inner + begin, n, T{});
+      for (int64_t i = 0; i < b.outer * count; ++i) {
+        T* sum = to + (i / count * b.size + at(i % count)) * b.inner + begin;
+        detail::binary_row<scalar::Add, T, T>(n, sum, sum, 1, from + i * b.inner + begin, 1);
+      }
+    });
+  }
+
   int64_t axis_;
 };
 
@@ -122,8 +132,9 @@ class ScatterAddLike : public Op {
 /// is none: it marks labels that are missing.
 template <class F>
 void each_row(const Tensor& indices, int64_t size, std::string_view op, F&& f) {
-  const std::vector<int64_t> list = read_indices(indices, size, op, false);
-  for (size_t row = 0; row < list.size(); ++row) f(static_cast<int64_t>(row), list[row]);
+  with_indices(indices, size, op, false, [&](auto at, int64_t count) {
+    for (int64_t row = 0; row < count; ++row) f(row, at(row));
+  });
 }
 
 struct Pick : Op {

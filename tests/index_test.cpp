@@ -65,6 +65,39 @@ BOOST_AUTO_TEST_CASE(gather) {
             .differentiable = {0}});
 }
 
+BOOST_AUTO_TEST_CASE(threads_share_large_ones) {
+  const int before = esp::num_threads();
+  const int64_t rows = 1000, count = 3000, width = 150;
+  esp::Tensor at({count}, esp::int64);
+  for (int64_t i = 0; i < count; ++i) at.at<int64_t>({i}) = i * i % rows - (i % 2) * rows;
+  const esp::Tensor x = numbers({rows, width}), g = numbers({count, width}, -2, 2, 1);
+  std::vector<esp::Tensor> seen, sums;
+  for (const int threads : {1, 3}) {
+    esp::set_num_threads(threads);
+    seen.push_back(esp::gather(x, at).value());
+    sums.push_back(esp::scatter_add_like(g, at, x, 0).value());
+  }
+  esp::set_num_threads(before);
+  BOOST_TEST(difference(seen[0], seen[1]) == 0);
+  BOOST_TEST(difference(sums[0], sums[1]) == 0);  // to the bit
+  BOOST_TEST(seen[1].at<double>({2999, 149}) == x.at<double>({1, 149}));
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i)
+    if (i * i % rows == 1) sum += g.at<double>({i, 149});
+  BOOST_TEST(sums[1].at<double>({1, 149}) == sum, boost::test_tools::tolerance(1e-12));
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_allocated_but_the_result) {
+  const esp::Variable x = numbers({10, 4}), at = esp::tensor({1, 2, 9, -1}), g = numbers({4, 4});
+  const auto allocations = [](const auto& f) {
+    const int64_t before = esp::memory_stats().allocations;
+    const esp::Variable y = f();
+    return esp::memory_stats().allocations - before;
+  };
+  BOOST_TEST(allocations([&] { return esp::gather(x, at); }) == 1);
+  BOOST_TEST(allocations([&] { return esp::scatter_add_like(g, at, x, 0); }) == 1);
+}
+
 BOOST_AUTO_TEST_CASE(pick) {
   check_op({.name = "pick",
             .op = [](const Variables& x) { return esp::pick(x[0], x[1]); },
