@@ -19,6 +19,7 @@
 #include "espalier/nn/dense.h"
 #include "espalier/nn/dropout.h"
 #include "espalier/nn/init.h"
+#include "espalier/nn/layer_norm.h"
 #include "espalier/nn/losses.h"
 #include "espalier/nn/module.h"
 #include "espalier/nn/serialize.h"

@@ -90,6 +90,10 @@ Variable matmul(const Operand& a, const Operand& b);
 Variable softmax(const Operand& x, int64_t axis = -1);
 Variable log_softmax(const Operand& x, int64_t axis = -1);
 
+/// (x − mean) / √(variance + ε) along the last axis, times `gain` plus `bias`, which are broadcast. Ba et
+/// al., Layer normalization, 2016.
+Variable layer_norm(const Operand& x, const Operand& gain, const Operand& bias, double epsilon = 1e-5);
+
 /// Slices of `x` along `axis` at `indices` (int32 or int64, of any shape). Throws IndexError.
 Variable gather(const Operand& x, const Operand& indices, int64_t axis = 0);
 /// x[…, indices[…]]: from each row along the last axis the element that `indices` (of the row's shape) names.

@@ -1,0 +1,99 @@
+// Normalization: the operation and its layer.
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+
+#include "espalier/core/error.h"
+#include "espalier/nn/layer_norm.h"
+#include "espalier/nn/serialize.h"
+#include "espalier/ops/ops.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+Array normalized(const std::vector<Array>& in, double epsilon) {
+  const int64_t n = in[0].shape[-1];
+  return Array(in[0].shape, [&](const Index& at) {
+    Index i = at;
+    double mean = 0, variance = 0;
+    for (i.back() = 0; i.back() < n; ++i.back()) mean += in[0](i) / static_cast<double>(n);
+    for (i.back() = 0; i.back() < n; ++i.back())
+      variance += std::pow(in[0](i) - mean, 2) / static_cast<double>(n);
+    return (in[0](at) - mean) / std::sqrt(variance + epsilon) * in[1](at) + in[2](at);
+  });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(normalize)
+
+BOOST_AUTO_TEST_CASE(layer_norm) {
+  for (const esp::Shape& shape : {esp::Shape{3, 5}, {2, 2, 4}, {6}, {2, 1}, {0, 3}})
+    check_op({.name = "layer_norm",
+              .op = [](const Variables& x) { return esp::layer_norm(x[0], x[1], x[2], 0.1); },
+              .inputs = {numbers(shape), numbers({shape[-1]}, 0.5, 2, 1), numbers({shape[-1]}, -1, 1, 2)},
+              .reference = [](const std::vector<Array>& in) { return normalized(in, 0.1); }});
+  check_op({.name = "layer_norm with numbers",
+            .op = [](const Variables& x) { return esp::layer_norm(x[0], 1, 0); },
+            .inputs = {numbers({3, 5})},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  const Array one(esp::tensor(1)), zero(esp::tensor(0));
+                  return normalized({in[0], one, zero}, 1e-5);
+                },
+            .tolerance32 = 2e-4});  // rows of equal numbers leave nothing but rounding errors
+}
+
+BOOST_AUTO_TEST_CASE(rows_far_from_zero_keep_their_digits) {
+  const esp::Tensor x = (numbers({4, 64}).to(esp::float32) + 1000.0f).value();
+  const esp::Tensor y = esp::layer_norm(x, 1, 0).value();
+  const std::vector<Array> in = {Array(x), Array(esp::tensor(1)), Array(esp::tensor(0))};
+  BOOST_TEST(difference(normalized(in, 1e-5), y) < 2e-4);
+}
+
+BOOST_AUTO_TEST_CASE(layer_learns_its_width) {
+  const esp::nn::LayerNorm layer(1e-3);
+  BOOST_TEST(layer.parameters().empty());
+  const esp::Tensor x = numbers({2, 3, 4});
+  const std::vector<Array> in = {Array(x), Array(esp::tensor(1)), Array(esp::tensor(0))};
+  BOOST_TEST(difference(normalized(in, 1e-3), layer(x).value()) < 1e-12);
+  BOOST_TEST(layer.parameter("weight").dtype() == esp::float64);
+  BOOST_TEST(layer.parameter("weight").shape() == esp::Shape({4}));
+  BOOST_TEST(layer.parameter("bias").shape() == esp::Shape({4}));
+  BOOST_TEST(layer.parameters()[0].first == "weight");
+  esp::set_value(layer.parameter("weight"), esp::full({4}, 2, esp::float64));
+  esp::set_value(layer.parameter("bias"), esp::full({4}, 5, esp::float64));
+  const std::vector<Array> other = {in[0], Array(esp::tensor(2)), Array(esp::tensor(5))};
+  BOOST_TEST(difference(normalized(other, 1e-3), layer(x).value()) < 1e-12);
+
+  const TemporaryFolder folder;
+  esp::nn::save(layer, folder / "norm.safetensors");
+  const esp::nn::LayerNorm loaded(1e-3);
+  esp::nn::load(loaded, folder / "norm.safetensors");
+  BOOST_TEST(difference(layer(x).value(), loaded(x).value()) == 0);
+  BOOST_TEST(difference(layer(x).value(), layer.clone()(x).value()) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(mistakes) {
+  using esp::nn::LayerNorm;
+  BOOST_CHECK_EXCEPTION(LayerNorm(0), esp::Error, says({"LayerNorm", "0", here()}));
+  BOOST_CHECK_EXCEPTION(LayerNorm(NAN), esp::Error, says({"LayerNorm", "nan", here()}));
+  const LayerNorm layer;
+  layer(esp::ones({2, 4}));
+  BOOST_CHECK_EXCEPTION(layer(esp::ones({4, 2})), esp::ShapeError,
+                        says({"LayerNorm", "[4, 2]", "[4]", here()}));
+  BOOST_CHECK_EXCEPTION(layer(esp::tensor(1.0)), esp::ShapeError, says({"LayerNorm", "scalar", here()}));
+  BOOST_CHECK_EXCEPTION(layer(esp::ones({2, 4}, esp::float64)), esp::TypeError,
+                        says({"LayerNorm", "float64", "float32", here()}));
+  BOOST_CHECK_EXCEPTION(layer(esp::ones({2, 4}, esp::int64)), esp::TypeError, says({"int64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::layer_norm(esp::tensor(1.0), 1, 0), esp::ShapeError,
+                        says({"layer_norm", here()}));
+  BOOST_CHECK_EXCEPTION(esp::layer_norm(esp::ones({2, 4}), 1, 0, 0), esp::Error,
+                        says({"layer_norm", here()}));
+  BOOST_CHECK_THROW(esp::layer_norm(esp::ones({2, 4}), esp::ones({3}), 0), esp::ShapeError);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
