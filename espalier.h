@@ -18,6 +18,7 @@
 #include "espalier/nn/container.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/dropout.h"
+#include "espalier/nn/embedding.h"
 #include "espalier/nn/init.h"
 #include "espalier/nn/layer_norm.h"
 #include "espalier/nn/losses.h"

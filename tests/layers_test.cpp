@@ -11,6 +11,7 @@
 #include "espalier/nn/container.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/dropout.h"
+#include "espalier/nn/embedding.h"
 #include "espalier/nn/losses.h"
 #include "espalier/ops/ops.h"
 #include "temporary_folder.h"
@@ -121,8 +122,8 @@ BOOST_AUTO_TEST_CASE(activations) {
   auto at = [&](const Layer& layer, int64_t i) { return layer(x).value().at<double>({0, i}); };
   BOOST_TEST(at(Relu(), 0) == 0);
   BOOST_TEST(at(Relu(), 2) == 2);
-  BOOST_TEST(at(Tanh(), 2) == std::tanh(2.0), boost::test_tools::tolerance(1e-14));
   BOOST_TEST(at(Gelu(), 2) == 1 + std::erf(std::sqrt(2.0)), boost::test_tools::tolerance(1e-14));
+  BOOST_TEST(at(Tanh(), 2) == std::tanh(2.0), boost::test_tools::tolerance(1e-14));
   BOOST_TEST(at(Sigmoid(), 0) == 1 / (1 + std::exp(1.0)), boost::test_tools::tolerance(1e-14));
   const double sum = std::exp(-1.0) + 1 + std::exp(2.0);
   BOOST_TEST(at(Softmax(), 2) == std::exp(2.0) / sum, boost::test_tools::tolerance(1e-14));
@@ -131,6 +132,42 @@ BOOST_AUTO_TEST_CASE(activations) {
   BOOST_CHECK_EXCEPTION(Flatten(2)(x), esp::ShapeError, says({"flatten", "layers_test.cpp"}));
   BOOST_TEST(Flatten()(esp::zeros({2, 3, 4})).shape() == esp::Shape({2, 12}));
   BOOST_TEST(Flatten(0)(esp::zeros({2, 3, 4})).shape() == esp::Shape({24}));
+}
+
+BOOST_AUTO_TEST_CASE(embedding_looks_up_rows) {
+  esp::seed(4);
+  Embedding embedding(5, 3);
+  BOOST_TEST(embedding.parameters().empty());
+  const esp::Tensor at = esp::tensor({{4, 0}, {1, 4}}, esp::int32);
+  const esp::Variable y = embedding(at);
+  BOOST_TEST(y.shape() == esp::Shape({2, 2, 3}));
+  const esp::Variable weight = embedding.parameter("weight");
+  BOOST_TEST(weight.shape() == esp::Shape({5, 3}));
+  BOOST_TEST(weight.dtype() == esp::float32);
+  BOOST_TEST(y.value().at<float>({1, 1, 2}) == weight.value().at<float>({4, 2}));
+  BOOST_TEST(embedding(esp::tensor(2)).shape() == esp::Shape({3}));
+  BOOST_TEST(embedding(esp::zeros({0}, esp::int64)).shape() == esp::Shape({0, 3}));
+  const esp::Tensor gradient = esp::sum(y).gradient(weight).value();
+  for (int64_t row : {0, 1, 2, 3, 4})
+    BOOST_TEST(gradient.at<float>({row, 1}) == (row == 4 ? 2 : row < 2 ? 1 : 0));
+  BOOST_TEST(largest_difference(embedding(at), embedding.clone()(at)) == 0);
+
+  Embedding wide(2, 40000, {.dtype = esp::float64});
+  const esp::Tensor row = wide(esp::tensor(0)).value();
+  BOOST_TEST(row.dtype() == esp::float64);
+  BOOST_TEST(std::abs(esp::mean(row).item()) < 0.03);
+  BOOST_TEST(std::abs(esp::mean(esp::square(row)).item() - 1) < 0.05);
+}
+
+BOOST_AUTO_TEST_CASE(embedding_refuses_what_does_not_fit) {
+  const Embedding embedding(5, 3);
+  BOOST_CHECK_EXCEPTION(embedding(esp::tensor({0, 5})), esp::IndexError,
+                        says({"gather", "5", "layers_test"}));
+  BOOST_CHECK_EXCEPTION(embedding(esp::ones({2})), esp::TypeError,
+                        says({"Embedding", "float32", "[2]", "layers_test"}));
+  BOOST_CHECK_EXCEPTION(Embedding(0, 3), esp::Error, says({"Embedding", "0", "layers_test"}));
+  BOOST_CHECK_EXCEPTION(Embedding(4, -3), esp::Error, says({"-3"}));
+  BOOST_CHECK_EXCEPTION(Embedding(4, 3, {.dtype = esp::int64}), esp::TypeError, says({"int64"}));
 }
 
 BOOST_AUTO_TEST_CASE(dropout_keeps_the_mean) {

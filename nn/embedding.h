@@ -1,0 +1,21 @@
+// Embedding: a vector for each word.
+#pragma once
+#include "espalier/nn/init.h"
+#include "espalier/nn/layer.h"
+
+namespace espalier::nn {
+
+struct EmbeddingOptions {
+  Initializer initializer = init::Normal();
+  DType dtype = float32;  ///< of the weight: float32 or float64
+};
+
+/// Rows of `weight` [count, width] at the indices of the input, int32 or int64 of any shape: [...] becomes
+/// [..., width]. The parameter is made at the first call. Throws IndexError for an index outside, TypeError
+/// for other inputs, and Error unless count and width are positive.
+class Embedding : public LayerOf<Embedding> {
+ public:
+  Embedding(int64_t count, int64_t width, EmbeddingOptions options = {}, Where where = Where::current());
+};
+
+}  // namespace espalier::nn
