@@ -8,15 +8,9 @@
 #endif
 
 #include <algorithm>
-#include <chrono>
-#include <map>
-#include <mutex>
-#include <tuple>
-#include <vector>
 
 #include "espalier/core/cpu/parallel.h"
 #include "espalier/core/error.h"
-#include "espalier/core/tensor.h"
 
 namespace espalier {
 
@@ -36,9 +30,6 @@ double operations(const Gemm& g) {
 }
 
 constexpr double worth_a_thread = 4e6;  // operations, some 40 µs
-
-/// Products so small that waking a second thread costs more than it does run on one.
-bool on_one_thread(const Gemm& g) { return g.one_thread || operations(g) < worth_a_thread; }
 
 #ifdef _OPENMP
 /// Both libraries ask OpenMP.
@@ -64,24 +55,9 @@ struct FittingThreads {
 };
 #endif
 
-using Key = std::tuple<DType, bool, bool, int64_t, int64_t, int64_t, int>;
-Key key_of(const Gemm& g) {
-  return {g.dtype, g.transpose_a, g.transpose_b, g.m, g.n, g.k, on_one_thread(g) ? 1 : num_threads()};
-}
-
-std::mutex mutex;
-std::map<Key, GemmLibrary>& measured() {
-  static auto* choices = new std::map<Key, GemmLibrary>;
-  return *choices;
-}
-
-double seconds(const Gemm& gemm, const void* a, const void* b, void* c, GemmLibrary library) {
-  const auto begin = std::chrono::steady_clock::now();
-  run_gemm(gemm, a, b, c, library);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 }  // namespace
+
+bool on_one_thread(const Gemm& g) { return g.one_thread || operations(g) < worth_a_thread; }
 
 std::string_view name(GemmLibrary library) {
   return library == GemmLibrary::openblas ? "OpenBLAS" : "oneDNN";
@@ -134,36 +110,6 @@ void run_gemm_batch(const GemmBatch& x, const void* a, const void* b, void* c, G
   if (!x.gemm.one_thread) return run(0, count);
   parallel_for(count, std::max(int64_t{1}, static_cast<int64_t>(worth_a_thread / 2 / operations(x.gemm))),
                run);
-}
-
-GemmLibrary gemm_library(const Gemm& gemm) {
-  if (gemm.dtype == DType::float64) return GemmLibrary::openblas;  // oneDNN has none
-  const std::lock_guard lock(mutex);
-  const auto known = measured().find(key_of(gemm));
-  return known == measured().end() ? GemmLibrary::onednn : known->second;
-}
-
-GemmLibrary measure_gemm(const Gemm& gemm) {
-  if (gemm.dtype == DType::float64) return GemmLibrary::openblas;
-  {
-    const std::lock_guard lock(mutex);
-    if (const auto known = measured().find(key_of(gemm)); known != measured().end()) return known->second;
-  }
-  const Tensor a = zeros({gemm.transpose_a ? gemm.k : gemm.m, gemm.lda});
-  const Tensor b = zeros({gemm.transpose_b ? gemm.n : gemm.k, gemm.ldb});
-  const Tensor c({gemm.m, gemm.ldc});
-  // In turns, so that a disturbance hits both; the best of each, since noise only adds.
-  double best[2] = {1e9, 1e9}, spent = 0;
-  for (int round = 0; round < 12 && (round < 3 || spent < 20e-3); ++round) {
-    for (const auto library : {GemmLibrary::openblas, GemmLibrary::onednn}) {
-      const double t = seconds(gemm, a.address(), b.address(), c.address(), library);
-      spent += t;
-      if (round > 0) best[static_cast<int>(library)] = std::min(best[static_cast<int>(library)], t);
-    }
-  }
-  const GemmLibrary choice = best[0] < best[1] ? GemmLibrary::openblas : GemmLibrary::onednn;
-  const std::lock_guard lock(mutex);
-  return measured().try_emplace(key_of(gemm), choice).first->second;
 }
 
 }  // namespace espalier

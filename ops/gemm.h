@@ -21,6 +21,8 @@ struct Gemm {
   bool one_thread = false;  ///< or as many as pay for such a product
 };
 
+/// Whether waking a second thread for it would cost more than it does.
+bool on_one_thread(const Gemm& gemm);
 void run_gemm(const Gemm& gemm, const void* a, const void* b, void* c, GemmLibrary library);
 
 /// Products of one form over the axes of `batch`. Matrices of `c` lie one after another; those of `a` and `b`
@@ -33,10 +35,5 @@ struct GemmBatch {
 /// Whether so many products are better divided over threads than computed one after another by all threads.
 bool better_divided(const Gemm& gemm, int64_t count);
 void run_gemm_batch(const GemmBatch& batch, const void* a, const void* b, void* c, GemmLibrary library);
-
-/// The library that was measured to be faster for this product, or a fair guess if it was not measured.
-GemmLibrary gemm_library(const Gemm& gemm);
-/// Measures both libraries (some milliseconds, once in a process for each shape and number of threads).
-GemmLibrary measure_gemm(const Gemm& gemm);
 
 }  // namespace espalier

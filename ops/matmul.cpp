@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
 #include "espalier/ops/gemm.h"
+#include "espalier/ops/gemm_choice.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/rules.h"
@@ -113,7 +114,7 @@ class Matmul : public Op {
     }
     Tensor a = *call.inputs[0], b = *call.inputs[1];
     const GemmBatch product = resolve(a, b, out);
-    const GemmLibrary library = gemm_library(product.gemm);
+    const GemmLibrary library = gemm_choices().find_or_guess(product.gemm);
     if (product.batch.rank() == 0)
       run_gemm(product.gemm, a.address(), b.address(), out.address(), library);
     else
@@ -122,7 +123,8 @@ class Matmul : public Op {
 
   void prepare(const KernelCall& call) const override {
     Tensor a = *call.inputs[0], b = *call.inputs[1];
-    if (call.outputs[0]->elements() && a.elements()) measure_gemm(resolve(a, b, *call.outputs[0]).gemm);
+    if (call.outputs[0]->elements() && a.elements())
+      gemm_choices().measure(resolve(a, b, *call.outputs[0]).gemm);
   }
 
   Gradients gradient(const GradientRule& rule) const override {

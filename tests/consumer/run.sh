@@ -3,6 +3,7 @@
 #   tests/consumer/run.sh find_package|pkg_config PREFIX       against what is installed under PREFIX
 #   tests/consumer/run.sh add_subdirectory static|shared
 set -euo pipefail
+export ESPALIER_CACHE=off # nothing of this is for the user
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 way=$1

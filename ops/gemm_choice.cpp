@@ -1,0 +1,195 @@
+#include "espalier/ops/gemm_choice.h"
+
+#include <cblas.h>
+#include <dnnl.h>
+#include <fmt/format.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include "espalier/core/cpu/vectorize.h"
+#include "espalier/core/file.h"
+#include "espalier/core/tensor.h"
+
+namespace espalier {
+
+namespace {
+
+constexpr std::array libraries = {GemmLibrary::openblas, GemmLibrary::onednn};
+
+double seconds(const Gemm& gemm, const void* a, const void* b, void* c, GemmLibrary library) {
+  const auto begin = std::chrono::steady_clock::now();
+  run_gemm(gemm, a, b, c, library);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+GemmLibrary faster_library(const Gemm& gemm) {
+  const Tensor a = zeros({gemm.transpose_a ? gemm.k : gemm.m, gemm.lda});
+  const Tensor b = zeros({gemm.transpose_b ? gemm.n : gemm.k, gemm.ldb});
+  const Tensor c = zeros({gemm.m, gemm.ldc});
+  // In turns, so that a disturbance hits both; the best of each, since noise only adds.
+  double best[2] = {1e9, 1e9}, spent = 0;
+  for (int round = 0; round < 12 && (round < 3 || spent < 20e-3); ++round) {
+    for (const GemmLibrary library : libraries) {
+      const double t = seconds(gemm, a.address(), b.address(), c.address(), library);
+      spent += t;
+      if (round > 0) best[static_cast<int>(library)] = std::min(best[static_cast<int>(library)], t);
+    }
+  }
+  return best[0] < best[1] ? GemmLibrary::openblas : GemmLibrary::onednn;
+}
+
+/// As the processor calls itself.
+std::string processor() {
+  std::string text;
+#ifdef __x86_64__
+  for (unsigned leaf = 0x80000002; leaf <= 0x80000004; ++leaf) {
+    unsigned words[4];
+    if (!__get_cpuid(leaf, &words[0], &words[1], &words[2], &words[3])) return "unknown";
+    text.append(reinterpret_cast<const char*>(words), sizeof words);
+  }
+  text.resize(std::strlen(text.c_str()));
+#endif
+  return text.empty() ? "unknown" : text;
+}
+
+/// An absolute folder that an environment variable names.
+std::filesystem::path folder_in(const char* variable) {
+  const char* value = std::getenv(variable);
+  std::filesystem::path path = value ? value : "";
+  return path.is_absolute() ? path : std::filesystem::path();
+}
+
+}  // namespace
+
+GemmChoices::GemmChoices(std::filesystem::path file, std::string header)
+    : file_(std::move(file)), header_(std::move(header)) {}
+
+GemmChoices::Key GemmChoices::key_of(const Gemm& g) {
+  return {g.dtype, g.transpose_a, g.transpose_b, g.m, g.n, g.k, on_one_thread(g) ? 1 : num_threads()};
+}
+
+std::optional<GemmLibrary> GemmChoices::find(const Gemm& gemm) {
+  if (gemm.dtype == DType::float64) return GemmLibrary::openblas;  // oneDNN has none
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(loaded_, true)) choices_ = read();
+  const auto known = choices_.find(key_of(gemm));
+  return known == choices_.end() ? std::nullopt : std::optional(known->second);
+}
+
+GemmLibrary GemmChoices::find_or_guess(const Gemm& gemm) { return find(gemm).value_or(GemmLibrary::onednn); }
+
+GemmLibrary GemmChoices::measure(const Gemm& gemm) {
+  if (const auto known = find(gemm)) return *known;
+  ++measurements_;
+  GemmLibrary choice = faster_library(gemm);
+  {
+    const std::lock_guard lock(mutex_);
+    choice = choices_.try_emplace(key_of(gemm), choice).first->second;
+  }
+  save();
+  return choice;
+}
+
+// A file is the header, and a line for each product: "float32 n t 256 1000 100 4 oneDNN".
+
+std::string GemmChoices::line(const Key& key, GemmLibrary library) {
+  const auto& [dtype, ta, tb, m, n, k, threads] = key;
+  return fmt::format("{} {} {} {} {} {} {} {}\n", espalier::name(dtype), ta ? 't' : 'n', tb ? 't' : 'n', m, n,
+                     k, threads, espalier::name(library));
+}
+
+std::optional<std::pair<GemmChoices::Key, GemmLibrary>> GemmChoices::parse(std::string_view text) {
+  std::istringstream in{std::string(text)};
+  std::string dtype, ta, tb, library;
+  int64_t m, n, k;
+  int threads;
+  if (!(in >> dtype >> ta >> tb >> m >> n >> k >> threads >> library)) return std::nullopt;
+  for (const GemmLibrary each : libraries) {
+    const Key key{DType::float32, ta == "t", tb == "t", m, n, k, threads};
+    if (line(key, each) == text) return std::pair(key, each);  // nothing else, and nothing missing
+  }
+  return std::nullopt;
+}
+
+GemmChoices::Choices GemmChoices::read() const {
+  constexpr uint64_t largest = 1 << 22;  // bytes; no machine meets so many products
+  if (file_.empty()) return {};
+  try {
+    InputFile file(file_);
+    if (file.size() > largest) return {};
+    std::string text(file.size(), '\0');
+    file.read(text.data(), text.size());
+    Choices result;
+    const std::string first = header_ + '\n';
+    if (!text.starts_with(first)) return {};
+    for (size_t at = first.size(); at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
+      const auto entry = parse(std::string_view(text).substr(at, end - at));
+      if (!entry) return {};
+      result.insert(*entry);
+      at = end;
+    }
+    return result;
+  } catch (const std::exception&) {
+    return {};  // it is measured anew
+  }
+}
+
+/// What other processes wrote in between is kept, and known from then on.
+void GemmChoices::save() {
+  if (file_.empty()) return;
+  const std::lock_guard one_writer(file_mutex_);
+  if (!writable_) return;
+  try {
+    Choices theirs = read();
+    std::string text = header_ + '\n';
+    {
+      const std::lock_guard lock(mutex_);
+      choices_.merge(theirs);
+      for (const auto& [key, library] : choices_) text += line(key, library);
+    }
+    std::filesystem::create_directories(file_.parent_path());
+    AtomicFile file(file_);
+    file.write(text);
+    file.commit();
+  } catch (const std::exception&) {
+    writable_ = false;  // and will hardly become so
+  }
+}
+
+GemmChoices& gemm_choices() {
+  static auto* choices = new GemmChoices(gemm_choices_file(), gemm_choices_header());
+  return *choices;
+}
+
+std::filesystem::path gemm_choices_file() {
+  const char* cache = std::getenv("ESPALIER_CACHE");
+  if (cache && std::string_view(cache) == "off") return {};
+  std::filesystem::path folder = folder_in("ESPALIER_CACHE_DIR");
+  if (folder.empty())
+    if (const auto caches = folder_in("XDG_CACHE_HOME"); !caches.empty()) folder = caches / "espalier";
+  if (folder.empty())
+    if (const auto home = folder_in("HOME"); !home.empty()) folder = home / ".cache" / "espalier";
+  return folder.empty() ? folder : folder / "gemm_choices.txt";
+}
+
+std::string gemm_choices_header() {
+  constexpr const char* levels[] = {"baseline", "avx2", "avx512"};
+  const dnnl_version_t* onednn = dnnl_version();
+  std::string header =
+      fmt::format("Espalier {}; {}; {}; {}; oneDNN {}.{}.{} {}", ESPALIER_VERSION, processor(),
+                  levels[static_cast<int>(vector_level())], openblas_get_config(), onednn->major,
+                  onednn->minor, onednn->patch, onednn->hash);
+  std::replace(header.begin(), header.end(), '\n', ' ');
+  return header;
+}
+
+}  // namespace espalier
