@@ -91,10 +91,10 @@ class Matmul : public Op {
     if (a.rank() < 2 || b.rank() < 2)
       throw ShapeError(
           fmt::format("matmul: takes matrices or batches of them, not {} and {}", a.str(), b.str()));
-    const int64_t m = a[ta_ - 2], k = a[-1 - ta_], n = b[-1 - tb_];
-    if (k != b[tb_ - 2])
+    const int64_t m = a.end()[ta_ - 2], k = a.end()[-1 - ta_], n = b.end()[-1 - tb_];
+    if (k != b.end()[tb_ - 2])
       throw ShapeError(fmt::format("matmul: {} times {}: the inner sizes {} and {} differ",
-                                   seen(a, ta_).str(), seen(b, tb_).str(), k, b[tb_ - 2]));
+                                   seen(a, ta_).str(), seen(b, tb_).str(), k, b.end()[tb_ - 2]));
     if (std::max({m, k, n}) > most)
       throw UnsupportedError(fmt::format("matmul: {} times {} is more than the libraries can index",
                                          seen(a, ta_).str(), seen(b, tb_).str()));
@@ -108,23 +108,22 @@ class Matmul : public Op {
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
     if (out.elements() == 0) return;
-    if (call.inputs[0]->shape()[-1 - ta_] == 0) {
+    if (call.inputs[0]->shape().end()[-1 - ta_] == 0) {
       std::fill_n(static_cast<char*>(out.address()), out.bytes(), char{0});
       return;
     }
     Tensor a = *call.inputs[0], b = *call.inputs[1];
-    const GemmBatch product = resolve(a, b, out);
-    const GemmLibrary library = gemm_choices().find_or_guess(product.gemm);
-    if (product.batch.rank() == 0)
-      run_gemm(product.gemm, a.address(), b.address(), out.address(), library);
-    else
-      run_gemm_batch(product, a.address(), b.address(), out.address(), library);
+    const Gemm gemm = one_product(a, b, out);
+    if (out.rank() > 2) return run_batch(batch_of_products(gemm, a, b, out), a, b, out);
+    run_gemm(gemm, a.address(), b.address(), out.address(), gemm_choices().find_or_guess(gemm));
   }
 
   void prepare(const KernelCall& call) const override {
     Tensor a = *call.inputs[0], b = *call.inputs[1];
-    if (call.outputs[0]->elements() && a.elements())
-      gemm_choices().measure(resolve(a, b, *call.outputs[0]).gemm);
+    const Tensor& out = *call.outputs[0];
+    if (out.elements() == 0 || a.elements() == 0) return;
+    const Gemm gemm = one_product(a, b, out);
+    gemm_choices().measure(out.rank() > 2 ? batch_of_products(gemm, a, b, out).gemm : gemm);
   }
 
   Gradients gradient(const GradientRule& rule) const override {
@@ -159,25 +158,28 @@ class Matmul : public Op {
     }
   }
 
-  /// The product as GEMMs, or as one. Operands whose strides it cannot take are replaced by copies.
-  GemmBatch resolve(Tensor& a, Tensor& b, const Tensor& out) const {
+  /// The product of two matrices, the first of a batch. Operands whose strides a GEMM cannot take are
+  /// replaced by copies.
+  Gemm one_product(Tensor& a, Tensor& b, const Tensor& out) const {
     std::optional<Stored> x = stored({a.layout(), ta_}), y = stored({b.layout(), tb_});
     if (!x) a = a.clone(), x = stored({a.layout(), ta_});
     if (!y) b = b.clone(), y = stored({b.layout(), tb_});
-    const Matrix left(a.layout(), ta_);
-    const int64_t n = out.shape()[-1];
-    GemmBatch result{
-        {a.dtype(), x->transposed, y->transposed, left.rows, n, left.columns, x->leading, y->leading, n},
-        {},
-        {},
-        {}};
-    if (out.rank() == 2) return result;
-    result.batch = batch_of(out.shape());
+    const int64_t m = out.shape().end()[-2], n = out.shape().end()[-1], k = a.shape().end()[-1 - ta_];
+    return {a.dtype(), x->transposed, y->transposed, m, n, k, x->leading, y->leading, n};
+  }
+
+  /// All products, or one in their place.
+  GemmBatch batch_of_products(const Gemm& gemm, const Tensor& a, const Tensor& b, const Tensor& out) const {
+    GemmBatch result{gemm, batch_of(out.shape()), {}, {}};
     result.a_steps = steps_along(result.batch, a.layout());
     result.b_steps = steps_along(result.batch, b.layout());
-    if (fold_rows_of(left, result)) return result;
-    result.gemm.one_thread = better_divided(result.gemm, result.batch.elements());
+    if (fold_rows_of({a.layout(), ta_}, result)) return result;
+    result.gemm.one_thread = better_divided(gemm, result.batch.elements());
     return result;
+  }
+
+  static void run_batch(const GemmBatch& batch, const Tensor& a, const Tensor& b, const Tensor& out) {
+    run_gemm_batch(batch, a.address(), b.address(), out.address(), gemm_choices().find_or_guess(batch.gemm));
   }
 
   bool ta_, tb_;
