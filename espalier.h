@@ -28,4 +28,6 @@
 #include "espalier/optim/adagrad.h"
 #include "espalier/optim/adam.h"
 #include "espalier/optim/optimizer.h"
+#include "espalier/optim/rmsprop.h"
+#include "espalier/optim/schedule.h"
 #include "espalier/optim/sgd.h"

@@ -31,7 +31,8 @@ class AdagradRule : public Rule {
 }  // namespace
 
 Adagrad::Adagrad(const AdagradOptions& o, std::source_location where)
-    : Optimizer(std::make_shared<AdagradRule>(o), {{"lr", o.lr}}) {
+    : Optimizer(std::make_shared<AdagradRule>(o), {{"lr", o.lr}}, {o.clip_norm, o.clip_value, o.schedule},
+                where) {
   check_setting(std::isfinite(o.lr) && o.lr >= 0, "Adagrad", "lr", o.lr, where);
   check_setting(std::isfinite(o.epsilon) && o.epsilon > 0, "Adagrad", "epsilon", o.epsilon, where);
   check_setting(std::isfinite(o.weight_decay) && o.weight_decay >= 0, "Adagrad", "weight_decay",

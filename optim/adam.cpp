@@ -12,41 +12,59 @@ namespace {
 class AdamRule : public Rule {
  public:
   explicit AdamRule(const AdamOptions& o) : o_(o) {}
-  std::string_view name() const override { return "Adam"; }
+  explicit AdamRule(const AdamWOptions& o)
+      : o_{.beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon, .weight_decay = o.weight_decay},
+        decoupled_(true) {}
+  std::string_view name() const override { return decoupled_ ? "AdamW" : "Adam"; }
 
   void update(ParameterUpdate& step) const override {
-    const Variable& p = step.parameter();
-    Variable g = step.gradient();
-    if (o_.weight_decay > 0) g = g + p * o_.weight_decay;
+    Variable p = step.parameter(), g = step.gradient();
+    const bool decays = o_.weight_decay > 0;
+    if (decays && !decoupled_) g = g + p * o_.weight_decay;
     const Variable m = step.state("m"), v = step.state("v"), t = step.scalar_state("step");
 
     const Variable t1 = t + 1.0;
     const Variable m1 = m * o_.beta1 + g * (1 - o_.beta1);
     const Variable v1 = v * o_.beta2 + square(g) * (1 - o_.beta2);
     // lr · m̂ / (√v̂ + ε), with the corrections (scalars) moved out of the elements' way.
-    const Variable size = step.setting("lr") / (1.0 - power(o_.beta1, t1));
+    const Variable lr = step.setting("lr");
+    const Variable size = lr / (1.0 - power(o_.beta1, t1));
     const Variable spread = sqrt(v1) / sqrt(1.0 - power(o_.beta2, t1)) + o_.epsilon;
 
     step.assign(t, t1);
     step.assign(m, m1);
     step.assign(v, v1);
-    step.assign(p, p - size * (m1 / spread));
+    if (decays && decoupled_) p = p * (1.0 - lr * o_.weight_decay);
+    step.assign(step.parameter(), p - size * (m1 / spread));
   }
 
  private:
   AdamOptions o_;
+  bool decoupled_ = false;
 };
+
+template <class Options>
+void check(const Options& o, std::string_view name, const std::source_location& where) {
+  check_setting(std::isfinite(o.lr) && o.lr >= 0, name, "lr", o.lr, where);
+  check_setting(o.beta1 >= 0 && o.beta1 < 1, name, "beta1", o.beta1, where);
+  check_setting(o.beta2 >= 0 && o.beta2 < 1, name, "beta2", o.beta2, where);
+  check_setting(std::isfinite(o.epsilon) && o.epsilon > 0, name, "epsilon", o.epsilon, where);
+  check_setting(std::isfinite(o.weight_decay) && o.weight_decay >= 0, name, "weight_decay", o.weight_decay,
+                where);
+}
 
 }  // namespace
 
 Adam::Adam(const AdamOptions& o, std::source_location where)
-    : Optimizer(std::make_shared<AdamRule>(o), {{"lr", o.lr}}) {
-  check_setting(std::isfinite(o.lr) && o.lr >= 0, "Adam", "lr", o.lr, where);
-  check_setting(o.beta1 >= 0 && o.beta1 < 1, "Adam", "beta1", o.beta1, where);
-  check_setting(o.beta2 >= 0 && o.beta2 < 1, "Adam", "beta2", o.beta2, where);
-  check_setting(std::isfinite(o.epsilon) && o.epsilon > 0, "Adam", "epsilon", o.epsilon, where);
-  check_setting(std::isfinite(o.weight_decay) && o.weight_decay >= 0, "Adam", "weight_decay", o.weight_decay,
-                where);
+    : Optimizer(std::make_shared<AdamRule>(o), {{"lr", o.lr}}, {o.clip_norm, o.clip_value, o.schedule},
+                where) {
+  check(o, "Adam", where);
+}
+
+AdamW::AdamW(const AdamWOptions& o, std::source_location where)
+    : Optimizer(std::make_shared<AdamRule>(o), {{"lr", o.lr}}, {o.clip_norm, o.clip_value, o.schedule},
+                where) {
+  check(o, "AdamW", where);
 }
 
 }  // namespace espalier::optim

@@ -9,6 +9,9 @@ struct AdamOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;  ///< adds weight_decay · parameter to the gradient
+  double clip_norm = 0;     ///< the largest norm of all gradients together; 0: any
+  double clip_value = 0;    ///< the largest size of one element of a gradient; 0: any
+  Schedule schedule = {};   ///< of the learning rate
 };
 
 /// Adam (Kingma & Ba 2015, algorithm 1):
@@ -19,6 +22,26 @@ class Adam : public Optimizer {
   Adam(LearningRate lr, std::source_location where = std::source_location::current())
       : Adam(AdamOptions{.lr = lr.value}, where) {}
   Adam(const AdamOptions& options, std::source_location where = std::source_location::current());
+};
+
+struct AdamWOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.01;  ///< shrinks parameters by lr · weight_decay in each step
+  double clip_norm = 0;        ///< the largest norm of all gradients together; 0: any
+  double clip_value = 0;       ///< the largest size of one element of a gradient; 0: any
+  Schedule schedule = {};      ///< of the learning rate
+};
+
+/// Adam with decoupled weight decay (Loshchilov & Hutter 2019): before Adam's step, p ← p − lr · weight_decay
+/// · p
+class AdamW : public Optimizer {
+ public:
+  AdamW(LearningRate lr, std::source_location where = std::source_location::current())
+      : AdamW(AdamWOptions{.lr = lr.value}, where) {}
+  AdamW(const AdamWOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim

@@ -7,6 +7,8 @@
 #include "espalier/core/autograd.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/clip.h"
 #include "espalier/optim/state.h"
 
 namespace espalier {
@@ -43,15 +45,17 @@ Variable OptimizerState::leaf(const Variable& parameter, std::string_view name, 
   return own.states.back().second;
 }
 
-Variable ParameterUpdate::setting(std::string_view name) const {
-  Variable& leaf = state_.setting_leaves[{std::string(name), parameter_.dtype()}];
-  if (!leaf.defined()) {
-    const auto value = state_.settings.find(name);
-    if (value == state_.settings.end())
-      throw Error(fmt::format("{} has no setting '{}'", state_.rule->name(), name));
-    leaf = espalier::state(full({}, value->second, parameter_.dtype()), name);
-  }
+const Variable& OptimizerState::setting_leaf(std::string_view name, DType dtype) {
+  const auto value = settings.find(name);
+  if (value == settings.end()) throw Error(fmt::format("{} has no setting '{}'", rule->name(), name));
+  Variable& leaf = setting_leaves[{std::string(name), dtype}];
+  if (!leaf.defined()) leaf = espalier::state(full({}, value->second, dtype), name);
   return leaf;
+}
+
+Variable ParameterUpdate::setting(std::string_view name) const {
+  if (name == "lr" && rate_.defined()) return rate_;
+  return state_.setting_leaf(name, parameter_.dtype());
 }
 
 Variable ParameterUpdate::state(std::string_view name, double initial) {
@@ -69,11 +73,19 @@ void ParameterUpdate::assign(const Variable& leaf, const Variable& value) {
 }
 
 Optimizer::Optimizer(std::shared_ptr<const Rule> rule,
-                     std::vector<std::pair<std::string_view, double>> settings)
+                     std::vector<std::pair<std::string_view, double>> settings, const CommonOptions& common,
+                     std::source_location where)
     : state_(std::make_shared<OptimizerState>()) {
-  if (!rule) throw Error("Optimizer: there is no rule");
+  if (!rule) located(where, [] { throw Error("Optimizer: there is no rule"); });
   state_->rule = std::move(rule);
+  state_->common = common;
   for (const auto& [name, value] : settings) state_->settings.emplace(name, value);
+  for (const auto& [name, value] :
+       {std::pair("clip_norm", common.clip_norm), std::pair("clip_value", common.clip_value)})
+    check_setting(std::isfinite(value) && value >= 0, this->name(), name, value, where);
+  if (common.schedule.is_constant()) return;
+  located(where, [&] { (void)setting("lr"); });
+  state_->schedule_step = espalier::state(full({}, 0, DType::float64), "schedule_step");
 }
 
 uint64_t Optimizer::identity() const { return state_->identity; }
@@ -100,16 +112,42 @@ std::vector<std::pair<std::string, Variable>> Optimizer::state_of(const Variable
   return own->second.states;
 }
 
-std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Variable>>& gradients) const {
+std::vector<std::pair<std::string, Variable>> Optimizer::state() const {
+  if (!state_->schedule_step.defined()) return {};
+  return {{"schedule_step", state_->schedule_step}};
+}
+
+double Optimizer::scheduled_learning_rate() const {
+  if (!state_->schedule_step.defined()) return learning_rate();
+  return learning_rate() * state_->common.schedule.at(static_cast<int64_t>(state_->schedule_step.item()));
+}
+
+std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Variable>>& given) const {
+  if (given.empty()) return {};
   Building now = building();
   now.tag = Tag::update;
   now.no_grad = true;
   now.lazy = true;  // computed by whoever runs the update, and again each time
-  std::vector<std::pair<Variable, Variable>> assignments;
+  std::vector<std::pair<Variable, Variable>> gradients = given, assignments;
+  std::map<DType, Variable> rates;
+  {
+    now.where = &given.front().first.node()->where;
+    const BuildingScope scope(now);
+    const CommonOptions& common = state_->common;
+    if (common.clip_value > 0) clip_values(gradients, common.clip_value);
+    if (common.clip_norm > 0) clip_norm(gradients, common.clip_norm);
+    if (const Variable& step = state_->schedule_step; step.defined()) {
+      const Variable rate = state_->setting_leaf("lr", DType::float64) * common.schedule.factor(step);
+      for (const auto& [parameter, gradient] : given)
+        if (Variable& own = rates[parameter.dtype()]; !own.defined())
+          own = parameter.dtype() == rate.dtype() ? rate : cast(rate, parameter.dtype());
+      assignments.emplace_back(step, step + 1.0);
+    }
+  }
   for (const auto& [parameter, gradient] : gradients) {
     now.where = &parameter.node()->where;
     const BuildingScope scope(now);
-    ParameterUpdate step(parameter, gradient, *state_);
+    ParameterUpdate step(parameter, gradient, *state_, rates[parameter.dtype()]);
     state_->rule->update(step);
     assignments.insert(assignments.end(), step.assignments().begin(), step.assignments().end());
   }

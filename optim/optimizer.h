@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "espalier/core/variable.h"
+#include "espalier/optim/schedule.h"
 
 namespace espalier::optim {
 
@@ -14,12 +15,17 @@ namespace espalier::optim {
 /// eagerly and frozen alike.
 class ParameterUpdate {
  public:
-  ParameterUpdate(Variable parameter, Variable gradient, struct OptimizerState& state)
-      : parameter_(std::move(parameter)), gradient_(std::move(gradient)), state_(state) {}
+  ParameterUpdate(Variable parameter, Variable gradient, struct OptimizerState& state, Variable rate)
+      : parameter_(std::move(parameter)),
+        gradient_(std::move(gradient)),
+        state_(state),
+        rate_(std::move(rate)) {}
 
   const Variable& parameter() const { return parameter_; }
+  /// Clipped, if the optimizer clips.
   const Variable& gradient() const { return gradient_; }
-  /// A number that may change between steps, such as the learning rate: a scalar of the parameter's dtype.
+  /// A number that may change between steps, such as the learning rate ("lr", as the schedule has it): a
+  /// scalar of the parameter's dtype.
   Variable setting(std::string_view name) const;
   /// A leaf of the parameter's shape that lives between steps. It starts with `initial` everywhere.
   Variable state(std::string_view name, double initial = 0);
@@ -32,6 +38,7 @@ class ParameterUpdate {
  private:
   Variable parameter_, gradient_;
   OptimizerState& state_;
+  Variable rate_;  // where there is a schedule: the learning rate in this step
   std::vector<std::pair<Variable, Variable>> assignments_;
 };
 
@@ -43,14 +50,26 @@ class Rule {
   virtual void update(ParameterUpdate& step) const = 0;
 };
 
+/// What every optimizer can do besides its rule.
+struct CommonOptions {
+  double clip_norm = 0;    ///< the largest norm of all gradients together; 0: any
+  double clip_value = 0;   ///< the largest size of one element of a gradient, clipped before the norm; 0: any
+  Schedule schedule = {};  ///< what the setting "lr" is multiplied by in each step
+};
+
 /// A handle: copies share rule, settings and state.
 class Optimizer {
  public:
-  /// An optimizer of one's own: a rule, and its settings by name.
-  Optimizer(std::shared_ptr<const Rule> rule, std::vector<std::pair<std::string_view, double>> settings);
+  /// An optimizer of one's own: a rule, and its settings by name. Throws Error for options that make no
+  /// sense.
+  Optimizer(std::shared_ptr<const Rule> rule, std::vector<std::pair<std::string_view, double>> settings,
+            const CommonOptions& common = {}, std::source_location where = std::source_location::current());
 
   std::string_view name() const;
+  /// Without the schedule's factor.
   double learning_rate() const { return setting("lr"); }
+  /// With it, for the next step.
+  double scheduled_learning_rate() const;
   /// From the next step on, eager and frozen. Throws Error if it is negative or not finite.
   void set_learning_rate(double lr, std::source_location where = std::source_location::current()) {
     set("lr", lr, where);
@@ -59,6 +78,9 @@ class Optimizer {
   void set(std::string_view name, double value, std::source_location where = std::source_location::current());
   /// What lives between steps, for each parameter: ("momentum", leaf) and so on.
   std::vector<std::pair<std::string, Variable>> state_of(const Variable& parameter) const;
+  /// What lives between steps and belongs to no parameter: ("schedule_step", leaf), the number of updates so
+  /// far, where there is a schedule.
+  std::vector<std::pair<std::string, Variable>> state() const;
 
   /// The update nodes of these (parameter, gradient) pairs, not yet run. For evaluators.
   std::vector<Variable> build(const std::vector<std::pair<Variable, Variable>>& gradients) const;

@@ -36,7 +36,8 @@ class SgdRule : public Rule {
 }  // namespace
 
 Sgd::Sgd(const SgdOptions& o, std::source_location where)
-    : Optimizer(std::make_shared<SgdRule>(o), {{"lr", o.lr}}) {
+    : Optimizer(std::make_shared<SgdRule>(o), {{"lr", o.lr}}, {o.clip_norm, o.clip_value, o.schedule},
+                where) {
   check_setting(std::isfinite(o.lr) && o.lr >= 0, "Sgd", "lr", o.lr, where);
   check_setting(std::isfinite(o.momentum) && o.momentum >= 0, "Sgd", "momentum", o.momentum, where);
   check_setting(std::isfinite(o.weight_decay) && o.weight_decay >= 0, "Sgd", "weight_decay", o.weight_decay,

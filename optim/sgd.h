@@ -8,6 +8,9 @@ struct SgdOptions {
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;  ///< adds weight_decay · parameter to the gradient
+  double clip_norm = 0;     ///< the largest norm of all gradients together; 0: any
+  double clip_value = 0;    ///< the largest size of one element of a gradient; 0: any
+  Schedule schedule = {};   ///< of the learning rate
 };
 
 /// Stochastic gradient descent: p ← p − lr · g; with momentum, v ← momentum · v + g and p ← p − lr · v

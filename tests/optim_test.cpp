@@ -9,6 +9,7 @@
 #include "espalier/ops/ops.h"
 #include "espalier/optim/adagrad.h"
 #include "espalier/optim/adam.h"
+#include "espalier/optim/rmsprop.h"
 #include "espalier/optim/sgd.h"
 #include "testing.h"
 
@@ -69,6 +70,23 @@ MakeRule adam(double lr, double beta1, double beta2, double epsilon, double deca
     };
   };
 }
+MakeRule adamw(double lr, double beta1, double beta2, double epsilon, double decay) {
+  return [=] {
+    return [=, step = adam(lr, beta1, beta2, epsilon, 0)()](double p, double g, int t) {
+      return step(p - lr * decay * p, g, t);
+    };
+  };
+}
+MakeRule rmsprop(double lr, double alpha, double epsilon, double momentum, double decay) {
+  return [=] {
+    return [=, v = 0.0, b = 0.0](double p, double g, int) mutable {
+      g += decay * p;
+      v = alpha * v + (1 - alpha) * g * g;
+      b = momentum * b + g / (std::sqrt(v) + epsilon);
+      return p - lr * b;
+    };
+  };
+}
 MakeRule adagrad(double lr, double epsilon, double decay) {
   return [=] {
     return [=, s = 0.0](double p, double g, int) mutable {
@@ -92,6 +110,20 @@ const Case cases[] = {
      },
      adam(0.2, 0.5, 0.75, 1e-3, 0.2)},
     {"Adam", [] { return optim::Adam({.lr = 0.1, .beta1 = 0, .beta2 = 0.5}); }, adam(0.1, 0, 0.5, 1e-8, 0)},
+    {"AdamW", [] { return optim::AdamW(0.1); }, adamw(0.1, 0.9, 0.999, 1e-8, 0.01)},
+    {"AdamW",
+     [] {
+       return optim::AdamW({.lr = 0.2, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 1e-3, .weight_decay = 0.5});
+     },
+     adamw(0.2, 0.5, 0.75, 1e-3, 0.5)},
+    {"AdamW", [] { return optim::AdamW({.lr = 0.1, .weight_decay = 0}); }, adam(0.1, 0.9, 0.999, 1e-8, 0)},
+    {"RmsProp", [] { return optim::RmsProp(0.05); }, rmsprop(0.05, 0.99, 1e-8, 0, 0)},
+    {"RmsProp",
+     [] {
+       return optim::RmsProp(
+           {.lr = 0.02, .alpha = 0.5, .epsilon = 0.01, .momentum = 0.9, .weight_decay = 0.1});
+     },
+     rmsprop(0.02, 0.5, 0.01, 0.9, 0.1)},
     {"Adagrad", [] { return optim::Adagrad({.lr = 0.5}); }, adagrad(0.5, 1e-10, 0)},
     {"Adagrad", [] { return optim::Adagrad({.lr = 0.5, .epsilon = 0.1, .weight_decay = 0.2}); },
      adagrad(0.5, 0.1, 0.2)},
@@ -227,6 +259,9 @@ BOOST_AUTO_TEST_CASE(settings_that_make_no_sense) {
   BOOST_CHECK_EXCEPTION(optim::Adam({.beta1 = 1}), esp::Error, says({"Adam", "beta1", "1", here()}));
   BOOST_CHECK_EXCEPTION(optim::Adam({.beta2 = -0.1}), esp::Error, says({"Adam", "beta2", here()}));
   BOOST_CHECK_EXCEPTION(optim::Adam({.epsilon = 0}), esp::Error, says({"Adam", "epsilon", here()}));
+  BOOST_CHECK_EXCEPTION(optim::AdamW({.weight_decay = NAN}), esp::Error,
+                        says({"AdamW", "weight_decay", here()}));
+  BOOST_CHECK_EXCEPTION(optim::RmsProp({.alpha = 1}), esp::Error, says({"RmsProp", "alpha", here()}));
   BOOST_CHECK_EXCEPTION(optim::Adagrad({.lr = -3}), esp::Error, says({"Adagrad", "lr", here()}));
 }
 

@@ -1,0 +1,50 @@
+#include "espalier/optim/rmsprop.h"
+
+#include <cmath>
+
+#include "espalier/ops/ops.h"
+
+namespace espalier::optim {
+
+namespace {
+
+class RmsPropRule : public Rule {
+ public:
+  explicit RmsPropRule(const RmsPropOptions& o)
+      : alpha_(o.alpha), epsilon_(o.epsilon), momentum_(o.momentum), weight_decay_(o.weight_decay) {}
+  std::string_view name() const override { return "RmsProp"; }
+
+  void update(ParameterUpdate& step) const override {
+    const Variable& p = step.parameter();
+    Variable g = step.gradient();
+    if (weight_decay_ > 0) g = g + p * weight_decay_;
+    const Variable v = step.state("square");
+    const Variable v1 = v * alpha_ + square(g) * (1 - alpha_);
+    step.assign(v, v1);
+    Variable direction = g / (sqrt(v1) + epsilon_);
+    if (momentum_ > 0) {
+      const Variable b = step.state("momentum");
+      direction = b * momentum_ + direction;
+      step.assign(b, direction);
+    }
+    step.assign(p, p - step.setting("lr") * direction);
+  }
+
+ private:
+  double alpha_, epsilon_, momentum_, weight_decay_;
+};
+
+}  // namespace
+
+RmsProp::RmsProp(const RmsPropOptions& o, std::source_location where)
+    : Optimizer(std::make_shared<RmsPropRule>(o), {{"lr", o.lr}}, {o.clip_norm, o.clip_value, o.schedule},
+                where) {
+  check_setting(std::isfinite(o.lr) && o.lr >= 0, "RmsProp", "lr", o.lr, where);
+  check_setting(o.alpha >= 0 && o.alpha < 1, "RmsProp", "alpha", o.alpha, where);
+  check_setting(std::isfinite(o.epsilon) && o.epsilon > 0, "RmsProp", "epsilon", o.epsilon, where);
+  check_setting(std::isfinite(o.momentum) && o.momentum >= 0, "RmsProp", "momentum", o.momentum, where);
+  check_setting(std::isfinite(o.weight_decay) && o.weight_decay >= 0, "RmsProp", "weight_decay",
+                o.weight_decay, where);
+}
+
+}  // namespace espalier::optim

@@ -1,0 +1,26 @@
+#pragma once
+#include "espalier/optim/optimizer.h"
+
+namespace espalier::optim {
+
+struct RmsPropOptions {
+  double lr = 0.01;
+  double alpha = 0.99;
+  double epsilon = 1e-8;
+  double momentum = 0;
+  double weight_decay = 0;  ///< adds weight_decay · parameter to the gradient
+  double clip_norm = 0;     ///< the largest norm of all gradients together; 0: any
+  double clip_value = 0;    ///< the largest size of one element of a gradient; 0: any
+  Schedule schedule = {};   ///< of the learning rate
+};
+
+/// RMSprop (Hinton 2012, in PyTorch's form): v ← αv + (1 − α)g²,  p ← p − lr · g / (√v + ε); with momentum,
+/// b ← momentum · b + g / (√v + ε) and p ← p − lr · b
+class RmsProp : public Optimizer {
+ public:
+  RmsProp(LearningRate lr, std::source_location where = std::source_location::current())
+      : RmsProp(RmsPropOptions{.lr = lr.value}, where) {}
+  RmsProp(const RmsPropOptions& options, std::source_location where = std::source_location::current());
+};
+
+}  // namespace espalier::optim
