@@ -75,6 +75,11 @@ struct Folding {
   Dims axes;
 };
 
+/// Which operands of a matrix product are seen transposed.
+struct MatmulForm {
+  bool transpose_a, transpose_b;
+};
+
 /// A call whose tensors stay where they are: all that can be settled before the first run is.
 class BoundKernel {
  public:
@@ -140,6 +145,8 @@ class Op {
   virtual std::optional<double> fill() const { return std::nullopt; }
   /// Whether it transposes a matrix, or each of a batch: products read what is behind it instead.
   virtual bool transposes_matrix() const { return false; }
+  /// Matrix products.
+  virtual std::optional<MatmulForm> matmul_form() const { return std::nullopt; }
   /// Whether both compute the same from the same inputs.
   virtual bool equals(const Op& other) const;
   /// Where the outputs are, if not where the inputs are.

@@ -20,10 +20,16 @@ struct Pass {
 /// The pipeline, in order. Before it, the tree is frozen into a graph; after it, memory is planned
 /// ("in_place" is part of that, and can be left out by its name).
 constexpr Pass passes[] = {
-    {"dead_nodes", dead_nodes},         {"simplify", simplify},
-    {"fold_constants", fold_constants}, {"common_subexpressions", common_subexpressions},
-    {"simplify_again", simplify},       {"fuse_pointwise", fuse_pointwise},
+    {"dead_nodes", dead_nodes},
+    {"simplify", simplify},
+    {"fold_constants", fold_constants},
+    {"common_subexpressions", common_subexpressions},
+    {"simplify_again", simplify},
+    {"fuse_cross_entropy", fuse_cross_entropy},
+    {"fuse_sgd", fuse_sgd},
+    {"fuse_pointwise", fuse_pointwise},
     {"group_updates", group_updates},
+    {"fuse_matmul", fuse_matmul},
 };
 
 bool named(const std::vector<std::string>& list, std::string_view name) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "espalier/core/error.h"
 #include "espalier/core/record.h"
@@ -36,6 +37,22 @@ void Graph::remove_unless(const std::vector<bool>& keep) {
   for (GraphNode& n : nodes)
     for (ValueRef& input : n.inputs) input.node = position[input.node];
   for (ValueRef& result : results) result.node = position[result.node];
+}
+
+void Graph::reorder(const std::vector<double>& position) {
+  std::vector<uint32_t> order(nodes.size()), now(nodes.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return position[a] < position[b]; });
+  std::vector<GraphNode> sorted;
+  for (uint32_t k = 0; k < order.size(); ++k) {
+    now[order[k]] = k;
+    sorted.push_back(std::move(nodes[order[k]]));
+  }
+  nodes = std::move(sorted);
+  for (GraphNode& n : nodes)
+    for (ValueRef& input : n.inputs) input.node = now[input.node];
+  for (ValueRef& result : results) result.node = now[result.node];
 }
 
 std::string line_of(const std::source_location& where) {

@@ -44,6 +44,8 @@ class Graph {
   void make_constant(uint32_t node, Tensor value);
   /// Removes the nodes for which `keep` is false; nobody may read them.
   void remove_unless(const std::vector<bool>& keep);
+  /// Puts the nodes in the order of these positions; equal ones stay as they are.
+  void reorder(const std::vector<double>& position);
   /// A line a node.
   std::string str() const;
 };

@@ -8,6 +8,7 @@
 #endif
 
 #include <algorithm>
+#include <cstring>
 
 #include "espalier/core/cpu/parallel.h"
 #include "espalier/core/error.h"
@@ -64,6 +65,12 @@ std::string_view name(GemmLibrary library) {
 }
 
 void run_gemm(const Gemm& g, const void* a, const void* b, void* c, GemmLibrary library) {
+  if (g.k == 0 || g.m == 0 || g.n == 0) {
+    const auto size = static_cast<int64_t>(size_of(g.dtype));
+    for (int64_t row = 0; row < g.m && g.beta == 0; ++row)
+      std::memset(static_cast<char*>(c) + row * g.ldc * size, 0, static_cast<size_t>(g.n * size));
+    return;
+  }
   const FittingThreads threads(g);
   const auto ta = g.transpose_a ? CblasTrans : CblasNoTrans, tb = g.transpose_b ? CblasTrans : CblasNoTrans;
   const auto m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);

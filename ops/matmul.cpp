@@ -6,8 +6,8 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
-#include "espalier/ops/gemm.h"
 #include "espalier/ops/gemm_choice.h"
+#include "espalier/ops/matmul_call.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/rules.h"
@@ -19,63 +19,15 @@ namespace {
 Variable matmul_with(const Variable& a, const Variable& b, bool transpose_a, bool transpose_b,
                      const std::source_location& where);
 
-constexpr int64_t most = std::numeric_limits<int32_t>::max();  // that the libraries can index
+class BoundMatmul : public BoundKernel {
+ public:
+  BoundMatmul(const KernelCall& call, bool transpose_a, bool transpose_b)
+      : call_(*call.inputs[0], *call.inputs[1], *call.outputs[0], transpose_a, transpose_b) {}
+  void run(RandomStream) override { call_.run(); }
 
-/// A matrix in a buffer: its sizes, and how far apart its rows and its columns lie.
-struct Matrix {
-  int64_t rows, columns, down, across;
-  /// The last two axes.
-  Matrix(const Layout& layout, bool transposed) {
-    const Dims &sizes = layout.shape.dims(), &strides = layout.strides;
-    const size_t row = sizes.size() - (transposed ? 1 : 2), column = sizes.size() - (transposed ? 2 : 1);
-    rows = sizes[row], columns = sizes[column], down = strides[row], across = strides[column];
-  }
+ private:
+  MatmulCall call_;
 };
-
-/// A matrix as a GEMM takes it: its leading dimension, and whether it lies transposed.
-struct Stored {
-  bool transposed;
-  int64_t leading;
-};
-/// Nothing if neither axis steps by 1.
-std::optional<Stored> stored(const Matrix& x) {
-  const int64_t down = x.rows == 1 ? x.columns : x.down, across = x.columns == 1 ? x.rows : x.across;
-  if ((x.across == 1 || x.columns == 1) && down >= x.columns && down <= most) return Stored{false, down};
-  if ((x.down == 1 || x.rows == 1) && across >= x.rows && across <= most) return Stored{true, across};
-  return std::nullopt;
-}
-
-/// The axes before the last two.
-Shape batch_of(const Shape& shape) { return Shape(Dims(shape.begin(), shape.end() - 2)); }
-
-/// How far apart the matrices of `x` lie along the axes of `batch`, to which they are broadcast.
-Dims steps_along(const Shape& batch, const Layout& x) {
-  Dims steps(batch.rank(), 0);
-  const size_t missing = batch.rank() + 2 - x.shape.rank();
-  for (size_t i = missing; i < batch.rank(); ++i)
-    if (x.shape.dims()[i - missing] != 1) steps[i] = x.strides[i - missing];
-  return steps;
-}
-
-/// Makes one product of a batch if one matrix is on the right of all, and the rows on the left follow each
-/// other evenly.
-bool fold_rows_of(Matrix left, GemmBatch& x) {
-  for (size_t i = x.batch.rank(); i-- > 0;) {
-    const int64_t size = x.batch.dims()[i];
-    if (size == 1) continue;
-    if (x.b_steps[i] != 0) return false;
-    if (left.rows == 1)
-      left.down = x.a_steps[i];
-    else if (x.a_steps[i] != left.rows * left.down)
-      return false;
-    left.rows *= size;
-  }
-  const std::optional<Stored> lies = stored(left);
-  if (!lies || left.rows > most) return false;
-  x.gemm.m = left.rows, x.gemm.transpose_a = lies->transposed, x.gemm.lda = lies->leading;
-  x.batch = Shape();
-  return true;
-}
 
 class Matmul : public Op {
  public:
@@ -83,6 +35,7 @@ class Matmul : public Op {
   std::string_view name() const override { return "matmul"; }
   OpKind kind() const override { return OpKind::matmul; }
   Attributes attributes() const override { return {{"transpose_a", ta_}, {"transpose_b", tb_}}; }
+  std::optional<MatmulForm> matmul_form() const override { return MatmulForm{ta_, tb_}; }
 
   Specs infer(const InputSpecs& in) const override {
     check_same_dtype(*in[0], *in[1], name());
@@ -95,7 +48,7 @@ class Matmul : public Op {
     if (k != b.end()[tb_ - 2])
       throw ShapeError(fmt::format("matmul: {} times {}: the inner sizes {} and {} differ",
                                    seen(a, ta_).str(), seen(b, tb_).str(), k, b.end()[tb_ - 2]));
-    if (std::max({m, k, n}) > most)
+    if (std::max({m, k, n}) > largest_matrix_size)
       throw UnsupportedError(fmt::format("matmul: {} times {} is more than the libraries can index",
                                          seen(a, ta_).str(), seen(b, tb_).str()));
     if (a.rank() == 2 && b.rank() == 2) return {{in[0]->dtype, Shape{m, n}}};
@@ -113,17 +66,14 @@ class Matmul : public Op {
       return;
     }
     Tensor a = *call.inputs[0], b = *call.inputs[1];
-    const Gemm gemm = one_product(a, b, out);
-    if (out.rank() > 2) return run_batch(batch_of_products(gemm, a, b, out), a, b, out);
+    const Gemm gemm = one_product(a, b, out, ta_, tb_);
+    if (out.rank() > 2) return run_batch(batch_of_products(gemm, a, b, out, ta_), a, b, out);
     run_gemm(gemm, a.address(), b.address(), out.address(), gemm_choices().find_or_guess(gemm));
   }
 
-  void prepare(const KernelCall& call) const override {
-    Tensor a = *call.inputs[0], b = *call.inputs[1];
-    const Tensor& out = *call.outputs[0];
-    if (out.elements() == 0 || a.elements() == 0) return;
-    const Gemm gemm = one_product(a, b, out);
-    gemm_choices().measure(out.rank() > 2 ? batch_of_products(gemm, a, b, out).gemm : gemm);
+  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call) const override {
+    if (call.outputs[0]->elements() == 0 || call.inputs[0]->elements() == 0) return nullptr;
+    return std::make_unique<BoundMatmul>(call, ta_, tb_);
   }
 
   Gradients gradient(const GradientRule& rule) const override {
@@ -150,32 +100,12 @@ class Matmul : public Op {
   }
   Shape batch(const Shape& a, const Shape& b) const {
     try {
-      return broadcast(batch_of(a), batch_of(b), name());
+      return broadcast(matmul_batch_of(a), matmul_batch_of(b), name());
     } catch (const ShapeError&) {
       throw ShapeError(fmt::format("matmul: {} times {}: the batches {} and {} cannot be broadcast",
-                                   seen(a, ta_).str(), seen(b, tb_).str(), batch_of(a).str(),
-                                   batch_of(b).str()));
+                                   seen(a, ta_).str(), seen(b, tb_).str(), matmul_batch_of(a).str(),
+                                   matmul_batch_of(b).str()));
     }
-  }
-
-  /// The product of two matrices, the first of a batch. Operands whose strides a GEMM cannot take are
-  /// replaced by copies.
-  Gemm one_product(Tensor& a, Tensor& b, const Tensor& out) const {
-    std::optional<Stored> x = stored({a.layout(), ta_}), y = stored({b.layout(), tb_});
-    if (!x) a = a.clone(), x = stored({a.layout(), ta_});
-    if (!y) b = b.clone(), y = stored({b.layout(), tb_});
-    const int64_t m = out.shape().end()[-2], n = out.shape().end()[-1], k = a.shape().end()[-1 - ta_];
-    return {a.dtype(), x->transposed, y->transposed, m, n, k, x->leading, y->leading, n};
-  }
-
-  /// All products, or one in their place.
-  GemmBatch batch_of_products(const Gemm& gemm, const Tensor& a, const Tensor& b, const Tensor& out) const {
-    GemmBatch result{gemm, batch_of(out.shape()), {}, {}};
-    result.a_steps = steps_along(result.batch, a.layout());
-    result.b_steps = steps_along(result.batch, b.layout());
-    if (fold_rows_of({a.layout(), ta_}, result)) return result;
-    result.gemm.one_thread = better_divided(gemm, result.batch.elements());
-    return result;
   }
 
   static void run_batch(const GemmBatch& batch, const Tensor& a, const Tensor& b, const Tensor& out) {

@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(values_which_others_read_are_outputs) {
                       z = esp::sum(y) + esp::sum(h * 2.0);
   check_same(z);
   const std::string text = fused({z}).str();
-  BOOST_TEST(text.find("v0 = tanh(i0); v1 = multiply(v0, 2); v2 = sum(v1):uniform -> v0 v2") !=
+  BOOST_TEST(text.find("v0 = tanh(i0); v1 = multiply(v0, 2); v2 = sum(v1):all -> v0 v2") !=
              std::string::npos);
 }
 
@@ -182,6 +182,33 @@ BOOST_AUTO_TEST_CASE(operands_of_all_layouts) {
   check_same(esp::sum(esp::tanh(leaf({3, 5000}, 7)) * 2.0, 0));
   check_same(esp::mean(esp::tanh(leaf({300000}, 8)) * 2.0));
   check_same(esp::cast(esp::greater(a * 2.0, esp::transpose(b)), esp::float64) + 1.0);
+}
+
+BOOST_AUTO_TEST_CASE(cross_entropy_is_two_kernels) {
+  const esp::Variable x = leaf({5, 7}, 1, "x");
+  const esp::Tensor labels = esp::tensor({3, 0, 6, 2, 1}, esp::int32);
+  const esp::Variable loss = esp::softmax_cross_entropy(x, labels), slope = loss.gradient(x);
+  esp::Graph graph = esp::freeze({loss, slope}, {}, {}, false);
+  esp::simplify(graph);
+  esp::common_subexpressions(graph);
+  BOOST_TEST(esp::fuse_cross_entropy(graph));
+  esp::verify(graph, "fuse_cross_entropy");
+  BOOST_TEST(!esp::fuse_cross_entropy(graph));
+  const std::string text = graph.str();
+  BOOST_TEST(text.find("log_softmax_pick %") != std::string::npos, text);
+  BOOST_TEST(text.find("log_softmax_pick_gradient %") != std::string::npos, text);
+  for (const char* gone : {"exp", "= log_softmax %", "put_like"})
+    BOOST_TEST(text.find(gone) == std::string::npos, text);
+  check_same(loss + esp::sum(esp::square(slope)));
+  check_same(esp::softmax_cross_entropy(leaf({40, 2000}, 2), esp::zeros({40}, esp::int64)));
+  // The logarithms themselves stay if somebody reads them.
+  const esp::Variable logarithms = esp::log_softmax(x);
+  check_same(esp::mean(esp::pick(logarithms, labels)) + esp::sum(logarithms));
+  const esp::Variable wrong =
+      esp::softmax_cross_entropy(x, esp::placeholder("labels", {5}, esp::int32)) * 1.0;
+  const auto executor = wrong.get_executor();
+  BOOST_CHECK_THROW((void)executor.run({{"labels", esp::tensor({3, 0, 7, 2, 1}, esp::int32)}}),
+                    esp::IndexError);
 }
 
 BOOST_AUTO_TEST_CASE(random_trees_agree_with_eager) {

@@ -328,7 +328,7 @@ BOOST_AUTO_TEST_CASE(plans_explain_themselves) {
   BOOST_TEST(dot.find("digraph") == 0u);
   BOOST_TEST(dot.find(line) != std::string::npos);
   BOOST_TEST(std::count(dot.begin(), dot.end(), '{') == std::count(dot.begin(), dot.end(), '}'));
-  BOOST_TEST(plan.steps() > 2);
+  BOOST_TEST(plan.steps() > 1);
   BOOST_TEST(plan.leaf_bytes() >= 4 * 6);
   BOOST_REQUIRE(!plan.passes().empty());
   bool simplified = false;

@@ -511,39 +511,47 @@ void TileKernel::finish(std::span<char* const> scratches) {
   }
 }
 
+int64_t threads_for_tiles(int64_t cost, int64_t tiles) {
+  constexpr int64_t worth_a_thread = 64 * 1024;
+  return std::clamp<int64_t>(std::min<int64_t>(num_threads(), cost / worth_a_thread), 1,
+                             std::max<int64_t>(tiles, 1));
+}
+
+TileScratch::TileScratch(size_t bytes, int64_t threads)
+    : memory_({std::max<int64_t>(1, threads * static_cast<int64_t>(aligned(bytes)))}, DType::boolean) {
+  for (int64_t t = 0; t < threads; ++t)
+    parts_.push_back(static_cast<char*>(memory_.address()) + t * static_cast<int64_t>(aligned(bytes)));
+}
+
 namespace {
 
 class BoundTiles : public BoundKernel {
  public:
   explicit BoundTiles(std::vector<TileKernel> kernels) : kernels_(std::move(kernels)) {
     size_t bytes = 0;
+    int64_t cost = 0;
     for (const TileKernel& kernel : kernels_) {
-      bytes = std::max(bytes, aligned(kernel.scratch_bytes()));
+      bytes = std::max(bytes, kernel.scratch_bytes());
       ends_.push_back(tiles_ += kernel.tiles());
-      cost_ += kernel.tiles() * kernel.tile_cost();
+      cost += kernel.tiles() * kernel.tile_cost();
     }
-    constexpr int64_t worth_a_thread = 64 * 1024;
-    threads_ = std::clamp<int64_t>(std::min<int64_t>(num_threads(), cost_ / worth_a_thread), 1,
-                                   std::max<int64_t>(tiles_, 1));
-    scratch_ = Tensor({std::max<int64_t>(1, threads_ * static_cast<int64_t>(bytes))}, DType::boolean);
-    for (int64_t t = 0; t < threads_; ++t)
-      scratches_.push_back(static_cast<char*>(scratch_.address()) + t * static_cast<int64_t>(bytes));
+    threads_ = threads_for_tiles(cost, tiles_);
+    scratch_ = TileScratch(bytes, threads_);
   }
 
   void run(RandomStream) override {
     for (TileKernel& kernel : kernels_) kernel.begin();
-    const auto threads = std::min<int64_t>(threads_, num_threads());
-    parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) work(t, threads);
+    parallel_for(threads_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) work(t);
     });
-    for (TileKernel& kernel : kernels_) kernel.finish({scratches_.data(), static_cast<size_t>(threads)});
+    for (TileKernel& kernel : kernels_) kernel.finish(scratch_.all());
   }
 
  private:
-  void work(int64_t thread, int64_t threads) const {
-    char* scratch = scratches_[static_cast<size_t>(thread)];
+  void work(int64_t thread) const {
+    char* scratch = scratch_.of(thread);
     if (kernels_.size() == 1) kernels_[0].clear(scratch);
-    const int64_t begin = tiles_ * thread / threads, end = tiles_ * (thread + 1) / threads;
+    const int64_t begin = tiles_ * thread / threads_, end = tiles_ * (thread + 1) / threads_;
     size_t k = 0;
     for (int64_t tile = begin; tile < end; ++tile) {
       while (tile >= ends_[k]) ++k;
@@ -553,9 +561,8 @@ class BoundTiles : public BoundKernel {
 
   std::vector<TileKernel> kernels_;
   std::vector<int64_t> ends_;
-  int64_t tiles_ = 0, cost_ = 0, threads_ = 1;
-  Tensor scratch_;
-  std::vector<char*> scratches_;
+  int64_t tiles_ = 0, threads_ = 1;
+  TileScratch scratch_;
 };
 
 }  // namespace

@@ -19,6 +19,9 @@ class TileKernel {
   int64_t tiles() const { return tiles_; }
   /// What one tile costs, in elements times instructions.
   int64_t tile_cost() const { return tile_cost_; }
+  /// Rows of the domain, and how many whole ones make a tile; 0 if a row is more than a tile.
+  int64_t rows() const { return rows_; }
+  int64_t row_tiles() const { return pieces_ == 1 ? tile_rows_ : 0; }
   /// Memory that a thread needs for itself.
   size_t scratch_bytes() const { return scratch_bytes_; }
 
@@ -130,6 +133,22 @@ class TileKernel {
   std::vector<Total> totals_;
   size_t scratch_bytes_ = 0;
   size_t totals_begin_ = 0;
+};
+
+/// How many threads are worth it.
+int64_t threads_for_tiles(int64_t cost, int64_t tiles);
+
+/// Memory of each thread for its tiles.
+class TileScratch {
+ public:
+  TileScratch() = default;
+  TileScratch(size_t bytes, int64_t threads);
+  char* of(int64_t thread) const { return parts_[static_cast<size_t>(thread)]; }
+  std::span<char* const> all() const { return parts_; }
+
+ private:
+  Tensor memory_;
+  std::vector<char*> parts_;
 };
 
 /// One or several of them, run together over all threads.

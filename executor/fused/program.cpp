@@ -24,8 +24,12 @@ std::string Program::str() const {
         text += fmt::format("{}{}", operand.from == Argument::From::input ? 'i' : 'v', operand.index);
     }
     text += ')';
-    if (n.level == Level::row) text += ":row";
-    if (n.level == Level::uniform) text += ":uniform";
+    if (n.kind == Instruction::Kind::fold_column)
+      text += ":column";
+    else if (n.kind == Instruction::Kind::fold_all)
+      text += ":all";
+    else if (n.level != Level::full)
+      text += n.level == Level::row ? ":row" : ":uniform";
   }
   text += " ->";
   for (const uint32_t output : outputs) text += fmt::format(" v{}", output);

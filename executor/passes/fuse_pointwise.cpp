@@ -16,9 +16,9 @@ class Rewriter {
   Rewriter(Graph& graph, const Clustering& clustering) : graph_(graph), clustering_(clustering) {}
 
   bool run() {
-    const auto& clusters = clustering_.clusters();
-    if (std::none_of(clusters.begin(), clusters.end(), [](const Cluster& c) { return c.members.size() > 1; }))
-      return false;
+    for (const Cluster& cluster : clustering_.clusters())
+      fused_.push_back(cluster.members.size() > 1 || follows_a_product(cluster));
+    if (std::find(fused_.begin(), fused_.end(), true) == fused_.end()) return false;
     find_needed();
     order();
     return true;
@@ -27,7 +27,16 @@ class Rewriter {
  private:
   bool is_fused(uint32_t node) const {
     const uint32_t c = clustering_.cluster_of(node);
-    return c != Clustering::none && clustering_.clusters()[c].members.size() > 1;
+    return c != Clustering::none && fused_[c];
+  }
+  /// A bias alone: it will become part of the product.
+  bool follows_a_product(const Cluster& cluster) const {
+    if (cluster.members.size() != 1 || clustering_.kind(cluster.members[0]) != Instruction::Kind::map)
+      return false;
+    const GraphNode& n = graph_.nodes[cluster.members[0]];
+    return std::any_of(n.inputs.begin(), n.inputs.end(), [&](const ValueRef& input) {
+      return graph_.nodes[input.node].op->kind() == OpKind::matmul;
+    });
   }
 
   /// The value of an operand inside the cluster, or what it is outside.
@@ -192,6 +201,7 @@ class Rewriter {
 
   Graph& graph_;
   const Clustering& clustering_;
+  std::vector<bool> fused_;  // of each cluster
   std::vector<std::vector<bool>> needed_;
   std::map<ValueRef, ValueRef> now_;  // where old values are in the new graph
   std::vector<GraphNode> out_;

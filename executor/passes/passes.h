@@ -15,8 +15,14 @@ bool common_subexpressions(Graph& graph);
 bool dead_nodes(Graph& graph);
 /// Lets ops that read no more than the shape of a value stop holding on to it.
 bool detach_shapes(Graph& graph);
+/// Softmax, the choice by labels and its gradient become two kernels, which keep no probabilities.
+bool fuse_cross_entropy(Graph& graph);
 /// Makes pointwise ops over one domain, and folds of it, one kernel.
 bool fuse_pointwise(Graph& graph);
+/// Lets products take in the gradient descent that follows them: p - rate * a * b is one product.
+bool fuse_sgd(Graph& graph);
+/// Lets products take in the kernels that follow them: bias and activation, and their gradients.
+bool fuse_matmul(Graph& graph);
 /// Makes the updates of all parameters one kernel.
 bool group_updates(Graph& graph);
 

@@ -4,7 +4,14 @@ namespace espalier {
 
 std::optional<double> fill_of(const Graph& graph, ValueRef v) {
   const GraphNode& n = graph.nodes[v.node];
-  if (n.is_constant()) return n.constant.elements() == 1 ? std::optional(n.constant.item()) : std::nullopt;
+  if (n.is_constant()) {
+    Tensor one = n.constant;  // it may be one number seen many times
+    for (size_t axis = 0; axis < one.rank(); ++axis) {
+      if (one.shape().dims()[axis] == 0) return std::nullopt;
+      if (one.strides()[axis] == 0) one = one.slice(static_cast<int64_t>(axis), 0, 1);
+    }
+    return one.elements() == 1 ? std::optional(one.item()) : std::nullopt;
+  }
   if (n.op->is_view()) return fill_of(graph, n.inputs[0]);
   return n.op->fill();
 }

@@ -1,0 +1,75 @@
+#include "espalier/executor/passes/passes.h"
+#include "espalier/ops/cross_entropy.h"
+
+namespace espalier {
+
+namespace {
+
+/// Finds pick(log_softmax(x), labels), and what autograd makes of it:
+/// put(g, labels) - exp(log_softmax(x)) * sum(put(g, labels), -1).
+class CrossEntropy {
+ public:
+  explicit CrossEntropy(Graph& graph) : graph_(graph) {}
+
+  bool run() {
+    bool changed = false;
+    for (uint32_t i = 0; i < graph_.nodes.size(); ++i) changed |= forward(i) || backward(i);
+    if (changed) dead_nodes(graph_);
+    return changed;
+  }
+
+ private:
+  struct Pick {
+    ValueRef logits, logarithms, labels;
+    uint32_t node;
+  };
+  bool is(ValueRef v, std::string_view name) const { return graph_.nodes[v.node].op->name() == name; }
+  ValueRef input(ValueRef v, size_t k) const { return graph_.nodes[v.node].inputs[k]; }
+
+  bool forward(uint32_t i) {
+    GraphNode& n = graph_.nodes[i];
+    if (!is({i, 0}, "pick") || !is(n.inputs[0], "log_softmax")) return false;
+    const Pick pick{input(n.inputs[0], 0), n.inputs[0], n.inputs[1], i};
+    if (graph_.spec(pick.labels).shape.elements() == 0 || graph_.spec(pick.logits).shape[-1] == 0)
+      return false;
+    n.op = log_softmax_pick();
+    n.inputs = {pick.logits, pick.labels};
+    const InputSpecs specs{&graph_.spec(pick.logits), &graph_.spec(pick.labels)};
+    const Specs outputs = n.op->infer(specs);
+    n.outputs.assign(outputs.begin(), outputs.end());
+    picks_.push_back(pick);
+    return true;
+  }
+
+  bool backward(uint32_t i) {
+    GraphNode& n = graph_.nodes[i];
+    if (!is({i, 0}, "subtract") || !is(n.inputs[0], "put_like") || !is(n.inputs[1], "multiply")) return false;
+    const ValueRef put = n.inputs[0], product = n.inputs[1];
+    ValueRef probabilities = input(product, 0), sum = input(product, 1);
+    if (is(sum, "exp")) std::swap(probabilities, sum);
+    if (!is(probabilities, "exp") || !is(sum, "sum") || input(sum, 0) != put) return false;
+    const Spec& spec = n.outputs[0];
+    InputSpecs specs{&graph_.spec(put)};
+    const auto folding = graph_.nodes[sum.node].op->folding(specs);
+    if (!folding || folding->axes.size() != 1 ||
+        folding->axes[0] != static_cast<int64_t>(spec.shape.rank()) - 1)
+      return false;
+    for (const Pick& pick : picks_) {
+      if (input(probabilities, 0) != pick.logarithms || input(put, 1) != pick.labels) continue;
+      if (!(graph_.spec(input(put, 0)).shape == graph_.spec(pick.labels).shape)) continue;
+      n.op = log_softmax_pick_gradient();
+      n.inputs = {pick.logits, {pick.node, 1}, pick.labels, input(put, 0)};
+      return true;
+    }
+    return false;
+  }
+
+  Graph& graph_;
+  std::vector<Pick> picks_;
+};
+
+}  // namespace
+
+bool fuse_cross_entropy(Graph& graph) { return CrossEntropy(graph).run(); }
+
+}  // namespace espalier

@@ -1,0 +1,113 @@
+#include <algorithm>
+
+#include "espalier/executor/fused/clusters.h"
+#include "espalier/executor/fused/matmul_ops.h"
+#include "espalier/executor/passes/passes.h"
+
+namespace espalier {
+
+namespace {
+
+/// How often each node's outputs are read, results included.
+std::vector<int> count_readers(const Graph& graph) {
+  std::vector<int> readers(graph.nodes.size(), 0);
+  for (const GraphNode& n : graph.nodes)
+    for (const ValueRef& input : n.inputs) ++readers[input.node];
+  for (const ValueRef& result : graph.results) ++readers[result.node];
+  return readers;
+}
+
+int64_t bytes_of(const Spec& spec) {
+  return spec.shape.elements() * static_cast<int64_t>(size_of(spec.dtype));
+}
+
+/// The last node that reads a value, itself or through views; `but_for` does not count.
+uint32_t last_reader(const Graph& graph, uint32_t node, uint32_t but_for) {
+  uint32_t last = 0;
+  for (uint32_t i = node + 1; i < graph.nodes.size(); ++i) {
+    if (i == but_for || graph.nodes[i].op->has_side_effects()) continue;
+    for (size_t k = 0; k < graph.nodes[i].inputs.size(); ++k)
+      if (graph.nodes[i].op->needs_value(k) &&
+          see_through_views(graph, graph.nodes[i].inputs[k]).value.node == node)
+        last = i;
+  }
+  return last;
+}
+
+}  // namespace
+
+bool fuse_sgd(Graph& graph) {
+  std::vector<int> readers = count_readers(graph);
+  std::vector<double> position(graph.nodes.size());
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i)
+    position[i] = graph.nodes[i].op->is_leaf() ? -1 : static_cast<double>(i);
+  bool changed = false;
+  const auto name = [&](ValueRef v) { return graph.nodes[v.node].op->name(); };
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    GraphNode& n = graph.nodes[i];
+    if (n.tag != Tag::update || n.op->name() != "subtract") continue;
+    const ValueRef p = n.inputs[0], scaled = n.inputs[1];
+    if (!graph.nodes[p.node].leaf.defined() || name(scaled) != "multiply") continue;
+    ValueRef rate = graph.nodes[scaled.node].inputs[0], product = graph.nodes[scaled.node].inputs[1];
+    if (graph.nodes[rate.node].op->matmul_form()) std::swap(rate, product);
+    const auto form = graph.nodes[product.node].op->matmul_form();
+    if (!form || graph.spec(rate).shape.elements() != 1 || !graph.nodes[rate.node].leaf.defined()) continue;
+    if (readers[scaled.node] != 1 || readers[product.node] != 1) continue;
+    if (!(graph.spec(product) == graph.spec(p)) || graph.spec(p).shape.rank() != 2) continue;
+    // As soon as nobody else reads the parameter: what it is made of need not wait for the other updates.
+    const uint32_t last = std::max(last_reader(graph, p.node, i), product.node);
+    n.op = std::make_shared<MatmulUpdate>(*form);
+    n.inputs = {p, rate, graph.nodes[product.node].inputs[0], graph.nodes[product.node].inputs[1]};
+    position[i] = last + 0.5;
+    changed = true;
+  }
+  if (!changed) return false;
+  graph.reorder(position);
+  dead_nodes(graph);
+  return true;
+}
+
+bool fuse_matmul(Graph& graph) {
+  const std::vector<int> readers = count_readers(graph);
+  bool changed = false;
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    GraphNode& n = graph.nodes[i];
+    const auto program = std::dynamic_pointer_cast<const FusedOp>(n.op);
+    if (!program) continue;
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      const GraphNode& m = graph.nodes[n.inputs[k].node];
+      const auto form = m.op->matmul_form();
+      const Spec& product = graph.spec(n.inputs[k]);
+      if (!form || readers[n.inputs[k].node] != 1 ||
+          product.shape.elements() != program->program().elements || m.inputs[0].node == n.inputs[k].node)
+        continue;
+      bool in_order = true;
+      for (const Instruction& instruction : program->program().instructions)
+        for (const Argument& argument : instruction.arguments)
+          if (argument.from == Argument::From::input && argument.index == k)
+            in_order &=
+                argument.level == Level::full && instruction.shape.elements() == program->program().elements;
+      if (!in_order || graph.spec(m.inputs[0]).shape.elements() == 0) continue;
+      // The operands must live until here; the product need not any more.
+      int64_t longer = 0;
+      for (const ValueRef& operand : m.inputs) {
+        const Seen seen = see_through_views(graph, operand);
+        if (graph.nodes[seen.value.node].op->is_leaf()) continue;
+        if (last_reader(graph, seen.value.node, n.inputs[k].node) < i)
+          longer += bytes_of(graph.spec(seen.value));
+      }
+      if (longer > bytes_of(product)) continue;
+      std::vector<ValueRef> inputs{m.inputs[0], m.inputs[1]};
+      for (size_t other = 0; other < n.inputs.size(); ++other)
+        if (other != k) inputs.push_back(n.inputs[other]);
+      n.op = std::make_shared<MatmulEpilogue>(*form, product, program, k);
+      n.inputs = std::move(inputs);
+      changed = true;
+      break;
+    }
+  }
+  if (changed) dead_nodes(graph);
+  return changed;
+}
+
+}  // namespace espalier

@@ -1,0 +1,99 @@
+#include "espalier/ops/cross_entropy.h"
+
+#include <cmath>
+
+#include "espalier/ops/indices.h"
+#include "espalier/ops/reduce.h"
+
+namespace espalier {
+
+namespace {
+
+constexpr int64_t grain = detail::grain / 4;  // elements; each takes an exponential
+
+struct LogSoftmaxPick : Op {
+  std::string_view name() const override { return "log_softmax_pick"; }
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Reals>(*in[0], name());
+    check_indices(*in[1], name());
+    return {{in[0]->dtype, in[1]->shape}, {in[0]->dtype, Shape{in[1]->shape.elements(), 2}}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor x = call.inputs[0]->contiguous_copy();
+    const int64_t n = x.shape()[-1];
+    with_indices(*call.inputs[1], n, "pick", false, [&](auto label, int64_t rows) {
+      visit(x.dtype(), [&]<class T>(TypeTag<T>) {
+        if constexpr (Reals::accepts<T>) {
+          const T* in = static_cast<const T*>(x.address());
+          T *out = detail::output<T>(call), *figures = detail::output<T>(call, 1);
+          parallel_for(rows, std::max<int64_t>(1, grain / n), [&](int64_t begin, int64_t end) {
+            for (int64_t r = begin; r < end; ++r) {
+              const T* row = in + r * n;
+              const T largest = detail::extreme_row<scalar::Maximum>(row, n);
+              const T log_sum = std::log(sum_of_exponentials(row, n, largest));
+              out[r] = row[label(r)] - largest - log_sum;
+              figures[2 * r] = largest;
+              figures[2 * r + 1] = log_sum;
+            }
+          });
+        }
+      });
+    });
+  }
+
+ private:
+  template <class T>
+  static T sum_of_exponentials(const T* row, int64_t n, T largest) {
+    constexpr int64_t block = 512;
+    T part[block];
+    T total{};
+    for (int64_t begin = 0; begin < n; begin += block) {
+      const int64_t count = std::min(block, n - begin);
+      T* to = part;
+      const T* from = row + begin;
+      vectorized([=]() __attribute__((always_inline)) {
+        for (int64_t i = 0; i < count; ++i) to[i] = scalar::Exp()(from[i] - largest);
+      });
+      total += detail::sum_row(part, count, 1);
+    }
+    return total;
+  }
+};
+
+struct LogSoftmaxPickGradient : Op {
+  std::string_view name() const override { return "log_softmax_pick_gradient"; }
+  Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor x = call.inputs[0]->contiguous_copy(), g = call.inputs[3]->contiguous_copy();
+    const int64_t n = x.shape()[-1];
+    with_indices(*call.inputs[2], n, "pick", false, [&](auto label, int64_t rows) {
+      visit(x.dtype(), [&]<class T>(TypeTag<T>) {
+        if constexpr (Reals::accepts<T>) {
+          const T* in = static_cast<const T*>(x.address());
+          const T *figures = detail::input<T>(call, 1), *slopes = static_cast<const T*>(g.address());
+          T* out = detail::output<T>(call);
+          parallel_for(rows, std::max<int64_t>(1, grain / n), [&](int64_t begin, int64_t end) {
+            for (int64_t r = begin; r < end; ++r) {
+              const T *from = in + r * n, largest = figures[2 * r], log_sum = figures[2 * r + 1];
+              const T slope = slopes[r];
+              T* to = out + r * n;
+              vectorized([=]() __attribute__((always_inline)) {
+#pragma GCC ivdep
+                for (int64_t i = 0; i < n; ++i) to[i] = -slope * scalar::Exp()(from[i] - largest - log_sum);
+              });
+              to[label(r)] += slope;
+            }
+          });
+        }
+      });
+    });
+  }
+  bool can_run_in_place(size_t i) const override { return i == 0; }
+};
+
+}  // namespace
+
+OpPtr log_softmax_pick() { return shared_op<LogSoftmaxPick>(); }
+OpPtr log_softmax_pick_gradient() { return shared_op<LogSoftmaxPickGradient>(); }
+
+}  // namespace espalier

@@ -1,0 +1,40 @@
+// A matrix product of tensors, as the libraries take it.
+#pragma once
+#include "espalier/core/tensor.h"
+#include "espalier/ops/gemm.h"
+
+namespace espalier {
+
+inline constexpr int64_t largest_matrix_size = 0x7fffffff;  ///< that the libraries can index
+
+/// The axes before the last two.
+Shape matmul_batch_of(const Shape& shape);
+/// The product of two matrices, the first of a batch. Operands whose strides a GEMM cannot take are replaced
+/// by copies.
+Gemm one_product(Tensor& a, Tensor& b, const Tensor& out, bool transpose_a, bool transpose_b);
+/// All products of a batch, or one in their place.
+GemmBatch batch_of_products(const Gemm& gemm, const Tensor& a, const Tensor& b, const Tensor& out,
+                            bool transpose_a);
+
+/// A product of tensors that stay where they are, by the library that was measured to be faster.
+class MatmulCall {
+ public:
+  MatmulCall(const Tensor& a, const Tensor& b, Tensor& out, bool transpose_a, bool transpose_b);
+
+  /// out = alpha · a · b + beta · out
+  void run(double alpha = 1, double beta = 0);
+  /// Rows `begin` to `end` of it, on the calling thread alone; for products that are a single one.
+  void run_rows(int64_t begin, int64_t end) const;
+  /// Brings operands which are copied up to date; part of `run`.
+  void refresh();
+  const GemmBatch& product() const { return product_; }
+
+ private:
+  const Tensor *a_, *b_;
+  Tensor* out_;
+  Tensor seen_a_, seen_b_;  // the operands, or buffers for copies of them
+  GemmBatch product_;
+  GemmLibrary library_;
+};
+
+}  // namespace espalier
