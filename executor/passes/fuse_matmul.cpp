@@ -21,6 +21,17 @@ int64_t bytes_of(const Spec& spec) {
   return spec.shape.elements() * static_cast<int64_t>(size_of(spec.dtype));
 }
 
+/// What makes a value that nobody else reads, seen through views that keep the order of its elements.
+std::optional<uint32_t> only_read_here(const Graph& graph, const std::vector<int>& readers, ValueRef v) {
+  const Seen seen = see_through_views(graph, v);
+  if (!seen.layout.contiguous() || seen.layout.offset != 0 ||
+      seen.layout.shape.elements() != graph.spec(seen.value).shape.elements())
+    return std::nullopt;
+  for (; v.node != seen.value.node; v = graph.nodes[v.node].inputs[0])
+    if (readers[v.node] != 1) return std::nullopt;
+  return readers[v.node] == 1 ? std::optional(v.node) : std::nullopt;
+}
+
 /// The last node that reads a value, itself or through views; `but_for` does not count.
 uint32_t last_reader(const Graph& graph, uint32_t node, uint32_t but_for) {
   uint32_t last = 0;
@@ -75,12 +86,12 @@ bool fuse_matmul(Graph& graph) {
     const auto program = std::dynamic_pointer_cast<const FusedOp>(n.op);
     if (!program) continue;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
-      const GraphNode& m = graph.nodes[n.inputs[k].node];
+      const auto made = only_read_here(graph, readers, n.inputs[k]);
+      if (!made) continue;
+      const GraphNode& m = graph.nodes[*made];
       const auto form = m.op->matmul_form();
-      const Spec& product = graph.spec(n.inputs[k]);
-      if (!form || readers[n.inputs[k].node] != 1 ||
-          product.shape.elements() != program->program().elements || m.inputs[0].node == n.inputs[k].node)
-        continue;
+      const Spec& product = m.outputs[0];
+      if (!form || product.shape.elements() != program->program().elements) continue;
       bool in_order = true;
       for (const Instruction& instruction : program->program().instructions)
         for (const Argument& argument : instruction.arguments)
@@ -93,7 +104,7 @@ bool fuse_matmul(Graph& graph) {
       for (const ValueRef& operand : m.inputs) {
         const Seen seen = see_through_views(graph, operand);
         if (graph.nodes[seen.value.node].op->is_leaf()) continue;
-        if (last_reader(graph, seen.value.node, n.inputs[k].node) < i)
+        if (last_reader(graph, seen.value.node, *made) < i)
           longer += bytes_of(graph.spec(seen.value));
       }
       if (longer > bytes_of(product)) continue;
