@@ -45,9 +45,14 @@ class DatasetFeed : public Feed {
       const auto order = shuffled(epoch);
       dataset_->read({order->data() + first_row(step), count}, outputs);
     } else {
-      std::vector<int64_t> batch(count);
+      // Each thread keeps one list; a dataset that reads from another feed meanwhile finds none, and makes
+      // its own.
+      static thread_local std::vector<int64_t> kept;
+      std::vector<int64_t> batch = std::move(kept);
+      batch.resize(count);
       std::iota(batch.begin(), batch.end(), first_row(step));
       dataset_->read(batch, outputs);
+      kept = std::move(batch);
     }
   }
 

@@ -75,14 +75,16 @@ struct Prefetcher::Reader {
     }
   }
 
-  /// Gives back what was handed out before, and waits for the next.
-  void wait_for_next() {
+  /// Gives back what was handed out before, and waits for the next. Says whether that was not there yet.
+  bool wait_for_next() {
     // Waking costs much more than storing, so the thread sleeps until the last batch is taken and then reads
     // several. Both sides store their counter before they look at the other's: no wake-up is lost.
     released = taken;
     if (filled - taken <= 1) released.notify_one();
+    const bool waits = filled == taken;
     for (int spin = 0; spin < 200 && filled == taken; ++spin) pause();
     filled.wait(taken++);
+    return waits;
   }
 
   const int64_t first;
@@ -110,7 +112,7 @@ std::span<const Tensor> Prefetcher::next() {
   if (at_end()) throw EndOfData();
   if (!reader_) read_ahead();
   if (!reader_) return read_in_place();
-  reader_->wait_for_next();
+  if (reader_->wait_for_next()) ++waits_;
   Slot& slot = slots_[static_cast<size_t>(step_ - reader_->first) % slots];
   if (const auto error = std::exchange(slot.error, nullptr)) {
     reader_.reset();
@@ -141,6 +143,7 @@ std::span<const Tensor> Prefetcher::read_in_place() {
     quickest_ = timed_++ ? std::min(quickest_, took) : took;
   }
   ++step_;
+  ++waits_;
   return batch;
 }
 
@@ -150,7 +153,12 @@ void Prefetcher::fill(std::vector<Tensor>& batch, int64_t step) const {
   for (size_t i = 0; i < batch.size(); ++i) {
     Shape shape = specs_[i].shape;
     if (shape.rank()) shape.dims()[0] = rows;
-    if (!batch[i].storage().unique() || !(batch[i].shape() == shape))
+    if (batch[i].storage().unique() && batch[i].shape() == shape) continue;
+    // A short batch takes a whole one's buffer, and the other way round.
+    const size_t bytes = static_cast<size_t>(shape.elements()) * size_of(specs_[i].dtype);
+    if (batch[i].storage().unique() && bytes <= batch[i].storage()->bytes)
+      batch[i] = Tensor(batch[i].storage(), Layout(shape), specs_[i].dtype);
+    else
       batch[i] = Tensor(shape, specs_[i].dtype);
   }
   feed_->read(epoch_, step, batch);

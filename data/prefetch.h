@@ -31,6 +31,8 @@ class Prefetcher {
   bool at_end() const { return step_ >= steps_; }
   /// The step of the batch that `next()` gave last.
   int64_t step() const { return step_ - 1; }
+  /// How often `next()` had to wait for its batch to be read, or read it itself.
+  int64_t waits() const { return waits_; }
 
  private:
   struct Slot;
@@ -48,6 +50,7 @@ class Prefetcher {
   int64_t steps_ = 0;
   int64_t timed_ = 0;
   int64_t quickest_ = 0;  // nanoseconds
+  int64_t waits_ = 0;
 };
 
 }  // namespace espalier::data
