@@ -199,6 +199,8 @@ class Feed {
   /// The epoch that is being shown, and the start of the next.
   int64_t epoch() const { return epoch_.load(); }
   void next_epoch() { epoch_.fetch_add(1); }
+  /// Shows that epoch, from its beginning.
+  void set_epoch(int64_t epoch) { epoch_.store(epoch); }
 
  private:
   std::atomic<int64_t> epoch_{0};

@@ -1,5 +1,6 @@
 // Executor: a tree trained flat. It owns the plan and runs epochs.
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -41,9 +42,18 @@ struct ExecutorOptions {
 };
 
 struct ExecuteOptions {
+  /// After `resume`, those that are done already count.
   int64_t epochs = 1;
   /// A bar on standard error, where that is a terminal.
   bool progress = true;
+  /// A folder for checkpoints (see Executor::checkpoint), made if it is not there. Empty: none.
+  std::filesystem::path checkpoint = {};
+  /// Leave one after so many steps; 0: after each epoch, when its callbacks have been called. There is one
+  /// more when the run ends, also by stop() or SIGINT, but not when something is thrown.
+  int64_t checkpoint_every = 0;
+  /// The first SIGINT ends the run after its step, with a checkpoint if there is a folder for them, and the
+  /// host's handler is back from then on.
+  bool handle_interrupt = true;
 };
 
 /// Values for placeholders, by their names.
@@ -71,6 +81,16 @@ class Executor {
   void on(Event event, std::function<void(const StepInfo&)> f, Where where = Where::current()) const;
   /// Called from a callback: `execute` returns after this step or epoch.
   void stop() const;
+
+  /// Adds a checkpoint to a folder: parameters, states and settings of the optimizer, this thread's random
+  /// state, the epoch of each feed and the position in it, and the History so far. The last two are kept; a
+  /// process that dies meanwhile leaves the one before. May be called from callbacks. Throws FileError.
+  void checkpoint(const std::filesystem::path& folder, Where where = Where::current()) const;
+  /// Takes up the last checkpoint of a folder, in the same program: the next `execute` or `step` of this
+  /// thread goes on with that run as if it had never stopped, bit by bit on the same machine with as many
+  /// threads. Throws FileError, and then has changed nothing, if there is none, if it is not what was
+  /// written, or if it does not fit this program; Error from a callback of this executor.
+  void resume(const std::filesystem::path& folder, Where where = Where::current()) const;
 
   /// The plan for whole batches.
   Plan plan() const;

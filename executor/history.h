@@ -16,14 +16,18 @@ struct EpochRecord {
 };
 
 struct History {
-  std::vector<EpochRecord> epochs;
+  std::vector<EpochRecord> epochs;  ///< whole ones, or ended by Executor::stop
+  /// SIGINT came while it ran. What was done of the epoch under way is in no record here, but in the
+  /// checkpoint.
+  bool interrupted = false;
 };
 
 enum class Event : uint8_t { epoch_start, step_finish, epoch_finish };
 
 /// What a callback is told.
 struct StepInfo {
-  int64_t epoch = 0;    ///< from 0 in each call of `execute`; for `step`, the feed's
+  int64_t epoch = 0;    ///< of the run, from 0: `execute` begins one, unless it goes on after `resume`; for
+                        ///< `step`, the feed's
   int64_t step = 0;     ///< in the epoch; at its end, their number
   int64_t steps = 0;    ///< in an epoch
   int64_t samples = 0;  ///< in this step, or in the epoch

@@ -21,8 +21,8 @@ std::string clock_of(double seconds) {
 
 }  // namespace
 
-Progress::Progress(bool wanted)
-    : on_(wanted && isatty(STDERR_FILENO)), begin_(Clock::now()), shown_(begin_) {}
+Progress::Progress(bool wanted, double done_before)
+    : on_(wanted && isatty(STDERR_FILENO)), done_before_(done_before), begin_(Clock::now()), shown_(begin_) {}
 
 Progress::~Progress() {
   if (open_line_) std::fputc('\n', stderr);
@@ -34,7 +34,7 @@ void Progress::step(int64_t epoch, int64_t epochs, int64_t step, int64_t steps, 
   shown_ = Clock::now();
   const double done = (static_cast<double>(epoch) + static_cast<double>(step) / static_cast<double>(steps)) /
                       static_cast<double>(epochs);
-  const double left = since(begin_) * (1 - done) / done;
+  const double left = since(begin_) * (1 - done) / (done - done_before_);
   constexpr int width = 24;
   const int filled = static_cast<int>(width * step / steps);
   const std::string line = fmt::format(

@@ -8,7 +8,8 @@ namespace espalier {
 class Progress {
  public:
   /// Silent unless `wanted` and standard error is a terminal.
-  explicit Progress(bool wanted);
+  /// `done_before` is the part of the run that was done in an earlier one.
+  explicit Progress(bool wanted, double done_before = 0);
   void step(int64_t epoch, int64_t epochs, int64_t step, int64_t steps, double loss,
             double samples_per_second);
   /// Leaves the finished epoch's line standing.
@@ -20,6 +21,7 @@ class Progress {
 
  private:
   bool on_;
+  double done_before_;
   bool open_line_ = false;
   std::chrono::steady_clock::time_point begin_, shown_;
 };

@@ -98,6 +98,10 @@ double Optimizer::setting(std::string_view name) const {
   return value->second;
 }
 
+std::vector<std::pair<std::string, double>> Optimizer::settings() const {
+  return {state_->settings.begin(), state_->settings.end()};
+}
+
 void Optimizer::set(std::string_view name, double value, std::source_location where) {
   located(where, [&] { (void)setting(name); });
   check_setting(std::isfinite(value) && value >= 0, this->name(), name, value, where);

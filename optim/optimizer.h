@@ -75,6 +75,8 @@ class Optimizer {
     set("lr", lr, where);
   }
   double setting(std::string_view name) const;
+  /// All settings, by name.
+  std::vector<std::pair<std::string, double>> settings() const;
   void set(std::string_view name, double value, std::source_location where = std::source_location::current());
   /// What lives between steps, for each parameter: ("momentum", leaf) and so on.
   std::vector<std::pair<std::string, Variable>> state_of(const Variable& parameter) const;

@@ -1,0 +1,135 @@
+// From a tree and options to an executor.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "espalier/core/autograd.h"
+#include "espalier/core/error.h"
+#include "espalier/core/eval.h"
+#include "espalier/executor/executor_impl.h"
+
+namespace espalier {
+
+namespace {
+
+/// What a tree is made of, as far as an executor must know.
+struct Tree {
+  std::vector<Variable> leaves;
+  std::vector<std::shared_ptr<Feed>> feeds;
+};
+
+Tree look_at(const std::vector<Variable>& roots) {
+  Tree tree;
+  NodeMap seen;
+  std::vector<Node*> todo;
+  for (const Variable& root : roots) todo.push_back(root.node());
+  std::vector<Node*> leaves, sources;
+  while (!todo.empty()) {
+    Node* node = todo.back();
+    todo.pop_back();
+    if (seen.find(node) != NodeMap::none) continue;
+    seen.insert(node, 0);
+    if (node->is_leaf() && !is_constant(node->op())) leaves.push_back(node);
+    if (node->op().feed()) sources.push_back(node);
+    for (const Edge& input : node->inputs) todo.push_back(input.node());
+  }
+  // In the order of writing, which is the same in another run of the program.
+  const auto by_age = [](const Node* a, const Node* b) { return a->id < b->id; };
+  std::sort(leaves.begin(), leaves.end(), by_age);
+  std::sort(sources.begin(), sources.end(), by_age);
+  for (Node* leaf : leaves) tree.leaves.emplace_back(leaf);
+  for (const Node* source : sources) {
+    const std::shared_ptr<Feed>& feed = *source->op().feed();
+    if (std::find(tree.feeds.begin(), tree.feeds.end(), feed) == tree.feeds.end()) tree.feeds.push_back(feed);
+  }
+  return tree;
+}
+
+}  // namespace
+
+Executor::Impl::Impl(const Variable& root, const ExecutorOptions& options) : root_(root), options_(options) {
+  choose_mode();
+  check_options();
+  if (training()) find_updates();
+  std::vector<Variable> roots = updates_;
+  roots.push_back(root_);
+  Tree tree = look_at(roots);
+  feeds_ = std::move(tree.feeds);
+  leaf_list_ = std::move(tree.leaves);
+  for (const Variable& leaf : leaf_list_) leaves_.add(leaf);
+  check_validation();
+  leaves_.bind();
+  prepare_epoch();
+  run_epochs_ = epochs_of_feeds();
+}
+
+void Executor::Impl::choose_mode() {
+  if (!root_.defined()) throw Error("get_executor: the Variable is undefined");
+  const Record* record = root_.node()->record.get();
+  const bool updates = options_.optimizer || (record && !record->updates.empty());
+  if (!options_.mode) options_.mode = updates ? Mode::training : Mode::inference;
+}
+
+void Executor::Impl::check_options() const {
+  for (const Device& device : options_.devices) {
+    (void)backend(device);
+    if (device.type != DeviceType::cpu)
+      throw UnsupportedError(fmt::format("get_executor: plans do not run on {}", device.str()));
+  }
+  if (options_.devices.size() > 1)
+    throw UnsupportedError(fmt::format(
+        "get_executor: {} devices are asked for; this version runs a plan on one", options_.devices.size()));
+  if (options_.validation && !training()) throw Error("get_executor: validation goes with training only");
+  if (options_.optimizer && !training()) throw Error("get_executor: an optimizer goes with training only");
+}
+
+void Executor::Impl::find_updates() {
+  Building now = building();
+  now.lazy = true;  // the plan computes; the tree only grows
+  now.lean = true;
+  const BuildingScope scope(now);
+  if (options_.optimizer) {
+    const auto gradients = new_parameter_gradients(root_);
+    if (gradients.empty()) throw Error("get_executor: there is no parameter in the tree to train");
+    updates_ = options_.optimizer->build(gradients);
+  } else if (root_.node()->record) {
+    if (root_.node()->record->updates.size() > 1)
+      throw Error("get_executor: the tree holds updates of several optimizers; name the one to use");
+    for (const Record::Update& update : root_.node()->record->updates)
+      for (const Edge& assignment : update.assignments) updates_.push_back(assignment.variable());
+  }
+  if (updates_.empty())
+    throw Error(
+        "get_executor: training needs an optimizer: get_executor({.mode = Mode::training, .optimizer = "
+        "…})");
+}
+
+void Executor::Impl::check_validation() const {
+  if (!options_.validation) return;
+  if (feeds_.size() != 1 || feeds_[0]->is_placeholder())
+    throw DataError(fmt::format(
+        "get_executor: validation needs a tree with one Distributor, this has {} feeds", feeds_.size()));
+  const auto ours = feeds_[0]->specs(), theirs = options_.validation->feed()->specs();
+  bool fit = ours.size() == theirs.size();
+  for (size_t i = 0; fit && i < ours.size(); ++i) {
+    Shape a = ours[i].shape, b = theirs[i].shape;
+    a.dims()[0] = b.dims()[0] = 0;
+    fit = a == b && ours[i].dtype == theirs[i].dtype;
+  }
+  if (fit) return;
+  const auto list = [](const std::vector<Spec>& specs) {
+    std::string text;
+    for (const Spec& spec : specs) text += fmt::format(" {} {}", name(spec.dtype), spec.shape.str());
+    return text;
+  };
+  throw DataError(fmt::format("get_executor: the validation feed shows{}, but the tree is fed{}",
+                              list(theirs), list(ours)));
+}
+
+Executor Variable::get_executor(const ExecutorOptions& options, Where where) const {
+  return located(where, [&] { return Executor(std::make_shared<Executor::Impl>(*this, options)); });
+}
+
+Executor Variable::get_executor() const { return get_executor({}, need().where); }
+
+}  // namespace espalier

@@ -1,0 +1,195 @@
+// Single steps: which plan, which batch, and what a step leaves.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "espalier/core/error.h"
+#include "espalier/core/eval.h"
+#include "espalier/executor/executor_impl.h"
+
+namespace espalier {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+int64_t check_value(const Feed& feed, const Tensor& value) {
+  const Spec spec = feed.specs()[0];
+  if (!value.defined() || value.dtype() != spec.dtype)
+    throw TypeError(fmt::format("run: placeholder '{}' takes {}, not {}", feed.name(), name(spec.dtype),
+                                value.defined() ? name(value.dtype()) : "an undefined tensor"));
+  Shape shape = value.shape();
+  if (shape.rank() && shape.rank() == spec.shape.rank()) shape.dims()[0] = spec.shape.dims()[0];
+  if (!(shape == spec.shape))
+    throw ShapeError(fmt::format("run: placeholder '{}' of shape {} cannot take {}", feed.name(),
+                                 spec.shape.str(), value.shape().str()));
+  return shape.rank() ? value.shape()[0] : 1;
+}
+
+}  // namespace
+
+double sum_of(const Tensor& value) {
+  return visit(value.dtype(), [&]<class T>(TypeTag<T>) {
+    double total = 0;
+    const Tensor plain = value.contiguous_copy();  // itself, unless it has gaps
+    for (const T x : plain.span<T>()) total += static_cast<double>(x);
+    return total;
+  });
+}
+
+Tensor Executor::Impl::run(const Feeds& given) {
+  std::vector<const Tensor*> values(feeds_.size(), nullptr);
+  for (const auto& [name, value] : given) {
+    const auto feed = std::find_if(feeds_.begin(), feeds_.end(),
+                                   [&](const auto& f) { return f->is_placeholder() && f->name() == name; });
+    if (feed == feeds_.end()) throw DataError(fmt::format("run: the tree has no placeholder '{}'", name));
+    values[static_cast<size_t>(feed - feeds_.begin())] = &value;
+  }
+  Rows rows;
+  for (size_t f = 0; f < feeds_.size(); ++f) {
+    if (!feeds_[f]->is_placeholder())
+      throw DataError("run: the tree is fed by a Distributor; use execute() or step()");
+    if (!values[f])
+      throw DataError(fmt::format("run: placeholder '{}' was given no value", feeds_[f]->name()));
+    rows.push_back(check_value(*feeds_[f], *values[f]));
+  }
+  leaves_.bind();
+  Runtime& runtime = *plan_for(rows, false).runtime;
+  for (size_t f = 0; f < feeds_.size(); ++f) runtime.load(*feeds_[f], {values[f], 1});
+  run_plan(runtime);
+  return runtime.result(0).clone();
+}
+
+Tensor Executor::Impl::value() const {
+  if (last_) return last_->result(0).clone();
+  if (!last_value_.defined()) throw Error("value: the executor has not run a step yet");
+  return last_value_;
+}
+
+bool Executor::Impl::placeholders() const {
+  return std::any_of(feeds_.begin(), feeds_.end(), [](const auto& feed) { return feed->is_placeholder(); });
+}
+
+void Executor::Impl::need_data(std::string_view what) const {
+  for (const auto& feed : feeds_)
+    if (feed->is_placeholder())
+      throw DataError(
+          fmt::format("{}: placeholder '{}' has no data of its own; use run()", what, feed->name()));
+}
+
+/// Steps in an epoch: as many as all feeds can show; one without any.
+int64_t Executor::Impl::steps() const {
+  int64_t steps = feeds_.empty() ? 1 : INT64_MAX;
+  for (const auto& feed : feeds_) steps = std::min(steps, feed->steps());
+  return steps;
+}
+
+Executor::Impl::Rows Executor::Impl::rows_at(int64_t step) const {
+  Rows rows;
+  for (const auto& feed : feeds_) rows.push_back(feed->rows(step));
+  return rows;
+}
+
+/// The plan for batches of these sizes, made when it is first needed.
+Executor::Impl::Bound& Executor::Impl::plan_for(const Rows& rows, bool inference) {
+  Bound& bound = plans_[{inference, rows}];
+  if (bound.runtime) return bound;
+  try {
+    FeedRows sizes;
+    for (size_t f = 0; f < feeds_.size(); ++f) sizes[feeds_[f].get()] = rows[f];
+    const bool calm = inference || !training();
+    bound.data = compile({root_}, calm ? std::vector<Variable>() : updates_, sizes,
+                         {.inference = calm, .without = options_.without, .dump = options_.dump});
+    bound.runtime = std::make_unique<Runtime>(bound.data, leaves_, arena_);
+  } catch (...) {
+    plans_.erase({inference, rows});
+    throw;
+  }
+  bound.rows = rows;
+  bound.samples = rows.empty() ? 1 : *std::max_element(rows.begin(), rows.end());
+  return bound;
+}
+
+/// The plan for these sizes among those of an epoch; others, should there be any, are looked up.
+Executor::Impl::Bound& Executor::Impl::resolve(StepPlans& plans, const Rows& rows, bool inference) {
+  for (Bound* known : plans.known)
+    if (known && known->rows == rows) return *known;
+  Bound& bound = plan_for(rows, inference);
+  for (Bound*& known : plans.known)
+    if (!known) {
+      known = &bound;
+      break;
+    }
+  return bound;
+}
+
+/// Makes the plans of an epoch.
+void Executor::Impl::prepare_epoch() {
+  resolve(training_plans_, rows_at(0), false);
+  if (!placeholders() && steps() > 0) resolve(training_plans_, rows_at(steps() - 1), false);
+}
+
+Executor::Impl::Readers Executor::Impl::make_readers() const {
+  Readers readers;
+  for (const auto& feed : feeds_) readers.push_back(std::make_unique<data::Prefetcher>(feed));
+  return readers;
+}
+
+/// Lets them begin at the step that comes next.
+void Executor::Impl::start(Readers& readers) const {
+  for (size_t f = 0; f < feeds_.size(); ++f) readers[f]->start(feeds_[f]->epoch(), run_.step);
+}
+
+void Executor::Impl::train_step(Readers& readers, StepInfo& info) {
+  leaves_.bind();  // a callback may have set values
+  rows_.clear();
+  for (const auto& feed : feeds_) rows_.push_back(feed->rows(run_.step));
+  Bound& bound = resolve(training_plans_, rows_, false);
+  for (size_t f = 0; f < feeds_.size(); ++f) bound.runtime->load(*feeds_[f], readers[f]->next());
+  run_plan(*bound.runtime);
+  ++run_.step;
+  info.samples = bound.samples;
+  info.loss = sum_of(bound.runtime->result(0));
+  run_.record.loss_sum += info.loss;
+  run_.record.samples += info.samples;
+  run_.weighted += info.loss * static_cast<double>(info.samples);
+}
+
+StepInfo Executor::Impl::step() {
+  need_data("step");
+  const Busy busy(busy_, "step");
+  leaves_.bind();
+  follow_feeds();
+  const int64_t epoch = epochs_of_feeds();
+  bool ready = step_readers_.size() == feeds_.size() && step_epoch_ == epoch;
+  for (const auto& reader : step_readers_) ready &= reader->step() + 1 == run_.step;
+  if (!ready) {  // at first; and after a step that failed, for it is taken again
+    if (step_readers_.size() != feeds_.size()) step_readers_ = make_readers();
+    start(step_readers_);
+    step_epoch_ = epoch;
+  }
+  if (run_.step >= steps()) {
+    finish_epoch();
+    throw EndOfData();
+  }
+  const auto begin = Clock::now();
+  StepInfo info{.epoch = epoch, .step = run_.step, .steps = steps()};
+  run_.begun = true;
+  train_step(step_readers_, info);
+  info.seconds = since(begin);
+  run_.record.seconds += info.seconds;
+  tell(Event::step_finish, info);
+  return info;
+}
+
+void Executor::Impl::run_plan(Runtime& runtime) {
+  Generator& random = generator();
+  runtime.run(random.next_stream);
+  random.next_stream += static_cast<uint64_t>(runtime.random_nodes());
+  leaves_.mark_assigned(runtime.assigned());
+  last_ = &runtime;
+}
+
+}  // namespace espalier

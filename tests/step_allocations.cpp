@@ -1,0 +1,118 @@
+// Once a run is warm, its steps ask for no memory: not the loop, not the batches, not the plan.
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "espalier/core/device.h"
+#include "espalier/core/random.h"
+#include "espalier/data/distributor.h"
+#include "espalier/executor/executor.h"
+#include "espalier/nn/activation.h"
+#include "espalier/nn/container.h"
+#include "espalier/nn/dense.h"
+#include "espalier/nn/losses.h"
+#include "espalier/optim/adam.h"
+#include "espalier/optim/sgd.h"
+
+namespace esp = espalier;
+namespace nn = espalier::nn;
+
+namespace {
+std::atomic<int64_t> news{0};  // in all threads
+
+void* counted(size_t bytes, size_t alignment) {
+  ++news;
+  void* memory = alignment ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
+                           : std::malloc(bytes ? bytes : 1);
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace
+
+void* operator new(size_t bytes) { return counted(bytes, 0); }
+void* operator new[](size_t bytes) { return counted(bytes, 0); }
+void* operator new(size_t bytes, std::align_val_t a) { return counted(bytes, static_cast<size_t>(a)); }
+void* operator new[](size_t bytes, std::align_val_t a) { return counted(bytes, static_cast<size_t>(a)); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete[](void* p, size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+
+namespace {
+
+/// Rows that take their time, so that a thread reads them ahead.
+struct Slow : esp::data::Dataset {
+  int64_t rows() const override { return 203; }
+  std::vector<esp::Spec> specs() const override {
+    return {{esp::float32, {203, 6}}, {esp::float32, {203, 1}}};
+  }
+  void read(std::span<const int64_t> rows, std::span<esp::Tensor> outputs) const override {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    for (esp::Tensor& t : outputs)
+      for (float& v : t.span<float>()) v = static_cast<float>(rows[0] % 7);
+  }
+};
+
+struct Case {
+  std::string name;
+  std::function<esp::data::Distributor()> feed;
+  std::function<nn::Sequential()> model;  ///< of layers whose kernels ask for nothing, either
+  esp::optim::Optimizer optimizer;
+};
+
+/// Calls of new and tensors asked for in the steps of the third epoch, its first two left out: in them,
+/// batches are read by the step itself until the next is ready.
+std::pair<int64_t, int64_t> count(const Case& c) {
+  esp::seed(1);
+  const esp::data::Distributor feed = c.feed();
+  const auto [x, y] = feed.get_output_graphs<2>();
+  const nn::Sequential model = c.model();
+  const auto executor =
+      nn::MeanSquared()(model(x), y).get_executor({.mode = esp::Mode::training, .optimizer = c.optimizer});
+  std::pair<int64_t, int64_t> before, counted{-1, -1};
+  const std::string large_capture(100, 'x');  // a function that holds this could not be copied without memory
+  executor.on(esp::Event::step_finish, [&, large_capture](const esp::StepInfo& info) {
+    const std::pair<int64_t, int64_t> now{news, esp::memory_stats().allocations};
+    if (info.epoch == 2 && info.step == 1) before = now;
+    if (info.epoch == 2 && info.step + 1 == info.steps)
+      counted = {now.first - before.first, now.second - before.second};
+  });
+  executor.execute({.epochs = 3, .progress = false});
+  return counted;
+}
+
+}  // namespace
+
+int main() {
+  const esp::Tensor x = esp::randn({203, 6}), y = esp::randn({203, 1});
+  const auto tensors = [&](bool shuffle) {
+    return [&, shuffle] { return esp::data::Distributor({x, y}, {.batch_size = 10, .shuffle = shuffle}); };
+  };
+  const auto slow = [] {
+    return esp::data::Distributor(std::make_shared<Slow>(), {.batch_size = 10, .shuffle = true});
+  };
+  const auto model = [] { return nn::Sequential{nn::Dense(16), nn::Relu(), nn::Dense(1)}; };
+  const std::vector<Case> cases = {{"in order", tensors(false), model, esp::optim::Sgd(0.01)},
+                                   {"shuffled", tensors(true), model, esp::optim::Sgd(0.01)},
+                                   {"momentum", tensors(true), model, esp::optim::Sgd({.momentum = 0.9})},
+                                   {"Adam", tensors(true), model, esp::optim::Adam(0.01)},
+                                   {"read ahead", slow, model, esp::optim::Sgd(0.01)}};
+  int failures = 0;
+  for (const Case& c : cases) {
+    const auto [calls, buffers] = count(c);
+    std::printf("%s: %ld calls of new, %ld buffers\n", c.name.c_str(), static_cast<long>(calls),
+                static_cast<long>(buffers));
+    failures += calls != 0 || buffers != 0;
+  }
+  return failures;
+}
