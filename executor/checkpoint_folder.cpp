@@ -33,6 +33,22 @@ int64_t number_of(std::string_view name) {
   return std::stoll(std::string(digits));
 }
 
+/// A name in a folder reaches the disk. Some file systems cannot sync.
+bool synced(int folder) { return ::fsync(folder) == 0 || errno == EINVAL || errno == ENOTSUP; }
+
+/// Makes the folder and those above it.
+void make(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::create_directories(path, error)) {
+    if (error) fail(path, fmt::format("cannot be made: {}", error.message()));
+    return;  // it was there
+  }
+  const int above = ::open((path / "..").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (above < 0) return;  // one may not look into it
+  (void)synced(above);
+  ::close(above);
+}
+
 /// Calls `f` with the name of each file.
 template <class F>
 void for_each_name(const std::filesystem::path& folder, F&& f) {
@@ -45,11 +61,7 @@ void for_each_name(const std::filesystem::path& folder, F&& f) {
 }  // namespace
 
 CheckpointFolder::CheckpointFolder(const std::filesystem::path& path, Access access) : path_(path) {
-  if (access == Access::write) {
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    if (error) fail(path, fmt::format("cannot be made: {}", error.message()));
-  }
+  if (access == Access::write) make(path);
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor_ < 0) fail(path, fmt::format("cannot be opened: {}", reason_of(errno)));
   // Where a file system knows no locks, nobody else should use the folder.
@@ -83,9 +95,7 @@ void CheckpointFolder::remove_leftovers() const {
 }
 
 void CheckpointFolder::sync() const {
-  // Some file systems cannot.
-  if (::fsync(descriptor_) != 0 && errno != EINVAL && errno != ENOTSUP)
-    fail(path_, fmt::format("cannot be written: {}", reason_of(errno)));
+  if (!synced(descriptor_)) fail(path_, fmt::format("cannot be written: {}", reason_of(errno)));
 }
 
 void CheckpointFolder::remove(int64_t number) const {
