@@ -37,7 +37,7 @@ int crash() {
   if (!mkdtemp(name.data())) return std::perror("mkdtemp"), 2;
   const fs::path start = fs::path(name) / "start", folder = fs::path(name) / "run";
   esp::set_num_threads(1);  // a forked process has none of its parent's threads
-  const Program program;
+  const Program trainer, program;
   program.executor.checkpoint(start);
   std::unordered_map<std::string, int64_t> states;  // of the run that nobody kills, and when they were
   program.executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
@@ -45,6 +45,13 @@ int crash() {
   });
   program.executor.execute({.epochs = epochs, .progress = false});
   const std::string end = program.state();
+
+  // The longest that a trainer lives: here it would leave five checkpoints.
+  const auto begin = std::chrono::steady_clock::now();
+  trainer.executor.resume(start);
+  trainer.executor.execute(
+      {.epochs = 1, .progress = false, .checkpoint = fs::path(name) / "timed", .checkpoint_every = 1});
+  const std::chrono::duration<double, std::micro> longest = std::chrono::steady_clock::now() - begin;
 
   int64_t failures = 0, found = 0, leftovers = 0, last = -1;
   const auto fail = [&](int turn, const std::string& reason) {
@@ -55,13 +62,12 @@ int crash() {
   for (int turn = 0; turn < turns; ++turn) {
     const pid_t child = fork();
     if (child == 0) {
-      const Program trainer;
       trainer.executor.resume(found ? folder : start);
       trainer.executor.execute(
           {.epochs = epochs, .progress = false, .checkpoint = folder, .checkpoint_every = 1});
       _exit(3);
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
+    std::this_thread::sleep_for(longest * (static_cast<double>(random() % 1000) / 1000));
     kill(child, SIGKILL);
     int status = 0;
     waitpid(child, &status, 0);

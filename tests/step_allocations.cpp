@@ -33,20 +33,30 @@ void* counted(size_t bytes, size_t alignment) {
   if (!memory) throw std::bad_alloc();
   return memory;
 }
+// Not inline, or the compiler takes new and free for a pair that do not match.
+[[gnu::noinline]] void given_back(void* memory) noexcept { std::free(memory); }
 }  // namespace
 
 void* operator new(size_t bytes) { return counted(bytes, 0); }
 void* operator new[](size_t bytes) { return counted(bytes, 0); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return ++news, std::malloc(bytes ? bytes : 1);
+}
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept {
+  return ++news, std::malloc(bytes ? bytes : 1);
+}
 void* operator new(size_t bytes, std::align_val_t a) { return counted(bytes, static_cast<size_t>(a)); }
 void* operator new[](size_t bytes, std::align_val_t a) { return counted(bytes, static_cast<size_t>(a)); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p) noexcept { given_back(p); }
+void operator delete[](void* p) noexcept { given_back(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { given_back(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { given_back(p); }
+void operator delete(void* p, size_t) noexcept { given_back(p); }
+void operator delete[](void* p, size_t) noexcept { given_back(p); }
+void operator delete(void* p, std::align_val_t) noexcept { given_back(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { given_back(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { given_back(p); }
+void operator delete[](void* p, size_t, std::align_val_t) noexcept { given_back(p); }
 
 namespace {
 
