@@ -9,7 +9,7 @@
 #include "espalier/core/random.h"
 #include "espalier/core/safetensors.h"
 #include "espalier/executor/history.h"
-#include "espalier/ops/gemm.h"
+#include "espalier/ops/gemm_choice.h"
 
 namespace espalier {
 

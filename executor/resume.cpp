@@ -53,7 +53,7 @@ void Executor::Impl::checkpoint(const std::filesystem::path& folder) const {
   c.feeds = feed_states();
   c.optimizer = settings_of(options_.optimizer);
   c.random = generator();
-  c.products = gemm_choices();
+  c.products = gemm_choices().all();
   c.run = run_;
   if (run_epochs_ != epochs_of_feeds()) {  // a feed was reset: its epoch is at its beginning
     c.run.record = {};
@@ -108,7 +108,6 @@ void Executor::Impl::resume(const std::filesystem::path& folder) {
   CheckpointFile file = read_checkpoint(folder);
   check_fit(file);
   Checkpoint& c = file.checkpoint;
-  set_gemm_choices(c.products);
   if (c.optimizer) {
     const auto now = options_.optimizer->settings();
     for (size_t i = 0; i < now.size(); ++i) {
@@ -127,6 +126,10 @@ void Executor::Impl::resume(const std::filesystem::path& folder) {
   resumed_ = true;
   step_readers_.clear();
   last_ = nullptr;
+  if (gemm_choices().set(c.products)) {  // plans hold on to theirs
+    training_plans_ = validation_plans_ = {};
+    plans_.clear();
+  }
   last_value_ = {};
 }
 

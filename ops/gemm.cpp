@@ -119,20 +119,4 @@ void run_gemm_batch(const GemmBatch& x, const void* a, const void* b, void* c, G
                run);
 }
 
-std::vector<GemmChoice> gemm_choices() {
-  const std::lock_guard lock(mutex);
-  std::vector<GemmChoice> choices;
-  for (const auto& [key, library] : measured()) {
-    const auto& [dtype, ta, tb, m, n, k, threads] = key;
-    choices.push_back({{dtype, ta, tb, m, n, k, 0, 0, 0}, threads, library});
-  }
-  return choices;
-}
-
-void set_gemm_choices(const std::vector<GemmChoice>& choices) {
-  const std::lock_guard lock(mutex);
-  for (const auto& [g, threads, library] : choices)
-    measured()[{g.dtype, g.transpose_a, g.transpose_b, g.m, g.n, g.k, threads}] = library;
-}
-
 }  // namespace espalier

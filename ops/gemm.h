@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include "espalier/core/dtype.h"
 #include "espalier/core/shape.h"
@@ -36,17 +35,5 @@ struct GemmBatch {
 /// Whether so many products are better divided over threads than computed one after another by all threads.
 bool better_divided(const Gemm& gemm, int64_t count);
 void run_gemm_batch(const GemmBatch& batch, const void* a, const void* b, void* c, GemmLibrary library);
-
-/// What was measured. The libraries round differently, so that a run comes out bit by bit as another did only
-/// if the choices are the same.
-struct GemmChoice {
-  Gemm gemm;  ///< without its leading dimensions, which do not matter
-  int threads;
-  GemmLibrary library;
-};
-/// All choices of this process.
-std::vector<GemmChoice> gemm_choices();
-/// Makes these choices, whatever was measured for the same products.
-void set_gemm_choices(const std::vector<GemmChoice>& choices);
 
 }  // namespace espalier

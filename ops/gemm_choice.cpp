@@ -98,6 +98,28 @@ GemmLibrary GemmChoices::measure(const Gemm& gemm) {
   return choice;
 }
 
+std::vector<GemmChoice> GemmChoices::all() {
+  const std::lock_guard lock(mutex_);
+  std::vector<GemmChoice> list;
+  for (const auto& [key, library] : choices_) {
+    const auto& [dtype, ta, tb, m, n, k, threads] = key;
+    list.push_back({{dtype, ta, tb, m, n, k, 0, 0, 0}, threads, library});
+  }
+  return list;
+}
+
+bool GemmChoices::set(const std::vector<GemmChoice>& choices) {
+  const std::lock_guard lock(mutex_);
+  bool changed = false;
+  for (const auto& [g, threads, library] : choices) {
+    const Key key{g.dtype, g.transpose_a, g.transpose_b, g.m, g.n, g.k, threads};
+    const auto [known, fresh] = choices_.try_emplace(key, library);
+    changed |= fresh || known->second != library;
+    known->second = library;
+  }
+  return changed;
+}
+
 // A file is the header, and a line for each product: "float32 n t 256 1000 100 4 oneDNN".
 
 std::string GemmChoices::line(const Key& key, GemmLibrary library) {

@@ -7,10 +7,18 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "espalier/ops/gemm.h"
 
 namespace espalier {
+
+/// The library of one product.
+struct GemmChoice {
+  Gemm gemm;  ///< without its leading dimensions, which do not matter
+  int threads;
+  GemmLibrary library;
+};
 
 class GemmChoices {
  public:
@@ -25,6 +33,12 @@ class GemmChoices {
   GemmLibrary find_or_guess(const Gemm& gemm);
   /// Measures both libraries, if that was not done before (some milliseconds).
   GemmLibrary measure(const Gemm& gemm);
+  /// All of this process. The libraries round differently, so that a run comes out bit by bit as another did
+  /// only if the choices are the same.
+  std::vector<GemmChoice> all();
+  /// Makes these choices, whatever was measured for the same products. The file stays as it is. Returns whether
+  /// anything changed.
+  bool set(const std::vector<GemmChoice>& choices);
   /// How often it really measured.
   int64_t measurements() const { return measurements_.load(); }
 

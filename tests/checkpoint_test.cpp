@@ -14,7 +14,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/file.h"
 #include "espalier/core/safetensors.h"
-#include "espalier/ops/gemm.h"
+#include "espalier/ops/gemm_choice.h"
 #include "espalier/ops/ops.h"
 #include "temporary_folder.h"
 #include "testing.h"
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(settings_come_back) {
 BOOST_AUTO_TEST_CASE(products_are_computed_by_the_same_library) {
   const TemporaryFolder folder;
   const Program program;
-  auto choices = esp::gemm_choices();
+  auto choices = esp::gemm_choices().all();
   const auto before = choices;
   BOOST_REQUIRE(!choices.empty());
   const auto other = [](esp::GemmLibrary l) {
@@ -232,9 +232,9 @@ BOOST_AUTO_TEST_CASE(products_are_computed_by_the_same_library) {
   };
   program.executor.checkpoint(folder.path());
   for (auto& choice : choices) choice.library = other(choice.library);
-  esp::set_gemm_choices(choices);
+  esp::gemm_choices().set(choices);
   program.executor.resume(folder.path());
-  const auto after = esp::gemm_choices();
+  const auto after = esp::gemm_choices().all();
   BOOST_REQUIRE(after.size() == before.size());
   for (size_t i = 0; i < before.size(); ++i) BOOST_TEST(int(after[i].library) == int(before[i].library));
 }
