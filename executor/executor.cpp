@@ -31,5 +31,17 @@ void Executor::resume(const std::filesystem::path& folder, Where where) const {
   located(where, [&] { impl_->resume(folder); });
 }
 Plan Executor::plan() const { return impl_->plan(); }
+void Executor::profile(const std::filesystem::path& trace, const ProfileOptions& options, Where where) const {
+  located(where, [&] {
+    if (trace.empty()) throw FileError("profile: the trace needs the name of a file");
+    impl_->profile(trace, options);
+  });
+}
+void Executor::profile(const ProfileOptions& options, Where where) const {
+  located(where, [&] { impl_->profile({}, options); });
+}
+void Executor::report(const std::filesystem::path& html, Where where) const {
+  located(where, [&] { impl_->report(html); });
+}
 
 }  // namespace espalier

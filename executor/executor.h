@@ -12,6 +12,7 @@
 #include "espalier/data/distributor.h"
 #include "espalier/executor/history.h"
 #include "espalier/executor/plan.h"
+#include "espalier/executor/profile.h"
 #include "espalier/optim/optimizer.h"
 
 namespace espalier {
@@ -94,6 +95,19 @@ class Executor {
 
   /// The plan for whole batches.
   Plan plan() const;
+
+  /// Records the times of the next steps, whichever of `execute`, `step` and `run` takes them: each kernel,
+  /// the waiting for data, the whole. They go into `report`, and as a trace for ui.perfetto.dev into `trace`,
+  /// which is written when the steps are done, when an `execute` ends before that, or when the executor goes.
+  /// FileError if it cannot be, from this call or from the one that takes the last step; that step counts.
+  void profile(const std::filesystem::path& trace, const ProfileOptions& options = {},
+               Where where = Where::current()) const;
+  /// The same without a file.
+  void profile(const ProfileOptions& options = {}, Where where = Where::current()) const;
+  /// Writes a page of HTML, complete in one file, that explains a plan: its graph, steps, memory and passes,
+  /// with the times that `profile` has gathered of it. It is the plan for whole batches, or, if only others
+  /// have been profiled, the one that ran most. FileError.
+  void report(const std::filesystem::path& html, Where where = Where::current()) const;
 
  private:
   class Impl;

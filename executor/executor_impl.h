@@ -9,6 +9,7 @@
 #include "espalier/executor/executor.h"
 #include "espalier/executor/interrupt.h"
 #include "espalier/executor/progress.h"
+#include "espalier/executor/profiler.h"
 #include "espalier/executor/runtime.h"
 
 namespace espalier {
@@ -30,6 +31,10 @@ class Executor::Impl {
   }
   void stop() { stopped_ = true; }
   Plan plan() { return Plan(plan_for(rows_at(0), false).data); }
+  void profile(const std::filesystem::path& trace, const ProfileOptions& options) {
+    profiler_.start(trace, options);
+  }
+  void report(const std::filesystem::path& html);
 
  private:
   using Rows = std::vector<int64_t>;
@@ -102,6 +107,7 @@ class Executor::Impl {
   Tensor last_value_;
   std::deque<std::pair<Event, std::function<void(const StepInfo&)>>> listeners_;
   bool stopped_ = false;
+  Profiler profiler_;
   bool busy_ = false;
 
   RunState run_;

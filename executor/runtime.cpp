@@ -128,9 +128,15 @@ void Runtime::load(const Feed& feed, std::span<const Tensor> batch) {
   }
 }
 
-void Runtime::run(uint64_t first_stream) {
+void Runtime::run(uint64_t first_stream, Laps* laps) {
+  laps ? run_calls<true>(first_stream, laps) : run_calls<false>(first_stream, laps);
+}
+
+template <bool timed>
+void Runtime::run_calls(uint64_t first_stream, [[maybe_unused]] Laps* laps) {
   Backend& cpu = cpu_backend();
   const uint64_t seed = generator().seed;
+  if constexpr (timed) laps->push_back(std::chrono::steady_clock::now());
   for (Call& call : calls_) {
     if (call.random >= 0) call.kernel.random = {seed, first_stream + static_cast<uint64_t>(call.random)};
     try {
@@ -142,6 +148,7 @@ void Runtime::run(uint64_t first_stream) {
       error.locate(*call.where);
       throw;
     }
+    if constexpr (timed) laps->push_back(std::chrono::steady_clock::now());
   }
 }
 

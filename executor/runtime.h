@@ -1,5 +1,7 @@
 // The CPU runtime: a plan bound to memory, as a list of calls.
 #pragma once
+#include <chrono>
+
 #include "espalier/executor/plan_data.h"
 
 namespace espalier {
@@ -31,19 +33,26 @@ class LeafArena {
 /// Runs one plan on the CPU. Steps allocate nothing of their own.
 class Runtime {
  public:
+  using Laps = std::vector<std::chrono::steady_clock::time_point>;
+
   /// `arena` is shared by plans of which one runs at a time; it is replaced if it is too small.
   Runtime(std::shared_ptr<const PlanData> plan, const LeafArena& leaves, Tensor& arena);
 
   /// Copies a batch into the sources of a feed.
   void load(const Feed& feed, std::span<const Tensor> batch);
   /// One step. Random nodes draw from streams that follow `first_stream`, in the order they were written.
-  void run(uint64_t first_stream);
+  /// `laps`, if given, takes the time before the first kernel and after each.
+  void run(uint64_t first_stream, Laps* laps = nullptr);
+  const std::shared_ptr<const PlanData>& plan() const { return plan_; }
   int64_t random_nodes() const { return random_nodes_; }
   /// A result, in the plan's memory: valid until the next step.
   const Tensor& result(size_t i) const { return *results_[i]; }
   const std::vector<Variable>& assigned() const { return assigned_; }
 
  private:
+  template <bool timed>
+  void run_calls(uint64_t first_stream, Laps* laps);
+
   struct Call {
     const Op* op;
     KernelCall kernel;

@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/executor/executor_impl.h"
+#include "espalier/executor/report.h"
 
 namespace espalier {
 
@@ -57,9 +58,19 @@ Tensor Executor::Impl::run(const Feeds& given) {
   }
   leaves_.bind();
   Runtime& runtime = *plan_for(rows, false).runtime;
-  for (size_t f = 0; f < feeds_.size(); ++f) runtime.load(*feeds_[f], {values[f], 1});
+  profiler_.begin_step();
+  for (size_t f = 0; f < feeds_.size(); ++f)
+    profiler_.timed("load", [&] { runtime.load(*feeds_[f], {values[f], 1}); });
   run_plan(runtime);
+  profiler_.end_step(runtime.plan());
+  profiler_.write_if_done();
   return runtime.result(0).clone();
+}
+
+void Executor::Impl::report(const std::filesystem::path& html) {
+  auto plan = plan_for(rows_at(0), false).data;
+  if (!profiler_.times(*plan) && profiler_.busiest()) plan = profiler_.busiest();
+  write_report(html, *plan, profiler_.times(*plan));
 }
 
 Tensor Executor::Impl::value() const {
@@ -147,7 +158,11 @@ void Executor::Impl::train_step(Readers& readers, StepInfo& info) {
   rows_.clear();
   for (const auto& feed : feeds_) rows_.push_back(feed->rows(run_.step));
   Bound& bound = resolve(training_plans_, rows_, false);
-  for (size_t f = 0; f < feeds_.size(); ++f) bound.runtime->load(*feeds_[f], readers[f]->next());
+  profiler_.begin_step();
+  for (size_t f = 0; f < feeds_.size(); ++f) {
+    const auto batch = profiler_.timed("wait for data", [&] { return readers[f]->next(); });
+    profiler_.timed("load", [&] { bound.runtime->load(*feeds_[f], batch); });
+  }
   run_plan(*bound.runtime);
   ++run_.step;
   info.samples = bound.samples;
@@ -155,6 +170,7 @@ void Executor::Impl::train_step(Readers& readers, StepInfo& info) {
   run_.record.loss_sum += info.loss;
   run_.record.samples += info.samples;
   run_.weighted += info.loss * static_cast<double>(info.samples);
+  profiler_.end_step(bound.runtime->plan());
 }
 
 StepInfo Executor::Impl::step() {
@@ -181,12 +197,13 @@ StepInfo Executor::Impl::step() {
   info.seconds = since(begin);
   run_.record.seconds += info.seconds;
   tell(Event::step_finish, info);
+  profiler_.write_if_done();
   return info;
 }
 
 void Executor::Impl::run_plan(Runtime& runtime) {
   Generator& random = generator();
-  runtime.run(random.next_stream);
+  runtime.run(random.next_stream, profiler_.laps());
   random.next_stream += static_cast<uint64_t>(runtime.random_nodes());
   leaves_.mark_assigned(runtime.assigned());
   last_ = &runtime;

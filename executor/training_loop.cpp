@@ -68,6 +68,7 @@ History Executor::Impl::execute(const ExecuteOptions& options) {
   if (loop.unsaved && !options.checkpoint.empty()) checkpoint(options.checkpoint);
   History history = run_.history;
   history.interrupted = loop.interrupt.close();
+  profiler_.finish();
   return history;
 }
 
@@ -88,6 +89,7 @@ bool Executor::Impl::run_epoch(Loop& loop) {
     const auto samples = static_cast<double>(run_.record.samples);
     loop.progress.step(epoch, loop.options.epochs, run_.step, info.steps, run_.weighted / samples,
                        samples / info.seconds);
+    profiler_.write_if_done();
     if (loop.interrupt.requested()) return false;
     if (const int64_t every = loop.options.checkpoint_every;
         every > 0 && !loop.options.checkpoint.empty() && (epoch * info.steps + run_.step) % every == 0) {
