@@ -8,7 +8,7 @@ declare -A groups=(
   [build]="g++=g++ cmake=cmake ninja=ninja-build
            libfmt-dev libdnnl-dev libopenblas-openmp-dev nlohmann-json3-dev"
   [tests]="libboost-test-dev"
-  [checks]="ccache=ccache clang-format=clang-format pkg-config=pkg-config"
+  [checks]="ccache=ccache clang-format=clang-format pkg-config=pkg-config chromium=chromium python3=python3"
   [bench]="libbenchmark-dev libtorch-dev"
 )
 

@@ -1,0 +1,38 @@
+// Makes what run.sh looks at in a browser: make_report FOLDER [WIDTH OF LAYERS] [LAYERS]
+#include <espalier/espalier.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+namespace esp = espalier;
+
+int main(int, char** arguments) {
+  const std::filesystem::path folder = arguments[1];
+  const int width = arguments[2] ? std::stoi(arguments[2]) : 128;
+  const int layers = arguments[2] && arguments[3] ? std::stoi(arguments[3]) : 2;
+  esp::seed(1);
+  const esp::Tensor x = esp::randn({600, 64}), y = esp::tanh(esp::sum(x, 1, true)).value();
+  const esp::data::Distributor feed({x, y}, {.batch_size = 64, .shuffle = true});
+  const auto [batch, target] = feed.get_output_graphs<2>();
+
+  esp::nn::Sequential network;
+  for (int i = 0; i < layers; ++i) {
+    network.append(esp::nn::Dense(width));
+    network.append(esp::nn::Relu());
+    network.append(esp::nn::Dropout(0.1));
+  }
+  network.append(esp::nn::Dense(1));
+  const esp::Variable prediction = network(batch);
+  const esp::Variable loss = esp::mean(esp::square(prediction - target));
+
+  const esp::Executor executor = loss.get_executor(
+      {.mode = esp::Mode::training, .optimizer = esp::optim::Adam({.lr = 1e-2}), .dump = true});
+  executor.report(folder / "not_profiled.html");
+  executor.profile(folder / "trace.json", {.steps = 12});  // the 10th batch is a short one
+  executor.execute({.epochs = 3, .progress = false});
+  executor.report(folder / "plan.html");
+  const esp::Plan plan = executor.plan();
+  std::ofstream(folder / "expected.json")
+      << "{\"steps\": " << plan.steps() << ", \"arena\": " << plan.arena_bytes()
+      << ", \"live\": " << plan.largest_live_bytes() << ", \"passes\": " << plan.passes().size() << "}\n";
+}
