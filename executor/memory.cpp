@@ -29,6 +29,7 @@ class Planner {
 
   MemoryPlan run() {
     find_last_uses();
+    find_leaf_uses();
     for (uint32_t i = 0; i < graph_.nodes.size(); ++i) place(i);
     for (const ArenaBuffer& buffer : plan_.buffers) plan_.all_bytes += buffer.bytes;
     plan_.arena_bytes = place_best_fit(plan_.buffers);
@@ -63,6 +64,22 @@ class Planner {
         const int64_t until = n.op->is_view() && k == 0 ? last_use_[i][0] : static_cast<int64_t>(i);
         last = std::max(last, until);
       }
+    }
+  }
+
+  /// Who assigns each value, and who may read each leaf, itself or through views.
+  void find_leaf_uses() {
+    const auto n = static_cast<uint32_t>(graph_.nodes.size());
+    assignments_.resize(n);
+    leaf_readers_.resize(n);
+    std::vector<uint32_t> behind(n);  // what a view shows, if all views on the way to it lie in it
+    for (uint32_t i = 0; i < n; ++i) {
+      behind[i] = node(i).op->is_view() ? behind[node(i).inputs[0].node] : i;
+      const auto& inputs = node(i).inputs;
+      if (node(i).op->has_side_effects()) assignments_[inputs[1].node].push_back(i);
+      for (size_t k = 0; k < inputs.size(); ++k)
+        if (const uint32_t at = behind[inputs[k].node]; node(at).leaf.defined() && node(i).op->needs_value(k))
+          leaf_readers_[at].emplace_back(i, k);
     }
   }
 
@@ -111,14 +128,12 @@ class Planner {
     const uint32_t assignment = only_assignment_of({i, output});
     if (!assignment || i < last_to_refuse_) return false;
     const uint32_t leaf = node(assignment).inputs[0].node;
-    for (uint32_t r = 0; r < graph_.nodes.size(); ++r) {
+    for (const auto& [r, k] : leaf_readers_[leaf]) {
       const GraphNode& reader = node(r);
-      for (size_t k = 0; k < reader.inputs.size(); ++k) {
-        if (!reader.op->needs_value(k) || !lies_in_leaf(reader.inputs[k], leaf, i)) continue;
-        if (r > i && r != assignment) return false;
-        if (r == i && !(can_write_over(reader, output, k) && place_of(reader.inputs[k]).layout.offset == 0))
-          return false;
-      }
+      if (!lies_in_leaf(reader.inputs[k], leaf, i)) continue;
+      if (r > i && r != assignment) return false;
+      if (r == i && !(can_write_over(reader, output, k) && place_of(reader.inputs[k]).layout.offset == 0))
+        return false;
     }
     for (const ValueRef& result : graph_.results)
       if (result.node == leaf || (result.node < i && lies_in_leaf(result, leaf, i))) return false;
@@ -137,8 +152,8 @@ class Planner {
   /// The assignment that reads a value, if there is exactly one.
   uint32_t only_assignment_of(ValueRef value) const {
     uint32_t found = 0;
-    for (uint32_t r = value.node + 1; r < graph_.nodes.size(); ++r)
-      if (node(r).op->has_side_effects() && node(r).inputs[1] == value) {
+    for (const uint32_t r : assignments_[value.node])
+      if (node(r).inputs[1] == value) {
         if (found) return 0;
         found = r;
       }
@@ -178,6 +193,8 @@ class Planner {
   MemoryPlan plan_;
   std::vector<std::vector<int64_t>> last_use_;
   std::vector<uint32_t> taken_;  // buffers of inputs which outputs of the present node were given
+  std::vector<std::vector<uint32_t>> assignments_;                      // for each node: by whom
+  std::vector<std::vector<std::pair<uint32_t, size_t>>> leaf_readers_;  // for each leaf: nodes and operands
   uint32_t last_to_refuse_ =
       0;  // the last kernel which may look at values and throw: no leaf is written before it
 };
