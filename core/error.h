@@ -57,7 +57,7 @@ class FileError : public Error {
  public:
   using Error::Error;
 };
-/// No memory on the device.
+/// No memory on the device, or a memory budget that cannot be kept.
 class OutOfMemory : public Error {
  public:
   using Error::Error;

@@ -18,7 +18,8 @@ struct Pass {
 };
 
 /// The pipeline, in order. Before it, the tree is frozen into a graph; after it, memory is planned
-/// ("in_place" is part of that, and can be left out by its name).
+/// ("in_place" is part of that, and can be left out by its name). "recompute" comes last, if there is a
+/// memory budget.
 constexpr Pass passes[] = {
     {"dead_nodes", dead_nodes},
     {"simplify", simplify},
@@ -41,6 +42,7 @@ bool named(const std::vector<std::string>& list, std::string_view name) {
 std::vector<std::string> pass_names() {
   std::vector<std::string> names;
   for (const Pass& pass : passes) names.emplace_back(pass.name);
+  names.emplace_back("recompute");
   names.emplace_back("in_place");
   return names;
 }
@@ -57,21 +59,29 @@ std::shared_ptr<const PlanData> compile(const std::vector<Variable>& results,
   graph = freeze(results, updates, rows, options.inference);
   keep_old_values(graph);
   verify(graph, "freeze");
-  for (const Pass& pass : passes) {
-    if (named(options.without, pass.name)) continue;
-    PassReport report{.name = pass.name, .nodes_before = static_cast<int64_t>(graph.nodes.size())};
+  const auto run = [&](const char* name, const auto& pass) {
+    if (named(options.without, name)) return;
+    PassReport report{.name = name, .nodes_before = static_cast<int64_t>(graph.nodes.size())};
     if (options.dump) report.before = graph.str();
     const auto begin = std::chrono::steady_clock::now();
-    report.changed = pass.function(graph);
+    report.changed = pass(graph);
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     report.nodes_after = static_cast<int64_t>(graph.nodes.size());
     if (options.dump) report.after = graph.str();
     plan->passes.push_back(std::move(report));
-    verify(graph, pass.name);
-  }
+    verify(graph, name);
+  };
+  for (const Pass& pass : passes) run(pass.name, pass.function);
   keep_old_values(graph);
   verify(graph, "keep_old_values");
-  plan->memory = plan_memory(graph, !named(options.without, "in_place"));
+  const bool in_place = !named(options.without, "in_place");
+  const int64_t budget = options.memory_budget;
+  if (budget > 0) run("recompute", [&](Graph& g) { return recompute(g, budget, in_place); });
+  plan->memory = plan_memory(graph, in_place);
+  if (budget > 0 && plan->memory.arena_bytes > budget)
+    throw OutOfMemory(
+        fmt::format("get_executor: the memory budget is {} bytes, and the least that was reached is {}",
+                    budget, plan->memory.arena_bytes));
   return plan;
 }
 

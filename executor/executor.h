@@ -38,6 +38,9 @@ struct ExecutorOptions {
   Precision precision = Precision::float32;
   /// Passes to leave out, by the names in the plan; "in_place" too.
   std::vector<std::string> without = {};
+  /// The most bytes that intermediate values and the batch may take; 0: any. Values are computed again when
+  /// the plan would need more. Throws OutOfMemory if that is not enough.
+  int64_t memory_budget = 0;
   /// Keep the graph before and after each pass in the plan's report.
   bool dump = false;
 };

@@ -8,8 +8,8 @@
 #include "espalier/executor/checkpoint.h"
 #include "espalier/executor/executor.h"
 #include "espalier/executor/interrupt.h"
-#include "espalier/executor/progress.h"
 #include "espalier/executor/profiler.h"
+#include "espalier/executor/progress.h"
 #include "espalier/executor/runtime.h"
 
 namespace espalier {

@@ -127,6 +127,7 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
     } else {
       n.outputs = infer(graph, n);
     }
+    if (n.op->is_random()) n.stream = graph.streams++;
     if (const auto* feed = n.op->feed())
       if (const auto known = rows.find(feed->get()); known != rows.end() && n.outputs[0].shape.rank())
         n.outputs[0].shape.dims()[0] = known->second;

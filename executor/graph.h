@@ -24,6 +24,7 @@ struct GraphNode {
   std::source_location where;
   Variable leaf;    ///< parameters, variables and states: the user's leaf, which the plan reads and writes
   Tensor constant;  ///< constants: the value
+  int64_t stream = -1;  ///< random nodes: which of the step's streams they draw
 
   bool is_constant() const { return constant.defined(); }
 };
@@ -36,6 +37,8 @@ class Graph {
   std::vector<GraphNode> nodes;
   /// What must be readable after a step.
   std::vector<ValueRef> results;
+  /// The streams of random numbers that a step takes.
+  int64_t streams = 0;
 
   const Spec& spec(ValueRef v) const { return nodes[v.node].outputs[v.output]; }
   /// Lets everybody who reads a node's outputs read another's.

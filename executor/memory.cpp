@@ -31,9 +31,6 @@ class Planner {
     find_last_uses();
     find_leaf_uses();
     for (uint32_t i = 0; i < graph_.nodes.size(); ++i) place(i);
-    for (const ArenaBuffer& buffer : plan_.buffers) plan_.all_bytes += buffer.bytes;
-    plan_.arena_bytes = place_best_fit(plan_.buffers);
-    plan_.largest_live_bytes = largest_live_set(plan_.buffers);
     return std::move(plan_);
   }
 
@@ -242,6 +239,14 @@ int64_t largest_live_set(const std::vector<ArenaBuffer>& buffers) {
   return largest;
 }
 
-MemoryPlan plan_memory(const Graph& graph, bool in_place) { return Planner(graph, in_place).run(); }
+MemoryPlan plan_lifetimes(const Graph& graph, bool in_place) { return Planner(graph, in_place).run(); }
+
+MemoryPlan plan_memory(const Graph& graph, bool in_place) {
+  MemoryPlan plan = plan_lifetimes(graph, in_place);
+  for (const ArenaBuffer& buffer : plan.buffers) plan.all_bytes += buffer.bytes;
+  plan.arena_bytes = place_best_fit(plan.buffers);
+  plan.largest_live_bytes = largest_live_set(plan.buffers);
+  return plan;
+}
 
 }  // namespace espalier

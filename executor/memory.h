@@ -38,6 +38,8 @@ struct MemoryPlan {
   int64_t all_bytes = 0;  ///< what the buffers would need side by side
 };
 
+/// The same without offsets: what lives when, and in whose buffer.
+MemoryPlan plan_lifetimes(const Graph& graph, bool in_place);
 /// Lifetimes, views, in place, best fit. `in_place` can be switched off.
 MemoryPlan plan_memory(const Graph& graph, bool in_place);
 

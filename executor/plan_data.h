@@ -15,9 +15,11 @@ struct CompileOptions {
   bool inference = false;
   std::vector<std::string> without;  ///< passes to leave out
   bool dump = false;
+  int64_t memory_budget = 0;  ///< bytes; 0: any
 };
 
-/// Runs the passes over the tree below `results` and `updates`.
+/// Runs the passes over the tree below `results` and `updates`. Throws OutOfMemory if the budget cannot be
+/// kept.
 std::shared_ptr<const PlanData> compile(const std::vector<Variable>& results,
                                         const std::vector<Variable>& updates, const FeedRows& rows,
                                         const CompileOptions& options);

@@ -100,10 +100,9 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, const LeafArena& leaves, 
     }
     if (n.op->feed()) sources_.emplace_back(&n, &values_[i][0]);
     if (n.op->has_side_effects()) assigned_.push_back(graph.nodes[n.inputs[0].node].leaf);
-    const int64_t random = n.op->is_random() ? random_nodes_++ : -1;
     if (!memory.runs[i]) continue;
     static const Copy copy;
-    Call call{n.op->has_side_effects() ? &copy : n.op.get(), {}, nullptr, random, &n.where};
+    Call call{n.op->has_side_effects() ? &copy : n.op.get(), {}, nullptr, n.stream, &n.where};
     for (const ValueRef& input : n.inputs) call.kernel.inputs.push_back(&values_[input.node][input.output]);
     for (Tensor& output : values_[i]) call.kernel.outputs.push_back(&output);
     calls_.push_back(std::move(call));

@@ -40,11 +40,11 @@ class Runtime {
 
   /// Copies a batch into the sources of a feed.
   void load(const Feed& feed, std::span<const Tensor> batch);
-  /// One step. Random nodes draw from streams that follow `first_stream`, in the order they were written.
+  /// One step. Random nodes draw from the streams that follow `first_stream`, as the graph has numbered them.
   /// `laps`, if given, takes the time before the first kernel and after each.
   void run(uint64_t first_stream, Laps* laps = nullptr);
   const std::shared_ptr<const PlanData>& plan() const { return plan_; }
-  int64_t random_nodes() const { return random_nodes_; }
+  int64_t random_nodes() const { return plan_->graph.streams; }
   /// A result, in the plan's memory: valid until the next step.
   const Tensor& result(size_t i) const { return *results_[i]; }
   const std::vector<Variable>& assigned() const { return assigned_; }
@@ -68,7 +68,6 @@ class Runtime {
   std::vector<std::pair<const GraphNode*, Tensor*>> sources_;
   std::vector<const Tensor*> results_;
   std::vector<Variable> assigned_;
-  int64_t random_nodes_ = 0;
 };
 
 }  // namespace espalier

@@ -79,6 +79,8 @@ void Executor::Impl::check_options() const {
   if (options_.devices.size() > 1)
     throw UnsupportedError(fmt::format(
         "get_executor: {} devices are asked for; this version runs a plan on one", options_.devices.size()));
+  if (options_.memory_budget < 0)
+    throw Error(fmt::format("get_executor: a memory budget cannot be {} bytes", options_.memory_budget));
   if (options_.validation && !training()) throw Error("get_executor: validation goes with training only");
   if (options_.optimizer && !training()) throw Error("get_executor: an optimizer goes with training only");
 }

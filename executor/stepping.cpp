@@ -112,7 +112,10 @@ Executor::Impl::Bound& Executor::Impl::plan_for(const Rows& rows, bool inference
     for (size_t f = 0; f < feeds_.size(); ++f) sizes[feeds_[f].get()] = rows[f];
     const bool calm = inference || !training();
     bound.data = compile({root_}, calm ? std::vector<Variable>() : updates_, sizes,
-                         {.inference = calm, .without = options_.without, .dump = options_.dump});
+                         {.inference = calm,
+                          .without = options_.without,
+                          .dump = options_.dump,
+                          .memory_budget = options_.memory_budget});
     bound.runtime = std::make_unique<Runtime>(bound.data, leaves_, arena_);
   } catch (...) {
     plans_.erase({inference, rows});

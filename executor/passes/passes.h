@@ -33,4 +33,8 @@ std::optional<double> fill_of(const Graph& graph, ValueRef v);
 /// the first assignment. It is no optimization: it cannot be left out.
 bool keep_old_values(Graph& graph);
 
+/// Lets values that nobody reads for a long time be computed again when they are needed, until the arena fits
+/// into `budget` bytes or nothing helps any more. It comes last: others would undo it.
+bool recompute(Graph& graph, int64_t budget, bool in_place = true);
+
 }  // namespace espalier

@@ -1,0 +1,303 @@
+// Recomputing under a memory budget. A value that nobody reads for a long time gives its memory back, and a
+// copy of its node computes it again before the next reader.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "espalier/executor/copies.h"
+#include "espalier/executor/passes/passes.h"
+
+namespace espalier {
+
+namespace {
+
+constexpr double crumb = 1 << 16;  // values that are smaller than the peak by this are not looked at
+
+double bytes_of(const Spec& spec) {
+  return static_cast<double>(spec.shape.elements()) * static_cast<double>(size_of(spec.dtype));
+}
+double bytes_of(const GraphNode& n) {
+  double bytes = 0;
+  for (const Spec& output : n.outputs) bytes += bytes_of(output);
+  return bytes;
+}
+
+/// Whether it may be a product or a convolution: much more arithmetic than memory traffic.
+bool is_product(const GraphNode& n) {
+  if (n.op->kind() == OpKind::matmul) return true;
+  if (n.op->kind() != OpKind::other) return false;
+  size_t read = 0;
+  for (size_t k = 0; k < n.inputs.size(); ++k) read += n.op->needs_value(k);
+  return read > 1;
+}
+
+/// The time to compute it, in bytes that could be moved meanwhile.
+double cost_of(const Graph& graph, const GraphNode& n) {
+  double cost = bytes_of(n);
+  std::vector<double> elements;
+  for (size_t k = 0; k < n.inputs.size(); ++k) {
+    if (!n.op->needs_value(k)) continue;
+    cost += bytes_of(graph.spec(n.inputs[k]));
+    elements.push_back(static_cast<double>(graph.spec(n.inputs[k]).shape.elements()));
+  }
+  if (!is_product(n)) return cost;
+  std::sort(elements.rbegin(), elements.rend());
+  elements.resize(2, 1);  // [m, k] and [k, n], and what comes out is [m, n]
+  constexpr double multiplications_per_byte = 5;
+  const auto out = static_cast<double>(n.outputs[0].shape.elements());
+  return cost + std::sqrt(elements[0] * elements[1] * out) / multiplications_per_byte;
+}
+
+/// Bytes in use at each step.
+std::vector<int64_t> live_bytes(const MemoryPlan& plan, size_t steps) {
+  std::vector<int64_t> live(steps + 2, 0);
+  for (const ArenaBuffer& buffer : plan.buffers) {
+    live[static_cast<size_t>(buffer.first)] += buffer.bytes;
+    live[static_cast<size_t>(buffer.last) + 1] -= buffer.bytes;
+  }
+  for (size_t i = 1; i < live.size(); ++i) live[i] += live[i - 1];
+  return live;
+}
+
+double excess_over(const std::vector<int64_t>& live, int64_t target) {
+  double excess = 0;
+  for (const int64_t bytes : live) excess += static_cast<double>(std::max<int64_t>(0, bytes - target));
+  return excess;
+}
+
+/// Greedy: of all values that live where too much does, gives up the one that takes away most of the excess
+/// (bytes over the target, summed over steps) for its cost; products only when nothing else helps.
+class Search {
+ public:
+  Search(const Graph& base, int64_t budget, bool in_place)
+      : base_(base),
+        budget_(budget),
+        in_place_(in_place),
+        uses_(base, plan_lifetimes(base, in_place)),
+        gaps_(base.nodes.size(), no_gap) {
+    const auto first = std::find_if(base.nodes.begin(), base.nodes.end(),
+                                    [](const GraphNode& n) { return n.op->has_side_effects(); });
+    first_assignment_ = static_cast<uint32_t>(first - base.nodes.begin());
+    for (const GraphNode& n : base.nodes) costs_.push_back(cost_of(base, n));
+  }
+
+  /// The best that was found, and its arena.
+  std::pair<Graph, int64_t> run() {
+    std::pair<Graph, int64_t> best{base_, plan_memory(base_, in_place_).arena_bytes};
+    // An arena has gaps: what lives at once must then be less than the budget.
+    for (int64_t target = budget_; target > 0;) {
+      const bool reached = lower_to(target);
+      auto now = finished();
+      const int64_t arena = now.second;
+      if (arena < best.second) best = std::move(now);
+      if (arena <= budget_) {
+        give_back();
+        return finished();
+      }
+      if (!reached) break;
+      target -= std::max(arena - budget_, target / 64 + 1);
+    }
+    // Too much was asked. What asks for less may come lower than this did.
+    int64_t low = budget_, high = best.second;
+    for (int tries = 0; tries < 4 && best.second > budget_ && high - low > high / 64; ++tries) {
+      const int64_t target = low + (high - low) / 2;
+      gaps_.assign(gaps_.size(), no_gap);
+      (lower_to(target) ? high : low) = target;
+      if (auto now = finished(); now.second < best.second) best = std::move(now);
+    }
+    return best;
+  }
+
+ private:
+  struct State {
+    std::vector<uint32_t> position;  ///< of each node of the base, but views
+    std::vector<int64_t> live;
+    Uses uses;
+    double excess;
+    std::vector<int64_t> too_much;  ///< how many steps before each are over the target
+  };
+  struct Candidate {
+    uint32_t node;
+    bool is_cheap = false;
+    double gain = 0;  ///< excess that goes, for each unit of cost
+    size_t round = 0;
+    Gaps gaps = {};
+
+    bool operator<(const Candidate& other) const {
+      return std::tuple(is_cheap, gain, other.node) < std::tuple(other.is_cheap, other.gain, node);
+    }
+  };
+
+  std::pair<Graph, int64_t> finished() const {
+    Graph graph = Rebuilt(base_, uses_, gaps_).graph;
+    dead_nodes(graph);
+    const int64_t arena = plan_memory(graph, in_place_).arena_bytes;
+    return {std::move(graph), arena};
+  }
+
+  bool can_copy(uint32_t i) const {
+    const GraphNode& n = base_.nodes[i];
+    return !n.op->is_leaf() && !n.op->feed() && !n.op->has_side_effects() && !uses_.is_seen_through[i];
+  }
+
+  State look(int64_t target) const {
+    Rebuilt rebuilt(base_, uses_, gaps_);
+    const MemoryPlan plan = plan_lifetimes(rebuilt.graph, in_place_);
+    std::vector<int64_t> live = live_bytes(plan, rebuilt.graph.nodes.size()), too_much{0};
+    for (const int64_t bytes : live) too_much.push_back(too_much.back() + (bytes > target));
+    Uses uses(rebuilt.graph, plan);
+    const double excess = excess_over(live, target);
+    return {std::move(rebuilt.position), std::move(live), std::move(uses), excess, std::move(too_much)};
+  }
+
+  double excess_with(const Gaps& gaps, int64_t target) const {
+    const Rebuilt rebuilt(base_, uses_, gaps);
+    return excess_over(live_bytes(plan_lifetimes(rebuilt.graph, in_place_), rebuilt.graph.nodes.size()),
+                       target);
+  }
+
+  /// The readers of node i between which most steps have too much: (before, after), or nothing.
+  std::optional<std::pair<uint32_t, uint32_t>> widest_gap(uint32_t i, const State& now) const {
+    std::optional<std::pair<uint32_t, uint32_t>> widest;
+    int64_t most = 0;
+    uint32_t before = i;
+    for (const uint32_t after : uses_.readers[i]) {
+      if (after > first_assignment_ || after == base_.nodes.size()) break;  // leaves have changed by then
+      const int64_t steps = now.too_much[now.position[after]] - now.too_much[now.position[before] + 1];
+      if (steps > most) {
+        most = steps;
+        widest = {before, after};
+      }
+      before = after;
+    }
+    return widest;
+  }
+
+  /// Gaps for node i and for what it is made of, as far as that is dead when it is needed again, and not much
+  /// smaller.
+  Gaps with_inputs(uint32_t i, std::pair<uint32_t, uint32_t> gap, const State& now) const {
+    Gaps gaps = gaps_;
+    gaps[i] = gap.first;
+    std::vector<uint32_t> todo{i};
+    while (!todo.empty()) {
+      const GraphNode& n = base_.nodes[todo.back()];
+      todo.pop_back();
+      for (size_t k = 0; k < n.inputs.size(); ++k) {
+        const uint32_t input = uses_.behind[n.inputs[k].node];
+        if (!n.op->needs_value(k) || gaps[input] != no_gap || !can_copy(input)) continue;
+        const uint32_t place = now.position[input];
+        if (now.uses.last(place) >= now.position[gap.second]) continue;
+        if (4 * bytes_of(base_.nodes[input]) <= bytes_of(base_.nodes[i])) continue;
+        gaps[input] = uses_.last(input);
+        todo.push_back(input);
+      }
+    }
+    return gaps;
+  }
+
+  /// Sees what giving up node i brings now.
+  void measure(Candidate& c, const State& now, int64_t target) const {
+    c.gain = 0;
+    const auto gap = widest_gap(c.node, now);
+    if (!gap || gaps_[c.node] != no_gap) return;
+    const auto consider = [&](Gaps gaps) {
+      double cost = 1;
+      bool cheap = true;
+      for (uint32_t i = 0; i < gaps.size(); ++i)
+        if (gaps[i] != gaps_[i]) {
+          cost += costs_[i];
+          cheap &= !is_product(base_.nodes[i]);
+        }
+      const double gain = (now.excess - excess_with(gaps, target)) / cost;
+      if (gain <= 0 || std::pair(cheap, gain) <= std::pair(c.is_cheap && c.gain > 0, c.gain)) return;
+      c.gain = gain;
+      c.is_cheap = cheap;
+      c.gaps = std::move(gaps);
+    };
+    Gaps alone = gaps_;
+    alone[c.node] = gap->first;
+    Gaps chain = with_inputs(c.node, *gap, now);
+    if (chain != alone) consider(std::move(chain));
+    consider(std::move(alone));
+  }
+
+  /// Whether nothing is over the target any more.
+  bool lower_to(int64_t target) {
+    State now = look(target);
+    std::pair<int64_t, Gaps> lowest{*std::max_element(now.live.begin(), now.live.end()), gaps_};
+    for (bool helped = true; helped && now.excess > 0;) {
+      helped = false;
+      std::priority_queue<Candidate> queue;
+      size_t round = 0;
+      for (uint32_t i = 0; i < base_.nodes.size(); ++i) {
+        if (!can_copy(i) || crumb * bytes_of(base_.nodes[i]) < static_cast<double>(lowest.first)) continue;
+        Candidate c{i};
+        measure(c, now, target);
+        if (c.gain > 0) queue.push(std::move(c));
+      }
+      // What others brought before is what they bring now at most, or nearly so: only the first is measured
+      // again.
+      while (!queue.empty() && now.excess > 0) {
+        Candidate c = queue.top();
+        queue.pop();
+        if (c.round < round) {
+          measure(c, now, target);
+          c.round = round;
+          if (c.gain > 0) queue.push(std::move(c));
+          continue;
+        }
+        gaps_ = std::move(c.gaps);
+        now = look(target);
+        helped = true;
+        ++round;
+        const int64_t peak = *std::max_element(now.live.begin(), now.live.end());
+        if (peak < lowest.first) lowest = {peak, gaps_};
+      }
+    }
+    if (now.excess <= 0) return true;
+    gaps_ = std::move(lowest.second);
+    return false;
+  }
+
+  /// Computes nothing again that the budget does not call for, the dearest first.
+  void give_back() {
+    std::vector<uint32_t> given;
+    for (uint32_t i = 0; i < gaps_.size(); ++i)
+      if (gaps_[i] != no_gap) given.push_back(i);
+    std::stable_sort(given.begin(), given.end(),
+                     [&](uint32_t a, uint32_t b) { return costs_[a] > costs_[b]; });
+    for (const uint32_t i : given) {
+      const uint32_t gap = std::exchange(gaps_[i], no_gap);
+      if (finished().second > budget_) gaps_[i] = gap;
+    }
+  }
+
+  const Graph& base_;
+  const int64_t budget_;
+  const bool in_place_;
+  const Uses uses_;
+  Gaps gaps_;
+  uint32_t first_assignment_;
+  std::vector<double> costs_;
+};
+
+}  // namespace
+
+bool recompute(Graph& graph, int64_t budget, bool in_place) {
+  int64_t arena = plan_memory(graph, in_place).arena_bytes;
+  bool changed = false;
+  while (arena > budget) {
+    auto [better, less] = Search(graph, budget, in_place).run();
+    if (less > budget && less > arena - arena / 64) break;  // crumbs
+    if (less >= arena) break;
+    graph = std::move(better);
+    arena = less;
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace espalier
