@@ -99,16 +99,21 @@ bool better_divided(const Gemm& gemm, int64_t count) {
   return count >= num_threads() && operations(gemm) < large;
 }
 
+std::pair<int64_t, int64_t> starts_of(const GemmBatch& x, int64_t index) {
+  int64_t a = 0, b = 0;
+  for (size_t axis = x.batch.rank(); axis-- > 0; index /= x.batch.dims()[axis]) {
+    const int64_t at = index % x.batch.dims()[axis];
+    a += at * x.a_steps[axis];
+    b += at * x.b_steps[axis];
+  }
+  return {a, b};
+}
+
 void run_gemm_batch(const GemmBatch& x, const void* a, const void* b, void* c, GemmLibrary library) {
   const auto size = static_cast<int64_t>(size_of(x.gemm.dtype)), count = x.batch.elements();
   const auto run = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      int64_t from_a = 0, from_b = 0, rest = i;
-      for (size_t axis = x.batch.rank(); axis-- > 0; rest /= x.batch.dims()[axis]) {
-        const int64_t at = rest % x.batch.dims()[axis];
-        from_a += at * x.a_steps[axis];
-        from_b += at * x.b_steps[axis];
-      }
+      const auto [from_a, from_b] = starts_of(x, i);
       run_gemm(x.gemm, static_cast<const char*>(a) + from_a * size,
                static_cast<const char*>(b) + from_b * size,
                static_cast<char*>(c) + i * x.gemm.m * x.gemm.ldc * size, library);

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "espalier/core/dtype.h"
 #include "espalier/core/shape.h"
@@ -32,6 +33,8 @@ struct GemmBatch {
   Shape batch;
   Dims a_steps, b_steps;
 };
+/// Where the matrices of one product begin, in elements.
+std::pair<int64_t, int64_t> starts_of(const GemmBatch& batch, int64_t index);
 /// Whether so many products are better divided over threads than computed one after another by all threads.
 bool better_divided(const Gemm& gemm, int64_t count);
 void run_gemm_batch(const GemmBatch& batch, const void* a, const void* b, void* c, GemmLibrary library);

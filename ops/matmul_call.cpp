@@ -109,6 +109,16 @@ void MatmulCall::run(double alpha, double beta) {
     run_gemm_batch(product_, seen_a_.address(), seen_b_.address(), out_->address(), library_);
 }
 
+void MatmulCall::run_one(int64_t index) const {
+  const auto [from_a, from_b] = starts_of(product_, index);
+  const auto bytes = static_cast<int64_t>(size_of(product_.gemm.dtype));
+  Gemm one = product_.gemm;
+  one.one_thread = true;
+  run_gemm(one, static_cast<const char*>(seen_a_.address()) + from_a * bytes,
+           static_cast<const char*>(seen_b_.address()) + from_b * bytes,
+           static_cast<char*>(out_->address()) + index * one.m * one.ldc * bytes, library_);
+}
+
 void MatmulCall::run_rows(int64_t begin, int64_t end) const {
   Gemm part = product_.gemm;
   const auto bytes = static_cast<int64_t>(size_of(part.dtype));

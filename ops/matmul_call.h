@@ -23,6 +23,8 @@ class MatmulCall {
 
   /// out = alpha · a · b + beta · out
   void run(double alpha = 1, double beta = 0);
+  /// One of a batch, on the calling thread alone.
+  void run_one(int64_t index) const;
   /// Rows `begin` to `end` of it, on the calling thread alone; for products that are a single one.
   void run_rows(int64_t begin, int64_t end) const;
   /// Brings operands which are copied up to date; part of `run`.

@@ -31,54 +31,76 @@ class BoundUpdate : public BoundKernel {
 
 class BoundEpilogue : public BoundKernel {
  public:
-  BoundEpilogue(const KernelCall& call, MatmulForm form, Tensor product, const Program& program,
+  BoundEpilogue(const KernelCall& call, MatmulForm form, Tensor product, Tensor seen, const Program& program,
                 size_t product_input)
       : landing_(std::make_unique<Tensor>(std::move(product))),
+        seen_(std::make_unique<Tensor>(std::move(seen))),
         product_(*call.inputs[0], *call.inputs[1], *landing_, form.transpose_a, form.transpose_b),
         kernel_(program, inputs_with(call, product_input), {call.outputs.data(), call.outputs.size()}) {
-    // Rows of the product by thread, each followed by its share of the program: no thread waits in between.
-    rows_ = product_.product().gemm.m;
-    by_rows_ = num_threads() > 1 && product_.product().batch.rank() == 0 && kernel_.row_tiles() &&
-               kernel_.rows() == rows_ && !on_one_thread(product_.product().gemm) &&
-               rows_ >= 16 * num_threads();
+    choose_parts();
     const int64_t cost = kernel_.tiles() * kernel_.tile_cost();
-    threads_ = by_rows_ ? num_threads() : threads_for_tiles(cost, kernel_.tiles());
+    threads_ =
+        part_rows_ ? std::clamp<int64_t>(parts_, 1, num_threads()) : threads_for_tiles(cost, kernel_.tiles());
     scratch_ = TileScratch(kernel_.scratch_bytes(), threads_);
   }
 
   void run(RandomStream) override {
     kernel_.begin();
-    if (by_rows_)
+    if (part_rows_)
       product_.refresh();
     else
       product_.run();
     parallel_for(threads_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         kernel_.clear(scratch_.of(t));
-        int64_t first = kernel_.tiles() * t / threads_, last = kernel_.tiles() * (t + 1) / threads_;
-        if (by_rows_) {
-          const int64_t step = kernel_.row_tiles();
-          const int64_t from = std::min(rows_, first * step), to = std::min(rows_, last * step);
-          if (from < to) product_.run_rows(from, to);
-        }
-        for (int64_t tile = first; tile < last; ++tile) kernel_.run_tile(tile, scratch_.of(t));
+        if (part_rows_)
+          for (int64_t p = parts_ * t / threads_; p < parts_ * (t + 1) / threads_; ++p)
+            run_part(p, scratch_.of(t));
+        else
+          run_tiles(kernel_.tiles() * t / threads_, kernel_.tiles() * (t + 1) / threads_, scratch_.of(t));
       }
     });
     kernel_.finish(scratch_.all());
   }
 
  private:
+  /// The product can be made in parts, by one thread each, so that a part is still in the caches when the
+  /// program gets to it, and no thread waits for another.
+  void choose_parts() {
+    const Gemm& gemm = product_.product().gemm;
+    const int64_t tile = kernel_.row_tiles(), batch = product_.product().batch.elements();
+    if (!tile || kernel_.rows() != gemm.m * batch) return;
+    if (product_.product().batch.rank() > 0) {
+      if (gemm.m % tile == 0 && batch >= num_threads()) part_rows_ = gemm.m;
+    } else if (num_threads() > 1 && !on_one_thread(gemm)) {
+      part_rows_ = (gemm.m + num_threads() - 1) / num_threads();
+      part_rows_ = (part_rows_ + tile - 1) / tile * tile;
+    }
+    if (part_rows_) parts_ = (kernel_.rows() + part_rows_ - 1) / part_rows_;
+  }
+  void run_part(int64_t part, char* scratch) const {
+    const int64_t begin = part * part_rows_, end = std::min(begin + part_rows_, kernel_.rows());
+    if (product_.product().batch.rank() > 0)
+      product_.run_one(part);
+    else
+      product_.run_rows(begin, end);
+    const int64_t tile = kernel_.row_tiles();
+    run_tiles(begin / tile, (end + tile - 1) / tile, scratch);
+  }
+  void run_tiles(int64_t begin, int64_t end, char* scratch) const {
+    for (int64_t tile = begin; tile < end; ++tile) kernel_.run_tile(tile, scratch);
+  }
   std::vector<const Tensor*> inputs_with(const KernelCall& call, size_t product_input) const {
     std::vector<const Tensor*> inputs(call.inputs.begin() + 2, call.inputs.end());
-    inputs.insert(inputs.begin() + static_cast<std::ptrdiff_t>(product_input), landing_.get());
+    inputs.insert(inputs.begin() + static_cast<std::ptrdiff_t>(product_input), seen_.get());
     return inputs;
   }
 
-  std::unique_ptr<Tensor> landing_;
+  std::unique_ptr<Tensor> landing_, seen_;  // the same memory, as the product and as the program see it
   MatmulCall product_;
   TileKernel kernel_;
-  int64_t rows_ = 0, threads_ = 1;
-  bool by_rows_ = false;
+  int64_t threads_ = 1;
+  int64_t part_rows_ = 0, parts_ = 0;  // 0: the product is made as a whole
   TileScratch scratch_;
 };
 
@@ -88,10 +110,11 @@ std::unique_ptr<BoundKernel> MatmulUpdate::bind_cpu(const KernelCall& call) cons
   return std::make_unique<BoundUpdate>(call, form_);
 }
 
-MatmulEpilogue::MatmulEpilogue(MatmulForm form, Spec product, std::shared_ptr<const FusedOp> program,
-                               size_t product_input)
+MatmulEpilogue::MatmulEpilogue(MatmulForm form, Spec product, Shape seen,
+                               std::shared_ptr<const FusedOp> program, size_t product_input)
     : form_(form),
       product_(std::move(product)),
+      seen_(std::move(seen)),
       program_(std::move(program)),
       product_input_(product_input) {}
 
@@ -112,16 +135,13 @@ bool MatmulEpilogue::can_write_over(size_t output, size_t input) const {
 
 std::unique_ptr<BoundKernel> MatmulEpilogue::bind_cpu(const KernelCall& call) const {
   const auto at = landing();
-  Tensor product = at ? Tensor(
-                            call.outputs[*at]->storage(),
-                            [&] {
-                              Layout layout(product_.shape);
-                              layout.offset = call.outputs[*at]->layout().offset;
-                              return layout;
-                            }(),
-                            product_.dtype)
-                      : Tensor(product_.shape, product_.dtype);
-  return std::make_unique<BoundEpilogue>(call, form_, std::move(product), program_->program(),
+  const Tensor memory = at ? *call.outputs[*at] : Tensor(product_.shape, product_.dtype);
+  const auto as = [&](const Shape& shape) {
+    Layout layout(shape);
+    layout.offset = memory.layout().offset;
+    return Tensor(memory.storage(), std::move(layout), product_.dtype);
+  };
+  return std::make_unique<BoundEpilogue>(call, form_, as(product_.shape), as(seen_), program_->program(),
                                          product_input_);
 }
 

@@ -28,7 +28,9 @@ class MatmulUpdate : public Op {
 /// the program but for `product`, which is the product.
 class MatmulEpilogue : public Op {
  public:
-  MatmulEpilogue(MatmulForm form, Spec product, std::shared_ptr<const FusedOp> program, size_t product_input);
+  /// The program sees the product as `seen`: the same elements, maybe in another shape.
+  MatmulEpilogue(MatmulForm form, Spec product, Shape seen, std::shared_ptr<const FusedOp> program,
+                 size_t product_input);
   std::string_view name() const override { return "matmul_epilogue"; }
   OpKind kind() const override { return OpKind::matmul; }
   Attributes attributes() const override {
@@ -49,6 +51,7 @@ class MatmulEpilogue : public Op {
 
   MatmulForm form_;
   Spec product_;
+  Shape seen_;
   std::shared_ptr<const FusedOp> program_;
   size_t product_input_;
 };

@@ -104,14 +104,13 @@ bool fuse_matmul(Graph& graph) {
       for (const ValueRef& operand : m.inputs) {
         const Seen seen = see_through_views(graph, operand);
         if (graph.nodes[seen.value.node].op->is_leaf()) continue;
-        if (last_reader(graph, seen.value.node, *made) < i)
-          longer += bytes_of(graph.spec(seen.value));
+        if (last_reader(graph, seen.value.node, *made) < i) longer += bytes_of(graph.spec(seen.value));
       }
       if (longer > bytes_of(product)) continue;
       std::vector<ValueRef> inputs{m.inputs[0], m.inputs[1]};
       for (size_t other = 0; other < n.inputs.size(); ++other)
         if (other != k) inputs.push_back(n.inputs[other]);
-      n.op = std::make_shared<MatmulEpilogue>(*form, product, program, k);
+      n.op = std::make_shared<MatmulEpilogue>(*form, product, graph.spec(n.inputs[k]).shape, program, k);
       n.inputs = std::move(inputs);
       changed = true;
       break;
