@@ -1,50 +1,65 @@
-// The matrix products of one training step of the MLP, alone: no way of computing the step can be faster than
-// they are, each by the better of the two libraries. That sum is the floor which mlp.cpp compares with.
+// The matrix products of a workload, alone: no way of computing a step can be faster than they are, each by
+// the library that is best at it. Their sum is the floor that the workloads are compared with.
 #pragma once
 #include <array>
+#include <memory>
+#include <span>
 #include <vector>
 
 namespace bench {
 
 // c[m, n] = op(a) op(b), where op(a) is [m, k] and op(b) is [k, n]; a and b are stored transposed where it
-// says so.
+// says so. A batch of them lies one after the other.
 struct Product {
   const char* name;
   int m, n, k;
   bool transpose_a, transpose_b;
+  int batch = 1;
 };
 
-enum ProductIndex { kForward1, kForward2, kData2, kWeight2, kWeight1, kProducts };
+enum class Library { openblas, onednn_gemm, onednn_matmul };
+inline constexpr std::array kLibraries = {Library::openblas, Library::onednn_gemm, Library::onednn_matmul};
 
-constexpr std::array<Product, kProducts> kStepProducts = {{
-    {"forward1", 256, 1000, 100, false, true},  // h = x w1', weights lie as [out, in]
-    {"forward2", 256, 10, 1000, false, true},   // o = h w2'
-    {"data2", 256, 1000, 10, false, false},     // dh = do w2
-    {"weight2", 10, 1000, 256, true, false},    // dw2 = do' h
-    {"weight1", 1000, 100, 256, true, false},   // dw1 = dh' x
-}};
-
-enum class Library { openblas, onednn };
-
-void gemm(Library library, const Product& product, const float* a, const float* b, float* c);
-
-// Times every product by both libraries, in turns; measure() adds one round to what is known.
-class GemmFloor {
+// One product, ready to be run by any library.
+class Gemm {
  public:
-  GemmFloor();
-  void measure();
-  double microseconds() const;  // of one step, each product by the library that is better at it
-  Library best(int product) const;
-  void print() const;  // one line per product
+  explicit Gemm(const Product& product);
+  void operator()(Library library, const float* a, const float* b, float* c) const;
 
  private:
-  struct Case {
-    std::vector<float> a, b, c;
-    std::vector<double> seconds[2];  // per library: the median of each round
-  };
-  double seconds(int product, Library library) const;
+  Product product_;
+  std::shared_ptr<struct MatmulPrimitive> primitive_;
+};
 
-  std::array<Case, kProducts> cases_;
+// Times every product by every library, on all threads and on one: small products are not worth sharing.
+// measure() adds one round to what is known.
+class GemmFloor {
+ public:
+  explicit GemmFloor(std::span<const Product> products, int runs = 21);
+  void measure();
+  double seconds() const;  // of one step, each product by the library that is best at it
+  void print() const;      // one line per product, for people
+
+  // Runs a product by the library that was best at it.
+  void run(size_t product, const float* a, const float* b, float* c) const;
+
+ private:
+  struct Way {
+    Library library;
+    int threads;
+    std::vector<double> seconds = {};  // the median of each round
+  };
+  struct Case {
+    Product product;
+    Gemm gemm;
+    std::vector<float> a, b, c;
+    std::vector<Way> ways;
+    size_t best = 0;  // of the ways
+  };
+  static void run(const Case& one, const Way& way, const float* a, const float* b, float* c);
+
+  std::vector<Case> cases_;
+  int runs_;
 };
 
 }  // namespace bench

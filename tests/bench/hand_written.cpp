@@ -6,6 +6,7 @@
 #include <random>
 
 #include "mlp_task.h"
+#include "products.h"
 
 namespace bench {
 namespace {
@@ -39,8 +40,7 @@ void descend_by_rows(std::vector<float>& bias, const std::vector<float>& gradien
 
 }  // namespace
 
-HandWritten::HandWritten(const GemmFloor& floor) {
-  for (int i = 0; i < kProducts; ++i) library_[i] = floor.best(i);
+HandWritten::HandWritten(const GemmFloor& floor) : floor_(floor) {
   std::mt19937 random(1);
   x_ = uniform(kRows * kInputs, 1, random), y_ = uniform(kRows * kOutputs, 1, random);
   w1_ = uniform(kHidden * kInputs, 0.1f, random), w2_ = uniform(kOutputs * kHidden, 0.03f, random);
@@ -51,9 +51,8 @@ HandWritten::HandWritten(const GemmFloor& floor) {
 }
 
 float HandWritten::step(const int64_t* rows) {
-  auto product = [&](int i, const std::vector<float>& a, const std::vector<float>& b, std::vector<float>& c) {
-    gemm(library_[i], kStepProducts[i], a.data(), b.data(), c.data());
-  };
+  auto product = [&](MlpProduct i, const std::vector<float>& a, const std::vector<float>& b,
+                     std::vector<float>& c) { floor_.run(i, a.data(), b.data(), c.data()); };
   for (int64_t i = 0; i < kBatch; ++i) {
     std::copy_n(&x_[rows[i] * kInputs], kInputs, &batch_x_[i * kInputs]);
     std::copy_n(&y_[rows[i] * kOutputs], kOutputs, &batch_y_[i * kOutputs]);

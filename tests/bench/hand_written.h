@@ -10,13 +10,13 @@ namespace bench {
 
 class HandWritten {
  public:
-  explicit HandWritten(const GemmFloor& floor);  // which library each product goes to
+  explicit HandWritten(const GemmFloor& floor);  // it knows which library is best at each product
   double train(int epochs);                      // the mean loss of the last epoch
 
  private:
   float step(const int64_t* rows);
 
-  std::array<Library, kProducts> library_;
+  const GemmFloor& floor_;
   std::vector<float> x_, y_;                           // the data
   std::vector<float> w1_, b1_, w2_, b2_;               // the parameters, weights as [out, in]
   std::vector<float> dw1_, dw2_;                       // their gradients

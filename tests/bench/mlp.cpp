@@ -5,26 +5,11 @@
 #include "gemm.h"
 #include "hand_written.h"
 #include "mlp_task.h"
+#include "nets.h"
+#include "products.h"
 #include "timing.h"
+#include "workloads.h"
 namespace esp = espalier;
-
-namespace {
-
-void report_plan_memory(const esp::Plan& plan) {
-  bench::report("plan_arena_kb", static_cast<double>(plan.arena_bytes()) / 1024);
-  bench::report("plan_largest_live_kb", static_cast<double>(plan.largest_live_bytes()) / 1024);
-}
-
-struct Mlp {
-  esp::nn::Dense dense1{task::kHidden}, dense2{task::kOutputs};
-  esp::nn::MeanSquared loss_function;
-
-  esp::Variable operator()(const esp::Variable& x, const esp::Variable& y) {
-    return loss_function(dense2(esp::relu(dense1(x))), y);
-  }
-};
-
-}  // namespace
 
 int main(int argc, char** argv) {
   esp::set_num_threads(bench::threads());
@@ -33,12 +18,13 @@ int main(int argc, char** argv) {
   const esp::Tensor y = esp::randn({task::kRows, task::kOutputs});
   esp::optim::Sgd opt(task::kLearningRate);
 
-  Mlp eager_net;
+  const nets::Mlp eager_net;
+  const esp::nn::MeanSquared loss_function;
   auto batches =
       esp::data::batches<2>({x, y}, {.batch_size = task::kBatch, .shuffle = true, .drop_remainder = true});
   double sum = 0;
   auto eager_step = [&](const esp::Variable& bx, const esp::Variable& by) {
-    esp::Variable loss = eager_net(bx, by);
+    esp::Variable loss = loss_function(eager_net(bx), by);
     loss.backward().update(opt);
     sum += loss.item();
   };
@@ -47,13 +33,12 @@ int main(int argc, char** argv) {
       for (const auto& [bx, by] : batches) eager_step(bx, by);
   };
 
-  Mlp frozen_net;
-  esp::data::Distributor feed({x, y}, {.batch_size = task::kBatch, .shuffle = true, .drop_remainder = true});
-  auto [bx, by] = feed.get_output_graphs<2>();
-  auto executor = frozen_net(bx, by).get_executor({.mode = esp::Mode::training, .optimizer = opt});
-  auto train_frozen = [&](int epochs) { executor.execute({.epochs = epochs, .progress = false}); };
+  const workloads::Frozen frozen_mlp = workloads::mlp();
+  auto train_frozen = [&](int epochs) {
+    for (int epoch = 0; epoch < epochs; ++epoch) frozen_mlp.run();
+  };
 
-  bench::GemmFloor floor;
+  bench::GemmFloor floor(bench::kMlpProducts);
   floor.measure();
   bench::HandWritten by_hand(floor);
 
@@ -68,17 +53,19 @@ int main(int argc, char** argv) {
 
   const double step = 1e6 / task::kSteps;
   floor.print();
-  bench::report("mlp_floor_us", floor.microseconds());
+  bench::report("mlp_floor_us", floor.seconds() * 1e6);
   bench::report("mlp_hand_us", bench::median(hand) * step);
   bench::report("mlp_eager_us", bench::median(eager) * step);
   bench::report("mlp_executor_us", bench::median(frozen) * step);
-  report_plan_memory(executor.plan());
+  const esp::Plan plan = frozen_mlp.executor.plan();
+  bench::report("mlp_arena_kb", static_cast<double>(plan.arena_bytes()) / 1024);
+  bench::report("mlp_largest_live_kb", static_cast<double>(plan.largest_live_bytes()) / 1024);
   for (const auto& [one_x, one_y] : batches) {
     // What an eager step holds at most, beyond what lay there before it.
     const int64_t before = esp::memory_stats().live_bytes;
     esp::reset_peak_memory();
     eager_step(one_x, one_y);
-    bench::report("eager_peak_kb", static_cast<double>(esp::memory_stats().peak_bytes - before) / 1024);
+    bench::report("mlp_eager_peak_kb", static_cast<double>(esp::memory_stats().peak_bytes - before) / 1024);
     break;
   }
   return sum > 0 ? 0 : 1;

@@ -1,10 +1,12 @@
-// What the benchmark programs share: a clock, a median, and one line "name value" per result, which run.sh
-// reads.
+// What the benchmark programs share: a clock, a median, the process's memory, and one line "name value" per
+// result, which table.sh reads. Espalier and its peers alike include this.
 #pragma once
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <string>
 #include <vector>
 
 namespace bench {
@@ -24,10 +26,36 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-inline void report(const char* name, double value) { std::printf("%-28s %12.1f\n", name, value); }
+// The median of `runs` calls, after one that warms caches and allocators.
+template <class Work>
+double median_seconds(int runs, Work&& work) {
+  work();
+  std::vector<double> times;
+  for (int run = 0; run < runs; ++run) times.push_back(seconds(work));
+  return median(std::move(times));
+}
 
-// How often the contestants take turns: the first argument, 5 if there is none.
-inline int rounds(int argc, char** argv) { return argc > 1 ? std::max(1, std::atoi(argv[1])) : 5; }
+inline void report(const std::string& name, double value) {
+  std::printf("%-36s %12.3f\n", name.c_str(), value);
+}
+
+// The most memory this process has held so far, libraries included; 0 where the system does not say.
+inline double peak_megabytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "VmHWM:") {
+      double kilobytes = 0;
+      status >> kilobytes;
+      return kilobytes / 1024;
+    }
+  return 0;
+}
+
+// How often the contestants take turns: the last argument if it is a number, 5 otherwise.
+inline int rounds(int argc, char** argv) {
+  const int given = argc > 1 ? std::atoi(argv[argc - 1]) : 0;
+  return given > 0 ? given : 5;
+}
 
 // The benchmarks run at one thread unless OMP_NUM_THREADS says otherwise.
 inline int threads() {

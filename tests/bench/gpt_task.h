@@ -1,0 +1,10 @@
+// The training job on which the contestants of gpt.cpp and peer/gpt.cpp meet: one transformer block.
+#pragma once
+
+namespace gpt_task {
+
+constexpr int kRows = 64, kBatch = 8, kTokens = 128, kWidth = 256, kHeads = 8, kHidden = 4 * kWidth;
+constexpr int kSteps = kRows / kBatch;  // in an epoch
+constexpr double kLearningRate = 1e-3;
+
+}  // namespace gpt_task

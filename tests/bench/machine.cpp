@@ -1,0 +1,21 @@
+// What the libraries beneath make of this machine. "bench_machine core" prints OpenBLAS's name for its
+// processor: an old OpenBLAS takes a new processor for a very old one, and is several times slower then.
+#include <cblas.h>
+
+#include <cstring>
+
+#include "gemm.h"
+#include "products.h"
+#include "timing.h"
+
+int main(int argc, char** argv) {
+  std::printf("%s\n", openblas_get_corename());
+  if (argc > 1 && std::strcmp(argv[1], "core") == 0) return 0;
+  for (const std::span<const bench::Product> products :
+       {std::span<const bench::Product>(bench::kMlpProducts),
+        std::span<const bench::Product>(bench::kInferenceProducts)}) {
+    bench::GemmFloor floor(products, 101);
+    floor.measure();
+    floor.print();
+  }
+}

@@ -1,0 +1,55 @@
+// The networks of the workloads, as a user of Espalier writes them.
+#pragma once
+#include <espalier/espalier.h>
+
+#include <cmath>
+#include <limits>
+
+#include "gpt_task.h"
+#include "mlp_task.h"
+
+namespace nets {
+
+namespace esp = espalier;
+
+struct Mlp {
+  esp::nn::Dense hidden{task::kHidden}, output{task::kOutputs};
+  esp::Variable operator()(const esp::Variable& x) const { return output(esp::relu(hidden(x))); }
+};
+
+// A transformer block that normalizes first: x + attention(norm(x)), then x + mlp(norm(x)).
+struct GptBlock {
+  esp::nn::LayerNorm norm1, norm2;
+  esp::nn::Dense qkv{3 * gpt_task::kWidth}, out{gpt_task::kWidth};
+  esp::nn::Dense up{gpt_task::kHidden}, down{gpt_task::kWidth};
+  esp::Tensor mask = causal_mask();
+
+  esp::Variable operator()(const esp::Variable& x) const {
+    const esp::Variable y = x + attention(norm1(x));
+    return y + down(esp::gelu(up(norm2(y))));
+  }
+
+  esp::Variable attention(const esp::Variable& x) const {
+    constexpr int d = gpt_task::kWidth / gpt_task::kHeads;
+    const esp::Variable all = qkv(x);
+    const auto heads = [&](int which) {  // [batch, heads, tokens, d]
+      const esp::Variable one = esp::slice(all, -1, which * gpt_task::kWidth, (which + 1) * gpt_task::kWidth);
+      return esp::transpose(esp::reshape(one, {-1, gpt_task::kTokens, gpt_task::kHeads, d}), {0, 2, 1, 3});
+    };
+    const esp::Variable scores =
+        esp::matmul(heads(0), esp::transpose(heads(1))) * (1 / std::sqrt(double{d})) + mask;
+    const esp::Variable mixed = esp::matmul(esp::softmax(scores), heads(2));
+    return out(esp::reshape(esp::transpose(mixed, {0, 2, 1, 3}), {-1, gpt_task::kTokens, gpt_task::kWidth}));
+  }
+
+  // 0 for what a token may see, -infinity for what comes after it.
+  static esp::Tensor causal_mask() {
+    esp::Tensor mask = esp::zeros({gpt_task::kTokens, gpt_task::kTokens});
+    for (int i = 0; i < gpt_task::kTokens; ++i)
+      for (int j = i + 1; j < gpt_task::kTokens; ++j)
+        mask.at<float>({i, j}) = -std::numeric_limits<float>::infinity();
+    return mask;
+  }
+};
+
+}  // namespace nets

@@ -1,0 +1,15 @@
+// The expression on which the contestants of pointwise.cpp and peer/pointwise.cpp meet. Operations are found
+// by the type of the operands.
+#pragma once
+#include <cstdint>
+
+namespace pointwise_task {
+
+constexpr int64_t kElements = int64_t{1} << 24;
+
+template <class T>
+T expression(const T& a, const T& b, const T& c) {
+  return tanh(a * b + c) * sigmoid(a);
+}
+
+}  // namespace pointwise_task

@@ -1,0 +1,51 @@
+// Which matrix products a step of each workload is made of. Weights lie as [out, in].
+#pragma once
+#include <array>
+
+#include "gemm.h"
+#include "gpt_task.h"
+
+namespace bench {
+
+enum MlpProduct { kForward1, kForward2, kData2, kWeight2, kWeight1 };
+constexpr std::array<Product, 5> kMlpProducts = {{
+    {"forward1", 256, 1000, 100, false, true},  // h = x w1'
+    {"forward2", 256, 10, 1000, false, true},   // o = h w2'
+    {"data2", 256, 1000, 10, false, false},     // dh = do w2
+    {"weight2", 10, 1000, 256, true, false},    // dw2 = do' h
+    {"weight1", 1000, 100, 256, true, false},   // dw1 = dh' x
+}};
+
+constexpr std::array<Product, 2> kInferenceProducts = {{
+    {"hidden", 1, 1000, 100, false, true},
+    {"output", 1, 10, 1000, false, true},
+}};
+
+// Of the block: each dense layer forward, for its input and for its weights; then attention, of which the
+// scores and the weighted sums of values each have two gradients.
+constexpr auto kGptProducts = [] {
+  using namespace gpt_task;
+  constexpr int t = kTokens, d = kWidth / kHeads, pairs = kBatch * kHeads, all = kBatch * kTokens;
+  return std::array<Product, 18>{{
+      {"qkv", all, 3 * kWidth, kWidth, false, true},
+      {"qkv dx", all, kWidth, 3 * kWidth, false, false},
+      {"qkv dw", 3 * kWidth, kWidth, all, true, false},
+      {"scores", t, t, d, false, true, pairs},
+      {"scores dq", t, d, t, false, false, pairs},
+      {"scores dk", t, d, t, true, false, pairs},
+      {"mix", t, d, t, false, false, pairs},
+      {"mix dp", t, t, d, false, true, pairs},
+      {"mix dv", t, d, t, true, false, pairs},
+      {"out", all, kWidth, kWidth, false, true},
+      {"out dx", all, kWidth, kWidth, false, false},
+      {"out dw", kWidth, kWidth, all, true, false},
+      {"up", all, kHidden, kWidth, false, true},
+      {"up dx", all, kWidth, kHidden, false, false},
+      {"up dw", kHidden, kWidth, all, true, false},
+      {"down", all, kWidth, kHidden, false, true},
+      {"down dx", all, kHidden, kWidth, false, false},
+      {"down dw", kWidth, kHidden, all, true, false},
+  }};
+}();
+
+}  // namespace bench
