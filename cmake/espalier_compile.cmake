@@ -4,7 +4,7 @@ function(espalier_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra $<$<BOOL:${ESPALIER_WARNINGS_AS_ERRORS}>:-Werror>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # g++ 12 at -O3 sees overflows in fmt's and the standard library's own code where there are none.
-    target_compile_options(${target} PRIVATE -Wno-stringop-overflow -Wno-array-bounds)
+    target_compile_options(${target} PRIVATE -Wno-stringop-overflow -Wno-array-bounds -Wno-restrict)
   endif()
 endfunction()
 

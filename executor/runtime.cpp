@@ -40,8 +40,11 @@ void LeafArena::bind() {
     Tensor& value = slot.leaf.node()->outputs[0].value;
     if (value.address() == slot.tensor.address()) continue;
     copy_elements(value, slot.tensor);
+    const bool large = value.bytes() >= (size_t{1} << 24);
     value = slot.tensor;
     slot.leaf.node()->bound = true;
+    // What a large leaf has left would lie about beside the arena.
+    if (large) release_cached_memory();
   }
 }
 

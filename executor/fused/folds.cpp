@@ -1,5 +1,9 @@
 #include "espalier/executor/fused/folds.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 namespace espalier {
 
 namespace {
@@ -80,5 +84,24 @@ void gather_row(int64_t n, char* to, const char* from, int64_t stride, uint32_t 
     default: return gather<uint64_t>(n, to, from, stride);
   }
 }
+
+#ifdef __SSE2__
+
+void stream_row(size_t bytes, char* to, const char* from) {
+  size_t i = 0;
+  if (reinterpret_cast<uintptr_t>(to) % 16 == 0)
+    for (; i + 16 <= bytes; i += 16)
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
+                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+  std::memcpy(to + i, from + i, bytes - i);
+}
+void stream_fence() { _mm_sfence(); }
+
+#else
+
+void stream_row(size_t bytes, char* to, const char* from) { std::memcpy(to, from, bytes); }
+void stream_fence() {}
+
+#endif
 
 }  // namespace espalier

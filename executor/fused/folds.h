@@ -19,4 +19,8 @@ FoldAllFunction fold_all_function(DType dtype);
 /// n elements of `bytes` bytes, `stride` bytes apart.
 void gather_row(int64_t n, char* to, const char* from, int64_t stride, uint32_t bytes);
 
+/// Copies bytes past the caches. Others see them after stream_fence().
+void stream_row(size_t bytes, char* to, const char* from);
+void stream_fence();
+
 }  // namespace espalier

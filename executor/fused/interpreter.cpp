@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t tile_elements = 2048;
 constexpr size_t alignment = 64;
+constexpr int64_t large_output = int64_t{32} << 20;  // bytes
 
 size_t aligned(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
@@ -325,8 +326,15 @@ void TileKernel::write_outputs() {
       for (const Location& l : steps_[s].in) late |= l.base && l.vreg < 0 && reads(l.base);
     }
     for (size_t before = 0; before < o; ++before) late |= program_.outputs[before] == index;
-    if (late) {
-      Step copy{.kind = Step::Kind::copy, .level = n.level, .bytes = static_cast<uint32_t>(bytes)};
+    // Large results go past the caches, which would first fetch what is there.
+    const bool streams = static_cast<int64_t>(outputs_[o]->bytes()) >= large_output &&
+                         n.level == Level::full &&
+                         std::none_of(inputs_.begin(), inputs_.end(),
+                                      [&](const Tensor* input) { return overlaps(*input, *outputs_[o]); });
+    if (late || streams) {
+      Step copy{.kind = streams ? Step::Kind::stream : Step::Kind::copy,
+                .level = n.level,
+                .bytes = static_cast<uint32_t>(bytes)};
       copy.in[0] = values_[index];
       copy.out = memory;
       emit(std::move(copy));
@@ -453,6 +461,7 @@ void TileKernel::run_step(const Step& s, int64_t row, int64_t rows, int64_t colu
         gather_row(columns, out, from, 0, s.bytes);
       return;
     }
+    case Step::Kind::stream: stream_row(static_cast<size_t>(n) * s.bytes, out, in(0)); return;
     case Step::Kind::copy: std::memcpy(out, in(0), static_cast<size_t>(n) * s.bytes); return;
     case Step::Kind::fold_column:
     case Step::Kind::gather: return;  // they need more than this; see run_tile
@@ -557,6 +566,7 @@ class BoundTiles : public BoundKernel {
       while (tile >= ends_[k]) ++k;
       kernels_[k].run_tile(tile - (k ? ends_[k - 1] : 0), scratch);
     }
+    stream_fence();
   }
 
   std::vector<TileKernel> kernels_;

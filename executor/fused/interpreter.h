@@ -60,7 +60,8 @@ class TileKernel {
       fold_all,
       gather,
       spread,
-      copy
+      copy,
+      stream
     };
     Kind kind;
     Level level;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "espalier/core/cpu/parallel.h"
+#include "espalier/executor/fused/folds.h"
 #include "espalier/executor/fused/interpreter.h"
 #include "espalier/ops/matmul_call.h"
 
@@ -58,6 +59,7 @@ class BoundEpilogue : public BoundKernel {
             run_part(p, scratch_.of(t));
         else
           run_tiles(kernel_.tiles() * t / threads_, kernel_.tiles() * (t + 1) / threads_, scratch_.of(t));
+        stream_fence();
       }
     });
     kernel_.finish(scratch_.all());
