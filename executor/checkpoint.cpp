@@ -84,21 +84,29 @@ FeedState feed_from(const Json& json) {
 
 Json to_json(const GemmChoice& choice) {
   const Gemm& g = choice.gemm;
-  return {
-      static_cast<int>(g.dtype), g.transpose_a, g.transpose_b, g.m, g.n, g.k, choice.threads, choice.library};
+  return {static_cast<int>(g.dtype),
+          g.transpose_a,
+          g.transpose_b,
+          g.m,
+          g.n,
+          g.k,
+          choice.threads,
+          choice.library,
+          static_cast<int>(g.epilogue)};
 }
 GemmChoice choice_from(const Json& json) {
   const auto size = [&](size_t i) { return json.at(i).get<int64_t>(); };
-  const Gemm gemm{static_cast<DType>(json.at(0).get<int>()),
-                  json.at(1).get<bool>(),
-                  json.at(2).get<bool>(),
-                  size(3),
-                  size(4),
-                  size(5),
-                  0,
-                  0,
-                  0};
-  return {gemm, json.at(6).get<int>(), json.at(7).get<int>() ? GemmLibrary::onednn : GemmLibrary::openblas};
+  Gemm gemm{static_cast<DType>(json.at(0).get<int>()),
+            json.at(1).get<bool>(),
+            json.at(2).get<bool>(),
+            size(3),
+            size(4),
+            size(5),
+            0,
+            0,
+            0};
+  gemm.epilogue = static_cast<GemmEpilogue>(json.at(8).get<int>());
+  return {gemm, json.at(6).get<int>(), static_cast<GemmLibrary>(json.at(7).get<int>())};
 }
 
 std::string state_of(const Checkpoint& c) {

@@ -32,36 +32,31 @@ double operations(const Gemm& g) {
 
 constexpr double worth_a_thread = 4e6;  // operations, some 40 µs
 
-#ifdef _OPENMP
-/// Both libraries ask OpenMP.
-class FittingThreads {
- public:
-  explicit FittingThreads(const Gemm& g) : before_(omp_get_max_threads()) {
-    reduced_ = before_ > 1 && on_one_thread(g);
-    if (reduced_) omp_set_num_threads(1);
-  }
-  ~FittingThreads() {
-    if (reduced_) omp_set_num_threads(before_);
-  }
-  FittingThreads(const FittingThreads&) = delete;
-  FittingThreads& operator=(const FittingThreads&) = delete;
-
- private:
-  int before_;
-  bool reduced_;
-};
-#else
-struct FittingThreads {
-  explicit FittingThreads(const Gemm&) {}
-};
-#endif
-
 }  // namespace
 
 bool on_one_thread(const Gemm& g) { return g.one_thread || operations(g) < worth_a_thread; }
 
 std::string_view name(GemmLibrary library) {
-  return library == GemmLibrary::openblas ? "OpenBLAS" : "oneDNN";
+  switch (library) {
+    case GemmLibrary::openblas: return "OpenBLAS";
+    case GemmLibrary::onednn: return "oneDNN";
+    case GemmLibrary::onednn_matmul: return "oneDNN-matmul";
+  }
+  return "";
+}
+
+// Both libraries ask OpenMP.
+GemmThreads::GemmThreads([[maybe_unused]] const Gemm& gemm) {
+#ifdef _OPENMP
+  if (omp_get_max_threads() == 1 || !on_one_thread(gemm)) return;
+  before_ = omp_get_max_threads();
+  omp_set_num_threads(1);
+#endif
+}
+GemmThreads::~GemmThreads() {
+#ifdef _OPENMP
+  if (before_) omp_set_num_threads(before_);
+#endif
 }
 
 void run_gemm(const Gemm& g, const void* a, const void* b, void* c, GemmLibrary library) {
@@ -71,7 +66,7 @@ void run_gemm(const Gemm& g, const void* a, const void* b, void* c, GemmLibrary 
       std::memset(static_cast<char*>(c) + row * g.ldc * size, 0, static_cast<size_t>(g.n * size));
     return;
   }
-  const FittingThreads threads(g);
+  const GemmThreads threads(g);
   const auto ta = g.transpose_a ? CblasTrans : CblasNoTrans, tb = g.transpose_b ? CblasTrans : CblasNoTrans;
   const auto m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);
   const auto lda = static_cast<int>(g.lda), ldb = static_cast<int>(g.ldb), ldc = static_cast<int>(g.ldc);

@@ -9,8 +9,12 @@
 
 namespace espalier {
 
-enum class GemmLibrary : uint8_t { openblas, onednn };
+/// OpenBLAS, oneDNN's sgemm, or a primitive of oneDNN's (see gemm_primitive.h).
+enum class GemmLibrary : uint8_t { openblas, onednn, onednn_matmul };
 std::string_view name(GemmLibrary library);
+
+/// What a library may do with the product while it is at hand. run_gemm leaves it to others.
+enum class GemmEpilogue : uint8_t { none, bias, bias_relu };
 
 /// c[m, n] = alpha · op(a) · op(b) + beta · c, row-major; a transposed operand is stored as [k, m] or [n, k].
 /// Leading dimensions count elements. Sizes fit 31 bits. With beta 0 the old c is not read.
@@ -20,10 +24,24 @@ struct Gemm {
   int64_t m, n, k, lda, ldb, ldc;
   double alpha = 1, beta = 0;
   bool one_thread = false;  ///< or as many as pay for such a product
+  GemmEpilogue epilogue = GemmEpilogue::none;
 };
 
 /// Whether waking a second thread for it would cost more than it does.
 bool on_one_thread(const Gemm& gemm);
+/// While it lives, OpenMP gives the libraries no more threads than pay.
+class GemmThreads {
+ public:
+  explicit GemmThreads(const Gemm& gemm);
+  ~GemmThreads();
+  GemmThreads(const GemmThreads&) = delete;
+  GemmThreads& operator=(const GemmThreads&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+/// By one of the libraries' sgemm; a product that has a primitive is oneDNN's here.
 void run_gemm(const Gemm& gemm, const void* a, const void* b, void* c, GemmLibrary library);
 
 /// Products of one form over the axes of `batch`. Matrices of `c` lie one after another; those of `a` and `b`

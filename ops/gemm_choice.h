@@ -31,20 +31,20 @@ class GemmChoices {
   std::optional<GemmLibrary> find(const Gemm& gemm);
   /// That, or a fair guess if it was not measured.
   GemmLibrary find_or_guess(const Gemm& gemm);
-  /// Measures both libraries, if that was not done before (some milliseconds).
+  /// Measures all libraries, if that was not done before (some milliseconds).
   GemmLibrary measure(const Gemm& gemm);
   /// All of this process. The libraries round differently, so that a run comes out bit by bit as another did
   /// only if the choices are the same.
   std::vector<GemmChoice> all();
-  /// Makes these choices, whatever was measured for the same products. The file stays as it is. Returns whether
-  /// anything changed.
+  /// Makes these choices, whatever was measured for the same products. The file stays as it is. Returns
+  /// whether anything changed.
   bool set(const std::vector<GemmChoice>& choices);
   /// How often it really measured.
   int64_t measurements() const { return measurements_.load(); }
 
  private:
-  // Type, transposes, m, n, k, threads.
-  using Key = std::tuple<DType, bool, bool, int64_t, int64_t, int64_t, int>;
+  // Type, transposes, m, n, k, threads, and what follows.
+  using Key = std::tuple<DType, bool, bool, int64_t, int64_t, int64_t, int, GemmEpilogue>;
   using Choices = std::map<Key, GemmLibrary>;
   static Key key_of(const Gemm& gemm);
   static std::string line(const Key& key, GemmLibrary library);

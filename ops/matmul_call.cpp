@@ -87,11 +87,22 @@ GemmBatch batch_of_products(const Gemm& gemm, const Tensor& a, const Tensor& b, 
   return result;
 }
 
-MatmulCall::MatmulCall(const Tensor& a, const Tensor& b, Tensor& out, bool transpose_a, bool transpose_b)
+MatmulCall::MatmulCall(const Tensor& a, const Tensor& b, Tensor& out, bool transpose_a, bool transpose_b,
+                       GemmEpilogue epilogue)
     : a_(&a), b_(&b), out_(&out), seen_a_(a), seen_b_(b) {
   product_.gemm = one_product(seen_a_, seen_b_, out, transpose_a, transpose_b);
   if (out.rank() > 2) product_ = batch_of_products(product_.gemm, seen_a_, seen_b_, out, transpose_a);
-  library_ = gemm_choices().measure(product_.gemm);
+  if (product_.batch.rank() == 0) product_.gemm.epilogue = epilogue;
+  const Gemm& g = product_.gemm;
+  if (g.m == 0 || g.n == 0 || g.k == 0) return;
+  library_ = gemm_choices().measure(g);
+  if (library_ == GemmLibrary::onednn_matmul && product_.batch.rank() == 0) primitive_.emplace(product_.gemm);
+}
+
+void MatmulCall::run_with(const void* bias) {
+  refresh();
+  const GemmThreads threads(product_.gemm);
+  primitive_->run(seen_a_.address(), seen_b_.address(), bias, out_->address());
 }
 
 void MatmulCall::refresh() {
@@ -100,6 +111,7 @@ void MatmulCall::refresh() {
 }
 
 void MatmulCall::run(double alpha, double beta) {
+  if (primitive_ && alpha == 1 && beta == 0) return run_with(nullptr);
   refresh();
   product_.gemm.alpha = alpha;
   product_.gemm.beta = beta;

@@ -1,7 +1,9 @@
 // A matrix product of tensors, as the libraries take it.
 #pragma once
+#include <optional>
+
 #include "espalier/core/tensor.h"
-#include "espalier/ops/gemm.h"
+#include "espalier/ops/gemm_primitive.h"
 
 namespace espalier {
 
@@ -19,8 +21,12 @@ GemmBatch batch_of_products(const Gemm& gemm, const Tensor& a, const Tensor& b, 
 /// A product of tensors that stay where they are, by the library that was measured to be faster.
 class MatmulCall {
  public:
-  MatmulCall(const Tensor& a, const Tensor& b, Tensor& out, bool transpose_a, bool transpose_b);
+  MatmulCall(const Tensor& a, const Tensor& b, Tensor& out, bool transpose_a, bool transpose_b,
+             GemmEpilogue epilogue = GemmEpilogue::none);
 
+  /// Whether the library does the epilogue as well: then `run_with` is to be called.
+  bool takes_epilogue() const { return primitive_ && product_.gemm.epilogue != GemmEpilogue::none; }
+  void run_with(const void* bias);
   /// out = alpha · a · b + beta · out
   void run(double alpha = 1, double beta = 0);
   /// One of a batch, on the calling thread alone.
@@ -36,7 +42,8 @@ class MatmulCall {
   Tensor* out_;
   Tensor seen_a_, seen_b_;  // the operands, or buffers for copies of them
   GemmBatch product_;
-  GemmLibrary library_;
+  GemmLibrary library_ = GemmLibrary::onednn;
+  std::optional<GemmPrimitive> primitive_;
 };
 
 }  // namespace espalier

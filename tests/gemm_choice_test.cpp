@@ -64,7 +64,8 @@ BOOST_AUTO_TEST_CASE(measured_once_and_remembered) {
 BOOST_AUTO_TEST_CASE(what_the_file_says_is_believed) {
   const TemporaryFolder folder;
   for (const auto& [text, library] : {std::pair<std::string, GemmLibrary>{"OpenBLAS", GemmLibrary::openblas},
-                                      {"oneDNN", GemmLibrary::onednn}}) {
+                                      {"oneDNN", GemmLibrary::onednn},
+                                      {"oneDNN-matmul", GemmLibrary::onednn_matmul}}) {
     const auto file = folder.write("choices.txt", "head\nfloat32 n n 5 8 4 1 " + text + "\n");
     GemmChoices choices(file, "head");
     BOOST_TEST((choices.measure(product(5)) == library));

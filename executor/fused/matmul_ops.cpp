@@ -30,6 +30,24 @@ class BoundUpdate : public BoundKernel {
   MatmulCall product_;
 };
 
+/// The library does it all.
+class BoundLibraryEpilogue : public BoundKernel {
+ public:
+  BoundLibraryEpilogue(const KernelCall& call, MatmulForm form, Tensor product, GemmEpilogue epilogue,
+                       size_t bias)
+      : out_(std::make_unique<Tensor>(std::move(product))),
+        bias_(call.inputs[bias]),
+        product_(*call.inputs[0], *call.inputs[1], *out_, form.transpose_a, form.transpose_b, epilogue) {}
+
+  bool is_best() const { return product_.takes_epilogue(); }
+  void run(RandomStream) override { product_.run_with(bias_->address()); }
+
+ private:
+  std::unique_ptr<Tensor> out_;
+  const Tensor* bias_;
+  MatmulCall product_;
+};
+
 class BoundEpilogue : public BoundKernel {
  public:
   BoundEpilogue(const KernelCall& call, MatmulForm form, Tensor product, Tensor seen, const Program& program,
@@ -135,6 +153,33 @@ bool MatmulEpilogue::can_write_over(size_t output, size_t input) const {
   return program_->can_write_over(output, k < product_input_ ? k : k + 1);
 }
 
+/// What a library can do of the program: all of it, if it is a bias, alone or with a ReLU.
+std::pair<GemmEpilogue, size_t> MatmulEpilogue::for_library(const KernelCall& call) const {
+  const Program& program = program_->program();
+  const auto& code = program.instructions;
+  const std::pair<GemmEpilogue, size_t> nothing{GemmEpilogue::none, 0};
+  if (code.empty() || code.size() > 2 || program.outputs.size() != 1 || program.outputs[0] != code.size() - 1)
+    return nothing;
+  const Instruction& add = code[0];
+  if (product_.dtype != DType::float32 || add.op->name() != "add" || add.level != Level::full) return nothing;
+  const auto is_product = [&](const Argument& a) {
+    return a.from == Argument::From::input && a.index == product_input_;
+  };
+  const bool first = is_product(add.arguments[0]);
+  if (!first && !is_product(add.arguments[1])) return nothing;
+  const Argument& bias = add.arguments[first ? 1 : 0];
+  if (bias.from != Argument::From::input || is_product(bias)) return nothing;
+  const size_t input = 2 + bias.index - (bias.index > product_input_);
+  const Tensor& vector = *call.inputs[input];
+  if (vector.rank() == 0 || vector.elements() != add.shape[-1] || vector.shape()[-1] != add.shape[-1] ||
+      !vector.contiguous())
+    return nothing;
+  if (code.size() == 1) return {GemmEpilogue::bias, input};
+  const Instruction& relu = code[1];
+  if (relu.op->name() != "relu" || relu.arguments[0].from != Argument::From::value) return nothing;
+  return {GemmEpilogue::bias_relu, input};
+}
+
 std::unique_ptr<BoundKernel> MatmulEpilogue::bind_cpu(const KernelCall& call) const {
   const auto at = landing();
   const Tensor memory = at ? *call.outputs[*at] : Tensor(product_.shape, product_.dtype);
@@ -143,6 +188,10 @@ std::unique_ptr<BoundKernel> MatmulEpilogue::bind_cpu(const KernelCall& call) co
     layout.offset = memory.layout().offset;
     return Tensor(memory.storage(), std::move(layout), product_.dtype);
   };
+  if (const auto [epilogue, bias] = for_library(call); epilogue != GemmEpilogue::none) {
+    auto whole = std::make_unique<BoundLibraryEpilogue>(call, form_, as(product_.shape), epilogue, bias);
+    if (whole->is_best()) return whole;
+  }
   return std::make_unique<BoundEpilogue>(call, form_, as(product_.shape), as(seen_), program_->program(),
                                          product_input_);
 }

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "espalier/executor/fused/fused_op.h"
+#include "espalier/ops/gemm.h"
 
 namespace espalier {
 
@@ -46,6 +47,7 @@ class MatmulEpilogue : public Op {
   bool equals(const Op& other) const override { return this == &other; }
 
  private:
+  std::pair<GemmEpilogue, size_t> for_library(const KernelCall& call) const;
   /// The output in whose memory the product can lie meanwhile.
   std::optional<size_t> landing() const;
 
