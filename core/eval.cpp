@@ -200,7 +200,8 @@ void evaluate_here(std::span<Node* const> targets, Node* root) {
     moment = new_moment(sources, 0);
   }
   // Beside a feed, what was updated before this step is seen in it.
-  evaluation.run(moment, sources.empty() ? 0 : moment->stamp);
+  const bool fed = !sources.empty() || (root && root->lazy);  // gradients of a fed root need not be fed
+  evaluation.run(moment, fed ? moment->stamp : 0);
   for (Node* target : targets)
     if (target->lazy && target->tag == Tag::forward) target->rare().moment = moment;
 }

@@ -22,6 +22,16 @@ esp::data::Distributor counting(int64_t rows, int64_t batch = 1) {
 
 BOOST_AUTO_TEST_SUITE(fed)
 
+BOOST_AUTO_TEST_CASE(gradients_that_no_feed_reaches_are_those_of_the_step) {
+  const esp::data::Distributor feed({esp::zeros({3})});
+  const esp::Variable w = esp::parameter(esp::tensor(1.0f));
+  const esp::Variable loss = esp::square(w) + esp::sum(feed.get_output_graphs()[0]);
+  for (const double expected : {0.5, 0.25, 0.125}) {  // the gradient is 2w, of the present w
+    loss.forward().update(esp::optim::Sgd(0.25));
+    BOOST_TEST(w.item() == expected);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_depends_on_parameters_alone_follows_them) {
   const auto [x] = counting(4).get_output_graphs<1>();
   const esp::Variable w = esp::parameter(esp::ones({1})), v = esp::parameter(esp::ones({1}));
