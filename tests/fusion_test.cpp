@@ -11,6 +11,7 @@
 #include "espalier/executor/passes/passes.h"
 #include "espalier/executor/plan_data.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/rules.h"
 #include "espalier/optim/adam.h"
 #include "espalier/optim/sgd.h"
 #include "testing.h"
@@ -204,11 +205,80 @@ BOOST_AUTO_TEST_CASE(cross_entropy_is_two_kernels) {
   // The logarithms themselves stay if somebody reads them.
   const esp::Variable logarithms = esp::log_softmax(x);
   check_same(esp::mean(esp::pick(logarithms, labels)) + esp::sum(logarithms));
+  // A sum along rows that is not put beside them is something else.
+  const esp::Variable square = leaf({5, 5}, 3), logs = esp::log_softmax(square);
+  const esp::Tensor few = esp::tensor({3, 0, 4, 2, 1}, esp::int32);
+  const esp::Variable picked = esp::pick(logs, few), put = esp::put_like(leaf({5}, 4), few, square);
+  check_same(esp::sum(picked) + (put - esp::exp(logs) * esp::sum(put, -1)));
   const esp::Variable wrong =
       esp::softmax_cross_entropy(x, esp::placeholder("labels", {5}, esp::int32)) * 1.0;
   const auto executor = wrong.get_executor();
   BOOST_CHECK_THROW((void)executor.run({{"labels", esp::tensor({3, 0, 7, 2, 1}, esp::int32)}}),
                     esp::IndexError);
+}
+
+BOOST_AUTO_TEST_CASE(rows_of_one_number) {
+  // Folds and whole rows read elements side by side, and not one element many times.
+  for (const int64_t width : {8, 700}) {
+    const esp::Variable x = leaf({40, width}, 1), column = leaf({40, 1}, 2), one = leaf({}, 3);
+    const esp::Variable seen = esp::broadcast_to(column, {40, width}),
+                        everywhere = esp::broadcast_to(one, {40, width});
+    for (const esp::Variable& v : {seen, everywhere, esp::broadcast_to(esp::mean(x, -1, true), {40, width}),
+                                   esp::full_like(x, 0.25)}) {
+      check_same(x * esp::softmax(v));
+      check_same(x * esp::sum(v, -1, true));
+      check_same(x * esp::max(v, -1, true));
+      check_same(esp::tanh(x) + esp::log_softmax(v) + esp::softmax(x));
+      check_same(esp::sum(x * v, 0) + esp::sum(v, 0));
+      check_same(esp::sum(v) + esp::sum(esp::tanh(x)) + esp::mean(x * v));
+    }
+  }
+  const esp::Variable x = leaf({100, 7}, 1), bias = leaf({100, 1}, 2);
+  check_same(bias - 0.5 * esp::sum(esp::sum(x + bias) * esp::ones_like(x), 1, true));
+  check_same(bias - esp::sum(x + bias).gradient(bias));
+}
+
+BOOST_AUTO_TEST_CASE(whole_rows_that_may_not_lie_over_their_input) {
+  const esp::Variable x = leaf({6, 40}, 1), w = leaf({40, 40}, 2);
+  const esp::Tensor order = esp::tensor({5, 4, 3, 2, 1, 0}, esp::int32);
+  const esp::Variable y = esp::log_softmax(esp::gather(x, order));
+  check_same(esp::concat({y, y * 2.0}));
+  check_same(esp::matmul(y, w) + y * 2.0);
+}
+
+BOOST_AUTO_TEST_CASE(no_circle_through_what_was_written_later) {
+  const esp::Variable a = leaf({6, 6}, 1), b = leaf({6, 6}, 2);
+  esp::Graph graph = esp::freeze({a, b}, {}, {}, false);
+  const auto add = [&](const esp::Variable& like, std::vector<esp::ValueRef> inputs, esp::Tag tag) {
+    esp::GraphNode n{like.node()->op_, std::move(inputs), {a.node()->outputs[0].spec}, tag, {}, {}, {}};
+    graph.nodes.push_back(std::move(n));
+    return esp::ValueRef{static_cast<uint32_t>(graph.nodes.size() - 1), 0};
+  };
+  const esp::ValueRef p{0, 0}, q{1, 0};
+  const esp::ValueRef f = add(esp::tanh(a), {p}, esp::Tag::forward),
+                      c = add(esp::tanh(a), {q}, esp::Tag::forward);
+  const esp::ValueRef s = add(a * b, {f, c}, esp::Tag::backward);
+  const esp::ValueRef u = add(esp::matmul(a, b), {f, f}, esp::Tag::forward);
+  const esp::ValueRef d = add(a * b, {c, u}, esp::Tag::forward);
+  graph.results = {s, d};
+  BOOST_TEST(esp::fuse_pointwise(graph));
+  BOOST_CHECK_NO_THROW(esp::verify(graph, "fuse_pointwise"));
+  size_t products = 0;
+  for (const esp::GraphNode& n : graph.nodes) products += n.op->name() == "matmul";
+  BOOST_TEST(products == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(minus_zero_is_not_zero) {
+  const esp::Variable x = leaf({6, 40}, 1);
+  check_same(esp::divide(esp::maximum(x, 0.0) + 1.0, esp::full_like(x, -0.0)));
+}
+
+BOOST_AUTO_TEST_CASE(operands_of_many_axes) {
+  const esp::Shape shape(esp::Dims(18, 2));
+  esp::Dims order;
+  for (int64_t i = 18; i-- > 0;) order.push_back(i);
+  const esp::Variable x = leaf(shape, 1);
+  check_same(esp::tanh(x) + esp::transpose(x, esp::Axes(order)) * 2.0);
 }
 
 BOOST_AUTO_TEST_CASE(random_trees_agree_with_eager) {

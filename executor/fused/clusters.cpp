@@ -159,19 +159,32 @@ size_t Clustering::inputs_of(const Cluster& cluster) const {
   return static_cast<size_t>(std::unique(inputs.begin(), inputs.end()) - inputs.begin());
 }
 
+/// Behind this position, or a later one, nothing reaches what lies before: clusters alone lead back.
+uint32_t Clustering::no_way_back_from(uint32_t position) const {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (const Cluster& c : clusters_)
+      if (c.members.size() > 1 && c.members.front() <= position && c.members.back() > position) {
+        position = c.members.back();
+        moved = true;
+      }
+  }
+  return position;
+}
+
 /// Whether something outside reads one of them and is read by the other.
 bool Clustering::closes_a_circle(uint32_t first, uint32_t second) const {
   std::vector<bool> seen(clusters_.size(), false);
   std::vector<bool> seen_node(graph_.nodes.size(), false);
-  const uint32_t last = clusters_[second].members.back();
+  const uint32_t last = no_way_back_from(clusters_[second].members.back());
   std::vector<uint32_t> todo;
   const auto visit_users = [&](uint32_t node, bool direct) {
     for (const uint32_t user : users_[node]) {
       const uint32_t c = cluster_[user];
-      if (c == first || (direct && c == second)) continue;
+      if (c == first || user > last || (direct && c == second)) continue;
       if (c == second) return true;
       if (c == none) {
-        if (user < last && !seen_node[user]) {
+        if (!seen_node[user]) {
           seen_node[user] = true;
           todo.push_back(user);
         }

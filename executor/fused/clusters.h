@@ -44,6 +44,7 @@ class Clustering {
   bool try_join(uint32_t first, uint32_t second);
   bool fits_levels(const Cluster& joined) const;
   bool fits_edge(const Cluster& in, uint32_t node, const Need& need) const;
+  uint32_t no_way_back_from(uint32_t position) const;
   bool closes_a_circle(uint32_t first, uint32_t second) const;
   bool used_only_by(uint32_t producer, uint32_t consumer) const;
   void join_tagged(bool same_tag);

@@ -196,6 +196,21 @@ TileKernel::Location TileKernel::operand(const Argument& operand, const Instruct
   return operand.level == Level::row && by.level == Level::full ? spread(l, operand_bytes(operand, by)) : l;
 }
 
+/// For loops that read elements one after the other: a number that is repeated is written out.
+TileKernel::Location TileKernel::side_by_side(const Argument& argument, const Instruction& by) {
+  Instruction full = by;
+  full.level = Level::full;
+  const Location l = operand(argument, full);
+  if (l.step == 1) return l;
+  const size_t bytes = operand_bytes(argument, by);
+  Step step{.kind = Step::Kind::fill, .level = Level::full, .bytes = static_cast<uint32_t>(bytes)};
+  step.in[0] = l;
+  step.out = in_register(new_register(bytes, Level::full));
+  const Location filled = step.out;
+  emit(std::move(step));
+  return filled;
+}
+
 void TileKernel::emit_uniform(const Instruction& n, uint32_t index) {
   char* result = uniforms_[program_.constants.size() + index].data();
   Location& value = values_[index];
@@ -254,24 +269,20 @@ void TileKernel::emit(const Instruction& n, uint32_t index) {
     case Instruction::Kind::whole_row:
       step.kind = Step::Kind::whole_row;
       step.whole_row = n.whole_row;
-      step.in[0] = operand(n.arguments[0], n);
+      step.in[0] = side_by_side(n.arguments[0], n);
       step.out = values_[index] = in_register(new_register(bytes, n.level));
       emit(std::move(step));
       return;
-    case Instruction::Kind::fold_row: {
-      Instruction full = n;  // it reads full values
-      full.level = Level::full;
+    case Instruction::Kind::fold_row:
       step.kind = Step::Kind::fold_row;
       step.fold_row = fold_rows_function(n.fold, n.dtype);
-      step.in[0] = operand(n.arguments[0], full);
+      step.in[0] = side_by_side(n.arguments[0], n);
       step.out = values_[index] = in_register(new_register(bytes, Level::row));
       emit(std::move(step));
       return;
-    }
     case Instruction::Kind::fold_column:
     case Instruction::Kind::fold_all: {
-      Instruction full = n;
-      full.level = step.level = Level::full;
+      step.level = Level::full;
       const bool column = n.kind == Instruction::Kind::fold_column;
       step.kind = column ? Step::Kind::fold_column : Step::Kind::fold_all;
       step.period = n.period;
@@ -279,7 +290,7 @@ void TileKernel::emit(const Instruction& n, uint32_t index) {
         step.fold_column = fold_column_function(n.dtype);
       else
         step.fold_all = fold_all_function(n.dtype);
-      step.in[0] = operand(n.arguments[0], full);
+      step.in[0] = side_by_side(n.arguments[0], n);
       Total total{index, 0, 0, column ? bytes * static_cast<size_t>(n.period) : sizeof(double)};
       for (size_t o = 0; o < program_.outputs.size(); ++o)
         if (program_.outputs[o] == index) total.output = o;
@@ -321,7 +332,9 @@ void TileKernel::write_outputs() {
           if (base == input->address() && overlaps(*input, *outputs_[o])) return true;
         return false;
       };
-      if (static_cast<int64_t>(s) <= written) continue;
+      // A loop over elements reads each before it writes it; one over whole rows may come back to them.
+      const bool comes_back = n.kind == Instruction::Kind::whole_row && !n.op->can_run_in_place(0);
+      if (static_cast<int64_t>(s) < written + !comes_back) continue;
       if (steps_[s].kind == Step::Kind::gather) late |= reads(gathers_[steps_[s].gather].base);
       for (const Location& l : steps_[s].in) late |= l.base && l.vreg < 0 && reads(l.base);
     }
@@ -412,7 +425,7 @@ void TileKernel::place_registers() {
 
 void TileKernel::run_gather(const Gather& g, int64_t begin, int64_t count, uint32_t bytes, char* to) {
   const size_t outer = g.sizes.size() - 1;
-  int64_t index[16];
+  SmallVector<int64_t, 16> index(outer + 1, 0);
   const char* from = g.base;
   int64_t rest = begin;
   for (size_t i = outer + 1; i-- > 0;) {
@@ -462,6 +475,7 @@ void TileKernel::run_step(const Step& s, int64_t row, int64_t rows, int64_t colu
       return;
     }
     case Step::Kind::stream: stream_row(static_cast<size_t>(n) * s.bytes, out, in(0)); return;
+    case Step::Kind::fill: return gather_row(n, out, in(0), 0, s.bytes);
     case Step::Kind::copy: std::memcpy(out, in(0), static_cast<size_t>(n) * s.bytes); return;
     case Step::Kind::fold_column:
     case Step::Kind::gather: return;  // they need more than this; see run_tile

@@ -60,6 +60,7 @@ class TileKernel {
       fold_all,
       gather,
       spread,
+      fill,
       copy,
       stream
     };
@@ -101,6 +102,7 @@ class TileKernel {
   Location load(uint32_t input, Level level, const Shape& shape);
   Location operand(const Argument& operand, const Instruction& by);
   Location spread(const Location& row_value, size_t bytes);
+  Location side_by_side(const Argument& operand, const Instruction& by);
   int32_t new_register(size_t bytes, Level level);
   Location in_register(int32_t vreg);
   void emit(Step step);

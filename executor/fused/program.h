@@ -2,6 +2,7 @@
 // that what lies between them never reaches memory. It says nothing of devices: each backend runs it its own
 // way.
 #pragma once
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,10 @@ struct Program {
   struct Constant {
     double value;
     DType dtype;
-    friend bool operator==(const Constant&, const Constant&) = default;
+    /// -0 is not 0.
+    friend bool operator==(const Constant& a, const Constant& b) {
+      return a.value == b.value && std::signbit(a.value) == std::signbit(b.value) && a.dtype == b.dtype;
+    }
   };
   int64_t elements = 0;  ///< of the domain
   int64_t row = 0;       ///< elements in a row; 0 where there are no rows

@@ -52,7 +52,8 @@ class CrossEntropy {
     InputSpecs specs{&graph_.spec(put)};
     const auto folding = graph_.nodes[sum.node].op->folding(specs);
     if (!folding || folding->axes.size() != 1 ||
-        folding->axes[0] != static_cast<int64_t>(spec.shape.rank()) - 1)
+        folding->axes[0] != static_cast<int64_t>(spec.shape.rank()) - 1 ||
+        graph_.spec(sum).shape.rank() != spec.shape.rank())
       return false;
     for (const Pick& pick : picks_) {
       if (input(probabilities, 0) != pick.logarithms || input(put, 1) != pick.labels) continue;

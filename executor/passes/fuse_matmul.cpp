@@ -64,7 +64,9 @@ bool fuse_sgd(Graph& graph) {
     const auto form = graph.nodes[product.node].op->matmul_form();
     if (!form || graph.spec(rate).shape.elements() != 1 || !graph.nodes[rate.node].leaf.defined()) continue;
     if (readers[scaled.node] != 1 || readers[product.node] != 1) continue;
-    if (!(graph.spec(product) == graph.spec(p)) || graph.spec(p).shape.rank() != 2) continue;
+    if (!(graph.spec(product) == graph.spec(p)) || !(n.outputs[0] == graph.spec(p)) ||
+        graph.spec(p).shape.rank() != 2)
+      continue;
     // As soon as nobody else reads the parameter: what it is made of need not wait for the other updates.
     const uint32_t last = std::max(last_reader(graph, p.node, i), product.node);
     n.op = std::make_shared<MatmulUpdate>(*form);
