@@ -1,5 +1,6 @@
 #include "espalier/ops/cross_entropy.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "espalier/ops/indices.h"
@@ -64,7 +65,10 @@ struct LogSoftmaxPickGradient : Op {
   std::string_view name() const override { return "log_softmax_pick_gradient"; }
   Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
   void run_cpu(const KernelCall& call) const override {
-    const Tensor x = call.inputs[0]->contiguous_copy(), g = call.inputs[3]->contiguous_copy();
+    const Tensor x = call.inputs[0]->contiguous_copy(), all = *call.inputs[3];
+    const bool one =
+        std::all_of(all.strides().begin(), all.strides().end(), [](int64_t s) { return s == 0; });
+    const Tensor g = one ? all : all.contiguous_copy();  // the mean gives every row the same slope
     const int64_t n = x.shape()[-1];
     with_indices(*call.inputs[2], n, "pick", false, [&](auto label, int64_t rows) {
       visit(x.dtype(), [&]<class T>(TypeTag<T>) {
@@ -75,7 +79,7 @@ struct LogSoftmaxPickGradient : Op {
           parallel_for(rows, std::max<int64_t>(1, grain / n), [&](int64_t begin, int64_t end) {
             for (int64_t r = begin; r < end; ++r) {
               const T *from = in + r * n, largest = figures[2 * r], log_sum = figures[2 * r + 1];
-              const T slope = slopes[r];
+              const T slope = slopes[one ? 0 : r];
               T* to = out + r * n;
               vectorized([=]() __attribute__((always_inline)) {
 #pragma GCC ivdep

@@ -54,7 +54,9 @@ GemmLibrary faster_library(const Gemm& gemm) {
   const Tensor c = zeros({gemm.m, gemm.ldc}), bias = zeros({gemm.n});
   std::optional<GemmPrimitive> primitive;
   try {
-    if (!gemm.one_thread) primitive.emplace(gemm);
+    // Each call of a primitive makes some small objects inside oneDNN: not worth it for a few operations.
+    const double operations = 2.0 * static_cast<double>(gemm.m * gemm.n) * static_cast<double>(gemm.k);
+    if (!gemm.one_thread && operations > 1e6) primitive.emplace(gemm);
   } catch (const UnsupportedError&) {  // then it is one of the others
   }
   const auto run = [&](GemmLibrary library) {
@@ -247,8 +249,8 @@ std::string gemm_choices_header() {
   constexpr const char* levels[] = {"baseline", "avx2", "avx512"};
   const dnnl_version_t* onednn = dnnl_version();
   std::string header =
-      fmt::format("Espalier {}, three libraries; {}; {}; {}; oneDNN {}.{}.{} {}", ESPALIER_VERSION, processor(),
-                  levels[static_cast<int>(vector_level())], openblas_get_config(), onednn->major,
+      fmt::format("Espalier {}, three libraries; {}; {}; {}; oneDNN {}.{}.{} {}", ESPALIER_VERSION,
+                  processor(), levels[static_cast<int>(vector_level())], openblas_get_config(), onednn->major,
                   onednn->minor, onednn->patch, onednn->hash);
   std::replace(header.begin(), header.end(), '\n', ' ');
   return header;

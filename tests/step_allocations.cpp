@@ -16,7 +16,10 @@
 #include "espalier/nn/activation.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/dense.h"
+#include "espalier/nn/dropout.h"
+#include "espalier/nn/layer_norm.h"
 #include "espalier/nn/losses.h"
+#include "espalier/ops/ops.h"
 #include "espalier/optim/adam.h"
 #include "espalier/optim/sgd.h"
 
@@ -76,7 +79,7 @@ struct Slow : esp::data::Dataset {
 struct Case {
   std::string name;
   std::function<esp::data::Distributor()> feed;
-  std::function<nn::Sequential()> model;  ///< of layers whose kernels ask for nothing, either
+  std::function<esp::Variable(const esp::Variable&, const esp::Variable&)> loss;
   esp::optim::Optimizer optimizer;
 };
 
@@ -86,9 +89,7 @@ std::pair<int64_t, int64_t> count(const Case& c) {
   esp::seed(1);
   const esp::data::Distributor feed = c.feed();
   const auto [x, y] = feed.get_output_graphs<2>();
-  const nn::Sequential model = c.model();
-  const auto executor =
-      nn::MeanSquared()(model(x), y).get_executor({.mode = esp::Mode::training, .optimizer = c.optimizer});
+  const auto executor = c.loss(x, y).get_executor({.mode = esp::Mode::training, .optimizer = c.optimizer});
   std::pair<int64_t, int64_t> before, counted{-1, -1};
   const std::string large_capture(100, 'x');  // a function that holds this could not be copied without memory
   executor.on(esp::Event::step_finish, [&, large_capture](const esp::StepInfo& info) {
@@ -111,12 +112,33 @@ int main() {
   const auto slow = [] {
     return esp::data::Distributor(std::make_shared<Slow>(), {.batch_size = 10, .shuffle = true});
   };
-  const auto model = [] { return nn::Sequential{nn::Dense(16), nn::Relu(), nn::Dense(1)}; };
-  const std::vector<Case> cases = {{"in order", tensors(false), model, esp::optim::Sgd(0.01)},
-                                   {"shuffled", tensors(true), model, esp::optim::Sgd(0.01)},
-                                   {"momentum", tensors(true), model, esp::optim::Sgd({.momentum = 0.9})},
-                                   {"Adam", tensors(true), model, esp::optim::Adam(0.01)},
-                                   {"read ahead", slow, model, esp::optim::Sgd(0.01)}};
+  using V = esp::Variable;
+  const auto model = [](const V& x, const V& y) {
+    return nn::MeanSquared()(nn::Sequential{nn::Dense(16), nn::Relu(), nn::Dense(1)}(x), y);
+  };
+  const auto mixed = [](const V& x, const V& y) {
+    const nn::Sequential net{nn::Dense(16), nn::LayerNorm(), nn::Gelu(), nn::Dropout(0.2), nn::Dense(1)};
+    return nn::MeanSquared()(net(x), y);
+  };
+  // Two heads look at four parts of a row, and its sign is to be told.
+  const auto attention = [](const V& x, const V& y) {
+    const auto heads = [](const V& v) {
+      return esp::transpose(esp::reshape(nn::Dense(16)(v), {-1, 4, 2, 8}), {0, 2, 1, 3});
+    };
+    const V parts = esp::reshape(nn::Dense(32)(x), {-1, 4, 8});
+    const V weights = esp::softmax(esp::matmul(heads(parts), esp::transpose(heads(parts))) * 0.35);
+    const V seen = esp::reshape(esp::transpose(esp::matmul(weights, heads(parts)), {0, 2, 1, 3}), {-1, 64});
+    return esp::softmax_cross_entropy(nn::Dense(2)(seen), esp::cast(esp::greater(y, 0.0), esp::int32));
+  };
+  const std::vector<Case> cases = {
+      {"in order", tensors(false), model, esp::optim::Sgd(0.01)},
+      {"shuffled", tensors(true), model, esp::optim::Sgd(0.01)},
+      {"momentum", tensors(true), model, esp::optim::Sgd({.momentum = 0.9})},
+      {"Adam", tensors(true), model, esp::optim::Adam(0.01)},
+      {"norm, gelu, dropout, clipping", tensors(true), mixed,
+       esp::optim::Adam({.lr = 0.01, .clip_norm = 1, .schedule = esp::optim::cosine({.steps = 100})})},
+      {"attention, cross-entropy", tensors(true), attention, esp::optim::Adam(0.01)},
+      {"read ahead", slow, model, esp::optim::Sgd(0.01)}};
   int failures = 0;
   for (const Case& c : cases) {
     const auto [calls, buffers] = count(c);
