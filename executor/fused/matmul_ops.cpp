@@ -92,10 +92,16 @@ class BoundEpilogue : public BoundKernel {
     if (!tile || kernel_.rows() != gemm.m * batch) return;
     if (product_.product().batch.rank() > 0) {
       if (gemm.m % tile == 0 && batch >= num_threads()) part_rows_ = gemm.m;
+    } else if (gemm.k <= 64) {
+      // So little goes into each element that bringing the product to memory and back is what takes time.
+      constexpr int64_t part_bytes = 96 * 1024;
+      const auto row_bytes = gemm.n * static_cast<int64_t>(size_of(gemm.dtype));
+      part_rows_ = std::clamp<int64_t>(part_bytes / std::max<int64_t>(row_bytes, 1), 16,
+                                       std::max<int64_t>(gemm.m, 16));
     } else if (num_threads() > 1 && !on_one_thread(gemm)) {
       part_rows_ = (gemm.m + num_threads() - 1) / num_threads();
-      part_rows_ = (part_rows_ + tile - 1) / tile * tile;
     }
+    part_rows_ = (part_rows_ + tile - 1) / tile * tile;
     if (part_rows_) parts_ = (kernel_.rows() + part_rows_ - 1) / part_rows_;
   }
   void run_part(int64_t part, char* scratch) const {
