@@ -1,0 +1,169 @@
+// A tree grown at random over a feed, from most operations there are, for tests which hold plans against
+// eager training.
+#pragma once
+#include <memory>
+#include <random>
+#include <string>
+
+#include "espalier/core/custom_op.h"
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/data/distributor.h"
+#include "espalier/ops/ops.h"
+#include "testing.h"
+
+namespace espalier::testing {
+
+inline const CustomOp& doubled() {
+  static const CustomOp op =
+      custom_op({.name = "doubled",
+                 .forward = [](const std::vector<Tensor>& in) { return (Variable(in[0]) * 2.0).value(); },
+                 .gradient = [](const CustomGradient& g) { return Variables{g.output_gradient * 2.0}; },
+                 .infer = [](const std::vector<Spec>& in) { return in[0]; }});
+  return op;
+}
+
+/// A loss over a feed whose last batch is short. The same seed grows the same tree.
+class FuzzTree {
+ public:
+  explicit FuzzTree(uint32_t seed) : random_(seed) {
+    const int64_t rows = random_() % 2 ? 13 : 11;  // 5, 5 and 3 or 1
+    feed = feed_of(rows, seed);
+    const auto [in, target] = feed->get_output_graphs<2>();
+    labels_ = target;
+    const std::vector<Shape> shapes{{8, 8}, {8},    {6, 8}, {1},   {},       {6, 1},  {8, 6},
+                                    {2, 8}, {1, 8}, {48},   {900}, {2, 700}, {48, 8}, {100, 7}};
+    const std::vector<Shape> large{{128, 96}, {96, 128}, {128}, {96}, {3, 128, 96}, {8, 128}, {1}};
+    for (const Shape& shape : seed % 7 ? shapes : large)
+      if (random_() % 3) parameters.push_back(leaf(shape, seed * 16 + parameters.size()));
+    if (parameters.size() < 2) parameters.push_back(leaf({8, 8}, seed));
+    reals_ = parameters;
+    if (random_() % 5) reals_.insert(reals_.end(), {in, in, in});
+    bools_.push_back(greater(parameters[0], 0.1));
+    integers_.push_back(target);
+    const int steps = 4 + static_cast<int>(random_() % 24);
+    for (int i = 0; i < steps; ++i) try {
+        grow();
+      } catch (const Error&) {  // they do not go together
+      }
+    root = mean_of(reals_.back());
+    for (size_t i = parameters.size(); i < reals_.size(); ++i)
+      if (random_() % 4 == 0) root = root + mean_of(reals_[i]);
+    for (const Variable& p : parameters)
+      if (random_() % 2) root = root + mean(square(p)) * 0.01;
+    if (random_() % 3 == 0) root = root + parameters[0 + random_() % parameters.size()] * 0.01;
+    root = random_() % 6 ? sum(root) : root;
+    if (random_() % 12 == 0) root = reshape(parameters.back(), {-1});  // and see it before it changes
+    root = root + mean(parameters[0]) * 0.0 + mean(in) * 0.0;
+  }
+  std::unique_ptr<data::Distributor> feed;
+  Variables parameters;
+  Variable root;
+
+  static std::unique_ptr<data::Distributor> feed_of(int64_t rows, uint32_t seed) {
+    const Tensor x = numbers({rows, 6, 8}, -1.5, 1.5, seed);
+    Tensor labels({rows}, int64);
+    for (int64_t i = 0; i < rows; ++i) labels.span<int64_t>()[static_cast<size_t>(i)] = (i * 5 + seed) % 8;
+    return std::make_unique<data::Distributor>(
+        std::vector<Tensor>{x, labels},
+        data::DistributorOptions{.batch_size = 5, .shuffle = true, .seed = seed});
+  }
+  /// Somebody gives a parameter another value.
+  void disturb() { set_value(parameters[0], laid_out_in_reverse(numbers(parameters[0].shape(), -1, 1, 3))); }
+
+  static Variable leaf(const Shape& shape, uint64_t which) {
+    return parameter(numbers(shape, -1, 1, which), "p" + std::to_string(which % 16));
+  }
+
+ private:
+  Variable mean_of(const Variable& x) {
+    switch (random_() % 4) {
+      case 0: return mean(tanh(x));
+      case 1: return mean(square(tanh(x)));
+      case 2: return sum(x) * 0.001;
+      default: return mean(x) * 0.1;
+    }
+  }
+  Variable pick() {
+    const size_t n = reals_.size();
+    return reals_[random_() % 3 ? std::max(random_() % n, random_() % n) : random_() % n];
+  }
+  int64_t axis_of(const Variable& x) { return x.rank() ? static_cast<int64_t>(random_() % x.rank()) : 0; }
+  Axes axes_of(const Variable& x) {
+    Dims axes;
+    for (size_t i = 0; i < x.rank(); ++i)
+      if (random_() % 2) axes.push_back(static_cast<int64_t>(i));
+    return Axes(axes);
+  }
+  void grow() {
+    const Variable x = pick(), y = pick(), z = pick();
+    switch (random_() % 50) {
+      case 0: return put(tanh(x));
+      case 1: return put(sigmoid(x));
+      case 2: return put(gelu(x));
+      case 3: return put(relu(x));
+      case 4: return put(x + y);
+      case 5: return put(x * y * 0.5);
+      case 6: return put(x - y);
+      case 7: return put(x / (square(y) + 1.0));
+      case 8:
+      case 9:
+      case 10: return put(matmul(x, y) * 0.1);
+      case 11: return put(matmul(x, transpose(y)) * 0.1);
+      case 12: return put(matmul(transpose(x), y) * 0.1);
+      case 13: return put(tanh(matmul(x, y) + z));
+      case 14: return put(gelu(matmul(x, transpose(y))));
+      case 15: return put(sum(x * 0.125, axes_of(x), random_() % 2));
+      case 16: return put(mean(x, axes_of(x), random_() % 2));
+      case 17: return put(max(x, axes_of(x), random_() % 2));
+      case 18: return put(softmax(x, axis_of(x)));
+      case 19: return put(log_softmax(x, random_() % 2 ? -1 : axis_of(x)) * 0.5);
+      case 20: return put(log_softmax(x));
+      case 21: return put(layer_norm(x, y, z));
+      case 22: return put(x - mean(x, -1, true));
+      case 23: return put(transpose(x));
+      case 24: return put(transpose(x, Axes({2, 0, 1})));
+      case 25: return put(reshape(x, {-1, 8}));
+      case 26: return put(reshape(x, {-1, 6, 8}));
+      case 27: return put(flatten(x, random_() % 2 && x.rank() ? 1 : 0));
+      case 28: {
+        const int64_t a = axis_of(x), size = x.rank() ? x.shape()[a] : 0;
+        if (size < 2 || size == 5) return;
+        return put(
+            slice(x, a, static_cast<int64_t>(random_() % 2), size - static_cast<int64_t>(random_() % 2)));
+      }
+      case 29: return put(concat({x, y}, axis_of(x)));
+      case 30: return put(concat({x, x * 0.5, x}, axis_of(x)));
+      case 31: {
+        const int64_t a = axis_of(x), size = a == 0 && x.node()->lazy ? 1 : x.shape()[a];
+        return put(gather(x, minimum(labels_, size - 1), a));
+      }
+      case 32: return put(one_hot(integers_[random_() % integers_.size()], 8, float64));
+      case 33: return bool_put(greater(x, y));
+      case 34: return bool_put(logical_and(bools_.back(), bools_[random_() % bools_.size()]));
+      case 35: return put(where(bools_[random_() % bools_.size()], x, y));
+      case 36: return put(cast(bools_.back(), float64) - 0.5);
+      case 37: return x.node()->lazy ? put(dropout(x, 0.25)) : void();  // else it is drawn once
+      case 38: return y.node()->lazy ? void() : put(broadcast_to(x, y.shape()) * 1.0);
+      case 39: return put(random_() % 2 ? ones_like(x) * 0.5 : full_like(x, 0.25));
+      case 40: return put(softmax_cross_entropy(x, labels_));
+      case 41: return put(doubled()({x}));
+      case 42: return put(cast(cast(x, random_() % 2 ? float32 : float64) * 0.75, float64));
+      default:
+        if (random_() % 2) return put(maximum(x, y));
+        return put(cast(floor(cast(x * 3.0, int32)), float64) * 0.1);
+    }
+  }
+  void put(const Variable& v) {
+    if (v.shape().elements() <= most && v.shape().elements() > 0) reals_.push_back(v);
+  }
+  void bool_put(const Variable& v) {
+    if (v.shape().elements() <= most) bools_.push_back(v);
+  }
+  static constexpr int64_t most = 60000;
+  std::mt19937 random_;
+  Variables reals_, bools_, integers_;
+  Variable labels_;
+};
+
+}  // namespace espalier::testing
