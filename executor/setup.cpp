@@ -56,7 +56,14 @@ Executor::Impl::Impl(const Variable& root, const ExecutorOptions& options) : roo
   Tree tree = look_at(roots);
   feeds_ = std::move(tree.feeds);
   leaf_list_ = std::move(tree.leaves);
-  for (const Variable& leaf : leaf_list_) leaves_.add(leaf);
+  // Parameters side by side, then the states of each kind.
+  std::vector<Variable> arranged = leaf_list_;
+  std::stable_sort(arranged.begin(), arranged.end(), [](const Variable& a, const Variable& b) {
+    const Op &x = a.node()->op(), &y = b.node()->op();
+    if (is_parameter(x) || is_parameter(y)) return is_parameter(x) && !is_parameter(y);
+    return x.name() < y.name();
+  });
+  for (const Variable& leaf : arranged) leaves_.add(leaf);
   check_validation();
   leaves_.bind();
   prepare_epoch();
