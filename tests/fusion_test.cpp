@@ -281,6 +281,24 @@ BOOST_AUTO_TEST_CASE(operands_of_many_axes) {
   check_same(esp::tanh(x) + esp::transpose(x, esp::Axes(order)) * 2.0);
 }
 
+BOOST_AUTO_TEST_CASE(updates_of_products_are_written_where_the_parameters_are) {
+  const esp::Variable x = esp::placeholder("x", {8, 5}, esp::float64);
+  const esp::Variable w1 = leaf({6, 5}, 1, "w1"), w2 = leaf({3, 6}, 2, "w2"), w3 = leaf({2, 3}, 3, "w3");
+  esp::Variable h = esp::relu(esp::matmul(x, esp::transpose(w1)));
+  h = esp::relu(esp::matmul(h, esp::transpose(w2)));
+  const esp::Variable loss = esp::mean(esp::square(esp::matmul(h, esp::transpose(w3))));
+  const esp::optim::Sgd sgd(0.1);
+  const auto updates = sgd.build({{w1, loss.gradient(w1)}, {w2, loss.gradient(w2)}, {w3, loss.gradient(w3)}});
+  const auto plan = esp::compile({loss}, updates, {}, {});
+  int found = 0;
+  for (size_t i = 0; i < plan->graph.nodes.size(); ++i) {
+    const esp::GraphNode& n = plan->graph.nodes[i];
+    if (n.op->name() == "matmul_update") found += plan->memory.in_place[i];
+    if (n.op->has_side_effects()) BOOST_TEST(!plan->memory.runs[i]);  // nothing is left to copy
+  }
+  BOOST_TEST(found == 3);
+}
+
 BOOST_AUTO_TEST_CASE(random_trees_agree_with_eager) {
   for (uint32_t seed = 0; seed < 120; ++seed) {
     RandomTree tree(seed);

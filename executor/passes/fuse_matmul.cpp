@@ -45,6 +45,21 @@ uint32_t last_reader(const Graph& graph, uint32_t node, uint32_t but_for) {
   return last;
 }
 
+/// Lets each update wait for whoever else reads its parameter, so that it can write there.
+void let_updates_wait(Graph& graph) {
+  std::vector<double> position(graph.nodes.size());
+  bool any = false;
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    position[i] = i;
+    if (!dynamic_cast<const MatmulUpdate*>(graph.nodes[i].op.get())) continue;
+    const uint32_t last = last_reader(graph, graph.nodes[i].inputs[0].node, i);
+    if (last < i) continue;
+    position[i] = last + 0.5;
+    any = true;
+  }
+  if (any) graph.reorder(position);
+}
+
 }  // namespace
 
 bool fuse_sgd(Graph& graph) {
@@ -118,7 +133,10 @@ bool fuse_matmul(Graph& graph) {
       break;
     }
   }
-  if (changed) dead_nodes(graph);
+  if (changed) {
+    let_updates_wait(graph);  // a product now reads its operands later than before
+    dead_nodes(graph);
+  }
   return changed;
 }
 
