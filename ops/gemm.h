@@ -14,7 +14,8 @@ enum class GemmLibrary : uint8_t { openblas, onednn, onednn_matmul };
 std::string_view name(GemmLibrary library);
 
 /// What a library may do with the product while it is at hand. run_gemm leaves it to others.
-enum class GemmEpilogue : uint8_t { none, bias, bias_relu };
+/// `accumulate`: it is added to what is there, by beta, or from a buffer of its own.
+enum class GemmEpilogue : uint8_t { none, bias, bias_relu, accumulate };
 
 /// c[m, n] = alpha · op(a) · op(b) + beta · c, row-major; a transposed operand is stored as [k, m] or [n, k].
 /// Leading dimensions count elements. Sizes fit 31 bits. With beta 0 the old c is not read.

@@ -9,9 +9,13 @@
 #include <tuple>
 #include <vector>
 
+#include "espalier/core/tensor.h"
 #include "espalier/ops/gemm.h"
 
 namespace espalier {
+
+/// out += scale · x, for contiguous float32 tensors of one size.
+void add_scaled(const Tensor& x, double scale, const Tensor& out);
 
 /// The library of one product.
 struct GemmChoice {

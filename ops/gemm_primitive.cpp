@@ -51,7 +51,7 @@ struct GemmPrimitive::Impl {
     const dnnl_memory_desc_t of_a = matrix(g.m, g.k, g.transpose_a, g.lda),
                              of_b = matrix(g.k, g.n, g.transpose_b, g.ldb),
                              of_c = matrix(g.m, g.n, false, g.ldc), of_bias = matrix(1, g.n, false, g.n);
-    const bool biased = g.epilogue != GemmEpilogue::none;
+    const bool biased = g.epilogue == GemmEpilogue::bias || g.epilogue == GemmEpilogue::bias_relu;
     dnnl_matmul_desc_t desc;
     check(dnnl_matmul_desc_init(&desc, &of_a, &of_b, biased ? &of_bias : nullptr, &of_c));
     const struct Attributes {

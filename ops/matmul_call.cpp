@@ -97,6 +97,7 @@ MatmulCall::MatmulCall(const Tensor& a, const Tensor& b, Tensor& out, bool trans
   if (g.m == 0 || g.n == 0 || g.k == 0) return;
   library_ = gemm_choices().measure(g);
   if (library_ == GemmLibrary::onednn_matmul && product_.batch.rank() == 0) primitive_.emplace(product_.gemm);
+  if (primitive_ && epilogue == GemmEpilogue::accumulate) sum_ = Tensor(out.shape(), out.dtype());
 }
 
 void MatmulCall::run_with(const void* bias) {
@@ -113,6 +114,12 @@ void MatmulCall::refresh() {
 void MatmulCall::run(double alpha, double beta) {
   if (primitive_ && alpha == 1 && beta == 0) return run_with(nullptr);
   refresh();
+  if (sum_.defined()) {
+    const GemmThreads threads(product_.gemm);
+    primitive_->run(seen_a_.address(), seen_b_.address(), nullptr, sum_.address());
+    add_scaled(sum_, alpha, *out_);
+    return;
+  }
   product_.gemm.alpha = alpha;
   product_.gemm.beta = beta;
   if (product_.batch.rank() == 0)

@@ -27,7 +27,7 @@ class MatmulCall {
   /// Whether the library does the epilogue as well: then `run_with` is to be called.
   bool takes_epilogue() const { return primitive_ && product_.gemm.epilogue != GemmEpilogue::none; }
   void run_with(const void* bias);
-  /// out = alpha · a · b + beta · out
+  /// out = alpha · a · b + beta · out. With the epilogue `accumulate`, beta is 1.
   void run(double alpha = 1, double beta = 0);
   /// One of a batch, on the calling thread alone.
   void run_one(int64_t index) const;
@@ -44,6 +44,7 @@ class MatmulCall {
   GemmBatch product_;
   GemmLibrary library_ = GemmLibrary::onednn;
   std::optional<GemmPrimitive> primitive_;
+  Tensor sum_;  // the product by itself, where that and an addition are faster
 };
 
 }  // namespace espalier

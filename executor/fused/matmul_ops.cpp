@@ -17,7 +17,8 @@ class BoundUpdate : public BoundKernel {
       : p_(call.inputs[0]),
         rate_(call.inputs[1]),
         out_(call.outputs[0]),
-        product_(*call.inputs[2], *call.inputs[3], *call.outputs[0], form.transpose_a, form.transpose_b) {}
+        product_(*call.inputs[2], *call.inputs[3], *call.outputs[0], form.transpose_a, form.transpose_b,
+                 GemmEpilogue::accumulate) {}
 
   void run(RandomStream) override {
     if (p_->address() != out_->address()) copy_elements(*p_, *out_);
