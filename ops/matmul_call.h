@@ -27,6 +27,8 @@ class MatmulCall {
   /// Whether the library does the epilogue as well: then `run_with` is to be called.
   bool takes_epilogue() const { return primitive_ && product_.gemm.epilogue != GemmEpilogue::none; }
   void run_with(const void* bias);
+  /// Whether the product is best made as a whole, by a primitive.
+  bool has_primitive() const { return primitive_.has_value(); }
   /// out = alpha · a · b + beta · out. With the epilogue `accumulate`, beta is 1.
   void run(double alpha = 1, double beta = 0);
   /// One of a batch, on the calling thread alone.

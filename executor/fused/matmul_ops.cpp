@@ -99,7 +99,7 @@ class BoundEpilogue : public BoundKernel {
       const auto row_bytes = gemm.n * static_cast<int64_t>(size_of(gemm.dtype));
       part_rows_ = std::clamp<int64_t>(part_bytes / std::max<int64_t>(row_bytes, 1), 16,
                                        std::max<int64_t>(gemm.m, 16));
-    } else if (num_threads() > 1 && !on_one_thread(gemm)) {
+    } else if (num_threads() > 1 && !on_one_thread(gemm) && !product_.has_primitive()) {
       part_rows_ = (gemm.m + num_threads() - 1) / num_threads();
     }
     part_rows_ = (part_rows_ + tile - 1) / tile * tile;
