@@ -144,10 +144,11 @@ BOOST_AUTO_TEST_CASE(threads_count_where_they_are_used) {
     set_num_threads(threads);
     choices.measure(large), choices.measure(product(5));
   }
-  BOOST_TEST(choices.measurements() == 3);
+  const int64_t expected = num_threads() == 2 ? 3 : 2;  // without OpenMP there is one thread
+  BOOST_TEST(choices.measurements() == expected);
   large.one_thread = true;
   choices.measure(large);
-  BOOST_TEST(choices.measurements() == 3);
+  BOOST_TEST(choices.measurements() == expected);
   set_num_threads(before);
 }
 

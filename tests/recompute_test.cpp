@@ -140,7 +140,9 @@ BOOST_AUTO_TEST_CASE(a_chain_is_computed_again_from_what_is_alive) {
   const Squeezed s(result, wanted);
   BOOST_TEST(s.changed);
   BOOST_TEST(arena_of(s.graph) <= wanted, s.after);
-  BOOST_TEST(static_cast<int64_t>(s.graph.nodes.size()) == 3 + std::count(s.before.begin(), s.before.end(), '\n') - 1, s.after);
+  BOOST_TEST(static_cast<int64_t>(s.graph.nodes.size()) ==
+                 3 + std::count(s.before.begin(), s.before.end(), '\n') - 1,
+             s.after);
 }
 
 // Products are the last thing to be computed again: the cheap value that waits is enough here.
