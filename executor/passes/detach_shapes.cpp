@@ -22,12 +22,13 @@ bool detach_shapes(Graph& graph) {
   std::vector<uint32_t> position;  // of the old nodes in the new one
   std::vector<GraphNode> out;
   bool changed = false;
-  const auto shape_node = [&](const Spec& spec) {
+  const auto shape_node = [&](const Spec& spec, const std::source_location& where) {
     for (const uint32_t node : shapes)
       if (out[node].outputs[0] == spec) return node;
     GraphNode n;
     n.op = std::make_shared<ShapeOnly>(spec);
     n.outputs = {spec};
+    n.where = where;
     shapes.push_back(static_cast<uint32_t>(out.size()));
     out.push_back(std::move(n));
     return shapes.back();
@@ -41,7 +42,8 @@ bool detach_shapes(Graph& graph) {
         input = there;
       } else {
         const Spec spec = from.outputs[there.output];
-        input = {shape_node(spec), 0};
+        const std::source_location where = from.where;
+        input = {shape_node(spec, where), 0};
         changed = true;
       }
     }

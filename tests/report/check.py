@@ -50,7 +50,7 @@ def check_trace(trace, steps):
     for e in kernels:
         assert e["args"]["source"].startswith("make_report.cpp:") and e["args"]["bytes"] > 0 and e["args"]["shape"], e
         assert any(s["ts"] - 0.002 <= e["ts"] and e["ts"] + e["dur"] <= s["ts"] + s["dur"] + 0.002 for s in whole), e
-    assert {"matmul", "dropout_mask", "relu_gradient", "sqrt"} <= {e["name"] for e in kernels}
+    assert {"matmul_epilogue", "matmul", "dropout_mask", "fused_group"} <= {e["name"] for e in kernels}
     assert {"wait for data", "load"} == {e["name"] for e in events if e["cat"] == "data"}
 
 
