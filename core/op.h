@@ -110,9 +110,8 @@ class Op {
   /// The kernels. The defaults throw UnsupportedError naming op, dtype and device.
   virtual void run_cpu(const KernelCall& call) const;
   virtual void run_cuda(const KernelCall& call) const;
-  /// Called once for a call that a plan will repeat, before its first run: measure, build, cache.
-  virtual void prepare(const KernelCall&) const {}
-  /// After that, for what does better with a call resolved beforehand. Empty: run_cpu each time.
+  /// Called once for a call that a plan will repeat, by what does better with a call resolved beforehand:
+  /// measured, built, with memory of its own. Empty: run_cpu each time.
   virtual std::unique_ptr<BoundKernel> bind_cpu(const KernelCall&) const { return nullptr; }
 
   /// Gradients with respect to each input, made by calling ops; an empty Variable where there is none or

@@ -116,6 +116,24 @@ bool reshape_layout(const Layout& from, const Shape& to, Layout& result) {
   return true;
 }
 
+Layout collapsed(const Layout& layout) {
+  Layout result;
+  result.offset = layout.offset;
+  Dims& sizes = result.shape.dims();
+  for (size_t i = 0; i < layout.shape.rank(); ++i) {
+    const int64_t size = layout.shape.dims()[i], stride = layout.strides[i];
+    if (size == 1) continue;
+    if (!sizes.empty() && result.strides.back() == stride * size) {
+      sizes.back() *= size;
+      result.strides.back() = stride;
+    } else {
+      sizes.push_back(size);
+      result.strides.push_back(stride);
+    }
+  }
+  return result;
+}
+
 Layout broadcast_layout(const Layout& from, const Shape& to) {
   Layout result;
   result.shape = to;

@@ -96,5 +96,8 @@ struct Layout {
 bool reshape_layout(const Layout& from, const Shape& to, Layout& result);
 /// `from` repeated to `to` by strides of zero; `from.shape` must be broadcastable to it.
 Layout broadcast_layout(const Layout& from, const Shape& to);
+/// The same elements in the same order with as few axes as possible: those of size 1 go, and neighbours that
+/// can be walked as one are joined.
+Layout collapsed(const Layout& layout);
 
 }  // namespace espalier

@@ -111,11 +111,7 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, const LeafArena& leaves, 
     calls_.push_back(std::move(call));
   }
   for (const ValueRef& result : graph.results) results_.push_back(&values_[result.node][result.output]);
-  for (Call& call : calls_)
-    located(*call.where, [&] {
-      call.op->prepare(call.kernel);
-      call.bound = call.op->bind_cpu(call.kernel);
-    });
+  for (Call& call : calls_) located(*call.where, [&] { call.bound = call.op->bind_cpu(call.kernel); });
 }
 
 void Runtime::load(const Feed& feed, std::span<const Tensor> batch) {

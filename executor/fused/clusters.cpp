@@ -10,29 +10,16 @@ constexpr int64_t longest_row = 8192;  // a row that must lie in a tile as a who
 constexpr size_t most_members = 64;
 constexpr size_t most_inputs = 32;
 
-/// Axes without those of size 1, neighbours joined: (size, stride) pairs.
-std::vector<std::pair<int64_t, int64_t>> collapse(const Layout& layout) {
-  std::vector<std::pair<int64_t, int64_t>> axes;
-  for (size_t i = 0; i < layout.shape.rank(); ++i) {
-    const int64_t size = layout.shape.dims()[i], stride = layout.strides[i];
-    if (size == 1) continue;
-    if (!axes.empty() && axes.back().second == stride * size)
-      axes.back() = {axes.back().first * size, stride};
-    else
-      axes.emplace_back(size, stride);
-  }
-  return axes;
-}
-
 bool in_order(const Layout& layout) {
-  const auto axes = collapse(layout);
-  return layout.offset == 0 && (axes.empty() || (axes.size() == 1 && axes[0].second == 1));
+  const Layout axes = collapsed(layout);
+  return axes.offset == 0 && (axes.strides.empty() || (axes.strides.size() == 1 && axes.strides[0] == 1));
 }
 /// Every element repeated `row` times, one after the other.
 bool spread_over_rows(const Layout& layout, int64_t row) {
-  const auto axes = collapse(layout);
-  if (layout.offset != 0 || axes.empty() || axes.back() != std::pair<int64_t, int64_t>(row, 0)) return false;
-  return axes.size() == 1 || (axes.size() == 2 && axes[0].second == 1);
+  const Layout axes = collapsed(layout);
+  if (axes.offset != 0 || axes.strides.empty() || axes.strides.back() != 0 || axes.shape[-1] != row)
+    return false;
+  return axes.strides.size() == 1 || (axes.strides.size() == 2 && axes.strides[0] == 1);
 }
 
 InputSpecs specs_of(const Graph& graph, const GraphNode& n) {

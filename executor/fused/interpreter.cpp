@@ -46,18 +46,8 @@ TileKernel::TileKernel(const Program& program, std::span<const Tensor* const> in
 }
 
 TileKernel::Collapsed TileKernel::collapse(const Layout& layout) {
-  Collapsed c;
-  for (size_t i = 0; i < layout.shape.rank(); ++i) {
-    const int64_t size = layout.shape.dims()[i], stride = layout.strides[i];
-    if (size == 1) continue;
-    if (!c.sizes.empty() && c.strides.back() == stride * size) {
-      c.sizes.back() *= size;
-      c.strides.back() = stride;
-    } else {
-      c.sizes.push_back(size);
-      c.strides.push_back(stride);
-    }
-  }
+  const Layout joined = collapsed(layout);
+  Collapsed c{joined.shape.dims(), joined.strides};
   if (c.sizes.empty()) {
     c.sizes.push_back(1);
     c.strides.push_back(0);
@@ -120,7 +110,7 @@ void TileKernel::emit(Step step) {
   steps_.push_back(std::move(step));
 }
 
-size_t TileKernel::operand_bytes(const Argument& operand, const Instruction&) const {
+size_t TileKernel::operand_bytes(const Argument& operand) const {
   switch (operand.from) {
     case Argument::From::constant: return size_of(program_.constants[operand.index].dtype);
     case Argument::From::value: return size_of(program_.instructions[operand.index].dtype);
@@ -193,7 +183,7 @@ TileKernel::Location TileKernel::operand(const Argument& operand, const Instruct
     case Argument::From::value: l = values_[operand.index]; break;
     case Argument::From::input: l = load(operand.index, operand.level, by.shape); break;
   }
-  return operand.level == Level::row && by.level == Level::full ? spread(l, operand_bytes(operand, by)) : l;
+  return operand.level == Level::row && by.level == Level::full ? spread(l, operand_bytes(operand)) : l;
 }
 
 /// For loops that read elements one after the other: a number that is repeated is written out.
@@ -202,7 +192,7 @@ TileKernel::Location TileKernel::side_by_side(const Argument& argument, const In
   full.level = Level::full;
   const Location l = operand(argument, full);
   if (l.step == 1) return l;
-  const size_t bytes = operand_bytes(argument, by);
+  const size_t bytes = operand_bytes(argument);
   Step step{.kind = Step::Kind::fill, .level = Level::full, .bytes = static_cast<uint32_t>(bytes)};
   step.in[0] = l;
   step.out = in_register(new_register(bytes, Level::full));

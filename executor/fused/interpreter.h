@@ -110,7 +110,7 @@ class TileKernel {
   void emit_uniform(const Instruction& instruction, uint32_t index);
   void write_outputs();
   void place_registers();
-  size_t operand_bytes(const Argument& operand, const Instruction& by) const;
+  size_t operand_bytes(const Argument& operand) const;
   static void run_step(const Step& step, int64_t row, int64_t rows, int64_t column, int64_t columns,
                        char* scratch);
   static void run_gather(const Gather& gather, int64_t begin, int64_t count, uint32_t bytes, char* to);
