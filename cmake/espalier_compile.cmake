@@ -1,25 +1,32 @@
 # How Espalier's own code is compiled. Nothing here reaches a project which uses the library.
 
 function(espalier_warnings target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra $<$<BOOL:${ESPALIER_WARNINGS_AS_ERRORS}>:-Werror>)
+  set(warnings -Wall -Wextra)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # g++ 12 at -O3 sees overflows in fmt's and the standard library's own code where there are none.
-    target_compile_options(${target} PRIVATE -Wno-stringop-overflow -Wno-array-bounds -Wno-restrict)
+    list(APPEND warnings -Wno-stringop-overflow -Wno-array-bounds -Wno-restrict)
   endif()
+  string(REPLACE ";" "," host_warnings "${warnings}")
+  target_compile_options(
+    ${target}
+    PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${warnings};$<$<BOOL:${ESPALIER_WARNINGS_AS_ERRORS}>:-Werror>>"
+            "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_warnings};$<$<BOOL:${ESPALIER_WARNINGS_AS_ERRORS}>:-Werror=all-warnings>>")
 endfunction()
 
 # No -march: a kernel names its instruction set itself, so that one binary runs everywhere. No -ffast-math: NaNs count.
 function(espalier_optimize target)
-  target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3> -fno-math-errno -fno-trapping-math
-                                           -fno-semantic-interposition)
+  target_compile_options(
+    ${target}
+    PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:$<$<NOT:$<CONFIG:Debug>>:-O3>;-fno-math-errno;-fno-trapping-math;-fno-semantic-interposition>"
+  )
   if(ESPALIER_OPENMP)
     find_package(OpenMP REQUIRED COMPONENTS CXX)
     # By names rather than by its target: who links a static Espalier need not look for OpenMP again.
     separate_arguments(flags NATIVE_COMMAND "${OpenMP_CXX_FLAGS}")
-    target_compile_options(${target} PRIVATE ${flags})
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
     target_link_libraries(${target} PRIVATE ${OpenMP_CXX_LIB_NAMES})
   else()
-    target_compile_options(${target} PRIVATE -fopenmp-simd)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp-simd>)
   endif()
 endfunction()
 

@@ -4,6 +4,7 @@
 
 #include <ostream>
 
+#include "espalier/core/cuda/backend.h"
 #include "espalier/core/error.h"
 
 namespace espalier {
@@ -24,13 +25,13 @@ Device gpu(int index) {
   return {DeviceType::cuda, index};
 }
 
-std::vector<Device> all_gpus() { return {}; }
+std::vector<Device> all_gpus() { return cuda_devices(); }
 
 Backend& backend(Device device) {
-  if (device.type == DeviceType::cpu) return cpu_backend();
-  throw DeviceError(
-      fmt::format("{} cannot be used: this build of Espalier has no CUDA backend", device.str()));
+  return device.type == DeviceType::cpu ? cpu_backend() : cuda_backend(device);
 }
+
+void synchronize(Device device) { backend(device).synchronize(device); }
 
 MemoryStats memory_stats(Device device) { return backend(device).memory_stats(device); }
 void reset_peak_memory(Device device) { backend(device).reset_peak_memory(device); }

@@ -43,11 +43,16 @@ void reset_peak_memory(Device device = cpu());
 /// Gives cached memory back to the system.
 void release_cached_memory(Device device = cpu());
 
+/// Waits until everything asked of a device is done. Throws the errors which its kernels found meanwhile:
+/// IndexError for indices outside their axis, DeviceError for the rest. A CPU has nothing to wait for.
+void synchronize(Device device);
+
 /// How many threads kernels of the calling thread may use. The default is OpenMP's.
 void set_num_threads(int threads);
 int num_threads();
 
 struct Storage;
+class Tensor;
 
 /// What a device offers to tensors and evaluators: memory, copies, and running a kernel.
 class Backend {
@@ -57,7 +62,13 @@ class Backend {
   virtual Storage* allocate(size_t bytes, Device device) = 0;
   virtual void copy_to_host(void* to, const void* from, size_t bytes, Device device) = 0;
   virtual void copy_from_host(void* to, const void* from, size_t bytes, Device device) = 0;
+  /// Copies all elements of a tensor to one of the same shape and dtype, both on one device and strided as
+  /// they are.
+  virtual void copy(const Tensor& from, Tensor& to) = 0;
+  /// Sets the bytes of a contiguous tensor to 0.
+  virtual void zero(Tensor& to) = 0;
   virtual void run(const Op& op, const KernelCall& call) = 0;
+  /// Waits for all kernels on the device, and throws what they could not throw.
   virtual void synchronize(Device device) = 0;
   virtual MemoryStats memory_stats(Device device) = 0;
   virtual void reset_peak_memory(Device device) = 0;

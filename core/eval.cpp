@@ -250,6 +250,7 @@ Tensor take_over(Node& node, const Spec& spec, uint32_t last) {
 void compute(Node& node, uint32_t last) {
   const Op& op = node.op();
   KernelCall call;
+  call.where = &node.where;
   for (const Edge& edge : node.inputs) {
     const Tensor& input = edge.value();
     if (!call.inputs.empty()) check_devices(node, *call.inputs[0], input);

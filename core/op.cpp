@@ -38,7 +38,10 @@ bool Op::equals(const Op& other) const {
 }
 
 void Op::run_cpu(const KernelCall& call) const { unsupported(call, "cpu"); }
-void Op::run_cuda(const KernelCall& call) const { unsupported(call, "cuda"); }
+std::unique_ptr<BoundKernel> Op::bind_cuda(const KernelCall& call) const {
+  if (!only_copies()) unsupported(call, "cuda");
+  return bound([this, call](RandomStream) { run_cpu(call); });
+}
 
 Gradients Op::gradient(const GradientRule&) const {
   throw UnsupportedError(fmt::format("{} has no gradient", name()));

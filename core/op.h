@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,6 +50,11 @@ struct KernelCall {
   SmallVector<const Tensor*, 4> inputs;
   SmallVector<Tensor*, 2> outputs;
   RandomStream random{};
+  /// Plans on a GPU: where device memory has the seed and the step's first stream, from which the streams
+  /// that `run` is given are counted.
+  const uint64_t* random_base = nullptr;
+  /// The user's line, for errors that are found later.
+  const std::source_location* where = nullptr;
 };
 
 // The inner loops of pointwise ops: n elements, a row of the output. Steps count elements; 0 repeats one.
@@ -87,6 +93,17 @@ class BoundKernel {
   virtual void run(RandomStream random) = 0;
 };
 
+/// A function of a RandomStream as one.
+template <class F>
+std::unique_ptr<BoundKernel> bound(F function) {
+  struct Call : BoundKernel {
+    explicit Call(F f) : function(std::move(f)) {}
+    void run(RandomStream random) override { function(random); }
+    F function;
+  };
+  return std::make_unique<Call>(std::move(function));
+}
+
 /// What a pass knows of an op's inputs: their specs, and the number that fills one everywhere.
 struct KnownInputs {
   InputSpecs specs;
@@ -109,10 +126,14 @@ class Op {
 
   /// The kernels. The defaults throw UnsupportedError naming op, dtype and device.
   virtual void run_cpu(const KernelCall& call) const;
-  virtual void run_cuda(const KernelCall& call) const;
   /// Called once for a call that a plan will repeat, by what does better with a call resolved beforehand:
   /// measured, built, with memory of its own. Empty: run_cpu each time.
   virtual std::unique_ptr<BoundKernel> bind_cpu(const KernelCall&) const { return nullptr; }
+  /// The kernel on the GPU where the tensors are. Its `run` launches in the current stream, neither waits nor
+  /// allocates, and so can be captured.
+  virtual std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const;
+  /// Whether run_cpu does nothing but copy elements from tensor to tensor, which every device can.
+  virtual bool only_copies() const { return false; }
 
   /// Gradients with respect to each input, made by calling ops; an empty Variable where there is none or
   /// `wants` says no. Shapes may still be broadcast: autograd sums them down. Throws UnsupportedError by
@@ -134,6 +155,8 @@ class Op {
   }
   /// Pointwise ops: the loop over one row, so that a plan can run it inside another kernel.
   virtual RowFunction row_function(const InputSpecs&) const { return {}; }
+  /// The functor of core/scalar.h that is that loop's body: "scalar::Add".
+  virtual std::string scalar_function(const InputSpecs&) const { return {}; }
   /// Ops that work along the last axis and keep the shape: the loop over one whole row.
   virtual UnaryRow whole_row_function(const InputSpecs&) const { return nullptr; }
   /// Reductions that can be run inside another kernel.

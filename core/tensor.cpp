@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstring>
 
-#include "espalier/core/cpu/strided_loop.h"
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
 #include "espalier/core/scalar.h"
@@ -114,25 +112,16 @@ Tensor Tensor::contiguous_copy() const { return contiguous() ? *this : clone(); 
 Tensor Tensor::clone() const {
   if (!defined()) return {};
   Tensor copy(shape(), dtype_, device());
-  if (device().type == DeviceType::cpu)
-    copy_elements(*this, copy);
-  else
-    throw UnsupportedError(fmt::format("clone on {} is not supported", device().str()));
+  copy_elements(*this, copy);
   return copy;
 }
 
 Tensor Tensor::to(Device target, Where where) const {
   if (!defined() || device() == target) return *this;
   return located(where, [&] {
-    Backend& there = backend(target);
-    const Tensor plain = contiguous_copy();
-    if (device().type != DeviceType::cpu) {
-      Tensor host(shape(), dtype_, cpu());
-      backend(device()).copy_to_host(host.address(), plain.address(), bytes(), device());
-      return host.to(target);
-    }
+    (void)backend(target);  // throws where there is none
     Tensor result(shape(), dtype_, target);
-    there.copy_from_host(result.address(), plain.address(), bytes(), target);
+    copy_elements(*this, result);
     return result;
   });
 }
@@ -153,18 +142,24 @@ Tensor Tensor::to(DType dtype) const {
 }
 
 void copy_elements(const Tensor& from, Tensor& to) {
-  if (from.contiguous() && to.contiguous()) {
-    if (from.bytes()) std::memcpy(to.address(), from.address(), from.bytes());
-    return;
+  const bool from_host = from.device().type == DeviceType::cpu, to_host = to.device().type == DeviceType::cpu;
+  if ((from_host && to_host) || from.device() == to.device()) return backend(to.device()).copy(from, to);
+  if (!to.contiguous()) {
+    Tensor there(to.shape(), to.dtype(), to.device());
+    copy_elements(from, there);
+    return backend(to.device()).copy(there, to);
   }
-  visit(from.dtype(), [&]<class T>(TypeTag<T>) {
-    StridedLoop<2> loop(from.shape(), {&to.strides(), &from.strides()});
-    T* out = static_cast<T*>(to.address());
-    const T* in = static_cast<const T*>(from.address());
-    loop.run([&](int64_t n, std::array<int64_t, 2> at, std::array<int64_t, 2> step) {
-      for (int64_t i = 0; i < n; ++i) out[at[0] + i * step[0]] = in[at[1] + i * step[1]];
-    });
-  });
+  const Tensor plain = from.contiguous_copy();
+  if (plain.bytes() == 0) return;
+  if (from_host)
+    return backend(to.device()).copy_from_host(to.address(), plain.address(), to.bytes(), to.device());
+  if (to_host)
+    return backend(from.device()).copy_to_host(to.address(), plain.address(), to.bytes(), from.device());
+  Tensor host(to.shape(), to.dtype());
+  copy_elements(plain, host);
+  copy_elements(host, to);
 }
+
+void zero_elements(Tensor& to) { backend(to.device()).zero(to); }
 
 }  // namespace espalier

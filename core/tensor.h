@@ -126,9 +126,11 @@ class Tensor {
 /// Elements in nested brackets; long axes are shortened.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
-/// Copies all elements of `from` to `to`, which has the same shape and dtype; both on the CPU, strided as
-/// they are.
+/// Copies all elements of `from` to `to`, which has the same shape and dtype; strided as they are, and on any
+/// devices.
 void copy_elements(const Tensor& from, Tensor& to);
+/// Sets all elements to 0; the tensor must be contiguous.
+void zero_elements(Tensor& to);
 
 // Making tensors. Reals are float32 unless another dtype is named.
 Tensor empty(const Shape& shape, DType dtype = float32,

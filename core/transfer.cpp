@@ -14,6 +14,7 @@ class Transfer : public Op {
   std::optional<Device> output_device() const override { return to_; }
   bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
+  bool only_copies() const override { return true; }
   void run_cpu(const KernelCall& call) const override { copy_elements(*call.inputs[0], *call.outputs[0]); }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.output_gradient().to(from_, rule.where())};

@@ -69,6 +69,7 @@ namespace {
 struct Copy : Op {
   std::string_view name() const override { return "copy"; }
   Specs infer(const InputSpecs& in) const override { return {*in[1]}; }
+  bool only_copies() const override { return true; }
   void run_cpu(const KernelCall& call) const override { copy_elements(*call.inputs[1], *call.outputs[0]); }
 };
 
@@ -106,6 +107,7 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, const LeafArena& leaves, 
     if (!memory.runs[i]) continue;
     static const Copy copy;
     Call call{n.op->has_side_effects() ? &copy : n.op.get(), {}, nullptr, n.stream, &n.where};
+    call.kernel.where = &n.where;
     for (const ValueRef& input : n.inputs) call.kernel.inputs.push_back(&values_[input.node][input.output]);
     for (Tensor& output : values_[i]) call.kernel.outputs.push_back(&output);
     calls_.push_back(std::move(call));

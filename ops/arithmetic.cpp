@@ -182,6 +182,12 @@ struct AddAll : Op {
       }
     });
   }
+  std::string scalar_function(const InputSpecs&) const override {
+    return std::string(type_name<scalar::Add>());
+  }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_pointwise(call, type_name<scalar::Add>());
+  }
   Gradients gradient(const GradientRule& rule) const override {
     Gradients result;
     for (size_t i = 0; i < rule.inputs(); ++i) result.push_back(rule.output_gradient());

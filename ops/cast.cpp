@@ -15,6 +15,12 @@ struct Cast : Op {
   Specs infer(const InputSpecs& in) const override { return {{to_, in[0]->shape}}; }
   RowFunction row_function(const InputSpecs& in) const override { return row(in[0]->dtype); }
   void run_cpu(const KernelCall& call) const override { run_rows(call, row(call.inputs[0]->dtype()).unary); }
+  std::string scalar_function(const InputSpecs&) const override {
+    return visit(to_, []<class To>(TypeTag<To>) { return std::string(type_name<scalar::Cast<To>>()); });
+  }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_pointwise(call, scalar_function({}));
+  }
   Gradients gradient(const GradientRule& rule) const override {
     return {cast(rule.output_gradient(), rule.input().dtype())};
   }

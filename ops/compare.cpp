@@ -73,6 +73,12 @@ struct Where : Op {
   void run_cpu(const KernelCall& call) const override {
     visit(call.outputs[0]->dtype(), [&]<class T>(TypeTag<T>) { run_rows(call, select_row<T>); });
   }
+  std::string scalar_function(const InputSpecs&) const override {
+    return std::string(type_name<scalar::Select>());
+  }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_pointwise(call, type_name<scalar::Select>());
+  }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable& g = rule.output_gradient();
     const Variable c = rule.input(0);

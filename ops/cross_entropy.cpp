@@ -42,6 +42,10 @@ struct LogSoftmaxPick : Op {
     });
   }
 
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_log_softmax_pick(call);
+  }
+
  private:
   template <class T>
   static T sum_of_exponentials(const T* row, int64_t n, T largest) {
@@ -91,6 +95,9 @@ struct LogSoftmaxPickGradient : Op {
         }
       });
     });
+  }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_log_softmax_pick_gradient(call);
   }
   bool can_run_in_place(size_t i) const override { return i == 0; }
 };

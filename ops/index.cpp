@@ -51,6 +51,9 @@ class Gather : public Op {
       parallel_for(b.outer * count, std::max<int64_t>(1, grain / bytes), copy);
     });
   }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_gather(call, resolve_axis(axis_, call.inputs[0]->rank(), name()));
+  }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.wants(0) ? scatter_add_like(rule.output_gradient(), rule.input(1), rule.input(0), axis_)
                           : Variable(),
@@ -83,6 +86,9 @@ class ScatterAddLike : public Op {
           add_rows(static_cast<T*>(out.address()), static_cast<const T*>(x.address()), b, at, count);
       });
     });
+  }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_scatter_add_like(call, resolve_axis(axis_, call.outputs[0]->rank(), name()));
   }
   Gradients gradient(const GradientRule& rule) const override {
     return {gather(rule.output_gradient(), rule.input(1), axis_), Variable(), Variable()};
@@ -136,6 +142,9 @@ struct Pick : Op {
       each_row(*call.inputs[1], n, name(), [&](int64_t row, int64_t i) { out[row] = from[row * n + i]; });
     });
   }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_pick(call);
+  }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.wants(0) ? put_like(rule.output_gradient(), rule.input(1), rule.input(0)) : Variable(),
             Variable()};
@@ -158,6 +167,9 @@ struct PutLike : Op {
       std::fill_n(to, out.elements(), T{});
       each_row(*call.inputs[1], n, name(), [&](int64_t row, int64_t i) { to[row * n + i] = from[row]; });
     });
+  }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_put_like(call);
   }
   Gradients gradient(const GradientRule& rule) const override {
     return {pick(rule.output_gradient(), rule.input(1)), Variable(), Variable()};
@@ -187,6 +199,9 @@ class OneHot : public Op {
       each_row(*call.inputs[0], classes_, name(),
                [&](int64_t row, int64_t i) { to[row * classes_ + i] = T(1); });
     });
+  }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_one_hot(call, classes_);
   }
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }
 

@@ -76,6 +76,10 @@ class Matmul : public Op {
     return std::make_unique<BoundMatmul>(call, ta_, tb_);
   }
 
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_matmul(call, {ta_, tb_});
+  }
+
   Gradients gradient(const GradientRule& rule) const override {
     const Variable &g = rule.output_gradient(), a = rule.input(0), b = rule.input(1);
     Gradients result(2);

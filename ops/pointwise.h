@@ -8,6 +8,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/scalar.h"
+#include "espalier/ops/cuda/kernels.h"
 
 namespace espalier {
 
@@ -112,6 +113,16 @@ T* output(const KernelCall& call, size_t k = 0) {
 
 }  // namespace detail
 
+/// The name of a functor inside our namespace: "scalar::Add".
+template <class T>
+constexpr std::string_view type_name() {
+  constexpr std::string_view text = __PRETTY_FUNCTION__, ours = "espalier::";
+  constexpr size_t found = text.find("T = ") + 4;
+  constexpr size_t begin = found + (text.substr(found).starts_with(ours) ? ours.size() : 0);
+  return text.substr(begin, text.find_first_of(";]", begin) - begin);
+}
+static_assert(type_name<scalar::Add>() == "scalar::Add");
+
 /// The element type of the result where it is not that of the operands.
 struct Same {};
 
@@ -120,6 +131,10 @@ class PointwiseOp : public Op {
  public:
   OpKind kind() const override { return OpKind::pointwise; }
   bool can_run_in_place(size_t) const override { return true; }
+  std::string scalar_function(const InputSpecs&) const override { return std::string(type_name<F>()); }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_pointwise(call, type_name<F>());
+  }
 
  protected:
   template <class T>

@@ -31,6 +31,9 @@ class FullLike : public Op {
       std::fill_n(detail::output<T>(call), call.outputs[0]->elements(), scalar::Cast<T>()(value_));
     });
   }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_fill(call, value_);
+  }
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }
 
  private:
@@ -58,6 +61,9 @@ class DropoutMask : public Op {
       fill_bernoulli(call.random, detail::output<float>(call), n, keep, static_cast<float>(1 / keep));
     else
       fill_bernoulli(call.random, detail::output<double>(call), n, keep, 1 / keep);
+  }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_dropout_mask(call, 1 - rate_);
   }
   std::shared_ptr<const Op> for_inference() const override { return std::make_shared<FullLike>(1.0); }
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }

@@ -23,6 +23,16 @@ Shape reduced_shape(const Shape& shape, const Dims& axes, bool keep, std::string
   return Shape(std::move(dims));
 }
 
+/// By what the op says it folds.
+std::unique_ptr<BoundKernel> bind_folding(const Op& op, const KernelCall& call) {
+  std::vector<Spec> specs;
+  for (const Tensor* in : call.inputs) specs.push_back(in->spec());
+  InputSpecs pointers;
+  for (const Spec& spec : specs) pointers.push_back(&spec);
+  const Folding folding = *op.folding(pointers);
+  return cu::bind_reduce(call, folding.fold, folding.axes);
+}
+
 class ReduceOp : public Op {
  public:
   ReduceOp(Dims axes, bool keep_dims) : axes_(std::move(axes)), keep_dims_(keep_dims) {}
@@ -33,6 +43,10 @@ class ReduceOp : public Op {
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Numbers>(*in[0], name());
     return {{in[0]->dtype, reduced_shape(in[0]->shape, axes_, keep_dims_, name())}};
+  }
+
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return bind_folding(*this, call);
   }
 
  protected:
@@ -161,6 +175,9 @@ struct SumToLike : Op {
     Tensor& out = *call.outputs[0];
     reduce_sum(*call.inputs[0], broadcast_layout(Layout(out.shape()), call.inputs[0]->shape()), out);
   }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return bind_folding(*this, call);
+  }
   Gradients gradient(const GradientRule& rule) const override {
     return {broadcast_like(rule.output_gradient(), rule.input(0)), Variable()};
   }
@@ -172,12 +189,19 @@ struct CountRatio : Op {
   bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, Shape()}}; }
   void run_cpu(const KernelCall& call) const override {
-    const double ratio =
-        static_cast<double>(call.inputs[0]->elements()) / static_cast<double>(call.inputs[1]->elements());
+    const double ratio = ratio_of(call);
     visit(call.outputs[0]->dtype(),
           [&]<class T>(TypeTag<T>) { *detail::output<T>(call) = static_cast<T>(ratio); });
   }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_fill(call, ratio_of(call));
+  }
   Gradients gradient(const GradientRule&) const override { return {Variable(), Variable()}; }
+
+ private:
+  static double ratio_of(const KernelCall& call) {
+    return static_cast<double>(call.inputs[0]->elements()) / static_cast<double>(call.inputs[1]->elements());
+  }
 };
 
 struct Argmax : Op {
@@ -214,6 +238,9 @@ struct Argmax : Op {
             }
           });
     });
+  }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_argmax(call, resolve_axis(axis_, call.inputs[0]->rank(), name()));
   }
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }
 

@@ -11,6 +11,7 @@ namespace {
 
 /// A view copies its input where strides cannot express it, or where the input's buffer may be written later.
 struct ViewOp : Op {
+  bool only_copies() const override { return true; }
   void run_cpu(const KernelCall& call) const override {
     const Tensor& in = *call.inputs[0];
     const std::optional<Layout> layout = view(in.layout(), call.outputs[0]->spec());
@@ -259,13 +260,14 @@ struct Slice : ViewOp {
 struct PadLike : Op {
   PadLike(int64_t axis, int64_t begin) : axis_(axis), begin_(begin) {}
   std::string_view name() const override { return "pad_like"; }
+  bool only_copies() const override { return true; }
   Attributes attributes() const override { return {{"axis", axis_}, {"begin", begin_}}; }
   bool needs_value(size_t i) const override { return i == 0; }
   bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[1]->shape}}; }
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
-    std::fill_n(static_cast<char*>(out.address()), out.bytes(), char{0});
+    zero_elements(out);
     const int64_t size = call.inputs[0]->shape()[axis_];
     const int64_t begin = Slice::from_start(begin_, out.shape()[axis_]);
     Tensor part = out.slice(axis_, begin, begin + size);

@@ -79,6 +79,9 @@ struct Softmax : RowOp {
   void run_cpu(const KernelCall& call) const override {
     rows(call, []<class T>(T* out, const T* in, int64_t n) { row(out, in, n); });
   }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_softmax(call);
+  }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable &g = rule.output_gradient(), y = rule.output();
     const Variable gy = g * y;
@@ -103,6 +106,9 @@ struct LogSoftmax : RowOp {
   UnaryRow whole_row_function(const InputSpecs& in) const override { return whole_row<LogSoftmax>(in); }
   void run_cpu(const KernelCall& call) const override {
     rows(call, []<class T>(T* out, const T* in, int64_t n) { row(out, in, n); });
+  }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    return cu::bind_log_softmax(call);
   }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable& g = rule.output_gradient();

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "espalier/core/cpu/block_pool.h"
+#include "espalier/core/cpu/strided_loop.h"
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
 #include "espalier/core/op.h"
@@ -41,6 +42,23 @@ class CpuBackend : public Backend {
   }
   void copy_from_host(void* to, const void* from, size_t bytes, Device) override {
     std::memcpy(to, from, bytes);
+  }
+  void copy(const Tensor& from, Tensor& to) override {
+    if (from.contiguous() && to.contiguous()) {
+      if (from.bytes()) std::memcpy(to.address(), from.address(), from.bytes());
+      return;
+    }
+    visit(from.dtype(), [&]<class T>(TypeTag<T>) {
+      StridedLoop<2> loop(from.shape(), {&to.strides(), &from.strides()});
+      T* out = static_cast<T*>(to.address());
+      const T* in = static_cast<const T*>(from.address());
+      loop.run([&](int64_t n, std::array<int64_t, 2> at, std::array<int64_t, 2> step) {
+        for (int64_t i = 0; i < n; ++i) out[at[0] + i * step[0]] = in[at[1] + i * step[1]];
+      });
+    });
+  }
+  void zero(Tensor& to) override {
+    if (to.bytes()) std::memset(to.address(), 0, to.bytes());
   }
   void run(const Op& op, const KernelCall& call) override { op.run_cpu(call); }
   void synchronize(Device) override {}

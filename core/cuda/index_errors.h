@@ -1,0 +1,50 @@
+// Indices that kernels found to be outside their axis. A kernel cannot throw: it records the first such index
+// and goes on with one that is inside; the next synchronisation throws.
+#pragma once
+#include <cstdint>
+#include <source_location>
+#include <string>
+
+#include "espalier/core/op.h"
+
+namespace espalier::cu {
+
+/// One per device, in memory which the host reads as well.
+struct IndexRecord {
+  unsigned int claimed;  ///< by the first kernel thread that found one
+  unsigned int site;
+  long long index, size;
+};
+
+/// What a kernel needs to report an index: the record of its device, and who it is.
+struct IndexReport {
+  IndexRecord* record;
+  unsigned int site;
+
+#if defined(__CUDACC__) || defined(ESPALIER_EMULATED_CUDA)
+  /// The index counted from the front, or 0 where it lies outside; negative ones count from the end if they
+  /// may.
+  template <class T>
+  __device__ int64_t resolve(T given, int64_t size, bool from_end) const {
+    const int64_t index = given < 0 && from_end ? given + size : static_cast<int64_t>(given);
+    if (index >= 0 && index < size) return index;
+    if (atomicCAS(&record->claimed, 0u, 1u) == 0u) {
+      record->site = site;
+      record->index = static_cast<long long>(given);
+      record->size = size;
+      __threadfence_system();
+    }
+    return 0;
+  }
+#endif
+};
+
+/// For the kernels of that call; `op` names it in the message ("gather: index 7 is outside an axis of size
+/// 3").
+IndexReport index_report(const KernelCall& call, std::string_view op);
+
+/// Throws IndexError if a kernel of the current device has recorded an index, and clears the record. To be
+/// called once what ran before is synchronized.
+void throw_recorded_index();
+
+}  // namespace espalier::cu
