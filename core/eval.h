@@ -19,6 +19,9 @@ void evaluate_at(const std::vector<Variable>& variables, Node& root);
 void take_step(Node& node);
 /// Computes the expressions of an update and, only if all went well, assigns them.
 void run_update(Node& root, const Record::Update& update);
+/// Lets go of the values below `root` that only gradient rules of this tree hold on to. They are computed
+/// again when asked, unless a leaf has changed since. Returns the bytes that are free now.
+int64_t release_values(Node& root);
 /// Writes a leaf's value.
 void assign(Node& leaf, const Tensor& value) noexcept;
 

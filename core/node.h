@@ -88,6 +88,9 @@ class Node : public NodeCounts {
   void use_inputs();
   /// Keeps the value until as many calls of `drop_value_use` have come.
   void use_value() { count_up(value_uses_); }
+  int32_t value_uses() const { return value_uses_.load(std::memory_order_relaxed); }
+  /// Whether its gradient rule is counted among the users of that input's value.
+  bool uses_input(size_t i) const { return (used_inputs_ >> (i < 63 ? i : 63)) & 1; }
   void drop_value_use() noexcept;
   /// Lets go of all inputs: what remains is a leaf with `op`.
   void cut(OpPtr op);
