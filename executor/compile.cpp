@@ -37,6 +37,22 @@ bool named(const std::vector<std::string>& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
+/// The tree as a graph, in which gradients meet in a bucket if that is asked for.
+Graph freeze_with_bucket(const std::vector<Variable>& results, const std::vector<Variable>& updates,
+                         const FeedRows& rows, const CompileOptions& options) {
+  std::vector<Variable> parameters, wanted = results;
+  for (const auto& [parameter, gradient] : options.gradient_bucket) {
+    parameters.push_back(parameter);
+    wanted.push_back(gradient);
+  }
+  Graph graph = freeze(wanted, updates, rows, options.inference);
+  const auto gradients = graph.results.begin() + static_cast<std::ptrdiff_t>(results.size());
+  const std::vector<ValueRef> values(gradients, graph.results.end());
+  graph.results.erase(gradients, graph.results.end());
+  gather_gradients(graph, parameters, values);
+  return graph;
+}
+
 }  // namespace
 
 std::vector<std::string> pass_names() {
@@ -56,7 +72,7 @@ std::shared_ptr<const PlanData> compile(const std::vector<Variable>& results,
 
   auto plan = std::make_shared<PlanData>();
   Graph& graph = plan->graph;
-  graph = freeze(results, updates, rows, options.inference);
+  graph = freeze_with_bucket(results, updates, rows, options);
   keep_old_values(graph);
   verify(graph, "freeze");
   const auto run = [&](const char* name, const auto& pass) {

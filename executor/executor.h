@@ -41,6 +41,9 @@ struct ExecutorOptions {
   /// The most bytes that intermediate values and the batch may take; 0: any. Values are computed again when
   /// the plan would need more. Throws OutOfMemory if that is not enough.
   int64_t memory_budget = 0;
+  /// Training: lay the gradients of all parameters side by side in one piece of memory, in the order of the
+  /// parameters, before anything is updated. Products are then not made together with updates.
+  bool gradient_bucket = false;
   /// Keep the graph before and after each pass in the plan's report.
   bool dump = false;
 };

@@ -96,6 +96,7 @@ class Executor::Impl {
   Variable root_;
   ExecutorOptions options_;
   std::vector<Variable> updates_;
+  std::vector<std::pair<Variable, Variable>> bucket_;  // parameters and gradients, if they are to be gathered
   std::vector<std::shared_ptr<Feed>> feeds_;
   std::vector<Variable> leaf_list_;  // in the order of writing
   LeafArena leaves_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "espalier/executor/gradient_bucket.h"
+
 namespace espalier {
 
 namespace {
@@ -30,6 +32,7 @@ class Planner {
   MemoryPlan run() {
     find_last_uses();
     find_leaf_uses();
+    lay_out_bucket();
     for (uint32_t i = 0; i < graph_.nodes.size(); ++i) place(i);
     return std::move(plan_);
   }
@@ -80,6 +83,56 @@ class Planner {
     }
   }
 
+  /// One buffer for all gradients that meet in the bucket, in which those who make them write where they can.
+  void lay_out_bucket() {
+    const auto found = std::find_if(graph_.nodes.begin(), graph_.nodes.end(), [](const GraphNode& n) {
+      return dynamic_cast<const GradientBucket*>(n.op.get());
+    });
+    if (found == graph_.nodes.end()) return;
+    const auto at = static_cast<uint32_t>(found - graph_.nodes.begin());
+    const auto& parameters = static_cast<const GradientBucket&>(*found->op).parameters();
+    BucketPlan bucket{at, static_cast<uint32_t>(plan_.buffers.size()), {}};
+    ArenaBuffer buffer{0, at, at};
+    for (uint32_t k = 0; k < parameters.size(); ++k) {
+      const Spec& spec = found->outputs[k];
+      const auto maker = can_be_made_in_bucket(at, found->inputs[k]);
+      Layout layout(spec.shape);
+      layout.offset = buffer.bytes / static_cast<int64_t>(size_of(spec.dtype));
+      in_bucket_[{at, k}] = {Place::In::arena, bucket.buffer, layout};
+      if (maker) {
+        layout = Layout(graph_.spec(*maker).shape);
+        layout.offset = buffer.bytes / static_cast<int64_t>(size_of(spec.dtype));
+        in_bucket_[*maker] = {Place::In::arena, bucket.buffer, layout};
+        buffer.first = std::min<int64_t>(buffer.first, maker->node);
+        plan_.in_place[at] = true;
+      }
+      bucket.members.push_back({parameters[k], buffer.bytes, bytes_of(spec), !maker});
+      buffer.bytes += bytes_of(spec);
+      buffer.last = std::max(buffer.last, last_use_[at][k]);
+    }
+    plan_.buffers.push_back(buffer);
+    plan_.bucket = std::move(bucket);
+  }
+  /// The kernel's output that is this gradient, itself or through views that keep the order of its elements,
+  /// if nobody reads it later and it has no other place.
+  std::optional<ValueRef> can_be_made_in_bucket(uint32_t bucket, ValueRef gradient) const {
+    if (!allow_in_place_) return std::nullopt;
+    while (node(gradient.node).op->is_view()) {
+      const GraphNode& n = node(gradient.node);
+      const Spec& from = graph_.spec(n.inputs[0]);
+      const auto layout = n.op->view(Layout(from.shape), n.outputs[0]);
+      if (!layout) break;
+      if (!layout->contiguous() || layout->offset != 0 || from.shape.elements() != layout->shape.elements())
+        return std::nullopt;
+      gradient = n.inputs[0];
+    }
+    const GraphNode& n = node(gradient.node);
+    if (n.op->is_leaf() || n.op->feed() || n.op->has_side_effects() || in_bucket_.count(gradient) ||
+        last_use_[gradient.node][gradient.output] != static_cast<int64_t>(bucket))
+      return std::nullopt;
+    return gradient;
+  }
+
   void place(uint32_t i) {
     const GraphNode& n = node(i);
     if (n.is_constant()) {
@@ -99,7 +152,10 @@ class Planner {
       plan_.runs[i] = !n.op->feed();
       taken_.clear();
       for (uint32_t k = 0; k < n.outputs.size(); ++k)
-        if (!(allow_in_place_ && (over_a_leaf(i, k) || over_an_input(i, k)))) fresh(i, k);
+        if (const auto at = in_bucket_.find({i, k}); at != in_bucket_.end())
+          plan_.places[i][k] = at->second;
+        else if (!(allow_in_place_ && (over_a_leaf(i, k) || over_an_input(i, k))))
+          fresh(i, k);
     }
   }
 
@@ -189,6 +245,7 @@ class Planner {
   bool allow_in_place_;
   MemoryPlan plan_;
   std::vector<std::vector<int64_t>> last_use_;
+  std::map<ValueRef, Place> in_bucket_;
   std::vector<uint32_t> taken_;  // buffers of inputs which outputs of the present node were given
   std::vector<std::vector<uint32_t>> assignments_;                      // for each node: by whom
   std::vector<std::vector<std::pair<uint32_t, size_t>>> leaf_readers_;  // for each leaf: nodes and operands

@@ -62,6 +62,13 @@ std::string Plan::str() const {
   for (const PassReport& pass : data_->passes)
     text += fmt::format("  {:<22} {:>4} -> {:>4} nodes  {:>8.3f} ms{}\n", pass.name, pass.nodes_before,
                         pass.nodes_after, 1e3 * pass.seconds, pass.changed ? "" : "  (unchanged)");
+  if (memory.bucket) {
+    const ArenaBuffer& buffer = memory.buffers[memory.bucket->buffer];
+    text += fmt::format("gradients: %{} @{}+{}\n", memory.bucket->node, buffer.offset, buffer.bytes);
+    for (const BucketPlan::Member& member : memory.bucket->members)
+      text += fmt::format("  @{}+{} of {}{}\n", buffer.offset + member.offset, member.bytes,
+                          member.parameter.node()->op().name(), member.copied ? "  (copied)" : "");
+  }
   text += "steps:\n";
   for (uint32_t i = 0; i < data_->graph.nodes.size(); ++i) {
     const GraphNode& n = data_->graph.nodes[i];

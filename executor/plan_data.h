@@ -16,6 +16,8 @@ struct CompileOptions {
   std::vector<std::string> without;  ///< passes to leave out
   bool dump = false;
   int64_t memory_budget = 0;  ///< bytes; 0: any
+  /// Parameters and their gradients, which are then put side by side. Empty: they lie wherever there is room.
+  std::vector<std::pair<Variable, Variable>> gradient_bucket = {};
 };
 
 /// Runs the passes over the tree below `results` and `updates`. Throws OutOfMemory if the budget cannot be

@@ -106,11 +106,13 @@ void Executor::Impl::find_updates() {
     const auto gradients = new_parameter_gradients(root_);
     if (gradients.empty()) throw Error("get_executor: there is no parameter in the tree to train");
     updates_ = options_.optimizer->build(gradients);
+    if (options_.gradient_bucket) bucket_ = gradients;
   } else if (root_.node()->record) {
     if (root_.node()->record->updates.size() > 1)
       throw Error("get_executor: the tree holds updates of several optimizers; name the one to use");
     for (const Record::Update& update : root_.node()->record->updates)
       for (const Edge& assignment : update.assignments) updates_.push_back(assignment.variable());
+    if (options_.gradient_bucket) bucket_ = parameter_gradients(root_);
   }
   if (updates_.empty())
     throw Error(

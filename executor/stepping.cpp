@@ -115,7 +115,8 @@ Executor::Impl::Bound& Executor::Impl::plan_for(const Rows& rows, bool inference
                          {.inference = calm,
                           .without = options_.without,
                           .dump = options_.dump,
-                          .memory_budget = options_.memory_budget});
+                          .memory_budget = options_.memory_budget,
+                          .gradient_bucket = calm ? decltype(bucket_)() : bucket_});
     bound.runtime = std::make_unique<Runtime>(bound.data, leaves_, arena_);
   } catch (...) {
     plans_.erase({inference, rows});

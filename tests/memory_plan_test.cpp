@@ -81,6 +81,14 @@ void check_plan(const esp::Graph& graph, const esp::MemoryPlan& plan) {
     const esp::ArenaBuffer& buffer = plan.buffers[place.index];
     BOOST_REQUIRE(buffer.offset >= 0);
     BOOST_REQUIRE(buffer.offset + buffer.bytes <= plan.arena_bytes);
+    if (plan.bucket && plan.bucket->buffer == place.index) {  // members have a part each
+      const int64_t inside = place.layout.offset * 8;         // all are float64
+      for (const esp::BucketPlan::Member& m : plan.bucket->members)
+        if (m.offset <= inside && inside < m.offset + m.bytes)
+          return std::pair(arena.begin() + buffer.offset + m.offset,
+                           arena.begin() + buffer.offset + m.offset + m.bytes);
+      BOOST_FAIL("a place in the bucket belongs to no member");
+    }
     return std::pair(arena.begin() + buffer.offset, arena.begin() + buffer.offset + buffer.bytes);
   };
   const auto write = [&](esp::ValueRef v) {
@@ -133,6 +141,52 @@ void check_buffers(const std::vector<esp::ArenaBuffer>& buffers, int64_t total) 
   }
 }
 
+/// The gradients of these parameters lie side by side, and updates read them there.
+void check_bucket(const esp::PlanData& plan, const Variables& parameters) {
+  const auto& bucket = plan.memory.bucket;
+  BOOST_TEST(bucket.has_value() == !parameters.empty());
+  if (!bucket) return;
+  BOOST_REQUIRE(bucket->members.size() == parameters.size());
+  const esp::GraphNode& node = plan.graph.nodes[bucket->node];
+  const esp::ArenaBuffer& buffer = plan.memory.buffers[bucket->buffer];
+  int64_t offset = 0;
+  for (uint32_t k = 0; k < parameters.size(); ++k) {
+    const esp::BucketPlan::Member& member = bucket->members[k];
+    const auto size = static_cast<int64_t>(esp::size_of(parameters[k].dtype()));
+    BOOST_TEST(member.parameter.node() == parameters[k].node());
+    BOOST_TEST((node.outputs[k] == esp::Spec{parameters[k].dtype(), parameters[k].shape()}));
+    BOOST_TEST(member.offset == offset);
+    BOOST_TEST(member.bytes == (parameters[k].shape().elements() * size + 63) / 64 * 64);
+    const Place& place = plan.memory.places[bucket->node][k];
+    BOOST_TEST((place.in == Place::In::arena && place.index == bucket->buffer));
+    BOOST_TEST(place.layout.offset * size == offset);
+    BOOST_TEST(place.layout.contiguous());
+    const esp::ValueRef in = node.inputs[k];
+    const Place& made = plan.memory.places[in.node][in.output];
+    const bool there = made.in == Place::In::arena && made.index == bucket->buffer &&
+                       made.layout.offset == place.layout.offset;
+    BOOST_TEST(member.copied == !there);
+    offset += member.bytes;
+  }
+  BOOST_TEST(buffer.bytes == offset);
+  for (uint32_t i = 0; i < plan.graph.nodes.size(); ++i)
+    if (plan.graph.nodes[i].tag == esp::Tag::update)
+      for (const esp::ValueRef& in : plan.graph.nodes[i].inputs)
+        BOOST_TEST((in.node == bucket->node || plan.graph.nodes[in.node].tag == esp::Tag::update ||
+                    plan.graph.nodes[in.node].op->is_leaf()),
+                   "%" << i << " reads %" << in.node << " past the bucket in\n"
+                       << plan.graph.str());
+}
+
+/// A plan that trains by Adam, with its gradients side by side.
+std::shared_ptr<const esp::PlanData> plan_with_bucket(const esp::Variable& loss, const Variables& parameters,
+                                                      const std::vector<std::string>& without = {}) {
+  std::vector<std::pair<esp::Variable, esp::Variable>> gradients;
+  for (const esp::Variable& p : parameters) gradients.emplace_back(p, loss.gradient(p));
+  return esp::compile({loss}, optim::Adam(0.1).build(gradients), {},
+                      {.without = without, .gradient_bucket = gradients});
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(memory_plan)
@@ -180,12 +234,17 @@ BOOST_AUTO_TEST_CASE(nothing_is_overwritten_in_random_plans) {
       const auto updates = adam.build(gradients);
       for (const std::vector<std::string>& without :
            {std::vector<std::string>{}, {"in_place"}, {"simplify", "common_subexpressions"}}) {
-        const auto plan = esp::compile({tree.loss, tree.pool.back()}, updates, {}, {.without = without});
-        check_plan(plan->graph, plan->memory);
-        check_buffers(plan->memory.buffers, plan->memory.arena_bytes);
-        BOOST_TEST(plan->memory.arena_bytes >= plan->memory.largest_live_bytes);
-        BOOST_TEST(plan->memory.arena_bytes <= plan->memory.all_bytes);
-        for (const esp::ArenaBuffer& b : plan->memory.buffers) BOOST_TEST(b.offset % 64 == 0);
+        for (const bool bucket : {false, true}) {
+          esp::CompileOptions how{.without = without};
+          if (bucket) how.gradient_bucket = gradients;
+          const auto plan = esp::compile({tree.loss, tree.pool.back()}, updates, {}, how);
+          check_plan(plan->graph, plan->memory);
+          check_bucket(*plan, bucket ? tree.parameters : Variables());
+          check_buffers(plan->memory.buffers, plan->memory.arena_bytes);
+          BOOST_TEST(plan->memory.arena_bytes >= plan->memory.largest_live_bytes);
+          BOOST_TEST(plan->memory.arena_bytes <= plan->memory.all_bytes);
+          for (const esp::ArenaBuffer& b : plan->memory.buffers) BOOST_TEST(b.offset % 64 == 0);
+        }
       }
     }
 }
@@ -246,6 +305,97 @@ BOOST_AUTO_TEST_CASE(a_network_fits_in_little_more_than_its_largest_live_set) {
                1.1 * static_cast<double>(plan.largest_live_bytes()));
     BOOST_TEST(plan.arena_bytes() < eager);
     BOOST_TEST(plan.leaf_bytes() >= 4 * (100 * 1000 + 1000 + 1000 * 10 + 10));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_lie_side_by_side) {
+  const esp::Variable x = esp::placeholder("x", {5, 3}, esp::float64);
+  const esp::Variable w = esp::parameter(numbers({3, 7}), "w"), b = esp::parameter(numbers({7}), "b"),
+                      v = esp::parameter(numbers({7, 2}), "v");
+  const esp::Variable loss = esp::mean(esp::square(esp::matmul(esp::tanh(esp::matmul(x, w) + b), v)));
+  const auto plan = plan_with_bucket(loss, {w, b, v});
+  check_plan(plan->graph, plan->memory);
+  check_bucket(*plan, {w, b, v});
+  // 168, 56 and 112 bytes, each from a multiple of 64 on.
+  const std::vector<int64_t> offsets{0, 192, 256};
+  for (size_t k = 0; k < 3; ++k) {
+    BOOST_TEST(plan->memory.bucket->members[k].offset == offsets[k]);
+    BOOST_TEST(!plan->memory.bucket->members[k].copied);
+  }
+  BOOST_TEST(plan->memory.buffers[plan->memory.bucket->buffer].bytes == 384);
+  BOOST_TEST(esp::Plan(plan).str().find("+192 of w\n") != std::string::npos);
+  // Nothing is made in place where that is forbidden, so all are copied.
+  const auto copied = plan_with_bucket(loss, {w, b, v}, {"in_place"});
+  check_bucket(*copied, {w, b, v});
+  for (const auto& member : copied->memory.bucket->members) BOOST_TEST(member.copied);
+  BOOST_TEST(esp::Plan(copied).str().find("+192 of w  (copied)") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(gradients_that_cannot_be_made_in_the_bucket_are_copied) {
+  const esp::Variable p = esp::parameter(numbers({2, 4}), "p"), q = esp::parameter(numbers({2, 4}), "q"),
+                      r = esp::parameter(numbers({4, 2}), "r"), s = esp::parameter(numbers({8}), "s"),
+                      t = esp::parameter(numbers({8}), "t"), k(numbers({4, 2}, 1, 2)),
+                      u = esp::parameter(numbers({3, 3}), "u");
+  const esp::Variable made = esp::exp(esp::reshape(t, {2, 4}));
+  // Of p it is q, of q it is p; of r it is a constant; of s a number everywhere, and t has a kernel's view.
+  const esp::Variable loss = esp::sum(p * q) + esp::sum(r * k) + esp::sum(s) + esp::sum(made) +
+                             esp::sum(esp::exp(esp::transpose(u)));
+  const Variables parameters{p, q, r, s, t, u};
+  const auto plan = plan_with_bucket(loss, parameters);
+  check_plan(plan->graph, plan->memory);
+  check_bucket(*plan, parameters);
+  const std::vector<bool> copied{true, true, true, true, false, true};
+  for (size_t i = 0; i < copied.size(); ++i)
+    BOOST_TEST(plan->memory.bucket->members[i].copied == copied[i], parameters[i].node()->op().name()
+                                                                        << " in\n"
+                                                                        << esp::Plan(plan).str());
+}
+
+BOOST_AUTO_TEST_CASE(parameters_states_and_gradients_lie_alike) {
+  const esp::Variable x = esp::placeholder("x", {5, 3});
+  const esp::Variable w = esp::parameter(esp::ones({3, 7}), "w"), b = esp::parameter(esp::ones({7}), "b"),
+                      v = esp::parameter(esp::ones({7, 2}), "v");
+  const esp::Variable loss = esp::mean(esp::square(esp::matmul(esp::tanh(esp::matmul(x, w) + b), v)));
+  const optim::Adam adam(0.1);
+  const esp::Executor executor =
+      loss.get_executor({.mode = esp::Mode::training, .optimizer = adam, .gradient_bucket = true});
+  const Variables parameters{w, b, v};
+  const auto plan = plan_with_bucket(loss, parameters);
+  const auto address = [](const esp::Variable& leaf) {
+    return static_cast<const char*>(leaf.node()->outputs[0].value.address());
+  };
+  for (size_t k = 0; k < 3; ++k) {
+    const int64_t offset = plan->memory.bucket->members[k].offset;
+    BOOST_TEST(address(parameters[k]) - address(w) == offset);
+    for (const auto& [name, state] : adam.state_of(parameters[k]))
+      for (const auto& [first_name, first] : adam.state_of(w))
+        if (name == first_name && state.shape() == parameters[k].shape())
+          BOOST_TEST(address(state) - address(first) == offset, name);
+  }
+  BOOST_TEST(executor.plan().str().find("gradients: %") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(parameters_that_share_a_gradient_each_have_one_in_the_bucket) {
+  // The gradients of a and b are one node. Eagerly, by plans, and by plans with a bucket they train alike.
+  std::vector<std::vector<esp::Tensor>> after;
+  for (const int way : {0, 1, 2}) {
+    const esp::Variable a = esp::parameter(numbers({4, 4}, -1, 1, 1), "a"),
+                        b = esp::parameter(numbers({4, 4}, -1, 1, 2), "b");
+    const auto loss = [&] { return esp::sum(esp::square(a + b)); };
+    const optim::Adam rule({.lr = 0.1, .clip_norm = 0.5});
+    if (way == 0) {
+      for (int step = 0; step < 3; ++step) loss().update(rule);
+    } else {
+      const esp::Executor executor = loss().get_executor({.optimizer = rule, .gradient_bucket = way == 2});
+      executor.execute({.epochs = 3, .progress = false});
+      if (way == 2) {
+        const std::string text = executor.plan().str();
+        BOOST_TEST(text.find("of a\n") != std::string::npos, text);
+        BOOST_TEST(text.find("of b  (copied)\n") != std::string::npos, text);
+      }
+    }
+    after.push_back({a.value().clone(), b.value().clone()});
+    for (size_t i = 0; i < 2; ++i) BOOST_TEST(difference(after[0][i], after.back()[i]) < 1e-12);
   }
 }
 

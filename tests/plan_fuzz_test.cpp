@@ -80,12 +80,14 @@ struct PlanOptions {
   std::vector<std::string> without = {};
   double budget = 0;  // a part of what the plan needs otherwise
   int threads_to_bind = 1, threads_to_run = 1;
+  bool bucket = false;
 };
 
 Trace train_by_plan(uint32_t seed, uint32_t which, const PlanOptions& options, Trace* inference = nullptr) {
   esp::seed(seed);
   FuzzTree tree(seed);
-  esp::ExecutorOptions how{.mode = esp::Mode::training, .without = options.without};
+  esp::ExecutorOptions how{
+      .mode = esp::Mode::training, .without = options.without, .gradient_bucket = options.bucket};
   const auto executor_of = [&] {
     if (!is_recorded(seed)) how.optimizer = optimizer(which);
     return tree.root.get_executor(how);
@@ -174,7 +176,7 @@ std::string text_of(const PlanOptions& options) {
                      std::to_string(options.threads_to_bind) + std::to_string(options.threads_to_run) +
                      " without";
   for (const std::string& name : options.without) text += " " + name;
-  return text;
+  return options.bucket ? text + ", with a bucket" : text;
 }
 
 uint32_t from_environment(const char* name, uint32_t otherwise) {
@@ -193,7 +195,7 @@ BOOST_AUTO_TEST_CASE(random_trees_train_alike) {
   for (uint32_t seed = first; seed < first + count; ++seed) {
     std::mt19937 random(seed);
     const uint32_t which = static_cast<uint32_t>(random());
-    std::vector<PlanOptions> plans(4);
+    std::vector<PlanOptions> plans(5);
     plans[3].without = names;
     plans[0].without = {};
     plans[0].threads_to_bind = 1 + static_cast<int>(random() % 2);
@@ -204,6 +206,9 @@ BOOST_AUTO_TEST_CASE(random_trees_train_alike) {
     plans[2].budget = 0.4 + 0.1 * static_cast<double>(random() % 5);
     for (const std::string& name : names)
       if (random() % 8 == 0 && name != "recompute") plans[2].without.push_back(name);
+    plans[4].bucket = true;
+    if (seed % 3 == 0) plans[4].budget = 0.7;
+    if (seed % 3 == 1) plans[4].without = plans[1].without;
     BOOST_TEST_CONTEXT("seed " << seed << " optimizer " << which % 12) {
       Trace eager;
       try {

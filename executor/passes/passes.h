@@ -26,6 +26,11 @@ bool fuse_matmul(Graph& graph);
 /// Makes the updates of all parameters one kernel.
 bool group_updates(Graph& graph);
 
+/// Inserts the bucket in which the gradients of these parameters meet, between backward and update. What no
+/// update reads is left out. It is done only where it is asked for.
+bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters,
+                      const std::vector<ValueRef>& gradients);
+
 /// The number that fills a value everywhere, as far as the graph shows.
 std::optional<double> fill_of(const Graph& graph, ValueRef v);
 

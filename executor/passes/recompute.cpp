@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "espalier/executor/copies.h"
+#include "espalier/executor/gradient_bucket.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
@@ -140,7 +141,8 @@ class Search {
 
   bool can_copy(uint32_t i) const {
     const GraphNode& n = base_.nodes[i];
-    return !n.op->is_leaf() && !n.op->feed() && !n.op->has_side_effects() && !uses_.is_seen_through[i];
+    return !n.op->is_leaf() && !n.op->feed() && !n.op->has_side_effects() && !uses_.is_seen_through[i] &&
+           !dynamic_cast<const GradientBucket*>(n.op.get());
   }
 
   State look(int64_t target) const {

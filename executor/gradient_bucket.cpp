@@ -1,0 +1,17 @@
+#include "espalier/executor/gradient_bucket.h"
+
+namespace espalier {
+
+Specs GradientBucket::infer(const InputSpecs& in) const {
+  Specs specs;
+  for (const Spec* spec : in) specs.push_back(*spec);
+  return specs;
+}
+
+void GradientBucket::run_cpu(const KernelCall& call) const {
+  for (size_t i = 0; i < call.inputs.size(); ++i)
+    if (call.inputs[i]->address() != call.outputs[i]->address())
+      copy_elements(*call.inputs[i], *call.outputs[i]);
+}
+
+}  // namespace espalier

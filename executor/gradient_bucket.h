@@ -1,0 +1,27 @@
+// GradientBucket: where the gradients of all parameters meet before anything is updated.
+#pragma once
+#include "espalier/core/node.h"
+
+namespace espalier {
+
+/// Hands on the gradients of these parameters, each as it is. Updates read its outputs, which the memory plan
+/// lays side by side: there replicas can add up all gradients at once. Producers write there if they can,
+/// and the kernel copies what lies elsewhere.
+class GradientBucket : public Op {
+ public:
+  explicit GradientBucket(std::vector<Variable> parameters) : parameters_(std::move(parameters)) {}
+  std::string_view name() const override { return "gradient_bucket"; }
+  OpKind kind() const override { return OpKind::pointwise; }
+  Attributes attributes() const override { return {{"members", static_cast<int64_t>(parameters_.size())}}; }
+  Specs infer(const InputSpecs& in) const override;
+  void run_cpu(const KernelCall& call) const override;
+  bool equals(const Op& other) const override { return this == &other; }
+
+  /// Whose gradient each input and output is, oldest parameter first.
+  const std::vector<Variable>& parameters() const { return parameters_; }
+
+ private:
+  std::vector<Variable> parameters_;
+};
+
+}  // namespace espalier
