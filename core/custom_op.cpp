@@ -57,7 +57,17 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
     if (!(result.shape() == output.shape()))
       throw ShapeError(fmt::format("{}: forward gave {}, not {} as inferred", name(), describe(result.spec()),
                                    describe(output.spec())));
-    copy_elements(result.to(cpu()), output);
+    copy_elements(result, output);
+  }
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    struct OnHost : BoundKernel {
+      OnHost(const Impl& op, const KernelCall& call) : op(op), call(call) {}
+      void run(RandomStream) override { op.run_cpu(call); }
+      bool can_be_captured() const override { return false; }
+      const Impl& op;
+      KernelCall call;
+    };
+    return std::make_unique<OnHost>(*this, call);
   }
 
   Gradients gradient(const GradientRule& rule) const override {
@@ -115,7 +125,8 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
 
   Tensor run(const SmallVector<const Tensor*, 4>& inputs) const {
     std::vector<Tensor> tensors;
-    for (const Tensor* input : inputs) tensors.push_back(input->contiguous_copy());
+    for (const Tensor* input : inputs)
+      tensors.push_back((options_.takes_device_tensors ? *input : input->to(cpu())).contiguous_copy());
     Tensor result = options_.forward(tensors);
     if (!result.defined()) throw TypeError(fmt::format("{}: forward gave an undefined tensor", name()));
     return result;

@@ -24,6 +24,9 @@ struct CustomOpOptions {
   /// Computes the output from the inputs, which are contiguous and must not be written. It must give the same
   /// for the same inputs, and may be called from any thread.
   std::function<Tensor(const std::vector<Tensor>&)> forward = {};
+  /// Whether `forward` computes where its inputs are. Otherwise inputs on a GPU come to it as copies on the
+  /// CPU, and its output goes back.
+  bool takes_device_tensors = false;
   /// The gradient with respect to each input, made by calling ops, or an empty Variable where there is none.
   /// Gradients that are larger than their input are summed down where the input was broadcast. Without it,
   /// the op has no gradient.

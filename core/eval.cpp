@@ -29,6 +29,14 @@ void check_devices(const Node& node, const Tensor& a, const Tensor& b) {
                                   node.op().name(), a.device().str(), b.device().str()));
 }
 
+/// A leaf's value is fetched from the memory of the executor that has it.
+void bring_home(Node& leaf) {
+  Tensor& elsewhere = leaf.rare().elsewhere;
+  if (!elsewhere.defined()) throw Error(fmt::format("{}: this leaf has no value", leaf.op().name()));
+  leaf.outputs[0].value = elsewhere.to(leaf.outputs[0].value.device());
+  elsewhere = {};
+}
+
 /// An eager value cannot be computed again once a leaf has changed: it would be another value.
 void check_unchanged(const Node& node) {
   for (const Edge& input : node.inputs)
@@ -102,6 +110,7 @@ class Evaluation {
       todo.pop_back();
       if (seen_.find(node) != NodeMap::none) continue;
       seen_.insert(node, 0);
+      if (node->is_leaf() && !node->has_value()) bring_home(*node);
       nodes_.push_back({node});
       for (const Edge& input : node->inputs) todo.push_back(input.node());
     }
@@ -214,7 +223,10 @@ void recompute(Node& target) {
     Node* node = todo.back();
     todo.pop_back();
     if (node->has_value() || seen.find(node) != NodeMap::none) continue;
-    if (node->is_leaf()) throw Error(fmt::format("{}: this leaf has no value", node->op().name()));
+    if (node->is_leaf()) {
+      bring_home(*node);
+      continue;
+    }
     seen.insert(node, 0);
     missing.push_back(node);
     check_unchanged(*node);

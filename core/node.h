@@ -123,6 +123,9 @@ class Node : public NodeCounts {
     int64_t cursor_epoch = -1;
     /// Sources and observed Variables: what the value shows.
     std::shared_ptr<const Moment> moment;
+    /// Leaves without a value: it is in an executor's memory on another device, and copied when it is asked
+    /// for.
+    Tensor elsewhere;
   };
   Rare& rare() {
     if (!rare_) rare_.reset(new Rare);

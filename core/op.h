@@ -91,6 +91,9 @@ class BoundKernel {
  public:
   virtual ~BoundKernel() = default;
   virtual void run(RandomStream random) = 0;
+  /// On a GPU: whether `run` only launches, so that it can be captured in a graph. What runs on the host
+  /// cannot.
+  virtual bool can_be_captured() const { return true; }
 };
 
 /// A function of a RandomStream as one.
@@ -214,6 +217,11 @@ class Feed {
   virtual void read(int64_t epoch, int64_t step, std::span<Tensor> outputs) const = 0;
   /// New buffers with the batch of that step.
   std::vector<Tensor> batch(int64_t epoch, int64_t step) const;
+
+  /// Feeds whose batches are rows of tensors in memory: these, one for each output; else none.
+  virtual std::vector<Tensor> columns() const { return {}; }
+  /// For them: the numbers of the rows in the order in which the batches of an epoch show them.
+  virtual void order(int64_t /*epoch*/, std::span<int64_t> /*rows*/) const {}
 
   /// Whether it has no data of its own, and is filled by Executor::run.
   virtual bool is_placeholder() const { return false; }

@@ -1,5 +1,6 @@
 // Moving a Variable to another device, as part of the tree.
 #include "espalier/core/error.h"
+#include "espalier/core/eval.h"
 #include "espalier/core/gradient_rule.h"
 
 namespace espalier {
@@ -29,7 +30,9 @@ class Transfer : public Op {
 Variable Variable::to(Device device, Where where) const {
   return located(where, [&] {
     (void)backend(device);  // throws where there is none
-    const Device from = need().outputs[output_].value.device();
+    (void)need();
+    if (!node()->lazy) ensure_value(*node());
+    const Device from = node()->outputs[output_].value.device();
     if (from == device) return *this;
     return apply(std::make_shared<Transfer>(from, device), {this}, where);
   });

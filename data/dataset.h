@@ -22,6 +22,8 @@ class Dataset {
   /// whose first size is `rows.size()`. What it writes follows from the rows alone, whichever thread asks.
   /// Throws IndexError for a row which does not exist.
   virtual void read(std::span<const int64_t> rows, std::span<Tensor> outputs) const = 0;
+  /// The columns themselves, where they are tensors in memory: a device may keep a copy of them. Else none.
+  virtual std::vector<Tensor> columns() const { return {}; }
 };
 
 /// Tensors in memory. It shares their buffers, or copies what has gaps or is on another device.
@@ -33,6 +35,7 @@ class TensorDataset : public Dataset {
   int64_t rows() const override { return rows_; }
   std::vector<Spec> specs() const override;
   void read(std::span<const int64_t> rows, std::span<Tensor> outputs) const override;
+  std::vector<Tensor> columns() const override { return columns_; }
 
  private:
   std::vector<Tensor> columns_;

@@ -56,6 +56,14 @@ class DatasetFeed : public Feed {
     }
   }
 
+  std::vector<Tensor> columns() const override { return dataset_->columns(); }
+  void order(int64_t epoch, std::span<int64_t> rows) const override {
+    if (options_.shuffle)
+      std::ranges::copy(*shuffled(epoch), rows.begin());
+    else
+      std::iota(rows.begin(), rows.end(), int64_t{0});
+  }
+
  private:
   using Order = std::shared_ptr<const std::vector<int64_t>>;
 

@@ -95,8 +95,8 @@ struct Prefetcher::Reader {
   std::thread thread;
 };
 
-Prefetcher::Prefetcher(std::shared_ptr<const Feed> feed)
-    : feed_(std::move(feed)), specs_(feed_->specs()), slots_(slots) {}
+Prefetcher::Prefetcher(std::shared_ptr<const Feed> feed, Allocate allocate)
+    : feed_(std::move(feed)), allocate_(std::move(allocate)), specs_(feed_->specs()), slots_(slots) {}
 
 Prefetcher::~Prefetcher() = default;
 
@@ -159,7 +159,7 @@ void Prefetcher::fill(std::vector<Tensor>& batch, int64_t step) const {
     if (batch[i].storage().unique() && bytes <= batch[i].storage()->bytes)
       batch[i] = Tensor(batch[i].storage(), Layout(shape), specs_[i].dtype);
     else
-      batch[i] = Tensor(shape, specs_[i].dtype);
+      batch[i] = allocate_ ? allocate_(shape, specs_[i].dtype) : Tensor(shape, specs_[i].dtype);
   }
   feed_->read(epoch_, step, batch);
 }

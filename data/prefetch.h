@@ -1,6 +1,7 @@
 // Prefetcher: reads the batches of an epoch ahead of who uses them.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -18,7 +19,10 @@ namespace espalier::data {
 /// who wants to keep a batch copies the Tensors, which copies no elements.
 class Prefetcher {
  public:
-  explicit Prefetcher(std::shared_ptr<const Feed> feed);
+  /// Makes the buffers of batches, on the CPU.
+  using Allocate = std::function<Tensor(const Shape&, DType)>;
+
+  explicit Prefetcher(std::shared_ptr<const Feed> feed, Allocate allocate = {});
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -42,6 +46,7 @@ class Prefetcher {
   void fill(std::vector<Tensor>& batch, int64_t step) const;
 
   std::shared_ptr<const Feed> feed_;
+  Allocate allocate_;
   std::vector<Spec> specs_;
   std::vector<Slot> slots_;
   std::unique_ptr<Reader> reader_;

@@ -11,6 +11,7 @@
 #include "espalier/core/variable.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/history.h"
+#include "espalier/executor/launch.h"
 #include "espalier/executor/plan.h"
 #include "espalier/executor/profile.h"
 #include "espalier/optim/optimizer.h"
@@ -30,8 +31,11 @@ struct ExecutorOptions {
   /// Training: what updates the parameters. Without it, the updates that the tree holds already
   /// (Variable::update).
   std::optional<optim::Optimizer> optimizer = {};
-  /// Where to run; empty is the CPU.
+  /// Where to run; empty is where the tree's parameters are. A tree on the CPU can be run on a GPU: its
+  /// parameters are copied there and, when somebody asks for them, back.
   std::vector<Device> devices = {};
+  /// How a GPU is given the kernels of a step.
+  Launch launch = Launch::graph;
   /// Training: the loss over this feed, in inference, after each epoch. Its columns stand for those of the
   /// tree's feed.
   std::optional<data::Distributor> validation = {};

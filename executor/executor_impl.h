@@ -10,7 +10,7 @@
 #include "espalier/executor/interrupt.h"
 #include "espalier/executor/profiler.h"
 #include "espalier/executor/progress.h"
-#include "espalier/executor/runtime.h"
+#include "espalier/executor/session.h"
 
 namespace espalier {
 
@@ -22,7 +22,7 @@ class Executor::Impl {
   StepInfo step();
   Tensor run(const Feeds& given);
   Tensor value() const;
-  void checkpoint(const std::filesystem::path& folder) const;
+  void checkpoint(const std::filesystem::path& folder);
   void resume(const std::filesystem::path& folder);
 
   /// Functions stay where they are when others are added, since one may be running.
@@ -57,6 +57,7 @@ class Executor::Impl {
 
   // setup.cpp
   void choose_mode();
+  void choose_device();
   void check_options() const;
   void find_updates();
   void check_validation() const;
@@ -71,15 +72,25 @@ class Executor::Impl {
   Bound& plan_for(const Rows& rows, bool inference);
   Bound& resolve(StepPlans& plans, const Rows& rows, bool inference);
   void prepare_epoch();
+  data::Prefetcher::Allocate new_batch() const;
   Readers make_readers() const;
   void start(Readers& readers) const;
   void train_step(Readers& readers, StepInfo& info);
   void run_plan(Runtime& runtime);
+  /// Adds the losses of the steps since the last call to the epoch's, and returns the newest; 0 if there are
+  /// none.
+  double settle_losses();
+  void forget_losses();
+  /// A result as the user gets it: a copy, on the device of the tree.
+  Tensor at_home(const Tensor& result) const {
+    return home_ == session_->device() ? result.clone() : result.to(home_);
+  }
 
   // training_loop.cpp
   bool run_epoch(Loop& loop);
   bool validate(Loop& loop, double& loss);
   void finish_epoch();
+  bool listens(Event event) const;
   void tell(Event event, const StepInfo& info);
 
   /// A number that changes with every epoch of every feed.
@@ -99,8 +110,10 @@ class Executor::Impl {
   std::vector<std::pair<Variable, Variable>> bucket_;  // parameters and gradients, if they are to be gathered
   std::vector<std::shared_ptr<Feed>> feeds_;
   std::vector<Variable> leaf_list_;  // in the order of writing
-  LeafArena leaves_;
-  Tensor arena_;
+  std::unique_ptr<Session> session_;
+  Device home_;                     // of the tree
+  std::vector<int64_t> unsettled_;  // the samples of steps whose losses are not in `run_` yet
+  std::vector<double> losses_;
   std::map<std::pair<bool, Rows>, Bound> plans_;
   StepPlans training_plans_, validation_plans_;
   Rows rows_;  // of the step at hand
@@ -117,9 +130,6 @@ class Executor::Impl {
   Readers step_readers_;
   int64_t step_epoch_ = 0;  // epochs_of_feeds() that they read
 };
-
-/// All elements of a loss, added up.
-double sum_of(const Tensor& value);
 
 class Executor::Impl::Busy {
  public:

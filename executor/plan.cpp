@@ -58,6 +58,7 @@ std::string Plan::str() const {
   std::string text =
       fmt::format("plan: {} steps, arena {} bytes (largest live set {}, side by side {}), leaves {} bytes\n",
                   steps(), memory.arena_bytes, memory.largest_live_bytes, memory.all_bytes, leaf_bytes());
+  if (!data_->launch.empty()) text += fmt::format("launched as {}\n", data_->launch);
   text += "passes:\n";
   for (const PassReport& pass : data_->passes)
     text += fmt::format("  {:<22} {:>4} -> {:>4} nodes  {:>8.3f} ms{}\n", pass.name, pass.nodes_before,

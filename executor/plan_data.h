@@ -9,6 +9,8 @@ struct PlanData {
   Graph graph;
   MemoryPlan memory;
   std::vector<PassReport> passes;
+  /// On a GPU: how the kernels are launched, once a runtime knows.
+  mutable std::string launch;
 };
 
 struct CompileOptions {

@@ -28,9 +28,11 @@ Progress::~Progress() {
   if (open_line_) std::fputc('\n', stderr);
 }
 
+bool Progress::due() const { return on_ && since(shown_) >= 0.1; }
+
 void Progress::step(int64_t epoch, int64_t epochs, int64_t step, int64_t steps, double loss,
                     double samples_per_second) {
-  if (!on_ || since(shown_) < 0.1) return;
+  if (!due()) return;
   shown_ = Clock::now();
   const double done = (static_cast<double>(epoch) + static_cast<double>(step) / static_cast<double>(steps)) /
                       static_cast<double>(epochs);

@@ -10,6 +10,8 @@ class Progress {
   /// Silent unless `wanted` and standard error is a terminal.
   /// `done_before` is the part of the run that was done in an earlier one.
   explicit Progress(bool wanted, double done_before = 0);
+  /// Whether `step` would draw.
+  bool due() const;
   void step(int64_t epoch, int64_t epochs, int64_t step, int64_t steps, double loss,
             double samples_per_second);
   /// Leaves the finished epoch's line standing.

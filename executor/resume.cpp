@@ -32,7 +32,7 @@ std::optional<OptimizerSettings> settings_of(const std::optional<optim::Optimize
   return OptimizerSettings{std::string(optimizer->name()), optimizer->settings()};
 }
 
-const Tensor& value_of(const Variable& leaf) { return leaf.node()->outputs[0].value; }
+Spec spec_of(const Variable& leaf) { return leaf.node()->outputs[0].spec; }
 
 }  // namespace
 
@@ -47,9 +47,14 @@ std::vector<FeedState> Executor::Impl::feed_states() const {
   return states;
 }
 
-void Executor::Impl::checkpoint(const std::filesystem::path& folder) const {
+void Executor::Impl::checkpoint(const std::filesystem::path& folder) {
+  settle_losses();
+  session_->leave();
   Checkpoint c;
-  for (const Variable& leaf : leaf_list_) c.leaves.emplace_back(leaf.node()->op().name(), value_of(leaf));
+  for (const Variable& leaf : leaf_list_) {
+    ensure_value(*leaf.node());
+    c.leaves.emplace_back(leaf.node()->op().name(), leaf.node()->outputs[0].value.to(cpu()));
+  }
   c.feeds = feed_states();
   c.optimizer = settings_of(options_.optimizer);
   c.random = generator();
@@ -76,8 +81,7 @@ void Executor::Impl::check_fit(const CheckpointFile& file) const {
     if (i < c.leaves.size())
       there = fmt::format("'{}', {}", c.leaves[i].first, text_of(c.leaves[i].second.spec()));
     if (i < leaf_list_.size())
-      here =
-          fmt::format("'{}', {}", leaf_list_[i].node()->op().name(), text_of(value_of(leaf_list_[i]).spec()));
+      here = fmt::format("'{}', {}", leaf_list_[i].node()->op().name(), text_of(spec_of(leaf_list_[i])));
     if (there != here)
       differ(fmt::format("leaf {} (of {} there and {} here)", i, c.leaves.size(), leaf_list_.size()), there,
              here);
@@ -116,6 +120,8 @@ void Executor::Impl::resume(const std::filesystem::path& folder) {
         options_.optimizer->set(name, value);
     }
   }
+  for (size_t i = 0; i < leaf_list_.size(); ++i)
+    c.leaves[i].second = c.leaves[i].second.to(leaf_list_[i].node()->outputs[0].value.device());
   // From here on nothing can fail.
   for (size_t i = 0; i < leaf_list_.size(); ++i) assign(*leaf_list_[i].node(), c.leaves[i].second);
   for (size_t i = 0; i < feeds_.size(); ++i) feeds_[i]->set_epoch(c.feeds[i].epoch);

@@ -68,9 +68,10 @@ Executor::Impl::Impl(const Variable& root, const ExecutorOptions& options) : roo
     if (is_parameter(x) || is_parameter(y)) return is_parameter(x) && !is_parameter(y);
     return x.name() < y.name();
   });
-  for (const Variable& leaf : arranged) leaves_.add(leaf);
+  choose_device();
+  for (const Variable& leaf : arranged) session_->leaves.add(leaf);
   check_validation();
-  leaves_.bind();
+  session_->leaves.bind();
   prepare_epoch();
   run_epochs_ = epochs_of_feeds();
 }
@@ -82,12 +83,14 @@ void Executor::Impl::choose_mode() {
   if (!options_.mode) options_.mode = updates ? Mode::training : Mode::inference;
 }
 
+/// The tree is where its first leaf is; it runs there, or where it was asked to.
+void Executor::Impl::choose_device() {
+  if (!leaf_list_.empty()) home_ = leaf_list_[0].node()->outputs[0].value.device();
+  session_ = make_session(options_.devices.empty() ? home_ : options_.devices[0], options_.launch);
+}
+
 void Executor::Impl::check_options() const {
-  for (const Device& device : options_.devices) {
-    (void)backend(device);
-    if (device.type != DeviceType::cpu)
-      throw UnsupportedError(fmt::format("get_executor: plans do not run on {}", device.str()));
-  }
+  for (const Device& device : options_.devices) (void)backend(device);
   if (options_.devices.size() > 1)
     throw UnsupportedError(fmt::format(
         "get_executor: {} devices are asked for; this version runs a plan on one", options_.devices.size()));

@@ -31,15 +31,6 @@ int64_t check_value(const Feed& feed, const Tensor& value) {
 
 }  // namespace
 
-double sum_of(const Tensor& value) {
-  return visit(value.dtype(), [&]<class T>(TypeTag<T>) {
-    double total = 0;
-    const Tensor plain = value.contiguous_copy();  // itself, unless it has gaps
-    for (const T x : plain.span<T>()) total += static_cast<double>(x);
-    return total;
-  });
-}
-
 Tensor Executor::Impl::run(const Feeds& given) {
   std::vector<const Tensor*> values(feeds_.size(), nullptr);
   for (const auto& [name, value] : given) {
@@ -56,15 +47,18 @@ Tensor Executor::Impl::run(const Feeds& given) {
       throw DataError(fmt::format("run: placeholder '{}' was given no value", feeds_[f]->name()));
     rows.push_back(check_value(*feeds_[f], *values[f]));
   }
-  leaves_.bind();
+  session_->enter();
+  session_->leaves.bind();
   Runtime& runtime = *plan_for(rows, false).runtime;
   profiler_.begin_step();
   for (size_t f = 0; f < feeds_.size(); ++f)
     profiler_.timed("load", [&] { runtime.load(*feeds_[f], {values[f], 1}); });
   run_plan(runtime);
+  session_->leave();
+  Tensor result = at_home(runtime.result(0));
   profiler_.end_step(runtime.plan());
   profiler_.write_if_done();
-  return runtime.result(0).clone();
+  return result;
 }
 
 void Executor::Impl::report(const std::filesystem::path& html) {
@@ -74,7 +68,7 @@ void Executor::Impl::report(const std::filesystem::path& html) {
 }
 
 Tensor Executor::Impl::value() const {
-  if (last_) return last_->result(0).clone();
+  if (last_) return at_home(last_->result(0));
   if (!last_value_.defined()) throw Error("value: the executor has not run a step yet");
   return last_value_;
 }
@@ -117,7 +111,7 @@ Executor::Impl::Bound& Executor::Impl::plan_for(const Rows& rows, bool inference
                           .dump = options_.dump,
                           .memory_budget = options_.memory_budget,
                           .gradient_bucket = calm ? decltype(bucket_)() : bucket_});
-    bound.runtime = std::make_unique<Runtime>(bound.data, leaves_, arena_);
+    bound.runtime = session_->bind(bound.data);
   } catch (...) {
     plans_.erase({inference, rows});
     throw;
@@ -146,9 +140,15 @@ void Executor::Impl::prepare_epoch() {
   if (!placeholders() && steps() > 0) resolve(training_plans_, rows_at(steps() - 1), false);
 }
 
+data::Prefetcher::Allocate Executor::Impl::new_batch() const {
+  return [session = session_.get()](const Shape& shape, DType dtype) {
+    return session->new_batch(shape, dtype);
+  };
+}
+
 Executor::Impl::Readers Executor::Impl::make_readers() const {
   Readers readers;
-  for (const auto& feed : feeds_) readers.push_back(std::make_unique<data::Prefetcher>(feed));
+  for (const auto& feed : feeds_) readers.push_back(std::make_unique<data::Prefetcher>(feed, new_batch()));
   return readers;
 }
 
@@ -158,29 +158,55 @@ void Executor::Impl::start(Readers& readers) const {
 }
 
 void Executor::Impl::train_step(Readers& readers, StepInfo& info) {
-  leaves_.bind();  // a callback may have set values
+  session_->leaves.bind();  // a callback may have set values
   rows_.clear();
   for (const auto& feed : feeds_) rows_.push_back(feed->rows(run_.step));
   Bound& bound = resolve(training_plans_, rows_, false);
   profiler_.begin_step();
   for (size_t f = 0; f < feeds_.size(); ++f) {
-    const auto batch = profiler_.timed("wait for data", [&] { return readers[f]->next(); });
+    if (bound.runtime->show(*feeds_[f], feeds_[f]->epoch(), run_.step)) continue;
+    const auto batch = profiler_.timed("wait for data", [&] {
+      session_->release_batches();
+      return readers[f]->next();
+    });
     profiler_.timed("load", [&] { bound.runtime->load(*feeds_[f], batch); });
   }
   run_plan(*bound.runtime);
+  session_->note_loss(*bound.runtime);
+  unsettled_.push_back(bound.samples);
   ++run_.step;
   info.samples = bound.samples;
-  info.loss = sum_of(bound.runtime->result(0));
-  run_.record.loss_sum += info.loss;
   run_.record.samples += info.samples;
-  run_.weighted += info.loss * static_cast<double>(info.samples);
   profiler_.end_step(bound.runtime->plan());
+}
+
+void Executor::Impl::forget_losses() {
+  unsettled_.clear();
+  session_->forget_losses();
+}
+
+double Executor::Impl::settle_losses() {
+  if (unsettled_.empty()) return 0;
+  losses_.clear();
+  try {
+    session_->take_losses(losses_);
+  } catch (...) {
+    forget_losses();
+    throw;
+  }
+  for (size_t i = 0; i < losses_.size(); ++i) {
+    run_.record.loss_sum += losses_[i];
+    run_.weighted += losses_[i] * static_cast<double>(unsettled_[i]);
+  }
+  unsettled_.clear();
+  return losses_.back();
 }
 
 StepInfo Executor::Impl::step() {
   need_data("step");
   const Busy busy(busy_, "step");
-  leaves_.bind();
+  session_->enter();
+  session_->leaves.bind();
   follow_feeds();
   const int64_t epoch = epochs_of_feeds();
   bool ready = step_readers_.size() == feeds_.size() && step_epoch_ == epoch;
@@ -198,6 +224,8 @@ StepInfo Executor::Impl::step() {
   StepInfo info{.epoch = epoch, .step = run_.step, .steps = steps()};
   run_.begun = true;
   train_step(step_readers_, info);
+  session_->leave();
+  info.loss = settle_losses();
   info.seconds = since(begin);
   run_.record.seconds += info.seconds;
   tell(Event::step_finish, info);
@@ -209,7 +237,7 @@ void Executor::Impl::run_plan(Runtime& runtime) {
   Generator& random = generator();
   runtime.run(random.next_stream, profiler_.laps());
   random.next_stream += static_cast<uint64_t>(runtime.random_nodes());
-  leaves_.mark_assigned(runtime.assigned());
+  session_->leaves.mark_assigned(runtime.assigned());
   last_ = &runtime;
 }
 

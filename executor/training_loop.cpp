@@ -1,6 +1,7 @@
 // Epochs: steps, validation, checkpoints, and who is told of them.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "espalier/core/error.h"
@@ -27,7 +28,8 @@ struct Executor::Impl::Loop {
         progress(o.progress, done_before(executor, o)),
         interrupt(o.handle_interrupt) {
     if (executor.options_.validation)
-      validation = std::make_unique<data::Prefetcher>(executor.options_.validation->feed());
+      validation =
+          std::make_unique<data::Prefetcher>(executor.options_.validation->feed(), executor.new_batch());
   }
   static double done_before(const Impl& executor, const ExecuteOptions& o) {
     const double epochs = static_cast<double>(executor.run_.history.epochs.size()),
@@ -50,13 +52,18 @@ History Executor::Impl::execute(const ExecuteOptions& options) {
   need_data("execute");
   const Busy busy(busy_, "execute");
   if (!options.checkpoint.empty()) make_checkpoint_folder(options.checkpoint);
-  leaves_.bind();
-  const struct Unbind {  // what users take from leaves afterwards is theirs
-    LeafArena& leaves;
-    ~Unbind() { leaves.unbind(); }
-  } at_end{leaves_};
+  session_->enter();
+  session_->leaves.bind();
+  const struct Leave {  // what users take from leaves afterwards is theirs
+    Impl& executor;
+    ~Leave() {
+      executor.session_->leave();
+      executor.session_->leaves.unbind();
+    }
+  } at_end{*this};
   stopped_ = false;
   step_readers_.clear();
+  forget_losses();
   if (!std::exchange(resumed_, false)) {
     run_ = {};
     run_epochs_ = epochs_of_feeds();
@@ -84,11 +91,14 @@ bool Executor::Impl::run_epoch(Loop& loop) {
     info.step = run_.step;
     train_step(loop.readers, info);
     loop.unsaved = true;
+    if (session_->losses_due() || listens(Event::step_finish) || loop.progress.due())
+      info.loss = settle_losses();
     info.seconds = run_.record.seconds = before + since(begin);
     tell(Event::step_finish, info);
     const auto samples = static_cast<double>(run_.record.samples);
-    loop.progress.step(epoch, loop.options.epochs, run_.step, info.steps, run_.weighted / samples,
-                       samples / info.seconds);
+    if (unsettled_.empty())
+      loop.progress.step(epoch, loop.options.epochs, run_.step, info.steps, run_.weighted / samples,
+                         samples / info.seconds);
     profiler_.write_if_done();
     if (loop.interrupt.requested()) return false;
     if (const int64_t every = loop.options.checkpoint_every;
@@ -97,6 +107,8 @@ bool Executor::Impl::run_epoch(Loop& loop) {
       loop.unsaved = false;
     }
   }
+  settle_losses();
+  run_.record.seconds = before + since(begin);  // the last steps are done now
   if (options_.validation && !validate(loop, run_.record.validation_loss)) return false;
   finish_epoch();
   loop.unsaved = true;
@@ -119,22 +131,31 @@ bool Executor::Impl::run_epoch(Loop& loop) {
 /// The mean loss over the validation feed. False: a signal has come before its end.
 bool Executor::Impl::validate(Loop& loop, double& loss) {
   const Feed& feed = *options_.validation->feed();
-  leaves_.bind();
-  if (last_) last_value_ = last_->result(0).clone();  // its memory is used again now
+  session_->leaves.bind();
+  if (last_) last_value_ = at_home(last_->result(0));  // its memory is used again now
   last_ = nullptr;
-  double weighted = 0;
-  int64_t samples = 0;
-  loop.validation->start(feed.epoch());
+  std::vector<int64_t> samples;
+  std::vector<double> losses;
   for (int64_t step = 0; step < feed.steps(); ++step) {
-    if (loop.interrupt.requested()) return false;
+    if (loop.interrupt.requested()) break;
     rows_.assign(1, feed.rows(step));
     const Bound& bound = resolve(validation_plans_, rows_, true);
+    session_->release_batches();
     bound.runtime->load(*feeds_[0], loop.validation->next());
     bound.runtime->run(0);
-    weighted += sum_of(bound.runtime->result(0)) * static_cast<double>(bound.samples);
-    samples += bound.samples;
+    session_->note_loss(*bound.runtime);
+    samples.push_back(bound.samples);
+    if (session_->losses_due()) session_->take_losses(losses);
   }
-  loss = weighted / static_cast<double>(samples);
+  session_->take_losses(losses);
+  if (losses.size() < static_cast<size_t>(feed.steps())) return false;
+  double weighted = 0;
+  int64_t total = 0;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    weighted += losses[i] * static_cast<double>(samples[i]);
+    total += samples[i];
+  }
+  loss = weighted / static_cast<double>(total);
   return true;
 }
 
@@ -165,10 +186,17 @@ void Executor::Impl::follow_feeds() {
   if (run_epochs_ != epochs_of_feeds()) begin_epoch();
 }
 
+bool Executor::Impl::listens(Event event) const {
+  return std::any_of(listeners_.begin(), listeners_.end(), [&](const auto& l) { return l.first == event; });
+}
+
 void Executor::Impl::tell(Event event, const StepInfo& info) {
+  if (!listens(event)) return;
+  session_->leave();                       // a callback may compute with what has been trained, and change it
   const size_t count = listeners_.size();  // a callback may add others
   for (size_t i = 0; i < count; ++i)
     if (listeners_[i].first == event) listeners_[i].second(info);
+  session_->enter();
 }
 
 }  // namespace espalier

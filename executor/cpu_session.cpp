@@ -1,0 +1,91 @@
+// Plans on the CPU: calls, one after another.
+#include <algorithm>
+
+#include "espalier/core/error.h"
+#include "espalier/core/random.h"
+#include "espalier/executor/session.h"
+
+namespace espalier {
+
+namespace {
+
+class CpuRuntime : public Runtime {
+ public:
+  CpuRuntime(std::shared_ptr<const PlanData> plan, Session& session)
+      : Runtime(std::move(plan), session.leaves, session.arena, session.device()) {
+    for (Call& call : calls_) located(*call.where, [&] { call.bound = call.op->bind_cpu(call.kernel); });
+  }
+
+  void load(const Feed& feed, std::span<const Tensor> batch) override {
+    each_source(feed, [&](size_t column, Tensor& value) {
+      check_column(feed, batch[column], value);
+      copy_elements(batch[column], value);
+    });
+  }
+
+  void run(uint64_t first_stream, Laps* laps) override {
+    laps ? run_calls<true>(first_stream, laps) : run_calls<false>(first_stream, laps);
+  }
+
+ private:
+  template <bool timed>
+  void run_calls(uint64_t first_stream, [[maybe_unused]] Laps* laps) {
+    Backend& cpu = cpu_backend();
+    const uint64_t seed = generator().seed;
+    if constexpr (timed) laps->push_back(std::chrono::steady_clock::now());
+    for (Call& call : calls_) {
+      const RandomStream random{seed, first_stream + call.kernel.random.stream};
+      try {
+        if (call.bound) {
+          call.bound->run(random);
+        } else {
+          KernelCall& kernel = call.kernel;
+          const RandomStream of_plan = std::exchange(kernel.random, random);
+          cpu.run(*call.op, kernel);
+          kernel.random = of_plan;
+        }
+      } catch (Error& error) {
+        error.locate(*call.where);
+        throw;
+      }
+      if constexpr (timed) laps->push_back(std::chrono::steady_clock::now());
+    }
+  }
+};
+
+/// All elements of a loss, added up.
+double sum_of(const Tensor& value) {
+  return visit(value.dtype(), [&]<class T>(TypeTag<T>) {
+    double total = 0;
+    const Tensor plain = value.contiguous_copy();  // itself, unless it has gaps
+    for (const T x : plain.span<T>()) total += static_cast<double>(x);
+    return total;
+  });
+}
+
+class CpuSession : public Session {
+ public:
+  using Session::Session;
+  std::unique_ptr<Runtime> bind(std::shared_ptr<const PlanData> plan) override {
+    return std::make_unique<CpuRuntime>(std::move(plan), *this);
+  }
+  void note_loss(const Runtime& runtime) override { losses_.push_back(sum_of(runtime.result(0))); }
+  void take_losses(std::vector<double>& losses) override {
+    losses.insert(losses.end(), losses_.begin(), losses_.end());
+    losses_.clear();
+  }
+  void forget_losses() override { losses_.clear(); }
+
+ private:
+  std::vector<double> losses_;
+};
+
+}  // namespace
+
+std::unique_ptr<Session> make_cpu_session(Device device) { return std::make_unique<CpuSession>(device); }
+
+std::unique_ptr<Session> make_session(Device device, Launch launch) {
+  return device.type == DeviceType::cpu ? make_cpu_session(device) : make_cuda_session(device, launch);
+}
+
+}  // namespace espalier

@@ -1,0 +1,47 @@
+// The kernels at both ends of a step on a GPU: what shows a batch, and what notes the loss and counts on.
+#pragma once
+#include <cstdint>
+
+#include "espalier/core/tensor.h"
+
+namespace espalier::cu {
+
+/// Where a session counts, in device memory. Plans read it, so that nothing in a captured step changes.
+struct StepState {
+  uint64_t seed, first_stream;  ///< of the random numbers of the step
+  uint64_t steps;               ///< taken so far
+};
+
+inline constexpr int64_t losses_kept = 1024;
+
+/// The columns of a feed in device memory, and the rows that the next batch shows: `order[*cursor]` and those
+/// after it.
+struct ShownColumn {
+  const char* from;
+  char* to;
+  int64_t row_bytes;
+};
+inline constexpr int most_columns = 8;
+struct ShownBatch {
+  ShownColumn columns[most_columns];
+  int count;
+  const int64_t* order;
+  const int64_t* cursor;
+  int64_t rows;
+};
+/// Copies the rows of a batch into the plan's sources.
+void show_batch(const ShownBatch& batch);
+
+inline constexpr int most_feeds = 8;
+struct StepEnd {
+  StepState* state;
+  double* losses;  ///< a ring of `losses_kept`
+  int64_t streams;
+  int64_t* cursors[most_feeds];  ///< of shown feeds, to be moved on by `rows`
+  int64_t rows[most_feeds];
+  int feeds;
+};
+/// Adds up `loss`, which is contiguous, notes it as that of this step, and moves all counters on.
+void end_step(const Tensor& loss, const StepEnd& end);
+
+}  // namespace espalier::cu

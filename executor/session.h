@@ -1,0 +1,52 @@
+// Session: what the plans of one executor share on their device, and how losses come back from it.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "espalier/executor/launch.h"
+#include "espalier/executor/runtime.h"
+
+namespace espalier {
+
+class Session {
+ public:
+  explicit Session(Device device) : leaves(device), device_(device) {}
+  virtual ~Session() = default;
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  Device device() const { return device_; }
+  /// Binds a plan to memory. All leaves have been added and bound.
+  virtual std::unique_ptr<Runtime> bind(std::shared_ptr<const PlanData> plan) = 0;
+  /// What runs next sees what was written eagerly before; what is written eagerly next sees what has run.
+  virtual void enter() {}
+  virtual void leave() {}
+  /// A batch that can be loaded without a further copy on the host.
+  virtual Tensor new_batch(const Shape& shape, DType dtype) { return Tensor(shape, dtype); }
+  /// Waits until the batches that were loaded may be written again.
+  virtual void release_batches() {}
+
+  /// Keeps the loss of the step that a plan has just taken: the sum of all elements of result 0.
+  virtual void note_loss(const Runtime& runtime) = 0;
+  /// Appends the losses noted since the last call, in their order. It may have to wait for them, and throws
+  /// what the kernels of those steps could not throw.
+  virtual void take_losses(std::vector<double>& losses) = 0;
+  /// Lets go of them, after a run that failed.
+  virtual void forget_losses() = 0;
+  /// Whether losses cost no waiting, or there is no room for more of them.
+  virtual bool losses_due() const { return true; }
+
+  LeafArena leaves;
+  Tensor arena;  ///< of all plans, of which one runs at a time
+
+ private:
+  Device device_;
+};
+
+/// A session on a CPU or a GPU.
+std::unique_ptr<Session> make_session(Device device, Launch launch);
+std::unique_ptr<Session> make_cpu_session(Device device);
+/// Throws DeviceError where there is no such GPU.
+std::unique_ptr<Session> make_cuda_session(Device device, Launch launch);
+
+}  // namespace espalier
