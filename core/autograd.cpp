@@ -220,7 +220,7 @@ class Walk {
 void check_root(const Variable& root, std::string_view what) {
   if (!root.defined()) throw Error(fmt::format("{}: the Variable is undefined", what));
   if (!is_real(root.dtype()))
-    throw TypeError(fmt::format("{}: only float32 and float64 have gradients, this is {} of shape {}", what,
+    throw TypeError(fmt::format("{}: only reals have gradients, this is {} of shape {}", what,
                                 name(root.dtype()), root.shape().str()));
 }
 

@@ -39,6 +39,7 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
   /// Two custom ops may share a name: the number tells passes which nodes compute the same.
   Attributes attributes() const override { return {{"custom_op", number_}}; }
   bool gradient_needs_output() const override { return true; }
+  bool takes_halves() const override { return true; }
 
   Specs infer(const InputSpecs& inputs) const override {
     if (early().op == this) return {early().output.spec()};

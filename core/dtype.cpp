@@ -1,6 +1,9 @@
 #include "espalier/core/dtype.h"
 
 #include <ostream>
+#include <string>
+
+#include "espalier/core/error.h"
 
 namespace espalier {
 
@@ -10,11 +13,18 @@ std::string_view name(DType dtype) {
     case DType::float64: return "float64";
     case DType::int32: return "int32";
     case DType::int64: return "int64";
+    case DType::float16: return "float16";
+    case DType::bfloat16: return "bfloat16";
     case DType::boolean: break;
   }
   return "bool";
 }
 
 std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }
+
+void detail::throw_needs_widening(DType dtype) {
+  throw UnsupportedError("a kernel of the CPU was given " + std::string(name(dtype)) +
+                         ", which it computes in float32");
+}
 
 }  // namespace espalier

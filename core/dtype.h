@@ -4,18 +4,24 @@
 #include <cstdint>
 #include <iosfwd>
 #include <string_view>
+#include <type_traits>
+
+#include "espalier/core/half.h"
 
 namespace espalier {
 
-enum class DType : uint8_t { float32, float64, int32, int64, boolean };
+/// Files hold these numbers: new types come last.
+enum class DType : uint8_t { float32, float64, int32, int64, boolean, float16, bfloat16 };
 
 inline constexpr DType float32 = DType::float32;
 inline constexpr DType float64 = DType::float64;
 inline constexpr DType int32 = DType::int32;
 inline constexpr DType int64 = DType::int64;
 inline constexpr DType boolean = DType::boolean;
+inline constexpr DType float16 = DType::float16;
+inline constexpr DType bfloat16 = DType::bfloat16;
 
-/// "float32", "float64", "int32", "int64" or "bool".
+/// "float32", "float64", "int32", "int64", "bool", "float16" or "bfloat16".
 std::string_view name(DType dtype);
 std::ostream& operator<<(std::ostream& out, DType dtype);
 
@@ -26,12 +32,18 @@ constexpr size_t size_of(DType dtype) {
     case DType::int32: return 4;
     case DType::float64:
     case DType::int64: return 8;
+    case DType::float16:
+    case DType::bfloat16: return 2;
     case DType::boolean: return 1;
   }
   return 0;
 }
 
-constexpr bool is_real(DType dtype) { return dtype == DType::float32 || dtype == DType::float64; }
+/// The 16-bit reals: the CPU computes with them in float32.
+constexpr bool is_half(DType dtype) { return dtype == DType::float16 || dtype == DType::bfloat16; }
+constexpr bool is_real(DType dtype) {
+  return dtype == DType::float32 || dtype == DType::float64 || is_half(dtype);
+}
 
 template <class T>
 struct TypeTag {
@@ -50,16 +62,27 @@ template <>
 inline constexpr bool is_element_type<int64_t> = true;
 template <>
 inline constexpr bool is_element_type<bool> = true;
+template <>
+inline constexpr bool is_element_type<Float16> = true;
+template <>
+inline constexpr bool is_element_type<BFloat16> = true;
 
 template <class T>
 requires is_element_type<T>
 constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, Float16>) return DType::float16;
+  if constexpr (std::is_same_v<T, BFloat16>) return DType::bfloat16;
   if constexpr (sizeof(T) == 1) return DType::boolean;
-  if constexpr (T(0.5) != T(0)) return sizeof(T) == 4 ? DType::float32 : DType::float64;
+  if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? DType::float32 : DType::float64;
   return sizeof(T) == 4 ? DType::int32 : DType::int64;
 }
 
-/// Calls `f(TypeTag<T>{})` with the C++ type of `dtype`.
+namespace detail {
+[[noreturn]] void throw_needs_widening(DType dtype);
+}
+
+/// Calls `f(TypeTag<T>{})` with the C++ type of `dtype`, one of those that are computed in: kernels never see
+/// the 16-bit reals, since the CPU runs them on float32 copies.
 template <class F>
 decltype(auto) visit(DType dtype, F&& f) {
   switch (dtype) {
@@ -67,9 +90,30 @@ decltype(auto) visit(DType dtype, F&& f) {
     case DType::float64: return f(TypeTag<double>{});
     case DType::int32: return f(TypeTag<int32_t>{});
     case DType::int64: return f(TypeTag<int64_t>{});
-    case DType::boolean: break;
+    case DType::boolean: return f(TypeTag<bool>{});
+    case DType::float16:
+    case DType::bfloat16: break;
   }
-  return f(TypeTag<bool>{});
+  detail::throw_needs_widening(dtype);
+}
+
+/// The same with the 16-bit reals: for conversions.
+template <class F>
+decltype(auto) visit_all(DType dtype, F&& f) {
+  if (dtype == DType::float16) return f(TypeTag<Float16>{});
+  if (dtype == DType::bfloat16) return f(TypeTag<BFloat16>{});
+  return visit(dtype, f);
+}
+
+/// The same with an unsigned integer as large as an element: for what only moves elements.
+template <class F>
+decltype(auto) visit_size(DType dtype, F&& f) {
+  switch (size_of(dtype)) {
+    case 1: return f(TypeTag<uint8_t>{});
+    case 2: return f(TypeTag<uint16_t>{});
+    case 4: return f(TypeTag<uint32_t>{});
+    default: return f(TypeTag<uint64_t>{});
+  }
 }
 
 }  // namespace espalier

@@ -14,13 +14,13 @@ namespace {
 
 void need_real(DType dtype, std::string_view what) {
   if (!is_real(dtype))
-    throw TypeError(fmt::format("{}: dtype must be float32 or float64, not {}", what, name(dtype)));
+    throw TypeError(fmt::format("{}: dtype must be a real one, not {}", what, name(dtype)));
 }
 
 /// A number as an element of type T, or TypeError when T has no such element.
 template <class T, class P>
 T exact(P value) {
-  if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, P>) {
+  if constexpr (std::is_floating_point_v<T> || is_half_type<T> || std::is_same_v<T, P>) {
     return static_cast<T>(value);
   } else {
     const double d = static_cast<double>(value);
@@ -53,7 +53,7 @@ Tensor ones(const Shape& shape, DType dtype, std::source_location where) {
 Tensor full(const Shape& shape, double value, DType dtype, std::source_location where) {
   return located(where, [&] {
     Tensor result(shape, dtype);
-    visit(dtype, [&]<class T>(TypeTag<T>) {
+    visit_all(dtype, [&]<class T>(TypeTag<T>) {
       const T element = exact<T>(value);
       for (T& x : result.span<T>()) x = element;
     });
@@ -65,7 +65,7 @@ Tensor arange(int64_t n, DType dtype, std::source_location where) {
   return located(where, [&] {
     if (n < 0) throw ShapeError(fmt::format("arange: {} is negative", n));
     Tensor result({n}, dtype);
-    visit(dtype, [&]<class T>(TypeTag<T>) {
+    visit_all(dtype, [&]<class T>(TypeTag<T>) {
       int64_t i = 0;
       for (T& x : result.span<T>()) x = exact<T>(i++);
     });
@@ -76,6 +76,7 @@ Tensor arange(int64_t n, DType dtype, std::source_location where) {
 Tensor randn(const Shape& shape, DType dtype, std::source_location where) {
   return located(where, [&] {
     need_real(dtype, "randn");
+    if (is_half(dtype)) return randn(shape, float32, where).to(dtype);
     Tensor result(shape, dtype);
     const RandomStream stream = next_stream();
     if (dtype == float32)
@@ -89,6 +90,7 @@ Tensor randn(const Shape& shape, DType dtype, std::source_location where) {
 Tensor rand(const Shape& shape, DType dtype, std::source_location where) {
   return located(where, [&] {
     need_real(dtype, "rand");
+    if (is_half(dtype)) return rand(shape, float32, where).to(dtype);
     Tensor result(shape, dtype);
     const RandomStream stream = next_stream();
     if (dtype == float32)
@@ -101,7 +103,7 @@ Tensor rand(const Shape& shape, DType dtype, std::source_location where) {
 
 Tensor eye(int64_t n, DType dtype) {
   Tensor result = zeros({n, n}, dtype);
-  visit(dtype, [&]<class T>(TypeTag<T>) {
+  visit_all(dtype, [&]<class T>(TypeTag<T>) {
     T* data = result.data<T>();
     for (int64_t i = 0; i < n; ++i) data[i * (n + 1)] = T(1);
   });
@@ -122,13 +124,15 @@ template Tensor tensor_from(std::span<const double>, const Shape&);
 template Tensor tensor_from(std::span<const int32_t>, const Shape&);
 template Tensor tensor_from(std::span<const int64_t>, const Shape&);
 template Tensor tensor_from(std::span<const bool>, const Shape&);
+template Tensor tensor_from(std::span<const Float16>, const Shape&);
+template Tensor tensor_from(std::span<const BFloat16>, const Shape&);
 
 namespace detail {
 
 template <class P>
 Tensor tensor_of(const P* values, const Shape& shape, DType dtype) {
   Tensor result(shape, dtype);
-  visit(dtype, [&]<class T>(TypeTag<T>) {
+  visit_all(dtype, [&]<class T>(TypeTag<T>) {
     for (T& x : result.span<T>()) x = exact<T>(*values++);
   });
   return result;

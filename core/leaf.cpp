@@ -91,7 +91,7 @@ Variable make_leaf(OpPtr op, const Tensor& value, const std::source_location& wh
     if (!value.defined()) throw TypeError("an undefined tensor cannot become a Variable");
     const bool trainable = is_trainable(*op);
     if (trainable && !is_real(value.dtype()))
-      throw TypeError(fmt::format("a {} must be float32 or float64 to have a gradient, not {}; shape {}",
+      throw TypeError(fmt::format("a {} must be of a real type to have a gradient, not {}; shape {}",
                                   op->name(), name(value.dtype()), value.shape().str()));
     Variable leaf(new Node(std::move(op), building().where ? *building().where : where));
     Node& node = *leaf.node();

@@ -107,6 +107,13 @@ std::unique_ptr<BoundKernel> bound(F function) {
   return std::make_unique<Call>(std::move(function));
 }
 
+/// What an op does in a plan of mixed precision, whose products are computed in 16 bits.
+enum class OpPrecision : uint8_t {
+  full,     ///< float32: what adds up many numbers, or has large or small results
+  follows,  ///< 16 bits if its operands come in 16 bits
+  product,  ///< 16 bits, and worth a cast of its operands
+};
+
 /// What a pass knows of an op's inputs: their specs, and the number that fills one everywhere.
 struct KnownInputs {
   InputSpecs specs;
@@ -137,6 +144,9 @@ class Op {
   virtual std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const;
   /// Whether run_cpu does nothing but copy elements from tensor to tensor, which every device can.
   virtual bool only_copies() const { return false; }
+  /// Whether run_cpu takes 16-bit reals as they are, because it only moves elements or converts them. Else
+  /// they are widened to float32 for it, and its results rounded.
+  virtual bool takes_halves() const { return only_copies(); }
 
   /// Gradients with respect to each input, made by calling ops; an empty Variable where there is none or
   /// `wants` says no. Shapes may still be broadcast: autograd sums them down. Throws UnsupportedError by
@@ -172,6 +182,7 @@ class Op {
   virtual bool transposes_matrix() const { return false; }
   /// Matrix products.
   virtual std::optional<MatmulForm> matmul_form() const { return std::nullopt; }
+  virtual OpPrecision precision() const { return OpPrecision::full; }
   /// Whether both compute the same from the same inputs.
   virtual bool equals(const Op& other) const;
   /// Where the outputs are, if not where the inputs are.

@@ -21,6 +21,8 @@ void print_axis(std::string& out, const Tensor& tensor, size_t axis, int64_t off
       out += fmt::format("{:.10g}", data[offset]);
     else if constexpr (std::is_same_v<T, float>)
       out += fmt::format("{:.6g}", data[offset]);
+    else if constexpr (is_half_type<T>)
+      out += fmt::format("{:.4g}", static_cast<float>(data[offset]));
     else
       out += fmt::format("{}", data[offset]);
     return;
@@ -46,7 +48,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (!tensor.defined()) return out << "undefined";
   const Tensor host = tensor.to(cpu());
   std::string text;
-  visit(host.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_all(host.dtype(), [&]<class T>(TypeTag<T>) {
     print_axis<T>(text, host, 0, host.layout().offset, host.elements() > 1000 || host.elements() == 0);
   });
   return out << text;

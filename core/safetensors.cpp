@@ -18,7 +18,8 @@ using Json = nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
 constexpr std::pair<DType, std::string_view> dtype_names[] = {
-    {float32, "F32"}, {float64, "F64"}, {int32, "I32"}, {int64, "I64"}, {boolean, "BOOL"}};
+    {float32, "F32"},  {float64, "F64"}, {int32, "I32"},    {int64, "I64"},
+    {boolean, "BOOL"}, {float16, "F16"}, {bfloat16, "BF16"}};
 
 constexpr uint64_t largest_header = 100'000'000;  // the limit of the format's own implementation
 constexpr const char* notes_key = "__metadata__";

@@ -1,5 +1,6 @@
 // Every pointwise functor. The same text is compiled for the CPU's loops, by nvcc, and at run time by NVRTC,
-// where the one include below is left out: so nothing else may be included or used.
+// where half.h's text stands before it and the includes below are left out: so nothing else may be included
+// or used.
 #pragma once
 
 #ifndef ESPALIER_HD
@@ -11,6 +12,7 @@
 #endif
 
 #ifndef __CUDACC_RTC__
+#include "espalier/core/half.h"
 #include "espalier/core/scalar_math.h"
 #endif
 
@@ -411,13 +413,17 @@ struct Select {
 // Between element types.
 
 /// To bool: whether x is not zero. From a real to an integer: towards zero, out of range to the nearest end,
-/// NaN to 0.
+/// NaN to 0. To a 16-bit real: the nearest.
 template <class To>
 struct Cast {
   template <class From>
   ESPALIER_HD To operator()(From x) const {
-    if constexpr (detail::is_bool<To>)
+    if constexpr (is_half_type<From>)
+      return Cast<To>()(static_cast<float>(x));
+    else if constexpr (detail::is_bool<To>)
       return detail::truth(x) != 0;
+    else if constexpr (is_half_type<To>)
+      return To(x);
     else if constexpr (detail::is_real<From> && !detail::is_real<To>)
       return detail::saturate<To>(x);
     else

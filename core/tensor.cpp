@@ -71,7 +71,7 @@ T Tensor::item(Where where) const {
     if (elements() != 1)
       throw ShapeError(fmt::format("item: the shape {} has {} elements, not one", shape().str(), elements()));
     const Tensor host = to(cpu());
-    return visit(dtype_, [&]<class E>(TypeTag<E>) {
+    return visit_all(dtype_, [&]<class E>(TypeTag<E>) {
       return scalar::Cast<T>()(*static_cast<const E*>(host.address()));
     });
   });
@@ -81,6 +81,8 @@ template double Tensor::item<double>(Where) const;
 template int32_t Tensor::item<int32_t>(Where) const;
 template int64_t Tensor::item<int64_t>(Where) const;
 template bool Tensor::item<bool>(Where) const;
+template Float16 Tensor::item<Float16>(Where) const;
+template BFloat16 Tensor::item<BFloat16>(Where) const;
 
 double Tensor::item(Where where) const { return item<double>(where); }
 
@@ -130,8 +132,8 @@ Tensor Tensor::to(DType dtype) const {
   if (!defined() || dtype == dtype_) return *this;
   const Tensor from = to(cpu()).contiguous_copy();
   Tensor result(shape(), dtype, cpu());
-  visit(dtype_, [&]<class From>(TypeTag<From>) {
-    visit(dtype, [&]<class To>(TypeTag<To>) {
+  visit_all(dtype_, [&]<class From>(TypeTag<From>) {
+    visit_all(dtype, [&]<class To>(TypeTag<To>) {
       const From* in = static_cast<const From*>(from.address());
       To* out = static_cast<To*>(result.address());
       const int64_t n = elements();

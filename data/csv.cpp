@@ -49,9 +49,9 @@ class CsvParser {
       ++rows;
     }
     if (rows == 0) throw FileError(fmt::format("{} holds no numbers", path_.string()));
-    Tensor result({rows, columns_}, options_.dtype);
+    Tensor result({rows, columns_}, is_half(options_.dtype) ? DType::float32 : options_.dtype);
     std::memcpy(result.address(), values_.data(), values_.size() * sizeof(T));
-    return result;
+    return result.to(options_.dtype);
   }
 
  private:
@@ -75,8 +75,16 @@ class CsvParser {
     if (digits.empty() || error == std::errc::invalid_argument || end != digits.data() + digits.size())
       fail(field, "is not a number of type");
     if (error == std::errc::result_out_of_range && !vanishes(digits)) fail(field, "does not fit");
+    if (options_.dtype == DType::float16 && overflows<Float16>(value)) fail(field, "does not fit");
+    if (options_.dtype == DType::bfloat16 && overflows<BFloat16>(value)) fail(field, "does not fit");
     if (options_.dtype == DType::boolean && value > T(1)) fail(field, "is neither 0 nor 1, as needed for");
     return value;
+  }
+
+  /// Whether rounding to 16 bits makes it infinite.
+  template <class Half>
+  static bool overflows(T value) {
+    return std::isinf(static_cast<float>(Half(value))) && !std::isinf(static_cast<double>(value));
   }
 
   /// from_chars calls numbers too small for the type out of range, too; they are 0.
@@ -121,8 +129,8 @@ Tensor read_csv(const std::filesystem::path& path, const CsvOptions& options, st
       throw DataError(fmt::format("read_csv: the delimiter {:?} could be part of a number or a line's end",
                                   options.delimiter));
     const std::string text = read_file(path);
-    return visit(options.dtype, [&]<class T>(TypeTag<T>) {
-      using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+    return visit_all(options.dtype, [&]<class T>(TypeTag<T>) {
+      using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, compute_t<T>>;
       return CsvParser<Stored>(path, options).parse(text);
     });
   });

@@ -132,16 +132,6 @@ Header read_header(InputFile& file) {
   return HeaderParser(file, text).parse();
 }
 
-/// IEEE half precision; every value is a float.
-float from_half(uint16_t half) {
-  const int exponent = half >> 10 & 31;
-  const float mantissa = static_cast<float>(half & 1023);
-  const float magnitude = exponent == 0    ? std::ldexp(mantissa, -24)
-                          : exponent == 31 ? (mantissa == 0 ? INFINITY : NAN)
-                                           : std::ldexp(mantissa + 1024, exponent - 25);
-  return half & 0x8000 ? -magnitude : magnitude;
-}
-
 /// How elements of the file become elements of the tensor.
 struct Format {
   std::string_view descr;
@@ -155,11 +145,7 @@ void convert(const char* from, char* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     From value;
     std::memcpy(&value, from + static_cast<size_t>(i) * sizeof(From), sizeof(From));
-    To result;
-    if constexpr (std::is_same_v<To, float>)
-      result = from_half(value);
-    else
-      result = static_cast<To>(value);  // bytes other than 0 and 1 must not become a bool as they are
+    const To result = static_cast<To>(value);  // bytes other than 0 and 1 must not become a bool as they are
     std::memcpy(to + static_cast<size_t>(i) * sizeof(To), &result, sizeof(To));
   }
 }
@@ -170,7 +156,7 @@ constexpr Format formats[] = {
     {"i4", DType::int32, 4, nullptr},
     {"i8", DType::int64, 8, nullptr},
     {"b1", DType::boolean, 1, convert<uint8_t, bool>},
-    {"f2", DType::float32, 2, convert<uint16_t, float>},
+    {"f2", DType::float16, 2, nullptr},
     {"i1", DType::int32, 1, convert<int8_t, int32_t>},
     {"u1", DType::int32, 1, convert<uint8_t, int32_t>},
     {"i2", DType::int32, 2, convert<int16_t, int32_t>},
@@ -226,6 +212,8 @@ const char* descr_of(DType dtype) {
     case DType::float64: return "<f8";
     case DType::int32: return "<i4";
     case DType::int64: return "<i8";
+    case DType::float16: return "<f2";
+    case DType::bfloat16: throw TypeError("write_npy: the format has no bfloat16; write to(float32) instead");
     case DType::boolean: break;
   }
   return "|b1";

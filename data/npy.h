@@ -7,14 +7,14 @@
 
 namespace espalier::data {
 
-/// The array of a .npy file, row-major whatever order the file has. float32, float64, int32, int64 and bool
-/// keep their type; float16 becomes float32, integers of 8 and 16 bits become int32, uint32 becomes int64:
+/// The array of a .npy file, row-major whatever order the file has. Reals, int32, int64 and bool keep
+/// their type; integers of 8 and 16 bits become int32, uint32 becomes int64:
 /// all exactly. Throws FileError: other types, big-endian numbers, and whatever is not a whole .npy file.
 Tensor read_npy(const std::filesystem::path& path,
                 std::source_location where = std::source_location::current());
 
 /// Writes a tensor of any shape, in such a way that a file which was there before is replaced only by a whole
-/// new one. Throws FileError.
+/// new one. Throws FileError, and TypeError for bfloat16, which the format does not know.
 void write_npy(const std::filesystem::path& path, const Tensor& tensor,
                std::source_location where = std::source_location::current());
 

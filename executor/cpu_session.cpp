@@ -1,6 +1,7 @@
 // Plans on the CPU: calls, one after another.
 #include <algorithm>
 
+#include "espalier/core/cpu/widen.h"
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
 #include "espalier/executor/session.h"
@@ -13,7 +14,9 @@ class CpuRuntime : public Runtime {
  public:
   CpuRuntime(std::shared_ptr<const PlanData> plan, Session& session)
       : Runtime(std::move(plan), session.leaves, session.arena, session.device()) {
-    for (Call& call : calls_) located(*call.where, [&] { call.bound = call.op->bind_cpu(call.kernel); });
+    for (Call& call : calls_)
+      if (!needs_widening(*call.op, call.kernel))
+        located(*call.where, [&] { call.bound = call.op->bind_cpu(call.kernel); });
   }
 
   void load(const Feed& feed, std::span<const Tensor> batch) override {
@@ -55,7 +58,7 @@ class CpuRuntime : public Runtime {
 
 /// All elements of a loss, added up.
 double sum_of(const Tensor& value) {
-  return visit(value.dtype(), [&]<class T>(TypeTag<T>) {
+  return visit_all(value.dtype(), [&]<class T>(TypeTag<T>) {
     double total = 0;
     const Tensor plain = value.contiguous_copy();  // itself, unless it has gaps
     for (const T x : plain.span<T>()) total += static_cast<double>(x);

@@ -33,7 +33,7 @@ class DenseState : public LayerStateOf<DenseState> {
 
   void check(const Variable& x) const {
     if (!is_real(x.dtype()))
-      throw TypeError(fmt::format("Dense: the input must be float32 or float64, not {}; its shape is {}",
+      throw TypeError(fmt::format("Dense: the input must be of a real type, not {}; its shape is {}",
                                   name(x.dtype()), x.shape().str()));
     if (x.rank() < 2)
       throw ShapeError(fmt::format("Dense: an input of shape {} has no batch axis; reshape it to [n, width]",

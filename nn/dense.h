@@ -11,7 +11,7 @@ struct DenseOptions {
 };
 
 /// y = x·Wᵀ + b: [..., in] becomes [..., out]. Parameters: `weight` [out, in] and `bias` [out].
-/// The input width and the dtype (float32 or float64) come with the first call, or from a file. An input of
+/// The input width and the dtype (a real one) come with the first call, or from a file. An input of
 /// another width later, or of rank below 2, throws ShapeError; another dtype TypeError. Throws Error unless
 /// out > 0.
 class Dense : public LayerOf<Dense> {

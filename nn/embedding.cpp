@@ -18,8 +18,7 @@ class EmbeddingState : public LayerStateOf<EmbeddingState> {
     if (count <= 0 || width <= 0)
       throw Error(fmt::format("Embedding: {} vectors of width {}; both must be at least one", count, width));
     if (!is_real(options_.dtype))
-      throw TypeError(
-          fmt::format("Embedding: the dtype must be float32 or float64, not {}", name(options_.dtype)));
+      throw TypeError(fmt::format("Embedding: the dtype must be a real one, not {}", name(options_.dtype)));
     add_slot("weight", {{count, width}, options_.dtype, {}});
   }
 

@@ -7,7 +7,7 @@ namespace espalier::nn {
 
 struct EmbeddingOptions {
   Initializer initializer = init::Normal();
-  DType dtype = float32;  ///< of the weight: float32 or float64
+  DType dtype = float32;  ///< of the weight: a real one
 };
 
 /// Rows of `weight` [count, width] at the indices of the input, int32 or int64 of any shape: [...] becomes

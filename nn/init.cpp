@@ -22,10 +22,15 @@ void check_finite(const char* what, double value) {
 template <class F>
 void fill_real(Tensor& parameter, F&& fill) {
   const RandomStream stream = next_parameter_stream();
-  if (parameter.dtype() == float32)
+  if (is_half(parameter.dtype())) {
+    Tensor wide(parameter.shape(), float32);
+    fill(stream, wide.data<float>(), wide.elements());
+    copy_elements(wide.to(parameter.dtype()), parameter);
+  } else if (parameter.dtype() == float32) {
     fill(stream, parameter.data<float>(), parameter.elements());
-  else
+  } else {
     fill(stream, parameter.data<double>(), parameter.elements());
+  }
 }
 
 void fill_between(Tensor& parameter, double low, double high) {
@@ -44,7 +49,7 @@ void fill_around(Tensor& parameter, double mean, double stddev) {
 
 Tensor Initializer::operator()(const Shape& shape, int64_t fan_in, int64_t fan_out, DType dtype) const {
   if (!is_real(dtype))
-    throw TypeError(fmt::format("an initializer fills float32 or float64, not {}", name(dtype)));
+    throw TypeError(fmt::format("an initializer fills tensors of a real type, not {}", name(dtype)));
   Tensor parameter(shape, dtype);
   fill_(parameter, {static_cast<double>(fan_in), static_cast<double>(fan_out)});
   return parameter;

@@ -27,7 +27,7 @@ class Initializer {
   template <InitializerFunction F>
   Initializer(F function) : Initializer(from_function(std::move(function))) {}
 
-  /// A new tensor, float32 or float64 (TypeError otherwise). Throws ShapeError if a function of one's own
+  /// A new tensor, of a real type (TypeError otherwise). Throws ShapeError if a function of one's own
   /// gives another shape.
   Tensor operator()(const Shape& shape, int64_t fan_in, int64_t fan_out, DType dtype = float32) const;
 

@@ -21,7 +21,7 @@ class LayerNormState : public LayerStateOf<LayerNormState> {
 
   Variable forward(const Variable& x) override {
     if (!is_real(x.dtype()))
-      throw TypeError(fmt::format("LayerNorm: the input must be float32 or float64, not {}; its shape is {}",
+      throw TypeError(fmt::format("LayerNorm: the input must be of a real type, not {}; its shape is {}",
                                   name(x.dtype()), x.shape().str()));
     if (x.rank() == 0) throw ShapeError("LayerNorm: a scalar has no axis to be normalized along");
     if (!weight().defined()) create(x.shape()[-1], x.dtype());

@@ -6,7 +6,7 @@
 namespace espalier::nn {
 
 /// (x − mean) / √(variance + epsilon) along the last axis, times `weight` plus `bias`. These parameters have
-/// the width of the first input, start as ones and zeros, and have its dtype (float32 or float64). An input
+/// the width of the first input, start as ones and zeros, and have its dtype (a real one). An input
 /// of another width later, or a scalar, throws ShapeError; another dtype TypeError. Throws Error unless
 /// epsilon > 0.
 class LayerNorm : public LayerOf<LayerNorm> {

@@ -40,7 +40,7 @@ class Module {
     add_child(std::move(name), module, where);
     return module;
   }
-  /// A parameter of one's own, with that initial value (float32 or float64). Throws Error as `add`, or
+  /// A parameter of one's own, with that initial value (of a real type). Throws Error as `add`, or
   /// TypeError.
   Variable add_parameter(std::string name, const Tensor& value, Where where = Where::current());
   /// The same parameter as another module's: they train as one. Throws Error if it is not a parameter.

@@ -38,9 +38,9 @@ class Fit {
                         : slot.dtype         ? *slot.dtype
                                              : dtypes_.emplace(named.owner, tensor.dtype()).first->second;
     if (dtype != tensor.dtype() || !is_real(dtype))
-      throw FileError(fmt::format("{}: the parameter {} of shape {} is {}, and {} in the file", file_,
-                                  named.path, pattern.str(),
-                                  is_real(dtype) ? name(dtype) : "float32 or float64", name(tensor.dtype())));
+      throw FileError(fmt::format(
+          "{}: the parameter {} of shape {} is {}, and {} in the file", file_, named.path, pattern.str(),
+          is_real(dtype) ? name(dtype) : "float32 (or another real type)", name(tensor.dtype())));
   }
 
  private:

@@ -16,6 +16,7 @@ std::optional<size_t> unless_neutral(const KnownInputs& in, const Spec& out, dou
 
 struct Add : BinaryOp<scalar::Add, Numbers> {
   std::string_view name() const override { return "add"; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return unless_neutral(in, out, 0, true);
   }
@@ -27,6 +28,7 @@ struct Add : BinaryOp<scalar::Add, Numbers> {
 
 struct Subtract : BinaryOp<scalar::Subtract, Numbers> {
   std::string_view name() const override { return "subtract"; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return unless_neutral(in, out, 0, false);
   }
@@ -39,6 +41,7 @@ struct Subtract : BinaryOp<scalar::Subtract, Numbers> {
 
 struct Multiply : BinaryOp<scalar::Multiply, Numbers> {
   std::string_view name() const override { return "multiply"; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return unless_neutral(in, out, 1, true);
   }
@@ -92,6 +95,7 @@ Gradients pick_gradient(const GradientRule& rule, const Variable& first) {
 
 struct Maximum : BinaryOp<scalar::Maximum, Numbers> {
   std::string_view name() const override { return "maximum"; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     return pick_gradient(rule, greater(rule.input(0), rule.input(1)));
   }
@@ -99,6 +103,7 @@ struct Maximum : BinaryOp<scalar::Maximum, Numbers> {
 
 struct Minimum : BinaryOp<scalar::Minimum, Numbers> {
   std::string_view name() const override { return "minimum"; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     return pick_gradient(rule, less(rule.input(0), rule.input(1)));
   }
@@ -106,12 +111,14 @@ struct Minimum : BinaryOp<scalar::Minimum, Numbers> {
 
 struct Negative : UnaryOp<scalar::Negative, Numbers> {
   std::string_view name() const override { return "negative"; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   bool gradient_needs_input(size_t) const override { return false; }
   Gradients gradient(const GradientRule& rule) const override { return {negative(rule.output_gradient())}; }
 };
 
 struct Abs : UnaryOp<scalar::Abs, Numbers> {
   std::string_view name() const override { return "abs"; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.output_gradient() * sign(rule.input())};
   }
@@ -154,7 +161,7 @@ struct AddAll : Op {
     return {*in[0]};
   }
   RowFunction row_function(const InputSpecs& in) const override {
-    return visit(in[0]->dtype, []<class T>(TypeTag<T>) -> RowFunction {
+    return row_for(in[0]->dtype, []<class T>(TypeTag<T>) -> RowFunction {
       if constexpr (Numbers::accepts<T>)
         return detail::binary_row<scalar::Add, T, T>;
       else

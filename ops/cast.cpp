@@ -1,4 +1,6 @@
 // Changing the element type.
+#include "espalier/ops/cast.h"
+
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 
@@ -13,7 +15,10 @@ struct Cast : Op {
   Attributes attributes() const override { return {{"dtype", std::string(espalier::name(to_))}}; }
   bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override { return {{to_, in[0]->shape}}; }
-  RowFunction row_function(const InputSpecs& in) const override { return row(in[0]->dtype); }
+  bool takes_halves() const override { return true; }
+  RowFunction row_function(const InputSpecs& in) const override {
+    return is_half(in[0]->dtype) || is_half(to_) ? RowFunction() : row(in[0]->dtype);
+  }
   void run_cpu(const KernelCall& call) const override { run_rows(call, row(call.inputs[0]->dtype()).unary); }
   std::string scalar_function(const InputSpecs&) const override {
     return visit(to_, []<class To>(TypeTag<To>) { return std::string(type_name<scalar::Cast<To>>()); });
@@ -27,8 +32,8 @@ struct Cast : Op {
 
  private:
   RowFunction row(DType from) const {
-    return visit(from, [&]<class From>(TypeTag<From>) {
-      return visit(to_, []<class To>(TypeTag<To>) -> RowFunction {
+    return visit_all(from, [&]<class From>(TypeTag<From>) {
+      return visit_all(to_, []<class To>(TypeTag<To>) -> RowFunction {
         return detail::unary_row<scalar::Cast<To>, To, From>;
       });
     });
@@ -39,9 +44,11 @@ struct Cast : Op {
 
 }  // namespace
 
+OpPtr cast_op(DType to) { return std::make_shared<Cast>(to); }
+
 Variable cast(const Operand& x, DType dtype) {
   if (x.defined("cast").dtype() == dtype) return x.variable();
-  return apply(std::make_shared<Cast>(dtype), {&x.variable()}, x.where());
+  return apply(cast_op(dtype), {&x.variable()}, x.where());
 }
 
 }  // namespace espalier

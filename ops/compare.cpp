@@ -59,6 +59,7 @@ void select_row(int64_t n, void* to, const void* condition, int64_t sc, const vo
 
 struct Where : Op {
   std::string_view name() const override { return "where"; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   OpKind kind() const override { return OpKind::pointwise; }
   bool can_run_in_place(size_t i) const override { return i > 0; }
   bool gradient_needs_input(size_t i) const override { return i == 0; }
@@ -68,7 +69,7 @@ struct Where : Op {
     return {{in[1]->dtype, broadcast(broadcast(in[0]->shape, in[1]->shape, name()), in[2]->shape, name())}};
   }
   RowFunction row_function(const InputSpecs& in) const override {
-    return visit(in[1]->dtype, []<class T>(TypeTag<T>) -> RowFunction { return select_row<T>; });
+    return row_for(in[1]->dtype, []<class T>(TypeTag<T>) -> RowFunction { return select_row<T>; });
   }
   void run_cpu(const KernelCall& call) const override {
     visit(call.outputs[0]->dtype(), [&]<class T>(TypeTag<T>) { run_rows(call, select_row<T>); });

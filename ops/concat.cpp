@@ -12,6 +12,7 @@ class Concat : public Op {
   explicit Concat(int64_t axis) : axis_(axis) {}
   std::string_view name() const override { return "concat"; }
   bool only_copies() const override { return true; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   Attributes attributes() const override { return {{"axis", axis_}}; }
   bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override {
@@ -68,6 +69,7 @@ class ConcatPart : public Op {
   ConcatPart(size_t part, int64_t axis) : part_(part), axis_(axis) {}
   std::string_view name() const override { return "concat_part"; }
   bool only_copies() const override { return true; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   Attributes attributes() const override { return {{"part", static_cast<int64_t>(part_)}, {"axis", axis_}}; }
   bool needs_value(size_t i) const override { return i == 0; }
   bool gradient_needs_input(size_t) const override { return false; }

@@ -32,6 +32,7 @@ struct Sqrt : ByOutput<scalar::Sqrt> {
 
 struct Tanh : ByOutput<scalar::Tanh> {
   std::string_view name() const override { return "tanh"; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.output_gradient() * (1.0 - square(rule.output()))};
   }
@@ -39,6 +40,7 @@ struct Tanh : ByOutput<scalar::Tanh> {
 
 struct Sigmoid : ByOutput<scalar::Sigmoid> {
   std::string_view name() const override { return "sigmoid"; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable y = rule.output();
     return {rule.output_gradient() * (y * (1.0 - y))};
@@ -47,6 +49,7 @@ struct Sigmoid : ByOutput<scalar::Sigmoid> {
 
 struct Relu : ByOutput<scalar::Relu> {
   std::string_view name() const override { return "relu"; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     return {relu_gradient(rule.output_gradient(), rule.output())};
   }
@@ -55,6 +58,7 @@ struct Relu : ByOutput<scalar::Relu> {
 /// Half the memory traffic of the comparison and the choice it stands for.
 struct ReluGradient : BinaryOp<scalar::ReluGradient, Reals> {
   std::string_view name() const override { return "relu_gradient"; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   bool gradient_needs_input(size_t i) const override { return i == 1; }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.wants(0) ? relu_gradient(rule.output_gradient(), rule.input(1)) : Variable(), Variable()};
@@ -78,6 +82,7 @@ struct Erf : UnaryOp<scalar::Erf, Reals> {
 
 struct Gelu : UnaryOp<scalar::Gelu, Reals> {
   std::string_view name() const override { return "gelu"; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     return {gelu_gradient(rule.output_gradient(), rule.input())};
   }
@@ -86,6 +91,7 @@ struct Gelu : UnaryOp<scalar::Gelu, Reals> {
 /// One pass over memory for the ten of its composition.
 struct GeluGradient : BinaryOp<scalar::GeluGradient, Reals> {
   std::string_view name() const override { return "gelu_gradient"; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable &g = rule.output_gradient(), x = rule.input(1);
     Gradients result(2);

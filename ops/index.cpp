@@ -23,6 +23,7 @@ class Gather : public Op {
  public:
   explicit Gather(int64_t axis) : axis_(axis) {}
   std::string_view name() const override { return "gather"; }
+  bool takes_halves() const override { return true; }
   Attributes attributes() const override { return {{"axis", axis_}}; }
   bool gradient_needs_input(size_t i) const override { return i == 1; }
   Specs infer(const InputSpecs& in) const override {
@@ -124,6 +125,7 @@ void each_row(const Tensor& indices, int64_t size, std::string_view op, F&& f) {
 
 struct Pick : Op {
   std::string_view name() const override { return "pick"; }
+  bool takes_halves() const override { return true; }
   bool gradient_needs_input(size_t i) const override { return i == 1; }
   Specs infer(const InputSpecs& in) const override {
     check_indices(*in[1], name());
@@ -136,7 +138,7 @@ struct Pick : Op {
   void run_cpu(const KernelCall& call) const override {
     const Tensor x = call.inputs[0]->contiguous_copy();
     const int64_t n = x.shape()[-1];
-    visit(x.dtype(), [&]<class T>(TypeTag<T>) {
+    visit_size(x.dtype(), [&]<class T>(TypeTag<T>) {
       const T* from = static_cast<const T*>(x.address());
       T* out = detail::output<T>(call);
       each_row(*call.inputs[1], n, name(), [&](int64_t row, int64_t i) { out[row] = from[row * n + i]; });
@@ -154,6 +156,7 @@ struct Pick : Op {
 /// The transpose of pick.
 struct PutLike : Op {
   std::string_view name() const override { return "put_like"; }
+  bool takes_halves() const override { return true; }
   bool needs_value(size_t i) const override { return i < 2; }
   bool gradient_needs_input(size_t i) const override { return i == 1; }
   Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[2]->shape}}; }
@@ -161,7 +164,7 @@ struct PutLike : Op {
     Tensor& out = *call.outputs[0];
     const Tensor x = call.inputs[0]->contiguous_copy();
     const int64_t n = out.shape()[-1];
-    visit(out.dtype(), [&]<class T>(TypeTag<T>) {
+    visit_size(out.dtype(), [&]<class T>(TypeTag<T>) {
       T* to = static_cast<T*>(out.address());
       const T* from = static_cast<const T*>(x.address());
       std::fill_n(to, out.elements(), T{});
@@ -193,7 +196,7 @@ class OneHot : public Op {
   }
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
-    visit(dtype_, [&]<class T>(TypeTag<T>) {
+    visit(out.dtype(), [&]<class T>(TypeTag<T>) {
       T* to = static_cast<T*>(out.address());
       std::fill_n(to, out.elements(), T{});
       each_row(*call.inputs[0], classes_, name(),

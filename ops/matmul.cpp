@@ -34,6 +34,7 @@ class Matmul : public Op {
   Matmul(bool transpose_a, bool transpose_b) : ta_(transpose_a), tb_(transpose_b) {}
   std::string_view name() const override { return "matmul"; }
   OpKind kind() const override { return OpKind::matmul; }
+  OpPrecision precision() const override { return OpPrecision::product; }
   Attributes attributes() const override { return {{"transpose_a", ta_}, {"transpose_b", tb_}}; }
   std::optional<MatmulForm> matmul_form() const override { return MatmulForm{ta_, tb_}; }
 

@@ -12,11 +12,11 @@
 
 namespace espalier {
 
-// Which element types an op takes.
+// Which element types an op takes; the 16-bit reals come along with float, in which they are computed.
 struct Reals {
   template <class T>
   static constexpr bool accepts = std::is_floating_point_v<T>;
-  static constexpr std::string_view names = "float32 or float64";
+  static constexpr std::string_view names = "real numbers";
 };
 struct Numbers {
   template <class T>
@@ -36,7 +36,8 @@ struct Anything {
 
 template <class Types>
 void check_dtype(const Spec& spec, std::string_view op) {
-  const bool fits = visit(spec.dtype, []<class T>(TypeTag<T>) { return Types::template accepts<T>; });
+  const bool fits =
+      visit_all(spec.dtype, []<class T>(TypeTag<T>) { return Types::template accepts<compute_t<T>>; });
   if (!fits)
     throw TypeError(fmt::format("{}: takes {}, not {} (shape {}); cast() it first", op, Types::names,
                                 name(spec.dtype), spec.shape.str()));
@@ -123,6 +124,12 @@ constexpr std::string_view type_name() {
 }
 static_assert(type_name<scalar::Add>() == "scalar::Add");
 
+/// The row function `f(TypeTag<T>{})`; 16-bit reals have none.
+template <class F>
+RowFunction row_for(DType dtype, F&& f) {
+  return is_half(dtype) ? RowFunction() : visit(dtype, f);
+}
+
 /// The element type of the result where it is not that of the operands.
 struct Same {};
 
@@ -160,7 +167,7 @@ class UnaryOp : public PointwiseOp<F, Types, Result> {
 
  private:
   static RowFunction row(DType dtype) {
-    return visit(dtype, []<class T>(TypeTag<T>) -> RowFunction {
+    return row_for(dtype, []<class T>(TypeTag<T>) -> RowFunction {
       if constexpr (Types::template accepts<T>)
         return detail::unary_row<F, typename PointwiseOp<F, Types, Result>::template ResultOf<T>, T>;
       else
@@ -183,7 +190,7 @@ class BinaryOp : public PointwiseOp<F, Types, Result> {
 
  private:
   static RowFunction row(DType dtype) {
-    return visit(dtype, []<class T>(TypeTag<T>) -> RowFunction {
+    return row_for(dtype, []<class T>(TypeTag<T>) -> RowFunction {
       if constexpr (Types::template accepts<T>)
         return detail::binary_row<F, typename PointwiseOp<F, Types, Result>::template ResultOf<T>, T>;
       else

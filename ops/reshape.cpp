@@ -18,6 +18,7 @@ struct ViewOp : Op {
     copy_elements(Tensor(in.storage(), *layout, in.dtype()), *call.outputs[0]);
   }
   OpKind kind() const override { return OpKind::view; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   bool gradient_needs_input(size_t) const override { return false; }
   bool needs_value(size_t i) const override { return i == 0; }
   /// Views that keep the shape keep the elements; only transposing does not.
@@ -261,6 +262,7 @@ struct PadLike : Op {
   PadLike(int64_t axis, int64_t begin) : axis_(axis), begin_(begin) {}
   std::string_view name() const override { return "pad_like"; }
   bool only_copies() const override { return true; }
+  OpPrecision precision() const override { return OpPrecision::follows; }
   Attributes attributes() const override { return {{"axis", axis_}, {"begin", begin_}}; }
   bool needs_value(size_t i) const override { return i == 0; }
   bool gradient_needs_input(size_t) const override { return false; }

@@ -24,6 +24,7 @@ struct RowOp : Op {
  protected:
   template <class Rows>
   static UnaryRow whole_row(const InputSpecs& in) {
+    if (is_half(in[0]->dtype)) return nullptr;
     return visit(in[0]->dtype, []<class T>(TypeTag<T>) -> UnaryRow {
       if constexpr (Reals::accepts<T>)
         return [](int64_t n, void* out, const void* a, int64_t) {

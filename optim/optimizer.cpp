@@ -34,14 +34,14 @@ struct Assign : Op {
 
 namespace optim {
 
-Variable OptimizerState::leaf(const Variable& parameter, std::string_view name, const Shape& shape,
+Variable OptimizerState::leaf(const Variable& parameter, std::string_view name, const Spec& spec,
                               double initial) {
   PerParameter& own = parameters[parameter.node()];
   if (!own.parameter.defined()) own.parameter = parameter;
   for (const auto& [known, variable] : own.states)
     if (known == name) return variable;
   const Device device = parameter.value().device();
-  own.states.emplace_back(name, espalier::state(full(shape, initial, parameter.dtype()).to(device), name));
+  own.states.emplace_back(name, espalier::state(full(spec.shape, initial, spec.dtype).to(device), name));
   return own.states.back().second;
 }
 
@@ -59,17 +59,19 @@ Variable ParameterUpdate::setting(std::string_view name) const {
 }
 
 Variable ParameterUpdate::state(std::string_view name, double initial) {
-  return state_.leaf(parameter_, name, parameter_.shape(), initial);
+  return state_.leaf(leaf_, name, {parameter_.dtype(), parameter_.shape()}, initial);
 }
 
 Variable ParameterUpdate::scalar_state(std::string_view name, double initial) {
-  return state_.leaf(parameter_, name, Shape(), initial);
+  return state_.leaf(leaf_, name, {parameter_.dtype(), Shape()}, initial);
 }
 
 void ParameterUpdate::assign(const Variable& leaf, const Variable& value) {
-  if (!leaf.defined() || !leaf.node()->is_leaf() || !value.defined())
+  const Variable& target = leaf.defined() && leaf.node() == parameter_.node() ? leaf_ : leaf;
+  if (!target.defined() || !target.node()->is_leaf() || !value.defined())
     throw Error(fmt::format("{}: assign() takes a leaf and the value it gets", state_.rule->name()));
-  assignments_.emplace_back(leaf, value);
+  const bool narrows = is_half(target.dtype()) && value.dtype() == DType::float32;
+  assignments_.emplace_back(target, narrows ? cast(value, target.dtype()) : value);
 }
 
 Optimizer::Optimizer(std::shared_ptr<const Rule> rule,
@@ -126,7 +128,12 @@ double Optimizer::scheduled_learning_rate() const {
   return learning_rate() * state_->common.schedule.at(static_cast<int64_t>(state_->schedule_step.item()));
 }
 
-std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Variable>>& given) const {
+Variable assignment(const Variable& leaf, const Variable& value) {
+  return apply(shared_op<Assign>(), {&leaf, &value}, leaf.node()->where);
+}
+
+std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Variable>>& given,
+                                       const Variable& only_if) const {
   if (given.empty()) return {};
   Building now = building();
   now.tag = Tag::update;
@@ -138,29 +145,38 @@ std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Var
     now.where = &given.front().first.node()->where;
     const BuildingScope scope(now);
     const CommonOptions& common = state_->common;
+    for (auto& [parameter, gradient] : gradients)
+      if (is_half(gradient.dtype())) gradient = cast(gradient, DType::float32);
     if (common.clip_value > 0) clip_values(gradients, common.clip_value);
     if (common.clip_norm > 0) clip_norm(gradients, common.clip_norm);
     if (const Variable& step = state_->schedule_step; step.defined()) {
       const Variable rate = state_->setting_leaf("lr", DType::float64) * common.schedule.factor(step);
-      for (const auto& [parameter, gradient] : given)
-        if (Variable& own = rates[parameter.dtype()]; !own.defined())
-          own = parameter.dtype() == rate.dtype() ? rate : cast(rate, parameter.dtype());
+      for (const auto& [parameter, gradient] : gradients)
+        if (Variable& own = rates[gradient.dtype()]; !own.defined())
+          own = gradient.dtype() == rate.dtype() ? rate : cast(rate, gradient.dtype());
       assignments.emplace_back(step, step + 1.0);
     }
   }
   for (const auto& [parameter, gradient] : gradients) {
     now.where = &parameter.node()->where;
     const BuildingScope scope(now);
-    ParameterUpdate step(parameter, gradient, *state_, rates[parameter.dtype()]);
+    const Variable seen = is_half(parameter.dtype()) ? cast(parameter, DType::float32) : parameter;
+    ParameterUpdate step(parameter, seen, gradient, *state_, rates[gradient.dtype()]);
     state_->rule->update(step);
     assignments.insert(assignments.end(), step.assignments().begin(), step.assignments().end());
   }
+  if (only_if.defined())
+    for (auto& [leaf, value] : assignments) {
+      now.where = &leaf.node()->where;
+      const BuildingScope scope(now);
+      value = espalier::where(only_if, value, leaf);
+    }
   // After all expressions, so that no assignment comes before a reader of the old value.
   std::vector<Variable> nodes;
   for (const auto& [leaf, value] : assignments) {
     now.where = &leaf.node()->where;
     const BuildingScope scope(now);
-    nodes.push_back(apply(shared_op<Assign>(), {&leaf, &value}, leaf.node()->where));
+    nodes.push_back(assignment(leaf, value));
   }
   return nodes;
 }

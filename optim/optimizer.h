@@ -12,11 +12,14 @@
 namespace espalier::optim {
 
 /// What an update rule sees of one parameter, and what it does with it. Everything is tree: a rule runs
-/// eagerly and frozen alike.
+/// eagerly and frozen alike. Parameters in 16 bits are updated in float32, as which rules see them, and have
+/// states in float32.
 class ParameterUpdate {
  public:
-  ParameterUpdate(Variable parameter, Variable gradient, struct OptimizerState& state, Variable rate)
-      : parameter_(std::move(parameter)),
+  ParameterUpdate(Variable leaf, Variable parameter, Variable gradient, struct OptimizerState& state,
+                  Variable rate)
+      : leaf_(std::move(leaf)),
+        parameter_(std::move(parameter)),
         gradient_(std::move(gradient)),
         state_(state),
         rate_(std::move(rate)) {}
@@ -36,7 +39,7 @@ class ParameterUpdate {
   const std::vector<std::pair<Variable, Variable>>& assignments() const { return assignments_; }
 
  private:
-  Variable parameter_, gradient_;
+  Variable leaf_, parameter_, gradient_;
   OptimizerState& state_;
   Variable rate_;  // where there is a schedule: the learning rate in this step
   std::vector<std::pair<Variable, Variable>> assignments_;
@@ -84,8 +87,10 @@ class Optimizer {
   /// far, where there is a schedule.
   std::vector<std::pair<std::string, Variable>> state() const;
 
-  /// The update nodes of these (parameter, gradient) pairs, not yet run. For evaluators.
-  std::vector<Variable> build(const std::vector<std::pair<Variable, Variable>>& gradients) const;
+  /// The update nodes of these (parameter, gradient) pairs, not yet run. Where `only_if` is given and false,
+  /// everything keeps its value. For evaluators.
+  std::vector<Variable> build(const std::vector<std::pair<Variable, Variable>>& gradients,
+                              const Variable& only_if = {}) const;
   /// What tells optimizers apart.
   uint64_t identity() const;
 
@@ -98,6 +103,9 @@ struct LearningRate {
   LearningRate(double lr) : value(lr) {}
   double value;
 };
+
+/// The node that gives a leaf its next value when an update runs. For evaluators.
+Variable assignment(const Variable& leaf, const Variable& value);
 
 /// Throws Error naming optimizer, setting and value unless `valid`.
 void check_setting(bool valid, std::string_view optimizer, std::string_view setting, double value,

@@ -24,7 +24,7 @@ struct OptimizerState {
   Variable schedule_step;  // how many updates there were; where there is a schedule
 
   const Variable& setting_leaf(std::string_view name, DType dtype);
-  Variable leaf(const Variable& parameter, std::string_view name, const Shape& shape, double initial);
+  Variable leaf(const Variable& parameter, std::string_view name, const Spec& spec, double initial);
 };
 
 }  // namespace espalier::optim

@@ -103,13 +103,24 @@ BOOST_AUTO_TEST_CASE(other_types_are_converted_exactly) {
                  {INT16_MIN, INT16_MAX});
   check<int32_t>(parse(npy(dict("<u2", "(1,)"), bytes<uint16_t>({UINT16_MAX}))), {1}, {UINT16_MAX});
   check<int64_t>(parse(npy(dict("<u4", "(1,)"), bytes<uint32_t>({UINT32_MAX}))), {1}, {UINT32_MAX});
+}
+
+BOOST_AUTO_TEST_CASE(half_precision) {
   const float infinity = std::numeric_limits<float>::infinity();
   const std::vector<uint16_t> halves{0x0000, 0x3c00, 0xc000, 0x7bff, 0x0400,
                                      0x0001, 0x03ff, 0x3555, 0x7c00, 0xfc00};
-  check<float>(parse(npy(dict("<f2", "(10,)"), bytes(halves))), {10},
+  const Tensor read = parse(npy(dict("<f2", "(10,)"), bytes(halves)));
+  BOOST_TEST(read.dtype() == float16);
+  check<float>(read.to(float32), {10},
                {0, 1, -2, 65504, 0x1p-14f, 0x1p-24f, 0x3ffp-24f, 0x1.554p-2f, infinity, -infinity});
   BOOST_TEST(std::isnan(parse(npy(dict("<f2", "()"), bytes<uint16_t>({0x7e00}))).item()));
   BOOST_TEST(std::signbit(parse(npy(dict("<f2", "()"), bytes<uint16_t>({0x8000}))).item()));
+  data::write_npy(folder / "half.npy", read);
+  const Tensor again = data::read_npy(folder / "half.npy");
+  BOOST_TEST(again.dtype() == float16);
+  BOOST_TEST(std::memcmp(again.address(), halves.data(), again.bytes()) == 0);
+  BOOST_CHECK_EXCEPTION(data::write_npy(folder / "brain.npy", read.to(bfloat16)), TypeError,
+                        says({"bfloat16", "float32"}));
 }
 
 BOOST_AUTO_TEST_CASE(what_is_no_array) {

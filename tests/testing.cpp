@@ -247,6 +247,28 @@ void check_training_plan(const OpCase& c, const std::vector<Tensor>& inputs, dou
     BOOST_TEST(difference(by_hand[i].value(), frozen[i].value()) <= tolerance);
 }
 
+/// 16-bit inputs give what the same numbers give in wider types, rounded.
+void check_halves(const OpCase& c, bool any_gradient) {
+  for (const DType dtype : {float16, bfloat16}) {
+    BOOST_TEST_CONTEXT("in " << name(dtype)) {
+      const double unit = dtype == float16 ? 0x1p-11 : 0x1p-8;  // half a step between neighbours at 1
+      const double tolerance = c.roundings * unit + c.tolerance32;
+      const std::vector<Tensor> inputs = in_dtype(c.inputs, dtype);
+      const Array reference = expected(c, inputs);
+      const Tensor plain = eager(c, inputs);
+      BOOST_TEST((plain.dtype() == dtype || !is_real(plain.dtype())));
+      BOOST_TEST(difference(reference, plain) <= tolerance);
+      for (const auto strided : {laid_out_in_reverse, sliced_from_larger}) {
+        std::vector<Tensor> other;
+        for (const Tensor& input : inputs) other.push_back(strided(input));
+        BOOST_TEST(difference(reference, eager(c, other)) <= tolerance);
+      }
+      check_inference_plan(c, inputs, tolerance);
+      if (any_gradient) check_training_plan(c, inputs, 4 * tolerance);
+    }
+  }
+}
+
 }  // namespace
 
 void check_op(const OpCase& c) {
@@ -266,6 +288,7 @@ void check_op(const OpCase& c) {
         if (any) check_training_plan(c, inputs, tolerance);
       }
     }
+    if (real && c.roundings) check_halves(c, any);
     if (!any) return;
     check_derivatives(c);
     check_needs(c);

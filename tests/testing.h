@@ -62,11 +62,14 @@ struct OpCase {
   std::vector<size_t> differentiable = {};
   double tolerance = 1e-12;   ///< of the float64 result
   double tolerance32 = 2e-6;  ///< of the float32 result
+  /// How often a 16-bit result is rounded on its way; 0 for what the range or the few digits of those types
+  /// make meaningless.
+  int roundings = 1;
 };
 
-/// Forward in float32 and float64, at each vector level, and from strided inputs; first and second
-/// derivatives; values which the gradient rule does not declare are not read; the executor agrees, with
-/// gradients and without.
+/// Forward in float32 and float64, at each vector level, and from strided inputs; in float16 and bfloat16,
+/// which must be the same up to rounding; first and second derivatives; values which the gradient rule does
+/// not declare are not read; the executor agrees, with gradients and without.
 void check_op(const OpCase& c);
 
 }  // namespace espalier::testing

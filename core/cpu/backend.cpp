@@ -10,6 +10,7 @@
 
 #include "espalier/core/cpu/block_pool.h"
 #include "espalier/core/cpu/strided_loop.h"
+#include "espalier/core/cpu/widen.h"
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
 #include "espalier/core/op.h"
@@ -48,7 +49,7 @@ class CpuBackend : public Backend {
       if (from.bytes()) std::memcpy(to.address(), from.address(), from.bytes());
       return;
     }
-    visit(from.dtype(), [&]<class T>(TypeTag<T>) {
+    visit_size(from.dtype(), [&]<class T>(TypeTag<T>) {
       StridedLoop<2> loop(from.shape(), {&to.strides(), &from.strides()});
       T* out = static_cast<T*>(to.address());
       const T* in = static_cast<const T*>(from.address());
@@ -60,7 +61,12 @@ class CpuBackend : public Backend {
   void zero(Tensor& to) override {
     if (to.bytes()) std::memset(to.address(), 0, to.bytes());
   }
-  void run(const Op& op, const KernelCall& call) override { op.run_cpu(call); }
+  void run(const Op& op, const KernelCall& call) override {
+    if (needs_widening(op, call))
+      run_widened(op, call);
+    else
+      op.run_cpu(call);
+  }
   void synchronize(Device) override {}
 
   MemoryStats memory_stats(Device) override {

@@ -65,7 +65,7 @@ void show_batch(const ShownBatch& batch) {
 }
 
 void end_step(const Tensor& loss, const StepEnd& end) {
-  visit(loss.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_all(loss.dtype(), [&]<class T>(TypeTag<T>) {
     launch(end_step_kernel<T>, Grid{dim3(1), dim3(end_threads)}, static_cast<const T*>(loss.address()),
            loss.elements(), end);
   });

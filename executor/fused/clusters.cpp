@@ -79,7 +79,8 @@ void Clustering::describe(uint32_t i) {
     kinds_[i] = Instruction::Kind::whole_row;
     one.row = n.outputs[0].shape[-1];
     if (one.row > longest_row) return;
-  } else if (const auto folding = n.op->folding(specs); folding && is_real(n.outputs[0].dtype)) {
+  } else if (const auto folding = n.op->folding(specs);
+             folding && is_real(specs[0]->dtype) && !is_half(specs[0]->dtype)) {
     const Shape& in = specs[0]->shape;
     const auto rank = static_cast<int64_t>(in.rank()), axes = static_cast<int64_t>(folding->axes.size());
     if (axes == 0) return;
