@@ -14,23 +14,32 @@ namespace {
 
 struct Pass {
   const char* name;
-  bool (*function)(Graph&);
+  bool (*function)(Graph&, const CompileOptions&);
 };
+
+template <bool (*pass)(Graph&)>
+bool always(Graph& graph, const CompileOptions&) {
+  return pass(graph);
+}
+bool precision(Graph& graph, const CompileOptions& options) {
+  return lower_precision(graph, options.precision);
+}
 
 /// The pipeline, in order. Before it, the tree is frozen into a graph; after it, memory is planned
 /// ("in_place" is part of that, and can be left out by its name). "recompute" comes last, if there is a
 /// memory budget.
 constexpr Pass passes[] = {
-    {"dead_nodes", dead_nodes},
-    {"simplify", simplify},
-    {"fold_constants", fold_constants},
-    {"common_subexpressions", common_subexpressions},
-    {"simplify_again", simplify},
-    {"fuse_cross_entropy", fuse_cross_entropy},
-    {"fuse_sgd", fuse_sgd},
-    {"fuse_pointwise", fuse_pointwise},
-    {"group_updates", group_updates},
-    {"fuse_matmul", fuse_matmul},
+    {"dead_nodes", always<dead_nodes>},
+    {"simplify", always<simplify>},
+    {"fold_constants", always<fold_constants>},
+    {"common_subexpressions", always<common_subexpressions>},
+    {"simplify_again", always<simplify>},
+    {"precision", precision},
+    {"fuse_cross_entropy", always<fuse_cross_entropy>},
+    {"fuse_sgd", always<fuse_sgd>},
+    {"fuse_pointwise", always<fuse_pointwise>},
+    {"group_updates", always<group_updates>},
+    {"fuse_matmul", always<fuse_matmul>},
 };
 
 bool named(const std::vector<std::string>& list, std::string_view name) {
@@ -87,7 +96,7 @@ std::shared_ptr<const PlanData> compile(const std::vector<Variable>& results,
     plan->passes.push_back(std::move(report));
     verify(graph, name);
   };
-  for (const Pass& pass : passes) run(pass.name, pass.function);
+  for (const Pass& pass : passes) run(pass.name, [&](Graph& g) { return pass.function(g, options); });
   keep_old_values(graph);
   verify(graph, "keep_old_values");
   const bool in_place = !named(options.without, "in_place");

@@ -19,6 +19,7 @@ Tensor Executor::run(const Feeds& feeds, Where where) const {
   return located(where, [&] { return impl->run(feeds); });
 }
 Tensor Executor::value() const { return impl_->value(); }
+double Executor::loss_scale() const { return impl_->loss_scale(); }
 void Executor::on(Event event, std::function<void(const StepInfo&)> f, Where where) const {
   if (!f) located(where, [] { throw Error("on: there is no function to call"); });
   impl_->on(event, std::move(f));

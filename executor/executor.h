@@ -13,6 +13,7 @@
 #include "espalier/executor/history.h"
 #include "espalier/executor/launch.h"
 #include "espalier/executor/plan.h"
+#include "espalier/executor/precision.h"
 #include "espalier/executor/profile.h"
 #include "espalier/optim/optimizer.h"
 
@@ -22,8 +23,6 @@ enum class Mode : uint8_t {
   inference,  ///< forward; dropout keeps everything
   training,   ///< forward, backward and update
 };
-
-enum class Precision : uint8_t { float32 };
 
 struct ExecutorOptions {
   /// Unless it is given: training if there is an optimizer, or the tree holds updates; else inference.
@@ -39,6 +38,8 @@ struct ExecutorOptions {
   /// Training: the loss over this feed, in inference, after each epoch. Its columns stand for those of the
   /// tree's feed.
   std::optional<data::Distributor> validation = {};
+  /// In what matrix products are computed, and what is safe between them. Parameters, optimizer and losses
+  /// stay as they are. Training in float16 needs `optimizer`: its gradients are those of a scaled loss.
   Precision precision = Precision::float32;
   /// Passes to leave out, by the names in the plan; "in_place" too.
   std::vector<std::string> without = {};
@@ -87,6 +88,10 @@ class Executor {
   Tensor run(const Feeds& feeds, Where where = Where::current()) const;
   /// The tree's value after the last step.
   Tensor value() const;
+
+  /// By what the loss is multiplied while it is differentiated: with Precision::float16 a number that adapts
+  /// itself, else 1.
+  double loss_scale() const;
 
   /// Calls `f` at each such event, in the order of registration.
   void on(Event event, std::function<void(const StepInfo&)> f, Where where = Where::current()) const;

@@ -8,6 +8,7 @@
 #include "espalier/executor/checkpoint.h"
 #include "espalier/executor/executor.h"
 #include "espalier/executor/interrupt.h"
+#include "espalier/executor/loss_scale.h"
 #include "espalier/executor/profiler.h"
 #include "espalier/executor/progress.h"
 #include "espalier/executor/session.h"
@@ -22,6 +23,7 @@ class Executor::Impl {
   StepInfo step();
   Tensor run(const Feeds& given);
   Tensor value() const;
+  double loss_scale() const { return loss_scale_ ? loss_scale_->factor().item() : 1; }
   void checkpoint(const std::filesystem::path& folder);
   void resume(const std::filesystem::path& folder);
 
@@ -108,6 +110,7 @@ class Executor::Impl {
   ExecutorOptions options_;
   std::vector<Variable> updates_;
   std::vector<std::pair<Variable, Variable>> bucket_;  // parameters and gradients, if they are to be gathered
+  std::optional<LossScale> loss_scale_;                // training in float16
   std::vector<std::shared_ptr<Feed>> feeds_;
   std::vector<Variable> leaf_list_;  // in the order of writing
   std::unique_ptr<Session> session_;

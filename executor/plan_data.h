@@ -2,6 +2,7 @@
 #pragma once
 #include "espalier/executor/memory.h"
 #include "espalier/executor/plan.h"
+#include "espalier/executor/precision.h"
 
 namespace espalier {
 
@@ -20,6 +21,7 @@ struct CompileOptions {
   int64_t memory_budget = 0;  ///< bytes; 0: any
   /// Parameters and their gradients, which are then put side by side. Empty: they lie wherever there is room.
   std::vector<std::pair<Variable, Variable>> gradient_bucket = {};
+  Precision precision = Precision::float32;
 };
 
 /// Runs the passes over the tree below `results` and `updates`. Throws OutOfMemory if the budget cannot be

@@ -105,11 +105,18 @@ void Executor::Impl::find_updates() {
   now.lazy = true;  // the plan computes; the tree only grows
   now.lean = true;
   const BuildingScope scope(now);
+  const bool scales = options_.precision == Precision::float16;
   if (options_.optimizer) {
-    const auto gradients = new_parameter_gradients(root_);
+    if (scales) loss_scale_.emplace();
+    const auto gradients = scales ? loss_scale_->gradients(root_) : new_parameter_gradients(root_);
     if (gradients.empty()) throw Error("get_executor: there is no parameter in the tree to train");
-    updates_ = options_.optimizer->build(gradients);
+    updates_ =
+        scales ? loss_scale_->updates(gradients, *options_.optimizer) : options_.optimizer->build(gradients);
     if (options_.gradient_bucket) bucket_ = gradients;
+  } else if (scales) {
+    throw Error(
+        "get_executor: training in float16 scales the loss, which the updates in the tree do not; name the "
+        "optimizer: get_executor({.optimizer = …, .precision = Precision::float16})");
   } else if (root_.node()->record) {
     if (root_.node()->record->updates.size() > 1)
       throw Error("get_executor: the tree holds updates of several optimizers; name the one to use");

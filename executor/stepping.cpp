@@ -110,7 +110,8 @@ Executor::Impl::Bound& Executor::Impl::plan_for(const Rows& rows, bool inference
                           .without = options_.without,
                           .dump = options_.dump,
                           .memory_budget = options_.memory_budget,
-                          .gradient_bucket = calm ? decltype(bucket_)() : bucket_});
+                          .gradient_bucket = calm ? decltype(bucket_)() : bucket_,
+                          .precision = options_.precision});
     bound.runtime = session_->bind(bound.data);
   } catch (...) {
     plans_.erase({inference, rows});

@@ -1,94 +1,18 @@
 // A block of a language model, written with layers and operations: its gradients, and that it learns.
 #include <boost/test/unit_test.hpp>
 
-#include <cmath>
-
+#include "attention_block.h"
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/random.h"
 #include "espalier/data/batches.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
-#include "espalier/nn/activation.h"
-#include "espalier/nn/dense.h"
-#include "espalier/nn/embedding.h"
-#include "espalier/nn/layer_norm.h"
-#include "espalier/nn/losses.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/adam.h"
 #include "testing.h"
 
 namespace esp = espalier;
 using namespace espalier::testing;
-using namespace espalier::nn;
-
-namespace {
-
-constexpr int64_t words = 7, time_steps = 6, heads = 2, width = 8;
-
-/// Whether position i may look at position j.
-esp::Tensor causal(int64_t n) {
-  esp::Tensor mask = esp::zeros({n, n}, esp::boolean);
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = 0; j <= i; ++j) mask.at<bool>({i, j}) = true;
-  return mask;
-}
-
-/// [rows, time, width] as [rows, heads, time, width / heads].
-esp::Variable split_heads(const esp::Variable& x) {
-  const int64_t time = x.shape()[1], each = x.shape()[2] / heads;
-  return esp::transpose(esp::reshape(x, {-1, time, heads, each}), {0, 2, 1, 3});
-}
-
-esp::Variable attend(const esp::Variable& q, const esp::Variable& k, const esp::Variable& v) {
-  const int64_t time = q.shape()[1], all = q.shape()[2];
-  const esp::Variable scores = esp::matmul(split_heads(q), esp::transpose(split_heads(k))) /
-                               std::sqrt(static_cast<double>(all / heads));
-  const esp::Variable weights = esp::softmax(esp::where(causal(time), scores, -1e9));
-  const esp::Variable seen = esp::matmul(weights, split_heads(v));
-  return esp::reshape(esp::transpose(seen, {0, 2, 1, 3}), {-1, time, all});
-}
-
-struct Block : Module {
-  esp::Variable operator()(const esp::Variable& x) {
-    const esp::Variable n = before_attention(x);
-    const esp::Variable y = x + join(attend(query(n), key(n), value(n)));
-    return y + narrow(esp::gelu(widen(before_mlp(y))));
-  }
-  LayerNorm before_attention = add("before_attention", LayerNorm());
-  Dense query = add("query", Dense(width)), key = add("key", Dense(width)),
-        value = add("value", Dense(width));
-  Dense join = add("join", Dense(width));
-  LayerNorm before_mlp = add("before_mlp", LayerNorm());
-  Dense widen = add("widen", Dense(4 * width)), narrow = add("narrow", Dense(width));
-};
-
-struct Model : Module {
-  /// The loss of predicting each next word.
-  esp::Variable operator()(const esp::Variable& tokens, const esp::Variable& next) {
-    const esp::Variable place = position(esp::arange(time_steps, esp::int64));
-    const esp::Variable logits = head(last(block(embed(tokens) + place)));
-    return SoftmaxCrossEntropy()(esp::reshape(logits, {-1, words}), esp::flatten(next));
-  }
-  Embedding embed = add("embed", Embedding(words, width));
-  Embedding position = add("position", Embedding(time_steps, width));
-  Block block = add("block", Block());
-  LayerNorm last = add("last", LayerNorm());
-  Dense head = add("head", Dense(words));
-};
-
-/// Two words that take turns: what comes next was there two words before.
-std::pair<esp::Tensor, esp::Tensor> sequences(int64_t count) {
-  esp::Tensor tokens({count, time_steps}, esp::int64), next({count, time_steps}, esp::int64);
-  for (int64_t row = 0; row < count; ++row)
-    for (int64_t i = 0; i < time_steps; ++i) {
-      const int64_t pair[] = {row % words, row / words % words};
-      tokens.at<int64_t>({row, i}) = pair[i % 2];
-      next.at<int64_t>({row, i}) = pair[(i + 1) % 2];
-    }
-  return {tokens, next};
-}
-
-}  // namespace
 
 BOOST_AUTO_TEST_SUITE(attention)
 

@@ -57,8 +57,9 @@ void run_widened(const Op& op, const KernelCall& call) {
   std::vector<Tensor> inputs, outputs;
   inputs.reserve(call.inputs.size());
   outputs.reserve(call.outputs.size());
-  KernelCall wide;
-  wide.random = call.random;
+  KernelCall wide = call;
+  wide.inputs.clear();
+  wide.outputs.clear();
   for (size_t k = 0; k < call.inputs.size(); ++k) {
     const Tensor& x = *call.inputs[k];
     if (!is_half(x.dtype())) {

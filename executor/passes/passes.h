@@ -1,6 +1,7 @@
 // The passes. Each is one function in one file: it rewrites the graph and says whether it changed anything.
 #pragma once
 #include "espalier/executor/graph.h"
+#include "espalier/executor/precision.h"
 
 namespace espalier {
 
@@ -15,6 +16,9 @@ bool common_subexpressions(Graph& graph);
 bool dead_nodes(Graph& graph);
 /// Lets ops that read no more than the shape of a value stop holding on to it.
 bool detach_shapes(Graph& graph);
+/// Lets matrix products, and what may be rounded between them, compute in the 16-bit type that is asked for;
+/// casts stand where that begins and ends. Nothing to do for other precisions.
+bool lower_precision(Graph& graph, Precision precision);
 /// Softmax, the choice by labels and its gradient become two kernels, which keep no probabilities.
 bool fuse_cross_entropy(Graph& graph);
 /// Makes pointwise ops over one domain, and folds of it, one kernel.
