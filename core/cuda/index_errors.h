@@ -2,8 +2,7 @@
 // and goes on with one that is inside; the next synchronisation throws.
 #pragma once
 #include <cstdint>
-#include <source_location>
-#include <string>
+#include <string_view>
 
 #include "espalier/core/op.h"
 
@@ -11,7 +10,7 @@ namespace espalier::cu {
 
 /// One per device, in memory which the host reads as well.
 struct IndexRecord {
-  unsigned int claimed;  ///< by the first kernel thread that found one
+  unsigned int state;  ///< 0: none, 1: claimed by the first thread that found one, 2: complete
   unsigned int site;
   long long index, size;
 };
@@ -28,11 +27,12 @@ struct IndexReport {
   __device__ int64_t resolve(T given, int64_t size, bool from_end) const {
     const int64_t index = given < 0 && from_end ? given + size : static_cast<int64_t>(given);
     if (index >= 0 && index < size) return index;
-    if (atomicCAS(&record->claimed, 0u, 1u) == 0u) {
+    if (atomicCAS(&record->state, 0u, 1u) == 0u) {
       record->site = site;
       record->index = static_cast<long long>(given);
       record->size = size;
       __threadfence_system();
+      *static_cast<volatile unsigned int*>(&record->state) = 2u;
     }
     return 0;
   }

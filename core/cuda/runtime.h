@@ -2,6 +2,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +13,14 @@ namespace espalier::cu {
 /// Throws unless `status` is success: OutOfMemory where memory is what lacks, else DeviceError. `what` names
 /// the call.
 void check(cudaError_t status, std::string_view what);
+/// "cudaErrorNoDevice: no CUDA-capable device is detected"
+std::string describe(cudaError_t status);
+
+/// The number of the device that is current in this thread.
+int current_device();
+
+/// Devices beyond this number cannot be used.
+inline constexpr int most_devices = 64;
 
 /// Makes a device the current one of this thread while it lives.
 class DeviceScope {
@@ -67,11 +76,18 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// The stream in which this thread's kernels run on the current device: that of the innermost StreamScope, or
-/// the device's own, on which eager evaluation runs.
+/// The current device's own stream, on which all threads evaluate eagerly. It is never captured.
+cudaStream_t eager_stream();
+/// The stream in which this thread's kernels run on the current device: that of the innermost StreamScope on
+/// it, or the eager stream.
 cudaStream_t current_stream();
+/// The stream of this thread's innermost StreamScope, if that is one on `device`, else null. It asks nothing
+/// of the driver.
+cudaStream_t stream_instead_of_eager(int device) noexcept;
 
-/// Lets this thread's kernels run in another stream while it lives.
+/// Lets this thread's kernels on the current device run in another of its streams while it lives. Nothing
+/// orders the two streams: who uses tensors that the eager stream may still be writing waits for it first,
+/// and the other way round.
 class StreamScope {
  public:
   explicit StreamScope(cudaStream_t stream);
@@ -81,9 +97,10 @@ class StreamScope {
 
  private:
   cudaStream_t before_;
+  int device_before_;
 };
 
-/// What kernels need to know of the current device.
+/// What kernels need to know of the current device; asked once.
 struct DeviceLimits {
   int multiprocessors;
   int architecture;  ///< 90 for compute capability 9.0

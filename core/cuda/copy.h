@@ -1,0 +1,18 @@
+// Copying between tensors of one device, whatever their strides.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "espalier/core/tensor.h"
+
+namespace espalier::cu {
+
+/// Copies all elements of `from` to `to`, of the same shape and dtype and on the current device, in the
+/// current stream.
+void copy_strided(const Tensor& from, Tensor& to);
+
+/// The lowest architecture that this build's kernels are compiled for: 90 for compute capability 9.0.
+int lowest_architecture();
+/// Success if the current device can run this build's kernels.
+cudaError_t try_kernels();
+
+}  // namespace espalier::cu

@@ -1,0 +1,97 @@
+#include "espalier/core/cuda/index_errors.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <new>
+#include <source_location>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "espalier/core/cuda/runtime.h"
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+
+namespace espalier::cu {
+
+namespace {
+
+struct Site {
+  std::string op;
+  std::source_location where;
+};
+
+/// Every op and line that has asked for a report, each once: the record names one by its number.
+class Sites {
+ public:
+  unsigned int number(std::string_view op, const std::source_location& where) {
+    const std::lock_guard lock(mutex_);
+    const Key key{std::string(op), where.file_name(), where.line()};
+    const auto [at, is_new] = numbers_.try_emplace(key, static_cast<unsigned int>(sites_.size()));
+    if (is_new) sites_.push_back({std::string(op), where});
+    return at->second;
+  }
+  Site site(unsigned int number) {
+    const std::lock_guard lock(mutex_);
+    return sites_.at(number);
+  }
+
+ private:
+  using Key = std::tuple<std::string, std::string, unsigned int>;
+  std::mutex mutex_;
+  std::map<Key, unsigned int> numbers_;
+  std::vector<Site> sites_;
+};
+Sites& sites() {
+  static Sites* const all = new Sites;
+  return *all;
+}
+
+/// One record, as the host and as its device address it.
+struct Mapped {
+  std::once_flag once;
+  IndexRecord* device = nullptr;
+  std::atomic<IndexRecord*> host{nullptr};
+};
+Mapped& mapped(int device) {
+  static Mapped* const all = new Mapped[most_devices];
+  return all[device];
+}
+
+}  // namespace
+
+IndexReport index_report(const KernelCall& call, std::string_view op) {
+  const int device = call.outputs[0]->device().index;
+  Mapped& record = mapped(device);
+  std::call_once(record.once, [&] {
+    const DeviceScope scope(device);
+    void *host = nullptr, *there = nullptr;
+    check(cudaHostAlloc(&host, sizeof(IndexRecord), cudaHostAllocMapped), "allocating host memory");
+    check(cudaHostGetDevicePointer(&there, host, 0), "mapping host memory");
+    record.device = static_cast<IndexRecord*>(there);
+    record.host.store(new (host) IndexRecord{});
+  });
+  return {record.device, sites().number(op, call.where ? *call.where : std::source_location())};
+}
+
+void throw_recorded_index() {
+  IndexRecord* record = mapped(current_device()).host.load();
+  if (!record) return;
+  volatile IndexRecord& shared = *record;
+  if (shared.state != 2u) return;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const long long index = shared.index, size = shared.size;
+  const Site site = sites().site(shared.site);
+  shared.state = 0u;
+  IndexError error(fmt::format("{}: index {} is outside an axis of size {}", site.op, index, size));
+  Building own_line = building();
+  own_line.where = nullptr;  // the line is the kernel's call, not the one that waited for it
+  const BuildingScope scope(own_line);
+  error.locate(site.where);
+  throw error;
+}
+
+}  // namespace espalier::cu

@@ -1,0 +1,36 @@
+// Page-locked host memory: what a GPU copies from and to while the host goes on.
+#pragma once
+#include <cstddef>
+#include <utility>
+
+namespace espalier::cu {
+
+/// Bytes for batches on their way to a GPU; every device may copy from them. Whoever starts such a copy waits
+/// for it (an Event) before he writes them again.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  /// Throws OutOfMemory.
+  explicit PinnedBuffer(size_t bytes);
+  ~PinnedBuffer();
+  PinnedBuffer(PinnedBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+
+  void* data() const { return data_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace espalier::cu
