@@ -8,6 +8,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/scalar.h"
+#include "espalier/core/type_name.h"
 #include "espalier/ops/cuda/kernels.h"
 
 namespace espalier {
@@ -114,14 +115,6 @@ T* output(const KernelCall& call, size_t k = 0) {
 
 }  // namespace detail
 
-/// The name of a functor inside our namespace: "scalar::Add".
-template <class T>
-constexpr std::string_view type_name() {
-  constexpr std::string_view text = __PRETTY_FUNCTION__, ours = "espalier::";
-  constexpr size_t found = text.find("T = ") + 4;
-  constexpr size_t begin = found + (text.substr(found).starts_with(ours) ? ours.size() : 0);
-  return text.substr(begin, text.find_first_of(";]", begin) - begin);
-}
 static_assert(type_name<scalar::Add>() == "scalar::Add");
 
 /// The row function `f(TypeTag<T>{})`; 16-bit reals have none.

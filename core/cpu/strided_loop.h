@@ -44,6 +44,10 @@ class StridedLoop {
     return rows;
   }
   const Offsets& row_step() const { return steps_.back(); }
+  /// What is left of the axes, from the outermost on.
+  size_t axes() const { return sizes_.size(); }
+  int64_t size(size_t axis) const { return sizes_[axis]; }
+  const Offsets& step(size_t axis) const { return steps_[axis]; }
 
   /// Calls `f(length, offsets, steps)` for rows `begin` to `end`.
   template <class F>

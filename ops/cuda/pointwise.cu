@@ -1,0 +1,121 @@
+// Binds pointwise functors, and fills.
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "espalier/core/error.h"
+#include "espalier/ops/cuda/kernels.h"
+#include "espalier/ops/cuda/pointwise_kernels.cuh"
+
+namespace espalier::cu {
+
+namespace {
+
+const PointwiseFunction* find(std::string_view functor) {
+  static const PointwiseTable table = [] {
+    PointwiseTable all;
+    add_arithmetic(all);
+    add_casts(all);
+    add_comparisons(all);
+    add_elementary(all);
+    return all;
+  }();
+  const auto found = table.find(functor);
+  return found == table.end() ? nullptr : &found->second;
+}
+
+using Inputs = std::span<const Tensor* const>;
+
+/// One pass over all operands of a functor.
+struct PointwisePass {
+  void (*launch)(const Walk& walk);
+  SmallVector<Walk, 1> parts;
+
+  PointwisePass(const PointwiseKernel& kernel, const Tensor& output, Inputs inputs)
+      : launch(kernel.launch), parts(walks(output, inputs, kernel.unit)) {}
+  void operator()(RandomStream) const {
+    for (const Walk& part : parts) launch(part);
+  }
+};
+
+/// Tensors laid out as the output is, several at a time.
+Bound bind_fold_of_whole(const PointwiseKernel& kernel, const Tensor& output, Inputs inputs) {
+  std::vector<FoldTerms> passes;
+  for (size_t next = 0; next < inputs.size();) {
+    FoldTerms terms{};
+    if (next) terms.data[terms.count++] = output.address();
+    while (next < inputs.size() && terms.count < FoldTerms::most)
+      terms.data[terms.count++] = inputs[next++]->address();
+    passes.push_back(terms);
+  }
+  return bound([fold = kernel.fold, passes = std::move(passes), out = output.address(),
+                n = output.elements()](RandomStream) {
+    for (const FoldTerms& terms : passes) fold(terms, out, n);
+  });
+}
+
+Bound bind_fold(const PointwiseKernel& kernel, const Tensor& output, Inputs inputs) {
+  if (output.elements() == 0) return bound([](RandomStream) {});
+  const bool whole = std::all_of(inputs.begin(), inputs.end(), [&](const Tensor* in) {
+    return in->shape() == output.shape() && in->contiguous();
+  });
+  if (kernel.fold && whole) return bind_fold_of_whole(kernel, output, inputs);
+  std::vector<PointwisePass> passes;
+  for (size_t k = 1; k < inputs.size(); ++k) {
+    const Tensor* pair[] = {k == 1 ? inputs[0] : &output, inputs[k]};
+    passes.emplace_back(kernel, output, pair);
+  }
+  return bound([passes = std::move(passes)](RandomStream random) {
+    for (const PointwisePass& pass : passes) pass(random);
+  });
+}
+
+// A fill knows no element type: eight bytes of elements are repeated.
+
+__global__ void __launch_bounds__(threads_in_block)
+    fill_kernel(uint64_t pattern, unsigned char* out, int64_t bytes) {
+  const auto misplaced = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) % vector_bytes);
+  const int64_t to_next = misplaced ? vector_bytes - misplaced : 0, head = to_next < bytes ? to_next : bytes;
+  const int64_t words = (bytes - head) / vector_bytes, tail = bytes - head - words * vector_bytes;
+  const auto low = static_cast<unsigned>(pattern), high = static_cast<unsigned>(pattern >> 32);
+  uint4* middle = reinterpret_cast<uint4*>(out + head);
+  for (int64_t i = grid_thread(); i < words; i += grid_threads())
+    middle[i] = make_uint4(low, high, low, high);
+  // Less than sixteen bytes at either end, where elements begin at multiples of their size.
+  const int64_t i = grid_thread();
+  const auto byte = static_cast<unsigned char>(pattern >> (8 * (i % 8)));
+  if (i < head) out[i] = byte;
+  if (i < tail) out[bytes - tail + i] = byte;
+}
+
+}  // namespace
+
+Bound bind_pointwise(const KernelCall& call, std::string_view functor) {
+  const Tensor& output = *call.outputs[0];
+  const Inputs inputs(call.inputs.data(), call.inputs.size());
+  const DType dtype = inputs.back()->dtype();
+  const PointwiseFunction* function = find(functor);
+  if (!function || !function->of_dtype[static_cast<size_t>(dtype)].unit)
+    throw UnsupportedError(std::string(functor) + " has no CUDA kernel for " + std::string(name(dtype)));
+  const PointwiseKernel& kernel = function->of_dtype[static_cast<size_t>(dtype)];
+  if (inputs.size() > function->inputs) return bind_fold(kernel, output, inputs);
+  return bound(PointwisePass(kernel, output, inputs));
+}
+
+Bound bind_fill(const KernelCall& call, double value) {
+  const Tensor& output = *call.outputs[0];
+  const auto bytes = static_cast<int64_t>(output.bytes());
+  if (bytes == 0) return bound([](RandomStream) {});
+  uint64_t pattern = 0;
+  visit(output.dtype(), [&]<class T>(TypeTag<T>) {
+    const T element = scalar::Cast<T>()(value);
+    for (size_t at = 0; at < sizeof pattern; at += sizeof(T))
+      std::memcpy(reinterpret_cast<char*>(&pattern) + at, &element, sizeof(T));
+  });
+  return bound([pattern, bytes, to = static_cast<unsigned char*>(output.address())](RandomStream) {
+    launch(fill_kernel, grid_for(bytes / vector_bytes + 1, 4), pattern, to, bytes);
+  });
+}
+
+}  // namespace espalier::cu

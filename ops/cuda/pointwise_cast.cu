@@ -1,0 +1,23 @@
+// Casts from every element type to every one.
+#include "espalier/ops/cuda/pointwise_kernels.cuh"
+
+namespace espalier::cu {
+
+namespace {
+
+template <class To, class... From>
+void add_casts_to(PointwiseTable& table, Types<From...>) {
+  PointwiseFunction& f = table[type_name<scalar::Cast<To>>()];
+  f.inputs = 1;
+  ((f.template of<From>() = pointwise_kernel_of<scalar::Cast<To>, To, From>()), ...);
+}
+template <class... To>
+void add_all_casts(PointwiseTable& table, Types<To...> types) {
+  (add_casts_to<To>(table, types), ...);
+}
+
+}  // namespace
+
+void add_casts(PointwiseTable& table) { add_all_casts(table, AllTypes()); }
+
+}  // namespace espalier::cu

@@ -1,0 +1,58 @@
+// Ops that draw random numbers.
+#include "espalier/core/cuda/launch.h"
+#include "espalier/core/philox.h"
+#include "espalier/ops/cuda/kernels.h"
+#include "espalier/ops/cuda/vectors.cuh"
+
+namespace espalier::cu {
+
+namespace {
+
+constexpr int words_in_block = 4;
+
+/// `value` where the high bits of the element's word are below the threshold: a block of Philox for four
+/// elements. With `base`, the seed is there, and the stream counts from the one there.
+template <class T>
+__global__ void __launch_bounds__(threads_in_block)
+    bernoulli_kernel(T* out, int64_t n, int threshold, T value, RandomStream random, const uint64_t* base) {
+  const uint64_t seed = base ? base[0] : random.seed;
+  const uint64_t stream = base ? base[1] + random.stream : random.stream;
+  const bool aligned = reinterpret_cast<uintptr_t>(out) % (words_in_block * sizeof(T)) == 0;
+  const int64_t blocks = (n + words_in_block - 1) / words_in_block;
+  for (int64_t b = grid_thread(); b < blocks; b += grid_threads()) {
+    const philox::Block words = philox::block(seed, stream, static_cast<uint64_t>(b));
+    Vector<T, words_in_block> mask;
+#pragma unroll
+    for (int i = 0; i < words_in_block; ++i)
+      mask.element[i] = philox::high_bits(words.word[i]) < threshold ? value : T(0);
+    T* to = out + b * words_in_block;
+    if (aligned && (b + 1) * words_in_block <= n) {
+      constexpr int at_once = sizeof(mask) < vector_bytes ? sizeof(mask) : vector_bytes;
+      write_words<at_once>(to, mask);
+    } else {
+#pragma unroll
+      for (int i = 0; i < words_in_block; ++i)
+        if (b * words_in_block + i < n) to[i] = mask.element[i];
+    }
+  }
+}
+
+template <class T>
+Bound bind_bernoulli(const KernelCall& call, double keep, T value) {
+  Tensor& output = *call.outputs[0];
+  return bound([to = static_cast<T*>(output.address()), n = output.elements(), value,
+                threshold = philox::keep_threshold(keep), base = call.random_base](RandomStream random) {
+    launch(bernoulli_kernel<T>, grid_for(n, words_in_block), to, n, threshold, value, random, base);
+  });
+}
+
+}  // namespace
+
+Bound bind_dropout_mask(const KernelCall& call, double keep) {
+  const Tensor& output = *call.outputs[0];
+  if (output.elements() == 0) return bound([](RandomStream) {});
+  if (output.dtype() == DType::float32) return bind_bernoulli(call, keep, static_cast<float>(1 / keep));
+  return bind_bernoulli(call, keep, 1 / keep);
+}
+
+}  // namespace espalier::cu
