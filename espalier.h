@@ -24,6 +24,7 @@
 #include "espalier/nn/losses.h"
 #include "espalier/nn/module.h"
 #include "espalier/nn/serialize.h"
+#include "espalier/ops/matmul_precision.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/adagrad.h"
 #include "espalier/optim/adam.h"

@@ -67,6 +67,8 @@ bool fold_rows_of(Matrix left, GemmBatch& x) {
 
 Shape matmul_batch_of(const Shape& shape) { return Shape(Dims(shape.begin(), shape.end() - 2)); }
 
+bool gemm_takes(const Layout& layout, bool transposed) { return stored({layout, transposed}).has_value(); }
+
 /// The product of two matrices, the first of a batch. Operands whose strides a GEMM cannot take are
 /// replaced by copies.
 Gemm one_product(Tensor& a, Tensor& b, const Tensor& out, bool ta, bool tb) {

@@ -11,6 +11,8 @@ inline constexpr int64_t largest_matrix_size = 0x7fffffff;  ///< that the librar
 
 /// The axes before the last two.
 Shape matmul_batch_of(const Shape& shape);
+/// Whether a GEMM takes the matrices of that layout where they lie, seen transposed or not.
+bool gemm_takes(const Layout& layout, bool transposed);
 /// The product of two matrices, the first of a batch. Operands whose strides a GEMM cannot take are replaced
 /// by copies.
 Gemm one_product(Tensor& a, Tensor& b, const Tensor& out, bool transpose_a, bool transpose_b);

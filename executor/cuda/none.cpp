@@ -1,6 +1,7 @@
-// A build without CUDA.
+// A build without CUDA: no plan is on a GPU.
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
+#include "espalier/executor/cuda/kernels.h"
 #include "espalier/executor/session.h"
 
 namespace espalier {
@@ -9,5 +10,19 @@ std::unique_ptr<Session> make_cuda_session(Device device, Launch) {
   (void)backend(device);  // says why there is none
   throw DeviceError("this build of Espalier has no CUDA runtime");
 }
+
+namespace cu {
+
+namespace {
+
+[[noreturn]] Bound none() { throw DeviceError("this build of Espalier has no CUDA kernels"); }
+
+}  // namespace
+
+Bound bind_fused(const KernelCall&, const Program&) { none(); }
+Bound bind_matmul_update(const KernelCall&, MatmulForm) { none(); }
+Bound bind_product_program(const KernelCall&, ProductProgram) { none(); }
+
+}  // namespace cu
 
 }  // namespace espalier

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "espalier/core/cpu/parallel.h"
+#include "espalier/executor/cuda/kernels.h"
 #include "espalier/executor/fused/folds.h"
 #include "espalier/executor/fused/interpreter.h"
 #include "espalier/ops/matmul_call.h"
@@ -137,6 +138,10 @@ std::unique_ptr<BoundKernel> MatmulUpdate::bind_cpu(const KernelCall& call) cons
   return std::make_unique<BoundUpdate>(call, form_);
 }
 
+std::unique_ptr<BoundKernel> MatmulUpdate::bind_cuda(const KernelCall& call) const {
+  return cu::bind_matmul_update(call, form_);
+}
+
 MatmulEpilogue::MatmulEpilogue(MatmulForm form, Spec product, Shape seen,
                                std::shared_ptr<const FusedOp> program, size_t product_input)
     : form_(form),
@@ -168,7 +173,9 @@ std::pair<GemmEpilogue, size_t> MatmulEpilogue::for_library(const KernelCall& ca
   if (code.empty() || code.size() > 2 || program.outputs.size() != 1 || program.outputs[0] != code.size() - 1)
     return nothing;
   const Instruction& add = code[0];
-  if (product_.dtype != DType::float32 || add.op->name() != "add" || add.level != Level::full) return nothing;
+  if (add.op->name() != "add" || add.level != Level::full || add.shape.rank() == 0 ||
+      add.shape[-1] != product_.shape[-1])
+    return nothing;
   const auto is_product = [&](const Argument& a) {
     return a.from == Argument::From::input && a.index == product_input_;
   };
@@ -187,20 +194,37 @@ std::pair<GemmEpilogue, size_t> MatmulEpilogue::for_library(const KernelCall& ca
   return {GemmEpilogue::bias_relu, input};
 }
 
+Tensor MatmulEpilogue::room(const KernelCall& call, std::optional<size_t> output) const {
+  return output ? *call.outputs[*output] : Tensor(product_.shape, product_.dtype, call.outputs[0]->device());
+}
+Tensor MatmulEpilogue::shaped(const Tensor& memory, const Shape& shape) const {
+  Layout layout(shape);
+  layout.offset = memory.layout().offset;
+  return Tensor(memory.storage(), std::move(layout), product_.dtype);
+}
+
 std::unique_ptr<BoundKernel> MatmulEpilogue::bind_cpu(const KernelCall& call) const {
-  const auto at = landing();
-  const Tensor memory = at ? *call.outputs[*at] : Tensor(product_.shape, product_.dtype);
-  const auto as = [&](const Shape& shape) {
-    Layout layout(shape);
-    layout.offset = memory.layout().offset;
-    return Tensor(memory.storage(), std::move(layout), product_.dtype);
-  };
-  if (const auto [epilogue, bias] = for_library(call); epilogue != GemmEpilogue::none) {
-    auto whole = std::make_unique<BoundLibraryEpilogue>(call, form_, as(product_.shape), epilogue, bias);
+  const Tensor memory = room(call, landing());
+  if (const auto [epilogue, bias] = for_library(call);
+      epilogue != GemmEpilogue::none && product_.dtype == DType::float32) {
+    auto whole =
+        std::make_unique<BoundLibraryEpilogue>(call, form_, shaped(memory, product_.shape), epilogue, bias);
     if (whole->is_best()) return whole;
   }
-  return std::make_unique<BoundEpilogue>(call, form_, as(product_.shape), as(seen_), program_->program(),
-                                         product_input_);
+  return std::make_unique<BoundEpilogue>(call, form_, shaped(memory, product_.shape), shaped(memory, seen_),
+                                         program_->program(), product_input_);
+}
+
+std::unique_ptr<BoundKernel> MatmulEpilogue::bind_cuda(const KernelCall& call) const {
+  // A kernel that goes over its elements more than once cannot write over what it still has to read.
+  const auto& code = program_->program().instructions;
+  const bool once = std::all_of(code.begin(), code.end(),
+                                [](const Instruction& n) { return n.kind == Instruction::Kind::map; });
+  const Tensor memory = room(call, once ? landing() : std::nullopt);
+  const auto [epilogue, bias] = for_library(call);
+  return cu::bind_product_program(
+      call, {form_, program_->program(), product_input_, shaped(memory, product_.shape),
+             shaped(memory, seen_), epilogue, epilogue == GemmEpilogue::none ? nullptr : call.inputs[bias]});
 }
 
 }  // namespace espalier

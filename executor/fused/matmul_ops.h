@@ -20,6 +20,7 @@ class MatmulUpdate : public Op {
   bool can_run_in_place(size_t i) const override { return i == 0; }
   void run_cpu(const KernelCall& call) const override { bind_cpu(call)->run(call.random); }
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call) const override;
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override;
 
  private:
   MatmulForm form_;
@@ -44,12 +45,16 @@ class MatmulEpilogue : public Op {
   bool can_write_over(size_t output, size_t input) const override;
   void run_cpu(const KernelCall& call) const override { bind_cpu(call)->run(call.random); }
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call) const override;
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override;
   bool equals(const Op& other) const override { return this == &other; }
 
  private:
   std::pair<GemmEpilogue, size_t> for_library(const KernelCall& call) const;
   /// The output in whose memory the product can lie meanwhile.
   std::optional<size_t> landing() const;
+  /// That memory, or some of its own, as a tensor of that shape.
+  Tensor room(const KernelCall& call, std::optional<size_t> output) const;
+  Tensor shaped(const Tensor& memory, const Shape& shape) const;
 
   MatmulForm form_;
   Spec product_;
