@@ -60,12 +60,12 @@ ChoiceFile::Choices ChoiceFile::read() const {
 
 void ChoiceFile::put(const std::string& key, const std::string& choice) {
   const std::lock_guard lock(mutex_);
+  loaded_ = true;  // what the file has is added below
   choices_[key] = choice;
   if (file_.empty() || !writable_) return;
   try {
     Choices theirs = read();
     choices_.merge(theirs);
-    loaded_ = true;
     std::string text = header_ + '\n';
     for (const auto& [each, chosen] : choices_) text += line(each, chosen);
     std::filesystem::create_directories(file_.parent_path());

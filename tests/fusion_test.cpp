@@ -10,6 +10,7 @@
 #include "espalier/executor/fused/fused_op.h"
 #include "espalier/executor/passes/passes.h"
 #include "espalier/executor/plan_data.h"
+#include "espalier/ops/gemm_choice.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/rules.h"
 #include "espalier/optim/adam.h"
@@ -297,6 +298,28 @@ BOOST_AUTO_TEST_CASE(updates_of_products_are_written_where_the_parameters_are) {
     if (n.op->has_side_effects()) BOOST_TEST(!plan->memory.runs[i]);  // nothing is left to copy
   }
   BOOST_TEST(found == 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_bias_of_a_product_in_another_shape) {
+  const auto param = [](const esp::Shape& shape, uint64_t which) {
+    return esp::parameter(numbers(shape, -1, 1, which).to(esp::float32), "p");
+  };
+  const auto x = param({256, 64}, 1), w = param({64, 64}, 2), b = param({128}, 3);
+  const auto y = esp::relu(esp::reshape(esp::matmul(x, w), {128, 128}) + b);
+  const auto agrees = [&] {
+    auto executor = y.get_executor({.mode = esp::Mode::inference});
+    (void)executor.step();
+    BOOST_TEST(difference(executor.value(), y.value()) < 1e-5);
+  };
+  agrees();
+  const auto before = esp::gemm_choices().all();
+  auto choices = before;
+  for (auto& choice : choices)
+    if (choice.gemm.m == 256 && choice.gemm.n == 64 && choice.gemm.k == 64)
+      choice.library = esp::GemmLibrary::onednn_matmul;
+  esp::gemm_choices().set(choices);
+  agrees();
+  esp::gemm_choices().set(before);
 }
 
 BOOST_AUTO_TEST_CASE(random_trees_agree_with_eager) {
