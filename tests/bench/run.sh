@@ -2,8 +2,9 @@
 # Builds the benchmarks (Release, in build/bench) and runs them: tests/bench/run.sh [turns] [workload...]
 # Workloads: chain mlp inference pointwise gpt get_executor weight passes; all of them if none is named.
 # The contestants take turns, so that whatever else the machine does hits them alike; every figure is a median.
-# Beside Espalier run libtorch, if it is installed (Debian: libtorch-dev), and PyTorch, if $PYTORCH is a Python
-# that has it. THREADS="1 2" says with how many threads, one table for each.
+# Beside Espalier run libtorch, if it is installed (Debian: libtorch-dev), and PyTorch and MLX, if $PYTORCH and
+# $MLX (if it is not set, $PYTORCH too) are a Python that has them. THREADS="1 2" says with how many threads, one
+# table for each.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -27,10 +28,14 @@ fi
 PYTORCH=${PYTORCH:-build/pytorch/bin/python}
 pytorch=no
 if "$PYTORCH" -c 'import torch' 2>/dev/null; then pytorch=yes; fi
+MLX=${MLX:-$PYTORCH}
+mlx=no
+if "$MLX" -c 'import mlx.core' 2>/dev/null; then mlx=yes; fi
 
 # libtorch at its best: the OpenMP build of OpenBLAS, told its processor if it takes a new one for a very old
 # one, and a malloc that keeps what is freed.
-peer_settings=("LD_LIBRARY_PATH=/usr/lib/$(cc -print-multiarch)/openblas-openmp"
+openblas=/usr/lib/$(cc -print-multiarch)/openblas-openmp
+peer_settings=("LD_LIBRARY_PATH=$openblas"
   MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=4294967296)
 core=$("$programs/bench_machine" core)
 case $core in
@@ -52,16 +57,21 @@ python() {
     "$PYTORCH" tests/bench/peer/pytorch/bench.py "$contestant" "$rounds" >>"$results"
   done
 }
+# The wheel brings the reference BLAS, which is 15 times slower: OpenBLAS stands in for it.
+mlx() {
+  [ $mlx = no ] || LD_PRELOAD=$openblas/libopenblas.so.0 peer "$MLX" tests/bench/peer/mlx/bench.py "$@" >>"$results"
+}
 turn_of() {
   case $1 in
     chain) espalier chain $rounds && libtorch chain $rounds ;;
-    mlp) espalier mlp $rounds && libtorch mlp $rounds && python mlp ;;
+    mlp) espalier mlp $rounds && libtorch mlp $rounds && python mlp && mlx mlp $rounds ;;
     inference) espalier inference $rounds && libtorch inference $rounds && python inference ;;
     pointwise)
       espalier stream $rounds
       for direction in forward backward; do
         espalier pointwise ${direction}_eager $rounds && espalier pointwise ${direction}_executor $rounds
         libtorch pointwise $direction $rounds && python pointwise_$direction
+        mlx pointwise_$direction $rounds
       done
       ;;
     gpt)
@@ -111,7 +121,7 @@ for count in "${thread_counts[@]}"; do
   if wanted passes; then "$programs/bench_passes" "$turns" >"$build/passes-$count.md"; fi
 done
 
-echo "OpenBLAS takes this processor for a $core; libtorch: $torch (${peer_settings[*]}); PyTorch: $pytorch"
+echo "OpenBLAS takes this processor for a $core; libtorch: $torch (${peer_settings[*]}); PyTorch: $pytorch; MLX: $mlx"
 for count in "${thread_counts[@]}"; do
   printf '\n%s\n' "threads: $count, medians of $turns turns"
   tests/bench/table.sh "$build/results-$count.txt"

@@ -10,31 +10,32 @@ value() { # the median of a quantity, or - if there is none
 over() { # a / b
   awk -v a="$1" -v b="$2" 'BEGIN { if (a == "-" || b == "-" || b == 0) print "-"; else printf "%.2f", a / b }'
 }
-line() { printf '%-40s %9s %9s %9s %9s %9s %9s | %8s %8s %8s %8s %8s  %s\n' "$@"; }
+line() { printf '%-40s %9s %9s %9s %9s %9s %9s %9s | %8s %8s %8s %8s %8s %8s  %s\n' "$@"; }
 
 # what, its name before and after the contestant's, the aim. The ratios are of the executor, or of eager where
 # there is none.
 row() {
-  local what=$1 name=$2 unit=$3 aim=${4:-} eager executor torch pytorch compiled floor best
+  local what=$1 name=$2 unit=$3 aim=${4:-} eager executor torch pytorch compiled mlx floor best
   eager=$(value "${name}eager$unit") executor=$(value "${name}executor$unit")
   torch=$(value "${name}torch$unit") pytorch=$(value "${name}pytorch$unit")
-  compiled=$(value "${name}pytorch_compiled$unit") floor=$(value "${name}floor$unit")
+  compiled=$(value "${name}pytorch_compiled$unit") mlx=$(value "${name}mlx$unit")
+  floor=$(value "${name}floor$unit")
   best=$executor
   [ "$best" != - ] || best=$eager
   [ "$best" != - ] || return 0
-  line "$what" "$eager" "$executor" "$torch" "$pytorch" "$compiled" "$floor" "$(over "$executor" "$eager")" \
+  line "$what" "$eager" "$executor" "$torch" "$pytorch" "$compiled" "$mlx" "$floor" "$(over "$executor" "$eager")" \
     "$(over "$best" "$floor")" "$(over "$torch" "$best")" "$(over "$pytorch" "$best")" \
-    "$(over "$compiled" "$best")" "$aim"
+    "$(over "$compiled" "$best")" "$(over "$mlx" "$best")" "$aim"
 }
 # What only has one or two figures: what, Espalier's, libtorch's, the aim.
 figure() {
   local ours theirs
   ours=$(value "$2") theirs=$(value "$3")
-  [ "$ours" = - ] || line "$1" "$ours" - "$theirs" - - - - - "$(over "$theirs" "$ours")" - - "${4:-}"
+  [ "$ours" = - ] || line "$1" "$ours" - "$theirs" - - - - - - "$(over "$theirs" "$ours")" - - - "${4:-}"
 }
 
 grep '^# ' "$file" | awk '!seen[$2 $3 $4]++' | sed 's/^# //' || true # products, as the first turn saw them
-line "" eager executor libtorch PyTorch compiled floor ex/eager us/floor lt/us pt/us ptc/us aim
+line "" eager executor libtorch PyTorch compiled MLX floor ex/eager us/floor lt/us pt/us ptc/us mlx/us aim
 figure "op, one variable [ns]" chain_shared_ns chain_shared_torch_ns
 figure "op, a leaf per add [ns]" chain_distinct_ns chain_distinct_torch_ns
 row "MLP [us/step]" mlp_ _us
