@@ -1,0 +1,405 @@
+// Threads of a block take turns on one thread of the host. A thread runs until it ends or waits for others;
+// then the next one runs, on another stack. A block whose threads never wait needs one stack.
+#include "grid.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "fiber.h"
+
+namespace emulated {
+namespace {
+
+constexpr unsigned char uninitialized = 0xCB;
+constexpr size_t guard_bytes = 256;
+constexpr size_t max_shared_bytes = 232448;
+
+int meet_at_barrier(BarrierOperation operation, int predicate);
+unsigned long long meet_in_warp(WarpOperation operation, unsigned mask, unsigned long long value,
+                                unsigned source);
+void stop();
+
+}  // namespace
+
+Device the_device = {{}, {}, {}, {}, 0, nullptr, meet_at_barrier, meet_in_warp, stop};
+
+namespace {
+
+enum class State { Unstarted, Running, AtBarrier, InWarp, Ended };
+
+struct Thread {
+  uint3 index;
+  State state;
+  Fiber* fiber;
+  // What it waits for and brings, and what it gets.
+  int operation;
+  unsigned mask;
+  unsigned long long value;
+  unsigned source;
+  unsigned long long result;
+};
+
+/// The block which runs. Fibers stay from one block, and one kernel, to the next.
+class Block {
+ public:
+  void start(const dim3& size, size_t shared_bytes, bool reverse, const std::function<void()>& body);
+  /// Runs the threads; returns a complaint, or nothing.
+  std::string run();
+
+  int barrier(BarrierOperation operation, int predicate);
+  unsigned long long warp(WarpOperation operation, unsigned mask, unsigned long long value, unsigned source);
+  [[noreturn]] void fail(std::string complaint);
+  [[noreturn]] void fiber_loop();
+
+ private:
+  Thread& current() { return threads_[current_]; }
+  bool next_unstarted();
+  void resume(unsigned thread);
+  /// The running thread waits, others go on; it returns once the thread is ready.
+  void wait();
+  void thread_ended();
+  void make_ready(unsigned thread);
+  void finish_barrier();
+  void finish_warp(unsigned warp);
+  std::string deadlock() const;
+  std::string name(unsigned thread) const;
+  Fiber* free_fiber();
+  [[noreturn]] void leave();
+
+  dim3 size_{0, 0, 0};
+  bool reverse_ = false;
+  const std::function<void()>* body_ = nullptr;
+  std::vector<Thread> threads_;
+  std::vector<unsigned> live_;   ///< of each warp: the lanes which have not ended
+  std::vector<unsigned> ready_;  ///< a queue, read from ready_begin_
+  size_t ready_begin_ = 0;
+  unsigned started_ = 0, running_threads_ = 0, at_barrier_ = 0;
+  unsigned current_ = 0;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> free_;
+  Fiber* active_ = nullptr;
+  Context host_;
+  std::string complaint_;
+  std::vector<unsigned char> shared_;
+  size_t shared_bytes_ = 0;
+};
+
+Block& the_block() {
+  static Block block;
+  return block;
+}
+
+int meet_at_barrier(BarrierOperation operation, int predicate) {
+  return the_block().barrier(operation, predicate);
+}
+unsigned long long meet_in_warp(WarpOperation operation, unsigned mask, unsigned long long value,
+                                unsigned source) {
+  return the_block().warp(operation, mask, value, source);
+}
+void stop() { the_block().fail("a thread trapped"); }
+
+const char* name_of(WarpOperation operation) {
+  switch (operation) {
+    case WarpSync: return "__syncwarp";
+    case WarpShuffle: return "a shuffle";
+    case WarpBallot: return "a vote";
+    default: return "a reduction of a warp";
+  }
+}
+
+void Block::start(const dim3& size, size_t shared_bytes, bool reverse, const std::function<void()>& body) {
+  const unsigned count = size.x * size.y * size.z;
+  if (size.x != size_.x || size.y != size_.y || size.z != size_.z || reverse != reverse_) {
+    threads_.resize(count);
+    for (unsigned i = 0; i < count; ++i)
+      threads_[i].index = {i % size.x, i / size.x % size.y, i / (size.x * size.y)};
+    size_ = size;
+    reverse_ = reverse;
+  }
+  body_ = &body;
+  shared_bytes_ = shared_bytes;
+  if (shared_.empty()) shared_.resize(max_shared_bytes + guard_bytes + 256);
+  const auto address = reinterpret_cast<uintptr_t>(shared_.data());
+  the_device.shared = shared_.data() + (256 - address % 256) % 256;
+  the_device.block_size = size;
+}
+
+std::string Block::run() {
+  const auto count = static_cast<unsigned>(threads_.size());
+  for (Thread& thread : threads_) thread.state = State::Unstarted;
+  live_.assign((count + 31) / 32, ~0u);
+  if (count % 32 != 0) live_.back() = (1u << count % 32) - 1;
+  ready_.clear();
+  ready_begin_ = 0;
+  started_ = 0, running_threads_ = count, at_barrier_ = 0;
+  std::memset(the_device.shared, uninitialized, shared_bytes_ + guard_bytes);
+
+  active_ = free_fiber();
+  host_.switch_to(*active_);
+
+  if (!complaint_.empty()) {
+    free_.clear();
+    for (auto& fiber : fibers_) {
+      fiber->restart();
+      free_.push_back(fiber.get());
+    }
+    return std::exchange(complaint_, {});
+  }
+  const auto* guard = static_cast<const unsigned char*>(the_device.shared) + shared_bytes_;
+  if (std::any_of(guard, guard + guard_bytes, [](unsigned char byte) { return byte != uninitialized; }))
+    return "a write beyond the " + std::to_string(shared_bytes_) + " bytes of dynamic shared memory";
+  return {};
+}
+
+Fiber* Block::free_fiber() {
+  if (free_.empty()) {
+    fibers_.push_back(std::make_unique<Fiber>([] { the_block().fiber_loop(); }));
+    return fibers_.back().get();
+  }
+  Fiber* fiber = free_.back();
+  free_.pop_back();
+  return fiber;
+}
+
+bool Block::next_unstarted() {
+  if (started_ == threads_.size()) return false;
+  current_ = reverse_ ? static_cast<unsigned>(threads_.size()) - 1 - started_ : started_;
+  ++started_;
+  Thread& thread = current();
+  thread.state = State::Running;
+  thread.fiber = active_;
+  the_device.thread = thread.index;
+  the_device.linear = current_;
+  return true;
+}
+
+void Block::fiber_loop() {
+  Context::arrive();
+  for (;;) {
+    // Threads which can go on do so first: few stacks are in use then.
+    if (ready_begin_ < ready_.size()) {
+      free_.push_back(active_);
+      resume(ready_[ready_begin_++]);
+    } else if (next_unstarted()) {
+      (*body_)();
+      thread_ended();
+    } else {
+      if (running_threads_ > 0) complaint_ = deadlock();
+      free_.push_back(active_);
+      Fiber* self = active_;
+      self->switch_to(host_);
+    }
+  }
+}
+
+void Block::resume(unsigned thread) {
+  current_ = thread;
+  Thread& target = threads_[thread];
+  target.state = State::Running;
+  the_device.thread = target.index;
+  the_device.linear = thread;
+  Fiber* self = active_;
+  if (target.fiber == self) return;
+  active_ = target.fiber;
+  self->switch_to(*active_);
+}
+
+void Block::wait() {
+  Fiber* self = active_;
+  if (ready_begin_ < ready_.size()) {
+    resume(ready_[ready_begin_++]);
+  } else if (started_ < threads_.size()) {
+    active_ = free_fiber();
+    self->switch_to(*active_);
+  } else {
+    complaint_ = deadlock();
+    leave();
+  }
+}
+
+void Block::leave() {
+  Fiber* self = active_;
+  for (;;) self->switch_to(host_);
+}
+
+void Block::fail(std::string complaint) {
+  complaint_ = std::move(complaint) + " (" + name(current_) + ")";
+  leave();
+}
+
+void Block::thread_ended() {
+  current().state = State::Ended;
+  live_[current_ / 32] &= ~(1u << current_ % 32);
+  --running_threads_;
+  if (at_barrier_ > 0 && at_barrier_ == running_threads_) finish_barrier();
+  if (live_[current_ / 32] != 0) finish_warp(current_ / 32);
+}
+
+int Block::barrier(BarrierOperation operation, int predicate) {
+  Thread& thread = current();
+  thread.state = State::AtBarrier;
+  thread.operation = operation;
+  thread.value = predicate != 0;
+  if (++at_barrier_ == running_threads_) finish_barrier();
+  if (thread.state == State::AtBarrier) wait();
+  return static_cast<int>(thread.result);
+}
+
+void Block::make_ready(unsigned thread) {
+  threads_[thread].state = State::Running;
+  if (thread == current_) return;  // it goes on at once
+  if (ready_begin_ == ready_.size()) ready_.clear(), ready_begin_ = 0;
+  ready_.push_back(thread);
+}
+
+void Block::finish_barrier() {
+  unsigned count = 0;
+  int operation = -1;
+  for (const Thread& thread : threads_) {
+    if (thread.state != State::AtBarrier) continue;
+    count += static_cast<unsigned>(thread.value);
+    if (operation >= 0 && thread.operation != operation) fail("threads meet at barriers of different kinds");
+    operation = thread.operation;
+  }
+  const unsigned all = at_barrier_;
+  const unsigned long long result = operation == BarrierCount ? count
+                                    : operation == BarrierAnd ? count == all
+                                                              : count > 0;
+  for (unsigned i = 0; i < threads_.size(); ++i) {
+    const unsigned which = reverse_ ? static_cast<unsigned>(threads_.size()) - 1 - i : i;
+    Thread& thread = threads_[which];
+    if (thread.state != State::AtBarrier) continue;
+    thread.result = result;
+    make_ready(which);
+  }
+  at_barrier_ = 0;
+}
+
+unsigned long long Block::warp(WarpOperation operation, unsigned mask, unsigned long long value,
+                               unsigned source) {
+  Thread& thread = current();
+  const unsigned lane = current_ % 32;
+  if ((mask >> lane & 1) == 0)
+    fail(std::string("a thread takes part in ") + name_of(operation) + " whose mask leaves it out");
+  thread.operation = operation;
+  thread.mask = mask;
+  thread.value = value;
+  thread.source = source;
+  thread.state = State::InWarp;
+  finish_warp(current_ / 32);
+  if (thread.state == State::InWarp) wait();
+  return thread.result;
+}
+
+void Block::finish_warp(unsigned warp) {
+  const unsigned first = warp * 32;
+  // Lanes wait with several masks at most while branches diverge.
+  unsigned looked_at = 0;
+  for (unsigned lanes = live_[warp]; lanes != 0; lanes &= lanes - 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
+    const Thread& leader = threads_[first + lane];
+    if (leader.state != State::InWarp || (looked_at >> lane & 1) != 0) continue;
+    const unsigned members = leader.mask & live_[warp];
+    looked_at |= members;
+    bool all = true;
+    for (unsigned i = 0; i < 32 && all; ++i) {
+      const unsigned bit = reverse_ ? i : 31 - i;  // those which come last first
+      if ((members >> bit & 1) == 0) continue;
+      const Thread& other = threads_[first + bit];
+      all = other.state == State::InWarp && other.mask == leader.mask;
+    }
+    if (!all) continue;
+
+    const auto operation = static_cast<WarpOperation>(leader.operation);
+    unsigned long long ballot = 0, sum = 0, least = ~0ull, greatest = 0, conjunction = ~0ull, disjunction = 0,
+                       parity = 0;
+    for (unsigned rest = members; rest != 0; rest &= rest - 1) {
+      const auto bit = static_cast<unsigned>(std::countr_zero(rest));
+      const Thread& other = threads_[first + bit];
+      if (other.operation != operation)
+        fail(std::string("lanes of a warp do different things: ") + name_of(operation) + " and " +
+             name_of(static_cast<WarpOperation>(other.operation)));
+      if (other.value != 0) ballot |= 1ull << bit;
+      sum += other.value;
+      least = std::min(least, other.value);
+      greatest = std::max(greatest, other.value);
+      conjunction &= other.value;
+      disjunction |= other.value;
+      parity ^= other.value;
+    }
+    for (unsigned rest = members; rest != 0; rest &= rest - 1) {
+      const auto bit = static_cast<unsigned>(std::countr_zero(rest));
+      Thread& other = threads_[first + bit];
+      switch (operation) {
+        case WarpShuffle:
+          // What a lane reads of one which does not take part is undefined: it shall be seen.
+          other.result = (members >> (other.source & 31) & 1) != 0
+                             ? threads_[first + (other.source & 31)].value
+                             : 0xCBCBCBCBCBCBCBCBull;
+          break;
+        case WarpBallot: other.result = ballot; break;
+        case WarpAdd: other.result = sum; break;
+        case WarpMin: other.result = least; break;
+        case WarpMax: other.result = greatest; break;
+        case WarpAnd: other.result = conjunction; break;
+        case WarpOr: other.result = disjunction; break;
+        case WarpXor: other.result = parity; break;
+        case WarpSync: break;
+      }
+    }
+    for (unsigned i = 0; i < 32; ++i) {
+      const unsigned bit = reverse_ ? 31 - i : i;
+      if ((members >> bit & 1) != 0) make_ready(first + bit);
+    }
+  }
+}
+
+std::string Block::name(unsigned thread) const {
+  const uint3& t = threads_[thread].index;
+  const uint3& b = the_device.block;
+  const auto point = [](const uint3& p) {
+    return "(" + std::to_string(p.x) + ", " + std::to_string(p.y) + ", " + std::to_string(p.z) + ")";
+  };
+  return "thread " + point(t) + " of block " + point(b);
+}
+
+std::string Block::deadlock() const {
+  std::string text = "a deadlock:";
+  unsigned at_barrier = 0, in_warp = 0, some_barrier = 0, some_warp = 0;
+  for (unsigned i = 0; i < threads_.size(); ++i) {
+    if (threads_[i].state == State::AtBarrier) ++at_barrier, some_barrier = i;
+    if (threads_[i].state == State::InWarp) ++in_warp, some_warp = i;
+  }
+  if (at_barrier > 0)
+    text +=
+        " " + std::to_string(at_barrier) + " threads wait at __syncthreads, as " + name(some_barrier) + ";";
+  if (in_warp > 0)
+    text += " " + std::to_string(in_warp) + " threads wait in " +
+            name_of(static_cast<WarpOperation>(threads_[some_warp].operation)) + " for other lanes, as " +
+            name(some_warp) + ";";
+  text += " " + std::to_string(threads_.size() - running_threads_) + " threads have ended";
+  return text;
+}
+
+}  // namespace
+
+std::string run_grid(const dim3& grid, const dim3& block, size_t shared_bytes, bool reverse,
+                     const std::function<void()>& body) {
+  Block& runner = the_block();
+  runner.start(block, shared_bytes, reverse, body);
+  the_device.grid_size = grid;
+  const uint64_t blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
+  for (uint64_t i = 0; i < blocks; ++i) {
+    const uint64_t b = reverse ? blocks - 1 - i : i;
+    the_device.block = {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
+                        static_cast<unsigned>(b / grid.x / grid.y)};
+    std::string complaint = runner.run();
+    if (!complaint.empty()) return complaint;
+  }
+  return {};
+}
+
+}  // namespace emulated

@@ -1,0 +1,214 @@
+// What the emulated runtime consists of. One lock guards all of it, and is held while kernels run.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "emulated_cuda.h"
+
+namespace emulated {
+
+class Call;
+
+/// Work of a stream, and what it is as a node of a graph.
+struct Task {
+  cudaGraphNodeType type;
+  int device;
+  /// Returns an error which stays with the device. Host functions run without the lock.
+  std::function<cudaError_t()> run;
+};
+
+/// A point in the work of a stream.
+struct Position {
+  std::shared_ptr<CUstream_st> stream;
+  uint64_t number = 0;
+};
+
+struct Operation {
+  Task task;
+  Position after;  ///< what has to be done before, of another stream
+};
+
+struct Node {
+  Task task;
+  std::vector<size_t> after;  ///< nodes of the same graph
+};
+
+/// A capture under way. `invalidated` once something forbidden was called.
+struct Capture {
+  std::shared_ptr<CUgraph_st> graph;
+  cudaStreamCaptureMode mode;
+  std::thread::id thread;
+  CUstream_st* origin;
+  unsigned long long id;
+  bool invalidated = false;
+  std::vector<CUstream_st*> streams;
+};
+
+}  // namespace emulated
+
+struct CUstream_st {
+  int device;
+  unsigned flags;
+  int priority;
+  std::deque<emulated::Operation> queue;
+  uint64_t enqueued = 0, completed = 0;
+  bool running = false;    ///< somebody runs a host function of it, without the lock
+  bool destroyed = false;  ///< its work goes on
+  std::shared_ptr<emulated::Capture> capture;
+  std::vector<size_t> frontier;  ///< the nodes after which the next one comes
+
+  bool idle() const { return completed == enqueued; }
+  bool waits_for_legacy() const { return (flags & cudaStreamNonBlocking) == 0; }
+};
+
+struct CUevent_st {
+  int device;
+  unsigned flags;
+  emulated::Position position;                 ///< recorded there; no stream if it never was
+  std::shared_ptr<double> milliseconds;        ///< when the recording was reached
+  std::shared_ptr<emulated::Capture> capture;  ///< or it was recorded in a capture, after these nodes
+  std::vector<size_t> nodes;
+};
+
+struct CUgraphNode_st {
+  CUgraph_st* graph;
+  size_t number;
+};
+
+struct CUgraph_st {
+  std::vector<emulated::Node> nodes;
+  std::deque<CUgraphNode_st> handles;
+};
+
+struct CUgraphExec_st {
+  std::shared_ptr<const std::vector<emulated::Node>> nodes;  ///< in the order in which they run
+  emulated::Position last;                                   ///< the end of its last launch
+};
+
+namespace emulated {
+
+enum class Memory { Device, Pinned, Registered };
+
+struct Allocation {
+  Memory memory;
+  int device;
+  size_t bytes;
+  void* block;  ///< what was taken from the host; null for registered memory
+};
+
+struct DeviceState {
+  std::shared_ptr<CUstream_st> legacy;
+  std::vector<std::shared_ptr<CUstream_st>> streams;
+  cudaError_t error = cudaSuccess;  ///< one which stays
+  size_t used = 0;
+  std::unordered_set<int> peers;
+};
+
+struct Failure {
+  std::string function;
+  int calls;
+  cudaError_t error;
+};
+
+class Runtime {
+ public:
+  Runtime();
+  void read_environment();
+
+  // Memory (memory.cpp).
+  const Allocation* find(const void* pointer, size_t bytes = 1) const;
+  cudaError_t allocate(void** pointer, size_t bytes, Memory memory, int device);
+  cudaError_t release(void* pointer, bool pinned);
+  /// Complains of writes around an allocation.
+  cudaError_t check_guards(int device);
+
+  // Streams (stream.cpp).
+  std::shared_ptr<CUstream_st> stream(cudaStream_t handle);
+  cudaError_t enqueue(Call& call, const std::shared_ptr<CUstream_st>& stream, Task task);
+  cudaError_t wait_for(Call& call, const std::shared_ptr<CUstream_st>& stream, const Position& position);
+  void run_to(Call& call, const std::shared_ptr<CUstream_st>& stream, uint64_t number);
+  void run_one(Call& call, const std::shared_ptr<CUstream_st>& stream);
+  void run_device(Call& call, int device);
+  cudaError_t run(Call& call, const Task& task);
+
+  // Captures (capture.cpp).
+  /// An error if a call which may not happen during captures happens during one.
+  cudaError_t forbid_in_capture();
+  cudaError_t invalidate(const std::shared_ptr<Capture>& capture, cudaError_t error);
+
+  bool inject(const char* function, cudaError_t& error);
+  cudaError_t complain(cudaError_t error, const std::string& text);
+
+  std::mutex mutex;
+  std::condition_variable finished;
+  std::vector<DeviceState> devices;
+  size_t memory = 0;
+  bool eager = false, reverse = false;
+  Counters counters;
+  std::string complaint;
+  std::vector<Failure> failures;
+  std::map<uintptr_t, Allocation> allocations;
+  std::unordered_set<CUevent_st*> events;
+  std::unordered_map<CUgraph_st*, std::shared_ptr<CUgraph_st>> graphs;
+  std::unordered_set<CUgraphExec_st*> executables;
+  std::vector<std::shared_ptr<Capture>> captures;
+  unsigned long long next_capture = 1;
+  std::unordered_map<const void*, int> dynamic_shared;  ///< of kernels which may have more than usual
+  std::unordered_set<CUkern_st*> kernels;
+};
+Runtime& runtime();
+
+/// The calling thread's.
+struct ThreadState {
+  int device = 0;
+  cudaError_t last_error = cudaSuccess;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  bool in_host_function = false;
+};
+extern thread_local ThreadState this_thread;
+
+/// One call of the interface: it holds the lock.
+class Call {
+ public:
+  Call() : lock(runtime().mutex) {}
+  std::unique_lock<std::mutex> lock;
+};
+
+enum class Needs { Nothing, Device, HealthyDevice };
+
+/// Does what all calls have in common: the lock, injected failures, a device to be there and no error to have
+/// stayed, and the error which cudaGetLastError returns.
+template <class F>
+cudaError_t api(const char* name, Needs needs, F&& f) {
+  Call call;
+  Runtime& r = runtime();
+  cudaError_t error = cudaSuccess;
+  const auto stays = [&] { return r.devices[static_cast<size_t>(this_thread.device)].error; };
+  if (this_thread.in_host_function) {
+    error =
+        r.complain(cudaErrorNotPermitted, std::string(name) + " is called by a host function of a stream");
+  } else if (needs != Needs::Nothing && r.devices.empty()) {
+    error = cudaErrorNoDevice;
+  } else if (!r.inject(name, error)) {
+    if (needs == Needs::HealthyDevice) error = stays();
+    if (error == cudaSuccess) error = f(r, call);
+    if (error == cudaSuccess && needs != Needs::Nothing) error = stays();
+  }
+  if (error != cudaSuccess && error != cudaErrorNotReady) this_thread.last_error = error;
+  return error;
+}
+
+/// Enqueues the execution of a kernel, which returns a complaint or nothing.
+cudaError_t enqueue_kernel(Runtime& r, Call& call, cudaStream_t stream, std::function<std::string()> run);
+
+}  // namespace emulated
