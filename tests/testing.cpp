@@ -27,7 +27,7 @@ void each_index(const Shape& shape, const std::function<void(const Index&)>& f) 
 }
 
 Array::Array(const Tensor& tensor) : shape(tensor.shape()) {
-  const Tensor plain = tensor.to(float64).contiguous_copy();
+  const Tensor plain = tensor.to(cpu()).to(float64).contiguous_copy();
   values.assign(plain.span<double>().begin(), plain.span<double>().end());
 }
 
@@ -80,7 +80,7 @@ Tensor laid_out_in_reverse(const Tensor& x) {
 Tensor sliced_from_larger(const Tensor& x) {
   Shape larger = x.shape();
   for (int64_t& size : larger.dims()) size += 2;
-  Tensor result = zeros(larger, x.dtype());
+  Tensor result = zeros(larger, x.dtype()).to(x.device());
   for (size_t i = 0; i < x.rank(); ++i)
     result = result.slice(static_cast<int64_t>(i), 1, 1 + x.shape().dims()[i]);
   copy_elements(x, result);
@@ -269,7 +269,84 @@ void check_halves(const OpCase& c, bool any_gradient) {
   }
 }
 
+std::vector<Tensor> on(Device device, std::vector<Tensor> inputs) {
+  for (Tensor& x : inputs) x = x.to(device);
+  return inputs;
+}
+
+/// A step of gradient descent on the device, eagerly and by a plan, leaves what one on the CPU leaves.
+void check_training_on(const OpCase& c, Device device, const std::vector<Tensor>& inputs, double tolerance) {
+  const auto grow = [&](Variables& parameters, Device where) {
+    Variables x;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor input = inputs[i].clone().to(where);
+      x.push_back(is_differentiable(c, i) ? parameter(input) : Variable(input));
+      if (is_differentiable(c, i)) parameters.push_back(x.back());
+    }
+    const Variable y = c.op(x);
+    return sum(y * numbers(y.shape(), 0.5, 1.5, 77).to(y.dtype()).to(where));
+  };
+  Variables here, there, frozen, sent;
+  const Variable loss = grow(here, cpu());
+  loss.update(optim::Sgd(0.1));
+  grow(there, device).update(optim::Sgd(0.1));
+  const optim::Sgd sgd(0.1);
+  grow(frozen, device).get_executor({.mode = Mode::training, .optimizer = sgd}).execute({.progress = false});
+  const Variable on_cpu = grow(sent, cpu());
+  const Executor executor =
+      on_cpu.get_executor({.mode = Mode::training, .optimizer = sgd, .devices = {device}});
+  executor.execute({.progress = false});
+  for (size_t i = 0; i < here.size(); ++i) {
+    const Tensor expected = here[i].value();
+    BOOST_TEST(there[i].value().device() == device);
+    BOOST_TEST(difference(expected, there[i].value()) <= tolerance);
+    BOOST_TEST(difference(expected, frozen[i].value()) <= tolerance);
+    BOOST_TEST(sent[i].value().device() == cpu());
+    BOOST_TEST(difference(expected, sent[i].value()) <= tolerance);
+  }
+}
+
+void check_on_gpu(const OpCase& c, Device device, DType dtype, double tolerance, bool any_gradient) {
+  const std::vector<Tensor> inputs = in_dtype(c.inputs, dtype);
+  const Array reference = expected(c, inputs);
+  const std::vector<Tensor> there = on(device, inputs);
+  const Tensor plain = eager(c, there);
+  BOOST_TEST(plain.device() == device);
+  BOOST_TEST(difference(reference, plain) <= tolerance);
+  for (const auto strided : {laid_out_in_reverse, sliced_from_larger}) {
+    std::vector<Tensor> other;
+    for (const Tensor& input : there) other.push_back(strided(input));
+    BOOST_TEST(difference(reference, eager(c, other)) <= tolerance);
+  }
+  for (size_t i = 0; i < there.size(); ++i)
+    for (size_t axis = 0; axis < there[i].rank(); ++axis) {
+      const Shape& shape = there[i].shape();
+      if (shape.dims()[axis] < 2) continue;
+      std::vector<Tensor> repeated = inputs, other = there;
+      repeated[i] = broadcast_to(inputs[i].slice(static_cast<int64_t>(axis), 0, 1), shape).value();
+      other[i] = broadcast_to(there[i].slice(static_cast<int64_t>(axis), 0, 1), shape).value();
+      BOOST_TEST(difference(expected(c, repeated), eager(c, other)) <= tolerance);
+    }
+
+  Variables x;
+  Feeds feeds;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string name = "x" + std::to_string(i);
+    x.push_back(placeholder(name, inputs[i].shape(), inputs[i].dtype()));
+    feeds.emplace_back(name, inputs[i]);
+  }
+  const Executor executor = c.op(x).get_executor({.mode = Mode::inference, .devices = {device}});
+  for (int run = 0; run < 3; ++run)  // single kernels, captured, and the graph again
+    BOOST_TEST(difference(reference, executor.run(feeds)) <= tolerance);
+  if (any_gradient) check_training_on(c, device, inputs, 4 * tolerance);
+}
+
 }  // namespace
+
+std::vector<Device> gpus_to_test() {
+  const std::vector<Device> all = all_gpus();
+  return {all.begin(), all.begin() + std::min<std::ptrdiff_t>(1, std::ssize(all))};
+}
 
 void check_op(const OpCase& c) {
   BOOST_TEST_CONTEXT(c.name << (c.inputs.empty() ? "" : " of shape " + c.inputs[0].shape().str())) {
@@ -289,6 +366,15 @@ void check_op(const OpCase& c) {
       }
     }
     if (real && c.roundings) check_halves(c, any);
+    for (const Device device : gpus_to_test())
+      for (const DType dtype : {float64, float32, float16, bfloat16}) {
+        const bool half = dtype == float16 || dtype == bfloat16;
+        if (dtype != float64 && (!real || (half && !c.roundings))) continue;
+        BOOST_TEST_CONTEXT("on " << device << " in " << name(dtype)) {
+          const double unit = dtype == float16 ? 0x1p-11 : dtype == bfloat16 ? 0x1p-8 : 0;
+          check_on_gpu(c, device, dtype, dtype == float64 ? c.tolerance : c.tolerance32 + c.roundings * unit, any);
+        }
+      }
     if (!any) return;
     check_derivatives(c);
     check_needs(c);

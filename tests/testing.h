@@ -49,6 +49,9 @@ double difference(const Array& a, const Tensor& b);
 /// "pointwise_test.cpp:12", for messages which must name the line of a call.
 std::string here(std::source_location where = std::source_location::current());
 
+/// The GPU on which ops are tested, if there is one.
+std::vector<Device> gpus_to_test();
+
 /// One row of the op table.
 struct OpCase {
   std::string name;

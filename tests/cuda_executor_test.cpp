@@ -1,0 +1,270 @@
+// Plans on a GPU, real or emulated: they train as on the CPU, however their kernels are launched.
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+
+#include "espalier/core/custom_op.h"
+#include "espalier/core/error.h"
+#include "espalier/core/random.h"
+#include "espalier/executor/executor.h"
+#include "espalier/nn/activation.h"
+#include "espalier/nn/container.h"
+#include "espalier/nn/dense.h"
+#include "espalier/nn/dropout.h"
+#include "espalier/nn/losses.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/adam.h"
+#include "espalier/optim/sgd.h"
+#include "testing.h"
+
+namespace esp = espalier;
+namespace nn = espalier::nn;
+namespace optim = espalier::optim;
+using namespace espalier::testing;
+
+namespace {
+
+constexpr int64_t rows = 23;  // not a multiple of the batch: the last is short
+const esp::data::DistributorOptions batches_of_5{.batch_size = 5, .shuffle = true, .seed = 3};
+
+const esp::Tensor& samples() {
+  static const esp::Tensor x = numbers({rows, 4}).to(esp::float32);
+  return x;
+}
+const esp::Tensor& labels() {
+  static const esp::Tensor y = (numbers({rows}, 0, 3, 1)).to(esp::int64);
+  return y;
+}
+
+/// The same rows, of which nobody is told that they are in memory.
+struct Streamed : esp::data::Dataset {
+  esp::data::TensorDataset kept{{samples(), labels()}};
+  int64_t rows() const override { return kept.rows(); }
+  std::vector<esp::Spec> specs() const override { return kept.specs(); }
+  void read(std::span<const int64_t> which, std::span<esp::Tensor> outputs) const override {
+    kept.read(which, outputs);
+  }
+};
+
+struct Training {
+  nn::Sequential model{nn::Dense(8), nn::Relu(), nn::Dropout(0.25), nn::Dense(3)};
+  esp::data::Distributor feed;
+  esp::Variable prediction, loss;
+  explicit Training(bool streamed = false)
+      : feed(streamed ? esp::data::Distributor(std::make_shared<Streamed>(), batches_of_5)
+                      : esp::data::Distributor({samples(), labels()}, batches_of_5)) {
+    esp::seed(11);
+    const auto [x, y] = feed.get_output_graphs<2>();
+    prediction = model(x);
+    loss = nn::SoftmaxCrossEntropy()(prediction, y);
+  }
+  esp::Executor executor(const std::vector<esp::Device>& devices, esp::Launch launch = esp::Launch::graph,
+                         const optim::Optimizer& optimizer = optim::Adam({.lr = 0.01})) const {
+    return loss.get_executor(
+        {.mode = esp::Mode::training, .optimizer = optimizer, .devices = devices, .launch = launch});
+  }
+  double difference_from(const Training& other) const {
+    double largest = 0;
+    const auto mine = model.parameters(), theirs = other.model.parameters();
+    for (size_t i = 0; i < mine.size(); ++i)
+      largest = std::max(largest, difference(mine[i].second.value(), theirs[i].second.value()));
+    return largest;
+  }
+};
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(cuda_executor)
+
+BOOST_AUTO_TEST_CASE(every_way_to_launch_trains_as_the_cpu_does) {
+  const Training on_cpu;
+  const esp::History expected = on_cpu.executor({esp::cpu()}).execute({.epochs = 3, .progress = false});
+  for (const esp::Device gpu : gpus_to_test())
+    for (const bool streamed : {false, true})
+      for (const esp::Launch launch : {esp::Launch::graph, esp::Launch::segments, esp::Launch::stream}) {
+        const Training there(streamed);
+        const esp::Executor executor = there.executor({gpu}, launch);
+        const esp::History history = executor.execute({.epochs = 3, .progress = false});
+        for (size_t i = 0; i < 3; ++i)
+          BOOST_TEST(std::abs(history.epochs[i].loss_mean - expected.epochs[i].loss_mean) < 1e-5);
+        BOOST_TEST(there.difference_from(on_cpu) < 1e-5);
+        const std::string plan = executor.plan().str();
+        BOOST_TEST(has(plan, launch == esp::Launch::graph      ? "launched as one CUDA graph of"
+                             : launch == esp::Launch::segments ? "CUDA graphs of"
+                                                               : "launched as single kernels"),
+                   plan);
+      }
+}
+
+BOOST_AUTO_TEST_CASE(callbacks_see_each_loss_and_what_was_trained) {
+  const auto run = [](const esp::Device device) {
+    const Training t;
+    const esp::Executor executor = t.executor({device});
+    std::vector<double> seen;
+    executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
+      seen.push_back(info.loss);
+      seen.push_back(esp::sum(t.model.parameters()[0].second).item());
+      if (info.step == 2)  // from here on, the plan goes on with this
+        esp::set_value(t.model.parameters()[0].second, esp::full({4, 8}, 0.25));
+    });
+    executor.execute({.epochs = 2, .progress = false});
+    return seen;
+  };
+  const std::vector<double> expected = run(esp::cpu());
+  for (const esp::Device gpu : gpus_to_test()) {
+    const std::vector<double> seen = run(gpu);
+    BOOST_REQUIRE(seen.size() == expected.size());
+    for (size_t i = 0; i < seen.size(); ++i) BOOST_TEST(std::abs(seen[i] - expected[i]) < 1e-4);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_tree_that_lives_there) {
+  const Training on_cpu;
+  on_cpu.executor({esp::cpu()}).execute({.epochs = 2, .progress = false});
+  for (const esp::Device gpu : gpus_to_test()) {
+    const Training there;
+    (void)there.loss.value();  // layers learn their width
+    esp::seed(11);
+    Training moved;
+    moved.model.to(gpu);
+    const esp::Executor executor = moved.executor({});
+    executor.execute({.epochs = 2, .progress = false});
+    for (const auto& [name, p] : moved.model.parameters()) BOOST_TEST(p.value().device() == gpu);
+    BOOST_TEST(moved.difference_from(on_cpu) < 1e-5);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(inference_gives_results_where_the_tree_is) {
+  for (const esp::Device gpu : gpus_to_test()) {
+    esp::seed(5);
+    nn::Sequential model{nn::Dense(8), nn::Tanh(), nn::Dense(3)};
+    const esp::Variable x = esp::placeholder("x", {6, 4});
+    const esp::Variable y = model(x);
+    const esp::Executor there = y.get_executor({.mode = esp::Mode::inference, .devices = {gpu}});
+    const esp::Executor here = y.get_executor({.mode = esp::Mode::inference});
+    for (int64_t n = 1; n <= 6; ++n) {
+      const esp::Tensor batch = samples().slice(0, 0, n);
+      const esp::Tensor result = there.run({{"x", batch}});
+      BOOST_TEST(result.device() == esp::cpu());
+      BOOST_TEST(difference(here.run({{"x", batch}}), result) < 1e-6);
+      BOOST_TEST(difference(there.run({{"x", batch}}), there.value()) == 0);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_step_asks_for_no_memory) {
+  for (const esp::Device gpu : gpus_to_test()) {
+    const Training t;
+    const esp::Executor executor = t.executor({gpu});
+    executor.execute({.epochs = 2, .progress = false});
+    const int64_t before = esp::memory_stats(gpu).allocations;
+    executor.execute({.epochs = 3, .progress = false});
+    BOOST_TEST(esp::memory_stats(gpu).allocations == before);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_runs_on_the_host_stands_between_graphs) {
+  const esp::CustomOp twice = esp::custom_op(
+      {.name = "twice",
+       .forward =
+           [](const std::vector<esp::Tensor>& in) {
+             esp::Tensor out = in[0].clone();
+             for (float& v : out.span<float>()) v *= 2;
+             return out;
+           },
+       .gradient =
+           [](const esp::CustomGradient& g) { return std::vector<esp::Variable>{g.output_gradient * 2}; },
+       .infer = [](const std::vector<esp::Spec>& in) { return in[0]; }});
+  const auto train = [&](const esp::Device device, std::string& plan) {
+    esp::seed(2);
+    nn::Dense layer(3);
+    const esp::data::Distributor feed({samples(), labels()}, batches_of_5);
+    const auto [x, y] = feed.get_output_graphs<2>();
+    const esp::Variable loss = nn::SoftmaxCrossEntropy()(twice({layer(x)}), y);
+    const esp::Executor executor = loss.get_executor(
+        {.mode = esp::Mode::training, .optimizer = optim::Sgd(0.1), .devices = {device}});
+    const double last = executor.execute({.epochs = 2, .progress = false}).epochs.back().loss_mean;
+    plan = executor.plan().str();
+    return last;
+  };
+  std::string plan;
+  const double expected = train(esp::cpu(), plan);
+  for (const esp::Device gpu : gpus_to_test()) {
+    BOOST_TEST(std::abs(train(gpu, plan) - expected) < 1e-5);
+    BOOST_TEST(has(plan, "around 1 calls on the host"), plan);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(labels_outside_their_range_are_index_errors) {
+  for (const esp::Device gpu : gpus_to_test()) {
+    const esp::Tensor x = esp::ones({4, 3});
+    const esp::Variable eager =
+        esp::softmax_cross_entropy(esp::Variable(x.to(gpu)), esp::tensor({0, 2, 7, 1}).to(gpu));
+    BOOST_CHECK_EXCEPTION((void)eager.item(), esp::IndexError,
+                          [](const esp::IndexError& e) { return has(e.what(), "7") && has(e.what(), "3"); });
+    BOOST_TEST(std::isfinite(esp::sum(esp::Variable(x.to(gpu))).item()));  // it was told once
+
+    nn::Dense layer(3);
+    const esp::data::Distributor feed({x, esp::tensor({0, 2, 7, 1})}, {.batch_size = 2});
+    const auto [in, label] = feed.get_output_graphs<2>();
+    const esp::Variable loss = nn::SoftmaxCrossEntropy()(layer(in), label);
+    const esp::Executor executor =
+        loss.get_executor({.mode = esp::Mode::training, .optimizer = optim::Sgd(0.1), .devices = {gpu}});
+    BOOST_CHECK_THROW(executor.execute({.progress = false}), esp::IndexError);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(checkpoints_go_on_bit_by_bit) {
+  for (const esp::Device gpu : gpus_to_test()) {
+    const TemporaryFolder folder;
+    const Training straight;
+    straight.executor({gpu}).execute({.epochs = 4, .progress = false});
+    {
+      const Training first;
+      const esp::Executor executor = first.executor({gpu});
+      int steps = 0;
+      executor.on(esp::Event::step_finish, [&](const esp::StepInfo&) {
+        if (++steps == 8) executor.stop();
+      });
+      executor.execute({.epochs = 4, .progress = false, .checkpoint = folder.path()});
+    }
+    const Training second;
+    const esp::Executor executor = second.executor({gpu});
+    executor.resume(folder.path());
+    executor.execute({.epochs = 4, .progress = false});
+    BOOST_TEST(second.difference_from(straight) == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_mlp_is_few_kernels) {
+  for (const esp::Device gpu : gpus_to_test()) {
+    esp::seed(1);
+    nn::Sequential model{nn::Dense(32), nn::Relu(), nn::Dense(10)};
+    const esp::data::Distributor feed({numbers({64, 20}).to(esp::float32), numbers({64}, 0, 9).to(esp::int64)},
+                                      {.batch_size = 16});
+    const auto [x, y] = feed.get_output_graphs<2>();
+    const esp::Variable loss = nn::SoftmaxCrossEntropy()(model(x), y);
+    const esp::Executor executor =
+        loss.get_executor({.mode = esp::Mode::training, .optimizer = optim::Sgd(0.1), .devices = {gpu}});
+    executor.execute({.epochs = 2, .progress = false});
+    const std::string plan = executor.plan().str();
+    const size_t at = plan.find("one CUDA graph of ");
+    BOOST_REQUIRE(at != std::string::npos);
+    BOOST_TEST(std::stoi(plan.substr(at + 18)) <= 12, plan);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(devices_do_not_mix) {
+  for (const esp::Device gpu : gpus_to_test()) {
+    const esp::Variable here = esp::ones({2}), there = esp::ones({2}).to(gpu);
+    BOOST_CHECK_THROW(here + there, esp::DeviceError);
+    BOOST_TEST((there * 2 + 1).value().device() == gpu);  // numbers go where they are needed
+    BOOST_TEST(esp::sum(here.to(gpu) + there).item() == 4);
+    BOOST_CHECK_THROW((void)there.value().span<float>(), esp::DeviceError);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
