@@ -89,8 +89,9 @@ class Walk {
   static Variable seed(const Variable& root) {
     const BuildingScope now(backward_at(root.node()->where));
     if (root.shape().elements() == 1)
-      return make_leaf(constant_op(), full(root.shape(), 1, root.dtype()), root.node()->where);
-    return broadcast_like(Variable(full({}, 1, root.dtype())), root);
+      return make_leaf(constant_op(), full(root.shape(), 1, root.dtype()).to(root.device()),
+                       root.node()->where);
+    return broadcast_like(Variable(full({}, 1, root.dtype()).to(root.device())), root);
   }
 
   /// Leaves may be shared by threads. And a rule that asks for gradients itself walks within a walk, perhaps
@@ -344,7 +345,7 @@ Variable Variable::gradient(const Variable& x, Where where) const {
       known = record.gradients.find(x.node(), x.output());
     }
     if (!known) {  // made of it, but by nothing that has a derivative
-      const Variable zero = broadcast_like(Variable(full({}, 0, x.dtype()), where), x);
+      const Variable zero = broadcast_like(Variable(full({}, 0, x.dtype()).to(x.device()), where), x);
       GradientTable::Run run;
       run.push_back({Edge(x), x.node()->id, x.output(), Edge(zero), {}});
       record.gradients.add(std::move(run));

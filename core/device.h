@@ -1,5 +1,6 @@
 // Devices, and the seam between Espalier and what a device offers.
 #pragma once
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
@@ -19,7 +20,7 @@ struct Device {
 
   /// "cpu:0"
   std::string str() const;
-  friend bool operator==(const Device&, const Device&) = default;
+  friend auto operator<=>(const Device&, const Device&) = default;
 };
 
 std::ostream& operator<<(std::ostream& out, const Device& device);

@@ -143,7 +143,8 @@ void set_value(const Variable& leaf, const Tensor& value, std::source_location w
     if (!(value.shape() == spec.shape))
       throw ShapeError(
           fmt::format("set_value: a leaf of shape {} cannot take {}", spec.shape.str(), value.shape().str()));
-    assign(*leaf.node(), value.clone());
+    const Tensor there = value.to(leaf.device());
+    assign(*leaf.node(), there.storage().get() == value.storage().get() ? value.clone() : there);
   });
 }
 

@@ -33,6 +33,13 @@ class Tensor {
     if (storage_) device_ = storage_->device;
   }
 
+  /// No tensor yet, but known to be on that device once it is computed.
+  static Tensor to_come(Device device) {
+    Tensor none;
+    none.device_ = device;
+    return none;
+  }
+
   bool defined() const { return static_cast<bool>(storage_); }
   const Shape& shape() const { return layout_.shape; }
   const Dims& strides() const { return layout_.strides; }

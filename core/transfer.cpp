@@ -1,6 +1,5 @@
 // Moving a Variable to another device, as part of the tree.
 #include "espalier/core/error.h"
-#include "espalier/core/eval.h"
 #include "espalier/core/gradient_rule.h"
 
 namespace espalier {
@@ -30,11 +29,8 @@ class Transfer : public Op {
 Variable Variable::to(Device device, Where where) const {
   return located(where, [&] {
     (void)backend(device);  // throws where there is none
-    (void)need();
-    if (!node()->lazy) ensure_value(*node());
-    const Device from = node()->outputs[output_].value.device();
-    if (from == device) return *this;
-    return apply(std::make_shared<Transfer>(from, device), {this}, where);
+    if (this->device() == device) return *this;
+    return apply(std::make_shared<Transfer>(this->device(), device), {this}, where);
   });
 }
 

@@ -20,6 +20,7 @@ Node& Variable::need() const {
 
 const Shape& Variable::shape() const { return need().outputs[output_].spec.shape; }
 DType Variable::dtype() const { return need().outputs[output_].spec.dtype; }
+Device Variable::device() const { return need().outputs[output_].value.device(); }
 int64_t Variable::depth() const { return need().depth; }
 
 Tensor Variable::value(Where where) const {
@@ -66,15 +67,15 @@ void Operand::throw_undefined(std::string_view op) const {
   throw error;
 }
 
-const Variable& Operand::as(DType dtype) const {
+const Variable& Operand::as(DType dtype, Device device) const {
   if (variable_) return *variable_;
   owned_ = located(where_, [&] {
     if (!is_real(dtype) && dtype != DType::boolean && number_ != std::trunc(number_))
       throw TypeError(
           fmt::format("the number {} meets elements of type {}, which cannot hold it; cast() them first",
                       number_, name(dtype)));
-    if (default_dtype_ == DType::int64) return Variable(tensor(integer_, dtype), where_);
-    return Variable(full({}, number_, dtype), where_);
+    if (default_dtype_ == DType::int64) return Variable(tensor(integer_, dtype).to(device), where_);
+    return Variable(full({}, number_, dtype).to(device), where_);
   });
   variable_ = &owned_;
   return owned_;
@@ -100,7 +101,8 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
       node.depth = std::max(node.depth, from.depth + 1);
     }
     Specs outputs = node.op().infer(specs);
-    for (Spec& spec : outputs) node.outputs.push_back({std::move(spec), Tensor()});
+    const Device device = node.op().output_device().value_or(inputs.empty() ? Device{} : inputs[0]->device());
+    for (Spec& spec : outputs) node.outputs.push_back({std::move(spec), Tensor::to_come(device)});
     node.lazy = lazy;
     node.needs_gradient = needs_gradient && !now.no_grad;
     node.stops_gradient = now.no_grad;

@@ -73,6 +73,8 @@ class Variable {
   const Shape& shape() const;
   DType dtype() const;
   size_t rank() const { return shape().rank(); }
+  /// Where the value is, or will be once it is computed.
+  Device device() const;
   /// Operations between this and the leaves; 0 for a leaf.
   int64_t depth() const;
 
@@ -156,7 +158,8 @@ Variable state(const Tensor& value, std::string_view name = "state",
 Variable placeholder(std::string_view name, const Shape& shape, DType dtype = float32,
                      std::source_location where = std::source_location::current());
 
-/// Gives a leaf another value of the same dtype and shape. Throws ShapeError or TypeError.
+/// Gives a leaf another value of the same dtype and shape; it stays on its device. Throws ShapeError or
+/// TypeError.
 void set_value(const Variable& leaf, const Tensor& value,
                std::source_location where = std::source_location::current());
 
@@ -199,16 +202,23 @@ class Operand {
   bool is_last() const { return is_last_; }
   double number() const { return number_; }
   const Where& where() const { return where_; }
-  /// The Variable; a number becomes a constant of its default dtype.
-  const Variable& variable() const { return variable_ ? *variable_ : as(default_dtype_); }
+  /// The Variable; a number becomes a constant of its default dtype on that device.
+  const Variable& variable(Device device = {}) const {
+    return variable_ ? *variable_ : as(default_dtype_, device);
+  }
   /// The same, for what asks it for its shape or dtype. Throws Error naming `op` if it is undefined.
   const Variable& defined(std::string_view op) const {
     const Variable& v = variable();
     if (!v.defined()) throw_undefined(op);
     return v;
   }
-  /// The Variable; a number becomes a constant of that dtype. Throws TypeError when it has no such value.
-  const Variable& as(DType dtype) const;
+  /// The Variable; a number becomes a constant of that dtype on that device. Throws TypeError when it has no
+  /// such value.
+  const Variable& as(DType dtype, Device device) const;
+  /// The same for what meets `other`.
+  const Variable& like(const Variable& other) const {
+    return variable_ ? *variable_ : as(other.dtype(), other.device());
+  }
 
  private:
   [[noreturn]] void throw_undefined(std::string_view op) const;

@@ -22,7 +22,7 @@ class DenseState : public LayerStateOf<DenseState> {
 
   Variable forward(const Variable& x) override {
     check(x);
-    if (!weight().defined()) create(x.shape()[-1], x.dtype());
+    if (!weight().defined()) create(x.shape()[-1], x.dtype(), x.device());
     check_fit(x);
     return x.rank() == 2 ? transform(x) : unfold(transform(fold(x)), x.shape());
   }
@@ -51,10 +51,10 @@ class DenseState : public LayerStateOf<DenseState> {
                                   name(x.dtype()), name(w.dtype())));
   }
 
-  void create(int64_t in, DType dtype) {
+  void create(int64_t in, DType dtype, Device device) {
     const std::source_location& where = *building().where;
-    const Variable w = parameter(initializer_({out_, in}, in, out_, dtype), "weight", where);
-    if (has_bias_) bias() = parameter(zeros({out_}, dtype), "bias", where);
+    const Variable w = parameter(initializer_({out_, in}, in, out_, dtype).to(device), "weight", where);
+    if (has_bias_) bias() = parameter(zeros({out_}, dtype).to(device), "bias", where);
     weight() = w;
   }
 

@@ -28,8 +28,9 @@ class EmbeddingState : public LayerStateOf<EmbeddingState> {
                                   name(x.dtype()), x.shape().str()));
     Variable& weight = entries()[0].slot.value;
     if (!weight.defined())
-      weight = parameter(options_.initializer({count_, width_}, count_, width_, options_.dtype), "weight",
-                         *building().where);
+      weight =
+          parameter(options_.initializer({count_, width_}, count_, width_, options_.dtype).to(x.device()),
+                    "weight", *building().where);
     return gather({weight, *building().where}, x);
   }
 

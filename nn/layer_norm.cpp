@@ -24,7 +24,7 @@ class LayerNormState : public LayerStateOf<LayerNormState> {
       throw TypeError(fmt::format("LayerNorm: the input must be of a real type, not {}; its shape is {}",
                                   name(x.dtype()), x.shape().str()));
     if (x.rank() == 0) throw ShapeError("LayerNorm: a scalar has no axis to be normalized along");
-    if (!weight().defined()) create(x.shape()[-1], x.dtype());
+    if (!weight().defined()) create(x.shape()[-1], x.dtype(), x.device());
     check_fit(x);
     return layer_norm(x, weight(), bias(), epsilon_);
   }
@@ -33,10 +33,10 @@ class LayerNormState : public LayerStateOf<LayerNormState> {
   Variable& weight() { return entries()[0].slot.value; }
   Variable& bias() { return entries()[1].slot.value; }
 
-  void create(int64_t width, DType dtype) {
+  void create(int64_t width, DType dtype, Device device) {
     const std::source_location& where = *building().where;
-    bias() = parameter(zeros({width}, dtype), "bias", where);
-    weight() = parameter(ones({width}, dtype), "weight", where);
+    bias() = parameter(zeros({width}, dtype).to(device), "bias", where);
+    weight() = parameter(ones({width}, dtype).to(device), "weight", where);
   }
 
   void check_fit(const Variable& x) {

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "espalier/core/error.h"
+#include "espalier/core/eval.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/module_state.h"
 
@@ -43,6 +44,16 @@ Variable Module::parameter(std::string_view path, Where where) const {
   Error error(fmt::format("this module has no parameter '{}', or has not learned its shape yet", path));
   error.locate(where);
   throw error;
+}
+
+void Module::to(Device device, Where where) {
+  located(where, [&] {
+    (void)backend(device);  // throws where there is none
+    std::vector<std::pair<Variable, Tensor>> moved;
+    for (const auto& [path, parameter] : parameters())
+      if (parameter.device() != device) moved.emplace_back(parameter, parameter.value().to(device));
+    for (const auto& [parameter, value] : moved) assign(*parameter.node(), value);
+  });
 }
 
 void Module::train(bool on) { state_->train(on); }

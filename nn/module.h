@@ -53,6 +53,12 @@ class Module {
   /// The parameter of that path. Throws Error.
   Variable parameter(std::string_view path, Where where = Where::current()) const;
 
+  /// Moves all parameters to a device; handles on them stay valid, and optimizers bring their states along.
+  /// Trees that were written before keep to the old device. A layer that still has to learn its input width
+  /// starts where its first input is. Initial values are the same numbers on every device. Throws DeviceError
+  /// or OutOfMemory; then all parameters are where they were.
+  void to(Device device, Where where = Where::current());
+
   /// Training mode, or inference mode (`train(false)`), for this and all its parts.
   /// Dropout acts in training mode only.
   void train(bool on = true);

@@ -101,10 +101,10 @@ Variable logical_or(const Operand& a, const Operand& b) { return apply_binary<Lo
 Variable logical_not(const Operand& x) { return apply_unary<LogicalNot>(x); }
 
 Variable where(const Operand& condition, const Operand& a, const Operand& b) {
-  const Variable& x = a.is_number() && !b.is_number() ? a.as(b.defined("where").dtype()) : a.variable();
-  const Variable& y =
-      b.is_number() ? b.as(a.is_number() ? x.dtype() : a.defined("where").dtype()) : b.variable();
-  return apply(shared_op<Where>(), {&condition.variable(), &x, &y}, condition.where());
+  const Variable& c = condition.defined("where");
+  const Variable& x = a.is_number() && !b.is_number() ? a.like(b.defined("where")) : a.variable(c.device());
+  const Variable& y = b.is_number() ? b.like(a.is_number() ? x : a.defined("where")) : b.variable();
+  return apply(shared_op<Where>(), {&c, &x, &y}, condition.where());
 }
 
 }  // namespace espalier

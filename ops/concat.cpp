@@ -84,7 +84,7 @@ class ConcatPart : public Op {
     std::vector<Variable> parts;
     for (size_t i = 1; i < rule.inputs(); ++i) {
       const Variable like = rule.input(i);
-      const Variable zero(full({}, 0, like.dtype()));
+      const Variable zero(full({}, 0, like.dtype()).to(like.device()));
       parts.push_back(i == part_ + 1 ? rule.output_gradient() : broadcast_like(zero, like));
     }
     Gradients result(rule.inputs());

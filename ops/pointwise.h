@@ -192,7 +192,7 @@ class BinaryOp : public PointwiseOp<F, Types, Result> {
   }
 };
 
-/// Applies an op without attributes; numbers take the dtype of the other operand.
+/// Applies an op without attributes; numbers take the dtype and device of the other operand.
 template <class T>
 Variable apply_unary(const Operand& x) {
   return apply(shared_op<T>(), {&x.variable()}, x.where(), x.is_last());
@@ -200,8 +200,8 @@ Variable apply_unary(const Operand& x) {
 template <class T>
 Variable apply_binary(const Operand& a, const Operand& b) {
   const Variable& x =
-      a.is_number() && !b.is_number() ? a.as(b.defined(shared_op<T>()->name()).dtype()) : a.variable();
-  const Variable& y = b.is_number() ? b.as(a.defined(shared_op<T>()->name()).dtype()) : b.variable();
+      a.is_number() && !b.is_number() ? a.like(b.defined(shared_op<T>()->name())) : a.variable();
+  const Variable& y = b.is_number() ? b.like(a.defined(shared_op<T>()->name())) : b.variable();
   return apply(shared_op<T>(), {&x, &y}, a.where(), a.is_last() | b.is_last() << 1);
 }
 

@@ -23,11 +23,12 @@ void clip_norm(ParameterGradients& gradients, double limit) {
   Variable squares;
   for (const auto& [parameter, gradient] : gradients) {
     const Variable own = sum(square(as(gradient, dtype)));
-    squares = squares.defined() ? squares + own : own;
+    squares = squares.defined() ? squares + own.to(squares.device()) : own;
   }
   if (!squares.defined()) return;
   const Variable scale = minimum(limit / (sqrt(squares) + 1e-6), 1.0);
-  for (auto& [parameter, gradient] : gradients) gradient = gradient * as(scale, gradient.dtype());
+  for (auto& [parameter, gradient] : gradients)
+    gradient = gradient * as(scale, gradient.dtype()).to(gradient.device());
 }
 
 }  // namespace espalier::optim

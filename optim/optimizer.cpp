@@ -38,24 +38,27 @@ Variable OptimizerState::leaf(const Variable& parameter, std::string_view name, 
                               double initial) {
   PerParameter& own = parameters[parameter.node()];
   if (!own.parameter.defined()) own.parameter = parameter;
+  const Device device = parameter.device();
   for (const auto& [known, variable] : own.states)
-    if (known == name) return variable;
-  const Device device = parameter.value().device();
+    if (known == name) {
+      if (variable.device() != device) assign(*variable.node(), variable.value().to(device));
+      return variable;
+    }
   own.states.emplace_back(name, espalier::state(full(spec.shape, initial, spec.dtype).to(device), name));
   return own.states.back().second;
 }
 
-const Variable& OptimizerState::setting_leaf(std::string_view name, DType dtype) {
+const Variable& OptimizerState::setting_leaf(std::string_view name, DType dtype, Device device) {
   const auto value = settings.find(name);
   if (value == settings.end()) throw Error(fmt::format("{} has no setting '{}'", rule->name(), name));
-  Variable& leaf = setting_leaves[{std::string(name), dtype}];
-  if (!leaf.defined()) leaf = espalier::state(full({}, value->second, dtype), name);
+  Variable& leaf = setting_leaves[{std::string(name), dtype, device}];
+  if (!leaf.defined()) leaf = espalier::state(full({}, value->second, dtype).to(device), name);
   return leaf;
 }
 
 Variable ParameterUpdate::setting(std::string_view name) const {
   if (name == "lr" && rate_.defined()) return rate_;
-  return state_.setting_leaf(name, parameter_.dtype());
+  return state_.setting_leaf(name, parameter_.dtype(), parameter_.device());
 }
 
 Variable ParameterUpdate::state(std::string_view name, double initial) {
@@ -109,7 +112,7 @@ void Optimizer::set(std::string_view name, double value, std::source_location wh
   check_setting(std::isfinite(value) && value >= 0, this->name(), name, value, where);
   state_->settings.find(name)->second = value;
   for (auto& [key, leaf] : state_->setting_leaves)
-    if (key.first == name) set_value(leaf, full({}, value, key.second));
+    if (std::get<0>(key) == name) set_value(leaf, full({}, value, leaf.dtype()));
 }
 
 std::vector<std::pair<std::string, Variable>> Optimizer::state_of(const Variable& parameter) const {
@@ -140,7 +143,7 @@ std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Var
   now.no_grad = true;
   now.lazy = true;  // computed by whoever runs the update, and again each time
   std::vector<std::pair<Variable, Variable>> gradients = given, assignments;
-  std::map<DType, Variable> rates;
+  std::map<std::pair<DType, Device>, Variable> rates;
   {
     now.where = &given.front().first.node()->where;
     const BuildingScope scope(now);
@@ -150,10 +153,11 @@ std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Var
     if (common.clip_value > 0) clip_values(gradients, common.clip_value);
     if (common.clip_norm > 0) clip_norm(gradients, common.clip_norm);
     if (const Variable& step = state_->schedule_step; step.defined()) {
-      const Variable rate = state_->setting_leaf("lr", DType::float64) * common.schedule.factor(step);
+      const Variable rate =
+          state_->setting_leaf("lr", DType::float64, step.device()) * common.schedule.factor(step);
       for (const auto& [parameter, gradient] : gradients)
-        if (Variable& own = rates[gradient.dtype()]; !own.defined())
-          own = gradient.dtype() == rate.dtype() ? rate : cast(rate, gradient.dtype());
+        if (Variable& own = rates[{gradient.dtype(), parameter.device()}]; !own.defined())
+          own = (gradient.dtype() == rate.dtype() ? rate : cast(rate, gradient.dtype())).to(parameter.device());
       assignments.emplace_back(step, step + 1.0);
     }
   }
@@ -161,7 +165,7 @@ std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Var
     now.where = &parameter.node()->where;
     const BuildingScope scope(now);
     const Variable seen = is_half(parameter.dtype()) ? cast(parameter, DType::float32) : parameter;
-    ParameterUpdate step(parameter, seen, gradient, *state_, rates[gradient.dtype()]);
+    ParameterUpdate step(parameter, seen, gradient, *state_, rates[{gradient.dtype(), parameter.device()}]);
     state_->rule->update(step);
     assignments.insert(assignments.end(), step.assignments().begin(), step.assignments().end());
   }

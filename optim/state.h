@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "espalier/core/node.h"
 #include "espalier/optim/optimizer.h"
@@ -13,17 +14,19 @@ struct OptimizerState {
   std::shared_ptr<const Rule> rule;
   CommonOptions common;
   std::map<std::string, double, std::less<>> settings;
-  /// Settings as leaves, one for each dtype that was asked for, so that plans read what is set later.
-  std::map<std::pair<std::string, DType>, Variable> setting_leaves;
+  /// Settings as leaves, one for each dtype and device that was asked for, so that plans read what is set
+  /// later.
+  std::map<std::tuple<std::string, DType, Device>, Variable> setting_leaves;
 
   struct PerParameter {
     Variable parameter;  // held, so that its address stays its own
     std::vector<std::pair<std::string, Variable>> states;
   };
   std::map<const Node*, PerParameter> parameters;
-  Variable schedule_step;  // how many updates there were; where there is a schedule
+  /// How many updates there were, where there is a schedule; on the CPU, where functions of one's own run.
+  Variable schedule_step;
 
-  const Variable& setting_leaf(std::string_view name, DType dtype);
+  const Variable& setting_leaf(std::string_view name, DType dtype, Device device);
   Variable leaf(const Variable& parameter, std::string_view name, const Spec& spec, double initial);
 };
 

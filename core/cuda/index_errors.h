@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "espalier/core/cuda/runtime.h"
 #include "espalier/core/op.h"
 
 namespace espalier::cu {

@@ -33,7 +33,7 @@ Tensor evaluate(const Graph& graph, const GraphNode& n) {
       return Tensor(inputs[0].storage(), *layout, n.outputs[0].dtype);
   KernelCall call;
   for (const Tensor& input : inputs) call.inputs.push_back(&input);
-  const Device device = inputs.empty() ? Device{} : inputs[0].device();
+  const Device device = n.op->output_device().value_or(inputs.empty() ? Device{} : inputs[0].device());
   Tensor result(n.outputs[0].shape, n.outputs[0].dtype, device);
   call.outputs.push_back(&result);
   backend(device).run(*n.op, call);
