@@ -1,0 +1,313 @@
+// The GPU's pointwise kernels against the CPU's: every op, element type and arrangement of operands.
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <limits>
+
+#include "espalier/core/cuda/backend.h"
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/ops/cuda/kernels.h"
+#include "espalier/ops/ops.h"
+#include "espalier/ops/rules.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+boost::test_tools::assertion_result has_gpu(boost::unit_test::test_unit_id) {
+  return !esp::cuda_devices().empty();
+}
+
+constexpr esp::DType dtypes[] = {esp::float32, esp::float64, esp::int32, esp::int64, esp::boolean};
+
+/// Numbers of both signs, and the ends of their ranges.
+esp::Tensor values(const esp::Shape& shape, esp::DType dtype, uint64_t which) {
+  esp::Tensor result = numbers(shape, -3, 3, which).to(dtype);
+  const int64_t n = result.elements();
+  esp::visit(dtype, [&]<class T>(esp::TypeTag<T>) {
+    using Limits = std::numeric_limits<T>;
+    T* data = result.data<T>();
+    const T special[] = {T(0),
+                         T(-0.0),
+                         Limits::max(),
+                         Limits::lowest(),
+                         Limits::infinity(),
+                         -Limits::infinity(),
+                         Limits::quiet_NaN(),
+                         T(1),
+                         T(-1),
+                         Limits::denorm_min()};
+    for (int64_t i = 0; i < n; ++i)
+      if ((i + static_cast<int64_t>(which)) % 7 == 3) data[i] = special[i % std::size(special)];
+  });
+  return result;
+}
+
+/// The same elements on the GPU, behind the same strides.
+esp::Tensor on_gpu(const esp::Tensor& x) {
+  const int64_t size = static_cast<int64_t>(x.storage()->bytes / esp::size_of(x.dtype()));
+  const esp::Tensor all(x.storage(), esp::Layout({size}), x.dtype());
+  esp::Tensor copy({size}, x.dtype(), esp::cuda_devices().at(0));
+  esp::copy_elements(all, copy);
+  return esp::Tensor(copy.storage(), x.layout(), x.dtype());
+}
+
+esp::Tensor with_axes(const esp::Tensor& x, const std::vector<size_t>& axes) {
+  esp::Layout layout = x.layout();
+  for (size_t i = 0; i < axes.size(); ++i) {
+    layout.shape.dims()[i] = x.shape().dims()[axes[i]];
+    layout.strides[i] = x.strides()[axes[i]];
+  }
+  return esp::Tensor(x.storage(), layout, x.dtype());
+}
+
+/// How operands lie in memory: operand k of that element type.
+struct Arrangement {
+  const char* name;
+  std::function<esp::Tensor(esp::DType, size_t k)> operand;
+};
+const Arrangement arrangements[] = {
+    {"whole",
+     [](esp::DType t, size_t k) {
+       return values({3, 700}, t, k);
+     }},
+    {"a few", [](esp::DType t, size_t k) { return values({3}, t, k); }},
+    {"odd places",
+     [](esp::DType t, size_t k) {
+       const auto begin = static_cast<int64_t>(k);
+       return values({605}, t, k).slice(0, begin + 1, begin + 600);
+     }},
+    {"words", [](esp::DType t, size_t k) { return values({610}, t, k).slice(0, 4, 604); }},
+    {"rows",
+     [](esp::DType t, size_t k) {
+       return k ? values({16}, t, k) : values({33, 16}, t, k);
+     }},
+    {"narrow rows",
+     [](esp::DType t, size_t k) {
+       return k ? values({10}, t, k) : values({33, 10}, t, k);
+     }},
+    {"columns",
+     [](esp::DType t, size_t k) {
+       return values({33, k ? 1 : 16}, t, k);
+     }},
+    {"numbers",
+     [](esp::DType t, size_t k) {
+       return k ? values({}, t, k) : values({5, 40}, t, k);
+     }},
+    {"a number", [](esp::DType t, size_t k) { return values({}, t, k); }},
+    {"transposed",
+     [](esp::DType t, size_t k) {
+       return k == 1 ? values({32, 48}, t, k) : with_axes(values({48, 32}, t, k), {1, 0});
+     }},
+    {"with gaps",
+     [](esp::DType t, size_t k) {
+       return values({20, 40}, t, k).slice(1, 4, 36);
+     }},
+    {"five axes",
+     [](esp::DType t, size_t k) {
+       const esp::Tensor x = with_axes(values({5, 4, 3, 2, 4}, t, k), {1, 0, 4, 3, 2});
+       return k == 2 ? x.slice(2, 1, 2) : x;
+     }},
+    {"none",
+     [](esp::DType t, size_t k) {
+       return values({4, k ? 1 : 0}, t, k);
+     }},
+};
+
+/// The largest difference of two elements, relative to 1 + the larger; infinite where NaN or the sign of a
+/// zero is one's alone.
+double largest_difference(const esp::Tensor& a, const esp::Tensor& b) {
+  double worst = 0;
+  const esp::Tensor x = a.to(esp::float64), y = b.to(esp::float64);
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    const double p = x.data<double>()[i], q = y.data<double>()[i];
+    if (std::isnan(p) && std::isnan(q)) continue;
+    if (p == q && std::signbit(p) == std::signbit(q)) continue;
+    const double by = std::abs(p - q) / (1 + std::max(std::abs(p), std::abs(q)));
+    worst = std::max(worst, by > 0 ? by : std::numeric_limits<double>::infinity());
+  }
+  return worst;
+}
+
+double tolerance(esp::DType dtype) {
+  return dtype == esp::float32 ? 4e-6 : dtype == esp::float64 ? 1e-13 : 0;
+}
+
+/// Runs an op on both devices; `in_place`: over that input, where the op may.
+void check(const esp::Op& op, const std::vector<esp::Tensor>& inputs, int in_place, const std::string& what) {
+  std::vector<esp::Spec> specs;
+  std::vector<esp::Tensor> moved;
+  esp::InputSpecs in;
+  for (const esp::Tensor& x : inputs) specs.push_back(x.spec());
+  for (const esp::Tensor& x : inputs) moved.push_back(on_gpu(x));
+  for (const esp::Spec& spec : specs) in.push_back(&spec);
+  const esp::Spec result = op.infer(in)[0];
+
+  esp::Tensor expected(result.shape, result.dtype);
+  esp::Tensor out(result.shape, result.dtype, esp::cuda_devices().at(0));
+  esp::KernelCall there, here;
+  if (in_place >= 0) {
+    const auto k = static_cast<size_t>(in_place);
+    if (!op.can_run_in_place(k) || !(result == specs[k]) || !inputs[k].contiguous()) return;
+    out = moved[k];
+  }
+  for (const esp::Tensor& x : inputs) here.inputs.push_back(&x);
+  for (const esp::Tensor& x : moved) there.inputs.push_back(&x);
+  here.outputs = {&expected};
+  there.outputs = {&out};
+  op.run_cpu(here);
+  op.bind_cuda(there)->run({});
+  esp::Tensor back(result.shape, result.dtype);
+  esp::copy_elements(out, back);
+  const double by = largest_difference(expected, back);
+  BOOST_TEST(by <= tolerance(result.dtype),
+             what << (in_place >= 0 ? ", in place" : "") << ": differs by " << by);
+}
+
+/// All arrangements of all element types the op takes; `same` tells whether operand k has that type, or is
+/// bool.
+void check_all(const esp::Variable& made, size_t operands, const std::function<bool(size_t)>& same) {
+  const esp::Op& op = made.node()->op();
+  int taken = 0;
+  for (esp::DType dtype : dtypes)
+    for (const Arrangement& arrangement : arrangements) {
+      std::vector<esp::Tensor> inputs;
+      for (size_t k = 0; k < operands; ++k)
+        inputs.push_back(arrangement.operand(same(k) ? dtype : esp::boolean, k));
+      const std::string what =
+          std::string(op.name()) + " of " + std::string(esp::name(dtype)) + ", " + arrangement.name;
+      try {
+        for (int in_place = -1; in_place < static_cast<int>(operands); ++in_place)
+          check(op, inputs, in_place, what);
+        ++taken;
+      } catch (const esp::TypeError&) {
+        continue;  // it does not take that type
+      }
+    }
+  BOOST_TEST(taken > 0, op.name() << " takes no element type");
+}
+void check_all(const esp::Variable& made, size_t operands) {
+  check_all(made, operands, [](size_t) { return true; });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(cuda_pointwise, *boost::unit_test::precondition(has_gpu))
+
+BOOST_AUTO_TEST_CASE(one_operand) {
+  const esp::Variable x(esp::ones({2})), b(esp::ones({2}, esp::boolean));
+  for (const esp::Variable& made :
+       {esp::negative(x), esp::abs(x), esp::sign(x), esp::floor(x), esp::square(x), esp::exp(x), esp::log(x),
+        esp::sqrt(x), esp::sin(x), esp::cos(x), esp::tanh(x), esp::sigmoid(x), esp::relu(x), esp::erf(x),
+        esp::gelu(x), esp::logical_not(b)})
+    check_all(made, 1);
+}
+
+BOOST_AUTO_TEST_CASE(two_operands) {
+  const esp::Variable x(esp::ones({2})), b(esp::ones({2}, esp::boolean));
+  for (const esp::Variable& made :
+       {esp::add(x, x), esp::subtract(x, x), esp::multiply(x, x), esp::divide(x, x), esp::power(x, x),
+        esp::maximum(x, x), esp::minimum(x, x), esp::equal(x, x), esp::not_equal(x, x), esp::less(x, x),
+        esp::less_equal(x, x), esp::greater(x, x), esp::greater_equal(x, x), esp::logical_and(b, b),
+        esp::logical_or(b, b), esp::relu_gradient(x, x), esp::gelu_gradient(x, x)})
+    check_all(made, 2);
+}
+
+BOOST_AUTO_TEST_CASE(three_operands) {
+  const esp::Variable x(esp::ones({2})), b(esp::ones({2}, esp::boolean));
+  check_all(esp::where(b, x, x), 3, [](size_t k) { return k > 0; });
+}
+
+BOOST_AUTO_TEST_CASE(between_element_types) {
+  for (esp::DType from : dtypes)
+    for (esp::DType to : dtypes)
+      if (from != to) check_all(esp::cast(esp::Variable(esp::ones({2}, from)), to), 1);
+}
+
+BOOST_AUTO_TEST_CASE(many_operands) {
+  const esp::Variable x(esp::ones({2}));
+  const esp::Variable made = esp::add_all({x, x, x});
+  for (size_t n : {3, 8, 9, 20})
+    for (esp::DType dtype : {esp::float32, esp::float64, esp::int32, esp::int64})
+      for (int64_t size : {1, 7, 1000})
+        for (const auto& view : {+[](const esp::Tensor& t) { return t; },
+                                 +[](const esp::Tensor& t) { return t.slice(0, 1, t.shape()[0] - 1); },
+                                 +[](const esp::Tensor& t) {
+                                   return with_axes(t, {1, 0});
+                                 }}) {
+          std::vector<esp::Tensor> inputs;
+          for (size_t k = 0; k < n; ++k) inputs.push_back(view(numbers({3, size}, -9, 9, k).to(dtype)));
+          for (int in_place : {-1, 0})
+            check(made.node()->op(), inputs, in_place, "add_all of " + std::to_string(n));
+        }
+}
+
+BOOST_AUTO_TEST_CASE(one_number_everywhere) {
+  const esp::Tensor x = esp::zeros({1});
+  for (esp::DType dtype : dtypes)
+    for (int64_t n : {0, 1, 3, 16, 17, 1001})
+      for (int64_t begin : {0, 1, 3}) {
+        esp::Tensor expected = esp::zeros({n + 4}, dtype), got = on_gpu(expected);
+        esp::Tensor here = expected.slice(0, begin, begin + n), there = got.slice(0, begin, begin + n);
+        const esp::Variable like(esp::zeros({2}, dtype));
+        const esp::Variable made = esp::full_like(like, dtype == esp::boolean ? 1 : -7);
+        esp::KernelCall on_cpu, on_device;
+        on_cpu.inputs = on_device.inputs = {&x};
+        on_cpu.outputs = {&here};
+        on_device.outputs = {&there};
+        made.node()->op().run_cpu(on_cpu);
+        made.node()->op().bind_cuda(on_device)->run({});
+        esp::Tensor back({n + 4}, dtype);
+        esp::copy_elements(got, back);
+        BOOST_TEST(largest_difference(expected, back) == 0,
+                   n << " of " << esp::name(dtype) << " from " << begin);
+      }
+}
+
+BOOST_AUTO_TEST_CASE(dropout_masks) {
+  const esp::Variable made = esp::dropout(esp::Variable(esp::ones({2})), 0.3).node()->inputs[1].variable();
+  for (esp::DType dtype : {esp::float32, esp::float64})
+    for (int64_t n : {0, 1, 4, 1023, 5000})
+      for (int64_t begin : {0, 1}) {
+        const esp::RandomStream random{0x1234567890abcdef, 77};
+        esp::Tensor expected = esp::full({n + 1}, -1, dtype), got = on_gpu(expected),
+                    based = on_gpu(expected);
+        esp::Tensor here = expected.slice(0, begin, begin + n);
+        esp::KernelCall call;
+        call.inputs = {&here};
+        call.outputs = {&here};
+        call.random = random;
+        made.node()->op().run_cpu(call);
+
+        esp::Tensor there = got.slice(0, begin, begin + n);
+        call.outputs = {&there};
+        made.node()->op().bind_cuda(call)->run(random);
+        // The same numbers, counted from a stream in the device's memory.
+        const esp::Tensor base =
+            on_gpu(esp::tensor({static_cast<int64_t>(random.seed), static_cast<int64_t>(random.stream) - 5}));
+        esp::Tensor there_too = based.slice(0, begin, begin + n);
+        call.outputs = {&there_too};
+        call.random_base = static_cast<const uint64_t*>(base.address());
+        made.node()->op().bind_cuda(call)->run({0, 5});
+        for (const esp::Tensor& result : {got, based}) {
+          esp::Tensor back({n + 1}, dtype);
+          esp::copy_elements(result, back);
+          BOOST_TEST(largest_difference(expected, back) == 0,
+                     n << " of " << esp::name(dtype) << " from " << begin);
+        }
+      }
+}
+
+BOOST_AUTO_TEST_CASE(what_there_is_no_kernel_for) {
+  const esp::Tensor x = on_gpu(esp::ones({2}, esp::boolean));
+  esp::Tensor out = on_gpu(esp::ones({2}, esp::boolean));
+  esp::KernelCall call;
+  call.inputs = {&x};
+  call.outputs = {&out};
+  BOOST_CHECK_THROW(esp::cu::bind_pointwise(call, "scalar::Exp"), esp::UnsupportedError);
+  BOOST_CHECK_THROW(esp::cu::bind_pointwise(call, "scalar::Unheard"), esp::UnsupportedError);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
