@@ -1,0 +1,112 @@
+// What kernels that fold elements share: in what they compute, how they read several elements at once, how
+// lanes and blocks fold what their threads have, and how strided elements are found by their number.
+#pragma once
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "espalier/core/cuda/launch.h"
+#include "espalier/core/error.h"
+#include "espalier/core/scalar.h"
+#include "espalier/core/tensor.h"
+
+namespace espalier::cu {
+
+/// Calls `f(TypeTag<T>{})` with the type of elements which kernels read and write.
+template <class F>
+void visit_elements(DType dtype, F&& f) {
+  visit(dtype, f);
+}
+
+template <class T>
+inline constexpr bool is_real_element = !std::is_integral_v<T>;
+/// What is computed in where elements are T: float for those of 16 bits.
+template <class T>
+using Computed = std::conditional_t<sizeof(T) == 2, float, T>;
+
+/// Neighbours that are read or written at once.
+template <class T, int V>
+struct alignas(sizeof(T) * V) Several {
+  T at[V];
+};
+/// As many as 16 bytes hold.
+template <class T>
+inline constexpr int vector_width = 16 / sizeof(T);
+/// Whether rows of `n` elements that follow each other from there can be read so.
+template <class T>
+bool in_vectors(const void* address, int64_t n) {
+  return n % vector_width<T> == 0 && reinterpret_cast<uintptr_t>(address) % 16 == 0;
+}
+
+/// The least power of two that is not below n.
+inline int64_t power_from(int64_t n) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n < 1 ? 1 : n)));
+}
+inline int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+/// The first sizes of a layout's axes and the steps between their elements, the innermost first.
+struct Walk {
+  static constexpr int most_axes = 12;
+  int axes = 1;
+  int64_t size[most_axes] = {1}, step[most_axes] = {0};
+
+  Walk() = default;
+  explicit Walk(const Layout& layout) {
+    const size_t rank = layout.shape.rank();
+    if (rank > most_axes)
+      throw UnsupportedError("a GPU reduces at most " + std::to_string(most_axes) +
+                             " axes that lie apart, and keeps as many; shape " + layout.shape.str());
+    for (size_t i = 0; i < rank; ++i) {
+      size[i] = layout.shape.dims()[rank - 1 - i];
+      step[i] = layout.strides[rank - 1 - i];
+    }
+    if (rank) axes = static_cast<int>(rank);
+  }
+
+#if defined(__CUDACC__) || defined(ESPALIER_EMULATED_CUDA)
+  /// Where the element of that number is.
+  __device__ __forceinline__ int64_t offset(int64_t number) const;
+#endif
+};
+
+#if defined(__CUDACC__) || defined(ESPALIER_EMULATED_CUDA)
+
+/// a / b of numbers that are not negative, in 32 bits where they fit.
+__device__ __forceinline__ int64_t divide(int64_t a, int64_t b) {
+  if (((a | b) >> 32) == 0) return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
+  return a / b;
+}
+
+__device__ __forceinline__ int64_t Walk::offset(int64_t number) const {
+  int64_t at = 0;
+  for (int a = 0; a + 1 < axes; ++a) {
+    const int64_t outer = divide(number, size[a]);
+    at += (number - outer * size[a]) * step[a];
+    number = outer;
+  }
+  return at + number * step[axes - 1];
+}
+
+/// What `lanes` neighbouring lanes have, a power of two, in each of them. The whole warp takes part.
+template <class F, class T>
+__device__ __forceinline__ T fold_lanes(T x, int lanes, F f) {
+  for (int k = lanes / 2; k > 0; k /= 2) x = f(x, __shfl_xor_sync(0xffffffffu, x, k));
+  return x;
+}
+
+/// What all threads of the block have, in each of them.
+template <class F, class T>
+__device__ __forceinline__ T fold_block(T x, F f) {
+  __shared__ T parts[32];
+  x = fold_lanes(x, 32, f);
+  __syncthreads();  // what an earlier fold left has been read
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
+  __syncthreads();
+  x = parts[0];
+  for (unsigned w = 1; w < blockDim.x / 32; ++w) x = f(x, parts[w]);
+  return x;
+}
+
+#endif
+
+}  // namespace espalier::cu

@@ -1,0 +1,201 @@
+// Reading and writing by index: gather, pick, put_like and one_hot.
+#include <algorithm>
+#include <cstring>
+
+#include "espalier/ops/cuda/elements.cuh"
+#include "espalier/ops/cuda/index_list.h"
+#include "espalier/ops/cuda/kernels.h"
+
+namespace espalier::cu {
+
+namespace {
+
+constexpr int threads = threads_in_block;
+
+/// Calls `f(TypeTag<W>{})` with an unsigned type of that many bytes: what moves elements need not know them.
+template <class F>
+void visit_words(int64_t bytes, F&& f) {
+  switch (bytes) {
+    case 16: return f(TypeTag<uint4>{});
+    case 8: return f(TypeTag<uint64_t>{});
+    case 4: return f(TypeTag<uint32_t>{});
+    case 2: return f(TypeTag<uint16_t>{});
+    default: return f(TypeTag<uint8_t>{});
+  }
+}
+
+/// The most bytes that can be moved at once between rows of that size.
+int64_t word_bytes(int64_t row, const void* from, const void* to) {
+  const auto all =
+      static_cast<uint64_t>(row) | reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to) | 16u;
+  return static_cast<int64_t>(all & -all);
+}
+
+/// Rows of `words` words: those of [outer, size] which the list names, in [outer, count].
+template <class W>
+__global__ void __launch_bounds__(threads)
+    gather_rows(const W* __restrict__ in, W* __restrict__ out, IndexList indices, int64_t count, int64_t size,
+                int64_t rows, int64_t words) {
+  constexpr int batch = 4;  // reads of a thread that are in flight
+  const int64_t n = rows * words, step = grid_threads();
+  for (int64_t begin = grid_thread(); begin < n; begin += batch * step) {
+    int64_t from[batch];
+#pragma unroll
+    for (int k = 0; k < batch; ++k) {
+      const int64_t i = min(begin + k * step, n - 1), row = divide(i, words), outer = divide(row, count);
+      from[k] = (outer * size + indices.at(row - outer * count, size, true)) * words + (i - row * words);
+    }
+    W word[batch];
+#pragma unroll
+    for (int k = 0; k < batch; ++k) word[k] = in[from[k]];
+#pragma unroll
+    for (int k = 0; k < batch; ++k)
+      if (begin + k * step < n) out[begin + k * step] = word[k];
+  }
+}
+
+__global__ void __launch_bounds__(threads)
+    look_at(IndexList indices, int64_t count, int64_t size, bool from_end) {
+  for (int64_t i = grid_thread(); i < count; i += grid_threads()) indices.at(i, size, from_end);
+}
+
+template <class W>
+__global__ void __launch_bounds__(threads)
+    pick_elements(const W* __restrict__ in, W* __restrict__ out, IndexList indices, int64_t rows, int64_t n) {
+  for (int64_t r = grid_thread(); r < rows; r += grid_threads()) out[r] = in[r * n + indices.at(r, n, false)];
+}
+
+/// Zeros but for one element of each row: what `values` has for it, or `value` where there are none. V
+/// elements are written at once.
+template <int V, class W>
+__global__ void __launch_bounds__(threads)
+    put_elements(const W* __restrict__ values, W value, W* __restrict__ out, IndexList indices, int64_t rows,
+                 int64_t n) {
+  const int64_t units = n / V;
+  for (int64_t i = grid_thread(); i < rows * units; i += grid_threads()) {
+    const int64_t r = divide(i, units), at = indices.at(r, n, false) - (i - r * units) * V;
+    Several<W, V> write;
+#pragma unroll
+    for (int v = 0; v < V; ++v) write.at[v] = W(0);
+    if (at >= 0 && at < V) {
+      const W put = values ? values[r] : value;
+#pragma unroll
+      for (int v = 0; v < V; ++v)
+        if (v == at) write.at[v] = put;
+    }
+    reinterpret_cast<Several<W, V>*>(out)[i] = write;
+  }
+}
+
+template <class W>
+void launch_put(const void* values, W value, Tensor& out, const IndexList& indices) {
+  const int64_t n = out.shape()[-1], rows = out.elements() / n;
+  W* to = static_cast<W*>(out.address());
+  constexpr int width = vector_width<W>;
+  const bool vectors = in_vectors<W>(to, n);
+  launch(vectors ? put_elements<width, W> : put_elements<1, W>, grid_for(out.elements(), vectors ? width : 1),
+         static_cast<const W*>(values), value, to, indices, rows, n);
+}
+
+/// Calls `f(TypeTag<W>{})` for elements of that size.
+template <class F>
+void visit_elements_as_words(DType dtype, F&& f) {
+  visit_words(static_cast<int64_t>(size_of(dtype)), [&]<class W>(TypeTag<W> tag) {
+    if constexpr (sizeof(W) <= 8) f(tag);
+  });
+}
+
+}  // namespace
+
+Bound bind_look(const KernelCall& call, const Tensor& list, int64_t size, std::string_view op,
+                bool from_end) {
+  const int64_t count = list.elements();
+  if (count == 0) return bound([](RandomStream) {});
+  InOrder places(list);
+  const IndexList indices = index_list(call, list, places, op);
+  return bound([=, places = std::move(places)](RandomStream) mutable {
+    places.refresh();
+    launch(look_at, grid_for(count), indices, count, size, from_end);
+  });
+}
+
+Bound bind_gather(const KernelCall& call, size_t axis) {
+  Tensor& out = *call.outputs[0];
+  const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
+  int64_t outer = 1, inner = 1;
+  for (size_t i = 0; i < x.rank(); ++i) (i < axis ? outer : inner) *= i == axis ? 1 : x.shape().dims()[i];
+  const int64_t size = x.shape().dims()[axis], count = list.elements();
+  if (out.elements() == 0 || size == 0) return bind_look(call, list, size, "gather", true);
+  InOrder table(x), places(list);
+  const IndexList indices = index_list(call, list, places, "gather");
+  const int64_t bytes = inner * static_cast<int64_t>(size_of(x.dtype()));
+  const int64_t word = word_bytes(bytes, table.address(), out.address());
+  Bound result;
+  visit_words(word, [&]<class W>(TypeTag<W>) {
+    result = bound([=, to = static_cast<W*>(out.address()), table = std::move(table),
+                    places = std::move(places)](RandomStream) mutable {
+      table.refresh();
+      places.refresh();
+      launch(gather_rows<W>, grid_for(outer * count * (bytes / word), 4),
+             static_cast<const W*>(table.address()), to, indices, count, size, outer * count, bytes / word);
+    });
+  });
+  return result;
+}
+
+Bound bind_pick(const KernelCall& call) {
+  Tensor& out = *call.outputs[0];
+  const int64_t rows = out.elements(), n = call.inputs[0]->shape()[-1];
+  if (rows == 0 || n == 0) return bind_look(call, *call.inputs[1], n, "pick", false);
+  InOrder x(*call.inputs[0]), places(*call.inputs[1]);
+  const IndexList indices = index_list(call, *call.inputs[1], places, "pick");
+  Bound result;
+  visit_elements_as_words(out.dtype(), [&]<class W>(TypeTag<W>) {
+    result = bound([=, to = static_cast<W*>(out.address()), x = std::move(x),
+                    places = std::move(places)](RandomStream) mutable {
+      x.refresh();
+      places.refresh();
+      launch(pick_elements<W>, grid_for(rows), static_cast<const W*>(x.address()), to, indices, rows, n);
+    });
+  });
+  return result;
+}
+
+Bound bind_put_like(const KernelCall& call) {
+  Tensor& out = *call.outputs[0];
+  if (out.elements() == 0) return bind_look(call, *call.inputs[1], out.shape()[-1], "put_like", false);
+  InOrder values(*call.inputs[0]), places(*call.inputs[1]);
+  const IndexList indices = index_list(call, *call.inputs[1], places, "put_like");
+  Bound result;
+  visit_elements_as_words(out.dtype(), [&]<class W>(TypeTag<W>) {
+    result =
+        bound([=, to = &out, values = std::move(values), places = std::move(places)](RandomStream) mutable {
+          values.refresh();
+          places.refresh();
+          launch_put(values.address(), W(0), *to, indices);
+        });
+  });
+  return result;
+}
+
+Bound bind_one_hot(const KernelCall& call, int64_t) {
+  Tensor& out = *call.outputs[0];
+  if (out.elements() == 0) return bound([](RandomStream) {});
+  InOrder places(*call.inputs[0]);
+  const IndexList indices = index_list(call, *call.inputs[0], places, "one_hot");
+  uint64_t one = 0;
+  visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
+    const T value(1);
+    std::memcpy(&one, &value, sizeof(T));
+  });
+  Bound result;
+  visit_elements_as_words(out.dtype(), [&]<class W>(TypeTag<W>) {
+    result = bound([=, to = &out, places = std::move(places)](RandomStream) mutable {
+      places.refresh();
+      launch_put(nullptr, static_cast<W>(one), *to, indices);
+    });
+  });
+  return result;
+}
+
+}  // namespace espalier::cu

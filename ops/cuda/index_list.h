@@ -1,0 +1,33 @@
+// Indices as kernels read them.
+#pragma once
+#include "espalier/core/cuda/index_errors.h"
+#include "espalier/ops/cuda/in_order.h"
+
+namespace espalier::cu {
+
+/// A list of int32 or int64, and whom those are reported to that lie outside.
+struct IndexList {
+  const void* address;
+  bool wide;
+  IndexReport report;
+
+#if defined(__CUDACC__) || defined(ESPALIER_EMULATED_CUDA)
+  /// Index i into an axis of that size, or 0 where it lies outside.
+  __device__ __forceinline__ int64_t at(int64_t i, int64_t size, bool from_end) const {
+    const int64_t given =
+        wide ? static_cast<const int64_t*>(address)[i] : int64_t{static_cast<const int32_t*>(address)[i]};
+    return report.resolve(given, size, from_end);
+  }
+#endif
+};
+
+inline IndexList index_list(const KernelCall& call, const Tensor& indices, const InOrder& in_order,
+                            std::string_view op) {
+  return {in_order.address(), indices.dtype() == DType::int64, index_report(call, op)};
+}
+
+/// Only reports those that lie outside: for calls that have no elements to move. Defined in index.cu.
+std::unique_ptr<BoundKernel> bind_look(const KernelCall& call, const Tensor& list, int64_t size,
+                                       std::string_view op, bool from_end);
+
+}  // namespace espalier::cu

@@ -1,0 +1,182 @@
+// The transpose of gather. Rows of the output are sums of a few rows of the input each: the indices are
+// sorted, with their positions, so that what belongs to one row stands together, and is added in that order
+// by one thread for each column. So nothing is left to the order in which threads run.
+#include <algorithm>
+
+#include "espalier/ops/cuda/elements.cuh"
+#include "espalier/ops/cuda/index_list.h"
+#include "espalier/ops/cuda/kernels.h"
+
+namespace espalier::cu {
+
+namespace {
+
+constexpr int threads = threads_in_block;
+constexpr int64_t most_in_tile = 4096;  // keys that a block sorts: 32 KiB of shared memory
+
+/// An index with its position in the low bits. All keys differ, so there is one sorted order.
+using Key = unsigned long long;
+
+/// Sorts tiles of keys, bitonically; `tile` is a power of two.
+__global__ void __launch_bounds__(1024)
+    sort_tiles(IndexList indices, int64_t count, int64_t size, int shift, int tile, Key* __restrict__ out) {
+  Key* const keys = dynamic_shared<Key>();
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * tile;
+  const int own = static_cast<int>(threadIdx.x), all = static_cast<int>(blockDim.x);
+  for (int i = own; i < tile; i += all)
+    keys[i] = first + i < count
+                  ? static_cast<Key>(indices.at(first + i, size, true)) << shift | static_cast<Key>(first + i)
+                  : ~Key{0};
+  for (int run = 2; run <= tile; run *= 2)
+    for (int apart = run / 2; apart > 0; apart /= 2) {
+      __syncthreads();
+      for (int i = own; i < tile / 2; i += all) {
+        const int low = 2 * i - (i & (apart - 1)), high = low + apart;
+        const Key a = keys[low], b = keys[high];
+        if ((a > b) == ((low & run) == 0)) {
+          keys[low] = b;
+          keys[high] = a;
+        }
+      }
+    }
+  __syncthreads();
+  for (int i = own; i < tile && first + i < count; i += all) out[first + i] = keys[i];
+}
+
+/// Merges neighbouring sorted runs: each key goes behind those of the other run that are smaller.
+__global__ void __launch_bounds__(threads)
+    merge_runs(const Key* __restrict__ in, Key* __restrict__ out, int64_t count, int64_t run) {
+  for (int64_t i = grid_thread(); i < count; i += grid_threads()) {
+    const int64_t number = divide(i, run), pair = number / 2 * 2 * run;
+    int64_t low = min((number ^ 1) * run, count), high = min(low + run, count);
+    const int64_t other = low;
+    const Key key = in[i];
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (in[middle] < key)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    out[pair + (i - number * run) + (low - other)] = key;
+  }
+}
+
+/// [outer, count, inner] into [outer, size, inner], V columns by each thread that finds itself at the first
+/// key of a row.
+template <int V, class T>
+__global__ void __launch_bounds__(threads)
+    add_rows(const Key* __restrict__ keys, const T* __restrict__ in, T* __restrict__ out, int64_t outer,
+             int64_t count, int64_t size, int64_t units, int shift) {
+  using C = Computed<T>;
+  using Read = Several<T, V>;
+  constexpr int batch = 8;  // reads of a thread that are in flight
+  const Key positions = (Key{1} << shift) - 1;
+  for (int64_t i = grid_thread(); i < outer * count * units; i += grid_threads()) {
+    const int64_t place = divide(i, units), unit = i - place * units;
+    const int64_t block = divide(place, count), first = place - block * count;
+    const Key row = keys[first] >> shift;
+    if (first > 0 && keys[first - 1] >> shift == row) continue;
+    const Read* from = reinterpret_cast<const Read*>(in) + block * count * units + unit;
+    C sums[V];
+#pragma unroll
+    for (int v = 0; v < V; ++v) sums[v] = C(0);
+    bool more = true;
+    for (int64_t begin = first; more; begin += batch) {
+      Read read[batch];
+      bool ours[batch];
+#pragma unroll
+      for (int k = 0; k < batch; ++k) {
+        const Key key = keys[min(begin + k, count - 1)];
+        ours[k] = begin + k < count && key >> shift == row;
+        if (ours[k]) read[k] = from[static_cast<int64_t>(key & positions) * units];
+      }
+#pragma unroll
+      for (int k = 0; k < batch; ++k)
+        if (ours[k])
+#pragma unroll
+          for (int v = 0; v < V; ++v) sums[v] = scalar::Add()(sums[v], static_cast<C>(read[k].at[v]));
+      more = ours[batch - 1];
+    }
+    Read write;
+#pragma unroll
+    for (int v = 0; v < V; ++v) write.at[v] = static_cast<T>(sums[v]);
+    reinterpret_cast<Read*>(out)[(block * size + static_cast<int64_t>(row)) * units + unit] = write;
+  }
+}
+
+/// The keys of a list of indices, sorted. Runs of one tile each are merged back and forth between two
+/// buffers.
+class SortedKeys {
+ public:
+  SortedKeys(const IndexList& indices, int64_t count, int64_t size, Device device)
+      : indices_(indices),
+        count_(count),
+        size_(size),
+        shift_(std::bit_width(static_cast<uint64_t>(count - 1))),
+        tile_(std::clamp<int64_t>(power_from(count), 64, most_in_tile)) {
+    if (std::bit_width(static_cast<uint64_t>(size)) + shift_ > 63)
+      throw UnsupportedError("scatter_add_like: " + std::to_string(count) + " indices into an axis of size " +
+                             std::to_string(size) + " are too many for a GPU");
+    const Shape bytes{count * static_cast<int64_t>(sizeof(Key))};
+    keys_ = Tensor(bytes, boolean, device);
+    if (count > tile_) other_ = Tensor(bytes, boolean, device);
+  }
+
+  int shift() const { return shift_; }
+  /// Launches the sort; returns where the keys will be.
+  const Key* sort() const {
+    const Grid tiles{dim3(static_cast<unsigned>(divide_up(count_, tile_))),
+                     dim3(static_cast<unsigned>(std::min<int64_t>(tile_ / 2, 1024))),
+                     static_cast<size_t>(tile_) * sizeof(Key)};
+    Key *from = static_cast<Key*>(keys_.address()), *to = nullptr;
+    launch(sort_tiles, tiles, indices_, count_, size_, shift_, tile_, from);
+    if (other_.defined()) to = static_cast<Key*>(other_.address());
+    for (int64_t run = tile_; run < count_; run *= 2) {
+      launch(merge_runs, grid_for(count_), from, to, count_, run);
+      std::swap(from, to);
+    }
+    return from;
+  }
+
+ private:
+  IndexList indices_;
+  int64_t count_, size_;
+  int shift_;
+  int64_t tile_;
+  Tensor keys_, other_;
+};
+
+}  // namespace
+
+Bound bind_scatter_add_like(const KernelCall& call, size_t axis) {
+  Tensor& out = *call.outputs[0];
+  const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
+  int64_t outer = 1, inner = 1;
+  for (size_t i = 0; i < out.rank(); ++i) (i < axis ? outer : inner) *= i == axis ? 1 : out.shape().dims()[i];
+  const int64_t size = out.shape().dims()[axis], count = list.elements();
+  if (out.elements() == 0) return bind_look(call, list, size, "scatter_add_like", true);
+  if (count == 0) return bound([to = &out](RandomStream) { zero_elements(*to); });
+  InOrder values(x), places(list);
+  const SortedKeys keys(index_list(call, list, places, "scatter_add_like"), count, size, out.device());
+  Bound result;
+  visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (!std::is_same_v<T, bool>)
+      result =
+          bound([=, to = &out, values = std::move(values), places = std::move(places)](RandomStream) mutable {
+            values.refresh();
+            places.refresh();
+            zero_elements(*to);
+            const T* in = static_cast<const T*>(values.address());
+            T* sums = static_cast<T*>(to->address());
+            constexpr int width = vector_width<T>;
+            const bool vectors = in_vectors<T>(in, inner) && in_vectors<T>(sums, inner);
+            const int64_t units = vectors ? inner / width : inner;
+            launch(vectors ? add_rows<width, T> : add_rows<1, T>, grid_for(outer * count * units),
+                   keys.sort(), in, sums, outer, count, size, units, keys.shift());
+          });
+  });
+  return result;
+}
+
+}  // namespace espalier::cu
