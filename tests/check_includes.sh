@@ -27,7 +27,7 @@ for folder in "${!may_include[@]}"; do
       esac
     done < <(sed -nE 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*("|<espalier\/)([^">]*)[">].*/\1\2/p' "$file" |
       sed -E 's/^["<]//')
-  done < <(find "$folder" \( -name '*.h' -o -name '*.cpp' \) -print0)
+  done < <(find "$folder" \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0)
 done
 
 # All headers which espalier.h reaches.
