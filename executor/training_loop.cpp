@@ -136,6 +136,7 @@ bool Executor::Impl::validate(Loop& loop, double& loss) {
   last_ = nullptr;
   std::vector<int64_t> samples;
   std::vector<double> losses;
+  loop.validation->start(feed.epoch());
   for (int64_t step = 0; step < feed.steps(); ++step) {
     if (loop.interrupt.requested()) break;
     rows_.assign(1, feed.rows(step));

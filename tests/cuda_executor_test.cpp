@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(callbacks_see_each_loss_and_what_was_trained) {
       seen.push_back(info.loss);
       seen.push_back(esp::sum(t.model.parameters()[0].second).item());
       if (info.step == 2)  // from here on, the plan goes on with this
-        esp::set_value(t.model.parameters()[0].second, esp::full({4, 8}, 0.25));
+        esp::set_value(t.model.parameters()[0].second, esp::full({8, 4}, 0.25));
     });
     executor.execute({.epochs = 2, .progress = false});
     return seen;
