@@ -1,7 +1,8 @@
 // Streams, events, copies, memory, captures and errors of the emulated device.
 #define BOOST_TEST_MODULE espalier_emulator
+#include <chrono>
 #include <cstdlib>
-#include <cstring>
+#include <functional>
 #include <thread>
 
 #include "device_buffer.h"
