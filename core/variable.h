@@ -105,8 +105,8 @@ class Variable {
   /// The same on another device, as part of the tree.
   Variable to(Device device, Where where = Where::current()) const;
 
-  /// Freezes forward, backward and update of this Variable into one plan. For training, the tree lets go of
-  /// the values that only eager gradients would read; they are computed again when asked, as long as no
+  /// Freezes forward, backward and update of this Variable into one plan. The tree lets go of the
+  /// values that only eager gradients would read; they are computed again when asked, as long as no
   /// leaf has changed.
   Executor get_executor() const;
   Executor get_executor(const ExecutorOptions& options, Where where = Where::current()) const;

@@ -50,12 +50,10 @@ Tree look_at(const std::vector<Variable>& roots) {
 Executor::Impl::Impl(const Variable& root, const ExecutorOptions& options) : root_(root), options_(options) {
   choose_mode();
   check_options();
-  if (training()) {
-    // What eager gradients would read is not needed beside a plan; its memory is, from here on.
-    constexpr int64_t large = int64_t{1} << 24;
-    if (release_values(*root_.node()) >= large) release_cached_memory();
-    find_updates();
-  }
+  // What eager gradients would read is not needed beside a plan; its memory is, from here on.
+  constexpr int64_t large = int64_t{1} << 24;
+  if (release_values(*root_.node()) >= large) release_cached_memory();
+  if (training()) find_updates();
   std::vector<Variable> roots = updates_;
   roots.push_back(root_);
   Tree tree = look_at(roots);

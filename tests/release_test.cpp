@@ -177,6 +177,10 @@ BOOST_AUTO_TEST_CASE(values_released_for_a_plan_are_not_computed_from_other_para
   BOOST_TEST(tanh.node()->has_value());
   const esp::Executor executor = loss.get_executor({.optimizer = esp::optim::Sgd(0.1)});
   BOOST_TEST(!tanh.node()->has_value());
+  const esp::Variable other = esp::sum(esp::tanh(p * 3.0f));
+  (void)other.get_executor({.mode = esp::Mode::inference});
+  BOOST_TEST(!other.node()->inputs[0].node()->has_value());
+  BOOST_TEST(other.gradient(p).value().defined());
   BOOST_TEST(tanh.variable().value().at<float>({0}) == std::tanh(2.0f), boost::test_tools::tolerance(1e-6f));
   (void)loss.get_executor({.optimizer = esp::optim::Sgd(0.1)});
   executor.execute({.progress = false});
