@@ -105,13 +105,17 @@ bool reshape_layout(const Layout& from, const Shape& to, Layout& result) {
   result = Layout(to);
   result.offset = from.offset;
   if (from.contiguous()) return true;
-  // Axes of size 1 can be had anywhere; the others must be the same, in the same order.
-  size_t j = 0;
-  for (size_t i = 0; i < to.rank(); ++i) {
-    if (to.dims()[i] == 1) continue;
-    while (j < from.shape.rank() && from.shape.dims()[j] == 1) ++j;
-    if (j == from.shape.rank() || from.shape.dims()[j] != to.dims()[i]) return false;
-    result.strides[i] = from.strides[j++];
+  // Axes that follow each other evenly are one, and each such axis may be split. Axes of size 1 can be had
+  // anywhere.
+  const Layout whole = collapsed(from);
+  size_t i = to.rank();
+  for (size_t j = whole.shape.rank(); j-- > 0;) {
+    int64_t inner = 1;
+    for (; inner < whole.shape.dims()[j] && i > 0; --i) {
+      result.strides[i - 1] = whole.strides[j] * inner;
+      inner *= to.dims()[i - 1];
+    }
+    if (inner != whole.shape.dims()[j]) return false;
   }
   return true;
 }

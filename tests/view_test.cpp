@@ -1,6 +1,9 @@
 // Ops which give the same elements another layout, put tensors together, and take them apart.
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+#include <random>
+
 #include "espalier/core/autograd.h"
 #include "espalier/core/error.h"
 #include "espalier/ops/ops.h"
@@ -276,6 +279,56 @@ BOOST_AUTO_TEST_CASE(buffers_are_shared_where_strides_allow_it) {
   BOOST_TEST(shares(esp::broadcast_to(x, {5, 2, 3, 4}), x));
   BOOST_TEST(shares(esp::squeeze(esp::unsqueeze(esp::transpose(x), 0)), x));
   BOOST_TEST(!shares(esp::reshape(esp::transpose(x), {24}), x));
+  // An axis of a slice may be split, and axes that follow each other evenly may be joined.
+  const esp::Variable part = esp::slice(x, 2, 1, 3);  // [2, 3, 2], 4 apart
+  BOOST_TEST(shares(esp::reshape(part, {6, 2}), x));
+  BOOST_TEST(shares(esp::reshape(part, {3, 1, 2, 2, 1}), x));
+  BOOST_TEST(esp::reshape(part, {3, 2, 2}).value().at<double>({1, 0, 1}) ==
+             part.value().at<double>({0, 2, 1}));
+  BOOST_TEST(!shares(esp::reshape(part, {12}), x));
+  BOOST_TEST(!shares(esp::reshape(part, {2, 6}), x));
+}
+
+BOOST_AUTO_TEST_CASE(another_shape_keeps_the_order_of_the_elements) {
+  std::mt19937 random(1);
+  const auto offsets = [](const esp::Layout& layout) {
+    std::vector<int64_t> list;
+    each_index(layout.shape, [&](const Index& index) {
+      int64_t at = layout.offset;
+      for (size_t i = 0; i < index.size(); ++i) at += index[i] * layout.strides[i];
+      list.push_back(at);
+    });
+    return list;
+  };
+  int views = 0, copies = 0;
+  for (int round = 0; round < 3000; ++round) {
+    esp::Tensor x = numbers({2, 3, 4, 2});
+    if (random() % 2)
+      x = x.slice(static_cast<int64_t>(random() % 4), 0, 1 + static_cast<int64_t>(random() % 2));
+    if (random() % 2) x = x.slice(static_cast<int64_t>(random() % 4), 0, 1);
+    std::vector<int64_t> order{0, 1, 2, 3}, sizes;
+    if (random() % 3 == 0) std::shuffle(order.begin(), order.end(), random);
+    x = esp::transpose(x, order).value();
+    if (random() % 4 == 0)
+      x = esp::broadcast_to(x, esp::Shape{3, x.shape()[0], x.shape()[1], x.shape()[2], x.shape()[3]}).value();
+    for (int64_t left = x.elements(); left > 1;) {
+      int64_t size = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(left));
+      while (left % size) --size;
+      sizes.push_back(size);
+      left /= size;
+      if (sizes.size() == 5) sizes.back() *= left, left = 1;
+    }
+    std::shuffle(sizes.begin(), sizes.end(), random);
+    const esp::Shape to(esp::Dims(sizes.begin(), sizes.end()));
+    esp::Layout result;
+    const bool is_view = esp::reshape_layout(x.layout(), to, result);
+    ++(is_view ? views : copies);
+    if (is_view) BOOST_TEST(offsets(result) == offsets(x.layout()));
+    if (is_view) BOOST_TEST((result.shape == to));
+    if (to == x.shape()) BOOST_TEST(is_view);
+  }
+  BOOST_TEST(views > 500);
+  BOOST_TEST(copies > 500);
 }
 
 BOOST_AUTO_TEST_CASE(mistakes_name_op_shapes_and_line) {
