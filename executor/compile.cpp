@@ -34,6 +34,7 @@ constexpr Pass passes[] = {
     {"fold_constants", always<fold_constants>},
     {"common_subexpressions", always<common_subexpressions>},
     {"simplify_again", always<simplify>},
+    {"join_slices", always<join_slices>},
     {"precision", precision},
     {"fuse_cross_entropy", always<fuse_cross_entropy>},
     {"fuse_sgd", always<fuse_sgd>},

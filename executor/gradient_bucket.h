@@ -11,7 +11,7 @@ class GradientBucket : public Op {
  public:
   explicit GradientBucket(std::vector<Variable> parameters) : parameters_(std::move(parameters)) {}
   std::string_view name() const override { return "gradient_bucket"; }
-  OpKind kind() const override { return OpKind::pointwise; }
+  bool only_copies() const override { return true; }
   Attributes attributes() const override { return {{"members", static_cast<int64_t>(parameters_.size())}}; }
   Specs infer(const InputSpecs& in) const override;
   void run_cpu(const KernelCall& call) const override;

@@ -25,7 +25,8 @@ class Planner {
     plan_.in_place.assign(n, false);
     for (uint32_t i = 0; i < n; ++i) {
       plan_.places[i].resize(graph.nodes[i].outputs.size());
-      if (graph.nodes[i].op->kind() == OpKind::other) last_to_refuse_ = i;
+      if (graph.nodes[i].op->kind() == OpKind::other && !graph.nodes[i].op->only_copies())
+        last_to_refuse_ = i;
     }
   }
 

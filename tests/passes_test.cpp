@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
@@ -339,6 +340,52 @@ BOOST_AUTO_TEST_CASE(plans_explain_themselves) {
     simplified |= pass.name == "simplify" && pass.changed;
   }
   BOOST_TEST(simplified);
+}
+
+BOOST_AUTO_TEST_CASE(slices_that_were_taken_apart_are_put_together_again) {
+  const esp::Variable x = esp::placeholder("x", {4, 6}, esp::float64);
+  const esp::Variable w = esp::parameter(numbers({4, 6}), "w");
+  // What is added up at the end of the gradient's tree, for slices that cover columns begin to end each.
+  const auto gradient = [&](const std::vector<std::pair<int64_t, int64_t>>& columns) {
+    const esp::Variable h = esp::tanh(w);
+    esp::Variable sum;
+    for (const auto& [begin, end] : columns) {
+      // [4, n] -> [2, 2, n] -> transposed: the gradient of each part comes in another order.
+      const esp::Variable part = esp::reshape(esp::slice(h, 1, begin, end), {2, 2, end - begin});
+      const esp::Variable term = esp::sum(esp::exp(esp::transpose(part, {1, 0, 2})) * double(begin + 1));
+      sum = sum.defined() ? sum + term : term;
+    }
+    return sum.gradient(w);
+  };
+  const auto count = [](const esp::Graph& graph, std::string_view name) {
+    return std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                         [&](const esp::GraphNode& n) { return n.op->name() == name; });
+  };
+  for (const auto& columns : std::vector<std::vector<std::pair<int64_t, int64_t>>>{
+           {{0, 2}, {2, 4}, {4, 6}}, {{4, 6}, {0, 3}, {3, 4}}, {{3, 6}, {0, 3}}}) {
+    esp::Graph graph = graph_of({gradient(columns)});
+    BOOST_TEST(esp::join_slices(graph));
+    esp::verify(graph, "join_slices");
+    BOOST_TEST(count(graph, "join") == 1);
+    BOOST_TEST(count(graph, "pad_like") == 0);
+    BOOST_TEST(count(graph, "reshape_like") == 0, graph.str());  // they are written as they are
+    BOOST_TEST(!esp::join_slices(graph));
+    const esp::Variable wanted = gradient(columns);
+    const esp::Tensor eager = wanted.value();
+    const auto value = [&](const std::vector<std::string>& without) {
+      const esp::Executor executor = wanted.get_executor({.mode = esp::Mode::inference, .without = without});
+      executor.execute({.progress = false});
+      return executor.value();
+    };
+    BOOST_TEST(difference(value({}), eager) < 1e-14);
+    BOOST_TEST(difference(value({"join_slices"}), eager) < 1e-14);
+  }
+  // A gap, an overlap, the same part twice: there is something to add up.
+  for (const auto& columns : std::vector<std::vector<std::pair<int64_t, int64_t>>>{
+           {{0, 2}, {3, 6}}, {{0, 4}, {3, 6}}, {{0, 3}, {0, 3}, {3, 6}}, {{1, 3}, {3, 6}}}) {
+    esp::Graph graph = graph_of({gradient(columns)});
+    BOOST_TEST(!esp::join_slices(graph));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

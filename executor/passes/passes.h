@@ -12,6 +12,8 @@ bool simplify(Graph& graph);
 bool fold_constants(Graph& graph);
 /// Lets equal nodes with equal inputs be one node.
 bool common_subexpressions(Graph& graph);
+/// Puts slices side by side where they were to be added up with zeros around each.
+bool join_slices(Graph& graph);
 /// Removes what no result and no update needs.
 bool dead_nodes(Graph& graph);
 /// Lets ops that read no more than the shape of a value stop holding on to it.

@@ -29,7 +29,7 @@ double bytes_of(const GraphNode& n) {
 /// Whether it may be a product or a convolution: much more arithmetic than memory traffic.
 bool is_product(const GraphNode& n) {
   if (n.op->kind() == OpKind::matmul) return true;
-  if (n.op->kind() != OpKind::other) return false;
+  if (n.op->kind() != OpKind::other || n.op->only_copies()) return false;
   size_t read = 0;
   for (size_t k = 0; k < n.inputs.size(); ++k) read += n.op->needs_value(k);
   return read > 1;
