@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -21,7 +23,25 @@ std::string system_reason() { return std::generic_category().message(errno); }
 
 constexpr size_t largest_transfer = size_t{1} << 30;  // Linux moves no more than 2 GiB in one call
 
+/// An absolute folder that an environment variable names.
+std::filesystem::path folder_in(const char* variable) {
+  const char* value = std::getenv(variable);
+  std::filesystem::path path = value ? value : "";
+  return path.is_absolute() ? path : std::filesystem::path();
+}
+
 }  // namespace
+
+std::filesystem::path cache_folder() {
+  const char* cache = std::getenv("ESPALIER_CACHE");
+  if (cache && std::string_view(cache) == "off") return {};
+  std::filesystem::path folder = folder_in("ESPALIER_CACHE_DIR");
+  if (folder.empty())
+    if (const auto caches = folder_in("XDG_CACHE_HOME"); !caches.empty()) folder = caches / "espalier";
+  if (folder.empty())
+    if (const auto home = folder_in("HOME"); !home.empty()) folder = home / ".cache" / "espalier";
+  return folder;
+}
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
   // Without O_NONBLOCK, opening a pipe would wait for a writer.

@@ -36,6 +36,10 @@ class InputFile {
 /// All bytes of a file. Throws FileError.
 std::string read_file(const std::filesystem::path& path);
 
+/// Where files lie that can always be made again: $ESPALIER_CACHE_DIR, else $XDG_CACHE_HOME/espalier, else
+/// ~/.cache/espalier. Empty if there is no such folder, or if ESPALIER_CACHE is "off".
+std::filesystem::path cache_folder();
+
 /// Writes beside `path` and puts the result in its place by `commit()`: until then, and after any failure,
 /// what was at `path` before is still there. Every failure is a FileError naming the file and the system's
 /// reason.

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <sstream>
 
@@ -99,13 +98,6 @@ std::string processor() {
   text.resize(std::strlen(text.c_str()));
 #endif
   return text.empty() ? "unknown" : text;
-}
-
-/// An absolute folder that an environment variable names.
-std::filesystem::path folder_in(const char* variable) {
-  const char* value = std::getenv(variable);
-  std::filesystem::path path = value ? value : "";
-  return path.is_absolute() ? path : std::filesystem::path();
 }
 
 }  // namespace
@@ -252,13 +244,7 @@ GemmChoices& gemm_choices() {
 }
 
 std::filesystem::path gemm_choices_file() {
-  const char* cache = std::getenv("ESPALIER_CACHE");
-  if (cache && std::string_view(cache) == "off") return {};
-  std::filesystem::path folder = folder_in("ESPALIER_CACHE_DIR");
-  if (folder.empty())
-    if (const auto caches = folder_in("XDG_CACHE_HOME"); !caches.empty()) folder = caches / "espalier";
-  if (folder.empty())
-    if (const auto home = folder_in("HOME"); !home.empty()) folder = home / ".cache" / "espalier";
+  const std::filesystem::path folder = cache_folder();
   return folder.empty() ? folder : folder / "gemm_choices.txt";
 }
 

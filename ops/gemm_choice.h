@@ -67,8 +67,7 @@ class GemmChoices {
 
 /// Those of this process, in the file and with the header below.
 GemmChoices& gemm_choices();
-/// In $ESPALIER_CACHE_DIR, else $XDG_CACHE_HOME/espalier, else ~/.cache/espalier. Empty if there is no such
-/// folder, or if ESPALIER_CACHE is "off".
+/// In cache_folder(); empty if there is none.
 std::filesystem::path gemm_choices_file();
 /// Espalier, processor, vector level and libraries.
 std::string gemm_choices_header();

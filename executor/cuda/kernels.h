@@ -1,15 +1,25 @@
-// The CUDA kernels of nodes that only plans have, bound to tensors that stay where they are.
+// The CUDA kernels of what only plans contain, bound to tensors that stay where they are. They keep to what
+// ops/cuda/kernels.h says.
 #pragma once
+#include <span>
+
 #include "espalier/executor/fused/program.h"
 #include "espalier/ops/cuda/kernels.h"
 #include "espalier/ops/gemm.h"
 
 namespace espalier::cu {
 
-// fused.cpp
-/// A program over the inputs and outputs of the call. An output may lie where an input does that the program
-/// reads at the same elements.
+// fused_kernel.cpp
+/// A program as one kernel.
 Bound bind_fused(const KernelCall& call, const Program& program);
+
+/// A program of a group, and how many of the call's inputs and outputs are its own.
+struct GroupMember {
+  const Program* program;
+  size_t inputs, outputs;
+};
+/// All members in one launch, where their programs are one text.
+Bound bind_fused_group(const KernelCall& call, std::span<const GroupMember> members);
 
 // matmul_ops.cpp
 /// p - rate · a · b; inputs p, rate (one element), a, b.

@@ -20,6 +20,7 @@ namespace {
 }  // namespace
 
 Bound bind_fused(const KernelCall&, const Program&) { none(); }
+Bound bind_fused_group(const KernelCall&, std::span<const GroupMember>) { none(); }
 Bound bind_matmul_update(const KernelCall&, MatmulForm) { none(); }
 Bound bind_product_program(const KernelCall&, ProductProgram) { none(); }
 

@@ -1,5 +1,6 @@
 #include "espalier/executor/fused/fused_op.h"
 
+#include "espalier/executor/cuda/kernels.h"
 #include "espalier/executor/fused/interpreter.h"
 
 namespace espalier {
@@ -31,6 +32,10 @@ std::unique_ptr<BoundKernel> FusedOp::bind_cpu(const KernelCall& call) const {
   return bind_tiles(std::move(kernels));
 }
 
+std::unique_ptr<BoundKernel> FusedOp::bind_cuda(const KernelCall& call) const {
+  return cu::bind_fused(call, program_);
+}
+
 Specs FusedGroup::infer(const InputSpecs& in) const {
   Specs specs;
   for (const Member& member : members_)
@@ -59,6 +64,13 @@ std::unique_ptr<BoundKernel> FusedGroup::bind_cpu(const KernelCall& call) const 
     output += member.outputs;
   }
   return bind_tiles(std::move(kernels));
+}
+
+std::unique_ptr<BoundKernel> FusedGroup::bind_cuda(const KernelCall& call) const {
+  std::vector<cu::GroupMember> members;
+  for (const Member& member : members_)
+    members.push_back({&member.op->program(), member.inputs, member.outputs});
+  return cu::bind_fused_group(call, members);
 }
 
 }  // namespace espalier

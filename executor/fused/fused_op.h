@@ -17,6 +17,7 @@ class FusedOp : public Op {
   bool can_write_over(size_t output, size_t input) const override;
   void run_cpu(const KernelCall& call) const override { bind_cpu(call)->run(call.random); }
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call) const override;
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override;
   bool equals(const Op& other) const override { return this == &other; }
 
   const Program& program() const { return program_; }
@@ -44,6 +45,7 @@ class FusedGroup : public Op {
   bool can_write_over(size_t output, size_t input) const override;
   void run_cpu(const KernelCall& call) const override { bind_cpu(call)->run(call.random); }
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call) const override;
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override;
   bool equals(const Op& other) const override { return this == &other; }
 
  private:
