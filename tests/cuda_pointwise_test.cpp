@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "espalier/core/cuda/backend.h"
+#include "espalier/core/cpu/widen.h"
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/cuda/kernels.h"
@@ -17,13 +17,17 @@ using namespace espalier::testing;
 namespace {
 
 boost::test_tools::assertion_result has_gpu(boost::unit_test::test_unit_id) {
-  return !esp::cuda_devices().empty();
+  boost::test_tools::assertion_result result(!esp::all_gpus().empty());
+  result.message() << "there is no GPU";
+  return result;
 }
 
-constexpr esp::DType dtypes[] = {esp::float32, esp::float64, esp::int32, esp::int64, esp::boolean};
+constexpr esp::DType dtypes[] = {esp::float32, esp::float64, esp::int32,   esp::int64,
+                                 esp::boolean, esp::float16, esp::bfloat16};
 
 /// Numbers of both signs, and the ends of their ranges.
 esp::Tensor values(const esp::Shape& shape, esp::DType dtype, uint64_t which) {
+  if (esp::is_half(dtype)) return values(shape, esp::float32, which).to(dtype);
   esp::Tensor result = numbers(shape, -3, 3, which).to(dtype);
   const int64_t n = result.elements();
   esp::visit(dtype, [&]<class T>(esp::TypeTag<T>) {
@@ -49,7 +53,7 @@ esp::Tensor values(const esp::Shape& shape, esp::DType dtype, uint64_t which) {
 esp::Tensor on_gpu(const esp::Tensor& x) {
   const int64_t size = static_cast<int64_t>(x.storage()->bytes / esp::size_of(x.dtype()));
   const esp::Tensor all(x.storage(), esp::Layout({size}), x.dtype());
-  esp::Tensor copy({size}, x.dtype(), esp::cuda_devices().at(0));
+  esp::Tensor copy({size}, x.dtype(), esp::gpu());
   esp::copy_elements(all, copy);
   return esp::Tensor(copy.storage(), x.layout(), x.dtype());
 }
@@ -132,7 +136,20 @@ double largest_difference(const esp::Tensor& a, const esp::Tensor& b) {
 }
 
 double tolerance(esp::DType dtype) {
-  return dtype == esp::float32 ? 4e-6 : dtype == esp::float64 ? 1e-13 : 0;
+  switch (dtype) {
+    case esp::DType::float64: return 1e-13;
+    case esp::DType::float32: return 4e-6;
+    case esp::DType::float16: return 1e-3;
+    case esp::DType::bfloat16: return 8e-3;
+    default: return 0;
+  }
+}
+
+void run_on_cpu(const esp::Op& op, const esp::KernelCall& call) {
+  if (esp::needs_widening(op, call))
+    esp::run_widened(op, call);
+  else
+    op.run_cpu(call);
 }
 
 /// Runs an op on both devices; `in_place`: over that input, where the op may.
@@ -146,7 +163,7 @@ void check(const esp::Op& op, const std::vector<esp::Tensor>& inputs, int in_pla
   const esp::Spec result = op.infer(in)[0];
 
   esp::Tensor expected(result.shape, result.dtype);
-  esp::Tensor out(result.shape, result.dtype, esp::cuda_devices().at(0));
+  esp::Tensor out(result.shape, result.dtype, esp::gpu());
   esp::KernelCall there, here;
   if (in_place >= 0) {
     const auto k = static_cast<size_t>(in_place);
@@ -157,7 +174,7 @@ void check(const esp::Op& op, const std::vector<esp::Tensor>& inputs, int in_pla
   for (const esp::Tensor& x : moved) there.inputs.push_back(&x);
   here.outputs = {&expected};
   there.outputs = {&out};
-  op.run_cpu(here);
+  run_on_cpu(op, here);
   op.bind_cuda(there)->run({});
   esp::Tensor back(result.shape, result.dtype);
   esp::copy_elements(out, back);
@@ -230,7 +247,7 @@ BOOST_AUTO_TEST_CASE(many_operands) {
   const esp::Variable x(esp::ones({2}));
   const esp::Variable made = esp::add_all({x, x, x});
   for (size_t n : {3, 8, 9, 20})
-    for (esp::DType dtype : {esp::float32, esp::float64, esp::int32, esp::int64})
+    for (esp::DType dtype : {esp::float32, esp::float64, esp::int32, esp::int64, esp::float16})
       for (int64_t size : {1, 7, 1000})
         for (const auto& view : {+[](const esp::Tensor& t) { return t; },
                                  +[](const esp::Tensor& t) { return t.slice(0, 1, t.shape()[0] - 1); },
@@ -257,7 +274,7 @@ BOOST_AUTO_TEST_CASE(one_number_everywhere) {
         on_cpu.inputs = on_device.inputs = {&x};
         on_cpu.outputs = {&here};
         on_device.outputs = {&there};
-        made.node()->op().run_cpu(on_cpu);
+        run_on_cpu(made.node()->op(), on_cpu);
         made.node()->op().bind_cuda(on_device)->run({});
         esp::Tensor back({n + 4}, dtype);
         esp::copy_elements(got, back);
@@ -268,7 +285,7 @@ BOOST_AUTO_TEST_CASE(one_number_everywhere) {
 
 BOOST_AUTO_TEST_CASE(dropout_masks) {
   const esp::Variable made = esp::dropout(esp::Variable(esp::ones({2})), 0.3).node()->inputs[1].variable();
-  for (esp::DType dtype : {esp::float32, esp::float64})
+  for (esp::DType dtype : {esp::float32, esp::float64, esp::float16, esp::bfloat16})
     for (int64_t n : {0, 1, 4, 1023, 5000})
       for (int64_t begin : {0, 1}) {
         const esp::RandomStream random{0x1234567890abcdef, 77};
@@ -279,7 +296,7 @@ BOOST_AUTO_TEST_CASE(dropout_masks) {
         call.inputs = {&here};
         call.outputs = {&here};
         call.random = random;
-        made.node()->op().run_cpu(call);
+        run_on_cpu(made.node()->op(), call);
 
         esp::Tensor there = got.slice(0, begin, begin + n);
         call.outputs = {&there};

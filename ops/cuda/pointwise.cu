@@ -108,7 +108,7 @@ Bound bind_fill(const KernelCall& call, double value) {
   const auto bytes = static_cast<int64_t>(output.bytes());
   if (bytes == 0) return bound([](RandomStream) {});
   uint64_t pattern = 0;
-  visit(output.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_all(output.dtype(), [&]<class T>(TypeTag<T>) {
     const T element = scalar::Cast<T>()(value);
     for (size_t at = 0; at < sizeof pattern; at += sizeof(T))
       std::memcpy(reinterpret_cast<char*>(&pattern) + at, &element, sizeof(T));

@@ -8,7 +8,7 @@ namespace espalier::cu {
 template <class F, int V, class T>
 __global__ void __launch_bounds__(threads_in_block)
     fold_kernel(const FoldTerms terms, T* out, int64_t units, int64_t n) {
-  using C = ComputeType<T>;
+  using C = compute_t<T>;
   for (int64_t unit = grid_thread(); unit < units; unit += grid_threads()) {
     Vector<T, V> term[FoldTerms::most];
 #pragma unroll

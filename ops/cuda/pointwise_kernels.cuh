@@ -87,7 +87,7 @@ struct UnitInFlight {
   }
   template <size_t... K>
   __device__ __forceinline__ R value(int i, std::index_sequence<K...>) {
-    return static_cast<R>(F()(static_cast<ComputeType<T>>(std::get<K>(in).element[i])...));
+    return static_cast<R>(F()(static_cast<compute_t<T>>(std::get<K>(in).element[i])...));
   }
 };
 
@@ -140,7 +140,7 @@ PointwiseKernel pointwise_kernel_of() {
 /// A functor, for all element types it takes: that of its last input.
 struct PointwiseFunction {
   size_t inputs = 0;
-  std::array<PointwiseKernel, 5> of_dtype{};
+  std::array<PointwiseKernel, static_cast<size_t>(DType::bfloat16) + 1> of_dtype{};
 
   template <class T>
   PointwiseKernel& of() {
@@ -158,15 +158,15 @@ void add_elementary(PointwiseTable& table);
 // Lists of element types.
 template <class... T>
 struct Types {};
-using RealTypes = Types<float, double>;
-using NumberTypes = Types<float, double, int32_t, int64_t>;
-using AllTypes = Types<float, double, int32_t, int64_t, bool>;
+using RealTypes = Types<float, double, Float16, BFloat16>;
+using NumberTypes = Types<float, double, int32_t, int64_t, Float16, BFloat16>;
+using AllTypes = Types<float, double, int32_t, int64_t, bool, Float16, BFloat16>;
 
 /// What F makes of values of T: a bool, or elements of T again.
 template <class F, class T, class... More>
 using PointwiseResult =
-    std::conditional_t<std::is_same_v<std::invoke_result_t<F, ComputeType<T>, ComputeType<More>...>, bool>,
-                       bool, T>;
+    std::conditional_t<std::is_same_v<std::invoke_result_t<F, compute_t<T>, compute_t<More>...>, bool>, bool,
+                       T>;
 
 template <class F, class... T>
 void add_unary(PointwiseTable& table, Types<T...>) {

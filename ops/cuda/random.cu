@@ -51,8 +51,13 @@ Bound bind_bernoulli(const KernelCall& call, double keep, T value) {
 Bound bind_dropout_mask(const KernelCall& call, double keep) {
   const Tensor& output = *call.outputs[0];
   if (output.elements() == 0) return bound([](RandomStream) {});
-  if (output.dtype() == DType::float32) return bind_bernoulli(call, keep, static_cast<float>(1 / keep));
-  return bind_bernoulli(call, keep, 1 / keep);
+  const float value = static_cast<float>(1 / keep);
+  switch (output.dtype()) {
+    case DType::float64: return bind_bernoulli(call, keep, 1 / keep);
+    case DType::float16: return bind_bernoulli(call, keep, Float16(value));
+    case DType::bfloat16: return bind_bernoulli(call, keep, BFloat16(value));
+    default: return bind_bernoulli(call, keep, value);
+  }
 }
 
 }  // namespace espalier::cu

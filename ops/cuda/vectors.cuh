@@ -1,4 +1,4 @@
-// Several neighbouring elements at once, and what elements are computed in.
+// Several neighbouring elements at once.
 #pragma once
 #include <cstdint>
 
@@ -74,13 +74,5 @@ template <int V, class T>
 __device__ __forceinline__ void write_vector(T* to, const Vector<T, V>& x) {
   write_words<V * sizeof(T), V>(to, x);
 }
-
-/// What is computed in where elements are T.
-template <class T>
-struct ComputeTypeOf {
-  using type = T;
-};
-template <class T>
-using ComputeType = typename ComputeTypeOf<T>::type;
 
 }  // namespace espalier::cu
