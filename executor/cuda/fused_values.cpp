@@ -132,6 +132,8 @@ std::string_view stored_type(DType dtype) {
     case DType::int32: return "int";
     case DType::int64: return "long";
     case DType::boolean: return "bool";
+    case DType::float16:
+    case DType::bfloat16: break;
   }
   return {};
 }
@@ -156,6 +158,8 @@ std::string literal(double value, DType dtype) {
       const auto x = scalar::Cast<int64_t>()(value);
       return x == INT64_MIN ? "(-9223372036854775807l - 1)" : fmt::format("{}l", x);
     }
+    case DType::float16:
+    case DType::bfloat16:
     case DType::boolean: break;
   }
   return value != 0 ? "true" : "false";
