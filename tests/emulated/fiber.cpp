@@ -92,7 +92,6 @@ void Fiber::restart() {
   // Six registers, then the address to return to; at its start a function finds the stack 8 bytes off 16.
   auto* top =
       reinterpret_cast<uintptr_t*>(const_cast<char*>(static_cast<const char*>(stack_)) + stack_bytes_);
-  *--top = 0;
   *--top = 0;  // no caller
   *--top = reinterpret_cast<uintptr_t>(run_);
   for (int i = 0; i < 6; ++i) *--top = 0;
