@@ -34,6 +34,9 @@ Suggestions suggestions(const LtCase& c, const LtRecipe& recipe, const LtOperati
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint32_t{c.align_a});
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, uint32_t{c.align_c});
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, uint32_t{c.align_c});
+  if (is_half(c.dtype))  // parts of a sum are not rounded to 16 bits
+    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                   uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
   int number = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(

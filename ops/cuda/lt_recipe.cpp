@@ -18,6 +18,8 @@ cudaDataType type_of(DType dtype) {
   switch (dtype) {
     case DType::float32: return CUDA_R_32F;
     case DType::float64: return CUDA_R_64F;
+    case DType::float16: return CUDA_R_16F;
+    case DType::bfloat16: return CUDA_R_16BF;
     default: throw UnsupportedError(fmt::format("matmul: cuBLASLt has none for {}", name(dtype)));
   }
 }

@@ -1,0 +1,178 @@
+// Matrix products on a GPU against those of the CPU: transposes, batches, layouts, and what is done with
+// them.
+#include <boost/test/unit_test.hpp>
+
+#include <array>
+
+#include "espalier/core/error.h"
+#include "espalier/executor/fused/matmul_ops.h"
+#include "espalier/ops/cuda/kernels.h"
+#include "espalier/ops/ops.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+boost::test_tools::assertion_result has_gpu(boost::unit_test::test_unit_id) {
+  boost::test_tools::assertion_result result(!esp::all_gpus().empty());
+  result.message() << "there is no GPU";
+  return result;
+}
+
+/// The same elements on the GPU, behind the same strides.
+esp::Tensor on_gpu(const esp::Tensor& x) {
+  const int64_t size = static_cast<int64_t>(x.storage()->bytes / esp::size_of(x.dtype()));
+  const esp::Tensor all(x.storage(), esp::Layout({size}), x.dtype());
+  esp::Tensor copy({size}, x.dtype(), esp::gpu());
+  esp::copy_elements(all, copy);
+  return esp::Tensor(copy.storage(), x.layout(), x.dtype());
+}
+
+/// The last two axes in the other order, over the same memory.
+esp::Tensor transposed(const esp::Tensor& x) {
+  esp::Layout layout = x.layout();
+  const size_t n = layout.strides.size();
+  std::swap(layout.shape.dims()[n - 1], layout.shape.dims()[n - 2]);
+  std::swap(layout.strides[n - 1], layout.strides[n - 2]);
+  return esp::Tensor(x.storage(), layout, x.dtype());
+}
+
+/// Every second column of a larger tensor: no GEMM takes such rows.
+esp::Tensor every_second(const esp::Tensor& x) {
+  esp::Shape wide = x.shape();
+  wide.dims()[wide.rank() - 1] *= 2;
+  esp::Tensor all = esp::zeros(wide, x.dtype());
+  esp::Layout layout = all.layout();
+  layout.shape = x.shape();
+  layout.strides[x.rank() - 1] = 2;
+  esp::Tensor result(all.storage(), layout, x.dtype());
+  esp::copy_elements(x, result);
+  return result;
+}
+
+/// Columns 1 to n of n + 3: rows with gaps, and an address of odd alignment.
+esp::Tensor inside(const esp::Tensor& x) {
+  esp::Shape wide = x.shape();
+  wide.dims()[wide.rank() - 1] += 3;
+  esp::Tensor result = esp::zeros(wide, x.dtype()).slice(-1, 1, 1 + x.shape()[-1]);
+  esp::copy_elements(x, result);
+  return result;
+}
+
+esp::Tensor as_it_is(const esp::Tensor& x) { return x; }
+esp::Tensor by_columns(const esp::Tensor& x) { return transposed(transposed(x).contiguous_copy()); }
+constexpr esp::Tensor (*arrangements[])(const esp::Tensor&) = {as_it_is, inside, by_columns, every_second};
+
+esp::Tensor product_on_gpu(const esp::Tensor& a, const esp::Tensor& b, const esp::Shape& shape,
+                           esp::MatmulForm form) {
+  const esp::Tensor x = on_gpu(a), y = on_gpu(b);
+  esp::Tensor out(shape, a.dtype(), esp::gpu());
+  esp::KernelCall call;
+  call.inputs = {&x, &y};
+  call.outputs = {&out};
+  const auto kernel = esp::cu::bind_matmul(call, form);
+  kernel->run({});
+  kernel->run({});  // what was there does not matter
+  return out.to(esp::cpu());
+}
+
+/// The operands are stored as the form says, in all arrangements.
+void check_product(const esp::Shape& a, const esp::Shape& b, esp::DType dtype) {
+  const esp::Tensor x = numbers(a, -2, 2, 1), y = numbers(b, -2, 2, 2);
+  const esp::Tensor expected = esp::matmul(x, y).value();
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      for (const auto arrange_a : arrangements)
+        for (const auto arrange_b : arrangements) {
+          const esp::Tensor p = (ta ? transposed(x) : x).to(dtype), q = (tb ? transposed(y) : y).to(dtype);
+          const esp::Tensor result = product_on_gpu(arrange_a(p), arrange_b(q), expected.shape(), {ta, tb});
+          BOOST_TEST(difference(result, expected) < (dtype == esp::float64 ? 1e-13 : 1e-5),
+                     a << " times " << b << " transposed " << ta << tb);
+        }
+}
+
+/// An op bound on the GPU, to tensors with the values of `inputs`; gives all outputs, after two runs.
+std::vector<esp::Tensor> run_on_gpu(const esp::Op& op, const std::vector<esp::Tensor>& inputs,
+                                    const std::vector<esp::Spec>& outputs) {
+  std::vector<esp::Tensor> in, out, result;
+  for (const esp::Tensor& x : inputs) in.push_back(on_gpu(x));
+  for (const esp::Spec& spec : outputs) out.emplace_back(spec.shape, spec.dtype, esp::gpu());
+  esp::KernelCall call;
+  for (const esp::Tensor& x : in) call.inputs.push_back(&x);
+  for (esp::Tensor& x : out) call.outputs.push_back(&x);
+  const auto kernel = op.bind_cuda(call);
+  kernel->run({});
+  kernel->run({});
+  for (const esp::Tensor& x : out) result.push_back(x.to(esp::cpu()));
+  return result;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(cuda_matmul, *boost::unit_test::precondition(has_gpu))
+
+BOOST_AUTO_TEST_CASE(transposes_and_layouts) {
+  for (const esp::DType dtype : {esp::float32, esp::float64})
+    for (const auto& [m, k, n] :
+         {std::array<int64_t, 3>{2, 3, 4}, {1, 5, 1}, {3, 1, 2}, {1, 1, 1}, {7, 2, 1}, {33, 17, 20}})
+      check_product({m, k}, {k, n}, dtype);
+}
+
+BOOST_AUTO_TEST_CASE(batches) {
+  for (const auto& [a, b] : {std::pair<esp::Shape, esp::Shape>{{3, 2, 4}, {3, 4, 5}},
+                             {{3, 2, 4}, {4, 5}},
+                             {{2, 4}, {3, 4, 5}},
+                             {{2, 3, 2, 4}, {2, 3, 4, 5}},
+                             {{2, 1, 2, 4}, {1, 3, 4, 5}},
+                             {{1, 3, 2, 4}, {2, 1, 4, 5}},
+                             {{2, 3, 2, 4}, {3, 4, 5}},
+                             {{2, 3, 2, 4}, {2, 1, 4, 5}},
+                             {{2, 1, 3, 2, 4}, {1, 4, 1, 4, 5}},
+                             {{4, 1, 4}, {4, 4, 1}}})
+    check_product(a, b, esp::float32);
+}
+
+BOOST_AUTO_TEST_CASE(more_than_one_launch_takes) {
+  const esp::Tensor a = numbers({65539, 1, 2}, -2, 2, 1), b = numbers({65539, 2, 1}, -2, 2, 2);
+  BOOST_TEST(difference(product_on_gpu(a, b, {65539, 1, 1}, {}), esp::matmul(a, b).value()) < 1e-13);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_to_sum_up_and_nothing_at_all) {
+  const esp::Tensor zero = product_on_gpu(esp::zeros({2, 0}), esp::zeros({0, 3}), {2, 3}, {});
+  BOOST_TEST(difference(zero, esp::zeros({2, 3})) == 0);
+  BOOST_TEST(product_on_gpu(esp::zeros({0, 2}), esp::zeros({2, 3}), {0, 3}, {}).elements() == 0);
+  BOOST_TEST(product_on_gpu(esp::zeros({0, 4, 2}), esp::zeros({2, 3}), {0, 4, 3}, {}).elements() == 0);
+}
+
+BOOST_AUTO_TEST_CASE(updates) {
+  const esp::Tensor p = numbers({6, 5}, -2, 2, 1), a = numbers({7, 6}, -2, 2, 2),
+                    b = numbers({7, 5}, -2, 2, 3);
+  const esp::MatmulUpdate op({true, false});
+  for (const esp::DType dtype : {esp::float32, esp::float64}) {
+    const esp::Tensor rate = esp::full({}, 0.25, dtype);
+    const auto expected = (esp::Variable(p) - esp::matmul(esp::transpose(a), b) * 0.25).value();
+    const double tolerance = dtype == esp::float64 ? 1e-13 : 1e-5;
+    for (const auto arrange : arrangements) {
+      const auto result =
+          run_on_gpu(op, {arrange(p.to(dtype)), rate, a.to(dtype), b.to(dtype)}, {{dtype, {6, 5}}});
+      BOOST_TEST(difference(result[0], expected) < tolerance);
+    }
+    // In place: two runs are two updates.
+    const esp::Tensor x = on_gpu(a.to(dtype)), y = on_gpu(b.to(dtype)), r = on_gpu(rate);
+    esp::Tensor q = on_gpu(p.to(dtype));
+    esp::KernelCall call;
+    call.inputs = {&q, &r, &x, &y};
+    call.outputs = {&q};
+    const auto kernel = op.bind_cuda(call);
+    kernel->run({}), kernel->run({});
+    const auto twice = (esp::Variable(p) - esp::matmul(esp::transpose(a), b) * 0.5).value();
+    BOOST_TEST(difference(q.to(esp::cpu()), twice) < tolerance);
+  }
+  const auto same = run_on_gpu(op, {p, esp::full({}, 0.25, esp::float64), numbers({0, 6}), numbers({0, 5})},
+                               {{esp::float64, {6, 5}}});
+  BOOST_TEST(difference(same[0], p) == 0);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
