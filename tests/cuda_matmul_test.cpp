@@ -6,6 +6,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/executor/fused/matmul_ops.h"
+#include "espalier/executor/passes/passes.h"
 #include "espalier/ops/cuda/kernels.h"
 #include "espalier/ops/ops.h"
 #include "testing.h"
@@ -173,6 +174,33 @@ BOOST_AUTO_TEST_CASE(updates) {
   const auto same = run_on_gpu(op, {p, esp::full({}, 0.25, esp::float64), numbers({0, 6}), numbers({0, 5})},
                                {{esp::float64, {6, 5}}});
   BOOST_TEST(difference(same[0], p) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(programs_over_products) {
+  const auto leaf = [](const esp::Shape& shape, uint64_t which, esp::DType dtype) {
+    return esp::parameter(numbers(shape, -1.5, 1.5, which).to(dtype), "p");
+  };
+  for (const esp::DType dtype : {esp::float32, esp::float64}) {
+    const auto a = leaf({12, 7}, 1, dtype), b = leaf({7, 6}, 2, dtype), bias = leaf({6}, 3, dtype);
+    const auto wide = leaf({12}, 4, dtype), batch = leaf({3, 12, 7}, 5, dtype),
+               several = leaf({3, 7, 6}, 6, dtype);
+    const auto product = esp::matmul(a, b);
+    for (const esp::Variable& root :
+         {product + bias, bias + product, esp::relu(product + bias), esp::tanh(product + bias),
+          product * 2.0 + 1.0, esp::relu(esp::reshape(product, {6, 12}) + wide), esp::softmax(product + bias),
+          esp::relu(esp::matmul(batch, b) + bias), esp::relu(esp::matmul(batch, several) + bias)}) {
+      esp::Graph graph = esp::freeze({root}, {}, {}, false);
+      esp::detach_shapes(graph);
+      esp::fuse_pointwise(graph);
+      BOOST_REQUIRE(esp::fuse_matmul(graph));
+      const esp::GraphNode& node = graph.nodes[graph.results[0].node];
+      std::vector<esp::Tensor> inputs;
+      for (const esp::ValueRef& input : node.inputs) inputs.push_back(graph.nodes[input.node].leaf.value());
+      const auto result = run_on_gpu(*node.op, inputs, {node.outputs.begin(), node.outputs.end()});
+      BOOST_TEST(difference(result[graph.results[0].output], root.value()) <
+                 (dtype == esp::float64 ? 1e-13 : 1e-5));
+    }
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
