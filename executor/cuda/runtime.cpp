@@ -6,12 +6,14 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
+#include "espalier/ops/cuda/lt_recipe.h"
 
 namespace espalier::cu {
 
 CudaRuntime::CudaRuntime(std::shared_ptr<const PlanData> plan, CudaSession& session)
     : Runtime(std::move(plan), session.leaves, session.arena, session.device()), session_(session) {
   const StreamScope scope(session_.stream());
+  const LtMeasuring measuring;  // its products will be made again and again
   for (Call& call : calls_) {
     call.kernel.random_base = session_.random_base();
     located(*call.where, [&] { call.bound = call.op->bind_cuda(call.kernel); });
