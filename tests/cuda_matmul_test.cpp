@@ -81,7 +81,9 @@ esp::Tensor product_on_gpu(const esp::Tensor& a, const esp::Tensor& b, const esp
 
 /// The operands are stored as the form says, in all arrangements.
 void check_product(const esp::Shape& a, const esp::Shape& b, esp::DType dtype) {
-  const esp::Tensor x = numbers(a, -2, 2, 1), y = numbers(b, -2, 2, 2);
+  const auto rounded = [&](const esp::Tensor& all) { return all.to(dtype).to(esp::float64); };
+  const esp::Tensor x = rounded(numbers(a, -2, 2, 1)), y = rounded(numbers(b, -2, 2, 2));
+  const double tolerance = dtype == esp::float64 ? 1e-13 : dtype == esp::float32 ? 1e-5 : 1e-2;
   const esp::Tensor expected = esp::matmul(x, y).value();
   for (const bool ta : {false, true})
     for (const bool tb : {false, true})
@@ -89,7 +91,7 @@ void check_product(const esp::Shape& a, const esp::Shape& b, esp::DType dtype) {
         for (const auto arrange_b : arrangements) {
           const esp::Tensor p = (ta ? transposed(x) : x).to(dtype), q = (tb ? transposed(y) : y).to(dtype);
           const esp::Tensor result = product_on_gpu(arrange_a(p), arrange_b(q), expected.shape(), {ta, tb});
-          BOOST_TEST(difference(result, expected) < (dtype == esp::float64 ? 1e-13 : 1e-5),
+          BOOST_TEST(difference(result.to(esp::float64), expected) < tolerance,
                      a << " times " << b << " transposed " << ta << tb);
         }
 }
@@ -115,7 +117,7 @@ std::vector<esp::Tensor> run_on_gpu(const esp::Op& op, const std::vector<esp::Te
 BOOST_AUTO_TEST_SUITE(cuda_matmul, *boost::unit_test::precondition(has_gpu))
 
 BOOST_AUTO_TEST_CASE(transposes_and_layouts) {
-  for (const esp::DType dtype : {esp::float32, esp::float64})
+  for (const esp::DType dtype : {esp::float32, esp::float64, esp::float16, esp::bfloat16})
     for (const auto& [m, k, n] :
          {std::array<int64_t, 3>{2, 3, 4}, {1, 5, 1}, {3, 1, 2}, {1, 1, 1}, {7, 2, 1}, {33, 17, 20}})
       check_product({m, k}, {k, n}, dtype);
