@@ -15,7 +15,7 @@ namespace espalier::cu {
 /// Calls `f(TypeTag<T>{})` with the type of elements which kernels read and write.
 template <class F>
 void visit_elements(DType dtype, F&& f) {
-  visit(dtype, f);
+  visit_all(dtype, f);
 }
 
 template <class T>
