@@ -31,7 +31,7 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  /// A block of at least `bytes`, aligned to 512. Throws OutOfMemory, or Error during capture.
+  /// A block of at least `bytes`, aligned to 256. Throws OutOfMemory, or Error during capture.
   MemoryBlock* allocate(size_t bytes);
   /// Takes back what was allocated with that `bytes`. It asks nothing of the driver while the current stream
   /// is the eager one: static tensors may end after the driver has.

@@ -1,0 +1,155 @@
+// What kernels and plans build on: streams and the order of memory between them, pinned buffers, and errors
+// that come to light at the next synchronization. Only in builds with CUDA; without a GPU nothing runs.
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+
+#include "espalier/core/cuda/index_errors.h"
+#include "espalier/core/cuda/pinned.h"
+#include "espalier/core/cuda/runtime.h"
+#include "espalier/core/error.h"
+#include "testing.h"
+
+namespace esp = espalier;
+namespace cu = espalier::cu;
+using namespace espalier::testing;
+
+namespace {
+
+boost::test_tools::assertion_result has_gpu(boost::unit_test::test_unit_id) {
+  boost::test_tools::assertion_result result(!esp::all_gpus().empty());
+  result.message() << "there is no GPU";
+  return result;
+}
+
+constexpr int64_t n = 100'000;
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(cuda_runtime, *boost::unit_test::precondition(has_gpu))
+
+BOOST_AUTO_TEST_CASE(errors_have_their_types) {
+  BOOST_CHECK_NO_THROW(cu::check(cudaSuccess, "nothing"));
+  BOOST_CHECK_EXCEPTION(cu::check(cudaErrorMemoryAllocation, "asking"), esp::OutOfMemory, says({"asking"}));
+  BOOST_CHECK_EXCEPTION(cu::check(cudaErrorInvalidValue, "asking"), esp::DeviceError,
+                        says({"asking failed (cudaErrorInvalidValue: "}));
+}
+
+BOOST_AUTO_TEST_CASE(streams_replace_the_eager_one_for_a_scope) {
+  const cudaStream_t eager = cu::eager_stream();
+  BOOST_TEST((cu::current_stream() == eager));
+  const cu::Stream a, b;
+  {
+    const cu::StreamScope outer(a.get());
+    BOOST_TEST((cu::current_stream() == a.get()));
+    {
+      const cu::StreamScope inner(b.get());
+      BOOST_TEST((cu::current_stream() == b.get()));
+      BOOST_TEST((cu::eager_stream() == eager));
+    }
+    BOOST_TEST((cu::current_stream() == a.get()));
+    BOOST_TEST((cu::stream_instead_of_eager(cu::current_device() + 1) == nullptr));
+  }
+  BOOST_TEST((cu::current_stream() == eager));
+  BOOST_TEST(cu::limits().multiprocessors > 0);
+}
+
+BOOST_AUTO_TEST_CASE(events_order_streams) {
+  cu::Stream first, second;
+  cu::Event event(true), done(true);
+  event.record(first.get());
+  second.wait(event);
+  done.record(second.get());
+  done.synchronize();
+  BOOST_TEST(done.milliseconds_since(event) >= 0);
+}
+
+BOOST_AUTO_TEST_CASE(memory_given_back_in_another_stream_is_not_written_by_it_later) {
+  const esp::Tensor ones = esp::ones({n});
+  const cu::Stream side;
+  for (int i = 0; i < 3; ++i) {
+    void* address = nullptr;
+    {
+      const cu::StreamScope scope(side.get());
+      esp::Tensor scratch({n}, esp::float32, esp::gpu());
+      esp::zero_elements(scratch);
+      address = scratch.address();
+    }
+    esp::Tensor next({n}, esp::float32, esp::gpu());
+    BOOST_TEST(next.address() == address);
+    esp::copy_elements(ones, next);
+    side.synchronize();
+    BOOST_TEST(difference(next.to(esp::cpu()), ones) == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(memory_taken_in_another_stream_is_not_read_too_late) {
+  const esp::Tensor ones = esp::ones({n});
+  const cu::Stream side;
+  esp::Tensor copy({n}, esp::float32, esp::gpu());
+  void* address = nullptr;
+  {
+    const esp::Tensor source = ones.to(esp::gpu());
+    esp::copy_elements(source, copy);
+    address = source.address();
+  }
+  {
+    const cu::StreamScope scope(side.get());
+    esp::Tensor scratch({n}, esp::float32, esp::gpu());
+    BOOST_TEST(scratch.address() == address);
+    esp::zero_elements(scratch);
+    side.synchronize();
+  }
+  BOOST_TEST(difference(copy.to(esp::cpu()), ones) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_allocated_during_capture) {
+  const cu::Stream side;
+  const esp::Tensor before({4}, esp::float32, esp::gpu());
+  cu::check(cudaStreamBeginCapture(side.get(), cudaStreamCaptureModeThreadLocal), "capturing");
+  {
+    const cu::StreamScope scope(side.get());
+    BOOST_CHECK_EXCEPTION(esp::Tensor({4}, esp::float32, esp::gpu()), esp::Error, says({"capture"}));
+  }
+  cudaGraph_t graph = nullptr;
+  cu::check(cudaStreamEndCapture(side.get(), &graph), "capturing");
+  cu::check(cudaGraphDestroy(graph), "letting go of a graph");
+}
+
+BOOST_AUTO_TEST_CASE(pinned_buffers_may_be_written_after_a_copy) {
+  cu::PinnedBuffer buffer(n * sizeof(float));
+  BOOST_TEST(buffer.bytes() == n * sizeof(float));
+  std::fill_n(buffer.as<float>(), n, 3.0f);
+  esp::Tensor target({n}, esp::float32, esp::gpu());
+  esp::backend(esp::gpu()).copy_from_host(target.address(), buffer.data(), buffer.bytes(), esp::gpu());
+  std::fill_n(buffer.as<float>(), n, 4.0f);
+  BOOST_TEST(difference(target.to(esp::cpu()), esp::full({n}, 3)) == 0);
+  const cu::PinnedBuffer moved = std::move(buffer);
+  BOOST_TEST(moved.as<float>()[n - 1] == 4.0f);
+  BOOST_TEST(cu::PinnedBuffer().data() == nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(recorded_indices_are_thrown_at_the_line_of_their_op) {
+  esp::Tensor x = esp::ones({3}).to(esp::gpu());
+  const auto where = std::source_location::current();
+  esp::KernelCall call;
+  call.outputs.push_back(&x);
+  call.where = &where;
+  const cu::IndexReport other = cu::index_report(call, "pick"), report = cu::index_report(call, "gather");
+  BOOST_TEST(cu::index_report(call, "gather").site == report.site);
+  BOOST_TEST(other.site != report.site);
+  BOOST_CHECK_NO_THROW(esp::synchronize(esp::gpu()));
+  const auto record = [&](unsigned int state) { *report.record = {state, report.site, 7, 3}; };
+  const auto message = says({"gather: index 7 is outside an axis of size 3",
+                             "cuda_runtime_test.cpp:" + std::to_string(where.line())});
+  record(2);
+  BOOST_CHECK_EXCEPTION(esp::synchronize(esp::gpu()), esp::IndexError, message);
+  record(2);
+  BOOST_CHECK_EXCEPTION(x.to(esp::cpu()), esp::IndexError, message);
+  BOOST_CHECK_NO_THROW(x.to(esp::cpu()));
+  record(1);  // claimed, and not yet complete
+  BOOST_CHECK_NO_THROW(esp::synchronize(esp::gpu()));
+  record(0);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
