@@ -78,6 +78,7 @@ BOOST_AUTO_TEST_CASE(memory_given_back_in_another_stream_is_not_written_by_it_la
     esp::Tensor next({n}, esp::float32, esp::gpu());
     BOOST_TEST(next.address() == address);
     esp::copy_elements(ones, next);
+    BOOST_TEST(difference(next.to(esp::cpu()), ones) == 0);
     side.synchronize();
     BOOST_TEST(difference(next.to(esp::cpu()), ones) == 0);
   }
@@ -90,6 +91,7 @@ BOOST_AUTO_TEST_CASE(memory_taken_in_another_stream_is_not_read_too_late) {
   void* address = nullptr;
   {
     const esp::Tensor source = ones.to(esp::gpu());
+    esp::synchronize(esp::gpu());
     esp::copy_elements(source, copy);
     address = source.address();
   }

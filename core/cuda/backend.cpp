@@ -191,6 +191,7 @@ class CudaBackend : public Backend {
   void copy_from_host(void* to, const void* from, size_t bytes, Device device) override {
     const Gpu& gpu = gpu_at(device);
     const DeviceScope scope(device.index);
+    if (bytes <= cu::most_bytes_put) return cu::put_bytes(to, from, bytes);  // numbers in expressions
     const cudaStream_t stream = cu::current_stream();
     gpu.check_work(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
     // Ordinary memory has been read when the call returns, unless the device reads it by itself.

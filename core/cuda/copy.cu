@@ -2,6 +2,7 @@
 // one row of bytes goes through a kernel that walks the target in order, or, where source and target run
 // along different axes, through tiles in shared memory.
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 #include "espalier/core/cuda/copy.h"
@@ -255,6 +256,25 @@ void copy_strided(const Tensor& from, Tensor& to) {
                  "copying within a device");
   widen(copy);
   run(copy);
+}
+
+namespace {
+
+struct FewBytes {
+  unsigned char bytes[most_bytes_put];
+};
+
+__global__ void put_kernel(unsigned char* to, FewBytes few, unsigned int n) {
+  if (threadIdx.x < n) to[threadIdx.x] = few.bytes[threadIdx.x];
+}
+
+}  // namespace
+
+void put_bytes(void* to, const void* from, size_t bytes) {
+  FewBytes few{};
+  std::memcpy(few.bytes, from, bytes);
+  launch(put_kernel, Grid{dim3(1), dim3(most_bytes_put)}, static_cast<unsigned char*>(to), few,
+         static_cast<unsigned int>(bytes));
 }
 
 int lowest_architecture() {

@@ -10,6 +10,11 @@ namespace espalier::cu {
 /// current stream.
 void copy_strided(const Tensor& from, Tensor& to);
 
+/// What `put_bytes` can write.
+inline constexpr size_t most_bytes_put = 16;
+/// Writes a few bytes of the host in the current stream. They travel with the launch: nothing waits for them.
+void put_bytes(void* to, const void* from, size_t bytes);
+
 /// The lowest architecture that this build's kernels are compiled for: 90 for compute capability 9.0.
 int lowest_architecture();
 /// Success if the current device can run this build's kernels.
