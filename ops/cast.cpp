@@ -21,7 +21,7 @@ struct Cast : Op {
   }
   void run_cpu(const KernelCall& call) const override { run_rows(call, row(call.inputs[0]->dtype()).unary); }
   std::string scalar_function(const InputSpecs&) const override {
-    return visit(to_, []<class To>(TypeTag<To>) { return std::string(type_name<scalar::Cast<To>>()); });
+    return visit_all(to_, []<class To>(TypeTag<To>) { return std::string(type_name<scalar::Cast<To>>()); });
   }
   std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
     return cu::bind_pointwise(call, scalar_function({}));
