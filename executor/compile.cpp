@@ -25,6 +25,11 @@ bool precision(Graph& graph, const CompileOptions& options) {
   return lower_precision(graph, options.precision);
 }
 
+/// On a GPU one kernel updates all parameters, while each such product would be a kernel more.
+bool fuse_sgd_on_cpu(Graph& graph, const CompileOptions& options) {
+  return options.device == DeviceType::cpu && fuse_sgd(graph);
+}
+
 /// The pipeline, in order. Before it, the tree is frozen into a graph; after it, memory is planned
 /// ("in_place" is part of that, and can be left out by its name). "recompute" comes last, if there is a
 /// memory budget.
@@ -37,7 +42,7 @@ constexpr Pass passes[] = {
     {"precision", precision},
     {"join_slices", always<join_slices>},
     {"fuse_cross_entropy", always<fuse_cross_entropy>},
-    {"fuse_sgd", always<fuse_sgd>},
+    {"fuse_sgd", fuse_sgd_on_cpu},
     {"fuse_pointwise", always<fuse_pointwise>},
     {"group_updates", always<group_updates>},
     {"fuse_matmul", always<fuse_matmul>},
@@ -83,6 +88,7 @@ std::shared_ptr<const PlanData> compile(const std::vector<Variable>& results,
   auto plan = std::make_shared<PlanData>();
   Graph& graph = plan->graph;
   graph = freeze_with_bucket(results, updates, rows, options);
+  graph.device = options.device;
   keep_old_values(graph);
   verify(graph, "freeze");
   const auto run = [&](const char* name, const auto& pass) {

@@ -39,6 +39,8 @@ class Graph {
   std::vector<ValueRef> results;
   /// The streams of random numbers that a step takes.
   int64_t streams = 0;
+  /// The kind of device that will run it.
+  DeviceType device = DeviceType::cpu;
 
   const Spec& spec(ValueRef v) const { return nodes[v.node].outputs[v.output]; }
   /// Lets everybody who reads a node's outputs read another's.

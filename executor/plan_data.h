@@ -16,6 +16,7 @@ struct PlanData {
 
 struct CompileOptions {
   bool inference = false;
+  DeviceType device = DeviceType::cpu;  ///< that will run it
   std::vector<std::string> without;  ///< passes to leave out
   bool dump = false;
   int64_t memory_budget = 0;  ///< bytes; 0: any

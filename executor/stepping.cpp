@@ -8,6 +8,7 @@
 #include "espalier/core/eval.h"
 #include "espalier/executor/executor_impl.h"
 #include "espalier/executor/report.h"
+#include "espalier/ops/matmul_precision.h"
 
 namespace espalier {
 
@@ -107,11 +108,14 @@ Executor::Impl::Bound& Executor::Impl::plan_for(const Rows& rows, bool inference
     const bool calm = inference || !training();
     bound.data = compile({root_}, calm ? std::vector<Variable>() : updates_, sizes,
                          {.inference = calm,
+                          .device = session_->device().type,
                           .without = options_.without,
                           .dump = options_.dump,
                           .memory_budget = options_.memory_budget,
                           .gradient_bucket = calm ? decltype(bucket_)() : bucket_,
                           .precision = options_.precision});
+    const bool tf32 = options_.precision == Precision::tf32;
+    const MatmulPrecisionScope scope(tf32 ? MatmulPrecision::tf32 : matmul_precision());
     bound.runtime = session_->bind(bound.data);
   } catch (...) {
     plans_.erase({inference, rows});

@@ -22,9 +22,13 @@ bool spread_over_rows(const Layout& layout, int64_t row) {
   return axes.strides.size() == 1 || (axes.strides.size() == 2 && axes.strides[0] == 1);
 }
 
-InputSpecs specs_of(const Graph& graph, const GraphNode& n) {
-  InputSpecs specs;
-  for (const ValueRef& input : n.inputs) specs.push_back(&graph.spec(input));
+/// The inputs of a node as kernels compute with them: those of a GPU take 16-bit reals, in float32.
+std::vector<Spec> computed_specs(const Graph& graph, const GraphNode& n) {
+  std::vector<Spec> specs;
+  for (const ValueRef& input : n.inputs) {
+    specs.push_back(graph.spec(input));
+    if (graph.device != DeviceType::cpu && is_half(specs.back().dtype)) specs.back().dtype = DType::float32;
+  }
   return specs;
 }
 
@@ -71,7 +75,9 @@ Clustering::Clustering(const Graph& graph) : graph_(graph) {
 void Clustering::describe(uint32_t i) {
   const GraphNode& n = graph_.nodes[i];
   if (n.outputs.size() != 1 || n.op->is_leaf() || n.op->feed() || n.inputs.empty()) return;
-  const InputSpecs specs = specs_of(graph_, n);
+  const std::vector<Spec> computed = computed_specs(graph_, n);
+  InputSpecs specs;
+  for (const Spec& spec : computed) specs.push_back(&spec);
   Cluster one{{i}, n.outputs[0].shape.elements(), 0};
   if (n.op->is_pointwise() && n.op->row_function(specs)) {
     kinds_[i] = Instruction::Kind::map;
