@@ -24,7 +24,7 @@ inline constexpr unsigned short half_nan = 0x7fff;  // what a GPU makes of every
 // Without branches, so that loops over them are vectorized. Ties go to the even neighbour.
 
 ESPALIER_HD unsigned short float16_bits(float x) {
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) && !defined(ESPALIER_EMULATED_CUDA)
   unsigned short bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
   return bits;
@@ -42,7 +42,7 @@ ESPALIER_HD unsigned short float16_bits(float x) {
 }
 
 ESPALIER_HD float float16_value(unsigned short bits) {
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) && !defined(ESPALIER_EMULATED_CUDA)
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
   return x;
@@ -57,7 +57,7 @@ ESPALIER_HD float float16_value(unsigned short bits) {
 }
 
 ESPALIER_HD unsigned short bfloat16_bits(float x) {
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) && !defined(ESPALIER_EMULATED_CUDA)
   unsigned short bits;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
   return bits;

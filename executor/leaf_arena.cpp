@@ -32,8 +32,9 @@ void LeafArena::allocate() {
   allocated_ = true;
 }
 
-void LeafArena::bind() {
+bool LeafArena::bind() {
   if (!allocated_) allocate();
+  bool changed = false;
   for (Slot& slot : slots_) {
     Node& leaf = *slot.leaf.node();
     Tensor& value = leaf.outputs[0].value;
@@ -41,7 +42,7 @@ void LeafArena::bind() {
       if (slot.copied && slot.stamp == leaf.stamp) continue;
       ensure_value(leaf);
       copy_elements(value, slot.tensor);
-      slot.copied = true;
+      slot.copied = changed = true;
       slot.stamp = leaf.stamp;
       continue;
     }
@@ -49,10 +50,11 @@ void LeafArena::bind() {
     copy_elements(value, slot.tensor);
     const bool large = value.bytes() >= (size_t{1} << 24);
     value = slot.tensor;
-    leaf.bound = true;
+    leaf.bound = changed = true;
     // What a large leaf has left would lie about beside the arena.
     if (large) release_cached_memory(device_);
   }
+  return changed;
 }
 
 void LeafArena::unbind() {

@@ -18,8 +18,9 @@ class LeafArena {
 
   /// Adds a leaf, once. All are added before the first `bind`.
   void add(const Variable& leaf);
-  /// Brings the arena up to date with leaves that were given another value since.
-  void bind();
+  /// Brings the arena up to date with leaves that were given another value since, and says whether there were
+  /// any.
+  bool bind();
   /// Gives every leaf a value of its own again.
   void unbind();
   /// A leaf's place in the order of `add`.

@@ -17,7 +17,7 @@ struct PlanData {
 struct CompileOptions {
   bool inference = false;
   DeviceType device = DeviceType::cpu;  ///< that will run it
-  std::vector<std::string> without;  ///< passes to leave out
+  std::vector<std::string> without;     ///< passes to leave out
   bool dump = false;
   int64_t memory_budget = 0;  ///< bytes; 0: any
   /// Parameters and their gradients, which are then put side by side. Empty: they lie wherever there is room.

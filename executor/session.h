@@ -21,6 +21,10 @@ class Session {
   /// What runs next sees what was written eagerly before; what is written eagerly next sees what has run.
   virtual void enter() {}
   virtual void leave() {}
+  /// Lets the next step see leaves that were given another value.
+  void update_leaves() {
+    if (leaves.bind()) enter();
+  }
   /// A batch that can be loaded without a further copy on the host.
   virtual Tensor new_batch(const Shape& shape, DType dtype) { return Tensor(shape, dtype); }
   /// Waits until the batches that were loaded may be written again.

@@ -69,7 +69,7 @@ Executor::Impl::Impl(const Variable& root, const ExecutorOptions& options) : roo
   choose_device();
   for (const Variable& leaf : arranged) session_->leaves.add(leaf);
   check_validation();
-  session_->leaves.bind();
+  session_->update_leaves();
   prepare_epoch();
   run_epochs_ = epochs_of_feeds();
 }

@@ -49,7 +49,7 @@ Tensor Executor::Impl::run(const Feeds& given) {
     rows.push_back(check_value(*feeds_[f], *values[f]));
   }
   session_->enter();
-  session_->leaves.bind();
+  session_->update_leaves();
   Runtime& runtime = *plan_for(rows, false).runtime;
   profiler_.begin_step();
   for (size_t f = 0; f < feeds_.size(); ++f)
@@ -163,7 +163,7 @@ void Executor::Impl::start(Readers& readers) const {
 }
 
 void Executor::Impl::train_step(Readers& readers, StepInfo& info) {
-  session_->leaves.bind();  // a callback may have set values
+  session_->update_leaves();  // a callback may have set values
   rows_.clear();
   for (const auto& feed : feeds_) rows_.push_back(feed->rows(run_.step));
   Bound& bound = resolve(training_plans_, rows_, false);
@@ -211,7 +211,7 @@ StepInfo Executor::Impl::step() {
   need_data("step");
   const Busy busy(busy_, "step");
   session_->enter();
-  session_->leaves.bind();
+  session_->update_leaves();
   follow_feeds();
   const int64_t epoch = epochs_of_feeds();
   bool ready = step_readers_.size() == feeds_.size() && step_epoch_ == epoch;

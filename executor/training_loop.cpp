@@ -53,7 +53,7 @@ History Executor::Impl::execute(const ExecuteOptions& options) {
   const Busy busy(busy_, "execute");
   if (!options.checkpoint.empty()) make_checkpoint_folder(options.checkpoint);
   session_->enter();
-  session_->leaves.bind();
+  session_->update_leaves();
   const struct Leave {  // what users take from leaves afterwards is theirs
     Impl& executor;
     ~Leave() {
@@ -131,7 +131,7 @@ bool Executor::Impl::run_epoch(Loop& loop) {
 /// The mean loss over the validation feed. False: a signal has come before its end.
 bool Executor::Impl::validate(Loop& loop, double& loss) {
   const Feed& feed = *options_.validation->feed();
-  session_->leaves.bind();
+  session_->update_leaves();
   if (last_) last_value_ = at_home(last_->result(0));  // its memory is used again now
   last_ = nullptr;
   std::vector<int64_t> samples;

@@ -372,7 +372,8 @@ void check_op(const OpCase& c) {
         if (dtype != float64 && (!real || (half && !c.roundings))) continue;
         BOOST_TEST_CONTEXT("on " << device << " in " << name(dtype)) {
           const double unit = dtype == float16 ? 0x1p-11 : dtype == bfloat16 ? 0x1p-8 : 0;
-          check_on_gpu(c, device, dtype, dtype == float64 ? c.tolerance : c.tolerance32 + c.roundings * unit, any);
+          check_on_gpu(c, device, dtype, dtype == float64 ? c.tolerance : c.tolerance32 + c.roundings * unit,
+                       any);
         }
       }
     if (!any) return;

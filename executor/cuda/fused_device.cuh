@@ -1,5 +1,5 @@
-// What generated kernels are written with. This text stands before each of them, behind that of
-// core/scalar.h; it is compiled at run time and includes nothing.
+// What generated kernels are written with. This text stands before each of them, behind those
+// of core/half.h and core/scalar.h; it is compiled at run time and includes nothing.
 namespace espalier {
 
 /// N elements side by side, moved in one piece.

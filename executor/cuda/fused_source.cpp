@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-/// core/scalar.h and fused_device.cuh.
+/// core/half.h, core/scalar.h and fused_device.cuh.
 extern const char* const fused_prelude;
 
 namespace {
@@ -157,7 +157,7 @@ class Writer {
     for (uint32_t i = 0; i < values_.all.size(); ++i) {
       if (value(i).kind == Value::Kind::fold_column) {
         columns_.push_back(i);
-        source_.column_bytes.push_back(static_cast<int64_t>(size_of(value(i).dtype)));
+        source_.column_bytes.push_back(static_cast<int64_t>(size_of(computed_dtype(value(i).dtype))));
         source_.last_block |= value(i).period != form_.width;
       } else if (value(i).kind == Value::Kind::fold_all) {
         totals_.push_back(i);
@@ -211,7 +211,7 @@ class Writer {
     } else {
       line("const Index rows = static_cast<Index>(a.rows);");
       line("const Index t = threadIdx.x % {0}, group = threadIdx.x / {0};", form_.across);
-      line("const Index tile = blockIdx.x % {};", form_.tiles);
+      if (tiled() || !columns_.empty()) line("const Index tile = blockIdx.x % {};", form_.tiles);
       if (tiled() || !columns_.empty()) line("const unsigned int chunk = blockIdx.x / {};", form_.tiles);
       if (tiled()) line("const Index c = tile * {} + t * {};", form_.tile(), form_.pack);
     }

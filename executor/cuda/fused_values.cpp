@@ -132,13 +132,14 @@ std::string_view stored_type(DType dtype) {
     case DType::int32: return "int";
     case DType::int64: return "long";
     case DType::boolean: return "bool";
-    case DType::float16:
-    case DType::bfloat16: break;
+    case DType::float16: return "Float16";
+    case DType::bfloat16: return "BFloat16";
   }
   return {};
 }
 
-std::string_view computed_type(DType dtype) { return stored_type(dtype); }
+DType computed_dtype(DType dtype) { return is_half(dtype) ? DType::float32 : dtype; }
+std::string_view computed_type(DType dtype) { return stored_type(computed_dtype(dtype)); }
 
 std::string literal(double value, DType dtype) {
   switch (dtype) {
@@ -158,8 +159,8 @@ std::string literal(double value, DType dtype) {
       const auto x = scalar::Cast<int64_t>()(value);
       return x == INT64_MIN ? "(-9223372036854775807l - 1)" : fmt::format("{}l", x);
     }
-    case DType::float16:
-    case DType::bfloat16:
+    case DType::float16: return literal(Float16(value), DType::float32);
+    case DType::bfloat16: return literal(BFloat16(value), DType::float32);
     case DType::boolean: break;
   }
   return value != 0 ? "true" : "false";

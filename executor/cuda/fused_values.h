@@ -31,6 +31,7 @@ Values take_apart(const Program& program, const FusedTensors& tensors);
 
 /// "float": elements of a dtype in memory, and where it is computed with them.
 std::string_view stored_type(DType dtype);
+DType computed_dtype(DType dtype);
 std::string_view computed_type(DType dtype);
 /// A number, converted as scalar::Cast does, exactly.
 std::string literal(double value, DType dtype);
