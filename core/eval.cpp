@@ -265,7 +265,8 @@ void compute(Node& node, uint32_t last) {
   call.where = &node.where;
   for (const Edge& edge : node.inputs) {
     const Tensor& input = edge.value();
-    if (!call.inputs.empty()) check_devices(node, *call.inputs[0], input);
+    if (!call.inputs.empty() && op.needs_value(0) && op.needs_value(call.inputs.size()))
+      check_devices(node, *call.inputs[0], input);
     call.inputs.push_back(&input);
   }
   Specs inferred;
