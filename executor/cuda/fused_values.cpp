@@ -91,7 +91,8 @@ class Lowering {
     const std::string functor = n.op->scalar_function(inputs);
     if (functor.empty())
       throw UnsupportedError(fmt::format("{}: has no function for CUDA kernels", n.op->name()));
-    if (!n.function.binary) return add_map(functor, n.level, n.dtype, arguments);
+    if (arguments.size() <= 2 || functor == "scalar::Select")
+      return add_map(functor, n.level, n.dtype, arguments);
     uint32_t result = arguments[0];  // more than two are folded from the first on
     for (size_t k = 1; k < arguments.size(); ++k)
       result = add_map(functor, n.level, n.dtype, {result, arguments[k]});

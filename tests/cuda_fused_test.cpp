@@ -1,0 +1,125 @@
+// Fused programs on a GPU, real or emulated, against the CPU's interpreter.
+#include <boost/test/unit_test.hpp>
+
+#include "espalier/core/error.h"
+#include "espalier/executor/plan_data.h"
+#include "espalier/optim/adam.h"
+#include "fused_programs.h"
+#include "fuzz_tree.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+boost::test_tools::assertion_result has_gpu(boost::unit_test::test_unit_id) {
+  boost::test_tools::assertion_result result(!esp::all_gpus().empty());
+  result.message() << "there is no GPU";
+  return result;
+}
+
+/// The same elements on the GPU, behind the same strides.
+esp::Tensor on_gpu(const esp::Tensor& x) {
+  const auto size = static_cast<int64_t>(x.storage()->bytes / esp::size_of(x.dtype()));
+  const esp::Tensor all(x.storage(), esp::Layout({size}), x.dtype());
+  return esp::Tensor(all.to(esp::gpu()).storage(), x.layout(), x.dtype());
+}
+
+using Tensors = std::vector<esp::Tensor>;
+
+esp::KernelCall call_of(const Tensors& inputs, Tensors& outputs) {
+  esp::KernelCall call;
+  for (const esp::Tensor& in : inputs) call.inputs.push_back(&in);
+  for (esp::Tensor& out : outputs) call.outputs.push_back(&out);
+  return call;
+}
+
+Tensors on_the_cpu(const FusedCase& c) {
+  Tensors outputs;
+  for (const esp::Spec& spec : c.outputs) outputs.emplace_back(spec.shape, spec.dtype);
+  c.op->run_cpu(call_of(c.inputs, outputs));
+  return outputs;
+}
+
+void check_close(const Tensors& results, const Tensors& expected) {
+  for (size_t o = 0; o < expected.size(); ++o) {
+    const double tolerance = expected[o].dtype() == esp::float64 ? 1e-12 : 1e-5;
+    const double found = difference(results[o].to(esp::cpu()), expected[o]);
+    BOOST_TEST(found < tolerance, "output " << o << " is off by " << found);
+  }
+}
+
+/// Twice: a kernel leaves its counters as it found them. Then over each input it may write over.
+void check_case(const FusedCase& c) {
+  const Tensors expected = on_the_cpu(c);
+  Tensors inputs, outputs;
+  for (const esp::Tensor& in : c.inputs) inputs.push_back(on_gpu(in));
+  for (const esp::Spec& spec : c.outputs) outputs.emplace_back(spec.shape, spec.dtype, esp::gpu());
+  const auto kernel = c.op->bind_cuda(call_of(inputs, outputs));
+  for (int run = 0; run < 2; ++run) {
+    kernel->run({});
+    check_close(outputs, expected);
+  }
+  for (size_t o = 0; o < outputs.size(); ++o)
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const esp::Tensor& in = inputs[i];
+      if (!c.op->can_write_over(o, i) || !in.contiguous() || in.elements() != outputs[o].elements() ||
+          esp::size_of(in.dtype()) != esp::size_of(outputs[o].dtype()))
+        continue;
+      Tensors fresh = inputs, over = outputs;
+      fresh[i] = in.clone();
+      over[o] = esp::Tensor(fresh[i].storage(), esp::Layout(outputs[o].shape()), outputs[o].dtype());
+      c.op->bind_cuda(call_of(fresh, over))->run({});
+      check_close(over, expected);
+    }
+}
+
+void check_trees(const std::vector<esp::Variable>& results) {
+  const std::vector<FusedCase> cases = fused_cases(results);
+  for (const FusedCase& c : cases) BOOST_TEST_CONTEXT(c.program().str()) check_case(c);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(cuda_fused, *boost::unit_test::precondition(has_gpu))
+
+BOOST_AUTO_TEST_CASE(kernels_of_every_form_compute_what_the_cpu_does) {
+  check_trees(trees_to_fuse(esp::float32, {7, 12, 100, 768, 4100}));
+  check_trees(trees_to_fuse(esp::float64, {64}));
+}
+
+BOOST_AUTO_TEST_CASE(random_trees) {
+  for (uint32_t seed = 0; seed < 12; ++seed) {
+    FuzzTree tree(seed);
+    std::vector<esp::Variable> results{tree.root};
+    for (const esp::Variable& p : tree.parameters) results.push_back(tree.root.gradient(p));
+    BOOST_TEST_CONTEXT("seed " << seed) check_trees(results);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(all_updates_are_one_kernel) {
+  std::vector<std::pair<esp::Variable, esp::Variable>> pairs;
+  for (const esp::Shape& shape :
+       {esp::Shape{30, 70}, esp::Shape{70}, esp::Shape{1}, esp::Shape{}, esp::Shape{5000}}) {
+    const auto leaf = [&](const char* name) {
+      return esp::parameter(numbers(shape, -1, 1, pairs.size()).to(esp::float32), name);
+    };
+    pairs.emplace_back(leaf("p"), leaf("g"));
+  }
+  const esp::optim::Adam adam({.lr = 0.01});
+  const auto plan = esp::compile({esp::sum(pairs[0].second)}, adam.build(pairs), {}, {});
+  size_t groups = 0;
+  for (const esp::GraphNode& n : plan->graph.nodes) {
+    if (n.op->name() != "fused_group") continue;
+    ++groups;
+    FusedCase c{n.op, {}, n.outputs};
+    for (const esp::ValueRef& input : n.inputs) {
+      const esp::Spec& spec = plan->graph.spec(input);
+      c.inputs.push_back(numbers(spec.shape, 0.1, 1, c.inputs.size()).to(spec.dtype));
+    }
+    check_case(c);
+  }
+  BOOST_TEST(groups > 0u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
