@@ -92,7 +92,10 @@ BOOST_AUTO_TEST_CASE(random_trees) {
   for (uint32_t seed = 0; seed < 12; ++seed) {
     FuzzTree tree(seed);
     std::vector<esp::Variable> results{tree.root};
-    for (const esp::Variable& p : tree.parameters) results.push_back(tree.root.gradient(p));
+    for (const esp::Variable& p : tree.parameters) try {
+        results.push_back(tree.root.gradient(p));
+      } catch (const esp::Error&) {  // the tree does not reach it
+      }
     BOOST_TEST_CONTEXT("seed " << seed) check_trees(results);
   }
 }
