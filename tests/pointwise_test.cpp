@@ -188,7 +188,8 @@ BOOST_AUTO_TEST_CASE(choices) {
                 [](const std::vector<Array>& in) {
                   return Array(in[0].shape,
                                [&](const Index& i) { return 2 * in[0](i) + in[1](i) + in[2](i); });
-                }});
+                },
+            .roundings = 3});
 }
 
 BOOST_AUTO_TEST_CASE(logic) {
