@@ -6,12 +6,19 @@
 #include <limits>
 #include <sstream>
 
+#include "checkpoint_program.h"
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
 #include "espalier/core/safetensors.h"
+#include "espalier/data/batches.h"
 #include "espalier/data/csv.h"
+#include "espalier/data/distributor.h"
+#include "espalier/executor/executor.h"
+#include "espalier/nn/activation.h"
+#include "espalier/nn/container.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/init.h"
+#include "espalier/nn/losses.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/adam.h"
 #include "testing.h"
@@ -225,6 +232,50 @@ BOOST_AUTO_TEST_CASE(they_train) {
         BOOST_TEST(p.dtype() == dtype);
         for (const auto& [name, leaf] : adam.state_of(p)) BOOST_TEST(leaf.dtype() == esp::float32);
       }
+    }
+  }
+}
+
+// Parameters, batches and losses in 16 bits, in a plan: as in eager, and taken up again bit by bit.
+BOOST_AUTO_TEST_CASE(plans_and_checkpoints_of_them) {
+  for (const esp::DType dtype : both_types) {
+    BOOST_TEST_CONTEXT("in " << esp::name(dtype)) {
+      const esp::Tensor x = numbers({23, 3}).to(dtype), y = numbers({23, 2}, -1, 1, 1).to(dtype);
+      const esp::data::DistributorOptions options{.batch_size = 5, .shuffle = true};
+      const auto state_of = [](const esp::nn::Sequential& model) {
+        std::string state;
+        for (const auto& [path, p] : model.parameters()) state += bits(p.value());
+        return state;
+      };
+      const auto frozen = [&](uint64_t seed, const std::function<void(const esp::Executor&)>& run) {
+        esp::seed(seed);
+        esp::nn::Sequential model(esp::nn::Dense(4), esp::nn::Tanh(), esp::nn::Dense(2));
+        esp::data::Distributor feed({x, y}, options);
+        const auto [inputs, targets] = feed.get_output_graphs<2>();
+        run(esp::nn::MeanSquared()(model(inputs), targets)
+                .get_executor({.optimizer = esp::optim::Adam(0.01)}));
+        return state_of(model);
+      };
+      const TemporaryFolder folder;
+      const std::string whole = frozen(3, [&](const esp::Executor& e) {
+        e.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
+          if (info.epoch == 1 && info.step == 2) e.checkpoint(folder.path());
+        });
+        e.execute({.epochs = 3, .progress = false});
+      });
+      BOOST_TEST(frozen(4, [&](const esp::Executor& e) {
+                   e.resume(folder.path());
+                   e.execute({.epochs = 3, .progress = false});
+                 }) == whole);
+
+      esp::seed(3);
+      esp::nn::Sequential model(esp::nn::Dense(4), esp::nn::Tanh(), esp::nn::Dense(2));
+      const esp::optim::Adam adam(0.01);
+      auto batches = esp::data::batches<2>({x, y}, options);
+      for (int epoch = 0; epoch < 3; ++epoch)
+        for (const auto& [inputs, targets] : batches)
+          esp::nn::MeanSquared()(model(inputs), targets).update(adam);
+      BOOST_TEST(state_of(model) == whole);
     }
   }
 }

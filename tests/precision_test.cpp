@@ -146,6 +146,34 @@ BOOST_AUTO_TEST_CASE(casts_are_shared_and_cancel) {
   BOOST_TEST(count("matmul") == 2u, text);
 }
 
+// A whole step of training: gradients, clipping, Adam and all.
+BOOST_AUTO_TEST_CASE(nothing_is_left_for_a_second_run) {
+  const auto [tokens, next] = sequences(4);
+  esp::seed(7);
+  Model model;
+  const esp::Variable loss = model(tokens, next);
+  const optim::Adam adam({.lr = 0.01, .clip_norm = 1});
+  std::vector<std::pair<esp::Variable, esp::Variable>> gradients;
+  for (const auto& [path, p] : model.parameters()) gradients.emplace_back(p, loss.gradient(p));
+  for (const Precision precision : halves) {
+    esp::Graph graph = esp::freeze({loss}, adam.build(gradients), {}, false);
+    BOOST_TEST(esp::lower_precision(graph, precision));
+    esp::verify(graph, "precision");
+    int products = 0;
+    for (const esp::GraphNode& n : graph.nodes) {
+      if (n.op->has_side_effects() || n.op->is_leaf())
+        BOOST_TEST((n.outputs[0].dtype == esp::float32 || !esp::is_real(n.outputs[0].dtype)));
+      if (!n.op->matmul_form()) continue;
+      ++products;
+      BOOST_TEST(n.outputs[0].dtype == dtype_of(precision));
+    }
+    BOOST_TEST(products == 3 * 9);  // seven layers and two products of attention, forward and twice backward
+    const std::string text = graph.str();
+    BOOST_TEST(!esp::lower_precision(graph, precision));
+    BOOST_TEST(graph.str() == text);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_stays_in_float32) {
   const esp::Variable x = esp::placeholder("x", {4, 4});
   const auto has = [](const std::string& text, const std::string& line) {
