@@ -14,15 +14,16 @@ Variable all_finite(const optim::ParameterGradients& gradients) {
   Variable total;
   for (const auto& [parameter, gradient] : gradients) {
     const Variable own = as(sum(gradient * 0.0), DType::float32);
-    total = total.defined() ? total + own : own;
+    total = total.defined() ? total + own.to(total.device()) : own;
   }
   return equal(total, 0.0);
 }
 
 }  // namespace
 
-LossScale::LossScale()
-    : factor_(state(full({}, initial), "loss_scale")), good_steps_(state(full({}, 0), "good_steps")) {}
+LossScale::LossScale(Device device)
+    : factor_(state(full({}, initial).to(device), "loss_scale")),
+      good_steps_(state(full({}, 0).to(device), "good_steps")) {}
 
 optim::ParameterGradients LossScale::gradients(const Variable& loss) const {
   return new_parameter_gradients(loss * as(factor_, loss.dtype()));
@@ -35,8 +36,9 @@ std::vector<Variable> LossScale::updates(optim::ParameterGradients gradients,
   now.no_grad = true;
   now.where = &gradients.front().first.node()->where;
   const BuildingScope scope(now);
-  const Variable finite = all_finite(gradients), inverse = 1.0 / factor_;
-  for (auto& [parameter, gradient] : gradients) gradient = gradient * as(inverse, gradient.dtype());
+  const Variable finite = all_finite(gradients).to(factor_.device()), inverse = 1.0 / factor_;
+  for (auto& [parameter, gradient] : gradients)
+    gradient = gradient * as(inverse, gradient.dtype()).to(gradient.device());
 
   const Variable steps = good_steps_ + 1.0, enough = greater_equal(steps, good_steps_until_doubled);
   const Variable good = where(enough, minimum(factor_ * 2.0, largest), factor_);

@@ -15,7 +15,8 @@ class LossScale {
   static constexpr double initial = 65536, largest = 0x1p24, least = 0x1p-24;
   static constexpr double good_steps_until_doubled = 2000;
 
-  LossScale();
+  /// Factor and count are on the loss's device.
+  explicit LossScale(Device device);
   /// The gradients of the scaled loss, as new nodes.
   optim::ParameterGradients gradients(const Variable& loss) const;
   /// The updates that these lead to, of all parameters and of the factor.

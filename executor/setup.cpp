@@ -105,7 +105,7 @@ void Executor::Impl::find_updates() {
   const BuildingScope scope(now);
   const bool scales = options_.precision == Precision::float16;
   if (options_.optimizer) {
-    if (scales) loss_scale_.emplace();
+    if (scales) loss_scale_.emplace(root_.device());
     const auto gradients = scales ? loss_scale_->gradients(root_) : new_parameter_gradients(root_);
     if (gradients.empty()) throw Error("get_executor: there is no parameter in the tree to train");
     updates_ =

@@ -157,7 +157,8 @@ std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Var
           state_->setting_leaf("lr", DType::float64, step.device()) * common.schedule.factor(step);
       for (const auto& [parameter, gradient] : gradients)
         if (Variable& own = rates[{gradient.dtype(), parameter.device()}]; !own.defined())
-          own = (gradient.dtype() == rate.dtype() ? rate : cast(rate, gradient.dtype())).to(parameter.device());
+          own =
+              (gradient.dtype() == rate.dtype() ? rate : cast(rate, gradient.dtype())).to(parameter.device());
       assignments.emplace_back(step, step + 1.0);
     }
   }
@@ -173,7 +174,7 @@ std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Var
     for (auto& [leaf, value] : assignments) {
       now.where = &leaf.node()->where;
       const BuildingScope scope(now);
-      value = espalier::where(only_if, value, leaf);
+      value = espalier::where(only_if.to(leaf.device()), value, leaf);
     }
   // After all expressions, so that no assignment comes before a reader of the old value.
   std::vector<Variable> nodes;
