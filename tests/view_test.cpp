@@ -202,7 +202,8 @@ BOOST_AUTO_TEST_CASE(together) {
               .op =
                   [&](const Variables& x) {
                     Variables like;
-                    for (const esp::Tensor& part : parts) like.emplace_back(part.to(x[0].dtype()));
+                    for (const esp::Tensor& part : parts)
+                      like.emplace_back(part.to(x[0].dtype()).to(x[0].device()));
                     return esp::concat_part(x[0], like, 2, axis);
                   },
               .inputs = {numbers(all)},
