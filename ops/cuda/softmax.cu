@@ -15,7 +15,8 @@ namespace {
 
 constexpr int threads = threads_in_block;
 constexpr int64_t most_in_registers = 1024;
-constexpr int64_t most_shared_bytes = 48 * 1024;  // what every kernel may have
+// Every kernel may have 48 KiB; folds over the block take some of it.
+constexpr int64_t most_shared_bytes = 47 * 1024;
 
 /// The largest element of a row, and the sum of the exponentials of all, each less the largest.
 template <class C>
