@@ -3,12 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
+#include "espalier/core/cuda/copy.h"
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
 #include "espalier/ops/cuda/lt_recipe.h"
 
 namespace espalier::cu {
+
+namespace {
+
+/// Whether a copy from there goes on while the host does, which knows to wait before it writes there again.
+bool is_pinned(const void* address) {
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, address), "cudaPointerGetAttributes");
+  return attributes.type == cudaMemoryTypeHost;
+}
+
+}  // namespace
 
 CudaRuntime::CudaRuntime(std::shared_ptr<const PlanData> plan, CudaSession& session)
     : Runtime(std::move(plan), session.leaves, session.arena, session.device()), session_(session) {
@@ -62,6 +76,8 @@ void CudaRuntime::load(const Feed& feed, std::span<const Tensor> batch) {
   std::vector<Tensor>& there = staging.columns[turn];
   Stream& copies = session_.copy_stream();
   copies.wait(staging.read[turn]);
+  SmallVector<Tensor, 4> sources;  // what the copies read
+  bool all_pinned = true;
   each_source(feed, [&](size_t column, Tensor& value) {
     check_column(feed, batch[column], value);
     if (batch[column].device().type != DeviceType::cpu || batch[column].bytes() == 0) return;
@@ -70,7 +86,9 @@ void CudaRuntime::load(const Feed& feed, std::span<const Tensor> batch) {
       there[column] = Tensor(value.shape(), value.dtype(), session_.device());
       session_.enter();  // its memory may have been in eager use
     }
-    const Tensor from = batch[column].contiguous_copy();
+    sources.push_back(batch[column].contiguous_copy());
+    const Tensor& from = sources.back();
+    all_pinned &= is_pinned(from.address());
     check(cudaMemcpyAsync(there[column].address(), from.address(), from.bytes(), cudaMemcpyHostToDevice,
                           copies.get()),
           "cudaMemcpyAsync");
@@ -78,6 +96,7 @@ void CudaRuntime::load(const Feed& feed, std::span<const Tensor> batch) {
   staging.filled[turn].record(copies.get());
   session_.batch_loading();
   session_.main_stream().wait(staging.filled[turn]);
+  if (!all_pinned) staging.filled[turn].synchronize();  // the caller may write there again at once
   each_source(feed, [&](size_t column, Tensor& value) {
     const bool staged =
         column < there.size() && there[column].defined() && batch[column].device().type == DeviceType::cpu;
@@ -91,18 +110,17 @@ bool CudaRuntime::show(const Feed& feed, int64_t epoch, int64_t step) {
   const StreamScope scope(session_.stream());
   ResidentFeed* resident = session_.resident(feed);
   if (!resident) return false;
-  const cudaStream_t stream = session_.stream();
   if (resident->epoch != epoch) {
     feed.order(epoch, resident->rows);
     check(cudaMemcpyAsync(resident->order.address(), resident->rows.data(), resident->order.bytes(),
-                          cudaMemcpyHostToDevice, stream),
+                          cudaMemcpyHostToDevice, session_.stream()),
           "cudaMemcpyAsync");
+    session_.main_stream().synchronize();  // until then the copy may read what the next epoch will write
     resident->epoch = epoch;
   }
   const int64_t first = step * resident->batch_rows;
   if (resident->next != first) {
-    check(cudaMemcpyAsync(resident->cursor.address(), &first, sizeof first, cudaMemcpyHostToDevice, stream),
-          "cudaMemcpyAsync");
+    put_bytes(resident->cursor.address(), &first, sizeof first);
     resident->next = first;
   }
   for (const Shown& shown : shown_)

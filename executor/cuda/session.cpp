@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "espalier/core/cuda/copy.h"
 #include "espalier/core/cuda/index_errors.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/cuda/runtime.h"
@@ -77,9 +78,8 @@ void CudaSession::release_batches() { loaded_.synchronize(); }
 
 void CudaSession::set_random(uint64_t seed, uint64_t first_stream) {
   if (random_known_ && seed == seed_ && first_stream == next_stream_) return;
-  const uint64_t values[2] = {seed, first_stream};  // the call copies them before it returns
-  check(cudaMemcpyAsync(state_.address(), values, sizeof values, cudaMemcpyHostToDevice, stream_.get()),
-        "cudaMemcpyAsync");
+  const uint64_t values[2] = {seed, first_stream};
+  put_bytes(state_.address(), values, sizeof values);
   seed_ = seed;
   next_stream_ = first_stream;
   random_known_ = true;

@@ -45,7 +45,7 @@ class CudaSession : public Session {
   const uint64_t* random_base() const { return static_cast<const uint64_t*>(state_.address()); }
   StepState* state() const { return static_cast<StepState*>(state_.address()); }
   double* losses() const { return static_cast<double*>(losses_.address()); }
-  /// Lets the next step draw from these streams.
+  /// Lets the next step draw from these streams. To be called where the plans' stream is the current one.
   void set_random(uint64_t seed, uint64_t first_stream);
   /// To be told of each step: it counts what the device counts.
   void step_launched(int64_t streams);
