@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 
 #include "espalier/core/error.h"
 #include "espalier/executor/executor_impl.h"
@@ -54,11 +55,21 @@ History Executor::Impl::execute(const ExecuteOptions& options) {
   if (!options.checkpoint.empty()) make_checkpoint_folder(options.checkpoint);
   session_->enter();
   session_->update_leaves();
-  const struct Leave {  // what users take from leaves afterwards is theirs
+  struct Leave {  // what users take from leaves afterwards is theirs
     Impl& executor;
-    ~Leave() {
+    bool done = false;
+    void now() {
+      done = true;
       executor.session_->leave();
       executor.session_->leaves.unbind();
+    }
+    ~Leave() {
+      if (done) return;
+      executor.forget_losses();
+      try {
+        now();
+      } catch (const std::exception&) {  // a broken device: what broke it is on its way to the user
+      }
     }
   } at_end{*this};
   stopped_ = false;
@@ -76,6 +87,7 @@ History Executor::Impl::execute(const ExecuteOptions& options) {
   History history = run_.history;
   history.interrupted = loop.interrupt.close();
   profiler_.finish();
+  at_end.now();
   return history;
 }
 
@@ -132,7 +144,11 @@ bool Executor::Impl::run_epoch(Loop& loop) {
 bool Executor::Impl::validate(Loop& loop, double& loss) {
   const Feed& feed = *options_.validation->feed();
   session_->update_leaves();
-  if (last_) last_value_ = at_home(last_->result(0));  // its memory is used again now
+  if (last_) {  // its memory is used again now
+    session_->leave();
+    last_value_ = at_home(last_->result(0));
+    session_->enter();
+  }
   last_ = nullptr;
   std::vector<int64_t> samples;
   std::vector<double> losses;
