@@ -62,12 +62,12 @@ class Trial {
         c_(room(c, c.m, c.ldc, c.step_c)),
         vector_(zeros_of(has_vector(c.epilogue) ? std::max(c.m, c.n) * bytes(c.dtype) : 0, c.device)),
         mask_(zeros_of(has_mask(c.epilogue) ? c.m * lt_mask_row(c.n) / 8 : 0, c.device)),
-        scalars_room_(zeros_of(2 * bytes(DType::float64), c.device)),
+        one_(full({1}, 1, lt_scale_type(c.dtype)).to(gpu(c.device))),
         operation_(lt_operation(c, vector_.address(), mask_.address())),
         workspace_(lt_workspace()) {
     scalars_.beta32 = c.adds, scalars_.beta64 = c.adds;
     if (!c.device_scalars) return;
-    scalars_.device_alpha = scalars_.device_beta = scalars_room_.address();
+    scalars_.device_alpha = scalars_.device_beta = one_.address();  // kernels may leave out what 0 scales
   }
 
   /// Milliseconds of one, on average over `count`.
@@ -100,7 +100,7 @@ class Trial {
 
   const LtRecipe& recipe_;
   DType dtype_;
-  Tensor a_, b_, c_, vector_, mask_, scalars_room_;
+  Tensor a_, b_, c_, vector_, mask_, one_;
   LtOperation operation_;
   Tensor workspace_;
   LtScalars scalars_;
