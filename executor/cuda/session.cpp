@@ -40,9 +40,9 @@ CudaSession::CudaSession(Device device, Launch launch)
   enter();
 }
 
-/// What is on its way may still read what the session holds.
+/// What is on its way may still read what the session holds. The driver may have ended before a static
+/// executor: nothing here throws.
 CudaSession::~CudaSession() {
-  const DeviceScope scope(device().index);
   (void)cudaStreamSynchronize(copies_.get());
   (void)cudaStreamSynchronize(stream_.get());
 }
