@@ -7,4 +7,11 @@ constexpr int kRows = 64, kBatch = 8, kTokens = 128, kWidth = 256, kHeads = 8, k
 constexpr int kSteps = kRows / kBatch;  // in an epoch
 constexpr double kLearningRate = 1e-3;
 
+// The sizes of one such job; those above, unless others are given.
+struct Size {
+  int rows = kRows, batch = kBatch, tokens = kTokens, width = kWidth, heads = kHeads;
+  constexpr int hidden() const { return 4 * width; }
+  constexpr int steps() const { return rows / batch; }  // in an epoch
+};
+
 }  // namespace gpt_task

@@ -19,10 +19,13 @@ struct Mlp {
 
 // A transformer block that normalizes first: x + attention(norm(x)), then x + mlp(norm(x)).
 struct GptBlock {
+  gpt_task::Size size;
   esp::nn::LayerNorm norm1, norm2;
-  esp::nn::Dense qkv{3 * gpt_task::kWidth}, out{gpt_task::kWidth};
-  esp::nn::Dense up{gpt_task::kHidden}, down{gpt_task::kWidth};
-  esp::Tensor mask = causal_mask();
+  esp::nn::Dense qkv{3 * size.width}, out{size.width};
+  esp::nn::Dense up{size.hidden()}, down{size.width};
+  esp::Tensor mask = causal_mask(size.tokens);
+
+  explicit GptBlock(const gpt_task::Size& s = {}) : size(s) {}
 
   esp::Variable operator()(const esp::Variable& x) const {
     const esp::Variable y = x + attention(norm1(x));
@@ -30,24 +33,23 @@ struct GptBlock {
   }
 
   esp::Variable attention(const esp::Variable& x) const {
-    constexpr int d = gpt_task::kWidth / gpt_task::kHeads;
+    const int d = size.width / size.heads;
     const esp::Variable all = qkv(x);
     const auto heads = [&](int which) {  // [batch, heads, tokens, d]
-      const esp::Variable one = esp::slice(all, -1, which * gpt_task::kWidth, (which + 1) * gpt_task::kWidth);
-      return esp::transpose(esp::reshape(one, {-1, gpt_task::kTokens, gpt_task::kHeads, d}), {0, 2, 1, 3});
+      const esp::Variable one = esp::slice(all, -1, which * size.width, (which + 1) * size.width);
+      return esp::transpose(esp::reshape(one, {-1, size.tokens, size.heads, d}), {0, 2, 1, 3});
     };
     const esp::Variable scores =
-        esp::matmul(heads(0), esp::transpose(heads(1))) * (1 / std::sqrt(double{d})) + mask;
+        esp::matmul(heads(0), esp::transpose(heads(1))) * (1 / std::sqrt(static_cast<double>(d))) + mask;
     const esp::Variable mixed = esp::matmul(esp::softmax(scores), heads(2));
-    return out(esp::reshape(esp::transpose(mixed, {0, 2, 1, 3}), {-1, gpt_task::kTokens, gpt_task::kWidth}));
+    return out(esp::reshape(esp::transpose(mixed, {0, 2, 1, 3}), {-1, size.tokens, size.width}));
   }
 
   // 0 for what a token may see, -infinity for what comes after it.
-  static esp::Tensor causal_mask() {
-    esp::Tensor mask = esp::zeros({gpt_task::kTokens, gpt_task::kTokens});
-    for (int i = 0; i < gpt_task::kTokens; ++i)
-      for (int j = i + 1; j < gpt_task::kTokens; ++j)
-        mask.at<float>({i, j}) = -std::numeric_limits<float>::infinity();
+  static esp::Tensor causal_mask(int tokens) {
+    esp::Tensor mask = esp::zeros({tokens, tokens});
+    for (int i = 0; i < tokens; ++i)
+      for (int j = i + 1; j < tokens; ++j) mask.at<float>({i, j}) = -std::numeric_limits<float>::infinity();
     return mask;
   }
 };

@@ -23,29 +23,30 @@ constexpr std::array<Product, 2> kInferenceProducts = {{
 
 // Of the block: each dense layer forward, for its input and for its weights; then attention, of which the
 // scores and the weighted sums of values each have two gradients.
-constexpr auto kGptProducts = [] {
-  using namespace gpt_task;
-  constexpr int t = kTokens, d = kWidth / kHeads, pairs = kBatch * kHeads, all = kBatch * kTokens;
-  return std::array<Product, 18>{{
-      {"qkv", all, 3 * kWidth, kWidth, false, true},
-      {"qkv dx", all, kWidth, 3 * kWidth, false, false},
-      {"qkv dw", 3 * kWidth, kWidth, all, true, false},
+constexpr std::array<Product, 18> gpt_products(const gpt_task::Size& size) {
+  const int t = size.tokens, d = size.width / size.heads, pairs = size.batch * size.heads;
+  const int width = size.width, hidden = size.hidden(), all = size.batch * t;
+  return {{
+      {"qkv", all, 3 * width, width, false, true},
+      {"qkv dx", all, width, 3 * width, false, false},
+      {"qkv dw", 3 * width, width, all, true, false},
       {"scores", t, t, d, false, true, pairs},
       {"scores dq", t, d, t, false, false, pairs},
       {"scores dk", t, d, t, true, false, pairs},
       {"mix", t, d, t, false, false, pairs},
       {"mix dp", t, t, d, false, true, pairs},
       {"mix dv", t, d, t, true, false, pairs},
-      {"out", all, kWidth, kWidth, false, true},
-      {"out dx", all, kWidth, kWidth, false, false},
-      {"out dw", kWidth, kWidth, all, true, false},
-      {"up", all, kHidden, kWidth, false, true},
-      {"up dx", all, kWidth, kHidden, false, false},
-      {"up dw", kHidden, kWidth, all, true, false},
-      {"down", all, kWidth, kHidden, false, true},
-      {"down dx", all, kHidden, kWidth, false, false},
-      {"down dw", kWidth, kHidden, all, true, false},
+      {"out", all, width, width, false, true},
+      {"out dx", all, width, width, false, false},
+      {"out dw", width, width, all, true, false},
+      {"up", all, hidden, width, false, true},
+      {"up dx", all, width, hidden, false, false},
+      {"up dw", hidden, width, all, true, false},
+      {"down", all, width, hidden, false, true},
+      {"down dx", all, hidden, width, false, false},
+      {"down dw", width, hidden, all, true, false},
   }};
-}();
+}
+constexpr auto kGptProducts = gpt_products({});
 
 }  // namespace bench

@@ -1,35 +1,67 @@
 #include "workloads.h"
 
-#include <memory>
+#include <espalier/core/node.h>
 
-#include "gpt_task.h"
-#include "mlp_task.h"
+#include <memory>
+#include <optional>
+
 #include "nets.h"
-#include "pointwise_task.h"
 namespace esp = espalier;
 
 namespace workloads {
 
 namespace {
 
+constexpr int64_t kRunOnGpu = 64;  // steps, for trees that have no feed of their own
+
 constexpr esp::data::DistributorOptions batches_of(int64_t size) {
   return {.batch_size = size, .shuffle = true, .drop_remainder = true};
 }
 
-Frozen train(const esp::Variable& loss, const esp::optim::Optimizer& optimizer, const Without& without,
+esp::ExecutorOptions options(const Target& target,
+                             const std::optional<esp::optim::Optimizer>& optimizer = {}) {
+  return {.mode = optimizer ? esp::Mode::training : esp::Mode::inference,
+          .optimizer = optimizer,
+          .devices = target.devices,
+          .launch = target.launch,
+          .precision = target.precision,
+          .without = target.without};
+}
+
+Frozen train(const esp::Variable& loss, const esp::optim::Optimizer& optimizer, const Target& target,
              int64_t steps) {
-  auto executor =
-      loss.get_executor({.mode = esp::Mode::training, .optimizer = optimizer, .without = without});
+  const auto executor = loss.get_executor(options(target, optimizer));
   return {executor, [executor] { executor.execute({.epochs = 1, .progress = false}); }, steps};
 }
 
-// One step of a tree that has no feed: an epoch of its own.
-void step_without_feed(const esp::Executor& executor) {
-  try {
-    executor.step();
-  } catch (const esp::EndOfData&) {
-    executor.step();
+esp::Tensor there(const esp::Tensor& tensor, const Target& target) {
+  return target.devices.empty() ? tensor : tensor.to(target.devices[0]);
+}
+
+// A number for each of many steps: an epoch of a tree without a feed has one step, and all that begins and
+// ends an epoch would be timed with it.
+esp::Variable number_per_step(const Target& target) {
+  const esp::data::Distributor feed({esp::ones({kRunOnGpu})}, batches_of(1));
+  return feed.get_output_graphs()[0].to(target.devices[0]);
+}
+
+// Runs a tree without a feed, given one for a GPU.
+Frozen without_feed(const esp::Variable& root, const std::optional<esp::optim::Optimizer>& optimizer,
+                    const Target& target) {
+  if (!target.devices.empty()) {
+    const esp::Variable with_number = root + esp::sum(number_per_step(target));
+    const auto executor = with_number.get_executor(options(target, optimizer));
+    return {executor, [executor] { executor.execute({.epochs = 1, .progress = false}); }, kRunOnGpu};
   }
+  const auto executor = root.get_executor(options(target, optimizer));
+  const auto step = [executor] {
+    try {
+      executor.step();
+    } catch (const esp::EndOfData&) {  // the one step of an epoch
+      executor.step();
+    }
+  };
+  return {executor, step, 1};
 }
 
 // Keeps gradients and trains nothing.
@@ -40,59 +72,65 @@ struct KeepGradients : esp::optim::Rule {
   }
 };
 
+// Updates other parameters beside the one it is called for.
+struct UpdateGiven : esp::optim::Rule {
+  esp::optim::Adam adam{1e-3};
+  std::vector<std::pair<esp::Variable, esp::Variable>> gradients;  // of each parameter
+
+  std::string_view name() const override { return "update_given"; }
+  void update(esp::optim::ParameterUpdate& step) const override {
+    step.assign(step.parameter(), step.parameter() - 1e-3 * step.gradient());
+    for (const esp::Variable& assignment : adam.build(gradients)) {
+      const auto& inputs = assignment.node()->inputs;  // a leaf, and what it becomes
+      step.assign(inputs[0].variable(), inputs[1].variable());
+    }
+  }
+};
+
 }  // namespace
 
-Frozen mlp(const Without& without) {
+Frozen mlp(const Target& target, int64_t rows) {
   esp::seed(1);
-  const esp::data::Distributor feed(
-      {esp::randn({task::kRows, task::kInputs}), esp::randn({task::kRows, task::kOutputs})},
-      batches_of(task::kBatch));
+  const esp::data::Distributor feed({esp::randn({rows, task::kInputs}), esp::randn({rows, task::kOutputs})},
+                                    batches_of(task::kBatch));
   auto [x, y] = feed.get_output_graphs<2>();
-  return train(esp::nn::MeanSquared()(nets::Mlp()(x), y), esp::optim::Sgd(task::kLearningRate), without,
-               task::kRows / task::kBatch);
+  return train(esp::nn::MeanSquared()(nets::Mlp()(x), y), esp::optim::Sgd(task::kLearningRate), target,
+               rows / task::kBatch);
 }
 
-Frozen inference(const Without& without) {
+Frozen inference(const Target& target) {
   esp::seed(1);
-  const auto executor = nets::Mlp()(esp::placeholder("x", {1, task::kInputs}))
-                            .get_executor({.mode = esp::Mode::inference, .without = without});
+  const auto executor = nets::Mlp()(esp::placeholder("x", {1, task::kInputs})).get_executor(options(target));
   const esp::Tensor x = esp::randn({1, task::kInputs});
   return {executor, [executor, x] { (void)executor.run({{"x", x}}); }, 1};
 }
 
-Frozen pointwise_forward(const Without& without, int64_t elements) {
+Frozen pointwise_forward(const Target& target, int64_t elements) {
   esp::seed(1);
-  const esp::Shape shape{elements ? elements : pointwise_task::kElements};
-  const esp::Variable out = pointwise_task::expression(
-      esp::variable(esp::randn(shape)), esp::variable(esp::randn(shape)), esp::variable(esp::randn(shape)));
-  const auto executor =
-      esp::slice(out, 0, 0, 1).get_executor({.mode = esp::Mode::inference, .without = without});
-  return {executor, [executor] { step_without_feed(executor); }, 1};
+  const auto leaf = [&] { return esp::variable(there(esp::randn({elements}), target)); };
+  const esp::Variable out = pointwise_task::expression(leaf(), leaf(), leaf());
+  return without_feed(esp::slice(out, 0, 0, 1), {}, target);
 }
 
-Frozen pointwise_backward(const Without& without, int64_t elements) {
+Frozen pointwise_backward(const Target& target, int64_t elements) {
   esp::seed(1);
-  const esp::Shape shape{elements ? elements : pointwise_task::kElements};
-  const esp::Variable loss = esp::sum(pointwise_task::expression(esp::parameter(esp::randn(shape), "a"),
-                                                                 esp::parameter(esp::randn(shape), "b"),
-                                                                 esp::parameter(esp::randn(shape), "c")));
-  const esp::optim::Optimizer keep(std::make_shared<KeepGradients>(), {});
-  const auto executor =
-      loss.get_executor({.mode = esp::Mode::training, .optimizer = keep, .without = without});
-  return {executor, [executor] { step_without_feed(executor); }, 1};
+  const auto leaf = [&](const char* name) {
+    return esp::parameter(there(esp::randn({elements}), target), name);
+  };
+  const esp::Variable loss = esp::sum(pointwise_task::expression(leaf("a"), leaf("b"), leaf("c")));
+  return without_feed(loss, esp::optim::Optimizer(std::make_shared<KeepGradients>(), {}), target);
 }
 
-Frozen gpt(const Without& without) {
-  using namespace gpt_task;
+Frozen gpt(const Target& target, const gpt_task::Size& size) {
   esp::seed(1);
-  const esp::Shape shape{kRows, kTokens, kWidth};
-  const esp::data::Distributor feed({esp::randn(shape), esp::randn(shape)}, batches_of(kBatch));
+  const esp::Shape shape{size.rows, size.tokens, size.width};
+  const esp::data::Distributor feed({esp::randn(shape), esp::randn(shape)}, batches_of(size.batch));
   auto [x, y] = feed.get_output_graphs<2>();
-  return train(esp::nn::MeanSquared()(nets::GptBlock()(x), y), esp::optim::Adam(kLearningRate), without,
-               kSteps);
+  return train(esp::nn::MeanSquared()(nets::GptBlock(size)(x), y), esp::optim::Adam(gpt_task::kLearningRate),
+               target, size.steps());
 }
 
-Frozen small(const Without& without) {
+Frozen small(const Target& target) {
   constexpr int64_t rows = 1437, pixels = 64, hidden = 128, classes = 10, batch = 64;
   esp::seed(1);
   const esp::Tensor labels = esp::cast(double{classes} * esp::rand({rows}), esp::int64).value();
@@ -101,7 +139,17 @@ Frozen small(const Without& without) {
   esp::nn::Sequential network{esp::nn::Dense(hidden), esp::nn::Relu(), esp::nn::Dropout(0.2),
                               esp::nn::Dense(classes)};
   // Slow learning: what has been learned by heart has gradients of 0, and moments that decay to subnormals.
-  return train(esp::nn::SoftmaxCrossEntropy()(network(x), y), esp::optim::Adam(1e-6), without, rows / batch);
+  return train(esp::nn::SoftmaxCrossEntropy()(network(x), y), esp::optim::Adam(1e-6), target, rows / batch);
+}
+
+Frozen optimizer(const Target& target, const std::vector<int64_t>& sizes) {
+  esp::seed(1);
+  const auto rule = std::make_shared<UpdateGiven>();
+  for (const int64_t size : sizes)
+    rule->gradients.emplace_back(esp::parameter(there(esp::randn({size}), target), "given"),
+                                 esp::state(there(esp::randn({size}), target), "gradient"));
+  const esp::Variable number = esp::parameter(there(esp::zeros({}), target), "number");
+  return without_feed(esp::square(number), esp::optim::Optimizer(rule, {}), target);
 }
 
 }  // namespace workloads

@@ -9,7 +9,7 @@ class MLP:
 
 
 class GPT:
-    rows, batch, tokens, width, heads = 64, 8, 128, 256, 8
+    rows, batch, tokens, width, heads = 64, 8, 128, 256, 8  # or any other object with these
 
 
 def mlp_net():
@@ -23,19 +23,21 @@ def expression(a, b, c):
 class Block(nn.Module):
     """A transformer block that normalizes first, with PyTorch's own attention."""
 
-    def __init__(self):
+    def __init__(self, size=GPT):
         super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(GPT.width), nn.LayerNorm(GPT.width)
-        self.qkv, self.out = nn.Linear(GPT.width, 3 * GPT.width), nn.Linear(GPT.width, GPT.width)
-        self.up, self.down = nn.Linear(GPT.width, 4 * GPT.width), nn.Linear(4 * GPT.width, GPT.width)
+        self.tokens, self.width, self.heads = size.tokens, size.width, size.heads
+        width = size.width
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def attention(self, x):
         q, k, v = (
-            part.view(-1, GPT.tokens, GPT.heads, GPT.width // GPT.heads).transpose(1, 2)
+            part.view(-1, self.tokens, self.heads, self.width // self.heads).transpose(1, 2)
             for part in self.qkv(x).chunk(3, -1)
         )
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(mixed.transpose(1, 2).reshape(-1, GPT.tokens, GPT.width))
+        return self.out(mixed.transpose(1, 2).reshape(-1, self.tokens, self.width))
 
     def forward(self, x):
         y = x + self.attention(self.norm1(x))
