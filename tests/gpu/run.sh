@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU: tests/gpu/run.sh [stage] [folder for logs and figures] [suite or workload...]
+# Stages: build, tests, memcheck and racecheck (both together: sanitizers), bench; all of them, if none is named. The folder
+# is build/gpu/out unless another is given. Behind it, suites of the tests may be named for the sanitizers, or workloads for
+# bench (tests/bench/gpu/run.sh); BENCH_TURNS says how many turns those take. Each stage but build wants what build has made,
+# and lasts some minutes at most, but for bench, which lasts longer with PyTorch.
+#
+# It ends with a table of what passed, and fails if something did not, or if there is no GPU. A machine needs the CUDA
+# toolkit, a C++ compiler and CMake; libraries are found through CMAKE_PREFIX_PATH, too, and installed only where they are
+# missing and apt-get can do so.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+
+stage=all
+case ${1:-} in build | tests | memcheck | racecheck | sanitizers | bench | all) stage=$1 && shift ;; esac
+out=${1:-build/gpu/out}
+[ $# -eq 0 ] || shift
+chosen=("$@")
+case $stage in
+  build | tests | all)
+    [ ${#chosen[@]} -eq 0 ] || { echo "tests/gpu/run.sh: $stage takes no ${chosen[*]}" >&2 && exit 2; }
+    ;;
+esac
+mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
+build=$PWD/build/gpu
+tests=$build/tests/espalier_tests
+
+# Suites whose ops run on a GPU. Racecheck gets those whose kernels share memory and are Espalier's own.
+memcheck_suites=(cuda_copy cuda_pointwise cuda_lt cuda_matmul cuda_runtime indexing normalize pointwise reduce
+  softmax_and_losses view matmul cuda_executor)
+racecheck_suites=(cuda_copy cuda_pointwise indexing normalize reduce softmax_and_losses)
+limit=240 # seconds for a suite under a sanitizer
+
+# The device, or the end: what was not run on one has not passed.
+nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv,noheader >"$out/device.txt" 2>&1 || {
+  echo "tests/gpu/run.sh: there is no GPU here (nvidia-smi finds none), so nothing was run" >&2
+  exit 1
+}
+cat "$out/device.txt"
+
+lines=() failed=0
+note() { # what, whether it passed, more
+  lines+=("$(printf '%-44s %-7s %s' "$1" "$2" "${3:-}")")
+  echo "${lines[-1]}" >&2
+  [ "$2" = passed ] || failed=$((failed + 1))
+}
+check() { # what, its log, a command
+  local what=$1 log=$out/$2 start=$SECONDS
+  shift 2
+  if "$@" </dev/null >"$log" 2>&1; then
+    note "$what" passed "$((SECONDS - start)) s"
+  else
+    note "$what" FAILED "$((SECONDS - start)) s; see $log"
+    tail -n 30 "$log" >&2
+    return 1
+  fi
+}
+
+configure() {
+  cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DESPALIER_CUDA=ON -DESPALIER_BUILD_TESTS=ON \
+    -DESPALIER_BUILD_BENCH=ON -DESPALIER_BUILD_SAMPLES=OFF -DCMAKE_CUDA_FLAGS=-lineinfo
+}
+configure_with_packages() {
+  configure || { cmake/install_dependencies.sh build tests && configure; }
+}
+build() {
+  command -v ninja >/dev/null && export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja}
+  check "configure" configure.log configure_with_packages &&
+    check "build" build.log cmake --build "$build" --parallel "$(nproc)" \
+      --target espalier_tests step_allocations bench_gpu bench_gpu_machine
+}
+
+# Runs suites, perhaps under a tool, and counts their cases in Boost.Test's report. Suites for CUDA leave themselves out where
+# no device can be used, so that some case must have run.
+suites() { # what, the log, a filter of suites or "", the tool and its arguments
+  local what=$1 name=$2 filter=$3 start=$SECONDS report status=0 passed cases_failed
+  shift 3
+  report=$out/$name.xml
+  rm -f "$report"
+  "$@" "$tests" ${filter:+"--run_test=$filter"} --report_level=short --report_format=XML --report_sink="$report" \
+    --color_output=no </dev/null >"$out/$name.log" 2>&1 || status=$?
+  count() {
+    local n
+    n=$(sed -nE "s/.*<TestSuite [^>]* test_cases_$1=\"([0-9]+)\".*/\1/p" "$report" 2>/dev/null)
+    echo "${n:-0}"
+  }
+  passed=$(($(count passed) + $(count passed_with_warnings))) cases_failed=$(count failed)
+  if [ "$status" -eq 0 ] && [ "$passed" -gt 0 ]; then
+    note "$what" passed "$passed cases, $((SECONDS - start)) s"
+  else
+    note "$what" FAILED "$passed cases passed, $cases_failed failed, status $status, $((SECONDS - start)) s; see $out/$name.log"
+    tail -n 30 "$out/$name.log" >&2
+    return 1
+  fi
+}
+
+run_tests() {
+  # The runtime may fail where nvidia-smi does not.
+  suites "a GPU can be used" gpu cuda_copy timeout 120 || return
+  suites "all tests" tests "" timeout 560
+  check "a step allocates nothing" step_allocations.log timeout 300 "$build/tests/step_allocations"
+}
+sanitize() { # a tool of compute-sanitizer, and suites
+  local tool=$1 suite sanitizer
+  shift
+  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null) ||
+    { note "$tool" FAILED "there is no compute-sanitizer" && return 1; }
+  # Errors which the runtime returns are tested for: only what kernels do counts.
+  for suite in "$@"; do
+    suites "$tool: $suite" "$tool-$suite" "$suite" timeout "$limit" "$sanitizer" --tool "$tool" --report-api-errors no \
+      --error-exitcode 99
+  done
+}
+run_bench() {
+  BENCH_GPU_BUILD=$build BENCH_GPU_RESULTS=$out/bench tests/bench/gpu/run.sh "${BENCH_TURNS:-3}" "$@" | tee "$out/bench.txt"
+  if [ "${PIPESTATUS[0]}" -eq 0 ]; then
+    note "benchmarks" passed "$(grep -c ' reached$' "$out/bench.txt") aims reached, $(
+      grep -c ' MISSED$' "$out/bench.txt") missed, $(grep -c ' not measured$' "$out/bench.txt") not measured"
+  else
+    note "benchmarks" FAILED "see $out/bench.txt"
+  fi
+}
+
+if [ "$stage" = build ] || [ "$stage" = all ]; then build || stage=stopped; fi
+if [ "$stage" != build ] && [ "$stage" != stopped ] && [ ! -x "$tests" ]; then
+  note "the tests' program" FAILED "is not there: tests/gpu/run.sh build"
+  stage=stopped
+fi
+case $stage in tests | all) run_tests || stage=stopped ;; esac
+if [ ${#chosen[@]} -gt 0 ]; then memcheck_suites=("${chosen[@]}") racecheck_suites=("${chosen[@]}"); fi
+case $stage in memcheck | sanitizers | all) sanitize memcheck "${memcheck_suites[@]}" ;; esac
+case $stage in racecheck | sanitizers | all) sanitize racecheck "${racecheck_suites[@]}" ;; esac
+case $stage in bench | all) run_bench "${chosen[@]}" ;; esac
+
+printf '\n%s: %s\n' "tests/gpu/run.sh" "$(head -n 1 "$out/device.txt")"
+printf '%s\n' "${lines[@]}"
+[ "$failed" -eq 0 ]
