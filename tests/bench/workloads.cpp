@@ -34,22 +34,18 @@ Frozen train(const esp::Variable& loss, const esp::optim::Optimizer& optimizer, 
   return {executor, [executor] { executor.execute({.epochs = 1, .progress = false}); }, steps};
 }
 
-esp::Tensor there(const esp::Tensor& tensor, const Target& target) {
-  return target.devices.empty() ? tensor : tensor.to(target.devices[0]);
-}
-
 // A number for each of many steps: an epoch of a tree without a feed has one step, and all that begins and
 // ends an epoch would be timed with it.
-esp::Variable number_per_step(const Target& target) {
+esp::Variable number_per_step() {
   const esp::data::Distributor feed({esp::ones({kRunOnGpu})}, batches_of(1));
-  return feed.get_output_graphs()[0].to(target.devices[0]);
+  return esp::reshape(feed.get_output_graphs()[0], {});
 }
 
 // Runs a tree without a feed, given one for a GPU.
 Frozen without_feed(const esp::Variable& root, const std::optional<esp::optim::Optimizer>& optimizer,
                     const Target& target) {
   if (!target.devices.empty()) {
-    const esp::Variable with_number = root + esp::sum(number_per_step(target));
+    const esp::Variable with_number = root + number_per_step();
     const auto executor = with_number.get_executor(options(target, optimizer));
     return {executor, [executor] { executor.execute({.epochs = 1, .progress = false}); }, kRunOnGpu};
   }
@@ -107,16 +103,14 @@ Frozen inference(const Target& target) {
 
 Frozen pointwise_forward(const Target& target, int64_t elements) {
   esp::seed(1);
-  const auto leaf = [&] { return esp::variable(there(esp::randn({elements}), target)); };
+  const auto leaf = [&] { return esp::variable(esp::randn({elements})); };
   const esp::Variable out = pointwise_task::expression(leaf(), leaf(), leaf());
   return without_feed(esp::slice(out, 0, 0, 1), {}, target);
 }
 
 Frozen pointwise_backward(const Target& target, int64_t elements) {
   esp::seed(1);
-  const auto leaf = [&](const char* name) {
-    return esp::parameter(there(esp::randn({elements}), target), name);
-  };
+  const auto leaf = [&](const char* name) { return esp::parameter(esp::randn({elements}), name); };
   const esp::Variable loss = esp::sum(pointwise_task::expression(leaf("a"), leaf("b"), leaf("c")));
   return without_feed(loss, esp::optim::Optimizer(std::make_shared<KeepGradients>(), {}), target);
 }
@@ -146,9 +140,9 @@ Frozen optimizer(const Target& target, const std::vector<int64_t>& sizes) {
   esp::seed(1);
   const auto rule = std::make_shared<UpdateGiven>();
   for (const int64_t size : sizes)
-    rule->gradients.emplace_back(esp::parameter(there(esp::randn({size}), target), "given"),
-                                 esp::state(there(esp::randn({size}), target), "gradient"));
-  const esp::Variable number = esp::parameter(there(esp::zeros({}), target), "number");
+    rule->gradients.emplace_back(esp::parameter(esp::randn({size}), "given"),
+                                 esp::state(esp::randn({size}), "gradient"));
+  const esp::Variable number = esp::parameter(esp::zeros({}), "number");
   return without_feed(esp::square(number), esp::optim::Optimizer(rule, {}), target);
 }
 
