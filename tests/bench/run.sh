@@ -19,7 +19,7 @@ export CCACHE_DISABLE=1 ESPALIER_CACHE_DIR=$build/cache TORCHINDUCTOR_CACHE_DIR=
 cmake/install_dependencies.sh build
 command -v ninja >/dev/null && export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja}
 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DESPALIER_BUILD_BENCH=ON \
-  -DESPALIER_BUILD_TESTS=OFF -DESPALIER_BUILD_SAMPLES=OFF -DESPALIER_CCACHE=OFF >/dev/null
+  -DESPALIER_BUILD_TESTS=OFF -DESPALIER_BUILD_SAMPLES=OFF -DESPALIER_CCACHE=OFF -DESPALIER_CUDA=OFF >/dev/null
 cmake --build "$build" --parallel "$(nproc)"
 torch=no
 if grep -q '^Torch_DIR:[A-Z]*=/' "$build/CMakeCache.txt"; then
