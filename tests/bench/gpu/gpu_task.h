@@ -32,7 +32,8 @@ inline std::vector<int64_t> parameter_sizes() {
 // Adds in the chain that shows what an op costs beyond its arithmetic.
 constexpr int kChain = 10000;
 
-// Steps in an epoch of the MLP where the time between epochs is not what is asked.
-constexpr int kLongEpoch = 1024;
+// Steps in an epoch of the MLP where the time between epochs is not what is asked; few enough to wait in a
+// device's queue all together.
+constexpr int kLongEpoch = 512;
 
 }  // namespace gpu_task
