@@ -12,8 +12,8 @@ std::string key_of(const GraphNode& n) {
   std::string key(n.op->name());
   if (n.is_constant()) {
     if (n.constant.bytes() > 1024) return {};
-    const Tensor plain = n.constant.contiguous_copy();
-    key += n.constant.shape().str();
+    const Tensor plain = n.constant.to(cpu()).contiguous_copy();
+    key += n.constant.device().str() + n.constant.shape().str();
     key += name(n.constant.dtype());
     key.append(static_cast<const char*>(plain.address()), plain.bytes());
     return key;

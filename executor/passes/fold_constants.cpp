@@ -10,10 +10,13 @@ bool can_fold(const Graph& graph, const GraphNode& n) {
       n.outputs.size() != 1)
     return false;
   size_t read = 64;
+  std::optional<Device> device;
   for (size_t k = 0; k < n.inputs.size(); ++k) {
     const GraphNode& input = graph.nodes[n.inputs[k].node];
     if (!n.op->needs_value(k)) continue;
     if (!input.is_constant()) return false;
+    if (device && *device != input.constant.device()) return false;  // they meet on the plan's
+    device = input.constant.device();
     read += input.constant.bytes();
   }
   return n.op->is_view() ||

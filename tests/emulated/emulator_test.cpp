@@ -169,6 +169,19 @@ BOOST_AUTO_TEST_CASE(wrong_pointers_are_refused) {
   BOOST_TEST(cudaFree(host.data()) == cudaErrorInvalidValue);
 }
 
+BOOST_AUTO_TEST_CASE(the_host_cannot_reach_device_memory) {
+  const DeviceBuffer<float> x(std::vector<float>(4, 1.0f));
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGSEGV, SIG_DFL);
+    _exit(*const_cast<const volatile float*>(x.data()) == 1 ? 0 : 1);
+  }
+  int status = 0;
+  BOOST_REQUIRE(waitpid(child, &status, 0) == child);
+  BOOST_TEST(WIFSIGNALED(status));
+  BOOST_TEST(x.host() == std::vector<float>(4, 1.0f));
+}
+
 BOOST_AUTO_TEST_CASE(memory_is_limited_and_not_cleared) {
   const DeviceBuffer<unsigned> fresh(3);
   for (const unsigned value : fresh.values()) BOOST_TEST(value == 0xCBCBCBCBu);

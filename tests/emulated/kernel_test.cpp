@@ -1,6 +1,5 @@
 // Kernels: threads, barriers, warps, shared memory, and what is found to be wrong with them.
 #include <cstdlib>
-#include <ctime>
 #include <numeric>
 
 #include "device_buffer.h"
@@ -306,31 +305,13 @@ BOOST_AUTO_TEST_CASE(order_of_threads_can_be_reversed) {
   unsetenv("ESPALIER_EMULATED_REVERSE");
 }
 
-BOOST_AUTO_TEST_CASE(is_fast_enough_for_many_tests) {
-  // Of the processor: other programs may run beside.
-  const auto milliseconds = [](auto&& f) {
-    const std::clock_t start = std::clock();
-    f();
-    return 1000.0 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  };
+BOOST_AUTO_TEST_CASE(many_threads_and_many_launches) {
   const int n = 1 << 20;
   const DeviceBuffer<float> x(std::vector<float>(n, 1.0f)), y(static_cast<size_t>(n)), sums(4096);
-  const double plain = milliseconds([&] {
-    run(add, n / 256, 256, nullptr, 0, x.data(), x.data(), y.data(), n);
-    cudaDeviceSynchronize();
-  });
-  const double reduction = milliseconds([&] {
-    run(sum_blocks<float>, n / 256, 256, nullptr, 0, x.data(), n, sums.data());
-    cudaDeviceSynchronize();
-  });
-  const double small = milliseconds([&] {
-    for (int i = 0; i < 10000; ++i) run(add, 1, 128, nullptr, 0, x.data(), x.data(), y.data(), 100);
-    cudaDeviceSynchronize();
-  });
-  BOOST_TEST_MESSAGE("1M threads: " << plain << " ms, with shuffles and a barrier: " << reduction
-                                    << " ms, 10,000 launches: " << small << " ms");
-  BOOST_TEST(plain < 500);
-  BOOST_TEST(small < 1000);
+  run(add, n / 256, 256, nullptr, 0, x.data(), x.data(), y.data(), n);
+  run(sum_blocks<float>, n / 256, 256, nullptr, 0, x.data(), n, sums.data());
+  for (int i = 0; i < 10000; ++i) run(add, 1, 128, nullptr, 0, x.data(), x.data(), y.data(), 100);
+  BOOST_TEST(cudaDeviceSynchronize() == cudaSuccess);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

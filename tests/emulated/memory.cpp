@@ -42,7 +42,10 @@ cudaError_t Runtime::allocate(void** pointer, size_t bytes, Memory kind, int dev
   const bool on_device = kind == Memory::Device;
   if (on_device && (bytes > memory || state.used + bytes > memory)) return cudaErrorMemoryAllocation;
   const size_t rounded = (bytes + guard_bytes - 1) / guard_bytes * guard_bytes;
-  auto* block = static_cast<unsigned char*>(std::aligned_alloc(guard_bytes, rounded + 2 * guard_bytes));
+  const DeviceRegion::Open open(region);
+  auto* block =
+      static_cast<unsigned char*>(on_device ? region.allocate(rounded + 2 * guard_bytes)
+                                            : std::aligned_alloc(guard_bytes, rounded + 2 * guard_bytes));
   if (block == nullptr) return cudaErrorMemoryAllocation;
   std::memset(block, guard, guard_bytes);
   std::memset(block + guard_bytes, uninitialized, bytes);
@@ -62,10 +65,14 @@ cudaError_t Runtime::release(void* pointer, bool pinned) {
   if (it == allocations.end() || it->second.memory != kind)
     return complain(cudaErrorInvalidValue, "memory is freed which was not allocated, or as another kind");
   const Allocation allocation = it->second;
+  const DeviceRegion::Open open(region);
   const bool fine = intact(it->first, allocation);
   if (!pinned) devices[static_cast<size_t>(allocation.device)].used -= allocation.bytes;
   allocations.erase(it);
-  std::free(allocation.block);
+  if (pinned)
+    std::free(allocation.block);
+  else
+    region.release(allocation.block);
   if (fine) return cudaSuccess;
   return devices[static_cast<size_t>(allocation.device)].error =
              complain(cudaErrorIllegalAddress,
@@ -73,6 +80,7 @@ cudaError_t Runtime::release(void* pointer, bool pinned) {
 }
 
 cudaError_t Runtime::check_guards(int device) {
+  const DeviceRegion::Open open(region);
   DeviceState& state = devices[static_cast<size_t>(device)];
   for (const auto& [address, allocation] : allocations)
     if (allocation.device == device && !intact(address, allocation) && state.error == cudaSuccess)

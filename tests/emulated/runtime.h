@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "device_region.h"
 #include "emulated_cuda.h"
 
 namespace emulated {
@@ -158,6 +159,7 @@ class Runtime {
   std::string complaint;
   std::vector<Failure> failures;
   std::map<uintptr_t, Allocation> allocations;
+  DeviceRegion region;
   std::unordered_set<CUevent_st*> events;
   std::unordered_map<CUgraph_st*, std::shared_ptr<CUgraph_st>> graphs;
   std::unordered_set<CUgraphExec_st*> executables;

@@ -72,6 +72,7 @@ cudaError_t Runtime::wait_for(Call& call, const std::shared_ptr<CUstream_st>& st
 }
 
 void Runtime::run_to(Call& call, const std::shared_ptr<CUstream_st>& stream, uint64_t number) {
+  const DeviceRegion::Open open(region);
   std::vector<Position> goals = {{stream, number}};
   while (!goals.empty()) {
     const Position goal = goals.back();
@@ -102,7 +103,10 @@ void Runtime::run_one(Call& call, const std::shared_ptr<CUstream_st>& stream) {
 cudaError_t Runtime::run(Call& call, const Task& task) {
   const auto& device = devices[static_cast<size_t>(task.device)];
   if (!task.run || device.error != cudaSuccess) return device.error;  // a broken device does nothing more
-  if (task.type != cudaGraphNodeTypeHost) return task.run();
+  if (task.type != cudaGraphNodeTypeHost) {
+    const DeviceRegion::Open open(region);
+    return task.run();
+  }
   call.lock.unlock();
   this_thread.in_host_function = true;
   const cudaError_t error = task.run();

@@ -1,0 +1,37 @@
+// Where the memory of all devices lies: the host can reach it only while a device works.
+#pragma once
+#include <cstddef>
+#include <map>
+
+namespace emulated {
+
+class DeviceRegion {
+ public:
+  DeviceRegion();
+  /// Whole pages; null if there is no room.
+  void* allocate(size_t bytes);
+  void release(void* block);
+
+  /// The region can be read and written while one of these lives.
+  class Open {
+   public:
+    explicit Open(DeviceRegion& region) : region_(region) { region_.open(1); }
+    ~Open() { region_.open(-1); }
+    Open(const Open&) = delete;
+    Open& operator=(const Open&) = delete;
+
+   private:
+    DeviceRegion& region_;
+  };
+
+ private:
+  void open(int by);
+
+  char* begin_;
+  size_t end_ = 0;                      // of what was ever allocated
+  std::map<size_t, size_t> used_;       // offsets and sizes
+  std::multimap<size_t, size_t> free_;  // sizes and offsets
+  int opened_ = 0;
+};
+
+}  // namespace emulated
