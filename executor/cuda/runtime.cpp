@@ -28,9 +28,14 @@ CudaRuntime::CudaRuntime(std::shared_ptr<const PlanData> plan, CudaSession& sess
     : Runtime(std::move(plan), session.leaves, session.arena, session.device()), session_(session) {
   const StreamScope scope(session_.stream());
   const LtMeasuring measuring;  // its products will be made again and again
-  for (Call& call : calls_) {
-    call.kernel.random_base = session_.random_base();
-    located(*call.where, [&] { call.bound = call.op->bind_cuda(call.kernel); });
+  try {
+    for (Call& call : calls_) {
+      call.kernel.random_base = session_.random_base();
+      located(*call.where, [&] { call.bound = call.op->bind_cuda(call.kernel); });
+    }
+  } catch (...) {
+    calls_.clear();  // now, so that memory goes back behind what has been launched with it
+    throw;
   }
   if (const Tensor& result = this->result(0); !result.contiguous())
     loss_ = Tensor(result.shape(), result.dtype(), result.device());
