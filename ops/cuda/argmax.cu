@@ -49,7 +49,7 @@ __device__ __forceinline__ Found<C> largest_of_block(Found<C> x) {
 /// `n` elements of each output, `step` apart.
 struct ArgmaxForm {
   int64_t outputs, n, step, chunk;
-  Walk kept;
+  StridedWalk kept;
 };
 
 /// A thread for an output.
@@ -140,7 +140,7 @@ Bound bind_argmax(const KernelCall& call, size_t axis) {
   const int64_t n = kept.shape.dims()[axis], step = kept.strides[axis];
   kept.shape.dims().erase(axis);
   kept.strides.erase(axis);
-  const ArgmaxForm form{out.elements(), n, step, n, Walk(collapsed(kept))};
+  const ArgmaxForm form{out.elements(), n, step, n, StridedWalk(collapsed(kept))};
   Bound result;
   visit_elements(in.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (!std::is_same_v<T, bool>) result = bind_argmax_of<T>(form, in, out);

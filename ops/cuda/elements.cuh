@@ -45,13 +45,13 @@ inline int64_t power_from(int64_t n) {
 inline int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
 /// The first sizes of a layout's axes and the steps between their elements, the innermost first.
-struct Walk {
+struct StridedWalk {
   static constexpr int most_axes = 12;
   int axes = 1;
   int64_t size[most_axes] = {1}, step[most_axes] = {0};
 
-  Walk() = default;
-  explicit Walk(const Layout& layout) {
+  StridedWalk() = default;
+  explicit StridedWalk(const Layout& layout) {
     const size_t rank = layout.shape.rank();
     if (rank > most_axes)
       throw UnsupportedError("a GPU reduces at most " + std::to_string(most_axes) +
@@ -77,7 +77,7 @@ __device__ __forceinline__ int64_t divide(int64_t a, int64_t b) {
   return a / b;
 }
 
-__device__ __forceinline__ int64_t Walk::offset(int64_t number) const {
+__device__ __forceinline__ int64_t StridedWalk::offset(int64_t number) const {
   int64_t at = 0;
   for (int a = 0; a + 1 < axes; ++a) {
     const int64_t outer = divide(number, size[a]);

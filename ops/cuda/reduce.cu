@@ -71,7 +71,8 @@ inline constexpr int batch = (V == 1 ? 8 : 4) / (line ? 1 : 2);
 /// `end`; the walk says where they are. Folded apart for each of the V.
 template <class F, int V, bool line>
 __device__ __forceinline__ void fold_numbers(const typename F::Element* in, int64_t begin, int64_t end,
-                                             int64_t step, const Walk& walk, typename F::Total (&totals)[V]) {
+                                             int64_t step, const StridedWalk& walk,
+                                             typename F::Total (&totals)[V]) {
   constexpr int batch = cu::batch<V, line>;
   using Element = typename F::Element;
   using Part = typename F::Part;
@@ -107,7 +108,7 @@ __device__ __forceinline__ void fold_numbers(const typename F::Element* in, int6
 /// Outputs of few elements each: a thread for an output.
 struct EachForm {
   int64_t outputs, count;
-  Walk kept, reduced;
+  StridedWalk kept, reduced;
   double divisor;
 };
 
@@ -124,10 +125,10 @@ __global__ void __launch_bounds__(threads)
 
 struct RowsForm {
   int64_t rows;
-  Walk kept, reduced;  ///< the second in units of several elements
-  int64_t units;       ///< in a row
-  int64_t chunk;       ///< units that a group of threads folds
-  int lanes;           ///< threads in a group: a power of two up to 32, or the block
+  StridedWalk kept, reduced;  ///< the second in units of several elements
+  int64_t units;              ///< in a row
+  int64_t chunk;              ///< units that a group of threads folds
+  int lanes;                  ///< threads in a group: a power of two up to 32, or the block
   double divisor;
 };
 
@@ -161,7 +162,7 @@ struct ColumnsForm {
   int64_t outputs;
   int64_t units, in_step, out_step;  ///< outputs that are neighbours, several elements each
   int64_t outer;                     ///< how often there are as many
-  Walk outer_in, outer_out, reduced;
+  StridedWalk outer_in, outer_out, reduced;
   int64_t count;       ///< elements of each output
   int64_t chunk;       ///< those which a block folds
   int64_t tiles_wide;  ///< blocks along the units
@@ -270,14 +271,14 @@ Tensor memory_for(int64_t totals, Device device) {
 
 /// The kernels for whole vectors or single elements, and for walks of one axis or several.
 template <class F, class To>
-auto rows_kernel(bool vectors, const Walk& reduced) {
+auto rows_kernel(bool vectors, const StridedWalk& reduced) {
   constexpr int width = vector_width<typename F::Element>;
   const bool line = reduced.axes == 1;
   if (vectors) return line ? fold_rows<F, width, true, To> : fold_rows<F, width, false, To>;
   return line ? fold_rows<F, 1, true, To> : fold_rows<F, 1, false, To>;
 }
 template <class F, class To>
-auto columns_kernel(bool vectors, const Walk& reduced) {
+auto columns_kernel(bool vectors, const StridedWalk& reduced) {
   constexpr int width = vector_width<typename F::Element>;
   const bool line = reduced.axes == 1;
   if (vectors) return line ? fold_columns<F, width, true, To> : fold_columns<F, width, false, To>;
@@ -290,8 +291,8 @@ void launch_totals(const Tensor& totals, int64_t chunks, int64_t outputs, double
   ColumnsForm form{};
   form.outputs = form.units = outputs;
   form.in_step = form.out_step = form.outer = 1;
-  form.outer_in = form.outer_out = Walk();
-  form.reduced = Walk();
+  form.outer_in = form.outer_out = StridedWalk();
+  form.reduced = StridedWalk();
   form.reduced.size[0] = chunks;
   form.reduced.step[0] = outputs;
   form.count = form.chunk = chunks;
@@ -305,7 +306,7 @@ void launch_totals(const Tensor& totals, int64_t chunks, int64_t outputs, double
 template <class F>
 Bound bind_each(const Form& form, void* out, double divisor) {
   using T = typename F::Element;
-  const EachForm each{form.outputs, form.count, Walk(form.kept), Walk(form.reduced), divisor};
+  const EachForm each{form.outputs, form.count, StridedWalk(form.kept), StridedWalk(form.reduced), divisor};
   return bound([=, in = form.data](RandomStream) {
     launch(each.reduced.axes == 1 ? fold_each<F, true, T> : fold_each<F, false, T>, grid_for(each.outputs),
            static_cast<const T*>(in), static_cast<T*>(out), each);
@@ -321,7 +322,7 @@ Bound bind_rows(const Form& form, Tensor& output, double divisor) {
   const bool vectors =
       form.reduced.strides[inner] == 1 && in_vectors<T>(form.data, form.reduced.shape.dims()[inner]) &&
       whole_steps(form.reduced, width, inner) && whole_steps(form.kept, width, form.kept.shape.rank());
-  RowsForm rows{form.outputs, Walk(form.kept), Walk(form.reduced), form.count, 0, 0, divisor};
+  RowsForm rows{form.outputs, StridedWalk(form.kept), StridedWalk(form.reduced), form.count, 0, 0, divisor};
   if (vectors) {
     rows.reduced.size[0] /= width;
     rows.reduced.step[0] = width;
@@ -364,9 +365,9 @@ Bound bind_columns(const Form& form, size_t axis, Tensor& output, double divisor
     outer->shape.dims().erase(axis);
     outer->strides.erase(axis);
   }
-  columns.outer_in = Walk(outer_in);
-  columns.outer_out = Walk(outer_out);
-  columns.reduced = Walk(form.reduced);
+  columns.outer_in = StridedWalk(outer_in);
+  columns.outer_out = StridedWalk(outer_out);
+  columns.reduced = StridedWalk(form.reduced);
   columns.count = form.count;
   columns.divisor = divisor;
 
