@@ -65,8 +65,7 @@ std::string header(const std::string& source, int architecture, const std::strin
   int major = 0, minor = 0;
   check_nvrtc(nvrtcVersion(&major, &minor), "nvrtcVersion");
   return fmt::format("Espalier {}, NVRTC {}.{}, sm_{}, source of {} bytes, code of {} bytes, {:016x}\n",
-                     version, major, minor, architecture, source.size(), code.size(),
-                     checksum(code));
+                     version, major, minor, architecture, source.size(), code.size(), checksum(code));
 }
 
 /// A kernel of this process, and the lock under which it is made.

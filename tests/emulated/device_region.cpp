@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <new>
 
 namespace emulated {
@@ -10,13 +11,21 @@ namespace {
 
 constexpr size_t page = 4096, reserved = size_t{1} << 37;
 
+/// How deep this thread is in work of a device.
+thread_local int opened = 0;
+
 }  // namespace
 
 DeviceRegion::DeviceRegion()
     : begin_(static_cast<char*>(
           mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
   if (begin_ == MAP_FAILED) throw std::bad_alloc();
+  key_ = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+  const char* wanted = std::getenv("ESPALIER_EMULATED_GUARD");
+  pages_ = key_ < 0 && wanted != nullptr && *wanted == '1';
 }
+
+bool DeviceRegion::is_guarded() const { return key_ >= 0 || pages_; }
 
 void* DeviceRegion::allocate(size_t bytes) {
   const size_t size = (bytes + page - 1) / page * page;
@@ -26,8 +35,11 @@ void* DeviceRegion::allocate(size_t bytes) {
     free_.erase(found);
   } else {
     if (size > reserved - end_) return nullptr;
+    constexpr int access = PROT_READ | PROT_WRITE;
+    if ((key_ < 0 ? mprotect(begin_ + at, size, access) : pkey_mprotect(begin_ + at, size, access, key_)) !=
+        0)
+      return nullptr;
     end_ += size;
-    if (opened_ > 0 && mprotect(begin_ + at, size, PROT_READ | PROT_WRITE) != 0) return nullptr;
   }
   used_[at] = size;
   return begin_ + at;
@@ -36,16 +48,17 @@ void* DeviceRegion::allocate(size_t bytes) {
 void DeviceRegion::release(void* block) {
   const auto it = used_.find(static_cast<size_t>(static_cast<char*>(block) - begin_));
   free_.emplace(it->second, it->first);
-  // The pages go back; nobody has to see what was in them.
-  madvise(block, it->second, MADV_DONTNEED);
+  constexpr size_t large = size_t{1} << 20;  // smaller ones are not worth giving back
+  if (it->second >= large) madvise(block, it->second, MADV_DONTNEED);
   used_.erase(it);
 }
 
 void DeviceRegion::open(int by) {
-  const bool before = opened_ > 0;
-  opened_ += by;
-  if (before != (opened_ > 0) && end_ > 0)
-    mprotect(begin_, end_, opened_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
+  const bool before = opened > 0;
+  opened += by;
+  if (before == (opened > 0)) return;
+  if (key_ >= 0) pkey_set(key_, opened > 0 ? 0 : PKEY_DISABLE_ACCESS);
+  if (pages_ && end_ > 0) mprotect(begin_, end_, opened > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 }  // namespace emulated

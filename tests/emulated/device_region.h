@@ -1,4 +1,6 @@
-// Where the memory of all devices lies: the host can reach it only while a device works.
+// Where the memory of all devices lies. The host can reach it only while a device works: by protection keys
+// where the processor has them; else by changing the pages each time, which is slow, if
+// ESPALIER_EMULATED_GUARD=1.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -11,6 +13,8 @@ class DeviceRegion {
   /// Whole pages; null if there is no room.
   void* allocate(size_t bytes);
   void release(void* block);
+  /// Whether a host that reaches into it fails.
+  bool is_guarded() const;
 
   /// The region can be read and written while one of these lives.
   class Open {
@@ -31,7 +35,7 @@ class DeviceRegion {
   size_t end_ = 0;                      // of what was ever allocated
   std::map<size_t, size_t> used_;       // offsets and sizes
   std::multimap<size_t, size_t> free_;  // sizes and offsets
-  int opened_ = 0;
+  int key_ = -1;                        // of protection
 };
 
 }  // namespace emulated

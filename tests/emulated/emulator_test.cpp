@@ -1,11 +1,16 @@
 // Streams, events, copies, memory, captures and errors of the emulated device.
 #define BOOST_TEST_MODULE espalier_emulator
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <thread>
 
 #include "device_buffer.h"
+#include "device_region.h"
 
 namespace {
 
@@ -170,6 +175,7 @@ BOOST_AUTO_TEST_CASE(wrong_pointers_are_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(the_host_cannot_reach_device_memory) {
+  if (!emulated::DeviceRegion().is_guarded()) return;  // this processor cannot tell
   const DeviceBuffer<float> x(std::vector<float>(4, 1.0f));
   const pid_t child = fork();
   if (child == 0) {
@@ -179,7 +185,7 @@ BOOST_AUTO_TEST_CASE(the_host_cannot_reach_device_memory) {
   int status = 0;
   BOOST_REQUIRE(waitpid(child, &status, 0) == child);
   BOOST_TEST(WIFSIGNALED(status));
-  BOOST_TEST(x.host() == std::vector<float>(4, 1.0f));
+  BOOST_TEST(x.values() == std::vector<float>(4, 1.0f));
 }
 
 BOOST_AUTO_TEST_CASE(memory_is_limited_and_not_cleared) {
