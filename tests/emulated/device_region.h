@@ -36,6 +36,7 @@ class DeviceRegion {
   std::map<size_t, size_t> used_;       // offsets and sizes
   std::multimap<size_t, size_t> free_;  // sizes and offsets
   int key_ = -1;                        // of protection
+  bool pages_ = false;                  // change
 };
 
 }  // namespace emulated
