@@ -44,6 +44,9 @@ class ReduceOp : public Op {
     check_dtype<Numbers>(*in[0], name());
     return {{in[0]->dtype, reduced_shape(in[0]->shape, axes_, keep_dims_, name())}};
   }
+  std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
+    return *in.specs[0] == out && out.shape.rank() == 0 ? std::optional<size_t>(0) : std::nullopt;
+  }
 
   std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
     return bind_folding(*this, call);

@@ -162,6 +162,22 @@ BOOST_AUTO_TEST_CASE(groups_take_what_lies_in_order) {
   BOOST_TEST(!esp::fused_group_source(turned.program(), met(turned), false).has_value());
 }
 
+// Blocks of a member read what one of them writes over.
+BOOST_AUTO_TEST_CASE(members_of_a_group_have_results_of_one_element) {
+  const esp::Variable step = leaf({}, 2) + 1.0;
+  const FusedCase c = only_case({step, leaf({6, 40}, 1) * esp::tanh(step)});
+  const auto grouped = esp::fused_group_source(c.program(), met(c), false);
+  BOOST_TEST_REQUIRE(grouped.has_value());
+  BOOST_TEST(grouped->counts_reads);
+  BOOST_TEST(!grouped->has_finals());
+  BOOST_TEST(own_text(*grouped).find("comes_last(a.counters + 1, block.count)") != std::string::npos);
+  const FusedCase sum = only_case({esp::sum(esp::square(leaf({6, 40}, 1)))});
+  const auto sums = esp::fused_group_source(sum.program(), met(sum), false);
+  BOOST_TEST_REQUIRE(sums.has_value());
+  BOOST_TEST(sums->has_finals());
+  BOOST_TEST(sums->totals == 1);
+}
+
 BOOST_AUTO_TEST_CASE(layouts_become_arithmetic) {
   using esp::fused::access;
   using esp::fused::Reading;

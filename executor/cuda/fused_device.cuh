@@ -105,4 +105,15 @@ __device__ __forceinline__ bool is_last(unsigned int* counter, unsigned int coun
   return last;
 }
 
+/// The same for one thread of each block, which calls it behind a __syncthreads(): nobody reads any more what
+/// any of the blocks has read before.
+__device__ __forceinline__ bool comes_last(unsigned int* counter, unsigned int count) {
+  if (count == 1) return true;
+  __threadfence();
+  if (atomicAdd(counter, 1u) != count - 1) return false;
+  *counter = 0;
+  __threadfence();
+  return true;
+}
+
 }  // namespace espalier

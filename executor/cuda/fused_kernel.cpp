@@ -132,7 +132,7 @@ struct Alike {
 
   void add(const Operands& operands, int64_t elements) {
     members.push_back(fields_of(source, operands));
-    members.back().back() = field(elements);
+    members.back().back() = field(elements);  // the kernel was written for another number
     tiles.push_back((elements + source.tile - 1) / source.tile);
   }
   bool has_dtypes_of(const FusedTensors& other) const {
@@ -150,14 +150,31 @@ Bound bind_alike(const Alike& alike, Device device) {
   const int64_t wanted = limits().multiprocessors * blocks_for_each;
   const int64_t each = std::clamp<int64_t>(all / wanted, 1, most_tiles);
   std::vector<FusedBlock> blocks;
-  for (size_t m = 0; m < alike.tiles.size(); ++m)
-    for (int64_t begin = 0; begin < alike.tiles[m]; begin += each)
-      blocks.push_back({static_cast<uint32_t>(m), static_cast<uint32_t>(begin),
-                        static_cast<uint32_t>(std::min(begin + each, alike.tiles[m]))});
+  std::vector<size_t> first;  // block of each member
+  for (size_t m = 0; m < alike.tiles.size(); ++m) {
+    first.push_back(blocks.size());
+    const int64_t count = (alike.tiles[m] + each - 1) / each;
+    for (int64_t number = 0; number < count; ++number)
+      blocks.push_back({static_cast<uint32_t>(m), static_cast<uint32_t>(number * each),
+                        static_cast<uint32_t>(std::min((number + 1) * each, alike.tiles[m])),
+                        static_cast<uint32_t>(number), static_cast<uint32_t>(count)});
+  }
+  const auto doubles = static_cast<size_t>(alike.source.totals);
+  const bool meet = alike.source.has_finals() || alike.source.counts_reads;
+  std::vector<Tensor> memory{
+      uploaded(blocks, device),
+      bytes_on(device, static_cast<int64_t>(meet ? blocks.size() * doubles * sizeof(double) : 0)),
+      bytes_on(device, static_cast<int64_t>(meet ? 2 * alike.members.size() * sizeof(unsigned) : 0))};
+  zero_elements(memory[2]);
   Fields table;
-  for (const Fields& member : alike.members) table.insert(table.end(), member.begin(), member.end());
-  std::vector<Tensor> memory{uploaded(table, device), uploaded(blocks, device)};
-  Fields fields{field(memory[0].address()), field(memory[1].address())};
+  for (size_t m = 0; m < alike.members.size(); ++m) {
+    table.insert(table.end(), alike.members[m].begin(), alike.members[m].end());
+    if (!meet) continue;
+    table.push_back(field(static_cast<double*>(memory[1].address()) + first[m] * doubles));
+    table.push_back(field(static_cast<unsigned*>(memory[2].address()) + 2 * m));
+  }
+  memory.push_back(uploaded(table, device));
+  Fields fields{field(memory.back().address()), field(memory[0].address())};
   return std::make_unique<BoundFused>(alike.source.text, static_cast<int64_t>(blocks.size()),
                                       alike.source.threads, std::move(fields), std::move(memory));
 }
@@ -205,13 +222,20 @@ Bound bind_fused_group(const KernelCall& call, std::span<const GroupMember> memb
   }
   // One element is read alike, whether it is the first of many or stands for all.
   for (const size_t m : single) {
-    const FusedTensors tensors = operands[m].met();
-    const auto fits = std::find_if(kernels.begin(), kernels.end(),
-                                   [&](const auto& k) { return k.second.has_dtypes_of(tensors); });
-    if (fits == kernels.end())
-      parts.push_back(bind_one(operands[m], *members[m].program));
-    else
-      fits->second.add(operands[m], 1);
+    FusedTensors tensors = operands[m].met();
+    auto fits = std::find_if(kernels.begin(), kernels.end(),
+                             [&](const auto& k) { return k.second.has_dtypes_of(tensors); });
+    if (fits == kernels.end()) {
+      auto source = fused_group_source(*members[m].program, tensors, wide);
+      if (!source) {
+        parts.push_back(bind_one(operands[m], *members[m].program));
+        continue;
+      }
+      fits = kernels.try_emplace(source->text).first;
+      fits->second.source = std::move(*source);
+      fits->second.tensors = std::move(tensors);
+    }
+    fits->second.add(operands[m], 1);
   }
   for (const auto& [text, alike] : kernels) parts.push_back(bind_alike(alike, call.outputs[0]->device()));
   if (parts.size() == 1) return std::move(parts[0]);

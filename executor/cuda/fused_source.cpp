@@ -58,17 +58,17 @@ class Writer {
     source_.text = fused_prelude + text_;
     return std::move(source_);
   }
-  /// Whether elements lie in order, all of them.
+  /// Whether elements lie in order, or are one for all, in all tensors.
   bool in_order() const {
     if (form_.kind != FormKind::flat || values_.all.empty()) return false;
     for (const Value& v : values_.all) {
-      if (v.level == Level::row || v.is_final() || v.kind == Value::Kind::fold_row) return false;
+      if (v.level == Level::row || v.kind == Value::Kind::fold_row || v.kind == Value::Kind::fold_column)
+        return false;
       if (v.kind != Value::Kind::load || v.level != Level::full) continue;
       const Dims& strides = v.layout.strides;
-      if (strides.size() > 1 || (strides.size() == 1 && strides[0] != 1)) return false;
+      if (strides.size() > 1 || (strides.size() == 1 && strides[0] != 1 && strides[0] != 0)) return false;
     }
-    return std::none_of(values_.results.begin(), values_.results.end(),
-                        [&](uint32_t r) { return values_.all[r].level != Level::full; });
+    return true;
   }
 
  private:
@@ -106,6 +106,9 @@ class Writer {
   /// Arrays of columns, which are the same in all rows.
   std::string column_dims() const { return tiled() ? fmt::format("[{}]", form_.pack) : dims(); }
   std::string_view column_index() const { return tiled() ? "[k]" : "[j][k]"; }
+  /// Which block this is, and of how many that share the work.
+  std::string_view block_number() const { return group_ ? "block.number" : "blockIdx.x"; }
+  std::string_view blocks() const { return group_ ? "block.count" : "gridDim.x"; }
   std::string inside() const { return flat() ? "k < count" : "inside"; }
 
   std::string ref(uint32_t id) const {
@@ -167,7 +170,8 @@ class Writer {
     for (size_t o = 0; o < values_.results.size(); ++o)
       if (value(values_.results[o]).level == Level::uniform && !value(values_.results[o]).is_final())
         uniform_outputs_.push_back(o);
-    source_.last_block |= !totals_.empty() || (tensors_.in_place && !uniform_outputs_.empty());
+    source_.last_block |= !totals_.empty() || (!group_ && tensors_.in_place && !uniform_outputs_.empty());
+    source_.counts_reads = group_ && !uniform_outputs_.empty();
   }
 
   // The pieces of the text.
@@ -182,15 +186,15 @@ class Writer {
       line("{}* o{};", stored_type(tensors_.outputs[o].dtype), o);
     line("long long {};", flat() ? "columns" : "rows");
     for (const uint32_t c : columns_) line("{}* sums{};", type(c), c);
-    if (source_.has_finals()) {
+    if (source_.has_finals() || source_.counts_reads) {
       line("double* totals;");
       line("unsigned int* counters;");
-      line("long long stage;");
+      if (!group_) line("long long stage;");
     }
     line("}};");
     if (group_) {
       line("struct Block {{");
-      line("unsigned int member, begin, end;");
+      line("unsigned int member, begin, end, number, count;");
       line("}};");
       line("struct Arguments {{");
       line("const Member* members;");
@@ -220,6 +224,10 @@ class Writer {
       if (value(i).kind == Value::Kind::load)
         line("const {0} x{1} = static_cast<{0}>(*a.i{2});", type(i), i, value(i).input);
       if (value(i).kind == Value::Kind::map) line("{}", call(i));
+    }
+    if (source_.counts_reads) {
+      line("__syncthreads();");
+      line("const bool read_last = threadIdx.x == 0 && comes_last(a.counters + 1, block.count);");
     }
     for (const uint32_t c : columns_) line("{} sum{}{} = {{}};", type(c), c, column_dims());
     for (const uint32_t c : totals_) line("double total{} = 0;", c);
@@ -483,8 +491,9 @@ class Writer {
   }
 
   void write_finals() {
-    if (!uniform_outputs_.empty() && !tensors_.in_place) {
-      line("if (blockIdx.x == 0 && threadIdx.x == 0) {{");
+    // Members of a group write over their inputs or not: then, too, all their blocks have read these.
+    if (!uniform_outputs_.empty() && (group_ || !tensors_.in_place)) {
+      line("if ({}) {{", group_ ? "read_last" : "blockIdx.x == 0 && threadIdx.x == 0");
       store_uniform_outputs();
       line("}}");
     }
@@ -547,7 +556,7 @@ class Writer {
     for (size_t i = 0; i < totals_.size(); ++i) {
       line("{{");
       fold_block(fmt::format("total{}", totals_[i]));
-      line("if (threadIdx.x == 0) a.totals[static_cast<long long>(blockIdx.x) * {} + {}] = total;",
+      line("if (threadIdx.x == 0) a.totals[static_cast<long long>({}) * {} + {}] = total;", block_number(),
            totals_.size(), i);
       line("}}");
     }
@@ -620,7 +629,7 @@ class Writer {
 
   void write_last_block() {
     line("if (!is_last(a.counters, {})) return;",
-         columns_.empty() ? "gridDim.x" : fmt::format("{}", form_.tiles));
+         columns_.empty() ? std::string(blocks()) : fmt::format("{}", form_.tiles));
     for (const uint32_t c : columns_) {
       if (value(c).period == form_.width) continue;
       line("for (Index column = threadIdx.x; column < {}; column += {}) {{", value(c).period,
@@ -635,16 +644,16 @@ class Writer {
       line("{{");
       line("double sum = 0;");
       line(
-          "for (unsigned int b = threadIdx.x; b < gridDim.x; b += {}) sum += a.totals[static_cast<long "
+          "for (unsigned int b = threadIdx.x; b < {}; b += {}) sum += a.totals[static_cast<long "
           "long>(b) * {} + {}];",
-          form_.threads(), totals_.size(), i);
+          blocks(), form_.threads(), totals_.size(), i);
       fold_block("sum");
       line("if (threadIdx.x == 0) {{");
       store_sum(totals_[i], "0", "total");
       line("}}");
       line("}}");
     }
-    if (uniform_outputs_.empty() || !tensors_.in_place) return;
+    if (uniform_outputs_.empty() || group_ || !tensors_.in_place) return;
     line("if (threadIdx.x == 0) {{");
     store_uniform_outputs();
     line("}}");

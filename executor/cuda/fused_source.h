@@ -35,7 +35,8 @@ struct FusedLaunch {
 ///   where something is folded over rows: an address for the partial sums of each of `column_bytes`, one for
 ///   `totals` doubles a block, one for counters, and FusedLaunch::stage.
 /// The kernel of a group gets two addresses instead: of such structs, one for each member, and of
-/// FusedBlocks.
+/// FusedBlocks. Members' structs end with an address for `totals` doubles a block and one for two counters,
+/// where blocks of a member meet.
 struct FusedSource {
   std::string text;
   std::vector<uint32_t> inputs;  ///< of the program: those which the kernel reads
@@ -50,20 +51,21 @@ struct FusedSource {
   int64_t totals = 0;
   bool last_block = false;  ///< some block ends the work of all
 
+  bool counts_reads = false;  ///< a group's: outputs of one element are written once all blocks have read
+
   bool has_finals() const { return last_block || !column_bytes.empty(); }
   /// Enough blocks to keep a device busy.
   FusedLaunch launch(int64_t multiprocessors) const;
 };
 
-/// What a block of a group's kernel computes: tiles of one member.
+/// What a block of a group's kernel computes: tiles of one member. It is the block `number` of `count`.
 struct FusedBlock {
-  uint32_t member, begin, end;
+  uint32_t member, begin, end, number, count;
 };
 
 FusedSource fused_source(const Program& program, const FusedTensors& tensors);
 /// The kernel for members of a FusedGroup, if this one can be one of them: its elements lie in order, and it
-/// has no result of one element for all. Members with equal texts share a kernel; `wide` makes it count in 64
-/// bits.
+/// folds nothing but all of them. Members with equal texts share a kernel; `wide` makes it count in 64 bits.
 std::optional<FusedSource> fused_group_source(const Program& program, const FusedTensors& tensors, bool wide);
 
 }  // namespace espalier

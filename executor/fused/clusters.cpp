@@ -9,6 +9,8 @@ namespace {
 constexpr int64_t longest_row = 8192;  // a row that must lie in a tile as a whole
 constexpr size_t most_members = 64;
 constexpr size_t most_inputs = 32;
+// Of one element, on a GPU: their sum is one kernel, whose arguments must fit into 4 KiB.
+constexpr size_t most_scalars = 400;
 
 bool in_order(const Layout& layout) {
   const Layout axes = collapsed(layout);
@@ -210,7 +212,12 @@ bool Clustering::used_only_by(uint32_t producer, uint32_t consumer) const {
 
 bool Clustering::try_join(uint32_t first, uint32_t second) {
   const Cluster &a = clusters_[first], &b = clusters_[second];
-  if (a.members.size() + b.members.size() > most_members) return false;
+  const bool scalars = a.elements == 1 && b.elements == 1;
+  const bool many = scalars && graph_.device != DeviceType::cpu;
+  if (a.members.size() + b.members.size() > (many ? most_scalars : most_members)) return false;
+  // The updates of parameters stay apart, and alike, though they share a rate.
+  if (scalars && graph_.nodes[a.members.back()].tag == Tag::update && !used_only_by(first, second))
+    return false;
   Cluster joined;
   std::merge(a.members.begin(), a.members.end(), b.members.begin(), b.members.end(),
              std::back_inserter(joined.members));
@@ -240,8 +247,8 @@ bool Clustering::try_join(uint32_t first, uint32_t second) {
     before.push_back(levels_[node]);
     levels_[node] = *becomes;
   }
-  if (!fits_levels(joined) || inputs_of(joined) > most_inputs || closes_a_circle(first, second) ||
-      closes_a_circle(second, first)) {
+  if (!fits_levels(joined) || inputs_of(joined) > (many ? most_scalars : most_inputs) ||
+      closes_a_circle(first, second) || closes_a_circle(second, first)) {
     for (size_t i = 0; i < changed.size(); ++i) levels_[changed[i]] = before[i];
     return false;
   }

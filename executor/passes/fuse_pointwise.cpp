@@ -192,7 +192,7 @@ class Rewriter {
       const ValueRef now = now_.at(operand);
       auto at = std::find(node.inputs.begin(), node.inputs.end(), now);
       if (at == node.inputs.end()) at = node.inputs.insert(node.inputs.end(), now);
-      const bool one = specs[k]->shape.elements() == 1;
+      const bool one = specs[k]->shape.elements() == 1 && program.elements > 1;
       result.arguments.push_back({Argument::From::input, static_cast<uint32_t>(at - node.inputs.begin()),
                                   one ? Level::uniform : reads});
     }
