@@ -12,7 +12,7 @@ cmake --preset "$preset" -DESPALIER_BUILD_TESTS=ON "$@" || stopped
 cmake --build --preset "$preset" || stopped
 
 results=build/$preset/tests
-rm -f "$results"/*.xml
+[ ! -d "$results" ] || find "$results" -name '*.xml' -delete
 launch=()
 # The thread sanitizer of g++ 12 cannot cope with all address layouts of newer kernels.
 [ "$preset" != tsan ] || launch=(setarch --addr-no-randomize)
@@ -22,8 +22,9 @@ launch=()
 passed=0 failed=0
 while read -r name status; do
   cases_failed=0
-  if [ -s "$results/$name.xml" ]; then
-    count() { sed -nE "s/.*<TestSuite [^>]* test_cases_$1=\"([0-9]+)\".*/\1/p" "$results/$name.xml"; }
+  report=$(find "$results" -name "$name.xml" | head -n 1)
+  if [ -s "$report" ]; then
+    count() { sed -nE "s/.*<TestSuite [^>]* test_cases_$1=\"([0-9]+)\".*/\1/p" "$report"; }
     passed=$((passed + $(count passed) + $(count passed_with_warnings)))
     cases_failed=$(count failed)
   elif [ "$status" = run ]; then
