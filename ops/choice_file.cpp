@@ -27,9 +27,19 @@ ChoiceFile::ChoiceFile(std::filesystem::path file, std::string header)
 
 std::optional<std::string> ChoiceFile::find(const std::string& key) {
   const std::lock_guard lock(mutex_);
-  if (!std::exchange(loaded_, true)) choices_ = read();
+  load();
   const auto known = choices_.find(key);
   return known == choices_.end() ? std::nullopt : std::optional(known->second);
+}
+
+ChoiceFile::Choices ChoiceFile::all() {
+  const std::lock_guard lock(mutex_);
+  load();
+  return choices_;
+}
+
+void ChoiceFile::load() {
+  if (!std::exchange(loaded_, true)) choices_ = read();
 }
 
 ChoiceFile::Choices ChoiceFile::read() const {

@@ -11,6 +11,8 @@ namespace espalier {
 
 class ChoiceFile {
  public:
+  using Choices = std::map<std::string, std::string>;
+
   /// Keeps choices in that file, or in memory alone if the path is empty. A file with another header, which
   /// says what the choices depend on, is ignored, and replaced by the next choice; a damaged line is ignored.
   /// A file that cannot be read or written is no error.
@@ -18,12 +20,14 @@ class ChoiceFile {
 
   /// What was chosen for that key.
   std::optional<std::string> find(const std::string& key);
+  /// All that is known.
+  Choices all();
   /// Keeps a choice, which has no spaces; neither has newlines. What other processes wrote meanwhile is kept,
   /// too.
   void put(const std::string& key, const std::string& choice);
 
  private:
-  using Choices = std::map<std::string, std::string>;
+  void load();
   Choices read() const;
 
   const std::filesystem::path file_;

@@ -115,7 +115,7 @@ void add_scaled(const Tensor& x, double scale, const Tensor& out) {
 }
 
 GemmChoices::GemmChoices(std::filesystem::path file, std::string header)
-    : file_(std::move(file)), header_(std::move(header)) {}
+    : file_(std::move(file), std::move(header)) {}
 
 GemmChoices::Key GemmChoices::key_of(const Gemm& g) {
   return {g.dtype,   g.transpose_a, g.transpose_b, g.m, g.n, g.k, on_one_thread(g) ? 1 : num_threads(),
@@ -125,7 +125,7 @@ GemmChoices::Key GemmChoices::key_of(const Gemm& g) {
 std::optional<GemmLibrary> GemmChoices::find(const Gemm& gemm) {
   if (gemm.dtype == DType::float64) return GemmLibrary::openblas;  // oneDNN has none
   const std::lock_guard lock(mutex_);
-  if (!std::exchange(loaded_, true)) choices_ = read();
+  if (!std::exchange(loaded_, true)) add_what_is_kept();
   const auto known = choices_.find(key_of(gemm));
   return known == choices_.end() ? std::nullopt : std::optional(known->second);
 }
@@ -136,11 +136,14 @@ GemmLibrary GemmChoices::measure(const Gemm& gemm) {
   if (const auto known = find(gemm)) return *known;
   ++measurements_;
   GemmLibrary choice = faster_library(gemm);
+  const Key key = key_of(gemm);
   {
     const std::lock_guard lock(mutex_);
-    choice = choices_.try_emplace(key_of(gemm), choice).first->second;
+    choice = choices_.try_emplace(key, choice).first->second;
   }
-  save();
+  file_.put(text_of(key), std::string(espalier::name(choice)));
+  const std::lock_guard lock(mutex_);
+  add_what_is_kept();  // other processes may have added to it
   return choice;
 }
 
@@ -168,74 +171,33 @@ bool GemmChoices::set(const std::vector<GemmChoice>& choices) {
   return changed;
 }
 
-// A file is the header, and a line for each product: "float32 n t 256 1000 100 4 oneDNN", or with what is
-// done to the product: "float32 n t 256 1000 100 4 oneDNN-matmul bias_relu".
-
-std::string GemmChoices::line(const Key& key, GemmLibrary library) {
+/// "float32 n t 256 1000 100 4", and with what is done to the product "float32 n t 256 1000 100 4 bias_relu".
+std::string GemmChoices::text_of(const Key& key) {
   const auto& [dtype, ta, tb, m, n, k, threads, epilogue] = key;
   const std::string_view then = epilogues[static_cast<size_t>(epilogue)];
-  return fmt::format("{} {} {} {} {} {} {} {}{}{}\n", espalier::name(dtype), ta ? 't' : 'n', tb ? 't' : 'n',
-                     m, n, k, threads, espalier::name(library), then.empty() ? "" : " ", then);
+  return fmt::format("{} {} {} {} {} {} {}{}{}", espalier::name(dtype), ta ? 't' : 'n', tb ? 't' : 'n', m, n,
+                     k, threads, then.empty() ? "" : " ", then);
 }
 
-std::optional<std::pair<GemmChoices::Key, GemmLibrary>> GemmChoices::parse(std::string_view text) {
-  std::istringstream in{std::string(text)};
-  std::string dtype, ta, tb, library;
+std::optional<GemmChoices::Key> GemmChoices::parse(const std::string& text) {
+  std::istringstream in{text};
+  std::string dtype, ta, tb;
   int64_t m, n, k;
   int threads;
-  if (!(in >> dtype >> ta >> tb >> m >> n >> k >> threads >> library)) return std::nullopt;
-  for (const GemmLibrary each : libraries)
-    for (size_t e = 0; e < epilogues.size(); ++e) {
-      const Key key{DType::float32, ta == "t", tb == "t", m, n, k, threads, static_cast<GemmEpilogue>(e)};
-      if (line(key, each) == text) return std::pair(key, each);  // nothing else, and nothing missing
-    }
+  if (!(in >> dtype >> ta >> tb >> m >> n >> k >> threads)) return std::nullopt;
+  for (size_t e = 0; e < epilogues.size(); ++e) {
+    const Key key{DType::float32, ta == "t", tb == "t", m, n, k, threads, static_cast<GemmEpilogue>(e)};
+    if (text_of(key) == text) return key;  // nothing else, and nothing missing
+  }
   return std::nullopt;
 }
 
-GemmChoices::Choices GemmChoices::read() const {
-  constexpr uint64_t largest = 1 << 22;  // bytes; no machine meets so many products
-  if (file_.empty()) return {};
-  try {
-    InputFile file(file_);
-    if (file.size() > largest) return {};
-    std::string text(file.size(), '\0');
-    file.read(text.data(), text.size());
-    Choices result;
-    const std::string first = header_ + '\n';
-    if (!text.starts_with(first)) return {};
-    for (size_t at = first.size(); at < text.size();) {
-      const size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
-      const auto entry = parse(std::string_view(text).substr(at, end - at));
-      if (!entry) return {};
-      result.insert(*entry);
-      at = end;
-    }
-    return result;
-  } catch (const std::exception&) {
-    return {};  // it is measured anew
-  }
-}
-
-/// What other processes wrote in between is kept, and known from then on.
-void GemmChoices::save() {
-  if (file_.empty()) return;
-  const std::lock_guard one_writer(file_mutex_);
-  if (!writable_) return;
-  try {
-    Choices theirs = read();
-    std::string text = header_ + '\n';
-    {
-      const std::lock_guard lock(mutex_);
-      choices_.merge(theirs);
-      for (const auto& [key, library] : choices_) text += line(key, library);
-    }
-    std::filesystem::create_directories(file_.parent_path());
-    AtomicFile file(file_);
-    file.write(text);
-    file.commit();
-  } catch (const std::exception&) {
-    writable_ = false;  // and will hardly become so
-  }
+/// What is chosen already stays as it is.
+void GemmChoices::add_what_is_kept() {
+  for (const auto& [text, choice] : file_.all())
+    for (const GemmLibrary library : libraries)
+      if (const auto key = parse(text); key && choice == espalier::name(library))
+        choices_.emplace(*key, library);
 }
 
 GemmChoices& gemm_choices() {
@@ -252,9 +214,9 @@ std::string gemm_choices_header() {
   constexpr const char* levels[] = {"baseline", "avx2", "avx512"};
   const dnnl_version_t* onednn = dnnl_version();
   std::string header =
-      fmt::format("Espalier {}, three libraries, sums; {}; {}; {}; oneDNN {}.{}.{} {}", ESPALIER_VERSION,
-                  processor(), levels[static_cast<int>(vector_level())], openblas_get_config(), onednn->major,
-                  onednn->minor, onednn->patch, onednn->hash);
+      fmt::format("Espalier {}, three libraries, sums, checked; {}; {}; {}; oneDNN {}.{}.{} {}",
+                  ESPALIER_VERSION, processor(), levels[static_cast<int>(vector_level())],
+                  openblas_get_config(), onednn->major, onednn->minor, onednn->patch, onednn->hash);
   std::replace(header.begin(), header.end(), '\n', ' ');
   return header;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "espalier/core/tensor.h"
+#include "espalier/ops/choice_file.h"
 #include "espalier/ops/gemm.h"
 
 namespace espalier {
@@ -26,9 +27,7 @@ struct GemmChoice {
 
 class GemmChoices {
  public:
-  /// Keeps choices in that file, or in memory alone if the path is empty. A file with another header, which
-  /// says what the choices depend on, and a damaged one are ignored, and replaced by the next measurement. A
-  /// file that cannot be read or written is no error.
+  /// Keeps what it measures in such a ChoiceFile.
   GemmChoices(std::filesystem::path file, std::string header);
 
   /// The library that was measured to be faster for this product.
@@ -49,19 +48,15 @@ class GemmChoices {
  private:
   // Type, transposes, m, n, k, threads, and what follows.
   using Key = std::tuple<DType, bool, bool, int64_t, int64_t, int64_t, int, GemmEpilogue>;
-  using Choices = std::map<Key, GemmLibrary>;
   static Key key_of(const Gemm& gemm);
-  static std::string line(const Key& key, GemmLibrary library);
-  static std::optional<std::pair<Key, GemmLibrary>> parse(std::string_view line);
-  Choices read() const;
-  void save();
+  static std::string text_of(const Key& key);
+  static std::optional<Key> parse(const std::string& text);
+  void add_what_is_kept();
 
-  const std::filesystem::path file_;
-  const std::string header_;
-  std::mutex mutex_, file_mutex_;
-  Choices choices_;
+  ChoiceFile file_;
+  std::mutex mutex_;
+  std::map<Key, GemmLibrary> choices_;
   bool loaded_ = false;
-  bool writable_ = true;
   std::atomic<int64_t> measurements_{0};
 };
 

@@ -66,10 +66,27 @@ BOOST_AUTO_TEST_CASE(what_the_file_says_is_believed) {
   for (const auto& [text, library] : {std::pair<std::string, GemmLibrary>{"OpenBLAS", GemmLibrary::openblas},
                                       {"oneDNN", GemmLibrary::onednn},
                                       {"oneDNN-matmul", GemmLibrary::onednn_matmul}}) {
-    const auto file = folder.write("choices.txt", "head\nfloat32 n n 5 8 4 1 " + text + "\n");
+    const auto file = folder / (text + ".txt");
+    ChoiceFile(file, "head").put("float32 n n 5 8 4 1", text);
     GemmChoices choices(file, "head");
     BOOST_TEST((choices.measure(product(5)) == library));
     BOOST_TEST(choices.measurements() == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_it_cannot_have_written_is_not_believed) {
+  const TemporaryFolder folder;
+  int64_t number = 0;
+  for (const auto& [key, choice] : std::vector<std::pair<std::string, std::string>>{
+           {"float32 n n 5 8 4 1", "oneDN"},
+           {"float32 n x 5 8 4 1", "oneDNN"},
+           {"float32 n n 5 8 4 1 ", "oneDNN"},
+           {"float32 n n 5 8 4", "oneDNN"},
+           {"float32 n n 5 8 4 1 relu", "oneDNN"},
+           {"float32 n n 99999999999999999999 8 4 1", "oneDNN"}}) {
+    const auto file = folder / (std::to_string(++number) + ".txt");
+    ChoiceFile(file, "head").put(key, choice);
+    BOOST_TEST(!GemmChoices(file, "head").find(product(5)).has_value(), key);
   }
 }
 
