@@ -1,9 +1,9 @@
-// Division by a number that a kernel's launch knows: a multiplication and a shift.
+// Division by a number that a kernel's launch knows: a multiplication and a shift, on the host as well.
 #pragma once
 #include <bit>
 #include <cstdint>
 
-#include "espalier/core/cuda/runtime.h"
+#include "espalier/core/philox.h"
 
 namespace espalier::cu {
 
@@ -17,11 +17,9 @@ struct FastDivide {
     multiplier = static_cast<uint32_t>((((uint64_t{1} << shift) - d) << 32) / d + 1);
   }
 
-#if defined(__CUDACC__) || defined(ESPALIER_EMULATED_CUDA)
-  __device__ __forceinline__ uint32_t quotient(uint32_t n) const {
-    return (__umulhi(n, multiplier) + n) >> shift;
+  ESPALIER_HD uint32_t quotient(uint32_t n) const {
+    return (static_cast<uint32_t>(static_cast<uint64_t>(n) * multiplier >> 32) + n) >> shift;
   }
-#endif
 };
 
 /// The same interface for numbers that need 64 bits.
@@ -31,9 +29,7 @@ struct PlainDivide {
   PlainDivide() = default;
   explicit PlainDivide(int64_t d) : divisor(d) {}
 
-#if defined(__CUDACC__) || defined(ESPALIER_EMULATED_CUDA)
-  __device__ __forceinline__ int64_t quotient(int64_t n) const { return n / divisor; }
-#endif
+  ESPALIER_HD int64_t quotient(int64_t n) const { return n / divisor; }
 };
 
 }  // namespace espalier::cu

@@ -74,7 +74,7 @@ Walk walk(const Region& region, uint32_t unit, const ElementSizes& bytes) {
     units *= size;
     if (size == 1 && region.sizes.size() > 1) continue;
     WalkAxis& axis = result.axis[result.axes++];
-    axis.size = Divisor::of(static_cast<uint32_t>(size));
+    axis.size = FastDivide(static_cast<uint32_t>(size));
     for (size_t k = 0; k < max_operands; ++k)
       axis.step[k] = static_cast<int32_t>(size == 1 ? 0 : region.steps[a][k] * (inner ? unit : 1));
   }
@@ -110,12 +110,6 @@ void append_walks(SmallVector<Walk, 1>& result, const Region& region, uint32_t u
 }
 
 }  // namespace
-
-Divisor Divisor::of(uint32_t number) {
-  uint32_t bits = 1;  // 2^bits is at least the number
-  while (uint64_t{1} << bits < number) ++bits;
-  return {number, static_cast<uint32_t>((uint64_t{1} << (31 + bits)) / number + 1), bits - 1};
-}
 
 SmallVector<Walk, 1> walks(const Tensor& output, std::span<const Tensor* const> inputs, uint32_t unit,
                            int64_t reach) {

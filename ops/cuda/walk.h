@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "espalier/core/philox.h"
+#include "espalier/core/cuda/fast_divide.h"
 #include "espalier/core/small_vector.h"
 #include "espalier/core/tensor.h"
 
@@ -13,20 +13,9 @@ namespace espalier::cu {
 inline constexpr size_t max_operands = 4;
 inline constexpr int max_axes = 8;
 
-/// Division of numbers below 2^31 by one from 2 to 2^31 - 1, by multiplication. Granlund and Montgomery,
-/// "Division by invariant integers using multiplication" (1994).
-struct Divisor {
-  uint32_t number, factor, shift;
-
-  static Divisor of(uint32_t number);
-  ESPALIER_HD uint32_t quotient(uint32_t n) const {
-    return static_cast<uint32_t>(static_cast<uint64_t>(n) * factor >> 32) >> shift;
-  }
-};
-
 /// An axis of units: its size, and how far apart units are in each operand, in elements.
 struct WalkAxis {
-  Divisor size;
+  FastDivide size;
   int32_t step[max_operands];
 };
 
@@ -56,7 +45,7 @@ struct Walk {
     for (size_t k = 0; k < K; ++k) offset[k] = 0;
     for (int a = 0; a + 1 < axes; ++a) {
       const uint32_t outer = axis[a].size.quotient(index);
-      const int32_t here = static_cast<int32_t>(index - outer * axis[a].size.number);
+      const int32_t here = static_cast<int32_t>(index - outer * axis[a].size.divisor);
       for (size_t k = 0; k < K; ++k) offset[k] += here * axis[a].step[k];
       index = outer;
     }
