@@ -9,18 +9,13 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/tensor.h"
+#include "gpu_testing.h"
 #include "testing.h"
 
 namespace esp = espalier;
 using namespace espalier::testing;
 
 namespace {
-
-boost::test_tools::assertion_result has_gpu(boost::unit_test::test_unit_id) {
-  boost::test_tools::assertion_result result(!esp::all_gpus().empty());
-  result.message() << "there is no GPU";
-  return result;
-}
 
 /// A tensor whose bytes all differ from their neighbours.
 esp::Tensor patterned(const esp::Shape& shape, esp::DType dtype) {
@@ -46,15 +41,8 @@ bool same_bits(const esp::Tensor& a, const esp::Tensor& b) {
   return x.spec() == y.spec() && (x.bytes() == 0 || std::memcmp(x.address(), y.address(), x.bytes()) == 0);
 }
 
-/// The same view, of a buffer on the GPU.
-esp::Tensor there(const esp::Tensor& view) {
-  const auto elements = static_cast<int64_t>(view.storage()->bytes / esp::size_of(view.dtype()));
-  const esp::Tensor whole(view.storage(), esp::Layout(esp::Shape{elements}), view.dtype());
-  return {whole.to(esp::gpu()).storage(), view.layout(), view.dtype()};
-}
-
 void check_copies(const esp::Tensor& view) {
-  const esp::Tensor source = there(view);
+  const esp::Tensor source = on_gpu(view);
   BOOST_TEST(same_bits(source.clone(), view), view.shape().str() << " of " << esp::name(view.dtype()));
   // Into a target with gaps, whose other elements stay.
   esp::Dims wide(view.rank(), 0);
@@ -109,7 +97,7 @@ BOOST_AUTO_TEST_CASE(many_axes) {
   for (int i = 0; i < 4; ++i) {
     std::shuffle(order.begin(), order.end(), random);
     const esp::Tensor view = permuted(t, order);
-    BOOST_TEST(same_bits(there(view).clone(), view));
+    BOOST_TEST(same_bits(on_gpu(view).clone(), view));
   }
 }
 

@@ -271,6 +271,25 @@ BOOST_AUTO_TEST_CASE(what_runs_on_the_host_stands_between_graphs) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(operations_of_ones_own_get_tensors_where_they_want_them) {
+  for (const esp::Device gpu : gpus_to_test())
+    for (const bool there : {false, true}) {
+      esp::Device seen;
+      const esp::CustomOp same = esp::custom_op({.name = "same",
+                                                 .forward =
+                                                     [&](const std::vector<esp::Tensor>& in) {
+                                                       seen = in[0].device();
+                                                       return in[0].clone();
+                                                     },
+                                                 .takes_device_tensors = there});
+      const esp::Variable x = esp::Variable(samples()).to(gpu);
+      const esp::Tensor y = same({x}).value();
+      BOOST_TEST(seen == (there ? gpu : esp::cpu()));
+      BOOST_TEST(y.device() == gpu);
+      BOOST_TEST(difference(samples(), y) == 0);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(labels_outside_their_range_are_index_errors) {
   for (const esp::Device gpu : gpus_to_test()) {
     const esp::Tensor x = esp::ones({4, 3});

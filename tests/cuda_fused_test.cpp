@@ -6,24 +6,12 @@
 #include "espalier/optim/adam.h"
 #include "fused_programs.h"
 #include "fuzz_tree.h"
+#include "gpu_testing.h"
 
 namespace esp = espalier;
 using namespace espalier::testing;
 
 namespace {
-
-boost::test_tools::assertion_result has_gpu(boost::unit_test::test_unit_id) {
-  boost::test_tools::assertion_result result(!esp::all_gpus().empty());
-  result.message() << "there is no GPU";
-  return result;
-}
-
-/// The same elements on the GPU, behind the same strides.
-esp::Tensor on_gpu(const esp::Tensor& x) {
-  const auto size = static_cast<int64_t>(x.storage()->bytes / esp::size_of(x.dtype()));
-  const esp::Tensor all(x.storage(), esp::Layout({size}), x.dtype());
-  return esp::Tensor(all.to(esp::gpu()).storage(), x.layout(), x.dtype());
-}
 
 using Tensors = std::vector<esp::Tensor>;
 

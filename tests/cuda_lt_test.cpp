@@ -10,6 +10,7 @@
 #include "espalier/ops/gemm_choice.h"
 #include "espalier/ops/matmul_precision.h"
 #include "espalier/ops/ops.h"
+#include "gpu_testing.h"
 #include "testing.h"
 
 namespace esp = espalier;
@@ -17,12 +18,6 @@ namespace cu = espalier::cu;
 using namespace espalier::testing;
 
 namespace {
-
-boost::test_tools::assertion_result has_gpu(boost::unit_test::test_unit_id) {
-  boost::test_tools::assertion_result result(!esp::all_gpus().empty());
-  result.message() << "there is no GPU";
-  return result;
-}
 
 constexpr int64_t m = 9, n = 12, k = 7;
 

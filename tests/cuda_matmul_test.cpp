@@ -9,27 +9,13 @@
 #include "espalier/executor/passes/passes.h"
 #include "espalier/ops/cuda/kernels.h"
 #include "espalier/ops/ops.h"
+#include "gpu_testing.h"
 #include "testing.h"
 
 namespace esp = espalier;
 using namespace espalier::testing;
 
 namespace {
-
-boost::test_tools::assertion_result has_gpu(boost::unit_test::test_unit_id) {
-  boost::test_tools::assertion_result result(!esp::all_gpus().empty());
-  result.message() << "there is no GPU";
-  return result;
-}
-
-/// The same elements on the GPU, behind the same strides.
-esp::Tensor on_gpu(const esp::Tensor& x) {
-  const int64_t size = static_cast<int64_t>(x.storage()->bytes / esp::size_of(x.dtype()));
-  const esp::Tensor all(x.storage(), esp::Layout({size}), x.dtype());
-  esp::Tensor copy({size}, x.dtype(), esp::gpu());
-  esp::copy_elements(all, copy);
-  return esp::Tensor(copy.storage(), x.layout(), x.dtype());
-}
 
 /// The last two axes in the other order, over the same memory.
 esp::Tensor transposed(const esp::Tensor& x) {

@@ -9,18 +9,13 @@
 #include "espalier/ops/cuda/kernels.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/rules.h"
+#include "gpu_testing.h"
 #include "testing.h"
 
 namespace esp = espalier;
 using namespace espalier::testing;
 
 namespace {
-
-boost::test_tools::assertion_result has_gpu(boost::unit_test::test_unit_id) {
-  boost::test_tools::assertion_result result(!esp::all_gpus().empty());
-  result.message() << "there is no GPU";
-  return result;
-}
 
 constexpr esp::DType dtypes[] = {esp::float32, esp::float64, esp::int32,   esp::int64,
                                  esp::boolean, esp::float16, esp::bfloat16};
@@ -47,15 +42,6 @@ esp::Tensor values(const esp::Shape& shape, esp::DType dtype, uint64_t which) {
       if ((i + static_cast<int64_t>(which)) % 7 == 3) data[i] = special[i % std::size(special)];
   });
   return result;
-}
-
-/// The same elements on the GPU, behind the same strides.
-esp::Tensor on_gpu(const esp::Tensor& x) {
-  const int64_t size = static_cast<int64_t>(x.storage()->bytes / esp::size_of(x.dtype()));
-  const esp::Tensor all(x.storage(), esp::Layout({size}), x.dtype());
-  esp::Tensor copy({size}, x.dtype(), esp::gpu());
-  esp::copy_elements(all, copy);
-  return esp::Tensor(copy.storage(), x.layout(), x.dtype());
 }
 
 esp::Tensor with_axes(const esp::Tensor& x, const std::vector<size_t>& axes) {

@@ -8,6 +8,7 @@
 #include "espalier/core/cuda/pinned.h"
 #include "espalier/core/cuda/runtime.h"
 #include "espalier/core/error.h"
+#include "gpu_testing.h"
 #include "testing.h"
 
 namespace esp = espalier;
@@ -15,12 +16,6 @@ namespace cu = espalier::cu;
 using namespace espalier::testing;
 
 namespace {
-
-boost::test_tools::assertion_result has_gpu(boost::unit_test::test_unit_id) {
-  boost::test_tools::assertion_result result(!esp::all_gpus().empty());
-  result.message() << "there is no GPU";
-  return result;
-}
 
 constexpr int64_t n = 100'000;
 

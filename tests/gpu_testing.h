@@ -1,0 +1,23 @@
+// What tests of tensors on a GPU share.
+#pragma once
+#include <boost/test/unit_test.hpp>
+
+#include "espalier/core/tensor.h"
+
+namespace espalier::testing {
+
+/// A precondition of suites: without a GPU there is nothing to test.
+inline boost::test_tools::assertion_result has_gpu(boost::unit_test::test_unit_id) {
+  boost::test_tools::assertion_result result(!all_gpus().empty());
+  result.message() << "there is no GPU";
+  return result;
+}
+
+/// The same elements on the GPU, behind the same strides.
+inline Tensor on_gpu(const Tensor& x) {
+  const auto size = static_cast<int64_t>(x.storage()->bytes / size_of(x.dtype()));
+  const Tensor all(x.storage(), Layout(Shape{size}), x.dtype());
+  return Tensor(all.to(gpu()).storage(), x.layout(), x.dtype());
+}
+
+}  // namespace espalier::testing
