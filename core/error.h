@@ -63,6 +63,13 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
+/// Replicas which do not meet as they should: one failed, never came, or called something else. The message
+/// names the rank, the collective and the line of its call.
+class CommunicatorError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Not an error: a feed has shown its last batch. It stands apart so that `catch (const Error&)` lets it
 /// pass.
 class EndOfData : public std::exception {

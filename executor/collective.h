@@ -1,0 +1,35 @@
+// Collective: what a rank is about to do together with the others, so that they can compare before they do
+// it.
+#pragma once
+#include <source_location>
+#include <string>
+#include <string_view>
+
+#include "espalier/core/tensor.h"
+
+namespace espalier {
+
+/// What becomes of the elements which all ranks have at one place.
+enum class Reduction : uint8_t { sum, mean, max, min };
+/// "sum", "mean", "max" or "min".
+std::string_view name(Reduction reduction);
+
+struct Collective {
+  enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, barrier };
+
+  Kind kind = Kind::barrier;
+  Reduction reduction = Reduction::sum;
+  int root = 0;
+  /// What each rank brings.
+  Spec spec;
+  std::source_location where;
+
+  /// Whether two ranks mean the same; they may call it on different lines.
+  bool matches(const Collective& other) const;
+  /// Equal for what matches, and hardly ever otherwise.
+  uint64_t hash() const;
+  /// "all_reduce of float32 [100, 10] (train.cpp:12)"
+  std::string str() const;
+};
+
+}  // namespace espalier

@@ -1,0 +1,69 @@
+// Communicator: where replicas meet. Each rank has one, all call the same collectives in the same order, and
+// what goes wrong on one rank is an error on every rank within a set time.
+#pragma once
+#include <exception>
+
+#include "espalier/executor/collective.h"
+
+namespace espalier {
+
+class Communicator {
+ public:
+  using Where = std::source_location;
+
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  // Collectives. Tensors are contiguous and lie where this communicator works. Reductions go over the ranks
+  // in their order, whoever comes first, so that results are equal from run to run, to the last bit; 16-bit
+  // reals are reduced in float32 and rounded once. All throw CommunicatorError if the ranks do not meet, and
+  // after that always; TypeError, ShapeError and DeviceError for tensors that cannot be used end the others,
+  // too.
+
+  /// Every rank's `values` become the reduction over all ranks. Numbers only; the mean takes reals.
+  void all_reduce(Tensor& values, Reduction reduction = Reduction::sum, Where where = Where::current());
+  /// The reduction of `values`, cut into as many equal parts as there are ranks: rank r gets part r.
+  void reduce_scatter(const Tensor& values, Tensor& part, Reduction reduction = Reduction::sum,
+                      Where where = Where::current());
+  /// Every rank's `values` become the parts of all ranks, one after the other.
+  void all_gather(const Tensor& part, Tensor& values, Where where = Where::current());
+  /// Every rank's `values` become those of rank `root`.
+  void broadcast(Tensor& values, int root, Where where = Where::current());
+  /// Returns when all ranks have come.
+  void barrier(Where where = Where::current());
+
+  /// Tells all ranks that this one failed: their present and later calls throw, and name this rank and the
+  /// error. May come from any thread.
+  virtual void abort(std::exception_ptr error) noexcept = 0;
+
+  /// How long a rank waits for the others: 60 s, or what ESPALIER_COLLECTIVE_TIMEOUT says.
+  double timeout() const { return timeout_; }
+  /// Throws Error unless it is positive.
+  void set_timeout(double seconds);
+
+ protected:
+  Communicator(int rank, int size);
+
+ private:
+  /// Does it, or throws CommunicatorError. Of `from` and `to` there is what the kind needs; all_reduce and
+  /// broadcast have the same tensor in both.
+  virtual void run(const Collective& call, const Tensor* from, Tensor* to) = 0;
+  /// Where its tensors lie.
+  virtual DeviceType device_type() const { return DeviceType::cpu; }
+
+  void check(const Collective& call, const Tensor* from, const Tensor* to) const;
+  void call(Collective::Kind kind, Reduction reduction, int root, const Tensor* from, Tensor* to,
+            Where where);
+
+  int rank_, size_;
+  double timeout_;
+};
+
+/// What an exception says, and its kind where it is not one of the library's.
+std::string message_of(const std::exception_ptr& error) noexcept;
+
+}  // namespace espalier

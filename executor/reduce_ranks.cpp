@@ -1,0 +1,86 @@
+#include "espalier/executor/reduce_ranks.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "espalier/core/cpu/parallel.h"
+#include "espalier/core/cpu/vectorize.h"
+#include "espalier/core/scalar.h"
+
+namespace espalier {
+namespace {
+
+constexpr int64_t tile = 1024;         // elements: their sums stay in the first cache
+constexpr int64_t grain = 1 << 16;     // elements that are worth a thread
+constexpr int64_t line_elements = 64;  // a cache line even of bytes
+
+template <class T, class C, class F>
+void fold(const T* from, C* sum, int64_t n, const F& f) {
+  vectorized([=]() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < n; ++i) sum[i] = f(sum[i], static_cast<C>(from[i]));
+  });
+}
+
+template <class T, class C>
+void convert(const C* from, T* to, int64_t n) {
+  vectorized([=]() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(from[i]);
+  });
+}
+
+// Two buffers at once: what most sums begin with.
+template <class T, class C, class F>
+void fold_two(const T* a, const T* b, C* sum, int64_t n, const F& f) {
+  vectorized([=]() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < n; ++i) sum[i] = f(static_cast<C>(a[i]), static_cast<C>(b[i]));
+  });
+}
+
+template <class T, class F>
+void reduce_range(const RankReduction& work, int64_t begin, int64_t end, const F& f) {
+  using C = compute_t<T>;
+  alignas(64) C sum[tile];
+  const size_t ranks = work.from.size();
+  for (int64_t at = begin; at < end; at += tile) {
+    const int64_t n = std::min(tile, end - at);
+    const auto source = [&](size_t rank) { return static_cast<const T*>(work.from[rank]) + work.first + at; };
+    if (ranks == 1)
+      convert(source(0), sum, n);
+    else
+      fold_two(source(0), source(1), sum, n, f);
+    for (size_t rank = 2; rank < ranks; ++rank) fold(source(rank), sum, n, f);
+    if constexpr (std::is_floating_point_v<C>)
+      if (work.reduction == Reduction::mean) {
+        C* const values = sum;
+        const C count = static_cast<C>(ranks);
+        vectorized([=]() __attribute__((always_inline)) {
+          for (int64_t i = 0; i < n; ++i) values[i] /= count;
+        });
+      }
+    for (void* to : work.to) convert(sum, static_cast<T*>(to) + work.to_first + at, n);
+  }
+}
+
+}  // namespace
+
+void reduce_ranks(const RankReduction& work) {
+  visit_all(work.dtype, [&]<class T>(TypeTag<T>) {
+    if constexpr (!std::is_same_v<T, bool>)
+      parallel_for(work.count, grain, [&](int64_t begin, int64_t end) {
+        switch (work.reduction) {
+          case Reduction::sum:
+          case Reduction::mean: return reduce_range<T>(work, begin, end, scalar::Add());
+          case Reduction::max: return reduce_range<T>(work, begin, end, scalar::Maximum());
+          case Reduction::min: return reduce_range<T>(work, begin, end, scalar::Minimum());
+        }
+      });
+  });
+}
+
+int64_t share_begin(int64_t elements, int ranks, int rank) {
+  const int64_t lines = (elements + line_elements - 1) / line_elements;
+  const int64_t share = (lines + ranks - 1) / ranks * line_elements;
+  return std::min(elements, share * rank);
+}
+
+}  // namespace espalier

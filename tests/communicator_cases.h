@@ -1,0 +1,96 @@
+// What tests of communicators share, be the ranks threads or processes: every collective held against plain
+// loops.
+#pragma once
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "espalier/executor/communicator.h"
+
+namespace espalier::testing {
+
+/// What rank `rank` has at place `i`: numbers whose sums depend on their order, and differ from rank to rank.
+inline double element_of(int rank, int64_t i, DType dtype) {
+  const auto mixed = static_cast<uint64_t>(i * 64 + rank + 1) * 0x9e3779b97f4a7c15u;
+  const int64_t number = static_cast<int64_t>(mixed >> 44) - (1 << 19);
+  if (!is_real(dtype)) return static_cast<double>(number);
+  return static_cast<double>(number) * std::ldexp(1.0, -static_cast<int>(mixed % 23));
+}
+
+inline Tensor values_of(int rank, int64_t elements, DType dtype, int64_t first = 0) {
+  Tensor values({elements}, dtype);
+  visit_all(dtype, [&]<class T>(TypeTag<T>) {
+    T* data = values.data<T>();
+    for (int64_t i = 0; i < elements; ++i) data[i] = static_cast<T>(element_of(rank, first + i, dtype));
+  });
+  return values;
+}
+
+/// The reduction over the ranks in their order, in the type that is computed in, rounded once.
+inline Tensor reduced(int ranks, int64_t elements, DType dtype, Reduction reduction, int64_t first = 0) {
+  Tensor result = values_of(0, elements, dtype, first);
+  visit_all(dtype, [&]<class T>(TypeTag<T>) {
+    using C = compute_t<T>;
+    T* data = result.data<T>();
+    for (int64_t i = 0; i < elements; ++i) {
+      C sum = static_cast<C>(data[i]);
+      for (int rank = 1; rank < ranks; ++rank) {
+        const C next = static_cast<C>(static_cast<T>(element_of(rank, first + i, dtype)));
+        switch (reduction) {
+          case Reduction::sum:
+          case Reduction::mean: sum = static_cast<C>(sum + next); break;
+          case Reduction::max: sum = next > sum ? next : sum; break;
+          case Reduction::min: sum = next < sum ? next : sum; break;
+        }
+      }
+      if (reduction == Reduction::mean) sum = static_cast<C>(sum / static_cast<C>(ranks));
+      data[i] = static_cast<T>(sum);
+    }
+  });
+  return result;
+}
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.spec() == b.spec() && (a.bytes() == 0 || std::memcmp(a.address(), b.address(), a.bytes()) == 0);
+}
+
+/// Calls every collective on this rank; says what came out wrong, or nothing.
+inline std::string check_collectives(Communicator& communicator, int64_t elements, DType dtype) {
+  const int rank = communicator.rank(), size = communicator.size();
+  std::string wrong;
+  const auto expect = [&](const Tensor& result, const Tensor& expected, const std::string& what) {
+    if (!same_bits(result, expected))
+      wrong += what + " of " + std::to_string(elements) + " " + std::string(name(dtype)) + " on rank " +
+               std::to_string(rank) + " of " + std::to_string(size) + "; ";
+  };
+  for (const Reduction reduction : {Reduction::sum, Reduction::mean, Reduction::max, Reduction::min}) {
+    if (reduction == Reduction::mean && !is_real(dtype)) continue;
+    const std::string by(name(reduction));
+    Tensor values = values_of(rank, elements, dtype);
+    communicator.all_reduce(values, reduction);
+    expect(values, reduced(size, elements, dtype, reduction), "all_reduce by " + by);
+
+    const Tensor all = values_of(rank, elements * size, dtype);
+    Tensor part({elements}, dtype);
+    communicator.reduce_scatter(all, part, reduction);
+    expect(part, reduced(size, elements, dtype, reduction, elements * rank), "reduce_scatter by " + by);
+    expect(all, values_of(rank, elements * size, dtype), "what reduce_scatter by " + by + " read");
+  }
+  const Tensor mine = values_of(rank, elements, dtype);
+  Tensor gathered({size, elements}, dtype);
+  communicator.all_gather(mine, gathered);
+  for (int other = 0; other < size; ++other)
+    expect(gathered.slice(0, other, other + 1).reshape({elements}), values_of(other, elements, dtype),
+           "all_gather");
+  for (int root = 0; root < size; ++root) {
+    Tensor values = values_of(rank, elements, dtype);
+    communicator.broadcast(values, root);
+    expect(values, values_of(root, elements, dtype), "broadcast");
+  }
+  communicator.barrier();
+  return wrong;
+}
+
+}  // namespace espalier::testing

@@ -1,0 +1,393 @@
+#include <atomic>
+#include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "communicator_cases.h"
+#include "espalier/core/error.h"
+#include "espalier/executor/communicator_threads.h"
+#include "espalier/executor/reduce_ranks.h"
+
+using namespace espalier;
+using namespace espalier::testing;
+
+namespace {
+
+using Group = std::vector<std::shared_ptr<Communicator>>;
+using Program = std::function<void(Communicator&)>;
+
+/// What each rank's program threw, or "". A rank keeps its communicator until all are done.
+std::vector<std::string> run_ranks(const Group& group, const Program& program) {
+  std::vector<std::string> errors(group.size());
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < group.size(); ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        program(*group[rank]);
+      } catch (const CommunicatorError& error) {
+        errors[rank] = error.what();
+      } catch (const std::exception& error) {
+        group[rank]->abort(std::current_exception());
+        errors[rank] = std::string("own: ") + error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+std::vector<std::string> run_ranks(int size, const Program& program) {
+  return run_ranks(make_thread_group(size), program);
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+/// How an error names a line of this file.
+std::string line_of(unsigned line) { return "communicator_test.cpp:" + std::to_string(line) + ")"; }
+
+void wait_a_bit(std::minstd_rand& random) {
+  const auto micros = random() % 4 ? 0 : random() % 200;
+  if (micros) std::this_thread::sleep_for(std::chrono::microseconds(micros));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(communicator)
+
+BOOST_AUTO_TEST_CASE(threads_agree_with_plain_loops) {
+  for (const int size : {1, 2, 3, 4, 8})
+    for (const DType dtype : {float32, float64, int32, int64, float16, bfloat16})
+      for (const int64_t elements : {0, 1, 7, 64, 4099}) {
+        std::vector<std::string> wrong(static_cast<size_t>(size));
+        const auto errors = run_ranks(size, [&](Communicator& self) {
+          wrong[static_cast<size_t>(self.rank())] = check_collectives(self, elements, dtype);
+        });
+        for (const std::string& error : errors) BOOST_TEST(error == "");
+        for (const std::string& text : wrong) BOOST_TEST(text == "");
+      }
+}
+
+BOOST_AUTO_TEST_CASE(long_tensors) {
+  for (const int size : {2, 3, 5}) {
+    const Tensor expected = reduced(size, 1'000'003, float32, Reduction::mean);
+    std::atomic<int> same = 0;
+    const auto errors = run_ranks(size, [&](Communicator& self) {
+      Tensor values = values_of(self.rank(), 1'000'003, float32);
+      self.all_reduce(values, Reduction::mean);
+      same += same_bits(values, expected);
+    });
+    for (const std::string& error : errors) BOOST_TEST(error == "");
+    BOOST_TEST(same == size);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(bools_are_moved_but_not_reduced) {
+  const auto errors = run_ranks(2, [](Communicator& self) {
+    Tensor values = tensor({self.rank() == 1, true}), all({4}, boolean);
+    self.broadcast(values, 1);
+    self.all_gather(values, all);
+    for (const bool value : all.span<bool>())
+      if (!value) throw Error("a bool was lost");
+    self.barrier();
+    self.all_reduce(values);
+  });
+  for (const std::string& error : errors) BOOST_TEST(contains(error, "bools cannot be reduced"));
+}
+
+BOOST_AUTO_TEST_CASE(nan_goes_through_all_reductions) {
+  const auto errors = run_ranks(3, [](Communicator& self) {
+    for (const Reduction reduction : {Reduction::sum, Reduction::mean, Reduction::max, Reduction::min}) {
+      const float nan = std::numeric_limits<float>::quiet_NaN();
+      Tensor values = tensor({self.rank() == 0 ? nan : 1.0f, self.rank() == 2 ? nan : 1.0f, 1.0f});
+      self.all_reduce(values, reduction);
+      if (!std::isnan(values.at<float>({0})) || !std::isnan(values.at<float>({1})))
+        throw Error("NaN is lost");
+      if (std::isnan(values.at<float>({2}))) throw Error("NaN from nowhere");
+    }
+  });
+  for (const std::string& error : errors) BOOST_TEST(error == "");
+}
+
+BOOST_AUTO_TEST_CASE(results_do_not_depend_on_who_comes_first) {
+  for (int round = 0; round < 10; ++round) {
+    std::atomic<int> same = 0;
+    const auto errors = run_ranks(4, [&](Communicator& self) {
+      std::minstd_rand random(static_cast<unsigned>(17 * round + self.rank() + 1));
+      for (const int64_t elements : {5, 300, 20'000}) {
+        Tensor values = values_of(self.rank(), elements, float32);
+        wait_a_bit(random);
+        self.all_reduce(values);
+        same += same_bits(values, reduced(4, elements, float32, Reduction::sum));
+      }
+    });
+    for (const std::string& error : errors) BOOST_TEST(error == "");
+    BOOST_TEST(same == 4 * 3);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(many_small_collectives_in_a_row) {
+  const auto errors = run_ranks(3, [](Communicator& self) {
+    std::minstd_rand random(static_cast<unsigned>(self.rank() + 1));
+    Tensor values({3}, int64), all({9}, int64);
+    for (int64_t turn = 0; turn < 1000; ++turn) {
+      for (int64_t& value : values.span<int64_t>()) value = turn + self.rank();
+      if (turn % 16 == 0) wait_a_bit(random);
+      self.all_reduce(values, Reduction::max);
+      if (values.at<int64_t>({2}) != turn + 2) throw Error("a turn was mixed up");
+      values.at<int64_t>({0}) = self.rank();
+      self.all_gather(values, all);
+      if (all.at<int64_t>({3}) != 1 || all.at<int64_t>({6}) != 2) throw Error("a part is in another's place");
+    }
+  });
+  for (const std::string& error : errors) BOOST_TEST(error == "");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_call_something_else_are_named) {
+  const unsigned line = __LINE__ + 6;
+  const auto errors = run_ranks(3, [](Communicator& self) {
+    Tensor values = zeros({100, 10}), bias = zeros({10});
+    if (self.rank() == 2)
+      self.broadcast(bias, 0);
+    else
+      self.all_reduce(values);
+  });
+  const std::string reduce = "all_reduce of float32 [100, 10] (",
+                    cast = "broadcast of float32 [10] from rank 0 (";
+  for (const size_t rank : {0, 1}) {
+    BOOST_TEST(contains(errors[rank], reduce));
+    BOOST_TEST(contains(errors[rank], line_of(line) + ": rank 2 called " + cast));
+    BOOST_TEST(errors[rank].ends_with(line_of(line - 2)));
+  }
+  BOOST_TEST(contains(errors[2], cast));
+  BOOST_TEST(contains(errors[2], line_of(line - 2) + ": rank 0 called " + reduce));
+}
+
+BOOST_AUTO_TEST_CASE(everything_that_may_differ_is_seen) {
+  const std::vector<std::pair<Program, Program>> pairs = {{[](Communicator& self) {
+                                                             Tensor t = zeros({2});
+                                                             self.all_reduce(t);
+                                                           },
+                                                           [](Communicator& self) {
+                                                             Tensor t = zeros({3});
+                                                             self.all_reduce(t);
+                                                           }},
+                                                          {[](Communicator& self) {
+                                                             Tensor t = zeros({2});
+                                                             self.all_reduce(t);
+                                                           },
+                                                           [](Communicator& self) {
+                                                             Tensor t = zeros({2, 1});
+                                                             self.all_reduce(t);
+                                                           }},
+                                                          {[](Communicator& self) {
+                                                             Tensor t = zeros({2});
+                                                             self.all_reduce(t);
+                                                           },
+                                                           [](Communicator& self) {
+                                                             Tensor t = zeros({2}, float64);
+                                                             self.all_reduce(t);
+                                                           }},
+                                                          {[](Communicator& self) {
+                                                             Tensor t = zeros({2});
+                                                             self.all_reduce(t);
+                                                           },
+                                                           [](Communicator& self) {
+                                                             Tensor t = zeros({2});
+                                                             self.all_reduce(t, Reduction::max);
+                                                           }},
+                                                          {[](Communicator& self) {
+                                                             Tensor t = zeros({2});
+                                                             self.broadcast(t, 0);
+                                                           },
+                                                           [](Communicator& self) {
+                                                             Tensor t = zeros({2});
+                                                             self.broadcast(t, 1);
+                                                           }},
+                                                          {[](Communicator& self) {
+                                                             Tensor t = zeros({2});
+                                                             self.all_reduce(t);
+                                                           },
+                                                           [](Communicator& self) { self.barrier(); }}};
+  for (const auto& [first, second] : pairs) {
+    const auto group = make_thread_group(2);
+    const Program either = [&](Communicator& self) { self.rank() == 0 ? first(self) : second(self); };
+    auto errors = run_ranks(group, either);
+    BOOST_TEST(contains(errors[0], "rank 1 called "));
+    BOOST_TEST(contains(errors[1], "rank 0 called "));
+    // The group cannot be used any more, and says why.
+    errors = run_ranks(group, [](Communicator& self) { self.barrier(); });
+    for (const std::string& error : errors) BOOST_TEST(contains(error, "an earlier collective failed: "));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_never_comes_is_named_in_time) {
+  std::atomic<int> thrown = 0;
+  const unsigned line = __LINE__ + 5;
+  const auto start = std::chrono::steady_clock::now();
+  const auto errors = run_ranks(4, [&](Communicator& self) {
+    self.set_timeout(0.2);
+    Tensor values = zeros({8});
+    self.all_reduce(values);
+    if (self.rank() == 2) {
+      while (thrown < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      self.barrier();
+    }
+    try {
+      self.broadcast(values, 1);
+    } catch (...) {
+      ++thrown;
+      throw;
+    }
+  });
+  BOOST_TEST((std::chrono::steady_clock::now() - start < std::chrono::seconds(20)));
+  const std::string late = "rank 2 has not come within 0.2 s, after all_reduce of float32 [8] (";
+  for (const size_t rank : {0, 1, 3}) {
+    BOOST_TEST(contains(errors[rank], "broadcast of float32 [8] from rank 1 ("));
+    BOOST_TEST(contains(errors[rank], line_of(line + 6) + ": " + late));
+    BOOST_TEST(errors[rank].ends_with(line_of(line)));
+  }
+  BOOST_TEST(contains(errors[2], "barrier ("));
+  BOOST_TEST(contains(errors[2], late));
+}
+
+BOOST_AUTO_TEST_CASE(a_skipped_collective_is_an_error) {
+  // Rank 0 goes on to something else, or ends.
+  for (const bool goes_on : {true, false}) {
+    Group group = make_thread_group(2);
+    const auto errors = run_ranks(group, [&](Communicator& self) {
+      self.set_timeout(0.2);
+      Tensor values = zeros({8});
+      if (self.rank() == 1) self.all_reduce(values);
+      if (goes_on || self.rank() == 1) self.barrier();
+    });
+    BOOST_TEST(contains(errors[1], goes_on ? "rank 0 called barrier (" : "rank 0 has not come within 0.2 s"));
+    if (goes_on) BOOST_TEST(contains(errors[0], "rank 1 called all_reduce of float32 [8] ("));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_error_on_one_rank_reaches_those_who_wait) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto errors = run_ranks(3, [](Communicator& self) {
+    Tensor values = zeros({8});
+    self.all_reduce(values);
+    if (self.rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the others wait and sleep by now
+      throw OutOfMemory("no memory for the 7th step");
+    }
+    self.all_reduce(values);
+  });
+  BOOST_TEST((std::chrono::steady_clock::now() - start < std::chrono::seconds(20)));
+  BOOST_TEST(errors[1] == "own: no memory for the 7th step");
+  for (const size_t rank : {0, 2}) {
+    BOOST_TEST(contains(errors[rank], "all_reduce of float32 [8] ("));
+    BOOST_TEST(errors[rank].ends_with("): rank 1 failed: no memory for the 7th step"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_tensor_that_cannot_be_used_reaches_all_ranks) {
+  for (const int kind : {0, 1, 2}) {
+    const auto errors = run_ranks(2, [&](Communicator& self) {
+      Tensor values = zeros({2, 6}), part = zeros({6});
+      if (self.rank() == 0) return self.reduce_scatter(values, part);
+      Tensor wrong;
+      if (kind == 1) wrong = values.slice(1, 0, 3);
+      if (kind == 2) wrong = zeros({5});
+      kind == 2 ? self.reduce_scatter(values, wrong) : self.all_reduce(wrong);
+    });
+    const std::string expected[] = {"undefined", "has gaps", "2 ranks' parts of shape [5] do not make"};
+    BOOST_TEST(contains(errors[1], expected[kind]));
+    BOOST_TEST(contains(errors[0], "rank 1 failed: "));
+    BOOST_TEST(contains(errors[0], expected[kind]));
+  }
+  const auto errors = run_ranks(1, [](Communicator& self) {
+    Tensor values = zeros({2}, int32);
+    BOOST_CHECK_THROW(self.all_reduce(values, Reduction::mean), TypeError);
+    BOOST_CHECK_THROW(self.broadcast(values, 0), CommunicatorError);
+  });
+  BOOST_TEST(errors[0] == "");
+  const Group group = make_thread_group(1);
+  Tensor values = zeros({2});
+  BOOST_CHECK_THROW(group[0]->broadcast(values, 1), IndexError);
+}
+
+BOOST_AUTO_TEST_CASE(the_first_error_stays) {
+  const Group group = make_thread_group(2);
+  group[1]->abort(std::make_exception_ptr(Error("the first")));
+  group[0]->abort(std::make_exception_ptr(Error("the second")));
+  group[0]->abort(nullptr);
+  const auto errors = run_ranks(group, [](Communicator& self) { self.barrier(); });
+  for (const std::string& error : errors) BOOST_TEST(error.ends_with(": rank 1 failed: the first"));
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_left_is_missed_at_once) {
+  Group group = make_thread_group(2);
+  std::thread leaves([other = std::move(group[1])]() mutable {
+    other->barrier();
+    other.reset();
+  });
+  group[0]->barrier();
+  try {
+    group[0]->barrier();
+    BOOST_ERROR("met a rank that had left");
+  } catch (const CommunicatorError& error) {
+    BOOST_TEST(std::string(error.what()).ends_with("): rank 1 has left"));
+  }
+  leaves.join();
+}
+
+BOOST_AUTO_TEST_CASE(errors_and_arrivals_at_one_moment) {
+  // Whatever comes first, nobody hangs, and a rank either has the result or an error.
+  for (int round = 0; round < 60; ++round) {
+    std::atomic<int> wrong = 0;
+    const auto errors = run_ranks(3, [&](Communicator& self) {
+      std::minstd_rand random(static_cast<unsigned>(31 * round + self.rank() + 1));
+      for (int turn = 0; turn < 8; ++turn) {
+        Tensor values = full({40}, self.rank());
+        if (self.rank() == 1 && turn == 5) throw Error("stop");
+        if (self.rank() == 2 && turn == 5) self.set_timeout(1e-5);
+        wait_a_bit(random);
+        self.all_reduce(values);
+        wrong += values.at<float>({39}) != 3;
+      }
+    });
+    BOOST_TEST(wrong == 0);
+    for (const std::string& error : errors) BOOST_REQUIRE(error != "");
+    BOOST_REQUIRE(errors[1] == "own: stop");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(settings) {
+  BOOST_CHECK_THROW(make_thread_group(0), Error);
+  const Group group = make_thread_group(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    BOOST_TEST(group[static_cast<size_t>(rank)]->rank() == rank);
+    BOOST_TEST(group[static_cast<size_t>(rank)]->size() == 3);
+  }
+  BOOST_TEST(group[0]->timeout() == 60);
+  group[0]->set_timeout(1.5);
+  BOOST_TEST(group[0]->timeout() == 1.5);
+  for (const double seconds : {0.0, -1.0, std::nan("")})
+    BOOST_CHECK_THROW(group[0]->set_timeout(seconds), Error);
+
+  setenv("ESPALIER_COLLECTIVE_TIMEOUT", "0.5", 1);
+  BOOST_TEST(make_thread_group(1)[0]->timeout() == 0.5);
+  setenv("ESPALIER_COLLECTIVE_TIMEOUT", "soon", 1);
+  BOOST_CHECK_THROW(make_thread_group(1), Error);
+  unsetenv("ESPALIER_COLLECTIVE_TIMEOUT");
+}
+
+BOOST_AUTO_TEST_CASE(shares_cover_all_elements) {
+  for (const int64_t elements : {0, 1, 63, 64, 65, 1000, 1'000'003})
+    for (const int ranks : {1, 2, 3, 8}) {
+      BOOST_TEST(share_begin(elements, ranks, 0) == 0);
+      BOOST_TEST(share_begin(elements, ranks, ranks) == elements);
+      for (int rank = 0; rank < ranks; ++rank) {
+        const int64_t share = share_begin(elements, ranks, rank + 1) - share_begin(elements, ranks, rank);
+        BOOST_TEST(share >= 0);
+        BOOST_TEST(share <= elements / ranks + 64);
+      }
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
