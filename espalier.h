@@ -13,6 +13,8 @@
 #include "espalier/data/dataset.h"
 #include "espalier/data/distributor.h"
 #include "espalier/data/npy.h"
+#include "espalier/executor/communicator_threads.h"
+#include "espalier/executor/distributed.h"
 #include "espalier/executor/executor.h"
 #include "espalier/nn/activation.h"
 #include "espalier/nn/container.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages which are missing: install_dependencies.sh build [tests] [checks] [bench]
+# Installs the Debian packages which are missing: install_dependencies.sh build [tests] [mpi] [checks] [bench]
 # Without the right to install it names them and stops.
 set -euo pipefail
 
@@ -8,6 +8,7 @@ declare -A groups=(
   [build]="g++=g++ cmake=cmake ninja=ninja-build
            libfmt-dev libdnnl-dev libopenblas-openmp-dev nlohmann-json3-dev"
   [tests]="libboost-test-dev"
+  [mpi]="libopenmpi-dev mpirun=openmpi-bin"
   [checks]="ccache=ccache clang-format=clang-format pkg-config=pkg-config chromium=chromium python3=python3"
   [bench]="libbenchmark-dev libtorch-dev"
 )

@@ -1,0 +1,19 @@
+# Whether the library is built that lets processes begun by mpirun work together.
+
+set(ESPALIER_MPI AUTO CACHE STRING "Build the library for MPI: AUTO (where MPI is found), ON or OFF")
+set_property(CACHE ESPALIER_MPI PROPERTY STRINGS AUTO ON OFF)
+
+if(NOT ESPALIER_MPI MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "ESPALIER_MPI is AUTO, ON or OFF, not \"${ESPALIER_MPI}\"")
+endif()
+
+set(ESPALIER_WITH_MPI OFF)
+if(NOT ESPALIER_MPI STREQUAL "OFF")
+  find_package(MPI QUIET COMPONENTS CXX)
+  if(MPI_CXX_FOUND)
+    set(ESPALIER_WITH_MPI ON)
+    message(STATUS "MPI ${MPI_CXX_VERSION}")
+  elseif(ESPALIER_MPI STREQUAL "ON")
+    message(FATAL_ERROR "ESPALIER_MPI=ON: no MPI was found (Debian: libopenmpi-dev)")
+  endif()
+endif()

@@ -1,0 +1,339 @@
+#include "espalier/executor/communicator_mpi.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "espalier/core/error.h"
+#include "espalier/executor/mpi/rank_watch.h"
+#include "espalier/executor/mpi/transport.h"
+#include "espalier/executor/mpi/watch_hub.h"
+#include "espalier/executor/reduce_ranks.h"
+
+namespace espalier {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = Collective::Kind;
+
+constexpr size_t text_bytes = 1024;
+constexpr int64_t share_bytes = 1 << 20;   // of one rank, in one piece of a reduction
+constexpr int64_t piece_bytes = 64 << 20;  // of what is only moved
+// A waiting rank first looks without pause; who comes later than that is worth a nap.
+constexpr auto eager = std::chrono::milliseconds(5);
+constexpr auto nap = std::chrono::microseconds(50);
+constexpr auto hub_patience = std::chrono::seconds(3);
+
+// What ranks tell each other through MPI.
+struct Words {
+  explicit Words(int ranks) : hashes(static_cast<size_t>(ranks)) {}
+
+  uint64_t token = 0;
+  std::array<char, text_bytes> addresses{};
+  uint64_t hash = 0;
+  std::vector<uint64_t> hashes;  // by rank
+  std::array<char, text_bytes> text{};
+  std::vector<std::array<char, text_bytes>> texts;
+};
+
+// What is under way when a group fails cannot be taken back: its memory stays until the process ends.
+struct Abandoned {
+  std::vector<Tensor> tensors;
+  std::unique_ptr<Words> words;
+};
+void keep_forever(Abandoned kept) { new Abandoned(std::move(kept)); }
+
+class MpiCommunicator final : public Communicator {
+ public:
+  explicit MpiCommunicator(const EspalierMpi& mpi);
+  ~MpiCommunicator() override;
+
+  void abort(std::exception_ptr error) noexcept override;
+
+ private:
+  void run(const Collective& call, const Tensor* from, Tensor* to) override;
+  void connect();
+  void compare(const Collective& call);
+  void all_reduce_piece(const Collective& call, char* values, int64_t elements);
+  void reduce_scatter_piece(const Collective& call, const char* values, int64_t stride, char* part,
+                            int64_t elements);
+  void all_gather_piece(const char* part, char* values, int64_t stride, int64_t bytes);
+  void broadcast_piece(int root, char* values, int64_t bytes);
+
+  void send(int peer, const void* data, int64_t bytes);
+  void receive(int peer, void* data, int64_t bytes);
+  void exchange();
+  void check(int mpi_error);
+  [[noreturn]] void give_up(const std::string& reason);
+  char* slot(int rank);
+
+  const EspalierMpi& mpi_;
+  std::unique_ptr<WatchHub> hub_;  // in rank 0
+  std::unique_ptr<RankWatch> watch_;
+  uint64_t number_ = 0;  // of this collective
+  const Collective* call_ = nullptr;
+  const Tensor *from_ = nullptr, *to_ = nullptr;
+  std::vector<EspalierMpiMessage> messages_;
+  std::unique_ptr<Words> words_;
+  Tensor received_;
+  std::vector<const void*> sources_;
+};
+
+MpiCommunicator::MpiCommunicator(const EspalierMpi& mpi)
+    : Communicator(mpi.rank, mpi.size),
+      mpi_(mpi),
+      words_(std::make_unique<Words>(mpi.size)),
+      sources_(static_cast<size_t>(mpi.size)) {
+  connect();
+}
+
+MpiCommunicator::~MpiCommunicator() {
+  const bool healthy = !watch_->failed();
+  watch_.reset();
+  hub_.reset();
+  // Ending MPI waits for all ranks, and they may be dead.
+  if (healthy) mpi_.finish();
+}
+
+// Rank 0 tells the others through MPI where its hub listens.
+void MpiCommunicator::connect() {
+  Words& words = *words_;
+  const int64_t bytes[] = {sizeof(words.token), text_bytes};
+  if (rank() == 0) {
+    std::random_device random;
+    words.token = uint64_t{random()} << 32 | random();
+    hub_ = std::make_unique<WatchHub>(size(), words.token, mpi_.one_host);
+    hub_->addresses().copy(words.addresses.data(), text_bytes - 1);
+  }
+  for (int other = 1; other < size(); ++other) {
+    if (rank() == 0) send(other, &words.token, bytes[0]), send(other, words.addresses.data(), bytes[1]);
+    if (rank() == other) receive(0, &words.token, bytes[0]), receive(0, words.addresses.data(), bytes[1]);
+  }
+  exchange();
+  watch_ = std::make_unique<RankWatch>(rank(), words.addresses.data(), words.token);
+}
+
+void MpiCommunicator::abort(std::exception_ptr error) noexcept {
+  try {
+    watch_->fail(fmt::format("rank {} failed: {}", rank(), message_of(error)));
+  } catch (...) {  // no memory for the message; the others find out when their time is over
+  }
+}
+
+void MpiCommunicator::run(const Collective& call, const Tensor* from, Tensor* to) {
+  call_ = &call;
+  from_ = from;
+  to_ = to;
+  ++number_;
+  if (watch_->lost(number_)) give_up(watch_->reason());
+  watch_->begin(number_, call);
+  compare(call);
+
+  const auto element = static_cast<int64_t>(size_of(call.spec.dtype));
+  const auto* source = from ? static_cast<const char*>(from->address()) : nullptr;
+  auto* target = to ? static_cast<char*>(to->address()) : nullptr;
+  // Calls f with the beginning and the length of every piece.
+  const auto pieces = [](int64_t all, int64_t most, const auto& f) {
+    for (int64_t begin = 0; begin < all; begin += most) f(begin, std::min(most, all - begin));
+  };
+  switch (call.kind) {
+    case Kind::all_reduce:
+      return pieces(to->elements(), share_bytes / element * size(), [&](int64_t begin, int64_t count) {
+        all_reduce_piece(call, target + begin * element, count);
+      });
+    case Kind::reduce_scatter:
+      return pieces(to->elements(), share_bytes / element, [&](int64_t begin, int64_t count) {
+        reduce_scatter_piece(call, source + begin * element, to->elements() * element,
+                             target + begin * element, count);
+      });
+    case Kind::all_gather: {
+      const int64_t part = from->elements() * element;
+      return pieces(part, piece_bytes, [&](int64_t begin, int64_t bytes) {
+        all_gather_piece(source + begin, target + begin, part, bytes);
+      });
+    }
+    case Kind::broadcast:
+      return pieces(to->elements() * element, piece_bytes,
+                    [&](int64_t begin, int64_t bytes) { broadcast_piece(call.root, target + begin, bytes); });
+    case Kind::barrier: return;  // comparing was meeting
+  }
+}
+
+// All ranks see the same hashes, so all agree on whether there is something to explain.
+void MpiCommunicator::compare(const Collective& call) {
+  Words& words = *words_;
+  words.hash = call.hash();
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank()) continue;
+    send(other, &words.hash, sizeof(words.hash));
+    receive(other, &words.hashes[static_cast<size_t>(other)], sizeof(words.hash));
+  }
+  words.hashes[static_cast<size_t>(rank())] = words.hash;
+  exchange();
+  const auto odd = std::ranges::find_if(words.hashes, [&](uint64_t hash) { return hash != words.hash; });
+  if (odd == words.hashes.end()) return;
+
+  words.text.fill(0);
+  call.str().copy(words.text.data(), text_bytes - 1);
+  words.texts.resize(words.hashes.size());
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank()) continue;
+    send(other, words.text.data(), text_bytes);
+    receive(other, words.texts[static_cast<size_t>(other)].data(), text_bytes);
+  }
+  exchange();
+  const auto other = static_cast<size_t>(odd - words.hashes.begin());
+  const std::string message =
+      fmt::format("{}: rank {} called {}", call.str(), other, words.texts[other].data());
+  watch_->fail("an earlier collective failed: " + message);
+  throw CommunicatorError(message);
+}
+
+// Each rank gets everybody's elements of its share, reduces them, and gives the result to all.
+void MpiCommunicator::all_reduce_piece(const Collective& call, char* values, int64_t elements) {
+  const auto element = static_cast<int64_t>(size_of(call.spec.dtype));
+  const auto begin = [&](int rank) { return share_begin(elements, size(), rank); };
+  const int64_t mine = begin(rank()), count = begin(rank() + 1) - mine;
+  for (int other = 0; other < size(); ++other) {
+    char* const place = other == rank() ? values + mine * element : slot(other);
+    sources_[static_cast<size_t>(other)] = place;
+    if (other == rank()) continue;
+    send(other, values + begin(other) * element, (begin(other + 1) - begin(other)) * element);
+    receive(other, place, count * element);
+  }
+  exchange();
+  void* const share = values + mine * element;
+  RankReduction reduction;
+  reduction.reduction = call.reduction;
+  reduction.dtype = call.spec.dtype;
+  reduction.from = sources_;
+  reduction.to = {&share, 1};
+  reduction.count = count;
+  reduce_ranks(reduction);
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank()) continue;
+    send(other, share, count * element);
+    receive(other, values + begin(other) * element, (begin(other + 1) - begin(other)) * element);
+  }
+  exchange();
+}
+
+void MpiCommunicator::reduce_scatter_piece(const Collective& call, const char* values, int64_t stride,
+                                           char* part, int64_t elements) {
+  const int64_t bytes = elements * static_cast<int64_t>(size_of(call.spec.dtype));
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank()) {
+      sources_[static_cast<size_t>(other)] = values + other * stride;
+      continue;
+    }
+    sources_[static_cast<size_t>(other)] = slot(other);
+    send(other, values + other * stride, bytes);
+    receive(other, slot(other), bytes);
+  }
+  exchange();
+  void* const to = part;
+  RankReduction reduction;
+  reduction.reduction = call.reduction;
+  reduction.dtype = call.spec.dtype;
+  reduction.from = sources_;
+  reduction.to = {&to, 1};
+  reduction.count = elements;
+  reduce_ranks(reduction);
+}
+
+void MpiCommunicator::all_gather_piece(const char* part, char* values, int64_t stride, int64_t bytes) {
+  std::memcpy(values + rank() * stride, part, static_cast<size_t>(bytes));
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank()) continue;
+    send(other, part, bytes);
+    receive(other, values + other * stride, bytes);
+  }
+  exchange();
+}
+
+// The root gives each rank a share, and each gives its share to all: nobody sends everything to everybody.
+void MpiCommunicator::broadcast_piece(int root, char* values, int64_t bytes) {
+  const auto begin = [&](int rank) { return share_begin(bytes, size(), rank); };
+  const auto length = [&](int rank) { return begin(rank + 1) - begin(rank); };
+  if (rank() != root) receive(root, values + begin(rank()), length(rank()));
+  for (int other = 0; other < size(); ++other)
+    if (rank() == root && other != root) send(other, values + begin(other), length(other));
+  exchange();
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank()) continue;
+    if (other != root) send(other, values + begin(rank()), length(rank()));
+    if (rank() != root) receive(other, values + begin(other), length(other));
+  }
+  exchange();
+}
+
+void MpiCommunicator::send(int peer, const void* data, int64_t bytes) {
+  if (bytes) messages_.push_back({peer, 0, const_cast<void*>(data), static_cast<size_t>(bytes)});
+}
+void MpiCommunicator::receive(int peer, void* data, int64_t bytes) {
+  if (bytes) messages_.push_back({peer, 1, data, static_cast<size_t>(bytes)});
+}
+
+// Room for what comes from a rank.
+char* MpiCommunicator::slot(int rank) {
+  if (!received_.defined()) received_ = Tensor({size() * share_bytes / 8}, int64);
+  return static_cast<char*>(received_.address()) + rank * share_bytes;
+}
+
+void MpiCommunicator::check(int mpi_error) {
+  if (mpi_error == 0) return;
+  std::array<char, 512> text{};
+  mpi_.describe(mpi_error, text.data(), text.size());
+  give_up(fmt::format("MPI failed on rank {}: {}", rank(), text.data()));
+}
+
+// Sends and receives all messages, or throws in time.
+void MpiCommunicator::exchange() {
+  if (messages_.empty()) return;
+  check(mpi_.start(messages_.data(), messages_.size()));
+  const auto start = Clock::now();
+  const std::chrono::duration<double> limit(timeout());
+  int done = 0;
+  bool asked = false;
+  while (true) {
+    if (!asked) check(mpi_.test(&done));
+    if (done) break;
+    if (watch_ && watch_->lost(number_)) give_up(watch_->reason());
+    const auto waited = Clock::now() - start;
+    if (waited > eager) std::this_thread::sleep_for(nap);
+    if (waited < limit) continue;
+    if (!watch_) give_up(fmt::format("the ranks did not meet within {:g} s", timeout()));
+    if (!asked) watch_->ask(number_, timeout());
+    asked = true;
+    if (waited > limit + hub_patience)
+      give_up(fmt::format("not all ranks came within {:g} s, and rank 0 does not answer", timeout()));
+  }
+  messages_.clear();
+}
+
+void MpiCommunicator::give_up(const std::string& reason) {
+  if (watch_) watch_->fail(reason, number_ - 1);
+  if (!messages_.empty()) {
+    mpi_.abandon();
+    Abandoned kept{{received_}, std::move(words_)};
+    for (const Tensor* tensor : {from_, to_})
+      if (tensor) kept.tensors.push_back(*tensor);
+    keep_forever(std::move(kept));
+    messages_.clear();
+  }
+  const std::string what = call_ ? call_->str() : "the first meeting of the ranks";
+  throw CommunicatorError(fmt::format("{}: {}", what, reason));
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> make_mpi_communicator(const EspalierMpi& mpi) {
+  return std::make_shared<MpiCommunicator>(mpi);
+}
+
+}  // namespace espalier

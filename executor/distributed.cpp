@@ -1,0 +1,78 @@
+#include "espalier/executor/distributed.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "espalier/core/error.h"
+#include "espalier/executor/communicator_mpi.h"
+#include "espalier/executor/communicator_threads.h"
+#include "espalier/executor/mpi/transport.h"
+
+namespace espalier::distributed {
+namespace {
+
+// What Open MPI's mpirun says to those it begins, and then that of MPICH and its kin.
+int from_launcher(const char* openmpi, const char* pmi, int otherwise) {
+  for (const char* name : {openmpi, pmi})
+    if (const char* text = std::getenv(name)) {
+      char* end = nullptr;
+      const long number = std::strtol(text, &end, 10);
+      if (end != text && !*end && number >= 0) return static_cast<int>(number);
+    }
+  return otherwise;
+}
+
+// Where the library for MPI may be.
+std::vector<std::string> places() {
+  if (const char* named = std::getenv("ESPALIER_MPI_LIBRARY")) return {named};
+  std::vector<std::string> list;
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<const void*>(&rank), &self) && self.dli_fname)
+    list.push_back((std::filesystem::absolute(self.dli_fname).parent_path() / "libespalier_mpi.so").string());
+  for (const char* place : {ESPALIER_MPI_BUILT, ESPALIER_MPI_INSTALLED, "libespalier_mpi.so"})
+    list.push_back(place);
+  return list;
+}
+
+const EspalierMpi& load() {
+  std::string tried;
+  for (const std::string& place : places()) {
+    // Global, since MPI's own plug-ins look for its names.
+    void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (!library) {
+      tried += fmt::format("\n  {}", dlerror());
+      continue;
+    }
+    const auto open = reinterpret_cast<decltype(&espalier_mpi_open)>(dlsym(library, "espalier_mpi_open"));
+    if (!open) throw UnsupportedError(fmt::format("{} is no library of Espalier's for MPI", place));
+    std::array<char, 512> error{};
+    const EspalierMpi* const mpi = open(error.data(), error.size());
+    if (!mpi) throw CommunicatorError(fmt::format("MPI did not begin: {}", error.data()));
+    if (mpi->version != espalier_mpi_version)
+      throw UnsupportedError(fmt::format("{} belongs to another version of Espalier", place));
+    return *mpi;
+  }
+  throw UnsupportedError(
+      fmt::format("rank {} of {} needs Espalier's library for MPI, which is built where MPI is found "
+                  "(Debian: libopenmpi-dev), and named by ESPALIER_MPI_LIBRARY if it is elsewhere:{}",
+                  rank(), size(), tried));
+}
+
+}  // namespace
+
+int rank() { return from_launcher("OMPI_COMM_WORLD_RANK", "PMI_RANK", 0); }
+int size() { return from_launcher("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", 1); }
+
+std::shared_ptr<Communicator> world() {
+  static const std::shared_ptr<Communicator> all =
+      size() > 1 ? make_mpi_communicator(load()) : make_thread_group(1).front();
+  return all;
+}
+
+}  // namespace espalier::distributed

@@ -1,0 +1,54 @@
+// WatchHub: in the process of rank 0, it hears of every rank's failure or end, and tells the others.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "espalier/executor/mpi/wire.h"
+
+namespace espalier {
+
+class WatchHub {
+ public:
+  /// Begins to listen. Who connects must know the token. Throws Error.
+  WatchHub(int ranks, uint64_t token, bool this_machine_only);
+  ~WatchHub();
+  WatchHub(const WatchHub&) = delete;
+  WatchHub& operator=(const WatchHub&) = delete;
+
+  const std::string& addresses() const { return addresses_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Member {
+    Wire wire;
+    int rank = -1;  // until it has said hello
+  };
+  struct Position {
+    bool known = false;
+    uint64_t number = 0;
+    std::string text;
+  };
+
+  void serve();
+  void accept_one();
+  bool hear(Member& member);
+  void handle(const Note& note);
+  void lose(const Member& member);
+  void ask(const Note& late);
+  void conclude();
+  void tell_all(const Note& note);
+
+  const int ranks_;
+  const uint64_t token_;
+  Descriptor listener_, stop_;
+  std::string addresses_;
+  std::vector<Member> members_;
+  std::vector<bool> ended_;          // by rank: it failed or left, and its connection may go
+  std::vector<Position> positions_;  // while somebody asked who is missing
+  Note question_;
+  Clock::time_point answer_by_ = Clock::time_point::max();
+  std::thread thread_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,64 @@
+// bench_all_reduce [rounds]: threads that add up 64 MB each, held against what the same threads copy at once;
+// and the time of a small all_reduce, which is all waiting. THREADS is how many ranks there are, 2 if it is
+// not set.
+#include <espalier/executor/communicator_threads.h>
+
+#include <thread>
+
+#include "timing.h"
+namespace esp = espalier;
+
+namespace {
+
+constexpr int64_t large = 16 << 20, small = 100;  // floats
+constexpr int small_turns = 2000;
+
+// The median time of `work`, which all ranks do at the same time.
+template <class Work>
+double together(int ranks, int rounds, const Work& work) {
+  auto group = esp::make_thread_group(ranks);
+  double median = 0;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      esp::set_num_threads(1);
+      esp::Communicator& self = *group[static_cast<size_t>(rank)];
+      auto step = work(self);
+      const double seconds = bench::median_seconds(rounds, [&] {
+        self.barrier();
+        step();
+        self.barrier();
+      });
+      if (rank == 0) median = seconds;
+    });
+  for (std::thread& thread : threads) thread.join();
+  return median;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* wanted = std::getenv("THREADS");
+  const int ranks = wanted ? std::max(1, std::atoi(wanted)) : 2, rounds = 3 * bench::rounds(argc, argv);
+
+  const double reduce = together(ranks, rounds, [](esp::Communicator& self) {
+    return [&self, values = esp::ones({large})]() mutable { self.all_reduce(values, esp::Reduction::mean); };
+  });
+  // An all_reduce reads and writes every element of every rank, and so does adding to it in place.
+  const double stream = together(ranks, rounds, [](esp::Communicator&) {
+    return [values = esp::ones({large})]() mutable {
+      for (float& value : values.span<float>()) value += 1;
+    };
+  });
+  const double wait = together(ranks, rounds, [](esp::Communicator& self) {
+    return [&self, values = esp::ones({small})]() mutable {
+      for (int turn = 0; turn < small_turns; ++turn) self.all_reduce(values, esp::Reduction::mean);
+    };
+  });
+  const double bytes = 2.0 * ranks * large * sizeof(float);
+  bench::report("all_reduce_gb_per_s", bytes / reduce * 1e-9);
+  bench::report("all_reduce_stream_gb_per_s", bytes / stream * 1e-9);
+  bench::report("all_reduce_share_of_stream", stream / reduce);
+  bench::report("all_reduce_small_us", wait / small_turns * 1e6);
+  return 0;
+}

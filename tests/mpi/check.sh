@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Runs a scenario of ranks.cpp: check.sh <program> <scenario> <ranks> [options of mpirun...] -- <pattern>...
+# Passes if every pattern is found in what it says, and it ends in time.
+set -uo pipefail
+program=$1 scenario=$2 ranks=$3
+shift 3
+options=()
+while [ "$1" != -- ]; do options+=("$1") && shift; done
+shift
+
+# Sockets within this machine are enough, and the tests may run as root and on few cores.
+export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+output=$(timeout --kill-after=5 60 mpirun --oversubscribe "${options[@]}" -np "$ranks" "$program" "$scenario" 2>&1)
+status=$?
+printf '%s\n(exit status %d)\n' "$output" "$status"
+[ "$status" -ne 124 ] && [ "$status" -ne 137 -o "$scenario" = dies ] || { echo "it hung" && exit 1; }
+for pattern; do
+  grep -qE "$pattern" <<<"$output"$'\n'"status $status" || { echo "not found: $pattern" && exit 1; }
+done

@@ -1,0 +1,132 @@
+// What mpirun begins in tests: ranks <scenario>. Every rank says what came of it on a line of its own.
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "../communicator_cases.h"
+#include "espalier/core/error.h"
+#include "espalier/executor/distributed.h"
+
+using namespace espalier;
+using namespace espalier::testing;
+
+namespace {
+
+// One write, so that lines of several ranks do not mix.
+void say(const std::string& text) {
+  const std::string line = "rank " + std::to_string(distributed::rank()) + ": " + text + "\n";
+  if (write(STDOUT_FILENO, line.data(), line.size()) < 0) std::perror("write");
+}
+
+void pause_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+void collectives(Communicator& self) {
+  if (self.size() != distributed::size() || self.rank() != distributed::rank()) throw Error("who am I?");
+  std::minstd_rand random(static_cast<unsigned>(self.rank() + 1));
+  for (int round = 0; round < 2; ++round)
+    for (const DType dtype : {float32, float64, int32, int64, float16, bfloat16})
+      for (const int64_t elements : {0, 1, 7, 4099}) {
+        pause_for(1e-6 * static_cast<double>(random() % 2000));
+        const std::string wrong = check_collectives(self, elements, dtype);
+        if (!wrong.empty()) throw Error(wrong);
+      }
+  // More than one piece of everything, and not a whole number of pieces.
+  const std::string wrong = check_collectives(self, 2'100'007, float32);
+  if (!wrong.empty()) throw Error(wrong);
+}
+
+void all_reduce(Communicator& self) {
+  Tensor values = zeros({8});
+  self.all_reduce(values);
+}
+
+void mismatch(Communicator& self) {
+  all_reduce(self);
+  if (self.rank() != 1) return all_reduce(self);
+  Tensor values = zeros({3});
+  self.broadcast(values, 0);
+}
+
+void throws(Communicator& self) {
+  all_reduce(self);
+  if (self.rank() == 1) {
+    pause_for(0.1);
+    throw OutOfMemory("no memory for the 7th step");
+  }
+  all_reduce(self);
+}
+
+void leaves(Communicator& self) {
+  all_reduce(self);
+  if (self.rank() != 1) all_reduce(self);
+}
+
+void dies(Communicator& self) {
+  all_reduce(self);
+  if (self.rank() == 1) raise(SIGKILL);
+  all_reduce(self);
+}
+
+void first_dies(Communicator& self) {
+  all_reduce(self);
+  if (self.rank() == 0) raise(SIGKILL);
+  all_reduce(self);
+}
+
+void hangs(Communicator& self) {
+  self.set_timeout(1);
+  all_reduce(self);
+  if (self.rank() == 1) pause_for(600);
+  self.barrier();
+}
+
+void stops(Communicator& self) {
+  self.set_timeout(1);
+  all_reduce(self);
+  if (self.rank() == 1) raise(SIGSTOP);
+  self.barrier();
+}
+
+void many(Communicator& self) {
+  Tensor values = zeros({100});
+  const auto start = std::chrono::steady_clock::now();
+  for (int turn = 0; turn < 500; ++turn) self.all_reduce(values, Reduction::mean);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  if (self.rank() == 0)
+    say("an all_reduce of 100 floats takes " + std::to_string(taken.count() / 500 * 1e6) + " us");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::map<std::string, std::function<void(Communicator&)>> scenarios = {{"collectives", collectives},
+                                                                               {"mismatch", mismatch},
+                                                                               {"throws", throws},
+                                                                               {"leaves", leaves},
+                                                                               {"dies", dies},
+                                                                               {"first_dies", first_dies},
+                                                                               {"hangs", hangs},
+                                                                               {"stops", stops},
+                                                                               {"many", many}};
+  if (argc != 2 || !scenarios.contains(argv[1])) return 2;
+  std::shared_ptr<Communicator> world;
+  try {
+    world = distributed::world();
+    scenarios.at(argv[1])(*world);
+    say("done");
+    return 0;
+  } catch (const CommunicatorError& error) {
+    say(error.what());
+  } catch (const std::exception& error) {
+    say(std::string("own: ") + error.what());
+    if (world) world->abort(std::current_exception());
+    pause_for(1);  // that the others say their word before mpirun ends them
+  }
+  return 1;
+}
