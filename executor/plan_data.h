@@ -1,8 +1,11 @@
 // What a plan is made of, before it is bound to memory.
 #pragma once
+#include <optional>
+
 #include "espalier/executor/memory.h"
 #include "espalier/executor/plan.h"
 #include "espalier/executor/precision.h"
+#include "espalier/executor/replication.h"
 
 namespace espalier {
 
@@ -10,6 +13,8 @@ struct PlanData {
   Graph graph;
   MemoryPlan memory;
   std::vector<PassReport> passes;
+  /// If the plan is one of several replicas.
+  std::optional<Replication> replication;
   /// On a GPU: how the kernels are launched, once a runtime knows.
   mutable std::string launch;
 };
