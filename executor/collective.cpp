@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "espalier/core/crc64.h"
 
 namespace espalier {
@@ -10,12 +12,24 @@ namespace {
 std::string_view name(Collective::Kind kind) {
   switch (kind) {
     case Collective::Kind::all_reduce: return "all_reduce";
+    case Collective::Kind::all_reduce_weighted: return "all_reduce_weighted";
     case Collective::Kind::reduce_scatter: return "reduce_scatter";
     case Collective::Kind::all_gather: return "all_gather";
     case Collective::Kind::broadcast: return "broadcast";
     case Collective::Kind::barrier: return "barrier";
   }
   return "";
+}
+
+// Those of large jobs would leave no room for the line of the call.
+constexpr size_t most_weights = 8;
+
+std::string str_of(const std::vector<double>& weights) {
+  std::string text;
+  for (size_t i = 0; i < std::min(weights.size(), most_weights); ++i)
+    text += fmt::format("{}{}", i ? ", " : "", weights[i]);
+  if (weights.size() > most_weights) text += fmt::format(", ... {} in all", weights.size());
+  return text;
 }
 
 }  // namespace
@@ -31,7 +45,8 @@ std::string_view name(Reduction reduction) {
 }
 
 bool Collective::matches(const Collective& other) const {
-  return kind == other.kind && reduction == other.reduction && root == other.root && spec == other.spec;
+  return kind == other.kind && reduction == other.reduction && root == other.root && spec == other.spec &&
+         weights == other.weights;
 }
 
 uint64_t Collective::hash() const {
@@ -42,12 +57,17 @@ uint64_t Collective::hash() const {
         static_cast<int64_t>(spec.dtype), static_cast<int64_t>(spec.shape.rank())})
     add(number);
   for (const int64_t size : spec.shape) add(size);
+  for (const double weight : weights) {
+    const double positive = weight + 0.0;  // -0 and 0 are equal
+    crc.add(&positive, sizeof(positive));
+  }
   return crc.value();
 }
 
 std::string Collective::str() const {
   std::string text(name(kind));
   if (reduction != Reduction::sum) text += fmt::format(" ({})", espalier::name(reduction));
+  if (!weights.empty()) text += fmt::format(" by {}", str_of(weights));
   if (kind != Kind::barrier) text += fmt::format(" of {} {}", espalier::name(spec.dtype), spec.shape.str());
   if (kind == Kind::broadcast) text += fmt::format(" from rank {}", root);
   return text + fmt::format(" ({}:{})", where.file_name(), where.line());

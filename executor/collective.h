@@ -4,6 +4,7 @@
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "espalier/core/tensor.h"
 
@@ -15,20 +16,31 @@ enum class Reduction : uint8_t { sum, mean, max, min };
 std::string_view name(Reduction reduction);
 
 struct Collective {
-  enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, barrier };
+  enum class Kind : uint8_t {
+    all_reduce,
+    all_reduce_weighted,
+    reduce_scatter,
+    all_gather,
+    broadcast,
+    barrier
+  };
 
   Kind kind = Kind::barrier;
   Reduction reduction = Reduction::sum;
   int root = 0;
   /// What each rank brings.
   Spec spec;
+  /// By what each rank's values are multiplied, rank by rank; empty if by nothing.
+  std::vector<double> weights;
+  /// Whether this rank is marked, see Communicator::raise.
+  bool raised = false;
   std::source_location where;
 
-  /// Whether two ranks mean the same; they may call it on different lines.
+  /// Whether two ranks mean the same; they may call it on different lines, and be marked or not.
   bool matches(const Collective& other) const;
   /// Equal for what matches, and hardly ever otherwise.
   uint64_t hash() const;
-  /// "all_reduce of float32 [100, 10] (train.cpp:12)"
+  /// "all_reduce of float32 [100, 10] (train.cpp:12)", "all_reduce_weighted by 2, 0.5 of ..."
   std::string str() const;
 };
 

@@ -22,7 +22,9 @@ double default_timeout() {
   return seconds;
 }
 
-bool reduces(Kind kind) { return kind == Kind::all_reduce || kind == Kind::reduce_scatter; }
+bool reduces(Kind kind) {
+  return kind == Kind::all_reduce || kind == Kind::all_reduce_weighted || kind == Kind::reduce_scatter;
+}
 
 void check_parts(const Collective& call, const Tensor& part, const Tensor& values, int ranks) {
   if (part.dtype() != values.dtype())
@@ -31,6 +33,20 @@ void check_parts(const Collective& call, const Tensor& part, const Tensor& value
   if (values.elements() % ranks != 0 || values.elements() / ranks != part.elements())
     throw ShapeError(fmt::format("{}: {} ranks' parts of shape {} do not make the shape {}", call.str(),
                                  ranks, part.shape().str(), values.shape().str()));
+}
+
+void check_weights(const Collective& call, int ranks) {
+  if (!is_real(call.spec.dtype)) throw TypeError(fmt::format("{}: weights are for reals", call.str()));
+  if (call.weights.size() != static_cast<size_t>(ranks))
+    throw ShapeError(
+        fmt::format("{}: there are {} weights for {} ranks", call.str(), call.weights.size(), ranks));
+  // In the type that it is multiplied in.
+  const auto finite = [&](double weight) {
+    return std::isfinite(call.spec.dtype == float64 ? weight : static_cast<float>(weight));
+  };
+  for (const double weight : call.weights)
+    if (!finite(weight) || weight < 0)
+      throw Error(fmt::format("{}: {} is no weight; they are finite, and not negative", call.str(), weight));
 }
 
 }  // namespace
@@ -59,16 +75,23 @@ void Communicator::check(const Collective& call, const Tensor* from, const Tenso
     throw TypeError(fmt::format("{}: the mean is for reals", call.str()));
   if (call.kind == Kind::reduce_scatter) check_parts(call, *to, *from, size_);
   if (call.kind == Kind::all_gather) check_parts(call, *from, *to, size_);
+  if (call.kind == Kind::all_reduce_weighted) check_weights(call, size_);
   if (call.root < 0 || call.root >= size_)
     throw IndexError(fmt::format("{}: there are {} ranks", call.str(), size_));
 }
 
-void Communicator::call(Kind kind, Reduction reduction, int root, const Tensor* from, Tensor* to,
-                        Where where) {
+void Communicator::call(Kind kind, Reduction reduction, int root, const Tensor* from, Tensor* to, Where where,
+                        std::span<const double> weights) {
   try {
-    const Collective call{kind, reduction, root, from ? from->spec() : Spec(), where};
-    check(call, from, to);
-    run(call, from, to);
+    call_.kind = kind;
+    call_.reduction = reduction;
+    call_.root = root;
+    call_.spec = from ? from->spec() : Spec();
+    call_.weights.assign(weights.begin(), weights.end());
+    call_.raised = mark_.load();
+    call_.where = where;
+    check(call_, from, to);
+    raised_.store(run(call_, from, to));
   } catch (const CommunicatorError&) {
     throw;  // the others know
   } catch (...) {
@@ -79,6 +102,9 @@ void Communicator::call(Kind kind, Reduction reduction, int root, const Tensor* 
 
 void Communicator::all_reduce(Tensor& values, Reduction reduction, Where where) {
   call(Kind::all_reduce, reduction, 0, &values, &values, where);
+}
+void Communicator::all_reduce_weighted(Tensor& values, std::span<const double> weights, Where where) {
+  call(Kind::all_reduce_weighted, Reduction::sum, 0, &values, &values, where, weights);
 }
 void Communicator::reduce_scatter(const Tensor& values, Tensor& part, Reduction reduction, Where where) {
   call(Kind::reduce_scatter, reduction, 0, &values, &part, where);

@@ -1,7 +1,9 @@
 // Communicator: where replicas meet. Each rank has one, all call the same collectives in the same order, and
 // what goes wrong on one rank is an error on every rank within a set time.
 #pragma once
+#include <atomic>
 #include <exception>
+#include <span>
 
 #include "espalier/executor/collective.h"
 
@@ -26,6 +28,10 @@ class Communicator {
 
   /// Every rank's `values` become the reduction over all ranks. Numbers only; the mean takes reals.
   void all_reduce(Tensor& values, Reduction reduction = Reduction::sum, Where where = Where::current());
+  /// Every rank's `values` become the sum over ranks r of `weights[r]` times those of rank r. Reals only.
+  /// There is one weight per rank, finite and not negative, and all ranks give the same ones. What a rank of
+  /// weight 0 has is not read. Weights of 1 make the bits of the plain sum.
+  void all_reduce_weighted(Tensor& values, std::span<const double> weights, Where where = Where::current());
   /// The reduction of `values`, cut into as many equal parts as there are ranks: rank r gets part r.
   void reduce_scatter(const Tensor& values, Tensor& part, Reduction reduction = Reduction::sum,
                       Where where = Where::current());
@@ -35,6 +41,16 @@ class Communicator {
   void broadcast(Tensor& values, int root, Where where = Where::current());
   /// Returns when all ranks have come.
   void barrier(Where where = Where::current());
+
+  // A mark that travels with collectives, so that all ranks stop at the same step when one is told to.
+
+  /// Marks this rank. From any thread, also in a signal's handler.
+  void raise() noexcept { mark_.store(true); }
+  /// Takes this rank's mark back.
+  void lower() noexcept { mark_.store(false); }
+  /// Whether any rank was marked when it came to the last collective that this communicator finished: the
+  /// same on all ranks. False before the first one.
+  bool raised() const noexcept { return raised_.load(); }
 
   /// Tells all ranks that this one failed: their present and later calls throw, and name this rank and the
   /// error. May come from any thread.
@@ -49,18 +65,20 @@ class Communicator {
   Communicator(int rank, int size);
 
  private:
-  /// Does it, or throws CommunicatorError. Of `from` and `to` there is what the kind needs; all_reduce and
-  /// broadcast have the same tensor in both.
-  virtual void run(const Collective& call, const Tensor* from, Tensor* to) = 0;
+  /// Does it, or throws CommunicatorError. Says whether any rank's call is `raised`. Of `from` and `to` there
+  /// is what the kind needs; all_reduce and broadcast have the same tensor in both.
+  virtual bool run(const Collective& call, const Tensor* from, Tensor* to) = 0;
   /// Where its tensors lie.
   virtual DeviceType device_type() const { return DeviceType::cpu; }
 
   void check(const Collective& call, const Tensor* from, const Tensor* to) const;
-  void call(Collective::Kind kind, Reduction reduction, int root, const Tensor* from, Tensor* to,
-            Where where);
+  void call(Collective::Kind kind, Reduction reduction, int root, const Tensor* from, Tensor* to, Where where,
+            std::span<const double> weights = {});
 
   int rank_, size_;
   double timeout_;
+  Collective call_;  // the last one
+  std::atomic<bool> mark_{false}, raised_{false};
 };
 
 /// What an exception says, and its kind where it is not one of the library's.

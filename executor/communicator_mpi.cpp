@@ -27,16 +27,20 @@ constexpr int64_t piece_bytes = 64 << 20;  // of what is only moved
 // A waiting rank first looks without pause; who comes later than that is worth a nap.
 constexpr auto eager = std::chrono::milliseconds(5);
 constexpr auto nap = std::chrono::microseconds(50);
-constexpr auto hub_patience = std::chrono::seconds(3);
+constexpr auto leaving_nap = std::chrono::milliseconds(1);
+constexpr auto hub_patience = std::chrono::seconds(6);
 
 // What ranks tell each other through MPI.
 struct Words {
-  explicit Words(int ranks) : hashes(static_cast<size_t>(ranks)) {}
+  struct Call {
+    uint64_t hash = 0;
+    uint64_t raised = 0;
+  };
+  explicit Words(int ranks) : calls(static_cast<size_t>(ranks)) {}
 
   uint64_t token = 0;
   std::array<char, text_bytes> addresses{};
-  uint64_t hash = 0;
-  std::vector<uint64_t> hashes;  // by rank
+  std::vector<Call> calls;  // by rank
   std::array<char, text_bytes> text{};
   std::vector<std::array<char, text_bytes>> texts;
 };
@@ -56,9 +60,10 @@ class MpiCommunicator final : public Communicator {
   void abort(std::exception_ptr error) noexcept override;
 
  private:
-  void run(const Collective& call, const Tensor* from, Tensor* to) override;
+  bool run(const Collective& call, const Tensor* from, Tensor* to) override;
   void connect();
-  void compare(const Collective& call);
+  bool compare(const Collective& call);
+  void move(const Collective& call, const Tensor* from, Tensor* to);
   void all_reduce_piece(const Collective& call, char* values, int64_t elements);
   void reduce_scatter_piece(const Collective& call, const char* values, int64_t stride, char* part,
                             int64_t elements);
@@ -93,10 +98,15 @@ MpiCommunicator::MpiCommunicator(const EspalierMpi& mpi)
 }
 
 MpiCommunicator::~MpiCommunicator() {
-  const bool healthy = !watch_->failed();
+  watch_->leave();
+  // Ending MPI waits for all ranks, and they may be dead or have given up; so all must have left before.
+  while (!watch_->all_left() && !watch_->failed()) {
+    mpi_.progress();
+    std::this_thread::sleep_for(leaving_nap);
+  }
+  const bool healthy = watch_->all_left();
   watch_.reset();
   hub_.reset();
-  // Ending MPI waits for all ranks, and they may be dead.
   if (healthy) mpi_.finish();
 }
 
@@ -125,15 +135,19 @@ void MpiCommunicator::abort(std::exception_ptr error) noexcept {
   }
 }
 
-void MpiCommunicator::run(const Collective& call, const Tensor* from, Tensor* to) {
+bool MpiCommunicator::run(const Collective& call, const Tensor* from, Tensor* to) {
   call_ = &call;
   from_ = from;
   to_ = to;
   ++number_;
-  if (watch_->lost(number_)) give_up(watch_->reason());
+  if (watch_->lost(number_)) give_up(watch_->reason(number_));
   watch_->begin(number_, call);
-  compare(call);
+  const bool raised = compare(call);
+  move(call, from, to);
+  return raised;
+}
 
+void MpiCommunicator::move(const Collective& call, const Tensor* from, Tensor* to) {
   const auto element = static_cast<int64_t>(size_of(call.spec.dtype));
   const auto* source = from ? static_cast<const char*>(from->address()) : nullptr;
   auto* target = to ? static_cast<char*>(to->address()) : nullptr;
@@ -143,6 +157,7 @@ void MpiCommunicator::run(const Collective& call, const Tensor* from, Tensor* to
   };
   switch (call.kind) {
     case Kind::all_reduce:
+    case Kind::all_reduce_weighted:
       return pieces(to->elements(), share_bytes / element * size(), [&](int64_t begin, int64_t count) {
         all_reduce_piece(call, target + begin * element, count);
       });
@@ -164,47 +179,53 @@ void MpiCommunicator::run(const Collective& call, const Tensor* from, Tensor* to
   }
 }
 
-// All ranks see the same hashes, so all agree on whether there is something to explain.
-void MpiCommunicator::compare(const Collective& call) {
+// All ranks see the same hashes, so all agree on whether there is something to explain. Says whether any is
+// marked.
+bool MpiCommunicator::compare(const Collective& call) {
   Words& words = *words_;
-  words.hash = call.hash();
+  Words::Call& mine = words.calls[static_cast<size_t>(rank())];
+  mine = {call.hash(), call.raised};
   for (int other = 0; other < size(); ++other) {
     if (other == rank()) continue;
-    send(other, &words.hash, sizeof(words.hash));
-    receive(other, &words.hashes[static_cast<size_t>(other)], sizeof(words.hash));
+    send(other, &mine, sizeof(mine));
+    receive(other, &words.calls[static_cast<size_t>(other)], sizeof(mine));
   }
-  words.hashes[static_cast<size_t>(rank())] = words.hash;
   exchange();
-  const auto odd = std::ranges::find_if(words.hashes, [&](uint64_t hash) { return hash != words.hash; });
-  if (odd == words.hashes.end()) return;
+  const auto odd = std::ranges::find_if(words.calls, [&](const auto& one) { return one.hash != mine.hash; });
+  if (odd == words.calls.end()) return std::ranges::any_of(words.calls, &Words::Call::raised);
 
   words.text.fill(0);
   call.str().copy(words.text.data(), text_bytes - 1);
-  words.texts.resize(words.hashes.size());
+  words.texts.resize(words.calls.size());
   for (int other = 0; other < size(); ++other) {
     if (other == rank()) continue;
     send(other, words.text.data(), text_bytes);
     receive(other, words.texts[static_cast<size_t>(other)].data(), text_bytes);
   }
   exchange();
-  const auto other = static_cast<size_t>(odd - words.hashes.begin());
+  const auto other = static_cast<size_t>(odd - words.calls.begin());
   const std::string message =
       fmt::format("{}: rank {} called {}", call.str(), other, words.texts[other].data());
   watch_->fail("an earlier collective failed: " + message);
   throw CommunicatorError(message);
 }
 
-// Each rank gets everybody's elements of its share, reduces them, and gives the result to all.
+// Each rank gets everybody's elements of its share, reduces them, and gives the result to all. Those of a
+// rank of weight 0 stay where they are.
 void MpiCommunicator::all_reduce_piece(const Collective& call, char* values, int64_t elements) {
   const auto element = static_cast<int64_t>(size_of(call.spec.dtype));
   const auto begin = [&](int rank) { return share_begin(elements, size(), rank); };
+  const auto counts = [&](int rank) {
+    return call.weights.empty() || call.weights[static_cast<size_t>(rank)] != 0;
+  };
   const int64_t mine = begin(rank()), count = begin(rank() + 1) - mine;
   for (int other = 0; other < size(); ++other) {
     char* const place = other == rank() ? values + mine * element : slot(other);
     sources_[static_cast<size_t>(other)] = place;
     if (other == rank()) continue;
-    send(other, values + begin(other) * element, (begin(other + 1) - begin(other)) * element);
-    receive(other, place, count * element);
+    if (counts(rank()))
+      send(other, values + begin(other) * element, (begin(other + 1) - begin(other)) * element);
+    if (counts(other)) receive(other, place, count * element);
   }
   exchange();
   void* const share = values + mine * element;
@@ -212,6 +233,7 @@ void MpiCommunicator::all_reduce_piece(const Collective& call, char* values, int
   reduction.reduction = call.reduction;
   reduction.dtype = call.spec.dtype;
   reduction.from = sources_;
+  reduction.weights = call.weights;
   reduction.to = {&share, 1};
   reduction.count = count;
   reduce_ranks(reduction);
@@ -303,7 +325,7 @@ void MpiCommunicator::exchange() {
   while (true) {
     if (!asked) check(mpi_.test(&done));
     if (done) break;
-    if (watch_ && watch_->lost(number_)) give_up(watch_->reason());
+    if (watch_ && watch_->lost(number_)) give_up(watch_->reason(number_));
     const auto waited = Clock::now() - start;
     if (waited > eager) std::this_thread::sleep_for(nap);
     if (waited < limit) continue;

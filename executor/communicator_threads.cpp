@@ -41,9 +41,9 @@ class ThreadCommunicator final : public Communicator {
   void abort(std::exception_ptr error) noexcept override;
 
  private:
-  void run(const Collective& call, const Tensor* from, Tensor* to) override;
+  bool run(const Collective& call, const Tensor* from, Tensor* to) override;
   void meet(const Collective& call);
-  void compare(const Collective& call);
+  bool compare(const Collective& call);
   void work(const Collective& call, const Tensor* from, Tensor* to);
   std::string missing(uint64_t number) const;
   [[noreturn]] void throw_failure(const Collective& call);
@@ -68,7 +68,7 @@ void ThreadCommunicator::abort(std::exception_ptr error) noexcept {
 
 // Each collective is two meetings. After the first all ranks are in it, and none goes before the second: so
 // they may read and write each other's tensors in between, and no error comes out of there.
-void ThreadCommunicator::run(const Collective& call, const Tensor* from, Tensor* to) {
+bool ThreadCommunicator::run(const Collective& call, const Tensor* from, Tensor* to) {
   const auto me = static_cast<size_t>(rank());
   if (group_->meeting.failed()) throw_failure(call);
   ThreadGroup::Place& place = group_->places[me];
@@ -77,10 +77,11 @@ void ThreadCommunicator::run(const Collective& call, const Tensor* from, Tensor*
   group_->to[me] = to ? to->address() : nullptr;
 
   meet(call);
-  compare(call);
+  const bool raised = compare(call);
   work(call, from, to);
   group_->meeting.arrive_anyway(2 * calls_);
   group_->meeting.wait_anyway(2 * calls_);
+  return raised;
 }
 
 void ThreadCommunicator::meet(const Collective& call) {
@@ -98,14 +99,18 @@ void ThreadCommunicator::meet(const Collective& call) {
   if (outcome == Outcome::failed) throw_failure(call);
 }
 
-void ThreadCommunicator::compare(const Collective& call) {
+// Says whether any rank is marked.
+bool ThreadCommunicator::compare(const Collective& call) {
+  bool raised = false;
   for (size_t other = 0; other < group_->places.size(); ++other) {
     const Collective& theirs = group_->places[other].calls[(calls_ - 1) % 2];
+    raised |= theirs.raised;
     if (theirs.matches(call)) continue;
     const std::string message = fmt::format("{}: rank {} called {}", call.str(), other, theirs.str());
     group_->meeting.fail("an earlier collective failed: " + message);
     throw CommunicatorError(message);
   }
+  return raised;
 }
 
 void ThreadCommunicator::work(const Collective& call, const Tensor* from, Tensor* to) {
@@ -115,8 +120,10 @@ void ThreadCommunicator::work(const Collective& call, const Tensor* from, Tensor
   reduction.reduction = call.reduction;
   reduction.dtype = call.spec.dtype;
   reduction.from = group_->from;
+  reduction.weights = call.weights;
   switch (call.kind) {
     case Kind::all_reduce:
+    case Kind::all_reduce_weighted:
       // Each rank reads and writes its share of everybody's elements, and nobody else touches that.
       reduction.to = group_->to;
       reduction.first = reduction.to_first = share_begin(elements, size(), rank());

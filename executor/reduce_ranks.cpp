@@ -36,6 +36,38 @@ void fold_two(const T* a, const T* b, C* sum, int64_t n, const F& f) {
   });
 }
 
+// The sums of the tile that begins at `at`; `source` says where a rank's elements of it are.
+template <class T, class C, class F>
+void sum_up(const RankReduction& work, const auto& source, C* sum, int64_t n, const F& f) {
+  const size_t ranks = work.from.size();
+  if (ranks == 1)
+    convert(source(0), sum, n);
+  else
+    fold_two(source(0), source(1), sum, n, f);
+  for (size_t rank = 2; rank < ranks; ++rank) fold(source(rank), sum, n, f);
+}
+
+// The file is compiled without contractions to fused multiply-adds: so the bits are the same on all machines.
+template <class T, class C>
+void sum_up_weighted(const RankReduction& work, const auto& source, C* sum, int64_t n) {
+  bool first = true;
+  for (size_t rank = 0; rank < work.from.size(); ++rank) {
+    if (work.weights[rank] == 0) continue;
+    const C weight = static_cast<C>(work.weights[rank]);
+    const T* const from = source(rank);
+    if (first)
+      vectorized([=]() __attribute__((always_inline)) {
+        for (int64_t i = 0; i < n; ++i) sum[i] = weight * static_cast<C>(from[i]);
+      });
+    else
+      vectorized([=]() __attribute__((always_inline)) {
+        for (int64_t i = 0; i < n; ++i) sum[i] += weight * static_cast<C>(from[i]);
+      });
+    first = false;
+  }
+  if (first) std::fill(sum, sum + n, C(0));
+}
+
 template <class T, class F>
 void reduce_range(const RankReduction& work, int64_t begin, int64_t end, const F& f) {
   using C = compute_t<T>;
@@ -44,12 +76,11 @@ void reduce_range(const RankReduction& work, int64_t begin, int64_t end, const F
   for (int64_t at = begin; at < end; at += tile) {
     const int64_t n = std::min(tile, end - at);
     const auto source = [&](size_t rank) { return static_cast<const T*>(work.from[rank]) + work.first + at; };
-    if (ranks == 1)
-      convert(source(0), sum, n);
-    else
-      fold_two(source(0), source(1), sum, n, f);
-    for (size_t rank = 2; rank < ranks; ++rank) fold(source(rank), sum, n, f);
-    if constexpr (std::is_floating_point_v<C>)
+    if constexpr (std::is_floating_point_v<C>) {
+      if (work.weights.empty())
+        sum_up<T>(work, source, sum, n, f);
+      else
+        sum_up_weighted<T>(work, source, sum, n);
       if (work.reduction == Reduction::mean) {
         C* const values = sum;
         const C count = static_cast<C>(ranks);
@@ -57,6 +88,9 @@ void reduce_range(const RankReduction& work, int64_t begin, int64_t end, const F
           for (int64_t i = 0; i < n; ++i) values[i] /= count;
         });
       }
+    } else {
+      sum_up<T>(work, source, sum, n, f);
+    }
     for (void* to : work.to) convert(sum, static_cast<T*>(to) + work.to_first + at, n);
   }
 }

@@ -8,11 +8,13 @@ namespace espalier {
 
 /// Elements `first` to `first + count` (excluded) of every buffer in `from` are reduced, in the order of the
 /// buffers. The results go to every buffer in `to`, from its element `to_first` on; buffers may be in both if
-/// `to_first` is `first`.
+/// `to_first` is `first`. With weights, one for each buffer in `from`, it is the sum of the buffers times
+/// their weights (of reals), and those of weight 0 are not read.
 struct RankReduction {
   Reduction reduction = Reduction::sum;
   DType dtype = float32;
   std::span<const void* const> from;
+  std::span<const double> weights = {};
   int64_t first = 0;
   std::span<void* const> to;
   int64_t to_first = 0;

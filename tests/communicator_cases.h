@@ -52,6 +52,33 @@ inline Tensor reduced(int ranks, int64_t elements, DType dtype, Reduction reduct
   return result;
 }
 
+/// The sum of the ranks' values times their weights, in their order, rounded once.
+inline Tensor weighted_sum(const std::vector<double>& weights, int64_t elements, DType dtype) {
+  Tensor result({elements}, dtype);
+  visit_all(dtype, [&]<class T>(TypeTag<T>) {
+    using C = compute_t<T>;
+    for (int64_t i = 0; i < elements; ++i) {
+      C sum = 0;
+      for (size_t rank = 0; rank < weights.size(); ++rank)
+        if (weights[rank] != 0) {
+          const C value = static_cast<C>(static_cast<T>(element_of(static_cast<int>(rank), i, dtype)));
+          sum = static_cast<C>(sum + static_cast<C>(weights[rank]) * value);
+        }
+      result.data<T>()[i] = static_cast<T>(sum);
+    }
+  });
+  return result;
+}
+
+/// A tensor of NaN.
+inline Tensor nan_values(int64_t elements, DType dtype) {
+  Tensor values({elements}, dtype);
+  visit_all(dtype, [&]<class T>(TypeTag<T>) {
+    for (T& value : values.span<T>()) value = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
+  });
+  return values;
+}
+
 inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.spec() == b.spec() && (a.bytes() == 0 || std::memcmp(a.address(), b.address(), a.bytes()) == 0);
 }
@@ -77,6 +104,30 @@ inline std::string check_collectives(Communicator& communicator, int64_t element
     communicator.reduce_scatter(all, part, reduction);
     expect(part, reduced(size, elements, dtype, reduction, elements * rank), "reduce_scatter by " + by);
     expect(all, values_of(rank, elements * size, dtype), "what reduce_scatter by " + by + " read");
+  }
+  if (is_real(dtype)) {
+    const auto count = static_cast<size_t>(size);
+    std::vector<double> weights(count, 1);
+    Tensor values = values_of(rank, elements, dtype);
+    communicator.all_reduce_weighted(values, weights);
+    expect(values, reduced(size, elements, dtype, Reduction::sum), "all_reduce_weighted by ones");
+
+    for (size_t i = 0; i < count; ++i) weights[i] = 0.3 * static_cast<double>(i + 1);
+    values = values_of(rank, elements, dtype);
+    communicator.all_reduce_weighted(values, weights);
+    expect(values, weighted_sum(weights, elements, dtype), "all_reduce_weighted");
+
+    for (size_t none = 0; none < count; ++none) {
+      std::vector<double> others = weights;
+      others[none] = 0;
+      values =
+          rank == static_cast<int>(none) ? nan_values(elements, dtype) : values_of(rank, elements, dtype);
+      communicator.all_reduce_weighted(values, others);
+      expect(values, weighted_sum(others, elements, dtype), "all_reduce_weighted without a rank");
+    }
+    values = nan_values(elements, dtype);
+    communicator.all_reduce_weighted(values, std::vector<double>(count, 0));
+    expect(values, weighted_sum(std::vector<double>(count, 0), elements, dtype), "all_reduce_weighted by 0");
   }
   const Tensor mine = values_of(rank, elements, dtype);
   Tensor gathered({size, elements}, dtype);

@@ -18,7 +18,6 @@ RankWatch::RankWatch(int rank, const std::string& hub, uint64_t token)
 }
 
 RankWatch::~RankWatch() {
-  send({Note::Kind::left, rank_, number_, fmt::format("rank {} has left", rank_)});
   const uint64_t one = 1;
   if (write(stop_.get(), &one, sizeof(one)) == sizeof(one))
     thread_.join();
@@ -37,9 +36,11 @@ void RankWatch::begin(uint64_t number, const Collective& call) {
   last_ = call;
 }
 
-std::string RankWatch::reason() {
+std::string RankWatch::reason(uint64_t number) {
   const std::lock_guard lock(mutex_);
-  return reason_;
+  for (const Loss& loss : losses_)
+    if (loss.after < number) return loss.reason;
+  return {};
 }
 
 void RankWatch::fail(const std::string& reason) {
@@ -51,24 +52,33 @@ void RankWatch::fail(const std::string& reason) {
   fail(reason, after);
 }
 
+// Also if the others know by now why: those who have left wait to hear whether this rank ends well.
 void RankWatch::fail(const std::string& reason, uint64_t after) {
-  const bool known = lost(after + 1);
-  note_loss(after, reason, true);
-  if (known) return;
-  send({Note::Kind::failed, rank_, after, reason});
+  if (note_loss(after, reason, true)) send({Note::Kind::failed, rank_, after, reason});
+}
+
+void RankWatch::leave() {
+  uint64_t after = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    after = number_;
+  }
+  send({Note::Kind::left, rank_, after, fmt::format("rank {} has left", rank_)});
 }
 
 void RankWatch::ask(uint64_t number, double seconds_waited) {
   send({Note::Kind::late, rank_, number, fmt::format("{:g}", seconds_waited)});
 }
 
-// What concerns the earliest collective counts, and of these the first.
-void RankWatch::note_loss(uint64_t after, const std::string& reason, bool failure) {
-  if (failure) failed_.store(true, std::memory_order_release);
+// Says whether it is the first failure.
+bool RankWatch::note_loss(uint64_t after, const std::string& reason, bool failure) {
   const std::lock_guard lock(mutex_);
-  if (after >= lost_after_.load(std::memory_order_relaxed)) return;
-  reason_ = reason;
-  lost_after_.store(after, std::memory_order_release);
+  // Of two that concern the same collectives, the first counts.
+  if (after < lost_after_.load(std::memory_order_relaxed)) {
+    losses_.push_back({after, reason});
+    lost_after_.store(after, std::memory_order_release);
+  }
+  return failure && !failed_.exchange(true, std::memory_order_acq_rel);
 }
 
 void RankWatch::listen() {
@@ -91,9 +101,10 @@ void RankWatch::listen() {
       const bool left = note->kind == Note::Kind::left;
       if (left || note->kind == Note::Kind::failed) note_loss(note->number, note->text, !left);
       hub_left |= left && note->rank == 0;
+      if (note->kind == Note::Kind::all_left) all_left_.store(true, std::memory_order_release);
     }
     if (open) continue;
-    if (!hub_left) note_loss(0, "rank 0 died", true);
+    if (!all_left()) note_loss(0, hub_left ? "rank 0 has left" : "rank 0 died", true);
     return;
   }
 }

@@ -13,7 +13,6 @@ class RankWatch {
  public:
   /// Connects to the hub. Throws Error.
   RankWatch(int rank, const std::string& hub, uint64_t token);
-  /// Tells the others that this rank has left.
   ~RankWatch();
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;
@@ -22,20 +21,26 @@ class RankWatch {
   void begin(uint64_t number, const Collective& call);
   /// Whether collective `number` cannot come about.
   bool lost(uint64_t number) const { return lost_after_.load(std::memory_order_acquire) < number; }
-  std::string reason();
-  /// Whether any rank failed, be it this one; leaving is no failure.
+  /// Why: what was heard first of all that concerns it.
+  std::string reason(uint64_t number);
+  /// Whether any rank failed, be it this one; leaving is no failure by itself.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
   /// Tells all ranks, this one included, that what comes after its last collective will not come about.
   void fail(const std::string& reason);
   /// The same of what comes after that collective.
   void fail(const std::string& reason, uint64_t after);
+  /// Tells the others that this rank comes to no more collectives.
+  void leave();
+  /// Whether all ranks have left, and none failed before. Either this or `failed` comes true after `leave`,
+  /// once the others have ended.
+  bool all_left() const { return all_left_.load(std::memory_order_acquire); }
   /// Asks who is missing in collective `number`. The answer comes as a failure.
   void ask(uint64_t number, double seconds_waited);
 
  private:
   void listen();
-  void note_loss(uint64_t after, const std::string& reason, bool failure);
+  bool note_loss(uint64_t after, const std::string& reason, bool failure);
   void send(Note note);
 
   const int rank_;
@@ -44,9 +49,13 @@ class RankWatch {
   std::mutex sending_, mutex_;
   Collective last_;
   uint64_t number_ = 0;
-  std::string reason_;
+  struct Loss {
+    uint64_t after;
+    std::string reason;
+  };
+  std::vector<Loss> losses_;  // as they were heard
   std::atomic<uint64_t> lost_after_{UINT64_MAX};
-  std::atomic<bool> failed_{false};
+  std::atomic<bool> failed_{false}, all_left_{false};
   std::thread thread_;
 };
 

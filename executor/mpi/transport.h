@@ -21,6 +21,8 @@ struct EspalierMpi {
   int one_host;  // whether all ranks run on one machine
   int (*start)(const EspalierMpiMessage* messages, size_t count);
   int (*test)(int* done);
+  /// Lets what is buffered go on its way while nothing is under way.
+  void (*progress)();
   /// Gives up what is under way; its memory must stay.
   void (*abandon)();
   void (*describe)(int error, char* text, size_t bytes);
@@ -32,4 +34,4 @@ struct EspalierMpi {
 const EspalierMpi* espalier_mpi_open(char* error, size_t bytes);
 }
 
-inline constexpr int espalier_mpi_version = 1;
+inline constexpr int espalier_mpi_version = 2;

@@ -13,7 +13,8 @@
 namespace espalier {
 namespace {
 
-constexpr auto patience = std::chrono::milliseconds(1000);  // for answers about positions
+constexpr auto patience = std::chrono::milliseconds(2000);  // for answers about positions
+constexpr auto longest_end = std::chrono::seconds(3);       // for the last words of this process's own rank
 
 }  // namespace
 
@@ -34,18 +35,19 @@ WatchHub::~WatchHub() {
 
 void WatchHub::serve() {
   std::vector<pollfd> polled;
-  bool stopping = false;
-  while (!stopping) {
+  auto stop_by = Clock::time_point::max();  // once it is asked to
+  while (true) {
     polled.assign({{listener_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}});
     for (const Member& member : members_) polled.push_back({member.wire.descriptor(), POLLIN, 0});
     int wait = -1;
-    if (answer_by_ != Clock::time_point::max()) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(answer_by_ - Clock::now());
+    if (const auto until = std::min(answer_by_, stop_by); until != Clock::time_point::max()) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
       wait = static_cast<int>(std::max<int64_t>(left.count(), 0)) + 1;
     }
+    // Once asked to stop, it would be told so again and again.
+    if (stop_by != Clock::time_point::max()) polled[1].events = 0;
     poll(polled.data(), polled.size(), wait);
-    stopping = polled[1].revents != 0;
-    // Also when stopping: what rank 0 said last is for the others.
+    if (polled[1].revents) stop_by = Clock::now() + longest_end;
     std::vector<Member> lost;
     for (size_t i = members_.size(); i-- > 0;)
       if (!hear(members_[i])) {
@@ -55,7 +57,13 @@ void WatchHub::serve() {
     for (const Member& member : lost) lose(member);
     if (polled[0].revents) accept_one();
     if (Clock::now() >= answer_by_) conclude();
+    // What this process's rank said last is for the others; it has closed its end.
+    if (stop_by != Clock::time_point::max() && (!hears_own_rank() || Clock::now() >= stop_by)) return;
   }
+}
+
+bool WatchHub::hears_own_rank() const {
+  return std::ranges::any_of(members_, [](const Member& member) { return member.rank == 0; });
 }
 
 void WatchHub::accept_one() {
@@ -82,7 +90,16 @@ bool WatchHub::hear(Member& member) {
 void WatchHub::handle(const Note& note) {
   switch (note.kind) {
     case Note::Kind::failed:
-    case Note::Kind::left: ended_[static_cast<size_t>(note.rank)] = true; return tell_all(note);
+      failed_ = true;
+      ended_[static_cast<size_t>(note.rank)] = true;
+      return tell_all(note);
+    case Note::Kind::left:
+      ended_[static_cast<size_t>(note.rank)] = true;
+      tell_all(note);
+      // Who failed says so before it leaves.
+      if (++left_ < ranks_ || failed_) return;
+      all_left_ = true;
+      return tell_all({Note::Kind::all_left, note.rank, 0, {}});
     case Note::Kind::late: return ask(note);
     case Note::Kind::position:
       if (positions_.empty()) return;
@@ -90,13 +107,16 @@ void WatchHub::handle(const Note& note) {
       if (std::ranges::all_of(positions_, &Position::known)) conclude();
       return;
     case Note::Kind::hello:
+    case Note::Kind::all_left:
     case Note::Kind::where: return;
   }
 }
 
 void WatchHub::lose(const Member& member) {
-  if (member.rank < 0 || ended_[static_cast<size_t>(member.rank)]) return;
+  if (member.rank < 0) return;
+  if (ended_[static_cast<size_t>(member.rank)] && (failed_ || all_left_)) return;
   ended_[static_cast<size_t>(member.rank)] = true;
+  failed_ = true;
   tell_all({Note::Kind::failed, member.rank, 0, fmt::format("rank {} died", member.rank)});
 }
 
@@ -126,6 +146,7 @@ void WatchHub::conclude() {
   if (reason.empty()) reason = fmt::format("the ranks did not meet within {} s", question_.text);
   positions_.clear();
   answer_by_ = Clock::time_point::max();
+  failed_ = true;
   tell_all({Note::Kind::failed, question_.rank, question_.number - 1, reason});
 }
 

@@ -31,6 +31,7 @@ class WatchHub {
   };
 
   void serve();
+  bool hears_own_rank() const;
   void accept_one();
   bool hear(Member& member);
   void handle(const Note& note);
@@ -44,7 +45,10 @@ class WatchHub {
   Descriptor listener_, stop_;
   std::string addresses_;
   std::vector<Member> members_;
-  std::vector<bool> ended_;          // by rank: it failed or left, and its connection may go
+  std::vector<bool> ended_;          // by rank: it failed or left
+  int left_ = 0;                     // how many have left
+  bool failed_ = false;              // whether any has failed; then those who ended may go
+  bool all_left_ = false;            // without failure: all may go
   std::vector<Position> positions_;  // while somebody asked who is missing
   Note question_;
   Clock::time_point answer_by_ = Clock::time_point::max();

@@ -10,7 +10,7 @@ shift
 
 # Sockets within this machine are enough, and the tests may run as root and on few cores.
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-output=$(timeout --kill-after=5 60 mpirun --oversubscribe "${options[@]}" -np "$ranks" "$program" "$scenario" 2>&1)
+output=$(timeout --kill-after=5 300 mpirun --oversubscribe "${options[@]}" -np "$ranks" "$program" "$scenario" 2>&1)
 status=$?
 printf '%s\n(exit status %d)\n' "$output" "$status"
 [ "$status" -ne 124 ] && [ "$status" -ne 137 -o "$scenario" = dies ] || { echo "it hung" && exit 1; }

@@ -79,16 +79,43 @@ void first_dies(Communicator& self) {
   all_reduce(self);
 }
 
-void hangs(Communicator& self) {
-  self.set_timeout(1);
+void weights(Communicator& self) {
   all_reduce(self);
+  Tensor values = zeros({3});
+  self.all_reduce_weighted(values, std::vector<double>{1, self.rank() == 1 ? 0.25 : 0.5});
+}
+
+// Stops all at one step when one of them is told to, at some moment.
+void marks(Communicator& self) {
+  Tensor values = zeros({5});
+  std::thread other([&] {
+    pause_for(0.05);
+    if (self.rank() == 1) self.raise();
+  });
+  int64_t steps = 0;
+  for (; !self.raised(); ++steps) self.all_reduce(values);
+  other.join();
+  Tensor all({self.size()}, int64), mine = full({1}, static_cast<double>(steps), int64);
+  self.lower();
+  self.all_gather(mine, all);
+  for (const int64_t theirs : all.span<int64_t>())
+    if (theirs != steps) throw Error("they stopped at different steps");
+  if (self.raised()) throw Error("the mark stays");
+}
+
+// Long enough that slow ranks come in time.
+constexpr double patience = 4;
+
+void hangs(Communicator& self) {
+  all_reduce(self);
+  self.set_timeout(patience);
   if (self.rank() == 1) pause_for(600);
   self.barrier();
 }
 
 void stops(Communicator& self) {
-  self.set_timeout(1);
   all_reduce(self);
+  self.set_timeout(patience);
   if (self.rank() == 1) raise(SIGSTOP);
   self.barrier();
 }
@@ -113,6 +140,8 @@ int main(int argc, char** argv) {
                                                                                {"first_dies", first_dies},
                                                                                {"hangs", hangs},
                                                                                {"stops", stops},
+                                                                               {"weights", weights},
+                                                                               {"marks", marks},
                                                                                {"many", many}};
   if (argc != 2 || !scenarios.contains(argv[1])) return 2;
   std::shared_ptr<Communicator> world;
