@@ -61,6 +61,11 @@ class Communicator {
   /// Throws Error unless it is positive.
   void set_timeout(double seconds);
 
+  /// Whether who waits sleeps at once instead of looking without pause at first, as it does else: for a
+  /// thread beside others that compute.
+  void set_napping(bool naps) { naps_ = naps; }
+  bool napping() const { return naps_; }
+
  protected:
   Communicator(int rank, int size);
 
@@ -77,6 +82,7 @@ class Communicator {
 
   int rank_, size_;
   double timeout_;
+  bool naps_ = false;
   Collective call_;  // the last one
   std::atomic<bool> mark_{false}, raised_{false};
 };

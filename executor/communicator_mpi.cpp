@@ -1,6 +1,7 @@
 #include "espalier/executor/communicator_mpi.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -25,9 +26,10 @@ constexpr size_t text_bytes = 1024;
 constexpr int64_t share_bytes = 1 << 20;   // of one rank, in one piece of a reduction
 constexpr int64_t piece_bytes = 64 << 20;  // of what is only moved
 // A waiting rank first looks without pause; who comes later than that is worth a nap.
-constexpr auto eager = std::chrono::milliseconds(5);
-constexpr auto nap = std::chrono::microseconds(50);
+constexpr Clock::duration eager = std::chrono::milliseconds(5);
+constexpr auto nap = std::chrono::microseconds(50), longest_nap = std::chrono::microseconds(200);
 constexpr auto leaving_nap = std::chrono::milliseconds(1);
+constexpr auto grace = std::chrono::seconds(3);  // for those who have not left after a failure
 constexpr auto hub_patience = std::chrono::seconds(6);
 
 // What ranks tell each other through MPI.
@@ -87,24 +89,29 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Words> words_;
   Tensor received_;
   std::vector<const void*> sources_;
+  const Clock::duration eager_;  // nothing where others need the core
 };
 
 MpiCommunicator::MpiCommunicator(const EspalierMpi& mpi)
     : Communicator(mpi.rank, mpi.size),
       mpi_(mpi),
       words_(std::make_unique<Words>(mpi.size)),
-      sources_(static_cast<size_t>(mpi.size)) {
+      sources_(static_cast<size_t>(mpi.size)),
+      eager_(mpi.one_host && mpi.size > sysconf(_SC_NPROCESSORS_ONLN) ? Clock::duration() : eager) {
   connect();
 }
 
 MpiCommunicator::~MpiCommunicator() {
   watch_->leave();
-  // Ending MPI waits for all ranks, and they may be dead or have given up; so all must have left before.
-  while (!watch_->all_left() && !watch_->failed()) {
+  // Others may still need what this rank has sent, and the hub in rank 0. Ending MPI waits for all ranks, and
+  // they may be dead or have given up: only if all have left without that do all end it.
+  auto until = Clock::time_point::max();
+  while (!watch_->over() && Clock::now() < until) {
+    if (watch_->failed() && until == Clock::time_point::max()) until = Clock::now() + grace;
     mpi_.progress();
     std::this_thread::sleep_for(leaving_nap);
   }
-  const bool healthy = watch_->all_left();
+  const bool healthy = watch_->over() && !watch_->failed();
   watch_.reset();
   hub_.reset();
   if (healthy) mpi_.finish();
@@ -327,7 +334,11 @@ void MpiCommunicator::exchange() {
     if (done) break;
     if (watch_ && watch_->lost(number_)) give_up(watch_->reason(number_));
     const auto waited = Clock::now() - start;
-    if (waited > eager) std::this_thread::sleep_for(nap);
+    // Who naps from the start sleeps for longer the longer it waits.
+    if (napping())
+      std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 4, nap, longest_nap));
+    else if (waited > eager_)
+      std::this_thread::sleep_for(nap);
     if (waited < limit) continue;
     if (!watch_) give_up(fmt::format("the ranks did not meet within {:g} s", timeout()));
     if (!asked) watch_->ask(number_, timeout());

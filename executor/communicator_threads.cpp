@@ -80,7 +80,7 @@ bool ThreadCommunicator::run(const Collective& call, const Tensor* from, Tensor*
   const bool raised = compare(call);
   work(call, from, to);
   group_->meeting.arrive_anyway(2 * calls_);
-  group_->meeting.wait_anyway(2 * calls_);
+  group_->meeting.wait_anyway(2 * calls_, napping());
   return raised;
 }
 
@@ -93,7 +93,7 @@ void ThreadCommunicator::meet(const Collective& call) {
   if (!group_->meeting.arrive(number)) throw_failure(call);
   ++calls_;
   using Outcome = ThreadMeeting::Outcome;
-  Outcome outcome = group_->meeting.wait(number, until);
+  Outcome outcome = group_->meeting.wait(number, until, napping());
   if (outcome == Outcome::late)
     outcome = group_->meeting.fail(missing(calls_), number) ? Outcome::failed : Outcome::complete;
   if (outcome == Outcome::failed) throw_failure(call);

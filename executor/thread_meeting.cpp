@@ -63,9 +63,9 @@ bool ThreadMeeting::spin(const Done& done) {
   return false;
 }
 
-ThreadMeeting::Outcome ThreadMeeting::wait(uint64_t number, Clock::time_point until) {
+ThreadMeeting::Outcome ThreadMeeting::wait(uint64_t number, Clock::time_point until, bool nap) {
   const auto done = [&](uint64_t state) { return complete(state, number) || (state & failed_bit); };
-  if (!spin(done)) {
+  if (nap || !spin(done)) {
     std::unique_lock lock(mutex_);
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     changed_.wait_until(lock, until, [&] { return done(state_.load(std::memory_order_seq_cst)); });
@@ -76,9 +76,9 @@ ThreadMeeting::Outcome ThreadMeeting::wait(uint64_t number, Clock::time_point un
   return state & failed_bit ? Outcome::failed : Outcome::late;
 }
 
-void ThreadMeeting::wait_anyway(uint64_t number) {
+void ThreadMeeting::wait_anyway(uint64_t number, bool nap) {
   const auto done = [&](uint64_t state) { return complete(state, number); };
-  if (spin(done)) return;
+  if (!nap && spin(done)) return;
   std::unique_lock lock(mutex_);
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   changed_.wait(lock, [&] { return done(state_.load(std::memory_order_seq_cst)); });

@@ -24,10 +24,10 @@ class ThreadMeeting {
   /// The same even if it failed: for ranks which are in the midst of something together.
   void arrive_anyway(uint64_t number);
 
-  /// Waits for meeting `number` until the time comes, or the group fails.
-  Outcome wait(uint64_t number, Clock::time_point until);
+  /// Waits for meeting `number` until the time comes, or the group fails. Who naps does not spin first.
+  Outcome wait(uint64_t number, Clock::time_point until, bool nap = false);
   /// Waits for as long as it takes, even if the group fails meanwhile.
-  void wait_anyway(uint64_t number);
+  void wait_anyway(uint64_t number, bool nap = false);
 
   /// Lets the group fail, if it has not failed yet. Says false, and does nothing, if meeting `number` is
   /// complete; with 0 it always fails.

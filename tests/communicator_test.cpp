@@ -6,42 +6,14 @@
 #include <thread>
 
 #include "communicator_cases.h"
+#include "communicator_ranks.h"
 #include "espalier/core/error.h"
-#include "espalier/executor/communicator_threads.h"
 #include "espalier/executor/reduce_ranks.h"
 
 using namespace espalier;
 using namespace espalier::testing;
 
 namespace {
-
-using Group = std::vector<std::shared_ptr<Communicator>>;
-using Program = std::function<void(Communicator&)>;
-
-/// What each rank's program threw, or "". A rank keeps its communicator until all are done.
-std::vector<std::string> run_ranks(const Group& group, const Program& program) {
-  std::vector<std::string> errors(group.size());
-  std::vector<std::thread> threads;
-  for (size_t rank = 0; rank < group.size(); ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        program(*group[rank]);
-      } catch (const CommunicatorError& error) {
-        errors[rank] = error.what();
-      } catch (const std::exception& error) {
-        group[rank]->abort(std::current_exception());
-        errors[rank] = std::string("own: ") + error.what();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  return errors;
-}
-
-std::vector<std::string> run_ranks(int size, const Program& program) {
-  return run_ranks(make_thread_group(size), program);
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
 /// How an error names a line of this file.
 std::string line_of(unsigned line) { return "communicator_test.cpp:" + std::to_string(line) + ")"; }

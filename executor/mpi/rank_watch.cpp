@@ -52,7 +52,7 @@ void RankWatch::fail(const std::string& reason) {
   fail(reason, after);
 }
 
-// Also if the others know by now why: those who have left wait to hear whether this rank ends well.
+// Also if the others know why: those who have left wait to hear whether this rank ends well.
 void RankWatch::fail(const std::string& reason, uint64_t after) {
   if (note_loss(after, reason, true)) send({Note::Kind::failed, rank_, after, reason});
 }
@@ -101,10 +101,11 @@ void RankWatch::listen() {
       const bool left = note->kind == Note::Kind::left;
       if (left || note->kind == Note::Kind::failed) note_loss(note->number, note->text, !left);
       hub_left |= left && note->rank == 0;
-      if (note->kind == Note::Kind::all_left) all_left_.store(true, std::memory_order_release);
+      if (note->kind == Note::Kind::over) over_.store(true, std::memory_order_release);
     }
     if (open) continue;
-    if (!all_left()) note_loss(0, hub_left ? "rank 0 has left" : "rank 0 died", true);
+    if (!over()) note_loss(0, hub_left ? "rank 0 has left" : "rank 0 died", true);
+    over_.store(true, std::memory_order_release);  // for all that will be heard
     return;
   }
 }

@@ -32,9 +32,8 @@ class RankWatch {
   void fail(const std::string& reason, uint64_t after);
   /// Tells the others that this rank comes to no more collectives.
   void leave();
-  /// Whether all ranks have left, and none failed before. Either this or `failed` comes true after `leave`,
-  /// once the others have ended.
-  bool all_left() const { return all_left_.load(std::memory_order_acquire); }
+  /// Whether all ranks have left or died: nobody needs what this one has sent.
+  bool over() const { return over_.load(std::memory_order_acquire); }
   /// Asks who is missing in collective `number`. The answer comes as a failure.
   void ask(uint64_t number, double seconds_waited);
 
@@ -55,7 +54,7 @@ class RankWatch {
   };
   std::vector<Loss> losses_;  // as they were heard
   std::atomic<uint64_t> lost_after_{UINT64_MAX};
-  std::atomic<bool> failed_{false}, all_left_{false};
+  std::atomic<bool> failed_{false}, over_{false};
   std::thread thread_;
 };
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "espalier/core/error.h"
 
@@ -19,7 +20,7 @@ constexpr auto longest_end = std::chrono::seconds(3);       // for the last word
 }  // namespace
 
 WatchHub::WatchHub(int ranks, uint64_t token, bool this_machine_only)
-    : ranks_(ranks), token_(token), stop_(eventfd(0, EFD_CLOEXEC)), ended_(static_cast<size_t>(ranks)) {
+    : ranks_(ranks), token_(token), stop_(eventfd(0, EFD_CLOEXEC)), gone_(static_cast<size_t>(ranks)) {
   if (stop_.get() < 0) throw Error("ranks cannot talk to each other: no eventfd");
   std::tie(listener_, addresses_) = listen_anywhere(this_machine_only);
   thread_ = std::thread([this] { serve(); });
@@ -89,17 +90,8 @@ bool WatchHub::hear(Member& member) {
 
 void WatchHub::handle(const Note& note) {
   switch (note.kind) {
-    case Note::Kind::failed:
-      failed_ = true;
-      ended_[static_cast<size_t>(note.rank)] = true;
-      return tell_all(note);
-    case Note::Kind::left:
-      ended_[static_cast<size_t>(note.rank)] = true;
-      tell_all(note);
-      // Who failed says so before it leaves.
-      if (++left_ < ranks_ || failed_) return;
-      all_left_ = true;
-      return tell_all({Note::Kind::all_left, note.rank, 0, {}});
+    case Note::Kind::failed: failed_ = true; return tell_all(note);
+    case Note::Kind::left: tell_all(note); return note_gone(note.rank);
     case Note::Kind::late: return ask(note);
     case Note::Kind::position:
       if (positions_.empty()) return;
@@ -107,17 +99,25 @@ void WatchHub::handle(const Note& note) {
       if (std::ranges::all_of(positions_, &Position::known)) conclude();
       return;
     case Note::Kind::hello:
-    case Note::Kind::all_left:
+    case Note::Kind::over:
     case Note::Kind::where: return;
   }
 }
 
 void WatchHub::lose(const Member& member) {
   if (member.rank < 0) return;
-  if (ended_[static_cast<size_t>(member.rank)] && (failed_ || all_left_)) return;
-  ended_[static_cast<size_t>(member.rank)] = true;
+  if (gone_[static_cast<size_t>(member.rank)] && (failed_ || over_)) return;
   failed_ = true;
   tell_all({Note::Kind::failed, member.rank, 0, fmt::format("rank {} died", member.rank)});
+  note_gone(member.rank);
+}
+
+// Who failed has said so before it left, so all know whether it ended well when it is over.
+void WatchHub::note_gone(int rank) {
+  gone_[static_cast<size_t>(rank)] = true;
+  if (over_ || !std::ranges::all_of(gone_, std::identity())) return;
+  over_ = true;
+  tell_all({Note::Kind::over, rank, 0, {}});
 }
 
 void WatchHub::ask(const Note& late) {

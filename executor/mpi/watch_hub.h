@@ -38,6 +38,7 @@ class WatchHub {
   void lose(const Member& member);
   void ask(const Note& late);
   void conclude();
+  void note_gone(int rank);
   void tell_all(const Note& note);
 
   const int ranks_;
@@ -45,10 +46,9 @@ class WatchHub {
   Descriptor listener_, stop_;
   std::string addresses_;
   std::vector<Member> members_;
-  std::vector<bool> ended_;          // by rank: it failed or left
-  int left_ = 0;                     // how many have left
-  bool failed_ = false;              // whether any has failed; then those who ended may go
-  bool all_left_ = false;            // without failure: all may go
+  std::vector<bool> gone_;           // by rank: it left or died
+  bool failed_ = false;              // whether any has failed; then those who left may end as they like
+  bool over_ = false;                // all are gone
   std::vector<Position> positions_;  // while somebody asked who is missing
   Note question_;
   Clock::time_point answer_by_ = Clock::time_point::max();

@@ -23,7 +23,7 @@ class Descriptor {
 /// A failure concerns the collectives after number `number`, and so does leaving; a position is the number of
 /// the last one begun.
 struct Note {
-  enum class Kind : uint32_t { hello, failed, left, all_left, late, where, position };
+  enum class Kind : uint32_t { hello, failed, left, over, late, where, position };
   Kind kind = Kind::hello;
   int32_t rank = 0;
   uint64_t number = 0;

@@ -1,0 +1,145 @@
+#include <atomic>
+#include <boost/test/unit_test.hpp>
+#include <thread>
+
+#include "communicator_cases.h"
+#include "communicator_ranks.h"
+#include "espalier/executor/collective_queue.h"
+
+using namespace espalier;
+using namespace espalier::testing;
+
+namespace {
+
+std::string line_of(unsigned line) { return "collective_queue_test.cpp:" + std::to_string(line) + ")"; }
+
+/// What `wait` throws, or "".
+std::string error_of(CollectiveQueue& queue) {
+  try {
+    queue.wait();
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(collective_queue)
+
+BOOST_AUTO_TEST_CASE(collectives_come_in_the_order_in_which_they_are_given) {
+  const Group group = make_thread_group(3);
+  const auto errors = run_ranks(group, [&](Communicator& self) {
+    const auto rank = static_cast<size_t>(self.rank());
+    CollectiveQueue queue(group[rank]);
+    const std::vector<double> weights = {0.25, 1, 2.5};
+    for (int step = 0; step < 50; ++step) {
+      std::vector<Tensor> buckets;
+      for (const int64_t elements : {1, 300, 7, 5000}) {
+        buckets.push_back(values_of(self.rank(), elements, float32));
+        queue.all_reduce_weighted(buckets.back(), weights);
+      }
+      // Once more on the sum itself.
+      queue.all_reduce_weighted(buckets[1], std::vector<double>{1, 0, 0});
+      queue.wait();
+      for (const Tensor& bucket : buckets)
+        if (!same_bits(bucket, weighted_sum(weights, bucket.elements(), float32))) throw Error("a wrong sum");
+      if (self.raised() != (step == 20)) throw Error("a mark came at another step");
+      step == 19 && rank == 1 ? self.raise() : self.lower();
+      self.barrier();  // between steps it is free
+    }
+    queue.wait();
+  });
+  for (const std::string& error : errors) BOOST_TEST(error == "");
+}
+
+BOOST_AUTO_TEST_CASE(the_owner_goes_on_meanwhile) {
+  const Group group = make_thread_group(2);
+  std::atomic<bool> given = false;
+  const auto errors = run_ranks(group, [&](Communicator& self) {
+    Tensor values = full({10}, self.rank() + 1);
+    const std::vector<double> weights = {1, 1};
+    if (self.rank() == 1) {
+      // Comes only after rank 0 has got past its own call.
+      while (!given) std::this_thread::yield();
+      return self.all_reduce_weighted(values, weights);
+    }
+    CollectiveQueue queue(group[0]);
+    queue.all_reduce_weighted(values, weights);
+    given = true;
+    queue.wait();
+    if (values.at<float>({9}) != 3) throw Error("a wrong sum");
+  });
+  for (const std::string& error : errors) BOOST_TEST(error == "");
+}
+
+BOOST_AUTO_TEST_CASE(the_first_error_is_thrown_and_what_follows_is_not_tried) {
+  const Group group = make_thread_group(2);
+  const unsigned line = __LINE__ + 9;
+  const auto errors = run_ranks(group, [&](Communicator& self) {
+    const auto rank = static_cast<size_t>(self.rank());
+    const std::vector<double> weights = {1, 1};
+    Tensor values = full({4}, self.rank() + 1), later = full({4}, 7);
+    CollectiveQueue queue(group[rank]);
+    queue.all_reduce_weighted(values, weights);
+    queue.wait();
+    if (rank == 1) throw OutOfMemory("no memory for the 7th step");
+    queue.all_reduce_weighted(values, weights);
+    queue.all_reduce_weighted(later, weights);
+    const std::string first = error_of(queue);
+    BOOST_TEST(contains(first, line_of(line)));
+    BOOST_TEST(contains(first, "rank 1 failed: no memory for the 7th step"));
+    BOOST_TEST(values.at<float>({0}) == 3);
+    BOOST_TEST(later.at<float>({0}) == 7);
+    BOOST_TEST(error_of(queue) == "");  // nothing was given
+    queue.all_reduce_weighted(later, weights);
+    BOOST_TEST(contains(error_of(queue), "rank 1 failed: no memory for the 7th step"));
+  });
+  BOOST_TEST(errors[0] == "");
+  BOOST_TEST(errors[1] == "own: no memory for the 7th step");
+}
+
+BOOST_AUTO_TEST_CASE(an_error_of_ones_own_reaches_owner_and_others) {
+  const Group group = make_thread_group(2);
+  const auto errors = run_ranks(group, [&](Communicator& self) {
+    CollectiveQueue queue(group[static_cast<size_t>(self.rank())]);
+    Tensor values = self.rank() == 1 ? zeros({4}, int32) : zeros({4});
+    queue.all_reduce_weighted(values, std::vector<double>{1, 1});
+    queue.wait();
+  });
+  BOOST_TEST(contains(errors[1], "own: all_reduce_weighted by 1, 1 of int32 [4] ("));
+  BOOST_TEST(contains(errors[1], "weights are for reals"));
+  BOOST_TEST(contains(errors[0], "rank 1 failed: all_reduce_weighted by 1, 1 of int32 [4] ("));
+}
+
+BOOST_AUTO_TEST_CASE(it_ends_what_was_given_and_does_not_hang) {
+  // Nobody waits: all is done when it goes.
+  const Group group = make_thread_group(2);
+  auto errors = run_ranks(group, [&](Communicator& self) {
+    Tensor values = full({4}, self.rank() + 1);
+    {
+      CollectiveQueue queue(group[static_cast<size_t>(self.rank())]);
+      for (int i = 0; i < 10; ++i) queue.all_reduce_weighted(values, std::vector<double>{0.5, 0.5});
+    }
+    if (values.at<float>({0}) != 1.5f) throw Error("it went before it was done");
+  });
+  for (const std::string& error : errors) BOOST_TEST(error == "");
+  // The other rank fails, before or while this one waits for it.
+  for (const bool before : {true, false}) {
+    const Group failing = make_thread_group(2);
+    const auto fail = [&] { failing[1]->abort(std::make_exception_ptr(Error("gone"))); };
+    std::thread other;
+    {
+      Tensor values = zeros({4});
+      CollectiveQueue queue(failing[0]);
+      if (before) fail();
+      for (int i = 0; i < 10; ++i) queue.all_reduce_weighted(values, std::vector<double>{1, 1});
+      if (!before) other = std::thread(fail);
+    }
+    if (!before) other.join();
+    BOOST_CHECK_EXCEPTION(failing[0]->barrier(), CommunicatorError,
+                          [](const Error& error) { return contains(error.what(), "rank 1 failed: gone"); });
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
