@@ -12,16 +12,6 @@ namespace {
 
 using Kind = Collective::Kind;
 
-double default_timeout() {
-  const char* text = std::getenv("ESPALIER_COLLECTIVE_TIMEOUT");
-  if (!text || !*text) return 60;
-  char* end = nullptr;
-  const double seconds = std::strtod(text, &end);
-  if (*end || !(seconds > 0))
-    throw Error(fmt::format("ESPALIER_COLLECTIVE_TIMEOUT is a number of seconds, not \"{}\"", text));
-  return seconds;
-}
-
 bool reduces(Kind kind) {
   return kind == Kind::all_reduce || kind == Kind::all_reduce_weighted || kind == Kind::reduce_scatter;
 }
@@ -50,6 +40,16 @@ void check_weights(const Collective& call, int ranks) {
 }
 
 }  // namespace
+
+double Communicator::default_timeout() {
+  const char* text = std::getenv("ESPALIER_COLLECTIVE_TIMEOUT");
+  if (!text || !*text) return 60;
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  if (*end || !(seconds > 0))
+    throw Error(fmt::format("ESPALIER_COLLECTIVE_TIMEOUT is a number of seconds, not \"{}\"", text));
+  return seconds;
+}
 
 Communicator::Communicator(int rank, int size) : rank_(rank), size_(size), timeout_(default_timeout()) {}
 

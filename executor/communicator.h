@@ -56,8 +56,11 @@ class Communicator {
   /// error. May come from any thread.
   virtual void abort(std::exception_ptr error) noexcept = 0;
 
-  /// How long a rank waits for the others: 60 s, or what ESPALIER_COLLECTIVE_TIMEOUT says.
+  /// How long a rank waits for the others.
   double timeout() const { return timeout_; }
+  /// How long it does at first: 60 s, or what ESPALIER_COLLECTIVE_TIMEOUT says. Throws Error if that is no
+  /// number of seconds.
+  static double default_timeout();
   /// Throws Error unless it is positive.
   void set_timeout(double seconds);
 

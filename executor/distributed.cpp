@@ -3,10 +3,14 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "espalier/core/error.h"
@@ -40,6 +44,35 @@ std::vector<std::string> places() {
   return list;
 }
 
+struct Begun {
+  const EspalierMpi* mpi = nullptr;
+  std::array<char, 512> error{};
+};
+
+// MPI begins when all processes call it, and waits for them without end: so a thread calls it, and is left
+// behind when the time is over.
+const EspalierMpi& begin(decltype(&espalier_mpi_open) open) {
+  static const std::shared_future<Begun> begun = [open] {
+    std::packaged_task<Begun()> task([open] {
+      Begun result;
+      result.mpi = open(result.error.data(), result.error.size());
+      return result;
+    });
+    std::shared_future<Begun> future = task.get_future().share();
+    std::thread(std::move(task)).detach();
+    return future;
+  }();
+  const double seconds = std::min(Communicator::default_timeout(), 1e9);
+  if (begun.wait_for(std::chrono::duration<double>(seconds)) != std::future_status::ready)
+    throw CommunicatorError(
+        fmt::format("rank {}: MPI did not begin within {:g} s: not all {} processes have called world(), or "
+                    "one has died",
+                    rank(), seconds, size()));
+  const Begun& result = begun.get();
+  if (!result.mpi) throw CommunicatorError(fmt::format("MPI did not begin: {}", result.error.data()));
+  return *result.mpi;
+}
+
 const EspalierMpi& load() {
   std::string tried;
   for (const std::string& place : places()) {
@@ -51,12 +84,10 @@ const EspalierMpi& load() {
     }
     const auto open = reinterpret_cast<decltype(&espalier_mpi_open)>(dlsym(library, "espalier_mpi_open"));
     if (!open) throw UnsupportedError(fmt::format("{} is no library of Espalier's for MPI", place));
-    std::array<char, 512> error{};
-    const EspalierMpi* const mpi = open(error.data(), error.size());
-    if (!mpi) throw CommunicatorError(fmt::format("MPI did not begin: {}", error.data()));
-    if (mpi->version != espalier_mpi_version)
+    const EspalierMpi& mpi = begin(open);
+    if (mpi.version != espalier_mpi_version)
       throw UnsupportedError(fmt::format("{} belongs to another version of Espalier", place));
-    return *mpi;
+    return mpi;
   }
   throw UnsupportedError(
       fmt::format("rank {} of {} needs Espalier's library for MPI, which is built where MPI is found "
@@ -69,10 +100,12 @@ const EspalierMpi& load() {
 int rank() { return from_launcher("OMPI_COMM_WORLD_RANK", "PMI_RANK", 0); }
 int size() { return from_launcher("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", 1); }
 
-std::shared_ptr<Communicator> world() {
-  static const std::shared_ptr<Communicator> all =
-      size() > 1 ? make_mpi_communicator(load()) : make_thread_group(1).front();
-  return all;
+std::shared_ptr<Communicator> world(std::source_location where) {
+  return located(where, [] {
+    static const std::shared_ptr<Communicator> all =
+        size() > 1 ? make_mpi_communicator(load()) : make_thread_group(1).front();
+    return all;
+  });
 }
 
 }  // namespace espalier::distributed

@@ -81,6 +81,7 @@ bool WatchHub::hear(Member& member) {
       if (note->kind != Note::Kind::hello || note->number != token_) return false;
       if (note->rank < 0 || note->rank >= ranks_) return false;
       member.rank = note->rank;
+      for (const Note& told : news_) member.wire.send(told);
     } else if (note->rank == member.rank) {
       handle(*note);
     }
@@ -151,6 +152,7 @@ void WatchHub::conclude() {
 }
 
 void WatchHub::tell_all(const Note& note) {
+  if (note.kind != Note::Kind::where) news_.push_back(note);
   for (Member& member : members_)
     if (member.rank >= 0) member.wire.send(note);
 }

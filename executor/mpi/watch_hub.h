@@ -46,6 +46,7 @@ class WatchHub {
   Descriptor listener_, stop_;
   std::string addresses_;
   std::vector<Member> members_;
+  std::vector<Note> news_;           // what was told of failures and ends, for those who connect later
   std::vector<bool> gone_;           // by rank: it left or died
   bool failed_ = false;              // whether any has failed; then those who left may end as they like
   bool over_ = false;                // all are gone

@@ -67,6 +67,80 @@ void leaves(Communicator& self) {
   if (self.rank() != 1) all_reduce(self);
 }
 
+// What a rank may call instead of the others' all_reduce.
+void other_shape(Communicator& self) {
+  all_reduce(self);
+  if (self.rank() != 2) return all_reduce(self);
+  Tensor values = zeros({2, 4});
+  self.all_reduce(values);
+}
+
+void other_dtype(Communicator& self) {
+  all_reduce(self);
+  if (self.rank() != 2) return all_reduce(self);
+  Tensor values = zeros({8}, float64);
+  self.all_reduce(values);
+}
+
+void other_order(Communicator& self) {
+  if (self.rank() == 2) self.barrier();
+  all_reduce(self);
+  if (self.rank() != 2) self.barrier();
+}
+
+void skips(Communicator& self) {
+  all_reduce(self);
+  if (self.rank() != 1) all_reduce(self);
+  self.barrier();
+}
+
+void needs_too_much(Communicator& self) {
+  all_reduce(self);
+  Tensor values = self.rank() == 1 ? zeros({int64_t{1} << 46}) : zeros({8});
+  self.all_reduce(values);
+}
+
+void crashes(Communicator& self) {
+  all_reduce(self);
+  if (self.rank() == 1) raise(SIGSEGV);
+  all_reduce(self);
+}
+
+void exits(Communicator& self) {
+  all_reduce(self);
+  if (self.rank() == 1) std::exit(0);
+  all_reduce(self);
+}
+
+void quits(Communicator& self) {
+  all_reduce(self);
+  if (self.rank() == 1) _exit(0);
+  all_reduce(self);
+}
+
+void lets_an_error_go(Communicator& self) {
+  all_reduce(self);
+  if (self.rank() == 1) std::thread([] { throw Error("nobody catches this"); }).join();
+  all_reduce(self);
+}
+
+void dies_at_once(Communicator& self) {
+  if (self.rank() == 1) raise(SIGKILL);
+  all_reduce(self);
+}
+
+// The ranks do nothing else, so one of them is under way.
+void dies_in_a_transfer(Communicator& self) {
+  Tensor values = zeros({8'000'000});
+  all_reduce(self);
+  if (self.rank() == 1)
+    std::thread([] {
+      pause_for(0.3);
+      raise(SIGKILL);
+    }).detach();
+  while (true) self.all_reduce(values);
+}
+
 void dies(Communicator& self) {
   all_reduce(self);
   if (self.rank() == 1) raise(SIGKILL);
@@ -132,20 +206,37 @@ void many(Communicator& self) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, std::function<void(Communicator&)>> scenarios = {{"collectives", collectives},
-                                                                               {"mismatch", mismatch},
-                                                                               {"throws", throws},
-                                                                               {"leaves", leaves},
-                                                                               {"dies", dies},
-                                                                               {"first_dies", first_dies},
-                                                                               {"hangs", hangs},
-                                                                               {"stops", stops},
-                                                                               {"weights", weights},
-                                                                               {"marks", marks},
-                                                                               {"many", many}};
+  const std::map<std::string, std::function<void(Communicator&)>> scenarios = {
+      {"collectives", collectives},
+      {"crashes", crashes},
+      {"dies", dies},
+      {"dies_at_once", dies_at_once},
+      {"dies_before", all_reduce},
+      {"dies_in_a_transfer", dies_in_a_transfer},
+      {"exits", exits},
+      {"first_dies", first_dies},
+      {"hangs", hangs},
+      {"leaves", leaves},
+      {"lets_an_error_go", lets_an_error_go},
+      {"many", many},
+      {"marks", marks},
+      {"mismatch", mismatch},
+      {"needs_too_much", needs_too_much},
+      {"other_dtype", other_dtype},
+      {"other_order", other_order},
+      {"other_shape", other_shape},
+      {"quits", quits},
+      {"skips", skips},
+      {"stops", stops},
+      {"throws", throws},
+      {"weights", weights}};
   if (argc != 2 || !scenarios.contains(argv[1])) return 2;
   std::shared_ptr<Communicator> world;
   try {
+    if (argv[1] == std::string("dies_before")) {
+      setenv("ESPALIER_COLLECTIVE_TIMEOUT", "4", 1);
+      if (distributed::rank() == 1) raise(SIGKILL);
+    }
     world = distributed::world();
     scenarios.at(argv[1])(*world);
     say("done");
