@@ -46,15 +46,15 @@ std::string_view name(Reduction reduction) {
 
 bool Collective::matches(const Collective& other) const {
   return kind == other.kind && reduction == other.reduction && root == other.root && spec == other.spec &&
-         weights == other.weights;
+         weights == other.weights && whole == other.whole;
 }
 
 uint64_t Collective::hash() const {
   Crc64 crc;
   const auto add = [&](int64_t number) { crc.add(&number, sizeof(number)); };
-  for (const int64_t number :
-       {static_cast<int64_t>(kind), static_cast<int64_t>(reduction), static_cast<int64_t>(root),
-        static_cast<int64_t>(spec.dtype), static_cast<int64_t>(spec.shape.rank())})
+  for (const int64_t number : {static_cast<int64_t>(kind), static_cast<int64_t>(reduction),
+                               static_cast<int64_t>(root), static_cast<int64_t>(spec.dtype),
+                               static_cast<int64_t>(spec.shape.rank()), static_cast<int64_t>(whole)})
     add(number);
   for (const int64_t size : spec.shape) add(size);
   for (const double weight : weights) {
@@ -65,6 +65,7 @@ uint64_t Collective::hash() const {
 }
 
 std::string Collective::str() const {
+  if (!whole_text.empty()) return whole_text;
   std::string text(name(kind));
   if (reduction != Reduction::sum) text += fmt::format(" ({})", espalier::name(reduction));
   if (!weights.empty()) text += fmt::format(" by {}", str_of(weights));

@@ -35,6 +35,9 @@ struct Collective {
   /// Whether this rank is marked, see Communicator::raise.
   bool raised = false;
   std::source_location where;
+  /// If it is a part of another one: that one's hash and description.
+  uint64_t whole = 0;
+  std::string whole_text;
 
   /// Whether two ranks mean the same; they may call it on different lines, and be marked or not.
   bool matches(const Collective& other) const;

@@ -81,7 +81,7 @@ void Communicator::check(const Collective& call, const Tensor* from, const Tenso
 }
 
 void Communicator::call(Kind kind, Reduction reduction, int root, const Tensor* from, Tensor* to, Where where,
-                        std::span<const double> weights) {
+                        std::span<const double> weights, const Collective* whole) {
   try {
     call_.kind = kind;
     call_.reduction = reduction;
@@ -90,6 +90,8 @@ void Communicator::call(Kind kind, Reduction reduction, int root, const Tensor* 
     call_.weights.assign(weights.begin(), weights.end());
     call_.raised = mark_.load();
     call_.where = where;
+    call_.whole = whole ? whole->hash() : 0;
+    call_.whole_text = whole ? whole->str() : std::string();
     check(call_, from, to);
     raised_.store(run(call_, from, to));
   } catch (const CommunicatorError&) {
@@ -116,6 +118,18 @@ void Communicator::broadcast(Tensor& values, int root, Where where) {
   call(Kind::broadcast, Reduction::sum, root, &values, &values, where);
 }
 void Communicator::barrier(Where where) { call(Kind::barrier, Reduction::sum, 0, nullptr, nullptr, where); }
+
+void Communicator::call_part(Communicator& other, const Collective& whole, Kind kind, Reduction reduction,
+                             int root, const Tensor* from, Tensor* to, std::span<const double> weights) {
+  other.call(kind, reduction, root, from, to, whole.where, weights, &whole);
+}
+
+void Communicator::abort(std::exception_ptr error) noexcept {
+  try {
+    fail(fmt::format("rank {} failed: {}", rank(), message_of(error)));
+  } catch (...) {  // no memory for the message; the others find out when their time is over
+  }
+}
 
 std::string message_of(const std::exception_ptr& error) noexcept {
   try {

@@ -54,7 +54,9 @@ class Communicator {
 
   /// Tells all ranks that this one failed: their present and later calls throw, and name this rank and the
   /// error. May come from any thread.
-  virtual void abort(std::exception_ptr error) noexcept = 0;
+  void abort(std::exception_ptr error) noexcept;
+  /// The same in these words, for communicators that are made of others.
+  virtual void fail(const std::string& reason) noexcept = 0;
 
   /// How long a rank waits for the others.
   double timeout() const { return timeout_; }
@@ -71,6 +73,11 @@ class Communicator {
 
  protected:
   Communicator(int rank, int size);
+  /// Performs a collective of another communicator as a part of `whole`, which its ranks compare as well and
+  /// which their errors name.
+  static void call_part(Communicator& other, const Collective& whole, Collective::Kind kind,
+                        Reduction reduction, int root, const Tensor* from, Tensor* to,
+                        std::span<const double> weights = {});
 
  private:
   /// Does it, or throws CommunicatorError. Says whether any rank's call is `raised`. Of `from` and `to` there
@@ -81,7 +88,7 @@ class Communicator {
 
   void check(const Collective& call, const Tensor* from, const Tensor* to) const;
   void call(Collective::Kind kind, Reduction reduction, int root, const Tensor* from, Tensor* to, Where where,
-            std::span<const double> weights = {});
+            std::span<const double> weights = {}, const Collective* whole = nullptr);
 
   int rank_, size_;
   double timeout_;

@@ -59,7 +59,7 @@ class MpiCommunicator final : public Communicator {
   explicit MpiCommunicator(const EspalierMpi& mpi);
   ~MpiCommunicator() override;
 
-  void abort(std::exception_ptr error) noexcept override;
+  void fail(const std::string& reason) noexcept override;
 
  private:
   bool run(const Collective& call, const Tensor* from, Tensor* to) override;
@@ -135,9 +135,9 @@ void MpiCommunicator::connect() {
   watch_ = std::make_unique<RankWatch>(rank(), words.addresses.data(), words.token);
 }
 
-void MpiCommunicator::abort(std::exception_ptr error) noexcept {
+void MpiCommunicator::fail(const std::string& reason) noexcept {
   try {
-    watch_->fail(fmt::format("rank {} failed: {}", rank(), message_of(error)));
+    watch_->fail(reason);
   } catch (...) {  // no memory for the message; the others find out when their time is over
   }
 }

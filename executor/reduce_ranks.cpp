@@ -72,7 +72,6 @@ template <class T, class F>
 void reduce_range(const RankReduction& work, int64_t begin, int64_t end, const F& f) {
   using C = compute_t<T>;
   alignas(64) C sum[tile];
-  const size_t ranks = work.from.size();
   for (int64_t at = begin; at < end; at += tile) {
     const int64_t n = std::min(tile, end - at);
     const auto source = [&](size_t rank) { return static_cast<const T*>(work.from[rank]) + work.first + at; };
@@ -83,7 +82,7 @@ void reduce_range(const RankReduction& work, int64_t begin, int64_t end, const F
         sum_up_weighted<T>(work, source, sum, n);
       if (work.reduction == Reduction::mean) {
         C* const values = sum;
-        const C count = static_cast<C>(ranks);
+        const C count = static_cast<C>(work.mean_of ? work.mean_of : static_cast<int>(work.from.size()));
         vectorized([=]() __attribute__((always_inline)) {
           for (int64_t i = 0; i < n; ++i) values[i] /= count;
         });
@@ -91,7 +90,17 @@ void reduce_range(const RankReduction& work, int64_t begin, int64_t end, const F
     } else {
       sum_up<T>(work, source, sum, n, f);
     }
-    for (void* to : work.to) convert(sum, static_cast<T*>(to) + work.to_first + at, n);
+    for (void* to : work.to) {
+      if (!work.result || *work.result == work.dtype) {
+        convert(sum, static_cast<T*>(to) + work.to_first + at, n);
+        continue;
+      }
+      if constexpr (std::is_floating_point_v<C>)
+        visit_all(*work.result, [&]<class U>(TypeTag<U>) {
+          if constexpr (std::is_floating_point_v<compute_t<U>>)
+            convert(sum, static_cast<U*>(to) + work.to_first + at, n);
+        });
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 // The arithmetic of reductions over ranks, for tensors of several ranks in one memory.
 #pragma once
+#include <optional>
 #include <span>
 
 #include "espalier/executor/collective.h"
@@ -19,6 +20,10 @@ struct RankReduction {
   std::span<void* const> to;
   int64_t to_first = 0;
   int64_t count = 0;
+  /// How many values a mean is of; 0: as many as there are buffers.
+  int mean_of = 0;
+  /// What the results are rounded to, if not to `dtype`. For reals.
+  std::optional<DType> result = {};
 };
 
 /// Reads and writes every element once. On several threads where it is long enough.

@@ -28,22 +28,32 @@ inline Tensor values_of(int rank, int64_t elements, DType dtype, int64_t first =
   return values;
 }
 
-/// The reduction over the ranks in their order, in the type that is computed in, rounded once.
-inline Tensor reduced(int ranks, int64_t elements, DType dtype, Reduction reduction, int64_t first = 0) {
-  Tensor result = values_of(0, elements, dtype, first);
+/// The reduction over the ranks in their order, in the type that is computed in, rounded once. Where ranks
+/// are threads of processes, over the `threads` of each process first.
+inline Tensor reduced(int ranks, int64_t elements, DType dtype, Reduction reduction, int64_t first = 0,
+                      int threads = 1) {
+  Tensor result({elements}, dtype);
   visit_all(dtype, [&]<class T>(TypeTag<T>) {
     using C = compute_t<T>;
     T* data = result.data<T>();
+    const auto fold = [&](C sum, C next) {
+      switch (reduction) {
+        case Reduction::sum:
+        case Reduction::mean: return static_cast<C>(sum + next);
+        case Reduction::max: return next > sum ? next : sum;
+        case Reduction::min: return next < sum ? next : sum;
+      }
+      return sum;
+    };
     for (int64_t i = 0; i < elements; ++i) {
-      C sum = static_cast<C>(data[i]);
-      for (int rank = 1; rank < ranks; ++rank) {
-        const C next = static_cast<C>(static_cast<T>(element_of(rank, first + i, dtype)));
-        switch (reduction) {
-          case Reduction::sum:
-          case Reduction::mean: sum = static_cast<C>(sum + next); break;
-          case Reduction::max: sum = next > sum ? next : sum; break;
-          case Reduction::min: sum = next < sum ? next : sum; break;
-        }
+      const auto value = [&](int rank) {
+        return static_cast<C>(static_cast<T>(element_of(rank, first + i, dtype)));
+      };
+      C sum{};
+      for (int process = 0; process < ranks; process += threads) {
+        C part = value(process);
+        for (int rank = process + 1; rank < process + threads; ++rank) part = fold(part, value(rank));
+        sum = process == 0 ? part : fold(sum, part);
       }
       if (reduction == Reduction::mean) sum = static_cast<C>(sum / static_cast<C>(ranks));
       data[i] = static_cast<T>(sum);
@@ -52,18 +62,23 @@ inline Tensor reduced(int ranks, int64_t elements, DType dtype, Reduction reduct
   return result;
 }
 
-/// The sum of the ranks' values times their weights, in their order, rounded once.
-inline Tensor weighted_sum(const std::vector<double>& weights, int64_t elements, DType dtype) {
+/// The sum of the ranks' values times their weights, likewise.
+inline Tensor weighted_sum(const std::vector<double>& weights, int64_t elements, DType dtype,
+                           size_t threads = 1) {
   Tensor result({elements}, dtype);
   visit_all(dtype, [&]<class T>(TypeTag<T>) {
     using C = compute_t<T>;
     for (int64_t i = 0; i < elements; ++i) {
-      C sum = 0;
-      for (size_t rank = 0; rank < weights.size(); ++rank)
-        if (weights[rank] != 0) {
-          const C value = static_cast<C>(static_cast<T>(element_of(static_cast<int>(rank), i, dtype)));
-          sum = static_cast<C>(sum + static_cast<C>(weights[rank]) * value);
-        }
+      C sum{};
+      for (size_t process = 0; process < weights.size(); process += threads) {
+        C part{};
+        for (size_t rank = process; rank < process + threads; ++rank)
+          if (weights[rank] != 0) {
+            const C value = static_cast<C>(static_cast<T>(element_of(static_cast<int>(rank), i, dtype)));
+            part = static_cast<C>(part + static_cast<C>(weights[rank]) * value);
+          }
+        sum = static_cast<C>(sum + part);
+      }
       result.data<T>()[i] = static_cast<T>(sum);
     }
   });
@@ -83,8 +98,9 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.spec() == b.spec() && (a.bytes() == 0 || std::memcmp(a.address(), b.address(), a.bytes()) == 0);
 }
 
-/// Calls every collective on this rank; says what came out wrong, or nothing.
-inline std::string check_collectives(Communicator& communicator, int64_t elements, DType dtype) {
+/// Calls every collective on this rank; says what came out wrong, or nothing. `threads`: as above.
+inline std::string check_collectives(Communicator& communicator, int64_t elements, DType dtype,
+                                     int threads = 1) {
   const int rank = communicator.rank(), size = communicator.size();
   std::string wrong;
   const auto expect = [&](const Tensor& result, const Tensor& expected, const std::string& what) {
@@ -97,25 +113,26 @@ inline std::string check_collectives(Communicator& communicator, int64_t element
     const std::string by(name(reduction));
     Tensor values = values_of(rank, elements, dtype);
     communicator.all_reduce(values, reduction);
-    expect(values, reduced(size, elements, dtype, reduction), "all_reduce by " + by);
+    expect(values, reduced(size, elements, dtype, reduction, 0, threads), "all_reduce by " + by);
 
     const Tensor all = values_of(rank, elements * size, dtype);
     Tensor part({elements}, dtype);
     communicator.reduce_scatter(all, part, reduction);
-    expect(part, reduced(size, elements, dtype, reduction, elements * rank), "reduce_scatter by " + by);
+    expect(part, reduced(size, elements, dtype, reduction, elements * rank, threads),
+           "reduce_scatter by " + by);
     expect(all, values_of(rank, elements * size, dtype), "what reduce_scatter by " + by + " read");
   }
   if (is_real(dtype)) {
-    const auto count = static_cast<size_t>(size);
+    const auto count = static_cast<size_t>(size), each = static_cast<size_t>(threads);
     std::vector<double> weights(count, 1);
     Tensor values = values_of(rank, elements, dtype);
     communicator.all_reduce_weighted(values, weights);
-    expect(values, reduced(size, elements, dtype, Reduction::sum), "all_reduce_weighted by ones");
+    expect(values, reduced(size, elements, dtype, Reduction::sum, 0, threads), "all_reduce_weighted by ones");
 
     for (size_t i = 0; i < count; ++i) weights[i] = 0.3 * static_cast<double>(i + 1);
     values = values_of(rank, elements, dtype);
     communicator.all_reduce_weighted(values, weights);
-    expect(values, weighted_sum(weights, elements, dtype), "all_reduce_weighted");
+    expect(values, weighted_sum(weights, elements, dtype, each), "all_reduce_weighted");
 
     for (size_t none = 0; none < count; ++none) {
       std::vector<double> others = weights;
@@ -123,7 +140,7 @@ inline std::string check_collectives(Communicator& communicator, int64_t element
       values =
           rank == static_cast<int>(none) ? nan_values(elements, dtype) : values_of(rank, elements, dtype);
       communicator.all_reduce_weighted(values, others);
-      expect(values, weighted_sum(others, elements, dtype), "all_reduce_weighted without a rank");
+      expect(values, weighted_sum(others, elements, dtype, each), "all_reduce_weighted without a rank");
     }
     values = nan_values(elements, dtype);
     communicator.all_reduce_weighted(values, std::vector<double>(count, 0));

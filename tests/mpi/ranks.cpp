@@ -11,6 +11,8 @@
 
 #include "../communicator_cases.h"
 #include "espalier/core/error.h"
+#include "espalier/executor/collective_queue.h"
+#include "espalier/executor/communicator_nested.h"
 #include "espalier/executor/distributed.h"
 
 using namespace espalier;
@@ -177,6 +179,77 @@ void marks(Communicator& self) {
   if (self.raised()) throw Error("the mark stays");
 }
 
+// Threads of several processes as ranks of one group; what a rank threw is said by each.
+void nested(Communicator& world, const std::function<void(Communicator&)>& program) {
+  const auto ranks = make_nested_group(2, distributed::world());
+  std::vector<std::string> errors(ranks.size());
+  std::vector<std::thread> threads;
+  for (size_t thread = 0; thread < ranks.size(); ++thread)
+    threads.emplace_back([&, thread] {
+      try {
+        program(*ranks[thread]);
+      } catch (const CommunicatorError& error) {
+        errors[thread] = error.what();
+      } catch (const std::exception& error) {
+        errors[thread] = std::string("own: ") + error.what();
+        ranks[thread]->abort(std::current_exception());
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (size_t thread = 0; thread < ranks.size(); ++thread)
+    if (!errors[thread].empty())
+      say("thread " + std::to_string(ranks[thread]->rank()) + " of " + std::to_string(ranks[thread]->size()) +
+          ": " + errors[thread]);
+  if (world.size() * 2 != ranks[0]->size()) throw Error("how many are we?");
+}
+
+void nested_collectives(Communicator& world) {
+  nested(world, [](Communicator& self) {
+    for (const DType dtype : {float32, float64, int32, float16, bfloat16})
+      for (const int64_t elements : {1, 7, 4099}) {
+        const std::string wrong = check_collectives(self, elements, dtype, 2);
+        if (!wrong.empty()) throw Error(wrong);
+      }
+    if (self.rank() == 1) self.raise();
+    self.barrier();
+    if (!self.raised()) throw Error("the mark is lost");
+  });
+}
+
+void nested_throws(Communicator& world) {
+  nested(world, [](Communicator& self) {
+    all_reduce(self);
+    if (self.rank() == 3) throw OutOfMemory("no memory for the 7th step");
+    all_reduce(self);
+  });
+}
+
+void nested_dies(Communicator& world) {
+  nested(world, [](Communicator& self) {
+    all_reduce(self);
+    if (self.rank() == 3) raise(SIGKILL);
+    all_reduce(self);
+  });
+}
+
+// Computes while ranks exchange.
+void queue(Communicator& self) {
+  CollectiveQueue queue(distributed::world());
+  std::vector<double> weights(static_cast<size_t>(self.size()), 0.5);
+  for (int step = 0; step < 20; ++step) {
+    std::vector<Tensor> buckets;
+    for (const int64_t elements : {7, 300'000}) {
+      buckets.push_back(values_of(self.rank(), elements, float32));
+      queue.all_reduce_weighted(buckets.back(), weights);
+    }
+    queue.wait();
+    for (const Tensor& bucket : buckets)
+      if (!same_bits(bucket, weighted_sum(weights, bucket.elements(), float32))) throw Error("a wrong sum");
+  }
+  queue.all_reduce_weighted(self.rank() == 1 ? zeros({2}) : zeros({8}), weights);
+  queue.wait();
+}
+
 // Long enough that slow ranks come in time.
 constexpr double patience = 4;
 
@@ -221,6 +294,10 @@ int main(int argc, char** argv) {
       {"many", many},
       {"marks", marks},
       {"mismatch", mismatch},
+      {"nested_collectives", nested_collectives},
+      {"nested_dies", nested_dies},
+      {"nested_throws", nested_throws},
+      {"queue", queue},
       {"needs_too_much", needs_too_much},
       {"other_dtype", other_dtype},
       {"other_order", other_order},
