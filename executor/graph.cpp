@@ -8,6 +8,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/record.h"
+#include "espalier/executor/collective_ops.h"
 
 namespace espalier {
 
@@ -113,9 +114,14 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
   const std::vector<Node*> tree = tree_below(roots);
   Graph graph;
   NodeMap position;
+  std::optional<uint32_t> collective;  // the last one
   for (const Node* node : tree) {
     GraphNode n{node->op_, {}, {}, node->tag, node->where, {}, {}};
     for (const Edge& input : node->inputs) n.inputs.push_back({position.find(input.node()), input.output()});
+    if (is_collective(*n.op)) {
+      if (collective) n.inputs.push_back({*collective, 0});
+      collective = static_cast<uint32_t>(graph.nodes.size());
+    }
     if (inference)
       if (OpPtr calm = n.op->for_inference()) n.op = std::move(calm);
     if (is_constant(*n.op)) {

@@ -1,6 +1,7 @@
 #include <cstring>
 #include <string>
 
+#include "espalier/executor/collective_ops.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
@@ -18,7 +19,9 @@ std::string key_of(const GraphNode& n) {
     key.append(static_cast<const char*>(plain.address()), plain.bytes());
     return key;
   }
-  if (n.op->is_leaf() || n.op->is_random() || n.op->has_side_effects() || n.op->feed()) return {};
+  if (n.op->is_leaf() || n.op->is_random() || n.op->has_side_effects() || n.op->feed() ||
+      is_collective(*n.op))
+    return {};
   key += to_string(n.op->attributes());
   for (const ValueRef& input : n.inputs)
     key += '%' + std::to_string(input.node) + '.' + std::to_string(input.output);

@@ -1,3 +1,4 @@
+#include "espalier/executor/collective_ops.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
@@ -8,7 +9,7 @@ bool dead_nodes(Graph& graph) {
   size_t count = 0;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const GraphNode& n = graph.nodes[i];
-    if (n.op->has_side_effects()) alive[i] = true;
+    if (n.op->has_side_effects() || is_collective(*n.op)) alive[i] = true;
     if (!alive[i]) continue;
     ++count;
     for (const ValueRef& input : n.inputs) alive[input.node] = true;

@@ -1,3 +1,4 @@
+#include "espalier/executor/collective_ops.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
@@ -38,7 +39,7 @@ bool detach_shapes(Graph& graph) {
       ValueRef& input = n.inputs[k];
       const ValueRef there{position[input.node], input.output};
       const GraphNode& from = out[there.node];
-      if (n.op->needs_value(k) || n.op->has_side_effects() || from.op->is_leaf()) {
+      if (n.op->needs_value(k) || n.op->has_side_effects() || from.op->is_leaf() || is_collective(*n.op)) {
         input = there;
       } else {
         const Spec spec = from.outputs[there.output];

@@ -1,4 +1,5 @@
 #include "espalier/core/device.h"
+#include "espalier/executor/collective_ops.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
@@ -7,7 +8,7 @@ namespace {
 
 bool can_fold(const Graph& graph, const GraphNode& n) {
   if (n.op->is_leaf() || n.op->is_random() || n.op->has_side_effects() || n.op->feed() ||
-      n.outputs.size() != 1)
+      n.outputs.size() != 1 || is_collective(*n.op))
     return false;
   size_t read = 64;
   std::optional<Device> device;

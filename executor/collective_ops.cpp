@@ -1,0 +1,197 @@
+#include "espalier/executor/collective_ops.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "espalier/core/error.h"
+#include "espalier/core/gradient_rule.h"
+#include "espalier/executor/distributed.h"
+#include "espalier/ops/ops.h"
+
+namespace espalier {
+namespace {
+
+using Ranks = std::shared_ptr<Communicator>;
+
+class CollectiveOp : public Op {
+ public:
+  explicit CollectiveOp(Ranks ranks) : ranks_(std::move(ranks)) {}
+  Attributes attributes() const override { return {{"ranks", int64_t{ranks_->size()}}}; }
+  bool takes_halves() const override { return true; }
+  bool needs_value(size_t input) const override { return input == 0; }
+  bool gradient_needs_input(size_t) const override { return false; }
+  bool equals(const Op& other) const override { return this == &other; }
+
+ protected:
+  static std::source_location line_of(const KernelCall& call) {
+    return call.where ? *call.where : std::source_location();
+  }
+  Gradients of(Variable gradient) const { return {std::move(gradient)}; }
+  Variable call(OpPtr op, const GradientRule& rule) const {
+    return apply(std::move(op), {&rule.output_gradient()}, rule.where());
+  }
+
+  Ranks ranks_;
+};
+
+// What has the shape of its input: it is copied, and the communicator works on the copy.
+class SameShape : public CollectiveOp {
+ public:
+  using CollectiveOp::CollectiveOp;
+  Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
+  bool can_run_in_place(size_t input) const override { return input == 0; }
+  void run_cpu(const KernelCall& call) const override {
+    Tensor& values = *call.outputs[0];
+    if (call.inputs[0]->address() != values.address()) copy_elements(*call.inputs[0], values);
+    meet(values, line_of(call));
+  }
+
+ protected:
+  virtual void meet(Tensor& values, const std::source_location& where) const = 0;
+};
+
+class AllReduce final : public SameShape {
+ public:
+  AllReduce(Ranks ranks, Reduction reduction) : SameShape(std::move(ranks)), reduction_(reduction) {}
+  std::string_view name() const override { return "all_reduce"; }
+  Attributes attributes() const override {
+    return {{"ranks", int64_t{ranks_->size()}}, {"reduction", std::string(espalier::name(reduction_))}};
+  }
+  Specs infer(const InputSpecs& in) const override {
+    if (in[0]->dtype == boolean) throw TypeError("all_reduce: bools cannot be reduced");
+    if (reduction_ == Reduction::mean && !is_real(in[0]->dtype))
+      throw TypeError(fmt::format("all_reduce: the mean is for reals, not {}", espalier::name(in[0]->dtype)));
+    return {*in[0]};
+  }
+  // Each operand is in the result of every rank.
+  Gradients gradient(const GradientRule& rule) const override {
+    if (reduction_ != Reduction::sum && reduction_ != Reduction::mean)
+      throw UnsupportedError(fmt::format("all_reduce by {} has no gradient; those by sum and mean have",
+                                         espalier::name(reduction_)));
+    return of(call(std::make_shared<AllReduce>(ranks_, reduction_), rule));
+  }
+
+ private:
+  void meet(Tensor& values, const std::source_location& where) const override {
+    ranks_->all_reduce(values, reduction_, where);
+  }
+  Reduction reduction_;
+};
+
+class AllGather final : public CollectiveOp {
+ public:
+  using CollectiveOp::CollectiveOp;
+  std::string_view name() const override { return "all_gather"; }
+  Specs infer(const InputSpecs& in) const override {
+    Spec spec = *in[0];
+    if (spec.shape.rank() == 0) throw ShapeError("all_gather: a scalar has no first axis");
+    spec.shape.dims()[0] *= ranks_->size();
+    return {spec};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor part = call.inputs[0]->contiguous() ? *call.inputs[0] : call.inputs[0]->contiguous_copy();
+    ranks_->all_gather(part, *call.outputs[0], line_of(call));
+  }
+  Gradients gradient(const GradientRule& rule) const override;
+};
+
+class ReduceScatter final : public CollectiveOp {
+ public:
+  using CollectiveOp::CollectiveOp;
+  std::string_view name() const override { return "reduce_scatter"; }
+  Specs infer(const InputSpecs& in) const override {
+    Spec spec = *in[0];
+    if (spec.dtype == boolean) throw TypeError("reduce_scatter: bools cannot be reduced");
+    if (spec.shape.rank() == 0 || spec.shape.dims()[0] % ranks_->size() != 0)
+      throw ShapeError(fmt::format("reduce_scatter: the first axis of {} cannot be cut into {} equal parts",
+                                   spec.shape.str(), ranks_->size()));
+    spec.shape.dims()[0] /= ranks_->size();
+    return {spec};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor all = call.inputs[0]->contiguous() ? *call.inputs[0] : call.inputs[0]->contiguous_copy();
+    ranks_->reduce_scatter(all, *call.outputs[0], Reduction::sum, line_of(call));
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return of(call(std::make_shared<AllGather>(ranks_), rule));
+  }
+};
+
+Gradients AllGather::gradient(const GradientRule& rule) const {
+  return of(call(std::make_shared<ReduceScatter>(ranks_), rule));
+}
+
+class Broadcast final : public SameShape {
+ public:
+  Broadcast(Ranks ranks, int root) : SameShape(std::move(ranks)), root_(root) {}
+  std::string_view name() const override { return "broadcast"; }
+  Attributes attributes() const override {
+    return {{"ranks", int64_t{ranks_->size()}}, {"root", int64_t{root_}}};
+  }
+  Gradients gradient(const GradientRule& rule) const override;
+
+ private:
+  void meet(Tensor& values, const std::source_location& where) const override {
+    ranks_->broadcast(values, root_, where);
+  }
+  int root_;
+};
+
+/// The sum over all ranks on one of them, and 0 on the others.
+class SumAtRoot final : public SameShape {
+ public:
+  SumAtRoot(Ranks ranks, int root) : SameShape(std::move(ranks)), root_(root) {}
+  std::string_view name() const override { return "sum_at_root"; }
+  Attributes attributes() const override {
+    return {{"ranks", int64_t{ranks_->size()}}, {"root", int64_t{root_}}};
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return of(call(std::make_shared<Broadcast>(ranks_, root_), rule));
+  }
+
+ private:
+  void meet(Tensor& values, const std::source_location& where) const override {
+    ranks_->all_reduce(values, Reduction::sum, where);
+    if (ranks_->rank() != root_ && values.bytes() > 0) std::memset(values.address(), 0, values.bytes());
+  }
+  int root_;
+};
+
+Gradients Broadcast::gradient(const GradientRule& rule) const {
+  return of(call(std::make_shared<SumAtRoot>(ranks_, root_), rule));
+}
+
+template <class T, class... Arguments>
+Variable collective(const Operand& x, Ranks ranks, Arguments... arguments) {
+  const CallScope scope(x.where());
+  if (!ranks) ranks = distributed::world(x.where());
+  return apply(std::make_shared<T>(std::move(ranks), arguments...), {&x.variable()}, x.where());
+}
+
+}  // namespace
+
+bool is_collective(const Op& op) { return dynamic_cast<const CollectiveOp*>(&op); }
+
+namespace distributed {
+
+Variable all_reduce(const Operand& x, Reduction reduction, Ranks communicator) {
+  return collective<AllReduce>(x, std::move(communicator), reduction);
+}
+Variable all_gather(const Operand& x, Ranks communicator) {
+  return collective<AllGather>(x, std::move(communicator));
+}
+Variable reduce_scatter(const Operand& x, Ranks communicator) {
+  return collective<ReduceScatter>(x, std::move(communicator));
+}
+Variable broadcast(const Operand& x, int root, Ranks communicator) {
+  if (!communicator) communicator = world(x.where());
+  if (root < 0 || root >= communicator->size())
+    located(x.where(), [&] {
+      throw IndexError(fmt::format("broadcast: rank {} is none of the {} ranks", root, communicator->size()));
+    });
+  return collective<Broadcast>(x, std::move(communicator), root);
+}
+
+}  // namespace distributed
+}  // namespace espalier

@@ -1,0 +1,197 @@
+// Collectives as operations: values and gradients of trees on several ranks against one tree that has all.
+#include <boost/test/unit_test.hpp>
+
+#include "communicator_ranks.h"
+#include "espalier/core/device.h"
+#include "espalier/executor/collective_ops.h"
+#include "espalier/executor/executor.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
+
+using namespace espalier;
+using namespace espalier::testing;
+
+namespace {
+
+using Ranks = std::shared_ptr<Communicator>;
+
+/// An op on every rank, and what rank `rank` gets of it where one tree has the operands of all.
+struct Case {
+  std::string name;
+  std::function<Variable(const Variable& x, const Ranks&)> ranked;
+  std::function<Variable(const std::vector<Variable>& xs, int64_t rank)> plain;
+};
+
+Variable sum_of(const std::vector<Variable>& xs) {
+  Variable sum = xs[0];
+  for (size_t i = 1; i < xs.size(); ++i) sum = sum + xs[i];
+  return sum;
+}
+
+const std::vector<Case> cases = {
+    {"all_reduce by sum",
+     [](const Variable& x, const Ranks& c) { return distributed::all_reduce(x, Reduction::sum, c); },
+     [](const std::vector<Variable>& xs, int64_t) { return sum_of(xs); }},
+    {"all_reduce by mean",
+     [](const Variable& x, const Ranks& c) { return distributed::all_reduce(x, Reduction::mean, c); },
+     [](const std::vector<Variable>& xs, int64_t) { return sum_of(xs) / static_cast<double>(xs.size()); }},
+    {"all_gather", [](const Variable& x, const Ranks& c) { return distributed::all_gather(x, c); },
+     [](const std::vector<Variable>& xs, int64_t) { return concat(xs); }},
+    {"reduce_scatter", [](const Variable& x, const Ranks& c) { return distributed::reduce_scatter(x, c); },
+     [](const std::vector<Variable>& xs, int64_t rank) {
+       const int64_t n = 6 / static_cast<int64_t>(xs.size());
+       return slice(sum_of(xs), 0, rank * n, (rank + 1) * n);
+     }},
+    {"broadcast", [](const Variable& x, const Ranks& c) { return distributed::broadcast(x, 1, c); },
+     [](const std::vector<Variable>& xs, int64_t) { return xs[1]; }},
+    // Several, whose order matters: also the same one twice.
+    {"a chain of them",
+     [](const Variable& x, const Ranks& c) {
+       const Variable a = distributed::all_reduce(x, Reduction::mean, c),
+                      b = distributed::all_reduce(x, Reduction::mean, c);
+       return distributed::broadcast(square(a) + b * x, 0, c) +
+              distributed::all_gather(distributed::reduce_scatter(x, c), c);
+     },
+     [](const std::vector<Variable>& xs, int64_t) {
+       const Variable mean = sum_of(xs) / static_cast<double>(xs.size());
+       return square(mean) + mean * xs[0] + sum_of(xs);
+     }}};
+
+Tensor operand(int64_t rank) {
+  Tensor values({6, 2}, float64);
+  for (int64_t i = 0; i < 12; ++i)
+    values.data<double>()[i] = 0.1 * static_cast<double>((7 * i + 5 * rank) % 11 - 4);
+  return values;
+}
+
+/// A rank's loss; `result` is made of the squares of the operands.
+Variable loss_of(const Variable& result, int64_t rank) {
+  return sum(square(result) * static_cast<double>(rank + 1) + result);
+}
+
+bool close(const Tensor& a, const Tensor& b) {
+  if (a.spec() != b.spec()) return false;
+  const Tensor x = a.contiguous_copy(), y = b.contiguous_copy();
+  for (int64_t i = 0; i < x.elements(); ++i)
+    if (!(std::abs(x.data<double>()[i] - y.data<double>()[i]) <= 1e-12 * (1 + std::abs(y.data<double>()[i]))))
+      return false;
+  return true;
+}
+
+/// By rank: result, loss's gradient by the operand.
+struct Expected {
+  std::vector<Tensor> results, gradients;
+  Expected(const Case& one, int size) {
+    std::vector<Variable> xs, squares;
+    for (int64_t rank = 0; rank < size; ++rank) {
+      xs.push_back(parameter(operand(rank)));
+      squares.push_back(square(xs.back()));
+    }
+    Variable total;
+    for (int64_t rank = 0; rank < size; ++rank) {
+      const Variable result = one.plain(squares, rank), loss = loss_of(result, rank);
+      results.push_back(result.value());
+      total = rank == 0 ? loss : total + loss;
+    }
+    for (const Variable& x : xs) total = total + sum(x * 0.0);  // it need not be in there
+    for (const Variable& x : xs) gradients.push_back(total.gradient(x).value());
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(collective_ops)
+
+BOOST_AUTO_TEST_CASE(eager_values_and_gradients) {
+  for (const Case& one : cases)
+    for (const int size : {2, 3}) {
+      const Expected expected(one, size);
+      const Group group = make_thread_group(size);
+      const auto errors = run_ranks(group, [&](Communicator& self) {
+        const auto rank = static_cast<size_t>(self.rank());
+        const Variable x = parameter(operand(self.rank()));
+        const Variable result = one.ranked(square(x), group[rank]);
+        if (!close(result.value(), expected.results[rank])) throw Error("a wrong value of " + one.name);
+        const Variable loss = loss_of(result, self.rank());
+        if (!close(loss.gradient(x).value(), expected.gradients[rank]))
+          throw Error("a wrong gradient of " + one.name);
+      });
+      for (const std::string& error : errors) BOOST_TEST(error == "");
+    }
+}
+
+BOOST_AUTO_TEST_CASE(plans_train_as_one_tree) {
+  for (const Case& one : cases)
+    for (const int size : {2, 3})
+      for (const bool fused : {false, true}) {
+        const Expected expected(one, size);
+        const Group group = make_thread_group(size);
+        const auto errors = run_ranks(group, [&](Communicator& self) {
+          const auto rank = static_cast<size_t>(self.rank());
+          const Variable x = parameter(operand(self.rank()));
+          const Variable loss = loss_of(one.ranked(square(x), group[rank]), self.rank());
+          ExecutorOptions options{.mode = Mode::training, .optimizer = optim::Sgd(1.0)};
+          if (!fused) options.without = {"fuse_pointwise"};
+          const Executor executor = loss.get_executor(options);
+          executor.run({});
+          const Variable step = variable(operand(self.rank())) - x;
+          if (!close(step.value(), expected.gradients[rank])) throw Error("a wrong step by " + one.name);
+        });
+        for (const std::string& error : errors) BOOST_TEST(error == "");
+      }
+}
+
+BOOST_AUTO_TEST_CASE(no_pass_merges_folds_or_removes_them) {
+  const Group group = make_thread_group(2);
+  const auto errors = run_ranks(group, [&](Communicator& self) {
+    const Ranks& ranks = group[static_cast<size_t>(self.rank())];
+    // Of constants, twice the same, and times nothing.
+    const Variable one = Variable(full({3}, self.rank() + 1.0, float64));
+    const Variable a = distributed::all_reduce(one, Reduction::sum, ranks);
+    const Variable b = distributed::all_reduce(one, Reduction::sum, ranks);
+    const Variable c = distributed::all_reduce(one, Reduction::max, ranks) * 0.0;
+    const Executor executor = sum(a + b + c).get_executor({.mode = Mode::inference});
+    const std::string text = executor.plan().str();
+    size_t count = 0;
+    for (size_t at = text.find("all_reduce"); at != text.npos; at = text.find("all_reduce", at + 1)) ++count;
+    if (count < 3) throw Error("the plan has lost a collective:\n" + text);
+    if (executor.run({}).item<double>() != 18) throw Error("a wrong sum");
+  });
+  for (const std::string& error : errors) BOOST_TEST(error == "");
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_done_is_an_error) {
+  const Group group = make_thread_group(2);
+  const Variable x = parameter(operand(0));
+  BOOST_CHECK_THROW(distributed::all_gather(Variable(tensor(1.0)), group[0]), ShapeError);
+  BOOST_CHECK_THROW(distributed::reduce_scatter(Variable(zeros({3, 2})), group[0]), ShapeError);
+  BOOST_CHECK_THROW(distributed::broadcast(x, 2, group[0]), IndexError);
+  BOOST_CHECK_THROW(distributed::all_reduce(Variable(tensor({true})), Reduction::sum, group[0]), TypeError);
+  BOOST_CHECK_THROW(distributed::all_reduce(Variable(tensor({1, 2})), Reduction::mean, group[0]), TypeError);
+  const Group others = make_thread_group(2);
+  const auto thrown = run_ranks(others, [&](Communicator& self) {
+    const Variable y = parameter(operand(self.rank()));
+    const Variable most =
+        distributed::all_reduce(y, Reduction::max, others[static_cast<size_t>(self.rank())]);
+    sum(most).gradient(y);
+  });
+  for (const std::string& error : thrown) BOOST_TEST(contains(error, "all_reduce by max has no gradient"));
+}
+
+BOOST_AUTO_TEST_CASE(another_tree_on_one_rank_is_an_error_on_all) {
+  const Group group = make_thread_group(2);
+  const unsigned line = __LINE__ + 4;
+  const auto errors = run_ranks(group, [&](Communicator& self) {
+    const Ranks& ranks = group[static_cast<size_t>(self.rank())];
+    const Variable x = parameter(operand(self.rank()));
+    self.rank() == 0 ? distributed::all_reduce(x, Reduction::sum, ranks)
+                     : distributed::broadcast(x, 0, ranks);
+  });
+  const std::string first = "collective_ops_test.cpp:" + std::to_string(line) + ")",
+                    second = "collective_ops_test.cpp:" + std::to_string(line + 1) + ")";
+  BOOST_TEST(contains(errors[0], "all_reduce of float64 [6, 2] ("));
+  BOOST_TEST(contains(errors[0], first + ": rank 1 called broadcast of float64 [6, 2] from rank 0 ("));
+  BOOST_TEST(contains(errors[1], second + ": rank 0 called all_reduce of float64 [6, 2] ("));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
