@@ -10,7 +10,8 @@
 namespace espalier {
 
 std::string Device::str() const {
-  return fmt::format("{}:{}", type == DeviceType::cpu ? "cpu" : "cuda", index);
+  const char* kind = type == DeviceType::cpu ? "cpu" : type == DeviceType::cuda ? "cuda" : "sim";
+  return fmt::format("{}:{}", kind, index);
 }
 
 std::ostream& operator<<(std::ostream& out, const Device& device) { return out << device.str(); }
@@ -27,8 +28,23 @@ Device gpu(int index) {
 
 std::vector<Device> all_gpus() { return cuda_devices(); }
 
+std::vector<Device> simulated_gpus(int n) {
+  if (n < 1) throw DeviceError(fmt::format("simulated_gpus: there are no {} devices", n));
+  std::vector<Device> devices;
+  for (int i = 0; i < n; ++i) devices.push_back({DeviceType::simulated, i});
+  return devices;
+}
+
 Backend& backend(Device device) {
-  return device.type == DeviceType::cpu ? cpu_backend() : cuda_backend(device);
+  switch (device.type) {
+    case DeviceType::cpu: return cpu_backend();
+    case DeviceType::cuda: return cuda_backend(device);
+    case DeviceType::simulated: break;
+  }
+  throw DeviceError(
+      fmt::format("{} cannot be used: a simulated GPU computes nothing: use executor.plan() and "
+                  "executor.report()",
+                  device.str()));
 }
 
 void synchronize(Device device) { backend(device).synchronize(device); }

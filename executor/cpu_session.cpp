@@ -88,6 +88,7 @@ class CpuSession : public Session {
 std::unique_ptr<Session> make_cpu_session(Device device) { return std::make_unique<CpuSession>(device); }
 
 std::unique_ptr<Session> make_session(Device device, Launch launch) {
+  (void)backend(device);  // throws where nothing can run
   return device.type == DeviceType::cpu ? make_cpu_session(device) : make_cuda_session(device, launch);
 }
 
