@@ -158,6 +158,8 @@ class Op {
 
   /// Whether the kernel reads the elements of that input, or its shape alone.
   virtual bool needs_value(size_t) const { return true; }
+  /// Whether it reads all of them, or picks as many as it writes.
+  virtual bool reads_all(size_t) const { return true; }
   /// For views: the layout of the output over the buffer of input 0, or nothing if a copy must be made.
   virtual std::optional<Layout> view(const Layout&, const Spec&) const { return std::nullopt; }
   /// Whether output 0 may be written over that input, when both have the same size.

@@ -24,6 +24,11 @@ int64_t Plan::leaf_bytes() const {
 }
 const std::vector<PassReport>& Plan::passes() const { return data_->passes; }
 
+Prediction Plan::predict(const CostInputs& inputs) const { return espalier::predict(*data_, inputs); }
+std::vector<Prediction> Plan::scaling(const CostInputs& inputs, Scaling how, int64_t up_to) const {
+  return espalier::scaling(*data_, inputs, how, up_to);
+}
+
 namespace {
 
 std::string text_of(const PlanData& plan, const Place& place) {
@@ -51,6 +56,24 @@ std::string inputs_of(const GraphNode& n) {
   return text;
 }
 
+/// What replicas exchange, and what a step would cost on machines that are not there.
+std::string text_of(const PlanData& plan, const Replication& replication) {
+  std::string text = fmt::format("replicas: {}, {} rows together; gradients in {} buckets\n",
+                                 replication.replicas, replication.batch_rows, replication.buckets.size());
+  for (const Replication::Bucket& bucket : replication.buckets)
+    text += fmt::format("  {} bytes complete after %{}\n", bucket.bytes, bucket.node);
+  text += fmt::format("  all have arrived at %{}\non paper:\n", replication.arrival);
+  for (const CostInputs& inputs : presets::all()) {
+    const Prediction p = predict(plan, inputs);
+    text += fmt::format(
+        "  {:<38} step {:>9.3f} ms  exposed {:>9.3f} ms  {:>14.0f} rows/s  efficiency {:>5.1f} %  {} "
+        "bytes{}\n",
+        fmt::format("{}, {}", inputs.hardware.name, inputs.network.name), 1e3 * p.step, 1e3 * p.exposed,
+        p.samples, 100 * p.efficiency, p.memory, p.fits ? "" : " (too many)");
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string Plan::str() const {
@@ -70,6 +93,7 @@ std::string Plan::str() const {
       text += fmt::format("  @{}+{} of {}{}\n", buffer.offset + member.offset, member.bytes,
                           member.parameter.node()->op().name(), member.copied ? "  (copied)" : "");
   }
+  if (data_->replication) text += text_of(*data_, *data_->replication);
   text += "steps:\n";
   for (uint32_t i = 0; i < data_->graph.nodes.size(); ++i) {
     const GraphNode& n = data_->graph.nodes[i];

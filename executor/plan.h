@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "espalier/executor/cost_model.h"
+
 namespace espalier {
 
 /// What one pass did.
@@ -17,8 +19,6 @@ struct PassReport {
   double seconds = 0;
   std::string before = {}, after = {};  ///< the graph as text, if `ExecutorOptions::dump` asked for it
 };
-
-struct PlanData;
 
 class Plan {
  public:
@@ -33,6 +33,14 @@ class Plan {
   /// Parameters and optimizer states.
   int64_t leaf_bytes() const;
   const std::vector<PassReport>& passes() const;
+
+  /// What a step would cost on such a machine, on as many replicas as the plan was made for. Throws Error for
+  /// inputs that make no sense, and if the network has no place for so many.
+  Prediction predict(const CostInputs& inputs = presets::h100_nvlink()) const;
+  /// The same on 1, 2, 4, … replicas, as far as `up_to`; in strong scaling only as long as each has a row.
+  /// Throws Error too if the plan was made for one device: then nothing says what replicas would exchange.
+  std::vector<Prediction> scaling(const CostInputs& inputs = presets::h100_nvlink(),
+                                  Scaling how = Scaling::weak, int64_t up_to = 4096) const;
 
   /// Passes, steps with their buffers and source lines, memory.
   std::string str() const;

@@ -116,14 +116,16 @@ std::string report_html(const PlanData& plan, const PlanTimes* times) {
       "script-src 'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width\">\n";
   html += fmt::format("<title>{}</title>\n<style>\n{}</style></head>\n<body>\n<header><h1>{}</h1><nav>",
                       title, style, title);
-  for (const char* section : {"graph", "steps", "memory", "passes"})
-    html += fmt::format("<a href=\"#{0}\">{0}</a> ", section);
+  std::vector<const char*> sections{"graph", "steps", "memory", "passes"};
+  if (plan.replication) sections.push_back("scaling");
+  for (const char* section : sections) html += fmt::format("<a href=\"#{0}\">{0}</a> ", section);
   html += "</nav></header>\n<main>\n";
   html += summary(page);
   html += graph_drawing(page);
   html += steps_table(page);
   html += memory_drawing(page);
   html += passes_table(page);
+  html += scaling_drawing(page);
   html +=
       fmt::format("</main>\n<div id=\"tip\" hidden></div>\n<script>\n{}</script>\n</body></html>\n", script);
   return html;

@@ -8,7 +8,7 @@
 
   // Tooltips of our own: the browser's come late, and in its font.
   const tip = by("tip");
-  for (const item of all(".node, .buffer")) {
+  for (const item of all(".node, .buffer, .point")) {
     const title = item.querySelector("title");
     item.dataset.tip = title.textContent;
     item.setAttribute("aria-label", title.textContent);
@@ -23,7 +23,7 @@
       edge.classList.toggle("lit", edge.dataset.from === node || edge.dataset.to === node);
   };
   document.addEventListener("mousemove", (event) => {
-    const item = event.target.closest(".node, .buffer");
+    const item = event.target.closest(".node, .buffer, .point");
     tip.hidden = !item;
     if (!item) return;
     tip.textContent = item.dataset.tip;

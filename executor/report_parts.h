@@ -51,6 +51,8 @@ std::string graph_drawing(const Page& page);
 std::string steps_table(const Page& page);
 std::string memory_drawing(const Page& page);
 std::string passes_table(const Page& page);
+/// Only of a plan for replicas; else empty.
+std::string scaling_drawing(const Page& page);
 
 /// The style sheet and the script, as they are in report.css and report.js.
 extern const char* const style;

@@ -24,6 +24,7 @@ class Gather : public Op {
   explicit Gather(int64_t axis) : axis_(axis) {}
   std::string_view name() const override { return "gather"; }
   bool takes_halves() const override { return true; }
+  bool reads_all(size_t i) const override { return i != 0; }
   Attributes attributes() const override { return {{"axis", axis_}}; }
   bool gradient_needs_input(size_t i) const override { return i == 1; }
   Specs infer(const InputSpecs& in) const override {

@@ -48,6 +48,8 @@ class FusedGroup : public Op {
   std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override;
   bool equals(const Op& other) const override { return this == &other; }
 
+  const std::vector<Member>& members() const { return members_; }
+
  private:
   std::vector<Member> members_;
 };

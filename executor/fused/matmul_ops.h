@@ -22,6 +22,8 @@ class MatmulUpdate : public Op {
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call) const override;
   std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override;
 
+  MatmulForm form() const { return form_; }
+
  private:
   MatmulForm form_;
 };
@@ -47,6 +49,10 @@ class MatmulEpilogue : public Op {
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call) const override;
   std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override;
   bool equals(const Op& other) const override { return this == &other; }
+
+  MatmulForm form() const { return form_; }
+  const Spec& product() const { return product_; }
+  const Program& program() const { return program_->program(); }
 
  private:
   std::pair<GemmEpilogue, size_t> for_library(const KernelCall& call) const;

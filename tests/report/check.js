@@ -118,6 +118,65 @@ addEventListener("load", () => {
       check(all("pre .gone, pre .new, pre .other", item).length > 0, "no difference is marked");
     }
 
+    // The scale.
+    check((by("scaling") !== null) === (expected.replicas !== undefined), "the scale is shown for one device, or not for replicas");
+    if (expected.replicas) {
+      check(all('nav a[href="#scaling"]').length === 1, "nothing leads to the scale");
+      check(all("#bucket-table tbody tr").length === expected.buckets, "buckets are missing");
+      check(all("#machine-table tbody tr").length === expected.machines, "machines are missing");
+      check(all("#scaling li").filter((item) => box(item).height > 10).length >= 5, "the assumptions are not shown");
+      const colors = new Set(all("#machine-table i").map((i) => getComputedStyle(i).borderColor));
+      check(colors.size === expected.machines, "machines share a colour");
+      const replicas = (limit) => Array.from({ length: Math.floor(Math.log2(limit)) + 1 }, (_, i) => 2 ** i);
+      for (const [id, largest] of [["scaling-weak", 4096], ["scaling-strong", Math.min(4096, expected.rows)]]) {
+        if (!by(id)) { problems.push(`${id} is missing`); continue; }
+        const drawing = box(by(id)), frames = all(`#${id} .bounds`).map(box);
+        check(frames.length === 3, `${id} has ${frames.length} panels`);
+        frames.forEach((a, i) => {
+          check(a.width > 150 && a.height > 100 && inside(a, drawing, 0.5), `panel ${i} of ${id} is not drawn`);
+          frames.slice(0, i).forEach((b) => check(!overlap(a, b, 0), `panels of ${id} overlap`));
+        });
+        const labels = all(`#${id} text`);
+        labels.forEach((a, i) => {
+          const name = `"${a.textContent}" of ${id}`;
+          check(box(a).width > 3 && inside(box(a), drawing, 0.5), `${name} is outside of the drawing`);
+          check(frames.every((b) => !overlap(box(a), b, 1)), `${name} is over a panel`);
+          labels.slice(0, i).forEach((b) => check(!overlap(box(a), box(b), 0.5), `${name} and "${b.textContent}" overlap`));
+        });
+        check(all(`#${id} .line`).length === 3 * expected.machines, `lines of ${id} are missing`);
+        const lines = new Map(); // points by panel and machine
+        for (const point of all(`#${id} .point`)) {
+          const at = box(point), panel = frames.findIndex((b) => inside(at, b, 6));
+          check(panel >= 0, `a point of ${id} is outside of its panel`);
+          check(/rows\/s/.test(point.dataset.tip), `a point of ${id} has no tooltip`);
+          const key = panel + " " + point.getAttribute("class");
+          lines.set(key, [...(lines.get(key) || []), point]);
+        }
+        check(lines.size === 3 * expected.machines, `${id} has ${lines.size} rows of points`);
+        for (const [key, points] of lines) {
+          const counts = points.map((point) => Number(point.dataset.replicas));
+          check(counts.join() === replicas(largest).join(), `${key} of ${id} is at ${counts} replicas`);
+          const values = points.map((point) => Number(point.dataset.value)), places = points.map(box);
+          const step = (places[places.length - 1].left - places[0].left) / (places.length - 1);
+          const panel = frames[Number(key[0])];
+          check(Math.abs(step - panel.width / 12) < 0.5, `the replicas of ${key} are not a factor apart`);
+          places.forEach((place, i) => {
+            if (i === 0) return;
+            check(Math.abs(place.left - places[i - 1].left - step) < 0.5, `${key} of ${id} is not evenly spaced`);
+            const rises = place.top < places[i - 1].top + 0.05, grows = values[i] >= values[i - 1] * (1 - 1e-4);
+            check(rises === grows || Math.abs(place.top - places[i - 1].top) < 0.1, `${key} of ${id} does not show its values`);
+          });
+          if (key[0] === "0") continue;
+          check(values.every((value) => value >= 0 && value <= 1 + 1e-6), `${key} of ${id} has shares beyond 1`);
+          places.forEach((place, i) => {
+            const height = 1 - (place.top + place.height / 2 - panel.top) / panel.height;
+            check(Math.abs(height - values[i]) < 0.02, `${key} of ${id} is drawn at ${height}, not ${values[i]}`);
+          });
+          check(values[0] === (key[0] === "1" ? 0 : 1), `one replica of ${key} waits for others`);
+        }
+      }
+    }
+
     // What can be done with it.
     const node = document.querySelector("#graph .node.runs"), row = by("s" + node.dataset.node);
     const mouse = (type) => node.querySelector("rect").dispatchEvent(

@@ -76,6 +76,12 @@ for name in ("plan.html", "not_profiled.html"):
     expect(not problems, name)
     print(*problems[:20], sep="\n")
 
+replicas = (folder / "replicas.html").read_text()
+expected_replicas = json.loads((folder / "expected_replicas.json").read_text()) | {"profiled": False}
+problems = problems_of(replicas, expected_replicas)
+expect(not problems, "replicas.html")
+print(*problems[:20], sep="\n")
+
 # A check that finds nothing is worth what it would find.
 buffer = r'(id="memory-after".*<g class="buffer [^>]*>(?:(?!<rect).)*<rect x="[^"]*" y=")([^"]*)'
 damages = {
@@ -92,6 +98,20 @@ damages = {
 }
 for name, text in damages.items():
     problems = problems_of(text, expected | {"profiled": True})
+    expect(problems, f"the check sees {name}: {problems[:1]}")
+point = r'<circle class="point update" data-replicas="64"'
+damages = {
+    "a chart that is missing": damaged(replicas, r'<svg class="scaling" id="scaling-strong".*?</svg>', ""),
+    "a line that is missing": damaged(replicas, r'<path class="line batch"[^>]*>', "", 4),
+    "a point that is missing": damaged(replicas, point + r'.*?</circle>', "", 2),
+    "a point outside of its panel": damaged(replicas, rf'({point}[^>]* cy=")[^"]*', r"\g<1>5"),
+    "a point with another value": damaged(replicas, rf'({point}[^>]* cy=")[^"]*', r"\g<1>200", 2),
+    "labels over each other": damaged(replicas, r'(id="scaling-weak".*?<text class="axis" text-anchor="middle" x=")[^"]*', r"\g<1>290"),
+    "a bucket that is missing": damaged(replicas, r'(id="bucket-table".*?<tbody>\n)<tr.*?</tr>', r"\g<1>"),
+    "assumptions that are missing": damaged(replicas, r'(<h3>What this assumes</h3>).*?</ul>', r"\g<1>"),
+}
+for name, text in damages.items():
+    problems = problems_of(text, expected_replicas)
     expect(problems, f"the check sees {name}: {problems[:1]}")
 
 try:
