@@ -1,0 +1,102 @@
+// What the cost model says of a step of the MLP and of the GPT block on this processor, over what it takes
+// here. The processor is measured first, by the library's own kernels: a large product, arrays that are
+// added, and operations on next to nothing. The contestants take turns, so that other load hits them alike.
+#include <espalier/espalier.h>
+
+#include "timing.h"
+#include "workloads.h"
+namespace esp = espalier;
+
+namespace {
+
+/// Seconds of a step of a tree without a feed.
+double step_seconds(const esp::Executor& executor) {
+  return bench::median_seconds(5, [&] {
+    try {
+      executor.step();
+    } catch (const esp::EndOfData&) {  // the one step of an epoch
+      executor.step();
+    }
+  });
+}
+
+/// FLOP/s of a product of n x n matrices. A plan hands out one element of it, so that no copy is timed.
+double measure_flops(int64_t n) {
+  const esp::Variable a = esp::parameter(esp::randn({n, n})), b = esp::parameter(esp::randn({n, n}));
+  const esp::Variable element = esp::slice(esp::reshape(esp::matmul(a, b), {-1}), 0, 0, 1);
+  const auto size = static_cast<double>(n);
+  return 2 * size * size * size / step_seconds(element.get_executor());
+}
+
+/// Bytes/s of an addition of arrays which take so many bytes together, its result included.
+double measure_bandwidth(int64_t bytes) {
+  const esp::NoGrad guard;
+  const int64_t elements = std::max<int64_t>(1, bytes / 12);
+  const esp::Variable a(esp::randn({elements})), b(esp::randn({elements}));
+  const double seconds = bench::median_seconds(15, [&] { (void)(a + b).value(); });
+  return 12 * static_cast<double>(elements) / seconds;
+}
+
+/// Seconds that a kernel takes beyond its work.
+double measure_launch() {
+  constexpr int kernels = 200;
+  const esp::Variable x = esp::parameter(esp::ones({1}));
+  esp::Variable y = x;
+  for (int i = 0; i < kernels; ++i) y = esp::tanh(y);
+  return step_seconds(y.get_executor({.without = {"fuse_pointwise", "fold_constants"}})) / kernels;
+}
+
+struct Workload {
+  std::string name;
+  workloads::Frozen frozen;
+  std::vector<double> measured, predicted, in_cache;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  esp::set_num_threads(bench::threads());
+  esp::seed(1);
+  std::vector<Workload> all;
+  all.push_back({"mlp", workloads::mlp(), {}, {}, {}});
+  all.push_back({"gpt", workloads::gpt(), {}, {}, {}});
+  for (Workload& workload : all) workload.frozen.run();  // warms caches, allocators and predictors
+
+  constexpr int64_t beyond_caches = int64_t{1} << 29;
+  std::vector<double> flops, bandwidth, launch;
+  for (int round = bench::rounds(argc, argv); round > 0; --round) {
+    flops.push_back(measure_flops(1024));
+    bandwidth.push_back(measure_bandwidth(beyond_caches));
+    launch.push_back(measure_launch());
+    for (Workload& workload : all) {
+      const esp::Plan plan = workload.frozen.executor.plan();
+      const double cached = measure_bandwidth(plan.arena_bytes());
+      const auto steps = static_cast<double>(workload.frozen.steps);
+      workload.measured.push_back(bench::seconds(workload.frozen.run) / steps);
+      const auto predict = [&](double bytes_per_second) {
+        return plan
+            .predict({.hardware = esp::presets::measured_cpu(flops.back(), bytes_per_second, launch.back())})
+            .step;
+      };
+      workload.predicted.push_back(predict(bandwidth.back()));
+      workload.in_cache.push_back(predict(cached));
+    }
+  }
+
+  bench::report("machine_gflops", bench::median(flops) * 1e-9);
+  bench::report("machine_gb_per_s", bench::median(bandwidth) * 1e-9);
+  bench::report("machine_launch_us", bench::median(launch) * 1e6);
+  for (Workload& workload : all) {
+    std::vector<double> ratio, in_cache;
+    for (size_t i = 0; i < workload.measured.size(); ++i) {
+      ratio.push_back(workload.predicted[i] / workload.measured[i]);
+      in_cache.push_back(workload.in_cache[i] / workload.measured[i]);
+    }
+    bench::report(workload.name + "_measured_us", bench::median(workload.measured) * 1e6);
+    bench::report(workload.name + "_predicted_us", bench::median(workload.predicted) * 1e6);
+    bench::report(workload.name + "_predicted_over_measured", bench::median(ratio));
+    // With the bandwidth of arrays that are as large together as the plan's arena.
+    bench::report(workload.name + "_predicted_in_cache_us", bench::median(workload.in_cache) * 1e6);
+    bench::report(workload.name + "_in_cache_over_measured", bench::median(in_cache));
+  }
+}
