@@ -167,6 +167,18 @@ BOOST_AUTO_TEST_CASE(products_of_a_step) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(plans_for_simulated_gpus_are_those_for_gpus) {
+  // Gradient descent is part of a product on a CPU only.
+  const auto descent = [](esp::DeviceType device) {
+    const esp::Variable loss = small_loss();
+    const auto updates = esp::optim::Sgd(0.1).build(esp::new_parameter_gradients(loss));
+    const auto plan = esp::compile({loss}, updates, {}, {.device = device, .without = {}});
+    return plan->graph.str();
+  };
+  BOOST_TEST(descent(esp::DeviceType::simulated) == descent(esp::DeviceType::cuda));
+  BOOST_TEST((descent(esp::DeviceType::simulated) != descent(esp::DeviceType::cpu)));
+}
+
 BOOST_AUTO_TEST_CASE(the_roofline) {
   esp::CostInputs machine{.hardware = {.float32 = 100,
                                        .float64 = 50,
