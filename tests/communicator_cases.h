@@ -98,9 +98,10 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.spec() == b.spec() && (a.bytes() == 0 || std::memcmp(a.address(), b.address(), a.bytes()) == 0);
 }
 
-/// Calls every collective on this rank; says what came out wrong, or nothing. `threads`: as above.
+/// Calls every collective on this rank; says what came out wrong, or nothing. `threads`: as above; rank
+/// r is weighted by `weight` times r + 1.
 inline std::string check_collectives(Communicator& communicator, int64_t elements, DType dtype,
-                                     int threads = 1) {
+                                     int threads = 1, double weight = 0.3) {
   const int rank = communicator.rank(), size = communicator.size();
   std::string wrong;
   const auto expect = [&](const Tensor& result, const Tensor& expected, const std::string& what) {
@@ -129,7 +130,7 @@ inline std::string check_collectives(Communicator& communicator, int64_t element
     communicator.all_reduce_weighted(values, weights);
     expect(values, reduced(size, elements, dtype, Reduction::sum, 0, threads), "all_reduce_weighted by ones");
 
-    for (size_t i = 0; i < count; ++i) weights[i] = 0.3 * static_cast<double>(i + 1);
+    for (size_t i = 0; i < count; ++i) weights[i] = weight * static_cast<double>(i + 1);
     values = values_of(rank, elements, dtype);
     communicator.all_reduce_weighted(values, weights);
     expect(values, weighted_sum(weights, elements, dtype, each), "all_reduce_weighted");

@@ -1,6 +1,7 @@
 // A build without CUDA: no plan is on a GPU.
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
+#include "espalier/executor/cuda/communicator_devices.h"
 #include "espalier/executor/cuda/kernels.h"
 #include "espalier/executor/session.h"
 
@@ -9,6 +10,12 @@ namespace espalier {
 std::unique_ptr<Session> make_cuda_session(Device device, Launch) {
   (void)backend(device);  // says why there is none
   throw DeviceError("this build of Espalier has no CUDA runtime");
+}
+
+std::vector<std::shared_ptr<Communicator>> make_device_group(const std::vector<Device>& devices) {
+  for (const Device& device : devices)
+    if (device.type == DeviceType::cuda) (void)backend(device);  // says why there is none
+  throw DeviceError("make_device_group: this build of Espalier has no CUDA backend");
 }
 
 namespace cu {

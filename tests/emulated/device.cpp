@@ -174,7 +174,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   return api("cudaDeviceCanAccessPeer", Needs::Device, [&](Runtime& r, Call&) {
     if (check_device(r, device) != cudaSuccess || check_device(r, peer) != cudaSuccess)
       return cudaErrorInvalidDevice;
-    *can = device != peer;
+    *can = device != peer && r.peers;
     return cudaSuccess;
   });
 }
@@ -182,6 +182,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   return api("cudaDeviceEnablePeerAccess", Needs::HealthyDevice, [&](Runtime& r, Call&) {
     if (flags != 0) return cudaErrorInvalidValue;
     if (check_device(r, peer) != cudaSuccess || peer == this_thread.device) return cudaErrorInvalidDevice;
+    if (!r.peers) return cudaErrorPeerAccessUnsupported;
     auto& peers = r.devices[static_cast<size_t>(this_thread.device)].peers;
     return peers.insert(peer).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
   });

@@ -58,7 +58,12 @@ void DeviceRegion::open(int by) {
   opened += by;
   if (before == (opened > 0)) return;
   if (key_ >= 0) pkey_set(key_, opened > 0 ? 0 : PKEY_DISABLE_ACCESS);
-  if (pages_ && end_ > 0) mprotect(begin_, end_, opened > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
+  if (!pages_) return;
+  // Pages are the same for all threads, and one may be in a host function while others work.
+  const bool none_before = open_threads_ == 0;
+  open_threads_ += opened > 0 ? 1 : -1;
+  if (end_ > 0 && none_before != (open_threads_ == 0))
+    mprotect(begin_, end_, open_threads_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 }  // namespace emulated

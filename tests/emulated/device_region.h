@@ -37,6 +37,7 @@ class DeviceRegion {
   std::multimap<size_t, size_t> free_;  // sizes and offsets
   int key_ = -1;                        // of protection
   bool pages_ = false;                  // change
+  int open_threads_ = 0;                // then; guarded by the runtime's lock
 };
 
 }  // namespace emulated

@@ -24,6 +24,7 @@ Runtime::Runtime() { read_environment(); }
 void Runtime::read_environment() {
   eager = environment("ESPALIER_EMULATED_EAGER", 0) != 0;
   reverse = environment("ESPALIER_EMULATED_REVERSE", 0) != 0;
+  peers = environment("ESPALIER_EMULATED_PEERS", 1) != 0;
   memory = environment("ESPALIER_EMULATED_MEMORY", 4ull << 30);
   devices.resize(environment("ESPALIER_EMULATED_GPUS", 2));
   for (size_t device = 0; device < devices.size(); ++device) {

@@ -154,7 +154,7 @@ class Runtime {
   std::condition_variable finished;
   std::vector<DeviceState> devices;
   size_t memory = 0;
-  bool eager = false, reverse = false;
+  bool eager = false, reverse = false, peers = true;
   Counters counters;
   std::string complaint;
   std::vector<Failure> failures;

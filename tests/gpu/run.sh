@@ -26,7 +26,7 @@ build=$PWD/build/gpu
 tests=$build/tests/espalier_tests
 
 # Suites whose ops run on a GPU. Racecheck gets those whose kernels share memory and are Espalier's own.
-memcheck_suites=(cuda_copy cuda_pointwise cuda_lt cuda_matmul cuda_runtime indexing normalize pointwise reduce
+memcheck_suites=(cuda_communicator cuda_copy cuda_pointwise cuda_lt cuda_matmul cuda_runtime indexing normalize pointwise reduce
   softmax_and_losses view matmul cuda_executor)
 racecheck_suites=(cuda_copy cuda_pointwise indexing normalize reduce softmax_and_losses)
 limit=240 # seconds for a suite under a sanitizer
@@ -67,7 +67,7 @@ build() {
   command -v ninja >/dev/null && export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja}
   check "configure" configure.log configure_with_packages &&
     check "build" build.log cmake --build "$build" --parallel "$(nproc)" \
-      --target espalier_tests step_allocations bench_gpu bench_gpu_machine
+      --target espalier_tests step_allocations bench_gpu bench_gpu_machine bench_gpu_all_reduce
 }
 
 # Runs suites, perhaps under a tool, and counts their cases in Boost.Test's report. Suites for CUDA leave themselves out where
@@ -98,6 +98,10 @@ suites() { # what, the log, a filter of suites or "", the tool and its arguments
 run_tests() {
   suites "a GPU can be used" gpu cuda_copy timeout 120 || return
   suites "all tests" tests "" timeout 540
+  # NCCL takes one rank for each GPU: with one GPU it meets itself. In a build without NCCL there is no such suite.
+  if grep -q '^ESPALIER_NCCL_INCLUDE:PATH=/' "$build/CMakeCache.txt"; then
+    suites "NCCL on this machine's GPUs" nccl nccl_library,cuda_nccl timeout 240
+  fi
   check "a step allocates nothing" step_allocations.log timeout 60 "$build/tests/step_allocations"
   return 0
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds what is measured on a GPU (Release, in build/bench-gpu) and runs it: tests/bench/gpu/run.sh [turns] [workload...]
-# Workloads: machine mlp idle pointwise optimizer gpt chain; all of them if none is named. What was measured of the others
+# Workloads: machine mlp idle pointwise optimizer gpt chain all_reduce; all of them if none is named. What was measured of the others
 # before stays in the tables. The contestants take turns; every figure is a median. $PYTORCH is a Python whose PyTorch has
 # CUDA, by default python3. $BENCH_GPU_BUILD is a folder where the benchmarks are built already, $BENCH_GPU_RESULTS where
 # the figures go. It fails if a program does; an aim that is missed is only said.
@@ -11,12 +11,12 @@ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader ||
   { echo "run.sh: there is no GPU here, so nothing was measured" >&2 && exit 1; }
 turns=3
 if [[ ${1:-} =~ ^[1-9][0-9]*$ ]]; then turns=$1 && shift; fi
-read -ra workloads <<<"${*:-machine mlp idle pointwise optimizer gpt chain}"
+read -ra workloads <<<"${*:-machine mlp idle pointwise optimizer gpt chain all_reduce}"
 rounds=3      # which a program times in its turn
 limit=420     # seconds that a program may take
 for workload in "${workloads[@]}"; do
   case $workload in
-    machine | mlp | idle | pointwise | optimizer | gpt | chain) ;;
+    machine | mlp | idle | pointwise | optimizer | gpt | chain | all_reduce) ;;
     *) echo "run.sh: there is no workload $workload" >&2 && exit 2 ;;
   esac
 done
@@ -27,7 +27,7 @@ if [ -z "$build" ]; then
   command -v ninja >/dev/null && export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja}
   cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DESPALIER_CUDA=ON -DESPALIER_BUILD_BENCH=ON \
     -DESPALIER_BUILD_TESTS=OFF -DESPALIER_BUILD_SAMPLES=OFF >/dev/null
-  cmake --build "$build" --parallel "$(nproc)" --target bench_gpu bench_gpu_machine
+  cmake --build "$build" --parallel "$(nproc)" --target bench_gpu bench_gpu_machine bench_gpu_all_reduce
 fi
 programs=$build/tests/bench/gpu
 results=${BENCH_GPU_RESULTS:-$build/results}
@@ -59,6 +59,10 @@ turn_of() { # a workload, the file of its figures
       ;;
     idle)
       run "$programs/bench_gpu" idle $rounds
+      return 0
+      ;;
+    all_reduce)
+      run "$programs/bench_gpu_all_reduce" $rounds
       return 0
       ;;
     *) run "$programs/bench_gpu" "$workload" $rounds ;;

@@ -74,6 +74,16 @@ awk '
     for (w = 2; w <= 3; ++w)
       for (n = 1; n <= 3; ++n)
         row(workloads[w] " " numbers[n] " [ms/step]", workloads[w] "_" numbers[n] "_", "_ms")
+    for (n = 1; n <= 4; n *= 2) {
+      figure("all_reduce, " n " on a GPU [GB/s]", "all_reduce_one_gpu_" n "_gb_per_s")
+      figure("  100 floats [us]", "all_reduce_one_gpu_" n "_small_us")
+    }
+    split("peers nccl", kinds, " ")
+    for (n = 1; n <= 16; ++n)
+      for (k = 1; k <= 2; ++k) {
+        figure("all_reduce, " n " GPUs, " kinds[k] " [GB/s]", "all_reduce_" kinds[k] "_" n "_gb_per_s")
+        figure("  100 floats [us]", "all_reduce_" kinds[k] "_" n "_small_us")
+      }
     print ""
     printf "%-58s %10s\n", "aim", "measured"
     aim("MLP: step <= 1.5 x floor", "mlp_executor_us", "mlp_floor_us", "<=", 1.5)
@@ -94,6 +104,7 @@ awk '
       }
     aim("Adam: launches <= 3", "optimizer_launches", "", "<=", 3)
     aim("Adam: >= 0.8 of copying", "optimizer_executor_gb_per_s", "machine_copy_gb_per_s", ">=", 0.8)
+    aim("all_reduce, 2 on a GPU: >= 0.8 of copying", "all_reduce_one_gpu_2_gb_per_s", "machine_copy_gb_per_s", ">=", 0.8)
     best("gpt_best_compiled", "gpt_large_bf16_pytorch_compiled_ms", "gpt_large_bf16_pytorch_compiled_graph_ms")
     aim("GPT block, large, bf16: as fast as torch.compile", "gpt_best_compiled", "gpt_large_bf16_executor_ms", ">=", 1)
   }' "$@"

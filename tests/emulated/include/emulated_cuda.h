@@ -36,7 +36,7 @@ std::string last_complaint();
 /// Runs all that is enqueued, drops errors that stay, and reads the environment again:
 /// ESPALIER_EMULATED_GPUS (2), ESPALIER_EMULATED_MEMORY (bytes of each, 4 GiB),
 /// ESPALIER_EMULATED_EAGER (1: nothing is delayed), ESPALIER_EMULATED_REVERSE (1: threads and blocks run
-/// from the last to the first).
+/// from the last to the first), ESPALIER_EMULATED_PEERS (0: no device reaches another's memory).
 void reset();
 
 }  // namespace emulated

@@ -1,0 +1,54 @@
+# Whether GPUs can meet through NCCL. Its header is compiled with; the library is opened when a program first needs it.
+
+set(ESPALIER_NCCL AUTO CACHE STRING "Let GPUs meet through NCCL: AUTO (with CUDA, where NCCL is found), ON or OFF")
+set_property(CACHE ESPALIER_NCCL PROPERTY STRINGS AUTO ON OFF)
+
+if(NOT ESPALIER_NCCL MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "ESPALIER_NCCL is AUTO, ON or OFF, not \"${ESPALIER_NCCL}\"")
+endif()
+
+set(ESPALIER_WITH_NCCL OFF)
+if(ESPALIER_WITH_CUDA AND NOT ESPALIER_NCCL STREQUAL "OFF")
+  cmake_path(GET CUDAToolkit_BIN_DIR PARENT_PATH toolkit)
+  find_path(ESPALIER_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(ESPALIER_NCCL_LIBRARY NAMES libnccl.so.2 nccl HINTS "${CUDAToolkit_LIBRARY_DIR}" "${toolkit}/lib")
+  mark_as_advanced(ESPALIER_NCCL_INCLUDE ESPALIER_NCCL_LIBRARY)
+  set(nccl_version 0)
+  if(ESPALIER_NCCL_INCLUDE)
+    file(STRINGS "${ESPALIER_NCCL_INCLUDE}/nccl.h" nccl_version REGEX "^#define NCCL_VERSION_CODE +[0-9]+")
+    string(REGEX REPLACE "[^0-9]" "" nccl_version "${nccl_version}")
+  endif()
+  if(nccl_version GREATER_EQUAL 21800) # the first whose communicators need not block
+    set(ESPALIER_WITH_NCCL ON)
+    message(STATUS "NCCL ${nccl_version}")
+  elseif(ESPALIER_NCCL STREQUAL "ON")
+    message(FATAL_ERROR "ESPALIER_NCCL=ON: no nccl.h of 2.18 or later was found")
+  endif()
+elseif(ESPALIER_NCCL STREQUAL "ON")
+  message(FATAL_ERROR "ESPALIER_NCCL=ON needs the CUDA backend")
+endif()
+
+# espalier_nccl_sources(<files>... WITHOUT <what stands in their place in a build without NCCL>...)
+function(espalier_nccl_sources)
+  cmake_parse_arguments(PARSE_ARGV 0 files "" "" "WITHOUT")
+  foreach(kind UNPARSED_ARGUMENTS WITHOUT)
+    list(TRANSFORM files_${kind} PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+    set_property(GLOBAL APPEND PROPERTY ESPALIER_NCCL_${kind} ${files_${kind}})
+  endforeach()
+endfunction()
+
+# Adds them to the library.
+function(espalier_link_nccl target)
+  get_property(with GLOBAL PROPERTY ESPALIER_NCCL_UNPARSED_ARGUMENTS)
+  get_property(without GLOBAL PROPERTY ESPALIER_NCCL_WITHOUT)
+  if(NOT ESPALIER_WITH_NCCL)
+    target_sources(${target} PRIVATE ${without})
+    return()
+  endif()
+  target_sources(${target} PRIVATE ${with})
+  target_include_directories(${target} PRIVATE "${ESPALIER_NCCL_INCLUDE}")
+  if(ESPALIER_NCCL_LIBRARY) # where it is opened if the loader finds none
+    set_source_files_properties(${with} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_DEFINITIONS
+                                                                              "ESPALIER_NCCL_BUILT=\"${ESPALIER_NCCL_LIBRARY}\"")
+  endif()
+endfunction()
