@@ -17,6 +17,8 @@
 #include "espalier/executor/collective_queue.h"
 #include "espalier/executor/communicator_nested.h"
 #include "espalier/executor/communicator_threads.h"
+#include "espalier/executor/cuda/communicator_devices.h"
+#include "espalier/executor/cuda/communicator_nccl.h"
 #include "espalier/executor/distributed.h"
 #include "espalier/executor/executor.h"
 #include "espalier/nn/activation.h"

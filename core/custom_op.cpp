@@ -40,6 +40,7 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
   Attributes attributes() const override { return {{"custom_op", number_}}; }
   bool gradient_needs_output() const override { return true; }
   bool takes_halves() const override { return true; }
+  bool mixes(size_t, size_t, const InputSpecs&) const override { return !options_.row_by_row; }
 
   Specs infer(const InputSpecs& inputs) const override {
     if (early().op == this) return {early().output.spec()};

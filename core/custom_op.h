@@ -27,6 +27,9 @@ struct CustomOpOptions {
   /// Whether `forward` computes where its inputs are. Otherwise inputs on a GPU come to it as copies on the
   /// CPU, and its output goes back.
   bool takes_device_tensors = false;
+  /// Whether each row of the output is made of the same row of the inputs, whatever their axis of rows, and
+  /// however many rows there are. Only then can replicas have a share of a batch's rows each.
+  bool row_by_row = false;
   /// The gradient with respect to each input, made by calling ops, or an empty Variable where there is none.
   /// Gradients that are larger than their input are summed down where the input was broadcast. Without it,
   /// the op has no gradient.

@@ -47,6 +47,14 @@ Gradients Op::gradient(const GradientRule&) const {
   throw UnsupportedError(fmt::format("{} has no gradient", name()));
 }
 
+void Feed::read_part(int64_t epoch, int64_t step, int64_t first, std::span<Tensor> outputs) const {
+  const std::vector<Tensor> whole = batch(epoch, step);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const bool rows = outputs[i].rank() > 0;  // else a number for all
+    copy_elements(rows ? whole[i].slice(0, first, first + outputs[i].shape()[0]) : whole[i], outputs[i]);
+  }
+}
+
 std::vector<Tensor> Feed::batch(int64_t epoch, int64_t step) const {
   std::vector<Tensor> outputs;
   for (const Spec& spec : specs()) {

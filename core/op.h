@@ -107,6 +107,14 @@ std::unique_ptr<BoundKernel> bound(F function) {
   return std::make_unique<Call>(std::move(function));
 }
 
+/// In which of its inputs an op is linear, so that it can be applied to parts of a sum.
+enum class Linearity : uint8_t {
+  none,
+  together,  ///< in all inputs together, as a + b is
+  each,      ///< in each input while the others stay, as a · b is
+  first,     ///< in the first input while the others stay, as a / b is
+};
+
 /// What an op does in a plan of mixed precision, whose products are computed in 16 bits.
 enum class OpPrecision : uint8_t {
   full,     ///< float32: what adds up many numbers, or has large or small results
@@ -162,6 +170,8 @@ class Op {
   virtual bool reads_all(size_t) const { return true; }
   /// For views: the layout of the output over the buffer of input 0, or nothing if a copy must be made.
   virtual std::optional<Layout> view(const Layout&, const Spec&) const { return std::nullopt; }
+  /// Whether each output is the input of its number, in the same buffer, which the kernel may change.
+  virtual bool passes_through() const { return false; }
   /// Whether output 0 may be written over that input, when both have the same size.
   virtual bool can_run_in_place(size_t) const { return false; }
   /// The same for ops with several outputs.
@@ -180,6 +190,11 @@ class Op {
   virtual std::optional<size_t> identity(const KnownInputs&, const Spec&) const { return std::nullopt; }
   /// The number that fills the output everywhere, whatever the inputs are.
   virtual std::optional<double> fill() const { return std::nullopt; }
+  virtual Linearity linearity() const { return Linearity::none; }
+  /// Whether an element of the output is made of several elements along that axis of an input, although the
+  /// axis is still there: what is true of softmax along its own axis. The rows of a batch cannot be shared
+  /// out along such an axis.
+  virtual bool mixes(size_t /*input*/, size_t /*axis*/, const InputSpecs&) const { return false; }
   /// Whether it transposes a matrix, or each of a batch: products read what is behind it instead.
   virtual bool transposes_matrix() const { return false; }
   /// Matrix products.
@@ -228,6 +243,9 @@ class Feed {
   virtual int64_t rows(int64_t step) const = 0;
   /// Writes the batch of that step into `outputs`, which have its shapes. May be called from several threads.
   virtual void read(int64_t epoch, int64_t step, std::span<Tensor> outputs) const = 0;
+  /// The same for those rows of the batch which begin at `first`: as many as `outputs` have room for. The
+  /// default reads the whole batch.
+  virtual void read_part(int64_t epoch, int64_t step, int64_t first, std::span<Tensor> outputs) const;
   /// New buffers with the batch of that step.
   std::vector<Tensor> batch(int64_t epoch, int64_t step) const;
 

@@ -24,27 +24,40 @@ constexpr uint64_t shuffle_streams = uint64_t{1} << 62;
 constexpr int64_t chunk_words = 1024;  // Words and values of a chunk stay in the first cache.
 constexpr int64_t parallel_chunks = 32;
 
-/// Runs `convert(words, values, count)` over chunks of a stream. `count` is rounded up to whole vectors, so
-/// that every element goes through the same instructions, wherever the array ends.
+/// Runs `convert(words, values, count)` over chunks of a stream, for its numbers `first` to `first + n`.
+/// Counts are rounded up to whole vectors, and down at the beginning, so that every number goes through the
+/// same instructions, wherever the array begins and ends.
 template <class T, int words_per_element, class Convert>
-void fill(RandomStream stream, T* out, int64_t n, const Convert& convert) {
+void fill_run(RandomStream stream, int64_t first, T* out, int64_t n, const Convert& convert) {
   constexpr int64_t chunk = chunk_words / words_per_element;
   constexpr int64_t vector = 64;
-  parallel_for(n / chunk + (n % chunk != 0), parallel_chunks, [&](int64_t begin, int64_t end) {
+  if (n <= 0) return;
+  const int64_t first_chunk = first / chunk, chunks = (first + n - 1) / chunk - first_chunk + 1;
+  parallel_for(chunks, parallel_chunks, [&](int64_t begin, int64_t end) {
     alignas(64) uint32_t words[chunk_words];
     alignas(64) T values[chunk];
-    for (int64_t c = begin; c < end; ++c) {
-      const int64_t at = c * chunk;
-      const int64_t count = std::min(chunk, n - at);
-      const int64_t rounded = (count + vector - 1) / vector * vector;
+    for (int64_t c = first_chunk + begin; c < first_chunk + end; ++c) {
+      const int64_t from_number = std::max(first, c * chunk),
+                    to_number = std::min(first + n, (c + 1) * chunk);
+      const int64_t at = from_number / vector * vector;
+      const int64_t rounded = (to_number - at + vector - 1) / vector * vector;
       const int64_t blocks = rounded * words_per_element / 4;
       detail::philox_words(stream, static_cast<uint64_t>(at) * words_per_element / 4, blocks, words);
       const uint32_t* from = words;
       T* to = values;
       vectorized([=]() __attribute__((always_inline)) { convert(from, to, rounded); });
-      std::copy_n(values, count, out + at);
+      std::copy_n(values + (from_number - at), to_number - from_number, out + (from_number - first));
     }
   });
+}
+
+/// The same for the n numbers that a stream shows.
+template <class T, int words_per_element, class Convert>
+void fill(RandomStream stream, T* out, int64_t n, const Convert& convert) {
+  const int64_t run = stream.run ? stream.run : std::max<int64_t>(n, 1);
+  int64_t first = stream.first;
+  for (int64_t at = 0; at < n; at += run, first += stream.stride)
+    fill_run<T, words_per_element>(stream, first, out + at, std::min(run, n - at), convert);
 }
 
 /// The product, rounded before anything is added: a fused operation would round once, and on some machines

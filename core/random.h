@@ -8,10 +8,15 @@ namespace espalier {
 /// Restarts this thread's generator: what is drawn from here on is determined by `value` alone.
 void seed(uint64_t value);
 
-/// The numbers of one random node: element i is a function of seed, stream and i.
+/// The numbers of one random node: number i is a function of seed, stream and i. Element e of the node is
+/// number `first + e`. A node that has a share of the rows of a larger one draws what those draw there: runs
+/// of `run` numbers, from one run's beginning to the next `stride`.
 struct RandomStream {
   uint64_t seed = 0;
   uint64_t stream = 0;
+  int64_t first = 0;
+  int64_t run = 0;  ///< 0: all that are drawn
+  int64_t stride = 0;
 };
 
 /// The state of one thread's generator. A thread that never calls `seed` has seed 0.

@@ -39,21 +39,10 @@ class DatasetFeed : public Feed {
   int64_t rows(int64_t step) const override { return std::min(options_.batch_size, rows_ - first_row(step)); }
 
   void read(int64_t epoch, int64_t step, std::span<Tensor> outputs) const override {
-    if (step < 0 || step >= steps_) throw EndOfData();
-    const auto count = static_cast<size_t>(rows(step));
-    if (options_.shuffle) {
-      const auto order = shuffled(epoch);
-      dataset_->read({order->data() + first_row(step), count}, outputs);
-    } else {
-      // Each thread keeps one list; a dataset that reads from another feed meanwhile finds none, and makes
-      // its own.
-      static thread_local std::vector<int64_t> kept;
-      std::vector<int64_t> batch = std::move(kept);
-      batch.resize(count);
-      std::iota(batch.begin(), batch.end(), first_row(step));
-      dataset_->read(batch, outputs);
-      kept = std::move(batch);
-    }
+    read_rows(epoch, step, 0, step >= 0 && step < steps_ ? rows(step) : 0, outputs);
+  }
+  void read_part(int64_t epoch, int64_t step, int64_t first, std::span<Tensor> outputs) const override {
+    read_rows(epoch, step, first, outputs[0].shape()[0], outputs);
   }
 
   std::vector<Tensor> columns() const override { return dataset_->columns(); }
@@ -66,6 +55,25 @@ class DatasetFeed : public Feed {
 
  private:
   using Order = std::shared_ptr<const std::vector<int64_t>>;
+
+  /// `count` rows of the batch, from its row `first` on.
+  void read_rows(int64_t epoch, int64_t step, int64_t first, int64_t count, std::span<Tensor> outputs) const {
+    if (step < 0 || step >= steps_) throw EndOfData();
+    const int64_t begin = first_row(step) + first;
+    if (options_.shuffle) {
+      const auto order = shuffled(epoch);
+      dataset_->read({order->data() + begin, static_cast<size_t>(count)}, outputs);
+    } else {
+      // Each thread keeps one list; a dataset that reads from another feed meanwhile finds none, and makes
+      // its own.
+      static thread_local std::vector<int64_t> kept;
+      std::vector<int64_t> batch = std::move(kept);
+      batch.resize(static_cast<size_t>(count));
+      std::iota(batch.begin(), batch.end(), begin);
+      dataset_->read(batch, outputs);
+      kept = std::move(batch);
+    }
+  }
 
   int64_t first_row(int64_t step) const { return step * options_.batch_size; }
 

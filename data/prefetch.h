@@ -33,6 +33,7 @@ class Prefetcher {
   /// throws; the call after an error tries the same step again.
   std::span<const Tensor> next();
   bool at_end() const { return step_ >= steps_; }
+  const Feed& feed() const { return *feed_; }
   /// The step of the batch that `next()` gave last.
   int64_t step() const { return step_ - 1; }
   /// How often `next()` had to wait for its batch to be read, or read it itself.

@@ -68,7 +68,8 @@ class Model {
     }
     if (!plan.replication) return;
     const Replication& r = *plan.replication;
-    if (r.batch_rows > 0) rows_ = (r.batch_rows + r.replicas - 1) / r.replicas;
+    parts_ = r.parts;
+    if (r.batch_rows > 0) rows_ = (r.batch_rows + r.devices() - 1) / r.devices();
     for (const Replication::Bucket& bucket : r.buckets) gradients_ += bucket.bytes;
   }
 
@@ -80,7 +81,10 @@ class Model {
     const bool sharded = inputs_.sharded_states && replicas > 1;
     const auto part = sharded ? 1 / static_cast<double>(replicas) : 1.0;
     const auto nodes = static_cast<uint32_t>(plan_.graph.nodes.size());
-    std::vector<double> end(nodes);  // of each node, if nothing is waited for
+    std::vector<double> end(nodes);       // of each node, if nothing is waited for
+    for (uint32_t i = 0; i < nodes; ++i)  // parts of the rows that come before the last one
+      if (plan_.memory.runs[i] && plan_.graph.nodes[i].tag != Tag::update)
+        result.compute += (parts_ - 1) * seconds(i, share, 1);
     for (uint32_t i = 0; i < nodes; ++i) {
       if (plan_.memory.runs[i])
         result.compute += seconds(i, share, plan_.graph.nodes[i].tag == Tag::update ? part : 1);
@@ -119,14 +123,17 @@ class Model {
 
   int64_t memory(double share, int64_t shards) const {
     const int64_t fixed = std::min(gradients_, plan_.memory.arena_bytes);
+    const int64_t sums = parts_ > 1 ? gradients_ : 0;
     const auto values = static_cast<double>(plan_.memory.arena_bytes - fixed) * share;
-    return parameters_ + (states_ + shards - 1) / shards + fixed + static_cast<int64_t>(std::llround(values));
+    return parameters_ + (states_ + shards - 1) / shards + fixed + sums +
+           static_cast<int64_t>(std::llround(values));
   }
 
   const PlanData& plan_;
   const CostInputs& inputs_;
   std::vector<NodeCost> costs_;
   int64_t rows_ = 0;                                     // of one replica, as planned
+  int parts_ = 1;                                        // in which it takes them
   int64_t parameters_ = 0, states_ = 0, gradients_ = 0;  // bytes
 };
 
@@ -165,7 +172,7 @@ double end_of_transfers(const std::vector<Transfer>& transfers) {
 
 Prediction predict(const PlanData& plan, const CostInputs& inputs) {
   const Model model(plan, inputs);
-  const int64_t replicas = plan.replication ? plan.replication->replicas : 1;
+  const int64_t replicas = plan.replication ? plan.replication->devices() : 1;
   const Prediction alone = model.on(1, 1);
   Prediction result = model.on(replicas, 1);
   const auto own = static_cast<double>(model.rows());

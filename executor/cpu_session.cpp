@@ -12,11 +12,16 @@ namespace {
 
 class CpuRuntime : public Runtime {
  public:
-  CpuRuntime(std::shared_ptr<const PlanData> plan, Session& session)
-      : Runtime(std::move(plan), session.leaves, session.arena, session.device()) {
-    for (Call& call : calls_)
-      if (!needs_widening(*call.op, call.kernel))
+  CpuRuntime(std::shared_ptr<const PlanData> plan, Session& session, data::RowShare share)
+      : Runtime(std::move(plan), session, share) {
+    for (Call& call : calls_) {
+      if (exchanges(call)) {
+        auto copy = bound([&call](RandomStream) { call.op->run_cpu(call.kernel); });
+        call.bound = bind_exchange(call, std::move(copy), session);
+      } else if (!needs_widening(*call.op, call.kernel)) {
         located(*call.where, [&] { call.bound = call.op->bind_cpu(call.kernel); });
+      }
+    }
   }
 
   void load(const Feed& feed, std::span<const Tensor> batch) override {
@@ -37,7 +42,9 @@ class CpuRuntime : public Runtime {
     const uint64_t seed = generator().seed;
     if constexpr (timed) laps->push_back(std::chrono::steady_clock::now());
     for (Call& call : calls_) {
-      const RandomStream random{seed, first_stream + call.kernel.random.stream};
+      RandomStream random = call.kernel.random;
+      random.seed = seed;
+      random.stream += first_stream;
       try {
         if (call.bound) {
           call.bound->run(random);
@@ -69,8 +76,8 @@ double sum_of(const Tensor& value) {
 class CpuSession : public Session {
  public:
   using Session::Session;
-  std::unique_ptr<Runtime> bind(std::shared_ptr<const PlanData> plan) override {
-    return std::make_unique<CpuRuntime>(std::move(plan), *this);
+  std::unique_ptr<Runtime> bind(std::shared_ptr<const PlanData> plan, data::RowShare share) override {
+    return std::make_unique<CpuRuntime>(std::move(plan), *this, share);
   }
   void note_loss(const Runtime& runtime) override { losses_.push_back(sum_of(runtime.result(0))); }
   void take_losses(std::vector<double>& losses) override {
@@ -88,8 +95,12 @@ class CpuSession : public Session {
 std::unique_ptr<Session> make_cpu_session(Device device) { return std::make_unique<CpuSession>(device); }
 
 std::unique_ptr<Session> make_session(Device device, Launch launch) {
-  (void)backend(device);  // throws where nothing can run
-  return device.type == DeviceType::cpu ? make_cpu_session(device) : make_cuda_session(device, launch);
+  switch (device.type) {
+    case DeviceType::cpu: return make_cpu_session(device);
+    case DeviceType::simulated: return make_simulated_session(device);
+    case DeviceType::cuda: break;
+  }
+  return make_cuda_session(device, launch);
 }
 
 }  // namespace espalier

@@ -2,11 +2,14 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <future>
 #include <string>
@@ -94,6 +97,24 @@ const EspalierMpi& load() {
                   "(Debian: libopenmpi-dev), and named by ESPALIER_MPI_LIBRARY if it is elsewhere:{}",
                   rank(), size(), tried));
 }
+
+/// Whether the program is linked with MPI itself, and so has ideas of its own about its processes.
+bool uses_mpi_itself() {
+  const auto is_mpi = [](dl_phdr_info* library, size_t, void*) {
+    return static_cast<int>(std::strstr(library->dlpi_name, "libmpi") != nullptr);
+  };
+  return dl_iterate_phdr(is_mpi, nullptr) != 0;
+}
+
+/// All processes of a job run one program, and the first speaks for them: what the others write to standard
+/// output is dropped, from the start of the program on. What they write to standard error is not.
+struct OneVoice {
+  OneVoice() {
+    const char* all = std::getenv("ESPALIER_PRINT");
+    if (rank() == 0 || (all && std::string_view(all) == "all") || uses_mpi_itself()) return;
+    if (!std::freopen("/dev/null", "w", stdout)) std::perror("espalier: standard output");
+  }
+} one_voice;
 
 }  // namespace
 

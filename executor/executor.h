@@ -32,7 +32,21 @@ struct ExecutorOptions {
   std::optional<optim::Optimizer> optimizer = {};
   /// Where to run; empty is where the tree's parameters are. A tree on the CPU can be run on a GPU: its
   /// parameters are copied there and, when somebody asks for them, back.
+  ///
+  /// On several devices each has a replica of the plan and takes its share of the rows of every batch; all
+  /// train as one device would, to rounding. {cpu(0), cpu(1)} are two replicas with half of the cores each,
+  /// {gpu(0), gpu(0)} two on one card. The tree's value must be made of the rows of the batch one by one, or
+  /// be a mean or a sum over them; else UnsupportedError, naming what is not.
   std::vector<Device> devices = {};
+  /// In a program that mpirun began: all its processes train together, each with as many replicas. All must
+  /// then make the same executor and ask the same of it. Without, this process is alone.
+  bool distributed = true;
+  /// Training: take the rows of each batch in so many parts, one after the other, with one update for all:
+  /// less memory for the same result.
+  int accumulate = 1;
+  /// On several replicas: what is taken over a batch and given back to its rows, as batch normalization does,
+  /// may be taken over each replica's rows. The result is then not quite that of one device.
+  bool local_statistics = false;
   /// How a GPU is given the kernels of a step.
   Launch launch = Launch::graph;
   /// Training: the loss over this feed, in inference, after each epoch. Its columns stand for those of the
@@ -49,6 +63,9 @@ struct ExecutorOptions {
   /// Training: lay the gradients of all parameters side by side in one piece of memory, in the order of the
   /// parameters, before anything is updated. Products are then not made together with updates.
   bool gradient_bucket = false;
+  /// On several replicas that are no threads of one process: gradients are sent as soon as so many bytes of
+  /// them are complete, while the rest is computed. 0: all at once, in the end.
+  int64_t bucket_bytes = int64_t{1} << 22;
   /// Keep the graph before and after each pass in the plan's report.
   bool dump = false;
 };

@@ -2,11 +2,18 @@
 
 namespace espalier {
 
-Specs GradientBucket::infer(const InputSpecs& in) const {
+namespace {
+
+Specs same_specs(const InputSpecs& in) {
   Specs specs;
   for (const Spec* spec : in) specs.push_back(*spec);
   return specs;
 }
+
+}  // namespace
+
+Specs GradientBucket::infer(const InputSpecs& in) const { return same_specs(in); }
+Specs GradientArrival::infer(const InputSpecs& in) const { return same_specs(in); }
 
 void GradientBucket::run_cpu(const KernelCall& call) const {
   for (size_t i = 0; i < call.inputs.size(); ++i)

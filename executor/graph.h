@@ -24,7 +24,8 @@ struct GraphNode {
   std::source_location where;
   Variable leaf;    ///< parameters, variables and states: the user's leaf, which the plan reads and writes
   Tensor constant;  ///< constants: the value
-  int64_t stream = -1;  ///< random nodes: which of the step's streams they draw
+  int64_t stream = -1;   ///< random nodes: which of the step's streams they draw
+  int64_t row_runs = 0;  ///< and in how many runs they draw for all rows of a batch; 0: not for rows
 
   bool is_constant() const { return constant.defined(); }
 };

@@ -8,7 +8,7 @@ void LeafArena::add(const Variable& leaf) {
   if (!index_.emplace(leaf.node(), slots_.size()).second) return;
   const Device home = leaf.node()->outputs[0].value.device();
   const bool host = home.type == DeviceType::cpu && device_.type == DeviceType::cpu;
-  slots_.push_back({.leaf = leaf, .tensor = {}, .mirrored = home != device_ && !host});
+  slots_.push_back({.leaf = leaf, .tensor = {}, .mirrored = follows_ || (home != device_ && !host)});
   allocated_ = false;
 }
 
@@ -35,18 +35,23 @@ void LeafArena::allocate() {
 bool LeafArena::bind() {
   if (!allocated_) allocate();
   bool changed = false;
+  copied_.clear();
   for (Slot& slot : slots_) {
     Node& leaf = *slot.leaf.node();
     Tensor& value = leaf.outputs[0].value;
     if (slot.mirrored) {
       if (slot.copied && slot.stamp == leaf.stamp) continue;
       ensure_value(leaf);
-      copy_elements(value, slot.tensor);
+      const bool far = value.device().type == device_.type && value.device() != device_ &&
+                       device_.type != DeviceType::cpu;  // another GPU
+      copy_elements(far ? value.to(cpu()) : value, slot.tensor);
       slot.copied = changed = true;
       slot.stamp = leaf.stamp;
+      copied_.push_back(static_cast<size_t>(&slot - slots_.data()));
       continue;
     }
     if (value.address() == slot.tensor.address()) continue;
+    copied_.push_back(static_cast<size_t>(&slot - slots_.data()));
     copy_elements(value, slot.tensor);
     const bool large = value.bytes() >= (size_t{1} << 24);
     value = slot.tensor;
@@ -55,6 +60,10 @@ bool LeafArena::bind() {
     if (large) release_cached_memory(device_);
   }
   return changed;
+}
+
+void LeafArena::renew(std::span<const size_t> slots) {
+  for (const size_t i : slots) slots_[i].copied = false;
 }
 
 void LeafArena::unbind() {
@@ -74,6 +83,10 @@ void LeafArena::mark_assigned(std::span<const size_t> slots) {
   for (const size_t i : slots) {
     Slot& slot = slots_[i];
     Node& leaf = *slot.leaf.node();
+    if (follows_) {
+      slot.stamp = leaf.stamp;
+      continue;
+    }
     leaf.stamp = Node::next_id();
     if (!slot.mirrored) continue;
     slot.stamp = leaf.stamp;

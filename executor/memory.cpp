@@ -33,7 +33,7 @@ class Planner {
   MemoryPlan run() {
     find_last_uses();
     find_leaf_uses();
-    lay_out_bucket();
+    lay_out_buckets();
     for (uint32_t i = 0; i < graph_.nodes.size(); ++i) place(i);
     return std::move(plan_);
   }
@@ -62,7 +62,9 @@ class Planner {
         if (!n.op->needs_value(k)) continue;
         int64_t& last = last_use_[n.inputs[k].node][n.inputs[k].output];
         // What reads a view reads what is behind it; whether it is one is known later, so views count always.
-        const int64_t until = n.op->is_view() && k == 0 ? last_use_[i][0] : static_cast<int64_t>(i);
+        const int64_t until = n.op->is_view() && k == 0 ? last_use_[i][0]
+                              : n.op->passes_through()  ? last_use_[i][k]
+                                                        : static_cast<int64_t>(i);
         last = std::max(last, until);
       }
     }
@@ -84,19 +86,18 @@ class Planner {
     }
   }
 
-  /// One buffer for all gradients that meet in the bucket, in which those who make them write where they can.
-  void lay_out_bucket() {
-    const auto found = std::find_if(graph_.nodes.begin(), graph_.nodes.end(), [](const GraphNode& n) {
-      return dynamic_cast<const GradientBucket*>(n.op.get());
-    });
-    if (found == graph_.nodes.end()) return;
-    const auto at = static_cast<uint32_t>(found - graph_.nodes.begin());
-    const auto& parameters = static_cast<const GradientBucket&>(*found->op).parameters();
+  /// One buffer for all gradients that meet in a bucket, in which those who make them write where they can.
+  void lay_out_buckets() {
+    for (uint32_t i = 0; i < graph_.nodes.size(); ++i)
+      if (const GradientBucket* bucket = as_bucket(*node(i).op)) lay_out_bucket(i, bucket->parameters());
+  }
+  void lay_out_bucket(uint32_t at, const std::vector<Variable>& parameters) {
+    const GraphNode& n = node(at);
     BucketPlan bucket{at, static_cast<uint32_t>(plan_.buffers.size()), {}};
     ArenaBuffer buffer{0, at, at};
     for (uint32_t k = 0; k < parameters.size(); ++k) {
-      const Spec& spec = found->outputs[k];
-      const auto maker = can_be_made_in_bucket(at, found->inputs[k]);
+      const Spec& spec = n.outputs[k];
+      const auto maker = can_be_made_in_bucket(at, n.inputs[k]);
       Layout layout(spec.shape);
       layout.offset = buffer.bytes / static_cast<int64_t>(size_of(spec.dtype));
       in_bucket_[{at, k}] = {Place::In::arena, bucket.buffer, layout};
@@ -112,7 +113,7 @@ class Planner {
       buffer.last = std::max(buffer.last, last_use_[at][k]);
     }
     plan_.buffers.push_back(buffer);
-    plan_.bucket = std::move(bucket);
+    plan_.buckets.push_back(std::move(bucket));
   }
   /// The kernel's output that is this gradient, itself or through views that keep the order of its elements,
   /// if nobody reads it later and it has no other place.
@@ -149,6 +150,9 @@ class Planner {
     } else if (const auto layout = view_of(i)) {
       plan_.places[i][0] = place_of(n.inputs[0]);
       plan_.places[i][0].layout = *layout;
+    } else if (n.op->passes_through()) {
+      plan_.runs[i] = plan_.in_place[i] = true;
+      for (uint32_t k = 0; k < n.outputs.size(); ++k) plan_.places[i][k] = place_of(n.inputs[k]);
     } else {
       plan_.runs[i] = !n.op->feed();
       taken_.clear();

@@ -32,8 +32,8 @@ struct Place {
 /// parameters lie in an executor's memory, and the states of one kind.
 struct BucketPlan {
   struct Member {
-    Variable parameter;
-    int64_t offset;  ///< in the buffer, in bytes
+    Variable parameter;  ///< undefined: the loss
+    int64_t offset;      ///< in the buffer, in bytes
     int64_t bytes;
     bool copied;  ///< the gradient is made elsewhere: it is a view, a leaf, or read by somebody else later
   };
@@ -46,8 +46,8 @@ struct MemoryPlan {
   std::vector<std::vector<Place>> places;  ///< for each node, for each output
   std::vector<ArenaBuffer> buffers;
   std::vector<bool> runs;  ///< whether the node needs a kernel: views, leaves and assignments in place do not
-  std::vector<bool> in_place;        ///< whether the node writes over one of its inputs
-  std::optional<BucketPlan> bucket;  ///< if the graph has one
+  std::vector<bool> in_place;  ///< whether the node writes over one of its inputs
+  std::vector<BucketPlan> buckets;
   int64_t arena_bytes = 0;
   int64_t largest_live_bytes = 0;
   int64_t all_bytes = 0;  ///< what the buffers would need side by side

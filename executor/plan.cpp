@@ -58,11 +58,15 @@ std::string inputs_of(const GraphNode& n) {
 
 /// What replicas exchange, and what a step would cost on machines that are not there.
 std::string text_of(const PlanData& plan, const Replication& replication) {
-  std::string text = fmt::format("replicas: {}, {} rows together; gradients in {} buckets\n",
-                                 replication.replicas, replication.batch_rows, replication.buckets.size());
+  std::string text = fmt::format("replicas: {}", replication.devices());
+  if (replication.parts > 1) text += fmt::format(", each in {} parts", replication.parts);
+  text += fmt::format(", {} rows together; gradients in {} bucket{}\n", replication.batch_rows,
+                      replication.buckets.size(), replication.buckets.size() == 1 ? "" : "s");
   for (const Replication::Bucket& bucket : replication.buckets)
     text += fmt::format("  {} bytes complete after %{}\n", bucket.bytes, bucket.node);
-  text += fmt::format("  all have arrived at %{}\non paper:\n", replication.arrival);
+  text += fmt::format("  all have arrived at %{}\n", replication.arrival);
+  if (plan.graph.device == DeviceType::cpu) return text;  // the machines below are others
+  text += "on paper:\n";
   for (const CostInputs& inputs : presets::all()) {
     const Prediction p = predict(plan, inputs);
     text += fmt::format(
@@ -86,12 +90,13 @@ std::string Plan::str() const {
   for (const PassReport& pass : data_->passes)
     text += fmt::format("  {:<22} {:>4} -> {:>4} nodes  {:>8.3f} ms{}\n", pass.name, pass.nodes_before,
                         pass.nodes_after, 1e3 * pass.seconds, pass.changed ? "" : "  (unchanged)");
-  if (memory.bucket) {
-    const ArenaBuffer& buffer = memory.buffers[memory.bucket->buffer];
-    text += fmt::format("gradients: %{} @{}+{}\n", memory.bucket->node, buffer.offset, buffer.bytes);
-    for (const BucketPlan::Member& member : memory.bucket->members)
+  for (const BucketPlan& bucket : memory.buckets) {
+    const ArenaBuffer& buffer = memory.buffers[bucket.buffer];
+    text += fmt::format("gradients: %{} @{}+{}\n", bucket.node, buffer.offset, buffer.bytes);
+    for (const BucketPlan::Member& member : bucket.members)
       text += fmt::format("  @{}+{} of {}{}\n", buffer.offset + member.offset, member.bytes,
-                          member.parameter.node()->op().name(), member.copied ? "  (copied)" : "");
+                          member.parameter.defined() ? member.parameter.node()->op().name() : "the loss",
+                          member.copied ? "  (copied)" : "");
   }
   if (data_->replication) text += text_of(*data_, *data_->replication);
   text += "steps:\n";

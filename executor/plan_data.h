@@ -19,6 +19,18 @@ struct PlanData {
   mutable std::string launch;
 };
 
+/// For a plan that is one of several replicas.
+struct ReplicaOptions {
+  int replicas = 1, parts = 1;       ///< see Replication
+  int64_t rows = 0, batch_rows = 0;  ///< of this one, and of all together
+  bool gathers = false;              ///< it is not the last part: it leaves gradients, and updates nothing
+  int64_t bucket_bytes = 0;          ///< at least; 0: all in one message
+  bool local_statistics = false;
+  /// Other sizes of batches, to find out what depends on the rows, and how many rows these have.
+  FeedRows other = {};
+  int64_t other_rows = 0;
+};
+
 struct CompileOptions {
   bool inference = false;
   DeviceType device = DeviceType::cpu;  ///< that will run it
@@ -28,6 +40,8 @@ struct CompileOptions {
   /// Parameters and their gradients, which are then put side by side. Empty: they lie wherever there is room.
   std::vector<std::pair<Variable, Variable>> gradient_bucket = {};
   Precision precision = Precision::float32;
+  /// The first result is then the loss: a scalar.
+  std::optional<ReplicaOptions> replica = {};
 };
 
 /// Runs the passes over the tree below `results` and `updates`. Throws OutOfMemory if the budget cannot be

@@ -117,7 +117,7 @@ std::string report_html(const PlanData& plan, const PlanTimes* times) {
   html += fmt::format("<title>{}</title>\n<style>\n{}</style></head>\n<body>\n<header><h1>{}</h1><nav>",
                       title, style, title);
   std::vector<const char*> sections{"graph", "steps", "memory", "passes"};
-  if (plan.replication) sections.push_back("scaling");
+  if (plan.replication && plan.graph.device != DeviceType::cpu) sections.push_back("scaling");
   for (const char* section : sections) html += fmt::format("<a href=\"#{0}\">{0}</a> ", section);
   html += "</nav></header>\n<main>\n";
   html += summary(page);

@@ -185,7 +185,7 @@ constexpr std::array assumptions{
 }  // namespace
 
 std::string scaling_drawing(const Page& page) {
-  if (!page.plan.replication) return {};
+  if (!page.plan.replication || page.plan.graph.device == DeviceType::cpu) return {};
   const Replication& replication = *page.plan.replication;
   const std::vector<CostInputs> machines = presets::all();
   const std::vector<const char*> colors{"forward", "update", "backward", "batch"};
@@ -204,11 +204,11 @@ std::string scaling_drawing(const Page& page) {
       "other at "
       "{}. <strong>Nothing of what follows is measured</strong>: it is computed from the plan and from data "
       "sheets.</p>\n",
-      grouped(replication.replicas), grouped(replication.batch_rows), bytes_text(bytes),
+      grouped(replication.devices()), grouped(replication.batch_rows), bytes_text(bytes),
       replication.buckets.size(), replication.buckets.size() == 1 ? "" : "s",
       fmt::format("%{}", replication.arrival));
   html += buckets_table(page, replication);
-  html += fmt::format("<h3>A step on {} replicas</h3>\n", grouped(replication.replicas));
+  html += fmt::format("<h3>A step on {} replicas</h3>\n", grouped(replication.devices()));
   html += machines_table(page, machines, colors);
   html += chart("scaling-weak", "Weak scaling: each replica has as many rows as in this plan", weak);
   html +=

@@ -48,8 +48,19 @@ std::vector<FeedState> Executor::Impl::feed_states() const {
 }
 
 void Executor::Impl::checkpoint(const std::filesystem::path& folder) {
-  settle_losses();
-  session_->leave();
+  try {
+    settle_losses();
+    replicas_->leave();
+    replicas_->confirm();
+    if (is_first_process()) write_checkpoint(folder, state_of_run());
+  } catch (...) {
+    tell_processes(std::current_exception());
+    throw;
+  }
+  wait_for_checkpoint();
+}
+
+Checkpoint Executor::Impl::state_of_run() const {
   Checkpoint c;
   for (const Variable& leaf : leaf_list_) {
     ensure_value(*leaf.node());
@@ -66,7 +77,7 @@ void Executor::Impl::checkpoint(const std::filesystem::path& folder) {
     c.run.step = 0;
     c.run.begun = false;
   }
-  write_checkpoint(folder, c);
+  return c;
 }
 
 /// Throws FileError saying what differs between a checkpoint and this program.
@@ -109,8 +120,16 @@ void Executor::Impl::check_fit(const CheckpointFile& file) const {
 
 void Executor::Impl::resume(const std::filesystem::path& folder) {
   if (busy_) throw Error("resume: the executor is in the middle of a step, which called this");
-  CheckpointFile file = read_checkpoint(folder);
-  check_fit(file);
+  CheckpointFile file;
+  std::exception_ptr error;
+  try {
+    file = read_checkpoint(folder);
+    check_fit(file);
+  } catch (...) {  // also no memory
+    error = std::current_exception();
+  }
+  agree_on_checkpoint(file, error);
+  if (error) std::rethrow_exception(error);
   Checkpoint& c = file.checkpoint;
   if (c.optimizer) {
     const auto now = options_.optimizer->settings();

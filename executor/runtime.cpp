@@ -5,6 +5,8 @@
 #include <map>
 
 #include "espalier/core/error.h"
+#include "espalier/executor/gradient_bucket.h"
+#include "espalier/executor/session.h"
 
 namespace espalier {
 
@@ -18,10 +20,26 @@ struct Copy : Op {
   void run_cpu(const KernelCall& call) const override { copy_elements(*call.inputs[1], *call.outputs[0]); }
 };
 
+/// What a random node draws: its stream, counted from the step's first, and of that the numbers for its rows.
+RandomStream numbers_of(const GraphNode& n, const PlanData& plan, const data::RowShare& share) {
+  RandomStream random;
+  random.stream = static_cast<uint64_t>(n.stream);
+  if (!plan.replication || n.row_runs == 0) return random;
+  const int64_t batch = plan.replication->batch_rows, rows = share.rows(batch);
+  const int64_t of_run = n.outputs[0].shape.elements() / n.row_runs, of_row = of_run / rows;
+  random.first = share.begin(batch) * of_row;
+  random.run = of_run;
+  random.stride = batch * of_row;
+  return random;
+}
+
 }  // namespace
 
-Runtime::Runtime(std::shared_ptr<const PlanData> plan, const LeafArena& leaves, Tensor& arena, Device device)
-    : plan_(std::move(plan)) {
+Runtime::Runtime(std::shared_ptr<const PlanData> plan, Session& session, data::RowShare share)
+    : plan_(std::move(plan)), share_(share) {
+  const LeafArena& leaves = session.leaves;
+  const Device device = session.device();
+  Tensor& arena = session.arena;
   const Graph& graph = plan_->graph;
   const MemoryPlan& memory = plan_->memory;
   if (!arena.defined() || arena.elements() < memory.arena_bytes)
@@ -62,14 +80,39 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, const LeafArena& leaves, 
     if (n.op->has_side_effects()) assigned_.push_back(leaves.slot(graph.nodes[n.inputs[0].node].leaf));
     if (!memory.runs[i]) continue;
     static const Copy copy;
-    Call call{n.op->has_side_effects() ? &copy : n.op.get(), {}, nullptr, &n.where};
+    Call call{n.op->has_side_effects() ? &copy : n.op.get(), {}, nullptr, &n.where, i};
     call.kernel.where = &n.where;
-    if (n.stream >= 0) call.kernel.random.stream = static_cast<uint64_t>(n.stream);
+    if (n.stream >= 0) call.kernel.random = numbers_of(n, *plan_, share);
     for (const ValueRef& input : n.inputs) call.kernel.inputs.push_back(&values_[input.node][input.output]);
     for (Tensor& output : values_[i]) call.kernel.outputs.push_back(&output);
     calls_.push_back(std::move(call));
   }
   for (const ValueRef& result : graph.results) results_.push_back(&values_[result.node][result.output]);
+}
+
+bool Runtime::exchanges(const Call& call) const {
+  return plan_->replication && (as_bucket(*call.op) || is_arrival(*call.op));
+}
+
+std::unique_ptr<BoundKernel> Runtime::bind_exchange(const Call& call, std::unique_ptr<BoundKernel> copy,
+                                                    Session& session) const {
+  const Replication& replication = *plan_->replication;
+  BucketCall bucket;
+  bucket.parts = replication.parts;
+  bucket.share = share_.replica;
+  bucket.part = share_.replica % replication.parts;
+  if (is_arrival(*call.op)) return bind_arrival(bucket.part + 1 == bucket.parts, *session.exchange);
+  const auto& all = plan_->memory.buckets;
+  while (all.at(bucket.number).node != call.node) ++bucket.number;
+  const ArenaBuffer& buffer = plan_->memory.buffers[all[bucket.number].buffer];
+  const DType dtype = call.kernel.outputs[0]->dtype();
+  const auto size = static_cast<int64_t>(size_of(dtype));
+  Layout layout(Shape{buffer.bytes / size});
+  layout.offset = buffer.offset / size;
+  bucket.values = Tensor(arena_.storage(), std::move(layout), dtype);
+  bucket.where = *call.where;
+  return bind_bucket(std::move(copy), std::move(bucket), replication, session.accumulators,
+                     *session.exchange);
 }
 
 void Runtime::check_column(const Feed& feed, const Tensor& from, const Tensor& value) {

@@ -2,10 +2,13 @@
 #pragma once
 #include <chrono>
 
+#include "espalier/data/share.h"
 #include "espalier/executor/leaf_arena.h"
 #include "espalier/executor/plan_data.h"
 
 namespace espalier {
+
+class Session;
 
 /// Runs one plan. Steps allocate nothing of their own.
 class Runtime {
@@ -18,8 +21,11 @@ class Runtime {
 
   /// Copies a batch into the sources of a feed.
   virtual void load(const Feed& feed, std::span<const Tensor> batch) = 0;
-  /// The same for a feed whose columns are on the device already; false if they are not.
-  virtual bool show(const Feed&, int64_t /*epoch*/, int64_t /*step*/) { return false; }
+  /// The same for a feed whose columns are on the device already; false if they are not. `share` shows what
+  /// the plan sees of the feed's batches.
+  virtual bool show(const Feed& /*feed*/, const Feed& /*share*/, int64_t /*epoch*/, int64_t /*step*/) {
+    return false;
+  }
   /// One step. Random nodes draw from the streams that follow `first_stream`, as the graph has numbered them.
   /// `laps`, if given, takes the time before the first kernel and after each.
   virtual void run(uint64_t first_stream, Laps* laps = nullptr) = 0;
@@ -32,8 +38,8 @@ class Runtime {
   std::span<const size_t> assigned() const { return assigned_; }
 
  protected:
-  /// `arena` is shared by plans of which one runs at a time; it is replaced if it is too small.
-  Runtime(std::shared_ptr<const PlanData> plan, const LeafArena& leaves, Tensor& arena, Device device);
+  /// The session's arena is shared by plans of which one runs at a time; it is replaced if it is too small.
+  Runtime(std::shared_ptr<const PlanData> plan, Session& session, data::RowShare share);
 
   struct Source {
     const Op* op;
@@ -44,7 +50,13 @@ class Runtime {
     KernelCall kernel;
     std::unique_ptr<BoundKernel> bound = nullptr;
     const std::source_location* where;
+    uint32_t node;  ///< of the graph
   };
+  /// Whether the call is where replicas exchange.
+  bool exchanges(const Call& call) const;
+  /// Its kernel; `copy` is that of a bucket itself.
+  std::unique_ptr<BoundKernel> bind_exchange(const Call& call, std::unique_ptr<BoundKernel> copy,
+                                             Session& session) const;
   /// Calls `f(value, tensor)` for each column of a feed that the plan reads.
   template <class F>
   void each_source(const Feed& feed, F&& f) {
@@ -58,6 +70,7 @@ class Runtime {
 
  private:
   std::shared_ptr<const PlanData> plan_;
+  data::RowShare share_;
   Tensor arena_;
   std::vector<std::vector<Tensor>> values_;  // for each node, for each output
   std::vector<Source> sources_;

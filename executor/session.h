@@ -3,6 +3,8 @@
 #include <memory>
 #include <vector>
 
+#include "espalier/data/share.h"
+#include "espalier/executor/bucket_kernels.h"
 #include "espalier/executor/launch.h"
 #include "espalier/executor/runtime.h"
 
@@ -16,8 +18,8 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   Device device() const { return device_; }
-  /// Binds a plan to memory. All leaves have been added and bound.
-  virtual std::unique_ptr<Runtime> bind(std::shared_ptr<const PlanData> plan) = 0;
+  /// Binds a plan to memory, for this share of the rows of a batch. All leaves have been added and bound.
+  virtual std::unique_ptr<Runtime> bind(std::shared_ptr<const PlanData> plan, data::RowShare share) = 0;
   /// What runs next sees what was written eagerly before; what is written eagerly next sees what has run.
   virtual void enter() {}
   virtual void leave() {}
@@ -42,14 +44,18 @@ class Session {
 
   LeafArena leaves;
   Tensor arena;  ///< of all plans, of which one runs at a time
+  /// How it adds up with other replicas, for plans that do.
+  std::unique_ptr<Exchange> exchange = make_exchange_alone();
+  Accumulators accumulators;
 
  private:
   Device device_;
 };
 
-/// A session on a CPU or a GPU.
+/// A session on a CPU, a GPU, or one that is not there.
 std::unique_ptr<Session> make_session(Device device, Launch launch);
 std::unique_ptr<Session> make_cpu_session(Device device);
+std::unique_ptr<Session> make_simulated_session(Device device);
 /// Throws DeviceError where there is no such GPU.
 std::unique_ptr<Session> make_cuda_session(Device device, Launch launch);
 

@@ -6,7 +6,10 @@
 #include "espalier/core/autograd.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
+#include "espalier/executor/collective_ops.h"
+#include "espalier/executor/distributed.h"
 #include "espalier/executor/executor_impl.h"
+#include "espalier/ops/ops.h"
 
 namespace espalier {
 
@@ -16,6 +19,7 @@ namespace {
 struct Tree {
   std::vector<Variable> leaves;
   std::vector<std::shared_ptr<Feed>> feeds;
+  const Node* collective = nullptr;  // one of them, if there are any
 };
 
 Tree look_at(const std::vector<Variable>& roots) {
@@ -31,6 +35,7 @@ Tree look_at(const std::vector<Variable>& roots) {
     seen.insert(node, 0);
     if (node->is_leaf() && !is_constant(node->op())) leaves.push_back(node);
     if (node->op().feed()) sources.push_back(node);
+    if (is_collective(node->op())) tree.collective = node;
     for (const Edge& input : node->inputs) todo.push_back(input.node());
   }
   // In the order of writing, which is the same in another run of the program.
@@ -59,6 +64,7 @@ Executor::Impl::Impl(const Variable& root, const ExecutorOptions& options) : roo
   Tree tree = look_at(roots);
   feeds_ = std::move(tree.feeds);
   leaf_list_ = std::move(tree.leaves);
+  if (tree.collective) check_alone(*tree.collective);
   // Parameters side by side, then the states of each kind.
   std::vector<Variable> arranged = leaf_list_;
   std::stable_sort(arranged.begin(), arranged.end(), [](const Variable& a, const Variable& b) {
@@ -66,12 +72,27 @@ Executor::Impl::Impl(const Variable& root, const ExecutorOptions& options) : roo
     if (is_parameter(x) || is_parameter(y)) return is_parameter(x) && !is_parameter(y);
     return x.name() < y.name();
   });
-  choose_device();
-  for (const Variable& leaf : arranged) session_->leaves.add(leaf);
+  choose_devices();
+  for (size_t i = 0; i < replicas_->size(); ++i)
+    for (const Variable& leaf : arranged) (*replicas_)[i].leaves.add(leaf);
   check_validation();
-  session_->update_leaves();
+  if (!replicas_->simulated()) {
+    replicas_->first().update_leaves();
+    if (world()) meet_processes();
+    replicas_->update_leaves();
+  }
   prepare_epoch();
   run_epochs_ = epochs_of_feeds();
+}
+
+/// A tree with collectives of its own knows its ranks: nobody else may share out its batch.
+void Executor::Impl::check_alone(const Node& collective) const {
+  const bool one_of_many = options_.distributed && distributed::size() > 1;
+  if (options_.devices.size() > 1 || options_.accumulate > 1 || one_of_many)
+    throw UnsupportedError(fmt::format(
+        "get_executor: the tree exchanges values itself, by '{}' ({}), and so cannot be replicated; name one "
+        "device, and in a job of several processes say get_executor({{.distributed = false}})",
+        collective.op().name(), line_of(collective.where)));
 }
 
 void Executor::Impl::choose_mode() {
@@ -82,16 +103,41 @@ void Executor::Impl::choose_mode() {
 }
 
 /// The tree is where its first leaf is; it runs there, or where it was asked to.
-void Executor::Impl::choose_device() {
+void Executor::Impl::choose_devices() {
   if (!leaf_list_.empty()) home_ = leaf_list_[0].node()->outputs[0].value.device();
-  session_ = make_session(options_.devices.empty() ? home_ : options_.devices[0], options_.launch);
+  std::vector<Device> devices = options_.devices;
+  if (devices.empty()) devices.push_back(home_);
+  const bool one_of_many =
+      options_.distributed && distributed::size() > 1 && devices[0].type != DeviceType::simulated;
+  replicas_ =
+      std::make_unique<Replicas>(devices, options_.launch, one_of_many ? distributed::world() : nullptr);
+  results_ = {root_};
+  if (!shares()) return;
+  {
+    Building now = building();
+    now.lazy = now.lean = true;
+    const BuildingScope scope(now);
+    const Variable real = is_real(root_.dtype()) ? root_ : cast(root_, float64);
+    if (root_.rank() > 0) results_ = {sum(real), root_};  // replicas have parts of it
+    if (!is_real(root_.dtype())) results_ = {sum(real), root_, real};
+  }
+  if (!training()) return;
+  if (!options_.optimizer) bucket_ = parameter_gradients(root_);
+  if (bucket_.empty())
+    throw UnsupportedError(
+        "get_executor: replicas and parts of a batch meet in the gradients of parameters, and the "
+        "tree has none");
 }
 
 void Executor::Impl::check_options() const {
-  for (const Device& device : options_.devices) (void)backend(device);
-  if (options_.devices.size() > 1)
-    throw UnsupportedError(fmt::format(
-        "get_executor: {} devices are asked for; this version runs a plan on one", options_.devices.size()));
+  for (const Device& device : options_.devices)
+    if (device.type != DeviceType::simulated) (void)backend(device);
+  if (options_.bucket_bytes < 0)
+    throw Error(fmt::format("get_executor: gradients cannot be sent by {} bytes", options_.bucket_bytes));
+  if (options_.accumulate < 1)
+    throw Error(fmt::format("get_executor: a batch cannot be taken in {} parts", options_.accumulate));
+  if (options_.accumulate > 1 && !training())
+    throw Error("get_executor: parts of a batch are accumulated in training only");
   if (options_.memory_budget < 0)
     throw Error(fmt::format("get_executor: a memory budget cannot be {} bytes", options_.memory_budget));
   if (options_.validation && !training()) throw Error("get_executor: validation goes with training only");
@@ -110,7 +156,7 @@ void Executor::Impl::find_updates() {
     if (gradients.empty()) throw Error("get_executor: there is no parameter in the tree to train");
     updates_ =
         scales ? loss_scale_->updates(gradients, *options_.optimizer) : options_.optimizer->build(gradients);
-    if (options_.gradient_bucket) bucket_ = gradients;
+    bucket_ = gradients;
   } else if (scales) {
     throw Error(
         "get_executor: training in float16 scales the loss, which the updates in the tree do not; name the "
@@ -120,7 +166,6 @@ void Executor::Impl::find_updates() {
       throw Error("get_executor: the tree holds updates of several optimizers; name the one to use");
     for (const Record::Update& update : root_.node()->record->updates)
       for (const Edge& assignment : update.assignments) updates_.push_back(assignment.variable());
-    if (options_.gradient_bucket) bucket_ = parameter_gradients(root_);
   }
   if (updates_.empty())
     throw Error(

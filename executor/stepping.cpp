@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/executor/executor_impl.h"
 #include "espalier/executor/report.h"
 #include "espalier/ops/matmul_precision.h"
+#include "espalier/ops/ops.h"
 
 namespace espalier {
 
@@ -48,28 +50,39 @@ Tensor Executor::Impl::run(const Feeds& given) {
       throw DataError(fmt::format("run: placeholder '{}' was given no value", feeds_[f]->name()));
     rows.push_back(check_value(*feeds_[f], *values[f]));
   }
-  session_->enter();
-  session_->update_leaves();
-  Runtime& runtime = *plan_for(rows, false).runtime;
+  replicas_->enter();
+  replicas_->update_leaves();
+  Bound& bound = plan_for(rows, false);
+  check_shown(bound);
   profiler_.begin_step();
-  for (size_t f = 0; f < feeds_.size(); ++f)
-    profiler_.timed("load", [&] { runtime.load(*feeds_[f], {values[f], 1}); });
-  run_plan(runtime);
-  session_->leave();
-  Tensor result = at_home(runtime.result(0));
-  profiler_.end_step(runtime.plan());
+  run_plans(bound, [&](size_t replica, size_t part) {
+    Runtime& runtime = *bound.parts[replica * bound.parts.size() / replicas_->size() + part].runtime;
+    const data::RowShare share = replicas_->share(replica, static_cast<int>(part), parts(false));
+    for (size_t f = 0; f < feeds_.size(); ++f) {
+      const Tensor& whole = *values[f];
+      const int64_t begin = share.begin(rows[f]);
+      const Tensor own =
+          whole.rank() && shares() ? whole.slice(0, begin, begin + share.rows(rows[f])) : whole;
+      const auto load = [&] { runtime.load(*feeds_[f], {&own, 1}); };
+      replica == 0 ? profiler_.timed("load", load) : load();
+    }
+  });
+  replicas_->leave();
+  Tensor result = result_of(bound);
+  profiler_.end_step(main_part(bound).data);
   profiler_.write_if_done();
   return result;
 }
 
 void Executor::Impl::report(const std::filesystem::path& html) {
-  auto plan = plan_for(rows_at(0), false).data;
+  auto plan = main_part(plan_for(rows_at(0), false)).data;
   if (!profiler_.times(*plan) && profiler_.busiest()) plan = profiler_.busiest();
   write_report(html, *plan, profiler_.times(*plan));
 }
 
 Tensor Executor::Impl::value() const {
-  if (last_) return at_home(last_->result(0));
+  if (last_) return result_of(*last_);
+  if (value_error_) std::rethrow_exception(value_error_);
   if (!last_value_.defined()) throw Error("value: the executor has not run a step yet");
   return last_value_;
 }
@@ -98,31 +111,76 @@ Executor::Impl::Rows Executor::Impl::rows_at(int64_t step) const {
   return rows;
 }
 
-/// The plan for batches of these sizes, made when it is first needed.
+/// The plan for a share of batches of these sizes.
+std::shared_ptr<const PlanData> Executor::Impl::compile_for(const Rows& rows, data::RowShare share, int parts,
+                                                            bool inference) const {
+  FeedRows sizes, other;
+  int64_t whole = 1;
+  for (size_t f = 0; f < feeds_.size(); ++f) {
+    if (feeds_[f]->specs()[0].shape.rank() == 0) continue;  // a number for all
+    if (!sizes.empty() && shares() && rows[f] != whole)
+      throw UnsupportedError(
+          fmt::format("get_executor: replicas share out the rows of a batch, and the feeds show {} and {}",
+                      whole, rows[f]));
+    whole = rows[f];
+    sizes[feeds_[f].get()] = share.rows(whole);
+  }
+  CompileOptions how{.inference = inference,
+                     .device = replicas_->first().device().type,
+                     .without = options_.without,
+                     .dump = options_.dump,
+                     .memory_budget = options_.memory_budget,
+                     .precision = options_.precision};
+  if (!inference && (options_.gradient_bucket || shares())) how.gradient_bucket = bucket_;
+  if (shares()) {
+    ReplicaOptions replica{.replicas = share.replicas,
+                           .parts = parts,
+                           .rows = share.rows(whole),
+                           .batch_rows = whole,
+                           .gathers = (share.replica + 1) % parts != 0};
+    // Only plans of one size surely complete their gradients in one order.
+    if (parts == 1 && replicas_->overlaps() && whole % share.replicas == 0)
+      replica.bucket_bytes = options_.bucket_bytes;
+    replica.local_statistics = options_.local_statistics;
+    replica.other_rows = replica.rows == whole ? 2 * whole : whole;
+    for (const auto& [feed, size] : sizes) replica.other[feed] = replica.other_rows;
+    how.replica = std::move(replica);
+  }
+  return compile(results_, inference ? std::vector<Variable>() : updates_, sizes, how);
+}
+
+/// The plans for batches of these sizes, made when they are first needed.
 Executor::Impl::Bound& Executor::Impl::plan_for(const Rows& rows, bool inference) {
   Bound& bound = plans_[{inference, rows}];
-  if (bound.runtime) return bound;
+  if (!bound.parts.empty()) return bound;
   try {
-    FeedRows sizes;
-    for (size_t f = 0; f < feeds_.size(); ++f) sizes[feeds_[f].get()] = rows[f];
     const bool calm = inference || !training();
-    bound.data = compile({root_}, calm ? std::vector<Variable>() : updates_, sizes,
-                         {.inference = calm,
-                          .device = session_->device().type,
-                          .without = options_.without,
-                          .dump = options_.dump,
-                          .memory_budget = options_.memory_budget,
-                          .gradient_bucket = calm ? decltype(bucket_)() : bucket_,
-                          .precision = options_.precision});
+    const int parts = this->parts(calm);
+    std::map<std::pair<int64_t, bool>, std::shared_ptr<const PlanData>> made;  // by what they differ in
+    for (size_t i = 0; i < replicas_->size(); ++i)
+      for (int part = 0; part < parts; ++part) {
+        const data::RowShare share = replicas_->share(i, part, parts);
+        auto& data =
+            made[{rows.empty() ? 1 : share.rows(*std::ranges::max_element(rows)), part + 1 == parts}];
+        if (!data) data = compile_for(rows, share, parts, calm);
+        bound.parts.push_back({data, nullptr});
+      }
+    bound.rows = rows;
+    bound.samples = rows.empty() ? 1 : *std::max_element(rows.begin(), rows.end());
+    if (replicas_->simulated()) return bound;
     const bool tf32 = options_.precision == Precision::tf32;
-    const MatmulPrecisionScope scope(tf32 ? MatmulPrecision::tf32 : matmul_precision());
-    bound.runtime = session_->bind(bound.data);
+    const MatmulPrecision precision = tf32 ? MatmulPrecision::tf32 : matmul_precision();
+    replicas_->run_in_turn([&](size_t i) {
+      const MatmulPrecisionScope scope(precision);
+      for (int part = 0; part < parts; ++part) {
+        Part& own = bound.parts[i * static_cast<size_t>(parts) + static_cast<size_t>(part)];
+        own.runtime = (*replicas_)[i].bind(own.data, replicas_->share(i, part, parts));
+      }
+    });
   } catch (...) {
     plans_.erase({inference, rows});
     throw;
   }
-  bound.rows = rows;
-  bound.samples = rows.empty() ? 1 : *std::max_element(rows.begin(), rows.end());
   return bound;
 }
 
@@ -145,56 +203,80 @@ void Executor::Impl::prepare_epoch() {
   if (!placeholders() && steps() > 0) resolve(training_plans_, rows_at(steps() - 1), false);
 }
 
-data::Prefetcher::Allocate Executor::Impl::new_batch() const {
-  return [session = session_.get()](const Shape& shape, DType dtype) {
-    return session->new_batch(shape, dtype);
-  };
+/// The same one each time: sessions keep what they know of it.
+std::shared_ptr<const Feed> Executor::Impl::share_of(const std::shared_ptr<Feed>& feed,
+                                                     data::RowShare share) {
+  if (share.replicas == 1) return feed;
+  std::shared_ptr<const Feed>& own = feed_shares_[{feed.get(), share.replica, share.replicas}];
+  if (!own) own = std::make_shared<data::FeedShare>(feed, share);
+  return own;
 }
 
-Executor::Impl::Readers Executor::Impl::make_readers() const {
-  Readers readers;
-  for (const auto& feed : feeds_) readers.push_back(std::make_unique<data::Prefetcher>(feed, new_batch()));
-  return readers;
+std::vector<Executor::Impl::Readers> Executor::Impl::make_readers(
+    const std::vector<std::shared_ptr<Feed>>& feeds, int parts) {
+  std::vector<Readers> all;
+  for (size_t i = 0; i < replicas_->size(); ++i)
+    for (int part = 0; part < parts; ++part) {
+      Readers& readers = all.emplace_back();
+      const data::RowShare share = replicas_->share(i, part, parts);
+      for (const auto& feed : feeds) {
+        const auto allocate = [session = &(*replicas_)[i]](const Shape& shape, DType dtype) {
+          return session->new_batch(shape, dtype);
+        };
+        readers.push_back(std::make_unique<data::Prefetcher>(share_of(feed, share), allocate));
+      }
+    }
+  return all;
 }
 
 /// Lets them begin at the step that comes next.
-void Executor::Impl::start(Readers& readers) const {
-  for (size_t f = 0; f < feeds_.size(); ++f) readers[f]->start(feeds_[f]->epoch(), run_.step);
+void Executor::Impl::start(std::vector<Readers>& readers) const {
+  for (Readers& own : readers)
+    for (size_t f = 0; f < feeds_.size(); ++f) own[f]->start(feeds_[f]->epoch(), run_.step);
 }
 
-void Executor::Impl::train_step(Readers& readers, StepInfo& info) {
-  session_->update_leaves();  // a callback may have set values
+void Executor::Impl::load(Runtime& runtime, Session& session, size_t feed, data::Prefetcher& reader,
+                          Profiler* profiler) {
+  const auto timed = [&](const char* name, auto&& f) { return profiler ? profiler->timed(name, f) : f(); };
+  const auto batch = timed("wait for data", [&] {
+    session.release_batches();
+    return reader.next();
+  });
+  timed("load", [&] { runtime.load(*feeds_[feed], batch); });
+}
+
+void Executor::Impl::train_step(std::vector<Readers>& readers, StepInfo& info) {
+  replicas_->update_leaves();  // a callback may have set values
   rows_.clear();
   for (const auto& feed : feeds_) rows_.push_back(feed->rows(run_.step));
   Bound& bound = resolve(training_plans_, rows_, false);
+  const size_t parts = bound.parts.size() / replicas_->size();
   profiler_.begin_step();
-  for (size_t f = 0; f < feeds_.size(); ++f) {
-    if (bound.runtime->show(*feeds_[f], feeds_[f]->epoch(), run_.step)) continue;
-    const auto batch = profiler_.timed("wait for data", [&] {
-      session_->release_batches();
-      return readers[f]->next();
-    });
-    profiler_.timed("load", [&] { bound.runtime->load(*feeds_[f], batch); });
-  }
-  run_plan(*bound.runtime);
-  session_->note_loss(*bound.runtime);
+  run_plans(bound, [&](size_t replica, size_t part) {
+    const size_t at = replica * parts + part;
+    Runtime& runtime = *bound.parts[at].runtime;
+    for (size_t f = 0; f < feeds_.size(); ++f)
+      if (!runtime.show(*feeds_[f], readers[at][f]->feed(), feeds_[f]->epoch(), run_.step))
+        load(runtime, (*replicas_)[replica], f, *readers[at][f], replica == 0 ? &profiler_ : nullptr);
+  });
+  replicas_->first().note_loss(*main_part(bound).runtime);
   unsettled_.push_back(bound.samples);
   ++run_.step;
   info.samples = bound.samples;
   run_.record.samples += info.samples;
-  profiler_.end_step(bound.runtime->plan());
+  profiler_.end_step(main_part(bound).data);
 }
 
 void Executor::Impl::forget_losses() {
   unsettled_.clear();
-  session_->forget_losses();
+  replicas_->forget_losses();
 }
 
 double Executor::Impl::settle_losses() {
   if (unsettled_.empty()) return 0;
   losses_.clear();
   try {
-    session_->take_losses(losses_);
+    replicas_->take_losses(losses_);
   } catch (...) {
     forget_losses();
     throw;
@@ -210,14 +292,15 @@ double Executor::Impl::settle_losses() {
 StepInfo Executor::Impl::step() {
   need_data("step");
   const Busy busy(busy_, "step");
-  session_->enter();
-  session_->update_leaves();
+  replicas_->enter();
+  replicas_->update_leaves();
   follow_feeds();
   const int64_t epoch = epochs_of_feeds();
-  bool ready = step_readers_.size() == feeds_.size() && step_epoch_ == epoch;
-  for (const auto& reader : step_readers_) ready &= reader->step() + 1 == run_.step;
+  bool ready = !step_readers_.empty() && step_epoch_ == epoch;
+  for (const Readers& readers : step_readers_)
+    for (const auto& reader : readers) ready &= reader->step() + 1 == run_.step;
   if (!ready) {  // at first; and after a step that failed, for it is taken again
-    if (step_readers_.size() != feeds_.size()) step_readers_ = make_readers();
+    if (step_readers_.empty()) step_readers_ = make_readers(feeds_, parts(false));
     start(step_readers_);
     step_epoch_ = epoch;
   }
@@ -229,7 +312,7 @@ StepInfo Executor::Impl::step() {
   StepInfo info{.epoch = epoch, .step = run_.step, .steps = steps()};
   run_.begun = true;
   train_step(step_readers_, info);
-  session_->leave();
+  replicas_->leave();
   info.loss = settle_losses();
   info.seconds = since(begin);
   run_.record.seconds += info.seconds;
@@ -238,12 +321,40 @@ StepInfo Executor::Impl::step() {
   return info;
 }
 
-void Executor::Impl::run_plan(Runtime& runtime) {
+void Executor::Impl::run_plans(Bound& bound, FunctionRef<void(size_t, size_t)> load) {
   Generator& random = generator();
-  runtime.run(random.next_stream, profiler_.laps());
-  random.next_stream += static_cast<uint64_t>(runtime.random_nodes());
-  session_->leaves.mark_assigned(runtime.assigned());
-  last_ = &runtime;
+  const Generator now = random;
+  const size_t parts = bound.parts.size() / replicas_->size();
+  replicas_->run([&](size_t i) {
+    generator() = now;  // this thread's
+    for (size_t part = 0; part < parts; ++part) {
+      load(i, part);
+      const bool timed = i == 0 && part + 1 == parts;
+      bound.parts[i * parts + part].runtime->run(now.next_stream, timed ? profiler_.laps() : nullptr);
+    }
+  });
+  random.next_stream += static_cast<uint64_t>(bound.parts[0].runtime->random_nodes());
+  replicas_->mark_assigned(main_part(bound).runtime->assigned());
+  last_ = &bound;
+}
+
+Tensor Executor::Impl::result_of(const Bound& bound) const {
+  const Part& part = main_part(bound);
+  const auto& replication = part.data->replication;
+  if (replication && replication->row_axis) return gather_rows(bound);
+  const size_t results = part.data->graph.results.size();
+  if (results < 3 || !replication->exchanges_value) return at_home(part.runtime->result(results > 1 ? 1 : 0));
+  return at_home(cast(part.runtime->result(2), root_.dtype()).value());
+}
+
+/// Throws UnsupportedError where the tree's value cannot be put together.
+void Executor::Impl::check_shown(const Bound& bound) const {
+  const auto& replication = bound.parts[0].data->replication;
+  if (!replication || !replication->row_axis) return;
+  if (replication->parts > 1)
+    throw UnsupportedError("value: the batch was taken in parts, of which none kept its rows of the value");
+  if (replication->row_turns < 1)
+    throw UnsupportedError("value: the rows of the value are not those of the batch in their order");
 }
 
 }  // namespace espalier

@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <exception>
 
 #include "espalier/core/error.h"
+#include "espalier/executor/communicator.h"
 #include "espalier/executor/executor_impl.h"
 
 namespace espalier {
@@ -23,14 +25,14 @@ Executor::Impl::Busy::Busy(bool& busy, const char* what) : busy_(busy) {
 }
 
 struct Executor::Impl::Loop {
-  Loop(const Impl& executor, const ExecuteOptions& o)
+  Loop(Impl& executor, const ExecuteOptions& o)
       : options(o),
-        readers(executor.make_readers()),
-        progress(o.progress, done_before(executor, o)),
-        interrupt(o.handle_interrupt) {
+        readers(executor.make_readers(executor.feeds_, executor.parts(false))),
+        progress(o.progress && executor.is_first_process(), done_before(executor, o)),
+        interrupt(o.handle_interrupt),
+        listening(executor.agree_on_listening()) {
     if (executor.options_.validation)
-      validation =
-          std::make_unique<data::Prefetcher>(executor.options_.validation->feed(), executor.new_batch());
+      validation = executor.make_readers({executor.options_.validation->feed()}, 1);
   }
   static double done_before(const Impl& executor, const ExecuteOptions& o) {
     const double epochs = static_cast<double>(executor.run_.history.epochs.size()),
@@ -39,11 +41,12 @@ struct Executor::Impl::Loop {
   }
 
   const ExecuteOptions& options;
-  Readers readers;
-  std::unique_ptr<data::Prefetcher> validation;
+  std::vector<Readers> readers, validation;
   Progress progress;
   Interrupt interrupt;
-  bool unsaved = false;  // whether something was done since the last checkpoint
+  std::array<bool, 3> listening;  // to each event, in any process
+  bool interrupted = false;       // also if the signal came to another process
+  bool unsaved = false;           // whether something was done since the last checkpoint
 };
 
 History Executor::Impl::execute(const ExecuteOptions& options) {
@@ -52,16 +55,25 @@ History Executor::Impl::execute(const ExecuteOptions& options) {
     throw Error(fmt::format("execute: a checkpoint cannot come every {} steps", options.checkpoint_every));
   need_data("execute");
   const Busy busy(busy_, "execute");
-  if (!options.checkpoint.empty()) make_checkpoint_folder(options.checkpoint);
-  session_->enter();
-  session_->update_leaves();
+  try {
+    return run_epochs(options);
+  } catch (...) {
+    tell_processes(std::current_exception());
+    throw;
+  }
+}
+
+History Executor::Impl::run_epochs(const ExecuteOptions& options) {
+  if (!options.checkpoint.empty() && is_first_process()) make_checkpoint_folder(options.checkpoint);
+  replicas_->enter();
+  replicas_->update_leaves();
   struct Leave {  // what users take from leaves afterwards is theirs
     Impl& executor;
     bool done = false;
     void now() {
       done = true;
-      executor.session_->leave();
-      executor.session_->leaves.unbind();
+      executor.replicas_->leave();
+      executor.replicas_->unbind_leaves();
     }
     ~Leave() {
       if (done) return;
@@ -73,6 +85,7 @@ History Executor::Impl::execute(const ExecuteOptions& options) {
     }
   } at_end{*this};
   stopped_ = false;
+  if (world()) world()->lower();
   step_readers_.clear();
   forget_losses();
   if (!std::exchange(resumed_, false)) {
@@ -80,12 +93,14 @@ History Executor::Impl::execute(const ExecuteOptions& options) {
     run_epochs_ = epochs_of_feeds();
   }
   follow_feeds();
+  share_generator();
   Loop loop(*this, options);
   while (static_cast<int64_t>(run_.history.epochs.size()) < options.epochs && !stopped_)
     if (!run_epoch(loop)) break;
   if (loop.unsaved && !options.checkpoint.empty()) checkpoint(options.checkpoint);
   History history = run_.history;
-  history.interrupted = loop.interrupt.close();
+  history.interrupted = loop.interrupt.close() || loop.interrupted;
+  if (world()) world()->lower();
   profiler_.finish();
   at_end.now();
   return history;
@@ -95,7 +110,10 @@ History Executor::Impl::execute(const ExecuteOptions& options) {
 bool Executor::Impl::run_epoch(Loop& loop) {
   const auto epoch = static_cast<int64_t>(run_.history.epochs.size());
   StepInfo info{.epoch = epoch, .step = run_.step, .steps = steps()};
-  if (!std::exchange(run_.begun, true)) tell(Event::epoch_start, info);
+  if (!std::exchange(run_.begun, true)) {
+    tell(Event::epoch_start, info);
+    if (ends(loop, Event::epoch_start)) return false;
+  }
   start(loop.readers);
   const auto begin = Clock::now();
   const double before = run_.record.seconds;
@@ -103,7 +121,7 @@ bool Executor::Impl::run_epoch(Loop& loop) {
     info.step = run_.step;
     train_step(loop.readers, info);
     loop.unsaved = true;
-    if (session_->losses_due() || listens(Event::step_finish) || loop.progress.due())
+    if (replicas_->first().losses_due() || listens(Event::step_finish) || loop.progress.due())
       info.loss = settle_losses();
     info.seconds = run_.record.seconds = before + since(begin);
     tell(Event::step_finish, info);
@@ -112,7 +130,7 @@ bool Executor::Impl::run_epoch(Loop& loop) {
       loop.progress.step(epoch, loop.options.epochs, run_.step, info.steps, run_.weighted / samples,
                          samples / info.seconds);
     profiler_.write_if_done();
-    if (loop.interrupt.requested()) return false;
+    if (ends(loop, Event::step_finish)) return false;
     if (const int64_t every = loop.options.checkpoint_every;
         every > 0 && !loop.options.checkpoint.empty() && (epoch * info.steps + run_.step) % every == 0) {
       checkpoint(loop.options.checkpoint);
@@ -120,6 +138,7 @@ bool Executor::Impl::run_epoch(Loop& loop) {
     }
   }
   settle_losses();
+  replicas_->confirm();
   run_.record.seconds = before + since(begin);  // the last steps are done now
   if (options_.validation && !validate(loop, run_.record.validation_loss)) return false;
   finish_epoch();
@@ -137,34 +156,54 @@ bool Executor::Impl::run_epoch(Loop& loop) {
     checkpoint(loop.options.checkpoint);
     loop.unsaved = false;
   }
-  return !loop.interrupt.requested();
+  return !ends(loop, Event::epoch_finish);
+}
+
+/// Whether a signal has come, here or to another process of the job. If a callback has called stop(), in
+/// whichever process, the run stops.
+bool Executor::Impl::ends(Loop& loop, std::optional<Event> told) {
+  // Who was called back may have called stop(), of which all shall hear at once. Steps on GPUs tell nobody.
+  const bool by_gpus = world() && replicas_->first().device().type == DeviceType::cuda;
+  const bool exactly =
+      (told && loop.listening[static_cast<size_t>(*told)]) || (by_gpus && run_.step % 64 == 0);
+  const Wishes wishes = agree({loop.interrupt.requested(), stopped_}, exactly);
+  stopped_ = stopped_ || wishes.stop;
+  loop.interrupted = loop.interrupted || wishes.interrupt;
+  return wishes.interrupt;
 }
 
 /// The mean loss over the validation feed. False: a signal has come before its end.
 bool Executor::Impl::validate(Loop& loop, double& loss) {
   const Feed& feed = *options_.validation->feed();
-  session_->update_leaves();
+  replicas_->update_leaves();
   if (last_) {  // its memory is used again now
-    session_->leave();
-    last_value_ = at_home(last_->result(0));
-    session_->enter();
+    replicas_->leave();
+    value_error_ = nullptr;
+    try {
+      last_value_ = result_of(*last_);
+    } catch (const UnsupportedError&) {  // of interest to who asks for it
+      value_error_ = std::current_exception();
+    }
+    replicas_->enter();
   }
   last_ = nullptr;
   std::vector<int64_t> samples;
   std::vector<double> losses;
-  loop.validation->start(feed.epoch());
+  for (Readers& readers : loop.validation) readers[0]->start(feed.epoch());
   for (int64_t step = 0; step < feed.steps(); ++step) {
-    if (loop.interrupt.requested()) break;
+    if (ends(loop)) break;
     rows_.assign(1, feed.rows(step));
     const Bound& bound = resolve(validation_plans_, rows_, true);
-    session_->release_batches();
-    bound.runtime->load(*feeds_[0], loop.validation->next());
-    bound.runtime->run(0);
-    session_->note_loss(*bound.runtime);
+    replicas_->run([&](size_t i) {
+      Runtime& runtime = *bound.parts[i].runtime;
+      load(runtime, (*replicas_)[i], 0, *loop.validation[i][0], nullptr);
+      runtime.run(0);
+    });
+    replicas_->first().note_loss(*bound.parts[0].runtime);
     samples.push_back(bound.samples);
-    if (session_->losses_due()) session_->take_losses(losses);
+    if (replicas_->first().losses_due()) replicas_->take_losses(losses);
   }
-  session_->take_losses(losses);
+  replicas_->take_losses(losses);
   if (losses.size() < static_cast<size_t>(feed.steps())) return false;
   double weighted = 0;
   int64_t total = 0;
@@ -207,13 +246,23 @@ bool Executor::Impl::listens(Event event) const {
   return std::any_of(listeners_.begin(), listeners_.end(), [&](const auto& l) { return l.first == event; });
 }
 
+/// What a callback throws ends the run, here and in all processes.
+void Executor::Impl::call(const std::function<void(const StepInfo&)>& listener, const StepInfo& info) const {
+  try {
+    listener(info);
+  } catch (...) {
+    tell_processes(std::current_exception());
+    throw;
+  }
+}
+
 void Executor::Impl::tell(Event event, const StepInfo& info) {
   if (!listens(event)) return;
-  session_->leave();                       // a callback may compute with what has been trained, and change it
+  replicas_->leave();                      // a callback may compute with what has been trained, and change it
   const size_t count = listeners_.size();  // a callback may add others
   for (size_t i = 0; i < count; ++i)
-    if (listeners_[i].first == event) listeners_[i].second(info);
-  session_->enter();
+    if (listeners_[i].first == event) call(listeners_[i].second, info);
+  replicas_->enter();
 }
 
 }  // namespace espalier

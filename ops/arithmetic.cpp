@@ -1,4 +1,6 @@
 // Arithmetic, element by element, and the operators of Variables.
+#include "espalier/ops/arithmetic.h"
+
 #include "espalier/core/autograd.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
@@ -16,6 +18,7 @@ std::optional<size_t> unless_neutral(const KnownInputs& in, const Spec& out, dou
 
 struct Add : BinaryOp<scalar::Add, Numbers> {
   std::string_view name() const override { return "add"; }
+  Linearity linearity() const override { return Linearity::together; }
   OpPrecision precision() const override { return OpPrecision::follows; }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return unless_neutral(in, out, 0, true);
@@ -28,6 +31,7 @@ struct Add : BinaryOp<scalar::Add, Numbers> {
 
 struct Subtract : BinaryOp<scalar::Subtract, Numbers> {
   std::string_view name() const override { return "subtract"; }
+  Linearity linearity() const override { return Linearity::together; }
   OpPrecision precision() const override { return OpPrecision::follows; }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return unless_neutral(in, out, 0, false);
@@ -41,6 +45,7 @@ struct Subtract : BinaryOp<scalar::Subtract, Numbers> {
 
 struct Multiply : BinaryOp<scalar::Multiply, Numbers> {
   std::string_view name() const override { return "multiply"; }
+  Linearity linearity() const override { return Linearity::each; }
   OpPrecision precision() const override { return OpPrecision::follows; }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return unless_neutral(in, out, 1, true);
@@ -53,6 +58,7 @@ struct Multiply : BinaryOp<scalar::Multiply, Numbers> {
 
 struct Divide : BinaryOp<scalar::Divide, Reals> {
   std::string_view name() const override { return "divide"; }
+  Linearity linearity() const override { return Linearity::first; }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return unless_neutral(in, out, 1, false);
   }
@@ -111,6 +117,7 @@ struct Minimum : BinaryOp<scalar::Minimum, Numbers> {
 
 struct Negative : UnaryOp<scalar::Negative, Numbers> {
   std::string_view name() const override { return "negative"; }
+  Linearity linearity() const override { return Linearity::together; }
   OpPrecision precision() const override { return OpPrecision::follows; }
   bool gradient_needs_input(size_t) const override { return false; }
   Gradients gradient(const GradientRule& rule) const override { return {negative(rule.output_gradient())}; }
@@ -147,6 +154,7 @@ struct Square : UnaryOp<scalar::Square, Numbers> {
 /// Sums several variables of one shape: where one Variable is used often, its gradient is one node.
 struct AddAll : Op {
   std::string_view name() const override { return "add_all"; }
+  Linearity linearity() const override { return Linearity::together; }
   OpKind kind() const override { return OpKind::pointwise; }
   bool can_run_in_place(size_t i) const override { return i == 0; }
   bool gradient_needs_input(size_t) const override { return false; }
@@ -203,6 +211,9 @@ struct AddAll : Op {
 };
 
 }  // namespace
+
+OpPtr add_op() { return shared_op<Add>(); }
+OpPtr multiply_op() { return shared_op<Multiply>(); }
 
 Variable add(const Operand& a, const Operand& b) { return apply_binary<Add>(a, b); }
 Variable subtract(const Operand& a, const Operand& b) { return apply_binary<Subtract>(a, b); }

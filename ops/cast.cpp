@@ -12,6 +12,7 @@ struct Cast : Op {
   explicit Cast(DType to) : to_(to) {}
   std::string_view name() const override { return "cast"; }
   OpKind kind() const override { return OpKind::pointwise; }
+  Linearity linearity() const override { return is_real(to_) ? Linearity::together : Linearity::none; }
   Attributes attributes() const override { return {{"dtype", std::string(espalier::name(to_))}}; }
   bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override { return {{to_, in[0]->shape}}; }

@@ -11,6 +11,7 @@ class Concat : public Op {
  public:
   explicit Concat(int64_t axis) : axis_(axis) {}
   std::string_view name() const override { return "concat"; }
+  Linearity linearity() const override { return Linearity::together; }
   bool only_copies() const override { return true; }
   OpPrecision precision() const override { return OpPrecision::follows; }
   Attributes attributes() const override { return {{"axis", axis_}}; }

@@ -27,6 +27,9 @@ class Gather : public Op {
   bool reads_all(size_t i) const override { return i != 0; }
   Attributes attributes() const override { return {{"axis", axis_}}; }
   bool gradient_needs_input(size_t i) const override { return i == 1; }
+  bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
+    return input == 0 && axis == resolve_axis(axis_, in[0]->shape.rank(), name());
+  }
   Specs infer(const InputSpecs& in) const override {
     check_indices(*in[1], name());
     const Shape &x = in[0]->shape, &indices = in[1]->shape;

@@ -33,6 +33,7 @@ class Matmul : public Op {
  public:
   Matmul(bool transpose_a, bool transpose_b) : ta_(transpose_a), tb_(transpose_b) {}
   std::string_view name() const override { return "matmul"; }
+  Linearity linearity() const override { return Linearity::each; }
   OpKind kind() const override { return OpKind::matmul; }
   OpPrecision precision() const override { return OpPrecision::product; }
   Attributes attributes() const override { return {{"transpose_a", ta_}, {"transpose_b", tb_}}; }

@@ -82,6 +82,7 @@ class ReduceOp : public Op {
 struct Sum : ReduceOp {
   using ReduceOp::ReduceOp;
   std::string_view name() const override { return "sum"; }
+  Linearity linearity() const override { return Linearity::together; }
   std::optional<Folding> folding(const InputSpecs& in) const override { return folding_as(Fold::sum, in); }
   bool gradient_needs_input(size_t) const override { return false; }
   void run_cpu(const KernelCall& call) const override {
@@ -96,6 +97,7 @@ struct Sum : ReduceOp {
 struct Mean : ReduceOp {
   using ReduceOp::ReduceOp;
   std::string_view name() const override { return "mean"; }
+  Linearity linearity() const override { return Linearity::together; }
   std::optional<Folding> folding(const InputSpecs& in) const override { return folding_as(Fold::mean, in); }
   bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override {

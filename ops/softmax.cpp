@@ -15,6 +15,9 @@ struct RowOp : Op {
   bool gradient_needs_input(size_t) const override { return false; }
   bool gradient_needs_output() const override { return true; }
   bool can_run_in_place(size_t) const override { return true; }
+  bool mixes(size_t, size_t axis, const InputSpecs& in) const override {
+    return axis + 1 == in[0]->shape.rank();
+  }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Reals>(*in[0], name());
     if (in[0]->shape.rank() == 0) throw ShapeError(fmt::format("{}: a scalar has no axis", name()));

@@ -48,7 +48,7 @@ esp::PlanData trained(esp::DeviceType device = esp::DeviceType::simulated,
 /// The same as one of some replicas, that exchange all gradients at once.
 esp::PlanData replicated(int replicas, const std::vector<std::string>& without = {}) {
   esp::PlanData plan = trained(esp::DeviceType::simulated, without);
-  const esp::BucketPlan& bucket = *plan.memory.bucket;
+  const esp::BucketPlan& bucket = plan.memory.buckets.at(0);
   uint32_t arrival = bucket.node + 1;
   while (plan.graph.nodes[arrival].tag != esp::Tag::update || !plan.memory.runs[arrival]) ++arrival;
   plan.replication = esp::Replication{.replicas = replicas,
@@ -488,7 +488,7 @@ BOOST_AUTO_TEST_CASE(text_and_report) {
   const auto has = [](const std::string& where, const std::string& what) {
     return where.find(what) != std::string::npos;
   };
-  BOOST_TEST(has(text, "replicas: 8, 128 rows together; gradients in 1 buckets"));
+  BOOST_TEST(has(text, "replicas: 8, 128 rows together; gradients in 1 bucket\n"));
   BOOST_TEST(has(text, std::to_string(plan.replication->buckets[0].bytes) + " bytes complete after %"));
   const std::string html = esp::report_html(plan, nullptr);
   BOOST_TEST(has(html, "<a href=\"#scaling\">"));

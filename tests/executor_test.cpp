@@ -351,8 +351,6 @@ BOOST_AUTO_TEST_CASE(options_that_do_not_fit) {
                         says({"optimizer", here()}));
   BOOST_CHECK_EXCEPTION(f.loss.get_executor({.mode = Mode::inference, .validation = f.feed}), esp::Error,
                         says({"validation", here()}));
-  BOOST_CHECK_EXCEPTION(f.loss.get_executor({.mode = Mode::inference, .devices = {esp::cpu(0), esp::cpu(1)}}),
-                        esp::UnsupportedError, says({"2 devices", here()}));
   BOOST_CHECK_EXCEPTION(f.loss.get_executor({.mode = Mode::inference, .without = {"magic"}}), esp::Error,
                         says({"magic", here()}));
   if (esp::all_gpus().empty())

@@ -18,15 +18,17 @@ inline const CustomOp& doubled() {
   static const CustomOp op =
       custom_op({.name = "doubled",
                  .forward = [](const std::vector<Tensor>& in) { return (Variable(in[0]) * 2.0).value(); },
+                 .row_by_row = true,
                  .gradient = [](const CustomGradient& g) { return Variables{g.output_gradient * 2.0}; },
                  .infer = [](const std::vector<Spec>& in) { return in[0]; }});
   return op;
 }
 
-/// A loss over a feed whose last batch is short. The same seed grows the same tree.
+/// A loss over a feed whose last batch is short. The same seed grows the same tree. Without `sums` its last
+/// additions have no sums beside means, which replicas could not add up.
 class FuzzTree {
  public:
-  explicit FuzzTree(uint32_t seed) : random_(seed) {
+  explicit FuzzTree(uint32_t seed, bool sums = true) : sums_(sums), random_(seed) {
     const int64_t rows = random_() % 2 ? 13 : 11;  // 5, 5 and 3 or 1
     feed = feed_of(rows, seed);
     const auto [in, target] = feed->get_output_graphs<2>();
@@ -80,7 +82,7 @@ class FuzzTree {
     switch (random_() % 4) {
       case 0: return mean(tanh(x));
       case 1: return mean(square(tanh(x)));
-      case 2: return sum(x) * 0.001;
+      case 2: return (sums_ ? sum(x) : mean(x)) * 0.001;
       default: return mean(x) * 0.1;
     }
   }
@@ -161,6 +163,7 @@ class FuzzTree {
     if (v.shape().elements() <= most) bools_.push_back(v);
   }
   static constexpr int64_t most = 60000;
+  bool sums_;
   std::mt19937 random_;
   Variables reals_, bools_, integers_;
   Variable labels_;

@@ -81,9 +81,10 @@ void check_plan(const esp::Graph& graph, const esp::MemoryPlan& plan) {
     const esp::ArenaBuffer& buffer = plan.buffers[place.index];
     BOOST_REQUIRE(buffer.offset >= 0);
     BOOST_REQUIRE(buffer.offset + buffer.bytes <= plan.arena_bytes);
-    if (plan.bucket && plan.bucket->buffer == place.index) {  // members have a part each
-      const int64_t inside = place.layout.offset * 8;         // all are float64
-      for (const esp::BucketPlan::Member& m : plan.bucket->members)
+    for (const esp::BucketPlan& bucket : plan.buckets) {
+      if (bucket.buffer != place.index) continue;      // members have a part each
+      const int64_t inside = place.layout.offset * 8;  // all are float64
+      for (const esp::BucketPlan::Member& m : bucket.members)
         if (m.offset <= inside && inside < m.offset + m.bytes)
           return std::pair(arena.begin() + buffer.offset + m.offset,
                            arena.begin() + buffer.offset + m.offset + m.bytes);
@@ -143,9 +144,9 @@ void check_buffers(const std::vector<esp::ArenaBuffer>& buffers, int64_t total) 
 
 /// The gradients of these parameters lie side by side, and updates read them there.
 void check_bucket(const esp::PlanData& plan, const Variables& parameters) {
-  const auto& bucket = plan.memory.bucket;
-  BOOST_TEST(bucket.has_value() == !parameters.empty());
-  if (!bucket) return;
+  BOOST_TEST(plan.memory.buckets.size() == (parameters.empty() ? 0u : 1u));
+  if (plan.memory.buckets.empty()) return;
+  const esp::BucketPlan* bucket = &plan.memory.buckets[0];
   BOOST_REQUIRE(bucket->members.size() == parameters.size());
   const esp::GraphNode& node = plan.graph.nodes[bucket->node];
   const esp::ArenaBuffer& buffer = plan.memory.buffers[bucket->buffer];
@@ -319,15 +320,15 @@ BOOST_AUTO_TEST_CASE(gradients_lie_side_by_side) {
   // 168, 56 and 112 bytes, each from a multiple of 64 on.
   const std::vector<int64_t> offsets{0, 192, 256};
   for (size_t k = 0; k < 3; ++k) {
-    BOOST_TEST(plan->memory.bucket->members[k].offset == offsets[k]);
-    BOOST_TEST(!plan->memory.bucket->members[k].copied);
+    BOOST_TEST(plan->memory.buckets.at(0).members[k].offset == offsets[k]);
+    BOOST_TEST(!plan->memory.buckets.at(0).members[k].copied);
   }
-  BOOST_TEST(plan->memory.buffers[plan->memory.bucket->buffer].bytes == 384);
+  BOOST_TEST(plan->memory.buffers[plan->memory.buckets.at(0).buffer].bytes == 384);
   BOOST_TEST(esp::Plan(plan).str().find("+192 of w\n") != std::string::npos);
   // Nothing is made in place where that is forbidden, so all are copied.
   const auto copied = plan_with_bucket(loss, {w, b, v}, {"in_place"});
   check_bucket(*copied, {w, b, v});
-  for (const auto& member : copied->memory.bucket->members) BOOST_TEST(member.copied);
+  for (const auto& member : copied->memory.buckets.at(0).members) BOOST_TEST(member.copied);
   BOOST_TEST(esp::Plan(copied).str().find("+192 of w  (copied)") != std::string::npos);
 }
 
@@ -346,9 +347,9 @@ BOOST_AUTO_TEST_CASE(gradients_that_cannot_be_made_in_the_bucket_are_copied) {
   check_bucket(*plan, parameters);
   const std::vector<bool> copied{true, true, true, true, false, true};
   for (size_t i = 0; i < copied.size(); ++i)
-    BOOST_TEST(plan->memory.bucket->members[i].copied == copied[i], parameters[i].node()->op().name()
-                                                                        << " in\n"
-                                                                        << esp::Plan(plan).str());
+    BOOST_TEST(plan->memory.buckets.at(0).members[i].copied == copied[i], parameters[i].node()->op().name()
+                                                                              << " in\n"
+                                                                              << esp::Plan(plan).str());
 }
 
 BOOST_AUTO_TEST_CASE(parameters_states_and_gradients_lie_alike) {
@@ -365,7 +366,7 @@ BOOST_AUTO_TEST_CASE(parameters_states_and_gradients_lie_alike) {
     return static_cast<const char*>(leaf.node()->outputs[0].value.address());
   };
   for (size_t k = 0; k < 3; ++k) {
-    const int64_t offset = plan->memory.bucket->members[k].offset;
+    const int64_t offset = plan->memory.buckets.at(0).members[k].offset;
     BOOST_TEST(address(parameters[k]) - address(w) == offset);
     for (const auto& [name, state] : adam.state_of(parameters[k]))
       for (const auto& [first_name, first] : adam.state_of(w))

@@ -14,8 +14,11 @@
 #include "espalier/core/cpu/vectorize.h"
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
+#include "espalier/core/node.h"
 #include "espalier/core/philox.h"
 #include "espalier/core/random.h"
+#include "espalier/ops/ops.h"
+#include "testing.h"
 
 namespace {
 
@@ -179,6 +182,61 @@ void check_all_elements_stand_alone() {
   });
 }
 
+/// What a window of a stream shows is what the whole stream has there, to the last bit.
+template <class T, class Fill>
+void check_windows(const Fill& fill) {
+  const RandomStream whole{1, 2};
+  const std::vector<T> all = fill(whole, 150'000);
+  struct Window {
+    int64_t first, run, stride, n;
+  };
+  for (const auto& [first, run, stride, n] : {Window{0, 0, 0, 1000},
+                                              {1, 0, 0, 5000},
+                                              {63, 0, 0, 130},
+                                              {64, 0, 0, 64},
+                                              {511, 0, 0, 3},
+                                              {1023, 0, 0, 2},
+                                              {777, 0, 0, 100'000},
+                                              {0, 1, 1, 700},
+                                              {0, 1, 7, 3000},
+                                              {5, 3, 10, 3001},
+                                              {1000, 64, 100, 6400},
+                                              {1021, 1025, 2050, 70'000},
+                                              {3, 5000, 5001, 140'000},
+                                              {99, 40'000, 50'000, 120'000},
+                                              {17, 2, 0, 9},
+                                              {12, 10, 10, 4},
+                                              {4, 3, 8, 0}}) {
+    RandomStream window = whole;
+    window.first = first;
+    window.run = run;
+    window.stride = stride;
+    const std::vector<T> some = fill(window, n);
+    int64_t wrong = 0;
+    for (int64_t e = 0; e < n; ++e) {
+      const int64_t at = first + (run ? e / run * stride + e % run : e);
+      wrong += std::memcmp(&some[static_cast<size_t>(e)], &all[static_cast<size_t>(at)], sizeof(T)) != 0;
+    }
+    BOOST_TEST(wrong == 0, wrong << " of " << n << " numbers differ, " << run << " from each " << stride
+                                 << " beginning at " << first);
+  }
+}
+
+template <class T>
+void check_all_windows() {
+  at_every_level([] {
+    for (const int threads : {1, 3}) {
+#ifdef __SANITIZE_THREAD__  // It does not see that OpenMP's threads wait for each other.
+      if (threads > 1) continue;
+#endif
+      set_num_threads(threads);
+      check_windows<T>([](RandomStream s, int64_t n) { return uniform<T>(n, s, -1, 2); });
+      check_windows<T>([](RandomStream s, int64_t n) { return normal<T>(n, s, 1, 2); });
+      check_windows<T>([](RandomStream s, int64_t n) { return bernoulli<T>(n, 0.7, 2, s); });
+    }
+  });
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(random_numbers)
@@ -259,6 +317,52 @@ BOOST_AUTO_TEST_CASE(uniform_and_bernoulli_numbers_are_the_same_on_every_machine
 BOOST_AUTO_TEST_CASE(elements_stand_alone) {
   check_all_elements_stand_alone<float>();
   check_all_elements_stand_alone<double>();
+}
+
+BOOST_AUTO_TEST_CASE(windows_show_what_the_whole_stream_has_there) {
+  check_all_windows<float>();
+  check_all_windows<double>();
+}
+
+BOOST_AUTO_TEST_CASE(dropout_masks_of_windows_on_a_gpu_are_those_of_the_cpu) {
+  using namespace espalier::testing;
+  const Variable mask_of = dropout(placeholder("x", {2}), 0.3);
+  const Op& op = mask_of.node()->inputs[1].node()->op();
+  for (const Device& device : gpus_to_test())
+    for (const DType dtype : {float32, float64, float16, bfloat16})
+      for (const int64_t n : {1, 5, 64, 1000, 4099})
+        for (const auto& [first, run, stride] : {std::array<int64_t, 3>{0, 0, 0},
+                                                 {4, 0, 0},
+                                                 {7, 0, 0},
+                                                 {0, 1, 3},
+                                                 {8, 4, 8},
+                                                 {5, 3, 11},
+                                                 {2, 5000, 0}}) {
+          RandomStream window{3, 4};
+          window.first = first;
+          window.run = run;
+          window.stride = stride;
+          const auto drawn = [&](const Device& where) {
+            Tensor like({n}, dtype, where), out({n}, dtype, where);
+            KernelCall call;
+            call.inputs.push_back(&like);
+            call.outputs.push_back(&out);
+            call.random = window;
+            if (where.type == DeviceType::cpu)
+              op.run_cpu(call);
+            else
+              op.bind_cuda(call)->run(window);
+            return out.to(cpu());
+          };
+          const bool half = dtype == float16 || dtype == bfloat16;  // which the CPU takes by way of float32
+          const Tensor on_gpu = drawn(device);
+          std::vector<float> kept = bernoulli<float>(n, 0.7, 1, window);
+          const Array mask(cast(Variable(on_gpu), float64).value());
+          int64_t wrong = 0;
+          for (size_t i = 0; i < kept.size(); ++i) wrong += (mask.values[i] != 0) != (kept[i] != 0);
+          BOOST_TEST(wrong == 0, name(dtype) << ", " << n << " numbers: " << wrong << " differ");
+          if (!half) BOOST_TEST(difference(on_gpu, drawn(cpu())) == 0);
+        }
 }
 
 BOOST_AUTO_TEST_CASE(streams_and_seeds_differ) {

@@ -2,6 +2,7 @@
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/cuda/communicator_devices.h"
+#include "espalier/executor/cuda/exchange.h"
 #include "espalier/executor/cuda/kernels.h"
 #include "espalier/executor/session.h"
 
@@ -10,6 +11,11 @@ namespace espalier {
 std::unique_ptr<Session> make_cuda_session(Device device, Launch) {
   (void)backend(device);  // says why there is none
   throw DeviceError("this build of Espalier has no CUDA runtime");
+}
+
+std::unique_ptr<Exchange> make_cuda_exchange(std::shared_ptr<Communicator>, Device device, bool) {
+  (void)backend(device);
+  throw DeviceError("this build of Espalier has no CUDA backend");
 }
 
 std::vector<std::shared_ptr<Communicator>> make_device_group(const std::vector<Device>& devices) {

@@ -9,6 +9,7 @@
 #include "espalier/core/cuda/copy.h"
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
+#include "espalier/executor/gradient_bucket.h"
 #include "espalier/ops/cuda/lt_recipe.h"
 
 namespace espalier::cu {
@@ -24,14 +25,19 @@ bool is_pinned(const void* address) {
 
 }  // namespace
 
-CudaRuntime::CudaRuntime(std::shared_ptr<const PlanData> plan, CudaSession& session)
-    : Runtime(std::move(plan), session.leaves, session.arena, session.device()), session_(session) {
+CudaRuntime::CudaRuntime(std::shared_ptr<const PlanData> plan, CudaSession& session, data::RowShare share)
+    : Runtime(std::move(plan), session, share), session_(session) {
   const StreamScope scope(session_.stream());
   const LtMeasuring measuring;  // its products will be made again and again
   try {
     for (Call& call : calls_) {
       call.kernel.random_base = session_.random_base();
-      located(*call.where, [&] { call.bound = call.op->bind_cuda(call.kernel); });
+      if (exchanges(call)) {
+        auto copy = is_arrival(*call.op) ? nullptr : call.op->bind_cuda(call.kernel);
+        call.bound = bind_exchange(call, std::move(copy), session);
+      } else {
+        located(*call.where, [&] { call.bound = call.op->bind_cuda(call.kernel); });
+      }
     }
   } catch (...) {
     calls_.clear();  // now, so that memory goes back behind what has been launched with it
@@ -110,13 +116,13 @@ void CudaRuntime::load(const Feed& feed, std::span<const Tensor> batch) {
   staging.read[turn].record(session_.stream());
 }
 
-bool CudaRuntime::show(const Feed& feed, int64_t epoch, int64_t step) {
+bool CudaRuntime::show(const Feed& feed, const Feed& share, int64_t epoch, int64_t step) {
   const DeviceScope device(session_.device().index);
   const StreamScope scope(session_.stream());
-  ResidentFeed* resident = session_.resident(feed);
+  ResidentFeed* resident = session_.resident(share);
   if (!resident) return false;
   if (resident->epoch != epoch) {
-    feed.order(epoch, resident->rows);
+    share.order(epoch, resident->rows);
     check(cudaMemcpyAsync(resident->order.address(), resident->rows.data(), resident->order.bytes(),
                           cudaMemcpyHostToDevice, session_.stream()),
           "cudaMemcpyAsync");
@@ -133,7 +139,7 @@ bool CudaRuntime::show(const Feed& feed, int64_t epoch, int64_t step) {
   Shown shown{resident, {}};
   shown.batch.order = static_cast<const int64_t*>(resident->order.address());
   shown.batch.cursor = static_cast<const int64_t*>(resident->cursor.address());
-  shown.batch.rows = feed.rows(step);
+  shown.batch.rows = share.rows(step);
   each_source(feed, [&](size_t column, Tensor& value) {
     const Tensor& from = resident->columns[column];
     const int64_t all = from.shape()[0];

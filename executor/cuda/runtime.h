@@ -8,11 +8,11 @@ namespace espalier::cu {
 /// graphs are launched.
 class CudaRuntime : public Runtime {
  public:
-  CudaRuntime(std::shared_ptr<const PlanData> plan, CudaSession& session);
+  CudaRuntime(std::shared_ptr<const PlanData> plan, CudaSession& session, data::RowShare share);
   ~CudaRuntime() override;
 
   void load(const Feed& feed, std::span<const Tensor> batch) override;
-  bool show(const Feed& feed, int64_t epoch, int64_t step) override;
+  bool show(const Feed& feed, const Feed& share, int64_t epoch, int64_t step) override;
   void run(uint64_t first_stream, Laps* laps) override;
 
  private:

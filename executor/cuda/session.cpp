@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "espalier/core/cuda/copy.h"
 #include "espalier/core/cuda/index_errors.h"
 #include "espalier/core/error.h"
@@ -47,9 +49,9 @@ CudaSession::~CudaSession() {
   (void)cudaStreamSynchronize(stream_.get());
 }
 
-std::unique_ptr<Runtime> CudaSession::bind(std::shared_ptr<const PlanData> plan) {
+std::unique_ptr<Runtime> CudaSession::bind(std::shared_ptr<const PlanData> plan, data::RowShare share) {
   const DeviceScope scope(device().index);
-  auto runtime = std::make_unique<CudaRuntime>(std::move(plan), *this);
+  auto runtime = std::make_unique<CudaRuntime>(std::move(plan), *this, share);
   enter();  // memory which its kernels were given may have been in eager use
   return runtime;
 }
@@ -90,9 +92,15 @@ void CudaSession::step_launched(int64_t streams) {
   ++steps_;
 }
 
-void CudaSession::note_loss(const Runtime&) { noted_.push_back(steps_ - 1); }
+void CudaSession::note_loss(const Runtime&) {
+  noted_.push_back(steps_ - 1);
+  between_ = steps_ - std::exchange(steps_noted_, steps_);
+}
 
-bool CudaSession::losses_due() const { return !noted_.empty() && steps_ - noted_.front() >= losses_kept; }
+bool CudaSession::losses_due() const {
+  // The next one must still have room: a step may be several runs, of parts of its batch.
+  return !noted_.empty() && steps_ + between_ - 1 - noted_.front() >= losses_kept;
+}
 
 void CudaSession::take_losses(std::vector<double>& losses) {
   const DeviceScope scope(device().index);
@@ -113,11 +121,16 @@ ResidentFeed* CudaSession::resident(const Feed& feed) {
   ResidentFeed& resident = residents_[&feed];  // without columns: batches are loaded
   const std::vector<Tensor> columns = feed.columns();
   if (columns.empty() || columns.size() > most_columns || residents_.size() > most_feeds) return nullptr;
-  size_t free = 0, total = 0;
-  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  if (bytes_of(columns) > static_cast<int64_t>(free / 4)) return nullptr;
+  for (const Tensor& column : columns) resident.from.push_back(column.storage().get());
   std::vector<Tensor> there;
-  for (const Tensor& column : columns) there.push_back(column.to(device()));
+  for (const auto& [other, known] : residents_)  // another share of the same rows
+    if (known.from == resident.from && !known.columns.empty()) there = known.columns;
+  if (there.empty()) {
+    size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    if (bytes_of(columns) > static_cast<int64_t>(free / 4)) return nullptr;
+    for (const Tensor& column : columns) there.push_back(column.to(device()));
+  }
   resident.rows.resize(static_cast<size_t>(columns[0].shape()[0]));
   resident.order = Tensor({static_cast<int64_t>(resident.rows.size())}, DType::int64, device());
   resident.cursor = Tensor({1}, DType::int64, device());

@@ -12,6 +12,7 @@ namespace espalier::cu {
 /// The columns of a feed in device memory, where they fit: batches are gathered from there.
 struct ResidentFeed {
   std::vector<Tensor> columns;
+  std::vector<const Storage*> from;  // of which these are copies
   Tensor order, cursor;
   std::vector<int64_t> rows;     // of the epoch, on the host
   int64_t epoch = -1, next = 0;  // what `order` holds, and where the cursor will be
@@ -23,7 +24,7 @@ class CudaSession : public Session {
   CudaSession(Device device, Launch launch);
   ~CudaSession() override;
 
-  std::unique_ptr<Runtime> bind(std::shared_ptr<const PlanData> plan) override;
+  std::unique_ptr<Runtime> bind(std::shared_ptr<const PlanData> plan, data::RowShare share) override;
   void enter() override;
   void leave() override;
   Tensor new_batch(const Shape& shape, DType dtype) override;
@@ -59,6 +60,7 @@ class CudaSession : public Session {
   bool random_known_ = false;
   int64_t steps_ = 0;
   std::vector<int64_t> noted_;  // steps whose losses are wanted
+  int64_t steps_noted_ = 0, between_ = 1;
   std::map<const Feed*, ResidentFeed> residents_;
 };
 

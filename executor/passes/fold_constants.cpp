@@ -1,5 +1,6 @@
 #include "espalier/core/device.h"
 #include "espalier/executor/collective_ops.h"
+#include "espalier/executor/gradient_bucket.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
@@ -8,7 +9,7 @@ namespace {
 
 bool can_fold(const Graph& graph, const GraphNode& n) {
   if (n.op->is_leaf() || n.op->is_random() || n.op->has_side_effects() || n.op->feed() ||
-      n.outputs.size() != 1 || is_collective(*n.op))
+      n.outputs.size() != 1 || is_collective(*n.op) || as_bucket(*n.op) || n.op->passes_through())
     return false;
   size_t read = 64;
   std::optional<Device> device;

@@ -22,34 +22,86 @@ std::vector<bool> update_of(const Graph& graph, const Node* parameter) {
   return part;
 }
 
+/// Puts all that is made of what updates read of these values behind everything else.
+void move_readers_back(Graph& graph, std::vector<ValueRef>& gradients) {
+  const std::set<ValueRef> read(gradients.begin(), gradients.end());
+  const size_t count = graph.nodes.size();
+  std::vector<bool> behind(count, false);
+  std::vector<double> position(count);
+  for (size_t i = 0; i < count; ++i) {
+    const GraphNode& n = graph.nodes[i];
+    for (const ValueRef& input : n.inputs)
+      if (behind[input.node] || (n.tag == Tag::update && read.count(input))) behind[i] = true;
+    position[i] = static_cast<double>(behind[i] ? count + i : i);
+  }
+  const size_t results = graph.results.size();
+  graph.results.insert(graph.results.end(), gradients.begin(), gradients.end());
+  graph.reorder(position);
+  gradients.assign(graph.results.begin() + static_cast<std::ptrdiff_t>(results), graph.results.end());
+  graph.results.resize(results);
+}
+
 }  // namespace
 
-bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters,
-                      const std::vector<ValueRef>& gradients) {
+bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std::vector<ValueRef> gradients,
+                      const std::vector<size_t>& exchanged) {
+  const bool for_replicas = !exchanged.empty();
+  if (for_replicas) move_readers_back(graph, gradients);  // the loss may have been written last
   std::set<ValueRef> read;
   for (const GraphNode& n : graph.nodes)
     if (n.tag == Tag::update) read.insert(n.inputs.begin(), n.inputs.end());
   std::vector<size_t> order(gradients.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::erase_if(order, [&](size_t k) { return !read.count(gradients[k]); });
-  if (order.empty()) return false;
+  if (order.empty() && !for_replicas) return false;
   std::sort(order.begin(), order.end(),
             [&](size_t a, size_t b) { return parameters[a].node()->id < parameters[b].node()->id; });
 
   std::vector<Variable> members;
-  GraphNode bucket;
+  std::vector<ValueRef> values;
   std::map<ValueRef, std::vector<uint32_t>> slots;  // one gradient may be that of several parameters
   for (const size_t k : order) {
     slots[gradients[k]].push_back(static_cast<uint32_t>(members.size()));
     members.push_back(parameters[k]);
-    bucket.inputs.push_back(gradients[k]);
-    bucket.outputs.push_back(graph.spec(gradients[k]));
+    values.push_back(gradients[k]);
   }
-  const uint32_t at = std::max_element(bucket.inputs.begin(), bucket.inputs.end())->node + 1;
-  bucket.tag = Tag::backward;
-  bucket.where = graph.nodes[at - 1].where;
+  for (const size_t result : exchanged) {
+    members.emplace_back();
+    values.push_back(graph.results[result]);
+  }
+  const uint32_t at = std::max_element(values.begin(), values.end())->node + 1;
 
-  // Updates read what the bucket hands on, each that of its own parameter.
+  // One bucket, or one for each dtype and behind them the arrival.
+  std::vector<GraphNode> inserted;
+  GraphNode arrival;
+  arrival.inputs.resize(values.size());
+  std::map<DType, std::vector<uint32_t>> kinds;  // slots
+  for (uint32_t slot = 0; slot < values.size(); ++slot)
+    kinds[for_replicas ? graph.spec(values[slot]).dtype : DType()].push_back(slot);
+  for (const auto& [dtype, own] : kinds) {
+    GraphNode bucket;
+    std::vector<Variable> whose;
+    for (const uint32_t slot : own) {
+      arrival.inputs[slot] = {at + static_cast<uint32_t>(inserted.size()),
+                              static_cast<uint32_t>(whose.size())};
+      whose.push_back(members[slot]);
+      bucket.inputs.push_back(values[slot]);
+      bucket.outputs.push_back(graph.spec(values[slot]));
+    }
+    bucket.op = std::make_shared<GradientBucket>(std::move(whose));
+    inserted.push_back(std::move(bucket));
+  }
+  if (for_replicas) {
+    for (const ValueRef& value : values) arrival.outputs.push_back(graph.spec(value));
+    arrival.op = std::make_shared<GradientArrival>();
+    inserted.push_back(std::move(arrival));
+  }
+  for (GraphNode& n : inserted) {
+    n.tag = order.empty() ? Tag::forward : Tag::backward;
+    n.where = graph.nodes[at - 1].where;
+  }
+
+  // Updates read what is handed on, each that of its own parameter.
   std::map<uint32_t, std::vector<bool>> owned;  // by slot
   for (const auto& [gradient, own] : slots)
     if (own.size() > 1)
@@ -65,12 +117,15 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters,
       input = {UINT32_MAX, slot == own.end() ? own[0] : *slot};
     }
   }
-  bucket.op = std::make_shared<GradientBucket>(std::move(members));
-  graph.nodes.insert(graph.nodes.begin() + at, std::move(bucket));
-  for (uint32_t i = at + 1; i < graph.nodes.size(); ++i)
+  const auto count = static_cast<uint32_t>(inserted.size()), last = at + count - 1;
+  graph.nodes.insert(graph.nodes.begin() + at, std::make_move_iterator(inserted.begin()),
+                     std::make_move_iterator(inserted.end()));
+  for (uint32_t i = at + count; i < graph.nodes.size(); ++i)
     for (ValueRef& input : graph.nodes[i].inputs)
-      input.node = input.node == UINT32_MAX ? at : input.node + (input.node >= at);
-  for (ValueRef& result : graph.results) result.node += result.node >= at;
+      input.node = input.node == UINT32_MAX ? last : input.node + (input.node >= at ? count : 0);
+  for (ValueRef& result : graph.results) result.node += result.node >= at ? count : 0;
+  auto slot = static_cast<uint32_t>(values.size() - exchanged.size());
+  for (const size_t result : exchanged) graph.results[result] = {last, slot++};
   return true;
 }
 

@@ -34,8 +34,14 @@ bool group_updates(Graph& graph);
 
 /// Inserts the bucket in which the gradients of these parameters meet, between backward and update. What no
 /// update reads is left out. It is done only where it is asked for.
-bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters,
-                      const std::vector<ValueRef>& gradients);
+///
+/// For replicas `exchanged` names results that are members, too (the loss, at least); there is a bucket for
+/// each dtype, and all that is behind reads what the arrival hands on.
+bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std::vector<ValueRef> gradients,
+                      const std::vector<size_t>& exchanged = {});
+/// Cuts the buckets of a plan with replicas into such of at least `bytes` (64 KiB and more are worth a
+/// message), each complete, and sent, as early as the order of the graph lets it.
+bool split_buckets(Graph& graph, int64_t bytes);
 
 /// The number that fills a value everywhere, as far as the graph shows.
 std::optional<double> fill_of(const Graph& graph, ValueRef v);

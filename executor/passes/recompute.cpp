@@ -143,7 +143,7 @@ class Search {
   bool can_copy(uint32_t i) const {
     const GraphNode& n = base_.nodes[i];
     return !n.op->is_leaf() && !n.op->feed() && !n.op->has_side_effects() && !uses_.is_seen_through[i] &&
-           !dynamic_cast<const GradientBucket*>(n.op.get()) && !is_collective(*n.op);
+           !as_bucket(*n.op) && !n.op->passes_through() && !is_collective(*n.op);
   }
 
   State look(int64_t target) const {

@@ -10,6 +10,27 @@ namespace {
 
 constexpr int words_in_block = 4;
 
+/// The words of the elements from `element` on, where they do not lie in one block.
+__device__ philox::Block numbers_from(uint64_t seed, uint64_t stream, const RandomStream& random,
+                                      int64_t element) {
+  philox::Block words, block{};
+  int64_t have = -1;
+  for (int i = 0; i < words_in_block; ++i) {
+    const int64_t e = element + i;
+    const int64_t number = random.first + (random.run ? e / random.run * random.stride + e % random.run : e);
+    if (const int64_t needed = number / words_in_block; needed != have) {
+      block = philox::block(seed, stream, static_cast<uint64_t>(needed));
+      have = needed;
+    }
+    const int lane = static_cast<int>(number % words_in_block);
+    words.word[i] = lane == 0   ? block.word[0]
+                    : lane == 1 ? block.word[1]
+                    : lane == 2 ? block.word[2]
+                                : block.word[3];
+  }
+  return words;
+}
+
 /// `value` where the high bits of the element's word are below the threshold: a block of Philox for four
 /// elements. With `base`, the seed is there, and the stream counts from the one there.
 template <class T>
@@ -19,8 +40,11 @@ __global__ void __launch_bounds__(threads_in_block)
   const uint64_t stream = base ? base[1] + random.stream : random.stream;
   const bool aligned = reinterpret_cast<uintptr_t>(out) % (words_in_block * sizeof(T)) == 0;
   const int64_t blocks = (n + words_in_block - 1) / words_in_block;
+  const bool whole = random.run == 0 && random.first % words_in_block == 0;
   for (int64_t b = grid_thread(); b < blocks; b += grid_threads()) {
-    const philox::Block words = philox::block(seed, stream, static_cast<uint64_t>(b));
+    const philox::Block words =
+        whole ? philox::block(seed, stream, static_cast<uint64_t>(random.first / words_in_block + b))
+              : numbers_from(seed, stream, random, b * words_in_block);
     Vector<T, words_in_block> mask;
 #pragma unroll
     for (int i = 0; i < words_in_block; ++i)

@@ -1,5 +1,6 @@
-// bench_all_reduce [rounds]: threads that add up 64 MB each, held against what the same threads copy at once;
-// and the time of a small all_reduce, which is all waiting. THREADS is how many ranks there are, 2 if it is
+// bench_all_reduce [rounds]: threads that add up 64 MB each, as they are and times weights, held against what
+// the same threads do at once in memory of their own: add to it in place, and a triad, a = b + c · d; and the
+// time of a small all_reduce, which is all waiting. THREADS is how many ranks there are, 2 if it is
 // not set.
 #include <espalier/executor/communicator_threads.h>
 
@@ -50,6 +51,20 @@ int main(int argc, char** argv) {
       for (float& value : values.span<float>()) value += 1;
     };
   });
+  const double weighted = together(ranks, rounds, [ranks](esp::Communicator& self) {
+    return [&self, values = esp::ones({large}),
+            weights = std::vector<double>(static_cast<size_t>(ranks), 0.5)]() mutable {
+      self.all_reduce_weighted(values, weights);
+    };
+  });
+  constexpr int64_t third = large / 3;  // as much memory together
+  const double triad = together(ranks, rounds, [](esp::Communicator&) {
+    return [a = esp::ones({third}), b = esp::ones({third}), c = esp::ones({third})]() mutable {
+      float* const to = a.span<float>().data();
+      const float *x = b.span<float>().data(), *y = c.span<float>().data();
+      for (int64_t i = 0; i < third; ++i) to[i] = x[i] + 0.5f * y[i];
+    };
+  });
   const double wait = together(ranks, rounds, [](esp::Communicator& self) {
     return [&self, values = esp::ones({small})]() mutable {
       for (int turn = 0; turn < small_turns; ++turn) self.all_reduce(values, esp::Reduction::mean);
@@ -59,6 +74,11 @@ int main(int argc, char** argv) {
   bench::report("all_reduce_gb_per_s", bytes / reduce * 1e-9);
   bench::report("all_reduce_stream_gb_per_s", bytes / stream * 1e-9);
   bench::report("all_reduce_share_of_stream", stream / reduce);
+  const double triad_rate = 3.0 * ranks * third * sizeof(float) / triad;
+  bench::report("all_reduce_weighted_gb_per_s", bytes / weighted * 1e-9);
+  bench::report("all_reduce_triad_gb_per_s", triad_rate * 1e-9);
+  bench::report("all_reduce_share_of_triad", bytes / reduce / triad_rate);
+  bench::report("all_reduce_weighted_share_of_triad", bytes / weighted / triad_rate);
   bench::report("all_reduce_small_us", wait / small_turns * 1e6);
   return 0;
 }

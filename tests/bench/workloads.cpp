@@ -25,7 +25,8 @@ esp::ExecutorOptions options(const Target& target,
           .devices = target.devices,
           .launch = target.launch,
           .precision = target.precision,
-          .without = target.without};
+          .without = target.without,
+          .gradient_bucket = target.gradient_bucket};
 }
 
 Frozen train(const esp::Variable& loss, const esp::optim::Optimizer& optimizer, const Target& target,
@@ -85,13 +86,13 @@ struct UpdateGiven : esp::optim::Rule {
 
 }  // namespace
 
-Frozen mlp(const Target& target, int64_t rows) {
+Frozen mlp(const Target& target, int64_t rows, int64_t batch) {
   esp::seed(1);
   const esp::data::Distributor feed({esp::randn({rows, task::kInputs}), esp::randn({rows, task::kOutputs})},
-                                    batches_of(task::kBatch));
+                                    batches_of(batch));
   auto [x, y] = feed.get_output_graphs<2>();
   return train(esp::nn::MeanSquared()(nets::Mlp()(x), y), esp::optim::Sgd(task::kLearningRate), target,
-               rows / task::kBatch);
+               rows / batch);
 }
 
 Frozen inference(const Target& target) {

@@ -28,9 +28,10 @@ struct Target {
   espalier::Precision precision = espalier::Precision::float32;
   espalier::Launch launch = espalier::Launch::graph;
   Without without = {};
+  bool gradient_bucket = false;
 };
 
-Frozen mlp(const Target& target, int64_t rows = task::kRows);
+Frozen mlp(const Target& target, int64_t rows = task::kRows, int64_t batch = task::kBatch);
 Frozen inference(const Target& target);
 /// All of the expression is computed; what a run hands out is one element, so that no copy is timed. On a GPU
 /// a run has many steps, of which each reads a number more.

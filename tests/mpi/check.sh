@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a scenario of ranks.cpp: check.sh <program> <scenario> <ranks> [options of mpirun...] -- <pattern>...
+# Runs a scenario of ranks.cpp or train.cpp: check.sh <program> <scenario> <ranks> [options of mpirun...] -- <pattern>...
 # Passes if every pattern is found in what it says, and it ends in time.
 set -uo pipefail
 program=$1 scenario=$2 ranks=$3

@@ -1,0 +1,126 @@
+// Programs that train on any number of replicas, for tests which hold them against one device.
+#pragma once
+#include <cmath>
+#include <vector>
+
+#include "espalier/core/random.h"
+#include "espalier/data/distributor.h"
+#include "espalier/executor/executor.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/adagrad.h"
+#include "espalier/optim/adam.h"
+#include "espalier/optim/rmsprop.h"
+#include "espalier/optim/sgd.h"
+#include "fuzz_tree.h"
+#include "testing.h"
+
+namespace espalier::testing {
+
+/// What a run leaves: losses, values, parameters.
+using Trace = std::vector<Tensor>;
+
+inline double difference_of(const Trace& a, const Trace& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, difference(a[i], b[i]));
+  return largest;
+}
+
+/// One of each rule, with and without what can be added to it.
+constexpr uint32_t optimizers = 12;
+inline optim::Optimizer optimizer_of(uint32_t which) {
+  switch (which % optimizers) {
+    case 0: return optim::Sgd({.lr = 0.05});
+    case 1: return optim::Sgd({.lr = 0.05, .momentum = 0.9});
+    case 2: return optim::Sgd({.lr = 0.05, .momentum = 0.9, .nesterov = true, .weight_decay = 0.1});
+    case 3: return optim::Sgd({.lr = 0.05, .clip_norm = 0.1});
+    case 4: return optim::Sgd({.lr = 0.05, .clip_value = 0.01, .schedule = optim::exponential(0.9)});
+    case 5: return optim::Sgd({.lr = 0.05, .schedule = optim::cosine({.steps = 10, .warm_up = 2})});
+    case 6: return optim::Adam({.lr = 0.01, .epsilon = 1e-3});
+    case 7: return optim::AdamW({.lr = 0.01, .epsilon = 1e-3, .clip_norm = 1});
+    case 8: return optim::RmsProp({.lr = 0.01, .epsilon = 1e-2});
+    case 9: return optim::RmsProp({.lr = 0.01, .epsilon = 1e-2, .momentum = 0.5, .weight_decay = 0.01});
+    case 10: return optim::Adagrad({.lr = 0.01, .epsilon = 1e-2});
+    default: return optim::Adam({.lr = 0.01, .epsilon = 1e-2, .schedule = optim::step_decay({.every = 2})});
+  }
+}
+
+struct NetworkOptions {
+  uint32_t optimizer = 7;
+  int64_t batch = 8;  // of 29 rows
+  int accumulate = 1;
+  std::vector<Device> devices = {};
+  bool distributed = true;
+  Launch launch = Launch::graph;
+};
+
+/// A classifier in float64 with a shared weight, dropout in two places (also of a transposed value), and a
+/// penalty that no batch is in.
+struct TestNetwork {
+  explicit TestNetwork(const NetworkOptions& options)
+      : feed({numbers({29, 6}, -1, 1, 4), labels()},
+             {.batch_size = options.batch, .shuffle = true, .seed = 9}) {
+    const auto [x, y] = feed.get_output_graphs<2>();
+    const Variable w = parameter(numbers({6, 6}, -1, 1, 1), "w"), b = parameter(numbers({6}, -1, 1, 2), "b"),
+                   out = parameter(numbers({6, 5}, -1, 1, 3), "out");
+    parameters = {w, b, out};
+    Variable h = dropout(tanh(matmul(x, w) + b), 0.4);
+    h = transpose(dropout(transpose(tanh(matmul(h, w))), 0.3));  // the rows are the second axis there
+    loss = softmax_cross_entropy(matmul(h, out), y) + sum(square(w)) * 1e-3;
+  }
+  static Tensor labels() {
+    Tensor labels({29}, int64);
+    for (int64_t i = 0; i < 29; ++i) labels.span<int64_t>()[static_cast<size_t>(i)] = i * 7 % 5;
+    return labels;
+  }
+  Trace values() const {
+    Trace trace;
+    for (const Variable& p : parameters) trace.push_back(p.value().to(cpu()).clone());
+    return trace;
+  }
+
+  data::Distributor feed;
+  Variables parameters;
+  Variable loss;
+};
+
+inline Trace train_network(const NetworkOptions& options) {
+  seed(17);
+  const TestNetwork network(options);
+  const Executor executor = network.loss.get_executor({.mode = Mode::training,
+                                                       .optimizer = optimizer_of(options.optimizer),
+                                                       .devices = options.devices,
+                                                       .distributed = options.distributed,
+                                                       .accumulate = options.accumulate,
+                                                       .launch = options.launch});
+  Trace trace;
+  executor.on(Event::step_finish, [&](const StepInfo& info) {
+    trace.push_back(tensor(info.loss, float64));
+    trace.push_back(executor.value().to(cpu()));
+  });
+  (void)executor.execute({.epochs = 2, .progress = false});
+  for (const Tensor& value : network.values()) trace.push_back(value);
+  return trace;
+}
+
+inline Trace train_fuzz_tree(uint32_t which, const std::vector<Device>& devices, bool distributed = true) {
+  seed(which);
+  FuzzTree tree(which, which % 4 == 0);
+  const Executor executor = tree.root.get_executor({.mode = Mode::training,
+                                                    .optimizer = optimizer_of(which),
+                                                    .devices = devices,
+                                                    .distributed = distributed});
+  Trace trace;
+  executor.on(Event::step_finish, [&](const StepInfo& info) {
+    trace.push_back(tensor(info.loss, float64));
+    trace.push_back(executor.value());
+  });
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    (void)executor.execute({.progress = false});
+    tree.disturb();
+  }
+  for (const Variable& p : tree.parameters) trace.push_back(p.value().clone());
+  return trace;
+}
+
+}  // namespace espalier::testing
