@@ -1,7 +1,11 @@
 // What the cost model says of a step of the MLP and of the GPT block on this processor, over what it takes
 // here. The processor is measured first, by the library's own kernels: a large product, arrays that are
 // added, and operations on next to nothing. The contestants take turns, so that other load hits them alike.
+// With two threads also a step of two replicas with one thread each: each has half of what was measured, and
+// the network is what two threads take to add up as many bytes as the plan says, or next to none.
 #include <espalier/espalier.h>
+
+#include <thread>
 
 #include "timing.h"
 #include "workloads.h"
@@ -46,9 +50,50 @@ double measure_launch() {
   return step_seconds(y.get_executor({.without = {"fuse_pointwise", "fold_constants"}})) / kernels;
 }
 
+/// Seconds in which two threads add up so many bytes that each has.
+double measure_all_reduce(int64_t bytes) {
+  const auto ranks = esp::make_thread_group(2);
+  constexpr int turns = 50;
+  double seconds = 0;
+  std::vector<std::thread> threads;
+  for (const auto& self : ranks)
+    threads.emplace_back([&seconds, self, bytes] {
+      esp::set_num_threads(1);
+      esp::Tensor values = esp::ones({std::max<int64_t>(1, bytes / 4)});
+      const std::vector<double> weights{0.5, 0.5};
+      for (int i = 0; i < 3; ++i) self->all_reduce_weighted(values, weights);
+      const double taken = bench::seconds([&] {
+        for (int i = 0; i < turns; ++i) self->all_reduce_weighted(values, weights);
+      });
+      self->barrier();
+      if (self->rank() == 0) seconds = taken / turns;
+    });
+  for (std::thread& thread : threads) thread.join();
+  return seconds;
+}
+
+/// Two threads as a network, for messages of that size: a ring of two takes 2 (latency + bytes / 2
+/// bandwidth).
+esp::Network two_threads(int64_t bytes) {
+  const double none = measure_all_reduce(4), all = std::max(measure_all_reduce(bytes), 1.01 * none);
+  return {.name = "threads",
+          .levels = {{.name = "threads",
+                      .size = 2,
+                      .bandwidth = static_cast<double>(bytes) / (all - none),
+                      .latency = none / 2}}};
+}
+
+/// The bytes of gradients that replicas exchange.
+int64_t exchanged_bytes(const esp::Plan& plan) {
+  const std::string text = plan.str(), before = "gradients: %";
+  const size_t at = text.find('+', text.find(before));
+  return std::stoll(text.substr(at + 1));
+}
+
 struct Workload {
   std::string name;
   workloads::Frozen frozen;
+  bool replicas = false;
   std::vector<double> measured, predicted, in_cache;
 };
 
@@ -58,8 +103,13 @@ int main(int argc, char** argv) {
   esp::set_num_threads(bench::threads());
   esp::seed(1);
   std::vector<Workload> all;
-  all.push_back({"mlp", workloads::mlp(), {}, {}, {}});
-  all.push_back({"gpt", workloads::gpt(), {}, {}, {}});
+  all.push_back({"mlp", workloads::mlp(), false, {}, {}, {}});
+  all.push_back({"gpt", workloads::gpt(), false, {}, {}, {}});
+  if (bench::threads() == 2) {
+    const std::vector<esp::Device> devices{esp::cpu(0), esp::cpu(1)};
+    all.push_back({"mlp_replicas", workloads::mlp(workloads::Target{.devices = devices}), true, {}, {}, {}});
+    all.push_back({"gpt_replicas", workloads::gpt(workloads::Target{.devices = devices}), true, {}, {}, {}});
+  }
   for (Workload& workload : all) workload.frozen.run();  // warms caches, allocators and predictors
 
   constexpr int64_t beyond_caches = int64_t{1} << 29;
@@ -73,9 +123,14 @@ int main(int argc, char** argv) {
       const double cached = measure_bandwidth(plan.arena_bytes());
       const auto steps = static_cast<double>(workload.frozen.steps);
       workload.measured.push_back(bench::seconds(workload.frozen.run) / steps);
+      const double part = workload.replicas ? 0.5 : 1;
+      const esp::Network network = workload.replicas ? two_threads(exchanged_bytes(plan)) : esp::Network();
       const auto predict = [&](double bytes_per_second) {
         return plan
-            .predict({.hardware = esp::presets::measured_cpu(flops.back(), bytes_per_second, launch.back())})
+            .predict({.hardware = esp::presets::measured_cpu(part * flops.back(), part * bytes_per_second,
+                                                             launch.back()),
+                      .network = network,
+                      .overlap = 0})
             .step;
       };
       workload.predicted.push_back(predict(bandwidth.back()));
