@@ -80,20 +80,22 @@ cudaGraphExec_t capture(cu::Stream& stream, const std::function<void()>& work) {
 BOOST_AUTO_TEST_SUITE(nccl_library)
 
 #ifdef EMULATED_NCCL
-// Before it is opened for the first time.
 BOOST_AUTO_TEST_CASE(libraries_that_cannot_be_used) {
+  const char* before = std::getenv("ESPALIER_NCCL_LIBRARY");
+  const std::string named = before ? before : "";
   setenv("ESPALIER_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
   BOOST_CHECK_EXCEPTION(
-      cu::nccl(), UnsupportedError,
+      (void)cu::open_nccl(), UnsupportedError,
       says({"NCCL cannot be opened; ESPALIER_NCCL_LIBRARY names it", "/nowhere/libnccl.so.2"}));
   setenv("ESPALIER_NCCL_LIBRARY", "libm.so.6", 1);
-  BOOST_CHECK_EXCEPTION(cu::nccl(), UnsupportedError,
+  BOOST_CHECK_EXCEPTION((void)cu::open_nccl(), UnsupportedError,
                         says({"libm.so.6 is no NCCL", "it has no ncclGetVersion"}));
   setenv("ESPALIER_NCCL_LIBRARY", EMULATED_NCCL, 1);
   setenv("ESPALIER_EMULATED_NCCL_VERSION", "22105", 1);
-  BOOST_CHECK_EXCEPTION(cu::nccl(), UnsupportedError,
+  BOOST_CHECK_EXCEPTION((void)cu::open_nccl(), UnsupportedError,
                         says({"is NCCL 2.21.5, and Espalier was compiled for 2.28.3 or later"}));
   unsetenv("ESPALIER_EMULATED_NCCL_VERSION");
+  before ? setenv("ESPALIER_NCCL_LIBRARY", named.c_str(), 1) : unsetenv("ESPALIER_NCCL_LIBRARY");
 }
 #endif
 
@@ -235,7 +237,7 @@ BOOST_AUTO_TEST_CASE(what_ranks_call_is_compared) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(processes_that_differ_in_known_calls_hear_of_it_later) {
+BOOST_AUTO_TEST_CASE(processes_that_differ_in_known_calls_do_not_wait_forever) {
   const auto errors = run_processes([](Communicator& self, Device device, cu::Stream&) {
     Tensor one = zeros({8}).to(device), other = zeros({8}, int32).to(device);
     self.all_reduce(one);
@@ -245,9 +247,8 @@ BOOST_AUTO_TEST_CASE(processes_that_differ_in_known_calls_hear_of_it_later) {
     self.all_reduce(self.rank() == 0 ? one : other);
     self.barrier();
   });
-  BOOST_TEST(contains(errors[0], "rank 1 called barrier ("));
-  BOOST_TEST(contains(errors[0], ", and other collectives before"));
-  BOOST_TEST(contains(errors[1], "rank 0 called barrier ("));
+  for (const std::string& error : errors)
+    BOOST_TEST(contains(error, "has waited in a collective"), "an error that says so, and not: " << error);
 }
 
 BOOST_AUTO_TEST_CASE(a_device_that_waits_in_vain_is_freed) {

@@ -40,12 +40,9 @@ std::string version_text(int version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-struct Opened {
-  Nccl functions;
-  int version = 0;
-};
+}  // namespace
 
-Opened open() {
+OpenedNccl open_nccl() {
   std::string tried;
   for (const std::string& place : places()) {
     void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -53,7 +50,7 @@ Opened open() {
       tried += fmt::format("\n  {}", dlerror());
       continue;
     }
-    Opened opened;
+    OpenedNccl opened;
     const auto find = [&]<class F>(F*& function, const char* name) {
       function = reinterpret_cast<F*>(dlsym(library, name));
       if (!function)
@@ -71,9 +68,11 @@ Opened open() {
       "NCCL cannot be opened; ESPALIER_NCCL_LIBRARY names it where the loader does not find it:{}", tried));
 }
 
+namespace {
+
 // Opened once; an error is looked for anew each time.
-const Opened& opened() {
-  static const Opened the_one = open();
+const OpenedNccl& opened() {
+  static const OpenedNccl the_one = open_nccl();
   return the_one;
 }
 

@@ -31,6 +31,12 @@ struct Nccl {
 
 /// Opens what ESPALIER_NCCL_LIBRARY names, or else libnccl.so.2 where the loader finds it or the build did.
 /// Throws UnsupportedError if there is none, or it is older than the headers that this was compiled with.
+struct OpenedNccl {
+  Nccl functions;
+  int version = 0;
+};
+OpenedNccl open_nccl();
+/// What was opened when it was first asked for; it throws likewise, and looks anew the next time.
 const Nccl& nccl();
 /// What it says of itself: 22809 is 2.28.9. Throws UnsupportedError as nccl() does.
 int nccl_version();

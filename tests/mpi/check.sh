@@ -9,7 +9,7 @@ while [ "$1" != -- ]; do options+=("$1") && shift; done
 shift
 
 # Sockets within this machine are enough, and the tests may run as root and on few cores.
-export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export ESPALIER_PRINT=all OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 output=$(timeout --kill-after=5 300 mpirun --oversubscribe "${options[@]}" -np "$ranks" "$program" "$scenario" 2>&1)
 status=$?
 printf '%s\n(exit status %d)\n' "$output" "$status"

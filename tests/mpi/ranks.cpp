@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <iostream>
 #include <map>
 #include <random>
 #include <thread>
@@ -267,6 +268,12 @@ void stops(Communicator& self) {
   self.barrier();
 }
 
+void speaks(Communicator& self) {
+  self.barrier();
+  std::cout << "cout\n" << std::flush;
+  std::printf("printf\n");
+}
+
 void many(Communicator& self) {
   Tensor values = zeros({100});
   const auto start = std::chrono::steady_clock::now();
@@ -292,6 +299,7 @@ int main(int argc, char** argv) {
       {"leaves", leaves},
       {"lets_an_error_go", lets_an_error_go},
       {"many", many},
+      {"speaks", speaks},
       {"marks", marks},
       {"mismatch", mismatch},
       {"nested_collectives", nested_collectives},
