@@ -32,8 +32,13 @@ void check_devices(const Node& node, const Tensor& a, const Tensor& b) {
 /// A leaf's value is fetched from the memory of the executor that has it.
 void bring_home(Node& leaf) {
   Tensor& elsewhere = leaf.rare().elsewhere;
-  if (!elsewhere.defined()) throw Error(fmt::format("{}: this leaf has no value", leaf.op().name()));
-  leaf.outputs[0].value = elsewhere.to(leaf.outputs[0].value.device());
+  if (!elsewhere.defined())
+    throw Error(fmt::format(
+        "{}: another process of the job keeps this state (shard_states); it is here again when execute() has "
+        "returned, and after a checkpoint or the end of an epoch of step()",
+        leaf.op().name()));
+  const Device home = leaf.outputs[0].value.device();
+  leaf.outputs[0].value = elsewhere.device() == home ? elsewhere.clone() : elsewhere.to(home);
   elsewhere = {};
 }
 

@@ -106,7 +106,25 @@ class ArrivalKernel : public BoundKernel {
   Exchange& exchange_;
 };
 
+class GatherKernel : public BoundKernel {
+ public:
+  GatherKernel(std::vector<Tensor> parts, const std::source_location& where, Exchange& exchange)
+      : parts_(std::move(parts)), where_(where), exchange_(exchange) {}
+  void run(RandomStream) override { exchange_.gather(parts_, where_); }
+  bool can_be_captured() const override { return exchange_.can_be_captured(); }
+
+ private:
+  std::vector<Tensor> parts_;
+  std::source_location where_;
+  Exchange& exchange_;
+};
+
 }  // namespace
+
+std::unique_ptr<BoundKernel> bind_gather(std::vector<Tensor> parts, const std::source_location& where,
+                                         Exchange& exchange) {
+  return std::make_unique<GatherKernel>(std::move(parts), where, exchange);
+}
 
 std::unique_ptr<BoundKernel> bind_bucket(std::unique_ptr<BoundKernel> copy, BucketCall call,
                                          const Replication& replication, Accumulators& accumulators,

@@ -28,5 +28,8 @@ std::unique_ptr<BoundKernel> bind_bucket(std::unique_ptr<BoundKernel> copy, Buck
                                          const Replication& replication, Accumulators& accumulators,
                                          Exchange& exchange);
 std::unique_ptr<BoundKernel> bind_arrival(bool last_part, Exchange& exchange);
+/// `parts` are the memory of the parameters which each replica owns; undefined where it owns none.
+std::unique_ptr<BoundKernel> bind_gather(std::vector<Tensor> parts, const std::source_location& where,
+                                         Exchange& exchange);
 
 }  // namespace espalier

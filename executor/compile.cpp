@@ -156,6 +156,8 @@ Graph freeze_with_bucket(const std::vector<Variable>& results, const std::vector
     for (const GraphNode& n : graph.nodes) keep.push_back(!n.op->has_side_effects());
     graph.remove_unless(keep);
   }
+  if (options.replica && options.replica->owners)
+    own_updates(graph, *options.replica->owners, options.replica->replica);
   return graph;
 }
 
@@ -203,13 +205,17 @@ std::shared_ptr<const PlanData> compile(const std::vector<Variable>& results,
     verify(graph, name);
   };
   for (const Pass& pass : passes) run(pass.name, [&](Graph& g) { return pass.function(g, options); });
+  if (options.replica && options.replica->owners && !options.replica->gathers)
+    gather_parameters(graph, options.replica->owners);
   keep_old_values(graph);
   verify(graph, "keep_old_values");
   const bool in_place = !named(options.without, "in_place");
   const int64_t budget = options.memory_budget;
   if (budget > 0) run("recompute", [&](Graph& g) { return recompute(g, budget, in_place); });
+  gather_last(graph);
   plan->memory = plan_memory(graph, in_place);
   if (plan->replication) note_exchanges(*plan, *plan->replication);
+  if (options.replica) plan->owners = options.replica->owners, plan->replica = options.replica->replica;
   if (budget > 0 && plan->memory.arena_bytes > budget)
     throw OutOfMemory(
         fmt::format("get_executor: the memory budget is {} bytes, and the least that was reached is {}",

@@ -66,6 +66,19 @@ class Model {
       bytes = (bytes + alignment - 1) / alignment * alignment;
       (is_trainable(*n.op) ? parameters_ : states_) += bytes;
     }
+    if (plan.owners) {
+      const StateOwners& owners = *plan.owners;
+      const auto own = static_cast<size_t>(plan.replica);
+      for (const int64_t bytes : owners.state_bytes) owned_states_ += bytes;
+      most_owned_ = *std::ranges::max_element(owners.state_bytes);
+      states_ -= owners.state_bytes[own];
+      int64_t parameters = 0;
+      for (const int64_t bytes : owners.parameter_bytes) parameters += bytes;
+      if (owners.parameter_bytes[own] > 0)
+        all_updates_ = static_cast<double>(parameters) / static_cast<double>(owners.parameter_bytes[own]);
+    } else {
+      std::swap(owned_states_, states_);
+    }
     if (!plan.replication) return;
     const Replication& r = *plan.replication;
     parts_ = r.parts;
@@ -78,8 +91,8 @@ class Model {
   /// Without samples and efficiency.
   Prediction on(int64_t replicas, double share) const {
     Prediction result{.replicas = replicas, .rows = static_cast<double>(rows_) * share};
-    const bool sharded = inputs_.sharded_states && replicas > 1;
-    const auto part = sharded ? 1 / static_cast<double>(replicas) : 1.0;
+    const bool sharded = (inputs_.sharded_states || plan_.owners) && replicas > 1;
+    const double part = sharded ? all_updates_ / static_cast<double>(replicas) : all_updates_;
     const auto nodes = static_cast<uint32_t>(plan_.graph.nodes.size());
     std::vector<double> end(nodes);       // of each node, if nothing is waited for
     for (uint32_t i = 0; i < nodes; ++i)  // parts of the rows that come before the last one
@@ -94,15 +107,15 @@ class Model {
       const Replication& r = *plan_.replication;
       const double arrival = r.arrival > 0 ? end[r.arrival - 1] : 0;
       // Sharded, gradients are reduced and scattered, and after the updates parameters are gathered: the two
-      // halves of an all-reduce.
-      const double half = sharded ? 0.5 : 1;
+      // halves of an all-reduce. A plan may say that all replicas need all gradients.
+      const double reduce = sharded && !(plan_.owners && !r.scatters) ? 0.5 : 1, gather = sharded ? 0.5 : 0;
       std::vector<Transfer> transfers;
       double sums = 0;
       for (const Replication::Bucket& bucket : r.buckets) {
         const double whole = all_reduce_seconds(inputs_.network, static_cast<double>(bucket.bytes), replicas);
-        transfers.push_back({end[bucket.node], half * whole});
-        sums += half * whole;
-        result.communication += whole;
+        transfers.push_back({end[bucket.node], reduce * whole});
+        sums += reduce * whole;
+        result.communication += (reduce + gather) * whole;
       }
       const double waited = std::max(0.0, end_of_transfers(transfers) - arrival);
       result.exposed = result.communication - inputs_.overlap * (sums - std::min(sums, waited));
@@ -125,16 +138,21 @@ class Model {
     const int64_t fixed = std::min(gradients_, plan_.memory.arena_bytes);
     const int64_t sums = parts_ > 1 ? gradients_ : 0;
     const auto values = static_cast<double>(plan_.memory.arena_bytes - fixed) * share;
-    return parameters_ + (states_ + shards - 1) / shards + fixed + sums +
-           static_cast<int64_t>(std::llround(values));
+    const bool as_planned = plan_.owners && shards == plan_.owners->replicas;
+    const int64_t owned = as_planned ? most_owned_ : (owned_states_ + shards - 1) / shards;
+    return parameters_ + states_ + owned + fixed + sums + static_cast<int64_t>(std::llround(values));
   }
 
   const PlanData& plan_;
   const CostInputs& inputs_;
   std::vector<NodeCost> costs_;
-  int64_t rows_ = 0;                                     // of one replica, as planned
-  int parts_ = 1;                                        // in which it takes them
-  int64_t parameters_ = 0, states_ = 0, gradients_ = 0;  // bytes
+  int64_t rows_ = 0;                        // of one replica, as planned
+  int parts_ = 1;                           // in which it takes them
+  int64_t parameters_ = 0, gradients_ = 0;  // bytes
+  int64_t states_ = 0;                      // that every replica has
+  int64_t owned_states_ = 0;                // that can be shared out, of all replicas
+  int64_t most_owned_ = 0;                  // of these by one, as planned
+  double all_updates_ = 1;                  // all parameters over those which the plan updates
 };
 
 /// Adds what says how good it is beside one replica alone.

@@ -19,6 +19,7 @@ struct CostInputs {
   /// 0 none, since both want the same device.
   double overlap = 1;
   /// Each replica keeps its part of the optimizer's states, and updates its part of the parameters (ZeRO-1).
+  /// A plan that was made so is taken so in any case.
   bool sharded_states = false;
 };
 

@@ -6,10 +6,16 @@ namespace espalier {
 
 namespace {
 
+void broadcast_all(Communicator& communicator, std::span<Tensor> parts, const std::source_location& where) {
+  for (size_t r = 0; r < parts.size(); ++r)
+    if (parts[r].defined()) communicator.broadcast(parts[r], static_cast<int>(r), where);
+}
+
 class ExchangeAlone : public Exchange {
  public:
   void start(const Tensor&, std::span<const double>, const std::source_location&) override {}
   void finish() override {}
+  void gather(std::span<Tensor>, const std::source_location&) override {}
   bool can_be_captured() const override { return true; }
 };
 
@@ -26,6 +32,9 @@ class ExchangeAtEnd : public Exchange {
     for (Message& message : waiting_)
       communicator_->all_reduce_weighted(message.values, message.weights, message.where);
     waiting_.clear();
+  }
+  void gather(std::span<Tensor> parts, const std::source_location& where) override {
+    broadcast_all(*communicator_, parts, where);
   }
   void forget() override { waiting_.clear(); }
   void connect(std::shared_ptr<Communicator> communicator) override {
@@ -52,6 +61,9 @@ class ExchangeBeside : public Exchange {
     queue_->all_reduce_weighted(values, weights, where);
   }
   void finish() override { queue_->wait(); }
+  void gather(std::span<Tensor> parts, const std::source_location& where) override {
+    broadcast_all(*communicator_, parts, where);
+  }
   void forget() override {
     try {
       queue_->wait();
@@ -59,10 +71,12 @@ class ExchangeBeside : public Exchange {
     }
   }
   void connect(std::shared_ptr<Communicator> communicator) override {
+    communicator_ = communicator;
     queue_ = std::make_unique<CollectiveQueue>(std::move(communicator));
   }
 
  private:
+  std::shared_ptr<Communicator> communicator_;
   std::unique_ptr<CollectiveQueue> queue_;
 };
 

@@ -20,6 +20,9 @@ class Exchange {
                      const std::source_location& where) = 0;
   /// Returns, or on a GPU lets the stream go on, when all that was started is done. Throws what went wrong.
   virtual void finish() = 0;
+  /// Everybody's `parts[r]` become those of replica r; some may be undefined. Nothing that was started is
+  /// unfinished. On a GPU the stream goes on when it is done.
+  virtual void gather(std::span<Tensor> parts, const std::source_location& where) = 0;
   /// Forgets what was started and not finished, after a step that failed.
   virtual void forget() {}
   /// From here on it meets the others there, since those it met before have failed.

@@ -14,6 +14,7 @@
 #include "espalier/executor/profiler.h"
 #include "espalier/executor/progress.h"
 #include "espalier/executor/replicas.h"
+#include "espalier/executor/state_owners.h"
 
 namespace espalier {
 
@@ -71,6 +72,7 @@ class Executor::Impl {
   void check_options() const;
   void find_updates();
   void check_validation() const;
+  void add_leaves();
 
   // stepping.cpp
   bool training() const { return *options_.mode == Mode::training; }
@@ -156,6 +158,8 @@ class Executor::Impl {
   std::array<bool, 3> agree_on_listening() const;
   /// All processes draw what the first one would.
   void share_generator() const;
+  /// Brings states that other processes keep up to date in the tree: all processes must call it.
+  void gather_states();
   /// Lets the other processes know what is thrown here.
   void tell_processes(std::exception_ptr error) const noexcept;
 
@@ -171,6 +175,8 @@ class Executor::Impl {
   std::map<std::tuple<const Feed*, int, int>, std::shared_ptr<const Feed>> feed_shares_;
   std::vector<Variable> leaf_list_;  // in the order of writing
   std::unique_ptr<Replicas> replicas_;
+  std::shared_ptr<const StateOwners> owners_;  // if replicas share out the states
+  bool states_apart_ = false;       // whether other processes have written theirs since they were gathered
   Device home_;                     // of the tree
   std::vector<int64_t> unsettled_;  // the samples of steps whose losses are not in `run_` yet
   std::vector<double> losses_;

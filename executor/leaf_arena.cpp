@@ -4,39 +4,65 @@
 
 namespace espalier {
 
-void LeafArena::add(const Variable& leaf) {
+namespace {
+
+constexpr int64_t alignment = 64;
+int64_t bytes_of(const Tensor& leaf) {
+  const int64_t bytes = leaf.elements() * static_cast<int64_t>(size_of(leaf.dtype()));
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+int64_t offset_of(const Tensor& leaf) {
+  return leaf.layout().offset * static_cast<int64_t>(size_of(leaf.dtype()));
+}
+
+}  // namespace
+
+void LeafArena::add(const Variable& leaf, Keeping keeping) {
   if (!index_.emplace(leaf.node(), slots_.size()).second) return;
   const Device home = leaf.node()->outputs[0].value.device();
   const bool host = home.type == DeviceType::cpu && device_.type == DeviceType::cpu;
-  slots_.push_back({.leaf = leaf, .tensor = {}, .mirrored = follows_ || (home != device_ && !host)});
+  const Spec& spec = leaf.node()->outputs[0].spec;
+  slots_.push_back({.leaf = leaf,
+                    .tensor = Tensor(StoragePtr(), Layout(spec.shape), spec.dtype),
+                    .keeping = keeping,
+                    .mirrored = follows_ || (home != device_ && !host),
+                    .follows = follows_ && keeping == Keeping::shared});
   allocated_ = false;
 }
 
 void LeafArena::allocate() {
-  constexpr int64_t alignment = 64;
   int64_t total = 0;
   std::vector<int64_t> offsets;
-  for (const Slot& slot : slots_) {
-    offsets.push_back(total);
-    const Spec& spec = slot.leaf.node()->outputs[0].spec;
-    const int64_t bytes = spec.shape.elements() * static_cast<int64_t>(size_of(spec.dtype));
-    total += (bytes + alignment - 1) / alignment * alignment;
-  }
-  const Tensor arena({total}, DType::boolean, device_);  // bytes
   for (size_t i = 0; i < slots_.size(); ++i) {
+    offsets.push_back(total);
+    if (has(i)) total += bytes_of(slots_[i].tensor);
+  }
+  arena_ = Tensor({total}, DType::boolean, device_);
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (!has(i)) continue;
     const Spec& spec = slots_[i].leaf.node()->outputs[0].spec;
     Layout layout(spec.shape);
     layout.offset = offsets[i] / static_cast<int64_t>(size_of(spec.dtype));
-    slots_[i].tensor = Tensor(arena.storage(), std::move(layout), spec.dtype);
+    slots_[i].tensor = Tensor(arena_.storage(), std::move(layout), spec.dtype);
   }
   allocated_ = true;
+}
+
+Tensor LeafArena::range(size_t first, size_t last) const {
+  const int64_t begin = offset_of(slots_[first].tensor);
+  Layout layout(Shape{offset_of(slots_[last].tensor) + bytes_of(slots_[last].tensor) - begin});
+  layout.offset = begin;
+  return Tensor(arena_.storage(), std::move(layout), DType::boolean);
 }
 
 bool LeafArena::bind() {
   if (!allocated_) allocate();
   bool changed = false;
   copied_.clear();
-  for (Slot& slot : slots_) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (!has(i)) continue;
+    Slot& slot = slots_[i];
     Node& leaf = *slot.leaf.node();
     Tensor& value = leaf.outputs[0].value;
     if (slot.mirrored) {
@@ -50,6 +76,7 @@ bool LeafArena::bind() {
       copied_.push_back(static_cast<size_t>(&slot - slots_.data()));
       continue;
     }
+    ensure_value(leaf);
     if (value.address() == slot.tensor.address()) continue;
     copied_.push_back(static_cast<size_t>(&slot - slots_.data()));
     copy_elements(value, slot.tensor);
@@ -67,13 +94,16 @@ void LeafArena::renew(std::span<const size_t> slots) {
 }
 
 void LeafArena::unbind() {
-  for (Slot& slot : slots_) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    if (!has(i) || slot.follows) continue;
     Node& leaf = *slot.leaf.node();
     if (slot.mirrored) {
       if (!leaf.has_value()) ensure_value(leaf);
       continue;
     }
-    if (leaf.outputs[0].value.address() != slot.tensor.address()) continue;  // another's, or its own
+    if (!leaf.has_value() || leaf.outputs[0].value.address() != slot.tensor.address())
+      continue;  // another's, or its own
     leaf.outputs[0].value = slot.tensor.clone();
     leaf.bound = false;
   }
@@ -83,17 +113,19 @@ void LeafArena::mark_assigned(std::span<const size_t> slots) {
   for (const size_t i : slots) {
     Slot& slot = slots_[i];
     Node& leaf = *slot.leaf.node();
-    if (follows_) {
+    if (slot.keeping == Keeping::nowhere) continue;
+    if (slot.follows) {
       slot.stamp = leaf.stamp;
       continue;
     }
     leaf.stamp = Node::next_id();
-    if (!slot.mirrored) continue;
+    const bool away = slot.keeping == Keeping::away;
+    if (!away && !slot.mirrored) continue;
     slot.stamp = leaf.stamp;
-    if (leaf.has_value()) {
-      leaf.clear_value();
-      leaf.rare().elsewhere = slot.tensor;
-    }
+    if (!away && !leaf.has_value()) continue;  // it is fetched from here already
+    leaf.clear_value();
+    leaf.bound = false;
+    leaf.rare().elsewhere = away ? Tensor() : slot.tensor;
   }
 }
 

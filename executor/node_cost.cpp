@@ -5,6 +5,7 @@
 #include "espalier/executor/cost_model.h"
 #include "espalier/executor/fused/matmul_ops.h"
 #include "espalier/executor/gradient_bucket.h"
+#include "espalier/executor/parameter_gather.h"
 #include "espalier/executor/plan_data.h"
 
 namespace espalier {
@@ -33,11 +34,15 @@ class Counter {
     find_rows();
     std::vector<NodeCost> costs(graph_.nodes.size());
     for (uint32_t i = 0; i < graph_.nodes.size(); ++i)
-      if (plan_.memory.runs[i] && !(plan_.replication && plan_.replication->arrival == i)) costs[i] = cost(i);
+      if (plan_.memory.runs[i] && !exchanges(i)) costs[i] = cost(i);
     return costs;
   }
 
  private:
+  /// Whether nothing is computed there: replicas wait for each other.
+  bool exchanges(uint32_t i) const {
+    return plan_.replication && (plan_.replication->arrival == i || as_parameter_gather(*graph_.nodes[i].op));
+  }
   bool gathers(uint32_t i) const {
     if (dynamic_cast<const GradientBucket*>(graph_.nodes[i].op.get())) return true;
     if (!plan_.replication) return false;

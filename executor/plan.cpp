@@ -78,6 +78,20 @@ std::string text_of(const PlanData& plan, const Replication& replication) {
   return text;
 }
 
+/// Who keeps and updates what, where replicas share that out.
+std::string text_of(const StateOwners& owners, int replica) {
+  std::string text = fmt::format("states shared out: this is replica {}; {} bytes of states that all have\n",
+                                 replica, owners.shared_bytes);
+  for (size_t r = 0; r < owners.state_bytes.size(); ++r) {
+    text += fmt::format("  replica {}: {} bytes of states, {} of parameters:", r, owners.state_bytes[r],
+                        owners.parameter_bytes[r]);
+    for (size_t i = owners.begin[r]; i < owners.begin[r + 1]; ++i)
+      text += fmt::format(" {}", owners.parameters[i].node()->op().name());
+    text += owners.begin[r] == owners.begin[r + 1] ? " none\n" : "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string Plan::str() const {
@@ -98,6 +112,7 @@ std::string Plan::str() const {
                           member.parameter.defined() ? member.parameter.node()->op().name() : "the loss",
                           member.copied ? "  (copied)" : "");
   }
+  if (data_->owners) text += text_of(*data_->owners, data_->replica);
   if (data_->replication) text += text_of(*data_, *data_->replication);
   text += "steps:\n";
   for (uint32_t i = 0; i < data_->graph.nodes.size(); ++i) {

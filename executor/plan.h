@@ -30,7 +30,7 @@ class Plan {
   int64_t arena_bytes() const;
   /// The most bytes in use at once: no arena can be smaller.
   int64_t largest_live_bytes() const;
-  /// Parameters and optimizer states.
+  /// Parameters and optimizer states, of these only what one replica has if they are shared out.
   int64_t leaf_bytes() const;
   const std::vector<PassReport>& passes() const;
 

@@ -6,6 +6,7 @@
 #include "espalier/executor/plan.h"
 #include "espalier/executor/precision.h"
 #include "espalier/executor/replication.h"
+#include "espalier/executor/state_owners.h"
 
 namespace espalier {
 
@@ -15,6 +16,9 @@ struct PlanData {
   std::vector<PassReport> passes;
   /// If the plan is one of several replicas.
   std::optional<Replication> replication;
+  /// If replicas share out the states; and which of them has this plan.
+  std::shared_ptr<const StateOwners> owners;
+  int replica = 0;
   /// On a GPU: how the kernels are launched, once a runtime knows.
   mutable std::string launch;
 };
@@ -29,6 +33,9 @@ struct ReplicaOptions {
   /// Other sizes of batches, to find out what depends on the rows, and how many rows these have.
   FeedRows other = {};
   int64_t other_rows = 0;
+  /// If states are shared out; and which replica this is.
+  std::shared_ptr<const StateOwners> owners = {};
+  int replica = 0;
 };
 
 struct CompileOptions {

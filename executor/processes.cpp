@@ -42,9 +42,9 @@ void Executor::Impl::meet_processes() {
     feed->order(feed->epoch(), order);
     feeds.add(order.data(), order.size() * sizeof(int64_t));
   }
-  add_text(settings, fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(*options_.mode), updates_.size(),
+  add_text(settings, fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(*options_.mode), updates_.size(),
                                  replicas_->size(), options_.accumulate, static_cast<int>(options_.precision),
-                                 options_.local_statistics, options_.bucket_bytes, options_.memory_budget));
+                                 options_.local_statistics, options_.bucket_bytes, options_.memory_budget, options_.shard_states));
   for (const std::string& name : options_.without) add_text(settings, name);
   if (options_.optimizer) {
     add_text(settings, options_.optimizer->name());
@@ -68,7 +68,10 @@ void Executor::Impl::meet_processes() {
   LeafArena& arena = replicas_->first().leaves;
   for (const Variable& leaf : leaf_list_) {
     const size_t slot = arena.slot(leaf);
-    Tensor values = arena.tensor(slot);
+    Node& node = *leaf.node();
+    const bool here = arena.has(slot);
+    if (!here) ensure_value(node);
+    Tensor values = here ? arena.tensor(slot) : node.outputs[0].value.to(cpu()).clone();
     if (values.elements() == 0) continue;
     if (values.device().type == DeviceType::cpu) {
       world()->broadcast(values, 0);
@@ -77,7 +80,26 @@ void Executor::Impl::meet_processes() {
       world()->broadcast(on_host, 0);
       copy_elements(on_host, values);
     }
-    replicas_->mark_assigned({&slot, 1});
+    if (here)
+      replicas_->mark_assigned({&slot, 1});
+    else
+      assign(node, values.to(node.outputs[0].value.device()));
+  }
+}
+
+void Executor::Impl::gather_states() {
+  if (!owners_ || !world() || !std::exchange(states_apart_, false)) return;
+  for (const Variable& leaf : leaf_list_) {
+    Node& node = *leaf.node();
+    const int owner = owners_->of(&node);
+    if (owner < 0 || is_parameter(node.op())) continue;
+    const int rank = owner / static_cast<int>(replicas_->size());
+    const bool ours = rank == world()->rank();
+    if (ours) ensure_value(node);
+    const Spec& spec = node.outputs[0].spec;
+    Tensor values = ours ? node.outputs[0].value.to(cpu()).contiguous_copy() : Tensor(spec.shape, spec.dtype);
+    world()->broadcast(values, rank);
+    if (!ours) assign(node, values.to(node.outputs[0].value.device()));
   }
 }
 

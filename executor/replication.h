@@ -28,6 +28,8 @@ struct Replication {
   bool exchanges_value = false;
   std::vector<Bucket> buckets = {};
   uint32_t arrival = 0;  ///< the node which waits for all of them
+  /// Whether each sum goes to the replica alone that owns it, where states are shared out.
+  bool scatters = false;
 };
 
 }  // namespace espalier

@@ -51,6 +51,7 @@ void Executor::Impl::checkpoint(const std::filesystem::path& folder) {
   try {
     settle_losses();
     replicas_->leave();
+    gather_states();
     replicas_->confirm();
     if (is_first_process()) write_checkpoint(folder, state_of_run());
   } catch (...) {

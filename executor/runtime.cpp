@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "espalier/core/error.h"
 #include "espalier/executor/gradient_bucket.h"
+#include "espalier/executor/parameter_gather.h"
 #include "espalier/executor/session.h"
 
 namespace espalier {
@@ -87,15 +89,28 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, Session& session, data::R
     for (Tensor& output : values_[i]) call.kernel.outputs.push_back(&output);
     calls_.push_back(std::move(call));
   }
+  if (plan_->owners &&
+      std::ranges::any_of(graph.nodes, [](const GraphNode& n) { return as_parameter_gather(*n.op); }))
+    for (const auto& [leaf, owner] : plan_->owners->owner)
+      if (owner != plan_->replica) assigned_.push_back(leaves.slot(leaf));
   for (const ValueRef& result : graph.results) results_.push_back(&values_[result.node][result.output]);
 }
 
 bool Runtime::exchanges(const Call& call) const {
-  return plan_->replication && (as_bucket(*call.op) || is_arrival(*call.op));
+  return plan_->replication && (as_bucket(*call.op) || is_arrival(*call.op) || as_parameter_gather(*call.op));
 }
 
 std::unique_ptr<BoundKernel> Runtime::bind_exchange(const Call& call, std::unique_ptr<BoundKernel> copy,
                                                     Session& session) const {
+  if (as_parameter_gather(*call.op)) {
+    const StateOwners& owners = *plan_->owners;
+    std::vector<Tensor> parts(static_cast<size_t>(owners.replicas));
+    for (size_t r = 0; r < parts.size(); ++r)
+      if (owners.begin[r] < owners.begin[r + 1])
+        parts[r] = session.leaves.range(session.leaves.slot(owners.parameters[owners.begin[r]]),
+                                        session.leaves.slot(owners.parameters[owners.begin[r + 1] - 1]));
+    return bind_gather(std::move(parts), *call.where, *session.exchange);
+  }
   const Replication& replication = *plan_->replication;
   BucketCall bucket;
   bucket.parts = replication.parts;

@@ -34,7 +34,7 @@ class Runtime {
   int64_t random_nodes() const { return plan_->graph.streams; }
   /// A result, in the plan's memory: valid until the next step.
   const Tensor& result(size_t i) const { return *results_[i]; }
-  /// The leaves that a step writes, by their slots in the arena.
+  /// The leaves that a step writes, here or where replicas own them, by their slots in the arena.
   std::span<const size_t> assigned() const { return assigned_; }
 
  protected:

@@ -65,16 +65,8 @@ Executor::Impl::Impl(const Variable& root, const ExecutorOptions& options) : roo
   feeds_ = std::move(tree.feeds);
   leaf_list_ = std::move(tree.leaves);
   if (tree.collective) check_alone(*tree.collective);
-  // Parameters side by side, then the states of each kind.
-  std::vector<Variable> arranged = leaf_list_;
-  std::stable_sort(arranged.begin(), arranged.end(), [](const Variable& a, const Variable& b) {
-    const Op &x = a.node()->op(), &y = b.node()->op();
-    if (is_parameter(x) || is_parameter(y)) return is_parameter(x) && !is_parameter(y);
-    return x.name() < y.name();
-  });
   choose_devices();
-  for (size_t i = 0; i < replicas_->size(); ++i)
-    for (const Variable& leaf : arranged) (*replicas_)[i].leaves.add(leaf);
+  add_leaves();
   check_validation();
   if (!replicas_->simulated()) {
     replicas_->first().update_leaves();
@@ -93,6 +85,31 @@ void Executor::Impl::check_alone(const Node& collective) const {
         "get_executor: the tree exchanges values itself, by '{}' ({}), and so cannot be replicated; name one "
         "device, and in a job of several processes say get_executor({{.distributed = false}})",
         collective.op().name(), line_of(collective.where)));
+}
+
+/// Gives each replica its leaves: parameters side by side, then the states of each kind.
+void Executor::Impl::add_leaves() {
+  std::vector<Variable> arranged = leaf_list_;
+  std::stable_sort(arranged.begin(), arranged.end(), [](const Variable& a, const Variable& b) {
+    const Op &x = a.node()->op(), &y = b.node()->op();
+    if (is_parameter(x) || is_parameter(y)) return is_parameter(x) && !is_parameter(y);
+    return x.name() < y.name();
+  });
+  if (options_.shard_states && replicas_->all() > 1)
+    owners_ = std::make_shared<StateOwners>(share_out_states(updates_, results_, arranged, replicas_->all()));
+  using Keeping = LeafArena::Keeping;
+  const int here = static_cast<int>(replicas_->size());
+  for (int i = 0; i < here; ++i)
+    for (const Variable& leaf : arranged) {
+      Keeping keeping = Keeping::shared;
+      if (const int owner = owners_ ? owners_->of(leaf.node()) : -1;
+          owner >= 0 && !is_parameter(leaf.node()->op())) {
+        const int first = replicas_->share(0).replica;
+        const bool in_here = owner >= first && owner < first + here;
+        keeping = owner == first + i ? Keeping::alone : !in_here && i == 0 ? Keeping::away : Keeping::nowhere;
+      }
+      (*replicas_)[static_cast<size_t>(i)].leaves.add(leaf, keeping);
+    }
 }
 
 void Executor::Impl::choose_mode() {
@@ -138,6 +155,8 @@ void Executor::Impl::check_options() const {
     throw Error(fmt::format("get_executor: a batch cannot be taken in {} parts", options_.accumulate));
   if (options_.accumulate > 1 && !training())
     throw Error("get_executor: parts of a batch are accumulated in training only");
+  if (options_.shard_states && !training())
+    throw Error("get_executor: states are shared out in training only");
   if (options_.memory_budget < 0)
     throw Error(fmt::format("get_executor: a memory budget cannot be {} bytes", options_.memory_budget));
   if (options_.validation && !training()) throw Error("get_executor: validation goes with training only");

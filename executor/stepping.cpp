@@ -142,6 +142,10 @@ std::shared_ptr<const PlanData> Executor::Impl::compile_for(const Rows& rows, da
     if (parts == 1 && replicas_->overlaps() && whole % share.replicas == 0)
       replica.bucket_bytes = options_.bucket_bytes;
     replica.local_statistics = options_.local_statistics;
+    if (!inference) {
+      replica.owners = owners_;
+      replica.replica = share.replica / parts;
+    }
     replica.other_rows = replica.rows == whole ? 2 * whole : whole;
     for (const auto& [feed, size] : sizes) replica.other[feed] = replica.other_rows;
     how.replica = std::move(replica);
@@ -156,12 +160,13 @@ Executor::Impl::Bound& Executor::Impl::plan_for(const Rows& rows, bool inference
   try {
     const bool calm = inference || !training();
     const int parts = this->parts(calm);
-    std::map<std::pair<int64_t, bool>, std::shared_ptr<const PlanData>> made;  // by what they differ in
+    // By what they differ in.
+    std::map<std::tuple<int64_t, bool, size_t>, std::shared_ptr<const PlanData>> made;
     for (size_t i = 0; i < replicas_->size(); ++i)
       for (int part = 0; part < parts; ++part) {
         const data::RowShare share = replicas_->share(i, part, parts);
-        auto& data =
-            made[{rows.empty() ? 1 : share.rows(*std::ranges::max_element(rows)), part + 1 == parts}];
+        auto& data = made[{rows.empty() ? 1 : share.rows(*std::ranges::max_element(rows)), part + 1 == parts,
+                           owners_ && !calm ? i : 0}];
         if (!data) data = compile_for(rows, share, parts, calm);
         bound.parts.push_back({data, nullptr});
       }
@@ -305,6 +310,8 @@ StepInfo Executor::Impl::step() {
     step_epoch_ = epoch;
   }
   if (run_.step >= steps()) {
+    replicas_->leave();
+    gather_states();
     finish_epoch();
     throw EndOfData();
   }
@@ -334,7 +341,9 @@ void Executor::Impl::run_plans(Bound& bound, FunctionRef<void(size_t, size_t)> l
     }
   });
   random.next_stream += static_cast<uint64_t>(bound.parts[0].runtime->random_nodes());
-  replicas_->mark_assigned(main_part(bound).runtime->assigned());
+  const std::span<const size_t> assigned = main_part(bound).runtime->assigned();
+  replicas_->mark_assigned(assigned);
+  states_apart_ = states_apart_ || !assigned.empty();
   last_ = &bound;
 }
 

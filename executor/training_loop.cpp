@@ -102,6 +102,8 @@ History Executor::Impl::run_epochs(const ExecuteOptions& options) {
   history.interrupted = loop.interrupt.close() || loop.interrupted;
   if (world()) world()->lower();
   profiler_.finish();
+  replicas_->leave();
+  gather_states();
   at_end.now();
   return history;
 }

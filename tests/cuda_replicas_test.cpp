@@ -50,6 +50,58 @@ BOOST_AUTO_TEST_CASE(uneven_batches_and_parts) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(states_are_shared_out) {
+  for (const uint32_t which : {1u, 3u, 7u}) {
+    const Trace one = train_network({.optimizer = which});
+    for (const auto& devices : groups())
+      for (const esp::Launch launch : {esp::Launch::graph, esp::Launch::stream})
+        for (const int parts : {1, 2})
+          BOOST_TEST_CONTEXT("optimizer " << which << " on " << devices.size() << " launch " << int(launch)) {
+            BOOST_TEST(difference_of(train_network({.optimizer = which,
+                                                    .accumulate = parts,
+                                                    .devices = devices,
+                                                    .launch = launch,
+                                                    .shard_states = true}),
+                                     one) < 1e-9);
+          }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(shared_out_states_are_read_and_handed_on) {
+  const auto train = [](const std::vector<esp::Device>& devices, bool on_gpu) {
+    esp::data::Distributor feed({numbers({12, 3}, -1, 1, 1)}, {.batch_size = 4});
+    const esp::Device home = on_gpu ? esp::gpu() : esp::cpu();
+    const Variable w = esp::parameter(numbers({3}, -1, 1, 2).to(home), "w"),
+                   b = esp::parameter(numbers({3}, -1, 1, 3).to(home), "b");
+    const Variable x = feed.get_output_graphs()[0].to(home);
+    const optim::Optimizer optimizer = optim::Adam({.lr = 0.1});
+    const Variable loss = esp::mean(esp::square(x * w + b));
+    const esp::Executor executor =
+        loss.get_executor({.optimizer = optimizer, .devices = devices, .shard_states = devices.size() > 1});
+    Trace trace;
+    const auto note = [&] {
+      for (const Variable& p : {w, b}) {
+        trace.push_back(p.value().to(esp::cpu()).clone());
+        for (const auto& [name, state] : optimizer.state_of(p)) {
+          BOOST_TEST(state.value().device() == home);
+          trace.push_back(state.value().to(esp::cpu()).clone());
+        }
+      }
+    };
+    executor.on(esp::Event::step_finish, [&](const esp::StepInfo&) { note(); });
+    (void)executor.execute({.progress = false});
+    note();
+    (void)loss.get_executor({.optimizer = optimizer}).execute({.progress = false});
+    (void)executor.execute({.progress = false});
+    note();
+    return trace;
+  };
+  for (const bool on_gpu : {false, true}) {
+    const Trace one = train({}, on_gpu);
+    for (const auto& devices : groups()) BOOST_TEST(difference_of(train(devices, on_gpu), one) < 1e-9);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(random_trees) {
   int compared = 0;
   for (uint32_t seed = 0; seed < 8; ++seed) BOOST_TEST_CONTEXT("seed " << seed) {

@@ -52,6 +52,7 @@ struct NetworkOptions {
   std::vector<Device> devices = {};
   bool distributed = true;
   Launch launch = Launch::graph;
+  bool shard_states = false;
 };
 
 /// A classifier in float64 with a shared weight, dropout in two places (also of a transposed value), and a
@@ -92,6 +93,7 @@ inline Trace train_network(const NetworkOptions& options) {
                                                        .devices = options.devices,
                                                        .distributed = options.distributed,
                                                        .accumulate = options.accumulate,
+                                                       .shard_states = options.shard_states,
                                                        .launch = options.launch});
   Trace trace;
   executor.on(Event::step_finish, [&](const StepInfo& info) {
@@ -103,13 +105,15 @@ inline Trace train_network(const NetworkOptions& options) {
   return trace;
 }
 
-inline Trace train_fuzz_tree(uint32_t which, const std::vector<Device>& devices, bool distributed = true) {
+inline Trace train_fuzz_tree(uint32_t which, const std::vector<Device>& devices, bool distributed = true,
+                             bool shard_states = false) {
   seed(which);
   FuzzTree tree(which, which % 4 == 0);
   const Executor executor = tree.root.get_executor({.mode = Mode::training,
                                                     .optimizer = optimizer_of(which),
                                                     .devices = devices,
-                                                    .distributed = distributed});
+                                                    .distributed = distributed,
+                                                    .shard_states = shard_states});
   Trace trace;
   executor.on(Event::step_finish, [&](const StepInfo& info) {
     trace.push_back(tensor(info.loss, float64));

@@ -30,6 +30,17 @@ class CudaExchange : public Exchange {
     check(cudaStreamWaitEvent(current_stream(), arrived_.get(), 0), "cudaStreamWaitEvent");
   }
   void forget() override { (void)cudaStreamSynchronize(stream_.get()); }
+  void gather(std::span<Tensor> parts, const std::source_location& where) override {
+    const DeviceScope device(device_.index);
+    complete_.record(current_stream());
+    stream_.wait(complete_);
+    {
+      const StreamScope scope(stream_.get());
+      for (size_t r = 0; r < parts.size(); ++r)
+        if (parts[r].defined()) communicator_->broadcast(parts[r], static_cast<int>(r), where);
+    }
+    finish();
+  }
   void connect(std::shared_ptr<Communicator> communicator) override {
     forget();
     communicator_ = std::move(communicator);

@@ -33,7 +33,7 @@ CudaRuntime::CudaRuntime(std::shared_ptr<const PlanData> plan, CudaSession& sess
     for (Call& call : calls_) {
       call.kernel.random_base = session_.random_base();
       if (exchanges(call)) {
-        auto copy = is_arrival(*call.op) ? nullptr : call.op->bind_cuda(call.kernel);
+        auto copy = as_bucket(*call.op) ? call.op->bind_cuda(call.kernel) : nullptr;
         call.bound = bind_exchange(call, std::move(copy), session);
       } else {
         located(*call.where, [&] { call.bound = call.op->bind_cuda(call.kernel); });

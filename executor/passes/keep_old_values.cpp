@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "espalier/executor/parameter_gather.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
@@ -14,9 +15,12 @@ struct Keep : Op {
   void run_cpu(const KernelCall& call) const override { copy_elements(*call.inputs[0], *call.outputs[0]); }
 };
 
+/// Here, or by the replica that owns it.
 bool is_assigned(const Graph& graph, uint32_t leaf) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const GraphNode& n) {
-    return n.op->has_side_effects() && n.inputs[0].node == leaf;
+    const ParameterGather* gather = as_parameter_gather(*n.op);
+    return (n.op->has_side_effects() && n.inputs[0].node == leaf) ||
+           (gather && gather->owners().of(graph.nodes[leaf].leaf.node()) >= 0);
   });
 }
 
@@ -42,8 +46,9 @@ ValueRef insert_keep(Graph& graph, ValueRef value, uint32_t at) {
 bool keep_old_values(Graph& graph) {
   bool changed = false;
   const auto first_assignment = [&] {
-    const auto first = std::find_if(graph.nodes.begin(), graph.nodes.end(),
-                                    [](const GraphNode& n) { return n.op->has_side_effects(); });
+    const auto first = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const GraphNode& n) {
+      return n.op->has_side_effects() || as_parameter_gather(*n.op);
+    });
     return static_cast<uint32_t>(first - graph.nodes.begin());
   };
   for (size_t r = 0; r < graph.results.size(); ++r) {

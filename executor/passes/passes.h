@@ -2,6 +2,7 @@
 #pragma once
 #include "espalier/executor/graph.h"
 #include "espalier/executor/precision.h"
+#include "espalier/executor/state_owners.h"
 
 namespace espalier {
 
@@ -42,6 +43,14 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
 /// Cuts the buckets of a plan with replicas into such of at least `bytes` (64 KiB and more are worth a
 /// message), each complete, and sent, as early as the order of the graph lets it.
 bool split_buckets(Graph& graph, int64_t bytes);
+
+/// Leaves a replica those updates which are its own, or everybody's, and removes what is then not needed.
+/// Part of freezing: it cannot be left out.
+void own_updates(Graph& graph, const StateOwners& owners, int replica);
+/// Adds the end of such a step, in which owners give each other the new parameters.
+void gather_parameters(Graph& graph, const std::shared_ptr<const StateOwners>& owners);
+/// Puts that end behind everything else: until there, parameters are as they were before the step.
+void gather_last(Graph& graph);
 
 /// The number that fills a value everywhere, as far as the graph shows.
 std::optional<double> fill_of(const Graph& graph, ValueRef v);

@@ -17,7 +17,7 @@ echo "(exit status $status)"
 cp -r "$folder/run" "$folder/left"
 for ranks; do
   rm -rf "$folder/run" && cp -r "$folder/left" "$folder/run"
-  output=$(job "$ranks" resume)
+  output=$(job "$ranks" "${ESPALIER_TEST_RESUME:-resume}")
   status=$?
   printf '%s\n(exit status %d with %d ranks)\n' "$output" "$status" "$ranks"
   [ "$status" -eq 0 ] && [ "$(grep -c ': done$' <<<"$output")" -eq "$ranks" ] || exit 1

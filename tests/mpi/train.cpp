@@ -101,10 +101,124 @@ void first_values() {
   if (!(difference_of(train(true, own), train(false, 0)) < 1e-12)) throw Error("others' first values");
 }
 
+/// With states shared out every process trains as one alone, and has all states in the end.
+void sharded() {
+  for (uint32_t which = 0; which < optimizers; ++which)
+    compare("optimizer " + std::to_string(which), [&](bool distributed) {
+      return train_network({.optimizer = which, .distributed = distributed, .shard_states = distributed});
+    });
+  for (const int64_t batch : {1, 7})
+    compare("batches of " + std::to_string(batch), [&](bool distributed) {
+      return train_network({.batch = batch,
+                            .accumulate = distributed ? 2 : 1,
+                            .distributed = distributed,
+                            .shard_states = distributed});
+    });
+  for (const uint32_t which : {6u, 7u})
+    compare("two replicas in each process", [&](bool distributed) {
+      std::vector<Device> devices;
+      if (distributed) devices = {cpu(0), cpu(1)};
+      return train_network(
+          {.optimizer = which, .devices = devices, .distributed = distributed, .shard_states = distributed});
+    });
+  for (const int64_t bytes : {0, 64})
+    compare("gradients in messages of " + std::to_string(bytes), [&](bool distributed) {
+      return train_network(
+          {.optimizer = 6, .distributed = distributed, .shard_states = distributed, .bucket_bytes = bytes});
+    });
+  int compared = 0;
+  for (uint32_t seed = 0; seed < 16; ++seed) try {
+      compare(
+          "tree " + std::to_string(seed),
+          [&](bool distributed) { return train_fuzz_tree(seed, {}, distributed, distributed); }, 1e-7);
+      ++compared;
+    } catch (const UnsupportedError&) {
+    } catch (const ShapeError&) {
+    }
+  if (compared < 6) throw Error("too few trees");
+}
+
+/// States that other processes keep: when they can be read, and who takes them up.
+void sharded_states() {
+  const std::filesystem::path own =
+      std::filesystem::temp_directory_path() / ("espalier_sharded_" + std::to_string(getppid()));
+  const auto need = [](bool good, const char* what) {
+    if (!good) throw Error(what);
+  };
+  for (const bool threads : {false, true})
+    compare("what is left of states", [&](bool distributed) {
+      seed(17);
+      TestNetwork network({.batch = 7});
+      const optim::Optimizer optimizer =
+          optim::AdamW({.lr = 0.01, .epsilon = 1e-3, .clip_norm = 1, .schedule = optim::exponential(0.9)});
+      const auto make = [&](bool shard) {
+        std::vector<Device> devices;
+        if (threads && distributed) devices = {cpu(0), cpu(1)};
+        return network.loss.get_executor({.optimizer = optimizer,
+                                          .devices = devices,
+                                          .distributed = distributed,
+                                          .shard_states = shard && distributed});
+      };
+      Trace trace;
+      const auto note = [&] {
+        for (const Tensor& value : network.values()) trace.push_back(value);
+        trace.push_back(tensor(optimizer.scheduled_learning_rate(), float64));
+        for (const Variable& p : network.parameters)
+          for (const auto& [name, state] : optimizer.state_of(p)) trace.push_back(state.value().clone());
+      };
+      const Executor executor = make(true);
+      (void)executor.execute({.epochs = 2, .progress = false});
+      note();
+      // In between each process has its own.
+      int refused = 0, read = 0;
+      (void)executor.step();
+      for (const Variable& p : network.parameters)
+        for (const auto& [name, state] : optimizer.state_of(p)) try {
+            (void)state.value();
+            ++read;
+          } catch (const Error& error) {
+            ++refused;
+            need(std::string(error.what()).find("shard_states") != std::string::npos, error.what());
+          }
+      need(!distributed || refused > 0, "all states were here");
+      need(read > 0 || distributed::rank() > 0, "no state was here");
+      if (distributed) executor.checkpoint(own);
+      note();
+      try {
+        while (true) (void)executor.step();
+      } catch (const EndOfData&) {
+      }
+      note();
+      // Another executor on the tree goes on, and then the first.
+      (void)make(false).execute({.progress = false});
+      note();
+      (void)executor.execute({.progress = false});
+      note();
+      // And what was left, by an executor that shares out nothing.
+      if (distributed) {
+        const Executor other = make(false);
+        other.resume(own);
+        const size_t before = trace.size();
+        note();
+        const auto each = static_cast<std::ptrdiff_t>(trace.size() - before);
+        const Trace taken_up(trace.end() - each, trace.end()),
+            left(trace.begin() + each, trace.begin() + 2 * each);
+        need(difference_of(taken_up, left) == 0, "the checkpoint has other values");
+        trace.resize(before);
+      }
+      return trace;
+    });
+  std::error_code ignored;
+  distributed::world()->barrier();
+  std::filesystem::remove_all(own, ignored);
+}
+
 /// Two epochs, of which the second is done by whoever resumes; what one process alone does is the measure.
 struct Run {
-  explicit Run(bool distributed = true) : network({.batch = 7, .distributed = distributed}) {
-    executor = network.loss.get_executor({.optimizer = optimizer_of(7), .distributed = distributed});
+  explicit Run(bool distributed = true, bool shard = false)
+      : network({.batch = 7, .distributed = distributed}) {
+    executor = network.loss.get_executor(
+        {.optimizer = optimizer_of(7), .distributed = distributed, .shard_states = shard});
   }
   void resume_and_compare() {
     executor->resume(folder);
@@ -121,10 +235,11 @@ struct Run {
 };
 
 void resume() { Run().resume_and_compare(); }
+void resume_sharded() { Run(true, true).resume_and_compare(); }
 
 /// Runs until a rank does this in the midst of the third epoch.
-void train_until(const std::function<void(const StepInfo&)>& end) {
-  Run run;
+void train_until(const std::function<void(const StepInfo&)>& end, bool shard = false) {
+  Run run(true, shard);
   run.executor->on(Event::step_finish, [&](const StepInfo& info) {
     if (info.epoch == 2 && info.step == 2) end(info);
   });
@@ -137,6 +252,13 @@ void dies() {
   train_until([](const StepInfo&) {
     if (distributed::rank() == 1) raise(SIGKILL);
   });
+}
+void sharded_dies() {
+  train_until(
+      [](const StepInfo&) {
+        if (distributed::rank() == 1) raise(SIGKILL);
+      },
+      true);
 }
 void hangs() {
   distributed::world()->set_timeout(2);
@@ -214,6 +336,8 @@ int main(int argc, char** argv) {
                                                                   {"trees", trees},
                                                                   {"values", values},
                                                                   {"first_values", first_values},
+                                                                  {"sharded", sharded},
+                                                                  {"sharded_states", sharded_states},
                                                                   {"dies", dies},
                                                                   {"hangs", hangs},
                                                                   {"throws", throws},
@@ -222,6 +346,8 @@ int main(int argc, char** argv) {
                                                                   {"resume", resume},
                                                                   {"one_listens", one_listens},
                                                                   {"other_order", other_order},
+                                                                  {"resume_sharded", resume_sharded},
+                                                                  {"sharded_dies", sharded_dies},
                                                                   {"wrong_label", wrong_label},
                                                                   {"other_tree", other_tree},
                                                                   {"bad_folder", bad_folder}};

@@ -1,0 +1,369 @@
+// Replicas that share out the optimizer's states train as one device does, and have room for a part each.
+#include <boost/test/unit_test.hpp>
+
+#include "espalier/core/error.h"
+#include "espalier/executor/leaf_arena.h"
+#include "espalier/executor/plan_data.h"
+#include "espalier/executor/state_owners.h"
+#include "replica_programs.h"
+
+namespace esp = espalier;
+namespace optim = espalier::optim;
+using namespace espalier::testing;
+using esp::Variable;
+
+namespace {
+
+std::vector<esp::Device> cpus(int count) {
+  std::vector<esp::Device> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(esp::cpu(i));
+  return devices;
+}
+
+/// Layers in float32, as float16 training takes them.
+struct Layers {
+  explicit Layers(int64_t width = 8, int count = 5)
+      : feed({numbers({21, width}, -1, 1, 4).to(esp::float32), labels(width)}, {.batch_size = 6}) {
+    const auto [x, y] = feed.get_output_graphs<2>();
+    Variable h = x;
+    for (int i = 0; i < count; ++i) {
+      parameters.push_back(esp::parameter(
+          numbers({width, width}, -0.5, 0.5, static_cast<uint64_t>(10 + i)).to(esp::float32), "w"));
+      h = esp::tanh(esp::matmul(h, parameters.back()));
+    }
+    loss = esp::softmax_cross_entropy(h, y);
+  }
+  static esp::Tensor labels(int64_t width) {
+    esp::Tensor labels({21}, esp::int64);
+    for (int64_t i = 0; i < 21; ++i) labels.span<int64_t>()[static_cast<size_t>(i)] = i * 7 % width;
+    return labels;
+  }
+  Trace values() const {
+    Trace trace;
+    for (const Variable& p : parameters) trace.push_back(p.value().clone());
+    return trace;
+  }
+  /// What the optimizer keeps, of all parameters.
+  Trace states(const optim::Optimizer& optimizer) const {
+    Trace trace;
+    for (const Variable& p : parameters)
+      for (const auto& [name, state] : optimizer.state_of(p)) trace.push_back(state.value().clone());
+    return trace;
+  }
+
+  esp::data::Distributor feed;
+  std::vector<Variable> parameters;
+  Variable loss;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(sharded_states)
+
+BOOST_AUTO_TEST_CASE(every_optimizer_trains_as_on_one_device) {
+  for (uint32_t which = 0; which < optimizers; ++which) BOOST_TEST_CONTEXT("optimizer " << which) {
+      const Trace one = train_network({.optimizer = which});
+      for (const int count : {2, 3, 5}) BOOST_TEST_CONTEXT(count << " replicas") {
+          const Trace sharded =
+              train_network({.optimizer = which, .devices = cpus(count), .shard_states = true});
+          BOOST_TEST(difference_of(sharded, one) < 1e-9);
+          // Nothing is added up in another order than where all keep all.
+          BOOST_TEST(difference_of(sharded, train_network({.optimizer = which, .devices = cpus(count)})) <
+                     1e-12);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(uneven_batches_and_parts) {
+  for (const int64_t batch : {1, 3, 7, 8})
+    for (const uint32_t which : {6u, 7u})
+      BOOST_TEST_CONTEXT("batches of " << batch << " optimizer " << which) {
+        const Trace one = train_network({.optimizer = which, .batch = batch});
+        for (const int count : {2, 3})
+          for (const int parts : {1, 2}) BOOST_TEST_CONTEXT(count << " replicas " << parts << " parts") {
+              BOOST_TEST(difference_of(train_network({.optimizer = which,
+                                                      .batch = batch,
+                                                      .accumulate = parts,
+                                                      .devices = cpus(count),
+                                                      .shard_states = true}),
+                                       one) < 1e-9);
+            }
+      }
+}
+
+BOOST_AUTO_TEST_CASE(random_trees) {
+  int compared = 0;
+  for (uint32_t seed = 0; seed < 40; ++seed) BOOST_TEST_CONTEXT("seed " << seed) {
+      try {
+        const Trace one = train_fuzz_tree(seed, {});
+        for (const int count : {2, 3}) {
+          BOOST_TEST(difference_of(train_fuzz_tree(seed, cpus(count), true, true), one) < 1e-7);
+          ++compared;
+        }
+      } catch (const esp::UnsupportedError&) {
+      } catch (const esp::ShapeError&) {
+      } catch (const esp::IndexError&) {
+      }
+    }
+  BOOST_TEST(compared > 20);
+}
+
+BOOST_AUTO_TEST_CASE(whichever_passes_are_left_out) {
+  const auto train = [](const std::vector<std::string>& without, int count) {
+    Layers layers;
+    const esp::Executor executor =
+        layers.loss.get_executor({.optimizer = optim::AdamW({.lr = 0.01, .clip_norm = 1}),
+                                  .devices = cpus(count),
+                                  .shard_states = count > 1,
+                                  .without = without});
+    (void)executor.execute({.epochs = 2, .progress = false});
+    return layers.values();
+  };
+  const Trace one = train({}, 1);
+  for (const std::string& pass : esp::pass_names()) BOOST_TEST_CONTEXT(pass) {
+      BOOST_TEST(difference_of(train({pass}, 3), one) < 1e-5);
+    }
+  BOOST_TEST(difference_of(train(esp::pass_names(), 2), one) < 1e-5);
+}
+
+BOOST_AUTO_TEST_CASE(a_scaled_loss) {
+  const auto train = [](int count) {
+    Layers layers;
+    optim::Optimizer optimizer = optim::Adam({.lr = 0.01});
+    const esp::Executor executor = layers.loss.get_executor({.optimizer = optimizer,
+                                                             .devices = cpus(count),
+                                                             .shard_states = count > 1,
+                                                             .precision = esp::Precision::float16});
+    Trace trace;
+    executor.on(esp::Event::step_finish, [&](const esp::StepInfo&) {
+      trace.push_back(esp::tensor(executor.loss_scale(), esp::float64));
+    });
+    (void)executor.execute({.epochs = 3, .progress = false});
+    for (const esp::Tensor& value : layers.values()) trace.push_back(value);
+    return trace;
+  };
+  const Trace one = train(1);
+  for (const int count : {2, 3}) BOOST_TEST(difference_of(train(count), one) < 2e-2);
+}
+
+BOOST_AUTO_TEST_CASE(each_has_room_for_its_part) {
+  Layers layers(16, 8);
+  const optim::Optimizer optimizer = optim::Adam({.lr = 0.01});
+  const auto leaf_bytes = [&](int count, bool shard) {
+    return layers.loss.get_executor({.optimizer = optimizer, .devices = cpus(count), .shard_states = shard})
+        .plan()
+        .leaf_bytes();
+  };
+  const int64_t parameters = 8 * 16 * 16 * 4, alone = leaf_bytes(1, false);
+  BOOST_TEST(alone >= 3 * parameters);
+  BOOST_TEST(leaf_bytes(4, false) == alone);
+  const int64_t states = alone - parameters;
+  for (const int count : {2, 4, 8}) {
+    BOOST_TEST(leaf_bytes(count, true) <= parameters + states / count + 64);
+    BOOST_TEST(leaf_bytes(count, true) >= parameters + 2 * parameters / count);
+  }
+  const std::string text =
+      layers.loss.get_executor({.optimizer = optimizer, .devices = cpus(4), .shard_states = true})
+          .plan()
+          .str();
+  BOOST_TEST(text.find("gather_parameters") != text.npos);
+  BOOST_TEST(text.find("replica 3") != text.npos, text);
+}
+
+BOOST_AUTO_TEST_CASE(an_arena_takes_no_memory_for_what_others_keep) {
+  const Variable p = esp::parameter(numbers({32}), "p"), m = esp::state(numbers({32}, 0, 1, 2), "m"),
+                 v = esp::state(numbers({32}, 0, 1, 3), "v");
+  using Keeping = esp::LeafArena::Keeping;
+  esp::LeafArena first(esp::cpu()), second(esp::cpu());
+  first.follow();
+  second.follow();
+  first.add(p), first.add(m, Keeping::alone), first.add(v, Keeping::nowhere);
+  second.add(p), second.add(m, Keeping::nowhere), second.add(v, Keeping::alone);
+  for (esp::LeafArena* arena : {&first, &second}) {
+    arena->bind();
+    BOOST_TEST(arena->bytes() == 2 * 32 * 8);
+  }
+  BOOST_TEST(second.has(2));
+  BOOST_TEST(!second.has(1));
+  // What is written in an arena is what the leaf has, and is not copied until somebody asks.
+  esp::Tensor there = second.tensor(2);
+  copy_elements(numbers({32}, 0, 1, 7), there);
+  const size_t written[] = {2};
+  for (esp::LeafArena* arena : {&first, &second}) arena->mark_assigned(written);
+  BOOST_TEST(!v.node()->has_value());
+  BOOST_TEST(difference(v.value(), numbers({32}, 0, 1, 7)) == 0);
+  BOOST_TEST(v.value().address() != there.address());
+  set_value(v, numbers({32}, 0, 1, 8));
+  second.bind();
+  BOOST_TEST(difference(second.tensor(2), numbers({32}, 0, 1, 8)) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(states_are_read_and_set_between_steps) {
+  const auto train = [](int count) {
+    Layers layers;
+    const optim::Optimizer optimizer = optim::Adam({.lr = 0.01, .schedule = optim::exponential(0.9)});
+    const esp::Executor executor =
+        layers.loss.get_executor({.optimizer = optimizer, .devices = cpus(count), .shard_states = count > 1});
+    Trace trace;
+    const auto note = [&] {
+      for (const Trace& part : {layers.states(optimizer), layers.values()})
+        trace.insert(trace.end(), part.begin(), part.end());
+      trace.push_back(esp::tensor(optimizer.scheduled_learning_rate(), esp::float64));
+    };
+    executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
+      note();
+      if (info.epoch == 1 && info.step == 1)
+        for (const Variable& p : layers.parameters)
+          for (const auto& [name, state] : optimizer.state_of(p))
+            set_value(state, (esp::Variable(state) * 0.5).value());
+    });
+    (void)executor.execute({.epochs = 2, .progress = false});
+    note();
+    (void)executor.step();
+    note();
+    return trace;
+  };
+  const Trace one = train(1);
+  BOOST_TEST(difference_of(train(2), one) < 1e-5);
+  BOOST_TEST(difference_of(train(4), one) < 1e-5);
+}
+
+BOOST_AUTO_TEST_CASE(executors_on_one_tree_hand_states_on) {
+  const auto train = [](const std::vector<std::pair<int, bool>>& kinds) {
+    Layers layers;
+    const optim::Optimizer optimizer = optim::Adam({.lr = 0.01});
+    std::vector<esp::Executor> executors;
+    for (const auto& [count, shard] : kinds)
+      executors.push_back(
+          layers.loss.get_executor({.optimizer = optimizer, .devices = cpus(count), .shard_states = shard}));
+    for (int round = 0; round < 2; ++round)
+      for (const esp::Executor& executor : executors) {
+        (void)executor.execute({.progress = false});
+        (void)executor.step();
+      }
+    // And the tree's own update, eagerly.
+    layers.loss.update(optimizer);
+    Trace trace = layers.values();
+    for (const esp::Tensor& state : layers.states(optimizer)) trace.push_back(state);
+    return trace;
+  };
+  const Trace one = train({{1, false}, {1, false}, {1, false}});
+  BOOST_TEST(difference_of(train({{2, true}, {1, false}, {3, true}}), one) < 1e-5);
+  BOOST_TEST(difference_of(train({{1, false}, {3, true}, {2, false}}), one) < 1e-5);
+}
+
+BOOST_AUTO_TEST_CASE(a_run_goes_on_with_other_replicas_and_without_sharing) {
+  const TemporaryFolder folder;
+  const auto program = [&](int replicas, bool shard, int64_t epochs, bool resume) {
+    esp::seed(3);
+    TestNetwork network({.batch = 7});
+    const esp::Executor executor = network.loss.get_executor(
+        {.optimizer = optim::Adam({.lr = 0.01}), .devices = cpus(replicas), .shard_states = shard});
+    if (resume) executor.resume(folder.path());
+    (void)executor.execute({.epochs = epochs, .progress = false, .checkpoint = folder.path()});
+    return network.values();
+  };
+  const Trace whole = program(1, false, 4, false);
+  using Kind = std::pair<int, bool>;
+  for (const auto& [before, after] :
+       {std::pair(Kind(2, true), Kind(3, true)), std::pair(Kind(3, true), Kind(1, false)),
+        std::pair(Kind(2, false), Kind(2, true)), std::pair(Kind(1, true), Kind(4, true))}) {
+    std::filesystem::remove_all(folder.path());
+    (void)program(before.first, before.second, 2, false);
+    BOOST_TEST(difference_of(program(after.first, after.second, 4, true), whole) < 1e-9);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_value_is_that_of_before_the_step) {
+  // The tree's value is a parameter, which each step assigns on one replica or another.
+  const auto train = [](int which, int count) {
+    esp::data::Distributor feed({numbers({12, 3}, -1, 1, 1)}, {.batch_size = 4});
+    const Variable a = esp::parameter(numbers({3}, -1, 1, 2), "a"),
+                   b = esp::parameter(numbers({3}, -1, 1, 3), "b");
+    const Variable y = feed.get_output_graphs()[0] * a + b;
+    const Variable penalty = which == 0 ? a : b;
+    const Variable root = esp::mean(esp::square(y)) + esp::sum(penalty) * 0.1;
+    const esp::Executor executor = root.get_executor({.optimizer = optim::Sgd({.lr = 0.1, .momentum = 0.9}),
+                                                      .devices = cpus(count),
+                                                      .shard_states = count > 1});
+    Trace trace;
+    for (int step = 0; step < 3; ++step) {
+      (void)executor.step();
+      trace.push_back(executor.value());
+    }
+    trace.push_back(a.value().clone());
+    trace.push_back(b.value().clone());
+    return trace;
+  };
+  for (const int which : {0, 1})
+    for (const int count : {2, 3}) BOOST_TEST(difference_of(train(which, count), train(which, 1)) < 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(an_error_in_one_replica_changes_nothing) {
+  esp::Tensor labels({12}, esp::int64);
+  for (int64_t i = 0; i < 12; ++i) labels.span<int64_t>()[static_cast<size_t>(i)] = i == 7 ? 4 : i % 4;
+  esp::data::Distributor feed({numbers({12, 3}, -1, 1, 1), labels}, {.batch_size = 4});
+  const auto [in, target] = feed.get_output_graphs<2>();
+  const Variable w = esp::parameter(numbers({3, 4}, -1, 1, 2), "w"),
+                 b = esp::parameter(numbers({4}, -1, 1, 3), "b");
+  const optim::Optimizer optimizer = optim::Adam({.lr = 0.1});
+  const esp::Executor executor =
+      esp::softmax_cross_entropy(esp::matmul(in, w) + b, target)
+          .get_executor({.optimizer = optimizer, .devices = cpus(2), .shard_states = true});
+  (void)executor.step();
+  const auto all = [&] {
+    Trace trace;
+    for (const Variable& p : {w, b}) {
+      trace.push_back(p.value().clone());
+      for (const auto& [name, state] : optimizer.state_of(p)) trace.push_back(state.value().clone());
+    }
+    return trace;
+  };
+  const Trace before = all();
+  BOOST_TEST(before.size() == 8u);
+  BOOST_CHECK_THROW((void)executor.step(), esp::IndexError);
+  BOOST_TEST(difference_of(all(), before) == 0);
+  BOOST_CHECK_THROW((void)executor.execute({.progress = false}), esp::IndexError);
+  feed.reset();
+  BOOST_CHECK_NO_THROW((void)executor.step());
+  BOOST_TEST(difference_of(all(), before) > 0);
+}
+
+BOOST_AUTO_TEST_CASE(who_owns_what) {
+  Layers layers(4, 6);
+  const optim::Optimizer optimizer = optim::Adam({.lr = 0.1, .schedule = optim::exponential(0.9)});
+  std::vector<std::pair<Variable, Variable>> gradients;
+  for (const Variable& p : layers.parameters) gradients.emplace_back(p, p * 2.0);
+  const std::vector<Variable> updates = optimizer.build(gradients);
+  std::vector<Variable> leaves = layers.parameters;
+  for (const Variable& p : layers.parameters)
+    for (const auto& [name, state] : optimizer.state_of(p)) leaves.push_back(state);
+  leaves.push_back(optimizer.state()[0].second);
+  const esp::StateOwners owners = esp::share_out_states(updates, {layers.loss}, leaves, 3);
+  BOOST_TEST(owners.parameters.size() == 6u);
+  for (size_t i = 0; i < 6; ++i) {
+    BOOST_TEST(owners.of(layers.parameters[i].node()) == static_cast<int>(i / 2));
+    for (const auto& [name, state] : optimizer.state_of(layers.parameters[i]))
+      BOOST_TEST(owners.of(state.node()) == static_cast<int>(i / 2), name);
+  }
+  BOOST_TEST(owners.of(optimizer.state()[0].second.node()) == -1);
+  BOOST_TEST(owners.shared_bytes == 64);
+  for (const int64_t bytes : owners.state_bytes) BOOST_TEST(bytes == 2 * (2 * 64 + 64));
+}
+
+BOOST_AUTO_TEST_CASE(options_that_cannot_be) {
+  Layers layers;
+  try {
+    (void)layers.loss.get_executor({.shard_states = true});
+    BOOST_ERROR("it was made");
+  } catch (const esp::Error& error) {
+    BOOST_TEST(std::string(error.what()).find("training only") != std::string::npos, error.what());
+  }
+  // One replica has it all.
+  const esp::Executor alone =
+      layers.loss.get_executor({.optimizer = optim::Adam({.lr = 0.01}), .shard_states = true});
+  BOOST_TEST(alone.plan().str().find("gather_parameters") == std::string::npos);
+  BOOST_TEST(std::isfinite(alone.step().loss));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
