@@ -80,7 +80,7 @@ class BucketKernel : public BoundKernel {
   void run(RandomStream random) override {
     copy_->run(random);
     if (accumulate_) accumulate_->run(random);
-    if (sends()) exchange_.start(call_.values, weights_, call_.where);
+    if (sends()) exchange_.start(call_.values, call_.bounds, weights_, call_.where);
   }
   bool can_be_captured() const override {
     return copy_->can_be_captured() && (!sends() || exchange_.can_be_captured());
@@ -108,22 +108,24 @@ class ArrivalKernel : public BoundKernel {
 
 class GatherKernel : public BoundKernel {
  public:
-  GatherKernel(std::vector<Tensor> parts, const std::source_location& where, Exchange& exchange)
-      : parts_(std::move(parts)), where_(where), exchange_(exchange) {}
-  void run(RandomStream) override { exchange_.gather(parts_, where_); }
+  GatherKernel(Tensor values, std::vector<int64_t> bounds, const std::source_location& where,
+               Exchange& exchange)
+      : values_(std::move(values)), bounds_(std::move(bounds)), where_(where), exchange_(exchange) {}
+  void run(RandomStream) override { exchange_.gather(values_, bounds_, where_); }
   bool can_be_captured() const override { return exchange_.can_be_captured(); }
 
  private:
-  std::vector<Tensor> parts_;
+  Tensor values_;
+  std::vector<int64_t> bounds_;
   std::source_location where_;
   Exchange& exchange_;
 };
 
 }  // namespace
 
-std::unique_ptr<BoundKernel> bind_gather(std::vector<Tensor> parts, const std::source_location& where,
-                                         Exchange& exchange) {
-  return std::make_unique<GatherKernel>(std::move(parts), where, exchange);
+std::unique_ptr<BoundKernel> bind_gather(Tensor values, std::vector<int64_t> bounds,
+                                         const std::source_location& where, Exchange& exchange) {
+  return std::make_unique<GatherKernel>(std::move(values), std::move(bounds), where, exchange);
 }
 
 std::unique_ptr<BoundKernel> bind_bucket(std::unique_ptr<BoundKernel> copy, BucketCall call,

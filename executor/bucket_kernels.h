@@ -19,6 +19,8 @@ struct BucketCall {
   size_t number = 0;        ///< among the plan's buckets
   int part = 0, parts = 1;  ///< of those which the replica takes one after the other
   int share = 0;            ///< of all parts of all replicas
+  /// Between which each replica alone gets the sums; empty: all get all.
+  std::vector<int64_t> bounds = {};
   std::source_location where;
 };
 
@@ -28,8 +30,9 @@ std::unique_ptr<BoundKernel> bind_bucket(std::unique_ptr<BoundKernel> copy, Buck
                                          const Replication& replication, Accumulators& accumulators,
                                          Exchange& exchange);
 std::unique_ptr<BoundKernel> bind_arrival(bool last_part, Exchange& exchange);
-/// `parts` are the memory of the parameters which each replica owns; undefined where it owns none.
-std::unique_ptr<BoundKernel> bind_gather(std::vector<Tensor> parts, const std::source_location& where,
-                                         Exchange& exchange);
+/// `values` are the memory of all parameters that are updated, of which each replica has new values between
+/// its bounds.
+std::unique_ptr<BoundKernel> bind_gather(Tensor values, std::vector<int64_t> bounds,
+                                         const std::source_location& where, Exchange& exchange);
 
 }  // namespace espalier

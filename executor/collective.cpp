@@ -15,6 +15,8 @@ std::string_view name(Collective::Kind kind) {
     case Collective::Kind::all_reduce_weighted: return "all_reduce_weighted";
     case Collective::Kind::reduce_scatter: return "reduce_scatter";
     case Collective::Kind::all_gather: return "all_gather";
+    case Collective::Kind::reduce_parts: return "reduce_parts";
+    case Collective::Kind::gather_parts: return "gather_parts";
     case Collective::Kind::broadcast: return "broadcast";
     case Collective::Kind::barrier: return "barrier";
   }
@@ -22,13 +24,14 @@ std::string_view name(Collective::Kind kind) {
 }
 
 // Those of large jobs would leave no room for the line of the call.
-constexpr size_t most_weights = 8;
+constexpr size_t most_numbers = 8;
 
-std::string str_of(const std::vector<double>& weights) {
+template <class T>
+std::string str_of(const std::vector<T>& numbers) {
   std::string text;
-  for (size_t i = 0; i < std::min(weights.size(), most_weights); ++i)
-    text += fmt::format("{}{}", i ? ", " : "", weights[i]);
-  if (weights.size() > most_weights) text += fmt::format(", ... {} in all", weights.size());
+  for (size_t i = 0; i < std::min(numbers.size(), most_numbers); ++i)
+    text += fmt::format("{}{}", i ? ", " : "", numbers[i]);
+  if (numbers.size() > most_numbers) text += fmt::format(", ... {} in all", numbers.size());
   return text;
 }
 
@@ -46,7 +49,7 @@ std::string_view name(Reduction reduction) {
 
 bool Collective::matches(const Collective& other) const {
   return kind == other.kind && reduction == other.reduction && root == other.root && spec == other.spec &&
-         weights == other.weights && whole == other.whole;
+         weights == other.weights && bounds == other.bounds && whole == other.whole;
 }
 
 uint64_t Collective::hash() const {
@@ -61,6 +64,7 @@ uint64_t Collective::hash() const {
     const double positive = weight + 0.0;  // -0 and 0 are equal
     crc.add(&positive, sizeof(positive));
   }
+  for (const int64_t bound : bounds) add(bound);
   return crc.value();
 }
 
@@ -70,6 +74,7 @@ std::string Collective::str() const {
   if (reduction != Reduction::sum) text += fmt::format(" ({})", espalier::name(reduction));
   if (!weights.empty()) text += fmt::format(" by {}", str_of(weights));
   if (kind != Kind::barrier) text += fmt::format(" of {} {}", espalier::name(spec.dtype), spec.shape.str());
+  if (!bounds.empty()) text += fmt::format(" cut at {}", str_of(bounds));
   if (kind == Kind::broadcast) text += fmt::format(" from rank {}", root);
   return text + fmt::format(" ({}:{})", where.file_name(), where.line());
 }

@@ -21,6 +21,8 @@ struct Collective {
     all_reduce_weighted,
     reduce_scatter,
     all_gather,
+    reduce_parts,
+    gather_parts,
     broadcast,
     barrier
   };
@@ -32,6 +34,8 @@ struct Collective {
   Spec spec;
   /// By what each rank's values are multiplied, rank by rank; empty if by nothing.
   std::vector<double> weights;
+  /// Where the part of each rank begins, and the end of the last; empty if there are no such parts.
+  std::vector<int64_t> bounds;
   /// Whether this rank is marked, see Communicator::raise.
   bool raised = false;
   std::source_location where;

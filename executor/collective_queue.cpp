@@ -20,13 +20,15 @@ CollectiveQueue::~CollectiveQueue() {
   communicator_->set_napping(false);
 }
 
-void CollectiveQueue::all_reduce_weighted(Tensor values, std::span<const double> weights, Where where) {
+void CollectiveQueue::give(Tensor values, std::span<const int64_t> bounds, std::span<const double> weights,
+                           Where where) {
   {
     const std::lock_guard lock(mutex_);
     if (next_ == count_) next_ = count_ = 0;
     if (count_ == works_.size()) works_.emplace_back();
     Work& work = works_[count_];
     work.values = std::move(values);
+    work.bounds.assign(bounds.begin(), bounds.end());
     work.weights.assign(weights.begin(), weights.end());
     work.where = where;
     ++count_;
@@ -51,7 +53,10 @@ void CollectiveQueue::serve() {
     if (!error_) {
       lock.unlock();
       try {
-        communicator_->all_reduce_weighted(work.values, work.weights, work.where);
+        if (work.bounds.empty())
+          communicator_->all_reduce_weighted(work.values, work.weights, work.where);
+        else
+          communicator_->reduce_parts(work.values, work.bounds, work.weights, work.where);
       } catch (...) {
         error = std::current_exception();
       }

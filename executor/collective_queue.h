@@ -28,7 +28,13 @@ class CollectiveQueue {
   CollectiveQueue& operator=(const CollectiveQueue&) = delete;
 
   /// As the communicator's; returns at once. `values` may be used again after `wait`.
-  void all_reduce_weighted(Tensor values, std::span<const double> weights, Where where = Where::current());
+  void all_reduce_weighted(Tensor values, std::span<const double> weights, Where where = Where::current()) {
+    give(std::move(values), {}, weights, where);
+  }
+  void reduce_parts(Tensor values, std::span<const int64_t> bounds, std::span<const double> weights,
+                    Where where = Where::current()) {
+    give(std::move(values), bounds, weights, where);
+  }
   /// Returns when all that was given is done. If one failed, those after it were not tried, and its error is
   /// thrown, once; what is given from then on is tried again.
   void wait();
@@ -36,10 +42,12 @@ class CollectiveQueue {
  private:
   struct Work {
     Tensor values;
+    std::vector<int64_t> bounds;
     std::vector<double> weights;
     Where where;
   };
 
+  void give(Tensor values, std::span<const int64_t> bounds, std::span<const double> weights, Where where);
   void serve();
 
   std::shared_ptr<Communicator> communicator_;

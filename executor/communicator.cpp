@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -13,7 +14,8 @@ namespace {
 using Kind = Collective::Kind;
 
 bool reduces(Kind kind) {
-  return kind == Kind::all_reduce || kind == Kind::all_reduce_weighted || kind == Kind::reduce_scatter;
+  return kind == Kind::all_reduce || kind == Kind::all_reduce_weighted || kind == Kind::reduce_scatter ||
+         kind == Kind::reduce_parts;
 }
 
 void check_parts(const Collective& call, const Tensor& part, const Tensor& values, int ranks) {
@@ -37,6 +39,13 @@ void check_weights(const Collective& call, int ranks) {
   for (const double weight : call.weights)
     if (!finite(weight) || weight < 0)
       throw Error(fmt::format("{}: {} is no weight; they are finite, and not negative", call.str(), weight));
+}
+
+void check_bounds(const Collective& call, int ranks) {
+  const auto& bounds = call.bounds;
+  if (bounds.size() != static_cast<size_t>(ranks) + 1 || bounds.front() != 0 ||
+      bounds.back() != call.spec.shape.elements() || !std::ranges::is_sorted(bounds))
+    throw ShapeError(fmt::format("{}: these are no bounds of the parts of {} ranks", call.str(), ranks));
 }
 
 }  // namespace
@@ -75,19 +84,22 @@ void Communicator::check(const Collective& call, const Tensor* from, const Tenso
     throw TypeError(fmt::format("{}: the mean is for reals", call.str()));
   if (call.kind == Kind::reduce_scatter) check_parts(call, *to, *from, size_);
   if (call.kind == Kind::all_gather) check_parts(call, *from, *to, size_);
-  if (call.kind == Kind::all_reduce_weighted) check_weights(call, size_);
+  if (call.kind == Kind::all_reduce_weighted || call.kind == Kind::reduce_parts) check_weights(call, size_);
+  if (call.kind == Kind::reduce_parts || call.kind == Kind::gather_parts) check_bounds(call, size_);
   if (call.root < 0 || call.root >= size_)
     throw IndexError(fmt::format("{}: there are {} ranks", call.str(), size_));
 }
 
 void Communicator::call(Kind kind, Reduction reduction, int root, const Tensor* from, Tensor* to, Where where,
-                        std::span<const double> weights, const Collective* whole) {
+                        std::span<const double> weights, const Collective* whole,
+                        std::span<const int64_t> bounds) {
   try {
     call_.kind = kind;
     call_.reduction = reduction;
     call_.root = root;
     call_.spec = from ? from->spec() : Spec();
     call_.weights.assign(weights.begin(), weights.end());
+    call_.bounds.assign(bounds.begin(), bounds.end());
     call_.raised = mark_.load();
     call_.where = where;
     call_.whole = whole ? whole->hash() : 0;
@@ -114,14 +126,22 @@ void Communicator::reduce_scatter(const Tensor& values, Tensor& part, Reduction 
 void Communicator::all_gather(const Tensor& part, Tensor& values, Where where) {
   call(Kind::all_gather, Reduction::sum, 0, &part, &values, where);
 }
+void Communicator::reduce_parts(Tensor& values, std::span<const int64_t> bounds,
+                                std::span<const double> weights, Where where) {
+  call(Kind::reduce_parts, Reduction::sum, 0, &values, &values, where, weights, nullptr, bounds);
+}
+void Communicator::gather_parts(Tensor& values, std::span<const int64_t> bounds, Where where) {
+  call(Kind::gather_parts, Reduction::sum, 0, &values, &values, where, {}, nullptr, bounds);
+}
 void Communicator::broadcast(Tensor& values, int root, Where where) {
   call(Kind::broadcast, Reduction::sum, root, &values, &values, where);
 }
 void Communicator::barrier(Where where) { call(Kind::barrier, Reduction::sum, 0, nullptr, nullptr, where); }
 
 void Communicator::call_part(Communicator& other, const Collective& whole, Kind kind, Reduction reduction,
-                             int root, const Tensor* from, Tensor* to, std::span<const double> weights) {
-  other.call(kind, reduction, root, from, to, whole.where, weights, &whole);
+                             int root, const Tensor* from, Tensor* to, std::span<const double> weights,
+                             std::span<const int64_t> bounds) {
+  other.call(kind, reduction, root, from, to, whole.where, weights, &whole, bounds);
 }
 
 void Communicator::abort(std::exception_ptr error) noexcept {

@@ -37,6 +37,16 @@ class Communicator {
                       Where where = Where::current());
   /// Every rank's `values` become the parts of all ranks, one after the other.
   void all_gather(const Tensor& part, Tensor& values, Where where = Where::current());
+  // Parts of unequal sizes, side by side in `values`: rank r's are the elements bounds[r] to bounds[r + 1]
+  // (excluded). There is one bound more than there are ranks, from 0 to all elements, none below the one
+  // before; all ranks give the same.
+
+  /// Rank r's part of its `values` becomes the sum over ranks s of `weights[s]` times that part of those of
+  /// rank s, as in all_reduce_weighted. The rest of its `values` may be anything then.
+  void reduce_parts(Tensor& values, std::span<const int64_t> bounds, std::span<const double> weights,
+                    Where where = Where::current());
+  /// Every rank's `values` become the parts of those of all ranks.
+  void gather_parts(Tensor& values, std::span<const int64_t> bounds, Where where = Where::current());
   /// Every rank's `values` become those of rank `root`.
   void broadcast(Tensor& values, int root, Where where = Where::current());
   /// Returns when all ranks have come.
@@ -77,7 +87,7 @@ class Communicator {
   /// which their errors name.
   static void call_part(Communicator& other, const Collective& whole, Collective::Kind kind,
                         Reduction reduction, int root, const Tensor* from, Tensor* to,
-                        std::span<const double> weights = {});
+                        std::span<const double> weights = {}, std::span<const int64_t> bounds = {});
 
  private:
   /// Does it, or throws CommunicatorError. Says whether any rank's call is `raised`. Of `from` and `to` there
@@ -88,7 +98,8 @@ class Communicator {
 
   void check(const Collective& call, const Tensor* from, const Tensor* to) const;
   void call(Collective::Kind kind, Reduction reduction, int root, const Tensor* from, Tensor* to, Where where,
-            std::span<const double> weights = {}, const Collective* whole = nullptr);
+            std::span<const double> weights = {}, const Collective* whole = nullptr,
+            std::span<const int64_t> bounds = {});
 
   int rank_, size_;
   double timeout_;

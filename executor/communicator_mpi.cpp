@@ -54,6 +54,20 @@ struct Abandoned {
 };
 void keep_forever(Abandoned kept) { new Abandoned(std::move(kept)); }
 
+int64_t longest_part(const Collective& call) {
+  int64_t longest = 0;
+  for (size_t r = 0; r + 1 < call.bounds.size(); ++r)
+    longest = std::max(longest, call.bounds[r + 1] - call.bounds[r]);
+  return longest;
+}
+
+// What a piece has of a rank's part: where it begins, and how many elements they are.
+std::pair<int64_t, int64_t> piece_of(const Collective& call, int rank, int64_t first, int64_t count) {
+  const int64_t begin = call.bounds[static_cast<size_t>(rank)],
+                length = call.bounds[static_cast<size_t>(rank) + 1] - begin;
+  return {begin + std::min(first, length), std::clamp<int64_t>(length - first, 0, count)};
+}
+
 class MpiCommunicator final : public Communicator {
  public:
   explicit MpiCommunicator(const EspalierMpi& mpi);
@@ -71,6 +85,8 @@ class MpiCommunicator final : public Communicator {
                             int64_t elements);
   void all_gather_piece(const char* part, char* values, int64_t stride, int64_t bytes);
   void broadcast_piece(int root, char* values, int64_t bytes);
+  void reduce_parts_piece(const Collective& call, char* values, int64_t first, int64_t count);
+  void gather_parts_piece(const Collective& call, char* values, int64_t first, int64_t count);
 
   void send(int peer, const void* data, int64_t bytes);
   void receive(int peer, void* data, int64_t bytes);
@@ -179,6 +195,12 @@ void MpiCommunicator::move(const Collective& call, const Tensor* from, Tensor* t
         all_gather_piece(source + begin, target + begin, part, bytes);
       });
     }
+    case Kind::reduce_parts:
+      return pieces(longest_part(call), share_bytes / element,
+                    [&](int64_t begin, int64_t count) { reduce_parts_piece(call, target, begin, count); });
+    case Kind::gather_parts:
+      return pieces(longest_part(call), piece_bytes / element,
+                    [&](int64_t begin, int64_t count) { gather_parts_piece(call, target, begin, count); });
     case Kind::broadcast:
       return pieces(to->elements() * element, piece_bytes,
                     [&](int64_t begin, int64_t bytes) { broadcast_piece(call.root, target + begin, bytes); });
@@ -297,6 +319,42 @@ void MpiCommunicator::broadcast_piece(int root, char* values, int64_t bytes) {
     if (other == rank()) continue;
     if (other != root) send(other, values + begin(rank()), length(rank()));
     if (rank() != root) receive(other, values + begin(other), length(other));
+  }
+  exchange();
+}
+
+// Each rank gets everybody's elements of its part, and reduces them.
+void MpiCommunicator::reduce_parts_piece(const Collective& call, char* values, int64_t first, int64_t count) {
+  const auto element = static_cast<int64_t>(size_of(call.spec.dtype));
+  const auto counts = [&](int rank) { return call.weights[static_cast<size_t>(rank)] != 0; };
+  const auto [mine, length] = piece_of(call, rank(), first, count);
+  for (int other = 0; other < size(); ++other) {
+    char* const place = other == rank() ? values + mine * element : slot(other);
+    sources_[static_cast<size_t>(other)] = place;
+    if (other == rank()) continue;
+    const auto [theirs, elements] = piece_of(call, other, first, count);
+    if (counts(rank())) send(other, values + theirs * element, elements * element);
+    if (counts(other)) receive(other, place, length * element);
+  }
+  exchange();
+  void* const part = values + mine * element;
+  RankReduction reduction;
+  reduction.dtype = call.spec.dtype;
+  reduction.from = sources_;
+  reduction.weights = call.weights;
+  reduction.to = {&part, 1};
+  reduction.count = length;
+  reduce_ranks(reduction);
+}
+
+void MpiCommunicator::gather_parts_piece(const Collective& call, char* values, int64_t first, int64_t count) {
+  const auto element = static_cast<int64_t>(size_of(call.spec.dtype));
+  const auto [mine, length] = piece_of(call, rank(), first, count);
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank()) continue;
+    const auto [theirs, elements] = piece_of(call, other, first, count);
+    send(other, values + mine * element, length * element);
+    receive(other, values + theirs * element, elements * element);
   }
   exchange();
 }

@@ -60,6 +60,8 @@ class NestedCommunicator final : public Communicator {
   std::string reason_of(const std::exception_ptr& error, const Collective& call) const;
   void call_world(const Collective& call);
   void take(const Collective& call, Tensor* to);
+  std::vector<double> weights_of_processes(const Collective& call) const;
+  std::vector<int64_t> bounds_of_processes(const Collective& call) const;
   RankReduction reduction(const Collective& call) const;
   bool has_root(const Collective& call) const { return call.root / threads_ == process_->world->rank(); }
 
@@ -123,11 +125,13 @@ void NestedCommunicator::make_room(const Collective& call) {
   const DType dtype = sum_type(call.spec.dtype);
   switch (call.kind) {
     case Kind::all_reduce:
-    case Kind::all_reduce_weighted: return get(process_->mine, elements, dtype);
+    case Kind::all_reduce_weighted:
+    case Kind::reduce_parts: return get(process_->mine, elements, dtype);
     case Kind::reduce_scatter:
       get(process_->mine, elements, dtype);
       return get(process_->all, elements / process_->world->size(), dtype);
     case Kind::all_gather: return get(process_->mine, elements * threads_, call.spec.dtype);
+    case Kind::gather_parts:
     case Kind::broadcast:
     case Kind::barrier: return;
   }
@@ -145,6 +149,7 @@ void NestedCommunicator::bring(const Collective& call, const Tensor* from) {
   switch (call.kind) {
     case Kind::all_reduce:
     case Kind::all_reduce_weighted:
+    case Kind::reduce_parts:
     case Kind::reduce_scatter: {
       void* const into = process_->mine.address();
       RankReduction work = reduction(call);
@@ -164,6 +169,15 @@ void NestedCommunicator::bring(const Collective& call, const Tensor* from) {
             static_cast<char*>(process_->mine.address()) + static_cast<size_t>(thread_) * from->bytes(),
             from->address(), from->bytes());
       return;
+    case Kind::gather_parts: {  // all parts of the process meet in the tensor of the first thread
+      const auto me = static_cast<size_t>(rank());
+      const size_t element = size_of(call.spec.dtype), begin = static_cast<size_t>(call.bounds[me]) * element,
+                   bytes = static_cast<size_t>(call.bounds[me + 1]) * element - begin;
+      if (thread_ != 0 && bytes > 0)
+        std::memcpy(static_cast<char*>(process_->to[0]->address()) + begin,
+                    static_cast<const char*>(from->address()) + begin, bytes);
+      return;
+    }
     case Kind::broadcast:
     case Kind::barrier: return;
   }
@@ -199,19 +213,37 @@ std::string NestedCommunicator::reason_of(const std::exception_ptr& error, const
   return fmt::format("of the processes, with {} ranks each: {}", threads_, reason);
 }
 
+// Each process's sum counts once, if anything is in it.
+std::vector<double> NestedCommunicator::weights_of_processes(const Collective& call) const {
+  std::vector<double> weights(static_cast<size_t>(process_->world->size()), 0);
+  for (size_t i = 0; i < call.weights.size(); ++i)
+    if (call.weights[i] != 0) weights[i / static_cast<size_t>(threads_)] = 1;
+  return weights;
+}
+
+// A process has the parts of its threads.
+std::vector<int64_t> NestedCommunicator::bounds_of_processes(const Collective& call) const {
+  std::vector<int64_t> bounds;
+  for (size_t i = 0; i < call.bounds.size(); i += static_cast<size_t>(threads_))
+    bounds.push_back(call.bounds[i]);
+  return bounds;
+}
+
 void NestedCommunicator::call_world(const Collective& call) {
   Communicator& world = *process_->world;
   Tensor& mine = process_->mine;
   const Reduction reduction = this->reduction(call).reduction;
   switch (call.kind) {
     case Kind::all_reduce: return call_part(world, call, Kind::all_reduce, reduction, 0, &mine, &mine);
-    case Kind::all_reduce_weighted: {
-      // Each process's sum counts once, if anything is in it.
-      std::vector<double> weights(static_cast<size_t>(world.size()), 0);
-      for (size_t i = 0; i < call.weights.size(); ++i)
-        if (call.weights[i] != 0) weights[i / static_cast<size_t>(threads_)] = 1;
-      return call_part(world, call, Kind::all_reduce_weighted, Reduction::sum, 0, &mine, &mine, weights);
-    }
+    case Kind::all_reduce_weighted:
+      return call_part(world, call, Kind::all_reduce_weighted, Reduction::sum, 0, &mine, &mine,
+                       weights_of_processes(call));
+    case Kind::reduce_parts:
+      return call_part(world, call, Kind::reduce_parts, Reduction::sum, 0, &mine, &mine,
+                       weights_of_processes(call), bounds_of_processes(call));
+    case Kind::gather_parts:
+      return call_part(world, call, Kind::gather_parts, Reduction::sum, 0, process_->to[0], process_->to[0],
+                       {}, bounds_of_processes(call));
     case Kind::reduce_scatter:
       return call_part(world, call, Kind::reduce_scatter, reduction, 0, &mine, &process_->all);
     case Kind::all_gather:
@@ -248,7 +280,21 @@ void NestedCommunicator::take(const Collective& call, Tensor* to) {
       work.result = to->dtype();
       return reduce_ranks(work);
     }
-    case Kind::all_gather: return copy_of(*process_->to[0]);
+    case Kind::reduce_parts: {
+      const auto me = static_cast<size_t>(rank());
+      const void* const source = process_->mine.address();
+      void* const into = to->address();
+      RankReduction work;
+      work.dtype = process_->mine.dtype();
+      work.from = {&source, 1};
+      work.to = {&into, 1};
+      work.first = work.to_first = call.bounds[me];
+      work.count = call.bounds[me + 1] - call.bounds[me];
+      work.result = to->dtype();
+      return reduce_ranks(work);
+    }
+    case Kind::all_gather:
+    case Kind::gather_parts: return copy_of(*process_->to[0]);
     case Kind::broadcast:
       return copy_of(*process_->to[static_cast<size_t>(has_root(call) ? call.root % threads_ : 0)]);
     case Kind::barrier: return;

@@ -95,6 +95,23 @@ void ThreadCommunicator::work(const Collective& call, const Tensor* from, Tensor
       }
       return;
     }
+    case Kind::reduce_parts:
+      // Of a rank's values others read what is not its own part, and nobody else writes.
+      reduction.to = {&ranks_->to[me], 1};
+      reduction.first = reduction.to_first = call.bounds[me];
+      reduction.count = call.bounds[me + 1] - reduction.first;
+      return reduce_ranks(reduction);
+    case Kind::gather_parts: {
+      const size_t element = size_of(call.spec.dtype);
+      for (size_t other = 0; other < ranks_->from.size(); ++other) {
+        const size_t begin = static_cast<size_t>(call.bounds[other]) * element,
+                     bytes = static_cast<size_t>(call.bounds[other + 1]) * element - begin;
+        if (other == me || bytes == 0) continue;
+        std::memcpy(static_cast<char*>(to->address()) + begin,
+                    static_cast<const char*>(ranks_->from[other]) + begin, bytes);
+      }
+      return;
+    }
     case Kind::broadcast:
       if (rank() != call.root && to->bytes() > 0)
         std::memcpy(to->address(), ranks_->from[static_cast<size_t>(call.root)], to->bytes());

@@ -116,6 +116,10 @@ Replication roles_of_results(Graph& part, const Graph& other, const ReplicaOptio
   return result;
 }
 
+int64_t bytes_of(const Spec& spec) {
+  return spec.shape.elements() * static_cast<int64_t>(size_of(spec.dtype));
+}
+
 /// The tree as a graph, in which gradients meet in a bucket if that is asked for.
 Graph freeze_with_bucket(const std::vector<Variable>& results, const std::vector<Variable>& updates,
                          const FeedRows& rows, const CompileOptions& options,
@@ -150,7 +154,16 @@ Graph freeze_with_bucket(const std::vector<Variable>& results, const std::vector
     const Graph other = frozen(options.replica->other);
     replication = roles_of_results(graph, other, *options.replica, exchanged);
   }
-  gather_gradients(graph, parameters, values, exchanged);
+  bool scattered = false;
+  if (const auto* owners = options.replica ? options.replica->owners.get() : nullptr) {
+    // What is sent early is sent whole: few owners have a part in each bucket, and would get all of it.
+    int64_t bytes = 0;
+    for (const ValueRef& value : values) bytes += bytes_of(graph.spec(value));
+    const int64_t early = options.replica->bucket_bytes;
+    scattered = (early == 0 || bytes <= early) && owners_read_their_own(graph, parameters, values, *owners);
+    replication->scatters = scattered;
+  }
+  gather_gradients(graph, parameters, values, exchanged, scattered);
   if (options.replica && options.replica->gathers) {
     std::vector<bool> keep;
     for (const GraphNode& n : graph.nodes) keep.push_back(!n.op->has_side_effects());

@@ -6,16 +6,12 @@ namespace espalier {
 
 namespace {
 
-void broadcast_all(Communicator& communicator, std::span<Tensor> parts, const std::source_location& where) {
-  for (size_t r = 0; r < parts.size(); ++r)
-    if (parts[r].defined()) communicator.broadcast(parts[r], static_cast<int>(r), where);
-}
-
 class ExchangeAlone : public Exchange {
  public:
-  void start(const Tensor&, std::span<const double>, const std::source_location&) override {}
+  void start(const Tensor&, std::span<const int64_t>, std::span<const double>,
+             const std::source_location&) override {}
   void finish() override {}
-  void gather(std::span<Tensor>, const std::source_location&) override {}
+  void gather(const Tensor&, std::span<const int64_t>, const std::source_location&) override {}
   bool can_be_captured() const override { return true; }
 };
 
@@ -24,17 +20,22 @@ class ExchangeAtEnd : public Exchange {
   explicit ExchangeAtEnd(std::shared_ptr<Communicator> communicator)
       : communicator_(std::move(communicator)) {}
 
-  void start(const Tensor& values, std::span<const double> weights,
+  void start(const Tensor& values, std::span<const int64_t> bounds, std::span<const double> weights,
              const std::source_location& where) override {
-    waiting_.push_back({values, weights, where});
+    waiting_.push_back({values, bounds, weights, where});
   }
   void finish() override {
     for (Message& message : waiting_)
-      communicator_->all_reduce_weighted(message.values, message.weights, message.where);
+      if (message.bounds.empty())
+        communicator_->all_reduce_weighted(message.values, message.weights, message.where);
+      else
+        communicator_->reduce_parts(message.values, message.bounds, message.weights, message.where);
     waiting_.clear();
   }
-  void gather(std::span<Tensor> parts, const std::source_location& where) override {
-    broadcast_all(*communicator_, parts, where);
+  void gather(const Tensor& values, std::span<const int64_t> bounds,
+              const std::source_location& where) override {
+    Tensor same = values;
+    communicator_->gather_parts(same, bounds, where);
   }
   void forget() override { waiting_.clear(); }
   void connect(std::shared_ptr<Communicator> communicator) override {
@@ -45,6 +46,7 @@ class ExchangeAtEnd : public Exchange {
  private:
   struct Message {
     Tensor values;
+    std::span<const int64_t> bounds;
     std::span<const double> weights;
     std::source_location where;
   };
@@ -56,13 +58,18 @@ class ExchangeBeside : public Exchange {
  public:
   explicit ExchangeBeside(std::shared_ptr<Communicator> communicator) { connect(std::move(communicator)); }
 
-  void start(const Tensor& values, std::span<const double> weights,
+  void start(const Tensor& values, std::span<const int64_t> bounds, std::span<const double> weights,
              const std::source_location& where) override {
-    queue_->all_reduce_weighted(values, weights, where);
+    if (bounds.empty())
+      queue_->all_reduce_weighted(values, weights, where);
+    else
+      queue_->reduce_parts(values, bounds, weights, where);
   }
   void finish() override { queue_->wait(); }
-  void gather(std::span<Tensor> parts, const std::source_location& where) override {
-    broadcast_all(*communicator_, parts, where);
+  void gather(const Tensor& values, std::span<const int64_t> bounds,
+              const std::source_location& where) override {
+    Tensor same = values;
+    communicator_->gather_parts(same, bounds, where);
   }
   void forget() override {
     try {

@@ -14,15 +14,17 @@ class Communicator;
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  /// The values become the sum over all replicas of weights[r] times those of replica r. They may be on their
-  /// way when it returns; values and weights must stay where they are until `finish` has returned.
-  virtual void start(const Tensor& values, std::span<const double> weights,
+  /// The values become the sum over all replicas of weights[r] times those of replica r; with `bounds` each
+  /// replica's part alone does (see Communicator::reduce_parts). They may be on their way when it returns;
+  /// values, bounds and weights must stay where they are until `finish` has returned.
+  virtual void start(const Tensor& values, std::span<const int64_t> bounds, std::span<const double> weights,
                      const std::source_location& where) = 0;
   /// Returns, or on a GPU lets the stream go on, when all that was started is done. Throws what went wrong.
   virtual void finish() = 0;
-  /// Everybody's `parts[r]` become those of replica r; some may be undefined. Nothing that was started is
-  /// unfinished. On a GPU the stream goes on when it is done.
-  virtual void gather(std::span<Tensor> parts, const std::source_location& where) = 0;
+  /// Everybody's values become the parts of those of all replicas (see Communicator::gather_parts). Nothing
+  /// that was started is unfinished. On a GPU the stream goes on when it is done.
+  virtual void gather(const Tensor& values, std::span<const int64_t> bounds,
+                      const std::source_location& where) = 0;
   /// Forgets what was started and not finished, after a step that failed.
   virtual void forget() {}
   /// From here on it meets the others there, since those it met before have failed.

@@ -47,11 +47,11 @@ struct ExecutorOptions {
   /// On several replicas: what is taken over a batch and given back to its rows, as batch normalization does,
   /// may be taken over each replica's rows. The result is then not quite that of one device.
   bool local_statistics = false;
-  /// Training on several replicas: each parameter has one replica that keeps its states (momentum and the
-  /// like) and computes its next value, which the others then get; so each has room for its part of the
-  /// states only (ZeRO stage 1). The result is the same. States can be read as ever, with one exception:
-  /// those that another process keeps are gone from here after a step, and here again when `execute` has
-  /// returned or `step` has thrown EndOfData, and after `checkpoint`; who asks in between gets an Error.
+  /// Training on several replicas: each parameter has one that alone keeps its states (momentum and the
+  /// like) and computes its next value (ZeRO stage 1), and where gradients are sent at once (`bucket_bytes`)
+  /// gets the sum, if the optimizer allows that. The results are the same. States that another process keeps
+  /// are gone from here after a step, until `execute` returns, `step` throws EndOfData or `checkpoint` is
+  /// called: who asks for one in between gets an Error.
   bool shard_states = false;
   /// How a GPU is given the kernels of a step.
   Launch launch = Launch::graph;

@@ -11,19 +11,27 @@ namespace espalier {
 class GradientBucket : public Op {
  public:
   /// An undefined Variable stands for the loss, which replicas add up as they do gradients.
-  explicit GradientBucket(std::vector<Variable> parameters) : parameters_(std::move(parameters)) {}
+  /// `scattered`: only the owner of a parameter gets the sum of its gradients.
+  explicit GradientBucket(std::vector<Variable> parameters, bool scattered = false)
+      : parameters_(std::move(parameters)), scattered_(scattered) {}
   std::string_view name() const override { return "gradient_bucket"; }
   bool only_copies() const override { return true; }
-  Attributes attributes() const override { return {{"members", static_cast<int64_t>(parameters_.size())}}; }
+  Attributes attributes() const override {
+    Attributes attributes{{"members", static_cast<int64_t>(parameters_.size())}};
+    if (scattered_) attributes.emplace_back("scattered", true);
+    return attributes;
+  }
   Specs infer(const InputSpecs& in) const override;
   void run_cpu(const KernelCall& call) const override;
   bool equals(const Op& other) const override { return this == &other; }
 
   /// Whose gradient each input and output is, oldest parameter first.
   const std::vector<Variable>& parameters() const { return parameters_; }
+  bool scattered() const { return scattered_; }
 
  private:
   std::vector<Variable> parameters_;
+  bool scattered_ = false;
 };
 
 /// Waits until what the buckets have sent is there. Its inputs are all that the buckets hand on; its outputs

@@ -42,9 +42,10 @@ void Executor::Impl::meet_processes() {
     feed->order(feed->epoch(), order);
     feeds.add(order.data(), order.size() * sizeof(int64_t));
   }
-  add_text(settings, fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(*options_.mode), updates_.size(),
-                                 replicas_->size(), options_.accumulate, static_cast<int>(options_.precision),
-                                 options_.local_statistics, options_.bucket_bytes, options_.memory_budget, options_.shard_states));
+  add_text(settings, fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(*options_.mode),
+                                 updates_.size(), replicas_->size(), options_.accumulate,
+                                 static_cast<int>(options_.precision), options_.local_statistics,
+                                 options_.bucket_bytes, options_.memory_budget, options_.shard_states));
   for (const std::string& name : options_.without) add_text(settings, name);
   if (options_.optimizer) {
     add_text(settings, options_.optimizer->name());

@@ -103,13 +103,17 @@ bool Runtime::exchanges(const Call& call) const {
 std::unique_ptr<BoundKernel> Runtime::bind_exchange(const Call& call, std::unique_ptr<BoundKernel> copy,
                                                     Session& session) const {
   if (as_parameter_gather(*call.op)) {
-    const StateOwners& owners = *plan_->owners;
-    std::vector<Tensor> parts(static_cast<size_t>(owners.replicas));
-    for (size_t r = 0; r < parts.size(); ++r)
-      if (owners.begin[r] < owners.begin[r + 1])
-        parts[r] = session.leaves.range(session.leaves.slot(owners.parameters[owners.begin[r]]),
-                                        session.leaves.slot(owners.parameters[owners.begin[r + 1] - 1]));
-    return bind_gather(std::move(parts), *call.where, *session.exchange);
+    const std::vector<Variable>& parameters = plan_->owners->parameters;
+    const LeafArena& leaves = session.leaves;
+    const size_t first = leaves.slot(parameters.front()), last = leaves.slot(parameters.back());
+    std::vector<int64_t> bounds;
+    for (const size_t begin : plan_->owners->begin) {
+      const bool end = begin == parameters.size();
+      const size_t slot = end ? last : leaves.slot(parameters[begin]);
+      const int64_t whole = leaves.range(first, slot).elements(), own = leaves.range(slot, slot).elements();
+      bounds.push_back(end ? whole : whole - own);
+    }
+    return bind_gather(leaves.range(first, last), std::move(bounds), *call.where, *session.exchange);
   }
   const Replication& replication = *plan_->replication;
   BucketCall bucket;
@@ -125,6 +129,16 @@ std::unique_ptr<BoundKernel> Runtime::bind_exchange(const Call& call, std::uniqu
   Layout layout(Shape{buffer.bytes / size});
   layout.offset = buffer.offset / size;
   bucket.values = Tensor(arena_.storage(), std::move(layout), dtype);
+  if (as_bucket(*call.op)->scattered()) {
+    // Members lie in the order of their owners.
+    const auto& members = all[bucket.number].members;
+    for (int r = 0; r <= plan_->owners->replicas; ++r) {
+      const auto from = std::ranges::find_if(
+          members, [&](const auto& m) { return plan_->owners->of(m.parameter.node()) >= r; });
+      bucket.bounds.push_back(from == members.end() ? buffer.bytes / size : from->offset / size);
+    }
+    bucket.bounds.front() = 0;
+  }
   bucket.where = *call.where;
   return bind_bucket(std::move(copy), std::move(bucket), replication, session.accumulators,
                      *session.exchange);

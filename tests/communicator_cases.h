@@ -98,6 +98,17 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.spec() == b.spec() && (a.bytes() == 0 || std::memcmp(a.address(), b.address(), a.bytes()) == 0);
 }
 
+/// Where parts of all ranks may be cut: evenly, with all at one of them, and growing.
+inline std::vector<std::vector<int64_t>> bounds_of_parts(int ranks, int64_t elements) {
+  std::vector<std::vector<int64_t>> all(3);
+  for (int64_t r = 0; r <= ranks; ++r) {
+    all[0].push_back(elements * r / ranks);
+    all[1].push_back(2 * r > ranks ? elements : 0);
+    all[2].push_back(elements * r * r / (ranks * ranks));
+  }
+  return all;
+}
+
 /// Calls every collective on this rank; says what came out wrong, or nothing. `threads`: as above; rank
 /// r is weighted by `weight` times r + 1.
 inline std::string check_collectives(Communicator& communicator, int64_t elements, DType dtype,
@@ -146,6 +157,17 @@ inline std::string check_collectives(Communicator& communicator, int64_t element
     values = nan_values(elements, dtype);
     communicator.all_reduce_weighted(values, std::vector<double>(count, 0));
     expect(values, weighted_sum(std::vector<double>(count, 0), elements, dtype), "all_reduce_weighted by 0");
+
+    for (const auto& bounds : bounds_of_parts(size, elements))
+      for (const bool all : {true, false}) {
+        std::vector<double> some = weights;
+        if (!all) some[0] = 0;
+        values = rank == 0 && !all ? nan_values(elements, dtype) : values_of(rank, elements, dtype);
+        communicator.reduce_parts(values, bounds, some);
+        const int64_t begin = bounds[static_cast<size_t>(rank)], end = bounds[static_cast<size_t>(rank) + 1];
+        expect(values.slice(0, begin, end).clone(),
+               weighted_sum(some, elements, dtype, each).slice(0, begin, end).clone(), "reduce_parts");
+      }
   }
   const Tensor mine = values_of(rank, elements, dtype);
   Tensor gathered({size, elements}, dtype);
@@ -153,6 +175,15 @@ inline std::string check_collectives(Communicator& communicator, int64_t element
   for (int other = 0; other < size; ++other)
     expect(gathered.slice(0, other, other + 1).reshape({elements}), values_of(other, elements, dtype),
            "all_gather");
+  for (const auto& bounds : bounds_of_parts(size, elements)) {
+    Tensor values = values_of(rank, elements, dtype);
+    communicator.gather_parts(values, bounds);
+    for (int other = 0; other < size; ++other) {
+      const int64_t begin = bounds[static_cast<size_t>(other)], end = bounds[static_cast<size_t>(other) + 1];
+      expect(values.slice(0, begin, end).clone(),
+             values_of(other, elements, dtype).slice(0, begin, end).clone(), "gather_parts");
+    }
+  }
   for (int root = 0; root < size; ++root) {
     Tensor values = values_of(rank, elements, dtype);
     communicator.broadcast(values, root);

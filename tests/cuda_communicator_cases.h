@@ -86,6 +86,10 @@ class Moved final : public Communicator {
         inner_.reduce_scatter(in, out, call.reduction, call.where);
         break;
       case Collective::Kind::all_gather: inner_.all_gather(in, out, call.where); break;
+      case Collective::Kind::reduce_parts:
+        inner_.reduce_parts(out, call.bounds, call.weights, call.where);
+        break;
+      case Collective::Kind::gather_parts: inner_.gather_parts(out, call.bounds, call.where); break;
       default: inner_.broadcast(out, call.root, call.where); break;
     }
     Tensor result(to->shape(), to->dtype(), device_);

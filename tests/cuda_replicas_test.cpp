@@ -67,6 +67,17 @@ BOOST_AUTO_TEST_CASE(states_are_shared_out) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(states_are_shared_out_however_gradients_are_sent) {
+  const Trace one = train_network({.optimizer = 6});
+  for (const auto& devices : groups())
+    for (const int64_t bytes : {0, 64}) BOOST_TEST_CONTEXT(devices.size() << " by " << bytes << " bytes") {
+        BOOST_TEST(difference_of(
+                       train_network(
+                           {.optimizer = 6, .devices = devices, .shard_states = true, .bucket_bytes = bytes}),
+                       one) < 1e-9);
+      }
+}
+
 BOOST_AUTO_TEST_CASE(shared_out_states_are_read_and_handed_on) {
   const auto train = [](const std::vector<esp::Device>& devices, bool on_gpu) {
     esp::data::Distributor feed({numbers({12, 3}, -1, 1, 1)}, {.batch_size = 4});

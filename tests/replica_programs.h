@@ -53,6 +53,7 @@ struct NetworkOptions {
   bool distributed = true;
   Launch launch = Launch::graph;
   bool shard_states = false;
+  int64_t bucket_bytes = int64_t{1} << 22;
 };
 
 /// A classifier in float64 with a shared weight, dropout in two places (also of a transposed value), and a
@@ -94,7 +95,8 @@ inline Trace train_network(const NetworkOptions& options) {
                                                        .distributed = options.distributed,
                                                        .accumulate = options.accumulate,
                                                        .shard_states = options.shard_states,
-                                                       .launch = options.launch});
+                                                       .launch = options.launch,
+                                                       .bucket_bytes = options.bucket_bytes});
   Trace trace;
   executor.on(Event::step_finish, [&](const StepInfo& info) {
     trace.push_back(tensor(info.loss, float64));

@@ -351,6 +351,26 @@ BOOST_AUTO_TEST_CASE(who_owns_what) {
   for (const int64_t bytes : owners.state_bytes) BOOST_TEST(bytes == 2 * (2 * 64 + 64));
 }
 
+BOOST_AUTO_TEST_CASE(gradients_go_to_their_owners_alone_where_no_other_reads_them) {
+  const auto scatters = [](const optim::Optimizer& optimizer, esp::Precision precision) {
+    Layers layers;
+    const std::string text =
+        layers.loss
+            .get_executor(
+                {.optimizer = optimizer, .devices = cpus(3), .shard_states = true, .precision = precision})
+            .plan()
+            .str();
+    const bool said = text.find("each sum for its owner alone") != text.npos;
+    BOOST_TEST(said == (text.find("scattered=") != text.npos), text);
+    return said;
+  };
+  const auto plain = esp::Precision::float32;
+  BOOST_TEST(scatters(optim::Sgd({.lr = 0.1}), plain));
+  BOOST_TEST(scatters(optim::Adam({.lr = 0.1, .clip_value = 1, .schedule = optim::exponential(0.9)}), plain));
+  BOOST_TEST(!scatters(optim::Adam({.lr = 0.1, .clip_norm = 1}), plain));
+  BOOST_TEST(!scatters(optim::Adam({.lr = 0.1}), esp::Precision::float16));
+}
+
 BOOST_AUTO_TEST_CASE(options_that_cannot_be) {
   Layers layers;
   try {

@@ -144,6 +144,20 @@ void DeviceCommunicator::launch(const Collective& call, const Tensor* from) {
       for (void* values : group_->to) places.push_back(static_cast<char*>(values) + from->bytes() * me);
       return cu::copy_to_ranks(from->address(), places, from->bytes());
     }
+    case Kind::reduce_parts:
+      // Of a rank's values others read what is not its own part, and nobody else writes.
+      reduction.to = {&group_->to[me], 1};
+      reduction.first = reduction.to_first = call.bounds[me];
+      reduction.count = call.bounds[me + 1] - reduction.first;
+      return cu::reduce_ranks(reduction);
+    case Kind::gather_parts: {
+      const size_t element = size_of(call.spec.dtype), begin = static_cast<size_t>(call.bounds[me]) * element;
+      std::vector<void*> places;
+      for (size_t other = 0; other < group_->to.size(); ++other)
+        if (other != me) places.push_back(static_cast<char*>(group_->to[other]) + begin);
+      return cu::copy_to_ranks(static_cast<const char*>(from->address()) + begin, places,
+                               static_cast<size_t>(call.bounds[me + 1]) * element - begin);
+    }
     case Kind::broadcast: {
       // Each rank hands on a share, so that not all is read through what connects the root.
       const auto bytes = static_cast<int64_t>(size_of(call.spec.dtype));

@@ -28,8 +28,8 @@ std::vector<std::shared_ptr<Communicator>> make_nccl_group(const std::vector<Dev
 /// CPU, such as distributed::world()), and make theirs at the same time. Through `bootstrap` the ranks agree
 /// on a communicator, and compare a collective when they call it for the first time: as often as a program
 /// has different ones. If ranks call known ones in another order, nobody compares: a rank waits for its
-/// timeout, or computes with what others meant for something else. Throws UnsupportedError without NCCL, or if two ranks are on one GPU, and
-/// CommunicatorError if the ranks do not meet.
+/// timeout, or computes with what others meant for something else. Throws UnsupportedError without NCCL, or
+/// if two ranks are on one GPU, and CommunicatorError if the ranks do not meet.
 std::shared_ptr<Communicator> make_nccl_communicator(std::shared_ptr<Communicator> bootstrap, Device device);
 
 }  // namespace espalier

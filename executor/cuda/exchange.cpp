@@ -15,14 +15,17 @@ class CudaExchange : public Exchange {
   /// What is on its way may still read what the communicator holds.
   ~CudaExchange() override { (void)cudaStreamSynchronize(stream_.get()); }
 
-  void start(const Tensor& values, std::span<const double> weights,
+  void start(const Tensor& values, std::span<const int64_t> bounds, std::span<const double> weights,
              const std::source_location& where) override {
     const DeviceScope device(device_.index);
     complete_.record(current_stream());
     stream_.wait(complete_);
     const StreamScope scope(stream_.get());
     Tensor same = values;
-    communicator_->all_reduce_weighted(same, weights, where);
+    if (bounds.empty())
+      communicator_->all_reduce_weighted(same, weights, where);
+    else
+      communicator_->reduce_parts(same, bounds, weights, where);
   }
   void finish() override {
     const DeviceScope device(device_.index);
@@ -30,14 +33,15 @@ class CudaExchange : public Exchange {
     check(cudaStreamWaitEvent(current_stream(), arrived_.get(), 0), "cudaStreamWaitEvent");
   }
   void forget() override { (void)cudaStreamSynchronize(stream_.get()); }
-  void gather(std::span<Tensor> parts, const std::source_location& where) override {
+  void gather(const Tensor& values, std::span<const int64_t> bounds,
+              const std::source_location& where) override {
     const DeviceScope device(device_.index);
     complete_.record(current_stream());
     stream_.wait(complete_);
     {
       const StreamScope scope(stream_.get());
-      for (size_t r = 0; r < parts.size(); ++r)
-        if (parts[r].defined()) communicator_->broadcast(parts[r], static_cast<int>(r), where);
+      Tensor same = values;
+      communicator_->gather_parts(same, bounds, where);
     }
     finish();
   }

@@ -22,6 +22,8 @@ using Reduce = ncclResult_t(const void*, void*, size_t, ncclDataType_t, ncclRedO
                             cudaStream_t);
 static_assert(std::is_same_v<decltype(ncclAllReduce), Reduce>);
 static_assert(std::is_same_v<decltype(ncclReduceScatter), Reduce>);
+static_assert(std::is_same_v<decltype(ncclReduce), ncclResult_t(const void*, void*, size_t, ncclDataType_t,
+                                                                ncclRedOp_t, int, ncclComm_t, cudaStream_t)>);
 static_assert(std::is_same_v<decltype(ncclAllGather), ncclResult_t(const void*, void*, size_t, ncclDataType_t,
                                                                    ncclComm_t, cudaStream_t)>);
 static_assert(std::is_same_v<decltype(ncclBroadcast), ncclResult_t(const void*, void*, size_t, ncclDataType_t,

@@ -18,6 +18,7 @@ namespace espalier::cu {
   X(ncclGroupStart)                \
   X(ncclGroupEnd)                  \
   X(ncclAllReduce)                 \
+  X(ncclReduce)                    \
   X(ncclReduceScatter)             \
   X(ncclAllGather)                 \
   X(ncclBroadcast)

@@ -150,9 +150,33 @@ ncclResult_t NcclRank::start(const Collective& call, const Tensor* from, Tensor*
     case Kind::all_gather: return n.ncclAllGather(from->address(), to->address(), in, type, comm_, stream);
     case Kind::broadcast:
       return n.ncclBroadcast(from->address(), to->address(), out, type, call.root, comm_, stream);
+    case Kind::reduce_parts:
+    case Kind::gather_parts: return start_parts(call, to, stream);
     case Kind::barrier: break;
   }
   return ncclInvalidArgument;
+}
+
+// One call for each part, all at once.
+ncclResult_t NcclRank::start_parts(const Collective& call, Tensor* values, cudaStream_t stream) {
+  const Nccl& n = nccl();
+  const ncclDataType_t type = type_of(values->dtype());
+  ncclResult_t failure = n.ncclGroupStart();
+  if (failure != ncclSuccess) return failure;
+  for (size_t r = 0; r + 1 < call.bounds.size(); ++r) {
+    const auto count = static_cast<size_t>(call.bounds[r + 1] - call.bounds[r]);
+    if (count == 0) continue;
+    void* const part = static_cast<char*>(values->address()) +
+                       static_cast<size_t>(call.bounds[r]) * size_of(values->dtype());
+    const int root = static_cast<int>(r);
+    const ncclResult_t result =
+        call.kind == Kind::reduce_parts
+            ? n.ncclReduce(part, part, count, type, reduction_of(call.reduction), root, comm_, stream)
+            : n.ncclBroadcast(part, part, count, type, root, comm_, stream);
+    if (failure == ncclSuccess && result != ncclInProgress) failure = result;
+  }
+  const ncclResult_t end = n.ncclGroupEnd();
+  return failure == ncclSuccess ? end : failure;
 }
 
 std::optional<std::string> NcclRank::trouble() {

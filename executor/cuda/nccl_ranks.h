@@ -49,6 +49,7 @@ class NcclRank {
 
  private:
   ncclResult_t start(const Collective& call, const Tensor* from, Tensor* to, cudaStream_t stream);
+  ncclResult_t start_parts(const Collective& call, Tensor* values, cudaStream_t stream);
   void poll(double timeout, const char* what);
   int64_t counted(int which) const;
   void mark(int which);

@@ -44,7 +44,7 @@ void move_readers_back(Graph& graph, std::vector<ValueRef>& gradients) {
 }  // namespace
 
 bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std::vector<ValueRef> gradients,
-                      const std::vector<size_t>& exchanged) {
+                      const std::vector<size_t>& exchanged, bool scattered) {
   const bool for_replicas = !exchanged.empty();
   if (for_replicas) move_readers_back(graph, gradients);  // the loss may have been written last
   std::set<ValueRef> read;
@@ -75,10 +75,11 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
   std::vector<GraphNode> inserted;
   GraphNode arrival;
   arrival.inputs.resize(values.size());
-  std::map<DType, std::vector<uint32_t>> kinds;  // slots
+  std::map<std::pair<bool, DType>, std::vector<uint32_t>> kinds;  // slots, by whether they are scattered
   for (uint32_t slot = 0; slot < values.size(); ++slot)
-    kinds[for_replicas ? graph.spec(values[slot]).dtype : DType()].push_back(slot);
-  for (const auto& [dtype, own] : kinds) {
+    kinds[{scattered && members[slot].defined(), for_replicas ? graph.spec(values[slot]).dtype : DType()}]
+        .push_back(slot);
+  for (const auto& [kind, own] : kinds) {
     GraphNode bucket;
     std::vector<Variable> whose;
     for (const uint32_t slot : own) {
@@ -88,7 +89,7 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
       bucket.inputs.push_back(values[slot]);
       bucket.outputs.push_back(graph.spec(values[slot]));
     }
-    bucket.op = std::make_shared<GradientBucket>(std::move(whose));
+    bucket.op = std::make_shared<GradientBucket>(std::move(whose), kind.first);
     inserted.push_back(std::move(bucket));
   }
   if (for_replicas) {

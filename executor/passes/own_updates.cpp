@@ -17,6 +17,31 @@ void own_updates(Graph& graph, const StateOwners& owners, int replica) {
   dead_nodes(graph);  // others' states are not here to be read
 }
 
+bool owners_read_their_own(const Graph& graph, const std::vector<Variable>& parameters,
+                           const std::vector<ValueRef>& gradients, const StateOwners& owners) {
+  constexpr int nobody = -1, several = -2;
+  const auto join = [](int a, int b) { return a == nobody ? b : b == nobody || a == b ? a : several; };
+  std::map<ValueRef, int> whose;
+  for (size_t k = 0; k < gradients.size(); ++k) {
+    const int owner = owners.of(parameters[k].node());
+    int& known = whose.emplace(gradients[k], nobody).first->second;
+    known = join(known, owner < 0 ? several : owner);
+  }
+  std::vector<int> read(graph.nodes.size(), nobody);  // whose gradients updates are made of
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& n = graph.nodes[i];
+    if (n.tag != Tag::update) continue;
+    for (const ValueRef& input : n.inputs) {
+      const auto gradient = whose.find(input);
+      read[i] = join(read[i], gradient != whose.end() ? gradient->second : read[input.node]);
+    }
+    if (n.op->has_side_effects() && read[i] != nobody &&
+        read[i] != owners.of(graph.nodes[n.inputs[0].node].leaf.node()))
+      return false;
+  }
+  return true;
+}
+
 void gather_parameters(Graph& graph, const std::shared_ptr<const StateOwners>& owners) {
   GraphNode gather;
   gather.op = std::make_shared<ParameterGather>(owners);

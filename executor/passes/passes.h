@@ -37,9 +37,10 @@ bool group_updates(Graph& graph);
 /// update reads is left out. It is done only where it is asked for.
 ///
 /// For replicas `exchanged` names results that are members, too (the loss, at least); there is a bucket for
-/// each dtype, and all that is behind reads what the arrival hands on.
+/// each dtype, and all that is behind reads what the arrival hands on. `scattered`: gradients are wanted by
+/// the owners of their parameters alone, and have buckets of their own.
 bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std::vector<ValueRef> gradients,
-                      const std::vector<size_t>& exchanged = {});
+                      const std::vector<size_t>& exchanged = {}, bool scattered = false);
 /// Cuts the buckets of a plan with replicas into such of at least `bytes` (64 KiB and more are worth a
 /// message), each complete, and sent, as early as the order of the graph lets it.
 bool split_buckets(Graph& graph, int64_t bytes);
@@ -47,6 +48,9 @@ bool split_buckets(Graph& graph, int64_t bytes);
 /// Leaves a replica those updates which are its own, or everybody's, and removes what is then not needed.
 /// Part of freezing: it cannot be left out.
 void own_updates(Graph& graph, const StateOwners& owners, int replica);
+/// Whether each update that a replica keeps reads gradients of that replica's own parameters alone.
+bool owners_read_their_own(const Graph& graph, const std::vector<Variable>& parameters,
+                           const std::vector<ValueRef>& gradients, const StateOwners& owners);
 /// Adds the end of such a step, in which owners give each other the new parameters.
 void gather_parameters(Graph& graph, const std::shared_ptr<const StateOwners>& owners);
 /// Puts that end behind everything else: until there, parameters are as they were before the step.

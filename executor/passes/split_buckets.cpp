@@ -56,7 +56,8 @@ bool split_buckets(Graph& graph, int64_t bytes) {
   std::vector<Part> parts;
   std::vector<bool> is_cut(graph.nodes.size(), false);
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
-    if (!as_bucket(*graph.nodes[i].op)) continue;
+    const GradientBucket* bucket = as_bucket(*graph.nodes[i].op);
+    if (!bucket || bucket->scattered()) continue;
     std::vector<Part> own = parts_of(graph, i, bytes);
     if (own.size() == 1 && is_early(graph, i, own[0].behind)) continue;
     is_cut[i] = true;

@@ -21,7 +21,7 @@
 
 namespace {
 
-enum class Kind { all_reduce, reduce_scatter, all_gather, broadcast };
+enum class Kind { all_reduce, reduce, reduce_scatter, all_gather, broadcast };
 
 struct Call {
   Kind kind;
@@ -50,6 +50,7 @@ std::condition_variable changed;
 std::map<std::string, std::shared_ptr<Clique>> cliques;
 ncclResult_t set_error = ncclSuccess;
 int live = 0, aborted = 0, destroyed = 0;
+thread_local bool in_group = false;
 
 }  // namespace
 
@@ -61,7 +62,7 @@ struct ncclComm {
   bool asked = false;     // since something was left to do: the first question finds it under way
   bool gone = false;
   cudaStream_t stream = nullptr;
-  std::unique_ptr<Call> waiting;  // not in its stream yet
+  std::vector<Call> waiting;  // not in its stream yet: one, or those of a group
 };
 
 namespace {
@@ -146,6 +147,11 @@ void compute(const std::vector<const Call*>& calls) {
           result.insert(result.end(), part, part + bytes);
         }
         break;
+      case Kind::reduce:
+        if (static_cast<int>(rank) != call.root) break;
+        result.resize(bytes);
+        reduce(calls, 0, call.count, result.data());
+        break;
       case Kind::broadcast:
         result.resize(bytes);
         std::memcpy(result.data(), calls[static_cast<size_t>(call.root)]->from, bytes);
@@ -183,8 +189,8 @@ void run(void* data) {
 
 ncclResult_t later(ncclComm_t comm, const Call& call, cudaStream_t stream) {
   const std::lock_guard lock(mutex);
-  if (!comm || comm->gone || comm->waiting) return ncclInvalidUsage;
-  comm->waiting = std::make_unique<Call>(call);
+  if (!comm || comm->gone || (!in_group && !comm->waiting.empty())) return ncclInvalidUsage;
+  comm->waiting.push_back(call);
   comm->stream = stream;
   comm->asked = false;
   return ncclInProgress;
@@ -263,29 +269,38 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
     comm->asked = true;
     return ncclSuccess;
   }
-  if (comm->waiting) {
-    launched().push_back({comm, *comm->waiting});
-    comm->waiting.reset();
-    const cudaStream_t stream = comm->stream;
-    Launched& entry = launched().back();
-    lock.unlock();
-    if (cudaLaunchHostFunc(stream, run, &entry) != cudaSuccess) {
+  std::vector<Launched*> entries;
+  for (const Call& call : std::exchange(comm->waiting, {}))
+    entries.push_back(&launched().emplace_back(comm, call));
+  const cudaStream_t stream = comm->stream;
+  lock.unlock();
+  for (Launched* entry : entries)
+    if (cudaLaunchHostFunc(stream, run, entry) != cudaSuccess) {
       *error = ncclUnhandledCudaError;
       return ncclSuccess;
     }
-  }
   *error = ncclSuccess;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return end(comm, destroyed); }
 ncclResult_t ncclCommAbort(ncclComm_t comm) { return end(comm, aborted); }
-ncclResult_t ncclGroupStart() { return ncclSuccess; }
-ncclResult_t ncclGroupEnd() { return ncclInProgress; }
+ncclResult_t ncclGroupStart() {
+  in_group = true;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  in_group = false;
+  return ncclInProgress;
+}
 
 ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
   return later(comm, {Kind::all_reduce, from, to, count, type, op, 0}, stream);
+}
+ncclResult_t ncclReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                        int root, ncclComm_t comm, cudaStream_t stream) {
+  return later(comm, {Kind::reduce, from, to, count, type, op, root}, stream);
 }
 ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {
