@@ -161,7 +161,6 @@ Graph freeze_with_bucket(const std::vector<Variable>& results, const std::vector
     for (const ValueRef& value : values) bytes += bytes_of(graph.spec(value));
     const int64_t early = options.replica->bucket_bytes;
     scattered = (early == 0 || bytes <= early) && owners_read_their_own(graph, parameters, values, *owners);
-    replication->scatters = scattered;
   }
   gather_gradients(graph, parameters, values, exchanged, scattered);
   if (options.replica && options.replica->gathers) {
@@ -177,7 +176,8 @@ Graph freeze_with_bucket(const std::vector<Variable>& results, const std::vector
 /// Where the plan's replicas exchange, once no pass moves nodes any more.
 void note_exchanges(const PlanData& plan, Replication& replication) {
   for (const BucketPlan& bucket : plan.memory.buckets)
-    replication.buckets.push_back({bucket.node, plan.memory.buffers[bucket.buffer].bytes});
+    replication.buckets.push_back({bucket.node, plan.memory.buffers[bucket.buffer].bytes,
+                                   as_bucket(*plan.graph.nodes[bucket.node].op)->scattered()});
   for (uint32_t i = 0; i < plan.graph.nodes.size(); ++i)
     if (is_arrival(*plan.graph.nodes[i].op)) replication.arrival = i;
 }

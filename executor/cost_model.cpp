@@ -72,10 +72,9 @@ class Model {
       for (const int64_t bytes : owners.state_bytes) owned_states_ += bytes;
       most_owned_ = *std::ranges::max_element(owners.state_bytes);
       states_ -= owners.state_bytes[own];
-      int64_t parameters = 0;
-      for (const int64_t bytes : owners.parameter_bytes) parameters += bytes;
+      for (const int64_t bytes : owners.parameter_bytes) updated_ += bytes;
       if (owners.parameter_bytes[own] > 0)
-        all_updates_ = static_cast<double>(parameters) / static_cast<double>(owners.parameter_bytes[own]);
+        all_updates_ = static_cast<double>(updated_) / static_cast<double>(owners.parameter_bytes[own]);
     } else {
       std::swap(owned_states_, states_);
     }
@@ -107,16 +106,19 @@ class Model {
       const Replication& r = *plan_.replication;
       const double arrival = r.arrival > 0 ? end[r.arrival - 1] : 0;
       // Sharded, gradients are reduced and scattered, and after the updates parameters are gathered: the two
-      // halves of an all-reduce. A plan may say that all replicas need all gradients.
-      const double reduce = sharded && !(plan_.owners && !r.scatters) ? 0.5 : 1, gather = sharded ? 0.5 : 0;
+      // halves of an all-reduce. A plan that was made so says which gradients are scattered.
       std::vector<Transfer> transfers;
-      double sums = 0;
+      double sums = 0, gather = 0;
       for (const Replication::Bucket& bucket : r.buckets) {
         const double whole = all_reduce_seconds(inputs_.network, static_cast<double>(bucket.bytes), replicas);
-        transfers.push_back({end[bucket.node], reduce * whole});
-        sums += reduce * whole;
-        result.communication += (reduce + gather) * whole;
+        const bool scattered = plan_.owners ? bucket.scattered : sharded;
+        transfers.push_back({end[bucket.node], scattered ? 0.5 * whole : whole});
+        sums += transfers.back().seconds;
+        if (sharded && !plan_.owners) gather += 0.5 * whole;
       }
+      if (plan_.owners)
+        gather = 0.5 * all_reduce_seconds(inputs_.network, static_cast<double>(updated_), replicas);
+      result.communication = sums + gather;
       const double waited = std::max(0.0, end_of_transfers(transfers) - arrival);
       result.exposed = result.communication - inputs_.overlap * (sums - std::min(sums, waited));
     }
@@ -152,6 +154,7 @@ class Model {
   int64_t states_ = 0;                      // that every replica has
   int64_t owned_states_ = 0;                // that can be shared out, of all replicas
   int64_t most_owned_ = 0;                  // of these by one, as planned
+  int64_t updated_ = 0;                     // of parameters that have owners
   double all_updates_ = 1;                  // all parameters over those which the plan updates
 };
 

@@ -60,11 +60,11 @@ std::string inputs_of(const GraphNode& n) {
 std::string text_of(const PlanData& plan, const Replication& replication) {
   std::string text = fmt::format("replicas: {}", replication.devices());
   if (replication.parts > 1) text += fmt::format(", each in {} parts", replication.parts);
-  text += fmt::format(", {} rows together; gradients in {} bucket{}{}\n", replication.batch_rows,
-                      replication.buckets.size(), replication.buckets.size() == 1 ? "" : "s",
-                      replication.scatters ? ", each sum for its owner alone" : "");
+  text += fmt::format(", {} rows together; gradients in {} bucket{}\n", replication.batch_rows,
+                      replication.buckets.size(), replication.buckets.size() == 1 ? "" : "s");
   for (const Replication::Bucket& bucket : replication.buckets)
-    text += fmt::format("  {} bytes complete after %{}\n", bucket.bytes, bucket.node);
+    text += fmt::format("  {} bytes complete after %{}{}\n", bucket.bytes, bucket.node,
+                        bucket.scattered ? ", each sum for its owner alone" : "");
   text += fmt::format("  all have arrived at %{}\n", replication.arrival);
   if (plan.graph.device == DeviceType::cpu) return text;  // the machines below are others
   text += "on paper:\n";

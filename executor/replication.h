@@ -13,6 +13,7 @@ struct Replication {
   struct Bucket {
     uint32_t node;  ///< they are complete, and under way, when it has run
     int64_t bytes;
+    bool scattered = false;  ///< each sum goes to the replica alone that owns it, where states are shared out
   };
   int replicas = 1;  ///< shares of the batch's rows, each of which runs the plan
   int parts = 1;     ///< of these, how many one device takes one after the other
@@ -28,8 +29,6 @@ struct Replication {
   bool exchanges_value = false;
   std::vector<Bucket> buckets = {};
   uint32_t arrival = 0;  ///< the node which waits for all of them
-  /// Whether each sum goes to the replica alone that owns it, where states are shared out.
-  bool scatters = false;
 };
 
 }  // namespace espalier

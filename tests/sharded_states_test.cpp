@@ -360,7 +360,7 @@ BOOST_AUTO_TEST_CASE(gradients_go_to_their_owners_alone_where_no_other_reads_the
                 {.optimizer = optimizer, .devices = cpus(3), .shard_states = true, .precision = precision})
             .plan()
             .str();
-    const bool said = text.find("each sum for its owner alone") != text.npos;
+    const bool said = text.find(", each sum for its owner alone") != text.npos;
     BOOST_TEST(said == (text.find("scattered=") != text.npos), text);
     return said;
   };
@@ -369,6 +369,47 @@ BOOST_AUTO_TEST_CASE(gradients_go_to_their_owners_alone_where_no_other_reads_the
   BOOST_TEST(scatters(optim::Adam({.lr = 0.1, .clip_value = 1, .schedule = optim::exponential(0.9)}), plain));
   BOOST_TEST(!scatters(optim::Adam({.lr = 0.1, .clip_norm = 1}), plain));
   BOOST_TEST(!scatters(optim::Adam({.lr = 0.1}), esp::Precision::float16));
+}
+
+BOOST_AUTO_TEST_CASE(predictions_follow_the_plan) {
+  Layers layers(16, 8);
+  const auto plan_of = [&](const optim::Optimizer& optimizer, int replicas, bool shard) {
+    return layers.loss
+        .get_executor(
+            {.optimizer = optimizer, .devices = esp::simulated_gpus(replicas), .shard_states = shard})
+        .plan();
+  };
+  const optim::Optimizer adam = optim::Adam({.lr = 0.01});
+  const esp::Plan whole = plan_of(adam, 4, false), shared = plan_of(adam, 4, true);
+  esp::CostInputs inputs = esp::presets::h100_nvlink();
+  const auto arena = [](const esp::Plan& plan) { return plan.arena_bytes(); };
+  // Two states of 1,024 bytes and a count for each of 8 parameters, of which each replica has two.
+  const int64_t states = 8 * (2 * 1024 + 64), all = shared.predict(inputs).memory - arena(shared);
+  BOOST_TEST(whole.predict(inputs).memory - arena(whole) - all == states - states / 4);
+  // On other numbers of replicas, too.
+  const std::vector<esp::Prediction> scaled = shared.scaling(inputs, esp::Scaling::weak, 8);
+  BOOST_TEST(scaled[0].memory - scaled[2].memory == states - states / 4);
+  BOOST_TEST(scaled[2].memory - scaled[3].memory == states / 4 - states / 8);
+  // Sums go to owners alone, and parameters back: as much as an all-reduce. Clipping wants all sums
+  // everywhere.
+  inputs.network = esp::presets::ethernet(1e9);
+  inputs.overlap = 0;
+  const auto seconds = [&](double bytes) { return esp::all_reduce_seconds(inputs.network, bytes, 4); };
+  const auto close = boost::test_tools::tolerance(1e-9);
+  BOOST_TEST(whole.predict(inputs).communication == seconds(8 * 1024 + 64), close);
+  // The loss has a bucket of its own then.
+  BOOST_TEST(shared.predict(inputs).communication == seconds(8 * 1024) + seconds(64), close);
+  const esp::Plan clipped = plan_of(optim::Adam({.lr = 0.01, .clip_norm = 1}), 4, true);
+  BOOST_TEST(clipped.predict(inputs).communication == seconds(8 * 1024 + 64) + 0.5 * seconds(8 * 1024),
+             close);
+  // A page shows such a plan.
+  const TemporaryFolder folder;
+  const esp::Executor executor =
+      layers.loss.get_executor({.optimizer = adam, .devices = cpus(2), .shard_states = true});
+  executor.profile({.steps = 1});
+  (void)executor.step();
+  executor.report(folder.path() / "plan.html");
+  BOOST_TEST(std::filesystem::file_size(folder.path() / "plan.html") > 1000u);
 }
 
 BOOST_AUTO_TEST_CASE(options_that_cannot_be) {
