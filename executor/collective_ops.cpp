@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
 #include "espalier/executor/distributed.h"
@@ -22,6 +20,18 @@ class CollectiveOp : public Op {
   bool needs_value(size_t input) const override { return input == 0; }
   bool gradient_needs_input(size_t) const override { return false; }
   bool equals(const Op& other) const override { return this == &other; }
+  /// The same calls, with tensors on the GPU and a communicator that takes them. Ranks may meet on the host:
+  /// plans are cut into graphs around it.
+  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
+    struct OnHost : BoundKernel {
+      OnHost(const CollectiveOp& o, const KernelCall& c) : op(o), call(c) {}
+      void run(RandomStream) override { op.run_cpu(call); }
+      bool can_be_captured() const override { return false; }
+      const CollectiveOp& op;
+      KernelCall call;
+    };
+    return std::make_unique<OnHost>(*this, call);
+  }
 
  protected:
   static std::source_location line_of(const KernelCall& call) {
@@ -153,7 +163,7 @@ class SumAtRoot final : public SameShape {
  private:
   void meet(Tensor& values, const std::source_location& where) const override {
     ranks_->all_reduce(values, Reduction::sum, where);
-    if (ranks_->rank() != root_ && values.bytes() > 0) std::memset(values.address(), 0, values.bytes());
+    if (ranks_->rank() != root_) zero_elements(values);
   }
   int root_;
 };

@@ -4,9 +4,11 @@
 #include "communicator_ranks.h"
 #include "espalier/core/device.h"
 #include "espalier/executor/collective_ops.h"
+#include "espalier/executor/cuda/communicator_devices.h"
 #include "espalier/executor/executor.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
+#include "testing.h"
 
 using namespace espalier;
 using namespace espalier::testing;
@@ -71,7 +73,7 @@ Variable loss_of(const Variable& result, int64_t rank) {
 
 bool close(const Tensor& a, const Tensor& b) {
   if (a.spec() != b.spec()) return false;
-  const Tensor x = a.contiguous_copy(), y = b.contiguous_copy();
+  const Tensor x = a.to(cpu()).contiguous_copy(), y = b.contiguous_copy();
   for (int64_t i = 0; i < x.elements(); ++i)
     if (!(std::abs(x.data<double>()[i] - y.data<double>()[i]) <= 1e-12 * (1 + std::abs(y.data<double>()[i]))))
       return false;
@@ -98,47 +100,60 @@ struct Expected {
   }
 };
 
+/// Where ranks are: threads with tensors on the CPU, or on one GPU which they share.
+std::vector<Device> places() {
+  std::vector<Device> places{cpu()};
+  for (const Device& gpu : gpus_to_test()) places.push_back(gpu);
+  return places;
+}
+Group group_on(Device place, int size) {
+  if (place.type == DeviceType::cpu) return make_thread_group(size);
+  return make_device_group(std::vector<Device>(static_cast<size_t>(size), place));
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(collective_ops)
 
 BOOST_AUTO_TEST_CASE(eager_values_and_gradients) {
-  for (const Case& one : cases)
-    for (const int size : {2, 3}) {
-      const Expected expected(one, size);
-      const Group group = make_thread_group(size);
-      const auto errors = run_ranks(group, [&](Communicator& self) {
-        const auto rank = static_cast<size_t>(self.rank());
-        const Variable x = parameter(operand(self.rank()));
-        const Variable result = one.ranked(square(x), group[rank]);
-        if (!close(result.value(), expected.results[rank])) throw Error("a wrong value of " + one.name);
-        const Variable loss = loss_of(result, self.rank());
-        if (!close(loss.gradient(x).value(), expected.gradients[rank]))
-          throw Error("a wrong gradient of " + one.name);
-      });
-      for (const std::string& error : errors) BOOST_TEST(error == "");
-    }
-}
-
-BOOST_AUTO_TEST_CASE(plans_train_as_one_tree) {
-  for (const Case& one : cases)
-    for (const int size : {2, 3})
-      for (const bool fused : {false, true}) {
+  for (const Device place : places())
+    for (const Case& one : cases)
+      for (const int size : {2, 3}) {
         const Expected expected(one, size);
-        const Group group = make_thread_group(size);
+        const Group group = group_on(place, size);
         const auto errors = run_ranks(group, [&](Communicator& self) {
           const auto rank = static_cast<size_t>(self.rank());
-          const Variable x = parameter(operand(self.rank()));
-          const Variable loss = loss_of(one.ranked(square(x), group[rank]), self.rank());
-          ExecutorOptions options{.mode = Mode::training, .optimizer = optim::Sgd(1.0)};
-          if (!fused) options.without = {"fuse_pointwise"};
-          const Executor executor = loss.get_executor(options);
-          executor.run({});
-          const Variable step = variable(operand(self.rank())) - x;
-          if (!close(step.value(), expected.gradients[rank])) throw Error("a wrong step by " + one.name);
+          const Variable x = parameter(operand(self.rank()).to(place));
+          const Variable result = one.ranked(square(x), group[rank]);
+          if (!close(result.value(), expected.results[rank])) throw Error("a wrong value of " + one.name);
+          const Variable loss = loss_of(result, self.rank());
+          if (!close(loss.gradient(x).value(), expected.gradients[rank]))
+            throw Error("a wrong gradient of " + one.name);
         });
         for (const std::string& error : errors) BOOST_TEST(error == "");
       }
+}
+
+BOOST_AUTO_TEST_CASE(plans_train_as_one_tree) {
+  for (const Device place : places())
+    for (const Case& one : cases)
+      for (const int size : {2, 3})
+        for (const bool fused : {false, true}) {
+          const Expected expected(one, size);
+          const Group group = group_on(place, size);
+          const auto errors = run_ranks(group, [&](Communicator& self) {
+            const auto rank = static_cast<size_t>(self.rank());
+            const Variable x = parameter(operand(self.rank()).to(place));
+            const Variable loss = loss_of(one.ranked(square(x), group[rank]), self.rank());
+            ExecutorOptions options{.mode = Mode::training, .optimizer = optim::Sgd(1.0)};
+            if (!fused) options.without = {"fuse_pointwise"};
+            const Executor executor = loss.get_executor(options);
+            executor.run({});
+            const Variable step = variable(operand(self.rank()).to(place)) - x;
+            if (!close(step.value(), expected.gradients[rank])) throw Error("a wrong step by " + one.name);
+          });
+          for (const std::string& error : errors) BOOST_TEST(error == "");
+        }
 }
 
 BOOST_AUTO_TEST_CASE(no_pass_merges_folds_or_removes_them) {
@@ -176,6 +191,14 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_done_is_an_error) {
     sum(most).gradient(y);
   });
   for (const std::string& error : thrown) BOOST_TEST(contains(error, "all_reduce by max has no gradient"));
+}
+
+BOOST_AUTO_TEST_CASE(ranks_of_the_cpu_do_not_take_tensors_on_a_gpu) {
+  for (const Device& gpu : gpus_to_test()) {
+    const Group group = make_thread_group(1);
+    const Variable x = parameter(operand(0).to(gpu));
+    BOOST_CHECK_THROW((void)distributed::all_reduce(x, Reduction::sum, group[0]).value(), DeviceError);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(another_tree_on_one_rank_is_an_error_on_all) {
