@@ -26,6 +26,8 @@ namespace {
 
 // What Open MPI's mpirun says to those it begins, and then that of MPICH and its kin.
 int from_launcher(const char* openmpi, const char* pmi, int otherwise) {
+  if (const char* jobs = std::getenv("ESPALIER_DISTRIBUTED"); jobs && std::string_view(jobs) == "off")
+    return otherwise;
   for (const char* name : {openmpi, pmi})
     if (const char* text = std::getenv(name)) {
       char* end = nullptr;

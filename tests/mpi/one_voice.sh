@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What three ranks print is there once, or three times for who asks for it: one_voice.sh <ranks>
+# What three ranks print is there once, or three times for who asks for it or is alone: one_voice.sh <ranks>
 set -uo pipefail
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 count() {
@@ -7,4 +7,4 @@ count() {
   printf '%s\n(exit status %d)\n' "$output" $?
   [ "$(grep -c '^cout$' <<<"$output")" -eq "$2" ] && [ "$(grep -c '^printf$' <<<"$output")" -eq "$2" ]
 }
-count "$1" 1 && ESPALIER_PRINT=all count "$1" 3
+count "$1" 1 && ESPALIER_PRINT=all count "$1" 3 && ESPALIER_DISTRIBUTED=off count "$1" 3
