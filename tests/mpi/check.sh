@@ -10,6 +10,8 @@ shift
 
 # Sockets within this machine are enough, and the tests may run as root and on few cores.
 export ESPALIER_PRINT=all OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# What MPI has taken it keeps until the process ends.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 output=$(timeout --kill-after=5 300 mpirun --oversubscribe "${options[@]}" -np "$ranks" "$program" "$scenario" 2>&1)
 status=$?
 printf '%s\n(exit status %d)\n' "$output" "$status"
