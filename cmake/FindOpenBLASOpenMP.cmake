@@ -1,10 +1,19 @@
 # The OpenMP build of OpenBLAS as the imported target OpenBLAS::OpenMP. Its pthread build, whose threads fight with those of
 # OpenMP, may be installed too and be what the plain name libopenblas.so means; so the folder of the OpenMP build comes
-# first, and a library counts only if it calls OpenMP.
+# first, and a library counts only if it calls OpenMP. OpenBLASOpenMP_RUNTIME is the OpenMP it calls: libgomp or libomp.
 function(openblas_calls_openmp result file)
   file(STRINGS "${file}" calls REGEX "^(GOMP_parallel|__kmpc_fork_call)" LIMIT_COUNT 1)
   if(NOT calls)
     set(${result} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+
+function(openblas_runtime result file)
+  file(STRINGS "${file}" calls REGEX "^GOMP_parallel" LIMIT_COUNT 1)
+  if(calls)
+    set(${result} libgomp PARENT_SCOPE)
+  else()
+    set(${result} libomp PARENT_SCOPE)
   endif()
 endfunction()
 
@@ -18,6 +27,9 @@ find_package_handle_standard_args(
   OpenBLASOpenMP REQUIRED_VARS OpenBLASOpenMP_LIBRARY OpenBLASOpenMP_INCLUDE_DIR
   REASON_FAILURE_MESSAGE "The pthread build will not do. Debian's package is libopenblas-openmp-dev.")
 
+if(OpenBLASOpenMP_FOUND)
+  openblas_runtime(OpenBLASOpenMP_RUNTIME "${OpenBLASOpenMP_LIBRARY}")
+endif()
 if(OpenBLASOpenMP_FOUND AND NOT TARGET OpenBLAS::OpenMP)
   add_library(OpenBLAS::OpenMP UNKNOWN IMPORTED)
   set_target_properties(OpenBLAS::OpenMP PROPERTIES IMPORTED_LOCATION "${OpenBLASOpenMP_LIBRARY}"

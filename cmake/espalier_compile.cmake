@@ -6,6 +6,9 @@ function(espalier_warnings target)
     # g++ 12 at -O3 sees overflows in fmt's and the standard library's own code where there are none.
     list(APPEND warnings -Wno-stringop-overflow -Wno-array-bounds -Wno-restrict)
   endif()
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    list(APPEND warnings -Wno-unknown-pragmas) # GCC's ivdep
+  endif()
   string(REPLACE ";" "," host_warnings "${warnings}")
   target_compile_options(
     ${target}
@@ -25,8 +28,6 @@ function(espalier_optimize target)
     separate_arguments(flags NATIVE_COMMAND "${OpenMP_CXX_FLAGS}")
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
     target_link_libraries(${target} PRIVATE ${OpenMP_CXX_LIB_NAMES})
-  else()
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp-simd>)
   endif()
 endfunction()
 

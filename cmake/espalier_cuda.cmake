@@ -1,13 +1,8 @@
 # Whether the CUDA backend is built, from what it is made, and what stands in its place.
 
-set(ESPALIER_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where a toolkit is found), ON or OFF")
-set_property(CACHE ESPALIER_CUDA PROPERTY STRINGS AUTO ON OFF)
+espalier_choice(ESPALIER_CUDA "Build the CUDA backend: AUTO (where a toolkit is found)")
 set(ESPALIER_CUDA_ARCHITECTURES "" CACHE STRING
     "Architectures to compile for, as in CMAKE_CUDA_ARCHITECTURES; empty: this machine's GPUs, or 90 without one")
-
-if(NOT ESPALIER_CUDA MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR "ESPALIER_CUDA is AUTO, ON or OFF, not \"${ESPALIER_CUDA}\"")
-endif()
 
 set(ESPALIER_WITH_CUDA OFF)
 if(NOT ESPALIER_CUDA STREQUAL "OFF")
@@ -45,19 +40,11 @@ if(ESPALIER_WITH_CUDA)
   message(STATUS "CUDA ${CUDAToolkit_VERSION}, architectures ${ESPALIER_CUDA_ARCHITECTURES}")
 endif()
 
-# espalier_cuda_sources(<files of the backend>... WITHOUT <what stands in their place in a build without it>...)
-function(espalier_cuda_sources)
-  cmake_parse_arguments(PARSE_ARGV 0 files "" "" "WITHOUT")
-  foreach(kind UNPARSED_ARGUMENTS WITHOUT)
-    list(TRANSFORM files_${kind} PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
-    set_property(GLOBAL APPEND PROPERTY ESPALIER_CUDA_${kind} ${files_${kind}})
-  endforeach()
-endfunction()
-
-# Adds them to the library.
+# Adds its files to the library, or what stands in their place.
 function(espalier_link_cuda target)
-  get_property(with GLOBAL PROPERTY ESPALIER_CUDA_UNPARSED_ARGUMENTS)
+  get_property(with GLOBAL PROPERTY ESPALIER_CUDA_SOURCES)
   get_property(without GLOBAL PROPERTY ESPALIER_CUDA_WITHOUT)
+  target_sources(${target} PRIVATE "${PROJECT_SOURCE_DIR}/executor/backends.cpp")
   if(ESPALIER_WITH_CUDA)
     target_sources(${target} PRIVATE ${with})
     list(TRANSFORM ESPALIER_CUDA_LIBRARIES PREPEND CUDA:: OUTPUT_VARIABLE libraries)

@@ -26,7 +26,9 @@ endfunction()
 
 set(pc_requires)
 set(pc_libraries)
+set(pc_hide)
 if(NOT BUILD_SHARED_LIBS)
+  set(pc_hide "-Wl,--exclude-libs,libespalier.a ") # as CMake's target does for shared objects
   set(pc_requires fmt)
   append_library_flags(pc_libraries "${DNNL_LIBRARY}")
   append_library_flags(pc_libraries "${OpenBLASOpenMP_LIBRARY}")
@@ -45,3 +47,12 @@ file(RELATIVE_PATH pc_prefix "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_I
 string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
 configure_file(cmake/espalier.pc.in espalier.pc @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/espalier.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+# The compiler's own /usr/include must not be named as a system folder: C++'s headers would no longer find those of C.
+install(
+  CODE "
+  if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\")
+    set(file \"\$ENV{DESTDIR}/usr/${CMAKE_INSTALL_LIBDIR}/pkgconfig/espalier.pc\")
+    file(READ \"\${file}\" text)
+    string(REPLACE -isystem -I text \"\${text}\")
+    file(WRITE \"\${file}\" \"\${text}\")
+  endif()")

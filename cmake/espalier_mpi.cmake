@@ -1,11 +1,6 @@
 # Whether the library is built that lets processes begun by mpirun work together.
 
-set(ESPALIER_MPI AUTO CACHE STRING "Build the library for MPI: AUTO (where MPI is found), ON or OFF")
-set_property(CACHE ESPALIER_MPI PROPERTY STRINGS AUTO ON OFF)
-
-if(NOT ESPALIER_MPI MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR "ESPALIER_MPI is AUTO, ON or OFF, not \"${ESPALIER_MPI}\"")
-endif()
+espalier_choice(ESPALIER_MPI "Build the library for MPI: AUTO (where MPI is found)")
 
 set(ESPALIER_WITH_MPI OFF)
 if(NOT ESPALIER_MPI STREQUAL "OFF")

@@ -1,11 +1,6 @@
 # Whether GPUs can meet through NCCL. Its header is compiled with; the library is opened when a program first needs it.
 
-set(ESPALIER_NCCL AUTO CACHE STRING "Let GPUs meet through NCCL: AUTO (with CUDA, where NCCL is found), ON or OFF")
-set_property(CACHE ESPALIER_NCCL PROPERTY STRINGS AUTO ON OFF)
-
-if(NOT ESPALIER_NCCL MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR "ESPALIER_NCCL is AUTO, ON or OFF, not \"${ESPALIER_NCCL}\"")
-endif()
+espalier_choice(ESPALIER_NCCL "Let GPUs meet through NCCL: AUTO (with CUDA, where NCCL is found)")
 
 set(ESPALIER_WITH_NCCL OFF)
 if(ESPALIER_WITH_CUDA AND NOT ESPALIER_NCCL STREQUAL "OFF")
@@ -28,23 +23,12 @@ elseif(ESPALIER_NCCL STREQUAL "ON")
   message(FATAL_ERROR "ESPALIER_NCCL=ON needs the CUDA backend")
 endif()
 
-# espalier_nccl_sources(<files>... WITHOUT <what stands in their place in a build without NCCL>...)
-function(espalier_nccl_sources)
-  cmake_parse_arguments(PARSE_ARGV 0 files "" "" "WITHOUT")
-  foreach(kind UNPARSED_ARGUMENTS WITHOUT)
-    list(TRANSFORM files_${kind} PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
-    set_property(GLOBAL APPEND PROPERTY ESPALIER_NCCL_${kind} ${files_${kind}})
-  endforeach()
-endfunction()
-
-# Adds them to the library.
+# Adds its files to the library.
 function(espalier_link_nccl target)
-  get_property(with GLOBAL PROPERTY ESPALIER_NCCL_UNPARSED_ARGUMENTS)
-  get_property(without GLOBAL PROPERTY ESPALIER_NCCL_WITHOUT)
   if(NOT ESPALIER_WITH_NCCL)
-    target_sources(${target} PRIVATE ${without})
     return()
   endif()
+  get_property(with GLOBAL PROPERTY ESPALIER_NCCL_SOURCES)
   target_sources(${target} PRIVATE ${with})
   target_include_directories(${target} PRIVATE "${ESPALIER_NCCL_INCLUDE}")
   if(ESPALIER_NCCL_LIBRARY) # where it is opened if the loader finds none

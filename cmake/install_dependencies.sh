@@ -9,7 +9,7 @@ declare -A groups=(
            libfmt-dev libdnnl-dev libopenblas-openmp-dev nlohmann-json3-dev"
   [tests]="libboost-test-dev"
   [mpi]="libopenmpi-dev mpirun=openmpi-bin"
-  [checks]="ccache=ccache clang-format=clang-format pkg-config=pkg-config chromium=chromium python3=python3"
+  [checks]="ccache=ccache clang++-16=clang-16 clang-format=clang-format pkg-config=pkg-config chromium=chromium python3=python3"
   [bench]="libbenchmark-dev libtorch-dev"
 )
 

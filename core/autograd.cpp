@@ -7,13 +7,14 @@
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/gradient_rule.h"
+#include "espalier/core/tree.h"
 
 namespace espalier {
 
 namespace {
 
-/// Undoes a broadcast: the one place that does. Downstream of a feed, what has a size of 1 in one batch may
-/// be broadcast in another.
+/// Undoes a broadcast; the only place that does. Downstream of a feed, an axis of size 1 in one batch may be
+/// broadcast in another.
 Variable fitted(Variable gradient, const Edge& input) {
   const Shape& shape = input.spec().shape;
   const bool settled = !gradient.node()->lazy || std::find(shape.begin(), shape.end(), 1) == shape.end();
@@ -21,7 +22,7 @@ Variable fitted(Variable gradient, const Edge& input) {
   return sum_to_like(gradient, input.variable());
 }
 
-/// What one walk keeps of the nodes it is about to visit. Its memory is kept for the next walk of the thread.
+/// The nodes a walk is about to visit. The thread reuses its memory in the next walk.
 struct Frontier {
   static constexpr uint32_t none = UINT32_MAX;
   struct Contribution {
@@ -36,7 +37,7 @@ struct Frontier {
   std::vector<Contribution> contributions;
   std::vector<std::pair<uint64_t, Node*>> heap;    // latest node first
   std::vector<std::pair<uint64_t, Node*>> leaves;  // visited at the end: nothing is below them
-  NodeMap mapped;                                  // the slots of nodes into which nothing may be written
+  NodeMap mapped;                                  // slots of nodes that must not be marked
 
   void clear() {
     slots.clear();
@@ -48,11 +49,11 @@ struct Frontier {
 };
 
 /// One walk from a root towards the leaves, against the order of writing.
-class Walk {
+class BackwardPass {
  public:
   /// `toward` says of a node whether the gradients wanted pass through it.
   template <class Predicate>
-  Walk(const Variable& root, GradientTable& table, const Predicate& toward)
+  BackwardPass(const Variable& root, GradientTable& table, const Predicate& toward)
       : table_(table), fresh_(table.empty()) {
     static thread_local std::unique_ptr<Frontier> kept;
     const Nesting nesting(nested_);
@@ -78,8 +79,8 @@ class Walk {
   }
 
  private:
-  static Building backward_at(const std::source_location& where) {
-    Building now = building();
+  static BuildContext backward_at(const std::source_location& where) {
+    BuildContext now = build_context();
     now.tag = Tag::backward;
     now.no_grad = false;
     now.where = &where;
@@ -87,15 +88,15 @@ class Walk {
   }
 
   static Variable seed(const Variable& root) {
-    const BuildingScope now(backward_at(root.node()->where));
+    const BuildScope now(backward_at(root.node()->where));
     if (root.shape().elements() == 1)
       return make_leaf(constant_op(), full(root.shape(), 1, root.dtype()).to(root.device()),
                        root.node()->where);
     return broadcast_like(Variable(full({}, 1, root.dtype()).to(root.device())), root);
   }
 
-  /// Leaves may be shared by threads. And a rule that asks for gradients itself walks within a walk, perhaps
-  /// over the same nodes, which then are the outer walk's to mark.
+  /// False for leaves, which threads may share, and for nodes that an outer walk has marked: a rule that asks
+  /// for gradients starts a walk within a walk.
   bool by_map(const Node* node) const { return nested_ || node->is_leaf(); }
 
   struct Nesting {
@@ -109,7 +110,7 @@ class Walk {
     return node->walk == id_ ? node->walk_slot : Frontier::none;
   }
 
-  /// Puts a node before the walk, with a contribution to the gradient of one of its outputs, if any.
+  /// Queues a node, with a contribution to the gradient of one of its outputs, if any.
   void add(Node* node, uint32_t output, Variable gradient) {
     Frontier& f = *frontier_;
     uint32_t slot = slot_of(node);
@@ -160,7 +161,7 @@ class Walk {
     }
     if (!sum.defined()) return {};
     if (!more.empty()) {
-      const BuildingScope now(backward_at(node->where));
+      const BuildScope now(backward_at(node->where));
       sum = add_all(more);
     }
     run_.push_back({Edge(node, output), node->id, output, Edge(sum),
@@ -183,7 +184,7 @@ class Walk {
     if (std::none_of(gradients.begin(), gradients.end(), [](const Variable& g) { return g.defined(); }))
       return;
     check_unchanged(node);
-    const BuildingScope now(backward_at(node.where));
+    const BuildScope now(backward_at(node.where));
     Gradients results = located(node.where, [&] {
       return node.op().gradient(GradientRule(node, {gradients.data(), gradients.size()}, wanted));
     });
@@ -200,10 +201,11 @@ class Walk {
 
   /// A rule that reads a leaf which has been updated since would compute the gradient at another point.
   static void check_unchanged(const Node& node) {
-    if (node.lazy || building().lazy) return;  // it will be computed anew
+    if (node.lazy || build_context().lazy) return;  // recomputed before it is read
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Node& leaf = *node.inputs[i].node();
-      if (leaf.is_leaf() && leaf.stamp > std::max(node.id, node.stamp) && node.op().gradient_needs_input(i))
+      if (leaf.is_leaf() && leaf.stamp > std::max(node.id, node.stamp) &&
+          node.op().traits().gradient_reads.contains(i))
         throw Error(fmt::format(
             "{}: the {} it used ({}:{}) has been updated since; ask for gradients before update()",
             node.op().name(), leaf.op().name(), leaf.where.file_name(), leaf.where.line()));
@@ -227,17 +229,15 @@ void check_root(const Variable& root, std::string_view what) {
 
 /// The nodes of the tree below `root` that are made of `x`.
 NodeMap nodes_made_of(Node* root, const Node* x) {
-  std::vector<Node*> todo{root}, nodes;
-  NodeMap seen, result;
-  while (!todo.empty()) {
-    Node* node = todo.back();
-    todo.pop_back();
-    if (node->id < x->id || seen.find(node) != NodeMap::none) continue;
-    seen.insert(node, 0);
+  std::vector<Node*> nodes;
+  TreeWalk walk(root);
+  while (Node* node = walk.next()) {
+    if (node->id < x->id) continue;
     nodes.push_back(node);
-    for (const Edge& input : node->inputs) todo.push_back(input.node());
+    walk.enter_inputs(*node);
   }
-  std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) { return a->id < b->id; });
+  sort_by_age(nodes);
+  NodeMap result;
   for (Node* node : nodes) {
     const bool made =
         node == x || (!node->stops_gradient &&
@@ -250,8 +250,8 @@ NodeMap nodes_made_of(Node* root, const Node* x) {
 }
 
 /// Turns the gradients of leaves into leaves and lets go of everything between them and the root.
-void clear_buffers(const Variable& root, Record& record) {
-  if (root.node()->lazy) return;  // it will be computed again
+void clear_buffers(const Variable& root, GradientRecord& record) {
+  if (root.node()->lazy) return;  // recomputed in each step
   std::vector<std::pair<Variable, Variable>> kept;
   record.gradients.for_each([&](Node* node, uint32_t output, const Edge& gradient) {
     if (is_trainable(node->op())) kept.emplace_back(Variable(node, output), gradient.variable());
@@ -272,12 +272,12 @@ void clear_buffers(const Variable& root, Record& record) {
 
 }  // namespace
 
-Record& differentiate(const Variable& root) {
+GradientRecord& differentiate(const Variable& root) {
   check_root(root, "backward");
-  Record& record = record_of(*root.node());
+  GradientRecord& record = record_of(*root.node());
   if (!record.complete) {
     if (root.node()->needs_gradient)
-      Walk(root, record.gradients, [](const Node& node) { return node.needs_gradient; });
+      BackwardPass(root, record.gradients, [](const Node& node) { return node.needs_gradient; });
     record.complete = true;
   }
   return record;
@@ -300,7 +300,8 @@ std::vector<std::pair<Variable, Variable>> of_parameters(const GradientTable& ta
 std::vector<std::pair<Variable, Variable>> new_parameter_gradients(const Variable& root) {
   check_root(root, "get_executor");
   GradientTable table;
-  if (root.node()->needs_gradient) Walk(root, table, [](const Node& node) { return node.needs_gradient; });
+  if (root.node()->needs_gradient)
+    BackwardPass(root, table, [](const Node& node) { return node.needs_gradient; });
   return of_parameters(table);
 }
 
@@ -310,10 +311,10 @@ std::vector<std::pair<Variable, Variable>> parameter_gradients(const Variable& r
 
 Variable Variable::backward(BackwardOptions options, Where where) const {
   return located(where, [&] {
-    Building lean = building();
-    lean.lean = true;
-    const BuildingScope now(lean);
-    Record& record = differentiate(*this);
+    BuildContext without_activations = build_context();
+    without_activations.without_activations = true;
+    const BuildScope now(without_activations);
+    GradientRecord& record = differentiate(*this);
     if (node()->lazy && node()->has_value()) {
       std::vector<Variable> gradients;
       record.gradients.for_each([&](Node* node, uint32_t, const Edge& gradient) {
@@ -330,7 +331,7 @@ Variable Variable::gradient(const Variable& x, Where where) const {
   return located(where, [&]() -> Variable {
     check_root(*this, "gradient");
     if (!x.defined()) throw Error("gradient: the Variable to differentiate by is undefined");
-    Record& record = record_of(*node());
+    GradientRecord& record = record_of(*node());
     const Edge* known = record.gradients.find(x.node(), x.output());
     if (!known) {
       const NodeMap path = nodes_made_of(node(), x.node());
@@ -341,10 +342,11 @@ Variable Variable::gradient(const Variable& x, Where where) const {
       if (is_trainable(x.node()->op()) && !record.complete)
         differentiate(*this);
       else
-        Walk(*this, record.gradients, [&](const Node& node) { return path.find(&node) != NodeMap::none; });
+        BackwardPass(*this, record.gradients,
+                     [&](const Node& node) { return path.find(&node) != NodeMap::none; });
       known = record.gradients.find(x.node(), x.output());
     }
-    if (!known) {  // made of it, but by nothing that has a derivative
+    if (!known) {  // `x` is below, but no path to it has a derivative
       const Variable zero = broadcast_like(Variable(full({}, 0, x.dtype()).to(x.device()), where), x);
       GradientTable::Run run;
       run.push_back({Edge(x), x.node()->id, x.output(), Edge(zero), {}});

@@ -5,14 +5,15 @@
 namespace espalier {
 
 /// Adds the gradients of all trainable leaves to the root's record.
-Record& differentiate(const Variable& root);
-/// The gradients of parameters as new nodes, which no record holds: for plans, which compute everything anew.
+GradientRecord& differentiate(const Variable& root);
+/// The gradients of parameters as new nodes outside any record. Plans use them, since they compute every
+/// value.
 std::vector<std::pair<Variable, Variable>> new_parameter_gradients(const Variable& root);
 /// The gradients of parameters that the record holds, in the order the parameters were made.
 std::vector<std::pair<Variable, Variable>> parameter_gradients(const Variable& root);
 
-// What autograd itself builds with; defined in ops/, like the operators. They read the shape of `like` alone,
-// so that one tree serves batches of any size.
+// Operations that autograd builds with; defined in ops/, like the operators. They read only the shape of
+// `like`, so one tree serves batches of any size.
 /// The sum of several variables of one shape.
 Variable add_all(const std::vector<Variable>& variables);
 /// `x` repeated to the shape of `like`. A view.

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <unordered_set>
 
 #include "espalier/core/error.h"
-#include "espalier/core/node.h"
 #include "espalier/core/random.h"
+#include "espalier/core/tree.h"
 
 namespace espalier {
 
@@ -35,14 +34,10 @@ std::vector<Variable> leaves(const std::vector<Tensor>& inputs) {
 }
 
 bool is_made_of(const Variable& y, const Variable& x) {
-  std::vector<const Node*> todo{y.node()};
-  std::unordered_set<const Node*> seen;
-  while (!todo.empty()) {
-    const Node* node = todo.back();
-    todo.pop_back();
+  TreeWalk walk(y.node());
+  while (const Node* node = walk.next()) {
     if (node == x.node()) return true;
-    if (!seen.insert(node).second) continue;
-    for (const Edge& edge : node->inputs) todo.push_back(edge.node());
+    walk.enter_inputs(*node);
   }
   return false;
 }
@@ -149,7 +144,7 @@ CheckResult check_gradient(const Function& f, const std::vector<Tensor>& inputs,
                            std::source_location where) {
   return located(where, [&] {
     validate(inputs, options);
-    const BuildingScope plain{Building{}};  // a NoGrad of the caller's would leave nothing to check
+    const BuildScope plain{BuildContext{}};  // a NoGrad of the caller's would leave nothing to check
     std::vector<Tensor> host;
     for (const Tensor& input : inputs) host.push_back(input.to(cpu()).contiguous_copy());
 

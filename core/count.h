@@ -1,4 +1,4 @@
-// Counting that several threads may do at once, at the price of plain counting while there is only one.
+// Reference counts: atomic once the process has several threads, plain while it has one.
 #pragma once
 #include <sys/single_threaded.h>
 
@@ -17,7 +17,8 @@ inline T count_up(std::atomic<T>& counter, T by = 1) noexcept {
   return counter.fetch_add(by, std::memory_order_relaxed);
 }
 
-/// Takes from a counter and returns what it was before; whoever brings it to zero sees what the others did.
+/// Decrements a counter and returns its previous value. The thread that reaches zero sees all writes of the
+/// others.
 template <class T>
 inline T count_down(std::atomic<T>& counter, T by = 1) noexcept {
   if (__libc_single_threaded) {

@@ -30,7 +30,8 @@ bool sums_down(const Shape& from, const Shape& to) {
 
 class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
  public:
-  explicit Impl(CustomOpOptions options) : options_(std::move(options)) {
+  explicit Impl(CustomOpOptions options)
+      : Op({.runs_on_host = true, .gradient_reads_output = true}), options_(std::move(options)) {
     static std::atomic<int64_t> made{0};
     number_ = ++made;
   }
@@ -38,8 +39,6 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
   std::string_view name() const override { return options_.name; }
   /// Two custom ops may share a name: the number tells passes which nodes compute the same.
   Attributes attributes() const override { return {{"custom_op", number_}}; }
-  bool gradient_needs_output() const override { return true; }
-  bool takes_halves() const override { return true; }
   bool mixes(size_t, size_t, const InputSpecs&) const override { return !options_.row_by_row; }
 
   Specs infer(const InputSpecs& inputs) const override {
@@ -61,16 +60,6 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
                                    describe(output.spec())));
     copy_elements(result, output);
   }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    struct OnHost : BoundKernel {
-      OnHost(const Impl& op, const KernelCall& call) : op(op), call(call) {}
-      void run(RandomStream) override { op.run_cpu(call); }
-      bool can_be_captured() const override { return false; }
-      const Impl& op;
-      KernelCall call;
-    };
-    return std::make_unique<OnHost>(*this, call);
-  }
 
   Gradients gradient(const GradientRule& rule) const override {
     if (!options_.gradient) throw UnsupportedError(fmt::format("{} has no gradient: none was given", name()));
@@ -90,7 +79,7 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
 
   Variable apply_to(const std::vector<Variable>& inputs, const std::source_location& where) const {
     std::vector<const Variable*> addresses;
-    bool values_known = !building().lazy && !options_.infer;
+    bool values_known = !build_context().lazy && !options_.infer;
     for (const Variable& input : inputs) {
       addresses.push_back(&input);
       values_known = values_known && input.defined() && !input.node()->lazy;
@@ -171,7 +160,7 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
 
 Variable CustomOp::operator()(const std::vector<Variable>& inputs, std::source_location where) const {
   CallScope scope(where);
-  return located(*building().where, [&] { return op_->apply_to(inputs, where); });
+  return located(*build_context().where, [&] { return op_->apply_to(inputs, where); });
 }
 
 CustomOp custom_op(CustomOpOptions options, std::source_location where) {

@@ -4,7 +4,7 @@
 
 #include <ostream>
 
-#include "espalier/core/cuda/backend.h"
+#include "espalier/core/backends.h"
 #include "espalier/core/error.h"
 
 namespace espalier {
@@ -26,7 +26,15 @@ Device gpu(int index) {
   return {DeviceType::cuda, index};
 }
 
-std::vector<Device> all_gpus() { return cuda_devices(); }
+const Backends& backends() {
+  static const Backends* const all = new Backends(make_backends());  // outlive every tensor, static ones too
+  return *all;
+}
+
+std::vector<Device> all_gpus() {
+  const auto cuda = backends().find(DeviceType::cuda);
+  return cuda == backends().end() ? std::vector<Device>() : cuda->second.devices();
+}
 
 std::vector<Device> simulated_gpus(int n) {
   if (n < 1) throw DeviceError(fmt::format("simulated_gpus: there are no {} devices", n));
@@ -36,15 +44,20 @@ std::vector<Device> simulated_gpus(int n) {
 }
 
 Backend& backend(Device device) {
-  switch (device.type) {
-    case DeviceType::cpu: return cpu_backend();
-    case DeviceType::cuda: return cuda_backend(device);
-    case DeviceType::simulated: break;
-  }
+  if (device.type == DeviceType::cpu) return cpu_backend();
+  if (const auto known = backends().find(device.type); known != backends().end())
+    return known->second.open(device);
+  if (device.type != DeviceType::simulated)
+    throw DeviceError(
+        fmt::format("{} cannot be used: this build of Espalier has no CUDA backend", device.str()));
   throw DeviceError(
       fmt::format("{} cannot be used: a simulated GPU computes nothing: use executor.plan() and "
                   "executor.report()",
                   device.str()));
+}
+
+std::unique_ptr<BoundKernel> bind_kernel(const Op& op, const KernelCall& call, const BindContext& context) {
+  return backend(call.outputs[0]->device()).bind(op, call, context);
 }
 
 void synchronize(Device device) { backend(device).synchronize(device); }

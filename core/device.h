@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace espalier {
 
+class BindContext;
+class BoundKernel;
 class Op;
 struct KernelCall;
 
@@ -53,8 +56,8 @@ void reset_peak_memory(Device device = cpu());
 /// Gives cached memory back to the system.
 void release_cached_memory(Device device = cpu());
 
-/// Waits until everything asked of a device is done. Throws the errors which its kernels found meanwhile:
-/// IndexError for indices outside their axis, DeviceError for the rest. A CPU has nothing to wait for.
+/// Waits until all work queued on a device is done. Throws the errors which its kernels recorded: IndexError
+/// for indices outside their axis, DeviceError for the rest. Returns at once for a CPU.
 void synchronize(Device device);
 
 /// How many threads kernels of the calling thread may use. The default is OpenMP's.
@@ -64,7 +67,7 @@ int num_threads();
 struct Storage;
 class Tensor;
 
-/// What a device offers to tensors and evaluators: memory, copies, and running a kernel.
+/// The services of a device for tensors and evaluators: memory, copies, running a kernel.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -78,7 +81,10 @@ class Backend {
   /// Sets the bytes of a contiguous tensor to 0.
   virtual void zero(Tensor& to) = 0;
   virtual void run(const Op& op, const KernelCall& call) = 0;
-  /// Waits for all kernels on the device, and throws what they could not throw.
+  /// A kernel that runs this call again and again. Throws UnsupportedError naming op, dtype and device.
+  virtual std::unique_ptr<BoundKernel> bind(const Op& op, const KernelCall& call,
+                                            const BindContext& context) = 0;
+  /// Waits for all kernels on the device and throws the errors they recorded.
   virtual void synchronize(Device device) = 0;
   virtual MemoryStats memory_stats(Device device) = 0;
   virtual void reset_peak_memory(Device device) = 0;

@@ -9,7 +9,7 @@ namespace espalier {
 void Error::locate(const std::source_location& where) {
   if (located_ || where.line() == 0) return;
   // While a library function calls others, the line is that of the user's call.
-  const std::source_location& line = building().where ? *building().where : where;
+  const std::source_location& line = build_context().where ? *build_context().where : where;
   message_ += fmt::format(" ({}:{})", line.file_name(), line.line());
   located_ = true;
 }

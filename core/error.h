@@ -1,4 +1,4 @@
-// What Espalier throws. Every message says which call was wrong, with what shapes or values, and where.
+// The exceptions of Espalier. Every message names the call, its shapes or values, and the source line.
 #pragma once
 #include <source_location>
 #include <stdexcept>
@@ -22,12 +22,12 @@ class Error : public std::runtime_error {
   bool located_ = false;
 };
 
-/// Shapes that do not go together, or axes that do not exist.
+/// Incompatible shapes, or axes that do not exist.
 class ShapeError : public Error {
  public:
   using Error::Error;
 };
-/// Element types that do not go together.
+/// Incompatible element types.
 class TypeError : public Error {
  public:
   using Error::Error;
@@ -63,8 +63,8 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
-/// Replicas which do not meet as they should: one failed, never came, or called something else. The message
-/// names the rank, the collective and the line of its call.
+/// A failed collective: a rank threw, died, timed out, or called another collective. The message names the
+/// rank, the collective and the line of its call.
 class CommunicatorError : public Error {
  public:
   using Error::Error;
@@ -77,7 +77,7 @@ class EndOfData : public std::exception {
   const char* what() const noexcept override { return "end of data: the feed has shown its last batch"; }
 };
 
-/// Runs `f`; an Error that leaves it learns the user's line.
+/// Runs `f` and adds the user's line to an Error that it throws.
 template <class F>
 decltype(auto) located(const std::source_location& where, F&& f) {
   try {

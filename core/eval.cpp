@@ -7,6 +7,8 @@
 #include <map>
 
 #include "espalier/core/error.h"
+#include "espalier/core/feed.h"
+#include "espalier/core/tree.h"
 
 namespace espalier {
 
@@ -75,7 +77,7 @@ class Evaluation {
   }
 
   /// Eager nodes whose leaves were assigned before `refresh_until` are computed again, too.
-  void run(std::shared_ptr<const Moment> moment, uint64_t refresh_until) {
+  void run(std::shared_ptr<const FeedSnapshot> moment, uint64_t refresh_until) {
     moment_ = std::move(moment);
     stamp_ = moment_->stamp;
     refresh_until_ = refresh_until;
@@ -91,7 +93,7 @@ class Evaluation {
       for (size_t k = 0; k < state.node->inputs.size(); ++k) {
         State& input = at(state.node->inputs[k].node());
         ++input.consumers;
-        if (state.node->op().needs_value(k)) input.wanted = true;
+        if (state.node->op().reads_elements(k)) input.wanted = true;
       }
     }
     for (State& state : nodes_)
@@ -109,15 +111,11 @@ class Evaluation {
   };
 
   void visit(Node* target) {
-    std::vector<Node*> todo{target};
-    while (!todo.empty()) {
-      Node* node = todo.back();
-      todo.pop_back();
-      if (seen_.find(node) != NodeMap::none) continue;
-      seen_.insert(node, 0);
+    walk_.enter(target);
+    while (Node* node = walk_.next()) {
       if (node->is_leaf() && !node->has_value()) bring_home(*node);
       nodes_.push_back({node});
-      for (const Edge& input : node->inputs) todo.push_back(input.node());
+      walk_.enter_inputs(*node);
     }
   }
   State& at(const Node* node) { return nodes_[order_.find(node)]; }
@@ -167,8 +165,9 @@ class Evaluation {
 
   uint64_t stamp_ = 0, update_stamp_;
   uint64_t refresh_until_ = 0;
-  std::shared_ptr<const Moment> moment_;
-  NodeMap seen_, order_;
+  std::shared_ptr<const FeedSnapshot> moment_;
+  TreeWalk walk_;
+  NodeMap order_;
   std::vector<State> nodes_;
   std::map<const Feed*, std::vector<Tensor>> batches_;
 };
@@ -190,8 +189,8 @@ int64_t epoch_of(const std::vector<Node*>& sources) {
 }
 
 /// A new evaluation of that step, in the epochs which the feeds are in.
-std::shared_ptr<const Moment> new_moment(const std::vector<Node*>& sources, int64_t step) {
-  auto moment = std::make_shared<Moment>();
+std::shared_ptr<const FeedSnapshot> new_moment(const std::vector<Node*>& sources, int64_t step) {
+  auto moment = std::make_shared<FeedSnapshot>();
   moment->stamp = Node::next_id();
   moment->step = step;
   for (const Node* source : sources)
@@ -203,7 +202,7 @@ std::shared_ptr<const Moment> new_moment(const std::vector<Node*>& sources, int6
 void evaluate_here(std::span<Node* const> targets, Node* root) {
   Evaluation evaluation(targets);
   const std::vector<Node*> sources = evaluation.sources();
-  std::shared_ptr<const Moment> moment;
+  std::shared_ptr<const FeedSnapshot> moment;
   if (root && root->lazy) moment = root->rare().moment;
   if (!moment)
     for (Node* source : sources)
@@ -222,23 +221,20 @@ void evaluate_here(std::span<Node* const> targets, Node* root) {
 
 /// Computes again what an eager node has released.
 void recompute(Node& target) {
-  std::vector<Node*> todo{&target}, missing;
-  NodeMap seen;
-  while (!todo.empty()) {
-    Node* node = todo.back();
-    todo.pop_back();
-    if (node->has_value() || seen.find(node) != NodeMap::none) continue;
+  std::vector<Node*> missing;
+  TreeWalk walk(&target);
+  while (Node* node = walk.next()) {
+    if (node->has_value()) continue;
     if (node->is_leaf()) {
       bring_home(*node);
       continue;
     }
-    seen.insert(node, 0);
     missing.push_back(node);
     check_unchanged(*node);
     for (size_t i = 0; i < node->inputs.size(); ++i)
-      if (node->op().needs_value(i)) todo.push_back(node->inputs[i].node());
+      if (node->op().reads_elements(i)) walk.enter(node->inputs[i].node());
   }
-  std::sort(missing.begin(), missing.end(), [](const Node* a, const Node* b) { return a->id < b->id; });
+  sort_by_age(missing);
   for (Node* node : missing) located(node->where, [&] { compute(*node); });
   for (Node* node : missing)
     if (node != &target && !node->value_wanted()) node->clear_value();
@@ -248,11 +244,13 @@ void recompute(Node& target) {
 
 namespace {
 
-/// Takes the buffer of an input whose value nobody needs after this node; the input is left without a value.
+/// Takes the buffer of an input whose value is not needed after this node; the input is left without a value.
 Tensor take_over(Node& node, const Spec& spec, uint32_t last) {
   for (uint32_t i = 0; last >> i; ++i) {
-    if (!((last >> i) & 1) || !node.op().can_run_in_place(i)) continue;
-    if (node.needs_gradient && !building().lean && node.op().gradient_needs_input(i)) continue;
+    if (!((last >> i) & 1) || !node.op().can_write_over(0, i)) continue;
+    if (node.needs_gradient && !build_context().without_activations &&
+        node.op().traits().gradient_reads.contains(i))
+      continue;
     const Edge& edge = node.inputs[i];
     const Tensor& input = edge.value();
     if (input.storage().unique() && input.spec() == spec && input.contiguous() &&
@@ -270,7 +268,7 @@ void compute(Node& node, uint32_t last) {
   call.where = &node.where;
   for (const Edge& edge : node.inputs) {
     const Tensor& input = edge.value();
-    if (!call.inputs.empty() && op.needs_value(0) && op.needs_value(call.inputs.size()))
+    if (!call.inputs.empty() && op.reads_elements(0) && op.reads_elements(call.inputs.size()))
       check_devices(node, *call.inputs[0], input);
     call.inputs.push_back(&input);
   }
@@ -291,7 +289,7 @@ void compute(Node& node, uint32_t last) {
   }
   if (op.is_random()) call.random = node.rare().stream;
   const Device device =
-      op.output_device().value_or(call.inputs.empty() ? Device{} : call.inputs[0]->device());
+      op.traits().output_device.value_or(call.inputs.empty() ? Device{} : call.inputs[0]->device());
   SmallVector<Tensor, 1> results;
   if (last && !node.lazy)
     if (Tensor taken = take_over(node, spec(0), last); taken.defined()) results.push_back(std::move(taken));
@@ -334,7 +332,7 @@ void take_step(Node& node) {
   shown.moment = moment;
 }
 
-void run_update(Node& root, const Record::Update& update) {
+void run_update(Node& root, const GradientRecord::Update& update) {
   if (root.lazy) ensure_value(root);
   std::vector<Node*> targets;
   std::vector<Variable> hold;  // so that no value is released before it is assigned

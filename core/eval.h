@@ -18,7 +18,7 @@ void evaluate_at(const std::vector<Variable>& variables, Node& root);
 /// Computes a lazy node at the next step. Throws EndOfData; the cursor then stays.
 void take_step(Node& node);
 /// Computes the expressions of an update and, only if all went well, assigns them.
-void run_update(Node& root, const Record::Update& update);
+void run_update(Node& root, const GradientRecord::Update& update);
 /// Lets go of the values below `root` that only gradient rules of this tree hold on to. They are computed
 /// again when asked, unless a leaf has changed since. Returns the bytes that are free now.
 int64_t release_values(Node& root);

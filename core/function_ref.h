@@ -1,4 +1,4 @@
-// FunctionRef: a function to call while somebody else keeps it. It allocates nothing.
+// FunctionRef: a non-owning reference to a callable. It allocates nothing.
 #pragma once
 #include <memory>
 #include <type_traits>

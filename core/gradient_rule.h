@@ -1,4 +1,4 @@
-// What a gradient rule sees of the node that it differentiates.
+// The arguments of a gradient rule.
 #pragma once
 #include "espalier/core/node.h"
 
@@ -14,7 +14,7 @@ class GradientRule {
   Variable output(size_t k = 0) const { return Variable(&node_, static_cast<uint32_t>(k)); }
   /// The gradient that arrives at an output; empty if nothing depends on it.
   const Variable& output_gradient(size_t k = 0) const { return output_gradients_[k]; }
-  /// Whether anybody needs the gradient of that input.
+  /// Whether the gradient of that input is needed.
   bool wants(size_t i) const { return (wanted_ >> (i < 63 ? i : 63)) & 1; }
   const std::source_location& where() const { return node_.where; }
 

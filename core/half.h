@@ -126,7 +126,7 @@ inline constexpr bool is_half_type<Float16> = true;
 template <>
 inline constexpr bool is_half_type<BFloat16> = true;
 
-/// What is computed in where elements are T: float for the 16-bit reals.
+/// The type in which elements of type T are computed: float for the 16-bit reals.
 template <class T>
 struct Compute {
   using type = T;

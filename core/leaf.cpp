@@ -3,6 +3,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
+#include "espalier/core/feed.h"
 
 namespace espalier {
 
@@ -11,10 +12,9 @@ namespace {
 class Leaf : public Op {
  public:
   enum class Kind { constant, variable, parameter, state };
-  Leaf(Kind kind, std::string name) : kind_(kind), name_(std::move(name)) {}
+  Leaf(Kind kind, std::string name) : Op({.kind = OpKind::leaf}), kind_(kind), name_(std::move(name)) {}
 
   std::string_view name() const override { return name_; }
-  OpKind kind() const override { return OpKind::leaf; }
   Specs infer(const InputSpecs&) const override { return {}; }
   Kind leaf_kind() const { return kind_; }
 
@@ -25,15 +25,15 @@ class Leaf : public Op {
 
 class Source : public Op {
  public:
-  Source(std::shared_ptr<Feed> feed, size_t output) : feed_(std::move(feed)), output_(output) {}
+  Source(std::shared_ptr<Feed> feed, size_t output)
+      : Op({.kind = OpKind::source}), feed_(std::move(feed)), output_(output) {}
   std::string_view name() const override { return "source"; }
-  OpKind kind() const override { return OpKind::source; }
   Attributes attributes() const override {
     return {{"feed", feed_->name()}, {"output", static_cast<int64_t>(output_)}};
   }
   Specs infer(const InputSpecs&) const override { return {feed_->specs()[output_]}; }
-  const std::shared_ptr<Feed>* feed() const override { return &feed_; }
-  size_t feed_output() const override { return output_; }
+  const std::shared_ptr<Feed>& source_feed() const { return feed_; }
+  size_t source_output() const { return output_; }
 
  private:
   std::shared_ptr<Feed> feed_;
@@ -80,6 +80,11 @@ OpPtr source_op(std::shared_ptr<Feed> feed, size_t output) {
   return std::make_shared<Source>(std::move(feed), output);
 }
 
+const std::shared_ptr<Feed>* Op::feed() const {
+  return kind() == OpKind::source ? &static_cast<const Source*>(this)->source_feed() : nullptr;
+}
+size_t Op::feed_output() const { return static_cast<const Source*>(this)->source_output(); }
+
 bool is_parameter(const Op& op) { return op.is_leaf() && kind_of(op) == Leaf::Kind::parameter; }
 bool is_constant(const Op& op) { return op.is_leaf() && kind_of(op) == Leaf::Kind::constant; }
 bool is_trainable(const Op& op) {
@@ -93,11 +98,11 @@ Variable make_leaf(OpPtr op, const Tensor& value, const std::source_location& wh
     if (trainable && !is_real(value.dtype()))
       throw TypeError(fmt::format("a {} must be of a real type to have a gradient, not {}; shape {}",
                                   op->name(), name(value.dtype()), value.shape().str()));
-    Variable leaf(new Node(std::move(op), building().where ? *building().where : where));
+    Variable leaf(new Node(std::move(op), build_context().where ? *build_context().where : where));
     Node& node = *leaf.node();
     node.outputs.push_back({value.spec(), value});
     node.needs_gradient = trainable;
-    node.tag = building().tag;
+    node.tag = build_context().tag;
     return leaf;
   });
 }

@@ -16,8 +16,8 @@ std::string_view name(Tag tag) {
   return "Update";
 }
 
-Building& building() {
-  static thread_local Building now;
+BuildContext& build_context() {
+  static thread_local BuildContext now;
   return now;
 }
 
@@ -59,7 +59,7 @@ void Node::release() noexcept {
 
 bool Node::value_wanted() const {
   return op_->is_leaf() || has_handles() || value_uses_.load(std::memory_order_relaxed) > 0 ||
-         (needs_gradient && op_->gradient_needs_output());
+         (needs_gradient && op_->traits().gradient_reads_output);
 }
 
 void Node::clear_value() {
@@ -70,7 +70,7 @@ void Node::use_inputs() {
   if (!needs_gradient) return;
   bool beyond = false;  // the last bit speaks for all inputs from the 64th on
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].node()->op_->is_leaf() || !op_->gradient_needs_input(i)) continue;
+    if (inputs[i].node()->op_->is_leaf() || !op_->traits().gradient_reads.contains(i)) continue;
     if ((beyond = i >= 63)) break;
     used_inputs_ |= uint64_t{1} << i;
     inputs[i].node()->use_value();
@@ -103,7 +103,7 @@ void Node::cut(OpPtr op) {
   needs_gradient = is_trainable(*op_);
 }
 
-void RecordDeleter::operator()(Record* record) const { delete record; }
+void GradientRecordDeleter::operator()(GradientRecord* record) const { delete record; }
 
 const Edge* GradientTable::find(const Node* node, uint32_t output) const {
   for (const Run& run : runs_) {
@@ -115,8 +115,8 @@ const Edge* GradientTable::find(const Node* node, uint32_t output) const {
   return nullptr;
 }
 
-Record& record_of(Node& root) {
-  if (!root.record) root.record.reset(new Record);
+GradientRecord& record_of(Node& root) {
+  if (!root.record) root.record.reset(new GradientRecord);
   return *root.record;
 }
 

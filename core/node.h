@@ -49,7 +49,7 @@ struct Output {
 };
 
 /// A step of one or more feeds, as one evaluation showed it.
-struct Moment {
+struct FeedSnapshot {
   uint64_t stamp = 0;
   int64_t step = 0;
   std::map<const Feed*, int64_t> epochs;
@@ -57,9 +57,9 @@ struct Moment {
 
 /// The gradients and updates that were asked of a root. It lives as long as a handle on the root does, and
 /// holds edges only, so that it closes no circle.
-struct Record;
-struct RecordDeleter {
-  void operator()(Record* record) const;
+struct GradientRecord;
+struct GradientRecordDeleter {
+  void operator()(GradientRecord* record) const;
 };
 
 class Node : public NodeCounts {
@@ -81,7 +81,7 @@ class Node : public NodeCounts {
   bool value_ends_with_handle() const {
     return handles_.load(std::memory_order_relaxed) == 1 &&
            value_uses_.load(std::memory_order_relaxed) == 0 && !op_->is_leaf() && !lazy &&
-           !(needs_gradient && op_->gradient_needs_output());
+           !(needs_gradient && op_->traits().gradient_reads_output);
   }
   void clear_value();
   /// Counts this node among the users of its inputs' values, as far as its gradient rule reads them.
@@ -113,7 +113,7 @@ class Node : public NodeCounts {
   /// of ids.
   uint64_t stamp = 0;
   SmallVector<Output, 1> outputs;
-  std::unique_ptr<Record, RecordDeleter> record;
+  std::unique_ptr<GradientRecord, GradientRecordDeleter> record;
 
   /// What few nodes have.
   struct Rare {
@@ -122,7 +122,7 @@ class Node : public NodeCounts {
     int64_t cursor = 0;
     int64_t cursor_epoch = -1;
     /// Sources and observed Variables: what the value shows.
-    std::shared_ptr<const Moment> moment;
+    std::shared_ptr<const FeedSnapshot> moment;
     /// Leaves without a value: it is in an executor's memory on another device, and copied when it is asked
     /// for.
     Tensor elsewhere;
@@ -150,34 +150,35 @@ inline Tensor& Edge::value() const { return node_->outputs[output_].value; }
 inline Variable::Variable(Node* node, uint32_t output) noexcept : node_(node), output_(output) { retain(); }
 
 /// How nodes are being made in this thread.
-struct Building {
+struct BuildContext {
   Tag tag = Tag::forward;
   bool no_grad = false;
-  bool lean = false;  ///< nodes keep no values for gradients of their own; those would be computed again
+  bool without_activations =
+      false;          ///< nodes keep no values for gradients of their own; those would be computed again
   bool lazy = false;  ///< nodes wait to be asked, whatever they are made of
   const std::source_location* where = nullptr;  ///< the user's line, while a library function calls others
 };
-Building& building();
+BuildContext& build_context();
 
 /// Sets how nodes are made, for a scope.
-class BuildingScope {
+class BuildScope {
  public:
-  explicit BuildingScope(const Building& now) : before_(building()) { building() = now; }
-  ~BuildingScope() { building() = before_; }
-  BuildingScope(const BuildingScope&) = delete;
-  BuildingScope& operator=(const BuildingScope&) = delete;
+  explicit BuildScope(const BuildContext& now) : before_(build_context()) { build_context() = now; }
+  ~BuildScope() { build_context() = before_; }
+  BuildScope(const BuildScope&) = delete;
+  BuildScope& operator=(const BuildScope&) = delete;
 
  private:
-  Building before_;
+  BuildContext before_;
 };
 
 /// Nodes made while it lives carry the line `where`, unless an outer one lives already.
 class CallScope {
  public:
-  explicit CallScope(const std::source_location& where) : before_(building().where) {
-    if (!before_) building().where = &where;
+  explicit CallScope(const std::source_location& where) : before_(build_context().where) {
+    if (!before_) build_context().where = &where;
   }
-  ~CallScope() { building().where = before_; }
+  ~CallScope() { build_context().where = before_; }
   CallScope(const CallScope&) = delete;
   CallScope& operator=(const CallScope&) = delete;
 

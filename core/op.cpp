@@ -33,37 +33,23 @@ void Op::unsupported(const KernelCall& call, std::string_view device) const {
       fmt::format("{} is not supported for {} on {}", name(), espalier::name(dtype), device));
 }
 
+void detail::no_attribute(const Op& op, std::string_view name) {
+  throw Error(fmt::format("{} has no attribute '{}' of that type", op.name(), name));
+}
+
 bool Op::equals(const Op& other) const {
   return this == &other || (typeid(*this) == typeid(other) && attributes() == other.attributes());
 }
 
-void Op::run_cpu(const KernelCall& call) const { unsupported(call, "cpu"); }
-std::unique_ptr<BoundKernel> Op::bind_cuda(const KernelCall& call) const {
-  if (!only_copies()) unsupported(call, "cuda");
-  return bound([this, call](RandomStream) { run_cpu(call); });
+NodeFlops product_flops(MatmulForm form, const Spec& left, int64_t results) {
+  const int64_t inner = left.shape.end()[form.transpose_a ? -2 : -1];
+  return {.product = 2 * static_cast<double>(results) * static_cast<double>(inner),
+          .product_type = left.dtype};
 }
 
+void Op::run_cpu(const KernelCall& call) const { unsupported(call, "cpu"); }
 Gradients Op::gradient(const GradientRule&) const {
   throw UnsupportedError(fmt::format("{} has no gradient", name()));
-}
-
-void Feed::read_part(int64_t epoch, int64_t step, int64_t first, std::span<Tensor> outputs) const {
-  const std::vector<Tensor> whole = batch(epoch, step);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const bool rows = outputs[i].rank() > 0;  // else a number for all
-    copy_elements(rows ? whole[i].slice(0, first, first + outputs[i].shape()[0]) : whole[i], outputs[i]);
-  }
-}
-
-std::vector<Tensor> Feed::batch(int64_t epoch, int64_t step) const {
-  std::vector<Tensor> outputs;
-  for (const Spec& spec : specs()) {
-    Shape shape = spec.shape;
-    if (shape.rank()) shape.dims()[0] = rows(step);
-    outputs.emplace_back(shape, spec.dtype);
-  }
-  read(epoch, step, outputs);
-  return outputs;
 }
 
 }  // namespace espalier

@@ -1,7 +1,6 @@
 // Op: what a node does. Shape inference, kernels and the gradient rule of one operation stand together in one
 // class.
 #pragma once
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -18,11 +17,12 @@
 
 namespace espalier {
 
+class BindContext;
 class Feed;
 class Node;
 class Variable;
 
-/// What passes may know of an op without knowing the op.
+/// What a node computes, as far as that decides what may be done with it.
 enum class OpKind : uint8_t {
   leaf,       ///< parameter, variable, constant, state: has a value of its own
   source,     ///< an output of a Feed
@@ -30,9 +30,15 @@ enum class OpKind : uint8_t {
   view,       ///< the same elements under another layout, where strides can express it
   reduction,  ///< fewer elements along some axes
   matmul,
-  random,  ///< draws one stream of random numbers each time it is evaluated
-  update,  ///< writes the value of its second input into the leaf that is its first
   other,
+};
+
+/// What a node does beside computing its outputs from its inputs.
+enum class Effect : uint8_t {
+  none,
+  random,        ///< draws one stream of random numbers each time it is evaluated
+  writes_leaf,   ///< writes the value of its second input into the leaf that is its first
+  communicates,  ///< meets other ranks: each must run it once, and all in one order
 };
 
 /// The op's own settings, complete: two nodes with equal ops, attributes and inputs compute the same.
@@ -40,6 +46,10 @@ using AttributeValue = std::variant<bool, int64_t, double, std::string, std::vec
 using Attributes = std::vector<std::pair<std::string_view, AttributeValue>>;
 /// "axes=[0, 1] keep_dims=true"
 std::string to_string(const Attributes& attributes);
+class Op;
+/// The op's attribute of that name, which it must have.
+template <class T>
+T attribute(const Op& op, std::string_view name);
 
 using Specs = SmallVector<Spec, 1>;
 using InputSpecs = SmallVector<const Spec*, 4>;
@@ -72,6 +82,13 @@ struct RowFunction {
   RowFunction(BinaryRow f) : binary(f) {}
   RowFunction(TernaryRow f) : ternary(f) {}
   explicit operator bool() const { return unary || binary || ternary; }
+};
+
+/// How an op runs inside the kernel of another.
+struct ElementLoops {
+  RowFunction row = {};           ///< pointwise ops: the loop over one row
+  UnaryRow whole_row = nullptr;   ///< ops along the last axis that keep the shape: the loop over a whole row
+  std::string_view functor = {};  ///< of core/scalar.h, the body of `row`: "scalar::Add"
 };
 
 /// What a reduction makes of the elements that meet in one, and along which axes of its first input they do.
@@ -122,6 +139,67 @@ enum class OpPrecision : uint8_t {
   product,  ///< 16 bits, and worth a cast of its operands
 };
 
+/// Some of an op's inputs, by number. Those from the 64th on are in it or not together.
+struct InputSet {
+  uint64_t bits = ~uint64_t{0};
+
+  static constexpr InputSet all() { return {}; }
+  static constexpr InputSet none() { return {0}; }
+  static constexpr InputSet only(size_t i) { return {uint64_t{1} << i}; }
+  static constexpr InputSet all_but(size_t i) { return {~(uint64_t{1} << i)}; }
+  static constexpr InputSet first(size_t count) { return {(uint64_t{1} << count) - 1}; }
+  constexpr bool contains(size_t i) const { return (bits >> (i < 63 ? i : 63)) & 1; }
+};
+
+/// What evaluators and passes know of an op without knowing the op. An op gives them to the constructor of
+/// Op; the defaults are safe for every op.
+struct OpTraits {
+  OpKind kind = OpKind::other;
+  Effect effect = Effect::none;
+  Linearity linearity = Linearity::none;
+  OpPrecision precision = OpPrecision::full;
+  /// run_cpu does nothing but copy elements from tensor to tensor, which every device can.
+  bool only_copies = false;
+  /// run_cpu takes 16-bit reals as they are, because it only moves elements or converts them; what only
+  /// copies does. Else they are widened to float32 for it, and its results rounded.
+  bool takes_halves = false;
+  /// run_cpu, or what bind_cpu makes, is called on the host wherever the tensors are, 16-bit reals as well:
+  /// it calls a user's function, or meets other ranks.
+  bool runs_on_host = false;
+  /// Each output is the input of its number, in the same buffer, which the kernel may change.
+  bool aliases_inputs = false;
+  /// It transposes a matrix, or each of a batch: products read what is behind it instead.
+  bool transposes_matrix = false;
+  /// Inputs whose elements the kernel reads. Of others it reads the shape alone.
+  InputSet reads = InputSet::all();
+  /// Inputs of which it picks as many elements as it writes, and reads no others.
+  InputSet picks_from = InputSet::none();
+  /// Inputs that output 0 may be written over, when both have the same size.
+  InputSet in_place = InputSet::none();
+  /// What the gradient rule reads: a value that no rule reads and no handle holds is released.
+  InputSet gradient_reads = InputSet::all();
+  bool gradient_reads_output = false;
+  std::optional<MatmulForm> matmul_form = std::nullopt;  ///< matrix products
+  std::optional<double> fill =
+      std::nullopt;  ///< the number everywhere in the output, whatever the inputs are
+  std::optional<Device> output_device = std::nullopt;  ///< where the outputs are, if not where the inputs are
+};
+
+/// A node of a plan, as `Op::cost` sees it.
+struct NodeWork {
+  InputSpecs inputs;
+  std::span<const Spec> outputs;
+  double elements = 0;  ///< that it reads from memory and writes there
+};
+/// Floating-point operations of a node.
+struct NodeFlops {
+  double elementwise = 0;
+  double product = 0;                   ///< of matrix products
+  DType product_type = DType::float32;  ///< in which their operands come
+};
+/// A matrix product with that many results.
+NodeFlops product_flops(MatmulForm form, const Spec& left, int64_t results);
+
 /// What a pass knows of an op's inputs: their specs, and the number that fills one everywhere.
 struct KnownInputs {
   InputSpecs specs;
@@ -133,11 +211,12 @@ class GradientRule;
 
 class Op {
  public:
+  explicit Op(const OpTraits& traits = {}) : traits_(traits) {}
   virtual ~Op() = default;
 
   virtual std::string_view name() const = 0;
-  virtual OpKind kind() const { return OpKind::other; }
   virtual Attributes attributes() const { return {}; }
+  const OpTraits& traits() const { return traits_; }
 
   /// The specs of the outputs. Throws ShapeError or TypeError naming the op and the shapes or dtypes.
   virtual Specs infer(const InputSpecs& inputs) const = 0;
@@ -145,82 +224,72 @@ class Op {
   /// The kernels. The defaults throw UnsupportedError naming op, dtype and device.
   virtual void run_cpu(const KernelCall& call) const;
   /// Called once for a call that a plan will repeat, by what does better with a call resolved beforehand:
-  /// measured, built, with memory of its own. Empty: run_cpu each time.
-  virtual std::unique_ptr<BoundKernel> bind_cpu(const KernelCall&) const { return nullptr; }
-  /// The kernel on the GPU where the tensors are. Its `run` launches in the current stream, neither waits nor
-  /// allocates, and so can be captured.
-  virtual std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const;
-  /// Whether run_cpu does nothing but copy elements from tensor to tensor, which every device can.
-  virtual bool only_copies() const { return false; }
-  /// Whether run_cpu takes 16-bit reals as they are, because it only moves elements or converts them. Else
-  /// they are widened to float32 for it, and its results rounded.
-  virtual bool takes_halves() const { return only_copies(); }
+  /// measured, built, with memory of its own. Empty: run_cpu each time. Kernels of other devices stand in
+  /// their registries (kernel_registry.h), but for ops that run everywhere.
+  virtual std::unique_ptr<BoundKernel> bind_cpu(const KernelCall&, const BindContext&) const {
+    return nullptr;
+  }
 
   /// Gradients with respect to each input, made by calling ops; an empty Variable where there is none or
   /// `wants` says no. Shapes may still be broadcast: autograd sums them down. Throws UnsupportedError by
   /// default.
   virtual Gradients gradient(const GradientRule& rule) const;
-  /// What the rule reads: a value that no rule reads and no handle holds is released.
-  virtual bool gradient_needs_input(size_t) const { return true; }
-  virtual bool gradient_needs_output() const { return false; }
 
-  /// Whether the kernel reads the elements of that input, or its shape alone.
-  virtual bool needs_value(size_t) const { return true; }
-  /// Whether it reads all of them, or picks as many as it writes.
-  virtual bool reads_all(size_t) const { return true; }
   /// For views: the layout of the output over the buffer of input 0, or nothing if a copy must be made.
   virtual std::optional<Layout> view(const Layout&, const Spec&) const { return std::nullopt; }
-  /// Whether each output is the input of its number, in the same buffer, which the kernel may change.
-  virtual bool passes_through() const { return false; }
-  /// Whether output 0 may be written over that input, when both have the same size.
-  virtual bool can_run_in_place(size_t) const { return false; }
-  /// The same for ops with several outputs.
+  /// Whether an output may be written over an input, when both have the same size.
   virtual bool can_write_over(size_t output, size_t input) const {
-    return output == 0 && can_run_in_place(input);
+    return output == 0 && traits_.in_place.contains(input);
   }
-  /// Pointwise ops: the loop over one row, so that a plan can run it inside another kernel.
-  virtual RowFunction row_function(const InputSpecs&) const { return {}; }
-  /// The functor of core/scalar.h that is that loop's body: "scalar::Add".
-  virtual std::string scalar_function(const InputSpecs&) const { return {}; }
-  /// Ops that work along the last axis and keep the shape: the loop over one whole row.
-  virtual UnaryRow whole_row_function(const InputSpecs&) const { return nullptr; }
+  /// How it runs inside another kernel; empty if it cannot.
+  virtual ElementLoops loops(const InputSpecs&) const { return {}; }
   /// Reductions that can be run inside another kernel.
   virtual std::optional<Folding> folding(const InputSpecs&) const { return std::nullopt; }
   /// The input that the output equals, if these inputs make it so: x · 1 is x.
   virtual std::optional<size_t> identity(const KnownInputs&, const Spec&) const { return std::nullopt; }
-  /// The number that fills the output everywhere, whatever the inputs are.
-  virtual std::optional<double> fill() const { return std::nullopt; }
-  virtual Linearity linearity() const { return Linearity::none; }
   /// Whether an element of the output is made of several elements along that axis of an input, although the
   /// axis is still there: what is true of softmax along its own axis. The rows of a batch cannot be shared
   /// out along such an axis.
   virtual bool mixes(size_t /*input*/, size_t /*axis*/, const InputSpecs&) const { return false; }
-  /// Whether it transposes a matrix, or each of a batch: products read what is behind it instead.
-  virtual bool transposes_matrix() const { return false; }
-  /// Matrix products.
-  virtual std::optional<MatmulForm> matmul_form() const { return std::nullopt; }
-  virtual OpPrecision precision() const { return OpPrecision::full; }
+  /// What it computes; by default an operation for each element that it reads or writes.
+  virtual NodeFlops cost(const NodeWork& work) const { return {.elementwise = work.elements}; }
   /// Whether both compute the same from the same inputs.
   virtual bool equals(const Op& other) const;
-  /// Where the outputs are, if not where the inputs are.
-  virtual std::optional<Device> output_device() const { return std::nullopt; }
   /// What stands in its place when nothing is trained: dropout keeps everything. Empty: the op itself.
   virtual std::shared_ptr<const Op> for_inference() const { return nullptr; }
-  /// Sources only: the feed, and which of its outputs this is.
-  virtual const std::shared_ptr<Feed>* feed() const { return nullptr; }
-  virtual size_t feed_output() const { return 0; }
 
+  OpKind kind() const { return traits_.kind; }
   bool is_pointwise() const { return kind() == OpKind::pointwise; }
   bool is_view() const { return kind() == OpKind::view; }
   bool is_leaf() const { return kind() == OpKind::leaf; }
-  bool is_random() const { return kind() == OpKind::random; }
-  bool has_side_effects() const { return kind() == OpKind::update; }
+  Effect effect() const { return traits_.effect; }
+  bool is_random() const { return effect() == Effect::random; }
+  bool has_side_effects() const { return effect() == Effect::writes_leaf; }
+  /// Whether the kernels of the CPU serve every device.
+  bool runs_everywhere() const { return traits_.only_copies || traits_.runs_on_host; }
+  bool reads_elements(size_t input) const { return traits_.reads.contains(input); }
+  /// Sources only: the feed, and which of its outputs this is.
+  const std::shared_ptr<Feed>* feed() const;
+  size_t feed_output() const;
 
- protected:
   [[noreturn]] void unsupported(const KernelCall& call, std::string_view device) const;
+
+ private:
+  OpTraits traits_;
 };
 
 using OpPtr = std::shared_ptr<const Op>;
+
+namespace detail {
+[[noreturn]] void no_attribute(const Op& op, std::string_view name);
+}
+template <class T>
+T attribute(const Op& op, std::string_view name) {
+  for (const auto& [key, value] : op.attributes())
+    if (key == name)
+      if (const T* known = std::get_if<T>(&value)) return *known;
+  detail::no_attribute(op, name);
+}
 
 /// The one object of an op without attributes; sharing it costs nothing.
 template <class T>
@@ -228,43 +297,5 @@ OpPtr shared_op() {
   static const T op;
   return OpPtr(std::shared_ptr<void>(), &op);
 }
-
-/// What fills the source Variables: a Distributor, or a placeholder. Outputs advance together, a step at a
-/// time.
-class Feed {
- public:
-  virtual ~Feed() = default;
-  virtual std::string name() const = 0;
-  /// dtype and shape of each output in a full batch.
-  virtual std::vector<Spec> specs() const = 0;
-  /// Batches in an epoch.
-  virtual int64_t steps() const = 0;
-  /// The size of the first axis in that step.
-  virtual int64_t rows(int64_t step) const = 0;
-  /// Writes the batch of that step into `outputs`, which have its shapes. May be called from several threads.
-  virtual void read(int64_t epoch, int64_t step, std::span<Tensor> outputs) const = 0;
-  /// The same for those rows of the batch which begin at `first`: as many as `outputs` have room for. The
-  /// default reads the whole batch.
-  virtual void read_part(int64_t epoch, int64_t step, int64_t first, std::span<Tensor> outputs) const;
-  /// New buffers with the batch of that step.
-  std::vector<Tensor> batch(int64_t epoch, int64_t step) const;
-
-  /// Feeds whose batches are rows of tensors in memory: these, one for each output; else none.
-  virtual std::vector<Tensor> columns() const { return {}; }
-  /// For them: the numbers of the rows in the order in which the batches of an epoch show them.
-  virtual void order(int64_t /*epoch*/, std::span<int64_t> /*rows*/) const {}
-
-  /// Whether it has no data of its own, and is filled by Executor::run.
-  virtual bool is_placeholder() const { return false; }
-
-  /// The epoch that is being shown, and the start of the next.
-  int64_t epoch() const { return epoch_.load(); }
-  void next_epoch() { epoch_.fetch_add(1); }
-  /// Shows that epoch, from its beginning.
-  void set_epoch(int64_t epoch) { epoch_.store(epoch); }
-
- private:
-  std::atomic<int64_t> epoch_{0};
-};
 
 }  // namespace espalier

@@ -1,46 +1,26 @@
 // print_tree: what a Variable is made of, a line a node.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
 #include "espalier/core/eval.h"
+#include "espalier/core/tree.h"
 
 namespace espalier {
-
-namespace {
-
-void collect(Node* root, NodeMap& seen, std::vector<const Node*>& nodes) {
-  std::vector<Node*> todo{root};
-  while (!todo.empty()) {
-    Node* node = todo.back();
-    todo.pop_back();
-    if (seen.find(node) != NodeMap::none) continue;
-    seen.insert(node, 0);
-    nodes.push_back(node);
-    for (const Edge& input : node->inputs) todo.push_back(input.node());
-  }
-}
-
-}  // namespace
 
 void Variable::print_tree(std::ostream& out) const {
   if (!node_) {
     out << "undefined\n";
     return;
   }
-  NodeMap seen;
-  std::vector<const Node*> nodes;
-  collect(node(), seen, nodes);
-  if (const Record* record = node()->record.get()) {
-    record->gradients.for_each(
-        [&](Node*, uint32_t, const Edge& gradient) { collect(gradient.node(), seen, nodes); });
-    for (const Record::Update& update : record->updates)
-      for (const Edge& assignment : update.assignments) collect(assignment.node(), seen, nodes);
+  TreeWalk walk(node());
+  if (const GradientRecord* record = node()->record.get()) {
+    record->gradients.for_each([&](Node*, uint32_t, const Edge& gradient) { walk.enter(gradient.node()); });
+    for (const GradientRecord::Update& update : record->updates)
+      for (const Edge& assignment : update.assignments) walk.enter(assignment.node());
   }
-  std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) { return a->id < b->id; });
-  for (const Node* node : nodes) {
+  for (const Node* node : nodes_below(std::move(walk))) {
     std::string label(node->op().name());
     if (const std::string attributes = to_string(node->op().attributes()); !attributes.empty())
       label += fmt::format("({})", attributes);

@@ -148,7 +148,7 @@ void fill_uniform(RandomStream stream, T* out, int64_t n, double low, double hig
   const T range = to - from;
   if (!(low <= high) || !std::isfinite(range))
     throw Error("no even distribution from " + std::to_string(low) + " to " + std::to_string(high));
-  // Rounding may lead to `high` itself, which does not belong.
+  // Rounding may give `high` itself, which is excluded.
   const T last = std::max(from, std::nextafter(to, -std::numeric_limits<T>::infinity()));
   fill<T, sizeof(T) / 4>(
       stream, out, n, [=](const uint32_t* words, T* values, int64_t count) __attribute__((always_inline)) {

@@ -1,5 +1,5 @@
-// Random numbers that depend on a seed and on how many random nodes came before, and on nothing else: not on
-// the number of threads, the width of vectors or the device.
+// Random numbers. They depend only on the seed and on the number of random nodes evaluated before, not on the
+// number of threads, the vector width or the device.
 #pragma once
 #include <cstdint>
 
@@ -9,8 +9,8 @@ namespace espalier {
 void seed(uint64_t value);
 
 /// The numbers of one random node: number i is a function of seed, stream and i. Element e of the node is
-/// number `first + e`. A node that has a share of the rows of a larger one draws what those draw there: runs
-/// of `run` numbers, from one run's beginning to the next `stride`.
+/// number `first + e`. A node that computes a shard of the rows of a larger one draws the numbers of these
+/// rows: runs of `run` numbers which begin `stride` apart.
 struct RandomStream {
   uint64_t seed = 0;
   uint64_t stream = 0;
@@ -32,7 +32,7 @@ Generator& generator();
 /// For the next random node.
 RandomStream next_stream();
 
-/// For the next parameter's initial values. They count for themselves, among streams of their own.
+/// For the next parameter's initial values; these have a counter and streams of their own.
 RandomStream next_parameter_stream();
 
 // The functions below write n numbers; T is float or double.

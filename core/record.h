@@ -1,4 +1,4 @@
-// What a root remembers of its gradients and updates, and the map from nodes that this and autograd need.
+// What a root remembers of its gradients and updates.
 #pragma once
 #include <vector>
 
@@ -6,55 +6,6 @@
 #include "espalier/core/node.h"
 
 namespace espalier {
-
-/// A flat map from nodes to positions in a list; nodes are only compared, never held.
-class NodeMap {
- public:
-  static constexpr uint32_t none = UINT32_MAX;
-
-  NodeMap() : slots_(64) {}
-
-  uint32_t find(const Node* node) const {
-    for (size_t i = hash(node);; ++i) {
-      const Slot& slot = slots_[i & (slots_.size() - 1)];
-      if (slot.node == node) return slot.position;
-      if (!slot.node) return none;
-    }
-  }
-  /// Sets the position of a node that is not in the map.
-  void insert(const Node* node, uint32_t position) {
-    if ((count_ + 1) * 2 > slots_.size()) grow();
-    place({node, position});
-    ++count_;
-  }
-  size_t size() const { return count_; }
-
- private:
-  struct Slot {
-    const Node* node = nullptr;
-    uint32_t position = none;
-  };
-  static size_t hash(const Node* node) {
-    return (reinterpret_cast<size_t>(node) >> 6) * 0x9E3779B97F4A7C15u >> 20;
-  }
-  void place(Slot slot) {
-    for (size_t i = hash(slot.node);; ++i) {
-      Slot& at = slots_[i & (slots_.size() - 1)];
-      if (at.node) continue;
-      at = slot;
-      return;
-    }
-  }
-  void grow() {
-    std::vector<Slot> before(slots_.size() * 4);
-    before.swap(slots_);
-    for (const Slot& slot : before)
-      if (slot.node) place(slot);
-  }
-
-  std::vector<Slot> slots_;
-  size_t count_ = 0;
-};
 
 /// Keeps the value of a node that its holder also keeps.
 class ValuePin {
@@ -107,7 +58,7 @@ class GradientTable {
   std::vector<Run> runs_;
 };
 
-struct Record {
+struct GradientRecord {
   GradientTable gradients;
   bool complete = false;  ///< the gradients of all trainable leaves are there
 
@@ -119,6 +70,6 @@ struct Record {
   std::vector<Update> updates;
 };
 
-Record& record_of(Node& root);
+GradientRecord& record_of(Node& root);
 
 }  // namespace espalier

@@ -1,5 +1,6 @@
 // What a tree may forget while a plan computes in its stead.
 #include "espalier/core/eval.h"
+#include "espalier/core/tree.h"
 
 namespace espalier {
 

@@ -10,6 +10,14 @@
 
 namespace espalier {
 
+/// Buffers, and values in an arena, begin at multiples of this many bytes: a cache line and an AVX-512
+/// vector.
+inline constexpr int64_t buffer_alignment = 64;
+/// The bytes that so many occupy in an arena.
+constexpr int64_t aligned_bytes(int64_t bytes) {
+  return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment;
+}
+
 struct Storage {
   std::atomic<int64_t> references{0};
   void* data = nullptr;
@@ -36,7 +44,7 @@ class StoragePtr {
   Storage* get() const { return storage_; }
   Storage* operator->() const { return storage_; }
   explicit operator bool() const { return storage_ != nullptr; }
-  /// Whether nobody else holds this buffer.
+  /// Whether this is the only reference to the buffer.
   bool unique() const { return storage_ && storage_->references.load(std::memory_order_acquire) == 1; }
 
  private:

@@ -17,6 +17,7 @@ namespace espalier {
 struct Spec {
   DType dtype = DType::float32;
   Shape shape;
+  int64_t bytes() const { return shape.elements() * static_cast<int64_t>(size_of(dtype)); }
   friend bool operator==(const Spec&, const Spec&) = default;
 };
 

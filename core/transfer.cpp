@@ -8,13 +8,13 @@ namespace {
 
 class Transfer : public Op {
  public:
-  Transfer(Device from, Device to) : from_(from), to_(to) {}
+  Transfer(Device from, Device to)
+      : Op({.only_copies = true, .gradient_reads = InputSet::none(), .output_device = to}),
+        from_(from),
+        to_(to) {}
   std::string_view name() const override { return "to"; }
   Attributes attributes() const override { return {{"from", from_.str()}, {"device", to_.str()}}; }
-  std::optional<Device> output_device() const override { return to_; }
-  bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
-  bool only_copies() const override { return true; }
   void run_cpu(const KernelCall& call) const override { copy_elements(*call.inputs[0], *call.outputs[0]); }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.output_gradient().to(from_, rule.where())};

@@ -58,8 +58,8 @@ std::ostream& operator<<(std::ostream& out, const Variable& variable) {
   return out << variable.forward(variable.node()->where).value();
 }
 
-NoGrad::NoGrad() : before_(building().no_grad) { building().no_grad = true; }
-NoGrad::~NoGrad() { building().no_grad = before_; }
+NoGrad::NoGrad() : before_(build_context().no_grad) { build_context().no_grad = true; }
+NoGrad::~NoGrad() { build_context().no_grad = before_; }
 
 void Operand::throw_undefined(std::string_view op) const {
   Error error(fmt::format("{}: an operand is an undefined Variable", op));
@@ -83,7 +83,7 @@ const Variable& Operand::as(DType dtype, Device device) const {
 
 Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::source_location& where,
                uint32_t last) {
-  Building& now = building();
+  BuildContext& now = build_context();
   const std::source_location& line = now.where ? *now.where : where;
   Variable result(new Node(std::move(op), line));
   Node& node = *result.node();
@@ -101,7 +101,8 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
       node.depth = std::max(node.depth, from.depth + 1);
     }
     Specs outputs = node.op().infer(specs);
-    const Device device = node.op().output_device().value_or(inputs.empty() ? Device{} : inputs[0]->device());
+    const Device device =
+        node.op().traits().output_device.value_or(inputs.empty() ? Device{} : inputs[0]->device());
     for (Spec& spec : outputs) node.outputs.push_back({std::move(spec), Tensor::to_come(device)});
     node.lazy = lazy;
     node.needs_gradient = needs_gradient && !now.no_grad;
@@ -110,7 +111,7 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
     if (!lazy) {
       for (const Edge& input : node.inputs)
         if (!input.value().defined() &&
-            node.op().needs_value(static_cast<size_t>(&input - node.inputs.begin())))
+            node.op().reads_elements(static_cast<size_t>(&input - node.inputs.begin())))
           ensure_value(*input.node());
       compute(node, last);
       if (now.no_grad) node.cut(constant_op());
@@ -123,7 +124,7 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
     error.locate(line);
     throw error;
   }
-  if (!now.lean) node.use_inputs();
+  if (!now.without_activations) node.use_inputs();
   return result;
 }
 

@@ -18,8 +18,8 @@ namespace optim {
 class Optimizer;
 }
 
-/// The part of a Node that its handles need. Edges between nodes hold the node; handles hold its value and
-/// record too.
+/// The part of a Node that its handles need. Edges between nodes keep the node; handles also keep its value
+/// and its record.
 class NodeCounts {
  public:
   void retain() { count_up(references_); }
@@ -181,7 +181,7 @@ class Operand {
  public:
   using Where = std::source_location;
   Operand(const Variable& variable, Where where = Where::current()) : variable_(&variable), where_(where) {}
-  /// A Variable that ends with this call: if nobody else holds it, its buffer may be written over.
+  /// A Variable that ends with this call: if it is the last handle, its buffer may be overwritten.
   Operand(Variable&& variable, Where where = Where::current())
       : owned_(std::move(variable)), variable_(&owned_), where_(where), is_last_(true) {}
   Operand(const Tensor& tensor, Where where = Where::current())
@@ -206,7 +206,7 @@ class Operand {
   const Variable& variable(Device device = {}) const {
     return variable_ ? *variable_ : as(default_dtype_, device);
   }
-  /// The same, for what asks it for its shape or dtype. Throws Error naming `op` if it is undefined.
+  /// The same, for callers that need its shape or dtype. Throws Error naming `op` if it is undefined.
   const Variable& defined(std::string_view op) const {
     const Variable& v = variable();
     if (!v.defined()) throw_undefined(op);

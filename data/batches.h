@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "espalier/core/feed.h"
 #include "espalier/data/distributor.h"
 #include "espalier/data/prefetch.h"
 
@@ -27,7 +28,7 @@ class Batches {
 
     const value_type& operator*() const { return batch_; }
     Iterator& operator++() {
-      batch_ = {};  // if nobody else has kept them, the next batch may use the same buffers
+      batch_ = {};  // unless other handles keep them, the next batch may reuse the buffers
       at_end_ = prefetcher_->at_end();
       if (!at_end_) std::ranges::copy(prefetcher_->next(), batch_.begin());
       return *this;
@@ -72,7 +73,7 @@ std::shared_ptr<Feed> batch_feed(std::shared_ptr<const Dataset> dataset, size_t 
 
 /// The batches of N columns: `for (const auto& [x, y] : batches<2>({data, labels}, {.batch_size = 32})) …`
 /// Each pass over it is an epoch and, with `shuffle`, has an order of its own: that in which a Distributor
-/// with the same options shows the same epoch. The tensors may be kept as long as one likes. Throws DataError
+/// with the same options shows the same epoch. The tensors may be kept without limit. Throws DataError
 /// as Distributor does, and if there are not N columns.
 template <size_t N>
 Batches<N> batches(const std::vector<Tensor>& columns, const DistributorOptions& options = {},

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "espalier/core/error.h"
-#include "espalier/core/file.h"
+#include "espalier/core/files/file.h"
 
 namespace espalier::data {
 
@@ -41,7 +41,8 @@ class CsvParser {
       const int64_t fields = parse_line(line);
       if (rows == 0) {
         columns_ = fields;
-        // A number and what ends it take two bytes at least, so the room is in proportion to the file.
+        // A number and its separator take at least two bytes, so the reservation is in proportion to the
+        // file.
         const size_t lines = 2 + static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
         values_.reserve(std::min(lines * static_cast<size_t>(fields), values_.size() + text.size() / 2 + 1));
       }
@@ -55,7 +56,7 @@ class CsvParser {
   }
 
  private:
-  /// Appends the numbers of a line and says how many there are.
+  /// Appends the numbers of a line and returns their count.
   int64_t parse_line(std::string_view line) {
     for (field_ = 1;; ++field_) {
       const size_t end = line.find(options_.delimiter);

@@ -13,8 +13,8 @@ namespace espalier::data {
 
 namespace {
 
-/// Copies rows of that many bytes. Labels are too short for a call of memcpy each: for them the number is a
-/// constant, which the compiler turns into a load and a store.
+/// Copies rows of that many bytes. Labels are too short for a call of memcpy each: a constant size becomes a
+/// load and a store.
 template <class Bytes>
 void gather(std::span<const int64_t> rows, const char* from, char* to, Bytes bytes) {
   for (const int64_t row : rows) {

@@ -19,14 +19,14 @@ class Dataset {
   /// dtype and shape of each column, all rows included.
   virtual std::vector<Spec> specs() const = 0;
   /// Writes these rows, in this order, into `outputs`: one contiguous tensor on the CPU for each column,
-  /// whose first size is `rows.size()`. What it writes follows from the rows alone, whichever thread asks.
+  /// whose first size is `rows.size()`. The result depends on the rows alone, not on the thread.
   /// Throws IndexError for a row which does not exist.
   virtual void read(std::span<const int64_t> rows, std::span<Tensor> outputs) const = 0;
-  /// The columns themselves, where they are tensors in memory: a device may keep a copy of them. Else none.
+  /// The columns if they are tensors in memory, of which a device may keep a copy; otherwise none.
   virtual std::vector<Tensor> columns() const { return {}; }
 };
 
-/// Tensors in memory. It shares their buffers, or copies what has gaps or is on another device.
+/// Tensors in memory. It shares their buffers, but copies strided tensors and those on another device.
 class TensorDataset : public Dataset {
  public:
   /// Throws DataError: no columns, an undefined tensor, a scalar, or different numbers of rows.

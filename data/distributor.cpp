@@ -64,8 +64,8 @@ class DatasetFeed : public Feed {
       const auto order = shuffled(epoch);
       dataset_->read({order->data() + begin, static_cast<size_t>(count)}, outputs);
     } else {
-      // Each thread keeps one list; a dataset that reads from another feed meanwhile finds none, and makes
-      // its own.
+      // Each thread keeps one list; a nested read, by a dataset that reads from another feed, allocates its
+      // own.
       static thread_local std::vector<int64_t> kept;
       std::vector<int64_t> batch = std::move(kept);
       batch.resize(static_cast<size_t>(count));

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "espalier/core/op.h"
+#include "espalier/core/feed.h"
 #include "espalier/core/variable.h"
 #include "espalier/data/dataset.h"
 
@@ -17,12 +17,11 @@ namespace espalier::data {
 struct DistributorOptions {
   /// Rows in a batch. The last batch of an epoch has what is left.
   int64_t batch_size = 1;
-  /// Draw the rows of each epoch in another order; otherwise they come as they lie.
+  /// Draw a new order of rows for each epoch; otherwise rows keep the order of the dataset.
   bool shuffle = false;
   /// Leave out a last batch that is short.
   bool drop_remainder = false;
-  /// What the orders follow from: the same seed gives the same order in the same epoch, on every run and
-  /// machine.
+  /// Of the orders: the same seed gives the same order in the same epoch, on every run and machine.
   uint64_t seed = 0;
 };
 
@@ -69,8 +68,8 @@ class Distributor {
   int64_t batch_size_ = 0;
 };
 
-/// The batches of a dataset, as a Distributor feeds them: what else reads batches (see batches.h) reads the
-/// same ones. Throws DataError as Distributor does.
+/// The batches of a dataset as a Distributor feeds them, for other readers (see batches.h). Throws DataError
+/// as Distributor does.
 std::shared_ptr<Feed> make_feed(std::shared_ptr<const Dataset> dataset, const DistributorOptions& options);
 
 }  // namespace espalier::data

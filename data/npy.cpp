@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "espalier/core/error.h"
-#include "espalier/core/file.h"
+#include "espalier/core/files/file.h"
 
 namespace espalier::data {
 
@@ -96,7 +96,7 @@ class HeaderParser {
       const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), size);
       if (error != std::errc() || size < 0) fail(fmt::format("the size {:?}", rest_.substr(0, 20)));
       rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
-      accept('L');  // so wrote Python 2
+      accept('L');  // written by Python 2
       shape.dims().push_back(size);
       if (shape.rank() > most_axes) fail(fmt::format("more than {} axes", most_axes));
       if (!accept(',')) {
@@ -137,7 +137,7 @@ struct Format {
   std::string_view descr;
   DType dtype;
   size_t bytes;
-  void (*convert)(const char* from, char* to, int64_t count);  // none: they are the same
+  void (*convert)(const char* from, char* to, int64_t count);  // null: a plain copy
 };
 
 template <class From, class To>
@@ -183,7 +183,7 @@ Tensor read_elements(InputFile& file, const Format& format, const Shape& shape) 
     overflow |= size != 0 && __builtin_mul_overflow(bytes, size, &bytes);
   }
   if (empty) bytes = 0;
-  // Compared before anything is allocated: a header can promise more than there is memory.
+  // Checked before the allocation: a corrupt header may announce any size.
   if (overflow || static_cast<uint64_t>(bytes) != file.remaining())
     file.fail(fmt::format("has {} bytes of elements, which is not what its shape {} of type {} takes",
                           file.remaining(), shape.str(), format.descr));

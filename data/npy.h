@@ -9,12 +9,12 @@ namespace espalier::data {
 
 /// The array of a .npy file, row-major whatever order the file has. Reals, int32, int64 and bool keep
 /// their type; integers of 8 and 16 bits become int32, uint32 becomes int64:
-/// all exactly. Throws FileError: other types, big-endian numbers, and whatever is not a whole .npy file.
+/// all exactly. Throws FileError for other types, big-endian numbers, and incomplete or other files.
 Tensor read_npy(const std::filesystem::path& path,
                 std::source_location where = std::source_location::current());
 
-/// Writes a tensor of any shape, in such a way that a file which was there before is replaced only by a whole
-/// new one. Throws FileError, and TypeError for bfloat16, which the format does not know.
+/// Writes a tensor of any shape. An existing file is replaced only when the new one is complete. Throws
+/// FileError, and TypeError for bfloat16, which the format does not have.
 void write_npy(const std::filesystem::path& path, const Tensor& tensor,
                std::source_location where = std::source_location::current());
 

@@ -1,42 +1,26 @@
 #include "espalier/data/prefetch.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "espalier/core/cpu/cores.h"
 #include "espalier/core/error.h"
+#include "espalier/core/stopwatch.h"
 
 namespace espalier::data {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t slots = 3;  // one in use, one ready, one being filled
-/// In nanoseconds. Waking the thread and taking the batch from its core's cache cost about 5 µs; measured
-/// with kernels on all cores, batches that took less than this to read gained nothing.
+/// In nanoseconds. Waking the thread and moving the batch between caches costs about 5 µs; with kernels on
+/// all cores, batches that took less than this to read gained nothing.
 constexpr int64_t worth_a_thread_from = 20'000;
-constexpr int64_t timed_reads = 2;   // the first meets cold memory
-constexpr int64_t fewest_steps = 4;  // below, starting the thread takes longer than it saves
-
-/// Processors which this process may use.
-int cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
-                                                      : static_cast<int>(std::thread::hardware_concurrency());
-}
-
-inline void pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#endif
-}
+constexpr int64_t timed_reads = 2;   // the first has cold caches
+constexpr int64_t fewest_steps = 4;  // with fewer, starting the thread takes longer than it saves
 
 }  // namespace
 
@@ -46,7 +30,7 @@ struct Prefetcher::Slot {
 };
 
 /// Fills slots in turn, from a step to the end of its epoch or to an error. Each of the two counters has one
-/// writer. They wrap around, and have 32 bits because that is what the system can wait for without a detour.
+/// writer. They wrap around; they have 32 bits because a futex has.
 struct Prefetcher::Reader {
   explicit Reader(Prefetcher& owner) : first(owner.step_), thread([this, &owner] { run(owner); }) {}
   ~Reader() {
@@ -75,21 +59,21 @@ struct Prefetcher::Reader {
     }
   }
 
-  /// Gives back what was handed out before, and waits for the next. Says whether that was not there yet.
+  /// Releases the previous slot and waits for the next. Returns whether it had to wait.
   bool wait_for_next() {
     // Waking costs much more than storing, so the thread sleeps until the last batch is taken and then reads
-    // several. Both sides store their counter before they look at the other's: no wake-up is lost.
+    // several. Both sides store their counter before they load the other's, so no wake-up is lost.
     released = taken;
     if (filled - taken <= 1) released.notify_one();
     const bool waits = filled == taken;
-    for (int spin = 0; spin < 200 && filled == taken; ++spin) pause();
+    for (int spin = 0; spin < 200 && filled == taken; ++spin) spin_pause();
     filled.wait(taken++);
     return waits;
   }
 
   const int64_t first;
-  alignas(64) std::atomic<uint32_t> filled{0};    // batches which are or were ready
-  alignas(64) std::atomic<uint32_t> released{0};  // of these, how many may be written over
+  alignas(64) std::atomic<uint32_t> filled{0};    // batches that are or were ready
+  alignas(64) std::atomic<uint32_t> released{0};  // the number of these whose slots may be overwritten
   uint32_t taken = 0;
   std::atomic<bool> stop{false};
   std::thread thread;
@@ -124,11 +108,11 @@ std::span<const Tensor> Prefetcher::next() {
 
 void Prefetcher::read_ahead() {
   if (timed_ < timed_reads || quickest_ < worth_a_thread_from || steps_ - step_ < fewest_steps) return;
-  if (cores() < 2) return;
+  if (core_count() < 2) return;
   try {
     reader_ = std::make_unique<Reader>(*this);
   } catch (const std::system_error&) {
-    timed_ = 0;  // the system has no thread to spare now
+    timed_ = 0;  // no thread is available now
   }
 }
 
@@ -137,9 +121,9 @@ std::span<const Tensor> Prefetcher::read_in_place() {
   if (timed_ == timed_reads) {
     fill(batch, step_);
   } else {
-    const auto begin = Clock::now();
+    const Stopwatch watch;
     fill(batch, step_);
-    const int64_t took = std::chrono::nanoseconds(Clock::now() - begin).count();
+    const auto took = static_cast<int64_t>(1e9 * watch.seconds());
     quickest_ = timed_++ ? std::min(quickest_, took) : took;
   }
   ++step_;
@@ -154,7 +138,7 @@ void Prefetcher::fill(std::vector<Tensor>& batch, int64_t step) const {
     Shape shape = specs_[i].shape;
     if (shape.rank()) shape.dims()[0] = rows;
     if (batch[i].storage().unique() && batch[i].shape() == shape) continue;
-    // A short batch takes a whole one's buffer, and the other way round.
+    // Short and whole batches reuse each other's buffers.
     const size_t bytes = static_cast<size_t>(shape.elements()) * size_of(specs_[i].dtype);
     if (batch[i].storage().unique() && bytes <= batch[i].storage()->bytes)
       batch[i] = Tensor(batch[i].storage(), Layout(shape), specs_[i].dtype);

@@ -2,7 +2,7 @@
 #include "espalier/executor/executor.h"
 
 #include "espalier/core/error.h"
-#include "espalier/executor/executor_impl.h"
+#include "espalier/executor/training/executor_impl.h"
 
 namespace espalier {
 

@@ -4,7 +4,7 @@
 
 #include <ostream>
 
-#include "espalier/executor/plan_data.h"
+#include "espalier/executor/plan/plan_data.h"
 
 namespace espalier {
 
@@ -18,8 +18,7 @@ int64_t Plan::largest_live_bytes() const { return data_->memory.largest_live_byt
 int64_t Plan::leaf_bytes() const {
   int64_t bytes = 0;
   for (const GraphNode& n : data_->graph.nodes)
-    if (n.leaf.defined())
-      bytes += n.outputs[0].shape.elements() * static_cast<int64_t>(size_of(n.outputs[0].dtype));
+    if (n.leaf.defined()) bytes += n.outputs[0].bytes();
   return bytes;
 }
 const std::vector<PassReport>& Plan::passes() const { return data_->passes; }
@@ -56,16 +55,17 @@ std::string inputs_of(const GraphNode& n) {
   return text;
 }
 
-/// What replicas exchange, and what a step would cost on machines that are not there.
+/// What replicas exchange, and what a step would cost on known machines.
 std::string text_of(const PlanData& plan, const Replication& replication) {
-  std::string text = fmt::format("replicas: {}", replication.devices());
-  if (replication.parts > 1) text += fmt::format(", each in {} parts", replication.parts);
+  const std::vector<BucketPlan>& buckets = plan.memory.buckets;
+  std::string text = fmt::format("replicas: {}", replication.replicas);
+  if (replication.micro_batches > 1) text += fmt::format(", each in {} parts", replication.micro_batches);
   text += fmt::format(", {} rows together; gradients in {} bucket{}\n", replication.batch_rows,
-                      replication.buckets.size(), replication.buckets.size() == 1 ? "" : "s");
-  for (const Replication::Bucket& bucket : replication.buckets)
+                      buckets.size(), buckets.size() == 1 ? "" : "s");
+  for (const BucketPlan& bucket : buckets)
     text += fmt::format("  {} bytes complete after %{}{}\n", bucket.bytes, bucket.node,
                         bucket.scattered ? ", each sum for its owner alone" : "");
-  text += fmt::format("  all have arrived at %{}\n", replication.arrival);
+  text += fmt::format("  all have arrived at %{}\n", plan.memory.arrival);
   if (plan.graph.device == DeviceType::cpu) return text;  // the machines below are others
   text += "on paper:\n";
   for (const CostInputs& inputs : presets::all()) {
@@ -113,7 +113,7 @@ std::string Plan::str() const {
                           member.parameter.defined() ? member.parameter.node()->op().name() : "the loss",
                           member.copied ? "  (copied)" : "");
   }
-  if (data_->owners) text += text_of(*data_->owners, data_->replica);
+  if (data_->owners()) text += text_of(*data_->owners(), data_->replication->replica);
   if (data_->replication) text += text_of(*data_, *data_->replication);
   text += "steps:\n";
   for (uint32_t i = 0; i < data_->graph.nodes.size(); ++i) {
@@ -148,7 +148,7 @@ std::string Plan::dot() const {
                         name(n.outputs[0].dtype), n.outputs[0].shape.str(), line_of(n.where), color);
     for (size_t k = 0; k < n.inputs.size(); ++k)
       text += fmt::format("  n{} -> n{}{};\n", n.inputs[k].node, i,
-                          n.op->needs_value(k) ? "" : " [style=dashed]");
+                          n.op->reads_elements(k) ? "" : " [style=dashed]");
   }
   return text + "}\n";
 }

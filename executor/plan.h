@@ -6,19 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "espalier/executor/cost_model.h"
+#include "espalier/executor/cost/cost_model.h"
+#include "espalier/executor/plan/pass_report.h"
 
 namespace espalier {
-
-/// What one pass did.
-struct PassReport {
-  std::string name = {};
-  bool changed = false;
-  int64_t nodes_before = 0;
-  int64_t nodes_after = 0;
-  double seconds = 0;
-  std::string before = {}, after = {};  ///< the graph as text, if `ExecutorOptions::dump` asked for it
-};
 
 class Plan {
  public:

@@ -1,19 +1,18 @@
 #include "espalier/nn/activation.h"
 
-#include "espalier/core/node.h"
-#include "espalier/nn/module_state.h"
+#include "espalier/nn/layer_state.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier::nn {
 
 namespace {
 
-/// A layer that is one call of `Function`, made on the user's line, with some settings of its own.
+/// A layer that is one call of `Function`, which holds its settings.
 template <class Function>
 class FunctionState : public LayerStateOf<FunctionState<Function>> {
  public:
   explicit FunctionState(Function function) : function_(std::move(function)) {}
-  Variable forward(const Variable& x) override { return function_({x, *building().where}); }
+  Variable forward(const Variable& x) override { return function_(x); }
 
  private:
   Function function_;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "espalier/core/error.h"
-#include "espalier/nn/module_state.h"
+#include "espalier/nn/layer_state.h"
 
 namespace espalier::nn {
 

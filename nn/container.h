@@ -12,7 +12,7 @@ concept SequentialElement = std::derived_from<M, Module> && requires(M& module, 
   { module(x) } -> std::convertible_to<Variable>;
 };
 
-/// A layer that is called as Layer is, and has not got a call of its own.
+/// A layer that does not redefine Layer's call operator.
 template <class M>
 concept KeepsLayerCall = requires {
   { &M::operator() } -> std::same_as<Variable (Layer::*)(const Variable&, Module::Where) const>;
@@ -41,7 +41,7 @@ class Sequential : public LayerOf<Sequential> {
 
   template <class Element>
   void append_one(Element element) {
-    // The state of a layer knows how to call it; what has a call of its own must be kept itself.
+    // A layer is called through its state; an element with its own call operator is stored as a whole.
     if constexpr (KeepsLayerCall<Element>)
       push(element, nullptr);
     else

@@ -1,4 +1,4 @@
-// Dropout: a network that cannot rely on any one unit. Srivastava et al., Dropout: a simple way to prevent
+// Dropout: trains without a random part of the units. Srivastava et al., Dropout: a simple way to prevent
 // neural networks from overfitting, 2014.
 #pragma once
 #include "espalier/nn/layer.h"

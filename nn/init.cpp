@@ -11,7 +11,7 @@ namespace espalier::nn::init {
 
 namespace {
 
-/// numerator / fan, and 0 where there is no fan: the parameter is empty then.
+/// numerator / fan; 0 for an empty parameter, whose fan is 0.
 double per(double numerator, double fan) { return fan > 0 ? numerator / fan : 0; }
 
 void check_finite(const char* what, double value) {
@@ -55,6 +55,12 @@ Tensor Initializer::operator()(const Shape& shape, int64_t fan_in, int64_t fan_o
   return parameter;
 }
 
+Tensor Initializer::operator()(const Shape& shape, DType dtype) const {
+  if (shape.rank() < 2) return (*this)(shape, 1, 1, dtype);
+  const int64_t kernel = Shape(Dims(shape.begin() + 2, shape.end())).elements();
+  return (*this)(shape, shape[1] * kernel, shape[0] * kernel, dtype);
+}
+
 Initializer Initializer::from_function(std::function<Tensor(const Shape&)> function) {
   if (!function) throw Error("an initializer was made of an empty function");
   return Initializer(Fill([function = std::move(function)](Tensor& parameter, Fans) {
@@ -63,7 +69,7 @@ Initializer Initializer::from_function(std::function<Tensor(const Shape&)> funct
       throw ShapeError(fmt::format("the initializer was asked for the shape {} and gave {}",
                                    parameter.shape().str(),
                                    given.defined() ? given.shape().str() : "no tensor"));
-    // A copy: what is trained must not be what the function may have kept.
+    // A copy: training must not change a tensor that the function keeps.
     copy_elements(given.to(cpu()).to(parameter.dtype()), parameter);
   }));
 }

@@ -1,7 +1,6 @@
-// Initializers: what a layer's weights are before they are trained.
+// Initializers: the values of weights before training.
 //
-// `in` and `out` below are the fans: the inputs that one output is made of, and the outputs that one input
-// reaches.
+// `in` and `out` below are the fans: the number of inputs of one output, and of outputs of one input.
 #pragma once
 #include <functional>
 #include <type_traits>
@@ -13,8 +12,8 @@ namespace espalier::nn::init {
 template <class F>
 concept InitializerFunction = std::is_invocable_r_v<Tensor, F&, const Shape&>;
 
-/// A value that fills a new parameter. Random ones draw one stream a parameter, from a counter of their own:
-/// initial parameters depend on the seed and on the order in which layers meet their first input alone.
+/// Fills a new parameter. Random initializers draw one stream for each parameter, from a counter of their
+/// own: initial parameters depend only on the seed and on the order of the layers' first calls.
 class Initializer {
  public:
   struct Fans {
@@ -23,13 +22,16 @@ class Initializer {
   };
   using Fill = std::function<void(Tensor& parameter, Fans fans)>;
 
-  /// A function of one's own, from Shape to Tensor. What it gives is cast to the dtype of the layer.
+  /// A function of one's own, from Shape to Tensor. The result is cast to the dtype of the layer.
   template <InitializerFunction F>
   Initializer(F function) : Initializer(from_function(std::move(function))) {}
 
   /// A new tensor, of a real type (TypeError otherwise). Throws ShapeError if a function of one's own
   /// gives another shape.
   Tensor operator()(const Shape& shape, int64_t fan_in, int64_t fan_out, DType dtype = float32) const;
+  /// The same with the fans of a weight of shape [out, in, ...], where further axes are those of a kernel.
+  /// A vector acts on single elements: its fans are 1.
+  Tensor operator()(const Shape& shape, DType dtype = float32) const;
 
  protected:
   explicit Initializer(Fill fill) : fill_(std::move(fill)) {}
@@ -41,7 +43,7 @@ class Initializer {
   Fill fill_;
 };
 
-// Each of these only makes an Initializer; passing one by value as Initializer loses nothing.
+// These only add constructors; slicing one to Initializer loses nothing.
 
 struct Constant : Initializer {
   explicit Constant(double value);

@@ -2,7 +2,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
-#include "espalier/nn/module_state.h"
+#include "espalier/nn/layer_state.h"
 
 namespace espalier::nn {
 
@@ -12,7 +12,7 @@ LayerState& Layer::layer_state() const { return static_cast<LayerState&>(*state(
 
 Variable Layer::operator()(const Variable& x, Where where) const {
   CallScope scope(where);
-  return located(*building().where, [&] {
+  return located(*build_context().where, [&] {
     (void)x.shape();  // an undefined Variable throws here, in every layer alike
     return layer_state().forward(x);
   });

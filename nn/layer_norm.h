@@ -1,5 +1,5 @@
-// LayerNorm: every row with mean 0 and variance 1, before a gain and a bias that are learned. Ba et al.,
-// Layer normalization, 2016.
+// LayerNorm: normalizes every row, then applies a learned gain and bias. Ba et al., Layer normalization,
+// 2016.
 #pragma once
 #include "espalier/nn/layer.h"
 

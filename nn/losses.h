@@ -1,4 +1,4 @@
-// Losses: one number that says how wrong a prediction is.
+// Losses: the error of a prediction as one number.
 #pragma once
 #include <source_location>
 
@@ -22,7 +22,7 @@ struct SoftmaxCrossEntropy {
                       Where where = Where::current()) const;
 };
 
-/// The sum of all elements: what to run where there is no target.
+/// The sum of all elements, for programs without a target.
 struct ConstantLoss {
   using Where = std::source_location;
   Variable operator()(const Variable& x, Where where = Where::current()) const;

@@ -8,7 +8,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/node.h"
-#include "espalier/nn/module_state.h"
+#include "espalier/nn/layer_state.h"
 
 namespace espalier::nn {
 

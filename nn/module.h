@@ -1,4 +1,4 @@
-// Module: what layers and networks are made of. It knows its parameters by name.
+// Module: the base of layers and networks, with named parameters.
 #pragma once
 #include <concepts>
 #include <memory>
@@ -23,13 +23,13 @@ class ModuleState;
 ///     };
 ///
 /// A Module is a handle: copies share parameters, children and mode. Assigning another layer to a member does
-/// not replace the one that was added.
+/// not replace the added one.
 class Module {
  public:
   using Where = std::source_location;
 
   Module();
-  // Without moves: a Module that was moved from is as good as a copy.
+  // No moves: a moved-from Module stays valid, as a copy.
   Module(const Module&) = default;
   Module& operator=(const Module&) = default;
 
@@ -47,8 +47,8 @@ class Module {
   Variable add_parameter(std::string name, const Variable& parameter, Where where = Where::current());
 
   /// All parameters in the order of adding, by path: "hidden.weight". A parameter that can be reached by
-  /// several paths is listed once, by the first. Those of a layer that still has to learn its input width are
-  /// not there yet.
+  /// several paths is listed once, by the first. Parameters of a layer that has not
+  /// learned its input width are missing.
   std::vector<std::pair<std::string, Variable>> parameters() const;
   /// The parameter of that path. Throws Error.
   Variable parameter(std::string_view path, Where where = Where::current()) const;
@@ -64,7 +64,7 @@ class Module {
   void train(bool on = true);
   bool training() const;
 
-  /// For writers of layers: see module_state.h.
+  /// For writers of layers: see layer_state.h.
   const std::shared_ptr<ModuleState>& state() const { return state_; }
 
  protected:

@@ -1,19 +1,26 @@
-// What the handles of one module share. For writers of layers; users derive from Module instead.
+// What the handles of one module share. Writers of layers need layer_state.h; users derive from Module.
 #pragma once
+#include <functional>
 #include <optional>
 #include <unordered_map>
 
+#include "espalier/nn/init.h"
 #include "espalier/nn/module.h"
 
 namespace espalier::nn {
 
-/// A parameter which is there, or one of which the first call or a file has yet to tell the rest.
+/// A parameter, or the declaration of one whose open sizes come with the first input or from a file.
 struct ParameterSlot {
-  /// Sizes below zero are not known yet; the same negative number is the same size everywhere in one module.
+  using Initialize = std::function<Tensor(const Shape& shape, DType dtype)>;
+
+  /// Negative sizes are open; equal ones are the same size throughout the module.
   Shape pattern;
-  /// Empty while unknown; the unknown ones of one module will all be the same.
+  /// Empty while open; open ones of a module are all the same.
   std::optional<DType> dtype;
   Variable value;
+  /// The initial value: an Initializer, or a function that gives one the fans. Empty for a parameter that
+  /// was added with its value.
+  Initialize initialize = {};
 };
 
 class LayerState;
@@ -30,7 +37,7 @@ class ModuleState {
     ParameterSlot* slot;
     const ModuleState* owner;
   };
-  /// What has been cloned so far, so that a layer used twice is one layer in the clone too.
+  /// Clones by original, so that a layer used twice is one layer in the clone too.
   using Clones = std::unordered_map<const ModuleState*, std::shared_ptr<LayerState>>;
 
   ModuleState() = default;
@@ -46,6 +53,7 @@ class ModuleState {
  protected:
   ModuleState(const ModuleState&) = default;
   std::vector<Entry>& entries() { return entries_; }
+  const std::vector<Entry>& entries() const { return entries_; }
   /// After a copy of the state: parameters and children of its own.
   void own_entries(Clones& made);
 
@@ -55,24 +63,6 @@ class ModuleState {
 
   std::vector<Entry> entries_;
   bool training_ = true;
-};
-
-class LayerState : public ModuleState {
- public:
-  virtual Variable forward(const Variable& x) = 0;
-  virtual std::shared_ptr<LayerState> clone(Clones& made) const = 0;
-};
-
-/// Clones a layer by its copy constructor, which need not care for parameters and children.
-template <class Self>
-class LayerStateOf : public LayerState {
- public:
-  std::shared_ptr<LayerState> clone(Clones& made) const override {
-    auto copy = std::make_shared<Self>(static_cast<const Self&>(*this));
-    made.emplace(this, copy);
-    copy->own_entries(made);
-    return copy;
-  }
 };
 
 }  // namespace espalier::nn

@@ -7,7 +7,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
-#include "espalier/core/safetensors.h"
+#include "espalier/core/files/safetensors.h"
 #include "espalier/nn/module_state.h"
 
 namespace espalier::nn {
@@ -18,7 +18,7 @@ using Slot = ModuleState::NamedSlot;
 
 std::string last_name(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
-/// Holds tensors against slots, and remembers what unknown sizes and dtypes have turned out to be.
+/// Compares tensors with slots, and binds open sizes and dtypes to those of the first tensor.
 class Fit {
  public:
   explicit Fit(std::string file) : file_(std::move(file)) {}

@@ -17,26 +17,28 @@ std::optional<size_t> unless_neutral(const KnownInputs& in, const Spec& out, dou
 }
 
 struct Add : BinaryOp<scalar::Add, Numbers> {
+  Add()
+      : BinaryOp({.linearity = Linearity::together,
+                  .precision = OpPrecision::follows,
+                  .gradient_reads = InputSet::none()}) {}
   std::string_view name() const override { return "add"; }
-  Linearity linearity() const override { return Linearity::together; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return unless_neutral(in, out, 0, true);
   }
-  bool gradient_needs_input(size_t) const override { return false; }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.output_gradient(), rule.output_gradient()};
   }
 };
 
 struct Subtract : BinaryOp<scalar::Subtract, Numbers> {
+  Subtract()
+      : BinaryOp({.linearity = Linearity::together,
+                  .precision = OpPrecision::follows,
+                  .gradient_reads = InputSet::none()}) {}
   std::string_view name() const override { return "subtract"; }
-  Linearity linearity() const override { return Linearity::together; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return unless_neutral(in, out, 0, false);
   }
-  bool gradient_needs_input(size_t) const override { return false; }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable& g = rule.output_gradient();
     return {g, rule.wants(1) ? negative(g) : Variable()};
@@ -44,9 +46,8 @@ struct Subtract : BinaryOp<scalar::Subtract, Numbers> {
 };
 
 struct Multiply : BinaryOp<scalar::Multiply, Numbers> {
+  Multiply() : BinaryOp({.linearity = Linearity::each, .precision = OpPrecision::follows}) {}
   std::string_view name() const override { return "multiply"; }
-  Linearity linearity() const override { return Linearity::each; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return unless_neutral(in, out, 1, true);
   }
@@ -57,13 +58,14 @@ struct Multiply : BinaryOp<scalar::Multiply, Numbers> {
 };
 
 struct Divide : BinaryOp<scalar::Divide, Reals> {
+  Divide()
+      : BinaryOp({.linearity = Linearity::first,
+                  .gradient_reads = InputSet::only(1),
+                  .gradient_reads_output = true}) {}
   std::string_view name() const override { return "divide"; }
-  Linearity linearity() const override { return Linearity::first; }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return unless_neutral(in, out, 1, false);
   }
-  bool gradient_needs_input(size_t i) const override { return i == 1; }
-  bool gradient_needs_output() const override { return true; }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable g = rule.output_gradient() / rule.input(1);
     return {g, rule.wants(1) ? negative(g * rule.output()) : Variable()};
@@ -71,8 +73,8 @@ struct Divide : BinaryOp<scalar::Divide, Reals> {
 };
 
 struct Power : BinaryOp<scalar::Power, Reals> {
+  Power() : BinaryOp({.gradient_reads_output = true}) {}
   std::string_view name() const override { return "power"; }
-  bool gradient_needs_output() const override { return true; }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable& g = rule.output_gradient();
     const Variable x = rule.input(0), y = rule.input(1);
@@ -100,32 +102,33 @@ Gradients pick_gradient(const GradientRule& rule, const Variable& first) {
 }
 
 struct Maximum : BinaryOp<scalar::Maximum, Numbers> {
+  Maximum() : BinaryOp({.precision = OpPrecision::follows}) {}
   std::string_view name() const override { return "maximum"; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     return pick_gradient(rule, greater(rule.input(0), rule.input(1)));
   }
 };
 
 struct Minimum : BinaryOp<scalar::Minimum, Numbers> {
+  Minimum() : BinaryOp({.precision = OpPrecision::follows}) {}
   std::string_view name() const override { return "minimum"; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     return pick_gradient(rule, less(rule.input(0), rule.input(1)));
   }
 };
 
 struct Negative : UnaryOp<scalar::Negative, Numbers> {
+  Negative()
+      : UnaryOp({.linearity = Linearity::together,
+                 .precision = OpPrecision::follows,
+                 .gradient_reads = InputSet::none()}) {}
   std::string_view name() const override { return "negative"; }
-  Linearity linearity() const override { return Linearity::together; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
-  bool gradient_needs_input(size_t) const override { return false; }
   Gradients gradient(const GradientRule& rule) const override { return {negative(rule.output_gradient())}; }
 };
 
 struct Abs : UnaryOp<scalar::Abs, Numbers> {
+  Abs() : UnaryOp({.precision = OpPrecision::follows}) {}
   std::string_view name() const override { return "abs"; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.output_gradient() * sign(rule.input())};
   }
@@ -134,7 +137,7 @@ struct Abs : UnaryOp<scalar::Abs, Numbers> {
 /// Flat almost everywhere: no gradient passes.
 template <class F>
 struct Flat : UnaryOp<F, Numbers> {
-  bool gradient_needs_input(size_t) const override { return false; }
+  Flat() : UnaryOp<F, Numbers>({.gradient_reads = InputSet::none()}) {}
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }
 };
 struct Sign : Flat<scalar::Sign> {
@@ -153,11 +156,12 @@ struct Square : UnaryOp<scalar::Square, Numbers> {
 
 /// Sums several variables of one shape: where one Variable is used often, its gradient is one node.
 struct AddAll : Op {
+  AddAll()
+      : Op({.kind = OpKind::pointwise,
+            .linearity = Linearity::together,
+            .in_place = InputSet::only(0),
+            .gradient_reads = InputSet::none()}) {}
   std::string_view name() const override { return "add_all"; }
-  Linearity linearity() const override { return Linearity::together; }
-  OpKind kind() const override { return OpKind::pointwise; }
-  bool can_run_in_place(size_t i) const override { return i == 0; }
-  bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override {
     for (const Spec* spec : in) {
       check_same_dtype(*in[0], *spec, name());
@@ -168,13 +172,14 @@ struct AddAll : Op {
     }
     return {*in[0]};
   }
-  RowFunction row_function(const InputSpecs& in) const override {
-    return row_for(in[0]->dtype, []<class T>(TypeTag<T>) -> RowFunction {
+  ElementLoops loops(const InputSpecs& in) const override {
+    const RowFunction row = row_for(in[0]->dtype, []<class T>(TypeTag<T>) -> RowFunction {
       if constexpr (Numbers::accepts<T>)
         return detail::binary_row<scalar::Add, T, T>;
       else
         return {};
     });
+    return {.row = row, .functor = type_name<scalar::Add>()};
   }
   void run_cpu(const KernelCall& call) const override {
     visit(call.outputs[0]->dtype(), [&]<class T>(TypeTag<T>) {
@@ -196,12 +201,6 @@ struct AddAll : Op {
         }
       }
     });
-  }
-  std::string scalar_function(const InputSpecs&) const override {
-    return std::string(type_name<scalar::Add>());
-  }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_pointwise(call, type_name<scalar::Add>());
   }
   Gradients gradient(const GradientRule& rule) const override {
     Gradients result;

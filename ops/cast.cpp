@@ -9,29 +9,28 @@ namespace espalier {
 namespace {
 
 struct Cast : Op {
-  explicit Cast(DType to) : to_(to) {}
+  explicit Cast(DType to)
+      : Op({.kind = OpKind::pointwise,
+            .linearity = is_real(to) ? Linearity::together : Linearity::none,
+            .takes_halves = true,
+            .gradient_reads = InputSet::none()}),
+        to_(to) {}
   std::string_view name() const override { return "cast"; }
-  OpKind kind() const override { return OpKind::pointwise; }
-  Linearity linearity() const override { return is_real(to_) ? Linearity::together : Linearity::none; }
   Attributes attributes() const override { return {{"dtype", std::string(espalier::name(to_))}}; }
-  bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override { return {{to_, in[0]->shape}}; }
-  bool takes_halves() const override { return true; }
-  RowFunction row_function(const InputSpecs& in) const override {
-    return is_half(in[0]->dtype) || is_half(to_) ? RowFunction() : row(in[0]->dtype);
+  ElementLoops loops(const InputSpecs& in) const override {
+    const bool halves = is_half(in[0]->dtype) || is_half(to_);
+    return {.row = halves ? RowFunction() : row(in[0]->dtype), .functor = functor()};
   }
   void run_cpu(const KernelCall& call) const override { run_rows(call, row(call.inputs[0]->dtype()).unary); }
-  std::string scalar_function(const InputSpecs&) const override {
-    return visit_all(to_, []<class To>(TypeTag<To>) { return std::string(type_name<scalar::Cast<To>>()); });
-  }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_pointwise(call, scalar_function({}));
-  }
   Gradients gradient(const GradientRule& rule) const override {
     return {cast(rule.output_gradient(), rule.input().dtype())};
   }
 
  private:
+  std::string_view functor() const {
+    return visit_all(to_, []<class To>(TypeTag<To>) { return type_name<scalar::Cast<To>>(); });
+  }
   RowFunction row(DType from) const {
     return visit_all(from, [&]<class From>(TypeTag<From>) {
       return visit_all(to_, []<class To>(TypeTag<To>) -> RowFunction {

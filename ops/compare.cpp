@@ -9,8 +9,7 @@ namespace {
 /// No gradient passes a comparison.
 template <class F, class Types>
 struct Comparison : BinaryOp<F, Types, bool> {
-  bool can_run_in_place(size_t) const override { return false; }
-  bool gradient_needs_input(size_t) const override { return false; }
+  Comparison() : BinaryOp<F, Types, bool>({.gradient_reads = InputSet::none()}) {}
   Gradients gradient(const GradientRule&) const override { return {Variable(), Variable()}; }
 };
 struct Equal : Comparison<scalar::Equal, Anything> {
@@ -58,27 +57,23 @@ void select_row(int64_t n, void* to, const void* condition, int64_t sc, const vo
 }
 
 struct Where : Op {
+  Where()
+      : Op({.kind = OpKind::pointwise,
+            .precision = OpPrecision::follows,
+            .in_place = InputSet::all_but(0),
+            .gradient_reads = InputSet::only(0)}) {}
   std::string_view name() const override { return "where"; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
-  OpKind kind() const override { return OpKind::pointwise; }
-  bool can_run_in_place(size_t i) const override { return i > 0; }
-  bool gradient_needs_input(size_t i) const override { return i == 0; }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Bools>(*in[0], name());
     check_same_dtype(*in[1], *in[2], name());
     return {{in[1]->dtype, broadcast(broadcast(in[0]->shape, in[1]->shape, name()), in[2]->shape, name())}};
   }
-  RowFunction row_function(const InputSpecs& in) const override {
-    return row_for(in[1]->dtype, []<class T>(TypeTag<T>) -> RowFunction { return select_row<T>; });
+  ElementLoops loops(const InputSpecs& in) const override {
+    return {.row = row_for(in[1]->dtype, []<class T>(TypeTag<T>) -> RowFunction { return select_row<T>; }),
+            .functor = type_name<scalar::Select>()};
   }
   void run_cpu(const KernelCall& call) const override {
     visit(call.outputs[0]->dtype(), [&]<class T>(TypeTag<T>) { run_rows(call, select_row<T>); });
-  }
-  std::string scalar_function(const InputSpecs&) const override {
-    return std::string(type_name<scalar::Select>());
-  }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_pointwise(call, type_name<scalar::Select>());
   }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable& g = rule.output_gradient();

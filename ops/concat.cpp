@@ -1,7 +1,7 @@
 // Putting tensors together along an axis.
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
-#include "espalier/ops/rules.h"
+#include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
 
@@ -9,13 +9,14 @@ namespace {
 
 class Concat : public Op {
  public:
-  explicit Concat(int64_t axis) : axis_(axis) {}
+  explicit Concat(int64_t axis)
+      : Op({.linearity = Linearity::together,
+            .precision = OpPrecision::follows,
+            .only_copies = true,
+            .gradient_reads = InputSet::none()}),
+        axis_(axis) {}
   std::string_view name() const override { return "concat"; }
-  Linearity linearity() const override { return Linearity::together; }
-  bool only_copies() const override { return true; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
   Attributes attributes() const override { return {{"axis", axis_}}; }
-  bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override {
     Shape shape = in[0]->shape;
     const size_t axis = resolve_axis(axis_, shape.rank(), name());
@@ -67,13 +68,15 @@ class Concat : public Op {
 /// The transpose of concat, for one part. Inputs: x, and all parts for their shapes.
 class ConcatPart : public Op {
  public:
-  ConcatPart(size_t part, int64_t axis) : part_(part), axis_(axis) {}
+  ConcatPart(size_t part, int64_t axis)
+      : Op({.precision = OpPrecision::follows,
+            .only_copies = true,
+            .reads = InputSet::only(0),
+            .gradient_reads = InputSet::none()}),
+        part_(part),
+        axis_(axis) {}
   std::string_view name() const override { return "concat_part"; }
-  bool only_copies() const override { return true; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
   Attributes attributes() const override { return {{"part", static_cast<int64_t>(part_)}, {"axis", axis_}}; }
-  bool needs_value(size_t i) const override { return i == 0; }
-  bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[part_ + 1]->shape}}; }
   void run_cpu(const KernelCall& call) const override {
     int64_t begin = 0;

@@ -42,10 +42,6 @@ struct LogSoftmaxPick : Op {
     });
   }
 
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_log_softmax_pick(call);
-  }
-
  private:
   template <class T>
   static T sum_of_exponentials(const T* row, int64_t n, T largest) {
@@ -66,6 +62,7 @@ struct LogSoftmaxPick : Op {
 };
 
 struct LogSoftmaxPickGradient : Op {
+  LogSoftmaxPickGradient() : Op({.in_place = InputSet::only(0)}) {}
   std::string_view name() const override { return "log_softmax_pick_gradient"; }
   Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
   void run_cpu(const KernelCall& call) const override {
@@ -96,10 +93,6 @@ struct LogSoftmaxPickGradient : Op {
       });
     });
   }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_log_softmax_pick_gradient(call);
-  }
-  bool can_run_in_place(size_t i) const override { return i == 0; }
 };
 
 }  // namespace

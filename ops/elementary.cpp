@@ -3,7 +3,7 @@
 
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
-#include "espalier/ops/rules.h"
+#include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
 
@@ -12,8 +12,14 @@ namespace {
 /// Ops whose gradient is written with their output: y' in terms of y.
 template <class F>
 struct ByOutput : UnaryOp<F, Reals> {
-  bool gradient_needs_input(size_t) const override { return false; }
-  bool gradient_needs_output() const override { return true; }
+  explicit ByOutput(OpTraits traits = {}) : UnaryOp<F, Reals>(reading_output(traits)) {}
+
+ private:
+  static OpTraits reading_output(OpTraits traits) {
+    traits.gradient_reads = InputSet::none();
+    traits.gradient_reads_output = true;
+    return traits;
+  }
 };
 
 struct Exp : ByOutput<scalar::Exp> {
@@ -31,16 +37,16 @@ struct Sqrt : ByOutput<scalar::Sqrt> {
 };
 
 struct Tanh : ByOutput<scalar::Tanh> {
+  Tanh() : ByOutput({.precision = OpPrecision::follows}) {}
   std::string_view name() const override { return "tanh"; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.output_gradient() * (1.0 - square(rule.output()))};
   }
 };
 
 struct Sigmoid : ByOutput<scalar::Sigmoid> {
+  Sigmoid() : ByOutput({.precision = OpPrecision::follows}) {}
   std::string_view name() const override { return "sigmoid"; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable y = rule.output();
     return {rule.output_gradient() * (y * (1.0 - y))};
@@ -48,8 +54,8 @@ struct Sigmoid : ByOutput<scalar::Sigmoid> {
 };
 
 struct Relu : ByOutput<scalar::Relu> {
+  Relu() : ByOutput({.precision = OpPrecision::follows}) {}
   std::string_view name() const override { return "relu"; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     return {relu_gradient(rule.output_gradient(), rule.output())};
   }
@@ -57,9 +63,8 @@ struct Relu : ByOutput<scalar::Relu> {
 
 /// Half the memory traffic of the comparison and the choice it stands for.
 struct ReluGradient : BinaryOp<scalar::ReluGradient, Reals> {
+  ReluGradient() : BinaryOp({.precision = OpPrecision::follows, .gradient_reads = InputSet::only(1)}) {}
   std::string_view name() const override { return "relu_gradient"; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
-  bool gradient_needs_input(size_t i) const override { return i == 1; }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.wants(0) ? relu_gradient(rule.output_gradient(), rule.input(1)) : Variable(), Variable()};
   }
@@ -81,8 +86,8 @@ struct Erf : UnaryOp<scalar::Erf, Reals> {
 };
 
 struct Gelu : UnaryOp<scalar::Gelu, Reals> {
+  Gelu() : UnaryOp({.precision = OpPrecision::follows}) {}
   std::string_view name() const override { return "gelu"; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     return {gelu_gradient(rule.output_gradient(), rule.input())};
   }
@@ -90,8 +95,8 @@ struct Gelu : UnaryOp<scalar::Gelu, Reals> {
 
 /// One pass over memory for the ten of its composition.
 struct GeluGradient : BinaryOp<scalar::GeluGradient, Reals> {
+  GeluGradient() : BinaryOp({.precision = OpPrecision::follows}) {}
   std::string_view name() const override { return "gelu_gradient"; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable &g = rule.output_gradient(), x = rule.input(1);
     Gradients result(2);

@@ -5,7 +5,7 @@
 #include "espalier/ops/indices.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
-#include "espalier/ops/rules.h"
+#include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
 
@@ -21,12 +21,11 @@ struct Blocks {
 
 class Gather : public Op {
  public:
-  explicit Gather(int64_t axis) : axis_(axis) {}
+  explicit Gather(int64_t axis)
+      : Op({.takes_halves = true, .picks_from = InputSet::only(0), .gradient_reads = InputSet::only(1)}),
+        axis_(axis) {}
   std::string_view name() const override { return "gather"; }
-  bool takes_halves() const override { return true; }
-  bool reads_all(size_t i) const override { return i != 0; }
   Attributes attributes() const override { return {{"axis", axis_}}; }
-  bool gradient_needs_input(size_t i) const override { return i == 1; }
   bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
     return input == 0 && axis == resolve_axis(axis_, in[0]->shape.rank(), name());
   }
@@ -56,9 +55,6 @@ class Gather : public Op {
       parallel_for(b.outer * count, std::max<int64_t>(1, grain / bytes), copy);
     });
   }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_gather(call, resolve_axis(axis_, call.inputs[0]->rank(), name()));
-  }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.wants(0) ? scatter_add_like(rule.output_gradient(), rule.input(1), rule.input(0), axis_)
                           : Variable(),
@@ -72,11 +68,10 @@ class Gather : public Op {
 /// The transpose of gather. Every element is added to by one thread, in order: the same bits each time.
 class ScatterAddLike : public Op {
  public:
-  explicit ScatterAddLike(int64_t axis) : axis_(axis) {}
+  explicit ScatterAddLike(int64_t axis)
+      : Op({.reads = InputSet::first(2), .gradient_reads = InputSet::only(1)}), axis_(axis) {}
   std::string_view name() const override { return "scatter_add_like"; }
   Attributes attributes() const override { return {{"axis", axis_}}; }
-  bool needs_value(size_t i) const override { return i < 2; }
-  bool gradient_needs_input(size_t i) const override { return i == 1; }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Numbers>(*in[0], name());
     return {{in[0]->dtype, in[2]->shape}};
@@ -91,9 +86,6 @@ class ScatterAddLike : public Op {
           add_rows(static_cast<T*>(out.address()), static_cast<const T*>(x.address()), b, at, count);
       });
     });
-  }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_scatter_add_like(call, resolve_axis(axis_, call.outputs[0]->rank(), name()));
   }
   Gradients gradient(const GradientRule& rule) const override {
     return {gather(rule.output_gradient(), rule.input(1), axis_), Variable(), Variable()};
@@ -128,9 +120,8 @@ void each_row(const Tensor& indices, int64_t size, std::string_view op, F&& f) {
 }
 
 struct Pick : Op {
+  Pick() : Op({.takes_halves = true, .gradient_reads = InputSet::only(1)}) {}
   std::string_view name() const override { return "pick"; }
-  bool takes_halves() const override { return true; }
-  bool gradient_needs_input(size_t i) const override { return i == 1; }
   Specs infer(const InputSpecs& in) const override {
     check_indices(*in[1], name());
     const Shape &x = in[0]->shape, &indices = in[1]->shape;
@@ -148,9 +139,6 @@ struct Pick : Op {
       each_row(*call.inputs[1], n, name(), [&](int64_t row, int64_t i) { out[row] = from[row * n + i]; });
     });
   }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_pick(call);
-  }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.wants(0) ? put_like(rule.output_gradient(), rule.input(1), rule.input(0)) : Variable(),
             Variable()};
@@ -159,10 +147,8 @@ struct Pick : Op {
 
 /// The transpose of pick.
 struct PutLike : Op {
+  PutLike() : Op({.takes_halves = true, .reads = InputSet::first(2), .gradient_reads = InputSet::only(1)}) {}
   std::string_view name() const override { return "put_like"; }
-  bool takes_halves() const override { return true; }
-  bool needs_value(size_t i) const override { return i < 2; }
-  bool gradient_needs_input(size_t i) const override { return i == 1; }
   Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[2]->shape}}; }
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
@@ -175,9 +161,6 @@ struct PutLike : Op {
       each_row(*call.inputs[1], n, name(), [&](int64_t row, int64_t i) { to[row * n + i] = from[row]; });
     });
   }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_put_like(call);
-  }
   Gradients gradient(const GradientRule& rule) const override {
     return {pick(rule.output_gradient(), rule.input(1)), Variable(), Variable()};
   }
@@ -185,12 +168,12 @@ struct PutLike : Op {
 
 class OneHot : public Op {
  public:
-  OneHot(int64_t classes, DType dtype) : classes_(classes), dtype_(dtype) {}
+  OneHot(int64_t classes, DType dtype)
+      : Op({.gradient_reads = InputSet::none()}), classes_(classes), dtype_(dtype) {}
   std::string_view name() const override { return "one_hot"; }
   Attributes attributes() const override {
     return {{"classes", classes_}, {"dtype", std::string(espalier::name(dtype_))}};
   }
-  bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override {
     check_indices(*in[0], name());
     if (classes_ < 1) throw ShapeError(fmt::format("one_hot: {} is not a number of classes", classes_));
@@ -206,9 +189,6 @@ class OneHot : public Op {
       each_row(*call.inputs[0], classes_, name(),
                [&](int64_t row, int64_t i) { to[row * classes_ + i] = T(1); });
     });
-  }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_one_hot(call, classes_);
   }
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }
 

@@ -9,7 +9,6 @@
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/scalar.h"
 #include "espalier/core/type_name.h"
-#include "espalier/ops/cuda/kernels.h"
 
 namespace espalier {
 
@@ -129,12 +128,7 @@ struct Same {};
 template <class F, class Types, class Result = Same>
 class PointwiseOp : public Op {
  public:
-  OpKind kind() const override { return OpKind::pointwise; }
-  bool can_run_in_place(size_t) const override { return true; }
-  std::string scalar_function(const InputSpecs&) const override { return std::string(type_name<F>()); }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_pointwise(call, type_name<F>());
-  }
+  explicit PointwiseOp(const OpTraits& traits) : Op(pointwise(traits)) {}
 
  protected:
   template <class T>
@@ -145,17 +139,27 @@ class PointwiseOp : public Op {
     else
       return dtype_of<Result>();
   }
+
+ private:
+  static OpTraits pointwise(OpTraits traits) {
+    traits.kind = OpKind::pointwise;
+    traits.in_place = std::is_same_v<Result, Same> ? InputSet::all() : InputSet::none();
+    return traits;
+  }
 };
 
 /// An op with one operand: name() and gradient() are what is left to write.
 template <class F, class Types, class Result = Same>
 class UnaryOp : public PointwiseOp<F, Types, Result> {
  public:
+  explicit UnaryOp(const OpTraits& traits = {}) : PointwiseOp<F, Types, Result>(traits) {}
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Types>(*in[0], this->name());
     return {{this->result(in[0]->dtype), in[0]->shape}};
   }
-  RowFunction row_function(const InputSpecs& in) const override { return row(in[0]->dtype); }
+  ElementLoops loops(const InputSpecs& in) const override {
+    return {.row = row(in[0]->dtype), .functor = type_name<F>()};
+  }
   void run_cpu(const KernelCall& call) const override { run_rows(call, row(call.inputs[0]->dtype()).unary); }
 
  private:
@@ -173,12 +177,15 @@ class UnaryOp : public PointwiseOp<F, Types, Result> {
 template <class F, class Types, class Result = Same>
 class BinaryOp : public PointwiseOp<F, Types, Result> {
  public:
+  explicit BinaryOp(const OpTraits& traits = {}) : PointwiseOp<F, Types, Result>(traits) {}
   Specs infer(const InputSpecs& in) const override {
     check_same_dtype(*in[0], *in[1], this->name());
     check_dtype<Types>(*in[0], this->name());
     return {{this->result(in[0]->dtype), broadcast(in[0]->shape, in[1]->shape, this->name())}};
   }
-  RowFunction row_function(const InputSpecs& in) const override { return row(in[0]->dtype); }
+  ElementLoops loops(const InputSpecs& in) const override {
+    return {.row = row(in[0]->dtype), .functor = type_name<F>()};
+  }
   void run_cpu(const KernelCall& call) const override { run_rows(call, row(call.inputs[0]->dtype()).binary); }
 
  private:

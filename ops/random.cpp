@@ -3,7 +3,7 @@
 
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
-#include "espalier/ops/rules.h"
+#include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
 
@@ -12,12 +12,10 @@ namespace {
 /// One value everywhere, in the shape of the input.
 class FullLike : public Op {
  public:
-  explicit FullLike(double value) : value_(value) {}
+  explicit FullLike(double value)
+      : Op({.reads = InputSet::none(), .gradient_reads = InputSet::none(), .fill = value}), value_(value) {}
   std::string_view name() const override { return "full_like"; }
   Attributes attributes() const override { return {{"value", value_}}; }
-  bool needs_value(size_t) const override { return false; }
-  bool gradient_needs_input(size_t) const override { return false; }
-  std::optional<double> fill() const override { return value_; }
   Specs infer(const InputSpecs& in) const override {
     const bool fits = is_real(in[0]->dtype) || visit(in[0]->dtype, [&]<class T>(TypeTag<T>) {
                         return static_cast<double>(scalar::Cast<T>()(value_)) == value_;
@@ -31,9 +29,6 @@ class FullLike : public Op {
       std::fill_n(detail::output<T>(call), call.outputs[0]->elements(), scalar::Cast<T>()(value_));
     });
   }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_fill(call, value_);
-  }
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }
 
  private:
@@ -44,12 +39,11 @@ class FullLike : public Op {
 /// 2014.
 class DropoutMask : public Op {
  public:
-  explicit DropoutMask(double rate) : rate_(rate) {}
+  explicit DropoutMask(double rate)
+      : Op({.effect = Effect::random, .reads = InputSet::none(), .gradient_reads = InputSet::none()}),
+        rate_(rate) {}
   std::string_view name() const override { return "dropout_mask"; }
-  OpKind kind() const override { return OpKind::random; }
   Attributes attributes() const override { return {{"rate", rate_}}; }
-  bool needs_value(size_t) const override { return false; }
-  bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Reals>(*in[0], "dropout");
     return {*in[0]};
@@ -61,9 +55,6 @@ class DropoutMask : public Op {
       fill_bernoulli(call.random, detail::output<float>(call), n, keep, static_cast<float>(1 / keep));
     else
       fill_bernoulli(call.random, detail::output<double>(call), n, keep, 1 / keep);
-  }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_dropout_mask(call, 1 - rate_);
   }
   std::shared_ptr<const Op> for_inference() const override { return std::make_shared<FullLike>(1.0); }
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }

@@ -5,7 +5,7 @@
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/reduce.h"
-#include "espalier/ops/rules.h"
+#include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
 
@@ -23,20 +23,10 @@ Shape reduced_shape(const Shape& shape, const Dims& axes, bool keep, std::string
   return Shape(std::move(dims));
 }
 
-/// By what the op says it folds.
-std::unique_ptr<BoundKernel> bind_folding(const Op& op, const KernelCall& call) {
-  std::vector<Spec> specs;
-  for (const Tensor* in : call.inputs) specs.push_back(in->spec());
-  InputSpecs pointers;
-  for (const Spec& spec : specs) pointers.push_back(&spec);
-  const Folding folding = *op.folding(pointers);
-  return cu::bind_reduce(call, folding.fold, folding.axes);
-}
-
 class ReduceOp : public Op {
  public:
-  ReduceOp(Dims axes, bool keep_dims) : axes_(std::move(axes)), keep_dims_(keep_dims) {}
-  OpKind kind() const override { return OpKind::reduction; }
+  ReduceOp(Dims axes, bool keep_dims, OpTraits traits = {})
+      : Op(reduction(traits)), axes_(std::move(axes)), keep_dims_(keep_dims) {}
   Attributes attributes() const override {
     return {{"axes", std::vector<int64_t>(axes_.begin(), axes_.end())}, {"keep_dims", keep_dims_}};
   }
@@ -46,10 +36,6 @@ class ReduceOp : public Op {
   }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return *in.specs[0] == out && out.shape.rank() == 0 ? std::optional<size_t>(0) : std::nullopt;
-  }
-
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return bind_folding(*this, call);
   }
 
  protected:
@@ -77,14 +63,20 @@ class ReduceOp : public Op {
 
   Dims axes_;
   bool keep_dims_;
+
+ private:
+  static OpTraits reduction(OpTraits traits) {
+    traits.kind = OpKind::reduction;
+    return traits;
+  }
 };
 
 struct Sum : ReduceOp {
-  using ReduceOp::ReduceOp;
+  Sum(Dims axes, bool keep_dims)
+      : ReduceOp(std::move(axes), keep_dims,
+                 {.linearity = Linearity::together, .gradient_reads = InputSet::none()}) {}
   std::string_view name() const override { return "sum"; }
-  Linearity linearity() const override { return Linearity::together; }
   std::optional<Folding> folding(const InputSpecs& in) const override { return folding_as(Fold::sum, in); }
-  bool gradient_needs_input(size_t) const override { return false; }
   void run_cpu(const KernelCall& call) const override {
     reduce_sum(*call.inputs[0], seen_from_input(call), *call.outputs[0]);
   }
@@ -95,11 +87,11 @@ struct Sum : ReduceOp {
 };
 
 struct Mean : ReduceOp {
-  using ReduceOp::ReduceOp;
+  Mean(Dims axes, bool keep_dims)
+      : ReduceOp(std::move(axes), keep_dims,
+                 {.linearity = Linearity::together, .gradient_reads = InputSet::none()}) {}
   std::string_view name() const override { return "mean"; }
-  Linearity linearity() const override { return Linearity::together; }
   std::optional<Folding> folding(const InputSpecs& in) const override { return folding_as(Fold::mean, in); }
-  bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Reals>(*in[0], name());
     return ReduceOp::infer(in);
@@ -123,8 +115,8 @@ struct Mean : ReduceOp {
 /// max and min: `Pick` chooses the better of two.
 template <class Pick>
 struct Extreme : ReduceOp {
-  using ReduceOp::ReduceOp;
-  bool gradient_needs_output() const override { return true; }
+  Extreme(Dims axes, bool keep_dims)
+      : ReduceOp(std::move(axes), keep_dims, {.gradient_reads_output = true}) {}
   Specs infer(const InputSpecs& in) const override {
     Specs out = ReduceOp::infer(in);
     if (in[0]->shape.elements() == 0 && out[0].shape.elements() > 0)
@@ -154,6 +146,8 @@ struct Min : Extreme<scalar::Minimum> {
 };
 
 struct SumToLike : Op {
+  SumToLike()
+      : Op({.kind = OpKind::reduction, .reads = InputSet::only(0), .gradient_reads = InputSet::none()}) {}
   std::string_view name() const override { return "sum_to_like"; }
   std::optional<Folding> folding(const InputSpecs& in) const override {
     Folding f{Fold::sum, {}};
@@ -166,9 +160,6 @@ struct SumToLike : Op {
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return *in.specs[0] == out ? std::optional<size_t>(0) : std::nullopt;
   }
-  OpKind kind() const override { return OpKind::reduction; }
-  bool needs_value(size_t i) const override { return i == 0; }
-  bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override {
     if (in[1]->shape.rank() > in[0]->shape.rank() ||
         !(broadcast(in[1]->shape, in[0]->shape, name()) == in[0]->shape))
@@ -180,26 +171,19 @@ struct SumToLike : Op {
     Tensor& out = *call.outputs[0];
     reduce_sum(*call.inputs[0], broadcast_layout(Layout(out.shape()), call.inputs[0]->shape()), out);
   }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return bind_folding(*this, call);
-  }
   Gradients gradient(const GradientRule& rule) const override {
     return {broadcast_like(rule.output_gradient(), rule.input(0)), Variable()};
   }
 };
 
 struct CountRatio : Op {
+  CountRatio() : Op({.reads = InputSet::none(), .gradient_reads = InputSet::none()}) {}
   std::string_view name() const override { return "count_ratio"; }
-  bool needs_value(size_t) const override { return false; }
-  bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, Shape()}}; }
   void run_cpu(const KernelCall& call) const override {
     const double ratio = ratio_of(call);
     visit(call.outputs[0]->dtype(),
           [&]<class T>(TypeTag<T>) { *detail::output<T>(call) = static_cast<T>(ratio); });
-  }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_fill(call, ratio_of(call));
   }
   Gradients gradient(const GradientRule&) const override { return {Variable(), Variable()}; }
 
@@ -210,10 +194,9 @@ struct CountRatio : Op {
 };
 
 struct Argmax : Op {
-  explicit Argmax(int64_t axis) : axis_(axis) {}
+  explicit Argmax(int64_t axis) : Op({.gradient_reads = InputSet::none()}), axis_(axis) {}
   std::string_view name() const override { return "argmax"; }
   Attributes attributes() const override { return {{"axis", axis_}}; }
-  bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Numbers>(*in[0], name());
     if (in[0]->shape.dims()[resolve_axis(axis_, in[0]->shape.rank(), name())] == 0)
@@ -243,9 +226,6 @@ struct Argmax : Op {
             }
           });
     });
-  }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_argmax(call, resolve_axis(axis_, call.inputs[0]->rank(), name()));
   }
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }
 

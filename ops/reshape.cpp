@@ -3,7 +3,7 @@
 
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
-#include "espalier/ops/rules.h"
+#include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
 
@@ -11,16 +11,18 @@ namespace {
 
 /// A view copies its input where strides cannot express it, or where the input's buffer may be written later.
 struct ViewOp : Op {
-  bool only_copies() const override { return true; }
+  explicit ViewOp(bool transposes_matrix = false)
+      : Op({.kind = OpKind::view,
+            .precision = OpPrecision::follows,
+            .only_copies = true,
+            .transposes_matrix = transposes_matrix,
+            .reads = InputSet::only(0),
+            .gradient_reads = InputSet::none()}) {}
   void run_cpu(const KernelCall& call) const override {
     const Tensor& in = *call.inputs[0];
     const std::optional<Layout> layout = view(in.layout(), call.outputs[0]->spec());
     copy_elements(Tensor(in.storage(), *layout, in.dtype()), *call.outputs[0]);
   }
-  OpKind kind() const override { return OpKind::view; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
-  bool gradient_needs_input(size_t) const override { return false; }
-  bool needs_value(size_t i) const override { return i == 0; }
   /// Views that keep the shape keep the elements; only transposing does not.
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return *in.specs[0] == out ? std::optional<size_t>(0) : std::nullopt;
@@ -182,14 +184,8 @@ struct BroadcastLike : BroadcastOp {
 };
 
 struct Transpose : ViewOp {
-  explicit Transpose(Dims order) : order_(std::move(order)) {}
+  explicit Transpose(Dims order) : ViewOp(swaps_last_two(order)), order_(std::move(order)) {}
   std::string_view name() const override { return "transpose"; }
-  bool transposes_matrix() const override {
-    const size_t rank = order_.size();
-    for (size_t i = 0; i < rank; ++i)
-      if (resolve_axis(order_[i], rank, name()) != (i + 2 < rank ? i : 2 * rank - 3 - i)) return false;
-    return rank >= 2;
-  }
   Attributes attributes() const override {
     return {{"order", std::vector<int64_t>(order_.begin(), order_.end())}};
   }
@@ -222,6 +218,15 @@ struct Transpose : ViewOp {
   }
 
  private:
+  static bool swaps_last_two(const Dims& order) {
+    const size_t rank = order.size();
+    for (size_t i = 0; i < rank; ++i) {
+      const int64_t axis = order[i] < 0 ? order[i] + static_cast<int64_t>(rank) : order[i];
+      if (axis != static_cast<int64_t>(i + 2 < rank ? i : 2 * rank - 3 - i)) return false;
+    }
+    return rank >= 2;
+  }
+
   Dims order_;
 };
 
@@ -259,13 +264,15 @@ struct Slice : ViewOp {
 
 /// The transpose of a slice: zeros around it.
 struct PadLike : Op {
-  PadLike(int64_t axis, int64_t begin) : axis_(axis), begin_(begin) {}
+  PadLike(int64_t axis, int64_t begin)
+      : Op({.precision = OpPrecision::follows,
+            .only_copies = true,
+            .reads = InputSet::only(0),
+            .gradient_reads = InputSet::none()}),
+        axis_(axis),
+        begin_(begin) {}
   std::string_view name() const override { return "pad_like"; }
-  bool only_copies() const override { return true; }
-  OpPrecision precision() const override { return OpPrecision::follows; }
   Attributes attributes() const override { return {{"axis", axis_}, {"begin", begin_}}; }
-  bool needs_value(size_t i) const override { return i == 0; }
-  bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[1]->shape}}; }
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];

@@ -12,9 +12,8 @@ namespace {
 
 /// Along the last axis; other axes are brought there by views.
 struct RowOp : Op {
-  bool gradient_needs_input(size_t) const override { return false; }
-  bool gradient_needs_output() const override { return true; }
-  bool can_run_in_place(size_t) const override { return true; }
+  explicit RowOp(InputSet in_place)
+      : Op({.in_place = in_place, .gradient_reads = InputSet::none(), .gradient_reads_output = true}) {}
   bool mixes(size_t, size_t axis, const InputSpecs& in) const override {
     return axis + 1 == in[0]->shape.rank();
   }
@@ -71,6 +70,7 @@ struct RowOp : Op {
 
 /// exp(x - max) / Σ exp(x - max)
 struct Softmax : RowOp {
+  Softmax() : RowOp(InputSet::all()) {}
   std::string_view name() const override { return "softmax"; }
   template <class T>
   static void row(T* out, const T* in, int64_t n) {
@@ -79,12 +79,9 @@ struct Softmax : RowOp {
       for (int64_t i = 0; i < n; ++i) out[i] *= scale;
     });
   }
-  UnaryRow whole_row_function(const InputSpecs& in) const override { return whole_row<Softmax>(in); }
+  ElementLoops loops(const InputSpecs& in) const override { return {.whole_row = whole_row<Softmax>(in)}; }
   void run_cpu(const KernelCall& call) const override {
     rows(call, []<class T>(T* out, const T* in, int64_t n) { row(out, in, n); });
-  }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_softmax(call);
   }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable &g = rule.output_gradient(), y = rule.output();
@@ -95,8 +92,8 @@ struct Softmax : RowOp {
 
 /// x - max - log Σ exp(x - max)
 struct LogSoftmax : RowOp {
+  LogSoftmax() : RowOp(InputSet::none()) {}
   std::string_view name() const override { return "log_softmax"; }
-  bool can_run_in_place(size_t) const override { return false; }
   template <class T>
   static void row(T* out, const T* in, int64_t n) {
     const T best = largest(in, n);
@@ -107,12 +104,9 @@ struct LogSoftmax : RowOp {
         out[i] = in[i] - best - log_sum;  // best + log_sum would round off log_sum
     });
   }
-  UnaryRow whole_row_function(const InputSpecs& in) const override { return whole_row<LogSoftmax>(in); }
+  ElementLoops loops(const InputSpecs& in) const override { return {.whole_row = whole_row<LogSoftmax>(in)}; }
   void run_cpu(const KernelCall& call) const override {
     rows(call, []<class T>(T* out, const T* in, int64_t n) { row(out, in, n); });
-  }
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override {
-    return cu::bind_log_softmax(call);
   }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable& g = rule.output_gradient();

@@ -9,7 +9,7 @@ namespace espalier::optim {
 
 namespace {
 
-class AdagradRule : public Rule {
+class AdagradRule : public UpdateRule {
  public:
   explicit AdagradRule(const AdagradOptions& o) : epsilon_(o.epsilon), weight_decay_(o.weight_decay) {}
   std::string_view name() const override { return "Adagrad"; }

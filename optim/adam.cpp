@@ -9,7 +9,7 @@ namespace espalier::optim {
 
 namespace {
 
-class AdamRule : public Rule {
+class AdamRule : public UpdateRule {
  public:
   explicit AdamRule(const AdamOptions& o) : o_(o) {}
   explicit AdamRule(const AdamWOptions& o)

@@ -18,9 +18,8 @@ namespace {
 /// Gives a leaf its next value. It has no kernel: evaluators write the leaf once all expressions are
 /// computed.
 struct Assign : Op {
+  Assign() : Op({.effect = Effect::writes_leaf, .reads = InputSet::only(1)}) {}
   std::string_view name() const override { return "assign"; }
-  OpKind kind() const override { return OpKind::update; }
-  bool needs_value(size_t i) const override { return i == 1; }
   Specs infer(const InputSpecs& in) const override {
     if (!(*in[0] == *in[1]))
       throw ShapeError(fmt::format("assign: a leaf of {} {} cannot take a value of {} {}",
@@ -77,7 +76,7 @@ void ParameterUpdate::assign(const Variable& leaf, const Variable& value) {
   assignments_.emplace_back(target, narrows ? cast(value, target.dtype()) : value);
 }
 
-Optimizer::Optimizer(std::shared_ptr<const Rule> rule,
+Optimizer::Optimizer(std::shared_ptr<const UpdateRule> rule,
                      std::vector<std::pair<std::string_view, double>> settings, const CommonOptions& common,
                      std::source_location where)
     : state_(std::make_shared<OptimizerState>()) {
@@ -138,15 +137,15 @@ Variable assignment(const Variable& leaf, const Variable& value) {
 std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Variable>>& given,
                                        const Variable& only_if) const {
   if (given.empty()) return {};
-  Building now = building();
+  BuildContext now = build_context();
   now.tag = Tag::update;
   now.no_grad = true;
-  now.lazy = true;  // computed by whoever runs the update, and again each time
+  now.lazy = true;  // computed by each run of the update
   std::vector<std::pair<Variable, Variable>> gradients = given, assignments;
   std::map<std::pair<DType, Device>, Variable> rates;
   {
     now.where = &given.front().first.node()->where;
-    const BuildingScope scope(now);
+    const BuildScope scope(now);
     const CommonOptions& common = state_->common;
     for (auto& [parameter, gradient] : gradients)
       if (is_half(gradient.dtype())) gradient = cast(gradient, DType::float32);
@@ -164,7 +163,7 @@ std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Var
   }
   for (const auto& [parameter, gradient] : gradients) {
     now.where = &parameter.node()->where;
-    const BuildingScope scope(now);
+    const BuildScope scope(now);
     const Variable seen = is_half(parameter.dtype()) ? cast(parameter, DType::float32) : parameter;
     ParameterUpdate step(parameter, seen, gradient, *state_, rates[{gradient.dtype(), parameter.device()}]);
     state_->rule->update(step);
@@ -173,14 +172,14 @@ std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Var
   if (only_if.defined())
     for (auto& [leaf, value] : assignments) {
       now.where = &leaf.node()->where;
-      const BuildingScope scope(now);
+      const BuildScope scope(now);
       value = espalier::where(only_if.to(leaf.device()), value, leaf);
     }
   // After all expressions, so that no assignment comes before a reader of the old value.
   std::vector<Variable> nodes;
   for (const auto& [leaf, value] : assignments) {
     now.where = &leaf.node()->where;
-    const BuildingScope scope(now);
+    const BuildScope scope(now);
     nodes.push_back(assignment(leaf, value));
   }
   return nodes;
@@ -199,12 +198,12 @@ const Variable& Variable::update(const optim::Optimizer& optimizer, Where where)
     need();
     if (node()->lazy && !node()->has_value()) ensure_value(*node());
     const auto gradients = parameter_gradients(*this);
-    Record& record = *node()->record;
-    Record::Update* update = nullptr;
-    for (Record::Update& known : record.updates)
+    GradientRecord& record = *node()->record;
+    GradientRecord::Update* update = nullptr;
+    for (GradientRecord::Update& known : record.updates)
       if (known.optimizer == optimizer.identity()) update = &known;
     if (!update) {
-      Record::Update fresh{optimizer.identity(), {}};
+      GradientRecord::Update fresh{optimizer.identity(), {}};
       for (const Variable& node : optimizer.build(gradients)) fresh.assignments.push_back(Edge(node));
       record.updates.push_back(std::move(fresh));
       update = &record.updates.back();

@@ -46,9 +46,9 @@ class ParameterUpdate {
 };
 
 /// How one parameter is updated.
-class Rule {
+class UpdateRule {
  public:
-  virtual ~Rule() = default;
+  virtual ~UpdateRule() = default;
   virtual std::string_view name() const = 0;
   virtual void update(ParameterUpdate& step) const = 0;
 };
@@ -65,7 +65,7 @@ class Optimizer {
  public:
   /// An optimizer of one's own: a rule, and its settings by name. Throws Error for options that make no
   /// sense.
-  Optimizer(std::shared_ptr<const Rule> rule, std::vector<std::pair<std::string_view, double>> settings,
+  Optimizer(std::shared_ptr<const UpdateRule> rule, std::vector<std::pair<std::string_view, double>> settings,
             const CommonOptions& common = {}, std::source_location where = std::source_location::current());
 
   std::string_view name() const;

@@ -8,7 +8,7 @@ namespace espalier::optim {
 
 namespace {
 
-class RmsPropRule : public Rule {
+class RmsPropRule : public UpdateRule {
  public:
   explicit RmsPropRule(const RmsPropOptions& o)
       : alpha_(o.alpha), epsilon_(o.epsilon), momentum_(o.momentum), weight_decay_(o.weight_decay) {}

@@ -8,7 +8,7 @@ namespace espalier::optim {
 
 namespace {
 
-class SgdRule : public Rule {
+class SgdRule : public UpdateRule {
  public:
   explicit SgdRule(const SgdOptions& o)
       : momentum_(o.momentum), nesterov_(o.nesterov), weight_decay_(o.weight_decay) {}

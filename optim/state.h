@@ -11,7 +11,7 @@ namespace espalier::optim {
 
 struct OptimizerState {
   const uint64_t identity = Node::next_id();
-  std::shared_ptr<const Rule> rule;
+  std::shared_ptr<const UpdateRule> rule;
   CommonOptions common;
   std::map<std::string, double, std::less<>> settings;
   /// Settings as leaves, one for each dtype and device that was asked for, so that plans read what is set

@@ -1,8 +1,14 @@
 // The memory of tensors: counters, the cache, threads, and requests that cannot be met.
 #include <boost/test/unit_test.hpp>
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdint>
+#include <fstream>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "espalier/core/cpu/block_pool.h"
@@ -76,12 +82,53 @@ BOOST_AUTO_TEST_CASE(freed_blocks_are_kept_and_given_back) {
 BOOST_AUTO_TEST_CASE(more_than_there_is) {
   const esp::MemoryStats before = esp::memory_stats();
   BOOST_CHECK_EXCEPTION(esp::Tensor({int64_t{1} << 50}), esp::OutOfMemory,
-                        says({"1125899906842624", "float32"}));
+                        says({"1125899906842624", "float32", "more than any machine has"}));
   BOOST_CHECK_THROW(esp::Tensor({(int64_t{1} << 62) - 1}, esp::boolean), esp::OutOfMemory);
   BOOST_CHECK_THROW(esp::Tensor({int64_t{1} << 61}, esp::float64), esp::ShapeError);
+  for (const size_t bytes : {(size_t{1} << 46) + 1, SIZE_MAX})
+    BOOST_CHECK_EXCEPTION(esp::pool_allocate(bytes), esp::OutOfMemory, says({"more than any machine has"}));
   BOOST_CHECK_THROW(esp::zeros({int64_t{1} << 30, int64_t{1} << 30}), esp::Error);
   BOOST_TEST(esp::memory_stats().live_bytes == before.live_bytes);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+BOOST_AUTO_TEST_CASE(the_cache_is_given_back_before_memory_is_refused) {
+  const pid_t child = fork();
+  if (child == 0) {  // a process that may have 600 MB more than now
+    constexpr int64_t mega = 1 << 20;
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t most = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + 600 * mega);
+    const rlimit limit{most, most};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(10);
+    try {
+      { const esp::Tensor first({300 * mega}, esp::boolean); }
+      if (esp::memory_stats().cached_bytes < 300 * mega) _exit(11);
+      { const esp::Tensor second({450 * mega}, esp::boolean); }
+      const int64_t cached = esp::memory_stats().cached_bytes;
+      _exit(cached >= 450 * mega && cached < 600 * mega ? 0 : 12);
+    } catch (const esp::OutOfMemory&) {
+      _exit(13);
+    }
+  }
+  int status = 0;
+  BOOST_REQUIRE(waitpid(child, &status, 0) == child);
+  BOOST_REQUIRE(WIFEXITED(status));
+  BOOST_TEST(WEXITSTATUS(status) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(blocks_of_ended_threads_are_used_again) {
+  // A block of 64 KiB holds 64 of these: what a thread leaves is enough for the next.
+  std::set<const void*> seen;
+  for (int i = 0; i < 20; ++i)
+    std::thread([&] {
+      std::vector<esp::Tensor> tensors;
+      for (int k = 0; k < 40; ++k) tensors.emplace_back(esp::Shape{900}, esp::boolean);
+      for (const esp::Tensor& t : tensors) seen.insert(t.address());
+    }).join();
+  BOOST_TEST(seen.size() < 400u);
+}
+#endif
 
 BOOST_AUTO_TEST_CASE(threads) {
   const int64_t before = esp::memory_stats().live_bytes;

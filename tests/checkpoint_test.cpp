@@ -10,11 +10,10 @@
 #include <set>
 
 #include "checkpoint_program.h"
-#include "espalier/core/crc64.h"
 #include "espalier/core/error.h"
-#include "espalier/core/file.h"
-#include "espalier/core/safetensors.h"
-#include "espalier/ops/gemm_choice.h"
+#include "espalier/core/files/crc64.h"
+#include "espalier/core/files/file.h"
+#include "espalier/core/files/safetensors.h"
 #include "espalier/ops/ops.h"
 #include "temporary_folder.h"
 #include "testing.h"
@@ -192,19 +191,6 @@ BOOST_AUTO_TEST_CASE(steps_go_on_at_the_next_one) {
   BOOST_TEST((finish(mixed) == by_epochs));
 }
 
-BOOST_AUTO_TEST_CASE(a_reset_of_the_feed_begins_its_epoch) {
-  const TemporaryFolder folder;
-  train_until(Program(), 7, folder.path());
-  const Program program;
-  program.executor.resume(folder.path());
-  program.feed.feed()->next_epoch();
-  BOOST_TEST(program.executor.step().step == 0);
-  program.executor.resume(folder.path());
-  program.feed.feed()->next_epoch();
-  const esp::History history = program.executor.execute({.epochs = 2, .progress = false});
-  BOOST_TEST(history.epochs.back().samples == Program::rows);
-}
-
 BOOST_AUTO_TEST_CASE(settings_come_back) {
   const TemporaryFolder folder;
   const Program first;
@@ -219,52 +205,6 @@ BOOST_AUTO_TEST_CASE(settings_come_back) {
   BOOST_TEST(bits(a) != bits(b));  // this thread's random numbers went on
   second.executor.resume(folder.path());
   BOOST_TEST(bits(a) == bits(second.executor.execute({.epochs = 2, .progress = false})));
-}
-
-BOOST_AUTO_TEST_CASE(products_are_computed_by_the_same_library) {
-  const TemporaryFolder folder;
-  const Program program;
-  auto choices = esp::gemm_choices().all();
-  const auto before = choices;
-  BOOST_REQUIRE(!choices.empty());
-  const auto other = [](esp::GemmLibrary l) {
-    return l == esp::GemmLibrary::openblas ? esp::GemmLibrary::onednn : esp::GemmLibrary::openblas;
-  };
-  program.executor.checkpoint(folder.path());
-  for (auto& choice : choices) choice.library = other(choice.library);
-  esp::gemm_choices().set(choices);
-  program.executor.resume(folder.path());
-  const auto after = esp::gemm_choices().all();
-  BOOST_REQUIRE(after.size() == before.size());
-  for (size_t i = 0; i < before.size(); ++i) BOOST_TEST(int(after[i].library) == int(before[i].library));
-}
-
-BOOST_AUTO_TEST_CASE(when_checkpoints_are_left) {
-  const auto positions = [](esp::ExecuteOptions options) {
-    const TemporaryFolder folder;
-    options.checkpoint = folder / "a" / "b";  // made on the way
-    options.progress = false;
-    const Program program;
-    int64_t stop_at = -1;
-    program.executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
-      if (info.epoch * Program::steps + info.step == stop_at) program.executor.stop();
-    });
-    program.executor.execute(options);
-    return names_in(options.checkpoint);
-  };
-  using Names = std::set<std::string>;
-  const auto file = [](int n) {
-    std::string digits = std::to_string(n);
-    return "checkpoint-" + std::string(6 - digits.size(), '0') + digits + ".safetensors";
-  };
-  const auto last_two = [&](int n) { return Names{file(n - 1), file(n)}; };
-  BOOST_TEST(positions({.epochs = 3}) == last_two(3));
-  BOOST_TEST(positions({.epochs = 2, .checkpoint_every = 1}) == last_two(11));  // ten steps and the end
-  BOOST_TEST(positions({.epochs = 3, .checkpoint_every = 4}) == last_two(4));   // 4, 8, 12 and the end
-  BOOST_TEST(positions({.epochs = 1, .checkpoint_every = 100}) == Names{"checkpoint-000001.safetensors"});
-  BOOST_TEST(positions({.epochs = 0}) == Names{});
-  const Program program;
-  BOOST_CHECK_EXCEPTION(program.executor.execute({.checkpoint_every = -1}), esp::Error, says({"-1", here()}));
 }
 
 BOOST_AUTO_TEST_CASE(every_checkpoint_of_a_run_leads_to_its_end) {
@@ -364,6 +304,12 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
   };
   refused(other_feed({.batch_size = 6}), {"feed 0", "5 steps", "4 steps"});
   refused(other_feed({.batch_size = 5, .drop_remainder = true}), {"feed 0", "3 rows"});
+
+  const auto other_validation = esp::data::Distributor({p.numbers_of(4, {8, 4}), p.numbers_of(5, {8, 2})},
+                                                       {.batch_size = 3, .shuffle = true});
+  refused(
+      loss.get_executor({.mode = Mode::training, .optimizer = p.optimizer, .validation = other_validation}),
+      {"the validation feed", "1 rows in the last", "2 rows in the last"});
 
   // From a callback there is no way back.
   p.executor.on(esp::Event::step_finish, [&](const esp::StepInfo&) { p.executor.resume(folder.path()); });

@@ -3,9 +3,9 @@
 
 #include <thread>
 
-#include "espalier/core/file.h"
-#include "espalier/ops/choice_file.h"
-#include "espalier/ops/matmul_precision.h"
+#include "espalier/core/files/file.h"
+#include "espalier/ops/matmul/choice_file.h"
+#include "espalier/ops/matmul/matmul_precision.h"
 #include "temporary_folder.h"
 
 using namespace espalier;

@@ -1,13 +1,20 @@
-// Collectives as operations: values and gradients of trees on several ranks against one tree that has all.
+// Collectives as operations: values and gradients of trees on several ranks against one tree with all
+// operands.
 #include <boost/test/unit_test.hpp>
+
+#include <random>
 
 #include "communicator_ranks.h"
 #include "espalier/core/device.h"
-#include "espalier/executor/collective_ops.h"
-#include "espalier/executor/cuda/communicator_devices.h"
+#include "espalier/executor/communicators/collective_ops.h"
+#include "espalier/executor/communicators/distributed.h"
+#include "espalier/executor/compile.h"
 #include "espalier/executor/executor.h"
+#include "espalier/executor/passes/passes.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/shape_like_ops.h"
 #include "espalier/optim/sgd.h"
+#include "plan_steps.h"
 #include "testing.h"
 
 using namespace espalier;
@@ -17,7 +24,7 @@ namespace {
 
 using Ranks = std::shared_ptr<Communicator>;
 
-/// An op on every rank, and what rank `rank` gets of it where one tree has the operands of all.
+/// An op on every rank, and the result of rank `rank` from one tree with the operands of all.
 struct Case {
   std::string name;
   std::function<Variable(const Variable& x, const Ranks&)> ranked;
@@ -37,7 +44,7 @@ const std::vector<Case> cases = {
     {"all_reduce by mean",
      [](const Variable& x, const Ranks& c) { return distributed::all_reduce(x, Reduction::mean, c); },
      [](const std::vector<Variable>& xs, int64_t) { return sum_of(xs) / static_cast<double>(xs.size()); }},
-    {"all_gather", [](const Variable& x, const Ranks& c) { return distributed::all_gather(x, c); },
+    {"all_gather(ranks=1)", [](const Variable& x, const Ranks& c) { return distributed::all_gather(x, c); },
      [](const std::vector<Variable>& xs, int64_t) { return concat(xs); }},
     {"reduce_scatter", [](const Variable& x, const Ranks& c) { return distributed::reduce_scatter(x, c); },
      [](const std::vector<Variable>& xs, int64_t rank) {
@@ -66,7 +73,7 @@ Tensor operand(int64_t rank) {
   return values;
 }
 
-/// A rank's loss; `result` is made of the squares of the operands.
+/// A rank's loss; `result` depends on the squares of the operands.
 Variable loss_of(const Variable& result, int64_t rank) {
   return sum(square(result) * static_cast<double>(rank + 1) + result);
 }
@@ -95,20 +102,46 @@ struct Expected {
       results.push_back(result.value());
       total = rank == 0 ? loss : total + loss;
     }
-    for (const Variable& x : xs) total = total + sum(x * 0.0);  // it need not be in there
+    for (const Variable& x : xs) total = total + sum(x * 0.0);  // the result may not depend on it
     for (const Variable& x : xs) gradients.push_back(total.gradient(x).value());
   }
 };
 
-/// Where ranks are: threads with tensors on the CPU, or on one GPU which they share.
+/// The collectives of a graph in the order in which they run, each behind the one before it.
+std::vector<std::string> collectives_of(const Graph& graph) {
+  std::vector<std::string> names;
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& n = graph.nodes[i];
+    if (n.op->effect() != Effect::communicates) continue;
+    if (!names.empty()) BOOST_TEST((n.inputs.back() == ValueRef{last, 0}), graph.str());
+    const std::string attributes = to_string(n.op->attributes());
+    names.push_back(std::string(n.op->name()) + (attributes.empty() ? "" : "(" + attributes + ")"));
+    last = i;
+  }
+  return names;
+}
+
+/// Plans of these results have these collectives in this order, whatever passes are left out.
+void check_collectives(const std::vector<Variable>& results, const std::vector<std::string>& expected) {
+  std::vector<std::vector<std::string>> choices{{}, pass_names()};
+  for (const std::string& name : pass_names()) choices.push_back({name});
+  for (const auto& without : choices) {
+    const auto plan = compile(step_of(results), {}, {.without = without});
+    BOOST_TEST(collectives_of(plan->graph) == expected, boost::test_tools::per_element());
+    for (size_t i = 0; i < plan->graph.nodes.size(); ++i)
+      if (plan->graph.nodes[i].op->effect() == Effect::communicates) BOOST_TEST(plan->memory.runs[i]);
+  }
+}
+
+/// Devices of the ranks, which are threads: the CPU, or one GPU for all.
 std::vector<Device> places() {
   std::vector<Device> places{cpu()};
   for (const Device& gpu : gpus_to_test()) places.push_back(gpu);
   return places;
 }
 Group group_on(Device place, int size) {
-  if (place.type == DeviceType::cpu) return make_thread_group(size);
-  return make_device_group(std::vector<Device>(static_cast<size_t>(size), place));
+  return distributed::make_group(std::vector<Device>(static_cast<size_t>(size), place));
 }
 
 }  // namespace
@@ -160,7 +193,7 @@ BOOST_AUTO_TEST_CASE(no_pass_merges_folds_or_removes_them) {
   const Group group = make_thread_group(2);
   const auto errors = run_ranks(group, [&](Communicator& self) {
     const Ranks& ranks = group[static_cast<size_t>(self.rank())];
-    // Of constants, twice the same, and times nothing.
+    // Of constants, twice the same, and times 0.
     const Variable one = Variable(full({3}, self.rank() + 1.0, float64));
     const Variable a = distributed::all_reduce(one, Reduction::sum, ranks);
     const Variable b = distributed::all_reduce(one, Reduction::sum, ranks);
@@ -173,6 +206,73 @@ BOOST_AUTO_TEST_CASE(no_pass_merges_folds_or_removes_them) {
     if (executor.run({}).item<double>() != 18) throw Error("a wrong sum");
   });
   for (const std::string& error : errors) BOOST_TEST(error == "");
+}
+
+BOOST_AUTO_TEST_CASE(plans_keep_the_order_in_which_they_are_written) {
+  const Ranks alone = make_thread_group(1).front();
+  const Variable x = parameter(operand(0)), y = parameter(operand(1)), z = parameter(operand(2));
+  // The first waits for a kernel that is complete last.
+  const Variable a = distributed::all_reduce(exp(x), Reduction::sum, alone),
+                 b = distributed::all_reduce(y, Reduction::max, alone), v = exp(exp(x));
+  check_collectives({a, b, v}, {"all_reduce(ranks=1 reduction=sum)", "all_reduce(ranks=1 reduction=max)"});
+  // Of the second only the shape is read, and of the third nothing in the end.
+  const Variable c = distributed::all_gather(exp(z), alone),
+                 d = distributed::all_reduce(tanh(y), Reduction::min, alone);
+  check_collectives(
+      {sum(ones_like(c)) + a, sum_to_like(x * 2.0, d), reshape_like(y, c), v},
+      {"all_reduce(ranks=1 reduction=sum)", "all_gather(ranks=1)", "all_reduce(ranks=1 reduction=min)"});
+}
+
+BOOST_AUTO_TEST_CASE(random_trees_lose_none_of_them) {
+  const Ranks alone = make_thread_group(1).front();
+  size_t found = 0;
+  for (uint32_t seed = 0; seed < 40; ++seed) BOOST_TEST_CONTEXT("seed " << seed) {
+      std::mt19937 random(seed);
+      std::vector<Variable> values{parameter(operand(0)), parameter(operand(1))};
+      const auto any = [&] { return values[std::max(random() % values.size(), random() % values.size())]; };
+      for (int i = 0; i < 16; ++i) {
+        const Variable p = any(), q = any();
+        switch (random() % 11) {
+          case 0: values.push_back(distributed::all_reduce(p, Reduction::sum, alone)); break;
+          case 1: values.push_back(distributed::all_reduce(p, Reduction::mean, alone)); break;
+          case 2: values.push_back(distributed::all_gather(p, alone)); break;
+          case 3: values.push_back(distributed::broadcast(p, 0, alone)); break;
+          case 4: values.push_back(ones_like(p) * 0.5); break;
+          case 5: values.push_back(p * 0.5 + q); break;
+          case 6: values.push_back(tanh(p)); break;
+          case 7: values.push_back(sum_to_like(q, p)); break;
+          case 8: values.push_back(p * 0.0 + q); break;
+          case 9: values.push_back(p - mean(q, 0, true)); break;
+          default: values.push_back(exp(p * 0.1) * q); break;
+        }
+      }
+      const Variable root = sum(values.back()) + sum(any() * any()) + sum(values[0]);
+      const Graph frozen = freeze({root}, {}, {}, false);
+      found += collectives_of(frozen).size();
+      check_collectives({root, root.gradient(values[0])},
+                        collectives_of(freeze({root, root.gradient(values[0])}, {}, {}, false)));
+      const Executor executor = root.get_executor({.mode = Mode::inference});
+      executor.execute({.progress = false});
+      BOOST_TEST(close(executor.value(), root.value()));
+    }
+  BOOST_TEST(found > 60u);
+}
+
+BOOST_AUTO_TEST_CASE(none_is_repeated_to_save_memory) {
+  const Ranks alone = make_thread_group(1).front();
+  const Variable x = placeholder("x", {256}, float64);
+  const Variable waits = distributed::all_reduce(exp(x), Reduction::sum, alone), first = sum(waits);
+  const Variable result = waits * sum(reshape(x, {256, 1}) * x * first) + sum(exp(waits));
+  Graph graph = freeze({result}, {}, {}, false);
+  (void)recompute(graph, 256 * 256 * 8 + 256 * 8 + 128);
+  verify(graph, "recompute");
+  BOOST_TEST(collectives_of(graph).size() == 1u);
+  // Nor as part of a chain.
+  const Variable chain = tanh(exp(distributed::all_reduce(exp(x), Reduction::sum, alone)));
+  Graph longer = freeze({chain * sum(reshape(x, {256, 1}) * x * sum(chain))}, {}, {}, false);
+  (void)recompute(longer, 256 * 256 * 8 + 256 * 8 + 128);
+  verify(longer, "recompute");
+  BOOST_TEST(collectives_of(longer).size() == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(what_cannot_be_done_is_an_error) {

@@ -4,7 +4,7 @@
 
 #include "communicator_cases.h"
 #include "communicator_ranks.h"
-#include "espalier/executor/collective_queue.h"
+#include "espalier/executor/communicators/collective_queue.h"
 
 using namespace espalier;
 using namespace espalier::testing;
@@ -27,7 +27,7 @@ std::string error_of(CollectiveQueue& queue) {
 
 BOOST_AUTO_TEST_SUITE(collective_queue)
 
-BOOST_AUTO_TEST_CASE(collectives_come_in_the_order_in_which_they_are_given) {
+BOOST_AUTO_TEST_CASE(collectives_run_in_the_order_of_their_calls) {
   const Group group = make_thread_group(3);
   const auto errors = run_ranks(group, [&](Communicator& self) {
     const auto rank = static_cast<size_t>(self.rank());
@@ -39,14 +39,14 @@ BOOST_AUTO_TEST_CASE(collectives_come_in_the_order_in_which_they_are_given) {
         buckets.push_back(values_of(self.rank(), elements, float32));
         queue.all_reduce_weighted(buckets.back(), weights);
       }
-      // Once more on the sum itself.
+      // A second collective on the result of the first.
       queue.all_reduce_weighted(buckets[1], std::vector<double>{1, 0, 0});
       queue.wait();
       for (const Tensor& bucket : buckets)
         if (!same_bits(bucket, weighted_sum(weights, bucket.elements(), float32))) throw Error("a wrong sum");
-      if (self.raised() != (step == 20)) throw Error("a mark came at another step");
-      step == 19 && rank == 1 ? self.raise() : self.lower();
-      self.barrier();  // between steps it is free
+      if (self.stop_requested() != (step == 20)) throw Error("a stop request at another step");
+      step == 19 && rank == 1 ? self.request_stop() : self.clear_stop();
+      self.barrier();  // the queue is idle between steps
     }
     queue.wait();
   });
@@ -60,7 +60,7 @@ BOOST_AUTO_TEST_CASE(the_owner_goes_on_meanwhile) {
     Tensor values = full({10}, self.rank() + 1);
     const std::vector<double> weights = {1, 1};
     if (self.rank() == 1) {
-      // Comes only after rank 0 has got past its own call.
+      // Calls it only after the call of rank 0 has returned.
       while (!given) std::this_thread::yield();
       return self.all_reduce_weighted(values, weights);
     }
@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(the_first_error_is_thrown_and_what_follows_is_not_tried) {
     BOOST_TEST(contains(first, "rank 1 failed: no memory for the 7th step"));
     BOOST_TEST(values.at<float>({0}) == 3);
     BOOST_TEST(later.at<float>({0}) == 7);
-    BOOST_TEST(error_of(queue) == "");  // nothing was given
+    BOOST_TEST(error_of(queue) == "");  // nothing was queued
     queue.all_reduce_weighted(later, weights);
     BOOST_TEST(contains(error_of(queue), "rank 1 failed: no memory for the 7th step"));
   });
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(the_first_error_is_thrown_and_what_follows_is_not_tried) {
   BOOST_TEST(errors[1] == "own: no memory for the 7th step");
 }
 
-BOOST_AUTO_TEST_CASE(an_error_of_ones_own_reaches_owner_and_others) {
+BOOST_AUTO_TEST_CASE(a_ranks_own_error_reaches_owner_and_others) {
   const Group group = make_thread_group(2);
   const auto errors = run_ranks(group, [&](Communicator& self) {
     CollectiveQueue queue(group[static_cast<size_t>(self.rank())]);
@@ -112,8 +112,8 @@ BOOST_AUTO_TEST_CASE(an_error_of_ones_own_reaches_owner_and_others) {
   BOOST_TEST(contains(errors[0], "rank 1 failed: all_reduce_weighted by 1, 1 of int32 [4] ("));
 }
 
-BOOST_AUTO_TEST_CASE(it_ends_what_was_given_and_does_not_hang) {
-  // Nobody waits: all is done when it goes.
+BOOST_AUTO_TEST_CASE(destruction_finishes_the_queue_and_does_not_hang) {
+  // Without a wait: all is done when the queue is destroyed.
   const Group group = make_thread_group(2);
   auto errors = run_ranks(group, [&](Communicator& self) {
     Tensor values = full({4}, self.rank() + 1);
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(it_ends_what_was_given_and_does_not_hang) {
       CollectiveQueue queue(group[static_cast<size_t>(self.rank())]);
       for (int i = 0; i < 10; ++i) queue.all_reduce_weighted(values, std::vector<double>{0.5, 0.5});
     }
-    if (values.at<float>({0}) != 1.5f) throw Error("it went before it was done");
+    if (values.at<float>({0}) != 1.5f) throw Error("the queue ended before its collectives");
   });
   for (const std::string& error : errors) BOOST_TEST(error == "");
   // The other rank fails, before or while this one waits for it.
@@ -140,6 +140,15 @@ BOOST_AUTO_TEST_CASE(it_ends_what_was_given_and_does_not_hang) {
     BOOST_CHECK_EXCEPTION(failing[0]->barrier(), CommunicatorError,
                           [](const Error& error) { return contains(error.what(), "rank 1 failed: gone"); });
   }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_done_keeps_no_memory) {
+  const Group group = make_thread_group(1);
+  CollectiveQueue queue(group[0]);
+  const int64_t before = memory_stats().live_bytes;
+  for (int i = 0; i < 3; ++i) queue.all_reduce_weighted(ones({1000}), std::vector<double>{1});
+  queue.wait();
+  BOOST_TEST(memory_stats().live_bytes == before);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

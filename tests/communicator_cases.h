@@ -1,5 +1,4 @@
-// What tests of communicators share, be the ranks threads or processes: every collective held against plain
-// loops.
+// Shared by the tests of communicators of all kinds: every collective against plain loops.
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -7,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "espalier/executor/communicator.h"
+#include "espalier/executor/communicators/communicator.h"
 
 namespace espalier::testing {
 
-/// What rank `rank` has at place `i`: numbers whose sums depend on their order, and differ from rank to rank.
+/// Element `i` of a rank: numbers whose sums depend on their order, and which differ between ranks.
 inline double element_of(int rank, int64_t i, DType dtype) {
   const auto mixed = static_cast<uint64_t>(i * 64 + rank + 1) * 0x9e3779b97f4a7c15u;
   const int64_t number = static_cast<int64_t>(mixed >> 44) - (1 << 19);
@@ -28,8 +27,8 @@ inline Tensor values_of(int rank, int64_t elements, DType dtype, int64_t first =
   return values;
 }
 
-/// The reduction over the ranks in their order, in the type that is computed in, rounded once. Where ranks
-/// are threads of processes, over the `threads` of each process first.
+/// The reduction over the ranks in their order, in the compute type, rounded once. If each process has
+/// several `threads`, over those of each process first.
 inline Tensor reduced(int ranks, int64_t elements, DType dtype, Reduction reduction, int64_t first = 0,
                       int threads = 1) {
   Tensor result({elements}, dtype);
@@ -62,7 +61,7 @@ inline Tensor reduced(int ranks, int64_t elements, DType dtype, Reduction reduct
   return result;
 }
 
-/// The sum of the ranks' values times their weights, likewise.
+/// The sum of the ranks' values times their weights, in the same order.
 inline Tensor weighted_sum(const std::vector<double>& weights, int64_t elements, DType dtype,
                            size_t threads = 1) {
   Tensor result({elements}, dtype);
@@ -98,7 +97,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.spec() == b.spec() && (a.bytes() == 0 || std::memcmp(a.address(), b.address(), a.bytes()) == 0);
 }
 
-/// Where parts of all ranks may be cut: evenly, with all at one of them, and growing.
+/// Bounds of the ranks' parts: equal, all elements at one rank, and growing.
 inline std::vector<std::vector<int64_t>> bounds_of_parts(int ranks, int64_t elements) {
   std::vector<std::vector<int64_t>> all(3);
   for (int64_t r = 0; r <= ranks; ++r) {
@@ -109,8 +108,8 @@ inline std::vector<std::vector<int64_t>> bounds_of_parts(int ranks, int64_t elem
   return all;
 }
 
-/// Calls every collective on this rank; says what came out wrong, or nothing. `threads`: as above; rank
-/// r is weighted by `weight` times r + 1.
+/// Calls every collective on this rank, and returns a description of wrong results, or "". `threads`: as
+/// above; rank r has `weight` times r + 1.
 inline std::string check_collectives(Communicator& communicator, int64_t elements, DType dtype,
                                      int threads = 1, double weight = 0.3) {
   const int rank = communicator.rank(), size = communicator.size();

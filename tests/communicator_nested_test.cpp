@@ -2,14 +2,13 @@
 
 #include "communicator_cases.h"
 #include "communicator_ranks.h"
-#include "espalier/executor/communicator_nested.h"
 
 using namespace espalier;
 using namespace espalier::testing;
 
 namespace {
 
-/// All ranks of `processes` times `threads`, where threads stand in for processes.
+/// All ranks of `processes` times `threads`, with threads in place of processes.
 struct Job {
   Job(int processes, int threads) : world(make_thread_group(processes)) {
     for (const auto& process : world)
@@ -49,7 +48,7 @@ BOOST_AUTO_TEST_CASE(ranks_and_sizes) {
   const Group alone = make_nested_group(2, make_thread_group(1)[0]);
   BOOST_TEST(alone[1]->rank() == 1);
   BOOST_TEST(alone[1]->size() == 2);
-  // It needs no world.
+  // Their world has one rank and needs no calls.
   const auto errors = run_ranks(alone, [](Communicator& self) { self.barrier(); });
   for (const std::string& error : errors) BOOST_TEST(error == "");
 }
@@ -66,16 +65,16 @@ BOOST_AUTO_TEST_CASE(bools_are_moved) {
   for (const std::string& error : errors) BOOST_TEST(error == "");
 }
 
-BOOST_AUTO_TEST_CASE(a_mark_reaches_all_ranks) {
+BOOST_AUTO_TEST_CASE(a_stop_request_reaches_all_ranks) {
   for (int marked = 0; marked < 4; ++marked) {
     const Job job(2, 2);
     std::vector<std::string> seen(4);
     const auto errors = run_ranks(job.ranks, [&](Communicator& self) {
       for (int turn = 0; turn < 6; ++turn) {
-        if (turn == 2 && self.rank() == marked) self.raise();
-        if (turn == 4) self.lower();
+        if (turn == 2 && self.rank() == marked) self.request_stop();
+        if (turn == 4) self.clear_stop();
         self.barrier();
-        seen[static_cast<size_t>(self.rank())] += self.raised() ? '1' : '0';
+        seen[static_cast<size_t>(self.rank())] += self.stop_requested() ? '1' : '0';
       }
     });
     for (const std::string& error : errors) BOOST_TEST(error == "");

@@ -1,4 +1,4 @@
-// Tests of ranks that are threads of this process.
+// Runs programs of ranks that are threads of this process.
 #pragma once
 #include <functional>
 #include <memory>
@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "espalier/core/error.h"
-#include "espalier/executor/communicator_threads.h"
+#include "espalier/executor/communicators/groups.h"
 
 namespace espalier::testing {
 
-using Group = std::vector<std::shared_ptr<Communicator>>;
+using Group = CommunicatorGroup;
 using Program = std::function<void(Communicator&)>;
 
-/// What each rank's program threw, or "". A rank keeps its communicator until all are done.
+/// The error of each rank's program, or "". A communicator lives until all programs have ended.
 inline std::vector<std::string> run_ranks(const Group& group, const Program& program) {
   std::vector<std::string> errors(group.size());
   std::vector<std::thread> threads;

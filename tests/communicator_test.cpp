@@ -8,17 +8,17 @@
 #include "communicator_cases.h"
 #include "communicator_ranks.h"
 #include "espalier/core/error.h"
-#include "espalier/executor/reduce_ranks.h"
+#include "espalier/executor/communicators/reduce_ranks.h"
 
 using namespace espalier;
 using namespace espalier::testing;
 
 namespace {
 
-/// How an error names a line of this file.
+/// A line of this file, as errors name it.
 std::string line_of(unsigned line) { return "communicator_test.cpp:" + std::to_string(line) + ")"; }
 
-void wait_a_bit(std::minstd_rand& random) {
+void random_delay(std::minstd_rand& random) {
   const auto micros = random() % 4 ? 0 : random() % 200;
   if (micros) std::this_thread::sleep_for(std::chrono::microseconds(micros));
 }
@@ -81,14 +81,14 @@ BOOST_AUTO_TEST_CASE(nan_goes_through_all_reductions) {
   for (const std::string& error : errors) BOOST_TEST(error == "");
 }
 
-BOOST_AUTO_TEST_CASE(results_do_not_depend_on_who_comes_first) {
+BOOST_AUTO_TEST_CASE(results_do_not_depend_on_timing) {
   for (int round = 0; round < 10; ++round) {
     std::atomic<int> same = 0;
     const auto errors = run_ranks(4, [&](Communicator& self) {
       std::minstd_rand random(static_cast<unsigned>(17 * round + self.rank() + 1));
       for (const int64_t elements : {5, 300, 20'000}) {
         Tensor values = values_of(self.rank(), elements, float32);
-        wait_a_bit(random);
+        random_delay(random);
         self.all_reduce(values);
         same += same_bits(values, reduced(4, elements, float32, Reduction::sum));
       }
@@ -104,9 +104,9 @@ BOOST_AUTO_TEST_CASE(many_small_collectives_in_a_row) {
     Tensor values({3}, int64), all({9}, int64);
     for (int64_t turn = 0; turn < 1000; ++turn) {
       for (int64_t& value : values.span<int64_t>()) value = turn + self.rank();
-      if (turn % 16 == 0) wait_a_bit(random);
+      if (turn % 16 == 0) random_delay(random);
       self.all_reduce(values, Reduction::max);
-      if (values.at<int64_t>({2}) != turn + 2) throw Error("a turn was mixed up");
+      if (values.at<int64_t>({2}) != turn + 2) throw Error("a result of another turn");
       values.at<int64_t>({0}) = self.rank();
       self.all_gather(values, all);
       if (all.at<int64_t>({3}) != 1 || all.at<int64_t>({6}) != 2) throw Error("a part is in another's place");
@@ -187,7 +187,7 @@ BOOST_AUTO_TEST_CASE(everything_that_may_differ_is_seen) {
     auto errors = run_ranks(group, either);
     BOOST_TEST(contains(errors[0], "rank 1 called "));
     BOOST_TEST(contains(errors[1], "rank 0 called "));
-    // The group cannot be used any more, and says why.
+    // The group cannot be used any more; its errors contain the reason.
     errors = run_ranks(group, [](Communicator& self) { self.barrier(); });
     for (const std::string& error : errors) BOOST_TEST(contains(error, "an earlier collective failed: "));
   }
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_never_comes_is_named_in_time) {
 }
 
 BOOST_AUTO_TEST_CASE(a_skipped_collective_is_an_error) {
-  // Rank 0 goes on to something else, or ends.
+  // Rank 0 goes on to another collective, or ends.
   for (const bool goes_on : {true, false}) {
     Group group = make_thread_group(2);
     const auto errors = run_ranks(group, [&](Communicator& self) {
@@ -236,12 +236,12 @@ BOOST_AUTO_TEST_CASE(a_skipped_collective_is_an_error) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(an_error_on_one_rank_reaches_those_who_wait) {
+BOOST_AUTO_TEST_CASE(an_error_on_one_rank_reaches_waiting_ranks) {
   const auto errors = run_ranks(3, [](Communicator& self) {
     Tensor values = zeros({8});
     self.all_reduce(values);
     if (self.rank() == 1) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the others wait and sleep by now
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the others block by now
       throw OutOfMemory("no memory for the 7th step");
     }
     self.all_reduce(values);
@@ -330,7 +330,7 @@ BOOST_AUTO_TEST_CASE(weights_must_make_sense_and_agree) {
   });
   for (const std::string& error : errors) BOOST_TEST(contains(error, "weights are for reals"));
 
-  // Fine on each rank, but not the same, or weights on one rank only.
+  // Weights that are valid but differ, or are missing on one rank.
   for (const bool plain : {false, true}) {
     errors = run_ranks(3, [&](Communicator& self) {
       Tensor values = zeros({3});
@@ -347,7 +347,7 @@ BOOST_AUTO_TEST_CASE(weights_must_make_sense_and_agree) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_mark_reaches_all_ranks_at_the_same_collective) {
+BOOST_AUTO_TEST_CASE(a_stop_request_reaches_all_ranks_at_the_same_collective) {
   for (int round = 0; round < 20; ++round) {
     std::vector<std::string> seen(3);
     const auto errors = run_ranks(3, [&](Communicator& self) {
@@ -355,29 +355,29 @@ BOOST_AUTO_TEST_CASE(a_mark_reaches_all_ranks_at_the_same_collective) {
       Tensor values = zeros({5});
       std::string& mine = seen[static_cast<size_t>(self.rank())];
       for (int turn = 0; turn < 8; ++turn) {
-        if (turn == 2 && self.rank() == 1) self.raise();
-        if (turn == 4 && self.rank() == 2) self.raise();
-        if (turn == 5 && self.rank() == 1) self.lower();
-        if (turn == 6 && self.rank() == 2) self.lower();
-        wait_a_bit(random);
+        if (turn == 2 && self.rank() == 1) self.request_stop();
+        if (turn == 4 && self.rank() == 2) self.request_stop();
+        if (turn == 5 && self.rank() == 1) self.clear_stop();
+        if (turn == 6 && self.rank() == 2) self.clear_stop();
+        random_delay(random);
         turn % 2 ? self.barrier() : self.all_reduce(values);
-        mine += self.raised() ? '1' : '0';
+        mine += self.stop_requested() ? '1' : '0';
       }
     });
     for (const std::string& error : errors) BOOST_TEST(error == "");
     for (const std::string& text : seen) BOOST_TEST(text == "00111100");
   }
-  // At any moment: whoever learns of it, all do.
+  // A request at any moment reaches all ranks at one collective.
   for (int round = 0; round < 20; ++round) {
     const Group group = make_thread_group(3);
     std::vector<int> stopped(3, -1);
     std::thread other([&] {
       std::this_thread::sleep_for(std::chrono::microseconds(37 * round));
-      group[1]->raise();
+      group[1]->request_stop();
     });
     const auto errors = run_ranks(group, [&](Communicator& self) {
       int turn = 0;
-      for (; !self.raised(); ++turn) self.barrier();
+      for (; !self.stop_requested(); ++turn) self.barrier();
       stopped[static_cast<size_t>(self.rank())] = turn;
     });
     other.join();
@@ -388,7 +388,7 @@ BOOST_AUTO_TEST_CASE(a_mark_reaches_all_ranks_at_the_same_collective) {
 }
 
 BOOST_AUTO_TEST_CASE(errors_and_arrivals_at_one_moment) {
-  // Whatever comes first, nobody hangs, and a rank either has the result or an error.
+  // In any order, no rank hangs, and each has the result or an error.
   for (int round = 0; round < 60; ++round) {
     std::atomic<int> wrong = 0;
     const auto errors = run_ranks(3, [&](Communicator& self) {
@@ -397,7 +397,7 @@ BOOST_AUTO_TEST_CASE(errors_and_arrivals_at_one_moment) {
         Tensor values = full({40}, self.rank());
         if (self.rank() == 1 && turn == 5) throw Error("stop");
         if (self.rank() == 2 && turn == 5) self.set_timeout(1e-5);
-        wait_a_bit(random);
+        random_delay(random);
         self.all_reduce(values);
         wrong += values.at<float>({39}) != 3;
       }
@@ -423,20 +423,22 @@ BOOST_AUTO_TEST_CASE(settings) {
 
   setenv("ESPALIER_COLLECTIVE_TIMEOUT", "0.5", 1);
   BOOST_TEST(make_thread_group(1)[0]->timeout() == 0.5);
-  setenv("ESPALIER_COLLECTIVE_TIMEOUT", "soon", 1);
-  BOOST_CHECK_THROW(make_thread_group(1), Error);
+  for (const char* wrong : {"soon", "0", "-1", "1s"}) {
+    setenv("ESPALIER_COLLECTIVE_TIMEOUT", wrong, 1);
+    BOOST_CHECK_THROW(make_thread_group(1), Error);
+  }
   unsetenv("ESPALIER_COLLECTIVE_TIMEOUT");
 }
 
-BOOST_AUTO_TEST_CASE(shares_cover_all_elements) {
+BOOST_AUTO_TEST_CASE(chunks_cover_all_elements) {
   for (const int64_t elements : {0, 1, 63, 64, 65, 1000, 1'000'003})
     for (const int ranks : {1, 2, 3, 8}) {
-      BOOST_TEST(share_begin(elements, ranks, 0) == 0);
-      BOOST_TEST(share_begin(elements, ranks, ranks) == elements);
+      BOOST_TEST(chunk_begin(elements, ranks, 0) == 0);
+      BOOST_TEST(chunk_begin(elements, ranks, ranks) == elements);
       for (int rank = 0; rank < ranks; ++rank) {
-        const int64_t share = share_begin(elements, ranks, rank + 1) - share_begin(elements, ranks, rank);
-        BOOST_TEST(share >= 0);
-        BOOST_TEST(share <= elements / ranks + 64);
+        const int64_t length = chunk_begin(elements, ranks, rank + 1) - chunk_begin(elements, ranks, rank);
+        BOOST_TEST(length >= 0);
+        BOOST_TEST(length <= elements / ranks + 64);
       }
     }
 }

@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(reals_that_are_not_ordinary) {
 
 BOOST_AUTO_TEST_CASE(what_is_no_table) {
   const CsvOptions header{.header = true}, integers{.dtype = int32}, longs{.dtype = int64},
-      flags{.dtype = boolean}, doubles{.dtype = float64};
+      flags{.dtype = boolean}, doubles{.dtype = float64}, tab{.delimiter = '\t'}, space{.delimiter = ' '};
   const struct {
     const char* text;
     CsvOptions options;
@@ -101,6 +101,9 @@ BOOST_AUTO_TEST_CASE(what_is_no_table) {
       {"1,2\n3,abc\n", {}, {"line 2", "field 2", "\"abc\"", "float32"}},
       {"1,,2\n", {}, {"line 1", "field 2", "\"\""}},
       {"1,2,\n", {}, {"line 1", "field 3", "\"\""}},
+      {"1\t2\t\n", tab, {"line 1", "field 3", "\"\""}},
+      {"\t1\n", tab, {"line 1", "field 1", "\"\""}},
+      {"1 2 \n", space, {"field 3"}},
       {"1 2\n", {}, {"\"1 2\""}},
       {"0x10\n", {}, {"\"0x10\""}},
       {"+-1\n", {}, {"\"+-1\""}},

@@ -1,4 +1,4 @@
-// What tests of communicators for GPUs share.
+// Shared by the tests of communicators for GPUs.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -13,10 +13,10 @@
 namespace espalier::testing {
 
 using Group = std::vector<std::shared_ptr<Communicator>>;
-/// What a rank does, in a thread and a stream of its own.
+/// The program of a rank, in a thread and a stream of its own.
 using RankProgram = std::function<void(Communicator&, Device, cu::Stream&)>;
 
-/// What each rank's program threw, or "". A rank keeps its communicator until all are done.
+/// The error of each rank's program, or "". A communicator lives until all programs have ended.
 inline std::vector<std::string> run_ranks(const Group& group, const std::vector<Device>& devices,
                                           const RankProgram& program) {
   std::vector<std::string> errors(group.size());
@@ -45,13 +45,13 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != text.npos;
 }
 
-inline void wait_a_bit(std::minstd_rand& random) {
+inline void random_delay(std::minstd_rand& random) {
   const auto micros = random() % 4 ? 0 : random() % 200;
   if (micros) std::this_thread::sleep_for(std::chrono::microseconds(micros));
 }
 
-/// A communicator for tensors on the CPU over one for those on a GPU: there they are behind `offset` other
-/// elements, and the stream writes them only just before and reads them just after.
+/// A communicator for CPU tensors on top of one for GPU tensors. The copies on the GPU start at element
+/// `offset` of their memory; the stream writes them just before the collective and reads them just after.
 class Moved final : public Communicator {
  public:
   Moved(Communicator& inner, Device device, int64_t offset = 0)
@@ -64,40 +64,27 @@ class Moved final : public Communicator {
     return Tensor({n + offset_}, spec.dtype, device_).slice(0, offset_, offset_ + n).reshape(spec.shape);
   }
 
-  bool run(const Collective& call, const Tensor* from, Tensor* to) override {
-    if (call.raised)
-      inner_.raise();
+  bool run(const Collective& call, const RankBuffers& own) override {
+    if (call.stop_requested)
+      inner_.request_stop();
     else
-      inner_.lower();
+      inner_.clear_stop();
     if (call.kind == Collective::Kind::barrier) {
-      inner_.barrier(call.where);
-      return inner_.raised();
+      forward(inner_, call, nullptr, nullptr);
+      return inner_.stop_requested();
     }
+    const Tensor* const from = own.input;
+    Tensor* const to = own.output;
     const Tensor source = from->to(device_);
     Tensor in = place(from->spec());
     Tensor out = from == to ? in : place(to->spec());
     copy_elements(source, in);
-    switch (call.kind) {
-      case Collective::Kind::all_reduce: inner_.all_reduce(out, call.reduction, call.where); break;
-      case Collective::Kind::all_reduce_weighted:
-        inner_.all_reduce_weighted(out, call.weights, call.where);
-        break;
-      case Collective::Kind::reduce_scatter:
-        inner_.reduce_scatter(in, out, call.reduction, call.where);
-        break;
-      case Collective::Kind::all_gather: inner_.all_gather(in, out, call.where); break;
-      case Collective::Kind::reduce_parts:
-        inner_.reduce_parts(out, call.bounds, call.weights, call.where);
-        break;
-      case Collective::Kind::gather_parts: inner_.gather_parts(out, call.bounds, call.where); break;
-      default: inner_.broadcast(out, call.root, call.where); break;
-    }
+    forward(inner_, call, &in, &out);
     Tensor result(to->shape(), to->dtype(), device_);
     copy_elements(out, result);
     copy_elements(result.to(cpu()), *to);
-    if (from != to && !same_bits(in.contiguous_copy().to(cpu()), *from))
-      throw Error("what was read has changed");
-    return inner_.raised();
+    if (from != to && !same_bits(in.contiguous_copy().to(cpu()), *from)) throw Error("an input has changed");
+    return inner_.stop_requested();
   }
 
   Communicator& inner_;

@@ -1,11 +1,12 @@
-// Ranks whose tensors lie on one GPU, or on several that reach each other. Only in builds with CUDA; without
-// a GPU nothing runs.
-#include "espalier/executor/cuda/communicator_devices.h"
+// Ranks with tensors on one GPU, or on several with peer access. Only in builds with CUDA; without a GPU
+// nothing runs.
+#include "espalier/executor/communicators/cuda/communicator_devices.h"
 
 #include <boost/test/unit_test.hpp>
 
 #include "cuda_communicator_cases.h"
-#include "espalier/executor/cuda/rank_kernels.h"
+#include "espalier/executor/communicators/cuda/rank_kernels.h"
+#include "espalier/executor/communicators/distributed.h"
 #include "gpu_testing.h"
 #include "testing.h"
 #ifdef ESPALIER_EMULATED_CUDA
@@ -23,7 +24,7 @@ std::vector<std::string> run_ranks(const std::vector<Device>& devices, const Ran
 
 std::vector<Device> on_one(int ranks) { return std::vector<Device>(static_cast<size_t>(ranks), gpu()); }
 
-bool two_that_reach_each_other() {
+bool two_with_peer_access() {
   int there = 0, back = 0;
   if (all_gpus().size() < 2) return false;
   cu::check(cudaDeviceCanAccessPeer(&there, 0, 1), "asking");
@@ -31,7 +32,7 @@ bool two_that_reach_each_other() {
   return there && back;
 }
 
-/// Every collective on these devices, with tensors at offsets that differ from rank to rank, or do not.
+/// Every collective on these devices, with tensors at offsets that differ between ranks, or do not.
 void check_all(const std::vector<Device>& devices, bool other_offsets) {
   for (const DType dtype : {float32, float64, int32, int64, float16, bfloat16})
     for (const int64_t elements : {0, 1, 7, 64, 4099}) {
@@ -55,7 +56,7 @@ BOOST_AUTO_TEST_CASE(ranks_on_one_gpu_agree_with_plain_loops) {
 }
 
 BOOST_AUTO_TEST_CASE(ranks_on_two_gpus_agree_with_plain_loops) {
-  if (!two_that_reach_each_other()) return;
+  if (!two_with_peer_access()) return;
   check_all({gpu(0), gpu(1)}, false);
   check_all({gpu(1), gpu(0), gpu(0), gpu(1)}, true);
 }
@@ -127,7 +128,7 @@ BOOST_AUTO_TEST_CASE(weights_multiply_what_is_read_and_zero_reads_nothing) {
         using C = compute_t<T>;
         if constexpr (std::is_floating_point_v<C>)
           for (int64_t i = 0; i < elements; ++i) {
-            volatile C sum = 0;  // no multiply-add: both are rounded
+            volatile C sum = 0;  // no fused multiply-add: product and sum are rounded
             for (const int rank : {0, 2, 3}) {
               volatile C product = static_cast<C>(weights[static_cast<size_t>(rank)]) *
                                    static_cast<C>(static_cast<T>(element_of(rank, i, dtype)));
@@ -145,9 +146,9 @@ BOOST_AUTO_TEST_CASE(weights_multiply_what_is_read_and_zero_reads_nothing) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(results_do_not_depend_on_who_comes_first) {
+BOOST_AUTO_TEST_CASE(results_do_not_depend_on_timing) {
   std::vector<std::vector<Device>> groups = {on_one(4)};
-  if (two_that_reach_each_other()) groups.push_back({gpu(0), gpu(1), gpu(0), gpu(1)});
+  if (two_with_peer_access()) groups.push_back({gpu(0), gpu(1), gpu(0), gpu(1)});
   for (const auto& devices : groups) {
     const Tensor expected = reduced(4, 777, float32, Reduction::sum);
     std::atomic<int> same = 0;
@@ -156,10 +157,10 @@ BOOST_AUTO_TEST_CASE(results_do_not_depend_on_who_comes_first) {
       const Tensor source = values_of(self.rank(), 777, float32).to(device);
       Tensor values({777}, float32, device), all({4, 777}, float32, device);
       for (int turn = 0; turn < 100; ++turn) {
-        copy_elements(source, values);  // in the stream, behind what the others still read
-        wait_a_bit(random);
+        copy_elements(source, values);  // in the stream, behind the reads of other ranks
+        random_delay(random);
         self.all_reduce(values);
-        wait_a_bit(random);
+        random_delay(random);
         self.all_gather(values, all);
         if (turn % 10 == 9)
           same += same_bits(all.slice(0, turn % 4, turn % 4 + 1).to(cpu()).reshape({777}), expected);
@@ -211,7 +212,7 @@ BOOST_AUTO_TEST_CASE(what_else_a_rank_can_call_is_an_error_on_all) {
 }
 
 BOOST_AUTO_TEST_CASE(a_tensor_on_another_gpu_is_refused) {
-  if (!two_that_reach_each_other()) return;
+  if (!two_with_peer_access()) return;
   const auto errors = run_ranks({gpu(0), gpu(1)}, [](Communicator& self, Device, cu::Stream&) {
     Tensor values = zeros({4}).to(gpu(0));
     self.all_reduce(values);
@@ -279,7 +280,8 @@ BOOST_AUTO_TEST_CASE(groups_that_cannot_be) {
   BOOST_CHECK_THROW(make_device_group({gpu(), gpu(63)}), DeviceError);
   BOOST_CHECK_EXCEPTION(make_device_group(on_one(65)), UnsupportedError,
                         says({"65 ranks, and there can be 64"}));
-  const Group group = make_device_group(on_one(2));
+  // NCCL takes no two ranks on one GPU: the public function chooses this group then.
+  const Group group = distributed::make_group(on_one(2));
   for (int rank = 0; rank < 2; ++rank) {
     BOOST_TEST(group[static_cast<size_t>(rank)]->rank() == rank);
     BOOST_TEST(group[static_cast<size_t>(rank)]->size() == 2);
@@ -293,7 +295,7 @@ BOOST_AUTO_TEST_CASE(the_host_waits_for_no_device) {
     Tensor values = values_of(self.rank(), 100, float32).to(device);
     self.barrier();
     const uint64_t before = emulated::counters().synchronizations;
-    self.barrier();  // both have asked
+    self.barrier();  // both ranks have read the counter
     for (int turn = 0; turn < 20; ++turn) self.all_reduce(values);
     waits += emulated::counters().synchronizations - before;
     self.barrier();

@@ -1,8 +1,9 @@
 // Fused programs on a GPU, real or emulated, against the CPU's interpreter.
 #include <boost/test/unit_test.hpp>
 
+#include "espalier/core/bind_context.h"
 #include "espalier/core/error.h"
-#include "espalier/executor/plan_data.h"
+#include "espalier/executor/compile.h"
 #include "espalier/optim/adam.h"
 #include "fused_programs.h"
 #include "fuzz_tree.h"
@@ -43,7 +44,7 @@ void check_case(const FusedCase& c) {
   Tensors inputs, outputs;
   for (const esp::Tensor& in : c.inputs) inputs.push_back(on_gpu(in));
   for (const esp::Spec& spec : c.outputs) outputs.emplace_back(spec.shape, spec.dtype, esp::gpu());
-  const auto kernel = c.op->bind_cuda(call_of(inputs, outputs));
+  const auto kernel = esp::bind_kernel(*c.op, call_of(inputs, outputs));
   for (int run = 0; run < 2; ++run) {
     kernel->run({});
     check_close(outputs, expected);
@@ -57,7 +58,7 @@ void check_case(const FusedCase& c) {
       Tensors fresh = inputs, over = outputs;
       fresh[i] = in.clone();
       over[o] = esp::Tensor(fresh[i].storage(), esp::Layout(outputs[o].shape()), outputs[o].dtype());
-      c.op->bind_cuda(call_of(fresh, over))->run({});
+      esp::bind_kernel(*c.op, call_of(fresh, over))->run({});
       check_close(over, expected);
     }
 }
@@ -98,7 +99,7 @@ BOOST_AUTO_TEST_CASE(all_updates_are_one_kernel) {
     pairs.emplace_back(leaf("p"), leaf("g"));
   }
   const esp::optim::Adam adam({.lr = 0.01});
-  const auto plan = esp::compile({esp::sum(pairs[0].second)}, adam.build(pairs), {}, {});
+  const auto plan = esp::compile({.value = esp::sum(pairs[0].second), .updates = adam.build(pairs)}, {}, {});
   size_t groups = 0;
   for (const esp::GraphNode& n : plan->graph.nodes) {
     if (n.op->name() != "fused_group") continue;

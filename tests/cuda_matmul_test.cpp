@@ -4,10 +4,11 @@
 
 #include <array>
 
+#include "espalier/core/bind_context.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/fused/matmul_ops.h"
 #include "espalier/executor/passes/passes.h"
-#include "espalier/ops/cuda/kernels.h"
+#include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/ops.h"
 #include "gpu_testing.h"
 #include "testing.h"
@@ -59,7 +60,7 @@ esp::Tensor product_on_gpu(const esp::Tensor& a, const esp::Tensor& b, const esp
   esp::KernelCall call;
   call.inputs = {&x, &y};
   call.outputs = {&out};
-  const auto kernel = esp::cu::bind_matmul(call, form);
+  const auto kernel = esp::bind_kernel(*esp::matmul_op(form), call);
   kernel->run({});
   kernel->run({});  // what was there does not matter
   return out.to(esp::cpu());
@@ -91,7 +92,7 @@ std::vector<esp::Tensor> run_on_gpu(const esp::Op& op, const std::vector<esp::Te
   esp::KernelCall call;
   for (const esp::Tensor& x : in) call.inputs.push_back(&x);
   for (esp::Tensor& x : out) call.outputs.push_back(&x);
-  const auto kernel = op.bind_cuda(call);
+  const auto kernel = esp::bind_kernel(op, call);
   kernel->run({});
   kernel->run({});
   for (const esp::Tensor& x : out) result.push_back(x.to(esp::cpu()));
@@ -154,7 +155,7 @@ BOOST_AUTO_TEST_CASE(updates) {
     esp::KernelCall call;
     call.inputs = {&q, &r, &x, &y};
     call.outputs = {&q};
-    const auto kernel = op.bind_cuda(call);
+    const auto kernel = esp::bind_kernel(op, call);
     kernel->run({}), kernel->run({});
     const auto twice = (esp::Variable(p) - esp::matmul(esp::transpose(a), b) * 0.5).value();
     BOOST_TEST(difference(q.to(esp::cpu()), twice) < tolerance);

@@ -1,5 +1,4 @@
-// Ranks which meet through NCCL. Only in builds with it: with NCCL itself, on as many GPUs as there are, or
-// with the emulated one.
+// Ranks connected by NCCL, on all GPUs of the machine, or by the emulated NCCL. Only in builds with NCCL.
 #include <boost/test/unit_test.hpp>
 
 #include <dlfcn.h>
@@ -7,9 +6,8 @@
 #include <cstdlib>
 
 #include "cuda_communicator_cases.h"
-#include "espalier/executor/communicator_threads.h"
-#include "espalier/executor/cuda/communicator_nccl.h"
-#include "espalier/executor/cuda/nccl_ranks.h"
+#include "espalier/executor/communicators/nccl/communicator_nccl.h"
+#include "espalier/executor/communicators/nccl/nccl_ranks.h"
 #include "gpu_testing.h"
 #include "testing.h"
 
@@ -19,7 +17,7 @@ using namespace espalier::testing;
 namespace {
 
 #ifdef EMULATED_NCCL
-/// Two GPUs and the emulated NCCL on them.
+/// The emulated NCCL, with two GPUs.
 struct Library {
   Library() { setenv("ESPALIER_NCCL_LIBRARY", EMULATED_NCCL, 1); }
 };
@@ -40,7 +38,7 @@ std::vector<Device> devices() {
 
 int ranks() { return static_cast<int>(devices().size()); }
 
-/// As many processes as there are devices; but here they are threads.
+/// A process for each device, with threads in place of processes.
 std::vector<std::string> run_processes(const RankProgram& program) {
   const Group bootstraps = make_thread_group(ranks());
   const auto all = devices();
@@ -120,7 +118,7 @@ BOOST_AUTO_TEST_CASE(collectives_agree_with_plain_loops) {
       const auto errors = run([&](Communicator& self, Device device, cu::Stream&) {
         for (const int64_t elements : {0, 1, 4099}) {
           Moved moved(self, device, elements % 2);
-          // It adds 16-bit reals in 16 bits, in an order of its own.
+          // NCCL adds 16-bit reals in 16 bits, in an order of its own.
           wrong[static_cast<size_t>(self.rank())] += check_collectives(moved, elements, dtype, 1, 0.5);
         }
       });
@@ -144,7 +142,7 @@ BOOST_AUTO_TEST_CASE(collectives_are_captured) {
   for (const Runner run : {run_group, run_processes}) {
     const auto errors = run([](Communicator& self, Device device, cu::Stream& stream) {
       Tensor values = full({40}, self.rank() + 1).to(device), all({self.size(), 40}, float32, device);
-      self.all_reduce(values);  // known, and everything loaded
+      self.all_reduce(values);  // compared, and all kernels loaded
       self.all_gather(values, all);
       const Tensor source = full({40}, self.rank() + 1).to(device);
       copy_elements(source, values);
@@ -177,13 +175,19 @@ BOOST_AUTO_TEST_CASE(weights_multiply_what_a_rank_brings) {
       const cu::Stream stream;
       const cu::StreamScope scope(stream.get());
       Collective call;
-      call.kind = Collective::Kind::all_reduce;
+      call.name = "all_reduce_weighted";
+      call.kind = Collective::Kind::reduce;
       call.spec = {float32, {5}};
+      call.elements = 5;
+      const auto enqueue = [&](Tensor& values, double weight) {
+        auto* const address = static_cast<char*>(values.address());
+        group[rank].enqueue(call, {&values, &values, address, address}, weight, 10);
+      };
       Tensor values = full({5}, 4).to(all[rank]);
-      group[rank].enqueue(call, &values, &values, rank == 0 ? 0.25 : 0.5, 10);
+      enqueue(values, rank == 0 ? 0.25 : 0.5);
       first[rank] = values.to(cpu()).at<float>({4});
       Tensor others = full({5}, rank == 0 ? 3 : nan).to(all[rank]);
-      group[rank].enqueue(call, &others, &others, rank == 0 ? 1 : 0, 10);
+      enqueue(others, rank == 0 ? 1 : 0);
       second[rank] = others.to(cpu()).at<float>({4});
     });
   for (std::thread& thread : threads) thread.join();
@@ -203,7 +207,7 @@ BOOST_AUTO_TEST_CASE(two_ranks_on_one_gpu_are_refused) {
       run_ranks(bootstraps, {gpu(), gpu()}, [&](Communicator& bootstrap, Device device, cu::Stream&) {
         BOOST_CHECK_THROW(make_nccl_communicator(bootstraps[static_cast<size_t>(bootstrap.rank())], device),
                           UnsupportedError);
-        bootstrap.barrier();  // it can still be used
+        bootstrap.barrier();  // the bootstrap can still be used
       });
   for (const std::string& error : errors) BOOST_TEST(error == "");
 }
@@ -242,7 +246,7 @@ BOOST_AUTO_TEST_CASE(processes_that_differ_in_known_calls_do_not_wait_forever) {
     Tensor one = zeros({8}).to(device), other = zeros({8}, int32).to(device);
     self.all_reduce(one);
     self.all_reduce(other);
-    // From here on their devices wait for each other.
+    // Their devices wait for each other now.
     self.set_timeout(0.3);
     self.all_reduce(self.rank() == 0 ? one : other);
     self.barrier();
@@ -260,7 +264,7 @@ BOOST_AUTO_TEST_CASE(a_device_that_waits_in_vain_is_freed) {
       const cudaGraphExec_t graph = capture(stream, [&] { self.all_reduce(values); });
       if (self.rank() == 0) {
         cu::check(cudaGraphLaunch(graph, stream.get()), "cudaGraphLaunch");
-        stream.synchronize();  // rank 1 never comes
+        stream.synchronize();  // rank 1 does not launch
       }
       cu::check(cudaGraphExecDestroy(graph), "cudaGraphExecDestroy");
       if (self.rank() == 0) self.all_reduce(values);
@@ -323,7 +327,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_do_not_come_are_named) {
   });
   BOOST_TEST(contains(errors[0], "rank 1 has not come within 0.2 s, after all_reduce of float32 [8] ("));
 
-  // One does not even begin: the others are told.
+  // One does not begin; the others time out with its name.
   const Group bootstraps = make_thread_group(2);
   errors = run_ranks(bootstraps, devices(), [&](Communicator& bootstrap, Device device, cu::Stream&) {
     bootstrap.set_timeout(0.2);

@@ -6,7 +6,7 @@
 
 #include "espalier/core/cuda/nvrtc.h"
 #include "espalier/core/error.h"
-#include "espalier/core/file.h"
+#include "espalier/core/files/file.h"
 #include "fused_programs.h"
 
 namespace esp = espalier;

@@ -3,12 +3,12 @@
 #include <cmath>
 #include <limits>
 
+#include "espalier/core/bind_context.h"
 #include "espalier/core/cpu/widen.h"
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
-#include "espalier/ops/cuda/kernels.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/rules.h"
+#include "espalier/ops/shape_like_ops.h"
 #include "gpu_testing.h"
 #include "testing.h"
 
@@ -154,7 +154,7 @@ void check(const esp::Op& op, const std::vector<esp::Tensor>& inputs, int in_pla
   esp::KernelCall there, here;
   if (in_place >= 0) {
     const auto k = static_cast<size_t>(in_place);
-    if (!op.can_run_in_place(k) || !(result == specs[k]) || !inputs[k].contiguous()) return;
+    if (!op.can_write_over(0, k) || !(result == specs[k]) || !inputs[k].contiguous()) return;
     out = moved[k];
   }
   for (const esp::Tensor& x : inputs) here.inputs.push_back(&x);
@@ -162,7 +162,7 @@ void check(const esp::Op& op, const std::vector<esp::Tensor>& inputs, int in_pla
   here.outputs = {&expected};
   there.outputs = {&out};
   run_on_cpu(op, here);
-  op.bind_cuda(there)->run({});
+  esp::bind_kernel(op, there)->run({});
   esp::Tensor back(result.shape, result.dtype);
   esp::copy_elements(out, back);
   const double by = largest_difference(expected, back);
@@ -263,7 +263,7 @@ BOOST_AUTO_TEST_CASE(one_number_everywhere) {
         on_cpu.outputs = {&here};
         on_device.outputs = {&there};
         run_on_cpu(made.node()->op(), on_cpu);
-        made.node()->op().bind_cuda(on_device)->run({});
+        esp::bind_kernel(made.node()->op(), on_device)->run({});
         esp::Tensor back({n + 4}, dtype);
         esp::copy_elements(got, back);
         BOOST_TEST(largest_difference(expected, back) == 0,
@@ -288,14 +288,14 @@ BOOST_AUTO_TEST_CASE(dropout_masks) {
 
         esp::Tensor there = got.slice(0, begin, begin + n);
         call.outputs = {&there};
-        made.node()->op().bind_cuda(call)->run(random);
+        esp::bind_kernel(made.node()->op(), call)->run(random);
         // The same numbers, counted from a stream in the device's memory.
         const esp::Tensor base =
             on_gpu(esp::tensor({static_cast<int64_t>(random.seed), static_cast<int64_t>(random.stream) - 5}));
         esp::Tensor there_too = based.slice(0, begin, begin + n);
         call.outputs = {&there_too};
         call.random_base = static_cast<const uint64_t*>(base.address());
-        made.node()->op().bind_cuda(call)->run({0, 5});
+        esp::bind_kernel(made.node()->op(), call)->run({0, 5});
         for (const esp::Tensor& result : {got, based}) {
           esp::Tensor back({n + 1}, dtype);
           esp::copy_elements(result, back);
@@ -305,14 +305,27 @@ BOOST_AUTO_TEST_CASE(dropout_masks) {
       }
 }
 
+/// A pointwise op with that functor, if any.
+struct Unheard : esp::Op {
+  explicit Unheard(std::string_view functor) : Op({.kind = esp::OpKind::pointwise}), functor_(functor) {}
+  std::string_view name() const override { return "unheard"; }
+  esp::Specs infer(const esp::InputSpecs& in) const override { return {*in[0]}; }
+  esp::ElementLoops loops(const esp::InputSpecs&) const override { return {.functor = functor_}; }
+  std::string_view functor_;
+};
+
 BOOST_AUTO_TEST_CASE(what_there_is_no_kernel_for) {
   const esp::Tensor x = on_gpu(esp::ones({2}, esp::boolean));
   esp::Tensor out = on_gpu(esp::ones({2}, esp::boolean));
   esp::KernelCall call;
   call.inputs = {&x};
   call.outputs = {&out};
-  BOOST_CHECK_THROW(esp::cu::bind_pointwise(call, "scalar::Exp"), esp::UnsupportedError);
-  BOOST_CHECK_THROW(esp::cu::bind_pointwise(call, "scalar::Unheard"), esp::UnsupportedError);
+  BOOST_CHECK_THROW(esp::bind_kernel(Unheard("scalar::Exp"), call), esp::UnsupportedError);
+  BOOST_CHECK_THROW(esp::bind_kernel(Unheard("scalar::Unheard"), call), esp::UnsupportedError);
+  BOOST_CHECK_EXCEPTION(
+      esp::bind_kernel(Unheard(""), call), esp::UnsupportedError, [](const esp::UnsupportedError& error) {
+        return std::string(error.what()).find("unheard is not supported for bool on cuda") == 0;
+      });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <boost/test/unit_test.hpp>
 #include <numeric>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -175,23 +176,31 @@ BOOST_AUTO_TEST_CASE(variables_outlive_their_distributor) {
 }
 
 BOOST_AUTO_TEST_CASE(shuffles_differ_by_epoch_and_seed_and_are_repeatable) {
-  const auto two_epochs = [&](uint64_t seed) {
+  const auto epochs_of = [&](uint64_t seed) {
     Distributor feed({x}, {.batch_size = 3, .shuffle = true, .seed = seed});
     const auto [a] = feed.get_output_graphs<1>();
-    std::vector<std::vector<float>> epochs{epoch_of(a)};
-    feed.reset();
-    epochs.push_back(epoch_of(a));
-    for (std::vector<float> epoch : epochs) {
-      std::sort(epoch.begin(), epoch.end());
-      BOOST_TEST(epoch == ascending(10));
+    std::vector<std::vector<float>> epochs;
+    for (int i = 0; i < 5; ++i) {
+      epochs.push_back(epoch_of(a));
+      feed.reset();
+      std::vector<float> sorted = epochs.back();
+      std::sort(sorted.begin(), sorted.end());
+      BOOST_TEST(sorted == ascending(10));
     }
     return epochs;
   };
-  const auto seven = two_epochs(7);
-  BOOST_CHECK(seven == two_epochs(7));
-  BOOST_CHECK(seven[0] != seven[1]);
-  BOOST_CHECK(seven[0] != two_epochs(8)[0]);
-  BOOST_CHECK(seven[0] != ascending(10));
+  const auto seven = epochs_of(7), eight = epochs_of(8);
+  BOOST_CHECK(seven == epochs_of(7));
+  std::set<std::vector<float>> different{ascending(10)};
+  for (const auto& epochs : {seven, eight}) different.insert(epochs.begin(), epochs.end());
+  BOOST_TEST(different.size() == 11u);
+  // Each epoch has its order whichever was read before.
+  Distributor feed({x}, {.batch_size = 3, .shuffle = true, .seed = 7});
+  const auto [a] = feed.get_output_graphs<1>();
+  for (const size_t epoch : {4u, 0u, 2u, 4u, 1u, 3u}) {
+    feed.feed()->set_epoch(static_cast<int64_t>(epoch));
+    BOOST_CHECK(epoch_of(a) == seven[epoch]);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(columns_are_shuffled_alike) {
@@ -204,10 +213,13 @@ BOOST_AUTO_TEST_CASE(columns_are_shuffled_alike) {
 BOOST_AUTO_TEST_CASE(a_feed_may_be_read_by_several_threads) {
   const Distributor feed({x}, {.batch_size = 1, .shuffle = true});
   std::vector<std::vector<float>> expected(4);
-  for (int64_t epoch = 0; epoch < 4; ++epoch)
+  for (size_t epoch = 0; epoch < 4; ++epoch) {
+    const Distributor fresh({x}, {.batch_size = 1, .shuffle = true});
     for (int64_t step = 0; step < 10; ++step)
-      expected[static_cast<size_t>(epoch)].push_back(
-          static_cast<float>(feed.feed()->batch(epoch, step)[0].item()));
+      expected[epoch].push_back(
+          static_cast<float>(fresh.feed()->batch(static_cast<int64_t>(epoch), step)[0].item()));
+    for (size_t before = 0; before < epoch; ++before) BOOST_CHECK(expected[epoch] != expected[before]);
+  }
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
@@ -223,6 +235,26 @@ BOOST_AUTO_TEST_CASE(a_feed_may_be_read_by_several_threads) {
   std::vector<Tensor> room{Tensor({1, 1})};
   BOOST_CHECK_THROW(feed.feed()->read(0, 10, room), EndOfData);
   BOOST_CHECK_THROW(feed.feed()->read(0, -1, room), EndOfData);
+}
+
+BOOST_AUTO_TEST_CASE(a_dataset_may_read_from_another_feed) {
+  struct Reversed : data::Dataset {
+    explicit Reversed(const Tensor& x) : inner({x}, {.batch_size = 2}) {}
+    int64_t rows() const override { return inner.rows(); }
+    std::vector<Spec> specs() const override { return {{float32, {rows(), 1}}}; }
+    void read(std::span<const int64_t> rows, std::span<Tensor> outputs) const override {
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const int64_t row = this->rows() - 1 - rows[i];
+        outputs[0].span<float>()[i] = inner.feed()->batch(0, row / 2)[0].at<float>({row % 2, 0});
+      }
+    }
+    Distributor inner;
+  };
+  const Distributor feed(std::make_shared<Reversed>(x), {.batch_size = 4});
+  const auto [a] = feed.get_output_graphs<1>();
+  std::vector<float> expected = ascending(10);
+  std::reverse(expected.begin(), expected.end());
+  for (int i = 0; i < 2; ++i) BOOST_TEST(epoch_of(a + 0.0f) == expected);
 }
 
 BOOST_AUTO_TEST_CASE(arguments_that_make_no_sense) {

@@ -61,6 +61,29 @@ BOOST_AUTO_TEST_CASE(they_can_be_set_from_a_callback) {
   BOOST_TEST(w.item() == 7.75);
 }
 
+BOOST_AUTO_TEST_CASE(the_last_callback_has_the_last_word) {
+  // No step follows: what the callback leaves is not taken for the executor's own.
+  for (const bool by_executor : {false, true}) {
+    const esp::Variable w = real(1), v = real(1);
+    const esp::Executor executor = trainer(w * 1.0 + v, optim::Sgd(0.25)),
+                        other = trainer(w * 2.0, optim::Sgd(1));
+    double expected = 8;
+    executor.on(esp::Event::epoch_finish, [&](const esp::StepInfo& info) {
+      if (info.epoch < 1) return;
+      esp::set_value(w, esp::tensor(8.0, esp::float64));
+      if (!by_executor) return;
+      epoch(other);
+      expected = 6;
+    });
+    executor.execute({.epochs = 2, .progress = false});
+    BOOST_TEST(w.item() == expected);
+    BOOST_TEST((w * 2.0).item() == 2 * expected);
+    BOOST_TEST(v.item() == 0.5);
+    epoch(other);
+    BOOST_TEST(w.item() == expected - 2);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(two_executors_over_one_model_alternate) {
   const esp::Variable w = real(1), x = esp::placeholder("x", {1}, esp::float64);
   const esp::Executor training = trainer(w * 1.0, optim::Sgd(0.25)), inference = (x * w).get_executor();

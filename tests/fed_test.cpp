@@ -5,6 +5,8 @@
 #include <sstream>
 
 #include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/core/random.h"
 #include "espalier/data/distributor.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
@@ -52,6 +54,80 @@ BOOST_AUTO_TEST_CASE(weight_decay_in_the_loss_trains) {
   BOOST_TEST(w.item() == 0.512, boost::test_tools::tolerance(1e-6));
 }
 
+BOOST_AUTO_TEST_CASE(what_is_refreshed_can_be_computed_again) {
+  const auto [x] = counting(4).get_output_graphs<1>();
+  const esp::Variable v = esp::parameter(esp::ones({1}));
+  const esp::Variable y = (v * 2.0f) + 1.0f;  // v · 2 is released
+  const esp::Variable loss = esp::sum(x) + esp::sum(y);
+  esp::Variable held;
+  for (const float now : {5.0f, 7.0f}) {
+    held = {};
+    esp::set_value(v, esp::full({1}, now));
+    loss.forward();
+    BOOST_TEST(y.item() == 2 * now + 1);
+    held = y.node()->inputs[0].variable();
+    BOOST_TEST(!held.node()->has_value());
+    BOOST_TEST(held.item() == 2 * now);
+  }
+  esp::set_value(v, esp::ones({1}));
+  BOOST_TEST(held.item() == 14);  // it shows its step
+}
+
+BOOST_AUTO_TEST_CASE(what_was_written_after_an_update_follows_what_it_is_made_of) {
+  const auto [x] = counting(4).get_output_graphs<1>();
+  const esp::Variable w = esp::parameter(esp::ones({1}));
+  const esp::Variable before = w * 2.0f;
+  esp::set_value(w, esp::full({1}, 10));
+  const esp::Variable after = before * 3.0f;  // of what `before` was
+  BOOST_TEST(after.item() == 6);
+  const esp::Variable loss = esp::sum(x) + esp::sum(after);
+  BOOST_TEST(loss.forward().item() == 60);  // a step sees the parameters of now
+  BOOST_TEST(loss.forward().item() == 61);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_asked_for_late_is_of_the_epoch_that_was_shown) {
+  esp::data::Distributor feed({esp::arange(64).reshape({-1, 1})}, {.batch_size = 4, .shuffle = true});
+  esp::Variable first, second, next;
+  {
+    const auto [x] = feed.get_output_graphs<1>();  // its batch is read again
+    const esp::Variable cubes = x * x * x;
+    first = esp::sum(cubes), second = esp::sum(cubes * 2.0f), next = esp::sum(cubes * 3.0f);
+  }
+  const double shown = first.forward().item();
+  feed.reset();
+  BOOST_TEST(second.item() == 2 * shown);
+  BOOST_TEST(next.forward().item() != 3 * shown);
+}
+
+BOOST_AUTO_TEST_CASE(the_feed_that_was_shown_last_says_the_step) {
+  for (const bool longer_first : {false, true}) {
+    const auto a = counting(longer_first ? 5 : 4).get_output_graphs(),
+               b = counting(longer_first ? 4 : 5).get_output_graphs();
+    const esp::Variable early = esp::sum(a[0] + 10.0f * b[0]), late = esp::sum(a[0] + 10.0f * b[0]),
+                        both = esp::sum(b[0] + a[0]);
+    for (int step = 0; step < 3; ++step) a[0].forward();
+    BOOST_TEST(early.item() == 22);
+    for (int step = 0; step < 2; ++step) b[0].forward();
+    BOOST_TEST(late.item() == 11);
+    for (int step = 0; step < 4; ++step) BOOST_TEST(both.forward().item() == 2 * step);
+    BOOST_CHECK_THROW(both.forward(), esp::EndOfData);  // with the shorter
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_fed_tree_cannot_be_cleared) {
+  const auto [x] = counting(4).get_output_graphs<1>();
+  const esp::Variable w = esp::parameter(esp::ones({1}));
+  const esp::Variable loss = esp::sum(x * w);
+  for (int step = 0; step < 4; ++step) {
+    loss.forward().backward({.clear_buffers = true});
+    BOOST_TEST(loss.gradient(w).item() == step);
+  }
+  // Nothing is read for a gradient of what has not been shown.
+  const esp::Variable open = esp::sum(esp::placeholder("p", {2}) * w);
+  BOOST_CHECK_NO_THROW((void)open.gradient(w));
+  BOOST_CHECK_THROW((void)open.gradient(w).item(), esp::DataError);
+}
+
 BOOST_AUTO_TEST_CASE(two_updates_after_one_forward_are_at_one_point) {
   const auto [x] = counting(4).get_output_graphs<1>();
   const esp::Variable v = esp::parameter(esp::ones({1}));
@@ -96,6 +172,29 @@ BOOST_AUTO_TEST_CASE(second_derivatives_in_a_short_batch) {
   const esp::Variable second = s.gradient(w).gradient(w);
   second.forward();
   BOOST_TEST(second.forward().item() == 12 * 81 * 4, boost::test_tools::tolerance(1e-6));
+}
+
+BOOST_AUTO_TEST_CASE(all_that_is_asked_of_a_step_is_of_one_mask) {
+  esp::seed(4);
+  for (const int64_t steps : {0, 1, 3}) {
+    const esp::data::Distributor feed({esp::ones({64, 100}, esp::float64)}, {.batch_size = 16});
+    const auto [x] = feed.get_output_graphs<1>();
+    for (int64_t step = 0; step < steps; ++step) x.forward();
+    esp::Variable y1, y2, y3;
+    {
+      const esp::Variable h = esp::dropout(x, 0.5);  // no handle holds it: it is computed for each sum
+      y1 = esp::sum(h);
+      y2 = esp::sum(h * 3.0);
+      y3 = esp::sum(esp::square(h));
+    }
+    const double first = y1.item();
+    BOOST_TEST(first > 0);
+    BOOST_TEST(y2.item() == 3 * first);
+    BOOST_TEST(y3.item() == 2 * first);  // each element is 0 or 2
+    BOOST_TEST(y1.item() == first);
+    y1.forward();
+    BOOST_TEST(y1.item() != first);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(squeezing_a_short_batch_keeps_its_rows) {

@@ -1,4 +1,4 @@
-#include "espalier/core/file.h"
+#include "espalier/core/files/file.h"
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "espalier/core/node.h"
-#include "espalier/executor/cuda/fused_source.h"
-#include "espalier/executor/fused/clusters.h"
+#include "espalier/executor/fused/codegen/fused_source.h"
 #include "espalier/executor/fused/fused_op.h"
+#include "espalier/executor/passes/clusters.h"
 #include "espalier/executor/passes/passes.h"
 #include "espalier/ops/ops.h"
 #include "testing.h"
@@ -38,7 +38,7 @@ inline std::vector<FusedCase> fused_cases(const std::vector<Variable>& results) 
     if (!dynamic_cast<const FusedOp*>(n.op.get())) continue;
     FusedCase c{n.op, {}, n.outputs};
     for (const ValueRef& input : n.inputs) {
-      const Seen seen = see_through_views(graph, input);
+      const ViewSource seen = resolve_views(graph, input);
       const Spec& spec = graph.spec(seen.value);
       // What is one number for all is rather a reciprocal of how many there are.
       const double largest = spec.shape.elements() == 1 ? 2e-4 : 1.5;
@@ -90,6 +90,19 @@ inline std::vector<Variable> trees_to_fuse(DType dtype, const std::vector<int64_
   const Variable rows = leaf({4, 5, 6, 8});
   add({sum(softmax(rows) * 2.0, Axes({0, 1})), sum(softmax(rows) * rows, Axes({0, 1, 2})),
        mean(softmax(rows) * 3.0, 0)});
+  // Rows of two lengths, an operand under two shapes, and columns whose tiles end within a period.
+  const Variable x = leaf({24, 40}), factor = leaf({2, 1}), flat = leaf({24});
+  add(with_gradients(softmax(reshape(softmax(x) * 2.0, {12, 80})) * 0.5, {x}));
+  add(with_gradients(exp(reshape(exp(reshape(flat, {2, 12}) * factor * 0.5) * 0.25, {4, 2, 3}) * factor),
+                     {flat, factor}));
+  add({sum(softmax(leaf({10, 7, 50}) * 2.0), 0), sum(softmax(leaf({50, 31, 40})) * 2.0, 0),
+       mean(tanh(leaf({700, 7})) * 2.0, 0)});
+  const Variable weights = leaf({33}), more = tanh(a) * reshape(weights, {33, 1});
+  add(with_gradients(more * sum(more, -1, true) + slice(sum(more, 0), 0, 3, 4), {a, weights}));
+  // Integers that no double has.
+  const Variable counts = state(numbers({6, 40}, -9, 9, 77).to(int64), "counts");
+  constexpr int64_t big = (int64_t{1} << 53) + 1;
+  add({(counts + big) * counts - counts * big, maximum(counts * int64_t{3}, int64_t{-4}) + counts});
   return trees;
 }
 

@@ -2,7 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/error.h"
-#include "espalier/executor/cuda/fused_access.h"
+#include "espalier/executor/fused/codegen/fused_access.h"
 #include "fused_programs.h"
 
 namespace esp = espalier;
@@ -136,6 +136,18 @@ BOOST_AUTO_TEST_CASE(texts_do_not_depend_on_how_many_rows_there_are) {
     return esp::fused_source(c.program(), met(c)).text;
   };
   BOOST_TEST((text(32) == text(17)));
+}
+
+BOOST_AUTO_TEST_CASE(every_kernel_has_a_source) {
+  for (const esp::DType dtype : {esp::float32, esp::float64}) {
+    const std::vector<FusedCase> cases = fused_cases(trees_to_fuse(dtype, {7, 100, 4100}));
+    BOOST_TEST(cases.size() > 35u);
+    for (const FusedCase& c : cases) {
+      const esp::FusedSource source = esp::fused_source(c.program(), met(c));
+      BOOST_TEST(source.launch(132).blocks >= 1);
+      BOOST_TEST(own_text(source).find("__global__") != std::string::npos);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(blocks_keep_a_device_busy_and_sums_have_few_parts) {

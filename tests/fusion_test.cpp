@@ -6,13 +6,13 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/core/random.h"
+#include "espalier/executor/compile.h"
 #include "espalier/executor/executor.h"
 #include "espalier/executor/fused/fused_op.h"
 #include "espalier/executor/passes/passes.h"
-#include "espalier/executor/plan_data.h"
-#include "espalier/ops/gemm_choice.h"
+#include "espalier/ops/matmul/gemm_choice.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/rules.h"
+#include "espalier/ops/shape_like_ops.h"
 #include "espalier/optim/adam.h"
 #include "espalier/optim/sgd.h"
 #include "testing.h"
@@ -290,7 +290,7 @@ BOOST_AUTO_TEST_CASE(updates_of_products_are_written_where_the_parameters_are) {
   const esp::Variable loss = esp::mean(esp::square(esp::matmul(h, esp::transpose(w3))));
   const esp::optim::Sgd sgd(0.1);
   const auto updates = sgd.build({{w1, loss.gradient(w1)}, {w2, loss.gradient(w2)}, {w3, loss.gradient(w3)}});
-  const auto plan = esp::compile({loss}, updates, {}, {});
+  const auto plan = esp::compile({.value = loss, .updates = updates}, {}, {});
   int found = 0;
   for (size_t i = 0; i < plan->graph.nodes.size(); ++i) {
     const esp::GraphNode& n = plan->graph.nodes[i];

@@ -31,8 +31,6 @@ class FuzzTree {
   explicit FuzzTree(uint32_t seed, bool sums = true) : sums_(sums), random_(seed) {
     const int64_t rows = random_() % 2 ? 13 : 11;  // 5, 5 and 3 or 1
     feed = feed_of(rows, seed);
-    const auto [in, target] = feed->get_output_graphs<2>();
-    labels_ = target;
     const std::vector<Shape> shapes{{8, 8}, {8},    {6, 8}, {1},   {},       {6, 1},  {8, 6},
                                     {2, 8}, {1, 8}, {48},   {900}, {2, 700}, {48, 8}, {100, 7}};
     const std::vector<Shape> large{{128, 96}, {96, 128}, {128}, {96}, {3, 128, 96}, {8, 128}, {1}};
@@ -40,8 +38,15 @@ class FuzzTree {
       if (random_() % 3) parameters.push_back(leaf(shape, seed * 16 + parameters.size()));
     if (parameters.size() < 2) parameters.push_back(leaf({8, 8}, seed));
     reals_ = parameters;
-    if (random_() % 5) reals_.insert(reals_.end(), {in, in, in});
     bools_.push_back(greater(parameters[0], 0.1));
+    if (seed % 3 == 1)  // kernels that need no batch, and are written before it
+      for (int i = 0; i < 4; ++i) try {
+          put(grow_alone());
+        } catch (const Error&) {  // not for these shapes
+        }
+    const auto [in, target] = feed->get_output_graphs<2>();
+    labels_ = target;
+    if (random_() % 5) reals_.insert(reals_.end(), {in, in, in});
     integers_.push_back(target);
     const int steps = 4 + static_cast<int>(random_() % 24);
     for (int i = 0; i < steps; ++i) try {
@@ -97,9 +102,23 @@ class FuzzTree {
       if (random_() % 2) axes.push_back(static_cast<int64_t>(i));
     return Axes(axes);
   }
+  Variable grow_alone() {
+    const Variable x = pick(), y = pick();
+    switch (random_() % 4) {
+      case 0: return matmul(transpose(x), x) * 0.1;
+      case 1: return tanh(x) * 0.5;
+      case 2: return sum(square(x)) * 0.1;
+      default: return y - mean(y);
+    }
+  }
+  /// A loss of each row, by these labels.
+  Variable picked(const Variable& x, const Variable& labels) {
+    const Variable rows = x.rank() == 3 ? mean(x, 1) : x;
+    return espalier::pick(log_softmax(rows), minimum(labels, rows.shape()[-1] - 1));
+  }
   void grow() {
     const Variable x = pick(), y = pick(), z = pick();
-    switch (random_() % 50) {
+    switch (random_() % 60) {
       case 0: return put(tanh(x));
       case 1: return put(sigmoid(x));
       case 2: return put(gelu(x));
@@ -151,6 +170,19 @@ class FuzzTree {
       case 40: return put(softmax_cross_entropy(x, labels_));
       case 41: return put(doubled()({x}));
       case 42: return put(cast(cast(x, random_() % 2 ? float32 : float64) * 0.75, float64));
+      case 43: return put(picked(x, labels_) * (cast(labels_, float64) * 0.1 + 0.2));
+      case 44: {  // two sets of labels of one value
+        const Variable other = minimum(labels_ * int64_t{3}, int64_t{7} - labels_);
+        return put(picked(x, labels_) * 0.3 + picked(x, maximum(other, int64_t{0})) * 0.7);
+      }
+      case 45: return put(softmax(reshape(softmax(x), {-1, random_() % 2 ? 4 : 12})));
+      case 46: return put(exp(reshape(tanh(reshape(x, {-1, 4}) * z), {-1, 8}) * z));
+      case 47: return put(sum(softmax(x) * x, 0));
+      case 48: {  // squares, if integers are exact
+        constexpr int64_t big = (int64_t{1} << 53) + 1;
+        return bool_put(equal((labels_ + big) * labels_ - labels_ * big, square(labels_)));
+      }
+      case 49: return put(where(bools_[random_() % bools_.size()], x * 0.5, 0.25));
       default:
         if (random_() % 2) return put(maximum(x, y));
         return put(cast(floor(cast(x * 3.0, int32)), float64) * 0.1);

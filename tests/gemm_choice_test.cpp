@@ -2,10 +2,11 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cstdlib>
+#include <map>
 
 #include "espalier/core/device.h"
-#include "espalier/core/file.h"
-#include "espalier/ops/gemm_choice.h"
+#include "espalier/core/files/file.h"
+#include "espalier/ops/matmul/gemm_choice.h"
 #include "temporary_folder.h"
 
 using namespace espalier;
@@ -97,6 +98,7 @@ BOOST_AUTO_TEST_CASE(several_processes_add_to_one_file) {
   (void)one.find(product(5)), (void)other.find(product(5));  // both have read it, while it was not there
   one.measure(product(5));
   other.measure(product(6));
+  BOOST_CHECK(other.find(product(5)) == one.find(product(5)));  // it has read what was added meanwhile
   GemmChoices third(file, "head");
   third.measure(product(5)), third.measure(product(6));
   BOOST_TEST(third.measurements() == 0);
@@ -167,6 +169,36 @@ BOOST_AUTO_TEST_CASE(threads_count_where_they_are_used) {
   choices.measure(large);
   BOOST_TEST(choices.measurements() == expected);
   set_num_threads(before);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_set_replaces_what_was_chosen) {
+  GemmChoices choices({}, "head");
+  const auto known = [&] {
+    std::map<int64_t, GemmLibrary> list;
+    for (const GemmChoice& choice : choices.all()) list.emplace(choice.gemm.m, choice.library);
+    return list;
+  };
+  using Known = std::map<int64_t, GemmLibrary>;
+  constexpr auto one = GemmLibrary::openblas, other = GemmLibrary::onednn;
+  BOOST_TEST(choices.set({{product(5), 1, one}}));
+  BOOST_TEST(!choices.set({{product(5), 1, one}}));
+  BOOST_CHECK(known() == (Known{{5, one}}));
+  BOOST_TEST(choices.set({{product(5), 1, other}}));
+  BOOST_CHECK(known() == (Known{{5, other}}));
+  BOOST_TEST(choices.set({{product(5), 1, other}, {product(6), 1, one}}));
+  BOOST_CHECK(known() == (Known{{5, other}, {6, one}}));
+  BOOST_TEST(!choices.set({}));
+  BOOST_CHECK(known() == (Known{{5, other}, {6, one}}));
+  BOOST_CHECK(choices.measure(product(5)) == other);
+  BOOST_TEST(choices.measurements() == 0);
+  // Products that are followed by something else are others.
+  Gemm relu = product(5);
+  relu.epilogue = GemmEpilogue::bias_relu;
+  BOOST_TEST(choices.set({{relu, 1, one}}));
+  BOOST_TEST(choices.all().size() == 3u);
+  BOOST_TEST(!choices.set(choices.all()));
+  BOOST_CHECK(*choices.find(product(5)) == other);
+  BOOST_CHECK(*choices.find(relu) == one);
 }
 
 BOOST_AUTO_TEST_CASE(the_environment_names_the_folder) {

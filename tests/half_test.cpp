@@ -8,8 +8,8 @@
 
 #include "checkpoint_program.h"
 #include "espalier/core/error.h"
+#include "espalier/core/files/safetensors.h"
 #include "espalier/core/random.h"
-#include "espalier/core/safetensors.h"
 #include "espalier/data/batches.h"
 #include "espalier/data/csv.h"
 #include "espalier/data/distributor.h"
@@ -300,6 +300,11 @@ BOOST_AUTO_TEST_CASE(files) {
   BOOST_CHECK_EXCEPTION(esp::data::read_csv(folder.write("large.csv", "1,70000\n"), {.dtype = esp::float16}),
                         esp::FileError, says({"line 1", "70000", "does not fit float16"}));
   BOOST_TEST(esp::data::read_csv(folder / "large.csv", {.dtype = esp::bfloat16}).dtype() == esp::bfloat16);
+  for (const char* number : {"3.4e38", "-3.4e38"})  // rounds to what bfloat16 does not have
+    BOOST_CHECK_EXCEPTION(esp::data::read_csv(folder.write("n.csv", number), {.dtype = esp::bfloat16}),
+                          esp::FileError, says({"does not fit", "bfloat16"}));
+  for (const esp::DType dtype : both_types)
+    BOOST_TEST(esp::data::read_csv(folder.write("n.csv", "-inf"), {.dtype = dtype}).item() == -INFINITY);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

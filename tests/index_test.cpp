@@ -3,7 +3,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/rules.h"
+#include "espalier/ops/shape_like_ops.h"
 #include "testing.h"
 
 namespace esp = espalier;

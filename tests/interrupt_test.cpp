@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "checkpoint_program.h"
-#include "espalier/core/file.h"
-#include "espalier/executor/interrupt.h"
+#include "espalier/core/files/file.h"
+#include "espalier/executor/training/interrupt.h"
 #include "temporary_folder.h"
 #include "testing.h"
 

@@ -6,13 +6,17 @@
 
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/error.h"
+#include "espalier/core/files/safetensors.h"
+#include "espalier/core/node.h"
 #include "espalier/core/random.h"
 #include "espalier/nn/activation.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/dropout.h"
 #include "espalier/nn/embedding.h"
+#include "espalier/nn/layer_state.h"
 #include "espalier/nn/losses.h"
+#include "espalier/nn/serialize.h"
 #include "espalier/ops/ops.h"
 #include "temporary_folder.h"
 
@@ -38,6 +42,39 @@ struct PlusOne : Module {
 struct Doubled : Dense {
   using Dense::Dense;
   esp::Variable operator()(const esp::Variable& x) const { return Dense::operator()(x) * 2; }
+};
+
+/// Two weights that share their open size, and one of a dtype of its own: x·U·Vᵀ·x for each row.
+class FormState : public LayerStateOf<FormState> {
+ public:
+  explicit FormState(Initializer last) : LayerStateOf("Form") {
+    declare("left", {-1, 2}, init::XavierUniform());
+    declare("right", {-1, 2}, init::XavierUniform());
+    declare("scale", {}, std::move(last), esp::float64);
+  }
+  esp::Variable forward(const esp::Variable& x) override {
+    fit(x, {{-1, x.shape()[-1]}});
+    const esp::Variable products = esp::matmul(x, parameter("left")) * esp::matmul(x, parameter("right"));
+    return esp::sum(products, -1) * esp::cast(parameter("scale"), x.dtype());
+  }
+};
+struct Form : LayerOf<Form> {
+  explicit Form(Initializer last = init::Ones()) : LayerOf(std::make_shared<FormState>(std::move(last))) {}
+};
+
+/// Forgets to say what its size -2 is, or asks for what it has not declared.
+class CarelessState : public LayerStateOf<CarelessState> {
+ public:
+  explicit CarelessState(bool forgets) : LayerStateOf("Careless") {
+    declare("weight", {forgets ? -2 : -1}, init::Ones());
+  }
+  esp::Variable forward(const esp::Variable& x) override {
+    fit(x, {{-1, x.shape()[-1]}});
+    return x * parameter("gain");
+  }
+};
+struct Careless : LayerOf<Careless> {
+  explicit Careless(bool forgets) : LayerOf(std::make_shared<CarelessState>(forgets)) {}
 };
 
 }  // namespace
@@ -170,6 +207,57 @@ BOOST_AUTO_TEST_CASE(embedding_refuses_what_does_not_fit) {
   BOOST_CHECK_EXCEPTION(Embedding(4, 3, {.dtype = esp::int64}), esp::TypeError, says({"int64"}));
 }
 
+BOOST_AUTO_TEST_CASE(layers_of_ones_own_declare_their_parameters) {
+  const Form form;
+  const esp::Tensor x = esp::randn({3, 5});
+  BOOST_TEST(form.parameters().empty());
+  BOOST_TEST(form(x).shape() == esp::Shape({3}));
+  const auto parameters = form.parameters();
+  BOOST_REQUIRE(parameters.size() == 3u);
+  BOOST_TEST(parameters[0].first == "left");
+  BOOST_TEST(parameters[1].first == "right");
+  BOOST_TEST(parameters[1].second.shape() == esp::Shape({5, 2}));
+  BOOST_TEST(parameters[1].second.dtype() == esp::float32);
+  BOOST_TEST(parameters[2].first == "scale");
+  BOOST_TEST(parameters[2].second.dtype() == esp::float64);
+  BOOST_CHECK_EXCEPTION(form(esp::randn({3, 4})), esp::ShapeError,
+                        says({"Form", "[3, 4]", "left", "[5, 2]", "layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(form(esp::randn({3, 5}, esp::float64)), esp::TypeError,
+                        says({"Form", "float64", "left", "float32", "layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(form(esp::ones({3, 5}, esp::int32)), esp::TypeError, says({"Form", "int32"}));
+
+  const esp::testing::TemporaryFolder folder;
+  save(form, folder / "form.safetensors");
+  const Form loaded;
+  load(loaded, folder / "form.safetensors");
+  BOOST_TEST(largest_difference(form(x), loaded(x)) == 0);
+  BOOST_TEST(largest_difference(form(x), form.clone()(x)) == 0);
+  esp::write_safetensors(
+      folder / "form.safetensors",
+      {{"left", esp::zeros({5, 2})}, {"right", esp::zeros({4, 2})}, {"scale", esp::tensor(1.0)}});
+  const Form torn;  // whose two weights must be of one size
+  BOOST_CHECK_EXCEPTION(load(torn, folder / "form.safetensors"), esp::FileError, says({"right", "[4, 2]"}));
+  BOOST_TEST(torn.parameters().empty());
+}
+
+BOOST_AUTO_TEST_CASE(parameters_of_a_layer_are_created_together) {
+  bool fails = true;
+  const Form form([&](const esp::Shape& shape) {
+    if (fails) throw esp::Error("not yet");
+    return esp::ones(shape);
+  });
+  BOOST_CHECK_EXCEPTION(form(esp::ones({1, 5})), esp::Error, says({"not yet", "layers_test.cpp"}));
+  BOOST_TEST(form.parameters().empty());
+  fails = false;
+  form(esp::ones({1, 7}));  // another width than that of the failed call
+  BOOST_TEST(form.parameter("left").shape() == esp::Shape({7, 2}));
+
+  BOOST_CHECK_EXCEPTION(Careless(true)(esp::ones({2, 3})), esp::Error,
+                        says({"Careless", "-2", "weight", "layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(Careless(false)(esp::ones({2, 3})), esp::Error,
+                        says({"Careless", "gain", "layers_test.cpp"}));
+}
+
 BOOST_AUTO_TEST_CASE(dropout_keeps_the_mean) {
   esp::seed(11);
   Dropout drop(0.25);
@@ -201,6 +289,13 @@ BOOST_AUTO_TEST_CASE(clones_are_equal_and_apart) {
   esp::set_value(model.parameter("2.0.weight"), esp::zeros({2, 4}));
   BOOST_TEST(largest_difference(copy(x), esp::zeros({3, 2})) == 0);  // a copy shares
   BOOST_TEST(largest_difference(model(x), clone(x)) != 0);           // a clone does not
+  const Sequential apart = model.clone();
+  for (size_t i = 0; i < 3; ++i) {
+    const esp::Variable p = model.parameters()[i].second, q = apart.parameters()[i].second;
+    BOOST_TEST(p.value().address() != q.value().address());  // not even what is written in place
+    BOOST_TEST(q.node()->where.line() == p.node()->where.line());
+    BOOST_TEST(q.node()->op().name() == p.node()->op().name());
+  }
 
   Dense fresh(2);
   Dense other = fresh.clone();  // before the first call: they learn their widths alone
@@ -213,6 +308,10 @@ BOOST_AUTO_TEST_CASE(clones_are_equal_and_apart) {
   BOOST_TEST(tied.parameters().size() == 2u);
   BOOST_TEST(tied.clone().parameters().size() == 2u);
   BOOST_TEST(largest_difference(tied(x), tied.clone()(x)) == 0);
+  const Sequential tied_clone = tied.clone();
+  esp::set_value(tied_clone.parameter("0.bias"), esp::full({5}, 9));  // one layer there, too
+  BOOST_TEST(largest_difference(tied(x), tied_clone(x)) > 1);
+  BOOST_TEST(tied_clone.parameters().size() == 2u);
 }
 
 BOOST_AUTO_TEST_CASE(sequential_holds_modules_of_ones_own) {
@@ -223,7 +322,7 @@ BOOST_AUTO_TEST_CASE(sequential_holds_modules_of_ones_own) {
   BOOST_TEST(model(esp::zeros({1, 1})).item() == 2);
   BOOST_TEST(model.parameters().size() == 1u);
   BOOST_TEST(model.parameters()[0].first == "0.step");
-  BOOST_CHECK_EXCEPTION(model.clone(), esp::UnsupportedError, says({"0", "layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(model.clone(), esp::UnsupportedError, says({"element 0", "layers_test.cpp"}));
 
   Doubled doubled(1, {.initializer = init::Constant(3)});
   BOOST_TEST(Sequential{doubled}(esp::ones({1, 1})).item() == 6);  // its own call, not that of Dense
@@ -315,11 +414,35 @@ BOOST_AUTO_TEST_CASE(formulas) {
   BOOST_TEST((ones.low == 1 && ones.high == 1 && zeros.low == 0 && zeros.high == 0));
 }
 
+BOOST_AUTO_TEST_CASE(fans_come_from_the_shape) {
+  auto from_shape = [](const esp::Shape& shape, esp::DType dtype) {
+    esp::seed(2);
+    return init::XavierUniform()(shape, dtype);
+  };
+  auto given = [](const esp::Shape& shape, int64_t in, int64_t out, esp::DType dtype) {
+    esp::seed(2);
+    return init::XavierUniform()(shape, in, out, dtype);
+  };
+  BOOST_TEST(largest_difference(from_shape({6, 4}, esp::float64), given({6, 4}, 4, 6, esp::float64)) == 0);
+  BOOST_TEST(largest_difference(from_shape({6, 4, 3, 5}, esp::float32),
+                                given({6, 4, 3, 5}, 60, 90, esp::float32)) == 0);
+  BOOST_TEST(largest_difference(from_shape({6}, esp::float32), given({6}, 1, 1, esp::float32)) == 0);
+}
+
 BOOST_AUTO_TEST_CASE(bad_arguments) {
   BOOST_CHECK_EXCEPTION(init::Uniform(1, 0), esp::Error, says({"1", "0"}));
+  BOOST_CHECK_NO_THROW(init::Uniform(1, 1));
   BOOST_CHECK_EXCEPTION(init::Normal(0, -2), esp::Error, says({"-2"}));
-  BOOST_CHECK_THROW(init::Normal(NAN, 1), esp::Error);
-  BOOST_CHECK_THROW(init::XavierNormal{INFINITY}, esp::Error);
+  for (const double bad : {double(NAN), double(INFINITY)}) {
+    BOOST_CHECK_EXCEPTION(init::Uniform(bad, 1), esp::Error, says({"Uniform: low"}));
+    BOOST_CHECK_EXCEPTION(init::Uniform(0, bad), esp::Error, says({"Uniform: high"}));
+    BOOST_CHECK_EXCEPTION(init::Normal(bad, 1), esp::Error, says({"Normal: mean"}));
+    BOOST_CHECK_EXCEPTION(init::Normal(0, bad), esp::Error, says({"Normal: stddev"}));
+    BOOST_CHECK_EXCEPTION(init::XavierUniform{bad}, esp::Error, says({"XavierUniform: gain"}));
+    BOOST_CHECK_EXCEPTION(init::XavierNormal{bad}, esp::Error, says({"XavierNormal: gain"}));
+    BOOST_CHECK_EXCEPTION(init::KaimingUniform{bad}, esp::Error, says({"KaimingUniform: a"}));
+    BOOST_CHECK_EXCEPTION(init::KaimingNormal{bad}, esp::Error, says({"KaimingNormal: a"}));
+  }
   BOOST_CHECK_THROW(init::Ones()({2}, 1, 1, esp::int64), esp::TypeError);
 }
 

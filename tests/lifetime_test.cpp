@@ -12,7 +12,7 @@ namespace esp = espalier;
 namespace {
 
 /// Lets its two states trade places at every step.
-struct Swap : esp::optim::Rule {
+struct Swap : esp::optim::UpdateRule {
   std::string_view name() const override { return "Swap"; }
   void update(esp::optim::ParameterUpdate& step) const override {
     const esp::Variable a = step.state("a", 1), b = step.state("b", 2);
@@ -22,7 +22,7 @@ struct Swap : esp::optim::Rule {
 };
 
 /// Remembers what the parameter was, itself and through views.
-struct Remember : esp::optim::Rule {
+struct Remember : esp::optim::UpdateRule {
   std::string_view name() const override { return "Remember"; }
   void update(esp::optim::ParameterUpdate& step) const override {
     const esp::Variable& p = step.parameter();
@@ -31,6 +31,23 @@ struct Remember : esp::optim::Rule {
     step.assign(step.state("plain"), p);
     step.assign(step.state("turned"), esp::reshape(turned, p.shape()));
   }
+};
+
+/// Gives two states a value, itself or as a view: what the parameter becomes or was, or a leaf that stays.
+struct Share : esp::optim::UpdateRule {
+  enum class What { next, present, other };
+  Share(What what, bool view) : what(what), view(view) {}
+  std::string_view name() const override { return "Share"; }
+  void update(esp::optim::ParameterUpdate& step) const override {
+    const esp::Variable p = step.parameter(), after = p - step.gradient();
+    const esp::Variable shown = what == What::next ? after : what == What::present ? p : other;
+    step.assign(step.state("first"), view ? esp::reshape(esp::reshape(shown, {-1}), p.shape()) : shown);
+    step.assign(step.state("second"), shown);
+    step.assign(p, after);
+  }
+  What what;
+  bool view;
+  const esp::Variable other = esp::variable(esp::full({2, 2}, 7));
 };
 
 }  // namespace
@@ -102,6 +119,32 @@ BOOST_AUTO_TEST_CASE(states_remember_what_a_parameter_was) {
     BOOST_TEST(remember.state_of(w)[0].second.value().at<float>({0, 1}) == 2);
     BOOST_TEST(remember.state_of(w)[1].second.value().at<float>({0, 1}) == 3);
   }
+}
+
+BOOST_AUTO_TEST_CASE(leaves_share_no_memory) {
+  for (const bool frozen : {false, true})
+    for (const auto what : {Share::What::next, Share::What::present, Share::What::other})
+      for (const bool view : {false, true}) {
+        const auto rule = std::make_shared<Share>(what, view);
+        const esp::optim::Optimizer share(rule, {});
+        const esp::Variable w = esp::parameter(esp::tensor({{2.0f, 2.0f}, {2.0f, 2.0f}})), loss = esp::sum(w);
+        if (frozen)
+          loss.get_executor({.optimizer = share}).execute({.progress = false});
+        else
+          loss.update(share);
+        std::vector<esp::Tensor> values{w.value(), rule->other.value()};
+        for (const auto& [name, state] : share.state_of(w)) values.push_back(state.value());
+        BOOST_REQUIRE(values.size() == 4u);
+        const float given = what == Share::What::next ? 1 : what == Share::What::present ? 2 : 7;
+        const float expected[] = {1, 7, given, given};
+        // Whatever is written into one of them in place, the others stay.
+        for (size_t i = 0; i < 4; ++i) {
+          for (size_t k = 0; k < 4; ++k)
+            for (const float value : values[k].span<float>())
+              BOOST_TEST(value == expected[k] + (k < i ? 100 : 0));
+          for (float& value : values[i].span<float>()) value += 100;
+        }
+      }
 }
 
 BOOST_AUTO_TEST_CASE(logical_devices_share_their_memory) {

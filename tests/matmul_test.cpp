@@ -6,7 +6,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/executor/executor.h"
-#include "espalier/ops/gemm.h"
+#include "espalier/ops/matmul/gemm.h"
 #include "espalier/ops/ops.h"
 #include "testing.h"
 

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "espalier/core/error.h"
-#include "espalier/core/file.h"
+#include "espalier/core/files/file.h"
 #include "temporary_folder.h"
 
 using namespace espalier;

@@ -170,6 +170,23 @@ BOOST_AUTO_TEST_CASE(the_rate_below_a_schedule_can_be_set) {
   BOOST_TEST(p.item() == -3);
 }
 
+BOOST_AUTO_TEST_CASE(parameters_of_every_type_follow_one_schedule) {
+  for (const bool frozen : {false, true}) {
+    const optim::Sgd sgd({.lr = 1, .schedule = optim::exponential(0.5)});
+    const esp::Variable wide = esp::parameter(esp::tensor(0.0, esp::float64)),
+                        plain = esp::parameter(esp::tensor(0.0)),
+                        half = esp::parameter(esp::tensor(0.0, esp::float16));
+    const esp::Variable loss = wide + esp::cast(plain, esp::float64) + esp::cast(half, esp::float64);
+    if (frozen)
+      loss.get_executor({.mode = esp::Mode::training, .optimizer = sgd})
+          .execute({.epochs = 3, .progress = false});
+    else
+      for (int step = 0; step < 3; ++step) loss.update(sgd);
+    for (const esp::Variable& p : {wide, plain, half}) BOOST_TEST(p.item() == -1.75);
+    BOOST_TEST(sgd.state()[0].second.item() == 3);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_update_that_fails_does_not_count) {
   const optim::Sgd sgd({.lr = 1, .schedule = [](int64_t step) { return step == 1 ? NAN : 1.0; }});
   const esp::Variable p = esp::parameter(esp::tensor(0.0, esp::float64));
@@ -191,6 +208,22 @@ BOOST_AUTO_TEST_CASE(schedules_that_make_no_sense) {
   BOOST_CHECK_EXCEPTION(optim::cosine({.steps = 5, .warm_up = 5}), esp::Error,
                         says({"cosine", "steps", here()}));
   BOOST_CHECK_EXCEPTION(optim::cosine({.steps = 5, .warm_up = -1}), esp::Error, says({"warm_up", here()}));
+  for (const double bad : {-0.5, double(NAN), double(INFINITY)}) {
+    BOOST_CHECK_EXCEPTION(optim::step_decay({.factor = bad}), esp::Error, says({"factor", here()}));
+    BOOST_CHECK_EXCEPTION(optim::exponential(bad), esp::Error, says({"exponential", here()}));
+    BOOST_CHECK_EXCEPTION(optim::cosine({.steps = 5, .last = bad}), esp::Error, says({"last", here()}));
+  }
+  BOOST_CHECK_NO_THROW(optim::cosine({.steps = 1}));
+  BOOST_CHECK_NO_THROW(optim::step_decay({.every = 1, .factor = 0}));
+  struct WithoutRate : optim::UpdateRule {
+    std::string_view name() const override { return "WithoutRate"; }
+    void update(optim::ParameterUpdate&) const override {}
+  };
+  BOOST_CHECK_EXCEPTION(optim::Optimizer(std::make_shared<WithoutRate>(), {{"speed", 1}},
+                                         {.schedule = optim::exponential(0.5)}),
+                        esp::Error, says({"WithoutRate", "'lr'", here()}));
+  BOOST_CHECK_EXCEPTION(optim::Optimizer(std::make_shared<WithoutRate>(), {}, {.clip_norm = INFINITY}),
+                        esp::Error, says({"WithoutRate", "clip_norm", here()}));
   const esp::Variable p = esp::parameter(esp::ones({2}));
   BOOST_CHECK_EXCEPTION(
       esp::sum(p).update(

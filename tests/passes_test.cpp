@@ -6,9 +6,9 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
+#include "espalier/executor/compile.h"
 #include "espalier/executor/executor.h"
 #include "espalier/executor/passes/passes.h"
-#include "espalier/executor/plan_data.h"
 #include "espalier/nn/activation.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/dense.h"
@@ -32,13 +32,13 @@ esp::Graph graph_of(const Variables& results, bool inference = false) {
 }
 
 /// The pass changes the graph into this one, and finds nothing to do the second time.
-void check_pass(bool (*pass)(esp::Graph&), esp::Graph graph, const std::string& before,
-                const std::string& after) {
+void check_pass(bool (*pass)(esp::Graph&, const esp::CompileOptions&), esp::Graph graph,
+                const std::string& before, const std::string& after) {
   BOOST_TEST(graph.str() == before);
-  BOOST_TEST(pass(graph) == (before != after));
+  BOOST_TEST(pass(graph, {}) == (before != after));
   esp::verify(graph, "the pass");
   BOOST_TEST(graph.str() == after);
-  BOOST_TEST(!pass(graph));
+  BOOST_TEST(!pass(graph, {}));
   BOOST_TEST(graph.str() == after);
 }
 

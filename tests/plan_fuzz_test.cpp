@@ -7,14 +7,11 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
+#include "espalier/executor/compile.h"
 #include "espalier/executor/executor.h"
-#include "espalier/executor/plan_data.h"
 #include "espalier/ops/ops.h"
-#include "espalier/optim/adagrad.h"
-#include "espalier/optim/adam.h"
-#include "espalier/optim/rmsprop.h"
-#include "espalier/optim/sgd.h"
 #include "fuzz_tree.h"
+#include "training_runs.h"
 
 namespace esp = espalier;
 namespace optim = espalier::optim;
@@ -23,25 +20,7 @@ using esp::Variable;
 
 namespace {
 
-optim::Optimizer optimizer(uint32_t which) {
-  switch (which % 12) {
-    case 0: return optim::Sgd({.lr = 0.05});
-    case 1: return optim::Sgd({.lr = 0.05, .momentum = 0.9});
-    case 2: return optim::Sgd({.lr = 0.05, .momentum = 0.9, .nesterov = true, .weight_decay = 0.1});
-    case 3: return optim::Sgd({.lr = 0.05, .clip_norm = 0.1});
-    case 4: return optim::Sgd({.lr = 0.05, .clip_value = 0.01, .schedule = optim::exponential(0.9)});
-    case 5: return optim::Sgd({.lr = 0.05, .schedule = optim::cosine({.steps = 10, .warm_up = 2})});
-    case 6: return optim::Adam({.lr = 0.01, .epsilon = 1e-3});
-    case 7: return optim::AdamW({.lr = 0.01, .epsilon = 1e-3, .clip_norm = 1});
-    case 8: return optim::RmsProp({.lr = 0.01, .epsilon = 1e-2});
-    case 9: return optim::RmsProp({.lr = 0.01, .epsilon = 1e-2, .momentum = 0.5, .weight_decay = 0.01});
-    case 10: return optim::Adagrad({.lr = 0.01, .epsilon = 1e-2});
-    default: return optim::Adam({.lr = 0.01, .epsilon = 1e-2, .schedule = optim::step_decay({.every = 2})});
-  }
-}
-
-/// The tree's values in each step, and the parameters after them.
-using Trace = std::vector<esp::Tensor>;
+// Traces have the tree's values in each step, and the parameters after them.
 constexpr int epochs = 2;
 
 void add_parameters(const FuzzTree& tree, Trace& trace) {
@@ -60,7 +39,7 @@ void record(const FuzzTree& tree, const optim::Optimizer& rule, uint32_t seed) {
 Trace train_eagerly(uint32_t seed, uint32_t which) {
   esp::seed(seed);
   FuzzTree tree(seed);
-  const optim::Optimizer rule = optimizer(which);
+  const optim::Optimizer rule = optimizer_of(which);
   Trace trace;
   record(tree, rule, seed);
   for (int epoch = 0; epoch < epochs; ++epoch) {
@@ -89,12 +68,12 @@ Trace train_by_plan(uint32_t seed, uint32_t which, const PlanOptions& options, T
   esp::ExecutorOptions how{
       .mode = esp::Mode::training, .without = options.without, .gradient_bucket = options.bucket};
   const auto executor_of = [&] {
-    if (!is_recorded(seed)) how.optimizer = optimizer(which);
+    if (!is_recorded(seed)) how.optimizer = optimizer_of(which);
     return tree.root.get_executor(how);
   };
   const std::unique_ptr<esp::data::Distributor> other = FuzzTree::feed_of(8, seed + 1);
   if (seed % 4 == 0 && options.budget == 0) how.validation = *other;
-  record(tree, optimizer(which), seed);
+  record(tree, optimizer_of(which), seed);
   const int before = esp::num_threads();
   esp::set_num_threads(options.threads_to_bind);
   if (options.budget > 0)
@@ -130,13 +109,6 @@ Trace train_by_plan(uint32_t seed, uint32_t which, const PlanOptions& options, T
   return trace;
 }
 
-double difference_of(const Trace& a, const Trace& b) {
-  if (a.size() != b.size()) return INFINITY;
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, difference(a[i], b[i]));
-  return largest;
-}
-
 /// A layer with a loss, and a parameter without elements.
 struct Layer {
   esp::DType dtype;
@@ -154,7 +126,7 @@ Trace train_layer(const Layer& layer, uint32_t which, bool eager,
     const Variable sums = esp::sum(esp::square(h - 0.5)) * 0.01 + esp::sum(esp::tanh(none) * 2.0);
     return layer.out ? sums + esp::mean(esp::softmax(h) * esp::layer_norm(h, b, b)) : sums;
   };
-  const optim::Optimizer rule = optimizer(which);
+  const optim::Optimizer rule = optimizer_of(which);
   std::optional<esp::Executor> executor;
   if (!eager)
     executor = loss().get_executor({.mode = esp::Mode::training, .optimizer = rule, .without = without});
@@ -209,7 +181,7 @@ BOOST_AUTO_TEST_CASE(random_trees_train_alike) {
     plans[4].bucket = true;
     if (seed % 3 == 0) plans[4].budget = 0.7;
     if (seed % 3 == 1) plans[4].without = plans[1].without;
-    BOOST_TEST_CONTEXT("seed " << seed << " optimizer " << which % 12) {
+    BOOST_TEST_CONTEXT("seed " << seed << " optimizer " << which % optimizers) {
       Trace eager;
       try {
         eager = train_eagerly(seed, which);

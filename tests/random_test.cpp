@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "espalier/core/bind_context.h"
 #include "espalier/core/cpu/philox_words.h"
 #include "espalier/core/cpu/vectorize.h"
 #include "espalier/core/device.h"
@@ -351,7 +352,7 @@ BOOST_AUTO_TEST_CASE(dropout_masks_of_windows_on_a_gpu_are_those_of_the_cpu) {
             if (where.type == DeviceType::cpu)
               op.run_cpu(call);
             else
-              op.bind_cuda(call)->run(window);
+              bind_kernel(op, call)->run(window);
             return out.to(cpu());
           };
           const bool half = dtype == float16 || dtype == bfloat16;  // which the CPU takes by way of float32

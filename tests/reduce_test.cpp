@@ -10,7 +10,7 @@
 #include "espalier/core/node.h"
 #include "espalier/core/random.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/rules.h"
+#include "espalier/ops/shape_like_ops.h"
 #include "testing.h"
 
 namespace esp = espalier;

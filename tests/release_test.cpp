@@ -2,10 +2,12 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
+#include <set>
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/core/random.h"
+#include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/losses.h"
@@ -189,6 +191,42 @@ BOOST_AUTO_TEST_CASE(values_released_for_a_plan_are_not_computed_from_other_para
   BOOST_CHECK_THROW((void)loss.gradient(p), esp::Error);
 }
 
+BOOST_AUTO_TEST_CASE(a_plan_releases_nothing_that_others_hold) {
+  const esp::Variable p = esp::parameter(esp::tensor({1.0f, 2.0f}));
+  const esp::Variable held = esp::tanh(p + 1.0f);
+  esp::Variable shared = esp::tanh(p + 2.0f);
+  const auto* node = shared.node();
+  const esp::Variable other = esp::sum(esp::square(shared));  // its rule reads what both are made of
+  const esp::Variable loss = esp::sum(held * shared);
+  shared = {};
+  const esp::Executor executor = loss.get_executor({.optimizer = esp::optim::Sgd(0.1)});
+  BOOST_TEST(held.node()->has_value());
+  BOOST_TEST(node->has_value());
+  executor.execute({.progress = false});
+  BOOST_TEST(held.value().at<float>({0}) == std::tanh(2.0f), boost::test_tools::tolerance(1e-6f));
+  const float t = std::tanh(3.0f);
+  BOOST_TEST(other.gradient(p).value().at<float>({0}) == 2 * t * (1 - t * t),
+             boost::test_tools::tolerance(1e-4f));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_computed_again_leaves_nothing_between) {
+  const esp::Variable x = esp::variable(esp::ones(large));
+  const esp::Variable y = ((x + 1) + 2) + 3;
+  const esp::Variable middle = y.node()->inputs[0].variable();
+  const esp::Edge& first = middle.node()->inputs[0];
+  BOOST_TEST(!first.node()->has_value());
+  BOOST_TEST(middle.value().at<float>({0, 0}) == 4);
+  BOOST_TEST(!first.node()->has_value());
+}
+
+BOOST_AUTO_TEST_CASE(operands_that_rules_read_outlive_a_change_of_the_leaf) {
+  const esp::Variable x = esp::variable(esp::full({3}, 2));
+  esp::Variable h = x + 1;
+  const esp::Variable y = esp::sum(esp::square(std::move(h)));
+  esp::set_value(x, esp::zeros({3}));
+  BOOST_TEST(y.gradient(x).value().at<float>({0}) == 6);  // at x = 2
+}
+
 BOOST_AUTO_TEST_CASE(a_deep_chain_needs_no_stack) {
   const int64_t before = live();
   {
@@ -215,6 +253,22 @@ BOOST_AUTO_TEST_CASE(random_nodes_are_computed_again_with_the_same_numbers) {
   const esp::Variable product = y.node()->inputs[0].variable();
   BOOST_TEST(!product.node()->has_value());
   BOOST_TEST(difference((product + 1.0).value(), y.value()) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(random_nodes_of_a_feed_show_one_mask_at_a_step) {
+  esp::seed(4);
+  const esp::data::Distributor feed({esp::ones({3, 1000})}, {.batch_size = 1});
+  for (int steps = 1; steps <= 3; ++steps) {
+    esp::Variable first, second;
+    {
+      const esp::Variable h = esp::dropout(feed.get_output_graphs()[0] + 0.5, 0.5);  // is released in between
+      first = esp::sum(h), second = esp::sum(h * 2);
+    }
+    std::set<double> shown;
+    for (int step = 0; step < steps; ++step) shown.insert(first.forward().item());
+    BOOST_TEST(shown.size() == static_cast<size_t>(steps));  // another mask at each step
+    BOOST_TEST(second.item() == 2 * first.item());
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

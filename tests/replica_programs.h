@@ -1,48 +1,21 @@
 // Programs that train on any number of replicas, for tests which hold them against one device.
 #pragma once
-#include <cmath>
 #include <vector>
 
 #include "espalier/core/random.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
 #include "espalier/ops/ops.h"
-#include "espalier/optim/adagrad.h"
-#include "espalier/optim/adam.h"
-#include "espalier/optim/rmsprop.h"
-#include "espalier/optim/sgd.h"
 #include "fuzz_tree.h"
-#include "testing.h"
+#include "training_runs.h"
 
 namespace espalier::testing {
 
-/// What a run leaves: losses, values, parameters.
-using Trace = std::vector<Tensor>;
-
-inline double difference_of(const Trace& a, const Trace& b) {
-  if (a.size() != b.size()) return INFINITY;
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, difference(a[i], b[i]));
-  return largest;
-}
-
-/// One of each rule, with and without what can be added to it.
-constexpr uint32_t optimizers = 12;
-inline optim::Optimizer optimizer_of(uint32_t which) {
-  switch (which % optimizers) {
-    case 0: return optim::Sgd({.lr = 0.05});
-    case 1: return optim::Sgd({.lr = 0.05, .momentum = 0.9});
-    case 2: return optim::Sgd({.lr = 0.05, .momentum = 0.9, .nesterov = true, .weight_decay = 0.1});
-    case 3: return optim::Sgd({.lr = 0.05, .clip_norm = 0.1});
-    case 4: return optim::Sgd({.lr = 0.05, .clip_value = 0.01, .schedule = optim::exponential(0.9)});
-    case 5: return optim::Sgd({.lr = 0.05, .schedule = optim::cosine({.steps = 10, .warm_up = 2})});
-    case 6: return optim::Adam({.lr = 0.01, .epsilon = 1e-3});
-    case 7: return optim::AdamW({.lr = 0.01, .epsilon = 1e-3, .clip_norm = 1});
-    case 8: return optim::RmsProp({.lr = 0.01, .epsilon = 1e-2});
-    case 9: return optim::RmsProp({.lr = 0.01, .epsilon = 1e-2, .momentum = 0.5, .weight_decay = 0.01});
-    case 10: return optim::Adagrad({.lr = 0.01, .epsilon = 1e-2});
-    default: return optim::Adam({.lr = 0.01, .epsilon = 1e-2, .schedule = optim::step_decay({.every = 2})});
-  }
+/// cpu:0 and so on: as many replicas.
+inline std::vector<Device> cpus(int count) {
+  std::vector<Device> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(cpu(i));
+  return devices;
 }
 
 struct NetworkOptions {

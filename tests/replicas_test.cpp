@@ -6,8 +6,8 @@
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
 #include "espalier/data/distributor.h"
-#include "espalier/executor/collective_ops.h"
-#include "espalier/executor/communicator_threads.h"
+#include "espalier/executor/communicators/collective_ops.h"
+#include "espalier/executor/communicators/distributed.h"
 #include "espalier/executor/executor.h"
 #include "espalier/nn/dropout.h"
 #include "espalier/ops/ops.h"
@@ -21,12 +21,6 @@ using namespace espalier::testing;
 using esp::Variable;
 
 namespace {
-
-std::vector<esp::Device> cpus(int count) {
-  std::vector<esp::Device> devices;
-  for (int i = 0; i < count; ++i) devices.push_back(esp::cpu(i));
-  return devices;
-}
 
 /// What the error says that making an executor throws; empty if it throws none.
 template <class E>
@@ -193,6 +187,52 @@ BOOST_AUTO_TEST_CASE(options_that_cannot_be) {
   BOOST_TEST(run() == before * 0.64, boost::test_tools::tolerance(1e-6));
 }
 
+BOOST_AUTO_TEST_CASE(a_refusal_says_which_of_two_reasons_it_has) {
+  esp::data::Distributor feed({numbers({8, 3}, -1, 1, 1)}, {.batch_size = 4});
+  const Variable x = feed.get_output_graphs()[0], total = esp::sum(x, 0), average = esp::mean(x, 0),
+                 w = esp::parameter(numbers({3}, -1, 1, 2), "w");
+  const std::string sum_and_none = "a sum over the batch together with what is none",
+                    neither = "neither row by row";
+  const auto check = [&](const Variable& y, const std::string& said, const std::string& op) {
+    const std::string text = refusal<esp::UnsupportedError>(y, {.devices = cpus(2)});
+    BOOST_TEST(says(text, said), text);
+    BOOST_TEST(says(text, "'" + op + "'"), text);
+    BOOST_TEST(says(text, "replicas_test.cpp:"), text);
+    BOOST_TEST(!says(text, said == neither ? sum_and_none : neither), text);
+  };
+  check(esp::sum(total + w), sum_and_none, "add");
+  check(total + 1.0, sum_and_none, "add");
+  check(total - average, sum_and_none, "subtract");
+  check(esp::concat({total, w}, 0), sum_and_none, "concat");
+  check(esp::sum(total) + x, neither, "add");  // the sum meets rows
+  check(total * esp::sum(x), neither, "multiply");
+  check(w / total, neither, "divide");
+  check(esp::sqrt(average), neither, "sqrt");
+  check(esp::maximum(total, w), neither, "maximum");
+}
+
+BOOST_AUTO_TEST_CASE(plans_of_several_sizes_send_all_at_once) {
+  // Only where all replicas have as many rows do their gradients surely come in one order.
+  const auto messages = [](int64_t batch, int replicas) {
+    const esp::data::Distributor feed({numbers({24, 8}, -1, 1, 1)}, {.batch_size = batch});
+    Variable h = feed.get_output_graphs()[0];
+    for (uint64_t i = 0; i < 4; ++i)
+      h = esp::tanh(esp::matmul(h, esp::parameter(numbers({8, 8}, -1, 1, i), "w")));
+    const esp::Executor executor =
+        esp::mean(esp::square(h))
+            .get_executor(
+                {.optimizer = optim::Sgd(0.1), .devices = esp::simulated_gpus(replicas), .bucket_bytes = 64});
+    const std::string text = executor.plan().str();
+    const size_t at = text.find("gradients in ");
+    BOOST_REQUIRE(at != text.npos);
+    return std::atoi(text.c_str() + at + 13);
+  };
+  BOOST_TEST(messages(8, 2) == 4);
+  BOOST_TEST(messages(8, 4) == 4);
+  BOOST_TEST(messages(8, 3) == 1);
+  BOOST_TEST(messages(6, 4) == 1);
+}
+
 BOOST_AUTO_TEST_CASE(an_error_in_one_replica_changes_nothing_and_the_next_step_goes_on) {
   // The last row of the second batch has a label that does not exist: only the last replica meets it.
   std::vector<int64_t> labels(12);
@@ -337,7 +377,7 @@ BOOST_AUTO_TEST_CASE(integers_and_bools_are_the_whole_batch_s) {
 }
 
 BOOST_AUTO_TEST_CASE(a_tree_with_collectives_of_its_own_is_not_replicated) {
-  const auto world = esp::make_thread_group(1).front();
+  const auto world = esp::distributed::make_group({esp::cpu()}).front();
   esp::data::Distributor feed({numbers({8, 3}, -1, 1, 1)}, {.batch_size = 4});
   const Variable y = esp::distributed::all_reduce(feed.get_output_graphs()[0], esp::Reduction::sum, world);
   BOOST_TEST(says(refusal<esp::UnsupportedError>(esp::mean(y), {.devices = cpus(2)}), "replicas_test.cpp:"));

@@ -7,7 +7,7 @@ preset=release
 case ${1:-} in '' | -*) ;; *) preset=$1 && shift ;; esac
 
 stopped() { echo "0 passed, 1 failed" && exit 1; }
-cmake/install_dependencies.sh build tests || stopped
+cmake/install_dependencies.sh build tests mpi || stopped
 cmake --preset "$preset" -DESPALIER_BUILD_TESTS=ON "$@" || stopped
 cmake --build --preset "$preset" || stopped
 

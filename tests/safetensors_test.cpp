@@ -10,15 +10,17 @@
 #include <iterator>
 
 #include "espalier/core/error.h"
-#include "espalier/core/safetensors.h"
+#include "espalier/core/files/safetensors.h"
 #include "espalier/nn/activation.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/serialize.h"
 #include "espalier/ops/ops.h"
+#include "file_errors.h"
 #include "temporary_folder.h"
 
 namespace esp = espalier;
+using espalier::testing::file_error, espalier::testing::has;
 namespace fs = std::filesystem;
 using esp::nn::Dense;
 
@@ -60,18 +62,6 @@ bool same(const esp::Tensor& a, const esp::Tensor& b) {
   const esp::Tensor x = a.contiguous_copy(), y = b.contiguous_copy();
   return x.spec() == y.spec() && (x.bytes() == 0 || std::memcmp(x.address(), y.address(), x.bytes()) == 0);
 }
-
-template <class F>
-std::string file_error(F&& f) {
-  try {
-    f();
-  } catch (const esp::FileError& error) {
-    return error.what();
-  }
-  return "it threw nothing";
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 esp::nn::Sequential called_model() {
   esp::nn::Sequential model{Dense(4), esp::nn::Relu(), Dense(2)};

@@ -1,10 +1,12 @@
 // Replicas that share out the optimizer's states train as one device does, and have room for a part each.
 #include <boost/test/unit_test.hpp>
 
+#include <optional>
+
 #include "espalier/core/error.h"
-#include "espalier/executor/leaf_arena.h"
-#include "espalier/executor/plan_data.h"
-#include "espalier/executor/state_owners.h"
+#include "espalier/executor/compile.h"
+#include "espalier/executor/runtime/parameter_arena.h"
+#include "espalier/executor/sharding/state_owners.h"
 #include "replica_programs.h"
 
 namespace esp = espalier;
@@ -13,12 +15,6 @@ using namespace espalier::testing;
 using esp::Variable;
 
 namespace {
-
-std::vector<esp::Device> cpus(int count) {
-  std::vector<esp::Device> devices;
-  for (int i = 0; i < count; ++i) devices.push_back(esp::cpu(i));
-  return devices;
-}
 
 /// Layers in float32, as float16 training takes them.
 struct Layers {
@@ -126,6 +122,34 @@ BOOST_AUTO_TEST_CASE(whichever_passes_are_left_out) {
   BOOST_TEST(difference_of(train(esp::pass_names(), 2), one) < 1e-5);
 }
 
+BOOST_AUTO_TEST_CASE(under_a_memory_budget) {
+  // What is computed again must not take away the gathering of parameters, which nothing reads.
+  const auto executor_of = [](const Layers& layers, int64_t budget) {
+    return layers.loss.get_executor({.optimizer = optim::Adam({.lr = 0.01}),
+                                     .devices = cpus(2),
+                                     .shard_states = true,
+                                     .memory_budget = budget});
+  };
+  const Layers layers(8, 16);
+  const esp::Executor unlimited = executor_of(layers, 0);
+  (void)unlimited.execute({.epochs = 2, .progress = false});
+  int kept = 0;
+  for (int64_t percent = 95; percent >= 60; percent -= 5) {
+    const Layers others(8, 16);
+    std::optional<esp::Executor> limited;
+    try {
+      limited = executor_of(others, unlimited.plan().arena_bytes() * percent / 100);
+    } catch (const esp::OutOfMemory&) {
+      break;
+    }
+    ++kept;
+    BOOST_TEST(limited->plan().str().find("gather_parameters") != std::string::npos);
+    (void)limited->execute({.epochs = 2, .progress = false});
+    BOOST_TEST(difference_of(others.values(), layers.values()) == 0, percent << " %");
+  }
+  BOOST_TEST(kept > 0);
+}
+
 BOOST_AUTO_TEST_CASE(a_scaled_loss) {
   const auto train = [](int count) {
     Layers layers;
@@ -173,13 +197,13 @@ BOOST_AUTO_TEST_CASE(each_has_room_for_its_part) {
 BOOST_AUTO_TEST_CASE(an_arena_takes_no_memory_for_what_others_keep) {
   const Variable p = esp::parameter(numbers({32}), "p"), m = esp::state(numbers({32}, 0, 1, 2), "m"),
                  v = esp::state(numbers({32}, 0, 1, 3), "v");
-  using Keeping = esp::LeafArena::Keeping;
-  esp::LeafArena first(esp::cpu()), second(esp::cpu());
+  using Keeping = esp::ParameterArena::Keeping;
+  esp::ParameterArena first(esp::cpu()), second(esp::cpu());
   first.follow();
   second.follow();
   first.add(p), first.add(m, Keeping::alone), first.add(v, Keeping::nowhere);
   second.add(p), second.add(m, Keeping::nowhere), second.add(v, Keeping::alone);
-  for (esp::LeafArena* arena : {&first, &second}) {
+  for (esp::ParameterArena* arena : {&first, &second}) {
     arena->bind();
     BOOST_TEST(arena->bytes() == 2 * 32 * 8);
   }
@@ -189,7 +213,7 @@ BOOST_AUTO_TEST_CASE(an_arena_takes_no_memory_for_what_others_keep) {
   esp::Tensor there = second.tensor(2);
   copy_elements(numbers({32}, 0, 1, 7), there);
   const size_t written[] = {2};
-  for (esp::LeafArena* arena : {&first, &second}) arena->mark_assigned(written);
+  for (esp::ParameterArena* arena : {&first, &second}) arena->mark_assigned(written);
   BOOST_TEST(!v.node()->has_value());
   BOOST_TEST(difference(v.value(), numbers({32}, 0, 1, 7)) == 0);
   BOOST_TEST(v.value().address() != there.address());
@@ -364,6 +388,22 @@ BOOST_AUTO_TEST_CASE(gradients_go_to_their_owners_alone_where_no_other_reads_the
     BOOST_TEST(said == (text.find("scattered=") != text.npos), text);
     return said;
   };
+  // What is sent early goes to all.
+  const auto scatters_early = [](int64_t bucket_bytes) {
+    Layers layers;
+    return layers.loss
+               .get_executor({.optimizer = optim::Sgd({.lr = 0.1}),
+                              .devices = esp::simulated_gpus(3),
+                              .shard_states = true,
+                              .bucket_bytes = bucket_bytes})
+               .plan()
+               .str()
+               .find("scattered=") != std::string::npos;
+  };
+  const int64_t all = 5 * 8 * 8 * 4;
+  BOOST_TEST(scatters_early(0));
+  BOOST_TEST(scatters_early(all));
+  BOOST_TEST(!scatters_early(all - 1));
   const auto plain = esp::Precision::float32;
   BOOST_TEST(scatters(optim::Sgd({.lr = 0.1}), plain));
   BOOST_TEST(scatters(optim::Adam({.lr = 0.1, .clip_value = 1, .schedule = optim::exponential(0.9)}), plain));
@@ -390,6 +430,22 @@ BOOST_AUTO_TEST_CASE(predictions_follow_the_plan) {
   const std::vector<esp::Prediction> scaled = shared.scaling(inputs, esp::Scaling::weak, 8);
   BOOST_TEST(scaled[0].memory - scaled[2].memory == states - states / 4);
   BOOST_TEST(scaled[2].memory - scaled[3].memory == states / 4 - states / 8);
+  // With three, one has the states of three parameters, and others those of two and three.
+  const esp::Plan uneven = plan_of(adam, 3, true), apart = plan_of(adam, 3, false);
+  BOOST_TEST(apart.predict(inputs).memory - arena(apart) - (uneven.predict(inputs).memory - arena(uneven)) ==
+             states - states / 8 * 3);
+  // A replica updates what it owns: a quarter of the whole.
+  esp::CostInputs bytes{.hardware = {.name = "bytes",
+                                     .float32 = INFINITY,
+                                     .float64 = INFINITY,
+                                     .tf32 = INFINITY,
+                                     .half = INFINITY,
+                                     .bandwidth = 1},
+                        .network = inputs.network};
+  const double of_owner = shared.predict(bytes).compute, of_all = whole.predict(bytes).compute;
+  bytes.sharded_states = true;
+  BOOST_TEST(whole.predict(bytes).compute < of_all);
+  BOOST_TEST(whole.predict(bytes).compute == of_owner, boost::test_tools::tolerance(0.01));
   // Sums go to owners alone, and parameters back: as much as an all-reduce. Clipping wants all sums
   // everywhere.
   inputs.network = esp::presets::ethernet(1e9);

@@ -7,11 +7,11 @@
 
 #include "espalier/core/autograd.h"
 #include "espalier/core/node.h"
+#include "espalier/executor/compile.h"
 #include "espalier/executor/executor.h"
-#include "espalier/executor/gradient_bucket.h"
 #include "espalier/executor/passes/passes.h"
-#include "espalier/executor/plan_data.h"
-#include "espalier/executor/session.h"
+#include "espalier/executor/runtime/session.h"
+#include "espalier/executor/sharding/gradient_bucket.h"
 #include "espalier/ops/ops.h"
 #include "fuzz_tree.h"
 #include "replica_programs.h"
@@ -61,7 +61,7 @@ std::vector<uint32_t> buckets_of(const Graph& graph) {
 uint32_t arrival_of(const Graph& graph) {
   uint32_t found = UINT32_MAX;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i)
-    if (esp::is_arrival(*graph.nodes[i].op)) {
+    if (esp::waits_for_gradients(*graph.nodes[i].op)) {
       BOOST_TEST(found == UINT32_MAX);
       found = i;
     }
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(after_all_passes_too) {
   Graph graph = Gathered(layers.loss, layers.gradients).graph;
   for (const auto pass : {esp::dead_nodes, esp::simplify, esp::fold_constants, esp::common_subexpressions,
                           esp::join_slices, esp::fuse_pointwise, esp::group_updates, esp::fuse_matmul}) {
-    (void)pass(graph);
+    (void)pass(graph, {});
     esp::verify(graph, "a pass");
   }
   for (const int64_t bytes : {1, 64, 513, 1152, 1 << 20}) check_split(graph, bytes);
@@ -307,6 +307,77 @@ BOOST_AUTO_TEST_CASE(parameters_without_elements) {
   for (const int64_t bytes : {1, 8, 1 << 20}) check_split(empty.graph, bytes);
 }
 
+BOOST_AUTO_TEST_CASE(members_are_in_the_order_of_their_parameters) {
+  const Layers layers;
+  Pairs turned = layers.gradients;
+  std::ranges::reverse(turned);
+  const Gathered all(layers.loss, turned);
+  check_exchange(all.graph);
+  BOOST_TEST((members(all.graph) == members(Gathered(layers.loss, layers.gradients).graph)));
+  check_split(all.graph, 512);
+  // What reads a gradient and is no update reads this replica's own.
+  const auto& [parameter, gradient] = layers.gradients[0];
+  std::vector<Variable> results{layers.loss, esp::sum(esp::square(gradient)), gradient};
+  Graph graph = esp::freeze(results, optim::Sgd(0.1).build({{parameter, gradient}}), {}, false);
+  const ValueRef own = graph.results.back();
+  graph.results.pop_back();
+  esp::gather_gradients(graph, {parameter}, {own}, {0});
+  esp::verify(graph, "gather_gradients");
+  check_exchange(graph);
+  // Without updates and replicas there is nothing to gather.
+  Graph calm = esp::freeze(results, {}, {}, false);
+  const std::string text = calm.str();
+  BOOST_TEST(!esp::gather_gradients(calm, {parameter}, {calm.results.back()}));
+  BOOST_TEST(calm.str() == text);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_left_is_a_message_if_it_is_large_enough) {
+  const Variable a = esp::parameter(numbers({8}, -1, 1, 1), "a"),
+                 b = esp::parameter(numbers({8}, -1, 1, 2), "b");
+  const Variable loss = esp::sum(esp::square(a)) + esp::sum(esp::exp(b));
+  const Gathered all(loss, gradients_of(loss, {a, b}));
+  for (const auto& [bytes, messages] : {std::pair(64, 2u), {65, 1u}, {72, 1u}, {8, 3u}}) {
+    Graph graph = all.graph;
+    (void)esp::split_buckets(graph, bytes);
+    BOOST_TEST(buckets_of(graph).size() == messages, bytes);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(scattered_buckets_stay_whole) {
+  const Layers layers;
+  for (const bool scattered : {false, true}) {
+    std::vector<Variable> results{layers.loss}, parameters;
+    for (const auto& [parameter, gradient] : layers.gradients) {
+      parameters.push_back(parameter);
+      results.push_back(gradient);
+    }
+    Graph graph = esp::freeze(results, optim::Adam(0.1).build(layers.gradients), {}, false);
+    const std::vector<ValueRef> values(graph.results.begin() + 1, graph.results.end());
+    graph.results.resize(1);
+    esp::gather_gradients(graph, parameters, values, {0}, scattered);
+    esp::verify(graph, "gather_gradients");
+    check_exchange(graph);
+    // The loss goes to all, in a bucket of its own.
+    BOOST_TEST(buckets_of(graph).size() == (scattered ? 3u : 2u));
+    size_t scattered_members = 0;
+    for (const uint32_t at : buckets_of(graph)) {
+      const auto* bucket = esp::as_bucket(*graph.nodes[at].op);
+      BOOST_TEST((graph.nodes[at].tag == esp::Tag::backward));
+      if (!bucket->scattered()) continue;
+      scattered_members += bucket->parameters().size();
+      for (const Variable& p : bucket->parameters()) BOOST_TEST(p.defined());
+    }
+    BOOST_TEST(scattered_members == (scattered ? 12u : 0u));
+    // Only what goes to all is cut.
+    (void)esp::split_buckets(graph, 64);
+    esp::verify(graph, "split_buckets");
+    size_t whole = 0;
+    for (const uint32_t at : buckets_of(graph)) whole += esp::as_bucket(*graph.nodes[at].op)->scattered();
+    BOOST_TEST(whole == (scattered ? 2u : 0u));
+    if (!scattered) BOOST_TEST(buckets_of(graph).size() > 5u);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_updates_do_not_read_is_not_sent) {
   const Variable a = esp::parameter(numbers({3}, -1, 1, 1), "a"),
                  b = esp::parameter(numbers({3}, -1, 1, 2), "b");
@@ -327,16 +398,16 @@ BOOST_AUTO_TEST_CASE(plans_train_the_same_however_their_buckets_are_cut) {
     const Pairs gradients = esp::new_parameter_gradients(loss);
     const auto& feed = tree.feed->feed();
     esp::CompileOptions how;
-    how.gradient_bucket = gradients;
     // One replica with all rows, whose messages go nowhere.
     if (bytes >= 0)
-      how.replica = esp::ReplicaOptions{.rows = 5,
-                                        .batch_rows = 5,
-                                        .bucket_bytes = bytes,
-                                        .local_statistics = true,
-                                        .other = {{feed.get(), 10}},
-                                        .other_rows = 10};
-    const auto plan = esp::compile({loss}, optimizer_of(seed).build(gradients), {{feed.get(), 5}}, how);
+      how.shard = esp::ShardOptions{.batch_rows = 5,
+                                    .bucket_bytes = bytes,
+                                    .local_statistics = true,
+                                    .other_feeds = {{feed.get(), 10}},
+                                    .other_rows = 10};
+    const auto plan =
+        esp::compile({.value = loss, .updates = optimizer_of(seed).build(gradients), .gradients = gradients},
+                     {{feed.get(), 5}}, how);
     const auto session = esp::make_session(esp::cpu(), esp::Launch::graph);
     for (const GraphNode& n : plan->graph.nodes)
       if (n.leaf.defined()) session->leaves.add(n.leaf);
@@ -346,7 +417,7 @@ BOOST_AUTO_TEST_CASE(plans_train_the_same_however_their_buckets_are_cut) {
     for (int step = 0; step < 2; ++step) {
       runtime->load(*feed, feed->batch(0, step));
       runtime->run(static_cast<uint64_t>(step * runtime->random_nodes()));
-      trace.push_back(runtime->result(0).clone());
+      trace.push_back(runtime->value().clone());
     }
     session->leaves.mark_assigned(runtime->assigned());
     for (const Variable& p : tree.parameters) trace.push_back(p.value().clone());

@@ -89,6 +89,28 @@ BOOST_AUTO_TEST_CASE(elements) {
   BOOST_TEST(esp::tensor(7.9f).item<int32_t>() == 7);
 }
 
+BOOST_AUTO_TEST_CASE(slices) {
+  const esp::Tensor t = esp::arange(12).reshape({3, 4});
+  const auto sum_of = [](const esp::Tensor& x) {
+    const esp::Tensor copy = x.clone();
+    double sum = 0;
+    for (const float v : copy.span<float>()) sum += v;
+    return sum;
+  };
+  BOOST_TEST(sum_of(t.slice(1, 1, 3)) == 1 + 2 + 5 + 6 + 9 + 10);
+  BOOST_TEST(sum_of(t.slice(-1, 1, -1)) == 1 + 2 + 5 + 6 + 9 + 10);
+  BOOST_TEST(sum_of(t.slice(0, -2, 3)) == 4 + 5 + 6 + 7 + 8 + 9 + 10 + 11);
+  BOOST_TEST(sum_of(t.slice(0, -3, -2)) == 0 + 1 + 2 + 3);
+  BOOST_TEST(sum_of(t.slice(0, 1, 3).slice(1, -1, 4).slice(0, 1, 2)) == 11);
+  BOOST_TEST(t.slice(1, 2, 2).elements() == 0);
+  BOOST_TEST(t.slice(0, 3, 3).shape() == esp::Shape({0, 4}));
+  for (const auto& [begin, end] :
+       std::vector<std::pair<int64_t, int64_t>>{{-5, 2}, {0, 5}, {3, 2}, {4, 3}, {-1, -2}})
+    BOOST_CHECK_EXCEPTION(t.slice(1, begin, end), esp::IndexError,
+                          says({"slice", "axis 1 of size 4", here()}));
+  BOOST_CHECK_THROW(t.slice(2, 0, 1), esp::Error);
+}
+
 BOOST_AUTO_TEST_CASE(undefined_ones) {
   esp::Tensor none;
   BOOST_TEST(!none.defined());

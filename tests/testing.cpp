@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "espalier/core/backends.h"
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/cpu/vectorize.h"
 #include "espalier/core/gradient_rule.h"
@@ -110,8 +111,8 @@ namespace {
 
 /// The identity. It keeps nothing for its own gradient, and counts how often it is computed.
 struct Probe : Op {
+  Probe() : Op({.gradient_reads = InputSet::none()}) {}
   std::string_view name() const override { return "probe"; }
-  bool gradient_needs_input(size_t) const override { return false; }
   Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
   void run_cpu(const KernelCall& call) const override {
     ++runs;
@@ -348,8 +349,26 @@ std::vector<Device> gpus_to_test() {
   return {all.begin(), all.begin() + std::min<std::ptrdiff_t>(1, std::ssize(all))};
 }
 
+/// Every backend of this build has kernels for the ops of the case, or they need none.
+void check_kernels(const OpCase& c) {
+  Variables inputs;
+  for (const Tensor& input : c.inputs) inputs.emplace_back(input);
+  const Variable result = c.op(inputs);
+  std::vector<const Node*> todo{result.node()};
+  while (!todo.empty()) {
+    const Node* node = todo.back();
+    todo.pop_back();
+    for (const Edge& input : node->inputs) todo.push_back(input.node());
+    if (node->is_leaf()) continue;
+    for (const auto& [type, backend] : backends())
+      BOOST_TEST((node->op().runs_everywhere() || backend.kernels.has(node->op())),
+                 "there is no kernel for " << node->op().name());
+  }
+}
+
 void check_op(const OpCase& c) {
   BOOST_TEST_CONTEXT(c.name << (c.inputs.empty() ? "" : " of shape " + c.inputs[0].shape().str())) {
+    check_kernels(c);
     bool any = false, real = false;
     for (size_t i = 0; i < c.inputs.size(); ++i) {
       any |= is_differentiable(c, i);

@@ -1,5 +1,5 @@
 // Threads that work at once.
-#include "espalier/executor/thread_team.h"
+#include "espalier/executor/replicas/thread_team.h"
 
 #include <boost/test/unit_test.hpp>
 

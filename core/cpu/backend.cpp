@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "espalier/core/bind_context.h"
 #include "espalier/core/cpu/block_pool.h"
 #include "espalier/core/cpu/strided_loop.h"
 #include "espalier/core/cpu/widen.h"
@@ -20,7 +21,7 @@ namespace espalier {
 
 namespace {
 
-constexpr size_t header = 64;  // a Storage stands in front of its bytes, in one block
+constexpr size_t header = buffer_alignment;  // a Storage stands in front of its bytes, in one block
 static_assert(sizeof(Storage) <= header);
 
 class CpuBackend : public Backend {
@@ -66,6 +67,15 @@ class CpuBackend : public Backend {
       run_widened(op, call);
     else
       op.run_cpu(call);
+  }
+  std::unique_ptr<BoundKernel> bind(const Op& op, const KernelCall& call,
+                                    const BindContext& context) override {
+    if (!needs_widening(op, call))
+      if (auto kernel = op.bind_cpu(call, context)) return kernel;
+    return bound([this, &op, call = KernelCall(call)](RandomStream random) mutable {
+      call.random = random;
+      run(op, call);
+    });
   }
   void synchronize(Device) override {}
 

@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "espalier/core/error.h"
+#include "espalier/core/storage.h"
 
 namespace espalier {
 
 namespace {
 
-constexpr size_t unit = 64;
+constexpr size_t unit = buffer_alignment;
 constexpr size_t largest_small_block = 1024;
 constexpr size_t classes = largest_small_block / unit;
 constexpr size_t slab_bytes = size_t{64} << 10;
@@ -24,7 +25,7 @@ struct FreeBlock {
   FreeBlock* next;
 };
 
-/// What threads that have ended leave behind, for those that go on.
+/// The lists of threads that have ended, for reuse by the others.
 struct SharedLists {
   std::mutex mutex;
   FreeBlock* lists[classes] = {};
@@ -145,7 +146,7 @@ void* pool_allocate(size_t bytes) {
   if (bytes > (size_t{1} << 46))
     throw OutOfMemory(fmt::format("{} bytes are more than any machine has", bytes));
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  // A pool would hide from the sanitizer what is used after it was freed.
+  // A pool would hide uses after free from the sanitizer.
   if (void* block = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit + (bytes ? 0 : unit)))
     return block;
   throw OutOfMemory(fmt::format("the system has no {} bytes left", bytes));

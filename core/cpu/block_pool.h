@@ -1,6 +1,7 @@
-// Memory that is kept when it is freed: nodes, tensors and lists of the tree come and go fast.
+// A caching allocator for nodes, tensors and lists of the tree.
 //
-// Small blocks wait in lists of the thread that freed them, larger ones in lists that all threads share.
+// Freed small blocks are kept in lists of the thread that freed them, larger ones in lists shared by all
+// threads.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +12,7 @@ namespace espalier {
 void* pool_allocate(size_t bytes);
 /// Gives back a block that was allocated with the same `bytes`.
 void pool_free(void* block, size_t bytes) noexcept;
-/// What large blocks wait for their next use, and giving them back to the system.
+/// The bytes of large blocks that are cached, and returning them to the system.
 int64_t pool_cached_bytes();
 void pool_release_cached();
 

@@ -9,14 +9,14 @@
 namespace espalier {
 
 /// Calls `f(begin, end)` over ranges that cover 0 to `n`, on several threads if each gets at least `grain`.
-/// If calls throw, one of their exceptions comes out.
+/// Rethrows one of the exceptions of the calls.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, F&& f) {
 #ifdef _OPENMP
   const int64_t threads = n >= 2 * grain ? std::min<int64_t>(num_threads(), n / grain) : 1;
   if (threads > 1) {
     const int count = static_cast<int>(threads);
-    std::exception_ptr error;  // which may not leave a parallel region by itself
+    std::exception_ptr error;  // exceptions must not leave a parallel region
 #pragma omp parallel for num_threads(count) schedule(static)
     for (int64_t t = 0; t < threads; ++t) {
       try {

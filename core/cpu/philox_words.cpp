@@ -11,8 +11,8 @@ namespace espalier::detail {
 namespace {
 
 // Written by hand, since g++ multiplies 32 by 32 bits only between permutations, at a third of the speed.
-// Each block has one 64-bit lane of a, b, c and d; multiplications ignore a lane's high half, so nobody
-// clears it before the end. Each function returns how many blocks it has done: the multiple of its lanes.
+// Each block has one 64-bit lane of a, b, c and d; multiplications ignore a lane's high half, so
+// it is cleared only at the end. Each function returns the number of blocks done, a multiple of its lanes.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 
 using FourLanes = uint64_t __attribute__((vector_size(32)));

@@ -11,7 +11,8 @@ enum class VectorLevel : int { baseline, avx2, avx512 };
 /// ESPALIER_VECTOR_LEVEL (baseline, avx2 or avx512) or `set_vector_level` asks for less.
 VectorLevel vector_level();
 
-/// For tests and measurements. A level which this machine lacks becomes its widest; returns what came of it.
+/// For tests and measurements. A level that this machine lacks becomes its widest. Returns the level in
+/// force.
 VectorLevel set_vector_level(VectorLevel level);
 
 namespace detail {
@@ -20,8 +21,8 @@ namespace detail {
 extern std::atomic<int> current_vector_level;
 VectorLevel find_vector_level();
 
-/// Runs a copy whose address nobody knows: the compiler keeps the captured values in registers, and need not
-/// fear that what the loop writes changes them.
+/// Runs a local copy whose address does not escape: the compiler keeps the captured values in registers,
+/// since the loop's writes cannot alias them.
 template <class Body>
 [[gnu::always_inline]] inline void run_copy(const Body& body) {
   static_assert(std::is_trivially_copyable_v<Body>, "capture pointers and numbers only");

@@ -50,7 +50,7 @@ bool needs_widening(const Op& op, const KernelCall& call) {
   const auto half = [](const Tensor* t) { return is_half(t->dtype()); };
   return (std::any_of(call.inputs.begin(), call.inputs.end(), half) ||
           std::any_of(call.outputs.begin(), call.outputs.end(), half)) &&
-         !op.takes_halves();
+         !op.traits().takes_halves && !op.runs_everywhere();
 }
 
 void run_widened(const Op& op, const KernelCall& call) {
@@ -66,7 +66,7 @@ void run_widened(const Op& op, const KernelCall& call) {
       wide.inputs.push_back(&x);
       continue;
     }
-    inputs.push_back(widened(op.needs_value(k) ? x : Tensor(StoragePtr(), x.layout(), x.dtype())));
+    inputs.push_back(widened(op.reads_elements(k) ? x : Tensor(StoragePtr(), x.layout(), x.dtype())));
     wide.inputs.push_back(&inputs.back());
   }
   for (Tensor* y : call.outputs) {

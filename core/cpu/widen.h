@@ -1,4 +1,4 @@
-// Ops on 16-bit reals, computed by the kernels that there are for float32.
+// Ops on 16-bit reals, computed by the float32 kernels.
 #pragma once
 #include "espalier/core/op.h"
 

@@ -21,7 +21,7 @@ constexpr size_t large_segment = 20 * mebibyte;  // one holds several requests o
 
 size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
-/// What to ask of the driver for a block of that size.
+/// The size of the driver allocation for a block of that size.
 size_t segment_bytes(size_t bytes, bool small) {
   if (small) return small_segment;
   return bytes <= large_segment / 2 ? large_segment : rounded(bytes, 2 * mebibyte);
@@ -61,7 +61,7 @@ void DeviceMemory::release(MemoryBlock* block, size_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   live_ -= static_cast<int64_t>(bytes);
   try {
-    // What is captured runs later, on memory of its own: nothing to wait for then.
+    // Captured work runs later, on memory of its own; nothing to wait for.
     if (const cudaStream_t other = stream_instead_of_eager(device_); other && !captured(other)) {
       const DeviceScope scope(device_);
       order(other, eager_stream());

@@ -1,11 +1,10 @@
-// The memory of one GPU: blocks which tensors give back are kept for the next ones.
+// The caching allocator of one GPU.
 //
-// All blocks belong to the order of the device's eager stream: a block is handed out as soon as it is given
-// back, since what the eager stream does with it from then on comes after what it did before. A thread whose
-// current stream is another one (StreamScope) may allocate and give back too; each such call makes one
-// stream wait for what the other has been asked so far. What is being captured must not allocate: plans use
-// memory that was allocated before. Since another thread may allocate meanwhile, a capture is begun as
-// cudaStreamCaptureModeThreadLocal.
+// Blocks are ordered by the device's eager stream: a freed block can be reused at once, since later work of
+// the eager stream runs after earlier work. A thread whose current stream is another one (StreamScope) may
+// allocate and free, too; each such call makes one stream wait for the work queued on the other. Code under
+// capture must not allocate; plans use memory allocated before. Other threads may allocate meanwhile, so
+// captures begin with cudaStreamCaptureModeThreadLocal.
 #pragma once
 #include <mutex>
 #include <optional>
@@ -15,7 +14,7 @@
 
 namespace espalier::cu {
 
-/// A part of a segment, which is what the driver gave; its neighbours lie before and after it.
+/// A part of a segment allocated from the driver, with its neighbours in address order.
 struct MemoryBlock {
   char* data = nullptr;
   size_t bytes = 0;
@@ -33,13 +32,13 @@ class DeviceMemory {
 
   /// A block of at least `bytes`, aligned to 256. Throws OutOfMemory, or Error during capture.
   MemoryBlock* allocate(size_t bytes);
-  /// Takes back what was allocated with that `bytes`. It asks nothing of the driver while the current stream
-  /// is the eager one: static tensors may end after the driver has.
+  /// Frees a block allocated with that `bytes`. It makes no driver call while the current stream is the eager
+  /// one: static tensors may outlive the driver.
   void release(MemoryBlock* block, size_t bytes) noexcept;
 
   MemoryStats stats() const;
   void reset_peak();
-  /// Waits for the device, and gives back to it what no tensor uses.
+  /// Waits for the device and returns unused segments to the driver.
   void release_cached();
 
  private:
@@ -54,13 +53,13 @@ class DeviceMemory {
   MemoryBlock* take_cached(size_t bytes, bool small);
   MemoryBlock* new_segment(size_t bytes, bool small, size_t asked);
   void* ask_driver(size_t bytes);
-  /// Cuts off what is more than `bytes`, if it is worth being kept apart.
+  /// Splits off the rest beyond `bytes` if it is large enough to be useful.
   void split(MemoryBlock* block, size_t bytes);
   MemoryBlock* joined(MemoryBlock* first, MemoryBlock* second);
   void free_segments(FreeBlocks& blocks);
   void free_unused_segments();
   [[noreturn]] void throw_out_of_memory(size_t asked) const;
-  /// Lets one stream wait for what another has been asked so far.
+  /// Makes one stream wait for the work queued on another.
   void order(cudaStream_t first, cudaStream_t then);
 
   const int device_;

@@ -12,6 +12,7 @@
 #include <source_location>
 #include <string>
 
+#include "espalier/core/backends.h"
 #include "espalier/core/cpu/block_pool.h"
 #include "espalier/core/cuda/allocator.h"
 #include "espalier/core/cuda/copy.h"
@@ -27,7 +28,7 @@ namespace {
 using cu::check;
 using cu::DeviceScope;
 
-/// How many GPUs there are, and why none, if so.
+/// The number of GPUs, or the reason why there is none.
 struct Found {
   int count = 0;
   std::string why;
@@ -69,7 +70,7 @@ int architecture_of(int device) {
   return major * 10 + minor;
 }
 
-/// The op that was last asked of a device, for errors that come to light later.
+/// The op last queued on a device, for errors reported later.
 class LastOp {
  public:
   void set(std::string_view name, const std::source_location* where) {
@@ -93,7 +94,7 @@ class LastOp {
   std::source_location where_;
 };
 
-/// What the backend keeps of one device.
+/// The backend's state for one device.
 struct Gpu {
   explicit Gpu(int index) : index(index), memory(index) {}
 
@@ -219,11 +220,16 @@ class CudaBackend : public Backend {
     Gpu& gpu = gpu_at(device);
     const DeviceScope scope(device.index);
     gpu.last_op.set(op.name(), call.where);
-    // Its scratch goes back to the cache before the kernel has run; what takes it next runs after the kernel.
-    op.bind_cuda(call)->run(call.random);
+    // Its scratch returns to the cache before the kernel has run; the next user runs after the kernel.
+    bind(op, call, {})->run(call.random);
     if (!Gpu::synchronous()) return;
     gpu.check_work(cudaStreamSynchronize(cu::current_stream()));
     cu::throw_recorded_index();
+  }
+
+  std::unique_ptr<BoundKernel> bind(const Op& op, const KernelCall& call,
+                                    const BindContext& context) override {
+    return backends().at(DeviceType::cuda).kernels.bind(op, call, context);
   }
 
   void synchronize(Device device) override {

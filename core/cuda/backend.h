@@ -1,15 +1,14 @@
-// The CUDA backend, or, in a build without it, the reason why there is none.
+// The CUDA backend, as it is registered.
 #pragma once
-#include <string>
 #include <vector>
 
 #include "espalier/core/device.h"
 
 namespace espalier {
 
-/// Every GPU that can be used; empty without a driver, without a GPU, or without the backend.
-std::vector<Device> cuda_devices();
-/// Throws DeviceError saying why that device cannot be used.
+/// Throws DeviceError saying why that GPU cannot be used: without a driver or a GPU.
 Backend& cuda_backend(Device device);
+/// Every GPU that can be used.
+std::vector<Device> cuda_devices();
 
 }  // namespace espalier

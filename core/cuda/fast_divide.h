@@ -1,4 +1,4 @@
-// Division by a number that a kernel's launch knows: a multiplication and a shift, on the host as well.
+// Division by a divisor known at launch: a multiplication and a shift, on the host as well.
 #pragma once
 #include <bit>
 #include <cstdint>

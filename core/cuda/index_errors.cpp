@@ -24,7 +24,7 @@ struct Site {
   std::source_location where;
 };
 
-/// Every op and line that has asked for a report, each once: the record names one by its number.
+/// All ops and lines that report indices, each once; a record names one by its number.
 class Sites {
  public:
   unsigned int number(std::string_view op, const std::source_location& where) {
@@ -87,9 +87,9 @@ void throw_recorded_index() {
   const Site site = sites().site(shared.site);
   shared.state = 0u;
   IndexError error(fmt::format("{}: index {} is outside an axis of size {}", site.op, index, size));
-  Building own_line = building();
+  BuildContext own_line = build_context();
   own_line.where = nullptr;  // the line is the kernel's call, not the one that waited for it
-  const BuildingScope scope(own_line);
+  const BuildScope scope(own_line);
   error.locate(site.where);
   throw error;
 }

@@ -1,5 +1,5 @@
-// Indices that kernels found to be outside their axis. A kernel cannot throw: it records the first such index
-// and goes on with one that is inside; the next synchronisation throws.
+// Out-of-range indices found by kernels. A kernel cannot throw: it records the first such index and goes on
+// with a valid one; the next synchronisation throws.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -16,7 +16,7 @@ struct IndexRecord {
   long long index, size;
 };
 
-/// What a kernel needs to report an index: the record of its device, and who it is.
+/// The arguments with which a kernel reports an index: its device's record and its own number.
 struct IndexReport {
   IndexRecord* record;
   unsigned int site;

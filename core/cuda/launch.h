@@ -1,4 +1,4 @@
-// Launching kernels, and what every kernel does: walk n elements with all threads of its grid.
+// Launching kernels, and grid-stride loops.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -16,8 +16,8 @@ struct Grid {
 
 inline constexpr int threads_in_block = 256;
 
-/// Blocks of `threads_in_block` threads, enough to give each thread `each` of n elements, and no more than
-/// keep the device busy: kernels walk on by `grid_threads()`.
+/// Blocks of `threads_in_block` threads: enough that each thread has `each` of n elements, and at most as
+/// many as keep the device busy, since kernels stride by `grid_threads()`.
 inline Grid grid_for(int64_t n, int64_t each = 1) {
   const int64_t block = threads_in_block * each;
   const int64_t most = int64_t{limits().multiprocessors} * 32;

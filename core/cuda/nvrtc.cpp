@@ -8,10 +8,10 @@
 #include <mutex>
 #include <tuple>
 
-#include "espalier/core/crc64.h"
 #include "espalier/core/cuda/runtime.h"
 #include "espalier/core/error.h"
-#include "espalier/core/file.h"
+#include "espalier/core/files/crc64.h"
+#include "espalier/core/files/file.h"
 #include "espalier/core/version.h"
 
 namespace espalier::cu {
@@ -60,7 +60,7 @@ uint64_t checksum(const std::string& bytes) {
   return sum.value();
 }
 
-/// What a file of machine code begins with: all that the code depends on, and what it has to be like.
+/// The header of a file of machine code: everything the code depends on, its size and its checksum.
 std::string header(const std::string& source, int architecture, const std::string& code) {
   int major = 0, minor = 0;
   check_nvrtc(nvrtcVersion(&major, &minor), "nvrtcVersion");
@@ -130,7 +130,7 @@ std::string MachineCodeFiles::find(const std::string& source, int architecture) 
     const std::string code = all.substr(begin + source.size());
     return all.compare(0, begin, header(source, architecture, code)) == 0 ? code : std::string();
   } catch (const FileError&) {
-    return {};  // it is compiled anew
+    return {};  // compiled again
   }
 }
 
@@ -141,7 +141,7 @@ void MachineCodeFiles::keep(const std::string& source, int architecture, const s
     AtomicFile to(file(source, architecture));
     to.write(header(source, architecture, code) + source + code);
     to.commit();
-  } catch (const FileError&) {  // the next process will compile it again
+  } catch (const FileError&) {  // the next process compiles it again
   } catch (const std::filesystem::filesystem_error&) {
   }
 }

@@ -1,4 +1,4 @@
-// Kernels that are compiled at run time, once on a machine: what was compiled is kept in a file.
+// Kernels compiled at run time. The machine code is cached in files.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -15,9 +15,9 @@ std::string compile_to_machine_code(const std::string& source, int architecture)
 /// in a process, and once on a machine if there is a cache_folder().
 cudaKernel_t compiled_kernel(const std::string& source, const char* name);
 
-/// Machine code by source and architecture, in files of a folder: damaged ones, and those of another Espalier
-/// or NVRTC, are as good as none. An empty folder keeps nothing. Files that cannot be read or written are no
-/// error.
+/// A cache of machine code by source and architecture, in files of a folder. Damaged files and those of
+/// another Espalier or NVRTC count as missing. An empty folder name disables it. Files that cannot be read or
+/// written are no error.
 class MachineCodeFiles {
  public:
   explicit MachineCodeFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}

@@ -1,12 +1,12 @@
-// Page-locked host memory: what a GPU copies from and to while the host goes on.
+// Page-locked host memory, for asynchronous copies.
 #pragma once
 #include <cstddef>
 #include <utility>
 
 namespace espalier::cu {
 
-/// Bytes for batches on their way to a GPU; every device may copy from them. Whoever starts such a copy waits
-/// for it (an Event) before he writes them again.
+/// A buffer for batches; every device may copy from it. The caller must wait for such a copy (an Event)
+/// before writing the buffer again.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;

@@ -11,14 +11,14 @@ namespace espalier::cu {
 
 namespace {
 
-/// What a thread has put in place of the eager stream, and on which device.
+/// A thread's current stream in place of the eager one, and its device.
 struct Override {
   cudaStream_t stream = nullptr;
   int device = -1;
 };
 thread_local Override stream_override;
 
-/// What belongs to each device; filled on first use, and never given back: static tensors outlive main.
+/// The state of each device; created on first use and never destroyed, since static tensors outlive main.
 struct PerDevice {
   std::once_flag stream_once, limits_once;
   std::atomic<cudaStream_t> stream{nullptr};

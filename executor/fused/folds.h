@@ -1,4 +1,4 @@
-// The loops of folds inside fused kernels, and of gathering elements into a tile.
+// Loops of the tile interpreter: folds, gathers, and stores past the caches.
 #pragma once
 #include <cstring>
 
@@ -19,7 +19,7 @@ FoldAllFunction fold_all_function(DType dtype);
 /// n elements of `bytes` bytes, `stride` bytes apart.
 void gather_row(int64_t n, char* to, const char* from, int64_t stride, uint32_t bytes);
 
-/// Copies bytes past the caches. Others see them after stream_fence().
+/// Copies bytes with stores past the caches; other threads see them after stream_fence().
 void stream_row(size_t bytes, char* to, const char* from);
 void stream_fence();
 

@@ -1,6 +1,5 @@
 #include "espalier/executor/fused/fused_op.h"
 
-#include "espalier/executor/cuda/kernels.h"
 #include "espalier/executor/fused/interpreter.h"
 
 namespace espalier {
@@ -11,29 +10,25 @@ Specs FusedOp::infer(const InputSpecs&) const {
   return specs;
 }
 
-/// Each tile reads its own elements before it writes them, if they are the same elements.
+/// A tile reads its elements before it writes them, so reader and writer must use the same elements.
 bool FusedOp::can_write_over(size_t output, size_t input) const {
   const Instruction& writer = program_.instructions[program_.outputs[output]];
   if (writer.kind != Instruction::Kind::map && writer.kind != Instruction::Kind::whole_row) return false;
-  if (writer.level == Level::uniform) return true;  // written after all has been read
+  if (writer.extent == Extent::uniform) return true;  // written after all has been read
   for (const Instruction& n : program_.instructions)
     for (const Argument& operand : n.arguments) {
       if (operand.from != Argument::From::input || operand.index != input) continue;
-      if (operand.level != writer.level || n.shape.elements() != outputs_[output].shape.elements())
+      if (operand.extent != writer.extent || n.shape.elements() != outputs_[output].shape.elements())
         return false;
     }
   return true;
 }
 
-std::unique_ptr<BoundKernel> FusedOp::bind_cpu(const KernelCall& call) const {
+std::unique_ptr<BoundKernel> FusedOp::bind_cpu(const KernelCall& call, const BindContext&) const {
   std::vector<TileKernel> kernels;
   kernels.emplace_back(program_, std::span(call.inputs.data(), call.inputs.size()),
                        std::span(call.outputs.data(), call.outputs.size()));
   return bind_tiles(std::move(kernels));
-}
-
-std::unique_ptr<BoundKernel> FusedOp::bind_cuda(const KernelCall& call) const {
-  return cu::bind_fused(call, program_);
 }
 
 Specs FusedGroup::infer(const InputSpecs& in) const {
@@ -54,7 +49,13 @@ bool FusedGroup::can_write_over(size_t output, size_t input) const {
   return false;
 }
 
-std::unique_ptr<BoundKernel> FusedGroup::bind_cpu(const KernelCall& call) const {
+NodeFlops FusedGroup::cost(const NodeWork&) const {
+  NodeFlops flops;
+  for (const Member& member : members_) flops.elementwise += member.op->program().flops();
+  return flops;
+}
+
+std::unique_ptr<BoundKernel> FusedGroup::bind_cpu(const KernelCall& call, const BindContext&) const {
   std::vector<TileKernel> kernels;
   size_t input = 0, output = 0;
   for (const Member& member : members_) {
@@ -64,13 +65,6 @@ std::unique_ptr<BoundKernel> FusedGroup::bind_cpu(const KernelCall& call) const 
     output += member.outputs;
   }
   return bind_tiles(std::move(kernels));
-}
-
-std::unique_ptr<BoundKernel> FusedGroup::bind_cuda(const KernelCall& call) const {
-  std::vector<cu::GroupMember> members;
-  for (const Member& member : members_)
-    members.push_back({&member.op->program(), member.inputs, member.outputs});
-  return cu::bind_fused_group(call, members);
 }
 
 }  // namespace espalier

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 
+#include "espalier/core/bind_context.h"
 #include "espalier/executor/fused/program.h"
 
 namespace espalier {
@@ -9,15 +10,14 @@ namespace espalier {
 class FusedOp : public Op {
  public:
   FusedOp(Program program, std::vector<Spec> outputs)
-      : program_(std::move(program)), outputs_(std::move(outputs)) {}
+      : Op({.kind = OpKind::pointwise}), program_(std::move(program)), outputs_(std::move(outputs)) {}
   std::string_view name() const override { return "fused"; }
-  OpKind kind() const override { return OpKind::pointwise; }
   Attributes attributes() const override { return {{"program", program_.str()}}; }
   Specs infer(const InputSpecs&) const override;
   bool can_write_over(size_t output, size_t input) const override;
-  void run_cpu(const KernelCall& call) const override { bind_cpu(call)->run(call.random); }
-  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call) const override;
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override;
+  void run_cpu(const KernelCall& call) const override { bind_cpu(call, {})->run(call.random); }
+  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override;
+  NodeFlops cost(const NodeWork&) const override { return {.elementwise = program_.flops()}; }
   bool equals(const Op& other) const override { return this == &other; }
 
   const Program& program() const { return program_; }
@@ -35,17 +35,17 @@ class FusedGroup : public Op {
     std::shared_ptr<const FusedOp> op;
     size_t inputs, outputs;
   };
-  explicit FusedGroup(std::vector<Member> members) : members_(std::move(members)) {}
+  explicit FusedGroup(std::vector<Member> members)
+      : Op({.kind = OpKind::pointwise}), members_(std::move(members)) {}
   std::string_view name() const override { return "fused_group"; }
-  OpKind kind() const override { return OpKind::pointwise; }
   Attributes attributes() const override {
     return {{"members", static_cast<int64_t>(members_.size())}, {"program", members_[0].op->program().str()}};
   }
   Specs infer(const InputSpecs& in) const override;
   bool can_write_over(size_t output, size_t input) const override;
-  void run_cpu(const KernelCall& call) const override { bind_cpu(call)->run(call.random); }
-  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call) const override;
-  std::unique_ptr<BoundKernel> bind_cuda(const KernelCall& call) const override;
+  void run_cpu(const KernelCall& call) const override { bind_cpu(call, {})->run(call.random); }
+  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override;
+  NodeFlops cost(const NodeWork&) const override;
   bool equals(const Op& other) const override { return this == &other; }
 
   const std::vector<Member>& members() const { return members_; }

@@ -3,10 +3,9 @@
 #include <algorithm>
 
 #include "espalier/core/cpu/parallel.h"
-#include "espalier/executor/cuda/kernels.h"
 #include "espalier/executor/fused/folds.h"
 #include "espalier/executor/fused/interpreter.h"
-#include "espalier/ops/matmul_call.h"
+#include "espalier/ops/matmul/matmul_call.h"
 
 namespace espalier {
 
@@ -32,7 +31,7 @@ class BoundUpdate : public BoundKernel {
   MatmulCall product_;
 };
 
-/// The library does it all.
+/// Product and epilogue in one call of the library.
 class BoundLibraryEpilogue : public BoundKernel {
  public:
   BoundLibraryEpilogue(const KernelCall& call, MatmulForm form, Tensor product, GemmEpilogue epilogue,
@@ -54,9 +53,9 @@ class BoundEpilogue : public BoundKernel {
  public:
   BoundEpilogue(const KernelCall& call, MatmulForm form, Tensor product, Tensor seen, const Program& program,
                 size_t product_input)
-      : landing_(std::make_unique<Tensor>(std::move(product))),
+      : product_memory_(std::make_unique<Tensor>(std::move(product))),
         seen_(std::make_unique<Tensor>(std::move(seen))),
-        product_(*call.inputs[0], *call.inputs[1], *landing_, form.transpose_a, form.transpose_b),
+        product_(*call.inputs[0], *call.inputs[1], *product_memory_, form.transpose_a, form.transpose_b),
         kernel_(program, inputs_with(call, product_input), {call.outputs.data(), call.outputs.size()}) {
     choose_parts();
     const int64_t cost = kernel_.tiles() * kernel_.tile_cost();
@@ -86,8 +85,8 @@ class BoundEpilogue : public BoundKernel {
   }
 
  private:
-  /// The product can be made in parts, by one thread each, so that a part is still in the caches when the
-  /// program gets to it, and no thread waits for another.
+  /// Parts of rows, each by one thread: a part is still in the caches when the program reads it, and no
+  /// thread waits for another.
   void choose_parts() {
     const Gemm& gemm = product_.product().gemm;
     const int64_t tile = kernel_.row_tiles(), batch = product_.product().batch.elements();
@@ -95,7 +94,7 @@ class BoundEpilogue : public BoundKernel {
     if (product_.product().batch.rank() > 0) {
       if (gemm.m % tile == 0 && batch >= num_threads()) part_rows_ = gemm.m;
     } else if (gemm.k <= 64) {
-      // So little goes into each element that bringing the product to memory and back is what takes time.
+      // With so small a k, moving the product to memory and back dominates.
       constexpr int64_t part_bytes = 96 * 1024;
       const auto row_bytes = gemm.n * static_cast<int64_t>(size_of(gemm.dtype));
       part_rows_ = std::clamp<int64_t>(part_bytes / std::max<int64_t>(row_bytes, 1), 16,
@@ -124,48 +123,51 @@ class BoundEpilogue : public BoundKernel {
     return inputs;
   }
 
-  std::unique_ptr<Tensor> landing_, seen_;  // the same memory, as the product and as the program see it
+  std::unique_ptr<Tensor> product_memory_,
+      seen_;  // one memory, in the shapes of the product and of the program
   MatmulCall product_;
   TileKernel kernel_;
   int64_t threads_ = 1;
-  int64_t part_rows_ = 0, parts_ = 0;  // 0: the product is made as a whole
+  int64_t part_rows_ = 0, parts_ = 0;  // 0: the product is computed as a whole
   TileScratch scratch_;
 };
 
 }  // namespace
 
-std::unique_ptr<BoundKernel> MatmulUpdate::bind_cpu(const KernelCall& call) const {
+std::unique_ptr<BoundKernel> MatmulUpdate::bind_cpu(const KernelCall& call, const BindContext&) const {
   return std::make_unique<BoundUpdate>(call, form_);
-}
-
-std::unique_ptr<BoundKernel> MatmulUpdate::bind_cuda(const KernelCall& call) const {
-  return cu::bind_matmul_update(call, form_);
 }
 
 MatmulEpilogue::MatmulEpilogue(MatmulForm form, Spec product, Shape seen,
                                std::shared_ptr<const FusedOp> program, size_t product_input)
-    : form_(form),
+    : Op({.kind = OpKind::matmul}),
+      form_(form),
       product_(std::move(product)),
       seen_(std::move(seen)),
       program_(std::move(program)),
       product_input_(product_input) {}
 
-std::optional<size_t> MatmulEpilogue::landing() const {
+std::optional<size_t> MatmulEpilogue::product_output() const {
   const Program& program = program_->program();
   for (size_t o = 0; o < program.outputs.size(); ++o) {
     const Instruction& n = program.instructions[program.outputs[o]];
-    if (n.kind == Instruction::Kind::map && n.level == Level::full && n.dtype == product_.dtype) return o;
+    if (n.kind == Instruction::Kind::map && n.extent == Extent::full && n.dtype == product_.dtype) return o;
   }
   return std::nullopt;
 }
 
 bool MatmulEpilogue::can_write_over(size_t output, size_t input) const {
-  if (input < 2 || output == landing()) return false;  // the product is made before, or meanwhile
+  if (input < 2 || output == product_output()) return false;  // the product is computed earlier
   const size_t k = input - 2;
   return program_->can_write_over(output, k < product_input_ ? k : k + 1);
 }
 
-/// What a library can do of the program: all of it, if it is a bias, alone or with a ReLU.
+NodeFlops MatmulEpilogue::cost(const NodeWork& work) const {
+  NodeFlops flops = product_flops(form_, *work.inputs[0], product_.shape.elements());
+  flops.elementwise = program_->program().flops();
+  return flops;
+}
+
 std::pair<GemmEpilogue, size_t> MatmulEpilogue::for_library(const KernelCall& call) const {
   const Program& program = program_->program();
   const auto& code = program.instructions;
@@ -173,7 +175,7 @@ std::pair<GemmEpilogue, size_t> MatmulEpilogue::for_library(const KernelCall& ca
   if (code.empty() || code.size() > 2 || program.outputs.size() != 1 || program.outputs[0] != code.size() - 1)
     return nothing;
   const Instruction& add = code[0];
-  if (add.op->name() != "add" || add.level != Level::full || add.shape.rank() == 0 ||
+  if (add.op->name() != "add" || add.extent != Extent::full || add.shape.rank() == 0 ||
       add.shape[-1] != product_.shape[-1])
     return nothing;
   const auto is_product = [&](const Argument& a) {
@@ -194,7 +196,7 @@ std::pair<GemmEpilogue, size_t> MatmulEpilogue::for_library(const KernelCall& ca
   return {GemmEpilogue::bias_relu, input};
 }
 
-Tensor MatmulEpilogue::room(const KernelCall& call, std::optional<size_t> output) const {
+Tensor MatmulEpilogue::scratch(const KernelCall& call, std::optional<size_t> output) const {
   return output ? *call.outputs[*output] : Tensor(product_.shape, product_.dtype, call.outputs[0]->device());
 }
 Tensor MatmulEpilogue::shaped(const Tensor& memory, const Shape& shape) const {
@@ -203,8 +205,8 @@ Tensor MatmulEpilogue::shaped(const Tensor& memory, const Shape& shape) const {
   return Tensor(memory.storage(), std::move(layout), product_.dtype);
 }
 
-std::unique_ptr<BoundKernel> MatmulEpilogue::bind_cpu(const KernelCall& call) const {
-  const Tensor memory = room(call, landing());
+std::unique_ptr<BoundKernel> MatmulEpilogue::bind_cpu(const KernelCall& call, const BindContext&) const {
+  const Tensor memory = scratch(call, product_output());
   if (const auto [epilogue, bias] = for_library(call);
       epilogue != GemmEpilogue::none && product_.dtype == DType::float32) {
     auto whole =
@@ -213,18 +215,6 @@ std::unique_ptr<BoundKernel> MatmulEpilogue::bind_cpu(const KernelCall& call) co
   }
   return std::make_unique<BoundEpilogue>(call, form_, shaped(memory, product_.shape), shaped(memory, seen_),
                                          program_->program(), product_input_);
-}
-
-std::unique_ptr<BoundKernel> MatmulEpilogue::bind_cuda(const KernelCall& call) const {
-  // A kernel that goes over its elements more than once cannot write over what it still has to read.
-  const auto& code = program_->program().instructions;
-  const bool once = std::all_of(code.begin(), code.end(),
-                                [](const Instruction& n) { return n.kind == Instruction::Kind::map; });
-  const Tensor memory = room(call, once ? landing() : std::nullopt);
-  const auto [epilogue, bias] = for_library(call);
-  return cu::bind_product_program(
-      call, {form_, program_->program(), product_input_, shaped(memory, product_.shape),
-             shaped(memory, seen_), epilogue, epilogue == GemmEpilogue::none ? nullptr : call.inputs[bias]});
 }
 
 }  // namespace espalier

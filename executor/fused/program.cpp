@@ -10,6 +10,18 @@ bool Program::is_output(uint32_t instruction) const {
   return std::find(outputs.begin(), outputs.end(), instruction) != outputs.end();
 }
 
+double Program::flops() const {
+  double flops = 0;
+  const auto domain = static_cast<double>(elements);
+  for (const Instruction& n : instructions) {
+    if (n.kind != Instruction::Kind::map || n.extent == Extent::full)
+      flops += domain;
+    else
+      flops += n.extent == Extent::row ? domain / static_cast<double>(row) : 1;
+  }
+  return flops;
+}
+
 std::string Program::str() const {
   std::string text;
   for (size_t i = 0; i < instructions.size(); ++i) {
@@ -28,8 +40,8 @@ std::string Program::str() const {
       text += ":column";
     else if (n.kind == Instruction::Kind::fold_all)
       text += ":all";
-    else if (n.level != Level::full)
-      text += n.level == Level::row ? ":row" : ":uniform";
+    else if (n.extent != Extent::full)
+      text += n.extent == Extent::row ? ":row" : ":uniform";
   }
   text += " ->";
   for (const uint32_t output : outputs) text += fmt::format(" v{}", output);

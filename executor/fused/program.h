@@ -1,6 +1,5 @@
-// Program: what a fused node computes. Several ops over one domain of elements, to be run tile by tile, so
-// that what lies between them never reaches memory. It says nothing of devices: each backend runs it its own
-// way.
+// Program: what a fused node computes. Several ops over one domain of elements, run tile by tile, so that
+// intermediate values never reach memory. It is independent of devices: each backend runs it in its own way.
 #pragma once
 #include <cmath>
 #include <string>
@@ -12,24 +11,24 @@ namespace espalier {
 
 /// How many elements a value has. The domain is seen as rows: `full` values have an element for each of its
 /// elements, `row` values one for each row, and `uniform` values one in all.
-enum class Level : uint8_t { uniform, row, full };
+enum class Extent : uint8_t { uniform, row, full };
 
 struct Argument {
   enum class From : uint8_t { input, value, constant } from = From::input;
   uint32_t index = 0;  ///< an input of the node, an earlier instruction, or a constant
-  Level level = Level::full;
+  Extent extent = Extent::full;
   friend bool operator==(const Argument&, const Argument&) = default;
 };
 
 struct Instruction {
   enum class Kind : uint8_t {
     map,          ///< element by element
-    whole_row,    ///< each row by itself, in one piece
+    whole_row,    ///< each row as a whole
     fold_row,     ///< each row to one element
     fold_column,  ///< all rows (of `period` elements) to one; an output only
     fold_all,     ///< the domain to one element; an output only
   } kind = Kind::map;
-  Level level = Level::full;  ///< of the result
+  Extent extent = Extent::full;  ///< of the result
   OpPtr op;
   RowFunction function = {};
   UnaryRow whole_row = nullptr;
@@ -56,6 +55,8 @@ struct Program {
   std::vector<uint32_t> outputs;  ///< instructions whose values are outputs of the node
 
   bool is_output(uint32_t instruction) const;
+  /// One for each element that an instruction computes, or folds.
+  double flops() const;
   /// "v0 = multiply(i0, i1); v1 = tanh(v0) -> v1"
   std::string str() const;
 };

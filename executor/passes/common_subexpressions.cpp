@@ -1,7 +1,7 @@
 #include <cstring>
 #include <string>
 
-#include "espalier/executor/collective_ops.h"
+#include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
@@ -19,9 +19,7 @@ std::string key_of(const GraphNode& n) {
     key.append(static_cast<const char*>(plain.address()), plain.bytes());
     return key;
   }
-  if (n.op->is_leaf() || n.op->is_random() || n.op->has_side_effects() || n.op->feed() ||
-      is_collective(*n.op))
-    return {};
+  if (n.op->is_leaf() || n.op->effect() != Effect::none || n.op->feed()) return {};
   key += to_string(n.op->attributes());
   for (const ValueRef& input : n.inputs)
     key += '%' + std::to_string(input.node) + '.' + std::to_string(input.output);
@@ -30,24 +28,24 @@ std::string key_of(const GraphNode& n) {
 
 }  // namespace
 
-bool common_subexpressions(Graph& graph) {
+bool common_subexpressions(Graph& graph, const CompileOptions&) {
   std::map<std::string, uint32_t> seen;
   bool changed = false;
-  std::vector<uint32_t> stands_for(graph.nodes.size());
+  GraphRewriter rewriter(graph);
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     GraphNode& n = graph.nodes[i];
-    for (ValueRef& input : n.inputs) input.node = stands_for[input.node];
-    stands_for[i] = i;
+    for (ValueRef& input : n.inputs) input = rewriter.resolve(input);
     const std::string key = key_of(n);
     if (key.empty()) continue;
     const auto [first, fresh] = seen.emplace(key, i);
     if (fresh || !(n.is_constant() || n.op->equals(*graph.nodes[first->second].op))) continue;
-    stands_for[i] = first->second;
+    for (uint32_t k = 0; k < n.outputs.size(); ++k) rewriter.replace({i, k}, {first->second, k});
     changed = true;
   }
-  for (ValueRef& result : graph.results) result.node = stands_for[result.node];
-  if (changed) dead_nodes(graph);
-  return changed;
+  if (!changed) return false;
+  rewriter.finish();
+  dead_nodes(graph);
+  return true;
 }
 
 }  // namespace espalier

@@ -1,15 +1,15 @@
-#include "espalier/executor/collective_ops.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
 
-bool dead_nodes(Graph& graph) {
+bool dead_nodes(Graph& graph, const CompileOptions&) {
   std::vector<bool> alive(graph.nodes.size(), false);
   for (const ValueRef& result : graph.results) alive[result.node] = true;
   size_t count = 0;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const GraphNode& n = graph.nodes[i];
-    if (n.op->has_side_effects() || is_collective(*n.op)) alive[i] = true;
+    const Effect effect = n.op->effect();
+    if (effect == Effect::writes_leaf || effect == Effect::communicates) alive[i] = true;
     if (!alive[i]) continue;
     ++count;
     for (const ValueRef& input : n.inputs) alive[input.node] = true;

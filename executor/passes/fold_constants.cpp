@@ -1,6 +1,4 @@
 #include "espalier/core/device.h"
-#include "espalier/executor/collective_ops.h"
-#include "espalier/executor/gradient_bucket.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
@@ -8,14 +6,13 @@ namespace espalier {
 namespace {
 
 bool can_fold(const Graph& graph, const GraphNode& n) {
-  if (n.op->is_leaf() || n.op->is_random() || n.op->has_side_effects() || n.op->feed() ||
-      n.outputs.size() != 1 || is_collective(*n.op) || as_bucket(*n.op) || n.op->passes_through())
+  if (n.op->is_leaf() || n.op->effect() != Effect::none || n.op->feed() || n.outputs.size() != 1)
     return false;
   size_t read = 64;
   std::optional<Device> device;
   for (size_t k = 0; k < n.inputs.size(); ++k) {
     const GraphNode& input = graph.nodes[n.inputs[k].node];
-    if (!n.op->needs_value(k)) continue;
+    if (!n.op->reads_elements(k)) continue;
     if (!input.is_constant()) return false;
     if (device && *device != input.constant.device()) return false;  // they meet on the plan's
     device = input.constant.device();
@@ -38,7 +35,7 @@ Tensor evaluate(const Graph& graph, const GraphNode& n) {
       return Tensor(inputs[0].storage(), *layout, n.outputs[0].dtype);
   KernelCall call;
   for (const Tensor& input : inputs) call.inputs.push_back(&input);
-  const Device device = n.op->output_device().value_or(inputs.empty() ? Device{} : inputs[0].device());
+  const Device device = n.op->traits().output_device.value_or(inputs.empty() ? Device{} : inputs[0].device());
   Tensor result(n.outputs[0].shape, n.outputs[0].dtype, device);
   call.outputs.push_back(&result);
   backend(device).run(*n.op, call);
@@ -47,7 +44,7 @@ Tensor evaluate(const Graph& graph, const GraphNode& n) {
 
 }  // namespace
 
-bool fold_constants(Graph& graph) {
+bool fold_constants(Graph& graph, const CompileOptions&) {
   bool changed = false;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     if (!can_fold(graph, graph.nodes[i])) continue;

@@ -71,6 +71,6 @@ class CrossEntropy {
 
 }  // namespace
 
-bool fuse_cross_entropy(Graph& graph) { return CrossEntropy(graph).run(); }
+bool fuse_cross_entropy(Graph& graph, const CompileOptions&) { return CrossEntropy(graph).run(); }
 
 }  // namespace espalier

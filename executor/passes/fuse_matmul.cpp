@@ -1,7 +1,8 @@
 #include <algorithm>
 
-#include "espalier/executor/fused/clusters.h"
 #include "espalier/executor/fused/matmul_ops.h"
+#include "espalier/executor/graph/rewriter.h"
+#include "espalier/executor/passes/clusters.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
@@ -17,13 +18,9 @@ std::vector<int> count_readers(const Graph& graph) {
   return readers;
 }
 
-int64_t bytes_of(const Spec& spec) {
-  return spec.shape.elements() * static_cast<int64_t>(size_of(spec.dtype));
-}
-
-/// What makes a value that nobody else reads, seen through views that keep the order of its elements.
+/// The node that makes a value with no other reader, seen through views that keep the order of its elements.
 std::optional<uint32_t> only_read_here(const Graph& graph, const std::vector<int>& readers, ValueRef v) {
-  const Seen seen = see_through_views(graph, v);
+  const ViewSource seen = resolve_views(graph, v);
   if (!seen.layout.contiguous() || seen.layout.offset != 0 ||
       seen.layout.shape.elements() != graph.spec(seen.value).shape.elements())
     return std::nullopt;
@@ -38,36 +35,47 @@ uint32_t last_reader(const Graph& graph, uint32_t node, uint32_t but_for) {
   for (uint32_t i = node + 1; i < graph.nodes.size(); ++i) {
     if (i == but_for || graph.nodes[i].op->has_side_effects()) continue;
     for (size_t k = 0; k < graph.nodes[i].inputs.size(); ++k)
-      if (graph.nodes[i].op->needs_value(k) &&
-          see_through_views(graph, graph.nodes[i].inputs[k]).value.node == node)
+      if (graph.nodes[i].op->reads_elements(k) &&
+          resolve_views(graph, graph.nodes[i].inputs[k]).value.node == node)
         last = i;
   }
   return last;
 }
 
+/// Nodes, each with one behind which it shall stand.
+using Moves = std::vector<std::pair<uint32_t, uint32_t>>;
+
+/// Puts nodes behind others, those that are moved themselves standing where they stood.
+void move_behind(GraphRewriter& rewriter, const Graph& graph, Moves moves) {
+  std::vector<bool> moving(graph.nodes.size(), false);
+  for (const auto& [node, place] : moves) moving[node] = true;
+  std::ranges::stable_sort(moves, {}, &Moves::value_type::second);
+  for (auto [node, place] : moves) {
+    while (moving[place]) --place;  // leaves come first, and do not move
+    rewriter.move_after(node, place);
+  }
+}
+
 /// Lets each update wait for whoever else reads its parameter, so that it can write there.
 void let_updates_wait(Graph& graph) {
-  std::vector<double> position(graph.nodes.size());
-  bool any = false;
+  Moves moves;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
-    position[i] = i;
     if (!dynamic_cast<const MatmulUpdate*>(graph.nodes[i].op.get())) continue;
     const uint32_t last = last_reader(graph, graph.nodes[i].inputs[0].node, i);
-    if (last < i) continue;
-    position[i] = last + 0.5;
-    any = true;
+    if (last > i) moves.emplace_back(i, last);
   }
-  if (any) graph.reorder(position);
+  GraphRewriter rewriter(graph);
+  move_behind(rewriter, graph, std::move(moves));
+  rewriter.finish();
 }
 
 }  // namespace
 
-bool fuse_sgd(Graph& graph) {
-  std::vector<int> readers = count_readers(graph);
-  std::vector<double> position(graph.nodes.size());
-  for (uint32_t i = 0; i < graph.nodes.size(); ++i)
-    position[i] = graph.nodes[i].op->is_leaf() ? -1 : static_cast<double>(i);
-  bool changed = false;
+bool fuse_sgd(Graph& graph, const CompileOptions& options) {
+  // On a GPU one kernel updates all parameters, while each such product would be a kernel more.
+  if (options.device != DeviceType::cpu) return false;
+  const std::vector<int> readers = count_readers(graph);
+  Moves moves;
   const auto name = [&](ValueRef v) { return graph.nodes[v.node].op->name(); };
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     GraphNode& n = graph.nodes[i];
@@ -75,27 +83,30 @@ bool fuse_sgd(Graph& graph) {
     const ValueRef p = n.inputs[0], scaled = n.inputs[1];
     if (!graph.nodes[p.node].leaf.defined() || name(scaled) != "multiply") continue;
     ValueRef rate = graph.nodes[scaled.node].inputs[0], product = graph.nodes[scaled.node].inputs[1];
-    if (graph.nodes[rate.node].op->matmul_form()) std::swap(rate, product);
-    const auto form = graph.nodes[product.node].op->matmul_form();
+    if (graph.nodes[rate.node].op->traits().matmul_form) std::swap(rate, product);
+    const auto form = graph.nodes[product.node].op->traits().matmul_form;
     if (!form || graph.spec(rate).shape.elements() != 1 || !graph.nodes[rate.node].leaf.defined()) continue;
     if (readers[scaled.node] != 1 || readers[product.node] != 1) continue;
     if (!(graph.spec(product) == graph.spec(p)) || !(n.outputs[0] == graph.spec(p)) ||
         graph.spec(p).shape.rank() != 2)
       continue;
-    // As soon as nobody else reads the parameter: what it is made of need not wait for the other updates.
+    // Once the parameter has no further reader: its operands need not wait for the other updates.
     const uint32_t last = std::max(last_reader(graph, p.node, i), product.node);
     n.op = std::make_shared<MatmulUpdate>(*form);
     n.inputs = {p, rate, graph.nodes[product.node].inputs[0], graph.nodes[product.node].inputs[1]};
-    position[i] = last + 0.5;
-    changed = true;
+    moves.emplace_back(i, last);
   }
-  if (!changed) return false;
-  graph.reorder(position);
+  if (moves.empty()) return false;
+  GraphRewriter rewriter(graph);
+  move_behind(rewriter, graph, std::move(moves));
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i)
+    if (graph.nodes[i].op->is_leaf()) rewriter.move_first(i);
+  rewriter.finish();
   dead_nodes(graph);
   return true;
 }
 
-bool fuse_matmul(Graph& graph) {
+bool fuse_matmul(Graph& graph, const CompileOptions&) {
   const std::vector<int> readers = count_readers(graph);
   bool changed = false;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
@@ -106,24 +117,24 @@ bool fuse_matmul(Graph& graph) {
       const auto made = only_read_here(graph, readers, n.inputs[k]);
       if (!made) continue;
       const GraphNode& m = graph.nodes[*made];
-      const auto form = m.op->matmul_form();
+      const auto form = m.op->traits().matmul_form;
       const Spec& product = m.outputs[0];
       if (!form || product.shape.elements() != program->program().elements) continue;
       bool in_order = true;
       for (const Instruction& instruction : program->program().instructions)
         for (const Argument& argument : instruction.arguments)
           if (argument.from == Argument::From::input && argument.index == k)
-            in_order &=
-                argument.level == Level::full && instruction.shape.elements() == program->program().elements;
+            in_order &= argument.extent == Extent::full &&
+                        instruction.shape.elements() == program->program().elements;
       if (!in_order || graph.spec(m.inputs[0]).shape.elements() == 0) continue;
       // The operands must live until here; the product need not any more.
       int64_t longer = 0;
       for (const ValueRef& operand : m.inputs) {
-        const Seen seen = see_through_views(graph, operand);
+        const ViewSource seen = resolve_views(graph, operand);
         if (graph.nodes[seen.value.node].op->is_leaf()) continue;
-        if (last_reader(graph, seen.value.node, *made) < i) longer += bytes_of(graph.spec(seen.value));
+        if (last_reader(graph, seen.value.node, *made) < i) longer += graph.spec(seen.value).bytes();
       }
-      if (longer > bytes_of(product)) continue;
+      if (longer > product.bytes()) continue;
       std::vector<ValueRef> inputs{m.inputs[0], m.inputs[1]};
       for (size_t other = 0; other < n.inputs.size(); ++other)
         if (other != k) inputs.push_back(n.inputs[other]);

@@ -2,18 +2,20 @@
 #include <map>
 #include <queue>
 
-#include "espalier/executor/fused/clusters.h"
 #include "espalier/executor/fused/fused_op.h"
+#include "espalier/executor/graph/rewriter.h"
+#include "espalier/executor/passes/clusters.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
 
 namespace {
 
-/// Writes the graph anew with a node for each cluster of two or more.
-class Rewriter {
+/// Puts a node in place of each cluster of two or more.
+class Fuser {
  public:
-  Rewriter(Graph& graph, const Clustering& clustering) : graph_(graph), clustering_(clustering) {}
+  Fuser(Graph& graph, const Clustering& clustering)
+      : graph_(graph), clustering_(clustering), rewriter_(graph) {}
 
   bool run() {
     for (const Cluster& cluster : clustering_.clusters())
@@ -42,7 +44,7 @@ class Rewriter {
   /// The value of an operand inside the cluster, or what it is outside.
   ValueRef operand_of(uint32_t node, size_t input) const {
     const ValueRef ref = graph_.nodes[node].inputs[input];
-    const Seen seen = see_through_views(graph_, ref);
+    const ViewSource seen = resolve_views(graph_, ref);
     return clustering_.cluster_of(seen.value.node) == clustering_.cluster_of(node) ? seen.value : ref;
   }
 
@@ -57,7 +59,7 @@ class Rewriter {
           todo.push_back(graph_.nodes[i].inputs[k]);
           continue;
         }
-        if (!graph_.nodes[i].op->needs_value(k) || filled(i, k)) continue;
+        if (!graph_.nodes[i].op->reads_elements(k) || filled(i, k)) continue;
         const ValueRef operand = operand_of(i, k);
         if (clustering_.cluster_of(operand.node) != clustering_.cluster_of(i)) todo.push_back(operand);
       }
@@ -95,7 +97,7 @@ class Rewriter {
       unit[i] = is_fused(i) ? clustering_.clusters()[clustering_.cluster_of(i)].members.back() : i;
     for (uint32_t i = 0; i < n; ++i)
       for (size_t k = 0; k < graph_.nodes[i].inputs.size(); ++k) {
-        if (is_fused(i) && (!graph_.nodes[i].op->needs_value(k) || filled(i, k))) continue;
+        if (is_fused(i) && (!graph_.nodes[i].op->reads_elements(k) || filled(i, k))) continue;
         const ValueRef from = is_fused(i) ? operand_of(i, k) : graph_.nodes[i].inputs[k];
         if (unit[from.node] == unit[i]) continue;
         users[unit[from.node]].push_back(unit[i]);
@@ -117,18 +119,15 @@ class Rewriter {
     }
     std::sort(assignments.begin(), assignments.end());
     for (const uint32_t u : assignments) emit(u);
-    for (ValueRef& result : graph_.results) result = now_.at(result);
-    graph_.nodes = std::move(out_);
+    rewriter_.finish();
   }
 
   void emit(uint32_t u) {
     if (is_fused(u)) return fuse(clustering_.clusters()[clustering_.cluster_of(u)]);
-    GraphNode& node = graph_.nodes[u];
-    if (node.op->is_view() && !is_needed(u)) return;
-    GraphNode copy = node;  // views of it may still be asked through it
-    for (ValueRef& input : copy.inputs) input = now_.at(input);
-    for (uint32_t k = 0; k < copy.outputs.size(); ++k) now_[{u, k}] = {static_cast<uint32_t>(out_.size()), k};
-    out_.push_back(std::move(copy));
+    if (graph_.nodes[u].op->is_view() && !is_needed(u))
+      rewriter_.remove(u);
+    else
+      rewriter_.move_last(u);
   }
 
   void fuse(const Cluster& cluster) {
@@ -144,14 +143,17 @@ class Rewriter {
       node.tag = std::max(node.tag, graph_.nodes[i].tag);
     }
     node.where = graph_.nodes[cluster.members.back()].where;
+    std::vector<uint32_t> results;
     for (const uint32_t i : cluster.members) {
+      rewriter_.remove(i);
       if (!is_needed(i)) continue;
-      now_[{i, 0}] = {static_cast<uint32_t>(out_.size()), static_cast<uint32_t>(program.outputs.size())};
+      results.push_back(i);
       program.outputs.push_back(position[i]);
       node.outputs.push_back(graph_.nodes[i].outputs[0]);
     }
     node.op = std::make_shared<FusedOp>(std::move(program), node.outputs);
-    out_.push_back(std::move(node));
+    const uint32_t fused = rewriter_.add_last(std::move(node));
+    for (uint32_t k = 0; k < results.size(); ++k) rewriter_.replace({results[k], 0}, {fused, k});
   }
 
   Instruction instruction(uint32_t i, Program& program, GraphNode& node,
@@ -161,40 +163,39 @@ class Rewriter {
     for (const ValueRef& input : n.inputs) specs.push_back(&graph_.spec(input));
     Instruction result;
     result.kind = clustering_.kind(i);
-    result.level = clustering_.level(i);
+    result.extent = clustering_.extent(i);
     result.op = n.op;
     result.dtype = n.outputs[0].dtype;
     result.period = clustering_.period(i);
     result.shape = n.outputs[0].shape;
     switch (result.kind) {
-      case Instruction::Kind::map: result.function = n.op->row_function(specs); break;
-      case Instruction::Kind::whole_row: result.whole_row = n.op->whole_row_function(specs); break;
+      case Instruction::Kind::map: result.function = n.op->loops(specs).row; break;
+      case Instruction::Kind::whole_row: result.whole_row = n.op->loops(specs).whole_row; break;
       default: result.fold = n.op->folding(specs)->fold; result.shape = specs[0]->shape;
     }
-    const Level reads = result.kind == Instruction::Kind::map ? result.level : Level::full;
+    const Extent reads = result.kind == Instruction::Kind::map ? result.extent : Extent::full;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
-      if (!n.op->needs_value(k)) continue;
+      if (!n.op->reads_elements(k)) continue;
       if (const auto fill = filled(i, k)) {
         const Program::Constant constant{*fill, specs[k]->dtype};
         auto& known = program.constants;
         auto at = std::find(known.begin(), known.end(), constant);
         if (at == known.end()) at = known.insert(known.end(), constant);
         result.arguments.push_back(
-            {Argument::From::constant, static_cast<uint32_t>(at - known.begin()), Level::uniform});
+            {Argument::From::constant, static_cast<uint32_t>(at - known.begin()), Extent::uniform});
         continue;
       }
       const ValueRef operand = operand_of(i, k);
       if (clustering_.cluster_of(operand.node) == clustering_.cluster_of(i)) {
         result.arguments.push_back(
-            {Argument::From::value, position.at(operand.node), clustering_.level(operand.node)});
+            {Argument::From::value, position.at(operand.node), clustering_.extent(operand.node)});
         continue;
       }
-      const ValueRef now = now_.at(operand);
-      auto at = std::find(node.inputs.begin(), node.inputs.end(), now);
-      if (at == node.inputs.end()) at = node.inputs.insert(node.inputs.end(), now);
+      auto at = std::find(node.inputs.begin(), node.inputs.end(), operand);
+      if (at == node.inputs.end()) at = node.inputs.insert(node.inputs.end(), operand);
       const bool one = specs[k]->shape.elements() == 1 && program.elements > 1;
       result.arguments.push_back({Argument::From::input, static_cast<uint32_t>(at - node.inputs.begin()),
-                                  one ? Level::uniform : reads});
+                                  one ? Extent::uniform : reads});
     }
     return result;
   }
@@ -203,17 +204,16 @@ class Rewriter {
   const Clustering& clustering_;
   std::vector<bool> fused_;  // of each cluster
   std::vector<std::vector<bool>> needed_;
-  std::map<ValueRef, ValueRef> now_;  // where old values are in the new graph
-  std::vector<GraphNode> out_;
+  GraphRewriter rewriter_;
 };
 
 }  // namespace
 
-bool fuse_pointwise(Graph& graph) {
+bool fuse_pointwise(Graph& graph, const CompileOptions&) {
   const bool detached = detach_shapes(graph);  // or a kernel could wait for a shape of its own
   Clustering clustering(graph);
   clustering.join();
-  const bool fused = Rewriter(graph, clustering).run();
+  const bool fused = Fuser(graph, clustering).run();
   if (fused) dead_nodes(graph);
   return detached || fused;
 }

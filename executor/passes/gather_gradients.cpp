@@ -2,8 +2,9 @@
 #include <numeric>
 #include <set>
 
-#include "espalier/executor/gradient_bucket.h"
+#include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/passes.h"
+#include "espalier/executor/sharding/gradient_bucket.h"
 
 namespace espalier {
 
@@ -27,18 +28,15 @@ void move_readers_back(Graph& graph, std::vector<ValueRef>& gradients) {
   const std::set<ValueRef> read(gradients.begin(), gradients.end());
   const size_t count = graph.nodes.size();
   std::vector<bool> behind(count, false);
-  std::vector<double> position(count);
-  for (size_t i = 0; i < count; ++i) {
+  GraphRewriter rewriter(graph);
+  for (uint32_t i = 0; i < count; ++i) {
     const GraphNode& n = graph.nodes[i];
     for (const ValueRef& input : n.inputs)
       if (behind[input.node] || (n.tag == Tag::update && read.count(input))) behind[i] = true;
-    position[i] = static_cast<double>(behind[i] ? count + i : i);
+    if (behind[i]) rewriter.move_last(i);
   }
-  const size_t results = graph.results.size();
-  graph.results.insert(graph.results.end(), gradients.begin(), gradients.end());
-  graph.reorder(position);
-  gradients.assign(graph.results.begin() + static_cast<std::ptrdiff_t>(results), graph.results.end());
-  graph.results.resize(results);
+  rewriter.finish();
+  for (ValueRef& gradient : gradients) gradient = rewriter.now(gradient);
 }
 
 }  // namespace
@@ -69,10 +67,16 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
     members.emplace_back();
     values.push_back(graph.results[result]);
   }
-  const uint32_t at = std::max_element(values.begin(), values.end())->node + 1;
+  const uint32_t last_value = std::max_element(values.begin(), values.end())->node;
 
   // One bucket, or one for each dtype and behind them the arrival.
-  std::vector<GraphNode> inserted;
+  GraphRewriter rewriter(graph);
+  const auto insert = [&](GraphNode n) {
+    n.tag = order.empty() ? Tag::forward : Tag::backward;
+    n.where = graph.nodes[last_value].where;
+    return rewriter.add_after(last_value, std::move(n));
+  };
+  uint32_t last = 0;
   GraphNode arrival;
   arrival.inputs.resize(values.size());
   std::map<std::pair<bool, DType>, std::vector<uint32_t>> kinds;  // slots, by whether they are scattered
@@ -83,23 +87,18 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
     GraphNode bucket;
     std::vector<Variable> whose;
     for (const uint32_t slot : own) {
-      arrival.inputs[slot] = {at + static_cast<uint32_t>(inserted.size()),
-                              static_cast<uint32_t>(whose.size())};
       whose.push_back(members[slot]);
       bucket.inputs.push_back(values[slot]);
       bucket.outputs.push_back(graph.spec(values[slot]));
     }
     bucket.op = std::make_shared<GradientBucket>(std::move(whose), kind.first);
-    inserted.push_back(std::move(bucket));
+    last = insert(std::move(bucket));
+    for (uint32_t k = 0; k < own.size(); ++k) arrival.inputs[own[k]] = {last, k};
   }
   if (for_replicas) {
     for (const ValueRef& value : values) arrival.outputs.push_back(graph.spec(value));
-    arrival.op = std::make_shared<GradientArrival>();
-    inserted.push_back(std::move(arrival));
-  }
-  for (GraphNode& n : inserted) {
-    n.tag = order.empty() ? Tag::forward : Tag::backward;
-    n.where = graph.nodes[at - 1].where;
+    arrival.op = std::make_shared<WaitForGradients>();
+    last = insert(std::move(arrival));
   }
 
   // Updates read what is handed on, each that of its own parameter.
@@ -115,18 +114,12 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
       const std::vector<uint32_t>& own = found->second;
       const auto slot =
           std::find_if(own.begin(), own.end(), [&](uint32_t s) { return own.size() == 1 || owned[s][i]; });
-      input = {UINT32_MAX, slot == own.end() ? own[0] : *slot};
+      input = {last, slot == own.end() ? own[0] : *slot};
     }
   }
-  const auto count = static_cast<uint32_t>(inserted.size()), last = at + count - 1;
-  graph.nodes.insert(graph.nodes.begin() + at, std::make_move_iterator(inserted.begin()),
-                     std::make_move_iterator(inserted.end()));
-  for (uint32_t i = at + count; i < graph.nodes.size(); ++i)
-    for (ValueRef& input : graph.nodes[i].inputs)
-      input.node = input.node == UINT32_MAX ? last : input.node + (input.node >= at ? count : 0);
-  for (ValueRef& result : graph.results) result.node += result.node >= at ? count : 0;
   auto slot = static_cast<uint32_t>(values.size() - exchanged.size());
   for (const size_t result : exchanged) graph.results[result] = {last, slot++};
+  rewriter.finish();
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "espalier/executor/fused/fused_op.h"
+#include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
@@ -26,7 +27,7 @@ std::string text_of(const GraphNode& n, const FusedOp& op) {
 bool is_flat(const Program& program, DeviceType device) {
   return std::all_of(program.instructions.begin(), program.instructions.end(), [&](const Instruction& n) {
     if (n.kind == Instruction::Kind::fold_all) return device != DeviceType::cpu;
-    return n.kind == Instruction::Kind::map && n.level != Level::row;
+    return n.kind == Instruction::Kind::map && n.extent != Extent::row;
   });
 }
 
@@ -61,53 +62,41 @@ std::vector<uint32_t> next_group(const Graph& graph) {
   return {};
 }
 
-/// The last one becomes the group: all inputs are there, and no assignment has come yet.
+/// The group takes the place of the last one: all inputs are there, and no assignment has come yet.
 void make_group(Graph& graph, const std::vector<uint32_t>& nodes) {
   const uint32_t last = nodes.back();
   std::vector<FusedGroup::Member> members;
-  std::vector<ValueRef> inputs;
-  std::vector<Spec> outputs;
-  std::map<ValueRef, ValueRef> now;
+  GraphNode group;
+  group.tag = graph.nodes[last].tag;
+  group.where = graph.nodes[last].where;
   for (const uint32_t i : nodes) {
     const GraphNode& n = graph.nodes[i];
     members.push_back({std::static_pointer_cast<const FusedOp>(n.op), n.inputs.size(), n.outputs.size()});
-    inputs.insert(inputs.end(), n.inputs.begin(), n.inputs.end());
-    for (uint32_t k = 0; k < n.outputs.size(); ++k) {
-      now[{i, k}] = {last, static_cast<uint32_t>(outputs.size())};
-      outputs.push_back(n.outputs[k]);
-    }
+    group.inputs.insert(group.inputs.end(), n.inputs.begin(), n.inputs.end());
+    group.outputs.insert(group.outputs.end(), n.outputs.begin(), n.outputs.end());
   }
-  GraphNode& group = graph.nodes[last];
   group.op = std::make_shared<FusedGroup>(std::move(members));
-  group.inputs = std::move(inputs);
-  group.outputs = std::move(outputs);
 
-  const auto renew = [&](ValueRef& value) {
-    if (const auto at = now.find(value); at != now.end()) value = at->second;
-  };
-  std::vector<bool> keep(graph.nodes.size(), true), waits(graph.nodes.size(), false);
-  for (const uint32_t i : nodes) keep[i] = i == last;
-  std::vector<double> position;
-  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
-    GraphNode& n = graph.nodes[i];
-    if (i != last && keep[i])
-      for (ValueRef& input : n.inputs) {
-        renew(input);
-        waits[i] = waits[i] || input.node == last || waits[input.node];
-      }
-    position.push_back(waits[i] && i < last ? last + 0.5 : i);
+  GraphRewriter rewriter(graph);
+  const uint32_t number = rewriter.add_after(last, std::move(group));
+  std::vector<bool> waits(graph.nodes.size(), false);  // for the group
+  uint32_t output = 0;
+  for (const uint32_t i : nodes) {
+    for (uint32_t k = 0; k < graph.nodes[i].outputs.size(); ++k) rewriter.replace({i, k}, {number, output++});
+    rewriter.remove(i);
+    waits[i] = true;
   }
-  for (ValueRef& result : graph.results) renew(result);
-  std::vector<double> kept;
-  for (uint32_t i = 0; i < graph.nodes.size(); ++i)
-    if (keep[i]) kept.push_back(position[i]);
-  graph.remove_unless(keep);
-  graph.reorder(kept);
+  for (uint32_t i = 0; i < last; ++i) {
+    if (waits[i]) continue;
+    for (const ValueRef& input : graph.nodes[i].inputs) waits[i] = waits[i] || waits[input.node];
+    if (waits[i]) rewriter.move_after(i, number);
+  }
+  rewriter.finish();
 }
 
 }  // namespace
 
-bool group_updates(Graph& graph) {
+bool group_updates(Graph& graph, const CompileOptions&) {
   bool changed = false;
   for (auto group = next_group(graph); !group.empty(); group = next_group(graph)) {
     make_group(graph, group);

@@ -9,9 +9,9 @@ namespace {
 /// Slices that lie side by side make a whole: each input is copied to where its layout says.
 class Join : public Op {
  public:
-  Join(Spec whole, std::vector<Layout> parts) : whole_(std::move(whole)), parts_(std::move(parts)) {}
+  Join(Spec whole, std::vector<Layout> parts)
+      : Op({.only_copies = true}), whole_(std::move(whole)), parts_(std::move(parts)) {}
   std::string_view name() const override { return "join"; }
-  bool only_copies() const override { return true; }
   Specs infer(const InputSpecs&) const override { return {whole_}; }
   bool equals(const Op& other) const override { return this == &other; }
   void run_cpu(const KernelCall& call) const override {
@@ -99,7 +99,7 @@ bool join(Graph& graph, const std::vector<int>& readers, uint32_t i) {
 
 }  // namespace
 
-bool join_slices(Graph& graph) {
+bool join_slices(Graph& graph, const CompileOptions&) {
   std::vector<int> readers(graph.nodes.size(), 0);
   for (const GraphNode& n : graph.nodes)
     for (const ValueRef& input : n.inputs) ++readers[input.node];

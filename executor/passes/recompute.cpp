@@ -1,4 +1,4 @@
-// Recomputing under a memory budget. A value that nobody reads for a long time gives its memory back, and a
+// Recomputing under a memory budget. A value that is not read for a long time gives its memory back, and a
 // copy of its node computes it again before the next reader.
 #include <algorithm>
 #include <cmath>
@@ -7,10 +7,8 @@
 #include <tuple>
 #include <utility>
 
-#include "espalier/executor/collective_ops.h"
-#include "espalier/executor/copies.h"
-#include "espalier/executor/gradient_bucket.h"
 #include "espalier/executor/passes/passes.h"
+#include "espalier/executor/passes/rematerialization.h"
 
 namespace espalier {
 
@@ -18,21 +16,18 @@ namespace {
 
 constexpr double crumb = 1 << 16;  // values that are smaller than the peak by this are not looked at
 
-double bytes_of(const Spec& spec) {
-  return static_cast<double>(spec.shape.elements()) * static_cast<double>(size_of(spec.dtype));
-}
 double bytes_of(const GraphNode& n) {
   double bytes = 0;
-  for (const Spec& output : n.outputs) bytes += bytes_of(output);
+  for (const Spec& output : n.outputs) bytes += static_cast<double>(output.bytes());
   return bytes;
 }
 
 /// Whether it may be a product or a convolution: much more arithmetic than memory traffic.
 bool is_product(const GraphNode& n) {
   if (n.op->kind() == OpKind::matmul) return true;
-  if (n.op->kind() != OpKind::other || n.op->only_copies()) return false;
+  if (n.op->kind() != OpKind::other || n.op->traits().only_copies) return false;
   size_t read = 0;
-  for (size_t k = 0; k < n.inputs.size(); ++k) read += n.op->needs_value(k);
+  for (size_t k = 0; k < n.inputs.size(); ++k) read += n.op->reads_elements(k);
   return read > 1;
 }
 
@@ -41,8 +36,8 @@ double cost_of(const Graph& graph, const GraphNode& n) {
   double cost = bytes_of(n);
   std::vector<double> elements;
   for (size_t k = 0; k < n.inputs.size(); ++k) {
-    if (!n.op->needs_value(k)) continue;
-    cost += bytes_of(graph.spec(n.inputs[k]));
+    if (!n.op->reads_elements(k)) continue;
+    cost += static_cast<double>(graph.spec(n.inputs[k]).bytes());
     elements.push_back(static_cast<double>(graph.spec(n.inputs[k]).shape.elements()));
   }
   if (!is_product(n)) return cost;
@@ -117,7 +112,7 @@ class Search {
   struct State {
     std::vector<uint32_t> position;  ///< of each node of the base, but views
     std::vector<int64_t> live;
-    Uses uses;
+    Readers uses;
     double excess;
     std::vector<int64_t> too_much;  ///< how many steps before each are over the target
   };
@@ -126,7 +121,7 @@ class Search {
     bool is_cheap = false;
     double gain = 0;  ///< excess that goes, for each unit of cost
     size_t round = 0;
-    Gaps gaps = {};
+    DropPoints gaps = {};
 
     bool operator<(const Candidate& other) const {
       return std::tuple(is_cheap, gain, other.node) < std::tuple(other.is_cheap, other.gain, node);
@@ -134,7 +129,7 @@ class Search {
   };
 
   std::pair<Graph, int64_t> finished() const {
-    Graph graph = Rebuilt(base_, uses_, gaps_).graph;
+    Graph graph = Rematerialized(base_, uses_, gaps_).graph;
     dead_nodes(graph);
     const int64_t arena = plan_memory(graph, in_place_).arena_bytes;
     return {std::move(graph), arena};
@@ -142,22 +137,23 @@ class Search {
 
   bool can_copy(uint32_t i) const {
     const GraphNode& n = base_.nodes[i];
-    return !n.op->is_leaf() && !n.op->feed() && !n.op->has_side_effects() && !uses_.is_seen_through[i] &&
-           !as_bucket(*n.op) && !n.op->passes_through() && !is_collective(*n.op);
+    const Effect effect = n.op->effect();  // a copy of a random node draws the same numbers
+    return !n.op->is_leaf() && !n.op->feed() && !uses_.is_seen_through[i] &&
+           (effect == Effect::none || effect == Effect::random);
   }
 
   State look(int64_t target) const {
-    Rebuilt rebuilt(base_, uses_, gaps_);
+    Rematerialized rebuilt(base_, uses_, gaps_);
     const MemoryPlan plan = plan_lifetimes(rebuilt.graph, in_place_);
     std::vector<int64_t> live = live_bytes(plan, rebuilt.graph.nodes.size()), too_much{0};
     for (const int64_t bytes : live) too_much.push_back(too_much.back() + (bytes > target));
-    Uses uses(rebuilt.graph, plan);
+    Readers uses(rebuilt.graph, plan);
     const double excess = excess_over(live, target);
     return {std::move(rebuilt.position), std::move(live), std::move(uses), excess, std::move(too_much)};
   }
 
-  double excess_with(const Gaps& gaps, int64_t target) const {
-    const Rebuilt rebuilt(base_, uses_, gaps);
+  double excess_with(const DropPoints& gaps, int64_t target) const {
+    const Rematerialized rebuilt(base_, uses_, gaps);
     return excess_over(live_bytes(plan_lifetimes(rebuilt.graph, in_place_), rebuilt.graph.nodes.size()),
                        target);
   }
@@ -179,10 +175,10 @@ class Search {
     return widest;
   }
 
-  /// Gaps for node i and for what it is made of, as far as that is dead when it is needed again, and not much
-  /// smaller.
-  Gaps with_inputs(uint32_t i, std::pair<uint32_t, uint32_t> gap, const State& now) const {
-    Gaps gaps = gaps_;
+  /// DropPoints for node i and for what it is made of, as far as that is dead when it is needed again, and
+  /// not much smaller.
+  DropPoints with_inputs(uint32_t i, std::pair<uint32_t, uint32_t> gap, const State& now) const {
+    DropPoints gaps = gaps_;
     gaps[i] = gap.first;
     std::vector<uint32_t> todo{i};
     while (!todo.empty()) {
@@ -190,7 +186,7 @@ class Search {
       todo.pop_back();
       for (size_t k = 0; k < n.inputs.size(); ++k) {
         const uint32_t input = uses_.behind[n.inputs[k].node];
-        if (!n.op->needs_value(k) || gaps[input] != no_gap || !can_copy(input)) continue;
+        if (!n.op->reads_elements(k) || gaps[input] != no_gap || !can_copy(input)) continue;
         const uint32_t place = now.position[input];
         if (now.uses.last(place) >= now.position[gap.second]) continue;
         if (4 * bytes_of(base_.nodes[input]) <= bytes_of(base_.nodes[i])) continue;
@@ -206,7 +202,7 @@ class Search {
     c.gain = 0;
     const auto gap = widest_gap(c.node, now);
     if (!gap || gaps_[c.node] != no_gap) return;
-    const auto consider = [&](Gaps gaps) {
+    const auto consider = [&](DropPoints gaps) {
       double cost = 1;
       bool cheap = true;
       for (uint32_t i = 0; i < gaps.size(); ++i)
@@ -220,9 +216,9 @@ class Search {
       c.is_cheap = cheap;
       c.gaps = std::move(gaps);
     };
-    Gaps alone = gaps_;
+    DropPoints alone = gaps_;
     alone[c.node] = gap->first;
-    Gaps chain = with_inputs(c.node, *gap, now);
+    DropPoints chain = with_inputs(c.node, *gap, now);
     if (chain != alone) consider(std::move(chain));
     consider(std::move(alone));
   }
@@ -230,7 +226,7 @@ class Search {
   /// Whether nothing is over the target any more.
   bool lower_to(int64_t target) {
     State now = look(target);
-    std::pair<int64_t, Gaps> lowest{*std::max_element(now.live.begin(), now.live.end()), gaps_};
+    std::pair<int64_t, DropPoints> lowest{*std::max_element(now.live.begin(), now.live.end()), gaps_};
     for (bool helped = true; helped && now.excess > 0;) {
       helped = false;
       std::priority_queue<Candidate> queue;
@@ -281,8 +277,8 @@ class Search {
   const Graph& base_;
   const int64_t budget_;
   const bool in_place_;
-  const Uses uses_;
-  Gaps gaps_;
+  const Readers uses_;
+  DropPoints gaps_;
   uint32_t first_assignment_;
   std::vector<double> costs_;
 };

@@ -1,3 +1,4 @@
+#include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
@@ -13,25 +14,29 @@ std::optional<double> fill_of(const Graph& graph, ValueRef v) {
     return one.elements() == 1 ? std::optional(one.item()) : std::nullopt;
   }
   if (n.op->is_view()) return fill_of(graph, n.inputs[0]);
-  return n.op->fill();
+  return n.op->traits().fill;
 }
 
-bool simplify(Graph& graph) {
+bool simplify(Graph& graph, const CompileOptions&) {
+  GraphRewriter rewriter(graph);
   bool changed = false;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
-    const GraphNode& n = graph.nodes[i];
+    GraphNode& n = graph.nodes[i];
     KnownInputs known;
-    for (const ValueRef& input : n.inputs) {
+    for (ValueRef& input : n.inputs) {
+      input = rewriter.resolve(input);
       known.specs.push_back(&graph.spec(input));
       known.fill.push_back(fill_of(graph, input));
     }
     const std::optional<size_t> same = n.op->identity(known, n.outputs[0]);
     if (!same || !(graph.spec(n.inputs[*same]) == n.outputs[0])) continue;
-    graph.replace(i, n.inputs[*same]);
+    rewriter.replace({i, 0}, n.inputs[*same]);
     changed = true;
   }
-  if (changed) dead_nodes(graph);
-  return changed;
+  if (!changed) return false;
+  rewriter.finish();
+  dead_nodes(graph);
+  return true;
 }
 
 }  // namespace espalier

@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "espalier/executor/gradient_bucket.h"
+#include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/passes.h"
+#include "espalier/executor/sharding/gradient_bucket.h"
 
 namespace espalier {
 
@@ -14,10 +15,6 @@ struct Part {
   uint32_t behind;              // the node that completes them
 };
 
-int64_t bytes_of(const Spec& spec) {
-  return spec.shape.elements() * static_cast<int64_t>(size_of(spec.dtype));
-}
-
 /// The parts of one bucket, in the order in which they are complete.
 std::vector<Part> parts_of(const Graph& graph, uint32_t bucket, int64_t bytes) {
   const GraphNode& n = graph.nodes[bucket];
@@ -26,7 +23,7 @@ std::vector<Part> parts_of(const Graph& graph, uint32_t bucket, int64_t bytes) {
   std::stable_sort(order.begin(), order.end(),
                    [&](uint32_t a, uint32_t b) { return n.inputs[a].node < n.inputs[b].node; });
   int64_t left = 0;
-  for (const Spec& spec : n.outputs) left += bytes_of(spec);
+  for (const Spec& spec : n.outputs) left += spec.bytes();
   std::vector<Part> parts;
   int64_t filled = bytes;  // of the last part
   for (const uint32_t slot : order) {
@@ -36,8 +33,8 @@ std::vector<Part> parts_of(const Graph& graph, uint32_t bucket, int64_t bytes) {
     }
     parts.back().slots.push_back(slot);
     parts.back().behind = n.inputs[slot].node;
-    filled += bytes_of(n.outputs[slot]);
-    left -= bytes_of(n.outputs[slot]);
+    filled += n.outputs[slot].bytes();
+    left -= n.outputs[slot].bytes();
   }
   for (Part& part : parts) std::sort(part.slots.begin(), part.slots.end());
   return parts;
@@ -67,42 +64,34 @@ bool split_buckets(Graph& graph, int64_t bytes) {
   std::stable_sort(parts.begin(), parts.end(),
                    [](const Part& a, const Part& b) { return a.behind < b.behind; });
 
-  std::vector<GraphNode> nodes;
-  std::vector<uint32_t> position(graph.nodes.size());
-  std::map<ValueRef, ValueRef> moved;  // from the old bucket's outputs to those of its parts
-  const auto now = [&](ValueRef v) {
-    const auto found = moved.find(v);
-    return found != moved.end() ? found->second : ValueRef{position[v.node], v.output};
-  };
-  size_t next = 0;
-  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
-    if (!is_cut[i]) {
-      for (ValueRef& input : graph.nodes[i].inputs) input = now(input);
-      position[i] = static_cast<uint32_t>(nodes.size());
-      nodes.push_back(std::move(graph.nodes[i]));
+  GraphRewriter rewriter(graph);
+  for (const Part& part : parts) {
+    const GraphNode& old = graph.nodes[part.bucket];
+    const auto& all = as_bucket(*old.op)->parameters();
+    GraphNode n;
+    std::vector<Variable> whose;
+    for (const uint32_t slot : part.slots) {
+      whose.push_back(all[slot]);
+      n.inputs.push_back(old.inputs[slot]);
+      n.outputs.push_back(old.outputs[slot]);
     }
-    for (; next < parts.size() && parts[next].behind == i; ++next) {
-      const Part& part = parts[next];
-      const GraphNode& old = graph.nodes[part.bucket];
-      const auto& all = as_bucket(*old.op)->parameters();
-      GraphNode n;
-      std::vector<Variable> whose;
-      for (const uint32_t slot : part.slots) {
-        moved[{part.bucket, slot}] = {static_cast<uint32_t>(nodes.size()),
-                                      static_cast<uint32_t>(whose.size())};
-        whose.push_back(all[slot]);
-        n.inputs.push_back(now(old.inputs[slot]));
-        n.outputs.push_back(old.outputs[slot]);
-      }
-      n.op = std::make_shared<GradientBucket>(std::move(whose));
-      n.tag = old.tag;
-      n.where = old.where;
-      nodes.push_back(std::move(n));
-    }
+    n.op = std::make_shared<GradientBucket>(std::move(whose));
+    n.tag = old.tag;
+    n.where = old.where;
+    const uint32_t number = rewriter.add_after(part.behind, std::move(n));
+    for (uint32_t k = 0; k < part.slots.size(); ++k)
+      rewriter.replace({part.bucket, part.slots[k]}, {number, k});
   }
-  graph.nodes = std::move(nodes);
-  for (ValueRef& result : graph.results) result = now(result);
+  for (uint32_t i = 0; i < is_cut.size(); ++i)
+    if (is_cut[i]) rewriter.remove(i);
+  rewriter.finish();
   return true;
+}
+
+/// Replicas whose messages take their time send what is complete while the rest is computed.
+bool split_buckets(Graph& graph, const CompileOptions& options) {
+  return options.shard && options.shard->bucket_bytes > 0 &&
+         split_buckets(graph, options.shard->bucket_bytes);
 }
 
 }  // namespace espalier

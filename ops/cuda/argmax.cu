@@ -129,10 +129,10 @@ Bound bind_argmax_of(const ArgmaxForm& form, const Tensor& input, Tensor& output
   });
 }
 
-}  // namespace
-
-Bound bind_argmax(const KernelCall& call, size_t axis) {
+/// The position of the first largest element along an axis.
+Bound bind_argmax(const Op& op, const KernelCall& call) {
   const Tensor& in = *call.inputs[0];
+  const size_t axis = resolve_axis(attribute<int64_t>(op, "axis"), in.rank(), op.name());
   Tensor& out = *call.outputs[0];
   if (out.elements() == 0) return bound([](RandomStream) {});
   Layout kept = in.layout();
@@ -147,5 +147,9 @@ Bound bind_argmax(const KernelCall& call, size_t axis) {
   });
   return result;
 }
+
+}  // namespace
+
+void add_argmax_kernels(KernelRegistry& kernels) { kernels.add("argmax", bind_argmax); }
 
 }  // namespace espalier::cu

@@ -111,7 +111,7 @@ Bound bind_look(const KernelCall& call, const Tensor& list, int64_t size, std::s
                 bool from_end) {
   const int64_t count = list.elements();
   if (count == 0) return bound([](RandomStream) {});
-  InOrder places(list);
+  ContiguousInput places(list);
   const IndexList indices = index_list(call, list, places, op);
   return bound([=, places = std::move(places)](RandomStream) mutable {
     places.refresh();
@@ -119,14 +119,17 @@ Bound bind_look(const KernelCall& call, const Tensor& list, int64_t size, std::s
   });
 }
 
-Bound bind_gather(const KernelCall& call, size_t axis) {
+namespace {
+
+Bound bind_gather(const Op& op, const KernelCall& call) {
   Tensor& out = *call.outputs[0];
   const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
+  const size_t axis = resolve_axis(attribute<int64_t>(op, "axis"), x.rank(), op.name());
   int64_t outer = 1, inner = 1;
   for (size_t i = 0; i < x.rank(); ++i) (i < axis ? outer : inner) *= i == axis ? 1 : x.shape().dims()[i];
   const int64_t size = x.shape().dims()[axis], count = list.elements();
   if (out.elements() == 0 || size == 0) return bind_look(call, list, size, "gather", true);
-  InOrder table(x), places(list);
+  ContiguousInput table(x), places(list);
   const IndexList indices = index_list(call, list, places, "gather");
   const int64_t bytes = inner * static_cast<int64_t>(size_of(x.dtype()));
   const int64_t word = word_bytes(bytes, table.address(), out.address());
@@ -147,7 +150,7 @@ Bound bind_pick(const KernelCall& call) {
   Tensor& out = *call.outputs[0];
   const int64_t rows = out.elements(), n = call.inputs[0]->shape()[-1];
   if (rows == 0 || n == 0) return bind_look(call, *call.inputs[1], n, "pick", false);
-  InOrder x(*call.inputs[0]), places(*call.inputs[1]);
+  ContiguousInput x(*call.inputs[0]), places(*call.inputs[1]);
   const IndexList indices = index_list(call, *call.inputs[1], places, "pick");
   Bound result;
   visit_elements_as_words(out.dtype(), [&]<class W>(TypeTag<W>) {
@@ -164,7 +167,7 @@ Bound bind_pick(const KernelCall& call) {
 Bound bind_put_like(const KernelCall& call) {
   Tensor& out = *call.outputs[0];
   if (out.elements() == 0) return bind_look(call, *call.inputs[1], out.shape()[-1], "put_like", false);
-  InOrder values(*call.inputs[0]), places(*call.inputs[1]);
+  ContiguousInput values(*call.inputs[0]), places(*call.inputs[1]);
   const IndexList indices = index_list(call, *call.inputs[1], places, "put_like");
   Bound result;
   visit_elements_as_words(out.dtype(), [&]<class W>(TypeTag<W>) {
@@ -178,10 +181,10 @@ Bound bind_put_like(const KernelCall& call) {
   return result;
 }
 
-Bound bind_one_hot(const KernelCall& call, int64_t) {
+Bound bind_one_hot(const KernelCall& call) {
   Tensor& out = *call.outputs[0];
   if (out.elements() == 0) return bound([](RandomStream) {});
-  InOrder places(*call.inputs[0]);
+  ContiguousInput places(*call.inputs[0]);
   const IndexList indices = index_list(call, *call.inputs[0], places, "one_hot");
   uint64_t one = 0;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
@@ -196,6 +199,15 @@ Bound bind_one_hot(const KernelCall& call, int64_t) {
     });
   });
   return result;
+}
+
+}  // namespace
+
+void add_index_kernels(KernelRegistry& kernels) {
+  kernels.add("gather", bind_gather);
+  kernels.add("pick", bind_pick);
+  kernels.add("put_like", bind_put_like);
+  kernels.add("one_hot", bind_one_hot);
 }
 
 }  // namespace espalier::cu

@@ -1,7 +1,7 @@
 // Indices as kernels read them.
 #pragma once
 #include "espalier/core/cuda/index_errors.h"
-#include "espalier/ops/cuda/in_order.h"
+#include "espalier/ops/cuda/contiguous_input.h"
 
 namespace espalier::cu {
 
@@ -21,7 +21,7 @@ struct IndexList {
 #endif
 };
 
-inline IndexList index_list(const KernelCall& call, const Tensor& indices, const InOrder& in_order,
+inline IndexList index_list(const KernelCall& call, const Tensor& indices, const ContiguousInput& in_order,
                             std::string_view op) {
   return {in_order.address(), indices.dtype() == DType::int64, index_report(call, op)};
 }

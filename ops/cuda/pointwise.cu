@@ -29,13 +29,13 @@ using Inputs = std::span<const Tensor* const>;
 
 /// One pass over all operands of a functor.
 struct PointwisePass {
-  void (*launch)(const Walk& walk);
-  SmallVector<Walk, 1> parts;
+  void (*launch)(const StridedLaunch& walk);
+  SmallVector<StridedLaunch, 1> parts;
 
   PointwisePass(const PointwiseKernel& kernel, const Tensor& output, Inputs inputs)
-      : launch(kernel.launch), parts(walks(output, inputs, kernel.unit)) {}
+      : launch(kernel.launch), parts(strided_launches(output, inputs, kernel.unit)) {}
   void operator()(RandomStream) const {
-    for (const Walk& part : parts) launch(part);
+    for (const StridedLaunch& part : parts) launch(part);
   }
 };
 
@@ -103,6 +103,9 @@ Bound bind_pointwise(const KernelCall& call, std::string_view functor) {
   return bound(PointwisePass(kernel, output, inputs));
 }
 
+namespace {
+
+/// One number everywhere in output 0.
 Bound bind_fill(const KernelCall& call, double value) {
   const Tensor& output = *call.outputs[0];
   const auto bytes = static_cast<int64_t>(output.bytes());
@@ -115,6 +118,22 @@ Bound bind_fill(const KernelCall& call, double value) {
   });
   return bound([pattern, bytes, to = static_cast<unsigned char*>(output.address())](RandomStream) {
     launch(fill_kernel, grid_for(bytes / vector_bytes + 1, 4), pattern, to, bytes);
+  });
+}
+
+}  // namespace
+
+void add_pointwise_kernels(KernelRegistry& kernels) {
+  kernels.add_pointwise([](const Op& op, const KernelCall& call) {
+    const std::string_view functor = op.loops(CallSpecs(call).inputs()).functor;
+    if (functor.empty()) op.unsupported(call, "cuda");
+    return bind_pointwise(call, functor);
+  });
+  kernels.add("full_like",
+              [](const Op& op, const KernelCall& call) { return bind_fill(call, *op.traits().fill); });
+  kernels.add("count_ratio", [](const KernelCall& call) {
+    return bind_fill(call, static_cast<double>(call.inputs[0]->elements()) /
+                               static_cast<double>(call.inputs[1]->elements()));
   });
 }
 

@@ -12,13 +12,14 @@
 #include "espalier/core/scalar.h"
 #include "espalier/core/type_name.h"
 #include "espalier/ops/cuda/vectors.cuh"
-#include "espalier/ops/cuda/walk.h"
+#include "espalier/ops/strided_launch.h"
 
 namespace espalier::cu {
 
 /// `V` elements of an operand that begin at `offset`; of a unit cut short only `count` are there.
 template <int V, class T>
-__device__ __forceinline__ Vector<T, V> read_unit(const Walk& walk, int k, int32_t offset, int count) {
+__device__ __forceinline__ Vector<T, V> read_unit(const StridedLaunch& walk, int k, int32_t offset,
+                                                  int count) {
   const T* from = static_cast<const T*>(walk.data[k]) + offset;
   Vector<T, V> x;
   if constexpr (V == 1) {
@@ -40,7 +41,7 @@ __device__ __forceinline__ Vector<T, V> read_unit(const Walk& walk, int k, int32
 }
 
 template <int V, class R>
-__device__ __forceinline__ void write_unit(const Walk& walk, int32_t offset, int count,
+__device__ __forceinline__ void write_unit(const StridedLaunch& walk, int32_t offset, int count,
                                            const Vector<R, V>& x) {
   R* to = static_cast<R*>(walk.data[0]) + offset;
   if constexpr (V == 1) {
@@ -64,7 +65,7 @@ struct UnitInFlight {
   int32_t to;
   int count = 0;
 
-  __device__ __forceinline__ void read(const Walk& walk, uint32_t index) {
+  __device__ __forceinline__ void read(const StridedLaunch& walk, uint32_t index) {
     if (index >= walk.units) return;
     int32_t offset[1 + sizeof...(T)];
     walk.locate(index, offset);
@@ -74,11 +75,11 @@ struct UnitInFlight {
     read(walk, offset, std::index_sequence_for<T...>());
   }
   template <size_t... K>
-  __device__ __forceinline__ void read(const Walk& walk, const int32_t (&offset)[1 + sizeof...(T)],
+  __device__ __forceinline__ void read(const StridedLaunch& walk, const int32_t (&offset)[1 + sizeof...(T)],
                                        std::index_sequence<K...>) {
     ((std::get<K>(in) = read_unit<V, T>(walk, K + 1, offset[K + 1], count)), ...);
   }
-  __device__ __forceinline__ void write(const Walk& walk) {
+  __device__ __forceinline__ void write(const StridedLaunch& walk) {
     if (count == 0) return;
     Vector<R, V> out;
 #pragma unroll
@@ -95,7 +96,7 @@ template <int V>
 inline constexpr int units_in_flight = V == 1 ? 4 : 2;
 
 template <class F, int V, class R, class... T>
-__global__ void __launch_bounds__(threads_in_block) pointwise_kernel(const Walk walk) {
+__global__ void __launch_bounds__(threads_in_block) pointwise_kernel(const StridedLaunch walk) {
   constexpr int several = units_in_flight<V>;
   for (uint32_t tile = blockIdx.x * blockDim.x * several; tile < walk.units;
        tile += gridDim.x * blockDim.x * several) {
@@ -117,7 +118,7 @@ struct FoldTerms {
 /// A functor for one element type.
 struct PointwiseKernel {
   uint32_t unit = 0;  ///< elements that fill a vector of the widest operand; 0: there is no kernel
-  void (*launch)(const Walk& walk) = nullptr;
+  void (*launch)(const StridedLaunch& walk) = nullptr;
   /// Some binary ones: over tensors of n elements without gaps.
   void (*fold)(const FoldTerms& terms, void* out, int64_t n) = nullptr;
 };
@@ -128,7 +129,7 @@ PointwiseKernel pointwise_kernel_of() {
   constexpr int unit = vector_bytes / widest;
   PointwiseKernel kernel;
   kernel.unit = unit;
-  kernel.launch = [](const Walk& walk) {
+  kernel.launch = [](const StridedLaunch& walk) {
     if (walk.unit == 1)
       launch(pointwise_kernel<F, 1, R, T...>, grid_for(walk.units, units_in_flight<1>), walk);
     else

@@ -70,9 +70,9 @@ Bound bind_bernoulli(const KernelCall& call, double keep, T value) {
   });
 }
 
-}  // namespace
-
-Bound bind_dropout_mask(const KernelCall& call, double keep) {
+/// 1 / keep with probability `keep`, else 0: the numbers of fill_bernoulli.
+Bound bind_dropout_mask(const Op& op, const KernelCall& call) {
+  const double keep = 1 - attribute<double>(op, "rate");
   const Tensor& output = *call.outputs[0];
   if (output.elements() == 0) return bound([](RandomStream) {});
   const float value = static_cast<float>(1 / keep);
@@ -83,5 +83,9 @@ Bound bind_dropout_mask(const KernelCall& call, double keep) {
     default: return bind_bernoulli(call, keep, value);
   }
 }
+
+}  // namespace
+
+void add_random_kernels(KernelRegistry& kernels) { kernels.add("dropout_mask", bind_dropout_mask); }
 
 }  // namespace espalier::cu

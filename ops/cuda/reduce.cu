@@ -415,9 +415,9 @@ Bound bind_fold(const Form& form, Tensor& output, double divisor) {
   return bind_columns<F>(form, axis, output, divisor);
 }
 
-}  // namespace
-
-Bound bind_reduce(const KernelCall& call, Fold fold, const Dims& axes) {
+/// Along the axes that the op folds, of input 0.
+Bound bind_reduce(const Op& op, const KernelCall& call) {
+  const auto [fold, axes] = *op.folding(CallSpecs(call).inputs());
   Tensor& out = *call.outputs[0];
   if (out.elements() == 0) return bound([](RandomStream) {});
   const Form form(*call.inputs[0], axes);
@@ -434,6 +434,12 @@ Bound bind_reduce(const KernelCall& call, Fold fold, const Dims& axes) {
     }
   });
   return result;
+}
+
+}  // namespace
+
+void add_reduce_kernels(KernelRegistry& kernels) {
+  for (const char* op : {"sum", "mean", "max", "min", "sum_to_like"}) kernels.add(op, bind_reduce);
 }
 
 }  // namespace espalier::cu

@@ -147,17 +147,17 @@ class SortedKeys {
   Tensor keys_, other_;
 };
 
-}  // namespace
-
-Bound bind_scatter_add_like(const KernelCall& call, size_t axis) {
+/// Deterministic: every element is added to in the order of the indices.
+Bound bind_scatter_add_like(const Op& op, const KernelCall& call) {
   Tensor& out = *call.outputs[0];
+  const size_t axis = resolve_axis(attribute<int64_t>(op, "axis"), out.rank(), op.name());
   const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
   int64_t outer = 1, inner = 1;
   for (size_t i = 0; i < out.rank(); ++i) (i < axis ? outer : inner) *= i == axis ? 1 : out.shape().dims()[i];
   const int64_t size = out.shape().dims()[axis], count = list.elements();
   if (out.elements() == 0) return bind_look(call, list, size, "scatter_add_like", true);
   if (count == 0) return bound([to = &out](RandomStream) { zero_elements(*to); });
-  InOrder values(x), places(list);
+  ContiguousInput values(x), places(list);
   const SortedKeys keys(index_list(call, list, places, "scatter_add_like"), count, size, out.device());
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
@@ -178,5 +178,9 @@ Bound bind_scatter_add_like(const KernelCall& call, size_t axis) {
   });
   return result;
 }
+
+}  // namespace
+
+void add_scatter_kernels(KernelRegistry& kernels) { kernels.add("scatter_add_like", bind_scatter_add_like); }
 
 }  // namespace espalier::cu

@@ -266,25 +266,20 @@ Bound bind_rows(const KernelCall& call) {
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (is_real_element<T>)
-      result =
-          bound([=, to = static_cast<T*>(out.address()), x = InOrder(*call.inputs[0])](RandomStream) mutable {
-            x.refresh();
-            launch_any<T>(x.address(), rows, n, Out<T>{to});
-          });
+      result = bound([=, to = static_cast<T*>(out.address()),
+                      x = ContiguousInput(*call.inputs[0])](RandomStream) mutable {
+        x.refresh();
+        launch_any<T>(x.address(), rows, n, Out<T>{to});
+      });
   });
   return result;
 }
-
-}  // namespace
-
-Bound bind_softmax(const KernelCall& call) { return bind_rows<SoftmaxOut>(call); }
-Bound bind_log_softmax(const KernelCall& call) { return bind_rows<LogSoftmaxOut>(call); }
 
 Bound bind_log_softmax_pick(const KernelCall& call) {
   Tensor& out = *call.outputs[0];
   const int64_t n = call.inputs[0]->shape()[-1], rows = out.elements();
   if (rows == 0) return bound([](RandomStream) {});
-  InOrder x(*call.inputs[0]), labels(*call.inputs[1]);
+  ContiguousInput x(*call.inputs[0]), labels(*call.inputs[1]);
   const IndexList list = index_list(call, *call.inputs[1], labels, "pick");
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
@@ -308,8 +303,9 @@ Bound bind_log_softmax_pick_gradient(const KernelCall& call) {
   const Tensor& slope = *call.inputs[3];
   const bool one_slope =
       std::all_of(slope.strides().begin(), slope.strides().end(), [](int64_t s) { return s == 0; });
-  InOrder x(*call.inputs[0]), figures(*call.inputs[1]), labels(*call.inputs[2]);
-  std::optional<InOrder> slopes;  // the mean gives every row the same slope, which is read where it is
+  ContiguousInput x(*call.inputs[0]), figures(*call.inputs[1]), labels(*call.inputs[2]);
+  std::optional<ContiguousInput>
+      slopes;  // the mean gives every row the same slope, which is read where it is
   if (!one_slope) slopes.emplace(slope);
   const IndexList list = index_list(call, *call.inputs[2], labels, "pick");
   Bound result;
@@ -333,6 +329,15 @@ Bound bind_log_softmax_pick_gradient(const KernelCall& call) {
     }
   });
   return result;
+}
+
+}  // namespace
+
+void add_softmax_kernels(KernelRegistry& kernels) {
+  kernels.add("softmax", bind_rows<SoftmaxOut>);
+  kernels.add("log_softmax", bind_rows<LogSoftmaxOut>);
+  kernels.add("log_softmax_pick", bind_log_softmax_pick);
+  kernels.add("log_softmax_pick_gradient", bind_log_softmax_pick_gradient);
 }
 
 }  // namespace espalier::cu

@@ -2,7 +2,7 @@
 // the same threads do at once in memory of their own: add to it in place, and a triad, a = b + c · d; and the
 // time of a small all_reduce, which is all waiting. THREADS is how many ranks there are, 2 if it is
 // not set.
-#include <espalier/executor/communicator_threads.h>
+#include <espalier/executor/communicators/distributed.h>
 
 #include <thread>
 
@@ -17,7 +17,7 @@ constexpr int small_turns = 2000;
 // The median time of `work`, which all ranks do at the same time.
 template <class Work>
 double together(int ranks, int rounds, const Work& work) {
-  auto group = esp::make_thread_group(ranks);
+  auto group = esp::distributed::make_group(std::vector<esp::Device>(static_cast<size_t>(ranks), esp::cpu()));
   double median = 0;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)

@@ -52,7 +52,7 @@ double measure_launch() {
 
 /// Seconds in which two threads add up so many bytes that each has.
 double measure_all_reduce(int64_t bytes) {
-  const auto ranks = esp::make_thread_group(2);
+  const auto ranks = esp::distributed::make_group({esp::cpu(), esp::cpu()});
   constexpr int turns = 50;
   double seconds = 0;
   std::vector<std::thread> threads;

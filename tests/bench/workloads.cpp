@@ -62,7 +62,7 @@ Frozen without_feed(const esp::Variable& root, const std::optional<esp::optim::O
 }
 
 // Keeps gradients and trains nothing.
-struct KeepGradients : esp::optim::Rule {
+struct KeepGradients : esp::optim::UpdateRule {
   std::string_view name() const override { return "keep_gradients"; }
   void update(esp::optim::ParameterUpdate& step) const override {
     step.assign(step.state("gradient"), step.gradient());
@@ -70,7 +70,7 @@ struct KeepGradients : esp::optim::Rule {
 };
 
 // Updates other parameters beside the one it is called for.
-struct UpdateGiven : esp::optim::Rule {
+struct UpdateGiven : esp::optim::UpdateRule {
   esp::optim::Adam adam{1e-3};
   std::vector<std::pair<esp::Variable, esp::Variable>> gradients;  // of each parameter
 

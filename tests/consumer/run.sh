@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Builds and runs a program outside the project which uses it in one of three ways, in a folder with a space in its name:
+# Builds and runs programs and a plug-in outside the project which use it in one of three ways, in a folder with a space in
+# its name, by the compiler that CXX names (g++):
 #   tests/consumer/run.sh find_package|pkg_config PREFIX       against what is installed under PREFIX
 #   tests/consumer/run.sh add_subdirectory static|shared
 set -euo pipefail
 export ESPALIER_CACHE=off # nothing of this is for the user
+export CXX=${CXX:-g++}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 way=$1
@@ -18,7 +20,20 @@ check_and_run() {
     echo "$1 loads the wrong OpenBLAS" >&2
     return 1
   fi
-  "$1"
+  "$@"
+}
+
+# A plug-in keeps its Espalier for itself, or two plug-ins would use each other's.
+check_plugin() {
+  local shown
+  shown=$(nm --dynamic --defined-only --format=posix "$2" | cut -d' ' -f1)
+  grep -qx slope_of_square <<<"$shown" || { echo "$2 shows no function of its own" >&2 && return 1; }
+  # Instances of the standard library's templates, which are visible by its own pragma, are the plug-in's.
+  if grep -E '^_Z(GV|T[ISVTWH])?N?[KRO]*8espalier' <<<"$shown" | c++filt >&2; then
+    echo "$2 shows these symbols of Espalier" >&2
+    return 1
+  fi
+  check_and_run "$1" "$2"
 }
 
 case $way in
@@ -26,6 +41,7 @@ case $way in
     cmake -S "$here/find_package" -B "$build" -G Ninja -DCMAKE_PREFIX_PATH="$with"
     cmake --build "$build"
     check_and_run "$build/consumer"
+    check_plugin "$build/host" "$build/plugin.so"
     cmake --install "$build" --prefix "$build/installed"
     LD_LIBRARY_PATH="$with/lib" check_and_run "$build/installed/bin/consumer"
     ;;
@@ -33,8 +49,14 @@ case $way in
     export PKG_CONFIG_PATH="$with/lib/pkgconfig" LD_LIBRARY_PATH="$with/lib"
     for static in "" --static; do
       flags=$(pkg-config $static --cflags --libs espalier)
-      eval "g++ -std=c++20 \"\$here/main.cpp\" -o \"\$build/consumer$static\" $flags" # pkg-config quotes for the shell
+      compile() { # pkg-config quotes for the shell
+        eval "\$CXX -std=c++20 -Wall -Wextra -Wshadow -Wconversion -Werror \"\$here/$1.cpp\" -o \"\$build/$2\" ${*:3} $flags"
+      }
+      compile main "consumer$static"
       check_and_run "$build/consumer$static"
+      compile plugin "plugin$static.so" -shared -fPIC -fvisibility=hidden
+      compile host "host$static" -ldl
+      check_plugin "$build/host$static" "$build/plugin$static.so"
     done
     ;;
   add_subdirectory)
@@ -44,6 +66,7 @@ case $way in
       -DESPALIER_CCACHE=ON
     cmake --build "$build"
     check_and_run "$build/consumer"
+    check_plugin "$build/host" "$build/plugin.so"
     ;;
   *)
     echo "there is no way $way" >&2

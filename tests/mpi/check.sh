@@ -15,7 +15,7 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 output=$(timeout --kill-after=5 300 mpirun --oversubscribe "${options[@]}" -np "$ranks" "$program" "$scenario" 2>&1)
 status=$?
 printf '%s\n(exit status %d)\n' "$output" "$status"
-[ "$status" -ne 124 ] && [ "$status" -ne 137 -o "$scenario" = dies ] || { echo "it hung" && exit 1; }
+if [ "$status" -eq 124 ] || { [ "$status" -eq 137 ] && [ "$scenario" != dies ]; }; then echo "it hung" && exit 1; fi
 for pattern; do
   grep -qE "$pattern" <<<"$output"$'\n'"status $status" || { echo "not found: $pattern" && exit 1; }
 done

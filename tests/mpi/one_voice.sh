@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What three ranks print is there once, or three times for who asks for it or is alone: one_voice.sh <ranks>
+# The output of three ranks appears once; three times with ESPALIER_PRINT=all or ESPALIER_DISTRIBUTED=off: one_voice.sh <ranks>
 set -uo pipefail
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # What MPI has taken it keeps until the process ends.

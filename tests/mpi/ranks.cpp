@@ -1,4 +1,4 @@
-// What mpirun begins in tests: ranks <scenario>. Every rank says what came of it on a line of its own.
+// Started by mpirun in tests: ranks <scenario>. Every rank prints its result on a line of its own.
 #include <signal.h>
 #include <unistd.h>
 
@@ -12,16 +12,15 @@
 
 #include "../communicator_cases.h"
 #include "espalier/core/error.h"
-#include "espalier/executor/collective_queue.h"
-#include "espalier/executor/communicator_nested.h"
-#include "espalier/executor/distributed.h"
+#include "espalier/executor/communicators/collective_queue.h"
+#include "espalier/executor/communicators/distributed.h"
 
 using namespace espalier;
 using namespace espalier::testing;
 
 namespace {
 
-// One write, so that lines of several ranks do not mix.
+// One write, so that the lines of several ranks do not mix.
 void say(const std::string& text) {
   const std::string line = "rank " + std::to_string(distributed::rank()) + ": " + text + "\n";
   if (write(STDOUT_FILENO, line.data(), line.size()) < 0) std::perror("write");
@@ -30,7 +29,8 @@ void say(const std::string& text) {
 void pause_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 void collectives(Communicator& self) {
-  if (self.size() != distributed::size() || self.rank() != distributed::rank()) throw Error("who am I?");
+  if (self.size() != distributed::size() || self.rank() != distributed::rank()) throw Error("a wrong rank");
+  if (distributed::local_rank() != self.rank()) throw Error("all ranks of this test are on one machine");
   std::minstd_rand random(static_cast<unsigned>(self.rank() + 1));
   for (int round = 0; round < 2; ++round)
     for (const DType dtype : {float32, float64, int32, int64, float16, bfloat16})
@@ -39,7 +39,7 @@ void collectives(Communicator& self) {
         const std::string wrong = check_collectives(self, elements, dtype);
         if (!wrong.empty()) throw Error(wrong);
       }
-  // More than one piece of everything, and not a whole number of pieces.
+  // Several pieces of each collective, the last one incomplete.
   const std::string wrong = check_collectives(self, 2'100'007, float32);
   if (!wrong.empty()) throw Error(wrong);
 }
@@ -70,7 +70,7 @@ void leaves(Communicator& self) {
   if (self.rank() != 1) all_reduce(self);
 }
 
-// What a rank may call instead of the others' all_reduce.
+// One rank calls another collective than all_reduce.
 void other_shape(Communicator& self) {
   all_reduce(self);
   if (self.rank() != 2) return all_reduce(self);
@@ -132,7 +132,7 @@ void dies_at_once(Communicator& self) {
   all_reduce(self);
 }
 
-// The ranks do nothing else, so one of them is under way.
+// The ranks do nothing else, so a transfer is under way.
 void dies_in_a_transfer(Communicator& self) {
   Tensor values = zeros({8'000'000});
   all_reduce(self);
@@ -162,27 +162,27 @@ void weights(Communicator& self) {
   self.all_reduce_weighted(values, std::vector<double>{1, self.rank() == 1 ? 0.25 : 0.5});
 }
 
-// Stops all at one step when one of them is told to, at some moment.
+// A stop request on one rank, at any moment, stops all at one step.
 void marks(Communicator& self) {
   Tensor values = zeros({5});
   std::thread other([&] {
     pause_for(0.05);
-    if (self.rank() == 1) self.raise();
+    if (self.rank() == 1) self.request_stop();
   });
   int64_t steps = 0;
-  for (; !self.raised(); ++steps) self.all_reduce(values);
+  for (; !self.stop_requested(); ++steps) self.all_reduce(values);
   other.join();
   Tensor all({self.size()}, int64), mine = full({1}, static_cast<double>(steps), int64);
-  self.lower();
+  self.clear_stop();
   self.all_gather(mine, all);
   for (const int64_t theirs : all.span<int64_t>())
     if (theirs != steps) throw Error("they stopped at different steps");
-  if (self.raised()) throw Error("the mark stays");
+  if (self.stop_requested()) throw Error("the stop request stays");
 }
 
-// Threads of several processes as ranks of one group; what a rank threw is said by each.
+// Threads of several processes as ranks of one group; the process prints the errors of its ranks.
 void nested(Communicator& world, const std::function<void(Communicator&)>& program) {
-  const auto ranks = make_nested_group(2, distributed::world());
+  const auto ranks = distributed::make_group({cpu(), cpu()}, distributed::world());
   std::vector<std::string> errors(ranks.size());
   std::vector<std::thread> threads;
   for (size_t thread = 0; thread < ranks.size(); ++thread)
@@ -201,7 +201,7 @@ void nested(Communicator& world, const std::function<void(Communicator&)>& progr
     if (!errors[thread].empty())
       say("thread " + std::to_string(ranks[thread]->rank()) + " of " + std::to_string(ranks[thread]->size()) +
           ": " + errors[thread]);
-  if (world.size() * 2 != ranks[0]->size()) throw Error("how many are we?");
+  if (world.size() * 2 != ranks[0]->size()) throw Error("a wrong number of ranks");
 }
 
 void nested_collectives(Communicator& world) {
@@ -211,9 +211,9 @@ void nested_collectives(Communicator& world) {
         const std::string wrong = check_collectives(self, elements, dtype, 2);
         if (!wrong.empty()) throw Error(wrong);
       }
-    if (self.rank() == 1) self.raise();
+    if (self.rank() == 1) self.request_stop();
     self.barrier();
-    if (!self.raised()) throw Error("the mark is lost");
+    if (!self.stop_requested()) throw Error("the stop request is lost");
   });
 }
 
@@ -233,7 +233,7 @@ void nested_dies(Communicator& world) {
   });
 }
 
-// Computes while ranks exchange.
+// Collectives in a second thread.
 void queue(Communicator& self) {
   CollectiveQueue queue(distributed::world());
   std::vector<double> weights(static_cast<size_t>(self.size()), 0.5);
@@ -251,19 +251,19 @@ void queue(Communicator& self) {
   queue.wait();
 }
 
-// Long enough that slow ranks come in time.
-constexpr double patience = 4;
+// Long enough for slow ranks.
+constexpr double short_timeout = 4;
 
 void hangs(Communicator& self) {
   all_reduce(self);
-  self.set_timeout(patience);
+  self.set_timeout(short_timeout);
   if (self.rank() == 1) pause_for(600);
   self.barrier();
 }
 
 void stops(Communicator& self) {
   all_reduce(self);
-  self.set_timeout(patience);
+  self.set_timeout(short_timeout);
   if (self.rank() == 1) raise(SIGSTOP);
   self.barrier();
 }
@@ -331,7 +331,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     say(std::string("own: ") + error.what());
     if (world) world->abort(std::current_exception());
-    pause_for(1);  // that the others say their word before mpirun ends them
+    pause_for(1);  // so that the others can print before mpirun ends them
   }
   return 1;
 }

@@ -12,8 +12,8 @@
 
 #include "../replica_programs.h"
 #include "espalier/core/error.h"
-#include "espalier/executor/communicator.h"
-#include "espalier/executor/distributed.h"
+#include "espalier/executor/communicators/communicator.h"
+#include "espalier/executor/communicators/distributed.h"
 
 using namespace espalier;
 using namespace espalier::testing;
@@ -322,6 +322,50 @@ void other_tree() {
   const Variable w = parameter(numbers({distributed::rank() == 1 ? 4 : 3}), "w");
   (void)mean(square(w)).get_executor({.optimizer = optim::Sgd({.lr = 0.1})});
 }
+/// Processes that would go on from different checkpoints stay where they are.
+void other_checkpoints() {
+  const std::filesystem::path own =
+      std::filesystem::temp_directory_path() / ("espalier_checkpoints_" + std::to_string(getppid()));
+  const bool first = distributed::rank() == 0;
+  Run run;
+  const Trace begun = run.network.values();
+  run.executor->checkpoint(own / "begun");
+  (void)run.executor->execute({.epochs = 1, .progress = false});
+  run.executor->checkpoint(own / "trained");
+  const Trace trained = run.network.values();
+  const auto refused = [&](const char* name, const std::string& reason) {
+    try {
+      run.executor->resume(own / name);
+    } catch (const FileError& error) {
+      if (std::string(error.what()).find(reason) == std::string::npos) throw;
+      return;
+    }
+    throw Error(std::string("it went on from ") + name);
+  };
+  refused(first ? "begun" : "trained", "one that was left at another step");
+  refused(first ? "trained" : "begun", "one that was left at another step");
+  refused(first ? "trained" : "none", first ? "cannot take up one" : "none");
+  if (difference_of(run.network.values(), trained) != 0) throw Error("the parameters have changed");
+  run.executor->resume(own / "begun");
+  if (difference_of(run.network.values(), begun) != 0) throw Error("these are others than were left");
+  const History history = run.executor->execute({.epochs = 1, .progress = false});
+  if (history.epochs.size() != 1 || difference_of(run.network.values(), trained) != 0)
+    throw Error("the epoch went otherwise");
+  distributed::world()->barrier();
+  std::error_code ignored;
+  std::filesystem::remove_all(own, ignored);
+}
+/// Processes with different options train nothing.
+void other_options() {
+  const Variable w = parameter(numbers({3}), "w");
+  const bool first = distributed::rank() == 0;
+  for (const double rate : {0.1, 0.2}) try {
+      (void)mean(square(w)).get_executor({.optimizer = optim::Sgd({.lr = first ? 0.1 : rate})});
+      if (rate == 0.2) throw Error("it took another rate");
+    } catch (const CommunicatorError& error) {
+      if (rate == 0.1 || std::string(error.what()).find("other options") == std::string::npos) throw;
+    }
+}
 void bad_folder() {
   Run run;
   (void)run.executor->execute({.epochs = 1, .progress = false, .checkpoint = "/proc/no/such/folder"});
@@ -350,6 +394,8 @@ int main(int argc, char** argv) {
                                                                   {"sharded_dies", sharded_dies},
                                                                   {"wrong_label", wrong_label},
                                                                   {"other_tree", other_tree},
+                                                                  {"other_checkpoints", other_checkpoints},
+                                                                  {"other_options", other_options},
                                                                   {"bad_folder", bad_folder}};
   if (argc < 2 || !scenarios.contains(argv[1])) return 2;
   if (argc > 2) folder = argv[2];

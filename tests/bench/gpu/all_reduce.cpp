@@ -3,6 +3,8 @@
 // several GPUs, as many as there are, by the device group and by NCCL: the bytes of one rank over the time,
 // and what a hundred floats take.
 #include <espalier/espalier.h>
+#include <espalier/executor/communicators/cuda/communicator_devices.h>
+#include <espalier/executor/communicators/nccl/communicator_nccl.h>
 
 #include <functional>
 #include <thread>

@@ -1,0 +1,23 @@
+# The oldest compilers that compile Espalier: those its checks run with. Older ones lack parts of C++20.
+set(ESPALIER_LEAST_GNU 12)
+set(ESPALIER_LEAST_Clang 16)
+
+if(DEFINED ESPALIER_LEAST_${CMAKE_CXX_COMPILER_ID})
+  set(least ${ESPALIER_LEAST_${CMAKE_CXX_COMPILER_ID}})
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS least)
+    string(REPLACE GNU GCC name ${CMAKE_CXX_COMPILER_ID})
+    message(FATAL_ERROR "Espalier needs ${name} ${least} or later, and ${CMAKE_CXX_COMPILER} is ${name} "
+                        "${CMAKE_CXX_COMPILER_VERSION}.")
+  endif()
+else()
+  message(WARNING "Espalier is tested with GCC and Clang, not with ${CMAKE_CXX_COMPILER_ID}.")
+endif()
+
+# A program must not run two OpenMP runtimes, whose threads fight for the cores. OpenBLAS and oneDNN bring GCC's, libgomp;
+# Clang compiles for libomp only.
+function(espalier_one_openmp)
+  if(ESPALIER_OPENMP AND CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND OpenBLASOpenMP_RUNTIME STREQUAL "libgomp")
+    message(FATAL_ERROR "ESPALIER_OPENMP=ON: Clang compiles for the OpenMP runtime libomp, and OpenBLAS brings libgomp; "
+                        "compile with GCC, or with -DESPALIER_OPENMP=OFF.")
+  endif()
+endfunction()

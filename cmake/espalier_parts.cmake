@@ -1,0 +1,36 @@
+# Parts of the library which are built where what they need is found: how one chooses, and which files they are.
+
+# espalier_choice(<name> "<what is done if it is ON>")
+macro(espalier_choice name what)
+  set(${name} AUTO CACHE STRING "${what}, ON or OFF")
+  set_property(CACHE ${name} PROPERTY STRINGS AUTO ON OFF)
+  if(NOT ${name} MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR "${name} is AUTO, ON or OFF, not \"${${name}}\"")
+  endif()
+endmacro()
+
+# Adds the sources of a top-level folder, sub-folders included, to the library: a new file needs no list. What lies in a
+# folder cuda/ or nccl/ belongs to that part, whose none.cpp stands in its place in a build without it; sources that are
+# built otherwise are named behind EXCEPT.
+function(espalier_folder)
+  cmake_parse_arguments(PARSE_ARGV 0 files "" "" "EXCEPT")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "*.cpp" "*.cu")
+  list(TRANSFORM files_EXCEPT PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  if(files_EXCEPT)
+    list(REMOVE_ITEM sources ${files_EXCEPT})
+  endif()
+  foreach(part cuda nccl)
+    set(own "${sources}")
+    list(FILTER own INCLUDE REGEX "/${part}/[^/]*$")
+    if(own)
+      list(REMOVE_ITEM sources ${own})
+    endif()
+    set(without "${own}")
+    list(FILTER without INCLUDE REGEX "/none\\.cpp$")
+    list(FILTER own EXCLUDE REGEX "/none\\.cpp$")
+    string(TOUPPER ${part} name)
+    set_property(GLOBAL APPEND PROPERTY ESPALIER_${name}_SOURCES ${own})
+    set_property(GLOBAL APPEND PROPERTY ESPALIER_${name}_WITHOUT ${without})
+  endforeach()
+  target_sources(espalier_base PRIVATE ${sources})
+endfunction()

@@ -1,0 +1,43 @@
+// The one place that knows which backends are built: their kernels, and how their ranks form groups.
+#include "espalier/core/backends.h"
+#include "espalier/executor/communicators/groups.h"
+
+#if ESPALIER_WITH_CUDA
+#include "espalier/core/cuda/backend.h"
+#include "espalier/executor/communicators/cuda/communicator_devices.h"
+#include "espalier/executor/fused/cuda/kernels.h"
+#include "espalier/ops/cuda/kernels.h"
+#endif
+#if ESPALIER_WITH_NCCL
+#include "espalier/executor/communicators/nccl/communicator_nccl.h"
+#endif
+
+namespace espalier {
+
+Backends make_backends() {
+  Backends backends;
+#if ESPALIER_WITH_CUDA
+  KernelRegistry kernels("cuda");
+  for (const auto add :
+       {cu::add_pointwise_kernels, cu::add_random_kernels, cu::add_reduce_kernels, cu::add_argmax_kernels,
+        cu::add_softmax_kernels, cu::add_index_kernels, cu::add_scatter_kernels, cu::add_matmul_kernels,
+        cu::add_fused_kernels, cu::add_fused_matmul_kernels})
+    add(kernels);
+  backends.emplace(DeviceType::cuda, BackendEntry{cuda_backend, cuda_devices, std::move(kernels)});
+#endif
+  return backends;
+}
+
+GroupMakers make_group_makers() {
+  GroupMakers makers;
+  add_cpu_groups(makers);
+#if ESPALIER_WITH_CUDA
+  add_cuda_groups(makers);
+#endif
+#if ESPALIER_WITH_NCCL
+  add_nccl_groups(makers);  // after CUDA: it takes precedence
+#endif
+  return makers;
+}
+
+}  // namespace espalier

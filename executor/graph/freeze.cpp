@@ -1,0 +1,46 @@
+#include "espalier/executor/graph/graph.h"
+
+#include "espalier/core/error.h"
+#include "espalier/core/tree.h"
+
+namespace espalier {
+
+Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& updates, const FeedRows& rows,
+             bool inference) {
+  std::vector<Variable> roots = results;
+  roots.insert(roots.end(), updates.begin(), updates.end());
+  const std::vector<Node*> tree = nodes_below(TreeWalk(roots));
+  Graph graph;
+  NodeMap position;
+  std::optional<uint32_t> collective;  // the last one
+  for (const Node* node : tree) {
+    GraphNode n{node->op_, {}, {}, node->tag, node->where, {}, {}};
+    for (const Edge& input : node->inputs) n.inputs.push_back({position.find(input.node()), input.output()});
+    if (n.op->effect() == Effect::communicates) {  // a further input, not read, keeps them in order
+      if (collective) n.inputs.push_back({*collective, 0});
+      collective = static_cast<uint32_t>(graph.nodes.size());
+    }
+    if (inference)
+      if (OpPtr calm = n.op->for_inference()) n.op = std::move(calm);
+    if (is_constant(*n.op)) {
+      n.constant = node->outputs[0].value;
+      n.outputs = {n.constant.spec()};
+    } else if (n.op->is_leaf()) {
+      n.leaf = Variable(const_cast<Node*>(node));
+      n.outputs = {node->outputs[0].spec};
+    } else {
+      n.outputs = infer_outputs(graph, n);
+    }
+    if (n.op->is_random()) n.stream = graph.streams++;
+    if (const auto* feed = n.op->feed())
+      if (const auto known = rows.find(feed->get()); known != rows.end() && n.outputs[0].shape.rank())
+        n.outputs[0].shape.dims()[0] = known->second;
+    position.insert(node, static_cast<uint32_t>(graph.nodes.size()));
+    graph.nodes.push_back(std::move(n));
+  }
+  for (const Variable& result : results)
+    graph.results.push_back({position.find(result.node()), result.output()});
+  return graph;
+}
+
+}  // namespace espalier

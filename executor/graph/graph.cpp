@@ -1,0 +1,56 @@
+#include "espalier/executor/graph/graph.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "espalier/core/error.h"
+#include "espalier/executor/graph/rewriter.h"
+
+namespace espalier {
+
+void Graph::make_constant(uint32_t node, Tensor value) {
+  GraphNode& n = nodes[node];
+  n.op = constant_op();
+  n.inputs.clear();
+  n.constant = std::move(value);
+}
+
+void Graph::remove_unless(const std::vector<bool>& keep) {
+  GraphRewriter rewriter(*this);
+  for (uint32_t i = 0; i < nodes.size(); ++i)
+    if (!keep[i]) rewriter.remove(i);
+  rewriter.finish();
+}
+
+std::vector<Spec> infer_outputs(const Graph& graph, const GraphNode& node) {
+  InputSpecs specs;
+  for (const ValueRef& input : node.inputs) specs.push_back(&graph.spec(input));
+  const Specs outputs = located(node.where, [&] { return node.op->infer(specs); });
+  return {outputs.begin(), outputs.end()};
+}
+
+std::string line_of(const std::source_location& where) {
+  return fmt::format("{}:{}", std::filesystem::path(where.file_name()).filename().string(), where.line());
+}
+
+std::string Graph::str() const {
+  std::string text;
+  for (uint32_t i = 0; i < nodes.size(); ++i) {
+    const GraphNode& n = nodes[i];
+    text += fmt::format("%{} = {}", i, n.op->name());
+    if (const std::string attributes = to_string(n.op->attributes()); !attributes.empty())
+      text += fmt::format("({})", attributes);
+    for (const ValueRef& input : n.inputs)
+      text +=
+          input.output ? fmt::format(" %{}.{}", input.node, input.output) : fmt::format(" %{}", input.node);
+    for (const Spec& spec : n.outputs) text += fmt::format(" : {} {}", name(spec.dtype), spec.shape.str());
+    if (n.tag != Tag::forward) text += fmt::format(" [{}]", name(n.tag));
+    text += '\n';
+  }
+  text += "results:";
+  for (const ValueRef& result : results) text += fmt::format(" %{}", result.node);
+  return text + "\n";
+}
+
+}  // namespace espalier

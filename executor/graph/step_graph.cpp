@@ -1,0 +1,28 @@
+#include "espalier/executor/graph/step_graph.h"
+
+namespace espalier {
+
+StepGraph freeze(const StepTree& tree, const FeedRows& rows, bool inference) {
+  StepGraph step;
+  std::vector<Variable> results;
+  const auto add = [&](const Variable& result) {
+    results.push_back(result);
+    return results.size() - 1;
+  };
+  if (tree.loss.defined()) add(tree.loss);
+  step.value = add(tree.value);
+  if (tree.value_in_reals.defined()) step.value_in_reals = add(tree.value_in_reals);
+  for (const Variable& output : tree.outputs) step.outputs.push_back(add(output));
+  const size_t shown = results.size();
+  for (const auto& [parameter, gradient] : tree.gradients) {
+    step.parameters.push_back(parameter);
+    add(gradient);
+  }
+  step.graph = freeze(results, tree.updates, rows, inference);
+  step.gradients.assign(step.graph.results.begin() + static_cast<std::ptrdiff_t>(shown),
+                        step.graph.results.end());
+  step.graph.results.resize(shown);
+  return step;
+}
+
+}  // namespace espalier

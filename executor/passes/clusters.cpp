@@ -1,0 +1,287 @@
+#include "espalier/executor/passes/clusters.h"
+
+#include <algorithm>
+
+#include "espalier/executor/communicators/collective_ops.h"
+
+namespace espalier {
+
+namespace {
+
+constexpr int64_t longest_row = 8192;  // a row that must lie in a tile as a whole
+constexpr size_t most_members = 64;
+constexpr size_t most_inputs = 32;
+// Of one element, on a GPU: their sum is one kernel, whose arguments must fit into 4 KiB.
+constexpr size_t most_scalars = 400;
+
+bool in_order(const Layout& layout) {
+  const Layout axes = collapsed(layout);
+  return axes.offset == 0 && (axes.strides.empty() || (axes.strides.size() == 1 && axes.strides[0] == 1));
+}
+/// Every element repeated `row` times, one after the other.
+bool spread_over_rows(const Layout& layout, int64_t row) {
+  const Layout axes = collapsed(layout);
+  if (axes.offset != 0 || axes.strides.empty() || axes.strides.back() != 0 || axes.shape[-1] != row)
+    return false;
+  return axes.strides.size() == 1 || (axes.strides.size() == 2 && axes.strides[0] == 1);
+}
+
+/// The inputs of a node as kernels compute with them: those of a GPU take 16-bit reals, in float32.
+std::vector<Spec> computed_specs(const Graph& graph, const GraphNode& n) {
+  std::vector<Spec> specs;
+  for (const ValueRef& input : n.inputs) {
+    specs.push_back(graph.spec(input));
+    if (graph.device != DeviceType::cpu && is_half(specs.back().dtype)) specs.back().dtype = DType::float32;
+  }
+  return specs;
+}
+
+bool is_final(Instruction::Kind kind) {
+  return kind == Instruction::Kind::fold_column || kind == Instruction::Kind::fold_all;
+}
+
+}  // namespace
+
+ViewSource resolve_views(const Graph& graph, ValueRef value) {
+  std::vector<uint32_t> views;
+  while (graph.nodes[value.node].op->is_view()) {
+    views.push_back(value.node);
+    value = graph.nodes[value.node].inputs[0];
+  }
+  ViewSource seen{value, Layout(graph.spec(value).shape)};
+  for (size_t i = views.size(); i-- > 0;) {
+    const GraphNode& view = graph.nodes[views[i]];
+    auto layout = view.op->view(seen.layout, view.outputs[0]);
+    seen = layout ? ViewSource{seen.value, std::move(*layout)}
+                  : ViewSource{{views[i], 0}, Layout(view.outputs[0].shape)};
+  }
+  return seen;
+}
+
+Clustering::Clustering(const Graph& graph) : graph_(graph) {
+  const size_t n = graph.nodes.size();
+  cluster_.assign(n, none);
+  kinds_.resize(n);
+  levels_.assign(n, Extent::full);
+  periods_.assign(n, 0);
+  needs_.resize(n);
+  users_.resize(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    const GraphNode& node = graph.nodes[i];
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      if (!node.op->reads_elements(k)) {
+        // A collective waits for the one before it, though it does not read that one's value.
+        if (node.op->effect() == Effect::communicates) users_[node.inputs[k].node].push_back(i);
+        continue;
+      }
+      needs_[i].push_back({resolve_views(graph, node.inputs[k]), k});
+      users_[needs_[i].back().seen.value.node].push_back(i);
+    }
+    describe(i);
+  }
+}
+
+void Clustering::describe(uint32_t i) {
+  const GraphNode& n = graph_.nodes[i];
+  if (n.outputs.size() != 1 || n.op->is_leaf() || n.op->feed() || n.inputs.empty()) return;
+  const std::vector<Spec> computed = computed_specs(graph_, n);
+  InputSpecs specs;
+  for (const Spec& spec : computed) specs.push_back(&spec);
+  Cluster one{{i}, n.outputs[0].shape.elements(), 0};
+  const ElementLoops loops = n.op->loops(specs);
+  if (n.op->is_pointwise() && loops.row) {
+    kinds_[i] = Instruction::Kind::map;
+  } else if (loops.whole_row) {
+    kinds_[i] = Instruction::Kind::whole_row;
+    one.row = n.outputs[0].shape[-1];
+    if (one.row > longest_row) return;
+  } else if (const auto folding = n.op->folding(specs);
+             folding && is_real(specs[0]->dtype) && !is_half(specs[0]->dtype)) {
+    const Shape& in = specs[0]->shape;
+    const auto rank = static_cast<int64_t>(in.rank()), axes = static_cast<int64_t>(folding->axes.size());
+    if (axes == 0) return;
+    one.elements = in.elements();
+    const int64_t kept = n.outputs[0].shape.elements();
+    if (kept == 0 || one.elements == 0) return;
+    const bool averages = folding->fold == Fold::sum || folding->fold == Fold::mean;
+    if (axes == rank) {
+      if (!averages) return;
+      kinds_[i] = Instruction::Kind::fold_all;
+      levels_[i] = Extent::uniform;
+    } else if (folding->axes[0] == rank - axes) {  // they come in order: the last ones
+      kinds_[i] = Instruction::Kind::fold_row;
+      levels_[i] = Extent::row;
+      one.row = one.elements / kept;
+      if (one.row > longest_row) return;
+    } else if (folding->axes[static_cast<size_t>(axes) - 1] == axes - 1) {  // the first ones
+      if (!averages) return;
+      kinds_[i] = Instruction::Kind::fold_column;
+      levels_[i] = Extent::row;  // neither: no instruction of the kernel may read it
+      periods_[i] = kept;
+    } else {
+      return;
+    }
+  } else {
+    return;
+  }
+  if (one.elements == 0) return;
+  cluster_[i] = static_cast<uint32_t>(clusters_.size());
+  clusters_.push_back(std::move(one));
+}
+
+bool Clustering::fits_edge(const Cluster& in, uint32_t node, const Need& need) const {
+  const uint32_t producer = need.seen.value.node;
+  if (is_final(kinds_[producer])) return false;
+  const bool is_map = kinds_[node] == Instruction::Kind::map;
+  const Extent wanted = is_map ? levels_[node] : Extent::full;
+  const GraphNode& n = graph_.nodes[node];
+  const Shape& shape = is_map ? n.outputs[0].shape : graph_.spec(n.inputs[need.input]).shape;
+  const Extent given = levels_[producer];
+  if (given == Extent::uniform) return true;
+  const Layout layout = broadcast_layout(need.seen.layout, shape);
+  if (given == wanted) return in_order(layout);
+  return given == Extent::row && wanted == Extent::full && spread_over_rows(layout, in.row);
+}
+
+bool Clustering::fits_levels(const Cluster& joined) const {
+  const auto inside = [&](uint32_t node) {
+    return std::binary_search(joined.members.begin(), joined.members.end(), node);
+  };
+  for (const uint32_t node : joined.members)
+    for (const Need& need : needs_[node])
+      if (inside(need.seen.value.node) && !fits_edge(joined, node, need)) return false;
+  return true;
+}
+
+size_t Clustering::inputs_of(const Cluster& cluster) const {
+  std::vector<ValueRef> inputs;
+  for (const uint32_t node : cluster.members)
+    for (const Need& need : needs_[node])
+      if (!std::binary_search(cluster.members.begin(), cluster.members.end(), need.seen.value.node))
+        inputs.push_back(graph_.nodes[node].inputs[need.input]);
+  std::sort(inputs.begin(), inputs.end());
+  return static_cast<size_t>(std::unique(inputs.begin(), inputs.end()) - inputs.begin());
+}
+
+/// Behind this position, or a later one, nothing reaches what lies before: clusters alone lead back.
+uint32_t Clustering::no_way_back_from(uint32_t position) const {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (const Cluster& c : clusters_)
+      if (c.members.size() > 1 && c.members.front() <= position && c.members.back() > position) {
+        position = c.members.back();
+        moved = true;
+      }
+  }
+  return position;
+}
+
+/// Whether something outside reads one of them and is read by the other.
+bool Clustering::closes_a_circle(uint32_t first, uint32_t second) const {
+  std::vector<bool> seen(clusters_.size(), false);
+  std::vector<bool> seen_node(graph_.nodes.size(), false);
+  const uint32_t last = no_way_back_from(clusters_[second].members.back());
+  std::vector<uint32_t> todo;
+  const auto visit_users = [&](uint32_t node, bool direct) {
+    for (const uint32_t user : users_[node]) {
+      const uint32_t c = cluster_[user];
+      if (c == first || user > last || (direct && c == second)) continue;
+      if (c == second) return true;
+      if (c == none) {
+        if (!seen_node[user]) {
+          seen_node[user] = true;
+          todo.push_back(user);
+        }
+      } else if (!seen[c]) {
+        seen[c] = true;
+        for (const uint32_t member : clusters_[c].members) todo.push_back(member);
+      }
+    }
+    return false;
+  };
+  for (const uint32_t node : clusters_[first].members)
+    if (visit_users(node, true)) return true;
+  while (!todo.empty()) {
+    const uint32_t node = todo.back();
+    todo.pop_back();
+    if (visit_users(node, false)) return true;
+  }
+  return false;
+}
+
+bool Clustering::used_only_by(uint32_t producer, uint32_t consumer) const {
+  for (const uint32_t node : clusters_[producer].members)
+    for (const uint32_t user : users_[node]) {
+      const bool inside = cluster_[user] == producer || cluster_[user] == consumer;
+      if (!inside && !graph_.nodes[user].op->has_side_effects()) return false;
+    }
+  return true;
+}
+
+bool Clustering::try_join(uint32_t first, uint32_t second) {
+  const Cluster &a = clusters_[first], &b = clusters_[second];
+  const bool scalars = a.elements == 1 && b.elements == 1;
+  const bool many = scalars && graph_.device != DeviceType::cpu;
+  if (a.members.size() + b.members.size() > (many ? most_scalars : most_members)) return false;
+  // The updates of parameters stay apart, and alike, though they share a rate.
+  if (scalars && graph_.nodes[a.members.back()].tag == Tag::update && !used_only_by(first, second))
+    return false;
+  Cluster joined;
+  std::merge(a.members.begin(), a.members.end(), b.members.begin(), b.members.end(),
+             std::back_inserter(joined.members));
+  joined.elements = std::max(a.elements, b.elements);
+  const Cluster& large = a.elements >= b.elements ? a : b;
+  const Cluster& small = a.elements >= b.elements ? b : a;
+  joined.row = std::max(a.row, b.row);
+  std::optional<Extent> becomes;  // of the smaller one's members
+  if (a.elements == b.elements) {
+    if (a.row && b.row && a.row != b.row) return false;
+  } else if (small.row) {
+    return false;
+  } else if (small.elements == 1 && &small == &a) {
+    if (!used_only_by(first, second)) return false;
+    becomes = Extent::uniform;
+  } else if (large.row && small.elements == large.elements / large.row) {
+    becomes = Extent::row;
+  } else {
+    return false;
+  }
+  const std::vector<uint32_t> changed = becomes ? small.members : std::vector<uint32_t>();
+  for (const uint32_t node : changed) {
+    if (kinds_[node] != Instruction::Kind::map) return false;
+  }
+  std::vector<Extent> before;
+  for (const uint32_t node : changed) {
+    before.push_back(levels_[node]);
+    levels_[node] = *becomes;
+  }
+  if (!fits_levels(joined) || inputs_of(joined) > (many ? most_scalars : most_inputs) ||
+      closes_a_circle(first, second) || closes_a_circle(second, first)) {
+    for (size_t i = 0; i < changed.size(); ++i) levels_[changed[i]] = before[i];
+    return false;
+  }
+  for (const uint32_t node : b.members) cluster_[node] = first;
+  clusters_[second] = {};
+  clusters_[first] = std::move(joined);
+  return true;
+}
+
+void Clustering::join_tagged(bool same_tag) {
+  for (uint32_t i = 0; i < graph_.nodes.size(); ++i) {
+    if (cluster_[i] == none) continue;
+    for (const Need& need : needs_[i]) {
+      const uint32_t producer = need.seen.value.node;
+      const uint32_t from = cluster_[producer], to = cluster_[i];
+      if (from == none || from == to) continue;
+      if (same_tag && graph_.nodes[producer].tag != graph_.nodes[i].tag) continue;
+      try_join(from, to);
+    }
+  }
+}
+
+void Clustering::join() {
+  for (int round = 0; round < 2; ++round) join_tagged(true);
+  for (int round = 0; round < 2; ++round) join_tagged(false);
+}
+
+}  // namespace espalier

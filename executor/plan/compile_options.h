@@ -1,0 +1,23 @@
+// How a step is compiled.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "espalier/executor/precision.h"
+#include "espalier/executor/sharding/shard.h"
+
+namespace espalier {
+
+struct CompileOptions {
+  bool inference = false;
+  DeviceType device = DeviceType::cpu;    ///< that will run the plan
+  std::vector<std::string> without = {};  ///< passes to leave out
+  bool dump = false;                      ///< keep the graph before and after each pass
+  int64_t memory_budget = 0;              ///< bytes; 0: any
+  Precision precision = Precision::float32;
+  /// The rows that the plan takes of each batch, if it is one of several.
+  std::optional<ShardOptions> shard = {};
+};
+
+}  // namespace espalier

@@ -1,0 +1,327 @@
+#include "espalier/executor/plan/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "espalier/core/error.h"
+#include "espalier/executor/sharding/gradient_bucket.h"
+
+namespace espalier {
+
+namespace {
+
+class Planner {
+ public:
+  Planner(const Graph& graph, bool in_place) : graph_(graph), allow_in_place_(in_place) {
+    const size_t n = graph.nodes.size();
+    plan_.places.resize(n);
+    plan_.runs.assign(n, false);
+    plan_.in_place.assign(n, false);
+    for (uint32_t i = 0; i < n; ++i) {
+      plan_.places[i].resize(graph.nodes[i].outputs.size());
+      if (may_refuse(*graph.nodes[i].op)) last_to_refuse_ = i;
+    }
+  }
+
+  MemoryPlan run() {
+    find_last_uses();
+    find_leaf_uses();
+    lay_out_buckets();
+    for (uint32_t i = 0; i < graph_.nodes.size(); ++i) place(i);
+    return std::move(plan_);
+  }
+
+ private:
+  const GraphNode& node(uint32_t i) const { return graph_.nodes[i]; }
+  /// Whether its kernel may look at values, or meet other ranks, and throw.
+  static bool may_refuse(const Op& op) {
+    return op.kind() == OpKind::other && !op.traits().only_copies && op.effect() != Effect::random &&
+           op.effect() != Effect::writes_leaf;
+  }
+
+  /// Whether node i's output 0 is a view of its input 0, given where that lies.
+  std::optional<Layout> view_of(uint32_t i) const {
+    const GraphNode& n = node(i);
+    if (!n.op->is_view()) return std::nullopt;
+    return n.op->view(place_of(n.inputs[0]).layout, n.outputs[0]);
+  }
+  const Place& place_of(ValueRef v) const { return plan_.places[v.node][v.output]; }
+
+  /// Until which step each value is read, itself or through views of it.
+  void find_last_uses() {
+    const auto end = static_cast<int64_t>(graph_.nodes.size());
+    last_use_.resize(graph_.nodes.size());
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      last_use_[i].assign(node(static_cast<uint32_t>(i)).outputs.size(), static_cast<int64_t>(i));
+    for (const ValueRef& result : graph_.results) last_use_[result.node][result.output] = end;
+    for (size_t i = graph_.nodes.size(); i-- > 0;) {
+      const GraphNode& n = graph_.nodes[i];
+      for (size_t k = 0; k < n.inputs.size(); ++k) {
+        if (!n.op->reads_elements(k)) continue;
+        int64_t& last = last_use_[n.inputs[k].node][n.inputs[k].output];
+        // What reads a view reads what is behind it; whether it is one is known later, so views count always.
+        const int64_t until = n.op->is_view() && k == 0       ? last_use_[i][0]
+                              : n.op->traits().aliases_inputs ? last_use_[i][k]
+                                                              : static_cast<int64_t>(i);
+        last = std::max(last, until);
+      }
+    }
+  }
+
+  /// Who assigns each value, and who may read each leaf, itself or through views.
+  void find_leaf_uses() {
+    const auto n = static_cast<uint32_t>(graph_.nodes.size());
+    assignments_.resize(n);
+    leaf_readers_.resize(n);
+    std::vector<uint32_t> behind(n);  // what a view shows, if all views on the way to it lie in it
+    for (uint32_t i = 0; i < n; ++i) {
+      behind[i] = node(i).op->is_view() ? behind[node(i).inputs[0].node] : i;
+      const auto& inputs = node(i).inputs;
+      if (node(i).op->has_side_effects()) assignments_[inputs[1].node].push_back(i);
+      for (size_t k = 0; k < inputs.size(); ++k)
+        if (const uint32_t at = behind[inputs[k].node];
+            node(at).leaf.defined() && node(i).op->reads_elements(k))
+          leaf_readers_[at].emplace_back(i, k);
+    }
+  }
+
+  /// One buffer for all gradients that meet in a bucket, in which those who make them write where they can.
+  void lay_out_buckets() {
+    for (uint32_t i = 0; i < graph_.nodes.size(); ++i)
+      if (const GradientBucket* bucket = as_bucket(*node(i).op))
+        lay_out_bucket(i, *bucket);
+      else if (waits_for_gradients(*node(i).op))
+        plan_.arrival = i;
+  }
+  void lay_out_bucket(uint32_t at, const GradientBucket& op) {
+    const GraphNode& n = node(at);
+    const std::vector<Variable>& parameters = op.parameters();
+    BucketPlan bucket{
+        .node = at, .buffer = static_cast<uint32_t>(plan_.buffers.size()), .scattered = op.scattered()};
+    ArenaBuffer buffer{0, at, at};
+    for (uint32_t k = 0; k < parameters.size(); ++k) {
+      const Spec& spec = n.outputs[k];
+      const auto maker = can_be_made_in_bucket(at, n.inputs[k]);
+      Layout layout(spec.shape);
+      layout.offset = buffer.bytes / static_cast<int64_t>(size_of(spec.dtype));
+      in_bucket_[{at, k}] = {Place::In::arena, bucket.buffer, layout};
+      if (maker) {
+        layout = Layout(graph_.spec(*maker).shape);
+        layout.offset = buffer.bytes / static_cast<int64_t>(size_of(spec.dtype));
+        in_bucket_[*maker] = {Place::In::arena, bucket.buffer, layout};
+        buffer.first = std::min<int64_t>(buffer.first, maker->node);
+        plan_.in_place[at] = true;
+      }
+      bucket.members.push_back({parameters[k], buffer.bytes, aligned_bytes(spec.bytes()), !maker});
+      buffer.bytes += aligned_bytes(spec.bytes());
+      buffer.last = std::max(buffer.last, last_use_[at][k]);
+    }
+    bucket.bytes = buffer.bytes;
+    plan_.buffers.push_back(buffer);
+    plan_.buckets.push_back(std::move(bucket));
+  }
+  /// The kernel's output that is this gradient, itself or through views that keep the order of its elements,
+  /// if it is not read later and has no other place.
+  std::optional<ValueRef> can_be_made_in_bucket(uint32_t bucket, ValueRef gradient) const {
+    if (!allow_in_place_) return std::nullopt;
+    while (node(gradient.node).op->is_view()) {
+      const GraphNode& n = node(gradient.node);
+      const Spec& from = graph_.spec(n.inputs[0]);
+      const auto layout = n.op->view(Layout(from.shape), n.outputs[0]);
+      if (!layout) break;
+      if (!layout->contiguous() || layout->offset != 0 || from.shape.elements() != layout->shape.elements())
+        return std::nullopt;
+      gradient = n.inputs[0];
+    }
+    const GraphNode& n = node(gradient.node);
+    if (n.op->is_leaf() || n.op->feed() || n.op->has_side_effects() || in_bucket_.count(gradient) ||
+        last_use_[gradient.node][gradient.output] != static_cast<int64_t>(bucket))
+      return std::nullopt;
+    return gradient;
+  }
+
+  void place(uint32_t i) {
+    const GraphNode& n = node(i);
+    if (n.is_constant()) {
+      plan_.places[i][0] = {Place::In::constant, i, n.constant.layout()};
+    } else if (n.leaf.defined()) {
+      plan_.places[i][0] = {Place::In::leaf, i, Layout(n.outputs[0].shape)};
+    } else if (n.op->is_leaf()) {
+      plan_.places[i][0].layout = Layout(n.outputs[0].shape);  // a shape alone
+    } else if (n.op->has_side_effects()) {
+      const Place& value = place_of(n.inputs[1]);
+      plan_.places[i][0] = place_of(n.inputs[0]);
+      plan_.runs[i] = !(value.in == Place::In::leaf && value.index == n.inputs[0].node);
+    } else if (const auto layout = view_of(i)) {
+      plan_.places[i][0] = place_of(n.inputs[0]);
+      plan_.places[i][0].layout = *layout;
+    } else if (n.op->traits().aliases_inputs) {
+      plan_.runs[i] = plan_.in_place[i] = true;
+      for (uint32_t k = 0; k < n.outputs.size(); ++k) plan_.places[i][k] = place_of(n.inputs[k]);
+    } else {
+      plan_.runs[i] = !n.op->feed();
+      taken_.clear();
+      for (uint32_t k = 0; k < n.outputs.size(); ++k)
+        if (const auto at = in_bucket_.find({i, k}); at != in_bucket_.end())
+          plan_.places[i][k] = at->second;
+        else if (!(allow_in_place_ && (over_a_leaf(i, k) || over_an_input(i, k))))
+          fresh(i, k);
+    }
+  }
+
+  void fresh(uint32_t i, uint32_t k) {
+    const GraphNode& n = node(i);
+    ArenaBuffer buffer{aligned_bytes(n.outputs[k].bytes()), static_cast<int64_t>(i), last_use_[i][k]};
+    if (n.op->feed()) buffer.first = 0;  // batches are there before the first step
+    plan_.places[i][k] = {Place::In::arena, static_cast<uint32_t>(plan_.buffers.size()),
+                          Layout(n.outputs[k].shape)};
+    plan_.buffers.push_back(buffer);
+  }
+
+  /// Whether the op may write output k over an input, which lies without gaps and has as many elements.
+  bool can_write_over(const GraphNode& n, uint32_t k, size_t input) const {
+    const Spec &in = graph_.spec(n.inputs[input]), &out = n.outputs[k];
+    return n.op->can_write_over(k, input) && n.op->reads_elements(input) &&
+           size_of(in.dtype) == size_of(out.dtype) && in.shape.elements() == out.shape.elements() &&
+           place_of(n.inputs[input]).layout.contiguous();
+  }
+
+  /// The new value of a leaf is written into the leaf, if everybody else has read the old one by then.
+  bool over_a_leaf(uint32_t i, uint32_t output) {
+    const uint32_t assignment = only_assignment_of({i, output});
+    if (!assignment || i < last_to_refuse_) return false;
+    if (node(i).op->feed()) return false;  // batches are there before the leaf's readers
+    const uint32_t leaf = node(assignment).inputs[0].node;
+    for (const auto& [r, k] : leaf_readers_[leaf]) {
+      const GraphNode& reader = node(r);
+      if (!lies_in_leaf(reader.inputs[k], leaf, i)) continue;
+      if (r > i && r != assignment) return false;
+      if (r == i && !(can_write_over(reader, output, k) && place_of(reader.inputs[k]).layout.offset == 0))
+        return false;
+    }
+    for (const ValueRef& result : graph_.results)
+      if (result.node == leaf || (result.node < i && lies_in_leaf(result, leaf, i))) return false;
+    plan_.places[i][output] = {Place::In::leaf, leaf, Layout(node(i).outputs[output].shape)};
+    plan_.in_place[i] = true;
+    return true;
+  }
+  /// Whether a value that is placed before step i, or a view of one to come, shares the leaf's buffer.
+  bool lies_in_leaf(ValueRef v, uint32_t leaf, uint32_t i) const {
+    while (v.node >= i && node(v.node).op->is_view()) v = node(v.node).inputs[0];
+    if (v.node == leaf) return true;
+    if (v.node >= i) return false;
+    const Place& place = place_of(v);
+    return place.in == Place::In::leaf && place.index == leaf;
+  }
+  /// The assignment that reads a value, if there is exactly one.
+  uint32_t only_assignment_of(ValueRef value) const {
+    uint32_t found = 0;
+    for (const uint32_t r : assignments_[value.node])
+      if (node(r).inputs[1] == value) {
+        if (found) return 0;
+        found = r;
+      }
+    return found;
+  }
+
+  /// The output takes the buffer of an input that is not read later.
+  bool over_an_input(uint32_t i, uint32_t output) {
+    const GraphNode& n = node(i);
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      const Place& in = place_of(n.inputs[k]);
+      if (in.in != Place::In::arena || !can_write_over(n, output, k)) continue;
+      if (std::find(taken_.begin(), taken_.end(), in.index) != taken_.end()) continue;
+      ArenaBuffer& buffer = plan_.buffers[in.index];
+      if (buffer.last != static_cast<int64_t>(i) || in.layout.offset != 0 ||
+          buffer.bytes != aligned_bytes(n.outputs[output].bytes()))
+        continue;
+      // Another operand may show the same buffer in another order.
+      bool alone = true;
+      for (size_t other = 0; other < n.inputs.size(); ++other) {
+        const Place& place = place_of(n.inputs[other]);
+        if (other != k && n.op->reads_elements(other) && place.in == Place::In::arena &&
+            place.index == in.index)
+          alone &= can_write_over(n, output, other) && place.layout.offset == 0;
+      }
+      if (!alone) continue;
+      buffer.last = last_use_[i][output];
+      taken_.push_back(in.index);
+      plan_.places[i][output] = {Place::In::arena, in.index, Layout(n.outputs[output].shape)};
+      plan_.in_place[i] = true;
+      return true;
+    }
+    return false;
+  }
+
+  const Graph& graph_;
+  bool allow_in_place_;
+  MemoryPlan plan_;
+  std::vector<std::vector<int64_t>> last_use_;
+  std::map<ValueRef, Place> in_bucket_;
+  std::vector<uint32_t> taken_;  // buffers of inputs which outputs of the present node were given
+  std::vector<std::vector<uint32_t>> assignments_;                      // for each node: by whom
+  std::vector<std::vector<std::pair<uint32_t, size_t>>> leaf_readers_;  // for each leaf: nodes and operands
+  uint32_t last_to_refuse_ =
+      0;  // the last kernel which may look at values and throw: no leaf is written before it
+};
+
+bool together(const ArenaBuffer& a, const ArenaBuffer& b) { return a.first <= b.last && b.first <= a.last; }
+
+}  // namespace
+
+int64_t place_best_fit(std::vector<ArenaBuffer>& buffers) {
+  std::vector<size_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  std::vector<size_t> placed;  // by offset
+  int64_t total = 0;
+  for (const size_t i : order) {
+    ArenaBuffer& buffer = buffers[i];
+    int64_t end = 0, best = -1, best_gap = INT64_MAX;
+    for (const size_t p : placed) {
+      if (!together(buffer, buffers[p])) continue;
+      const int64_t gap = buffers[p].offset - end;
+      if (gap >= buffer.bytes && gap < best_gap) {
+        best = end;
+        best_gap = gap;
+      }
+      end = std::max(end, buffers[p].offset + buffers[p].bytes);
+    }
+    buffer.offset = best >= 0 ? best : end;
+    total = std::max(total, buffer.offset + buffer.bytes);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                   [&](size_t a, size_t b) { return buffers[a].offset < buffers[b].offset; }),
+                  i);
+  }
+  return total;
+}
+
+int64_t largest_live_set(const std::vector<ArenaBuffer>& buffers) {
+  int64_t largest = 0;
+  for (const ArenaBuffer& at : buffers) {
+    int64_t live = 0;
+    for (const ArenaBuffer& other : buffers)
+      if (other.first <= at.first && at.first <= other.last) live += other.bytes;
+    largest = std::max(largest, live);
+  }
+  return largest;
+}
+
+MemoryPlan plan_lifetimes(const Graph& graph, bool in_place) { return Planner(graph, in_place).run(); }
+
+MemoryPlan plan_memory(const Graph& graph, bool in_place, int64_t budget) {
+  MemoryPlan plan = plan_lifetimes(graph, in_place);
+  for (const ArenaBuffer& buffer : plan.buffers) plan.all_bytes += buffer.bytes;
+  plan.arena_bytes = place_best_fit(plan.buffers);
+  plan.largest_live_bytes = largest_live_set(plan.buffers);
+  if (budget > 0 && plan.arena_bytes > budget)
+    throw OutOfMemory(
+        fmt::format("get_executor: the memory budget is {} bytes, and the least that was reached is {}",
+                    budget, plan.arena_bytes));
+  return plan;
+}
+
+}  // namespace espalier

@@ -1,0 +1,65 @@
+// Where a plan keeps every value, fixed before the first step.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "espalier/executor/graph/graph.h"
+
+namespace espalier {
+
+/// A buffer of the arena: it is in use from step `first` to step `last`, both included.
+struct ArenaBuffer {
+  int64_t bytes = 0;
+  int64_t first = 0;
+  int64_t last = 0;
+  int64_t offset = -1;
+};
+
+/// Sets the offsets so that no two buffers that are in use together overlap: largest first, each into the
+/// smallest gap that holds it. Returns the size of the arena.
+int64_t place_best_fit(std::vector<ArenaBuffer>& buffers);
+/// The most bytes in use at one step: no arena can be smaller.
+int64_t largest_live_set(const std::vector<ArenaBuffer>& buffers);
+
+/// Where one output of one node lies.
+struct Place {
+  enum class In { nowhere, arena, leaf, constant } in = In::nowhere;
+  uint32_t index = 0;  ///< the arena buffer, or the node that is the leaf or the constant
+  Layout layout;       ///< relative to the start of that
+};
+
+/// The gradients of parameters side by side, each at a multiple of 64 bytes, oldest parameter first: as the
+/// parameters lie in an executor's memory, and the states of one kind.
+struct BucketPlan {
+  struct Member {
+    Variable parameter;  ///< undefined: the loss
+    int64_t offset;      ///< in the buffer, in bytes
+    int64_t bytes;
+    bool copied;  ///< the gradient is made elsewhere: it is a view, a leaf, or read by somebody else later
+  };
+  uint32_t node;        ///< the gradients are complete when it has run, and not read before
+  uint32_t buffer = 0;  ///< of the arena
+  int64_t bytes = 0;
+  std::vector<Member> members = {};
+  bool scattered = false;  ///< each sum goes to the replica that owns it alone
+};
+
+struct MemoryPlan {
+  std::vector<std::vector<Place>> places;  ///< for each node, for each output
+  std::vector<ArenaBuffer> buffers;
+  std::vector<bool> runs;  ///< whether the node needs a kernel: views, leaves and assignments in place do not
+  std::vector<bool> in_place;  ///< whether the node writes over one of its inputs
+  std::vector<BucketPlan> buckets;
+  uint32_t arrival = 0;  ///< the node that waits for the sums over all replicas, where a plan has such
+  int64_t arena_bytes = 0;
+  int64_t largest_live_bytes = 0;
+  int64_t all_bytes = 0;  ///< what the buffers would need side by side
+};
+
+/// The same without offsets: what lives when, and in whose buffer.
+MemoryPlan plan_lifetimes(const Graph& graph, bool in_place);
+/// Lifetimes, views, in place, best fit. `in_place` can be switched off. Throws OutOfMemory if the arena
+/// needs more bytes than the budget; 0: any.
+MemoryPlan plan_memory(const Graph& graph, bool in_place, int64_t budget = 0);
+
+}  // namespace espalier

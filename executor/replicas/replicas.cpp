@@ -1,0 +1,112 @@
+#include "espalier/executor/replicas/replicas.h"
+
+#include <fmt/format.h>
+
+#include "espalier/core/error.h"
+#include "espalier/executor/communicators/groups.h"
+
+namespace espalier {
+
+Replicas::Replicas(const std::vector<Device>& devices, Launch launch, std::shared_ptr<Communicator> world)
+    : devices_(devices), world_(std::move(world)) {
+  for (const Device& device : devices)
+    if (device.type != devices[0].type)
+      throw UnsupportedError(fmt::format("get_executor: replicas on {} and {} do not go together",
+                                         devices[0].str(), device.str()));
+  all_ = static_cast<int>(devices.size()) * (world_ ? world_->size() : 1);
+  for (const Device& device : devices) {
+    sessions_.push_back(make_session(device, launch));
+    if (simulated()) break;
+    if (size() > 1) sessions_.back()->leaves.follow();
+  }
+  // Threads of one process compute and exchange on the same cores; others have something to wait for.
+  overlaps_ = world_ || devices[0].type != DeviceType::cpu;
+  if (all_ == 1 || simulated()) return;
+  communicators_ = make_group(devices_, world_);
+  for (size_t i = 0; i < size(); ++i)
+    sessions_[i]->gradient_sync = make_gradient_sync(communicators_[i], devices_[i], world_ != nullptr);
+  if (size() > 1) team_ = std::make_unique<ThreadTeam>(size(), devices[0].type == DeviceType::cpu);
+}
+
+Replicas::~Replicas() = default;
+
+BatchShard Replicas::shard(size_t i, int micro_batch, int micro_batches) const {
+  const int before = world_ ? world_->rank() * static_cast<int>(size()) : 0;
+  return {before + static_cast<int>(i), all_, micro_batch, micro_batches};
+}
+
+/// A group cannot be used any more after a failure.
+void Replicas::reconnect() {
+  communicators_ = make_group(devices_, world_);
+  for (size_t i = 0; i < size(); ++i) sessions_[i]->gradient_sync->connect(communicators_[i]);
+}
+
+void Replicas::run(FunctionRef<void(size_t)> f) {
+  if (all_ == 1) return f(0);
+  const auto one = [&](size_t i) {
+    try {
+      f(i);
+    } catch (...) {
+      communicators_[i]->abort(std::current_exception());
+      throw;
+    }
+  };
+  try {
+    team_ ? team_->run(one) : one(0);
+  } catch (...) {
+    // Transfers under way use the old communicators until they end, which the failure makes them do soon.
+    for (const auto& session : sessions_) session->gradient_sync->forget();
+    if (!world_) reconnect();
+    throw;
+  }
+}
+
+void Replicas::run_in_turn(FunctionRef<void(size_t)> f) {
+  if (!team_) return run(f);
+  for (size_t turn = 0; turn < size(); ++turn)
+    team_->run([&](size_t i) {
+      if (i == turn) f(i);
+    });
+}
+
+void Replicas::begin_after_eager() {
+  for (const auto& session : sessions_) session->begin_after_eager();
+}
+void Replicas::finish_before_eager() {
+  for (const auto& session : sessions_) session->finish_before_eager();
+}
+void Replicas::update_leaves() {
+  first().update_leaves();
+  for (size_t i = 1; i < size(); ++i) {
+    sessions_[i]->leaves.renew(first().leaves.copied());
+    sessions_[i]->update_leaves();
+  }
+}
+void Replicas::unbind_leaves() { first().leaves.unbind(); }
+
+void Replicas::mark_assigned(std::span<const size_t> slots) {
+  for (const auto& session : sessions_) session->leaves.mark_assigned(slots);
+}
+
+void Replicas::forget_losses() {
+  for (const auto& session : sessions_) {
+    session->forget_losses();
+    if (session->gradient_sync) session->gradient_sync->forget();
+  }
+}
+
+void Replicas::confirm() {
+  if (devices_[0].type != DeviceType::cuda || communicators_.empty()) return;
+  run([&](size_t i) { communicators_[i]->barrier(); });
+}
+
+void Replicas::take_losses(std::vector<double>& losses) {
+  if (size() == 1 || devices_[0].type == DeviceType::cpu) return first().take_losses(losses);
+  // What one device has asked of the others it may be waiting for: all are waited for at once.
+  run([&](size_t i) {
+    std::vector<double> none;
+    sessions_[i]->take_losses(i == 0 ? losses : none);
+  });
+}
+
+}  // namespace espalier

@@ -1,0 +1,90 @@
+// Plans on the CPU: calls, one after another.
+#include <algorithm>
+
+#include "espalier/core/error.h"
+#include "espalier/core/random.h"
+#include "espalier/executor/runtime/session.h"
+
+namespace espalier {
+
+namespace {
+
+class CpuRuntime : public Runtime {
+ public:
+  CpuRuntime(std::shared_ptr<const PlanData> plan, Session& session, BatchShard shard)
+      : Runtime(std::move(plan), session, shard) {
+    for (Call& call : calls_) bind(call);
+  }
+
+  void load(const Feed& feed, std::span<const Tensor> batch) override {
+    each_source(feed, [&](size_t column, Tensor& value) {
+      check_column(feed, batch[column], value);
+      copy_elements(batch[column], value);
+    });
+  }
+
+  void run(uint64_t first_stream, KernelTimestamps* timestamps) override {
+    timestamps ? run_calls<true>(first_stream, timestamps) : run_calls<false>(first_stream, timestamps);
+  }
+
+ private:
+  template <bool timed>
+  void run_calls(uint64_t first_stream, [[maybe_unused]] KernelTimestamps* timestamps) {
+    const uint64_t seed = generator().seed;
+    if constexpr (timed) timestamps->push_back(std::chrono::steady_clock::now());
+    for (Call& call : calls_) {
+      RandomStream random = call.kernel.random;
+      random.seed = seed;
+      random.stream += first_stream;
+      try {
+        call.bound->run(random);
+      } catch (Error& error) {
+        error.locate(*call.where);
+        throw;
+      }
+      if constexpr (timed) timestamps->push_back(std::chrono::steady_clock::now());
+    }
+  }
+};
+
+/// All elements of a loss, added up.
+double sum_of(const Tensor& value) {
+  return visit_all(value.dtype(), [&]<class T>(TypeTag<T>) {
+    double total = 0;
+    const Tensor plain = value.contiguous_copy();  // itself, unless it has gaps
+    for (const T x : plain.span<T>()) total += static_cast<double>(x);
+    return total;
+  });
+}
+
+class CpuSession : public Session {
+ public:
+  using Session::Session;
+  std::unique_ptr<Runtime> bind(std::shared_ptr<const PlanData> plan, BatchShard shard) override {
+    return std::make_unique<CpuRuntime>(std::move(plan), *this, shard);
+  }
+  void note_loss(const Runtime& runtime) override { losses_.push_back(sum_of(runtime.loss())); }
+  void take_losses(std::vector<double>& losses) override {
+    losses.insert(losses.end(), losses_.begin(), losses_.end());
+    losses_.clear();
+  }
+  void forget_losses() override { losses_.clear(); }
+
+ private:
+  std::vector<double> losses_;
+};
+
+}  // namespace
+
+std::unique_ptr<Session> make_cpu_session(Device device) { return std::make_unique<CpuSession>(device); }
+
+std::unique_ptr<Session> make_session(Device device, Launch launch) {
+  switch (device.type) {
+    case DeviceType::cpu: return make_cpu_session(device);
+    case DeviceType::simulated: return make_simulated_session(device);
+    case DeviceType::cuda: break;
+  }
+  return make_cuda_session(device, launch);
+}
+
+}  // namespace espalier

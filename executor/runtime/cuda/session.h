@@ -1,0 +1,67 @@
+// CudaSession: what the plans of one executor share on a GPU.
+#pragma once
+#include <map>
+
+#include "espalier/core/cuda/pinned.h"
+#include "espalier/core/cuda/runtime.h"
+#include "espalier/executor/runtime/cuda/step_kernels.h"
+#include "espalier/executor/runtime/session.h"
+
+namespace espalier::cu {
+
+/// The columns of a feed in device memory, where they fit: batches are gathered from there.
+struct ResidentFeed {
+  std::vector<Tensor> columns;
+  std::vector<const Storage*> from;  // of which these are copies
+  Tensor order, cursor;
+  std::vector<int64_t> rows;     // of the epoch, on the host
+  int64_t epoch = -1, next = 0;  // what `order` holds, and where the cursor will be
+  int64_t batch_rows = 0;        // of a whole batch
+};
+
+class CudaSession : public Session {
+ public:
+  CudaSession(Device device, Launch launch);
+  ~CudaSession() override;
+
+  std::unique_ptr<Runtime> bind(std::shared_ptr<const PlanData> plan, BatchShard shard) override;
+  void begin_after_eager() override;
+  void finish_before_eager() override;
+  Tensor new_batch(const Shape& shape, DType dtype) override;
+  void release_batches() override;
+  void note_loss(const Runtime& runtime) override;
+  void take_losses(std::vector<double>& losses) override;
+  void forget_losses() override { noted_.clear(); }
+  bool losses_due() const override;
+
+  Launch launch() const { return launch_; }
+  cudaStream_t stream() const { return stream_.get(); }
+  Stream& main_stream() { return stream_; }
+  Stream& copy_stream() { return copies_; }
+  /// Copies are in their stream up to here.
+  void batch_loading() { loaded_.record(copies_.get()); }
+  /// The feed's columns on the device; null if it has none, or they take too much of its memory.
+  ResidentFeed* resident(const Feed& feed);
+  /// Where kernels find the seed and the first stream of the step.
+  const uint64_t* random_base() const { return static_cast<const uint64_t*>(state_.address()); }
+  StepState* state() const { return static_cast<StepState*>(state_.address()); }
+  double* losses() const { return static_cast<double*>(losses_.address()); }
+  /// Lets the next step draw from these streams. To be called where the plans' stream is the current one.
+  void set_random(uint64_t seed, uint64_t first_stream);
+  /// To be told of each step: it counts what the device counts.
+  void step_launched(int64_t streams);
+
+ private:
+  Launch launch_;
+  Stream stream_, copies_;
+  Event eager_done_, plans_done_, loaded_;
+  Tensor state_, losses_;
+  uint64_t seed_ = 0, next_stream_ = 0;  // what the device's state will be
+  bool random_known_ = false;
+  int64_t steps_ = 0;
+  std::vector<int64_t> noted_;  // steps whose losses are wanted
+  int64_t steps_noted_ = 0, between_ = 1;
+  std::map<const Feed*, ResidentFeed> residents_;
+};
+
+}  // namespace espalier::cu

@@ -1,0 +1,146 @@
+#include "espalier/executor/sharding/shard.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "espalier/core/error.h"
+#include "espalier/executor/sharding/batch_sharding.h"
+
+namespace espalier {
+
+namespace {
+
+using Roles = std::vector<std::vector<BatchValue>>;
+
+/// Whether a node adds a sum over the batch to something that is none.
+bool adds_to_sum(const GraphNode& n, const Roles& roles) {
+  bool sums = false, others = false;
+  for (const ValueRef& input : n.inputs) {
+    const BatchSharding in = roles[input.node][input.output].role;
+    if (in == BatchSharding::rows || in == BatchSharding::unshardable) return false;
+    (in == BatchSharding::sum ? sums : others) = true;
+  }
+  return n.op->traits().linearity == Linearity::together && sums && others;
+}
+
+[[noreturn]] void refuse(const GraphNode& cause, bool adds_to_sum, int pieces) {
+  const std::string_view why =
+      adds_to_sum
+          ? "it puts a sum over the batch together with what is none, and would count that once for each "
+            "replica. Let it be a mean"
+          : "it is neither row by row, nor a mean or a sum over the batch. If it is a statistic of the batch "
+            "that may be taken over each replica's rows, say so: get_executor({.local_statistics = true}); "
+            "a custom_op says that it is .row_by_row";
+  throw UnsupportedError(fmt::format(
+      "get_executor: {} replicas cannot compute '{}' ({}) from a part of the batch's rows each: {}", pieces,
+      cause.op->name(), line_of(cause.where), why));
+}
+
+void check_results(const Graph& graph, const Roles& roles, const ShardOptions& options) {
+  for (const ValueRef& result : graph.results) {
+    const BatchValue& value = roles[result.node][result.output];
+    if (value.role != BatchSharding::unshardable) continue;
+    const GraphNode& cause = graph.nodes[value.cause];
+    refuse(cause, adds_to_sum(cause, roles), options.shard.pieces());
+  }
+}
+
+/// The loss, and what else is a mean or a sum over the batch in real numbers.
+std::vector<size_t> summed_results(const StepGraph& step, const Roles& roles) {
+  std::vector<size_t> summed{step.loss};
+  for (size_t i = 0; i < step.graph.results.size(); ++i) {
+    const ValueRef result = step.graph.results[i];
+    const BatchSharding role = roles[result.node][result.output].role;
+    if (i == step.loss || !is_real(step.graph.spec(result).dtype)) continue;
+    if (role == BatchSharding::mean || role == BatchSharding::sum) summed.push_back(i);
+  }
+  return summed;
+}
+
+/// Whether each update reads only gradients of parameters that the owner of the updated leaf owns.
+bool owners_read_their_own(const StepGraph& step, const StateOwners& owners) {
+  constexpr int none = -1, several = -2;
+  const auto join = [](int a, int b) { return a == none ? b : b == none || a == b ? a : several; };
+  std::map<ValueRef, int> owner_of;
+  for (size_t k = 0; k < step.gradients.size(); ++k) {
+    const int owner = owners.of(step.parameters[k].node());
+    int& known = owner_of.emplace(step.gradients[k], none).first->second;
+    known = join(known, owner < 0 ? several : owner);
+  }
+  const Graph& graph = step.graph;
+  std::vector<int> read(graph.nodes.size(), none);  // the owners of the gradients that updates are made of
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& n = graph.nodes[i];
+    if (n.tag != Tag::update) continue;
+    for (const ValueRef& input : n.inputs) {
+      const auto gradient = owner_of.find(input);
+      read[i] = join(read[i], gradient != owner_of.end() ? gradient->second : read[input.node]);
+    }
+    if (n.op->has_side_effects() && read[i] != none &&
+        read[i] != owners.of(graph.nodes[n.inputs[0].node].leaf.node()))
+      return false;
+  }
+  return true;
+}
+
+/// Gradients that are sent early are sent whole: few owners have a part in each bucket, and would get all of
+/// it.
+bool scatters(const StepGraph& step, const ShardOptions& options) {
+  if (!options.owners) return false;
+  int64_t bytes = 0;
+  for (const ValueRef& value : step.gradients) {
+    const Spec& spec = step.graph.spec(value);
+    bytes += spec.shape.elements() * static_cast<int64_t>(size_of(spec.dtype));
+  }
+  const bool at_once = options.bucket_bytes == 0 || bytes <= options.bucket_bytes;
+  return at_once && owners_read_their_own(step, *options.owners);
+}
+
+}  // namespace
+
+StepGraph freeze_shard(const StepTree& tree, const FeedRows& rows, bool inference,
+                       const ShardOptions* options) {
+  if (!options) return freeze(tree, rows, inference);
+  const auto fail = [&](const Error& error) {
+    return UnsupportedError(
+        fmt::format("get_executor: {} replicas have a part of the batch's rows each, which the tree cannot "
+                    "be computed from: {}",
+                    options->shard.pieces(), error.what()));
+  };
+  try {
+    return freeze(tree, rows, inference);
+  } catch (const ShapeError& error) {
+    throw fail(error);
+  } catch (const IndexError& error) {
+    throw fail(error);
+  }
+}
+
+Replication shard(StepGraph& step, const StepTree& tree, bool inference, const ShardOptions& options) {
+  const StepGraph other = freeze_shard(tree, options.other_feeds, inference, &options);
+  const BatchSizes sizes{options.shard.rows(options.batch_rows), options.other_rows};
+  const Roles roles = batch_sharding(step.graph, other.graph, sizes, options.local_statistics);
+  mark_random_rows(step.graph, roles);
+  check_results(step.graph, roles, options);
+  const auto role = [&](size_t result) -> const BatchValue& {
+    const ValueRef v = step.graph.results[result];
+    return roles[v.node][v.output];
+  };
+  Replication result{.replicas = options.shard.replicas,
+                     .micro_batches = options.shard.micro_batches,
+                     .batch_rows = options.batch_rows,
+                     .averages = role(step.loss).role != BatchSharding::sum};
+  if (const BatchValue& value = role(step.value); value.role == BatchSharding::rows) {
+    result.row_axis = value.axis;
+    result.row_repeats = value.in_order() ? value.repeats : 0;
+  }
+  result.owners = options.owners;
+  result.replica = options.shard.replica;
+  step.summed_results = summed_results(step, roles);
+  step.scatters = scatters(step, options);
+  return result;
+}
+
+}  // namespace espalier

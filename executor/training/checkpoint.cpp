@@ -1,0 +1,284 @@
+// One checkpoint is one safetensors file: the leaves and the numbers of the run as tensors, all else as JSON
+// in its metadata, and there, too, a checksum over everything.
+#include "espalier/executor/training/checkpoint.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "espalier/core/error.h"
+#include "espalier/core/files/crc64.h"
+#include "espalier/executor/training/checkpoint_folder.h"
+
+namespace espalier {
+
+namespace {
+
+using Json = nlohmann::json;
+constexpr const char *format_key = "format", *format = "espalier checkpoint 1", *state_key = "state",
+                     *checksum_key = "checksum";
+constexpr int64_t history_columns = 4;
+
+/// Over the notes and the tensors, with all that is known of them; whatever their order in the file.
+std::string checksum_of(const std::string& state, const NamedTensors& tensors) {
+  Crc64 crc;
+  const auto add_number = [&](uint64_t n) { crc.add(&n, sizeof n); };
+  const auto add_text = [&](std::string_view text) {
+    add_number(text.size());
+    crc.add(text.data(), text.size());
+  };
+  add_text(format);
+  add_text(state);
+  std::vector<const std::pair<std::string, Tensor>*> order;
+  for (const auto& named : tensors) order.push_back(&named);
+  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
+  for (const auto* named : order) {
+    const Tensor plain = named->second.contiguous_copy();
+    add_text(named->first);
+    add_text(name(plain.dtype()));
+    add_number(plain.rank());
+    for (const int64_t size : plain.shape()) add_number(static_cast<uint64_t>(size));
+    add_number(plain.bytes());
+    if (plain.bytes()) crc.add(plain.address(), plain.bytes());
+  }
+  return fmt::format("crc64-xz {:016x}", crc.value());
+}
+
+std::string leaf_key(size_t index, const std::string& name) {
+  return fmt::format("leaves.{}.{}", index, name);
+}
+
+Tensor doubles(const std::vector<double>& values, const Shape& shape) { return tensor_from(values, shape); }
+
+// --- JSON -------------------------------------------------------------------------------------------------
+
+Json to_json(const Spec& spec) {
+  return {static_cast<int>(spec.dtype), std::vector<int64_t>(spec.shape.begin(), spec.shape.end())};
+}
+Spec spec_from(const Json& json) {
+  Spec spec{static_cast<DType>(json.at(0).get<int>()), {}};
+  for (const Json& size : json.at(1)) spec.shape.dims().push_back(size.get<int64_t>());
+  return spec;
+}
+
+Json to_json(const FeedState& feed) {
+  Json specs = Json::array();
+  for (const Spec& spec : feed.specs) specs.push_back(to_json(spec));
+  return {{"name", feed.name},
+          {"epoch", feed.epoch},
+          {"steps", feed.steps},
+          {"last_rows", feed.last_rows},
+          {"specs", specs}};
+}
+FeedState feed_from(const Json& json) {
+  FeedState feed{json.at("name").get<std::string>(),
+                 json.at("epoch").get<int64_t>(),
+                 json.at("steps").get<int64_t>(),
+                 json.at("last_rows").get<int64_t>(),
+                 {}};
+  for (const Json& spec : json.at("specs")) feed.specs.push_back(spec_from(spec));
+  return feed;
+}
+
+Json to_json(const GemmChoice& choice) {
+  const Gemm& g = choice.gemm;
+  return {static_cast<int>(g.dtype),
+          g.transpose_a,
+          g.transpose_b,
+          g.m,
+          g.n,
+          g.k,
+          choice.threads,
+          choice.library,
+          static_cast<int>(g.epilogue)};
+}
+GemmChoice choice_from(const Json& json) {
+  const auto size = [&](size_t i) { return json.at(i).get<int64_t>(); };
+  Gemm gemm{static_cast<DType>(json.at(0).get<int>()),
+            json.at(1).get<bool>(),
+            json.at(2).get<bool>(),
+            size(3),
+            size(4),
+            size(5),
+            0,
+            0,
+            0};
+  gemm.epilogue = static_cast<GemmEpilogue>(json.at(8).get<int>());
+  return {gemm, json.at(6).get<int>(), static_cast<GemmLibrary>(json.at(7).get<int>())};
+}
+
+std::string state_of(const Checkpoint& c) {
+  Json leaves = Json::array(), feeds = Json::array(), products = Json::array(), samples = Json::array();
+  for (const auto& [name, value] : c.leaves) leaves.push_back(name);
+  for (const FeedState& feed : c.feeds) feeds.push_back(to_json(feed));
+  for (const GemmChoice& choice : c.products) products.push_back(to_json(choice));
+  for (const EpochRecord& epoch : c.run.history.epochs) samples.push_back(epoch.samples);
+  Json state{{"leaves", leaves},
+             {"feeds", feeds},
+             {"products", products},
+             {"random", {c.random.seed, c.random.next_stream, c.random.next_parameter_stream}},
+             {"step", c.run.step},
+             {"begun", c.run.begun},
+             {"samples", c.run.record.samples},
+             {"samples_of_epochs", samples}};
+  if (c.optimizer) {
+    Json settings = Json::array();
+    for (const auto& [name, value] : c.optimizer->values) settings.push_back(name);
+    state["optimizer"] = {{"name", c.optimizer->name}, {"settings", settings}};
+  }
+  return state.dump();
+}
+
+/// What is a double goes into tensors: JSON knows neither NaN nor infinity.
+NamedTensors tensors_of(const Checkpoint& c) {
+  NamedTensors tensors;
+  for (size_t i = 0; i < c.leaves.size(); ++i)
+    tensors.emplace_back(leaf_key(i, c.leaves[i].first), c.leaves[i].second);
+  const auto& epochs = c.run.history.epochs;
+  std::vector<double> history, settings;
+  for (const EpochRecord& e : epochs)
+    history.insert(history.end(), {e.loss_sum, e.loss_mean, e.validation_loss, e.seconds});
+  if (c.optimizer)
+    for (const auto& [name, value] : c.optimizer->values) settings.push_back(value);
+  tensors.emplace_back("run.history",
+                       doubles(history, {static_cast<int64_t>(epochs.size()), history_columns}));
+  tensors.emplace_back("run.epoch",
+                       doubles({c.run.record.loss_sum, c.run.weighted, c.run.record.seconds}, {3}));
+  tensors.emplace_back("optimizer.settings", doubles(settings, {static_cast<int64_t>(settings.size())}));
+  return tensors;
+}
+
+// --- and back ---------------------------------------------------------------------------------------------
+
+class Reader {
+ public:
+  Reader(std::filesystem::path path, NamedTensors tensors) : path_(std::move(path)) {
+    for (auto& [name, tensor] : tensors) tensors_.emplace(std::move(name), std::move(tensor));
+  }
+
+  Checkpoint read(const Json& state) {
+    Checkpoint c;
+    for (const Json& leaf : state.at("leaves")) {
+      const auto name = leaf.get<std::string>();
+      c.leaves.emplace_back(name, take(leaf_key(c.leaves.size(), name)));
+    }
+    for (const Json& feed : state.at("feeds")) c.feeds.push_back(feed_from(feed));
+    for (const Json& choice : state.at("products")) c.products.push_back(choice_from(choice));
+    const Json& random = state.at("random");
+    c.random = {random.at(0).get<uint64_t>(), random.at(1).get<uint64_t>(), random.at(2).get<uint64_t>()};
+    read_optimizer(c, state);
+    read_run(c.run, state);
+    return c;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& reason) const {
+    throw FileError(fmt::format("{} {}", path_.string(), reason));
+  }
+  Tensor take(const std::string& name) {
+    auto found = tensors_.extract(name);
+    if (!found) fail(fmt::format("has no tensor '{}'", name));
+    return found.mapped();
+  }
+  std::vector<double> take_doubles(const std::string& name, const Shape& shape) {
+    const Tensor tensor = take(name);
+    if (tensor.dtype() != float64 || !(tensor.shape() == shape))
+      fail(fmt::format("has '{}' in another form", name));
+    const auto values = tensor.span<double>();
+    return {values.begin(), values.end()};
+  }
+
+  void read_optimizer(Checkpoint& c, const Json& state) {
+    if (!state.contains("optimizer")) {
+      (void)take_doubles("optimizer.settings", {0});
+      return;
+    }
+    const Json& optimizer = state.at("optimizer");
+    const auto names = optimizer.at("settings").get<std::vector<std::string>>();
+    const auto values = take_doubles("optimizer.settings", {static_cast<int64_t>(names.size())});
+    c.optimizer = OptimizerSettings{optimizer.at("name").get<std::string>(), {}};
+    for (size_t i = 0; i < names.size(); ++i) c.optimizer->values.emplace_back(names[i], values[i]);
+  }
+
+  void read_run(RunState& run, const Json& state) {
+    const auto samples = state.at("samples_of_epochs").get<std::vector<int64_t>>();
+    const auto history = take_doubles("run.history", {static_cast<int64_t>(samples.size()), history_columns});
+    for (size_t e = 0; e < samples.size(); ++e) {
+      const double* row = history.data() + e * history_columns;
+      run.history.epochs.push_back({.loss_sum = row[0],
+                                    .loss_mean = row[1],
+                                    .validation_loss = row[2],
+                                    .samples = samples[e],
+                                    .seconds = row[3]});
+    }
+    const auto epoch = take_doubles("run.epoch", {3});
+    run.record.loss_sum = epoch[0];
+    run.weighted = epoch[1];
+    run.record.seconds = epoch[2];
+    run.record.samples = state.at("samples").get<int64_t>();
+    run.step = state.at("step").get<int64_t>();
+    run.begun = state.at("begun").get<bool>();
+  }
+
+  std::filesystem::path path_;
+  std::map<std::string, Tensor> tensors_;
+};
+
+Checkpoint read_file_of(const std::filesystem::path& path) {
+  FileNotes notes;
+  NamedTensors tensors = read_safetensors(path, &notes);
+  if (notes[format_key] != format)
+    throw FileError(fmt::format("{} is no checkpoint, or one of another version", path.string()));
+  // What follows may rely on what was written.
+  if (notes[checksum_key] != checksum_of(notes[state_key], tensors))
+    throw FileError(fmt::format("{} is damaged: it does not have its checksum", path.string()));
+  try {
+    return Reader(path, std::move(tensors)).read(Json::parse(notes[state_key]));
+  } catch (const Json::exception& error) {
+    throw FileError(fmt::format("{} cannot be understood: {}", path.string(), error.what()));
+  }
+}
+
+}  // namespace
+
+void make_checkpoint_folder(const std::filesystem::path& folder) {
+  const CheckpointFolder made(folder, CheckpointFolder::Access::write);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    throw FileError(fmt::format("the checkpoint folder {} cannot be written", folder.string()));
+}
+
+void write_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint) {
+  const CheckpointFolder folder(path, CheckpointFolder::Access::write);
+  folder.remove_leftovers();
+  const std::vector<int64_t> before = folder.numbers();
+  const int64_t number = before.empty() ? 1 : before[0] + 1;
+  const NamedTensors tensors = tensors_of(checkpoint);
+  std::string state;
+  try {
+    state = state_of(checkpoint);
+  } catch (const Json::exception& error) {
+    throw FileError(fmt::format("{} cannot be written: {}", folder.file(number).string(), error.what()));
+  }
+  write_safetensors(folder.file(number), tensors,
+                    {{format_key, format}, {state_key, state}, {checksum_key, checksum_of(state, tensors)}});
+  folder.sync();
+  for (size_t i = 1; i < before.size(); ++i) folder.remove(before[i]);
+}
+
+CheckpointFile read_checkpoint(const std::filesystem::path& path) {
+  const CheckpointFolder folder(path, CheckpointFolder::Access::read);
+  const std::vector<int64_t> numbers = folder.numbers();
+  if (numbers.empty()) throw FileError(fmt::format("there is no checkpoint in {}", path.string()));
+  const std::filesystem::path file = folder.file(numbers[0]);
+  try {
+    return {file, read_file_of(file)};
+  } catch (const FileError& error) {
+    if (numbers.size() < 2) throw;
+    throw FileError(fmt::format("{}; the one before it, {}, counts once this one is removed", error.what(),
+                                folder.file(numbers[1]).filename().string()));
+  }
+}
+
+}  // namespace espalier

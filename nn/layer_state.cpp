@@ -1,0 +1,62 @@
+#include "espalier/nn/layer_state.h"
+
+#include <fmt/format.h>
+
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+
+namespace espalier::nn {
+
+void LayerState::declare(std::string name, Shape shape, ParameterSlot::Initialize initialize,
+                         std::optional<DType> dtype) {
+  add_slot(std::move(name), {std::move(shape), dtype, {}, std::move(initialize)});
+}
+
+int64_t LayerState::resolve(const Entry& entry, int64_t size, Sizes sizes) const {
+  if (size >= 0) return size;
+  for (const auto& [open, known] : sizes)
+    if (open == size) return known;
+  throw Error(
+      fmt::format("{}: the size {} of {} {} stays open", kind_, size, entry.name, entry.slot.pattern.str()));
+}
+
+void LayerState::create(Device device, DType dtype, Sizes sizes) {
+  std::vector<std::pair<ParameterSlot*, Variable>> created;
+  for (Entry& entry : entries()) {
+    if (entry.child || entry.slot.value.defined()) continue;
+    Shape shape = entry.slot.pattern;
+    for (int64_t& size : shape.dims()) size = resolve(entry, size, sizes);
+    const Tensor value = entry.slot.initialize(shape, entry.slot.dtype.value_or(dtype));
+    created.emplace_back(&entry.slot,
+                         espalier::parameter(value.to(device), entry.name, *build_context().where));
+  }
+  for (auto& [slot, value] : created) slot->value = std::move(value);
+}
+
+void LayerState::fit(const Variable& x, Sizes sizes) {
+  if (!is_real(x.dtype()))
+    throw TypeError(fmt::format("{}: the input must be of a real type, not {}; its shape is {}", kind_,
+                                name(x.dtype()), x.shape().str()));
+  create(x.device(), x.dtype(), sizes);
+  for (const Entry& entry : entries()) {
+    if (entry.child) continue;
+    const Variable& value = entry.slot.value;
+    const Shape &pattern = entry.slot.pattern, &shape = value.shape();
+    for (size_t axis = 0; axis < pattern.rank(); ++axis)
+      if (const int64_t size = resolve(entry, pattern.dims()[axis], sizes); size != shape.dims()[axis])
+        throw ShapeError(
+            fmt::format("{}: an input of shape {} does not fit the {} of shape {}: sizes {} and {}", kind_,
+                        x.shape().str(), entry.name, shape.str(), size, shape.dims()[axis]));
+    if (!entry.slot.dtype && value.dtype() != x.dtype())
+      throw TypeError(fmt::format("{}: the input is {} and the {} {}; cast() the input", kind_,
+                                  name(x.dtype()), entry.name, name(value.dtype())));
+  }
+}
+
+const Variable& LayerState::parameter(std::string_view name) const {
+  for (const Entry& entry : entries())
+    if (!entry.child && entry.name == name) return entry.slot.value;
+  throw Error(fmt::format("{}: no parameter '{}' was declared", kind_, name));
+}
+
+}  // namespace espalier::nn

@@ -1,0 +1,65 @@
+// LayerState: the parameters of a layer, declared by name, and its computation. For writers of layers.
+#pragma once
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+
+#include "espalier/nn/module_state.h"
+
+namespace espalier::nn {
+
+/// What the handles of one layer share. A layer declares its parameters in its constructor, and calls `fit`
+/// in `forward` before it reads them:
+///
+///     ScaleState() : LayerStateOf("Scale") { declare("weight", {-1}, init::Ones()); }
+///     Variable forward(const Variable& x) override {
+///       fit(x, {{-1, x.shape()[-1]}});
+///       return x * parameter("weight");
+///     }
+class LayerState : public ModuleState {
+ public:
+  virtual Variable forward(const Variable& x) = 0;
+  virtual std::shared_ptr<LayerState> clone(Clones& made) const = 0;
+
+ protected:
+  /// Open sizes of the declared shapes, and what they are: {{-1, x.shape()[-1]}}.
+  using Sizes = std::initializer_list<std::pair<int64_t, int64_t>>;
+
+  /// `kind` names the layer in errors: "Dense".
+  explicit LayerState(std::string_view kind = "layer") : kind_(kind) {}
+
+  /// Declares a parameter. Negative sizes are open: equal ones are one size throughout the layer. Without a
+  /// dtype it takes that of the first input.
+  void declare(std::string name, Shape shape, ParameterSlot::Initialize initialize,
+               std::optional<DType> dtype = {});
+  /// Checks that an input of the layer's own dtype fits; the first one creates the parameters. Throws
+  /// TypeError or ShapeError naming the layer, the input and the parameter.
+  void fit(const Variable& x, Sizes sizes);
+  /// Creates the parameters unless they exist: all, or none if one fails. `dtype` is for those declared
+  /// without one. Throws Error for a size that stays open.
+  void create(Device device, DType dtype, Sizes sizes = {});
+  /// A declared parameter; undefined before it has been created.
+  const Variable& parameter(std::string_view name) const;
+
+ private:
+  int64_t resolve(const Entry& entry, int64_t size, Sizes sizes) const;
+
+  std::string_view kind_;
+};
+
+/// Clones a layer by its copy constructor; parameters and children are cloned here.
+template <class Self>
+class LayerStateOf : public LayerState {
+ public:
+  std::shared_ptr<LayerState> clone(Clones& made) const override {
+    auto copy = std::make_shared<Self>(static_cast<const Self&>(*this));
+    made.emplace(this, copy);
+    copy->own_entries(made);
+    return copy;
+  }
+
+ protected:
+  using LayerState::LayerState;
+};
+
+}  // namespace espalier::nn

@@ -1,0 +1,224 @@
+#include "espalier/ops/matmul/gemm_choice.h"
+
+#include <cblas.h>
+#include <dnnl.h>
+#include <fmt/format.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <sstream>
+
+#include "espalier/core/cpu/vectorize.h"
+#include "espalier/core/error.h"
+#include "espalier/core/files/file.h"
+#include "espalier/core/stopwatch.h"
+#include "espalier/core/tensor.h"
+#include "espalier/ops/matmul/gemm_primitive.h"
+#include "espalier/ops/pointwise.h"
+
+namespace espalier {
+
+namespace {
+
+constexpr std::array libraries = {GemmLibrary::openblas, GemmLibrary::onednn, GemmLibrary::onednn_matmul};
+constexpr std::array<std::string_view, 4> epilogues = {"", "bias", "bias_relu", "accumulate"};
+
+template <class Work>
+double seconds(const Work& work) {
+  const Stopwatch watch;
+  work();
+  return watch.seconds();
+}
+
+/// What stands in for a kernel that follows the product.
+void run_epilogue(const Gemm& gemm, float* c, const float* bias) {
+  parallel_for(gemm.m, std::max<int64_t>(1, detail::grain / gemm.n), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      float* row = c + r * gemm.n;
+      detail::binary_row<scalar::Add, float, float>(gemm.n, row, row, 1, bias, 1);
+      if (gemm.epilogue == GemmEpilogue::bias_relu)
+        detail::unary_row<scalar::Relu, float, float>(gemm.n, row, row, 1);
+    }
+  });
+}
+
+GemmLibrary faster_library(const Gemm& gemm) {
+  const Tensor a = zeros({gemm.transpose_a ? gemm.k : gemm.m, gemm.lda});
+  const Tensor b = zeros({gemm.transpose_b ? gemm.n : gemm.k, gemm.ldb});
+  const Tensor c = zeros({gemm.m, gemm.ldc}), bias = zeros({gemm.n});
+  std::optional<GemmPrimitive> primitive;
+  try {
+    // Each call of a primitive makes some small objects inside oneDNN: not worth it for a few operations.
+    const double operations = 2.0 * static_cast<double>(gemm.m * gemm.n) * static_cast<double>(gemm.k);
+    if (!gemm.one_thread && operations > 1e6) primitive.emplace(gemm);
+  } catch (const UnsupportedError&) {  // then it is one of the others
+  }
+  const bool adds = gemm.epilogue == GemmEpilogue::accumulate;
+  const Tensor sum = adds ? zeros({gemm.m, gemm.n}) : Tensor();
+  const auto run = [&](GemmLibrary library) {
+    if (library == GemmLibrary::onednn_matmul) {
+      const GemmThreads threads(gemm);
+      primitive->run(a.address(), b.address(), bias.address(), c.address());
+      if (adds) add_scaled(c, -0.01, sum);
+      return;
+    }
+    Gemm plain = gemm;
+    if (adds) plain.alpha = -0.01, plain.beta = 1;
+    run_gemm(plain, a.address(), b.address(), c.address(), library);
+    if (!adds && gemm.epilogue != GemmEpilogue::none)
+      run_epilogue(gemm, static_cast<float*>(c.address()), static_cast<const float*>(bias.address()));
+  };
+  // In turns, so that a disturbance hits all; the best of each, since noise only adds.
+  std::array<double, libraries.size()> best;
+  best.fill(1e9);
+  double spent = 0;
+  for (int round = 0; round < 14 && (round < 8 || spent < 20e-3); ++round)
+    for (const GemmLibrary library : libraries) {
+      if (library == GemmLibrary::onednn_matmul && !primitive) continue;
+      const double t = seconds([&] { run(library); });
+      spent += t;
+      if (round > 0) best[static_cast<size_t>(library)] = std::min(best[static_cast<size_t>(library)], t);
+    }
+  return libraries[static_cast<size_t>(std::min_element(best.begin(), best.end()) - best.begin())];
+}
+
+/// As the processor calls itself.
+std::string processor() {
+  std::string text;
+#ifdef __x86_64__
+  for (unsigned leaf = 0x80000002; leaf <= 0x80000004; ++leaf) {
+    unsigned words[4];
+    if (!__get_cpuid(leaf, &words[0], &words[1], &words[2], &words[3])) return "unknown";
+    text.append(reinterpret_cast<const char*>(words), sizeof words);
+  }
+  text.resize(std::strlen(text.c_str()));
+#endif
+  return text.empty() ? "unknown" : text;
+}
+
+}  // namespace
+
+void add_scaled(const Tensor& x, double scale, const Tensor& out) {
+  const auto* from = static_cast<const float*>(x.address());
+  auto* to = static_cast<float*>(const_cast<void*>(out.address()));
+  const auto factor = static_cast<float>(scale);
+  parallel_for(x.elements(), detail::grain, [=](int64_t begin, int64_t end) {
+    vectorized([=]() __attribute__((always_inline)) {
+#pragma GCC ivdep
+      for (int64_t i = begin; i < end; ++i) to[i] += factor * from[i];
+    });
+  });
+}
+
+GemmChoices::GemmChoices(std::filesystem::path file, std::string header)
+    : file_(std::move(file), std::move(header)) {}
+
+GemmChoices::Key GemmChoices::key_of(const Gemm& g) {
+  return {g.dtype,   g.transpose_a, g.transpose_b, g.m, g.n, g.k, on_one_thread(g) ? 1 : num_threads(),
+          g.epilogue};
+}
+
+std::optional<GemmLibrary> GemmChoices::find(const Gemm& gemm) {
+  if (gemm.dtype == DType::float64) return GemmLibrary::openblas;  // oneDNN has none
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(loaded_, true)) add_what_is_kept();
+  const auto known = choices_.find(key_of(gemm));
+  return known == choices_.end() ? std::nullopt : std::optional(known->second);
+}
+
+GemmLibrary GemmChoices::find_or_guess(const Gemm& gemm) { return find(gemm).value_or(GemmLibrary::onednn); }
+
+GemmLibrary GemmChoices::measure(const Gemm& gemm) {
+  if (const auto known = find(gemm)) return *known;
+  ++measurements_;
+  GemmLibrary choice = faster_library(gemm);
+  const Key key = key_of(gemm);
+  {
+    const std::lock_guard lock(mutex_);
+    choice = choices_.try_emplace(key, choice).first->second;
+  }
+  file_.put(text_of(key), std::string(espalier::name(choice)));
+  const std::lock_guard lock(mutex_);
+  add_what_is_kept();  // other processes may have added to it
+  return choice;
+}
+
+std::vector<GemmChoice> GemmChoices::all() {
+  const std::lock_guard lock(mutex_);
+  std::vector<GemmChoice> list;
+  for (const auto& [key, library] : choices_) {
+    const auto& [dtype, ta, tb, m, n, k, threads, epilogue] = key;
+    GemmChoice choice{{dtype, ta, tb, m, n, k, 0, 0, 0}, threads, library};
+    choice.gemm.epilogue = epilogue;
+    list.push_back(choice);
+  }
+  return list;
+}
+
+bool GemmChoices::set(const std::vector<GemmChoice>& choices) {
+  const std::lock_guard lock(mutex_);
+  bool changed = false;
+  for (const auto& [g, threads, library] : choices) {
+    const Key key{g.dtype, g.transpose_a, g.transpose_b, g.m, g.n, g.k, threads, g.epilogue};
+    const auto [known, fresh] = choices_.try_emplace(key, library);
+    changed |= fresh || known->second != library;
+    known->second = library;
+  }
+  return changed;
+}
+
+/// "float32 n t 256 1000 100 4", and with what is done to the product "float32 n t 256 1000 100 4 bias_relu".
+std::string GemmChoices::text_of(const Key& key) {
+  const auto& [dtype, ta, tb, m, n, k, threads, epilogue] = key;
+  const std::string_view then = epilogues[static_cast<size_t>(epilogue)];
+  return fmt::format("{} {} {} {} {} {} {}{}{}", espalier::name(dtype), ta ? 't' : 'n', tb ? 't' : 'n', m, n,
+                     k, threads, then.empty() ? "" : " ", then);
+}
+
+std::optional<GemmChoices::Key> GemmChoices::parse(const std::string& text) {
+  std::istringstream in{text};
+  std::string dtype, ta, tb;
+  int64_t m, n, k;
+  int threads;
+  if (!(in >> dtype >> ta >> tb >> m >> n >> k >> threads)) return std::nullopt;
+  for (size_t e = 0; e < epilogues.size(); ++e) {
+    const Key key{DType::float32, ta == "t", tb == "t", m, n, k, threads, static_cast<GemmEpilogue>(e)};
+    if (text_of(key) == text) return key;  // nothing else, and nothing missing
+  }
+  return std::nullopt;
+}
+
+/// What is chosen already stays as it is.
+void GemmChoices::add_what_is_kept() {
+  for (const auto& [text, choice] : file_.all())
+    for (const GemmLibrary library : libraries)
+      if (const auto key = parse(text); key && choice == espalier::name(library))
+        choices_.emplace(*key, library);
+}
+
+GemmChoices& gemm_choices() {
+  static auto* choices = new GemmChoices(gemm_choices_file(), gemm_choices_header());
+  return *choices;
+}
+
+std::filesystem::path gemm_choices_file() {
+  const std::filesystem::path folder = cache_folder();
+  return folder.empty() ? folder : folder / "gemm_choices.txt";
+}
+
+std::string gemm_choices_header() {
+  constexpr const char* levels[] = {"baseline", "avx2", "avx512"};
+  const dnnl_version_t* onednn = dnnl_version();
+  std::string header =
+      fmt::format("Espalier {}, three libraries, sums, checked; {}; {}; {}; oneDNN {}.{}.{} {}",
+                  ESPALIER_VERSION, processor(), levels[static_cast<int>(vector_level())],
+                  openblas_get_config(), onednn->major, onednn->minor, onednn->patch, onednn->hash);
+  std::replace(header.begin(), header.end(), '\n', ' ');
+  return header;
+}
+
+}  // namespace espalier

@@ -1,0 +1,156 @@
+// Matrix multiplication.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "espalier/core/error.h"
+#include "espalier/core/gradient_rule.h"
+#include "espalier/ops/matmul/gemm_choice.h"
+#include "espalier/ops/matmul/matmul.h"
+#include "espalier/ops/matmul/matmul_call.h"
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/shape_like_ops.h"
+
+namespace espalier {
+
+namespace {
+
+Variable matmul_with(const Variable& a, const Variable& b, bool transpose_a, bool transpose_b,
+                     const std::source_location& where);
+
+class BoundMatmul : public BoundKernel {
+ public:
+  BoundMatmul(const KernelCall& call, bool transpose_a, bool transpose_b)
+      : call_(*call.inputs[0], *call.inputs[1], *call.outputs[0], transpose_a, transpose_b) {}
+  void run(RandomStream) override { call_.run(); }
+
+ private:
+  MatmulCall call_;
+};
+
+class Matmul : public Op {
+ public:
+  Matmul(bool transpose_a, bool transpose_b)
+      : Op({.kind = OpKind::matmul,
+            .linearity = Linearity::each,
+            .precision = OpPrecision::product,
+            .matmul_form = MatmulForm{transpose_a, transpose_b}}),
+        ta_(transpose_a),
+        tb_(transpose_b) {}
+  std::string_view name() const override { return "matmul"; }
+  Attributes attributes() const override { return {{"transpose_a", ta_}, {"transpose_b", tb_}}; }
+  NodeFlops cost(const NodeWork& work) const override {
+    return product_flops({ta_, tb_}, *work.inputs[0], work.outputs[0].shape.elements());
+  }
+
+  Specs infer(const InputSpecs& in) const override {
+    check_same_dtype(*in[0], *in[1], name());
+    check_dtype<Reals>(*in[0], name());
+    const Shape &a = in[0]->shape, &b = in[1]->shape;
+    if (a.rank() < 2 || b.rank() < 2)
+      throw ShapeError(
+          fmt::format("matmul: takes matrices or batches of them, not {} and {}", a.str(), b.str()));
+    const int64_t m = a.end()[ta_ - 2], k = a.end()[-1 - ta_], n = b.end()[-1 - tb_];
+    if (k != b.end()[tb_ - 2])
+      throw ShapeError(fmt::format("matmul: {} times {}: the inner sizes {} and {} differ",
+                                   seen(a, ta_).str(), seen(b, tb_).str(), k, b.end()[tb_ - 2]));
+    if (std::max({m, k, n}) > largest_matrix_size)
+      throw UnsupportedError(fmt::format("matmul: {} times {} is more than the libraries can index",
+                                         seen(a, ta_).str(), seen(b, tb_).str()));
+    if (a.rank() == 2 && b.rank() == 2) return {{in[0]->dtype, Shape{m, n}}};
+    Shape result = batch(a, b);
+    result.dims().push_back(m);
+    result.dims().push_back(n);
+    return {{in[0]->dtype, std::move(result)}};
+  }
+
+  void run_cpu(const KernelCall& call) const override {
+    Tensor& out = *call.outputs[0];
+    if (out.elements() == 0) return;
+    if (call.inputs[0]->shape().end()[-1 - ta_] == 0) {
+      std::fill_n(static_cast<char*>(out.address()), out.bytes(), char{0});
+      return;
+    }
+    Tensor a = *call.inputs[0], b = *call.inputs[1];
+    const Gemm gemm = one_product(a, b, out, ta_, tb_);
+    if (out.rank() > 2) return run_batch(batch_of_products(gemm, a, b, out, ta_), a, b, out);
+    run_gemm(gemm, a.address(), b.address(), out.address(), gemm_choices().find_or_guess(gemm));
+  }
+
+  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext&) const override {
+    if (call.outputs[0]->elements() == 0 || call.inputs[0]->elements() == 0) return nullptr;
+    return std::make_unique<BoundMatmul>(call, ta_, tb_);
+  }
+
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable &g = rule.output_gradient(), a = rule.input(0), b = rule.input(1);
+    Gradients result(2);
+    if (rule.wants(0))
+      result[0] =
+          ta_ ? matmul_with(b, g, tb_, true, rule.where()) : matmul_with(g, b, false, !tb_, rule.where());
+    if (!rule.wants(1)) return result;
+    // One matrix for a whole batch: one product has the sum over the batch in it.
+    const bool fold = !ta_ && a.rank() > 2 && b.rank() == 2;
+    const Variable x = fold ? fold_rows(a) : a, y = fold ? fold_rows(g) : g;
+    result[1] =
+        tb_ ? matmul_with(y, x, true, ta_, rule.where()) : matmul_with(x, y, !ta_, false, rule.where());
+    return result;
+  }
+
+ private:
+  /// A shape as the product sees it.
+  static Shape seen(Shape shape, bool transposed) {
+    Dims& dims = shape.dims();
+    if (transposed) std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
+    return shape;
+  }
+  Shape batch(const Shape& a, const Shape& b) const {
+    try {
+      return broadcast(matmul_batch_of(a), matmul_batch_of(b), name());
+    } catch (const ShapeError&) {
+      throw ShapeError(fmt::format("matmul: {} times {}: the batches {} and {} cannot be broadcast",
+                                   seen(a, ta_).str(), seen(b, tb_).str(), matmul_batch_of(a).str(),
+                                   matmul_batch_of(b).str()));
+    }
+  }
+
+  static void run_batch(const GemmBatch& batch, const Tensor& a, const Tensor& b, const Tensor& out) {
+    run_gemm_batch(batch, a.address(), b.address(), out.address(), gemm_choices().find_or_guess(batch.gemm));
+  }
+
+  bool ta_, tb_;
+};
+
+OpPtr op_of(MatmulForm form) {
+  static const Matmul ops[4] = {{false, false}, {false, true}, {true, false}, {true, true}};
+  return OpPtr(std::shared_ptr<void>(), &ops[form.transpose_a * 2 + form.transpose_b]);
+}
+
+/// The matrix whose transpose `v` is, if it is one; then `transposed` is flipped.
+Variable behind_transpose(const Variable& v, bool& transposed) {
+  const Node* node = v.node();
+  if (!node || !node->op().traits().transposes_matrix) return v;
+  // What an eager transpose shows must be what its input still has: that may have been assigned or released.
+  const Tensor &shown = node->outputs[0].value, &behind = node->inputs[0].value();
+  if (!node->lazy && (!behind.defined() || behind.storage().get() != shown.storage().get())) return v;
+  transposed = !transposed;
+  return node->inputs[0].variable();
+}
+
+Variable matmul_with(const Variable& a, const Variable& b, bool transpose_a, bool transpose_b,
+                     const std::source_location& where) {
+  const Variable x = behind_transpose(a, transpose_a), y = behind_transpose(b, transpose_b);
+  return apply(op_of({transpose_a, transpose_b}), {&x, &y}, where);
+}
+
+}  // namespace
+
+OpPtr matmul_op(MatmulForm form) { return op_of(form); }
+
+Variable matmul(const Operand& a, const Operand& b) {
+  return matmul_with(a.variable(), b.variable(), false, false, a.where());
+}
+
+}  // namespace espalier

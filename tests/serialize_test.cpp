@@ -1,0 +1,104 @@
+// Parameters of modules in files, and the corners of the format that only other programs see.
+#include <boost/test/unit_test.hpp>
+
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "espalier/core/error.h"
+#include "espalier/core/files/file.h"
+#include "espalier/core/files/safetensors.h"
+#include "espalier/nn/container.h"
+#include "espalier/nn/dense.h"
+#include "espalier/nn/embedding.h"
+#include "espalier/nn/layer_norm.h"
+#include "espalier/nn/serialize.h"
+#include "file_errors.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+BOOST_AUTO_TEST_SUITE(serialize)
+
+BOOST_AUTO_TEST_CASE(tensors_lie_aligned_in_a_mapped_file) {
+  const TemporaryFolder folder;
+  const esp::NamedTensors tensors{
+      {"flags", esp::full({3}, true, esp::boolean)},      {"halves", esp::ones({3}, esp::float16)},
+      {"doubles", esp::ones({3}, esp::float64)},          {"floats", esp::ones({3})},
+      {"more flags", esp::full({2}, true, esp::boolean)}, {"longs", esp::full({1}, 1, esp::int64)}};
+  esp::write_safetensors(folder / "f", tensors, {{"note", "of a length that is odd"}});
+  const std::string bytes = esp::read_file(folder / "f");
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  BOOST_TEST(length % 8 == 0u);
+  const auto header = nlohmann::json::parse(bytes.substr(8, length));
+  std::map<int64_t, std::string> order;
+  for (const auto& [name, tensor] : tensors) {
+    const int64_t begin = header.at(name).at("data_offsets").at(0).get<int64_t>();
+    BOOST_TEST(begin % static_cast<int64_t>(esp::size_of(tensor.dtype())) == 0, name);
+    order.emplace(begin, name);
+  }
+  // Of equal sizes the first comes first.
+  std::vector<std::string> names;
+  for (const auto& [begin, name] : order) names.push_back(name);
+  BOOST_TEST(names ==
+             (std::vector<std::string>{"doubles", "longs", "floats", "halves", "flags", "more flags"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_header_is_not_longer_than_the_format_allows) {
+  const TemporaryFolder folder;
+  const uint64_t length = 100'000'001;
+  folder.write("f", std::string(reinterpret_cast<const char*>(&length), sizeof length));
+  std::filesystem::resize_file(folder / "f", 8 + length);  // takes no room
+  BOOST_TEST(has(file_error([&] { esp::read_safetensors(folder / "f"); }), "more than the format allows"));
+}
+
+BOOST_AUTO_TEST_CASE(unknown_sizes_and_types_of_a_layer_agree) {
+  const TemporaryFolder folder;
+  const std::string nothing = "it threw nothing";
+  const auto message = [&](const esp::Tensor& weight, const esp::Tensor& bias) {
+    esp::write_safetensors(folder / "f", {{"weight", weight}, {"bias", bias}});
+    esp::nn::LayerNorm layer;
+    const std::string what = file_error([&] { esp::nn::load(layer, folder / "f"); });
+    BOOST_TEST(layer.parameters().empty() == (what != nothing));
+    return what;
+  };
+  const std::string sizes = message(esp::ones({3}), esp::ones({4}));
+  BOOST_TEST(has(sizes, "the parameter bias has shape"), sizes);
+  BOOST_TEST(has(sizes, "[4] in the file"), sizes);
+  const std::string types = message(esp::ones({3}), esp::ones({3}, esp::float64));
+  BOOST_TEST(has(types, "bias of shape"), types);
+  BOOST_TEST(has(types, "float64 in the file"), types);
+  BOOST_TEST(has(message(esp::ones({3}, esp::int32), esp::ones({3}, esp::int32)), "int32 in the file"));
+  BOOST_TEST(message(esp::ones({3}, esp::float64), esp::ones({3}, esp::float64)) == nothing);
+  // Sizes of different layers have nothing to do with each other, and an embedding knows its own type.
+  esp::nn::Sequential two{esp::nn::LayerNorm(), esp::nn::LayerNorm()};
+  esp::write_safetensors(folder / "f", {{"0.weight", esp::ones({3})},
+                                        {"0.bias", esp::ones({3})},
+                                        {"1.weight", esp::ones({4})},
+                                        {"1.bias", esp::ones({4})}});
+  esp::nn::load(two, folder / "f");
+  BOOST_TEST(two.parameters().size() == 4u);
+  esp::write_safetensors(folder / "f", {{"weight", esp::ones({5, 2}, esp::float64)}});
+  BOOST_TEST(has(file_error([&] { esp::nn::load(esp::nn::Embedding(5, 2), folder / "f"); }),
+                 "is float32, and float64 in the file"));
+}
+
+BOOST_AUTO_TEST_CASE(a_layer_under_two_names_is_loaded_once) {
+  const TemporaryFolder folder;
+  const auto make = [] {
+    const esp::nn::Dense twice(3);
+    return esp::nn::Sequential{twice, twice};
+  };
+  const esp::nn::Sequential first = make(), called = make(), fresh = make();
+  for (const esp::nn::Sequential& model : {first, called}) model(esp::ones({1, 3}));
+  esp::nn::save(first, folder / "f");
+  BOOST_TEST(esp::read_safetensors(folder / "f").size() == 2u);
+  for (const esp::nn::Sequential& model : {called, fresh}) {
+    esp::nn::load(model, folder / "f");
+    BOOST_TEST(difference(model(esp::ones({2, 3})).value(), first(esp::ones({2, 3})).value()) == 0);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
