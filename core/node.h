@@ -102,11 +102,11 @@ class Node : public NodeCounts {
   uint32_t walk_slot = 0;  ///< and what it knows of it
   uint32_t depth = 0;
   Tag tag = Tag::forward;
-  bool lazy = false;            ///< computed when asked, since it is downstream of a feed (or an update)
-  bool needs_gradient = false;  ///< a parameter or variable is among the leaves
-  bool bound = false;           ///< leaves: the value lies in an executor's memory and may be written there
-  bool stops_gradient = false;  ///< written under NoGrad
-  bool drawn = false;           ///< random nodes: `rare->stream` is valid
+  bool lazy = false;                ///< computed when asked, since it is downstream of a feed (or an update)
+  bool needs_gradient = false;      ///< a parameter or variable is among the leaves
+  std::atomic<bool> bound = false;  ///< leaves: the value lies in memory that plans write in place
+  bool stops_gradient = false;      ///< written under NoGrad
+  bool drawn = false;               ///< random nodes: `rare->stream` is valid
   SmallVector<Edge, 2> inputs;
   std::source_location where;
   /// Leaves: when the value was last replaced. Lazy nodes: the evaluation that computed it. Both on the scale
@@ -123,9 +123,12 @@ class Node : public NodeCounts {
     int64_t cursor_epoch = -1;
     /// Sources and observed Variables: what the value shows.
     std::shared_ptr<const FeedSnapshot> moment;
-    /// Leaves without a value: it is in an executor's memory on another device, and copied when it is asked
-    /// for.
+    /// Leaves without a value: it is in an executor's mirror of the leaf, and copied when it is asked for.
     Tensor elsewhere;
+    /// Leaves of executors: the memory where plans on the leaf's device read and write it. It stays the same
+    /// as long as an executor has the leaf.
+    Tensor settled;
+    int32_t executors = 0;  ///< that have `settled`
   };
   Rare& rare() {
     if (!rare_) rare_.reset(new Rare);

@@ -79,7 +79,7 @@ class Variable {
   int64_t depth() const;
 
   /// The value. Downstream of a feed: the last one; computed, without taking a step, only if there is none.
-  /// A leaf that a plan is writing gives a copy.
+  /// A leaf of an executor gives a copy; `set_value` writes it.
   Tensor value(Where where = Where::current()) const;
   /// The only element of the value.
   double item(Where where = Where::current()) const { return value(where).item(where); }

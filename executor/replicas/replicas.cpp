@@ -82,7 +82,7 @@ void Replicas::update_leaves() {
     sessions_[i]->update_leaves();
   }
 }
-void Replicas::unbind_leaves() { first().leaves.unbind(); }
+void Replicas::fetch_leaves() { first().leaves.fetch(); }
 
 void Replicas::mark_assigned(std::span<const size_t> slots) {
   for (const auto& session : sessions_) session->leaves.mark_assigned(slots);

@@ -48,7 +48,7 @@ class Replicas {
   void begin_after_eager();
   void finish_before_eager();
   void update_leaves();
-  void unbind_leaves();
+  void fetch_leaves();
   void mark_assigned(std::span<const size_t> slots);
   void forget_losses();
   /// The first replica's, which are those of the whole batch. Throws what steps of any could not throw.

@@ -1,10 +1,24 @@
 #include "espalier/executor/runtime/parameter_arena.h"
 
+#include <algorithm>
+#include <mutex>
+
 #include "espalier/core/eval.h"
 
 namespace espalier {
 
 namespace {
+
+/// Guards where leaves are settled, and which memory has the newest value of each.
+std::mutex& leaves_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+/// Logical CPU devices share one memory.
+bool same_memory(Device a, Device b) {
+  return a == b || (a.type == DeviceType::cpu && b.type == DeviceType::cpu);
+}
 
 int64_t bytes_of(const Tensor& leaf) { return aligned_bytes(leaf.spec().bytes()); }
 
@@ -12,35 +26,101 @@ int64_t offset_of(const Tensor& leaf) {
   return leaf.layout().offset * static_cast<int64_t>(size_of(leaf.dtype()));
 }
 
+/// Whether plans may write the value where it is: nothing else holds its buffer, and its elements lie as in a
+/// plan.
+bool can_stay(const Tensor& value) {
+  const auto at = reinterpret_cast<uintptr_t>(value.address());
+  return value.storage().unique() && value.contiguous() && at % buffer_alignment == 0;
+}
+
+bool is_at(const Tensor& tensor, const Tensor& memory) {
+  return tensor.defined() && tensor.address() == memory.address();
+}
+
 }  // namespace
+
+ParameterArena::~ParameterArena() {
+  const std::scoped_lock lock(leaves_mutex());
+  for (Slot& slot : slots_) {
+    if (!slot.settled) continue;
+    Node& leaf = *slot.leaf.node();
+    Node::Rare& rare = leaf.rare();
+    if (!is_at(rare.settled, slot.tensor) || --rare.executors > 0) continue;
+    rare.settled = {};
+    leaf.bound = false;  // nothing writes it in place any more
+  }
+}
+
+Device ParameterArena::device_of(const Variable& leaf) {
+  const std::scoped_lock lock(leaves_mutex());
+  return leaf.device();
+}
 
 void ParameterArena::add(const Variable& leaf, Keeping keeping) {
   if (!index_.emplace(leaf.node(), slots_.size()).second) return;
-  const Device home = leaf.node()->outputs[0].value.device();
-  const bool host = home.type == DeviceType::cpu && device_.type == DeviceType::cpu;
   const Spec& spec = leaf.node()->outputs[0].spec;
   slots_.push_back({.leaf = leaf,
                     .tensor = Tensor(StoragePtr(), Layout(spec.shape), spec.dtype),
                     .keeping = keeping,
-                    .mirrored = follows_ || (home != device_ && !host),
+                    .mirrored = follows_ || !same_memory(device_of(leaf), device_),
                     .follows = follows_ && keeping == Keeping::shared});
-  allocated_ = false;
 }
 
-void ParameterArena::allocate() {
-  int64_t total = 0;
-  std::vector<int64_t> offsets;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    offsets.push_back(total);
-    if (has(i)) total += bytes_of(slots_[i].tensor);
-  }
-  arena_ = Tensor({total}, DType::boolean, device_);
+/// Whether the leaves are settled side by side already, as far as they are here and settled at all.
+bool ParameterArena::settled_in_order() const {
+  bool any = false, in_order = true;
+  int64_t next = 0;
+  const Storage* storage = nullptr;
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (!has(i)) continue;
-    const Spec& spec = slots_[i].leaf.node()->outputs[0].spec;
-    Layout layout(spec.shape);
-    layout.offset = offsets[i] / static_cast<int64_t>(size_of(spec.dtype));
-    slots_[i].tensor = Tensor(arena_.storage(), std::move(layout), spec.dtype);
+    const Tensor& settled = slots_[i].leaf.node()->rare().settled;
+    if (!settled.defined()) {
+      in_order = false;
+      continue;
+    }
+    in_order &= !any || (settled.storage().get() == storage && offset_of(settled) == next);
+    any = true;
+    storage = settled.storage().get();
+    next = offset_of(settled) + bytes_of(settled);
+  }
+  return in_order || !any;
+}
+
+/// Gives every leaf here its memory.
+void ParameterArena::settle() {
+  const bool apart = order_ == Order::needed && !settled_in_order();
+  int64_t total = 0;
+  std::vector<int64_t> offsets(slots_.size(), -1);
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    if (!has(i)) continue;
+    Node& leaf = *slot.leaf.node();
+    slot.mirrored |= apart;
+    const Tensor &settled = leaf.rare().settled, &value = leaf.outputs[0].value;
+    if (!slot.mirrored && settled.defined() && same_memory(settled.device(), device_)) {
+      slot.tensor = settled;
+    } else if (!slot.mirrored && order_ == Order::any && leaf.has_value() && can_stay(value)) {
+      slot.tensor = value;
+    } else {
+      offsets[i] = total;
+      total += bytes_of(slot.tensor);
+    }
+  }
+  const Tensor memory = Tensor({total}, DType::boolean, device_);  // bytes
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    if (!has(i)) continue;
+    if (offsets[i] >= 0) {
+      Layout layout(slot.tensor.shape());
+      layout.offset = offsets[i] / static_cast<int64_t>(size_of(slot.tensor.dtype()));
+      slot.tensor = Tensor(memory.storage(), std::move(layout), slot.tensor.dtype());
+    }
+    if (slot.mirrored) continue;
+    Node::Rare& rare = slot.leaf.node()->rare();
+    if (!is_at(rare.settled, slot.tensor)) rare.executors = 0;
+    rare.settled = slot.tensor;
+    ++rare.executors;
+    slot.settled = true;
   }
   allocated_ = true;
 }
@@ -49,75 +129,79 @@ Tensor ParameterArena::range(size_t first, size_t last) const {
   const int64_t begin = offset_of(slots_[first].tensor);
   Layout layout(Shape{offset_of(slots_[last].tensor) + bytes_of(slots_[last].tensor) - begin});
   layout.offset = begin;
-  return Tensor(arena_.storage(), std::move(layout), DType::boolean);
+  return Tensor(slots_[first].tensor.storage(), std::move(layout), DType::boolean);
+}
+
+int64_t ParameterArena::bytes() const {
+  int64_t total = 0;
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (has(i)) total += bytes_of(slots_[i].tensor);
+  return total;
 }
 
 bool ParameterArena::bind() {
-  if (!allocated_) allocate();
-  bool changed = false;
+  const std::scoped_lock lock(leaves_mutex());
+  if (!allocated_) settle();
   copied_.clear();
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (!has(i)) continue;
-    Slot& slot = slots_[i];
-    Node& leaf = *slot.leaf.node();
-    Tensor& value = leaf.outputs[0].value;
-    if (slot.mirrored) {
-      if (slot.copied && slot.stamp == leaf.stamp) continue;
-      ensure_value(leaf);
-      const bool far = value.device().type == device_.type && value.device() != device_ &&
-                       device_.type != DeviceType::cpu;  // another GPU
-      copy_elements(far ? value.to(cpu()) : value, slot.tensor);
-      slot.copied = changed = true;
-      slot.stamp = leaf.stamp;
-      copied_.push_back(static_cast<size_t>(&slot - slots_.data()));
-      continue;
-    }
-    ensure_value(leaf);
-    if (value.address() == slot.tensor.address()) continue;
-    copied_.push_back(static_cast<size_t>(&slot - slots_.data()));
-    copy_elements(value, slot.tensor);
-    const bool large = value.bytes() >= (size_t{1} << 24);
-    value = slot.tensor;
-    leaf.bound = changed = true;
-    // What a large leaf has left would lie about beside the arena.
-    if (large) release_cached_memory(device_);
-  }
-  return changed;
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (has(i) && (slots_[i].mirrored ? renew_mirror(slots_[i]) : take_in(slots_[i]))) copied_.push_back(i);
+  return !copied_.empty();
+}
+
+bool ParameterArena::renew_mirror(Slot& slot) {
+  Node& leaf = *slot.leaf.node();
+  if (slot.copied && slot.version == leaf.stamp) return false;
+  ensure_value(leaf);
+  const Tensor& value = leaf.outputs[0].value;
+  const bool far = value.device().type == device_.type && value.device() != device_ &&
+                   device_.type != DeviceType::cpu;  // another GPU
+  copy_elements(far ? value.to(cpu()) : value, slot.tensor);
+  slot.copied = true;
+  slot.version = leaf.stamp;
+  return true;
+}
+
+bool ParameterArena::take_in(Slot& slot) {
+  Node& leaf = *slot.leaf.node();
+  ensure_value(leaf);
+  Tensor& value = leaf.outputs[0].value;
+  if (leaf.bound && is_at(value, slot.tensor)) return false;
+  leaf.bound = true;
+  if (is_at(value, slot.tensor)) return false;
+  copy_elements(value, slot.tensor);
+  const bool large = value.bytes() >= (size_t{1} << 24);
+  value = slot.tensor;
+  // The buffer that a large leaf leaves behind would lie unused beside this memory.
+  if (large) release_cached_memory(device_);
+  return true;
 }
 
 void ParameterArena::renew(std::span<const size_t> slots) {
   for (const size_t i : slots) slots_[i].copied = false;
 }
 
-void ParameterArena::unbind() {
+void ParameterArena::fetch() {
+  const std::scoped_lock lock(leaves_mutex());
   for (size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
-    if (!has(i) || slot.follows) continue;
-    Node& leaf = *slot.leaf.node();
-    if (slot.mirrored) {
-      if (!leaf.has_value()) ensure_value(leaf);
-      continue;
-    }
-    if (!leaf.has_value() || leaf.outputs[0].value.address() != slot.tensor.address())
-      continue;  // another's, or its own
-    leaf.outputs[0].value = slot.tensor.clone();
-    leaf.bound = false;
+    if (has(i) && slot.mirrored && !slot.follows) ensure_value(*slot.leaf.node());
   }
 }
 
 void ParameterArena::mark_assigned(std::span<const size_t> slots) {
+  const std::scoped_lock lock(leaves_mutex());
   for (const size_t i : slots) {
     Slot& slot = slots_[i];
     Node& leaf = *slot.leaf.node();
     if (slot.keeping == Keeping::nowhere) continue;
     if (slot.follows) {
-      slot.stamp = leaf.stamp;
+      slot.version = leaf.stamp;
       continue;
     }
     leaf.stamp = Node::next_id();
     const bool away = slot.keeping == Keeping::away;
     if (!away && !slot.mirrored) continue;
-    slot.stamp = leaf.stamp;
+    slot.version = leaf.stamp;
     if (!away && !leaf.has_value()) continue;  // it is fetched from here already
     leaf.clear_value();
     leaf.bound = false;

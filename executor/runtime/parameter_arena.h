@@ -1,4 +1,4 @@
-// ParameterArena: where an executor's plans read and write parameters, variables and states.
+// ParameterArena: the memory of the parameters, variables and states that an executor's plans read and write.
 #pragma once
 #include <map>
 #include <span>
@@ -8,35 +8,52 @@
 
 namespace espalier {
 
-/// The leaves of one executor side by side in one buffer, which all its plans share.
+/// Where the plans of one executor, on one device, read and write its leaves.
 ///
-/// Leaves of the arena's own device lie in it while they are bound. Those of another device keep a value of
-/// their own there: it is copied in when it is newer, and fetched back when somebody asks for it.
+/// A leaf that is on this device has one memory. The first executor that takes the leaf settles it, in its
+/// own buffer if nothing else holds that, and every further executor uses the same memory, which stays as
+/// long as one of them exists. On another device, and in every further replica, a leaf has a copy, its
+/// mirror. A mirror is written again when its version is not that of the leaf, and the leaf fetches its value
+/// from there on demand.
+///
+/// Several threads may make, use and destroy executors over the same leaves, as long as no plan writes a leaf
+/// that another thread uses.
 class ParameterArena {
  public:
   explicit ParameterArena(Device device) : device_(device) {}
+  ~ParameterArena();
+  ParameterArena(const ParameterArena&) = delete;
+  ParameterArena& operator=(const ParameterArena&) = delete;
 
-  /// Makes this arena that of a replica beside the one whose leaves are the tree's: it takes what is new of
-  /// them, and gives nothing back. Before the first `add`.
+  /// Makes this the arena of a further replica, whose leaves are mirrors of the first replica's and are never
+  /// fetched from here. Before the first `add`.
   void follow() { follows_ = true; }
-  /// How the replicas keep a leaf.
-  enum class Keeping : uint8_t {
-    shared,   ///< each has it
-    alone,    ///< this one alone: the leaf's value is here between steps, and is fetched when somebody asks
-    nowhere,  ///< another arena of this process has it
-    away,     ///< another process has it: the leaf has no value here once a step has written it
+  /// Whether the leaves lie side by side, in the order of `add`.
+  enum class Order : uint8_t {
+    any,
+    preferred,  ///< those that no executor has settled yet
+    needed,     ///< all, as `range` needs it; those that are settled otherwise get mirrors
   };
+  /// Before the first `bind`.
+  void arrange(Order order) { order_ = order; }
+  /// Which replicas hold a leaf.
+  enum class Keeping : uint8_t {
+    shared,   ///< all of them
+    alone,    ///< this one: between steps the leaf has no value, and fetches it from here on demand
+    nowhere,  ///< another one of this process
+    away,     ///< another process: the leaf has no value in this process once a step has written it
+  };
+  /// Where the leaf is, even while another thread settles it.
+  static Device device_of(const Variable& leaf);
   /// Adds a leaf, once. All are added before the first `bind`.
   void add(const Variable& leaf, Keeping keeping = Keeping::shared);
-  /// Brings the arena up to date with leaves that were given another value since, and says whether there were
-  /// any.
+  /// Copies the values of leaves that have been assigned since the last call. Returns true if there were any.
   bool bind();
-  /// The slots which the last `bind` copied in. Their leaves may have been written in place, of which no
-  /// stamp tells: arenas that follow must `renew` them.
+  /// The slots that the last `bind` copied; the arenas of further replicas must `renew` them.
   std::span<const size_t> copied() const { return copied_; }
   void renew(std::span<const size_t> slots);
-  /// Gives every leaf a value of its own again.
-  void unbind();
+  /// Fetches the leaves whose values are in mirrors.
+  void fetch();
   /// A leaf's place in the order of `add`.
   size_t slot(const Variable& leaf) const { return slot(leaf.node()); }
   size_t slot(const Node* leaf) const { return index_.at(leaf); }
@@ -44,13 +61,14 @@ class ParameterArena {
   bool has(size_t slot) const {
     return slots_[slot].keeping == Keeping::shared || slots_[slot].keeping == Keeping::alone;
   }
-  /// The leaf's tensor in the arena.
+  /// The memory of a leaf; it does not change after the first `bind`.
   const Tensor& tensor(size_t slot) const { return slots_[slot].tensor; }
-  /// The bytes from one leaf to the end of another.
+  /// The bytes from one leaf to the end of another. Order::needed alone.
   Tensor range(size_t first, size_t last) const;
-  /// That it takes on its device.
-  int64_t bytes() const { return arena_.defined() ? arena_.elements() : 0; }
-  /// Tells the tree that these leaves have been written; an arena that follows is told so itself.
+  /// Of all leaves here, in bytes.
+  int64_t bytes() const;
+  /// Notes that a step has written these leaves: each gets a new version. An arena of a further replica notes
+  /// that it has that version.
   void mark_assigned(std::span<const size_t> slots);
 
  private:
@@ -58,20 +76,24 @@ class ParameterArena {
     Variable leaf;
     Tensor tensor;
     Keeping keeping = Keeping::shared;
-    bool mirrored = false;  // the leaf's own value is on another device, or that of another arena
+    bool mirrored = false;  // the leaf has its value elsewhere
+    bool settled = false;   // this arena counts among the leaf's executors
     bool follows = false;
-    bool copied = false;
-    uint64_t stamp = 0;  // of the value that was copied in or written here last
+    bool copied = false;   // mirrors: whether there is a value
+    uint64_t version = 0;  // mirrors: of that value
   };
-  void allocate();
+  bool settled_in_order() const;
+  void settle();
+  bool renew_mirror(Slot& slot);
+  bool take_in(Slot& slot);
 
   Device device_;
   std::vector<Slot> slots_;
   std::vector<size_t> copied_;
   std::map<const Node*, size_t> index_;
-  Tensor arena_;  // bytes
   bool allocated_ = false;
   bool follows_ = false;
+  Order order_ = Order::any;
 };
 
 }  // namespace espalier

@@ -88,6 +88,12 @@ void Executor::Impl::add_leaves() {
         std::make_shared<StateOwners>(share_out_states(tree_.updates, roots, arranged, replicas_->all()));
   using Keeping = ParameterArena::Keeping;
   const int here = static_cast<int>(replicas_->size());
+  using Order = ParameterArena::Order;
+  const bool buckets = training() && (options_.gradient_bucket || shares());
+  for (int i = 0; i < here; ++i)
+    (*replicas_)[static_cast<size_t>(i)].leaves.arrange(owners_   ? Order::needed
+                                                        : buckets ? Order::preferred
+                                                                  : Order::any);
   for (int i = 0; i < here; ++i)
     for (const Variable& leaf : arranged) {
       Keeping keeping = Keeping::shared;
@@ -110,7 +116,7 @@ void Executor::Impl::choose_mode() {
 
 /// The tree is where its first leaf is; it runs there, or where it was asked to.
 void Executor::Impl::choose_devices() {
-  if (!leaf_list_.empty()) home_ = leaf_list_[0].node()->outputs[0].value.device();
+  if (!leaf_list_.empty()) home_ = ParameterArena::device_of(leaf_list_[0]);
   std::vector<Device> devices = options_.devices;
   if (devices.empty()) devices.push_back(home_);
   const bool one_of_many =

@@ -62,13 +62,13 @@ History Executor::Impl::run_epochs(const ExecuteOptions& options) {
   if (!options.checkpoint.empty() && is_first_process()) make_checkpoint_folder(options.checkpoint);
   replicas_->begin_after_eager();
   replicas_->update_leaves();
-  struct Leave {  // what users take from leaves afterwards is theirs
+  struct Leave {
     Impl& executor;
     bool done = false;
     void now() {
       done = true;
       executor.replicas_->finish_before_eager();
-      executor.replicas_->unbind_leaves();
+      executor.replicas_->fetch_leaves();
     }
     ~Leave() {
       if (done) return;

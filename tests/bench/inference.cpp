@@ -1,4 +1,5 @@
-// One row through the MLP: a frozen plan that is fed through a placeholder, and eagerly.
+// One row through the MLP: a frozen plan that is fed through a placeholder, two such plans over the same
+// parameters in turn, and eagerly.
 #include <espalier/espalier.h>
 
 #include "gemm.h"
@@ -13,22 +14,31 @@ int main(int argc, char** argv) {
   esp::set_num_threads(bench::threads());
   const workloads::Frozen frozen = workloads::inference();
 
-  const nets::Mlp net;
+  const nets::Mlp net, shared;
   const esp::Tensor x = esp::randn({1, task::kInputs});
   const auto eagerly = [&] {
     const esp::NoGrad no_grad;
     (void)net(x).value();
   };
 
+  const auto executor = [&] { return shared(esp::placeholder("x", {1, task::kInputs})).get_executor(); };
+  const esp::Executor one = executor(), other = executor();
+  const auto turns = [&] {
+    (void)one.run({{"x", x}});
+    (void)other.run({{"x", x}});
+  };
+
   bench::GemmFloor floor(bench::kInferenceProducts, kRuns);
-  std::vector<double> in_plan, eager;
+  std::vector<double> in_plan, in_turn, eager;
   for (int round = bench::rounds(argc, argv); round > 0; --round) {
     in_plan.push_back(bench::median_seconds(kRuns, frozen.run));
+    in_turn.push_back(bench::median_seconds(kRuns, turns) / 2);
     eager.push_back(bench::median_seconds(kRuns, eagerly));
     floor.measure();
   }
   floor.print();
   bench::report("inference_executor_us", bench::median(in_plan) * 1e6);
+  bench::report("inference_in_turn_us", bench::median(in_turn) * 1e6);
   bench::report("inference_eager_us", bench::median(eager) * 1e6);
   bench::report("inference_floor_us", floor.seconds() * 1e6);
 }
