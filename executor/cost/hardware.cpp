@@ -50,8 +50,7 @@ constexpr double product_share = 0.65, bandwidth_share = 0.8, launch = 2e-6;
 constexpr double link_share = 0.8;
 
 // NVLink of the fourth generation, NVIDIA H100 data sheet: 900 GB/s, of both directions together.
-// The latency of a step of a ring is that of NCCL's own cost model (src/graph/tuning.cc, ring, LL128): 1.9
-// µs.
+// The latency of a step of a ring is from NCCL's cost model (src/graph/tuning.cc, ring, LL128): 1.9 µs.
 Network::Level node_of_8() {
   return {
       .name = "NVLink", .size = 8, .bandwidth = 900e9 / 2, .bandwidth_share = link_share, .latency = 1.9e-6};

@@ -43,8 +43,7 @@ struct Network {
 /// bytes that each device adds up at this level, B the bandwidth that a device reaches, and α the latency.
 /// Each level uses the faster of two algorithms:
 /// - rings of the devices at the same position in each unit: a reduce-scatter, the next level with b/g, and
-/// an
-///   all-gather take 2(g−1)·(α + b/(gB)). (Thakur, Rabenseifner, Gropp, "Optimization of Collective
+///   an all-gather take 2(g−1)·(α + b/(gB)). (Thakur, Rabenseifner, Gropp, "Optimization of Collective
 ///   Communication Operations in MPICH", 2005; Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for
 ///   clusters of workstations", 2009.)
 /// - two pipelined trees, up and down, around the next level with b: 2(⌈log2 g⌉·α + b/B). (Sanders, Speck,
