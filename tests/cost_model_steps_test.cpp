@@ -236,7 +236,7 @@ BOOST_AUTO_TEST_CASE(inputs_that_make_no_sense) {
   refuses([](auto& m) { m.network.levels[0].size = 0; }, "not the last");
   refuses([](auto& m) { m.network.levels[0].latency = -1; }, "latency");
   BOOST_CHECK_EXCEPTION(scaling(plan, esp::presets::h100_nvlink(), esp::Scaling::weak, 0), esp::Error,
-                        says({"0 replicas"}));
+                        says({"the number of replicas is 0"}));
 }
 
 // What is shown
