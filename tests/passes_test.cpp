@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(broken_graphs_are_refused) {
   {
     Training t;
     t.graph.nodes[t.find("square")].outputs[0].shape = {3};
-    broken(t.graph, "shape");
+    broken(t.graph, "inferred from its inputs");
   }
   {
     Training t;
@@ -270,7 +270,7 @@ BOOST_AUTO_TEST_CASE(broken_graphs_are_refused) {
   {
     Training t;
     t.graph.nodes[t.find("assign")].inputs[0] = t.graph.nodes[t.find("assign")].inputs[1];
-    broken(t.graph, "no leaf");
+    broken(t.graph, "not a leaf");
   }
   {
     Training t;
