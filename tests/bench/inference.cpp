@@ -1,4 +1,4 @@
-// Inference of one row by the MLP: by a plan with a placeholder, and eagerly.
+// One row through the MLP: a frozen plan that is fed through a placeholder, and eagerly.
 #include <espalier/espalier.h>
 
 #include "gemm.h"
