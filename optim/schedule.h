@@ -38,7 +38,7 @@ class Schedule {
 
 struct StepDecayOptions {
   int64_t every = 1;    ///< steps
-  double factor = 0.1;  ///< the rate is multiplied by it after as many steps, again and again
+  double factor = 0.1;  ///< the rate is multiplied by it after every `every` steps
 };
 /// factor^⌊step / every⌋. These functions throw Error for invalid numbers.
 Schedule step_decay(const StepDecayOptions& options,
@@ -48,9 +48,9 @@ Schedule step_decay(const StepDecayOptions& options,
 Schedule exponential(double factor, std::source_location where = std::source_location::current());
 
 struct CosineOptions {
-  int64_t steps = 1;    ///< until the end of the descent, the warm-up among them
-  int64_t warm_up = 0;  ///< steps in which the factor rises evenly: (step + 1) / (warm_up + 1)
-  double last = 0;      ///< the factor at the end, and from there on
+  int64_t steps = 1;    ///< until the end of the descent, including the warm-up
+  int64_t warm_up = 0;  ///< steps in which the factor rises linearly: (step + 1) / (warm_up + 1)
+  double last = 0;      ///< the factor at the end and after it
 };
 /// From 1 down to `last` along half a cosine (Loshchilov & Hutter 2017, without restarts), after a warm-up.
 Schedule cosine(const CosineOptions& options, std::source_location where = std::source_location::current());

@@ -239,7 +239,7 @@ BOOST_AUTO_TEST_CASE(inputs_that_make_no_sense) {
                         says({"the number of replicas is 0"}));
 }
 
-// What is shown
+// Text and reports
 
 BOOST_AUTO_TEST_CASE(text_and_report) {
   const esp::PlanData plan = replicated(8);

@@ -49,10 +49,10 @@ struct Product {
   const void* b_data;
   const void* c_data;
   void* d_data;
-  double alpha, beta;  ///< in host memory when the call was made
+  double alpha, beta;  ///< read from host memory by the call
   const void* alpha_pointer;
   const void* beta_pointer;
-  int splits;  ///< the sum is made of so many parts
+  int splits;  ///< the number of partial sums
 };
 
 size_t bytes_of(uint32_t type);

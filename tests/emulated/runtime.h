@@ -63,10 +63,10 @@ struct CUstream_st {
   int priority;
   std::deque<emulated::Operation> queue;
   uint64_t enqueued = 0, completed = 0;
-  bool running = false;    ///< somebody runs a host function of it, without the lock
-  bool destroyed = false;  ///< its work goes on
+  bool running = false;    ///< one of its host functions runs, without the lock
+  bool destroyed = false;  ///< its work continues
   std::shared_ptr<emulated::Capture> capture;
-  std::vector<size_t> frontier;  ///< the nodes after which the next one comes
+  std::vector<size_t> frontier;  ///< the dependencies of the next node
 
   bool idle() const { return completed == enqueued; }
   bool waits_for_legacy() const { return (flags & cudaStreamNonBlocking) == 0; }
@@ -75,9 +75,9 @@ struct CUstream_st {
 struct CUevent_st {
   int device;
   unsigned flags;
-  emulated::Position position;                 ///< recorded there; no stream if it never was
-  std::shared_ptr<double> milliseconds;        ///< when the recording was reached
-  std::shared_ptr<emulated::Capture> capture;  ///< or it was recorded in a capture, after these nodes
+  emulated::Position position;                 ///< where it was recorded; no stream if it never was
+  std::shared_ptr<double> milliseconds;        ///< the time at which the stream reached it
+  std::shared_ptr<emulated::Capture> capture;  ///< if it was recorded in a capture, after these nodes
   std::vector<size_t> nodes;
 };
 
@@ -92,7 +92,7 @@ struct CUgraph_st {
 };
 
 struct CUgraphExec_st {
-  std::shared_ptr<const std::vector<emulated::Node>> nodes;  ///< in the order in which they run
+  std::shared_ptr<const std::vector<emulated::Node>> nodes;  ///< in execution order
   emulated::Position last;                                   ///< the end of its last launch
 };
 
@@ -104,13 +104,13 @@ struct Allocation {
   Memory memory;
   int device;
   size_t bytes;
-  void* block;  ///< what was taken from the host; null for registered memory
+  void* block;  ///< allocated on the host; null for registered memory
 };
 
 struct DeviceState {
   std::shared_ptr<CUstream_st> legacy;
   std::vector<std::shared_ptr<CUstream_st>> streams;
-  cudaError_t error = cudaSuccess;  ///< one which stays
+  cudaError_t error = cudaSuccess;  ///< sticky error
   size_t used = 0;
   std::unordered_set<int> peers;
 };
@@ -165,7 +165,7 @@ class Runtime {
   std::unordered_set<CUgraphExec_st*> executables;
   std::vector<std::shared_ptr<Capture>> captures;
   unsigned long long next_capture = 1;
-  std::unordered_map<const void*, int> dynamic_shared;  ///< of kernels which may have more than usual
+  std::unordered_map<const void*, int> dynamic_shared;  ///< kernels with a raised limit, in bytes
   std::unordered_set<CUkern_st*> kernels;
 };
 Runtime& runtime();

@@ -47,7 +47,7 @@ double nodes_of(const workloads::Frozen& frozen) {
   const std::string plan = frozen.executor.plan().str();
   std::smatch found;
   if (!std::regex_search(plan, found, std::regex("launched as [^\n]*graphs? of ([0-9]+) nodes")))
-    throw std::runtime_error("the plan does not say of how many nodes its graph is:\n" + plan.substr(0, 400));
+    throw std::runtime_error("the plan's text has no number of graph nodes:\n" + plan.substr(0, 400));
   return std::stod(found[1]);
 }
 

@@ -1,8 +1,7 @@
 // bench_gpu_machine ceilings|products|floor ... [rounds]: the limits of the machine, without Espalier.
 //   ceilings     copying within its memory; graphs of kernels which do nothing, one after another
 //   products     the matrix products of a step, each by the fastest algorithm of cuBLASLt
-//   floor NODES  lower bounds for a step of the MLP in a graph of NODES nodes: an empty graph of as many
-//   nodes,
+//   floor NODES  lower bounds for a step of the MLP in a graph of NODES nodes: an empty graph of that size,
 //                and the products. Also the products and empty kernels as one graph
 #include <cstdint>
 #include <cstring>
