@@ -22,7 +22,7 @@ struct MatrixTree {
   Variables pool;
   Variable loss;
 
-  /// `feed` makes the source of the tree; for even seeds, kernels precede it.
+  /// `feed` makes the source of the tree; for odd seeds, kernels precede it.
   MatrixTree(unsigned seed, const std::function<Variable()>& feed) : random(seed) {
     Variable x = seed % 2 ? Variable() : feed();
     if (x.defined()) pool.push_back(x);
