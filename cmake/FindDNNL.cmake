@@ -1,4 +1,4 @@
-# oneDNN as the imported target DNNL::dnnl. Debian's own package file asks for OpenCL headers, which nobody needs here.
+# oneDNN as the imported target DNNL::dnnl. Debian's package file requires OpenCL headers, which Espalier does not need.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp)
 find_library(DNNL_LIBRARY dnnl)
 mark_as_advanced(DNNL_INCLUDE_DIR DNNL_LIBRARY)

@@ -1,6 +1,6 @@
-# The OpenMP build of OpenBLAS as the imported target OpenBLAS::OpenMP. Its pthread build, whose threads fight with those of
-# OpenMP, may be installed too and be what the plain name libopenblas.so means; so the folder of the OpenMP build comes
-# first, and a library counts only if it calls OpenMP. OpenBLASOpenMP_RUNTIME is the OpenMP it calls: libgomp or libomp.
+# The OpenMP build of OpenBLAS as the imported target OpenBLAS::OpenMP. Its pthread build, whose threads compete with those of
+# OpenMP, may be installed too, as libopenblas.so; so the folder of the OpenMP build is searched
+# first, and a library is accepted only if it uses OpenMP. OpenBLASOpenMP_RUNTIME is its OpenMP runtime: libgomp or libomp.
 function(openblas_calls_openmp result file)
   file(STRINGS "${file}" calls REGEX "^(GOMP_parallel|__kmpc_fork_call)" LIMIT_COUNT 1)
   if(NOT calls)
@@ -34,7 +34,7 @@ if(OpenBLASOpenMP_FOUND AND NOT TARGET OpenBLAS::OpenMP)
   add_library(OpenBLAS::OpenMP UNKNOWN IMPORTED)
   set_target_properties(OpenBLAS::OpenMP PROPERTIES IMPORTED_LOCATION "${OpenBLASOpenMP_LIBRARY}"
                                                     INTERFACE_INCLUDE_DIRECTORIES "${OpenBLASOpenMP_INCLUDE_DIR}")
-  # The program must load the library which it was linked with. An explicit rpath also survives an installation.
+  # The program must load the library it was linked with. An explicit rpath is kept by an installation.
   cmake_path(GET OpenBLASOpenMP_LIBRARY PARENT_PATH folder)
   if(NOT folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
     set_target_properties(OpenBLAS::OpenMP PROPERTIES INTERFACE_LINK_OPTIONS "LINKER:-rpath,${folder}")

@@ -1,9 +1,9 @@
-# How Espalier's own code is compiled. Nothing here reaches a project which uses the library.
+# Compile options of Espalier's own code. None of them are passed on to projects that use the library.
 
 function(espalier_warnings target)
   set(warnings -Wall -Wextra)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    # g++ 12 at -O3 sees overflows in fmt's and the standard library's own code where there are none.
+    # g++ 12 at -O3 reports false overflows in fmt and the standard library.
     list(APPEND warnings -Wno-stringop-overflow -Wno-array-bounds -Wno-restrict)
   endif()
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
@@ -16,7 +16,7 @@ function(espalier_warnings target)
             "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_warnings};$<$<BOOL:${ESPALIER_WARNINGS_AS_ERRORS}>:-Werror=all-warnings>>")
 endfunction()
 
-# No -march: a kernel names its instruction set itself, so that one binary runs everywhere. No -ffast-math: NaNs count.
+# No -march: kernels choose their instruction set, so that one binary runs everywhere. No -ffast-math: NaN must work.
 function(espalier_optimize target)
   target_compile_options(
     ${target}
@@ -24,7 +24,7 @@ function(espalier_optimize target)
   )
   if(ESPALIER_OPENMP)
     find_package(OpenMP REQUIRED COMPONENTS CXX)
-    # By names rather than by its target: who links a static Espalier need not look for OpenMP again.
+    # By name instead of its target, so that users of a static Espalier need not find OpenMP.
     separate_arguments(flags NATIVE_COMMAND "${OpenMP_CXX_FLAGS}")
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
     target_link_libraries(${target} PRIVATE ${OpenMP_CXX_LIB_NAMES})
@@ -35,7 +35,7 @@ if(ESPALIER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(ESPALIER_CCACHE_PROGRAM ccache)
   mark_as_advanced(ESPALIER_CCACHE_PROGRAM)
   if(ESPALIER_CCACHE_PROGRAM)
-    # The settings let clones and build folders share what they compile, and allow precompiled headers.
+    # These settings share the cache between clones and build folders, and allow precompiled headers.
     set(CMAKE_CXX_COMPILER_LAUNCHER
         "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
         "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime"

@@ -1,4 +1,4 @@
-# The oldest compilers that compile Espalier: those its checks run with. Older ones lack parts of C++20.
+# The oldest supported compilers: those that the checks use. Older ones lack parts of C++20.
 set(ESPALIER_LEAST_GNU 12)
 set(ESPALIER_LEAST_Clang 16)
 
@@ -13,8 +13,8 @@ else()
   message(WARNING "Espalier is tested with GCC and Clang, not with ${CMAKE_CXX_COMPILER_ID}.")
 endif()
 
-# A program must not run two OpenMP runtimes, whose threads fight for the cores. OpenBLAS and oneDNN bring GCC's, libgomp;
-# Clang compiles for libomp only.
+# A program must not use two OpenMP runtimes, whose threads would compete for the cores. OpenBLAS and oneDNN use libgomp;
+# Clang supports libomp only.
 function(espalier_one_openmp)
   if(ESPALIER_OPENMP AND CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND OpenBLASOpenMP_RUNTIME STREQUAL "libgomp")
     message(FATAL_ERROR "ESPALIER_OPENMP=ON: Clang compiles for the OpenMP runtime libomp, and OpenBLAS brings libgomp; "

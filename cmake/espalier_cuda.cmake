@@ -1,4 +1,4 @@
-# Whether the CUDA backend is built, from what it is made, and what stands in its place.
+# Decides whether the CUDA backend is built, and adds its sources or their substitutes.
 
 espalier_choice(ESPALIER_CUDA "Build the CUDA backend: AUTO (where a toolkit is found)")
 set(ESPALIER_CUDA_ARCHITECTURES "" CACHE STRING
@@ -34,13 +34,13 @@ if(ESPALIER_WITH_CUDA)
     set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
   endif()
   enable_language(CUDA)
-  # CMake 3.25 knows no C++20 for nvcc 13.
+  # CMake 3.25 does not support C++20 for nvcc 13.
   string(APPEND CMAKE_CUDA_FLAGS " -std=c++20 --extended-lambda --expt-relaxed-constexpr")
   set(ESPALIER_CUDA_LIBRARIES cudart_static cublasLt nvrtc)
   message(STATUS "CUDA ${CUDAToolkit_VERSION}, architectures ${ESPALIER_CUDA_ARCHITECTURES}")
 endif()
 
-# Adds its files to the library, or what stands in their place.
+# Adds the sources of the backend, or their substitutes, to the library.
 function(espalier_link_cuda target)
   get_property(with GLOBAL PROPERTY ESPALIER_CUDA_SOURCES)
   get_property(without GLOBAL PROPERTY ESPALIER_CUDA_WITHOUT)

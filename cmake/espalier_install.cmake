@@ -12,7 +12,7 @@ write_basic_package_version_file(espalierConfigVersion.cmake COMPATIBILITY SameM
 install(FILES "${PROJECT_BINARY_DIR}/espalierConfig.cmake" "${PROJECT_BINARY_DIR}/espalierConfigVersion.cmake"
               cmake/FindDNNL.cmake cmake/FindOpenBLASOpenMP.cmake DESTINATION "${package_dir}")
 
-# pkg-config: a static Espalier names the libraries under it as well, with or without --static.
+# pkg-config: a static Espalier lists the libraries it uses, with or without --static.
 function(append_library_flags variable file)
   cmake_path(GET file PARENT_PATH folder)
   cmake_path(GET file STEM name)
@@ -47,7 +47,7 @@ file(RELATIVE_PATH pc_prefix "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_I
 string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
 configure_file(cmake/espalier.pc.in espalier.pc @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/espalier.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-# The compiler's own /usr/include must not be named as a system folder: C++'s headers would no longer find those of C.
+# /usr/include must not be passed as a system folder: C++ headers would no longer find those of C.
 install(
   CODE "
   if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\")

@@ -1,4 +1,4 @@
-# Whether the library is built that lets processes begun by mpirun work together.
+# Decides whether the MPI backend, for processes started by mpirun, is built.
 
 espalier_choice(ESPALIER_MPI "Build the library for MPI: AUTO (where MPI is found)")
 

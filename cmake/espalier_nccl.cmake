@@ -1,4 +1,4 @@
-# Whether GPUs can meet through NCCL. Its header is compiled with; the library is opened when a program first needs it.
+# Decides whether the NCCL backend is built. It needs NCCL's header; the library is opened at its first use.
 
 espalier_choice(ESPALIER_NCCL "Let GPUs meet through NCCL: AUTO (with CUDA, where NCCL is found)")
 
@@ -23,7 +23,7 @@ elseif(ESPALIER_NCCL STREQUAL "ON")
   message(FATAL_ERROR "ESPALIER_NCCL=ON needs the CUDA backend")
 endif()
 
-# Adds its files to the library.
+# Adds the sources of the backend to the library.
 function(espalier_link_nccl target)
   if(NOT ESPALIER_WITH_NCCL)
     return()

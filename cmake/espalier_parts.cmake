@@ -1,4 +1,4 @@
-# Parts of the library which are built where what they need is found: how one chooses, and which files they are.
+# Optional parts of the library, which are built if their dependencies are found: options and sources.
 
 # espalier_choice(<name> "<what is done if it is ON>")
 macro(espalier_choice name what)
@@ -9,9 +9,9 @@ macro(espalier_choice name what)
   endif()
 endmacro()
 
-# Adds the sources of a top-level folder, sub-folders included, to the library: a new file needs no list. What lies in a
-# folder cuda/ or nccl/ belongs to that part, whose none.cpp stands in its place in a build without it; sources that are
-# built otherwise are named behind EXCEPT.
+# Adds the sources of a top-level folder and its sub-folders to the library, so new files need no list. Sources in a
+# folder cuda/ or nccl/ belong to that part; builds without it use its none.cpp instead. Sources that are
+# built separately are listed after EXCEPT.
 function(espalier_folder)
   cmake_parse_arguments(PARSE_ARGV 0 files "" "" "EXCEPT")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "*.cpp" "*.cu")

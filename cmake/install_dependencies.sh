@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs the Debian packages which are missing: install_dependencies.sh build [tests] [mpi] [checks] [bench]
-# Without the right to install it names them and stops.
+# Installs missing Debian packages: install_dependencies.sh build [tests] [mpi] [checks] [bench]
+# Without root rights, it prints them and stops.
 set -euo pipefail
 
-# What to install; "command=package" stands for a tool which may come from anywhere.
+# Packages to install; "command=package" is a tool that may be installed in any way.
 declare -A groups=(
   [build]="g++=g++ cmake=cmake ninja=ninja-build
            libfmt-dev libdnnl-dev libopenblas-openmp-dev nlohmann-json3-dev"
@@ -27,7 +27,7 @@ done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 if ! command -v apt-get >/dev/null; then
-  echo "This is not Debian; going on without looking for its packages ${missing[*]}." >&2
+  echo "This is not Debian; not checking for its packages ${missing[*]}." >&2
   exit 0
 fi
 as_root=()
@@ -35,7 +35,7 @@ if [ "$(id -u)" -ne 0 ]; then
   as_root=(sudo)
   [ -t 0 ] || as_root=(sudo --non-interactive)
   if ! command -v sudo >/dev/null || ! "${as_root[@]}" true; then
-    echo "Some packages are missing, and installing them takes root. Please run: apt-get install ${missing[*]}" >&2
+    echo "Packages are missing, and installing them needs root. Please run: apt-get install ${missing[*]}" >&2
     exit 1
   fi
 fi

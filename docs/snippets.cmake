@@ -1,4 +1,4 @@
-# Takes the C++ out of a page, so that it can be compiled and run: what the documents show is what works.
+# Extracts the C++ of a page, so that it can be compiled and run.
 #
 # Every block that is fenced as ```cpp counts. A block with `int main` is a program of its own; all others of a page become
 # functions of one program, with the usual includes. A comment on the line before a block changes that:
@@ -46,7 +46,7 @@ function(extract_snippets page folder name result)
       list(APPEND names ${name}_program_${program_count})
     elseif(before MATCHES "\n<!-- continues -->\n+```cpp\n$")
       if(NOT open)
-        message(FATAL_ERROR "${page}:${line}: this block continues none")
+        message(FATAL_ERROR "${page}:${line}: there is no block to continue")
       endif()
       string(APPEND fragments "${code}")
     else()
@@ -77,7 +77,7 @@ function(count_lines text result)
   set(${result} ${count} PARENT_SCOPE)
 endfunction()
 
-# What has not changed is not compiled again.
+# Unchanged files are not compiled again.
 function(write_if_different file content)
   if(EXISTS "${file}")
     file(READ "${file}" known)

@@ -1,4 +1,4 @@
-// Arithmetic, element by element, and the operators of Variables.
+// Elementwise arithmetic, and the operators of Variables.
 #include "espalier/ops/arithmetic.h"
 
 #include "espalier/core/autograd.h"
@@ -9,7 +9,7 @@ namespace espalier {
 
 namespace {
 
-/// The other operand, if one is `neutral` everywhere; `either` says whether the first may be.
+/// The operand to return if the other one is filled with `neutral`: input 1, or with `either` also input 0.
 std::optional<size_t> unless_neutral(const KnownInputs& in, const Spec& out, double neutral, bool either) {
   if (in.fill[1] == neutral && *in.specs[0] == out) return 0;
   if (either && in.fill[0] == neutral && *in.specs[1] == out) return 1;
@@ -80,20 +80,20 @@ struct Power : BinaryOp<scalar::Power, Reals> {
     const Variable x = rule.input(0), y = rule.input(1);
     Gradients result(2);
     if (rule.wants(0)) {
-      // x⁰ is flat at 0 as well, where 0 · x⁻¹ is not. A y that is differentiated itself needs the formula as
-      // it is.
+      // The slope of x⁰ at x = 0 is 0, but 0 · x⁻¹ is NaN. If y needs a gradient itself, the formula must
+      // stay differentiable in y.
       const bool flat = !y.node()->needs_gradient;
       const Variable less_one = flat ? where(equal(y, 0.0), 1.0, y - 1.0) : y - 1.0;
       result[0] = g * y * power(x, less_one);
     }
-    // log(0) · 0 must be 0: the slope of 0^y by y.
+    // The derivative of 0^y with respect to y is 0, and must not become 0 · log(0).
     if (rule.wants(1))
       result[1] = g * where(greater(x, 0.0), rule.output() * log(where(greater(x, 0.0), x, 1.0)), 0.0);
     return result;
   }
 };
 
-/// The gradient of maximum and minimum: `first` says where a is taken; equal operands share.
+/// The gradient of maximum and minimum: `first` is true where a is selected; ties get half each.
 Gradients pick_gradient(const GradientRule& rule, const Variable& first) {
   const Variable& g = rule.output_gradient();
   const Variable tie = cast(equal(rule.input(0), rule.input(1)), g.dtype()) * 0.5;
@@ -134,7 +134,7 @@ struct Abs : UnaryOp<scalar::Abs, Numbers> {
   }
 };
 
-/// Flat almost everywhere: no gradient passes.
+/// Piecewise constant: the gradient is 0.
 template <class F>
 struct Flat : UnaryOp<F, Numbers> {
   Flat() : UnaryOp<F, Numbers>({.gradient_reads = InputSet::none()}) {}
@@ -154,7 +154,7 @@ struct Square : UnaryOp<scalar::Square, Numbers> {
   }
 };
 
-/// Sums several variables of one shape: where one Variable is used often, its gradient is one node.
+/// Sums several variables of one shape, so that adding up the gradients of a Variable is one node.
 struct AddAll : Op {
   AddAll()
       : Op({.kind = OpKind::pointwise,
@@ -192,7 +192,7 @@ struct AddAll : Op {
           *out = total;
           return;
         }
-        // Pairwise from the first on: out = in0 + in1, out = out + in2, …
+        // From left to right: out = in0 + in1, out = out + in2, …
         for (size_t k = 1; k < call.inputs.size(); ++k) {
           KernelCall pair;
           pair.inputs = {k == 1 ? call.inputs[0] : call.outputs[0], call.inputs[k]};

@@ -1,10 +1,10 @@
-// Ops of arithmetic, for those who run kernels without a tree.
+// Ops of arithmetic, for code that runs kernels without a tree.
 #pragma once
 #include "espalier/core/op.h"
 
 namespace espalier {
 
-/// Of two inputs, element by element, broadcast.
+/// Adds two inputs elementwise, with broadcasting.
 OpPtr add_op();
 OpPtr multiply_op();
 

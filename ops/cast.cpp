@@ -1,4 +1,4 @@
-// Changing the element type.
+// Conversion between element types.
 #include "espalier/ops/cast.h"
 
 #include "espalier/ops/ops.h"

@@ -1,4 +1,4 @@
-// The op that changes the element type, for passes.
+// The op that converts the element type, for passes.
 #pragma once
 #include "espalier/core/op.h"
 

@@ -1,4 +1,4 @@
-// Comparisons, logic and choice.
+// Comparisons, logic and selection.
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 
@@ -6,7 +6,7 @@ namespace espalier {
 
 namespace {
 
-/// No gradient passes a comparison.
+/// A comparison has no gradient.
 template <class F, class Types>
 struct Comparison : BinaryOp<F, Types, bool> {
   Comparison() : BinaryOp<F, Types, bool>({.gradient_reads = InputSet::none()}) {}

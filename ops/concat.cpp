@@ -1,4 +1,4 @@
-// Putting tensors together along an axis.
+// Concatenation along an axis.
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/shape_like_ops.h"
@@ -44,7 +44,7 @@ class Concat : public Op {
   }
   Gradients gradient(const GradientRule& rule) const override {
     Gradients settled(rule.inputs());
-    if (!rule.output().node()->lazy) {  // sizes will not change: plain slices do
+    if (!rule.output().node()->lazy) {  // the sizes are fixed: slices with constant bounds
       int64_t begin = 0;
       for (size_t i = 0; i < rule.inputs(); ++i) {
         const int64_t size = rule.input(i).shape()[axis_];
@@ -65,7 +65,7 @@ class Concat : public Op {
   int64_t axis_;
 };
 
-/// The transpose of concat, for one part. Inputs: x, and all parts for their shapes.
+/// The transpose of concat, for one of its inputs. Inputs: x, and all inputs of concat for their shapes.
 class ConcatPart : public Op {
  public:
   ConcatPart(size_t part, int64_t axis)
@@ -104,7 +104,7 @@ class ConcatPart : public Op {
 void check_some(const std::vector<Variable>& variables, std::string_view op,
                 const std::source_location& where) {
   if (variables.empty())
-    located(where, [&] { throw ShapeError(fmt::format("{}: there is nothing to put together", op)); });
+    located(where, [&] { throw ShapeError(fmt::format("{}: the list of variables is empty", op)); });
 }
 
 }  // namespace

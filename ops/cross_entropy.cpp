@@ -10,7 +10,7 @@ namespace espalier {
 
 namespace {
 
-constexpr int64_t grain = detail::grain / 4;  // elements; each takes an exponential
+constexpr int64_t grain = detail::grain / 4;  // elements; each costs an exponential
 
 struct LogSoftmaxPick : Op {
   std::string_view name() const override { return "log_softmax_pick"; }
@@ -69,7 +69,7 @@ struct LogSoftmaxPickGradient : Op {
     const Tensor x = call.inputs[0]->contiguous_copy(), all = *call.inputs[3];
     const bool one =
         std::all_of(all.strides().begin(), all.strides().end(), [](int64_t s) { return s == 0; });
-    const Tensor g = one ? all : all.contiguous_copy();  // the mean gives every row the same slope
+    const Tensor g = one ? all : all.contiguous_copy();  // the gradient of the mean is one value for all rows
     const int64_t n = x.shape()[-1];
     with_indices(*call.inputs[2], n, "pick", false, [&](auto label, int64_t rows) {
       visit(x.dtype(), [&]<class T>(TypeTag<T>) {

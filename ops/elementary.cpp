@@ -1,4 +1,4 @@
-// Elementary functions and activations, element by element.
+// Elementwise elementary functions and activations.
 #include <numbers>
 
 #include "espalier/ops/ops.h"
@@ -9,7 +9,7 @@ namespace espalier {
 
 namespace {
 
-/// Ops whose gradient is written with their output: y' in terms of y.
+/// Ops whose gradient is a function of the output: y' in terms of y.
 template <class F>
 struct ByOutput : UnaryOp<F, Reals> {
   explicit ByOutput(OpTraits traits = {}) : UnaryOp<F, Reals>(reading_output(traits)) {}
@@ -61,7 +61,7 @@ struct Relu : ByOutput<scalar::Relu> {
   }
 };
 
-/// Half the memory traffic of the comparison and the choice it stands for.
+/// Has half the memory traffic of a comparison and a `where`.
 struct ReluGradient : BinaryOp<scalar::ReluGradient, Reals> {
   ReluGradient() : BinaryOp({.precision = OpPrecision::follows, .gradient_reads = InputSet::only(1)}) {}
   std::string_view name() const override { return "relu_gradient"; }
@@ -93,7 +93,7 @@ struct Gelu : UnaryOp<scalar::Gelu, Reals> {
   }
 };
 
-/// One pass over memory for the ten of its composition.
+/// One pass over memory instead of the ten of its composition.
 struct GeluGradient : BinaryOp<scalar::GeluGradient, Reals> {
   GeluGradient() : BinaryOp({.precision = OpPrecision::follows}) {}
   std::string_view name() const override { return "gelu_gradient"; }

@@ -1,4 +1,4 @@
-// Reading and writing by index.
+// Gathering and scattering by index.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +11,7 @@ namespace espalier {
 
 namespace {
 
-/// A tensor as [outer, axis, inner].
+/// The shape of a tensor as [outer, axis, inner].
 struct Blocks {
   int64_t outer = 1, size, inner = 1;
   Blocks(const Shape& shape, size_t axis) : size(shape.dims()[axis]) {
@@ -51,7 +51,7 @@ class Gather : public Op {
           std::memcpy(to + row * bytes, from + (row / count * b.size + at(row % count)) * bytes,
                       static_cast<size_t>(bytes));
       };
-      constexpr int64_t grain = 256 * 1024;  // bytes that pay for a thread
+      constexpr int64_t grain = 256 * 1024;  // bytes, at least, for each thread
       parallel_for(b.outer * count, std::max<int64_t>(1, grain / bytes), copy);
     });
   }
@@ -65,7 +65,7 @@ class Gather : public Op {
   int64_t axis_;
 };
 
-/// The transpose of gather. Every element is added to by one thread, in order: the same bits each time.
+/// The transpose of gather. One thread adds to each element, in the order of the indices: deterministic.
 class ScatterAddLike : public Op {
  public:
   explicit ScatterAddLike(int64_t axis)
@@ -94,7 +94,7 @@ class ScatterAddLike : public Op {
  private:
   template <class T, class At>
   static void add_rows(T* to, const T* from, const Blocks& b, At at, int64_t count) {
-    // Threads share the columns, but not so that two write to one cache line often.
+    // Threads divide the columns, in ranges so wide that they rarely write to the same cache line.
     const int64_t rows = b.outer * (b.size + count);
     const int64_t grain = std::max<int64_t>(64, detail::grain / std::max<int64_t>(rows, 1));
     parallel_for(b.inner, grain, [=](int64_t begin, int64_t end) {
@@ -110,8 +110,8 @@ class ScatterAddLike : public Op {
   int64_t axis_;
 };
 
-/// Calls `f(row, index)` for each index into the last axis of size `size`. These are mostly classes, and -1
-/// is none: it marks labels that are missing.
+/// Calls `f(row, index)` for each index into the last axis, of size `size`. Negative indices are errors:
+/// indices are mostly classes, and -1 marks a missing label.
 template <class F>
 void each_row(const Tensor& indices, int64_t size, std::string_view op, F&& f) {
   with_indices(indices, size, op, false, [&](auto at, int64_t count) {
@@ -126,7 +126,7 @@ struct Pick : Op {
     check_indices(*in[1], name());
     const Shape &x = in[0]->shape, &indices = in[1]->shape;
     if (x.rank() == 0 || !(Shape(Dims(x.begin(), x.end() - 1)) == indices))
-      throw ShapeError(fmt::format("pick: indices of shape {} do not name one element of each row of {}",
+      throw ShapeError(fmt::format("pick: indices of shape {} must have the shape {} without its last axis",
                                    indices.str(), x.str()));
     return {{in[0]->dtype, indices}};
   }
@@ -176,7 +176,8 @@ class OneHot : public Op {
   }
   Specs infer(const InputSpecs& in) const override {
     check_indices(*in[0], name());
-    if (classes_ < 1) throw ShapeError(fmt::format("one_hot: {} is not a number of classes", classes_));
+    if (classes_ < 1)
+      throw ShapeError(fmt::format("one_hot: the number of classes is {}; it must be at least 1", classes_));
     Dims dims = in[0]->shape.dims();
     dims.push_back(classes_);
     return {{dtype_, Shape(std::move(dims))}};

@@ -1,4 +1,4 @@
-// Indices as ops read them.
+// Reading and checking indices, for CPU kernels.
 #pragma once
 #include "espalier/ops/pointwise.h"
 
@@ -9,8 +9,8 @@ inline void check_indices(const Spec& spec, std::string_view op) {
     throw TypeError(fmt::format("{}: indices must be int32 or int64, not {}", op, name(spec.dtype)));
 }
 
-/// Calls `f(at, count)` with a function that gives index i; negative ones count from the end, if they may.
-/// Throws IndexError outside `size`, before it calls anything.
+/// Calls `f(at, count)`, where at(i) returns index i; negative indices count from the end, if allowed. Throws
+/// IndexError for an index outside `size`, before it calls f.
 template <class F>
 void with_indices(const Tensor& indices, int64_t size, std::string_view op, bool from_end, F&& f) {
   const Tensor flat = indices.contiguous_copy();

@@ -1,4 +1,4 @@
-// Losses, as expressions of other ops.
+// Losses, composed of other ops.
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 

@@ -1,4 +1,4 @@
-// Normalization, composed of other operations: gradients come with them, and plans may fuse them.
+// Normalization, composed of other operations, which have gradients and which plans can fuse.
 #include <fmt/format.h>
 
 #include "espalier/core/error.h"

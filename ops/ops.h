@@ -1,5 +1,5 @@
-// Every public operation, one line each. Operands are Variables, Tensors or numbers; numbers take the dtype
-// of what they meet. Two operands are broadcast as NumPy does and must have one dtype (cast() changes it).
+// Every public operation, one line each. Operands are Variables, Tensors or numbers; a number takes the dtype
+// of the other operand. Two operands are broadcast as in NumPy and must have one dtype (cast() changes it).
 // Negative axes count from the end. All throw ShapeError or TypeError with the op, the shapes or dtypes, and
 // the line of the call.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-// Arithmetic, element by element; a + b, a - b, a * b, a / b and -a are the same. Division is for reals.
+// Elementwise arithmetic, also as a + b, a - b, a * b, a / b and -a. Division is for reals.
 Variable add(const Operand& a, const Operand& b);
 Variable subtract(const Operand& a, const Operand& b);
 Variable multiply(const Operand& a, const Operand& b);
@@ -30,14 +30,14 @@ Variable sin(const Operand& x);
 Variable cos(const Operand& x);
 Variable floor(const Operand& x);
 
-// Activations, element by element, for reals.
+// Elementwise activations, for reals.
 Variable tanh(const Operand& x);
 Variable sigmoid(const Operand& x);
 Variable relu(const Operand& x);
 /// x·Φ(x), with the standard normal distribution Φ. Hendrycks and Gimpel, Gaussian error linear units, 2016.
 Variable gelu(const Operand& x);
 
-// Comparisons give bool; `where` picks from `a` where the condition holds and from `b` elsewhere.
+// Comparisons return bool; `where` selects from `a` where the condition holds and from `b` elsewhere.
 Variable equal(const Operand& a, const Operand& b);
 Variable not_equal(const Operand& a, const Operand& b);
 Variable less(const Operand& a, const Operand& b);
@@ -49,33 +49,33 @@ Variable logical_or(const Operand& a, const Operand& b);
 Variable logical_not(const Operand& x);
 Variable where(const Operand& condition, const Operand& a, const Operand& b);
 
-/// Elements of another type. Reals become integers towards zero, clamped to the range; NaN becomes 0.
+/// Converts elements to `dtype`. Reals are truncated to integers, clamped to the range; NaN becomes 0.
 Variable cast(const Operand& x, DType dtype);
 
-// Other layouts of the same elements; the buffer is shared where strides allow it.
-/// One size may be -1: what is left.
+// Other layouts of the same elements; the result is a view where strides allow it, else a copy.
+/// One size may be -1: it is inferred.
 Variable reshape(const Operand& x, const Shape& shape);
-/// Axes `first` and all after it become one.
+/// Merges axis `first` and all axes after it into one.
 Variable flatten(const Operand& x, int64_t first = 0);
 /// Swaps the last two axes.
 Variable transpose(const Operand& x);
 /// Axis i of the result is axis `order[i]` of `x`.
 Variable transpose(const Operand& x, const Axes& order);
-/// Removes axes of size 1: those named, or all.
+/// Removes the given axes, of size 1, or all axes of size 1.
 Variable squeeze(const Operand& x, const Axes& axes = {});
-/// Inserts an axis of size 1, so that it is axis `axis` of the result.
+/// Inserts an axis of size 1, at position `axis` of the result.
 Variable unsqueeze(const Operand& x, int64_t axis);
-/// Repeats axes of size 1, and adds axes in front.
+/// Repeats axes of size 1, and prepends axes.
 Variable broadcast_to(const Operand& x, const Shape& shape);
 /// Elements `begin` to `end` (excluded) of one axis. Negative positions count from the end.
 Variable slice(const Operand& x, int64_t axis, int64_t begin, int64_t end);
 Variable concat(const std::vector<Variable>& variables, int64_t axis = 0,
                 std::source_location where = std::source_location::current());
-/// Puts variables of one shape side by side along a new axis.
+/// Joins variables of one shape along a new axis.
 Variable stack(const std::vector<Variable>& variables, int64_t axis = 0,
                std::source_location where = std::source_location::current());
 
-// Reductions along the axes named, or all. max and min share their gradient among equal elements.
+// Reductions along the given axes, or all. The gradient of max and min is divided among equal elements.
 Variable sum(const Operand& x, const Axes& axes = {}, bool keep_dims = false);
 Variable mean(const Operand& x, const Axes& axes = {}, bool keep_dims = false);
 Variable max(const Operand& x, const Axes& axes = {}, bool keep_dims = false);
@@ -86,7 +86,7 @@ Variable argmax(const Operand& x, int64_t axis = -1);
 /// [..., m, k] × [..., k, n] = [..., m, n], with leading axes broadcast; transposed operands are not copied.
 Variable matmul(const Operand& a, const Operand& b);
 
-// Along one axis; computed so that large inputs do not overflow.
+// Along one axis; large inputs do not overflow.
 Variable softmax(const Operand& x, int64_t axis = -1);
 Variable log_softmax(const Operand& x, int64_t axis = -1);
 
@@ -96,13 +96,14 @@ Variable layer_norm(const Operand& x, const Operand& gain, const Operand& bias, 
 
 /// Slices of `x` along `axis` at `indices` (int32 or int64, of any shape). Throws IndexError.
 Variable gather(const Operand& x, const Operand& indices, int64_t axis = 0);
-/// x[…, indices[…]]: from each row along the last axis the element that `indices` (of the row's shape) names.
+/// x[…, indices[…]]: selects one element of each row along the last axis; `indices` has the shape of x
+/// without that axis.
 Variable pick(const Operand& x, const Operand& indices);
 /// [..., classes] with 1 at the index and 0 elsewhere. Throws IndexError.
 Variable one_hot(const Operand& indices, int64_t classes, DType dtype = float32);
 
 // Losses, averaged over the batch.
-/// Mean of squares of all elements of `prediction - target`, which have one shape.
+/// Mean of (prediction − target)² over all elements; both have one shape.
 Variable mean_squared_error(const Operand& prediction, const Operand& target);
 /// −log softmax(logits)[label]: logits [n, classes]; labels [n] or [n, 1] of integers, or [n, classes] of
 /// probabilities.

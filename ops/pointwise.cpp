@@ -14,12 +14,12 @@ namespace {
 template <size_t K>
 using Offsets = std::array<int64_t, K>;
 
-/// Calls `row(n, offsets, steps)` for all rows; entry 0 is the output, the others are the inputs.
+/// Calls `row(n, offsets, steps)` for all rows; entry 0 is the output, entries from 1 on are the inputs.
 template <size_t K, class Row>
 void for_each_row(const KernelCall& call, const Row& row) {
   const Tensor& out = *call.outputs[0];
   const int64_t n = out.elements();
-  bool whole = true;  // every input lies like the output
+  bool whole = true;  // no input is strided or broadcast
   for (size_t k = 0; k < K; ++k)
     whole &= call.inputs[k]->shape() == out.shape() && call.inputs[k]->contiguous();
   if (whole) {
@@ -42,7 +42,7 @@ void for_each_row(const KernelCall& call, const Row& row) {
   }
   const StridedLoop<K + 1> loop(out.shape(), strides);
   if (loop.empty()) return;
-  if (loop.rows() == 1) {  // one row, which steps by 0 or has gaps somewhere
+  if (loop.rows() == 1) {  // one row, with a step other than 1
     parallel_for(loop.row(), detail::grain, [&](int64_t begin, int64_t end) {
       Offsets<K + 1> from;
       for (size_t k = 0; k <= K; ++k) from[k] = begin * loop.row_step()[k];

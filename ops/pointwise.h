@@ -12,7 +12,7 @@
 
 namespace espalier {
 
-// Which element types an op takes; the 16-bit reals come along with float, in which they are computed.
+// The element types an op takes. 16-bit reals are computed in float and taken wherever float is.
 struct Reals {
   template <class T>
   static constexpr bool accepts = std::is_floating_point_v<T>;
@@ -45,20 +45,20 @@ void check_dtype(const Spec& spec, std::string_view op) {
 /// Throws TypeError unless both operands have one dtype.
 void check_same_dtype(const Spec& a, const Spec& b, std::string_view op);
 
-// The kernels of pointwise ops come in two parts: a row function, made for each functor and type, and one
-// driver that walks all rows of operands of any strides. Steps count elements.
-/// The drivers: every row of the output, with the inputs broadcast to it, on several threads where that pays.
+// The kernel of a pointwise op has two parts: a row function, compiled for each functor and type, and a
+// driver that loops over the rows of operands of any strides. Steps count elements.
+/// The drivers: broadcast the inputs to the output and run every row, on several threads if it is large.
 void run_rows(const KernelCall& call, UnaryRow row);
 void run_rows(const KernelCall& call, BinaryRow row);
 void run_rows(const KernelCall& call, TernaryRow row);
 
 namespace detail {
 
-inline constexpr int64_t few = 16;           // so short a row is not worth the way to the vector code
-inline constexpr int64_t grain = 32 * 1024;  // elements that pay for a thread
+inline constexpr int64_t few = 16;           // rows up to this length run without the vector code
+inline constexpr int64_t grain = 32 * 1024;  // elements, at least, for each thread
 
-// ivdep: an output may be one of the operands, element for element, which the compiler would take for a
-// hazard. Integers are rarely in a hurry: baseline code will do.
+// ivdep: an output may be one of the operands, element for element, which the compiler must not treat as a
+// dependence. Integers run baseline code, since they are rarely critical.
 
 template <class F, class R, class A>
 void unary_row(int64_t n, void* to, const void* from, int64_t sa) {
@@ -116,13 +116,13 @@ T* output(const KernelCall& call, size_t k = 0) {
 
 static_assert(type_name<scalar::Add>() == "scalar::Add");
 
-/// The row function `f(TypeTag<T>{})`; 16-bit reals have none.
+/// Returns the row function `f(TypeTag<T>{})` of a dtype; 16-bit reals have none.
 template <class F>
 RowFunction row_for(DType dtype, F&& f) {
   return is_half(dtype) ? RowFunction() : visit(dtype, f);
 }
 
-/// The element type of the result where it is not that of the operands.
+/// Stands for a result of the operands' element type.
 struct Same {};
 
 template <class F, class Types, class Result = Same>
@@ -148,7 +148,7 @@ class PointwiseOp : public Op {
   }
 };
 
-/// An op with one operand: name() and gradient() are what is left to write.
+/// An op with one operand; a subclass adds name() and gradient().
 template <class F, class Types, class Result = Same>
 class UnaryOp : public PointwiseOp<F, Types, Result> {
  public:
@@ -199,7 +199,7 @@ class BinaryOp : public PointwiseOp<F, Types, Result> {
   }
 };
 
-/// Applies an op without attributes; numbers take the dtype and device of the other operand.
+/// Applies an op without attributes; a number takes the dtype and device of the other operand.
 template <class T>
 Variable apply_unary(const Operand& x) {
   return apply(shared_op<T>(), {&x.variable()}, x.where(), x.is_last());

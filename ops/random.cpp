@@ -9,7 +9,7 @@ namespace espalier {
 
 namespace {
 
-/// One value everywhere, in the shape of the input.
+/// A constant in the shape of the input.
 class FullLike : public Op {
  public:
   explicit FullLike(double value)
@@ -21,7 +21,8 @@ class FullLike : public Op {
                         return static_cast<double>(scalar::Cast<T>()(value_)) == value_;
                       });
     if (!fits)
-      throw TypeError(fmt::format("full_like: {} is no element of {}", value_, espalier::name(in[0]->dtype)));
+      throw TypeError(
+          fmt::format("full_like: {} is not a value of {}", value_, espalier::name(in[0]->dtype)));
     return {*in[0]};
   }
   void run_cpu(const KernelCall& call) const override {

@@ -11,7 +11,7 @@ namespace espalier {
 
 namespace {
 
-/// The shape that remains; `keep` leaves axes of size 1.
+/// The shape after the reduction; with `keep`, reduced axes have size 1.
 Shape reduced_shape(const Shape& shape, const Dims& axes, bool keep, std::string_view op) {
   const auto gone = Axes(axes).mask(shape.rank(), op);
   Dims dims;
@@ -46,12 +46,12 @@ class ReduceOp : public Op {
       if (gone[i]) f.axes.push_back(static_cast<int64_t>(i));
     return f;
   }
-  /// The output as the input's shape sees it: steps of 0 along the axes that go.
+  /// The output broadcast to the input's shape: strides of 0 along the reduced axes.
   Layout seen_from_input(const KernelCall& call) const {
     const Shape kept = reduced_shape(call.inputs[0]->shape(), axes_, true, name());
     return broadcast_layout(Layout(kept), call.inputs[0]->shape());
   }
-  /// `v`, of the output's shape, with its axes of size 1 back.
+  /// `v`, of the output's shape, with the reduced axes as axes of size 1.
   Variable with_axes(const Variable& v, size_t rank) const {
     if (keep_dims_ || rank == 0) return v;
     Dims axes = axes_;
@@ -112,7 +112,7 @@ struct Mean : ReduceOp {
   }
 };
 
-/// max and min: `Pick` chooses the better of two.
+/// max and min: `Pick` selects one of two elements.
 template <class Pick>
 struct Extreme : ReduceOp {
   Extreme(Dims axes, bool keep_dims)
@@ -120,8 +120,7 @@ struct Extreme : ReduceOp {
   Specs infer(const InputSpecs& in) const override {
     Specs out = ReduceOp::infer(in);
     if (in[0]->shape.elements() == 0 && out[0].shape.elements() > 0)
-      throw ShapeError(fmt::format("{}: there is no largest or smallest among no elements (shape {})", name(),
-                                   in[0]->shape.str()));
+      throw ShapeError(fmt::format("{}: a reduced axis is empty (shape {})", name(), in[0]->shape.str()));
     return out;
   }
   void run_cpu(const KernelCall& call) const override {
@@ -164,7 +163,7 @@ struct SumToLike : Op {
     if (in[1]->shape.rank() > in[0]->shape.rank() ||
         !(broadcast(in[1]->shape, in[0]->shape, name()) == in[0]->shape))
       throw ShapeError(
-          fmt::format("sum_to_like: {} was not broadcast from {}", in[0]->shape.str(), in[1]->shape.str()));
+          fmt::format("sum_to_like: {} cannot be broadcast from {}", in[0]->shape.str(), in[1]->shape.str()));
     return {{in[0]->dtype, in[1]->shape}};
   }
   void run_cpu(const KernelCall& call) const override {

@@ -1,5 +1,5 @@
-// The loops of reductions. `seen` is the output's layout under the input's shape: steps of 0 along reduced
-// axes.
+// The loops of reductions. `seen` is the output's layout broadcast to the input's shape: strides of 0 along
+// reduced axes.
 #pragma once
 #include "espalier/ops/pointwise.h"
 
@@ -7,7 +7,7 @@ namespace espalier {
 
 namespace detail {
 
-/// The sum of a row. Sixteen running sums make vectors of any width add in one order; blocks bound the
+/// The sum of a row. 32 partial sums fix the order of additions for vectors of any width; blocks bound the
 /// rounding error.
 template <class T>
 T sum_row(const T* in, int64_t n, int64_t step) {
@@ -42,7 +42,7 @@ T sum_row(const T* in, int64_t n, int64_t step) {
   return total;
 }
 
-/// The largest or smallest of a row of at least one element, on as many lanes.
+/// The maximum or minimum of a row of at least one element, in 32 lanes.
 template <class F, class T>
 T extreme_row(const T* row, int64_t n) {
   constexpr int64_t lanes = 32;
@@ -92,8 +92,8 @@ void accumulate(const Tensor& in, const Layout& seen, T* out) {
       });
 }
 
-/// Splits the work along an axis that stays, so that threads write apart; calls `f(part of in, part of
-/// seen)`.
+/// Divides the work along a kept axis, so that threads write to disjoint elements; calls `f(slice of in,
+/// slice of seen)`.
 template <class F>
 void split_kept_axis(const Tensor& in, const Layout& seen, F&& f) {
   size_t axis = in.rank();
@@ -113,7 +113,7 @@ void split_kept_axis(const Tensor& in, const Layout& seen, F&& f) {
 
 }  // namespace detail
 
-/// Sums `in` into `out`, whose buffer is written anew. Numbers only.
+/// Sums `in` into `out`, which is overwritten. Numbers only.
 void reduce_sum(const Tensor& in, const Layout& seen, Tensor& out);
 
 /// Folds `in` into `out` with F, beginning with the first element along the reduced axes. Not for empty
@@ -124,7 +124,7 @@ void reduce_with(const Tensor& in, const Layout& seen, Tensor& out) {
   visit(in.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (Numbers::accepts<T>) {
       T* data = static_cast<T*>(out.address());
-      // The first elements as they are, then all: taking them twice does not change a maximum.
+      // Copies the first elements, then folds all: folding an element twice does not change a maximum.
       Tensor firsts = in;
       for (size_t i = 0; i < in.rank(); ++i)
         if (seen.strides[i] == 0 && in.shape().dims()[i] > 1)

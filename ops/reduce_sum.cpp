@@ -9,7 +9,8 @@ void reduce_sum(const Tensor& in, const Layout& seen, Tensor& out) {
     if constexpr (Numbers::accepts<T>) {
       T* data = static_cast<T*>(out.address());
       if (out.elements() == 1 && in.contiguous() && in.elements() > 2 * detail::grain) {
-        // Chunks of one size, whatever the number of threads: the same sum on every machine.
+        // The size of chunks does not depend on the number of threads, so the sum is the same on every
+        // machine.
         const int64_t n = in.elements(), chunks = (n + detail::grain - 1) / detail::grain;
         const T* from = static_cast<const T*>(in.address());
         std::vector<T> parts(static_cast<size_t>(chunks));

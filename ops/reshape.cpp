@@ -1,4 +1,4 @@
-// Views: the same elements under another layout.
+// Views: other layouts of the same elements.
 #include <algorithm>
 
 #include "espalier/ops/ops.h"
@@ -9,7 +9,7 @@ namespace espalier {
 
 namespace {
 
-/// A view copies its input where strides cannot express it, or where the input's buffer may be written later.
+/// Runs only where a copy is needed: strides cannot express the view, or the input may be overwritten later.
 struct ViewOp : Op {
   explicit ViewOp(bool transposes_matrix = false)
       : Op({.kind = OpKind::view,
@@ -23,13 +23,13 @@ struct ViewOp : Op {
     const std::optional<Layout> layout = view(in.layout(), call.outputs[0]->spec());
     copy_elements(Tensor(in.storage(), *layout, in.dtype()), *call.outputs[0]);
   }
-  /// Views that keep the shape keep the elements; only transposing does not.
+  /// A view that keeps the shape is the identity; transposing overrides this.
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return *in.specs[0] == out ? std::optional<size_t>(0) : std::nullopt;
   }
 };
 
-/// Another shape, row-major order kept.
+/// Another shape with the same row-major order.
 struct ReshapeOp : ViewOp {
   std::optional<Layout> view(const Layout& in, const Spec& out) const override {
     Layout layout;
@@ -37,7 +37,7 @@ struct ReshapeOp : ViewOp {
     return layout;
   }
   void run_cpu(const KernelCall& call) const override {
-    Layout layout(call.inputs[0]->shape());  // the output, under the shape of the input
+    Layout layout(call.inputs[0]->shape());  // the output in the shape of the input
     layout.offset = call.outputs[0]->layout().offset;
     Tensor same(call.outputs[0]->storage(), std::move(layout), call.outputs[0]->dtype());
     copy_elements(*call.inputs[0], same);
@@ -88,7 +88,7 @@ struct Flatten : ReshapeOp {
   int64_t first_;
 };
 
-/// All axes but the last become one.
+/// Merges all axes but the last.
 struct FoldRows : ReshapeOp {
   std::string_view name() const override { return "fold_rows"; }
   Specs infer(const InputSpecs& in) const override {
@@ -98,7 +98,7 @@ struct FoldRows : ReshapeOp {
   }
 };
 
-/// Axes of size 1 come (at the places they have in the result) or go.
+/// Inserts axes of size 1, at positions of the result.
 struct Unsqueeze : ReshapeOp {
   explicit Unsqueeze(Dims axes) : axes_(std::move(axes)) {}
   std::string_view name() const override { return "unsqueeze"; }
@@ -262,7 +262,7 @@ struct Slice : ViewOp {
   int64_t axis_, begin_, end_;
 };
 
-/// The transpose of a slice: zeros around it.
+/// The transpose of a slice: pads with zeros.
 struct PadLike : Op {
   PadLike(int64_t axis, int64_t begin)
       : Op({.precision = OpPrecision::follows,
@@ -290,7 +290,7 @@ struct PadLike : Op {
   int64_t axis_, begin_;
 };
 
-/// A slice as large as `like`.
+/// A slice of the size of `like`.
 struct SliceLike : ViewOp {
   SliceLike(int64_t axis, int64_t begin) : axis_(axis), begin_(begin) {}
   std::string_view name() const override { return "slice_like"; }
@@ -334,7 +334,7 @@ Variable unsqueeze_axes(const Operand& x, const Dims& axes) {
   return apply(std::make_shared<Unsqueeze>(axes), {&x.variable()}, x.where());
 }
 Variable squeeze(const Operand& x, const Axes& axes) {
-  // "All" is settled here: a last batch of one row keeps its first axis.
+  // "All" is resolved when the node is built, so that a short last batch of one row keeps its first axis.
   const Shape& shape = x.defined("squeeze").shape();
   Dims named = axes.list();
   if (named.empty())

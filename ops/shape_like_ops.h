@@ -1,5 +1,5 @@
-// Operations for gradient rules. They read the shape of `like` alone and not its elements, so that one tree
-// serves batches of any size and no value is kept for its shape.
+// Operations for gradient rules. They read the shape of `like` and not its elements, so that one tree works
+// for batches of any size and no value is kept for its shape.
 #pragma once
 #include <vector>
 
@@ -7,19 +7,19 @@
 
 namespace espalier {
 
-/// `x` with axes of size 1, so that they are `axes` of the result. A view.
+/// Inserts axes of size 1, at positions `axes` of the result. A view.
 Variable unsqueeze_axes(const Operand& x, const Dims& axes);
 /// The elements of `x` in the shape of `like`. A view.
 Variable reshape_like(const Variable& x, const Variable& like);
 /// [..., n] as a matrix [rows, n]. A view.
 Variable fold_rows(const Variable& x);
-/// A scalar: elements of `a` divided by elements of `b`.
+/// A scalar: the number of elements of `a` divided by that of `b`.
 Variable count_ratio(const Variable& a, const Variable& b);
 /// Zeros in the shape of `like`, with `x` at `begin` of `axis`.
 Variable pad_like(const Variable& x, const Variable& like, int64_t axis, int64_t begin);
-/// As much of `x` as `like` has, from `begin` of `axis` on. A view.
+/// A slice of `x` from `begin` of `axis` on, of the size of `like`. A view.
 Variable slice_like(const Variable& x, const Variable& like, int64_t axis, int64_t begin);
-/// The part of `x` that variable `part` of `parts` took in concat(parts, axis).
+/// The slice of `x` that corresponds to `parts[part]` in concat(parts, axis).
 Variable concat_part(const Variable& x, const std::vector<Variable>& parts, size_t part, int64_t axis);
 /// Zeros in the shape of `like`, with the slices of `x` added along `axis` at `indices`.
 Variable scatter_add_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis);

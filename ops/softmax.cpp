@@ -1,4 +1,4 @@
-// Softmax and its logarithm, along one axis.
+// Softmax and log-softmax along one axis.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@ namespace espalier {
 
 namespace {
 
-/// Along the last axis; other axes are brought there by views.
+/// Works along the last axis; for other axes views transpose the operand.
 struct RowOp : Op {
   explicit RowOp(InputSet in_place)
       : Op({.in_place = in_place, .gradient_reads = InputSet::none(), .gradient_reads_output = true}) {}
@@ -57,7 +57,7 @@ struct RowOp : Op {
   static T largest(const T* row, int64_t n) {
     return detail::extreme_row<scalar::Maximum>(row, n);
   }
-  /// exp(x - shift), in `out`, and its sum.
+  /// Writes exp(x - shift) to `out` and returns the sum.
   template <class T>
   static T exp_row(T* out, const T* in, int64_t n, T shift) {
     vectorized([=]() __attribute__((always_inline)) {
@@ -101,7 +101,7 @@ struct LogSoftmax : RowOp {
     vectorized([=]() __attribute__((always_inline)) {
 #pragma GCC ivdep
       for (int64_t i = 0; i < n; ++i)
-        out[i] = in[i] - best - log_sum;  // best + log_sum would round off log_sum
+        out[i] = in[i] - best - log_sum;  // best + log_sum would lose bits of log_sum
     });
   }
   ElementLoops loops(const InputSpecs& in) const override { return {.whole_row = whole_row<LogSoftmax>(in)}; }

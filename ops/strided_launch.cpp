@@ -12,7 +12,7 @@ namespace {
 
 using Steps = std::array<int64_t, max_operands>;
 
-/// Part of the output with what belongs to it, from the outermost axis on.
+/// A region of the output with the matching regions of the inputs, from the outermost axis on.
 struct Region {
   Dims sizes;
   SmallVector<Steps, 4> steps;
@@ -21,7 +21,7 @@ struct Region {
 
 using ElementSizes = std::array<int64_t, max_operands>;
 
-/// Indices `begin` to `end` of an axis.
+/// The slice `begin` to `end` of an axis.
 Region part(const Region& whole, size_t axis, int64_t begin, int64_t end, const ElementSizes& bytes) {
   Region result = whole;
   for (size_t k = 0; k < max_operands; ++k)
@@ -34,7 +34,7 @@ Region part(const Region& whole, size_t axis, int64_t begin, int64_t end, const 
   return result;
 }
 
-/// The axis along which an operand reaches too far, if one does.
+/// The widest axis of an operand that spans more than `reach` elements; the number of axes if none does.
 size_t too_far(const Region& region, int64_t reach) {
   const size_t axes = region.sizes.size();
   for (size_t k = 0; k < max_operands; ++k) {
@@ -50,7 +50,7 @@ size_t too_far(const Region& region, int64_t reach) {
   return axes;
 }
 
-/// How the unit of an operand is met whose units begin at multiples of the steps from `data`.
+/// How the units of operand k are read or written; they begin at multiples of the steps from `data`.
 Access access(const Region& region, size_t k, int64_t unit, int64_t element) {
   const int64_t step = region.steps.back()[k];
   if (step == 0) return Access::same;
@@ -102,7 +102,7 @@ void append_launches(SmallVector<StridedLaunch, 1>& result, const Region& region
     result.push_back(walk(region, unit, bytes));
     return;
   }
-  // Halves of whole units, so that what is aligned stays so.
+  // Split at a multiple of 64, so that aligned units stay aligned.
   const int64_t size = region.sizes[axis], half = size / 2;
   const int64_t middle = half >= 64 ? half / 64 * 64 : half;
   append_launches(result, part(region, axis, 0, middle, bytes), unit, reach, bytes);

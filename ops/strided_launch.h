@@ -1,5 +1,4 @@
-// How a pointwise kernel strided_launches its operands: where the elements of each lie, in numbers of 32
-// bits.
+// Addressing of strided operands in pointwise GPU kernels, with 32-bit indices.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -10,11 +9,11 @@
 
 namespace espalier::cu {
 
-/// The output, and up to three inputs.
+/// The output and up to three inputs.
 inline constexpr size_t max_operands = 4;
 inline constexpr int max_axes = 8;
 
-/// An axis of units: its size, and how far apart units are in each operand, in elements.
+/// An axis of units: its size, and the step between units in each operand, in elements.
 struct WalkAxis {
   FastDivide size;
   int32_t step[max_operands];
@@ -25,11 +24,11 @@ enum class Access : uint8_t {
   whole,  ///< at once
   words,  ///< in words of four bytes
   each,   ///< one by one
-  same,   ///< one element stands for all
+  same,   ///< one element, broadcast
 };
 
-/// The operands of one launch; the output is the first. A thread works on units of the output, a few elements
-/// of its innermost axis; where all elements lie on one axis, the last unit may be cut short.
+/// The operands of one launch; the first is the output. A thread computes units of the output: a few elements
+/// of its innermost axis. If there is only one axis, the last unit may be partial.
 struct StridedLaunch {
   void* data[max_operands];
   int32_t element_step[max_operands];  ///< within a unit
@@ -40,7 +39,7 @@ struct StridedLaunch {
   int32_t axes;
   WalkAxis axis[max_axes];  ///< from the innermost on
 
-  /// Where a unit begins in each of the first K operands.
+  /// Computes the offset of a unit in each of the first K operands.
   template <size_t K>
   ESPALIER_HD void locate(uint32_t index, int32_t (&offset)[K]) const {
     for (size_t k = 0; k < K; ++k) offset[k] = 0;
@@ -54,9 +53,9 @@ struct StridedLaunch {
   }
 };
 
-/// Walks of units of `unit` elements, or of 1 where rows do not divide into those; inputs are broadcast to
-/// the output. There are several where an element is further than `reach` from the first of its operand, or
-/// where there are too many axes, and none where the output is empty.
+/// Launches with units of `unit` elements, or of 1 if that does not divide the rows; inputs are broadcast to
+/// the output. There are several launches if an operand spans more than `reach` elements or has too many
+/// axes, and none if the output is empty.
 SmallVector<StridedLaunch, 1> strided_launches(const Tensor& output, std::span<const Tensor* const> inputs,
                                                uint32_t unit, int64_t reach = INT32_MAX);
 

@@ -26,7 +26,7 @@ class AdamRule : public UpdateRule {
     const Variable t1 = t + 1.0;
     const Variable m1 = m * o_.beta1 + g * (1 - o_.beta1);
     const Variable v1 = v * o_.beta2 + square(g) * (1 - o_.beta2);
-    // lr · m̂ / (√v̂ + ε), with the corrections (scalars) moved out of the elements' way.
+    // lr · m̂ / (√v̂ + ε), with the bias corrections applied to scalars instead of elements.
     const Variable lr = step.setting("lr");
     const Variable size = lr / (1.0 - power(o_.beta1, t1));
     const Variable spread = sqrt(v1) / sqrt(1.0 - power(o_.beta2, t1)) + o_.epsilon;

@@ -15,8 +15,8 @@ struct AdamOptions {
 };
 
 /// Adam (Kingma & Ba 2015, algorithm 1):
-///   m ← β₁m + (1 − β₁)g,  v ← β₂v + (1 − β₂)g²,  p ← p − lr · m̂ / (√v̂ + ε),  m̂ = m / (1 − β₁ᵗ),  v̂ = v / (1
-///   − β₂ᵗ)
+///   m ← β₁m + (1 − β₁)g,  v ← β₂v + (1 − β₂)g²,  p ← p − lr · m̂ / (√v̂ + ε),
+///   m̂ = m / (1 − β₁ᵗ),  v̂ = v / (1 − β₂ᵗ)
 class Adam : public Optimizer {
  public:
   Adam(LearningRate lr, std::source_location where = std::source_location::current())
@@ -35,8 +35,8 @@ struct AdamWOptions {
   Schedule schedule = {};      ///< of the learning rate
 };
 
-/// Adam with decoupled weight decay (Loshchilov & Hutter 2019): before Adam's step, p ← p − lr · weight_decay
-/// · p
+/// Adam with decoupled weight decay (Loshchilov & Hutter 2019): before Adam's step,
+///   p ← p − lr · weight_decay · p
 class AdamW : public Optimizer {
  public:
   AdamW(LearningRate lr, std::source_location where = std::source_location::current())

@@ -1,4 +1,4 @@
-// Clipping of gradients, before any rule sees them.
+// Gradient clipping, applied before update rules.
 #pragma once
 #include <utility>
 #include <vector>
@@ -9,11 +9,11 @@ namespace espalier::optim {
 
 using ParameterGradients = std::vector<std::pair<Variable, Variable>>;
 
-/// Every element between −limit and limit.
+/// Clamps every element to [−limit, limit].
 void clip_values(ParameterGradients& gradients, double limit);
 
-/// All gradients multiplied by min(1, limit / (norm + 1e-6)), with the norm over all elements of all of them
-/// (Pascanu et al. 2013, in PyTorch's form). The norm is one scalar which all share.
+/// Multiplies all gradients by min(1, limit / (norm + 1e-6)), with the norm over the elements of all
+/// gradients (Pascanu et al. 2013, in PyTorch's form).
 void clip_norm(ParameterGradients& gradients, double limit);
 
 }  // namespace espalier::optim

@@ -15,14 +15,13 @@ namespace espalier {
 
 namespace {
 
-/// Gives a leaf its next value. It has no kernel: evaluators write the leaf once all expressions are
-/// computed.
+/// Assigns a value to a leaf. It has no kernel: evaluators write the leaf after computing all expressions.
 struct Assign : Op {
   Assign() : Op({.effect = Effect::writes_leaf, .reads = InputSet::only(1)}) {}
   std::string_view name() const override { return "assign"; }
   Specs infer(const InputSpecs& in) const override {
     if (!(*in[0] == *in[1]))
-      throw ShapeError(fmt::format("assign: a leaf of {} {} cannot take a value of {} {}",
+      throw ShapeError(fmt::format("assign: a leaf of {} {} cannot be assigned a value of {} {}",
                                    espalier::name(in[0]->dtype), in[0]->shape.str(),
                                    espalier::name(in[1]->dtype), in[1]->shape.str()));
     return {*in[0]};
@@ -71,7 +70,8 @@ Variable ParameterUpdate::scalar_state(std::string_view name, double initial) {
 void ParameterUpdate::assign(const Variable& leaf, const Variable& value) {
   const Variable& target = leaf.defined() && leaf.node() == parameter_.node() ? leaf_ : leaf;
   if (!target.defined() || !target.node()->is_leaf() || !value.defined())
-    throw Error(fmt::format("{}: assign() takes a leaf and the value it gets", state_.rule->name()));
+    throw Error(
+        fmt::format("{}: assign() takes a leaf and its next value, both defined", state_.rule->name()));
   const bool narrows = is_half(target.dtype()) && value.dtype() == DType::float32;
   assignments_.emplace_back(target, narrows ? cast(value, target.dtype()) : value);
 }
@@ -80,7 +80,7 @@ Optimizer::Optimizer(std::shared_ptr<const UpdateRule> rule,
                      std::vector<std::pair<std::string_view, double>> settings, const CommonOptions& common,
                      std::source_location where)
     : state_(std::make_shared<OptimizerState>()) {
-  if (!rule) located(where, [] { throw Error("Optimizer: there is no rule"); });
+  if (!rule) located(where, [] { throw Error("Optimizer: the rule is null"); });
   state_->rule = std::move(rule);
   state_->common = common;
   for (const auto& [name, value] : settings) state_->settings.emplace(name, value);
@@ -140,7 +140,7 @@ std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Var
   BuildContext now = build_context();
   now.tag = Tag::update;
   now.no_grad = true;
-  now.lazy = true;  // computed by each run of the update
+  now.lazy = true;  // evaluated by each run of the update
   std::vector<std::pair<Variable, Variable>> gradients = given, assignments;
   std::map<std::pair<DType, Device>, Variable> rates;
   {
@@ -175,7 +175,7 @@ std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Var
       const BuildScope scope(now);
       value = espalier::where(only_if.to(leaf.device()), value, leaf);
     }
-  // After all expressions, so that no assignment comes before a reader of the old value.
+  // Assignments come last, so that all expressions read the old values.
   std::vector<Variable> nodes;
   for (const auto& [leaf, value] : assignments) {
     now.where = &leaf.node()->where;

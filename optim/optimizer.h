@@ -11,9 +11,9 @@
 
 namespace espalier::optim {
 
-/// What an update rule sees of one parameter, and what it does with it. Everything is tree: a rule runs
-/// eagerly and frozen alike. Parameters in 16 bits are updated in float32, as which rules see them, and have
-/// states in float32.
+/// The update of one parameter: the inputs of a rule and its assignments. All of them are Variables, so a
+/// rule runs eagerly and in plans. For a 16-bit parameter, the rule gets it cast to float32, and states are
+/// float32.
 class ParameterUpdate {
  public:
   ParameterUpdate(Variable leaf, Variable parameter, Variable gradient, struct OptimizerState& state,
@@ -25,27 +25,28 @@ class ParameterUpdate {
         rate_(std::move(rate)) {}
 
   const Variable& parameter() const { return parameter_; }
-  /// Clipped, if the optimizer clips.
+  /// The gradient, clipped if the optimizer clips.
   const Variable& gradient() const { return gradient_; }
-  /// A number that may change between steps, such as the learning rate ("lr", as the schedule has it): a
-  /// scalar of the parameter's dtype.
+  /// A number that may change between steps, such as the learning rate ("lr", with the schedule's factor): a
+  /// scalar of the dtype of `parameter()`.
   Variable setting(std::string_view name) const;
-  /// A leaf of the parameter's shape that lives between steps. It starts with `initial` everywhere.
+  /// A leaf of the parameter's shape that is kept between steps, filled with `initial` at first.
   Variable state(std::string_view name, double initial = 0);
-  /// A scalar that lives between steps, such as their number.
+  /// A scalar that is kept between steps, such as their number.
   Variable scalar_state(std::string_view name, double initial = 0);
-  /// Gives a state or the parameter its next value, once all expressions of the step are computed.
+  /// Sets the next value of a state or the parameter. It is written after all expressions of the step are
+  /// computed.
   void assign(const Variable& leaf, const Variable& value);
   const std::vector<std::pair<Variable, Variable>>& assignments() const { return assignments_; }
 
  private:
   Variable leaf_, parameter_, gradient_;
   OptimizerState& state_;
-  Variable rate_;  // where there is a schedule: the learning rate in this step
+  Variable rate_;  // with a schedule: the learning rate of this step
   std::vector<std::pair<Variable, Variable>> assignments_;
 };
 
-/// How one parameter is updated.
+/// The update rule of an optimizer, for one parameter at a time.
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
@@ -53,27 +54,27 @@ class UpdateRule {
   virtual void update(ParameterUpdate& step) const = 0;
 };
 
-/// What every optimizer can do besides its rule.
+/// The options that all optimizers have.
 struct CommonOptions {
   double clip_norm = 0;    ///< the largest norm of all gradients together; 0: any
   double clip_value = 0;   ///< the largest size of one element of a gradient, clipped before the norm; 0: any
-  Schedule schedule = {};  ///< what the setting "lr" is multiplied by in each step
+  Schedule schedule = {};  ///< the factor of the setting "lr" in each step
 };
 
 /// A handle: copies share rule, settings and state.
 class Optimizer {
  public:
-  /// An optimizer of one's own: a rule, and its settings by name. Throws Error for options that make no
-  /// sense.
+  /// A custom optimizer: a rule, and its settings by name. Throws Error for invalid options.
   Optimizer(std::shared_ptr<const UpdateRule> rule, std::vector<std::pair<std::string_view, double>> settings,
             const CommonOptions& common = {}, std::source_location where = std::source_location::current());
 
   std::string_view name() const;
-  /// Without the schedule's factor.
+  /// The learning rate without the schedule's factor.
   double learning_rate() const { return setting("lr"); }
-  /// With it, for the next step.
+  /// The learning rate of the next step, with the schedule's factor.
   double scheduled_learning_rate() const;
-  /// From the next step on, eager and frozen. Throws Error if it is negative or not finite.
+  /// Sets the learning rate from the next step on, eagerly and in plans. Throws Error if it is negative or
+  /// not finite.
   void set_learning_rate(double lr, std::source_location where = std::source_location::current()) {
     set("lr", lr, where);
   }
@@ -81,30 +82,30 @@ class Optimizer {
   /// All settings, by name.
   std::vector<std::pair<std::string, double>> settings() const;
   void set(std::string_view name, double value, std::source_location where = std::source_location::current());
-  /// What lives between steps, for each parameter: ("momentum", leaf) and so on.
+  /// The states of a parameter: ("momentum", leaf) and so on.
   std::vector<std::pair<std::string, Variable>> state_of(const Variable& parameter) const;
-  /// What lives between steps and belongs to no parameter: ("schedule_step", leaf), the number of updates so
-  /// far, where there is a schedule.
+  /// The states that belong to no parameter: with a schedule, ("schedule_step", leaf), the number of updates
+  /// so far.
   std::vector<std::pair<std::string, Variable>> state() const;
 
-  /// The update nodes of these (parameter, gradient) pairs, not yet run. Where `only_if` is given and false,
-  /// everything keeps its value. For evaluators.
+  /// Builds the update nodes of these (parameter, gradient) pairs, without running them. If `only_if` is
+  /// defined, a step in which it is false changes no leaf. For evaluators.
   std::vector<Variable> build(const std::vector<std::pair<Variable, Variable>>& gradients,
                               const Variable& only_if = {}) const;
-  /// What tells optimizers apart.
+  /// A unique number, which copies share.
   uint64_t identity() const;
 
  private:
   std::shared_ptr<OptimizerState> state_;
 };
 
-/// A number that can only be a number: so `Sgd({})` means the default options, and not a learning rate of 0.
+/// Converts from a number only, so that `Sgd({})` means default options and not a learning rate of 0.
 struct LearningRate {
   LearningRate(double lr) : value(lr) {}
   double value;
 };
 
-/// The node that gives a leaf its next value when an update runs. For evaluators.
+/// The node that assigns `value` to `leaf` when an update runs. For evaluators.
 Variable assignment(const Variable& leaf, const Variable& value);
 
 /// Throws Error naming optimizer, setting and value unless `valid`.

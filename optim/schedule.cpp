@@ -15,7 +15,7 @@ namespace espalier::optim {
 Variable Schedule::factor(const Variable& step) const {
   const Variable factor = expression_(step);
   if (!factor.defined() || factor.shape().rank() != 0)
-    throw ShapeError(fmt::format("a schedule must give a scalar, not {}",
+    throw ShapeError(fmt::format("a schedule must return a scalar, not {}",
                                  factor.defined() ? factor.shape().str() : "an undefined Variable"));
   return factor.dtype() == DType::float64 ? factor : cast(factor, DType::float64);
 }
@@ -28,7 +28,7 @@ Schedule::Expression Schedule::over_numbers(std::function<double(int64_t)> f) {
   const auto forward = [f = std::move(f)](const std::vector<Tensor>& in) {
     const auto step = static_cast<int64_t>(in[0].item());
     const double factor = f(step);
-    if (!std::isfinite(factor)) throw Error(fmt::format("the schedule gives {} in step {}", factor, step));
+    if (!std::isfinite(factor)) throw Error(fmt::format("the schedule returns {} for step {}", factor, step));
     return full({}, factor, DType::float64);
   };
   const CustomOp op = custom_op(

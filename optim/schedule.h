@@ -1,4 +1,4 @@
-// Schedules: how the learning rate changes from step to step.
+// Learning rate schedules.
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace espalier::optim {
 
-/// What the learning rate is multiplied by in each step (0, 1, 2, …). It is an expression over the step, so
-/// that eager updates and plans follow it alike. A lambda will do, over a Variable (float64, a scalar) or
-/// over a number.
+/// The factor of the learning rate in each step (0, 1, 2, …): an expression over the step, so that eager
+/// updates and plans compute the same. Made from a callable that takes a Variable (a float64 scalar) or a
+/// number.
 class Schedule {
  public:
-  /// The rate stays as it is.
+  /// A constant factor of 1.
   Schedule() = default;
   template <class F>
   requires std::invocable<const F&, const Variable&> || std::invocable<const F&, int64_t> Schedule(F f) {
@@ -25,8 +25,7 @@ class Schedule {
   }
 
   bool is_constant() const { return !expression_; }
-  /// The factor, a float64 scalar. Throws ShapeError if the user's expression gives anything else than a
-  /// scalar.
+  /// The factor, a float64 scalar. Throws ShapeError if the user's expression is not a scalar.
   Variable factor(const Variable& step) const;
   double at(int64_t step) const;
 
@@ -39,9 +38,9 @@ class Schedule {
 
 struct StepDecayOptions {
   int64_t every = 1;    ///< steps
-  double factor = 0.1;  ///< the rate is multiplied by it after as many steps, again and again
+  double factor = 0.1;  ///< the rate is multiplied by it after every `every` steps
 };
-/// factor^⌊step / every⌋. These functions throw Error for numbers that make no sense.
+/// factor^⌊step / every⌋. These functions throw Error for invalid numbers.
 Schedule step_decay(const StepDecayOptions& options,
                     std::source_location where = std::source_location::current());
 
@@ -49,9 +48,9 @@ Schedule step_decay(const StepDecayOptions& options,
 Schedule exponential(double factor, std::source_location where = std::source_location::current());
 
 struct CosineOptions {
-  int64_t steps = 1;    ///< until the end of the descent, the warm-up among them
-  int64_t warm_up = 0;  ///< steps in which the factor rises evenly: (step + 1) / (warm_up + 1)
-  double last = 0;      ///< the factor at the end, and from there on
+  int64_t steps = 1;    ///< until the end of the descent, including the warm-up
+  int64_t warm_up = 0;  ///< steps in which the factor rises linearly: (step + 1) / (warm_up + 1)
+  double last = 0;      ///< the factor at the end and after it
 };
 /// From 1 down to `last` along half a cosine (Loshchilov & Hutter 2017, without restarts), after a warm-up.
 Schedule cosine(const CosineOptions& options, std::source_location where = std::source_location::current());

@@ -14,7 +14,7 @@ struct SgdOptions {
 };
 
 /// Stochastic gradient descent: p ← p − lr · g; with momentum, v ← momentum · v + g and p ← p − lr · v
-/// (Sutskever et al. 2013, in PyTorch's form). Throws Error for settings that make no sense.
+/// (Sutskever et al. 2013, in PyTorch's form). Throws Error for invalid settings.
 class Sgd : public Optimizer {
  public:
   Sgd(LearningRate lr, std::source_location where = std::source_location::current())

@@ -1,4 +1,4 @@
-// What an optimizer keeps between steps.
+// The state of an optimizer.
 #pragma once
 #include <map>
 #include <string>
@@ -14,16 +14,15 @@ struct OptimizerState {
   std::shared_ptr<const UpdateRule> rule;
   CommonOptions common;
   std::map<std::string, double, std::less<>> settings;
-  /// Settings as leaves, one for each dtype and device that was asked for, so that plans read what is set
-  /// later.
+  /// Settings as leaves, one for each dtype and device in use, so that plans read later changes.
   std::map<std::tuple<std::string, DType, Device>, Variable> setting_leaves;
 
   struct PerParameter {
-    Variable parameter;  // held, so that its address stays its own
+    Variable parameter;  // keeps the node alive: its address is the key
     std::vector<std::pair<std::string, Variable>> states;
   };
   std::map<const Node*, PerParameter> parameters;
-  /// How many updates there were, where there is a schedule; on the CPU, where functions of one's own run.
+  /// The number of updates, if there is a schedule. On the CPU, where user-defined functions run.
   Variable schedule_step;
 
   const Variable& setting_leaf(std::string_view name, DType dtype, Device device);

@@ -1,4 +1,4 @@
-// Dense layers: values, the gradient of something in the middle of the network, and an update.
+// Dense layers: values, the gradient of an intermediate value, and an update.
 #include <espalier/espalier.h>
 
 #include <iostream>
@@ -7,19 +7,19 @@ namespace esp = espalier;
 int main() {
   const esp::Tensor x = esp::arange(4).reshape({2, 2});
 
-  // A layer learns the width of its input at its first call. All weights are 1 here, so that one can check by
-  // head.
+  // A layer takes the width of its input at the first call. All weights are 1, so that results are easy to
+  // check.
   esp::nn::Dense first(3, {.initializer = esp::nn::init::Constant(1)});
   esp::nn::Dense second(5, {.initializer = esp::nn::init::Constant(1)});
   esp::Variable h = first(x);
   esp::Variable y = second(h);
   std::cout << "x\n" << x << "\nh = first(x)\n" << h << "\ny = second(h)\n" << y << "\n";
 
-  // backward() starts from the sum of y. Any Variable may be asked for, not parameters only.
+  // backward() starts from the sum of y. Every Variable has a gradient, not only parameters.
   y.backward();
   std::cout << "the gradient of h\n" << y.gradient(h) << "\n";
 
-  // update() takes a step of gradient descent in every parameter that y depends on.
+  // update() takes a step of gradient descent for every parameter that y depends on.
   y.update(esp::optim::Sgd(0.1));
   for (const auto& [name, parameter] : first.parameters())
     std::cout << "first." << name << " after an update\n" << parameter << "\n";

@@ -1,4 +1,4 @@
-// Learns to read handwritten digits, twice: in a loop of one's own, and frozen into a plan by an executor.
+// Trains a classifier of handwritten digits twice: in an eager loop, and by an executor.
 //   digits [digits.csv]
 #include <espalier/espalier.h>
 
@@ -26,8 +26,8 @@ struct Score {
 };
 
 Score evaluate(esp::nn::Sequential network, const Digits& digits) {
-  esp::NoGrad no_grad;   // nothing is kept for a backward
-  network.train(false);  // nothing is dropped out
+  esp::NoGrad no_grad;   // no values are kept for gradients
+  network.train(false);  // no dropout
   const esp::Variable output = network(digits.pixels);
   network.train(true);
   const esp::Variable correct = esp::equal(esp::argmax(output, 1), digits.labels);
@@ -51,7 +51,7 @@ Result train_eagerly(const Digits& train, const Digits& test) {
     for (const auto& [x, y] : batches) {
       esp::Variable loss = loss_function(result.network(x), y);
       loss.backward().update(optimizer);
-      sum += loss.item() * static_cast<double>(x.shape()[0]);  // the last batch is shorter than the others
+      sum += loss.item() * static_cast<double>(x.shape()[0]);  // the last batch is short
     }
     result.train_loss.push_back(sum / static_cast<double>(train.labels.shape()[0]));
     result.test_loss.push_back(evaluate(result.network, test).loss);
@@ -60,7 +60,7 @@ Result train_eagerly(const Digits& train, const Digits& test) {
 }
 
 Result train_frozen(const Digits& train, const Digits& test) {
-  esp::seed(1);  // the same initial parameters, the same neurons dropped out
+  esp::seed(1);  // the same initial parameters and dropout
   Result result{.network = make_network()};
   esp::data::Distributor feed({train.pixels, train.labels}, kBatching);
   esp::data::Distributor held_out({test.pixels, test.labels}, {.batch_size = 64});
@@ -81,7 +81,7 @@ int main(int argc, char** argv) try {
   const esp::Tensor pixels = (esp::slice(table, 1, 0, 64) / 16).value();
   const esp::Tensor labels = esp::cast(esp::slice(table, 1, 64, 65), esp::int64).value().reshape({-1});
 
-  // A fifth, drawn at random, is held out: it trains nothing.
+  // A fifth, drawn at random, is held out for testing.
   const auto [learn, hold] = esp::data::split({pixels, labels}, 0.8);
   const Digits train{learn[0], learn[1]}, test{hold[0], hold[1]};
   std::cout << train.labels.shape()[0] << " digits to learn from, " << test.labels.shape()[0]
@@ -113,7 +113,7 @@ int main(int argc, char** argv) try {
   const double loaded_accuracy = evaluate(loaded, test).accuracy;
   std::cout << "loaded from " << file << ", test accuracy " << loaded_accuracy << "\n";
 
-  // The exit status says whether all this held, for whoever runs it as a test.
+  // The exit status is 0 if the results are as expected.
   return loaded_accuracy == frozen_accuracy && loaded_accuracy >= 0.97 ? 0 : 1;
 } catch (const esp::Error& error) {
   std::cerr << error.what() << "\n";

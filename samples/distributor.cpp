@@ -1,4 +1,4 @@
-// Feeding data: batches for a loop of one's own, and a Distributor, which is part of the tree.
+// Feeding data: batches for an explicit loop, and a Distributor, which is part of the tree.
 #include <espalier/espalier.h>
 
 #include <iostream>
@@ -9,13 +9,13 @@ int main() {
   const esp::Tensor y = (x * 2).value();
   esp::nn::Dense model(2, {.initializer = esp::nn::init::Constant(3)});
 
-  // The plain way: a range of batches, each as long as batch_size says but the last.
+  // A range of batches, each of batch_size rows except the last.
   std::cout << "batches of a loop\n";
   for (const auto& [data, target] : esp::data::batches<2>({x, y}, {.batch_size = 4, .shuffle = true}))
     std::cout << data.shape() << " " << target.shape() << ", model gives " << model(data).shape() << "\n";
 
-  // A Distributor gives Variables instead, which stand for whatever batch comes. Observing one takes the next
-  // step; all outputs of one Distributor show the same step. After the last step there is EndOfData.
+  // A Distributor has Variables as outputs, which stand for the current batch. Printing one takes the next
+  // step; all outputs of one Distributor show the same step. After the last step, EndOfData is thrown.
   esp::data::Distributor feed({x, y}, {.batch_size = 1, .shuffle = false});
   auto [batch, label] = feed.get_output_graphs<2>();
   std::cout << "\nbatches of a Distributor\n";
@@ -24,7 +24,7 @@ int main() {
   } catch (const esp::EndOfData&) {
   }
 
-  // What is built upon them is computed anew for every step, an epoch after the other.
+  // Expressions of these outputs are computed again for every step.
   esp::Variable n = model(batch);
   for (int epoch = 1; epoch <= 2; ++epoch) {
     feed.reset();
@@ -35,7 +35,7 @@ int main() {
     }
   }
 
-  // An executor runs whole epochs by itself. ConstantLoss takes a step's output, summed, for its loss.
+  // An executor runs whole epochs. ConstantLoss uses the sum of the output as the loss.
   esp::Variable loss = esp::nn::ConstantLoss()(n);
   auto executor = loss.get_executor({.mode = esp::Mode::inference});
   const esp::History history = executor.execute({.epochs = 3});

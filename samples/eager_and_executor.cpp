@@ -1,4 +1,4 @@
-// One network, trained twice: step by step as it is written, and as a plan which an executor has made of it.
+// One network, trained twice: eagerly in a loop, and by an executor with a compiled plan.
 #include <espalier/espalier.h>
 
 #include <chrono>
@@ -10,7 +10,7 @@ double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Layers as members; what calling it means is plain C++. The same code serves both ways of training.
+// Layers are members; the forward computation is plain C++. The same code serves both ways of training.
 struct Network : esp::nn::Module {
   esp::Variable operator()(const esp::Variable& x) { return dense2(esp::relu(dense1(x))); }
   esp::nn::Dense dense1 = add("dense1", esp::nn::Dense(1000));
@@ -28,7 +28,7 @@ int main() {
   std::cout << std::fixed << std::setprecision(3);
 
   {
-    esp::seed(2);  // both begin with the same parameters
+    esp::seed(2);  // both start with the same parameters
     Network network;
     auto batches = esp::data::batches<2>({x, y}, batching);
     const double start = seconds();
@@ -36,7 +36,7 @@ int main() {
     for (int epoch = 0; epoch < kEpochs; ++epoch) {
       double sum = 0;
       int steps = 0;
-      for (const auto& [batch_x, batch_y] : batches) {  // every pass is an epoch, shuffled anew
+      for (const auto& [batch_x, batch_y] : batches) {  // every pass is an epoch with a new order
         esp::Variable loss = loss_function(network(batch_x), batch_y);
         loss.backward().update(optimizer);
         sum += loss.item();

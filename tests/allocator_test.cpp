@@ -1,4 +1,4 @@
-// The memory of tensors: counters, the cache, threads, and requests that cannot be met.
+// The memory of tensors: counters, the cache, threads, and failing allocations.
 #include <boost/test/unit_test.hpp>
 
 #include <sys/resource.h>
@@ -26,7 +26,7 @@ BOOST_AUTO_TEST_CASE(live_and_peak) {
   {
     const esp::Tensor a({1000}), b({3}, esp::int64);
     BOOST_TEST(esp::memory_stats().live_bytes - before.live_bytes == 4000 + 24);
-    const esp::Tensor view = a.reshape({10, 100}), copy = a;  // no bytes of their own
+    const esp::Tensor view = a.reshape({10, 100}), copy = a;  // share the bytes of `a`
     BOOST_TEST(esp::memory_stats().live_bytes - before.live_bytes == 4000 + 24);
     BOOST_TEST(esp::memory_stats().allocations - before.allocations == 2);
   }
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(more_than_there_is) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 BOOST_AUTO_TEST_CASE(the_cache_is_given_back_before_memory_is_refused) {
   const pid_t child = fork();
-  if (child == 0) {  // a process that may have 600 MB more than now
+  if (child == 0) {  // a process limited to 600 MB more than now
     constexpr int64_t mega = 1 << 20;
     int64_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(the_cache_is_given_back_before_memory_is_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(blocks_of_ended_threads_are_used_again) {
-  // A block of 64 KiB holds 64 of these: what a thread leaves is enough for the next.
+  // A slab of 64 KiB holds 64 blocks: the blocks that a thread frees are enough for the next thread.
   std::set<const void*> seen;
   for (int i = 0; i < 20; ++i)
     std::thread([&] {
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(threads) {
           if (slot.defined() && slot.at<int32_t>({-1}) != i - 16) throw std::logic_error("overwritten");
           slot = esp::full({1 + i % 700}, i, esp::int32);
         }
-        left[t] = mine[0];  // freed by another thread than made it
+        left[t] = mine[0];  // freed by a thread other than the one that allocated it
       });
     for (std::thread& thread : list) thread.join();
   }

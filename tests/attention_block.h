@@ -1,4 +1,4 @@
-// A block of a language model, written with layers and operations.
+// A transformer block, written with layers and operations.
 #pragma once
 #include <cmath>
 #include <utility>
@@ -14,7 +14,7 @@ namespace espalier::testing {
 
 inline constexpr int64_t words = 7, time_steps = 6, heads = 2, width = 8;
 
-/// Whether position i may look at position j.
+/// The attention mask: element (i, j) is true if position i may attend to position j.
 inline Tensor causal(int64_t n) {
   Tensor mask = zeros({n, n}, boolean);
   for (int64_t i = 0; i < n; ++i)
@@ -52,7 +52,7 @@ struct Block : nn::Module {
 };
 
 struct Model : nn::Module {
-  /// The loss of predicting each next word.
+  /// The loss of next-token prediction.
   Variable operator()(const Variable& tokens, const Variable& next) {
     const Variable place = position(arange(time_steps, int64));
     const Variable logits = head(last(block(embed(tokens) + place)));
@@ -65,7 +65,7 @@ struct Model : nn::Module {
   nn::Dense head = add("head", nn::Dense(words));
 };
 
-/// Two words that take turns: what comes next was there two words before.
+/// Sequences of two alternating tokens: each next token equals the one two positions earlier.
 inline std::pair<Tensor, Tensor> sequences(int64_t count) {
   Tensor tokens({count, time_steps}, int64), next({count, time_steps}, int64);
   for (int64_t row = 0; row < count; ++row)

@@ -1,4 +1,4 @@
-// A block of a language model, written with layers and operations: its gradients, and that it learns.
+// A transformer block, written with layers and operations: its gradients, and that it learns.
 #include <boost/test/unit_test.hpp>
 
 #include "attention_block.h"

@@ -1,4 +1,4 @@
-// Shares of batches: every row is somebody's, and nobody's twice.
+// Shards of batches: every row belongs to exactly one shard.
 #include "espalier/executor/sharding/batch_shard.h"
 
 #include <boost/test/unit_test.hpp>
@@ -13,7 +13,7 @@ using namespace espalier::testing;
 
 namespace {
 
-/// Two columns with the number of the row in them, by a dataset of one's own.
+/// A custom dataset: two columns that contain the number of the row.
 struct Numbered : data::Dataset {
   explicit Numbered(int64_t rows) : rows_(rows) {}
   int64_t rows() const override { return rows_; }
@@ -28,7 +28,7 @@ struct Numbered : data::Dataset {
   int64_t rows_;
 };
 
-/// The same batches from a feed that reads nothing but whole ones, beside a number for all.
+/// The same batches from a feed that reads only whole batches, and a scalar for each batch.
 struct Whole : Feed {
   explicit Whole(std::shared_ptr<Feed> feed) : feed(std::move(feed)) {}
   std::string name() const override { return "whole"; }
@@ -56,7 +56,8 @@ std::vector<int64_t> labels_of(const Feed& feed, int64_t epoch, int64_t step) {
   return {labels.begin(), labels.end()};
 }
 
-/// All shares of each batch of two epochs are the batch, and a share without a row has one of another.
+/// For two epochs: the shards of a batch together are the batch, and an empty shard reads a row of another
+/// one.
 void check_shares(const std::shared_ptr<const Feed>& feed) {
   for (const int replicas : {1, 2, 3, 5, 8})
     for (int64_t epoch = 0; epoch < 2; ++epoch)
@@ -80,7 +81,7 @@ void check_shares(const std::shared_ptr<const Feed>& feed) {
 
 BOOST_AUTO_TEST_SUITE(shares)
 
-BOOST_AUTO_TEST_CASE(rows_are_shared_out_evenly) {
+BOOST_AUTO_TEST_CASE(rows_are_divided_evenly) {
   for (const int replicas : {1, 2, 3, 4, 7, 8, 64, 4096})
     for (const int64_t rows :
          {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{7}, int64_t{8}, int64_t{63}, int64_t{64}, int64_t{65},
@@ -101,7 +102,7 @@ BOOST_AUTO_TEST_CASE(rows_are_shared_out_evenly) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(shares_of_a_feed_cover_each_batch_once) {
+BOOST_AUTO_TEST_CASE(shards_of_a_feed_cover_each_batch_once) {
   for (const int64_t batch : {1, 2, 4, 7, 20})
     for (const bool shuffle : {false, true})
       for (const bool drop : {false, true})
@@ -111,7 +112,7 @@ BOOST_AUTO_TEST_CASE(shares_of_a_feed_cover_each_batch_once) {
           const auto own = data::make_feed(std::make_shared<Numbered>(13), options);
           check_shares(own);
           check_shares(std::make_shared<Whole>(own));
-          // Columns in memory, with the order of their rows.
+          // Columns in memory, with the order of the shard's rows.
           const std::vector<Tensor> columns =
               data::make_feed(std::make_shared<Numbered>(13), {.batch_size = 13})->batch(0, 0);
           const auto in_memory = data::make_feed(std::make_shared<data::TensorDataset>(columns), options);
@@ -143,7 +144,7 @@ BOOST_AUTO_TEST_CASE(what_has_no_rows_is_everybody_s) {
   BOOST_TEST(!part.is_placeholder());
 }
 
-BOOST_AUTO_TEST_CASE(a_prefetcher_reads_shares) {
+BOOST_AUTO_TEST_CASE(a_prefetcher_reads_shards) {
   const auto feed =
       data::make_feed(std::make_shared<Numbered>(11), {.batch_size = 4, .shuffle = true, .seed = 2});
   std::vector<int64_t> all, seen;

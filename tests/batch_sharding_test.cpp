@@ -1,5 +1,4 @@
-// What values of a tree are to the rows of its batch, held against what they are: computed from all rows, and
-// from some.
+// The relation of values to the rows of the batch, compared with values computed from all rows and from some.
 #include "espalier/executor/sharding/batch_sharding.h"
 
 #include <boost/test/unit_test.hpp>
@@ -20,7 +19,7 @@ using esp::Variable;
 
 namespace {
 
-/// A batch of rows with two axes each and their labels, and what no batch is in.
+/// A batch of rows with two axes each, labels, and parameters, which do not depend on the batch.
 struct Leaves {
   Variable x = esp::placeholder("x", {4, 3, 2}, esp::float64), y = esp::placeholder("y", {4}, esp::int64),
            flat = esp::flatten(x, 1), w = esp::parameter(numbers({6}, 0.5, 2, 1), "w"),
@@ -39,7 +38,7 @@ struct Leaves {
     const esp::Graph graph = frozen(root, 2);
     return std::string(graph.nodes[role(root, {2, 5}, local).cause].op->name());
   }
-  /// The root's value for the rows from `begin` to `end` of one batch of five.
+  /// The root's value for the rows `begin` to `end` of a batch of five.
   esp::Tensor value(const Variable& root, int64_t begin, int64_t end) const {
     const Variable all =
         root + esp::cast(esp::sum(x) * 0.0 + esp::cast(esp::sum(y), esp::float64) * 0.0, root.dtype());
@@ -50,7 +49,7 @@ struct Leaves {
   }
 };
 
-/// The elements of a value that belong to row `row` of as many as `rows`, by what is said of its rows.
+/// The elements of a value that belong to row `row` of `rows`, according to `said`.
 std::vector<double> of_row(const esp::Tensor& value, const esp::BatchValue& said, int64_t row, int64_t rows) {
   std::vector<int64_t> position;  // along the axis
   for (int64_t turn = 0, at = 0; turn < said.repeats; ++turn)
@@ -71,7 +70,7 @@ std::vector<double> of_row(const esp::Tensor& value, const esp::BatchValue& said
   return elements;
 }
 
-/// Holds a role against values from all five rows and from three and two of them.
+/// Compares a role with values computed from all five rows, and from three and two of them.
 void check_role(const Leaves& leaves, const Variable& root, const esp::BatchValue& said) {
   const Array whole(leaves.value(root, 0, 5)), front(leaves.value(root, 0, 3)),
       back(leaves.value(root, 3, 5));
@@ -123,7 +122,7 @@ void check(const Leaves& leaves, const std::vector<Case>& cases) {
     }
 }
 
-/// Mixed, and the op that makes it so.
+/// An unshardable value, and the op that causes this.
 struct Refused {
   std::string cause;
   Variable root;
@@ -223,14 +222,14 @@ BOOST_AUTO_TEST_CASE(values_made_row_by_row) {
             {"of all kinds", esp::concat({narrow, narrow, inner}, 0), rows, 0, 1, {1, 1, 3}},
         });
   check_refused(*this, {
-                           {"multiply", inner * outer},  // rows meet others
+                           {"multiply", inner * outer},  // mixes rows
                            {"multiply", joined * esp::concat({inner, narrow}, 0)},
                            {"softmax", esp::softmax(esp::reshape(x, {-1}), 0)},
                            {"softmax", esp::softmax(t, 1)},
                            {"log_softmax", esp::log_softmax(flat, 0)},
                            {"subtract",
                             esp::layer_norm(t, esp::ones({1}, esp::float64), esp::zeros({1}, esp::float64))},
-                           {"softmax", esp::ones_like(esp::softmax(t, 1))},  // as many as rows, and mixed
+                           {"softmax", esp::ones_like(esp::softmax(t, 1))},  // as many as rows
                            {"gather", esp::gather(flat, esp::minimum(y, int64_t{1}), 0)},
                            {"gather", esp::gather(flat, esp::minimum(esp::argmax(m, 0), int64_t{1}), 0)},
                            {"argmax", esp::cast(esp::argmax(flat, 0), esp::float64)},
@@ -304,7 +303,7 @@ BOOST_AUTO_TEST_CASE(values_of_the_whole_batch) {
                            {"subtract", flat - average},
                            {"multiply", flat * total},
                            {"matmul", esp::matmul(flat, esp::matmul(t, flat))},
-                           {"matmul", esp::matmul(esp::transpose(inner), outer)},      // rows meet others
+                           {"matmul", esp::matmul(esp::transpose(inner), outer)},      // mixes rows
                            {"tanh", esp::mean(esp::sqrt(esp::tanh(average)) * flat)},  // the first
                        });
 }
@@ -314,11 +313,11 @@ BOOST_AUTO_TEST_CASE(gradients_in_a_value_are_of_the_batch_too) {
   check(*this, {{"of rows", y.gradient(flat), rows, 0}, {"of what all share", y.gradient(w), sum}});
   const Variable z = esp::sum(esp::square(esp::reshape(x, {-1, 2})) * 0.5);
   check(*this, {{"of rows seen otherwise", z.gradient(x), rows, 0}});
-  // A number that is fed is no batch.
+  // A scalar source has no rows.
   const Variable number = esp::placeholder("number", esp::Shape{}, esp::float64);
   BOOST_TEST((role(number * esp::sum(w), {2, 5}).role == same));
   BOOST_TEST((role(flat * number, {2, 5}).role == rows));
-  // The mean's gradient has the number of rows in it.
+  // The gradient of the mean depends on the number of rows.
   BOOST_TEST((role(esp::mean(flat).gradient(flat), {2, 5}).role == BatchSharding::unshardable));
 }
 
@@ -343,7 +342,7 @@ BOOST_AUTO_TEST_CASE(an_op_of_the_user_s_own_says_whether_it_goes_row_by_row) {
                             return esp::concat({Variable(in[0]), Variable(in[0])}, 0).value();
                           },
                       .row_by_row = true});
-  check_refused(*this, {{"total", total({flat})}, {"repeated", repeated({flat})}});  // which is not so
+  check_refused(*this, {{"total", total({flat})}, {"repeated", repeated({flat})}});  // wrong declarations
 }
 
 BOOST_AUTO_TEST_CASE(statistics_may_be_a_part_s_own) {
@@ -375,7 +374,7 @@ BOOST_AUTO_TEST_CASE(random_rows_are_drawn_where_they_lie) {
   BOOST_TEST(runs(esp::reshape(t, {3, -1})) == 6);
   BOOST_TEST(runs(esp::reshape(x, {-1})) == 1);
   BOOST_TEST(runs(esp::concat({flat, flat}, 0)) == 2);
-  BOOST_TEST(runs(esp::mean(flat, 0)) == 0);  // all draw the same
+  BOOST_TEST(runs(esp::mean(flat, 0)) == 0);  // all replicas draw the same
   BOOST_CHECK_THROW(runs(esp::concat({esp::slice(flat, 1, 0, 2), esp::reshape(x, {-1, 2})}, 0)),
                     esp::UnsupportedError);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# CMake refuses compilers that are too old, and Clang with OpenMP, each in one sentence. The old ones are today's, which are
-# made to say that they are older.
+# CMake refuses compilers that are too old, and Clang with OpenMP, each in one sentence. The test uses current compilers
+# with definitions that make them report older versions.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 folder=$(mktemp -d)
@@ -15,7 +15,7 @@ refused() {
   chmod +x "$folder/compiler"
   if cmake -S "$root" -B "$folder/build" -G Ninja -DCMAKE_CXX_COMPILER="$folder/compiler" -DESPALIER_CUDA=OFF "$@" \
     >"$folder/said" 2>&1; then
-    echo "$compiler $definitions is taken" >&2
+    echo "$compiler $definitions is accepted" >&2
     return 1
   fi
   said=$(tr -s ' \n' ' ' <"$folder/said") # CMake breaks the lines

@@ -1,4 +1,4 @@
-// The gradient checker: it must pass right gradients, and reject wrong ones.
+// The gradient checker: it must accept correct gradients and reject wrong ones.
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
@@ -14,7 +14,7 @@ using Variables = std::vector<esp::Variable>;
 
 namespace {
 
-/// x³ with that gradient rule.
+/// x³ with the given gradient rule.
 esp::CustomOp cube(std::function<esp::Variable(const esp::Variable& x, const esp::Variable& g)> rule) {
   return esp::custom_op(
       {.name = "cube",
@@ -46,7 +46,7 @@ BOOST_AUTO_TEST_CASE(right_gradients_pass) {
   BOOST_TEST(result.passed, result.message);
   BOOST_TEST(result.max_error < 1e-7);
   BOOST_TEST(result.message.empty());
-  // Large and small inputs, rank 0, nothing at all.
+  // Large and small inputs, rank 0, empty tensors.
   for (double x : {1e-8, 1.0, 1e6})
     BOOST_TEST(esp::check_gradient([](const Variables& v) { return esp::sqrt(v[0]) * v[0]; },
                                    {esp::tensor(1 + x, esp::float64)}, {.order = 2})
@@ -78,11 +78,11 @@ BOOST_AUTO_TEST_CASE(wrong_first_derivatives_are_rejected) {
   BOOST_TEST(wrong_factor.max_error > 0.1);
   BOOST_TEST(!check(cube([](V x, V g) { return g * -3 * x * x; }), 1, x).passed);
   BOOST_TEST(!check(cube([](V x, V g) { return g * 3.00001 * x * x; }), 1, x).passed);
-  BOOST_TEST(!check(cube([](V x, V) { return x * x * 3; }), 1, x).passed);  // forgets what arrives
+  BOOST_TEST(!check(cube([](V x, V) { return x * x * 3; }), 1, x).passed);  // ignores the output gradient
   BOOST_TEST(!check(cube([](V x, V g) { return g * NAN * x; }), 1, x).passed);
-  BOOST_TEST(!check(cube([](V, V) { return esp::Variable(); }), 1, x).passed);  // none at all
+  BOOST_TEST(!check(cube([](V, V) { return esp::Variable(); }), 1, x).passed);  // no gradient
 
-  // Wrong in one element: the message says which.
+  // Wrong in one element: the message names it.
   const esp::Tensor spoiled = esp::tensor({1.0, 1.0, 1.5}, esp::float64);
   const auto one_element = check(cube([&](V x, V g) { return g * 3 * x * x * spoiled; }), 1, x);
   BOOST_TEST(!one_element.passed);
@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(wrong_first_derivatives_are_rejected) {
 }
 
 BOOST_AUTO_TEST_CASE(elements_swapped_are_noticed) {
-  // A gradient that would pass if all elements had the same weight.
+  // A gradient that would be accepted if all elements had the same weight.
   const auto reverse =
       esp::custom_op({.name = "reverse",
                       .forward =
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(wrong_second_derivatives_are_rejected) {
   const esp::Tensor x = esp::tensor({0.5, -1.0, 2.0}, esp::float64);
   using V = const esp::Variable&;
   BOOST_TEST(check(cube([](V x, V g) { return g * 3 * x * x; }), 2, x).passed);
-  // The first derivative is right in value, but one factor of it is cut off the tree.
+  // The value of the first derivative is right, but one factor of it is a constant.
   const auto cut = cube([](V x, V g) { return g * 3 * x * x.value(); });
   BOOST_TEST(check(cut, 1, x).passed);
   const auto second = check(cut, 2, x);

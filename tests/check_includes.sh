@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Includes point one way only: a folder includes itself and those that stand before it in its row of `orders`; and what
-# espalier.h includes stays free of the libraries beneath, so that users need none of their headers.
+# Checks the direction of includes: a folder may include itself and those before it in its row of `orders`. The headers
+# that espalier.h includes must not include those of other libraries, which users may not have.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,7 +27,7 @@ for order in "${orders[@]}"; do
   done
 done
 
-# The folder that stands for a path of this repository.
+# The folder of `orders` for a path of this repository.
 folder_of() {
   local folder=${1%/*}
   [[ $1 != executor/*.cpp || $1 == executor/*/* ]] || folder=executor.cpp
@@ -35,7 +35,7 @@ folder_of() {
   echo "$folder"
 }
 
-# Options and the like: headers of executor/ that include nothing of it may be included everywhere in it.
+# Headers of executor/ that include nothing of it, such as options, may be included everywhere in it.
 is_leaf() { [[ $1 == executor/*.h && $1 != executor/*/* ]] && ! grep -q '#include "espalier/executor/' "$1"; }
 
 for top in core ops nn optim data executor; do
@@ -56,7 +56,7 @@ for top in core ops nn optim data executor; do
   done < <(find "$top" \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.in' \) -print0)
 done
 
-# All headers which espalier.h reaches.
+# All headers that espalier.h includes, directly or indirectly.
 declare -A seen=()
 queue=(espalier.h)
 while [ ${#queue[@]} -gt 0 ]; do

@@ -1,9 +1,9 @@
-// What tests of checkpoints and interrupts run beside themselves:
-//   checkpoint_process crash                                    kills what trains and checkpoints, 200 times
-//   checkpoint_process resume OPTIMIZER FOLDER EPOCHS RESULT    goes on from FOLDER and writes what became of
-//   it checkpoint_process train FOLDER                             trains until SIGINT comes; says "ready"
-//   before checkpoint_process stuck FOLDER                             the same, with a callback that never
-//   ends
+// The child processes of tests of checkpoints and interrupts:
+//   checkpoint_process crash            kills training processes 200 times
+//   checkpoint_process resume OPTIMIZER FOLDER EPOCHS RESULT
+//                                       resumes from FOLDER and writes the outcome to RESULT
+//   checkpoint_process train FOLDER     prints "ready" and trains until SIGINT
+//   checkpoint_process stuck FOLDER     the same, with a callback that never returns
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -28,25 +28,25 @@ namespace {
 
 constexpr int64_t forever = 1'000'000'000;
 
-/// Kills a process that trains and checkpoints, at random moments, and goes on from what it left: what lies
-/// there is always a state of the run that nobody has killed, and not an older one than before.
+/// Kills a training process at random times and resumes from its checkpoints: each must hold a state of the
+/// uninterrupted run, and not an older one than before.
 int crash() {
   constexpr int turns = 200;
-  constexpr int64_t epochs = 600;  // more than they will get to
+  constexpr int64_t epochs = 600;  // more than the trainers reach
   std::string name = (fs::temp_directory_path() / "espalier-crash-XXXXXX").string();
   if (!mkdtemp(name.data())) return std::perror("mkdtemp"), 2;
   const fs::path start = fs::path(name) / "start", folder = fs::path(name) / "run";
-  esp::set_num_threads(1);  // a forked process has none of its parent's threads
+  esp::set_num_threads(1);  // threads do not survive a fork
   const Program trainer, program;
   program.executor.checkpoint(start);
-  std::unordered_map<std::string, int64_t> states;  // of the run that nobody kills, and when they were
+  std::unordered_map<std::string, int64_t> states;  // the states of the uninterrupted run, and their steps
   program.executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
     states.try_emplace(program.state(), info.epoch * info.steps + info.step);
   });
   program.executor.execute({.epochs = epochs, .progress = false});
   const std::string end = program.state();
 
-  // The longest that a trainer lives: here it would leave five checkpoints.
+  // The longest lifetime of a trainer: the time for five checkpoints.
   const auto begin = std::chrono::steady_clock::now();
   trainer.executor.resume(start);
   trainer.executor.execute(

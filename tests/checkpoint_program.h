@@ -1,4 +1,4 @@
-// A small training run with everything that a checkpoint must bring back, for tests in one process and in
+// A small training run with everything that a checkpoint must restore, for tests in one process and in
 // several.
 #pragma once
 #include <string>
@@ -29,7 +29,7 @@ inline std::string bits(const Tensor& tensor) {
   return std::string(name(plain.dtype())) + plain.shape().str() + hexadecimal(plain.address(), plain.bytes());
 }
 
-/// All of a History but its seconds.
+/// The contents of a History, without its seconds.
 inline std::string bits(const History& history) {
   std::string text;
   for (const EpochRecord& e : history.epochs)
@@ -49,7 +49,7 @@ struct Program {
   Executor executor;
 
   static optim::Optimizer optimizer_of(const std::string& name, uint64_t seed) {
-    espalier::seed(seed);  // before anything else is made
+    espalier::seed(seed);  // before anything else is constructed
     if (name == "Adam") return optim::Adam(0.01);
     return optim::Sgd({.lr = 0.1, .momentum = 0.9});
   }
@@ -61,7 +61,7 @@ struct Program {
   explicit Program(const std::string& optimizer_name = "Adam", int64_t width = 8, uint64_t seed = 17)
       : Program(optimizer_of(optimizer_name, seed), width) {}
 
-  /// Everything that training changes, bit by bit.
+  /// The bits of everything that training changes.
   std::string state() const {
     const Generator& g = generator();
     std::string text = "random";

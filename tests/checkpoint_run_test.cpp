@@ -1,4 +1,4 @@
-// When a run leaves checkpoints, and what each of them brings back beside the leaves.
+// When a run writes checkpoints, and what they restore besides the leaves.
 #include <boost/test/unit_test.hpp>
 
 #include <signal.h>
@@ -29,11 +29,11 @@ std::string position_in(const fs::path& folder) {
   return std::to_string(run.history.epochs.size()) + "." + std::to_string(run.step);
 }
 
-/// Trains, and gives the positions of all checkpoints that were left. Calls `meanwhile` after each step.
+/// Trains, and returns the positions of all checkpoints that were written. Calls `meanwhile` after each step.
 Positions positions(esp::ExecuteOptions options,
                     const std::function<void(const Program&, int64_t)>& meanwhile = {}) {
   const TemporaryFolder folder;
-  options.checkpoint = folder / "a" / "b";  // made on the way
+  options.checkpoint = folder / "a" / "b";  // created by the run
   options.progress = false;
   const Program program;
   Positions found;
@@ -55,14 +55,14 @@ Positions positions(esp::ExecuteOptions options,
     program.executor.on(event, [&](const esp::StepInfo&) { look(); });
   program.executor.execute(options);
   look();
-  if (!found.empty()) {  // one for each position, and no more
+  if (!found.empty()) {  // one for each position
     const std::string number = std::to_string(1'000'000 + found.size()).substr(1);
     BOOST_TEST(last.filename() == "checkpoint-" + number + ".safetensors");
   }
   return found;
 }
 
-/// Another library for each product that has been chosen.
+/// For each choice, another library.
 std::vector<esp::GemmChoice> others(std::vector<esp::GemmChoice> choices) {
   for (auto& [gemm, threads, library] : choices)
     library = library == esp::GemmLibrary::openblas ? esp::GemmLibrary::onednn : esp::GemmLibrary::openblas;
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(when_checkpoints_are_left) {
   BOOST_TEST(positions({.epochs = 3}) == (Positions{"1.0", "2.0", "3.0"}));
   BOOST_TEST(positions({.epochs = 2, .checkpoint_every = 1}) ==
              (Positions{"0.1", "0.2", "0.3", "0.4", "0.5", "1.1", "1.2", "1.3", "1.4", "1.5", "2.0"}));
-  // Steps count from the beginning of the run: 3, 6, 9 of five to an epoch, and the end.
+  // Steps are counted from the beginning of the run: 3, 6 and 9 with five steps per epoch, and the end.
   BOOST_TEST(positions({.epochs = 2, .checkpoint_every = 3}) == (Positions{"0.3", "1.1", "1.4", "2.0"}));
   BOOST_TEST(positions({.epochs = 3, .checkpoint_every = 4}) == (Positions{"0.4", "1.3", "2.2", "3.0"}));
   BOOST_TEST(positions({.epochs = 2, .checkpoint_every = 5}) == (Positions{"0.5", "1.5", "2.0"}));
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_is_stopped_leaves_one) {
   const auto interrupt = [](const Program&, int64_t step) {
     if (step == 7) raise(SIGINT);
   };
-  for (const int64_t every : {0, 3, 100}) {  // stop() ends the epoch, a signal leaves it
+  for (const int64_t every : {0, 3, 100}) {  // stop() ends the epoch, a signal interrupts it
     Positions expected = every == 0 ? Positions{"1.0"} : every == 3 ? Positions{"0.3", "1.1"} : Positions{};
     expected.push_back("2.0");
     BOOST_TEST(positions({.epochs = 3, .checkpoint_every = every}, stop) == expected);
@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(a_reset_of_the_feed_begins_its_epoch) {
   BOOST_TEST(left.record.samples == 0);
   BOOST_TEST(left.record.loss_sum == 0);
   BOOST_TEST(left.weighted == 0);
-  for (const bool before : {false, true}) {  // the checkpoint, or else after it has been taken up
+  for (const bool before : {false, true}) {  // before the checkpoint, or after resuming
     const Program program;
     const auto resume = [&] {
       program.executor.resume(folder / (before ? "reset" : "in the midst"));
@@ -177,8 +177,8 @@ BOOST_AUTO_TEST_CASE(seconds_go_on_where_they_were) {
   BOOST_TEST(history.epochs[1].seconds > 1000);
 }
 
-BOOST_AUTO_TEST_CASE(losses_that_nobody_asked_for_are_in_it) {
-  // Without callbacks they are fetched late.
+BOOST_AUTO_TEST_CASE(losses_that_were_not_read_are_in_it) {
+  // Without callbacks, losses are fetched late.
   const auto finish = [](const Program& program) {
     const esp::History history = program.executor.execute({.epochs = 2, .progress = false});
     return bits(history) + program.state();
@@ -269,7 +269,7 @@ BOOST_AUTO_TEST_CASE(products_are_computed_by_the_same_library) {
 }
 
 BOOST_AUTO_TEST_CASE(plans_are_bound_anew_to_the_libraries_of_a_checkpoint) {
-  // Libraries add in different orders, so sums of many products tell them apart.
+  // Libraries add in different orders, so sums of many products differ between them.
   const esp::Tensor x = numbers({16, 3000}, -1, 1, 1).to(esp::float32);
   const esp::Variable w = esp::parameter(numbers({3000, 16}, -1, 1, 2).to(esp::float32));
   const auto make = [&] {

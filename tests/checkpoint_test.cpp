@@ -1,4 +1,4 @@
-// Checkpoints: a run that goes on from one is the run that never stopped; and what is damaged is refused.
+// Checkpoints: a resumed run equals an uninterrupted one, and damaged files are refused.
 #include <boost/test/unit_test.hpp>
 
 #include <signal.h>
@@ -38,7 +38,7 @@ Outcome finish(const Program& program, int64_t n = epochs) {
 
 Outcome uninterrupted(const std::string& optimizer) { return finish(Program(optimizer)); }
 
-/// Lets a run stop after so many steps, by an exception, with a checkpoint of that moment.
+/// Stops a run after `steps` steps by an exception, with a checkpoint at that step.
 void train_until(const Program& program, int64_t steps, const fs::path& folder) {
   struct Enough {};
   int64_t done = 0;
@@ -57,7 +57,7 @@ std::set<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// Runs this project's test program with arguments, and gives how it ended.
+/// Runs checkpoint_process with these arguments, and returns its exit status.
 int run_process(const std::vector<std::string>& arguments) {
   const pid_t child = fork();
   if (child == 0) {
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(a_resumed_run_is_the_run_that_never_stopped) {
           train_until(first, stop, folder.path());
           at_stop = first.state();
         }
-        const Program second(optimizer, 8, 99);  // begins elsewhere
+        const Program second(optimizer, 8, 99);  // with other initial parameters
         second.feed.feed()->next_epoch();
         second.executor.resume(folder.path());
         BOOST_TEST(second.state() == at_stop);
@@ -128,10 +128,10 @@ BOOST_AUTO_TEST_CASE(it_resumes_into_the_executor_that_was_stopped) {
   const Outcome whole = uninterrupted("Adam");
   const Program program;
   program.executor.execute({.epochs = 1, .progress = false, .checkpoint = folder.path()});
-  finish(program);  // goes astray
+  finish(program);  // diverges from the checkpoint
   for (int i = 0; i < 2; ++i) {
     program.executor.resume(folder.path());
-    BOOST_CHECK_THROW(program.executor.value(), esp::Error);  // of a step that has not been
+    BOOST_CHECK_THROW(program.executor.value(), esp::Error);  // there has been no step
     BOOST_TEST((finish(program) == whole));
   }
 }
@@ -181,7 +181,7 @@ BOOST_AUTO_TEST_CASE(steps_go_on_at_the_next_one) {
     BOOST_TEST(losses == expected);
     BOOST_TEST(second.state() == end);
   }
-  // A run that execute() began, and a step goes on with; and the other way round.
+  // A run that execute() began and step() continues, and vice versa.
   const TemporaryFolder folder;
   const Outcome by_epochs = uninterrupted("Adam");
   train_until(Program(), 7, folder.path());
@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(settings_come_back) {
   BOOST_TEST(second.optimizer.learning_rate() == 0.3);
   const esp::History a = first.executor.execute({.epochs = 2, .progress = false}),
                      b = second.executor.execute({.epochs = 2, .progress = false});
-  BOOST_TEST(bits(a) != bits(b));  // this thread's random numbers went on
+  BOOST_TEST(bits(a) != bits(b));  // the random generator of this thread has advanced
   second.executor.resume(folder.path());
   BOOST_TEST(bits(a) == bits(second.executor.execute({.epochs = 2, .progress = false})));
 }
@@ -212,7 +212,7 @@ BOOST_AUTO_TEST_CASE(every_checkpoint_of_a_run_leads_to_its_end) {
   for (const int64_t every : {0, 1, 3}) {
     const TemporaryFolder folder, copies;
     const Program program;
-    // The callbacks of an event come before its checkpoint: what lies there is that of the event before.
+    // The callbacks of an event run before its checkpoint: the file is from the previous event.
     int64_t copied = 0;
     const auto copy = [&](const esp::StepInfo&) {
       if (fs::exists(folder.path()) && folder.files())
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(every_checkpoint_of_a_run_leads_to_its_end) {
     program.executor.on(esp::Event::epoch_finish, copy);
     const esp::History history = program.executor.execute(
         {.epochs = epochs, .progress = false, .checkpoint = folder.path(), .checkpoint_every = every});
-    BOOST_TEST((Outcome{program.state(), bits(history)} == whole));  // leaving them changes nothing
+    BOOST_TEST((Outcome{program.state(), bits(history)} == whole));  // the run is unchanged
     BOOST_TEST(copied > 10);
     for (int64_t i = 0; i < copied; i += 4) {
       const Program other;
@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE(every_checkpoint_of_a_run_leads_to_its_end) {
 }
 
 BOOST_AUTO_TEST_CASE(an_epochs_callbacks_are_called_once) {
-  // One that halves the learning rate must not do so twice for one epoch.
+  // A callback that halves the learning rate must not do so twice for one epoch.
   const auto train = [](const Program& p, const fs::path& folder, int64_t n, std::vector<std::string>& told,
                         bool resume) {
     esp::optim::Optimizer optimizer = p.optimizer;
@@ -311,7 +311,7 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
       loss.get_executor({.mode = Mode::training, .optimizer = p.optimizer, .validation = other_validation}),
       {"the validation feed", "1 rows in the last", "2 rows in the last"});
 
-  // From a callback there is no way back.
+  // A callback cannot resume.
   p.executor.on(esp::Event::step_finish, [&](const esp::StepInfo&) { p.executor.resume(folder.path()); });
   BOOST_CHECK_EXCEPTION(p.executor.execute({.progress = false}), esp::Error,
                         says({"resume", "checkpoint_test.cpp"}));
@@ -352,9 +352,9 @@ BOOST_AUTO_TEST_CASE(where_nothing_can_be_written) {
   p.executor.on(esp::Event::step_finish, [&](const esp::StepInfo&) { ++steps; });
   BOOST_CHECK_EXCEPTION(p.executor.execute({.progress = false, .checkpoint = file}), esp::FileError,
                         says({"file", here()}));
-  BOOST_TEST(steps == 0);  // known before anything is done
+  BOOST_TEST(steps == 0);  // refused before the first step
 
-  // A disk that is full, or the next thing to it.
+  // A full disk, simulated.
   p.executor.checkpoint(folder / "run");
   const auto before = names_in(folder / "run");
   const std::string state = p.state();

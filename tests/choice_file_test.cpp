@@ -1,4 +1,4 @@
-// Choices kept in a file, and the precision of products.
+// Files of choices, and the precision of products.
 #include <boost/test/unit_test.hpp>
 
 #include <thread>
@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(another_header_is_another_machine) {
 BOOST_AUTO_TEST_CASE(several_processes_add_to_one_file) {
   const TemporaryFolder folder;
   ChoiceFile one(folder / "choices.txt", "head"), other(folder / "choices.txt", "head");
-  (void)one.find("x"), (void)other.find("x");  // both have read it, while it was not there
+  (void)one.find("x"), (void)other.find("x");  // both have read the missing file
   one.put("x", "1");
   other.put("y", "2");
   ChoiceFile third(folder / "choices.txt", "head");

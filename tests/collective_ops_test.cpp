@@ -1,4 +1,4 @@
-// Collectives as operations: values and gradients of trees on several ranks against one tree with all
+// Collectives as operations: values and gradients of trees on several ranks, compared with one tree with all
 // operands.
 #include <boost/test/unit_test.hpp>
 
@@ -53,7 +53,7 @@ const std::vector<Case> cases = {
      }},
     {"broadcast", [](const Variable& x, const Ranks& c) { return distributed::broadcast(x, 1, c); },
      [](const std::vector<Variable>& xs, int64_t) { return xs[1]; }},
-    // Several, whose order matters: also the same one twice.
+    // Several collectives whose order matters, one of them twice.
     {"a chain of them",
      [](const Variable& x, const Ranks& c) {
        const Variable a = distributed::all_reduce(x, Reduction::mean, c),
@@ -87,7 +87,7 @@ bool close(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-/// By rank: result, loss's gradient by the operand.
+/// By rank: the result, and the gradient of the loss with respect to the operand.
 struct Expected {
   std::vector<Tensor> results, gradients;
   Expected(const Case& one, int size) {
@@ -107,7 +107,7 @@ struct Expected {
   }
 };
 
-/// The collectives of a graph in the order in which they run, each behind the one before it.
+/// The collectives of a graph in execution order; checks that each depends on the previous one.
 std::vector<std::string> collectives_of(const Graph& graph) {
   std::vector<std::string> names;
   uint32_t last = 0;
@@ -122,7 +122,7 @@ std::vector<std::string> collectives_of(const Graph& graph) {
   return names;
 }
 
-/// Plans of these results have these collectives in this order, whatever passes are left out.
+/// Checks the collectives of plans of these results and their order, with any pass left out.
 void check_collectives(const std::vector<Variable>& results, const std::vector<std::string>& expected) {
   std::vector<std::vector<std::string>> choices{{}, pass_names()};
   for (const std::string& name : pass_names()) choices.push_back({name});
@@ -134,7 +134,7 @@ void check_collectives(const std::vector<Variable>& results, const std::vector<s
   }
 }
 
-/// Devices of the ranks, which are threads: the CPU, or one GPU for all.
+/// The devices to test; all ranks, which are threads, use the same one.
 std::vector<Device> places() {
   std::vector<Device> places{cpu()};
   for (const Device& gpu : gpus_to_test()) places.push_back(gpu);
@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(no_pass_merges_folds_or_removes_them) {
   const Group group = make_thread_group(2);
   const auto errors = run_ranks(group, [&](Communicator& self) {
     const Ranks& ranks = group[static_cast<size_t>(self.rank())];
-    // Of constants, twice the same, and times 0.
+    // Collectives of constants, one of them twice, and one multiplied by 0.
     const Variable one = Variable(full({3}, self.rank() + 1.0, float64));
     const Variable a = distributed::all_reduce(one, Reduction::sum, ranks);
     const Variable b = distributed::all_reduce(one, Reduction::sum, ranks);
@@ -211,11 +211,11 @@ BOOST_AUTO_TEST_CASE(no_pass_merges_folds_or_removes_them) {
 BOOST_AUTO_TEST_CASE(plans_keep_the_order_in_which_they_are_written) {
   const Ranks alone = make_thread_group(1).front();
   const Variable x = parameter(operand(0)), y = parameter(operand(1)), z = parameter(operand(2));
-  // The first waits for a kernel that is complete last.
+  // The first collective depends on the kernel that completes last.
   const Variable a = distributed::all_reduce(exp(x), Reduction::sum, alone),
                  b = distributed::all_reduce(y, Reduction::max, alone), v = exp(exp(x));
   check_collectives({a, b, v}, {"all_reduce(ranks=1 reduction=sum)", "all_reduce(ranks=1 reduction=max)"});
-  // Of the second only the shape is read, and of the third nothing in the end.
+  // Only the shape of the second is read, and the third is not needed.
   const Variable c = distributed::all_gather(exp(z), alone),
                  d = distributed::all_reduce(tanh(y), Reduction::min, alone);
   check_collectives(
@@ -267,7 +267,7 @@ BOOST_AUTO_TEST_CASE(none_is_repeated_to_save_memory) {
   (void)recompute(graph, 256 * 256 * 8 + 256 * 8 + 128);
   verify(graph, "recompute");
   BOOST_TEST(collectives_of(graph).size() == 1u);
-  // Nor as part of a chain.
+  // Nor in a chain of ops.
   const Variable chain = tanh(exp(distributed::all_reduce(exp(x), Reduction::sum, alone)));
   Graph longer = freeze({chain * sum(reshape(x, {256, 1}) * x * sum(chain))}, {}, {}, false);
   (void)recompute(longer, 256 * 256 * 8 + 256 * 8 + 128);

@@ -13,7 +13,7 @@ namespace {
 
 std::string line_of(unsigned line) { return "collective_queue_test.cpp:" + std::to_string(line) + ")"; }
 
-/// What `wait` throws, or "".
+/// The error that `wait` throws, or "".
 std::string error_of(CollectiveQueue& queue) {
   try {
     queue.wait();
@@ -60,7 +60,7 @@ BOOST_AUTO_TEST_CASE(the_owner_goes_on_meanwhile) {
     Tensor values = full({10}, self.rank() + 1);
     const std::vector<double> weights = {1, 1};
     if (self.rank() == 1) {
-      // Calls it only after the call of rank 0 has returned.
+      // Rank 1 calls only after the call of rank 0 has returned.
       while (!given) std::this_thread::yield();
       return self.all_reduce_weighted(values, weights);
     }
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(a_ranks_own_error_reaches_owner_and_others) {
 }
 
 BOOST_AUTO_TEST_CASE(destruction_finishes_the_queue_and_does_not_hang) {
-  // Without a wait: all is done when the queue is destroyed.
+  // Without a wait: the destructor of the queue completes all collectives.
   const Group group = make_thread_group(2);
   auto errors = run_ranks(group, [&](Communicator& self) {
     Tensor values = full({4}, self.rank() + 1);

@@ -1,4 +1,4 @@
-// Shared by the tests of communicators of all kinds: every collective against plain loops.
+// Helpers of the tests of communicators: every collective against plain loops.
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -27,8 +27,8 @@ inline Tensor values_of(int rank, int64_t elements, DType dtype, int64_t first =
   return values;
 }
 
-/// The reduction over the ranks in their order, in the compute type, rounded once. If each process has
-/// several `threads`, over those of each process first.
+/// The reduction over the ranks in order, in the compute type, rounded once. With several `threads` in each
+/// process, it reduces over these first.
 inline Tensor reduced(int ranks, int64_t elements, DType dtype, Reduction reduction, int64_t first = 0,
                       int threads = 1) {
   Tensor result({elements}, dtype);
@@ -97,7 +97,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.spec() == b.spec() && (a.bytes() == 0 || std::memcmp(a.address(), b.address(), a.bytes()) == 0);
 }
 
-/// Bounds of the ranks' parts: equal, all elements at one rank, and growing.
+/// Bounds of the ranks' ranges: equal, all elements at one rank, and growing.
 inline std::vector<std::vector<int64_t>> bounds_of_parts(int ranks, int64_t elements) {
   std::vector<std::vector<int64_t>> all(3);
   for (int64_t r = 0; r <= ranks; ++r) {

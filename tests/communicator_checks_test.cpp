@@ -1,5 +1,4 @@
-// Arguments of collectives that make no sense: refused by the rank that gives them, before it waits for any
-// other.
+// Invalid arguments of collectives: the rank that passes them throws before it waits for other ranks.
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
@@ -15,15 +14,15 @@ using namespace espalier::testing;
 
 namespace {
 
-/// Each call of a fresh group, for the one before has failed.
+/// Makes each call on a new group, since a group fails with the call.
 template <class E>
 void refuses(int ranks, const std::function<void(Communicator&)>& call,
              std::initializer_list<std::string> parts) {
   const Group group = make_thread_group(ranks);
-  group[0]->set_timeout(5);  // should it wait all the same
+  group[0]->set_timeout(5);  // in case it waits nevertheless
   BOOST_CHECK_EXCEPTION(call(*group[0]), E, says(parts));
   Tensor values = ones({8});
-  // The others are told, whenever they come.
+  // Other ranks get the error, even if they call later.
   for (const std::string& part : parts)
     BOOST_CHECK_EXCEPTION(group[1]->all_reduce(values), CommunicatorError, says({"rank 0 failed", part}));
 }

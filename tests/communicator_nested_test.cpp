@@ -8,7 +8,7 @@ using namespace espalier::testing;
 
 namespace {
 
-/// All ranks of `processes` times `threads`, with threads in place of processes.
+/// The ranks of `processes` times `threads`, with threads in place of processes.
 struct Job {
   Job(int processes, int threads) : world(make_thread_group(processes)) {
     for (const auto& process : world)
@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(an_error_on_one_rank_reaches_all_processes) {
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_call_something_else_are_errors_everywhere) {
-  // In one process, or in all threads of another.
+  // On one thread, or on all threads of a process.
   for (const bool whole_process : {false, true}) {
     const Job job(2, 2);
     const auto errors = run_ranks(job.ranks, [&](Communicator& self) {

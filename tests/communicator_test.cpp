@@ -187,7 +187,7 @@ BOOST_AUTO_TEST_CASE(everything_that_may_differ_is_seen) {
     auto errors = run_ranks(group, either);
     BOOST_TEST(contains(errors[0], "rank 1 called "));
     BOOST_TEST(contains(errors[1], "rank 0 called "));
-    // The group cannot be used any more; its errors contain the reason.
+    // The group cannot be used after that; its errors contain the reason.
     errors = run_ranks(group, [](Communicator& self) { self.barrier(); });
     for (const std::string& error : errors) BOOST_TEST(contains(error, "an earlier collective failed: "));
   }
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_never_comes_is_named_in_time) {
 }
 
 BOOST_AUTO_TEST_CASE(a_skipped_collective_is_an_error) {
-  // Rank 0 goes on to another collective, or ends.
+  // Rank 0 continues with another collective, or ends.
   for (const bool goes_on : {true, false}) {
     Group group = make_thread_group(2);
     const auto errors = run_ranks(group, [&](Communicator& self) {
@@ -241,7 +241,7 @@ BOOST_AUTO_TEST_CASE(an_error_on_one_rank_reaches_waiting_ranks) {
     Tensor values = zeros({8});
     self.all_reduce(values);
     if (self.rank() == 1) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the others block by now
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the other ranks block by now
       throw OutOfMemory("no memory for the 7th step");
     }
     self.all_reduce(values);

@@ -1,4 +1,4 @@
-// Plans on paper for tests of the cost model, and machines on which all is easily worked out by hand.
+// Plans for tests of the cost model, and machines whose times are easily computed by hand.
 #pragma once
 #include <boost/test/unit_test.hpp>
 
@@ -33,7 +33,7 @@ inline Variable small_loss() {
   return nn::MeanSquared()(nn::Dense(outputs)(tanh(nn::Dense(hidden)(x))), y);
 }
 
-/// A plan that trains it by Adam, gradients side by side, for a device of that type.
+/// A plan that trains it by Adam, with a gradient bucket, for a device of this type.
 inline PlanData trained(DeviceType device = DeviceType::simulated,
                         const std::vector<std::string>& without = {}) {
   const Variable loss = small_loss();
@@ -42,7 +42,7 @@ inline PlanData trained(DeviceType device = DeviceType::simulated,
                   {.device = device, .without = without});
 }
 
-/// The same as one of some replicas, that exchange all gradients at once.
+/// The same plan for several replicas, which exchange all gradients at once.
 inline PlanData replicated(int replicas, const std::vector<std::string>& without = {}) {
   PlanData plan = trained(DeviceType::simulated, without);
   const BucketPlan& bucket = plan.memory.buckets.at(0);
@@ -53,7 +53,7 @@ inline PlanData replicated(int replicas, const std::vector<std::string>& without
   return plan;
 }
 
-/// Every kernel takes a second, whatever it does, and the network carries a byte a second.
+/// Every kernel takes one second, and the network carries one byte per second.
 inline CostInputs seconds_and_bytes() {
   return {.hardware = {.name = "clock",
                        .float32 = inf,
@@ -73,7 +73,7 @@ inline std::vector<uint32_t> running(const PlanData& plan) {
   return nodes;
 }
 
-/// The costs of what runs in a plan for one value.
+/// The costs of the kernels in a plan for one value.
 inline std::vector<NodeCost> costs_of(const Variable& value) {
   const auto plan = compile({.value = value}, {}, {.inference = true, .without = {}});
   const std::vector<NodeCost> all = node_costs(*plan);

@@ -1,4 +1,4 @@
-// What steps would take on a machine and on how many replicas, held against numbers worked out by hand.
+// Predicted steps on machines and numbers of replicas, compared with numbers computed by hand.
 #include "cost_model_plans.h"
 #include "espalier/executor/report/report.h"
 
@@ -37,8 +37,8 @@ BOOST_AUTO_TEST_CASE(two_buckets) {
   const std::vector<uint32_t> nodes = running(plan);
   const auto steps = static_cast<double>(nodes.size());
   BOOST_REQUIRE(nodes.size() >= 8u);
-  // Ring of two: b bytes at a byte a second take 2 · b / 2 s. Gradients are complete after 3 s and 5 s, and
-  // wanted after 7 s.
+  // Ring of two: b bytes at 1 byte/s take 2 · b / 2 s. Gradients are complete after 3 s and 5 s, and needed
+  // after 7 s.
   plan.memory.buckets = {{.node = nodes[2], .bytes = 4}, {.node = nodes[4], .bytes = 2}};
   plan.memory.arrival = nodes[7];
   esp::CostInputs machine = seconds_and_bytes();
@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(two_buckets) {
   BOOST_TEST(exposed() == 2);  // 3 to 7, 7 to 9
   BOOST_TEST(predict(plan, machine).communication == 6);
   machine.overlap = 0.5;
-  BOOST_TEST(exposed() == 4);  // of the 4 s that were hidden, 2 are not
+  BOOST_TEST(exposed() == 4);  // 2 of the 4 s that overlapped are exposed
   machine.overlap = 0;
   BOOST_TEST(exposed() == 6);
   machine.overlap = 1;
@@ -77,11 +77,11 @@ BOOST_AUTO_TEST_CASE(parts_of_a_batch) {
   plan.replication->batch_rows = 33;
   const esp::Prediction p = predict(plan, seconds_and_bytes());
   BOOST_TEST(p.replicas == 2);
-  BOOST_TEST(p.rows == 17);  // of the one that has more
+  BOOST_TEST(p.rows == 17);  // of the replica with more rows
   double again = 0;
   for (const uint32_t i : running(plan)) again += plan.graph.nodes[i].tag != esp::Tag::update;
-  BOOST_TEST(p.compute == whole.compute + again);                          // all but the updates
-  BOOST_TEST(p.memory == whole.memory + plan.memory.buckets.at(0).bytes);  // the sum of their gradients
+  BOOST_TEST(p.compute == whole.compute + again);                          // everything but the updates
+  BOOST_TEST(p.memory == whole.memory + plan.memory.buckets.at(0).bytes);  // the accumulated gradients
   BOOST_TEST(p.communication == whole.communication);
 }
 
@@ -93,14 +93,14 @@ BOOST_AUTO_TEST_CASE(sharded_states) {
   esp::CostInputs machine = seconds_and_bytes();
   const int64_t whole = predict(plan, machine).memory;
   machine.sharded_states = true;
-  // Reduced and scattered from 3 to 5, and from 5 to 6; wanted after 5 s. Gathered after the update: 3 s.
+  // Reduced and scattered from 3 to 5, and from 5 to 6; needed after 5 s. Gathered after the update: 3 s.
   const esp::Prediction p = predict(plan, machine);
   BOOST_TEST(p.communication == 6);
   BOOST_TEST(p.exposed == 1 + 3);
   machine.overlap = 0;
   BOOST_TEST(predict(plan, machine).exposed == 6);
 
-  // Adam has two states for each parameter, and each lies at a multiple of 64 bytes.
+  // Adam has two states for each parameter, and each is aligned to 64 bytes.
   int64_t parameters = 0, states = 0;
   for (const esp::GraphNode& n : plan.graph.nodes)
     if (n.leaf.defined()) {
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(sharded_states) {
   BOOST_TEST(states >= 2 * parameters);
   BOOST_TEST(whole == parameters + states + plan.memory.arena_bytes);
   BOOST_TEST(p.memory == parameters + states / 2 + plan.memory.arena_bytes);
-  // A share that is no whole number of bytes is rounded up.
+  // A shard that is not a whole number of bytes is rounded up.
   BOOST_TEST(states % 7 != 0);
   for (const int64_t replicas : {3, 7, 64}) {
     plan.replication->replicas = static_cast<int>(replicas);
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(sharded_states) {
   machine.hardware.memory -= 1;
   BOOST_TEST(!predict(plan, machine).fits);
 
-  // Updates, too, are shared out: here they take as long as their bytes.
+  // Updates are sharded, too: here their time is proportional to their bytes.
   machine.hardware.launch = machine.hardware.memory = 0;
   machine.hardware.bandwidth = 1;
   plan.replication->replicas = 4;
@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(strong_scaling) {
   const std::vector<uint32_t> nodes = running(plan);
   esp::CostInputs machine = esp::presets::h100_nvlink();
   machine.network = {.name = "ideal", .levels = {{.bandwidth = inf}}};
-  machine.hardware.float32 = machine.hardware.bandwidth = 1e9;  // so that work counts
+  machine.hardware.float32 = machine.hardware.bandwidth = 1e9;  // so that the work of kernels takes time
   const std::vector<esp::Prediction> all = scaling(plan, machine, esp::Scaling::strong);
   BOOST_REQUIRE(all.size() == 7u);  // 1 to 64 replicas: then each has one row
   const double launches = machine.hardware.launch * static_cast<double>(nodes.size());
@@ -194,7 +194,7 @@ BOOST_AUTO_TEST_CASE(strong_scaling) {
     check_close(all[i].efficiency, all[0].step / (static_cast<double>(all[i].replicas) * all[i].step));
     if (!i) continue;
     BOOST_TEST(all[i].step < all[i - 1].step);
-    BOOST_TEST(all[i].step > all[i - 1].step / 2);  // something does not shrink
+    BOOST_TEST(all[i].step > all[i - 1].step / 2);  // a part of the step is constant
     BOOST_TEST(all[i].memory < all[i - 1].memory);
   }
   BOOST_TEST(all[2].step == predict(plan, machine).step);
@@ -206,7 +206,7 @@ BOOST_AUTO_TEST_CASE(strong_scaling) {
     BOOST_TEST(uneven[i].rows == most_rows[i]);
     check_close(uneven[i].samples, 48 / uneven[i].step);
   }
-  // One kernel by hand: with a second for each, rows make no difference.
+  // If every kernel takes one second, the number of rows makes no difference.
   for (const esp::Prediction& p : scaling(plan, seconds_and_bytes(), esp::Scaling::strong))
     BOOST_TEST(p.compute == static_cast<double>(nodes.size()));
 }
@@ -236,10 +236,10 @@ BOOST_AUTO_TEST_CASE(inputs_that_make_no_sense) {
   refuses([](auto& m) { m.network.levels[0].size = 0; }, "not the last");
   refuses([](auto& m) { m.network.levels[0].latency = -1; }, "latency");
   BOOST_CHECK_EXCEPTION(scaling(plan, esp::presets::h100_nvlink(), esp::Scaling::weak, 0), esp::Error,
-                        says({"0 replicas"}));
+                        says({"the number of replicas is 0"}));
 }
 
-// What is shown
+// Text and reports
 
 BOOST_AUTO_TEST_CASE(text_and_report) {
   const esp::PlanData plan = replicated(8);

@@ -1,4 +1,4 @@
-// What kernels and all-reduces would take on a machine, held against numbers worked out by hand.
+// Predicted kernels and all-reduces, compared with numbers computed by hand.
 #include "cost_model_plans.h"
 
 namespace esp = espalier;
@@ -17,10 +17,10 @@ BOOST_AUTO_TEST_CASE(a_product) {
   BOOST_TEST(costs[0].bytes == 4 * (12 + 20));  // x and the result
   BOOST_TEST(costs[0].fixed_bytes == 4 * 15);   // w
   BOOST_TEST(costs[0].rows);
-  // Of transposed operands the inner size is elsewhere: 2 · 3 · 5 · 4.
+  // Transposed operands have another inner size: 2 · 3 · 5 · 4.
   const esp::Variable y = esp::placeholder("y", {4, 5});
   BOOST_TEST(costs_of(esp::matmul(esp::transpose(x), y))[0].product_flops == 120);
-  // A batch of two: 2 · 2 · 4 · 5 · 3; w is shown twice and read once.
+  // A batch of two: 2 · 2 · 4 · 5 · 3; w is broadcast and read once.
   const esp::Variable batch = esp::placeholder("b", {2, 4, 3});
   const auto batched = costs_of(esp::matmul(batch, esp::broadcast_to(w, {2, 3, 5})));
   BOOST_REQUIRE(batched.size() == 1u);
@@ -40,12 +40,12 @@ BOOST_AUTO_TEST_CASE(what_is_read_twice_counts_once) {
 BOOST_AUTO_TEST_CASE(what_follows_a_product_or_goes_by_rows) {
   const esp::Variable x = esp::placeholder("x", {4, 3}), w = esp::parameter(esp::ones({3, 5})),
                       b = esp::parameter(esp::ones({5}));
-  double flops = 0, product = 0;  // whether they are one kernel or two
+  double flops = 0, product = 0;  // the same for one kernel or two
   for (const esp::NodeCost& cost : costs_of(esp::relu(esp::matmul(x, w) + b)))
     flops += cost.flops, product += cost.product_flops;
   BOOST_TEST(product == 120);
   BOOST_TEST(flops == 2 * 20);
-  // Of each row of five: its sum, that by five, and each element times it.
+  // For each row of five: its sum, the division by five, and the multiplication of each element.
   const auto rows =
       costs_of(esp::placeholder("y", {4, 5}) * (esp::sum(esp::placeholder("y", {4, 5}), 1, true) * 0.2));
   BOOST_REQUIRE(rows.size() == 1u);
@@ -53,8 +53,8 @@ BOOST_AUTO_TEST_CASE(what_follows_a_product_or_goes_by_rows) {
 }
 
 BOOST_AUTO_TEST_CASE(gradients_are_as_large_with_few_rows) {
-  // x·W1 reads x and W1 and writes h; of the same size are x and the gradient of h, from which that of W1 is
-  // made.
+  // x·W1 reads x and W1 and writes h. The gradient of W1 reads x and the gradient of h, which has the size of
+  // h.
   const esp::PlanData plan =
       trained(esp::DeviceType::simulated, {"fuse_pointwise", "fuse_matmul", "group_updates"});
   const auto costs = esp::node_costs(plan);
@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(gradients_are_as_large_with_few_rows) {
     BOOST_TEST(costs[i].fixed_bytes == 4 * inputs * hidden);
   }
   BOOST_TEST(products == 2);
-  // Where replicas wait for each other nothing is computed.
+  // Nodes that only communicate compute nothing.
   const esp::PlanData waiting = replicated(2);
   const esp::NodeCost arrival = esp::node_costs(waiting)[waiting.memory.arrival];
   BOOST_TEST(arrival.flops + arrival.bytes + arrival.fixed_bytes == 0);
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(elements_and_rows_of_a_table) {
   BOOST_REQUIRE(fused.size() == 1u);
   BOOST_TEST(fused[0].flops == 18);
   BOOST_TEST(fused[0].bytes == 4 * 18);  // x once, y, the result
-  // Of a table of 1,000 rows it reads three: 3 indices of 8 bytes, 3 · 2 floats there, and as many here.
+  // A gather of three rows of 1,000: 3 indices of 8 bytes, 3 · 2 floats read, and as many written.
   const esp::Variable table = esp::parameter(esp::ones({1000, 2}));
   const auto picked = costs_of(esp::gather(table, esp::placeholder("i", {3}, esp::int64), 0));
   BOOST_REQUIRE(picked.size() == 1u);
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(products_of_a_step) {
       if (n.tag == esp::Tag::update) BOOST_TEST(!costs[i].rows);
     }
   }
-  // Gradient descent in one product with the gradient, and without passes that join anything.
+  // Gradient descent fused into the product of the gradient, and without fusion.
   for (const std::vector<std::string>& without :
        {std::vector<std::string>{}, {"fuse_sgd", "fuse_pointwise", "group_updates", "fuse_matmul"}}) {
     const esp::Variable loss = small_loss();
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(products_of_a_step) {
     for (uint32_t i = 0; i < costs.size(); ++i) {
       if (plan->graph.nodes[i].op->name() != "matmul_update") continue;
       updates = true;
-      BOOST_TEST(costs[i].rows);  // it multiplies what comes from the batch
+      BOOST_TEST(costs[i].rows);  // its operands depend on the batch
     }
     BOOST_TEST(updates == without.empty());
   }
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(the_roofline) {
   check_close(kernel_seconds(cost, machine), 20.25);
   // A tenth of the rows: 2 s; (3 + 10) / 5 = 2.6 s.
   check_close(kernel_seconds(cost, machine, 0.1), 2.85);
-  check_close(kernel_seconds(cost, machine, 0), 2.25);  // parameters are read all the same
+  check_close(kernel_seconds(cost, machine, 0), 2.25);  // parameters are read regardless of rows
   machine.tf32 = true;
   check_close(kernel_seconds(cost, machine), 8.25);  // 1,000 / 200 = 5 s are less than those 8
   machine.hardware.bandwidth = inf;
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(the_roofline) {
     cost.product_type = half;
     check_close(kernel_seconds(cost, machine), 2.25);
   }
-  cost.flops = 300;  // what follows the product: 3 s more
+  cost.flops = 300;  // the epilogue: 3 s more
   check_close(kernel_seconds(cost, machine), 5.25);
   cost.rows = false;
   check_close(kernel_seconds(cost, machine, 0.1), 5.25);

@@ -1,4 +1,4 @@
-// Shared by the tests of communicators for GPUs.
+// Helpers of the tests of communicators for GPUs.
 #pragma once
 #include <atomic>
 #include <chrono>

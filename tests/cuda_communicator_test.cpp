@@ -1,5 +1,4 @@
-// Ranks with tensors on one GPU, or on several with peer access. Only in builds with CUDA; without a GPU
-// nothing runs.
+// Ranks with tensors on one GPU, or on several with peer access. Built with CUDA; runs nothing without a GPU.
 #include "espalier/executor/communicators/cuda/communicator_devices.h"
 
 #include <boost/test/unit_test.hpp>
@@ -32,7 +31,7 @@ bool two_with_peer_access() {
   return there && back;
 }
 
-/// Every collective on these devices, with tensors at offsets that differ between ranks, or do not.
+/// Every collective on these devices, with tensors at equal or different offsets.
 void check_all(const std::vector<Device>& devices, bool other_offsets) {
   for (const DType dtype : {float32, float64, int32, int64, float16, bfloat16})
     for (const int64_t elements : {0, 1, 7, 64, 4099}) {
@@ -280,7 +279,7 @@ BOOST_AUTO_TEST_CASE(groups_that_cannot_be) {
   BOOST_CHECK_THROW(make_device_group({gpu(), gpu(63)}), DeviceError);
   BOOST_CHECK_EXCEPTION(make_device_group(on_one(65)), UnsupportedError,
                         says({"65 ranks, and there can be 64"}));
-  // NCCL takes no two ranks on one GPU: the public function chooses this group then.
+  // NCCL does not support two ranks on one GPU, so make_group chooses this group.
   const Group group = distributed::make_group(on_one(2));
   for (int rank = 0; rank < 2; ++rank) {
     BOOST_TEST(group[static_cast<size_t>(rank)]->rank() == rank);

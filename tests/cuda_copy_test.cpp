@@ -1,5 +1,4 @@
-// Tensors on a GPU: copies of every layout and element size, and the memory they lie in. Without a GPU there
-// is nothing to test.
+// Tensors on a GPU: their memory, and copies of every layout and element size. Runs nothing without a GPU.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -17,7 +16,7 @@ using namespace espalier::testing;
 
 namespace {
 
-/// A tensor whose bytes all differ from their neighbours.
+/// A tensor in which adjacent bytes differ.
 esp::Tensor patterned(const esp::Shape& shape, esp::DType dtype) {
   esp::Tensor t(shape, dtype);
   auto* bytes = static_cast<unsigned char*>(t.address());
@@ -35,7 +34,7 @@ esp::Tensor permuted(const esp::Tensor& t, const std::vector<size_t>& order) {
   return {t.storage(), layout, t.dtype()};
 }
 
-/// The bits of all elements agree.
+/// Returns true if the bits of all elements are equal.
 bool same_bits(const esp::Tensor& a, const esp::Tensor& b) {
   const esp::Tensor x = a.to(esp::cpu()).contiguous_copy(), y = b.to(esp::cpu()).contiguous_copy();
   return x.spec() == y.spec() && (x.bytes() == 0 || std::memcmp(x.address(), y.address(), x.bytes()) == 0);
@@ -44,7 +43,7 @@ bool same_bits(const esp::Tensor& a, const esp::Tensor& b) {
 void check_copies(const esp::Tensor& view) {
   const esp::Tensor source = on_gpu(view);
   BOOST_TEST(same_bits(source.clone(), view), view.shape().str() << " of " << esp::name(view.dtype()));
-  // Into a target with gaps, whose other elements stay.
+  // Into a target with gaps, which must not be written.
   esp::Dims wide(view.rank(), 0);
   for (size_t i = 0; i < view.rank(); ++i) wide[i] = view.shape().dims()[i] + 2;
   esp::Tensor target = patterned(esp::Shape(wide), view.dtype()), gpu_target = target.clone().to(esp::gpu());

@@ -1,4 +1,4 @@
-// cuBLASLt: epilogues, factors, captures, and the choice of algorithms.
+// cuBLASLt: epilogues, alpha and beta, captures, and the choice of algorithms.
 #include <boost/test/unit_test.hpp>
 
 #include <array>
@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(epilogues_are_for_single_products) {
   esp::Tensor out({2, 3, 5}, esp::float64, esp::gpu());
   const cu::LtOptions options{.epilogue = cu::LtEpilogue::bias, .vector = vector.address()};
   BOOST_TEST(!cu::LtProduct(a, b, out, {}, options).supported());
-  cu::LtProduct one(a, w, out, {}, options);  // all rows over one matrix
+  cu::LtProduct one(a, w, out, {}, options);  // one product with all rows
   BOOST_TEST(one.launches() == 1u);
   if (!one.supported()) return;
   one.run();

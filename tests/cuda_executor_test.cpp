@@ -1,4 +1,4 @@
-// Plans on a GPU, real or emulated: they train as on the CPU, however their kernels are launched.
+// Plans on a GPU, real or emulated: they train as on the CPU, with every way of launching kernels.
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -39,7 +39,7 @@ const esp::Tensor& labels() {
   return y;
 }
 
-/// The same rows, of which nobody is told that they are in memory.
+/// The same rows from a dataset that does not expose its memory.
 struct Streamed : esp::data::Dataset {
   esp::data::TensorDataset kept{{samples(), labels()}};
   int64_t rows() const override { return kept.rows(); }
@@ -77,8 +77,7 @@ struct Training {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// Parameters of many sizes, `times` over, without layers between them: what a step does beside the loss is
-/// updates.
+/// `times` copies of parameters of many sizes, without layers: a step consists of the loss and updates.
 struct Parameters {
   std::vector<esp::Variable> all;
   esp::Variable loss;
@@ -95,7 +94,7 @@ struct Parameters {
   }
 };
 
-/// Of the one graph that a step is on a GPU; 0 elsewhere.
+/// The number of nodes of the CUDA graph of a step; 0 on other devices.
 int graph_nodes(const esp::Executor& executor) {
   const std::string plan = executor.plan().str();
   const size_t at = plan.find("one CUDA graph of ");
@@ -105,15 +104,15 @@ int graph_nodes(const esp::Executor& executor) {
 
 struct Updates {
   optim::Optimizer optimizer;
-  int kernels;  ///< at most. The rule is one; parameters of one number, which the loss adds up, are another
+  int kernels;  ///< at most: one for the rule, one for scalar parameters, which the loss sums
 };
-/// New ones each time: they count the steps of their schedules.
+/// New optimizers for each call, since they count the steps of their schedules.
 std::vector<Updates> all_updates() {
   return {
       {optim::Sgd(0.1), 2},
       {optim::Sgd({.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01}), 2},
       {optim::Sgd({.lr = 0.1, .momentum = 0.9, .nesterov = true}), 2},
-      {optim::Sgd({.lr = 0.1, .clip_norm = 1}), 2},  // the norm's sums are in the loss's kernel
+      {optim::Sgd({.lr = 0.1, .clip_norm = 1}), 2},  // the kernel of the loss also sums the norm
       {optim::Adam({.lr = 0.01}), 2},
       {optim::Adam({.lr = 0.01, .weight_decay = 0.01, .clip_value = 0.5}), 2},
       {optim::Adam({.lr = 0.01, .clip_norm = 1}), 2},
@@ -131,7 +130,7 @@ std::vector<Updates> all_updates() {
 BOOST_AUTO_TEST_SUITE(cuda_executor)
 
 BOOST_AUTO_TEST_CASE(updates_of_many_parameters_are_as_many_kernels_as_those_of_few) {
-  constexpr int around = 2;  // the loss, and what keeps it
+  constexpr int around = 2;  // the kernels of the loss and of recording it
   const auto train = [](const Parameters& p, const optim::Optimizer& optimizer, const esp::Device device) {
     const esp::Executor executor =
         p.loss.get_executor({.mode = esp::Mode::training, .optimizer = optimizer, .devices = {device}});
@@ -180,7 +179,7 @@ BOOST_AUTO_TEST_CASE(callbacks_see_each_loss_and_what_was_trained) {
     executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
       seen.push_back(info.loss);
       seen.push_back(esp::sum(t.model.parameters()[0].second).item());
-      if (info.step == 2)  // from here on, the plan goes on with this
+      if (info.step == 2)  // the plan continues with these values
         esp::set_value(t.model.parameters()[0].second, esp::full({8, 4}, 0.25));
     });
     executor.execute({.epochs = 2, .progress = false});
@@ -199,7 +198,7 @@ BOOST_AUTO_TEST_CASE(a_tree_that_lives_there) {
   on_cpu.executor({esp::cpu()}).execute({.epochs = 2, .progress = false});
   for (const esp::Device gpu : gpus_to_test()) {
     const Training there;
-    (void)there.loss.value();  // layers learn their width
+    (void)there.loss.value();  // creates the parameters
     esp::seed(11);
     Training moved;
     moved.model.to(gpu);
@@ -297,7 +296,7 @@ BOOST_AUTO_TEST_CASE(labels_outside_their_range_are_index_errors) {
         esp::softmax_cross_entropy(esp::Variable(x.to(gpu)), esp::tensor({0, 2, 7, 1}).to(gpu));
     BOOST_CHECK_EXCEPTION((void)eager.item(), esp::IndexError,
                           [](const esp::IndexError& e) { return has(e.what(), "7") && has(e.what(), "3"); });
-    BOOST_TEST(std::isfinite(esp::sum(esp::Variable(x.to(gpu))).item()));  // it was told once
+    BOOST_TEST(std::isfinite(esp::sum(esp::Variable(x.to(gpu))).item()));  // the error was reported once
 
     nn::Dense layer(3);
     const esp::data::Distributor feed({x, esp::tensor({0, 2, 7, 1})}, {.batch_size = 2});
@@ -353,7 +352,7 @@ BOOST_AUTO_TEST_CASE(devices_do_not_mix) {
   for (const esp::Device gpu : gpus_to_test()) {
     const esp::Variable here = esp::ones({2}), there = esp::ones({2}).to(gpu);
     BOOST_CHECK_THROW(here + there, esp::DeviceError);
-    BOOST_TEST((there * 2 + 1).value().device() == gpu);  // numbers go where they are needed
+    BOOST_TEST((there * 2 + 1).value().device() == gpu);  // numbers are created on the operand's device
     BOOST_TEST(esp::sum(here.to(gpu) + there).item() == 4);
     BOOST_CHECK_THROW((void)there.value().span<float>(), esp::DeviceError);
   }

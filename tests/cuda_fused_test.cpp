@@ -38,7 +38,7 @@ void check_close(const Tensors& results, const Tensors& expected) {
   }
 }
 
-/// Twice: a kernel leaves its counters as it found them. Then over each input it may write over.
+/// Runs twice, since kernels must restore their counters, then in place of each input that it may overwrite.
 void check_case(const FusedCase& c) {
   const Tensors expected = on_the_cpu(c);
   Tensors inputs, outputs;
@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(random_trees) {
     std::vector<esp::Variable> results{tree.root};
     for (const esp::Variable& p : tree.parameters) try {
         results.push_back(tree.root.gradient(p));
-      } catch (const esp::Error&) {  // the tree does not reach it
+      } catch (const esp::Error&) {  // the root does not depend on it
       }
     BOOST_TEST_CONTEXT("seed " << seed) check_trees(results);
   }

@@ -1,5 +1,4 @@
-// Matrix products on a GPU against those of the CPU: transposes, batches, layouts, and what is done with
-// them.
+// Matrix products on a GPU against those of the CPU: transposes, batches, layouts and epilogues.
 #include <boost/test/unit_test.hpp>
 
 #include <array>
@@ -18,7 +17,7 @@ using namespace espalier::testing;
 
 namespace {
 
-/// The last two axes in the other order, over the same memory.
+/// A view with the last two axes swapped.
 esp::Tensor transposed(const esp::Tensor& x) {
   esp::Layout layout = x.layout();
   const size_t n = layout.strides.size();
@@ -27,7 +26,7 @@ esp::Tensor transposed(const esp::Tensor& x) {
   return esp::Tensor(x.storage(), layout, x.dtype());
 }
 
-/// Every second column of a larger tensor: no GEMM takes such rows.
+/// Every second column of a larger tensor: a GEMM cannot read such rows.
 esp::Tensor every_second(const esp::Tensor& x) {
   esp::Shape wide = x.shape();
   wide.dims()[wide.rank() - 1] *= 2;
@@ -62,11 +61,11 @@ esp::Tensor product_on_gpu(const esp::Tensor& a, const esp::Tensor& b, const esp
   call.outputs = {&out};
   const auto kernel = esp::bind_kernel(*esp::matmul_op(form), call);
   kernel->run({});
-  kernel->run({});  // what was there does not matter
+  kernel->run({});  // the old contents do not matter
   return out.to(esp::cpu());
 }
 
-/// The operands are stored as the form says, in all arrangements.
+/// Checks a product with operands in all layouts.
 void check_product(const esp::Shape& a, const esp::Shape& b, esp::DType dtype) {
   const auto rounded = [&](const esp::Tensor& all) { return all.to(dtype).to(esp::float64); };
   const esp::Tensor x = rounded(numbers(a, -2, 2, 1)), y = rounded(numbers(b, -2, 2, 2));
@@ -83,7 +82,7 @@ void check_product(const esp::Shape& a, const esp::Shape& b, esp::DType dtype) {
         }
 }
 
-/// An op bound on the GPU, to tensors with the values of `inputs`; gives all outputs, after two runs.
+/// Binds an op to copies of `inputs` on the GPU; returns all outputs after two runs.
 std::vector<esp::Tensor> run_on_gpu(const esp::Op& op, const std::vector<esp::Tensor>& inputs,
                                     const std::vector<esp::Spec>& outputs) {
   std::vector<esp::Tensor> in, out, result;

@@ -1,4 +1,4 @@
-// Ranks connected by NCCL, on all GPUs of the machine, or by the emulated NCCL. Only in builds with NCCL.
+// Ranks connected by NCCL on all GPUs of the machine, or by the emulated NCCL. Built with NCCL.
 #include <boost/test/unit_test.hpp>
 
 #include <dlfcn.h>
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(collectives_agree_with_plain_loops) {
       const auto errors = run([&](Communicator& self, Device device, cu::Stream&) {
         for (const int64_t elements : {0, 1, 4099}) {
           Moved moved(self, device, elements % 2);
-          // NCCL adds 16-bit reals in 16 bits, in an order of its own.
+          // NCCL adds 16-bit reals in 16 bits, in an unspecified order.
           wrong[static_cast<size_t>(self.rank())] += check_collectives(moved, elements, dtype, 1, 0.5);
         }
       });
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(collectives_are_captured) {
   for (const Runner run : {run_group, run_processes}) {
     const auto errors = run([](Communicator& self, Device device, cu::Stream& stream) {
       Tensor values = full({40}, self.rank() + 1).to(device), all({self.size(), 40}, float32, device);
-      self.all_reduce(values);  // compared, and all kernels loaded
+      self.all_reduce(values);  // compares the calls, and loads all kernels
       self.all_gather(values, all);
       const Tensor source = full({40}, self.rank() + 1).to(device);
       copy_elements(source, values);
@@ -246,7 +246,7 @@ BOOST_AUTO_TEST_CASE(processes_that_differ_in_known_calls_do_not_wait_forever) {
     Tensor one = zeros({8}).to(device), other = zeros({8}, int32).to(device);
     self.all_reduce(one);
     self.all_reduce(other);
-    // Their devices wait for each other now.
+    // The devices wait for each other.
     self.set_timeout(0.3);
     self.all_reduce(self.rank() == 0 ? one : other);
     self.barrier();
@@ -327,7 +327,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_do_not_come_are_named) {
   });
   BOOST_TEST(contains(errors[0], "rank 1 has not come within 0.2 s, after all_reduce of float32 [8] ("));
 
-  // One does not begin; the others time out with its name.
+  // One rank does not start; the errors of the other ranks name it.
   const Group bootstraps = make_thread_group(2);
   errors = run_ranks(bootstraps, devices(), [&](Communicator& bootstrap, Device device, cu::Stream&) {
     bootstrap.set_timeout(0.2);

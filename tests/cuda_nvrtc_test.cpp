@@ -1,5 +1,4 @@
-// Compilation at run time, which needs no GPU: that of all fused kernels, its errors, and the files in which
-// machine code is kept.
+// Compilation at run time, which needs no GPU: all fused kernels, errors, and the cache of machine code.
 #include <boost/test/unit_test.hpp>
 
 #include <fstream>
@@ -52,7 +51,7 @@ BOOST_AUTO_TEST_CASE(machine_code_is_kept_in_files) {
   BOOST_TEST((files.find(empty_kernel, architecture) == code));
   BOOST_TEST(files.find(empty_kernel, 100).empty());
   BOOST_TEST(files.find(empty_kernel + " ", architecture).empty());
-  // Each byte counts.
+  // A change of any byte is detected.
   const std::filesystem::path file = files.file(empty_kernel, architecture);
   const std::string whole = esp::read_file(file);
   for (const size_t at : {size_t{0}, whole.find('\n'), whole.find("nothing"), whole.size() - 1}) {

@@ -20,7 +20,7 @@ namespace {
 constexpr esp::DType dtypes[] = {esp::float32, esp::float64, esp::int32,   esp::int64,
                                  esp::boolean, esp::float16, esp::bfloat16};
 
-/// Numbers of both signs, and the ends of their ranges.
+/// Numbers of both signs, and the limits of the type.
 esp::Tensor values(const esp::Shape& shape, esp::DType dtype, uint64_t which) {
   if (esp::is_half(dtype)) return values(shape, esp::float32, which).to(dtype);
   esp::Tensor result = numbers(shape, -3, 3, which).to(dtype);
@@ -53,7 +53,7 @@ esp::Tensor with_axes(const esp::Tensor& x, const std::vector<size_t>& axes) {
   return esp::Tensor(x.storage(), layout, x.dtype());
 }
 
-/// How operands lie in memory: operand k of that element type.
+/// A layout of operands; the function makes operand k with this element type.
 struct Arrangement {
   const char* name;
   std::function<esp::Tensor(esp::DType, size_t k)> operand;
@@ -106,8 +106,8 @@ const Arrangement arrangements[] = {
      }},
 };
 
-/// The largest difference of two elements, relative to 1 + the larger; infinite where NaN or the sign of a
-/// zero is one's alone.
+/// The largest difference of two elements, relative to 1 + the larger; infinite if only one is NaN, or for
+/// zeros of different sign.
 double largest_difference(const esp::Tensor& a, const esp::Tensor& b) {
   double worst = 0;
   const esp::Tensor x = a.to(esp::float64), y = b.to(esp::float64);
@@ -138,7 +138,7 @@ void run_on_cpu(const esp::Op& op, const esp::KernelCall& call) {
     op.run_cpu(call);
 }
 
-/// Runs an op on both devices; `in_place`: over that input, where the op may.
+/// Runs an op on both devices; `in_place`: the input to overwrite, if the op may.
 void check(const esp::Op& op, const std::vector<esp::Tensor>& inputs, int in_place, const std::string& what,
            double roundings = 1) {
   std::vector<esp::Spec> specs;
@@ -170,8 +170,8 @@ void check(const esp::Op& op, const std::vector<esp::Tensor>& inputs, int in_pla
              what << (in_place >= 0 ? ", in place" : "") << ": differs by " << by);
 }
 
-/// All arrangements of all element types the op takes; `same` tells whether operand k has that type, or is
-/// bool.
+/// Checks all layouts and element types of an op; `same(k)` is true if operand k has the element type, and
+/// false if it is bool.
 void check_all(const esp::Variable& made, size_t operands, const std::function<bool(size_t)>& same) {
   const esp::Op& op = made.node()->op();
   int taken = 0;
@@ -187,7 +187,7 @@ void check_all(const esp::Variable& made, size_t operands, const std::function<b
           check(op, inputs, in_place, what);
         ++taken;
       } catch (const esp::TypeError&) {
-        continue;  // it does not take that type
+        continue;  // unsupported type
       }
     }
   BOOST_TEST(taken > 0, op.name() << " takes no element type");
@@ -245,7 +245,7 @@ BOOST_AUTO_TEST_CASE(many_operands) {
           for (size_t k = 0; k < n; ++k) inputs.push_back(view(numbers({3, size}, -9, 9, k).to(dtype)));
           for (int in_place : {-1, 0})
             check(made.node()->op(), inputs, in_place, "add_all of " + std::to_string(n),
-                  esp::is_half(dtype) ? 4.0 * static_cast<double>(n) : 1);  // pairs are added at times
+                  esp::is_half(dtype) ? 4.0 * static_cast<double>(n) : 1);  // pairs may be added first
         }
 }
 
@@ -289,7 +289,7 @@ BOOST_AUTO_TEST_CASE(dropout_masks) {
         esp::Tensor there = got.slice(0, begin, begin + n);
         call.outputs = {&there};
         esp::bind_kernel(made.node()->op(), call)->run(random);
-        // The same numbers, counted from a stream in the device's memory.
+        // The same numbers, with the base of the stream in device memory.
         const esp::Tensor base =
             on_gpu(esp::tensor({static_cast<int64_t>(random.seed), static_cast<int64_t>(random.stream) - 5}));
         esp::Tensor there_too = based.slice(0, begin, begin + n);
@@ -305,7 +305,7 @@ BOOST_AUTO_TEST_CASE(dropout_masks) {
       }
 }
 
-/// A pointwise op with that functor, if any.
+/// A pointwise op with an arbitrary functor name.
 struct Unheard : esp::Op {
   explicit Unheard(std::string_view functor) : Op({.kind = esp::OpKind::pointwise}), functor_(functor) {}
   std::string_view name() const override { return "unheard"; }

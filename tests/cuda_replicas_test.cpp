@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(uneven_batches_and_parts) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(states_are_shared_out) {
+BOOST_AUTO_TEST_CASE(states_are_sharded) {
   for (const uint32_t which : {1u, 3u, 7u}) {
     const Trace one = train_network({.optimizer = which});
     for (const auto& devices : groups())
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(states_are_shared_out) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(states_are_shared_out_however_gradients_are_sent) {
+BOOST_AUTO_TEST_CASE(states_are_sharded_however_gradients_are_sent) {
   const Trace one = train_network({.optimizer = 6});
   for (const auto& devices : groups())
     for (const int64_t bytes : {0, 64}) BOOST_TEST_CONTEXT(devices.size() << " by " << bytes << " bytes") {
@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(states_are_shared_out_however_gradients_are_sent) {
       }
 }
 
-BOOST_AUTO_TEST_CASE(shared_out_states_are_read_and_handed_on) {
+BOOST_AUTO_TEST_CASE(sharded_states_are_read_and_handed_on) {
   const auto train = [](const std::vector<esp::Device>& devices, bool on_gpu) {
     esp::data::Distributor feed({numbers({12, 3}, -1, 1, 1)}, {.batch_size = 4});
     const esp::Device home = on_gpu ? esp::gpu() : esp::cpu();

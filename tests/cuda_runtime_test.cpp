@@ -1,5 +1,5 @@
-// What kernels and plans build on: streams and the order of memory between them, pinned buffers, and errors
-// that come to light at the next synchronization. Only in builds with CUDA; without a GPU nothing runs.
+// The CUDA runtime layer: streams and the order of memory accesses between them, pinned buffers, and errors
+// that are reported at the next synchronization. Built with CUDA; runs nothing without a GPU.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(recorded_indices_are_thrown_at_the_line_of_their_op) {
   record(2);
   BOOST_CHECK_EXCEPTION(x.to(esp::cpu()), esp::IndexError, message);
   BOOST_CHECK_NO_THROW(x.to(esp::cpu()));
-  record(1);  // claimed, and not yet complete
+  record(1);  // claimed but not complete
   BOOST_CHECK_NO_THROW(esp::synchronize(esp::gpu()));
   record(0);
 }

@@ -1,4 +1,4 @@
-// Operations of the user's own.
+// User-defined operations.
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
@@ -18,7 +18,7 @@ using Variables = std::vector<esp::Variable>;
 
 namespace {
 
-/// x³, counting how often it runs.
+/// x³; counts its evaluations in `runs`.
 esp::CustomOp cube(int& runs, bool infers = false) {
   esp::CustomOpOptions options{.name = "cube",
                                .forward =
@@ -36,7 +36,7 @@ esp::CustomOp cube(int& runs, bool infers = false) {
   return esp::custom_op(options);
 }
 
-/// An op whose functions give what they are told to.
+/// An op whose functions return the given values.
 esp::CustomOp fixed(const esp::Tensor& output, const Variables& gradients) {
   return esp::custom_op({.name = "fixed",
                          .forward = [=](const Tensors&) { return output; },
@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(downstream_of_a_feed_the_shape_comes_from_zeros_or_infer) {
   const esp::CustomOp op = cube(runs);
   BOOST_TEST(op({source}).shape() == esp::Shape({4, 2}));
   BOOST_TEST(op({source}).shape() == esp::Shape({4, 2}));
-  BOOST_TEST(runs == 1);  // it remembers
+  BOOST_TEST(runs == 1);  // the shape is cached
   int more = 0;
   BOOST_TEST(cube(more, true)({source}).shape() == esp::Shape({4, 2}));
   BOOST_TEST(more == 0);
@@ -198,7 +198,7 @@ BOOST_AUTO_TEST_CASE(what_user_functions_throw_passes_through) {
   const esp::Variable y = late({x});
   BOOST_CHECK_THROW(y.gradient(x), UsersOwn);
   BOOST_TEST(y.item() == 1);
-  BOOST_TEST((y + x).item() == 2);  // nothing is left behind
+  BOOST_TEST((y + x).item() == 2);  // a failed op leaves no state
 }
 
 BOOST_AUTO_TEST_CASE(forward_may_call_ops_of_its_own) {

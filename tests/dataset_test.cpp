@@ -18,7 +18,7 @@ std::vector<float> values(const Tensor& tensor) {
   return {span.begin(), span.end()};
 }
 
-/// Room for that many rows of every column.
+/// Buffers for `rows` rows of every column.
 std::vector<Tensor> room(const data::Dataset& dataset, int64_t rows) {
   std::vector<Tensor> outputs;
   for (Spec spec : dataset.specs()) {

@@ -1,5 +1,4 @@
-// Devices: naming and using them, and what a tree does to stay on one. Without a GPU the second device is
-// another logical CPU.
+// Devices: names, use, and trees on one device. Without a GPU the second device is another logical CPU.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -13,7 +12,7 @@ using namespace espalier::testing;
 
 namespace {
 
-/// A device on which new tensors are not made.
+/// A device other than the default one.
 esp::Device elsewhere() {
   const auto gpus = esp::all_gpus();
   return gpus.empty() ? esp::cpu(1) : gpus[0];

@@ -18,7 +18,7 @@ using testing::says;
 
 namespace {
 
-/// Rows 0, 1, 2, … of one number each, and ten times that.
+/// Two columns with one number per row: 0, 1, 2, …, and ten times that.
 struct Columns {
   Tensor x = arange(10).reshape({-1, 1});
   Tensor y = arange(10, int64);
@@ -29,7 +29,7 @@ std::vector<float> values(const Tensor& tensor) {
   return {span.begin(), span.end()};
 }
 
-/// What is seen by stepping to the end.
+/// The values of all steps of an epoch.
 std::vector<float> epoch_of(const Variable& v) {
   std::vector<float> seen;
   try {
@@ -46,7 +46,7 @@ std::vector<float> ascending(size_t n) {
   return list;
 }
 
-/// Five rows, one of which cannot be read at first.
+/// Five rows, one of which cannot be read until it is repaired.
 class BrokenDataset : public data::Dataset {
  public:
   int64_t rows() const override { return 5; }
@@ -194,7 +194,7 @@ BOOST_AUTO_TEST_CASE(shuffles_differ_by_epoch_and_seed_and_are_repeatable) {
   std::set<std::vector<float>> different{ascending(10)};
   for (const auto& epochs : {seven, eight}) different.insert(epochs.begin(), epochs.end());
   BOOST_TEST(different.size() == 11u);
-  // Each epoch has its order whichever was read before.
+  // The order of an epoch does not depend on epochs read before.
   Distributor feed({x}, {.batch_size = 3, .shuffle = true, .seed = 7});
   const auto [a] = feed.get_output_graphs<1>();
   for (const size_t epoch : {4u, 0u, 2u, 4u, 1u, 3u}) {

@@ -1,5 +1,5 @@
-// What reaches the disk, and when: files before they take the place of others, names before a checkpoint
-// counts. It replaces fsync() and rename(), and so is a program by itself.
+// The order of syncs: a file before it replaces another one, its folder before a checkpoint is complete. The
+// program replaces fsync() and rename(), so it is separate from the other tests.
 #define BOOST_TEST_MODULE durability
 #include <boost/test/unit_test.hpp>
 
@@ -25,16 +25,16 @@ namespace {
 
 using Log = std::vector<std::string>;
 Log calls;          // "sync file", "sync folder <name>", "rename"
-std::string fails;  // which kind of call,
-int with = 0;       // and how
-int passes = 0;     // how many of the kind succeed before
+std::string fails;  // the kind of call that fails
+int with = 0;       // with this errno
+int passes = 0;     // calls of this kind that succeed before
 
 bool is_to_fail(const std::string& call) {
   calls.push_back(call);
   return !fails.empty() && call.starts_with(fails) && passes-- <= 0;
 }
 
-/// Calls that are made meanwhile, of which some fail.
+/// Runs `f`, in which calls of `kind` fail after the first `after`, and returns all calls.
 Log calls_of(const std::function<void()>& f, const std::string& kind = {}, int error = 0, int after = 0) {
   calls.clear();
   fails = kind, with = error, passes = after;
@@ -80,7 +80,7 @@ double number_in(const fs::path& folder) {
 
 }  // namespace
 
-/// What is measured here is not kept: its file would be synced, too.
+/// Disables the file of measured products, which would be synced, too.
 struct NoCache {
   NoCache() { setenv("ESPALIER_CACHE", "off", 1); }
 };
@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(a_disk_that_fails_leaves_the_checkpoints_before) {
   fail(4, "rename");
   BOOST_TEST(number_in(folder.path()) == 3);
   BOOST_TEST(folder.files() == 2u);
-  // The name may be there or not: until it is for sure, none goes.
+  // Until the folder is synced, the new name may be missing after a crash, so no old file is removed.
   fail(4, "sync folder");
   for (const char* name : {"checkpoint-000002.safetensors", "checkpoint-000003.safetensors"})
     BOOST_TEST(fs::exists(folder / name));

@@ -1,4 +1,4 @@
-// Products that take in the kernels behind them: which do, and that values are the same.
+// Fusion of kernels into products as epilogues: which are fused, and their values.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ int64_t count(const esp::Graph& graph, std::string_view name) {
   return std::ranges::count_if(graph.nodes, [&](const esp::GraphNode& n) { return n.op->name() == name; });
 }
 
-/// How many products have a program behind them; plans on one and two threads compute what the tree does.
+/// The number of products with an epilogue; checks plans on one and two threads against the tree.
 int64_t epilogues(const Variables& results) {
   esp::Graph graph = esp::freeze(results, {}, {}, false);
   for (const auto pass : {esp::simplify, esp::common_subexpressions, esp::fuse_pointwise, esp::fuse_matmul}) {
@@ -50,15 +50,15 @@ BOOST_AUTO_TEST_SUITE(epilogues_of_products)
 BOOST_AUTO_TEST_CASE(which_kernels_are_taken_in) {
   const Variable a = leaf({8, 6}, 1), b = leaf({6, 4}, 2), bias = leaf({4}, 3), full = leaf({8, 4}, 4),
                  column = leaf({8, 1}, 5), product = esp::matmul(a, b);
-  BOOST_TEST(epilogues({product + bias}) == 1);  // alone, too
+  BOOST_TEST(epilogues({product + bias}) == 1);  // a single addition is fused, too
   BOOST_TEST(epilogues({bias + product}) == 1);
   BOOST_TEST(epilogues({esp::tanh(product * full + column) * bias}) == 1);
   BOOST_TEST(epilogues({esp::softmax(product * 0.5)}) == 1);
   BOOST_TEST(epilogues({esp::tanh(product) - esp::mean(product, -1, true)}) == 1);
   BOOST_TEST(epilogues({product * product + product}) == 1);
-  // Two products that meet: one of them.
+  // Two products in one kernel: it is fused into one of them.
   BOOST_TEST(epilogues({esp::tanh(product + esp::matmul(a, b * 2.0))}) == 1);
-  // Other kinds of kernels by themselves stay behind the product.
+  // Single kernels other than pointwise ones are not fused.
   BOOST_TEST(epilogues({esp::softmax(product)}) == 0);
   BOOST_TEST(epilogues({esp::sum(product, -1)}) == 0);
   BOOST_TEST(epilogues({product}) == 0);
@@ -96,11 +96,11 @@ BOOST_AUTO_TEST_CASE(products_that_are_seen_in_another_order_stay) {
 
 BOOST_AUTO_TEST_CASE(operands_do_not_live_longer_than_that_is_worth) {
   const Variable a = leaf({8, 100}, 1), b = leaf({100, 4}, 2), bias = leaf({4}, 3), narrow = leaf({8, 4}, 4);
-  BOOST_TEST(epilogues({esp::matmul(a, b) + bias}) == 1);  // leaves live anyway
+  BOOST_TEST(epilogues({esp::matmul(a, b) + bias}) == 1);  // leaves are alive anyway
   BOOST_TEST(epilogues({esp::matmul(esp::transpose(leaf({100, 8}, 5)), b) + bias}) == 1);
   BOOST_TEST(epilogues({esp::matmul(esp::exp(a), b) + bias}) == 0);
   BOOST_TEST(epilogues({esp::matmul(esp::exp(narrow), leaf({4, 4}, 6)) + bias}) == 1);
-  // What lives longer for another reader costs nothing.
+  // A value that is alive for another reader costs no memory.
   const Variable large = esp::exp(a);
   BOOST_TEST(epilogues({esp::matmul(large, b) + bias, esp::matmul(esp::transpose(large), narrow)}) == 1);
 }
@@ -120,8 +120,8 @@ BOOST_AUTO_TEST_CASE(sizes_at_the_edges) {
       }
     };
     for (const int64_t m : {1, 17, 300}) check(m, 5, 33);
-    check(37, 0, 3);    // nothing to add up
-    check(37, 1, 700);  // rows of which few make a tile
+    check(37, 0, 3);    // k = 0
+    check(37, 1, 700);  // a tile has few rows
     check(5, 3, 3000);  // rows longer than a tile
     check(300, 80, 40);
     check(7, 6, 33, 5);  // rows of a batch that do not fill tiles

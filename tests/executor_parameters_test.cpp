@@ -1,4 +1,4 @@
-// Parameters belong to the tree, whoever writes them: executors, eager updates, set_value. And failed steps
+// Parameters belong to the tree and can be written by executors, eager updates and set_value. Failed steps
 // write none.
 #include <boost/test/unit_test.hpp>
 
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(they_can_be_set_from_a_callback) {
 }
 
 BOOST_AUTO_TEST_CASE(the_last_callback_has_the_last_word) {
-  // No step follows: what the callback leaves is not taken for the executor's own.
+  // No step follows: the executor must not overwrite the value from the callback.
   for (const bool by_executor : {false, true}) {
     const esp::Variable w = real(1), v = real(1);
     const esp::Executor executor = trainer(w * 1.0 + v, optim::Sgd(0.25)),
@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(two_executors_over_one_model_alternate) {
     BOOST_TEST(inference.run({{"x", one}}).item() == before - 0.75);
     BOOST_TEST(w.item() == before - 0.75);
   }
-  // One from within the other's callback.
+  // One executor runs in a callback of the other.
   std::vector<double> seen;
   training.on(esp::Event::epoch_finish, [&](const esp::StepInfo&) {
     seen.push_back(inference.run({{"x", one}}).item());
@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(values_that_were_taken_before_stay) {
   BOOST_TEST(doubled.item() == 1.5);
 }
 
-// Known: a view shares the parameter's buffer, and plans write parameters in place.
+// A view shares the parameter's buffer, and plans write parameters in place.
 BOOST_AUTO_TEST_CASE(views_that_were_taken_before_stay) {
   const esp::Variable w = real(1);
   const esp::Executor executor = trainer(w * 1.0, optim::Sgd(0.25));
@@ -194,7 +194,7 @@ BOOST_AUTO_TEST_CASE(a_failed_step_leaves_everything_as_after_the_step_before) {
     for (size_t i = 0; i < a.size(); ++i)
       BOOST_TEST(difference(a[i].second.value(), b[i].second.value()) == 0);
   }
-  // Once the data is right, it goes on, from the beginning of the epoch.
+  // With correct data, it continues at the beginning of the epoch.
   spoiled.at<int64_t>({7}) = 1;
   BOOST_TEST(wrong.execute({.progress = false}).epochs[0].samples == 12);
 }

@@ -1,4 +1,4 @@
-// What steps and runs tell, and what one leaves for the next.
+// The information of steps and runs, and the state between runs.
 #include <boost/test/unit_test.hpp>
 
 #include <signal.h>
@@ -16,7 +16,7 @@ using namespace espalier::testing;
 
 namespace {
 
-/// Σ of one row of numbers from 0 on at each step, times w.
+/// A loss that is w times the sum of one row of consecutive numbers.
 struct Counting {
   explicit Counting(int64_t rows, int64_t other_rows = 0)
       : feed({esp::arange(rows).reshape({-1, 1})}, {.batch_size = 1}), w(esp::parameter(esp::ones({1}))) {
@@ -39,7 +39,7 @@ struct Counting {
 BOOST_AUTO_TEST_SUITE(executor_runs)
 
 BOOST_AUTO_TEST_CASE(a_step_tells_what_it_was) {
-  for (const int64_t other : {0, 3}) {  // one feed or two, of which the shorter counts
+  for (const int64_t other : {0, 3}) {  // one feed or two; the shorter one ends the epoch
     const Counting run(4, other);
     const int64_t steps = other ? other : 4;
     std::vector<esp::StepInfo> told;
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(a_feed_that_is_reset_shows_its_first_step) {
   run.feed.reset();
   BOOST_TEST(run.executor->step().loss == 0);
   BOOST_TEST(run.executor->step().loss == 1);
-  // A run begins at the first step, too, and leaves the feed at the next epoch.
+  // A run starts at the first step, and leaves the feed at the next epoch.
   BOOST_TEST(run.executor->execute({.epochs = 1, .progress = false}).epochs[0].loss_sum == 6);
   BOOST_TEST(run.executor->step().loss == 0);
   run.feed.reset();
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(a_feed_that_is_reset_shows_its_first_step) {
   BOOST_TEST(run.executor->step().loss == 0);
 }
 
-BOOST_AUTO_TEST_CASE(replicas_share_out_batches_of_one_size) {
+BOOST_AUTO_TEST_CASE(replicas_divide_batches_of_one_size) {
   const esp::data::Distributor a({esp::ones({12, 3})}, {.batch_size = 4}),
       b({esp::ones({12, 3})}, {.batch_size = 6});
   const esp::Variable w = esp::parameter(esp::ones({3}));
@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(replicas_share_out_batches_of_one_size) {
       esp::UnsupportedError, says({"the feeds show 4 and 6", here()}));
 }
 
-BOOST_AUTO_TEST_CASE(replicas_share_out_rows_but_no_numbers) {
+BOOST_AUTO_TEST_CASE(replicas_divide_rows_but_not_numbers) {
   const esp::Variable x = esp::placeholder("x", {1, 3}, esp::float64),
                       by = esp::placeholder("by", {}, esp::float64);
   esp::Tensor values[2];
@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(a_value_that_cannot_be_shown_is_refused_before_anything_is_
 
 BOOST_AUTO_TEST_CASE(stopping_lasts_for_one_run) {
   const Counting run(4);
-  run.executor->stop();  // nothing runs
+  run.executor->stop();  // without a run, no effect
   BOOST_TEST(run.executor->execute({.epochs = 2, .progress = false}).epochs.size() == 2u);
   bool stop = true;
   run.executor->on(esp::Event::epoch_start, [&](const esp::StepInfo& info) {
@@ -162,7 +162,7 @@ BOOST_AUTO_TEST_CASE(stopping_lasts_for_one_run) {
   const esp::History stopped = run.executor->execute({.epochs = 5, .progress = false});
   BOOST_REQUIRE(stopped.epochs.size() == 2u);
   BOOST_TEST(stopped.epochs[1].samples == 0);
-  BOOST_TEST(stopped.epochs[1].loss_mean == 0);  // of no samples
+  BOOST_TEST(stopped.epochs[1].loss_mean == 0);  // no samples
   stop = false;
   BOOST_TEST(run.executor->execute({.epochs = 2, .progress = false}).epochs[1].loss_sum == 6);
 }

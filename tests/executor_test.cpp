@@ -1,4 +1,4 @@
-// The executor: it trains as eager does, and behaves when something goes wrong.
+// The executor: it trains as eager code does, and handles errors.
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
@@ -69,7 +69,7 @@ Run eager(const optim::Optimizer& optimizer, double rate, int epochs, esp::data:
   return Run(model, losses);
 }
 
-/// A loss over a feed, its model and an executor of it.
+/// A loss over a feed, its model and an executor.
 struct Frozen {
   nn::Sequential model;
   esp::data::Distributor feed;
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(callbacks_stop_throw_and_register_others) {
   BOOST_TEST(executor.execute({.epochs = 9, .progress = false}).epochs.size() == 2u);
   BOOST_TEST(steps == 7);
   stop = false;
-  BOOST_TEST(executor.execute({.epochs = 1, .progress = false}).epochs.size() == 1u);  // begins anew
+  BOOST_TEST(executor.execute({.epochs = 1, .progress = false}).epochs.size() == 1u);  // starts again
   BOOST_TEST(steps == 12);
 
   bool fail = true;
@@ -259,9 +259,9 @@ BOOST_AUTO_TEST_CASE(validation_is_inference_over_another_feed) {
     BOOST_TEST(history.epochs[0].validation_loss == nn::MeanSquared()(calm(x), y).item(),
                boost::test_tools::tolerance(1e-5));
     calm.train(true);
-    BOOST_TEST(executor.value().item() == last_step);  // the training loss, not what validation left
+    BOOST_TEST(executor.value().item() == last_step);  // the training loss, not that of validation
   }
-  // It draws no random numbers: training goes on as without.
+  // Validation draws no random numbers, so it does not change training.
   std::vector<double> losses[2];
   for (int with : {0, 1}) {
     esp::seed(17);

@@ -1,5 +1,4 @@
-// Training by hand on what a Distributor feeds: every step is computed at its own batch and its own
-// parameters.
+// Eager training loops over a Distributor: every step uses its own batch and the current parameters.
 #include <boost/test/unit_test.hpp>
 
 #include <sstream>
@@ -28,7 +27,7 @@ BOOST_AUTO_TEST_CASE(gradients_that_no_feed_reaches_are_those_of_the_step) {
   const esp::data::Distributor feed({esp::zeros({3})});
   const esp::Variable w = esp::parameter(esp::tensor(1.0f));
   const esp::Variable loss = esp::square(w) + esp::sum(feed.get_output_graphs()[0]);
-  for (const double expected : {0.5, 0.25, 0.125}) {  // the gradient is 2w, of the present w
+  for (const double expected : {0.5, 0.25, 0.125}) {  // the gradient is 2w, with the current w
     loss.forward().update(esp::optim::Sgd(0.25));
     BOOST_TEST(w.item() == expected);
   }
@@ -70,7 +69,7 @@ BOOST_AUTO_TEST_CASE(what_is_refreshed_can_be_computed_again) {
     BOOST_TEST(held.item() == 2 * now);
   }
   esp::set_value(v, esp::ones({1}));
-  BOOST_TEST(held.item() == 14);  // it shows its step
+  BOOST_TEST(held.item() == 14);  // the value of its step
 }
 
 BOOST_AUTO_TEST_CASE(what_was_written_after_an_update_follows_what_it_is_made_of) {
@@ -78,10 +77,10 @@ BOOST_AUTO_TEST_CASE(what_was_written_after_an_update_follows_what_it_is_made_of
   const esp::Variable w = esp::parameter(esp::ones({1}));
   const esp::Variable before = w * 2.0f;
   esp::set_value(w, esp::full({1}, 10));
-  const esp::Variable after = before * 3.0f;  // of what `before` was
+  const esp::Variable after = before * 3.0f;  // computed from the old `before`
   BOOST_TEST(after.item() == 6);
   const esp::Variable loss = esp::sum(x) + esp::sum(after);
-  BOOST_TEST(loss.forward().item() == 60);  // a step sees the parameters of now
+  BOOST_TEST(loss.forward().item() == 60);  // a step reads the current parameters
   BOOST_TEST(loss.forward().item() == 61);
 }
 
@@ -110,7 +109,7 @@ BOOST_AUTO_TEST_CASE(the_feed_that_was_shown_last_says_the_step) {
     for (int step = 0; step < 2; ++step) b[0].forward();
     BOOST_TEST(late.item() == 11);
     for (int step = 0; step < 4; ++step) BOOST_TEST(both.forward().item() == 2 * step);
-    BOOST_CHECK_THROW(both.forward(), esp::EndOfData);  // with the shorter
+    BOOST_CHECK_THROW(both.forward(), esp::EndOfData);  // ends with the shorter feed
   }
 }
 
@@ -122,7 +121,7 @@ BOOST_AUTO_TEST_CASE(a_fed_tree_cannot_be_cleared) {
     loss.forward().backward({.clear_buffers = true});
     BOOST_TEST(loss.gradient(w).item() == step);
   }
-  // Nothing is read for a gradient of what has not been shown.
+  // A gradient of a root without a step reads no batch.
   const esp::Variable open = esp::sum(esp::placeholder("p", {2}) * w);
   BOOST_CHECK_NO_THROW((void)open.gradient(w));
   BOOST_CHECK_THROW((void)open.gradient(w).item(), esp::DataError);

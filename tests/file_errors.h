@@ -1,4 +1,4 @@
-// What the FileError of a call says.
+// The message of a FileError.
 #pragma once
 #include <string>
 

@@ -1,5 +1,5 @@
-// Kernels at their edges: rows of several lengths, operands under several shapes, folds that end within a
-// tile, weights of rows, large integers. Plans compute what the tree does.
+// Edge cases of fused kernels, in plans compared with eager values: rows of several lengths, operands under
+// several shapes, folds that end within a tile, weights of rows, large integers.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ esp::Tensor by_plan(const Variable& root, const std::vector<std::string>& withou
   return executor.value();
 }
 
-/// On one thread and on two the plan computes what the tree does.
+/// Compares plans on one and two threads with eager values.
 void check_same(const Variable& root, double most = 1e-12) {
   const esp::Tensor expected = root.value();
   const int before = esp::num_threads();
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(integers_that_no_double_has) {
                  static_cast<int64_t>((element + static_cast<uint64_t>(big)) * element + element));
     }
   }
-  // Small ones are constants of the kernel, large ones are read.
+  // Small constants are part of the kernel, large ones are read.
   BOOST_TEST(fused({(x + int64_t{100}) * x}).nodes.size() == 2u);
   BOOST_TEST(count(fused({(x + ((int64_t{1} << 53) + 1)) * x}), "constant") == 1);
   BOOST_TEST(count(fused({(x - ((int64_t{1} << 53) + 1)) * x}), "constant") == 1);
@@ -101,10 +101,10 @@ BOOST_AUTO_TEST_CASE(rows_of_several_lengths) {
   check_same(esp::softmax(esp::reshape(esp::softmax(large), {48, 50})));
   check_same(esp::reshape(large - esp::mean(large, -1, true), {60, 40}) *
              esp::max(esp::reshape(large, {60, 40}), -1, true));
-  // A row value of one length beside rows of another.
+  // A value per row of one length, and rows of another length.
   const Variable row = esp::sum(large, -1, true);
   check_same(esp::reshape(large * row, {80, 30}) - esp::mean(esp::reshape(large, {80, 30}), -1, true));
-  BOOST_TEST(kernels({esp::softmax(esp::reshape(esp::softmax(x), {8, 3}))}) == 0);  // each by itself
+  BOOST_TEST(kernels({esp::softmax(esp::reshape(esp::softmax(x), {8, 3}))}) == 0);  // not fused
 }
 
 BOOST_AUTO_TEST_CASE(one_operand_under_two_shapes) {
@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(one_operand_under_two_shapes) {
   const Variable y = leaf({6, 4}, 3), column = leaf({6, 1}, 4), square = leaf({6, 6}, 5);
   check_same(esp::tanh(esp::reshape(y * column, {4, 6})) - esp::sum(square * column) * 0.01);
   check_same(esp::tanh(square * column) * esp::transpose(column) + esp::tanh(square) * column);
-  // A row value and a full one of the same operand.
+  // One operand, read per row and per element.
   const Variable flat = leaf({6}, 6);
   check_same(esp::softmax(square * flat) * esp::sum(square, -1, true) * esp::reshape(flat, {6, 1}));
   check_same((esp::sum(square, -1) * flat) + esp::sum(esp::tanh(square * flat), -1));
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(one_element_of_a_value_beside_all_of_it) {
 }
 
 BOOST_AUTO_TEST_CASE(columns_that_do_not_lie_side_by_side) {
-  // Row values made of parts of a wider matrix, in tiles of many rows and in several of them.
+  // Values per row from slices of a wider matrix, in one tile of many rows and in several tiles.
   for (const int64_t rows : {60, 1500}) {
     const Variable x = leaf({rows, 8}, 1), wide = leaf({rows, 3}, 2), turned = leaf({3, rows}, 3);
     const Variable part = esp::slice(wide, 1, 1, 2), other = esp::transpose(esp::slice(turned, 0, 2, 3));
@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(numbers_for_all_elements) {
   check_same(x * esp::add_all({s, s * 2.0, e, esp::tanh(s)}) + esp::add_all({t, t * t, esp::exp(t)}));
   check_same(esp::where(esp::greater(s, 0.1), x, x * e) + u);
   BOOST_TEST(kernels({x * (e + 1.0)}) == 1);
-  // What two kernels read is made once, by itself.
+  // A value that two kernels read is computed once, by a separate kernel.
   const esp::Graph graph = fused({esp::tanh(x) * e, esp::tanh(leaf({7, 3}, 5)) * e});
   BOOST_TEST(count(graph, "exp") == 1);
   BOOST_TEST(count(graph, "fused") == 2);
@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(rows_of_a_loss_have_weights) {
     check_same(esp::sum(esp::square(slope)) + loss);
     check_same(slope);
     check_same(esp::sum(esp::square(loss.gradient(weights))) + loss);
-    // Each row's slope is a row of what comes later.
+    // The gradient of each row is read by a later op.
     check_same(esp::sum(esp::square(rows) * weights).gradient(x));
   }
 }
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(two_sets_of_labels) {
   const Variable mixed = a * 0.3 + b * 0.7;
   check_same(mixed.gradient(x));
   BOOST_TEST(count(fused({mixed, a.gradient(x), b.gradient(x)}), "log_softmax_pick_gradient") == 2);
-  // Labels of two values.
+  // Labels for two values.
   const Variable y = leaf({5, 7}, 4), c = esp::softmax_cross_entropy(y, labels({3, 0, 6, 2, 1}));
   const Variable both = a + c;
   check_same(both.gradient(x) * k1 + both.gradient(y) * k2);
@@ -238,7 +238,7 @@ BOOST_AUTO_TEST_CASE(what_looks_like_the_gradient_of_a_cross_entropy) {
     return count(fused({rows, y}), "log_softmax_pick_gradient");
   };
   BOOST_TEST(gradient_nodes(put - esp::exp(logs) * esp::sum(put, -1, true)) == 1);
-  BOOST_TEST(gradient_nodes(put - esp::sum(put, -1, true) * esp::exp(logs)) == 1);  // either way round
+  BOOST_TEST(gradient_nodes(put - esp::sum(put, -1, true) * esp::exp(logs)) == 1);  // factors swapped
   const Variable different[] = {put - esp::exp(logs) * esp::sum(put, 0, true),
                                 put - esp::exp(logs) * esp::sum(put, -1),
                                 put - esp::exp(logs) * esp::sum(put),
@@ -250,7 +250,7 @@ BOOST_AUTO_TEST_CASE(what_looks_like_the_gradient_of_a_cross_entropy) {
                                 put - esp::exp(logs) * esp::max(put, -1, true),
                                 put - esp::exp(logs) * esp::mean(put, -1, true)};
   for (const Variable& y : different) BOOST_TEST(gradient_nodes(y) == 0, fused({rows, y}).str());
-  // Without rows, or without classes, there is nothing to choose from.
+  // No rows or no classes.
   const Variable none = esp::parameter(esp::zeros({0, 5}, esp::float64));
   BOOST_TEST(count(fused({esp::pick(esp::log_softmax(none), esp::zeros({0}, esp::int32))}),
                    "log_softmax_pick") == 0);

@@ -1,4 +1,4 @@
-// Programs as plans make them, with tensors to run them on, for tests of what generates code from them.
+// Fused programs from plans, with tensors to run them on, for tests of code generation.
 #pragma once
 #include <functional>
 #include <memory>
@@ -40,7 +40,7 @@ inline std::vector<FusedCase> fused_cases(const std::vector<Variable>& results) 
     for (const ValueRef& input : n.inputs) {
       const ViewSource seen = resolve_views(graph, input);
       const Spec& spec = graph.spec(seen.value);
-      // What is one number for all is rather a reciprocal of how many there are.
+      // Single numbers are often reciprocals of counts, so they are small.
       const double largest = spec.shape.elements() == 1 ? 2e-4 : 1.5;
       const Tensor base = numbers(spec.shape, -largest, largest, c.inputs.size()).to(spec.dtype);
       c.inputs.emplace_back(base.storage(), seen.layout, spec.dtype);
@@ -50,7 +50,7 @@ inline std::vector<FusedCase> fused_cases(const std::vector<Variable>& results) 
   return cases;
 }
 
-/// Trees of which plans make kernels of every form, over leaves of one element type.
+/// Trees that plans compile to kernels of every form, over leaves of one element type.
 inline std::vector<Variable> trees_to_fuse(DType dtype, const std::vector<int64_t>& row_lengths) {
   uint64_t which = 0;
   const auto leaf = [&](const Shape& shape) {
@@ -99,7 +99,7 @@ inline std::vector<Variable> trees_to_fuse(DType dtype, const std::vector<int64_
        mean(tanh(leaf({700, 7})) * 2.0, 0)});
   const Variable weights = leaf({33}), more = tanh(a) * reshape(weights, {33, 1});
   add(with_gradients(more * sum(more, -1, true) + slice(sum(more, 0), 0, 3, 4), {a, weights}));
-  // Integers that no double has.
+  // Integers that a double cannot represent.
   const Variable counts = state(numbers({6, 40}, -9, 9, 77).to(int64), "counts");
   constexpr int64_t big = (int64_t{1} << 53) + 1;
   add({(counts + big) * counts - counts * big, maximum(counts * int64_t{3}, int64_t{-4}) + counts});

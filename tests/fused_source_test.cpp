@@ -1,4 +1,4 @@
-// The text of CUDA kernels of fused programs, and how they share the work. None of this needs a GPU.
+// The source of CUDA kernels of fused programs, and how blocks divide the work. Needs no GPU.
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/error.h"
@@ -19,7 +19,7 @@ FusedCase only_case(const std::vector<esp::Variable>& results) {
   BOOST_TEST_REQUIRE(cases.size() == 1u);
   return cases[0];
 }
-/// What comes after the text that all kernels share.
+/// The source without the part common to all kernels.
 std::string own_text(const esp::FusedSource& source) {
   return source.text.substr(source.text.rfind("using namespace espalier;"));
 }
@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(groups_take_what_lies_in_order) {
   BOOST_TEST(!esp::fused_group_source(turned.program(), met(turned), false).has_value());
 }
 
-// Blocks of a member read what one of them writes over.
+// Blocks of a member read the element that one of them overwrites.
 BOOST_AUTO_TEST_CASE(members_of_a_group_have_results_of_one_element) {
   const esp::Variable step = leaf({}, 2) + 1.0;
   const FusedCase c = only_case({step, leaf({6, 40}, 1) * esp::tanh(step)});

@@ -1,4 +1,4 @@
-// Pointwise fusion: what becomes one kernel, and that the kernel computes the same.
+// Pointwise fusion: which nodes become one kernel, and its values.
 #include <boost/test/unit_test.hpp>
 
 #include <random>
@@ -35,7 +35,7 @@ esp::Variable leaf(const esp::Shape& shape, uint64_t which, std::string_view nam
   return esp::parameter(numbers(shape, -1.5, 1.5, which), name);
 }
 
-/// One plan with the pass and one without compute what the tree does.
+/// Compares plans with and without the pass with eager values.
 void check_same(const esp::Variable& root) {
   const esp::Tensor expected = root.value();
   for (const int threads : {1, 2}) {
@@ -65,7 +65,7 @@ class RandomTree {
   esp::Variable root;
 
  private:
-  esp::Variable pick() {  // rather a late one
+  esp::Variable pick() {  // prefers later values
     const size_t n = values_.size();
     return values_[std::max(random_() % n, random_() % n)];
   }
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(folds_of_rows_feed_the_same_kernel) {
   BOOST_TEST(graph.nodes.size() == 2u);
   BOOST_TEST(graph.nodes[1].op->name() == "fused");
   check_same(y);
-  // A row that no tile can hold is left to its own kernel.
+  // A row too long for a tile is not fused.
   const esp::Variable wide = leaf({2, 20000}, 1, "wide");
   check_same(wide - esp::mean(wide, -1, true));
 }
@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(what_needs_all_elements_waits_for_them) {
   for (const esp::GraphNode& n : graph.nodes)
     if (const auto* op = dynamic_cast<const esp::FusedOp*>(n.op.get()))
       BOOST_TEST(op->program().instructions.size() == 2u);  // tanh and sum
-  // A path through another kernel keeps the two ends apart.
+  // A path through another kernel prevents fusing its two ends.
   const esp::Variable h = esp::tanh(x), far = esp::matmul(h, esp::transpose(h));
   check_same(esp::sum(h) + esp::sum(far) + esp::sum(h * esp::sum(far)));
 }
@@ -203,10 +203,10 @@ BOOST_AUTO_TEST_CASE(cross_entropy_is_two_kernels) {
     BOOST_TEST(text.find(gone) == std::string::npos, text);
   check_same(loss + esp::sum(esp::square(slope)));
   check_same(esp::softmax_cross_entropy(leaf({40, 2000}, 2), esp::zeros({40}, esp::int64)));
-  // The logarithms themselves stay if somebody reads them.
+  // The logarithms are kept if they have another reader.
   const esp::Variable logarithms = esp::log_softmax(x);
   check_same(esp::mean(esp::pick(logarithms, labels)) + esp::sum(logarithms));
-  // A sum along rows that is not put beside them is something else.
+  // A sum along rows that is broadcast along another axis does not match.
   const esp::Variable square = leaf({5, 5}, 3), logs = esp::log_softmax(square);
   const esp::Tensor few = esp::tensor({3, 0, 4, 2, 1}, esp::int32);
   const esp::Variable picked = esp::pick(logs, few), put = esp::put_like(leaf({5}, 4), few, square);
@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(cross_entropy_is_two_kernels) {
 }
 
 BOOST_AUTO_TEST_CASE(rows_of_one_number) {
-  // Folds and whole rows read elements side by side, and not one element many times.
+  // Folds and whole rows read contiguous elements, not broadcast ones.
   for (const int64_t width : {8, 700}) {
     const esp::Variable x = leaf({40, width}, 1), column = leaf({40, 1}, 2), one = leaf({}, 3);
     const esp::Variable seen = esp::broadcast_to(column, {40, width}),

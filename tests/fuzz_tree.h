@@ -1,5 +1,4 @@
-// A tree grown at random over a feed, from most operations there are, for tests which hold plans against
-// eager training.
+// A random tree over a feed, from most operations, for tests that compare plans with eager training.
 #pragma once
 #include <memory>
 #include <random>
@@ -24,8 +23,8 @@ inline const CustomOp& doubled() {
   return op;
 }
 
-/// A loss over a feed whose last batch is short. The same seed grows the same tree. Without `sums` its last
-/// additions have no sums beside means, which replicas could not add up.
+/// A loss over a feed whose last batch is short. Equal seeds give equal trees. Without `sums`, its last
+/// additions do not mix sums and means, which replicas could not reduce.
 class FuzzTree {
  public:
   explicit FuzzTree(uint32_t seed, bool sums = true) : sums_(sums), random_(seed) {
@@ -39,10 +38,10 @@ class FuzzTree {
     if (parameters.size() < 2) parameters.push_back(leaf({8, 8}, seed));
     reals_ = parameters;
     bools_.push_back(greater(parameters[0], 0.1));
-    if (seed % 3 == 1)  // kernels that need no batch, and are written before it
+    if (seed % 3 == 1)  // nodes that do not depend on the batch and precede it
       for (int i = 0; i < 4; ++i) try {
           put(grow_alone());
-        } catch (const Error&) {  // not for these shapes
+        } catch (const Error&) {  // invalid for these shapes
         }
     const auto [in, target] = feed->get_output_graphs<2>();
     labels_ = target;
@@ -51,7 +50,7 @@ class FuzzTree {
     const int steps = 4 + static_cast<int>(random_() % 24);
     for (int i = 0; i < steps; ++i) try {
         grow();
-      } catch (const Error&) {  // they do not go together
+      } catch (const Error&) {  // incompatible operands
       }
     root = mean_of(reals_.back());
     for (size_t i = parameters.size(); i < reals_.size(); ++i)
@@ -60,7 +59,8 @@ class FuzzTree {
       if (random_() % 2) root = root + mean(square(p)) * 0.01;
     if (random_() % 3 == 0) root = root + parameters[0 + random_() % parameters.size()] * 0.01;
     root = random_() % 6 ? sum(root) : root;
-    if (random_() % 12 == 0) root = reshape(parameters.back(), {-1});  // and see it before it changes
+    if (random_() % 12 == 0)
+      root = reshape(parameters.back(), {-1});  // a result that shows a parameter before its update
     root = root + mean(parameters[0]) * 0.0 + mean(in) * 0.0;
   }
   std::unique_ptr<data::Distributor> feed;
@@ -75,7 +75,7 @@ class FuzzTree {
         std::vector<Tensor>{x, labels},
         data::DistributorOptions{.batch_size = 5, .shuffle = true, .seed = seed});
   }
-  /// Somebody gives a parameter another value.
+  /// Sets a parameter from outside.
   void disturb() { set_value(parameters[0], laid_out_in_reverse(numbers(parameters[0].shape(), -1, 1, 3))); }
 
   static Variable leaf(const Shape& shape, uint64_t which) {
@@ -111,7 +111,7 @@ class FuzzTree {
       default: return y - mean(y);
     }
   }
-  /// A loss of each row, by these labels.
+  /// A loss for each row, by these labels.
   Variable picked(const Variable& x, const Variable& labels) {
     const Variable rows = x.rank() == 3 ? mean(x, 1) : x;
     return espalier::pick(log_softmax(rows), minimum(labels, rows.shape()[-1] - 1));
@@ -164,14 +164,14 @@ class FuzzTree {
       case 34: return bool_put(logical_and(bools_.back(), bools_[random_() % bools_.size()]));
       case 35: return put(where(bools_[random_() % bools_.size()], x, y));
       case 36: return put(cast(bools_.back(), float64) - 0.5);
-      case 37: return x.node()->lazy ? put(dropout(x, 0.25)) : void();  // else it is drawn once
+      case 37: return x.node()->lazy ? put(dropout(x, 0.25)) : void();  // an eager mask would be drawn once
       case 38: return y.node()->lazy ? void() : put(broadcast_to(x, y.shape()) * 1.0);
       case 39: return put(random_() % 2 ? ones_like(x) * 0.5 : full_like(x, 0.25));
       case 40: return put(softmax_cross_entropy(x, labels_));
       case 41: return put(doubled()({x}));
       case 42: return put(cast(cast(x, random_() % 2 ? float32 : float64) * 0.75, float64));
       case 43: return put(picked(x, labels_) * (cast(labels_, float64) * 0.1 + 0.2));
-      case 44: {  // two sets of labels of one value
+      case 44: {  // two sets of labels for one value
         const Variable other = minimum(labels_ * int64_t{3}, int64_t{7} - labels_);
         return put(picked(x, labels_) * 0.3 + picked(x, maximum(other, int64_t{0})) * 0.7);
       }

@@ -1,4 +1,4 @@
-// Which library computes which product, and the file that remembers it.
+// The choice of a library for each product, and the file that stores it.
 #include <boost/test/unit_test.hpp>
 
 #include <cstdlib>
@@ -95,10 +95,10 @@ BOOST_AUTO_TEST_CASE(several_processes_add_to_one_file) {
   const TemporaryFolder folder;
   const auto file = folder / "choices.txt";
   GemmChoices one(file, "head"), other(file, "head");
-  (void)one.find(product(5)), (void)other.find(product(5));  // both have read it, while it was not there
+  (void)one.find(product(5)), (void)other.find(product(5));  // both have read the missing file
   one.measure(product(5));
   other.measure(product(6));
-  BOOST_CHECK(other.find(product(5)) == one.find(product(5)));  // it has read what was added meanwhile
+  BOOST_CHECK(other.find(product(5)) == one.find(product(5)));  // it has read the new entry
   GemmChoices third(file, "head");
   third.measure(product(5)), third.measure(product(6));
   BOOST_TEST(third.measurements() == 0);
@@ -191,7 +191,7 @@ BOOST_AUTO_TEST_CASE(what_is_set_replaces_what_was_chosen) {
   BOOST_CHECK(known() == (Known{{5, other}, {6, one}}));
   BOOST_CHECK(choices.measure(product(5)) == other);
   BOOST_TEST(choices.measurements() == 0);
-  // Products that are followed by something else are others.
+  // Products with different epilogues are different.
   Gemm relu = product(5);
   relu.epilogue = GemmEpilogue::bias_relu;
   BOOST_TEST(choices.set({{relu, 1, one}}));

@@ -1,4 +1,4 @@
-// What tests of tensors on a GPU share.
+// Helpers of tests with tensors on a GPU.
 #pragma once
 #include <boost/test/unit_test.hpp>
 
@@ -6,14 +6,14 @@
 
 namespace espalier::testing {
 
-/// A precondition of suites: without a GPU there is nothing to test.
+/// A precondition of suites that need a GPU.
 inline boost::test_tools::assertion_result has_gpu(boost::unit_test::test_unit_id) {
   boost::test_tools::assertion_result result(!all_gpus().empty());
   result.message() << "there is no GPU";
   return result;
 }
 
-/// The same elements on the GPU, behind the same strides.
+/// Copies a tensor to the GPU with the same strides.
 inline Tensor on_gpu(const Tensor& x) {
   const auto size = static_cast<int64_t>(x.storage()->bytes / size_of(x.dtype()));
   const Tensor all(x.storage(), Layout(Shape{size}), x.dtype());

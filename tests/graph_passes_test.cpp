@@ -1,4 +1,4 @@
-// Passes at their edges: what looks like what they rewrite, and is not; and graphs in which positions move.
+// Edge cases of passes: near misses of their patterns, and graphs in which positions change.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -41,14 +41,14 @@ esp::Tensor by_plan(const Variable& root, const std::vector<std::string>& withou
   return executor.value();
 }
 
-/// The pass leaves the graph as it is.
+/// The pass does not change the graph.
 void check_left(bool (*pass)(Graph&, const esp::CompileOptions&), const Variables& results) {
   Graph graph = graph_of(results);
   const std::string text = graph.str();
   BOOST_TEST(!pass(graph, {}), text);
   BOOST_TEST(graph.str() == text);
 }
-/// So many nodes are left, and values are what they were.
+/// The pass leaves `nodes` nodes and does not change values.
 void check_nodes(bool (*pass)(Graph&, const esp::CompileOptions&), const Variables& results, size_t nodes) {
   Graph graph = graph_of(results);
   const std::string text = graph.str();
@@ -77,11 +77,11 @@ BOOST_AUTO_TEST_CASE(which_constants_are_one) {
   check_left(esp::common_subexpressions, two(esp::tensor({1.0, 2.0}), esp::tensor({2.0, 1.0})));
   check_left(esp::common_subexpressions, {x * large.slice(0, 0, 3), esp::sum(Variable(large)) + x});
   check_nodes(esp::common_subexpressions, {x * ones, x - ones.clone()}, 4);
-  // Large ones are not compared.
+  // Large constants are not compared.
   check_left(esp::common_subexpressions, {leaf({129}, 3) * large, leaf({129}, 4) - large.clone()});
   check_nodes(esp::common_subexpressions,
               {leaf({128}, 3) * large.slice(0, 0, 128), leaf({128}, 4) - large.slice(0, 1, 129)}, 5);
-  // Slices of one tensor: not their storage, but what they show is compared.
+  // Slices of one tensor are compared by elements, not by storage.
   const esp::Tensor table = numbers({4, 3});
   check_left(esp::common_subexpressions, {x * table.slice(0, 0, 1), x - table.slice(0, 1, 2)});
   check_nodes(esp::common_subexpressions, {x * table.slice(0, 0, 1), x - table.slice(0, 0, 1).clone()}, 4);
@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(results_and_readers_follow_what_is_merged) {
   const Variable x = leaf({2, 3}, 1);
   check_nodes(esp::common_subexpressions, {esp::exp(x), esp::exp(x)}, 2);
   check_nodes(esp::common_subexpressions, {esp::tanh(esp::exp(x)), esp::tanh(esp::exp(x)) * 2.0}, 5);
-  // Feeds, random numbers and the user's own ops are each their own.
+  // Feeds, random nodes and user-defined ops are not merged.
   const auto twice = [] {
     return esp::custom_op(
         {.name = "twice", .forward = [](const auto& in) { return (Variable(in[0]) * 2.0).value(); }});
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(results_and_readers_follow_what_is_merged) {
 }
 
 BOOST_AUTO_TEST_CASE(outputs_of_one_node_are_told_apart) {
-  // Two outputs of a node that has two, behind equal ops.
+  // Equal ops that read different outputs of a node.
   const Variable x = leaf({4, 5}, 1);
   Graph graph = graph_of({esp::pick(esp::log_softmax(x), esp::tensor({0, 1, 2, 3}, esp::int32))});
   BOOST_TEST(esp::fuse_cross_entropy(graph));
@@ -126,10 +126,10 @@ BOOST_AUTO_TEST_CASE(what_is_folded) {
   check_nodes(esp::fold_constants, {x * esp::reshape(esp::transpose(k), {4, 6})}, 3);
   check_nodes(esp::fold_constants, {x * esp::broadcast_to(esp::sum(k, 1, true), {4, 6})},
               3);                                                          // a view may be large
-  check_nodes(esp::fold_constants, {x * esp::ones_like(esp::sum(x))}, 3);  // small, and made of nothing
+  check_nodes(esp::fold_constants, {x * esp::ones_like(esp::sum(x))}, 3);  // small, without inputs
   check_left(esp::fold_constants, {x * esp::ones_like(x)});
   check_left(esp::fold_constants, {x * k});
-  // Larger than what it is made of.
+  // Larger than its inputs.
   check_left(esp::fold_constants,
              {esp::sum(x) * esp::matmul(Variable(numbers({40, 1})), Variable(numbers({1, 40})))});
   esp::Graph random = graph_of({esp::dropout(k, 0.5) * x});
@@ -156,10 +156,10 @@ BOOST_AUTO_TEST_CASE(what_is_simplified) {
   }());
   check_nodes(esp::simplify, {x * esp::reshape(Variable(one), {1}), x + 1.0}, 3);
   check_nodes(esp::simplify, {x - esp::broadcast_to(esp::zeros({1, 1}, esp::float64), {2, 3}), x + 1.0}, 3);
-  // No element says nothing of all elements.
+  // An empty constant has no fill value.
   const Variable none(esp::zeros({0, 3}, esp::float64)), y = leaf({1, 3}, 2) * none;
   check_left(esp::simplify, {esp::exp(y)});
-  // Other shapes and types than the neutral element leaves.
+  // The neutral element would change the shape or the type.
   check_left(esp::simplify, {leaf({1, 3}, 2) * esp::ones({2, 3}, esp::float64)});
   check_left(esp::simplify, {leaf({3}, 2) + esp::broadcast_to(esp::zeros({1, 1}, esp::float64), {1, 3})});
 }
@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(shapes_are_told_apart) {
   BOOST_TEST(count(graph, "exp") == 0, graph.str());
   for (size_t k = 0; k < results.size(); ++k)
     BOOST_TEST((graph.spec(graph.results[k]).shape == results[k].shape()));
-  // Leaves give their shape themselves.
+  // Readers of leaves are not rewritten.
   Graph plain = graph_of({esp::ones_like(x)});
   BOOST_TEST(!esp::detach_shapes(plain));
   BOOST_TEST(count(plain, "shape") == 0);
@@ -199,7 +199,7 @@ BOOST_AUTO_TEST_CASE(padded_parts_that_others_read_are_not_joined) {
   check_left(esp::join_slices,
              {esp::pad_like(leaf({1, 3}, 1), like, 0, 2) + esp::pad_like(leaf({1, 3}, 2), like, 0, 3)});
   check_left(esp::join_slices, {first + like});
-  // Along two axes, as large as each other but not side by side; and beside what is broadcast.
+  // Padded along two axes; of equal size but not adjacent; added to a broadcast value.
   const Variable c = leaf({4, 3}, 5);
   const Variable tall = esp::pad_like(c, leaf({8, 3}, 6), 0, 0), broad = esp::pad_like(c, wide, 1, 3);
   check_left(esp::join_slices, {esp::pad_like(leaf({2, 4}, 7), leaf({4, 4}, 8), 0, 0) +
@@ -207,7 +207,7 @@ BOOST_AUTO_TEST_CASE(padded_parts_that_others_read_are_not_joined) {
   check_left(esp::join_slices, {broad + esp::pad_like(leaf({1, 3}, 7), leaf({1, 6}, 8), 1, 0)});
   check_nodes(esp::join_slices, {broad + esp::pad_like(esp::exp(c), wide, 1, 0)}, 3);
   (void)tall;
-  // What is written as it is, and what must be put in order before.
+  // A view that is skipped, and one that must be copied first.
   check_nodes(esp::join_slices, {broad + esp::pad_like(esp::transpose(leaf({3, 4}, 7)), wide, 1, 0)}, 4);
   check_nodes(esp::join_slices, {broad + esp::pad_like(esp::reshape(leaf({2, 2, 3}, 7), {4, 3}), wide, 1, 0)},
               3);
@@ -216,7 +216,7 @@ BOOST_AUTO_TEST_CASE(padded_parts_that_others_read_are_not_joined) {
   check_nodes(esp::join_slices, {broad + esp::pad_like(esp::slice(leaf({5, 3}, 7), 0, 0, 4), wide, 1, 0)}, 4);
   check_nodes(esp::join_slices, {broad + esp::pad_like(esp::broadcast_to(leaf({3}, 7), {4, 3}), wide, 1, 0)},
               4);
-  // Parts of no size lie anywhere.
+  // Empty slices can be anywhere.
   const Variable nothing = esp::parameter(esp::zeros({0, 3}, esp::float64));
   check_nodes(
       esp::join_slices,

@@ -1,4 +1,4 @@
-// Groups as users make them. Those of GPUs are in cuda_communicator_test.cpp.
+// Groups by the public interface. For GPUs, see cuda_communicator_test.cpp.
 #include <boost/test/unit_test.hpp>
 
 #include "communicator_ranks.h"
@@ -32,7 +32,7 @@ BOOST_AUTO_TEST_CASE(a_group_spans_the_processes_of_a_world) {
     if (self.size() != 4 || values.at<float>({2}) != 6) throw Error("a wrong sum");
   });
   for (const std::string& error : errors) BOOST_TEST(error == "");
-  // One rank per process needs no group of its own.
+  // One rank per process uses the group of processes.
   const auto alone = make_thread_group(2);
   BOOST_TEST(distributed::make_group({cpu()}, alone[1]).front() == alone[1]);
 }

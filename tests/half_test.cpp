@@ -35,7 +35,7 @@ T from_bits(uint16_t bits) {
   return __builtin_bit_cast(T, bits);
 }
 
-/// What the bits mean, by the book: the number of bits of exponent and mantissa.
+/// The value of an encoding, computed from the definition of the format.
 template <class T>
 double meaning(uint16_t bits) {
   constexpr int mantissa_bits = std::is_same_v<T, Float16> ? 10 : 7;
@@ -83,12 +83,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_value_is_what_its_bits_mean, T, Halves) {
   BOOST_TEST(wrong == 0);
 }
 
-// Between all neighbours: halfway to the even one, else to the nearer one.
+// Between all adjacent numbers: ties to even, else to the nearest.
 BOOST_AUTO_TEST_CASE_TEMPLATE(rounding_goes_to_the_nearest, T, Halves) {
   int wrong = 0, asked = 0;
   for (uint16_t bits = 0; !std::isinf(meaning<T>(bits)); ++bits) {
     const double low = meaning<T>(bits);
-    // Beyond the largest number lies what would be the next one, and counts as infinite.
+    // The upper neighbour of the largest number is the next power of two, which becomes infinity.
     const double high =
         std::isinf(meaning<T>(bits + 1)) ? 2 * low - meaning<T>(bits - 1) : meaning<T>(bits + 1);
     const double half = low + (high - low) / 2;
@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rounding_goes_to_the_nearest, T, Halves) {
 }
 
 BOOST_AUTO_TEST_CASE(wide_numbers_are_rounded_once) {
-  // By way of float32 these would first become the halfway number, and then the even one.
+  // Rounding to float32 first would give a tie, and then the even number.
   BOOST_TEST(static_cast<float>(Float16(1 + 0x1p-11 + 0x1p-40)) == 1 + 0x1p-10f);
   BOOST_TEST(static_cast<float>(BFloat16(1 + 0x1p-8 - 0x1p-40)) == 1.0f);
   const int64_t large = int64_t{1} << 60, halfway = int64_t{1} << 52;
@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(random_numbers_are_those_of_float32) {
     }
 }
 
-// One op rounds once: what float32 gives, rounded, bit by bit.
+// An op rounds once: its result has the bits of the rounded float32 result.
 BOOST_AUTO_TEST_CASE(ops_compute_in_float32) {
   for (const esp::DType dtype : both_types) {
     BOOST_TEST_CONTEXT("in " << esp::name(dtype)) {
@@ -204,7 +204,7 @@ BOOST_AUTO_TEST_CASE(ops_compute_in_float32) {
       check(esp::Variable(x) * x, esp::Variable(wide_x) * wide_x);
       const esp::Tensor row = x.slice(0, 3, 4);
       check(esp::Variable(x) + row, esp::Variable(wide_x) + row.to(esp::float32));
-      // A sum that no 16-bit sum would come near to.
+      // A sum that would be far off if accumulated in 16 bits.
       const esp::Tensor many = esp::ones({8192}, dtype);
       BOOST_TEST(esp::sum(many).item() == 8192);
       BOOST_TEST(esp::argmax(x).value().dtype() == esp::int64);
@@ -236,7 +236,7 @@ BOOST_AUTO_TEST_CASE(they_train) {
   }
 }
 
-// Parameters, batches and losses in 16 bits, in a plan: as in eager, and taken up again bit by bit.
+// Plans with parameters, batches and losses in 16 bits: as in eager mode, and resumed with the same bits.
 BOOST_AUTO_TEST_CASE(plans_and_checkpoints_of_them) {
   for (const esp::DType dtype : both_types) {
     BOOST_TEST_CONTEXT("in " << esp::name(dtype)) {
@@ -300,7 +300,7 @@ BOOST_AUTO_TEST_CASE(files) {
   BOOST_CHECK_EXCEPTION(esp::data::read_csv(folder.write("large.csv", "1,70000\n"), {.dtype = esp::float16}),
                         esp::FileError, says({"line 1", "70000", "does not fit float16"}));
   BOOST_TEST(esp::data::read_csv(folder / "large.csv", {.dtype = esp::bfloat16}).dtype() == esp::bfloat16);
-  for (const char* number : {"3.4e38", "-3.4e38"})  // rounds to what bfloat16 does not have
+  for (const char* number : {"3.4e38", "-3.4e38"})  // rounds beyond the range of bfloat16
     BOOST_CHECK_EXCEPTION(esp::data::read_csv(folder.write("n.csv", number), {.dtype = esp::bfloat16}),
                           esp::FileError, says({"does not fit", "bfloat16"}));
   for (const esp::DType dtype : both_types)

@@ -1,4 +1,4 @@
-// Reading and writing by index.
+// Gathering and scattering by index.
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/error.h"
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(indices_outside_are_named) {
   BOOST_CHECK_EXCEPTION(esp::gather(esp::zeros({0, 4}), 0), esp::IndexError, says({"gather", "0", here()}));
   BOOST_CHECK_EXCEPTION(esp::pick(x, esp::tensor({0, 4, 0})), esp::IndexError, says({"pick", "4", here()}));
   BOOST_CHECK_EXCEPTION(esp::one_hot(esp::tensor({5}), 5), esp::IndexError, says({"one_hot", "5", here()}));
-  // A class is counted from the front: -1 is often a label that is missing.
+  // Classes do not count from the end: -1 often marks a missing label.
   BOOST_CHECK_EXCEPTION(esp::one_hot(esp::tensor({-1}), 5), esp::IndexError, says({"one_hot", "-1", here()}));
   BOOST_CHECK_EXCEPTION(esp::pick(x, esp::tensor({0, -1, 0})), esp::IndexError, says({"pick", "-1", here()}));
 }

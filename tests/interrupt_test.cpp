@@ -1,4 +1,4 @@
-// SIGINT during a run: it ends after its step, and the host's handler is what it was.
+// SIGINT during a run: the run ends after its step, and the host's handler is restored.
 #include <boost/test/unit_test.hpp>
 
 #include <signal.h>
@@ -24,7 +24,7 @@ void host_handler(int) { ++host_calls; }
 void host_action(int, siginfo_t* info, void*) { host_calls += info->si_signo == SIGINT; }
 void other_handler(int) {}
 
-/// The host's handler for a test; another's before and after it.
+/// Installs a handler of the host for a test, and restores the previous one.
 class HostHandler {
  public:
   explicit HostHandler(void (*handler)(int) = host_handler) {
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(between_steps_it_ends_the_run_too) {
   BOOST_TEST(one.epochs.size() == 1u);
   raise_at(at_end, 1, Program::steps, esp::Event::epoch_finish);
   const esp::History two = at_end.executor.execute({.epochs = 2, .progress = false});
-  BOOST_TEST(two.interrupted);  // nobody else has heard of it
+  BOOST_TEST(two.interrupted);  // the signal was consumed
   BOOST_TEST(two.epochs.size() == 2u);
   BOOST_TEST(host_calls == 0);
 }
@@ -238,7 +238,7 @@ BOOST_AUTO_TEST_CASE(nested_ones_both_know) {
   }
   BOOST_TEST(outer.requested());
   {
-    esp::Interrupt later(true);  // begins after the signal: it waits for one of its own
+    esp::Interrupt later(true);  // begins after the signal, so it does not count it
     BOOST_TEST(!later.requested());
     raise(SIGINT);
     BOOST_TEST(later.requested());
@@ -271,7 +271,7 @@ BOOST_AUTO_TEST_CASE(runs_in_several_threads_end_together) {
 }
 
 BOOST_AUTO_TEST_CASE(handlers_come_and_go_under_fire) {
-  // Each signal is noticed by a run or by the host; and no handler of ours remains.
+  // Each signal is handled by a run or by the host, and no handler of the library remains.
   const HostHandler host;
   std::atomic<bool> done{false};
   std::vector<std::thread> threads;
@@ -315,8 +315,8 @@ BOOST_AUTO_TEST_CASE(a_process_of_its_own) {
     kill(child, SIGINT);
     int status = 0;
     if (stuck) {
-      // The first was noted, and its step does not end. Signals that wait are not counted: give it time
-      // between.
+      // The first signal was counted, and its step does not end. Pending signals are merged, so wait between
+      // signals.
       while (waitpid(child, &status, WNOHANG) == 0) {
         kill(child, SIGINT);
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -32,19 +32,19 @@ double largest_difference(const esp::Variable& a, const esp::Variable& b) {
   return esp::max(esp::abs(a - b)).item();
 }
 
-/// Leaves `before` alone and adds one.
+/// A module with one parameter, which it adds to its input.
 struct PlusOne : Module {
   esp::Variable operator()(const esp::Variable& x) { return x + step; }
   esp::Variable step = add_parameter("step", esp::tensor({1.0f}));
 };
 
-/// A layer of one's own, on top of one of the library's.
+/// A user-defined layer derived from one of the library.
 struct Doubled : Dense {
   using Dense::Dense;
   esp::Variable operator()(const esp::Variable& x) const { return Dense::operator()(x) * 2; }
 };
 
-/// Two weights that share their open size, and one of a dtype of its own: x·U·Vᵀ·x for each row.
+/// Two weights with one open size, and one with another dtype: x·U·Vᵀ·x for each row.
 class FormState : public LayerStateOf<FormState> {
  public:
   explicit FormState(Initializer last) : LayerStateOf("Form") {
@@ -62,7 +62,7 @@ struct Form : LayerOf<Form> {
   explicit Form(Initializer last = init::Ones()) : LayerOf(std::make_shared<FormState>(std::move(last))) {}
 };
 
-/// Forgets to say what its size -2 is, or asks for what it has not declared.
+/// Does not fit its size -2, or requests an undeclared parameter.
 class CarelessState : public LayerStateOf<CarelessState> {
  public:
   explicit CarelessState(bool forgets) : LayerStateOf("Careless") {
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(dense_refuses_what_does_not_fit) {
   BOOST_CHECK_EXCEPTION(Dense(0), esp::Error, says({"Dense", "0", "layers_test.cpp"}));
   BOOST_CHECK_EXCEPTION(Dense(-7), esp::Error, says({"-7"}));
 
-  Dense fresh(3);  // a failed first call teaches it nothing
+  Dense fresh(3);  // a failed first call creates no parameters
   BOOST_CHECK_THROW(fresh(esp::ones({5})), esp::ShapeError);
   BOOST_CHECK_THROW(fresh(esp::ones({2, 5}, esp::int64)), esp::TypeError);
   BOOST_TEST(fresh.parameters().empty());
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(dense_keeps_leading_axes) {
   const esp::Variable y = dense(x);
   BOOST_TEST(y.shape() == esp::Shape({2, 3, 4}));
   BOOST_TEST(largest_difference(esp::reshape(y, {6, 4}), dense(x.reshape({6, 5}))) == 0);
-  // Empty axes anywhere.
+  // Empty axes.
   BOOST_TEST(dense(esp::zeros({0, 5})).shape() == esp::Shape({0, 4}));
   BOOST_TEST(dense(esp::zeros({2, 0, 5})).shape() == esp::Shape({2, 0, 4}));
   BOOST_TEST(dense(esp::zeros({0, 3, 5})).shape() == esp::Shape({0, 3, 4}));
@@ -235,7 +235,7 @@ BOOST_AUTO_TEST_CASE(layers_of_ones_own_declare_their_parameters) {
   esp::write_safetensors(
       folder / "form.safetensors",
       {{"left", esp::zeros({5, 2})}, {"right", esp::zeros({4, 2})}, {"scale", esp::tensor(1.0)}});
-  const Form torn;  // whose two weights must be of one size
+  const Form torn;  // its weights have one open size
   BOOST_CHECK_EXCEPTION(load(torn, folder / "form.safetensors"), esp::FileError, says({"right", "[4, 2]"}));
   BOOST_TEST(torn.parameters().empty());
 }
@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(parameters_of_a_layer_are_created_together) {
   BOOST_CHECK_EXCEPTION(form(esp::ones({1, 5})), esp::Error, says({"not yet", "layers_test.cpp"}));
   BOOST_TEST(form.parameters().empty());
   fails = false;
-  form(esp::ones({1, 7}));  // another width than that of the failed call
+  form(esp::ones({1, 7}));  // a width other than that of the failed call
   BOOST_TEST(form.parameter("left").shape() == esp::Shape({7, 2}));
 
   BOOST_CHECK_EXCEPTION(Careless(true)(esp::ones({2, 3})), esp::Error,
@@ -287,18 +287,18 @@ BOOST_AUTO_TEST_CASE(clones_are_equal_and_apart) {
   BOOST_TEST(!clone.training());
   BOOST_TEST(largest_difference(model(x), clone(x)) == 0);
   esp::set_value(model.parameter("2.0.weight"), esp::zeros({2, 4}));
-  BOOST_TEST(largest_difference(copy(x), esp::zeros({3, 2})) == 0);  // a copy shares
+  BOOST_TEST(largest_difference(copy(x), esp::zeros({3, 2})) == 0);  // a copy shares parameters
   BOOST_TEST(largest_difference(model(x), clone(x)) != 0);           // a clone does not
   const Sequential apart = model.clone();
   for (size_t i = 0; i < 3; ++i) {
     const esp::Variable p = model.parameters()[i].second, q = apart.parameters()[i].second;
-    BOOST_TEST(p.value().address() != q.value().address());  // not even what is written in place
+    BOOST_TEST(p.value().address() != q.value().address());  // they do not share buffers
     BOOST_TEST(q.node()->where.line() == p.node()->where.line());
     BOOST_TEST(q.node()->op().name() == p.node()->op().name());
   }
 
   Dense fresh(2);
-  Dense other = fresh.clone();  // before the first call: they learn their widths alone
+  Dense other = fresh.clone();  // before the first call: each gets its own width
   fresh(esp::ones({1, 3}));
   BOOST_TEST(other(esp::ones({1, 4})).shape() == esp::Shape({1, 2}));
 
@@ -309,7 +309,7 @@ BOOST_AUTO_TEST_CASE(clones_are_equal_and_apart) {
   BOOST_TEST(tied.clone().parameters().size() == 2u);
   BOOST_TEST(largest_difference(tied(x), tied.clone()(x)) == 0);
   const Sequential tied_clone = tied.clone();
-  esp::set_value(tied_clone.parameter("0.bias"), esp::full({5}, 9));  // one layer there, too
+  esp::set_value(tied_clone.parameter("0.bias"), esp::full({5}, 9));  // the clone has one layer twice, too
   BOOST_TEST(largest_difference(tied(x), tied_clone(x)) > 1);
   BOOST_TEST(tied_clone.parameters().size() == 2u);
 }
@@ -451,7 +451,7 @@ BOOST_AUTO_TEST_CASE(a_function_of_ones_own) {
   Dense dense(1, {.initializer = [&](const esp::Shape&) { return mine; }});
   BOOST_TEST(dense(esp::ones({1, 2})).item() == 3);
   esp::set_value(dense.parameter("weight"), esp::zeros({1, 2}));
-  BOOST_TEST(mine.at<double>({0, 0}) == 1);  // it was copied
+  BOOST_TEST(mine.at<double>({0, 0}) == 1);  // the initial value was copied
   Dense wrong(2, {.initializer = [&](const esp::Shape&) { return mine; }});
   BOOST_CHECK_EXCEPTION(wrong(esp::ones({1, 2})), esp::ShapeError,
                         says({"[2, 2]", "[1, 2]", "layers_test.cpp"}));
@@ -470,7 +470,7 @@ BOOST_AUTO_TEST_CASE(draws_shift_no_other_random_numbers) {
   }();
   BOOST_TEST(largest_difference(esp::randn({4}), expected) == 0);
   esp::seed(9);
-  esp::randn({4});  // and is not shifted by them
+  esp::randn({4});  // other random numbers do not change it
   Dense dense(3);
   dense(esp::ones({1, 2}));
   BOOST_TEST(largest_difference(dense.parameter("weight"), weight) == 0);

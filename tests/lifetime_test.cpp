@@ -1,4 +1,4 @@
-// What is cut, assigned or moved while somebody else still needs it.
+// Values that are disconnected, assigned or moved while they are still in use.
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/custom_op.h"
@@ -11,7 +11,7 @@ namespace esp = espalier;
 
 namespace {
 
-/// Lets its two states trade places at every step.
+/// Swaps its two states at every step.
 struct Swap : esp::optim::UpdateRule {
   std::string_view name() const override { return "Swap"; }
   void update(esp::optim::ParameterUpdate& step) const override {
@@ -21,7 +21,7 @@ struct Swap : esp::optim::UpdateRule {
   }
 };
 
-/// Remembers what the parameter was, itself and through views.
+/// Stores the old value of the parameter, directly and through views.
 struct Remember : esp::optim::UpdateRule {
   std::string_view name() const override { return "Remember"; }
   void update(esp::optim::ParameterUpdate& step) const override {
@@ -33,7 +33,7 @@ struct Remember : esp::optim::UpdateRule {
   }
 };
 
-/// Gives two states a value, itself or as a view: what the parameter becomes or was, or a leaf that stays.
+/// Assigns to two states, directly or as a view: the new or old parameter, or a constant leaf.
 struct Share : esp::optim::UpdateRule {
   enum class What { next, present, other };
   Share(What what, bool view) : what(what), view(view) {}
@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(a_root_keeps_what_it_has_gradients_of) {
   esp::Variable h = esp::parameter(esp::ones({2})) * 2.0f;
   const esp::Variable v = esp::parameter(esp::ones({2})), y = esp::sum(h * v);
   y.backward();
-  h.disconnect();  // the first parameter now lives by the record alone
+  h.disconnect();  // now only the record refers to the first parameter
   std::vector<esp::Variable> others;
   for (int i = 0; i < 20; ++i) others.push_back(esp::parameter(esp::zeros({2})));
   y.update(esp::optim::Sgd(0.25));
@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(leaves_share_no_memory) {
         BOOST_REQUIRE(values.size() == 4u);
         const float given = what == Share::What::next ? 1 : what == Share::What::present ? 2 : 7;
         const float expected[] = {1, 7, given, given};
-        // Whatever is written into one of them in place, the others stay.
+        // Writing into one of them in place does not change the others.
         for (size_t i = 0; i < 4; ++i) {
           for (size_t k = 0; k < 4; ++k)
             for (const float value : values[k].span<float>())
@@ -178,9 +178,9 @@ BOOST_AUTO_TEST_CASE(plans_leave_no_trace_in_the_gradients_of_the_tree) {
   const esp::Variable h = p * p, l = esp::sum(h * p);
   l.get_executor({.optimizer = esp::optim::Sgd(0.1)}).execute({.progress = false});
   BOOST_TEST(p.item() == 0.7, boost::test_tools::tolerance(1e-6));
-  // The tree still shows p = 1: its gradient there would need the old p.
+  // The tree still has the value for p = 1, and its gradient would need the old p.
   BOOST_CHECK_THROW((void)l.gradient(p), esp::Error);
-  // A plan computes everything anew, so it can be made from a tree whose leaves have changed.
+  // A plan computes everything again, so it can be compiled from a tree whose leaves have changed.
   l.get_executor({.optimizer = esp::optim::Sgd(0.1)}).execute({.progress = false});
   BOOST_TEST(p.item() == 0.7 - 0.1 * 3 * 0.49, boost::test_tools::tolerance(1e-5));
 }

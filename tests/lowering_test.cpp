@@ -1,4 +1,4 @@
-// What mixed precision makes of graphs: what is computed in 16 bits, and where casts stand.
+// Mixed precision in graphs: the nodes that compute in 16 bits, and the positions of casts.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ esp::Graph lowered(const Variables& results, Precision precision = Precision::bf
   esp::verify(graph, "precision");
   return graph;
 }
-/// The types in which the nodes of that name compute.
+/// The types in which the nodes with this name compute.
 std::vector<std::string> dtypes(const esp::Graph& graph, std::string_view name) {
   std::vector<std::string> found;
   for (const esp::GraphNode& n : graph.nodes)
@@ -75,13 +75,13 @@ BOOST_AUTO_TEST_CASE(numbers_that_fit_come_along) {
 
 BOOST_AUTO_TEST_CASE(casts_stand_below_views_and_are_shared) {
   const Variable x = leaf({4, 6}, 1), w = leaf({6, 5}, 2), v = leaf({4, 5}, 3);
-  // One cast of x for two products that see it under two shapes, and one for each weight.
+  // One cast of x for two products that read it under two shapes, and one for each weight.
   const Variable both = esp::sum(esp::matmul(x, w)) + esp::sum(esp::matmul(esp::transpose(x), v));
   const esp::Graph graph = lowered({both});
   BOOST_TEST(std::ranges::count(dtypes(graph, "cast"), "bfloat16") == 3, graph.str());
   const Variable reshaped = esp::matmul(esp::reshape(x, {6, 4}), v) + esp::matmul(esp::reshape(x, {6, 4}), v);
   BOOST_TEST(std::ranges::count(dtypes(lowered({reshaped}), "cast"), "bfloat16") <= 3);
-  // Of a part only the part is cast.
+  // Of a slice only the slice is cast.
   const Variable large = leaf({100, 6}, 4);
   for (const esp::GraphNode& n : lowered({esp::matmul(esp::slice(large, 0, 3, 5), w)}).nodes)
     if (n.op->name() == "cast") BOOST_TEST(n.outputs[0].shape.elements() <= 30);

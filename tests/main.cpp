@@ -5,7 +5,7 @@
 
 namespace {
 
-/// What is measured here is not for the user's programs.
+/// Keeps measurements of tests out of the user's cache.
 struct OwnCache {
   OwnCache() { setenv("ESPALIER_CACHE_DIR", folder.path().c_str(), 1); }
   const espalier::testing::TemporaryFolder folder;

@@ -26,7 +26,7 @@ Array product(const Array& a, const Array& b, bool transpose_a = false, bool tra
   });
 }
 
-/// Over leading axes, broadcast.
+/// A product over leading axes, which are broadcast.
 Array batched_product(const Array& a, const Array& b) {
   const auto leading = [](const esp::Shape& shape) {
     return esp::Shape(esp::Dims(shape.begin(), shape.end() - 2));
@@ -55,7 +55,7 @@ OpCase batched(const esp::Shape& a, const esp::Shape& b) {
           .reference = [](const std::vector<Array>& in) { return batched_product(in[0], in[1]); }};
 }
 
-/// How often a tree's text has `name`.
+/// The number of occurrences of `name` in the text of a tree.
 size_t count(const esp::Variable& v, const std::string& name) {
   std::ostringstream tree;
   v.print_tree(tree);
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(larger_ones_from_any_strides) {
   const Array reference = product(Array(a), Array(b));
   using Layouts = esp::Tensor (*)(const esp::Tensor&);
   const Layouts layouts[] = {[](const esp::Tensor& x) { return x; }, laid_out_in_reverse, sliced_from_larger,
-                             // Neither axis steps by 1.
+                             // Neither axis has stride 1.
                              [](const esp::Tensor& x) {
                                esp::Tensor wide = esp::zeros({x.shape()[0], x.shape()[1], 2}, x.dtype());
                                esp::Tensor part = wide.slice(2, 1, 2);
@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(transposes_in_batches) {
       }
 }
 
-/// Attention: [rows, time, heads, width] seen as [rows, heads, time, width].
+/// Attention: [rows, time, heads, width] as a view [rows, heads, time, width].
 BOOST_AUTO_TEST_CASE(heads_are_not_copied) {
   const esp::Axes heads_first = {0, 2, 1, 3};
   OpCase c = batched({2, 3, 2, 4}, {2, 3, 2, 4});
@@ -198,7 +198,7 @@ BOOST_AUTO_TEST_CASE(heads_are_not_copied) {
   const int64_t before = esp::memory_stats().allocations;
   const esp::Variable y = esp::matmul(a, esp::transpose(b));
   BOOST_TEST(esp::memory_stats().allocations == before + 1);
-  // No transpose beyond the two that bring the heads forward, and the two that take them back.
+  // Only the transposes that move the heads forward and back.
   BOOST_TEST(count(y, "transpose(") == 2u);
 }
 

@@ -1,5 +1,5 @@
-// The memory plan of random graphs whose ops promise all that an op can promise: views of every kind, several
-// results, what may be written over, what is read for its shape alone, buckets, feeds anywhere.
+// The memory plan of random graphs with ops of all traits: views of every kind, several results, outputs in
+// place, inputs read only for their shape, buckets, and feeds at any position.
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/error.h"
@@ -21,11 +21,11 @@ using esp::Variable;
 
 namespace {
 
-/// What a plan knows of an op.
+/// The traits of a test op.
 struct Kernel {
   std::vector<Spec> outputs;
   std::vector<bool> reads = {}, over = {};  // of each input; of each output and input
-  bool refuses = false;                     // it may look at values and throw
+  bool refuses = false;                     // it may throw depending on values
 };
 
 class KernelOp : public esp::Op {
@@ -75,7 +75,7 @@ uint32_t add_assignment(Graph& graph, uint32_t leaf, ValueRef value) {
                      {},
                      {}});
 }
-/// A node with the op of `like`, a view of a leaf of that value's spec.
+/// Adds a view of `of`, with the op that `view` applies to a leaf of the same spec.
 uint32_t add_view(Graph& graph, ValueRef of, const std::function<Variable(const Variable&)>& view) {
   const Spec spec = graph.spec(of);
   const Variable like = view(esp::parameter(esp::zeros(spec.shape, spec.dtype)));
@@ -145,7 +145,7 @@ class RandomGraph {
     };
     const ValueRef made{add_view(graph, of, seen), 0};
     if (graph.spec(made).shape.elements() > 0) values_.push_back(made);
-  } catch (const esp::Error&) {  // not for this shape
+  } catch (const esp::Error&) {  // invalid for this shape
   }
   void bucket() {
     std::vector<Variable> whose;
@@ -168,7 +168,7 @@ class RandomGraph {
     for (uint32_t k = 0; k < count; ++k) values_.push_back({node, k});
     for (uint32_t k = 0; k < upto(4); ++k) kernel();
   }
-  /// A value of that spec: one that is there, or one that is made.
+  /// A value of this spec, an existing or a new one.
   ValueRef value_of(const Spec& wanted) {
     for (int i = 0; i < 6; ++i)
       if (const ValueRef v = any(); graph.spec(v) == wanted) return v;
@@ -225,7 +225,7 @@ BOOST_AUTO_TEST_CASE(buffers_are_placed_largest_first_in_the_smallest_gap) {
 }
 
 BOOST_AUTO_TEST_CASE(a_shape_keeps_no_buffer) {
-  // x -> a -> b -> c, where c reads of a the shape alone: a's buffer is free for c.
+  // x -> a -> b -> c, where c reads only the shape of a: a's buffer is free for c.
   Graph graph;
   const uint32_t x = add_leaf(graph, esp::parameter(esp::zeros({800}, esp::float64)));
   const uint32_t a = add_kernel(graph, kernel(large, {true}), {{x, 0}});
@@ -235,7 +235,7 @@ BOOST_AUTO_TEST_CASE(a_shape_keeps_no_buffer) {
   BOOST_TEST(esp::plan_memory(graph, true).arena_bytes == 2 * 6400);
   graph.nodes[c].op = op_of(kernel(large, {true, true}));
   BOOST_TEST(esp::plan_memory(graph, true).arena_bytes == 3 * 6400);
-  graph.nodes[c].op = op_of(kernel(large, {true, true}, true));  // over one of them
+  graph.nodes[c].op = op_of(kernel(large, {true, true}, true));  // in place of one of them
   BOOST_TEST(esp::plan_memory(graph, true).arena_bytes == 2 * 6400);
   BOOST_TEST(esp::plan_memory(graph, false).arena_bytes == 3 * 6400);
 }
@@ -254,14 +254,14 @@ BOOST_AUTO_TEST_CASE(leaves_are_written_where_nothing_reads_them_later) {
     return plan.in_place[next] && !plan.runs.back();
   };
   BOOST_TEST(written(graph));
-  // Its shape may be read later, and another leaf.
+  // Later reads of its shape and of another leaf do not matter.
   Graph shape = graph;
   shape.nodes[other] = {op_of(kernel(small, {true, false})), {{v, 0}, {w, 0}}, {small}, {}, {}, {}, {}};
   BOOST_TEST(written(shape));
   Graph later = graph;
   later.nodes[other].inputs = {{w, 0}};
   BOOST_TEST(!written(later));
-  // Not before a kernel that may still throw, but before one that copies.
+  // Not before a kernel that may throw, but before one that copies.
   const auto refusing = kernel(small, {true});
   refusing->refuses = true;
   Graph throws = graph;
@@ -271,22 +271,22 @@ BOOST_AUTO_TEST_CASE(leaves_are_written_where_nothing_reads_them_later) {
   copies.nodes[other].op = esp::concat({graph.nodes[v].leaf, graph.nodes[w].leaf}).node()->op_;
   if (copies.nodes[other].op->traits().only_copies && copies.nodes[other].op->kind() == esp::OpKind::other)
     BOOST_TEST(written(copies));
-  // What may not be written over its operand has a place of its own.
+  // An op that must not write in place needs a place of its own.
   Graph apart = graph;
   apart.nodes[next].op = op_of(kernel(small, {true, true}, false));
   BOOST_TEST(!written(apart));
-  // A leaf that takes another's value gets a copy of it.
+  // A leaf that is assigned another leaf gets a copy of it.
   Graph taken = graph;
   taken.nodes.back().inputs[1] = {v, 0};
   const esp::MemoryPlan plan = esp::plan_memory(taken, true);
   BOOST_TEST(plan.runs.back());
 }
 
-// A batch is there before the first kernel, so it may not be put where a leaf is that kernels read.
+// A batch is written before the first kernel, so it must not be placed in a leaf that kernels read.
 BOOST_AUTO_TEST_CASE(a_batch_that_a_leaf_takes_is_copied_into_it) {
   const Variable w = esp::parameter(numbers({4, 4}, 0.5, 1, 1), "w"),
                  last = esp::state(numbers({4, 4}, 0.5, 1, 2), "last");
-  const Variable before = esp::matmul(last, last);  // is written, and read, before the batch
+  const Variable before = esp::matmul(last, last);  // precedes the batch in the graph
   const Variable x = esp::placeholder("x", {4, 4}, esp::float64);
   struct Rule : esp::optim::UpdateRule {
     std::string_view name() const override { return "Rule"; }

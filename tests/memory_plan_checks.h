@@ -1,5 +1,4 @@
-// Random trees over matrices, and what must hold of every plan's memory: for tests of the memory plan and of
-// passes.
+// Random trees over matrices, and invariants of memory plans, for tests of the memory plan and of passes.
 #pragma once
 #include <boost/test/unit_test.hpp>
 
@@ -23,7 +22,7 @@ struct MatrixTree {
   Variables pool;
   Variable loss;
 
-  /// `feed` makes what the tree is over; every other tree has kernels that are written before it.
+  /// `feed` makes the source of the tree; for odd seeds, kernels precede it.
   MatrixTree(unsigned seed, const std::function<Variable()>& feed) : random(seed) {
     Variable x = seed % 2 ? Variable() : feed();
     if (x.defined()) pool.push_back(x);
@@ -65,12 +64,12 @@ struct MatrixTree {
   }
 };
 
-/// Walks through a plan step by step and notes which node wrote each byte last. Each reader must find what
-/// was written for it.
+/// Simulates a plan: records for each byte the value that was written last. Each reader must find the value
+/// it reads intact.
 inline void check_plan(const Graph& graph, const MemoryPlan& plan) {
   std::vector<int64_t> arena(static_cast<size_t>(plan.arena_bytes), -1);
-  std::map<uint32_t, int64_t> leaves;  // leaf -> whose value it holds
-  // Whose bytes a value is: views have none of their own, nor what is assigned where it lies.
+  std::map<uint32_t, int64_t> leaves;  // leaf -> id of the value that it holds
+  // The value that owns the bytes of `v`: views and assignments in place have no bytes of their own.
   const auto owner = [&](ValueRef v) {
     for (; !plan.runs[v.node]; v = graph.nodes[v.node].inputs[graph.nodes[v.node].op->is_view() ? 0 : 1])
       if (!graph.nodes[v.node].op->is_view() && !graph.nodes[v.node].op->has_side_effects()) break;
@@ -115,9 +114,10 @@ inline void check_plan(const Graph& graph, const MemoryPlan& plan) {
       const auto [begin, end] = region(place);
       intact = std::all_of(begin, end, [&](int64_t writer) { return writer == wanted; });
     }
-    BOOST_TEST(intact, "%" << reader << " reads %" << v.node << ", which is gone, in\n" << graph.str());
+    BOOST_TEST(intact, "%" << reader << " reads %" << v.node << ", which was overwritten, in\n"
+                           << graph.str());
   };
-  /// A kernel writes over its own operands only as its op allows, and no two results to one place.
+  /// A kernel may overwrite its operands only as its op allows, and must not write two results to one place.
   const auto check_in_place = [&](uint32_t i) {
     const GraphNode& n = graph.nodes[i];
     if (n.op->traits().aliases_inputs || n.op->has_side_effects() || n.op->name() == "gradient_bucket")
@@ -148,13 +148,12 @@ inline void check_plan(const Graph& graph, const MemoryPlan& plan) {
     const bool may_refuse = n.op->kind() == OpKind::other && !n.op->traits().only_copies &&
                             n.op->effect() != Effect::random && !n.op->has_side_effects();
     if (plan.runs[i] && may_refuse)
-      BOOST_TEST(leaves.empty(), "%" << i << " may throw when leaves are written already, in\n"
-                                     << graph.str());
+      BOOST_TEST(leaves.empty(), "%" << i << " may throw after leaves are written, in\n" << graph.str());
     if (plan.runs[i])
       for (uint32_t k = 0; k < n.inputs.size(); ++k)
         if (n.op->reads_elements(k) && !(n.op->has_side_effects() && k == 0)) read(n.inputs[k], i);
     if (n.op->has_side_effects()) {
-      if (!plan.runs[i]) {  // it is in its place already
+      if (!plan.runs[i]) {  // the value was computed in place
         const Place& value = plan.places[n.inputs[1].node][n.inputs[1].output];
         BOOST_TEST((value.in == Place::In::leaf && value.index == n.inputs[0].node));
         read(n.inputs[1], i);
@@ -180,7 +179,7 @@ inline void check_buffers(const std::vector<ArenaBuffer>& buffers, int64_t total
   }
 }
 
-/// The gradients of these parameters lie side by side, and updates read them there.
+/// Checks that the gradients of these parameters are side by side, and that updates read them there.
 inline void check_bucket(const PlanData& plan, const Variables& parameters) {
   BOOST_TEST(plan.memory.buckets.size() == (parameters.empty() ? 0u : 1u));
   if (plan.memory.buckets.empty()) return;
@@ -218,7 +217,7 @@ inline void check_bucket(const PlanData& plan, const Variables& parameters) {
                 << plan.graph.str());
 }
 
-/// A plan that trains by Adam, with its gradients side by side.
+/// A plan that trains by Adam with a gradient bucket.
 inline std::shared_ptr<const PlanData> plan_with_bucket(const Variable& loss, const Variables& parameters,
                                                         const std::vector<std::string>& without = {}) {
   std::vector<std::pair<Variable, Variable>> gradients;

@@ -1,4 +1,4 @@
-// The memory plan: nothing is overwritten that somebody still reads, and little is wasted.
+// The memory plan: values are not overwritten before their last reader, and little memory is wasted.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using namespace espalier::testing;
 
 namespace {
 
-/// Remembers what a parameter was, and what it was seen transposed.
+/// Stores the old value of a parameter and its transpose.
 optim::Optimizer remembering() {
   struct Rule : optim::UpdateRule {
     std::string_view name() const override { return "Remembering"; }
@@ -44,7 +44,7 @@ optim::Optimizer remembering() {
 BOOST_AUTO_TEST_SUITE(memory_plan)
 
 BOOST_AUTO_TEST_CASE(best_fit) {
-  // Three steps; the second buffer can have the first one's place.
+  // Three steps; the second buffer can reuse the first one's place.
   std::vector<esp::ArenaBuffer> buffers{{64, 0, 1}, {64, 2, 3}, {128, 1, 2}};
   BOOST_TEST(esp::largest_live_set(buffers) == 192);
   BOOST_TEST(esp::place_best_fit(buffers) == 192);
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_overwritten_in_random_plans) {
       const optim::Optimizer rule = seed % 3 ? optim::Optimizer(optim::Adam(0.1)) : remembering();
       std::vector<std::pair<esp::Variable, esp::Variable>> gradients;
       for (const esp::Variable& p : tree.parameters) gradients.emplace_back(p, tree.loss.gradient(p));
-      // What a step leaves may be a gradient, a parameter, or a view of one.
+      // Results may be a gradient, a parameter, or a view of one.
       Variables results{tree.loss, tree.pool.back()};
       if (seed % 4 == 0) results.push_back(gradients[0].second);
       if (seed % 5 == 0) results.push_back(esp::transpose(tree.parameters[1]));
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_overwritten_in_random_plans) {
             const auto plan =
                 esp::compile(step_of(results, updates, bucket ? gradients : Gradients()), {}, how);
             check_plan(plan->graph, plan->memory);
-            // What remembers shares kernels with the loss, which are no readers of gradients.
+            // Stored old values share kernels with the loss, which do not read gradients.
             if (seed % 3) check_bucket(*plan, bucket ? tree.parameters : Variables());
             check_buffers(plan->memory.buffers, plan->memory.arena_bytes);
             BOOST_TEST(plan->memory.arena_bytes >= plan->memory.largest_live_bytes);
@@ -152,7 +152,7 @@ BOOST_AUTO_TEST_CASE(random_trees_train_alike_every_way) {
 }
 
 BOOST_AUTO_TEST_CASE(batches_are_there_before_the_first_kernel) {
-  // Kernels come before the source, whose buffer they must leave alone.
+  // Kernels precede the source and must not overwrite its buffer.
   const esp::Variable w = esp::parameter(numbers({16, 16}, -0.2, 0.2, 1), "w");
   const esp::Variable a = esp::matmul(w, w), b = esp::matmul(a, w), c = esp::matmul(b, w);
   const esp::Variable x = esp::placeholder("x", {16, 16}, esp::float64), y = esp::sum(esp::matmul(c, x));
@@ -172,7 +172,7 @@ BOOST_AUTO_TEST_CASE(a_network_fits_in_little_more_than_its_largest_live_set) {
     const auto loss_of = [&](const esp::Variable& in, const esp::Variable& target) {
       return esp::nn::MeanSquared()(second(esp::relu(first(in))), target);
     };
-    loss_of(x, y).update(optimizer);  // makes parameters and states
+    loss_of(x, y).update(optimizer);  // creates parameters and states
     esp::reset_peak_memory();
     const int64_t before = esp::memory_stats().live_bytes;
     loss_of(x, y).update(optimizer);
@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(gradients_lie_side_by_side) {
   const auto plan = plan_with_bucket(loss, {w, b, v});
   check_plan(plan->graph, plan->memory);
   check_bucket(*plan, {w, b, v});
-  // 168, 56 and 112 bytes, each from a multiple of 64 on.
+  // 168, 56 and 112 bytes, each aligned to 64.
   const std::vector<int64_t> offsets{0, 192, 256};
   for (size_t k = 0; k < 3; ++k) {
     BOOST_TEST(plan->memory.buckets.at(0).members[k].offset == offsets[k]);
@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE(gradients_lie_side_by_side) {
   }
   BOOST_TEST(plan->memory.buffers[plan->memory.buckets.at(0).buffer].bytes == 384);
   BOOST_TEST(esp::Plan(plan).str().find("+192 of w\n") != std::string::npos);
-  // Nothing is made in place where that is forbidden, so all are copied.
+  // Without in_place, all gradients are copied.
   const auto copied = plan_with_bucket(loss, {w, b, v}, {"in_place"});
   check_bucket(*copied, {w, b, v});
   for (const auto& member : copied->memory.buckets.at(0).members) BOOST_TEST(member.copied);
@@ -218,7 +218,8 @@ BOOST_AUTO_TEST_CASE(gradients_that_cannot_be_made_in_the_bucket_are_copied) {
                       t = esp::parameter(numbers({8}), "t"), k(numbers({4, 2}, 1, 2)),
                       u = esp::parameter(numbers({3, 3}), "u");
   const esp::Variable made = esp::exp(esp::reshape(t, {2, 4}));
-  // Of p it is q, of q it is p; of r it is a constant; of s a number everywhere, and t has a kernel's view.
+  // The gradients: q for p, p for q, a constant for r, a broadcast number for s, and a view of a kernel for
+  // t.
   const esp::Variable loss = esp::sum(p * q) + esp::sum(r * k) + esp::sum(s) + esp::sum(made) +
                              esp::sum(esp::exp(esp::transpose(u)));
   const Variables parameters{p, q, r, s, t, u};
@@ -278,7 +279,7 @@ BOOST_AUTO_TEST_CASE(parameters_states_and_gradients_lie_alike) {
 }
 
 BOOST_AUTO_TEST_CASE(parameters_that_share_a_gradient_each_have_one_in_the_bucket) {
-  // The gradients of a and b are one node. Eagerly, by plans, and by plans with a bucket they train alike.
+  // The gradients of a and b are one node. Eager code, plans, and plans with a bucket train alike.
   std::vector<std::vector<esp::Tensor>> after;
   for (const int way : {0, 1, 2}) {
     const esp::Variable a = esp::parameter(numbers({4, 4}, -1, 1, 1), "a"),

@@ -40,9 +40,9 @@ BOOST_AUTO_TEST_SUITE(modules)
 BOOST_AUTO_TEST_CASE(parameters_come_by_path_in_order_of_adding) {
   Net net(3);
   BOOST_TEST(names(net) == Names({"scale"}),
-             boost::test_tools::per_element());  // the layers know no shape yet
+             boost::test_tools::per_element());  // the layers have no shapes yet
   net(esp::ones({1, 4}));
-  // Members are made in the order of their declaration, whatever the constructor's list says.
+  // Members are constructed in the order of their declaration, not that of the initializer list.
   const Names expected{"hidden.weight", "hidden.bias", "scale", "out.weight"};
   BOOST_TEST(names(net) == expected, boost::test_tools::per_element());
   BOOST_TEST(net.parameter("hidden.weight").shape() == esp::Shape({3, 4}));
@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(copies_share_and_outlive_the_original) {
   BOOST_TEST(same(copy.parameter("hidden.weight"), weight));
   BOOST_TEST(same(copy.hidden.parameter("weight"), weight));
   Net moved = std::move(copy);
-  BOOST_TEST(same(copy.parameter("hidden.weight"), weight));  // there is no half-empty state to step into
+  BOOST_TEST(same(copy.parameter("hidden.weight"), weight));  // a moved-from module stays valid
   BOOST_TEST(moved.parameters().size() == 4u);
 }
 

@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(layer_norm) {
                   const Array one(esp::tensor(1)), zero(esp::tensor(0));
                   return normalized({in[0], one, zero}, 1e-5);
                 },
-            .tolerance32 = 2e-4});  // rows of equal numbers leave nothing but rounding errors
+            .tolerance32 = 2e-4});  // for rows of equal numbers, the result is a rounding error
 }
 
 BOOST_AUTO_TEST_CASE(rows_far_from_zero_keep_their_digits) {

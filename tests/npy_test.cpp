@@ -15,7 +15,7 @@ using testing::says;
 
 namespace {
 
-/// A .npy file, as the format's description has it.
+/// A .npy file, by the specification of the format.
 std::string npy(const std::string& header, const std::string& elements, char version = 1) {
   std::string text = "\x93NUMPY";
   text += {version, '\0', static_cast<char>(header.size()), static_cast<char>(header.size() >> 8)};

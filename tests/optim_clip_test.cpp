@@ -1,4 +1,4 @@
-// Clipping of gradients, against plain loops.
+// Gradient clipping, against plain loops.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(every_optimizer_clips) {
       BOOST_TEST(after_a_step(free, 8) != wanted);
     }
   };
-  // Large epsilons, so that the size of a gradient shows.
+  // A large epsilon, so that results depend on the size of gradients.
   clips([](double n, double v) { return optim::Sgd({.clip_norm = n, .clip_value = v}); });
   clips([](double n, double v) { return optim::Adam({.epsilon = 1, .clip_norm = n, .clip_value = v}); });
   clips([](double n, double v) { return optim::AdamW({.epsilon = 1, .clip_norm = n, .clip_value = v}); });
@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(every_optimizer_clips) {
   clips([](double n, double v) { return optim::RmsProp({.epsilon = 1, .clip_norm = n, .clip_value = v}); });
 }
 
-// As in PyTorch: what decay adds is not clipped.
+// As in PyTorch, the term of weight decay is not clipped.
 BOOST_AUTO_TEST_CASE(decay_comes_after_clipping) {
   const esp::Variable p = esp::parameter(esp::tensor(10.0, esp::float64));
   (p * 5.0).update(optim::Sgd({.lr = 1, .weight_decay = 0.5, .clip_value = 1}));

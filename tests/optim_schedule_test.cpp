@@ -1,4 +1,4 @@
-// Schedules of the learning rate: their numbers, and that eager updates and plans follow them step by step.
+// Learning rate schedules: their values, and their use by eager updates and plans in each step.
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(factors) {
       BOOST_TEST(std::abs(c.schedule.at(t) - c.reference(t)) < 1e-14, c.name << " in step " << t);
 }
 
-// The gradient is 1: each step takes the rate away from the parameter.
+// The gradient is 1: each step subtracts the rate from the parameter.
 BOOST_AUTO_TEST_CASE(eager_and_frozen_follow_step_by_step) {
   for (const Case& c : cases())
     for (const esp::DType dtype : {esp::float64, esp::float32})
@@ -137,12 +137,12 @@ BOOST_AUTO_TEST_CASE(every_optimizer_has_one) {
 BOOST_AUTO_TEST_CASE(the_position_is_a_leaf) {
   const optim::Sgd sgd({.lr = 1, .schedule = optim::exponential(0.5)});
   BOOST_TEST(optim::Sgd(1.0).state().empty());
-  BOOST_REQUIRE(sgd.state().size() == 1u);  // before any update, so that it can be restored
+  BOOST_REQUIRE(sgd.state().size() == 1u);  // exists before any update, so that it can be restored
   const auto [name, leaf] = sgd.state()[0];
   BOOST_TEST(name == "schedule_step");
   const esp::Variable p = esp::parameter(esp::tensor(0.0, esp::float64)),
                       q = esp::parameter(esp::tensor(0.0));
-  // Every update counts, whichever parameters it reaches.
+  // Every update is counted, whichever parameters it updates.
   (p * 1.0).update(sgd);
   (q * 1.0f).update(sgd);
   BOOST_TEST(leaf.item() == 2);

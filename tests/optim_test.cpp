@@ -22,7 +22,7 @@ namespace {
 
 constexpr int steps = 6;
 
-/// One parameter element: the loss is a·p² + b·p, so that g = 2ap + b. `rule(p, g, t)` gives the next p.
+/// One parameter element: the loss is a·p² + b·p, so that g = 2ap + b. `rule(p, g, t)` returns the next p.
 using Rule = std::function<double(double p, double g, int t)>;
 using MakeRule = std::function<Rule()>;  // with a state of its own
 
@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(rules_agree_with_plain_loops) {
         executor.execute({.epochs = steps, .progress = false});
         BOOST_TEST(difference(wanted, q.value()) < tolerance);
 
-        // Both ways by turns: parameter and state are the same things.
+        // Eager and frozen steps alternate: they use the same parameter and state.
         const esp::Variable r = esp::parameter(list(start).to(dtype));
         const optim::Optimizer shared = c.make();
         const esp::Executor other =
@@ -199,7 +199,7 @@ BOOST_AUTO_TEST_CASE(each_parameter_has_a_state_of_its_own) {
 }
 
 BOOST_AUTO_TEST_CASE(states_are_made_in_the_order_of_parameters) {
-  // Checkpoints tell leaves by their order, which must not depend on how a tree was written.
+  // Checkpoints identify leaves by their order, which must not depend on the order of the tree's expressions.
   const esp::Variable first = esp::parameter(esp::ones({2})), second = esp::parameter(esp::ones({2})),
                       third = esp::parameter(esp::ones({2}));
   const optim::Sgd momentum({.lr = 0.1, .momentum = 0.5});
@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(the_learning_rate_can_be_set) {
   loss.update(sgd);
   BOOST_TEST(p.item() == 0.5);
   sgd.set_learning_rate(0.125);
-  loss.update(sgd);  // in the tree that is there
+  loss.update(sgd);  // builds updates in the existing tree
   BOOST_TEST(p.item() == 0.375);
   BOOST_CHECK_EXCEPTION(sgd.set_learning_rate(-1), esp::Error, says({"Sgd", "lr", "-1"}));
   for (const double bad : {double(NAN), double(INFINITY), -1e-300})
@@ -253,7 +253,7 @@ BOOST_AUTO_TEST_CASE(the_learning_rate_can_be_set_from_a_callback) {
   BOOST_TEST(seen == (std::vector<double>{0.5, 0.25, 0.125}));
 }
 
-// Their states are freed one after the other, and may have lain at the same address.
+// Their states are freed one after the other, and may have had the same address.
 BOOST_AUTO_TEST_CASE(optimizers_that_are_gone_are_not_taken_for_others) {
   const esp::Variable p = esp::parameter(esp::tensor(0.0, esp::float64));
   const esp::Variable loss = p * 1.0;
@@ -322,7 +322,7 @@ BOOST_AUTO_TEST_CASE(updates_that_fail_change_nothing) {
   const esp::Variable p = esp::parameter(esp::tensor(1.0, esp::float64)),
                       q = esp::parameter(esp::tensor(2.0, esp::float64));
   const optim::Sgd sgd({.lr = 0.1, .momentum = 0.9});
-  esp::Variable loss = q * q;  // gives q's momentum a value
+  esp::Variable loss = q * q;  // creates q's momentum
   loss.update(sgd);
   const double q_before = q.item(), momentum = sgd.state_of(q).at(0).second.item();
   loss = q * q + op({p}) * q;
@@ -331,11 +331,11 @@ BOOST_AUTO_TEST_CASE(updates_that_fail_change_nothing) {
   BOOST_TEST(q.item() == q_before);
   BOOST_TEST(sgd.state_of(q).at(0).second.item() == momentum);
   fail = false;
-  loss.update(sgd);  // as if nothing had been
+  loss.update(sgd);  // continues after the failure
   BOOST_TEST(p.item() == 1 - 0.1 * q_before, boost::test_tools::tolerance(1e-15));
 }
 
-/// p ← p − scale · g, through an op which can fail.
+/// p ← p − scale · g, by an op that can fail.
 struct FragileRule : optim::UpdateRule {
   std::string_view name() const override { return "Fragile"; }
   void update(optim::ParameterUpdate& step) const override {
@@ -407,9 +407,9 @@ BOOST_AUTO_TEST_CASE(a_rule_of_ones_own) {
   BOOST_TEST(p.item() == 3);
   BOOST_TEST(q.item() == 0.5);
   BOOST_TEST(mine.state_of(p).at(0).second.item() == 6);
-  BOOST_CHECK_THROW(mine.learning_rate(), esp::Error);  // it has none
+  BOOST_CHECK_THROW(mine.learning_rate(), esp::Error);  // it has no learning rate
 
-  BOOST_CHECK_THROW(loss(1000).update(mine), std::runtime_error);  // while the second parameter's is computed
+  BOOST_CHECK_THROW(loss(1000).update(mine), std::runtime_error);  // in the update of the second parameter
   BOOST_TEST(p.item() == 3);
   BOOST_TEST(mine.state_of(p).at(0).second.item() == 6);
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t steps = 40;
 
-/// Rows that somebody else must be waited for.
+/// A dataset whose reads block for a fixed time.
 struct Slow : esp::data::Dataset {
   explicit Slow(std::chrono::microseconds delay) : delay_(delay) {}
   int64_t rows() const override { return steps; }
@@ -63,8 +63,8 @@ BOOST_AUTO_TEST_CASE(the_next_batch_is_read_during_a_step) {
   const esp::Executor executor = executor_over(dataset, false);
   int64_t overlapped = 0;
   executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
-    if (info.step < 2 || info.step + 1 == info.steps) return;  // the first two show how long reading takes
-    // The step does not end before the next batch is there: if nobody read it meanwhile, it never would.
+    if (info.step < 2 || info.step + 1 == info.steps) return;  // the first two steps time the reads
+    // The step lasts until the next batch has been read, which never happens if reading does not overlap.
     const auto give_up = Clock::now() + std::chrono::seconds(20);
     while (dataset->reads < info.step + 2 && Clock::now() < give_up) std::this_thread::yield();
     overlapped += dataset->reads >= info.step + 2;
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(the_next_batch_is_read_during_a_step) {
   BOOST_TEST(overlapped == steps - 3);
 }
 
-BOOST_AUTO_TEST_CASE(who_takes_longer_than_reading_does_not_wait) {
+BOOST_AUTO_TEST_CASE(a_consumer_slower_than_reading_does_not_wait) {
   if (one_core()) return;
   const auto dataset = std::make_shared<Slow>(std::chrono::microseconds(200));
   esp::data::Prefetcher batches(esp::data::make_feed(dataset, {.batch_size = 1}));
@@ -83,11 +83,11 @@ BOOST_AUTO_TEST_CASE(who_takes_longer_than_reading_does_not_wait) {
     const auto give_up = Clock::now() + std::chrono::seconds(20);
     const int64_t next = std::min(batches.step() + 2, steps);
     while (batches.step() >= 2 && dataset->reads < next && Clock::now() < give_up) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // until it is not only read, but handed over
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // until the batch is handed over
   }
-  BOOST_TEST(batches.waits() >= 2);  // these were timed
+  BOOST_TEST(batches.waits() >= 2);  // the first two reads were timed
   BOOST_TEST(batches.waits() < steps / 2);
-  // What is read faster than a thread wakes is read in place.
+  // Batches that are read faster than a thread wakes are read by the consumer.
   const esp::Tensor x = esp::ones({steps, 3});
   esp::data::Prefetcher quick(
       esp::data::make_feed(std::make_shared<esp::data::TensorDataset>(std::vector{x}), {.batch_size = 1}));
@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(who_takes_longer_than_reading_does_not_wait) {
 }
 
 BOOST_AUTO_TEST_CASE(an_epoch_takes_as_long_as_the_slower_of_both) {
-  // Nothing is asserted of times: the ratios are for who looks (--log_level=message).
+  // Times are not asserted; --log_level=message shows the ratios.
   for (const auto& [reading, computing] : {std::pair{1000, 1000}, {2000, 500}, {500, 2000}}) {
     const esp::Executor executor =
         executor_over(std::make_shared<Slow>(std::chrono::microseconds(reading)), true);

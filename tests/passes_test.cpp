@@ -1,4 +1,4 @@
-// The executor's passes, by the text of the graph before and after.
+// Passes, by the text of the graph before and after.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ esp::Graph graph_of(const Variables& results, bool inference = false) {
   return graph;
 }
 
-/// The pass changes the graph into this one, and finds nothing to do the second time.
+/// The pass changes the graph to `expected`, and changes nothing in a second run.
 void check_pass(bool (*pass)(esp::Graph&, const esp::CompileOptions&), esp::Graph graph,
                 const std::string& before, const std::string& after) {
   BOOST_TEST(graph.str() == before);
@@ -42,7 +42,7 @@ void check_pass(bool (*pass)(esp::Graph&, const esp::CompileOptions&), esp::Grap
   BOOST_TEST(graph.str() == after);
 }
 
-/// Loss and update of one parameter, and where in the graph the assignment and a reader of the parameter are.
+/// Loss and update of one parameter, and the positions of the assignment and of a reader of the parameter.
 struct Training {
   esp::Variable w = esp::parameter(esp::ones({2}), "w");
   esp::Variable loss = esp::sum(esp::square(w));
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(freezing_keeps_the_order_of_writing) {
   // Batches of another size.
   const esp::Graph larger = esp::freeze({y}, {}, {{x.node()->op().feed()->get(), 7}}, false);
   BOOST_TEST(larger.spec(larger.results[0]).shape == esp::Shape({7}));
-  // Tags tell what is whose.
+  // Nodes have tags.
   const std::string text = graph_of({y.gradient(w)}).str();
   BOOST_TEST(text.find("[Backward]") != std::string::npos);
   // In inference dropout keeps everything.
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(freezing_keeps_the_order_of_writing) {
 }
 
 //   x ── exp ── sum ── (result)
-//    \── tanh ── sign          nobody wants these
+//    \── tanh ── sign          no result depends on these
 BOOST_AUTO_TEST_CASE(dead_nodes) {
   const esp::Variable x = esp::placeholder("x", {4});
   const esp::Variable t = esp::tanh(x), s = esp::sum(esp::exp(x)), g = esp::sign(t);
@@ -164,8 +164,8 @@ BOOST_AUTO_TEST_CASE(simplify_leaves_what_looks_alike) {
   }
 }
 
-//   2 ── ·3 ── exp ── ·x         2·3 and its exponential are known beforehand
-//   ones in the shape of x       would only be larger than what makes them
+//   2 ── ·3 ── exp ── ·x         2·3 and its exponential are constants
+//   ones in the shape of x       a constant would be larger than the inputs
 BOOST_AUTO_TEST_CASE(fold_constants) {
   const esp::Variable x = esp::placeholder("x", {300}), two = esp::tensor(2.0f);
   const esp::Variable known = esp::exp(two * 3), product = known * x, y = product + esp::ones_like(x);
@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(broken_graphs_are_refused) {
   {
     Training t;
     t.graph.nodes[t.find("square")].outputs[0].shape = {3};
-    broken(t.graph, "shape");
+    broken(t.graph, "inferred from its inputs");
   }
   {
     Training t;
@@ -257,7 +257,7 @@ BOOST_AUTO_TEST_CASE(broken_graphs_are_refused) {
     broken(t.graph, "does not exist");
   }
   {
-    Training t;  // one more reader, after the assignment
+    Training t;  // an additional reader, after the assignment
     esp::GraphNode reader = t.graph.nodes[t.find("square")];
     t.graph.nodes.push_back(reader);
     broken(t.graph, "assigned already");
@@ -270,7 +270,7 @@ BOOST_AUTO_TEST_CASE(broken_graphs_are_refused) {
   {
     Training t;
     t.graph.nodes[t.find("assign")].inputs[0] = t.graph.nodes[t.find("assign")].inputs[1];
-    broken(t.graph, "no leaf");
+    broken(t.graph, "not a leaf");
   }
   {
     Training t;
@@ -346,12 +346,12 @@ BOOST_AUTO_TEST_CASE(plans_explain_themselves) {
 BOOST_AUTO_TEST_CASE(slices_that_were_taken_apart_are_put_together_again) {
   const esp::Variable x = esp::placeholder("x", {4, 6}, esp::float64);
   const esp::Variable w = esp::parameter(numbers({4, 6}), "w");
-  // What is added up at the end of the gradient's tree, for slices that cover columns begin to end each.
+  // The op at the end of the gradient's tree, for slices of the columns `begin` to `end`.
   const auto gradient = [&](const std::vector<std::pair<int64_t, int64_t>>& columns) {
     const esp::Variable h = esp::tanh(w);
     esp::Variable sum;
     for (const auto& [begin, end] : columns) {
-      // [4, n] -> [2, 2, n] -> transposed: the gradient of each part comes in another order.
+      // [4, n] -> [2, 2, n] -> transposed: the gradient of each slice has another order.
       const esp::Variable part = esp::reshape(esp::slice(h, 1, begin, end), {2, 2, end - begin});
       const esp::Variable term = esp::sum(esp::exp(esp::transpose(part, {1, 0, 2})) * double(begin + 1));
       sum = sum.defined() ? sum + term : term;
@@ -369,7 +369,7 @@ BOOST_AUTO_TEST_CASE(slices_that_were_taken_apart_are_put_together_again) {
     esp::verify(graph, "join_slices");
     BOOST_TEST(count(graph, "join") == 1);
     BOOST_TEST(count(graph, "pad_like") == 0);
-    BOOST_TEST(count(graph, "reshape_like") == 0, graph.str());  // they are written as they are
+    BOOST_TEST(count(graph, "reshape_like") == 0, graph.str());  // slices are written in their original shape
     BOOST_TEST(!esp::join_slices(graph));
     const esp::Variable wanted = gradient(columns);
     const esp::Tensor eager = wanted.value();
@@ -381,7 +381,7 @@ BOOST_AUTO_TEST_CASE(slices_that_were_taken_apart_are_put_together_again) {
     BOOST_TEST(difference(value({}), eager) < 1e-14);
     BOOST_TEST(difference(value({"join_slices"}), eager) < 1e-14);
   }
-  // A gap, an overlap, the same part twice: there is something to add up.
+  // With a gap, an overlap, or a slice twice, the sum is needed.
   for (const auto& columns : std::vector<std::vector<std::pair<int64_t, int64_t>>>{
            {{0, 2}, {3, 6}}, {{0, 4}, {3, 6}}, {{0, 3}, {0, 3}, {3, 6}}, {{1, 3}, {3, 6}}}) {
     esp::Graph graph = graph_of({gradient(columns)});

@@ -1,5 +1,5 @@
-// Random trees, trained eagerly and by plans with and without passes: all compute the same. More of them are
-// tried with PLAN_FUZZ_FIRST (a seed) and PLAN_FUZZ_COUNT in the environment.
+// Random trees, trained eagerly and by plans with and without passes: all results are equal. The environment
+// variables PLAN_FUZZ_FIRST (a seed) and PLAN_FUZZ_COUNT select other trees.
 #include <boost/test/unit_test.hpp>
 
 #include <cstdlib>
@@ -20,14 +20,14 @@ using esp::Variable;
 
 namespace {
 
-// Traces have the tree's values in each step, and the parameters after them.
+// Traces have the tree's value in each step, followed by the parameters.
 constexpr int epochs = 2;
 
 void add_parameters(const FuzzTree& tree, Trace& trace) {
   for (const Variable& p : tree.parameters) trace.push_back(p.value().clone());
 }
 
-/// Some trees come with updates of their own.
+/// Some trees already have updates.
 bool is_recorded(uint32_t seed) { return seed % 5 == 0; }
 void record(const FuzzTree& tree, const optim::Optimizer& rule, uint32_t seed) {
   if (!is_recorded(seed)) return;
@@ -57,7 +57,7 @@ Trace train_eagerly(uint32_t seed, uint32_t which) {
 
 struct PlanOptions {
   std::vector<std::string> without = {};
-  double budget = 0;  // a part of what the plan needs otherwise
+  double budget = 0;  // as a fraction of the arena without a budget
   int threads_to_bind = 1, threads_to_run = 1;
   bool bucket = false;
 };
@@ -185,7 +185,7 @@ BOOST_AUTO_TEST_CASE(random_trees_train_alike) {
       Trace eager;
       try {
         eager = train_eagerly(seed, which);
-      } catch (const esp::Error&) {  // the short batch does not fit this tree
+      } catch (const esp::Error&) {  // the short batch is invalid for this tree
         for (const PlanOptions& options : plans)
           BOOST_CHECK_THROW((void)train_by_plan(seed, which, options), esp::Error);
         continue;

@@ -1,5 +1,5 @@
-// How good plans are: the kernels, the values written in place and the bytes that they need. Values cannot
-// show whether a pass has stopped to find what it found. A pass that finds more lowers these numbers.
+// The quality of plans: the number of kernels, of values written in place, and of bytes. Detects passes that
+// no longer match, which does not change values. An improved pass lowers these numbers.
 #include <boost/test/unit_test.hpp>
 
 #include "attention_block.h"

@@ -1,4 +1,4 @@
-// Steps for tests that compile values by themselves.
+// Helpers of tests that compile values without an executor.
 #pragma once
 #include <utility>
 #include <vector>

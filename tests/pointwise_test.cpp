@@ -1,4 +1,4 @@
-// Ops which work element by element: the table, and what a table cannot say.
+// Elementwise ops: the table, and cases outside it.
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(one_operand) {
                 .order = u.order});
 }
 
-/// Temporaries give their buffers to what is made of them, unless a gradient reads them.
+/// Temporaries pass their buffers on to the result, unless a gradient reads them.
 BOOST_AUTO_TEST_CASE(operands_that_end) {
   for (const Unary& u : unary)
     check_op({.name = u.name,
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(casts) {
               .inputs = {esp::tensor({{-1.5, 0.25, 2.0}}, esp::float64)},
               .reference = elementwise([](double x) { return x; }),
               .order = to == esp::float64 ? 2 : 0,
-              .roundings = 0});  // half_test.cpp has all of those
+              .roundings = 0});  // half_test.cpp tests all of these
   const esp::Variable x = esp::tensor({-1.7, 0.0, 1e20, -inf, NaN}, esp::float64);
   BOOST_TEST(list<int32_t>(esp::cast(x, esp::int32)) ==
              (std::vector<int32_t>{-1, 0, INT32_MAX, INT32_MIN, 0}));
@@ -232,9 +232,9 @@ BOOST_AUTO_TEST_CASE(casts) {
              (std::vector<int64_t>{-1, 0, INT64_MAX, INT64_MIN, 0}));
   BOOST_TEST(list<bool>(esp::cast(x, esp::boolean)) == (std::vector<bool>{true, false, true, true, true}));
   BOOST_TEST(esp::cast(esp::tensor(true), esp::float32).item() == 1);
-  BOOST_TEST(esp::cast(x, esp::float64).node() == x.node());  // nothing to do
+  BOOST_TEST(esp::cast(x, esp::float64).node() == x.node());  // the same node
 
-  // A gradient goes back in the dtype it is asked in, and not through integers.
+  // A gradient has the dtype of the operand, and does not pass integers.
   const esp::Variable v = esp::variable({1.5f, 2.5f});
   const esp::Variable wide = esp::square(esp::cast(v, esp::float64));
   BOOST_TEST(wide.gradient(v).dtype() == esp::float32);
@@ -254,7 +254,7 @@ BOOST_AUTO_TEST_CASE(integers) {
   BOOST_TEST(list<int64_t>(esp::sign(top)) == (std::vector<int64_t>{1, -1}));
   BOOST_TEST(list<int64_t>(esp::floor(top)) == list<int64_t>(top));
   BOOST_TEST(list<int64_t>(esp::maximum(top, 5)) == (std::vector<int64_t>{INT64_MAX, 5}));
-  // Beyond 2^53, where a detour by doubles would lose the difference.
+  // Beyond 2^53, where a conversion to double would lose the difference.
   const int64_t big = (int64_t{1} << 60) + 1;
   BOOST_TEST(list<bool>(esp::equal(esp::tensor({big}), esp::tensor({big - 1}))) == std::vector<bool>{false});
   BOOST_TEST(list<int64_t>(esp::tensor({big}) + esp::Variable(esp::tensor({1}))) ==
@@ -310,7 +310,7 @@ BOOST_AUTO_TEST_CASE(nan_and_infinity) {
   BOOST_TEST(list<bool>(esp::equal(x, x)) == (std::vector<bool>{false, true, true, true}));
   BOOST_TEST(list<bool>(esp::not_equal(x, x)) == (std::vector<bool>{true, false, false, false}));
   BOOST_TEST(list<bool>(esp::less_equal(x, 0.0)) == (std::vector<bool>{false, false, true, true}));
-  // Enough of them for the vector code, at a place where it works in whole vectors.
+  // Enough elements for the vector code, at a position inside whole vectors.
   esp::Tensor many = esp::zeros({100});
   many.at<float>({50}) = NAN;
   for (const auto& y : {esp::relu(many), esp::maximum(many, 1), esp::exp(many), esp::tanh(many)}) {
@@ -324,7 +324,7 @@ BOOST_AUTO_TEST_CASE(gradients_where_there_is_a_corner) {
   BOOST_TEST(list<double>(esp::relu(x).gradient(x)) == (std::vector<double>{0, 0, 1}));
   BOOST_TEST(list<double>(esp::abs(x).gradient(x)) == (std::vector<double>{-1, 0, 1}));
   BOOST_TEST(list<double>(esp::maximum(x, 0.0).gradient(x)) ==
-             (std::vector<double>{0, 0.5, 1}));  // ties share
+             (std::vector<double>{0, 0.5, 1}));  // ties divide the gradient
   BOOST_TEST(list<double>(esp::minimum(x, x * 1.0).gradient(x)) == (std::vector<double>{1, 1, 1}));
   BOOST_TEST(list<double>(esp::power(x, 2).gradient(x)) == (std::vector<double>{-2, 0, 4}));
   const esp::Variable polynomial = esp::power(x, esp::tensor({0.0, 0.0, 1.0}, esp::float64));

@@ -39,7 +39,7 @@ std::string lowered(const Variables& results, Precision precision = Precision::b
   return text;
 }
 
-/// The loss after each epoch of a regression that a small network learns.
+/// A small network for a regression, and its loss after each epoch.
 struct Mlp {
   esp::nn::Sequential model;
   std::vector<double> losses;
@@ -80,7 +80,7 @@ std::vector<double> losses_of_attention(Precision precision) {
   return losses;
 }
 
-/// w is learned as mean((x · w)²) · weight, whose gradient a large weight makes infinite in float16.
+/// The loss mean((x · w)²) · weight, whose gradient overflows float16 for a large weight.
 struct Overflowing {
   esp::Variable w = esp::parameter(esp::full({4, 4}, 0.1), "w");
   esp::Variable weight = esp::state(esp::full({}, 1), "weight");
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(what_is_cast) {
   const esp::Variable w = esp::parameter(esp::ones({3, 5}), "w"), b = esp::parameter(esp::ones({5}), "b"),
                       v = esp::parameter(esp::ones({5, 2}), "v");
   const esp::Variable y = esp::matmul(esp::relu(esp::matmul(x, w) + b), v);
-  // From product to product all is 16 bits: inputs are cast on the way in, the result on the way out.
+  // All values between products are 16 bits: inputs are cast before the first, the result after the last.
   BOOST_TEST(lowered({esp::softmax(y)}) ==
              "%0 = source(feed=x output=0) : float32 [4, 3]\n"
              "%1 = w : float32 [3, 5]\n"
@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(what_is_cast) {
 
 BOOST_AUTO_TEST_CASE(casts_are_shared_and_cancel) {
   const esp::Variable x = esp::placeholder("x", {4, 4});
-  // One cast of x for three readers, one of them through a view; the user's own casts come and go.
+  // One cast of x for three readers, one of them through a view; casts of the user cancel.
   const esp::Variable once = esp::matmul(x, esp::transpose(x));
   const esp::Variable there_and_back = esp::cast(esp::cast(once, esp::bfloat16), esp::float32);
   const std::string text = lowered({esp::matmul(there_and_back, x)});
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(casts_are_shared_and_cancel) {
   BOOST_TEST(count("matmul") == 2u, text);
 }
 
-// A whole step of training: gradients, clipping, Adam and all.
+// A whole training step, with gradients, clipping and Adam.
 BOOST_AUTO_TEST_CASE(nothing_is_left_for_a_second_run) {
   const auto [tokens, next] = sequences(4);
   esp::seed(7);
@@ -182,13 +182,13 @@ BOOST_AUTO_TEST_CASE(what_stays_in_float32) {
   const esp::Variable y = esp::matmul(x, x);
   has(lowered({esp::sum(y)}), "sum(axes=[] keep_dims=false) %3 : float32 []");
   has(lowered({esp::exp(y)}), "exp %3 : float32");
-  has(lowered({y + x}), "add %3 %0 : float32");          // a residual stream keeps its digits
-  has(lowered({y * 3.0}), "multiply %2 %3 : bfloat16");  // a number comes along
-  has(lowered({y * 1e-30}, Precision::float16), "multiply %4 %3 : float32");  // unless the type has none
+  has(lowered({y + x}), "add %3 %0 : float32");          // a residual stream stays float32
+  has(lowered({y * 3.0}), "multiply %2 %3 : bfloat16");  // a constant is rounded, too
+  has(lowered({y * 1e-30}, Precision::float16), "multiply %4 %3 : float32");  // unless it underflows
   has(lowered({esp::where(causal(4), y, -1e9)}, Precision::float16), ": float32 [4, 4]\nresults");
   has(lowered({esp::where(causal(4), y, -1e9)}), "where %3 %2 %4 : bfloat16");
   has(lowered({esp::dropout(y, 0.5)}), "dropout_mask(rate=0.5) %3 : float32");
-  // Types that the user has chosen are left alone, and a tree without products has nothing to lower.
+  // Types that the user chose are kept, and a tree without products is not changed.
   const esp::Variable wide = esp::placeholder("wide", {4, 4}, esp::float64);
   for (const Variables& results : {Variables{esp::matmul(wide, wide)}, Variables{esp::exp(x) + x}}) {
     esp::Graph graph = esp::freeze(results, {}, {}, false);
@@ -243,7 +243,7 @@ BOOST_AUTO_TEST_CASE(the_plan_shows_the_casts) {
   BOOST_TEST(text.find("cast(dtype=float32)") != std::string::npos, text);
   for (const esp::PassReport& pass : executor.plan().passes())
     BOOST_TEST((pass.name != "precision" || pass.changed));
-  // Without the pass there is nothing of it.
+  // Without the pass, no value is lowered.
   const auto plain = loss.get_executor(
       {.optimizer = optim::Adam(0.1), .precision = Precision::bfloat16, .without = {"precision"}});
   BOOST_TEST(plain.plan().str().find("cast") == std::string::npos);
@@ -296,7 +296,7 @@ BOOST_AUTO_TEST_CASE(good_steps_double_the_scale) {
   BOOST_TEST(t.executor.loss_scale() == 65536);
   t.step();
   BOOST_TEST(t.executor.loss_scale() == 131072);
-  // A bad step begins the count anew.
+  // A step with infinite gradients resets the count.
   t.step(1000);
   esp::set_value(t.weight, esp::full({}, INFINITY));
   t.step();
@@ -308,8 +308,8 @@ BOOST_AUTO_TEST_CASE(good_steps_double_the_scale) {
 }
 
 BOOST_AUTO_TEST_CASE(scaling_rounds_nothing) {
-  // Where no gradient is small or large, the scaled run is the unscaled one: the factor is a power of two.
-  // A product that takes in the update rounds otherwise than one beside it, so neither does.
+  // If no gradient is very small or large, scaling changes no bit, since the factor is a power of two.
+  // Products with a fused update round differently, so this fusion is off in both runs.
   const auto train = [](Precision precision) {
     esp::seed(1);
     esp::nn::Dense layer(2);
@@ -331,7 +331,7 @@ BOOST_AUTO_TEST_CASE(checkpoints_keep_the_scale) {
       const esp::data::Distributor feed(
           {numbers({23, 4}).to(esp::float32), numbers({23, 2}).to(esp::float32)},
           {.batch_size = 5, .shuffle = true, .seed = 3});
-      // So large a loss that the first steps overflow.
+      // The loss is so large that the first steps overflow.
       const esp::Variable loss = program_loss(model, feed) * 1e4;
       const optim::Adam adam(0.01);
       const auto executor = loss.get_executor({.optimizer = adam, .precision = precision});

@@ -15,8 +15,7 @@ using data::Prefetcher;
 
 namespace {
 
-/// Batches of two rows whose elements tell epoch and step; the last has one row. Slow ones are worth a
-/// thread.
+/// Batches of two rows whose elements encode epoch and step; the last has one row. A slow feed is prefetched.
 class TestFeed : public Feed {
  public:
   TestFeed(int64_t steps, int microseconds) : steps_(steps), delay_(microseconds) {}
@@ -184,7 +183,7 @@ BOOST_AUTO_TEST_CASE(a_batch_that_is_held_is_not_written_again) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(buffers_that_nobody_holds_are_used_again) {
+BOOST_AUTO_TEST_CASE(released_buffers_are_reused) {
   const auto feed = std::make_shared<TestFeed>(50, fast);
   Prefetcher batches(feed);
   int64_t before = 0;

@@ -1,5 +1,5 @@
-// Trees of everything that may become one kernel, over families of shapes with equal numbers of elements, for
-// tests that hold plans against eager values.
+// Random trees of ops that can be fused, over families of shapes with equal numbers of elements, for tests
+// that compare plans with eager values.
 #pragma once
 #include <random>
 
@@ -10,9 +10,8 @@
 
 namespace espalier::testing {
 
-/// Values of float64, or of float32 between casts. Rows have several lengths in one tree, operands are seen
-/// under several shapes, and folds of the larger families go over several tiles, at whose ends no period
-/// ends.
+/// Values of float64, or of float32 between casts. A tree has rows of several lengths and operands under
+/// several shapes, and folds of the larger families span several tiles, which are not multiples of a period.
 class KernelTree {
  public:
   explicit KernelTree(uint32_t seed) : random_(seed) {
@@ -31,9 +30,9 @@ class KernelTree {
     values_ = leaves_;
     for (int i = 0; i < 18; ++i) try {
         grow();
-      } catch (const Error&) {  // they do not go together
+      } catch (const Error&) {  // incompatible operands
       }
-    // Some values by their elements, which must then leave their kernels, and some by a fold.
+    // Returns the elements of some values, which kernels must then write, and folds of others.
     std::vector<Variable> shown{flatten(values_.back())};
     for (size_t i = leaves_.size(); i < values_.size(); ++i) {
       const uint32_t way = random_() % 6;
@@ -47,7 +46,7 @@ class KernelTree {
 
  private:
   uint32_t upto(size_t n) { return static_cast<uint32_t>(random_() % n); }
-  Variable pick() {  // rather a late one
+  Variable pick() {  // prefers later values
     const size_t n = values_.size();
     return values_[std::max(random_() % n, random_() % n)];
   }
@@ -64,7 +63,7 @@ class KernelTree {
       if (random_() % 2) some.push_back(static_cast<int64_t>(i));
     return Axes(some);
   }
-  /// A label for each row, different ones by `which`.
+  /// A label for each row; `which` selects a set of labels.
   static Tensor labels(const Variable& x, int64_t which) {
     const Shape shape = x.shape();
     if (shape.rank() == 0) throw ShapeError("no rows");
@@ -73,7 +72,7 @@ class KernelTree {
       labels.span<int64_t>()[static_cast<size_t>(i)] = (i * (which + 3) + which) % shape[-1];
     return labels;
   }
-  /// One loss of each row, each with a weight of its own.
+  /// One loss for each row, with different weights.
   Variable picked(const Variable& x, int64_t which) {
     const Variable rows = espalier::pick(log_softmax(x), labels(x, which));
     return rows * Variable(numbers(rows.shape(), 0.1, 1, static_cast<uint64_t>(which)));
@@ -106,7 +105,7 @@ class KernelTree {
       case 19:
       case 20: return put(reshape(w, shape()));
       case 21: return put(softmax(reshape(softmax(w * 3.0), shape())));
-      case 22: {  // z is seen under two shapes, if it can be
+      case 22: {  // z under two shapes, if possible
         const Variable first = exp(reshape(tanh(w), shape()) * tanh(z));
         return put(tanh(reshape(first, shape())) * tanh(z));
       }
@@ -120,7 +119,7 @@ class KernelTree {
       case 27: return put(cast(floor(cast(x * 3.0, int32)), float64) * 0.1);
       case 28: return put(full_like(x, 0.25) + y * 0.0 - ones_like(y));
       case 29: return put(picked(w, upto(3)));
-      case 30: {  // two sets of labels of one value, and the slopes of both
+      case 30: {  // two sets of labels for one value, and the gradients of both
         const Variable loss = sum(picked(w, 0)) * 0.3 + sum(picked(w, 1)) * 0.7;
         return put(loss.gradient(w));
       }
@@ -134,7 +133,7 @@ class KernelTree {
       }
       case 33: return put(add_all({x, tanh(x), x * 0.5, square(x)}));
       case 34: return put(exp(min(x)) * 0.1 + y);
-      case 35: {  // no kernel takes this in, and what is behind it is beside what is before it
+      case 35: {  // concat cannot be fused, and its reader meets a value from before it
         const int64_t rows = w.shape()[0];
         return put(concat({slice(w, 0, 1, rows), slice(w, 0, 0, 1)}, 0) * x);
       }
@@ -150,7 +149,7 @@ class KernelTree {
   Variables leaves_, values_;
 };
 
-/// Numbers of int64, many of which no double has, and constants beside them.
+/// Values of int64, many of which a double cannot represent, and constants.
 class IntegerTree {
  public:
   explicit IntegerTree(uint32_t seed) : random_(seed) {

@@ -106,7 +106,7 @@ void check_uniform() {
   BOOST_TEST(moment(x, 2) == 1.0 / 3, boost::test_tools::tolerance(0.01));
   BOOST_TEST(distance(x, [](double p) { return p; }) < 2);
   for (const T v : uniform<T>(10'000, {3, 4}, -2, 5)) BOOST_REQUIRE((v >= -2 && v < 5));
-  // Where the two ends are neighbours, nothing may round to the upper one.
+  // If the two bounds are adjacent numbers, no result may be rounded to the upper one.
   const T one = 1;
   const T next = std::nextafter(one, T(2));
   BOOST_TEST((uniform<T>(1000, {3, 4}, one, next) == std::vector<T>(1000, one)));
@@ -158,7 +158,7 @@ void check_normals_are_exact() {
   });
 }
 
-/// However long the array, and however many threads fill it, an element is what it is.
+/// An element does not depend on the length of the array or the number of threads.
 template <class T, class Fill>
 void check_elements_stand_alone(const Fill& fill) {
   const Restore restore;
@@ -168,7 +168,7 @@ void check_elements_stand_alone(const Fill& fill) {
     const std::vector<T> some = fill(n);
     BOOST_TEST((std::equal(some.begin(), some.end(), all.begin())), n << " elements are a prefix");
   }
-#ifndef __SANITIZE_THREAD__  // It does not see that OpenMP's threads wait for each other.
+#ifndef __SANITIZE_THREAD__  // It does not detect synchronization by OpenMP.
   set_num_threads(3);
   BOOST_TEST((fill(200'000) == all));
 #endif
@@ -183,7 +183,7 @@ void check_all_elements_stand_alone() {
   });
 }
 
-/// What a window of a stream shows is what the whole stream has there, to the last bit.
+/// A window of a stream has the same bits as the whole stream at these positions.
 template <class T, class Fill>
 void check_windows(const Fill& fill) {
   const RandomStream whole{1, 2};
@@ -227,7 +227,7 @@ template <class T>
 void check_all_windows() {
   at_every_level([] {
     for (const int threads : {1, 3}) {
-#ifdef __SANITIZE_THREAD__  // It does not see that OpenMP's threads wait for each other.
+#ifdef __SANITIZE_THREAD__  // It does not detect synchronization by OpenMP.
       if (threads > 1) continue;
 #endif
       set_num_threads(threads);
@@ -242,7 +242,7 @@ void check_all_windows() {
 
 BOOST_AUTO_TEST_SUITE(random_numbers)
 
-// The known answers which the authors of Philox publish with Random123.
+// The known answers that the authors of Philox publish with Random123.
 BOOST_AUTO_TEST_CASE(philox_gives_the_known_answers) {
   const uint32_t ones = 0xFFFFFFFF;
   BOOST_TEST((philox_of(0, 0, 0, 0, 0, 0) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -290,7 +290,7 @@ BOOST_AUTO_TEST_CASE(bernoulli_numbers) {
   BOOST_TEST((bernoulli<float>(999, 1, 4) == std::vector<float>(999, 4)));
   const auto wide = bernoulli<double>(100'000, 0.3, 4);
   BOOST_TEST((std::equal(x.begin(), x.end(), wide.begin())), "floats and doubles are kept alike");
-  // Kept are the elements of which a uniform number is below the probability.
+  // An element is kept if a uniform number is below the probability.
   const auto u = uniform<float>(100'000);
   BOOST_TEST(
       (std::equal(x.begin(), x.end(), u.begin(), [](float a, float b) { return (a != 0) == (b < 0.3); })));
@@ -355,7 +355,7 @@ BOOST_AUTO_TEST_CASE(dropout_masks_of_windows_on_a_gpu_are_those_of_the_cpu) {
               bind_kernel(op, call)->run(window);
             return out.to(cpu());
           };
-          const bool half = dtype == float16 || dtype == bfloat16;  // which the CPU takes by way of float32
+          const bool half = dtype == float16 || dtype == bfloat16;  // which the CPU computes in float32
           const Tensor on_gpu = drawn(device);
           std::vector<float> kept = bernoulli<float>(n, 0.7, 1, window);
           const Array mask(cast(Variable(on_gpu), float64).value());

@@ -1,4 +1,4 @@
-// Recomputing under a memory budget.
+// Recomputation under a memory budget.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 
 int64_t arena_of(const esp::Graph& graph) { return esp::plan_memory(graph, true).arena_bytes; }
 
-/// The graph of `result`, as the passes leave it, within a budget.
+/// The graph of `result` after the passes, within a budget.
 struct Squeezed {
   esp::Graph graph;
   std::string before, after;
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(a_value_that_waits_is_computed_when_it_is_needed) {
   BOOST_TEST(arena_of(s.graph) <= enough);
 }
 
-//   x ── exp ══ sum, and again after the peak: two nodes with one stream for what is random
+//   x ── exp ══ sum, read before and after the peak: two nodes; random ones have one stream
 BOOST_AUTO_TEST_CASE(what_is_read_before_and_after_is_computed_twice) {
   const esp::Variable x = esp::placeholder("x", {256});
   const esp::Variable waits = esp::dropout(x, 0.5) * esp::exp(x), first = esp::sum(waits);
@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(what_is_read_before_and_after_is_computed_twice) {
   BOOST_TEST(s.graph.streams == 1);
 }
 
-// A chain is computed again from what is alive anyway: here from x, not from the product with w.
+// A chain is recomputed from values that are alive anyway: here from x, not from the product with w.
 BOOST_AUTO_TEST_CASE(a_chain_is_computed_again_from_what_is_alive) {
   const esp::Variable x = esp::placeholder("x", {128, 8}), w = esp::parameter(esp::ones({8, 128}), "w");
   const esp::Variable waits = esp::sin(esp::tanh(esp::matmul(x, w))), total = esp::sum(waits);
@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(a_chain_is_computed_again_from_what_is_alive) {
              s.after);
 }
 
-// Products are the last thing to be computed again: the cheap value that waits is enough here.
+// Products are recomputed last: here a cheap value is enough.
 BOOST_AUTO_TEST_CASE(products_come_last) {
   const esp::Variable x = esp::placeholder("x", {64, 64});
   const esp::Variable product = esp::matmul(x, x), cheap = esp::exp(x),
@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(products_come_last) {
   BOOST_TEST(products(Squeezed(result, large_bytes + one + 256).graph) == 2);
 }
 
-// x ── exp ── seen as a matrix by two: the second sees the copy, and the first value is gone.
+// x ── exp ── two readers through a matrix view: the second reads the copy, and the first value is released.
 BOOST_AUTO_TEST_CASE(views_show_the_copy) {
   const esp::Variable x = esp::placeholder("x", {256});
   const esp::Variable waits = esp::reshape(esp::exp(x), {16, 16}), turned = esp::transpose(waits);
@@ -178,14 +178,13 @@ BOOST_AUTO_TEST_CASE(views_show_the_copy) {
 }
 
 BOOST_AUTO_TEST_CASE(results_and_batches_are_not_made_again) {
-  // A value that is a result alone waits until the end, and may not be made there: leaves have changed by
-  // then.
+  // A value that is only a result must not be recomputed at the end: leaves have changed by then.
   const esp::Variable x = esp::placeholder("x", {256}), large = esp::sum(esp::reshape(x, {256, 1}) * x);
   esp::Graph graph = esp::freeze({esp::exp(x), large}, {}, {}, false);
   const std::string text = graph.str();
   BOOST_TEST(!esp::recompute(graph, arena_of(graph) - 512));
   BOOST_TEST(graph.str() == text);
-  // A chain is made again from what a feed gave, and not by the feed.
+  // A chain is recomputed from the batch; the source is not copied.
   const esp::Variable y = esp::placeholder("y", {256});
   const esp::Variable waits = esp::sin(esp::exp(y)), product = waits * large + esp::sum(waits) * 0.5;
   esp::Graph chain = esp::freeze({product}, {}, {}, false);
@@ -205,8 +204,8 @@ BOOST_AUTO_TEST_CASE(what_fits_is_left_alone) {
 }
 
 BOOST_AUTO_TEST_CASE(no_copy_reads_a_leaf_that_has_been_assigned) {
-  // h is made of w early, waits while much else is in use, and becomes a state's value when w has changed. A
-  // copy behind the assignment of w would be of the new w.
+  // h is computed from w early, stays unread during the peak, and is assigned to a state after w is assigned.
+  // A copy behind the assignment of w would use the new w.
   struct Rule : optim::UpdateRule {
     explicit Rule(esp::Variable h) : h(std::move(h)) {}
     std::string_view name() const override { return "Rule"; }
@@ -229,7 +228,7 @@ BOOST_AUTO_TEST_CASE(no_copy_reads_a_leaf_that_has_been_assigned) {
       BOOST_CHECK_NO_THROW(esp::verify(graph, "recompute"));
     }
   }
-  // And where h is needed once more before.
+  // The same with another reader of h before.
   const esp::Variable x = esp::placeholder("x", {64, 64}), v = esp::parameter(esp::ones({64}), "v");
   esp::Variable y = x;
   for (int i = 0; i < 6; ++i) y = esp::tanh(y * v);

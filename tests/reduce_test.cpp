@@ -29,7 +29,7 @@ double average(const std::vector<double>& v) { return total(v) / static_cast<dou
 double largest(const std::vector<double>& v) { return *std::max_element(v.begin(), v.end()); }
 double smallest(const std::vector<double>& v) { return *std::min_element(v.begin(), v.end()); }
 
-/// Gathers what falls together, then folds it.
+/// Collects the elements of each output, then folds them.
 Reference reference(const Fold& fold, const std::vector<bool>& gone, bool keep) {
   return [=](const std::vector<Array>& in) {
     const esp::Shape& from = in[0].shape;
@@ -59,7 +59,7 @@ struct Row {
   const char* name;
   Op op;
   Fold fold;
-  bool of_nothing = false;  // legal without elements
+  bool of_nothing = false;  // valid without elements
 };
 const Row rows[] = {{"sum", esp::sum, total, true},
                     {"mean", esp::mean, average},
@@ -76,10 +76,10 @@ BOOST_AUTO_TEST_CASE(every_combination_of_axes) {
     for (unsigned set = 0; set < 16; ++set)
       for (bool keep : {false, true}) {
         esp::Dims axes;
-        std::vector<bool> gone(4, set == 0);  // none named: all
+        std::vector<bool> gone(4, set == 0);  // no axes: all
         for (int64_t i = 0; i < 4; ++i)
           if (set >> i & 1) {
-            axes.insert(axes.size(), i % 2 ? i - 4 : i);  // some from the end
+            axes.insert(axes.size(), i % 2 ? i - 4 : i);  // some counted from the end
             gone[static_cast<size_t>(i)] = true;
           }
         check_op({.name = row.name,
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(rank_0_long_rows_and_nothing) {
               .op = [&](const Variables& x) { return row.op(x[0], 0, false); },
               .inputs = {numbers({101, 3})},
               .reference = reference(row.fold, {true, false}, false)});
-    check_op({.name = row.name,  // no result, so nothing is asked of nothing
+    check_op({.name = row.name,  // an empty output
               .op = [&](const Variables& x) { return row.op(x[0], 1, false); },
               .inputs = {numbers({0, 3})},
               .reference = reference(row.fold, {false, true}, false)});
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(large_sums_are_exact_to_rounding) {
   for (float v : x.span<float>()) exact += static_cast<double>(v);
   BOOST_TEST(esp::sum(x).item() == exact, boost::test_tools::tolerance(2e-7));
   BOOST_TEST(esp::mean(x).item() == exact / n, boost::test_tools::tolerance(2e-7));
-  // The same along axes, and with gaps.
+  // The same along axes, and with strides.
   BOOST_TEST(esp::sum(esp::sum(x.reshape({10, -1}), 1)).item() == exact, boost::test_tools::tolerance(1e-6));
   BOOST_TEST(esp::sum(esp::transpose(x.reshape({1000, -1}))).item() == exact,
              boost::test_tools::tolerance(1e-5));
@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(the_number_of_threads_changes_no_bit) {
 
 BOOST_AUTO_TEST_CASE(integers_and_nan) {
   const esp::Tensor whole = esp::tensor({{INT64_MAX, int64_t{1}}, {int64_t{-5}, int64_t{2}}});
-  BOOST_TEST(esp::sum(whole, 1).value().at<int64_t>({0}) == INT64_MIN);  // wraps
+  BOOST_TEST(esp::sum(whole, 1).value().at<int64_t>({0}) == INT64_MIN);  // overflow wraps
   BOOST_TEST(esp::max(whole).value().item<int64_t>() == INT64_MAX);
   BOOST_TEST(esp::min(whole).value().item<int64_t>() == -5);
   BOOST_CHECK_EXCEPTION(esp::mean(whole), esp::TypeError, says({"mean", "int64", here()}));
@@ -227,8 +227,7 @@ BOOST_AUTO_TEST_CASE(argmax) {
   BOOST_CHECK_EXCEPTION(esp::argmax(1.0), esp::ShapeError, says({"axis", here()}));
   BOOST_CHECK_EXCEPTION(esp::argmax(x, 2), esp::ShapeError, says({"axis 2", here()}));
   const esp::Variable v = esp::variable(x);
-  const esp::Variable y =
-      esp::cast(esp::argmax(v), esp::float32) * esp::sum(v, 1);  // no gradient through positions
+  const esp::Variable y = esp::cast(esp::argmax(v), esp::float32) * esp::sum(v, 1);  // argmax has no gradient
   BOOST_TEST(difference(esp::tensor({{1.0f, 1.0f, 1.0f}, {0.0f, 0.0f, 0.0f}}), y.gradient(v).value()) == 0);
 }
 

@@ -1,4 +1,4 @@
-// What a tree keeps in memory, and when it lets go.
+// The values that a tree keeps in memory, and their release.
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
@@ -29,11 +29,11 @@ const esp::Shape large{512, 512};  // one megabyte of float32
 
 BOOST_AUTO_TEST_SUITE(release)
 
-BOOST_AUTO_TEST_CASE(intermediate_values_go_when_nobody_needs_them) {
+BOOST_AUTO_TEST_CASE(unneeded_intermediate_values_are_released) {
   const esp::Variable x = esp::variable(esp::ones(large));
   const int64_t before = live();
   esp::Variable y = x + 1;
-  for (int i = 0; i < 10; ++i) y = y + 1;  // sums keep nothing for their gradient
+  for (int i = 0; i < 10; ++i) y = y + 1;  // the gradient of a sum reads no values
   BOOST_TEST(live() - before < 2 * megabyte);
   BOOST_TEST(y.gradient(x).value().at<float>({3, 3}) == 1);
 
@@ -68,7 +68,7 @@ BOOST_AUTO_TEST_CASE(operands_that_end_give_their_buffer_and_nothing_else) {
   esp::Variable j = x * 4;
   const esp::Variable second = j, w = esp::exp(std::move(j));
   BOOST_TEST(difference((x * 4).value(), second.value()) == 0);
-  // Rules which read what ended: y = (2x)² reads 2x, y = exp(2x) reads itself.
+  // Rules that read released values: y = (2x)² reads 2x, y = exp(2x) reads itself.
   BOOST_TEST(difference((x * 8).value(), esp::square(x * 2).gradient(x).value()) < 1e-15);
   BOOST_TEST(difference((esp::exp(x * 2) * 2).value(), esp::exp(x * 2).gradient(x).value()) < 1e-15);
   BOOST_TEST(difference((esp::exp(x * 2) * 2).value(), (esp::exp(x * 2) + 1).gradient(x).value()) < 1e-15);
@@ -136,12 +136,12 @@ BOOST_AUTO_TEST_CASE(a_tree_that_a_plan_trains_keeps_what_was_asked_of_it) {
                       c = esp::parameter(numbers(large, -1, 1, 2).to(esp::float32));
   const int64_t before = live();
   const esp::Variable held = esp::tanh(p * c);
-  const esp::Variable other = esp::sum(esp::square(esp::sigmoid(held)));  // shares what follows, in part
+  const esp::Variable other = esp::sum(esp::square(esp::sigmoid(held)));  // shares values with h
   esp::Variable h = held;
   for (int i = 0; i < 5; ++i) h = esp::tanh(h);
   const esp::Variable loss = esp::sum(h * esp::sigmoid(held));
   h = {};
-  BOOST_TEST(live() - before > 7 * megabyte);  // tanh, sigmoid and products read what is there
+  BOOST_TEST(live() - before > 7 * megabyte);  // the rules of tanh, sigmoid and products read values
   const esp::Tensor seen = held.value().clone();
   const double was = loss.item();
 
@@ -150,10 +150,10 @@ BOOST_AUTO_TEST_CASE(a_tree_that_a_plan_trains_keeps_what_was_asked_of_it) {
   const esp::Executor executor = loss.get_executor({.optimizer = esp::optim::Sgd(0.1)});
   const int64_t leaves = 2 * megabyte;
   BOOST_TEST(kept - live() > 6 * megabyte - leaves - executor.plan().arena_bytes());
-  // The leaves are there twice while they are copied.
+  // Leaves exist twice while they are copied.
   BOOST_TEST(esp::memory_stats().peak_bytes - before < kept - before + kilobyte);
 
-  // Nothing has changed yet: what was released is computed again.
+  // No leaf has changed yet: released values are computed again.
   BOOST_TEST(difference(loss.gradient(c).value(),
                         (esp::sum(esp::tanh(esp::tanh(esp::tanh(esp::tanh(esp::tanh(esp::tanh(p * c)))))) *
                                   esp::sigmoid(esp::tanh(p * c))))
@@ -163,12 +163,12 @@ BOOST_AUTO_TEST_CASE(a_tree_that_a_plan_trains_keeps_what_was_asked_of_it) {
   BOOST_TEST(difference(held.value(), seen) == 0);
 
   executor.execute({.progress = false});
-  BOOST_TEST(difference(held.value(), seen) == 0);  // as before the step, like everything eager
+  BOOST_TEST(difference(held.value(), seen) == 0);  // eager values are those before the step
   BOOST_TEST(loss.item() == was);
   BOOST_TEST(difference(loss.gradient(p).value(), asked) == 0);
   BOOST_TEST(executor.value().item() == was, boost::test_tools::tolerance(1e-5));
-  BOOST_TEST(other.gradient(held).value().defined());  // its rules have kept what they read
-  // A tree written anew is what the parameters say now.
+  BOOST_TEST(other.gradient(held).value().defined());  // the values that its rules read were kept
+  // A new tree reads the current parameters.
   BOOST_TEST(difference(esp::tanh(p * c).value(), seen) > 1e-3);
 }
 
@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(a_plan_releases_nothing_that_others_hold) {
   const esp::Variable held = esp::tanh(p + 1.0f);
   esp::Variable shared = esp::tanh(p + 2.0f);
   const auto* node = shared.node();
-  const esp::Variable other = esp::sum(esp::square(shared));  // its rule reads what both are made of
+  const esp::Variable other = esp::sum(esp::square(shared));  // its rule reads an operand of both
   const esp::Variable loss = esp::sum(held * shared);
   shared = {};
   const esp::Executor executor = loss.get_executor({.optimizer = esp::optim::Sgd(0.1)});
@@ -261,7 +261,7 @@ BOOST_AUTO_TEST_CASE(random_nodes_of_a_feed_show_one_mask_at_a_step) {
   for (int steps = 1; steps <= 3; ++steps) {
     esp::Variable first, second;
     {
-      const esp::Variable h = esp::dropout(feed.get_output_graphs()[0] + 0.5, 0.5);  // is released in between
+      const esp::Variable h = esp::dropout(feed.get_output_graphs()[0] + 0.5, 0.5);  // released in between
       first = esp::sum(h), second = esp::sum(h * 2);
     }
     std::set<double> shown;

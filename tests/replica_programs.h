@@ -1,4 +1,4 @@
-// Programs that train on any number of replicas, for tests which hold them against one device.
+// Programs that train on any number of replicas, for tests that compare them with one device.
 #pragma once
 #include <vector>
 
@@ -11,7 +11,7 @@
 
 namespace espalier::testing {
 
-/// cpu:0 and so on: as many replicas.
+/// The devices cpu:0, cpu:1, …, one for each replica.
 inline std::vector<Device> cpus(int count) {
   std::vector<Device> devices;
   for (int i = 0; i < count; ++i) devices.push_back(cpu(i));
@@ -29,8 +29,8 @@ struct NetworkOptions {
   int64_t bucket_bytes = int64_t{1} << 22;
 };
 
-/// A classifier in float64 with a shared weight, dropout in two places (also of a transposed value), and a
-/// penalty that no batch is in.
+/// A classifier in float64 with a shared weight, dropout in two places (also on a transposed value), and a
+/// penalty that does not depend on the batch.
 struct TestNetwork {
   explicit TestNetwork(const NetworkOptions& options)
       : feed({numbers({29, 6}, -1, 1, 4), labels()},

@@ -1,4 +1,4 @@
-// Several replicas train as one device does: the same losses in every step, the same parameters after them.
+// Replicas train as one device does: the same losses in every step, and the same parameters.
 #include <boost/test/unit_test.hpp>
 
 #include <numeric>
@@ -22,7 +22,7 @@ using esp::Variable;
 
 namespace {
 
-/// What the error says that making an executor throws; empty if it throws none.
+/// The message of the error from compiling an executor; empty if there is none.
 template <class E>
 std::string refusal(const Variable& root, const esp::ExecutorOptions& how) {
   try {
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(random_trees_train_as_on_one_device) {
       Trace one;
       try {
         one = train_fuzz_tree(seed, {});
-      } catch (const esp::Error&) {  // the short batch does not fit this tree
+      } catch (const esp::Error&) {  // the short batch is invalid for this tree
         continue;
       }
       for (const int count : {2, 3}) BOOST_TEST_CONTEXT(count << " replicas") {
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(random_trees_train_as_on_one_device) {
             BOOST_TEST(difference_of(train_fuzz_tree(seed, cpus(count)), one) < 1e-7);
             ++compared;
           } catch (const esp::UnsupportedError& error) {
-            ++refused;  // what is no mean, sum or row of the batch
+            ++refused;  // a value that is not a mean, a sum or rows of the batch
             BOOST_TEST(says(error.what(), "get_executor"), error.what());
           }
         }
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(sums_means_and_rows_are_the_whole_batch_s) {
       case 4: root = esp::reshape(esp::transpose(y), {-1}); break;                // the rows, twice
       case 5: root = esp::mean(y, 0); break;                                      // [2]
       case 6: root = esp::sum(esp::square(y), 0, true) * 0.5; break;              // [1, 2]
-      case 7: root = esp::mean(y) * 3.0 + esp::sum(esp::square(w)) - 1.0; break;  // and what has no batch
+      case 7: root = esp::mean(y) * 3.0 + esp::sum(esp::square(w)) - 1.0; break;  // and batch-free terms
       case 8: root = esp::sum(y) / 4.0 + esp::sum(esp::square(y) * 0.1); break;
       case 9: root = esp::mean(esp::concat({y, esp::square(y)}, 0)); break;
       default:
@@ -151,20 +151,20 @@ BOOST_AUTO_TEST_CASE(what_needs_the_whole_batch_is_refused_with_its_line) {
   BOOST_TEST(says(text, "replicas_test.cpp:"), text);
   BOOST_TEST(says(refused(esp::max(y)), "'max'"));
   BOOST_TEST(says(refused(esp::mean(y) * esp::mean(y)), "'multiply'"));
-  BOOST_TEST(says(refused(esp::sum(y) + esp::sum(w)), "'add'"));  // would count the second once a replica
+  BOOST_TEST(says(refused(esp::sum(y) + esp::sum(w)), "'add'"));  // would add the second once a replica
   BOOST_TEST(says(refused(esp::sum(y) + esp::sum(w)), "Let it be a mean"));
   BOOST_TEST(says(refused(esp::mean(y) - esp::sum(y)), "Let it be a mean"));
   BOOST_TEST(says(refused(esp::mean(esp::matmul(y, esp::transpose(in)))), "'matmul'"));
   BOOST_TEST(says(refused(esp::mean(esp::softmax(y, 0) * w)), "'softmax'"));
   for (const Variable& whole :
        {esp::reshape(y, {4, 3}), esp::slice(y, 0, 0, 4), y + esp::ones({4, 1}, esp::float64)}) {
-    const std::string fixed = refused(esp::mean(whole));  // sizes that only the whole batch has
+    const std::string fixed = refused(esp::mean(whole));  // the size of the whole batch
     BOOST_TEST(says(fixed, "get_executor: 2 replicas have a part"), fixed);
     BOOST_TEST(says(fixed, "replicas_test.cpp:"), fixed);
   }
   const Variable centered = y - esp::mean(y, 0);
   BOOST_TEST(says(refused(esp::mean(esp::square(centered))), "'subtract'"));
-  // A statistic of the batch may be each replica's own, if the user says so.
+  // With local_statistics, each replica computes statistics of its own shard.
   const esp::Executor local =
       esp::mean(esp::square(centered))
           .get_executor({.optimizer = optim::Sgd({.lr = 0.1}), .devices = cpus(2), .local_statistics = true});
@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(options_that_cannot_be) {
   for (const esp::Device& gpu : gpus_to_test())
     BOOST_TEST(says(refusal<esp::UnsupportedError>(loss, {.optimizer = rule, .devices = {esp::cpu(), gpu}}),
                     "do not go together"));
-  // Without a batch all replicas do the same.
+  // Without a batch all replicas compute the same.
   const esp::Executor executor = loss.get_executor({.optimizer = rule, .devices = cpus(2)});
   const auto run = [&] { return executor.execute({.progress = false}).epochs[0].loss_mean; };
   const double before = run();
@@ -204,7 +204,7 @@ BOOST_AUTO_TEST_CASE(a_refusal_says_which_of_two_reasons_it_has) {
   check(total + 1.0, sum_and_none, "add");
   check(total - average, sum_and_none, "subtract");
   check(esp::concat({total, w}, 0), sum_and_none, "concat");
-  check(esp::sum(total) + x, neither, "add");  // the sum meets rows
+  check(esp::sum(total) + x, neither, "add");  // combines a sum with rows
   check(total * esp::sum(x), neither, "multiply");
   check(w / total, neither, "divide");
   check(esp::sqrt(average), neither, "sqrt");
@@ -212,7 +212,7 @@ BOOST_AUTO_TEST_CASE(a_refusal_says_which_of_two_reasons_it_has) {
 }
 
 BOOST_AUTO_TEST_CASE(plans_of_several_sizes_send_all_at_once) {
-  // Only where all replicas have as many rows do their gradients surely come in one order.
+  // Gradients have one order on all replicas for certain only if all have equally many rows.
   const auto messages = [](int64_t batch, int replicas) {
     const esp::data::Distributor feed({numbers({24, 8}, -1, 1, 1)}, {.batch_size = batch});
     Variable h = feed.get_output_graphs()[0];
@@ -234,7 +234,7 @@ BOOST_AUTO_TEST_CASE(plans_of_several_sizes_send_all_at_once) {
 }
 
 BOOST_AUTO_TEST_CASE(an_error_in_one_replica_changes_nothing_and_the_next_step_goes_on) {
-  // The last row of the second batch has a label that does not exist: only the last replica meets it.
+  // The last row of the second batch has an invalid label: only the last replica fails.
   std::vector<int64_t> labels(12);
   std::iota(labels.begin(), labels.end(), 0);
   for (int64_t& label : labels) label %= 4;
@@ -356,7 +356,7 @@ BOOST_AUTO_TEST_CASE(integers_and_bools_are_the_whole_batch_s) {
       case 1: root = esp::greater(in, 0.0); break;
       case 2: root = esp::sum(esp::cast(esp::equal(best, int64_t{1}), esp::int64)); break;
       case 3: root = esp::sum(esp::one_hot(best, 3, esp::int32), 0); break;
-      default: root = esp::Variable(esp::arange(4)) * int64_t{3}; break;  // no batch is in it
+      default: root = esp::Variable(esp::arange(4)) * int64_t{3}; break;  // independent of the batch
     }
     const esp::Executor executor = root.get_executor({.devices = devices});
     Trace trace;
@@ -384,7 +384,7 @@ BOOST_AUTO_TEST_CASE(a_tree_with_collectives_of_its_own_is_not_replicated) {
   BOOST_TEST(refusal<esp::Error>(esp::mean(y), {}).empty());
 }
 
-BOOST_AUTO_TEST_CASE(rows_of_a_batch_in_parts_are_missed_only_by_who_asks_for_them) {
+BOOST_AUTO_TEST_CASE(rows_of_micro_batches_train_but_cannot_be_read) {
   esp::data::Distributor feed({numbers({8, 3}, -1, 1, 1)}, {.batch_size = 4});
   const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w");
   const Variable rows = esp::square(feed.get_output_graphs()[0] * w);

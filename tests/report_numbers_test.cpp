@@ -1,4 +1,4 @@
-// The numbers in reports and traces: bytes, times and lives of buffers, held against those worked out by
+// The numbers in reports and traces: bytes, times and lifetimes of buffers, compared with values computed by
 // hand.
 #include <boost/test/unit_test.hpp>
 
@@ -29,7 +29,7 @@ std::shared_ptr<const esp::PlanData> plan_of(const esp::Variable& value,
                                              const std::vector<std::string>& without = {"fuse_pointwise"}) {
   return esp::compile({.value = value}, {}, {.inference = true, .without = without});
 }
-/// Two kernels: one of [5, 8], and its sum to [1, 8], of which another parameter has the shape.
+/// Two kernels: one of [5, 8], and its sum to the shape of another parameter, [1, 8].
 std::shared_ptr<const esp::PlanData> two_kernels() {
   const esp::Variable p = esp::parameter(esp::ones({5, 8})), q = esp::parameter(esp::ones({1, 8}));
   return plan_of(esp::sum_to_like(esp::tanh(p), q));
@@ -41,7 +41,7 @@ std::vector<uint32_t> running(const esp::PlanData& plan) {
   return nodes;
 }
 
-/// Lets a profiler see a step whose kernels took so long.
+/// Records a step with these kernel times in a profiler.
 void take_step(esp::Profiler& profiler, const std::shared_ptr<const esp::PlanData>& plan,
                const Milliseconds& kernels) {
   using std::chrono::milliseconds;
@@ -62,7 +62,7 @@ double attribute(const std::string& element, const std::string& name) {
   BOOST_REQUIRE(at != std::string::npos);
   return std::stod(element.substr(at + begin.size()));
 }
-/// The parts of a text that begin and end so.
+/// All substrings with this beginning and end.
 std::vector<std::string> all(const std::string& text, const std::string& begin, const std::string& end) {
   std::vector<std::string> found;
   for (size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1))
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(times_are_summed_for_each_plan) {
   take_step(profiler, often, {1, 1});
   BOOST_TEST(profiler.times(*often) == nullptr);
   BOOST_TEST(profiler.busiest() == nullptr);
-  for (int begin = 0; begin < 2; ++begin) {  // what is begun anew forgets
+  for (int begin = 0; begin < 2; ++begin) {  // start() discards earlier steps
     profiler.start({}, {.steps = 3});
     take_step(profiler, once, {7});
     take_step(profiler, often, {10, 20});
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(a_trace_has_times_and_bytes) {
     BOOST_REQUIRE(folder.files() == 1u);
     std::filesystem::remove(folder / "trace.json");
     profiler.finish();
-    BOOST_TEST(folder.files() == 0u);  // once is enough
+    BOOST_TEST(folder.files() == 0u);  // one report is enough
     profiler.start(folder / "trace.json", {.steps = 2});
     for (int step = 0; step < 2; ++step) take_step(profiler, plan, {10, 20});
     profiler.write_if_done();
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(a_trace_has_times_and_bytes) {
   }
   BOOST_TEST(steps == (std::vector<int64_t>{0, 1}));
   BOOST_TEST(data == 4);
-  // tanh reads and writes 5 · 8 floats. The sum reads these and writes 8; of q it reads the shape alone.
+  // tanh reads and writes 5 · 8 floats. The sum reads these and writes 8; it reads only the shape of q.
   BOOST_TEST(bytes == (std::vector<int64_t>{320, 192, 320, 192}));
 }
 
@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(measured_times_are_shown_as_means_and_shares) {
 }
 
 BOOST_AUTO_TEST_CASE(buffers_are_drawn_as_long_as_they_live) {
-  // Values of several sizes, some of which are read late.
+  // Values of several sizes, some with late readers.
   const esp::Variable p = esp::parameter(numbers({64, 16})), q = esp::parameter(numbers({64, 1}));
   esp::Variable h = esp::tanh(p * q), sums = esp::sum(h, 1);
   for (int i = 0; i < 3; ++i) h = esp::softmax(h) + esp::matmul(h, esp::transpose(h)).gradient(h) * 0.1;
@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(buffers_are_drawn_as_long_as_they_live) {
     return bytes;
   };
 
-  // One column for each step, and a frame around that with the most bytes in use.
+  // One column for each step, and a frame around the one with the most bytes in use.
   const std::vector<std::string> groups = all(drawn, "<g class=\"buffer", "</g>");
   BOOST_REQUIRE(groups.size() == memory.buffers.size());
   const std::vector<std::string> frames = all(drawn, "<rect class=\"fullest\"", ">");
@@ -207,7 +207,7 @@ BOOST_AUTO_TEST_CASE(buffers_are_drawn_as_long_as_they_live) {
     }
     if (has(groups[b].substr(0, groups[b].find('>')), " counts")) counted += buffer.bytes;
     if (std::abs(x - x_of_frame) < 0.02) BOOST_TEST(fullest.count(buffer.first) == 1u);
-    // A buffer is named after the node that writes it first.
+    // A buffer has the name of the node that writes it first.
     const auto node = static_cast<size_t>(attribute(groups[b], "data-node"));
     BOOST_TEST(static_cast<int64_t>(node) == buffer.first);
   }
@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(buffers_are_drawn_as_long_as_they_live) {
   BOOST_TEST(
       has(html, "the largest live set is in use, " + esp::report::bytes_text(memory.largest_live_bytes)));
 
-  // Before planning, every value lies beside the others.
+  // Before planning, values do not overlap.
   double end = 0;
   const std::vector<std::string> apart = all(section(html, "memory-before"), "<g class=\"buffer", "</g>");
   BOOST_TEST(apart.size() > memory.buffers.size());
@@ -239,8 +239,8 @@ BOOST_AUTO_TEST_CASE(the_curve_shows_the_bytes_in_use) {
   const esp::MemoryPlan& memory = plan->memory;
   const std::string curve = section(esp::report_html(*plan, nullptr), "memory-live");
   const std::vector<std::string> levels = all(all(curve, " d=\"", "\"").at(0), "V", "H");
-  // From the top at 14 to the bottom at 94: all of the arena to nothing. One level for each column: the steps
-  // at which something runs, begins or ends.
+  // From the top at 14 (the whole arena) to the bottom at 94 (nothing). One level for each column: the steps
+  // at which a kernel runs or a lifetime begins or ends.
   std::set<int64_t> steps;
   const esp::MemoryPlan unplanned = esp::plan_memory(plan->graph, false);
   for (const uint32_t i : running(*plan)) steps.insert(i);

@@ -1,5 +1,5 @@
-// What a plan tells of itself: the report as text, the layout of its graph, and the trace. How the report
-// looks in a browser is checked by tests/report/run.sh.
+// The report of a plan as text, the layout of its graph, and the trace. tests/report/run.sh checks the report
+// in a browser.
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
@@ -61,7 +61,7 @@ std::string report_of(const esp::Executor& executor) {
   return esp::read_file(folder / "plan.html");
 }
 
-/// The events of a trace with a duration; checks what holds for all.
+/// The events of a trace with a duration; checks their invariants.
 std::vector<Json> events_of(const std::filesystem::path& file) {
   const Json trace = Json::parse(esp::read_file(file));
   std::vector<Json> events;
@@ -117,9 +117,9 @@ BOOST_AUTO_TEST_CASE(it_shows_measured_times) {
   executor.execute({.epochs = 2, .progress = false});
   const std::string html = report_of(executor);
   BOOST_TEST(!has(html, "Not profiled."));
-  BOOST_TEST(has(html, "means over 7 profiled steps"));  // the fifth is of another plan
+  BOOST_TEST(has(html, "means over 7 profiled steps"));  // the fifth step is of another plan
   BOOST_TEST(has(html, "<th>share</th>"));
-  executor.profile();  // begins anew
+  executor.profile();  // starts again
   BOOST_TEST(has(report_of(executor), "Not profiled."));
 }
 
@@ -154,10 +154,10 @@ BOOST_AUTO_TEST_CASE(text_is_escaped) {
       {"é € 😀", "é € 😀"},
       {"line\n\ttab", "line\n\ttab"},
       {std::string("\0\x1b", 2), bad + bad},
-      {"\xc3", bad},                                // cut off
-      {"\xc0\xaf", bad + bad},                      // longer than need be
-      {"\xed\xa0\x80", bad + bad + bad},            // half of a pair
-      {"\xf4\x90\x80\x80", bad + bad + bad + bad},  // beyond the last
+      {"\xc3", bad},                                // truncated
+      {"\xc0\xaf", bad + bad},                      // overlong
+      {"\xed\xa0\x80", bad + bad + bad},            // a surrogate
+      {"\xf4\x90\x80\x80", bad + bad + bad + bad},  // beyond the last code point
   };
   for (const auto& [text, expected] : cases) BOOST_TEST(escape(text) == expected);
   BOOST_TEST(esp::report::grouped(1234567) == "1,234,567");
@@ -217,10 +217,10 @@ BOOST_AUTO_TEST_CASE(nodes_are_drawn_apart_and_below_what_they_read) {
 }
 
 BOOST_AUTO_TEST_CASE(crossings_are_avoided) {
-  // Two chains whose nodes are given crosswise.
+  // Two chains with interleaved nodes.
   const esp::report::LayoutInput graph{{50, 50, 50, 50, 50, 50}, {{0, 3}, {1, 2}, {2, 5}, {3, 4}}};
   BOOST_TEST(lay_out(graph).crossings == 0);
-  // All of three with all of three: nine crossings, in any order.
+  // A complete bipartite graph of three and three nodes: nine crossings in any order.
   esp::report::LayoutInput complete{std::vector<double>(6, 50), {}};
   for (uint32_t a = 0; a < 3; ++a)
     for (uint32_t b = 3; b < 6; ++b) complete.edges.emplace_back(a, b);
@@ -240,7 +240,7 @@ BOOST_AUTO_TEST_CASE(a_trace_of_execute) {
   BOOST_REQUIRE(folder.files() == 1u);
   const std::vector<Json> events = events_of(folder / "trace.json");
   BOOST_TEST(of_category(events, "step") == 7u);
-  BOOST_TEST(of_category(events, "data") == 14u);  // waiting and copying
+  BOOST_TEST(of_category(events, "data") == 14u);  // wait and load
   BOOST_TEST(kernels(events) == static_cast<size_t>(7 * executor.plan().steps()));
   for (const char* category : {"forward", "backward", "update"})
     BOOST_TEST(of_category(events, category) > 0u);
@@ -255,7 +255,7 @@ BOOST_AUTO_TEST_CASE(a_trace_of_execute) {
       whole += length;
       continue;
     }
-    BOOST_TEST(begin + length <= end + 0.002);  // within their step
+    BOOST_TEST(begin + length <= end + 0.002);  // inside their step
     inside += length;
     if (event.at("cat") == "data") continue;
     const Json& args = event.at("args");
@@ -290,7 +290,7 @@ BOOST_AUTO_TEST_CASE(a_trace_of_steps_and_its_end) {
     executor.step();
     BOOST_TEST(folder.files() == 2u);
   }
-  BOOST_TEST(of_category(events_of(folder / "c.json"), "step") == 1u);  // written when the executor goes
+  BOOST_TEST(of_category(events_of(folder / "c.json"), "step") == 1u);  // written by the destructor
 
   const esp::Executor executor = trainer();
   executor.profile(folder / "d.json", {.steps = 100});

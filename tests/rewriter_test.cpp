@@ -84,11 +84,11 @@ BOOST_AUTO_TEST_CASE(nodes_are_added_where_they_are_wanted) {
 BOOST_AUTO_TEST_CASE(readers_and_results_follow_what_replaces_a_value) {
   Graph graph = chain();
   GraphRewriter rewriter(graph);
-  const uint32_t x = rewriter.add_after(1, node("x", {{1, 0}}));  // reads what it stands for from here on
+  const uint32_t x = rewriter.add_after(1, node("x", {{1, 0}}));  // reads the value that it replaces
   rewriter.replace({1, 0}, {x, 1});
   const uint32_t y = rewriter.add_after(2, node("y", {{1, 0}}));
   rewriter.replace({2, 0}, {y, 0});
-  rewriter.replace({2, 1}, {1, 0});  // which is replaced itself
+  rewriter.replace({2, 1}, {1, 0});  // a replaced value
   BOOST_TEST(rewriter.resolve({2, 1}).node == x);
   rewriter.remove(2);
   rewriter.finish();
@@ -102,8 +102,8 @@ BOOST_AUTO_TEST_CASE(moved_nodes_keep_the_order_of_the_calls) {
   {
     GraphRewriter rewriter(graph);
     for (const uint32_t i : {5, 3, 4}) rewriter.move_after(i, 0);
-    rewriter.move_last(3);      // from the middle of those
-    rewriter.move_after(2, 0);  // behind the ones that stay there
+    rewriter.move_last(3);      // from the middle of the moved nodes
+    rewriter.move_after(2, 0);  // behind nodes that are not moved
     rewriter.move_first(1);
     rewriter.finish();
     BOOST_TEST(text(graph) == "b a f e c d ->");
@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(large_graphs_are_rewritten_in_one_sweep) {
   for (uint32_t i = 1; i < count; ++i) graph.nodes.push_back(node("n", {{i - 1, 0}}));
   graph.results = {{count - 1, 0}};
   GraphRewriter rewriter(graph);
-  for (uint32_t i = 0; i < count; i += 2) {  // every other node is done over
+  for (uint32_t i = 0; i < count; i += 2) {  // replaces every other node
     const uint32_t next = rewriter.add_after(i, node("m", graph.nodes[i].inputs));
     rewriter.replace({i, 0}, {next, 0});
     rewriter.remove(i);

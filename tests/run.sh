@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds and runs all tests; installs the packages which are missing first. It ends with "N passed, N failed".
-# Usage: tests/run.sh [preset] [arguments for cmake...]; the presets are release (if none is given), dev, asan and tsan.
+# Builds and runs all tests; installs missing packages first. The last line is "N passed, N failed".
+# Usage: tests/run.sh [preset] [arguments for cmake...]; the presets are release (the default), dev, asan and tsan.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=release
@@ -14,11 +14,11 @@ cmake --build --preset "$preset" || stopped
 results=build/$preset/tests
 [ ! -d "$results" ] || find "$results" -name '*.xml' -delete
 launch=()
-# The thread sanitizer of g++ 12 cannot cope with all address layouts of newer kernels.
+# The thread sanitizer of g++ 12 does not support all address layouts of newer kernels.
 [ "$preset" != tsan ] || launch=(setarch --addr-no-randomize)
 "${launch[@]}" ctest --preset "$preset" --no-tests=error --output-junit "$PWD/$results/ctest.xml" || true
 
-# A Boost.Test program counts its cases in a report beside it; it counts as one failure more when it died, or never began.
+# A Boost.Test program reports its numbers of cases in a file; a crash or a failed start is one more failure.
 passed=0 failed=0
 while read -r name status; do
   cases_failed=0

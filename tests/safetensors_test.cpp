@@ -36,7 +36,7 @@ std::string read(const fs::path& file) {
 }
 
 void write(const fs::path& file, const std::string& bytes) {
-  fs::remove(file);  // some file systems wait for the disk when a file is written over
+  fs::remove(file);  // overwriting is slow on some file systems
   std::ofstream(file, std::ios::binary) << bytes;
 }
 
@@ -46,7 +46,7 @@ std::string with_length(uint64_t length, const std::string& rest) {
   return bytes + rest;
 }
 
-/// A file of that header and so many bytes of data.
+/// A file with this header and `data` bytes of data.
 std::string raw(const std::string& header, size_t data) {
   return with_length(header.size(), header + std::string(data, '\1'));
 }
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(the_bytes_are_those_of_the_format) {
   const std::string data("\0\0\x80\x3f\0\0\0\x40", 8);
   BOOST_TEST(read(folder.file()) == with_length(padded.size(), padded + data));
 
-  // As other writers write it: metadata, unsorted entries, unknown fields, white space.
+  // Files of other writers: metadata, unsorted entries, unknown fields, white space.
   write(
       folder.file(),
       raw(R"({"__metadata__":{"format":"pt"}, "b" : {"extra":[1],"data_offsets":[2,6],"dtype":"I32","shape":[]},)"
@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(malformed_files_are_refused) {
   refuses(file, raw(R"({"a":{},"a":{}})", 0), "'a' twice");
   refuses(file, raw(R"({"a":{"dtype":"F32","dtype":"F64"}})", 0), "'dtype' twice");
 
-  // dtype, shape, data_offsets, bytes of data, what it says
+  // dtype, shape, data_offsets, bytes of data, part of the message
   const std::tuple<const char*, const char*, const char*, size_t, const char*> rows[] = {
       {R"("F8_E5M2")", "[2]", "[0,2]", 2, "\"F8_E5M2\", which is not supported"},
       {R"("f32")", "[1]", "[0,4]", 4, "not supported"},
@@ -221,7 +221,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_file_is_refused) {
   BOOST_TEST(has(file_error([&] { esp::read_safetensors("/dev/zero"); }), "not a regular file"));
 }
 
-// Whatever a damaged file says: FileError, or tensors that its bytes really hold.
+// A damaged file gives a FileError, or tensors within its bytes.
 BOOST_AUTO_TEST_CASE(truncations_and_bit_flips_never_crash) {
   const Folder folder;
   esp::write_safetensors(folder.file(),
@@ -268,7 +268,7 @@ BOOST_AUTO_TEST_CASE(failed_writes_leave_the_old_file) {
   esp::write_safetensors(folder.file(), {{"old", esp::tensor({1.0f})}});
   const std::string before = read(folder.file());
 
-  // A full disk, as nearly as one can have it: no file may grow beyond a limit.
+  // Simulates a full disk by a limit on the size of files.
   rlimit limit{};
   ::getrlimit(RLIMIT_FSIZE, &limit);
   const rlimit small{100'000, limit.rlim_max};

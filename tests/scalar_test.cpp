@@ -28,7 +28,7 @@ struct RestoreLevel {
   ~RestoreLevel() { set_vector_level(before); }
 };
 
-/// Calls `check(level)` once for each level which this machine has.
+/// Calls `check(level)` once for each vector level of this machine.
 template <class Check>
 void at_every_level(const Check& check) {
   const RestoreLevel restore;
@@ -271,7 +271,7 @@ BOOST_AUTO_TEST_CASE(comparisons_and_logic) {
   BOOST_TEST(scalar::Select()(false, 1, 2) == 2);
 }
 
-/// As code of the library does it: bools of one loop steer the next.
+/// As in the library: the bools of one loop are inputs of the next.
 void loop_over_bools(int n, const float* a, const float* b, bool* less, bool* both, float* chosen) {
   vectorized([=]() __attribute__((always_inline)) {
     for (int i = 0; i < n; ++i) less[i] = scalar::Less()(a[i], b[i]);

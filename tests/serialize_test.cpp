@@ -1,4 +1,4 @@
-// Parameters of modules in files, and the corners of the format that only other programs see.
+// Parameters of modules in files, and parts of the format that matter to other programs.
 #include <boost/test/unit_test.hpp>
 
 #include <cstring>
@@ -39,7 +39,7 @@ BOOST_AUTO_TEST_CASE(tensors_lie_aligned_in_a_mapped_file) {
     BOOST_TEST(begin % static_cast<int64_t>(esp::size_of(tensor.dtype())) == 0, name);
     order.emplace(begin, name);
   }
-  // Of equal sizes the first comes first.
+  // Entries of equal size keep their order.
   std::vector<std::string> names;
   for (const auto& [begin, name] : order) names.push_back(name);
   BOOST_TEST(names ==
@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(a_header_is_not_longer_than_the_format_allows) {
   const TemporaryFolder folder;
   const uint64_t length = 100'000'001;
   folder.write("f", std::string(reinterpret_cast<const char*>(&length), sizeof length));
-  std::filesystem::resize_file(folder / "f", 8 + length);  // takes no room
+  std::filesystem::resize_file(folder / "f", 8 + length);  // a sparse file
   BOOST_TEST(has(file_error([&] { esp::read_safetensors(folder / "f"); }), "more than the format allows"));
 }
 
@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(unknown_sizes_and_types_of_a_layer_agree) {
   BOOST_TEST(has(types, "float64 in the file"), types);
   BOOST_TEST(has(message(esp::ones({3}, esp::int32), esp::ones({3}, esp::int32)), "int32 in the file"));
   BOOST_TEST(message(esp::ones({3}, esp::float64), esp::ones({3}, esp::float64)) == nothing);
-  // Sizes of different layers have nothing to do with each other, and an embedding knows its own type.
+  // Open sizes of different layers are independent, and an embedding has its own dtype.
   esp::nn::Sequential two{esp::nn::LayerNorm(), esp::nn::LayerNorm()};
   esp::write_safetensors(folder / "f", {{"0.weight", esp::ones({3})},
                                         {"0.bias", esp::ones({3})},

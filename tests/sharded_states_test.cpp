@@ -1,4 +1,4 @@
-// Replicas that share out the optimizer's states train as one device does, and have room for a part each.
+// Replicas with sharded optimizer states train as one device does, and have memory for one shard each.
 #include <boost/test/unit_test.hpp>
 
 #include <optional>
@@ -16,7 +16,7 @@ using esp::Variable;
 
 namespace {
 
-/// Layers in float32, as float16 training takes them.
+/// Layers in float32, which float16 training requires.
 struct Layers {
   explicit Layers(int64_t width = 8, int count = 5)
       : feed({numbers({21, width}, -1, 1, 4).to(esp::float32), labels(width)}, {.batch_size = 6}) {
@@ -39,7 +39,7 @@ struct Layers {
     for (const Variable& p : parameters) trace.push_back(p.value().clone());
     return trace;
   }
-  /// What the optimizer keeps, of all parameters.
+  /// The optimizer's states of all parameters.
   Trace states(const optim::Optimizer& optimizer) const {
     Trace trace;
     for (const Variable& p : parameters)
@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(every_optimizer_trains_as_on_one_device) {
           const Trace sharded =
               train_network({.optimizer = which, .devices = cpus(count), .shard_states = true});
           BOOST_TEST(difference_of(sharded, one) < 1e-9);
-          // Nothing is added up in another order than where all keep all.
+          // Sums have the same order as without sharding.
           BOOST_TEST(difference_of(sharded, train_network({.optimizer = which, .devices = cpus(count)})) <
                      1e-12);
         }
@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(whichever_passes_are_left_out) {
 }
 
 BOOST_AUTO_TEST_CASE(under_a_memory_budget) {
-  // What is computed again must not take away the gathering of parameters, which nothing reads.
+  // Recomputation must not remove the gathering of parameters, which has no reader.
   const auto executor_of = [](const Layers& layers, int64_t budget) {
     return layers.loss.get_executor({.optimizer = optim::Adam({.lr = 0.01}),
                                      .devices = cpus(2),
@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(an_arena_takes_no_memory_for_what_others_keep) {
   }
   BOOST_TEST(second.has(2));
   BOOST_TEST(!second.has(1));
-  // What is written in an arena is what the leaf has, and is not copied until somebody asks.
+  // The arena has the value of the leaf, which is copied only when the value is read.
   esp::Tensor there = second.tensor(2);
   copy_elements(numbers({32}, 0, 1, 7), there);
   const size_t written[] = {2};
@@ -265,7 +265,7 @@ BOOST_AUTO_TEST_CASE(executors_on_one_tree_hand_states_on) {
         (void)executor.execute({.progress = false});
         (void)executor.step();
       }
-    // And the tree's own update, eagerly.
+    // The tree's own update, eagerly.
     layers.loss.update(optimizer);
     Trace trace = layers.values();
     for (const esp::Tensor& state : layers.states(optimizer)) trace.push_back(state);
@@ -299,7 +299,7 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_with_other_replicas_and_without_sharing) {
 }
 
 BOOST_AUTO_TEST_CASE(a_value_is_that_of_before_the_step) {
-  // The tree's value is a parameter, which each step assigns on one replica or another.
+  // The tree's value is a parameter that each step assigns on one of the replicas.
   const auto train = [](int which, int count) {
     esp::data::Distributor feed({numbers({12, 3}, -1, 1, 1)}, {.batch_size = 4});
     const Variable a = esp::parameter(numbers({3}, -1, 1, 2), "a"),
@@ -353,7 +353,7 @@ BOOST_AUTO_TEST_CASE(an_error_in_one_replica_changes_nothing) {
   BOOST_TEST(difference_of(all(), before) > 0);
 }
 
-BOOST_AUTO_TEST_CASE(who_owns_what) {
+BOOST_AUTO_TEST_CASE(owners_of_leaves) {
   Layers layers(4, 6);
   const optim::Optimizer optimizer = optim::Adam({.lr = 0.1, .schedule = optim::exponential(0.9)});
   std::vector<std::pair<Variable, Variable>> gradients;
@@ -388,7 +388,7 @@ BOOST_AUTO_TEST_CASE(gradients_go_to_their_owners_alone_where_no_other_reads_the
     BOOST_TEST(said == (text.find("scattered=") != text.npos), text);
     return said;
   };
-  // What is sent early goes to all.
+  // Gradients that overlap with computation are sent to all replicas.
   const auto scatters_early = [](int64_t bucket_bytes) {
     Layers layers;
     return layers.loss
@@ -423,18 +423,18 @@ BOOST_AUTO_TEST_CASE(predictions_follow_the_plan) {
   const esp::Plan whole = plan_of(adam, 4, false), shared = plan_of(adam, 4, true);
   esp::CostInputs inputs = esp::presets::h100_nvlink();
   const auto arena = [](const esp::Plan& plan) { return plan.arena_bytes(); };
-  // Two states of 1,024 bytes and a count for each of 8 parameters, of which each replica has two.
+  // Each of 8 parameters has two states of 1,024 bytes and a count; each replica owns two parameters.
   const int64_t states = 8 * (2 * 1024 + 64), all = shared.predict(inputs).memory - arena(shared);
   BOOST_TEST(whole.predict(inputs).memory - arena(whole) - all == states - states / 4);
-  // On other numbers of replicas, too.
+  // The same for other numbers of replicas.
   const std::vector<esp::Prediction> scaled = shared.scaling(inputs, esp::Scaling::weak, 8);
   BOOST_TEST(scaled[0].memory - scaled[2].memory == states - states / 4);
   BOOST_TEST(scaled[2].memory - scaled[3].memory == states / 4 - states / 8);
-  // With three, one has the states of three parameters, and others those of two and three.
+  // With three replicas, the owners have three, three and two parameters.
   const esp::Plan uneven = plan_of(adam, 3, true), apart = plan_of(adam, 3, false);
   BOOST_TEST(apart.predict(inputs).memory - arena(apart) - (uneven.predict(inputs).memory - arena(uneven)) ==
              states - states / 8 * 3);
-  // A replica updates what it owns: a quarter of the whole.
+  // A replica updates the parameters it owns, a quarter of all.
   esp::CostInputs bytes{.hardware = {.name = "bytes",
                                      .float32 = INFINITY,
                                      .float64 = INFINITY,
@@ -446,19 +446,19 @@ BOOST_AUTO_TEST_CASE(predictions_follow_the_plan) {
   bytes.sharded_states = true;
   BOOST_TEST(whole.predict(bytes).compute < of_all);
   BOOST_TEST(whole.predict(bytes).compute == of_owner, boost::test_tools::tolerance(0.01));
-  // Sums go to owners alone, and parameters back: as much as an all-reduce. Clipping wants all sums
-  // everywhere.
+  // Sums are sent to owners only, and parameters back: as much as an all-reduce. Clipping needs all sums on
+  // all replicas.
   inputs.network = esp::presets::ethernet(1e9);
   inputs.overlap = 0;
   const auto seconds = [&](double bytes) { return esp::all_reduce_seconds(inputs.network, bytes, 4); };
   const auto close = boost::test_tools::tolerance(1e-9);
   BOOST_TEST(whole.predict(inputs).communication == seconds(8 * 1024 + 64), close);
-  // The loss has a bucket of its own then.
+  // Then the loss has a separate bucket.
   BOOST_TEST(shared.predict(inputs).communication == seconds(8 * 1024) + seconds(64), close);
   const esp::Plan clipped = plan_of(optim::Adam({.lr = 0.01, .clip_norm = 1}), 4, true);
   BOOST_TEST(clipped.predict(inputs).communication == seconds(8 * 1024 + 64) + 0.5 * seconds(8 * 1024),
              close);
-  // A page shows such a plan.
+  // Reports show such a plan.
   const TemporaryFolder folder;
   const esp::Executor executor =
       layers.loss.get_executor({.optimizer = adam, .devices = cpus(2), .shard_states = true});
@@ -476,7 +476,7 @@ BOOST_AUTO_TEST_CASE(options_that_cannot_be) {
   } catch (const esp::Error& error) {
     BOOST_TEST(std::string(error.what()).find("training only") != std::string::npos, error.what());
   }
-  // One replica has it all.
+  // A single replica has all states.
   const esp::Executor alone =
       layers.loss.get_executor({.optimizer = optim::Adam({.lr = 0.01}), .shard_states = true});
   BOOST_TEST(alone.plan().str().find("gather_parameters") == std::string::npos);

@@ -16,7 +16,7 @@ using namespace espalier::testing;
 
 namespace {
 
-/// log softmax along an axis, as the formula says; small inputs only.
+/// log softmax along an axis by definition; for small inputs only.
 Array log_softmax(const Array& x, size_t axis) {
   return Array(x.shape, [&](const Index& at) {
     double sum = 0;
@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(dropout_has_one_mask_for_value_and_gradient) {
   const esp::Tensor mask = (y / x).value();
   BOOST_TEST(difference(mask, y.gradient(x).value()) < 1e-14);
   const esp::Variable s = esp::sum(esp::square(esp::dropout(x * 1.5, 0.5)));
-  const esp::Variable g = s.gradient(x);  // the mask may have been released, and is then drawn the same again
+  const esp::Variable g = s.gradient(x);  // a released mask is drawn again with the same numbers
   BOOST_TEST(sum_of((g * x).value()) == 2 * s.item(), boost::test_tools::tolerance(1e-12));
 }
 
@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(dropout_draws_the_same_eagerly_and_frozen) {
     BOOST_TEST(difference(eager[static_cast<size_t>(step)], training.run({{"x", data}})) == 0);
   const esp::Executor inference = y.get_executor({.mode = esp::Mode::inference});
   BOOST_TEST(difference((esp::Variable(data) * 2).value(), inference.run({{"x", data}})) == 0);
-  // Inference took none of the numbers.
+  // Inference has not drawn any numbers.
   const esp::Tensor next = esp::dropout(data, 0.3).value();
   esp::seed(7);
   for (int i = 0; i < 6; ++i) (void)esp::dropout(data, 0.3);

@@ -1,5 +1,4 @@
-// Where gradients meet for replicas, and how that is cut into messages: the graphs, and what their plans
-// train.
+// Gradient buckets for replicas and their splitting into messages: the graphs, and training by their plans.
 #include <boost/test/unit_test.hpp>
 
 #include <map>
@@ -29,7 +28,7 @@ namespace {
 
 using Pairs = std::vector<std::pair<Variable, Variable>>;
 
-/// A program whose gradients are gathered for replicas.
+/// A graph whose gradients are gathered for replicas.
 struct Gathered {
   Gathered(const Variable& loss, const Pairs& gradients, const std::vector<Variable>& updates)
       : gradients(gradients) {
@@ -74,13 +73,13 @@ int64_t bytes_of(const GraphNode& bucket) {
     bytes += spec.shape.elements() * static_cast<int64_t>(esp::size_of(spec.dtype));
   return bytes;
 }
-/// The node behind which a bucket could stand.
+/// The node that completes a bucket.
 uint32_t complete_at(const GraphNode& bucket) {
   uint32_t last = 0;
   for (const ValueRef& input : bucket.inputs) last = std::max(last, input.node);
   return last;
 }
-/// Whose gradient each slot of the arrival is, by the bucket it comes from; null is the loss.
+/// The parameter of each slot of the WaitForGradients node, by its bucket; null for the loss.
 std::vector<const esp::Node*> members(const Graph& graph) {
   std::vector<const esp::Node*> all;
   for (const ValueRef& in : graph.nodes[arrival_of(graph)].inputs) {
@@ -91,8 +90,8 @@ std::vector<const esp::Node*> members(const Graph& graph) {
   return all;
 }
 
-/// What holds of every graph for replicas: all that is exchanged goes through a bucket of its dtype and the
-/// arrival, once; nothing is assigned, and no update begins to read gradients, before the arrival.
+/// The invariants of graphs for replicas: every exchanged value goes once through a bucket of its dtype and
+/// the WaitForGradients node; before that node, no leaf is assigned and no update reads a gradient.
 void check_exchange(const Graph& graph) {
   const uint32_t arrival = arrival_of(graph);
   std::set<ValueRef> arrived(graph.nodes[arrival].inputs.begin(), graph.nodes[arrival].inputs.end());
@@ -106,7 +105,7 @@ void check_exchange(const Graph& graph) {
     BOOST_TEST(esp::as_bucket(*bucket.op)->parameters().size() == bucket.outputs.size());
     for (const esp::Spec& spec : bucket.outputs) BOOST_TEST((spec.dtype == bucket.outputs[0].dtype));
     for (uint32_t k = 0; k < bucket.outputs.size(); ++k) BOOST_TEST(arrived.count({at, k}) == 1u);
-    for (uint32_t i = 0; i < graph.nodes.size(); ++i)  // nobody else reads what is on its way
+    for (uint32_t i = 0; i < graph.nodes.size(); ++i)  // only that node reads the outputs of buckets
       for (const ValueRef& in : graph.nodes[i].inputs) BOOST_TEST((in.node != at || i == arrival));
   }
   BOOST_TEST(outputs == arrived.size());
@@ -117,7 +116,7 @@ void check_exchange(const Graph& graph) {
   BOOST_TEST(!whose.at(graph.results[0].output));
 }
 
-/// Cuts the buckets of a graph, and checks how.
+/// Splits the buckets of a graph, and checks the result.
 void check_split(Graph graph, int64_t bytes) {
   const std::vector<const esp::Node*> before = members(graph);
   std::map<esp::DType, int64_t> all;
@@ -130,7 +129,7 @@ void check_split(Graph graph, int64_t bytes) {
   BOOST_TEST_CONTEXT("at least " << bytes << " bytes each\n" << text) {
     esp::verify(graph, "split_buckets");
     check_exchange(graph);
-    BOOST_TEST((members(graph) == before));  // the arrival hands on what it did
+    BOOST_TEST((members(graph) == before));  // the slots are unchanged
     for (uint32_t k = 0; k < before.size(); ++k)
       BOOST_TEST((graph.nodes[arrival_of(graph)].outputs[k] == specs[before[k]]));
     uint32_t last = 0;
@@ -138,15 +137,15 @@ void check_split(Graph graph, int64_t bytes) {
     for (const uint32_t at : buckets_of(graph)) {
       const GraphNode& bucket = graph.nodes[at];
       const esp::DType dtype = bucket.outputs[0].dtype;
-      BOOST_TEST(complete_at(bucket) >= last);  // in the order in which they are complete
+      BOOST_TEST(complete_at(bucket) >= last);  // in the order in which they become complete
       last = complete_at(bucket);
       for (uint32_t i = last + 1; i < at; ++i) BOOST_TEST(esp::as_bucket(*graph.nodes[i].op));  // at once
       BOOST_TEST((bytes_of(bucket) >= bytes || bytes_of(bucket) == all[dtype]));
-      // What is complete earlier is sent earlier.
+      // Values that are complete earlier are sent earlier.
       for (const ValueRef& in : bucket.inputs)
         BOOST_TEST((!last_of.count(dtype) || in.node >= last_of[dtype]));
       last_of[dtype] = last;
-      // No smaller part of it would have been enough, unless it is the last.
+      // Except for the last bucket, no smaller one would have been large enough.
       int64_t filled = 0;
       for (uint32_t k = 0; k < bucket.inputs.size(); ++k)
         if (bucket.inputs[k].node < last)
@@ -155,7 +154,7 @@ void check_split(Graph graph, int64_t bytes) {
         return other > at && graph.nodes[other].outputs[0].dtype == dtype;
       });
       if (more) BOOST_TEST(filled < bytes);
-      // Oldest parameter first, the loss behind them.
+      // In the order of creation, the loss last.
       const auto& whose = esp::as_bucket(*bucket.op)->parameters();
       for (size_t k = 1; k < whose.size(); ++k)
         BOOST_TEST(
@@ -166,7 +165,7 @@ void check_split(Graph graph, int64_t bytes) {
   }
 }
 
-/// Layers of different sizes, whose gradients come last layer first; those of the middle are float32.
+/// Layers of different sizes, whose gradients are computed from the last to the first; the middle is float32.
 struct Layers {
   Layers() {
     const Variable x = esp::placeholder("x", {3, 8}, esp::float64);
@@ -210,10 +209,10 @@ BOOST_AUTO_TEST_CASE(buckets_are_cut_where_they_are_complete) {
   Graph small = all.graph;
   BOOST_TEST(esp::split_buckets(small, 1));
   BOOST_TEST(buckets_of(small).size() == 13u);
-  // The last layer's gradients are sent before those of the first are made.
+  // The last layer's gradients are sent before those of the first are computed.
   BOOST_TEST(complete_at(small.nodes[buckets_of(small)[1]]) <
              complete_at(small.nodes[buckets_of(small).back()]));
-  // What was one is one.
+  // A single bucket is unchanged.
   Graph whole = all.graph;
   (void)esp::split_buckets(whole, 1 << 20);
   BOOST_TEST(buckets_of(whole).size() == 2u);
@@ -249,7 +248,7 @@ BOOST_AUTO_TEST_CASE(in_random_trees) {
 }
 
 BOOST_AUTO_TEST_CASE(a_loss_that_was_written_behind_its_updates) {
-  // Updates are made of another value; the tree's own is written last, and reads what they assign.
+  // Updates are of another value; the loss is the last node, and reads a leaf that they assign.
   const Variable w = esp::parameter(numbers({4}, -1, 1, 1), "w");
   const Variable x = esp::placeholder("x", {4}, esp::float64);
   const Variable first = esp::sum(esp::square(w * x));
@@ -268,7 +267,7 @@ BOOST_AUTO_TEST_CASE(one_gradient_of_several_parameters) {
   const Variable x = esp::placeholder("x", {3}, esp::float64);
   const Variable loss = esp::sum(esp::square((a + b) * x) + c * x);
   Pairs gradients = gradients_of(loss, {a, b, c});
-  gradients[1].second = gradients[0].second;  // as it is, whether or not it was found out
+  gradients[1].second = gradients[0].second;  // as after common_subexpressions
   const Gathered all(loss, gradients);
   check_exchange(all.graph);
   const std::vector<const esp::Node*> whose = members(all.graph);
@@ -315,7 +314,7 @@ BOOST_AUTO_TEST_CASE(members_are_in_the_order_of_their_parameters) {
   check_exchange(all.graph);
   BOOST_TEST((members(all.graph) == members(Gathered(layers.loss, layers.gradients).graph)));
   check_split(all.graph, 512);
-  // What reads a gradient and is no update reads this replica's own.
+  // Readers of gradients other than updates read the replica's own gradient.
   const auto& [parameter, gradient] = layers.gradients[0];
   std::vector<Variable> results{layers.loss, esp::sum(esp::square(gradient)), gradient};
   Graph graph = esp::freeze(results, optim::Sgd(0.1).build({{parameter, gradient}}), {}, false);
@@ -324,7 +323,7 @@ BOOST_AUTO_TEST_CASE(members_are_in_the_order_of_their_parameters) {
   esp::gather_gradients(graph, {parameter}, {own}, {0});
   esp::verify(graph, "gather_gradients");
   check_exchange(graph);
-  // Without updates and replicas there is nothing to gather.
+  // Without updates and replicas, no bucket is inserted.
   Graph calm = esp::freeze(results, {}, {}, false);
   const std::string text = calm.str();
   BOOST_TEST(!esp::gather_gradients(calm, {parameter}, {calm.results.back()}));
@@ -357,7 +356,7 @@ BOOST_AUTO_TEST_CASE(scattered_buckets_stay_whole) {
     esp::gather_gradients(graph, parameters, values, {0}, scattered);
     esp::verify(graph, "gather_gradients");
     check_exchange(graph);
-    // The loss goes to all, in a bucket of its own.
+    // The loss is sent to all replicas, in a separate bucket.
     BOOST_TEST(buckets_of(graph).size() == (scattered ? 3u : 2u));
     size_t scattered_members = 0;
     for (const uint32_t at : buckets_of(graph)) {
@@ -368,7 +367,7 @@ BOOST_AUTO_TEST_CASE(scattered_buckets_stay_whole) {
       for (const Variable& p : bucket->parameters()) BOOST_TEST(p.defined());
     }
     BOOST_TEST(scattered_members == (scattered ? 12u : 0u));
-    // Only what goes to all is cut.
+    // Scattered buckets are not split.
     (void)esp::split_buckets(graph, 64);
     esp::verify(graph, "split_buckets");
     size_t whole = 0;
@@ -385,7 +384,7 @@ BOOST_AUTO_TEST_CASE(what_updates_do_not_read_is_not_sent) {
   const Pairs gradients = gradients_of(loss, {a, b});
   const Gathered all(loss, gradients, optim::Sgd(0.1).build({gradients[1]}));
   BOOST_TEST((members(all.graph) == std::vector<const esp::Node*>{b.node(), nullptr}));
-  // Without updates the loss goes alone.
+  // Without updates, only the loss is exchanged.
   const Gathered loss_alone(loss, gradients, {});
   BOOST_TEST((members(loss_alone.graph) == std::vector<const esp::Node*>{nullptr}));
 }
@@ -398,7 +397,7 @@ BOOST_AUTO_TEST_CASE(plans_train_the_same_however_their_buckets_are_cut) {
     const Pairs gradients = esp::new_parameter_gradients(loss);
     const auto& feed = tree.feed->feed();
     esp::CompileOptions how;
-    // One replica with all rows, whose messages go nowhere.
+    // One replica with all rows.
     if (bytes >= 0)
       how.shard = esp::ShardOptions{.batch_rows = 5,
                                     .bucket_bytes = bytes,
@@ -433,7 +432,7 @@ BOOST_AUTO_TEST_CASE(plans_train_the_same_however_their_buckets_are_cut) {
           messages += count;
           ++compared;
         }
-      } catch (const esp::UnsupportedError&) {  // no mean, sum or row of the batch, or no batch of ten
+      } catch (const esp::UnsupportedError&) {  // unshardable, or invalid for ten rows
       }
     }
   BOOST_TEST(compared >= 60u);

@@ -1,4 +1,4 @@
-// The owners of states: chains of states, and shares of unlike parameters.
+// The owners of states: chains of states, and the division of parameters of different sizes.
 #include "espalier/executor/sharding/state_owners.h"
 
 #include <boost/test/unit_test.hpp>
@@ -18,7 +18,7 @@ using esp::Variable;
 
 namespace {
 
-/// The update that gives a leaf what `value` computes.
+/// The update that assigns the result of `value` to a leaf.
 Variable assignment(const Variable& leaf, const std::function<Variable()>& value) {
   esp::BuildContext now = esp::build_context();
   now.tag = esp::Tag::update;
@@ -32,8 +32,8 @@ Variable assignment(const Variable& leaf, const std::function<Variable()>& value
 BOOST_AUTO_TEST_SUITE(state_owners)
 
 BOOST_AUTO_TEST_CASE(states_that_several_parameters_depend_on_are_on_all_replicas) {
-  // Each state is read for the next value of the one before it, and the first by both parameters: all must
-  // stay, in whatever order they are looked at.
+  // Each state is read by the update of the previous one, and the first by both parameters: none has an
+  // owner, whatever the order of the search.
   for (const bool reversed : {false, true}) {
     const Variable p = esp::parameter(numbers({4}), "p"), q = esp::parameter(numbers({4}), "q");
     std::vector<Variable> chain, updates;
@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(states_that_several_parameters_depend_on_are_on_all_replica
     BOOST_TEST(owners.of(alone.node()) == owners.of(p.node()));
     BOOST_TEST(owners.of(q.node()) != owners.of(p.node()));
     BOOST_TEST(owners.shared_bytes == 6 * 64);
-    // What the loss reads is needed everywhere; a state that is never assigned has no owner.
+    // A state that the loss reads is needed everywhere; a state that is never assigned has no owner.
     const esp::StateOwners read = esp::share_out_states(updates, {esp::sum(alone)}, leaves, 2);
     BOOST_TEST(read.of(alone.node()) == -1);
     BOOST_TEST(esp::share_out_states(updates, {alone}, leaves, 2).of(alone.node()) == -1);
@@ -78,11 +78,11 @@ BOOST_AUTO_TEST_CASE(a_state_goes_with_the_parameter_it_is_made_of_or_made_for) 
   const std::vector<std::pair<Variable, std::function<Variable()>>> next{
       {p, [&] { return p - gradient + first; }},
       {q, [&] { return q * 0.5 + second; }},
-      {average, [&] { return average * 0.9 + p; }},     // of p alone
-      {both, [&] { return both + p + q; }},             // of two
-      {still, [&] { return still + frozen; }},          // of one that is not updated
-      {slope, [&] { return slope * 0.9 + gradient; }},  // of what all replicas have
-      {first, [&] { return first + 1.0; }},             // for p, and for what goes with q
+      {average, [&] { return average * 0.9 + p; }},     // reads only p
+      {both, [&] { return both + p + q; }},             // reads p and q
+      {still, [&] { return still + frozen; }},          // reads a leaf that is not updated
+      {slope, [&] { return slope * 0.9 + gradient; }},  // reads a value of all replicas
+      {first, [&] { return first + 1.0; }},             // read for p, and for a state of q
       {second, [&] { return second + first; }}};
   std::vector<Variable> updates, leaves{p, q, frozen};
   for (const auto& [leaf, value] : next) {
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(a_state_goes_with_the_parameter_it_is_made_of_or_made_for) 
     BOOST_TEST(owners.of(shared.node()) == -1);
 }
 
-BOOST_AUTO_TEST_CASE(parameters_are_shared_out_by_their_bytes) {
+BOOST_AUTO_TEST_CASE(parameters_are_divided_by_their_bytes) {
   const auto shares = [](const std::vector<int64_t>& sizes, int replicas) {
     std::vector<Variable> leaves, updates;
     const auto assign = [&](const Variable& leaf, const std::function<Variable()>& value) {
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(parameters_are_shared_out_by_their_bytes) {
   };
   using Owned = std::vector<int>;
   BOOST_TEST(shares({8, 8, 8, 8}, 2) == (Owned{0, 0, 1, 1}));
-  BOOST_TEST(shares({1, 8, 8, 8}, 2) == (Owned{0, 0, 1, 1}));  // as much as in memory
+  BOOST_TEST(shares({1, 8, 8, 8}, 2) == (Owned{0, 0, 1, 1}));  // sizes as in memory
   BOOST_TEST(shares({32, 8, 8, 8}, 2) == (Owned{0, 1, 1, 1}));
   BOOST_TEST(shares({8, 8, 16, 8, 8, 8}, 3) == (Owned{0, 0, 1, 1, 2, 2}));
   BOOST_TEST(shares({8, 8}, 4) == (Owned{0, 1}));

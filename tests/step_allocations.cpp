@@ -1,4 +1,4 @@
-// Once a run is warm, its steps ask for no memory: not the loop, not the batches, not the plan.
+// After the first steps of a run, steps allocate no memory: neither the loop, nor batches, nor the plan.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +27,7 @@ namespace esp = espalier;
 namespace nn = espalier::nn;
 
 namespace {
-std::atomic<int64_t> news{0};  // in all threads
+std::atomic<int64_t> news{0};  // calls of new in all threads
 
 void* counted(size_t bytes, size_t alignment) {
   ++news;
@@ -36,7 +36,7 @@ void* counted(size_t bytes, size_t alignment) {
   if (!memory) throw std::bad_alloc();
   return memory;
 }
-// Not inline, or the compiler takes new and free for a pair that do not match.
+// Not inline, else the compiler warns of a mismatch of new and free.
 [[gnu::noinline]] void given_back(void* memory) noexcept { std::free(memory); }
 }  // namespace
 
@@ -63,7 +63,7 @@ void operator delete[](void* p, size_t, std::align_val_t) noexcept { given_back(
 
 namespace {
 
-/// Rows that take their time, so that a thread reads them ahead.
+/// A slow dataset, so that a thread prefetches its rows.
 struct Slow : esp::data::Dataset {
   int64_t rows() const override { return 203; }
   std::vector<esp::Spec> specs() const override {
@@ -83,15 +83,15 @@ struct Case {
   esp::optim::Optimizer optimizer;
 };
 
-/// Calls of new and tensors asked for in the steps of the third epoch, its first two left out: in them,
-/// batches are read by the step itself until the next is ready.
+/// The calls of new and the tensor allocations in the third epoch, without its first two steps, in which
+/// batches are read without prefetching.
 std::pair<int64_t, int64_t> count(const Case& c) {
   esp::seed(1);
   const esp::data::Distributor feed = c.feed();
   const auto [x, y] = feed.get_output_graphs<2>();
   const auto executor = c.loss(x, y).get_executor({.mode = esp::Mode::training, .optimizer = c.optimizer});
   std::pair<int64_t, int64_t> before, counted{-1, -1};
-  const std::string large_capture(100, 'x');  // a function that holds this could not be copied without memory
+  const std::string large_capture(100, 'x');  // copying a function that holds this would allocate
   executor.on(esp::Event::step_finish, [&, large_capture](const esp::StepInfo& info) {
     const std::pair<int64_t, int64_t> now{news, esp::memory_stats().allocations};
     if (info.epoch == 2 && info.step == 1) before = now;
@@ -120,7 +120,7 @@ int main() {
     const nn::Sequential net{nn::Dense(16), nn::LayerNorm(), nn::Gelu(), nn::Dropout(0.2), nn::Dense(1)};
     return nn::MeanSquared()(net(x), y);
   };
-  // Two heads look at four parts of a row, and its sign is to be told.
+  // Attention with two heads over four parts of a row, which classifies its sign.
   const auto attention = [](const V& x, const V& y) {
     const auto heads = [](const V& v) {
       return esp::transpose(esp::reshape(nn::Dense(16)(v), {-1, 4, 2, 8}), {0, 2, 1, 3});

@@ -1,4 +1,4 @@
-// How pointwise kernels walk their operands. What a kernel does with a walk is done here by a loop.
+// Addressing of operands in pointwise GPU kernels; a loop stands for the kernel.
 #include "espalier/ops/strided_launch.h"
 
 #include <boost/test/unit_test.hpp>
@@ -13,7 +13,7 @@ namespace {
 
 using Walks = esp::SmallVector<cu::StridedLaunch, 1>;
 
-/// The axes in another order.
+/// A view with permuted axes.
 esp::Tensor permuted(const esp::Tensor& x, const std::vector<size_t>& axes) {
   esp::Layout layout = x.layout();
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -23,8 +23,7 @@ esp::Tensor permuted(const esp::Tensor& x, const std::vector<size_t>& axes) {
   return esp::Tensor(x.storage(), layout, x.dtype());
 }
 
-/// Copies each element of the inputs to the place in the output where a kernel would write it: out = sum of
-/// 1000^k inputs[k].
+/// Runs the launches as a kernel would: out = Σ 1000^k inputs[k].
 void run(const Walks& strided_launches, size_t inputs) {
   for (const cu::StridedLaunch& walk : strided_launches) {
     for (uint32_t unit = 0; unit < walk.units; ++unit) {
@@ -44,7 +43,7 @@ void run(const Walks& strided_launches, size_t inputs) {
   }
 }
 
-/// Walks of that reach write the whole output, from the right elements.
+/// Launches with this reach write the whole output, from the right elements.
 Walks check(const esp::Shape& shape, const std::vector<esp::Tensor>& inputs, uint32_t unit,
             int64_t reach = INT32_MAX) {
   esp::Tensor out = esp::full(shape, -1, esp::int64);
@@ -128,7 +127,7 @@ BOOST_AUTO_TEST_CASE(vectors_where_addresses_allow) {
   BOOST_TEST((access(out, esp::zeros({32}), 4) == is(4, whole)));
   BOOST_TEST((access(bools, b.slice(0, 4, 36), 16) == is(16, words)));
   BOOST_TEST((access(bools, b.slice(0, 3, 35), 16) == is(16, each)));
-  // A row of seven elements has no place for vectors, but seven elements in all have.
+  // Rows of seven elements cannot use vectors, but seven elements in all can.
   const esp::Tensor narrow = x.slice(1, 0, 7);
   BOOST_TEST(access(esp::zeros({8, 7}), narrow, 4).first == 1);
   BOOST_TEST(access(esp::zeros({1, 7}), narrow.slice(0, 0, 1), 4).first == 4);

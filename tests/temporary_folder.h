@@ -1,4 +1,4 @@
-// A folder of a test's own, gone with the test.
+// A temporary folder for a test, removed at its end.
 #pragma once
 #include <stdlib.h>
 
@@ -24,13 +24,13 @@ class TemporaryFolder {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  /// Writes a file and gives its path.
+  /// Writes a file and returns its path.
   std::filesystem::path write(const std::string& name, const std::string& bytes) const {
     std::ofstream(path_ / name, std::ios::binary)
         .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     return path_ / name;
   }
-  /// How many files are in it.
+  /// The number of files in the folder.
   size_t files() const {
     return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
   }
@@ -39,12 +39,12 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// Whether the message of an error holds all of these texts. For BOOST_CHECK_EXCEPTION.
+/// A predicate for BOOST_CHECK_EXCEPTION: the message contains all of these texts.
 inline auto says(std::initializer_list<std::string> parts) {
   return [parts = std::vector<std::string>(parts)](const std::exception& error) {
     for (const std::string& part : parts) {
       if (std::string(error.what()).find(part) != std::string::npos) continue;
-      BOOST_TEST_MESSAGE("\"" << error.what() << "\" does not say \"" << part << "\"");
+      BOOST_TEST_MESSAGE("\"" << error.what() << "\" does not contain \"" << part << "\"");
       return false;
     }
     return true;

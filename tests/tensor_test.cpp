@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(views_share_and_copies_do_not) {
   BOOST_TEST(t.at<float>({2, 2}) == 100);
   BOOST_TEST(flat.at<float>({10}) == 100);
   BOOST_TEST(copy.at<float>({2, 1}) == 10);
-  BOOST_TEST(part.reshape({6}).at<float>({5}) == 100);  // a copy, since strides cannot say it
+  BOOST_TEST(part.reshape({6}).at<float>({5}) == 100);  // a copy, since strides cannot express it
   BOOST_TEST(t.contiguous_copy().storage().get() == t.storage().get());
   BOOST_TEST(t.slice(0, 1, 1).elements() == 0);
   BOOST_CHECK_THROW(t.slice(0, 2, 1), esp::IndexError);

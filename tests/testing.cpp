@@ -109,7 +109,7 @@ std::string here(std::source_location where) {
 
 namespace {
 
-/// The identity. It keeps nothing for its own gradient, and counts how often it is computed.
+/// The identity. Its gradient reads no value, and it counts its evaluations.
 struct Probe : Op {
   Probe() : Op({.gradient_reads = InputSet::none()}) {}
   std::string_view name() const override { return "probe"; }
@@ -159,7 +159,7 @@ void check_forward(const OpCase& c, const std::vector<Tensor>& inputs, double to
   }
   set_vector_level(before);
 
-  // All strided, and each alone among contiguous ones.
+  // All inputs strided, and each one alone.
   for (const auto strided : {laid_out_in_reverse, sliced_from_larger})
     for (size_t which = 0; which <= inputs.size(); ++which) {
       std::vector<Tensor> other = inputs;
@@ -167,7 +167,7 @@ void check_forward(const OpCase& c, const std::vector<Tensor>& inputs, double to
         if (which == inputs.size() || which == i) other[i] = strided(inputs[i]);
       BOOST_TEST(difference(reference, eager(c, other)) <= tolerance);
     }
-  // The first slice along an axis, repeated by a step of 0.
+  // The first slice along an axis, broadcast by a stride of 0.
   for (size_t i = 0; i < inputs.size(); ++i)
     for (size_t axis = 0; axis < inputs[i].rank(); ++axis) {
       const Shape& shape = inputs[i].shape();
@@ -193,8 +193,8 @@ void check_derivatives(const OpCase& c) {
   BOOST_TEST(result.passed, result.message);
 }
 
-/// What the rule reads must be declared: what is not declared has been released, and would be computed once
-/// more.
+/// Values that the rule reads must be declared: undeclared values have been released and would be computed
+/// again.
 void check_needs(const OpCase& c) {
   Variables leaves, inputs;
   for (size_t i = 0; i < c.inputs.size(); ++i) {
@@ -248,11 +248,11 @@ void check_training_plan(const OpCase& c, const std::vector<Tensor>& inputs, dou
     BOOST_TEST(difference(by_hand[i].value(), frozen[i].value()) <= tolerance);
 }
 
-/// 16-bit inputs give what the same numbers give in wider types, rounded.
+/// 16-bit inputs give the rounded results of the same numbers in wider types.
 void check_halves(const OpCase& c, bool any_gradient) {
   for (const DType dtype : {float16, bfloat16}) {
     BOOST_TEST_CONTEXT("in " << name(dtype)) {
-      const double unit = dtype == float16 ? 0x1p-11 : 0x1p-8;  // half a step between neighbours at 1
+      const double unit = dtype == float16 ? 0x1p-11 : 0x1p-8;  // half a unit in the last place of 1
       const double tolerance = c.roundings * unit + c.tolerance32;
       const std::vector<Tensor> inputs = in_dtype(c.inputs, dtype);
       const Array reference = expected(c, inputs);
@@ -275,7 +275,7 @@ std::vector<Tensor> on(Device device, std::vector<Tensor> inputs) {
   return inputs;
 }
 
-/// A step of gradient descent on the device, eagerly and by a plan, leaves what one on the CPU leaves.
+/// Steps of gradient descent on the device, eager and by a plan, have the result of a step on the CPU.
 void check_training_on(const OpCase& c, Device device, const std::vector<Tensor>& inputs, double tolerance) {
   const auto grow = [&](Variables& parameters, Device where) {
     Variables x;
@@ -337,7 +337,7 @@ void check_on_gpu(const OpCase& c, Device device, DType dtype, double tolerance,
     feeds.emplace_back(name, inputs[i]);
   }
   const Executor executor = c.op(x).get_executor({.mode = Mode::inference, .devices = {device}});
-  for (int run = 0; run < 3; ++run)  // single kernels, captured, and the graph again
+  for (int run = 0; run < 3; ++run)  // single kernels, capture, and launch of the graph
     BOOST_TEST(difference(reference, executor.run(feeds)) <= tolerance);
   if (any_gradient) check_training_on(c, device, inputs, 4 * tolerance);
 }
@@ -349,7 +349,7 @@ std::vector<Device> gpus_to_test() {
   return {all.begin(), all.begin() + std::min<std::ptrdiff_t>(1, std::ssize(all))};
 }
 
-/// Every backend of this build has kernels for the ops of the case, or they need none.
+/// Every backend of this build has kernels for the ops of the case that need one.
 void check_kernels(const OpCase& c) {
   Variables inputs;
   for (const Tensor& input : c.inputs) inputs.emplace_back(input);

@@ -1,4 +1,4 @@
-// Threads that work at once.
+// Teams of threads.
 #include "espalier/executor/replicas/thread_team.h"
 
 #include <boost/test/unit_test.hpp>
@@ -29,7 +29,7 @@ std::vector<int> cores() {
   return own;
 }
 
-/// Whether the environment places OpenMP's threads, so that a team does not.
+/// Returns true if the environment places OpenMP's threads; then a team does not.
 bool placed() {
   for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"})
     if (const char* value = std::getenv(name); value && *value) return true;
@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(all_run_at_once_each_in_its_own_thread) {
   for (const size_t size : {1, 2, 5, 64}) {
     ThreadTeam team(size, true);
     BOOST_TEST(team.size() == size);
-    std::barrier meeting(static_cast<std::ptrdiff_t>(size));  // where all must be before one goes on
+    std::barrier meeting(static_cast<std::ptrdiff_t>(size));  // all threads must run concurrently
     std::vector<std::thread::id> first(size), second(size);
     std::vector<int> calls(size);
     team.run([&](size_t i) {
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(all_run_at_once_each_in_its_own_thread) {
       second[i] = std::this_thread::get_id();
       ++calls[i];
     });
-    BOOST_TEST((first == second));  // what a thread keeps for itself stays with it
+    BOOST_TEST((first == second));  // calls with one index run on the same thread
     BOOST_TEST(std::set(first.begin(), first.end()).size() == size);
     BOOST_TEST(!std::count(first.begin(), first.end(), std::this_thread::get_id()));
     BOOST_TEST((calls == std::vector<int>(size, 2)));
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(many_short_turns) {
   std::vector<int> calls(7);
   for (int turn = 0; turn < 2000; ++turn) {
     team.run([&](size_t i) { ++calls[i]; });
-    for (const int count : calls) BOOST_REQUIRE(count == turn + 1);  // all are done, and seen here
+    for (const int count : calls) BOOST_REQUIRE(count == turn + 1);  // all calls are complete and visible
   }
 }
 
@@ -92,7 +92,8 @@ BOOST_AUTO_TEST_CASE(what_one_throws_comes_out_when_all_are_done) {
                         std::runtime_error,
                         [](const auto& e) { return std::string(e.what()) == "the second"; });
   BOOST_TEST(done.load() == 3);
-  // Of several the first one's, unless that is about others.
+  // Of several errors the first is thrown, except that a CommunicatorError reports the failure of another
+  // rank.
   const auto message = [&](auto&& f) {
     try {
       team.run(f);
@@ -103,16 +104,16 @@ BOOST_AUTO_TEST_CASE(what_one_throws_comes_out_when_all_are_done) {
   };
   BOOST_TEST(message([](size_t i) { throw std::runtime_error(std::to_string(i)); }) == "0");
   BOOST_TEST(message([](size_t i) {
-               if (i == 2) throw std::runtime_error("who failed");
+               if (i == 2) throw std::runtime_error("the cause");
                throw CommunicatorError("another failed");
-             }) == "who failed");
+             }) == "the cause");
   BOOST_TEST(message([](size_t i) { throw CommunicatorError("from " + std::to_string(i)); }) == "from 0");
   BOOST_CHECK_THROW(team.run([](size_t i) {
     if (i == 3) throw 7;  // anything can be thrown
     if (i == 0) throw CommunicatorError("another failed");
   }),
                     int);
-  // None of it is left behind.
+  // A failed run leaves no error behind.
   BOOST_TEST(message([](size_t) {}).empty());
   BOOST_TEST(message([](size_t i) {
                if (i == 3) throw CommunicatorError("now");
@@ -144,7 +145,7 @@ BOOST_AUTO_TEST_CASE(cores_and_threads_are_shared_out) {
       std::vector<int> together;
       for (const auto& part : own) together.insert(together.end(), part.begin(), part.end());
       if (all.size() >= size && !placed())
-        BOOST_TEST((together == all));  // each has some, and none has another's
+        BOOST_TEST((together == all));  // each thread has cores, and no two share one
       else
         for (const auto& part : own) BOOST_TEST((part == all));
       BOOST_TEST(num_threads() == threads);

@@ -1,4 +1,4 @@
-// What tests that hold one way of training against another share.
+// Helpers of tests that compare ways of training.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 
 namespace espalier::testing {
 
-/// What a run leaves: losses, values, parameters.
+/// The outcome of a run: losses, values, parameters.
 using Trace = std::vector<Tensor>;
 
 inline double difference_of(const Trace& a, const Trace& b) {
@@ -22,7 +22,7 @@ inline double difference_of(const Trace& a, const Trace& b) {
   return largest;
 }
 
-/// One of each rule, with and without what can be added to it.
+/// One optimizer of each rule, with and without the options.
 constexpr uint32_t optimizers = 12;
 inline optim::Optimizer optimizer_of(uint32_t which) {
   switch (which % optimizers) {

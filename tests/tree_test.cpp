@@ -1,4 +1,4 @@
-// The tree of Variables: how it grows, is differentiated, updated and let go of.
+// The tree of Variables: building, differentiation, updates and release.
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
@@ -21,7 +21,7 @@ using namespace espalier::testing;
 
 namespace {
 
-/// x², counting how often it is computed.
+/// x²; counts its evaluations in `runs`.
 esp::CustomOp counting_square(int& runs) {
   return esp::custom_op(
       {.name = "counting_square",
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(print_tree_shows_updates_and_lines) {
   BOOST_TEST(count(text, "Update") > 0u, text);
   BOOST_TEST(count(text, "weight") == 1u, text);
   BOOST_TEST(count(text, "[2, 3]") > 0u, text);
-  // Other roots do not show what hangs on this one.
+  // The text of other roots does not contain the updates of this one.
   BOOST_TEST(count(tree_of(w * 2), "Update") == 0u);
 }
 
@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_leaves_and_middles_and_of_itself) {
   const esp::Variable y = h * h * c;
   BOOST_TEST(y.gradient(x).item() == 4 * 8 * 5);
   BOOST_TEST(y.gradient(h).item() == 2 * 4 * 5);
-  BOOST_TEST(y.gradient(c).item() == 16);  // a constant as well
+  BOOST_TEST(y.gradient(c).item() == 16);  // a constant has a gradient, too
   BOOST_TEST(y.gradient(y).item() == 1);
   BOOST_TEST(y.backward().gradient(x).item() == 160);
   BOOST_TEST(y.gradient(x).node() == y.gradient(x).node());  // built once
@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_what_it_is_not_made_of) {
   BOOST_CHECK_EXCEPTION(flags.backward(), esp::TypeError, says({"bool", here()}));
   BOOST_CHECK_EXCEPTION(esp::argmax(esp::variable({1.0f})).gradient(x), esp::TypeError,
                         says({"int64", here()}));
-  // Made of it, by nothing that has a slope.
+  // It depends on x, but the derivative is 0.
   BOOST_TEST(esp::floor(x).gradient(x).item() == 0);
   BOOST_TEST(esp::cast(flags, esp::float64).gradient(x).item() == 0);
 }
@@ -179,9 +179,9 @@ BOOST_AUTO_TEST_CASE(updates_change_parameters_alone_and_again_each_time) {
   loss.update(sgd);
   BOOST_TEST(w.item() == 0.5);
   BOOST_TEST(v.item() == 2);
-  loss.update(sgd);  // the same gradient once more
+  loss.update(sgd);  // uses the same gradient
   BOOST_TEST(w.item() == 0.0);
-  BOOST_TEST(loss.item() == 2);  // what was computed stays
+  BOOST_TEST(loss.item() == 2);  // the eager value is unchanged
   BOOST_TEST((w * v).item() == 0);
 }
 
@@ -195,9 +195,9 @@ BOOST_AUTO_TEST_CASE(gradients_at_a_point_that_is_gone_are_refused) {
   const esp::Variable z = esp::exp(u) * u;
   z.update(esp::optim::Sgd(0.1));
   const double there = std::exp(3.0) * 4;
-  BOOST_TEST(z.gradient(u).item() == there, boost::test_tools::tolerance(1e-14));  // known already
+  BOOST_TEST(z.gradient(u).item() == there, boost::test_tools::tolerance(1e-14));  // built before
   BOOST_CHECK_THROW(z.gradient(u).gradient(u).item(), esp::Error);                 // would mix two points
-  // A rule which reads no leaf is right at any time.
+  // A rule that reads no leaf stays valid after updates.
   const esp::Variable p = esp::parameter(esp::tensor(3.0, esp::float64));
   const esp::Variable q = esp::exp(p);
   esp::set_value(p, esp::tensor(0.0, esp::float64));
@@ -206,7 +206,7 @@ BOOST_AUTO_TEST_CASE(gradients_at_a_point_that_is_gone_are_refused) {
 
 BOOST_AUTO_TEST_CASE(released_values_are_not_computed_at_another_point) {
   const esp::Variable w = esp::parameter(esp::tensor(3.0, esp::float64));
-  const esp::Variable y = (w + 1) + 2;  // w + 1 is kept by nobody
+  const esp::Variable y = (w + 1) + 2;  // no handle on w + 1
   const esp::Variable middle = y.node()->inputs[0].variable();
   BOOST_TEST(middle.item() == 4);
   const esp::Variable z = (w + 1) + 2;
@@ -268,7 +268,7 @@ BOOST_AUTO_TEST_CASE(values_of_leaves) {
   const esp::Variable w = esp::parameter(esp::ones({2}));
   const esp::Tensor before = w.value(), mine = esp::full({2}, 7);
   esp::set_value(w, mine);
-  BOOST_TEST(before.at<float>({0}) == 1);  // a value that somebody holds stays
+  BOOST_TEST(before.at<float>({0}) == 1);  // a tensor that is held does not change
   BOOST_TEST(w.value().at<float>({0}) == 7);
   BOOST_TEST(w.value().storage().get() != mine.storage().get());
   BOOST_CHECK_EXCEPTION(esp::set_value(w, esp::ones({3})), esp::ShapeError, says({"[2]", "[3]"}));
@@ -287,7 +287,7 @@ BOOST_AUTO_TEST_CASE(errors_leave_the_tree_as_it_was) {
   const esp::Variable y = x * x;
   BOOST_CHECK_THROW(esp::matmul(y, wide), esp::ShapeError);
   BOOST_TEST((y + 1).gradient(x).item() == 4);
-  // A rule which throws in the middle of a walk leaves no half of the gradients behind.
+  // A rule that throws in the middle of a walk leaves no partial gradients behind.
   bool fail = true;
   const auto op = esp::custom_op({.name = "moody",
                                   .forward = [](const std::vector<esp::Tensor>& in) { return in[0].clone(); },

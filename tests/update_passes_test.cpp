@@ -1,5 +1,4 @@
-// What passes make of updates: products with gradient descent in them, groups, their order, and what they
-// keep of old values.
+// Passes on updates: products with fused gradient descent, groups, their order, and copies of old values.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -32,7 +31,7 @@ Variable leaf(const esp::Shape& shape, uint64_t which, std::string_view name = "
 }
 Variable rate() { return esp::state(esp::full({}, 0.1, esp::float64), "rate"); }
 
-/// What `make` computes, as part of updates.
+/// Builds the expression of `make` as part of an update.
 Variable in_update(const std::function<Variable()>& make) {
   esp::BuildContext now = esp::build_context();
   now.tag = esp::Tag::update;
@@ -45,7 +44,7 @@ int64_t count(const esp::Graph& graph, std::string_view name) {
   return std::ranges::count_if(graph.nodes, [&](const esp::GraphNode& n) { return n.op->name() == name; });
 }
 
-/// One step of w by what `make` computes, in a plan, is what it computes; returns the plan's graph.
+/// Checks a plan that assigns the result of `make` to w; returns the plan's graph.
 esp::Graph check_step(const Variable& w, const Variables& results, const std::function<Variable()>& make) {
   const Variable next = in_update(make), update = in_update([&] { return optim::assignment(w, next); });
   const esp::Tensor expected = in_update(make).value();
@@ -64,7 +63,7 @@ esp::Graph check_step(const Variable& w, const Variables& results, const std::fu
   return plan->graph;
 }
 
-/// Each update of a product stands behind whatever else reads its parameter.
+/// Each fused update of a product is behind all other readers of its parameter.
 void check_that_updates_wait(const esp::Graph& graph) {
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     if (graph.nodes[i].op->name() != "matmul_update") continue;
@@ -158,7 +157,7 @@ BOOST_AUTO_TEST_CASE(which_products_take_in_their_update) {
   BOOST_TEST(updates(w, {some}, [&] { return w - lr * esp::matmul(thin, b); }) == 0);
   BOOST_TEST(updates(w, {some}, [&] { return w - lr * esp::tanh(esp::matmul(a, b)); }) == 0);
   BOOST_TEST(updates(cube, {some}, [&] { return cube - lr * esp::matmul(cube_a, b); }) == 0);
-  // On a GPU one kernel updates all parameters instead.
+  // On a GPU one kernel updates all parameters.
   esp::CompileOptions on_gpu;
   on_gpu.device = cuda;
   const Variable next = in_update([&] { return w - lr * esp::matmul(a, b); }),
@@ -183,7 +182,7 @@ BOOST_AUTO_TEST_CASE(products_that_others_read_are_made_once) {
   check({esp::sum(w), scaled});
   check({in_update([&] { return esp::sum(product); })});
   check({in_update([&] { return esp::sum(scaled) * 2.0; })});
-  // What looks like an update and is a value.
+  // An expression of the same form that is not an update.
   const Variable value = w - lr * esp::matmul(a, b);
   esp::Graph graph = esp::freeze({value}, {}, {}, false);
   BOOST_TEST(!esp::fuse_sgd(graph));
@@ -197,7 +196,7 @@ BOOST_AUTO_TEST_CASE(updates_of_products_wait_for_other_readers) {
     BOOST_TEST(count(graph, "matmul_update") == 4, graph.str());
     check_that_updates_wait(graph);
   }
-  // And no longer: the last layer is updated before the first one's gradient is made.
+  // Updates are not delayed further: the last layer is updated before the first one's gradient is computed.
   const auto position = [&](const esp::Graph& graph, bool last) {
     std::vector<size_t> found;
     for (size_t i = 0; i < graph.nodes.size(); ++i)
@@ -205,7 +204,7 @@ BOOST_AUTO_TEST_CASE(updates_of_products_wait_for_other_readers) {
     return last ? found.back() : found.front();
   };
   BOOST_TEST(position(all, true) > position(all, false) + 3);
-  // A parameter that another product reads after its own gradient is there.
+  // A parameter that another product reads after its gradient is computed.
   const Variable w = leaf({4, 4}, 1, "w"), x = leaf({4, 4}, 2), lr = rate();
   const Variable next = in_update([&] { return w - lr * esp::matmul(x, x); });
   const Variable late = esp::sum(esp::matmul(esp::matmul(x, x), w)) + esp::sum(esp::exp(esp::transpose(w)));
@@ -226,8 +225,8 @@ BOOST_AUTO_TEST_CASE(updates_that_run_one_program_are_one_kernel) {
   const auto sizes = [&](const Variables& results, const std::vector<std::pair<Variable, Variable>>& next,
                          esp::DeviceType device = cpu) { return groups(grouped(device, results, next)); };
   BOOST_TEST(sizes({loss}, {{a, na}, {b, nb}}) == Sizes{2});
-  BOOST_TEST(sizes({loss}, {{a, na}, {b, nb}, {c, nc}}) == Sizes{3});  // one element, too
-  BOOST_TEST(sizes({loss, na}, {{a, na}, {b, nb}}) == Sizes{});        // a result is read
+  BOOST_TEST(sizes({loss}, {{a, na}, {b, nb}, {c, nc}}) == Sizes{3});  // single elements are grouped, too
+  BOOST_TEST(sizes({loss, na}, {{a, na}, {b, nb}}) == Sizes{});        // results have readers
   BOOST_TEST(sizes({loss}, {{a, na}}) == Sizes{});
   BOOST_TEST(sizes({loss}, {{a, na}, {b, nb}, {ga, in_update([&] { return esp::matmul(na, na); })}}) ==
              Sizes{});
@@ -236,7 +235,7 @@ BOOST_AUTO_TEST_CASE(updates_that_run_one_program_are_one_kernel) {
     return in_update([&] { return p - g * (lr * decay); });
   };
   BOOST_TEST(sizes({loss}, {{a, scaled(a, ga)}, {b, scaled(b, gb)}, {c, scaled(c, gc)}}) == Sizes{3});
-  // Another program, another type, another number of operands.
+  // Different programs, types and numbers of operands.
   const Variable cube = in_update([&] { return b - esp::exp(gb) * 0.1; });
   BOOST_TEST(sizes({loss}, {{a, na}, {b, cube}}) == Sizes{});
   const Variable f = esp::parameter(numbers({6}).to(esp::float32)),
@@ -247,7 +246,7 @@ BOOST_AUTO_TEST_CASE(updates_that_run_one_program_are_one_kernel) {
   };
   BOOST_TEST(sizes({loss}, {{a, half(a, ga)}, {f, half(f, gf)}}) == Sizes{});
   BOOST_TEST(sizes({loss}, {{a, half(a, ga)}, {b, half(b, gb)}}) == Sizes{2});
-  // Rows and folds have kernels of their own on the CPU; GPUs take in folds of everything.
+  // On the CPU, rows and folds are not grouped; on GPUs, folds of all elements are.
   const auto rows = [&](const Variable& p) {
     return in_update([&] { return p - esp::sum(esp::square(p), -1, true) * 0.1; });
   };
@@ -262,7 +261,7 @@ BOOST_AUTO_TEST_CASE(updates_that_run_one_program_are_one_kernel) {
   const auto norm = [&](const Variable& p) { return in_update([&] { return esp::sum(esp::square(p)); }); };
   BOOST_TEST(sizes({loss}, {{s, norm(a)}, {t, norm(d)}}) == Sizes{});
   BOOST_TEST(sizes({loss}, {{s, norm(a)}, {t, norm(d)}}, cuda) == Sizes{2});
-  // The same in the loss stays where it is.
+  // The same kernels in the loss are not grouped.
   esp::Graph forward = esp::freeze({a - esp::square(ga) * 0.1, b - esp::square(gb) * 0.1}, {}, {}, false);
   forward.device = cuda;
   esp::fuse_pointwise(forward);
@@ -298,7 +297,7 @@ BOOST_AUTO_TEST_CASE(members_that_read_each_other_stay_apart) {
   BOOST_TEST(groups(grouped(cuda, {esp::sum(g)}, {{a, na}, {b, nb}})).empty());
 }
 
-// What reads a member waits for the group, and so does what reads that.
+// Direct and indirect readers of a member are moved behind the group.
 BOOST_AUTO_TEST_CASE(readers_of_members_come_behind_the_group) {
   const Variable a = leaf({4, 4}, 1, "a"), b = leaf({4, 4}, 2, "b"), c = leaf({4, 4}, 3, "c"),
                  d = leaf({4, 4}, 4, "d"), g = leaf({4, 4}, 5);
@@ -330,7 +329,7 @@ BOOST_AUTO_TEST_CASE(old_values_are_kept_where_something_shows_them_behind_an_as
   BOOST_TEST(keeps({esp::slice(esp::transpose(w), 0, 1, 3), w}, {{w, nw}}) == 2);
   BOOST_TEST(keeps({v, esp::transpose(v), esp::exp(w)}, {{w, nw}}) == 0);
   BOOST_TEST(keeps({w}, {}) == 0);
-  BOOST_TEST(keeps({x}, {{w, v}, {v, w}}) == 2);  // they trade places
+  BOOST_TEST(keeps({x}, {{w, v}, {v, w}}) == 2);  // they are swapped
   BOOST_TEST(keeps({x}, {{w, esp::transpose(v)}, {v, nw}}) == 1);
   BOOST_TEST(keeps({x}, {{w, v}}) == 0);
   BOOST_TEST(keeps({x}, {{w, esp::transpose(w)}}) == 1);

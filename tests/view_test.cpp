@@ -1,4 +1,4 @@
-// Ops which give the same elements another layout, put tensors together, and take them apart.
+// Views, concatenation and slices.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using namespace espalier::testing;
 
 namespace {
 
-/// The elements in order, under another shape.
+/// The elements in row-major order, in another shape.
 Reference reshaped(const esp::Shape& shape) {
   return [=](const std::vector<Array>& in) {
     size_t next = 0;
@@ -280,7 +280,7 @@ BOOST_AUTO_TEST_CASE(buffers_are_shared_where_strides_allow_it) {
   BOOST_TEST(shares(esp::broadcast_to(x, {5, 2, 3, 4}), x));
   BOOST_TEST(shares(esp::squeeze(esp::unsqueeze(esp::transpose(x), 0)), x));
   BOOST_TEST(!shares(esp::reshape(esp::transpose(x), {24}), x));
-  // An axis of a slice may be split, and axes that follow each other evenly may be joined.
+  // An axis of a slice can be split, and adjacent axes with matching strides can be merged.
   const esp::Variable part = esp::slice(x, 2, 1, 3);  // [2, 3, 2], 4 apart
   BOOST_TEST(shares(esp::reshape(part, {6, 2}), x));
   BOOST_TEST(shares(esp::reshape(part, {3, 1, 2, 2, 1}), x));

@@ -52,7 +52,7 @@ void check(const CostInputs& inputs) {
   }
 }
 
-/// Everything about a plan that all predictions need.
+/// The data of a plan that all predictions need.
 class Model {
  public:
   Model(const PlanData& plan, const CostInputs& inputs)
@@ -84,13 +84,13 @@ class Model {
 
   int64_t rows() const { return rows_; }
 
-  /// Without samples and efficiency.
+  /// Predicts a step, without `samples` and `efficiency`.
   Prediction on(int64_t replicas, double share) const {
     Prediction result{.replicas = replicas, .rows = static_cast<double>(rows_) * share};
     const bool sharded = (inputs_.sharded_states || plan_.owners()) && replicas > 1;
     const double part = sharded ? all_updates_ / static_cast<double>(replicas) : all_updates_;
     const auto nodes = static_cast<uint32_t>(plan_.graph.nodes.size());
-    std::vector<double> end(nodes);       // of each node, if nothing is waited for
+    std::vector<double> end(nodes);       // of each node, without waiting for communication
     for (uint32_t i = 0; i < nodes; ++i)  // micro-batches before the last one
       if (plan_.memory.runs[i] && plan_.graph.nodes[i].tag != Tag::update)
         result.compute += (micro_batches_ - 1) * seconds(i, share, 1);
@@ -102,8 +102,8 @@ class Model {
     if (plan_.replication && replicas > 1) {
       const uint32_t node = plan_.memory.arrival;
       const double arrival = node > 0 ? end[node - 1] : 0;
-      // Sharded, gradients are reduced and scattered, and after the updates parameters are gathered: the two
-      // halves of an all-reduce. A plan that was made so says which gradients are scattered.
+      // With sharded states, gradients are reduced and scattered, and after the updates parameters are
+      // gathered: the two halves of an all-reduce. A plan with owners records which gradients are scattered.
       std::vector<Transfer> transfers;
       double sums = 0, gather = 0;
       for (const BucketPlan& bucket : plan_.memory.buckets) {
@@ -146,16 +146,16 @@ class Model {
   const CostInputs& inputs_;
   std::vector<NodeCost> costs_;
   int64_t rows_ = 0;                        // of one replica, as planned
-  int micro_batches_ = 1;                   // in which it takes them
+  int micro_batches_ = 1;                   // of each step
   int64_t parameters_ = 0, gradients_ = 0;  // bytes
-  int64_t states_ = 0;                      // that every replica has
-  int64_t owned_states_ = 0;                // that can be shared out, of all replicas
-  int64_t most_owned_ = 0;                  // of these by one, as planned
-  int64_t updated_ = 0;                     // of parameters that have owners
-  double all_updates_ = 1;                  // all parameters over those which the plan updates
+  int64_t states_ = 0;                      // replicated states
+  int64_t owned_states_ = 0;                // states that can be sharded, over all replicas
+  int64_t most_owned_ = 0;                  // the largest shard of one replica, as planned
+  int64_t updated_ = 0;                     // parameters that have owners
+  double all_updates_ = 1;                  // all parameters / those that this plan updates
 };
 
-/// Adds what says how good it is beside one replica alone.
+/// Sets `samples` and `efficiency`, relative to a single replica.
 void compare(Prediction& result, double rows, const Prediction& alone, double rows_alone) {
   result.samples = result.step > 0 ? rows / result.step : 0;
   const double work = rows_alone > 0 ? rows / rows_alone : static_cast<double>(result.replicas);
@@ -203,10 +203,11 @@ Prediction predict(const PlanData& plan, const CostInputs& inputs) {
 std::vector<Prediction> scaling(const PlanData& plan, const CostInputs& inputs, Scaling how, int64_t up_to) {
   if (!plan.replication)
     throw Error(
-        "scaling: this plan was made for one device, so nothing says what replicas would exchange; make it "
+        "scaling: this plan was made for one device and has no exchange of gradients; compile it "
         "for "
         "more: get_executor({.devices = simulated_gpus(8)})");
-  if (up_to < 1) throw Error(fmt::format("scaling: there are no {} replicas", up_to));
+  if (up_to < 1)
+    throw Error(fmt::format("scaling: the number of replicas is {}; it must be at least 1", up_to));
   const Model model(plan, inputs);
   const auto own = static_cast<double>(model.rows());
   const int64_t batch = plan.replication->batch_rows;

@@ -15,10 +15,10 @@ struct CostInputs {
   Hardware hardware = {};
   Network network = {};
   bool tf32 = false;  ///< products in float32 run in TF32
-  /// The part that overlaps of the communication whose dependencies let it overlap with computation: 1 all,
-  /// 0 none, since both compete for the device.
+  /// The fraction that overlaps with computation of the communication whose dependencies allow it: 1 for all,
+  /// less if both compete for the device.
   double overlap = 1;
-  /// Each replica keeps its part of the optimizer's states, and updates its part of the parameters (ZeRO-1).
+  /// Each replica keeps a shard of the optimizer's states and updates a shard of the parameters (ZeRO-1).
   /// Implied by a plan with sharded states.
   bool sharded_states = false;
 };
@@ -32,7 +32,7 @@ struct Prediction {
   double communication = 0;  ///< seconds of communication
   double exposed = 0;        ///< seconds of these without computation
   int64_t memory = 0;        ///< bytes on one device: parameters, states, all intermediate values
-  bool fits = true;          ///< whether the device has as many; true if that is unknown
+  bool fits = true;          ///< the device has enough memory; true if its memory is unknown
   double samples = 0;        ///< rows per second, all replicas together
   double efficiency = 1;     ///< samples per second and replica, relative to a single replica
 };
@@ -60,7 +60,7 @@ struct NodeCost {
   double flops = 0;        ///< other FLOPs: one for each element that is computed, or read and written
   double bytes = 0;        ///< read and written, in proportion to the rows of the batch
   double fixed_bytes = 0;  ///< read and written, independent of the rows: parameters, their gradients
-  bool rows = false;       ///< whether its FLOPs are in proportion to the rows
+  bool rows = false;       ///< FLOPs are in proportion to the rows
 };
 
 /// The work of each node of a plan; zero for nodes without a kernel.
@@ -80,8 +80,7 @@ double end_of_transfers(const std::vector<Transfer>& transfers);
 /// Predicts a step on the plan's own replicas. Throws Error for invalid inputs.
 Prediction predict(const PlanData& plan, const CostInputs& inputs);
 /// Predicts a step on 1, 2, 4, … replicas, up to `up_to`; in strong scaling only while each has a row. Throws
-/// Error for invalid inputs, and for a plan that was not made for replicas: it does not say what they
-/// exchange.
+/// Error for invalid inputs, and for a plan without replicas, which has no exchange of gradients.
 std::vector<Prediction> scaling(const PlanData& plan, const CostInputs& inputs, Scaling how = Scaling::weak,
                                 int64_t up_to = 4096);
 

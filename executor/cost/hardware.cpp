@@ -15,8 +15,8 @@ double seconds_from(const Network& network, size_t at, double bytes, int64_t uni
   if (units <= 1) return 0;
   if (at == network.levels.size())
     throw Error(
-        fmt::format("the network '{}' has no level for {} more groups of devices: give its last one "
-                    "the size 0",
+        fmt::format("the network '{}' has no level for {} more groups of devices: set the size of its last "
+                    "level to 0",
                     network.name, units));
   const Network::Level& level = network.levels[at];
   const int64_t here = level.size > 0 ? std::min(level.size, units) : units;
@@ -41,8 +41,8 @@ namespace presets {
 
 namespace {
 
-// Fractions that large products and streaming kernels reach, and the overhead of a kernel in a CUDA graph
-// (launch, filling and draining the device): assumptions, not from a data sheet.
+// The fractions of peak rates that large products and streaming kernels reach, and the overhead of a kernel
+// in a CUDA graph (launch, filling and draining the device): assumptions, not from a data sheet.
 constexpr double product_share = 0.65, bandwidth_share = 0.8, launch = 2e-6;
 
 // The fraction of a link's bandwidth that is reached: an assumption. 120 of 128 bytes in NCCL's protocol
@@ -50,8 +50,7 @@ constexpr double product_share = 0.65, bandwidth_share = 0.8, launch = 2e-6;
 constexpr double link_share = 0.8;
 
 // NVLink of the fourth generation, NVIDIA H100 data sheet: 900 GB/s, of both directions together.
-// The latency of a step of a ring is that of NCCL's own cost model (src/graph/tuning.cc, ring, LL128): 1.9
-// µs.
+// The latency of a step of a ring is from NCCL's cost model (src/graph/tuning.cc, ring, LL128): 1.9 µs.
 Network::Level node_of_8() {
   return {
       .name = "NVLink", .size = 8, .bandwidth = 900e9 / 2, .bandwidth_share = link_share, .latency = 1.9e-6};
@@ -87,15 +86,15 @@ Hardware measured_cpu(double flops, double bandwidth, double launch, double memo
   return {.name = "a measured processor",
           .float32 = flops,
           .float64 = flops / 2,  // a vector holds half as many
-          .tf32 = flops,         // processors have no such type
-          .half = flops,         // products of 16-bit numbers are those of float32
+          .tf32 = flops,         // CPUs have no TF32
+          .half = flops,         // products of 16-bit types are computed in float32
           .bandwidth = bandwidth,
           .launch = launch,
           .memory = memory};
 }
 
 // Between nodes: NVIDIA DGX H100 data sheet, 8 ports of ConnectX-7 for 8 GPUs, 400 Gb/s of InfiniBand each.
-// Latency as NCCL's cost model has it for a network (ring, LL128): 4 µs.
+// Latency from NCCL's cost model for a network (ring, LL128): 4 µs.
 Network nvlink() {
   return {
       .name = "NVLink, InfiniBand 400 Gb/s",

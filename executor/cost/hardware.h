@@ -27,8 +27,8 @@ struct Network {
     /// The number of units of the previous level, or of devices, that it connects. 0 in the last level:
     /// any number.
     int64_t size = 0;
-    /// Bytes/s that one device can send while it receives as many. Devices that share a port have a part
-    /// each.
+    /// Bytes/s that one device can send while it receives at the same rate. Devices that share a port get a
+    /// fraction each.
     double bandwidth = 0;
     double bandwidth_share = 1;  ///< fraction that is reached, 0 to 1
     double latency = 0;          ///< of one message, in seconds
@@ -39,12 +39,11 @@ struct Network {
 
 /// Seconds of an all-reduce of `bytes` over `replicas` devices.
 ///
-/// Each level connects g units (as many as fit; at the last level, all that are left). b is the number of
-/// bytes that each device adds up there, B the bandwidth that a device reaches, and α the latency. Each level
-/// takes the faster of two algorithms:
+/// Each level connects g units (as many as fit; the last level, all remaining units). b is the number of
+/// bytes that each device adds up at this level, B the bandwidth that a device reaches, and α the latency.
+/// Each level uses the faster of two algorithms:
 /// - rings of the devices at the same position in each unit: a reduce-scatter, the next level with b/g, and
-/// an
-///   all-gather take 2(g−1)·(α + b/(gB)). (Thakur, Rabenseifner, Gropp, "Optimization of Collective
+///   an all-gather take 2(g−1)·(α + b/(gB)). (Thakur, Rabenseifner, Gropp, "Optimization of Collective
 ///   Communication Operations in MPICH", 2005; Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for
 ///   clusters of workstations", 2009.)
 /// - two pipelined trees, up and down, around the next level with b: 2(⌈log2 g⌉·α + b/B). (Sanders, Speck,

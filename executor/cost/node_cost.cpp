@@ -23,7 +23,7 @@ class Counter {
   }
 
  private:
-  /// Whether nothing is computed there: replicas wait for each other.
+  /// Returns true for nodes that only communicate and compute nothing.
   bool exchanges(uint32_t i) const {
     if (!plan_.replication || is_bucket(i)) return false;
     return plan_.memory.arrival == i || graph_.nodes[i].op->effect() == Effect::communicates;
@@ -32,26 +32,26 @@ class Counter {
     return std::ranges::any_of(plan_.memory.buckets, [&](const BucketPlan& b) { return b.node == i; });
   }
   bool gathers(uint32_t i) const { return is_bucket(i) || (plan_.replication && plan_.memory.arrival == i); }
-  /// What a view shows.
+  /// The value below any views.
   ValueRef behind(ValueRef v) const {
     while (graph_.nodes[v.node].op->is_view() && !plan_.memory.runs[v.node])
       v = graph_.nodes[v.node].inputs[0];
     return v;
   }
 
-  /// Gradients of parameters are as large with few rows as with many.
+  /// Gradients of parameters, whose size does not depend on the number of rows.
   void find_gradients() {
     for (uint32_t i = 0; i < graph_.nodes.size(); ++i)
       if (gathers(i))
         for (const ValueRef& v : graph_.nodes[i].inputs) gradients_.insert(behind(v));
   }
-  /// Whose work follows the rows of the batch: what is made of it, until gradients are gathered.
+  /// Marks the nodes whose work is in proportion to the rows: those that depend on a feed, up to the buckets.
   void find_rows() {
     rows_.assign(graph_.nodes.size(), false);
     for (uint32_t i = 0; i < graph_.nodes.size(); ++i) {
       const GraphNode& n = graph_.nodes[i];
       if (n.op->feed()) rows_[i] = true;
-      // Plain gradient descent may be one product of what comes from the batch.
+      // Fused gradient descent is a matrix product of values that depend on the batch.
       if (gathers(i) || (n.tag == Tag::update && n.op->kind() != OpKind::matmul)) continue;
       for (const ValueRef& v : n.inputs)
         if (rows_[v.node]) rows_[i] = true;
@@ -62,13 +62,13 @@ class Counter {
     return elements * static_cast<double>(size_of(graph_.spec(v).dtype));
   }
   double elements_of(ValueRef v) const { return static_cast<double>(graph_.spec(v).shape.elements()); }
-  /// Broadcasting shows elements more than once that are there once.
+  /// The number of distinct elements: broadcast elements count once.
   double elements_read(ValueRef v) const { return std::min(elements_of(v), elements_of(behind(v))); }
 
   void add_bytes(NodeCost& cost, ValueRef v, double bytes) const {
     (rows_[v.node] && !gradients_.count(v) ? cost.bytes : cost.fixed_bytes) += bytes;
   }
-  /// Whether an output of an op that copies lies where its input does.
+  /// Returns true if output k of an op that copies is placed at its input, so that nothing is copied.
   bool is_there(uint32_t i, uint32_t k) const {
     const GraphNode& n = graph_.nodes[i];
     if (!n.op->traits().only_copies || n.inputs.size() != n.outputs.size()) return false;

@@ -12,11 +12,11 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
   const std::vector<Node*> tree = nodes_below(TreeWalk(roots));
   Graph graph;
   NodeMap position;
-  std::optional<uint32_t> collective;  // the last one
+  std::optional<uint32_t> collective;  // the previous one
   for (const Node* node : tree) {
     GraphNode n{node->op_, {}, {}, node->tag, node->where, {}, {}};
     for (const Edge& input : node->inputs) n.inputs.push_back({position.find(input.node()), input.output()});
-    if (n.op->effect() == Effect::communicates) {  // a further input, not read, keeps them in order
+    if (n.op->effect() == Effect::communicates) {  // an additional input, not read, fixes their order
       if (collective) n.inputs.push_back({*collective, 0});
       collective = static_cast<uint32_t>(graph.nodes.size());
     }

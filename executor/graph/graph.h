@@ -1,5 +1,4 @@
-// Graph: a tree taken out of the user's hands, for passes to rewrite. Nodes are in an order in which they can
-// run.
+// Graph: a frozen copy of a tree, which passes rewrite. Nodes are in topological order.
 #pragma once
 #include <map>
 #include <memory>
@@ -10,7 +9,7 @@
 
 namespace espalier {
 
-/// An output of a node of the graph, by position.
+/// An output of a node, by position in the graph.
 struct ValueRef {
   uint32_t node = 0;
   uint32_t output = 0;
@@ -25,41 +24,41 @@ struct GraphNode {
   std::source_location where;
   Variable leaf;    ///< parameters, variables and states: the user's leaf, which the plan reads and writes
   Tensor constant;  ///< constants: the value
-  int64_t stream = -1;   ///< random nodes: which of the step's streams they draw
-  int64_t row_runs = 0;  ///< and in how many runs they draw for all rows of a batch; 0: not for rows
-  std::vector<const Node*> gathered = {};  ///< leaves whose new values come here from the ranks that own them
+  int64_t stream = -1;   ///< random nodes: the stream of the step that they draw from
+  int64_t row_runs = 0;  ///< random nodes: the runs in which they draw for all rows; 0: not for rows
+  std::vector<const Node*> gathered = {};  ///< leaves whose new values the node receives from their owners
 
   bool is_constant() const { return constant.defined(); }
 };
 
-/// The first sizes of a feed's batches in one plan; other sizes are the feed's.
+/// For each feed, the number of rows of its batches in one plan.
 using FeedRows = std::map<const Feed*, int64_t>;
 
 class Graph {
  public:
   std::vector<GraphNode> nodes;
-  /// What must be readable after a step.
+  /// The values that must be readable after a step.
   std::vector<ValueRef> results;
-  /// The streams of random numbers that a step takes.
+  /// The number of random streams that a step takes.
   int64_t streams = 0;
-  /// The kind of device that will run it.
+  /// The type of device that will run the graph.
   DeviceType device = DeviceType::cpu;
 
   const Spec& spec(ValueRef v) const { return nodes[v.node].outputs[v.output]; }
-  /// Makes a node a constant.
+  /// Replaces a node by a constant.
   void make_constant(uint32_t node, Tensor value);
   /// Removes the nodes for which `keep` is false; no node may read them.
   void remove_unless(const std::vector<bool>& keep);
-  /// A line a node.
+  /// Text with one line for each node.
   std::string str() const;
 };
 
-/// The tree below `results` and `updates` as a graph, with shapes for these sizes of batches. In inference
-/// the ops that behave otherwise in training are replaced.
+/// Converts the tree below `results` and `updates` to a graph, with shapes for batches of these rows. For
+/// inference, replaces ops by their `for_inference`.
 Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& updates, const FeedRows& rows,
              bool inference);
 
-/// What a node's outputs are, given its inputs. Throws what inference throws, with the user's line.
+/// Infers the outputs of a node from its inputs. Throws the errors of inference, with the user's line.
 std::vector<Spec> infer_outputs(const Graph& graph, const GraphNode& node);
 /// Throws Error naming `after` if the graph cannot be run: order, shapes, or an assignment before a reader.
 void verify(const Graph& graph, std::string_view after);

@@ -1,4 +1,4 @@
-// GraphRewriter: how passes change a graph. One place renumbers.
+// GraphRewriter: passes change graphs through it; it renumbers nodes in one place.
 #pragma once
 #include <deque>
 #include <unordered_map>
@@ -7,13 +7,13 @@
 
 namespace espalier {
 
-/// Until `finish`, nodes of the graph keep their numbers, and new ones are numbered from there on: inputs and
-/// results may name both. Each call takes constant time, and `finish` is linear in nodes.
+/// Until `finish`, nodes of the graph keep their numbers, and new nodes get the numbers after them; inputs
+/// and results may refer to both. Each call takes constant time, and `finish` is linear in nodes.
 class GraphRewriter {
  public:
   explicit GraphRewriter(Graph& graph);
 
-  /// The node of that number, whether it is old or new. References stay valid until `finish`.
+  /// The node with a number, old or new. References stay valid until `finish`.
   GraphNode& node(uint32_t number) { return number < old_ ? graph_.nodes[number] : added_[number - old_]; }
   const Spec& spec(ValueRef v) { return node(v.node).outputs[v.output]; }
 
@@ -25,21 +25,21 @@ class GraphRewriter {
 
   void move_after(uint32_t node, uint32_t place);
   void move_before(uint32_t node, uint32_t place);
-  /// Behind those that were moved to the front before it.
+  /// Moves a node to the front, behind nodes that were moved there before it.
   void move_first(uint32_t node);
   void move_last(uint32_t node);
 
-  /// Lets all readers of a value, and results, read `with`; the node that makes `with` still reads the value.
+  /// Replaces a value by `with` in results and in all readers except the node that computes `with`.
   void replace(ValueRef value, ValueRef with);
-  /// What readers of a value will read.
+  /// The value that readers of `value` will read.
   ValueRef resolve(ValueRef value) const;
-  /// Takes a node out. Nothing may read it any more, once replacements are made.
+  /// Removes a node. After replacements, no node may read it.
   void remove(uint32_t node);
 
-  /// Brings the graph's nodes and results into the new order and numbers. Throws Error if a node that was
-  /// removed is still read, or one that comes later; then the graph must not be used.
+  /// Reorders and renumbers the graph's nodes and results. Throws Error if a node reads a removed or a later
+  /// node; then the graph must not be used.
   void finish();
-  /// After `finish`: where a value is now.
+  /// After `finish`: the new position of a value.
   ValueRef now(ValueRef value) const {
     value = resolve(value);
     return {number_[value.node], value.output};
@@ -49,12 +49,12 @@ class GraphRewriter {
   static constexpr uint32_t removed = UINT32_MAX;
   struct Link {
     uint32_t before, after;
-    uint32_t last_behind;  // the last node that was put behind this one
-    uint32_t place;        // behind which this one was put, if so
+    uint32_t last_behind;  // the last node that was added or moved behind this one
+    uint32_t place;        // the node behind which this one was added or moved, if any
   };
 
   uint32_t count() const { return static_cast<uint32_t>(old_ + added_.size()); }
-  /// The list begins and ends at one link, which is no node.
+  /// `ends` is the sentinel of the list.
   Link& link(uint32_t number) { return number == ends ? ends_ : links_[number]; }
   uint32_t add(GraphNode node);
   void unlink(uint32_t node);

@@ -1,4 +1,4 @@
-// A step: what one run of a plan computes and writes, first as parts of a tree, then as a graph.
+// A step: the values and updates of one run of a plan, first as a tree, then as a graph.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -11,14 +11,14 @@ namespace espalier {
 
 struct StepTree {
   Variable value;  ///< of the tree that is trained or evaluated
-  /// A real scalar, where the value is none. Undefined: the value is the loss.
+  /// The loss, a real scalar. Undefined: the value is the loss.
   Variable loss = {};
-  /// The value as real numbers, where it has another type.
+  /// The value cast to reals, if it has another type.
   Variable value_in_reals = {};
   /// Further values that the plan computes.
   std::vector<Variable> outputs = {};
   std::vector<Variable> updates = {};
-  /// Parameters and their gradients, which then lie side by side. Empty: they lie wherever there is room.
+  /// Parameters and their gradients, to be placed side by side. Empty: the placement of gradients is free.
   std::vector<std::pair<Variable, Variable>> gradients = {};
 };
 
@@ -28,11 +28,11 @@ struct StepGraph {
   size_t loss = 0, value = 0;
   std::optional<size_t> value_in_reals = {};
   std::vector<size_t> outputs = {};
-  /// Parameters and their gradients, until `gather_gradients` has put these into a bucket.
+  /// Parameters and their gradients, until `gather_gradients` puts the gradients into buckets.
   std::vector<Variable> parameters = {};
   std::vector<ValueRef> gradients = {};
-  /// On replicas: the results that are summed over all of them with the gradients (the loss, at least), and
-  /// whether sums of gradients go to the owners of their parameters alone.
+  /// With replicas: the results that are summed over replicas together with the gradients (at least the
+  /// loss), and whether sums of gradients go only to the owners of their parameters.
   std::vector<size_t> summed_results = {};
   bool scatters = false;
 

@@ -24,12 +24,12 @@ void verify(const Graph& graph, std::string_view after) {
       if (assigned.count(input.node)) fail(i, "reads a leaf that has been assigned already");
     }
     if (n.op->has_side_effects()) {
-      if (!graph.nodes[n.inputs[0].node].leaf.defined()) fail(i, "assigns what is no leaf");
+      if (!graph.nodes[n.inputs[0].node].leaf.defined()) fail(i, "assigns a node that is not a leaf");
       if (!assigned.emplace(n.inputs[0].node, i).second) fail(i, "assigns a leaf for the second time");
     }
     if (n.op->is_leaf() || n.op->feed()) continue;
     const std::vector<Spec> specs = infer_outputs(graph, n);
-    if (!(specs == n.outputs)) fail(i, "does not have the shape its inputs give it");
+    if (!(specs == n.outputs)) fail(i, "has outputs that differ from those inferred from its inputs");
   }
   for (const ValueRef& result : graph.results)
     if (result.node >= graph.nodes.size())

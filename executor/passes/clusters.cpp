@@ -8,17 +8,17 @@ namespace espalier {
 
 namespace {
 
-constexpr int64_t longest_row = 8192;  // a row that must lie in a tile as a whole
+constexpr int64_t longest_row = 8192;  // elements; a tile must hold a whole row
 constexpr size_t most_members = 64;
 constexpr size_t most_inputs = 32;
-// Of one element, on a GPU: their sum is one kernel, whose arguments must fit into 4 KiB.
+// For single elements on a GPU: one kernel computes all of them, and its arguments must fit into 4 KiB.
 constexpr size_t most_scalars = 400;
 
 bool in_order(const Layout& layout) {
   const Layout axes = collapsed(layout);
   return axes.offset == 0 && (axes.strides.empty() || (axes.strides.size() == 1 && axes.strides[0] == 1));
 }
-/// Every element repeated `row` times, one after the other.
+/// Returns true if the layout repeats every element `row` times in succession.
 bool spread_over_rows(const Layout& layout, int64_t row) {
   const Layout axes = collapsed(layout);
   if (axes.offset != 0 || axes.strides.empty() || axes.strides.back() != 0 || axes.shape[-1] != row)
@@ -26,7 +26,7 @@ bool spread_over_rows(const Layout& layout, int64_t row) {
   return axes.strides.size() == 1 || (axes.strides.size() == 2 && axes.strides[0] == 1);
 }
 
-/// The inputs of a node as kernels compute with them: those of a GPU take 16-bit reals, in float32.
+/// The inputs in the types that kernels compute in: GPU kernels compute 16-bit reals in float32.
 std::vector<Spec> computed_specs(const Graph& graph, const GraphNode& n) {
   std::vector<Spec> specs;
   for (const ValueRef& input : n.inputs) {
@@ -70,7 +70,7 @@ Clustering::Clustering(const Graph& graph) : graph_(graph) {
     const GraphNode& node = graph.nodes[i];
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       if (!node.op->reads_elements(k)) {
-        // A collective waits for the one before it, though it does not read that one's value.
+        // A collective depends on the previous one, though it does not read its value.
         if (node.op->effect() == Effect::communicates) users_[node.inputs[k].node].push_back(i);
         continue;
       }
@@ -108,15 +108,15 @@ void Clustering::describe(uint32_t i) {
       if (!averages) return;
       kinds_[i] = Instruction::Kind::fold_all;
       levels_[i] = Extent::uniform;
-    } else if (folding->axes[0] == rank - axes) {  // they come in order: the last ones
+    } else if (folding->axes[0] == rank - axes) {  // the last axes
       kinds_[i] = Instruction::Kind::fold_row;
       levels_[i] = Extent::row;
       one.row = one.elements / kept;
       if (one.row > longest_row) return;
-    } else if (folding->axes[static_cast<size_t>(axes) - 1] == axes - 1) {  // the first ones
+    } else if (folding->axes[static_cast<size_t>(axes) - 1] == axes - 1) {  // the first axes
       if (!averages) return;
       kinds_[i] = Instruction::Kind::fold_column;
-      levels_[i] = Extent::row;  // neither: no instruction of the kernel may read it
+      levels_[i] = Extent::row;  // not a real extent: no instruction of the kernel may read it
       periods_[i] = kept;
     } else {
       return;
@@ -163,7 +163,8 @@ size_t Clustering::inputs_of(const Cluster& cluster) const {
   return static_cast<size_t>(std::unique(inputs.begin(), inputs.end()) - inputs.begin());
 }
 
-/// Behind this position, or a later one, nothing reaches what lies before: clusters alone lead back.
+/// The first position from `position` on that no cluster spans: no path from a later node leads back before
+/// it.
 uint32_t Clustering::no_way_back_from(uint32_t position) const {
   for (bool moved = true; moved;) {
     moved = false;
@@ -176,7 +177,7 @@ uint32_t Clustering::no_way_back_from(uint32_t position) const {
   return position;
 }
 
-/// Whether something outside reads one of them and is read by the other.
+/// Returns true if a path from the first cluster to the second leads through nodes outside both.
 bool Clustering::closes_a_circle(uint32_t first, uint32_t second) const {
   std::vector<bool> seen(clusters_.size(), false);
   std::vector<bool> seen_node(graph_.nodes.size(), false);
@@ -223,7 +224,8 @@ bool Clustering::try_join(uint32_t first, uint32_t second) {
   const bool scalars = a.elements == 1 && b.elements == 1;
   const bool many = scalars && graph_.device != DeviceType::cpu;
   if (a.members.size() + b.members.size() > (many ? most_scalars : most_members)) return false;
-  // The updates of parameters stay apart, and alike, though they share a rate.
+  // Updates of different parameters, though they share a learning rate, stay separate kernels of one form,
+  // which can be grouped.
   if (scalars && graph_.nodes[a.members.back()].tag == Tag::update && !used_only_by(first, second))
     return false;
   Cluster joined;
@@ -233,7 +235,7 @@ bool Clustering::try_join(uint32_t first, uint32_t second) {
   const Cluster& large = a.elements >= b.elements ? a : b;
   const Cluster& small = a.elements >= b.elements ? b : a;
   joined.row = std::max(a.row, b.row);
-  std::optional<Extent> becomes;  // of the smaller one's members
+  std::optional<Extent> becomes;  // the new extent of the smaller cluster's members
   if (a.elements == b.elements) {
     if (a.row && b.row && a.row != b.row) return false;
   } else if (small.row) {

@@ -1,11 +1,11 @@
-// Which nodes of a graph can be one kernel: pointwise ops over one domain of elements, with folds of it.
+// Clusters of nodes that one kernel can compute: pointwise ops over one domain of elements, and folds of it.
 #pragma once
 #include "espalier/executor/fused/program.h"
 #include "espalier/executor/graph/graph.h"
 
 namespace espalier {
 
-/// A value as it is seen through views: what computed it, and its layout over that.
+/// The value below a chain of views, and the layout of the outermost view over it.
 struct ViewSource {
   ValueRef value;
   Layout layout;
@@ -15,21 +15,21 @@ ViewSource resolve_views(const Graph& graph, ValueRef value);
 struct Cluster {
   std::vector<uint32_t> members;  ///< in the order of the graph
   int64_t elements = 0;           ///< of the domain
-  int64_t row = 0;                ///< 0 where nothing depends on rows
+  int64_t row = 0;                ///< elements of a row; 0 if no member depends on rows
 };
 
-/// What each node of a graph may be inside a kernel, and where clusters have put it.
+/// The role of each node inside a kernel, and its cluster.
 class Clustering {
  public:
   explicit Clustering(const Graph& graph);
-  /// Joins nodes as far as that is possible. Nodes of one tag come first: what backward needs of forward
-  /// stays with backward.
+  /// Joins clusters as far as possible, those of one tag first, so that forward nodes which only backward
+  /// needs stay with backward.
   void join();
 
   static constexpr uint32_t none = UINT32_MAX;
   const std::vector<Cluster>& clusters() const {
     return clusters_;
-  }  ///< those of one node too; some are empty
+  }  ///< including those of one node; some are empty
   uint32_t cluster_of(uint32_t node) const { return cluster_[node]; }
   Instruction::Kind kind(uint32_t node) const { return kinds_[node]; }
   Extent extent(uint32_t node) const { return levels_[node]; }  ///< of the result
@@ -57,7 +57,7 @@ class Clustering {
   std::vector<Extent> levels_;
   std::vector<int64_t> periods_;
   std::vector<std::vector<Need>> needs_;
-  std::vector<std::vector<uint32_t>> users_;  // nodes that read a node's value, itself or through views
+  std::vector<std::vector<uint32_t>> users_;  // nodes that read a node's value, directly or through views
 };
 
 }  // namespace espalier

@@ -8,7 +8,7 @@ namespace espalier {
 
 namespace {
 
-/// Nodes with one key may be the same; `equals` decides.
+/// A hash key: equal nodes have equal keys, and `equals` compares nodes of one key.
 std::string key_of(const GraphNode& n) {
   std::string key(n.op->name());
   if (n.is_constant()) {

@@ -5,7 +5,7 @@ namespace espalier {
 
 namespace {
 
-/// A shape, for ops that read no more of an input.
+/// A placeholder with a shape and no value, for inputs of which only the shape is read.
 struct ShapeOnly : Op {
   explicit ShapeOnly(Spec spec) : Op({.kind = OpKind::leaf}), spec_(std::move(spec)) {}
   std::string_view name() const override { return "shape"; }
@@ -33,7 +33,7 @@ bool detach_shapes(Graph& graph, const CompileOptions&) {
   };
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     GraphNode& n = graph.nodes[i];
-    // What these do not read says where they write, or in which order they run.
+    // Unread inputs of these ops name the leaf they write, or fix their order.
     if (n.op->effect() == Effect::writes_leaf || n.op->effect() == Effect::communicates) continue;
     for (size_t k = 0; k < n.inputs.size(); ++k)
       if (!n.op->reads_elements(k) && !graph.nodes[n.inputs[k].node].op->is_leaf())

@@ -14,7 +14,7 @@ bool can_fold(const Graph& graph, const GraphNode& n) {
     const GraphNode& input = graph.nodes[n.inputs[k].node];
     if (!n.op->reads_elements(k)) continue;
     if (!input.is_constant()) return false;
-    if (device && *device != input.constant.device()) return false;  // they meet on the plan's
+    if (device && *device != input.constant.device()) return false;  // computed on the plan's device
     device = input.constant.device();
     read += input.constant.bytes();
   }

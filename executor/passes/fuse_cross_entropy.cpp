@@ -5,7 +5,7 @@ namespace espalier {
 
 namespace {
 
-/// Finds pick(log_softmax(x), labels), and what autograd makes of it:
+/// Matches pick(log_softmax(x), labels) and its gradient:
 /// put(g, labels) - exp(log_softmax(x)) * sum(put(g, labels), -1).
 class CrossEntropy {
  public:

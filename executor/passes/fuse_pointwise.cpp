@@ -11,7 +11,7 @@ namespace espalier {
 
 namespace {
 
-/// Puts a node in place of each cluster of two or more.
+/// Replaces each cluster of two or more nodes by one node.
 class Fuser {
  public:
   Fuser(Graph& graph, const Clustering& clustering)
@@ -31,7 +31,7 @@ class Fuser {
     const uint32_t c = clustering_.cluster_of(node);
     return c != Clustering::none && fused_[c];
   }
-  /// A bias alone: it will become part of the product.
+  /// Returns true for a single node on a matrix product, such as a bias: fuse_matmul makes it an epilogue.
   bool follows_a_product(const Cluster& cluster) const {
     if (cluster.members.size() != 1 || clustering_.kind(cluster.members[0]) != Instruction::Kind::map)
       return false;
@@ -41,14 +41,14 @@ class Fuser {
     });
   }
 
-  /// The value of an operand inside the cluster, or what it is outside.
+  /// The source of an operand below its views if that is in the node's cluster, else the operand itself.
   ValueRef operand_of(uint32_t node, size_t input) const {
     const ValueRef ref = graph_.nodes[node].inputs[input];
     const ViewSource seen = resolve_views(graph_, ref);
     return clustering_.cluster_of(seen.value.node) == clustering_.cluster_of(node) ? seen.value : ref;
   }
 
-  /// What must be there after the kernels: what results, other nodes and other clusters read.
+  /// Finds the values that kernels must write: those read by results, other nodes and other clusters.
   void find_needed() {
     needed_.resize(graph_.nodes.size());
     for (size_t i = 0; i < graph_.nodes.size(); ++i) needed_[i].assign(graph_.nodes[i].outputs.size(), false);
@@ -80,17 +80,17 @@ class Fuser {
   std::optional<double> filled(uint32_t node, size_t input) const {
     const ValueRef ref = graph_.nodes[node].inputs[input];
     const auto fill = fill_of(graph_, ref);
-    // Large integers are not exact as doubles.
+    // A double does not represent large integers exactly.
     if (!fill || (graph_.spec(ref).dtype == DType::int64 && !(*fill < 1e15 && *fill > -1e15)))
       return std::nullopt;
     return fill;
   }
 
-  /// Units (clusters and nodes) in an order in which they can run, as near to the old one as that can be;
+  /// Sorts units (clusters and single nodes) topologically, as close to the old order as possible;
   /// assignments stay last.
   void order() {
     const size_t n = graph_.nodes.size();
-    std::vector<uint32_t> unit(n);  // of each node: the last member of its cluster, or itself
+    std::vector<uint32_t> unit(n);  // for each node: the last member of its cluster, or the node
     std::vector<std::vector<uint32_t>> users(n);
     std::vector<uint32_t> waits(n, 0);
     for (uint32_t i = 0; i < n; ++i)
@@ -202,7 +202,7 @@ class Fuser {
 
   Graph& graph_;
   const Clustering& clustering_;
-  std::vector<bool> fused_;  // of each cluster
+  std::vector<bool> fused_;  // for each cluster
   std::vector<std::vector<bool>> needed_;
   GraphRewriter rewriter_;
 };
@@ -210,7 +210,7 @@ class Fuser {
 }  // namespace
 
 bool fuse_pointwise(Graph& graph, const CompileOptions&) {
-  const bool detached = detach_shapes(graph);  // or a kernel could wait for a shape of its own
+  const bool detached = detach_shapes(graph);  // else a kernel could depend on the shape of its own output
   Clustering clustering(graph);
   clustering.join();
   const bool fused = Fuser(graph, clustering).run();

@@ -10,7 +10,7 @@ namespace espalier {
 
 namespace {
 
-/// The nodes of updates that the next value of a parameter is made of.
+/// The update nodes below the assignment of a parameter.
 std::vector<bool> update_of(const Graph& graph, const Node* parameter) {
   std::vector<bool> part(graph.nodes.size(), false);
   for (size_t i = graph.nodes.size(); i-- > 0;) {
@@ -23,7 +23,7 @@ std::vector<bool> update_of(const Graph& graph, const Node* parameter) {
   return part;
 }
 
-/// Puts all that is made of what updates read of these values behind everything else.
+/// Moves the update nodes that depend on these gradients behind all other nodes.
 void move_readers_back(Graph& graph, std::vector<ValueRef>& gradients) {
   const std::set<ValueRef> read(gradients.begin(), gradients.end());
   const size_t count = graph.nodes.size();
@@ -44,7 +44,7 @@ void move_readers_back(Graph& graph, std::vector<ValueRef>& gradients) {
 bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std::vector<ValueRef> gradients,
                       const std::vector<size_t>& exchanged, bool scattered) {
   const bool for_replicas = !exchanged.empty();
-  if (for_replicas) move_readers_back(graph, gradients);  // the loss may have been written last
+  if (for_replicas) move_readers_back(graph, gradients);  // the loss may be the last node
   std::set<ValueRef> read;
   for (const GraphNode& n : graph.nodes)
     if (n.tag == Tag::update) read.insert(n.inputs.begin(), n.inputs.end());
@@ -57,7 +57,7 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
 
   std::vector<Variable> members;
   std::vector<ValueRef> values;
-  std::map<ValueRef, std::vector<uint32_t>> slots;  // one gradient may be that of several parameters
+  std::map<ValueRef, std::vector<uint32_t>> slots;  // several parameters may have one gradient
   for (const size_t k : order) {
     slots[gradients[k]].push_back(static_cast<uint32_t>(members.size()));
     members.push_back(parameters[k]);
@@ -69,7 +69,7 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
   }
   const uint32_t last_value = std::max_element(values.begin(), values.end())->node;
 
-  // One bucket, or one for each dtype and behind them the arrival.
+  // One bucket; for replicas one for each dtype, followed by the WaitForGradients node.
   GraphRewriter rewriter(graph);
   const auto insert = [&](GraphNode n) {
     n.tag = order.empty() ? Tag::forward : Tag::backward;
@@ -79,7 +79,7 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
   uint32_t last = 0;
   GraphNode arrival;
   arrival.inputs.resize(values.size());
-  std::map<std::pair<bool, DType>, std::vector<uint32_t>> kinds;  // slots, by whether they are scattered
+  std::map<std::pair<bool, DType>, std::vector<uint32_t>> kinds;  // slots, by (scattered, dtype)
   for (uint32_t slot = 0; slot < values.size(); ++slot)
     kinds[{scattered && members[slot].defined(), for_replicas ? graph.spec(values[slot]).dtype : DType()}]
         .push_back(slot);
@@ -101,7 +101,7 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
     last = insert(std::move(arrival));
   }
 
-  // Updates read what is handed on, each that of its own parameter.
+  // Updates read the outputs of the last node, each the slot of its own parameter.
   std::map<uint32_t, std::vector<bool>> owned;  // by slot
   for (const auto& [gradient, own] : slots)
     if (own.size() > 1)

@@ -11,8 +11,8 @@ namespace espalier {
 
 namespace {
 
-/// Kernels with one text run the same program, over whatever sizes: where there is one element, levels do not
-/// differ.
+/// Kernels with equal text run the same program on tensors of any size. Extents are left out: for a single
+/// element, full and uniform are the same.
 std::string text_of(const GraphNode& n, const FusedOp& op) {
   std::string text = op.program().str();
   constexpr std::string_view uniform = ":uniform";
@@ -23,7 +23,7 @@ std::string text_of(const GraphNode& n, const FusedOp& op) {
   return fmt::format("{} {}", text, n.inputs.size());
 }
 
-/// Groups of a GPU may fold all elements of a member to one.
+/// Returns true if a group can run the program. On a GPU, members may fold all of their elements.
 bool is_flat(const Program& program, DeviceType device) {
   return std::all_of(program.instructions.begin(), program.instructions.end(), [&](const Instruction& n) {
     if (n.kind == Instruction::Kind::fold_all) return device != DeviceType::cpu;
@@ -31,9 +31,9 @@ bool is_flat(const Program& program, DeviceType device) {
   });
 }
 
-/// Nodes that can be one, as they run the same program and do not read each other; none if there are no more.
+/// A set of nodes that run the same program and do not depend on each other; empty if there is none.
 std::vector<uint32_t> next_group(const Graph& graph) {
-  std::vector<bool> ends(graph.nodes.size(), true);  // results are only assigned
+  std::vector<bool> ends(graph.nodes.size(), true);  // true if outputs are only assigned
   for (const GraphNode& n : graph.nodes)
     for (const ValueRef& input : n.inputs)
       if (!n.op->has_side_effects()) ends[input.node] = false;
@@ -49,7 +49,8 @@ std::vector<uint32_t> next_group(const Graph& graph) {
   }
   for (const auto& [text, nodes] : alike) {
     if (nodes.size() < 2) continue;
-    // How many of them lie on the way to each node; those with equal numbers do not read each other.
+    // For each node, the length of the longest chain of these nodes that leads to it. Nodes with equal
+    // lengths do not depend on each other.
     std::vector<uint32_t> above(graph.nodes.size(), 0);
     std::map<uint32_t, std::vector<uint32_t>> apart;
     for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
@@ -62,7 +63,7 @@ std::vector<uint32_t> next_group(const Graph& graph) {
   return {};
 }
 
-/// The group takes the place of the last one: all inputs are there, and no assignment has come yet.
+/// Inserts the group at its last node, where all inputs are available and before any assignment.
 void make_group(Graph& graph, const std::vector<uint32_t>& nodes) {
   const uint32_t last = nodes.back();
   std::vector<FusedGroup::Member> members;
@@ -79,7 +80,7 @@ void make_group(Graph& graph, const std::vector<uint32_t>& nodes) {
 
   GraphRewriter rewriter(graph);
   const uint32_t number = rewriter.add_after(last, std::move(group));
-  std::vector<bool> waits(graph.nodes.size(), false);  // for the group
+  std::vector<bool> waits(graph.nodes.size(), false);  // nodes that depend on the group
   uint32_t output = 0;
   for (const uint32_t i : nodes) {
     for (uint32_t k = 0; k < graph.nodes[i].outputs.size(); ++k) rewriter.replace({i, k}, {number, output++});

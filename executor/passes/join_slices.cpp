@@ -6,7 +6,7 @@ namespace espalier {
 
 namespace {
 
-/// Slices that lie side by side make a whole: each input is copied to where its layout says.
+/// Assembles a tensor from adjacent slices: copies each input to its layout.
 class Join : public Op {
  public:
   Join(Spec whole, std::vector<Layout> parts)
@@ -29,7 +29,7 @@ class Join : public Op {
   std::vector<Layout> parts_;
 };
 
-/// A value in the midst of zeros.
+/// A value padded with zeros along an axis.
 struct Padded {
   ValueRef value;
   int64_t axis, begin, size;
@@ -47,7 +47,7 @@ std::optional<Padded> padded(const Graph& graph, ValueRef v) {
   return Padded{n.inputs[0], axis, begin, graph.spec(n.inputs[0]).shape[axis]};
 }
 
-/// Whether a view shows all elements of its input, in their order.
+/// Returns true if the node is a view of all elements of its input, in row-major order.
 bool keeps_order(const Graph& graph, const GraphNode& n) {
   if (!n.op->is_view()) return false;
   const Shape& from = graph.spec(n.inputs[0]).shape;
@@ -55,7 +55,8 @@ bool keeps_order(const Graph& graph, const GraphNode& n) {
   return layout && layout->contiguous() && layout->offset == 0 && layout->shape.elements() == from.elements();
 }
 
-/// What the sum of padded values is, if they lie side by side and fill the whole.
+/// Replaces a sum of padded values by a Join, if the values are adjacent and cover the whole. Returns true if
+/// it did.
 bool join(Graph& graph, const std::vector<int>& readers, uint32_t i) {
   GraphNode& n = graph.nodes[i];
   const Spec whole = n.outputs[0];
@@ -80,7 +81,7 @@ bool join(Graph& graph, const std::vector<int>& readers, uint32_t i) {
     Layout layout(whole.shape);
     layout.offset = part.begin * layout.strides[static_cast<size_t>(part.axis)];
     layout.shape.dims()[static_cast<size_t>(part.axis)] = part.size;
-    // Another shape of the same elements need not be made first: it can be written as it is.
+    // Skip reshaping views: the elements can be written in their original shape.
     ValueRef value = part.value;
     while (keeps_order(graph, graph.nodes[value.node])) {
       const ValueRef before = graph.nodes[value.node].inputs[0];

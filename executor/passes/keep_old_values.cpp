@@ -8,7 +8,7 @@ namespace espalier {
 
 namespace {
 
-/// The value of a leaf before it is assigned.
+/// Copies the value of a leaf before its assignment.
 struct Keep : Op {
   Keep() : Op({.only_copies = true}) {}
   std::string_view name() const override { return "keep"; }
@@ -16,7 +16,7 @@ struct Keep : Op {
   void run_cpu(const KernelCall& call) const override { copy_elements(*call.inputs[0], *call.outputs[0]); }
 };
 
-/// The leaves that the step writes, here or where another rank owns them.
+/// The leaves that the step writes, on this rank or on the rank that owns them.
 std::vector<bool> assigned_leaves(const Graph& graph) {
   std::vector<bool> assigned(graph.nodes.size(), false);
   std::set<const Node*> gathered;
@@ -29,7 +29,7 @@ std::vector<bool> assigned_leaves(const Graph& graph) {
   return assigned;
 }
 
-/// The leaf that a value is, itself or seen through views.
+/// The node below any views.
 uint32_t behind_views(const Graph& graph, uint32_t node) {
   while (graph.nodes[node].op->is_view()) node = graph.nodes[node].inputs[0].node;
   return node;

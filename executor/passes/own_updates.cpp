@@ -22,7 +22,7 @@ bool own_updates(Graph& graph, const StateOwners& owners, int replica) {
     keep.push_back(owner < 0 || owner == replica);
   }
   graph.remove_unless(keep);
-  dead_nodes(graph);  // the states of other replicas are not here to be read
+  dead_nodes(graph);  // states of other owners must not be read: this replica does not have them
   return true;
 }
 

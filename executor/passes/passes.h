@@ -1,70 +1,70 @@
-// The passes. Each is one function in one file: it rewrites the graph and says whether it changed anything.
+// The passes. Each is one function in one file, which rewrites the graph and returns true if it changed it.
 #pragma once
 #include "espalier/executor/graph/graph.h"
 #include "espalier/executor/plan/compile_options.h"
 
 namespace espalier {
 
-/// Removes what computes nothing: x · 1, x + 0, a cast to the same type, views that change nothing.
+/// Removes identities: x · 1, x + 0, a cast to the same type, views that keep the layout.
 bool simplify(Graph& graph, const CompileOptions& options = {});
-/// Computes what depends on constants and shapes alone, where that makes no tensor larger than what it is
-/// made of.
+/// Evaluates nodes that depend only on constants and shapes, if the result is not larger than the inputs.
 bool fold_constants(Graph& graph, const CompileOptions& options = {});
-/// Lets equal nodes with equal inputs be one node.
+/// Merges equal nodes with equal inputs.
 bool common_subexpressions(Graph& graph, const CompileOptions& options = {});
-/// Puts slices side by side where they were to be added up with zeros around each.
+/// Replaces the sum of adjacent slices, each padded with zeros, by one concatenation.
 bool join_slices(Graph& graph, const CompileOptions& options = {});
-/// Removes what no result and no update needs.
+/// Removes nodes that no result and no update depends on.
 bool dead_nodes(Graph& graph, const CompileOptions& options = {});
-/// Lets ops that read no more than the shape of a value stop holding on to it.
+/// Disconnects ops from values of which they read only the shape.
 bool detach_shapes(Graph& graph, const CompileOptions& options = {});
-/// Lets matrix products, and what may be rounded between them, compute in the 16-bit type that is asked for;
-/// casts stand where that begins and ends. Nothing to do for other precisions.
+/// For a 16-bit precision, lowers matrix products, and the ops between them that allow it, to that type, and
+/// inserts casts at the boundaries.
 bool lower_precision(Graph& graph, const CompileOptions& options);
 bool lower_precision(Graph& graph, Precision precision);
-/// Softmax, the choice by labels and its gradient become two kernels, which keep no probabilities.
+/// Fuses softmax cross-entropy by labels into one kernel and its gradient into another; neither stores
+/// probabilities.
 bool fuse_cross_entropy(Graph& graph, const CompileOptions& options = {});
-/// Makes pointwise ops over one domain, and folds of it, one kernel.
+/// Fuses pointwise ops over one domain of elements, and folds of it, into one kernel.
 bool fuse_pointwise(Graph& graph, const CompileOptions& options = {});
-/// Lets products take in the gradient descent that follows them: p - rate * a * b is one product.
-/// On a CPU.
+/// Fuses plain gradient descent into matrix products: p - rate * a * b becomes one product. On a CPU.
 bool fuse_sgd(Graph& graph, const CompileOptions& options = {});
-/// Lets products take in the kernels that follow them: bias and activation, and their gradients.
+/// Fuses the kernels that follow matrix products into them: bias and activation, and their gradients.
 bool fuse_matmul(Graph& graph, const CompileOptions& options = {});
-/// Makes the updates of all parameters one kernel.
+/// Merges the updates of all parameters into one kernel.
 bool group_updates(Graph& graph, const CompileOptions& options = {});
 
-/// Inserts the bucket in which the gradients of these parameters meet, between backward and update. What no
-/// update reads is left out. It is done only where it is asked for.
+/// Inserts the bucket of the gradients of these parameters, between backward and update, without gradients
+/// that no update reads.
 ///
-/// For replicas `exchanged` names results that are members, too (the loss, at least); there is a bucket for
-/// each dtype, and all that is behind reads what the arrival hands on. `scattered`: gradients are wanted by
-/// the owners of their parameters alone, and have buckets of their own.
+/// For replicas, `exchanged` has the results that are members, too (at least the loss). Then there is a
+/// bucket for each dtype, and later nodes read the outputs of a WaitForGradients node. With `scattered`, only
+/// the owners of parameters get the sums of their gradients, and gradients have buckets separate from
+/// results.
 bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std::vector<ValueRef> gradients,
                       const std::vector<size_t>& exchanged = {}, bool scattered = false);
-/// Cuts the buckets of a plan with replicas into such of at least `bytes` (64 KiB and more are worth a
-/// message), each complete, and sent, as early as the order of the graph lets it.
+/// Splits the buckets of a plan with replicas into buckets of at least `bytes` (a message pays from 64 KiB
+/// on), and moves each to the first position at which it is complete.
 bool split_buckets(Graph& graph, const CompileOptions& options);
 bool split_buckets(Graph& graph, int64_t bytes);
 
-/// Removes all updates: a micro-batch that only accumulates gradients leaves them to the last one.
+/// Removes all updates, for micro-batches before the last one, which only accumulate gradients.
 bool drop_updates(Graph& graph);
-/// Removes the updates of leaves that another replica owns, and what is then not needed.
+/// Removes the updates of leaves that other replicas own, and the nodes that then are dead.
 bool own_updates(Graph& graph, const StateOwners& owners, int replica);
-/// Adds the end of such a step, in which owners send the others their new parameters.
+/// Appends the node in which owners send their new parameters to the other replicas.
 bool gather_parameters(Graph& graph, const std::shared_ptr<const StateOwners>& owners);
-/// Puts that end behind everything else: until there, parameters are as they were before the step.
+/// Moves that node to the end: nodes before it read the parameters of the previous step.
 bool gather_last(Graph& graph);
 
-/// The number that fills a value everywhere, as far as the graph shows.
+/// The number that all elements of a value are equal to, if that is known from the graph.
 std::optional<double> fill_of(const Graph& graph, ValueRef v);
 
-/// Copies what results and assignments show of a leaf that the step assigns, itself or through views, before
-/// the first assignment. It is no optimization: it cannot be left out.
+/// If a result or an assigned value is a leaf that the step assigns, or a view of one, copies it before the
+/// first assignment. Required for correctness.
 bool keep_old_values(Graph& graph);
 
-/// Lets values that are not read for a long time be computed again when they are needed, until the arena fits
-/// into `budget` bytes or nothing helps any more. It comes last: others would undo it.
+/// Recomputes values that are not read for a long time, until the arena fits into `budget` bytes or no
+/// further value reduces it. Must be the last pass: others would merge the copies.
 bool recompute(Graph& graph, int64_t budget, bool in_place = true);
 
 }  // namespace espalier

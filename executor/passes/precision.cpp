@@ -10,8 +10,8 @@ namespace espalier {
 
 namespace {
 
-/// Lets products, and what may follow them, compute in a 16-bit type. A value is computed in one type; the
-/// other one is made of it where it is read, once for all.
+/// Lowers matrix products, and ops that may follow them, to a 16-bit type. Each value is computed in one type
+/// and converted at most once, for all readers in the other type.
 class Lowering {
  public:
   Lowering(Graph& graph, DType low) : graph_(graph), before_(graph), rewriter_(graph), low_(low) {}
@@ -35,8 +35,7 @@ class Lowering {
 
   void rewrite(uint32_t i) {
     const GraphNode& before = before_.nodes[i];
-    // A cast is what its input is, in another type: it comes back for those who need it, and cancels where
-    // nobody does.
+    // An existing cast is removed; readers that need the other type get a conversion of its input.
     if (before.op->name() == "cast") {
       const DType from = before_.spec(before.inputs[0]).dtype, to = before.outputs[0].dtype;
       const ValueRef value = rewriter_.resolve(before.inputs[0]);
@@ -61,8 +60,8 @@ class Lowering {
     if (!n.inputs.empty()) settle(n, before, lowers);
   }
 
-  /// The outputs of a node with its new inputs. Inputs that are read for their shape alone may give the type,
-  /// too.
+  /// Infers the outputs from the new inputs. If a dtype is not the wanted one, converts inputs that are read
+  /// only for their shape, since they may determine it.
   void settle(GraphNode& n, const GraphNode& before, bool lowers) {
     const auto outputs_as_wanted = [&] {
       InputSpecs specs;
@@ -90,7 +89,7 @@ class Lowering {
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const DType was = before_.spec(n.inputs[k]).dtype;
       if (!n.op->reads_elements(k) || !is_real(was)) continue;
-      if (was != DType::float32) return false;  // the user has chosen another type
+      if (was != DType::float32) return false;  // the user chose another type
       if (is_low(rewriter_.resolve(n.inputs[k])))
         any = true;
       else if (precision == OpPrecision::follows && !may_come_along(n.inputs[k]))
@@ -99,7 +98,8 @@ class Lowering {
     return any || precision == OpPrecision::product;
   }
 
-  /// Whether a value may be rounded for the sake of others that are: a parameter, or a number that fits.
+  /// Returns true if a value may be rounded because other operands are: a parameter, or a constant that the
+  /// 16-bit type can represent.
   bool may_come_along(ValueRef v) const {
     if (const auto fill = fill_of(before_, v)) {
       const double rounded = full({}, *fill, low_).item();
@@ -109,7 +109,7 @@ class Lowering {
     return before_.nodes[v.node].leaf.defined() && is_parameter(*before_.nodes[v.node].op);
   }
 
-  /// A value in float32 or the 16-bit type, whichever it is computed in.
+  /// The value in `dtype`, converted if it is computed in the other type.
   ValueRef as(ValueRef v, DType dtype) {
     if (spec(v).dtype == dtype) return v;
     const auto known = others_.find(v);
@@ -129,7 +129,7 @@ class Lowering {
       result.op = n.op;
       result.constant = constant_as(n.constant, dtype);
     } else if (n.op->is_view() && spec(v).shape.elements() >= spec(n.inputs[0]).shape.elements()) {
-      result.op = n.op;  // below the view there may be less to convert, and others who want the same
+      result.op = n.op;  // below the view, fewer elements are converted, and the conversion can be shared
       result.inputs = n.inputs;
       result.inputs[0] = as(n.inputs[0], dtype);
     } else {
@@ -140,7 +140,7 @@ class Lowering {
             0};
   }
 
-  /// One number seen many times stays one.
+  /// Converts a constant; broadcast elements are converted and stored once.
   static Tensor constant_as(const Tensor& constant, DType dtype) {
     Tensor once = constant;
     for (size_t axis = 0; axis < once.rank(); ++axis)
@@ -154,8 +154,8 @@ class Lowering {
   const Graph before_;
   GraphRewriter rewriter_;
   const DType low_;
-  std::optional<uint32_t> here_;         // the node before which conversions are put; none: behind all
-  std::map<ValueRef, ValueRef> others_;  // values in the type they are not computed in
+  std::optional<uint32_t> here_;         // conversions are inserted before this node; none: at the end
+  std::map<ValueRef, ValueRef> others_;  // values converted to the type they are not computed in
 };
 
 }  // namespace
@@ -166,7 +166,6 @@ bool lower_precision(Graph& graph, Precision precision) {
   return false;
 }
 
-/// Nothing to do for other precisions.
 bool lower_precision(Graph& graph, const CompileOptions& options) {
   return lower_precision(graph, options.precision);
 }

@@ -1,5 +1,5 @@
-// Recomputing under a memory budget. A value that is not read for a long time gives its memory back, and a
-// copy of its node computes it again before the next reader.
+// Recomputation under a memory budget. The memory of a value that is not read for a long time is released,
+// and a copy of its node computes it again before the next reader.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -14,7 +14,7 @@ namespace espalier {
 
 namespace {
 
-constexpr double crumb = 1 << 16;  // values that are smaller than the peak by this are not looked at
+constexpr double crumb = 1 << 16;  // values smaller than the peak by this factor are ignored
 
 double bytes_of(const GraphNode& n) {
   double bytes = 0;
@@ -22,7 +22,8 @@ double bytes_of(const GraphNode& n) {
   return bytes;
 }
 
-/// Whether it may be a product or a convolution: much more arithmetic than memory traffic.
+/// Returns true for ops that may have far more arithmetic than memory traffic, such as products and
+/// convolutions.
 bool is_product(const GraphNode& n) {
   if (n.op->kind() == OpKind::matmul) return true;
   if (n.op->kind() != OpKind::other || n.op->traits().only_copies) return false;
@@ -31,7 +32,7 @@ bool is_product(const GraphNode& n) {
   return read > 1;
 }
 
-/// The time to compute it, in bytes that could be moved meanwhile.
+/// The time to compute a node, in units of the time to move one byte.
 double cost_of(const Graph& graph, const GraphNode& n) {
   double cost = bytes_of(n);
   std::vector<double> elements;
@@ -42,7 +43,7 @@ double cost_of(const Graph& graph, const GraphNode& n) {
   }
   if (!is_product(n)) return cost;
   std::sort(elements.rbegin(), elements.rend());
-  elements.resize(2, 1);  // [m, k] and [k, n], and what comes out is [m, n]
+  elements.resize(2, 1);  // assumes inputs [m, k] and [k, n] and an output [m, n]
   constexpr double multiplications_per_byte = 5;
   const auto out = static_cast<double>(n.outputs[0].shape.elements());
   return cost + std::sqrt(elements[0] * elements[1] * out) / multiplications_per_byte;
@@ -65,8 +66,8 @@ double excess_over(const std::vector<int64_t>& live, int64_t target) {
   return excess;
 }
 
-/// Greedy: of all values that live where too much does, gives up the one that takes away most of the excess
-/// (bytes over the target, summed over steps) for its cost; products only when nothing else helps.
+/// Greedy search: repeatedly drops the value that reduces the excess (bytes over the target, summed over
+/// steps) most for its cost; products only if no other value helps.
 class Search {
  public:
   Search(const Graph& base, int64_t budget, bool in_place)
@@ -81,10 +82,10 @@ class Search {
     for (const GraphNode& n : base.nodes) costs_.push_back(cost_of(base, n));
   }
 
-  /// The best that was found, and its arena.
+  /// Returns the best graph that was found, and the size of its arena.
   std::pair<Graph, int64_t> run() {
     std::pair<Graph, int64_t> best{base_, plan_memory(base_, in_place_).arena_bytes};
-    // An arena has gaps: what lives at once must then be less than the budget.
+    // An arena has gaps, so the target for live bytes may have to be lower than the budget.
     for (int64_t target = budget_; target > 0;) {
       const bool reached = lower_to(target);
       auto now = finished();
@@ -97,7 +98,7 @@ class Search {
       if (!reached) break;
       target -= std::max(arena - budget_, target / 64 + 1);
     }
-    // Too much was asked. What asks for less may come lower than this did.
+    // The target cannot be reached. A greedy search for a higher target may still end lower than this one.
     int64_t low = budget_, high = best.second;
     for (int tries = 0; tries < 4 && best.second > budget_ && high - low > high / 64; ++tries) {
       const int64_t target = low + (high - low) / 2;
@@ -110,16 +111,16 @@ class Search {
 
  private:
   struct State {
-    std::vector<uint32_t> position;  ///< of each node of the base, but views
+    std::vector<uint32_t> position;  ///< of each node of the base graph except views
     std::vector<int64_t> live;
     Readers uses;
     double excess;
-    std::vector<int64_t> too_much;  ///< how many steps before each are over the target
+    std::vector<int64_t> too_much;  ///< for each step, the number of earlier steps over the target
   };
   struct Candidate {
     uint32_t node;
     bool is_cheap = false;
-    double gain = 0;  ///< excess that goes, for each unit of cost
+    double gain = 0;  ///< reduction of the excess for each unit of cost
     size_t round = 0;
     DropPoints gaps = {};
 
@@ -158,7 +159,7 @@ class Search {
                        target);
   }
 
-  /// The readers of node i between which most steps have too much: (before, after), or nothing.
+  /// The successive readers (before, after) of node i with the most steps over the target between them.
   std::optional<std::pair<uint32_t, uint32_t>> widest_gap(uint32_t i, const State& now) const {
     std::optional<std::pair<uint32_t, uint32_t>> widest;
     int64_t most = 0;
@@ -175,8 +176,8 @@ class Search {
     return widest;
   }
 
-  /// DropPoints for node i and for what it is made of, as far as that is dead when it is needed again, and
-  /// not much smaller.
+  /// Drop points for node i and, recursively, for those inputs that are dead when it is recomputed and not
+  /// much smaller than it.
   DropPoints with_inputs(uint32_t i, std::pair<uint32_t, uint32_t> gap, const State& now) const {
     DropPoints gaps = gaps_;
     gaps[i] = gap.first;
@@ -197,7 +198,7 @@ class Search {
     return gaps;
   }
 
-  /// Sees what giving up node i brings now.
+  /// Computes the gain of dropping the candidate's node, with its dead inputs or alone.
   void measure(Candidate& c, const State& now, int64_t target) const {
     c.gain = 0;
     const auto gap = widest_gap(c.node, now);
@@ -223,7 +224,7 @@ class Search {
     consider(std::move(alone));
   }
 
-  /// Whether nothing is over the target any more.
+  /// Drops values until no step is over the target. Returns false if that cannot be reached.
   bool lower_to(int64_t target) {
     State now = look(target);
     std::pair<int64_t, DropPoints> lowest{*std::max_element(now.live.begin(), now.live.end()), gaps_};
@@ -237,8 +238,8 @@ class Search {
         measure(c, now, target);
         if (c.gain > 0) queue.push(std::move(c));
       }
-      // What others brought before is what they bring now at most, or nearly so: only the first is measured
-      // again.
+      // Gains hardly ever grow, so older measurements are taken as upper bounds: only the first candidate is
+      // measured again.
       while (!queue.empty() && now.excess > 0) {
         Candidate c = queue.top();
         queue.pop();
@@ -261,7 +262,7 @@ class Search {
     return false;
   }
 
-  /// Computes nothing again that the budget does not call for, the dearest first.
+  /// Restores values that the budget does not require to be dropped, the most expensive first.
   void give_back() {
     std::vector<uint32_t> given;
     for (uint32_t i = 0; i < gaps_.size(); ++i)
@@ -290,7 +291,7 @@ bool recompute(Graph& graph, int64_t budget, bool in_place) {
   bool changed = false;
   while (arena > budget) {
     auto [better, less] = Search(graph, budget, in_place).run();
-    if (less > budget && less > arena - arena / 64) break;  // crumbs
+    if (less > budget && less > arena - arena / 64) break;  // the gain is negligible
     if (less >= arena) break;
     graph = std::move(better);
     arena = less;

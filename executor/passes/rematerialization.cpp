@@ -59,7 +59,7 @@ class Copying {
       n.inputs[k] = n.op->reads_elements(k) ? at(base.inputs[k], when) : original(base.inputs[k]);
   }
 
-  /// A view goes to its first reader.
+  /// Moves a view, and the views below it, to its first reader.
   ValueRef original(ValueRef v) {
     if (!readers_.is_seen_through[v.node] || is_placed_[v.node]) return v;
     is_placed_[v.node] = true;
@@ -71,7 +71,7 @@ class Copying {
     return v;
   }
 
-  /// The value that a reader at that time reads.
+  /// The value for a reader at position `when`: the original or a copy.
   ValueRef at(ValueRef v, uint32_t when) {
     const uint32_t i = v.node;
     if (copies_[i] != none) return {copies_[i], v.output};
@@ -92,8 +92,8 @@ class Copying {
   GraphRewriter rewriter_;
   const Readers& readers_;
   const DropPoints& gaps_;
-  uint32_t reader_;              // the node whose inputs are looked at: what it needs is put before it
-  std::vector<bool> is_placed_;  // of views
+  uint32_t reader_;              // the current reader: copies and views are inserted before it
+  std::vector<bool> is_placed_;  // for views
   std::vector<uint32_t> copies_;
 };
 

@@ -6,7 +6,7 @@ namespace espalier {
 std::optional<double> fill_of(const Graph& graph, ValueRef v) {
   const GraphNode& n = graph.nodes[v.node];
   if (n.is_constant()) {
-    Tensor one = n.constant;  // it may be one number seen many times
+    Tensor one = n.constant;  // it may be a broadcast number
     for (size_t axis = 0; axis < one.rank(); ++axis) {
       if (one.shape().dims()[axis] == 0) return std::nullopt;
       if (one.strides()[axis] == 0) one = one.slice(static_cast<int64_t>(axis), 0, 1);

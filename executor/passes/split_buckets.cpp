@@ -10,12 +10,12 @@ namespace espalier {
 namespace {
 
 struct Part {
-  uint32_t bucket;              // the node that is cut
-  std::vector<uint32_t> slots;  // of it, in its order
-  uint32_t behind;              // the node that completes them
+  uint32_t bucket;              // the node that is split
+  std::vector<uint32_t> slots;  // of the bucket, in its order
+  uint32_t behind;              // the node after which all slots are computed
 };
 
-/// The parts of one bucket, in the order in which they are complete.
+/// The parts of one bucket, in the order in which they become complete.
 std::vector<Part> parts_of(const Graph& graph, uint32_t bucket, int64_t bytes) {
   const GraphNode& n = graph.nodes[bucket];
   std::vector<uint32_t> order(n.inputs.size());
@@ -25,9 +25,9 @@ std::vector<Part> parts_of(const Graph& graph, uint32_t bucket, int64_t bytes) {
   int64_t left = 0;
   for (const Spec& spec : n.outputs) left += spec.bytes();
   std::vector<Part> parts;
-  int64_t filled = bytes;  // of the last part
+  int64_t filled = bytes;  // in the last part
   for (const uint32_t slot : order) {
-    if (filled >= bytes && (left >= bytes || parts.empty())) {  // what is left must be worth one
+    if (filled >= bytes && (left >= bytes || parts.empty())) {  // avoid a last part that is too small
       parts.push_back({bucket, {}, 0});
       filled = 0;
     }
@@ -40,7 +40,7 @@ std::vector<Part> parts_of(const Graph& graph, uint32_t bucket, int64_t bytes) {
   return parts;
 }
 
-/// Whether a bucket stands as early as it can: behind what completes it, and perhaps another bucket.
+/// Returns true if only other buckets are between a bucket and the node that completes it.
 bool is_early(const Graph& graph, uint32_t bucket, uint32_t behind) {
   for (uint32_t i = behind + 1; i < bucket; ++i)
     if (!as_bucket(*graph.nodes[i].op)) return false;
@@ -88,7 +88,7 @@ bool split_buckets(Graph& graph, int64_t bytes) {
   return true;
 }
 
-/// Replicas whose messages take their time send what is complete while the rest is computed.
+/// Lets transfers overlap with computation.
 bool split_buckets(Graph& graph, const CompileOptions& options) {
   return options.shard && options.shard->bucket_bytes > 0 &&
          split_buckets(graph, options.shard->bucket_bytes);

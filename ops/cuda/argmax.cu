@@ -17,7 +17,7 @@ struct Found {
   int64_t at;
 };
 
-/// Less than every element, and behind it.
+/// The neutral element: not greater than any element, and at a later position.
 template <class C>
 __device__ __forceinline__ Found<C> nothing() {
   using Limits = std::numeric_limits<C>;
@@ -32,13 +32,13 @@ __device__ __forceinline__ Found<C> larger(const Found<C>& a, const Found<C>& b)
   return b.at < a.at ? b : a;
 }
 
-/// What all threads of the block have, in the first.
+/// Reduces over all threads of the block; thread 0 has the result.
 template <class C>
 __device__ __forceinline__ Found<C> largest_of_block(Found<C> x) {
   __shared__ Found<C> parts[32];
   for (int k = 16; k > 0; k /= 2)
     x = larger(x, {__shfl_xor_sync(0xffffffffu, x.value, k), __shfl_xor_sync(0xffffffffu, x.at, k)});
-  __syncthreads();  // the first thread has read what was there
+  __syncthreads();  // thread 0 has read `parts` of the previous call
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
   __syncthreads();
   if (threadIdx.x == 0)
@@ -46,13 +46,13 @@ __device__ __forceinline__ Found<C> largest_of_block(Found<C> x) {
   return x;
 }
 
-/// `n` elements of each output, `step` apart.
+/// Each output reduces `n` elements, `step` apart.
 struct ArgmaxForm {
   int64_t outputs, n, step, chunk;
   StridedWalk kept;
 };
 
-/// A thread for an output.
+/// One thread for each output.
 template <class T>
 __global__ void __launch_bounds__(threads) argmax_each(const T* __restrict__ in, int64_t* __restrict__ out,
                                                        const __grid_constant__ ArgmaxForm form) {
@@ -66,7 +66,8 @@ __global__ void __launch_bounds__(threads) argmax_each(const T* __restrict__ in,
   }
 }
 
-/// A block for an output, or for a chunk of its elements: then it writes what it found, [chunks, outputs].
+/// One block for each output, or for each chunk of its elements: then it writes to `found`, [chunks,
+/// outputs].
 template <class T>
 __global__ void __launch_bounds__(threads)
     argmax_block(const T* __restrict__ in, int64_t* __restrict__ out, Found<Computed<T>>* __restrict__ found,

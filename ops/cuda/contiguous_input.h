@@ -1,17 +1,17 @@
-// Inputs as kernels want them that read rows one after another.
+// Contiguous inputs for kernels that require them.
 #pragma once
 #include "espalier/core/tensor.h"
 
 namespace espalier::cu {
 
-/// A tensor without gaps: the input itself, or a copy that each run makes anew.
+/// The input if it is contiguous, else a copy that each run renews.
 class ContiguousInput {
  public:
   explicit ContiguousInput(const Tensor& input) : input_(&input) {
     if (!input.contiguous()) copy_ = Tensor(input.shape(), input.dtype(), input.device());
   }
 
-  /// To be called before the kernels that read it.
+  /// Renews the copy. Call it before the kernels that read the address.
   void refresh() {
     if (copy_.defined()) copy_elements(*input_, copy_);
   }

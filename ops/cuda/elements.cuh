@@ -1,5 +1,5 @@
-// What kernels that fold elements share: in what they compute, how they read several elements at once, how
-// lanes and blocks fold what their threads have, and how strided elements are found by their number.
+// Helpers of kernels that reduce elements: the types they compute in, vectorized reads, reductions over lanes
+// and blocks, and addressing of strided elements.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace espalier::cu {
 
-/// Calls `f(TypeTag<T>{})` with the type of elements which kernels read and write.
+/// Calls `f(TypeTag<T>{})` with the element type of a dtype.
 template <class F>
 void visit_elements(DType dtype, F&& f) {
   visit_all(dtype, f);
@@ -20,31 +20,31 @@ void visit_elements(DType dtype, F&& f) {
 
 template <class T>
 inline constexpr bool is_real_element = !std::is_integral_v<T>;
-/// What is computed in where elements are T: float for those of 16 bits.
+/// The type to compute in for elements of type T: float for 16-bit types.
 template <class T>
 using Computed = std::conditional_t<sizeof(T) == 2, float, T>;
 
-/// Neighbours that are read or written at once.
+/// V adjacent elements, read or written at once.
 template <class T, int V>
 struct alignas(sizeof(T) * V) Several {
   T at[V];
 };
-/// As many as 16 bytes hold.
+/// The number of elements in 16 bytes.
 template <class T>
 inline constexpr int vector_width = 16 / sizeof(T);
-/// Whether rows of `n` elements that follow each other from there can be read so.
+/// Returns true if contiguous rows of `n` elements at `address` can be read in whole vectors.
 template <class T>
 bool in_vectors(const void* address, int64_t n) {
   return n % vector_width<T> == 0 && reinterpret_cast<uintptr_t>(address) % 16 == 0;
 }
 
-/// The least power of two that is not below n.
+/// The smallest power of two that is at least n.
 inline int64_t power_from(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n < 1 ? 1 : n)));
 }
 inline int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
-/// The first sizes of a layout's axes and the steps between their elements, the innermost first.
+/// The sizes and strides of a layout, the innermost axis first.
 struct StridedWalk {
   static constexpr int most_axes = 12;
   int axes = 1;
@@ -64,14 +64,14 @@ struct StridedWalk {
   }
 
 #if defined(__CUDACC__) || defined(ESPALIER_EMULATED_CUDA)
-  /// Where the element of that number is.
+  /// The offset of an element, by its row-major index.
   __device__ __forceinline__ int64_t offset(int64_t number) const;
 #endif
 };
 
 #if defined(__CUDACC__) || defined(ESPALIER_EMULATED_CUDA)
 
-/// a / b of numbers that are not negative, in 32 bits where they fit.
+/// a / b for non-negative numbers, in 32 bits where they fit.
 __device__ __forceinline__ int64_t divide(int64_t a, int64_t b) {
   if (((a | b) >> 32) == 0) return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
   return a / b;
@@ -87,19 +87,20 @@ __device__ __forceinline__ int64_t StridedWalk::offset(int64_t number) const {
   return at + number * step[axes - 1];
 }
 
-/// What `lanes` neighbouring lanes have, a power of two, in each of them. The whole warp takes part.
+/// Reduces over `lanes` adjacent lanes (a power of two); all of them get the result. All lanes of the warp
+/// must call it.
 template <class F, class T>
 __device__ __forceinline__ T fold_lanes(T x, int lanes, F f) {
   for (int k = lanes / 2; k > 0; k /= 2) x = f(x, __shfl_xor_sync(0xffffffffu, x, k));
   return x;
 }
 
-/// What all threads of the block have, in each of them.
+/// Reduces over all threads of the block; all of them get the result.
 template <class F, class T>
 __device__ __forceinline__ T fold_block(T x, F f) {
   __shared__ T parts[32];
   x = fold_lanes(x, 32, f);
-  __syncthreads();  // what an earlier fold left has been read
+  __syncthreads();  // all threads have read `parts` of the previous call
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
   __syncthreads();
   x = parts[0];

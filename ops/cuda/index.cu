@@ -1,4 +1,4 @@
-// Reading and writing by index: gather, pick, put_like and one_hot.
+// Kernels by index: gather, pick, put_like and one_hot.
 #include <algorithm>
 #include <cstring>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int threads = threads_in_block;
 
-/// Calls `f(TypeTag<W>{})` with an unsigned type of that many bytes: what moves elements need not know them.
+/// Calls `f(TypeTag<W>{})` with an unsigned type of `bytes`, for kernels that only move elements.
 template <class F>
 void visit_words(int64_t bytes, F&& f) {
   switch (bytes) {
@@ -24,19 +24,19 @@ void visit_words(int64_t bytes, F&& f) {
   }
 }
 
-/// The most bytes that can be moved at once between rows of that size.
+/// The largest word size, in bytes, in which rows of `row` bytes can be moved.
 int64_t word_bytes(int64_t row, const void* from, const void* to) {
   const auto all =
       static_cast<uint64_t>(row) | reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to) | 16u;
   return static_cast<int64_t>(all & -all);
 }
 
-/// Rows of `words` words: those of [outer, size] which the list names, in [outer, count].
+/// Copies rows of `words` words from [outer, size] to [outer, count], by the list of indices.
 template <class W>
 __global__ void __launch_bounds__(threads)
     gather_rows(const W* __restrict__ in, W* __restrict__ out, IndexList indices, int64_t count, int64_t size,
                 int64_t rows, int64_t words) {
-  constexpr int batch = 4;  // reads of a thread that are in flight
+  constexpr int batch = 4;  // reads in flight for each thread
   const int64_t n = rows * words, step = grid_threads();
   for (int64_t begin = grid_thread(); begin < n; begin += batch * step) {
     int64_t from[batch];
@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(threads)
   for (int64_t r = grid_thread(); r < rows; r += grid_threads()) out[r] = in[r * n + indices.at(r, n, false)];
 }
 
-/// Zeros but for one element of each row: what `values` has for it, or `value` where there are none. V
-/// elements are written at once.
+/// Writes one element of each row, from `values`, or `value` if that is null, and zeros elsewhere. Writes V
+/// elements at once.
 template <int V, class W>
 __global__ void __launch_bounds__(threads)
     put_elements(const W* __restrict__ values, W value, W* __restrict__ out, IndexList indices, int64_t rows,
@@ -97,7 +97,7 @@ void launch_put(const void* values, W value, Tensor& out, const IndexList& indic
          static_cast<const W*>(values), value, to, indices, rows, n);
 }
 
-/// Calls `f(TypeTag<W>{})` for elements of that size.
+/// Calls `f(TypeTag<W>{})` with an unsigned type of the dtype's size.
 template <class F>
 void visit_elements_as_words(DType dtype, F&& f) {
   visit_words(static_cast<int64_t>(size_of(dtype)), [&]<class W>(TypeTag<W> tag) {

@@ -1,5 +1,5 @@
-// The CUDA kernels of ops, bound to tensors that stay where they are. Each `run` launches in the current
-// stream and allocates nothing; what it needs beside its tensors was allocated when it was bound.
+// The CUDA kernels of ops, bound to tensors at fixed addresses. Each `run` launches in the current stream and
+// allocates nothing; workspace was allocated when the kernel was bound.
 #pragma once
 #include <memory>
 #include <string_view>
@@ -10,7 +10,7 @@ namespace espalier::cu {
 
 using Bound = std::unique_ptr<BoundKernel>;
 
-// One function for each file: its kernels, by the ops they are of.
+// One function for each file: it registers the file's kernels by the names of their ops.
 void add_pointwise_kernels(KernelRegistry& kernels);
 void add_random_kernels(KernelRegistry& kernels);
 void add_reduce_kernels(KernelRegistry& kernels);
@@ -20,8 +20,8 @@ void add_index_kernels(KernelRegistry& kernels);
 void add_scatter_kernels(KernelRegistry& kernels);
 void add_matmul_kernels(KernelRegistry& kernels);
 
-/// A functor of core/scalar.h, by its name, over inputs of any strides, broadcast to the output. One with two
-/// operands folds more than two inputs from the first on.
+/// Binds a functor of core/scalar.h, by name, to inputs of any strides, broadcast to the output. A binary
+/// functor folds more than two inputs from left to right.
 Bound bind_pointwise(const KernelCall& call, std::string_view functor);
 
 }  // namespace espalier::cu

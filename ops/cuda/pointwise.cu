@@ -1,4 +1,4 @@
-// Binds pointwise functors, and fills.
+// Binds pointwise functors and fills.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -27,7 +27,7 @@ const PointwiseFunction* find(std::string_view functor) {
 
 using Inputs = std::span<const Tensor* const>;
 
-/// One pass over all operands of a functor.
+/// One evaluation of a functor over all elements.
 struct PointwisePass {
   void (*launch)(const StridedLaunch& walk);
   SmallVector<StridedLaunch, 1> parts;
@@ -39,7 +39,7 @@ struct PointwisePass {
   }
 };
 
-/// Tensors laid out as the output is, several at a time.
+/// Folds contiguous tensors of the output's shape, several at a time.
 Bound bind_fold_of_whole(const PointwiseKernel& kernel, const Tensor& output, Inputs inputs) {
   std::vector<FoldTerms> passes;
   for (size_t next = 0; next < inputs.size();) {
@@ -71,7 +71,7 @@ Bound bind_fold(const PointwiseKernel& kernel, const Tensor& output, Inputs inpu
   });
 }
 
-// A fill knows no element type: eight bytes of elements are repeated.
+// A fill is independent of the element type: it repeats a pattern of eight bytes.
 
 __global__ void __launch_bounds__(threads_in_block)
     fill_kernel(uint64_t pattern, unsigned char* out, int64_t bytes) {
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(threads_in_block)
   uint4* middle = reinterpret_cast<uint4*>(out + head);
   for (int64_t i = grid_thread(); i < words; i += grid_threads())
     middle[i] = make_uint4(low, high, low, high);
-  // Less than sixteen bytes at either end, where elements begin at multiples of their size.
+  // Fewer than sixteen bytes at either end. Elements are aligned to their size.
   const int64_t i = grid_thread();
   const auto byte = static_cast<unsigned char>(pattern >> (8 * (i % 8)));
   if (i < head) out[i] = byte;
@@ -105,7 +105,7 @@ Bound bind_pointwise(const KernelCall& call, std::string_view functor) {
 
 namespace {
 
-/// One number everywhere in output 0.
+/// Fills output 0 with `value`.
 Bound bind_fill(const KernelCall& call, double value) {
   const Tensor& output = *call.outputs[0];
   const auto bytes = static_cast<int64_t>(output.bytes());

@@ -1,4 +1,4 @@
-// Casts from every element type to every one.
+// Casts between all element types.
 #include "espalier/ops/cuda/pointwise_kernels.cuh"
 
 namespace espalier::cu {

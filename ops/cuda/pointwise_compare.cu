@@ -1,11 +1,11 @@
-// Comparisons, logic and choice.
+// Comparisons, logic and selection.
 #include "espalier/ops/cuda/pointwise_kernels.cuh"
 
 namespace espalier::cu {
 
 namespace {
 
-/// A choice moves elements: what matters is their size.
+/// A selection moves elements and depends only on their size.
 template <class... T>
 void add_select(PointwiseTable& table, Types<T...>) {
   PointwiseFunction& f = table[type_name<scalar::Select>()];

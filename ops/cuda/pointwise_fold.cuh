@@ -1,10 +1,10 @@
-// One binary functor over many tensors without gaps, in one pass over memory.
+// Folds many contiguous tensors by a binary functor, in one pass over memory.
 #pragma once
 #include "espalier/ops/cuda/pointwise_kernels.cuh"
 
 namespace espalier::cu {
 
-/// From the first term on. `units` vectors of V elements are folded as such, the rest of n one by one.
+/// Folds from left to right: `units` vectors of V elements, then the rest of the n elements one by one.
 template <class F, int V, class T>
 __global__ void __launch_bounds__(threads_in_block)
     fold_kernel(const FoldTerms terms, T* out, int64_t units, int64_t n) {

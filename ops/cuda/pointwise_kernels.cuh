@@ -1,4 +1,4 @@
-// The kernel of all pointwise functors, and the table it is found in.
+// The kernel template of pointwise functors, and the table of its instances.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace espalier::cu {
 
-/// `V` elements of an operand that begin at `offset`; of a unit cut short only `count` are there.
+/// Reads `V` elements of an operand from `offset`; of a partial unit, only `count` elements.
 template <int V, class T>
 __device__ __forceinline__ Vector<T, V> read_unit(const StridedLaunch& walk, int k, int32_t offset,
                                                   int count) {
@@ -57,8 +57,8 @@ __device__ __forceinline__ void write_unit(const StridedLaunch& walk, int32_t of
   }
 }
 
-/// A unit on its way through one thread: first all of a thread's units are read, then they are written, since
-/// the output may be one of the inputs.
+/// A unit between read and write. A thread reads several units before it writes them. The output may be one
+/// of the inputs.
 template <class F, int V, class R, class... T>
 struct UnitInFlight {
   std::tuple<Vector<T, V>...> in;
@@ -108,18 +108,18 @@ __global__ void __launch_bounds__(threads_in_block) pointwise_kernel(const Strid
   }
 }
 
-/// Tensors that are folded at once.
+/// Tensors that are folded in one pass.
 struct FoldTerms {
   static constexpr int most = 8;
   const void* data[most];
   int count;
 };
 
-/// A functor for one element type.
+/// The kernel of a functor for one element type.
 struct PointwiseKernel {
   uint32_t unit = 0;  ///< elements that fill a vector of the widest operand; 0: there is no kernel
   void (*launch)(const StridedLaunch& walk) = nullptr;
-  /// Some binary ones: over tensors of n elements without gaps.
+  /// For some binary functors: folds contiguous tensors of n elements.
   void (*fold)(const FoldTerms& terms, void* out, int64_t n) = nullptr;
 };
 
@@ -138,7 +138,7 @@ PointwiseKernel pointwise_kernel_of() {
   return kernel;
 }
 
-/// A functor, for all element types it takes: that of its last input.
+/// The kernels of a functor, by the element type of its last input.
 struct PointwiseFunction {
   size_t inputs = 0;
   std::array<PointwiseKernel, static_cast<size_t>(DType::bfloat16) + 1> of_dtype{};
@@ -150,7 +150,7 @@ struct PointwiseFunction {
 };
 using PointwiseTable = std::unordered_map<std::string_view, PointwiseFunction>;
 
-// Each of these adds the functors of its file.
+// Each function adds the functors of its file.
 void add_arithmetic(PointwiseTable& table);
 void add_casts(PointwiseTable& table);
 void add_comparisons(PointwiseTable& table);
@@ -163,7 +163,7 @@ using RealTypes = Types<float, double, Float16, BFloat16>;
 using NumberTypes = Types<float, double, int32_t, int64_t, Float16, BFloat16>;
 using AllTypes = Types<float, double, int32_t, int64_t, bool, Float16, BFloat16>;
 
-/// What F makes of values of T: a bool, or elements of T again.
+/// The element type of F's result for operands of type T: bool or T.
 template <class F, class T, class... More>
 using PointwiseResult =
     std::conditional_t<std::is_same_v<std::invoke_result_t<F, compute_t<T>, compute_t<More>...>, bool>, bool,

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int words_in_block = 4;
 
-/// The words of the elements from `element` on, where they do not lie in one block.
+/// The random words of four elements from `element` on, which may come from several blocks of Philox.
 __device__ philox::Block numbers_from(uint64_t seed, uint64_t stream, const RandomStream& random,
                                       int64_t element) {
   philox::Block words, block{};
@@ -31,8 +31,8 @@ __device__ philox::Block numbers_from(uint64_t seed, uint64_t stream, const Rand
   return words;
 }
 
-/// `value` where the high bits of the element's word are below the threshold: a block of Philox for four
-/// elements. With `base`, the seed is there, and the stream counts from the one there.
+/// Writes `value` where the high bits of the element's word are below the threshold, else 0. Four elements
+/// use one block of Philox. If `base` is not null, the seed is base[0], and the stream counts from base[1].
 template <class T>
 __global__ void __launch_bounds__(threads_in_block)
     bernoulli_kernel(T* out, int64_t n, int threshold, T value, RandomStream random, const uint64_t* base) {
@@ -70,7 +70,7 @@ Bound bind_bernoulli(const KernelCall& call, double keep, T value) {
   });
 }
 
-/// 1 / keep with probability `keep`, else 0: the numbers of fill_bernoulli.
+/// 1 / keep with probability `keep`, else 0. Draws the same numbers as fill_bernoulli.
 Bound bind_dropout_mask(const Op& op, const KernelCall& call) {
   const double keep = 1 - attribute<double>(op, "rate");
   const Tensor& output = *call.outputs[0];

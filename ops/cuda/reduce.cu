@@ -1,7 +1,7 @@
-// Reductions along axes. A group of threads folds the elements of one output where these are neighbours
-// ("rows"); where outputs are neighbours, threads lie along those ("columns"). Where outputs are too few to
-// keep the device busy, each is folded in several chunks, which a second kernel folds in their order: the
-// same bits each time.
+// Reductions along axes. Where the elements of one output are adjacent, a group of threads reduces them
+// ("rows"); where outputs are adjacent, adjacent threads reduce adjacent outputs ("columns"). If there are
+// too few outputs to occupy the device, each is reduced in chunks, and a second kernel reduces these in a
+// fixed order, so results are deterministic.
 #include <algorithm>
 #include <limits>
 
@@ -14,8 +14,8 @@ namespace {
 
 constexpr int threads = threads_in_block;
 
-// What to do with elements. A few are added up in the type they are computed in, and many of those sums, of
-// reals, in double.
+// The operations. A few elements are added up in their computation type (Part), and these partial sums, for
+// reals, in double (Total).
 
 template <class T>
 struct Sum {
@@ -63,12 +63,12 @@ struct Extreme {
   }
 };
 
-/// How many reads of a thread are in flight at once. `line`: that one step leads from number to number.
+/// The number of reads in flight for each thread. `line`: elements have one constant step.
 template <int V, bool line>
 inline constexpr int batch = (V == 1 ? 8 : 4) / (line ? 1 : 2);
 
-/// What one thread makes of elements: V next to each other, at each number from `begin` on in steps, before
-/// `end`; the walk says where they are. Folded apart for each of the V.
+/// Reduces the elements of one thread: vectors of V at the indices begin, begin + step, … before `end`, which
+/// `walk` maps to offsets. Each of the V columns has its own total.
 template <class F, int V, bool line>
 __device__ __forceinline__ void fold_numbers(const typename F::Element* in, int64_t begin, int64_t end,
                                              int64_t step, const StridedWalk& walk,
@@ -105,7 +105,7 @@ __device__ __forceinline__ void fold_numbers(const typename F::Element* in, int6
   }
 }
 
-/// Outputs of few elements each: a thread for an output.
+/// For outputs of few elements each: one thread for each output.
 struct EachForm {
   int64_t outputs, count;
   StridedWalk kept, reduced;
@@ -138,9 +138,9 @@ __global__ void __launch_bounds__(threads)
               const __grid_constant__ RowsForm form) {
   using Total = typename F::Total;
   const int lane = static_cast<int>(threadIdx.x) & (form.lanes - 1);
-  const int64_t groups = threads / form.lanes;  // in a block
+  const int64_t groups = threads / form.lanes;  // for each block
   const int64_t begin = blockIdx.y * form.chunk, end = min(begin + form.chunk, form.units);
-  // All threads of a block stay in the loop, for the barriers.
+  // All threads of a block stay in the loop because of its barriers.
   for (int64_t base = blockIdx.x * groups; base < form.rows; base += gridDim.x * groups) {
     const int64_t row = base + threadIdx.x / form.lanes;
     Total totals[V];
@@ -206,8 +206,8 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// The axes of a reduction, as few as possible: those that stay in the order of the output, those that go
-/// from the largest step down.
+/// The axes of a reduction, merged where possible: kept axes in the order of the output, reduced ones by
+/// descending step.
 struct Form {
   Layout kept, reduced;
   const void* data;
@@ -229,7 +229,7 @@ struct Form {
     reduced = collapsed(go);
   }
 
-  /// The kept axis whose elements are closest to each other, or the rank.
+  /// The kept axis with the smallest step other than 0, or the rank.
   size_t closest() const {
     size_t best = kept.shape.rank();
     for (size_t i = 0; i < kept.shape.rank(); ++i)
@@ -239,7 +239,7 @@ struct Form {
   }
 
  private:
-  /// Repeated elements, of step 0, come first: a walk stays with them longest.
+  /// Puts axes of step 0 outermost, then larger steps before smaller ones.
   static void sort_by_step(Layout& layout) {
     Dims &sizes = layout.shape.dims(), &steps = layout.strides;
     const auto before = [](int64_t a, int64_t b) { return b != 0 && (a == 0 || a > b); };
@@ -251,7 +251,7 @@ struct Form {
   }
 };
 
-/// Whether every step of a layout but that of `except` is a whole number of vectors.
+/// Returns true if every step except that of axis `except` is a multiple of `width`.
 bool whole_steps(const Layout& layout, int64_t width, size_t except) {
   for (size_t i = 0; i < layout.shape.rank(); ++i)
     if (i != except && layout.strides[i] % width != 0) return false;
@@ -263,13 +263,13 @@ Grid grid_of(int64_t blocks, int64_t chunks) {
   return {dim3(static_cast<unsigned>(std::min(blocks, most)), static_cast<unsigned>(chunks)), dim3(threads)};
 }
 
-/// Memory for what the chunks of all outputs come to.
+/// Memory for the totals of all chunks.
 template <class Total>
 Tensor memory_for(int64_t totals, Device device) {
   return Tensor({totals * static_cast<int64_t>(sizeof(Total))}, boolean, device);
 }
 
-/// The kernels for whole vectors or single elements, and for walks of one axis or several.
+/// The kernel for vectors or single elements, and for one reduced axis or several.
 template <class F, class To>
 auto rows_kernel(bool vectors, const StridedWalk& reduced) {
   constexpr int width = vector_width<typename F::Element>;
@@ -285,7 +285,7 @@ auto columns_kernel(bool vectors, const StridedWalk& reduced) {
   return line ? fold_columns<F, 1, true, To> : fold_columns<F, 1, false, To>;
 }
 
-/// The second kernel: folds the totals of chunks, [chunks, outputs].
+/// Launches the second kernel, which reduces the totals of chunks, [chunks, outputs].
 template <class F, class To>
 void launch_totals(const Tensor& totals, int64_t chunks, int64_t outputs, double divisor, To* out) {
   ColumnsForm form{};
@@ -382,7 +382,7 @@ Bound bind_columns(const Form& form, size_t axis, Tensor& output, double divisor
   }
   columns.lanes = static_cast<int>(std::min<int64_t>(32, power_from(columns.units)));
   columns.tiles_wide = divide_up(columns.units, columns.lanes);
-  const int64_t each = divide_up(columns.count, threads / columns.lanes);  // elements that a thread folds
+  const int64_t each = divide_up(columns.count, threads / columns.lanes);  // elements of each thread
   const int64_t wanted = divide_up(processors * 8, columns.tiles_wide * columns.outer);
   const int64_t chunks = each > 32 ? std::clamp<int64_t>(each / 16, 1, wanted) : 1;
   columns.chunk = divide_up(columns.count, chunks);
@@ -415,7 +415,7 @@ Bound bind_fold(const Form& form, Tensor& output, double divisor) {
   return bind_columns<F>(form, axis, output, divisor);
 }
 
-/// Along the axes that the op folds, of input 0.
+/// Binds a reduction of input 0 along the axes of the op.
 Bound bind_reduce(const Op& op, const KernelCall& call) {
   const auto [fold, axes] = *op.folding(CallSpecs(call).inputs());
   Tensor& out = *call.outputs[0];

@@ -1,6 +1,6 @@
-// The transpose of gather. Rows of the output are sums of a few rows of the input each: the indices are
-// sorted, with their positions, so that what belongs to one row stands together, and is added in that order
-// by one thread for each column. So nothing is left to the order in which threads run.
+// The transpose of gather. Each row of the output is the sum of a few rows of the input. The indices are
+// sorted together with their positions, so that the terms of one row are adjacent, and one thread for each
+// column adds them in this order: the result is deterministic.
 #include <algorithm>
 
 #include "espalier/ops/cuda/elements.cuh"
@@ -12,12 +12,12 @@ namespace espalier::cu {
 namespace {
 
 constexpr int threads = threads_in_block;
-constexpr int64_t most_in_tile = 4096;  // keys that a block sorts: 32 KiB of shared memory
+constexpr int64_t most_in_tile = 4096;  // keys that one block sorts: 32 KiB of shared memory
 
-/// An index with its position in the low bits. All keys differ, so there is one sorted order.
+/// An index with its position in the low bits. Keys are unique, so the sorted order is, too.
 using Key = unsigned long long;
 
-/// Sorts tiles of keys, bitonically; `tile` is a power of two.
+/// Bitonic sort of each tile of keys; `tile` is a power of two.
 __global__ void __launch_bounds__(1024)
     sort_tiles(IndexList indices, int64_t count, int64_t size, int shift, int tile, Key* __restrict__ out) {
   Key* const keys = dynamic_shared<Key>();
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(1024)
   for (int i = own; i < tile && first + i < count; i += all) out[first + i] = keys[i];
 }
 
-/// Merges neighbouring sorted runs: each key goes behind those of the other run that are smaller.
+/// Merges adjacent sorted runs: each key goes behind the smaller keys of the other run.
 __global__ void __launch_bounds__(threads)
     merge_runs(const Key* __restrict__ in, Key* __restrict__ out, int64_t count, int64_t run) {
   for (int64_t i = grid_thread(); i < count; i += grid_threads()) {
@@ -62,15 +62,15 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// [outer, count, inner] into [outer, size, inner], V columns by each thread that finds itself at the first
-/// key of a row.
+/// Adds [outer, count, inner] into [outer, size, inner]. The thread at the first key of a row adds V columns
+/// of all its terms.
 template <int V, class T>
 __global__ void __launch_bounds__(threads)
     add_rows(const Key* __restrict__ keys, const T* __restrict__ in, T* __restrict__ out, int64_t outer,
              int64_t count, int64_t size, int64_t units, int shift) {
   using C = Computed<T>;
   using Read = Several<T, V>;
-  constexpr int batch = 8;  // reads of a thread that are in flight
+  constexpr int batch = 8;  // reads in flight for each thread
   const Key positions = (Key{1} << shift) - 1;
   for (int64_t i = grid_thread(); i < outer * count * units; i += grid_threads()) {
     const int64_t place = divide(i, units), unit = i - place * units;
@@ -105,8 +105,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// The keys of a list of indices, sorted. Runs of one tile each are merged back and forth between two
-/// buffers.
+/// The sorted keys of a list of indices. Sorted tiles are merged, alternating between two buffers.
 class SortedKeys {
  public:
   SortedKeys(const IndexList& indices, int64_t count, int64_t size, Device device)
@@ -124,7 +123,7 @@ class SortedKeys {
   }
 
   int shift() const { return shift_; }
-  /// Launches the sort; returns where the keys will be.
+  /// Launches the sort, and returns the address of the sorted keys.
   const Key* sort() const {
     const Grid tiles{dim3(static_cast<unsigned>(divide_up(count_, tile_))),
                      dim3(static_cast<unsigned>(std::min<int64_t>(tile_ / 2, 1024))),
@@ -147,7 +146,7 @@ class SortedKeys {
   Tensor keys_, other_;
 };
 
-/// Deterministic: every element is added to in the order of the indices.
+/// Deterministic: terms are added in the order of the indices.
 Bound bind_scatter_add_like(const Op& op, const KernelCall& call) {
   Tensor& out = *call.outputs[0];
   const size_t axis = resolve_axis(attribute<int64_t>(op, "axis"), out.rank(), op.name());

@@ -1,6 +1,6 @@
-// Softmax, its logarithm, and cross-entropy by labels, along the last axis. Rows of up to 1024 elements lie
-// in the registers of a warp or a part of one; those that fit into shared memory are read once by a block,
-// and others twice, if their elements are needed again.
+// Softmax, log-softmax, and cross-entropy with labels, along the last axis. Rows of up to 1024 elements are
+// held in the registers of a warp or a part of one; a block reads longer rows once if they fit into shared
+// memory, else twice if it needs their elements again.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -15,10 +15,10 @@ namespace {
 
 constexpr int threads = threads_in_block;
 constexpr int64_t most_in_registers = 1024;
-// Every kernel may have 48 KiB; folds over the block take some of it.
+// Every kernel may use 48 KiB; reductions over the block need a part of it.
 constexpr int64_t most_shared_bytes = 47 * 1024;
 
-/// The largest element of a row, and the sum of the exponentials of all, each less the largest.
+/// The maximum of a row, and Σ exp(x - maximum).
 template <class C>
 struct Figures {
   C largest, sum;
@@ -28,13 +28,13 @@ template <class C>
 __device__ __forceinline__ C lowest() {
   return -std::numeric_limits<C>::infinity();
 }
-/// exp(x - shift), where both may still be less than any number.
+/// exp(x - shift), where both may be -infinity.
 template <class C>
 __device__ __forceinline__ C exponential(C x, C shift) {
   return x == lowest<C>() ? C(0) : scalar::Exp()(x - shift);
 }
 
-// What becomes of a row: of each element, given its exponential as well, or of the row as a whole.
+// The outputs of a row: one for each element, given its exponential, or one for the row.
 
 template <class T>
 struct SoftmaxOut {
@@ -56,7 +56,7 @@ struct LogSoftmaxOut {
   __device__ T element(C x, C, C largest, C log_sum) const { return static_cast<T>(x - largest - log_sum); }
 };
 
-/// log softmax of the element that the label names, and what the gradient needs.
+/// The log-softmax of the labelled element, and the row statistics for the gradient.
 template <class T>
 struct PickOut {
   using C = Computed<T>;
@@ -74,14 +74,14 @@ struct PickOut {
   }
 };
 
-/// Each row in the registers of `lanes` threads, K times V elements in each. The output may be the input.
+/// Holds each row in the registers of `lanes` threads, K · V elements in each. The output may be the input.
 template <int V, int K, class T, class Out>
 __global__ void __launch_bounds__(threads) short_rows(const T* in, int64_t rows, int n, int lanes, Out out) {
   using C = Computed<T>;
   using Read = Several<T, V>;
   const int lane = static_cast<int>(threadIdx.x) & (lanes - 1), units = n / V;
-  const int64_t groups = threads / lanes;  // in a block
-  // Whole warps stay in the loop, for the shuffles.
+  const int64_t groups = threads / lanes;  // for each block
+  // Whole warps stay in the loop because of the shuffles.
   for (int64_t base = blockIdx.x * groups; base < rows; base += gridDim.x * groups) {
     const int64_t r = base + threadIdx.x / lanes;
     const bool inside = r < rows;
@@ -135,7 +135,8 @@ __global__ void __launch_bounds__(threads) short_rows(const T* in, int64_t rows,
   }
 }
 
-/// Each row by a block. `kept`: shared memory keeps the row for the outputs. The output may be the input.
+/// One block for each row. With `kept`, shared memory holds the row for the outputs. The output may be the
+/// input.
 template <int V, bool kept, class T, class Out>
 __global__ void __launch_bounds__(1024) long_rows(const T* in, int64_t rows, int64_t n, Out out) {
   using C = Computed<T>;
@@ -191,7 +192,7 @@ __global__ void __launch_bounds__(1024) long_rows(const T* in, int64_t rows, int
   }
 }
 
-/// slope · (one_hot(label) - softmax(x)), by the figures of its row. The output may be x.
+/// slope · (one_hot(label) - softmax(x)), from the row statistics. The output may be x.
 template <int V, class T>
 __global__ void __launch_bounds__(threads)
     pick_gradient(const T* in, const T* __restrict__ figures, IndexList labels, const T* __restrict__ slopes,
@@ -237,7 +238,7 @@ void launch_long(const T* in, int64_t rows, int64_t n, const Out& out) {
 
 template <int V, class T, class Out>
 void launch_rows(const T* in, int64_t rows, int64_t n, const Out& out) {
-  constexpr int most = 32 / V;  // vectors in a thread
+  constexpr int most = 32 / V;  // vectors of each thread
   if (n > most_in_registers)
     launch_long<V>(in, rows, n, out);
   else if (n <= 32 * V)
@@ -304,8 +305,7 @@ Bound bind_log_softmax_pick_gradient(const KernelCall& call) {
   const bool one_slope =
       std::all_of(slope.strides().begin(), slope.strides().end(), [](int64_t s) { return s == 0; });
   ContiguousInput x(*call.inputs[0]), figures(*call.inputs[1]), labels(*call.inputs[2]);
-  std::optional<ContiguousInput>
-      slopes;  // the mean gives every row the same slope, which is read where it is
+  std::optional<ContiguousInput> slopes;  // one value for all rows is read in place
   if (!one_slope) slopes.emplace(slope);
   const IndexList list = index_list(call, *call.inputs[2], labels, "pick");
   Bound result;

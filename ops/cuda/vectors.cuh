@@ -1,4 +1,4 @@
-// Several neighbouring elements at once.
+// Vectors of adjacent elements.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +6,7 @@
 
 namespace espalier::cu {
 
-/// The most that a thread reads or writes at once.
+/// The largest access of a thread.
 inline constexpr int vector_bytes = 16;
 
 template <class T, int V>
@@ -14,7 +14,7 @@ struct Vector {
   T element[V];
 };
 
-/// What is read at once: a type of that many bytes.
+/// An unsigned type of `bytes`.
 template <int bytes>
 struct Word;
 template <>
@@ -38,11 +38,11 @@ struct Word<1> {
   using type = uint8_t;
 };
 
-/// As many bytes as T has.
+/// An unsigned type of T's size.
 template <class T>
 using Bits = typename Word<sizeof(T)>::type;
 
-/// A vector in words of `bytes`, to which its address is aligned.
+/// Reads a vector in words of `bytes`, to which the address is aligned.
 template <int bytes, int V, class T>
 __device__ __forceinline__ Vector<T, V> read_words(const T* from) {
   using W = typename Word<bytes>::type;
@@ -65,7 +65,7 @@ __device__ __forceinline__ void write_words(T* to, const Vector<T, V>& x) {
   for (int i = 0; i < static_cast<int>(V * sizeof(T) / bytes); ++i)
     reinterpret_cast<W*>(to)[i] = words.word[i];
 }
-/// A whole vector at an address aligned to it.
+/// Reads a vector at once; the address is aligned to its size.
 template <int V, class T>
 __device__ __forceinline__ Vector<T, V> read_vector(const T* from) {
   return read_words<V * sizeof(T), V>(from);

@@ -1,4 +1,4 @@
-// Choices that were measured on this machine, kept in a file of text.
+// A text file of choices that were measured on this machine.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -13,17 +13,17 @@ class ChoiceFile {
  public:
   using Choices = std::map<std::string, std::string>;
 
-  /// Keeps choices in that file, or in memory alone if the path is empty. A file with another header, which
-  /// says what the choices depend on, is ignored, and replaced by the next choice; a damaged line is ignored.
-  /// A file that cannot be read or written is no error.
+  /// Keeps choices in `file`, or only in memory if the path is empty. The header names what the choices
+  /// depend on: a file with another header is ignored, and replaced at the next `put`. A damaged line is
+  /// ignored. A file that cannot be read or written is no error.
   ChoiceFile(std::filesystem::path file, std::string header);
 
-  /// What was chosen for that key.
+  /// The choice for a key, if there is one.
   std::optional<std::string> find(const std::string& key);
-  /// All that is known.
+  /// All choices.
   Choices all();
-  /// Keeps a choice, which has no spaces; neither has newlines. What other processes wrote meanwhile is kept,
-  /// too.
+  /// Adds a choice. It contains no spaces; key and choice contain no newlines. Choices that other processes
+  /// have written meanwhile are kept.
   void put(const std::string& key, const std::string& choice);
 
  private:

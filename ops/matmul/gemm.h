@@ -1,4 +1,4 @@
-// General matrix multiplication by the libraries that do it best.
+// General matrix multiplication by OpenBLAS or oneDNN.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -9,12 +9,12 @@
 
 namespace espalier {
 
-/// OpenBLAS, oneDNN's sgemm, or a primitive of oneDNN's (see gemm_primitive.h).
+/// OpenBLAS, the sgemm of oneDNN, or a matmul primitive of oneDNN (see gemm_primitive.h).
 enum class GemmLibrary : uint8_t { openblas, onednn, onednn_matmul };
 std::string_view name(GemmLibrary library);
 
-/// What a library may do with the product while it is at hand. run_gemm leaves it to others.
-/// `accumulate`: it is added to what is there, by beta, or from a buffer of its own.
+/// What a library may do with the product before it writes the result. run_gemm ignores it.
+/// `accumulate`: adds the product to the output, by beta or from a separate buffer.
 enum class GemmEpilogue : uint8_t { none, bias, bias_relu, accumulate };
 
 /// c[m, n] = alpha · op(a) · op(b) + beta · c, row-major; a transposed operand is stored as [k, m] or [n, k].
@@ -24,13 +24,13 @@ struct Gemm {
   bool transpose_a, transpose_b;
   int64_t m, n, k, lda, ldb, ldc;
   double alpha = 1, beta = 0;
-  bool one_thread = false;  ///< or as many as pay for such a product
+  bool one_thread = false;  ///< else as many as are worthwhile for its size
   GemmEpilogue epilogue = GemmEpilogue::none;
 };
 
-/// Whether waking a second thread for it would cost more than it does.
+/// Returns true if the product is too small for several threads.
 bool on_one_thread(const Gemm& gemm);
-/// While it lives, OpenMP gives the libraries no more threads than pay.
+/// Limits OpenMP to one thread during its lifetime if the product is too small for several.
 class GemmThreads {
  public:
   explicit GemmThreads(const Gemm& gemm);
@@ -42,19 +42,19 @@ class GemmThreads {
   int before_ = 0;
 };
 
-/// By one of the libraries' sgemm; a product that has a primitive is oneDNN's here.
+/// Runs the gemm of a library; for `onednn_matmul`, that of oneDNN.
 void run_gemm(const Gemm& gemm, const void* a, const void* b, void* c, GemmLibrary library);
 
-/// Products of one form over the axes of `batch`. Matrices of `c` lie one after another; those of `a` and `b`
-/// are as many elements apart as `a_steps` and `b_steps` say, 0 where one serves the whole axis.
+/// Products of one form over the axes of `batch`. Matrices of `c` are contiguous; `a_steps` and `b_steps` are
+/// the strides, in elements, between those of `a` and `b`: 0 where an axis is broadcast.
 struct GemmBatch {
   Gemm gemm;
   Shape batch;
   Dims a_steps, b_steps;
 };
-/// Where the matrices of one product begin, in elements.
+/// The offsets of the matrices a and b of one product, in elements.
 std::pair<int64_t, int64_t> starts_of(const GemmBatch& batch, int64_t index);
-/// Whether so many products are better divided over threads than computed one after another by all threads.
+/// Returns true if `count` products should be divided among the threads, instead of each using all threads.
 bool better_divided(const Gemm& gemm, int64_t count);
 void run_gemm_batch(const GemmBatch& batch, const void* a, const void* b, void* c, GemmLibrary library);
 

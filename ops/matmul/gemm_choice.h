@@ -1,4 +1,4 @@
-// Which library computes which product: measured once on a machine, and kept in a file.
+// The choice of a library for each product: measured once on a machine, and kept in a file.
 #pragma once
 #include <atomic>
 #include <filesystem>
@@ -20,33 +20,33 @@ void add_scaled(const Tensor& x, double scale, const Tensor& out);
 
 /// The library of one product.
 struct GemmChoice {
-  Gemm gemm;  ///< without its leading dimensions, which do not matter
+  Gemm gemm;  ///< leading dimensions are not set
   int threads;
   GemmLibrary library;
 };
 
 class GemmChoices {
  public:
-  /// Keeps what it measures in such a ChoiceFile.
+  /// Keeps its measurements in a ChoiceFile.
   GemmChoices(std::filesystem::path file, std::string header);
 
-  /// The library that was measured to be faster for this product.
+  /// The library that was measured to be fastest for this product, if it was measured.
   std::optional<GemmLibrary> find(const Gemm& gemm);
-  /// That, or a fair guess if it was not measured.
+  /// The measured library, or a heuristic choice.
   GemmLibrary find_or_guess(const Gemm& gemm);
-  /// Measures all libraries, if that was not done before (some milliseconds).
+  /// Measures all libraries (some milliseconds) unless a measurement exists.
   GemmLibrary measure(const Gemm& gemm);
-  /// All of this process. The libraries round differently, so that a run comes out bit by bit as another did
-  /// only if the choices are the same.
+  /// All choices of this process. Libraries round differently, so two runs have the same bits only if their
+  /// choices are equal.
   std::vector<GemmChoice> all();
-  /// Makes these choices, whatever was measured for the same products. The file stays as it is. Returns
-  /// whether anything changed.
+  /// Sets these choices, which override measurements. Does not write the file. Returns true if any choice
+  /// changed.
   bool set(const std::vector<GemmChoice>& choices);
-  /// How often it really measured.
+  /// The number of measurements so far.
   int64_t measurements() const { return measurements_.load(); }
 
  private:
-  // Type, transposes, m, n, k, threads, and what follows.
+  // Type, transposes, m, n, k, threads and epilogue.
   using Key = std::tuple<DType, bool, bool, int64_t, int64_t, int64_t, int, GemmEpilogue>;
   static Key key_of(const Gemm& gemm);
   static std::string text_of(const Key& key);
@@ -60,11 +60,11 @@ class GemmChoices {
   std::atomic<int64_t> measurements_{0};
 };
 
-/// Those of this process, in the file and with the header below.
+/// The choices of this process, with the file and the header below.
 GemmChoices& gemm_choices();
-/// In cache_folder(); empty if there is none.
+/// The file in cache_folder(); empty if there is no such folder.
 std::filesystem::path gemm_choices_file();
-/// Espalier, processor, vector level and libraries.
+/// The versions of Espalier and the libraries, the processor and its vector level.
 std::string gemm_choices_header();
 
 }  // namespace espalier

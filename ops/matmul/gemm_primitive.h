@@ -1,4 +1,4 @@
-// A matrix product as a oneDNN primitive: made once, and with a bias and a ReLU inside where they are wanted.
+// A matrix product as a oneDNN primitive, created once, with an optional bias and ReLU.
 #pragma once
 #include <memory>
 
@@ -8,12 +8,13 @@ namespace espalier {
 
 class GemmPrimitive {
  public:
-  /// float32, with alpha 1 and beta 0. Throws UnsupportedError if oneDNN has none for it.
+  /// For float32, with alpha 1 and beta 0. Throws UnsupportedError if oneDNN has no primitive for the
+  /// product.
   explicit GemmPrimitive(const Gemm& gemm);
   ~GemmPrimitive();
   GemmPrimitive(GemmPrimitive&&) noexcept;
 
-  /// `bias` has n elements; it is read if the product has an epilogue with one.
+  /// `bias` has n elements; it is read only if the epilogue has a bias.
   void run(const void* a, const void* b, const void* bias, void* c);
 
  private:

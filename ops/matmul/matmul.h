@@ -1,10 +1,10 @@
-// The op of a matrix product.
+// The matmul op.
 #pragma once
 #include "espalier/core/op.h"
 
 namespace espalier {
 
-/// Its operands are seen transposed as the form says.
+/// A matrix product with operands transposed as `form` says.
 OpPtr matmul_op(MatmulForm form);
 
 }  // namespace espalier

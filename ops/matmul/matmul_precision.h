@@ -1,23 +1,22 @@
-// How exactly products of float32 matrices are computed on GPUs.
+// The precision of float32 matrix products on GPUs.
 #pragma once
 #include <cstdint>
 #include <optional>
 
 namespace espalier {
 
-/// `ieee`: in float32 throughout. `tf32`: operands are rounded to 10 bits of mantissa first, which tensor
-/// cores multiply several times faster; sums stay float32.
+/// `ieee`: float32 throughout. `tf32`: operands are rounded to 10 bits of mantissa for tensor cores, which
+/// are several times faster; sums are float32.
 enum class MatmulPrecision : uint8_t { ieee, tf32 };
 
-/// Lets eager products of float32 matrices on GPUs be computed in TF32; off at first. It holds for all
-/// threads.
+/// Allows TF32 for eager products of float32 matrices on GPUs, in all threads. The default is false.
 void allow_tf32(bool allow);
 
-/// What products that this thread binds now get: that of the innermost MatmulPrecisionScope, else what
-/// allow_tf32 said.
+/// The precision of products that this thread binds: that of the innermost MatmulPrecisionScope, else that of
+/// allow_tf32.
 MatmulPrecision matmul_precision();
 
-/// Chooses for this thread while it lives.
+/// Sets the precision of this thread during its lifetime.
 class MatmulPrecisionScope {
  public:
   explicit MatmulPrecisionScope(MatmulPrecision precision);

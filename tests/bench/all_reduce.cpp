@@ -1,7 +1,6 @@
-// bench_all_reduce [rounds]: threads that add up 64 MB each, as they are and times weights, held against what
-// the same threads do at once in memory of their own: add to it in place, and a triad, a = b + c · d; and the
-// time of a small all_reduce, which is all waiting. THREADS is how many ranks there are, 2 if it is
-// not set.
+// bench_all_reduce [rounds]: all-reduce of 64 MB on each thread, plain and weighted, relative to concurrent
+// loops of the same threads in their own memory: an addition in place and a triad, a = b + c · d. Also the
+// time of a small all-reduce, which consists of waiting. THREADS sets the number of ranks, by default 2.
 #include <espalier/executor/communicators/distributed.h>
 
 #include <thread>
@@ -14,7 +13,7 @@ namespace {
 constexpr int64_t large = 16 << 20, small = 100;  // floats
 constexpr int small_turns = 2000;
 
-// The median time of `work`, which all ranks do at the same time.
+// The median time of `work`, which all ranks run concurrently.
 template <class Work>
 double together(int ranks, int rounds, const Work& work) {
   auto group = esp::distributed::make_group(std::vector<esp::Device>(static_cast<size_t>(ranks), esp::cpu()));
@@ -57,7 +56,7 @@ int main(int argc, char** argv) {
       self.all_reduce_weighted(values, weights);
     };
   });
-  constexpr int64_t third = large / 3;  // as much memory together
+  constexpr int64_t third = large / 3;  // the same memory in total
   const double triad = together(ranks, rounds, [](esp::Communicator&) {
     return [a = esp::ones({third}), b = esp::ones({third}), c = esp::ones({third})]() mutable {
       float* const to = a.span<float>().data();

@@ -1,5 +1,5 @@
-// What one op costs beyond its arithmetic: a chain of adds of one-element variables is built, run forward and
-// backward, and released.
+// The overhead of one op: a chain of additions of one-element variables is built, run forward and backward,
+// and released.
 #include <espalier/espalier.h>
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kLength = 10000;
 
-// Every add takes the same variable, whose gradient therefore is a sum of 10,000.
+// Every addition reads the same variable, whose gradient therefore is a sum of 10,000 terms.
 double one_variable() {
   return bench::seconds([] {
     esp::Variable h = esp::variable({1.0f}), v = esp::variable({1.0f});

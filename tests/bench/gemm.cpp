@@ -17,7 +17,7 @@ int leading_a(const Product& p) { return p.transpose_a ? p.m : p.k; }
 int leading_b(const Product& p) { return p.transpose_b ? p.k : p.n; }
 
 void openblas(const Product& p, const float* a, const float* b, float* c) {
-  if (p.m == 1)  // a vector: made for it, and it needs no copies
+  if (p.m == 1)  // a vector: gemv needs no copies
     cblas_sgemv(CblasRowMajor, p.transpose_b ? CblasNoTrans : CblasTrans, p.transpose_b ? p.n : p.k,
                 p.transpose_b ? p.k : p.n, 1, b, leading_b(p), a, 1, 0, c, 1);
   else

@@ -1,5 +1,5 @@
-// The matrix products of a workload, alone: no way of computing a step can be faster than they are, each by
-// the library that is best at it. Their sum is the floor that the workloads are compared with.
+// The matrix products of a workload, each by the fastest library. The sum of their times is a lower bound for
+// a step of the workload.
 #pragma once
 #include <array>
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace bench {
 
-// c[m, n] = op(a) op(b), where op(a) is [m, k] and op(b) is [k, n]; a and b are stored transposed where it
-// says so. A batch of them lies one after the other.
+// c[m, n] = op(a) op(b), where op(a) is [m, k] and op(b) is [k, n]; a and b may be stored transposed. The
+// matrices of a batch are contiguous.
 struct Product {
   const char* name;
   int m, n, k;
@@ -20,7 +20,7 @@ struct Product {
 enum class Library { openblas, onednn_gemm, onednn_matmul };
 inline constexpr std::array kLibraries = {Library::openblas, Library::onednn_gemm, Library::onednn_matmul};
 
-// One product, ready to be run by any library.
+// One product, prepared for every library.
 class Gemm {
  public:
   explicit Gemm(const Product& product);
@@ -31,16 +31,16 @@ class Gemm {
   std::shared_ptr<struct MatmulPrimitive> primitive_;
 };
 
-// Times every product by every library, on all threads and on one: small products are not worth sharing.
-// measure() adds one round to what is known.
+// Times every product with every library, on all threads and on one, which is faster for small products. Each
+// measure() adds one round.
 class GemmFloor {
  public:
   explicit GemmFloor(std::span<const Product> products, int runs = 21);
   void measure();
-  double seconds() const;  // of one step, each product by the library that is best at it
-  void print() const;      // one line per product, for people
+  double seconds() const;  // for one step, each product by its fastest library
+  void print() const;      // one line per product
 
-  // Runs a product by the library that was best at it.
+  // Runs a product by its fastest library.
   void run(size_t product, const float* a, const float* b, float* c) const;
 
  private:
@@ -54,7 +54,7 @@ class GemmFloor {
     Gemm gemm;
     std::vector<float> a, b, c;
     std::vector<Way> ways;
-    size_t best = 0;  // of the ways
+    size_t best = 0;  // index into `ways`
   };
   static void run(const Case& one, const Way& way, const float* a, const float* b, float* c);
 

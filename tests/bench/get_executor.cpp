@@ -1,5 +1,5 @@
-// bench_get_executor NAME: how long freezing the MLP takes in a new process, and the first step after it,
-// under that name. Whether what was measured of products lies on disk already is up to the caller.
+// bench_get_executor NAME: the time of get_executor() for the MLP in a new process, and of the first step,
+// reported as NAME. The caller decides whether the file of measured products exists.
 #include <espalier/espalier.h>
 
 #include "mlp_task.h"

@@ -1,5 +1,5 @@
-// bench_gpt eager|executor|floor [rounds]: training one transformer block. One contestant in a process, so
-// that the memory it took can be told.
+// bench_gpt eager|executor|floor [rounds]: training one transformer block. One contestant per process, so
+// that its peak memory can be measured.
 #include <espalier/espalier.h>
 
 #include "gemm.h"

@@ -1,4 +1,4 @@
-// The training job on which the contestants of gpt.cpp and peer/gpt.cpp meet: one transformer block.
+// The training job that gpt.cpp and peer/gpt.cpp have in common: one transformer block.
 #pragma once
 
 namespace gpt_task {
@@ -7,7 +7,7 @@ constexpr int kRows = 64, kBatch = 8, kTokens = 128, kWidth = 256, kHeads = 8, k
 constexpr int kSteps = kRows / kBatch;  // in an epoch
 constexpr double kLearningRate = 1e-3;
 
-// The sizes of one such job; those above, unless others are given.
+// The sizes of a job; the default is those above.
 struct Size {
   int rows = kRows, batch = kBatch, tokens = kTokens, width = kWidth, heads = kHeads;
   constexpr int hidden() const { return 4 * width; }

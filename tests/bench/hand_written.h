@@ -1,5 +1,5 @@
-// The MLP as one would write it without a library: the step's products and plain loops over buffers made
-// beforehand.
+// The MLP written without a library: the matrix products of the step and plain loops over preallocated
+// buffers.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -10,7 +10,7 @@ namespace bench {
 
 class HandWritten {
  public:
-  explicit HandWritten(const GemmFloor& floor);  // it knows which library is best at each product
+  explicit HandWritten(const GemmFloor& floor);  // runs each product by its fastest library
   double train(int epochs);                      // the mean loss of the last epoch
 
  private:
@@ -20,7 +20,7 @@ class HandWritten {
   std::vector<float> x_, y_;                           // the data
   std::vector<float> w1_, b1_, w2_, b2_;               // the parameters, weights as [out, in]
   std::vector<float> dw1_, dw2_;                       // their gradients
-  std::vector<float> batch_x_, batch_y_, h_, o_, dh_;  // what a step computes
+  std::vector<float> batch_x_, batch_y_, h_, o_, dh_;  // intermediate values of a step
 };
 
 }  // namespace bench

@@ -1,5 +1,5 @@
-// What the libraries beneath make of this machine. "bench_machine core" prints OpenBLAS's name for its
-// processor: an old OpenBLAS takes a new processor for a very old one, and is several times slower then.
+// The configuration of the libraries on this machine. "bench_machine core" prints the processor that OpenBLAS
+// detects: an old OpenBLAS takes a new processor for a very old one and is several times slower.
 #include <cblas.h>
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// The MLP, eagerly and frozen, beside the floor of its matrix products and a version written by hand. The
-// contestants take turns, so that whatever else the machine does hits them alike.
+// The MLP, eager and frozen, next to the time of its matrix products and a hand-written version. The
+// contestants alternate, so that other load on the machine affects them equally.
 #include <espalier/espalier.h>
 
 #include "gemm.h"
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   bench::report("mlp_arena_kb", static_cast<double>(plan.arena_bytes()) / 1024);
   bench::report("mlp_largest_live_kb", static_cast<double>(plan.largest_live_bytes()) / 1024);
   for (const auto& [one_x, one_y] : batches) {
-    // What an eager step holds at most, beyond what lay there before it.
+    // The peak memory of an eager step, less the memory before it.
     const int64_t before = esp::memory_stats().live_bytes;
     esp::reset_peak_memory();
     eager_step(one_x, one_y);

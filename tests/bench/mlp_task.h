@@ -1,4 +1,4 @@
-// The training job on which the contestants of mlp.cpp and peer/mlp.cpp meet.
+// The training job that mlp.cpp and peer/mlp.cpp have in common.
 #pragma once
 #include <cstdint>
 

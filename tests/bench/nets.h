@@ -1,4 +1,4 @@
-// The networks of the workloads, as a user of Espalier writes them.
+// The networks of the workloads, written as user code.
 #pragma once
 #include <espalier/espalier.h>
 
@@ -17,7 +17,7 @@ struct Mlp {
   esp::Variable operator()(const esp::Variable& x) const { return output(esp::relu(hidden(x))); }
 };
 
-// A transformer block that normalizes first: x + attention(norm(x)), then x + mlp(norm(x)).
+// A pre-norm transformer block: x + attention(norm(x)), then x + mlp(norm(x)).
 struct GptBlock {
   gpt_task::Size size;
   esp::nn::LayerNorm norm1, norm2;
@@ -45,7 +45,7 @@ struct GptBlock {
     return out(esp::reshape(esp::transpose(mixed, {0, 2, 1, 3}), {-1, size.tokens, size.width}));
   }
 
-  // 0 for what a token may see, -infinity for what comes after it.
+  // 0 where a token may attend, -infinity for later tokens.
   static esp::Tensor causal_mask(int tokens) {
     esp::Tensor mask = esp::zeros({tokens, tokens});
     for (int i = 0; i < tokens; ++i)

@@ -1,5 +1,5 @@
-// What each pass gains: every workload is frozen with all passes, and with each of them left out, and their
-// steps are timed in turns. Prints a table in Markdown.
+// The gain of each pass: every workload is compiled with all passes, and without each of them, and the plans
+// are timed in turns. Prints a table in Markdown.
 //   bench_passes [workload...] [turns]
 #include <espalier/espalier.h>
 
@@ -14,10 +14,10 @@ namespace {
 struct Workload {
   const char* name;
   workloads::Frozen (*freeze)(const workloads::Without&);
-  int runs;  // which are timed together
+  int runs;  // timed as one
 };
 
-// Smaller than in bench_pointwise, so that all variants fit into memory; still far larger than any cache.
+// Smaller than in bench_pointwise, so that all variants fit into memory, but larger than any cache.
 workloads::Frozen pointwise(const workloads::Without& without) {
   return workloads::pointwise_backward(without, int64_t{1} << 22);
 }
@@ -28,7 +28,7 @@ constexpr Workload kWorkloads[] = {{"mlp", workloads::mlp, 1},
                                    {"gpt", workloads::gpt, 1},
                                    {"small", workloads::small, 5}};
 
-// Medians over the turns of what leaving a pass out does, for each pass; and what all passes together take.
+// The time and arena with all passes, and for each pass the median effect of leaving it out.
 struct Gains {
   double microseconds = 0, kilobytes = 0;
   std::vector<double> time = {}, arena = {};
@@ -56,7 +56,7 @@ Gains measure(const Workload& workload, const std::vector<std::string>& names, i
   for (int turn = 0; turn < turns; ++turn) {
     all.push_back(time(variants[0]));
     for (size_t i = 0; i < names.size(); ++i) {
-      // Each beside a run with all passes of its own, half of them before it and half after.
+      // Each variant is compared with a run with all passes, in turns before and after it.
       double with = 0, without = 0;
       if (turn % 2) with = time(variants[0]);
       without = time(variants[i + 1]);

@@ -1,5 +1,5 @@
-// bench_pointwise CONTESTANT [rounds]: an expression on 16M floats, alone or with its gradients, eagerly or
-// frozen. One contestant in a process, so that the memory it took can be told.
+// bench_pointwise CONTESTANT [rounds]: an expression on 16M floats, with or without gradients, eager or
+// frozen. One contestant per process, so that its peak memory can be measured.
 #include <espalier/espalier.h>
 
 #include <cstring>

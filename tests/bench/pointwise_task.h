@@ -1,5 +1,5 @@
-// The expression on which the contestants of pointwise.cpp and peer/pointwise.cpp meet. Operations are found
-// by the type of the operands.
+// The expression that pointwise.cpp and peer/pointwise.cpp have in common. Argument-dependent lookup finds
+// the operations of each library.
 #pragma once
 #include <cstdint>
 

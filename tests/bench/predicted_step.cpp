@@ -1,8 +1,8 @@
-// What the cost model says of a step of the MLP and of the GPT block on this processor, over what it takes
-// here. The processor is measured first, by the library's own kernels: a large product, arrays that are
-// added, and operations on next to nothing. The contestants take turns, so that other load hits them alike.
-// With two threads also a step of two replicas with one thread each: each has half of what was measured, and
-// the network is what two threads take to add up as many bytes as the plan says, or next to none.
+// The predicted time of a step of the MLP and of the GPT block on this processor, relative to the measured
+// time. The processor is measured first, by the library's kernels: a large product, the addition of arrays,
+// and operations on single elements. The contestants alternate, so that other load affects them equally. With
+// two threads, also a step of two replicas with one thread each: each has half of the measured rates, and the
+// network is measured by all-reduces of two threads, of the plan's bytes and of a few bytes.
 #include <espalier/espalier.h>
 
 #include <thread>
@@ -18,13 +18,13 @@ double step_seconds(const esp::Executor& executor) {
   return bench::median_seconds(5, [&] {
     try {
       executor.step();
-    } catch (const esp::EndOfData&) {  // the one step of an epoch
+    } catch (const esp::EndOfData&) {  // an epoch has one step
       executor.step();
     }
   });
 }
 
-/// FLOP/s of a product of n x n matrices. A plan hands out one element of it, so that no copy is timed.
+/// FLOP/s of a product of n x n matrices. The plan returns one element, so that no copy is timed.
 double measure_flops(int64_t n) {
   const esp::Variable a = esp::parameter(esp::randn({n, n})), b = esp::parameter(esp::randn({n, n}));
   const esp::Variable element = esp::slice(esp::reshape(esp::matmul(a, b), {-1}), 0, 0, 1);
@@ -32,7 +32,7 @@ double measure_flops(int64_t n) {
   return 2 * size * size * size / step_seconds(element.get_executor());
 }
 
-/// Bytes/s of an addition of arrays which take so many bytes together, its result included.
+/// Bytes/s of an addition; `bytes` is the size of operands and result together.
 double measure_bandwidth(int64_t bytes) {
   const esp::NoGrad guard;
   const int64_t elements = std::max<int64_t>(1, bytes / 12);
@@ -41,7 +41,7 @@ double measure_bandwidth(int64_t bytes) {
   return 12 * static_cast<double>(elements) / seconds;
 }
 
-/// Seconds that a kernel takes beyond its work.
+/// Seconds of overhead per kernel.
 double measure_launch() {
   constexpr int kernels = 200;
   const esp::Variable x = esp::parameter(esp::ones({1}));
@@ -50,7 +50,7 @@ double measure_launch() {
   return step_seconds(y.get_executor({.without = {"fuse_pointwise", "fold_constants"}})) / kernels;
 }
 
-/// Seconds in which two threads add up so many bytes that each has.
+/// Seconds of an all-reduce of `bytes` by two threads.
 double measure_all_reduce(int64_t bytes) {
   const auto ranks = esp::distributed::make_group({esp::cpu(), esp::cpu()});
   constexpr int turns = 50;
@@ -72,8 +72,7 @@ double measure_all_reduce(int64_t bytes) {
   return seconds;
 }
 
-/// Two threads as a network, for messages of that size: a ring of two takes 2 (latency + bytes / 2
-/// bandwidth).
+/// Two threads as a network, for messages of `bytes`: a ring of two takes 2 (latency + bytes / 2 bandwidth).
 esp::Network two_threads(int64_t bytes) {
   const double none = measure_all_reduce(4), all = std::max(measure_all_reduce(bytes), 1.01 * none);
   return {.name = "threads",
@@ -150,7 +149,7 @@ int main(int argc, char** argv) {
     bench::report(workload.name + "_measured_us", bench::median(workload.measured) * 1e6);
     bench::report(workload.name + "_predicted_us", bench::median(workload.predicted) * 1e6);
     bench::report(workload.name + "_predicted_over_measured", bench::median(ratio));
-    // With the bandwidth of arrays that are as large together as the plan's arena.
+    // With the bandwidth measured on arrays of the size of the plan's arena.
     bench::report(workload.name + "_predicted_in_cache_us", bench::median(workload.in_cache) * 1e6);
     bench::report(workload.name + "_in_cache_over_measured", bench::median(in_cache));
   }

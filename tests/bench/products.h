@@ -1,4 +1,4 @@
-// Which matrix products a step of each workload is made of. Weights lie as [out, in].
+// The matrix products of a step of each workload. Weights are stored as [out, in].
 #pragma once
 #include <array>
 
@@ -21,8 +21,8 @@ constexpr std::array<Product, 2> kInferenceProducts = {{
     {"output", 1, 10, 1000, false, true},
 }};
 
-// Of the block: each dense layer forward, for its input and for its weights; then attention, of which the
-// scores and the weighted sums of values each have two gradients.
+// The transformer block: each dense layer forward, and its gradients for input and weights; then attention,
+// where the scores and the weighted sums of values have two gradients each.
 constexpr std::array<Product, 18> gpt_products(const gpt_task::Size& size) {
   const int t = size.tokens, d = size.width / size.heads, pairs = size.batch * size.heads;
   const int width = size.width, hidden = size.hidden(), all = size.batch * t;

@@ -1,8 +1,7 @@
 // bench_replicas [rounds]: the same global batch of the MLP and of the GPT block on two cores, by one replica
-// with two threads and by two replicas with one each. The contestants take turns in one process, so that
-// other load hits them alike. Beside them, for where the time goes: one replica that lays its gradients side
-// by side as replicas do, but sends them nowhere; and two programs with half the batch each, which exchange
-// nothing.
+// with two threads and by two replicas with one thread each. The contestants alternate in one process, so
+// that other load affects them equally. For a breakdown of the time: one replica with its gradients in a
+// bucket that is not sent, and two programs with half the batch each that exchange nothing.
 #include <espalier/espalier.h>
 
 #include <filesystem>
@@ -16,7 +15,7 @@ namespace {
 
 const std::vector<esp::Device> kReplicas{esp::cpu(0), esp::cpu(1)};
 
-/// Microseconds of all events of that name in a trace, which has a line for each.
+/// Microseconds of all events with this name in a trace, which has one line per event.
 double traced(const std::filesystem::path& trace, const std::string& name) {
   std::ifstream file(trace);
   double sum = 0;
@@ -29,7 +28,7 @@ double traced(const std::filesystem::path& trace, const std::string& name) {
   return sum;
 }
 
-/// Two programs at once, each in a thread with one core's share of the work.
+/// Two independent programs, each in a thread with half of the work.
 class Apart {
  public:
   template <class Make>
@@ -69,7 +68,7 @@ void compare(const std::string& name, int rounds, const Make& make, const MakeHa
     over_halves.push_back(replicas.back() / halves.back());
   }
 
-  // What one replica waits for the other and adds up, and what it copies into its messages, of whole steps.
+  // The fractions of a step in which one replica waits and reduces, and in which it copies into its messages.
   const auto trace = std::filesystem::temp_directory_path() / ("espalier_replicas_" + name + ".json");
   two.executor.profile(trace, {.steps = two.steps});
   two.run();

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds the benchmarks (Release, in build/bench) and runs them: tests/bench/run.sh [turns] [workload...]
-# Workloads: chain mlp inference pointwise gpt get_executor weight passes; all of them if none is named.
-# The contestants take turns, so that whatever else the machine does hits them alike; every figure is a median.
-# Beside Espalier run libtorch, if it is installed (Debian: libtorch-dev), and PyTorch and MLX, if $PYTORCH and
-# $MLX (if it is not set, $PYTORCH too) are a Python that has them. THREADS="1 2" says with how many threads, one
+# Workloads: chain mlp inference pointwise gpt get_executor weight passes; by default all of them.
+# The contestants alternate, so that other load affects them equally; every figure is a median.
+# Next to Espalier it runs libtorch, if installed (Debian: libtorch-dev), and PyTorch and MLX, if $PYTORCH and
+# $MLX (by default $PYTORCH) are a Python that has them. THREADS="1 2" sets the numbers of threads, with one
 # table for each.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -32,8 +32,8 @@ MLX=${MLX:-$PYTORCH}
 mlx=no
 if "$MLX" -c 'import mlx.core' 2>/dev/null; then mlx=yes; fi
 
-# libtorch at its best: the OpenMP build of OpenBLAS, told its processor if it takes a new one for a very old
-# one, and a malloc that keeps what is freed.
+# The best settings for libtorch: the OpenMP build of OpenBLAS, with the processor set if it detects a very old
+# one, and a malloc that keeps freed memory.
 openblas=/usr/lib/$(cc -print-multiarch)/openblas-openmp
 peer_settings=("LD_LIBRARY_PATH=$openblas"
   MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=4294967296)
@@ -48,7 +48,7 @@ case $core in
 esac
 peer() { env "${peer_settings[@]}" "$@"; }
 
-# One line each: what a turn of a workload runs, appended to $results.
+# The commands of a turn of a workload; they append lines to $results.
 espalier() { "$programs/bench_$1" "${@:2}" >>"$results"; }
 libtorch() { if [ $torch = yes ]; then peer "$programs/peer/torch_$1" "${@:2}" >>"$results"; fi; }
 python() {
@@ -57,7 +57,7 @@ python() {
     "$PYTORCH" tests/bench/peer/pytorch/bench.py "$contestant" "$rounds" >>"$results"
   done
 }
-# The wheel brings the reference BLAS, which is 15 times slower: OpenBLAS stands in for it.
+# The wheel contains the reference BLAS, which is 15 times slower; it is replaced by OpenBLAS.
 mlx() {
   [ $mlx = no ] || LD_PRELOAD=$openblas/libopenblas.so.0 peer "$MLX" tests/bench/peer/mlx/bench.py "$@" >>"$results"
 }

@@ -1,5 +1,5 @@
-// The floor of the pointwise workload: its arrays read once and written once by loops that compute next to
-// nothing, on all threads. Compiled for this very machine.
+// A lower bound for the pointwise workload: loops on all threads that read and write its arrays once and
+// compute next to nothing. Compiled for this machine.
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kElements = pointwise_task::kElements;
 constexpr int64_t kBlock = 16;  // floats in a cache line
 
-// Stores a line without reading it first, where the machine can.
+// Stores a cache line without reading it first, where the machine supports it.
 inline void store(float* to, const float* line) {
 #ifdef __AVX512F__
   _mm512_stream_ps(to, _mm512_loadu_ps(line));

@@ -12,8 +12,8 @@ over() { # a / b
 }
 line() { printf '%-40s %9s %9s %9s %9s %9s %9s %9s | %8s %8s %8s %8s %8s %8s  %s\n' "$@"; }
 
-# what, its name before and after the contestant's, the aim. The ratios are of the executor, or of eager where
-# there is none.
+# description, the parts of the name before and after the contestant's, the aim. Ratios are of the executor, or of eager if
+# there is no executor.
 row() {
   local what=$1 name=$2 unit=$3 aim=${4:-} eager executor torch pytorch compiled mlx floor best
   eager=$(value "${name}eager$unit") executor=$(value "${name}executor$unit")
@@ -27,7 +27,7 @@ row() {
     "$(over "$best" "$floor")" "$(over "$torch" "$best")" "$(over "$pytorch" "$best")" \
     "$(over "$compiled" "$best")" "$(over "$mlx" "$best")" "$aim"
 }
-# What only has one or two figures: what, Espalier's, libtorch's, the aim.
+# Rows with one or two figures: description, Espalier's, libtorch's, the aim.
 figure() {
   local ours theirs
   ours=$(value "$2") theirs=$(value "$3")

@@ -1,5 +1,5 @@
-// What the benchmark programs share: a clock, a median, the process's memory, and one line "name value" per
-// result, which table.sh reads. Espalier and its peers alike include this.
+// Helpers of the benchmark programs: a clock, a median, the process's memory, and one line "name value" per
+// result, which table.sh reads. The benchmarks of Espalier and of its peers include this.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace bench {
 
-// Seconds that `work` took.
+// The seconds that `work` takes.
 template <class Work>
 double seconds(Work&& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -39,7 +39,7 @@ inline void report(const std::string& name, double value) {
   std::printf("%-36s %12.3f\n", name.c_str(), value);
 }
 
-// The most memory this process has held so far, libraries included; 0 where the system does not say.
+// The peak memory of this process so far, libraries included; 0 where the system does not report it.
 inline double peak_megabytes() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;)
@@ -51,13 +51,13 @@ inline double peak_megabytes() {
   return 0;
 }
 
-// How often the contestants take turns: the last argument if it is a number, 5 otherwise.
+// The number of rounds: the last argument if it is a number, else 5.
 inline int rounds(int argc, char** argv) {
   const int given = argc > 1 ? std::atoi(argv[argc - 1]) : 0;
   return given > 0 ? given : 5;
 }
 
-// The benchmarks run at one thread unless OMP_NUM_THREADS says otherwise.
+// The number of threads: OMP_NUM_THREADS, by default 1.
 inline int threads() {
   const char* wanted = std::getenv("OMP_NUM_THREADS");
   return wanted ? std::max(1, std::atoi(wanted)) : 1;

@@ -12,7 +12,7 @@ namespace workloads {
 
 namespace {
 
-constexpr int64_t kRunOnGpu = 64;  // steps, for trees that have no feed of their own
+constexpr int64_t kRunOnGpu = 64;  // steps, for trees without a feed
 
 constexpr esp::data::DistributorOptions batches_of(int64_t size) {
   return {.batch_size = size, .shuffle = true, .drop_remainder = true};
@@ -35,14 +35,14 @@ Frozen train(const esp::Variable& loss, const esp::optim::Optimizer& optimizer, 
   return {executor, [executor] { executor.execute({.epochs = 1, .progress = false}); }, steps};
 }
 
-// A number for each of many steps: an epoch of a tree without a feed has one step, and all that begins and
-// ends an epoch would be timed with it.
+// A number for each of many steps. An epoch of a tree without a feed has a single step, so the overhead of an
+// epoch would be timed with it.
 esp::Variable number_per_step() {
   const esp::data::Distributor feed({esp::ones({kRunOnGpu})}, batches_of(1));
   return esp::reshape(feed.get_output_graphs()[0], {});
 }
 
-// Runs a tree without a feed, given one for a GPU.
+// Runs a tree without a feed; on a GPU, adds a feed.
 Frozen without_feed(const esp::Variable& root, const std::optional<esp::optim::Optimizer>& optimizer,
                     const Target& target) {
   if (!target.devices.empty()) {
@@ -54,14 +54,14 @@ Frozen without_feed(const esp::Variable& root, const std::optional<esp::optim::O
   const auto step = [executor] {
     try {
       executor.step();
-    } catch (const esp::EndOfData&) {  // the one step of an epoch
+    } catch (const esp::EndOfData&) {  // an epoch has one step
       executor.step();
     }
   };
   return {executor, step, 1};
 }
 
-// Keeps gradients and trains nothing.
+// Keeps gradients in states and updates no parameter.
 struct KeepGradients : esp::optim::UpdateRule {
   std::string_view name() const override { return "keep_gradients"; }
   void update(esp::optim::ParameterUpdate& step) const override {
@@ -69,7 +69,7 @@ struct KeepGradients : esp::optim::UpdateRule {
   }
 };
 
-// Updates other parameters beside the one it is called for.
+// Also updates parameters other than the one it is called for.
 struct UpdateGiven : esp::optim::UpdateRule {
   esp::optim::Adam adam{1e-3};
   std::vector<std::pair<esp::Variable, esp::Variable>> gradients;  // of each parameter
@@ -78,7 +78,7 @@ struct UpdateGiven : esp::optim::UpdateRule {
   void update(esp::optim::ParameterUpdate& step) const override {
     step.assign(step.parameter(), step.parameter() - 1e-3 * step.gradient());
     for (const esp::Variable& assignment : adam.build(gradients)) {
-      const auto& inputs = assignment.node()->inputs;  // a leaf, and what it becomes
+      const auto& inputs = assignment.node()->inputs;  // a leaf and its next value
       step.assign(inputs[0].variable(), inputs[1].variable());
     }
   }
@@ -133,7 +133,7 @@ Frozen small(const Target& target) {
   auto [x, y] = feed.get_output_graphs<2>();
   esp::nn::Sequential network{esp::nn::Dense(hidden), esp::nn::Relu(), esp::nn::Dropout(0.2),
                               esp::nn::Dense(classes)};
-  // Slow learning: what has been learned by heart has gradients of 0, and moments that decay to subnormals.
+  // A low learning rate: after overfitting, gradients would be 0, and moments would decay to subnormals.
   return train(esp::nn::SoftmaxCrossEntropy()(network(x), y), esp::optim::Adam(1e-6), target, rows / batch);
 }
 

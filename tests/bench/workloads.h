@@ -1,5 +1,4 @@
-// Every workload frozen into a plan: what the programs time, and what passes.cpp freezes with passes left
-// out.
+// Every workload compiled into a plan, optionally without some passes.
 #pragma once
 #include <espalier/espalier.h>
 
@@ -22,7 +21,7 @@ struct Frozen {
 
 using Without = std::vector<std::string>;  // names of passes to leave out
 
-/// Where and how a workload runs; as it stands, on the CPU and with all passes.
+/// The configuration of a workload; by default on the CPU with all passes.
 struct Target {
   std::vector<espalier::Device> devices = {};
   espalier::Precision precision = espalier::Precision::float32;
@@ -33,16 +32,16 @@ struct Target {
 
 Frozen mlp(const Target& target, int64_t rows = task::kRows, int64_t batch = task::kBatch);
 Frozen inference(const Target& target);
-/// All of the expression is computed; what a run hands out is one element, so that no copy is timed. On a GPU
-/// a run has many steps, of which each reads a number more.
+/// Computes the whole expression and returns one element, so that no copy is timed. On a GPU a run has many
+/// steps, each of which reads one further number.
 Frozen pointwise_forward(const Target& target, int64_t elements);
-/// The gradients of a, b and c stay in states, as backward() would leave them.
+/// The gradients of a, b and c are kept in states, as by backward().
 Frozen pointwise_backward(const Target& target, int64_t elements);
 Frozen gpt(const Target& target, const gpt_task::Size& size = {});
-/// What the digits sample trains, on random numbers: steps that are small.
+/// The network of the digits sample, on random numbers: small steps.
 Frozen small(const Target& target);
-/// Adam alone: parameters of these sizes, whose gradients lie beside them. Each step trains a number, too, so
-/// that there is a loss.
+/// Adam alone: updates of parameters of these sizes, with gradients in leaves. Each step also trains a
+/// number, since a plan needs a loss.
 Frozen optimizer(const Target& target, const std::vector<int64_t>& sizes);
 
 // The same on the CPU.

@@ -1,4 +1,4 @@
-// A program outside the project: it computes, derives from the library's classes and catches its exceptions.
+// An external program: it computes, derives from the library's classes and catches its exceptions.
 #include <espalier/espalier.h>
 #include <iostream>
 namespace esp = espalier;

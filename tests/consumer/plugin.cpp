@@ -1,4 +1,4 @@
-// A shared object which uses Espalier inside and shows these functions only.
+// A shared object that uses Espalier internally and exports only these functions.
 #include <espalier/espalier.h>
 
 #include <string>
@@ -21,7 +21,7 @@ extern "C" {
   return (a * a).gradient(a).item();
 }
 
-// What the library throws is caught by its class here.
+// Catches an exception of the library by its class.
 [[gnu::visibility("default")]] bool catches_wrong_shapes() {
   try {
     Net net;

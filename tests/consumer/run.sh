@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds and runs programs and a plug-in outside the project which use it in one of three ways, in a folder with a space in
-# its name, by the compiler that CXX names (g++):
-#   tests/consumer/run.sh find_package|pkg_config PREFIX       against what is installed under PREFIX
+# Builds and runs external programs and a plug-in that use the library in one of three ways, in a folder with a space in
+# its name, with the compiler CXX (by default g++):
+#   tests/consumer/run.sh find_package|pkg_config PREFIX       against an installation under PREFIX
 #   tests/consumer/run.sh add_subdirectory static|shared
 set -euo pipefail
 export ESPALIER_CACHE=off # nothing of this is for the user
@@ -14,7 +14,7 @@ build="$root/build/consumer builds/$way $(basename "$with")"
 rm -rf "$build"
 mkdir -p "$build"
 
-# The OpenMP build of OpenBLAS is the one which must run, whichever is the machine's default.
+# The program must load the OpenMP build of OpenBLAS, whatever the default of the machine is.
 check_and_run() {
   if ldd "$1" | grep 'libopenblas' | grep -v '/openblas-openmp/'; then
     echo "$1 loads the wrong OpenBLAS" >&2
@@ -23,14 +23,14 @@ check_and_run() {
   "$@"
 }
 
-# A plug-in keeps its Espalier for itself, or two plug-ins would use each other's.
+# A plug-in must not export its Espalier, else two plug-ins would use the same one.
 check_plugin() {
   local shown
   shown=$(nm --dynamic --defined-only --format=posix "$2" | cut -d' ' -f1)
-  grep -qx slope_of_square <<<"$shown" || { echo "$2 shows no function of its own" >&2 && return 1; }
-  # Instances of the standard library's templates, which are visible by its own pragma, are the plug-in's.
+  grep -qx slope_of_square <<<"$shown" || { echo "$2 does not export its own function" >&2 && return 1; }
+  # Instances of templates of the standard library are always visible.
   if grep -E '^_Z(GV|T[ISVTWH])?N?[KRO]*8espalier' <<<"$shown" | c++filt >&2; then
-    echo "$2 shows these symbols of Espalier" >&2
+    echo "$2 exports these symbols of Espalier" >&2
     return 1
   fi
   check_and_run "$1" "$2"
@@ -69,7 +69,7 @@ case $way in
     check_plugin "$build/host" "$build/plugin.so"
     ;;
   *)
-    echo "there is no way $way" >&2
+    echo "unknown way $way" >&2
     exit 2
     ;;
 esac

@@ -1,4 +1,4 @@
-// Captures and graphs.
+// Stream capture and graphs.
 #include <algorithm>
 #include <queue>
 
@@ -12,7 +12,7 @@ cudaError_t Runtime::invalidate(const std::shared_ptr<Capture>& capture, cudaErr
 }
 
 cudaError_t Runtime::forbid_in_capture() {
-  // Which captures forbid depends on the modes of the capture and of the thread.
+  // Which captures forbid a call depends on the modes of the capture and of the thread.
   if (this_thread.mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
   cudaError_t error = cudaSuccess;
   for (const auto& capture : captures) {
@@ -35,7 +35,7 @@ void leave(Runtime& r, const std::shared_ptr<Capture>& capture) {
   std::erase(r.captures, capture);
 }
 
-/// Whether every node of a stream comes before the end of the capture's first stream.
+/// Returns true if every node of a stream precedes the end of the capture's first stream.
 bool joined(const Capture& capture) {
   std::vector<bool> before_end(capture.graph->nodes.size());
   std::vector<size_t> open = capture.origin->frontier;
@@ -53,7 +53,7 @@ bool joined(const Capture& capture) {
   });
 }
 
-/// An order which the dependencies allow, and far from the one of the capture: the latest node that can run.
+/// A topological order far from the order of the capture: always the latest node that is ready.
 std::vector<Node> ordered(const std::vector<Node>& nodes) {
   std::vector<size_t> missing(nodes.size());
   std::vector<std::vector<size_t>> next(nodes.size());
@@ -252,7 +252,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t handle) {
     ++r.counters.graph_launches;
     r.counters.nodes_in_last_graph = executable->nodes->size();
     const auto nodes = executable->nodes;
-    // One graph does not run beside itself.
+    // Launches of one executable graph do not overlap.
     r.wait_for(call, stream, executable->last);
     for (const Node& node : *nodes) {
       const cudaError_t error = r.enqueue(call, stream, node.task);

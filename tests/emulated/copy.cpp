@@ -1,5 +1,5 @@
-// Copies. Those from and to pinned memory take place when the stream gets there; pageable memory is read at
-// once, and written before the call returns.
+// Copies. Pinned memory is read and written when the stream runs the copy; pageable memory is read
+// immediately, and written before the call returns.
 #include <cstring>
 
 #include "runtime.h"
@@ -28,7 +28,7 @@ enum class Place { Device, Pinned, Pageable, Wrong };
 Place place(const Runtime& r, const void* pointer, size_t bytes, bool device_wanted, bool any) {
   const Allocation* allocation = r.find(pointer, bytes);
   if (allocation == nullptr) {
-    // Neither may it begin in an allocation and end beyond it.
+    // A range that begins in an allocation must not end beyond it.
     return (device_wanted && !any) || r.find(pointer) != nullptr ? Place::Wrong : Place::Pageable;
   }
   const bool on_device = allocation->memory == Memory::Device;
@@ -36,7 +36,7 @@ Place place(const Runtime& r, const void* pointer, size_t bytes, bool device_wan
   return on_device ? Place::Device : Place::Pinned;
 }
 
-/// Which copies wait for whom: see the CUDA runtime's "API synchronization behavior".
+/// For synchronization of copies with the host, see "API synchronization behavior" of the CUDA runtime.
 cudaError_t copy(Runtime& r, Call& call, Rows rows, cudaMemcpyKind kind, cudaStream_t handle,
                  bool synchronous) {
   const auto stream = r.stream(handle);
@@ -82,7 +82,7 @@ cudaError_t copy(Runtime& r, Call& call, Rows rows, cudaMemcpyKind kind, cudaStr
   }
   const cudaError_t error = r.enqueue(call, stream, std::move(task));
   if (error != cudaSuccess || stream->capture) return error;
-  // From pageable memory the host waits for no more than the staging, on the device for nothing.
+  // From pageable memory the host waits only for staging; for copies on the device it does not wait.
   const bool of_device = to == Place::Device && (from == Place::Device || from == Place::Pageable);
   const bool to_pageable = to == Place::Pageable || (from == Place::Pageable && to == Place::Pinned);
   if (to_pageable || (synchronous && !of_device)) {

@@ -1,4 +1,4 @@
-// cuBLASLt: descriptions, the choice of algorithms with the conditions which the real one sets, and products
+// cuBLASLt: descriptors, the heuristic with the conditions of the real library, and products that are
 // enqueued like kernels.
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace emulated {
 namespace {
 
-/// An algorithm as callers keep it: it belongs to one problem.
+/// The contents of cublasLtMatmulAlgo_t, which is valid for one problem.
 struct Algorithm {
   uint64_t magic, problem, splits, alignment, workspace, reserved[3];
 };
@@ -97,7 +97,7 @@ bool consistent(const cublasLtMatrixLayout& m) {
          (m.order == CUBLASLT_ORDER_COL || m.order == CUBLASLT_ORDER_ROW);
 }
 
-/// Whether sizes fit together.
+/// Returns true if the sizes of the operands match.
 bool consistent(const Product& p) {
   const cublasLtMatmulDesc& d = p.description;
   const bool ta = d.transpose_a != CUBLAS_OP_N, tb = d.transpose_b != CUBLAS_OP_N;
@@ -108,7 +108,7 @@ bool consistent(const Product& p) {
          p.b.batch == p.d.batch && p.c.batch == p.d.batch;
 }
 
-/// Whether there is an algorithm for it at all.
+/// Returns true if there is an algorithm for the problem.
 bool supported(const Product& p) {
   const cublasLtMatmulDesc& d = p.description;
   const uint32_t in = p.a.type, out = p.d.type, epilogue = d.epilogue;
@@ -159,7 +159,7 @@ bool supported(const Product& p) {
   return true;
 }
 
-/// Tells problems apart for which an algorithm must not be exchanged.
+/// A hash of the properties of a problem on which its algorithms depend.
 uint64_t fingerprint(const Product& p) {
   uint64_t hash = 0xcbf29ce484222325ull;
   const auto mix = [&](uint64_t x) { hash = (hash ^ x) * 0x100000001b3ull; };
@@ -179,8 +179,8 @@ Product problem(const cublasLtMatmulDesc& description, const cublasLtMatrixLayou
   return {description, a, b, c, d, nullptr, nullptr, nullptr, nullptr, 1, 0, nullptr, nullptr, 1};
 }
 
-/// The algorithms for a problem, the best first: one which wants 16 byte alignment, one which adds up two
-/// halves in the workspace, one for any data.
+/// The algorithms for a problem, the best first: one that requires 16-byte alignment, one that adds up two
+/// halves in the workspace, and one for any data.
 std::vector<Algorithm> algorithms(const Product& p, const cublasLtMatmulPreference& preference) {
   std::vector<Algorithm> found;
   const std::pair<uint32_t, uint32_t> alignments[] = {{preference.alignment_a, p.a.type},
@@ -209,7 +209,7 @@ size_t extent(const cublasLtMatrixLayout& m) {
   return static_cast<size_t>((m.batch - 1) * m.stride + outer * m.ld + inner) * bytes_of(m.type);
 }
 
-/// Memory which a product reaches beyond what there is, or nothing.
+/// A description of an access of a product beyond its memory, or "".
 std::string out_of_bounds(const Runtime& r, const Product& p, double beta) {
   const auto bad = [&](const void* data, size_t bytes) { return r.find(data, bytes) == nullptr; };
   if (bad(p.a_data, extent(p.a))) return "a product reads A beyond its memory";
@@ -450,7 +450,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
       if (!complaint.empty()) return complaint;
       if (used > 0) {
         if (r.find(workspace, used) == nullptr) return "the workspace of a product lies beyond its memory";
-        std::memset(workspace, 0xA5, used);  // whatever was there is gone
+        std::memset(workspace, 0xA5, used);  // overwrites the workspace
       }
       multiply(p);
       return {};

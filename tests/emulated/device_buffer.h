@@ -1,4 +1,4 @@
-// What the emulator's tests share.
+// Helpers of the emulator's tests.
 #pragma once
 #include <boost/test/unit_test.hpp>
 #include <vector>
@@ -6,7 +6,7 @@
 #include "cuda_runtime.h"
 #include "emulated_cuda.h"
 
-/// Memory of the current device with numbers in it.
+/// An array in the memory of the current device.
 template <class T>
 class DeviceBuffer {
  public:
@@ -22,13 +22,13 @@ class DeviceBuffer {
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
   T* data() const { return data_; }
-  /// As they are on the device now: nothing is waited for but work on the legacy stream.
+  /// The current values on the device; waits only for work on the legacy stream.
   std::vector<T> now() const {
     std::vector<T> values(size_);
     BOOST_REQUIRE_EQUAL(cudaMemcpy(values.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost), 0);
     return values;
   }
-  /// Once all is done.
+  /// The values after a synchronization of the device.
   std::vector<T> values() const {
     BOOST_REQUIRE_EQUAL(cudaDeviceSynchronize(), 0);
     return now();
@@ -75,7 +75,7 @@ cudaError_t run(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t stream
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
-/// Each test begins with devices that work.
+/// A fixture that resets the devices.
 struct Fresh {
   Fresh() { emulated::reset(); }
   ~Fresh() { emulated::reset(); }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t page = 4096, reserved = size_t{1} << 37;
 
-/// How deep this thread is in work of a device.
+/// The number of regions that this thread has open.
 thread_local int opened = 0;
 
 }  // namespace
@@ -48,7 +48,7 @@ void* DeviceRegion::allocate(size_t bytes) {
 void DeviceRegion::release(void* block) {
   const auto it = used_.find(static_cast<size_t>(static_cast<char*>(block) - begin_));
   free_.emplace(it->second, it->first);
-  constexpr size_t large = size_t{1} << 20;  // smaller ones are not worth giving back
+  constexpr size_t large = size_t{1} << 20;  // smaller blocks are not returned to the system
   if (it->second >= large) madvise(block, it->second, MADV_DONTNEED);
   used_.erase(it);
 }
@@ -59,7 +59,7 @@ void DeviceRegion::open(int by) {
   if (before == (opened > 0)) return;
   if (key_ >= 0) pkey_set(key_, opened > 0 ? 0 : PKEY_DISABLE_ACCESS);
   if (!pages_) return;
-  // Pages are the same for all threads, and one may be in a host function while others work.
+  // Page protection holds for all threads, and several may have the region open.
   const bool none_before = open_threads_ == 0;
   open_threads_ += opened > 0 ? 1 : -1;
   if (end_ > 0 && none_before != (open_threads_ == 0))

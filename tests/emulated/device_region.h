@@ -1,6 +1,5 @@
-// Where the memory of all devices lies. The host can reach it only while a device works: by protection keys
-// where the processor has them; else by changing the pages each time, which is slow, if
-// ESPALIER_EMULATED_GUARD=1.
+// The memory of all devices. The host can access it only while a device works: it is guarded by protection
+// keys where the processor has them, else with ESPALIER_EMULATED_GUARD=1 by page protection, which is slow.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -10,13 +9,13 @@ namespace emulated {
 class DeviceRegion {
  public:
   DeviceRegion();
-  /// Whole pages; null if there is no room.
+  /// Allocates whole pages; null if there is no space.
   void* allocate(size_t bytes);
   void release(void* block);
-  /// Whether a host that reaches into it fails.
+  /// Returns true if an access by the host fails.
   bool is_guarded() const;
 
-  /// The region can be read and written while one of these lives.
+  /// Makes the region accessible during its lifetime.
   class Open {
    public:
     explicit Open(DeviceRegion& region) : region_(region) { region_.open(1); }
@@ -32,12 +31,12 @@ class DeviceRegion {
   void open(int by);
 
   char* begin_;
-  size_t end_ = 0;                      // of what was ever allocated
+  size_t end_ = 0;                      // of all allocations so far
   std::map<size_t, size_t> used_;       // offsets and sizes
   std::multimap<size_t, size_t> free_;  // sizes and offsets
-  int key_ = -1;                        // of protection
-  bool pages_ = false;                  // change
-  int open_threads_ = 0;                // then; guarded by the runtime's lock
+  int key_ = -1;                        // protection key, -1 for none
+  bool pages_ = false;                  // page protection is used
+  int open_threads_ = 0;                // guarded by the runtime's lock
 };
 
 }  // namespace emulated

@@ -1,4 +1,4 @@
-// Streams, events, copies, memory, captures and errors of the emulated device.
+// The emulated device: streams, events, copies, memory, captures and errors.
 #define BOOST_TEST_MODULE espalier_emulator
 #include <sys/wait.h>
 #include <unistd.h>
@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(wrong_pointers_are_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(the_host_cannot_reach_device_memory) {
-  if (!emulated::DeviceRegion().is_guarded()) return;  // this processor cannot tell
+  if (!emulated::DeviceRegion().is_guarded()) return;  // accesses of the host cannot be detected here
   const DeviceBuffer<float> x(std::vector<float>(4, 1.0f));
   const pid_t child = fork();
   if (child == 0) {
@@ -337,7 +337,7 @@ BOOST_AUTO_TEST_CASE(a_capture_forks_and_joins) {
   BOOST_TEST(cudaStreamIsCapturing(b, &status) == cudaSuccess);
   BOOST_TEST(status == cudaStreamCaptureStatusNone);
 
-  // Without the wait the two branches owe each other no order, and the wrong one is taken.
+  // Without the wait the two branches are unordered, and the emulator runs them in the wrong order.
   cudaMemset(y.data(), 0, 4);
   cudaDeviceSynchronize();
   const cudaGraphExec_t racing = captured(a, [&] { body(false); });
@@ -367,7 +367,7 @@ BOOST_AUTO_TEST_CASE(a_branch_must_be_joined) {
   run(put, 1, 1, b, 0, x.data(), 6.0f);
   BOOST_TEST(cudaStreamEndCapture(a, &graph) == cudaErrorStreamCaptureUnjoined);
   BOOST_TEST(graph == nullptr);
-  BOOST_TEST(cudaStreamSynchronize(b) == cudaSuccess);  // it captures no more
+  BOOST_TEST(cudaStreamSynchronize(b) == cudaSuccess);  // its capture has ended
 }
 
 BOOST_AUTO_TEST_CASE(captures_forbid_what_would_wait) {
@@ -402,7 +402,7 @@ BOOST_AUTO_TEST_CASE(captures_forbid_what_would_wait) {
   BOOST_TEST(cudaStreamWaitEvent(stream, outside) == cudaErrorStreamCaptureIsolation);
   BOOST_TEST(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
 
-  // Relaxed captures forbid less; other threads may go on beside a thread-local one.
+  // Relaxed captures forbid fewer calls; a thread-local one does not restrict other threads.
   BOOST_TEST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed) == cudaSuccess);
   BOOST_TEST(cudaMalloc(&pointer, 4) == cudaSuccess);
   BOOST_TEST(cudaFree(pointer) == cudaSuccess);

@@ -1,4 +1,4 @@
-// Names of errors and what they say.
+// Names and descriptions of errors.
 #include "cuda_runtime_api.h"
 
 const char* cudaGetErrorName(cudaError_t error) {

@@ -14,10 +14,10 @@ namespace emulated {
 namespace {
 
 constexpr size_t page = 4096;
-constexpr size_t stack_bytes = 256 * 1024;  // touched pages only are taken from the machine
+constexpr size_t stack_bytes = 256 * 1024;  // only touched pages use memory
 
 #if defined(__x86_64__)
-// Saves what a function must keep on the stack, and goes on with the other stack.
+// Saves the callee-saved registers on the stack, and switches to the other stack.
 extern "C" void espalier_emulated_switch(void** from, void* to);
 asm(R"(
 .text
@@ -45,7 +45,7 @@ espalier_emulated_switch:
 )");
 #endif
 
-/// The context left last: the sanitizer tells the bounds of its stack after the switch.
+/// The context that was left last: the sanitizer reports the bounds of its stack after the switch.
 [[maybe_unused]] thread_local Context* left = nullptr;
 
 }  // namespace
@@ -89,7 +89,8 @@ void Fiber::restart() {
   fake_stack_ = nullptr;
 #endif
 #if defined(__x86_64__)
-  // Six registers, then the address to return to; at its start a function finds the stack 8 bytes off 16.
+  // Six registers, then the return address; on entry to a function, the stack is 8 bytes off a multiple
+  // of 16.
   auto* top =
       reinterpret_cast<uintptr_t*>(const_cast<char*>(static_cast<const char*>(stack_)) + stack_bytes_);
   *--top = 0;  // no caller

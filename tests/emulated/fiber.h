@@ -1,4 +1,4 @@
-// Fibers: stacks between which one thread of the host switches.
+// Fibers: stacks between which a host thread switches.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -9,16 +9,16 @@
 
 namespace emulated {
 
-/// Where something that does not run now goes on.
+/// A suspended execution.
 class Context {
  public:
   Context() = default;
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  /// Goes on at `to`, and returns when somebody switches here.
+  /// Suspends this context and resumes `to`; returns at the next switch to this context.
   void switch_to(Context& to);
-  /// The first call on a new stack.
+  /// Must be the first call on a new stack.
   static void arrive();
 
  protected:
@@ -33,14 +33,14 @@ class Context {
   size_t stack_bytes_ = 0;
 };
 
-/// A stack of its own, with a guard page below it.
+/// An execution on its own stack, with a guard page below it.
 class Fiber : public Context {
  public:
-  /// `run` never returns.
+  /// `run` must not return.
   explicit Fiber(void (*run)());
   ~Fiber();
 
-  /// Forgets where it was: it begins anew when it is switched to.
+  /// Discards the suspended execution: the next switch to the fiber calls `run`.
   void restart();
 
  private:

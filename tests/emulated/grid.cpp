@@ -1,4 +1,4 @@
-// Threads of a block take turns on one thread of the host. A thread runs until it ends or waits for others;
+// The threads of a block run in turn on one host thread. A thread runs until it ends or waits for others;
 // then the next one runs, on another stack. A block whose threads never wait needs one stack.
 #include "grid.h"
 
@@ -34,7 +34,7 @@ struct Thread {
   uint3 index;
   State state;
   Fiber* fiber;
-  // What it waits for and brings, and what it gets.
+  // The operation that the thread waits in, its operands, and its result.
   int operation;
   unsigned mask;
   unsigned long long value;
@@ -42,11 +42,11 @@ struct Thread {
   unsigned long long result;
 };
 
-/// The block which runs. Fibers stay from one block, and one kernel, to the next.
+/// The running block. Fibers are reused for later blocks and kernels.
 class Block {
  public:
   void start(const dim3& size, size_t shared_bytes, bool reverse, const std::function<void()>& body);
-  /// Runs the threads; returns a complaint, or nothing.
+  /// Runs the threads; returns an error message, or "".
   std::string run();
 
   int barrier(BarrierOperation operation, int predicate);
@@ -58,7 +58,7 @@ class Block {
   Thread& current() { return threads_[current_]; }
   bool next_unstarted();
   void resume(unsigned thread);
-  /// The running thread waits, others go on; it returns once the thread is ready.
+  /// Suspends the running thread and resumes others; returns when the thread is ready.
   void wait();
   void thread_ended();
   void make_ready(unsigned thread);
@@ -179,7 +179,7 @@ bool Block::next_unstarted() {
 void Block::fiber_loop() {
   Context::arrive();
   for (;;) {
-    // Threads which can go on do so first: few stacks are in use then.
+    // Ready threads run before unstarted ones, so that few stacks are in use.
     if (ready_begin_ < ready_.size()) {
       free_.push_back(active_);
       resume(ready_[ready_begin_++]);
@@ -250,7 +250,7 @@ int Block::barrier(BarrierOperation operation, int predicate) {
 
 void Block::make_ready(unsigned thread) {
   threads_[thread].state = State::Running;
-  if (thread == current_) return;  // it goes on at once
+  if (thread == current_) return;  // it continues immediately
   if (ready_begin_ == ready_.size()) ready_.clear(), ready_begin_ = 0;
   ready_.push_back(thread);
 }
@@ -296,7 +296,7 @@ unsigned long long Block::warp(WarpOperation operation, unsigned mask, unsigned 
 
 void Block::finish_warp(unsigned warp) {
   const unsigned first = warp * 32;
-  // Lanes wait with several masks at most while branches diverge.
+  // Lanes wait with different masks only while branches diverge.
   unsigned looked_at = 0;
   for (unsigned lanes = live_[warp]; lanes != 0; lanes &= lanes - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
@@ -306,7 +306,7 @@ void Block::finish_warp(unsigned warp) {
     looked_at |= members;
     bool all = true;
     for (unsigned i = 0; i < 32 && all; ++i) {
-      const unsigned bit = reverse_ ? i : 31 - i;  // those which come last first
+      const unsigned bit = reverse_ ? i : 31 - i;  // the last lanes first
       if ((members >> bit & 1) == 0) continue;
       const Thread& other = threads_[first + bit];
       all = other.state == State::InWarp && other.mask == leader.mask;
@@ -335,7 +335,7 @@ void Block::finish_warp(unsigned warp) {
       Thread& other = threads_[first + bit];
       switch (operation) {
         case WarpShuffle:
-          // What a lane reads of one which does not take part is undefined: it shall be seen.
+          // The value of a lane that does not take part is undefined: return one that tests notice.
           other.result = (members >> (other.source & 31) & 1) != 0
                              ? threads_[first + (other.source & 31)].value
                              : 0xCBCBCBCBCBCBCBCBull;

@@ -7,8 +7,8 @@
 
 namespace emulated {
 
-/// Runs `body` once for each thread of each block, one block after another. Returns what was wrong with it,
-/// or nothing. One grid runs at a time: the caller sees to that.
+/// Runs `body` once for each thread of each block, one block after another. Returns an error message, or "".
+/// The caller must not run two grids at the same time.
 std::string run_grid(const dim3& grid, const dim3& block, size_t shared_bytes, bool reverse,
                      const std::function<void()>& body);
 

@@ -1,4 +1,4 @@
-// Kernels: threads, barriers, warps, shared memory, and what is found to be wrong with them.
+// Kernels: threads, barriers, warps, shared memory, and the errors that the emulator detects.
 #include <cstdlib>
 #include <numeric>
 
@@ -251,7 +251,7 @@ BOOST_AUTO_TEST_CASE(misuse_is_found_and_stays) {
     BOOST_TEST(run(kernel, 1, 64, nullptr, 0) == cudaErrorLaunchFailure);
   }
   emulated::reset();
-  // All fibers are sound again.
+  // Fibers can be reused after an error.
   const DeviceBuffer<int> x(std::vector<int>(64, -1));
   BOOST_TEST(run(half_leaves, 1, 64, nullptr, 0, x.data()) == cudaSuccess);
   BOOST_TEST(x.values()[0] == 62);

@@ -1,4 +1,4 @@
-// Launches of kernels, and what kernels may have.
+// Kernel launches and their limits.
 #include <algorithm>
 
 #include "grid.h"

@@ -11,8 +11,8 @@
 namespace emulated {
 namespace {
 
-/// The bytes as a file, loaded, the file removed again. A name of its own each time: the loader knows objects
-/// by their names.
+/// Loads a shared object from memory, through a temporary file. Each file has a new name, since the loader
+/// identifies objects by name.
 void* load(const char* data, size_t bytes) {
   const char* folder = std::getenv("TMPDIR");
   std::string path = std::string(folder != nullptr ? folder : "/tmp") + "/emulated_cubin_XXXXXX";
@@ -45,7 +45,7 @@ SharedObject::~SharedObject() { dlclose(handle); }
 using namespace emulated;
 
 std::function<void()> CUkern_st::bind(void** arguments) const {
-  // Each parameter at an offset that suits any type.
+  // Each parameter is aligned for any type.
   struct Copies {
     std::vector<std::max_align_t> memory;
     std::vector<void*> pointers;

@@ -1,4 +1,4 @@
-// Kernels which were compiled at run time and loaded.
+// Kernels that are compiled and loaded at run time.
 #pragma once
 #include <functional>
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace emulated {
 
-/// What precedes the shared object in what NVRTC returns: so a damaged one is found before it is loaded.
+/// The header of NVRTC's images, before the shared object: detects damaged images before they are loaded.
 struct ImageHeader {
   char magic[16];
   unsigned long long bytes;
@@ -19,7 +19,7 @@ struct ImageHeader {
 inline constexpr char image_magic[16] = "emulated cubin\n";
 unsigned long long hash_of(const char* data, size_t bytes);
 
-/// A shared object in the program, from its loading to the end of its last kernel.
+/// A loaded shared object; it stays loaded until its last kernel ends.
 struct SharedObject {
   explicit SharedObject(void* handle) : handle(handle) {}
   ~SharedObject();

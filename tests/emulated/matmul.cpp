@@ -19,7 +19,7 @@ float float_of(uint32_t bits) {
   return x;
 }
 
-/// Keeps so many bits of the mantissa; to nearest, ties to even.
+/// Rounds to `mantissa_bits`; to nearest, ties to even.
 float rounded(float x, int mantissa_bits) {
   const uint32_t bits = bits_of(x);
   if ((bits & 0x7f800000u) == 0x7f800000u) return x;
@@ -61,12 +61,12 @@ void put(void* data, int64_t index, T value) {
   std::memcpy(static_cast<char*>(data) + index * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
 }
 
-/// Where an element lies.
+/// The offset of an element.
 int64_t offset(const cublasLtMatrixLayout& m, int64_t row, int64_t col, int64_t batch) {
   return batch * m.stride + (m.order == CUBLASLT_ORDER_COL ? row + col * m.ld : row * m.ld + col);
 }
 
-/// What a product with tensor cores makes of a factor.
+/// A factor as rounded by tensor cores.
 double factor(const cublasLtMatmulDesc& description, uint32_t type, double x) {
   if (type != CUDA_R_32F) return x;
   switch (description.compute) {
@@ -83,7 +83,7 @@ double gelu_slope(double x) {
   return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.7978845608028654 * (1.0 + 3 * 0.044715 * x * x);
 }
 
-/// op(A) as columns of `rows`, in the type in which is added up.
+/// op(A) as columns of `rows`, in the accumulation type.
 template <class T>
 std::vector<T> pack(const Product& p, const cublasLtMatrixLayout& m, const void* data, bool transposed,
                     int64_t rows, int64_t cols, int64_t batch) {

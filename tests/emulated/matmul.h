@@ -1,4 +1,4 @@
-// Products of matrices as cuBLASLt describes them.
+// Matrix products with the descriptors of cuBLASLt.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -41,7 +41,7 @@ struct cublasLtMatmulPreference {
 
 namespace emulated {
 
-/// A product with its operands: all that one call says, by value.
+/// A product with its operands: all arguments of a call, by value.
 struct Product {
   cublasLtMatmulDesc description;
   cublasLtMatrixLayout a, b, c, d;
@@ -49,14 +49,14 @@ struct Product {
   const void* b_data;
   const void* c_data;
   void* d_data;
-  double alpha, beta;  ///< in host memory when the call was made
+  double alpha, beta;  ///< read from host memory by the call
   const void* alpha_pointer;
   const void* beta_pointer;
-  int splits;  ///< the sum is made of so many parts
+  int splits;  ///< the number of partial sums
 };
 
 size_t bytes_of(uint32_t type);
-/// A number of any of the types, rounded to nearest.
+/// Read and write a number of any of the types; `store` rounds to nearest.
 double load(uint32_t type, const void* data, int64_t index);
 void store(uint32_t type, void* data, int64_t index, double value);
 

@@ -10,7 +10,7 @@ namespace {
 
 size_t bytes_of(cudaDataType type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
 
-/// To a type and back, by the definition of its steps.
+/// Rounds to a type and converts back, by the definition of the type.
 double rounded(cudaDataType type, double x) {
   if (type == CUDA_R_64F) return x;
   if (type == CUDA_R_32F) return static_cast<float>(x);
@@ -81,7 +81,7 @@ std::vector<double> decode(cudaDataType type, const std::vector<char>& bytes) {
   return values;
 }
 
-/// Numbers which every type holds exactly.
+/// Numbers that every type represents exactly.
 std::vector<double> numbers(size_t count, int which) {
   std::vector<double> values(count);
   for (size_t i = 0; i < count; ++i)
@@ -148,7 +148,7 @@ class Problem {
     results.resize(static_cast<size_t>(found));
     return results;
   }
-  /// Runs it, and compares all that comes out.
+  /// Runs the product and compares all outputs.
   void check();
 
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
@@ -251,7 +251,7 @@ void Problem::check() {
         bias_gradient[static_cast<size_t>(i)] += x;
         BOOST_REQUIRE(close(at(d, c.m, c.n, i, j, q), x));
       }
-      // Between the columns nothing is written.
+      // Gaps between the columns are not written.
       for (int i = c.m; i < c.m + 3; ++i)
         BOOST_REQUIRE(at(d, c.m, c.n, i, j, q) == at(before, c.m, c.n, i, j, q));
     }

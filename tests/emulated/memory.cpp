@@ -1,5 +1,5 @@
-// Memory of devices and pinned memory of the host: each allocation is known, filled with a pattern, and has
-// guards around it.
+// Device memory and pinned host memory: each allocation is registered, filled with a pattern, and surrounded
+// by guards.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -1,6 +1,6 @@
-// An NCCL whose ranks are threads of one process, each with an emulated device of its own: a library by
-// itself, as NCCL is, which finds the emulated runtime in the program that opens it. A collective is a host
-// function in the stream: it waits there until all ranks are in it, as the kernels of NCCL do, or until it is
+// An NCCL whose ranks are threads of one process, each with its own emulated device. Like NCCL, it is a
+// separate library; it uses the emulated runtime of the program that opens it. A collective is a host
+// function in the stream, which waits, like a kernel of NCCL, until all ranks have entered it or it is
 // aborted.
 #include "nccl.h"
 
@@ -38,10 +38,10 @@ struct Call {
   }
 };
 
-// All ranks that were made with one name.
+// All ranks that were created with one unique id.
 struct Clique {
   std::vector<ncclComm*> ranks;
-  std::map<uint64_t, std::vector<const Call*>> under_way;  // by number: what each rank is in
+  std::map<uint64_t, std::vector<const Call*>> under_way;  // by number: the call of each rank
   std::map<uint64_t, int> to_leave;
 };
 
@@ -58,16 +58,16 @@ struct ncclComm {
   std::shared_ptr<Clique> clique;
   int rank = 0, device = 0;
   std::atomic<bool> aborted{false};
-  uint64_t executed = 0;  // collectives which its device has begun
-  bool asked = false;     // since something was left to do: the first question finds it under way
+  uint64_t executed = 0;  // collectives that the device has begun
+  bool asked = false;     // with work pending: the first query returns "in progress"
   bool gone = false;
   cudaStream_t stream = nullptr;
-  std::vector<Call> waiting;  // not in its stream yet: one, or those of a group
+  std::vector<Call> waiting;  // not enqueued yet: one call, or those of a group
 };
 
 namespace {
 
-// What the streams and captured graphs refer to stays.
+// Calls are never freed, since streams and captured graphs refer to them.
 struct Launched {
   ncclComm* comm;
   Call call;
@@ -128,7 +128,7 @@ void reduce(const std::vector<const Call*>& calls, size_t first, size_t count, v
   }
 }
 
-// The last rank to come does it for all. Reductions come from what everybody had before.
+// The last rank to arrive computes for all ranks. It reads all inputs before it writes any output.
 void compute(const std::vector<const Call*>& calls) {
   const Call& call = *calls[0];
   const size_t bytes = call.count * size_of(call.type);
@@ -162,7 +162,7 @@ void compute(const std::vector<const Call*>& calls) {
     std::memcpy(calls[rank]->to, results[rank].data(), results[rank].size());
 }
 
-// A kernel of NCCL. Ranks that mean different things never meet.
+// A kernel of NCCL. Ranks with different calls wait forever.
 void run(void* data) {
   const Launched& self = *static_cast<const Launched*>(data);
   ncclComm& comm = *self.comm;
@@ -256,7 +256,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   return ncclInProgress;
 }
 
-// What was asked for is in its stream when somebody has asked twice.
+// Pending calls are enqueued at the second query.
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   std::unique_lock lock(mutex);
   if (!comm || comm->gone) return ncclInvalidArgument;

@@ -1,4 +1,4 @@
-// NVRTC, with the host's compiler: what it makes is a shared object.
+// NVRTC based on the host's compiler: its images are shared objects.
 #include "nvrtc.h"
 
 #include <unistd.h>
@@ -69,7 +69,7 @@ std::vector<std::string> kernels_in(const std::string& source) {
   return names;
 }
 
-/// Options of NVRTC as those of a host's compiler; false if NVRTC knows no such option.
+/// Translates options of NVRTC to those of the host's compiler; false if NVRTC has no such option.
 bool translate(const std::vector<std::string>& options, std::string& flags, _nvrtcProgram& program) {
   static const char* const without_meaning_here[] = {"default-device",
                                                      "device-as-default-execution-space",
@@ -146,7 +146,7 @@ bool translate(const std::vector<std::string>& options, std::string& flags, _nvr
   return true;
 }
 
-/// Runs the compiler; returns the shared object, or nothing.
+/// Runs the compiler; returns the shared object, or "".
 std::string compile(_nvrtcProgram& program, const std::string& flags) {
   std::string folder_name = (fs::temp_directory_path() / "emulated_nvrtc_XXXXXX").string();
   if (mkdtemp(folder_name.data()) == nullptr) return {};
@@ -178,7 +178,7 @@ std::string compile(_nvrtcProgram& program, const std::string& flags) {
   return object;
 }
 
-/// Sources already compiled, for tests which compile the same ones again and again.
+/// A cache of compiled sources, for tests that compile the same sources repeatedly.
 struct Compiled {
   std::mutex mutex;
   std::map<std::string, std::string> objects;
@@ -286,7 +286,7 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int option_count, const ch
   return NVRTC_SUCCESS;
 }
 
-// For a virtual architecture there is no cubin; the image is what PTX would be.
+// A virtual architecture has no cubin; the image stands for PTX.
 nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, size_t* size) {
   if (program == nullptr || size == nullptr) return NVRTC_ERROR_INVALID_INPUT;
   if (!program->compiled) return NVRTC_ERROR_INVALID_PROGRAM;

@@ -1,4 +1,4 @@
-// Kernels which are compiled while the program runs.
+// Kernels that are compiled at run time.
 #include <string>
 
 #include "device_buffer.h"
@@ -6,7 +6,7 @@
 
 namespace {
 
-/// What NVRTC makes of a source; its log, if it makes nothing.
+/// Compiles a source; returns the image and the log.
 std::pair<std::string, std::string> compile(const std::string& source, std::vector<const char*> options = {},
                                             nvrtcResult expected = NVRTC_SUCCESS) {
   nvrtcProgram program = nullptr;
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(a_compiled_kernel_runs) {
   config.dynamicSmemBytes = 1024;
   BOOST_TEST(cudaLaunchKernelExC(&config, kernel, pointers) == cudaSuccess);
   arguments = {};                                         // they were copied
-  BOOST_TEST(cudaLibraryUnload(library) == cudaSuccess);  // and the kernel stays until it has run
+  BOOST_TEST(cudaLibraryUnload(library) == cudaSuccess);  // the kernel stays loaded until it has run
   const auto y = out.values();
   for (size_t i = 0; i < x.size(); ++i)
     BOOST_REQUIRE_CLOSE(static_cast<double>(y[i]), std::exp(static_cast<double>(x[i ^ 1])) + 6, 1e-4);
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(mistakes_are_reported) {
   BOOST_TEST(log.find("fused:1") != std::string::npos);
   BOOST_TEST(log.find("not declared") != std::string::npos);
   compile(fused, {"-fno-such-option"}, NVRTC_ERROR_INVALID_OPTION);
-  // No header of the C++ library is there by itself.
+  // No header of the C++ library is included implicitly.
   compile("std::vector<int> x;", {}, NVRTC_ERROR_COMPILATION);
   compile("int64_t x;", {}, NVRTC_ERROR_COMPILATION);
 }

@@ -8,7 +8,7 @@ namespace emulated {
 thread_local ThreadState this_thread;
 
 Runtime& runtime() {
-  static auto* the_one = new Runtime;  // never destroyed: others may call while the program ends
+  static auto* the_one = new Runtime;  // never destroyed: calls may come during the exit of the program
   return *the_one;
 }
 

@@ -1,4 +1,4 @@
-// What the emulated runtime consists of. One lock guards all of it, and is held while kernels run.
+// The state of the emulated runtime. One lock guards all of it, and is held while kernels run.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -20,11 +20,11 @@ namespace emulated {
 
 class Call;
 
-/// Work of a stream, and what it is as a node of a graph.
+/// An operation of a stream or a node of a graph.
 struct Task {
   cudaGraphNodeType type;
   int device;
-  /// Returns an error which stays with the device. Host functions run without the lock.
+  /// Returns a sticky error of the device. Host functions run without the lock.
   std::function<cudaError_t()> run;
 };
 
@@ -36,7 +36,7 @@ struct Position {
 
 struct Operation {
   Task task;
-  Position after;  ///< what has to be done before, of another stream
+  Position after;  ///< must be reached before, in another stream
 };
 
 struct Node {
@@ -44,7 +44,7 @@ struct Node {
   std::vector<size_t> after;  ///< nodes of the same graph
 };
 
-/// A capture under way. `invalidated` once something forbidden was called.
+/// An active capture. A forbidden call sets `invalidated`.
 struct Capture {
   std::shared_ptr<CUgraph_st> graph;
   cudaStreamCaptureMode mode;
@@ -63,10 +63,10 @@ struct CUstream_st {
   int priority;
   std::deque<emulated::Operation> queue;
   uint64_t enqueued = 0, completed = 0;
-  bool running = false;    ///< somebody runs a host function of it, without the lock
-  bool destroyed = false;  ///< its work goes on
+  bool running = false;    ///< one of its host functions runs, without the lock
+  bool destroyed = false;  ///< its work continues
   std::shared_ptr<emulated::Capture> capture;
-  std::vector<size_t> frontier;  ///< the nodes after which the next one comes
+  std::vector<size_t> frontier;  ///< the dependencies of the next node
 
   bool idle() const { return completed == enqueued; }
   bool waits_for_legacy() const { return (flags & cudaStreamNonBlocking) == 0; }
@@ -75,9 +75,9 @@ struct CUstream_st {
 struct CUevent_st {
   int device;
   unsigned flags;
-  emulated::Position position;                 ///< recorded there; no stream if it never was
-  std::shared_ptr<double> milliseconds;        ///< when the recording was reached
-  std::shared_ptr<emulated::Capture> capture;  ///< or it was recorded in a capture, after these nodes
+  emulated::Position position;                 ///< where it was recorded; no stream if it never was
+  std::shared_ptr<double> milliseconds;        ///< the time at which the stream reached it
+  std::shared_ptr<emulated::Capture> capture;  ///< if it was recorded in a capture, after these nodes
   std::vector<size_t> nodes;
 };
 
@@ -92,7 +92,7 @@ struct CUgraph_st {
 };
 
 struct CUgraphExec_st {
-  std::shared_ptr<const std::vector<emulated::Node>> nodes;  ///< in the order in which they run
+  std::shared_ptr<const std::vector<emulated::Node>> nodes;  ///< in execution order
   emulated::Position last;                                   ///< the end of its last launch
 };
 
@@ -104,13 +104,13 @@ struct Allocation {
   Memory memory;
   int device;
   size_t bytes;
-  void* block;  ///< what was taken from the host; null for registered memory
+  void* block;  ///< allocated on the host; null for registered memory
 };
 
 struct DeviceState {
   std::shared_ptr<CUstream_st> legacy;
   std::vector<std::shared_ptr<CUstream_st>> streams;
-  cudaError_t error = cudaSuccess;  ///< one which stays
+  cudaError_t error = cudaSuccess;  ///< sticky error
   size_t used = 0;
   std::unordered_set<int> peers;
 };
@@ -130,7 +130,7 @@ class Runtime {
   const Allocation* find(const void* pointer, size_t bytes = 1) const;
   cudaError_t allocate(void** pointer, size_t bytes, Memory memory, int device);
   cudaError_t release(void* pointer, bool pinned);
-  /// Complains of writes around an allocation.
+  /// Reports writes around an allocation.
   cudaError_t check_guards(int device);
 
   // Streams (stream.cpp).
@@ -143,7 +143,7 @@ class Runtime {
   cudaError_t run(Call& call, const Task& task);
 
   // Captures (capture.cpp).
-  /// An error if a call which may not happen during captures happens during one.
+  /// Returns an error for a call that is forbidden during the active captures.
   cudaError_t forbid_in_capture();
   cudaError_t invalidate(const std::shared_ptr<Capture>& capture, cudaError_t error);
 
@@ -165,12 +165,12 @@ class Runtime {
   std::unordered_set<CUgraphExec_st*> executables;
   std::vector<std::shared_ptr<Capture>> captures;
   unsigned long long next_capture = 1;
-  std::unordered_map<const void*, int> dynamic_shared;  ///< of kernels which may have more than usual
+  std::unordered_map<const void*, int> dynamic_shared;  ///< kernels with a raised limit, in bytes
   std::unordered_set<CUkern_st*> kernels;
 };
 Runtime& runtime();
 
-/// The calling thread's.
+/// The state of a calling thread.
 struct ThreadState {
   int device = 0;
   cudaError_t last_error = cudaSuccess;
@@ -179,7 +179,7 @@ struct ThreadState {
 };
 extern thread_local ThreadState this_thread;
 
-/// One call of the interface: it holds the lock.
+/// Holds the lock during a call of the interface.
 class Call {
  public:
   Call() : lock(runtime().mutex) {}
@@ -188,8 +188,8 @@ class Call {
 
 enum class Needs { Nothing, Device, HealthyDevice };
 
-/// Does what all calls have in common: the lock, injected failures, a device to be there and no error to have
-/// stayed, and the error which cudaGetLastError returns.
+/// The common part of all calls: takes the lock, applies injected failures, checks the device and its sticky
+/// error, and sets the error that cudaGetLastError returns.
 template <class F>
 cudaError_t api(const char* name, Needs needs, F&& f) {
   Call call;
@@ -210,7 +210,7 @@ cudaError_t api(const char* name, Needs needs, F&& f) {
   return error;
 }
 
-/// Enqueues the execution of a kernel, which returns a complaint or nothing.
+/// Enqueues a kernel; `run` returns an error message, or "".
 cudaError_t enqueue_kernel(Runtime& r, Call& call, cudaStream_t stream, std::function<std::string()> run);
 
 }  // namespace emulated

@@ -1,5 +1,5 @@
-// Streams and events. What is enqueued waits until somebody asks for it: the longest delay that a device may
-// have, so that a missing synchronization shows.
+// Streams and events. Enqueued work runs only when a call waits for it: this is the longest delay a device
+// may have, and reveals missing synchronization.
 #include <algorithm>
 #include <chrono>
 
@@ -8,7 +8,7 @@
 namespace emulated {
 namespace {
 
-constexpr size_t longest_queue = 16384;  // then the host waits, as it does for a device
+constexpr size_t longest_queue = 16384;  // operations; then the host waits, as for a real device
 
 bool done(const Position& position) {
   return !position.stream || position.stream->completed >= position.number;
@@ -42,7 +42,7 @@ cudaError_t Runtime::enqueue(Call& call, const std::shared_ptr<CUstream_st>& str
     stream->frontier = {capture.graph->nodes.size() - 1};
     return cudaSuccess;
   }
-  // The legacy stream and those which are not "non-blocking" wait for each other.
+  // The legacy stream and blocking streams wait for each other.
   DeviceState& device = devices[static_cast<size_t>(stream->device)];
   if (stream == device.legacy) {
     for (const auto& capture : captures)
@@ -88,7 +88,7 @@ void Runtime::run_to(Call& call, const std::shared_ptr<CUstream_st>& stream, uin
   }
 }
 
-/// The next operation of a stream, which waits for nothing any more.
+/// Runs the next operation of a stream, whose dependencies are complete.
 void Runtime::run_one(Call& call, const std::shared_ptr<CUstream_st>& stream) {
   const Operation operation = std::move(stream->queue.front());
   stream->queue.pop_front();
@@ -102,7 +102,7 @@ void Runtime::run_one(Call& call, const std::shared_ptr<CUstream_st>& stream) {
 
 cudaError_t Runtime::run(Call& call, const Task& task) {
   const auto& device = devices[static_cast<size_t>(task.device)];
-  if (!task.run || device.error != cudaSuccess) return device.error;  // a broken device does nothing more
+  if (!task.run || device.error != cudaSuccess) return device.error;  // a device with an error runs nothing
   if (task.type != cudaGraphNodeTypeHost) {
     const DeviceRegion::Open open(region);
     return task.run();
@@ -117,7 +117,7 @@ cudaError_t Runtime::run(Call& call, const Task& task) {
 
 void Runtime::run_device(Call& call, int device) {
   auto& state = devices[static_cast<size_t>(device)];
-  // Streams owe each other no order: the last one first.
+  // Streams are unordered: run the last one first.
   const auto streams = state.streams;
   for (auto it = streams.rbegin(); it != streams.rend(); ++it) run_to(call, *it, (*it)->enqueued);
   run_to(call, state.legacy, state.legacy->enqueued);
@@ -143,7 +143,7 @@ double now() {
       .count();
 }
 
-/// What may not be done with an event of a capture, from outside of it.
+/// Returns the error for the use of a captured event outside its capture.
 cudaError_t of_capture(Runtime& r, const CUevent_st& event) {
   return event.capture ? r.invalidate(event.capture, cudaErrorCapturedEvent) : cudaSuccess;
 }
@@ -217,7 +217,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     return r.devices[static_cast<size_t>(stream->device)].error;
   });
 }
-// A query of unfinished work says so, and lets one operation more come to its end: who polls gets there.
+// A query of unfinished work runs one more operation, so that polling terminates.
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return api("cudaStreamQuery", Needs::HealthyDevice, [&](Runtime& r, Call& call) {
     const auto stream = r.stream(handle);

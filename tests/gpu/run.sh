@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU: tests/gpu/run.sh [stage] [folder for logs and figures] [suite or workload...]
-# Stages: build, tests, memcheck and racecheck (both together: sanitizers), bench; all of them, if none is named. The folder
-# is build/gpu/out unless another is given. Behind it, suites of the tests may be named for the sanitizers, or workloads for
-# bench (tests/bench/gpu/run.sh); BENCH_TURNS says how many turns those take. Each stage but build wants what build has made,
-# and lasts some minutes at most, but for bench, which lasts longer with PyTorch.
+# Stages: build, tests, memcheck and racecheck (both together: sanitizers), bench; by default all. The folder
+# is build/gpu/out by default. After it come suites of the tests for the sanitizers, or workloads for
+# bench (tests/bench/gpu/run.sh); BENCH_TURNS is the number of turns. Each stage but build needs the results of build,
+# and takes some minutes at most, except bench, which takes longer with PyTorch.
 #
-# It ends with a table of what passed, and fails if something did not, or if there is no GPU. A machine needs the CUDA
-# toolkit, a C++ compiler and CMake; libraries are found through CMAKE_PREFIX_PATH, too, and installed only where they are
+# It ends with a table of results, and fails if a stage fails or there is no GPU. A machine needs the CUDA
+# toolkit, a C++ compiler and CMake; libraries are also found through CMAKE_PREFIX_PATH, and are installed only if they are
 # missing and apt-get can do so.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
@@ -25,15 +25,15 @@ mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
 build=$PWD/build/gpu
 tests=$build/tests/espalier_tests
 
-# Suites whose ops run on a GPU. Racecheck gets those whose kernels share memory and are Espalier's own.
+# Suites whose ops run on a GPU. Racecheck runs those with Espalier's own kernels that use shared memory.
 memcheck_suites=(cuda_communicator cuda_copy cuda_pointwise cuda_lt cuda_matmul cuda_runtime indexing normalize pointwise reduce
   softmax_and_losses view matmul cuda_executor)
 racecheck_suites=(cuda_copy cuda_pointwise indexing normalize reduce softmax_and_losses)
 limit=240 # seconds for a suite under a sanitizer
 
-# The device, or the end: what was not run on one has not passed.
+# Requires a device: tests that were not run have not passed.
 nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv,noheader >"$out/device.txt" 2>&1 || {
-  echo "tests/gpu/run.sh: there is no GPU here (nvidia-smi finds none), so nothing was run" >&2
+  echo "tests/gpu/run.sh: no GPU was found (by nvidia-smi), so nothing was run" >&2
   exit 1
 }
 cat "$out/device.txt"
@@ -70,8 +70,8 @@ build() {
       --target espalier_tests step_allocations bench_gpu bench_gpu_machine bench_gpu_all_reduce
 }
 
-# Runs suites, perhaps under a tool, and counts their cases in Boost.Test's report. Suites for CUDA leave themselves out where
-# no device can be used, so that some case must have run.
+# Runs suites, optionally under a tool, and counts their cases in Boost.Test's report. Suites for CUDA are skipped if
+# no device can be used, so at least one case must have run.
 suites() { # what, the log, a filter of suites or "", the tool and its arguments
   local what=$1 name=$2 filter=$3 start=$SECONDS report status=0 passed cases_failed
   shift 3
@@ -94,11 +94,11 @@ suites() { # what, the log, a filter of suites or "", the tool and its arguments
   fi
 }
 
-# Fails only where no GPU can be used: the runtime may fail where nvidia-smi does not.
+# Fails if no GPU can be used: the runtime may fail even if nvidia-smi does not.
 run_tests() {
   suites "a GPU can be used" gpu cuda_copy timeout 120 || return
   suites "all tests" tests "" timeout 540
-  # NCCL takes one rank for each GPU: with one GPU it meets itself. In a build without NCCL there is no such suite.
+  # NCCL uses one rank per GPU; with one GPU there is a single rank. Builds without NCCL have no such suite.
   if grep -q '^ESPALIER_NCCL_INCLUDE:PATH=/' "$build/CMakeCache.txt"; then
     suites "NCCL on this machine's GPUs" nccl nccl_library,cuda_nccl timeout 240
   fi
@@ -110,7 +110,7 @@ sanitize() { # a tool of compute-sanitizer, and suites
   shift
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null) ||
     { note "$tool" FAILED "there is no compute-sanitizer" && return 1; }
-  # Errors which the runtime returns are tested for: only what kernels do counts.
+  # Tests cause errors of the runtime on purpose, so only errors of kernels count.
   for suite in "$@"; do
     suites "$tool: $suite" "$tool-$suite" "$suite" timeout "$limit" "$sanitizer" --tool "$tool" --report-api-errors no \
       --error-exitcode 99

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a scenario of ranks.cpp or train.cpp: check.sh <program> <scenario> <ranks> [options of mpirun...] -- <pattern>...
-# Passes if every pattern is found in what it says, and it ends in time.
+# Passes if the output contains every pattern, and the program ends in time.
 set -uo pipefail
 program=$1 scenario=$2 ranks=$3
 shift 3
@@ -8,9 +8,9 @@ options=()
 while [ "$1" != -- ]; do options+=("$1") && shift; done
 shift
 
-# Sockets within this machine are enough, and the tests may run as root and on few cores.
+# The tests may run as root and on few cores.
 export ESPALIER_PRINT=all OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# What MPI has taken it keeps until the process ends.
+# MPI does not free all of its memory.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 output=$(timeout --kill-after=5 300 mpirun --oversubscribe "${options[@]}" -np "$ranks" "$program" "$scenario" 2>&1)
 status=$?

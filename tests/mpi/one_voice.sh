@@ -2,7 +2,7 @@
 # The output of three ranks appears once; three times with ESPALIER_PRINT=all or ESPALIER_DISTRIBUTED=off: one_voice.sh <ranks>
 set -uo pipefail
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# What MPI has taken it keeps until the process ends.
+# MPI does not free all of its memory.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 count() {
   output=$(timeout --kill-after=5 300 mpirun --oversubscribe -np 3 "$1" speaks 2>&1)

@@ -1,4 +1,4 @@
-// Started by mpirun in tests: ranks <scenario>. Every rank prints its result on a line of its own.
+// Run by mpirun in tests: ranks <scenario>. Every rank prints its result on its own line.
 #include <signal.h>
 #include <unistd.h>
 
@@ -123,7 +123,7 @@ void quits(Communicator& self) {
 
 void lets_an_error_go(Communicator& self) {
   all_reduce(self);
-  if (self.rank() == 1) std::thread([] { throw Error("nobody catches this"); }).join();
+  if (self.rank() == 1) std::thread([] { throw Error("uncaught"); }).join();
   all_reduce(self);
 }
 
@@ -132,7 +132,7 @@ void dies_at_once(Communicator& self) {
   all_reduce(self);
 }
 
-// The ranks do nothing else, so a transfer is under way.
+// The ranks do nothing else, so a transfer is active when rank 1 dies.
 void dies_in_a_transfer(Communicator& self) {
   Tensor values = zeros({8'000'000});
   all_reduce(self);
@@ -162,7 +162,7 @@ void weights(Communicator& self) {
   self.all_reduce_weighted(values, std::vector<double>{1, self.rank() == 1 ? 0.25 : 0.5});
 }
 
-// A stop request on one rank, at any moment, stops all at one step.
+// A stop request on one rank, at any time, stops all ranks at the same step.
 void marks(Communicator& self) {
   Tensor values = zeros({5});
   std::thread other([&] {
@@ -331,7 +331,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     say(std::string("own: ") + error.what());
     if (world) world->abort(std::current_exception());
-    pause_for(1);  // so that the others can print before mpirun ends them
+    pause_for(1);  // so that other ranks can print before mpirun ends them
   }
   return 1;
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A run that ends badly goes on with other numbers of ranks: resume.sh <train> <scenario> <ranks> <ranks>...
-# The first job runs the scenario; each of the others takes up its last checkpoint and must end where one
-# process alone ends that was never stopped.
+# A run that fails is resumed with other numbers of ranks: resume.sh <train> <scenario> <ranks> <ranks>...
+# The first job runs the scenario; each of the others resumes from its last checkpoint and must give the result
+# of an uninterrupted run in one process.
 set -uo pipefail
 train=$1 scenario=$2 first=$3
 shift 3
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# What MPI has taken it keeps until the process ends.
+# MPI does not free all of its memory.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

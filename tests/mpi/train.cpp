@@ -1,5 +1,5 @@
-// What mpirun begins in tests: train <scenario> [folder]. Every rank trains together with the others, and
-// says on a line of its own what came of it.
+// Run by mpirun in tests: train <scenario> [folder]. All ranks train together, and every rank prints its
+// result on its own line.
 #include <signal.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ void say(const std::string& text) {
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) std::perror("write");
 }
 
-/// Throws if this process does not train together with the others as it does alone.
+/// Throws if distributed training and training in one process differ.
 void compare(const std::string& what, const std::function<Trace(bool distributed)>& train,
              double most = 1e-9) {
   const double difference = difference_of(train(true), train(false));
@@ -71,7 +71,7 @@ void trees() {
   if (compared < 8) throw Error("too few trees");
 }
 
-/// A value with the rows of the batch is put together in every process.
+/// A value with the rows of the batch is gathered in every process.
 void values() {
   compare("rows", [](bool distributed) {
     data::Distributor feed({numbers({7, 3}, -1, 1, 1)}, {.batch_size = 5});
@@ -86,7 +86,7 @@ void values() {
   });
 }
 
-/// Processes that begin with other parameters train those of the first.
+/// Processes with different initial parameters train those of rank 0.
 void first_values() {
   const auto train = [](bool distributed, uint64_t number) {
     data::Distributor feed({numbers({8, 3}, -1, 1, 1)}, {.batch_size = 4});
@@ -98,10 +98,11 @@ void first_values() {
     return Trace{w.value().clone()};
   };
   const auto own = static_cast<uint64_t>(distributed::rank());
-  if (!(difference_of(train(true, own), train(false, 0)) < 1e-12)) throw Error("others' first values");
+  if (!(difference_of(train(true, own), train(false, 0)) < 1e-12))
+    throw Error("the initial values of rank 0 are not used");
 }
 
-/// With states shared out every process trains as one alone, and has all states in the end.
+/// With sharded states, processes train as a single process does, and have all states at the end.
 void sharded() {
   for (uint32_t which = 0; which < optimizers; ++which)
     compare("optimizer " + std::to_string(which), [&](bool distributed) {
@@ -138,7 +139,7 @@ void sharded() {
   if (compared < 6) throw Error("too few trees");
 }
 
-/// States that other processes keep: when they can be read, and who takes them up.
+/// States that other processes own: when they can be read, and which executors can resume from them.
 void sharded_states() {
   const std::filesystem::path own =
       std::filesystem::temp_directory_path() / ("espalier_sharded_" + std::to_string(getppid()));
@@ -146,7 +147,7 @@ void sharded_states() {
     if (!good) throw Error(what);
   };
   for (const bool threads : {false, true})
-    compare("what is left of states", [&](bool distributed) {
+    compare("sharded states", [&](bool distributed) {
       seed(17);
       TestNetwork network({.batch = 7});
       const optim::Optimizer optimizer =
@@ -169,7 +170,7 @@ void sharded_states() {
       const Executor executor = make(true);
       (void)executor.execute({.epochs = 2, .progress = false});
       note();
-      // In between each process has its own.
+      // Between gathers, each process has only its own states.
       int refused = 0, read = 0;
       (void)executor.step();
       for (const Variable& p : network.parameters)
@@ -180,8 +181,8 @@ void sharded_states() {
             ++refused;
             need(std::string(error.what()).find("shard_states") != std::string::npos, error.what());
           }
-      need(!distributed || refused > 0, "all states were here");
-      need(read > 0 || distributed::rank() > 0, "no state was here");
+      need(!distributed || refused > 0, "no state was refused");
+      need(read > 0 || distributed::rank() > 0, "no state was readable");
       if (distributed) executor.checkpoint(own);
       note();
       try {
@@ -189,12 +190,12 @@ void sharded_states() {
       } catch (const EndOfData&) {
       }
       note();
-      // Another executor on the tree goes on, and then the first.
+      // Another executor on the tree continues, and then the first.
       (void)make(false).execute({.progress = false});
       note();
       (void)executor.execute({.progress = false});
       note();
-      // And what was left, by an executor that shares out nothing.
+      // An executor without sharded states resumes from the checkpoint.
       if (distributed) {
         const Executor other = make(false);
         other.resume(own);
@@ -213,7 +214,7 @@ void sharded_states() {
   std::filesystem::remove_all(own, ignored);
 }
 
-/// Two epochs, of which the second is done by whoever resumes; what one process alone does is the measure.
+/// A run that is resumed from `folder`, and compared with the same run in a single process.
 struct Run {
   explicit Run(bool distributed = true, bool shard = false)
       : network({.batch = 7, .distributed = distributed}) {
@@ -227,8 +228,7 @@ struct Run {
     Run alone(false);
     (void)alone.executor->execute({.epochs = 4, .progress = false});
     const double difference = difference_of(network.values(), alone.network.values());
-    if (!(difference < 1e-9))
-      throw Error("the run that was taken up differs by " + std::to_string(difference));
+    if (!(difference < 1e-9)) throw Error("the resumed run differs by " + std::to_string(difference));
   }
   TestNetwork network;
   std::optional<Executor> executor;
@@ -237,7 +237,7 @@ struct Run {
 void resume() { Run().resume_and_compare(); }
 void resume_sharded() { Run(true, true).resume_and_compare(); }
 
-/// Runs until a rank does this in the midst of the third epoch.
+/// Trains, and calls `end` in the middle of the third epoch.
 void train_until(const std::function<void(const StepInfo&)>& end, bool shard = false) {
   Run run(true, shard);
   run.executor->on(Event::step_finish, [&](const StepInfo& info) {
@@ -299,7 +299,7 @@ void one_listens() {
   // The third epoch ends before its first step.
   if (history.epochs.size() != 3 || history.epochs[2].samples != 0) throw Error("it did not stop");
   if (distributed::rank() == 1 && steps != 10)
-    throw Error("it was told of " + std::to_string(steps) + " steps");
+    throw Error("step_finish was called " + std::to_string(steps) + " times");
 }
 void other_order() {
   data::Distributor feed(
@@ -310,7 +310,7 @@ void other_order() {
 }
 void wrong_label() {
   Tensor labels = TestNetwork::labels();
-  labels.span<int64_t>()[28] = 5;  // the last row, which the last rank takes
+  labels.span<int64_t>()[28] = 5;  // the last row, which belongs to the last rank
   data::Distributor feed({numbers({29, 6}, -1, 1, 4), labels}, {.batch_size = 29});
   const auto [x, y] = feed.get_output_graphs<2>();
   const Variable w = parameter(numbers({6, 5}, -1, 1, 1), "w");
@@ -322,7 +322,7 @@ void other_tree() {
   const Variable w = parameter(numbers({distributed::rank() == 1 ? 4 : 3}), "w");
   (void)mean(square(w)).get_executor({.optimizer = optim::Sgd({.lr = 0.1})});
 }
-/// Processes that would go on from different checkpoints stay where they are.
+/// Processes refuse to resume from different checkpoints, and stay unchanged.
 void other_checkpoints() {
   const std::filesystem::path own =
       std::filesystem::temp_directory_path() / ("espalier_checkpoints_" + std::to_string(getppid()));
@@ -340,17 +340,18 @@ void other_checkpoints() {
       if (std::string(error.what()).find(reason) == std::string::npos) throw;
       return;
     }
-    throw Error(std::string("it went on from ") + name);
+    throw Error(std::string("it resumed from ") + name);
   };
   refused(first ? "begun" : "trained", "one that was left at another step");
   refused(first ? "trained" : "begun", "one that was left at another step");
   refused(first ? "trained" : "none", first ? "cannot take up one" : "none");
   if (difference_of(run.network.values(), trained) != 0) throw Error("the parameters have changed");
   run.executor->resume(own / "begun");
-  if (difference_of(run.network.values(), begun) != 0) throw Error("these are others than were left");
+  if (difference_of(run.network.values(), begun) != 0)
+    throw Error("the resumed parameters differ from the checkpoint");
   const History history = run.executor->execute({.epochs = 1, .progress = false});
   if (history.epochs.size() != 1 || difference_of(run.network.values(), trained) != 0)
-    throw Error("the epoch went otherwise");
+    throw Error("the epoch after resuming differs");
   distributed::world()->barrier();
   std::error_code ignored;
   std::filesystem::remove_all(own, ignored);
@@ -361,7 +362,7 @@ void other_options() {
   const bool first = distributed::rank() == 0;
   for (const double rate : {0.1, 0.2}) try {
       (void)mean(square(w)).get_executor({.optimizer = optim::Sgd({.lr = first ? 0.1 : rate})});
-      if (rate == 0.2) throw Error("it took another rate");
+      if (rate == 0.2) throw Error("different rates were accepted");
     } catch (const CommunicatorError& error) {
       if (rate == 0.1 || std::string(error.what()).find("other options") == std::string::npos) throw;
     }
@@ -407,7 +408,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     say(error.what());
     std::this_thread::sleep_for(
-        std::chrono::seconds(1));  // that the others say their word before mpirun ends them
+        std::chrono::seconds(1));  // so that other ranks can print before mpirun ends them
   }
   return 1;
 }

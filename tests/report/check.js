@@ -1,5 +1,5 @@
-// Runs in a copy of a report, in a browser, and writes what is wrong with what is drawn into the page.
-// `expected` and `problems` are there before.
+// Runs in a copy of a report in a browser, and writes the problems of the drawing into the page. `expected` and
+// `problems` are defined before.
 addEventListener("load", () => {
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const by = (id) => document.getElementById(id);
@@ -177,7 +177,7 @@ addEventListener("load", () => {
       }
     }
 
-    // What can be done with it.
+    // Interaction.
     const node = document.querySelector("#graph .node.runs"), row = by("s" + node.dataset.node);
     const mouse = (type) => node.querySelector("rect").dispatchEvent(
       new MouseEvent(type, { bubbles: true, clientX: 300, clientY: 300 }));

@@ -82,7 +82,7 @@ problems = problems_of(replicas, expected_replicas)
 expect(not problems, "replicas.html")
 print(*problems[:20], sep="\n")
 
-# A check that finds nothing is worth what it would find.
+# Checks that the checks detect broken reports.
 buffer = r'(id="memory-after".*<g class="buffer [^>]*>(?:(?!<rect).)*<rect x="[^"]*" y=")([^"]*)'
 damages = {
     "a node that is missing": damaged(page, r'<g class="node \w+ runs".*?</g>', ""),

@@ -1,4 +1,4 @@
-// Makes what run.sh looks at in a browser: make_report FOLDER [WIDTH OF LAYERS] [LAYERS]
+// Writes the reports that run.sh checks in a browser: make_report FOLDER [WIDTH OF LAYERS] [LAYERS]
 #include <espalier/espalier.h>
 
 #include <filesystem>
@@ -38,7 +38,7 @@ int main(int, char** arguments) {
   };
   expect("expected.json", executor.plan(), "");
 
-  // The same network as one of 8 replicas which are not there, and send their gradients in pieces.
+  // The same network for 8 simulated replicas, which send their gradients in several buckets.
   const esp::data::Distributor large({x, y}, {.batch_size = 512});
   const auto [rows, targets] = large.get_output_graphs<2>();
   const esp::Executor simulated = esp::mean(esp::square(network(rows) - targets))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a report and a trace of a plan that trains, looks at the report in Chromium, and checks what is drawn.
-# Usage: tests/report/run.sh [preset], which has been built with its tests
+# Writes a report and a trace of a training plan, opens the report in Chromium, and checks the drawing.
+# Usage: tests/report/run.sh [preset]; the preset must have been built with tests
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 folder=$(mktemp -d)

@@ -1,4 +1,4 @@
-// A build without CUDA: no plan is on a GPU.
+// CUDA sessions in builds without CUDA.
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/runtime/session.h"
@@ -6,7 +6,7 @@
 namespace espalier {
 
 std::unique_ptr<Session> make_cuda_session(Device device, Launch) {
-  (void)backend(device);  // says why there is none
+  (void)backend(device);  // throws the reason
   throw DeviceError("this build of Espalier has no CUDA runtime");
 }
 

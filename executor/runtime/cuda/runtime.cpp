@@ -15,7 +15,7 @@ namespace espalier::cu {
 
 namespace {
 
-/// Whether a copy from there goes on while the host does, which knows to wait before it writes there again.
+/// Returns true for pinned memory, from which copies are asynchronous; the caller waits before it reuses it.
 bool is_pinned(const void* address) {
   cudaPointerAttributes attributes{};
   check(cudaPointerGetAttributes(&attributes, address), "cudaPointerGetAttributes");
@@ -27,14 +27,14 @@ bool is_pinned(const void* address) {
 CudaRuntime::CudaRuntime(std::shared_ptr<const PlanData> plan, CudaSession& session, BatchShard shard)
     : Runtime(std::move(plan), session, shard), session_(session) {
   const StreamScope scope(session_.stream());
-  const LtMeasuring measuring;  // its products will be made again and again
+  const LtMeasuring measuring;  // measures products, since they run in every step
   try {
     for (Call& call : calls_) {
       call.kernel.random_base = session_.random_base();
       bind(call);
     }
   } catch (...) {
-    calls_.clear();  // now, so that memory goes back behind what has been launched with it
+    calls_.clear();  // releases memory on this stream, behind the kernels that were launched with it
     throw;
   }
   if (const Tensor& result = this->loss(); !result.contiguous())
@@ -53,7 +53,7 @@ void CudaRuntime::drop_graphs() noexcept {
 }
 
 void CudaRuntime::plan_segments() {
-  // As few as there can be, or at least four.
+  // As few segments as possible, or with Launch::segments at least four.
   const size_t longest =
       session_.launch() == Launch::segments ? std::max<size_t>(1, positions() / 4) : positions();
   size_t begin = 0;
@@ -81,7 +81,7 @@ void CudaRuntime::load(const Feed& feed, std::span<const Tensor> batch) {
   std::vector<Tensor>& there = staging.columns[turn];
   Stream& copies = session_.copy_stream();
   copies.wait(staging.read[turn]);
-  SmallVector<Tensor, 4> sources;  // what the copies read
+  SmallVector<Tensor, 4> sources;  // the copies read these
   bool all_pinned = true;
   each_source(feed, [&](size_t column, Tensor& value) {
     check_column(feed, batch[column], value);
@@ -101,7 +101,7 @@ void CudaRuntime::load(const Feed& feed, std::span<const Tensor> batch) {
   staging.filled[turn].record(copies.get());
   session_.batch_loading();
   session_.main_stream().wait(staging.filled[turn]);
-  if (!all_pinned) staging.filled[turn].synchronize();  // the caller may write there again at once
+  if (!all_pinned) staging.filled[turn].synchronize();  // the caller may overwrite pageable memory at once
   each_source(feed, [&](size_t column, Tensor& value) {
     const bool staged =
         column < there.size() && there[column].defined() && batch[column].device().type == DeviceType::cpu;
@@ -120,7 +120,7 @@ bool CudaRuntime::show(const Feed& feed, const Feed& shown, int64_t epoch, int64
     check(cudaMemcpyAsync(resident->order.address(), resident->rows.data(), resident->order.bytes(),
                           cudaMemcpyHostToDevice, session_.stream()),
           "cudaMemcpyAsync");
-    session_.main_stream().synchronize();  // until then the copy may read what the next epoch will write
+    session_.main_stream().synchronize();  // the next epoch overwrites the source of the copy
     resident->epoch = epoch;
   }
   const int64_t first = step * resident->batch_rows;
@@ -142,7 +142,7 @@ bool CudaRuntime::show(const Feed& feed, const Feed& shown, int64_t epoch, int64
                                                 all ? static_cast<int64_t>(from.bytes()) / all : 0};
   });
   shown_.push_back(added);
-  drop_graphs();  // captured without it
+  drop_graphs();  // they were captured without this feed
   return true;
 }
 

@@ -4,8 +4,8 @@
 
 namespace espalier::cu {
 
-/// The first step launches kernel by kernel, which loads them all; the second is captured, and from then on
-/// graphs are launched.
+/// The first step launches single kernels, which loads them; the second is captured, and later steps launch
+/// the graphs.
 class CudaRuntime : public Runtime {
  public:
   CudaRuntime(std::shared_ptr<const PlanData> plan, CudaSession& session, BatchShard shard);
@@ -16,8 +16,8 @@ class CudaRuntime : public Runtime {
   void run(uint64_t first_stream, KernelTimestamps* timestamps) override;
 
  private:
-  /// A part of the step, from one position to another: 0 shows batches, then come the calls, and the end of
-  /// the step is last.
+  /// A range of positions of the step. Position 0 shows batches, calls follow, and the last one ends the
+  /// step.
   struct Segment {
     size_t begin, end;
     bool on_host;  ///< a call that cannot be captured
@@ -43,7 +43,7 @@ class CudaRuntime : public Runtime {
   void drop_graphs() noexcept;
 
   CudaSession& session_;
-  Tensor loss_;  // result 0 without gaps, where it has some
+  Tensor loss_;  // a contiguous copy of result 0, if it has gaps
   std::map<const Feed*, Staging> staging_;
   std::vector<Shown> shown_;
   std::vector<Segment> segments_;

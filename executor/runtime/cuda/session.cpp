@@ -15,7 +15,7 @@ namespace cu {
 
 namespace {
 
-/// A buffer on the CPU from which a GPU copies by itself.
+/// Pinned host memory, from which a GPU copies asynchronously.
 struct PinnedStorage : Storage {
   explicit PinnedStorage(size_t size) : buffer(size) {
     data = buffer.data();
@@ -42,8 +42,8 @@ CudaSession::CudaSession(Device device, Launch launch)
   begin_after_eager();
 }
 
-/// What is on its way may still read what the session holds. The driver may have ended before a static
-/// executor: nothing here throws.
+/// Waits for kernels and copies that use the session's memory. Ignores errors: the driver may shut down
+/// before a static executor.
 CudaSession::~CudaSession() {
   (void)cudaStreamSynchronize(copies_.get());
   (void)cudaStreamSynchronize(stream_.get());
@@ -52,7 +52,7 @@ CudaSession::~CudaSession() {
 std::unique_ptr<Runtime> CudaSession::bind(std::shared_ptr<const PlanData> plan, BatchShard shard) {
   const DeviceScope scope(device().index);
   auto runtime = std::make_unique<CudaRuntime>(std::move(plan), *this, shard);
-  begin_after_eager();  // memory which its kernels were given may have been in eager use
+  begin_after_eager();  // memory of its kernels may have been in eager use
   return runtime;
 }
 
@@ -98,7 +98,7 @@ void CudaSession::note_loss(const Runtime&) {
 }
 
 bool CudaSession::losses_due() const {
-  // The next one must still have room: a step may be several runs, of parts of its batch.
+  // There must be room for the next loss. A step with micro-batches has several runs.
   return !noted_.empty() && steps_ + between_ - 1 - noted_.front() >= losses_kept;
 }
 

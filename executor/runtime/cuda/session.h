@@ -1,4 +1,4 @@
-// CudaSession: what the plans of one executor share on a GPU.
+// CudaSession: the state on a GPU that the plans of one executor share.
 #pragma once
 #include <map>
 
@@ -9,13 +9,13 @@
 
 namespace espalier::cu {
 
-/// The columns of a feed in device memory, where they fit: batches are gathered from there.
+/// The columns of a feed in device memory, from which batches are gathered.
 struct ResidentFeed {
   std::vector<Tensor> columns;
-  std::vector<const Storage*> from;  // of which these are copies
+  std::vector<const Storage*> from;  // the host storage of each column
   Tensor order, cursor;
   std::vector<int64_t> rows;     // of the epoch, on the host
-  int64_t epoch = -1, next = 0;  // what `order` holds, and where the cursor will be
+  int64_t epoch = -1, next = 0;  // the epoch of `order`, and the expected value of `cursor`
   int64_t batch_rows = 0;        // of a whole batch
 };
 
@@ -38,17 +38,17 @@ class CudaSession : public Session {
   cudaStream_t stream() const { return stream_.get(); }
   Stream& main_stream() { return stream_; }
   Stream& copy_stream() { return copies_; }
-  /// Copies are in their stream up to here.
+  /// Marks the end of a batch in the copy stream.
   void batch_loading() { loaded_.record(copies_.get()); }
-  /// The feed's columns on the device; null if it has none, or they take too much of its memory.
+  /// The feed's columns on the device; null if it has no columns, or they need too much memory.
   ResidentFeed* resident(const Feed& feed);
-  /// Where kernels find the seed and the first stream of the step.
+  /// The address, in device memory, of the seed and the first stream of the step.
   const uint64_t* random_base() const { return static_cast<const uint64_t*>(state_.address()); }
   StepState* state() const { return static_cast<StepState*>(state_.address()); }
   double* losses() const { return static_cast<double*>(losses_.address()); }
-  /// Lets the next step draw from these streams. To be called where the plans' stream is the current one.
+  /// Sets the random streams of the next step. The plans' stream must be the current one.
   void set_random(uint64_t seed, uint64_t first_stream);
-  /// To be told of each step: it counts what the device counts.
+  /// Must be called after each step: it mirrors the counters on the device.
   void step_launched(int64_t streams);
 
  private:
@@ -56,10 +56,10 @@ class CudaSession : public Session {
   Stream stream_, copies_;
   Event eager_done_, plans_done_, loaded_;
   Tensor state_, losses_;
-  uint64_t seed_ = 0, next_stream_ = 0;  // what the device's state will be
+  uint64_t seed_ = 0, next_stream_ = 0;  // the expected state on the device
   bool random_known_ = false;
   int64_t steps_ = 0;
-  std::vector<int64_t> noted_;  // steps whose losses are wanted
+  std::vector<int64_t> noted_;  // steps whose losses were noted
   int64_t steps_noted_ = 0, between_ = 1;
   std::map<const Feed*, ResidentFeed> residents_;
 };

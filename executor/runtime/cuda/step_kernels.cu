@@ -6,7 +6,7 @@ namespace espalier::cu {
 
 namespace {
 
-/// Copies rows in pieces of type Piece.
+/// Copies rows in words of type Piece.
 template <class Piece>
 __device__ void show_rows(const ShownColumn& column, const int64_t* order, int64_t rows) {
   const int64_t pieces = column.row_bytes / static_cast<int64_t>(sizeof(Piece));
@@ -35,7 +35,7 @@ __global__ void show_batch_kernel(const ShownBatch batch) {
 
 constexpr int end_threads = 256;
 
-/// One block. Partial sums meet in a fixed order.
+/// Runs in one block. Partial sums are added in a fixed order.
 template <class T>
 __global__ void end_step_kernel(const T* loss, int64_t n, const StepEnd end) {
   __shared__ double sums[end_threads];

@@ -1,4 +1,5 @@
-// The kernels at both ends of a step on a GPU: what shows a batch, and what notes the loss and counts on.
+// The first and last kernels of a step on a GPU: one copies the batch, one records the loss and advances
+// counters.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +7,7 @@
 
 namespace espalier::cu {
 
-/// Where a session counts, in device memory. Plans read it, so that nothing in a captured step changes.
+/// The counters of a session, in device memory. Kernels read them there, so that captured steps stay valid.
 struct StepState {
   uint64_t seed, first_stream;  ///< of the random numbers of the step
   uint64_t steps;               ///< taken so far
@@ -14,8 +15,7 @@ struct StepState {
 
 inline constexpr int64_t losses_kept = 1024;
 
-/// The columns of a feed in device memory, and the rows that the next batch shows: `order[*cursor]` and those
-/// after it.
+/// The columns of a feed in device memory, and the rows of the next batch: those from `order[*cursor]` on.
 struct ShownColumn {
   const char* from;
   char* to;
@@ -37,11 +37,12 @@ struct StepEnd {
   StepState* state;
   double* losses;  ///< a ring of `losses_kept`
   int64_t streams;
-  int64_t* cursors[most_feeds];  ///< of shown feeds, to be moved on by `rows`
+  int64_t* cursors[most_feeds];  ///< of shown feeds, to be advanced by `rows`
   int64_t rows[most_feeds];
   int feeds;
 };
-/// Adds up `loss`, which is contiguous, notes it as that of this step, and moves all counters on.
+/// Sums the elements of `loss`, which is contiguous, records the sum for this step, and advances all
+/// counters.
 void end_step(const Tensor& loss, const StepEnd& end);
 
 }  // namespace espalier::cu

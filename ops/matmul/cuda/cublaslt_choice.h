@@ -1,5 +1,4 @@
-// Which of cuBLASLt's algorithms computes a product: its first suggestion, or the one that was measured to be
-// fastest.
+// The choice of cuBLASLt's algorithm for a product: its first suggestion, or the fastest one by measurement.
 #pragma once
 #include <optional>
 
@@ -7,7 +6,7 @@
 
 namespace espalier::cu {
 
-/// Nothing if the library has none for this case.
+/// The algorithm for a case; none if the library does not support it.
 std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const LtCase& c, const LtRecipe& recipe,
                                                      const LtOperation& operation);
 

@@ -1,4 +1,4 @@
-// How cuBLASLt computes a product: its layouts and the algorithm, found once for each case.
+// The layouts and the algorithm of a product by cuBLASLt, determined once for each case.
 #pragma once
 #include <compare>
 #include <memory>
@@ -10,25 +10,25 @@
 
 namespace espalier::cu {
 
-/// What the library does with a product while it is at hand; for single products, not for batches. GELU is
-/// not among them: the library's is the approximation by tanh, and ours is exact.
+/// The epilogues of the library that are used, for single products only. GELU is not used: the library's is
+/// the approximation by tanh, Espalier's is exact.
 enum class LtEpilogue : uint8_t {
   none,
   bias,            ///< adds `vector`, of n elements, to each row
   relu,            ///< max(x, 0)
   bias_relu,       ///< both
-  relu_mask,       ///< and keeps in `mask` where x was positive
+  relu_mask,       ///< also writes to `mask` where x was positive
   bias_relu_mask,  ///< all three
   masked,          ///< 0 where `mask` has no bit: the gradient of ReLU
-  masked_sums,     ///< and adds the rows up to `vector`: the gradient of a bias
-  sums_of_a,       ///< adds up a along the inner axis, to `vector`, of m elements
-  sums_of_b,       ///< adds up b along the inner axis, to `vector`, of n elements
+  masked_sums,     ///< also sums the rows into `vector`: the gradient of a bias
+  sums_of_a,       ///< sums a along the inner axis into `vector`, of m elements
+  sums_of_b,       ///< sums b along the inner axis into `vector`, of n elements
 };
 
-/// Bits in a row of a mask: as many as there are columns, rounded up as the library wants it.
+/// The bits in a row of a mask: the number of columns, rounded up as the library requires.
 constexpr int64_t lt_mask_row(int64_t columns) { return (columns + 127) / 128 * 128; }
 
-/// All that the choice of an algorithm depends on.
+/// All properties on which the choice of an algorithm depends.
 struct LtCase {
   int64_t m, n, k, lda, ldb, ldc;
   int64_t batch, step_a, step_b, step_c;
@@ -39,11 +39,11 @@ struct LtCase {
   LtEpilogue epilogue;
   bool adds;                                         ///< beta is not 0
   bool device_scalars;                               ///< alpha and beta are read from device memory
-  bool measured;                                     ///< or the library's first suggestion
+  bool measured;                                     ///< else the library's first suggestion
   uint16_t align_a, align_b, align_c, align_vector;  ///< bytes
   friend auto operator<=>(const LtCase&, const LtCase&) = default;
 
-  /// Without the device and `measured`.
+  /// Text without the device and `measured`.
   std::string str() const;
 };
 
@@ -51,17 +51,17 @@ struct LtRecipe {
   explicit LtRecipe(const LtCase& c);
 
   bool supported = false;
-  LtLayout a, b, c;  ///< ours, seen column by column
+  LtLayout a, b, c;  ///< row-major matrices as column-major ones
   LtOperation operation;
   cublasLtMatmulAlgo_t algorithm{};
 };
 
-/// The type in which products of a dtype are summed up, and of which alpha and beta are.
+/// The accumulation type of products of a dtype, and the type of alpha and beta.
 constexpr DType lt_scale_type(DType dtype) {
   return dtype == DType::float64 ? DType::float64 : DType::float32;
 }
 
-/// alpha and beta as the library reads them.
+/// alpha and beta in the form that the library reads.
 struct LtScalars {
   float alpha32 = 1, beta32 = 0;
   double alpha64 = 1, beta64 = 0;
@@ -77,18 +77,18 @@ struct LtScalars {
   }
 };
 
-/// Which epilogues have a vector, and a mask.
+/// Returns true for epilogues with a vector, and with a mask.
 bool has_vector(LtEpilogue epilogue);
 bool has_mask(LtEpilogue epilogue);
-/// What the product does beside its matrices, with the addresses of its vector and its mask.
+/// The operation of a case, with the addresses of its vector and its mask.
 LtOperation lt_operation(const LtCase& c, void* vector, void* mask);
 
-/// The recipe of a case. `operation` has the addresses that the choice may depend on; without one, it is the
-/// recipe's own. A measured one is kept on disk.
+/// The recipe of a case. `operation` has the addresses that the choice may depend on; by default it is the
+/// recipe's own. Measured choices are kept on disk.
 std::shared_ptr<const LtRecipe> lt_recipe(const LtCase& c, const LtOperation* operation);
 
-/// While it lives, products that this thread binds will be repeated, so that their algorithms are worth
-/// measuring; else the library's first suggestion is taken.
+/// During its lifetime, products that this thread binds measure their algorithms, since they will be
+/// repeated; otherwise they use the library's first suggestion.
 class LtMeasuring {
  public:
   LtMeasuring();

@@ -1,7 +1,6 @@
-// bench_gpu_all_reduce [rounds]: ranks that add up 256 MB each. On one GPU, held against copying within its
-// memory: an all_reduce reads and writes every element of every rank, and so does a copy of all of them. On
-// several GPUs, as many as there are, by the device group and by NCCL: the bytes of one rank over the time,
-// and what a hundred floats take.
+// bench_gpu_all_reduce [rounds]: all-reduce of 256 MB per rank. On one GPU, relative to a copy within its
+// memory: both read and write every element of every rank. On several GPUs, by the device group and by NCCL:
+// the bytes of one rank over the time, and the time for a hundred floats.
 #include <espalier/espalier.h>
 #include <espalier/executor/communicators/cuda/communicator_devices.h>
 #include <espalier/executor/communicators/nccl/communicator_nccl.h>
@@ -19,7 +18,7 @@ constexpr int large_turns = 10, small_turns = 1000;
 
 using Group = std::vector<std::shared_ptr<esp::Communicator>>;
 
-// The median of the seconds that an all_reduce takes when many follow one another, on all ranks at once.
+// The median time, in seconds, of an all-reduce in a sequence of many, concurrently on all ranks.
 double seconds_of(const Group& group, const std::vector<esp::Device>& devices, int64_t elements, int turns,
                   int rounds) {
   double median = 0;

@@ -1,5 +1,5 @@
 // bench_gpu mlp|idle|pointwise|optimizer|gpt|chain [rounds]: the workloads on a GPU, in plans and eagerly.
-// Times are by the clock on the wall, over many steps after which the device is waited for.
+// Wall times over many steps, followed by a synchronization of the device.
 #include <espalier/espalier.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace esp = espalier;
 
 namespace {
 
-// Seconds of one of the `steps` that a call of `run` takes: the median of some rounds of a fifth of a second.
+// Seconds per step, where a call of `run` takes `steps` steps: the median of rounds of a fifth of a second.
 double seconds_of_step(const std::function<void()>& run, int64_t steps, int rounds) {
   run();  // loads kernels
   run();  // captures graphs
@@ -42,12 +42,12 @@ double seconds_of_step(const workloads::Frozen& frozen, int rounds) {
   return seconds_of_step(frozen.run, frozen.steps, rounds);
 }
 
-// Of the graphs that launch a step, as the plan tells once it has run.
+// The number of nodes of the CUDA graphs of a step, from the text of a plan that has run.
 double nodes_of(const workloads::Frozen& frozen) {
   const std::string plan = frozen.executor.plan().str();
   std::smatch found;
   if (!std::regex_search(plan, found, std::regex("launched as [^\n]*graphs? of ([0-9]+) nodes")))
-    throw std::runtime_error("the plan does not say of how many nodes its graph is:\n" + plan.substr(0, 400));
+    throw std::runtime_error("the plan's text has no number of graph nodes:\n" + plan.substr(0, 400));
   return std::stod(found[1]);
 }
 
@@ -56,7 +56,7 @@ workloads::Target target(esp::Precision precision = esp::Precision::float32,
   return {.devices = {esp::gpu()}, .precision = precision, .launch = launch};
 }
 
-// An epoch of the MLP written as a loop. Everything is on the device, but the order of the rows.
+// An epoch of the MLP as an eager loop. Everything except the order of the rows is on the device.
 std::function<void()> eager_mlp() {
   const esp::Tensor x = esp::randn({task::kRows, task::kInputs}).to(esp::gpu());
   const esp::Tensor y = esp::randn({task::kRows, task::kOutputs}).to(esp::gpu());
@@ -89,8 +89,8 @@ void mlp(int rounds) {
   }
 }
 
-// Seconds from the moment at which the device may begin with an epoch whose steps all wait in its queue: then
-// nothing that the host does can hold it up.
+// Seconds of an epoch whose steps are all queued before the device may start, so that the host cannot delay
+// it.
 double seconds_when_queued(const workloads::Frozen& frozen, bench::Gate& gate) {
   using Clock = std::chrono::steady_clock;
   gate.close();
@@ -113,7 +113,7 @@ double seconds_when_queued(const workloads::Frozen& frozen, bench::Gate& gate) {
   return std::chrono::duration<double>(end - opened).count();
 }
 
-// How much of a long epoch the device spends waiting for the next step to be asked for.
+// The fraction of a long epoch in which the device waits for the launch of the next step.
 void idle(int rounds) {
   const workloads::Frozen frozen = workloads::mlp(target(), gpu_task::kLongEpoch * task::kBatch);
   bench::Gate gate;
@@ -176,8 +176,7 @@ void optimizer(int rounds) {
   const double seconds = seconds_of_step(frozen, rounds);
   bench::report("optimizer_executor_ms", seconds * 1e3);
   bench::report("optimizer_executor_gb_per_s", gpu_task::kAdamBytes * elements / seconds * 1e-9);
-  // What is launched beside the update is launched by a plan without these parameters, too, and so is the
-  // update of its number.
+  // Kernels other than the update are also launched by a plan without these parameters, which is subtracted.
   const workloads::Frozen without = workloads::optimizer(target(), {});
   without.run(), without.run();
   bench::report("optimizer_launches", nodes_of(frozen) - nodes_of(without) + 1);

@@ -1,5 +1,4 @@
-// CUDA without Espalier, as far as the benchmarks need it: checked calls, streams, memory, and graphs whose
-// replays are timed.
+// CUDA without Espalier, for the benchmarks: checked calls, streams, memory, and timed replays of graphs.
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime.h>
@@ -47,7 +46,7 @@ class Memory {
   size_t bytes_;
 };
 
-/// What `work` puts into the stream, as one graph.
+/// The operations that `work` enqueues in the stream, as one graph.
 class Graph {
  public:
   Graph(const Stream& stream, const std::function<void()>& work) : stream_(stream) {
@@ -63,7 +62,7 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// Seconds from one replay to the next, when many follow one another: the median of some rounds.
+  /// Seconds per replay in a sequence of many: the median of several rounds.
   double seconds(int rounds, int replays) const {
     return median_seconds(rounds,
                           [&] {

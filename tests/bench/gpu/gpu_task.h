@@ -1,5 +1,4 @@
-// The jobs for a GPU on which the contestants of bench.cpp and peer.py meet; the latter reads the numbers
-// here.
+// The jobs that bench.cpp and peer.py have in common; peer.py reads the numbers in this file.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -13,10 +12,10 @@ constexpr gpt_task::Size kGptLarge = {.rows = 64, .batch = 8, .tokens = 1024, .w
 
 // Elements of each operand of the pointwise expression.
 constexpr int64_t kPointwise16M = 16777216, kPointwise256M = 268435456;
-// What moves at least, for an element: three floats are read, and one or three written.
+// The minimal traffic for an element: three floats are read, and one or three written.
 constexpr double kForwardBytes = 16, kBackwardBytes = 24;
 
-// Parameters that Adam updates: so many of each of these sizes, 65.7M elements together. Parameter and both
+// The parameters that Adam updates: their number for each size, 65.7M elements in total. Parameter and both
 // moments are read and written, the gradient is read.
 constexpr int64_t kParameterSizes[] = {1024, 3072, 262144, 1048576};
 constexpr int kParametersOfASize = 50;
@@ -29,11 +28,11 @@ inline std::vector<int64_t> parameter_sizes() {
   return sizes;
 }
 
-// Adds in the chain that shows what an op costs beyond its arithmetic.
+// The number of additions in the chain that measures the overhead of an op.
 constexpr int kChain = 10000;
 
-// Steps in an epoch of the MLP where the time between epochs is not what is asked; few enough to wait in a
-// device's queue all together.
+// Steps in an epoch of the MLP where the time between epochs is not measured; few enough to fit into the
+// device's queue.
 constexpr int kLongEpoch = 512;
 
 }  // namespace gpu_task

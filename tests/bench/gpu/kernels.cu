@@ -86,7 +86,7 @@ void Gate::close() {
   *opened_ = 0;
   void* seen = nullptr;
   check(cudaHostGetDevicePointer(&seen, const_cast<int*>(opened_), 0), "cudaHostGetDevicePointer");
-  // As many threads as the device can hold: no kernel finds room beside them.
+  // As many threads as the device can hold, so that no other kernel can run.
   const int blocks = attribute(cudaDevAttrMultiProcessorCount) *
                      (attribute(cudaDevAttrMaxThreadsPerMultiProcessor) / kGateThreads);
   keep_busy<<<static_cast<unsigned>(blocks), kGateThreads, 0, stream_>>>(static_cast<const int*>(seen));

@@ -1,4 +1,4 @@
-// The two kernels that benchmarks bring along.
+// The kernels of the benchmarks.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -14,8 +14,8 @@ void launch_empty(cudaStream_t stream);
 /// __nv_bfloat16, by its number of bytes.
 void fill_random(const Memory& memory, int bytes_of_element, uint32_t seed, cudaStream_t stream);
 
-/// Keeps the whole device busy from `close` to `open`, so that all that is asked of it meanwhile waits in a
-/// queue; for two seconds at most.
+/// Keeps the whole device busy from `close` to `open`, for two seconds at most, so that other work waits in
+/// its queue.
 class Gate {
  public:
   Gate();

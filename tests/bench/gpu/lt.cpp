@@ -46,7 +46,7 @@ LtGemm::LtGemm(const Product& p, Numbers numbers, const Stream& stream)
                                  numbers == Numbers::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                                  CUDA_R_32F),
         "cublasLtMatmulDescCreate");
-  // The library thinks in columns: it sees transposes, and (a b)' = b' a'.
+  // The library is column-major: it reads transposes, and (a b)' = b' a'.
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, bool transposed) {
     const cublasOperation_t value = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     check(cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof value),

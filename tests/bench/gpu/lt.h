@@ -1,4 +1,4 @@
-// Matrix products as fast as cuBLASLt makes them.
+// Matrix products by the fastest algorithms of cuBLASLt.
 #pragma once
 #include <span>
 

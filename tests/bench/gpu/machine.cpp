@@ -1,8 +1,8 @@
-// bench_gpu_machine ceilings|products|floor ... [rounds]: what the machine can do, without Espalier.
+// bench_gpu_machine ceilings|products|floor ... [rounds]: the limits of the machine, without Espalier.
 //   ceilings     copying within its memory; graphs of kernels which do nothing, one after another
 //   products     the matrix products of a step, each by the fastest algorithm of cuBLASLt
-//   floor NODES  what no step of the MLP in a graph of so many nodes can be faster than: an empty graph of as
-//                many nodes, and its products. Also the products and empty kernels as one graph
+//   floor NODES  lower bounds for a step of the MLP in a graph of NODES nodes: an empty graph of that size,
+//                and the products. Also the products and empty kernels as one graph
 #include <cstdint>
 #include <cstring>
 #include <memory>

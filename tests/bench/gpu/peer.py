@@ -68,7 +68,7 @@ def attempt(name, measure):
     """Reports what `measure` returns."""
     try:
         report(name, measure())
-    except Exception as error:  # whatever stops a contestant, the others go on
+    except Exception as error:  # an error of one contestant does not stop the others
         print(f"peer.py: {name}: {type(error).__name__}: {error}", file=sys.stderr)
     torch._dynamo.reset()
     torch.cuda.empty_cache()

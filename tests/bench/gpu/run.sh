@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Builds what is measured on a GPU (Release, in build/bench-gpu) and runs it: tests/bench/gpu/run.sh [turns] [workload...]
-# Workloads: machine mlp idle pointwise optimizer gpt chain all_reduce; all of them if none is named. What was measured of the others
-# before stays in the tables. The contestants take turns; every figure is a median. $PYTORCH is a Python whose PyTorch has
-# CUDA, by default python3. $BENCH_GPU_BUILD is a folder where the benchmarks are built already, $BENCH_GPU_RESULTS where
-# the figures go. It fails if a program does; an aim that is missed is only said.
+# Builds the benchmarks for a GPU (Release, in build/bench-gpu) and runs them: tests/bench/gpu/run.sh [turns] [workload...]
+# Workloads: machine mlp idle pointwise optimizer gpt chain all_reduce; by default all of them. Earlier figures of the others
+# stay in the tables. The contestants alternate; every figure is a median. $PYTORCH is a Python whose PyTorch has
+# CUDA, by default python3. $BENCH_GPU_BUILD is a folder with benchmarks that are already built, $BENCH_GPU_RESULTS the folder
+# for the figures. It fails if a program fails; a missed aim is only reported.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader ||
-  { echo "run.sh: there is no GPU here, so nothing was measured" >&2 && exit 1; }
+  { echo "run.sh: no GPU was found, so nothing was measured" >&2 && exit 1; }
 turns=3
 if [[ ${1:-} =~ ^[1-9][0-9]*$ ]]; then turns=$1 && shift; fi
 read -ra workloads <<<"${*:-machine mlp idle pointwise optimizer gpt chain all_reduce}"
-rounds=3      # which a program times in its turn
+rounds=3      # rounds of a program in each turn
 limit=420     # seconds that a program may take
 for workload in "${workloads[@]}"; do
   case $workload in

@@ -25,7 +25,7 @@ awk '
       text(name "pytorch_compiled_graph" unit)
   }
   function figure(what, name) { if (has(name)) printf "%-32s %10s\n", what, text(name) }
-  # An aim, and a / b, or only a where b is empty; `sign` is "<=", ">=" or their strict forms.
+  # An aim, and a / b, or only a if b is empty; `sign` is "<=", ">=" or their strict forms.
   function aim(what, a, b, sign, wanted,   value, reached) {
     if (!has(a) || (b != "" && !has(b))) {
       printf "%-58s %10s   not measured\n", what, "-"
@@ -35,7 +35,7 @@ awk '
     reached = sign == "<=" ? value <= wanted : sign == ">=" ? value >= wanted : sign == "<" ? value < wanted : value > wanted
     printf "%-58s %10.2f   %s\n", what, value, reached ? "reached" : "MISSED"
   }
-  # Gives the faster of two contestants a name of its own.
+  # Stores the faster of two contestants under a separate name.
   function best(name, a, b) {
     if (!has(a) && !has(b)) return
     values[name, 1] = !has(b) || (has(a) && median(a) < median(b)) ? median(a) : median(b)

@@ -1,6 +1,5 @@
 // measure RUNS COMMAND...: runs the command RUNS times and prints the median of its wall times in
-// milliseconds and the largest amount of memory it held, in megabytes. Its output is dropped; a command that
-// fails ends the measuring.
+// milliseconds and its peak memory in megabytes. Discards its output, and stops if the command fails.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-// A small program as a user writes it; its compile time and the size of its binary are what is measured.
+// A small user program, whose compile time and size of the binary are measured.
 #include <espalier/espalier.h>
 
 #include <iostream>
@@ -19,7 +19,7 @@ int main() {
     if (step % 20 == 0) std::cout << "step " << step << " loss " << loss.item() << "\n";
   }
 
-  // And the same model frozen, so that the executor is in the binary too.
+  // The same model in a plan, so that the binary contains the executor.
   esp::data::Distributor feed({x, y}, {.batch_size = 64});
   auto [bx, by] = feed.get_output_graphs<2>();
   esp::Variable loss = loss_function(model(bx), by);

@@ -1,4 +1,4 @@
-// The part of cuBLASLt's interface which the emulated device has: names, numbers and meanings are cuBLASLt's.
+// The part of cuBLASLt's interface that the emulated device supports, with cuBLASLt's names and values.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

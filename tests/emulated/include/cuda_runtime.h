@@ -1,4 +1,4 @@
-// The CUDA runtime in C++: its interface for the host, and kernels which are launched as functions.
+// The C++ interface of the CUDA runtime for the host; kernels are launched as functions.
 #pragma once
 #include <cmath>
 #include <cstdio>

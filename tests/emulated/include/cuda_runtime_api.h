@@ -1,12 +1,11 @@
-// The part of the CUDA runtime's interface which the emulated device has: names, numbers and meanings are
-// CUDA's.
+// The part of the CUDA runtime's interface that the emulated device supports, with CUDA's names and values.
 #pragma once
 #include <stddef.h>
 
 #include "emulated_device.h"
 #include "library_types.h"
 
-/// Says that kernels are compiled for the emulated device.
+/// Defined when kernels are compiled for the emulated device.
 #define ESPALIER_EMULATED_CUDA 1
 #define CUDART_VERSION 13000
 

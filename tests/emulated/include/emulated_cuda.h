@@ -1,4 +1,4 @@
-// What tests ask of the emulated device, beyond CUDA.
+// The interface of the emulated device for tests, beyond CUDA.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,16 +24,16 @@ struct Counters {
 };
 Counters counters();
 
-/// The k-th call of a function from now on fails with `error`. "kernel" names the execution of a kernel,
-/// whose error stays, as on a device. Calls of cublasLt and NVRTC fail with their own error of the kind.
+/// The k-th call of a function from now on fails with `error`. "kernel" stands for the execution of a kernel,
+/// whose error is sticky, as on a device. Calls of cublasLt and NVRTC fail with their corresponding error.
 void fail_next(const std::string& function, int k = 1, cudaError_t error = cudaErrorUnknown);
-/// Forgets failures which did not come yet.
+/// Cancels failures that have not occurred yet.
 void cancel_failures();
 
-/// What the device complained of last: a deadlock, a write out of bounds. Also written to stderr.
+/// The last error message of the device: a deadlock, a write out of bounds. Also written to stderr.
 std::string last_complaint();
 
-/// Runs all that is enqueued, drops errors that stay, and reads the environment again:
+/// Runs all enqueued work, clears sticky errors, and reads the environment again:
 /// ESPALIER_EMULATED_GPUS (2), ESPALIER_EMULATED_MEMORY (bytes of each, 4 GiB),
 /// ESPALIER_EMULATED_EAGER (1: nothing is delayed), ESPALIER_EMULATED_REVERSE (1: threads and blocks run
 /// from the last to the first), ESPALIER_EMULATED_PEERS (0: no device reaches another's memory).

@@ -1,5 +1,5 @@
-// What device code sees: CUDA's keywords, vector types, built-in variables, barriers, warp functions, atomics
-// and bit casts. It includes nothing: generated kernels are compiled with it as well, by the emulated NVRTC.
+// CUDA's language for device code: keywords, vector types, built-in variables, barriers, warp functions,
+// atomics and bit casts. Includes nothing, since the emulated NVRTC compiles generated kernels with it, too.
 #pragma once
 
 #define __host__
@@ -66,11 +66,12 @@ constexpr double3 make_double3(double x, double y, double z) { return {x, y, z};
 
 namespace emulated {
 
-/// What the lanes of a warp do together. All which take part must agree on it.
+/// The collective operations of a warp. All participating lanes must call the same one.
 enum WarpOperation { WarpSync, WarpShuffle, WarpBallot, WarpAdd, WarpMin, WarpMax, WarpAnd, WarpOr, WarpXor };
 enum BarrierOperation { BarrierSync, BarrierCount, BarrierAnd, BarrierOr };
 
-/// The running thread, and how it meets others. Code loaded at run time gets the address of the one there is.
+/// The running thread and its synchronization. Code loaded at run time gets the address of the single
+/// instance.
 struct Device {
   uint3 thread, block;
   dim3 block_size, grid_size;
@@ -209,7 +210,7 @@ inline unsigned __reduce_xor_sync(unsigned mask, unsigned value) {
   return static_cast<unsigned>(emulated::device().warp(emulated::WarpXor, mask, value, 0));
 }
 
-// Atomics: device threads take turns, so plain operations are atomic among them.
+// Atomics: device threads run in turn, so plain operations are atomic among them.
 
 #define EMULATED_ATOMIC(name, type, expression) \
   inline type name(type* address, type value) { \

@@ -1,4 +1,4 @@
-// CUDA's own arithmetic and mathematical functions, over those of the C library.
+// CUDA's arithmetic and mathematical functions, by those of the C library.
 #pragma once
 
 #ifndef __CUDACC_RTC__
@@ -24,7 +24,7 @@ EMULATED_LEAST_AND_GREATEST_OF(long, unsigned long)
 EMULATED_LEAST_AND_GREATEST_OF(long long, unsigned long long)
 #undef EMULATED_LEAST_AND_GREATEST_OF
 #undef EMULATED_LEAST_AND_GREATEST
-// As fmin and fmax: of a number and NaN, the number.
+// As fmin and fmax: for a number and NaN, the number.
 inline float min(float a, float b) { return __builtin_fminf(a, b); }
 inline float max(float a, float b) { return __builtin_fmaxf(a, b); }
 inline double min(double a, double b) { return __builtin_fmin(a, b); }
@@ -34,8 +34,8 @@ inline double max(float a, double b) { return __builtin_fmax(a, b); }
 inline double min(double a, float b) { return __builtin_fmin(a, b); }
 inline double max(double a, float b) { return __builtin_fmax(a, b); }
 
-// The fast ones of the device are less exact; here they are as good as the others. Some of their names are
-// declared in the C library's headers, and so are noexcept.
+// The fast functions of a device are less exact; here they are not. Some of their names are declared in the C
+// library's headers, and so must be noexcept.
 inline float __expf(float x) noexcept { return __builtin_expf(x); }
 inline float __exp10f(float x) noexcept { return __builtin_powf(10.0f, x); }
 inline float __logf(float x) noexcept { return __builtin_logf(x); }

@@ -1,5 +1,5 @@
-// What the emulated NVRTC puts before a source. Like the real one it knows mathematical functions without an
-// include, and no header of the C++ library.
+// The emulated NVRTC prepends this to a source. As with NVRTC, mathematical functions need no include, and
+// headers of the C++ library are not available.
 #pragma once
 
 typedef __SIZE_TYPE__ size_t;
@@ -82,7 +82,7 @@ extern "C" void* memset(void*, int, size_t) noexcept;
 
 #include "emulated_device.h"
 
-// How a kernel is called from the outside: its parameters are copies made at the launch.
+// The entry point of a kernel: its parameters are copies made at the launch.
 namespace emulated {
 template <size_t... I>
 struct Indices {};
@@ -94,7 +94,7 @@ template <class... P>
 void call(void (*kernel)(P...), void** parameters) {
   call(kernel, parameters, Indices<__integer_pack(sizeof...(P))...>());
 }
-/// Writes the sizes of a kernel's parameters, and returns how many there are.
+/// Writes the sizes of a kernel's parameters, and returns their number.
 template <class... P>
 size_t sizes(void (*)(P...), size_t* sizes) {
   size_t i = 0;

@@ -1,4 +1,4 @@
-// The element types which CUDA's libraries name.
+// The element types of CUDA's libraries.
 #pragma once
 
 typedef enum cudaDataType_t {

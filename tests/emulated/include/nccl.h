@@ -1,4 +1,4 @@
-// NCCL as far as Espalier uses it, over emulated devices: with NCCL's names, types and values.
+// The part of NCCL that Espalier uses, for emulated devices, with NCCL's names, types and values.
 #pragma once
 #include <limits.h>
 
@@ -79,9 +79,9 @@ ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataTyp
 ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream);
 
-// What tests ask of it, found by name in the library.
-/// Communicators to come, and those that are there, say so in ncclCommGetAsyncError; ncclSuccess ends that.
+// The interface for tests, found by name in the library.
+/// All communicators, also later ones, return this error in ncclCommGetAsyncError; ncclSuccess ends that.
 void emulatedNcclSetError(ncclResult_t error);
-/// How many communicators are there, were aborted in all, and destroyed in all.
+/// The numbers of live communicators, and of all that were aborted and destroyed.
 void emulatedNcclCount(int* live, int* aborted, int* destroyed);
 }
