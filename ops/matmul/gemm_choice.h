@@ -31,7 +31,11 @@ class GemmChoices {
   GemmChoices(std::filesystem::path file, std::string header);
 
   /// The library that was measured to be faster for this product.
-  std::optional<GemmLibrary> find(const Gemm& gemm);
+  std::optional<GemmLibrary> find(const Gemm& gemm) { return find(gemm, num_threads()); }
+  /// The same for a thread that may use so many.
+  std::optional<GemmLibrary> find(const Gemm& gemm, int threads);
+  /// Whether `measure` on such a thread gives, or may give, a primitive.
+  bool may_be_primitive(const Gemm& gemm, int threads);
   /// That, or a fair guess if it was not measured.
   GemmLibrary find_or_guess(const Gemm& gemm);
   /// Measures all libraries, if that was not done before (some milliseconds).
@@ -48,7 +52,7 @@ class GemmChoices {
  private:
   // Type, transposes, m, n, k, threads, and what follows.
   using Key = std::tuple<DType, bool, bool, int64_t, int64_t, int64_t, int, GemmEpilogue>;
-  static Key key_of(const Gemm& gemm);
+  static Key key_of(const Gemm& gemm, int threads);
   static std::string text_of(const Key& key);
   static std::optional<Key> parse(const std::string& text);
   void add_what_is_kept();

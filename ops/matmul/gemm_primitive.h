@@ -13,8 +13,14 @@ class GemmPrimitive {
   ~GemmPrimitive();
   GemmPrimitive(GemmPrimitive&&) noexcept;
 
-  /// `bias` has n elements; it is read if the product has an epilogue with one.
-  void run(const void* a, const void* b, const void* bias, void* c);
+  /// Scratch memory that a run needs; it depends on the number of threads.
+  int64_t scratch_bytes() const;
+  /// The same for a primitive that is made by a thread which may use so many; 0 if there is none.
+  static int64_t scratch_bytes(const Gemm& gemm, int threads);
+
+  /// `bias` has n elements; it is read if the product has an epilogue with one. `scratch` has
+  /// scratch_bytes(), which hold nothing before and after.
+  void run(const void* a, const void* b, const void* bias, void* c, void* scratch);
 
  private:
   struct Impl;

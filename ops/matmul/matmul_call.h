@@ -2,7 +2,8 @@
 #pragma once
 #include <optional>
 
-#include "espalier/core/tensor.h"
+#include "espalier/core/op.h"
+#include "espalier/core/workspace.h"
 #include "espalier/ops/matmul/gemm_primitive.h"
 
 namespace espalier {
@@ -13,42 +14,46 @@ inline constexpr int64_t largest_matrix_size = 0x7fffffff;  ///< that the librar
 Shape matmul_batch_of(const Shape& shape);
 /// Whether a GEMM takes the matrices of that layout where they lie, seen transposed or not.
 bool gemm_takes(const Layout& layout, bool transposed);
-/// The product of two matrices, the first of a batch. Operands whose strides a GEMM cannot take are replaced
-/// by copies.
-Gemm one_product(Tensor& a, Tensor& b, const Tensor& out, bool transpose_a, bool transpose_b);
-/// All products of a batch, or one in their place.
-GemmBatch batch_of_products(const Gemm& gemm, const Tensor& a, const Tensor& b, const Tensor& out,
-                            bool transpose_a);
+/// The products of operands that a GEMM takes as they lie, seen transposed as the form says: all of a batch,
+/// or one in their place.
+GemmBatch gemm_of(DType dtype, const Layout& a, const Layout& b, const Shape& out, MatmulForm form);
+/// The most that a product takes of the workspace of a call whose inputs `first` and `first` + 1 it
+/// multiplies: copies of operands whose strides a GEMM cannot take, and on a CPU what a MatmulCall needs.
+/// Which library computes it may not be known yet, nor how threads are divided over replicas.
+int64_t product_workspace_bytes(const PlannedCall& call, MatmulForm form, const Shape& out,
+                                GemmEpilogue epilogue = GemmEpilogue::none, size_t first = 0);
 
-/// A product of tensors that stay where they are, by the library that was measured to be faster.
+/// A product of tensors that stay where they are, by the library that was measured to be faster. What it
+/// needs beside them it takes from the workspace.
 class MatmulCall {
  public:
-  MatmulCall(const Tensor& a, const Tensor& b, Tensor& out, bool transpose_a, bool transpose_b,
-             GemmEpilogue epilogue = GemmEpilogue::none);
+  MatmulCall(const Tensor& a, const Tensor& b, Tensor& out, MatmulForm form,
+             GemmEpilogue epilogue = GemmEpilogue::none, Workspace workspace = {});
 
   /// Whether the library does the epilogue as well: then `run_with` is to be called.
   bool takes_epilogue() const { return primitive_ && product_.gemm.epilogue != GemmEpilogue::none; }
   void run_with(const void* bias);
-  /// Whether the product is best made as a whole, by a primitive.
-  bool has_primitive() const { return primitive_.has_value(); }
   /// out = alpha · a · b + beta · out. With the epilogue `accumulate`, beta is 1.
   void run(double alpha = 1, double beta = 0);
-  /// One of a batch, on the calling thread alone.
-  void run_one(int64_t index) const;
-  /// Rows `begin` to `end` of it, on the calling thread alone; for products that are a single one.
+  /// As RowKernel says; ranges of batches are whole matrices.
+  int64_t rows_at_once(int64_t rows, int64_t tile) const;
   void run_rows(int64_t begin, int64_t end) const;
   /// Brings operands which are copied up to date; part of `run`.
   void refresh();
-  const GemmBatch& product() const { return product_; }
 
  private:
+  int64_t best_range(int64_t tile) const;
+  void run_one(int64_t index) const;
+  void run_primitive(const void* bias, const Tensor& to);
+
   const Tensor *a_, *b_;
   Tensor* out_;
   Tensor seen_a_, seen_b_;  // the operands, or buffers for copies of them
   GemmBatch product_;
   GemmLibrary library_ = GemmLibrary::onednn;
   std::optional<GemmPrimitive> primitive_;
-  Tensor sum_;  // the product by itself, where that and an addition are faster
+  Tensor scratch_;  // of the primitive
+  Tensor sum_;      // the product by itself, where that and an addition are faster
 };
 
 }  // namespace espalier
