@@ -90,6 +90,16 @@ class StridedSum : public esp::Op {
 Variable strided_sum(const Variable& x, int64_t width, How how, esp::Effect effect = esp::Effect::none) {
   return esp::apply(std::make_shared<StridedSum>(width, how, effect), {&x}, std::source_location::current());
 }
+/// The same elements, copied by any device.
+struct CopyAnchor : esp::Op {
+  CopyAnchor() : Op({.only_copies = true, .anchors_epilogue = true}) {}
+  std::string_view name() const override { return "copy_anchor"; }
+  esp::Specs infer(const esp::InputSpecs& in) const override { return {*in[0]}; }
+  void run_cpu(const esp::KernelCall& call) const override {
+    esp::copy_elements(*call.inputs[0], *call.outputs[0]);
+  }
+};
+
 Variable leaf(const esp::Shape& shape, uint64_t which) {
   return esp::parameter(numbers(shape, -1, 1, which), "p");
 }
@@ -165,6 +175,23 @@ BOOST_AUTO_TEST_CASE(ranges_of_rows_are_followed_at_once) {
   StridedSum::ranges = 0;
   executor.execute({.progress = false});
   BOOST_TEST(StridedSum::ranges == 1);
+}
+
+BOOST_AUTO_TEST_CASE(gpus_run_anchor_and_program) {
+  const Variable x = leaf({40, 6}, 1), bias = leaf({6}, 2), column = leaf({6, 1}, 3);
+  const Variable y = esp::apply(esp::shared_op<CopyAnchor>(), {&x}, std::source_location::current());
+  // The operand of the product is copied, and its program goes over it twice: both need a workspace.
+  const Variable product = esp::matmul(x, esp::broadcast_to(column, {6, 6}));
+  for (const Variable& result : {esp::tanh(y + bias), esp::softmax(y * 0.5), esp::softmax(product * bias)}) {
+    const esp::Graph graph = fused({result});
+    BOOST_TEST(std::ranges::count_if(graph.nodes,
+                                     [](const auto& n) { return n.op->name().ends_with("epilogue"); }) == 1);
+    for (const esp::Device& gpu : gpus_to_test()) {
+      const esp::Executor executor = result.get_executor({.mode = esp::Mode::inference, .devices = {gpu}});
+      for (int step = 0; step < 3; ++step) executor.execute({.progress = false});
+      BOOST_TEST(difference(executor.value().to(esp::cpu()), result.value()) < 1e-12);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(what_the_node_says_of_itself) {
