@@ -15,9 +15,10 @@ struct KernelCall;
 /// an executor. Eager evaluation offers none.
 class BindContext {
  public:
-  /// The service must outlive the kernels.
+  /// The service must outlive the kernels, if they hold on to it. It takes the place of one of the same type.
   template <class T>
   void offer(T& service) {
+    std::erase_if(services_, [](const auto& known) { return known.first == typeid(T); });
     services_.emplace_back(typeid(T), &service);
   }
   template <class T>

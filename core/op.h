@@ -170,6 +170,10 @@ struct OpTraits {
   bool aliases_inputs = false;
   /// It transposes a matrix, or each of a batch: products read what is behind it instead.
   bool transposes_matrix = false;
+  /// Pointwise work on its output may become part of its node, as an epilogue: its one output is large beside
+  /// what computing it otherwise moves, so that the work is best done while parts of it are in the caches.
+  /// Kernels that are a RowKernel (row_kernel.h) compute such parts.
+  bool anchors_epilogue = false;
   /// Inputs whose elements the kernel reads. Of others it reads the shape alone.
   InputSet reads = InputSet::all();
   /// Inputs of which it picks as many elements as it writes, and reads no others.
@@ -190,6 +194,13 @@ struct NodeWork {
   InputSpecs inputs;
   std::span<const Spec> outputs;
   double elements = 0;  ///< that it reads from memory and writes there
+};
+/// A call of a plan that has no memory yet: what its operands are, and how they will lie in their buffers.
+struct PlannedCall {
+  DeviceType device;
+  InputSpecs inputs;
+  SmallVector<const Layout*, 4> layouts;  ///< of the inputs
+  std::span<const Spec> outputs;          ///< contiguous
 };
 /// Floating-point operations of a node.
 struct NodeFlops {
@@ -229,6 +240,10 @@ class Op {
   virtual std::unique_ptr<BoundKernel> bind_cpu(const KernelCall&, const BindContext&) const {
     return nullptr;
   }
+
+  /// The most bytes of scratch memory that the kernel of a call takes from its Workspace (workspace.h) when
+  /// it is bound. A plan keeps them in its arena while the call runs.
+  virtual int64_t workspace_bytes(const PlannedCall&) const { return 0; }
 
   /// Gradients with respect to each input, made by calling ops; an empty Variable where there is none or
   /// `wants` says no. Shapes may still be broadcast: autograd sums them down. Throws UnsupportedError by

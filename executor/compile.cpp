@@ -45,6 +45,7 @@ bool gather_new_parameters(Work& w) {
 }
 bool place_values(Work& w) {
   w.plan.memory = plan_memory(w.graph, w.in_place, w.options.memory_budget);
+  verify(w.plan.memory);
   return false;
 }
 template <bool (*pass)(Graph&, const CompileOptions&)>

@@ -41,6 +41,12 @@ std::string text_of(const PlanData& plan, const Place& place) {
   return fmt::format("@{}+{}", buffer.offset, buffer.bytes);
 }
 
+std::string workspace_text(const MemoryPlan& memory, uint32_t node) {
+  if (!memory.workspaces[node]) return "";
+  const ArenaBuffer& buffer = memory.buffers[*memory.workspaces[node]];
+  return fmt::format("  workspace @{}+{}", buffer.offset, buffer.bytes);
+}
+
 std::string label_of(const GraphNode& n) {
   std::string label(n.op->name());
   if (const std::string attributes = to_string(n.op->attributes()); !attributes.empty())
@@ -100,6 +106,9 @@ std::string Plan::str() const {
   std::string text =
       fmt::format("plan: {} steps, arena {} bytes (largest live set {}, side by side {}), leaves {} bytes\n",
                   steps(), memory.arena_bytes, memory.largest_live_bytes, memory.all_bytes, leaf_bytes());
+  if (const WorkspaceSizes sizes = workspace_sizes(memory); sizes.count > 0)
+    text += fmt::format("workspaces: {} kernel{}, the largest {} bytes\n", sizes.count,
+                        sizes.count == 1 ? "" : "s", sizes.largest);
   if (!data_->launch.empty()) text += fmt::format("launched as {}\n", data_->launch);
   text += "passes:\n";
   for (const PassReport& pass : data_->passes)
@@ -124,9 +133,10 @@ std::string Plan::str() const {
                       : n.op->has_side_effects() ? "done"
                       : n.op->feed()             ? "batch"
                                                  : "leaf";
-    text += fmt::format("  %{:<4} {:<34} {:<16} {:<8} {:<14} {:<20} {:<8} {:<8} {}\n", i, label_of(n),
-                        inputs_of(n), name(n.outputs[0].dtype), n.outputs[0].shape.str(),
-                        text_of(*data_, place), how, name(n.tag), line_of(n.where));
+    text +=
+        fmt::format("  %{:<4} {:<34} {:<16} {:<8} {:<14} {:<20} {:<8} {:<8} {}{}\n", i, label_of(n),
+                    inputs_of(n), name(n.outputs[0].dtype), n.outputs[0].shape.str(), text_of(*data_, place),
+                    how, name(n.tag), line_of(n.where), workspace_text(memory, i));
   }
   return text;
 }

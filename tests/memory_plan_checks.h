@@ -140,11 +140,20 @@ inline void check_plan(const Graph& graph, const MemoryPlan& plan) {
       for (uint32_t other = 0; other < k; ++other) BOOST_TEST(!meets(plan.places[i][other]));
     }
   };
+  /// A kernel may write all of its workspace whenever it runs: before it reads its operands, and after it
+  /// wrote.
+  const auto scribble = [&](uint32_t i) {
+    if (!plan.workspaces[i]) return;
+    const ArenaBuffer& buffer = plan.buffers[*plan.workspaces[i]];
+    BOOST_REQUIRE((buffer.offset >= 0 && buffer.offset + buffer.bytes <= plan.arena_bytes));
+    std::fill_n(arena.begin() + buffer.offset, buffer.bytes, -2);
+  };
   for (uint32_t i = 0; i < graph.nodes.size(); ++i)  // batches are there before the first step
     if (graph.nodes[i].op->feed()) write({i, 0});
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& n = graph.nodes[i];
     if (plan.runs[i]) check_in_place(i);
+    scribble(i);
     const bool may_refuse = n.op->kind() == OpKind::other && !n.op->traits().only_copies &&
                             n.op->effect() != Effect::random && !n.op->has_side_effects();
     if (plan.runs[i] && may_refuse)
@@ -162,6 +171,7 @@ inline void check_plan(const Graph& graph, const MemoryPlan& plan) {
     } else if (plan.runs[i]) {
       for (uint32_t k = 0; k < n.outputs.size(); ++k) write({i, k});
     }
+    scribble(i);
   }
   for (const ValueRef& result : graph.results) read(result, static_cast<uint32_t>(graph.nodes.size()));
 }

@@ -130,6 +130,12 @@ int main() {
     const V seen = esp::reshape(esp::transpose(esp::matmul(weights, heads(parts)), {0, 2, 1, 3}), {-1, 64});
     return esp::softmax_cross_entropy(nn::Dense(2)(seen), esp::cast(esp::greater(y, 0.0), esp::int32));
   };
+  // A GEMM cannot take what is broadcast: its copy lies in the workspace of the product.
+  const V column = esp::parameter(esp::randn({16, 1}), "column");
+  const auto broadcast = [&](const V& x, const V& y) {
+    const V copied = esp::matmul(nn::Dense(16)(x), esp::broadcast_to(column, {16, 4}));
+    return nn::MeanSquared()(esp::mean(copied, 1, true), y);
+  };
   const std::vector<Case> cases = {
       {"in order", tensors(false), model, esp::optim::Sgd(0.01)},
       {"shuffled", tensors(true), model, esp::optim::Sgd(0.01)},
@@ -138,6 +144,7 @@ int main() {
       {"norm, gelu, dropout, clipping", tensors(true), mixed,
        esp::optim::Adam({.lr = 0.01, .clip_norm = 1, .schedule = esp::optim::cosine({.steps = 100})})},
       {"attention, cross-entropy", tensors(true), attention, esp::optim::Adam(0.01)},
+      {"operands that are copied", tensors(true), broadcast, esp::optim::Adam(0.01)},
       {"read ahead", slow, model, esp::optim::Sgd(0.01)}};
   int failures = 0;
   for (const Case& c : cases) {

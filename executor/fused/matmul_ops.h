@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "espalier/executor/fused/fused_op.h"
+#include "espalier/executor/fused/epilogue.h"
 #include "espalier/ops/matmul/gemm.h"
 
 namespace espalier {
@@ -22,6 +22,7 @@ class MatmulUpdate : public Op {
   }
   void run_cpu(const KernelCall& call) const override { bind_cpu(call, {})->run(call.random); }
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override;
+  int64_t workspace_bytes(const PlannedCall& call) const override;
 
   MatmulForm form() const { return form_; }
 
@@ -29,49 +30,27 @@ class MatmulUpdate : public Op {
   MatmulForm form_;
 };
 
-/// A program over the elements of a product: bias, activation, or their gradients. Inputs a, b, and those of
-/// the program but for `product`, which is the product.
-class MatmulEpilogue : public Op {
+/// A program over the elements of a product: bias, activation, or their gradients. Where a library computes
+/// all of it, that does.
+class MatmulEpilogue : public EpilogueOp {
  public:
-  /// The program sees the product as `seen`: the same elements, maybe in another shape.
-  MatmulEpilogue(MatmulForm form, Spec product, Shape seen, std::shared_ptr<const FusedOp> program,
-                 size_t product_input);
+  using EpilogueOp::EpilogueOp;
   std::string_view name() const override { return "matmul_epilogue"; }
   Attributes attributes() const override {
-    return {{"transpose_a", form_.transpose_a},
-            {"transpose_b", form_.transpose_b},
-            {"product", static_cast<int64_t>(product_input_)},
-            {"program", program_->program().str()}};
+    return {{"transpose_a", form().transpose_a},
+            {"transpose_b", form().transpose_b},
+            {"product", static_cast<int64_t>(program_input())},
+            {"program", program().str()}};
   }
-  Specs infer(const InputSpecs& in) const override { return program_->infer(in); }
-  bool can_write_over(size_t output, size_t input) const override;
-  NodeFlops cost(const NodeWork& work) const override;
-  void run_cpu(const KernelCall& call) const override { bind_cpu(call, {})->run(call.random); }
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override;
-  bool equals(const Op& other) const override { return this == &other; }
+  int64_t workspace_bytes(const PlannedCall& call) const override;
 
-  MatmulForm form() const { return form_; }
-  const Spec& product() const { return product_; }
-  const Program& program() const { return program_->program(); }
-  /// Which of the program's inputs is the product, and the shape in which it sees that.
-  size_t product_input() const { return product_input_; }
-  const Shape& seen() const { return seen_; }
+  MatmulForm form() const { return *anchor().traits().matmul_form; }
 
-  /// What a library can do of the program: all of it, if it is a bias, alone or with a ReLU; and which input
-  /// of the call is the bias.
+  /// What a library can do of the program for inputs that lie so: all of it, if it is a bias, alone or with a
+  /// ReLU; and which input is the bias.
+  std::pair<GemmEpilogue, size_t> for_library(const SmallVector<const Layout*, 4>& inputs) const;
   std::pair<GemmEpilogue, size_t> for_library(const KernelCall& call) const;
-  /// The output whose memory can hold the product.
-  std::optional<size_t> product_output() const;
-  /// That output, or new memory.
-  Tensor scratch(const KernelCall& call, std::optional<size_t> output) const;
-  Tensor shaped(const Tensor& memory, const Shape& shape) const;
-
- private:
-  MatmulForm form_;
-  Spec product_;
-  Shape seen_;
-  std::shared_ptr<const FusedOp> program_;
-  size_t product_input_;
 };
 
 }  // namespace espalier

@@ -106,46 +106,69 @@ bool fuse_sgd(Graph& graph, const CompileOptions& options) {
   return true;
 }
 
+namespace {
+
+/// Whether the program reads its input `k` element by element, in the order of all its elements.
+bool reads_in_order(const Program& program, size_t k) {
+  for (const Instruction& instruction : program.instructions)
+    for (const Argument& argument : instruction.arguments)
+      if (argument.from == Argument::From::input && argument.index == k &&
+          (argument.extent != Extent::full || instruction.shape.elements() != program.elements))
+        return false;
+  return true;
+}
+
+/// Bytes of an anchor's operands that live longer if they are first read at step `until`.
+int64_t bytes_kept(const Graph& graph, uint32_t anchor, uint32_t until) {
+  int64_t bytes = 0;
+  for (const ValueRef& operand : graph.nodes[anchor].inputs) {
+    const ViewSource seen = resolve_views(graph, operand);
+    if (graph.nodes[seen.value.node].op->is_leaf()) continue;
+    if (last_reader(graph, seen.value.node, anchor) < until) bytes += graph.spec(seen.value).bytes();
+  }
+  return bytes;
+}
+
+/// Whether a node's output may have a program behind it, inside the same node.
+bool is_anchor(const Graph& graph, const GraphNode& n) {
+  return n.op->traits().anchors_epilogue && n.op->effect() == Effect::none && n.outputs.size() == 1 &&
+         graph.spec(n.inputs[0]).shape.elements() > 0;
+}
+
+/// Makes the program at node i the epilogue of the first of its inputs that allows it.
+bool take_in(Graph& graph, const std::vector<int>& readers, uint32_t i) {
+  GraphNode& n = graph.nodes[i];
+  const auto program = std::dynamic_pointer_cast<const FusedOp>(n.op);
+  if (!program) return false;
+  for (size_t k = 0; k < n.inputs.size(); ++k) {
+    const auto made = only_read_here(graph, readers, n.inputs[k]);
+    if (!made) continue;
+    const GraphNode& anchor = graph.nodes[*made];
+    if (!is_anchor(graph, anchor)) continue;
+    const Spec& output = anchor.outputs[0];
+    if (output.shape.elements() != program->program().elements || !reads_in_order(program->program(), k))
+      continue;
+    // The operands must live until here; the anchor's output need not any more.
+    if (bytes_kept(graph, *made, i) > output.bytes()) continue;
+    std::vector<ValueRef> inputs = anchor.inputs;
+    for (size_t other = 0; other < n.inputs.size(); ++other)
+      if (other != k) inputs.push_back(n.inputs[other]);
+    n.op =
+        with_epilogue({anchor.op, anchor.inputs.size(), output, graph.spec(n.inputs[k]).shape, program, k});
+    n.inputs = std::move(inputs);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 bool fuse_matmul(Graph& graph, const CompileOptions&) {
   const std::vector<int> readers = count_readers(graph);
   bool changed = false;
-  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
-    GraphNode& n = graph.nodes[i];
-    const auto program = std::dynamic_pointer_cast<const FusedOp>(n.op);
-    if (!program) continue;
-    for (size_t k = 0; k < n.inputs.size(); ++k) {
-      const auto made = only_read_here(graph, readers, n.inputs[k]);
-      if (!made) continue;
-      const GraphNode& m = graph.nodes[*made];
-      const auto form = m.op->traits().matmul_form;
-      const Spec& product = m.outputs[0];
-      if (!form || product.shape.elements() != program->program().elements) continue;
-      bool in_order = true;
-      for (const Instruction& instruction : program->program().instructions)
-        for (const Argument& argument : instruction.arguments)
-          if (argument.from == Argument::From::input && argument.index == k)
-            in_order &= argument.extent == Extent::full &&
-                        instruction.shape.elements() == program->program().elements;
-      if (!in_order || graph.spec(m.inputs[0]).shape.elements() == 0) continue;
-      // The operands must live until here; the product need not any more.
-      int64_t longer = 0;
-      for (const ValueRef& operand : m.inputs) {
-        const ViewSource seen = resolve_views(graph, operand);
-        if (graph.nodes[seen.value.node].op->is_leaf()) continue;
-        if (last_reader(graph, seen.value.node, *made) < i) longer += graph.spec(seen.value).bytes();
-      }
-      if (longer > product.bytes()) continue;
-      std::vector<ValueRef> inputs{m.inputs[0], m.inputs[1]};
-      for (size_t other = 0; other < n.inputs.size(); ++other)
-        if (other != k) inputs.push_back(n.inputs[other]);
-      n.op = std::make_shared<MatmulEpilogue>(*form, product, graph.spec(n.inputs[k]).shape, program, k);
-      n.inputs = std::move(inputs);
-      changed = true;
-      break;
-    }
-  }
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) changed |= take_in(graph, readers, i);
   if (changed) {
-    let_updates_wait(graph);  // a product now reads its operands later than before
+    let_updates_wait(graph);  // an anchor now reads its operands later than before
     dead_nodes(graph);
   }
   return changed;

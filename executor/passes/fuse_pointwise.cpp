@@ -19,7 +19,7 @@ class Fuser {
 
   bool run() {
     for (const Cluster& cluster : clustering_.clusters())
-      fused_.push_back(cluster.members.size() > 1 || follows_a_product(cluster));
+      fused_.push_back(cluster.members.size() > 1 || follows_an_anchor(cluster));
     if (std::find(fused_.begin(), fused_.end(), true) == fused_.end()) return false;
     find_needed();
     order();
@@ -31,13 +31,13 @@ class Fuser {
     const uint32_t c = clustering_.cluster_of(node);
     return c != Clustering::none && fused_[c];
   }
-  /// Returns true for a single node on a matrix product, such as a bias: fuse_matmul makes it an epilogue.
-  bool follows_a_product(const Cluster& cluster) const {
+  /// Returns true for a single node on an anchor, such as the bias of a product: fuse_matmul makes it an epilogue.
+  bool follows_an_anchor(const Cluster& cluster) const {
     if (cluster.members.size() != 1 || clustering_.kind(cluster.members[0]) != Instruction::Kind::map)
       return false;
     const GraphNode& n = graph_.nodes[cluster.members[0]];
     return std::any_of(n.inputs.begin(), n.inputs.end(), [&](const ValueRef& input) {
-      return graph_.nodes[input.node].op->kind() == OpKind::matmul;
+      return graph_.nodes[input.node].op->traits().anchors_epilogue;
     });
   }
 

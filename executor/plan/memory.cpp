@@ -19,6 +19,7 @@ class Planner {
     plan_.places.resize(n);
     plan_.runs.assign(n, false);
     plan_.in_place.assign(n, false);
+    plan_.workspaces.resize(n);
     for (uint32_t i = 0; i < n; ++i) {
       plan_.places[i].resize(graph.nodes[i].outputs.size());
       if (may_refuse(*graph.nodes[i].op)) last_to_refuse_ = i;
@@ -29,7 +30,10 @@ class Planner {
     find_last_uses();
     find_leaf_uses();
     lay_out_buckets();
-    for (uint32_t i = 0; i < graph_.nodes.size(); ++i) place(i);
+    for (uint32_t i = 0; i < graph_.nodes.size(); ++i) {
+      place(i);
+      add_workspace(i);
+    }
     return std::move(plan_);
   }
 
@@ -180,6 +184,21 @@ class Planner {
     plan_.buffers.push_back(buffer);
   }
 
+  /// The region that the kernel of node i asks for, which lies beside its operands.
+  void add_workspace(uint32_t i) {
+    const GraphNode& n = node(i);
+    if (!plan_.runs[i] || n.op->has_side_effects()) return;  // these run as copies
+    PlannedCall call{graph_.device, {}, {}, n.outputs};
+    for (const ValueRef& input : n.inputs) {
+      call.inputs.push_back(&graph_.spec(input));
+      call.layouts.push_back(&place_of(input).layout);
+    }
+    const int64_t bytes = aligned_bytes(n.op->workspace_bytes(call));
+    if (bytes == 0) return;
+    plan_.workspaces[i] = static_cast<uint32_t>(plan_.buffers.size());
+    plan_.buffers.push_back({bytes, i, i});
+  }
+
   /// Whether the op may write output k over an input, which lies without gaps and has as many elements.
   bool can_write_over(const GraphNode& n, uint32_t k, size_t input) const {
     const Spec &in = graph_.spec(n.inputs[input]), &out = n.outputs[k];
@@ -269,13 +288,8 @@ class Planner {
 
 bool together(const ArenaBuffer& a, const ArenaBuffer& b) { return a.first <= b.last && b.first <= a.last; }
 
-}  // namespace
-
-int64_t place_best_fit(std::vector<ArenaBuffer>& buffers) {
-  std::vector<size_t> order(buffers.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+/// Each buffer of that order into the smallest gap that holds it. Returns the size of the arena.
+int64_t place_in_order(std::vector<ArenaBuffer>& buffers, const std::vector<size_t>& order) {
   std::vector<size_t> placed;  // by offset
   int64_t total = 0;
   for (const size_t i : order) {
@@ -299,6 +313,35 @@ int64_t place_best_fit(std::vector<ArenaBuffer>& buffers) {
   return total;
 }
 
+std::vector<size_t> by_size(const std::vector<ArenaBuffer>& buffers) {
+  std::vector<size_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  return order;
+}
+
+/// Workspaces may come last, for gaps that are left where they are needed: whichever takes less.
+int64_t place_values_and_workspaces(MemoryPlan& plan) {
+  const int64_t together = place_best_fit(plan.buffers);
+  std::vector<bool> last(plan.buffers.size(), false);
+  for (const auto& buffer : plan.workspaces)
+    if (buffer) last[*buffer] = true;
+  if (!std::ranges::count(last, true)) return together;
+  std::vector<ArenaBuffer> buffers = plan.buffers;
+  std::vector<size_t> order = by_size(buffers);
+  std::stable_partition(order.begin(), order.end(), [&](size_t i) { return !last[i]; });
+  const int64_t apart = place_in_order(buffers, order);
+  if (apart < together) plan.buffers = std::move(buffers);
+  return std::min(apart, together);
+}
+
+}  // namespace
+
+int64_t place_best_fit(std::vector<ArenaBuffer>& buffers) {
+  return place_in_order(buffers, by_size(buffers));
+}
+
 int64_t largest_live_set(const std::vector<ArenaBuffer>& buffers) {
   int64_t largest = 0;
   for (const ArenaBuffer& at : buffers) {
@@ -310,12 +353,37 @@ int64_t largest_live_set(const std::vector<ArenaBuffer>& buffers) {
   return largest;
 }
 
+WorkspaceSizes workspace_sizes(const MemoryPlan& plan) {
+  WorkspaceSizes sizes;
+  for (const auto& buffer : plan.workspaces)
+    if (buffer) {
+      ++sizes.count;
+      sizes.largest = std::max(sizes.largest, plan.buffers[*buffer].bytes);
+    }
+  return sizes;
+}
+
+void verify(const MemoryPlan& plan) {
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const ArenaBuffer& a = plan.buffers[i];
+    if (a.offset < 0 || a.offset + a.bytes > plan.arena_bytes)
+      throw Error(fmt::format("memory plan: buffer {} lies beyond the arena", i));
+    for (size_t j = 0; j < i; ++j) {
+      const ArenaBuffer& b = plan.buffers[j];
+      if (a.bytes > 0 && b.bytes > 0 && together(a, b) && a.offset < b.offset + b.bytes &&
+          b.offset < a.offset + a.bytes)
+        throw Error(
+            fmt::format("memory plan: buffers {} and {} overlap at %{}", j, i, std::max(a.first, b.first)));
+    }
+  }
+}
+
 MemoryPlan plan_lifetimes(const Graph& graph, bool in_place) { return Planner(graph, in_place).run(); }
 
 MemoryPlan plan_memory(const Graph& graph, bool in_place, int64_t budget) {
   MemoryPlan plan = plan_lifetimes(graph, in_place);
   for (const ArenaBuffer& buffer : plan.buffers) plan.all_bytes += buffer.bytes;
-  plan.arena_bytes = place_best_fit(plan.buffers);
+  plan.arena_bytes = place_values_and_workspaces(plan);
   plan.largest_live_bytes = largest_live_set(plan.buffers);
   if (budget > 0 && plan.arena_bytes > budget)
     throw OutOfMemory(

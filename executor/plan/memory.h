@@ -1,6 +1,7 @@
 // Where a plan keeps every value, fixed before the first step.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "espalier/executor/graph/graph.h"
@@ -49,6 +50,8 @@ struct MemoryPlan {
   std::vector<ArenaBuffer> buffers;
   std::vector<bool> runs;  ///< whether the node needs a kernel: views, leaves and assignments in place do not
   std::vector<bool> in_place;  ///< whether the node writes over one of its inputs
+  /// For each node the buffer that its kernel has as a workspace, while it runs.
+  std::vector<std::optional<uint32_t>> workspaces;
   std::vector<BucketPlan> buckets;
   uint32_t arrival = 0;  ///< the node that waits for the sums over all replicas, where a plan has such
   int64_t arena_bytes = 0;
@@ -56,10 +59,19 @@ struct MemoryPlan {
   int64_t all_bytes = 0;  ///< what the buffers would need side by side
 };
 
+/// The workspaces of a plan: how many kernels have one, and the largest, in bytes.
+struct WorkspaceSizes {
+  int64_t count = 0, largest = 0;
+};
+WorkspaceSizes workspace_sizes(const MemoryPlan& plan);
+
 /// The same without offsets: what lives when, and in whose buffer.
 MemoryPlan plan_lifetimes(const Graph& graph, bool in_place);
 /// Lifetimes, views, in place, best fit. `in_place` can be switched off. Throws OutOfMemory if the arena
 /// needs more bytes than the budget; 0: any.
 MemoryPlan plan_memory(const Graph& graph, bool in_place, int64_t budget = 0);
+/// Throws Error if two buffers overlap while both are in use, workspaces included, or one lies beyond the
+/// arena.
+void verify(const MemoryPlan& plan);
 
 }  // namespace espalier

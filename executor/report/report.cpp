@@ -83,6 +83,8 @@ std::string summary(const Page& page) {
   html += card(grouped(page.size()), "nodes");
   html += card_of_bytes(memory.arena_bytes, "arena");
   html += card_of_bytes(memory.largest_live_bytes, "largest live set");
+  if (const WorkspaceSizes sizes = workspace_sizes(memory); sizes.count > 0)
+    html += card_of_bytes(sizes.largest, "largest workspace");
   html += card_of_bytes(plan.leaf_bytes(), "parameters and states");
   html += card(grouped(static_cast<int64_t>(page.plan.passes.size())), "passes");
   if (page.times) {

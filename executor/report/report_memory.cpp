@@ -11,12 +11,14 @@ namespace {
 constexpr double width = 1120, left = 64, top = 14, bottom = 26;
 constexpr double tall = 420;  // the height of the larger drawing's frame
 
-/// The first node whose value each buffer holds.
+/// The first node whose value each buffer holds, or whose workspace it is.
 std::vector<uint32_t> owners(const Graph& graph, const MemoryPlan& memory) {
   std::vector<uint32_t> owner(memory.buffers.size(), UINT32_MAX);
-  for (uint32_t i = 0; i < graph.nodes.size(); ++i)
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     for (const Place& place : memory.places[i])
       if (place.in == Place::In::arena) owner[place.index] = std::min(owner[place.index], i);
+    if (memory.workspaces[i]) owner[*memory.workspaces[i]] = i;
+  }
   return owner;
 }
 
@@ -104,11 +106,12 @@ std::string drawing(const Page& page, const MemoryPlan& memory, const Columns& c
     const bool known = owner[b] < page.size();
     svg += fmt::format(
         "<g class=\"buffer {}{}\" data-node=\"{}\" data-first=\"{}\" data-last=\"{}\" data-offset=\"{}\" "
-        "data-bytes=\"{}\"><title>{}\n{} bytes at {}, in use from %{} to {}</title>",
+        "data-bytes=\"{}\"><title>{}\n{}{} bytes at {}, in use from %{} to {}</title>",
         known ? page.part(owner[b]) : "forward", counts ? " counts" : "",
         known ? fmt::format("{}", owner[b]) : "", buffer.first, buffer.last, buffer.offset, buffer.bytes,
-        known ? escape(page.tooltips[owner[b]]) : "", grouped(buffer.bytes), grouped(buffer.offset),
-        buffer.first,
+        known ? escape(page.tooltips[owner[b]]) : "",
+        known && memory.workspaces[owner[b]] == b ? "workspace: " : "", grouped(buffer.bytes),
+        grouped(buffer.offset), buffer.first,
         buffer.last < static_cast<int64_t>(page.size()) ? fmt::format("%{}", buffer.last) : "the end");
     svg += fmt::format("<rect x=\"{:.3f}\" y=\"{:.3f}\" width=\"{:.3f}\" height=\"{:.3f}\"/>", x, y, w, h);
     if (known && h >= 13) {

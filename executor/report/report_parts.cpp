@@ -147,6 +147,9 @@ Page::Page(const PlanData& p, const PlanTimes* t) : plan(p), times(t) {
     tip += fmt::format("\n{}", part(i));
     if (!how(i).empty() && how(i) != part(i)) tip += fmt::format(", {}", how(i));
     if (const std::string where = places(i); !where.empty()) tip += fmt::format(", at {}", where);
+    if (const auto& workspace = plan.memory.workspaces[i])
+      tip += fmt::format(", workspace @{}+{}", plan.memory.buffers[*workspace].offset,
+                         plan.memory.buffers[*workspace].bytes);
     if (times && plan.memory.runs[i]) tip += fmt::format("\n{}", time_text(time(i)));
     tip += fmt::format("\n{}", sources[i]);
     if (!texts[i].empty()) tip += fmt::format("\n{}", texts[i]);

@@ -91,6 +91,7 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, Session& session, BatchSh
     for (const Node* leaf : n.gathered)
       if (plan_->owners()->of(leaf) != plan_->replication->replica) assigned_.push_back(leaves.slot(leaf));
   for (const ValueRef& result : graph.results) results_.push_back(&values_[result.node][result.output]);
+  context_.offer(workspace_);
   if (!plan_->replication) return;
   const auto bytes_of_leaves = [&leaves](const Node* first, const Node* last) {
     return leaves.range(leaves.slot(first), leaves.slot(last));
@@ -100,7 +101,17 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, Session& session, BatchSh
   context_.offer(*replica_);
 }
 
+Workspace Runtime::workspace_of(uint32_t node) const {
+  const auto& buffer = plan_->memory.workspaces[node];
+  if (!buffer) return {};
+  const ArenaBuffer& region = plan_->memory.buffers[*buffer];
+  Layout layout(Shape{region.bytes});
+  layout.offset = region.offset;
+  return Workspace(Tensor(arena_.storage(), std::move(layout), DType::boolean));  // bytes
+}
+
 void Runtime::bind(Call& call) {
+  workspace_ = workspace_of(call.node);
   located(*call.where, [&] { call.bound = bind_kernel(*call.op, call.kernel, context_); });
 }
 

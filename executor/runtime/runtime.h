@@ -4,6 +4,7 @@
 
 #include "espalier/core/bind_context.h"
 #include "espalier/core/feed.h"
+#include "espalier/core/workspace.h"
 #include "espalier/executor/plan/plan_data.h"
 #include "espalier/executor/runtime/parameter_arena.h"
 #include "espalier/executor/sharding/batch_shard.h"
@@ -71,8 +72,11 @@ class Runtime {
   std::vector<Call> calls_;
 
  private:
+  Workspace workspace_of(uint32_t node) const;
+
   std::shared_ptr<const PlanData> plan_;
   std::optional<ReplicaServices> replica_;
+  Workspace workspace_;  // of the call that is being bound
   BindContext context_;
   Tensor arena_;
   std::vector<std::vector<Tensor>> values_;  // for each node, for each output

@@ -46,11 +46,15 @@ std::string_view name(GemmLibrary library) {
 }
 
 // Both libraries ask OpenMP.
-GemmThreads::GemmThreads([[maybe_unused]] const Gemm& gemm) {
+GemmThreads::GemmThreads(const Gemm& gemm) {
+  if (on_one_thread(gemm)) use(1);
+}
+GemmThreads::GemmThreads(int threads) { use(threads); }
+void GemmThreads::use([[maybe_unused]] int threads) {
 #ifdef _OPENMP
-  if (omp_get_max_threads() == 1 || !on_one_thread(gemm)) return;
+  if (omp_get_max_threads() == threads) return;
   before_ = omp_get_max_threads();
-  omp_set_num_threads(1);
+  omp_set_num_threads(threads);
 #endif
 }
 GemmThreads::~GemmThreads() {

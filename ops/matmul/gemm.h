@@ -34,11 +34,15 @@ bool on_one_thread(const Gemm& gemm);
 class GemmThreads {
  public:
   explicit GemmThreads(const Gemm& gemm);
+  /// So many.
+  explicit GemmThreads(int threads);
   ~GemmThreads();
   GemmThreads(const GemmThreads&) = delete;
   GemmThreads& operator=(const GemmThreads&) = delete;
 
  private:
+  void use(int threads);
+
   int before_ = 0;
 };
 

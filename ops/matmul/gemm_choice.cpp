@@ -46,23 +46,28 @@ void run_epilogue(const Gemm& gemm, float* c, const float* bias) {
   });
 }
 
+/// Each call of a primitive makes some small objects inside oneDNN: not worth it for a few operations.
+bool worth_a_primitive(const Gemm& gemm) {
+  const double operations = 2.0 * static_cast<double>(gemm.m * gemm.n) * static_cast<double>(gemm.k);
+  return !gemm.one_thread && operations > 1e6;
+}
+
 GemmLibrary faster_library(const Gemm& gemm) {
   const Tensor a = zeros({gemm.transpose_a ? gemm.k : gemm.m, gemm.lda});
   const Tensor b = zeros({gemm.transpose_b ? gemm.n : gemm.k, gemm.ldb});
   const Tensor c = zeros({gemm.m, gemm.ldc}), bias = zeros({gemm.n});
   std::optional<GemmPrimitive> primitive;
   try {
-    // Each call of a primitive makes some small objects inside oneDNN: not worth it for a few operations.
-    const double operations = 2.0 * static_cast<double>(gemm.m * gemm.n) * static_cast<double>(gemm.k);
-    if (!gemm.one_thread && operations > 1e6) primitive.emplace(gemm);
+    if (worth_a_primitive(gemm)) primitive.emplace(gemm);
   } catch (const UnsupportedError&) {  // then it is one of the others
   }
+  const Tensor scratch({primitive ? primitive->scratch_bytes() : 0}, DType::boolean);
   const bool adds = gemm.epilogue == GemmEpilogue::accumulate;
   const Tensor sum = adds ? zeros({gemm.m, gemm.n}) : Tensor();
   const auto run = [&](GemmLibrary library) {
     if (library == GemmLibrary::onednn_matmul) {
       const GemmThreads threads(gemm);
-      primitive->run(a.address(), b.address(), bias.address(), c.address());
+      primitive->run(a.address(), b.address(), bias.address(), c.address(), scratch.address());
       if (adds) add_scaled(c, -0.01, sum);
       return;
     }
@@ -117,17 +122,21 @@ void add_scaled(const Tensor& x, double scale, const Tensor& out) {
 GemmChoices::GemmChoices(std::filesystem::path file, std::string header)
     : file_(std::move(file), std::move(header)) {}
 
-GemmChoices::Key GemmChoices::key_of(const Gemm& g) {
-  return {g.dtype,   g.transpose_a, g.transpose_b, g.m, g.n, g.k, on_one_thread(g) ? 1 : num_threads(),
-          g.epilogue};
+GemmChoices::Key GemmChoices::key_of(const Gemm& g, int threads) {
+  return {g.dtype, g.transpose_a, g.transpose_b, g.m, g.n, g.k, on_one_thread(g) ? 1 : threads, g.epilogue};
 }
 
-std::optional<GemmLibrary> GemmChoices::find(const Gemm& gemm) {
+std::optional<GemmLibrary> GemmChoices::find(const Gemm& gemm, int threads) {
   if (gemm.dtype == DType::float64) return GemmLibrary::openblas;  // oneDNN has none
   const std::lock_guard lock(mutex_);
   if (!std::exchange(loaded_, true)) add_what_is_kept();
-  const auto known = choices_.find(key_of(gemm));
+  const auto known = choices_.find(key_of(gemm, threads));
   return known == choices_.end() ? std::nullopt : std::optional(known->second);
+}
+
+bool GemmChoices::may_be_primitive(const Gemm& gemm, int threads) {
+  const std::optional<GemmLibrary> known = find(gemm, threads);
+  return known ? *known == GemmLibrary::onednn_matmul : worth_a_primitive(gemm);
 }
 
 GemmLibrary GemmChoices::find_or_guess(const Gemm& gemm) { return find(gemm).value_or(GemmLibrary::onednn); }
@@ -136,7 +145,7 @@ GemmLibrary GemmChoices::measure(const Gemm& gemm) {
   if (const auto known = find(gemm)) return *known;
   ++measurements_;
   GemmLibrary choice = faster_library(gemm);
-  const Key key = key_of(gemm);
+  const Key key = key_of(gemm, num_threads());
   {
     const std::lock_guard lock(mutex_);
     choice = choices_.try_emplace(key, choice).first->second;

@@ -31,7 +31,11 @@ class GemmChoices {
   GemmChoices(std::filesystem::path file, std::string header);
 
   /// The library that was measured to be fastest for this product, if it was measured.
-  std::optional<GemmLibrary> find(const Gemm& gemm);
+  std::optional<GemmLibrary> find(const Gemm& gemm) { return find(gemm, num_threads()); }
+  /// The same on a thread whose kernels use that many threads.
+  std::optional<GemmLibrary> find(const Gemm& gemm, int threads);
+  /// Returns true unless it is known that `measure` on such a thread does not choose a primitive.
+  bool may_be_primitive(const Gemm& gemm, int threads);
   /// The measured library, or a heuristic choice.
   GemmLibrary find_or_guess(const Gemm& gemm);
   /// Measures all libraries (some milliseconds) unless a measurement exists.
@@ -48,7 +52,7 @@ class GemmChoices {
  private:
   // Type, transposes, m, n, k, threads and epilogue.
   using Key = std::tuple<DType, bool, bool, int64_t, int64_t, int64_t, int, GemmEpilogue>;
-  static Key key_of(const Gemm& gemm);
+  static Key key_of(const Gemm& gemm, int threads);
   static std::string text_of(const Key& key);
   static std::optional<Key> parse(const std::string& text);
   void add_what_is_kept();

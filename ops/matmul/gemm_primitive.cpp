@@ -3,7 +3,12 @@
 #include <dnnl.h>
 #include <fmt/format.h>
 
+#include <array>
+#include <map>
+#include <mutex>
+
 #include "espalier/core/error.h"
+#include "espalier/core/small_vector.h"
 
 namespace espalier {
 
@@ -33,56 +38,88 @@ dnnl_memory_desc_t matrix(int64_t rows, int64_t columns, bool transposed, int64_
   return desc;
 }
 
+bool has_bias(const Gemm& g) {
+  return g.epilogue == GemmEpilogue::bias || g.epilogue == GemmEpilogue::bias_relu;
+}
+
+/// What a primitive will do, decided but not compiled.
+class Description {
+ public:
+  explicit Description(const Gemm& g)
+      : a(matrix(g.m, g.k, g.transpose_a, g.lda)),
+        b(matrix(g.k, g.n, g.transpose_b, g.ldb)),
+        c(matrix(g.m, g.n, false, g.ldc)),
+        bias(matrix(1, g.n, false, g.n)) {
+    dnnl_matmul_desc_t desc;
+    check(dnnl_matmul_desc_init(&desc, &a, &b, has_bias(g) ? &bias : nullptr, &c));
+    check(dnnl_primitive_attr_create(&attributes_.handle));
+    check(dnnl_primitive_attr_set_scratchpad_mode(attributes_.handle, dnnl_scratchpad_mode_user));
+    if (g.epilogue == GemmEpilogue::bias_relu) {
+      check(dnnl_post_ops_create(&post_.handle));
+      check(dnnl_post_ops_append_eltwise(post_.handle, 1, dnnl_eltwise_relu, 0, 0));
+      check(dnnl_primitive_attr_set_post_ops(attributes_.handle, post_.handle));
+    }
+    check(dnnl_primitive_desc_create(&primitive_.handle, &desc, attributes_.handle, engine(), nullptr));
+  }
+
+  const_dnnl_primitive_desc_t get() const { return primitive_.handle; }
+  const dnnl_memory_desc_t& scratch() const {
+    return *dnnl_primitive_desc_query_md(primitive_.handle, dnnl_query_scratchpad_md, 0);
+  }
+  int64_t scratch_bytes() const { return static_cast<int64_t>(dnnl_memory_desc_get_size(&scratch())); }
+
+  const dnnl_memory_desc_t a, b, c, bias;
+
+ private:
+  template <class T, dnnl_status_t (*destroy)(T)>
+  struct Handle {
+    Handle() = default;
+    Handle(const Handle&) = delete;
+    ~Handle() {
+      if (handle) destroy(handle);
+    }
+    T handle = nullptr;
+  };
+  Handle<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy> attributes_;
+  Handle<dnnl_post_ops_t, dnnl_post_ops_destroy> post_;
+  Handle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy> primitive_;
+};
+
+bool is_plain(const Gemm& g) { return g.dtype == DType::float32 && g.alpha == 1 && g.beta == 0; }
+
 }  // namespace
 
 struct GemmPrimitive::Impl {
   dnnl_primitive_t primitive = nullptr;
   dnnl_stream_t stream = nullptr;
-  dnnl_memory_t a = nullptr, b = nullptr, bias = nullptr, c = nullptr;
+  dnnl_memory_t a = nullptr, b = nullptr, bias = nullptr, c = nullptr, scratch = nullptr;
+  int64_t scratch_bytes = 0;
 
   ~Impl() {
-    for (dnnl_memory_t memory : {a, b, bias, c})
+    for (dnnl_memory_t memory : {a, b, bias, c, scratch})
       if (memory) dnnl_memory_destroy(memory);
     if (primitive) dnnl_primitive_destroy(primitive);
     if (stream) dnnl_stream_destroy(stream);
   }
 
   void make(const Gemm& g) {
-    const dnnl_memory_desc_t of_a = matrix(g.m, g.k, g.transpose_a, g.lda),
-                             of_b = matrix(g.k, g.n, g.transpose_b, g.ldb),
-                             of_c = matrix(g.m, g.n, false, g.ldc), of_bias = matrix(1, g.n, false, g.n);
-    const bool biased = g.epilogue == GemmEpilogue::bias || g.epilogue == GemmEpilogue::bias_relu;
-    dnnl_matmul_desc_t desc;
-    check(dnnl_matmul_desc_init(&desc, &of_a, &of_b, biased ? &of_bias : nullptr, &of_c));
-    const struct Attributes {
-      dnnl_primitive_attr_t handle = nullptr;
-      dnnl_post_ops_t post = nullptr;
-      dnnl_primitive_desc_t primitive = nullptr;
-      ~Attributes() {
-        if (primitive) dnnl_primitive_desc_destroy(primitive);
-        if (post) dnnl_post_ops_destroy(post);
-        if (handle) dnnl_primitive_attr_destroy(handle);
-      }
-    } none;
-    Attributes with = none;
-    check(dnnl_primitive_attr_create(&with.handle));
-    if (g.epilogue == GemmEpilogue::bias_relu) {
-      check(dnnl_post_ops_create(&with.post));
-      check(dnnl_post_ops_append_eltwise(with.post, 1, dnnl_eltwise_relu, 0, 0));
-      check(dnnl_primitive_attr_set_post_ops(with.handle, with.post));
-    }
-    check(dnnl_primitive_desc_create(&with.primitive, &desc, with.handle, engine(), nullptr));
-    check(dnnl_primitive_create(&primitive, with.primitive));
+    const Description description(g);
+    scratch_bytes = description.scratch_bytes();
+    check(dnnl_primitive_create(&primitive, description.get()));
     check(dnnl_stream_create(&stream, engine(), dnnl_stream_default_flags));
-    check(dnnl_memory_create(&a, &of_a, engine(), DNNL_MEMORY_NONE));
-    check(dnnl_memory_create(&b, &of_b, engine(), DNNL_MEMORY_NONE));
-    check(dnnl_memory_create(&c, &of_c, engine(), DNNL_MEMORY_NONE));
-    if (biased) check(dnnl_memory_create(&bias, &of_bias, engine(), DNNL_MEMORY_NONE));
+    const auto memory = [](dnnl_memory_t& made, const dnnl_memory_desc_t& desc) {
+      check(dnnl_memory_create(&made, &desc, engine(), DNNL_MEMORY_NONE));
+    };
+    memory(a, description.a);
+    memory(b, description.b);
+    memory(c, description.c);
+    if (has_bias(g)) memory(bias, description.bias);
+    if (scratch_bytes > 0) memory(scratch, description.scratch());
   }
 };
 
 GemmPrimitive::GemmPrimitive(const Gemm& gemm) : impl_(std::make_unique<Impl>()) {
-  if (gemm.dtype != DType::float32 || gemm.alpha != 1 || gemm.beta != 0)
+  if (!is_plain(gemm))
     throw UnsupportedError("matmul: oneDNN's primitive is used for plain float32 products only");
   const GemmThreads threads(gemm);
   impl_->make(gemm);
@@ -90,19 +127,41 @@ GemmPrimitive::GemmPrimitive(const Gemm& gemm) : impl_(std::make_unique<Impl>())
 GemmPrimitive::~GemmPrimitive() = default;
 GemmPrimitive::GemmPrimitive(GemmPrimitive&&) noexcept = default;
 
-void GemmPrimitive::run(const void* a, const void* b, const void* bias, void* c) {
-  const auto set = [](dnnl_memory_t memory, const void* data) {
+int64_t GemmPrimitive::scratch_bytes() const { return impl_->scratch_bytes; }
+
+int64_t GemmPrimitive::scratch_bytes(const Gemm& g, int threads) {
+  if (!is_plain(g)) return 0;
+  if (on_one_thread(g)) threads = 1;
+  static std::mutex mutex;
+  static auto* known = new std::map<std::array<int64_t, 10>, int64_t>;
+  const std::array<int64_t, 10> key{
+      g.m,   g.n,           g.k,           g.lda,   g.ldb,
+      g.ldc, g.transpose_a, g.transpose_b, threads, static_cast<int64_t>(g.epilogue)};
+  const std::lock_guard lock(mutex);
+  if (const auto found = known->find(key); found != known->end()) return found->second;
+  const GemmThreads scope(threads);
+  int64_t bytes = 0;
+  try {
+    bytes = Description(g).scratch_bytes();
+  } catch (const UnsupportedError&) {  // then it is computed otherwise
+  }
+  return known->emplace(key, bytes).first->second;
+}
+
+void GemmPrimitive::run(const void* a, const void* b, const void* bias, void* c, void* scratch) {
+  SmallVector<dnnl_exec_arg_t, 5> arguments;
+  const auto add = [&](int argument, dnnl_memory_t memory, const void* data) {
+    if (!memory) return;
     check(dnnl_memory_set_data_handle_v2(memory, const_cast<void*>(data), nullptr));
+    arguments.push_back({argument, memory});
   };
-  set(impl_->a, a);
-  set(impl_->b, b);
-  set(impl_->c, c);
-  if (impl_->bias) set(impl_->bias, bias);
-  const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, impl_->a},
-                                       {DNNL_ARG_WEIGHTS, impl_->b},
-                                       {DNNL_ARG_DST, impl_->c},
-                                       {DNNL_ARG_BIAS, impl_->bias}};
-  check(dnnl_primitive_execute(impl_->primitive, impl_->stream, impl_->bias ? 4 : 3, arguments));
+  add(DNNL_ARG_SRC, impl_->a, a);
+  add(DNNL_ARG_WEIGHTS, impl_->b, b);
+  add(DNNL_ARG_DST, impl_->c, c);
+  add(DNNL_ARG_BIAS, impl_->bias, bias);
+  add(DNNL_ARG_SCRATCHPAD, impl_->scratch, scratch);
+  check(dnnl_primitive_execute(impl_->primitive, impl_->stream, static_cast<int>(arguments.size()),
+                               arguments.data()));
 }
 
 }  // namespace espalier

@@ -14,8 +14,15 @@ class GemmPrimitive {
   ~GemmPrimitive();
   GemmPrimitive(GemmPrimitive&&) noexcept;
 
-  /// `bias` has n elements; it is read only if the epilogue has a bias.
-  void run(const void* a, const void* b, const void* bias, void* c);
+  /// The scratch memory of a run, in bytes; it depends on the number of threads.
+  int64_t scratch_bytes() const;
+  /// The same for a primitive created on a thread whose kernels use that many threads; 0 if oneDNN has no
+  /// primitive.
+  static int64_t scratch_bytes(const Gemm& gemm, int threads);
+
+  /// `bias` has n elements; it is read only if the epilogue has a bias. `scratch` has scratch_bytes(), with
+  /// undefined content before and after.
+  void run(const void* a, const void* b, const void* bias, void* c, void* scratch);
 
  private:
   struct Impl;

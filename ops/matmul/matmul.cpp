@@ -6,6 +6,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
+#include "espalier/core/row_kernel.h"
 #include "espalier/ops/matmul/gemm_choice.h"
 #include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/matmul/matmul_call.h"
@@ -20,11 +21,15 @@ namespace {
 Variable matmul_with(const Variable& a, const Variable& b, bool transpose_a, bool transpose_b,
                      const std::source_location& where);
 
-class BoundMatmul : public BoundKernel {
+class BoundMatmul : public RowKernel {
  public:
-  BoundMatmul(const KernelCall& call, bool transpose_a, bool transpose_b)
-      : call_(*call.inputs[0], *call.inputs[1], *call.outputs[0], transpose_a, transpose_b) {}
+  BoundMatmul(const KernelCall& call, MatmulForm form, Workspace workspace)
+      : call_(*call.inputs[0], *call.inputs[1], *call.outputs[0], form, GemmEpilogue::none,
+              std::move(workspace)) {}
   void run(RandomStream) override { call_.run(); }
+  int64_t rows_at_once(int64_t rows, int64_t tile) const override { return call_.rows_at_once(rows, tile); }
+  void begin_rows() override { call_.refresh(); }
+  void run_rows(int64_t begin, int64_t end) override { call_.run_rows(begin, end); }
 
  private:
   MatmulCall call_;
@@ -36,6 +41,7 @@ class Matmul : public Op {
       : Op({.kind = OpKind::matmul,
             .linearity = Linearity::each,
             .precision = OpPrecision::product,
+            .anchors_epilogue = true,
             .matmul_form = MatmulForm{transpose_a, transpose_b}}),
         ta_(transpose_a),
         tb_(transpose_b) {}
@@ -74,14 +80,20 @@ class Matmul : public Op {
       return;
     }
     Tensor a = *call.inputs[0], b = *call.inputs[1];
-    const Gemm gemm = one_product(a, b, out, ta_, tb_);
-    if (out.rank() > 2) return run_batch(batch_of_products(gemm, a, b, out, ta_), a, b, out);
-    run_gemm(gemm, a.address(), b.address(), out.address(), gemm_choices().find_or_guess(gemm));
+    if (!gemm_takes(a.layout(), ta_)) a = a.clone();
+    if (!gemm_takes(b.layout(), tb_)) b = b.clone();
+    const GemmBatch product = gemm_of(a.dtype(), a.layout(), b.layout(), out.shape(), {ta_, tb_});
+    const GemmLibrary library = gemm_choices().find_or_guess(product.gemm);
+    if (out.rank() > 2) return run_gemm_batch(product, a.address(), b.address(), out.address(), library);
+    run_gemm(product.gemm, a.address(), b.address(), out.address(), library);
   }
 
-  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext&) const override {
+  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override {
     if (call.outputs[0]->elements() == 0 || call.inputs[0]->elements() == 0) return nullptr;
-    return std::make_unique<BoundMatmul>(call, ta_, tb_);
+    return std::make_unique<BoundMatmul>(call, MatmulForm{ta_, tb_}, Workspace::of(context));
+  }
+  int64_t workspace_bytes(const PlannedCall& call) const override {
+    return product_workspace_bytes(call, {ta_, tb_}, call.outputs[0].shape);
   }
 
   Gradients gradient(const GradientRule& rule) const override {
@@ -114,10 +126,6 @@ class Matmul : public Op {
                                    seen(a, ta_).str(), seen(b, tb_).str(), matmul_batch_of(a).str(),
                                    matmul_batch_of(b).str()));
     }
-  }
-
-  static void run_batch(const GemmBatch& batch, const Tensor& a, const Tensor& b, const Tensor& out) {
-    run_gemm_batch(batch, a.address(), b.address(), out.address(), gemm_choices().find_or_guess(batch.gemm));
   }
 
   bool ta_, tb_;

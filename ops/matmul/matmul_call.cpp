@@ -1,6 +1,7 @@
 #include "espalier/ops/matmul/matmul_call.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "espalier/ops/matmul/gemm_choice.h"
 
@@ -69,43 +70,88 @@ Shape matmul_batch_of(const Shape& shape) { return Shape(Dims(shape.begin(), sha
 
 bool gemm_takes(const Layout& layout, bool transposed) { return stored({layout, transposed}).has_value(); }
 
-/// The product of two matrices, the first of a batch. Operands whose strides a GEMM cannot take are
-/// replaced by copies.
-Gemm one_product(Tensor& a, Tensor& b, const Tensor& out, bool ta, bool tb) {
-  std::optional<Stored> x = stored({a.layout(), ta}), y = stored({b.layout(), tb});
-  if (!x) a = a.clone(), x = stored({a.layout(), ta});
-  if (!y) b = b.clone(), y = stored({b.layout(), tb});
-  const int64_t m = out.shape().end()[-2], n = out.shape().end()[-1], k = a.shape().end()[-1 - ta];
-  return {a.dtype(), x->transposed, y->transposed, m, n, k, x->leading, y->leading, n};
-}
-
-/// All products, or one in their place.
-GemmBatch batch_of_products(const Gemm& gemm, const Tensor& a, const Tensor& b, const Tensor& out, bool ta) {
-  GemmBatch result{gemm, matmul_batch_of(out.shape()), {}, {}};
-  result.a_steps = steps_along(result.batch, a.layout());
-  result.b_steps = steps_along(result.batch, b.layout());
-  if (fold_rows_of({a.layout(), ta}, result)) return result;
-  result.gemm.one_thread = better_divided(gemm, result.batch.elements());
+GemmBatch gemm_of(DType dtype, const Layout& a, const Layout& b, const Shape& out, MatmulForm form) {
+  const Stored x = *stored({a, form.transpose_a}), y = *stored({b, form.transpose_b});
+  const int64_t m = out.end()[-2], n = out.end()[-1], k = a.shape.end()[-1 - form.transpose_a];
+  GemmBatch result{{dtype, x.transposed, y.transposed, m, n, k, x.leading, y.leading, n}, {}, {}, {}};
+  if (out.rank() == 2) return result;
+  result.batch = matmul_batch_of(out);
+  result.a_steps = steps_along(result.batch, a);
+  result.b_steps = steps_along(result.batch, b);
+  if (!fold_rows_of({a, form.transpose_a}, result))
+    result.gemm.one_thread = better_divided(result.gemm, result.batch.elements());
   return result;
 }
 
-MatmulCall::MatmulCall(const Tensor& a, const Tensor& b, Tensor& out, bool transpose_a, bool transpose_b,
-                       GemmEpilogue epilogue)
+namespace {
+
+bool is_empty(const Gemm& g) { return g.m == 0 || g.n == 0 || g.k == 0; }
+
+/// What the primitive of a product takes of a workspace, if that is computed by one, with as many threads as
+/// any number of replicas leaves to each.
+int64_t primitive_bytes(const Gemm& gemm) {
+  int64_t most = 0;
+  const int all = num_threads();
+  for (int replicas = 1, last = 0; replicas <= all; ++replicas) {
+    const int threads = all / replicas;
+    if (threads == std::exchange(last, threads) || !gemm_choices().may_be_primitive(gemm, threads)) continue;
+    int64_t bytes = aligned_bytes(GemmPrimitive::scratch_bytes(gemm, threads));
+    if (gemm.epilogue == GemmEpilogue::accumulate)
+      bytes += Workspace::bytes_for({gemm.dtype, {gemm.m, gemm.n}});
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+}  // namespace
+
+int64_t product_workspace_bytes(const PlannedCall& call, MatmulForm form, const Shape& out,
+                                GemmEpilogue epilogue, size_t first) {
+  const bool on_cpu = call.device == DeviceType::cpu;
+  const DType dtype = call.inputs[first]->dtype;
+  if (on_cpu && is_half(dtype)) return 0;  // widened in each call
+  int64_t bytes = 0;
+  const auto seen = [&](size_t input, bool transposed) {
+    const Layout& layout = *call.layouts[input];
+    if (gemm_takes(layout, transposed)) return layout;
+    bytes += Workspace::bytes_for({dtype, layout.shape});
+    return Layout(layout.shape);
+  };
+  const Layout a = seen(first, form.transpose_a), b = seen(first + 1, form.transpose_b);
+  if (!on_cpu) return bytes;
+  GemmBatch product = gemm_of(dtype, a, b, out, form);
+  if (product.batch.rank() > 0 || is_empty(product.gemm)) return bytes;
+  product.gemm.epilogue = epilogue;
+  return bytes + primitive_bytes(product.gemm);
+}
+
+MatmulCall::MatmulCall(const Tensor& a, const Tensor& b, Tensor& out, MatmulForm form, GemmEpilogue epilogue,
+                       Workspace workspace)
     : a_(&a), b_(&b), out_(&out), seen_a_(a), seen_b_(b) {
-  product_.gemm = one_product(seen_a_, seen_b_, out, transpose_a, transpose_b);
-  if (out.rank() > 2) product_ = batch_of_products(product_.gemm, seen_a_, seen_b_, out, transpose_a);
+  const auto copy = [&](const Tensor& x) { return workspace.take(x.shape(), x.dtype(), x.device()); };
+  if (!gemm_takes(a.layout(), form.transpose_a)) seen_a_ = copy(a);
+  if (!gemm_takes(b.layout(), form.transpose_b)) seen_b_ = copy(b);
+  product_ = gemm_of(a.dtype(), seen_a_.layout(), seen_b_.layout(), out.shape(), form);
   if (product_.batch.rank() == 0) product_.gemm.epilogue = epilogue;
   const Gemm& g = product_.gemm;
-  if (g.m == 0 || g.n == 0 || g.k == 0) return;
+  if (is_empty(g)) return;
   library_ = gemm_choices().measure(g);
-  if (library_ == GemmLibrary::onednn_matmul && product_.batch.rank() == 0) primitive_.emplace(product_.gemm);
-  if (primitive_ && epilogue == GemmEpilogue::accumulate) sum_ = Tensor(out.shape(), out.dtype());
+  if (library_ != GemmLibrary::onednn_matmul || product_.batch.rank() > 0) return;
+  primitive_.emplace(g);
+  if (const int64_t bytes = primitive_->scratch_bytes())
+    scratch_ = workspace.take({bytes}, DType::boolean, out.device());
+  if (epilogue == GemmEpilogue::accumulate) sum_ = workspace.take(out.shape(), out.dtype(), out.device());
 }
 
 void MatmulCall::run_with(const void* bias) {
   refresh();
+  run_primitive(bias, *out_);
+}
+
+void MatmulCall::run_primitive(const void* bias, const Tensor& to) {
   const GemmThreads threads(product_.gemm);
-  primitive_->run(seen_a_.address(), seen_b_.address(), bias, out_->address());
+  primitive_->run(seen_a_.address(), seen_b_.address(), bias, to.address(),
+                  scratch_.defined() ? scratch_.address() : nullptr);
 }
 
 void MatmulCall::refresh() {
@@ -117,8 +163,7 @@ void MatmulCall::run(double alpha, double beta) {
   if (primitive_ && alpha == 1 && beta == 0) return run_with(nullptr);
   refresh();
   if (sum_.defined()) {
-    const GemmThreads threads(product_.gemm);
-    primitive_->run(seen_a_.address(), seen_b_.address(), nullptr, sum_.address());
+    run_primitive(nullptr, sum_);
     add_scaled(sum_, alpha, *out_);
     return;
   }
@@ -128,6 +173,25 @@ void MatmulCall::run(double alpha, double beta) {
     run_gemm(product_.gemm, seen_a_.address(), seen_b_.address(), out_->address(), library_);
   else
     run_gemm_batch(product_, seen_a_.address(), seen_b_.address(), out_->address(), library_);
+}
+
+int64_t MatmulCall::rows_at_once(int64_t rows, int64_t tile) const {
+  if (!tile || rows != product_.gemm.m * product_.batch.elements()) return 0;
+  return best_range(tile);
+}
+
+int64_t MatmulCall::best_range(int64_t tile) const {
+  const Gemm& g = product_.gemm;
+  if (product_.batch.rank() > 0)
+    return g.m % tile == 0 && product_.batch.elements() >= num_threads() ? g.m : 0;
+  if (g.k <= 64) {
+    // With so small a k, moving the product to memory and back dominates.
+    constexpr int64_t range_bytes = 96 * 1024;
+    const auto row_bytes = g.n * static_cast<int64_t>(size_of(g.dtype));
+    return std::clamp<int64_t>(range_bytes / std::max<int64_t>(row_bytes, 1), 16, std::max<int64_t>(g.m, 16));
+  }
+  if (num_threads() > 1 && !on_one_thread(g) && !primitive_) return (g.m + num_threads() - 1) / num_threads();
+  return 0;
 }
 
 void MatmulCall::run_one(int64_t index) const {
@@ -141,6 +205,10 @@ void MatmulCall::run_one(int64_t index) const {
 }
 
 void MatmulCall::run_rows(int64_t begin, int64_t end) const {
+  if (product_.batch.rank() > 0) {
+    for (; begin < end; begin += product_.gemm.m) run_one(begin / product_.gemm.m);
+    return;
+  }
   Gemm part = product_.gemm;
   const auto bytes = static_cast<int64_t>(size_of(part.dtype));
   part.m = end - begin;

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "espalier/core/error.h"
 #include "espalier/executor/fused/cuda/kernels.h"
 #include "espalier/executor/fused/matmul_ops.h"
@@ -23,17 +21,6 @@ void need(const LtProduct& product, std::string_view op, const Tensor& out) {
     throw UnsupportedError(
         fmt::format("{}: cuBLASLt has none for {} {}", op, name(out.dtype()), out.shape().str()));
 }
-
-/// A program over a product. The inputs of the call are a, b, and those of the program but for `input`, which
-/// is the product.
-struct ProductProgram {
-  MatmulForm form;
-  const Program& program;
-  size_t input;
-  Tensor product, seen;  // one memory, in the shapes of the product and of the program
-  GemmEpilogue whole;    // the library epilogue that equals the program, if any
-  const Tensor* bias;    // of that epilogue
-};
 
 /// One product that accumulates into p; the rate is negated on the device.
 class BoundUpdate : public BoundKernel {
@@ -90,11 +77,13 @@ class BoundUpdateInParts : public BoundKernel {
 /// Product and epilogue in one call of the library.
 class BoundWhole : public BoundKernel {
  public:
-  BoundWhole(const KernelCall& call, const ProductProgram& x)
-      : out_(x.product),
-        product_(*call.inputs[0], *call.inputs[1], out_, x.form,
-                 {.epilogue = x.whole == GemmEpilogue::bias ? LtEpilogue::bias : LtEpilogue::bias_relu,
-                  .vector = x.bias->address()}) {}
+  BoundWhole(const MatmulEpilogue& op, const KernelCall& call, GemmEpilogue epilogue, const Tensor& bias,
+             Workspace workspace)
+      : out_(op.between(call, workspace).made),
+        product_(*call.inputs[0], *call.inputs[1], out_, op.form(),
+                 {.epilogue = epilogue == GemmEpilogue::bias ? LtEpilogue::bias : LtEpilogue::bias_relu,
+                  .vector = bias.address(),
+                  .workspace = std::move(workspace)}) {}
 
   bool supported() const { return product_.supported(); }
   void run(RandomStream) override { product_.run(); }
@@ -104,34 +93,23 @@ class BoundWhole : public BoundKernel {
   LtProduct product_;
 };
 
-/// The product, and a kernel over it.
+/// The anchor, and a kernel over what it makes.
 class BoundInParts : public BoundKernel {
  public:
-  BoundInParts(const KernelCall& call, ProductProgram x)
-      : out_(std::move(x.product)),
-        seen_(std::move(x.seen)),
-        product_(*call.inputs[0], *call.inputs[1], out_, x.form),
-        program_(bind_fused(program_call(call, x.input), x.program)) {
-    need(product_, "matmul_epilogue", out_);
-  }
+  BoundInParts(const EpilogueOp& op, const KernelCall& call, const BindContext& context, Workspace workspace)
+      : between_(op.between(call, workspace)),
+        anchor_(op.bind_anchor(call, between_.made, context, std::move(workspace))),
+        program_(bind_fused(op.program_call(call, between_.seen), op.program())) {}
 
   void run(RandomStream random) override {
-    product_.run();
+    anchor_->run(random);
     program_->run(random);
   }
+  bool can_be_captured() const override { return anchor_->can_be_captured(); }
 
  private:
-  KernelCall program_call(const KernelCall& call, size_t input) const {
-    KernelCall result = call;
-    result.inputs.clear();
-    result.inputs.append(call.inputs.begin() + 2, call.inputs.end());
-    result.inputs.insert(input, &seen_);
-    return result;
-  }
-
-  Tensor out_, seen_;
-  LtProduct product_;
-  Bound program_;
+  EpilogueOp::Between between_;
+  Bound anchor_, program_;
 };
 
 /// p - rate · a · b; inputs p, rate (one element), a, b.
@@ -146,23 +124,19 @@ Bound bind_matmul_update(const Op& op, const KernelCall& call) {
   return std::make_unique<BoundUpdateInParts>(call, form);
 }
 
-Bound bind_matmul_epilogue(const Op& anchor, const KernelCall& call) {
-  const auto& op = static_cast<const MatmulEpilogue&>(anchor);
-  // A kernel that goes over its elements more than once cannot write over what it still has to read.
-  const bool once = std::ranges::all_of(
-      op.program().instructions, [](const Instruction& n) { return n.kind == Instruction::Kind::map; });
-  const Tensor memory = op.scratch(call, once ? op.product_output() : std::nullopt);
+Bound bind_epilogue(const Op& op, const KernelCall& call, const BindContext& context) {
+  return std::make_unique<BoundInParts>(static_cast<const EpilogueOp&>(op), call, context,
+                                        Workspace::of(context));
+}
+
+Bound bind_matmul_epilogue(const Op& anchored, const KernelCall& call, const BindContext& context) {
+  const auto& op = static_cast<const MatmulEpilogue&>(anchored);
   const auto [epilogue, bias] = op.for_library(call);
-  ProductProgram x{op.form(),
-                   op.program(),
-                   op.product_input(),
-                   op.shaped(memory, op.product().shape),
-                   op.shaped(memory, op.seen()),
-                   epilogue,
-                   epilogue == GemmEpilogue::none ? nullptr : call.inputs[bias]};
-  if (x.whole == GemmEpilogue::bias || x.whole == GemmEpilogue::bias_relu)
-    if (auto whole = std::make_unique<BoundWhole>(call, x); whole->supported()) return whole;
-  return std::make_unique<BoundInParts>(call, std::move(x));
+  if (epilogue != GemmEpilogue::none) {
+    auto whole = std::make_unique<BoundWhole>(op, call, epilogue, *call.inputs[bias], Workspace::of(context));
+    if (whole->supported()) return whole;
+  }
+  return bind_epilogue(op, call, context);
 }
 
 }  // namespace
@@ -170,6 +144,7 @@ Bound bind_matmul_epilogue(const Op& anchor, const KernelCall& call) {
 void add_fused_matmul_kernels(KernelRegistry& kernels) {
   kernels.add("matmul_update", bind_matmul_update);
   kernels.add("matmul_epilogue", bind_matmul_epilogue);
+  kernels.add("epilogue", bind_epilogue);
 }
 
 }  // namespace espalier::cu

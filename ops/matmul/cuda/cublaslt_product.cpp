@@ -62,11 +62,13 @@ LtProduct::LtProduct(const Tensor& a, const Tensor& b, Tensor& out, MatmulForm f
     supported_ = options.epilogue == LtEpilogue::none && options.beta == 0 && !options.device_beta;
     return;
   }
-  if (!gemm_takes(a.layout(), form.transpose_a)) copy_a_ = Tensor(a.shape(), a.dtype(), a.device());
-  if (!gemm_takes(b.layout(), form.transpose_b)) copy_b_ = Tensor(b.shape(), b.dtype(), b.device());
-  Tensor x = copy_a_.defined() ? copy_a_ : a, y = copy_b_.defined() ? copy_b_ : b;
-  GemmBatch product{one_product(x, y, out, form.transpose_a, form.transpose_b), {}, {}, {}};
-  if (out.rank() > 2) product = batch_of_products(product.gemm, x, y, out, form.transpose_a);
+  Workspace workspace = options.workspace;
+  const auto copy = [&](const Tensor& x) { return workspace.take(x.shape(), x.dtype(), x.device()); };
+  if (!gemm_takes(a.layout(), form.transpose_a)) copy_a_ = copy(a);
+  if (!gemm_takes(b.layout(), form.transpose_b)) copy_b_ = copy(b);
+  const Layout &x = (copy_a_.defined() ? copy_a_ : a).layout(),
+               &y = (copy_b_.defined() ? copy_b_ : b).layout();
+  const GemmBatch product = gemm_of(a.dtype(), x, y, out.shape(), form);
   scalars_ = {static_cast<float>(options.alpha),
               static_cast<float>(options.beta),
               options.alpha,

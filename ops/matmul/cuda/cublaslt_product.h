@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 
+#include "espalier/core/workspace.h"
 #include "espalier/ops/matmul/cuda/cublaslt_recipe.h"
 
 namespace espalier::cu {
@@ -15,6 +16,7 @@ struct LtOptions {
   const void* added = nullptr;
   /// If not null, these numbers in device memory, of lt_scale_type, replace alpha and beta.
   const void *device_alpha = nullptr, *device_beta = nullptr;
+  Workspace workspace = {};  ///< for copies of operands whose strides the library cannot take
 };
 
 /// out = epilogue(alpha · a · b + beta · added). Must be bound in the stream in which it will run.

@@ -8,9 +8,9 @@ namespace espalier::cu {
 
 namespace {
 
-Bound bind_matmul(const Op& op, const KernelCall& call) {
+Bound bind_matmul(const Op& op, const KernelCall& call, const BindContext& context) {
   const Tensor &a = *call.inputs[0], &b = *call.inputs[1];
-  LtProduct product(a, b, *call.outputs[0], *op.traits().matmul_form);
+  LtProduct product(a, b, *call.outputs[0], *op.traits().matmul_form, {.workspace = Workspace::of(context)});
   if (!product.supported())
     throw UnsupportedError(fmt::format("matmul: cuBLASLt has none for {} {} and {}", name(a.dtype()),
                                        a.shape().str(), b.shape().str()));
