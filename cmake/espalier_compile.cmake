@@ -31,6 +31,34 @@ function(espalier_optimize target)
   endif()
 endfunction()
 
+# What nearly every source includes, compiled once. Only headers of others: g++ knows a header with #pragma once in a
+# precompiled one by its text, and ccache hands out a precompiled header made before a comment of ours changed.
+function(espalier_precompile target)
+  target_precompile_headers(
+    ${target}
+    PRIVATE
+    <algorithm>
+    <atomic>
+    <cmath>
+    <cstdint>
+    <cstring>
+    <filesystem>
+    <functional>
+    <map>
+    <memory>
+    <mutex>
+    <numeric>
+    <optional>
+    <source_location>
+    <span>
+    <string>
+    <string_view>
+    <utility>
+    <variant>
+    <vector>
+    <fmt/format.h>)
+endfunction()
+
 if(ESPALIER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(ESPALIER_CCACHE_PROGRAM ccache)
   mark_as_advanced(ESPALIER_CCACHE_PROGRAM)
