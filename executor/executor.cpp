@@ -2,9 +2,20 @@
 #include "espalier/executor/executor.h"
 
 #include "espalier/core/error.h"
-#include "espalier/executor/training/executor_impl.h"
+#include "espalier/core/node.h"
+#include "espalier/executor/training/trainer.h"
 
 namespace espalier {
+
+class Executor::Impl : public Trainer {
+ public:
+  using Trainer::Trainer;
+};
+
+Executor Variable::get_executor(const ExecutorOptions& options, Where where) const {
+  return located(where, [&] { return Executor(std::make_shared<Executor::Impl>(*this, options)); });
+}
+Executor Variable::get_executor() const { return get_executor({}, need().where); }
 
 History Executor::execute(const ExecuteOptions& options, Where where) const {
   const auto impl = impl_;  // a callback may let go of this handle

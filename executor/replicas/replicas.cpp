@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "espalier/core/error.h"
+#include "espalier/core/node.h"
 #include "espalier/executor/communicators/groups.h"
 
 namespace espalier {
@@ -33,6 +34,21 @@ Replicas::~Replicas() = default;
 BatchShard Replicas::shard(size_t i, int micro_batch, int micro_batches) const {
   const int before = world_ ? world_->rank() * static_cast<int>(size()) : 0;
   return {before + static_cast<int>(i), all_, micro_batch, micro_batches};
+}
+
+void Replicas::add_leaves(const std::vector<Variable>& leaves, const StateOwners* owners) {
+  using Keeping = ParameterArena::Keeping;
+  const int first = shard(0).replica, here = static_cast<int>(size());
+  const auto keeping_of = [&](const Variable& leaf, int replica) {
+    const int owner = owners ? owners->of(leaf.node()) : -1;
+    if (owner < 0 || is_parameter(leaf.node()->op())) return Keeping::shared;
+    if (owner == replica) return Keeping::alone;
+    const bool in_other_process = owner < first || owner >= first + here;
+    return in_other_process && replica == first ? Keeping::away : Keeping::nowhere;
+  };
+  for (int i = 0; i < here; ++i)
+    for (const Variable& leaf : leaves)
+      sessions_[static_cast<size_t>(i)]->leaves.add(leaf, keeping_of(leaf, first + i));
 }
 
 /// A group cannot be used any more after a failure.

@@ -7,6 +7,7 @@
 #include "espalier/executor/replicas/thread_team.h"
 #include "espalier/executor/runtime/session.h"
 #include "espalier/executor/sharding/batch_shard.h"
+#include "espalier/executor/sharding/state_owners.h"
 
 namespace espalier {
 
@@ -37,6 +38,10 @@ class Replicas {
   bool overlaps() const { return overlaps_; }
   /// Where the processes meet; null for one alone.
   const std::shared_ptr<Communicator>& world() const { return world_; }
+
+  /// Gives each replica memory for the leaves, in this order, and for the states that it owns; owners may be
+  /// null.
+  void add_leaves(const std::vector<Variable>& leaves, const StateOwners* owners);
 
   /// Calls `f(i)` for each replica of this process, at once, on the cores that are its share. With one
   /// replica that is the calling thread. Rethrows what a replica threw; then all have ended.
