@@ -3,6 +3,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/executor/training/plan_for.h"
 #include "espalier/executor/training/trainer.h"
 
 namespace espalier {
@@ -12,10 +13,18 @@ class Executor::Impl : public Trainer {
   using Trainer::Trainer;
 };
 
+Executor internal::make_executor(const Variable& root, const ExecutorOptions& options,
+                                 bool gather_gradients) {
+  return Executor(std::make_shared<Executor::Impl>(root, options, gather_gradients));
+}
+
 Executor Variable::get_executor(const ExecutorOptions& options, Where where) const {
-  return located(where, [&] { return Executor(std::make_shared<Executor::Impl>(*this, options)); });
+  return located(where, [&] { return internal::make_executor(*this, options, false); });
 }
 Executor Variable::get_executor() const { return get_executor({}, need().where); }
+Plan Variable::plan_for(const PlanOptions& options, Where where) const {
+  return located(where, [&] { return Plan(compile_for(*this, options)); });
+}
 
 History Executor::execute(const ExecuteOptions& options, Where where) const {
   const auto impl = impl_;  // a callback may let go of this handle

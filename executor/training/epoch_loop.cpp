@@ -66,7 +66,8 @@ History EpochLoop::run(Trainer& trainer, const ExecuteOptions& options) {
   trainer.run_.begin_run();
   trainer.job_.begin_run({trainer.listens(Event::epoch_start), trainer.listens(Event::step_finish),
                           trainer.listens(Event::epoch_finish)});
-  History history = EpochLoop(trainer, options).run_epochs();
+  EpochLoop loop(trainer, options);  // its batches stay until the devices have finished
+  const History history = loop.run_epochs();
   trainer.job_.end_run();
   trainer.profiler_.finish();
   trainer.devices_->finish_before_eager();

@@ -50,10 +50,11 @@ int64_t checksum_of_feeds(const Setup& setup) {
 int64_t checksum_of_options(const Setup& setup) {
   Crc64 crc;
   const ExecutorOptions& options = setup.options;
-  add_text(crc, fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(*options.mode),
-                            setup.tree.updates.size(), setup.target.replicas, options.accumulate,
-                            static_cast<int>(options.precision), options.local_statistics,
-                            options.bucket_bytes, options.memory_budget, options.shard_states));
+  add_text(crc,
+           fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(*options.mode),
+                       setup.tree.updates.size(), setup.target.replicas, options.accumulate,
+                       static_cast<int>(options.precision), options.replicas.local_statistics,
+                       options.replicas.bucket_bytes, options.memory_budget, options.replicas.shard_states));
   for (const std::string& name : options.without) add_text(crc, name);
   if (options.optimizer) {
     add_text(crc, options.optimizer->name());

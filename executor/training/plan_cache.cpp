@@ -36,7 +36,6 @@ BatchPlans PlanCache::make(const BatchRows& rows, bool inference) const {
       if (!data) data = compile_step(setup_, rows, shard, inference);
       plans.push_back({.data = data, .shard = shard, .session = &devices_[i], .index = plans.size()});
     }
-  if (devices_.simulated()) return BatchPlans(devices_, std::move(plans), rows);
   const bool tf32 = setup_.options.precision == Precision::tf32;
   const MatmulPrecision precision = tf32 ? MatmulPrecision::tf32 : matmul_precision();
   devices_.run_in_turn([&](size_t i) {

@@ -22,13 +22,15 @@ void choose_mode(const Variable& root, ExecutorOptions& options) {
 
 void check_options(const ExecutorOptions& options) {
   const bool training = *options.mode == Mode::training;
-  if (options.bucket_bytes < 0)
-    throw Error(fmt::format("get_executor: gradients cannot be sent by {} bytes", options.bucket_bytes));
+  if (options.replicas.bucket_bytes < 0)
+    throw Error(
+        fmt::format("get_executor: gradients cannot be sent by {} bytes", options.replicas.bucket_bytes));
   if (options.accumulate < 1)
     throw Error(fmt::format("get_executor: a batch cannot be taken in {} parts", options.accumulate));
   if (options.accumulate > 1 && !training)
     throw Error("get_executor: parts of a batch are accumulated in training only");
-  if (options.shard_states && !training) throw Error("get_executor: states are shared out in training only");
+  if (options.replicas.shard_states && !training)
+    throw Error("get_executor: states are shared out in training only");
   if (options.memory_budget < 0)
     throw Error(fmt::format("get_executor: a memory budget cannot be {} bytes", options.memory_budget));
   if (options.validation && !training) throw Error("get_executor: validation goes with training only");
@@ -131,8 +133,8 @@ ShardOptions shard_options(const Setup& setup, int64_t batch_rows, const FeedRow
   // Replicas send buckets one by one only if all have as many rows: plans of different sizes may complete
   // their gradients in different orders.
   if (shard.micro_batches == 1 && setup.target.overlaps && batch_rows % shard.replicas == 0)
-    how.bucket_bytes = setup.options.bucket_bytes;
-  how.local_statistics = setup.options.local_statistics;
+    how.bucket_bytes = setup.options.replicas.bucket_bytes;
+  how.local_statistics = setup.options.replicas.local_statistics;
   if (!inference) how.owners = setup.owners;
   how.other_rows = shard.rows(batch_rows) == batch_rows ? 2 * batch_rows : batch_rows;
   for (const auto& [feed, size] : feeds) how.other_feeds[feed] = how.other_rows;
@@ -141,8 +143,8 @@ ShardOptions shard_options(const Setup& setup, int64_t batch_rows, const FeedRow
 
 }  // namespace
 
-Setup::Setup(const Variable& tree_root, const ExecutorOptions& given)
-    : root(tree_root), options(given), tree{tree_root} {
+Setup::Setup(const Variable& tree_root, const ExecutorOptions& given, bool gather)
+    : root(tree_root), options(given), gather_gradients(gather), tree{tree_root} {
   choose_mode(root, options);
   check_options(options);
   if (training()) find_updates(*this);
@@ -156,10 +158,11 @@ void Setup::prepare_for(const Target& devices) {
   if (collective)
     throw UnsupportedError(fmt::format(
         "get_executor: the tree exchanges values itself, by '{}' ({}), and so cannot be replicated; name one "
-        "device, and in a job of several processes say get_executor({{.distributed = false}})",
+        "device, and in a job of several processes say get_executor({{.replicas = {{.distributed = "
+        "false}}}})",
         collective->op().name(), line_of(collective->where)));
   build_shard_results(*this);
-  if (!options.shard_states || target.replicas == 1) return;
+  if (!options.replicas.shard_states || target.replicas == 1) return;
   std::vector<Variable> roots{tree.value};
   for (const Variable& more : {tree.loss, tree.value_in_reals})
     if (more.defined()) roots.push_back(more);
@@ -193,7 +196,7 @@ std::shared_ptr<const PlanData> compile_step(const Setup& setup, const BatchRows
   }
   StepTree tree = setup.tree;
   if (inference) tree.updates.clear();
-  if (inference || !(setup.options.gradient_bucket || setup.sharded())) tree.gradients.clear();
+  if (inference || !(setup.gather_gradients || setup.sharded())) tree.gradients.clear();
   CompileOptions how{.inference = inference,
                      .device = setup.target.device,
                      .without = setup.options.without,

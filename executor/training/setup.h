@@ -22,7 +22,8 @@ struct Target {
 /// What a step computes, reads and writes, and the options that say how.
 struct Setup {
   /// Checks the options and finds the feeds, leaves and updates of the tree. Throws what get_executor throws.
-  Setup(const Variable& root, const ExecutorOptions& options);
+  /// `gather_gradients`: the gradients of all parameters lie side by side even if nothing exchanges them.
+  Setup(const Variable& root, const ExecutorOptions& options, bool gather_gradients = false);
   /// Adds what plans for these devices need beside that: where each computes some of the rows of a batch, a
   /// real scalar to sum up as the loss, the gradients to exchange, and the owners of states.
   void prepare_for(const Target& target);
@@ -37,6 +38,7 @@ struct Setup {
 
   Variable root;
   ExecutorOptions options;  ///< `mode` is set
+  bool gather_gradients;
   StepTree tree;
   std::optional<LossScale> loss_scale;  ///< training in float16
   TreeFeeds feeds;

@@ -17,11 +17,12 @@ namespace espalier {
 
 namespace {
 
-/// Releases what eager gradients would read: plans do not need it.
-const Variable& release_activations(const Variable& root) {
+/// Releases what eager gradients would read, which plans do not need, before the step is built.
+Setup make_setup(const Variable& root, const ExecutorOptions& options, bool gather_gradients) {
+  check_devices(options.devices);
   constexpr int64_t large = int64_t{1} << 24;
   if (root.defined() && release_values(*root.node()) >= large) release_cached_memory();
-  return root;
+  return Setup(root, options, gather_gradients);
 }
 
 /// The devices that the options name, or that of the tree, with memory for its leaves.
@@ -29,13 +30,12 @@ std::unique_ptr<Replicas> make_devices(Setup& setup) {
   const ExecutorOptions& options = setup.options;
   std::vector<Device> devices = options.devices;
   if (devices.empty()) devices.push_back(setup.home);
-  const bool one_of_many =
-      options.distributed && distributed::size() > 1 && devices[0].type != DeviceType::simulated;
+  const bool one_of_many = options.replicas.distributed && distributed::size() > 1;
   auto all =
       std::make_unique<Replicas>(devices, options.launch, one_of_many ? distributed::world() : nullptr);
   setup.prepare_for({devices[0].type, all->all(), all->overlaps()});
   all->add_leaves(setup.arranged_leaves(), setup.owners.get());
-  if (!all->simulated()) all->first().update_leaves();
+  all->first().update_leaves();
   return all;
 }
 
@@ -57,14 +57,14 @@ class Busy {
 
 }  // namespace
 
-Trainer::Trainer(const Variable& root, const ExecutorOptions& options)
-    : setup_(release_activations(root), options),
+Trainer::Trainer(const Variable& root, const ExecutorOptions& options, bool gather_gradients)
+    : setup_(make_setup(root, options, gather_gradients)),
       devices_(make_devices(setup_)),
       job_(setup_, *devices_),
       plans_(setup_, *devices_),
       run_(setup_.feeds),
       value_(setup_, job_) {
-  if (!devices_->simulated()) devices_->update_leaves();
+  devices_->update_leaves();
   // The plans of an epoch: for whole batches, and for a short last one.
   plans_.at_step(0);
   const int64_t steps = setup_.feeds.has_placeholders() ? 0 : setup_.feeds.steps();

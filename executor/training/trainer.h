@@ -24,7 +24,8 @@ namespace espalier {
 /// functions that users call are documented at Executor.
 class Trainer {
  public:
-  Trainer(const Variable& root, const ExecutorOptions& options);
+  /// `gather_gradients`: see Setup.
+  Trainer(const Variable& root, const ExecutorOptions& options, bool gather_gradients);
 
   History execute(const ExecuteOptions& options);
   StepInfo step();
@@ -71,8 +72,8 @@ class Trainer {
   Profiler profiler_;
   std::optional<BatchReaders> step_readers_;  // of `step`
   std::vector<double> losses_;
-  std::deque<std::pair<Event, std::function<void(const StepInfo&)>>> listeners_;  // never moved: one may be
-                                                                                  // running
+  // A deque: a listener stays where it is while it runs and adds others.
+  std::deque<std::pair<Event, std::function<void(const StepInfo&)>>> listeners_;
   bool stopped_ = false;
   bool busy_ = false;  // a step, or a run of epochs, is under way
 };
