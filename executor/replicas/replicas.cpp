@@ -23,8 +23,6 @@ Replicas::Replicas(const std::vector<Device>& devices, Launch launch, std::share
     sessions_.push_back(make_session(device, launch));
     if (size() > 1) sessions_.back()->leaves.follow();
   }
-  // Threads of one process compute and communicate on the same cores, so these cannot overlap.
-  overlaps_ = world_ || devices[0].type != DeviceType::cpu;
   if (all_ == 1) return;
   communicators_ = make_group(devices_, world_);
   for (size_t i = 0; i < size(); ++i)

@@ -27,16 +27,12 @@ class Replicas {
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
 
-  /// Of this process.
+  /// How many there are in this process.
   size_t size() const { return sessions_.size(); }
-  /// The replicas of all processes.
-  int all() const { return all_; }
   Session& operator[](size_t i) const { return *sessions_[i]; }
   Session& first() const { return *sessions_[0]; }
   /// The rows of replica i of this process, or of one of its micro-batches.
   BatchShard shard(size_t i, int micro_batch = 0, int micro_batches = 1) const;
-  /// Whether replicas can communicate while they compute, so that sending early pays.
-  bool overlaps() const { return overlaps_; }
   /// Null if this process is alone.
   const std::shared_ptr<Communicator>& world() const { return world_; }
 
@@ -69,8 +65,7 @@ class Replicas {
 
   std::vector<Device> devices_;
   std::shared_ptr<Communicator> world_;
-  int all_ = 1;
-  bool overlaps_ = false;
+  int all_ = 1;                                               // replicas of all processes
   std::vector<std::shared_ptr<Communicator>> communicators_;  // one for each replica; none for a single one
   std::vector<std::unique_ptr<Session>> sessions_;
   std::unique_ptr<ThreadTeam> team_;  // if there are several here

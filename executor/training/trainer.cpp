@@ -30,13 +30,16 @@ std::unique_ptr<Replicas> make_devices(Setup& setup) {
   const ExecutorOptions& options = setup.options;
   std::vector<Device> devices = options.devices;
   if (devices.empty()) devices.push_back(setup.home);
-  const bool one_of_many = options.replicas.distributed && distributed::size() > 1;
-  auto all =
-      std::make_unique<Replicas>(devices, options.launch, one_of_many ? distributed::world() : nullptr);
-  setup.prepare_for({devices[0].type, all->all(), all->overlaps()});
-  all->add_leaves(setup.arranged_leaves(), setup.owners.get());
-  all->first().update_leaves();
-  return all;
+  const bool alone = !options.replicas.distributed || distributed::size() == 1;
+  const DeviceType type = devices[0].type;
+  // Threads of one process compute and communicate on the same cores, so these cannot overlap.
+  setup.prepare_for({.device = type,
+                     .replicas = static_cast<int>(devices.size()) * (alone ? 1 : distributed::size()),
+                     .overlaps = !alone || type != DeviceType::cpu});
+  auto replicas = std::make_unique<Replicas>(devices, options.launch, alone ? nullptr : distributed::world());
+  replicas->add_leaves(setup.arranged_leaves(), setup.owners.get());
+  replicas->first().update_leaves();
+  return replicas;
 }
 
 /// Refuses what a callback asks of a trainer that is in the middle of a step.
