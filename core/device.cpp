@@ -10,8 +10,7 @@
 namespace espalier {
 
 std::string Device::str() const {
-  const char* kind = type == DeviceType::cpu ? "cpu" : type == DeviceType::cuda ? "cuda" : "sim";
-  return fmt::format("{}:{}", kind, index);
+  return fmt::format("{}:{}", type == DeviceType::cpu ? "cpu" : "cuda", index);
 }
 
 std::ostream& operator<<(std::ostream& out, const Device& device) { return out << device.str(); }
@@ -36,24 +35,12 @@ std::vector<Device> all_gpus() {
   return cuda == backends().end() ? std::vector<Device>() : cuda->second.devices();
 }
 
-std::vector<Device> simulated_gpus(int n) {
-  if (n < 1) throw DeviceError(fmt::format("simulated_gpus: there are no {} devices", n));
-  std::vector<Device> devices;
-  for (int i = 0; i < n; ++i) devices.push_back({DeviceType::simulated, i});
-  return devices;
-}
-
 Backend& backend(Device device) {
   if (device.type == DeviceType::cpu) return cpu_backend();
   if (const auto known = backends().find(device.type); known != backends().end())
     return known->second.open(device);
-  if (device.type != DeviceType::simulated)
-    throw DeviceError(
-        fmt::format("{} cannot be used: this build of Espalier has no CUDA backend", device.str()));
   throw DeviceError(
-      fmt::format("{} cannot be used: a simulated GPU computes nothing: use executor.plan() and "
-                  "executor.report()",
-                  device.str()));
+      fmt::format("{} cannot be used: this build of Espalier has no CUDA backend", device.str()));
 }
 
 std::unique_ptr<BoundKernel> bind_kernel(const Op& op, const KernelCall& call, const BindContext& context) {

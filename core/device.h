@@ -15,17 +15,13 @@ class BoundKernel;
 class Op;
 struct KernelCall;
 
-enum class DeviceType : uint8_t {
-  cpu,
-  cuda,
-  simulated,  ///< plans are made for it as for a GPU, and nothing can be computed
-};
+enum class DeviceType : uint8_t { cpu, cuda };
 
 struct Device {
   DeviceType type = DeviceType::cpu;
   int index = 0;
 
-  /// "cpu:0", "cuda:1", "sim:2"
+  /// "cpu:0", "cuda:1"
   std::string str() const;
   friend auto operator<=>(const Device&, const Device&) = default;
 };
@@ -38,11 +34,6 @@ Device cpu(int index = 0);
 Device gpu(int index = 0);
 /// Every GPU that can be used; empty on a machine without one.
 std::vector<Device> all_gpus();
-
-/// sim:0 to sim:n-1, GPUs on paper: an executor may be made for them, to read its plan and what that would
-/// cost. They hold no tensor and compute nothing: using one throws DeviceError. DeviceError if there are none
-/// to name.
-std::vector<Device> simulated_gpus(int n);
 
 /// What tensors of a device occupy, in bytes.
 struct MemoryStats {

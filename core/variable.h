@@ -13,7 +13,9 @@ namespace espalier {
 
 class Executor;
 class Node;
+class Plan;
 struct ExecutorOptions;
+struct PlanOptions;
 namespace optim {
 class Optimizer;
 }
@@ -110,6 +112,8 @@ class Variable {
   /// leaf has changed.
   Executor get_executor() const;
   Executor get_executor(const ExecutorOptions& options, Where where = Where::current()) const;
+  /// Only the plan, for devices that need not be present: to read it, or to predict what a step costs there.
+  Plan plan_for(const PlanOptions& options, Where where = Where::current()) const;
 
   /// For writers of ops. A Node begins with its counts, so this needs no more of it than its name.
   Node* node() const { return reinterpret_cast<Node*>(node_); }

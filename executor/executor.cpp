@@ -2,9 +2,29 @@
 #include "espalier/executor/executor.h"
 
 #include "espalier/core/error.h"
-#include "espalier/executor/training/executor_impl.h"
+#include "espalier/core/node.h"
+#include "espalier/executor/training/plan_for.h"
+#include "espalier/executor/training/trainer.h"
 
 namespace espalier {
+
+class Executor::Impl : public Trainer {
+ public:
+  using Trainer::Trainer;
+};
+
+Executor internal::make_executor(const Variable& root, const ExecutorOptions& options,
+                                 bool gather_gradients) {
+  return Executor(std::make_shared<Executor::Impl>(root, options, gather_gradients));
+}
+
+Executor Variable::get_executor(const ExecutorOptions& options, Where where) const {
+  return located(where, [&] { return internal::make_executor(*this, options, false); });
+}
+Executor Variable::get_executor() const { return get_executor({}, need().where); }
+Plan Variable::plan_for(const PlanOptions& options, Where where) const {
+  return located(where, [&] { return Plan(compile_for(*this, options)); });
+}
 
 History Executor::execute(const ExecuteOptions& options, Where where) const {
   const auto impl = impl_;  // a callback may let go of this handle

@@ -24,6 +24,25 @@ enum class Mode : uint8_t {
   training,   ///< forward, backward and update
 };
 
+/// How several replicas train together.
+struct ReplicaOptions {
+  /// In a program that mpirun began: all its processes train together, each with as many replicas. All must
+  /// then make the same executor and ask the same of it. Without, this process is alone.
+  bool distributed = true;
+  /// Statistics that are taken over a batch and given back to its rows, as in batch normalization, may be
+  /// taken over the rows of each replica. The result is then not quite that of one device.
+  bool local_statistics = false;
+  /// Training: each parameter has one replica that alone keeps its states (momentum and the like) and
+  /// computes its next value (ZeRO stage 1). Where gradients are sent at once (`bucket_bytes`) it alone
+  /// receives the sum, if the optimizer allows that. The results are the same. After a step, this process
+  /// does not have the states that another process keeps, until `execute` returns, `step` throws EndOfData or
+  /// `checkpoint` is called: reading one in between throws Error.
+  bool shard_states = false;
+  /// Replicas that are not threads of one process send gradients as soon as so many bytes of them are
+  /// complete, while the rest is computed. 0: all at once, in the end.
+  int64_t bucket_bytes = int64_t{1} << 22;
+};
+
 struct ExecutorOptions {
   /// Unless it is given: training if there is an optimizer, or the tree holds updates; else inference.
   std::optional<Mode> mode = {};
@@ -38,21 +57,11 @@ struct ExecutorOptions {
   /// {gpu(0), gpu(0)} two on one card. The tree's value must be made of the rows of the batch one by one, or
   /// be a mean or a sum over them; else UnsupportedError, naming what is not.
   std::vector<Device> devices = {};
-  /// In a program that mpirun began: all its processes train together, each with as many replicas. All must
-  /// then make the same executor and ask the same of it. Without, this process is alone.
-  bool distributed = true;
+  /// How these devices, and in a job those of all processes, train together.
+  ReplicaOptions replicas = {};
   /// Training: take the rows of each batch in so many parts, one after the other, with one update for all:
   /// less memory for the same result.
   int accumulate = 1;
-  /// On several replicas: what is taken over a batch and given back to its rows, as batch normalization does,
-  /// may be taken over each replica's rows. The result is then not quite that of one device.
-  bool local_statistics = false;
-  /// Training on several replicas: each parameter has one that alone keeps its states (momentum and the
-  /// like) and computes its next value (ZeRO stage 1), and where gradients are sent at once (`bucket_bytes`)
-  /// gets the sum, if the optimizer allows that. The results are the same. States that another process keeps
-  /// are gone from here after a step, until `execute` returns, `step` throws EndOfData or `checkpoint` is
-  /// called: who asks for one in between gets an Error.
-  bool shard_states = false;
   /// How a GPU is given the kernels of a step.
   Launch launch = Launch::graph;
   /// Training: the loss over this feed, in inference, after each epoch. Its columns stand for those of the
@@ -66,13 +75,23 @@ struct ExecutorOptions {
   /// The most bytes that intermediate values and the batch may take; 0: any. Values are computed again when
   /// the plan would need more. Throws OutOfMemory if that is not enough.
   int64_t memory_budget = 0;
-  /// Training: lay the gradients of all parameters side by side in one piece of memory, in the order of the
-  /// parameters, before anything is updated. Products are then not made together with updates.
-  bool gradient_bucket = false;
-  /// On several replicas that are no threads of one process: gradients are sent as soon as so many bytes of
-  /// them are complete, while the rest is computed. 0: all at once, in the end.
-  int64_t bucket_bytes = int64_t{1} << 22;
   /// Keep the graph before and after each pass in the plan's report.
+  bool dump = false;
+};
+
+/// What Variable::plan_for is asked for. What both have means the same as in ExecutorOptions.
+struct PlanOptions {
+  std::optional<Mode> mode = {};
+  std::optional<optim::Optimizer> optimizer = {};
+  /// The kind of devices, and how many there are. Each has a replica; the plan is that of the first one.
+  DeviceType device = DeviceType::cuda;
+  int devices = 1;
+  /// `distributed` has no effect: the plan counts `devices` alone.
+  ReplicaOptions replicas = {};
+  int accumulate = 1;
+  Precision precision = Precision::float32;
+  std::vector<std::string> without = {};
+  int64_t memory_budget = 0;
   bool dump = false;
 };
 
@@ -93,6 +112,13 @@ struct ExecuteOptions {
 
 /// Values for placeholders, by their names.
 using Feeds = std::vector<std::pair<std::string, Tensor>>;
+
+class Executor;
+namespace internal {
+/// `gather_gradients`: training keeps the gradients of all parameters side by side, as it does on replicas,
+/// on one device, too.
+Executor make_executor(const Variable& root, const ExecutorOptions& options, bool gather_gradients);
+}  // namespace internal
 
 /// A handle; copies share the plan. The tree's parameters can be used eagerly before, between and
 /// after runs. A callback that holds a copy of the Executor keeps it alive: let it hold a reference.
@@ -149,7 +175,8 @@ class Executor {
 
  private:
   class Impl;
-  friend class Variable;
+  friend Executor internal::make_executor(const Variable& root, const ExecutorOptions& options,
+                                          bool gather_gradients);
   explicit Executor(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };

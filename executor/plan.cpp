@@ -4,7 +4,9 @@
 
 #include <ostream>
 
+#include "espalier/core/error.h"
 #include "espalier/executor/plan/plan_data.h"
+#include "espalier/executor/report/report.h"
 
 namespace espalier {
 
@@ -23,9 +25,9 @@ int64_t Plan::leaf_bytes() const {
 }
 const std::vector<PassReport>& Plan::passes() const { return data_->passes; }
 
-Prediction Plan::predict(const CostInputs& inputs) const { return espalier::predict(*data_, inputs); }
+Prediction Plan::predict(const CostInputs& inputs) const { return internal::predict(*data_, inputs); }
 std::vector<Prediction> Plan::scaling(const CostInputs& inputs, Scaling how, int64_t up_to) const {
-  return espalier::scaling(*data_, inputs, how, up_to);
+  return internal::scaling(*data_, inputs, how, up_to);
 }
 
 namespace {
@@ -75,7 +77,7 @@ std::string text_of(const PlanData& plan, const Replication& replication) {
   if (plan.graph.device == DeviceType::cpu) return text;  // the machines below are others
   text += "on paper:\n";
   for (const CostInputs& inputs : presets::all()) {
-    const Prediction p = predict(plan, inputs);
+    const Prediction p = internal::predict(plan, inputs);
     text += fmt::format(
         "  {:<38} step {:>9.3f} ms  exposed {:>9.3f} ms  {:>14.0f} rows/s  efficiency {:>5.1f} %  {} "
         "bytes{}\n",
@@ -161,6 +163,10 @@ std::string Plan::dot() const {
                           n.op->reads_elements(k) ? "" : " [style=dashed]");
   }
   return text + "}\n";
+}
+
+void Plan::report(const std::filesystem::path& html, std::source_location where) const {
+  located(where, [&] { write_report(html, *data_, nullptr); });
 }
 
 std::ostream& operator<<(std::ostream& out, const Plan& plan) { return out << plan.str(); }

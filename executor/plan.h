@@ -1,8 +1,10 @@
 // Plan: what get_executor made of a tree, to read.
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <iosfwd>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -37,6 +39,10 @@ class Plan {
   std::string str() const;
   /// The same graph for Graphviz.
   std::string dot() const;
+  /// Writes a page of HTML, complete in one file, with the graph, steps, memory and passes, and for replicas
+  /// what a step would cost on how many. Executor::report adds measured times. Throws FileError.
+  void report(const std::filesystem::path& html,
+              std::source_location where = std::source_location::current()) const;
 
  private:
   std::shared_ptr<const PlanData> data_;

@@ -33,9 +33,8 @@ inline Variable small_loss() {
   return nn::MeanSquared()(nn::Dense(outputs)(tanh(nn::Dense(hidden)(x))), y);
 }
 
-/// A plan that trains it by Adam, with a gradient bucket, for a device of this type.
-inline PlanData trained(DeviceType device = DeviceType::simulated,
-                        const std::vector<std::string>& without = {}) {
+/// A plan that trains it by Adam, gradients side by side, for a device of that type.
+inline PlanData trained(DeviceType device = DeviceType::cuda, const std::vector<std::string>& without = {}) {
   const Variable loss = small_loss();
   const auto gradients = new_parameter_gradients(loss);
   return *compile(step_of({loss}, optim::Adam(0.1).build(gradients), gradients), {},
@@ -44,7 +43,7 @@ inline PlanData trained(DeviceType device = DeviceType::simulated,
 
 /// The same plan for several replicas, which exchange all gradients at once.
 inline PlanData replicated(int replicas, const std::vector<std::string>& without = {}) {
-  PlanData plan = trained(DeviceType::simulated, without);
+  PlanData plan = trained(DeviceType::cuda, without);
   const BucketPlan& bucket = plan.memory.buckets.at(0);
   uint32_t arrival = bucket.node + 1;
   while (plan.graph.nodes[arrival].tag != Tag::update || !plan.memory.runs[arrival]) ++arrival;
@@ -73,18 +72,18 @@ inline std::vector<uint32_t> running(const PlanData& plan) {
   return nodes;
 }
 
-/// The costs of the kernels in a plan for one value.
-inline std::vector<NodeCost> costs_of(const Variable& value) {
+/// The costs of what runs in a plan for one value.
+inline std::vector<internal::NodeCost> costs_of(const Variable& value) {
   const auto plan = compile({.value = value}, {}, {.inference = true, .without = {}});
-  const std::vector<NodeCost> all = node_costs(*plan);
-  std::vector<NodeCost> costs;
+  const std::vector<internal::NodeCost> all = internal::node_costs(*plan);
+  std::vector<internal::NodeCost> costs;
   for (const uint32_t i : running(*plan)) costs.push_back(all[i]);
   return costs;
 }
 
 inline double product_flops(const PlanData& plan) {
   double flops = 0;
-  for (const NodeCost& cost : node_costs(plan)) flops += cost.product_flops;
+  for (const internal::NodeCost& cost : internal::node_costs(plan)) flops += cost.product_flops;
   return flops;
 }
 

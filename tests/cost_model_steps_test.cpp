@@ -4,15 +4,19 @@
 
 namespace esp = espalier;
 using namespace espalier::testing;
+using esp::internal::kernel_seconds;
+using esp::internal::node_costs;
+using esp::internal::predict;
+using esp::internal::scaling;
 
 BOOST_AUTO_TEST_SUITE(cost_model)
 
 BOOST_AUTO_TEST_CASE(transfers_queue) {
-  BOOST_TEST(esp::end_of_transfers({}) == 0);
-  BOOST_TEST(esp::end_of_transfers({{3, 4}}) == 7);
-  BOOST_TEST(esp::end_of_transfers({{3, 4}, {5, 2}}) == 9);   // the second waits for the channel
-  BOOST_TEST(esp::end_of_transfers({{3, 1}, {5, 2}}) == 7);   // the channel waits for the second
-  BOOST_TEST(esp::end_of_transfers({{5, 2}, {3, 4}}) == 11);  // in their order
+  BOOST_TEST(esp::internal::end_of_transfers({}) == 0);
+  BOOST_TEST(esp::internal::end_of_transfers({{3, 4}}) == 7);
+  BOOST_TEST(esp::internal::end_of_transfers({{3, 4}, {5, 2}}) == 9);   // the second waits for the channel
+  BOOST_TEST(esp::internal::end_of_transfers({{3, 1}, {5, 2}}) == 7);   // the channel waits for the second
+  BOOST_TEST(esp::internal::end_of_transfers({{5, 2}, {3, 4}}) == 11);  // in their order
 }
 
 BOOST_AUTO_TEST_CASE(one_device) {
@@ -28,7 +32,7 @@ BOOST_AUTO_TEST_CASE(one_device) {
   BOOST_TEST(p.efficiency == 1);
   const esp::Plan shown(std::make_shared<esp::PlanData>(plan));
   BOOST_TEST(shown.predict(seconds_and_bytes()).step == p.step);
-  BOOST_CHECK_EXCEPTION(shown.scaling(), esp::Error, says({"one device", "simulated_gpus"}));
+  BOOST_CHECK_EXCEPTION(shown.scaling(), esp::Error, says({"one device", "plan_for"}));
   BOOST_TEST(shown.str().find("replicas") == std::string::npos);
 }
 

@@ -87,8 +87,8 @@ BOOST_AUTO_TEST_CASE(sharded_states_are_read_and_handed_on) {
     const Variable x = feed.get_output_graphs()[0].to(home);
     const optim::Optimizer optimizer = optim::Adam({.lr = 0.1});
     const Variable loss = esp::mean(esp::square(x * w + b));
-    const esp::Executor executor =
-        loss.get_executor({.optimizer = optimizer, .devices = devices, .shard_states = devices.size() > 1});
+    const esp::Executor executor = loss.get_executor(
+        {.optimizer = optimizer, .devices = devices, .replicas = {.shard_states = devices.size() > 1}});
     Trace trace;
     const auto note = [&] {
       for (const Variable& p : {w, b}) {

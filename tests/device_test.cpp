@@ -61,30 +61,6 @@ BOOST_AUTO_TEST_CASE(using_what_is_not_there_says_why) {
   if (gpus.empty()) BOOST_CHECK_EXCEPTION(esp::synchronize(esp::gpu()), esp::DeviceError, says({"cuda:0"}));
 }
 
-BOOST_AUTO_TEST_CASE(simulated_gpus_compute_nothing) {
-  const std::vector<esp::Device> devices = esp::simulated_gpus(3);
-  BOOST_REQUIRE(devices.size() == 3u);
-  std::ostringstream text;
-  text << devices[2];
-  BOOST_TEST(text.str() == "sim:2");
-  BOOST_TEST(devices[0] != esp::cpu());
-  BOOST_TEST(devices[0] != esp::gpu());
-  BOOST_TEST(devices[0] != devices[1]);
-  const auto gpus = esp::all_gpus();
-  BOOST_TEST(std::count(gpus.begin(), gpus.end(), devices[0]) == 0);
-  BOOST_CHECK_EXCEPTION(esp::simulated_gpus(0), esp::DeviceError, says({"simulated_gpus", "0 devices"}));
-  BOOST_CHECK_EXCEPTION(esp::simulated_gpus(-2), esp::DeviceError, says({"-2 devices"}));
-
-  const esp::Device sim = devices[1];
-  const auto reason = says({"sim:1", "computes nothing", "executor.plan()", "executor.report()"});
-  BOOST_CHECK_EXCEPTION(esp::backend(sim), esp::DeviceError, reason);
-  BOOST_CHECK_EXCEPTION(esp::Tensor({2}, esp::float32, sim), esp::DeviceError, reason);
-  BOOST_CHECK_EXCEPTION(esp::ones({2}).to(sim), esp::DeviceError, says({"sim:1", "device_test.cpp"}));
-  BOOST_CHECK_EXCEPTION(esp::Variable(1.0).to(sim), esp::DeviceError, says({"sim:1", "device_test.cpp"}));
-  BOOST_CHECK_EXCEPTION(esp::synchronize(sim), esp::DeviceError, reason);
-  BOOST_CHECK_EXCEPTION(esp::memory_stats(sim), esp::DeviceError, reason);
-}
-
 BOOST_AUTO_TEST_CASE(tensors_go_there_and_back) {
   const esp::Tensor here = halves({3, 4}), there = here.to(elsewhere());
   BOOST_TEST(there.device() == elsewhere());

@@ -261,7 +261,7 @@ BOOST_AUTO_TEST_CASE(parameters_states_and_gradients_lie_alike) {
   const esp::Variable loss = esp::mean(esp::square(esp::matmul(esp::tanh(esp::matmul(x, w) + b), v)));
   const optim::Adam adam(0.1);
   const esp::Executor executor =
-      loss.get_executor({.mode = esp::Mode::training, .optimizer = adam, .gradient_bucket = true});
+      esp::internal::make_executor(loss, {.mode = esp::Mode::training, .optimizer = adam}, true);
   const Variables parameters{w, b, v};
   const auto plan = plan_with_bucket(loss, parameters);
   const auto address = [](const esp::Variable& leaf) {
@@ -289,7 +289,7 @@ BOOST_AUTO_TEST_CASE(parameters_that_share_a_gradient_each_have_one_in_the_bucke
     if (way == 0) {
       for (int step = 0; step < 3; ++step) loss().update(rule);
     } else {
-      const esp::Executor executor = loss().get_executor({.optimizer = rule, .gradient_bucket = way == 2});
+      const esp::Executor executor = esp::internal::make_executor(loss(), {.optimizer = rule}, way == 2);
       executor.execute({.epochs = 3, .progress = false});
       if (way == 2) {
         const std::string text = executor.plan().str();

@@ -65,11 +65,10 @@ struct PlanOptions {
 Trace train_by_plan(uint32_t seed, uint32_t which, const PlanOptions& options, Trace* inference = nullptr) {
   esp::seed(seed);
   FuzzTree tree(seed);
-  esp::ExecutorOptions how{
-      .mode = esp::Mode::training, .without = options.without, .gradient_bucket = options.bucket};
+  esp::ExecutorOptions how{.mode = esp::Mode::training, .without = options.without};
   const auto executor_of = [&] {
     if (!is_recorded(seed)) how.optimizer = optimizer_of(which);
-    return tree.root.get_executor(how);
+    return esp::internal::make_executor(tree.root, how, options.bucket);
   };
   const std::unique_ptr<esp::data::Distributor> other = FuzzTree::feed_of(8, seed + 1);
   if (seed % 4 == 0 && options.budget == 0) how.validation = *other;

@@ -368,8 +368,8 @@ BOOST_AUTO_TEST_CASE(gradients_side_by_side_are_float32) {
       esp::seed(4);
       esp::nn::Sequential model(esp::nn::Dense(6), esp::nn::Relu(), esp::nn::Dense(2));
       const auto loss = esp::mean(esp::square(model(numbers({16, 3}).to(esp::float32))));
-      const auto executor = loss.get_executor(
-          {.optimizer = optim::Adam(0.01), .precision = precision, .gradient_bucket = bucket});
+      const auto executor = esp::internal::make_executor(
+          loss, {.optimizer = optim::Adam(0.01), .precision = precision}, bucket);
       executor.execute({.epochs = 5, .progress = false});
       const std::string text = executor.plan().str();
       BOOST_TEST((text.find("gradient_bucket") != std::string::npos) == bucket, text);

@@ -65,11 +65,11 @@ inline Trace train_network(const NetworkOptions& options) {
   const Executor executor = network.loss.get_executor({.mode = Mode::training,
                                                        .optimizer = optimizer_of(options.optimizer),
                                                        .devices = options.devices,
-                                                       .distributed = options.distributed,
+                                                       .replicas = {.distributed = options.distributed,
+                                                                    .shard_states = options.shard_states,
+                                                                    .bucket_bytes = options.bucket_bytes},
                                                        .accumulate = options.accumulate,
-                                                       .shard_states = options.shard_states,
-                                                       .launch = options.launch,
-                                                       .bucket_bytes = options.bucket_bytes});
+                                                       .launch = options.launch});
   Trace trace;
   executor.on(Event::step_finish, [&](const StepInfo& info) {
     trace.push_back(tensor(info.loss, float64));
@@ -84,11 +84,11 @@ inline Trace train_fuzz_tree(uint32_t which, const std::vector<Device>& devices,
                              bool shard_states = false) {
   seed(which);
   FuzzTree tree(which, which % 4 == 0);
-  const Executor executor = tree.root.get_executor({.mode = Mode::training,
-                                                    .optimizer = optimizer_of(which),
-                                                    .devices = devices,
-                                                    .distributed = distributed,
-                                                    .shard_states = shard_states});
+  const Executor executor =
+      tree.root.get_executor({.mode = Mode::training,
+                              .optimizer = optimizer_of(which),
+                              .devices = devices,
+                              .replicas = {.distributed = distributed, .shard_states = shard_states}});
   Trace trace;
   executor.on(Event::step_finish, [&](const StepInfo& info) {
     trace.push_back(tensor(info.loss, float64));

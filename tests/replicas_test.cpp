@@ -164,10 +164,11 @@ BOOST_AUTO_TEST_CASE(what_needs_the_whole_batch_is_refused_with_its_line) {
   }
   const Variable centered = y - esp::mean(y, 0);
   BOOST_TEST(says(refused(esp::mean(esp::square(centered))), "'subtract'"));
-  // With local_statistics, each replica computes statistics of its own shard.
-  const esp::Executor local =
-      esp::mean(esp::square(centered))
-          .get_executor({.optimizer = optim::Sgd({.lr = 0.1}), .devices = cpus(2), .local_statistics = true});
+  // A statistic of the batch may be each replica's own, if the user says so.
+  const esp::Executor local = esp::mean(esp::square(centered))
+                                  .get_executor({.optimizer = optim::Sgd({.lr = 0.1}),
+                                                 .devices = cpus(2),
+                                                 .replicas = {.local_statistics = true}});
   BOOST_TEST(std::isfinite(local.step().loss));
 }
 
@@ -218,11 +219,10 @@ BOOST_AUTO_TEST_CASE(plans_of_several_sizes_send_all_at_once) {
     Variable h = feed.get_output_graphs()[0];
     for (uint64_t i = 0; i < 4; ++i)
       h = esp::tanh(esp::matmul(h, esp::parameter(numbers({8, 8}, -1, 1, i), "w")));
-    const esp::Executor executor =
+    const esp::Plan plan =
         esp::mean(esp::square(h))
-            .get_executor(
-                {.optimizer = optim::Sgd(0.1), .devices = esp::simulated_gpus(replicas), .bucket_bytes = 64});
-    const std::string text = executor.plan().str();
+            .plan_for({.optimizer = optim::Sgd(0.1), .devices = replicas, .replicas = {.bucket_bytes = 64}});
+    const std::string text = plan.str();
     const size_t at = text.find("gradients in ");
     BOOST_REQUIRE(at != text.npos);
     return std::atoi(text.c_str() + at + 13);

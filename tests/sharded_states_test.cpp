@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(whichever_passes_are_left_out) {
     const esp::Executor executor =
         layers.loss.get_executor({.optimizer = optim::AdamW({.lr = 0.01, .clip_norm = 1}),
                                   .devices = cpus(count),
-                                  .shard_states = count > 1,
+                                  .replicas = {.shard_states = count > 1},
                                   .without = without});
     (void)executor.execute({.epochs = 2, .progress = false});
     return layers.values();
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(under_a_memory_budget) {
   const auto executor_of = [](const Layers& layers, int64_t budget) {
     return layers.loss.get_executor({.optimizer = optim::Adam({.lr = 0.01}),
                                      .devices = cpus(2),
-                                     .shard_states = true,
+                                     .replicas = {.shard_states = true},
                                      .memory_budget = budget});
   };
   const Layers layers(8, 16);
@@ -156,7 +156,7 @@ BOOST_AUTO_TEST_CASE(a_scaled_loss) {
     optim::Optimizer optimizer = optim::Adam({.lr = 0.01});
     const esp::Executor executor = layers.loss.get_executor({.optimizer = optimizer,
                                                              .devices = cpus(count),
-                                                             .shard_states = count > 1,
+                                                             .replicas = {.shard_states = count > 1},
                                                              .precision = esp::Precision::float16});
     Trace trace;
     executor.on(esp::Event::step_finish, [&](const esp::StepInfo&) {
@@ -174,7 +174,8 @@ BOOST_AUTO_TEST_CASE(each_has_room_for_its_part) {
   Layers layers(16, 8);
   const optim::Optimizer optimizer = optim::Adam({.lr = 0.01});
   const auto leaf_bytes = [&](int count, bool shard) {
-    return layers.loss.get_executor({.optimizer = optimizer, .devices = cpus(count), .shard_states = shard})
+    return layers.loss
+        .get_executor({.optimizer = optimizer, .devices = cpus(count), .replicas = {.shard_states = shard}})
         .plan()
         .leaf_bytes();
   };
@@ -187,7 +188,8 @@ BOOST_AUTO_TEST_CASE(each_has_room_for_its_part) {
     BOOST_TEST(leaf_bytes(count, true) >= parameters + 2 * parameters / count);
   }
   const std::string text =
-      layers.loss.get_executor({.optimizer = optimizer, .devices = cpus(4), .shard_states = true})
+      layers.loss
+          .get_executor({.optimizer = optimizer, .devices = cpus(4), .replicas = {.shard_states = true}})
           .plan()
           .str();
   BOOST_TEST(text.find("gather_parameters") != text.npos);
@@ -226,8 +228,8 @@ BOOST_AUTO_TEST_CASE(states_are_read_and_set_between_steps) {
   const auto train = [](int count) {
     Layers layers;
     const optim::Optimizer optimizer = optim::Adam({.lr = 0.01, .schedule = optim::exponential(0.9)});
-    const esp::Executor executor =
-        layers.loss.get_executor({.optimizer = optimizer, .devices = cpus(count), .shard_states = count > 1});
+    const esp::Executor executor = layers.loss.get_executor(
+        {.optimizer = optimizer, .devices = cpus(count), .replicas = {.shard_states = count > 1}});
     Trace trace;
     const auto note = [&] {
       for (const Trace& part : {layers.states(optimizer), layers.values()})
@@ -258,8 +260,8 @@ BOOST_AUTO_TEST_CASE(executors_on_one_tree_hand_states_on) {
     const optim::Optimizer optimizer = optim::Adam({.lr = 0.01});
     std::vector<esp::Executor> executors;
     for (const auto& [count, shard] : kinds)
-      executors.push_back(
-          layers.loss.get_executor({.optimizer = optimizer, .devices = cpus(count), .shard_states = shard}));
+      executors.push_back(layers.loss.get_executor(
+          {.optimizer = optimizer, .devices = cpus(count), .replicas = {.shard_states = shard}}));
     for (int round = 0; round < 2; ++round)
       for (const esp::Executor& executor : executors) {
         (void)executor.execute({.progress = false});
@@ -281,8 +283,9 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_with_other_replicas_and_without_sharing) {
   const auto program = [&](int replicas, bool shard, int64_t epochs, bool resume) {
     esp::seed(3);
     TestNetwork network({.batch = 7});
-    const esp::Executor executor = network.loss.get_executor(
-        {.optimizer = optim::Adam({.lr = 0.01}), .devices = cpus(replicas), .shard_states = shard});
+    const esp::Executor executor = network.loss.get_executor({.optimizer = optim::Adam({.lr = 0.01}),
+                                                              .devices = cpus(replicas),
+                                                              .replicas = {.shard_states = shard}});
     if (resume) executor.resume(folder.path());
     (void)executor.execute({.epochs = epochs, .progress = false, .checkpoint = folder.path()});
     return network.values();
@@ -309,7 +312,7 @@ BOOST_AUTO_TEST_CASE(a_value_is_that_of_before_the_step) {
     const Variable root = esp::mean(esp::square(y)) + esp::sum(penalty) * 0.1;
     const esp::Executor executor = root.get_executor({.optimizer = optim::Sgd({.lr = 0.1, .momentum = 0.9}),
                                                       .devices = cpus(count),
-                                                      .shard_states = count > 1});
+                                                      .replicas = {.shard_states = count > 1}});
     Trace trace;
     for (int step = 0; step < 3; ++step) {
       (void)executor.step();
@@ -333,7 +336,7 @@ BOOST_AUTO_TEST_CASE(an_error_in_one_replica_changes_nothing) {
   const optim::Optimizer optimizer = optim::Adam({.lr = 0.1});
   const esp::Executor executor =
       esp::softmax_cross_entropy(esp::matmul(in, w) + b, target)
-          .get_executor({.optimizer = optimizer, .devices = cpus(2), .shard_states = true});
+          .get_executor({.optimizer = optimizer, .devices = cpus(2), .replicas = {.shard_states = true}});
   (void)executor.step();
   const auto all = [&] {
     Trace trace;
@@ -378,12 +381,13 @@ BOOST_AUTO_TEST_CASE(owners_of_leaves) {
 BOOST_AUTO_TEST_CASE(gradients_go_to_their_owners_alone_where_no_other_reads_them) {
   const auto scatters = [](const optim::Optimizer& optimizer, esp::Precision precision) {
     Layers layers;
-    const std::string text =
-        layers.loss
-            .get_executor(
-                {.optimizer = optimizer, .devices = cpus(3), .shard_states = true, .precision = precision})
-            .plan()
-            .str();
+    const std::string text = layers.loss
+                                 .get_executor({.optimizer = optimizer,
+                                                .devices = cpus(3),
+                                                .replicas = {.shard_states = true},
+                                                .precision = precision})
+                                 .plan()
+                                 .str();
     const bool said = text.find(", each sum for its owner alone") != text.npos;
     BOOST_TEST(said == (text.find("scattered=") != text.npos), text);
     return said;
@@ -392,11 +396,9 @@ BOOST_AUTO_TEST_CASE(gradients_go_to_their_owners_alone_where_no_other_reads_the
   const auto scatters_early = [](int64_t bucket_bytes) {
     Layers layers;
     return layers.loss
-               .get_executor({.optimizer = optim::Sgd({.lr = 0.1}),
-                              .devices = esp::simulated_gpus(3),
-                              .shard_states = true,
-                              .bucket_bytes = bucket_bytes})
-               .plan()
+               .plan_for({.optimizer = optim::Sgd({.lr = 0.1}),
+                          .devices = 3,
+                          .replicas = {.shard_states = true, .bucket_bytes = bucket_bytes}})
                .str()
                .find("scattered=") != std::string::npos;
   };
@@ -414,10 +416,8 @@ BOOST_AUTO_TEST_CASE(gradients_go_to_their_owners_alone_where_no_other_reads_the
 BOOST_AUTO_TEST_CASE(predictions_follow_the_plan) {
   Layers layers(16, 8);
   const auto plan_of = [&](const optim::Optimizer& optimizer, int replicas, bool shard) {
-    return layers.loss
-        .get_executor(
-            {.optimizer = optimizer, .devices = esp::simulated_gpus(replicas), .shard_states = shard})
-        .plan();
+    return layers.loss.plan_for(
+        {.optimizer = optimizer, .devices = replicas, .replicas = {.shard_states = shard}});
   };
   const optim::Optimizer adam = optim::Adam({.lr = 0.01});
   const esp::Plan whole = plan_of(adam, 4, false), shared = plan_of(adam, 4, true);
@@ -450,7 +450,9 @@ BOOST_AUTO_TEST_CASE(predictions_follow_the_plan) {
   // all replicas.
   inputs.network = esp::presets::ethernet(1e9);
   inputs.overlap = 0;
-  const auto seconds = [&](double bytes) { return esp::all_reduce_seconds(inputs.network, bytes, 4); };
+  const auto seconds = [&](double bytes) {
+    return esp::internal::all_reduce_seconds(inputs.network, bytes, 4);
+  };
   const auto close = boost::test_tools::tolerance(1e-9);
   BOOST_TEST(whole.predict(inputs).communication == seconds(8 * 1024 + 64), close);
   // Then the loss has a separate bucket.
@@ -461,24 +463,26 @@ BOOST_AUTO_TEST_CASE(predictions_follow_the_plan) {
   // Reports show such a plan.
   const TemporaryFolder folder;
   const esp::Executor executor =
-      layers.loss.get_executor({.optimizer = adam, .devices = cpus(2), .shard_states = true});
+      layers.loss.get_executor({.optimizer = adam, .devices = cpus(2), .replicas = {.shard_states = true}});
   executor.profile({.steps = 1});
   (void)executor.step();
   executor.report(folder.path() / "plan.html");
   BOOST_TEST(std::filesystem::file_size(folder.path() / "plan.html") > 1000u);
+  shared.report(folder.path() / "planned.html");
+  BOOST_TEST(std::filesystem::file_size(folder.path() / "planned.html") > 1000u);
 }
 
 BOOST_AUTO_TEST_CASE(options_that_cannot_be) {
   Layers layers;
   try {
-    (void)layers.loss.get_executor({.shard_states = true});
+    (void)layers.loss.get_executor({.replicas = {.shard_states = true}});
     BOOST_ERROR("it was made");
   } catch (const esp::Error& error) {
     BOOST_TEST(std::string(error.what()).find("training only") != std::string::npos, error.what());
   }
   // A single replica has all states.
   const esp::Executor alone =
-      layers.loss.get_executor({.optimizer = optim::Adam({.lr = 0.01}), .shard_states = true});
+      layers.loss.get_executor({.optimizer = optim::Adam({.lr = 0.01}), .replicas = {.shard_states = true}});
   BOOST_TEST(alone.plan().str().find("gather_parameters") == std::string::npos);
   BOOST_TEST(std::isfinite(alone.step().loss));
 }

@@ -53,6 +53,8 @@ std::vector<CostInputs> all();
 
 }  // namespace presets
 
+namespace internal {
+
 /// The work of one kernel of a plan.
 struct NodeCost {
   double product_flops = 0;             ///< FLOPs of a matrix product: 2·m·n·k
@@ -83,5 +85,7 @@ Prediction predict(const PlanData& plan, const CostInputs& inputs);
 /// Error for invalid inputs, and for a plan without replicas, which has no exchange of gradients.
 std::vector<Prediction> scaling(const PlanData& plan, const CostInputs& inputs, Scaling how = Scaling::weak,
                                 int64_t up_to = 4096);
+
+}  // namespace internal
 
 }  // namespace espalier

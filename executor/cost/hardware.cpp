@@ -33,7 +33,7 @@ double seconds_from(const Network& network, size_t at, double bytes, int64_t uni
 
 }  // namespace
 
-double all_reduce_seconds(const Network& network, double bytes, int64_t replicas) {
+double internal::all_reduce_seconds(const Network& network, double bytes, int64_t replicas) {
   return seconds_from(network, 0, bytes, replicas);
 }
 

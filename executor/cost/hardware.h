@@ -37,6 +37,8 @@ struct Network {
   std::vector<Level> levels = {};  ///< the nearest first
 };
 
+namespace internal {
+
 /// Seconds of an all-reduce of `bytes` over `replicas` devices.
 ///
 /// Each level connects g units (as many as fit; the last level, all remaining units). b is the number of
@@ -52,6 +54,8 @@ struct Network {
 ///
 /// Partly filled nodes count as full. Throws Error if the network has too few places.
 double all_reduce_seconds(const Network& network, double bytes, int64_t replicas);
+
+}  // namespace internal
 
 /// Machines from data sheets, and measured ones.
 namespace presets {

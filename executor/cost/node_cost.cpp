@@ -5,7 +5,7 @@
 #include "espalier/executor/cost/cost_model.h"
 #include "espalier/executor/plan/plan_data.h"
 
-namespace espalier {
+namespace espalier::internal {
 
 namespace {
 
@@ -118,4 +118,4 @@ class Counter {
 
 std::vector<NodeCost> node_costs(const PlanData& plan) { return Counter(plan).run(); }
 
-}  // namespace espalier
+}  // namespace espalier::internal

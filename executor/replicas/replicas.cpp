@@ -3,25 +3,27 @@
 #include <fmt/format.h>
 
 #include "espalier/core/error.h"
+#include "espalier/core/node.h"
 #include "espalier/executor/communicators/groups.h"
 
 namespace espalier {
 
-Replicas::Replicas(const std::vector<Device>& devices, Launch launch, std::shared_ptr<Communicator> world)
-    : devices_(devices), world_(std::move(world)) {
+void check_devices(const std::vector<Device>& devices) {
   for (const Device& device : devices)
     if (device.type != devices[0].type)
       throw UnsupportedError(fmt::format("get_executor: replicas on {} and {} do not go together",
                                          devices[0].str(), device.str()));
+  for (const Device& device : devices) (void)backend(device);
+}
+
+Replicas::Replicas(const std::vector<Device>& devices, Launch launch, std::shared_ptr<Communicator> world)
+    : devices_(devices), world_(std::move(world)) {
   all_ = static_cast<int>(devices.size()) * (world_ ? world_->size() : 1);
   for (const Device& device : devices) {
     sessions_.push_back(make_session(device, launch));
-    if (simulated()) break;
     if (size() > 1) sessions_.back()->leaves.follow();
   }
-  // Threads of one process compute and exchange on the same cores; others have something to wait for.
-  overlaps_ = world_ || devices[0].type != DeviceType::cpu;
-  if (all_ == 1 || simulated()) return;
+  if (all_ == 1) return;
   communicators_ = make_group(devices_, world_);
   for (size_t i = 0; i < size(); ++i)
     sessions_[i]->gradient_sync = make_gradient_sync(communicators_[i], devices_[i], world_ != nullptr);
@@ -35,7 +37,25 @@ BatchShard Replicas::shard(size_t i, int micro_batch, int micro_batches) const {
   return {before + static_cast<int>(i), all_, micro_batch, micro_batches};
 }
 
-/// A group cannot be used any more after a failure.
+void Replicas::add_leaves(const std::vector<Variable>& leaves, const StateOwners* owners, bool in_order) {
+  using Keeping = ParameterArena::Keeping;
+  const int first = shard(0).replica, here = static_cast<int>(size());
+  const auto keeping_of = [&](const Variable& leaf, int replica) {
+    const int owner = owners ? owners->of(leaf.node()) : -1;
+    if (owner < 0 || is_parameter(leaf.node()->op())) return Keeping::shared;
+    if (owner == replica) return Keeping::alone;
+    const bool in_other_process = owner < first || owner >= first + here;
+    return in_other_process && replica == first ? Keeping::away : Keeping::nowhere;
+  };
+  using Order = ParameterArena::Order;
+  for (int i = 0; i < here; ++i) {
+    ParameterArena& arena = sessions_[static_cast<size_t>(i)]->leaves;
+    arena.arrange(owners ? Order::needed : in_order ? Order::preferred : Order::any);
+    for (const Variable& leaf : leaves) arena.add(leaf, keeping_of(leaf, first + i));
+  }
+}
+
+/// Makes a new group: after a failure the old one cannot be used any more.
 void Replicas::reconnect() {
   communicators_ = make_group(devices_, world_);
   for (size_t i = 0; i < size(); ++i) sessions_[i]->gradient_sync->connect(communicators_[i]);
@@ -54,7 +74,7 @@ void Replicas::run(FunctionRef<void(size_t)> f) {
   try {
     team_ ? team_->run(one) : one(0);
   } catch (...) {
-    // Transfers under way use the old communicators until they end, which the failure makes them do soon.
+    // Transfers under way use the old communicators until they end, which is soon because of the failure.
     for (const auto& session : sessions_) session->gradient_sync->forget();
     if (!world_) reconnect();
     throw;
@@ -102,7 +122,7 @@ void Replicas::confirm() {
 
 void Replicas::take_losses(std::vector<double>& losses) {
   if (size() == 1 || devices_[0].type == DeviceType::cpu) return first().take_losses(losses);
-  // What one device has asked of the others it may be waiting for: all are waited for at once.
+  // A device may be waiting for the others, so the host waits for all of them at once.
   run([&](size_t i) {
     std::vector<double> none;
     sessions_[i]->take_losses(i == 0 ? losses : none);

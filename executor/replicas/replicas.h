@@ -1,4 +1,5 @@
-// Replicas: the devices of one executor, each with a session and, where there are several, a thread.
+// Replicas: the devices of an executor in this process, each with a session and, if there are several, a
+// thread.
 #pragma once
 #include <memory>
 #include <vector>
@@ -7,54 +8,57 @@
 #include "espalier/executor/replicas/thread_team.h"
 #include "espalier/executor/runtime/session.h"
 #include "espalier/executor/sharding/batch_shard.h"
+#include "espalier/executor/sharding/state_owners.h"
 
 namespace espalier {
 
 class Communicator;
 
-/// The replicas of this process, which are some of all: each process of a job has as many. Whatever one of
-/// them throws ends the others' step, too.
+/// Throws UnsupportedError for devices of different types, and DeviceError for one that is not there.
+void check_devices(const std::vector<Device>& devices);
+
+/// Each device computes some rows of every batch. Each process of a job has as many replicas. If one of them
+/// throws, the step of the others ends with an error, too.
 class Replicas {
  public:
-  /// Throws UnsupportedError for devices that cannot work together, DeviceError where there is no such one.
-  /// `world` is where the processes of a job meet; empty if this one is alone.
+  /// The devices have been checked. `world` connects the processes of a job; null if this process is alone.
   Replicas(const std::vector<Device>& devices, Launch launch, std::shared_ptr<Communicator> world);
   ~Replicas();
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
 
-  /// Whether there are none in truth: plans can be made, and leaves stay where they are.
-  bool simulated() const { return devices_[0].type == DeviceType::simulated; }
-  /// Of this process; simulated ones are alike, so that one stands for all.
+  /// How many there are in this process.
   size_t size() const { return sessions_.size(); }
-  /// Of all processes together.
-  int all() const { return all_; }
   Session& operator[](size_t i) const { return *sessions_[i]; }
   Session& first() const { return *sessions_[0]; }
   /// The rows of replica i of this process, or of one of its micro-batches.
   BatchShard shard(size_t i, int micro_batch = 0, int micro_batches = 1) const;
-  /// Whether what they exchange takes its way while others compute, so that it is worth sending early.
-  bool overlaps() const { return overlaps_; }
-  /// Where the processes meet; null for one alone.
+  /// Null if this process is alone.
   const std::shared_ptr<Communicator>& world() const { return world_; }
 
-  /// Calls `f(i)` for each replica of this process, at once, on the cores that are its share. With one
-  /// replica that is the calling thread. Rethrows what a replica threw; then all have ended.
+  /// Gives each replica memory for the leaves, and for the states that it owns; owners may be null.
+  /// `in_order`: side by side in this order, as far as no executor has settled them yet; with owners, in any
+  /// case.
+  void add_leaves(const std::vector<Variable>& leaves, const StateOwners* owners, bool in_order);
+
+  /// Calls `f(i)` for each replica of this process, at the same time, each in its own thread and on its own
+  /// cores; a single replica runs in the calling thread. When all have ended, rethrows what one of them
+  /// threw.
   void run(FunctionRef<void(size_t)> f);
-  /// The same, one after the other.
+  /// The same, one replica after the other.
   void run_in_turn(FunctionRef<void(size_t)> f);
 
-  // Of all sessions.
+  // These do for all sessions what Session documents for one.
   void begin_after_eager();
   void finish_before_eager();
   void update_leaves();
   void fetch_leaves();
   void mark_assigned(std::span<const size_t> slots);
   void forget_losses();
-  /// The first replica's, which are those of the whole batch. Throws what steps of any could not throw.
+  /// The losses of the first replica, which are those of the whole batch. Throws the errors of earlier steps
+  /// of all replicas.
   void take_losses(std::vector<double>& losses);
-  /// Throws if what GPUs have exchanged so far is not right, since one of them was gone: all replicas must
-  /// ask at once.
+  /// Throws if an exchange between GPUs has failed so far. All processes must call it.
   void confirm();
 
  private:
@@ -62,9 +66,8 @@ class Replicas {
 
   std::vector<Device> devices_;
   std::shared_ptr<Communicator> world_;
-  int all_ = 1;
-  bool overlaps_ = false;
-  std::vector<std::shared_ptr<Communicator>> communicators_;  // one for each replica; none for one alone
+  int all_ = 1;                                               // replicas of all processes
+  std::vector<std::shared_ptr<Communicator>> communicators_;  // one for each replica; none for a single one
   std::vector<std::unique_ptr<Session>> sessions_;
   std::unique_ptr<ThreadTeam> team_;  // if there are several here
 };

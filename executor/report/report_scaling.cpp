@@ -153,7 +153,7 @@ std::string machines_table(const Page& page, const std::vector<CostInputs>& mach
       "class=\"number\">of that exposed</th><th class=\"number\">memory of a device</th><th "
       "class=\"number\">rows/s</th><th class=\"number\">efficiency</th></tr></thead><tbody>\n";
   for (size_t i = 0; i < machines.size(); ++i) {
-    const Prediction p = predict(page.plan, machines[i]);
+    const Prediction p = internal::predict(page.plan, machines[i]);
     html += fmt::format("<tr><td><i class=\"{}\"></i>{}, {}</td>", colors[i],
                         escape(machines[i].hardware.name), escape(machines[i].network.name));
     for (const std::string& cell : {time_text(p.step), time_text(p.compute), time_text(p.communication),
@@ -194,8 +194,8 @@ std::string scaling_drawing(const Page& page) {
   std::vector<Series> weak, strong;
   for (size_t i = 0; i < machines.size(); ++i) {
     const std::string name = fmt::format("{}, {}", machines[i].hardware.name, machines[i].network.name);
-    weak.push_back({name, colors[i], scaling(page.plan, machines[i], Scaling::weak, most)});
-    strong.push_back({name, colors[i], scaling(page.plan, machines[i], Scaling::strong, most)});
+    weak.push_back({name, colors[i], internal::scaling(page.plan, machines[i], Scaling::weak, most)});
+    strong.push_back({name, colors[i], internal::scaling(page.plan, machines[i], Scaling::strong, most)});
   }
   int64_t bytes = 0;
   for (const BucketPlan& bucket : buckets) bytes += bucket.bytes;

@@ -79,12 +79,7 @@ class CpuSession : public Session {
 std::unique_ptr<Session> make_cpu_session(Device device) { return std::make_unique<CpuSession>(device); }
 
 std::unique_ptr<Session> make_session(Device device, Launch launch) {
-  switch (device.type) {
-    case DeviceType::cpu: return make_cpu_session(device);
-    case DeviceType::simulated: return make_simulated_session(device);
-    case DeviceType::cuda: break;
-  }
-  return make_cuda_session(device, launch);
+  return device.type == DeviceType::cpu ? make_cpu_session(device) : make_cuda_session(device, launch);
 }
 
 }  // namespace espalier

@@ -52,10 +52,9 @@ class Session {
   Device device_;
 };
 
-/// A session on a CPU, a GPU, or one that is not there.
+/// A session on a CPU or a GPU.
 std::unique_ptr<Session> make_session(Device device, Launch launch);
 std::unique_ptr<Session> make_cpu_session(Device device);
-std::unique_ptr<Session> make_simulated_session(Device device);
 /// Throws DeviceError where there is no such GPU.
 std::unique_ptr<Session> make_cuda_session(Device device, Launch launch);
 

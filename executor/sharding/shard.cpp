@@ -31,8 +31,9 @@ bool adds_to_sum(const GraphNode& n, const Roles& roles) {
           ? "it puts a sum over the batch together with what is none, and would count that once for each "
             "replica. Let it be a mean"
           : "it is neither row by row, nor a mean or a sum over the batch. If it is a statistic of the batch "
-            "that may be taken over each replica's rows, say so: get_executor({.local_statistics = true}); "
-            "a custom_op says that it is .row_by_row";
+            "that may be taken over each replica's rows, say so: "
+            "get_executor({.replicas = {.local_statistics = true}}); a custom_op says that it is "
+            ".row_by_row";
   throw UnsupportedError(fmt::format(
       "get_executor: {} replicas cannot compute '{}' ({}) from a part of the batch's rows each: {}", pieces,
       cause.op->name(), line_of(cause.where), why));

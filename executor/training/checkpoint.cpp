@@ -1,5 +1,5 @@
-// One checkpoint is one safetensors file: the leaves and the numbers of the run as tensors, all else as JSON
-// in its metadata, and there, too, a checksum over everything.
+// A checkpoint is one safetensors file: the leaves and the numbers of the run are tensors; all else is JSON
+// in the metadata, which also has a checksum over everything.
 #include "espalier/executor/training/checkpoint.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ constexpr const char *format_key = "format", *format = "espalier checkpoint 1", 
                      *checksum_key = "checksum";
 constexpr int64_t history_columns = 4;
 
-/// Over the notes and the tensors, with all that is known of them; whatever their order in the file.
+/// Over the metadata and the tensors with their names, types and shapes, independent of their order.
 std::string checksum_of(const std::string& state, const NamedTensors& tensors) {
   Crc64 crc;
   const auto add_number = [&](uint64_t n) { crc.add(&n, sizeof n); };
@@ -131,7 +131,7 @@ std::string state_of(const Checkpoint& c) {
   return state.dump();
 }
 
-/// What is a double goes into tensors: JSON knows neither NaN nor infinity.
+/// Doubles are stored in tensors, because JSON has neither NaN nor infinity.
 NamedTensors tensors_of(const Checkpoint& c) {
   NamedTensors tensors;
   for (size_t i = 0; i < c.leaves.size(); ++i)
@@ -150,7 +150,7 @@ NamedTensors tensors_of(const Checkpoint& c) {
   return tensors;
 }
 
-// --- and back ---------------------------------------------------------------------------------------------
+// --- reading ----------------------------------------------------------------------------------------------
 
 class Reader {
  public:
@@ -231,7 +231,7 @@ Checkpoint read_file_of(const std::filesystem::path& path) {
   NamedTensors tensors = read_safetensors(path, &notes);
   if (notes[format_key] != format)
     throw FileError(fmt::format("{} is no checkpoint, or one of another version", path.string()));
-  // What follows may rely on what was written.
+  // From here on the contents are as they were written.
   if (notes[checksum_key] != checksum_of(notes[state_key], tensors))
     throw FileError(fmt::format("{} is damaged: it does not have its checksum", path.string()));
   try {

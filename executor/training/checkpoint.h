@@ -1,4 +1,4 @@
-// Checkpoints: all that a run needs to go on, as files of a folder.
+// Checkpoints: files with everything that a run needs to continue.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -13,16 +13,16 @@
 
 namespace espalier {
 
-/// Where a run stands between two steps, beside what its leaves hold.
+/// The state of a run between two steps, without the leaves.
 struct RunState {
-  History history;      ///< the whole epochs
-  EpochRecord record;   ///< of the epoch under way
-  double weighted = 0;  ///< the sum of its losses, each times its samples
-  int64_t step = 0;     ///< the next one in the epoch
-  bool begun = false;   ///< whether Event::epoch_start has been told
+  History history;      ///< the finished epochs
+  EpochRecord record;   ///< of the current epoch
+  double weighted = 0;  ///< the sum over its steps of loss times samples
+  int64_t step = 0;     ///< the next step of the epoch
+  bool begun = false;   ///< whether the callbacks of Event::epoch_start have been called
 };
 
-/// A feed, with what shows that another one is like it.
+/// The epoch of a feed, and the properties by which a checkpoint is matched with a program.
 struct FeedState {
   std::string name;
   int64_t epoch = 0;
@@ -45,11 +45,11 @@ struct Checkpoint {
   RunState run;
 };
 
-/// Makes the folder, if it is not there, and sees whether it can be written. Throws FileError.
+/// Makes the folder if it does not exist. Throws FileError if it cannot be made or written.
 void make_checkpoint_folder(const std::filesystem::path& folder);
 
-/// Adds a checkpoint to a folder. Whatever happens meanwhile, the last one before stays until this one is
-/// whole and on disk; then all but these two go, as does what a killed process has left. Throws FileError.
+/// Adds a checkpoint to a folder. The previous one is kept until the new one is complete and on disk; then
+/// all others are removed, and files that a killed process has left. Throws FileError.
 void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& checkpoint);
 
 struct CheckpointFile {
@@ -57,7 +57,7 @@ struct CheckpointFile {
   Checkpoint checkpoint;
 };
 
-/// The last checkpoint of a folder. Throws FileError if there is none, or if it is not what was written.
+/// The last checkpoint of a folder. Throws FileError if there is none or it is damaged.
 CheckpointFile read_checkpoint(const std::filesystem::path& folder);
 
 }  // namespace espalier

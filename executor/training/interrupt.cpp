@@ -11,8 +11,8 @@ namespace espalier {
 
 namespace {
 
-/// Whether our handler is the process's. Only the handler leaves `ours`, by way of `leaving`, and only those
-/// who hold the mutex leave `hosts`.
+/// Whether our handler is installed. Transitions from `hosts` are made with the mutex held; those from `ours`
+/// go through `leaving`.
 enum class State : int { hosts, ours, leaving };
 
 std::mutex mutex;
@@ -23,7 +23,7 @@ std::atomic<uint32_t> signals{0};
 static_assert(std::atomic<State>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free,
               "a signal handler may only use atomics without locks");
 
-/// Calls only what is safe in a handler.
+/// Calls only functions that are safe in a signal handler.
 void on_interrupt(int signal) {
   const int error = errno;
   State expected = State::ours;
@@ -32,8 +32,7 @@ void on_interrupt(int signal) {
     ::sigaction(SIGINT, &host, nullptr);
     state.store(State::hosts);
   } else {
-    // A second signal on its way already, or a host that has put back what it once found: this one is not for
-    // us.
+    // A second signal, or the program has restored our handler after it was removed: this one is not ours.
     ::sigaction(SIGINT, &host, nullptr);
     ::raise(signal);  // delivered when this handler returns
   }
@@ -52,9 +51,9 @@ void install() {
   if (!handler_is_ours(current)) host = current;
   struct sigaction action {};
   action.sa_handler = on_interrupt;
-  action.sa_flags = SA_RESTART;  // reading data must not fail because of it
+  action.sa_flags = SA_RESTART;  // so that reading data does not fail
   sigemptyset(&action.sa_mask);
-  state.store(State::ours);  // first: a signal that comes at once finds it
+  state.store(State::ours);  // before installing: a signal may come at once
   ::sigaction(SIGINT, &action, nullptr);
 }
 

@@ -1,13 +1,13 @@
-// Ctrl-C while a run goes on: the run ends after its step, and the host's own handler is back then.
+// Handles SIGINT (Ctrl-C) during a run, which then ends after its step.
 #pragma once
 #include <cstdint>
 
 namespace espalier {
 
-/// While it lives, the first SIGINT is noted instead of delivered, and the host's handler is put back at
-/// once: the next SIGINT is the host's. Several may live at a time, in one thread or in many; each that lived
-/// when the signal came knows of it, and the last to go leaves the handler that the first one found. Should
-/// the host set another handler meanwhile, that one stays.
+/// During its lifetime the first SIGINT is recorded instead of delivered, and the program's own handler is
+/// restored at once for the next one. Several objects may exist at a time, in one thread or in many: a signal
+/// is recorded in all of them, and the last to be destroyed restores the handler that the first one found. A
+/// handler that the program sets meanwhile stays.
 class Interrupt {
  public:
   /// Does nothing unless `wanted`.
@@ -17,7 +17,7 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
 
   bool requested() const;
-  /// Ends it, and says whether a signal came until then: what comes later goes to the host.
+  /// Ends the handling, and returns whether a signal came before. Later signals go to the program's handler.
   bool close();
 
  private:

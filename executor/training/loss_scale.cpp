@@ -9,7 +9,7 @@ namespace {
 
 Variable as(const Variable& x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
 
-/// Whether every element of every gradient is finite: 0 · x is 0 for those alone.
+/// Whether every element of every gradient is finite: only then is 0 · x equal to 0.
 Variable all_finite(const optim::ParameterGradients& gradients) {
   Variable total;
   for (const auto& [parameter, gradient] : gradients) {

@@ -6,20 +6,20 @@
 
 namespace espalier {
 
-/// Gradients are computed of the loss times a factor, so that float16 can hold them, and divided by it before
-/// the optimizer sees them. A step in which one is not finite changes nothing but the factor. All of it is
-/// tree, and the factor a state: plans run and checkpoints keep it like all else.
+/// The loss is multiplied by a factor, so that its gradients fit into float16, and the gradients are divided
+/// by it before the optimizer reads them. A step in which a gradient is not finite changes only the factor.
+/// All of this is part of the tree, and the factor is a state, which checkpoints contain.
 class LossScale {
  public:
-  /// Powers of two, which round nothing.
+  /// Powers of two, so that scaling is exact.
   static constexpr double initial = 65536, largest = 0x1p24, least = 0x1p-24;
   static constexpr double good_steps_until_doubled = 2000;
 
-  /// Factor and count are on the loss's device.
+  /// The factor and the count of good steps are on this device, that of the loss.
   explicit LossScale(Device device);
-  /// The gradients of the scaled loss, as new nodes.
+  /// New nodes for the gradients of the scaled loss.
   optim::ParameterGradients gradients(const Variable& loss) const;
-  /// The updates that these lead to, of all parameters and of the factor.
+  /// The updates of all parameters, from these gradients, and of the factor.
   std::vector<Variable> updates(optim::ParameterGradients gradients, const optim::Optimizer& optimizer) const;
   const Variable& factor() const { return factor_; }
 

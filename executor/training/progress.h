@@ -1,4 +1,4 @@
-// A bar on the terminal: how far, how fast, how long still.
+// The progress bar on the terminal.
 #pragma once
 #include <cstdint>
 
@@ -8,14 +8,14 @@ namespace espalier {
 
 class Progress {
  public:
-  /// Silent unless `wanted` and standard error is a terminal.
-  /// `done_before` is the part of the run that was done in an earlier one.
+  /// Draws only if `wanted` and standard error is a terminal. `done_before` is the part of the epochs that an
+  /// earlier run has done.
   explicit Progress(bool wanted, double done_before = 0);
   /// Whether `step` would draw.
   bool due() const;
   void step(int64_t epoch, int64_t epochs, int64_t step, int64_t steps, double loss,
             double samples_per_second);
-  /// Leaves the finished epoch's line standing.
+  /// Draws the line of a finished epoch, and goes to the next line.
   void finish_epoch(int64_t epoch, int64_t epochs, double loss, double validation_loss,
                     double samples_per_second);
   ~Progress();

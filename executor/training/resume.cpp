@@ -1,11 +1,11 @@
-// Leaving a checkpoint, and going on from one.
+#include "espalier/executor/training/resume.h"
+
 #include <fmt/format.h>
 
 #include <bit>
 
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
-#include "espalier/executor/training/executor_impl.h"
 
 namespace espalier {
 
@@ -36,127 +36,117 @@ Spec spec_of(const Variable& leaf) { return leaf.node()->outputs[0].spec; }
 
 }  // namespace
 
-std::vector<FeedState> Executor::Impl::feed_states() const {
+std::vector<FeedState> feed_states(const Setup& setup) {
   std::vector<FeedState> states;
   const auto add = [&](const Feed& feed) {
     const int64_t last = feed.is_placeholder() ? 0 : feed.steps() - 1;
     states.push_back({feed.name(), feed.epoch(), feed.steps(), feed.rows(last), feed.specs()});
   };
-  for (const auto& feed : feeds_) add(*feed);
-  if (options_.validation) add(*options_.validation->feed());
+  for (const auto& feed : setup.feeds.all()) add(*feed);
+  if (setup.options.validation) add(*setup.options.validation->feed());
   return states;
 }
 
-void Executor::Impl::checkpoint(const std::filesystem::path& folder) {
-  try {
-    settle_losses();
-    replicas_->finish_before_eager();
-    gather_states();
-    replicas_->confirm();
-    if (is_first_process()) write_checkpoint(folder, state_of_run());
-  } catch (...) {
-    tell_processes(std::current_exception());
-    throw;
-  }
-  wait_for_checkpoint();
-}
-
-Checkpoint Executor::Impl::state_of_run() const {
+Checkpoint take_checkpoint(const Setup& setup, RunState run) {
   Checkpoint c;
-  for (const Variable& leaf : leaf_list_) {
+  for (const Variable& leaf : setup.leaves) {
     ensure_value(*leaf.node());
     c.leaves.emplace_back(leaf.node()->op().name(), leaf.node()->outputs[0].value.to(cpu()));
   }
-  c.feeds = feed_states();
-  c.optimizer = settings_of(options_.optimizer);
+  c.feeds = feed_states(setup);
+  c.optimizer = settings_of(setup.options.optimizer);
   c.random = generator();
   c.products = gemm_choices().all();
-  c.run = run_;
-  if (run_epochs_ != epochs_of_feeds()) {  // a feed was reset: its epoch is at its beginning
-    c.run.record = {};
-    c.run.weighted = 0;
-    c.run.step = 0;
-    c.run.begun = false;
-  }
+  c.run = std::move(run);
   return c;
 }
 
-/// Throws FileError saying what differs between a checkpoint and this program.
-void Executor::Impl::check_fit(const CheckpointFile& file) const {
-  const Checkpoint& c = file.checkpoint;
-  const auto differ = [&](const std::string& what, const std::string& there, const std::string& here) {
-    throw FileError(fmt::format("{} does not fit this program: {} is {} there, and {} here",
-                                file.path.string(), what, there, here));
-  };
-  for (size_t i = 0; i < std::max(c.leaves.size(), leaf_list_.size()); ++i) {
-    std::string there = "missing", here = "missing";
-    if (i < c.leaves.size())
-      there = fmt::format("'{}', {}", c.leaves[i].first, text_of(c.leaves[i].second.spec()));
-    if (i < leaf_list_.size())
-      here = fmt::format("'{}', {}", leaf_list_[i].node()->op().name(), text_of(spec_of(leaf_list_[i])));
-    if (there != here)
-      differ(fmt::format("leaf {} (of {} there and {} here)", i, c.leaves.size(), leaf_list_.size()), there,
-             here);
+namespace {
+
+/// Compares what a checkpoint holds with what this program has.
+class FitCheck {
+ public:
+  FitCheck(const CheckpointFile& file, const Setup& setup)
+      : path_(file.path.string()), checkpoint_(file.checkpoint), setup_(setup) {}
+
+  void leaves() const {
+    const auto& theirs = checkpoint_.leaves;
+    const auto& ours = setup_.leaves;
+    for (size_t i = 0; i < std::max(theirs.size(), ours.size()); ++i) {
+      std::string there = "missing", here = "missing";
+      if (i < theirs.size())
+        there = fmt::format("'{}', {}", theirs[i].first, text_of(theirs[i].second.spec()));
+      if (i < ours.size())
+        here = fmt::format("'{}', {}", ours[i].node()->op().name(), text_of(spec_of(ours[i])));
+      need_equal(fmt::format("leaf {} (of {} there and {} here)", i, theirs.size(), ours.size()), there,
+                 here);
+    }
   }
-  const std::vector<FeedState> feeds = feed_states();
-  for (size_t i = 0; i < std::max(c.feeds.size(), feeds.size()); ++i) {
-    const std::string there = i < c.feeds.size() ? text_of(c.feeds[i]) : "missing",
-                      here = i < feeds.size() ? text_of(feeds[i]) : "missing";
-    const bool validation = options_.validation && i + 1 == feeds.size();
-    if (there != here) differ(validation ? "the validation feed" : fmt::format("feed {}", i), there, here);
+  void feeds() const {
+    const auto& theirs = checkpoint_.feeds;
+    const std::vector<FeedState> ours = feed_states(setup_);
+    for (size_t i = 0; i < std::max(theirs.size(), ours.size()); ++i) {
+      const bool validation = setup_.options.validation && i + 1 == ours.size();
+      need_equal(validation ? "the validation feed" : fmt::format("feed {}", i),
+                 i < theirs.size() ? text_of(theirs[i]) : "missing",
+                 i < ours.size() ? text_of(ours[i]) : "missing");
+    }
   }
-  if (const std::string there = text_of(c.optimizer), here = text_of(settings_of(options_.optimizer));
-      there != here)
-    differ("the optimizer", there, here);
-  if (c.optimizer)
-    for (const auto& [name, value] : c.optimizer->values)
+  void optimizer() const {
+    const auto& theirs = checkpoint_.optimizer;
+    need_equal("the optimizer", text_of(theirs), text_of(settings_of(setup_.options.optimizer)));
+    if (!theirs) return;
+    for (const auto& [name, value] : theirs->values)
       if (!(value >= 0) || !std::isfinite(value))
-        throw FileError(fmt::format("{} has {} as the optimizer's {}", file.path.string(), value, name));
-  // Without a feed there is one step; with placeholders there is no position.
-  const int64_t steps = placeholders() ? 0 : this->steps();
-  if (c.run.step < 0 || c.run.step > steps)
-    throw FileError(
-        fmt::format("{} is at step {} of an epoch with {}", file.path.string(), c.run.step, steps));
+        throw FileError(fmt::format("{} has {} as the optimizer's {}", path_, value, name));
+  }
+  void position() const {
+    // With placeholders there is no position.
+    const int64_t steps = setup_.feeds.has_placeholders() ? 0 : setup_.feeds.steps();
+    const int64_t step = checkpoint_.run.step;
+    if (step < 0 || step > steps)
+      throw FileError(fmt::format("{} is at step {} of an epoch with {}", path_, step, steps));
+  }
+
+ private:
+  void need_equal(const std::string& what, const std::string& there, const std::string& here) const {
+    if (there != here)
+      throw FileError(
+          fmt::format("{} does not fit this program: {} is {} there, and {} here", path_, what, there, here));
+  }
+
+  std::string path_;
+  const Checkpoint& checkpoint_;
+  const Setup& setup_;
+};
+
+}  // namespace
+
+void check_fit(const CheckpointFile& file, const Setup& setup) {
+  const FitCheck check(file, setup);
+  check.leaves();
+  check.feeds();
+  check.optimizer();
+  check.position();
 }
 
-void Executor::Impl::resume(const std::filesystem::path& folder) {
-  if (busy_) throw Error("resume: the executor is in the middle of a step, which called this");
-  CheckpointFile file;
-  std::exception_ptr error;
-  try {
-    file = read_checkpoint(folder);
-    check_fit(file);
-  } catch (...) {  // also no memory
-    error = std::current_exception();
-  }
-  agree_on_checkpoint(file, error);
-  if (error) std::rethrow_exception(error);
-  Checkpoint& c = file.checkpoint;
+void restore(const Checkpoint& c, Setup& setup) {
   if (c.optimizer) {
-    const auto now = options_.optimizer->settings();
+    const auto now = setup.options.optimizer->settings();
     for (size_t i = 0; i < now.size(); ++i) {
       const auto& [name, value] = c.optimizer->values[i];
       if (std::bit_cast<uint64_t>(value) != std::bit_cast<uint64_t>(now[i].second))
-        options_.optimizer->set(name, value);
+        setup.options.optimizer->set(name, value);
     }
   }
-  for (size_t i = 0; i < leaf_list_.size(); ++i)
-    c.leaves[i].second = c.leaves[i].second.to(leaf_list_[i].node()->outputs[0].value.device());
+  std::vector<Tensor> values;
+  for (size_t i = 0; i < setup.leaves.size(); ++i)
+    values.push_back(c.leaves[i].second.to(setup.leaves[i].node()->outputs[0].value.device()));
   // From here on nothing can fail.
-  for (size_t i = 0; i < leaf_list_.size(); ++i) assign(*leaf_list_[i].node(), c.leaves[i].second);
-  for (size_t i = 0; i < feeds_.size(); ++i) feeds_[i]->set_epoch(c.feeds[i].epoch);
-  if (options_.validation) options_.validation->feed()->set_epoch(c.feeds.back().epoch);
+  for (size_t i = 0; i < values.size(); ++i) assign(*setup.leaves[i].node(), values[i]);
+  for (size_t i = 0; i < setup.feeds.size(); ++i) setup.feeds[i].set_epoch(c.feeds[i].epoch);
+  if (setup.options.validation) setup.options.validation->feed()->set_epoch(c.feeds.back().epoch);
   generator() = c.random;
-  run_ = std::move(c.run);
-  run_epochs_ = epochs_of_feeds();
-  resumed_ = true;
-  step_readers_.clear();
-  last_ = nullptr;
-  if (gemm_choices().set(c.products)) {  // plans hold on to theirs
-    training_plans_ = validation_plans_ = {};
-    plans_.clear();
-  }
-  last_value_ = {};
 }
 
 }  // namespace espalier

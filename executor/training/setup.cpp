@@ -1,197 +1,97 @@
-// From a tree and options to an executor.
+#include "espalier/executor/training/setup.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "espalier/core/autograd.h"
 #include "espalier/core/error.h"
-#include "espalier/core/eval.h"
 #include "espalier/core/tree.h"
-#include "espalier/executor/communicators/distributed.h"
-#include "espalier/executor/training/executor_impl.h"
+#include "espalier/executor/runtime/parameter_arena.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier {
 
 namespace {
 
-/// What a tree is made of, as far as an executor must know.
-struct Tree {
-  std::vector<Variable> leaves;
-  std::vector<std::shared_ptr<Feed>> feeds;
-  const Node* collective = nullptr;  // one of them, if there are any
-};
-
-Tree look_at(const std::vector<Variable>& roots) {
-  Tree tree;
-  for (Node* node : nodes_below(TreeWalk(roots))) {
-    if (node->is_leaf() && !is_constant(node->op())) tree.leaves.emplace_back(node);
-    if (const auto* feed = node->op().feed())
-      if (std::find(tree.feeds.begin(), tree.feeds.end(), *feed) == tree.feeds.end())
-        tree.feeds.push_back(*feed);
-    if (node->op().effect() == Effect::communicates) tree.collective = node;
-  }
-  return tree;
+void choose_mode(const Variable& root, ExecutorOptions& options) {
+  if (!root.defined()) throw Error("get_executor: the Variable is undefined");
+  const GradientRecord* record = root.node()->record.get();
+  const bool updates = options.optimizer || (record && !record->updates.empty());
+  if (!options.mode) options.mode = updates ? Mode::training : Mode::inference;
 }
 
-}  // namespace
-
-Executor::Impl::Impl(const Variable& root, const ExecutorOptions& options)
-    : root_(root), tree_{root}, options_(options) {
-  choose_mode();
-  check_options();
-  // What eager gradients would read is not needed beside a plan; its memory is, from here on.
-  constexpr int64_t large = int64_t{1} << 24;
-  if (release_values(*root_.node()) >= large) release_cached_memory();
-  if (training()) find_updates();
-  std::vector<Variable> roots = tree_.updates;
-  roots.push_back(root_);
-  Tree tree = look_at(roots);
-  feeds_ = std::move(tree.feeds);
-  leaf_list_ = std::move(tree.leaves);
-  if (tree.collective) check_alone(*tree.collective);
-  choose_devices();
-  add_leaves();
-  check_validation();
-  if (!replicas_->simulated()) {
-    replicas_->first().update_leaves();
-    if (world()) meet_processes();
-    replicas_->update_leaves();
-  }
-  prepare_epoch();
-  run_epochs_ = epochs_of_feeds();
-}
-
-/// A tree with collectives of its own knows its ranks; the executor must not shard its batch as well.
-void Executor::Impl::check_alone(const Node& collective) const {
-  const bool one_of_many = options_.distributed && distributed::size() > 1;
-  if (options_.devices.size() > 1 || options_.accumulate > 1 || one_of_many)
-    throw UnsupportedError(fmt::format(
-        "get_executor: the tree exchanges values itself, by '{}' ({}), and so cannot be replicated; name one "
-        "device, and in a job of several processes say get_executor({{.distributed = false}})",
-        collective.op().name(), line_of(collective.where)));
-}
-
-/// Gives each replica its leaves: parameters side by side, then the states of each kind.
-void Executor::Impl::add_leaves() {
-  std::vector<Variable> arranged = leaf_list_;
-  std::stable_sort(arranged.begin(), arranged.end(), [](const Variable& a, const Variable& b) {
-    const Op &x = a.node()->op(), &y = b.node()->op();
-    if (is_parameter(x) || is_parameter(y)) return is_parameter(x) && !is_parameter(y);
-    return x.name() < y.name();
-  });
-  std::vector<Variable> roots{tree_.value};
-  for (const Variable& root : {tree_.loss, tree_.value_in_reals})
-    if (root.defined()) roots.push_back(root);
-  if (options_.shard_states && replicas_->all() > 1)
-    owners_ =
-        std::make_shared<StateOwners>(share_out_states(tree_.updates, roots, arranged, replicas_->all()));
-  using Keeping = ParameterArena::Keeping;
-  const int here = static_cast<int>(replicas_->size());
-  using Order = ParameterArena::Order;
-  const bool buckets = training() && (options_.gradient_bucket || shares());
-  for (int i = 0; i < here; ++i)
-    (*replicas_)[static_cast<size_t>(i)].leaves.arrange(owners_   ? Order::needed
-                                                        : buckets ? Order::preferred
-                                                                  : Order::any);
-  for (int i = 0; i < here; ++i)
-    for (const Variable& leaf : arranged) {
-      Keeping keeping = Keeping::shared;
-      if (const int owner = owners_ ? owners_->of(leaf.node()) : -1;
-          owner >= 0 && !is_parameter(leaf.node()->op())) {
-        const int first = replicas_->shard(0).replica;
-        const bool in_here = owner >= first && owner < first + here;
-        keeping = owner == first + i ? Keeping::alone : !in_here && i == 0 ? Keeping::away : Keeping::nowhere;
-      }
-      (*replicas_)[static_cast<size_t>(i)].leaves.add(leaf, keeping);
-    }
-}
-
-void Executor::Impl::choose_mode() {
-  if (!root_.defined()) throw Error("get_executor: the Variable is undefined");
-  const GradientRecord* record = root_.node()->record.get();
-  const bool updates = options_.optimizer || (record && !record->updates.empty());
-  if (!options_.mode) options_.mode = updates ? Mode::training : Mode::inference;
-}
-
-/// The tree is where its first leaf is; it runs there, or where it was asked to.
-void Executor::Impl::choose_devices() {
-  if (!leaf_list_.empty()) home_ = ParameterArena::device_of(leaf_list_[0]);
-  std::vector<Device> devices = options_.devices;
-  if (devices.empty()) devices.push_back(home_);
-  const bool one_of_many =
-      options_.distributed && distributed::size() > 1 && devices[0].type != DeviceType::simulated;
-  replicas_ =
-      std::make_unique<Replicas>(devices, options_.launch, one_of_many ? distributed::world() : nullptr);
-  if (!shares()) return;
-  {
-    BuildContext now = build_context();
-    now.lazy = now.without_activations = true;
-    const BuildScope scope(now);
-    const Variable real = is_real(root_.dtype()) ? root_ : cast(root_, float64);
-    if (root_.rank() > 0 || !is_real(root_.dtype())) tree_.loss = sum(real);
-    if (!is_real(root_.dtype())) tree_.value_in_reals = real;
-  }
-  if (!training()) return;
-  if (!options_.optimizer) tree_.gradients = parameter_gradients(root_);
-  if (tree_.gradients.empty())
-    throw UnsupportedError(
-        "get_executor: replicas and parts of a batch meet in the gradients of parameters, and the "
-        "tree has none");
-}
-
-void Executor::Impl::check_options() const {
-  for (const Device& device : options_.devices)
-    if (device.type != DeviceType::simulated) (void)backend(device);
-  if (options_.bucket_bytes < 0)
-    throw Error(fmt::format("get_executor: gradients cannot be sent by {} bytes", options_.bucket_bytes));
-  if (options_.accumulate < 1)
-    throw Error(fmt::format("get_executor: a batch cannot be taken in {} parts", options_.accumulate));
-  if (options_.accumulate > 1 && !training())
+void check_options(const ExecutorOptions& options) {
+  const bool training = *options.mode == Mode::training;
+  if (options.replicas.bucket_bytes < 0)
+    throw Error(
+        fmt::format("get_executor: gradients cannot be sent by {} bytes", options.replicas.bucket_bytes));
+  if (options.accumulate < 1)
+    throw Error(fmt::format("get_executor: a batch cannot be taken in {} parts", options.accumulate));
+  if (options.accumulate > 1 && !training)
     throw Error("get_executor: parts of a batch are accumulated in training only");
-  if (options_.shard_states && !training())
+  if (options.replicas.shard_states && !training)
     throw Error("get_executor: states are shared out in training only");
-  if (options_.memory_budget < 0)
-    throw Error(fmt::format("get_executor: a memory budget cannot be {} bytes", options_.memory_budget));
-  if (options_.validation && !training()) throw Error("get_executor: validation goes with training only");
-  if (options_.optimizer && !training()) throw Error("get_executor: an optimizer goes with training only");
+  if (options.memory_budget < 0)
+    throw Error(fmt::format("get_executor: a memory budget cannot be {} bytes", options.memory_budget));
+  if (options.validation && !training) throw Error("get_executor: validation goes with training only");
+  if (options.optimizer && !training) throw Error("get_executor: an optimizer goes with training only");
 }
 
-void Executor::Impl::find_updates() {
+/// Sets the updates of a step, and the gradients that they are made of if an optimizer was given.
+void find_updates(Setup& setup) {
   BuildContext now = build_context();
   now.lazy = true;  // the plan computes; the tree only grows
   now.without_activations = true;
   const BuildScope scope(now);
-  const bool scales = options_.precision == Precision::float16;
-  if (options_.optimizer) {
-    if (scales) loss_scale_.emplace(root_.device());
-    const auto gradients = scales ? loss_scale_->gradients(root_) : new_parameter_gradients(root_);
+  const Variable& root = setup.root;
+  const ExecutorOptions& options = setup.options;
+  const bool scales = options.precision == Precision::float16;
+  if (options.optimizer) {
+    if (scales) setup.loss_scale.emplace(root.device());
+    const auto gradients = scales ? setup.loss_scale->gradients(root) : new_parameter_gradients(root);
     if (gradients.empty()) throw Error("get_executor: there is no parameter in the tree to train");
-    tree_.updates =
-        scales ? loss_scale_->updates(gradients, *options_.optimizer) : options_.optimizer->build(gradients);
-    tree_.gradients = gradients;
+    setup.tree.updates = scales ? setup.loss_scale->updates(gradients, *options.optimizer)
+                                : options.optimizer->build(gradients);
+    setup.tree.gradients = gradients;
   } else if (scales) {
     throw Error(
         "get_executor: training in float16 scales the loss, which the updates in the tree do not; name the "
         "optimizer: get_executor({.optimizer = …, .precision = Precision::float16})");
-  } else if (root_.node()->record) {
-    if (root_.node()->record->updates.size() > 1)
+  } else if (root.node()->record) {
+    if (root.node()->record->updates.size() > 1)
       throw Error("get_executor: the tree holds updates of several optimizers; name the one to use");
-    for (const GradientRecord::Update& update : root_.node()->record->updates)
-      for (const Edge& assignment : update.assignments) tree_.updates.push_back(assignment.variable());
+    for (const GradientRecord::Update& update : root.node()->record->updates)
+      for (const Edge& assignment : update.assignments) setup.tree.updates.push_back(assignment.variable());
   }
-  if (tree_.updates.empty())
+  if (setup.tree.updates.empty())
     throw Error(
         "get_executor: training needs an optimizer: get_executor({.mode = Mode::training, .optimizer = "
         "…})");
 }
 
-void Executor::Impl::check_validation() const {
-  if (!options_.validation) return;
-  if (feeds_.size() != 1 || feeds_[0]->is_placeholder())
+/// Sets the feeds, the leaves and the collective of a tree.
+void find_inputs(Setup& setup) {
+  std::vector<Variable> roots = setup.tree.updates;
+  roots.push_back(setup.root);
+  std::vector<std::shared_ptr<Feed>> feeds;
+  for (Node* node : nodes_below(TreeWalk(roots))) {
+    if (node->is_leaf() && !is_constant(node->op())) setup.leaves.emplace_back(node);
+    if (const auto* feed = node->op().feed())
+      if (std::find(feeds.begin(), feeds.end(), *feed) == feeds.end()) feeds.push_back(*feed);
+    if (node->op().effect() == Effect::communicates) setup.collective = node;
+  }
+  setup.feeds = TreeFeeds(std::move(feeds));
+  if (!setup.leaves.empty()) setup.home = ParameterArena::device_of(setup.leaves[0]);
+}
+
+void check_validation(const Setup& setup) {
+  const auto& validation = setup.options.validation;
+  if (!validation) return;
+  if (setup.feeds.size() != 1 || setup.feeds.has_placeholders())
     throw DataError(fmt::format(
-        "get_executor: validation needs a tree with one Distributor, this has {} feeds", feeds_.size()));
-  const auto ours = feeds_[0]->specs(), theirs = options_.validation->feed()->specs();
+        "get_executor: validation needs a tree with one Distributor, this has {} feeds", setup.feeds.size()));
+  const auto ours = setup.feeds[0].specs(), theirs = validation->feed()->specs();
   bool fit = ours.size() == theirs.size();
   for (size_t i = 0; fit && i < ours.size(); ++i) {
     Shape a = ours[i].shape, b = theirs[i].shape;
@@ -208,10 +108,104 @@ void Executor::Impl::check_validation() const {
                               list(theirs), list(ours)));
 }
 
-Executor Variable::get_executor(const ExecutorOptions& options, Where where) const {
-  return located(where, [&] { return Executor(std::make_shared<Executor::Impl>(*this, options)); });
+/// Shards of a batch have a sum of real numbers for a loss, and in training they exchange gradients.
+void build_shard_results(Setup& setup) {
+  const Variable& root = setup.root;
+  {
+    BuildContext now = build_context();
+    now.lazy = now.without_activations = true;
+    const BuildScope scope(now);
+    const Variable real = is_real(root.dtype()) ? root : cast(root, float64);
+    if (root.rank() > 0 || !is_real(root.dtype())) setup.tree.loss = sum(real);
+    if (!is_real(root.dtype())) setup.tree.value_in_reals = real;
+  }
+  if (!setup.training()) return;
+  if (!setup.options.optimizer) setup.tree.gradients = parameter_gradients(root);
+  if (setup.tree.gradients.empty())
+    throw UnsupportedError(
+        "get_executor: replicas and parts of a batch meet in the gradients of parameters, and the "
+        "tree has none");
 }
 
-Executor Variable::get_executor() const { return get_executor({}, need().where); }
+/// Where a batch has other rows than the shard, and how the plan of a shard differs from one for all rows.
+ShardOptions shard_options(const Setup& setup, int64_t batch_rows, const FeedRows& feeds, BatchShard shard,
+                           bool inference) {
+  ShardOptions how{.shard = shard, .batch_rows = batch_rows};
+  // Replicas send buckets one by one only if all have as many rows: plans of different sizes may complete
+  // their gradients in different orders.
+  if (shard.micro_batches == 1 && setup.target.overlaps && batch_rows % shard.replicas == 0)
+    how.bucket_bytes = setup.options.replicas.bucket_bytes;
+  how.local_statistics = setup.options.replicas.local_statistics;
+  if (!inference) how.owners = setup.owners;
+  how.other_rows = shard.rows(batch_rows) == batch_rows ? 2 * batch_rows : batch_rows;
+  for (const auto& [feed, size] : feeds) how.other_feeds[feed] = how.other_rows;
+  return how;
+}
+
+}  // namespace
+
+Setup::Setup(const Variable& tree_root, const ExecutorOptions& given, bool gather)
+    : root(tree_root), options(given), gather_gradients(gather), tree{tree_root} {
+  choose_mode(root, options);
+  check_options(options);
+  if (training()) find_updates(*this);
+  find_inputs(*this);
+  check_validation(*this);
+}
+
+void Setup::prepare_for(const Target& devices) {
+  target = devices;
+  if (!sharded()) return;
+  if (collective)
+    throw UnsupportedError(fmt::format(
+        "get_executor: the tree exchanges values itself, by '{}' ({}), and so cannot be replicated; name one "
+        "device, and in a job of several processes say get_executor({{.replicas = {{.distributed = "
+        "false}}}})",
+        collective->op().name(), line_of(collective->where)));
+  build_shard_results(*this);
+  if (!options.replicas.shard_states || target.replicas == 1) return;
+  std::vector<Variable> roots{tree.value};
+  for (const Variable& more : {tree.loss, tree.value_in_reals})
+    if (more.defined()) roots.push_back(more);
+  owners = std::make_shared<StateOwners>(
+      share_out_states(tree.updates, roots, arranged_leaves(), target.replicas));
+}
+
+std::vector<Variable> Setup::arranged_leaves() const {
+  std::vector<Variable> arranged = leaves;
+  std::stable_sort(arranged.begin(), arranged.end(), [](const Variable& a, const Variable& b) {
+    const Op &x = a.node()->op(), &y = b.node()->op();
+    if (is_parameter(x) || is_parameter(y)) return is_parameter(x) && !is_parameter(y);
+    return x.name() < y.name();
+  });
+  return arranged;
+}
+
+std::shared_ptr<const PlanData> compile_step(const Setup& setup, const BatchRows& rows, BatchShard shard,
+                                             bool inference) {
+  FeedRows sizes;
+  int64_t whole = 1;
+  for (size_t f = 0; f < setup.feeds.size(); ++f) {
+    const Feed& feed = setup.feeds[f];
+    if (feed.specs()[0].shape.rank() == 0) continue;  // a number for all rows
+    if (!sizes.empty() && setup.sharded() && rows[f] != whole)
+      throw UnsupportedError(
+          fmt::format("get_executor: replicas share out the rows of a batch, and the feeds show {} and {}",
+                      whole, rows[f]));
+    whole = rows[f];
+    sizes[&feed] = shard.rows(whole);
+  }
+  StepTree tree = setup.tree;
+  if (inference) tree.updates.clear();
+  if (!setup.gathers_gradients(inference)) tree.gradients.clear();
+  CompileOptions how{.inference = inference,
+                     .device = setup.target.device,
+                     .without = setup.options.without,
+                     .dump = setup.options.dump,
+                     .memory_budget = setup.options.memory_budget,
+                     .precision = setup.options.precision};
+  if (setup.sharded()) how.shard = shard_options(setup, whole, sizes, shard, inference);
+  return compile(tree, sizes, how);
+}
 
 }  // namespace espalier

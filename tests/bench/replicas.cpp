@@ -53,7 +53,7 @@ template <class Make, class MakeHalf>
 void compare(const std::string& name, int rounds, const Make& make, const MakeHalf& make_half) {
   const workloads::Frozen one = make(workloads::Target{}),
                           two = make(workloads::Target{.devices = kReplicas});
-  const workloads::Frozen side_by_side = make(workloads::Target{.gradient_bucket = true});
+  const workloads::Frozen side_by_side = make(workloads::Target{.gather_gradients = true});
   const Apart apart(make_half);
   const auto run_two = [&] { two.run(); };
   one.run(), side_by_side.run(), apart.run(), run_two();  // warm caches, allocators and predictors

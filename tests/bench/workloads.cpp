@@ -25,13 +25,17 @@ esp::ExecutorOptions options(const Target& target,
           .devices = target.devices,
           .launch = target.launch,
           .precision = target.precision,
-          .without = target.without,
-          .gradient_bucket = target.gradient_bucket};
+          .without = target.without};
+}
+
+esp::Executor executor_of(const esp::Variable& root, const Target& target,
+                          const std::optional<esp::optim::Optimizer>& optimizer) {
+  return esp::internal::make_executor(root, options(target, optimizer), target.gather_gradients);
 }
 
 Frozen train(const esp::Variable& loss, const esp::optim::Optimizer& optimizer, const Target& target,
              int64_t steps) {
-  const auto executor = loss.get_executor(options(target, optimizer));
+  const auto executor = executor_of(loss, target, optimizer);
   return {executor, [executor] { executor.execute({.epochs = 1, .progress = false}); }, steps};
 }
 
@@ -47,10 +51,10 @@ Frozen without_feed(const esp::Variable& root, const std::optional<esp::optim::O
                     const Target& target) {
   if (!target.devices.empty()) {
     const esp::Variable with_number = root + number_per_step();
-    const auto executor = with_number.get_executor(options(target, optimizer));
+    const auto executor = executor_of(with_number, target, optimizer);
     return {executor, [executor] { executor.execute({.epochs = 1, .progress = false}); }, kRunOnGpu};
   }
-  const auto executor = root.get_executor(options(target, optimizer));
+  const auto executor = executor_of(root, target, optimizer);
   const auto step = [executor] {
     try {
       executor.step();

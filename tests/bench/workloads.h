@@ -27,7 +27,7 @@ struct Target {
   espalier::Precision precision = espalier::Precision::float32;
   espalier::Launch launch = espalier::Launch::graph;
   Without without = {};
-  bool gradient_bucket = false;
+  bool gather_gradients = false;  // side by side, as on replicas
 };
 
 Frozen mlp(const Target& target, int64_t rows = task::kRows, int64_t batch = task::kBatch);

@@ -76,7 +76,7 @@ void values() {
   compare("rows", [](bool distributed) {
     data::Distributor feed({numbers({7, 3}, -1, 1, 1)}, {.batch_size = 5});
     const Variable y = transpose(feed.get_output_graphs()[0] * parameter(numbers({3}), "w"));
-    const Executor executor = y.get_executor({.distributed = distributed});
+    const Executor executor = y.get_executor({.replicas = {.distributed = distributed}});
     Trace trace;
     for (int step = 0; step < 2; ++step) {
       trace.push_back(tensor(executor.step().loss, float64));
@@ -93,7 +93,7 @@ void first_values() {
     const Variable w = parameter(numbers({3}, -1, 1, number), "w");
     const Executor executor =
         mean(square(feed.get_output_graphs()[0] * w))
-            .get_executor({.optimizer = optim::Adam({.lr = 0.1}), .distributed = distributed});
+            .get_executor({.optimizer = optim::Adam({.lr = 0.1}), .replicas = {.distributed = distributed}});
     (void)executor.execute({.epochs = 2, .progress = false});
     return Trace{w.value().clone()};
   };
@@ -155,10 +155,10 @@ void sharded_states() {
       const auto make = [&](bool shard) {
         std::vector<Device> devices;
         if (threads && distributed) devices = {cpu(0), cpu(1)};
-        return network.loss.get_executor({.optimizer = optimizer,
-                                          .devices = devices,
-                                          .distributed = distributed,
-                                          .shard_states = shard && distributed});
+        return network.loss.get_executor(
+            {.optimizer = optimizer,
+             .devices = devices,
+             .replicas = {.distributed = distributed, .shard_states = shard && distributed}});
       };
       Trace trace;
       const auto note = [&] {
@@ -219,7 +219,7 @@ struct Run {
   explicit Run(bool distributed = true, bool shard = false)
       : network({.batch = 7, .distributed = distributed}) {
     executor = network.loss.get_executor(
-        {.optimizer = optimizer_of(7), .distributed = distributed, .shard_states = shard});
+        {.optimizer = optimizer_of(7), .replicas = {.distributed = distributed, .shard_states = shard}});
   }
   void resume_and_compare() {
     executor->resume(folder);

@@ -38,18 +38,18 @@ int main(int, char** arguments) {
   };
   expect("expected.json", executor.plan(), "");
 
-  // The same network for 8 simulated replicas, which send their gradients in several buckets.
+  // The plan of one of 8 replicas, on devices that are not there, which send their gradients in pieces.
   const esp::data::Distributor large({x, y}, {.batch_size = 512});
   const auto [rows, targets] = large.get_output_graphs<2>();
-  const esp::Executor simulated = esp::mean(esp::square(network(rows) - targets))
-                                      .get_executor({.optimizer = esp::optim::Adam({.lr = 1e-2}),
-                                                     .devices = esp::simulated_gpus(8),
-                                                     .bucket_bytes = 16 * 1024,
-                                                     .dump = true});
-  simulated.report(folder / "replicas.html");
-  const std::string text = simulated.plan().str();
+  const esp::Plan plan = esp::mean(esp::square(network(rows) - targets))
+                             .plan_for({.optimizer = esp::optim::Adam({.lr = 1e-2}),
+                                        .devices = 8,
+                                        .replicas = {.bucket_bytes = 16 * 1024},
+                                        .dump = true});
+  plan.report(folder / "replicas.html");
+  const std::string text = plan.str();
   int buckets = 0;
   for (size_t at = 0; (at = text.find("\ngradients: ", at)) != std::string::npos; ++at) ++buckets;
-  expect("expected_replicas.json", simulated.plan(),
+  expect("expected_replicas.json", plan,
          ", \"replicas\": 8, \"rows\": 512, \"buckets\": " + std::to_string(buckets) + ", \"machines\": 4");
 }

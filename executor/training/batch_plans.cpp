@@ -1,0 +1,28 @@
+#include "espalier/executor/training/batch_plans.h"
+
+#include <algorithm>
+
+#include "espalier/core/random.h"
+
+namespace espalier {
+
+BatchPlans::BatchPlans(Replicas& devices, std::vector<BoundPlan> plans, const BatchRows& rows)
+    : devices_(&devices),
+      plans_(std::move(plans)),
+      samples_(rows.empty() ? 1 : *std::ranges::max_element(rows)) {}
+
+void BatchPlans::run(BatchSource& batch, uint64_t first_stream, Profiler* profiler) {
+  const Generator random = generator();
+  const size_t each = plans_.size() / devices_->size();
+  devices_->run([&](size_t device) {
+    generator() = random;  // each thread has its own
+    for (const BoundPlan& plan : std::span(plans_).subspan(device * each, each)) {
+      batch.load(plan, device == 0 ? profiler : nullptr);
+      plan.runtime->run(first_stream, profiler && &plan == &last() ? profiler->timestamps() : nullptr);
+    }
+  });
+  batch.advance();
+  devices_->mark_assigned(last().runtime->assigned());
+}
+
+}  // namespace espalier

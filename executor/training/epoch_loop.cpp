@@ -1,0 +1,192 @@
+#include "espalier/executor/training/epoch_loop.h"
+
+#include <exception>
+
+#include "espalier/core/error.h"
+
+namespace espalier {
+
+namespace {
+
+/// The part of the epochs that was done before this call of `execute`.
+double done_before(const RunLog& run, int64_t steps, int64_t epochs) {
+  const double of_epoch = static_cast<double>(run.step()) / static_cast<double>(steps);
+  return epochs ? (static_cast<double>(run.epoch()) + of_epoch) / static_cast<double>(epochs) : 0;
+}
+
+/// Lets devices work on their copies of the leaves; afterwards the leaves are the user's again.
+class OnDevices {
+ public:
+  explicit OnDevices(Replicas& devices) : devices_(devices) {
+    devices_.begin_after_eager();
+    devices_.update_leaves();
+  }
+  void end() {
+    ended_ = true;
+    devices_.finish_before_eager();
+    devices_.fetch_leaves();
+  }
+  /// After an error.
+  ~OnDevices() {
+    if (ended_) return;
+    devices_.forget_losses();
+    try {
+      end();
+    } catch (const std::exception&) {  // the device is broken, and the error that broke it is being thrown
+    }
+  }
+  OnDevices(const OnDevices&) = delete;
+  OnDevices& operator=(const OnDevices&) = delete;
+
+ private:
+  Replicas& devices_;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+EpochLoop::EpochLoop(Trainer& trainer, const ExecuteOptions& options)
+    : trainer_(trainer),
+      options_(options),
+      readers_(trainer.make_readers()),
+      progress_(options.progress && trainer.job_.is_first(),
+                done_before(trainer.run_, trainer.setup_.feeds.steps(), options.epochs)),
+      interrupt_(options.handle_interrupt) {
+  if (const auto& validation = trainer.setup_.options.validation)
+    validation_.emplace(TreeFeeds({validation->feed()}), trainer.setup_.feeds, trainer.feed_shards_,
+                        *trainer.devices_, 1);
+}
+
+History EpochLoop::run(Trainer& trainer, const ExecuteOptions& options) {
+  if (!options.checkpoint.empty() && trainer.job_.is_first()) make_checkpoint_folder(options.checkpoint);
+  OnDevices on_devices(*trainer.devices_);
+  trainer.stopped_ = false;
+  trainer.step_readers_.reset();
+  trainer.forget_losses();
+  trainer.run_.begin_run();
+  trainer.job_.begin_run({trainer.listens(Event::epoch_start), trainer.listens(Event::step_finish),
+                          trainer.listens(Event::epoch_finish)});
+  EpochLoop loop(trainer, options);  // its batches stay until the devices have finished
+  const History history = loop.run_epochs();
+  trainer.job_.end_run();
+  trainer.profiler_.finish();
+  trainer.devices_->finish_before_eager();
+  trainer.job_.gather_states();
+  on_devices.end();
+  return history;
+}
+
+History EpochLoop::run_epochs() {
+  while (trainer_.run_.epoch() < options_.epochs && !trainer_.stopped_)
+    if (!run_epoch()) break;
+  if (unsaved_) leave_checkpoint();
+  History history = trainer_.run_.state().history;
+  history.interrupted = interrupt_.close() || interrupted_;
+  return history;
+}
+
+bool EpochLoop::run_epoch() {
+  RunLog& run = trainer_.run_;
+  StepInfo info{.epoch = run.epoch(), .step = run.step(), .steps = trainer_.setup_.feeds.steps()};
+  if (!run.begin_epoch()) {
+    trainer_.tell(Event::epoch_start, info);
+    if (interrupted(Event::epoch_start)) return false;
+  }
+  readers_.start(run.step());
+  const Stopwatch watch;
+  const double seconds_before = run.state().record.seconds;
+  while (run.step() < info.steps && !trainer_.stopped_) {
+    take_step(info, seconds_before, watch);
+    if (interrupted(Event::step_finish)) return false;
+    const int64_t done = info.epoch * info.steps + run.step();
+    if (options_.checkpoint_every > 0 && done % options_.checkpoint_every == 0) leave_checkpoint();
+  }
+  trainer_.settle_losses();
+  trainer_.devices_->confirm();
+  run.set_seconds(seconds_before + watch.seconds());  // now all steps are done
+  if (validation_) {
+    const std::optional<double> loss = validate();
+    if (!loss) return false;
+    run.set_validation_loss(*loss);
+  }
+  finish_epoch(info);
+  if (options_.checkpoint_every == 0) leave_checkpoint();
+  return !interrupted(Event::epoch_finish);
+}
+
+void EpochLoop::take_step(StepInfo& info, double seconds_before, const Stopwatch& watch) {
+  RunLog& run = trainer_.run_;
+  info.step = run.step();
+  trainer_.train_step(readers_, info);
+  unsaved_ = true;
+  if (trainer_.devices_->first().losses_due() || trainer_.listens(Event::step_finish) || progress_.due())
+    info.loss = trainer_.settle_losses();
+  info.seconds = seconds_before + watch.seconds();
+  run.set_seconds(info.seconds);
+  trainer_.tell(Event::step_finish, info);
+  if (run.has_all_losses()) {
+    const auto samples = static_cast<double>(run.state().record.samples);
+    progress_.step(info.epoch, options_.epochs, run.step(), info.steps, run.state().weighted / samples,
+                   samples / info.seconds);
+  }
+  trainer_.profiler_.write_if_done();
+}
+
+std::optional<double> EpochLoop::validate() {
+  Replicas& devices = *trainer_.devices_;
+  const Feed& feed = *trainer_.setup_.options.validation->feed();
+  devices.update_leaves();
+  devices.finish_before_eager();
+  trainer_.value_.keep();
+  devices.begin_after_eager();
+  BatchRows rows(1);
+  std::vector<int64_t> samples;
+  std::vector<double> losses;
+  validation_->start(0);
+  for (int64_t step = 0; step < feed.steps() && !interrupted(); ++step) {
+    rows[0] = feed.rows(step);
+    BatchPlans& plans = trainer_.plans_.find(rows, true);
+    plans.run(*validation_, 0, nullptr);
+    devices.first().note_loss(*plans.last().runtime);
+    samples.push_back(plans.samples());
+    if (devices.first().losses_due()) devices.take_losses(losses);
+  }
+  devices.take_losses(losses);
+  if (losses.size() < static_cast<size_t>(feed.steps())) return {};
+  double weighted = 0;
+  int64_t total = 0;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    weighted += losses[i] * static_cast<double>(samples[i]);
+    total += samples[i];
+  }
+  return weighted / static_cast<double>(total);
+}
+
+void EpochLoop::finish_epoch(StepInfo& info) {
+  const EpochRecord record = trainer_.run_.finish_epoch();
+  unsaved_ = true;
+  progress_.finish_epoch(info.epoch, options_.epochs, record.loss_mean, record.validation_loss,
+                         static_cast<double>(record.samples) / record.seconds);
+  info.step = info.steps;
+  info.samples = record.samples;
+  info.loss = record.loss_mean;
+  info.validation_loss = record.validation_loss;
+  info.seconds = record.seconds;
+  trainer_.tell(Event::epoch_finish, info);
+}
+
+bool EpochLoop::interrupted(std::optional<Event> told) {
+  const StopRequest all =
+      trainer_.job_.agree({interrupt_.requested(), trainer_.stopped_}, told, trainer_.run_.step());
+  trainer_.stopped_ = trainer_.stopped_ || all.stop;
+  interrupted_ = interrupted_ || all.interrupt;
+  return all.interrupt;
+}
+
+void EpochLoop::leave_checkpoint() {
+  if (options_.checkpoint.empty()) return;
+  trainer_.checkpoint(options_.checkpoint);
+  unsaved_ = false;
+}
+
+}  // namespace espalier

@@ -1,0 +1,41 @@
+// EpochLoop: one call of Executor::execute: epochs of steps, validation, checkpoints, and reasons to end
+// early.
+#pragma once
+#include <optional>
+
+#include "espalier/executor/training/interrupt.h"
+#include "espalier/executor/training/progress.h"
+#include "espalier/executor/training/trainer.h"
+
+namespace espalier {
+
+class EpochLoop {
+ public:
+  /// Runs epochs until there are as many as the options say, a callback stops the run, or SIGINT comes.
+  static History run(Trainer& trainer, const ExecuteOptions& options);
+
+ private:
+  EpochLoop(Trainer& trainer, const ExecuteOptions& options);
+  History run_epochs();
+  /// Goes on with the epoch to its end. Returns false if SIGINT came before.
+  bool run_epoch();
+  void take_step(StepInfo& info, double seconds_before, const Stopwatch& watch);
+  /// The mean loss over the validation feed; none if SIGINT came before its end.
+  std::optional<double> validate();
+  void finish_epoch(StepInfo& info);
+  /// Whether SIGINT came to any process. Notes whether a callback called stop() in any process. `told` is the
+  /// event that callbacks were told of just now.
+  bool interrupted(std::optional<Event> told = {});
+  void leave_checkpoint();
+
+  Trainer& trainer_;
+  const ExecuteOptions& options_;
+  BatchReaders readers_;
+  std::optional<BatchReaders> validation_;
+  Progress progress_;
+  Interrupt interrupt_;
+  bool interrupted_ = false;  // also if the signal came to another process
+  bool unsaved_ = false;      // whether something was done since the last checkpoint
+};
+
+}  // namespace espalier

@@ -1,0 +1,51 @@
+// RunLog: the position of a run in its epoch, the losses of its steps, and the epochs before.
+#pragma once
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "espalier/executor/training/checkpoint.h"
+#include "espalier/executor/training/tree_feeds.h"
+
+namespace espalier {
+
+class RunLog {
+ public:
+  explicit RunLog(const TreeFeeds& feeds) : feeds_(feeds), epochs_(feeds.epochs()) {}
+
+  const RunState& state() const { return state_; }
+  int64_t step() const { return state_.step; }
+  /// Epochs that were finished in this run.
+  int64_t epoch() const { return static_cast<int64_t>(state_.history.epochs.size()); }
+  /// What a checkpoint holds: the position is the beginning of the epoch if a feed was reset.
+  RunState state_now() const;
+
+  /// Begins a run, unless the position of a checkpoint was set since the last one.
+  void begin_run();
+  void resume(RunState state);
+  /// Goes to the beginning of the epoch if a feed was reset.
+  void follow_feeds();
+  /// Whether the epoch has begun already; from now on it has.
+  bool begin_epoch() { return std::exchange(state_.begun, true); }
+  /// Notes a step, whose loss becomes known later.
+  void add_step(int64_t samples);
+  bool has_all_losses() const { return samples_.empty(); }
+  /// Notes the losses of all steps since the last call, in their order.
+  void add_losses(std::span<const double> losses);
+  void forget_losses() { samples_.clear(); }
+  void set_seconds(double seconds) { state_.record.seconds = seconds; }
+  void set_validation_loss(double loss) { state_.record.validation_loss = loss; }
+  /// Adds the epoch to the history, and goes to the beginning of the next one.
+  const EpochRecord& finish_epoch();
+
+ private:
+  void reset_epoch();
+
+  TreeFeeds feeds_;
+  RunState state_;
+  int64_t epochs_;                // TreeFeeds::epochs() of the epoch under way
+  bool resumed_ = false;          // the next run goes on with `state_`
+  std::vector<int64_t> samples_;  // of the steps whose losses are not known yet
+};
+
+}  // namespace espalier

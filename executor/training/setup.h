@@ -1,0 +1,61 @@
+// Setup: the step that a tree and options ask for, checked, before anything is compiled.
+#pragma once
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "espalier/executor/compile.h"
+#include "espalier/executor/executor.h"
+#include "espalier/executor/sharding/state_owners.h"
+#include "espalier/executor/training/loss_scale.h"
+#include "espalier/executor/training/tree_feeds.h"
+
+namespace espalier {
+
+/// The devices that plans are made for. They need not be present.
+struct Target {
+  DeviceType device = DeviceType::cpu;
+  int replicas = 1;       ///< of all processes together
+  bool overlaps = false;  ///< whether replicas can communicate while they compute
+};
+
+/// What a step computes, reads and writes, and the options that say how.
+struct Setup {
+  /// Checks the options and finds the feeds, leaves and updates of the tree. Throws what get_executor throws.
+  /// `gather_gradients`: the gradients of all parameters lie side by side even if nothing exchanges them.
+  Setup(const Variable& root, const ExecutorOptions& options, bool gather_gradients = false);
+  /// Adds what plans for these devices need beside that: where each computes some of the rows of a batch, a
+  /// real scalar to sum up as the loss, the gradients to exchange, and the owners of states.
+  void prepare_for(const Target& target);
+
+  bool training() const { return *options.mode == Mode::training; }
+  /// Whether each plan computes only some of the rows of a batch.
+  bool sharded() const { return target.replicas > 1 || options.accumulate > 1; }
+  /// Whether the gradients of all parameters lie side by side.
+  bool gathers_gradients(bool inference) const {
+    return !inference && training() && (gather_gradients || sharded());
+  }
+  /// In how many micro-batches a replica takes its rows.
+  int micro_batches(bool inference) const { return inference || !training() ? 1 : options.accumulate; }
+  /// The leaves in the order in which they lie in memory: parameters, then the states of each kind.
+  std::vector<Variable> arranged_leaves() const;
+
+  Variable root;
+  ExecutorOptions options;  ///< `mode` is set
+  bool gather_gradients;
+  StepTree tree;
+  std::optional<LossScale> loss_scale;  ///< training in float16
+  TreeFeeds feeds;
+  std::vector<Variable> leaves;      ///< all but constants, in the order in which they were written
+  const Node* collective = nullptr;  ///< a node of the tree that communicates, if there is one
+  Device home;                       ///< the device of the first leaf
+  Target target;
+  std::shared_ptr<const StateOwners> owners;  ///< if replicas share out the states
+};
+
+/// Compiles the plan that takes this shard of batches with these rows. Throws UnsupportedError if shards of
+/// such batches cannot be computed apart.
+std::shared_ptr<const PlanData> compile_step(const Setup& setup, const BatchRows& rows, BatchShard shard,
+                                             bool inference);
+
+}  // namespace espalier

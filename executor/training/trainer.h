@@ -1,0 +1,81 @@
+// Trainer: what is behind an Executor. It takes steps and epochs, calls listeners, and keeps checkpoints.
+#pragma once
+#include <array>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "espalier/executor/executor.h"
+#include "espalier/executor/report/profiler.h"
+#include "espalier/executor/training/batch_readers.h"
+#include "espalier/executor/training/job.h"
+#include "espalier/executor/training/plan_cache.h"
+#include "espalier/executor/training/run_log.h"
+#include "espalier/executor/training/setup.h"
+#include "espalier/executor/training/tree_value.h"
+
+namespace espalier {
+
+/// One training step of a tree on one device reads from top to bottom in `step` and `train_step`. What
+/// concerns several devices is in Replicas, several processes in Job, and whole epochs in EpochLoop. The
+/// functions that users call are documented at Executor.
+class Trainer {
+ public:
+  /// `gather_gradients`: see Setup.
+  Trainer(const Variable& root, const ExecutorOptions& options, bool gather_gradients);
+
+  History execute(const ExecuteOptions& options);
+  StepInfo step();
+  Tensor run(const Feeds& given);
+  Tensor value() const { return value_.get(); }
+  double loss_scale() const { return setup_.loss_scale ? setup_.loss_scale->factor().item() : 1; }
+
+  void on(Event event, std::function<void(const StepInfo&)> f) {
+    listeners_.emplace_back(event, std::move(f));
+  }
+  void stop() { stopped_ = true; }
+  void checkpoint(const std::filesystem::path& folder);
+  void resume(const std::filesystem::path& folder);
+
+  Plan plan();
+  void profile(const std::filesystem::path& trace, const ProfileOptions& options) {
+    profiler_.start(trace, options);
+  }
+  void report(const std::filesystem::path& html);
+
+ private:
+  friend class EpochLoop;
+
+  BatchReaders make_readers();
+  /// Takes the next step of the epoch. Its loss is added to the log by `settle_losses`.
+  void train_step(BatchReaders& readers, StepInfo& info);
+  /// Loads a batch and runs the plans with the random numbers that come next.
+  void run_plans(BatchPlans& plans, BatchSource& batch);
+  /// Waits for the losses of all steps so far, and returns the newest; 0 if all are in the log already.
+  double settle_losses();
+  void forget_losses();
+
+  bool listens(Event event) const;
+  /// Calls the listeners, which may use and change the tree.
+  void tell(Event event, const StepInfo& info);
+
+  Setup setup_;
+  std::unique_ptr<Replicas> devices_;  // of this process
+  Job job_;
+  PlanCache plans_;
+  FeedShards feed_shards_;
+  RunLog run_;
+  TreeValue value_;
+  Profiler profiler_;
+  std::optional<BatchReaders> step_readers_;  // of `step`
+  std::vector<double> losses_;
+  // A deque: a listener stays where it is while it runs and adds others.
+  std::deque<std::pair<Event, std::function<void(const StepInfo&)>>> listeners_;
+  bool stopped_ = false;
+  bool busy_ = false;  // a step, or a run of epochs, is under way
+};
+
+}  // namespace espalier

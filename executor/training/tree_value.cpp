@@ -1,0 +1,101 @@
+#include "espalier/executor/training/tree_value.h"
+
+#include "espalier/core/error.h"
+#include "espalier/executor/training/row_axis.h"
+#include "espalier/ops/ops.h"
+
+namespace espalier {
+
+namespace {
+
+/// The same elements under a shape in which the axis of rows is split into [repeats, rows].
+Tensor split_repeats(const Tensor& value, size_t axis, int64_t repeats) {
+  Dims dims(value.shape().begin(), value.shape().begin() + axis);
+  dims.push_back(repeats);
+  dims.push_back(value.shape().dims()[axis] / repeats);
+  dims.append(value.shape().begin() + axis + 1, value.shape().end());
+  return with_shape(value.contiguous_copy(), Shape(std::move(dims)));
+}
+
+/// The reverse: merges an axis with the axis of repeats in front of it.
+Tensor merge_repeats(const Tensor& value, size_t axis) {
+  Dims dims(value.shape().begin(), value.shape().begin() + axis - 1);
+  dims.push_back(value.shape().dims()[axis - 1] * value.shape().dims()[axis]);
+  dims.append(value.shape().begin() + axis + 1, value.shape().end());
+  return with_shape(value, Shape(std::move(dims)));
+}
+
+}  // namespace
+
+void check_has_value(const BatchPlans& plans) {
+  const auto& replication = plans.last().data->replication;
+  if (!replication || !replication->row_axis) return;
+  if (replication->micro_batches > 1)
+    throw UnsupportedError("value: the batch was taken in parts, of which none kept its rows of the value");
+  if (replication->row_repeats < 1)
+    throw UnsupportedError("value: the rows of the value are not those of the batch in their order");
+}
+
+void TreeValue::keep() {
+  if (!plans_) return;
+  error_ = nullptr;
+  try {
+    kept_ = copy();
+  } catch (const UnsupportedError&) {  // thrown if the value is asked for
+    error_ = std::current_exception();
+  }
+  plans_ = nullptr;
+}
+
+void TreeValue::clear() {
+  plans_ = nullptr;
+  kept_ = {};
+  error_ = nullptr;
+}
+
+Tensor TreeValue::get() const {
+  if (plans_) return copy();
+  if (error_) std::rethrow_exception(error_);
+  if (!kept_.defined()) throw Error("value: the executor has not run a step yet");
+  return kept_;
+}
+
+Tensor TreeValue::copy() const {
+  const auto at_home = [&](const Tensor& value) {
+    return setup_.home == value.device() ? value.clone() : value.to(setup_.home);
+  };
+  const PlanData& plan = *plans_->last().data;
+  const Runtime& runtime = *plans_->last().runtime;
+  if (plan.replication && plan.replication->row_axis) return gather_rows();
+  if (!plan.value_in_reals || !plan.sums(*plan.value_in_reals)) return at_home(runtime.value());
+  return at_home(cast(runtime.value_in_reals(), setup_.root.dtype()).value());
+}
+
+/// Concatenates the rows that the replicas of all processes have.
+Tensor TreeValue::gather_rows() const {
+  check_has_value(*plans_);
+  const Replication& replication = *plans_->last().data->replication;
+  const size_t axis = *replication.row_axis + 1;  // behind the repeats
+  const auto rows_of = [&](int replica) {
+    return BatchShard{replica, replication.replicas}.counted(replication.batch_rows);
+  };
+  std::vector<Tensor> own;
+  Tensor some;
+  for (size_t i = 0; i < plans_->devices(); ++i) {
+    const BoundPlan& plan = plans_->of_device(i);
+    some = split_repeats(plan.runtime->value().to(cpu()), axis - 1, replication.row_repeats);
+    if (rows_of(plan.shard.replica) > 0) own.push_back(some);
+  }
+  const auto here = static_cast<int>(plans_->devices());
+  const BatchShard last = plans_->of_device(plans_->devices() - 1).shard;
+  const int64_t per_row = some.shape().dims()[axis] / last.rows(replication.batch_rows);
+  std::vector<int64_t> sizes;  // that each process has along the axis
+  for (int first = 0; first < replication.replicas; first += here) {
+    sizes.push_back(0);
+    for (int i = 0; i < here; ++i) sizes.back() += rows_of(first + i) * per_row;
+  }
+  const Tensor whole = job_.gather(join(own, axis, some), axis, sizes);
+  return merge_repeats(whole, axis).to(setup_.home);
+}
+
+}  // namespace espalier
