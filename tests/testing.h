@@ -72,7 +72,8 @@ struct OpCase {
 
 /// Forward in float32 and float64, at each vector level, and from strided inputs; in float16 and bfloat16,
 /// which must be the same up to rounding; first and second derivatives; values which the gradient rule does
-/// not declare are not read; the executor agrees, with gradients and without.
+/// not declare are not read; the executor agrees, with gradients and without; and every op it is made of can
+/// be made again from its name and attributes.
 void check_op(const OpCase& c);
 
 }  // namespace espalier::testing

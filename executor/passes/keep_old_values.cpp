@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "espalier/core/op_registry.h"
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/passes.h"
 
@@ -36,6 +37,8 @@ uint32_t behind_views(const Graph& graph, uint32_t node) {
 }
 
 }  // namespace
+
+void add_keep_op(OpRegistry& ops) { ops.add<Keep>(); }
 
 bool keep_old_values(Graph& graph) {
   const auto writes = [](const GraphNode& n) {

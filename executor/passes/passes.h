@@ -5,6 +5,8 @@
 
 namespace espalier {
 
+class OpRegistry;
+
 /// Removes what computes nothing: x · 1, x + 0, a cast to the same type, views that change nothing.
 bool simplify(Graph& graph, const CompileOptions& options = {});
 /// Computes what depends on constants and shapes alone, where that makes no tensor larger than what it is
@@ -66,5 +68,10 @@ bool keep_old_values(Graph& graph);
 /// Lets values that are not read for a long time be computed again when they are needed, until the arena fits
 /// into `budget` bytes or nothing helps any more. It comes last: others would undo it.
 bool recompute(Graph& graph, int64_t budget, bool in_place = true);
+
+// The ops that passes put into graphs, for the registry of ops.
+void add_join_op(OpRegistry& ops);
+void add_keep_op(OpRegistry& ops);
+void add_shape_op(OpRegistry& ops);
 
 }  // namespace espalier
