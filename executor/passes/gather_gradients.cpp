@@ -67,7 +67,9 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
     members.emplace_back();
     values.push_back(graph.results[result]);
   }
-  const uint32_t last_value = std::max_element(values.begin(), values.end())->node;
+  uint32_t last_value = std::max_element(values.begin(), values.end())->node;
+  for (uint32_t i = last_value + 1; for_replicas && i < graph.nodes.size(); ++i)  // in one order on all
+    if (graph.nodes[i].op->effect() == Effect::communicates) last_value = i;
 
   // One bucket, or one for each dtype and behind them the arrival.
   GraphRewriter rewriter(graph);

@@ -7,25 +7,24 @@
 
 #include "espalier/core/error.h"
 #include "espalier/executor/sharding/batch_sharding.h"
+#include "espalier/executor/sharding/exchange_statistics.h"
 
 namespace espalier {
 
 namespace {
 
-using Roles = std::vector<std::vector<BatchValue>>;
-
 /// Whether a node adds a sum over the batch to something that is none.
-bool adds_to_sum(const GraphNode& n, const Roles& roles) {
+bool adds_to_sum(const GraphNode& n, const BatchRoles& roles) {
   bool sums = false, others = false;
   for (const ValueRef& input : n.inputs) {
     const BatchSharding in = roles[input.node][input.output].role;
-    if (in == BatchSharding::rows || in == BatchSharding::unshardable) return false;
+    if (in == BatchSharding::rows || in >= BatchSharding::local) return false;
     (in == BatchSharding::sum ? sums : others) = true;
   }
   return n.op->traits().linearity == Linearity::together && sums && others;
 }
 
-[[noreturn]] void refuse(const GraphNode& cause, bool adds_to_sum, int pieces) {
+[[noreturn]] void refuse(const GraphNode& cause, bool adds_to_sum, const ShardOptions& options) {
   const std::string_view why =
       adds_to_sum
           ? "it puts a sum over the batch together with what is none, and would count that once for each "
@@ -33,22 +32,36 @@ bool adds_to_sum(const GraphNode& n, const Roles& roles) {
           : "it is neither row by row, nor a mean or a sum over the batch. If it is a statistic of the batch "
             "that may be taken over each replica's rows, say so: get_executor({.local_statistics = true}); "
             "a custom_op says that it is .row_by_row";
+  const std::string_view accumulated =
+      options.shard.micro_batches > 1
+          ? ". It may need means or sums over the whole batch, which replicas exchange, but which there are "
+            "none of before the last part of a batch in parts: try it without .accumulate"
+          : "";
   throw UnsupportedError(fmt::format(
-      "get_executor: {} replicas cannot compute '{}' ({}) from a part of the batch's rows each: {}", pieces,
-      cause.op->name(), line_of(cause.where), why));
+      "get_executor: {} replicas cannot compute '{}' ({}) from a part of the batch's rows each: {}{}",
+      options.shard.pieces(), cause.op->name(), line_of(cause.where), why, accumulated));
 }
 
-void check_results(const Graph& graph, const Roles& roles, const ShardOptions& options) {
-  for (const ValueRef& result : graph.results) {
-    const BatchValue& value = roles[result.node][result.output];
-    if (value.role != BatchSharding::unshardable) continue;
-    const GraphNode& cause = graph.nodes[value.cause];
-    refuse(cause, adds_to_sum(cause, roles), options.shard.pieces());
-  }
+bool is_refused(const BatchValue& value) { return value.role >= BatchSharding::local; }
+
+bool has_refused(const Graph& graph, const BatchRoles& roles) {
+  return std::ranges::any_of(graph.results, [&](ValueRef v) { return is_refused(roles[v.node][v.output]); });
+}
+
+void check_value(const Graph& graph, const BatchValue& value, const BatchRoles& roles,
+                 const ShardOptions& options) {
+  if (!is_refused(value)) return;
+  const GraphNode& cause = graph.nodes[value.cause];
+  refuse(cause, adds_to_sum(cause, roles), options);
+}
+
+void check_results(const Graph& graph, const BatchRoles& roles, const ShardOptions& options) {
+  for (const ValueRef& result : graph.results)
+    check_value(graph, roles[result.node][result.output], roles, options);
 }
 
 /// The loss, and what else is a mean or a sum over the batch in real numbers.
-std::vector<size_t> summed_results(const StepGraph& step, const Roles& roles) {
+std::vector<size_t> summed_results(const StepGraph& step, const BatchRoles& roles) {
   std::vector<size_t> summed{step.loss};
   for (size_t i = 0; i < step.graph.results.size(); ++i) {
     const ValueRef result = step.graph.results[i];
@@ -121,7 +134,16 @@ StepGraph freeze_shard(const StepTree& tree, const FeedRows& rows, bool inferenc
 Replication shard(StepGraph& step, const StepTree& tree, bool inference, const ShardOptions& options) {
   const StepGraph other = freeze_shard(tree, options.other_feeds, inference, &options);
   const BatchSizes sizes{options.shard.rows(options.batch_rows), options.other_rows};
-  const Roles roles = batch_sharding(step.graph, other.graph, sizes, options.local_statistics);
+  BatchRoles roles = batch_sharding(step.graph, other.graph, sizes, options.local_statistics);
+  ExchangedSharding exchanged;
+  const bool exchanges =
+      has_refused(step.graph, roles) && !options.local_statistics && options.shard.micro_batches == 1;
+  if (exchanges) {
+    const Graph& whole = options.other_rows == options.batch_rows ? other.graph : step.graph;
+    exchanged = exchanged_sharding(step.graph, other.graph, sizes, whole);
+    roles = exchanged.roles;
+    for (const ValueRef& v : step.gradients) check_value(step.graph, roles[v.node][v.output], roles, options);
+  }
   mark_random_rows(step.graph, roles);
   check_results(step.graph, roles, options);
   const auto role = [&](size_t result) -> const BatchValue& {
@@ -131,7 +153,7 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
   Replication result{.replicas = options.shard.replicas,
                      .micro_batches = options.shard.micro_batches,
                      .batch_rows = options.batch_rows,
-                     .averages = role(step.loss).role != BatchSharding::sum};
+                     .averages = !exchanges && role(step.loss).role != BatchSharding::sum};
   if (const BatchValue& value = role(step.value); value.role == BatchSharding::rows) {
     result.row_axis = value.axis;
     result.row_repeats = value.in_order() ? value.repeats : 0;
@@ -139,6 +161,9 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
   result.owners = options.owners;
   result.replica = options.shard.replica;
   step.summed_results = summed_results(step, roles);
+  if (exchanges)
+    exchange_statistics(step, exchanged,
+                        static_cast<double>(sizes.part) / static_cast<double>(options.batch_rows));
   step.scatters = scatters(step, options);
   return result;
 }
