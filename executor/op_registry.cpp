@@ -1,6 +1,7 @@
 // The one place that knows all ops, as backends.cpp knows all backends.
 #include "espalier/core/op_registry.h"
 
+#include "espalier/core/assignment_ops.h"
 #include "espalier/executor/fused/matmul_ops.h"
 #include "espalier/executor/passes/passes.h"
 #include "espalier/ops/matmul/matmul.h"
@@ -11,10 +12,10 @@ namespace espalier {
 
 OpRegistry make_op_registry() {
   OpRegistry ops;
-  for (const auto add :
-       {add_transfer_op, add_arithmetic_ops, add_cast_op, add_comparison_ops, add_concat_ops,
-        add_cross_entropy_ops, add_elementary_ops, add_index_ops, add_random_ops, add_reduce_ops,
-        add_reshape_ops, add_softmax_ops, add_assign_op, add_keep_op, add_shape_op, add_join_op})
+  for (const auto add : {add_transfer_op, add_assignment_ops, add_arithmetic_ops, add_cast_op,
+                         add_comparison_ops, add_concat_ops, add_cross_entropy_ops, add_elementary_ops,
+                         add_index_ops, add_random_ops, add_reduce_ops, add_reshape_ops, add_softmax_ops,
+                         add_assign_op, add_keep_op, add_shape_op, add_join_op})
     add(ops);
   ops.add("matmul", [](AttributeReader& a) {
     return matmul_op({a.flag("transpose_a"), a.flag("transpose_b")});

@@ -69,15 +69,16 @@ class Exchange {
 
 }  // namespace
 
-void exchange_statistics(StepGraph& step, const ExchangedSharding& sharding, double fraction) {
+void exchange_statistics(StepGraph& step, const ExchangedSharding& sharding, double fraction, bool sums) {
   Graph& graph = step.graph;
   for (const auto& [node, value] : sharding.constants) graph.make_constant(node, value);
   Exchange exchange(graph, sharding.roles, fraction);
   for (const InputChange& change : sharding.changes) exchange.change(change);
-  for (const size_t result : step.summed_results)
+  for (const size_t result : sums ? step.summed_results : std::vector<size_t>())
     graph.results[result] = exchange.as_sum(graph.results[result]);
   std::map<ValueRef, ValueRef> summed;
-  for (ValueRef& gradient : step.gradients)
+  std::vector<ValueRef> none;
+  for (ValueRef& gradient : sums ? step.gradients : none)
     if (const ValueRef sum = exchange.as_sum(gradient); sum != gradient)
       gradient = summed.emplace(gradient, sum).first->second;
   for (GraphNode& n : graph.nodes)

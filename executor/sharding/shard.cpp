@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/sharding/batch_sharding.h"
 #include "espalier/executor/sharding/exchange_statistics.h"
@@ -44,8 +45,12 @@ bool adds_to_sum(const GraphNode& n, const BatchRoles& roles) {
 
 bool is_refused(const BatchValue& value) { return value.role >= BatchSharding::local; }
 
+/// Whether there are results, or values that states get, which the parts of a batch cannot make up.
 bool has_refused(const Graph& graph, const BatchRoles& roles) {
-  return std::ranges::any_of(graph.results, [&](ValueRef v) { return is_refused(roles[v.node][v.output]); });
+  const auto refused = [&](ValueRef v) { return is_refused(roles[v.node][v.output]); };
+  return std::ranges::any_of(graph.results, refused) ||
+         std::ranges::any_of(graph.nodes,
+                             [&](const GraphNode& n) { return is_store(*n.op) && refused(n.inputs[0]); });
 }
 
 void check_value(const Graph& graph, const BatchValue& value, const BatchRoles& roles,
@@ -58,6 +63,26 @@ void check_value(const Graph& graph, const BatchValue& value, const BatchRoles& 
 void check_results(const Graph& graph, const BatchRoles& roles, const ShardOptions& options) {
   for (const ValueRef& result : graph.results)
     check_value(graph, roles[result.node][result.output], roles, options);
+}
+
+/// States that forward passes write are the same on all replicas, and so what is written must be.
+void reduce_assigned(const Graph& graph, ExchangedSharding& sharding, const ShardOptions& options) {
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    if (!is_store(*graph.nodes[i].op)) continue;
+    const ValueRef v = graph.nodes[i].inputs[0];
+    const BatchValue& value = sharding.roles[v.node][v.output];
+    if (value.role == BatchSharding::replicated) continue;
+    check_value(graph, value, sharding.roles, options);
+    const bool can_reduce = value.role != BatchSharding::rows && is_real(graph.spec(v).dtype);
+    if (!can_reduce || options.shard.micro_batches > 1)
+      throw UnsupportedError(fmt::format(
+          "get_executor: with_assignment: {} replicas or parts of a batch cannot write '{}' ({}) into a "
+          "state: "
+          "it is not the same for all of them{}",
+          options.shard.pieces(), graph.nodes[v.node].op->name(), line_of(graph.nodes[v.node].where),
+          can_reduce ? ", and parts of a batch (.accumulate) come one after the other" : ""));
+    sharding.changes.push_back({i, 0, InputChange::Kind::reduce});
+  }
 }
 
 /// The loss, and what else is a mean or a sum over the batch in real numbers.
@@ -143,7 +168,10 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
     exchanged = exchanged_sharding(step.graph, other.graph, sizes, whole);
     roles = exchanged.roles;
     for (const ValueRef& v : step.gradients) check_value(step.graph, roles[v.node][v.output], roles, options);
+  } else {
+    exchanged.roles = roles;
   }
+  reduce_assigned(step.graph, exchanged, options);
   mark_random_rows(step.graph, roles);
   check_results(step.graph, roles, options);
   const auto role = [&](size_t result) -> const BatchValue& {
@@ -161,9 +189,8 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
   result.owners = options.owners;
   result.replica = options.shard.replica;
   step.summed_results = summed_results(step, roles);
-  if (exchanges)
-    exchange_statistics(step, exchanged,
-                        static_cast<double>(sizes.part) / static_cast<double>(options.batch_rows));
+  const double fraction = static_cast<double>(sizes.part) / static_cast<double>(options.batch_rows);
+  if (exchanges || exchanged.reduces()) exchange_statistics(step, exchanged, fraction, exchanges);
   step.scatters = scatters(step, options);
   return result;
 }
