@@ -21,6 +21,7 @@ struct Program {
   std::vector<esp::Device> devices = {};
   uint32_t optimizer = 6;
   bool shard_states = false, local_statistics = false;
+  int64_t bucket_bytes = int64_t{1} << 22;
 };
 
 Variable normalized(const Variable& x, const Variable& gamma, const Variable& beta) {
@@ -55,7 +56,8 @@ struct Normalizing {
   esp::Executor executor(const Program& program, bool train = true) const {
     esp::ExecutorOptions how{.devices = program.devices,
                              .local_statistics = program.local_statistics,
-                             .shard_states = program.shard_states};
+                             .shard_states = program.shard_states,
+                             .bucket_bytes = program.bucket_bytes};
     if (train) how.optimizer = optimizer_of(program.optimizer);
     return loss.get_executor(how);
   }
@@ -128,6 +130,17 @@ BOOST_AUTO_TEST_CASE(every_optimizer_and_sharded_states) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(on_gpus_too) {
+  const Trace one = run({});
+  for (const esp::Device& gpu : gpus_to_test())
+    for (const auto& devices : {std::vector{gpu, gpu}, std::vector{gpu, gpu, gpu}})
+      BOOST_TEST(difference_of(run({.devices = devices}), one) < 1e-9);
+  // Reductions between gradients that are on their way.
+  const Trace even = run({.batch = 8});
+  for (const esp::Device& gpu : gpus_to_test())
+    BOOST_TEST(difference_of(run({.batch = 8, .devices = {gpu, gpu}, .bucket_bytes = 64}), even) < 1e-9);
+}
+
 BOOST_AUTO_TEST_CASE(two_runs_have_the_same_bits) {
   BOOST_TEST(difference_of(run({.devices = cpus(3)}), run({.devices = cpus(3)})) == 0);
 }
@@ -144,6 +157,13 @@ BOOST_AUTO_TEST_CASE(the_plan_shows_what_is_exchanged) {
   BOOST_TEST(count(text(two, true), reduction + "sums") == 4u);  // and once for each on the way back
   BOOST_TEST(count(text({}, true), reduction) == 0u);
   BOOST_TEST(count(text({.devices = cpus(2), .local_statistics = true}, true), reduction) == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(plans_on_paper_have_it_too) {
+  const Normalizing network({.batch = 8});
+  const esp::Executor executor = network.executor({.devices = esp::simulated_gpus(4), .bucket_bytes = 64});
+  BOOST_TEST(count(executor.plan().str(), "reduce_over_replicas(of=") == 6u);
+  BOOST_TEST(executor.plan().predict().step > 0);
 }
 
 BOOST_AUTO_TEST_CASE(a_replica_s_own_statistics_are_another_result) {

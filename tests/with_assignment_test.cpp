@@ -94,6 +94,13 @@ BOOST_AUTO_TEST_CASE(plans_and_replicas_write_what_an_eager_loop_writes) {
   BOOST_TEST(difference_of(planned({.without = {"simplify", "fuse_pointwise", "in_place"}}), eager) < 1e-12);
 }
 
+BOOST_AUTO_TEST_CASE(on_gpus_too) {
+  const Trace one = planned({});
+  for (const esp::Device& gpu : gpus_to_test())
+    for (const auto& devices : {std::vector{gpu}, std::vector{gpu, gpu}})
+      BOOST_TEST(difference_of(planned({.devices = devices}), one) < 1e-9);
+}
+
 BOOST_AUTO_TEST_CASE(an_evaluation_writes_once) {
   Running network;
   const auto count = [&] { return network.count.item(); };
