@@ -8,6 +8,7 @@
 #include "espalier/core/random.h"
 #include "espalier/core/tensor.h"
 #include "espalier/core/variable.h"
+#include "espalier/core/with_assignment.h"
 #include "espalier/data/batches.h"
 #include "espalier/data/csv.h"
 #include "espalier/data/dataset.h"

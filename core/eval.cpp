@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
 #include "espalier/core/feed.h"
 #include "espalier/core/tree.h"
@@ -47,7 +48,8 @@ void bring_home(Node& leaf) {
 /// An eager value cannot be computed again once a leaf has changed: it would be another value.
 void check_unchanged(const Node& node) {
   for (const Edge& input : node.inputs)
-    if (input.node()->is_leaf() && input.node()->stamp > std::max(node.id, node.stamp))
+    if (input.node()->is_leaf() && input.node()->stamp > std::max(node.id, node.stamp) &&
+        node.op().reads_elements(static_cast<size_t>(&input - node.inputs.begin())))
       located(node.where, [&] {
         throw Error(fmt::format(
             "{}: its value was released, and cannot be computed again since a {} it is made of has "
@@ -93,11 +95,13 @@ class Evaluation {
       for (size_t k = 0; k < state.node->inputs.size(); ++k) {
         State& input = at(state.node->inputs[k].node());
         ++input.consumers;
-        if (state.node->op().reads_elements(k)) input.wanted = true;
+        if (state.node->op().reads_elements(k) || (k == 2 && assigns(state))) input.wanted = true;
       }
     }
     for (State& state : nodes_)
       if (state.compute) compute_one(state);
+    for (auto& [leaf, value] : assignments_) assign(*leaf, value);
+    assignments_.clear();
   }
 
  private:
@@ -110,6 +114,11 @@ class Evaluation {
     bool compute = false;
   };
 
+  /// Whether it orders an assignment in the step that is evaluated. A value that was only released has done
+  /// so.
+  static bool assigns(const State& state) {
+    return state.compute && state.stale && orders_assignment(state.node->op());
+  }
   void visit(Node* target) {
     walk_.enter(target);
     while (Node* node = walk_.next()) {
@@ -146,6 +155,7 @@ class Evaluation {
       if (state.stale) node.drawn = false;  // what was only released is computed from the same numbers
       if (!node.lazy && !state.stale) check_unchanged(node);
       located(node.where, [&] { espalier::compute(node); });
+      if (assigns(state)) assignments_.emplace_back(node.inputs[1].node(), node.inputs[2].value().clone());
     }
     node.stamp = stamp_for(node);
     for (const Edge& input : node.inputs) {
@@ -170,6 +180,7 @@ class Evaluation {
   NodeMap order_;
   std::vector<State> nodes_;
   std::map<const Feed*, std::vector<Tensor>> batches_;
+  std::vector<std::pair<Node*, Tensor>> assignments_;  // ordered by forward passes; made when all is computed
 };
 
 /// The number of steps that all these sources can show.

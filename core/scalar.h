@@ -347,6 +347,11 @@ struct ReluGradient {
   }
 };
 
+/// The functions of one real, for compilers that make a kernel of each.
+template <class... F>
+struct Functors {};
+using RealFunctions = Functors<Exp, Log, Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Gelu, Relu>;
+
 // Comparisons and logic.
 
 struct Equal {

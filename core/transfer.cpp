@@ -1,6 +1,7 @@
 // Moving a Variable to another device, as part of the tree.
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
+#include "espalier/core/op_registry.h"
 
 namespace espalier {
 
@@ -25,6 +26,12 @@ class Transfer : public Op {
 };
 
 }  // namespace
+
+void add_transfer_op(OpRegistry& ops) {
+  ops.add("to", [](AttributeReader& a) {
+    return std::make_shared<Transfer>(a.device("from"), a.device("device"));
+  });
+}
 
 Variable Variable::to(Device device, Where where) const {
   return located(where, [&] {

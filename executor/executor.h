@@ -29,8 +29,8 @@ struct ReplicaOptions {
   /// In a program that mpirun began: all its processes train together, each with as many replicas. All must
   /// then make the same executor and ask the same of it. Without, this process is alone.
   bool distributed = true;
-  /// Statistics that are taken over a batch and given back to its rows, as in batch normalization, may be
-  /// taken over the rows of each replica. The result is then not quite that of one device.
+  /// Statistics of a batch that its rows read, as in batch normalization, are taken over the rows of each
+  /// replica. Nothing is exchanged for them, and the result is not quite that of one device.
   bool local_statistics = false;
   /// Training: each parameter has one replica that alone keeps its states (momentum and the like) and
   /// computes its next value (ZeRO stage 1). Where gradients are sent at once (`bucket_bytes`) it alone

@@ -2,8 +2,10 @@
 #include "espalier/ops/arithmetic.h"
 
 #include "espalier/core/autograd.h"
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
+#include "espalier/ops/registered_ops.h"
 
 namespace espalier {
 
@@ -239,6 +241,11 @@ Variable add_all(const std::vector<Variable>& variables) {
   SmallVector<const Variable*, 8> inputs;
   for (const Variable& v : variables) inputs.push_back(&v);
   return apply(shared_op<AddAll>(), {inputs.data(), inputs.size()}, std::source_location::current());
+}
+
+void add_arithmetic_ops(OpRegistry& ops) {
+  ops.add<Add, Subtract, Multiply, Divide, Power, Maximum, Minimum, Negative, Abs, Sign, Floor, Square,
+          AddAll>();
 }
 
 }  // namespace espalier

@@ -1,8 +1,10 @@
 // Conversion between element types.
 #include "espalier/ops/cast.h"
 
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
+#include "espalier/ops/registered_ops.h"
 
 namespace espalier {
 
@@ -49,6 +51,10 @@ OpPtr cast_op(DType to) { return std::make_shared<Cast>(to); }
 Variable cast(const Operand& x, DType dtype) {
   if (x.defined("cast").dtype() == dtype) return x.variable();
   return apply(cast_op(dtype), {&x.variable()}, x.where());
+}
+
+void add_cast_op(OpRegistry& ops) {
+  ops.add("cast", [](AttributeReader& a) { return cast_op(a.dtype("dtype")); });
 }
 
 }  // namespace espalier

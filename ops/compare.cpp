@@ -1,6 +1,8 @@
 // Comparisons, logic and selection.
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
+#include "espalier/ops/registered_ops.h"
 
 namespace espalier {
 
@@ -100,6 +102,11 @@ Variable where(const Operand& condition, const Operand& a, const Operand& b) {
   const Variable& x = a.is_number() && !b.is_number() ? a.like(b.defined("where")) : a.variable(c.device());
   const Variable& y = b.is_number() ? b.like(a.is_number() ? x : a.defined("where")) : b.variable();
   return apply(shared_op<Where>(), {&c, &x, &y}, condition.where());
+}
+
+void add_comparison_ops(OpRegistry& ops) {
+  ops.add<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, LogicalAnd, LogicalOr, LogicalNot,
+          Where>();
 }
 
 }  // namespace espalier

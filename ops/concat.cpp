@@ -1,6 +1,8 @@
 // Concatenation along an axis.
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
+#include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
@@ -77,7 +79,11 @@ class ConcatPart : public Op {
         axis_(axis) {}
   std::string_view name() const override { return "concat_part"; }
   Attributes attributes() const override { return {{"part", static_cast<int64_t>(part_)}, {"axis", axis_}}; }
-  Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[part_ + 1]->shape}}; }
+  Specs infer(const InputSpecs& in) const override {
+    if (in.size() < 2 || part_ > in.size() - 2)
+      throw IndexError(fmt::format("concat_part: there is no part {} of {}", part_, in.size() - 1));
+    return {{in[0]->dtype, in[part_ + 1]->shape}};
+  }
   void run_cpu(const KernelCall& call) const override {
     int64_t begin = 0;
     for (size_t i = 0; i < part_; ++i) begin += call.inputs[i + 1]->shape()[axis_];
@@ -136,6 +142,13 @@ Variable concat_part(const Variable& x, const std::vector<Variable>& parts, size
   for (const Variable& v : parts) inputs.push_back(&v);
   return apply(std::make_shared<ConcatPart>(part, axis), {inputs.data(), inputs.size()},
                std::source_location::current());
+}
+
+void add_concat_ops(OpRegistry& ops) {
+  ops.add("concat", [](AttributeReader& a) { return std::make_shared<Concat>(a.integer("axis")); });
+  ops.add("concat_part", [](AttributeReader& a) {
+    return std::make_shared<ConcatPart>(static_cast<size_t>(a.integer("part", 0)), a.integer("axis"));
+  });
 }
 
 }  // namespace espalier

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/indices.h"
 #include "espalier/ops/reduce.h"
+#include "espalier/ops/registered_ops.h"
 
 namespace espalier {
 
@@ -99,5 +101,7 @@ struct LogSoftmaxPickGradient : Op {
 
 OpPtr log_softmax_pick() { return shared_op<LogSoftmaxPick>(); }
 OpPtr log_softmax_pick_gradient() { return shared_op<LogSoftmaxPickGradient>(); }
+
+void add_cross_entropy_ops(OpRegistry& ops) { ops.add<LogSoftmaxPick, LogSoftmaxPickGradient>(); }
 
 }  // namespace espalier

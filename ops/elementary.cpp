@@ -1,65 +1,63 @@
 // Elementwise elementary functions and activations.
 #include <numbers>
 
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
+#include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
 
 namespace {
 
-/// Ops whose gradient is a function of the output: y' in terms of y.
-template <class F>
+/// The name of an op as an argument of a template.
+struct OpName {
+  consteval OpName(const char* name) {
+    for (size_t i = 0; name[i]; ++i) text[i] = name[i];
+  }
+  char text[16] = {};
+};
+
+// Functions of one operand: name, functor, and gradient rule, a function of the output's gradient g and of
+// either the output y or the operand x, the only value that the rule reads.
+
+template <OpName op_name, class F, auto rule_by_output, OpPrecision precision = OpPrecision::full>
 struct ByOutput : UnaryOp<F, Reals> {
-  explicit ByOutput(OpTraits traits = {}) : UnaryOp<F, Reals>(reading_output(traits)) {}
-
- private:
-  static OpTraits reading_output(OpTraits traits) {
-    traits.gradient_reads = InputSet::none();
-    traits.gradient_reads_output = true;
-    return traits;
-  }
-};
-
-struct Exp : ByOutput<scalar::Exp> {
-  std::string_view name() const override { return "exp"; }
+  ByOutput()
+      : UnaryOp<F, Reals>(
+            {.precision = precision, .gradient_reads = InputSet::none(), .gradient_reads_output = true}) {}
+  std::string_view name() const override { return op_name.text; }
   Gradients gradient(const GradientRule& rule) const override {
-    return {rule.output_gradient() * rule.output()};
+    return {rule_by_output(rule.output_gradient(), rule.output())};
   }
 };
 
-struct Sqrt : ByOutput<scalar::Sqrt> {
-  std::string_view name() const override { return "sqrt"; }
+template <OpName op_name, class F, auto rule_by_input, OpPrecision precision = OpPrecision::full>
+struct ByInput : UnaryOp<F, Reals> {
+  ByInput() : UnaryOp<F, Reals>({.precision = precision}) {}
+  std::string_view name() const override { return op_name.text; }
   Gradients gradient(const GradientRule& rule) const override {
-    return {rule.output_gradient() * 0.5 / rule.output()};
+    return {rule_by_input(rule.output_gradient(), rule.input())};
   }
 };
 
-struct Tanh : ByOutput<scalar::Tanh> {
-  Tanh() : ByOutput({.precision = OpPrecision::follows}) {}
-  std::string_view name() const override { return "tanh"; }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {rule.output_gradient() * (1.0 - square(rule.output()))};
-  }
-};
+using Var = const Variable&;
+constexpr OpPrecision follows = OpPrecision::follows;
 
-struct Sigmoid : ByOutput<scalar::Sigmoid> {
-  Sigmoid() : ByOutput({.precision = OpPrecision::follows}) {}
-  std::string_view name() const override { return "sigmoid"; }
-  Gradients gradient(const GradientRule& rule) const override {
-    const Variable y = rule.output();
-    return {rule.output_gradient() * (y * (1.0 - y))};
-  }
-};
-
-struct Relu : ByOutput<scalar::Relu> {
-  Relu() : ByOutput({.precision = OpPrecision::follows}) {}
-  std::string_view name() const override { return "relu"; }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {relu_gradient(rule.output_gradient(), rule.output())};
-  }
-};
+using Exp = ByOutput<"exp", scalar::Exp, [](Var g, Var y) { return g * y; }>;
+using Sqrt = ByOutput<"sqrt", scalar::Sqrt, [](Var g, Var y) { return g * 0.5 / y; }>;
+using Tanh = ByOutput<"tanh", scalar::Tanh, [](Var g, Var y) { return g * (1.0 - square(y)); }, follows>;
+using Sigmoid =
+    ByOutput<"sigmoid", scalar::Sigmoid, [](Var g, Var y) { return g * (y * (1.0 - y)); }, follows>;
+using Relu = ByOutput<"relu", scalar::Relu, [](Var g, Var y) { return relu_gradient(g, y); }, follows>;
+using Log = ByInput<"log", scalar::Log, [](Var g, Var x) { return g / x; }>;
+using Sin = ByInput<"sin", scalar::Sin, [](Var g, Var x) { return g * cos(x); }>;
+using Cos = ByInput<"cos", scalar::Cos, [](Var g, Var x) { return negative(g * sin(x)); }>;
+using Gelu = ByInput<"gelu", scalar::Gelu, [](Var g, Var x) { return gelu_gradient(g, x); }, follows>;
+using Erf = ByInput<"erf", scalar::Erf, [](Var g, Var x) {
+  return g * (2 * std::numbers::inv_sqrtpi * exp(negative(square(x))));
+}>;
 
 /// Has half the memory traffic of a comparison and a `where`.
 struct ReluGradient : BinaryOp<scalar::ReluGradient, Reals> {
@@ -67,29 +65,6 @@ struct ReluGradient : BinaryOp<scalar::ReluGradient, Reals> {
   std::string_view name() const override { return "relu_gradient"; }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.wants(0) ? relu_gradient(rule.output_gradient(), rule.input(1)) : Variable(), Variable()};
-  }
-};
-
-struct Log : UnaryOp<scalar::Log, Reals> {
-  std::string_view name() const override { return "log"; }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {rule.output_gradient() / rule.input()};
-  }
-};
-
-struct Erf : UnaryOp<scalar::Erf, Reals> {
-  std::string_view name() const override { return "erf"; }
-  Gradients gradient(const GradientRule& rule) const override {
-    const Variable x = rule.input();
-    return {rule.output_gradient() * (2 * std::numbers::inv_sqrtpi * exp(negative(square(x))))};
-  }
-};
-
-struct Gelu : UnaryOp<scalar::Gelu, Reals> {
-  Gelu() : UnaryOp({.precision = OpPrecision::follows}) {}
-  std::string_view name() const override { return "gelu"; }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {gelu_gradient(rule.output_gradient(), rule.input())};
   }
 };
 
@@ -110,20 +85,6 @@ struct GeluGradient : BinaryOp<scalar::GeluGradient, Reals> {
   }
 };
 
-struct Sin : UnaryOp<scalar::Sin, Reals> {
-  std::string_view name() const override { return "sin"; }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {rule.output_gradient() * cos(rule.input())};
-  }
-};
-
-struct Cos : UnaryOp<scalar::Cos, Reals> {
-  std::string_view name() const override { return "cos"; }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {negative(rule.output_gradient() * sin(rule.input()))};
-  }
-};
-
 }  // namespace
 
 Variable exp(const Operand& x) { return apply_unary<Exp>(x); }
@@ -138,5 +99,9 @@ Variable erf(const Operand& x) { return apply_unary<Erf>(x); }
 Variable gelu(const Operand& x) { return apply_unary<Gelu>(x); }
 Variable gelu_gradient(const Variable& g, const Variable& x) { return apply_binary<GeluGradient>(g, x); }
 Variable relu_gradient(const Variable& g, const Variable& y) { return apply_binary<ReluGradient>(g, y); }
+
+void add_elementary_ops(OpRegistry& ops) {
+  ops.add<Exp, Log, Sqrt, Sin, Cos, Tanh, Sigmoid, Relu, ReluGradient, Erf, Gelu, GeluGradient>();
+}
 
 }  // namespace espalier

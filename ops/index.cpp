@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/indices.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
+#include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
@@ -215,6 +217,16 @@ Variable put_like(const Variable& x, const Variable& indices, const Variable& li
 }
 Variable one_hot(const Operand& indices, int64_t classes, DType dtype) {
   return apply(std::make_shared<OneHot>(classes, dtype), {&indices.variable()}, indices.where());
+}
+
+void add_index_ops(OpRegistry& ops) {
+  ops.add<Pick, PutLike>();
+  ops.add("gather", [](AttributeReader& a) { return std::make_shared<Gather>(a.integer("axis")); });
+  ops.add("scatter_add_like",
+          [](AttributeReader& a) { return std::make_shared<ScatterAddLike>(a.integer("axis")); });
+  ops.add("one_hot", [](AttributeReader& a) {
+    return std::make_shared<OneHot>(a.integer("classes", 1), a.dtype("dtype"));
+  });
 }
 
 }  // namespace espalier

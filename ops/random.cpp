@@ -1,8 +1,10 @@
 // Ops that draw random numbers, and constants in the shape of another Variable.
 #include <algorithm>
 
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
+#include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
@@ -64,6 +66,8 @@ class DropoutMask : public Op {
   double rate_;
 };
 
+bool is_dropout_rate(double rate) { return rate >= 0 && rate < 1; }
+
 }  // namespace
 
 Variable full_like(const Operand& x, double value) {
@@ -74,11 +78,20 @@ Variable ones_like(const Operand& x) { return full_like(x, 1); }
 
 Variable dropout(const Operand& x, double rate) {
   const CallScope scope(x.where());
-  if (!(rate >= 0 && rate < 1))
+  if (!is_dropout_rate(rate))
     located(x.where(), [&] { throw Error(fmt::format("dropout: the rate {} is not in [0, 1)", rate)); });
   if (rate == 0) return x.variable();
   const Variable mask = apply(std::make_shared<DropoutMask>(rate), {&x.variable()}, x.where());
   return x.variable() * mask;
+}
+
+void add_random_ops(OpRegistry& ops) {
+  ops.add("full_like", [](AttributeReader& a) { return std::make_shared<FullLike>(a.real("value")); });
+  ops.add("dropout_mask", [](AttributeReader& a) {
+    const double rate = a.real("rate");
+    if (!is_dropout_rate(rate)) a.refuse("rate");
+    return std::make_shared<DropoutMask>(rate);
+  });
 }
 
 }  // namespace espalier

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <limits>
 
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/reduce.h"
+#include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
@@ -233,6 +235,11 @@ struct Argmax : Op {
 };
 
 template <class T>
+OpPtr remade(AttributeReader& a) {
+  return std::make_shared<T>(a.integers("axes"), a.flag("keep_dims"));
+}
+
+template <class T>
 Variable reduce(const Operand& x, const Axes& axes, bool keep_dims) {
   return apply(std::make_shared<T>(axes.list(), keep_dims), {&x.variable()}, x.where());
 }
@@ -251,6 +258,15 @@ Variable sum_to_like(const Variable& x, const Variable& like) {
 }
 Variable count_ratio(const Variable& a, const Variable& b) {
   return apply(shared_op<CountRatio>(), {&a, &b}, std::source_location::current());
+}
+
+void add_reduce_ops(OpRegistry& ops) {
+  ops.add<SumToLike, CountRatio>();
+  ops.add("sum", remade<Sum>);
+  ops.add("mean", remade<Mean>);
+  ops.add("max", remade<Max>);
+  ops.add("min", remade<Min>);
+  ops.add("argmax", [](AttributeReader& a) { return std::make_shared<Argmax>(a.integer("axis")); });
 }
 
 }  // namespace espalier

@@ -1,8 +1,10 @@
 // Views: other layouts of the same elements.
 #include <algorithm>
 
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
+#include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
@@ -364,6 +366,25 @@ Variable slice(const Operand& x, int64_t axis, int64_t begin, int64_t end) {
 }
 Variable pad_like(const Variable& x, const Variable& like, int64_t axis, int64_t begin) {
   return apply(std::make_shared<PadLike>(axis, begin), {&x, &like}, std::source_location::current());
+}
+
+void add_reshape_ops(OpRegistry& ops) {
+  ops.add<ReshapeLike, FoldRows, BroadcastLike>();
+  ops.add("reshape", [](AttributeReader& a) { return std::make_shared<Reshape>(a.shape("shape")); });
+  ops.add("flatten", [](AttributeReader& a) { return std::make_shared<Flatten>(a.integer("first")); });
+  ops.add("unsqueeze", [](AttributeReader& a) { return std::make_shared<Unsqueeze>(a.integers("axes")); });
+  ops.add("squeeze", [](AttributeReader& a) { return std::make_shared<Squeeze>(a.integers("axes")); });
+  ops.add("broadcast_to", [](AttributeReader& a) { return std::make_shared<BroadcastTo>(a.shape("shape")); });
+  ops.add("transpose", [](AttributeReader& a) { return std::make_shared<Transpose>(a.integers("order")); });
+  ops.add("slice", [](AttributeReader& a) {
+    return std::make_shared<Slice>(a.integer("axis"), a.integer("begin"), a.integer("end"));
+  });
+  ops.add("pad_like", [](AttributeReader& a) {
+    return std::make_shared<PadLike>(a.integer("axis"), a.integer("begin"));
+  });
+  ops.add("slice_like", [](AttributeReader& a) {
+    return std::make_shared<SliceLike>(a.integer("axis"), a.integer("begin"));
+  });
 }
 
 }  // namespace espalier

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/reduce.h"
+#include "espalier/ops/registered_ops.h"
 
 namespace espalier {
 
@@ -133,5 +135,7 @@ Variable along(const Operand& x, int64_t axis, std::string_view name) {
 
 Variable softmax(const Operand& x, int64_t axis) { return along<Softmax>(x, axis, "softmax"); }
 Variable log_softmax(const Operand& x, int64_t axis) { return along<LogSoftmax>(x, axis, "log_softmax"); }
+
+void add_softmax_ops(OpRegistry& ops) { ops.add<Softmax, LogSoftmax>(); }
 
 }  // namespace espalier

@@ -7,7 +7,9 @@
 #include "espalier/core/autograd.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
+#include "espalier/optim/assign.h"
 #include "espalier/optim/clip.h"
 #include "espalier/optim/state.h"
 
@@ -29,6 +31,8 @@ struct Assign : Op {
 };
 
 }  // namespace
+
+void add_assign_op(OpRegistry& ops) { ops.add<Assign>(); }
 
 namespace optim {
 

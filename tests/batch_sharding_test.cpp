@@ -352,7 +352,13 @@ BOOST_AUTO_TEST_CASE(statistics_may_be_a_part_s_own) {
   BOOST_TEST((own.role == rows));
   BOOST_TEST(own.axis == 0u);
   BOOST_TEST((role(esp::mean(esp::square(centered)), {2, 5}, true).role == mean));
-  BOOST_TEST((role(esp::sqrt(esp::mean(flat)), {2, 5}, true).role == BatchSharding::unshardable));
+  // What is no mean any more is a part's own as well: rows may read it, but it is no value of the whole
+  // batch.
+  const Variable deviation = esp::sqrt(esp::mean(esp::square(centered), 0) + 1e-5);
+  BOOST_TEST((role(deviation, {2, 5}, true).role == BatchSharding::local));
+  BOOST_TEST((role(deviation * 2.0 + w, {2, 5}, true).role == BatchSharding::local));
+  BOOST_TEST(cause(deviation * 2.0 + w, true) == "sqrt");
+  BOOST_TEST((role(centered / deviation * w, {2, 5}, true).role == rows));
 }
 
 BOOST_AUTO_TEST_CASE(random_rows_are_drawn_where_they_lie) {

@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(shapes_do_not_keep_values) {
   BOOST_TEST(esp::detach_shapes(graph));
   BOOST_TEST(!esp::detach_shapes(graph));
   esp::verify(graph, "detach_shapes");
-  BOOST_TEST(graph.str().find("shape : float64 [6, 40]") != std::string::npos);
+  BOOST_TEST(graph.str().find("shape(dtype=float64 shape=[6, 40]) : float64 [6, 40]") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(operands_of_all_layouts) {

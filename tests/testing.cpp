@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "espalier/core/autograd.h"
 #include "espalier/core/backends.h"
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/cpu/vectorize.h"
@@ -13,6 +14,7 @@
 #include "espalier/executor/executor.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
+#include "remade_ops.h"
 
 namespace espalier::testing {
 
@@ -366,9 +368,27 @@ void check_kernels(const OpCase& c) {
   }
 }
 
+/// The ops of the case and of its gradients can be made again from what they say of themselves.
+void check_attributes(const OpCase& c) {
+  BuildContext now = build_context();
+  now.lazy = now.without_activations = true;
+  const BuildScope scope(now);
+  Variables inputs, parameters;
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    inputs.push_back(is_differentiable(c, i) ? parameter(c.inputs[i]) : Variable(c.inputs[i]));
+    if (is_differentiable(c, i)) parameters.push_back(inputs.back());
+  }
+  Variables roots{c.op(inputs)};
+  if (!parameters.empty())
+    for (const auto& [parameter, gradient] : new_parameter_gradients(sum(roots[0])))
+      roots.push_back(gradient);
+  BOOST_TEST(check_remade(freeze(roots, {}, {}, false)).empty());
+}
+
 void check_op(const OpCase& c) {
   BOOST_TEST_CONTEXT(c.name << (c.inputs.empty() ? "" : " of shape " + c.inputs[0].shape().str())) {
     check_kernels(c);
+    check_attributes(c);
     bool any = false, real = false;
     for (size_t i = 0; i < c.inputs.size(); ++i) {
       any |= is_differentiable(c, i);

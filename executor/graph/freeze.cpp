@@ -1,9 +1,32 @@
 #include "espalier/executor/graph/graph.h"
 
+#include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
 #include "espalier/core/tree.h"
 
 namespace espalier {
+
+namespace {
+
+/// The end of a step of training: values that forward passes have computed are written into states.
+void add_assignments(Graph& graph, const std::vector<uint32_t>& leaves,
+                     const std::map<uint32_t, ValueRef>& values) {
+  const auto add = [&](OpPtr op, std::vector<ValueRef> inputs) {
+    GraphNode n;
+    n.op = std::move(op);
+    n.outputs = {graph.spec(inputs.back())};
+    n.where = graph.nodes[inputs.back().node].where;
+    n.inputs = std::move(inputs);
+    n.tag = Tag::update;
+    graph.nodes.push_back(std::move(n));
+    return static_cast<uint32_t>(graph.nodes.size() - 1);
+  };
+  std::vector<uint32_t> stored;
+  for (const uint32_t leaf : leaves) stored.push_back(add(store_op(), {values.at(leaf)}));
+  for (size_t i = 0; i < leaves.size(); ++i) add(write_state_op(), {{leaves[i], 0}, {stored[i], 0}});
+}
+
+}  // namespace
 
 Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& updates, const FeedRows& rows,
              bool inference) {
@@ -12,10 +35,17 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
   const std::vector<Node*> tree = nodes_below(TreeWalk(roots));
   Graph graph;
   NodeMap position;
-  std::optional<uint32_t> collective;  // the previous one
+  std::optional<uint32_t> collective;    // the previous one
+  std::map<uint32_t, ValueRef> ordered;  // assigned by the forward pass, by leaf: the last assignment counts
+  std::vector<uint32_t> written;         // these leaves, in the order of their first assignments
   for (const Node* node : tree) {
     GraphNode n{node->op_, {}, {}, node->tag, node->where, {}, {}};
     for (const Edge& input : node->inputs) n.inputs.push_back({position.find(input.node()), input.output()});
+    if (orders_assignment(*n.op)) {
+      const uint32_t leaf = n.inputs[1].node;
+      if (!inference && ordered.insert_or_assign(leaf, n.inputs[2]).second) written.push_back(leaf);
+      n.inputs.resize(1);
+    }
     if (n.op->effect() == Effect::communicates) {  // an additional input, not read, fixes their order
       if (collective) n.inputs.push_back({*collective, 0});
       collective = static_cast<uint32_t>(graph.nodes.size());
@@ -38,6 +68,7 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
     position.insert(node, static_cast<uint32_t>(graph.nodes.size()));
     graph.nodes.push_back(std::move(n));
   }
+  add_assignments(graph, written, ordered);
   for (const Variable& result : results)
     graph.results.push_back({position.find(result.node()), result.output()});
   return graph;

@@ -1,3 +1,4 @@
+#include "espalier/core/op_registry.h"
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/passes.h"
 
@@ -9,6 +10,10 @@ namespace {
 struct ShapeOnly : Op {
   explicit ShapeOnly(Spec spec) : Op({.kind = OpKind::leaf}), spec_(std::move(spec)) {}
   std::string_view name() const override { return "shape"; }
+  Attributes attributes() const override {
+    return {{"dtype", std::string(espalier::name(spec_.dtype))},
+            {"shape", std::vector<int64_t>(spec_.shape.begin(), spec_.shape.end())}};
+  }
   Specs infer(const InputSpecs&) const override { return {spec_}; }
 
  private:
@@ -16,6 +21,14 @@ struct ShapeOnly : Op {
 };
 
 }  // namespace
+
+void add_shape_op(OpRegistry& ops) {
+  ops.add("shape", [](AttributeReader& a) {
+    Spec spec{a.dtype("dtype"), a.shape("shape")};
+    (void)spec.shape.elements();  // throws on negative sizes
+    return std::make_shared<ShapeOnly>(std::move(spec));
+  });
+}
 
 bool detach_shapes(Graph& graph, const CompileOptions&) {
   GraphRewriter rewriter(graph);

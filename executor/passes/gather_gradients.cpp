@@ -2,6 +2,7 @@
 #include <numeric>
 #include <set>
 
+#include "espalier/core/assignment_ops.h"
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/passes.h"
 #include "espalier/executor/sharding/gradient_bucket.h"
@@ -31,6 +32,7 @@ void move_readers_back(Graph& graph, std::vector<ValueRef>& gradients) {
   GraphRewriter rewriter(graph);
   for (uint32_t i = 0; i < count; ++i) {
     const GraphNode& n = graph.nodes[i];
+    behind[i] = is_store(*n.op);  // no leaf is written before all replicas have come so far
     for (const ValueRef& input : n.inputs)
       if (behind[input.node] || (n.tag == Tag::update && read.count(input))) behind[i] = true;
     if (behind[i]) rewriter.move_last(i);
@@ -67,7 +69,9 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
     members.emplace_back();
     values.push_back(graph.results[result]);
   }
-  const uint32_t last_value = std::max_element(values.begin(), values.end())->node;
+  uint32_t last_value = std::max_element(values.begin(), values.end())->node;
+  for (uint32_t i = last_value + 1; for_replicas && i < graph.nodes.size(); ++i)  // in one order on all
+    if (graph.nodes[i].op->effect() == Effect::communicates) last_value = i;
 
   // One bucket; for replicas one for each dtype, followed by the WaitForGradients node.
   GraphRewriter rewriter(graph);

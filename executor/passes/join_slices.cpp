@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "espalier/core/op_registry.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
@@ -13,7 +14,22 @@ class Join : public Op {
       : Op({.only_copies = true}), whole_(std::move(whole)), parts_(std::move(parts)) {}
   std::string_view name() const override { return "join"; }
   Specs infer(const InputSpecs&) const override { return {whole_}; }
-  bool equals(const Op& other) const override { return this == &other; }
+  /// The layouts, one after the other.
+  Attributes attributes() const override {
+    std::vector<int64_t> ranks, offsets, sizes, strides;
+    for (const Layout& part : parts_) {
+      ranks.push_back(static_cast<int64_t>(part.shape.rank()));
+      offsets.push_back(part.offset);
+      sizes.insert(sizes.end(), part.shape.begin(), part.shape.end());
+      strides.insert(strides.end(), part.strides.begin(), part.strides.end());
+    }
+    return {{"dtype", std::string(espalier::name(whole_.dtype))},
+            {"shape", std::vector<int64_t>(whole_.shape.begin(), whole_.shape.end())},
+            {"ranks", std::move(ranks)},
+            {"offsets", std::move(offsets)},
+            {"sizes", std::move(sizes)},
+            {"strides", std::move(strides)}};
+  }
   void run_cpu(const KernelCall& call) const override {
     const Tensor& out = *call.outputs[0];
     for (size_t i = 0; i < parts_.size(); ++i) {
@@ -29,6 +45,41 @@ class Join : public Op {
   std::vector<Layout> parts_;
 };
 
+/// Returns true if all elements of a layout are among the first `elements`.
+bool lies_within(const Layout& layout, int64_t elements) {
+  int64_t last = layout.offset;
+  for (size_t i = 0; i < layout.shape.rank(); ++i) {
+    const int64_t size = layout.shape.dims()[i], stride = layout.strides[i];
+    if (size < 0 || stride < 0 || size > elements || stride > elements) return false;
+    if (size > 1 && stride > elements / size) return false;
+    last += std::max<int64_t>(size - 1, 0) * stride;
+  }
+  return layout.offset >= 0 && layout.offset <= elements && (layout.shape.elements() == 0 || last < elements);
+}
+
+OpPtr make_join(AttributeReader& a) {
+  Spec whole{a.dtype("dtype"), a.shape("shape")};
+  const int64_t elements = whole.shape.elements();
+  const Dims ranks = a.integers("ranks"), offsets = a.integers("offsets"), sizes = a.integers("sizes"),
+             strides = a.integers("strides");
+  if (offsets.size() != ranks.size()) a.refuse("offsets");
+  if (strides.size() != sizes.size()) a.refuse("strides");
+  std::vector<Layout> parts;
+  size_t at = 0;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] < 0 || static_cast<size_t>(ranks[i]) > sizes.size() - at) a.refuse("ranks");
+    Layout part;
+    part.offset = offsets[i];
+    const size_t end = at + static_cast<size_t>(ranks[i]);
+    part.shape = Shape(Dims(sizes.begin() + at, sizes.begin() + end));
+    for (; at < end; ++at) part.strides.push_back(strides[at]);
+    if (!lies_within(part, elements)) a.refuse("sizes");
+    parts.push_back(std::move(part));
+  }
+  if (at != sizes.size()) a.refuse("ranks");
+  return std::make_shared<Join>(std::move(whole), std::move(parts));
+}
+
 /// A value padded with zeros along an axis.
 struct Padded {
   ValueRef value;
@@ -38,11 +89,10 @@ struct Padded {
 std::optional<Padded> padded(const Graph& graph, ValueRef v) {
   const GraphNode& n = graph.nodes[v.node];
   if (n.op->name() != "pad_like") return std::nullopt;
-  const Attributes attributes = n.op->attributes();
   const Shape& shape = n.outputs[0].shape;
   const auto axis =
-      static_cast<int64_t>(resolve_axis(std::get<int64_t>(attributes[0].second), shape.rank(), "pad_like"));
-  int64_t begin = std::get<int64_t>(attributes[1].second);
+      static_cast<int64_t>(resolve_axis(attribute<int64_t>(*n.op, "axis"), shape.rank(), "pad_like"));
+  auto begin = attribute<int64_t>(*n.op, "begin");
   if (begin < 0) begin += shape[axis];
   return Padded{n.inputs[0], axis, begin, graph.spec(n.inputs[0]).shape[axis]};
 }
@@ -99,6 +149,8 @@ bool join(Graph& graph, const std::vector<int>& readers, uint32_t i) {
 }
 
 }  // namespace
+
+void add_join_op(OpRegistry& ops) { ops.add("join", make_join); }
 
 bool join_slices(Graph& graph, const CompileOptions&) {
   std::vector<int> readers(graph.nodes.size(), 0);

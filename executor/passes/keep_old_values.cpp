@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <set>
 
+#include "espalier/core/assignment_ops.h"
+#include "espalier/core/op_registry.h"
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/passes.h"
 
@@ -37,6 +39,8 @@ uint32_t behind_views(const Graph& graph, uint32_t node) {
 
 }  // namespace
 
+void add_keep_op(OpRegistry& ops) { ops.add<Keep>(); }
+
 bool keep_old_values(Graph& graph) {
   const auto writes = [](const GraphNode& n) {
     return n.op->effect() == Effect::writes_leaf || !n.gathered.empty();
@@ -57,7 +61,10 @@ bool keep_old_values(Graph& graph) {
   };
   for (ValueRef& result : graph.results) keep(result);
   for (uint32_t i = first; i < graph.nodes.size(); ++i)
-    if (graph.nodes[i].op->effect() == Effect::writes_leaf) keep(graph.nodes[i].inputs[1]);
+    if (graph.nodes[i].op->effect() == Effect::writes_leaf)
+      keep(graph.nodes[i].inputs[1]);
+    else if (is_store(*graph.nodes[i].op))
+      keep(graph.nodes[i].inputs[0]);
   if (changed) rewriter.finish();
   return changed;
 }

@@ -5,6 +5,8 @@
 
 namespace espalier {
 
+class OpRegistry;
+
 /// Removes identities: x · 1, x + 0, a cast to the same type, views that keep the layout.
 bool simplify(Graph& graph, const CompileOptions& options = {});
 /// Evaluates nodes that depend only on constants and shapes, if the result is not larger than the inputs.
@@ -66,5 +68,10 @@ bool keep_old_values(Graph& graph);
 /// Recomputes values that are not read for a long time, until the arena fits into `budget` bytes or no
 /// further value reduces it. Must be the last pass: others would merge the copies.
 bool recompute(Graph& graph, int64_t budget, bool in_place = true);
+
+// The ops that passes put into graphs, for the registry of ops.
+void add_join_op(OpRegistry& ops);
+void add_keep_op(OpRegistry& ops);
+void add_shape_op(OpRegistry& ops);
 
 }  // namespace espalier

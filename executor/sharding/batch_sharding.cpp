@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "espalier/core/device.h"
 #include "espalier/core/error.h"
 
 namespace espalier {
@@ -17,28 +18,99 @@ struct BatchAxes {
   bool in_proportion = true;
 };
 
+/// What a node that reads shapes alone computes from those of a graph.
+Tensor value_of_shapes(const Graph& graph, const GraphNode& n) {
+  std::vector<Tensor> shapes;
+  for (const ValueRef& input : n.inputs) {
+    const Spec& spec = graph.spec(input);
+    shapes.emplace_back(StoragePtr(), Layout(spec.shape), spec.dtype);
+  }
+  KernelCall call;
+  for (const Tensor& shape : shapes) call.inputs.push_back(&shape);
+  Tensor result(n.outputs[0].shape, n.outputs[0].dtype);
+  call.outputs.push_back(&result);
+  backend(result.device()).run(*n.op, call);
+  return result;
+}
+
 class Roles {
  public:
-  Roles(const Graph& part, const Graph& other, BatchSizes sizes, bool local_statistics)
-      : part_(part), other_(other), sizes_(sizes), local_statistics_(local_statistics) {}
+  /// With `whole`, values of the whole batch can be had: see ExchangedSharding.
+  Roles(const Graph& part, const Graph& other, BatchSizes sizes, bool local_statistics, const Graph* whole)
+      : part_(part), other_(other), sizes_(sizes), local_statistics_(local_statistics), whole_(whole) {}
 
-  std::vector<std::vector<BatchValue>> find() {
+  ExchangedSharding find() {
     roles_.resize(part_.nodes.size());
     for (uint32_t i = 0; i < part_.nodes.size(); ++i) {
-      const GraphNode& n = part_.nodes[i];
-      for (uint32_t k = 0; k < n.outputs.size(); ++k) {
-        BatchValue value;
-        if (n.tag != Tag::update && !n.op->is_leaf()) value = role_of(i, k);
-        if (value.role == BatchSharding::unshardable && !caused_) value.cause = i;
-        caused_ = false;
-        roles_[i].push_back(std::move(value));
-      }
+      in_.clear();
+      for (const ValueRef& input : part_.nodes[i].inputs) in_.push_back(roles_[input.node][input.output]);
+      roles_[i] = roles_of(i);
+      if (whole_ && is_cause(i)) exchange(i);
     }
-    return std::move(roles_);
+    result_.roles = std::move(roles_);
+    return std::move(result_);
   }
 
  private:
-  const BatchValue& role(ValueRef v) const { return roles_[v.node][v.output]; }
+  std::vector<BatchValue> roles_of(uint32_t i) {
+    const GraphNode& n = part_.nodes[i];
+    std::vector<BatchValue> values;
+    for (uint32_t k = 0; k < n.outputs.size(); ++k) {
+      BatchValue value;
+      if (n.tag != Tag::update && !n.op->is_leaf()) value = role_of(i, k);
+      const bool refused = value.role == BatchSharding::local || value.role == BatchSharding::unshardable;
+      if (refused && !caused_) value.cause = i;
+      caused_ = false;
+      values.push_back(std::move(value));
+    }
+    return values;
+  }
+  bool is_cause(uint32_t i) const {
+    return std::ranges::any_of(roles_[i], [&](const BatchValue& value) {
+      return value.role == BatchSharding::unshardable && value.cause == i;
+    });
+  }
+
+  /// Finds out what lets a node have what it needs: first what takes no communication.
+  void exchange(uint32_t i) {
+    const GraphNode& n = part_.nodes[i];
+    const std::vector<BatchValue> before = in_;
+    if (reads_shapes_alone(n)) {
+      result_.constants.emplace_back(i, value_of_shapes(*whole_, whole_->nodes[i]));
+      roles_[i] = {BatchValue{}};
+    } else if (!change_inputs(i, InputChange::Kind::weigh)) {
+      in_ = before;
+      change_inputs(i, InputChange::Kind::reduce);
+    }
+  }
+  bool reads_shapes_alone(const GraphNode& n) const {
+    for (size_t k = 0; k < n.inputs.size(); ++k)
+      if (n.op->reads_elements(k)) return false;
+    return n.outputs.size() == 1 && n.op->effect() == Effect::none && !n.op->feed() &&
+           n.outputs[0] == whole_->nodes[static_cast<size_t>(&n - part_.nodes.data())].outputs[0];
+  }
+  /// Whether it has a role when its inputs are changed so. Weighed means, and values that all have, are sums.
+  bool change_inputs(uint32_t i, InputChange::Kind kind) {
+    const GraphNode& n = part_.nodes[i];
+    std::vector<InputChange> changes;
+    for (uint32_t k = 0; k < n.inputs.size(); ++k) {
+      const BatchSharding role = in_[k].role;
+      const bool partial = role == BatchSharding::mean || role == BatchSharding::sum;
+      const bool changed = kind == InputChange::Kind::reduce
+                               ? partial
+                               : role == BatchSharding::replicated || role == BatchSharding::mean;
+      if (!changed || !n.op->reads_elements(k)) continue;
+      if (!is_real(part_.spec(n.inputs[k]).dtype)) return false;
+      in_[k] = {kind == InputChange::Kind::reduce ? BatchSharding::replicated : BatchSharding::sum};
+      changes.push_back({i, k, kind});
+    }
+    const std::vector<BatchValue> roles = roles_of(i);
+    for (const BatchValue& value : roles)
+      if (value.role == BatchSharding::unshardable) return false;
+    roles_[i] = roles;
+    result_.changes.insert(result_.changes.end(), changes.begin(), changes.end());
+    return true;
+  }
 
   BatchAxes axes_of(ValueRef v) const {
     const Shape &few = part_.spec(v).shape, &all = other_.spec(v).shape;
@@ -58,7 +130,7 @@ class Roles {
     if (n.op->feed()) return axes.count ? BatchValue{BatchSharding::rows} : BatchValue{};
     bool from_rows = false, from_whole = false, shapes = false;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
-      const BatchValue& in = role(n.inputs[k]);
+      const BatchValue& in = in_[k];
       if (!n.op->reads_elements(k)) {
         const bool varies = axes_of(n.inputs[k]).count > 0;
         if (varies && in.role == BatchSharding::unshardable) return inherited(in);
@@ -67,7 +139,8 @@ class Roles {
       }
       if (in.role == BatchSharding::unshardable) return inherited(in);
       from_rows |= in.role == BatchSharding::rows;
-      from_whole |= in.role == BatchSharding::mean || in.role == BatchSharding::sum;
+      from_whole |=
+          in.role == BatchSharding::mean || in.role == BatchSharding::sum || in.role == BatchSharding::local;
     }
     if (axes.count > 1 || !axes.in_proportion) return {BatchSharding::unshardable};
     if (axes.count == 1) {
@@ -87,13 +160,13 @@ class Roles {
   BatchValue rows_of(uint32_t i, uint32_t output, size_t axis) const {
     const GraphNode& n = part_.nodes[i];
     const int64_t size = other_.spec({i, output}).shape.dims()[axis];
-    if (joins_rows(n, size)) return joined(n, axis);
+    if (joins_rows(n, size)) return joined(axis);
     InputSpecs specs;
     for (const ValueRef& input : n.inputs) specs.push_back(&part_.spec(input));
     std::optional<BatchValue> value;
     for (const bool by_value : {true, false})  // what has a shape from rows is in their order, too
       for (size_t k = 0; k < n.inputs.size(); ++k) {
-        const BatchValue& in = role(n.inputs[k]);
+        const BatchValue& in = in_[k];
         if (in.role != BatchSharding::rows || n.op->reads_elements(k) != by_value || (value && !by_value))
           continue;
         if (by_value && n.op->mixes(k, in.axis, specs)) return {BatchSharding::unshardable};
@@ -115,25 +188,22 @@ class Roles {
   /// Whether several inputs are put behind each other along their rows.
   bool joins_rows(const GraphNode& n, int64_t size) const {
     if (n.op->kind() != OpKind::other || !n.op->traits().only_copies || n.inputs.size() < 2) return false;
-    for (const ValueRef& input : n.inputs)
-      if (const BatchValue& in = role(input);
-          in.role != BatchSharding::rows || size_of(input, in.axis) >= size)
-        return false;
+    for (size_t k = 0; k < n.inputs.size(); ++k)
+      if (in_[k].role != BatchSharding::rows || size_of(n.inputs[k], in_[k].axis) >= size) return false;
     return true;
   }
   /// Their order: that of the first, then that of the second, and so on, as repetitions of what comes first.
-  BatchValue joined(const GraphNode& n, size_t axis) const {
+  BatchValue joined(size_t axis) const {
     constexpr int64_t most = 4096;  // block sizes; real trees have far fewer
-    BatchValue value{BatchSharding::rows, axis, 0, role(n.inputs[0]).block_sizes};
+    BatchValue value{BatchSharding::rows, axis, 0, in_[0].block_sizes};
     bool alike = true;
-    for (const ValueRef& input : n.inputs) {
-      alike &= role(input).block_sizes == value.block_sizes;
-      value.repeats += role(input).repeats;
+    for (const BatchValue& in : in_) {
+      alike &= in.block_sizes == value.block_sizes;
+      value.repeats += in.repeats;
     }
     if (alike) return value;
     Dims all;
-    for (const ValueRef& input : n.inputs) {
-      const BatchValue& in = role(input);
+    for (const BatchValue& in : in_) {
       if (in.repeats * static_cast<int64_t>(in.block_sizes.size()) + static_cast<int64_t>(all.size()) > most)
         return {BatchSharding::unshardable};
       for (int64_t turn = 0; turn < in.repeats; ++turn)
@@ -149,7 +219,7 @@ class Roles {
   /// The rows that a view of rows has along an axis: mixed where one position would be of several.
   BatchValue seen_rows(uint32_t i, size_t axis) const {
     const GraphNode& n = part_.nodes[i];
-    BatchValue value = role(n.inputs[0]);
+    BatchValue value = in_[0];
     const BatchValue unshardable{BatchSharding::unshardable};
     const Layout from(other_.spec(n.inputs[0]).shape);
     const auto to = n.op->view(from, other_.nodes[i].outputs[0]);
@@ -174,19 +244,20 @@ class Roles {
       return {folding->fold == Fold::sum ? BatchSharding::sum : BatchSharding::unshardable};
     }
     if (!n.op->traits().matmul_form) return {BatchSharding::unshardable};
-    const BatchValue &a = role(n.inputs[0]), &b = role(n.inputs[1]);  // each row must meet itself
+    const BatchValue &a = in_[0], &b = in_[1];  // each row must meet itself
     const bool meet = a.role == BatchSharding::rows && b.role == BatchSharding::rows && same_order(a, b);
     return {meet ? BatchSharding::sum : BatchSharding::unshardable};
   }
 
   /// What becomes of means and sums over the batch.
-  BatchValue taken_from_whole(const GraphNode& n) const {
+  BatchValue taken_from_whole(const GraphNode& n) {
     const Linearity linearity = n.op->is_view() ? Linearity::together : n.op->traits().linearity;
     int whole = 0, same = 0;
     bool means = false, sums = false;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       if (!n.op->reads_elements(k)) continue;
-      const BatchSharding in = role(n.inputs[k]).role;
+      const BatchSharding in = in_[k].role;
+      if (in == BatchSharding::local) return inherited(in_[k]);
       means |= in == BatchSharding::mean;
       sums |= in == BatchSharding::sum;
       (in == BatchSharding::replicated ? same : whole) += 1;
@@ -198,26 +269,39 @@ class Roles {
       // A constant is the mean of itself, but not the sum.
       case Linearity::together: keeps = keeps && (means || same == 0); break;
       case Linearity::each: keeps = keeps && whole == 1; break;
-      case Linearity::first: keeps = keeps && whole == 1 && role(n.inputs[0]).role == kept; break;
+      case Linearity::first: keeps = keeps && whole == 1 && in_[0].role == kept; break;
     }
-    return {keeps ? kept : BatchSharding::unshardable};
+    if (keeps) return {kept};
+    return {local_statistics_ ? BatchSharding::local : BatchSharding::unshardable};
   }
 
   const Graph &part_, &other_;
   BatchSizes sizes_;
   bool local_statistics_;
-  bool caused_ = false;  // the role at hand is an input's, with its cause
-  std::vector<std::vector<BatchValue>> roles_;
+  const Graph* whole_;
+  std::vector<BatchValue> in_;  // the roles of the inputs of the node at hand
+  bool caused_ = false;         // the role at hand is an input's, with its cause
+  BatchRoles roles_;
+  ExchangedSharding result_;
 };
 
 }  // namespace
 
-std::vector<std::vector<BatchValue>> batch_sharding(const Graph& part, const Graph& other, BatchSizes sizes,
-                                                    bool local_statistics) {
-  return Roles(part, other, sizes, local_statistics).find();
+BatchRoles batch_sharding(const Graph& part, const Graph& other, BatchSizes sizes, bool local_statistics) {
+  return Roles(part, other, sizes, local_statistics, nullptr).find().roles;
 }
 
-void mark_random_rows(Graph& part, const std::vector<std::vector<BatchValue>>& roles) {
+ExchangedSharding exchanged_sharding(const Graph& part, const Graph& other, BatchSizes sizes,
+                                     const Graph& whole) {
+  return Roles(part, other, sizes, false, &whole).find();
+}
+
+bool ExchangedSharding::reduces() const {
+  return std::ranges::any_of(
+      changes, [](const InputChange& change) { return change.kind == InputChange::Kind::reduce; });
+}
+
+void mark_random_rows(Graph& part, const BatchRoles& roles) {
   for (uint32_t i = 0; i < part.nodes.size(); ++i) {
     GraphNode& n = part.nodes[i];
     if (!n.op->is_random()) continue;

@@ -15,6 +15,7 @@ enum class BatchSharding : uint8_t {
   rows,         ///< the same rows of it, along one axis
   mean,         ///< the whole batch's value is the mean of the parts' values, each counted by its rows
   sum,          ///< the whole batch's value is the sum of the parts' values
+  local,        ///< a statistic of the part's rows, in the place of one of the whole batch
   unshardable,  ///< none of these: each element depends on rows that others have
 };
 
@@ -27,7 +28,7 @@ struct BatchValue {
   size_t axis = 0;
   int64_t repeats = 1;
   Dims block_sizes = {1};
-  /// Mixed: the node that made it so.
+  /// Local and unshardable: the node that made it so.
   uint32_t cause = 0;
 
   /// Whether all repeats are alike, so that the axis could be cut into [repeats, rows, width].
@@ -39,15 +40,38 @@ struct BatchSizes {
   int64_t part, other;
 };
 
+using BatchRoles = std::vector<std::vector<BatchValue>>;
+
 /// The roles of all outputs of all nodes; updates have none (same). `part` and `other` are one tree frozen
 /// with batches of two different sizes, so that the axes which differ are those of the batch. With
 /// `local_statistics`, what is taken over the batch and given back to each row, as batch normalization does,
 /// may be taken over a part's rows.
-std::vector<std::vector<BatchValue>> batch_sharding(const Graph& part, const Graph& other, BatchSizes sizes,
-                                                    bool local_statistics);
+BatchRoles batch_sharding(const Graph& part, const Graph& other, BatchSizes sizes, bool local_statistics);
+
+/// What must be done to a value before one of its readers reads it.
+struct InputChange {
+  enum class Kind : uint8_t {
+    reduce,  ///< the parts' means or sums become the whole batch's
+    weigh,   ///< it is multiplied by the part's fraction of the rows, so that all parts add up to it
+  };
+  uint32_t node, input;
+  Kind kind;
+};
+/// Roles where values of the whole batch may be had, and what must be done for that.
+struct ExchangedSharding {
+  BatchRoles roles;
+  std::vector<InputChange> changes;  ///< by rising nodes
+  /// Nodes made of shapes alone, such as a number of rows, and the values which they have for all rows.
+  std::vector<std::pair<uint32_t, Tensor>> constants;
+
+  bool reduces() const;
+};
+/// `whole` is the one of both graphs that was frozen for all rows.
+ExchangedSharding exchanged_sharding(const Graph& part, const Graph& other, BatchSizes sizes,
+                                     const Graph& whole);
 
 /// Marks the random nodes which draw for the rows of a batch, so that they can draw for a share of them.
 /// Throws UnsupportedError for one that draws for mixed rows.
-void mark_random_rows(Graph& part, const std::vector<std::vector<BatchValue>>& roles);
+void mark_random_rows(Graph& part, const BatchRoles& roles);
 
 }  // namespace espalier

@@ -5,6 +5,7 @@
 #include "espalier/core/bind_context.h"
 #include "espalier/executor/sharding/gradient_bucket.h"
 #include "espalier/executor/sharding/parameter_gather.h"
+#include "espalier/executor/sharding/shard_reduction.h"
 #include "espalier/ops/arithmetic.h"
 
 namespace espalier {
@@ -31,11 +32,15 @@ Tensor side_by_side(const KernelCall& call) {
   return Tensor(first.storage(), std::move(layout), first.dtype());
 }
 
-/// The weight of a shard's values: its part of the rows, where the loss is an average over the batch.
+/// The weight of a shard's values: its part of the rows where they are averages over them, else 1; a shard
+/// without rows of its own has none.
+double weight_of(const BatchShard& shard, int64_t batch_rows, bool averages) {
+  const auto rows = static_cast<double>(shard.counted(batch_rows));
+  if (!averages) return rows > 0 ? 1 : 0;
+  return rows / static_cast<double>(batch_rows);
+}
 double weight_of(const BatchShard& shard, const Replication& replication) {
-  const auto rows = static_cast<double>(shard.counted(replication.batch_rows));
-  if (!replication.averages) return rows > 0 ? 1 : 0;
-  return rows / static_cast<double>(replication.batch_rows);
+  return weight_of(shard, replication.batch_rows, replication.averages);
 }
 
 /// Adds up the weighted values of micro-batches: the first one writes the sum, the others add theirs, and the
@@ -143,7 +148,37 @@ class GatherKernel : public BoundKernel {
   GradientSync& gradient_sync_;
 };
 
+class ReductionKernel : public BoundKernel {
+ public:
+  ReductionKernel(const KernelCall& call, bool means, const ReplicaServices& replica)
+      : from_(*call.inputs[0]), values_(*call.outputs[0]), gradient_sync_(replica.gradient_sync) {
+    const Replication& replication = replica.replication;
+    for (int r = 0; r < replication.replicas; ++r)
+      weights_.push_back(weight_of({r, replication.replicas}, replication.batch_rows, means));
+    if (call.where) where_ = *call.where;
+  }
+  void run(RandomStream) override {
+    if (from_.address() != values_.address()) copy_elements(from_, values_);
+    gradient_sync_.start(values_, {}, weights_, where_);
+    gradient_sync_.finish();
+  }
+  bool can_be_captured() const override { return gradient_sync_.can_be_captured(); }
+
+ private:
+  Tensor from_, values_;
+  std::vector<double> weights_;
+  std::source_location where_;
+  GradientSync& gradient_sync_;
+};
+
 }  // namespace
+
+std::unique_ptr<BoundKernel> ShardReduction::bind_cpu(const KernelCall& call,
+                                                      const BindContext& context) const {
+  auto* replica = context.find<ReplicaServices>();
+  if (!replica) return nullptr;
+  return std::make_unique<ReductionKernel>(call, means_, *replica);
+}
 
 std::unique_ptr<BoundKernel> GradientBucket::bind_cpu(const KernelCall& call,
                                                       const BindContext& context) const {

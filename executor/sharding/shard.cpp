@@ -5,51 +5,88 @@
 #include <algorithm>
 #include <map>
 
+#include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/sharding/batch_sharding.h"
+#include "espalier/executor/sharding/exchange_statistics.h"
 
 namespace espalier {
 
 namespace {
 
-using Roles = std::vector<std::vector<BatchValue>>;
-
 /// Whether a node adds a sum over the batch to something that is none.
-bool adds_to_sum(const GraphNode& n, const Roles& roles) {
+bool adds_to_sum(const GraphNode& n, const BatchRoles& roles) {
   bool sums = false, others = false;
   for (const ValueRef& input : n.inputs) {
     const BatchSharding in = roles[input.node][input.output].role;
-    if (in == BatchSharding::rows || in == BatchSharding::unshardable) return false;
+    if (in == BatchSharding::rows || in >= BatchSharding::local) return false;
     (in == BatchSharding::sum ? sums : others) = true;
   }
   return n.op->traits().linearity == Linearity::together && sums && others;
 }
 
-[[noreturn]] void refuse(const GraphNode& cause, bool adds_to_sum, int pieces) {
+[[noreturn]] void refuse(const GraphNode& cause, bool adds_to_sum, const ShardOptions& options) {
   const std::string_view why =
       adds_to_sum
           ? "it puts a sum over the batch together with what is none, and would count that once for each "
             "replica. Let it be a mean"
           : "it is neither row by row, nor a mean or a sum over the batch. If it is a statistic of the batch "
             "that may be taken over each replica's rows, say so: "
-            "get_executor({.replicas = {.local_statistics = true}}); a custom_op says that it is "
-            ".row_by_row";
+            "get_executor({.replicas = {.local_statistics = true}}); a custom_op says that it is .row_by_row";
+  const std::string_view accumulated = options.shard.micro_batches > 1
+                                           ? ". If it needs means or sums over the whole batch: these are "
+                                             "not known before the last micro-batch; "
+                                             "leave out .accumulate"
+                                           : "";
   throw UnsupportedError(fmt::format(
-      "get_executor: {} replicas cannot compute '{}' ({}) from a part of the batch's rows each: {}", pieces,
-      cause.op->name(), line_of(cause.where), why));
+      "get_executor: {} replicas cannot compute '{}' ({}) from a part of the batch's rows each: {}{}",
+      options.shard.pieces(), cause.op->name(), line_of(cause.where), why, accumulated));
 }
 
-void check_results(const Graph& graph, const Roles& roles, const ShardOptions& options) {
-  for (const ValueRef& result : graph.results) {
-    const BatchValue& value = roles[result.node][result.output];
-    if (value.role != BatchSharding::unshardable) continue;
-    const GraphNode& cause = graph.nodes[value.cause];
-    refuse(cause, adds_to_sum(cause, roles), options.shard.pieces());
+bool is_refused(const BatchValue& value) { return value.role >= BatchSharding::local; }
+
+/// Whether there are results, or values that states get, which the parts of a batch cannot make up.
+bool has_refused(const Graph& graph, const BatchRoles& roles) {
+  const auto refused = [&](ValueRef v) { return is_refused(roles[v.node][v.output]); };
+  return std::ranges::any_of(graph.results, refused) ||
+         std::ranges::any_of(graph.nodes,
+                             [&](const GraphNode& n) { return is_store(*n.op) && refused(n.inputs[0]); });
+}
+
+void check_value(const Graph& graph, const BatchValue& value, const BatchRoles& roles,
+                 const ShardOptions& options) {
+  if (!is_refused(value)) return;
+  const GraphNode& cause = graph.nodes[value.cause];
+  refuse(cause, adds_to_sum(cause, roles), options);
+}
+
+void check_results(const Graph& graph, const BatchRoles& roles, const ShardOptions& options) {
+  for (const ValueRef& result : graph.results)
+    check_value(graph, roles[result.node][result.output], roles, options);
+}
+
+/// States that forward passes write are the same on all replicas, and so what is written must be.
+void reduce_assigned(const Graph& graph, ExchangedSharding& sharding, const ShardOptions& options) {
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    if (!is_store(*graph.nodes[i].op)) continue;
+    const ValueRef v = graph.nodes[i].inputs[0];
+    const BatchValue& value = sharding.roles[v.node][v.output];
+    if (value.role == BatchSharding::replicated) continue;
+    check_value(graph, value, sharding.roles, options);
+    const bool can_reduce = value.role != BatchSharding::rows && is_real(graph.spec(v).dtype);
+    if (!can_reduce || options.shard.micro_batches > 1)
+      throw UnsupportedError(fmt::format(
+          "get_executor: with_assignment: {} replicas or parts of a batch cannot write '{}' ({}) into a "
+          "state: "
+          "it is not the same for all of them{}",
+          options.shard.pieces(), graph.nodes[v.node].op->name(), line_of(graph.nodes[v.node].where),
+          can_reduce ? ", and parts of a batch (.accumulate) come one after the other" : ""));
+    sharding.changes.push_back({i, 0, InputChange::Kind::reduce});
   }
 }
 
 /// The loss, and what else is a mean or a sum over the batch in real numbers.
-std::vector<size_t> summed_results(const StepGraph& step, const Roles& roles) {
+std::vector<size_t> summed_results(const StepGraph& step, const BatchRoles& roles) {
   std::vector<size_t> summed{step.loss};
   for (size_t i = 0; i < step.graph.results.size(); ++i) {
     const ValueRef result = step.graph.results[i];
@@ -122,7 +159,19 @@ StepGraph freeze_shard(const StepTree& tree, const FeedRows& rows, bool inferenc
 Replication shard(StepGraph& step, const StepTree& tree, bool inference, const ShardOptions& options) {
   const StepGraph other = freeze_shard(tree, options.other_feeds, inference, &options);
   const BatchSizes sizes{options.shard.rows(options.batch_rows), options.other_rows};
-  const Roles roles = batch_sharding(step.graph, other.graph, sizes, options.local_statistics);
+  BatchRoles roles = batch_sharding(step.graph, other.graph, sizes, options.local_statistics);
+  ExchangedSharding exchanged;
+  const bool exchanges =
+      has_refused(step.graph, roles) && !options.local_statistics && options.shard.micro_batches == 1;
+  if (exchanges) {
+    const Graph& whole = options.other_rows == options.batch_rows ? other.graph : step.graph;
+    exchanged = exchanged_sharding(step.graph, other.graph, sizes, whole);
+    roles = exchanged.roles;
+    for (const ValueRef& v : step.gradients) check_value(step.graph, roles[v.node][v.output], roles, options);
+  } else {
+    exchanged.roles = roles;
+  }
+  reduce_assigned(step.graph, exchanged, options);
   mark_random_rows(step.graph, roles);
   check_results(step.graph, roles, options);
   const auto role = [&](size_t result) -> const BatchValue& {
@@ -132,7 +181,7 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
   Replication result{.replicas = options.shard.replicas,
                      .micro_batches = options.shard.micro_batches,
                      .batch_rows = options.batch_rows,
-                     .averages = role(step.loss).role != BatchSharding::sum};
+                     .averages = !exchanges && role(step.loss).role != BatchSharding::sum};
   if (const BatchValue& value = role(step.value); value.role == BatchSharding::rows) {
     result.row_axis = value.axis;
     result.row_repeats = value.in_order() ? value.repeats : 0;
@@ -140,6 +189,8 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
   result.owners = options.owners;
   result.replica = options.shard.replica;
   step.summed_results = summed_results(step, roles);
+  const double fraction = static_cast<double>(sizes.part) / static_cast<double>(options.batch_rows);
+  if (exchanges || exchanged.reduces()) exchange_statistics(step, exchanged, fraction, exchanges);
   step.scatters = scatters(step, options);
   return result;
 }

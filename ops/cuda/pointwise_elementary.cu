@@ -3,19 +3,18 @@
 
 namespace espalier::cu {
 
+namespace {
+
+template <class... F>
+void add_each(PointwiseTable& table, scalar::Functors<F...>) {
+  (add_unary<F>(table, RealTypes()), ...);
+}
+
+}  // namespace
+
 void add_elementary(PointwiseTable& table) {
-  add_unary<scalar::Exp>(table, RealTypes());
-  add_unary<scalar::Log>(table, RealTypes());
-  add_unary<scalar::Log1p>(table, RealTypes());
-  add_unary<scalar::Sqrt>(table, RealTypes());
-  add_unary<scalar::Sin>(table, RealTypes());
-  add_unary<scalar::Cos>(table, RealTypes());
-  add_unary<scalar::Tanh>(table, RealTypes());
-  add_unary<scalar::Sigmoid>(table, RealTypes());
-  add_unary<scalar::Erf>(table, RealTypes());
-  add_unary<scalar::Gelu>(table, RealTypes());
+  add_each(table, scalar::RealFunctions());
   add_binary<scalar::GeluGradient>(table, RealTypes());
-  add_unary<scalar::Relu>(table, RealTypes());
   add_binary<scalar::ReluGradient>(table, RealTypes());
 }
 

@@ -1,0 +1,90 @@
+#include "espalier/core/with_assignment.h"
+
+#include <fmt/format.h>
+
+#include "espalier/core/assignment_ops.h"
+#include "espalier/core/error.h"
+#include "espalier/core/eval.h"
+#include "espalier/core/gradient_rule.h"
+#include "espalier/core/op_registry.h"
+
+namespace espalier {
+
+namespace {
+
+/// Shows its first input. Evaluators see to the others.
+struct WithAssignment : Op {
+  WithAssignment()
+      : Op({.kind = OpKind::view,
+            .linearity = Linearity::first,
+            .precision = OpPrecision::follows,
+            .only_copies = true,
+            .reads = InputSet::only(0),
+            .gradient_reads = InputSet::none()}) {}
+  std::string_view name() const override { return "with_assignment"; }
+  Specs infer(const InputSpecs& in) const override {
+    if (in.size() == 3 && !(*in[1] == *in[2]))
+      throw ShapeError(fmt::format("with_assignment: a leaf of {} {} cannot take a value of {} {}",
+                                   espalier::name(in[1]->dtype), in[1]->shape.str(),
+                                   espalier::name(in[2]->dtype), in[2]->shape.str()));
+    return {*in[0]};
+  }
+  void run_cpu(const KernelCall& call) const override { copy_elements(*call.inputs[0], *call.outputs[0]); }
+  std::optional<Layout> view(const Layout& in, const Spec&) const override { return in; }
+  std::optional<size_t> identity(const KnownInputs&, const Spec&) const override { return 0; }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {rule.output_gradient(), Variable(), Variable()};
+  }
+};
+
+struct Store : Op {
+  Store() : Op({.only_copies = true}) {}
+  std::string_view name() const override { return "store"; }
+  Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
+  void run_cpu(const KernelCall& call) const override { copy_elements(*call.inputs[0], *call.outputs[0]); }
+};
+
+/// It has no kernel: plans write the leaf.
+struct WriteState : Op {
+  WriteState() : Op({.effect = Effect::writes_leaf, .reads = InputSet::only(1)}) {}
+  std::string_view name() const override { return "write_state"; }
+  Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
+};
+
+void check_leaf(const Variable& leaf) {
+  const Op& op = leaf.node()->op();
+  if (op.is_leaf() && !is_constant(op) && !is_trainable(op)) return;
+  throw Error(
+      fmt::format("with_assignment: only a state() can be written by a forward pass, not a {}",
+                  op.is_leaf() ? (is_constant(op) ? "constant" : "parameter or variable") : op.name()));
+}
+
+}  // namespace
+
+Variable with_assignment(const Variable& y, const Variable& leaf, const Variable& value,
+                         std::source_location where) {
+  return located(where, [&] {
+    for (const Variable* v : {&y, &leaf, &value})
+      if (!v->defined()) throw Error("with_assignment: an operand is an undefined Variable");
+    check_leaf(leaf);
+    if (value.dtype() != leaf.dtype())
+      throw TypeError(fmt::format("with_assignment: a leaf of {} cannot take a value of {}",
+                                  name(leaf.dtype()), name(value.dtype())));
+    if (value.device() != leaf.device())
+      throw DeviceError(fmt::format("with_assignment: the leaf is on {} and its value on {}; use to(device)",
+                                    leaf.device().str(), value.device().str()));
+    const Variable result = apply(shared_op<WithAssignment>(), {&y, &leaf, &value}, where);
+    const bool now = !value.node()->lazy && !y.node()->lazy && !build_context().lazy;
+    if (now) assign(*leaf.node(), value.value().clone());
+    return result;
+  });
+}
+
+bool orders_assignment(const Op& op) { return &op == shared_op<WithAssignment>().get(); }
+OpPtr store_op() { return shared_op<Store>(); }
+OpPtr write_state_op() { return shared_op<WriteState>(); }
+bool is_store(const Op& op) { return &op == store_op().get(); }
+
+void add_assignment_ops(OpRegistry& ops) { ops.add<WithAssignment, Store, WriteState>(); }
+
+}  // namespace espalier

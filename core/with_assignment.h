@@ -1,0 +1,26 @@
+// State that a forward pass updates: running statistics, counts of steps.
+#pragma once
+#include <source_location>
+
+#include "espalier/core/variable.h"
+
+namespace espalier {
+
+/// `y`, and with it an order: whenever a step computes what is returned, `leaf`, a state, gets `value` at the
+/// end of that step. All that the step computes sees the state of before it. Gradients pass through `y`
+/// alone.
+///
+/// Eagerly the leaf is written at once; downstream of a feed once for each evaluation of a step that computes
+/// it, and not when a value that was released is computed again. A plan of training writes it in every step,
+/// one of inference, also for validation, never. Of two orders for one leaf the later one counts.
+///
+/// On replicas `value` may be made of means and sums over the batch, which they exchange. With `.accumulate`
+/// it must not depend on the batch, and is written once, with the last part. Else get_executor throws
+/// UnsupportedError with the line that makes the value.
+///
+/// Throws Error if `leaf` is no state, ShapeError or TypeError if `value` does not fit it, DeviceError if it
+/// is elsewhere.
+Variable with_assignment(const Variable& y, const Variable& leaf, const Variable& value,
+                         std::source_location where = std::source_location::current());
+
+}  // namespace espalier

@@ -1,0 +1,38 @@
+// The one place that knows all ops, as backends.cpp knows all backends.
+#include "espalier/core/op_registry.h"
+
+#include "espalier/core/assignment_ops.h"
+#include "espalier/executor/fused/matmul_ops.h"
+#include "espalier/executor/passes/passes.h"
+#include "espalier/ops/matmul/matmul.h"
+#include "espalier/ops/registered_ops.h"
+#include "espalier/optim/assign.h"
+
+namespace espalier {
+
+OpRegistry make_op_registry() {
+  OpRegistry ops;
+  for (const auto add : {add_transfer_op, add_assignment_ops, add_arithmetic_ops, add_cast_op,
+                         add_comparison_ops, add_concat_ops, add_cross_entropy_ops, add_elementary_ops,
+                         add_index_ops, add_random_ops, add_reduce_ops, add_reshape_ops, add_softmax_ops,
+                         add_assign_op, add_keep_op, add_shape_op, add_join_op})
+    add(ops);
+  ops.add("matmul", [](AttributeReader& a) {
+    return matmul_op({a.flag("transpose_a"), a.flag("transpose_b")});
+  });
+  ops.add("matmul_update", [](AttributeReader& a) {
+    return std::make_shared<MatmulUpdate>(MatmulForm{a.flag("transpose_a"), a.flag("transpose_b")});
+  });
+  for (const auto leaf : {"constant", "variable"}) ops.add_unsupported(leaf, "a value");
+  ops.add_unsupported("source", "a feed");
+  for (const auto collective : {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "sum_at_root"})
+    ops.add_unsupported(collective, "a communicator");
+  for (const auto program : {"fused", "fused_group", "matmul_epilogue"})
+    ops.add_unsupported(program, "a program");
+  for (const auto exchange :
+       {"gradient_bucket", "gradient_arrival", "gather_parameters", "reduce_over_replicas"})
+    ops.add_unsupported(exchange, "the parameters of a tree and its replicas");
+  return ops;
+}
+
+}  // namespace espalier

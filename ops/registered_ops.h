@@ -1,0 +1,20 @@
+// One function for each file of ops: what adds them to a registry (core/op_registry.h).
+#pragma once
+
+namespace espalier {
+
+class OpRegistry;
+
+void add_arithmetic_ops(OpRegistry& ops);
+void add_cast_op(OpRegistry& ops);
+void add_comparison_ops(OpRegistry& ops);
+void add_concat_ops(OpRegistry& ops);
+void add_cross_entropy_ops(OpRegistry& ops);
+void add_elementary_ops(OpRegistry& ops);
+void add_index_ops(OpRegistry& ops);
+void add_random_ops(OpRegistry& ops);
+void add_reduce_ops(OpRegistry& ops);
+void add_reshape_ops(OpRegistry& ops);
+void add_softmax_ops(OpRegistry& ops);
+
+}  // namespace espalier
