@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(what_needs_the_whole_batch_is_refused_with_its_line) {
     BOOST_TEST(refused(root).empty());
     const std::string text =
         refusal<esp::UnsupportedError>(root, {.optimizer = optim::Sgd({.lr = 0.1}), .accumulate = 2});
-    BOOST_TEST(says(text, "without .accumulate"), text);
+    BOOST_TEST(says(text, "leave out .accumulate"), text);
     return text;
   };
   const Variable y = in * w;

@@ -205,9 +205,10 @@ Prediction predict(const PlanData& plan, const CostInputs& inputs) {
 std::vector<Prediction> scaling(const PlanData& plan, const CostInputs& inputs, Scaling how, int64_t up_to) {
   if (!plan.replication)
     throw Error(
-        "scaling: this plan was made for one device, so nothing says what replicas would exchange; make it "
-        "for more: plan_for({.devices = 8})");
-  if (up_to < 1) throw Error(fmt::format("scaling: there are no {} replicas", up_to));
+        "scaling: this plan was made for one device and has no exchange of gradients; compile it for more: "
+        "plan_for({.devices = 8})");
+  if (up_to < 1)
+    throw Error(fmt::format("scaling: the number of replicas is {}; it must be at least 1", up_to));
   const Model model(plan, inputs);
   const auto own = static_cast<double>(model.rows());
   const int64_t batch = plan.replication->batch_rows;
