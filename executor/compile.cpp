@@ -22,7 +22,6 @@ struct Work {
   Graph& graph = plan.graph;
   const ShardOptions* shard = options.shard ? &*options.shard : nullptr;
   const StateOwners* owners = shard ? shard->owners.get() : nullptr;
-  bool in_place = !std::ranges::count(options.without, "in_place");
 };
 
 bool freeze_tree(Work& w) {
@@ -44,17 +43,13 @@ bool gather_new_parameters(Work& w) {
   return w.owners && !w.shard->accumulates_only() && gather_parameters(w.graph, w.shard->owners);
 }
 bool place_values(Work& w) {
-  w.plan.memory = plan_memory(w.graph, w.in_place, w.options.memory_budget);
+  w.plan.memory = plan_memory(w.graph, w.options.runs("in_place"), w.options.memory_budget);
   verify(w.plan.memory);
   return false;
 }
 template <bool (*pass)(Graph&, const CompileOptions&)>
 bool on_graph(Work& w) {
   return pass(w.graph, w.options);
-}
-template <bool (*stage)(Graph&)>
-bool always(Work& w) {
-  return stage(w.graph);
 }
 
 enum class Kind : uint8_t {
@@ -74,7 +69,7 @@ constexpr Stage stages[] = {
     {"gather_gradients", Kind::unfinished, gather_all_gradients},
     {"accumulate_only", Kind::unfinished, drop_all_updates},
     {"own_updates", Kind::unfinished, keep_own_updates},
-    {"keep_old_values", Kind::required, always<keep_old_values>},
+    {"keep_old_values", Kind::required, on_graph<keep_old_values>},
     {"dead_nodes", Kind::pass, on_graph<dead_nodes>},
     {"simplify", Kind::pass, on_graph<simplify>},
     {"fold_constants", Kind::pass, on_graph<fold_constants>},
@@ -89,11 +84,10 @@ constexpr Stage stages[] = {
     {"fuse_matmul", Kind::pass, on_graph<fuse_matmul>},
     {"split_buckets", Kind::pass, on_graph<split_buckets>},
     {"gather_parameters", Kind::unfinished, gather_new_parameters},
-    {"keep_old_values", Kind::required, always<keep_old_values>},
-    {"recompute", Kind::pass,
-     [](Work& w) { return recompute(w.graph, w.options.memory_budget, w.in_place); }},
+    {"keep_old_values", Kind::required, on_graph<keep_old_values>},
+    {"recompute", Kind::pass, on_graph<recompute>},
     {"in_place", Kind::pass, nullptr},
-    {"gather_last", Kind::required, always<gather_last>},
+    {"gather_last", Kind::required, on_graph<gather_last>},
     {"memory", Kind::required, place_values},
 };
 
@@ -124,13 +118,10 @@ std::shared_ptr<const PlanData> compile(const StepTree& tree, const FeedRows& ro
   for (const std::string& name : options.without)
     if (!std::ranges::count(pass_names(), name))
       throw Error(fmt::format("get_executor: there is no pass '{}'", name));
-  std::vector<std::string> without = options.without;
-  if (options.memory_budget == 0) without.emplace_back("recompute");
-
   auto plan = std::make_shared<PlanData>();
   Work work{tree, rows, options, *plan};
   for (const Stage& stage : stages)
-    if (stage.run && (stage.kind != Kind::pass || !std::ranges::count(without, stage.name))) run(stage, work);
+    if (stage.run && (stage.kind != Kind::pass || options.runs(stage.name))) run(stage, work);
   return plan;
 }
 

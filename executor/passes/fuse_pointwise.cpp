@@ -31,7 +31,8 @@ class Fuser {
     const uint32_t c = clustering_.cluster_of(node);
     return c != Clustering::none && fused_[c];
   }
-  /// Returns true for a single node on an anchor, such as the bias of a product: fuse_matmul makes it an epilogue.
+  /// Returns true for a single node on an anchor, such as the bias of a product: fuse_matmul makes it an
+  /// epilogue.
   bool follows_an_anchor(const Cluster& cluster) const {
     if (cluster.members.size() != 1 || clustering_.kind(cluster.members[0]) != Instruction::Kind::map)
       return false;

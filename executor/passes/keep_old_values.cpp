@@ -41,7 +41,7 @@ uint32_t behind_views(const Graph& graph, uint32_t node) {
 
 void add_keep_op(OpRegistry& ops) { ops.add<Keep>(); }
 
-bool keep_old_values(Graph& graph) {
+bool keep_old_values(Graph& graph, const CompileOptions&) {
   const auto writes = [](const GraphNode& n) {
     return n.op->effect() == Effect::writes_leaf || !n.gathered.empty();
   };

@@ -45,7 +45,7 @@ bool gather_parameters(Graph& graph, const std::shared_ptr<const StateOwners>& o
   return true;
 }
 
-bool gather_last(Graph& graph) {
+bool gather_last(Graph& graph, const CompileOptions&) {
   GraphRewriter rewriter(graph);
   for (uint32_t i = 0; i < graph.nodes.size(); ++i)
     if (!graph.nodes[i].gathered.empty()) rewriter.move_last(i);

@@ -56,17 +56,18 @@ bool own_updates(Graph& graph, const StateOwners& owners, int replica);
 /// Appends the node in which owners send their new parameters to the other replicas.
 bool gather_parameters(Graph& graph, const std::shared_ptr<const StateOwners>& owners);
 /// Moves that node to the end: nodes before it read the parameters of the previous step.
-bool gather_last(Graph& graph);
+bool gather_last(Graph& graph, const CompileOptions& options = {});
 
 /// The number that all elements of a value are equal to, if that is known from the graph.
 std::optional<double> fill_of(const Graph& graph, ValueRef v);
 
 /// If a result or an assigned value is a leaf that the step assigns, or a view of one, copies it before the
 /// first assignment. Required for correctness.
-bool keep_old_values(Graph& graph);
+bool keep_old_values(Graph& graph, const CompileOptions& options = {});
 
 /// Recomputes values that are not read for a long time, until the arena fits into `budget` bytes or no
 /// further value reduces it. Must be the last pass: others would merge the copies.
+bool recompute(Graph& graph, const CompileOptions& options);
 bool recompute(Graph& graph, int64_t budget, bool in_place = true);
 
 // The ops that passes put into graphs, for the registry of ops.

@@ -286,6 +286,10 @@ class Search {
 
 }  // namespace
 
+bool recompute(Graph& graph, const CompileOptions& options) {
+  return recompute(graph, options.memory_budget, options.runs("in_place"));
+}
+
 bool recompute(Graph& graph, int64_t budget, bool in_place) {
   int64_t arena = plan_memory(graph, in_place).arena_bytes;
   bool changed = false;

@@ -1,7 +1,9 @@
 // How a step is compiled.
 #pragma once
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "espalier/executor/precision.h"
@@ -18,6 +20,12 @@ struct CompileOptions {
   Precision precision = Precision::float32;
   /// The rows that the plan takes of each batch, if it is one of several.
   std::optional<ShardOptions> shard = {};
+
+  /// Returns true unless the pass is left out. Without a budget nothing is recomputed.
+  bool runs(std::string_view pass) const {
+    return (memory_budget > 0 || pass != "recompute") &&
+           std::find(without.begin(), without.end(), pass) == without.end();
+  }
 };
 
 }  // namespace espalier
