@@ -117,7 +117,8 @@ std::shared_ptr<const PlanData> compile(const StepTree& tree, const FeedRows& ro
                                         const CompileOptions& options) {
   for (const std::string& name : options.without)
     if (!std::ranges::count(pass_names(), name))
-      throw Error(fmt::format("get_executor: there is no pass '{}'", name));
+      throw Error(fmt::format("get_executor: there is no pass '{}'; the passes are {}", name,
+                              fmt::join(pass_names(), ", ")));
   auto plan = std::make_shared<PlanData>();
   Work work{tree, rows, options, *plan};
   for (const Stage& stage : stages)

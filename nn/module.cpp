@@ -25,7 +25,11 @@ Variable Module::add_parameter(std::string name, const Tensor& value, Where wher
 Variable Module::add_parameter(std::string name, const Variable& parameter, Where where) {
   return located(where, [&] {
     if (!parameter.defined() || !is_parameter(parameter.node()->op()))
-      throw Error(fmt::format("'{}' cannot be added: it is not a parameter, but made of others", name));
+      throw Error(fmt::format("'{}' cannot be added: it is {}, not a parameter", name,
+                              !parameter.defined() ? "undefined"
+                              : parameter.node()->op().is_leaf()
+                                  ? fmt::format("a {}", parameter.node()->op().name())
+                                  : "the result of an operation"));
     state_->add_slot(std::move(name), {parameter.shape(), parameter.dtype(), parameter});
     return parameter;
   });

@@ -297,7 +297,21 @@ struct SliceLike : ViewOp {
   SliceLike(int64_t axis, int64_t begin) : axis_(axis), begin_(begin) {}
   std::string_view name() const override { return "slice_like"; }
   Attributes attributes() const override { return {{"axis", axis_}, {"begin", begin_}}; }
-  Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[1]->shape}}; }
+  Specs infer(const InputSpecs& in) const override {
+    const Shape &whole = in[0]->shape, &like = in[1]->shape;
+    const size_t axis = resolve_axis(axis_, whole.rank(), name());
+    bool fits = like.rank() == whole.rank();
+    for (size_t i = 0; fits && i < whole.rank(); ++i) {
+      const int64_t size = whole.dims()[i];
+      const int64_t begin = i == axis ? Slice::from_start(begin_, size) : 0;
+      fits = begin >= 0 && begin <= size &&
+             (i == axis ? like.dims()[i] <= size - begin : like.dims()[i] == size);
+    }
+    if (!fits)
+      throw ShapeError(fmt::format("slice_like: {} from {} along axis {} is not within {}", like.str(),
+                                   begin_, axis_, whole.str()));
+    return {{in[0]->dtype, like}};
+  }
   std::optional<Layout> view(const Layout& in, const Spec& out) const override {
     Layout layout = in;
     const size_t axis = resolve_axis(axis_, in.shape.rank(), name());

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <cstdint>
 #include <fstream>
 #include <random>
@@ -127,6 +128,22 @@ BOOST_AUTO_TEST_CASE(blocks_of_ended_threads_are_used_again) {
       for (const esp::Tensor& t : tensors) seen.insert(t.address());
     }).join();
   BOOST_TEST(seen.size() < 400u);
+  // Threads that run at the same time share the blocks of those that have ended.
+  seen.clear();
+  for (int i = 0; i < 40; ++i) {
+    std::barrier<> both(2);
+    const auto allocate = [&](const void*& address) {
+      const esp::Tensor t({700}, esp::boolean);
+      address = t.address();
+      both.arrive_and_wait();
+    };
+    const void *one = nullptr, *other = nullptr;
+    std::thread first([&] { allocate(one); }), second([&] { allocate(other); });
+    first.join();
+    second.join();
+    seen.insert({one, other});
+  }
+  BOOST_TEST(seen.size() < 30u);
 }
 #endif
 

@@ -131,4 +131,20 @@ BOOST_AUTO_TEST_CASE(a_join_writes_only_into_its_whole) {
   BOOST_CHECK_THROW((void)made({1}, {0}, {INT64_MAX}, {2}), esp::Error);   // or more than can be
 }
 
+BOOST_AUTO_TEST_CASE(a_slice_stays_within_its_input) {
+  const auto infers = [](int64_t axis, int64_t begin, const esp::Shape& whole, const esp::Shape& like) {
+    const esp::OpPtr op = esp::make_op("slice_like", {{"axis", axis}, {"begin", begin}});
+    const esp::Spec x{esp::float32, whole}, y{esp::float32, like};
+    return op->infer({&x, &y})[0].shape;
+  };
+  BOOST_TEST((infers(0, 2, {5, 3}, {3, 3}) == esp::Shape({3, 3})));
+  BOOST_TEST((infers(-1, -1, {5, 3}, {5, 1}) == esp::Shape({5, 1})));
+  BOOST_CHECK_THROW((void)infers(0, 3, {5, 3}, {3, 3}), esp::ShapeError);
+  BOOST_CHECK_THROW((void)infers(0, int64_t{1} << 40, {5, 3}, {3, 3}), esp::ShapeError);
+  BOOST_CHECK_THROW((void)infers(0, -6, {5, 3}, {3, 3}), esp::ShapeError);
+  BOOST_CHECK_THROW((void)infers(0, 0, {5, 3}, {5, 4}), esp::ShapeError);
+  BOOST_CHECK_THROW((void)infers(0, 0, {5, 3}, {5}), esp::ShapeError);
+  BOOST_CHECK_THROW((void)infers(2, 0, {5, 3}, {5, 3}), esp::Error);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

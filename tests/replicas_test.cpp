@@ -160,8 +160,8 @@ BOOST_AUTO_TEST_CASE(what_needs_the_whole_batch_is_refused_with_its_line) {
   BOOST_TEST(says(refused_in_parts(esp::mean(y) * esp::mean(y)), "'multiply'"));
   BOOST_TEST(
       says(refused_in_parts(esp::sum(y) + esp::sum(w)), "'add'"));  // would count the second once a replica
-  BOOST_TEST(says(refused_in_parts(esp::sum(y) + esp::sum(w)), "Let it be a mean"));
-  BOOST_TEST(says(refused_in_parts(esp::mean(y) - esp::sum(y)), "Let it be a mean"));
+  BOOST_TEST(says(refused_in_parts(esp::sum(y) + esp::sum(w)), "Use a mean"));
+  BOOST_TEST(says(refused_in_parts(esp::mean(y) - esp::sum(y)), "Use a mean"));
   BOOST_TEST(says(refused(esp::mean(esp::matmul(y, esp::transpose(in)))), "'matmul'"));
   BOOST_TEST(says(refused(esp::mean(esp::softmax(y, 0) * w)), "'softmax'"));
   for (const Variable& whole :
@@ -200,8 +200,7 @@ BOOST_AUTO_TEST_CASE(a_refusal_says_which_of_two_reasons_it_has) {
   esp::data::Distributor feed({numbers({8, 3}, -1, 1, 1)}, {.batch_size = 4});
   const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w"), x = feed.get_output_graphs()[0] * w,
                  total = esp::sum(x, 0), average = esp::mean(x, 0);
-  const std::string sum_and_none = "a sum over the batch together with what is none",
-                    neither = "neither row by row";
+  const std::string sum_and_none = "it adds a value to a sum over the batch", neither = "neither row by row";
   const auto check = [&](const Variable& y, const std::string& said, const std::string& op) {
     const std::string text =
         refusal<esp::UnsupportedError>(y, {.optimizer = optim::Sgd(0.1), .accumulate = 2});
@@ -415,6 +414,54 @@ BOOST_AUTO_TEST_CASE(parameters_of_16_bits_in_parts) {
     return w.value().to(esp::float64);
   };
   BOOST_TEST(difference(train(2), train(1)) < 0.02);
+}
+
+// A shard with one row would broadcast where the rows of the whole batch meet another axis of their number.
+BOOST_AUTO_TEST_CASE(an_axis_of_the_size_of_the_batch_is_not_its_rows) {
+  for (const int which : {0, 1, 2}) {
+    const auto loss_on = [&](int replicas) {
+      esp::data::Distributor feed({esp::tensor({{1., 2.}, {3., 5.}}, esp::float64)}, {.batch_size = 2});
+      const Variable w = esp::parameter(esp::tensor({1., 10.}, esp::float64), "w"),
+                     x = feed.get_output_graphs()[0];
+      const Variable y = which == 0   ? x - esp::mean(x, 1)
+                         : which == 1 ? x * esp::sum(x * w, -1)
+                                      : x * esp::reshape(esp::mean(x, 1), {-1, 1});
+      const esp::Executor executor =
+          esp::mean(esp::square(y * w))
+              .get_executor({.optimizer = optim::Sgd(0.01), .devices = cpus(replicas)});
+      return executor.step().loss;
+    };
+    const double one = loss_on(1);
+    for (const int replicas : {2, 4}) {
+      if (which < 2)
+        BOOST_CHECK_THROW((void)loss_on(replicas), esp::UnsupportedError);
+      else
+        BOOST_TEST(loss_on(replicas) == one, boost::test_tools::tolerance(1e-12));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(batches_without_rows) {
+  const Variable x = esp::placeholder("x", {4, 3}, esp::float64),
+                 w = esp::parameter(numbers({3}, -1, 1, 2), "w");
+  for (const bool rows : {true, false}) {
+    const Variable value = rows ? x * w : esp::sum(x * w);
+    const esp::Executor executor = value.get_executor({.devices = cpus(2)});
+    const esp::Tensor result = executor.run({{"x", esp::zeros({0, 3}, esp::float64)}});
+    if (rows)
+      BOOST_TEST(result.shape() == esp::Shape({0, 3}));
+    else
+      BOOST_TEST(result.item() == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(more_parts_than_can_be) {
+  const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w");
+  const Variable loss = esp::mean(esp::placeholder("x", {4, 3}, esp::float64) * w);
+  BOOST_CHECK_THROW((void)loss.plan_for({.optimizer = optim::Sgd(0.1), .devices = 4, .accumulate = 1 << 30}),
+                    esp::Error);
+  BOOST_CHECK_THROW((void)loss.get_executor({.optimizer = optim::Sgd(0.1), .accumulate = 1 << 30}),
+                    esp::Error);
 }
 
 BOOST_AUTO_TEST_CASE(a_value_that_is_set_reaches_all_replicas) {

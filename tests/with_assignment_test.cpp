@@ -270,4 +270,31 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_written_is_refused) {
       trained(esp::mean(x, 0), s, {.devices = cpus(2), .replicas = {.local_statistics = true}}).empty());
 }
 
+BOOST_AUTO_TEST_CASE(a_step_that_loss_scaling_skips_writes_nothing) {
+  for (const int replicas : {1, 2}) {
+    const esp::data::Distributor feed({numbers({48, 6}, -1, 1, 1).to(esp::float32)}, {.batch_size = 4});
+    const Variable w = esp::parameter(numbers({6, 6}, -1, 1, 2).to(esp::float32), "w"),
+                   count = esp::state(esp::tensor(0.0f), "count"), mean = esp::state(esp::zeros({6}), "mean");
+    Variable h = esp::matmul(feed.get_output_graphs()[0], w);
+    h = esp::with_assignment(esp::with_assignment(h, count, count + 1.0), mean, esp::mean(h, 0));
+    const esp::Executor executor = (esp::mean(esp::square(h)) * 4.0)
+                                       .get_executor({.optimizer = optim::Sgd({.lr = 1e-4}),
+                                                      .devices = cpus(replicas),
+                                                      .precision = esp::Precision::float16});
+    double scale = executor.loss_scale(), good = 0;
+    int skipped = 0;
+    for (int step = 0; step < 12; ++step) {
+      const esp::Tensor before = mean.value();
+      (void)executor.step();
+      const bool skips = executor.loss_scale() < scale;
+      scale = executor.loss_scale();
+      skipped += skips, good += !skips;
+      BOOST_TEST((difference(mean.value(), before) == 0) == skips);
+      BOOST_TEST(count.value().item() == good);
+    }
+    BOOST_TEST(skipped > 0);
+    BOOST_TEST(good > 0);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -56,12 +56,18 @@ thread_local ThreadLists thread_lists;
 
 void refill(FreeBlock*& list, size_t c) {
   SharedLists& shared = shared_lists();
-  {
-    const std::lock_guard lock(shared.mutex);
-    if ((list = std::exchange(shared.lists[c], nullptr))) return;
-  }
   const size_t size = (c + 1) * unit;
   const size_t count = slab_bytes / size;
+  {
+    // No more than a slab's worth: threads that refill at the same time share what there is.
+    const std::lock_guard lock(shared.mutex);
+    if ((list = shared.lists[c])) {
+      FreeBlock* last = list;
+      for (size_t i = 1; i < count && last->next; ++i) last = last->next;
+      shared.lists[c] = std::exchange(last->next, nullptr);
+      return;
+    }
+  }
   char* slab = static_cast<char*>(std::aligned_alloc(unit, count * size));
   if (!slab) throw OutOfMemory("the system has no memory left for a block of small objects");
   for (size_t i = count; i-- > 0;) {

@@ -2,6 +2,7 @@
 
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
+#include "espalier/core/op_registry.h"
 #include "espalier/core/tree.h"
 
 namespace espalier {
@@ -10,7 +11,7 @@ namespace {
 
 /// The end of a step of training: values that forward passes have computed are written into states.
 void add_assignments(Graph& graph, const std::vector<uint32_t>& leaves,
-                     const std::map<uint32_t, ValueRef>& values) {
+                     const std::map<uint32_t, ValueRef>& values, std::optional<ValueRef> succeeded) {
   const auto add = [&](OpPtr op, std::vector<ValueRef> inputs) {
     GraphNode n;
     n.op = std::move(op);
@@ -23,13 +24,16 @@ void add_assignments(Graph& graph, const std::vector<uint32_t>& leaves,
   };
   std::vector<uint32_t> stored;
   for (const uint32_t leaf : leaves) stored.push_back(add(store_op(), {values.at(leaf)}));
+  if (succeeded)
+    for (size_t i = 0; i < leaves.size(); ++i)
+      stored[i] = add(make_op("where", {}), {*succeeded, {stored[i], 0}, {leaves[i], 0}});
   for (size_t i = 0; i < leaves.size(); ++i) add(write_state_op(), {{leaves[i], 0}, {stored[i], 0}});
 }
 
 }  // namespace
 
 Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& updates, const FeedRows& rows,
-             bool inference) {
+             bool inference, const Variable& succeeded) {
   std::vector<Variable> roots = results;
   roots.insert(roots.end(), updates.begin(), updates.end());
   const std::vector<Node*> tree = nodes_below(TreeWalk(roots));
@@ -68,7 +72,10 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
     position.insert(node, static_cast<uint32_t>(graph.nodes.size()));
     graph.nodes.push_back(std::move(n));
   }
-  add_assignments(graph, written, ordered);
+  std::optional<ValueRef> condition;
+  if (succeeded.defined() && !written.empty())
+    condition = ValueRef{position.find(succeeded.node()), succeeded.output()};
+  add_assignments(graph, written, ordered, condition);
   for (const Variable& result : results)
     graph.results.push_back({position.find(result.node()), result.output()});
   return graph;

@@ -54,9 +54,10 @@ class Graph {
 };
 
 /// Converts the tree below `results` and `updates` to a graph, with shapes for batches of these rows. For
-/// inference, replaces ops by their `for_inference`.
+/// inference, replaces ops by their `for_inference`. The forward pass writes states only if `succeeded`, a
+/// node below the updates, is true; undefined: always.
 Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& updates, const FeedRows& rows,
-             bool inference);
+             bool inference, const Variable& succeeded = {});
 
 /// Infers the outputs of a node from its inputs. Throws the errors of inference, with the user's line.
 std::vector<Spec> infer_outputs(const Graph& graph, const GraphNode& node);

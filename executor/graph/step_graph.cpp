@@ -18,7 +18,7 @@ StepGraph freeze(const StepTree& tree, const FeedRows& rows, bool inference) {
     step.parameters.push_back(parameter);
     add(gradient);
   }
-  step.graph = freeze(results, tree.updates, rows, inference);
+  step.graph = freeze(results, tree.updates, rows, inference, tree.succeeded);
   step.gradients.assign(step.graph.results.begin() + static_cast<std::ptrdiff_t>(shown),
                         step.graph.results.end());
   step.graph.results.resize(shown);

@@ -18,6 +18,9 @@ struct StepTree {
   /// Further values that the plan computes.
   std::vector<Variable> outputs = {};
   std::vector<Variable> updates = {};
+  /// A boolean scalar among the nodes of `updates`; if it is false, the forward pass writes no state.
+  /// Undefined: it always does.
+  Variable succeeded = {};
   /// Parameters and their gradients, to be placed side by side. Empty: the placement of gradients is free.
   std::vector<std::pair<Variable, Variable>> gradients = {};
 };

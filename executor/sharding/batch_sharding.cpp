@@ -171,6 +171,10 @@ class Roles {
           continue;
         if (by_value && n.op->mixes(k, in.axis, specs)) return {BatchSharding::unshardable};
         const bool seen = by_value && n.op->is_view();
+        // Broadcasting aligns the last axes. Another axis may have the size of the batch by chance.
+        const size_t rank = part_.spec({i, output}).shape.rank();
+        if (n.op->is_pointwise() && in.axis + rank != axis + specs[k]->shape.rank())
+          return {BatchSharding::unshardable};
         if (!seen && size_of(n.inputs[k], in.axis) != size) return {BatchSharding::unshardable};
         BatchValue own = seen ? seen_rows(i, axis) : in;
         own.axis = axis;

@@ -37,7 +37,7 @@ Tensor side_by_side(const KernelCall& call) {
 double weight_of(const BatchShard& shard, int64_t batch_rows, bool averages) {
   const auto rows = static_cast<double>(shard.counted(batch_rows));
   if (!averages) return rows > 0 ? 1 : 0;
-  return rows / static_cast<double>(batch_rows);
+  return batch_rows > 0 ? rows / static_cast<double>(batch_rows) : 1;  // means over no rows are NaN
 }
 double weight_of(const BatchShard& shard, const Replication& replication) {
   return weight_of(shard, replication.batch_rows, replication.averages);

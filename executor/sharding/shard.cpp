@@ -27,20 +27,27 @@ bool adds_to_sum(const GraphNode& n, const BatchRoles& roles) {
 
 [[noreturn]] void refuse(const GraphNode& cause, bool adds_to_sum, const ShardOptions& options) {
   const std::string_view why =
-      adds_to_sum
-          ? "it puts a sum over the batch together with what is none, and would count that once for each "
-            "replica. Let it be a mean"
-          : "it is neither row by row, nor a mean or a sum over the batch. If it is a statistic of the batch "
-            "that may be taken over each replica's rows, say so: "
-            "get_executor({.replicas = {.local_statistics = true}}); a custom_op says that it is .row_by_row";
+      adds_to_sum ? "it adds a value to a sum over the batch, and each part would add it again. Use a mean"
+      : options.local_statistics ? "its result is neither row by row, nor linear in means or sums over the "
+                                   "batch. A custom_op states that it "
+                                   "is .row_by_row"
+                                 : "its result is neither row by row, nor made of means or sums over the "
+                                   "batch. Statistics of a batch that its "
+                                   "rows read can be taken over the rows of each part: "
+                                   "get_executor({.replicas = {.local_statistics = true}}). "
+                                   "A custom_op states that it is .row_by_row";
   const std::string_view accumulated = options.shard.micro_batches > 1
-                                           ? ". If it needs means or sums over the whole batch: these are "
-                                             "not known before the last micro-batch; "
-                                             "leave out .accumulate"
+                                           ? ". Means or sums over the whole batch are not known before the "
+                                             "last micro-batch: if it needs them, leave out .accumulate"
                                            : "";
-  throw UnsupportedError(fmt::format(
-      "get_executor: {} replicas cannot compute '{}' ({}) from a part of the batch's rows each: {}{}",
-      options.shard.pieces(), cause.op->name(), line_of(cause.where), why, accumulated));
+  const std::string parts =
+      options.shard.micro_batches == 1 ? fmt::format("{} replicas", options.shard.replicas)
+      : options.shard.replicas == 1    ? fmt::format("{} micro-batches", options.shard.micro_batches)
+                                       : fmt::format("{} micro-batches of {} replicas",
+                                                     options.shard.micro_batches, options.shard.replicas);
+  throw UnsupportedError(
+      fmt::format("get_executor: {} cannot compute '{}' ({}) from a part of the batch's rows each: {}{}",
+                  parts, cause.op->name(), line_of(cause.where), why, accumulated));
 }
 
 bool is_refused(const BatchValue& value) { return value.role >= BatchSharding::local; }

@@ -30,13 +30,14 @@ optim::ParameterGradients LossScale::gradients(const Variable& loss) const {
 }
 
 std::vector<Variable> LossScale::updates(optim::ParameterGradients gradients,
-                                         const optim::Optimizer& optimizer) const {
+                                         const optim::Optimizer& optimizer, Variable& finite) const {
   BuildContext now = build_context();
   now.tag = Tag::update;
   now.no_grad = true;
   now.where = &gradients.front().first.node()->where;
   const BuildScope scope(now);
-  const Variable finite = all_finite(gradients).to(factor_.device()), inverse = 1.0 / factor_;
+  finite = all_finite(gradients).to(factor_.device());
+  const Variable inverse = 1.0 / factor_;
   for (auto& [parameter, gradient] : gradients)
     gradient = gradient * as(inverse, gradient.dtype()).to(gradient.device());
 

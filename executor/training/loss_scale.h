@@ -19,8 +19,10 @@ class LossScale {
   explicit LossScale(Device device);
   /// New nodes for the gradients of the scaled loss.
   optim::ParameterGradients gradients(const Variable& loss) const;
-  /// The updates of all parameters, from these gradients, and of the factor.
-  std::vector<Variable> updates(optim::ParameterGradients gradients, const optim::Optimizer& optimizer) const;
+  /// The updates of all parameters, from these gradients, and of the factor. Sets `finite`, whether all
+  /// gradients are.
+  std::vector<Variable> updates(optim::ParameterGradients gradients, const optim::Optimizer& optimizer,
+                                Variable& finite) const;
   const Variable& factor() const { return factor_; }
 
  private:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 
 #include "espalier/core/autograd.h"
 #include "espalier/core/error.h"
@@ -51,8 +52,9 @@ void find_updates(Setup& setup) {
     if (scales) setup.loss_scale.emplace(root.device());
     const auto gradients = scales ? setup.loss_scale->gradients(root) : new_parameter_gradients(root);
     if (gradients.empty()) throw Error("get_executor: there is no parameter in the tree to train");
-    setup.tree.updates = scales ? setup.loss_scale->updates(gradients, *options.optimizer)
-                                : options.optimizer->build(gradients);
+    setup.tree.updates = scales
+                             ? setup.loss_scale->updates(gradients, *options.optimizer, setup.tree.succeeded)
+                             : options.optimizer->build(gradients);
     setup.tree.gradients = gradients;
   } else if (scales) {
     throw Error(
@@ -156,6 +158,10 @@ Setup::Setup(const Variable& tree_root, const ExecutorOptions& given, bool gathe
 void Setup::prepare_for(const Target& devices) {
   target = devices;
   if (!sharded()) return;
+  constexpr int64_t most = 1 << 20;
+  if (options.accumulate > most || int64_t{target.replicas} * options.accumulate > INT_MAX)
+    throw Error(fmt::format("get_executor: a batch cannot be taken in {} parts on each of {} replicas",
+                            options.accumulate, target.replicas));
   if (collective)
     throw UnsupportedError(fmt::format(
         "get_executor: the tree exchanges values itself, by '{}' ({}), and so cannot be replicated; name one "
