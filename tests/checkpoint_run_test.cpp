@@ -90,6 +90,8 @@ BOOST_AUTO_TEST_CASE(when_checkpoints_are_left) {
   BOOST_TEST(positions({.epochs = 0}) == Positions{});
   const Program program;
   BOOST_CHECK_EXCEPTION(program.executor.execute({.checkpoint_every = -1}), esp::Error, says({"-1", here()}));
+  BOOST_CHECK_EXCEPTION(program.executor.execute({.checkpoint_every = 2}), esp::Error,
+                        says({"needs a folder", here()}));
 }
 
 BOOST_AUTO_TEST_CASE(a_run_that_is_stopped_leaves_one) {

@@ -78,6 +78,9 @@ History Trainer::execute(const ExecuteOptions& options) {
   if (options.epochs < 0) throw Error(fmt::format("execute: {} is not a number of epochs", options.epochs));
   if (options.checkpoint_every < 0)
     throw Error(fmt::format("execute: a checkpoint cannot come every {} steps", options.checkpoint_every));
+  if (options.checkpoint_every > 0 && options.checkpoint.empty())
+    throw Error(fmt::format("execute: a checkpoint every {} steps needs a folder: .checkpoint",
+                            options.checkpoint_every));
   setup_.feeds.need_data("execute");
   const Busy busy(busy_, "execute");
   return job_.guarded([&] { return EpochLoop::run(*this, options); });
