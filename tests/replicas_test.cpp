@@ -22,17 +22,6 @@ using esp::Variable;
 
 namespace {
 
-/// The message of the error from compiling an executor; empty if there is none.
-template <class E>
-std::string refusal(const Variable& root, const esp::ExecutorOptions& how) {
-  try {
-    (void)root.get_executor(how);
-  } catch (const E& error) {
-    return error.what();
-  }
-  return {};
-}
-
 bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
@@ -136,88 +125,6 @@ BOOST_AUTO_TEST_CASE(sums_means_and_rows_are_the_whole_batch_s) {
         for (const int count : {2, 3, 4})
           BOOST_TEST(difference_of(value_of(kind, cpus(count), train), one) < 1e-12);
       }
-}
-
-BOOST_AUTO_TEST_CASE(what_needs_the_whole_batch_is_refused_with_its_line) {
-  esp::data::Distributor feed({numbers({8, 3}, -1, 1, 1)}, {.batch_size = 4});
-  const Variable in = feed.get_output_graphs()[0], w = esp::parameter(numbers({3}, -1, 1, 2), "w");
-  const auto refused = [&](const Variable& root) {
-    return refusal<esp::UnsupportedError>(root, {.optimizer = optim::Sgd({.lr = 0.1}), .devices = cpus(2)});
-  };
-  const auto refused_in_parts = [&](const Variable& root) {  // where replicas would exchange it
-    BOOST_TEST(refused(root).empty());
-    const std::string text =
-        refusal<esp::UnsupportedError>(root, {.optimizer = optim::Sgd({.lr = 0.1}), .accumulate = 2});
-    BOOST_TEST(says(text, "leave out .accumulate"), text);
-    return text;
-  };
-  const Variable y = in * w;
-  const Variable rms = esp::sqrt(esp::mean(esp::square(y)));
-  const std::string text = refused_in_parts(rms);
-  BOOST_TEST(says(text, "'sqrt'"), text);
-  BOOST_TEST(says(text, "replicas_test.cpp:"), text);
-  BOOST_TEST(says(refused(esp::max(y)), "'max'"));
-  BOOST_TEST(says(refused_in_parts(esp::mean(y) * esp::mean(y)), "'multiply'"));
-  BOOST_TEST(
-      says(refused_in_parts(esp::sum(y) + esp::sum(w)), "'add'"));  // would count the second once a replica
-  BOOST_TEST(says(refused_in_parts(esp::sum(y) + esp::sum(w)), "Use a mean"));
-  BOOST_TEST(says(refused_in_parts(esp::mean(y) - esp::sum(y)), "Use a mean"));
-  BOOST_TEST(says(refused(esp::mean(esp::matmul(y, esp::transpose(in)))), "'matmul'"));
-  BOOST_TEST(says(refused(esp::mean(esp::softmax(y, 0) * w)), "'softmax'"));
-  for (const Variable& whole :
-       {esp::reshape(y, {4, 3}), esp::slice(y, 0, 0, 4), y + esp::ones({4, 1}, esp::float64)}) {
-    const std::string fixed = refused(esp::mean(whole));  // the size of the whole batch
-    BOOST_TEST(says(fixed, "get_executor: 2 replicas have a part"), fixed);
-    BOOST_TEST(says(fixed, "replicas_test.cpp:"), fixed);
-  }
-  const Variable centered = y - esp::mean(y, 0);
-  BOOST_TEST(says(refused_in_parts(esp::mean(esp::square(centered))), "'subtract'"));
-  // A statistic of the batch may be each replica's own, if the user says so.
-  const esp::Executor local = esp::mean(esp::square(centered))
-                                  .get_executor({.optimizer = optim::Sgd({.lr = 0.1}),
-                                                 .devices = cpus(2),
-                                                 .replicas = {.local_statistics = true}});
-  BOOST_TEST(std::isfinite(local.step().loss));
-}
-
-BOOST_AUTO_TEST_CASE(options_that_cannot_be) {
-  const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w");
-  const Variable loss = esp::sum(esp::square(w));
-  const auto rule = optim::Sgd({.lr = 0.1});
-  BOOST_TEST(says(refusal<esp::Error>(loss, {.optimizer = rule, .accumulate = 0}), "0 parts"));
-  BOOST_TEST(says(refusal<esp::Error>(loss, {.accumulate = 2}), "training only"));
-  for (const esp::Device& gpu : gpus_to_test())
-    BOOST_TEST(says(refusal<esp::UnsupportedError>(loss, {.optimizer = rule, .devices = {esp::cpu(), gpu}}),
-                    "do not go together"));
-  // Without a batch all replicas compute the same.
-  const esp::Executor executor = loss.get_executor({.optimizer = rule, .devices = cpus(2)});
-  const auto run = [&] { return executor.execute({.progress = false}).epochs[0].loss_mean; };
-  const double before = run();
-  BOOST_TEST(run() == before * 0.64, boost::test_tools::tolerance(1e-6));
-}
-
-BOOST_AUTO_TEST_CASE(a_refusal_says_which_of_two_reasons_it_has) {
-  esp::data::Distributor feed({numbers({8, 3}, -1, 1, 1)}, {.batch_size = 4});
-  const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w"), x = feed.get_output_graphs()[0] * w,
-                 total = esp::sum(x, 0), average = esp::mean(x, 0);
-  const std::string sum_and_none = "it adds a value to a sum over the batch", neither = "neither row by row";
-  const auto check = [&](const Variable& y, const std::string& said, const std::string& op) {
-    const std::string text =
-        refusal<esp::UnsupportedError>(y, {.optimizer = optim::Sgd(0.1), .accumulate = 2});
-    BOOST_TEST(says(text, said), text);
-    BOOST_TEST(says(text, "'" + op + "'"), text);
-    BOOST_TEST(says(text, "replicas_test.cpp:"), text);
-    BOOST_TEST(!says(text, said == neither ? sum_and_none : neither), text);
-  };
-  check(esp::sum(total + w), sum_and_none, "add");
-  check(total + 1.0, sum_and_none, "add");
-  check(total - average, sum_and_none, "subtract");
-  check(esp::concat({total, w}, 0), sum_and_none, "concat");
-  check(esp::sum(total) + x, neither, "add");  // combines a sum with rows
-  check(total * esp::sum(x), neither, "multiply");
-  check(w / total, neither, "divide");
-  check(esp::sqrt(average), neither, "sqrt");
-  check(esp::maximum(total, w), neither, "maximum");
 }
 
 BOOST_AUTO_TEST_CASE(plans_of_several_sizes_send_all_at_once) {
@@ -384,14 +291,6 @@ BOOST_AUTO_TEST_CASE(integers_and_bools_are_the_whole_batch_s) {
       }
 }
 
-BOOST_AUTO_TEST_CASE(a_tree_with_collectives_of_its_own_is_not_replicated) {
-  const auto world = esp::distributed::make_group({esp::cpu()}).front();
-  esp::data::Distributor feed({numbers({8, 3}, -1, 1, 1)}, {.batch_size = 4});
-  const Variable y = esp::distributed::all_reduce(feed.get_output_graphs()[0], esp::Reduction::sum, world);
-  BOOST_TEST(says(refusal<esp::UnsupportedError>(esp::mean(y), {.devices = cpus(2)}), "replicas_test.cpp:"));
-  BOOST_TEST(refusal<esp::Error>(esp::mean(y), {}).empty());
-}
-
 BOOST_AUTO_TEST_CASE(rows_of_micro_batches_train_but_cannot_be_read) {
   esp::data::Distributor feed({numbers({8, 3}, -1, 1, 1)}, {.batch_size = 4});
   const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w");
@@ -416,31 +315,6 @@ BOOST_AUTO_TEST_CASE(parameters_of_16_bits_in_parts) {
   BOOST_TEST(difference(train(2), train(1)) < 0.02);
 }
 
-// A shard with one row would broadcast where the rows of the whole batch meet another axis of their number.
-BOOST_AUTO_TEST_CASE(an_axis_of_the_size_of_the_batch_is_not_its_rows) {
-  for (const int which : {0, 1, 2}) {
-    const auto loss_on = [&](int replicas) {
-      esp::data::Distributor feed({esp::tensor({{1., 2.}, {3., 5.}}, esp::float64)}, {.batch_size = 2});
-      const Variable w = esp::parameter(esp::tensor({1., 10.}, esp::float64), "w"),
-                     x = feed.get_output_graphs()[0];
-      const Variable y = which == 0   ? x - esp::mean(x, 1)
-                         : which == 1 ? x * esp::sum(x * w, -1)
-                                      : x * esp::reshape(esp::mean(x, 1), {-1, 1});
-      const esp::Executor executor =
-          esp::mean(esp::square(y * w))
-              .get_executor({.optimizer = optim::Sgd(0.01), .devices = cpus(replicas)});
-      return executor.step().loss;
-    };
-    const double one = loss_on(1);
-    for (const int replicas : {2, 4}) {
-      if (which < 2)
-        BOOST_CHECK_THROW((void)loss_on(replicas), esp::UnsupportedError);
-      else
-        BOOST_TEST(loss_on(replicas) == one, boost::test_tools::tolerance(1e-12));
-    }
-  }
-}
-
 BOOST_AUTO_TEST_CASE(batches_without_rows) {
   const Variable x = esp::placeholder("x", {4, 3}, esp::float64),
                  w = esp::parameter(numbers({3}, -1, 1, 2), "w");
@@ -453,15 +327,6 @@ BOOST_AUTO_TEST_CASE(batches_without_rows) {
     else
       BOOST_TEST(result.item() == 0);
   }
-}
-
-BOOST_AUTO_TEST_CASE(more_parts_than_can_be) {
-  const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w");
-  const Variable loss = esp::mean(esp::placeholder("x", {4, 3}, esp::float64) * w);
-  BOOST_CHECK_THROW((void)loss.plan_for({.optimizer = optim::Sgd(0.1), .devices = 4, .accumulate = 1 << 30}),
-                    esp::Error);
-  BOOST_CHECK_THROW((void)loss.get_executor({.optimizer = optim::Sgd(0.1), .accumulate = 1 << 30}),
-                    esp::Error);
 }
 
 BOOST_AUTO_TEST_CASE(a_value_that_is_set_reaches_all_replicas) {
