@@ -262,6 +262,8 @@ BOOST_AUTO_TEST_CASE(parameters_states_and_gradients_lie_alike) {
   const optim::Adam adam(0.1);
   const esp::Executor executor =
       esp::internal::make_executor(loss, {.mode = esp::Mode::training, .optimizer = adam}, true);
+  (void)executor.run(
+      {{"x", esp::ones({5, 3})}});  // from the first step on, the leaves have the memory of the plan
   const Variables parameters{w, b, v};
   const auto plan = plan_with_bucket(loss, parameters);
   const auto address = [](const esp::Variable& leaf) {

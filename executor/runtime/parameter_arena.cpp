@@ -2,18 +2,14 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "espalier/core/eval.h"
 
 namespace espalier {
 
 namespace {
-
-/// Guards where leaves are settled, and which memory has the newest value of each.
-std::mutex& leaves_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
 
 /// Logical CPU devices share one memory.
 bool same_memory(Device a, Device b) {
@@ -39,15 +35,46 @@ bool is_at(const Tensor& tensor, const Tensor& memory) {
 
 }  // namespace
 
+struct ParameterArena::Settled {
+  Tensor memory;
+  std::optional<uint64_t> version = {};  ///< of the leaf's value that is in it
+};
+
+namespace {
+
+/// The memory of all leaves that executors have, by leaf and device.
+struct SettledLeaves {
+  std::mutex mutex;
+  std::map<std::pair<const Node*, std::pair<DeviceType, int>>, std::weak_ptr<ParameterArena::Settled>>
+      memories;
+
+  std::weak_ptr<ParameterArena::Settled>& of(const Node* leaf, Device device) {
+    const int index = device.type == DeviceType::cpu ? 0 : device.index;
+    return memories[{leaf, {device.type, index}}];
+  }
+  void forget(const Node* leaf) {
+    std::erase_if(memories,
+                  [&](const auto& entry) { return entry.first.first == leaf && entry.second.expired(); });
+  }
+};
+SettledLeaves& settled_leaves() {
+  static SettledLeaves* leaves = new SettledLeaves;  // outlives every executor
+  return *leaves;
+}
+std::mutex& leaves_mutex() { return settled_leaves().mutex; }
+
+}  // namespace
+
 ParameterArena::~ParameterArena() {
   const std::scoped_lock lock(leaves_mutex());
   for (Slot& slot : slots_) {
     if (!slot.settled) continue;
     Node& leaf = *slot.leaf.node();
-    Node::Rare& rare = leaf.rare();
-    if (!is_at(rare.settled, slot.tensor) || --rare.executors > 0) continue;
-    rare.settled = {};
-    leaf.bound = false;  // nothing writes it in place any more
+    const std::weak_ptr<Settled> memory = slot.settled;
+    slot.settled.reset();
+    if (!memory.expired()) continue;
+    settled_leaves().forget(&leaf);
+    if (is_at(leaf.outputs[0].value, slot.tensor)) leaf.bound = false;  // nothing writes it in place any more
   }
 }
 
@@ -73,11 +100,12 @@ bool ParameterArena::settled_in_order() const {
   const Storage* storage = nullptr;
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (!has(i)) continue;
-    const Tensor& settled = slots_[i].leaf.node()->rare().settled;
-    if (!settled.defined()) {
+    const auto known = settled_leaves().of(slots_[i].leaf.node(), device_).lock();
+    if (!known) {
       in_order = false;
       continue;
     }
+    const Tensor& settled = known->memory;
     in_order &= !any || (settled.storage().get() == storage && offset_of(settled) == next);
     any = true;
     storage = settled.storage().get();
@@ -96,9 +124,10 @@ void ParameterArena::settle() {
     if (!has(i)) continue;
     Node& leaf = *slot.leaf.node();
     slot.mirrored |= apart;
-    const Tensor &settled = leaf.rare().settled, &value = leaf.outputs[0].value;
-    if (!slot.mirrored && settled.defined() && same_memory(settled.device(), device_)) {
-      slot.tensor = settled;
+    const Tensor& value = leaf.outputs[0].value;
+    if (!slot.mirrored) slot.settled = settled_leaves().of(&leaf, device_).lock();
+    if (slot.settled) {
+      slot.tensor = slot.settled->memory;
     } else if (!slot.mirrored && order_ == Order::any && leaf.has_value() && can_stay(value)) {
       slot.tensor = value;
     } else {
@@ -115,12 +144,9 @@ void ParameterArena::settle() {
       layout.offset = offsets[i] / static_cast<int64_t>(size_of(slot.tensor.dtype()));
       slot.tensor = Tensor(memory.storage(), std::move(layout), slot.tensor.dtype());
     }
-    if (slot.mirrored) continue;
-    Node::Rare& rare = slot.leaf.node()->rare();
-    if (!is_at(rare.settled, slot.tensor)) rare.executors = 0;
-    rare.settled = slot.tensor;
-    ++rare.executors;
-    slot.settled = true;
+    if (slot.mirrored || slot.settled) continue;
+    slot.settled = std::make_shared<Settled>(Settled{slot.tensor});
+    settled_leaves().of(slot.leaf.node(), device_) = slot.settled;
   }
   allocated_ = true;
 }
@@ -161,18 +187,20 @@ bool ParameterArena::renew_mirror(Slot& slot) {
   return true;
 }
 
+/// The leaf's own value is not touched: other threads may read it.
 bool ParameterArena::take_in(Slot& slot) {
   Node& leaf = *slot.leaf.node();
   ensure_value(leaf);
-  Tensor& value = leaf.outputs[0].value;
-  if (leaf.bound && is_at(value, slot.tensor)) return false;
-  leaf.bound = true;
-  if (is_at(value, slot.tensor)) return false;
+  const Tensor& value = leaf.outputs[0].value;
+  Settled& settled = *slot.settled;
+  if (is_at(value, slot.tensor)) {
+    if (!leaf.bound) leaf.bound = true;
+    settled.version = leaf.stamp;
+    return false;
+  }
+  if (settled.version == leaf.stamp) return false;
   copy_elements(value, slot.tensor);
-  const bool large = value.bytes() >= (size_t{1} << 24);
-  value = slot.tensor;
-  // The buffer that a large leaf leaves behind would lie unused beside this memory.
-  if (large) release_cached_memory(device_);
+  settled.version = leaf.stamp;
   return true;
 }
 
@@ -200,7 +228,17 @@ void ParameterArena::mark_assigned(std::span<const size_t> slots) {
     }
     leaf.stamp = Node::next_id();
     const bool away = slot.keeping == Keeping::away;
-    if (!away && !slot.mirrored) continue;
+    if (slot.settled) {
+      slot.settled->version = leaf.stamp;
+      if (is_at(leaf.outputs[0].value, slot.tensor)) continue;
+      // The leaf's own buffer is of no use any more, and may lie unused beside this memory.
+      const bool large =
+          leaf.outputs[0].value.defined() && leaf.outputs[0].value.bytes() >= (size_t{1} << 24);
+      leaf.outputs[0].value = slot.tensor;
+      leaf.bound = true;
+      if (large) release_cached_memory(device_);
+      continue;
+    }
     slot.version = leaf.stamp;
     if (!away && !leaf.has_value()) continue;  // it is fetched from here already
     leaf.clear_value();

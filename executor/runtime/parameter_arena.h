@@ -1,6 +1,7 @@
 // ParameterArena: the memory of the parameters, variables and states that an executor's plans read and write.
 #pragma once
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -10,11 +11,11 @@ namespace espalier {
 
 /// Where the plans of one executor, on one device, read and write its leaves.
 ///
-/// A leaf that is on this device has one memory. The first executor that takes the leaf settles it, in its
-/// own buffer if nothing else holds that, and every further executor uses the same memory, which stays as
-/// long as one of them exists. On another device, and in every further replica, a leaf has a copy, its
-/// mirror. A mirror is written again when its version is not that of the leaf, and the leaf fetches its value
-/// from there on demand.
+/// The executors on a leaf's device share one memory. The first one settles it: in the leaf's own buffer if
+/// nothing else holds that, else apart until a step writes the leaf, whose value then is there. It stays as
+/// long as one of the executors exists. On another device, and in every further replica, a leaf has a copy,
+/// its mirror. A copy is written again when its version is not that of the leaf, and the leaf fetches its
+/// value from a mirror on demand.
 ///
 /// Several threads may make, use and destroy executors over the same leaves, as long as no plan writes a leaf
 /// that another thread uses.
@@ -43,6 +44,7 @@ class ParameterArena {
     nowhere,  ///< another one of this process
     away,     ///< another process: the leaf has no value in this process once a step has written it
   };
+  struct Settled;
   /// Where the leaf is, even while another thread settles it.
   static Device device_of(const Variable& leaf);
   /// Adds a leaf, once. All are added before the first `bind`.
@@ -76,8 +78,8 @@ class ParameterArena {
     Variable leaf;
     Tensor tensor;
     Keeping keeping = Keeping::shared;
-    bool mirrored = false;  // the leaf has its value elsewhere
-    bool settled = false;   // this arena counts among the leaf's executors
+    bool mirrored = false;                       // the leaf has its value elsewhere
+    std::shared_ptr<Settled> settled = nullptr;  // else: the memory that executors on this device share
     bool follows = false;
     bool copied = false;   // mirrors: whether there is a value
     uint64_t version = 0;  // mirrors: of that value
