@@ -125,10 +125,6 @@ class Node : public NodeCounts {
     std::shared_ptr<const FeedSnapshot> moment;
     /// Leaves without a value: it is in an executor's mirror of the leaf, and copied when it is asked for.
     Tensor elsewhere;
-    /// Leaves of executors: the memory where plans on the leaf's device read and write it. It stays the same
-    /// as long as an executor has the leaf.
-    Tensor settled;
-    int32_t executors = 0;  ///< that have `settled`
   };
   Rare& rare() {
     if (!rare_) rare_.reset(new Rare);
