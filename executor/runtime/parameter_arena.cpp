@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
-#include <utility>
+#include <tuple>
 
 #include "espalier/core/eval.h"
 
@@ -44,18 +44,24 @@ namespace {
 
 /// The memory of all leaves that executors have, by leaf and device.
 struct SettledLeaves {
-  std::mutex mutex;
-  std::map<std::pair<const Node*, std::pair<DeviceType, int>>, std::weak_ptr<ParameterArena::Settled>>
-      memories;
+  using Settled = ParameterArena::Settled;
+  using Key = std::tuple<const Node*, DeviceType, int>;
 
-  std::weak_ptr<ParameterArena::Settled>& of(const Node* leaf, Device device) {
-    const int index = device.type == DeviceType::cpu ? 0 : device.index;
-    return memories[{leaf, {device.type, index}}];
+  std::mutex mutex;
+  std::map<Key, std::weak_ptr<Settled>> memories;
+
+  static Key key_of(const Node* leaf, Device device) {
+    return {leaf, device.type, device.type == DeviceType::cpu ? 0 : device.index};
   }
-  void forget(const Node* leaf) {
-    std::erase_if(memories,
-                  [&](const auto& entry) { return entry.first.first == leaf && entry.second.expired(); });
+  /// Null if no executor on the device has the leaf.
+  std::shared_ptr<Settled> find(const Node* leaf, Device device) const {
+    const auto known = memories.find(key_of(leaf, device));
+    return known == memories.end() ? nullptr : known->second.lock();
   }
+  void add(const Node* leaf, Device device, const std::shared_ptr<Settled>& settled) {
+    memories[key_of(leaf, device)] = settled;
+  }
+  void forget(const Node* leaf, Device device) { memories.erase(key_of(leaf, device)); }
 };
 SettledLeaves& settled_leaves() {
   static SettledLeaves* leaves = new SettledLeaves;  // outlives every executor
@@ -73,7 +79,7 @@ ParameterArena::~ParameterArena() {
     const std::weak_ptr<Settled> memory = slot.settled;
     slot.settled.reset();
     if (!memory.expired()) continue;
-    settled_leaves().forget(&leaf);
+    settled_leaves().forget(&leaf, device_);
     if (is_at(leaf.outputs[0].value, slot.tensor)) leaf.bound = false;  // nothing writes it in place any more
   }
 }
@@ -100,7 +106,7 @@ bool ParameterArena::settled_in_order() const {
   const Storage* storage = nullptr;
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (!has(i)) continue;
-    const auto known = settled_leaves().of(slots_[i].leaf.node(), device_).lock();
+    const auto known = settled_leaves().find(slots_[i].leaf.node(), device_);
     if (!known) {
       in_order = false;
       continue;
@@ -125,7 +131,7 @@ void ParameterArena::settle() {
     Node& leaf = *slot.leaf.node();
     slot.mirrored |= apart;
     const Tensor& value = leaf.outputs[0].value;
-    if (!slot.mirrored) slot.settled = settled_leaves().of(&leaf, device_).lock();
+    if (!slot.mirrored) slot.settled = settled_leaves().find(&leaf, device_);
     if (slot.settled) {
       slot.tensor = slot.settled->memory;
     } else if (!slot.mirrored && order_ == Order::any && leaf.has_value() && can_stay(value)) {
@@ -146,7 +152,7 @@ void ParameterArena::settle() {
     }
     if (slot.mirrored || slot.settled) continue;
     slot.settled = std::make_shared<Settled>(Settled{slot.tensor});
-    settled_leaves().of(slot.leaf.node(), device_) = slot.settled;
+    settled_leaves().add(slot.leaf.node(), device_, slot.settled);
   }
   allocated_ = true;
 }
