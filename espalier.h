@@ -2,6 +2,7 @@
 #pragma once
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/custom_op.h"
+#include "espalier/core/defaults.h"
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
 #include "espalier/core/files/safetensors.h"
@@ -31,7 +32,10 @@
 #include "espalier/ops/ops.h"
 #include "espalier/optim/adagrad.h"
 #include "espalier/optim/adam.h"
+#include "espalier/optim/groups.h"
 #include "espalier/optim/optimizer.h"
+#include "espalier/optim/parameter_list.h"
 #include "espalier/optim/rmsprop.h"
 #include "espalier/optim/schedule.h"
+#include "espalier/optim/serialize.h"
 #include "espalier/optim/sgd.h"

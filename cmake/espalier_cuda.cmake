@@ -2,7 +2,7 @@
 
 espalier_choice(ESPALIER_CUDA "Build the CUDA backend: AUTO (where a toolkit is found)")
 set(ESPALIER_CUDA_ARCHITECTURES "" CACHE STRING
-    "Architectures to compile for, as in CMAKE_CUDA_ARCHITECTURES; empty: this machine's GPUs, or 90 without one")
+    "Architectures to compile for, as in CMAKE_CUDA_ARCHITECTURES; empty: this machine's GPUs, or all of the last years")
 
 set(ESPALIER_WITH_CUDA OFF)
 if(NOT ESPALIER_CUDA STREQUAL "OFF")
@@ -21,8 +21,15 @@ if(ESPALIER_WITH_CUDA)
     string(REGEX MATCHALL "[0-9]+\\.[0-9]+" capabilities "${capabilities}")
     string(REPLACE "." "" capabilities "${capabilities}")
     list(REMOVE_DUPLICATES capabilities)
+    # GPUs that are older or newer than the toolkit are left out.
+    execute_process(COMMAND "${CUDAToolkit_NVCC_EXECUTABLE}" --list-gpu-arch OUTPUT_VARIABLE known)
+    foreach(capability IN LISTS capabilities)
+      if(NOT "${known}" MATCHES "compute_${capability}(\n|$)")
+        list(REMOVE_ITEM capabilities ${capability})
+      endif()
+    endforeach()
     if(failed OR NOT capabilities)
-      set(capabilities 90)
+      set(capabilities 80-real 86-real 89-real 90-real 100-real 120) # the last one with PTX, for newer GPUs
     endif()
     set(ESPALIER_CUDA_ARCHITECTURES "${capabilities}" CACHE STRING "" FORCE)
   endif()

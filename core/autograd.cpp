@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
+#include "espalier/core/frontier.h"
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/tree.h"
 
@@ -22,32 +24,6 @@ Variable fitted(Variable gradient, const Edge& input) {
   return sum_to_like(gradient, input.variable());
 }
 
-/// The nodes a walk is about to visit. The thread reuses its memory in the next walk.
-struct Frontier {
-  static constexpr uint32_t none = UINT32_MAX;
-  struct Contribution {
-    Variable gradient;
-    uint32_t output;
-    uint32_t next;
-  };
-  struct Slot {
-    uint32_t first = none, last = none;
-  };
-  std::vector<Slot> slots;
-  std::vector<Contribution> contributions;
-  std::vector<std::pair<uint64_t, Node*>> heap;    // latest node first
-  std::vector<std::pair<uint64_t, Node*>> leaves;  // visited at the end: nothing is below them
-  NodeMap mapped;                                  // slots of nodes that must not be marked
-
-  void clear() {
-    slots.clear();
-    contributions.clear();
-    heap.clear();
-    leaves.clear();
-    if (mapped.size()) mapped = NodeMap();
-  }
-};
-
 /// One walk from a root towards the leaves, against the order of writing.
 class BackwardPass {
  public:
@@ -57,6 +33,7 @@ class BackwardPass {
       : table_(table), fresh_(table.empty()) {
     static thread_local std::unique_ptr<Frontier> kept;
     const Nesting nesting(nested_);
+    if (root.node()->lazy) moment_ = root.node()->rare().moment;
     frontier_ = kept ? std::move(kept) : std::make_unique<Frontier>();
     add(root.node(), root.output(), seed(root));
     auto& heap = frontier_->heap;
@@ -136,6 +113,47 @@ class BackwardPass {
     Frontier::Slot& s = f.slots[slot];
     (s.first == Frontier::none ? s.first : f.contributions[s.last].next) = at;
     s.last = at;
+    if (at == s.first || node->outputs.size() > 1) return;
+    const Edge added(f.contributions[at].gradient);
+    const int64_t bytes = added.spec().bytes();
+    s.bytes += bytes;
+    if (s.bytes > std::max(most_pending_bytes, bytes)) add_contributions(s);
+  }
+
+  /// Adds the contributions behind the first one to that, in its buffer if possible.
+  void add_contributions(Frontier::Slot& slot) {
+    Frontier& f = *frontier_;
+    Frontier::Contribution& first = f.contributions[slot.first];
+    std::vector<Variable> others;
+    for (uint32_t at = first.next; at != Frontier::none; at = f.contributions[at].next)
+      others.push_back(std::move(f.contributions[at].gradient));
+    first.gradient = add_all_into(std::move(first.gradient), others);
+    first.next = Frontier::none;
+    slot.last = slot.first;
+    slot.bytes = 0;
+  }
+
+  /// Notes a product that is to be added to a gradient which has a contribution already. Operands wait for
+  /// others, so that small products become one, but only as long as they take little memory.
+  void add_product(Node* node, GradientProduct product) {
+    Frontier& f = *frontier_;
+    Frontier::Slot& slot = f.slots[slot_of(node)];
+    if (slot.products == Frontier::none) {
+      slot.products = static_cast<uint32_t>(f.products.size());
+      f.products.emplace_back();
+    }
+    Frontier::Products& own = f.products[slot.products];
+    if (!own.terms.empty() && own.terms[0].form != product.form) add_products(slot);
+    own.bytes += Edge(product.a).spec().bytes() + Edge(product.b).spec().bytes();
+    own.rows += product.a.shape()[product.form.transpose_a ? 0 : 1];
+    own.terms.push_back(std::move(product));
+    if (own.rows >= enough_rows || own.bytes > most_pending_bytes) add_products(slot);
+  }
+  void add_products(Frontier::Slot& slot) {
+    Frontier::Products& own = frontier_->products[slot.products];
+    Variable& first = frontier_->contributions[slot.first].gradient;
+    first = sum_of_products(std::move(first), own.terms);
+    own = {};
   }
 
   /// The gradient of an input, if an earlier walk has found it.
@@ -147,6 +165,11 @@ class BackwardPass {
   Variable total(Node* node, uint32_t output, uint32_t slot) {
     if (const Edge* gradient = known(node, output)) return gradient->variable();
     Frontier& f = *frontier_;
+    if (const uint32_t products = f.slots[slot].products;
+        products != Frontier::none && !f.products[products].terms.empty()) {
+      const BuildScope now(backward_at(node->where));
+      add_products(f.slots[slot]);
+    }
     Variable sum;
     std::vector<Variable> more;
     for (uint32_t at = f.slots[slot].first; at != Frontier::none; at = f.contributions[at].next) {
@@ -171,7 +194,7 @@ class BackwardPass {
 
   template <class Predicate>
   void step(Node& node, const SmallVector<Variable, 1>& gradients, const Predicate& toward) {
-    uint64_t wanted = 0;
+    uint64_t wanted = 0, adds_up = 0;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       Node* input = node.inputs[i].node();
       if (!toward(*input) || !is_real(node.inputs[i].spec().dtype)) continue;
@@ -179,14 +202,17 @@ class BackwardPass {
         add(input, 0, {});  // only what is below may be missing
       else
         wanted |= uint64_t{1} << (i < 63 ? i : 63);
+      if (i < 63 && adds_up_at(node.inputs[i])) adds_up |= uint64_t{1} << i;
     }
     if (!wanted) return;
     if (std::none_of(gradients.begin(), gradients.end(), [](const Variable& g) { return g.defined(); }))
       return;
-    check_unchanged(node);
     const BuildScope now(backward_at(node.where));
+    const auto former = former_inputs(node);
+    std::vector<std::pair<size_t, GradientProduct>> products;
     Gradients results = located(node.where, [&] {
-      return node.op().gradient(GradientRule(node, {gradients.data(), gradients.size()}, wanted));
+      return node.op().gradient(
+          GradientRule(node, {gradients.data(), gradients.size()}, wanted, adds_up, products, former));
     });
     if (results.size() != node.inputs.size())
       throw Error(fmt::format("{}: the gradient rule gave {} gradients for {} inputs", node.op().name(),
@@ -197,23 +223,55 @@ class BackwardPass {
       if (i >= 63 && (!toward(*input.node()) || known(input.node(), input.output()))) continue;
       add(input.node(), input.output(), fitted(std::move(results[i]), input));
     }
+    for (auto& [i, product] : products) add_product(node.inputs[i].node(), std::move(product));
   }
 
-  /// A rule that reads a leaf which has been updated since would compute the gradient at another point.
-  static void check_unchanged(const Node& node) {
-    if (node.lazy || build_context().lazy) return;  // recomputed before it is read
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const Node& leaf = *node.inputs[i].node();
-      if (leaf.is_leaf() && leaf.stamp > std::max(node.id, node.stamp) &&
-          node.op().traits().gradient_reads.contains(i))
-        throw Error(fmt::format(
-            "{}: the {} it used ({}:{}) has been updated since; ask for gradients before update()",
-            node.op().name(), leaf.op().name(), leaf.where.file_name(), leaf.where.line()));
-    }
+  /// Whether the gradient of an input has a contribution already, and products need not be fitted to it.
+  bool adds_up_at(const Edge& input) const {
+    const uint32_t slot = slot_of(input.node());
+    const Shape& shape = input.spec().shape;
+    return slot != Frontier::none && frontier_->slots[slot].first != Frontier::none &&
+           input.node()->outputs.size() == 1 && shape.rank() == 2 &&
+           std::ranges::find(shape, 1) == shape.end();
   }
+
+  /// The inputs that the rule reads and that have been assigned since, as they were: the gradient is that of
+  /// the forward pass that ran. Throws Error where the former value is gone.
+  std::vector<std::pair<size_t, Variable>> former_inputs(const Node& node) const {
+    std::vector<std::pair<size_t, Variable>> former;
+    if (build_context().lazy) return former;  // computed later, with all that it reads
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      Node& leaf = *node.inputs[i].node();
+      if (!leaf.may_change() || !node.op().traits().gradient_reads.contains(i)) continue;
+      if (leaf.is_leaf() && moment_ && moment_->assigned_to(&leaf)) {
+        former.emplace_back(i, value_in_step(leaf));
+        continue;
+      }
+      const uint64_t time = std::max(node.id, node.stamp);
+      if (node.lazy || leaf.stamp <= time) continue;  // lazy nodes are computed again before they are read
+      if (leaf.is_leaf() && !is_trainable(leaf.op()))
+        if (Variable value = former_value(leaf, time); value.defined()) {
+          former.emplace_back(i, std::move(value));
+          continue;
+        }
+      throw Error(fmt::format("{}: the {} it used ({}:{}) has been {}", node.op().name(), leaf.op().name(),
+                              leaf.where.file_name(), leaf.where.line(),
+                              leaf.is_leaf()
+                                  ? "updated since; ask for gradients before update()"
+                                  : "drawn anew since, for a step of another tree; ask for gradients "
+                                    "before that step"));
+    }
+    return former;
+  }
+
+  /// As long as the parts of one gradient take no more, they wait to be added up together.
+  static constexpr int64_t most_pending_bytes = int64_t{1} << 20;
+  /// Products with so long an inner axis together are worth a sum of their own.
+  static constexpr int64_t enough_rows = 256;
 
   GradientTable& table_;
   const bool fresh_;
+  std::shared_ptr<const FeedSnapshot> moment_;  // the step that the root shows
   bool nested_ = false;
   const uint64_t id_ = Node::next_id();
   std::unique_ptr<Frontier> frontier_;
@@ -227,12 +285,14 @@ void check_root(const Variable& root, std::string_view what) {
                                 name(root.dtype()), root.shape().str()));
 }
 
-/// The nodes of the tree below `root` that are made of `x`.
-NodeMap nodes_made_of(Node* root, const Node* x) {
+/// The nodes of the tree below `root` through which gradients reach those that `is_end` names. None of them
+/// is older than the id `oldest`.
+template <class Predicate>
+NodeMap nodes_toward(Node* root, uint64_t oldest, const Predicate& is_end) {
   std::vector<Node*> nodes;
   TreeWalk walk(root);
   while (Node* node = walk.next()) {
-    if (node->id < x->id) continue;
+    if (node->id < oldest) continue;
     nodes.push_back(node);
     walk.enter_inputs(*node);
   }
@@ -240,13 +300,27 @@ NodeMap nodes_made_of(Node* root, const Node* x) {
   NodeMap result;
   for (Node* node : nodes) {
     const bool made =
-        node == x || (!node->stops_gradient &&
-                      std::any_of(node->inputs.begin(), node->inputs.end(), [&](const Edge& input) {
-                        return result.find(input.node()) != NodeMap::none;
-                      }));
+        is_end(*node) || (!node->stops_gradient &&
+                          std::any_of(node->inputs.begin(), node->inputs.end(), [&](const Edge& input) {
+                            return result.find(input.node()) != NodeMap::none;
+                          }));
     if (made) result.insert(node, 0);
   }
   return result;
+}
+NodeMap nodes_made_of(Node* root, const Node* x) {
+  return nodes_toward(root, x->id, [&](const Node& node) { return &node == x; });
+}
+
+/// Adds the gradients of all leaves that are trained. Those of frozen parameters are not built, nor what only
+/// they would need.
+void add_trained(const Variable& root, GradientTable& table) {
+  if (!root.node()->needs_gradient) return;
+  if (trainable_version() == 0)  // nothing was ever frozen
+    return void(BackwardPass(root, table, [](const Node& node) { return node.needs_gradient; }));
+  const NodeMap trained = nodes_toward(root.node(), 0, is_trained);
+  if (trained.find(root.node()) == NodeMap::none) return;
+  BackwardPass(root, table, [&](const Node& node) { return trained.find(&node) != NodeMap::none; });
 }
 
 /// Turns the gradients of leaves into leaves and lets go of everything between them and the root.
@@ -275,10 +349,9 @@ void clear_buffers(const Variable& root, GradientRecord& record) {
 GradientRecord& differentiate(const Variable& root) {
   check_root(root, "backward");
   GradientRecord& record = record_of(*root.node());
-  if (!record.complete) {
-    if (root.node()->needs_gradient)
-      BackwardPass(root, record.gradients, [](const Node& node) { return node.needs_gradient; });
-    record.complete = true;
+  if (record.complete != trainable_version()) {
+    add_trained(root, record.gradients);
+    record.complete = trainable_version();
   }
   return record;
 }
@@ -288,7 +361,8 @@ namespace {
 std::vector<std::pair<Variable, Variable>> of_parameters(const GradientTable& table) {
   std::vector<std::pair<Variable, Variable>> result;
   table.for_each([&](Node* node, uint32_t output, const Edge& gradient) {
-    if (is_parameter(node->op())) result.emplace_back(Variable(node, output), gradient.variable());
+    if (is_parameter(node->op()) && is_trained(*node))
+      result.emplace_back(Variable(node, output), gradient.variable());
   });
   std::sort(result.begin(), result.end(),
             [](const auto& a, const auto& b) { return a.first.node()->id < b.first.node()->id; });
@@ -300,8 +374,7 @@ std::vector<std::pair<Variable, Variable>> of_parameters(const GradientTable& ta
 std::vector<std::pair<Variable, Variable>> new_parameter_gradients(const Variable& root) {
   check_root(root, "get_executor");
   GradientTable table;
-  if (root.node()->needs_gradient)
-    BackwardPass(root, table, [](const Node& node) { return node.needs_gradient; });
+  add_trained(root, table);
   return of_parameters(table);
 }
 
@@ -318,7 +391,7 @@ Variable Variable::backward(BackwardOptions options, Where where) const {
     if (node()->lazy && node()->has_value()) {
       std::vector<Variable> gradients;
       record.gradients.for_each([&](Node* node, uint32_t, const Edge& gradient) {
-        if (is_trainable(node->op())) gradients.push_back(gradient.variable());
+        if (is_trained(*node)) gradients.push_back(gradient.variable());
       });
       evaluate_at(gradients, *node());
     }
@@ -339,7 +412,7 @@ Variable Variable::gradient(const Variable& x, Where where) const {
         throw Error(fmt::format(
             "gradient: this Variable ({}, shape {}) is not made of the one asked for ({}, shape {})",
             node()->op().name(), shape().str(), x.node()->op().name(), x.shape().str()));
-      if (is_trainable(x.node()->op()) && !record.complete)
+      if (is_trained(*x.node()) && record.complete != trainable_version())
         differentiate(*this);
       else
         BackwardPass(*this, record.gradients,
@@ -354,10 +427,10 @@ Variable Variable::gradient(const Variable& x, Where where) const {
       known = record.gradients.find(x.node(), x.output());
     }
     Variable gradient = known->variable();
-    if (!gradient.node()->lazy)
-      ensure_value(*gradient.node());  // a live handle keeps it from here on
-    else if (node()->has_value())
+    if (node()->lazy && node()->has_value())
       evaluate_at({gradient}, *node());  // of the step that this shows
+    else if (!gradient.node()->lazy)
+      ensure_value(*gradient.node());  // a live handle keeps it from here on
     return gradient;
   });
 }

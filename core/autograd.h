@@ -1,5 +1,6 @@
 // Gradients as graph construction.
 #pragma once
+#include "espalier/core/gradient_rule.h"
 #include "espalier/core/record.h"
 
 namespace espalier {
@@ -16,6 +17,11 @@ std::vector<std::pair<Variable, Variable>> parameter_gradients(const Variable& r
 // `like`, so one tree serves batches of any size.
 /// The sum of several variables of one shape.
 Variable add_all(const std::vector<Variable>& variables);
+/// The same; the first one's buffer takes the result if nothing else needs its value.
+Variable add_all_into(Variable first, const std::vector<Variable>& others);
+/// `sum`, if that is defined, and the products, which have one form, added up. The products are not computed
+/// apart, and `sum` gives its buffer to the result if nothing else needs its value.
+Variable sum_of_products(Variable sum, std::span<const GradientProduct> products);
 /// `x` repeated to the shape of `like`. A view.
 Variable broadcast_like(const Variable& x, const Variable& like);
 /// `x` summed down to the shape of `like`, from which it was broadcast.

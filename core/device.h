@@ -51,7 +51,7 @@ void release_cached_memory(Device device = cpu());
 /// for indices outside their axis, DeviceError for the rest. Returns at once for a CPU.
 void synchronize(Device device);
 
-/// How many threads kernels of the calling thread may use. The default is OpenMP's.
+/// How many threads kernels of the calling thread may use, 1 to 4096 (Error). The default is OpenMP's.
 void set_num_threads(int threads);
 int num_threads();
 

@@ -63,6 +63,12 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
+/// A result that is not a number, where training cannot go on with it.
+class NumericError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A failed collective: a rank threw, died, timed out, or called another collective. The message names the
 /// rank, the collective and the line of its call.
 class CommunicatorError : public Error {

@@ -9,28 +9,12 @@
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
 #include "espalier/core/feed.h"
+#include "espalier/core/leaf_use.h"
 #include "espalier/core/tree.h"
 
 namespace espalier {
 
 namespace {
-
-/// Fills in outputs that are views of input 0, if strides can express them.
-bool compute_view(Node& node, const Spec& spec) {
-  if (!node.op().is_view() || node.inputs[0].node()->bound) return false;
-  const Tensor& input = node.inputs[0].value();
-  const std::optional<Layout> layout = node.op().view(input.layout(), spec);
-  if (!layout) return false;
-  node.outputs[0].value = Tensor(input.storage(), *layout, spec.dtype);
-  return true;
-}
-
-void check_devices(const Node& node, const Tensor& a, const Tensor& b) {
-  // All logical CPU devices share one memory.
-  if (a.device() != b.device() && (a.device().type != DeviceType::cpu || b.device().type != DeviceType::cpu))
-    throw DeviceError(fmt::format("{}: one operand is on {} and another on {}; use to(device)",
-                                  node.op().name(), a.device().str(), b.device().str()));
-}
 
 /// A leaf's value is fetched from the memory of the executor that has it.
 void bring_home(Node& leaf) {
@@ -45,16 +29,20 @@ void bring_home(Node& leaf) {
   elsewhere = {};
 }
 
-/// An eager value cannot be computed again once a leaf has changed: it would be another value.
-void check_unchanged(const Node& node) {
+/// An eager value cannot be computed again once a leaf has changed, or random numbers have been drawn anew:
+/// it would be another value.
+void check_unchanged(const Node& node, const FeedSnapshot* moment = nullptr) {
   for (const Edge& input : node.inputs)
-    if (input.node()->is_leaf() && input.node()->stamp > std::max(node.id, node.stamp) &&
+    if (input.node()->may_change() && input.node()->stamp > std::max(node.id, node.stamp) &&
+        !assigned_in(moment, input.node()) &&
         node.op().reads_elements(static_cast<size_t>(&input - node.inputs.begin())))
       located(node.where, [&] {
         throw Error(fmt::format(
             "{}: its value was released, and cannot be computed again since a {} it is made of has "
-            "been updated; hold a Variable on it, or ask before the update",
-            node.op().name(), input.node()->op().name()));
+            "been {}; hold a Variable on it, or ask before {}",
+            node.op().name(), input.node()->op().name(),
+            input.node()->is_leaf() ? "updated" : "drawn anew for another step",
+            input.node()->is_leaf() ? "the update" : "that step"));
       });
 }
 
@@ -98,16 +86,17 @@ class Evaluation {
         if (state.node->op().reads_elements(k) || (k == 2 && assigns(state))) input.wanted = true;
       }
     }
+    check_assignments();
     for (State& state : nodes_)
       if (state.compute) compute_one(state);
-    for (auto& [leaf, value] : assignments_) assign(*leaf, value);
-    assignments_.clear();
+    assign_states();
   }
 
  private:
   struct State {
     Node* node;
     uint64_t newest = 0;  // when a leaf below was last assigned
+    uint64_t drawn = 0;   // when an eager random node at or below this one last drew its numbers
     int32_t consumers = 0;
     bool wanted = false;
     bool stale = false;
@@ -119,6 +108,34 @@ class Evaluation {
   static bool assigns(const State& state) {
     return state.compute && state.stale && orders_assignment(state.node->op());
   }
+  /// A step may assign a state once: the order of the two assignments would not define what each reader of
+  /// the state reads.
+  void check_assignments() const {
+    std::map<const Node*, const Node*> orders;
+    for (const State& state : nodes_) {
+      if (!assigns(state)) continue;
+      const Node &order = *state.node, &leaf = *order.inputs[1].node();
+      const auto [first, is_first] = orders.emplace(&leaf, &order);
+      if (!is_first) refuse_second_assignment(leaf.op(), first->second->where, order.where);
+      if (const AssignedState* before = assigned_in(moment_.get(), &leaf))
+        if (before->order != order.id) refuse_second_assignment(leaf.op(), before->where, order.where);
+    }
+  }
+  void assign_states() {
+    std::vector<std::pair<Node*, Tensor>> leaves;
+    for (const auto& [order, value] : assignments_) {
+      Node& leaf = *order->inputs[1].node();
+      if (!assigned_in(moment_.get(), &leaf)) {
+        const Tensor& before = leaf.outputs[0].value;
+        moment_->assigned.push_back(
+            {order->inputs[1], leaf.bound ? before.clone() : before, leaf.stamp, order->id, order->where});
+      }
+      leaves.emplace_back(&leaf, value);
+    }
+    assign(leaves);
+    assignments_.clear();
+  }
+
   void visit(Node* target) {
     walk_.enter(target);
     while (Node* node = walk_.next()) {
@@ -132,18 +149,29 @@ class Evaluation {
   void find_stale(State& state) {
     Node& node = *state.node;
     if (node.is_leaf()) {
-      state.newest = node.stamp;
+      const AssignedState* assigned = assigned_in(moment_.get(), &node);
+      state.newest = assigned ? assigned->stamp : node.stamp;
       return;
     }
     for (const Edge& input : node.inputs) {
       const State& below = at(input.node());
       state.newest = std::max(state.newest, below.newest);
+      state.drawn = std::max(state.drawn, below.drawn);
       state.stale |= !node.lazy && below.stale;
     }
-    if (node.lazy)
+    if (node.lazy) {
       state.stale = node.stamp != stamp_for(node);
-    else
-      state.stale |= state.newest < refresh_until_ && state.newest > std::max(node.id, node.stamp);
+      return;
+    }
+    const uint64_t computed = std::max(node.id, node.stamp);
+    state.stale |= state.newest < refresh_until_ && state.newest > computed;
+    // A gradient may be written after a state was assigned that its inputs were computed without.
+    for (const Edge& input : node.inputs)
+      state.stale |= !input.node()->is_leaf() && input.node()->stamp > computed;
+    if (!refresh_until_) return;
+    // Beside a feed each step draws anew, also numbers for which no feed gives the shape.
+    state.stale |= state.drawn > computed || (node.op().is_random() && computed < stamp_);
+    if (node.op().is_random()) state.drawn = state.stale ? stamp_ : computed;
   }
   uint64_t stamp_for(const Node& node) const { return node.tag == Tag::update ? update_stamp_ : stamp_; }
 
@@ -153,9 +181,9 @@ class Evaluation {
       read_source(node, **feed);
     } else {
       if (state.stale) node.drawn = false;  // what was only released is computed from the same numbers
-      if (!node.lazy && !state.stale) check_unchanged(node);
-      located(node.where, [&] { espalier::compute(node); });
-      if (assigns(state)) assignments_.emplace_back(node.inputs[1].node(), node.inputs[2].value().clone());
+      if (!node.lazy && !state.stale) check_unchanged(node, moment_.get());
+      located(node.where, [&] { espalier::compute(node, 0, moment_.get()); });
+      if (assigns(state)) assignments_.emplace_back(&node, input_in(moment_.get(), node.inputs[2]).clone());
     }
     node.stamp = stamp_for(node);
     for (const Edge& input : node.inputs) {
@@ -180,7 +208,8 @@ class Evaluation {
   NodeMap order_;
   std::vector<State> nodes_;
   std::map<const Feed*, std::vector<Tensor>> batches_;
-  std::vector<std::pair<Node*, Tensor>> assignments_;  // ordered by forward passes; made when all is computed
+  // The nodes that order assignments, and the values to assign when all is computed.
+  std::vector<std::pair<const Node*, Tensor>> assignments_;
 };
 
 /// The number of steps that all these sources can show.
@@ -231,7 +260,7 @@ void evaluate_here(std::span<Node* const> targets, Node* root) {
 }
 
 /// Computes again what an eager node has released.
-void recompute(Node& target) {
+void compute_again(Node& target) {
   std::vector<Node*> missing;
   TreeWalk walk(&target);
   while (Node* node = walk.next()) {
@@ -253,70 +282,9 @@ void recompute(Node& target) {
 
 }  // namespace
 
-namespace {
-
-/// Takes the buffer of an input whose value is not needed after this node; the input is left without a value.
-Tensor take_over(Node& node, const Spec& spec, uint32_t last) {
-  for (uint32_t i = 0; last >> i; ++i) {
-    if (!((last >> i) & 1) || !node.op().can_write_over(0, i)) continue;
-    if (node.needs_gradient && !build_context().without_activations &&
-        node.op().traits().gradient_reads.contains(i))
-      continue;
-    const Edge& edge = node.inputs[i];
-    const Tensor& input = edge.value();
-    if (input.storage().unique() && input.spec() == spec && input.contiguous() &&
-        edge.node()->outputs.size() == 1 && edge.node()->value_ends_with_handle())
-      return input;
-  }
-  return {};
-}
-
-}  // namespace
-
-void compute(Node& node, uint32_t last) {
-  const Op& op = node.op();
-  KernelCall call;
-  call.where = &node.where;
-  for (const Edge& edge : node.inputs) {
-    const Tensor& input = edge.value();
-    if (!call.inputs.empty() && op.reads_elements(0) && op.reads_elements(call.inputs.size()))
-      check_devices(node, *call.inputs[0], input);
-    call.inputs.push_back(&input);
-  }
-  Specs inferred;
-  if (node.lazy) {  // a short last batch has other shapes than the tree was written with
-    InputSpecs specs;
-    SmallVector<Spec, 4> storage;
-    storage.reserve(node.inputs.size());
-    for (const Tensor* input : call.inputs) storage.push_back(input->spec());
-    for (const Spec& spec : storage) specs.push_back(&spec);
-    inferred = op.infer(specs);
-  }
-  const auto spec = [&](size_t k) -> const Spec& { return node.lazy ? inferred[k] : node.outputs[k].spec; };
-  if (compute_view(node, spec(0))) return;
-  if (op.is_random() && !node.drawn) {
-    node.rare().stream = next_stream();
-    node.drawn = true;
-  }
-  if (op.is_random()) call.random = node.rare().stream;
-  const Device device =
-      op.traits().output_device.value_or(call.inputs.empty() ? Device{} : call.inputs[0]->device());
-  SmallVector<Tensor, 1> results;
-  if (last && !node.lazy)
-    if (Tensor taken = take_over(node, spec(0), last); taken.defined()) results.push_back(std::move(taken));
-  for (size_t k = results.size(); k < node.outputs.size(); ++k)
-    results.push_back(Tensor(spec(k).shape, spec(k).dtype, device));
-  for (Tensor& result : results) call.outputs.push_back(&result);
-  backend(device).run(op, call);
-  for (uint32_t i = 0; last >> i; ++i)  // what was written over is no longer that input's value
-    if (((last >> i) & 1) && node.inputs[i].value().storage().get() == results[0].storage().get())
-      node.inputs[i].node()->clear_value();
-  for (size_t k = 0; k < results.size(); ++k) node.outputs[k].value = std::move(results[k]);
-}
-
 void ensure_value(Node& node) {
   if (node.has_value()) return;
-  if (!node.lazy) return recompute(node);
+  if (!node.lazy) return compute_again(node);
   Node* target = &node;
   evaluate_here({&target, 1}, nullptr);
 }
@@ -337,13 +305,20 @@ void take_step(Node& node) {
   const int64_t step = shown.cursor_epoch == epoch ? shown.cursor : 0;
   if (!sources.empty() && step >= steps_of(sources)) throw EndOfData();
   const auto moment = new_moment(sources, step);
+  shown.step_failed = true;
   evaluation.run(moment, UINT64_MAX);
+  shown.step_failed = false;
   shown.cursor = step + 1;
   shown.cursor_epoch = epoch;
   shown.moment = moment;
 }
 
 void run_update(Node& root, const GradientRecord::Update& update) {
+  if (root.lazy && root.rare().step_failed)
+    throw Error(
+        "update: the last forward() of this Variable threw, so there is no step to learn from; call "
+        "forward() "
+        "again, or update after the step that succeeds");
   if (root.lazy) ensure_value(root);
   std::vector<Node*> targets;
   std::vector<Variable> hold;  // so that no value is released before it is assigned
@@ -352,25 +327,39 @@ void run_update(Node& root, const GradientRecord::Update& update) {
     targets.push_back(hold.back().node());
   }
   evaluate_here(targets, &root);
-  std::vector<Tensor> values;
-  for (const Variable& v : hold) {
-    Tensor value = v.node()->outputs[v.output()].value;
+  std::vector<std::pair<Node*, Tensor>> values;
+  for (size_t i = 0; i < hold.size(); ++i) {
+    const Variable& v = hold[i];
+    const Tensor& value = v.node()->outputs[v.output()].value;
     // A leaf's value is its own: it may be written in place by a plan.
     const bool computed = v.node()->tag == Tag::update && !v.node()->is_leaf() && !v.node()->op().is_view();
     bool own = computed && value.contiguous();
-    for (const Tensor& other : values) own &= other.storage().get() != value.storage().get();
-    values.push_back(own ? value : value.clone());
+    for (const auto& [leaf, other] : values) own &= other.storage().get() != value.storage().get();
+    values.emplace_back(update.assignments[i].node()->inputs[0].node(), own ? value : value.clone());
   }
-  for (size_t i = 0; i < values.size(); ++i)
-    assign(*update.assignments[i].node()->inputs[0].node(), values[i]);
+  assign(values);
   for (Node* target : targets)
     if (target->tag == Tag::update && !target->is_leaf()) target->clear_value();
 }
 
 void assign(Node& leaf, const Tensor& value) noexcept {
-  leaf.outputs[0].value = value;
+  Tensor before = value;  // is released behind the lock
+  const std::scoped_lock lock(leaves_mutex());
+  std::swap(leaf.outputs[0].value, before);
   leaf.bound = false;
   leaf.stamp = Node::next_id();
+  leaf_assignments().fetch_add(1, std::memory_order_release);
+}
+
+void assign(std::span<const std::pair<Node*, Tensor>> leaves) noexcept {
+  if (leaves.empty()) return;
+  const std::scoped_lock lock(leaves_mutex());
+  for (const auto& [leaf, value] : leaves) {
+    leaf->outputs[0].value = value;
+    leaf->bound = false;
+    leaf->stamp = Node::next_id();
+  }
+  leaf_assignments().fetch_add(1, std::memory_order_release);
 }
 
 }  // namespace espalier

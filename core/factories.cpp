@@ -20,8 +20,13 @@ void need_real(DType dtype, std::string_view what) {
 /// A number as an element of type T, or TypeError when T has no such element.
 template <class T, class P>
 T exact(P value) {
-  if constexpr (std::is_floating_point_v<T> || is_half_type<T> || std::is_same_v<T, P>) {
-    return static_cast<T>(value);
+  if constexpr (std::is_same_v<T, P>) {
+    return value;
+  } else if constexpr (std::is_floating_point_v<T> || is_half_type<T>) {
+    const T element = static_cast<T>(value);
+    if (std::isfinite(static_cast<double>(value)) && !std::isfinite(static_cast<double>(element)))
+      throw TypeError(fmt::format("{} is not a number of type {}", value, name(dtype_of<T>())));
+    return element;
   } else {
     const double d = static_cast<double>(value);
     bool fits = d == std::trunc(d) && d >= -9223372036854775808.0 && d < 9.2233720368547758e18;
@@ -141,6 +146,9 @@ template Tensor tensor_of(const bool*, const Shape&, DType);
 template Tensor tensor_of(const double*, const Shape&, DType);
 template Tensor tensor_of(const int64_t*, const Shape&, DType);
 
+void throw_too_large(uint64_t value) {
+  throw TypeError(fmt::format("tensor: {} is above the largest int64, {}", value, INT64_MAX));
+}
 void throw_ragged() { throw ShapeError("tensor: the rows differ in length"); }
 
 }  // namespace detail

@@ -9,22 +9,38 @@
 
 namespace espalier {
 
+/// The size that stands for an open axis (-1) in the shapes of a tree, until a batch comes: a prime, so that
+/// numbers computed from it can be told from others.
+inline constexpr int64_t nominal_size = 17389;
+
+/// An axis of an output whose size differs from batch to batch.
+struct OpenAxis {
+  size_t output = 0;
+  size_t axis = 0;
+};
+
 /// A Distributor or a placeholder. All outputs show the same step.
 class Feed {
  public:
   virtual ~Feed() = default;
   virtual std::string name() const = 0;
-  /// dtype and shape of each output in a full batch.
+  /// dtype and shape of each output in a full batch; open axes have the nominal size.
   virtual std::vector<Spec> specs() const = 0;
   /// Batches in an epoch.
   virtual int64_t steps() const = 0;
   /// The size of the first axis in that step.
   virtual int64_t rows(int64_t step) const = 0;
+  /// The open axes; the first axis of a batch need not be one to have another size in each step.
+  virtual std::vector<OpenAxis> open_axes() const { return {}; }
+  /// Appends the sizes of the open axes in that batch.
+  virtual void add_open_sizes(int64_t /*epoch*/, int64_t /*step*/, std::vector<int64_t>& /*sizes*/) const {}
   /// Writes the batch of that step into `outputs`, which have its shapes. May be called from several threads.
   virtual void read(int64_t epoch, int64_t step, std::span<Tensor> outputs) const = 0;
   /// The same for those rows of the batch which begin at `first`: as many as `outputs` have room for. The
   /// default reads the whole batch.
   virtual void read_part(int64_t epoch, int64_t step, int64_t first, std::span<Tensor> outputs) const;
+  /// The shapes of the batch of that step.
+  std::vector<Shape> shapes(int64_t epoch, int64_t step) const;
   /// New buffers with the batch of that step.
   std::vector<Tensor> batch(int64_t epoch, int64_t step) const;
 

@@ -57,7 +57,7 @@ ESPALIER_HD float float16_value(unsigned short bits) {
 }
 
 ESPALIER_HD unsigned short bfloat16_bits(float x) {
-#if defined(__CUDA_ARCH__) && !defined(ESPALIER_EMULATED_CUDA)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && !defined(ESPALIER_EMULATED_CUDA)
   unsigned short bits;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
   return bits;

@@ -11,7 +11,7 @@ namespace {
 
 class Leaf : public Op {
  public:
-  enum class Kind { constant, variable, parameter, state };
+  enum class Kind { constant, number, variable, parameter, state };
   Leaf(Kind kind, std::string name) : Op({.kind = OpKind::leaf}), kind_(kind), name_(std::move(name)) {}
 
   std::string_view name() const override { return name_; }
@@ -21,6 +21,15 @@ class Leaf : public Op {
  private:
   Kind kind_;
   std::string name_;
+};
+
+class NumberLeaf : public Leaf {
+ public:
+  explicit NumberLeaf(detail::Number number) : Leaf(Kind::number, "constant"), number_(number) {}
+  const detail::Number& number() const { return number_; }
+
+ private:
+  detail::Number number_;
 };
 
 class Source : public Op {
@@ -42,20 +51,30 @@ class Source : public Op {
 
 class Placeholder : public Feed {
  public:
-  Placeholder(std::string_view name, Spec spec) : name_(name), spec_(std::move(spec)) {}
+  Placeholder(std::string_view name, Spec spec) : name_(name), spec_(std::move(spec)) {
+    for (size_t axis = 0; axis < spec_.shape.rank(); ++axis)
+      if (int64_t& size = spec_.shape.dims()[axis]; size == -1) {
+        size = nominal_size;
+        open_.push_back({0, axis});
+      }
+  }
   std::string name() const override { return name_; }
   std::vector<Spec> specs() const override { return {spec_}; }
   int64_t steps() const override { return INT64_MAX; }
   int64_t rows(int64_t) const override { return spec_.shape.rank() ? spec_.shape[0] : 1; }
+  std::vector<OpenAxis> open_axes() const override { return open_; }
   bool is_placeholder() const override { return true; }
   void read(int64_t, int64_t, std::span<Tensor>) const override {
-    throw DataError(
-        fmt::format("placeholder '{}' has no value of its own: give it one through Executor::run", name_));
+    throw DataError(fmt::format(
+        "placeholder '{}' has no value of its own: give it one through Executor::run, or, in a tree "
+        "that is fed, through Executor::step or execute",
+        name_));
   }
 
  private:
   std::string name_;
   Spec spec_;
+  std::vector<OpenAxis> open_;
 };
 
 Leaf::Kind kind_of(const Op& op) { return static_cast<const Leaf&>(op).leaf_kind(); }
@@ -68,6 +87,7 @@ OpPtr constant_op() {
   static const OpPtr* op = new OpPtr(unnamed(Leaf::Kind::constant, "constant"));
   return OpPtr(std::shared_ptr<void>(), op->get());
 }
+OpPtr number_op(detail::Number number) { return std::make_shared<NumberLeaf>(number); }
 OpPtr variable_op() {
   static const OpPtr* op = new OpPtr(unnamed(Leaf::Kind::variable, "variable"));
   return OpPtr(std::shared_ptr<void>(), op->get());
@@ -86,9 +106,32 @@ const std::shared_ptr<Feed>* Op::feed() const {
 size_t Op::feed_output() const { return static_cast<const Source*>(this)->source_output(); }
 
 bool is_parameter(const Op& op) { return op.is_leaf() && kind_of(op) == Leaf::Kind::parameter; }
-bool is_constant(const Op& op) { return op.is_leaf() && kind_of(op) == Leaf::Kind::constant; }
+bool is_constant(const Op& op) {
+  return op.is_leaf() && (kind_of(op) == Leaf::Kind::constant || kind_of(op) == Leaf::Kind::number);
+}
+const detail::Number* number_of(const Op& op) {
+  if (!op.is_leaf() || kind_of(op) != Leaf::Kind::number) return nullptr;
+  return &static_cast<const NumberLeaf&>(op).number();
+}
 bool is_trainable(const Op& op) {
   return is_parameter(op) || (op.is_leaf() && kind_of(op) == Leaf::Kind::variable);
+}
+
+bool is_trained(const Node& node) { return is_trainable(node.op()) && !node.frozen; }
+
+namespace {
+std::atomic<uint64_t> trainable_changes{0};
+}
+uint64_t trainable_version() { return trainable_changes.load(std::memory_order_relaxed); }
+
+void set_trainable(const Variable& parameter, bool on, std::source_location where) {
+  located(where, [&] {
+    if (!parameter.defined() || !is_parameter(parameter.node()->op()))
+      throw Error("set_trainable: only a parameter can be frozen");
+    if (parameter.node()->frozen == !on) return;
+    parameter.node()->frozen = !on;
+    trainable_changes.fetch_add(1, std::memory_order_relaxed);
+  });
 }
 
 Variable make_leaf(OpPtr op, const Tensor& value, const std::source_location& where) {
@@ -131,8 +174,9 @@ std::vector<Variable> source_variables(const std::shared_ptr<Feed>& feed, const 
 
 Variable placeholder(std::string_view name, const Shape& shape, DType dtype, std::source_location where) {
   return located(where, [&] {
-    (void)shape.elements();  // throws on negative sizes
-    return source_variables(std::make_shared<Placeholder>(name, Spec{dtype, shape}), where)[0];
+    const auto feed = std::make_shared<Placeholder>(name, Spec{dtype, shape});
+    (void)feed->specs()[0].shape.elements();  // throws on negative sizes
+    return source_variables(feed, where)[0];
   });
 }
 

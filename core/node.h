@@ -48,11 +48,34 @@ struct Output {
   Tensor value;
 };
 
+/// A state that the forward pass of a step has assigned: all that is computed for this step reads `before`.
+struct AssignedState {
+  Edge leaf;
+  Tensor before;
+  uint64_t stamp;  ///< of the value before
+  uint64_t order;  ///< the id of the node that orders the assignment
+  std::source_location where;
+};
+
 /// A step of one or more feeds, as one evaluation showed it.
 struct FeedSnapshot {
   uint64_t stamp = 0;
   int64_t step = 0;
   std::map<const Feed*, int64_t> epochs;
+  mutable std::vector<AssignedState> assigned = {};  ///< added by the evaluations of the step
+
+  /// How the step has assigned a leaf; null if it has not.
+  const AssignedState* assigned_to(const Node* leaf) const {
+    for (const AssignedState& state : assigned)
+      if (state.leaf.node() == leaf) return &state;
+    return nullptr;
+  }
+};
+
+/// What an eager assignment of a state has replaced, for gradients of what read it.
+struct FormerValue {
+  uint64_t since, until;  ///< on the scale of ids
+  Tensor value;
 };
 
 /// The gradients and updates that were asked of a root. It lives as long as a handle on the root does, and
@@ -74,6 +97,8 @@ class Node : public NodeCounts {
   void release() noexcept;
   const Op& op() const { return *op_; }
   bool is_leaf() const { return op_->is_leaf(); }
+  /// Whether its value may be replaced while eager nodes keep theirs, which were computed from it.
+  bool may_change() const { return is_leaf() || op_->is_random(); }
   bool has_value() const { return outputs[0].value.defined(); }
   /// Whether somebody may still ask for the value: a handle, or a gradient rule.
   bool value_wanted() const;
@@ -107,6 +132,7 @@ class Node : public NodeCounts {
   std::atomic<bool> bound = false;  ///< leaves: the value lies in memory that plans write in place
   bool stops_gradient = false;      ///< written under NoGrad
   bool drawn = false;               ///< random nodes: `rare->stream` is valid
+  bool frozen = false;              ///< parameters: not trained (set_trainable)
   SmallVector<Edge, 2> inputs;
   std::source_location where;
   /// Leaves: when the value was last replaced. Lazy nodes: the evaluation that computed it. Both on the scale
@@ -121,10 +147,14 @@ class Node : public NodeCounts {
     /// Observed Variables downstream of a feed: the next step to show, and the epoch it belongs to.
     int64_t cursor = 0;
     int64_t cursor_epoch = -1;
+    bool step_failed = false;  ///< the last step threw, and the values are of the one before
     /// Sources and observed Variables: what the value shows.
     std::shared_ptr<const FeedSnapshot> moment;
     /// Leaves without a value: it is in an executor's mirror of the leaf, and copied when it is asked for.
     Tensor elsewhere;
+    /// Nodes that have ordered an eager assignment keep what it has replaced; the leaf finds it.
+    std::shared_ptr<const FormerValue> replaced;
+    std::vector<std::weak_ptr<const FormerValue>> former;
   };
   Rare& rare() {
     if (!rare_) rare_.reset(new Rare);
@@ -199,6 +229,7 @@ inline Variable apply(OpPtr op, std::initializer_list<const Variable*> inputs,
 Variable make_leaf(OpPtr op, const Tensor& value, const std::source_location& where);
 /// The ops of leaves.
 OpPtr constant_op();
+OpPtr number_op(detail::Number number);
 OpPtr variable_op();
 OpPtr parameter_op(std::string_view name);
 OpPtr state_op(std::string_view name);
@@ -207,6 +238,12 @@ bool is_parameter(const Op& op);
 /// A parameter or a `variable`: a leaf whose gradient backward() builds.
 bool is_trainable(const Op& op);
 bool is_constant(const Op& op);
+/// The number that a Variable was made from; null for other ops.
+const detail::Number* number_of(const Op& op);
+/// Whether `backward` builds the gradient of this node: a `variable`, or a parameter that is not frozen.
+bool is_trained(const Node& node);
+/// A number that changes whenever a parameter is frozen or released; 0 before the first time.
+uint64_t trainable_version();
 
 /// The source Variables of a feed.
 std::vector<Variable> source_variables(const std::shared_ptr<Feed>& feed, const std::source_location& where);

@@ -101,6 +101,7 @@ struct Folding {
 /// Which operands of a matrix product are seen transposed.
 struct MatmulForm {
   bool transpose_a, transpose_b;
+  friend bool operator==(const MatmulForm&, const MatmulForm&) = default;
 };
 
 /// A call whose tensors stay where they are: all that can be settled before the first run is.
@@ -183,7 +184,11 @@ struct OpTraits {
   /// What the gradient rule reads: a value that no rule reads and no handle holds is released.
   InputSet gradient_reads = InputSet::all();
   bool gradient_reads_output = false;
+  /// No gradient passes through it, to any input: nothing is kept, or built, for the gradient of its output.
+  bool passes_no_gradient = false;
   std::optional<MatmulForm> matmul_form = std::nullopt;  ///< matrix products
+  /// The sum of the products of its inputs, two by two; if their number is odd, the first is added to it.
+  bool sums_products = false;
   std::optional<double> fill =
       std::nullopt;  ///< the number everywhere in the output, whatever the inputs are
   std::optional<Device> output_device = std::nullopt;  ///< where the outputs are, if not where the inputs are

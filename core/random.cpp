@@ -17,9 +17,12 @@
 namespace espalier {
 namespace {
 
-// Streams of random nodes count from 0, those of parameters and shuffles have a high bit of their own.
+// Streams of random nodes count from 0, others have a high bit of their own.
 constexpr uint64_t parameter_streams = uint64_t{1} << 63;
 constexpr uint64_t shuffle_streams = uint64_t{1} << 62;
+constexpr uint64_t validation_streams = uint64_t{1} << 61;
+constexpr uint64_t row_streams = uint64_t{1} << 60;
+constexpr int numbers_of_row_bits = 32;  // of an epoch
 
 constexpr int64_t chunk_words = 1024;  // Words and values of a chunk stay in the first cache.
 constexpr int64_t parallel_chunks = 32;
@@ -139,6 +142,14 @@ RandomStream next_stream() {
 RandomStream next_parameter_stream() {
   Generator& g = generator();
   return {g.seed, parameter_streams | g.next_parameter_stream++};
+}
+
+uint64_t validation_stream(uint64_t number) { return validation_streams | number; }
+
+RandomStream row_stream(uint64_t seed, int64_t epoch, int64_t row) {
+  RandomStream stream{seed, row_streams | static_cast<uint64_t>(row)};
+  stream.first = epoch << numbers_of_row_bits;
+  return stream;
 }
 
 template <class T>

@@ -35,6 +35,13 @@ RandomStream next_stream();
 /// For the next parameter's initial values; these have a counter and streams of their own.
 RandomStream next_parameter_stream();
 
+/// The number of a stream for validation: streams of their own, so that training draws the same numbers with
+/// and without it.
+uint64_t validation_stream(uint64_t number);
+
+/// For a row of a dataset in an epoch: the same numbers in whatever batch, thread or process it is read.
+RandomStream row_stream(uint64_t seed, int64_t epoch, int64_t row);
+
 // The functions below write n numbers; T is float or double.
 
 /// Uniform in [low, high), or `low` where both are equal. Throws Error unless low <= high and their

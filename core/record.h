@@ -1,5 +1,6 @@
 // What a root remembers of its gradients and updates.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "espalier/core/cpu/block_pool.h"
@@ -60,11 +61,13 @@ class GradientTable {
 
 struct GradientRecord {
   GradientTable gradients;
-  bool complete = false;  ///< the gradients of all trainable leaves are there
+  /// The gradients of all leaves are there that were trained at that `trainable_version()`.
+  std::optional<uint64_t> complete = {};
 
-  /// The update of one optimizer: expressions and, last, the nodes that assign them.
+  /// The update of some parameters by one optimizer: expressions and, last, the nodes that assign them.
   struct Update {
     uint64_t optimizer;  // its number, which no later one gets: its address might be given away again
+    std::vector<const Node*> parameters;  // which the table of gradients holds
     std::vector<Edge> assignments;
   };
   std::vector<Update> updates;

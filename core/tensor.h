@@ -151,7 +151,10 @@ Tensor full(const Shape& shape, double value, DType dtype = float32,
             std::source_location where = std::source_location::current());
 /// 0, 1, …, n - 1
 Tensor arange(int64_t n, DType dtype = float32, std::source_location where = std::source_location::current());
-/// Standard normal numbers from this thread's generator (see random.h); one stream a call.
+// Random numbers from this thread's generator (see random.h), one stream a call. These are Tensors: where one
+// enters a tree, it is a constant, with the same numbers in every step. For numbers that each step draws anew
+// use randn_like, rand_like, normal, uniform or bernoulli (ops/ops.h).
+/// Standard normal numbers.
 Tensor randn(const Shape& shape, DType dtype = float32,
              std::source_location where = std::source_location::current());
 /// Uniform numbers in [0, 1).
@@ -188,13 +191,18 @@ using Plain = std::conditional_t<std::is_same_v<T, bool>, bool,
 /// Fills a tensor of `dtype` from plain values, which must be representable (TypeError otherwise).
 template <class P>
 Tensor tensor_of(const P* values, const Shape& shape, DType dtype);
+[[noreturn]] void throw_ragged();
+[[noreturn]] void throw_too_large(uint64_t value);
 template <class T>
 Tensor tensor_of_list(std::span<const T> values, const Shape& shape, DType dtype) {
   std::unique_ptr<Plain<T>[]> plain(new Plain<T>[values.size()]);
-  for (size_t i = 0; i < values.size(); ++i) plain[i] = static_cast<Plain<T>>(values[i]);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if constexpr (std::is_unsigned_v<T> && sizeof(T) == 8)
+      if (values[i] > uint64_t{INT64_MAX}) throw_too_large(values[i]);
+    plain[i] = static_cast<Plain<T>>(values[i]);
+  }
   return tensor_of(plain.get(), shape, dtype);
 }
-[[noreturn]] void throw_ragged();
 }  // namespace detail
 
 /// A scalar, of rank 0.

@@ -13,6 +13,10 @@ namespace espalier {
 
 Variable::Variable(const Tensor& value, Where where) : Variable(make_leaf(constant_op(), value, where)) {}
 
+Variable::Variable(detail::Number number, Where where)
+    : Variable(make_leaf(number_op(number), located(where, [&] { return number.as(number.dtype); }), where)) {
+}
+
 Node& Variable::need() const {
   if (!node_) throw Error("an undefined Variable was used");
   return *node();
@@ -41,7 +45,13 @@ const Variable& Variable::forward(Where where) const {
 }
 
 void Variable::disconnect(Where where) {
-  located(where, [&] { (void)need(); });
+  located(where, [&] {
+    if (need().lazy)
+      throw Error(fmt::format(
+          "disconnect: this Variable ({}, shape {}) is downstream of a feed, and would keep the value of one "
+          "step for ever; stop_gradient(x) has the value of each step and passes no gradient",
+          node()->op().name(), shape().str()));
+  });
   if (node()->is_leaf()) return;
   ensure_value(*node());
   if (node()->outputs.size() > 1) {  // the other outputs stay where they are
@@ -58,6 +68,17 @@ std::ostream& operator<<(std::ostream& out, const Variable& variable) {
   return out << variable.forward(variable.node()->where).value();
 }
 
+Tensor detail::Number::as(DType other) const {
+  if (dtype == DType::int64 && !fits_integer && !is_real(other))
+    throw TypeError(fmt::format("the number {} is not one of type {}", real, name(other)));
+  if (dtype == DType::int64 && fits_integer) return tensor(integer, other);
+  if (!is_real(other) && other != DType::boolean && real != std::trunc(real))
+    throw TypeError(
+        fmt::format("the number {} meets elements of type {}, which cannot hold it; cast() them first", real,
+                    name(other)));
+  return tensor(real, other);
+}
+
 NoGrad::NoGrad() : before_(build_context().no_grad) { build_context().no_grad = true; }
 NoGrad::~NoGrad() { build_context().no_grad = before_; }
 
@@ -69,14 +90,7 @@ void Operand::throw_undefined(std::string_view op) const {
 
 const Variable& Operand::as(DType dtype, Device device) const {
   if (variable_) return *variable_;
-  owned_ = located(where_, [&] {
-    if (!is_real(dtype) && dtype != DType::boolean && number_ != std::trunc(number_))
-      throw TypeError(
-          fmt::format("the number {} meets elements of type {}, which cannot hold it; cast() them first",
-                      number_, name(dtype)));
-    if (default_dtype_ == DType::int64) return Variable(tensor(integer_, dtype).to(device), where_);
-    return Variable(full({}, number_, dtype).to(device), where_);
-  });
+  owned_ = located(where_, [&] { return Variable(number_.as(dtype).to(device), where_); });
   variable_ = &owned_;
   return owned_;
 }
@@ -105,7 +119,7 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
         node.op().traits().output_device.value_or(inputs.empty() ? Device{} : inputs[0]->device());
     for (Spec& spec : outputs) node.outputs.push_back({std::move(spec), Tensor::to_come(device)});
     node.lazy = lazy;
-    node.needs_gradient = needs_gradient && !now.no_grad;
+    node.needs_gradient = needs_gradient && !now.no_grad && !node.op().traits().passes_no_gradient;
     node.stops_gradient = now.no_grad;
     node.tag = now.tag;
     if (!lazy) {

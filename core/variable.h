@@ -18,7 +18,8 @@ struct ExecutorOptions;
 struct PlanOptions;
 namespace optim {
 class Optimizer;
-}
+class ParameterList;
+}  // namespace optim
 
 /// The part of a Node that its handles need. Edges between nodes keep the node; handles also keep its value
 /// and its record.
@@ -39,6 +40,27 @@ class NodeCounts {
   std::atomic<uint32_t> handles_{0};
 };
 
+namespace detail {
+/// A C++ number, whole: int64_t cannot hold all of uint64_t, nor double all of int64_t.
+struct Number {
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  explicit Number(T number) : real(static_cast<double>(number)), dtype(default_dtype<T>()) {
+    if constexpr (std::is_integral_v<T>) {
+      fits_integer = std::is_signed_v<T> || static_cast<uint64_t>(number) <= uint64_t{INT64_MAX};
+      integer = fits_integer ? static_cast<int64_t>(number) : INT64_MAX;
+    }
+  }
+  /// A scalar of that dtype. Throws TypeError when it has no such value.
+  Tensor as(DType other) const;
+
+  double real = 0;
+  int64_t integer = 0;
+  DType dtype = DType::float32;
+  bool fits_integer = false;  // and is an integer
+};
+}  // namespace detail
+
 struct BackwardOptions {
   /// Cut the tree behind the gradients once they are computed: their memory is free, and second derivatives
   /// are gone.
@@ -53,9 +75,12 @@ class Variable {
   Variable() = default;
   /// A constant.
   Variable(const Tensor& value, Where where = Where::current());
+  /// A constant of the number's default dtype. Beside an operand of another dtype it takes that one, as the
+  /// number itself would: `Variable total = 0; total += loss`. TypeError if it does not fit.
   template <class T>
   requires std::is_arithmetic_v<T> Variable(T value, Where where = Where::current())
-      : Variable(tensor(value), where) {}
+      : Variable(detail::Number(value), where) {}
+  Variable(detail::Number number, Where where);
 
   Variable(const Variable& other) noexcept : node_(other.node_), output_(other.output_) { retain(); }
   Variable(Variable&& other) noexcept : node_(std::exchange(other.node_, nullptr)), output_(other.output_) {}
@@ -96,13 +121,18 @@ class Variable {
   /// none.
   Variable gradient(const Variable& x, Where where = Where::current()) const;
   /// Adds an update of every parameter this is made of, adding gradients where missing, and runs it.
-  /// If it throws, parameters and optimizer are as they were.
+  /// If it throws, parameters and optimizer are as they were. Throws Error if there is nothing to train.
   const Variable& update(const optim::Optimizer& optimizer, Where where = Where::current()) const;
+  /// The same for some parameters only, such as `net.head.parameters()`; those that this is not made of are
+  /// ignored.
+  const Variable& update(const optim::Optimizer& optimizer, const optim::ParameterList& parameters,
+                         Where where = Where::current()) const;
 
   /// Every node this is made of, with its gradients and updates, each once.
   void print_tree(std::ostream& out) const;
   void print_tree() const;
-  /// Makes this Variable a leaf with its present value.
+  /// Makes this Variable a leaf with its present value. Throws Error downstream of a feed, where that would
+  /// be the value of one step: see `stop_gradient`.
   void disconnect(Where where = Where::current());
   /// The same on another device, as part of the tree.
   Variable to(Device device, Where where = Where::current()) const;
@@ -154,11 +184,17 @@ variable(T value, std::source_location where = std::source_location::current()) 
 /// A leaf which an optimizer updates. Layers make these.
 Variable parameter(const Tensor& value, std::string_view name = "parameter",
                    std::source_location where = std::source_location::current());
+/// Freezes a parameter (`false`), or releases it again: while it is frozen, `backward` and executors that are
+/// made build no gradient of it, and no optimizer changes it; trees need not be written again. Throws Error
+/// if it is no parameter.
+void set_trainable(const Variable& parameter, bool on,
+                   std::source_location where = std::source_location::current());
 /// A leaf that lives between steps and is written by updates, but not trained: an optimizer's state, a
 /// running mean.
 Variable state(const Tensor& value, std::string_view name = "state",
                std::source_location where = std::source_location::current());
-/// A source to be filled by `Executor::run`. The first size may differ from run to run.
+/// A source to be filled by `Executor::run`. The first size may differ from run to run, and so may sizes of
+/// -1; until then these are `nominal_size` in the shapes of the tree.
 Variable placeholder(std::string_view name, const Shape& shape, DType dtype = float32,
                      std::source_location where = std::source_location::current());
 
@@ -192,23 +228,18 @@ class Operand {
       : owned_(tensor, where), variable_(&owned_), where_(where) {}
   template <class T>
   requires std::is_arithmetic_v<T> Operand(T number, Where where = Where::current())
-      : where_(where),
-        number_(static_cast<double>(number)),
-        default_dtype_(default_dtype<T>()),
-        is_number_(true) {
-    if constexpr (std::is_integral_v<T>) integer_ = static_cast<int64_t>(number);
-  }
+      : where_(where), number_(number), is_number_(true) {}
   Operand(const Operand&) = delete;
   Operand& operator=(const Operand&) = delete;
 
   bool is_number() const { return is_number_; }
   /// Whether the Variable ends with this call.
   bool is_last() const { return is_last_; }
-  double number() const { return number_; }
+  double number() const { return number_.real; }
   const Where& where() const { return where_; }
   /// The Variable; a number becomes a constant of its default dtype on that device.
   const Variable& variable(Device device = {}) const {
-    return variable_ ? *variable_ : as(default_dtype_, device);
+    return variable_ ? *variable_ : as(number_.dtype, device);
   }
   /// The same, for callers that need its shape or dtype. Throws Error naming `op` if it is undefined.
   const Variable& defined(std::string_view op) const {
@@ -230,9 +261,7 @@ class Operand {
   mutable Variable owned_;
   mutable const Variable* variable_ = nullptr;
   Where where_;
-  double number_ = 0;
-  int64_t integer_ = 0;
-  DType default_dtype_ = DType::float32;
+  detail::Number number_{0.0f};
   bool is_number_ = false;
   bool is_last_ = false;
 };

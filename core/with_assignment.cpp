@@ -37,6 +37,23 @@ struct WithAssignment : Op {
   }
 };
 
+/// A state as a node has read it that was computed before an eager assignment. Its value is set when it is
+/// made; in plans it is the state, which they assign at the end.
+struct Former : Op {
+  Former()
+      : Op({.kind = OpKind::view,
+            .linearity = Linearity::first,
+            .precision = OpPrecision::follows,
+            .only_copies = true,
+            .gradient_reads = InputSet::none()}) {}
+  std::string_view name() const override { return "former"; }
+  Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
+  void run_cpu(const KernelCall& call) const override { copy_elements(*call.inputs[0], *call.outputs[0]); }
+  std::optional<Layout> view(const Layout& in, const Spec&) const override { return in; }
+  std::optional<size_t> identity(const KnownInputs&, const Spec&) const override { return 0; }
+  Gradients gradient(const GradientRule& rule) const override { return {rule.output_gradient()}; }
+};
+
 struct Store : Op {
   Store() : Op({.only_copies = true}) {}
   std::string_view name() const override { return "store"; }
@@ -75,9 +92,55 @@ Variable with_assignment(const Variable& y, const Variable& leaf, const Variable
                                     leaf.device().str(), value.device().str()));
     const Variable result = apply(shared_op<WithAssignment>(), {&y, &leaf, &value}, where);
     const bool now = !value.node()->lazy && !y.node()->lazy && !build_context().lazy;
-    if (now) assign(*leaf.node(), value.value().clone());
+    if (now) assign_at_once(*result.node(), *leaf.node(), value.value().clone());
     return result;
   });
+}
+
+void assign_at_once(Node& order, Node& leaf, const Tensor& value) {
+  const Tensor& before = leaf.outputs[0].value;
+  auto& former = leaf.rare().former;
+  std::erase_if(former, [](const auto& known) { return known.expired(); });
+  if (before.defined()) {
+    order.rare().replaced = std::make_shared<FormerValue>(
+        FormerValue{std::max(leaf.id, leaf.stamp), order.id, leaf.bound ? before.clone() : before});
+    former.push_back(order.rare().replaced);
+  }
+  assign(leaf, value);
+}
+
+Variable former_value(Node& state, uint64_t time) {
+  for (const auto& weak : state.rare().former) {
+    const auto known = weak.lock();
+    if (!known || time < known->since || time > known->until) continue;
+    Variable result(new Node(shared_op<Former>(), state.where));
+    Node& node = *result.node();
+    node.inputs.push_back(Edge(&state, 0));
+    node.outputs.push_back({state.outputs[0].spec, known->value});
+    node.depth = 1;
+    node.tag = build_context().tag;
+    node.use_value();  // which cannot be computed again
+    return result;
+  }
+  return {};
+}
+
+Variable value_in_step(Node& state) {
+  BuildContext now = build_context();
+  now.lazy = true;
+  const BuildScope scope(now);
+  const Variable leaf(&state);
+  return apply(shared_op<Former>(), {&leaf}, state.where);
+}
+
+void refuse_second_assignment(const Op& state, const std::source_location& first,
+                              const std::source_location& second) {
+  Error error(fmt::format(
+      "with_assignment: one step assigns the state '{}' twice, here and on the line {}:{}; a layer that is "
+      "called twice in a step takes both batches in one call, or keeps a state for each call",
+      state.name(), first.file_name(), first.line()));
+  error.locate(second);
+  throw error;
 }
 
 bool orders_assignment(const Op& op) { return &op == shared_op<WithAssignment>().get(); }
@@ -85,6 +148,6 @@ OpPtr store_op() { return shared_op<Store>(); }
 OpPtr write_state_op() { return shared_op<WriteState>(); }
 bool is_store(const Op& op) { return &op == store_op().get(); }
 
-void add_assignment_ops(OpRegistry& ops) { ops.add<WithAssignment, Store, WriteState>(); }
+void add_assignment_ops(OpRegistry& ops) { ops.add<WithAssignment, Former, Store, WriteState>(); }
 
 }  // namespace espalier

@@ -7,12 +7,14 @@
 namespace espalier {
 
 /// `y`, and with it an order: whenever a step computes what is returned, `leaf`, a state, gets `value` at the
-/// end of that step. All that the step computes sees the state of before it. Gradients pass through `y`
-/// alone.
+/// end of that step. All that the step computes, its gradients included, sees the state of before it.
+/// Gradients pass through `y` alone.
 ///
-/// Eagerly the leaf is written at once; downstream of a feed once for each evaluation of a step that computes
-/// it, and not when a value that was released is computed again. A plan of training writes it in every step,
-/// one of inference, also for validation, never. Of two orders for one leaf the later one counts.
+/// Eagerly the leaf is written at once, and gradients of what has read it are computed with the value before
+/// as long as what is returned lives. Downstream of a feed it is written once for each evaluation of a step
+/// that computes it, and not when a value that was released is computed again. A plan of training writes it
+/// in every step, one of inference, also for validation, never. A step that holds two orders for one leaf is
+/// refused with an Error that names both lines: neither could see the other's value.
 ///
 /// On replicas `value` may be made of means and sums over the batch, which they exchange. With `.accumulate`
 /// it must not depend on the batch, and is written once, with the last part. Else get_executor throws

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <type_traits>
+#include <typeinfo>
 
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
@@ -59,6 +60,10 @@ std::vector<Spec> TensorDataset::specs() const {
   std::vector<Spec> specs;
   for (const Tensor& column : columns_) specs.push_back(column.spec());
   return specs;
+}
+
+std::vector<Tensor> TensorDataset::columns() const {
+  return typeid(*this) == typeid(TensorDataset) ? columns_ : std::vector<Tensor>();
 }
 
 void TensorDataset::read(std::span<const int64_t> rows, std::span<Tensor> outputs) const {

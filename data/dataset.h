@@ -1,4 +1,4 @@
-// Datasets: columns of rows. Views and readers of one's own implement the same three functions and compose.
+// Datasets: columns of rows. Views and readers of one's own implement the same functions and compose.
 #pragma once
 #include <cstdint>
 #include <source_location>
@@ -6,9 +6,20 @@
 #include <utility>
 #include <vector>
 
+#include "espalier/core/random.h"
 #include "espalier/core/tensor.h"
 
 namespace espalier::data {
+
+/// For which pass over the data rows are read: what augmentation may depend on beside the row.
+struct ReadContext {
+  int64_t epoch = 0;
+  uint64_t seed = 0;  ///< of the Distributor, or of `batches`
+
+  /// The random numbers of a row in this epoch, 2^32 of them, for fill_uniform, fill_normal and
+  /// fill_bernoulli. Draw all that a row needs in one call.
+  RandomStream random(int64_t row) const { return row_stream(seed, epoch, row); }
+};
 
 /// Columns with the same number of rows, which are the first axis: samples, labels, weights. Reading changes
 /// nothing, and may happen in several threads at once.
@@ -16,13 +27,26 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t rows() const = 0;
-  /// dtype and shape of each column, all rows included.
+  /// dtype and shape of each column, all rows included. Sizes that differ from batch to batch, as the length
+  /// of sentences, are -1.
   virtual std::vector<Spec> specs() const = 0;
   /// Writes these rows, in this order, into `outputs`: one contiguous tensor on the CPU for each column,
-  /// whose first size is `rows.size()`. The result depends on the rows alone, not on the thread.
-  /// Throws IndexError for a row which does not exist.
+  /// whose first size is `rows.size()`. What it writes for a row follows from the row alone: not from the
+  /// other rows, the thread, or what was read before. Throws IndexError for a row which does not exist.
   virtual void read(std::span<const int64_t> rows, std::span<Tensor> outputs) const = 0;
-  /// The columns if they are tensors in memory, of which a device may keep a copy; otherwise none.
+  /// The same for one pass over the data, which is what feeds and `batches` call. What it writes for a row
+  /// follows from the row, the epoch and the seed alone, so that batches are the same in every run, on any
+  /// number of replicas, and from a checkpoint. Augmentation overrides it, draws from `context.random(row)`,
+  /// and has no `columns()`; the default calls `read`.
+  virtual void read_in(const ReadContext& /*context*/, std::span<const int64_t> rows,
+                       std::span<Tensor> outputs) const {
+    read(rows, outputs);
+  }
+  /// The sizes that are -1 in `specs`, in their order, in a batch of these rows: as many as the longest of
+  /// them has. `read` must fill outputs of that size, also if it is asked for only some of the rows.
+  virtual std::vector<int64_t> open_sizes(std::span<const int64_t> /*rows*/) const { return {}; }
+  /// The columns if they are tensors in memory, of which a device may keep a copy to read rows from instead;
+  /// otherwise none.
   virtual std::vector<Tensor> columns() const { return {}; }
 };
 
@@ -35,7 +59,8 @@ class TensorDataset : public Dataset {
   int64_t rows() const override { return rows_; }
   std::vector<Spec> specs() const override;
   void read(std::span<const int64_t> rows, std::span<Tensor> outputs) const override;
-  std::vector<Tensor> columns() const override { return columns_; }
+  /// None for a class derived from this, which may read other rows than the tensors have.
+  std::vector<Tensor> columns() const override;
 
  private:
   std::vector<Tensor> columns_;

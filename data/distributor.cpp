@@ -22,6 +22,10 @@ class DatasetFeed : public Feed {
     if (size < 1) throw DataError(fmt::format("batch_size is {}: a batch needs at least one row", size));
     if (rows_ <= 0) throw DataError("the columns have 0 rows: there is nothing to feed");
     steps_ = rows_ / size;
+    const std::vector<Spec> specs = dataset_->specs();
+    for (size_t column = 0; column < specs.size(); ++column)
+      for (size_t axis = 1; axis < specs[column].shape.rank(); ++axis)
+        if (specs[column].shape.dims()[axis] == -1) open_.push_back({column, axis});
     if (!options.drop_remainder && rows_ % size) ++steps_;
     if (steps_ == 0)
       throw DataError(fmt::format("drop_remainder leaves no batch: batch_size is {}, and there are {} rows",
@@ -32,11 +36,25 @@ class DatasetFeed : public Feed {
   std::vector<Spec> specs() const override {
     std::vector<Spec> specs = dataset_->specs();
     for (Spec& spec : specs) spec.shape.dims()[0] = rows(0);
+    for (const OpenAxis& open : open_) specs[open.output].shape.dims()[open.axis] = nominal_size;
     return specs;
   }
   int64_t steps() const override { return steps_; }
   // Written so that no product can overflow, whatever the batch size.
   int64_t rows(int64_t step) const override { return std::min(options_.batch_size, rows_ - first_row(step)); }
+
+  std::vector<OpenAxis> open_axes() const override { return open_; }
+  void add_open_sizes(int64_t epoch, int64_t step, std::vector<int64_t>& sizes) const override {
+    if (open_.empty()) return;
+    with_rows(epoch, step, 0, rows(step), [&](std::span<const int64_t> batch) {
+      const std::vector<int64_t> open = dataset_->open_sizes(batch);
+      if (open.size() != open_.size() || std::ranges::any_of(open, [](int64_t size) { return size < 0; }))
+        throw DataError(
+            fmt::format("a dataset with {} open axes gave {} sizes for a batch, or a negative one",
+                        open_.size(), open.size()));
+      sizes.insert(sizes.end(), open.begin(), open.end());
+    });
+  }
 
   void read(int64_t epoch, int64_t step, std::span<Tensor> outputs) const override {
     read_rows(epoch, step, 0, step >= 0 && step < steps_ ? rows(step) : 0, outputs);
@@ -59,10 +77,18 @@ class DatasetFeed : public Feed {
   /// `count` rows of the batch, from its row `first` on.
   void read_rows(int64_t epoch, int64_t step, int64_t first, int64_t count, std::span<Tensor> outputs) const {
     if (step < 0 || step >= steps_) throw EndOfData();
+    with_rows(epoch, step, first, count, [&](std::span<const int64_t> batch) {
+      dataset_->read_in({epoch, options_.seed}, batch, outputs);
+    });
+  }
+
+  /// Calls `f` with the numbers of these rows.
+  template <class F>
+  void with_rows(int64_t epoch, int64_t step, int64_t first, int64_t count, const F& f) const {
     const int64_t begin = first_row(step) + first;
     if (options_.shuffle) {
       const auto order = shuffled(epoch);
-      dataset_->read({order->data() + begin, static_cast<size_t>(count)}, outputs);
+      f({order->data() + begin, static_cast<size_t>(count)});
     } else {
       // Each thread keeps one list; a nested read, by a dataset that reads from another feed, allocates its
       // own.
@@ -70,7 +96,7 @@ class DatasetFeed : public Feed {
       std::vector<int64_t> batch = std::move(kept);
       batch.resize(static_cast<size_t>(count));
       std::iota(batch.begin(), batch.end(), begin);
-      dataset_->read(batch, outputs);
+      f(batch);
       kept = std::move(batch);
     }
   }
@@ -95,6 +121,7 @@ class DatasetFeed : public Feed {
   DistributorOptions options_;
   int64_t rows_ = 0;
   int64_t steps_ = 0;
+  std::vector<OpenAxis> open_;
   mutable std::mutex mutex_;
   mutable std::pair<int64_t, Order> orders_[2];
 };

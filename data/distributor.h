@@ -21,7 +21,8 @@ struct DistributorOptions {
   bool shuffle = false;
   /// Leave out a last batch that is short.
   bool drop_remainder = false;
-  /// Of the orders: the same seed gives the same order in the same epoch, on every run and machine.
+  /// Of the orders, and of what a Dataset draws: the same seed gives the same order and the same numbers in
+  /// the same epoch, on every run and machine.
   uint64_t seed = 0;
 };
 

@@ -80,7 +80,11 @@ struct Prefetcher::Reader {
 };
 
 Prefetcher::Prefetcher(std::shared_ptr<const Feed> feed, Allocate allocate)
-    : feed_(std::move(feed)), allocate_(std::move(allocate)), specs_(feed_->specs()), slots_(slots) {}
+    : feed_(std::move(feed)),
+      allocate_(std::move(allocate)),
+      specs_(feed_->specs()),
+      open_(feed_->open_axes()),
+      slots_(slots) {}
 
 Prefetcher::~Prefetcher() = default;
 
@@ -134,9 +138,13 @@ std::span<const Tensor> Prefetcher::read_in_place() {
 void Prefetcher::fill(std::vector<Tensor>& batch, int64_t step) const {
   batch.resize(specs_.size());
   const int64_t rows = feed_->rows(step);
+  std::vector<int64_t> sizes;
+  feed_->add_open_sizes(epoch_, step, sizes);
   for (size_t i = 0; i < batch.size(); ++i) {
     Shape shape = specs_[i].shape;
     if (shape.rank()) shape.dims()[0] = rows;
+    for (size_t k = 0; k < sizes.size(); ++k)
+      if (open_[k].output == i) shape.dims()[open_[k].axis] = sizes[k];
     if (batch[i].storage().unique() && batch[i].shape() == shape) continue;
     // Short and whole batches reuse each other's buffers.
     const size_t bytes = static_cast<size_t>(shape.elements()) * size_of(specs_[i].dtype);

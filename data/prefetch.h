@@ -48,6 +48,7 @@ class Prefetcher {
   std::shared_ptr<const Feed> feed_;
   Allocate allocate_;
   std::vector<Spec> specs_;
+  std::vector<OpenAxis> open_;
   std::vector<Slot> slots_;
   std::unique_ptr<Reader> reader_;
   int64_t epoch_ = 0;

@@ -16,7 +16,7 @@ namespace {
 /// What the stages work on.
 struct Work {
   const StepTree& tree;
-  const FeedRows& rows;
+  const FeedSizes& rows;
   const CompileOptions& options;
   PlanData& plan;
   Graph& graph = plan.graph;
@@ -52,47 +52,47 @@ bool on_graph(Work& w) {
   return pass(w.graph, w.options);
 }
 
-enum class Kind : uint8_t {
+enum class StageKind : uint8_t {
   unfinished,  ///< cannot be left out; the graph is valid again behind the next required stage
   required,    ///< cannot be left out
   pass,        ///< can be left out by its name, and is reported
 };
 struct Stage {
   const char* name;
-  Kind kind;
+  StageKind kind;
   bool (*run)(Work&);  ///< says whether it has changed the graph; null: a part of the stages around it
 };
 
 constexpr Stage stages[] = {
-    {"freeze", Kind::unfinished, freeze_tree},
-    {"shard", Kind::unfinished, cut_into_shards},
-    {"gather_gradients", Kind::unfinished, gather_all_gradients},
-    {"accumulate_only", Kind::unfinished, drop_all_updates},
-    {"own_updates", Kind::unfinished, keep_own_updates},
-    {"keep_old_values", Kind::required, on_graph<keep_old_values>},
-    {"dead_nodes", Kind::pass, on_graph<dead_nodes>},
-    {"simplify", Kind::pass, on_graph<simplify>},
-    {"fold_constants", Kind::pass, on_graph<fold_constants>},
-    {"common_subexpressions", Kind::pass, on_graph<common_subexpressions>},
-    {"simplify_again", Kind::pass, on_graph<simplify>},
-    {"precision", Kind::pass, on_graph<lower_precision>},
-    {"join_slices", Kind::pass, on_graph<join_slices>},
-    {"fuse_cross_entropy", Kind::pass, on_graph<fuse_cross_entropy>},
-    {"fuse_sgd", Kind::pass, on_graph<fuse_sgd>},
-    {"fuse_pointwise", Kind::pass, on_graph<fuse_pointwise>},
-    {"group_updates", Kind::pass, on_graph<group_updates>},
-    {"fuse_matmul", Kind::pass, on_graph<fuse_matmul>},
-    {"split_buckets", Kind::pass, on_graph<split_buckets>},
-    {"gather_parameters", Kind::unfinished, gather_new_parameters},
-    {"keep_old_values", Kind::required, on_graph<keep_old_values>},
-    {"recompute", Kind::pass, on_graph<recompute>},
-    {"in_place", Kind::pass, nullptr},
-    {"gather_last", Kind::required, on_graph<gather_last>},
-    {"memory", Kind::required, place_values},
+    {"freeze", StageKind::unfinished, freeze_tree},
+    {"shard", StageKind::unfinished, cut_into_shards},
+    {"gather_gradients", StageKind::unfinished, gather_all_gradients},
+    {"accumulate_only", StageKind::unfinished, drop_all_updates},
+    {"own_updates", StageKind::unfinished, keep_own_updates},
+    {"keep_old_values", StageKind::required, on_graph<keep_old_values>},
+    {"dead_nodes", StageKind::pass, on_graph<dead_nodes>},
+    {"simplify", StageKind::pass, on_graph<simplify>},
+    {"fold_constants", StageKind::pass, on_graph<fold_constants>},
+    {"common_subexpressions", StageKind::pass, on_graph<common_subexpressions>},
+    {"simplify_again", StageKind::pass, on_graph<simplify>},
+    {"precision", StageKind::pass, on_graph<lower_precision>},
+    {"join_slices", StageKind::pass, on_graph<join_slices>},
+    {"fuse_cross_entropy", StageKind::pass, on_graph<fuse_cross_entropy>},
+    {"fuse_sgd", StageKind::pass, on_graph<fuse_sgd>},
+    {"fuse_pointwise", StageKind::pass, on_graph<fuse_pointwise>},
+    {"group_updates", StageKind::pass, on_graph<group_updates>},
+    {"fuse_matmul", StageKind::pass, on_graph<fuse_matmul>},
+    {"split_buckets", StageKind::pass, on_graph<split_buckets>},
+    {"gather_parameters", StageKind::unfinished, gather_new_parameters},
+    {"keep_old_values", StageKind::required, on_graph<keep_old_values>},
+    {"recompute", StageKind::pass, on_graph<recompute>},
+    {"in_place", StageKind::pass, nullptr},
+    {"gather_last", StageKind::required, on_graph<gather_last>},
+    {"memory", StageKind::required, place_values},
 };
 
 void run(const Stage& stage, Work& w) {
-  const bool dump = w.options.dump && stage.kind == Kind::pass;
+  const bool dump = w.options.dump && stage.kind == StageKind::pass;
   PassReport report{.name = stage.name, .nodes_before = static_cast<int64_t>(w.graph.nodes.size())};
   if (dump) report.before = w.graph.str();
   const Stopwatch watch;
@@ -100,8 +100,8 @@ void run(const Stage& stage, Work& w) {
   report.seconds = watch.seconds();
   report.nodes_after = static_cast<int64_t>(w.graph.nodes.size());
   if (dump) report.after = w.graph.str();
-  if (stage.kind == Kind::pass) w.plan.passes.push_back(std::move(report));
-  if (stage.kind != Kind::unfinished) verify(w.graph, stage.name);
+  if (stage.kind == StageKind::pass) w.plan.passes.push_back(std::move(report));
+  if (stage.kind != StageKind::unfinished) verify(w.graph, stage.name);
 }
 
 }  // namespace
@@ -109,11 +109,11 @@ void run(const Stage& stage, Work& w) {
 std::vector<std::string> pass_names() {
   std::vector<std::string> names;
   for (const Stage& stage : stages)
-    if (stage.kind == Kind::pass) names.emplace_back(stage.name);
+    if (stage.kind == StageKind::pass) names.emplace_back(stage.name);
   return names;
 }
 
-std::shared_ptr<const PlanData> compile(const StepTree& tree, const FeedRows& rows,
+std::shared_ptr<const PlanData> compile(const StepTree& tree, const FeedSizes& rows,
                                         const CompileOptions& options) {
   for (const std::string& name : options.without)
     if (!std::ranges::count(pass_names(), name))
@@ -122,7 +122,7 @@ std::shared_ptr<const PlanData> compile(const StepTree& tree, const FeedRows& ro
   auto plan = std::make_shared<PlanData>();
   Work work{tree, rows, options, *plan};
   for (const Stage& stage : stages)
-    if (stage.run && (stage.kind != Kind::pass || options.runs(stage.name))) run(stage, work);
+    if (stage.run && (stage.kind != StageKind::pass || options.runs(stage.name))) run(stage, work);
   return plan;
 }
 

@@ -10,7 +10,7 @@
 namespace espalier {
 
 /// Makes the plan of a step, for batches of these sizes. Throws OutOfMemory if the budget cannot be kept.
-std::shared_ptr<const PlanData> compile(const StepTree& tree, const FeedRows& rows,
+std::shared_ptr<const PlanData> compile(const StepTree& tree, const FeedSizes& rows,
                                         const CompileOptions& options);
 
 /// The stages that can be left out by name, in their order.

@@ -30,15 +30,21 @@ History Executor::execute(const ExecuteOptions& options, Where where) const {
   const auto impl = impl_;  // a callback may let go of this handle
   return located(where, [&] { return impl->execute(options); });
 }
-StepInfo Executor::step(Where where) const {
+StepInfo Executor::step(const Feeds& feeds, Where where) const {
   const auto impl = impl_;  // a callback may let go of this handle
-  return located(where, [&] { return impl->step(); });
+  return located(where, [&] { return impl->step(feeds); });
 }
 Tensor Executor::run(const Feeds& feeds, Where where) const {
   const auto impl = impl_;  // a callback may let go of this handle
   return located(where, [&] { return impl->run(feeds); });
 }
+void Executor::warm_up(const FeedShapes& shapes, int threads, Where where) const {
+  located(where, [&] { impl_->warm_up(shapes, threads); });
+}
 Tensor Executor::value() const { return impl_->value(); }
+Tensor Executor::output(std::string_view name, Where where) const {
+  return located(where, [&] { return impl_->output(name); });
+}
 double Executor::loss_scale() const { return impl_->loss_scale(); }
 void Executor::on(Event event, std::function<void(const StepInfo&)> f, Where where) const {
   if (!f) located(where, [] { throw Error("on: there is no function to call"); });

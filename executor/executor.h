@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,10 @@ struct ExecutorOptions {
   /// Training: the loss over this feed, in inference, after each epoch. Its columns stand for those of the
   /// tree's feed.
   std::optional<data::Distributor> validation = {};
+  /// What the plan computes beside the tree's value, by names: `Executor::output` has them after a step, and
+  /// the History the means of those that are scalars. On replicas each must be made of the rows of the batch
+  /// one by one, or be a mean or a sum over them; a mean or sum must be real.
+  std::vector<std::pair<std::string, Variable>> outputs = {};
   /// In what matrix products are computed, and what is safe between them. Parameters, optimizer and losses
   /// stay as they are. Training in float16 needs `optimizer`: its gradients are those of a scaled loss.
   Precision precision = Precision::float32;
@@ -77,6 +82,13 @@ struct ExecutorOptions {
   int64_t memory_budget = 0;
   /// Keep the graph before and after each pass in the plan's report.
   bool dump = false;
+  /// How many plans for batches of different sizes are kept, at least 1; that which was not used for longest
+  /// goes first. Each has memory of its own; in training, whole and short batches need one each.
+  int plan_cache = 64;
+  /// Measure which library is fastest for each matrix product when a plan is made for batches of new sizes,
+  /// which takes some milliseconds for each. Without, `run`, `step` and `execute` take what was measured
+  /// before, else the first suggestion; `warm_up` measures in any case.
+  bool tune = true;
 };
 
 /// What Variable::plan_for is asked for. What both have means the same as in ExecutorOptions.
@@ -95,23 +107,34 @@ struct PlanOptions {
   bool dump = false;
 };
 
+/// Values for placeholders, by their names.
+using Feeds = std::vector<std::pair<std::string, Tensor>>;
+
 struct ExecuteOptions {
   /// After `resume`, those that are done already count.
   int64_t epochs = 1;
-  /// A bar on standard error, where that is a terminal.
-  bool progress = true;
+  /// A bar on standard error, where that is a terminal. Unless it is given: as the Defaults say, which is
+  /// yes.
+  std::optional<bool> progress = {};
   /// A folder for checkpoints (see Executor::checkpoint), made if it is not there. Empty: none.
   std::filesystem::path checkpoint = {};
   /// Leave one after so many steps; 0: after each epoch, when its callbacks have been called. There is one
   /// more when the run ends, also by stop() or SIGINT, but not when something is thrown.
   int64_t checkpoint_every = 0;
   /// The first SIGINT ends the run after its step, with a checkpoint if there is a folder for them, and the
-  /// host's handler is back from then on.
-  bool handle_interrupt = true;
+  /// host's handler is back from then on. Unless it is given: as the Defaults say, which is yes.
+  std::optional<bool> handle_interrupt = {};
+  /// Training: throw NumericError when the loss of a step is NaN. Losses are read some steps late, unless
+  /// something needs them: the message names the step, and no checkpoint is written from it on. Parameters
+  /// are as after the last step; to have those before it would take a copy of all of them in each step.
+  /// Steps that training in float16 skips do not count.
+  bool stop_on_nan = true;
+  /// Values of the placeholders of a tree that a Distributor feeds, the same in all steps and in validation.
+  Feeds feeds = {};
 };
 
-/// Values for placeholders, by their names.
-using Feeds = std::vector<std::pair<std::string, Tensor>>;
+/// Shapes of such values.
+using FeedShapes = std::vector<std::pair<std::string, Shape>>;
 
 class Executor;
 namespace internal {
@@ -120,8 +143,10 @@ namespace internal {
 Executor make_executor(const Variable& root, const ExecutorOptions& options, bool gather_gradients);
 }  // namespace internal
 
-/// A handle; copies share the plan. The tree's parameters can be used eagerly before, between and
-/// after runs. A callback that holds a copy of the Executor keeps it alive: let it hold a reference.
+/// A handle; copies share the plan. One thread at a time may be inside; `run` of an inference executor on one
+/// device, and `stop`, are for several. What another thread calls meanwhile throws Error. The tree's
+/// parameters can be used eagerly before, between and after runs. A callback that holds a copy of the
+/// Executor keeps it alive: let it hold a reference.
 class Executor {
  public:
   using Where = std::source_location;
@@ -130,13 +155,22 @@ class Executor {
   /// callback throws leaves by this call; parameters are then as after the last whole step.
   History execute(const ExecuteOptions& options = {}, Where where = Where::current()) const;
   /// The next step of the epoch, for loops of one's own. Throws EndOfData after the last; the step after that
-  /// begins the next epoch.
-  StepInfo step(Where where = Where::current()) const;
-  /// One step on these values. The first size may differ from that of the placeholder. Returns the tree's
-  /// value.
+  /// begins the next epoch. `feeds` are the values of the placeholders beside the feeds, all of them in each
+  /// step; replicas take their rows of them, and a scalar whole. Throws DataError, TypeError or ShapeError.
+  StepInfo step(const Feeds& feeds = {}, Where where = Where::current()) const;
+  /// One step on these values. The first size may differ from that of the placeholder, and so may those that
+  /// are -1 there. Returns the tree's value. Inference on one device: several threads may be inside at once.
   Tensor run(const Feeds& feeds, Where where = Where::current()) const;
-  /// The tree's value after the last step.
+  /// Makes the plan for values of these shapes, and measures its products, before `run` needs it; for
+  /// inference, for so many threads that will be inside `run` at once. Throws what `run` throws, and Error
+  /// unless there is at least one thread.
+  void warm_up(const FeedShapes& shapes, int threads = 1, Where where = Where::current()) const;
+  /// The tree's value after the last step. Throws Error if several threads have called `run`.
   Tensor value() const;
+  /// One of `ExecutorOptions::outputs` after the last step. Throws Error for another name, and before the
+  /// first step; UnsupportedError for rows that are not in the order of the batch on replicas, and for rows
+  /// with `accumulate`.
+  Tensor output(std::string_view name, Where where = Where::current()) const;
 
   /// By what the loss is multiplied while it is differentiated: with Precision::float16 a number that adapts
   /// itself, else 1.
@@ -157,7 +191,8 @@ class Executor {
   /// written, or if it does not fit this program; Error from a callback of this executor.
   void resume(const std::filesystem::path& folder, Where where = Where::current()) const;
 
-  /// The plan for whole batches.
+  /// The plan for whole batches. If a placeholder has open axes: the one that was used last, or Error before
+  /// the first.
   Plan plan() const;
 
   /// Records the times of the next steps, whichever of `execute`, `step` and `run` takes them: each kernel,

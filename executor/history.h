@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <string>
 #include <vector>
 
 namespace espalier {
@@ -13,6 +15,8 @@ struct EpochRecord {
       std::numeric_limits<double>::quiet_NaN();  ///< mean over its samples, if there is any
   int64_t samples = 0;
   double seconds = 0;  ///< of training, validation left out
+  /// The means over the samples of `ExecutorOptions::outputs` that are scalars, in training and validation.
+  std::map<std::string, double> outputs = {}, validation_outputs = {};
 };
 
 struct History {

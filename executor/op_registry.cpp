@@ -15,10 +15,13 @@ OpRegistry make_op_registry() {
   for (const auto add : {add_transfer_op, add_assignment_ops, add_arithmetic_ops, add_cast_op,
                          add_comparison_ops, add_concat_ops, add_cross_entropy_ops, add_elementary_ops,
                          add_index_ops, add_random_ops, add_reduce_ops, add_reshape_ops, add_softmax_ops,
-                         add_assign_op, add_keep_op, add_shape_op, add_join_op})
+                         add_stop_gradient_op, add_assign_op, add_keep_op, add_shape_op, add_join_op})
     add(ops);
   ops.add("matmul", [](AttributeReader& a) {
     return matmul_op({a.flag("transpose_a"), a.flag("transpose_b")});
+  });
+  ops.add("sum_of_products", [](AttributeReader& a) {
+    return sum_of_products_op({a.flag("transpose_a"), a.flag("transpose_b")}, a.flag("adds"));
   });
   ops.add("matmul_update", [](AttributeReader& a) {
     return std::make_shared<MatmulUpdate>(MatmulForm{a.flag("transpose_a"), a.flag("transpose_b")});

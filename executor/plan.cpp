@@ -111,7 +111,8 @@ std::string Plan::str() const {
   if (const WorkspaceSizes sizes = workspace_sizes(memory); sizes.count > 0)
     text += fmt::format("workspaces: {} kernel{}, the largest {} bytes\n", sizes.count,
                         sizes.count == 1 ? "" : "s", sizes.largest);
-  if (!data_->launch.empty()) text += fmt::format("launched as {}\n", data_->launch);
+  if (const std::string launch = data_->launch.get(); !launch.empty())
+    text += fmt::format("launched as {}\n", launch);
   text += "passes:\n";
   for (const PassReport& pass : data_->passes)
     text += fmt::format("  {:<22} {:>4} -> {:>4} nodes  {:>8.3f} ms{}\n", pass.name, pass.nodes_before,

@@ -5,8 +5,11 @@
 #include <algorithm>
 
 #include "espalier/core/error.h"
+#include "espalier/core/feed.h"
+#include "espalier/core/node.h"
 #include "espalier/nn/layer_state.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/shape_like_ops.h"
 
 namespace espalier::nn {
 
@@ -16,8 +19,14 @@ class DenseState : public LayerStateOf<DenseState> {
  public:
   DenseState(int64_t out, DenseOptions options) : LayerStateOf("Dense"), out_(out), has_bias_(options.bias) {
     if (out <= 0) throw Error(fmt::format("Dense: {} outputs; it needs at least one", out));
-    declare("weight", {out, -1}, std::move(options.initializer));
-    if (has_bias_) declare("bias", {out}, init::Zeros());
+    if (options.dtype && !is_real(*options.dtype))
+      throw TypeError(fmt::format("Dense: the dtype must be a real one, not {}", name(*options.dtype)));
+    declare("weight", {out, -1}, std::move(options.initializer), options.dtype);
+    if (has_bias_) declare("bias", {out}, init::Zeros(), options.dtype);
+  }
+  void create_for(int64_t in) {
+    if (in <= 0) throw Error(fmt::format("Dense: {} inputs; it needs at least one", in));
+    create(cpu(), float32, {{-1, in}});
   }
 
   Variable forward(const Variable& x) override {
@@ -25,7 +34,7 @@ class DenseState : public LayerStateOf<DenseState> {
       throw ShapeError(fmt::format("Dense: an input of shape {} has no batch axis; reshape it to [n, width]",
                                    x.shape().str()));
     fit(x, {{-1, x.shape()[-1]}});
-    return x.rank() == 2 ? transform(x) : unfold(transform(fold(x)), x.shape());
+    return x.rank() == 2 ? transform(x) : unfold(transform(fold(x)), x);
   }
 
  private:
@@ -39,7 +48,9 @@ class DenseState : public LayerStateOf<DenseState> {
     const int64_t in = x.shape()[-1];
     return reshape(x, {in > 0 ? -1 : Shape(Dims(x.shape().begin(), x.shape().end() - 1)).elements(), in});
   }
-  Variable unfold(const Variable& y, Shape shape) const {
+  Variable unfold(const Variable& y, const Variable& x) const {
+    Shape shape = x.shape();
+    if (std::find(shape.begin() + 1, shape.end(), nominal_size) != shape.end()) return unfold_like(y, x);
     shape.dims().back() = out_;
     if (std::all_of(shape.begin() + 1, shape.end(), [](int64_t size) { return size > 0; }))
       shape.dims()[0] = -1;
@@ -54,5 +65,11 @@ class DenseState : public LayerStateOf<DenseState> {
 
 Dense::Dense(int64_t out, DenseOptions options, Where where)
     : LayerOf(located(where, [&] { return std::make_shared<DenseState>(out, std::move(options)); })) {}
+
+Dense::Dense(const Sizes& sizes, DenseOptions options, const Where& where)
+    : Dense(sizes.out, std::move(options), where) {
+  const CallScope scope(where);
+  located(where, [&] { static_cast<DenseState&>(layer_state()).create_for(sizes.in); });
+}
 
 }  // namespace espalier::nn

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "espalier/core/error.h"
+#include "espalier/core/eval.h"
 #include "espalier/nn/layer_state.h"
 #include "espalier/ops/ops.h"
 
@@ -26,15 +27,21 @@ class EmbeddingState : public LayerStateOf<EmbeddingState> {
         dtype_);
   }
 
+  void create_on_cpu() { create(cpu(), dtype_); }
+
   Variable forward(const Variable& x) override {
     if (x.dtype() != int32 && x.dtype() != int64)
       throw TypeError(fmt::format("Embedding: indices must be int32 or int64, not {}; their shape is {}",
                                   name(x.dtype()), x.shape().str()));
-    create(x.device(), dtype_);
-    return gather(parameter("weight"), x);
+    const Variable& weight = parameter("weight");
+    // Like a layer that its first input creates, it starts where that is.
+    if (!called_ && weight.device() != x.device()) assign(*weight.node(), weight.value().to(x.device()));
+    called_ = true;
+    return gather(weight, x);
   }
 
  private:
+  bool called_ = false;
   DType dtype_;
 };
 
@@ -42,6 +49,9 @@ class EmbeddingState : public LayerStateOf<EmbeddingState> {
 
 Embedding::Embedding(int64_t count, int64_t width, EmbeddingOptions options, Where where)
     : LayerOf(located(where,
-                      [&] { return std::make_shared<EmbeddingState>(count, width, std::move(options)); })) {}
+                      [&] { return std::make_shared<EmbeddingState>(count, width, std::move(options)); })) {
+  const CallScope scope(where);
+  located(where, [&] { static_cast<EmbeddingState&>(layer_state()).create_on_cpu(); });
+}
 
 }  // namespace espalier::nn

@@ -20,6 +20,7 @@ class Layer : public Module {
   LayerState& layer_state() const;
   // A layer is complete: only a class of one's own may add to it.
   using Module::add;
+  using Module::add_buffer;
   using Module::add_parameter;
 };
 

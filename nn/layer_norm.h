@@ -1,17 +1,31 @@
 // LayerNorm: normalizes every row, then applies a learned gain and bias. Ba et al., Layer normalization,
 // 2016.
 #pragma once
+#include <concepts>
+
 #include "espalier/nn/layer.h"
 
 namespace espalier::nn {
 
-/// (x − mean) / √(variance + epsilon) along the last axis, times `weight` plus `bias`. These parameters have
-/// the width of the first input, start as ones and zeros, and have its dtype (a real one). An input
-/// of another width later, or a scalar, throws ShapeError; another dtype TypeError. Throws Error unless
-/// epsilon > 0.
+struct LayerNormOptions {
+  double epsilon = 1e-5;
+  DType dtype = float32;  ///< of the parameters: a real one
+};
+
+/// (x − mean) / √(variance + epsilon) along the last axis, times `weight` plus `bias`, which start as ones
+/// and zeros. An input of another width, or a scalar, throws ShapeError; another dtype TypeError. Throws
+/// Error unless epsilon > 0.
 class LayerNorm : public LayerOf<LayerNorm> {
  public:
+  /// The parameters have the width and dtype (a real one) of the first input, which creates them.
   explicit LayerNorm(double epsilon = 1e-5, Where where = Where::current());
+  /// With the width: the parameters are there at once, on the CPU. Throws Error unless width > 0.
+  template <std::integral Width>
+  explicit LayerNorm(Width width, LayerNormOptions options = {}, Where where = Where::current())
+      : LayerNorm(static_cast<int64_t>(width), options, &where) {}
+
+ private:
+  LayerNorm(int64_t width, const LayerNormOptions& options, const Where* where);
 };
 
 }  // namespace espalier::nn

@@ -12,6 +12,11 @@ void LayerState::declare(std::string name, Shape shape, ParameterSlot::Initializ
   add_slot(std::move(name), {std::move(shape), dtype, {}, std::move(initialize)});
 }
 
+void LayerState::declare_buffer(std::string name, Shape shape, ParameterSlot::Initialize initialize,
+                                std::optional<DType> dtype) {
+  add_slot(std::move(name), {std::move(shape), dtype, {}, std::move(initialize), true});
+}
+
 int64_t LayerState::resolve(const Entry& entry, int64_t size, Sizes sizes) const {
   if (size >= 0) return size;
   for (const auto& [open, known] : sizes)
@@ -27,10 +32,9 @@ void LayerState::create(Device device, DType dtype, Sizes sizes) {
     Shape shape = entry.slot.pattern;
     for (int64_t& size : shape.dims()) size = resolve(entry, size, sizes);
     const Tensor value = entry.slot.initialize(shape, entry.slot.dtype.value_or(dtype));
-    created.emplace_back(&entry.slot,
-                         espalier::parameter(value.to(device), entry.name, *build_context().where));
+    created.emplace_back(&entry.slot, entry.slot.make(value.to(device), entry.name, *build_context().where));
   }
-  for (auto& [slot, value] : created) slot->value = std::move(value);
+  for (auto& [slot, value] : created) fill(*slot, std::move(value));
 }
 
 void LayerState::fit(const Variable& x, Sizes sizes) {

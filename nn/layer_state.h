@@ -32,13 +32,16 @@ class LayerState : public ModuleState {
   /// dtype it takes that of the first input.
   void declare(std::string name, Shape shape, ParameterSlot::Initialize initialize,
                std::optional<DType> dtype = {});
+  /// The same for a buffer: a state that the layer writes by `with_assignment`.
+  void declare_buffer(std::string name, Shape shape, ParameterSlot::Initialize initialize,
+                      std::optional<DType> dtype = {});
   /// Checks that an input of the layer's own dtype fits; the first one creates the parameters. Throws
   /// TypeError or ShapeError naming the layer, the input and the parameter.
   void fit(const Variable& x, Sizes sizes);
   /// Creates the parameters unless they exist: all, or none if one fails. `dtype` is for those declared
   /// without one. Throws Error for a size that stays open.
   void create(Device device, DType dtype, Sizes sizes = {});
-  /// A declared parameter; undefined before it has been created.
+  /// A declared parameter or buffer; undefined before it has been created.
   const Variable& parameter(std::string_view name) const;
 
  private:

@@ -13,7 +13,7 @@ Variable MeanSquared::operator()(const Variable& prediction, const Variable& tar
 Variable SoftmaxCrossEntropy::operator()(const Variable& prediction, const Variable& target,
                                          Where where) const {
   CallScope scope(where);
-  return softmax_cross_entropy({prediction, where}, {target, where});
+  return softmax_cross_entropy({prediction, where}, {target, where}, options_);
 }
 
 Variable ConstantLoss::operator()(const Variable& x, Where where) const {

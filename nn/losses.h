@@ -1,8 +1,10 @@
 // Losses: the error of a prediction as one number.
 #pragma once
 #include <source_location>
+#include <utility>
 
 #include "espalier/core/variable.h"
+#include "espalier/ops/ops.h"
 
 namespace espalier::nn {
 
@@ -13,13 +15,19 @@ struct MeanSquared {
                       Where where = Where::current()) const;
 };
 
-/// −log softmax(prediction)[target], averaged over the batch: prediction [n, classes] before any softmax;
-/// target [n] or [n, 1] of integers, or [n, classes] of probabilities. Throws ShapeError, TypeError, or
-/// IndexError for a label that is no class.
-struct SoftmaxCrossEntropy {
+/// −log softmax(prediction)[target], as `softmax_cross_entropy` with the same options: prediction
+/// [..., classes] before any softmax; target [...] or [..., 1] of integers, or [..., classes] of
+/// probabilities. Throws ShapeError, TypeError, or IndexError for a label that is no class.
+class SoftmaxCrossEntropy {
+ public:
   using Where = std::source_location;
+  SoftmaxCrossEntropy() = default;
+  explicit SoftmaxCrossEntropy(CrossEntropyOptions options) : options_(std::move(options)) {}
   Variable operator()(const Variable& prediction, const Variable& target,
                       Where where = Where::current()) const;
+
+ private:
+  CrossEntropyOptions options_;
 };
 
 /// The sum of all elements, for programs without a target.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ostream>
 #include <unordered_set>
 
 #include "espalier/core/error.h"
@@ -35,33 +36,91 @@ Variable Module::add_parameter(std::string name, const Variable& parameter, Wher
   });
 }
 
-std::vector<std::pair<std::string, Variable>> Module::parameters() const {
+Variable Module::add_buffer(std::string name, const Tensor& value, Where where) {
+  return located(where, [&] {
+    const Variable buffer = espalier::state(value, name, where);
+    state_->add_slot(std::move(name), {value.shape(), value.dtype(), buffer, {}, true});
+    return buffer;
+  });
+}
+
+std::vector<std::pair<std::string, Variable>> Module::list(bool buffers) const {
   std::vector<std::pair<std::string, Variable>> list;
   for (auto& [path, slot, owner] : state_->slots())
-    if (slot->value.defined()) list.emplace_back(path, slot->value);
+    if (slot->value.defined() && slot->buffer == buffers) list.emplace_back(path, slot->value);
   return list;
 }
 
-Variable Module::parameter(std::string_view path, Where where) const {
-  for (const auto& [name, value] : parameters())
-    if (name == path) return value;
-  Error error(fmt::format("this module has no parameter '{}', or has not learned its shape yet", path));
-  error.locate(where);
-  throw error;
+Variable Module::find(std::string_view path, bool buffer, const Where& where) const {
+  return located(where, [&]() -> Variable {
+    for (const auto& [known, slot, owner] : state_->slots()) {
+      if (known != path || !slot->value.defined()) continue;
+      if (slot->buffer == buffer) return slot->value;
+      throw Error(slot->buffer ? fmt::format("'{}' is a buffer, not a parameter: use buffer()", path)
+                               : fmt::format("'{}' is a parameter, not a buffer: use parameter()", path));
+    }
+    throw Error(fmt::format("this module has no {} '{}', or has not learned its shape yet",
+                            buffer ? "buffer" : "parameter", path));
+  });
 }
+
+std::vector<std::pair<std::string, Variable>> Module::parameters() const { return list(false); }
+std::vector<std::pair<std::string, Variable>> Module::buffers() const { return list(true); }
+Variable Module::parameter(std::string_view path, Where where) const { return find(path, false, where); }
+Variable Module::buffer(std::string_view path, Where where) const { return find(path, true, where); }
 
 void Module::to(Device device, Where where) {
   located(where, [&] {
     (void)backend(device);  // throws where there is none
     std::vector<std::pair<Variable, Tensor>> moved;
-    for (const auto& [path, parameter] : parameters())
-      if (parameter.device() != device) moved.emplace_back(parameter, parameter.value().to(device));
-    for (const auto& [parameter, value] : moved) assign(*parameter.node(), value);
+    for (const auto& [path, slot, owner] : state_->slots())
+      if (const Variable& leaf = slot->value; leaf.defined() && leaf.device() != device)
+        moved.emplace_back(leaf, leaf.value().to(device));
+    for (const auto& [leaf, value] : moved) assign(*leaf.node(), value);
   });
 }
 
 void Module::train(bool on) { state_->train(on); }
 bool Module::training() const { return state_->training(); }
+void Module::trainable(bool on) { state_->set_trainable(on); }
+bool Module::trainable() const { return state_->trainable(); }
+
+std::ostream& operator<<(std::ostream& out, const Module& module) {
+  int64_t parameters = 0, buffers = 0;
+  for (const auto& [path, slot, owner] : module.state()->slots()) {
+    const Variable& leaf = slot->value;
+    const Shape& shape = leaf.defined() ? leaf.shape() : slot->pattern;
+    const auto dtype = leaf.defined() ? std::optional(leaf.dtype()) : slot->dtype;
+    const std::string_view kind = slot->buffer                         ? "buffer"
+                                  : !leaf.defined()                    ? "comes with the first input"
+                                  : leaf.node() && leaf.node()->frozen ? "frozen"
+                                                                       : "";
+    const std::string line =
+        fmt::format("{:<32} {:<8} {:<16} {}", path, dtype ? name(*dtype) : "", shape.str(), kind);
+    out << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
+    if (leaf.defined()) (slot->buffer ? buffers : parameters) += shape.elements();
+  }
+  return out << fmt::format("{} numbers in parameters, {} in buffers\n", parameters, buffers);
+}
+
+Variable ParameterSlot::make(const Tensor& tensor, std::string_view name,
+                             const std::source_location& where) const {
+  return buffer ? espalier::state(tensor, name, where) : espalier::parameter(tensor, name, where);
+}
+
+void ModuleState::fill(ParameterSlot& slot, Variable value) const {
+  slot.value = std::move(value);
+  if (!slot.buffer && !trainable_) espalier::set_trainable(slot.value, false);
+}
+
+void ModuleState::set_trainable(bool on) {
+  trainable_ = on;
+  for (Entry& entry : entries_)
+    if (entry.child)
+      entry.child->set_trainable(on);
+    else if (const Variable& leaf = entry.slot.value; leaf.defined() && !entry.slot.buffer)
+      espalier::set_trainable(leaf, on);
+}
 
 void ModuleState::check_name(const std::string& name) const {
   if (name.empty()) throw Error("a part of a module needs a name");
@@ -85,6 +144,7 @@ void ModuleState::add_child(std::string name, std::shared_ptr<ModuleState> child
 
 void ModuleState::add_slot(std::string name, ParameterSlot slot) {
   check_name(name);
+  if (slot.value.defined()) fill(slot, slot.value);
   entries_.push_back({std::move(name), nullptr, std::move(slot)});
 }
 
@@ -114,8 +174,11 @@ void ModuleState::train(bool on) {
 void ModuleState::own_entries(Clones& made) {
   for (Entry& entry : entries_) {
     if (!entry.child) {
-      if (Variable& v = entry.slot.value; v.defined())
-        v = espalier::parameter(v.value().clone(), v.node()->op().name(), v.node()->where);
+      if (Variable& v = entry.slot.value; v.defined()) {
+        const bool frozen = v.node()->frozen;
+        v = entry.slot.make(v.value().clone(), v.node()->op().name(), v.node()->where);
+        if (frozen) espalier::set_trainable(v, false);
+      }
       continue;
     }
     if (const auto known = made.find(entry.child.get()); known != made.end()) {

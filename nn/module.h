@@ -1,6 +1,7 @@
 // Module: the base of layers and networks, with named parameters.
 #pragma once
 #include <concepts>
+#include <iosfwd>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -46,23 +47,37 @@ class Module {
   /// The same parameter as another module's: they train as one. Throws Error if it is not a parameter.
   Variable add_parameter(std::string name, const Variable& parameter, Where where = Where::current());
 
+  /// A buffer with that initial value: a state() that is saved, loaded, moved and cloned with the parameters,
+  /// and not trained. A forward pass writes it by `with_assignment`. Throws Error as `add`.
+  Variable add_buffer(std::string name, const Tensor& value, Where where = Where::current());
+
   /// All parameters in the order of adding, by path: "hidden.weight". A parameter that can be reached by
   /// several paths is listed once, by the first. Parameters of a layer that has not
   /// learned its input width are missing.
   std::vector<std::pair<std::string, Variable>> parameters() const;
   /// The parameter of that path. Throws Error.
   Variable parameter(std::string_view path, Where where = Where::current()) const;
+  /// The same for buffers.
+  std::vector<std::pair<std::string, Variable>> buffers() const;
+  Variable buffer(std::string_view path, Where where = Where::current()) const;
 
-  /// Moves all parameters to a device; handles on them stay valid, and optimizers bring their states along.
-  /// Trees that were written before keep to the old device. A layer that still has to learn its input width
-  /// starts where its first input is. Initial values are the same numbers on every device. Throws DeviceError
-  /// or OutOfMemory; then all parameters are where they were.
+  /// Moves all parameters and buffers to a device; handles on them stay valid, and optimizers bring their
+  /// states along. Trees that were written before keep to the old device. A layer that still has to learn its
+  /// input width starts where its first input is. Initial values are the same numbers on every device. Throws
+  /// DeviceError or OutOfMemory; then all parameters are where they were.
   void to(Device device, Where where = Where::current());
 
   /// Training mode, or inference mode (`train(false)`), for this and all its parts.
-  /// Dropout acts in training mode only.
+  /// Dropout acts in training mode only. What a module builds when it is called is for the mode that it is
+  /// in: trees written before stay what they are.
   void train(bool on = true);
   bool training() const;
+  /// Freezes all parameters of this and its parts (`false`), also those that layers have yet to create, or
+  /// releases them (see set_trainable). A frozen parameter has no gradient, update or decay; a parameter of
+  /// two modules is one, and follows the last call. Executors keep to what was trainable when they were made.
+  void trainable(bool on);
+  /// Whether this module's parameters are trained.
+  bool trainable() const;
 
   /// For writers of layers: see layer_state.h.
   const std::shared_ptr<ModuleState>& state() const { return state_; }
@@ -72,8 +87,14 @@ class Module {
 
  private:
   void add_child(std::string name, const Module& child, const Where& where);
+  std::vector<std::pair<std::string, Variable>> list(bool buffers) const;
+  Variable find(std::string_view path, bool buffer, const Where& where) const;
 
   std::shared_ptr<ModuleState> state_;
 };
+
+/// A line for each parameter and buffer: its path, dtype, shape, and what it is if no trained parameter; then
+/// how many numbers they have.
+std::ostream& operator<<(std::ostream& out, const Module& module);
 
 }  // namespace espalier::nn

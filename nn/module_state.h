@@ -9,7 +9,8 @@
 
 namespace espalier::nn {
 
-/// A parameter, or the declaration of one whose open sizes come with the first input or from a file.
+/// A parameter or a buffer, or the declaration of one whose open sizes come with the first input or from a
+/// file.
 struct ParameterSlot {
   using Initialize = std::function<Tensor(const Shape& shape, DType dtype)>;
 
@@ -21,6 +22,11 @@ struct ParameterSlot {
   /// The initial value: an Initializer, or a function that gives one the fans. Empty for a parameter that
   /// was added with its value.
   Initialize initialize = {};
+  /// A state, which is not trained.
+  bool buffer = false;
+
+  /// A leaf of its kind with that value.
+  Variable make(const Tensor& value, std::string_view name, const std::source_location& where) const;
 };
 
 class LayerState;
@@ -29,13 +35,13 @@ class ModuleState {
  public:
   struct Entry {
     std::string name;
-    std::shared_ptr<ModuleState> child;  ///< or a parameter, if there is none
+    std::shared_ptr<ModuleState> child;  ///< or a parameter or buffer, if there is none
     ParameterSlot slot;
   };
   struct NamedSlot {
     std::string path;
     ParameterSlot* slot;
-    const ModuleState* owner;
+    ModuleState* owner;
   };
   /// Clones by original, so that a layer used twice is one layer in the clone too.
   using Clones = std::unordered_map<const ModuleState*, std::shared_ptr<LayerState>>;
@@ -45,10 +51,14 @@ class ModuleState {
 
   void add_child(std::string name, std::shared_ptr<ModuleState> child);
   void add_slot(std::string name, ParameterSlot slot);
-  /// Every parameter below, each once, in the order of adding.
+  /// Every parameter and buffer below, each once, in the order of adding.
   std::vector<NamedSlot> slots();
   void train(bool on);
   bool training() const { return training_; }
+  void set_trainable(bool on);
+  bool trainable() const { return trainable_; }
+  /// Gives a slot its leaf; parameters of a module that is frozen are.
+  void fill(ParameterSlot& slot, Variable value) const;
 
  protected:
   ModuleState(const ModuleState&) = default;
@@ -63,6 +73,7 @@ class ModuleState {
 
   std::vector<Entry> entries_;
   bool training_ = true;
+  bool trainable_ = true;
 };
 
 }  // namespace espalier::nn

@@ -16,6 +16,8 @@ namespace {
 
 using Slot = ModuleState::NamedSlot;
 
+std::string_view kind(const ParameterSlot& slot) { return slot.buffer ? "buffer" : "parameter"; }
+
 std::string last_name(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
 /// Compares tensors with slots, and binds open sizes and dtypes to those of the first tensor.
@@ -32,15 +34,16 @@ class Fit {
       fits = given == (size < 0 ? sizes_.emplace(std::pair(named.owner, size), given).first->second : size);
     }
     if (!fits)
-      throw FileError(fmt::format("{}: the parameter {} has shape {}, and {} in the file", file_, named.path,
-                                  pattern.str(), tensor.shape().str()));
+      throw FileError(fmt::format("{}: the {} {} has shape {}, and {} in the file", file_, kind(slot),
+                                  named.path, pattern.str(), tensor.shape().str()));
     const DType dtype = slot.value.defined() ? slot.value.dtype()
                         : slot.dtype         ? *slot.dtype
                                              : dtypes_.emplace(named.owner, tensor.dtype()).first->second;
-    if (dtype != tensor.dtype() || !is_real(dtype))
+    const bool allowed = slot.buffer || is_real(dtype);
+    if (dtype != tensor.dtype() || !allowed)
       throw FileError(fmt::format(
-          "{}: the parameter {} of shape {} is {}, and {} in the file", file_, named.path, pattern.str(),
-          is_real(dtype) ? name(dtype) : "float32 (or another real type)", name(tensor.dtype())));
+          "{}: the {} {} of shape {} is {}, and {} in the file", file_, kind(slot), named.path, pattern.str(),
+          allowed ? name(dtype) : "float32 (or another real type)", name(tensor.dtype())));
   }
 
  private:
@@ -49,39 +52,49 @@ class Fit {
   std::map<const ModuleState*, DType> dtypes_;
 };
 
-void load_parameters(ModuleState& module, const std::filesystem::path& file,
-                     const std::source_location& where) {
+/// The tensors of a file whose names begin with `prefix`, by what follows it.
+std::map<std::string, Tensor> tensors_in(const std::filesystem::path& file, const std::string& prefix) {
   std::map<std::string, Tensor> tensors;
-  for (auto& [path, tensor] : read_safetensors(file)) tensors.emplace(path, tensor);
+  for (auto& [path, tensor] : read_safetensors(file))
+    if (path.starts_with(prefix)) tensors.emplace(path.substr(prefix.size()), std::move(tensor));
+  return tensors;
+}
 
-  std::vector<std::pair<ParameterSlot*, Variable>> created;
+void require_all(const LoadReport& report, const std::string& file) {
+  if (!report.missing.empty())
+    throw FileError(fmt::format("{} does not have the parameters {}", file, fmt::join(report.missing, ", ")));
+  if (!report.unexpected.empty())
+    throw FileError(fmt::format("{} has tensors which the module does not: {}", file,
+                                fmt::join(report.unexpected, ", ")));
+}
+
+LoadReport load_slots(ModuleState& module, const std::filesystem::path& file, const LoadOptions& options,
+                      const std::source_location& where) {
+  std::map<std::string, Tensor> tensors = tensors_in(file, options.prefix);
+  std::vector<std::pair<Slot, Variable>> created;
   std::vector<std::pair<Node*, Tensor>> assigned;
-  std::vector<std::string> missing, unknown;
+  LoadReport report;
   Fit fit(file.string());
   for (const Slot& named : module.slots()) {
     auto found = tensors.extract(named.path);
     if (!found) {
-      missing.push_back(named.path);
+      report.missing.push_back(options.prefix + named.path);
       continue;
     }
     fit.check(named, found.mapped());
     Variable& value = named.slot->value;
     if (!value.defined())
-      created.emplace_back(named.slot, parameter(found.mapped(), last_name(named.path), where));
+      created.emplace_back(named, named.slot->make(found.mapped(), last_name(named.path), where));
     else
-      assigned.emplace_back(value.node(), found.mapped().to(value.value().device()));
+      assigned.emplace_back(value.node(), found.mapped().to(value.device()));
   }
-  for (const auto& [path, tensor] : tensors) unknown.push_back(path);
-  if (!missing.empty())
-    throw FileError(
-        fmt::format("{} does not have the parameters {}", file.string(), fmt::join(missing, ", ")));
-  if (!unknown.empty())
-    throw FileError(
-        fmt::format("{} has tensors which the module does not: {}", file.string(), fmt::join(unknown, ", ")));
+  for (const auto& [path, tensor] : tensors) report.unexpected.push_back(options.prefix + path);
+  if (options.strict) require_all(report, file.string());
 
   // From here on nothing can fail.
-  for (auto& [slot, variable] : created) slot->value = std::move(variable);
-  for (auto& [leaf, tensor] : assigned) assign(*leaf, tensor);
+  for (auto& [named, variable] : created) named.owner->fill(*named.slot, std::move(variable));
+  assign(assigned);
+  return report;
 }
 
 }  // namespace
@@ -99,8 +112,9 @@ void save(const Module& module, const std::filesystem::path& file, std::source_l
   });
 }
 
-void load(const Module& module, const std::filesystem::path& file, std::source_location where) {
-  located(where, [&] { load_parameters(*module.state(), file, where); });
+LoadReport load(const Module& module, const std::filesystem::path& file, const LoadOptions& options,
+                std::source_location where) {
+  return located(where, [&] { return load_slots(*module.state(), file, options, where); });
 }
 
 }  // namespace espalier::nn

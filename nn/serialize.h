@@ -1,20 +1,37 @@
-// Parameters to a file and back, as safetensors: names are paths ("hidden.weight"), layouts are PyTorch's.
+// Parameters and buffers to a file and back, as safetensors: names are paths ("hidden.weight"), layouts are
+// PyTorch's.
 #pragma once
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "espalier/nn/module.h"
 
 namespace espalier::nn {
 
-/// Writes all parameters, each once (see Module::parameters). A file that was there is replaced only when the
-/// new one is complete. Throws FileError, or Error if a layer has not learned its shape yet.
+/// Writes all parameters and buffers, each once (see Module::parameters). A file that was there is replaced
+/// only when the new one is complete. Throws FileError, or Error if a layer has not learned its shape yet.
 void save(const Module& module, const std::filesystem::path& file,
           std::source_location where = Module::Where::current());
 
-/// Gives every parameter the value it has in the file, also in layers that have not been called yet.
-/// Throws FileError naming what does not fit: a parameter that is missing or has another shape or dtype, or a
-/// tensor that is not in the module. Nothing has changed then.
-void load(const Module& module, const std::filesystem::path& file,
-          std::source_location where = Module::Where::current());
+struct LoadOptions {
+  /// Everything in the module must be in the file, and the other way round.
+  bool strict = true;
+  /// Only tensors whose names begin with it are read, by what follows: with "backbone." the file's
+  /// "backbone.conv.weight" is the module's "conv.weight".
+  std::string prefix = {};
+};
+
+/// Names as they are, or would be, in the file.
+struct LoadReport {
+  std::vector<std::string> missing;     ///< in the module, not in the file: these have kept their values
+  std::vector<std::string> unexpected;  ///< in the file behind the prefix, not in the module
+};
+
+/// Gives every parameter and buffer the value it has in the file, also in layers that have not been called
+/// yet. Throws FileError naming what does not fit: another shape or dtype, or if it is strict something
+/// missing or unexpected. Nothing has changed then.
+LoadReport load(const Module& module, const std::filesystem::path& file, const LoadOptions& options = {},
+                std::source_location where = Module::Where::current());
 
 }  // namespace espalier::nn

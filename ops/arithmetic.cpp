@@ -1,6 +1,8 @@
 // Elementwise arithmetic, and the operators of Variables.
 #include "espalier/ops/arithmetic.h"
 
+#include <cmath>
+
 #include "espalier/core/autograd.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
@@ -12,9 +14,13 @@ namespace espalier {
 namespace {
 
 /// The operand to return if the other one is filled with `neutral`: input 1, or with `either` also input 0.
+/// A real zero is neutral with one sign only: -0.0 + 0.0 is 0.0.
 std::optional<size_t> unless_neutral(const KnownInputs& in, const Spec& out, double neutral, bool either) {
-  if (in.fill[1] == neutral && *in.specs[0] == out) return 0;
-  if (either && in.fill[0] == neutral && *in.specs[1] == out) return 1;
+  const auto is_neutral = [&](const std::optional<double>& fill) {
+    return fill == neutral && (!is_real(out.dtype) || std::signbit(*fill) == std::signbit(neutral));
+  };
+  if (is_neutral(in.fill[1]) && *in.specs[0] == out) return 0;
+  if (either && is_neutral(in.fill[0]) && *in.specs[1] == out) return 1;
   return std::nullopt;
 }
 
@@ -25,7 +31,7 @@ struct Add : BinaryOp<scalar::Add, Numbers> {
                   .gradient_reads = InputSet::none()}) {}
   std::string_view name() const override { return "add"; }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
-    return unless_neutral(in, out, 0, true);
+    return unless_neutral(in, out, -0.0, true);
   }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.output_gradient(), rule.output_gradient()};
@@ -82,15 +88,21 @@ struct Power : BinaryOp<scalar::Power, Reals> {
     const Variable x = rule.input(0), y = rule.input(1);
     Gradients result(2);
     if (rule.wants(0)) {
-      // The slope of x⁰ at x = 0 is 0, but 0 · x⁻¹ is NaN. If y needs a gradient itself, the formula must
-      // stay differentiable in y.
-      const bool flat = !y.node()->needs_gradient;
-      const Variable less_one = flat ? where(equal(y, 0.0), 1.0, y - 1.0) : y - 1.0;
-      result[0] = g * y * power(x, less_one);
+      // The slope of x⁰ is 0 everywhere, but 0 · x⁻¹ is NaN where x is 0 or NaN. If y needs a gradient
+      // itself, the formula stays elsewhere, since it is differentiable in y.
+      if (y.node()->needs_gradient) {
+        const Variable flat = logical_and(equal(y, 0.0), logical_or(equal(x, 0.0), not_equal(x, x)));
+        result[0] = g * y * power(where(flat, 1.0, x), y - 1.0);
+      } else {
+        result[0] = g * y * power(x, where(equal(y, 0.0), 0.0, y - 1.0));
+      }
     }
-    // The derivative of 0^y with respect to y is 0, and must not become 0 · log(0).
-    if (rule.wants(1))
-      result[1] = g * where(greater(x, 0.0), rule.output() * log(where(greater(x, 0.0), x, 1.0)), 0.0);
+    // x^y log x; its limit at x = 0 is 0 for y ≥ 0. Below x = 0 only some powers are real, and they count as
+    // constant.
+    if (rule.wants(1)) {
+      const Variable zero = logical_or(less(x, 0.0), logical_and(equal(x, 0.0), greater_equal(y, 0.0)));
+      result[1] = g * where(zero, 0.0, rule.output() * log(where(zero, 1.0, x)));
+    }
     return result;
   }
 };
@@ -241,6 +253,13 @@ Variable add_all(const std::vector<Variable>& variables) {
   SmallVector<const Variable*, 8> inputs;
   for (const Variable& v : variables) inputs.push_back(&v);
   return apply(shared_op<AddAll>(), {inputs.data(), inputs.size()}, std::source_location::current());
+}
+
+Variable add_all_into(Variable first, const std::vector<Variable>& others) {
+  SmallVector<const Variable*, 8> inputs{&first};
+  for (const Variable& v : others) inputs.push_back(&v);
+  return apply(others.size() == 1 ? add_op() : shared_op<AddAll>(), {inputs.data(), inputs.size()},
+               std::source_location::current(), 1);
 }
 
 void add_arithmetic_ops(OpRegistry& ops) {

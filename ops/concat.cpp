@@ -30,9 +30,12 @@ class Concat : public Op {
       if (!(same == shape))
         throw ShapeError(fmt::format("concat: {} and {} differ in more than axis {}", shape.str(),
                                      part->shape.str(), axis_));
-      total += part->shape.dims()[axis];
+      if (__builtin_add_overflow(total, part->shape.dims()[axis], &total))
+        throw ShapeError(
+            fmt::format("concat: the sizes along axis {} add up to more than 64 bits hold", axis_));
     }
     shape.dims()[axis] = total;
+    (void)shape.elements();  // throws if 64 bits cannot count them
     return {{in[0]->dtype, std::move(shape)}};
   }
   void run_cpu(const KernelCall& call) const override {

@@ -12,7 +12,7 @@ namespace espalier {
 
 namespace {
 
-constexpr int64_t grain = detail::grain / 4;  // elements; each costs an exponential
+constexpr int64_t exponential_grain = detail::grain / 4;  // elements; each costs an exponential
 
 struct LogSoftmaxPick : Op {
   std::string_view name() const override { return "log_softmax_pick"; }
@@ -29,7 +29,7 @@ struct LogSoftmaxPick : Op {
         if constexpr (Reals::accepts<T>) {
           const T* in = static_cast<const T*>(x.address());
           T *out = detail::output<T>(call), *figures = detail::output<T>(call, 1);
-          parallel_for(rows, std::max<int64_t>(1, grain / n), [&](int64_t begin, int64_t end) {
+          parallel_for(rows, std::max<int64_t>(1, exponential_grain / n), [&](int64_t begin, int64_t end) {
             for (int64_t r = begin; r < end; ++r) {
               const T* row = in + r * n;
               const T largest = detail::extreme_row<scalar::Maximum>(row, n);
@@ -79,7 +79,7 @@ struct LogSoftmaxPickGradient : Op {
           const T* in = static_cast<const T*>(x.address());
           const T *figures = detail::input<T>(call, 1), *slopes = static_cast<const T*>(g.address());
           T* out = detail::output<T>(call);
-          parallel_for(rows, std::max<int64_t>(1, grain / n), [&](int64_t begin, int64_t end) {
+          parallel_for(rows, std::max<int64_t>(1, exponential_grain / n), [&](int64_t begin, int64_t end) {
             for (int64_t r = begin; r < end; ++r) {
               const T *from = in + r * n, largest = figures[2 * r], log_sum = figures[2 * r + 1];
               const T slope = slopes[one ? 0 : r];

@@ -1,41 +1,117 @@
-// Losses, composed of other ops.
+// Losses, composed of other ops. 16-bit operands are computed in float32, and the result is rounded once.
+#include "espalier/core/node.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 
 namespace espalier {
 
+namespace {
+
+Variable widened(const Variable& x) { return is_half(x.dtype()) ? cast(x, float32) : x; }
+Variable rounded(const Variable& x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
+
+/// The losses of the elements, each counted `weights` times, as the options ask.
+Variable reduced(const Variable& losses, const Variable& weights, LossReduction reduction) {
+  if (reduction == LossReduction::none) return losses;
+  if (reduction == LossReduction::sum) return sum(losses);
+  // Each element is divided, so that on replicas only the sum of the weights is exchanged beforehand.
+  return weights.defined() ? sum(losses / sum(weights)) : mean(losses);
+}
+
+/// Cross entropy of rows along the last axis.
+class CrossEntropy {
+ public:
+  CrossEntropy(const Variable& logits, const Variable& labels, const CrossEntropyOptions& options)
+      : x_(logits), y_(labels), options_(options) {
+    if (x_.rank() == 0) throw_shapes();
+    if (!(options_.label_smoothing >= 0 && options_.label_smoothing <= 1))
+      throw Error(fmt::format("softmax_cross_entropy: label_smoothing is {}; it must be from 0 to 1",
+                              options_.label_smoothing));
+    const Variable& w = options_.class_weights;
+    if (w.defined() && !(w.shape() == Shape{x_.shape()[-1]}))
+      throw ShapeError(
+          fmt::format("softmax_cross_entropy: class weights of shape {} do not go with logits of shape {}",
+                      w.shape().str(), x_.shape().str()));
+    if (w.defined() && !is_real(w.dtype()))
+      throw TypeError(
+          fmt::format("softmax_cross_entropy: class weights are real numbers, not {}", name(w.dtype())));
+  }
+
+  Variable result() {
+    log_p_ = log_softmax(widened(x_));
+    if (options_.class_weights.defined()) weights_ = rounded(options_.class_weights, log_p_.dtype());
+    return rounded(is_real(y_.dtype()) ? of_probabilities() : of_classes(), x_.dtype());
+  }
+
+ private:
+  [[noreturn]] void throw_shapes() const {
+    throw ShapeError(fmt::format(
+        "softmax_cross_entropy: labels of shape {} and dtype {} do not go with logits of shape {}",
+        y_.shape().str(), name(y_.dtype()), x_.shape().str()));
+  }
+
+  Variable of_probabilities() {
+    if (!(y_.shape() == x_.shape())) throw_shapes();
+    if (options_.ignored_label)
+      throw Error("softmax_cross_entropy: ignored_label is for labels of integers; these are probabilities");
+    Variable p = rounded(widened(y_), log_p_.dtype());
+    const double smoothing = options_.label_smoothing;
+    if (smoothing > 0) p = p * (1 - smoothing) + smoothing / static_cast<double>(x_.shape()[-1]);
+    const Variable each = weights_.defined() ? p * log_p_ * weights_ : p * log_p_;
+    return negative(reduced(sum(each, -1), {}, options_.reduction));
+  }
+
+  Variable of_classes() {
+    if (y_.rank() == x_.rank() && y_.shape()[-1] == 1) y_ = squeeze(y_, -1);
+    if (y_.rank() + 1 != x_.rank() || !std::equal(y_.shape().begin(), y_.shape().end(), x_.shape().begin()))
+      throw_shapes();
+    Variable counted;  // by how much each label counts; undefined: 1
+    if (options_.ignored_label) {
+      const Variable kept = not_equal(y_, *options_.ignored_label);
+      y_ = where(kept, y_, 0);
+      counted = cast(kept, log_p_.dtype());
+    }
+    Variable each = pick(log_p_, y_), smooth;
+    if (options_.label_smoothing > 0) smooth = mean(weights_.defined() ? log_p_ * weights_ : log_p_, -1);
+    if (smooth.defined() && counted.defined()) smooth = smooth * counted;
+    if (weights_.defined()) {
+      const Variable of_label = gather(weights_, y_);
+      counted = counted.defined() ? counted * of_label : of_label;
+    }
+    if (counted.defined()) each = each * counted;
+    if (smooth.defined()) each = each * (1 - options_.label_smoothing) + smooth * options_.label_smoothing;
+    return negative(reduced(each, counted, options_.reduction));
+  }
+
+  const Variable& x_;
+  Variable y_, log_p_, weights_;
+  const CrossEntropyOptions& options_;
+};
+
+}  // namespace
+
 Variable mean_squared_error(const Operand& prediction, const Operand& target) {
   const CallScope scope(prediction.where());
   const Variable &p = prediction.defined("mean_squared_error"), &t = target.defined("mean_squared_error");
-  if (!(p.shape() == t.shape()))
-    located(prediction.where(), [&] {
+  return located(prediction.where(), [&] {
+    if (!(p.shape() == t.shape()))
       throw ShapeError(
           fmt::format("mean_squared_error: a prediction of shape {} and a target of shape {} differ",
                       p.shape().str(), t.shape().str()));
-    });
-  return mean(square(p - t));
+    if (p.dtype() != t.dtype() || !is_real(p.dtype()))
+      throw TypeError(
+          fmt::format("mean_squared_error: a prediction of {} and a target of {} must be of one real type; "
+                      "cast() one of them",
+                      name(p.dtype()), name(t.dtype())));
+    return rounded(mean(square(widened(p) - widened(t))), p.dtype());
+  });
 }
 
-Variable softmax_cross_entropy(const Operand& logits, const Operand& labels) {
+Variable softmax_cross_entropy(const Operand& logits, const Operand& labels,
+                               const CrossEntropyOptions& options) {
   const CallScope scope(logits.where());
-  const Variable& x = logits.defined("softmax_cross_entropy");
-  Variable y = labels.defined("softmax_cross_entropy");
-  return located(logits.where(), [&] {
-    const auto fail = [&] {
-      throw ShapeError(
-          fmt::format("softmax_cross_entropy: labels of shape {} and dtype {} do not go with logits of "
-                      "shape {}",
-                      y.shape().str(), name(y.dtype()), x.shape().str()));
-    };
-    if (x.rank() != 2) fail();
-    if (is_real(y.dtype())) {  // probabilities
-      if (!(y.shape() == x.shape())) fail();
-      return negative(mean(sum(y * log_softmax(x), 1)));
-    }
-    if (y.rank() == 2 && y.shape()[1] == 1) y = squeeze(y, 1);
-    if (y.rank() != 1 || y.shape()[0] != x.shape()[0]) fail();
-    return negative(mean(pick(log_softmax(x), y)));
-  });
+  const Variable &x = logits.defined("softmax_cross_entropy"), &y = labels.defined("softmax_cross_entropy");
+  return located(logits.where(), [&] { return CrossEntropy(x, y, options).result(); });
 }
 
 }  // namespace espalier

@@ -7,15 +7,41 @@
 
 namespace espalier {
 
+namespace {
+
+/// Gain and bias are of the type of `x` and do not give the result another shape than that of `x`.
+void check_keeps(const Operand& factor, const Variable& x) {
+  if (factor.is_number()) return;
+  const Variable& f = factor.defined("layer_norm");
+  if (f.dtype() != x.dtype())
+    throw TypeError(fmt::format("layer_norm: a gain or bias of {} does not go with {}; cast() one of them",
+                                name(f.dtype()), name(x.dtype())));
+  bool keeps = f.rank() <= x.rank();
+  for (size_t i = 1; keeps && i <= f.rank(); ++i) {
+    const int64_t size = f.shape()[-static_cast<int64_t>(i)];
+    keeps = size == 1 || size == x.shape()[-static_cast<int64_t>(i)];
+  }
+  if (!keeps)
+    throw ShapeError(fmt::format("layer_norm: a gain or bias of shape {} does not go with rows of shape {}",
+                                 f.shape().str(), x.shape().str()));
+}
+
+}  // namespace
+
 Variable layer_norm(const Operand& x, const Operand& gain, const Operand& bias, double epsilon) {
   const CallScope scope(x.where());
   return located(x.where(), [&] {
     const Variable& v = x.defined("layer_norm");
     if (v.rank() == 0) throw ShapeError("layer_norm: a scalar has no axis to be normalized along");
     if (!(epsilon > 0)) throw Error(fmt::format("layer_norm: epsilon is {}; it must be above 0", epsilon));
-    const Variable centered = v - mean(v, -1, true);
+    for (const Operand* factor : {&gain, &bias}) check_keeps(*factor, v);
+    // 16-bit rows are computed in float32, and the result is rounded once.
+    const bool half = is_half(v.dtype());
+    const auto wide = [&](const Variable& a) { return half ? cast(a, float32) : a; };
+    const Variable wide_v = wide(v), centered = wide_v - mean(wide_v, -1, true);
     const Variable deviation = sqrt(mean(square(centered), -1, true) + epsilon);
-    return centered / deviation * gain + bias;
+    const Variable result = centered / deviation * wide(gain.like(v)) + wide(bias.like(v));
+    return half ? cast(result, v.dtype()) : result;
   });
 }
 

@@ -3,6 +3,7 @@
 // Negative axes count from the end. All throw ShapeError or TypeError with the op, the shapes or dtypes, and
 // the line of the call.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "espalier/core/variable.h"
@@ -105,12 +106,50 @@ Variable one_hot(const Operand& indices, int64_t classes, DType dtype = float32)
 // Losses, averaged over the batch.
 /// Mean of (prediction − target)² over all elements; both have one shape.
 Variable mean_squared_error(const Operand& prediction, const Operand& target);
-/// −log softmax(logits)[label]: logits [n, classes]; labels [n] or [n, 1] of integers, or [n, classes] of
-/// probabilities.
-Variable softmax_cross_entropy(const Operand& logits, const Operand& labels);
+/// What becomes of the losses of the elements.
+enum class LossReduction : uint8_t { mean, sum, none };
+struct CrossEntropyOptions {
+  /// By how much the label of each class counts: [classes], real. The mean is divided by the sum of what the
+  /// labels count; with probabilities, by the number of rows. Undefined: all count 1.
+  Variable class_weights = {};
+  /// Integer labels of this value count nothing; it need not be a class. If all do, the mean is NaN.
+  std::optional<int64_t> ignored_label = {};
+  /// From 0 to 1: the target is (1 − s) · label + s / classes. Szegedy et al., Rethinking the Inception
+  /// architecture, 2015.
+  double label_smoothing = 0;
+  LossReduction reduction = LossReduction::mean;
+};
+/// −log softmax(logits)[label] along the last axis: logits [..., classes]; labels [...] or [..., 1] of
+/// integers, or [..., classes] of probabilities. A scalar, or with LossReduction::none one loss for each
+/// label. Throws ShapeError, TypeError, IndexError for a label that is no class, Error for other options.
+Variable softmax_cross_entropy(const Operand& logits, const Operand& labels,
+                               const CrossEntropyOptions& options = {});
 
-/// Zeroes elements with probability `rate` and divides the others by 1 − rate.
+// Random numbers. Downstream of a feed, or in a tree that has one, each evaluation of a step draws them anew,
+// and so does each step of a plan: the same numbers eagerly, in plans, on replicas and from checkpoints. In a
+// tree without a feed they are drawn where they are written. No gradient passes through them; it does through
+// what is computed with them: mean + deviation * randn_like(mean) is differentiable in both.
+/// Standard normal numbers in the shape and dtype of `x`, for reals; rows of a batch if `x` has such.
+Variable randn_like(const Operand& x);
+/// Uniform numbers in [0, 1), in the shape and dtype of `x`, for reals.
+Variable rand_like(const Operand& x);
+/// 1 with the probability that stands in that place of `p`, else 0, in the dtype of `p`, for reals: where
+/// rand_like(p) would be below p. Throws Error where p is not in [0, 1], NaN included (on a GPU at the next
+/// synchronization).
+Variable bernoulli(const Operand& p);
+/// Standard normal numbers, and uniform ones in [0, 1), in a shape that does not depend on the batch. Throw
+/// TypeError unless the dtype is real.
+Variable normal(const Shape& shape, DType dtype = float32, Device device = {},
+                std::source_location where = std::source_location::current());
+Variable uniform(const Shape& shape, DType dtype = float32, Device device = {},
+                 std::source_location where = std::source_location::current());
+/// Zeroes elements with probability `rate` and divides the others by 1 − rate. The identity in plans of
+/// inference.
 Variable dropout(const Operand& x, double rate);
+
+/// `x`, through which no gradient passes: derivatives of all orders take it for a constant. A view, which
+/// costs nothing in a plan.
+Variable stop_gradient(const Operand& x);
 
 // Constants in the shape of another Variable, whatever that shape is in a step.
 Variable full_like(const Operand& x, double value);

@@ -2,6 +2,18 @@
 
 namespace espalier {
 
+void match_numbers(const Variable*& x, const Variable*& y, Variable& owned,
+                   const std::source_location& where) {
+  const auto match = [&](const Variable*& number, const Variable& other) {
+    const detail::Number* value = number_of(number->node()->op());
+    if (!value) return false;
+    owned = located(where, [&] { return Variable(value->as(other.dtype()).to(other.device()), where); });
+    number = &owned;
+    return true;
+  };
+  if (!match(x, *y)) match(y, *x);
+}
+
 void check_same_dtype(const Spec& a, const Spec& b, std::string_view op) {
   if (a.dtype != b.dtype)
     throw TypeError(

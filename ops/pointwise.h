@@ -199,6 +199,11 @@ class BinaryOp : public PointwiseOp<F, Types, Result> {
   }
 };
 
+/// If two operands differ in dtype and one was made from a number, it becomes a constant that goes with the
+/// other; `owned` keeps it.
+void match_numbers(const Variable*& x, const Variable*& y, Variable& owned,
+                   const std::source_location& where);
+
 /// Applies an op without attributes; a number takes the dtype and device of the other operand.
 template <class T>
 Variable apply_unary(const Operand& x) {
@@ -206,10 +211,12 @@ Variable apply_unary(const Operand& x) {
 }
 template <class T>
 Variable apply_binary(const Operand& a, const Operand& b) {
-  const Variable& x =
-      a.is_number() && !b.is_number() ? a.like(b.defined(shared_op<T>()->name())) : a.variable();
-  const Variable& y = b.is_number() ? b.like(a.defined(shared_op<T>()->name())) : b.variable();
-  return apply(shared_op<T>(), {&x, &y}, a.where(), a.is_last() | b.is_last() << 1);
+  const Variable* x =
+      a.is_number() && !b.is_number() ? &a.like(b.defined(shared_op<T>()->name())) : &a.variable();
+  const Variable* y = b.is_number() ? &b.like(a.defined(shared_op<T>()->name())) : &b.variable();
+  Variable number;
+  if (x->defined() && y->defined() && x->dtype() != y->dtype()) match_numbers(x, y, number, a.where());
+  return apply(shared_op<T>(), {x, y}, a.where(), a.is_last() | b.is_last() << 1);
 }
 
 }  // namespace espalier

@@ -1,6 +1,7 @@
 // Ops that draw random numbers, and constants in the shape of another Variable.
 #include <algorithm>
 
+#include "espalier/core/device.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
@@ -15,7 +16,11 @@ namespace {
 class FullLike : public Op {
  public:
   explicit FullLike(double value)
-      : Op({.reads = InputSet::none(), .gradient_reads = InputSet::none(), .fill = value}), value_(value) {}
+      : Op({.reads = InputSet::none(),
+            .gradient_reads = InputSet::none(),
+            .passes_no_gradient = true,
+            .fill = value}),
+        value_(value) {}
   std::string_view name() const override { return "full_like"; }
   Attributes attributes() const override { return {{"value", value_}}; }
   Specs infer(const InputSpecs& in) const override {
@@ -38,13 +43,132 @@ class FullLike : public Op {
   double value_;
 };
 
+/// Draws one stream of numbers. A random op that reads no element takes the shape alone from its input.
+class RandomOp : public Op {
+ public:
+  Gradients gradient(const GradientRule& rule) const override { return Gradients(rule.inputs(), Variable()); }
+
+ protected:
+  explicit RandomOp(InputSet reads = InputSet::none(), std::optional<Device> device = std::nullopt)
+      : Op({.effect = Effect::random,
+            .reads = reads,
+            .gradient_reads = InputSet::none(),
+            .passes_no_gradient = true,
+            .output_device = device}) {}
+};
+
+/// Calls `f` with the elements of the output, floats or doubles, and their number.
+template <class F>
+void visit_output(const KernelCall& call, F&& f) {
+  const int64_t n = call.outputs[0]->elements();
+  if (call.outputs[0]->dtype() == DType::float32)
+    f(detail::output<float>(call), n);
+  else
+    f(detail::output<double>(call), n);
+}
+
+struct StandardNormal {
+  static constexpr std::string_view name = "normal", like_name = "randn_like";
+  template <class T>
+  static void fill(const RandomStream& random, T* out, int64_t n) {
+    fill_normal(random, out, n, 0, 1);
+  }
+};
+struct UnitUniform {
+  static constexpr std::string_view name = "uniform", like_name = "rand_like";
+  template <class T>
+  static void fill(const RandomStream& random, T* out, int64_t n) {
+    fill_uniform(random, out, n, 0, 1);
+  }
+};
+
+/// Numbers in the shape of the input.
+template <class Distribution>
+struct DrawLike : RandomOp {
+  std::string_view name() const override { return Distribution::like_name; }
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Reals>(*in[0], name());
+    return {*in[0]};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    visit_output(call, [&](auto* out, int64_t n) { Distribution::fill(call.random, out, n); });
+  }
+};
+
+/// Numbers in a shape of its own.
+template <class Distribution>
+class Draw : public RandomOp {
+ public:
+  Draw(Spec spec, Device device)
+      : RandomOp(InputSet::none(), device), spec_(std::move(spec)), device_(device) {}
+  std::string_view name() const override { return Distribution::name; }
+  Attributes attributes() const override {
+    return {{"shape", std::vector<int64_t>(spec_.shape.begin(), spec_.shape.end())},
+            {"dtype", std::string(espalier::name(spec_.dtype))},
+            {"device", device_.str()}};
+  }
+  Specs infer(const InputSpecs&) const override {
+    (void)spec_.shape.elements();  // throws on negative sizes
+    check_dtype<Reals>(spec_, name());
+    return {spec_};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    visit_output(call, [&](auto* out, int64_t n) { Distribution::fill(call.random, out, n); });
+  }
+
+ private:
+  Spec spec_;
+  Device device_;
+};
+
+template <class T>
+void check_probabilities(const Tensor& p) {
+  const T* at = static_cast<const T*>(p.address());
+  const StridedLoop<1> loop(p.shape(), {&p.strides()});
+  loop.run([&](int64_t n, std::array<int64_t, 1> from, std::array<int64_t, 1> step) {
+    const T* row = at + from[0];
+    int64_t outside = 0;
+    for (int64_t i = 0; i < n; ++i) outside += !(row[i * step[0]] >= 0 && row[i * step[0]] <= 1);
+    if (outside == 0) return;
+    for (int64_t i = 0; i < n; ++i)
+      if (const T x = row[i * step[0]]; !(x >= 0 && x <= 1))
+        throw Error(fmt::format("bernoulli: {} is not a probability, from 0 to 1", x));
+  });
+}
+
+/// 1 where a uniform number is below the probability.
+struct Bernoulli : RandomOp {
+  Bernoulli() : RandomOp(InputSet::all()) {}
+  std::string_view name() const override { return "bernoulli"; }
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Reals>(*in[0], name());
+    return {*in[0]};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    visit_output(call, [&]<class T>(T* out, int64_t n) {
+      check_probabilities<T>(*call.inputs[0]);
+      fill_uniform(call.random, out, n, 0, 1);
+      KernelCall compare;
+      compare.inputs = {call.outputs[0], call.inputs[0]};
+      compare.outputs = {call.outputs[0]};
+      run_rows(compare, detail::binary_row<Below, T, T>);
+    });
+  }
+
+ private:
+  struct Below {
+    template <class T>
+    ESPALIER_HD T operator()(T number, T probability) const {
+      return number < probability ? T(1) : T(0);
+    }
+  };
+};
+
 /// 1 / (1 - rate) with probability 1 - rate, and 0 elsewhere, in the shape of the input. Srivastava et al.
 /// 2014.
-class DropoutMask : public Op {
+class DropoutMask : public RandomOp {
  public:
-  explicit DropoutMask(double rate)
-      : Op({.effect = Effect::random, .reads = InputSet::none(), .gradient_reads = InputSet::none()}),
-        rate_(rate) {}
+  explicit DropoutMask(double rate) : rate_(rate) {}
   std::string_view name() const override { return "dropout_mask"; }
   Attributes attributes() const override { return {{"rate", rate_}}; }
   Specs infer(const InputSpecs& in) const override {
@@ -52,21 +176,36 @@ class DropoutMask : public Op {
     return {*in[0]};
   }
   void run_cpu(const KernelCall& call) const override {
-    const int64_t n = call.outputs[0]->elements();
     const double keep = 1 - rate_;
-    if (call.outputs[0]->dtype() == DType::float32)
-      fill_bernoulli(call.random, detail::output<float>(call), n, keep, static_cast<float>(1 / keep));
-    else
-      fill_bernoulli(call.random, detail::output<double>(call), n, keep, 1 / keep);
+    visit_output(call, [&]<class T>(T* out, int64_t n) {
+      fill_bernoulli(call.random, out, n, keep, static_cast<T>(1 / keep));
+    });
   }
   std::shared_ptr<const Op> for_inference() const override { return std::make_shared<FullLike>(1.0); }
-  Gradients gradient(const GradientRule&) const override { return {Variable()}; }
 
  private:
   double rate_;
 };
 
 bool is_dropout_rate(double rate) { return rate >= 0 && rate < 1; }
+
+template <class Distribution>
+Variable draw(const Shape& shape, DType dtype, Device device, const std::source_location& where) {
+  return located(where, [&] {
+    (void)backend(device);  // throws where there is none
+    return apply(std::make_shared<Draw<Distribution>>(Spec{dtype, shape}, device),
+                 std::span<const Variable* const>(), where);
+  });
+}
+
+template <class Distribution>
+void add_draws(OpRegistry& ops) {
+  ops.add<DrawLike<Distribution>>();
+  ops.add(Distribution::name, [](AttributeReader& a) {
+    Spec spec{a.dtype("dtype"), a.shape("shape")};
+    return std::make_shared<Draw<Distribution>>(std::move(spec), a.device("device"));
+  });
+}
 
 }  // namespace
 
@@ -75,6 +214,16 @@ Variable full_like(const Operand& x, double value) {
 }
 Variable zeros_like(const Operand& x) { return full_like(x, 0); }
 Variable ones_like(const Operand& x) { return full_like(x, 1); }
+
+Variable randn_like(const Operand& x) { return apply_unary<DrawLike<StandardNormal>>(x); }
+Variable rand_like(const Operand& x) { return apply_unary<DrawLike<UnitUniform>>(x); }
+Variable bernoulli(const Operand& p) { return apply_unary<Bernoulli>(p); }
+Variable normal(const Shape& shape, DType dtype, Device device, std::source_location where) {
+  return draw<StandardNormal>(shape, dtype, device, where);
+}
+Variable uniform(const Shape& shape, DType dtype, Device device, std::source_location where) {
+  return draw<UnitUniform>(shape, dtype, device, where);
+}
 
 Variable dropout(const Operand& x, double rate) {
   const CallScope scope(x.where());
@@ -86,6 +235,9 @@ Variable dropout(const Operand& x, double rate) {
 }
 
 void add_random_ops(OpRegistry& ops) {
+  add_draws<StandardNormal>(ops);
+  add_draws<UnitUniform>(ops);
+  ops.add<Bernoulli>();
   ops.add("full_like", [](AttributeReader& a) { return std::make_shared<FullLike>(a.real("value")); });
   ops.add("dropout_mask", [](AttributeReader& a) {
     const double rate = a.real("rate");

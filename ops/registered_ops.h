@@ -16,5 +16,6 @@ void add_random_ops(OpRegistry& ops);
 void add_reduce_ops(OpRegistry& ops);
 void add_reshape_ops(OpRegistry& ops);
 void add_softmax_ops(OpRegistry& ops);
+void add_stop_gradient_op(OpRegistry& ops);
 
 }  // namespace espalier

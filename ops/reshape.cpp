@@ -73,13 +73,32 @@ struct ReshapeLike : ReshapeOp {
   }
 };
 
+/// The reverse of merging all axes but the last: the leading axes are those of the second input.
+struct UnfoldLike : ReshapeOp {
+  std::string_view name() const override { return "unfold_like"; }
+  Specs infer(const InputSpecs& in) const override {
+    if (in[0]->shape.rank() == 0 || in[1]->shape.rank() == 0)
+      throw ShapeError(fmt::format("unfold_like: {} cannot have the leading axes of {}", in[0]->shape.str(),
+                                   in[1]->shape.str()));
+    Shape shape = in[1]->shape;
+    shape.dims().back() = in[0]->shape.dims().back();
+    return {{in[0]->dtype, resolve(shape, in[0]->shape.elements(), name())}};
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {reshape_like(rule.output_gradient(), rule.input(0)), Variable()};
+  }
+};
+
 struct Flatten : ReshapeOp {
   explicit Flatten(int64_t first) : first_(first) {}
   std::string_view name() const override { return "flatten"; }
   Attributes attributes() const override { return {{"first", first_}}; }
   Specs infer(const InputSpecs& in) const override {
     const Shape& shape = in[0]->shape;
-    if (shape.rank() == 0) return {{in[0]->dtype, Shape{1}}};
+    if (shape.rank() == 0) {
+      (void)resolve_axis(first_, 1, name());
+      return {{in[0]->dtype, Shape{1}}};
+    }
     const size_t first = resolve_axis(first_, shape.rank(), name());
     Dims dims(shape.begin(), shape.begin() + first);
     dims.push_back(Shape(Dims(shape.begin() + first, shape.end())).elements());
@@ -154,6 +173,7 @@ void check_broadcast(const Shape& from, const Shape& to, std::string_view op) {
   const bool sizes = std::all_of(to.begin(), to.end(), [](int64_t size) { return size >= 0; });
   if (!sizes || from.rank() > to.rank() || !(broadcast(from, to, op) == to))
     throw ShapeError(fmt::format("{}: {} cannot be repeated to {}", op, from.str(), to.str()));
+  (void)to.elements();  // throws if 64 bits cannot count them
 }
 
 struct BroadcastTo : BroadcastOp {
@@ -338,6 +358,9 @@ Variable reshape(const Operand& x, const Shape& shape) {
 Variable reshape_like(const Variable& x, const Variable& like) {
   return apply(shared_op<ReshapeLike>(), {&x, &like}, std::source_location::current());
 }
+Variable unfold_like(const Variable& x, const Variable& like) {
+  return apply(shared_op<UnfoldLike>(), {&x, &like}, std::source_location::current());
+}
 Variable fold_rows(const Variable& x) {
   return apply(shared_op<FoldRows>(), {&x}, std::source_location::current());
 }
@@ -383,7 +406,7 @@ Variable pad_like(const Variable& x, const Variable& like, int64_t axis, int64_t
 }
 
 void add_reshape_ops(OpRegistry& ops) {
-  ops.add<ReshapeLike, FoldRows, BroadcastLike>();
+  ops.add<ReshapeLike, UnfoldLike, FoldRows, BroadcastLike>();
   ops.add("reshape", [](AttributeReader& a) { return std::make_shared<Reshape>(a.shape("shape")); });
   ops.add("flatten", [](AttributeReader& a) { return std::make_shared<Flatten>(a.integer("first")); });
   ops.add("unsqueeze", [](AttributeReader& a) { return std::make_shared<Unsqueeze>(a.integers("axes")); });

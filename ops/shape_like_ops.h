@@ -13,6 +13,9 @@ Variable unsqueeze_axes(const Operand& x, const Dims& axes);
 Variable reshape_like(const Variable& x, const Variable& like);
 /// [..., n] as a matrix [rows, n]. A view.
 Variable fold_rows(const Variable& x);
+/// The reverse: x [rows, n] with the leading axes of `like`, as [..., n]. Throws ShapeError unless these have
+/// as many rows.
+Variable unfold_like(const Variable& x, const Variable& like);
 /// A scalar: the number of elements of `a` divided by that of `b`.
 Variable count_ratio(const Variable& a, const Variable& b);
 /// Zeros in the shape of `like`, with `x` at `begin` of `axis`.

@@ -11,13 +11,14 @@ namespace {
 
 class AdagradRule : public UpdateRule {
  public:
-  explicit AdagradRule(const AdagradOptions& o) : epsilon_(o.epsilon), weight_decay_(o.weight_decay) {}
+  explicit AdagradRule(const AdagradOptions& o)
+      : epsilon_(o.epsilon), weight_decay_(o.weight_decay), decay_vectors_(o.decay_vectors) {}
   std::string_view name() const override { return "Adagrad"; }
 
   void update(ParameterUpdate& step) const override {
     const Variable& p = step.parameter();
     Variable g = step.gradient();
-    if (weight_decay_ > 0) g = g + p * weight_decay_;
+    if (step.decays(weight_decay_, decay_vectors_)) g = g + p * weight_decay_;
     const Variable s = step.state("sum");
     const Variable s1 = s + square(g);
     step.assign(s, s1);
@@ -26,6 +27,7 @@ class AdagradRule : public UpdateRule {
 
  private:
   double epsilon_, weight_decay_;
+  bool decay_vectors_;
 };
 
 }  // namespace

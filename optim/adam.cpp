@@ -13,13 +13,17 @@ class AdamRule : public UpdateRule {
  public:
   explicit AdamRule(const AdamOptions& o) : o_(o) {}
   explicit AdamRule(const AdamWOptions& o)
-      : o_{.beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon, .weight_decay = o.weight_decay},
+      : o_{.beta1 = o.beta1,
+           .beta2 = o.beta2,
+           .epsilon = o.epsilon,
+           .weight_decay = o.weight_decay,
+           .decay_vectors = o.decay_vectors},
         decoupled_(true) {}
   std::string_view name() const override { return decoupled_ ? "AdamW" : "Adam"; }
 
   void update(ParameterUpdate& step) const override {
     Variable p = step.parameter(), g = step.gradient();
-    const bool decays = o_.weight_decay > 0;
+    const bool decays = step.decays(o_.weight_decay, o_.decay_vectors);
     if (decays && !decoupled_) g = g + p * o_.weight_decay;
     const Variable m = step.state("m"), v = step.state("v"), t = step.scalar_state("step");
 

@@ -8,10 +8,11 @@ struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0;  ///< adds weight_decay · parameter to the gradient
-  double clip_norm = 0;     ///< the largest norm of all gradients together; 0: any
-  double clip_value = 0;    ///< the largest size of one element of a gradient; 0: any
-  Schedule schedule = {};   ///< of the learning rate
+  double weight_decay = 0;    ///< adds weight_decay · parameter to the gradient
+  bool decay_vectors = true;  ///< false: parameters of rank 0 and 1, as biases and gains are, do not decay
+  double clip_norm = 0;       ///< the largest norm of all gradients together; 0: any
+  double clip_value = 0;      ///< the largest size of one element of a gradient; 0: any
+  Schedule schedule = {};     ///< of the learning rate
 };
 
 /// Adam (Kingma & Ba 2015, algorithm 1):
@@ -30,6 +31,7 @@ struct AdamWOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.01;  ///< shrinks parameters by lr · weight_decay in each step
+  bool decay_vectors = true;   ///< false: parameters of rank 0 and 1, as biases and gains are, do not decay
   double clip_norm = 0;        ///< the largest norm of all gradients together; 0: any
   double clip_value = 0;       ///< the largest size of one element of a gradient; 0: any
   Schedule schedule = {};      ///< of the learning rate

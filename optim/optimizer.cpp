@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
-#include "espalier/core/autograd.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/op_registry.h"
@@ -98,20 +99,34 @@ Optimizer::Optimizer(std::shared_ptr<const UpdateRule> rule,
 
 uint64_t Optimizer::identity() const { return state_->identity; }
 
-std::string_view Optimizer::name() const { return state_->rule->name(); }
+std::string_view Optimizer::name() const {
+  return state_->rule ? state_->rule->name() : std::string_view(state_->name);
+}
 
 double Optimizer::setting(std::string_view name) const {
+  if (!state_->groups.empty()) {
+    const Group& group = state_->group_of_setting(name);
+    return group.optimizer.setting(name);
+  }
   const auto value = state_->settings.find(name);
   if (value == state_->settings.end()) throw Error(fmt::format("{} has no setting '{}'", this->name(), name));
   return value->second;
 }
 
 std::vector<std::pair<std::string, double>> Optimizer::settings() const {
-  return {state_->settings.begin(), state_->settings.end()};
+  std::vector<std::pair<std::string, double>> list(state_->settings.begin(), state_->settings.end());
+  for (size_t i = 0; i < state_->groups.size(); ++i)
+    for (const auto& [name, value] : state_->groups[i].optimizer.settings())
+      list.emplace_back(fmt::format("{}.{}", i, name), value);
+  return list;
 }
 
 void Optimizer::set(std::string_view name, double value, std::source_location where) {
   located(where, [&] { (void)setting(name); });
+  if (!state_->groups.empty()) {
+    Optimizer of_group = state_->group_of_setting(name).optimizer;
+    return of_group.set(name, value, where);
+  }
   check_setting(std::isfinite(value) && value >= 0, this->name(), name, value, where);
   state_->settings.find(name)->second = value;
   for (auto& [key, leaf] : state_->setting_leaves)
@@ -119,14 +134,38 @@ void Optimizer::set(std::string_view name, double value, std::source_location wh
 }
 
 std::vector<std::pair<std::string, Variable>> Optimizer::state_of(const Variable& parameter) const {
+  if (const Group* group = state_->group_of(parameter)) return group->optimizer.state_of(parameter);
   const auto own = state_->parameters.find(parameter.node());
   if (own == state_->parameters.end()) return {};
   return own->second.states;
 }
 
+void Optimizer::set_state(const Variable& parameter, std::string_view name, const Tensor& value,
+                          std::source_location where) {
+  if (const Group* group = state_->group_of(parameter)) {
+    Optimizer of_group = group->optimizer;
+    return of_group.set_state(parameter, name, value, where);
+  }
+  located(where, [&] {
+    if (!parameter.defined() || !is_parameter(parameter.node()->op()) || !updates(parameter))
+      throw Error(fmt::format("{}: set_state takes a parameter that it updates", this->name()));
+    const Spec spec{is_half(parameter.dtype()) ? DType::float32 : parameter.dtype(),
+                    value.rank() == 0 ? Shape() : parameter.shape()};
+    set_value(state_->leaf(parameter, name, spec, 0), value);
+  });
+}
+
 std::vector<std::pair<std::string, Variable>> Optimizer::state() const {
-  if (!state_->schedule_step.defined()) return {};
-  return {{"schedule_step", state_->schedule_step}};
+  std::vector<std::pair<std::string, Variable>> list;
+  if (state_->schedule_step.defined()) list.emplace_back("schedule_step", state_->schedule_step);
+  for (size_t i = 0; i < state_->groups.size(); ++i)
+    for (const auto& [name, leaf] : state_->groups[i].optimizer.state())
+      list.emplace_back(fmt::format("{}.{}", i, name), leaf);
+  return list;
+}
+
+bool Optimizer::updates(const Variable& parameter) const {
+  return state_->groups.empty() || state_->group_of(parameter);
 }
 
 double Optimizer::scheduled_learning_rate() const {
@@ -138,17 +177,32 @@ Variable assignment(const Variable& leaf, const Variable& value) {
   return apply(shared_op<Assign>(), {&leaf, &value}, leaf.node()->where);
 }
 
-std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Variable>>& given,
-                                       const Variable& only_if) const {
-  if (given.empty()) return {};
+namespace {
+
+BuildContext update_context() {
   BuildContext now = build_context();
   now.tag = Tag::update;
   now.no_grad = true;
   now.lazy = true;  // evaluated by each run of the update
-  std::vector<std::pair<Variable, Variable>> gradients = given, assignments;
+  return now;
+}
+
+}  // namespace
+
+ParameterGradients Optimizer::next_values(ParameterGradients gradients) const {
+  ParameterGradients assignments;
+  for (const Group& group : state_->groups) {
+    ParameterGradients own;
+    std::copy_if(gradients.begin(), gradients.end(), std::back_inserter(own),
+                 [&](const auto& pair) { return group.parameters.contains(pair.first); });
+    const ParameterGradients next = group.optimizer.next_values(std::move(own));
+    assignments.insert(assignments.end(), next.begin(), next.end());
+  }
+  if (!state_->groups.empty() || gradients.empty()) return assignments;
+  BuildContext now = update_context();
   std::map<std::pair<DType, Device>, Variable> rates;
   {
-    now.where = &given.front().first.node()->where;
+    now.where = &gradients.front().first.node()->where;
     const BuildScope scope(now);
     const CommonOptions& common = state_->common;
     for (auto& [parameter, gradient] : gradients)
@@ -173,6 +227,13 @@ std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Var
     state_->rule->update(step);
     assignments.insert(assignments.end(), step.assignments().begin(), step.assignments().end());
   }
+  return assignments;
+}
+
+std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Variable>>& gradients,
+                                       const Variable& only_if) const {
+  ParameterGradients assignments = next_values(gradients);
+  BuildContext now = update_context();
   if (only_if.defined())
     for (auto& [leaf, value] : assignments) {
       now.where = &leaf.node()->where;
@@ -196,25 +257,5 @@ void check_setting(bool valid, std::string_view optimizer, std::string_view sett
 }
 
 }  // namespace optim
-
-const Variable& Variable::update(const optim::Optimizer& optimizer, Where where) const {
-  located(where, [&] {
-    need();
-    if (node()->lazy && !node()->has_value()) ensure_value(*node());
-    const auto gradients = parameter_gradients(*this);
-    GradientRecord& record = *node()->record;
-    GradientRecord::Update* update = nullptr;
-    for (GradientRecord::Update& known : record.updates)
-      if (known.optimizer == optimizer.identity()) update = &known;
-    if (!update) {
-      GradientRecord::Update fresh{optimizer.identity(), {}};
-      for (const Variable& node : optimizer.build(gradients)) fresh.assignments.push_back(Edge(node));
-      record.updates.push_back(std::move(fresh));
-      update = &record.updates.back();
-    }
-    run_update(*node(), *update);
-  });
-  return *this;
-}
 
 }  // namespace espalier

@@ -34,6 +34,10 @@ class ParameterUpdate {
   Variable state(std::string_view name, double initial = 0);
   /// A scalar that is kept between steps, such as their number.
   Variable scalar_state(std::string_view name, double initial = 0);
+  /// Whether the parameter decays: with `vectors` false only if it is a matrix or of a higher rank.
+  bool decays(double weight_decay, bool vectors) const {
+    return weight_decay > 0 && (vectors || parameter_.rank() >= 2);
+  }
   /// Sets the next value of a state or the parameter. It is written after all expressions of the step are
   /// computed.
   void assign(const Variable& leaf, const Variable& value);
@@ -84,18 +88,33 @@ class Optimizer {
   void set(std::string_view name, double value, std::source_location where = std::source_location::current());
   /// The states of a parameter: ("momentum", leaf) and so on.
   std::vector<std::pair<std::string, Variable>> state_of(const Variable& parameter) const;
+  /// Gives a state of a parameter its value, and makes it if the rule has not yet. Throws ShapeError or
+  /// TypeError unless it has the parameter's shape or is a scalar, and the dtype in which the rule computes.
+  void set_state(const Variable& parameter, std::string_view name, const Tensor& value,
+                 std::source_location where = std::source_location::current());
   /// The states that belong to no parameter: with a schedule, ("schedule_step", leaf), the number of updates
   /// so far.
   std::vector<std::pair<std::string, Variable>> state() const;
 
-  /// Builds the update nodes of these (parameter, gradient) pairs, without running them. If `only_if` is
-  /// defined, a step in which it is false changes no leaf. For evaluators.
+  /// Whether it has updates for a parameter: Groups, only for those in a group.
+  bool updates(const Variable& parameter) const;
+
+  /// Builds the update nodes of these (parameter, gradient) pairs, without running them: evaluators write
+  /// their leaves together, and `forward` on a node throws Error. If `only_if` is defined, a step in which it
+  /// is false changes no leaf.
   std::vector<Variable> build(const std::vector<std::pair<Variable, Variable>>& gradients,
                               const Variable& only_if = {}) const;
   /// A unique number, which copies share.
   uint64_t identity() const;
 
+ protected:
+  explicit Optimizer(std::shared_ptr<OptimizerState> state) : state_(std::move(state)) {}
+
  private:
+  /// (leaf, next value) of what an update of these (parameter, gradient) pairs writes.
+  std::vector<std::pair<Variable, Variable>> next_values(
+      std::vector<std::pair<Variable, Variable>> gradients) const;
+
   std::shared_ptr<OptimizerState> state_;
 };
 

@@ -11,13 +11,17 @@ namespace {
 class RmsPropRule : public UpdateRule {
  public:
   explicit RmsPropRule(const RmsPropOptions& o)
-      : alpha_(o.alpha), epsilon_(o.epsilon), momentum_(o.momentum), weight_decay_(o.weight_decay) {}
+      : alpha_(o.alpha),
+        epsilon_(o.epsilon),
+        momentum_(o.momentum),
+        weight_decay_(o.weight_decay),
+        decay_vectors_(o.decay_vectors) {}
   std::string_view name() const override { return "RmsProp"; }
 
   void update(ParameterUpdate& step) const override {
     const Variable& p = step.parameter();
     Variable g = step.gradient();
-    if (weight_decay_ > 0) g = g + p * weight_decay_;
+    if (step.decays(weight_decay_, decay_vectors_)) g = g + p * weight_decay_;
     const Variable v = step.state("square");
     const Variable v1 = v * alpha_ + square(g) * (1 - alpha_);
     step.assign(v, v1);
@@ -32,6 +36,7 @@ class RmsPropRule : public UpdateRule {
 
  private:
   double alpha_, epsilon_, momentum_, weight_decay_;
+  bool decay_vectors_;
 };
 
 }  // namespace

@@ -8,10 +8,11 @@ struct RmsPropOptions {
   double alpha = 0.99;
   double epsilon = 1e-8;
   double momentum = 0;
-  double weight_decay = 0;  ///< adds weight_decay · parameter to the gradient
-  double clip_norm = 0;     ///< the largest norm of all gradients together; 0: any
-  double clip_value = 0;    ///< the largest size of one element of a gradient; 0: any
-  Schedule schedule = {};   ///< of the learning rate
+  double weight_decay = 0;    ///< adds weight_decay · parameter to the gradient
+  bool decay_vectors = true;  ///< false: parameters of rank 0 and 1, as biases and gains are, do not decay
+  double clip_norm = 0;       ///< the largest norm of all gradients together; 0: any
+  double clip_value = 0;      ///< the largest size of one element of a gradient; 0: any
+  Schedule schedule = {};     ///< of the learning rate
 };
 
 /// RMSprop (Hinton 2012, in PyTorch's form): v ← αv + (1 − α)g²,  p ← p − lr · g / (√v + ε); with momentum,

@@ -11,13 +11,16 @@ namespace {
 class SgdRule : public UpdateRule {
  public:
   explicit SgdRule(const SgdOptions& o)
-      : momentum_(o.momentum), nesterov_(o.nesterov), weight_decay_(o.weight_decay) {}
+      : momentum_(o.momentum),
+        nesterov_(o.nesterov),
+        weight_decay_(o.weight_decay),
+        decay_vectors_(o.decay_vectors) {}
   std::string_view name() const override { return "Sgd"; }
 
   void update(ParameterUpdate& step) const override {
     const Variable& p = step.parameter();
     Variable g = step.gradient();
-    if (weight_decay_ > 0) g = g + p * weight_decay_;
+    if (step.decays(weight_decay_, decay_vectors_)) g = g + p * weight_decay_;
     if (momentum_ > 0) {
       const Variable v = step.state("momentum");
       const Variable next = v * momentum_ + g;
@@ -31,6 +34,7 @@ class SgdRule : public UpdateRule {
   double momentum_;
   bool nesterov_;
   double weight_decay_;
+  bool decay_vectors_;
 };
 
 }  // namespace

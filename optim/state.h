@@ -5,13 +5,16 @@
 #include <tuple>
 
 #include "espalier/core/node.h"
+#include "espalier/optim/groups.h"
 #include "espalier/optim/optimizer.h"
 
 namespace espalier::optim {
 
 struct OptimizerState {
   const uint64_t identity = Node::next_id();
-  std::shared_ptr<const UpdateRule> rule;
+  std::shared_ptr<const UpdateRule> rule;  ///< null for Groups, which have the next two
+  std::string name;
+  std::vector<Group> groups;
   CommonOptions common;
   std::map<std::string, double, std::less<>> settings;
   /// Settings as leaves, one for each dtype and device in use, so that plans read later changes.
@@ -24,6 +27,11 @@ struct OptimizerState {
   std::map<const Node*, PerParameter> parameters;
   /// The number of updates, if there is a schedule. On the CPU, where user-defined functions run.
   Variable schedule_step;
+
+  /// The group of a setting such as "1.lr", whose own name is left in `setting`. Throws Error.
+  const Group& group_of_setting(std::string_view& setting) const;
+  /// Null if no group has the parameter.
+  const Group* group_of(const Variable& parameter) const;
 
   const Variable& setting_leaf(std::string_view name, DType dtype, Device device);
   Variable leaf(const Variable& parameter, std::string_view name, const Spec& spec, double initial);

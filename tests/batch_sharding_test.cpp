@@ -27,7 +27,7 @@ struct Leaves {
 
   const esp::Feed* feed(const Variable& source) const { return source.node()->op().feed()->get(); }
   esp::Graph frozen(const Variable& root, int64_t rows) const {
-    return esp::freeze({root, esp::sum(x), esp::sum(y)}, {}, {{feed(x), rows}, {feed(y), rows}}, true);
+    return esp::freeze({root, esp::sum(x), esp::sum(y)}, {}, {{feed(x), {rows}}, {feed(y), {rows}}}, true);
   }
   esp::BatchValue role(const Variable& root, esp::BatchSizes sizes, bool local = false) const {
     const esp::Graph part = frozen(root, sizes.part), other = frozen(root, sizes.other);
@@ -289,6 +289,7 @@ BOOST_AUTO_TEST_CASE(values_of_the_whole_batch) {
         });
   check_refused(*this, {
                            {"sqrt", esp::sqrt(scalar)},
+                           {"cast", esp::cast(average * 9.0, esp::int64)},
                            {"square", esp::square(average)},
                            {"multiply", average * scalar},
                            {"divide", 1.0 / average},
@@ -365,7 +366,7 @@ BOOST_AUTO_TEST_CASE(random_rows_are_drawn_where_they_lie) {
   const auto runs = [&](const Variable& like) {
     const Variable root = esp::dropout(like, 0.5);
     const auto at = [&](int64_t n) {
-      return esp::freeze({root, esp::sum(y)}, {}, {{feed(x), n}, {feed(y), n}}, false);
+      return esp::freeze({root, esp::sum(y)}, {}, {{feed(x), {n}}, {feed(y), {n}}}, false);
     };
     esp::Graph part = at(2);
     esp::mark_random_rows(part, esp::batch_sharding(part, at(5), {2, 5}, false));

@@ -156,6 +156,9 @@ BOOST_AUTO_TEST_CASE(the_plan_shows_what_is_exchanged) {
   BOOST_TEST(count(text(two, true), reduction + "means") == 2u);
   BOOST_TEST(count(text(two, true), reduction + "sums") == 4u);  // and once for each on the way back
   BOOST_TEST(count(text({}, true), reduction) == 0u);
+  // A penalty that all have becomes a part of the sum on each, without an exchange.
+  BOOST_TEST(count(text({.loss = Loss::sum_and_penalty, .devices = cpus(2)}, true), reduction) ==
+             count(text({.loss = Loss::sum, .devices = cpus(2)}, true), reduction));
   BOOST_TEST(count(text({.devices = cpus(2), .local_statistics = true}, true), reduction) == 0u);
 }
 

@@ -30,6 +30,19 @@ BOOST_AUTO_TEST_CASE(fused_kernels_compile) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(gpus_that_cannot_round_to_bfloat16) {
+  const auto cases = fused_cases(trees_to_fuse(esp::bfloat16, {100}));
+  const std::string source = esp::fused_source(cases.front().program(), met(cases.front())).text;
+  BOOST_TEST(source.find("BFloat16") != std::string::npos);
+  BOOST_TEST(!esp::cu::compile_to_machine_code(source, 75).empty());
+}
+
+BOOST_AUTO_TEST_CASE(gpus_newer_than_nvrtc_get_ptx) {
+  const std::string code = esp::cu::compile_to_machine_code(empty_kernel, 999);
+  BOOST_TEST(code.ends_with('\0'));
+  BOOST_TEST(code.find("nothing") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(errors_show_the_log_and_the_source) {
   try {
     (void)esp::cu::compile_to_machine_code(

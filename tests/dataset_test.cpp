@@ -80,6 +80,8 @@ BOOST_AUTO_TEST_CASE(split_divides_the_rows) {
   BOOST_TEST(values(data::split({x}, 0.7, 3).first[0]) == values(first[0]));
   BOOST_TEST(values(data::split({x}, 0.7, 4).first[0]) != values(first[0]));
   BOOST_TEST(data::split({x}, 1).second[0].shape() == Shape({0, 1}));
+  for (const auto& [fraction, rows] : {std::pair(0.66, 7), std::pair(0.64, 6)})
+    BOOST_TEST(data::split({x}, fraction).first[0].shape() == Shape({rows, 1}));
   for (const double fraction : {-0.1, 1.5, std::nan("")})
     BOOST_CHECK_EXCEPTION(data::split({x}, fraction), DataError, says({"fraction", "dataset_test.cpp"}));
   BOOST_CHECK_THROW(data::split({x, ones({3})}, 0.5), DataError);

@@ -105,6 +105,25 @@ BOOST_AUTO_TEST_CASE(operands_do_not_live_longer_than_that_is_worth) {
   BOOST_TEST(epilogues({esp::matmul(large, b) + bias, esp::matmul(esp::transpose(large), narrow)}) == 1);
 }
 
+BOOST_AUTO_TEST_CASE(which_operands_a_result_may_lie_over) {
+  const Variable a = leaf({8, 6}, 1), b = leaf({6, 4}, 2), full = leaf({8, 4}, 3), column = leaf({8, 1}, 4);
+  const Variable u = esp::softmax(esp::matmul(a, b) * 0.5), v = u * esp::tanh(column) + full;
+  esp::Graph graph = esp::freeze({u, v}, {}, {}, false);
+  (void)esp::fuse_pointwise(graph);
+  BOOST_REQUIRE(esp::fuse_matmul(graph));
+  const auto node =
+      std::ranges::find_if(graph.nodes, [](const auto& n) { return n.op->name() == "matmul_epilogue"; });
+  BOOST_REQUIRE((node != graph.nodes.end()));
+  BOOST_REQUIRE(node->inputs.size() == 4u);
+  BOOST_REQUIRE(node->outputs.size() == 2u);
+  for (size_t k = 0; k < 4; ++k) {
+    const bool is_full = graph.nodes[node->inputs[k].node].leaf.node() == full.node();
+    int over = 0;  // one of the results holds the product, which is written before any operand is read
+    for (size_t output = 0; output < 2; ++output) over += node->op->can_write_over(output, k);
+    BOOST_TEST(over == is_full, k);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(sizes_at_the_edges) {
   for (const esp::DType dtype : {esp::float32, esp::float64}) {
     const auto check = [&](int64_t m, int64_t k, int64_t n, int64_t batch = 0) {
@@ -124,7 +143,10 @@ BOOST_AUTO_TEST_CASE(sizes_at_the_edges) {
     check(37, 1, 700);  // a tile has few rows
     check(5, 3, 3000);  // rows longer than a tile
     check(300, 80, 40);
-    check(7, 6, 33, 5);  // rows of a batch that do not fill tiles
+    (void)epilogues(
+        {esp::tanh(esp::matmul(esp::transpose(leaf({6, 700}, 1, dtype)), leaf({6, 64}, 2, dtype)) +
+                   leaf({64}, 3, dtype))});  // several ranges of columns of the operand
+    check(7, 6, 33, 5);                      // rows of a batch that do not fill tiles
     check(64, 8, 32, 4);
     check(1, 4, 600, 3);
   }

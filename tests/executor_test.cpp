@@ -362,6 +362,9 @@ BOOST_AUTO_TEST_CASE(options_that_do_not_fit) {
   const esp::data::Distributor other({samples}, {.batch_size = 5});
   BOOST_CHECK_EXCEPTION(f.loss.get_executor({.mode = Mode::training, .optimizer = sgd, .validation = other}),
                         esp::DataError, says({"validation", "[5, 4]", "[5, 2]", here()}));
+  const esp::data::Distributor wide({samples, targets.to(esp::float64)}, {.batch_size = 5});
+  BOOST_CHECK_EXCEPTION(f.loss.get_executor({.mode = Mode::training, .optimizer = sgd, .validation = wide}),
+                        esp::DataError, says({"validation", "float64 [5, 2]", "float32 [5, 2]", here()}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -113,6 +113,16 @@ BOOST_AUTO_TEST_CASE(the_feed_that_was_shown_last_says_the_step) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(the_end_of_one_feed_moves_no_other) {
+  const auto a = counting(5).get_output_graphs(), b = counting(4).get_output_graphs(),
+             c = counting(5).get_output_graphs();
+  const esp::Variable all = esp::sum(a[0] + b[0] + c[0]);
+  for (int step = 0; step < 4; ++step) all.forward();
+  BOOST_CHECK_THROW(all.forward(), esp::EndOfData);
+  for (const auto* shown : {&a, &b, &c}) BOOST_TEST((*shown)[0].item() == 3);
+  BOOST_TEST(esp::sum(a[0] * 2.0f + c[0]).item() == 9);
+}
+
 BOOST_AUTO_TEST_CASE(a_fed_tree_cannot_be_cleared) {
   const auto [x] = counting(4).get_output_graphs<1>();
   const esp::Variable w = esp::parameter(esp::ones({1}));
@@ -134,6 +144,23 @@ BOOST_AUTO_TEST_CASE(two_updates_after_one_forward_are_at_one_point) {
   const esp::optim::Sgd sgd(0.1);
   loss.forward().backward().update(sgd).update(sgd);
   BOOST_TEST(v.item() == 0.6, boost::test_tools::tolerance(1e-6));
+}
+
+BOOST_AUTO_TEST_CASE(no_update_follows_a_step_that_threw) {
+  esp::data::Distributor feed({esp::ones({3, 2}), esp::tensor({1, 7, 0})}, {.batch_size = 1});
+  const auto [x, label] = feed.get_output_graphs<2>();
+  const esp::Variable w = esp::parameter(esp::ones({2, 2}));
+  const esp::Variable loss = esp::softmax_cross_entropy(esp::matmul(x, w), label);
+  const esp::optim::Sgd sgd(0.5);
+  loss.forward().update(sgd);
+  const float before = w.value().at<float>({0, 0});
+  BOOST_CHECK_THROW(loss.forward(), esp::IndexError);  // there is no class 7
+  BOOST_CHECK_THROW(loss.update(sgd), esp::Error);
+  BOOST_TEST(w.value().at<float>({0, 0}) == before);
+  // With another batch it goes on.
+  feed.reset();
+  loss.forward().update(sgd);
+  BOOST_TEST(w.value().at<float>({0, 0}) != before);
 }
 
 BOOST_AUTO_TEST_CASE(looking_at_a_batch_moves_no_gradient) {

@@ -206,6 +206,11 @@ BOOST_AUTO_TEST_CASE(cross_entropy_is_two_kernels) {
   // The logarithms are kept if they have another reader.
   const esp::Variable logarithms = esp::log_softmax(x);
   check_same(esp::mean(esp::pick(logarithms, labels)) + esp::sum(logarithms));
+  // Slopes that differ by row, and lie in another order.
+  const esp::Variable cube = leaf({3, 4, 5}, 5), weights = leaf({4, 3}, 6);
+  const esp::Tensor of_cube = esp::tensor({{3, 0, 4, 2}, {1, 1, 0, 3}, {2, 4, 0, 1}}, esp::int32);
+  const esp::Variable turned = esp::sum(esp::transpose(esp::pick(esp::log_softmax(cube), of_cube)) * weights);
+  check_same(turned + esp::sum(esp::square(turned.gradient(cube))));
   // A sum along rows that is broadcast along another axis does not match.
   const esp::Variable square = leaf({5, 5}, 3), logs = esp::log_softmax(square);
   const esp::Tensor few = esp::tensor({3, 0, 4, 2, 1}, esp::int32);

@@ -164,7 +164,7 @@ class FuzzTree {
       case 34: return bool_put(logical_and(bools_.back(), bools_[random_() % bools_.size()]));
       case 35: return put(where(bools_[random_() % bools_.size()], x, y));
       case 36: return put(cast(bools_.back(), float64) - 0.5);
-      case 37: return x.node()->lazy ? put(dropout(x, 0.25)) : void();  // an eager mask would be drawn once
+      case 37: return put(dropout(x, 0.25));
       case 38: return y.node()->lazy ? void() : put(broadcast_to(x, y.shape()) * 1.0);
       case 39: return put(random_() % 2 ? ones_like(x) * 0.5 : full_like(x, 0.25));
       case 40: return put(softmax_cross_entropy(x, labels_));
@@ -183,6 +183,10 @@ class FuzzTree {
         return bool_put(equal((labels_ + big) * labels_ - labels_ * big, square(labels_)));
       }
       case 49: return put(where(bools_[random_() % bools_.size()], x * 0.5, 0.25));
+      case 50: return put(x * (randn_like(x) * 0.1 + 1.0));
+      case 51: return put(x * bernoulli(sigmoid(stop_gradient(y))));
+      case 52: return put(x + (random_() % 2 ? uniform({8}, float64) : normal({}, float64)) * 0.1);
+      case 53: return put(stop_gradient(x) * y + rand_like(y) * 0.1);
       default:
         if (random_() % 2) return put(maximum(x, y));
         return put(cast(floor(cast(x * 3.0, int32)), float64) * 0.1);

@@ -264,7 +264,7 @@ BOOST_AUTO_TEST_CASE(sizes_of_batches_are_those_of_the_feed_alone) {
   const Variable x = esp::placeholder("x", {4, 3}, esp::float64), one = esp::placeholder("one", esp::Shape{});
   const auto* feed = x.node()->op().feed()->get();
   const auto* scalar = one.node()->op().feed()->get();
-  const Graph graph = esp::freeze({x * 2.0, one * 1.0}, {}, {{feed, 7}, {scalar, 7}}, false);
+  const Graph graph = esp::freeze({x * 2.0, one * 1.0}, {}, {{feed, {7}}, {scalar, {7}}}, false);
   BOOST_TEST((graph.spec(graph.results[0]).shape == esp::Shape{7, 3}));
   BOOST_TEST((graph.spec(graph.results[1]).shape == esp::Shape{}));
 }

@@ -280,6 +280,21 @@ BOOST_AUTO_TEST_CASE(plans_and_checkpoints_of_them) {
   }
 }
 
+// The fused kernel has two results: the loss of each row, and what its gradient reads.
+BOOST_AUTO_TEST_CASE(plans_differentiate_cross_entropy_of_them) {
+  for (const esp::DType dtype : both_types) {
+    const esp::Variable x = esp::parameter(numbers({6, 5}, -2, 2, 1).to(dtype), "x");
+    const esp::Tensor labels = esp::tensor({3, 0, 4, 2, 1, 3}, esp::int64);
+    const esp::Variable weight = esp::parameter(esp::full({}, 1.5, dtype), "weight");
+    const esp::Variable loss = esp::softmax_cross_entropy(x, labels) * weight, both = loss + loss.gradient(x);
+    const esp::Executor executor = both.get_executor();
+    (void)executor.step();
+    BOOST_TEST(executor.plan().str().find("log_softmax_pick_gradient") != std::string::npos);
+    BOOST_TEST(executor.value().dtype() == dtype);
+    BOOST_TEST(difference(executor.value(), both.value()) < (dtype == esp::float16 ? 2e-3 : 2e-2));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(files) {
   const TemporaryFolder folder;
   for (const esp::DType dtype : both_types) {

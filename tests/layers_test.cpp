@@ -14,6 +14,7 @@
 #include "espalier/nn/dense.h"
 #include "espalier/nn/dropout.h"
 #include "espalier/nn/embedding.h"
+#include "espalier/nn/layer_norm.h"
 #include "espalier/nn/layer_state.h"
 #include "espalier/nn/losses.h"
 #include "espalier/nn/serialize.h"
@@ -174,7 +175,7 @@ BOOST_AUTO_TEST_CASE(activations) {
 BOOST_AUTO_TEST_CASE(embedding_looks_up_rows) {
   esp::seed(4);
   Embedding embedding(5, 3);
-  BOOST_TEST(embedding.parameters().empty());
+  BOOST_TEST(embedding.parameters().size() == 1u);
   const esp::Tensor at = esp::tensor({{4, 0}, {1, 4}}, esp::int32);
   const esp::Variable y = embedding(at);
   BOOST_TEST(y.shape() == esp::Shape({2, 2, 3}));
@@ -367,6 +368,38 @@ BOOST_AUTO_TEST_CASE(a_network_has_right_gradients) {
   };
   const auto result = esp::check_gradient(network, {esp::randn({2, 3}, esp::float64)}, {.order = 2});
   BOOST_TEST(result.passed, result.message);
+}
+
+BOOST_AUTO_TEST_CASE(layers_that_know_their_width_have_their_parameters_at_once) {
+  using esp::nn::LayerNorm;
+  const Dense dense(3, 2);
+  BOOST_TEST(dense.parameter("weight").shape() == esp::Shape({2, 3}));
+  BOOST_TEST(dense.parameter("bias").dtype() == esp::float32);
+  BOOST_TEST(Dense(3, 2, {.bias = false}).parameters().size() == 1u);
+  const Dense wide(3, 2, {.dtype = esp::float64});
+  BOOST_TEST(wide(esp::ones({4, 3}, esp::float64)).dtype() == esp::float64);
+  BOOST_TEST(Dense(2, {}).parameters().empty());  // default options
+  const LayerNorm norm(5);
+  BOOST_TEST(norm.parameter("bias").shape() == esp::Shape({5}));
+  BOOST_TEST(LayerNorm(5, {.epsilon = 1, .dtype = esp::float64}).parameter("weight").dtype() == esp::float64);
+  BOOST_TEST(LayerNorm().parameters().empty());
+  BOOST_TEST(Embedding(7, 2).parameter("weight").shape() == esp::Shape({7, 2}));
+
+  // The initial values are those of a layer that learns its width.
+  esp::seed(4);
+  const Dense late(2);
+  late(esp::ones({1, 3}));
+  esp::seed(4);
+  BOOST_TEST(largest_difference(Dense(3, 2).parameter("weight"), late.parameter("weight")) == 0);
+
+  BOOST_CHECK_EXCEPTION(dense(esp::ones({1, 4})), esp::ShapeError, says({"Dense", "[1, 4]", "[2, 3]"}));
+  BOOST_CHECK_EXCEPTION(dense(esp::ones({1, 3}, esp::float64)), esp::TypeError, says({"Dense", "float64"}));
+  BOOST_CHECK_EXCEPTION(Dense(0, 2), esp::Error, says({"Dense", "0 inputs", "layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(Dense(3, -2), esp::Error, says({"Dense", "-2 outputs", "layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(Dense(3, 2, {.dtype = esp::int32}), esp::TypeError,
+                        says({"int32", "layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(LayerNorm(5, {.dtype = esp::int32}), esp::TypeError, says({"int32"}));
+  BOOST_CHECK_EXCEPTION(LayerNorm(5, {.epsilon = 0}), esp::Error, says({"epsilon", "layers_test.cpp"}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -151,6 +151,8 @@ BOOST_AUTO_TEST_CASE(logical_devices_share_their_memory) {
   const esp::Variable x = esp::variable({2.0f});
   const esp::Variable y = x.to(esp::cpu(1)) * 3.0f;
   BOOST_TEST(y.backward().gradient(x).item() == 3);
+  BOOST_TEST(y.device().str() == "cpu:1");
+  BOOST_TEST(y.gradient(x).device().str() == "cpu:0");
   BOOST_CHECK_THROW((void)x.to(esp::gpu(1000)), esp::DeviceError);
 }
 

@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(freezing_keeps_the_order_of_writing) {
              "%4 = sum(axes=[1] keep_dims=false) %3 : float32 [2]\n"
              "results: %4\n");
   // Batches of another size.
-  const esp::Graph larger = esp::freeze({y}, {}, {{x.node()->op().feed()->get(), 7}}, false);
+  const esp::Graph larger = esp::freeze({y}, {}, {{x.node()->op().feed()->get(), {7}}}, false);
   BOOST_TEST(larger.spec(larger.results[0]).shape == esp::Shape({7}));
   // Nodes have tags.
   const std::string text = graph_of({y.gradient(w)}).str();
@@ -112,10 +112,10 @@ BOOST_AUTO_TEST_CASE(updates_are_alive) {
   BOOST_TEST(t.graph.nodes.size() == before);
 }
 
-//   x ── ·1 ── +0 ── reshape to the same ── ·w ── (result)     becomes     x ── ·w ── (result)
+//   x ── ·1 ── + -0 ── reshape to the same ── ·w ── (result)     becomes     x ── ·w ── (result)
 BOOST_AUTO_TEST_CASE(simplify) {
   const esp::Variable x = esp::placeholder("x", {2, 3}), w = esp::parameter(esp::ones({3}), "w");
-  const esp::Variable y = esp::reshape(0 + x * 1, {2, 3}) * w;
+  const esp::Variable y = esp::reshape(-0.0 + x * 1, {2, 3}) * w;
   check_pass(esp::simplify, graph_of({y}),
              "%0 = source(feed=x output=0) : float32 [2, 3]\n"
              "%1 = w : float32 [3]\n"
@@ -135,6 +135,10 @@ BOOST_AUTO_TEST_CASE(simplify) {
 BOOST_AUTO_TEST_CASE(simplify_leaves_what_looks_alike) {
   const esp::Variable x = esp::placeholder("x", {3}), one = esp::ones({2, 3});
   const esp::Variable unchanged[] = {0 - x,
+                                     x + 0,  // -0.0 + 0.0 is 0.0
+                                     0 + x,
+                                     x - -0.0,
+                                     x + esp::zeros({1}),
                                      1 / x,
                                      x * one,
                                      x + esp::zeros({1, 3}),
@@ -151,7 +155,9 @@ BOOST_AUTO_TEST_CASE(simplify_leaves_what_looks_alike) {
   const esp::Variable same[] = {x - 0,
                                 x / 1,
                                 1 * x,
-                                x + esp::zeros({1}),
+                                x + -0.0,
+                                esp::full({1}, -0.0) + x,
+                                esp::placeholder("i", {3}, esp::int64) + 0,
                                 esp::transpose(x),
                                 esp::reshape(x, {3}),
                                 x * esp::full_like(x, 1),

@@ -319,6 +319,21 @@ BOOST_AUTO_TEST_CASE(nan_and_infinity) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(threads_share_large_strided_operands) {
+  const int before = esp::num_threads();
+  // Several outer axes: the second thread begins in the middle of all of them.
+  const esp::Variable turned = esp::transpose(numbers({50, 41, 64}), {2, 1, 0}),
+                      middle = numbers({1, 41, 1}, -2, 2, 1);
+  esp::set_num_threads(1);
+  const esp::Tensor by_one = (turned + middle).value();
+  esp::set_num_threads(3);
+  BOOST_TEST(difference((turned + middle).value(), by_one) == 0);
+  const esp::Tensor column = numbers({100'000, 3}).slice(1, 1, 2), plain = column.clone();
+  BOOST_TEST(difference(esp::abs(column).value(), esp::abs(plain).value()) == 0);
+  BOOST_TEST(difference((esp::Variable(column) + plain).value(), (esp::Variable(plain) * 2.0).value()) == 0);
+  esp::set_num_threads(before);
+}
+
 BOOST_AUTO_TEST_CASE(gradients_where_there_is_a_corner) {
   const esp::Variable x = esp::variable(esp::tensor({-1.0, 0.0, 2.0}, esp::float64));
   BOOST_TEST(list<double>(esp::relu(x).gradient(x)) == (std::vector<double>{0, 0, 1}));
@@ -333,6 +348,27 @@ BOOST_AUTO_TEST_CASE(gradients_where_there_is_a_corner) {
   BOOST_TEST(list<double>(line.gradient(x).gradient(x)) == (std::vector<double>{0, 0, 0}));
   const esp::Variable y = esp::variable(esp::tensor(3.0, esp::float64));
   BOOST_TEST(esp::power(0.0, y).gradient(y).item() == 0);
+}
+
+BOOST_AUTO_TEST_CASE(gradients_of_powers_at_zero_and_infinity) {
+  const auto slopes = [](double base, double exponent, bool both) {
+    const esp::Variable x = esp::variable(esp::tensor(base, esp::float64)),
+                        y = esp::variable(esp::tensor(exponent, esp::float64));
+    const esp::Variable z = both ? esp::power(x, y) : esp::power(x, exponent);
+    return std::pair(z.gradient(x).item(), both ? z.gradient(y).item() : 0);
+  };
+  for (const bool both : {false, true}) {
+    for (const double x : {0.0, -0.0, 2.0, -2.0, double(INFINITY), -double(INFINITY), double(NAN)})
+      BOOST_TEST(slopes(x, 0, both).first == 0, x << " to the power of 0, " << both);
+    BOOST_TEST(slopes(0, 1, both).first == 1);
+    BOOST_TEST(slopes(0, 2, both).first == 0);
+    BOOST_TEST(slopes(INFINITY, 1, both).first == 1);
+  }
+  BOOST_TEST(slopes(0, 0, true).second == 0);
+  BOOST_TEST(slopes(0, 2, true).second == 0);
+  BOOST_TEST(slopes(0, -1, true).second == -INFINITY);
+  BOOST_TEST(slopes(-2, 2, true).second == 0);
+  BOOST_TEST(std::abs(slopes(2, 3, true).second - 8 * std::log(2)) < 1e-14);
 }
 
 BOOST_AUTO_TEST_CASE(mistakes_name_op_shapes_and_line) {

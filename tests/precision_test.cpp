@@ -188,6 +188,12 @@ BOOST_AUTO_TEST_CASE(what_stays_in_float32) {
   has(lowered({esp::where(causal(4), y, -1e9)}, Precision::float16), ": float32 [4, 4]\nresults");
   has(lowered({esp::where(causal(4), y, -1e9)}), "where %3 %2 %4 : bfloat16");
   has(lowered({esp::dropout(y, 0.5)}), "dropout_mask(rate=0.5) %3 : float32");
+  // A parameter is rounded because the product is, a state or variable is not.
+  has(lowered({y + esp::parameter(esp::ones({4}), "p")}), "bfloat16 [4]\n");
+  for (const esp::Variable& kept : {esp::state(esp::ones({4}), "s"), esp::variable(esp::ones({4}))}) {
+    const std::string text = lowered({y + kept});
+    BOOST_TEST(text.find("bfloat16 [4]\n") == std::string::npos, text);
+  }
   // Types that the user chose are kept, and a tree without products is not changed.
   const esp::Variable wide = esp::placeholder("wide", {4, 4}, esp::float64);
   for (const Variables& results : {Variables{esp::matmul(wide, wide)}, Variables{esp::exp(x) + x}}) {
@@ -288,6 +294,8 @@ BOOST_AUTO_TEST_CASE(a_step_that_overflows_changes_nothing_but_the_scale) {
   t.step();
   BOOST_TEST(t.state() == last);
   BOOST_TEST(t.executor.loss_scale() == settled / 2);
+  t.step(50);
+  BOOST_TEST(t.executor.loss_scale() == 0x1p-24);
 }
 
 BOOST_AUTO_TEST_CASE(good_steps_double_the_scale) {

@@ -151,6 +151,10 @@ BOOST_AUTO_TEST_CASE(large_sums_are_exact_to_rounding) {
   BOOST_TEST(esp::sum(esp::sum(x.reshape({10, -1}), 1)).item() == exact, boost::test_tools::tolerance(1e-6));
   BOOST_TEST(esp::sum(esp::transpose(x.reshape({1000, -1}))).item() == exact,
              boost::test_tools::tolerance(1e-5));
+  const esp::Tensor tall = x.slice(0, 0, 3 * 100'000).reshape({-1, 3});  // long rows with strides
+  BOOST_TEST(difference(esp::sum(esp::transpose(tall), 1).value(), esp::sum(tall, 0).value()) < 1e-5);
+  BOOST_TEST(esp::sum(tall.slice(1, 1, 2)).item() == esp::sum(tall, 0).value().at<float>({1}),
+             boost::test_tools::tolerance(1e-5));
   const esp::Tensor constant = esp::full({n}, 0.1);
   BOOST_TEST(esp::sum(constant).item() == n * static_cast<double>(0.1f), boost::test_tools::tolerance(1e-6));
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "espalier/core/custom_op.h"
 #include "espalier/core/random.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
@@ -27,7 +28,18 @@ struct NetworkOptions {
   Launch launch = Launch::graph;
   bool shard_states = false;
   int64_t bucket_bytes = int64_t{1} << 22;
+  bool host_op = false;  ///< in the forward and in the backward pass
 };
+
+/// x, by an op that computes on the host of every device.
+inline Variable through_host(const Variable& x) {
+  return custom_op(
+      {.name = "through_host",
+       .forward = [](const std::vector<Tensor>& in) { return in[0].clone(); },
+       .row_by_row = true,
+       .gradient = [](const CustomGradient& g) { return Variables{through_host(g.output_gradient)}; },
+       .infer = [](const std::vector<Spec>& in) { return in[0]; }})({x});
+}
 
 /// A classifier in float64 with a shared weight, dropout in two places (also on a transposed value), and a
 /// penalty that does not depend on the batch.
@@ -41,6 +53,7 @@ struct TestNetwork {
     parameters = {w, b, out};
     Variable h = dropout(tanh(matmul(x, w) + b), 0.4);
     h = transpose(dropout(transpose(tanh(matmul(h, w))), 0.3));  // the rows are the second axis there
+    if (options.host_op) h = through_host(h);
     loss = softmax_cross_entropy(matmul(h, out), y) + sum(square(w)) * 1e-3;
   }
   static Tensor labels() {

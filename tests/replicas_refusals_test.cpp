@@ -74,6 +74,15 @@ BOOST_AUTO_TEST_CASE(what_needs_the_whole_batch_is_refused_with_its_line) {
                                                  .devices = cpus(2),
                                                  .replicas = {.local_statistics = true}});
   BOOST_TEST(std::isfinite(local.step().loss));
+  // That holds for means; a replica's own sum is smaller than that of the batch.
+  const Variable normed = y / esp::sum(y);
+  for (const int accumulate : {1, 2})
+    BOOST_CHECK_EXCEPTION(esp::sum(normed).get_executor({.optimizer = optim::Sgd({.lr = 0.1}),
+                                                         .devices = cpus(2),
+                                                         .replicas = {.local_statistics = true},
+                                                         .accumulate = accumulate}),
+                          esp::UnsupportedError,
+                          [](const esp::Error& e) { return says(e.what(), "a part's sum"); });
 }
 
 BOOST_AUTO_TEST_CASE(options_that_cannot_be) {

@@ -344,6 +344,24 @@ BOOST_AUTO_TEST_CASE(a_value_that_is_set_reaches_all_replicas) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(replicas_see_the_steps_of_another_executor) {
+  const auto train = [](const std::vector<esp::Device>& devices) {
+    esp::data::Distributor feed({numbers({12, 3}, -1, 1, 1)}, {.batch_size = 4});
+    const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w");
+    const Variable loss = esp::mean(esp::square(feed.get_output_graphs()[0] * w - 1.0));
+    const optim::Optimizer optimizer = optim::Sgd({.lr = 0.1});
+    const esp::Executor replicas = loss.get_executor({.optimizer = optimizer, .devices = devices}),
+                        alone = loss.get_executor({.optimizer = optimizer});
+    for (int turn = 0; turn < 2; ++turn) {
+      (void)replicas.execute({.progress = false});
+      (void)alone.execute({.progress = false});
+    }
+    (void)replicas.execute({.progress = false});
+    return w.value().clone();
+  };
+  BOOST_TEST(difference(train(cpus(2)), train({})) < 1e-12);
+}
+
 BOOST_AUTO_TEST_CASE(on_gpus_too) {
   const Trace one = train_network({});
   for (const esp::Device& gpu : gpus_to_test()) {

@@ -8,6 +8,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/files/file.h"
 #include "espalier/core/files/safetensors.h"
+#include "espalier/nn/activation.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/embedding.h"
@@ -99,6 +100,48 @@ BOOST_AUTO_TEST_CASE(a_layer_under_two_names_is_loaded_once) {
     esp::nn::load(model, folder / "f");
     BOOST_TEST(difference(model(esp::ones({2, 3})).value(), first(esp::ones({2, 3})).value()) == 0);
   }
+}
+
+BOOST_AUTO_TEST_CASE(parts_of_a_file_are_loaded) {
+  const TemporaryFolder folder;
+  const auto make = [] { return esp::nn::Sequential{esp::nn::Dense(4), esp::nn::Dense(2)}; };
+  esp::nn::Sequential whole{make(), esp::nn::Dense(1)};
+  whole(esp::ones({1, 3}));
+  esp::nn::save(whole, folder / "f");
+  using Names = std::vector<std::string>;
+  const auto per_element = boost::test_tools::per_element();
+
+  // A part of the file, whole.
+  const esp::nn::Sequential body = make();
+  const esp::nn::LoadReport exact = esp::nn::load(body, folder / "f", {.prefix = "0."});
+  BOOST_TEST((exact.missing.empty() && exact.unexpected.empty()));
+  BOOST_TEST(difference(body.parameter("1.weight").value(), whole.parameter("0.1.weight").value()) == 0);
+  BOOST_TEST(has(file_error([&] { esp::nn::load(make(), folder / "f", {.prefix = "1."}); }), "0.weight"));
+
+  // What both have.
+  esp::nn::Sequential other{make(), esp::nn::Dense(3, 5), esp::nn::Dense(7, 2)};
+  const esp::Tensor kept = other.parameter("2.weight").value().clone();
+  // Shapes must fit all the same, and then nothing has changed.
+  const std::string shapes = file_error([&] { esp::nn::load(other, folder / "f", {.strict = false}); });
+  BOOST_TEST((has(shapes, "1.weight") && has(shapes, "[5, 3]") && has(shapes, "[1, 2]")), shapes);
+  BOOST_TEST(other.parameters().size() == 4u);
+  esp::nn::Sequential fits{make(), esp::nn::Relu(), esp::nn::Dense(7, 2)};
+  BOOST_TEST(has(file_error([&] { esp::nn::load(fits, folder / "f"); }), "2.weight, 2.bias"));
+  const esp::nn::LoadReport report = esp::nn::load(fits, folder / "f", {.strict = false});
+  BOOST_TEST(report.missing == Names({"2.weight", "2.bias"}), per_element);
+  BOOST_TEST(report.unexpected == Names({"1.bias", "1.weight"}), per_element);
+  BOOST_TEST(difference(fits.parameter("0.0.bias").value(), whole.parameter("0.0.bias").value()) == 0);
+  const esp::nn::LoadReport nothing =
+      esp::nn::load(make(), folder / "f", {.strict = false, .prefix = "backbone."});
+  BOOST_TEST(nothing.missing.size() == 4u);
+  BOOST_TEST(nothing.missing[0] == "backbone.0.weight");
+  BOOST_TEST(nothing.unexpected.empty());
+
+  // A layer of which only one parameter is in the file gets the other at its first call.
+  esp::write_safetensors(folder / "f", {{"weight", esp::ones({4, 3})}});
+  const esp::nn::Dense half(4);
+  BOOST_TEST(esp::nn::load(half, folder / "f", {.strict = false}).missing == Names({"bias"}), per_element);
+  BOOST_TEST(half(esp::ones({1, 3})).value().at<float>({0, 0}) == 3);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -14,6 +14,23 @@ namespace optim = espalier::optim;
 using namespace espalier::testing;
 using esp::Variable;
 
+namespace {
+
+/// Trains a parameter, and lets another one follow it.
+struct Following : optim::UpdateRule {
+  explicit Following(Variable follower) : follower_(std::move(follower)) {}
+  std::string_view name() const override { return "following"; }
+  void update(optim::ParameterUpdate& step) const override {
+    step.assign(step.parameter(), step.parameter() - step.gradient() * 0.1);
+    step.assign(follower_, (follower_ + step.parameter()) * 0.5);
+  }
+
+ private:
+  Variable follower_;
+};
+
+}  // namespace
+
 BOOST_AUTO_TEST_SUITE(sharded_states)
 
 BOOST_AUTO_TEST_CASE(every_optimizer_trains_as_on_one_device) {
@@ -262,7 +279,27 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_with_other_replicas_and_without_sharing) {
 }
 
 BOOST_AUTO_TEST_CASE(a_value_is_that_of_before_the_step) {
-  // The tree's value is a parameter that each step assigns on one of the replicas.
+  // The tree's value is a parameter that each step assigns on the last replica, which owns it.
+  const auto show = [](int count) {
+    const Variable a = esp::parameter(numbers({3}, -1, 1, 2), "a"),
+                   b = esp::parameter(numbers({3}, -1, 1, 3), "b");
+    const esp::Executor executor = esp::reshape(b, {3, 1}).get_executor(
+        {.optimizer = optim::Optimizer(std::make_shared<Following>(a), {}, {}),
+         .devices = cpus(count),
+         .replicas = {.shard_states = count > 1}});
+    Trace trace;
+    for (int step = 0; step < 3; ++step) {
+      const esp::Tensor before = b.value().clone();
+      (void)executor.execute({.progress = false});
+      BOOST_TEST(difference(executor.value(), before.reshape({3, 1})) == 0);
+      BOOST_TEST(difference(b.value(), before) > 0);
+      trace.push_back(a.value().clone());
+      trace.push_back(b.value().clone());
+    }
+    return trace;
+  };
+  BOOST_TEST(difference_of(show(2), show(1)) < 1e-12);
+
   const auto train = [](int which, int count) {
     esp::data::Distributor feed({numbers({12, 3}, -1, 1, 1)}, {.batch_size = 4});
     const Variable a = esp::parameter(numbers({3}, -1, 1, 2), "a"),

@@ -402,11 +402,11 @@ BOOST_AUTO_TEST_CASE(plans_train_the_same_however_their_buckets_are_cut) {
       how.shard = esp::ShardOptions{.batch_rows = 5,
                                     .bucket_bytes = bytes,
                                     .local_statistics = true,
-                                    .other_feeds = {{feed.get(), 10}},
+                                    .other_feeds = {{feed.get(), {10}}},
                                     .other_rows = 10};
     const auto plan =
         esp::compile({.value = loss, .updates = optimizer_of(seed).build(gradients), .gradients = gradients},
-                     {{feed.get(), 5}}, how);
+                     {{feed.get(), {5}}}, how);
     const auto session = esp::make_session(esp::cpu(), esp::Launch::graph);
     for (const GraphNode& n : plan->graph.nodes)
       if (n.leaf.defined()) session->leaves.add(n.leaf);

@@ -152,7 +152,11 @@ BOOST_AUTO_TEST_CASE(other_dtypes) {
   BOOST_TEST(flags.at<bool>({0}));
   BOOST_TEST(!flags.at<bool>({1}));
   BOOST_TEST(t.to(esp::float32).storage().get() == t.storage().get());
-  BOOST_TEST(sliced_from_larger(numbers({2, 3})).to(esp::float32).contiguous());
+  const esp::Tensor wide = numbers({2, 3});
+  for (const esp::Tensor& strided : {laid_out_in_reverse(wide), sliced_from_larger(wide)}) {
+    BOOST_TEST(strided.to(esp::float32).contiguous());
+    BOOST_TEST(difference(strided.to(esp::float32), wide.to(esp::float32)) == 0);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(devices) {

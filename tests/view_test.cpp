@@ -340,6 +340,12 @@ BOOST_AUTO_TEST_CASE(mistakes_name_op_shapes_and_line) {
   BOOST_CHECK_EXCEPTION(esp::reshape(x, {-2, 6}), esp::ShapeError, says({"reshape", "[-2, 6]", here()}));
   BOOST_CHECK_EXCEPTION(esp::reshape(x, {0, -1}), esp::ShapeError, says({"reshape", "[0, -1]", here()}));
   BOOST_CHECK_EXCEPTION(esp::flatten(x, 2), esp::ShapeError, says({"flatten", "axis 2", here()}));
+  BOOST_CHECK_EXCEPTION(esp::flatten(1.5, 3), esp::ShapeError, says({"flatten", "axis 3", here()}));
+  constexpr int64_t huge = int64_t{1} << 62;
+  BOOST_CHECK_EXCEPTION(esp::broadcast_to(1.5, {huge, 4}), esp::ShapeError, says({"64 bits", here()}));
+  const esp::Variable long_one = esp::broadcast_to(1.5, {huge});
+  BOOST_CHECK_EXCEPTION(esp::concat({long_one, long_one}), esp::ShapeError,
+                        says({"concat", "64 bits", here()}));
   BOOST_CHECK_EXCEPTION(esp::transpose(x, {0}), esp::ShapeError, says({"transpose", "[2, 6]", here()}));
   BOOST_CHECK_EXCEPTION(esp::transpose(x, {0, 0}), esp::ShapeError, says({"transpose", "twice", here()}));
   BOOST_CHECK_EXCEPTION(esp::transpose(x, {0, 2}), esp::ShapeError, says({"transpose", "axis 2", here()}));

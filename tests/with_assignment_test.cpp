@@ -120,6 +120,56 @@ BOOST_AUTO_TEST_CASE(an_evaluation_writes_once) {
   BOOST_TEST(count() == 3);
 }
 
+BOOST_AUTO_TEST_CASE(a_released_value_that_is_computed_again_writes_nothing) {
+  const esp::data::Distributor feed({numbers({8, 3}, -1, 1, 4)}, {.batch_size = 4});
+  const Variable count = esp::state(esp::tensor(0.0, esp::float64), "count");
+  Variable first, second;
+  {
+    const Variable y = esp::with_assignment(feed.get_output_graphs()[0] * 2.0, count, count + 1.0);
+    first = esp::sum(y), second = esp::sum(y * 3.0);  // no handle holds y: each computes it
+  }
+  const double shown = first.item();
+  BOOST_TEST(count.item() == 1);
+  BOOST_TEST(second.item() == 3 * shown, boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(count.item() == 1);
+  (void)second.forward();
+  BOOST_TEST(count.item() == 2);
+}
+
+BOOST_AUTO_TEST_CASE(gradients_follow_a_state_that_is_read_beside_the_feed) {
+  const auto weights = [](bool frozen) {
+    const esp::data::Distributor feed({esp::ones({4, 1}, esp::float64)}, {.batch_size = 1});
+    const auto [x] = feed.get_output_graphs<1>();
+    const Variable p = esp::parameter(esp::ones({1}, esp::float64)),
+                   s = esp::state(esp::ones({1}, esp::float64));
+    const Variable loss =
+        esp::mean(esp::with_assignment(x, s, s * 0.5)) + esp::mean(esp::square(s)) * esp::mean(p);
+    std::vector<double> values;
+    std::optional<esp::Executor> executor;
+    if (frozen) executor = loss.get_executor({.optimizer = optim::Sgd(1.0)});
+    for (int step = 0; step < 4; ++step) {
+      if (frozen)
+        executor->step();
+      else
+        loss.forward().update(optim::Sgd(1.0));
+      values.push_back(p.item());
+    }
+    return values;
+  };
+  BOOST_TEST(weights(false) == (std::vector<double>{0, -0.25, -0.3125, -0.328125}));
+  BOOST_TEST(weights(true) == weights(false));
+}
+
+BOOST_AUTO_TEST_CASE(no_grad_does_not_prevent_it) {
+  const Variable s = esp::state(numbers({3}, -1, 1, 1), "s");
+  {
+    const esp::NoGrad no_grad;
+    const Variable y = esp::with_assignment(s * 2.0, s, s + 1.0);
+    BOOST_TEST(difference(y.value(), (Variable(numbers({3}, -1, 1, 1)) * 2.0).value()) == 0);
+  }
+  BOOST_TEST(difference(s.value(), (Variable(numbers({3}, -1, 1, 1)) + 1.0).value()) == 0);
+}
+
 BOOST_AUTO_TEST_CASE(without_a_feed_it_is_written_at_once) {
   const Variable s = esp::state(numbers({3}, -1, 1, 1), "s"), w = esp::parameter(numbers({3}, -1, 1, 2), "w");
   const esp::Tensor expected = (s * 0.5 + w).value();
@@ -132,6 +182,11 @@ BOOST_AUTO_TEST_CASE(without_a_feed_it_is_written_at_once) {
   BOOST_TEST(difference(s.value(), expected) == 0);
   BOOST_TEST(difference(loss.gradient(w).value(), (4.0 * w * w * w).value()) < 1e-14);
   BOOST_TEST(difference(s.value(), expected) == 0);
+  // The state has memory of its own.
+  const Variable v = s * 1.0, other = esp::with_assignment(w, s, v);
+  s.value().data<double>()[0] += 1;
+  BOOST_TEST(difference(v.value(), expected) == 0);
+  esp::set_value(s, expected);
   // A plan of it writes as well.
   const esp::Tensor next = (s * 0.5 + w).value();
   (void)loss.get_executor({.optimizer = optim::Sgd(0.0)}).execute({.progress = false});
@@ -203,19 +258,99 @@ BOOST_AUTO_TEST_CASE(values_computed_again_are_not_written_again) {
   BOOST_TEST(difference_of(planned({.memory_budget = budget}), planned({})) < 1e-12);
 }
 
-BOOST_AUTO_TEST_CASE(of_two_orders_the_later_one_counts) {
-  for (const bool plan : {false, true}) {
-    const esp::data::Distributor feed({numbers({6, 3}, -1, 1, 4)}, {.batch_size = 3});
-    const Variable x = feed.get_output_graphs()[0], w = esp::parameter(numbers({3}, -1, 1, 2), "w"),
-                   s = esp::state(esp::tensor(1.0, esp::float64), "s");
-    const Variable y = esp::with_assignment(esp::with_assignment(x * w, s, s * 2.0), s, s * 3.0);
-    const Variable loss = esp::mean(esp::square(y) * s);
-    if (plan)
-      (void)loss.get_executor({.optimizer = optim::Sgd(0.1)}).execute({.progress = false});
-    else
-      for (int step = 0; step < 2; ++step) (void)loss.forward();
-    BOOST_TEST(s.item() == 9);
+BOOST_AUTO_TEST_CASE(a_step_assigns_a_state_once) {
+  const esp::data::Distributor feed({numbers({6, 3}, -1, 1, 4)}, {.batch_size = 3});
+  const Variable x = feed.get_output_graphs()[0], w = esp::parameter(numbers({3}, -1, 1, 2), "w"),
+                 s = esp::state(esp::tensor(1.0, esp::float64), "s");
+  const Variable first = esp::with_assignment(x * w, s, s * 2.0);
+  const Variable y = esp::with_assignment(first, s, s * 3.0);
+  const std::string here = "with_assignment_test.cpp:" + std::to_string(__LINE__ - 1),
+                    before = "with_assignment_test.cpp:" + std::to_string(__LINE__ - 3);
+  const Variable loss = esp::mean(esp::square(y) * s);
+  for (const auto& run : std::vector<std::function<void()>>{
+           [&] { (void)loss.forward(); }, [&] { (void)loss.get_executor({.optimizer = optim::Sgd(0.1)}); }}) {
+    const std::string text = refusal<esp::Error>(run);
+    for (const std::string& part : {std::string("'s' twice"), here, before})
+      BOOST_TEST(says(text, part), text);
   }
+  BOOST_TEST(s.item() == 1);
+  (void)loss.get_executor({.mode = esp::Mode::inference}).execute({.progress = false});
+  BOOST_TEST(s.item() == 1);
+  // Each in a step of its own; a second root in the same step is refused as well.
+  (void)esp::sum(first).forward();
+  BOOST_TEST(s.item() == 2);
+  const Variable other = esp::sum(esp::with_assignment(x, s, s * 5.0));
+  BOOST_TEST(says(refusal<esp::Error>([&] { (void)other.value(); }), "'s' twice"));
+  (void)other.forward();
+  BOOST_TEST(s.item() == 10);
+  // Eagerly without a feed each acts at once.
+  const Variable once = esp::with_assignment(w, s, s * 2.0);
+  const Variable twice = esp::with_assignment(once, s, s * 3.0);
+  BOOST_TEST(s.item() == 60);
+}
+
+BOOST_AUTO_TEST_CASE(gradients_are_those_of_the_step_that_ran) {
+  // s is read and assigned by lazy and by eager nodes, and one gradient is made of s alone.
+  enum class How { plan, eager, gradients_first, taken_up };
+  const auto run = [](How how, std::vector<std::string> without = {}) {
+    esp::data::Distributor feed({numbers({12, 3}, -1, 1, 4)}, {.batch_size = 3});
+    const Variable x = feed.get_output_graphs()[0], w = esp::parameter(numbers({3}, -1, 1, 2), "w"),
+                   v = esp::parameter(numbers({3}, -1, 1, 5), "v"),
+                   s = esp::state(numbers({3}, 0.5, 1, 3), "s");
+    const Variable h = esp::with_assignment(x * w * s, s, s * 0.5 + esp::mean(x, 0));
+    const Variable loss = esp::sum(esp::square(h) + esp::exp(w * s)) + esp::sum(v * s);
+    const optim::Sgd rule({.lr = 0.1, .momentum = 0.5});
+    Trace trace;
+    const auto note = [&] {
+      for (const Variable& leaf : {w, v, s}) trace.push_back(leaf.value().clone());
+    };
+    if (how == How::gradients_first) loss.backward();
+    for (int epoch = 0; epoch < 2; ++epoch, feed.reset()) {
+      if (how == How::plan || (how == How::taken_up && epoch == 1)) {
+        esp::ExecutorOptions options{.mode = esp::Mode::training, .without = without};
+        if (how == How::plan) options.optimizer = rule;  // else the updates in the tree
+        const esp::Executor executor = loss.get_executor(options);
+        executor.on(esp::Event::step_finish, [&](const esp::StepInfo&) { note(); });
+        (void)executor.execute({.progress = false});
+        continue;
+      }
+      for (int step = 0; step < 4; ++step) {
+        loss.forward();
+        const esp::Tensor before = loss.gradient(w).value().clone();
+        loss.backward();
+        BOOST_TEST(difference(loss.gradient(w).value(), before) == 0);
+        loss.update(rule);
+        note();
+      }
+    }
+    return trace;
+  };
+  const Trace frozen = run(How::plan);
+  for (const How how : {How::eager, How::gradients_first, How::taken_up})
+    BOOST_TEST(difference_of(run(how), frozen) < 1e-12);
+  BOOST_TEST(difference_of(run(How::taken_up, {"simplify", "in_place"}), frozen) < 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(eager_gradients_are_those_of_the_forward_pass_that_ran) {
+  const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w"),
+                 s = esp::state(numbers({3}, 0.5, 1, 3), "s");
+  std::vector<Variable> losses;
+  Trace expected;
+  for (int call = 0; call < 3; ++call) {  // three passes, then their gradients
+    const esp::Tensor now = s.value().clone();
+    losses.push_back(esp::sum(esp::square(esp::with_assignment(w * s, s, s * 0.5 + 0.1))));
+    expected.push_back((2.0 * w * esp::square(Variable(now))).value());
+  }
+  for (size_t i : {1u, 0u, 2u}) BOOST_TEST(difference(losses[i].gradient(w).value(), expected[i]) < 1e-14);
+  // Second derivatives go on through the state: d/ds of 2ws².
+  const esp::Tensor now = s.value().clone();
+  const Variable loss = esp::sum(esp::square(esp::with_assignment(w * s, s, s * 0.5)));
+  const Variable second = esp::sum(loss.gradient(w)).gradient(s);
+  BOOST_TEST(difference(second.value(), (4.0 * w * Variable(now)).value()) < 1e-14);
+  // What set_value has replaced is gone.
+  const Variable other = esp::sum(w * s);
+  esp::set_value(s, esp::zeros({3}, esp::float64));
+  BOOST_TEST(says(refusal<esp::Error>([&] { (void)other.gradient(w); }), "has been updated since"));
 }
 
 BOOST_AUTO_TEST_CASE(a_state_may_show_what_the_step_assigns) {

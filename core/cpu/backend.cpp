@@ -118,7 +118,11 @@ Backend& cpu_backend() {
 }
 
 void set_num_threads(int threads) {
-  if (threads < 1) throw Error(fmt::format("set_num_threads: {} is not a number of threads", threads));
+  // A thread takes memory even if it never runs; when there is none, OpenMP ends the process.
+  constexpr int most = 4096;
+  if (threads < 1 || threads > most)
+    throw Error(
+        fmt::format("set_num_threads: {} is not a number of threads; there can be 1 to {}", threads, most));
   threads_wanted = threads;
 #ifdef _OPENMP
   omp_set_num_threads(threads);  // OpenBLAS and oneDNN ask the same runtime

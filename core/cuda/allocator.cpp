@@ -171,7 +171,8 @@ void DeviceMemory::free_segments(FreeBlocks& blocks) {
 }
 
 void DeviceMemory::free_unused_segments() {
-  check(cudaDeviceSynchronize(), "waiting for a device");
+  // All blocks are in the order of the eager stream. Waiting for the device would disturb captures.
+  check(cudaStreamSynchronize(eager_stream()), "waiting for a stream");
   free_segments(free_small_);
   free_segments(free_large_);
 }

@@ -38,7 +38,7 @@ class DeviceMemory {
 
   MemoryStats stats() const;
   void reset_peak();
-  /// Waits for the device and returns unused segments to the driver.
+  /// Waits for the eager stream and returns unused segments to the driver.
   void release_cached();
 
  private:

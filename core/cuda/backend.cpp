@@ -235,7 +235,7 @@ class CudaBackend : public Backend {
   void synchronize(Device device) override {
     const Gpu& gpu = gpu_at(device);
     const DeviceScope scope(device.index);
-    gpu.check_work(cudaDeviceSynchronize());
+    gpu.check_work(cu::synchronize_device());
     cu::throw_recorded_index();
   }
 

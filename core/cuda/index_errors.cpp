@@ -84,14 +84,16 @@ void throw_recorded_index() {
   if (shared.state != 2u) return;
   std::atomic_thread_fence(std::memory_order_acquire);
   const long long index = shared.index, size = shared.size;
+  const double probability = shared.probability;
   const Site site = sites().site(shared.site);
   shared.state = 0u;
-  IndexError error(fmt::format("{}: index {} is outside an axis of size {}", site.op, index, size));
   BuildContext own_line = build_context();
   own_line.where = nullptr;  // the line is the kernel's call, not the one that waited for it
   const BuildScope scope(own_line);
-  error.locate(site.where);
-  throw error;
+  located(site.where, [&] {
+    if (size < 0) throw Error(fmt::format("{}: {} is not a probability, from 0 to 1", site.op, probability));
+    throw IndexError(fmt::format("{}: index {} is outside an axis of size {}", site.op, index, size));
+  });
 }
 
 }  // namespace espalier::cu

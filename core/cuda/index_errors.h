@@ -1,5 +1,5 @@
-// Out-of-range indices found by kernels. A kernel cannot throw: it records the first such index and goes on
-// with a valid one; the next synchronisation throws.
+// Out-of-range indices and probabilities found by kernels. A kernel cannot throw: it records the first such
+// value and goes on with a valid one; the next synchronisation throws.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -13,7 +13,8 @@ namespace espalier::cu {
 struct IndexRecord {
   unsigned int state;  ///< 0: none, 1: claimed by the first thread that found one, 2: complete
   unsigned int site;
-  long long index, size;
+  long long index, size;  ///< size -1: `probability` is what was found
+  double probability = 0;
 };
 
 /// The arguments with which a kernel reports an index: its device's record and its own number.
@@ -28,14 +29,22 @@ struct IndexReport {
   __device__ int64_t resolve(T given, int64_t size, bool from_end) const {
     const int64_t index = given < 0 && from_end ? given + size : static_cast<int64_t>(given);
     if (index >= 0 && index < size) return index;
-    if (atomicCAS(&record->state, 0u, 1u) == 0u) {
-      record->site = site;
-      record->index = static_cast<long long>(given);
-      record->size = size;
-      __threadfence_system();
-      *static_cast<volatile unsigned int*>(&record->state) = 2u;
-    }
+    write(static_cast<long long>(given), size, 0);
     return 0;
+  }
+  __device__ void check_probability(double p) const {
+    if (!(p >= 0 && p <= 1)) write(0, -1, p);
+  }
+
+ private:
+  __device__ void write(long long index, long long size, double probability) const {
+    if (atomicCAS(&record->state, 0u, 1u) != 0u) return;
+    record->site = site;
+    record->index = index;
+    record->size = size;
+    record->probability = probability;
+    __threadfence_system();
+    *static_cast<volatile unsigned int*>(&record->state) = 2u;
   }
 #endif
 };
@@ -44,8 +53,8 @@ struct IndexReport {
 /// 3").
 IndexReport index_report(const KernelCall& call, std::string_view op);
 
-/// Throws IndexError if a kernel of the current device has recorded an index, and clears the record. To be
-/// called once what ran before is synchronized.
+/// Throws IndexError if a kernel of the current device has recorded an index, or Error for a probability, and
+/// clears the record. To be called once what ran before is synchronized.
 void throw_recorded_index();
 
 }  // namespace espalier::cu

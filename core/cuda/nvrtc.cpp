@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <nvrtc.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <tuple>
+#include <vector>
 
 #include "espalier/core/cuda/runtime.h"
 #include "espalier/core/error.h"
@@ -82,6 +84,16 @@ AllLoaded& all_loaded() {
   return *all;
 }
 
+/// The newest architecture NVRTC knows that is no newer than this one; this one if there is none.
+int known_architecture(int architecture) {
+  int count = 0;
+  check_nvrtc(nvrtcGetNumSupportedArchs(&count), "nvrtcGetNumSupportedArchs");
+  std::vector<int> known(static_cast<size_t>(count));
+  check_nvrtc(nvrtcGetSupportedArchs(known.data()), "nvrtcGetSupportedArchs");
+  std::erase_if(known, [&](int each) { return each > architecture; });
+  return known.empty() ? architecture : *std::ranges::max_element(known);
+}
+
 cudaKernel_t load(const std::string& code, const char* name) {
   cudaLibrary_t library = nullptr;
   check(cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
@@ -98,7 +110,10 @@ cudaKernel_t load(const std::string& code, const char* name) {
 
 std::string compile_to_machine_code(const std::string& source, int architecture) {
   const Program program(source);
-  const std::string target = fmt::format("--gpu-architecture=sm_{}", architecture);
+  // A GPU newer than NVRTC gets PTX, which its driver compiles.
+  const int known = known_architecture(architecture);
+  const bool is_ptx = known != architecture;
+  const std::string target = fmt::format("--gpu-architecture={}_{}", is_ptx ? "compute" : "sm", known);
   // Functions, divisions and small numbers as exact as the CPU's.
   const char* const options[] = {target.c_str(), "--std=c++17",      "--ftz=false",        "--prec-div=true",
                                  "--fmad=true",  "--prec-sqrt=true", "--no-source-include"};
@@ -108,9 +123,9 @@ std::string compile_to_machine_code(const std::string& source, int architecture)
                             numbered(source)));
   check_nvrtc(result, "nvrtcCompileProgram");
   size_t size = 0;
-  check_nvrtc(nvrtcGetCUBINSize(program.handle, &size), "nvrtcGetCUBINSize");
+  check_nvrtc((is_ptx ? nvrtcGetPTXSize : nvrtcGetCUBINSize)(program.handle, &size), "nvrtcGetCUBINSize");
   std::string code(size, '\0');
-  check_nvrtc(nvrtcGetCUBIN(program.handle, code.data()), "nvrtcGetCUBIN");
+  check_nvrtc((is_ptx ? nvrtcGetPTX : nvrtcGetCUBIN)(program.handle, code.data()), "nvrtcGetCUBIN");
   return code;
 }
 

@@ -7,8 +7,8 @@
 
 namespace espalier::cu {
 
-/// The machine code of a self-contained source for an architecture (90 for compute capability 9.0), by NVRTC.
-/// Throws Error with the compiler's log and the source, its lines numbered.
+/// The machine code of a self-contained source for an architecture (90 for compute capability 9.0), by NVRTC;
+/// PTX if that is newer than NVRTC. Throws Error with the compiler's log and the source, its lines numbered.
 std::string compile_to_machine_code(const std::string& source, int architecture);
 
 /// The kernel of that name in a self-contained source, for the current device. It stays loaded. Compiled once

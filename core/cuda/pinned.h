@@ -14,10 +14,13 @@ class PinnedBuffer {
   explicit PinnedBuffer(size_t bytes);
   ~PinnedBuffer();
   PinnedBuffer(PinnedBuffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+      : data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)),
+        device_(other.device_) {}
   PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
+    std::swap(device_, other.device_);
     return *this;
   }
 
@@ -31,6 +34,7 @@ class PinnedBuffer {
  private:
   void* data_ = nullptr;
   size_t bytes_ = 0;
+  int device_ = 0;  // the current one when it was made
 };
 
 }  // namespace espalier::cu

@@ -1,5 +1,6 @@
 #include "espalier/core/cuda/runtime.h"
 
+#include <cuda.h>
 #include <fmt/format.h>
 
 #include <atomic>
@@ -24,10 +25,30 @@ struct PerDevice {
   std::atomic<cudaStream_t> stream{nullptr};
   std::atomic<bool> limits_known{false};
   DeviceLimits limits{};
+  std::shared_mutex captures;  // held by captures, which are many, or by one thread that synchronizes
 };
 PerDevice& per_device() {
   static PerDevice* const table = new PerDevice[most_devices];
   return table[current_device()];
+}
+thread_local bool captures = false;  // this thread
+
+/// Whether a device's primary context exists; asking makes none.
+bool has_context(int device) {
+  using State = CUresult(CUDAAPI*)(CUdevice, unsigned int*, int*);
+  static const State state = [] {
+    constexpr unsigned int since = 7000;  // CUDA 7.0
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    const cudaError_t status = cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function,
+                                                                since, cudaEnableDefault, &result);
+    if (status != cudaSuccess) (void)cudaGetLastError();
+    return status == cudaSuccess && result == cudaDriverEntryPointSuccess ? reinterpret_cast<State>(function)
+                                                                          : nullptr;
+  }();
+  unsigned int flags = 0;
+  int active = 0;
+  return !state || state(device, &flags, &active) != CUDA_SUCCESS || active != 0;
 }
 
 int attribute(cudaDeviceAttr which, int device) {
@@ -62,40 +83,68 @@ DeviceScope::DeviceScope(int index) : before_(current_device()), index_(index) {
   if (before_ != index_) check(cudaSetDevice(index_), "choosing a device");
 }
 
-DeviceScope::~DeviceScope() {
-  if (before_ != index_) (void)cudaSetDevice(before_);
+DeviceScope::DeviceScope(int index, std::nothrow_t) noexcept : before_(index), index_(index) {
+  (void)cudaGetDevice(&before_);
+  if (before_ != index_) (void)cudaSetDevice(index_);
 }
 
-Event::Event(bool timed) {
+DeviceScope::~DeviceScope() {
+  if (before_ != index_ && has_context(before_)) (void)cudaSetDevice(before_);
+}
+
+cudaError_t synchronize_device() {
+  std::unique_lock<std::shared_mutex> lock;
+  if (!captures)
+    lock = std::unique_lock(per_device().captures);  // in a capture of its own the call is refused
+  return cudaDeviceSynchronize();
+}
+
+CaptureScope::CaptureScope() : lock_(per_device().captures) { captures = true; }
+CaptureScope::~CaptureScope() { captures = false; }
+
+Event::Event(bool timed) : device_(current_device()) {
   check(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming),
         "making an event");
 }
 
 Event::~Event() {
-  if (event_) (void)cudaEventDestroy(event_);
+  if (!event_) return;
+  const DeviceScope device(device_, std::nothrow);
+  (void)cudaEventDestroy(event_);
 }
 
 void Event::record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "recording an event"); }
 
-void Event::synchronize() const { check(cudaEventSynchronize(event_), "waiting for an event"); }
+void Event::synchronize() const {
+  const DeviceScope device(device_);
+  check(cudaEventSynchronize(event_), "waiting for an event");
+}
 
 float Event::milliseconds_since(const Event& earlier) const {
+  const DeviceScope device(device_);
   float milliseconds = 0;
   check(cudaEventElapsedTime(&milliseconds, earlier.event_, event_), "measuring the time between events");
   return milliseconds;
 }
 
-Stream::Stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream"); }
+Stream::Stream() : device_(current_device()) {
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+}
 
 Stream::~Stream() {
-  if (stream_) (void)cudaStreamDestroy(stream_);
+  if (!stream_) return;
+  const DeviceScope device(device_, std::nothrow);
+  (void)cudaStreamDestroy(stream_);
 }
 
 void Stream::wait(const Event& event) {
   check(cudaStreamWaitEvent(stream_, event.get(), 0), "letting a stream wait for an event");
 }
 
-void Stream::synchronize() const { check(cudaStreamSynchronize(stream_), "waiting for a stream"); }
+void Stream::synchronize() const {
+  const DeviceScope device(device_);
+  check(cudaStreamSynchronize(stream_), "waiting for a stream");
+}
 
 cudaStream_t eager_stream() {
   PerDevice& own = per_device();

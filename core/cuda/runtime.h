@@ -2,6 +2,8 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <new>
+#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,10 +24,13 @@ int current_device();
 /// Devices beyond this number cannot be used.
 inline constexpr int most_devices = 64;
 
-/// Makes a device the current one of this thread while it lives.
+/// Makes a device the current one of this thread while it lives. The device before becomes the current one
+/// again only if the process uses it: choosing a device makes its context, hundreds of megabytes.
 class DeviceScope {
  public:
   explicit DeviceScope(int index);
+  /// For destructors: errors are ignored.
+  DeviceScope(int index, std::nothrow_t) noexcept;
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
@@ -34,15 +39,33 @@ class DeviceScope {
   int before_ = 0, index_;
 };
 
+/// Waits for all work of the current device. Work that another thread captures there must not be disturbed:
+/// waits for the end of such captures first.
+cudaError_t synchronize_device();
+
+/// A capture in a stream of the current device, which must end before this does. No thread calls
+/// `synchronize_device` meanwhile.
+class CaptureScope {
+ public:
+  CaptureScope();
+  ~CaptureScope();
+  CaptureScope(const CaptureScope&) = delete;
+  CaptureScope& operator=(const CaptureScope&) = delete;
+
+ private:
+  std::shared_lock<std::shared_mutex> lock_;
+};
+
 /// A moment in a stream.
 class Event {
  public:
   /// `timed`: that `milliseconds_since` can be asked.
   explicit Event(bool timed = false);
   ~Event();
-  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)), device_(other.device_) {}
   Event& operator=(Event&& other) noexcept {
     std::swap(event_, other.event_);
+    std::swap(device_, other.device_);
     return *this;
   }
 
@@ -54,6 +77,7 @@ class Event {
 
  private:
   cudaEvent_t event_ = nullptr;
+  int device_;
 };
 
 /// A non-blocking stream of the device that is current when it is made.
@@ -61,9 +85,10 @@ class Stream {
  public:
   Stream();
   ~Stream();
-  Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
+  Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)), device_(other.device_) {}
   Stream& operator=(Stream&& other) noexcept {
     std::swap(stream_, other.stream_);
+    std::swap(device_, other.device_);
     return *this;
   }
 
@@ -74,6 +99,7 @@ class Stream {
 
  private:
   cudaStream_t stream_ = nullptr;
+  int device_;
 };
 
 /// The current device's own stream, on which all threads evaluate eagerly. It is never captured.

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "espalier/core/defaults.h"
 #include "espalier/core/error.h"
 
 namespace espalier {
@@ -33,6 +34,7 @@ std::filesystem::path folder_in(const char* variable) {
 }  // namespace
 
 std::filesystem::path cache_folder() {
+  if (auto chosen = defaults().cache) return *std::move(chosen);
   const char* cache = std::getenv("ESPALIER_CACHE");
   if (cache && std::string_view(cache) == "off") return {};
   std::filesystem::path folder = folder_in("ESPALIER_CACHE_DIR");

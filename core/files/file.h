@@ -36,7 +36,8 @@ class InputFile {
 /// All bytes of a file. Throws FileError.
 std::string read_file(const std::filesystem::path& path);
 
-/// Where files lie that can always be made again: $ESPALIER_CACHE_DIR, else $XDG_CACHE_HOME/espalier, else
+/// Where files lie that can always be made again: the folder of the Defaults, else $ESPALIER_CACHE_DIR, else
+/// $XDG_CACHE_HOME/espalier, else
 /// ~/.cache/espalier. Empty if there is no such folder, or if ESPALIER_CACHE is "off".
 std::filesystem::path cache_folder();
 

@@ -12,8 +12,8 @@ namespace {
 
 // A collective has two phases. Between them all ranks are in it, so they may read and write each other's
 // tensors; nothing there throws.
-struct Ranks {
-  explicit Ranks(int size)
+struct ThreadRanks {
+  explicit ThreadRanks(int size)
       : rendezvous(size, 2), from(static_cast<size_t>(size)), to(static_cast<size_t>(size)) {}
 
   Rendezvous rendezvous;
@@ -23,7 +23,7 @@ struct Ranks {
 
 class ThreadCommunicator final : public Communicator {
  public:
-  ThreadCommunicator(std::shared_ptr<Ranks> ranks, int rank, int size)
+  ThreadCommunicator(std::shared_ptr<ThreadRanks> ranks, int rank, int size)
       : Communicator(rank, size), ranks_(std::move(ranks)) {}
   ~ThreadCommunicator() override { ranks_->rendezvous.leave(rank()); }
 
@@ -33,7 +33,7 @@ class ThreadCommunicator final : public Communicator {
   bool run(const Collective& call, const RankBuffers& own) override;
   void gather(const Collective& call, char* to) const;
 
-  std::shared_ptr<Ranks> ranks_;
+  std::shared_ptr<ThreadRanks> ranks_;
 };
 
 bool ThreadCommunicator::run(const Collective& call, const RankBuffers& own) {
@@ -64,7 +64,7 @@ void ThreadCommunicator::gather(const Collective& call, char* to) const {
 
 std::vector<std::shared_ptr<Communicator>> make_thread_group(int size) {
   if (size < 1) throw Error(fmt::format("make_thread_group: {} ranks are no group", size));
-  const auto ranks = std::make_shared<Ranks>(size);
+  const auto ranks = std::make_shared<ThreadRanks>(size);
   std::vector<std::shared_ptr<Communicator>> group;
   for (int rank = 0; rank < size; ++rank)
     group.push_back(std::make_shared<ThreadCommunicator>(ranks, rank, size));

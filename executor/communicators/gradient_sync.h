@@ -31,6 +31,8 @@ class GradientSync {
   virtual void connect(std::shared_ptr<Communicator>) {}
   /// On a GPU: whether `start` and `finish` only launch.
   virtual bool can_be_captured() const { return false; }
+  /// During a capture: whether something was started that must be finished before the capture ends.
+  virtual bool is_open() const { return false; }
 };
 
 /// For one replica, which adds up its micro-batches itself: nothing is sent.

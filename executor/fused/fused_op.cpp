@@ -31,6 +31,16 @@ std::unique_ptr<BoundKernel> FusedOp::bind_cpu(const KernelCall& call, const Bin
   return bind_tiles(std::move(kernels));
 }
 
+FusedGroup::FusedGroup(std::vector<Member> members)
+    : Op({.kind = OpKind::pointwise}), members_(std::move(members)) {
+  size_t input = 0;
+  for (uint32_t m = 0; m < members_.size(); ++m) {
+    first_input_.push_back(input);
+    input += members_[m].inputs;
+    for (uint32_t k = 0; k < members_[m].outputs; ++k) of_output_.emplace_back(m, k);
+  }
+}
+
 Specs FusedGroup::infer(const InputSpecs& in) const {
   Specs specs;
   for (const Member& member : members_)
@@ -39,14 +49,11 @@ Specs FusedGroup::infer(const InputSpecs& in) const {
 }
 
 bool FusedGroup::can_write_over(size_t output, size_t input) const {
-  for (const Member& member : members_) {
-    if (output < member.outputs)
-      return input < member.inputs ? member.op->can_write_over(output, input) : false;
-    output -= member.outputs;
-    if (input < member.inputs) return false;  // an earlier member's input, which others may share
-    input -= member.inputs;
-  }
-  return false;
+  const auto [owner, own_output] = of_output_[output];
+  const size_t first = first_input_[owner];
+  // Inputs of other members may be shared.
+  return input >= first && input < first + members_[owner].inputs &&
+         members_[owner].op->can_write_over(own_output, input - first);
 }
 
 NodeFlops FusedGroup::cost(const NodeWork&) const {

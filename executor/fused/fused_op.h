@@ -35,8 +35,7 @@ class FusedGroup : public Op {
     std::shared_ptr<const FusedOp> op;
     size_t inputs, outputs;
   };
-  explicit FusedGroup(std::vector<Member> members)
-      : Op({.kind = OpKind::pointwise}), members_(std::move(members)) {}
+  explicit FusedGroup(std::vector<Member> members);
   std::string_view name() const override { return "fused_group"; }
   Attributes attributes() const override {
     return {{"members", static_cast<int64_t>(members_.size())}, {"program", members_[0].op->program().str()}};
@@ -52,6 +51,8 @@ class FusedGroup : public Op {
 
  private:
   std::vector<Member> members_;
+  std::vector<std::pair<uint32_t, uint32_t>> of_output_;  // whose output, and which of its outputs
+  std::vector<size_t> first_input_;                       // of each member
 };
 
 }  // namespace espalier

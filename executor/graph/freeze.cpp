@@ -9,6 +9,20 @@ namespace espalier {
 
 namespace {
 
+/// Gives a source the sizes of the batches.
+void set_sizes(GraphNode& source, const FeedSizes& sizes) {
+  const Feed& feed = **source.op->feed();
+  const auto known = sizes.find(&feed);
+  Shape& shape = source.outputs[0].shape;
+  if (known == sizes.end() || shape.rank() == 0) return;
+  if (!known->second.open.empty()) {
+    const std::vector<OpenAxis> open = feed.open_axes();
+    for (size_t i = 0; i < open.size(); ++i)
+      if (open[i].output == source.op->feed_output()) shape.dims()[open[i].axis] = known->second.open[i];
+  }
+  shape.dims()[0] = known->second.rows;
+}
+
 /// The end of a step of training: values that forward passes have computed are written into states.
 void add_assignments(Graph& graph, const std::vector<uint32_t>& leaves,
                      const std::map<uint32_t, ValueRef>& values, std::optional<ValueRef> succeeded) {
@@ -32,22 +46,28 @@ void add_assignments(Graph& graph, const std::vector<uint32_t>& leaves,
 
 }  // namespace
 
-Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& updates, const FeedRows& rows,
-             bool inference, const Variable& succeeded) {
+Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& updates,
+             const FeedSizes& sizes, bool inference, const Variable& succeeded) {
   std::vector<Variable> roots = results;
   roots.insert(roots.end(), updates.begin(), updates.end());
   const std::vector<Node*> tree = nodes_below(TreeWalk(roots));
   Graph graph;
   NodeMap position;
-  std::optional<uint32_t> collective;    // the previous one
-  std::map<uint32_t, ValueRef> ordered;  // assigned by the forward pass, by leaf: the last assignment counts
-  std::vector<uint32_t> written;         // these leaves, in the order of their first assignments
+  std::optional<uint32_t> collective;              // the previous one
+  std::map<uint32_t, ValueRef> ordered;            // assigned by the forward pass, by leaf
+  std::map<uint32_t, std::source_location> lines;  // of these assignments
+  std::vector<uint32_t> written;                   // these leaves, in the order of their assignments
   for (const Node* node : tree) {
     GraphNode n{node->op_, {}, {}, node->tag, node->where, {}, {}};
     for (const Edge& input : node->inputs) n.inputs.push_back({position.find(input.node()), input.output()});
     if (orders_assignment(*n.op)) {
       const uint32_t leaf = n.inputs[1].node;
-      if (!inference && ordered.insert_or_assign(leaf, n.inputs[2]).second) written.push_back(leaf);
+      if (!inference) {
+        if (const auto [first, is_first] = lines.emplace(leaf, n.where); !is_first)
+          refuse_second_assignment(*graph.nodes[leaf].op, first->second, n.where);
+        ordered.emplace(leaf, n.inputs[2]);
+        written.push_back(leaf);
+      }
       n.inputs.resize(1);
     }
     if (n.op->effect() == Effect::communicates) {  // an additional input, not read, fixes their order
@@ -66,9 +86,7 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
       n.outputs = infer_outputs(graph, n);
     }
     if (n.op->is_random()) n.stream = graph.streams++;
-    if (const auto* feed = n.op->feed())
-      if (const auto known = rows.find(feed->get()); known != rows.end() && n.outputs[0].shape.rank())
-        n.outputs[0].shape.dims()[0] = known->second;
+    if (n.op->feed()) set_sizes(n, sizes);
     position.insert(node, static_cast<uint32_t>(graph.nodes.size()));
     graph.nodes.push_back(std::move(n));
   }

@@ -31,8 +31,12 @@ struct GraphNode {
   bool is_constant() const { return constant.defined(); }
 };
 
-/// For each feed, the number of rows of its batches in one plan.
-using FeedRows = std::map<const Feed*, int64_t>;
+/// The sizes of a feed's batches in one plan.
+struct FeedSize {
+  int64_t rows = 0;
+  std::vector<int64_t> open = {};  ///< of the open axes, in their order
+};
+using FeedSizes = std::map<const Feed*, FeedSize>;
 
 class Graph {
  public:
@@ -53,11 +57,11 @@ class Graph {
   std::string str() const;
 };
 
-/// Converts the tree below `results` and `updates` to a graph, with shapes for batches of these rows. For
+/// Converts the tree below `results` and `updates` to a graph, with shapes for batches of these sizes. For
 /// inference, replaces ops by their `for_inference`. The forward pass writes states only if `succeeded`, a
 /// node below the updates, is true; undefined: always.
-Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& updates, const FeedRows& rows,
-             bool inference, const Variable& succeeded = {});
+Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& updates,
+             const FeedSizes& sizes, bool inference, const Variable& succeeded = {});
 
 /// Infers the outputs of a node from its inputs. Throws the errors of inference, with the user's line.
 std::vector<Spec> infer_outputs(const Graph& graph, const GraphNode& node);

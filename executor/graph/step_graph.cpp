@@ -2,7 +2,7 @@
 
 namespace espalier {
 
-StepGraph freeze(const StepTree& tree, const FeedRows& rows, bool inference) {
+StepGraph freeze(const StepTree& tree, const FeedSizes& rows, bool inference) {
   StepGraph step;
   std::vector<Variable> results;
   const auto add = [&](const Variable& result) {
@@ -12,7 +12,10 @@ StepGraph freeze(const StepTree& tree, const FeedRows& rows, bool inference) {
   if (tree.loss.defined()) add(tree.loss);
   step.value = add(tree.value);
   if (tree.value_in_reals.defined()) step.value_in_reals = add(tree.value_in_reals);
-  for (const Variable& output : tree.outputs) step.outputs.push_back(add(output));
+  for (const Variable& output : tree.outputs) {
+    step.outputs.push_back(add(output));
+    if (output.rank() == 0) step.scalars.push_back(step.outputs.back());
+  }
   const size_t shown = results.size();
   for (const auto& [parameter, gradient] : tree.gradients) {
     step.parameters.push_back(parameter);

@@ -31,6 +31,7 @@ struct StepGraph {
   size_t loss = 0, value = 0;
   std::optional<size_t> value_in_reals = {};
   std::vector<size_t> outputs = {};
+  std::vector<size_t> scalars = {};  ///< those outputs that are scalars
   /// Parameters and their gradients, until `gather_gradients` puts the gradients into buckets.
   std::vector<Variable> parameters = {};
   std::vector<ValueRef> gradients = {};
@@ -44,6 +45,6 @@ struct StepGraph {
   }
 };
 
-StepGraph freeze(const StepTree& tree, const FeedRows& rows, bool inference);
+StepGraph freeze(const StepTree& tree, const FeedSizes& rows, bool inference);
 
 }  // namespace espalier

@@ -11,7 +11,7 @@ void verify(const Graph& graph, std::string_view after) {
     throw Error(fmt::format("the plan is broken after '{}': %{} ({}, written at {}) {}", after, node,
                             graph.nodes[node].op->name(), line_of(graph.nodes[node].where), why));
   };
-  std::map<uint32_t, uint32_t> assigned;  // leaf -> assignment
+  std::vector<bool> assigned(graph.nodes.size(), false);  // leaves, so far
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& n = graph.nodes[i];
     if (n.outputs.empty()) fail(i, "has no output");
@@ -21,11 +21,12 @@ void verify(const Graph& graph, std::string_view after) {
       if (input.output >= graph.nodes[input.node].outputs.size())
         fail(i, "reads an output that does not exist");
       if (!n.op->reads_elements(k)) continue;
-      if (assigned.count(input.node)) fail(i, "reads a leaf that has been assigned already");
+      if (assigned[input.node]) fail(i, "reads a leaf that has been assigned already");
     }
     if (n.op->has_side_effects()) {
       if (!graph.nodes[n.inputs[0].node].leaf.defined()) fail(i, "assigns a node that is not a leaf");
-      if (!assigned.emplace(n.inputs[0].node, i).second) fail(i, "assigns a leaf for the second time");
+      if (assigned[n.inputs[0].node]) fail(i, "assigns a leaf for the second time");
+      assigned[n.inputs[0].node] = true;
     }
     if (n.op->is_leaf() || n.op->feed()) continue;
     const std::vector<Spec> specs = infer_outputs(graph, n);

@@ -42,43 +42,34 @@ bool is_final(Instruction::Kind kind) {
 
 }  // namespace
 
-ViewSource resolve_views(const Graph& graph, ValueRef value) {
-  std::vector<uint32_t> views;
-  while (graph.nodes[value.node].op->is_view()) {
-    views.push_back(value.node);
-    value = graph.nodes[value.node].inputs[0];
-  }
-  ViewSource seen{value, Layout(graph.spec(value).shape)};
-  for (size_t i = views.size(); i-- > 0;) {
-    const GraphNode& view = graph.nodes[views[i]];
-    auto layout = view.op->view(seen.layout, view.outputs[0]);
-    seen = layout ? ViewSource{seen.value, std::move(*layout)}
-                  : ViewSource{{views[i], 0}, Layout(view.outputs[0].shape)};
-  }
-  return seen;
-}
-
-Clustering::Clustering(const Graph& graph) : graph_(graph) {
+Clustering::Clustering(const Graph& graph) : graph_(graph), views_(graph), contraction_(find_needs()) {
   const size_t n = graph.nodes.size();
   cluster_.assign(n, none);
   kinds_.resize(n);
   levels_.assign(n, Extent::full);
   periods_.assign(n, 0);
-  needs_.resize(n);
-  users_.resize(n);
-  for (uint32_t i = 0; i < n; ++i) {
-    const GraphNode& node = graph.nodes[i];
+  for (uint32_t i = 0; i < n; ++i) describe(i);
+}
+
+/// Fills `needs_`, and returns the users of each node.
+std::vector<std::vector<uint32_t>> Clustering::find_needs() {
+  std::vector<std::vector<uint32_t>> users(graph_.nodes.size());
+  const auto add_user = [&](uint32_t node, uint32_t user) {
+    if (users[node].empty() || users[node].back() != user) users[node].push_back(user);
+  };
+  needs_.resize(graph_.nodes.size());
+  for (uint32_t i = 0; i < graph_.nodes.size(); ++i) {
+    const GraphNode& node = graph_.nodes[i];
     for (size_t k = 0; k < node.inputs.size(); ++k) {
-      if (!node.op->reads_elements(k)) {
-        // A collective depends on the previous one, though it does not read its value.
-        if (node.op->effect() == Effect::communicates) users_[node.inputs[k].node].push_back(i);
-        continue;
+      if (node.op->reads_elements(k)) {
+        needs_[i].push_back({views_.of(node.inputs[k]), k});
+        add_user(needs_[i].back().seen.value.node, i);
+      } else if (node.op->effect() == Effect::communicates) {
+        add_user(node.inputs[k].node, i);  // depends on the previous one, though it does not read its value
       }
-      needs_[i].push_back({resolve_views(graph, node.inputs[k]), k});
-      users_[needs_[i].back().seen.value.node].push_back(i);
     }
-    describe(i);
   }
+  return users;
 }
 
 void Clustering::describe(uint32_t i) {
@@ -127,9 +118,10 @@ void Clustering::describe(uint32_t i) {
   if (one.elements == 0) return;
   cluster_[i] = static_cast<uint32_t>(clusters_.size());
   clusters_.push_back(std::move(one));
+  most_needs_.push_back(inputs_of(cluster_[i], cluster_[i]));
 }
 
-bool Clustering::fits_edge(const Cluster& in, uint32_t node, const Need& need) const {
+bool Clustering::fits_edge(int64_t row, uint32_t node, const Need& need) const {
   const uint32_t producer = need.seen.value.node;
   if (is_final(kinds_[producer])) return false;
   const bool is_map = kinds_[node] == Instruction::Kind::map;
@@ -140,79 +132,42 @@ bool Clustering::fits_edge(const Cluster& in, uint32_t node, const Need& need) c
   if (given == Extent::uniform) return true;
   const Layout layout = broadcast_layout(need.seen.layout, shape);
   if (given == wanted) return in_order(layout);
-  return given == Extent::row && wanted == Extent::full && spread_over_rows(layout, in.row);
+  return given == Extent::row && wanted == Extent::full && spread_over_rows(layout, row);
 }
 
-bool Clustering::fits_levels(const Cluster& joined) const {
-  const auto inside = [&](uint32_t node) {
-    return std::binary_search(joined.members.begin(), joined.members.end(), node);
-  };
-  for (const uint32_t node : joined.members)
-    for (const Need& need : needs_[node])
-      if (inside(need.seen.value.node) && !fits_edge(joined, node, need)) return false;
+/// Returns true if all edges inside the two clusters together can be internal. Those inside one of them can,
+/// unless the extents of its members have `changed`.
+bool Clustering::fits_levels(uint32_t first, uint32_t second, int64_t row,
+                             std::optional<uint32_t> changed) const {
+  for (const uint32_t own : {first, second})
+    for (const uint32_t node : clusters_[own].members)
+      for (const Need& need : needs_[node]) {
+        const uint32_t from = cluster_[need.seen.value.node];
+        if ((from == first || from == second) && (from != own || changed == own) &&
+            !fits_edge(row, node, need))
+          return false;
+      }
   return true;
 }
 
-size_t Clustering::inputs_of(const Cluster& cluster) const {
+/// The number of different values that members of two clusters, or of one, read from others.
+size_t Clustering::inputs_of(uint32_t first, uint32_t second) const {
   std::vector<ValueRef> inputs;
-  for (const uint32_t node : cluster.members)
-    for (const Need& need : needs_[node])
-      if (!std::binary_search(cluster.members.begin(), cluster.members.end(), need.seen.value.node))
-        inputs.push_back(graph_.nodes[node].inputs[need.input]);
+  const auto add = [&](uint32_t cluster) {
+    for (const uint32_t node : clusters_[cluster].members)
+      for (const Need& need : needs_[node])
+        if (const uint32_t from = cluster_[need.seen.value.node]; from != first && from != second)
+          inputs.push_back(graph_.nodes[node].inputs[need.input]);
+  };
+  add(first);
+  if (second != first) add(second);
   std::sort(inputs.begin(), inputs.end());
   return static_cast<size_t>(std::unique(inputs.begin(), inputs.end()) - inputs.begin());
 }
 
-/// The first position from `position` on that no cluster spans: no path from a later node leads back before
-/// it.
-uint32_t Clustering::no_way_back_from(uint32_t position) const {
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (const Cluster& c : clusters_)
-      if (c.members.size() > 1 && c.members.front() <= position && c.members.back() > position) {
-        position = c.members.back();
-        moved = true;
-      }
-  }
-  return position;
-}
-
-/// Returns true if a path from the first cluster to the second leads through nodes outside both.
-bool Clustering::closes_a_circle(uint32_t first, uint32_t second) const {
-  std::vector<bool> seen(clusters_.size(), false);
-  std::vector<bool> seen_node(graph_.nodes.size(), false);
-  const uint32_t last = no_way_back_from(clusters_[second].members.back());
-  std::vector<uint32_t> todo;
-  const auto visit_users = [&](uint32_t node, bool direct) {
-    for (const uint32_t user : users_[node]) {
-      const uint32_t c = cluster_[user];
-      if (c == first || user > last || (direct && c == second)) continue;
-      if (c == second) return true;
-      if (c == none) {
-        if (!seen_node[user]) {
-          seen_node[user] = true;
-          todo.push_back(user);
-        }
-      } else if (!seen[c]) {
-        seen[c] = true;
-        for (const uint32_t member : clusters_[c].members) todo.push_back(member);
-      }
-    }
-    return false;
-  };
-  for (const uint32_t node : clusters_[first].members)
-    if (visit_users(node, true)) return true;
-  while (!todo.empty()) {
-    const uint32_t node = todo.back();
-    todo.pop_back();
-    if (visit_users(node, false)) return true;
-  }
-  return false;
-}
-
 bool Clustering::used_only_by(uint32_t producer, uint32_t consumer) const {
   for (const uint32_t node : clusters_[producer].members)
-    for (const uint32_t user : users_[node]) {
+    for (const uint32_t user : contraction_.users(node)) {
       const bool inside = cluster_[user] == producer || cluster_[user] == consumer;
       if (!inside && !graph_.nodes[user].op->has_side_effects()) return false;
     }
@@ -223,18 +178,16 @@ bool Clustering::try_join(uint32_t first, uint32_t second) {
   const Cluster &a = clusters_[first], &b = clusters_[second];
   const bool scalars = a.elements == 1 && b.elements == 1;
   const bool many = scalars && graph_.device != DeviceType::cpu;
-  if (a.members.size() + b.members.size() > (many ? most_scalars : most_members)) return false;
+  const size_t members = many ? most_scalars : most_members, inputs = many ? most_scalars : most_inputs;
+  if (a.members.size() + b.members.size() > members) return false;
+  if (std::max(most_needs_[first], most_needs_[second]) > members + inputs) return false;  // too many inputs
   // Updates of different parameters, though they share a learning rate, stay separate kernels of one form,
   // which can be grouped.
   if (scalars && graph_.nodes[a.members.back()].tag == Tag::update && !used_only_by(first, second))
     return false;
-  Cluster joined;
-  std::merge(a.members.begin(), a.members.end(), b.members.begin(), b.members.end(),
-             std::back_inserter(joined.members));
-  joined.elements = std::max(a.elements, b.elements);
   const Cluster& large = a.elements >= b.elements ? a : b;
   const Cluster& small = a.elements >= b.elements ? b : a;
-  joined.row = std::max(a.row, b.row);
+  const int64_t row = std::max(a.row, b.row);
   std::optional<Extent> becomes;  // the new extent of the smaller cluster's members
   if (a.elements == b.elements) {
     if (a.row && b.row && a.row != b.row) return false;
@@ -257,26 +210,32 @@ bool Clustering::try_join(uint32_t first, uint32_t second) {
     before.push_back(levels_[node]);
     levels_[node] = *becomes;
   }
-  if (!fits_levels(joined) || inputs_of(joined) > (many ? most_scalars : most_inputs) ||
-      closes_a_circle(first, second) || closes_a_circle(second, first)) {
+  const std::optional<uint32_t> whose = becomes ? std::optional(&small == &a ? first : second) : std::nullopt;
+  if (!fits_levels(first, second, row, whose) || inputs_of(first, second) > inputs ||
+      !contraction_.join(a.members[0], b.members[0])) {
     for (size_t i = 0; i < changed.size(); ++i) levels_[changed[i]] = before[i];
     return false;
   }
+  Cluster joined{{}, std::max(a.elements, b.elements), row};
+  std::merge(a.members.begin(), a.members.end(), b.members.begin(), b.members.end(),
+             std::back_inserter(joined.members));
   for (const uint32_t node : b.members) cluster_[node] = first;
   clusters_[second] = {};
   clusters_[first] = std::move(joined);
+  most_needs_[first] = std::max(most_needs_[first], most_needs_[second]);
   return true;
 }
 
 void Clustering::join_tagged(bool same_tag) {
   for (uint32_t i = 0; i < graph_.nodes.size(); ++i) {
     if (cluster_[i] == none) continue;
+    uint32_t refused = none;  // the cluster that was tried last, in vain
     for (const Need& need : needs_[i]) {
       const uint32_t producer = need.seen.value.node;
       const uint32_t from = cluster_[producer], to = cluster_[i];
-      if (from == none || from == to) continue;
+      if (from == none || from == to || from == refused) continue;
       if (same_tag && graph_.nodes[producer].tag != graph_.nodes[i].tag) continue;
-      try_join(from, to);
+      refused = try_join(from, to) ? none : from;
     }
   }
 }

@@ -1,16 +1,10 @@
 // Clusters of nodes that one kernel can compute: pointwise ops over one domain of elements, and folds of it.
 #pragma once
 #include "espalier/executor/fused/program.h"
-#include "espalier/executor/graph/graph.h"
+#include "espalier/executor/graph/contraction.h"
+#include "espalier/executor/graph/views.h"
 
 namespace espalier {
-
-/// The value below a chain of views, and the layout of the outermost view over it.
-struct ViewSource {
-  ValueRef value;
-  Layout layout;
-};
-ViewSource resolve_views(const Graph& graph, ValueRef value);
 
 struct Cluster {
   std::vector<uint32_t> members;  ///< in the order of the graph
@@ -34,21 +28,23 @@ class Clustering {
   Instruction::Kind kind(uint32_t node) const { return kinds_[node]; }
   Extent extent(uint32_t node) const { return levels_[node]; }  ///< of the result
   int64_t period(uint32_t node) const { return periods_[node]; }
+  const Views& views() const { return views_; }
+  /// A measure of the work of `join`, which should grow as the graph does.
+  uint64_t edges_searched() const { return contraction_.edges_searched(); }
 
  private:
   struct Need {  // an input that a node reads
     ViewSource seen;
     size_t input;
   };
+  std::vector<std::vector<uint32_t>> find_needs();
   void describe(uint32_t node);
   bool try_join(uint32_t first, uint32_t second);
-  bool fits_levels(const Cluster& joined) const;
-  bool fits_edge(const Cluster& in, uint32_t node, const Need& need) const;
-  uint32_t no_way_back_from(uint32_t position) const;
-  bool closes_a_circle(uint32_t first, uint32_t second) const;
+  bool fits_levels(uint32_t first, uint32_t second, int64_t row, std::optional<uint32_t> changed) const;
+  bool fits_edge(int64_t row, uint32_t node, const Need& need) const;
   bool used_only_by(uint32_t producer, uint32_t consumer) const;
   void join_tagged(bool same_tag);
-  size_t inputs_of(const Cluster& cluster) const;
+  size_t inputs_of(uint32_t first, uint32_t second) const;
 
   const Graph& graph_;
   std::vector<Cluster> clusters_;
@@ -57,7 +53,9 @@ class Clustering {
   std::vector<Extent> levels_;
   std::vector<int64_t> periods_;
   std::vector<std::vector<Need>> needs_;
-  std::vector<std::vector<uint32_t>> users_;  // nodes that read a node's value, directly or through views
+  Views views_;
+  Contraction contraction_;         // edges: to the nodes that read a node's value, directly or through views
+  std::vector<size_t> most_needs_;  // by cluster: the most different values that one member reads
 };
 
 }  // namespace espalier

@@ -32,17 +32,17 @@ void add_shape_op(OpRegistry& ops) {
 
 bool detach_shapes(Graph& graph, const CompileOptions&) {
   GraphRewriter rewriter(graph);
-  std::vector<uint32_t> shapes;
+  std::map<std::pair<DType, std::vector<int64_t>>, uint32_t> shapes;
   const auto shape_node = [&](ValueRef like, uint32_t reader) {
     const Spec& spec = graph.spec(like);
-    for (const uint32_t node : shapes)
-      if (rewriter.node(node).outputs[0] == spec) return node;
+    const auto [known, fresh] =
+        shapes.emplace(std::pair(spec.dtype, std::vector<int64_t>(spec.shape.begin(), spec.shape.end())), 0);
+    if (!fresh) return known->second;
     GraphNode n;
     n.op = std::make_shared<ShapeOnly>(spec);
     n.outputs = {spec};
     n.where = graph.nodes[like.node].where;
-    shapes.push_back(rewriter.add_before(reader, std::move(n)));
-    return shapes.back();
+    return known->second = rewriter.add_before(reader, std::move(n));
   };
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     GraphNode& n = graph.nodes[i];

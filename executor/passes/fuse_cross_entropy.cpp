@@ -7,9 +7,9 @@ namespace {
 
 /// Matches pick(log_softmax(x), labels) and its gradient:
 /// put(g, labels) - exp(log_softmax(x)) * sum(put(g, labels), -1).
-class CrossEntropy {
+class CrossEntropyFusion {
  public:
-  explicit CrossEntropy(Graph& graph) : graph_(graph) {}
+  explicit CrossEntropyFusion(Graph& graph) : graph_(graph) {}
 
   bool run() {
     bool changed = false;
@@ -37,7 +37,7 @@ class CrossEntropy {
     const InputSpecs specs{&graph_.spec(pick.logits), &graph_.spec(pick.labels)};
     const Specs outputs = n.op->infer(specs);
     n.outputs.assign(outputs.begin(), outputs.end());
-    picks_.push_back(pick);
+    picks_[{pick.logarithms, pick.labels}].push_back(pick);
     return true;
   }
 
@@ -55,8 +55,9 @@ class CrossEntropy {
         folding->axes[0] != static_cast<int64_t>(spec.shape.rank()) - 1 ||
         graph_.spec(sum).shape.rank() != spec.shape.rank())
       return false;
-    for (const Pick& pick : picks_) {
-      if (input(probabilities, 0) != pick.logarithms || input(put, 1) != pick.labels) continue;
+    const auto known = picks_.find({input(probabilities, 0), input(put, 1)});
+    if (known == picks_.end()) return false;
+    for (const Pick& pick : known->second) {
       if (!(graph_.spec(input(put, 0)).shape == graph_.spec(pick.labels).shape)) continue;
       n.op = log_softmax_pick_gradient();
       n.inputs = {pick.logits, {pick.node, 1}, pick.labels, input(put, 0)};
@@ -66,11 +67,11 @@ class CrossEntropy {
   }
 
   Graph& graph_;
-  std::vector<Pick> picks_;
+  std::map<std::pair<ValueRef, ValueRef>, std::vector<Pick>> picks_;  // by logarithms and labels
 };
 
 }  // namespace
 
-bool fuse_cross_entropy(Graph& graph, const CompileOptions&) { return CrossEntropy(graph).run(); }
+bool fuse_cross_entropy(Graph& graph, const CompileOptions&) { return CrossEntropyFusion(graph).run(); }
 
 }  // namespace espalier

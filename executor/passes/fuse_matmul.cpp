@@ -2,45 +2,69 @@
 
 #include "espalier/executor/fused/matmul_ops.h"
 #include "espalier/executor/graph/rewriter.h"
-#include "espalier/executor/passes/clusters.h"
+#include "espalier/executor/graph/views.h"
 #include "espalier/executor/passes/passes.h"
 
 namespace espalier {
 
 namespace {
 
-/// How often each node's outputs are read, results included.
-std::vector<int> count_readers(const Graph& graph) {
-  std::vector<int> readers(graph.nodes.size(), 0);
-  for (const GraphNode& n : graph.nodes)
-    for (const ValueRef& input : n.inputs) ++readers[input.node];
-  for (const ValueRef& result : graph.results) ++readers[result.node];
-  return readers;
-}
-
-/// The node that makes a value with no other reader, seen through views that keep the order of its elements.
-std::optional<uint32_t> only_read_here(const Graph& graph, const std::vector<int>& readers, ValueRef v) {
-  const ViewSource seen = resolve_views(graph, v);
-  if (!seen.layout.contiguous() || seen.layout.offset != 0 ||
-      seen.layout.shape.elements() != graph.spec(seen.value).shape.elements())
-    return std::nullopt;
-  for (; v.node != seen.value.node; v = graph.nodes[v.node].inputs[0])
-    if (readers[v.node] != 1) return std::nullopt;
-  return readers[v.node] == 1 ? std::optional(v.node) : std::nullopt;
-}
-
-/// The last node that reads a value, itself or through views; `but_for` does not count.
-uint32_t last_reader(const Graph& graph, uint32_t node, uint32_t but_for) {
-  uint32_t last = 0;
-  for (uint32_t i = node + 1; i < graph.nodes.size(); ++i) {
-    if (i == but_for || graph.nodes[i].op->has_side_effects()) continue;
-    for (size_t k = 0; k < graph.nodes[i].inputs.size(); ++k)
-      if (graph.nodes[i].op->reads_elements(k) &&
-          resolve_views(graph, graph.nodes[i].inputs[k]).value.node == node)
-        last = i;
+/// The readers of each value of a graph, while nodes are given further inputs. Views must not change.
+class Reads {
+ public:
+  explicit Reads(const Graph& graph)
+      : graph_(graph), views_(graph), count_(graph.nodes.size(), 0), last_(graph.nodes.size()) {
+    for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+      const GraphNode& n = graph.nodes[i];
+      for (size_t k = 0; k < n.inputs.size(); ++k) {
+        ++count_[n.inputs[k].node];
+        if (n.op->reads_elements(k) && !n.op->has_side_effects()) add(i, n.inputs[k]);
+      }
+    }
+    for (const ValueRef& result : graph.results) ++count_[result.node];
   }
-  return last;
-}
+
+  /// How often a node's outputs were read at first, results included.
+  int count(uint32_t node) const { return count_[node]; }
+  ViewSource source_of(ValueRef v) const { return views_.of(v); }
+
+  /// The node that makes a value with no other reader, seen through views that keep the order of its
+  /// elements.
+  std::optional<uint32_t> only_here(ValueRef v) const {
+    const ViewSource seen = views_.of(v);
+    if (!seen.layout.contiguous() || seen.layout.offset != 0 ||
+        seen.layout.shape.elements() != graph_.spec(seen.value).shape.elements())
+      return std::nullopt;
+    for (; v.node != seen.value.node; v = graph_.nodes[v.node].inputs[0])
+      if (count_[v.node] != 1) return std::nullopt;
+    return count_[v.node] == 1 ? std::optional(v.node) : std::nullopt;
+  }
+
+  /// The last node that reads a value, itself or through views; `but_for` does not count. 0: none.
+  uint32_t last(uint32_t node, uint32_t but_for) const {
+    return last_[node].last != but_for ? last_[node].last : last_[node].second_to_last;
+  }
+  /// Notes that a node reads a value from now on.
+  void add(uint32_t reader, ValueRef value) {
+    Last& l = last_[views_.node_of(value)];
+    if (reader == l.last || reader <= l.second_to_last) return;
+    if (reader > l.last) {
+      l.second_to_last = l.last;
+      l.last = reader;
+    } else {
+      l.second_to_last = reader;
+    }
+  }
+
+ private:
+  struct Last {
+    uint32_t last = 0, second_to_last = 0;
+  };
+  const Graph& graph_;
+  const Views views_;
+  std::vector<int> count_;
+  std::vector<Last> last_;
+};
 
 /// Nodes, each with one behind which it shall stand.
 using Moves = std::vector<std::pair<uint32_t, uint32_t>>;
@@ -49,19 +73,18 @@ using Moves = std::vector<std::pair<uint32_t, uint32_t>>;
 void move_behind(GraphRewriter& rewriter, const Graph& graph, Moves moves) {
   std::vector<bool> moving(graph.nodes.size(), false);
   for (const auto& [node, place] : moves) moving[node] = true;
+  std::vector<uint32_t> staying(graph.nodes.size(), 0);  // the last node up to each that does not move
+  for (uint32_t i = 1; i < staying.size(); ++i) staying[i] = moving[i] ? staying[i - 1] : i;
   std::ranges::stable_sort(moves, {}, &Moves::value_type::second);
-  for (auto [node, place] : moves) {
-    while (moving[place]) --place;  // leaves come first, and do not move
-    rewriter.move_after(node, place);
-  }
+  for (const auto& [node, place] : moves) rewriter.move_after(node, staying[place]);  // leaves do not move
 }
 
 /// Lets each update wait for whoever else reads its parameter, so that it can write there.
-void let_updates_wait(Graph& graph) {
+void let_updates_wait(Graph& graph, const Reads& reads) {
   Moves moves;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     if (!dynamic_cast<const MatmulUpdate*>(graph.nodes[i].op.get())) continue;
-    const uint32_t last = last_reader(graph, graph.nodes[i].inputs[0].node, i);
+    const uint32_t last = reads.last(graph.nodes[i].inputs[0].node, i);
     if (last > i) moves.emplace_back(i, last);
   }
   GraphRewriter rewriter(graph);
@@ -74,7 +97,7 @@ void let_updates_wait(Graph& graph) {
 bool fuse_sgd(Graph& graph, const CompileOptions& options) {
   // On a GPU one kernel updates all parameters, while each such product would be a kernel more.
   if (options.device != DeviceType::cpu) return false;
-  const std::vector<int> readers = count_readers(graph);
+  Reads reads(graph);
   Moves moves;
   const auto name = [&](ValueRef v) { return graph.nodes[v.node].op->name(); };
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
@@ -86,14 +109,15 @@ bool fuse_sgd(Graph& graph, const CompileOptions& options) {
     if (graph.nodes[rate.node].op->traits().matmul_form) std::swap(rate, product);
     const auto form = graph.nodes[product.node].op->traits().matmul_form;
     if (!form || graph.spec(rate).shape.elements() != 1 || !graph.nodes[rate.node].leaf.defined()) continue;
-    if (readers[scaled.node] != 1 || readers[product.node] != 1) continue;
+    if (reads.count(scaled.node) != 1 || reads.count(product.node) != 1) continue;
     if (!(graph.spec(product) == graph.spec(p)) || !(n.outputs[0] == graph.spec(p)) ||
         graph.spec(p).shape.rank() != 2)
       continue;
     // Once the parameter has no further reader: its operands need not wait for the other updates.
-    const uint32_t last = std::max(last_reader(graph, p.node, i), product.node);
+    const uint32_t last = std::max(reads.last(p.node, i), product.node);
     n.op = std::make_shared<MatmulUpdate>(*form);
     n.inputs = {p, rate, graph.nodes[product.node].inputs[0], graph.nodes[product.node].inputs[1]};
+    for (const ValueRef& input : n.inputs) reads.add(i, input);
     moves.emplace_back(i, last);
   }
   if (moves.empty()) return false;
@@ -108,23 +132,24 @@ bool fuse_sgd(Graph& graph, const CompileOptions& options) {
 
 namespace {
 
-/// Whether the program reads its input `k` element by element, in the order of all its elements.
-bool reads_in_order(const Program& program, size_t k) {
+/// For each input of a program, whether it is read element by element, in the order of all its elements.
+std::vector<bool> read_in_order(const Program& program, size_t inputs) {
+  std::vector<bool> in_order(inputs, true);
   for (const Instruction& instruction : program.instructions)
     for (const Argument& argument : instruction.arguments)
-      if (argument.from == Argument::From::input && argument.index == k &&
+      if (argument.from == Argument::From::input &&
           (argument.extent != Extent::full || instruction.shape.elements() != program.elements))
-        return false;
-  return true;
+        in_order[argument.index] = false;
+  return in_order;
 }
 
 /// Bytes of an anchor's operands that live longer if they are first read at step `until`.
-int64_t bytes_kept(const Graph& graph, uint32_t anchor, uint32_t until) {
+int64_t bytes_kept(const Graph& graph, const Reads& reads, uint32_t anchor, uint32_t until) {
   int64_t bytes = 0;
   for (const ValueRef& operand : graph.nodes[anchor].inputs) {
-    const ViewSource seen = resolve_views(graph, operand);
-    if (graph.nodes[seen.value.node].op->is_leaf()) continue;
-    if (last_reader(graph, seen.value.node, anchor) < until) bytes += graph.spec(seen.value).bytes();
+    const ValueRef source = reads.source_of(operand).value;
+    if (graph.nodes[source.node].op->is_leaf()) continue;
+    if (reads.last(source.node, anchor) < until) bytes += graph.spec(source).bytes();
   }
   return bytes;
 }
@@ -136,26 +161,27 @@ bool is_anchor(const Graph& graph, const GraphNode& n) {
 }
 
 /// Makes the program at node i the epilogue of the first of its inputs that allows it.
-bool take_in(Graph& graph, const std::vector<int>& readers, uint32_t i) {
+bool take_in(Graph& graph, Reads& reads, uint32_t i) {
   GraphNode& n = graph.nodes[i];
   const auto program = std::dynamic_pointer_cast<const FusedOp>(n.op);
   if (!program) return false;
+  const std::vector<bool> in_order = read_in_order(program->program(), n.inputs.size());
   for (size_t k = 0; k < n.inputs.size(); ++k) {
-    const auto made = only_read_here(graph, readers, n.inputs[k]);
+    const auto made = reads.only_here(n.inputs[k]);
     if (!made) continue;
     const GraphNode& anchor = graph.nodes[*made];
     if (!is_anchor(graph, anchor)) continue;
     const Spec& output = anchor.outputs[0];
-    if (output.shape.elements() != program->program().elements || !reads_in_order(program->program(), k))
-      continue;
+    if (output.shape.elements() != program->program().elements || !in_order[k]) continue;
     // The operands must live until here; the anchor's output need not any more.
-    if (bytes_kept(graph, *made, i) > output.bytes()) continue;
+    if (bytes_kept(graph, reads, *made, i) > output.bytes()) continue;
     std::vector<ValueRef> inputs = anchor.inputs;
     for (size_t other = 0; other < n.inputs.size(); ++other)
       if (other != k) inputs.push_back(n.inputs[other]);
     n.op =
         with_epilogue({anchor.op, anchor.inputs.size(), output, graph.spec(n.inputs[k]).shape, program, k});
     n.inputs = std::move(inputs);
+    for (const ValueRef& input : n.inputs) reads.add(i, input);
     return true;
   }
   return false;
@@ -164,11 +190,11 @@ bool take_in(Graph& graph, const std::vector<int>& readers, uint32_t i) {
 }  // namespace
 
 bool fuse_matmul(Graph& graph, const CompileOptions&) {
-  const std::vector<int> readers = count_readers(graph);
+  Reads reads(graph);
   bool changed = false;
-  for (uint32_t i = 0; i < graph.nodes.size(); ++i) changed |= take_in(graph, readers, i);
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) changed |= take_in(graph, reads, i);
   if (changed) {
-    let_updates_wait(graph);  // an anchor now reads its operands later than before
+    let_updates_wait(graph, reads);  // an anchor now reads its operands later than before
     dead_nodes(graph);
   }
   return changed;

@@ -45,8 +45,8 @@ class Fuser {
   /// The source of an operand below its views if that is in the node's cluster, else the operand itself.
   ValueRef operand_of(uint32_t node, size_t input) const {
     const ValueRef ref = graph_.nodes[node].inputs[input];
-    const ViewSource seen = resolve_views(graph_, ref);
-    return clustering_.cluster_of(seen.value.node) == clustering_.cluster_of(node) ? seen.value : ref;
+    const ValueRef source = clustering_.views().of(ref).value;
+    return clustering_.cluster_of(source.node) == clustering_.cluster_of(node) ? source : ref;
   }
 
   /// Finds the values that kernels must write: those read by results, other nodes and other clusters.
@@ -137,9 +137,9 @@ class Fuser {
     program.row = cluster.row;
     GraphNode node;
     node.tag = Tag::forward;
-    std::map<uint32_t, uint32_t> position;
+    Positions position;
     for (const uint32_t i : cluster.members) {
-      position[i] = static_cast<uint32_t>(program.instructions.size());
+      position.instructions[i] = static_cast<uint32_t>(program.instructions.size());
       program.instructions.push_back(instruction(i, program, node, position));
       node.tag = std::max(node.tag, graph_.nodes[i].tag);
     }
@@ -149,7 +149,7 @@ class Fuser {
       rewriter_.remove(i);
       if (!is_needed(i)) continue;
       results.push_back(i);
-      program.outputs.push_back(position[i]);
+      program.outputs.push_back(position.instructions[i]);
       node.outputs.push_back(graph_.nodes[i].outputs[0]);
     }
     node.op = std::make_shared<FusedOp>(std::move(program), node.outputs);
@@ -157,8 +157,12 @@ class Fuser {
     for (uint32_t k = 0; k < results.size(); ++k) rewriter_.replace({results[k], 0}, {fused, k});
   }
 
-  Instruction instruction(uint32_t i, Program& program, GraphNode& node,
-                          const std::map<uint32_t, uint32_t>& position) {
+  /// Where the nodes and the operands of a cluster are in its program.
+  struct Positions {
+    std::map<uint32_t, uint32_t> instructions = {};
+    std::map<ValueRef, uint32_t> inputs = {};
+  };
+  Instruction instruction(uint32_t i, Program& program, GraphNode& node, Positions& position) {
     const GraphNode& n = graph_.nodes[i];
     InputSpecs specs;
     for (const ValueRef& input : n.inputs) specs.push_back(&graph_.spec(input));
@@ -188,15 +192,14 @@ class Fuser {
       }
       const ValueRef operand = operand_of(i, k);
       if (clustering_.cluster_of(operand.node) == clustering_.cluster_of(i)) {
-        result.arguments.push_back(
-            {Argument::From::value, position.at(operand.node), clustering_.extent(operand.node)});
+        result.arguments.push_back({Argument::From::value, position.instructions.at(operand.node),
+                                    clustering_.extent(operand.node)});
         continue;
       }
-      auto at = std::find(node.inputs.begin(), node.inputs.end(), operand);
-      if (at == node.inputs.end()) at = node.inputs.insert(node.inputs.end(), operand);
+      const auto [at, fresh] = position.inputs.emplace(operand, static_cast<uint32_t>(node.inputs.size()));
+      if (fresh) node.inputs.push_back(operand);
       const bool one = specs[k]->shape.elements() == 1 && program.elements > 1;
-      result.arguments.push_back({Argument::From::input, static_cast<uint32_t>(at - node.inputs.begin()),
-                                  one ? Extent::uniform : reads});
+      result.arguments.push_back({Argument::From::input, at->second, one ? Extent::uniform : reads});
     }
     return result;
   }

@@ -102,7 +102,8 @@ class Lowering {
   /// 16-bit type can represent.
   bool may_come_along(ValueRef v) const {
     if (const auto fill = fill_of(before_, v)) {
-      const double rounded = full({}, *fill, low_).item();
+      const Tensor number = full({}, *fill, DType::float64);
+      const double rounded = number.to(low_).to(DType::float64).item();
       return std::isinf(rounded) == std::isinf(*fill) && (rounded != 0) == (*fill != 0);
     }
     while (before_.nodes[v.node].op->is_view()) v = before_.nodes[v.node].inputs[0];

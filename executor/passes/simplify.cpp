@@ -4,6 +4,7 @@
 namespace espalier {
 
 std::optional<double> fill_of(const Graph& graph, ValueRef v) {
+  while (graph.nodes[v.node].op->is_view()) v = graph.nodes[v.node].inputs[0];
   const GraphNode& n = graph.nodes[v.node];
   if (n.is_constant()) {
     Tensor one = n.constant;  // it may be a broadcast number
@@ -13,7 +14,6 @@ std::optional<double> fill_of(const Graph& graph, ValueRef v) {
     }
     return one.elements() == 1 ? std::optional(one.item()) : std::nullopt;
   }
-  if (n.op->is_view()) return fill_of(graph, n.inputs[0]);
   return n.op->traits().fill;
 }
 

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "espalier/core/error.h"
+#include "espalier/executor/plan/placement.h"
 #include "espalier/executor/sharding/gradient_bucket.h"
 
 namespace espalier {
@@ -41,7 +41,8 @@ class Planner {
   const GraphNode& node(uint32_t i) const { return graph_.nodes[i]; }
   /// Whether its kernel may look at values, or meet other ranks, and throw.
   static bool may_refuse(const Op& op) {
-    return op.kind() == OpKind::other && !op.traits().only_copies && op.effect() != Effect::random &&
+    const bool looks = op.traits().reads.bits != 0 || op.effect() == Effect::communicates;
+    return op.kind() == OpKind::other && looks && !op.traits().only_copies &&
            op.effect() != Effect::writes_leaf;
   }
 
@@ -78,12 +79,16 @@ class Planner {
   void find_leaf_uses() {
     const auto n = static_cast<uint32_t>(graph_.nodes.size());
     assignments_.resize(n);
+    for (uint32_t i = 0; i < n; ++i) assignments_[i].resize(node(i).outputs.size());
     leaf_readers_.resize(n);
     std::vector<uint32_t> behind(n);  // what a view shows, if all views on the way to it lie in it
     for (uint32_t i = 0; i < n; ++i) {
       behind[i] = node(i).op->is_view() ? behind[node(i).inputs[0].node] : i;
       const auto& inputs = node(i).inputs;
-      if (node(i).op->has_side_effects()) assignments_[inputs[1].node].push_back(i);
+      if (node(i).op->has_side_effects()) {
+        Assigned& value = assignments_[inputs[1].node][inputs[1].output];
+        value = {i, value.count + 1};
+      }
       for (size_t k = 0; k < inputs.size(); ++k)
         if (const uint32_t at = behind[inputs[k].node];
             node(at).leaf.defined() && node(i).op->reads_elements(k))
@@ -236,13 +241,8 @@ class Planner {
   }
   /// The assignment that reads a value, if there is exactly one.
   uint32_t only_assignment_of(ValueRef value) const {
-    uint32_t found = 0;
-    for (const uint32_t r : assignments_[value.node])
-      if (node(r).inputs[1] == value) {
-        if (found) return 0;
-        found = r;
-      }
-    return found;
+    const Assigned& assigned = assignments_[value.node][value.output];
+    return assigned.count == 1 ? assigned.by : 0;
   }
 
   /// The output takes the buffer of an input that is not read later.
@@ -280,46 +280,14 @@ class Planner {
   std::vector<std::vector<int64_t>> last_use_;
   std::map<ValueRef, Place> in_bucket_;
   std::vector<uint32_t> taken_;  // buffers of inputs which outputs of the present node were given
-  std::vector<std::vector<uint32_t>> assignments_;                      // for each node: by whom
+  struct Assigned {
+    uint32_t by = 0, count = 0;
+  };
+  std::vector<std::vector<Assigned>> assignments_;  // of each value: the last, and how many
   std::vector<std::vector<std::pair<uint32_t, size_t>>> leaf_readers_;  // for each leaf: nodes and operands
   uint32_t last_to_refuse_ =
       0;  // the last kernel which may look at values and throw: no leaf is written before it
 };
-
-bool together(const ArenaBuffer& a, const ArenaBuffer& b) { return a.first <= b.last && b.first <= a.last; }
-
-/// Each buffer of that order into the smallest gap that holds it. Returns the size of the arena.
-int64_t place_in_order(std::vector<ArenaBuffer>& buffers, const std::vector<size_t>& order) {
-  std::vector<size_t> placed;  // by offset
-  int64_t total = 0;
-  for (const size_t i : order) {
-    ArenaBuffer& buffer = buffers[i];
-    int64_t end = 0, best = -1, best_gap = INT64_MAX;
-    for (const size_t p : placed) {
-      if (!together(buffer, buffers[p])) continue;
-      const int64_t gap = buffers[p].offset - end;
-      if (gap >= buffer.bytes && gap < best_gap) {
-        best = end;
-        best_gap = gap;
-      }
-      end = std::max(end, buffers[p].offset + buffers[p].bytes);
-    }
-    buffer.offset = best >= 0 ? best : end;
-    total = std::max(total, buffer.offset + buffer.bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
-                                   [&](size_t a, size_t b) { return buffers[a].offset < buffers[b].offset; }),
-                  i);
-  }
-  return total;
-}
-
-std::vector<size_t> by_size(const std::vector<ArenaBuffer>& buffers) {
-  std::vector<size_t> order(buffers.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
-  return order;
-}
 
 /// Workspaces may come last, for gaps that are left where they are needed: whichever takes less.
 int64_t place_values_and_workspaces(MemoryPlan& plan) {
@@ -338,21 +306,6 @@ int64_t place_values_and_workspaces(MemoryPlan& plan) {
 
 }  // namespace
 
-int64_t place_best_fit(std::vector<ArenaBuffer>& buffers) {
-  return place_in_order(buffers, by_size(buffers));
-}
-
-int64_t largest_live_set(const std::vector<ArenaBuffer>& buffers) {
-  int64_t largest = 0;
-  for (const ArenaBuffer& at : buffers) {
-    int64_t live = 0;
-    for (const ArenaBuffer& other : buffers)
-      if (other.first <= at.first && at.first <= other.last) live += other.bytes;
-    largest = std::max(largest, live);
-  }
-  return largest;
-}
-
 WorkspaceSizes workspace_sizes(const MemoryPlan& plan) {
   WorkspaceSizes sizes;
   for (const auto& buffer : plan.workspaces)
@@ -361,21 +314,6 @@ WorkspaceSizes workspace_sizes(const MemoryPlan& plan) {
       sizes.largest = std::max(sizes.largest, plan.buffers[*buffer].bytes);
     }
   return sizes;
-}
-
-void verify(const MemoryPlan& plan) {
-  for (size_t i = 0; i < plan.buffers.size(); ++i) {
-    const ArenaBuffer& a = plan.buffers[i];
-    if (a.offset < 0 || a.offset + a.bytes > plan.arena_bytes)
-      throw Error(fmt::format("memory plan: buffer {} lies beyond the arena", i));
-    for (size_t j = 0; j < i; ++j) {
-      const ArenaBuffer& b = plan.buffers[j];
-      if (a.bytes > 0 && b.bytes > 0 && together(a, b) && a.offset < b.offset + b.bytes &&
-          b.offset < a.offset + a.bytes)
-        throw Error(
-            fmt::format("memory plan: buffers {} and {} overlap at %{}", j, i, std::max(a.first, b.first)));
-    }
-  }
 }
 
 MemoryPlan plan_lifetimes(const Graph& graph, bool in_place) { return Planner(graph, in_place).run(); }

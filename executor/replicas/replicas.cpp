@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/executor/communicators/groups.h"
@@ -37,7 +39,8 @@ BatchShard Replicas::shard(size_t i, int micro_batch, int micro_batches) const {
   return {before + static_cast<int>(i), all_, micro_batch, micro_batches};
 }
 
-void Replicas::add_leaves(const std::vector<Variable>& leaves, const StateOwners* owners, bool in_order) {
+void Replicas::add_leaves(const std::vector<Variable>& leaves, const std::set<const Node*>& written,
+                          const StateOwners* owners, bool in_order) {
   using Keeping = ParameterArena::Keeping;
   const int first = shard(0).replica, here = static_cast<int>(size());
   const auto keeping_of = [&](const Variable& leaf, int replica) {
@@ -53,6 +56,7 @@ void Replicas::add_leaves(const std::vector<Variable>& leaves, const StateOwners
     arena.arrange(owners ? Order::needed : in_order ? Order::preferred : Order::any);
     for (const Variable& leaf : leaves) arena.add(leaf, keeping_of(leaf, first + i));
   }
+  use_.add(leaves, written);
 }
 
 /// Makes a new group: after a failure the old one cannot be used any more.
@@ -96,10 +100,26 @@ void Replicas::finish_before_eager() {
   for (const auto& session : sessions_) session->finish_before_eager();
 }
 void Replicas::update_leaves() {
+  // Another executor may have stepped in the memory of the first one, which the others do not share.
+  if (std::ranges::all_of(sessions_, [](const auto& session) { return session->leaves.is_current(); }))
+    return;
+  const LeafScope scope(use_, LeafUse::Access::alone);
   first().update_leaves();
   for (size_t i = 1; i < size(); ++i) {
     sessions_[i]->leaves.renew(first().leaves.copied());
     sessions_[i]->update_leaves();
+  }
+}
+void Replicas::use_leaves(bool writes, FunctionRef<void()> f) {
+  for (;; update_leaves()) {
+    const LeafScope scope(use_, writes ? LeafUse::Access::step : LeafUse::Access::read);
+    // Another thread may have assigned leaves since they were updated.
+    if (!writes && size() == 1 && !first().leaves.is_current()) continue;
+    const bool ordered = use_.has_conflicts();  // a device may be behind the host
+    if (ordered) first().begin_after_eager();
+    f();
+    if (ordered) first().finish_before_eager();
+    return;
   }
 }
 void Replicas::fetch_leaves() { first().leaves.fetch(); }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "espalier/core/function_ref.h"
+#include "espalier/core/leaf_use.h"
 #include "espalier/executor/replicas/thread_team.h"
 #include "espalier/executor/runtime/session.h"
 #include "espalier/executor/sharding/batch_shard.h"
@@ -38,8 +39,9 @@ class Replicas {
 
   /// Gives each replica memory for the leaves, and for the states that it owns; owners may be null.
   /// `in_order`: side by side in this order, as far as no executor has settled them yet; with owners, in any
-  /// case.
-  void add_leaves(const std::vector<Variable>& leaves, const StateOwners* owners, bool in_order);
+  /// case. `written` are those that steps write.
+  void add_leaves(const std::vector<Variable>& leaves, const std::set<const Node*>& written,
+                  const StateOwners* owners, bool in_order);
 
   /// Calls `f(i)` for each replica of this process, at the same time, each in its own thread and on its own
   /// cores; a single replica runs in the calling thread. When all have ended, rethrows what one of them
@@ -53,6 +55,10 @@ class Replicas {
   void finish_before_eager();
   void update_leaves();
   void fetch_leaves();
+  /// Calls `f`, which runs a plan of the first replica. If the plan writes leaves, no other plan uses them
+  /// meanwhile, in whatever thread; if it only reads them, none writes them, and their values are those of
+  /// `update_leaves` or newer.
+  void use_leaves(bool writes, FunctionRef<void()> f);
   void mark_assigned(std::span<const size_t> slots);
   void forget_losses();
   /// The losses of the first replica, which are those of the whole batch. Throws the errors of earlier steps
@@ -69,6 +75,7 @@ class Replicas {
   int all_ = 1;                                               // replicas of all processes
   std::vector<std::shared_ptr<Communicator>> communicators_;  // one for each replica; none for a single one
   std::vector<std::unique_ptr<Session>> sessions_;
+  LeafUse use_;                       // of the first session
   std::unique_ptr<ThreadTeam> team_;  // if there are several here
 };
 

@@ -10,7 +10,7 @@ namespace espalier::report {
 
 namespace {
 
-constexpr double top = 30, height = 210, bottom = 40, left = 62, panel = 296, gap = 78;
+constexpr double margin_top = 30, height = 210, margin_bottom = 40, margin_left = 62, panel = 296, gap = 78;
 constexpr int64_t most = 4096;
 
 /// The line of one machine, in the colour of a part of the step.
@@ -43,7 +43,7 @@ struct Axis {
   double y(double value) const {
     const double share =
         logarithmic ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
-    return top + height * (1 - std::clamp(share, 0.0, 1.0));
+    return margin_top + height * (1 - std::clamp(share, 0.0, 1.0));
   }
 };
 
@@ -74,12 +74,12 @@ Axis time_axis(const std::vector<Series>& all) {
 
 std::string panel_of(const std::vector<Series>& all, size_t column, std::string_view title, const Axis& axis,
                      double (*value)(const Prediction&), std::string (*label)(double)) {
-  const double x0 = left + static_cast<double>(column) * (panel + gap);
+  const double x0 = margin_left + static_cast<double>(column) * (panel + gap);
   const auto x = [&](int64_t replicas) {
     return x0 + panel * std::log2(static_cast<double>(replicas)) / std::log2(static_cast<double>(most));
   };
   std::string svg = fmt::format("<text class=\"title\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", x0 + panel / 2,
-                                top - 12, title);
+                                margin_top - 12, title);
   for (const double tick : axis.ticks) {
     svg += fmt::format("<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>", x0,
                        x0 + panel, axis.y(tick), axis.y(tick));
@@ -88,13 +88,13 @@ std::string panel_of(const std::vector<Series>& all, size_t column, std::string_
   }
   for (int64_t replicas = 1; replicas <= most; replicas *= 8)
     svg += fmt::format("<text class=\"axis\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
-                       x(replicas), top + height + 16, grouped(replicas));
+                       x(replicas), margin_top + height + 16, grouped(replicas));
   svg +=
       fmt::format("<text class=\"axis\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">replicas</text>\n",
-                  x0 + panel / 2, top + height + 32);
+                  x0 + panel / 2, margin_top + height + 32);
   svg +=
       fmt::format("<rect class=\"bounds\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>\n",
-                  x0, top, panel, height);
+                  x0, margin_top, panel, height);
   for (const Series& series : all) {
     std::string d;
     for (const Prediction& p : series.points)
@@ -118,7 +118,7 @@ std::string chart(const char* id, const char* title, const std::vector<Series>& 
   std::string svg = fmt::format(
       "<figure><figcaption>{}</figcaption><svg class=\"scaling\" id=\"{}\" "
       "xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">\n",
-      title, id, left + 3 * panel + 2 * gap + 22, top + height + bottom, title);
+      title, id, margin_left + 3 * panel + 2 * gap + 22, margin_top + height + margin_bottom, title);
   svg += panel_of(
       all, 0, "a step", time_axis(all), [](const Prediction& p) { return p.step; }, time_text);
   svg += panel_of(all, 1, "of that exposed communication", share_axis(), exposed_share, as_percent);
@@ -171,7 +171,8 @@ constexpr std::array assumptions{
     "and the time of a launch. Rates and bandwidths are those of data sheets, times the part that is usually "
     "reached (65 % for products, 80 % for memory, 80 % for links): no kernel was measured.",
     "Products count 2·m·n·k FLOPs, all else one for each element that is computed, or read and written. "
-    "Caches are left out, and so is everything but kernels: reading data, copying the batch, the host.",
+    "Caches are left out, and so is everything but kernels: reading data, copying the batch, the "
+    "host.",
     "Gradients go bucket by bucket, one after the other, each from the end of the node that completes it, "
     "fully "
     "beside the rest of backward. All that is on its way when the first update needs it is exposed.",

@@ -63,7 +63,10 @@ class CpuSession : public Session {
   std::unique_ptr<Runtime> bind(std::shared_ptr<const PlanData> plan, BatchShard shard) override {
     return std::make_unique<CpuRuntime>(std::move(plan), *this, shard);
   }
-  void note_loss(const Runtime& runtime) override { losses_.push_back(sum_of(runtime.loss())); }
+  void note_loss(const Runtime& runtime) override {
+    losses_.push_back(sum_of(runtime.loss()));
+    for (const size_t scalar : runtime.plan()->scalars) losses_.push_back(sum_of(runtime.result(scalar)));
+  }
   void take_losses(std::vector<double>& losses) override {
     losses.insert(losses.end(), losses_.begin(), losses_.end());
     losses_.clear();

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "espalier/core/eval.h"
+#include "espalier/core/leaf_use.h"
 
 namespace espalier {
 
@@ -42,12 +43,11 @@ struct ParameterArena::Settled {
 
 namespace {
 
-/// The memory of all leaves that executors have, by leaf and device.
+/// The memory of all leaves that executors have, by leaf and device. Guarded by `leaves_mutex`.
 struct SettledLeaves {
   using Settled = ParameterArena::Settled;
   using Key = std::tuple<const Node*, DeviceType, int>;
 
-  std::mutex mutex;
   std::map<Key, std::weak_ptr<Settled>> memories;
 
   static Key key_of(const Node* leaf, Device device) {
@@ -67,7 +67,6 @@ SettledLeaves& settled_leaves() {
   static SettledLeaves* leaves = new SettledLeaves;  // outlives every executor
   return *leaves;
 }
-std::mutex& leaves_mutex() { return settled_leaves().mutex; }
 
 }  // namespace
 
@@ -171,9 +170,25 @@ int64_t ParameterArena::bytes() const {
   return total;
 }
 
+bool ParameterArena::is_current() {
+  if (allocated_ && assignments_ == leaf_assignments().load(std::memory_order_acquire)) return true;
+  const std::scoped_lock lock(leaves_mutex());
+  if (!allocated_) settle();
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (has(i) && !is_current(slots_[i])) return false;
+  assignments_ = leaf_assignments().load(std::memory_order_relaxed);
+  return true;
+}
+
+bool ParameterArena::is_current(const Slot& slot) const {
+  const Node& leaf = *slot.leaf.node();
+  return slot.mirrored ? slot.copied && slot.version == leaf.stamp : slot.settled->version == leaf.stamp;
+}
+
 bool ParameterArena::bind() {
   const std::scoped_lock lock(leaves_mutex());
   if (!allocated_) settle();
+  assignments_ = leaf_assignments().load(std::memory_order_relaxed);
   copied_.clear();
   for (size_t i = 0; i < slots_.size(); ++i)
     if (has(i) && (slots_[i].mirrored ? renew_mirror(slots_[i]) : take_in(slots_[i]))) copied_.push_back(i);
@@ -182,7 +197,7 @@ bool ParameterArena::bind() {
 
 bool ParameterArena::renew_mirror(Slot& slot) {
   Node& leaf = *slot.leaf.node();
-  if (slot.copied && slot.version == leaf.stamp) return false;
+  if (is_current(slot)) return false;
   ensure_value(leaf);
   const Tensor& value = leaf.outputs[0].value;
   const bool far = value.device().type == device_.type && value.device() != device_ &&
@@ -204,7 +219,7 @@ bool ParameterArena::take_in(Slot& slot) {
     settled.version = leaf.stamp;
     return false;
   }
-  if (settled.version == leaf.stamp) return false;
+  if (is_current(slot)) return false;
   copy_elements(value, slot.tensor);
   settled.version = leaf.stamp;
   return true;
@@ -223,7 +238,10 @@ void ParameterArena::fetch() {
 }
 
 void ParameterArena::mark_assigned(std::span<const size_t> slots) {
+  if (slots.empty()) return;
   const std::scoped_lock lock(leaves_mutex());
+  const uint64_t before = leaf_assignments().fetch_add(1, std::memory_order_release);
+  if (assignments_ == before) assignments_ = before + 1;
   for (const size_t i : slots) {
     Slot& slot = slots_[i];
     Node& leaf = *slot.leaf.node();
@@ -232,6 +250,8 @@ void ParameterArena::mark_assigned(std::span<const size_t> slots) {
       slot.version = leaf.stamp;
       continue;
     }
+    if (slot.settled && slot.settled->version != leaf.stamp)
+      continue;  // another thread has assigned it since
     leaf.stamp = Node::next_id();
     const bool away = slot.keeping == Keeping::away;
     if (slot.settled) {

@@ -17,8 +17,8 @@ namespace espalier {
 /// its mirror. A copy is written again when its version is not that of the leaf, and the leaf fetches its
 /// value from a mirror on demand.
 ///
-/// Several threads may make, use and destroy executors over the same leaves, as long as no plan writes a leaf
-/// that another thread uses.
+/// Several threads may make, use and destroy executors over the same leaves. What copies elements of leaves
+/// or writes them is called while a LeafUse of the arena's leaves is entered.
 class ParameterArena {
  public:
   explicit ParameterArena(Device device) : device_(device) {}
@@ -49,6 +49,8 @@ class ParameterArena {
   static Device device_of(const Variable& leaf);
   /// Adds a leaf, once. All are added before the first `bind`.
   void add(const Variable& leaf, Keeping keeping = Keeping::shared);
+  /// Whether `bind` would copy nothing. A few nanoseconds as long as no leaf of the process is assigned.
+  bool is_current();
   /// Copies the values of leaves that have been assigned since the last call. Returns true if there were any.
   bool bind();
   /// The slots that the last `bind` copied; the arenas of further replicas must `renew` them.
@@ -69,8 +71,8 @@ class ParameterArena {
   Tensor range(size_t first, size_t last) const;
   /// Of all leaves here, in bytes.
   int64_t bytes() const;
-  /// Notes that a step has written these leaves: each gets a new version. An arena of a further replica notes
-  /// that it has that version.
+  /// Notes that a step has written these leaves: each gets a new version, unless it has been assigned since
+  /// `bind`. An arena of a further replica notes that it has that version.
   void mark_assigned(std::span<const size_t> slots);
 
  private:
@@ -86,6 +88,7 @@ class ParameterArena {
   };
   bool settled_in_order() const;
   void settle();
+  bool is_current(const Slot& slot) const;
   bool renew_mirror(Slot& slot);
   bool take_in(Slot& slot);
 
@@ -94,6 +97,7 @@ class ParameterArena {
   std::vector<size_t> copied_;
   std::map<const Node*, size_t> index_;
   bool allocated_ = false;
+  uint64_t assignments_ = 0;  // of the process, when the leaves here were current
   bool follows_ = false;
   Order order_ = Order::any;
 };

@@ -39,6 +39,7 @@ class Runtime {
   /// Results, in the plan's memory: valid until the next step.
   const Tensor& loss() const { return *results_[plan_->loss]; }
   const Tensor& value() const { return *results_[plan_->value]; }
+  const Tensor& result(size_t position) const { return *results_[position]; }
   const Tensor& value_in_reals() const { return *results_[plan_->value_in_reals.value()]; }
   /// The leaves that a step writes, here or where replicas own them, by their slots in the arena.
   std::span<const size_t> assigned() const { return assigned_; }

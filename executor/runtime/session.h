@@ -32,10 +32,11 @@ class Session {
   /// Waits until the batches that were loaded may be written again.
   virtual void release_batches() {}
 
-  /// Keeps the loss of the step that a plan has just taken: the sum of all elements of its loss.
+  /// Keeps the loss of the step that a plan has just taken: the sum of all elements of its loss, and behind
+  /// it the outputs that are scalars, of which all plans have as many.
   virtual void note_loss(const Runtime& runtime) = 0;
-  /// Appends the losses noted since the last call, in their order. It may have to wait for them, and throws
-  /// what the kernels of those steps could not throw.
+  /// Appends what was noted since the last call, in order. It may have to wait for it, and throws what the
+  /// kernels of those steps could not throw.
   virtual void take_losses(std::vector<double>& losses) = 0;
   /// Lets go of them, after a run that failed.
   virtual void forget_losses() = 0;

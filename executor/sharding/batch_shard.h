@@ -42,6 +42,11 @@ class ShardedFeed : public Feed {
   std::vector<Spec> specs() const override;
   int64_t steps() const override { return whole_->steps(); }
   int64_t rows(int64_t step) const override { return shard_.rows(whole_->rows(step)); }
+  std::vector<OpenAxis> open_axes() const override { return whole_->open_axes(); }
+  /// Those of the whole batch.
+  void add_open_sizes(int64_t epoch, int64_t step, std::vector<int64_t>& sizes) const override {
+    whole_->add_open_sizes(epoch, step, sizes);
+  }
   void read(int64_t epoch, int64_t step, std::span<Tensor> outputs) const override {
     whole_->read_part(epoch, step, shard_.begin(whole_->rows(step)), outputs);
   }

@@ -128,7 +128,7 @@ class Roles {
     const GraphNode& n = part_.nodes[i];
     const BatchAxes axes = axes_of({i, output});
     if (n.op->feed()) return axes.count ? BatchValue{BatchSharding::rows} : BatchValue{};
-    bool from_rows = false, from_whole = false, shapes = false;
+    bool from_rows = false, from_whole = false, from_sum = false, shapes = false;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const BatchValue& in = in_[k];
       if (!n.op->reads_elements(k)) {
@@ -139,12 +139,17 @@ class Roles {
       }
       if (in.role == BatchSharding::unshardable) return inherited(in);
       from_rows |= in.role == BatchSharding::rows;
+      from_sum |= in.role == BatchSharding::sum;
       from_whole |=
           in.role == BatchSharding::mean || in.role == BatchSharding::sum || in.role == BatchSharding::local;
     }
+    if (n.op->traits().sums_products && axes.count == 0) return summed_products(n);
     if (axes.count > 1 || !axes.in_proportion) return {BatchSharding::unshardable};
     if (axes.count == 1) {
       if (from_whole && !local_statistics_) return {BatchSharding::unshardable};
+      // A part's mean may stand for that of the batch, but its sum is smaller. Gradients of means are sums,
+      // too.
+      if (from_sum && n.tag == Tag::forward) return {BatchSharding::unshardable};
       return rows_of(i, output, axes.axis);
     }
     if (from_rows) return from_whole ? BatchValue{BatchSharding::unshardable} : taken_over_rows(n);
@@ -251,6 +256,30 @@ class Roles {
     const BatchValue &a = in_[0], &b = in_[1];  // each row must meet itself
     const bool meet = a.role == BatchSharding::rows && b.role == BatchSharding::rows && same_order(a, b);
     return {meet ? BatchSharding::sum : BatchSharding::unshardable};
+  }
+
+  /// A sum of products, each of which is a sum over rows, or linear in one operand.
+  BatchValue summed_products(const GraphNode& n) {
+    std::optional<BatchSharding> sum;
+    const auto add = [&](BatchSharding role) {
+      if (sum && *sum != role) role = BatchSharding::unshardable;
+      sum = role;
+    };
+    for (const BatchValue& in : in_)
+      if (in.role == BatchSharding::local) return inherited(in);
+    if (n.inputs.size() % 2)
+      add(in_[0].role == BatchSharding::rows ? BatchSharding::unshardable : in_[0].role);
+    for (size_t k = n.inputs.size() % 2; k < n.inputs.size(); k += 2) {
+      const BatchValue &a = in_[k], &b = in_[k + 1];
+      if (a.role == BatchSharding::rows || b.role == BatchSharding::rows)
+        add(a.role == b.role && same_order(a, b) ? BatchSharding::sum : BatchSharding::unshardable);
+      else if (a.role == BatchSharding::replicated || b.role == BatchSharding::replicated)
+        add(a.role == BatchSharding::replicated ? b.role : a.role);
+      else
+        add(BatchSharding::unshardable);
+      if (*sum == BatchSharding::unshardable) break;
+    }
+    return {*sum};
   }
 
   /// What becomes of means and sums over the batch.

@@ -17,10 +17,14 @@ struct Replication {
   int64_t batch_rows = 0;  ///< of all together
   /// Whether the loss is a mean over the batch, so that each replica counts by its rows; else it is a sum.
   bool averages = true;
-  /// The axis of the tree's value that has the rows of the batch, and how often it runs through them (see
-  /// BatchValue); without, all replicas have the whole value.
-  std::optional<size_t> row_axis = {};
-  int64_t row_repeats = 1;
+  /// The axis of a result that has the rows of the batch, and how often it runs through them (see
+  /// BatchValue); 0 times: not in their order.
+  struct Rows {
+    size_t axis;
+    int64_t repeats;
+  };
+  /// For each result; without rows, all replicas have the whole of it.
+  std::vector<std::optional<Rows>> rows = {};
   /// If each replica keeps the states of its own parameters alone: which these are, and which replica this
   /// is.
   std::shared_ptr<const StateOwners> owners = {};

@@ -29,8 +29,8 @@ bool adds_to_sum(const GraphNode& n, const BatchRoles& roles) {
   const std::string_view why =
       adds_to_sum ? "it adds a value to a sum over the batch, and each part would add it again. Use a mean"
       : options.local_statistics ? "its result is neither row by row, nor linear in means or sums over the "
-                                   "batch. A custom_op states that it "
-                                   "is .row_by_row"
+                                   "batch; the statistics that rows read are means (a part's sum is smaller "
+                                   "than the batch's). A custom_op states that it is .row_by_row"
                                  : "its result is neither row by row, nor made of means or sums over the "
                                    "batch. Statistics of a batch that its "
                                    "rows read can be taken over the rows of each part: "
@@ -104,6 +104,30 @@ std::vector<size_t> summed_results(const StepGraph& step, const BatchRoles& role
   return summed;
 }
 
+/// Outputs are exchanged as they are.
+void check_outputs(const StepGraph& step, const BatchRoles& roles) {
+  for (const size_t output : step.outputs) {
+    const ValueRef v = step.graph.results[output];
+    const BatchSharding role = roles[v.node][v.output].role;
+    if ((role != BatchSharding::mean && role != BatchSharding::sum) || is_real(step.graph.spec(v).dtype))
+      continue;
+    const GraphNode& n = step.graph.nodes[v.node];
+    throw UnsupportedError(fmt::format(
+        "get_executor: the output '{}' ({}) is a sum over the batch, of which each replica has a part; such "
+        "outputs are real, and this is {}: cast() it",
+        n.op->name(), line_of(n.where), name(step.graph.spec(v).dtype)));
+  }
+}
+
+/// Whether all that is summed up over replicas is so in the same way: weighed by their rows, or plainly.
+bool summed_alike(const StepGraph& step, const BatchRoles& roles, bool averages) {
+  return std::ranges::all_of(summed_results(step, roles), [&](size_t result) {
+    const ValueRef v = step.graph.results[result];
+    return result == step.loss ||
+           roles[v.node][v.output].role == (averages ? BatchSharding::mean : BatchSharding::sum);
+  });
+}
+
 /// Whether each update reads only gradients of parameters that the owner of the updated leaf owns.
 bool owners_read_their_own(const StepGraph& step, const StateOwners& owners) {
   constexpr int none = -1, several = -2;
@@ -145,7 +169,7 @@ bool scatters(const StepGraph& step, const ShardOptions& options) {
 
 }  // namespace
 
-StepGraph freeze_shard(const StepTree& tree, const FeedRows& rows, bool inference,
+StepGraph freeze_shard(const StepTree& tree, const FeedSizes& rows, bool inference,
                        const ShardOptions* options) {
   if (!options) return freeze(tree, rows, inference);
   const auto fail = [&](const Error& error) {
@@ -181,23 +205,31 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
   reduce_assigned(step.graph, exchanged, options);
   mark_random_rows(step.graph, roles);
   check_results(step.graph, roles, options);
+  check_outputs(step, roles);
   const auto role = [&](size_t result) -> const BatchValue& {
     const ValueRef v = step.graph.results[result];
     return roles[v.node][v.output];
   };
+  const bool averages = role(step.loss).role != BatchSharding::sum;
+  const bool sums = exchanges || !summed_alike(step, roles, averages);  // each part is weighed beforehand
   Replication result{.replicas = options.shard.replicas,
                      .micro_batches = options.shard.micro_batches,
                      .batch_rows = options.batch_rows,
-                     .averages = !exchanges && role(step.loss).role != BatchSharding::sum};
-  if (const BatchValue& value = role(step.value); value.role == BatchSharding::rows) {
-    result.row_axis = value.axis;
-    result.row_repeats = value.in_order() ? value.repeats : 0;
+                     .averages = averages && !sums};
+  for (size_t i = 0; i < step.graph.results.size(); ++i) {
+    const BatchValue& value = role(i);
+    result.rows.emplace_back();
+    if (value.role == BatchSharding::rows)
+      result.rows.back() = Replication::Rows{value.axis, value.in_order() ? value.repeats : 0};
   }
   result.owners = options.owners;
   result.replica = options.shard.replica;
   step.summed_results = summed_results(step, roles);
   const double fraction = static_cast<double>(sizes.part) / static_cast<double>(options.batch_rows);
-  if (exchanges || exchanged.reduces()) exchange_statistics(step, exchanged, fraction, exchanges);
+  if (sums && !exchanges)  // gradients are what the loss is
+    for (const ValueRef& v : step.gradients)
+      exchanged.roles[v.node][v.output].role = averages ? BatchSharding::mean : BatchSharding::sum;
+  if (sums || exchanged.reduces()) exchange_statistics(step, exchanged, fraction, sums);
   step.scatters = scatters(step, options);
   return result;
 }

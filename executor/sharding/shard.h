@@ -16,7 +16,7 @@ struct ShardOptions {
   /// Where each replica keeps the states of its own parameters alone.
   std::shared_ptr<const StateOwners> owners = {};
   /// Batches of another size: the axes that have another size then are those of the batch.
-  FeedRows other_feeds = {};
+  FeedSizes other_feeds = {};
   int64_t other_rows = 0;
 
   /// Whether this micro-batch leaves its gradients to the next one, and updates nothing.
@@ -24,7 +24,7 @@ struct ShardOptions {
 };
 
 /// Freezes a step. Throws UnsupportedError where shapes do not allow that a plan takes a shard of the rows.
-StepGraph freeze_shard(const StepTree& tree, const FeedRows& rows, bool inference,
+StepGraph freeze_shard(const StepTree& tree, const FeedSizes& rows, bool inference,
                        const ShardOptions* options);
 
 /// Finds out what replicas must do to have what one device has: which results are summed with the gradients,

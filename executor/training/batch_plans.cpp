@@ -1,15 +1,11 @@
 #include "espalier/executor/training/batch_plans.h"
 
-#include <algorithm>
-
 #include "espalier/core/random.h"
 
 namespace espalier {
 
-BatchPlans::BatchPlans(Replicas& devices, std::vector<BoundPlan> plans, const BatchRows& rows)
-    : devices_(&devices),
-      plans_(std::move(plans)),
-      samples_(rows.empty() ? 1 : *std::ranges::max_element(rows)) {}
+BatchPlans::BatchPlans(Replicas& devices, std::vector<BoundPlan> plans, const BatchSignature& batch)
+    : devices_(&devices), plans_(std::move(plans)), samples_(batch.samples()) {}
 
 void BatchPlans::run(BatchSource& batch, uint64_t first_stream, Profiler* profiler) {
   const Generator random = generator();
@@ -18,7 +14,11 @@ void BatchPlans::run(BatchSource& batch, uint64_t first_stream, Profiler* profil
     generator() = random;  // each thread has its own
     for (const BoundPlan& plan : std::span(plans_).subspan(device * each, each)) {
       batch.load(plan, device == 0 ? profiler : nullptr);
-      plan.runtime->run(first_stream, profiler && &plan == &last() ? profiler->timestamps() : nullptr);
+      const auto run = [&] {
+        plan.runtime->run(first_stream, profiler && &plan == &last() ? profiler->timestamps() : nullptr);
+      };
+      // Further replicas have their own copies of the leaves.
+      device == 0 ? devices_->use_leaves(!plan.runtime->assigned().empty(), run) : run();
     }
   });
   batch.advance();

@@ -15,9 +15,22 @@ std::shared_ptr<const Feed> FeedShards::get(const std::shared_ptr<Feed>& feed, B
   return own;
 }
 
-BatchReaders::BatchReaders(const TreeFeeds& feeds, const TreeFeeds& loaded, FeedShards& shards,
-                           Replicas& devices, int micro_batches)
-    : feeds_(feeds), loaded_(loaded), same_feeds_(&feeds == &loaded) {
+namespace {
+
+/// Loads the rows of a placeholder's value that a plan computes.
+void load_value(const BoundPlan& plan, const Feed& feed, const Tensor& whole, Profiler* profiler) {
+  const bool divided = whole.rank() && plan.shard.pieces() > 1;
+  const int64_t rows = divided ? whole.shape()[0] : 0, begin = divided ? plan.shard.begin(rows) : 0;
+  const Tensor own = divided ? whole.slice(0, begin, begin + plan.shard.rows(rows)) : whole;
+  const auto load = [&] { plan.runtime->load(feed, {&own, 1}); };
+  profiler ? profiler->timed("load", load) : load();
+}
+
+}  // namespace
+
+BatchReaders::BatchReaders(const TreeFeeds& feeds, const TreeFeeds& loaded, const GivenValues& given,
+                           FeedShards& shards, Replicas& devices, int micro_batches)
+    : feeds_(feeds), loaded_(loaded), given_(given), same_feeds_(&feeds == &loaded) {
   for (size_t i = 0; i < devices.size(); ++i)
     for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
       auto& readers = readers_.emplace_back();
@@ -26,13 +39,16 @@ BatchReaders::BatchReaders(const TreeFeeds& feeds, const TreeFeeds& loaded, Feed
         return session->new_batch(shape, dtype);
       };
       for (const auto& feed : feeds.all())
-        readers.push_back(std::make_unique<data::Prefetcher>(shards.get(feed, shard), allocate));
+        readers.push_back(feed->is_placeholder()
+                              ? nullptr
+                              : std::make_unique<data::Prefetcher>(shards.get(feed, shard), allocate));
     }
 }
 
 void BatchReaders::start(int64_t step) {
   for (auto& readers : readers_)
-    for (size_t f = 0; f < readers.size(); ++f) readers[f]->start(feeds_[f].epoch(), step);
+    for (size_t f = 0; f < readers.size(); ++f)
+      if (readers[f]) readers[f]->start(feeds_[f].epoch(), step);
   step_ = step;
   epochs_ = feeds_.epochs();
 }
@@ -42,7 +58,7 @@ bool BatchReaders::is_before(int64_t step) const {
   // After a step that failed, some readers are ahead.
   for (const auto& readers : readers_)
     for (const auto& reader : readers)
-      if (reader->step() + 1 != step) return false;
+      if (reader && reader->step() + 1 != step) return false;
   return true;
 }
 
@@ -50,6 +66,10 @@ void BatchReaders::load(const BoundPlan& plan, Profiler* profiler) {
   const auto timed = [&](const char* name, auto&& f) { return profiler ? profiler->timed(name, f) : f(); };
   Runtime& runtime = *plan.runtime;
   for (size_t f = 0; f < feeds_.size(); ++f) {
+    if (feeds_[f].is_placeholder()) {
+      load_value(plan, loaded_[f], given_[f], profiler);
+      continue;
+    }
     data::Prefetcher& reader = *readers_[plan.index][f];
     if (same_feeds_ && runtime.show(loaded_[f], reader.feed(), feeds_[f].epoch(), step_)) continue;
     const auto batch = timed("wait for data", [&] {
@@ -62,49 +82,101 @@ void BatchReaders::load(const BoundPlan& plan, Profiler* profiler) {
 
 namespace {
 
-/// The rows of a placeholder's value. Throws TypeError or ShapeError if it does not fit.
-int64_t check_value(const Feed& feed, const Tensor& value) {
-  const Spec spec = feed.specs()[0];
-  if (!value.defined() || value.dtype() != spec.dtype)
-    throw TypeError(fmt::format("run: placeholder '{}' takes {}, not {}", feed.name(), name(spec.dtype),
+/// The shape of a placeholder as it was written.
+Shape written_shape(const Feed& feed) {
+  Shape shape = feed.specs()[0].shape;
+  for (const OpenAxis& open : feed.open_axes()) shape.dims()[open.axis] = -1;
+  return shape;
+}
+
+/// Throws ShapeError unless a placeholder takes values of this shape; adds its sizes to the signature.
+void add_sizes(const Feed& feed, const Shape& value, const char* what, BatchSignature& batch) {
+  const Shape written = written_shape(feed);
+  bool fits = value.rank() == written.rank();
+  for (size_t i = 1; fits && i < value.rank(); ++i)
+    fits = written.dims()[i] == -1 || written.dims()[i] == value.dims()[i];
+  if (!fits)
+    throw ShapeError(fmt::format("{}: placeholder '{}' of shape {} cannot take {}", what, feed.name(),
+                                 written.str(), value.str()));
+  batch.rows.push_back(value.rank() ? value.dims()[0] : 1);
+  for (const OpenAxis& open : feed.open_axes()) batch.open.push_back(value.dims()[open.axis]);
+}
+
+void check_type(const Feed& feed, const Tensor& value, const char* what) {
+  const DType dtype = feed.specs()[0].dtype;
+  if (!value.defined() || value.dtype() != dtype)
+    throw TypeError(fmt::format("{}: placeholder '{}' takes {}, not {}", what, feed.name(), name(dtype),
                                 value.defined() ? name(value.dtype()) : "an undefined tensor"));
-  Shape shape = value.shape();
-  if (shape.rank() && shape.rank() == spec.shape.rank()) shape.dims()[0] = spec.shape.dims()[0];
-  if (!(shape == spec.shape))
-    throw ShapeError(fmt::format("run: placeholder '{}' of shape {} cannot take {}", feed.name(),
-                                 spec.shape.str(), value.shape().str()));
-  return shape.rank() ? value.shape()[0] : 1;
+}
+
+/// For each placeholder of a tree, what was given by its name. Throws DataError unless all were given, each
+/// once, and nothing else.
+template <class T>
+std::vector<const T*> by_feed(const TreeFeeds& feeds, const std::vector<std::pair<std::string, T>>& given,
+                              const char* what) {
+  std::vector<const T*> values(feeds.size(), nullptr);
+  const auto& all = feeds.all();
+  for (const auto& [name, value] : given) {
+    const auto feed =
+        std::ranges::find_if(all, [&](const auto& f) { return f->is_placeholder() && f->name() == name; });
+    if (feed == all.end()) throw DataError(fmt::format("{}: the tree has no placeholder '{}'", what, name));
+    const T*& known = values[static_cast<size_t>(feed - all.begin())];
+    if (known) throw DataError(fmt::format("{}: placeholder '{}' was given twice", what, name));
+    known = &value;
+  }
+  for (size_t f = 0; f < feeds.size(); ++f)
+    if (feeds[f].is_placeholder() && !values[f])
+      throw DataError(fmt::format("{}: placeholder '{}' was given no value", what, feeds[f].name()));
+  return values;
+}
+
+void need_placeholders_only(const TreeFeeds& feeds, const char* what) {
+  for (const auto& feed : feeds.all())
+    if (!feed->is_placeholder())
+      throw DataError(fmt::format("{}: the tree is fed by a Distributor; use execute() or step()", what));
 }
 
 }  // namespace
 
-GivenBatch::GivenBatch(const TreeFeeds& feeds, const Feeds& given)
-    : feeds_(feeds), values_(feeds.size(), nullptr) {
-  const auto& all = feeds.all();
-  for (const auto& [name, value] : given) {
-    const auto feed = std::find_if(all.begin(), all.end(),
-                                   [&](const auto& f) { return f->is_placeholder() && f->name() == name; });
-    if (feed == all.end()) throw DataError(fmt::format("run: the tree has no placeholder '{}'", name));
-    values_[static_cast<size_t>(feed - all.begin())] = &value;
-  }
+BatchSignature signature_of(const TreeFeeds& feeds, const FeedShapes& shapes) {
+  need_placeholders_only(feeds, "warm_up");
+  BatchSignature batch;
+  const std::vector<const Shape*> values = by_feed(feeds, shapes, "warm_up");
   for (size_t f = 0; f < feeds.size(); ++f) {
-    if (!feeds[f].is_placeholder())
-      throw DataError("run: the tree is fed by a Distributor; use execute() or step()");
-    if (!values_[f])
-      throw DataError(fmt::format("run: placeholder '{}' was given no value", feeds[f].name()));
-    rows_.push_back(check_value(feeds[f], *values_[f]));
+    (void)values[f]->elements();  // throws on negative sizes
+    add_sizes(feeds[f], *values[f], "warm_up", batch);
+  }
+  return batch;
+}
+
+GivenValues given_beside(const TreeFeeds& feeds, const Feeds& given, const char* what) {
+  if (feeds.has_placeholders_only())
+    throw DataError(
+        fmt::format("{}: placeholder '{}' has no data of its own, and nothing else feeds the tree; use run()",
+                    what, feeds[0].name()));
+  const std::vector<const Tensor*> found = by_feed(feeds, given, what);
+  GivenValues values(feeds.size());
+  BatchSignature sizes;
+  for (size_t f = 0; f < feeds.size(); ++f) {
+    if (!found[f]) continue;
+    check_type(feeds[f], *found[f], what);
+    add_sizes(feeds[f], found[f]->shape(), what, sizes);
+    values[f] = *found[f];
+  }
+  return values;
+}
+
+GivenBatch::GivenBatch(const TreeFeeds& feeds, const Feeds& given) : feeds_(feeds) {
+  need_placeholders_only(feeds, "run");
+  values_ = by_feed(feeds, given, "run");
+  for (size_t f = 0; f < feeds.size(); ++f) {
+    check_type(feeds[f], *values_[f], "run");
+    add_sizes(feeds[f], values_[f]->shape(), "run", signature_);
   }
 }
 
 void GivenBatch::load(const BoundPlan& plan, Profiler* profiler) {
-  for (size_t f = 0; f < feeds_.size(); ++f) {
-    const Tensor& whole = *values_[f];
-    const int64_t begin = plan.shard.begin(rows_[f]);
-    const bool divided = whole.rank() && plan.shard.pieces() > 1;
-    const Tensor own = divided ? whole.slice(0, begin, begin + plan.shard.rows(rows_[f])) : whole;
-    const auto load = [&] { plan.runtime->load(feeds_[f], {&own, 1}); };
-    profiler ? profiler->timed("load", load) : load();
-  }
+  for (size_t f = 0; f < feeds_.size(); ++f) load_value(plan, feeds_[f], *values_[f], profiler);
 }
 
 }  // namespace espalier

@@ -21,12 +21,14 @@ class FeedShards {
   std::map<std::tuple<const Feed*, int, int>, std::shared_ptr<const Feed>> shards_;
 };
 
-/// For each device of this process and each of its micro-batches, a reader of every feed.
+/// For each device of this process and each of its micro-batches, a reader of every feed; placeholders have
+/// the values that they were given.
 class BatchReaders : public BatchSource {
  public:
   /// Reads `feeds`, and loads the plans' sources of `loaded`: the same object, or as many other feeds.
-  BatchReaders(const TreeFeeds& feeds, const TreeFeeds& loaded, FeedShards& shards, Replicas& devices,
-               int micro_batches);
+  /// `given` is read in each step.
+  BatchReaders(const TreeFeeds& feeds, const TreeFeeds& loaded, const GivenValues& given, FeedShards& shards,
+               Replicas& devices, int micro_batches);
 
   /// The next batch is that of this step, in the epochs that the feeds are in.
   void start(int64_t step);
@@ -37,11 +39,21 @@ class BatchReaders : public BatchSource {
 
  private:
   TreeFeeds feeds_, loaded_;
+  const GivenValues& given_;
   bool same_feeds_;  // then columns that are on the device already need no loading
-  std::vector<std::vector<std::unique_ptr<data::Prefetcher>>> readers_;  // by plan, by feed
+  std::vector<std::vector<std::unique_ptr<data::Prefetcher>>>
+      readers_;  // by plan, by feed; null for placeholders
   int64_t step_ = 0;
   int64_t epochs_ = -1;
 };
+
+/// The signature of batches in which the values of placeholders have these shapes. Throws DataError or
+/// ShapeError as GivenBatch does.
+BatchSignature signature_of(const TreeFeeds& feeds, const FeedShapes& shapes);
+
+/// The values which `what`, a call for a tree that is fed, was given for its placeholders. Throws DataError,
+/// TypeError or ShapeError unless they are values of all placeholders, each once, and of nothing else.
+GivenValues given_beside(const TreeFeeds& feeds, const Feeds& given, const char* what);
 
 /// The values that `Executor::run` was given for placeholders.
 class GivenBatch : public BatchSource {
@@ -49,13 +61,13 @@ class GivenBatch : public BatchSource {
   /// Throws DataError, TypeError or ShapeError unless they are values of all placeholders, and of nothing
   /// else.
   GivenBatch(const TreeFeeds& feeds, const Feeds& given);
-  const BatchRows& rows() const { return rows_; }
+  const BatchSignature& signature() const { return signature_; }
   void load(const BoundPlan& plan, Profiler* profiler) override;
 
  private:
   const TreeFeeds& feeds_;
   std::vector<const Tensor*> values_;  // by feed
-  BatchRows rows_;
+  BatchSignature signature_;
 };
 
 }  // namespace espalier

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "espalier/core/error.h"
@@ -123,12 +125,29 @@ std::string state_of(const Checkpoint& c) {
              {"begun", c.run.begun},
              {"samples", c.run.record.samples},
              {"samples_of_epochs", samples}};
+  if (!c.scalars.empty()) state["scalars"] = c.scalars;
   if (c.optimizer) {
     Json settings = Json::array();
     for (const auto& [name, value] : c.optimizer->values) settings.push_back(name);
     state["optimizer"] = {{"name", c.optimizer->name}, {"settings", settings}};
   }
   return state.dump();
+}
+
+/// A row for each finished epoch, with the means in training and in validation (NaN without), and one for the
+/// epoch under way, with its sums.
+Tensor scalars_of(const Checkpoint& c) {
+  std::vector<double> values;
+  const auto mean_of = [](const std::map<std::string, double>& means, const std::string& name) {
+    const auto found = means.find(name);
+    return found == means.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+  };
+  for (const EpochRecord& e : c.run.history.epochs)
+    for (const auto* means : {&e.outputs, &e.validation_outputs})
+      for (const std::string& name : c.scalars) values.push_back(mean_of(*means, name));
+  values.insert(values.end(), c.run.weighted_outputs.begin(), c.run.weighted_outputs.end());
+  const auto size = static_cast<int64_t>(values.size());
+  return doubles(values, {size});
 }
 
 /// Doubles are stored in tensors, because JSON has neither NaN nor infinity.
@@ -146,6 +165,7 @@ NamedTensors tensors_of(const Checkpoint& c) {
                        doubles(history, {static_cast<int64_t>(epochs.size()), history_columns}));
   tensors.emplace_back("run.epoch",
                        doubles({c.run.record.loss_sum, c.run.weighted, c.run.record.seconds}, {3}));
+  if (!c.scalars.empty()) tensors.emplace_back("run.scalars", scalars_of(c));
   tensors.emplace_back("optimizer.settings", doubles(settings, {static_cast<int64_t>(settings.size())}));
   return tensors;
 }
@@ -169,7 +189,9 @@ class Reader {
     const Json& random = state.at("random");
     c.random = {random.at(0).get<uint64_t>(), random.at(1).get<uint64_t>(), random.at(2).get<uint64_t>()};
     read_optimizer(c, state);
+    c.scalars = scalars_in(state);
     read_run(c.run, state);
+    read_scalars(c.run, c.scalars);
     return c;
   }
 
@@ -220,6 +242,23 @@ class Reader {
     run.record.samples = state.at("samples").get<int64_t>();
     run.step = state.at("step").get<int64_t>();
     run.begun = state.at("begun").get<bool>();
+  }
+
+  static std::vector<std::string> scalars_in(const Json& state) {
+    return state.contains("scalars") ? state.at("scalars").get<std::vector<std::string>>()
+                                     : std::vector<std::string>();
+  }
+  void read_scalars(RunState& run, const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    const size_t n = names.size(), epochs = run.history.epochs.size();
+    const auto values = take_doubles("run.scalars", {static_cast<int64_t>((2 * epochs + 1) * n)});
+    const double* next = values.data();
+    for (EpochRecord& e : run.history.epochs) {
+      for (const std::string& name : names) e.outputs[name] = *next++;
+      for (const std::string& name : names)
+        if (const double mean = *next++; !std::isnan(e.validation_loss)) e.validation_outputs[name] = mean;
+    }
+    run.weighted_outputs.assign(next, next + n);
   }
 
   std::filesystem::path path_;

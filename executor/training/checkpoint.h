@@ -20,6 +20,7 @@ struct RunState {
   double weighted = 0;  ///< the sum over its steps of loss times samples
   int64_t step = 0;     ///< the next step of the epoch
   bool begun = false;   ///< whether the callbacks of Event::epoch_start have been called
+  std::vector<double> weighted_outputs = {};  ///< as `weighted`, for each scalar output
 };
 
 /// The epoch of a feed, and the properties by which a checkpoint is matched with a program.
@@ -40,6 +41,7 @@ struct Checkpoint {
   NamedTensors leaves;  ///< in the order in which they were written
   std::vector<FeedState> feeds;
   std::optional<OptimizerSettings> optimizer;
+  std::vector<std::string> scalars;  ///< names of the outputs that the history has means of
   Generator random;
   std::vector<GemmChoice> products;
   RunState run;

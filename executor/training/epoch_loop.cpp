@@ -1,8 +1,14 @@
 #include "espalier/executor/training/epoch_loop.h"
 
-#include <exception>
+#include <fmt/format.h>
 
+#include <cmath>
+#include <exception>
+#include <vector>
+
+#include "espalier/core/defaults.h"
 #include "espalier/core/error.h"
+#include "espalier/core/random.h"
 
 namespace espalier {
 
@@ -49,12 +55,12 @@ EpochLoop::EpochLoop(Trainer& trainer, const ExecuteOptions& options)
     : trainer_(trainer),
       options_(options),
       readers_(trainer.make_readers()),
-      progress_(options.progress && trainer.job_.is_first(),
+      progress_(options.progress.value_or(defaults().progress) && trainer.job_.is_first(),
                 done_before(trainer.run_, trainer.setup_.feeds.steps(), options.epochs)),
-      interrupt_(options.handle_interrupt) {
+      interrupt_(options.handle_interrupt.value_or(defaults().handle_interrupt)) {
   if (const auto& validation = trainer.setup_.options.validation)
-    validation_.emplace(TreeFeeds({validation->feed()}), trainer.setup_.feeds, trainer.feed_shards_,
-                        *trainer.devices_, 1);
+    validation_.emplace(trainer.setup_.feeds.with_data(validation->feed()), trainer.setup_.feeds,
+                        trainer.given_, trainer.feed_shards_, *trainer.devices_, 1);
 }
 
 History EpochLoop::run(Trainer& trainer, const ExecuteOptions& options) {
@@ -101,13 +107,13 @@ bool EpochLoop::run_epoch() {
     const int64_t done = info.epoch * info.steps + run.step();
     if (options_.checkpoint_every > 0 && done % options_.checkpoint_every == 0) leave_checkpoint();
   }
-  trainer_.settle_losses();
+  settle_losses();
   trainer_.devices_->confirm();
   run.set_seconds(seconds_before + watch.seconds());  // now all steps are done
   if (validation_) {
-    const std::optional<double> loss = validate();
-    if (!loss) return false;
-    run.set_validation_loss(*loss);
+    const auto means = validate();
+    if (!means) return false;
+    run.set_validation(*means);
   }
   finish_epoch(info);
   if (options_.checkpoint_every == 0) leave_checkpoint();
@@ -120,7 +126,7 @@ void EpochLoop::take_step(StepInfo& info, double seconds_before, const Stopwatch
   trainer_.train_step(readers_, info);
   unsaved_ = true;
   if (trainer_.devices_->first().losses_due() || trainer_.listens(Event::step_finish) || progress_.due())
-    info.loss = trainer_.settle_losses();
+    info.loss = settle_losses();
   info.seconds = seconds_before + watch.seconds();
   run.set_seconds(info.seconds);
   trainer_.tell(Event::step_finish, info);
@@ -132,34 +138,54 @@ void EpochLoop::take_step(StepInfo& info, double seconds_before, const Stopwatch
   trainer_.profiler_.write_if_done();
 }
 
-std::optional<double> EpochLoop::validate() {
+double EpochLoop::settle_losses() {
+  const double newest = trainer_.settle_losses();
+  if (!options_.stop_on_nan || !trainer_.setup_.training() || trainer_.setup_.loss_scale) return newest;
+  const std::vector<double>& numbers = trainer_.settled_losses();
+  const size_t each = trainer_.run_.numbers(), steps = numbers.size() / each;
+  size_t bad = 0;
+  while (bad < steps && !std::isnan(numbers[bad * each])) ++bad;
+  if (bad == steps) return newest;
+  const int64_t taken = trainer_.run_.step(), step = taken - static_cast<int64_t>(steps - bad);
+  throw NumericError(
+      fmt::format("execute: the loss of step {} of epoch {} is NaN; {} steps of this epoch are done, and the "
+                  "parameters are as after the last one. Look for a rate that is too high, or for data that "
+                  "are not finite; .stop_on_nan = false goes on",
+                  step, trainer_.run_.epoch(), taken));
+}
+
+std::optional<std::vector<double>> EpochLoop::validate() {
   Replicas& devices = *trainer_.devices_;
   const Feed& feed = *trainer_.setup_.options.validation->feed();
   devices.update_leaves();
   devices.finish_before_eager();
   trainer_.value_.keep();
   devices.begin_after_eager();
-  BatchRows rows(1);
+  const TreeFeeds feeds = trainer_.setup_.feeds.with_data(trainer_.setup_.options.validation->feed());
+  BatchSignature sizes;
   std::vector<int64_t> samples;
   std::vector<double> losses;
   validation_->start(0);
   for (int64_t step = 0; step < feed.steps() && !interrupted(); ++step) {
-    rows[0] = feed.rows(step);
-    BatchPlans& plans = trainer_.plans_.find(rows, true);
-    plans.run(*validation_, 0, nullptr);
+    feeds.read_sizes(step, trainer_.given_, sizes);
+    BatchPlans& plans = *trainer_.plans_.find(sizes, PlanCache::For::validation);
+    const int64_t before = (trainer_.run_.epoch() * feed.steps() + step) * plans.random_nodes();
+    plans.run(*validation_, validation_stream(static_cast<uint64_t>(before)), nullptr);
     devices.first().note_loss(*plans.last().runtime);
     samples.push_back(plans.samples());
     if (devices.first().losses_due()) devices.take_losses(losses);
   }
   devices.take_losses(losses);
-  if (losses.size() < static_cast<size_t>(feed.steps())) return {};
-  double weighted = 0;
+  if (samples.size() < static_cast<size_t>(feed.steps())) return {};
+  const size_t each = trainer_.run_.numbers();
+  std::vector<double> means(each);
   int64_t total = 0;
-  for (size_t i = 0; i < losses.size(); ++i) {
-    weighted += losses[i] * static_cast<double>(samples[i]);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    for (size_t k = 0; k < each; ++k) means[k] += losses[i * each + k] * static_cast<double>(samples[i]);
     total += samples[i];
   }
-  return weighted / static_cast<double>(total);
+  for (double& mean : means) mean /= static_cast<double>(total);
+  return means;
 }
 
 void EpochLoop::finish_epoch(StepInfo& info) {
@@ -185,6 +211,7 @@ bool EpochLoop::interrupted(std::optional<Event> told) {
 
 void EpochLoop::leave_checkpoint() {
   if (options_.checkpoint.empty()) return;
+  settle_losses();
   trainer_.checkpoint(options_.checkpoint);
   unsaved_ = false;
 }

@@ -2,6 +2,7 @@
 // early.
 #pragma once
 #include <optional>
+#include <vector>
 
 #include "espalier/executor/training/interrupt.h"
 #include "espalier/executor/training/progress.h"
@@ -20,12 +21,15 @@ class EpochLoop {
   /// Goes on with the epoch to its end. Returns false if SIGINT came before.
   bool run_epoch();
   void take_step(StepInfo& info, double seconds_before, const Stopwatch& watch);
-  /// The mean loss over the validation feed; none if SIGINT came before its end.
-  std::optional<double> validate();
+  /// The mean loss over the validation feed, and the means of the scalar outputs; none if SIGINT came before
+  /// its end.
+  std::optional<std::vector<double>> validate();
   void finish_epoch(StepInfo& info);
   /// Whether SIGINT came to any process. Notes whether a callback called stop() in any process. `told` is the
   /// event that callbacks were told of just now.
   bool interrupted(std::optional<Event> told = {});
+  /// As that of the Trainer. Throws NumericError for a loss that is NaN, if the options say so.
+  double settle_losses();
   void leave_checkpoint();
 
   Trainer& trainer_;

@@ -214,7 +214,7 @@ void Job::agree_on_checkpoint(const CheckpointFile& file, const std::exception_p
   if (!world_) return;
   // The number of steps before the checkpoint, or -1.
   const auto epochs = static_cast<int64_t>(file.checkpoint.run.history.epochs.size());
-  const int64_t each = setup_.feeds.has_placeholders() ? 1 : setup_.feeds.steps() + 1;
+  const int64_t each = setup_.feeds.has_placeholders_only() ? 1 : setup_.feeds.steps() + 1;
   const int64_t steps = epochs * each + file.checkpoint.run.step;
   Tensor own({1}, int64), all({world_->size()}, int64);
   own.span<int64_t>()[0] = error ? -1 : steps;

@@ -22,8 +22,8 @@ Variable all_finite(const optim::ParameterGradients& gradients) {
 }  // namespace
 
 LossScale::LossScale(Device device)
-    : factor_(state(full({}, initial).to(device), "loss_scale")),
-      good_steps_(state(full({}, 0).to(device), "good_steps")) {}
+    : factor_(espalier::state(full({}, initial).to(device), "loss_scale")),
+      good_steps_(espalier::state(full({}, 0).to(device), "good_steps")) {}
 
 optim::ParameterGradients LossScale::gradients(const Variable& loss) const {
   return new_parameter_gradients(loss * as(factor_, loss.dtype()));

@@ -20,8 +20,10 @@ std::shared_ptr<const PlanData> compile_for(const Variable& root, const PlanOpti
   setup.prepare_for(
       {.device = options.device, .replicas = options.devices, .overlaps = options.device != DeviceType::cpu});
   const int micro_batches = setup.micro_batches(false);
-  BatchRows rows;
-  setup.feeds.read_rows(0, rows);
+  if (setup.feeds.has_open_placeholders())
+    throw UnsupportedError("plan_for: a placeholder has open axes; give it the sizes to plan for");
+  BatchSignature rows;
+  setup.feeds.read_sizes(0, {}, rows);
   return compile_step(setup, rows, {0, options.devices, micro_batches - 1, micro_batches}, !setup.training());
 }
 

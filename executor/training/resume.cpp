@@ -55,6 +55,7 @@ Checkpoint take_checkpoint(const Setup& setup, RunState run) {
   }
   c.feeds = feed_states(setup);
   c.optimizer = settings_of(setup.options.optimizer);
+  c.scalars = setup.scalars;
   c.random = generator();
   c.products = gemm_choices().all();
   c.run = std::move(run);
@@ -100,9 +101,15 @@ class FitCheck {
       if (!(value >= 0) || !std::isfinite(value))
         throw FileError(fmt::format("{} has {} as the optimizer's {}", path_, value, name));
   }
+  void scalars() const {
+    const auto list = [](const std::vector<std::string>& names) {
+      return names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, ", "));
+    };
+    need_equal("the list of scalar outputs", list(checkpoint_.scalars), list(setup_.scalars));
+  }
   void position() const {
     // With placeholders there is no position.
-    const int64_t steps = setup_.feeds.has_placeholders() ? 0 : setup_.feeds.steps();
+    const int64_t steps = setup_.feeds.has_placeholders_only() ? 0 : setup_.feeds.steps();
     const int64_t step = checkpoint_.run.step;
     if (step < 0 || step > steps)
       throw FileError(fmt::format("{} is at step {} of an epoch with {}", path_, step, steps));
@@ -127,6 +134,7 @@ void check_fit(const CheckpointFile& file, const Setup& setup) {
   check.leaves();
   check.feeds();
   check.optimizer();
+  check.scalars();
   check.position();
 }
 
@@ -139,11 +147,12 @@ void restore(const Checkpoint& c, Setup& setup) {
         setup.options.optimizer->set(name, value);
     }
   }
-  std::vector<Tensor> values;
+  std::vector<std::pair<Node*, Tensor>> values;
   for (size_t i = 0; i < setup.leaves.size(); ++i)
-    values.push_back(c.leaves[i].second.to(setup.leaves[i].node()->outputs[0].value.device()));
+    values.emplace_back(setup.leaves[i].node(),
+                        c.leaves[i].second.to(setup.leaves[i].node()->outputs[0].value.device()));
   // From here on nothing can fail.
-  for (size_t i = 0; i < values.size(); ++i) assign(*setup.leaves[i].node(), values[i]);
+  assign(values);
   for (size_t i = 0; i < setup.feeds.size(); ++i) setup.feeds[i].set_epoch(c.feeds[i].epoch);
   if (setup.options.validation) setup.options.validation->feed()->set_epoch(c.feeds.back().epoch);
   generator() = c.random;

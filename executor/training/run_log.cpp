@@ -11,7 +11,7 @@ RunState RunLog::state_now() const {
 void RunLog::begin_run() {
   if (!std::exchange(resumed_, false)) {
     state_ = {};
-    epochs_ = feeds_.epochs();
+    reset_epoch();
   }
   follow_feeds();
 }
@@ -33,16 +33,28 @@ void RunLog::add_step(int64_t samples) {
 }
 
 void RunLog::add_losses(std::span<const double> losses) {
-  for (size_t i = 0; i < losses.size(); ++i) {
-    state_.record.loss_sum += losses[i];
-    state_.weighted += losses[i] * static_cast<double>(samples_[i]);
+  for (size_t i = 0; i < samples_.size(); ++i) {
+    const auto samples = static_cast<double>(samples_[i]);
+    const double* numbers_of_step = &losses[i * numbers()];
+    state_.record.loss_sum += *numbers_of_step;
+    state_.weighted += *numbers_of_step * samples;
+    for (size_t k = 0; k < scalars_.size(); ++k)
+      state_.weighted_outputs[k] += numbers_of_step[1 + k] * samples;
   }
   samples_.clear();
+}
+
+void RunLog::set_validation(std::span<const double> means) {
+  state_.record.validation_loss = means[0];
+  for (size_t k = 0; k < scalars_.size(); ++k) state_.record.validation_outputs[scalars_[k]] = means[1 + k];
 }
 
 const EpochRecord& RunLog::finish_epoch() {
   EpochRecord& record = state_.record;
   record.loss_mean = record.samples ? state_.weighted / static_cast<double>(record.samples) : 0;
+  for (size_t k = 0; k < scalars_.size(); ++k)
+    record.outputs[scalars_[k]] =
+        record.samples ? state_.weighted_outputs[k] / static_cast<double>(record.samples) : 0;
   state_.history.epochs.push_back(record);
   feeds_.next_epoch();
   reset_epoch();
@@ -52,6 +64,7 @@ const EpochRecord& RunLog::finish_epoch() {
 void RunLog::reset_epoch() {
   state_.record = {};
   state_.weighted = 0;
+  state_.weighted_outputs.assign(scalars_.size(), 0);
   state_.step = 0;
   state_.begun = false;
   epochs_ = feeds_.epochs();

@@ -1,6 +1,7 @@
 // RunLog: the position of a run in its epoch, the losses of its steps, and the epochs before.
 #pragma once
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,7 +12,11 @@ namespace espalier {
 
 class RunLog {
  public:
-  explicit RunLog(const TreeFeeds& feeds) : feeds_(feeds), epochs_(feeds.epochs()) {}
+  /// `scalars` are the names of the numbers that come with each loss.
+  RunLog(const TreeFeeds& feeds, const std::vector<std::string>& scalars)
+      : feeds_(feeds), scalars_(scalars), epochs_(feeds.epochs()) {
+    state_.weighted_outputs.assign(scalars_.size(), 0);
+  }
 
   const RunState& state() const { return state_; }
   int64_t step() const { return state_.step; }
@@ -30,11 +35,14 @@ class RunLog {
   /// Notes a step, whose loss becomes known later.
   void add_step(int64_t samples);
   bool has_all_losses() const { return samples_.empty(); }
-  /// Notes the losses of all steps since the last call, in their order.
+  /// Notes the losses of all steps since the last call, in their order, each followed by its scalars.
   void add_losses(std::span<const double> losses);
+  /// How many numbers each step has: the loss and the scalars.
+  size_t numbers() const { return 1 + scalars_.size(); }
   void forget_losses() { samples_.clear(); }
   void set_seconds(double seconds) { state_.record.seconds = seconds; }
-  void set_validation_loss(double loss) { state_.record.validation_loss = loss; }
+  /// Sets the mean loss over the validation feed, and the means of the scalars behind it.
+  void set_validation(std::span<const double> means);
   /// Adds the epoch to the history, and goes to the beginning of the next one.
   const EpochRecord& finish_epoch();
 
@@ -42,6 +50,7 @@ class RunLog {
   void reset_epoch();
 
   TreeFeeds feeds_;
+  std::vector<std::string> scalars_;
   RunState state_;
   int64_t epochs_;                // TreeFeeds::epochs() of the epoch under way
   bool resumed_ = false;          // the next run goes on with `state_`

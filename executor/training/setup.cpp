@@ -4,12 +4,17 @@
 
 #include <algorithm>
 #include <climits>
+#include <set>
+#include <string_view>
 
+#include "espalier/core/assignment_ops.h"
 #include "espalier/core/autograd.h"
 #include "espalier/core/error.h"
 #include "espalier/core/tree.h"
 #include "espalier/executor/runtime/parameter_arena.h"
+#include "espalier/executor/training/open_sizes.h"
 #include "espalier/ops/ops.h"
+#include "espalier/optim/update.h"
 
 namespace espalier {
 
@@ -33,10 +38,26 @@ void check_options(const ExecutorOptions& options) {
     throw Error("get_executor: parts of a batch are accumulated in training only");
   if (options.replicas.shard_states && !training)
     throw Error("get_executor: states are shared out in training only");
+  if (options.plan_cache < 1)
+    throw Error(fmt::format("get_executor: {} plans cannot be kept", options.plan_cache));
   if (options.memory_budget < 0)
     throw Error(fmt::format("get_executor: a memory budget cannot be {} bytes", options.memory_budget));
   if (options.validation && !training) throw Error("get_executor: validation goes with training only");
   if (options.optimizer && !training) throw Error("get_executor: an optimizer goes with training only");
+}
+
+/// Adds what is computed beside the tree's value.
+void find_outputs(Setup& setup) {
+  std::set<std::string_view> names;
+  for (const auto& [name, output] : setup.options.outputs) {
+    if (name.empty()) throw Error("get_executor: an output has no name");
+    if (!names.insert(name).second)
+      throw Error(fmt::format("get_executor: two outputs are named '{}'", name));
+    if (!output.defined())
+      throw Error(fmt::format("get_executor: the output '{}' is an undefined Variable", name));
+    setup.tree.outputs.push_back(output);
+    if (output.rank() == 0) setup.scalars.push_back(name);
+  }
 }
 
 /// Sets the updates of a step, and the gradients that they are made of if an optimizer was given.
@@ -50,8 +71,9 @@ void find_updates(Setup& setup) {
   const bool scales = options.precision == Precision::float16;
   if (options.optimizer) {
     if (scales) setup.loss_scale.emplace(root.device());
-    const auto gradients = scales ? setup.loss_scale->gradients(root) : new_parameter_gradients(root);
-    if (gradients.empty()) throw Error("get_executor: there is no parameter in the tree to train");
+    const auto gradients = optim::trained_gradients(
+        root, scales ? setup.loss_scale->gradients(root) : new_parameter_gradients(root), *options.optimizer,
+        "get_executor");
     setup.tree.updates = scales
                              ? setup.loss_scale->updates(gradients, *options.optimizer, setup.tree.succeeded)
                              : options.optimizer->build(gradients);
@@ -62,9 +84,16 @@ void find_updates(Setup& setup) {
         "optimizer: get_executor({.optimizer = …, .precision = Precision::float16})");
   } else if (root.node()->record) {
     if (root.node()->record->updates.size() > 1)
-      throw Error("get_executor: the tree holds updates of several optimizers; name the one to use");
-    for (const GradientRecord::Update& update : root.node()->record->updates)
+      throw Error(
+          "get_executor: the tree holds updates of several optimizers, or of different parameters; name the "
+          "optimizer to use");
+    for (const GradientRecord::Update& update : root.node()->record->updates) {
+      if (!std::ranges::all_of(update.parameters, [](const Node* p) { return is_trained(*p); }))
+        throw Error(
+            "get_executor: parameters have been frozen since the update in the tree was written; name the "
+            "optimizer");
       for (const Edge& assignment : update.assignments) setup.tree.updates.push_back(assignment.variable());
+    }
   }
   if (setup.tree.updates.empty())
     throw Error(
@@ -76,24 +105,34 @@ void find_updates(Setup& setup) {
 void find_inputs(Setup& setup) {
   std::vector<Variable> roots = setup.tree.updates;
   roots.push_back(setup.root);
+  roots.insert(roots.end(), setup.tree.outputs.begin(), setup.tree.outputs.end());
   std::vector<std::shared_ptr<Feed>> feeds;
-  for (Node* node : nodes_below(TreeWalk(roots))) {
+  const std::vector<Node*> tree = nodes_below(TreeWalk(roots));
+  for (Node* node : tree) {
     if (node->is_leaf() && !is_constant(node->op())) setup.leaves.emplace_back(node);
     if (const auto* feed = node->op().feed())
       if (std::find(feeds.begin(), feeds.end(), *feed) == feeds.end()) feeds.push_back(*feed);
     if (node->op().effect() == Effect::communicates) setup.collective = node;
+    if (setup.training() && orders_assignment(node->op())) setup.written.insert(node->inputs[1].node());
   }
+  for (const Variable& update : setup.tree.updates) setup.written.insert(update.node()->inputs[0].node());
   setup.feeds = TreeFeeds(std::move(feeds));
+  check_names(tree);
+  check_open_sizes(tree, setup.feeds);
   if (!setup.leaves.empty()) setup.home = ParameterArena::device_of(setup.leaves[0]);
 }
 
 void check_validation(const Setup& setup) {
   const auto& validation = setup.options.validation;
   if (!validation) return;
-  if (setup.feeds.size() != 1 || setup.feeds.has_placeholders())
-    throw DataError(fmt::format(
-        "get_executor: validation needs a tree with one Distributor, this has {} feeds", setup.feeds.size()));
-  const auto ours = setup.feeds[0].specs(), theirs = validation->feed()->specs();
+  const Feed* fed = nullptr;
+  int feeds = 0;
+  for (const auto& feed : setup.feeds.all())
+    if (!feed->is_placeholder()) fed = feed.get(), ++feeds;
+  if (feeds != 1)
+    throw DataError(
+        fmt::format("get_executor: validation needs a tree with one Distributor, this has {}", feeds));
+  const auto ours = fed->specs(), theirs = validation->feed()->specs();
   bool fit = ours.size() == theirs.size();
   for (size_t i = 0; fit && i < ours.size(); ++i) {
     Shape a = ours[i].shape, b = theirs[i].shape;
@@ -122,7 +161,13 @@ void build_shard_results(Setup& setup) {
     if (!is_real(root.dtype())) setup.tree.value_in_reals = real;
   }
   if (!setup.training()) return;
-  if (!setup.options.optimizer) setup.tree.gradients = parameter_gradients(root);
+  if (!setup.options.optimizer) {
+    const auto& updated = root.node()->record->updates.front().parameters;
+    setup.tree.gradients = parameter_gradients(root);
+    std::erase_if(setup.tree.gradients, [&](const auto& pair) {
+      return std::ranges::find(updated, pair.first.node()) == updated.end();
+    });
+  }
   if (setup.tree.gradients.empty())
     throw UnsupportedError(
         "get_executor: replicas and parts of a batch meet in the gradients of parameters, and the "
@@ -130,9 +175,9 @@ void build_shard_results(Setup& setup) {
 }
 
 /// Where a batch has other rows than the shard, and how the plan of a shard differs from one for all rows.
-ShardOptions shard_options(const Setup& setup, int64_t batch_rows, const FeedRows& feeds, BatchShard shard,
+ShardOptions shard_options(const Setup& setup, int64_t batch_rows, const FeedSizes& feeds, BatchShard shard,
                            bool inference) {
-  ShardOptions how{.shard = shard, .batch_rows = batch_rows};
+  ShardOptions how{.shard = shard, .batch_rows = batch_rows, .other_feeds = feeds};
   // Replicas send buckets one by one only if all have as many rows: plans of different sizes may complete
   // their gradients in different orders.
   if (shard.micro_batches == 1 && setup.target.overlaps && batch_rows % shard.replicas == 0)
@@ -140,7 +185,7 @@ ShardOptions shard_options(const Setup& setup, int64_t batch_rows, const FeedRow
   how.local_statistics = setup.options.replicas.local_statistics;
   if (!inference) how.owners = setup.owners;
   how.other_rows = shard.rows(batch_rows) == batch_rows ? 2 * batch_rows : batch_rows;
-  for (const auto& [feed, size] : feeds) how.other_feeds[feed] = how.other_rows;
+  for (auto& [feed, size] : how.other_feeds) size.rows = how.other_rows;
   return how;
 }
 
@@ -150,6 +195,7 @@ Setup::Setup(const Variable& tree_root, const ExecutorOptions& given, bool gathe
     : root(tree_root), options(given), gather_gradients(gather), tree{tree_root} {
   choose_mode(root, options);
   check_options(options);
+  find_outputs(*this);
   if (training()) find_updates(*this);
   find_inputs(*this);
   check_validation(*this);
@@ -170,7 +216,8 @@ void Setup::prepare_for(const Target& devices) {
         collective->op().name(), line_of(collective->where)));
   build_shard_results(*this);
   if (!options.replicas.shard_states || target.replicas == 1) return;
-  std::vector<Variable> roots{tree.value};
+  std::vector<Variable> roots = tree.outputs;
+  roots.push_back(tree.value);
   for (const Variable& more : {tree.loss, tree.value_in_reals})
     if (more.defined()) roots.push_back(more);
   owners = std::make_shared<StateOwners>(
@@ -187,19 +234,20 @@ std::vector<Variable> Setup::arranged_leaves() const {
   return arranged;
 }
 
-std::shared_ptr<const PlanData> compile_step(const Setup& setup, const BatchRows& rows, BatchShard shard,
-                                             bool inference) {
-  FeedRows sizes;
-  int64_t whole = 1;
-  for (size_t f = 0; f < setup.feeds.size(); ++f) {
-    const Feed& feed = setup.feeds[f];
-    if (feed.specs()[0].shape.rank() == 0) continue;  // a number for all rows
-    if (!sizes.empty() && setup.sharded() && rows[f] != whole)
+std::shared_ptr<const PlanData> compile_step(const Setup& setup, const BatchSignature& batch,
+                                             BatchShard shard, bool inference) {
+  FeedSizes sizes = setup.feeds.of_each(batch);
+  std::optional<int64_t> whole;
+  for (const auto& feed : setup.feeds.all()) {
+    const auto size = sizes.find(feed.get());
+    if (size == sizes.end()) continue;
+    int64_t& rows = size->second.rows;
+    if (setup.sharded() && whole && rows != *whole)
       throw UnsupportedError(
           fmt::format("get_executor: replicas share out the rows of a batch, and the feeds show {} and {}",
-                      whole, rows[f]));
-    whole = rows[f];
-    sizes[&feed] = shard.rows(whole);
+                      *whole, rows));
+    whole = rows;
+    rows = shard.rows(rows);
   }
   StepTree tree = setup.tree;
   if (inference) tree.updates.clear();
@@ -210,7 +258,7 @@ std::shared_ptr<const PlanData> compile_step(const Setup& setup, const BatchRows
                      .dump = setup.options.dump,
                      .memory_budget = setup.options.memory_budget,
                      .precision = setup.options.precision};
-  if (setup.sharded()) how.shard = shard_options(setup, whole, sizes, shard, inference);
+  if (setup.sharded()) how.shard = shard_options(setup, whole.value_or(1), sizes, shard, inference);
   return compile(tree, sizes, how);
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "espalier/executor/compile.h"
@@ -45,17 +47,19 @@ struct Setup {
   bool gather_gradients;
   StepTree tree;
   std::optional<LossScale> loss_scale;  ///< training in float16
+  std::vector<std::string> scalars;     ///< names of the outputs that are scalars, in their order
   TreeFeeds feeds;
   std::vector<Variable> leaves;      ///< all but constants, in the order in which they were written
+  std::set<const Node*> written;     ///< those of them that a step writes
   const Node* collective = nullptr;  ///< a node of the tree that communicates, if there is one
   Device home;                       ///< the device of the first leaf
   Target target;
   std::shared_ptr<const StateOwners> owners;  ///< if replicas share out the states
 };
 
-/// Compiles the plan that takes this shard of batches with these rows. Throws UnsupportedError if shards of
+/// Compiles the plan that takes this shard of batches of these sizes. Throws UnsupportedError if shards of
 /// such batches cannot be computed apart.
-std::shared_ptr<const PlanData> compile_step(const Setup& setup, const BatchRows& rows, BatchShard shard,
-                                             bool inference);
+std::shared_ptr<const PlanData> compile_step(const Setup& setup, const BatchSignature& batch,
+                                             BatchShard shard, bool inference);
 
 }  // namespace espalier

@@ -25,52 +25,49 @@ Setup make_setup(const Variable& root, const ExecutorOptions& options, bool gath
   return Setup(root, options, gather_gradients);
 }
 
-/// The devices that the options name, or that of the tree, with memory for its leaves.
-std::unique_ptr<Replicas> make_devices(Setup& setup) {
-  const ExecutorOptions& options = setup.options;
-  std::vector<Device> devices = options.devices;
-  if (devices.empty()) devices.push_back(setup.home);
-  const bool alone = !options.replicas.distributed || distributed::size() == 1;
+/// The devices that the options name, or that of the tree.
+std::vector<Device> devices_of(const Setup& setup) {
+  return setup.options.devices.empty() ? std::vector<Device>{setup.home} : setup.options.devices;
+}
+
+/// These devices, with memory for the leaves.
+std::unique_ptr<Replicas> make_replicas(const Setup& setup, std::shared_ptr<Communicator> world) {
+  auto replicas = std::make_unique<Replicas>(devices_of(setup), setup.options.launch, std::move(world));
+  replicas->add_leaves(setup.arranged_leaves(), setup.written, setup.owners.get(),
+                       setup.gathers_gradients(false));
+  replicas->update_leaves();
+  return replicas;
+}
+
+std::unique_ptr<Replicas> prepare_devices(Setup& setup) {
+  const std::vector<Device> devices = devices_of(setup);
+  const bool alone = !setup.options.replicas.distributed || distributed::size() == 1;
   const DeviceType type = devices[0].type;
   // Threads of one process compute and communicate on the same cores, so these cannot overlap.
   setup.prepare_for({.device = type,
                      .replicas = static_cast<int>(devices.size()) * (alone ? 1 : distributed::size()),
                      .overlaps = !alone || type != DeviceType::cpu});
-  auto replicas = std::make_unique<Replicas>(devices, options.launch, alone ? nullptr : distributed::world());
-  replicas->add_leaves(setup.arranged_leaves(), setup.owners.get(), setup.gathers_gradients(false));
-  replicas->first().update_leaves();
-  return replicas;
+  return make_replicas(setup, alone ? nullptr : distributed::world());
 }
 
-/// Refuses what a callback asks of a trainer that is in the middle of a step.
-class Busy {
- public:
-  Busy(bool& busy, const char* what) : busy_(busy) {
-    if (busy)
-      throw Error(fmt::format("{}: the executor is in the middle of a step, which called this", what));
-    busy_ = true;
-  }
-  ~Busy() { busy_ = false; }
-  Busy(const Busy&) = delete;
-  Busy& operator=(const Busy&) = delete;
-
- private:
-  bool& busy_;
-};
+/// What `Trainer::runner_` is once several threads have called `run`.
+const char many_threads = 0;
 
 }  // namespace
 
 Trainer::Trainer(const Variable& root, const ExecutorOptions& options, bool gather_gradients)
     : setup_(make_setup(root, options, gather_gradients)),
-      devices_(make_devices(setup_)),
+      devices_(prepare_devices(setup_)),
       job_(setup_, *devices_),
-      plans_(setup_, *devices_),
-      run_(setup_.feeds),
+      compiled_(setup_),
+      plans_(setup_, *devices_, compiled_),
+      run_(setup_.feeds, setup_.scalars),
       value_(setup_, job_) {
   devices_->update_leaves();
   // The plans of an epoch: for whole batches, and for a short last one.
+  if (setup_.feeds.has_open_placeholders()) return;
   plans_.at_step(0);
-  const int64_t steps = setup_.feeds.has_placeholders() ? 0 : setup_.feeds.steps();
+  const int64_t steps = setup_.feeds.has_placeholders_only() ? 0 : setup_.feeds.steps();
   if (steps > 0) plans_.at_step(steps - 1);
 }
 
@@ -81,14 +78,18 @@ History Trainer::execute(const ExecuteOptions& options) {
   if (options.checkpoint_every > 0 && options.checkpoint.empty())
     throw Error(fmt::format("execute: a checkpoint every {} steps needs a folder: .checkpoint",
                             options.checkpoint_every));
-  setup_.feeds.need_data("execute");
-  const Busy busy(busy_, "execute");
+  const Inside inside(occupancy_, "execute");
+  give(options.feeds, "execute");
   return job_.guarded([&] { return EpochLoop::run(*this, options); });
 }
 
-StepInfo Trainer::step() {
-  setup_.feeds.need_data("step");
-  const Busy busy(busy_, "step");
+void Trainer::give(const Feeds& given, const char* what) {
+  if (!given.empty() || setup_.feeds.has_placeholders()) given_ = given_beside(setup_.feeds, given, what);
+}
+
+StepInfo Trainer::step(const Feeds& given) {
+  const Inside inside(occupancy_, "step");
+  give(given, "step");
   devices_->begin_after_eager();
   devices_->update_leaves();
   run_.follow_feeds();
@@ -117,44 +118,123 @@ StepInfo Trainer::step() {
 
 void Trainer::train_step(BatchReaders& readers, StepInfo& info) {
   devices_->update_leaves();  // a callback may have set values
-  BatchPlans& plans = plans_.at_step(run_.step());
+  const PlanCache::Plans& found = plans_.at_step(run_.step(), given_);
+  BatchPlans& plans = *found;
   profiler_.begin_step();
-  run_plans(plans, readers);
+  run_plans(plans, readers, &profiler_);
+  value_.set(found);
   devices_->first().note_loss(*plans.last().runtime);
   run_.add_step(plans.samples());
   info.samples = plans.samples();
   profiler_.end_step(plans.last().data);
 }
 
-void Trainer::run_plans(BatchPlans& plans, BatchSource& batch) {
-  plans.run(batch, generator().next_stream, &profiler_);
+void Trainer::run_plans(BatchPlans& plans, BatchSource& batch, Profiler* profiler) {
+  plans.run(batch, generator().next_stream, profiler);
   generator().next_stream += static_cast<uint64_t>(plans.random_nodes());
   if (!plans.last().runtime->assigned().empty()) job_.note_update();
-  value_.set(plans);
 }
 
 Tensor Trainer::run(const Feeds& given) {
+  if (!serves_threads()) {
+    const Inside inside(occupancy_, "run");
+    return run_here(given);
+  }
+  note_thread();
+  if (!occupancy_.try_enter("run")) return run_beside(given);
+  const Leaving leaving(occupancy_);
+  return run_here(given);
+}
+
+Tensor Trainer::run_here(const Feeds& given) {
   GivenBatch batch(setup_.feeds, given);
   devices_->begin_after_eager();
   devices_->update_leaves();
-  BatchPlans& plans = plans_.find(batch.rows());
-  check_has_value(plans);
+  const PlanCache::Plans& plans = plans_.find(batch.signature());
+  check_has_value(*plans);
   profiler_.begin_step();
-  run_plans(plans, batch);
+  run_plans(*plans, batch, &profiler_);
+  value_.set(plans);
   devices_->finish_before_eager();
   Tensor result = value_.get();
-  profiler_.end_step(plans.last().data);
+  profiler_.end_step(plans->last().data);
   profiler_.write_if_done();
   return result;
 }
 
+Tensor Trainer::run_beside(const Feeds& given) {
+  GivenBatch batch(setup_.feeds, given);
+  const std::unique_ptr<Lane, void (*)(Lane*)> lane(take_lane(), Lanes::give_back);
+  lane->devices->begin_after_eager();
+  lane->devices->update_leaves();
+  const PlanCache::Plans& plans = lane->plans.find(batch.signature());
+  run_plans(*plans, batch, nullptr);
+  lane->value.set(plans);
+  lane->devices->finish_before_eager();
+  return lane->value.get();
+}
+
+Lane* Trainer::take_lane() {
+  if (Lane* lane = lanes_.take()) return lane;
+  return lanes_.add(std::make_unique<Lane>(setup_, job_, compiled_, make_replicas(setup_, nullptr)));
+}
+
+void Trainer::warm_up(const FeedShapes& shapes, int threads) {
+  if (threads < 1) throw Error(fmt::format("warm_up: {} threads cannot run", threads));
+  const Inside inside(occupancy_, "warm_up");
+  const BatchSignature batch = signature_of(setup_.feeds, shapes);
+  (void)plans_.find(batch, PlanCache::For::warm_up);
+  if (!serves_threads()) return;
+  std::vector<std::unique_ptr<Lane, void (*)(Lane*)>> lanes;
+  for (int i = 1; i < threads; ++i) {
+    lanes.emplace_back(take_lane(), Lanes::give_back);
+    (void)lanes.back()->plans.find(batch, PlanCache::For::warm_up);
+  }
+}
+
+void Trainer::note_thread() {
+  const void* known = runner_.load(std::memory_order_relaxed);
+  if (known == this_thread() || known == &many_threads) return;
+  if (!known && runner_.compare_exchange_strong(known, this_thread())) return;
+  runner_ = &many_threads;
+}
+
+Tensor Trainer::value() {
+  if (runner_.load(std::memory_order_relaxed) == &many_threads)
+    throw Error("value: several threads have run this executor, and each run() has returned its value");
+  const Visit visit(occupancy_, "value");
+  return value_.get();
+}
+
+Tensor Trainer::output(std::string_view name) {
+  const auto& outputs = setup_.options.outputs;
+  const auto found =
+      std::find_if(outputs.begin(), outputs.end(), [&](const auto& o) { return o.first == name; });
+  if (found == outputs.end()) {
+    std::vector<std::string_view> names;
+    for (const auto& [known, output] : outputs) names.push_back(known);
+    throw Error(fmt::format("output: the executor has no output '{}'; it has {}", name,
+                            names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  }
+  if (runner_.load(std::memory_order_relaxed) == &many_threads)
+    throw Error("output: several threads have run this executor, and so there is no last step");
+  const Visit visit(occupancy_, "output");
+  return value_.output(static_cast<size_t>(found - outputs.begin()));
+}
+
+double Trainer::loss_scale() {
+  const Visit visit(occupancy_, "loss_scale");
+  return setup_.loss_scale ? setup_.loss_scale->factor().item() : 1;
+}
+
 BatchReaders Trainer::make_readers() {
-  return BatchReaders(setup_.feeds, setup_.feeds, feed_shards_, *devices_, setup_.micro_batches(false));
+  return BatchReaders(setup_.feeds, setup_.feeds, given_, feed_shards_, *devices_,
+                      setup_.micro_batches(false));
 }
 
 double Trainer::settle_losses() {
-  if (run_.has_all_losses()) return 0;
   losses_.clear();
+  if (run_.has_all_losses()) return 0;
   try {
     devices_->take_losses(losses_);
   } catch (...) {
@@ -162,12 +242,17 @@ double Trainer::settle_losses() {
     throw;
   }
   run_.add_losses(losses_);
-  return losses_.back();
+  return losses_[losses_.size() - run_.numbers()];
 }
 
 void Trainer::forget_losses() {
   run_.forget_losses();
   devices_->forget_losses();
+}
+
+void Trainer::on(Event event, std::function<void(const StepInfo&)> f) {
+  const Visit visit(occupancy_, "on");
+  listeners_.emplace_back(event, std::move(f));
 }
 
 bool Trainer::listens(Event event) const {
@@ -184,6 +269,7 @@ void Trainer::tell(Event event, const StepInfo& info) {
 }
 
 void Trainer::checkpoint(const std::filesystem::path& folder) {
+  const Visit visit(occupancy_, "checkpoint");
   job_.guarded([&] {
     settle_losses();
     devices_->finish_before_eager();
@@ -195,7 +281,7 @@ void Trainer::checkpoint(const std::filesystem::path& folder) {
 }
 
 void Trainer::resume(const std::filesystem::path& folder) {
-  if (busy_) throw Error("resume: the executor is in the middle of a step, which called this");
+  const Inside inside(occupancy_, "resume");
   CheckpointFile file;
   std::exception_ptr error;
   try {
@@ -210,13 +296,32 @@ void Trainer::resume(const std::filesystem::path& folder) {
   run_.resume(std::move(file.checkpoint.run));
   step_readers_.reset();
   value_.clear();
-  if (gemm_choices().set(file.checkpoint.products)) plans_.clear();  // they keep the library of each product
+  if (!gemm_choices().set(file.checkpoint.products)) return;
+  plans_.clear();  // they keep the library of each product
+  compiled_.clear();
 }
 
-Plan Trainer::plan() { return Plan(plans_.at_step(0).last().data); }
+const BatchPlans& Trainer::main_plans() {
+  if (!setup_.feeds.has_open_placeholders()) return *plans_.at_step(0);
+  if (!plans_.last())
+    throw Error(
+        "there is no plan yet: a placeholder has open axes, whose sizes run() or warm_up() must tell");
+  return *plans_.last();
+}
+
+Plan Trainer::plan() {
+  const Visit visit(occupancy_, "plan");
+  return Plan(main_plans().last().data);
+}
+
+void Trainer::profile(const std::filesystem::path& trace, const ProfileOptions& options) {
+  const Visit visit(occupancy_, "profile");
+  profiler_.start(trace, options);
+}
 
 void Trainer::report(const std::filesystem::path& html) {
-  auto plan = plans_.at_step(0).last().data;
+  const Visit visit(occupancy_, "report");
+  auto plan = main_plans().last().data;
   if (!profiler_.times(*plan) && profiler_.busiest()) plan = profiler_.busiest();
   write_report(html, *plan, profiler_.times(*plan));
 }

@@ -1,6 +1,7 @@
 // Trainer: what is behind an Executor. It takes steps and epochs, calls listeners, and keeps checkpoints.
 #pragma once
 #include <array>
+#include <atomic>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -12,6 +13,8 @@
 #include "espalier/executor/report/profiler.h"
 #include "espalier/executor/training/batch_readers.h"
 #include "espalier/executor/training/job.h"
+#include "espalier/executor/training/lanes.h"
+#include "espalier/executor/training/occupancy.h"
 #include "espalier/executor/training/plan_cache.h"
 #include "espalier/executor/training/run_log.h"
 #include "espalier/executor/training/setup.h"
@@ -28,34 +31,45 @@ class Trainer {
   Trainer(const Variable& root, const ExecutorOptions& options, bool gather_gradients);
 
   History execute(const ExecuteOptions& options);
-  StepInfo step();
+  StepInfo step(const Feeds& given);
   Tensor run(const Feeds& given);
-  Tensor value() const { return value_.get(); }
-  double loss_scale() const { return setup_.loss_scale ? setup_.loss_scale->factor().item() : 1; }
+  void warm_up(const FeedShapes& shapes, int threads);
+  Tensor value();
+  Tensor output(std::string_view name);
+  double loss_scale();
 
-  void on(Event event, std::function<void(const StepInfo&)> f) {
-    listeners_.emplace_back(event, std::move(f));
-  }
+  void on(Event event, std::function<void(const StepInfo&)> f);
   void stop() { stopped_ = true; }
   void checkpoint(const std::filesystem::path& folder);
   void resume(const std::filesystem::path& folder);
 
   Plan plan();
-  void profile(const std::filesystem::path& trace, const ProfileOptions& options) {
-    profiler_.start(trace, options);
-  }
+  void profile(const std::filesystem::path& trace, const ProfileOptions& options);
   void report(const std::filesystem::path& html);
 
  private:
   friend class EpochLoop;
 
+  /// Keeps the values of the placeholders for the steps of a call. Throws what `given_beside` throws.
+  void give(const Feeds& given, const char* what);
   BatchReaders make_readers();
   /// Takes the next step of the epoch. Its loss is added to the log by `settle_losses`.
   void train_step(BatchReaders& readers, StepInfo& info);
-  /// Loads a batch and runs the plans with the random numbers that come next.
-  void run_plans(BatchPlans& plans, BatchSource& batch);
+  /// Loads a batch and runs the plans with the random numbers of this thread that come next.
+  void run_plans(BatchPlans& plans, BatchSource& batch, Profiler* profiler);
+  /// Whether several threads may be inside `run`.
+  bool serves_threads() const { return !setup_.training() && devices_->size() == 1 && !devices_->world(); }
+  void note_thread();
+  Tensor run_here(const Feeds& given);
+  Tensor run_beside(const Feeds& given);
+  /// A lane that no other thread has.
+  Lane* take_lane();
+  /// For whole batches.
+  const BatchPlans& main_plans();
   /// Waits for the losses of all steps so far, and returns the newest; 0 if all are in the log already.
   double settle_losses();
+  /// The losses that the last call of `settle_losses` added.
+  const std::vector<double>& settled_losses() const { return losses_; }
   void forget_losses();
 
   bool listens(Event event) const;
@@ -65,8 +79,10 @@ class Trainer {
   Setup setup_;
   std::unique_ptr<Replicas> devices_;  // of this process
   Job job_;
+  CompiledPlans compiled_;
   PlanCache plans_;
   FeedShards feed_shards_;
+  GivenValues given_;
   RunLog run_;
   TreeValue value_;
   Profiler profiler_;
@@ -74,8 +90,10 @@ class Trainer {
   std::vector<double> losses_;
   // A deque: a listener stays where it is while it runs and adds others.
   std::deque<std::pair<Event, std::function<void(const StepInfo&)>>> listeners_;
-  bool stopped_ = false;
-  bool busy_ = false;  // a step, or a run of epochs, is under way
+  std::atomic<bool> stopped_ = false;
+  Occupancy occupancy_;                        // of all above
+  Lanes lanes_;                                // of further threads that run an inference executor
+  std::atomic<const void*> runner_ = nullptr;  // the thread that has called `run`, or `many_threads`
 };
 
 }  // namespace espalier

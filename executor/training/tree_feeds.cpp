@@ -14,20 +14,53 @@ int64_t TreeFeeds::steps() const {
   return steps;
 }
 
-void TreeFeeds::read_rows(int64_t step, BatchRows& rows) const {
-  rows.clear();
-  for (const auto& feed : feeds_) rows.push_back(feed->rows(step));
+void TreeFeeds::read_sizes(int64_t step, const GivenValues& given, BatchSignature& sizes) const {
+  sizes.rows.clear();
+  sizes.open.clear();
+  for (size_t f = 0; f < feeds_.size(); ++f) {
+    const Feed& feed = *feeds_[f];
+    if (feed.is_placeholder() && !given.empty()) {
+      const Shape& shape = given[f].shape();
+      sizes.rows.push_back(shape.rank() ? shape.dims()[0] : 1);
+      for (const OpenAxis& open : feed.open_axes()) sizes.open.push_back(shape.dims()[open.axis]);
+    } else {
+      sizes.rows.push_back(feed.rows(step));
+      feed.add_open_sizes(feed.epoch(), step, sizes.open);
+    }
+  }
+}
+
+FeedSizes TreeFeeds::of_each(const BatchSignature& sizes) const {
+  FeedSizes all;
+  auto open = sizes.open.begin();
+  for (size_t f = 0; f < feeds_.size(); ++f) {
+    const auto count = static_cast<std::ptrdiff_t>(feeds_[f]->open_axes().size());
+    // A scalar is a number for all rows.
+    if (feeds_[f]->specs()[0].shape.rank() > 0) all[feeds_[f].get()] = {sizes.rows[f], {open, open + count}};
+    open += count;
+  }
+  return all;
+}
+
+bool TreeFeeds::has_open_placeholders() const {
+  return std::ranges::any_of(
+      feeds_, [](const auto& feed) { return feed->is_placeholder() && !feed->open_axes().empty(); });
 }
 
 bool TreeFeeds::has_placeholders() const {
   return std::any_of(feeds_.begin(), feeds_.end(), [](const auto& feed) { return feed->is_placeholder(); });
 }
 
-void TreeFeeds::need_data(std::string_view what) const {
-  for (const auto& feed : feeds_)
-    if (feed->is_placeholder())
-      throw DataError(
-          fmt::format("{}: placeholder '{}' has no data of its own; use run()", what, feed->name()));
+bool TreeFeeds::has_placeholders_only() const {
+  return !feeds_.empty() &&
+         std::ranges::all_of(feeds_, [](const auto& feed) { return feed->is_placeholder(); });
+}
+
+TreeFeeds TreeFeeds::with_data(const std::shared_ptr<Feed>& other) const {
+  std::vector<std::shared_ptr<Feed>> feeds = feeds_;
+  for (auto& feed : feeds)
+    if (!feed->is_placeholder()) feed = other;
+  return TreeFeeds(std::move(feeds));
 }
 
 int64_t TreeFeeds::epochs() const {

@@ -1,15 +1,28 @@
 // TreeFeeds: the feeds of a tree, of which each step takes one batch.
 #pragma once
+#include <algorithm>
+#include <compare>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "espalier/core/feed.h"
+#include "espalier/executor/graph/graph.h"
 
 namespace espalier {
 
-/// The rows of a batch of each feed, in the order of the feeds.
-using BatchRows = std::vector<int64_t>;
+/// The sizes of a batch that differ from one to another, in the order of the feeds.
+struct BatchSignature {
+  std::vector<int64_t> rows;  ///< of each feed
+  std::vector<int64_t> open;  ///< the open axes of all feeds
+
+  /// The largest number of rows; 1 if there are no feeds.
+  int64_t samples() const { return rows.empty() ? 1 : *std::ranges::max_element(rows); }
+  friend auto operator<=>(const BatchSignature&, const BatchSignature&) = default;
+};
+
+/// Values of placeholders, by feed; those of other feeds are undefined. Empty: there are none.
+using GivenValues = std::vector<Tensor>;
 
 class TreeFeeds {
  public:
@@ -21,10 +34,19 @@ class TreeFeeds {
 
   /// Steps in an epoch: as many as every feed has; 1 if there are no feeds.
   int64_t steps() const;
-  void read_rows(int64_t step, BatchRows& rows) const;
+  /// The sizes of the batches of that step in the epochs which the feeds are in. `given` are the values of
+  /// the placeholders, by feed; without any, these have the sizes with which they were written.
+  void read_sizes(int64_t step, const GivenValues& given, BatchSignature& sizes) const;
+  /// The sizes of the batches of each feed that has rows, in a plan for so many of them.
+  FeedSizes of_each(const BatchSignature& sizes) const;
+  /// Whether a placeholder has open axes: then only `Executor::run` knows the sizes of a batch.
+  bool has_open_placeholders() const;
   bool has_placeholders() const;
-  /// Throws DataError, which begins with `what`, if a placeholder has no data of its own.
-  void need_data(std::string_view what) const;
+  /// Whether no feed has data of its own, so that there are no epochs and `Executor::run` is what takes
+  /// steps.
+  bool has_placeholders_only() const;
+  /// The same feeds, with another one in the place of each that has data of its own.
+  TreeFeeds with_data(const std::shared_ptr<Feed>& other) const;
 
   /// A number that changes whenever a feed begins another epoch, also by a reset.
   int64_t epochs() const;

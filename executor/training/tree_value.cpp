@@ -1,5 +1,7 @@
 #include "espalier/executor/training/tree_value.h"
 
+#include <fmt/format.h>
+
 #include "espalier/core/error.h"
 #include "espalier/executor/training/row_axis.h"
 #include "espalier/ops/ops.h"
@@ -25,57 +27,67 @@ Tensor merge_repeats(const Tensor& value, size_t axis) {
   return with_shape(value, Shape(std::move(dims)));
 }
 
+/// Throws UnsupportedError if the rows of a result are not there, or not in the order of the batch.
+void check_rows(const Replication& replication, size_t result) {
+  if (!replication.rows[result]) return;
+  if (replication.micro_batches > 1)
+    throw UnsupportedError("value: the batch was taken in parts, of which none kept its rows of the value");
+  if (replication.rows[result]->repeats < 1)
+    throw UnsupportedError("value: the rows of the value are not those of the batch in their order");
+}
+
 }  // namespace
 
 void check_has_value(const BatchPlans& plans) {
-  const auto& replication = plans.last().data->replication;
-  if (!replication || !replication->row_axis) return;
-  if (replication->micro_batches > 1)
-    throw UnsupportedError("value: the batch was taken in parts, of which none kept its rows of the value");
-  if (replication->row_repeats < 1)
-    throw UnsupportedError("value: the rows of the value are not those of the batch in their order");
+  const PlanData& plan = *plans.last().data;
+  if (plan.replication) check_rows(*plan.replication, plan.value);
 }
 
 void TreeValue::keep() {
   if (!plans_) return;
-  error_ = nullptr;
-  try {
-    kept_ = copy();
-  } catch (const UnsupportedError&) {  // thrown if the value is asked for
-    error_ = std::current_exception();
+  kept_.clear();
+  for (size_t which = 0; which <= plans_->last().data->outputs.size(); ++which) {
+    try {
+      kept_.push_back({copy(which), nullptr});
+    } catch (const UnsupportedError&) {  // thrown if the value is asked for
+      kept_.push_back({{}, std::current_exception()});
+    }
   }
   plans_ = nullptr;
 }
 
 void TreeValue::clear() {
   plans_ = nullptr;
-  kept_ = {};
-  error_ = nullptr;
+  kept_.clear();
 }
 
-Tensor TreeValue::get() const {
-  if (plans_) return copy();
-  if (error_) std::rethrow_exception(error_);
-  if (!kept_.defined()) throw Error("value: the executor has not run a step yet");
-  return kept_;
+Tensor TreeValue::find(size_t which) const {
+  if (plans_) return copy(which);
+  if (kept_.empty())
+    throw Error(fmt::format("{}: the executor has not run a step yet", which ? "output" : "value"));
+  if (kept_[which].error) std::rethrow_exception(kept_[which].error);
+  return kept_[which].value;
 }
 
-Tensor TreeValue::copy() const {
+Tensor TreeValue::copy(size_t which) const {
   const auto at_home = [&](const Tensor& value) {
     return setup_.home == value.device() ? value.clone() : value.to(setup_.home);
   };
   const PlanData& plan = *plans_->last().data;
   const Runtime& runtime = *plans_->last().runtime;
-  if (plan.replication && plan.replication->row_axis) return gather_rows();
-  if (!plan.value_in_reals || !plan.sums(*plan.value_in_reals)) return at_home(runtime.value());
+  const size_t result = which == 0 ? plan.value : plan.outputs[which - 1];
+  if (plan.replication && plan.replication->rows[result]) return gather_rows(result);
+  if (which > 0 || !plan.value_in_reals || !plan.sums(*plan.value_in_reals))
+    return at_home(runtime.result(result));
   return at_home(cast(runtime.value_in_reals(), setup_.root.dtype()).value());
 }
 
 /// Concatenates the rows that the replicas of all processes have.
-Tensor TreeValue::gather_rows() const {
-  check_has_value(*plans_);
+Tensor TreeValue::gather_rows(size_t result) const {
   const Replication& replication = *plans_->last().data->replication;
-  const size_t axis = *replication.row_axis + 1;  // behind the repeats
+  check_rows(replication, result);
+  const Replication::Rows& rows = *replication.rows[result];
+  const size_t axis = rows.axis + 1;  // behind the repeats
   const auto rows_of = [&](int replica) {
     return BatchShard{replica, replication.replicas}.counted(replication.batch_rows);
   };
@@ -83,7 +95,7 @@ Tensor TreeValue::gather_rows() const {
   Tensor some;
   for (size_t i = 0; i < plans_->devices(); ++i) {
     const BoundPlan& plan = plans_->of_device(i);
-    some = split_repeats(plan.runtime->value().to(cpu()), axis - 1, replication.row_repeats);
+    some = split_repeats(plan.runtime->result(result).to(cpu()), axis - 1, rows.repeats);
     if (rows_of(plan.shard.replica) > 0) own.push_back(some);
   }
   const auto here = static_cast<int>(plans_->devices());

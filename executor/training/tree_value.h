@@ -1,6 +1,8 @@
-// TreeValue: the value of the tree after the last step.
+// TreeValue: what the tree and the outputs beside it were in the last step.
 #pragma once
 #include <exception>
+#include <memory>
+#include <vector>
 
 #include "espalier/executor/training/batch_plans.h"
 #include "espalier/executor/training/job.h"
@@ -11,28 +13,38 @@ namespace espalier {
 /// Throws UnsupportedError if plans that compute shards of a batch do not have the tree's value of all rows.
 void check_has_value(const BatchPlans& plans);
 
-/// The value lies in the memory of the plans that have run last, and is copied when it is asked for.
+/// Values lie in the memory of the plans that have run last, and are copied when they are asked for.
 class TreeValue {
  public:
   TreeValue(const Setup& setup, const Job& job) : setup_(setup), job_(job) {}
 
-  void set(const BatchPlans& plans) { plans_ = &plans; }
-  /// Takes a copy, before other plans use the memory.
+  void set(const std::shared_ptr<BatchPlans>& plans) {
+    if (plans_ != plans) plans_ = plans;
+  }
+  /// Takes copies, before other plans use the memory.
   void keep();
   void clear();
   /// On the device of the tree's leaves. Throws Error before the first step, and UnsupportedError as
   /// `check_has_value` does.
-  Tensor get() const;
+  Tensor get() const { return find(0); }
+  /// The same for an output, by its number.
+  Tensor output(size_t number) const { return find(1 + number); }
 
  private:
-  Tensor copy() const;
-  Tensor gather_rows() const;
+  struct Kept {
+    Tensor value;
+    std::exception_ptr error;  // why there is none
+  };
+
+  // The tree's value is `which` 0, and then come the outputs.
+  Tensor find(size_t which) const;
+  Tensor copy(size_t which) const;
+  Tensor gather_rows(size_t result) const;
 
   const Setup& setup_;
   const Job& job_;
-  const BatchPlans* plans_ = nullptr;  // null: there is only what was kept
-  Tensor kept_;
-  std::exception_ptr error_;  // why there is nothing
+  std::shared_ptr<const BatchPlans> plans_;  // null: there is only what was kept
+  std::vector<Kept> kept_;
 };
 
 }  // namespace espalier

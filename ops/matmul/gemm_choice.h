@@ -38,7 +38,8 @@ class GemmChoices {
   bool may_be_primitive(const Gemm& gemm, int threads);
   /// The measured library, or a heuristic choice.
   GemmLibrary find_or_guess(const Gemm& gemm);
-  /// Measures all libraries (some milliseconds) unless a measurement exists.
+  /// Measures all libraries (some milliseconds) unless a measurement exists; guesses where `may_tune` is
+  /// false.
   GemmLibrary measure(const Gemm& gemm);
   /// All choices of this process. Libraries round differently, so two runs have the same bits only if their
   /// choices are equal.

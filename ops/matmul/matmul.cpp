@@ -20,6 +20,8 @@ namespace {
 
 Variable matmul_with(const Variable& a, const Variable& b, bool transpose_a, bool transpose_b,
                      const std::source_location& where);
+Variable part_of_gradient(const GradientRule& rule, size_t input, const Variable& a, const Variable& b,
+                          bool transpose_a, bool transpose_b);
 
 class BoundMatmul : public RowKernel {
  public:
@@ -101,13 +103,13 @@ class Matmul : public Op {
     Gradients result(2);
     if (rule.wants(0))
       result[0] =
-          ta_ ? matmul_with(b, g, tb_, true, rule.where()) : matmul_with(g, b, false, !tb_, rule.where());
+          ta_ ? part_of_gradient(rule, 0, b, g, tb_, true) : part_of_gradient(rule, 0, g, b, false, !tb_);
     if (!rule.wants(1)) return result;
     // One matrix for a whole batch: one product has the sum over the batch in it.
     const bool fold = !ta_ && a.rank() > 2 && b.rank() == 2;
     const Variable x = fold ? fold_rows(a) : a, y = fold ? fold_rows(g) : g;
     result[1] =
-        tb_ ? matmul_with(y, x, true, ta_, rule.where()) : matmul_with(x, y, !ta_, false, rule.where());
+        tb_ ? part_of_gradient(rule, 1, y, x, true, ta_) : part_of_gradient(rule, 1, x, y, !ta_, false);
     return result;
   }
 
@@ -153,7 +155,26 @@ Variable matmul_with(const Variable& a, const Variable& b, bool transpose_a, boo
   return apply(op_of({transpose_a, transpose_b}), {&x, &y}, where);
 }
 
+/// A product as the gradient of an input, or as a part of it. Empty if it is left to the rule's caller, which
+/// adds it to other parts: those of a leaf always, others if the operands are smaller than their product.
+Variable part_of_gradient(const GradientRule& rule, size_t input, const Variable& a, const Variable& b,
+                          bool transpose_a, bool transpose_b) {
+  const Variable x = behind_transpose(a, transpose_a), y = behind_transpose(b, transpose_b);
+  const Variable of = rule.input(input);
+  const bool small = x.shape().elements() + y.shape().elements() < of.shape().elements();
+  if (rule.adds_up(input) && x.rank() == 2 && y.rank() == 2 && (small || of.node()->is_leaf())) {
+    rule.add_product(input, {x, y, {transpose_a, transpose_b}});
+    return {};
+  }
+  return apply(op_of({transpose_a, transpose_b}), {&x, &y}, rule.where());
+}
+
 }  // namespace
+
+Variable gradient_part(const GradientRule& rule, size_t input, const Variable& a, const Variable& b,
+                       MatmulForm form) {
+  return part_of_gradient(rule, input, a, b, form.transpose_a, form.transpose_b);
+}
 
 OpPtr matmul_op(MatmulForm form) { return op_of(form); }
 

@@ -63,7 +63,7 @@ case $way in
     shared=OFF
     [ "$with" = static ] || shared=ON
     cmake -S "$here/add_subdirectory" -B "$build" -G Ninja -DESPALIER_SOURCE="$root" -DBUILD_SHARED_LIBS=$shared \
-      -DESPALIER_CCACHE=ON
+      -DESPALIER_CCACHE=ON -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12
     cmake --build "$build"
     check_and_run "$build/consumer"
     check_plugin "$build/host" "$build/plugin.so"

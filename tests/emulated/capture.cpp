@@ -160,7 +160,7 @@ cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned flags) {
   });
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  return api("cudaGraphDestroy", Needs::Device, [&](Runtime& r, Call&) {
+  return api("cudaGraphDestroy", Needs::Context, [&](Runtime& r, Call&) {
     return r.graphs.erase(graph) > 0 ? cudaSuccess : cudaErrorInvalidValue;
   });
 }
@@ -263,7 +263,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t handle) {
   });
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
-  return api("cudaGraphExecDestroy", Needs::Device, [&](Runtime& r, Call&) {
+  return api("cudaGraphExecDestroy", Needs::Context, [&](Runtime& r, Call&) {
     if (r.executables.erase(executable) == 0) return cudaErrorInvalidValue;
     delete executable;
     return cudaSuccess;

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <string>
 
+#include "cuda.h"
 #include "runtime.h"
 
 using namespace emulated;
@@ -113,6 +115,32 @@ cudaError_t cudaPeekAtLastError() {
   return this_thread.last_error;
 }
 
+namespace {
+CUresult primary_context_state(CUdevice device, unsigned* flags, int* active) {
+  Runtime& r = runtime();
+  const Call call;
+  if (device < 0 || static_cast<size_t>(device) >= r.devices.size()) return CUDA_ERROR_INVALID_DEVICE;
+  *flags = 0;
+  *active = r.devices[static_cast<size_t>(device)].context;
+  return CUDA_SUCCESS;
+}
+}  // namespace
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult* result) {
+  return api("cudaGetDriverEntryPointByVersion", Needs::Nothing, [&](Runtime&, Call&) {
+    if (symbol == nullptr || function == nullptr || flags != cudaEnableDefault) return cudaErrorInvalidValue;
+    const bool known = std::string(symbol) == "cuDevicePrimaryCtxGetState";
+    *function = known && version >= 7000 ? reinterpret_cast<void*>(&primary_context_state) : nullptr;
+    if (result != nullptr)
+      *result = !known            ? cudaDriverEntryPointSymbolNotFound
+                : version >= 7000 ? cudaDriverEntryPointSuccess
+                                  : cudaDriverEntryPointVersionNotSufficent;
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = CUDART_VERSION;
   return cudaSuccess;
@@ -138,8 +166,10 @@ cudaError_t cudaSetDevice(int device) {
   return api("cudaSetDevice", Needs::Nothing, [&](Runtime& r, Call&) {
     if (r.devices.empty()) return cudaErrorNoDevice;
     const cudaError_t error = check_device(r, device);
-    if (error == cudaSuccess) this_thread.device = device;
-    return error;
+    if (error != cudaSuccess) return error;
+    this_thread.device = device;
+    r.devices[static_cast<size_t>(device)].context = true;  // since CUDA 12
+    return cudaSuccess;
   });
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
@@ -195,7 +225,11 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer) {
 }
 cudaError_t cudaDeviceSynchronize() {
   return api("cudaDeviceSynchronize", Needs::HealthyDevice, [&](Runtime& r, Call& call) {
-    const cudaError_t error = r.forbid_in_capture();
+    // A device encompasses the captures of all threads on it, whatever their modes.
+    cudaError_t error = r.forbid_in_capture();
+    for (const auto& capture : r.captures)
+      if (capture->origin->device == this_thread.device)
+        error = r.invalidate(capture, cudaErrorStreamCaptureUnsupported);
     if (error != cudaSuccess) return error;
     ++r.counters.synchronizations;
     r.run_device(call, this_thread.device);
@@ -203,7 +237,7 @@ cudaError_t cudaDeviceSynchronize() {
   });
 }
 cudaError_t cudaDeviceReset() {
-  return api("cudaDeviceReset", Needs::Device, [&](Runtime& r, Call& call) {
+  return api("cudaDeviceReset", Needs::Context, [&](Runtime& r, Call& call) {
     r.run_device(call, this_thread.device);
     for (auto it = r.allocations.begin(); it != r.allocations.end();) {
       const auto here = it++;
@@ -211,6 +245,7 @@ cudaError_t cudaDeviceReset() {
         r.release(reinterpret_cast<void*>(here->first), false);
     }
     r.devices[static_cast<size_t>(this_thread.device)].error = cudaSuccess;
+    r.devices[static_cast<size_t>(this_thread.device)].context = false;
     this_thread.last_error = cudaSuccess;
     return cudaSuccess;
   });

@@ -9,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "cuda.h"
 #include "device_buffer.h"
 #include "device_region.h"
 #include "test_kernels.h"
@@ -240,6 +241,48 @@ BOOST_AUTO_TEST_CASE(failures_can_be_ordered) {
   BOOST_TEST(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
   cudaSetDevice(1);
   BOOST_TEST(cudaDeviceSynchronize() == cudaSuccess);  // the other one works
+}
+
+BOOST_AUTO_TEST_CASE(calls_make_the_context_of_the_current_device) {
+  const std::pair<const char*, std::function<void()>> calls[] = {
+      {"cudaSetDevice", [] { cudaSetDevice(0); }},
+      {"cudaFree", [] { cudaFree(nullptr); }},
+      {"cudaDeviceSynchronize", [] { cudaDeviceSynchronize(); }},
+      {"cudaMemGetInfo",
+       [] {
+         size_t free = 0, total = 0;
+         cudaMemGetInfo(&free, &total);
+       }},
+  };
+  using State = CUresult (*)(CUdevice, unsigned*, int*);
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  emulated::forget_contexts();
+  BOOST_TEST(cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function, 7000,
+                                              cudaEnableDefault, &result) == cudaSuccess);
+  BOOST_REQUIRE(function != nullptr);
+  const auto active = [&] {
+    unsigned flags = 0;
+    int is_active = -1;
+    BOOST_TEST(reinterpret_cast<State>(function)(0, &flags, &is_active) == CUDA_SUCCESS);
+    return is_active;
+  };
+  int value = 0;
+  cudaGetDevice(&value);
+  cudaGetDeviceCount(&value);
+  cudaDeviceGetAttribute(&value, cudaDevAttrWarpSize, 0);
+  BOOST_TEST(active() == 0);  // these ask only
+  for (const auto& [name, call] : calls) BOOST_TEST_CONTEXT(name) {
+      emulated::forget_contexts();
+      std::thread(call).join();
+      BOOST_TEST(active() == 1);
+      BOOST_TEST(emulated::has_context(0));
+      BOOST_TEST(!emulated::has_context(1));
+    }
+  cudaSetDevice(1);
+  BOOST_TEST(emulated::has_context(1));
+  cudaDeviceReset();
+  BOOST_TEST(!emulated::has_context(1));
 }
 
 BOOST_AUTO_TEST_CASE(there_may_be_no_device) {

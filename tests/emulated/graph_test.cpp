@@ -157,6 +157,27 @@ BOOST_AUTO_TEST_CASE(captures_forbid_what_would_wait) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_device_is_not_waited_for_while_any_thread_captures_on_it) {
+  const Stream stream;
+  for (const auto mode :
+       {cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeGlobal, cudaStreamCaptureModeRelaxed}) {
+    cudaGraph_t graph = nullptr;
+    BOOST_TEST(cudaStreamBeginCapture(stream, mode) == cudaSuccess);
+    cudaError_t same = cudaErrorUnknown, other = cudaErrorUnknown;
+    std::thread([&] {
+      cudaStreamCaptureMode relaxed = cudaStreamCaptureModeRelaxed;
+      cudaThreadExchangeStreamCaptureMode(&relaxed);
+      cudaSetDevice(1);
+      other = cudaDeviceSynchronize();
+      cudaSetDevice(0);
+      same = cudaDeviceSynchronize();
+    }).join();
+    BOOST_TEST(other == cudaSuccess);
+    BOOST_TEST(same == cudaErrorStreamCaptureUnsupported);
+    BOOST_TEST(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(graphs_hold_copies_sets_and_host_functions) {
   const DeviceBuffer<float> x(1);
   const Pinned pinned(1);

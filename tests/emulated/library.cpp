@@ -90,7 +90,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJi
 }
 
 cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
-  return api("cudaLibraryUnload", Needs::Device, [&](Runtime& r, Call&) {
+  return api("cudaLibraryUnload", Needs::Context, [&](Runtime& r, Call&) {
     if (library == nullptr) return cudaErrorInvalidResourceHandle;
     for (const auto& [name, kernel] : library->kernels) {
       r.kernels.erase(kernel.get());

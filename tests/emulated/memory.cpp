@@ -100,7 +100,7 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   });
 }
 cudaError_t cudaFree(void* pointer) {
-  return api("cudaFree", Needs::Device, [&](Runtime& r, Call& call) {
+  return api("cudaFree", Needs::Context, [&](Runtime& r, Call& call) {
     if (pointer == nullptr) return cudaSuccess;
     const cudaError_t error = r.forbid_in_capture();
     if (error != cudaSuccess) return error;
@@ -144,7 +144,7 @@ cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
 }
 cudaError_t cudaMallocHost(void** pointer, size_t bytes) { return cudaHostAlloc(pointer, bytes, 0); }
 cudaError_t cudaFreeHost(void* pointer) {
-  return api("cudaFreeHost", Needs::Device, [&](Runtime& r, Call& call) {
+  return api("cudaFreeHost", Needs::Context, [&](Runtime& r, Call& call) {
     if (pointer == nullptr) return cudaSuccess;
     const cudaError_t error = r.forbid_in_capture();
     if (error != cudaSuccess) return error;
@@ -161,7 +161,7 @@ cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned) {
   });
 }
 cudaError_t cudaHostUnregister(void* pointer) {
-  return api("cudaHostUnregister", Needs::Device, [&](Runtime& r, Call& call) {
+  return api("cudaHostUnregister", Needs::Context, [&](Runtime& r, Call& call) {
     for (size_t device = 0; device < r.devices.size(); ++device) r.run_device(call, static_cast<int>(device));
     const auto it = r.allocations.find(address_of(pointer));
     if (it == r.allocations.end() || it->second.memory != Memory::Registered)

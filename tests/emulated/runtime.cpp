@@ -78,6 +78,37 @@ void fail_next(const std::string& function, int k, cudaError_t error) {
   r.failures.push_back({function, k, error});
 }
 
+void before_next(const std::string& function, std::function<void()> f) {
+  Runtime& r = runtime();
+  const std::lock_guard lock(r.mutex);
+  r.hooks[function] = std::move(f);
+  r.has_hooks = true;
+}
+
+void call_hook(const char* function) {
+  Runtime& r = runtime();
+  if (!r.has_hooks) return;
+  std::function<void()> f;
+  {
+    const std::lock_guard lock(r.mutex);
+    if (auto hook = r.hooks.extract(function)) f = std::move(hook.mapped());
+    r.has_hooks = !r.hooks.empty();
+  }
+  if (f) f();
+}
+
+bool has_context(int device) {
+  Runtime& r = runtime();
+  const std::lock_guard lock(r.mutex);
+  return r.devices.at(static_cast<size_t>(device)).context;
+}
+
+void forget_contexts() {
+  Runtime& r = runtime();
+  const std::lock_guard lock(r.mutex);
+  for (DeviceState& device : r.devices) device.context = false;
+}
+
 void cancel_failures() {
   Runtime& r = runtime();
   const std::lock_guard lock(r.mutex);

@@ -1,5 +1,6 @@
 // The state of the emulated runtime. One lock guards all of it, and is held while kernels run.
 #pragma once
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -111,6 +112,7 @@ struct DeviceState {
   std::shared_ptr<CUstream_st> legacy;
   std::vector<std::shared_ptr<CUstream_st>> streams;
   cudaError_t error = cudaSuccess;  ///< sticky error
+  bool context = false;             ///< the primary context exists
   size_t used = 0;
   std::unordered_set<int> peers;
 };
@@ -158,6 +160,8 @@ class Runtime {
   Counters counters;
   std::string complaint;
   std::vector<Failure> failures;
+  std::map<std::string, std::function<void()>> hooks;  ///< by function
+  std::atomic<bool> has_hooks = false;
   std::map<uintptr_t, Allocation> allocations;
   DeviceRegion region;
   std::unordered_set<CUevent_st*> events;
@@ -186,12 +190,18 @@ class Call {
   std::unique_lock<std::mutex> lock;
 };
 
-enum class Needs { Nothing, Device, HealthyDevice };
+/// Context: the device's primary context, which the call makes if there is none yet. HealthyDevice: the same,
+/// and no sticky error.
+enum class Needs { Nothing, Device, Context, HealthyDevice };
+
+/// Calls what `before_next` was given for this function.
+void call_hook(const char* function);
 
 /// The common part of all calls: takes the lock, applies injected failures, checks the device and its sticky
 /// error, and sets the error that cudaGetLastError returns.
 template <class F>
 cudaError_t api(const char* name, Needs needs, F&& f) {
+  call_hook(name);
   Call call;
   Runtime& r = runtime();
   cudaError_t error = cudaSuccess;
@@ -202,6 +212,7 @@ cudaError_t api(const char* name, Needs needs, F&& f) {
   } else if (needs != Needs::Nothing && r.devices.empty()) {
     error = cudaErrorNoDevice;
   } else if (!r.inject(name, error)) {
+    if (needs >= Needs::Context) r.devices[static_cast<size_t>(this_thread.device)].context = true;
     if (needs == Needs::HealthyDevice) error = stays();
     if (error == cudaSuccess) error = f(r, call);
     if (error == cudaSuccess && needs != Needs::Nothing) error = stays();

@@ -165,7 +165,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
              [&](Runtime&, Call&) { return create(stream, flags, priority); });
 }
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
-  return api("cudaStreamDestroy", Needs::Device, [&](Runtime& r, Call&) {
+  return api("cudaStreamDestroy", Needs::Context, [&](Runtime& r, Call&) {
     const auto stream = r.stream(handle);
     if (!stream || handle == nullptr || handle == cudaStreamLegacy) return cudaErrorInvalidResourceHandle;
     if (stream->capture) {
@@ -181,7 +181,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   });
 }
 cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
-  return api("cudaStreamGetDevice", Needs::Device, [&](Runtime& r, Call&) {
+  return api("cudaStreamGetDevice", Needs::Context, [&](Runtime& r, Call&) {
     const auto stream = r.stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
     *device = stream->device;
@@ -189,7 +189,7 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
   });
 }
 cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned* flags) {
-  return api("cudaStreamGetFlags", Needs::Device, [&](Runtime& r, Call&) {
+  return api("cudaStreamGetFlags", Needs::Context, [&](Runtime& r, Call&) {
     const auto stream = r.stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
     *flags = stream->flags;
@@ -197,7 +197,7 @@ cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned* flags) {
   });
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
-  return api("cudaStreamGetPriority", Needs::Device, [&](Runtime& r, Call&) {
+  return api("cudaStreamGetPriority", Needs::Context, [&](Runtime& r, Call&) {
     const auto stream = r.stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
     *priority = stream->priority;
@@ -271,7 +271,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   });
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return api("cudaEventDestroy", Needs::Device, [&](Runtime& r, Call&) {
+  return api("cudaEventDestroy", Needs::Context, [&](Runtime& r, Call&) {
     if (r.events.erase(event) == 0) return cudaErrorInvalidResourceHandle;
     delete event;
     return cudaSuccess;

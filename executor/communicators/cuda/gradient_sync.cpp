@@ -1,5 +1,8 @@
 #include "espalier/executor/communicators/cuda/gradient_sync.h"
 
+#include <new>
+#include <utility>
+
 #include "espalier/core/cuda/runtime.h"
 #include "espalier/executor/communicators/communicator.h"
 
@@ -13,7 +16,7 @@ class CudaGradientSync : public GradientSync {
   CudaGradientSync(std::shared_ptr<Communicator> communicator, Device device, bool captured)
       : device_(device), captured_(captured), communicator_(std::move(communicator)) {}
   /// Transfers under way may still use memory of the communicator.
-  ~CudaGradientSync() override { (void)cudaStreamSynchronize(stream_.get()); }
+  ~CudaGradientSync() override { forget(); }
 
   void start(const Tensor& values, std::span<const int64_t> bounds, std::span<const double> weights,
              const std::source_location& where) override {
@@ -27,11 +30,16 @@ class CudaGradientSync : public GradientSync {
         values);
   }
   void finish() override {
+    if (!std::exchange(open_, false)) return;
     const DeviceScope device(device_.index);
     received_.record(stream_.get());
     check(cudaStreamWaitEvent(current_stream(), received_.get(), 0), "cudaStreamWaitEvent");
   }
-  void forget() override { (void)cudaStreamSynchronize(stream_.get()); }
+  void forget() override {
+    const DeviceScope device(device_.index, std::nothrow);
+    (void)cudaStreamSynchronize(stream_.get());
+    open_ = false;
+  }
   void gather(const Tensor& values, std::span<const int64_t> bounds,
               const std::source_location& where) override {
     enqueue([&](Tensor same) { communicator_->gather_parts(same, bounds, where); }, values);
@@ -42,6 +50,7 @@ class CudaGradientSync : public GradientSync {
     communicator_ = std::move(communicator);
   }
   bool can_be_captured() const override { return captured_; }
+  bool is_open() const override { return captured_ && open_; }
 
  private:
   /// Calls `f(values)` in the stream of this sync, behind the kernels that complete them.
@@ -50,12 +59,13 @@ class CudaGradientSync : public GradientSync {
     const DeviceScope device(device_.index);
     complete_.record(current_stream());
     stream_.wait(complete_);
+    open_ = true;
     const StreamScope scope(stream_.get());
     f(values);
   }
 
   Device device_;
-  bool captured_;
+  bool captured_, open_ = false;
   std::shared_ptr<Communicator> communicator_;
   Stream stream_;
   Event complete_, received_;

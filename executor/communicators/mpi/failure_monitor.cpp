@@ -14,7 +14,7 @@
 namespace espalier {
 namespace {
 
-constexpr auto answer_timeout = std::chrono::milliseconds(2000);
+constexpr auto reply_timeout = std::chrono::milliseconds(2000);
 constexpr auto stop_timeout = std::chrono::seconds(3);  // for the last messages of this process's own rank
 
 }  // namespace
@@ -128,7 +128,7 @@ void FailureMonitor::query_positions(const Message& timed_out) {
   if (!positions_.empty()) return;
   timed_out_ = timed_out;
   positions_.assign(static_cast<size_t>(ranks_), {});
-  answer_by_ = Clock::now() + answer_timeout;
+  answer_by_ = Clock::now() + reply_timeout;
   send_all({Message::Kind::query_position, timed_out.rank, 0, {}});
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 
 #include "espalier/core/cuda/runtime.h"
 #include "espalier/core/error.h"
@@ -55,7 +56,8 @@ NcclRank::NcclRank(Device device) : device_(device) {
   zero_elements(counts_);
   seen_ = PinnedBuffer(2 * sizeof(int64_t));
   std::fill_n(seen_.as<int64_t>(), 2, 0);
-  synchronize(device_);  // any stream may increment the counts from here on
+  check(cudaStreamSynchronize(current_stream()),
+        "waiting for a stream");  // any stream may increment the counts from here on
 }
 
 NcclRank::~NcclRank() {
@@ -68,11 +70,8 @@ NcclRank::~NcclRank() {
 }
 
 void NcclRank::drain() noexcept {
-  int before = 0;
-  (void)cudaGetDevice(&before);
-  (void)cudaSetDevice(device_.index);
-  (void)cudaDeviceSynchronize();
-  (void)cudaSetDevice(before);
+  const DeviceScope scope(device_.index, std::nothrow);
+  (void)synchronize_device();
 }
 
 void NcclRank::begin(const ncclUniqueId& id, int size, int rank) {

@@ -14,8 +14,7 @@ namespace espalier::fused {
 class FusedWriter {
  public:
   FusedWriter(const Program& program, const FusedTensors& tensors, bool group)
-      : program_(program),
-        tensors_(tensors),
+      : tensors_(tensors),
         values_(lower_to_values(program, tensors)),
         form_(choose_form(program, tensors, values_, group)),
         hoisted_(values_.all.size(), false),
@@ -105,7 +104,6 @@ class FusedWriter {
   std::string count_text(uint32_t id) const;
   void write_last_block();
 
-  const Program& program_;
   const FusedTensors& tensors_;
   Values values_;
   Form form_;

@@ -74,16 +74,14 @@ class BoundUpdateInParts : public BoundKernel {
   Bound scale_, subtract_;
 };
 
-/// Product and epilogue in one call of the library.
+/// Product and bias in one call of the library.
 class BoundWhole : public BoundKernel {
  public:
-  BoundWhole(const MatmulEpilogue& op, const KernelCall& call, GemmEpilogue epilogue, const Tensor& bias,
-             Workspace workspace)
+  BoundWhole(const MatmulEpilogue& op, const KernelCall& call, const Tensor& bias, Workspace workspace)
       : out_(op.between(call, workspace).made),
-        product_(*call.inputs[0], *call.inputs[1], out_, op.form(),
-                 {.epilogue = epilogue == GemmEpilogue::bias ? LtEpilogue::bias : LtEpilogue::bias_relu,
-                  .vector = bias.address(),
-                  .workspace = std::move(workspace)}) {}
+        product_(
+            *call.inputs[0], *call.inputs[1], out_, op.form(),
+            {.epilogue = LtEpilogue::bias, .vector = bias.address(), .workspace = std::move(workspace)}) {}
 
   bool supported() const { return product_.supported(); }
   void run(RandomStream) override { product_.run(); }
@@ -132,8 +130,9 @@ Bound bind_epilogue(const Op& op, const KernelCall& call, const BindContext& con
 Bound bind_matmul_epilogue(const Op& anchored, const KernelCall& call, const BindContext& context) {
   const auto& op = static_cast<const MatmulEpilogue&>(anchored);
   const auto [epilogue, bias] = op.for_library(call);
-  if (epilogue != GemmEpilogue::none) {
-    auto whole = std::make_unique<BoundWhole>(op, call, epilogue, *call.inputs[bias], Workspace::of(context));
+  // A ReLU of cuBLASLt's makes NaN 0, which would hide the divergence of a training.
+  if (epilogue == GemmEpilogue::bias) {
+    auto whole = std::make_unique<BoundWhole>(op, call, *call.inputs[bias], Workspace::of(context));
     if (whole->supported()) return whole;
   }
   return bind_epilogue(op, call, context);

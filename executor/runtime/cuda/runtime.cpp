@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "espalier/core/cuda/copy.h"
@@ -43,6 +45,7 @@ CudaRuntime::CudaRuntime(std::shared_ptr<const PlanData> plan, CudaSession& sess
 }
 
 CudaRuntime::~CudaRuntime() {
+  const DeviceScope device(session_.device().index, std::nothrow);
   (void)cudaStreamSynchronize(session_.stream());
   drop_graphs();
 }
@@ -157,12 +160,16 @@ void CudaRuntime::launch(size_t position) {
     if (loss_.defined()) copy_elements(result, loss_);
     StepEnd end{};
     end.state = session_.state();
-    end.losses = session_.losses();
+    const std::vector<size_t>& scalars = plan()->scalars;
+    end.numbers = 1 + static_cast<int64_t>(scalars.size());
+    end.losses = session_.losses(end.numbers);
     end.streams = random_nodes();
     for (const Shown& shown : shown_) {
       end.cursors[end.feeds] = static_cast<int64_t*>(shown.feed->cursor.address());
       end.rows[end.feeds++] = shown.batch.rows;
     }
+    for (size_t i = 0; i < scalars.size(); ++i)
+      record_scalar(this->result(scalars[i]), static_cast<int64_t>(i) + 1, end);
     end_step(loss_.defined() ? loss_ : result, end);
   }
 }
@@ -171,25 +178,47 @@ void CudaRuntime::launch_all(size_t begin, size_t end) {
   for (size_t p = begin; p < end; ++p) launch(p);
 }
 
+cudaGraph_t CudaRuntime::capture(size_t at, bool again) {
+  const CaptureScope capturing;
+  check(cudaStreamBeginCapture(session_.stream(), cudaStreamCaptureModeThreadLocal),
+        "cudaStreamBeginCapture");
+  GradientSync& sync = *session_.gradient_sync;
+  std::exception_ptr error;
+  try {
+    launch_all(segments_[at].begin, segments_[at].end);
+    // A graph must end joined: an exchange of gradients goes on to the next segment, or ends before the host.
+    for (; sync.is_open() && at + 1 < segments_.size() && !segments_[at + 1].on_host;
+         segments_.erase(segments_.begin() + static_cast<std::ptrdiff_t>(at) + 1)) {
+      launch_all(segments_[at + 1].begin, segments_[at + 1].end);
+      segments_[at].end = segments_[at + 1].end;
+    }
+    if (sync.is_open()) sync.finish();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  cudaGraph_t graph = nullptr;
+  const cudaError_t status = cudaStreamEndCapture(session_.stream(), &graph);
+  if (status == cudaSuccess && !error) return graph;
+  (void)cudaGetLastError();
+  if (graph) (void)cudaGraphDestroy(graph);
+  if (sync.is_open()) sync.forget();
+  if (status == cudaErrorStreamCaptureInvalidated && !again) return nullptr;
+  if (error) std::rethrow_exception(error);
+  check(status, "cudaStreamEndCapture");
+  return nullptr;
+}
+
 void CudaRuntime::capture() {
   size_t nodes = 0, graphs = 0, hosts = 0;
-  for (Segment& segment : segments_) {
-    hosts += segment.on_host;
-    if (segment.on_host || segment.graph) continue;
-    check(cudaStreamBeginCapture(session_.stream(), cudaStreamCaptureModeThreadLocal),
-          "cudaStreamBeginCapture");
-    cudaGraph_t graph = nullptr;
-    try {
-      launch_all(segment.begin, segment.end);
-    } catch (...) {
-      (void)cudaStreamEndCapture(session_.stream(), &graph);
-      if (graph) (void)cudaGraphDestroy(graph);
-      throw;
-    }
-    check(cudaStreamEndCapture(session_.stream(), &graph), "cudaStreamEndCapture");
+  for (size_t at = 0; at < segments_.size(); ++at) {
+    hosts += segments_[at].on_host;
+    if (segments_[at].on_host || segments_[at].graph) continue;
+    cudaGraph_t graph = capture(at, false);
+    // Another thread has synchronized the device, past `synchronize_device`.
+    if (!graph) graph = capture(at, true);
     size_t count = 0;
     cudaError_t status = cudaGraphGetNodes(graph, nullptr, &count);
-    if (status == cudaSuccess) status = cudaGraphInstantiate(&segment.graph, graph, 0);
+    if (status == cudaSuccess) status = cudaGraphInstantiate(&segments_[at].graph, graph, 0);
     (void)cudaGraphDestroy(graph);
     check(status, "cudaGraphInstantiate");
     nodes += count;
@@ -198,7 +227,7 @@ void CudaRuntime::capture() {
   std::string text = graphs == 1 ? fmt::format("one CUDA graph of {} nodes", nodes)
                                  : fmt::format("{} CUDA graphs of {} nodes together", graphs, nodes);
   if (hosts) text += fmt::format(", around {} calls on the host", hosts);
-  plan()->launch = text;
+  plan()->launch.set(text);
 }
 
 void CudaRuntime::run(uint64_t first_stream, KernelTimestamps* timestamps) {
@@ -209,7 +238,7 @@ void CudaRuntime::run(uint64_t first_stream, KernelTimestamps* timestamps) {
     run_timed(*timestamps);
   } else if (session_.launch() == Launch::stream || runs_ == 0) {
     launch_all(0, positions());
-    if (session_.launch() == Launch::stream) plan()->launch = "single kernels";
+    if (session_.launch() == Launch::stream && runs_ == 0) plan()->launch.set("single kernels");
   } else {
     const bool ready = std::all_of(segments_.begin(), segments_.end(),
                                    [](const Segment& s) { return s.on_host || s.graph; });

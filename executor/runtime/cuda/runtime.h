@@ -40,6 +40,9 @@ class CudaRuntime : public Runtime {
   void run_timed(KernelTimestamps& timestamps);
   void plan_segments();
   void capture();
+  /// The graph of the segment at this position. Null if the work of another thread has invalidated the
+  /// capture, unless it is made `again`.
+  cudaGraph_t capture(size_t at, bool again);
   void drop_graphs() noexcept;
 
   CudaSession& session_;

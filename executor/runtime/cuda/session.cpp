@@ -45,12 +45,14 @@ CudaSession::CudaSession(Device device, Launch launch)
 /// Waits for kernels and copies that use the session's memory. Ignores errors: the driver may shut down
 /// before a static executor.
 CudaSession::~CudaSession() {
+  const DeviceScope scope(device().index, std::nothrow);
   (void)cudaStreamSynchronize(copies_.get());
   (void)cudaStreamSynchronize(stream_.get());
 }
 
 std::unique_ptr<Runtime> CudaSession::bind(std::shared_ptr<const PlanData> plan, BatchShard shard) {
   const DeviceScope scope(device().index);
+  (void)losses(1 + static_cast<int64_t>(plan->scalars.size()));  // steps must not allocate
   auto runtime = std::make_unique<CudaRuntime>(std::move(plan), *this, shard);
   begin_after_eager();  // memory of its kernels may have been in eager use
   return runtime;
@@ -97,6 +99,12 @@ void CudaSession::note_loss(const Runtime&) {
   between_ = steps_ - std::exchange(steps_noted_, steps_);
 }
 
+double* CudaSession::losses(int64_t numbers) {
+  if (losses_.elements() != numbers * losses_kept)
+    losses_ = Tensor({losses_kept, numbers}, DType::float64, device());
+  return static_cast<double*>(losses_.address());
+}
+
 bool CudaSession::losses_due() const {
   // There must be room for the next loss. A step with micro-batches has several runs.
   return !noted_.empty() && steps_ + between_ - 1 - noted_.front() >= losses_kept;
@@ -107,11 +115,16 @@ void CudaSession::take_losses(std::vector<double>& losses) {
   stream_.synchronize();
   throw_recorded_index();
   if (noted_.empty()) return;
-  double kept[losses_kept];
-  check(cudaMemcpyAsync(kept, losses_.address(), sizeof kept, cudaMemcpyDeviceToHost, stream_.get()),
+  std::vector<double> kept(static_cast<size_t>(losses_.shape().elements()));
+  check(cudaMemcpyAsync(kept.data(), losses_.address(), kept.size() * sizeof(double), cudaMemcpyDeviceToHost,
+                        stream_.get()),
         "cudaMemcpyAsync");
   stream_.synchronize();
-  for (const int64_t step : noted_) losses.push_back(kept[step % losses_kept]);
+  const auto numbers = static_cast<int64_t>(kept.size()) / losses_kept;
+  for (const int64_t step : noted_) {
+    const auto first = kept.begin() + step % losses_kept * numbers;
+    losses.insert(losses.end(), first, first + numbers);
+  }
   noted_.clear();
 }
 

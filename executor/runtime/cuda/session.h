@@ -45,7 +45,8 @@ class CudaSession : public Session {
   /// The address, in device memory, of the seed and the first stream of the step.
   const uint64_t* random_base() const { return static_cast<const uint64_t*>(state_.address()); }
   StepState* state() const { return static_cast<StepState*>(state_.address()); }
-  double* losses() const { return static_cast<double*>(losses_.address()); }
+  /// Room for `losses_kept` times so many numbers, the same in all calls.
+  double* losses(int64_t numbers);
   /// Sets the random streams of the next step. The plans' stream must be the current one.
   void set_random(uint64_t seed, uint64_t first_stream);
   /// Must be called after each step: it mirrors the counters on the device.

@@ -49,11 +49,16 @@ __global__ void end_step_kernel(const T* loss, int64_t n, const StepEnd end) {
   }
   if (threadIdx.x == 0) {
     StepState& state = *end.state;
-    end.losses[state.steps % losses_kept] = sums[0];
+    end.losses[state.steps % losses_kept * end.numbers] = sums[0];
     ++state.steps;
     state.first_stream += static_cast<uint64_t>(end.streams);
     for (int f = 0; f < end.feeds; ++f) *end.cursors[f] += end.rows[f];
   }
+}
+
+template <class T>
+__global__ void record_scalar_kernel(const T* scalar, int64_t position, const StepEnd end) {
+  end.losses[end.state->steps % losses_kept * end.numbers + position] = static_cast<double>(*scalar);
 }
 
 }  // namespace
@@ -62,6 +67,13 @@ void show_batch(const ShownBatch& batch) {
   int64_t bytes = 0;
   for (int c = 0; c < batch.count; ++c) bytes += batch.columns[c].row_bytes * batch.rows;
   if (bytes) launch(show_batch_kernel, grid_for(bytes, 16), batch);
+}
+
+void record_scalar(const Tensor& scalar, int64_t position, const StepEnd& end) {
+  visit_all(scalar.dtype(), [&]<class T>(TypeTag<T>) {
+    launch(record_scalar_kernel<T>, Grid{dim3(1), dim3(1)}, static_cast<const T*>(scalar.address()), position,
+           end);
+  });
 }
 
 void end_step(const Tensor& loss, const StepEnd& end) {

@@ -35,12 +35,15 @@ void show_batch(const ShownBatch& batch);
 inline constexpr int most_feeds = 8;
 struct StepEnd {
   StepState* state;
-  double* losses;  ///< a ring of `losses_kept`
+  double* losses;  ///< a ring of `losses_kept` times `numbers`, of which the first is the loss
+  int64_t numbers;
   int64_t streams;
   int64_t* cursors[most_feeds];  ///< of shown feeds, to be advanced by `rows`
   int64_t rows[most_feeds];
   int feeds;
 };
+/// Records a scalar as the number behind the loss of this step that is at `position`.
+void record_scalar(const Tensor& scalar, int64_t position, const StepEnd& end);
 /// Sums the elements of `loss`, which is contiguous, records the sum for this step, and advances all
 /// counters.
 void end_step(const Tensor& loss, const StepEnd& end);

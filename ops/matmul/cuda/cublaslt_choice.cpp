@@ -107,7 +107,6 @@ class Trial {
 };
 
 size_t fastest(const LtCase& c, const LtRecipe& recipe, const Suggestions& candidates) {
-  synchronize(gpu(c.device));  // nothing else runs meanwhile, and what the pool gives is free
   Trial trial(c, recipe);
   std::array<float, 8> best;
   best.fill(1e9f);
@@ -183,15 +182,26 @@ std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const LtCase& c, const LtRe
     const Suggestions found = suggestions(c, recipe, operation, 1);
     return found.empty() ? std::nullopt : std::optional(found[0].algo);
   }
-  static std::mutex one_at_a_time;  // or they would disturb each other
-  const std::lock_guard lock(one_at_a_time);
   ChoiceFile& file = file_for(c.device);
   const std::string key = c.str();
-  if (const auto known = file.find(key))
-    if (const auto algorithm = parse(*known, recipe, operation)) return algorithm;
+  const auto known = [&]() -> std::optional<cublasLtMatmulAlgo_t> {
+    const auto text = file.find(key);
+    return text ? parse(*text, recipe, operation) : std::nullopt;
+  };
+  if (const auto algorithm = known()) return algorithm;
   const Suggestions found = suggestions(c, recipe, operation, 8);
   if (found.empty()) return std::nullopt;
-  const cublasLtMatmulAlgo_t algorithm = found[found.size() > 1 ? fastest(c, recipe, found) : 0].algo;
+  // Nothing else shall run meanwhile. No lock is held: this device may wait for one whose thread wants it.
+  if (found.size() > 1) synchronize(gpu(c.device));
+  static std::mutex one_at_a_time;  // or they would disturb each other
+  const std::lock_guard lock(one_at_a_time);
+  if (const auto algorithm = known()) return algorithm;  // another thread has measured it
+  cublasLtMatmulAlgo_t algorithm = found[0].algo;
+  try {
+    if (found.size() > 1) algorithm = found[fastest(c, recipe, found)].algo;
+  } catch (const OutOfMemory&) {  // of the trial, whose operands are beside the plan's
+    return algorithm;
+  }
   file.put(key, text_of(algorithm));
   return algorithm;
 }

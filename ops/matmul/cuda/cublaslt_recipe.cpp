@@ -7,6 +7,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/ops/matmul/cuda/cublaslt_choice.h"
+#include "espalier/ops/matmul/tuning.h"
 
 namespace espalier::cu {
 
@@ -122,6 +123,6 @@ std::shared_ptr<const LtRecipe> lt_recipe(const LtCase& c, const LtOperation* op
 
 LtMeasuring::LtMeasuring() : before_(measuring) { measuring = true; }
 LtMeasuring::~LtMeasuring() { measuring = before_; }
-bool LtMeasuring::wanted() { return measuring; }
+bool LtMeasuring::wanted() { return measuring && may_tune(); }
 
 }  // namespace espalier::cu

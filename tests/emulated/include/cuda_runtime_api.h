@@ -277,6 +277,13 @@ typedef struct cudaGraphEdgeData_st {
   unsigned char from_port, to_port, type, reserved[5];
 } cudaGraphEdgeData;
 
+enum cudaDriverEntryPointQueryResult {
+  cudaDriverEntryPointSuccess = 0,
+  cudaDriverEntryPointSymbolNotFound = 1,
+  cudaDriverEntryPointVersionNotSufficent = 2,
+};
+#define cudaEnableDefault 0x0
+
 extern "C" {
 
 // Errors, versions and devices.
@@ -297,6 +304,9 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 cudaError_t cudaDeviceDisablePeerAccess(int peer);
 cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult* result = nullptr);
 cudaError_t cudaDeviceReset();
 
 // Memory.

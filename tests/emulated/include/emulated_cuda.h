@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "cuda_runtime_api.h"
@@ -29,6 +30,13 @@ Counters counters();
 void fail_next(const std::string& function, int k = 1, cudaError_t error = cudaErrorUnknown);
 /// Cancels failures that have not occurred yet.
 void cancel_failures();
+/// Calls `f` once, before the next call of a function, in the thread that makes it.
+void before_next(const std::string& function, std::function<void()> f);
+
+/// Whether a device's primary context exists: most calls make that of the current device, cudaSetDevice that
+/// of its own. `forget_contexts` makes all devices appear unused.
+bool has_context(int device);
+void forget_contexts();
 
 /// The last error message of the device: a deadlock, a write out of bounds. Also written to stderr.
 std::string last_complaint();

@@ -1,0 +1,19 @@
+#include "espalier/executor/training/compiled_plans.h"
+
+namespace espalier {
+
+std::shared_ptr<const PlanData> CompiledPlans::get(const BatchSignature& batch, BatchShard shard,
+                                                   bool inference) {
+  const Key key{batch, shard.rows(batch.samples()), shard.is_last_micro_batch(),
+                setup_.owners && !inference ? shard.replica : 0, inference};
+  const std::scoped_lock lock(mutex_);
+  if (const auto* known = plans_.find(key)) return *known;
+  return plans_.add(key, compile_step(setup_, batch, shard, inference));
+}
+
+void CompiledPlans::clear() {
+  const std::scoped_lock lock(mutex_);
+  plans_.clear();
+}
+
+}  // namespace espalier

@@ -1,0 +1,111 @@
+#include "espalier/executor/training/open_sizes.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "espalier/core/error.h"
+
+namespace espalier {
+
+namespace {
+
+/// A size, something near it (the end of a slice), a multiple, or a half, a quarter or an eighth.
+bool is_made_of_size(int64_t number) {
+  constexpr int64_t near = 8;
+  const int64_t magnitude = number < 0 ? -number : number;
+  for (const int64_t part : {2, 4, 8})
+    if (magnitude == nominal_size / part || magnitude == nominal_size / part + 1) return true;
+  return magnitude >= nominal_size - near &&
+         (magnitude % nominal_size == 0 || magnitude <= nominal_size + near);
+}
+
+/// Whether a number is a small multiple of the size, of its square, or of a simple part of it.
+bool is_multiple_of_size(double number, double precision) {
+  for (const double size : {1.0 * nominal_size, 1.0 * nominal_size * nominal_size})
+    for (const double part : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64, 128, 256, 512, 1024}) {
+      const double multiple = number * part / size, nearest = std::round(multiple);
+      if (nearest >= 1 && nearest <= 64 && std::abs(multiple - nearest) <= precision * nearest) return true;
+    }
+  return false;
+}
+
+/// Also one over it, square roots and logarithms.
+bool is_made_of_size(double number) {
+  // Less than the smallest step of a float32 that has been squared; exponentials enlarge it.
+  constexpr double precision = 3e-7, of_exponential = 2e-6;
+  const double x = std::abs(number);
+  for (const double size : {x, 1 / x, x * x, 1 / (x * x)})
+    if (is_multiple_of_size(size, precision)) return true;
+  for (const double power : {std::exp(x), std::exp2(x), std::pow(10.0, x)})
+    if (std::abs(power / nominal_size - 1) <= of_exponential) return true;
+  return false;
+}
+
+bool is_made_of_size(const Shape& shape) {
+  for (const int64_t size : shape)
+    if (is_made_of_size(size)) return true;
+  return false;
+}
+
+bool is_made_of_size(const AttributeValue& value) {
+  return std::visit(
+      []<class T>(const T& v) {
+        if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>)
+          return is_made_of_size(v);
+        else if constexpr (std::is_same_v<T, std::vector<int64_t>>)
+          return is_made_of_size(Shape(v));
+        else
+          return false;
+      },
+      value);
+}
+
+/// What of a node was made of a nominal size.
+std::optional<std::string> embedded(const Node& node) {
+  if (node.op().feed()) return std::nullopt;
+  for (const auto& [name, value] : node.op().attributes())
+    if (is_made_of_size(value)) return fmt::format("its '{}'", name);
+  if (!node.is_leaf()) return std::nullopt;
+  const Output& output = node.outputs[0];
+  if (is_made_of_size(output.spec.shape)) return fmt::format("its shape {}", output.spec.shape.str());
+  if (!is_constant(node.op()) || output.spec.shape.elements() != 1 || output.spec.dtype == DType::boolean)
+    return std::nullopt;
+  const double number = output.value.to(cpu()).item();
+  const bool made =
+      is_real(output.spec.dtype) ? is_made_of_size(number) : is_made_of_size(static_cast<int64_t>(number));
+  return made ? std::optional(fmt::format("the number {}", number)) : std::nullopt;
+}
+
+}  // namespace
+
+void check_open_sizes(const std::vector<Node*>& tree, const TreeFeeds& feeds) {
+  bool open = false;
+  for (const auto& feed : feeds.all()) open |= !feed->open_axes().empty();
+  if (!open) return;
+  for (const Node* node : tree)
+    if (const auto what = embedded(*node))
+      located(node->where, [&] {
+        throw UnsupportedError(fmt::format(
+            "get_executor: '{}' was written with {}, which is made of {}, the size that stands for an open "
+            "axis "
+            "(-1) until a batch comes; write -1, or use operations that take sizes from a Variable",
+            node->op().name(), *what, nominal_size));
+      });
+}
+
+void check_names(const std::vector<Node*>& tree) {
+  std::map<std::string, const Node*> placeholders;
+  for (const Node* node : tree) {
+    const auto* feed = node->op().feed();
+    if (!feed || !(*feed)->is_placeholder()) continue;
+    const auto [known, added] = placeholders.emplace((*feed)->name(), node);
+    if (!added)
+      throw DataError(fmt::format("get_executor: two placeholders are named '{}': {} and {}", (*feed)->name(),
+                                  line_of(known->second->where), line_of(node->where)));
+  }
+}
+
+}  // namespace espalier

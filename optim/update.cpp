@@ -1,0 +1,91 @@
+#include "espalier/optim/update.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "espalier/core/autograd.h"
+#include "espalier/core/error.h"
+#include "espalier/core/eval.h"
+#include "espalier/core/tree.h"
+#include "espalier/optim/parameter_list.h"
+
+namespace espalier {
+
+namespace optim {
+
+namespace {
+
+/// Why a tree whose parameters have no gradients cannot be trained.
+std::string why_untrained(const Variable& root) {
+  std::vector<const Node*> parameters;
+  for (const Node* node : nodes_below(TreeWalk(root.node())))
+    if (is_parameter(node->op())) parameters.push_back(node);
+  if (parameters.empty()) return "there is no parameter in the tree to train";
+  if (std::none_of(parameters.begin(), parameters.end(), [](const Node* p) { return is_trained(*p); }))
+    return "all parameters in the tree are frozen; trainable(true) releases them";
+  const Node& first = *parameters.front();
+  return fmt::format(
+      "no gradient reaches the parameters in the tree, such as '{}' of shape {} ({}:{}): what is made of "
+      "them "
+      "has no derivative, as sign() and comparisons, or passes none, behind stop_gradient() or NoGrad",
+      first.op().name(), first.outputs[0].spec.shape.str(), first.where.file_name(), first.where.line());
+}
+
+}  // namespace
+
+ParameterGradients trained_gradients(const Variable& root, ParameterGradients gradients,
+                                     const Optimizer& optimizer, std::string_view user) {
+  if (gradients.empty()) throw Error(fmt::format("{}: {}", user, why_untrained(root)));
+  std::erase_if(gradients, [&](const auto& pair) { return !optimizer.updates(pair.first); });
+  if (gradients.empty())
+    throw Error(
+        fmt::format("{}: none of the parameters that the tree trains is in a group of the optimizer, {}",
+                    user, optimizer.name()));
+  return gradients;
+}
+
+namespace {
+
+void update(const Variable& root, const Optimizer& optimizer, const ParameterList* only) {
+  (void)root.shape();  // throws if it is undefined
+  Node& node = *root.node();
+  if (node.lazy && !node.has_value()) ensure_value(node);
+  ParameterGradients gradients = trained_gradients(root, parameter_gradients(root), optimizer, "update");
+  if (only) {
+    only->check("update: the list");
+    std::erase_if(gradients, [&](const auto& pair) { return !only->contains(pair.first); });
+    if (gradients.empty())
+      throw Error("update: none of the parameters given is one that the tree, and the optimizer, train");
+  }
+  std::vector<const Node*> parameters;
+  for (const auto& [parameter, gradient] : gradients) parameters.push_back(parameter.node());
+  auto& updates = node.record->updates;
+  auto known = std::find_if(updates.begin(), updates.end(), [&](const GradientRecord::Update& update) {
+    return update.optimizer == optimizer.identity() && update.parameters == parameters;
+  });
+  if (known == updates.end()) {
+    GradientRecord::Update fresh{optimizer.identity(), std::move(parameters), {}};
+    for (const Variable& assignment : optimizer.build(gradients))
+      fresh.assignments.push_back(Edge(assignment));
+    known = updates.insert(updates.end(), std::move(fresh));
+  }
+  run_update(node, *known);
+}
+
+}  // namespace
+
+}  // namespace optim
+
+const Variable& Variable::update(const optim::Optimizer& optimizer, Where where) const {
+  located(where, [&] { optim::update(*this, optimizer, nullptr); });
+  return *this;
+}
+
+const Variable& Variable::update(const optim::Optimizer& optimizer, const optim::ParameterList& parameters,
+                                 Where where) const {
+  located(where, [&] { optim::update(*this, optimizer, &parameters); });
+  return *this;
+}
+
+}  // namespace espalier

@@ -1,0 +1,264 @@
+// Axes of -1: placeholders and batches of any size, the plans for them, and trees that embed a size.
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <thread>
+
+#include "espalier/core/error.h"
+#include "espalier/core/feed.h"
+#include "espalier/espalier.h"
+#include "espalier/ops/matmul/gemm_choice.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+using esp::Variable;
+
+namespace {
+
+/// Sequences of numbers: row r has 1 + r % 4 of them, all r + 1. Shorter ones are padded with zeros.
+struct Sequences : esp::data::Dataset {
+  int64_t rows() const override { return 10; }
+  std::vector<esp::Spec> specs() const override {
+    return {{esp::float32, {10, -1, 2}}, {esp::float32, {10}}};
+  }
+  static int64_t length(int64_t row) { return 1 + row % 4; }
+  std::vector<int64_t> open_sizes(std::span<const int64_t> rows) const override {
+    int64_t longest = 0;
+    for (const int64_t row : rows) longest = std::max(longest, length(row));
+    return {longest};
+  }
+  void read(std::span<const int64_t> rows, std::span<esp::Tensor> outputs) const override {
+    const int64_t longest = outputs[0].shape()[1];
+    const auto x = outputs[0].span<float>(), y = outputs[1].span<float>();
+    for (size_t r = 0; r < rows.size(); ++r) {
+      for (int64_t i = 0; i < 2 * longest; ++i)
+        x[r * static_cast<size_t>(2 * longest) + static_cast<size_t>(i)] =
+            i < 2 * length(rows[r]) ? static_cast<float>(rows[r] + 1) : 0.0f;
+      y[r] = static_cast<float>(rows[r]);
+    }
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(open_axes)
+
+BOOST_AUTO_TEST_CASE(any_axis_of_a_placeholder) {
+  const esp::nn::Dense dense(2, {.initializer = esp::nn::init::Ones()});
+  const Variable in = esp::placeholder("x", {-1, -1, 3});
+  const auto executor = esp::sum(dense(in), {1}).get_executor({.mode = esp::Mode::inference});
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(4, 0);
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 200; ++i) {
+        const int64_t rows = 1 + (t + i) % 3, length = 1 + i % 5;
+        const esp::Tensor out = executor.run({{"x", esp::full({rows, length, 3}, t)}});
+        if (!(out.shape() == esp::Shape({rows, 2})) ||
+            out.at<float>({0, 0}) != static_cast<float>(3 * t * length))
+          ++wrong[static_cast<size_t>(t)];
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  for (const int count : wrong) BOOST_TEST(count == 0);
+  BOOST_CHECK_EXCEPTION(executor.run({{"x", esp::ones({2, 2, 4})}}), esp::ShapeError,
+                        says({"[-1, -1, 3]", "[2, 2, 4]"}));
+  BOOST_CHECK_EXCEPTION(executor.run({{"x", esp::ones({2, 3})}}), esp::ShapeError, says({"[-1, -1, 3]"}));
+}
+
+BOOST_AUTO_TEST_CASE(training_agrees_with_eager) {
+  const auto grow = [](const Variable& x, const Variable& mask, const Variable& w) {
+    const Variable h = esp::tanh(esp::matmul(x, w)) * esp::unsqueeze(mask, -1);
+    return esp::mean(esp::square(esp::sum(h, {1}) - esp::mean(x, {1})));
+  };
+  const Variable x = esp::placeholder("x", {-1, -1, 3}, esp::float64),
+                 mask = esp::placeholder("mask", {-1, -1}, esp::float64);
+  const Variable w = esp::parameter(numbers({3, 3})), w2 = esp::parameter(numbers({3, 3}));
+  const esp::Executor executor = grow(x, mask, w).get_executor({.optimizer = esp::optim::Sgd(0.1)});
+  for (const auto& [rows, length] : {std::pair<int64_t, int64_t>{2, 5}, {4, 1}, {1, 7}, {2, 5}}) {
+    const esp::Tensor in = numbers({rows, length, 3}, -1, 1, 4), by = numbers({rows, length}, 0, 1, 5);
+    const Variable loss = grow(in, by, w2);
+    BOOST_TEST(executor.run({{"x", in}, {"mask", by}}).item() == loss.item(),
+               boost::test_tools::tolerance(1e-12));
+    loss.update(esp::optim::Sgd(0.1));
+    BOOST_TEST(difference(w.value(), w2.value()) < 1e-12);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(replicas_share_the_rows_of_open_batches) {
+  const Variable x = esp::placeholder("x", {-1, -1, 3}, esp::float64), w = esp::parameter(numbers({3, 2}));
+  const Variable y = esp::sum(esp::tanh(esp::matmul(x, w)), {1});
+  const esp::Executor one = y.get_executor(), two = y.get_executor({.devices = {esp::cpu(0), esp::cpu(1)}});
+  for (const int64_t rows : {1, 3, 4})
+    for (const int64_t length : {2, 5}) {
+      const esp::Tensor value = numbers({rows, length, 3}, -1, 1, static_cast<uint64_t>(rows));
+      BOOST_TEST(difference(two.run({{"x", value}}), one.run({{"x", value}})) < 1e-12);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(feeds_with_batches_of_other_lengths) {
+  for (const bool shuffle : {false, true}) {
+    const auto data = std::make_shared<Sequences>();
+    esp::data::Distributor feed(data, {.batch_size = 3, .shuffle = shuffle}),
+        again(data, {.batch_size = 3, .shuffle = shuffle});
+    const auto grow = [](esp::data::Distributor& from, const Variable& w) {
+      const auto [x, y] = from.get_output_graphs<2>();
+      return esp::mean(esp::square(esp::sum(esp::matmul(x, w), {1, 2}) - y));
+    };
+    const Variable w = esp::parameter(esp::full({2, 1}, 0.5)), w2 = esp::parameter(esp::full({2, 1}, 0.5));
+    const esp::optim::Sgd sgd(1e-4);
+    const esp::Executor executor = grow(feed, w).get_executor(
+        {.optimizer = sgd, .validation = esp::data::Distributor(data, {.batch_size = 4})});
+    const esp::History history = executor.execute({.epochs = 2, .progress = false});
+    const Variable loss = grow(again, w2);
+    for (int epoch = 0; epoch < 2; ++epoch, again.reset()) {
+      double sum = 0;
+      for (int64_t step = 0; step < again.steps(); ++step) {
+        sum += loss.forward().item();
+        loss.update(sgd);
+      }
+      BOOST_TEST(history.epochs[static_cast<size_t>(epoch)].loss_sum == sum,
+                 boost::test_tools::tolerance(1e-5));
+    }
+    BOOST_TEST(difference(w.value(), w2.value()) < 1e-6);
+    BOOST_TEST(std::isfinite(history.epochs[1].validation_loss));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sharded_feeds_with_batches_of_other_lengths) {
+  const auto train = [](std::vector<esp::Device> devices, int parts) {
+    esp::data::Distributor feed(std::make_shared<Sequences>(), {.batch_size = 4});
+    const auto [x, y] = feed.get_output_graphs<2>();
+    const Variable w = esp::parameter(esp::full({2, 1}, 0.5));
+    esp::mean(esp::square(esp::sum(esp::matmul(x, w), {1, 2}) - y))
+        .get_executor({.optimizer = esp::optim::Sgd(1e-4), .devices = devices, .accumulate = parts})
+        .execute({.epochs = 2, .progress = false});
+    return w.value();
+  };
+  const esp::Tensor one = train({}, 1);
+  BOOST_TEST(difference(train({esp::cpu(0), esp::cpu(1)}, 1), one) < 1e-6);
+  BOOST_TEST(difference(train({}, 2), one) < 1e-6);
+}
+
+BOOST_AUTO_TEST_CASE(trees_that_embed_a_size) {
+  const Variable x = esp::placeholder("x", {-1, -1, 3});
+  const int64_t rows = x.shape()[0], length = x.shape()[1];
+  BOOST_TEST(length == esp::nominal_size);
+  const auto refused = [](const Variable& tree, const std::string& op, int line) {
+    BOOST_CHECK_EXCEPTION(tree.get_executor(), esp::UnsupportedError,
+                          says({"'" + op + "'", "open axis", "open_axes_test.cpp:" + std::to_string(line)}));
+  };
+  refused(esp::reshape(x, {rows * length, 3}), "reshape", __LINE__);
+  refused(esp::reshape(x, {-1, length, 3}), "reshape", __LINE__);
+  refused(esp::slice(x, 1, 0, length - 1), "slice", __LINE__);
+  refused(x + Variable(esp::ones({length, 3})), "constant", __LINE__);
+  refused(esp::sum(x, {1}) / static_cast<double>(length), "constant", __LINE__);
+  refused(esp::sum(x, {1}) * (1.0 / static_cast<double>(length)), "constant", __LINE__);
+  refused(x * (1 / std::sqrt(static_cast<double>(length))), "constant", __LINE__);
+  const auto size = static_cast<double>(length);
+  refused(x * std::log(size), "constant", __LINE__);
+  refused(x / std::log2(size), "constant", __LINE__);
+  refused(x * std::sqrt(2 / size), "constant", __LINE__);
+  refused(x * (size / 64), "constant", __LINE__);
+  refused(x * static_cast<float>(1 / (size * size)), "constant", __LINE__);
+  refused(esp::slice(x, 1, 0, length / 2), "slice", __LINE__);
+  refused(esp::nn::Dense(2)(esp::transpose(x)), "weight", __LINE__);
+  // Numbers that users write are none of these.
+  for (const double number : {1e-12,   1e-8,    1e-6,  1e-5,   1e-4,
+                              1e-3,    0.01,    0.1,   0.25,   0.5,
+                              0.9,     0.95,    0.99,  0.999,  3.14159265358979,
+                              9.81,    100.0,   255.0, 1000.0, 4096.0,
+                              10000.0, 65504.0, 1e5,   1e6,    1e8,
+                              1e9,     1e30})
+    BOOST_CHECK_NO_THROW((void)(x * number).get_executor());
+  // What takes its sizes from Variables, or from the end, is right.
+  const esp::Tensor in = numbers({2, 4, 3}).to(esp::float32);
+  const auto agrees = [&](const std::function<Variable(const Variable&)>& f) {
+    BOOST_TEST(difference(f(x).get_executor().run({{"x", in}}), f(in).value()) < 1e-6);
+  };
+  agrees([](const Variable& v) { return esp::reshape(v, {-1, 3}); });
+  agrees([](const Variable& v) { return esp::flatten(v); });
+  agrees([](const Variable& v) { return esp::slice(v, 1, 1, -1); });
+  agrees([](const Variable& v) { return esp::mean(v, {1}) + esp::sum(esp::ones_like(v), {1}); });
+  agrees([](const Variable& v) { return esp::softmax(esp::matmul(v, esp::transpose(v))); });
+  // A fixed number that does not fit a batch is an error of that operation.
+  const Variable fixed = esp::slice(x, 1, 0, 5);
+  const int line = __LINE__ - 1;
+  BOOST_CHECK_EXCEPTION(fixed.get_executor().run({{"x", in}}), esp::IndexError,
+                        says({"slice", "open_axes_test.cpp:" + std::to_string(line)}));
+}
+
+BOOST_AUTO_TEST_CASE(plans_of_open_trees) {
+  const Variable x = esp::placeholder("x", {-1, 3});
+  const esp::Executor executor = (x * 2).get_executor();
+  BOOST_CHECK_EXCEPTION(executor.plan(), esp::Error, says({"open axes"}));
+  executor.warm_up({{"x", {5, 3}}});
+  BOOST_TEST(executor.plan().str().find("[5, 3]") != std::string::npos);
+  BOOST_CHECK_THROW(executor.warm_up({{"y", {5, 3}}}), esp::DataError);
+  BOOST_CHECK_THROW(executor.warm_up({{"x", {5, 4}}}), esp::ShapeError);
+  BOOST_CHECK_THROW(executor.warm_up({{"x", {-1, 3}}}), esp::ShapeError);
+  BOOST_CHECK_THROW(executor.warm_up({{"x", {5, 3}}}, 0), esp::Error);
+  BOOST_CHECK_THROW((x * 2).plan_for({}), esp::UnsupportedError);
+}
+
+BOOST_AUTO_TEST_CASE(a_bounded_number_of_plans) {
+  const Variable x = esp::placeholder("x", {-1, 3});
+  int made = 0;
+  const auto counts = esp::custom_op({.name = "counts",
+                                      .forward = [](const auto& inputs) { return inputs[0].clone(); },
+                                      .infer =
+                                          [&](const auto& specs) {
+                                            ++made;
+                                            return specs[0];
+                                          }});
+  const esp::Executor executor = counts({x}).get_executor({.mode = esp::Mode::inference, .plan_cache = 2});
+  const auto makes = [&](int64_t rows) {
+    const int before = made;
+    const esp::Tensor in = numbers({rows, 3}).to(esp::float32);
+    BOOST_TEST(difference(executor.run({{"x", in}}), in) == 0);
+    return made > before;
+  };
+  BOOST_TEST(makes(1));
+  BOOST_TEST(makes(2));
+  BOOST_TEST(!makes(1));
+  BOOST_TEST(makes(3));
+  BOOST_TEST(makes(4));
+  BOOST_TEST(!makes(3));
+  BOOST_TEST(makes(1));
+  BOOST_TEST(makes(2));
+  const esp::Executor one = counts({x}).get_executor({.mode = esp::Mode::inference, .plan_cache = 1});
+  for (int64_t rows = 1; rows < 5; ++rows) {
+    (void)one.run({{"x", esp::full({rows, 3}, rows)}});
+    BOOST_TEST(one.value().at<float>({rows - 1, 2}) == static_cast<float>(rows));
+  }
+  BOOST_CHECK_THROW(x.get_executor({.plan_cache = 0}), esp::Error);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_measured_while_serving) {
+  const Variable x = esp::placeholder("x", {-1, 37}), w = esp::parameter(esp::ones({37, 41}));
+  const esp::Executor executor =
+      esp::matmul(x, w).get_executor({.mode = esp::Mode::inference, .tune = false});
+  const auto measured = [](auto&& f) {
+    const int64_t before = esp::gemm_choices().measurements();
+    f();
+    return esp::gemm_choices().measurements() - before;
+  };
+  BOOST_TEST(measured([&] { (void)executor.run({{"x", esp::ones({19, 37})}}); }) == 0);
+  BOOST_TEST(measured([&] { executor.warm_up({{"x", {23, 37}}}); }) == 1);
+  BOOST_TEST(measured([&] {
+               const esp::Tensor out = executor.run({{"x", esp::ones({23, 37})}});
+               BOOST_TEST(out.at<float>({22, 40}) == 37);
+             }) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(names_given_twice) {
+  const Variable x = esp::placeholder("x", {2}), y = esp::placeholder("x", {2});
+  BOOST_CHECK_EXCEPTION((x + y).get_executor(), esp::DataError,
+                        says({"two placeholders are named 'x'", "open_axes_test.cpp"}));
+  const esp::Executor executor = (x * 2).get_executor();
+  BOOST_CHECK_EXCEPTION(executor.run({{"x", esp::ones({2})}, {"x", esp::zeros({2})}}), esp::DataError,
+                        says({"'x' was given twice"}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,99 @@
+// Training ends at a loss that is not a number. The defaults of a process.
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+
+#include "espalier/core/defaults.h"
+#include "espalier/core/error.h"
+#include "espalier/core/files/file.h"
+#include "espalier/data/distributor.h"
+#include "espalier/executor/executor.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
+#include "temporary_folder.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+/// A regression in ten steps, in which row 7 is not a number.
+struct Regression {
+  explicit Regression(const esp::ExecutorOptions& options = {.optimizer = esp::optim::Sgd(1e-3)})
+      : feed({rows()}, {.batch_size = 1}),
+        w(esp::parameter(esp::ones({1}))),
+        executor(esp::sum(esp::square(feed.get_output_graphs()[0] * w)).get_executor(options)) {}
+  static esp::Tensor rows() {
+    esp::Tensor x = esp::ones({10, 1});
+    x.data<float>()[7] = NAN;
+    return x;
+  }
+  esp::data::Distributor feed;
+  esp::Variable w;
+  esp::Executor executor;
+};
+
+/// Sets the defaults of the process back.
+struct DefaultsGuard {
+  esp::Defaults before = esp::defaults();
+  ~DefaultsGuard() { esp::set_defaults(before); }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(stop_on_nan)
+
+BOOST_AUTO_TEST_CASE(the_message_names_the_step) {
+  Regression quiet, listening;
+  BOOST_CHECK_EXCEPTION(quiet.executor.execute({.epochs = 3}), esp::NumericError,
+                        says({"step 7", "epoch 0", "stop_on_nan", here()}));
+  BOOST_TEST(std::isnan(quiet.w.item()));
+  int64_t last = 0;
+  listening.executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) { last = info.step; });
+  BOOST_CHECK_EXCEPTION(listening.executor.execute(), esp::NumericError, says({"step 7", "8 steps"}));
+  BOOST_TEST(last == 6);
+  // A step of one's own is one's own to judge.
+  Regression stepping;
+  for (int i = 0; i < 7; ++i) BOOST_TEST(std::isfinite(stepping.executor.step().loss));
+  BOOST_TEST(std::isnan(stepping.executor.step().loss));
+}
+
+BOOST_AUTO_TEST_CASE(it_can_go_on) {
+  Regression training;
+  BOOST_TEST(std::isnan(training.executor.execute({.stop_on_nan = false}).epochs.at(0).loss_sum));
+  // What does not train reports what it finds.
+  Regression inference({.mode = esp::Mode::inference});
+  BOOST_TEST(std::isnan(inference.executor.execute().epochs.at(0).loss_mean));
+}
+
+BOOST_AUTO_TEST_CASE(checkpoints_are_from_before) {
+  const TemporaryFolder folder;
+  Regression run;
+  BOOST_CHECK_THROW(run.executor.execute({.checkpoint = folder.path(), .checkpoint_every = 2}),
+                    esp::NumericError);
+  Regression later;
+  later.executor.resume(folder.path());
+  BOOST_TEST(std::isfinite(later.w.item()));
+  BOOST_TEST(std::isfinite(later.executor.step().loss));  // step 6
+  BOOST_TEST(std::isnan(later.executor.step().loss));
+}
+
+BOOST_AUTO_TEST_CASE(replicas_stop_together) {
+  Regression run({.optimizer = esp::optim::Sgd(1e-3), .devices = {esp::cpu(0), esp::cpu(1)}});
+  BOOST_CHECK_EXCEPTION(run.executor.execute(), esp::NumericError, says({"step 7", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(defaults_of_the_process) {
+  const DefaultsGuard guard;
+  const TemporaryFolder folder;
+  esp::set_defaults({.cache = folder.path()});
+  BOOST_TEST(esp::cache_folder() == folder.path());
+  esp::set_defaults({.handle_interrupt = false, .cache = std::filesystem::path()});
+  BOOST_TEST(esp::cache_folder().empty());
+  BOOST_TEST(!esp::defaults().handle_interrupt);
+  BOOST_CHECK_EXCEPTION(esp::set_defaults({.cache = "relative"}), esp::Error, says({"relative", "absolute"}));
+  BOOST_TEST(esp::cache_folder().empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
