@@ -43,7 +43,7 @@ class GemmThreads {
  private:
   void use(int threads);
 
-  int before_ = 0;
+  [[maybe_unused]] int before_ = 0;  // unused without OpenMP
 };
 
 /// Runs the gemm of a library; for `onednn_matmul`, that of oneDNN.

@@ -62,8 +62,10 @@ case $way in
   add_subdirectory)
     shared=OFF
     [ "$with" = static ] || shared=ON
+    one=() # architecture, where no GPU says which
+    nvidia-smi >/dev/null 2>&1 || one=(-DESPALIER_CUDA_ARCHITECTURES=90)
     cmake -S "$here/add_subdirectory" -B "$build" -G Ninja -DESPALIER_SOURCE="$root" -DBUILD_SHARED_LIBS=$shared \
-      -DESPALIER_CCACHE=ON -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12
+      -DESPALIER_CCACHE=ON -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12 "${one[@]}"
     cmake --build "$build"
     check_and_run "$build/consumer"
     check_plugin "$build/host" "$build/plugin.so"
