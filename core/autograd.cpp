@@ -114,10 +114,19 @@ class BackwardPass {
     (s.first == Frontier::none ? s.first : f.contributions[s.last].next) = at;
     s.last = at;
     if (at == s.first || node->outputs.size() > 1) return;
-    const Edge added(f.contributions[at].gradient);
-    const int64_t bytes = added.spec().bytes();
+    const int64_t bytes = pending_bytes(f.contributions[at].gradient);
     s.bytes += bytes;
     if (s.bytes > std::max(most_pending_bytes, bytes)) add_contributions(s);
+  }
+
+  /// What a contribution keeps in memory: one that is deferred, its operands.
+  static int64_t pending_bytes(const Variable& gradient) {
+    const Node& node = *gradient.node();
+    if (!node.op().traits().deferred) return Edge(gradient).spec().bytes();
+    int64_t bytes = 0;
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.op().reads_elements(i)) bytes += node.inputs[i].spec().bytes();
+    return bytes;
   }
 
   /// Adds the contributions behind the first one to that, in its buffer if possible.
@@ -391,7 +400,8 @@ Variable Variable::backward(BackwardOptions options, Where where) const {
     if (node()->lazy && node()->has_value()) {
       std::vector<Variable> gradients;
       record.gradients.for_each([&](Node* node, uint32_t, const Edge& gradient) {
-        if (is_trained(*node)) gradients.push_back(gradient.variable());
+        if (is_trained(*node) && !gradient.node()->op().traits().deferred)
+          gradients.push_back(gradient.variable());
       });
       evaluate_at(gradients, *node());
     }

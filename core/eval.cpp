@@ -313,6 +313,48 @@ void take_step(Node& node) {
   shown.moment = moment;
 }
 
+namespace {
+
+/// Whether an assignment gives a leaf its own value with few elements changed.
+bool edits_leaf(const Node& assignment) {
+  const Node& value = *assignment.inputs[1].node();
+  return value.op().traits().edits_input && value.inputs[0].node() == assignment.inputs[0].node();
+}
+
+void replace_value(Node& leaf, const Tensor& value) {
+  leaf.outputs[0].value = value;
+  leaf.bound = false;
+  leaf.stamp = Node::next_id();
+}
+
+/// Assigns values to leaves, and runs edits, whose other operands have values, on those that are their first
+/// inputs: in the leaf's memory, if that is nothing else's, on a CPU. On a GPU, streams of other threads may
+/// still be copying the old value.
+void assign(std::span<const std::pair<Node*, Tensor>> leaves, std::span<Node* const> edits) {
+  const std::scoped_lock lock(leaves_mutex());
+  std::vector<Tensor> edited;
+  for (const Node* edit : edits) {
+    const Node& leaf = *edit->inputs[0].node();
+    const Tensor& value = leaf.outputs[0].value;
+    const bool own = !leaf.bound && value.storage().unique() && value.contiguous() &&
+                     value.device().type == DeviceType::cpu;
+    edited.push_back(own ? value : value.clone());
+  }
+  for (size_t i = 0; i < edits.size(); ++i) {
+    KernelCall call;
+    call.where = &edits[i]->where;
+    for (const Edge& input : edits[i]->inputs)
+      call.inputs.push_back(call.inputs.empty() ? &edited[i] : &input.value());
+    call.outputs.push_back(&edited[i]);
+    backend(edited[i].device()).run(edits[i]->op(), call);
+  }
+  for (const auto& [leaf, value] : leaves) replace_value(*leaf, value);
+  for (size_t i = 0; i < edits.size(); ++i) replace_value(*edits[i]->inputs[0].node(), edited[i]);
+  leaf_assignments().fetch_add(1, std::memory_order_release);
+}
+
+}  // namespace
+
 void run_update(Node& root, const GradientRecord::Update& update) {
   if (root.lazy && root.rare().step_failed)
     throw Error(
@@ -322,22 +364,31 @@ void run_update(Node& root, const GradientRecord::Update& update) {
   if (root.lazy) ensure_value(root);
   std::vector<Node*> targets;
   std::vector<Variable> hold;  // so that no value is released before it is assigned
+  std::vector<Node*> edits;    // of the leaves themselves: computed when all else is
   for (const Edge& assignment : update.assignments) {
-    hold.push_back(assignment.node()->inputs[1].variable());
-    targets.push_back(hold.back().node());
+    const Edge& value = assignment.node()->inputs[1];
+    if (edits_leaf(*assignment.node())) {
+      edits.push_back(value.node());
+      for (size_t i = 1; i < value.node()->inputs.size(); ++i)
+        hold.push_back(value.node()->inputs[i].variable());
+    } else {
+      hold.push_back(value.variable());
+    }
   }
+  for (const Variable& v : hold) targets.push_back(v.node());
   evaluate_here(targets, &root);
   std::vector<std::pair<Node*, Tensor>> values;
-  for (size_t i = 0; i < hold.size(); ++i) {
-    const Variable& v = hold[i];
+  for (const Edge& assignment : update.assignments) {
+    if (edits_leaf(*assignment.node())) continue;
+    const Variable v = assignment.node()->inputs[1].variable();
     const Tensor& value = v.node()->outputs[v.output()].value;
     // A leaf's value is its own: it may be written in place by a plan.
     const bool computed = v.node()->tag == Tag::update && !v.node()->is_leaf() && !v.node()->op().is_view();
     bool own = computed && value.contiguous();
     for (const auto& [leaf, other] : values) own &= other.storage().get() != value.storage().get();
-    values.emplace_back(update.assignments[i].node()->inputs[0].node(), own ? value : value.clone());
+    values.emplace_back(assignment.node()->inputs[0].node(), own ? value : value.clone());
   }
-  assign(values);
+  assign(values, edits);
   for (Node* target : targets)
     if (target->tag == Tag::update && !target->is_leaf()) target->clear_value();
 }
@@ -354,11 +405,7 @@ void assign(Node& leaf, const Tensor& value) noexcept {
 void assign(std::span<const std::pair<Node*, Tensor>> leaves) noexcept {
   if (leaves.empty()) return;
   const std::scoped_lock lock(leaves_mutex());
-  for (const auto& [leaf, value] : leaves) {
-    leaf->outputs[0].value = value;
-    leaf->bound = false;
-    leaf->stamp = Node::next_id();
-  }
+  for (const auto& [leaf, value] : leaves) replace_value(*leaf, value);
   leaf_assignments().fetch_add(1, std::memory_order_release);
 }
 

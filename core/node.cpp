@@ -66,11 +66,10 @@ void Node::clear_value() {
   for (Output& output : outputs) output.value.drop_storage();
 }
 
-void Node::use_inputs() {
-  if (!needs_gradient) return;
+void Node::use_inputs(InputSet read) {
   bool beyond = false;  // the last bit speaks for all inputs from the 64th on
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].node()->op_->is_leaf() || !op_->traits().gradient_reads.contains(i)) continue;
+    if (inputs[i].node()->op_->is_leaf() || !read.contains(i)) continue;
     if ((beyond = i >= 63)) break;
     used_inputs_ |= uint64_t{1} << i;
     inputs[i].node()->use_value();

@@ -110,7 +110,11 @@ class Node : public NodeCounts {
   }
   void clear_value();
   /// Counts this node among the users of its inputs' values, as far as its gradient rule reads them.
-  void use_inputs();
+  void use_inputs() {
+    if (needs_gradient) use_inputs(op_->traits().gradient_reads);
+  }
+  /// The same for those inputs: their values stay as long as this node does.
+  void use_inputs(InputSet read);
   /// Keeps the value until as many calls of `drop_value_use` have come.
   void use_value() { count_up(value_uses_); }
   int32_t value_uses() const { return value_uses_.load(std::memory_order_relaxed); }

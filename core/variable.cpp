@@ -122,6 +122,11 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
     node.needs_gradient = needs_gradient && !now.no_grad && !node.op().traits().passes_no_gradient;
     node.stops_gradient = now.no_grad;
     node.tag = now.tag;
+    const bool deferred = !lazy && node.tag == Tag::backward && node.op().traits().deferred;
+    if (deferred) {
+      node.use_inputs(node.op().traits().reads);
+      return result;
+    }
     if (!lazy) {
       for (const Edge& input : node.inputs)
         if (!input.value().defined() &&

@@ -1,6 +1,7 @@
 // Elementwise arithmetic, and the operators of Variables.
 #include "espalier/ops/arithmetic.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "espalier/core/autograd.h"
@@ -8,6 +9,7 @@
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
+#include "espalier/ops/rows.h"
 
 namespace espalier {
 
@@ -249,6 +251,7 @@ Variable operator-(const Operand& a) { return negative(a); }
 
 Variable add_all(const std::vector<Variable>& variables) {
   if (variables.size() == 1) return variables[0];
+  if (std::ranges::all_of(variables, is_row_gradient)) return joined_row_gradients(variables);
   if (variables.size() == 2) return add(variables[0], variables[1]);
   SmallVector<const Variable*, 8> inputs;
   for (const Variable& v : variables) inputs.push_back(&v);
@@ -256,6 +259,11 @@ Variable add_all(const std::vector<Variable>& variables) {
 }
 
 Variable add_all_into(Variable first, const std::vector<Variable>& others) {
+  if (is_row_gradient(first) && std::ranges::all_of(others, is_row_gradient)) {
+    std::vector<Variable> all{std::move(first)};
+    all.insert(all.end(), others.begin(), others.end());
+    return joined_row_gradients(all);
+  }
   SmallVector<const Variable*, 8> inputs{&first};
   for (const Variable& v : others) inputs.push_back(&v);
   return apply(others.size() == 1 ? add_op() : shared_op<AddAll>(), {inputs.data(), inputs.size()},

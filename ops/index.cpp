@@ -58,9 +58,9 @@ class Gather : public Op {
     });
   }
   Gradients gradient(const GradientRule& rule) const override {
-    return {rule.wants(0) ? scatter_add_like(rule.output_gradient(), rule.input(1), rule.input(0), axis_)
-                          : Variable(),
-            Variable()};
+    if (!rule.wants(0)) return {Variable(), Variable()};
+    const auto axis = static_cast<int64_t>(resolve_axis(axis_, rule.input(0).rank(), name()));
+    return {scatter_add_like(rule.output_gradient(), rule.input(1), rule.input(0), axis), Variable()};
   }
 
  private:
@@ -71,7 +71,8 @@ class Gather : public Op {
 class ScatterAddLike : public Op {
  public:
   explicit ScatterAddLike(int64_t axis)
-      : Op({.reads = InputSet::first(2), .gradient_reads = InputSet::only(1)}), axis_(axis) {}
+      : Op({.deferred = axis == 0, .reads = InputSet::first(2), .gradient_reads = InputSet::only(1)}),
+        axis_(axis) {}
   std::string_view name() const override { return "scatter_add_like"; }
   Attributes attributes() const override { return {{"axis", axis_}}; }
   Specs infer(const InputSpecs& in) const override {

@@ -15,6 +15,7 @@ void add_index_ops(OpRegistry& ops);
 void add_random_ops(OpRegistry& ops);
 void add_reduce_ops(OpRegistry& ops);
 void add_reshape_ops(OpRegistry& ops);
+void add_row_ops(OpRegistry& ops);
 void add_softmax_ops(OpRegistry& ops);
 void add_stop_gradient_op(OpRegistry& ops);
 

@@ -15,6 +15,7 @@ class AdagradRule : public UpdateRule {
       : epsilon_(o.epsilon), weight_decay_(o.weight_decay), decay_vectors_(o.decay_vectors) {}
   std::string_view name() const override { return "Adagrad"; }
 
+  bool keeps_rows_without_gradient() const override { return weight_decay_ == 0; }
   void update(ParameterUpdate& step) const override {
     const Variable& p = step.parameter();
     Variable g = step.gradient();
@@ -33,8 +34,8 @@ class AdagradRule : public UpdateRule {
 }  // namespace
 
 Adagrad::Adagrad(const AdagradOptions& o, std::source_location where)
-    : Optimizer(std::make_shared<AdagradRule>(o), {{"lr", o.lr}}, {o.clip_norm, o.clip_value, o.schedule},
-                where) {
+    : Optimizer(std::make_shared<AdagradRule>(o), {{"lr", o.lr}},
+                {o.clip_norm, o.clip_value, o.schedule, o.sparse}, where) {
   check_setting(std::isfinite(o.lr) && o.lr >= 0, "Adagrad", "lr", o.lr, where);
   check_setting(std::isfinite(o.epsilon) && o.epsilon > 0, "Adagrad", "epsilon", o.epsilon, where);
   check_setting(std::isfinite(o.weight_decay) && o.weight_decay >= 0, "Adagrad", "weight_decay",

@@ -60,14 +60,14 @@ void check(const Options& o, std::string_view name, const std::source_location& 
 }  // namespace
 
 Adam::Adam(const AdamOptions& o, std::source_location where)
-    : Optimizer(std::make_shared<AdamRule>(o), {{"lr", o.lr}}, {o.clip_norm, o.clip_value, o.schedule},
-                where) {
+    : Optimizer(std::make_shared<AdamRule>(o), {{"lr", o.lr}},
+                {o.clip_norm, o.clip_value, o.schedule, o.sparse}, where) {
   check(o, "Adam", where);
 }
 
 AdamW::AdamW(const AdamWOptions& o, std::source_location where)
-    : Optimizer(std::make_shared<AdamRule>(o), {{"lr", o.lr}}, {o.clip_norm, o.clip_value, o.schedule},
-                where) {
+    : Optimizer(std::make_shared<AdamRule>(o), {{"lr", o.lr}},
+                {o.clip_norm, o.clip_value, o.schedule, o.sparse}, where) {
   check(o, "AdamW", where);
 }
 

@@ -13,6 +13,7 @@ struct AdamOptions {
   double clip_norm = 0;       ///< the largest norm of all gradients together; 0: any
   double clip_value = 0;      ///< the largest size of one element of a gradient; 0: any
   Schedule schedule = {};     ///< of the learning rate
+  bool sparse = false;  ///< rows of a table that a step does not look up stay as they are, with their states
 };
 
 /// Adam (Kingma & Ba 2015, algorithm 1):
@@ -35,6 +36,7 @@ struct AdamWOptions {
   double clip_norm = 0;        ///< the largest norm of all gradients together; 0: any
   double clip_value = 0;       ///< the largest size of one element of a gradient; 0: any
   Schedule schedule = {};      ///< of the learning rate
+  bool sparse = false;  ///< rows of a table that a step does not look up stay as they are, with their states
 };
 
 /// Adam with decoupled weight decay (Loshchilov & Hutter 2019): before Adam's step,

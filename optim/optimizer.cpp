@@ -10,6 +10,7 @@
 #include "espalier/core/eval.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/rows.h"
 #include "espalier/optim/assign.h"
 #include "espalier/optim/clip.h"
 #include "espalier/optim/state.h"
@@ -64,8 +65,22 @@ Variable ParameterUpdate::setting(std::string_view name) const {
   return state_.setting_leaf(name, parameter_.dtype(), parameter_.device());
 }
 
+ParameterUpdate::ParameterUpdate(Variable leaf, Variable gradient, Variable rows, OptimizerState& state,
+                                 Variable rate)
+    : leaf_(std::move(leaf)),
+      gradient_(std::move(gradient)),
+      rows_(std::move(rows)),
+      parameter_(rows_.defined() ? take_rows(leaf_, rows_) : leaf_),
+      state_(state),
+      rate_(std::move(rate)) {
+  if (is_half(parameter_.dtype())) parameter_ = cast(parameter_, DType::float32);
+}
+
 Variable ParameterUpdate::state(std::string_view name, double initial) {
-  return state_.leaf(leaf_, name, {parameter_.dtype(), parameter_.shape()}, initial);
+  const Variable leaf = state_.leaf(leaf_, name, {parameter_.dtype(), leaf_.shape()}, initial);
+  if (!rows_.defined()) return leaf;
+  taken_.emplace_back(take_rows(leaf, rows_), leaf);
+  return taken_.back().first;
 }
 
 Variable ParameterUpdate::scalar_state(std::string_view name, double initial) {
@@ -73,12 +88,21 @@ Variable ParameterUpdate::scalar_state(std::string_view name, double initial) {
 }
 
 void ParameterUpdate::assign(const Variable& leaf, const Variable& value) {
-  const Variable& target = leaf.defined() && leaf.node() == parameter_.node() ? leaf_ : leaf;
+  Variable target = leaf;
+  bool whole = true;
+  const auto stands_for = [&](const Variable& seen, const Variable& known) {
+    if (!leaf.defined() || leaf.node() != seen.node()) return;
+    target = known;
+    whole = !rows_.defined();
+  };
+  stands_for(parameter_, leaf_);
+  for (const auto& [seen, known] : taken_) stands_for(seen, known);
   if (!target.defined() || !target.node()->is_leaf() || !value.defined())
     throw Error(
         fmt::format("{}: assign() takes a leaf and its next value, both defined", state_.rule->name()));
   const bool narrows = is_half(target.dtype()) && value.dtype() == DType::float32;
-  assignments_.emplace_back(target, narrows ? cast(value, target.dtype()) : value);
+  const Variable next = narrows ? cast(value, target.dtype()) : value;
+  assignments_.emplace_back(target, whole ? next : put_rows(target, rows_, next));
 }
 
 Optimizer::Optimizer(std::shared_ptr<const UpdateRule> rule,
@@ -189,24 +213,40 @@ BuildContext update_context() {
 
 }  // namespace
 
-ParameterGradients Optimizer::next_values(ParameterGradients gradients) const {
+ParameterGradients Optimizer::next_values(ParameterGradients gradients, bool by_rows) const {
   ParameterGradients assignments;
   for (const Group& group : state_->groups) {
     ParameterGradients own;
     std::copy_if(gradients.begin(), gradients.end(), std::back_inserter(own),
                  [&](const auto& pair) { return group.parameters.contains(pair.first); });
-    const ParameterGradients next = group.optimizer.next_values(std::move(own));
+    const ParameterGradients next = group.optimizer.next_values(std::move(own), by_rows);
     assignments.insert(assignments.end(), next.begin(), next.end());
   }
   if (!state_->groups.empty() || gradients.empty()) return assignments;
   BuildContext now = update_context();
   std::map<std::pair<DType, Device>, Variable> rates;
+  std::map<const Node*, Variable> rows;  // of parameters of which the rule is given these alone
+  const bool whole = !by_rows || !(state_->common.sparse || state_->rule->keeps_rows_without_gradient());
   {
     now.where = &gradients.front().first.node()->where;
     const BuildScope scope(now);
     const CommonOptions& common = state_->common;
-    for (auto& [parameter, gradient] : gradients)
+    for (auto& [parameter, gradient] : gradients) {
+      const bool has_rows = is_row_gradient(gradient);
+      if (has_rows && !by_rows && common.sparse)
+        throw UnsupportedError(
+            fmt::format("{}: a sparse optimizer changes the rows that a step looks up, here of '{}' ({}:{}), "
+                        "which are not "
+                        "known where gradients of several parts of a batch (.accumulate) are added up",
+                        name(), parameter.node()->op().name(), parameter.node()->where.file_name(),
+                        parameter.node()->where.line()));
+      if (has_rows && !whole) {
+        const RowGradient own = row_gradient(gradient);
+        rows.emplace(parameter.node(), own.rows);
+        gradient = own.values;
+      }
       if (is_half(gradient.dtype())) gradient = cast(gradient, DType::float32);
+    }
     if (common.clip_value > 0) clip_values(gradients, common.clip_value);
     if (common.clip_norm > 0) clip_norm(gradients, common.clip_norm);
     if (const Variable& step = state_->schedule_step; step.defined()) {
@@ -222,23 +262,35 @@ ParameterGradients Optimizer::next_values(ParameterGradients gradients) const {
   for (const auto& [parameter, gradient] : gradients) {
     now.where = &parameter.node()->where;
     const BuildScope scope(now);
-    const Variable seen = is_half(parameter.dtype()) ? cast(parameter, DType::float32) : parameter;
-    ParameterUpdate step(parameter, seen, gradient, *state_, rates[{gradient.dtype(), parameter.device()}]);
+    const auto own = rows.find(parameter.node());
+    ParameterUpdate step(parameter, gradient, own == rows.end() ? Variable() : own->second, *state_,
+                         rates[{gradient.dtype(), parameter.device()}]);
     state_->rule->update(step);
     assignments.insert(assignments.end(), step.assignments().begin(), step.assignments().end());
   }
   return assignments;
 }
 
+namespace {
+
+/// The new value of a leaf, or the old one if the condition is false.
+Variable chosen(const Variable& condition, const Variable& value, const Variable& leaf) {
+  if (!puts_rows(value)) return where(condition, value, leaf);
+  const auto input = [&](size_t i) { return value.node()->inputs[i].variable(); };
+  return put_rows(leaf, input(1), where(condition, input(2), take_rows(leaf, input(1))));
+}
+
+}  // namespace
+
 std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Variable>>& gradients,
-                                       const Variable& only_if) const {
-  ParameterGradients assignments = next_values(gradients);
+                                       const Variable& only_if, bool by_rows) const {
+  ParameterGradients assignments = next_values(gradients, by_rows);
   BuildContext now = update_context();
   if (only_if.defined())
     for (auto& [leaf, value] : assignments) {
       now.where = &leaf.node()->where;
       const BuildScope scope(now);
-      value = espalier::where(only_if.to(leaf.device()), value, leaf);
+      value = chosen(only_if.to(leaf.device()), value, leaf);
     }
   // Assignments come last, so that all expressions read the old values.
   std::vector<Variable> nodes;

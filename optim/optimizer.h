@@ -13,16 +13,13 @@ namespace espalier::optim {
 
 /// The update of one parameter: the inputs of a rule and its assignments. All of them are Variables, so a
 /// rule runs eagerly and in plans. For a 16-bit parameter, the rule gets it cast to float32, and states are
-/// float32.
+/// float32. Where few rows of the parameter have a gradient, the rule may get these rows alone, of the
+/// parameter, its gradient and its states: see UpdateRule::keeps_rows_without_gradient.
 class ParameterUpdate {
  public:
-  ParameterUpdate(Variable leaf, Variable parameter, Variable gradient, struct OptimizerState& state,
-                  Variable rate)
-      : leaf_(std::move(leaf)),
-        parameter_(std::move(parameter)),
-        gradient_(std::move(gradient)),
-        state_(state),
-        rate_(std::move(rate)) {}
+  /// `rows` is undefined if the update is of the whole parameter.
+  ParameterUpdate(Variable leaf, Variable gradient, Variable rows, struct OptimizerState& state,
+                  Variable rate);
 
   const Variable& parameter() const { return parameter_; }
   /// The gradient, clipped if the optimizer clips.
@@ -36,7 +33,7 @@ class ParameterUpdate {
   Variable scalar_state(std::string_view name, double initial = 0);
   /// Whether the parameter decays: with `vectors` false only if it is a matrix or of a higher rank.
   bool decays(double weight_decay, bool vectors) const {
-    return weight_decay > 0 && (vectors || parameter_.rank() >= 2);
+    return weight_decay > 0 && (vectors || leaf_.rank() >= 2);
   }
   /// Sets the next value of a state or the parameter. It is written after all expressions of the step are
   /// computed.
@@ -44,9 +41,10 @@ class ParameterUpdate {
   const std::vector<std::pair<Variable, Variable>>& assignments() const { return assignments_; }
 
  private:
-  Variable leaf_, parameter_, gradient_;
+  Variable leaf_, gradient_, rows_, parameter_;
   OptimizerState& state_;
-  Variable rate_;  // with a schedule: the learning rate of this step
+  Variable rate_;                                     // with a schedule: the learning rate of this step
+  std::vector<std::pair<Variable, Variable>> taken_;  // the rows of states, and the states
   std::vector<std::pair<Variable, Variable>> assignments_;
 };
 
@@ -56,6 +54,9 @@ class UpdateRule {
   virtual ~UpdateRule() = default;
   virtual std::string_view name() const = 0;
   virtual void update(ParameterUpdate& step) const = 0;
+  /// Whether a step in which an element's gradient is zero changes neither the element nor its states: the
+  /// rule is then given only the rows whose gradient may be another.
+  virtual bool keeps_rows_without_gradient() const { return false; }
 };
 
 /// The options that all optimizers have.
@@ -63,6 +64,7 @@ struct CommonOptions {
   double clip_norm = 0;    ///< the largest norm of all gradients together; 0: any
   double clip_value = 0;   ///< the largest size of one element of a gradient, clipped before the norm; 0: any
   Schedule schedule = {};  ///< the factor of the setting "lr" in each step
+  bool sparse = false;     ///< rows without a gradient stay as they are, with their states, for any rule
 };
 
 /// A handle: copies share rule, settings and state.
@@ -101,9 +103,10 @@ class Optimizer {
 
   /// Builds the update nodes of these (parameter, gradient) pairs, without running them: evaluators write
   /// their leaves together, and `forward` on a node throws Error. If `only_if` is defined, a step in which it
-  /// is false changes no leaf.
+  /// is false changes no leaf. Without `by_rows`, updates read whole gradients, so that these can be added up
+  /// before; it throws UnsupportedError if the optimizer is a sparse one and there are rows.
   std::vector<Variable> build(const std::vector<std::pair<Variable, Variable>>& gradients,
-                              const Variable& only_if = {}) const;
+                              const Variable& only_if = {}, bool by_rows = true) const;
   /// A unique number, which copies share.
   uint64_t identity() const;
 
@@ -112,8 +115,8 @@ class Optimizer {
 
  private:
   /// (leaf, next value) of what an update of these (parameter, gradient) pairs writes.
-  std::vector<std::pair<Variable, Variable>> next_values(
-      std::vector<std::pair<Variable, Variable>> gradients) const;
+  std::vector<std::pair<Variable, Variable>> next_values(std::vector<std::pair<Variable, Variable>> gradients,
+                                                         bool by_rows) const;
 
   std::shared_ptr<OptimizerState> state_;
 };

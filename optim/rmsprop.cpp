@@ -42,8 +42,8 @@ class RmsPropRule : public UpdateRule {
 }  // namespace
 
 RmsProp::RmsProp(const RmsPropOptions& o, std::source_location where)
-    : Optimizer(std::make_shared<RmsPropRule>(o), {{"lr", o.lr}}, {o.clip_norm, o.clip_value, o.schedule},
-                where) {
+    : Optimizer(std::make_shared<RmsPropRule>(o), {{"lr", o.lr}},
+                {o.clip_norm, o.clip_value, o.schedule, o.sparse}, where) {
   check_setting(std::isfinite(o.lr) && o.lr >= 0, "RmsProp", "lr", o.lr, where);
   check_setting(o.alpha >= 0 && o.alpha < 1, "RmsProp", "alpha", o.alpha, where);
   check_setting(std::isfinite(o.epsilon) && o.epsilon > 0, "RmsProp", "epsilon", o.epsilon, where);

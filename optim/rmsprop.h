@@ -13,6 +13,7 @@ struct RmsPropOptions {
   double clip_norm = 0;       ///< the largest norm of all gradients together; 0: any
   double clip_value = 0;      ///< the largest size of one element of a gradient; 0: any
   Schedule schedule = {};     ///< of the learning rate
+  bool sparse = false;  ///< rows of a table that a step does not look up stay as they are, with their states
 };
 
 /// RMSprop (Hinton 2012, in PyTorch's form): v ← αv + (1 − α)g²,  p ← p − lr · g / (√v + ε); with momentum,

@@ -17,6 +17,7 @@ class SgdRule : public UpdateRule {
         decay_vectors_(o.decay_vectors) {}
   std::string_view name() const override { return "Sgd"; }
 
+  bool keeps_rows_without_gradient() const override { return momentum_ == 0 && weight_decay_ == 0; }
   void update(ParameterUpdate& step) const override {
     const Variable& p = step.parameter();
     Variable g = step.gradient();
@@ -40,8 +41,8 @@ class SgdRule : public UpdateRule {
 }  // namespace
 
 Sgd::Sgd(const SgdOptions& o, std::source_location where)
-    : Optimizer(std::make_shared<SgdRule>(o), {{"lr", o.lr}}, {o.clip_norm, o.clip_value, o.schedule},
-                where) {
+    : Optimizer(std::make_shared<SgdRule>(o), {{"lr", o.lr}},
+                {o.clip_norm, o.clip_value, o.schedule, o.sparse}, where) {
   check_setting(std::isfinite(o.lr) && o.lr >= 0, "Sgd", "lr", o.lr, where);
   check_setting(std::isfinite(o.momentum) && o.momentum >= 0, "Sgd", "momentum", o.momentum, where);
   check_setting(std::isfinite(o.weight_decay) && o.weight_decay >= 0, "Sgd", "weight_decay", o.weight_decay,

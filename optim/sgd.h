@@ -12,6 +12,7 @@ struct SgdOptions {
   double clip_norm = 0;       ///< the largest norm of all gradients together; 0: any
   double clip_value = 0;      ///< the largest size of one element of a gradient; 0: any
   Schedule schedule = {};     ///< of the learning rate
+  bool sparse = false;  ///< rows of a table that a step does not look up stay as they are, with their states
 };
 
 /// Stochastic gradient descent: p ← p − lr · g; with momentum, v ← momentum · v + g and p ← p − lr · v

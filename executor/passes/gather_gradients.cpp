@@ -32,7 +32,8 @@ void move_readers_back(Graph& graph, std::vector<ValueRef>& gradients) {
   GraphRewriter rewriter(graph);
   for (uint32_t i = 0; i < count; ++i) {
     const GraphNode& n = graph.nodes[i];
-    behind[i] = is_store(*n.op);  // no leaf is written before all replicas have come so far
+    // No leaf is written before all replicas have come so far.
+    behind[i] = is_store(*n.op) || (n.tag == Tag::update && n.op->traits().edits_input);
     for (const ValueRef& input : n.inputs)
       if (behind[input.node] || (n.tag == Tag::update && read.count(input))) behind[i] = true;
     if (behind[i]) rewriter.move_last(i);

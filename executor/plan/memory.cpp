@@ -42,7 +42,7 @@ class Planner {
   /// Whether its kernel may look at values, or meet other ranks, and throw.
   static bool may_refuse(const Op& op) {
     const bool looks = op.traits().reads.bits != 0 || op.effect() == Effect::communicates;
-    return op.kind() == OpKind::other && looks && !op.traits().only_copies &&
+    return op.kind() == OpKind::other && looks && !op.traits().only_copies && !op.traits().takes_any_values &&
            op.effect() != Effect::writes_leaf;
   }
 

@@ -5,6 +5,7 @@
 #include "espalier/core/bind_context.h"
 #include "espalier/executor/sharding/gradient_bucket.h"
 #include "espalier/executor/sharding/parameter_gather.h"
+#include "espalier/executor/sharding/shard_gather.h"
 #include "espalier/executor/sharding/shard_reduction.h"
 #include "espalier/ops/arithmetic.h"
 
@@ -171,7 +172,58 @@ class ReductionKernel : public BoundKernel {
   GradientSync& gradient_sync_;
 };
 
+class RowGatherKernel : public BoundKernel {
+ public:
+  RowGatherKernel(const KernelCall& call, int64_t per_row, int64_t batch_rows, bool means,
+                  const ReplicaServices& replica)
+      : values_(*call.outputs[0]), gradient_sync_(replica.gradient_sync) {
+    if (call.where) where_ = *call.where;
+    const Replication& replication = replica.replication;
+    bounds_.push_back(0);
+    for (int r = 0; r < replication.replicas; ++r)
+      bounds_.push_back(bounds_.back() + BatchShard{r, replication.replicas}.counted(batch_rows) * per_row);
+    const auto at = static_cast<size_t>(replica.shard.replica);
+    const int64_t begin = bounds_[at], count = bounds_[at + 1] - begin;
+    if (count == 0) return;
+    Layout layout(call.inputs[0]->shape());
+    layout.offset = values_.layout().offset + begin;
+    part_ = Tensor(values_.storage(), std::move(layout), values_.dtype());
+    from_ = *call.inputs[0];
+    if (!means) return;
+    weight_ = full({}, weight_of(replica.shard, batch_rows, true), part_.dtype()).to(part_.device());
+    KernelCall scale;
+    scale.inputs = {&from_, &weight_};
+    scale.outputs.push_back(&part_);
+    scale_ = bind_kernel(*multiply_op(), scale);
+  }
+  RowGatherKernel(const RowGatherKernel&) = delete;
+  RowGatherKernel& operator=(const RowGatherKernel&) = delete;
+
+  void run(RandomStream random) override {
+    if (scale_)
+      scale_->run(random);
+    else if (part_.defined())
+      copy_elements(from_, part_);
+    gradient_sync_.finish();
+    gradient_sync_.gather(values_, bounds_, where_);
+  }
+  bool can_be_captured() const override { return gradient_sync_.can_be_captured(); }
+
+ private:
+  Tensor from_, values_, part_, weight_;
+  std::vector<int64_t> bounds_;
+  std::unique_ptr<BoundKernel> scale_;
+  std::source_location where_;
+  GradientSync& gradient_sync_;
+};
+
 }  // namespace
+
+std::unique_ptr<BoundKernel> ShardGather::bind_cpu(const KernelCall& call, const BindContext& context) const {
+  auto* replica = context.find<ReplicaServices>();
+  if (!replica) return nullptr;
+  return std::make_unique<RowGatherKernel>(call, per_row_, batch_rows_, means_, *replica);
+}
 
 std::unique_ptr<BoundKernel> ShardReduction::bind_cpu(const KernelCall& call,
                                                       const BindContext& context) const {

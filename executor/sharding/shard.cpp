@@ -8,6 +8,7 @@
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/sharding/batch_sharding.h"
+#include "espalier/executor/sharding/exchange_rows.h"
 #include "espalier/executor/sharding/exchange_statistics.h"
 
 namespace espalier {
@@ -231,6 +232,7 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
       exchanged.roles[v.node][v.output].role = averages ? BatchSharding::mean : BatchSharding::sum;
   if (sums || exchanged.reduces()) exchange_statistics(step, exchanged, fraction, sums);
   step.scatters = scatters(step, options);
+  exchange_rows(step, other.graph, sizes, options.batch_rows, averages);
   return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include "espalier/core/autograd.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/rows.h"
 
 namespace espalier {
 
@@ -13,7 +14,8 @@ Variable as(const Variable& x, DType dtype) { return x.dtype() == dtype ? x : ca
 Variable all_finite(const optim::ParameterGradients& gradients) {
   Variable total;
   for (const auto& [parameter, gradient] : gradients) {
-    const Variable own = as(sum(gradient * 0.0), DType::float32);
+    const Variable values = is_row_gradient(gradient) ? row_gradient(gradient).values : gradient;
+    const Variable own = as(sum(values * 0.0), DType::float32);
     total = total.defined() ? total + own.to(total.device()) : own;
   }
   return equal(total, 0.0);
@@ -30,7 +32,8 @@ optim::ParameterGradients LossScale::gradients(const Variable& loss) const {
 }
 
 std::vector<Variable> LossScale::updates(optim::ParameterGradients gradients,
-                                         const optim::Optimizer& optimizer, Variable& finite) const {
+                                         const optim::Optimizer& optimizer, Variable& finite,
+                                         bool by_rows) const {
   BuildContext now = build_context();
   now.tag = Tag::update;
   now.no_grad = true;
@@ -39,14 +42,14 @@ std::vector<Variable> LossScale::updates(optim::ParameterGradients gradients,
   finite = all_finite(gradients).to(factor_.device());
   const Variable inverse = 1.0 / factor_;
   for (auto& [parameter, gradient] : gradients)
-    gradient = gradient * as(inverse, gradient.dtype()).to(gradient.device());
+    gradient = scaled_gradient(gradient, as(inverse, gradient.dtype()).to(gradient.device()));
 
   const Variable steps = good_steps_ + 1.0, enough = greater_equal(steps, good_steps_until_doubled);
   const Variable good = where(enough, minimum(factor_ * 2.0, largest), factor_);
   const Variable next = where(finite, good, maximum(factor_ * 0.5, least));
   const Variable next_steps = where(logical_and(finite, logical_not(enough)), steps, 0.0);
 
-  std::vector<Variable> updates = optimizer.build(gradients, finite);
+  std::vector<Variable> updates = optimizer.build(gradients, finite, by_rows);
   updates.push_back(optim::assignment(factor_, next));
   updates.push_back(optim::assignment(good_steps_, next_steps));
   return updates;

@@ -20,9 +20,9 @@ class LossScale {
   /// New nodes for the gradients of the scaled loss.
   optim::ParameterGradients gradients(const Variable& loss) const;
   /// The updates of all parameters, from these gradients, and of the factor. Sets `finite`, whether all
-  /// gradients are.
+  /// gradients are. `by_rows`: see Optimizer::build.
   std::vector<Variable> updates(optim::ParameterGradients gradients, const optim::Optimizer& optimizer,
-                                Variable& finite) const;
+                                Variable& finite, bool by_rows) const;
   const Variable& factor() const { return factor_; }
 
  private:

@@ -69,14 +69,15 @@ void find_updates(Setup& setup) {
   const Variable& root = setup.root;
   const ExecutorOptions& options = setup.options;
   const bool scales = options.precision == Precision::float16;
+  const bool by_rows = options.accumulate == 1;
   if (options.optimizer) {
     if (scales) setup.loss_scale.emplace(root.device());
     const auto gradients = optim::trained_gradients(
         root, scales ? setup.loss_scale->gradients(root) : new_parameter_gradients(root), *options.optimizer,
         "get_executor");
-    setup.tree.updates = scales
-                             ? setup.loss_scale->updates(gradients, *options.optimizer, setup.tree.succeeded)
-                             : options.optimizer->build(gradients);
+    setup.tree.updates =
+        scales ? setup.loss_scale->updates(gradients, *options.optimizer, setup.tree.succeeded, by_rows)
+               : options.optimizer->build(gradients, {}, by_rows);
     setup.tree.gradients = gradients;
   } else if (scales) {
     throw Error(

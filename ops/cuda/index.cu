@@ -5,31 +5,13 @@
 #include "espalier/ops/cuda/elements.cuh"
 #include "espalier/ops/cuda/index_list.h"
 #include "espalier/ops/cuda/kernels.h"
+#include "espalier/ops/cuda/words.cuh"
 
 namespace espalier::cu {
 
 namespace {
 
 constexpr int threads = threads_in_block;
-
-/// Calls `f(TypeTag<W>{})` with an unsigned type of `bytes`, for kernels that only move elements.
-template <class F>
-void visit_words(int64_t bytes, F&& f) {
-  switch (bytes) {
-    case 16: return f(TypeTag<uint4>{});
-    case 8: return f(TypeTag<uint64_t>{});
-    case 4: return f(TypeTag<uint32_t>{});
-    case 2: return f(TypeTag<uint16_t>{});
-    default: return f(TypeTag<uint8_t>{});
-  }
-}
-
-/// The largest word size, in bytes, in which rows of `row` bytes can be moved.
-int64_t word_bytes(int64_t row, const void* from, const void* to) {
-  const auto all =
-      static_cast<uint64_t>(row) | reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to) | 16u;
-  return static_cast<int64_t>(all & -all);
-}
 
 /// Copies rows of `words` words from [outer, size] to [outer, count], by the list of indices.
 template <class W>

@@ -18,6 +18,7 @@ void add_argmax_kernels(KernelRegistry& kernels);
 void add_softmax_kernels(KernelRegistry& kernels);
 void add_index_kernels(KernelRegistry& kernels);
 void add_scatter_kernels(KernelRegistry& kernels);
+void add_row_kernels(KernelRegistry& kernels);
 void add_matmul_kernels(KernelRegistry& kernels);
 
 /// Binds a functor of core/scalar.h, by name, to inputs of any strides, broadcast to the output. A binary

@@ -1,6 +1,6 @@
-// The transpose of gather. Each row of the output is the sum of a few rows of the input. The indices are
-// sorted together with their positions, so that the terms of one row are adjacent, and one thread for each
-// column adds them in this order: the result is deterministic.
+// The transpose of gather, as a whole table or as the rows that are not zero. Each row of the output is the
+// sum of a few rows of the input. The indices are sorted together with their positions, so that the terms of
+// one row are adjacent, and one thread for each column adds them in this order: the result is deterministic.
 #include <algorithm>
 
 #include "espalier/ops/cuda/elements.cuh"
@@ -62,46 +62,76 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+/// The sum of V columns of all terms of one row, whose first key is keys[first].
+template <int V, class T>
+__device__ __forceinline__ Several<T, V> sum_of_terms(const Key* keys, const Several<T, V>* from,
+                                                      int64_t first, int64_t count, int64_t units,
+                                                      int shift) {
+  using C = Computed<T>;
+  constexpr int batch = 8;  // reads in flight for each thread
+  const Key positions = (Key{1} << shift) - 1, row = keys[first] >> shift;
+  C sums[V];
+#pragma unroll
+  for (int v = 0; v < V; ++v) sums[v] = C(0);
+  bool more = true;
+  for (int64_t begin = first; more; begin += batch) {
+    Several<T, V> read[batch];
+    bool ours[batch];
+#pragma unroll
+    for (int k = 0; k < batch; ++k) {
+      const Key key = keys[min(begin + k, count - 1)];
+      ours[k] = begin + k < count && key >> shift == row;
+      if (ours[k]) read[k] = from[static_cast<int64_t>(key & positions) * units];
+    }
+#pragma unroll
+    for (int k = 0; k < batch; ++k)
+      if (ours[k])
+#pragma unroll
+        for (int v = 0; v < V; ++v) sums[v] = scalar::Add()(sums[v], static_cast<C>(read[k].at[v]));
+    more = ours[batch - 1];
+  }
+  Several<T, V> result;
+#pragma unroll
+  for (int v = 0; v < V; ++v) result.at[v] = static_cast<T>(sums[v]);
+  return result;
+}
+
 /// Adds [outer, count, inner] into [outer, size, inner]. The thread at the first key of a row adds V columns
 /// of all its terms.
 template <int V, class T>
 __global__ void __launch_bounds__(threads)
     add_rows(const Key* __restrict__ keys, const T* __restrict__ in, T* __restrict__ out, int64_t outer,
              int64_t count, int64_t size, int64_t units, int shift) {
-  using C = Computed<T>;
-  using Read = Several<T, V>;
-  constexpr int batch = 8;  // reads in flight for each thread
-  const Key positions = (Key{1} << shift) - 1;
+  using Unit = Several<T, V>;
   for (int64_t i = grid_thread(); i < outer * count * units; i += grid_threads()) {
     const int64_t place = divide(i, units), unit = i - place * units;
     const int64_t block = divide(place, count), first = place - block * count;
     const Key row = keys[first] >> shift;
     if (first > 0 && keys[first - 1] >> shift == row) continue;
-    const Read* from = reinterpret_cast<const Read*>(in) + block * count * units + unit;
-    C sums[V];
+    const Unit* from = reinterpret_cast<const Unit*>(in) + block * count * units + unit;
+    reinterpret_cast<Unit*>(out)[(block * size + static_cast<int64_t>(row)) * units + unit] =
+        sum_of_terms<V, T>(keys, from, first, count, units, shift);
+  }
+}
+
+/// The same for outer = 1, with the sum of a row at the place of its first key and `rows` for what is where:
+/// zeros and `size` at the other keys.
+template <int V, class T>
+__global__ void __launch_bounds__(threads)
+    sum_rows_of(const Key* __restrict__ keys, const T* __restrict__ in, T* __restrict__ out,
+                int64_t* __restrict__ rows, int64_t count, int64_t size, int64_t units, int shift) {
+  using Unit = Several<T, V>;
+  for (int64_t i = grid_thread(); i < count * units; i += grid_threads()) {
+    const int64_t place = divide(i, units), unit = i - place * units;
+    const Key row = keys[place] >> shift;
+    const bool is_first = place == 0 || keys[place - 1] >> shift != row;
+    Unit sum;
 #pragma unroll
-    for (int v = 0; v < V; ++v) sums[v] = C(0);
-    bool more = true;
-    for (int64_t begin = first; more; begin += batch) {
-      Read read[batch];
-      bool ours[batch];
-#pragma unroll
-      for (int k = 0; k < batch; ++k) {
-        const Key key = keys[min(begin + k, count - 1)];
-        ours[k] = begin + k < count && key >> shift == row;
-        if (ours[k]) read[k] = from[static_cast<int64_t>(key & positions) * units];
-      }
-#pragma unroll
-      for (int k = 0; k < batch; ++k)
-        if (ours[k])
-#pragma unroll
-          for (int v = 0; v < V; ++v) sums[v] = scalar::Add()(sums[v], static_cast<C>(read[k].at[v]));
-      more = ours[batch - 1];
-    }
-    Read write;
-#pragma unroll
-    for (int v = 0; v < V; ++v) write.at[v] = static_cast<T>(sums[v]);
-    reinterpret_cast<Read*>(out)[(block * size + static_cast<int64_t>(row)) * units + unit] = write;
+    for (int v = 0; v < V; ++v) sum.at[v] = T(0);
+    if (is_first)
+      sum = sum_of_terms<V, T>(keys, reinterpret_cast<const Unit*>(in) + unit, place, count, units, shift);
+    reinterpret_cast<Unit*>(out)[i] = sum;
+    if (unit == 0) rows[place] = is_first ? static_cast<int64_t>(row) : size;
   }
 }
 
@@ -178,8 +208,47 @@ Bound bind_scatter_add_like(const Op& op, const KernelCall& call) {
   return result;
 }
 
+/// Fills all places with "no row".
+__global__ void __launch_bounds__(threads) fill_rows(int64_t* rows, int64_t count, int64_t size) {
+  for (int64_t i = grid_thread(); i < count; i += grid_threads()) rows[i] = size;
+}
+
+Bound bind_sum_rows(const KernelCall& call) {
+  Tensor &out = *call.outputs[0], &rows = *call.outputs[1];
+  const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
+  const int64_t count = list.elements(), size = call.inputs[2]->shape().dims()[0];
+  if (count == 0) return bound([](RandomStream) {});
+  const int64_t inner = out.elements() / count;
+  if (inner == 0 || size == 0)
+    return bound([=, to = &rows](RandomStream) {
+      launch(fill_rows, grid_for(count), static_cast<int64_t*>(to->address()), count, size);
+    });
+  ContiguousInput values(x), places(list);
+  const SortedKeys keys(index_list(call, list, places, "gather"), count, size, out.device());
+  Bound result;
+  visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (!std::is_same_v<T, bool>)
+      result = bound([=, to = &out, which = &rows, values = std::move(values),
+                      places = std::move(places)](RandomStream) mutable {
+        values.refresh();
+        places.refresh();
+        const T* in = static_cast<const T*>(values.address());
+        T* sums = static_cast<T*>(to->address());
+        constexpr int width = vector_width<T>;
+        const bool vectors = in_vectors<T>(in, inner) && in_vectors<T>(sums, inner);
+        const int64_t units = vectors ? inner / width : inner;
+        launch(vectors ? sum_rows_of<width, T> : sum_rows_of<1, T>, grid_for(count * units), keys.sort(), in,
+               sums, static_cast<int64_t*>(which->address()), count, size, units, keys.shift());
+      });
+  });
+  return result;
+}
+
 }  // namespace
 
-void add_scatter_kernels(KernelRegistry& kernels) { kernels.add("scatter_add_like", bind_scatter_add_like); }
+void add_scatter_kernels(KernelRegistry& kernels) {
+  kernels.add("scatter_add_like", bind_scatter_add_like);
+  kernels.add("sum_rows", bind_sum_rows);
+}
 
 }  // namespace espalier::cu

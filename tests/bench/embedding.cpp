@@ -1,0 +1,81 @@
+// A step of a skip-gram network, whose two tables have 1,000 or 50,000 rows of 100 columns: the batch looks
+// up 256 rows and 256 · 6. Frozen and eagerly, for optimizers that change the rows of a step alone; "dense"
+// reads the tables in a way whose gradient is a whole table.
+//   bench_embedding [rounds]
+#include <espalier/espalier.h>
+
+#include <functional>
+
+#include "timing.h"
+namespace esp = espalier;
+
+namespace {
+
+constexpr int64_t kWidth = 100, kBatch = 256, kWords = 6;
+
+struct SkipGram {
+  SkipGram(int64_t rows, bool dense)
+      : centers((esp::randn({rows, kWidth}) * 0.01f).value()),
+        words((esp::randn({rows, kWidth}) * 0.01f).value()) {
+    const esp::Variable in = esp::parameter(centers), out = esp::parameter(words);
+    const auto look_up = [dense](const esp::Variable& table, const esp::Variable& at) {
+      return esp::gather(dense ? table * 1.0f : table, at);
+    };
+    tree = [=](const esp::Variable& center, const esp::Variable& word, const esp::Variable& label) {
+      const esp::Variable a = esp::unsqueeze(look_up(in, center), 2), b = look_up(out, word);
+      return esp::nn::bce_with_logits(esp::squeeze(esp::matmul(b, a), {2}), label);
+    };
+    center = esp::Tensor({kBatch}, esp::int64);
+    word = esp::Tensor({kBatch, kWords}, esp::int64);
+    for (int64_t i = 0; i < kBatch; ++i) {
+      center.at<int64_t>({i}) = i * 7919 % rows;
+      for (int64_t k = 0; k < kWords; ++k) word.at<int64_t>({i, k}) = (i * kWords + k) * 104729 % rows;
+    }
+    label = esp::zeros({kBatch, kWords});
+    for (int64_t i = 0; i < kBatch; ++i) label.at<float>({i, 0}) = 1;
+  }
+
+  double frozen(const esp::optim::Optimizer& optimizer, int steps) const {
+    const esp::Variable c = esp::placeholder("center", center.shape(), esp::int64),
+                        w = esp::placeholder("word", word.shape(), esp::int64),
+                        l = esp::placeholder("label", label.shape());
+    const auto executor = tree(c, w, l).get_executor({.mode = esp::Mode::training, .optimizer = optimizer});
+    return bench::median_seconds(steps, [&] {
+      (void)executor.run({{"center", center}, {"word", word}, {"label", label}});
+    });
+  }
+  double eagerly(const esp::optim::Optimizer& optimizer, int steps) const {
+    const esp::Variable c(center), w(word), l(label);
+    return bench::median_seconds(steps, [&] { tree(c, w, l).update(optimizer); });
+  }
+
+  esp::Tensor centers, words, center, word, label;
+  std::function<esp::Variable(const esp::Variable&, const esp::Variable&, const esp::Variable&)> tree;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  esp::set_num_threads(bench::threads());
+  esp::seed(1);
+  const int steps = 20 * bench::rounds(argc, argv);
+  const std::vector<std::pair<std::string, std::function<esp::optim::Optimizer()>>> optimizers = {
+      {"sgd", [] { return esp::optim::Sgd(0.1); }},
+      {"adagrad", [] { return esp::optim::Adagrad(0.1); }},
+      {"sparse_adam", [] { return esp::optim::Adam({.sparse = true}); }}};
+  const SkipGram small(1000, false), large(50000, false), dense(50000, true);
+  for (const auto& [name, make] : optimizers) {
+    const double few = small.frozen(make(), steps), many = large.frozen(make(), steps),
+                 whole = dense.frozen(make(), std::max(3, steps / 20));
+    bench::report("embedding_" + name + "_1k_ms", few * 1e3);
+    bench::report("embedding_" + name + "_50k_ms", many * 1e3);
+    bench::report("embedding_" + name + "_50k/1k", many / few);
+    bench::report("embedding_" + name + "_dense_50k_ms", whole * 1e3);
+    const double eager_few = small.eagerly(make(), steps), eager_many = large.eagerly(make(), steps),
+                 eager_whole = dense.eagerly(make(), std::max(3, steps / 20));
+    bench::report("embedding_" + name + "_eager_1k_ms", eager_few * 1e3);
+    bench::report("embedding_" + name + "_eager_50k_ms", eager_many * 1e3);
+    bench::report("embedding_" + name + "_eager_50k/1k", eager_many / eager_few);
+    bench::report("embedding_" + name + "_eager_dense_50k_ms", eager_whole * 1e3);
+  }
+}
