@@ -220,6 +220,12 @@ bool is_row_gradient(const Variable& gradient) {
   return op.traits().deferred && op.name() == "scatter_add_like" && attribute<int64_t>(op, "axis") == 0;
 }
 
+bool has_few_rows(const Variable& gradient) {
+  // Rows are added up, taken out and put back, where a table is written once.
+  return is_row_gradient(gradient) &&
+         2 * operand(gradient, 1).shape().elements() <= gradient.shape().dims()[0];
+}
+
 RowGradient row_gradient(const Variable& gradient) {
   const Variable values = operand(gradient, 0), indices = operand(gradient, 1), table = operand(gradient, 2);
   const Variable sums =

@@ -15,6 +15,8 @@ struct RowGradient {
 
 /// Whether a gradient is what scatter_add_like computes along the first axis.
 bool is_row_gradient(const Variable& gradient);
+/// Whether it is, and its rows with repetitions are so few that work on them is less than on the table.
+bool has_few_rows(const Variable& gradient);
 /// The rows of such a gradient. Terms of one row are added up in the order of the indices.
 RowGradient row_gradient(const Variable& gradient);
 /// Several such gradients of one table as one.

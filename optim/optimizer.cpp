@@ -226,21 +226,20 @@ ParameterGradients Optimizer::next_values(ParameterGradients gradients, bool by_
   BuildContext now = update_context();
   std::map<std::pair<DType, Device>, Variable> rates;
   std::map<const Node*, Variable> rows;  // of parameters of which the rule is given these alone
-  const bool whole = !by_rows || !(state_->common.sparse || state_->rule->keeps_rows_without_gradient());
   {
     now.where = &gradients.front().first.node()->where;
     const BuildScope scope(now);
     const CommonOptions& common = state_->common;
     for (auto& [parameter, gradient] : gradients) {
-      const bool has_rows = is_row_gradient(gradient);
-      if (has_rows && !by_rows && common.sparse)
+      const bool sparse = common.sparse && is_row_gradient(gradient);
+      if (sparse && !by_rows)
         throw UnsupportedError(
             fmt::format("{}: a sparse optimizer changes the rows that a step looks up, here of '{}' ({}:{}), "
                         "which are not "
                         "known where gradients of several parts of a batch (.accumulate) are added up",
                         name(), parameter.node()->op().name(), parameter.node()->where.file_name(),
                         parameter.node()->where.line()));
-      if (has_rows && !whole) {
+      if (sparse || (by_rows && state_->rule->keeps_rows_without_gradient() && has_few_rows(gradient))) {
         const RowGradient own = row_gradient(gradient);
         rows.emplace(parameter.node(), own.rows);
         gradient = own.values;

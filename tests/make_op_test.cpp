@@ -69,11 +69,12 @@ BOOST_AUTO_TEST_CASE(all_ops_of_steps_of_training_are_made_again) {
   const Variable x = esp::placeholder("x", {4, 6}, esp::float64), y = esp::placeholder("y", {4}, esp::int64),
                  w = esp::parameter(numbers({6, 5}), "w"), out = esp::parameter(numbers({10, 3}), "out"),
                  table = esp::parameter(numbers({3, 3}), "table"),
-                 columns = esp::parameter(numbers({3, 4}), "columns");
+                 columns = esp::parameter(numbers({3, 4}), "columns"),
+                 words = esp::parameter(numbers({20, 3}), "words");
   const Variable h = esp::matmul(x, esp::slice(w, 1, 0, 2)), k = esp::matmul(x, esp::slice(w, 1, 2, 5)),
                  both = esp::concat({h, k, h, k}, 1);
-  const Variable logits =
-      esp::matmul(both, out) + esp::gather(table, y, 0) + esp::transpose(esp::gather(columns, y, 1));
+  const Variable logits = esp::matmul(both, out) + esp::gather(table, y, 0) + esp::gather(words, y, 0) +
+                          esp::transpose(esp::gather(columns, y, 1));
   esp::StepTree step = step_of(esp::softmax_cross_entropy(logits, y), 0);
   step.outputs = {table};
   step.gradients.clear();  // they need not lie side by side

@@ -14,15 +14,15 @@ using esp::Variable;
 
 namespace {
 
-constexpr int64_t table_rows = 12, table_width = 3;
+constexpr int64_t table_rows = 60, table_width = 3;
 
-/// Two lists of indices for each of 28 samples, with repetitions; rows 9 to 11 are in none. The last batch is
+/// Two lists of indices for each of 28 samples, with repetitions; rows 9 to 58 are in none. The last batch is
 /// short.
 esp::data::Distributor index_feed() {
   Tensor first = esp::zeros({28, 2}, esp::int64), second = esp::zeros({28}, esp::int32);
   for (int64_t i = 0; i < 28; ++i) {
     first.at<int64_t>({i, 0}) = (i * i) % 5;
-    first.at<int64_t>({i, 1}) = -12 + i % 3;
+    first.at<int64_t>({i, 1}) = i % 3 == 0 ? -1 : (i * i) % 7;
     second.at<int32_t>({i}) = static_cast<int32_t>((3 * i) % 9);
   }
   return esp::data::Distributor({first, second}, {.batch_size = 8, .shuffle = true, .seed = 3});
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(rows_that_a_step_does_not_look_up_stay_if_asked) {
     BOOST_REQUIRE(values.size() == 4u);  // the table, m, v, step
     for (size_t k = 0; k < 3; ++k) {
       BOOST_TEST(difference(values[k], reference[k]) < 2e-6, way.name);
-      for (int64_t row = 9; row < table_rows; ++row)
+      for (int64_t row = 9; row < table_rows - 1; ++row)
         BOOST_TEST(same_row(values[k], k == 0 ? before : esp::zeros(before.shape()), row), way.name);
       BOOST_TEST(!same_row(values[k], k == 0 ? before : esp::zeros(before.shape()), 4), way.name);
     }
@@ -226,7 +226,7 @@ BOOST_AUTO_TEST_CASE(gradients_are_there_when_asked_for) {
 }
 
 BOOST_AUTO_TEST_CASE(no_index_and_no_column) {
-  for (const esp::Shape& shape : {esp::Shape{4, 0}, esp::Shape{4}, esp::Shape{4, 2, 3}}) {
+  for (const esp::Shape& shape : {esp::Shape{9, 0}, esp::Shape{9}, esp::Shape{9, 2, 3}}) {
     const Variable table = esp::parameter(numbers(shape), "table");
     const auto step = [&](const std::vector<int64_t>& list) {
       const Variable at(indices(list));
