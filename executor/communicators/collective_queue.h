@@ -15,7 +15,8 @@ namespace espalier {
 /// A thread that performs the collectives of one communicator in the order of their calls. Between such a
 /// call and the return of `wait` the owner may call `abort` and `request_stop` of the communicator, and
 /// nothing else. The thread computes on one core, and blocks instead of spinning while it waits for other
-/// ranks.
+/// ranks. It is woken when enough bytes have come that they are worth it; what it has not begun is performed
+/// by `wait`.
 class CollectiveQueue {
  public:
   using Where = Communicator::Where;
@@ -49,6 +50,8 @@ class CollectiveQueue {
 
   void push(Tensor values, std::span<const int64_t> bounds, std::span<const double> weights, Where where);
   void serve();
+  /// Performs the next job, without the lock meanwhile.
+  void perform_next(std::unique_lock<std::mutex>& lock);
 
   std::shared_ptr<Communicator> communicator_;
   std::mutex mutex_;
@@ -56,6 +59,8 @@ class CollectiveQueue {
   // The first `count_` are pushed, and those before `next_` done. All are reused once all are done.
   std::deque<Job> jobs_;
   size_t count_ = 0, next_ = 0;
+  int64_t bytes_ = 0;     // of the jobs that are pushed
+  bool serving_ = false;  // the thread is awake, and performs all of them
   std::exception_ptr error_;
   bool ending_ = false;
   std::thread thread_;

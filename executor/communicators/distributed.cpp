@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "espalier/core/cpu/cores.h"
+#include "espalier/core/device.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/communicators/groups.h"
 #include "espalier/executor/communicators/mpi/communicator_mpi.h"
@@ -117,6 +119,17 @@ struct OutputOfFirstProcess {
     if (!std::freopen("/dev/null", "w", stdout)) std::perror("espalier: standard output");
   }
 } output_of_first_process;
+
+/// Processes of a job share the cores of their machine, unless OMP_NUM_THREADS says how many threads each has.
+/// Threads that are more than the cores spin where others must compute.
+struct CoresOfProcess {
+  CoresOfProcess() {
+    const int processes = from_launcher("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", 1);
+    if (processes < 2 || std::getenv("OMP_NUM_THREADS")) return;
+    const auto all = static_cast<int>(std::thread::hardware_concurrency());
+    set_num_threads(std::clamp(all / processes, 1, core_count()));
+  }
+} cores_of_process;
 
 }  // namespace
 

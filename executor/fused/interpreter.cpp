@@ -116,7 +116,7 @@ void TileKernel::finish(std::span<char* const> scratches) {
 }
 
 int64_t threads_for_tiles(int64_t cost, int64_t tiles) {
-  constexpr int64_t worth_a_thread = 64 * 1024;
+  constexpr int64_t worth_a_thread = 256 * 1024;
   return std::clamp<int64_t>(std::min<int64_t>(num_threads(), cost / worth_a_thread), 1,
                              std::max<int64_t>(tiles, 1));
 }

@@ -1,7 +1,6 @@
 #include "espalier/executor/communicators/mpi/exchange.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -15,8 +14,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A transfer spins for this long; a rank that is later is worth sleeping for.
-constexpr std::chrono::steady_clock::duration spin_time = 5ms;
+// A transfer looks again and again for this long; a rank that is later is worth sleeping for.
+constexpr auto spin_time = 5ms;
 constexpr auto sleep_time = 50us, longest_sleep = 200us;
 constexpr auto leave_poll = 1ms;
 constexpr auto leave_timeout = 3s;   // for ranks that have not left after a failure
@@ -25,11 +24,7 @@ constexpr int64_t address_bytes = 1024;
 
 }  // namespace
 
-MpiExchange::MpiExchange(const EspalierMpi& mpi, double timeout)
-    : mpi_(mpi),
-      // Spinning takes the core from ranks that share it.
-      spin_time_(mpi.one_host && mpi.size > sysconf(_SC_NPROCESSORS_ONLN) ? Clock::duration() : spin_time),
-      timeout_(timeout) {
+MpiExchange::MpiExchange(const EspalierMpi& mpi, double timeout) : mpi_(mpi), timeout_(timeout) {
   connect();
 }
 
@@ -110,8 +105,10 @@ void MpiExchange::transfer() {
     // A blocking wait sleeps for longer the longer it takes.
     if (blocking_)
       std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 4, sleep_time, longest_sleep));
-    else if (waited > spin_time_)
+    else if (waited > spin_time)
       std::this_thread::sleep_for(sleep_time);
+    else
+      std::this_thread::yield();  // other ranks may wait for the core
     if (waited < limit) continue;
     if (!detector_) give_up(fmt::format("the ranks did not meet within {:g} s", timeout_));
     if (!timed_out) detector_->report_timeout(number_, timeout_);

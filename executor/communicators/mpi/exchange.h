@@ -44,7 +44,6 @@ class MpiExchange {
   [[noreturn]] void give_up(const std::string& reason);
 
   const EspalierMpi& mpi_;
-  const Clock::duration spin_time_;
   std::unique_ptr<FailureMonitor> monitor_;  // in rank 0
   std::unique_ptr<FailureDetector> detector_;
   uint64_t number_ = 0;  // of the present collective
