@@ -1,9 +1,11 @@
 // Everything public.
 #pragma once
 #include "espalier/core/check_gradient.h"
+#include "espalier/core/cuda_stream.h"
 #include "espalier/core/custom_op.h"
 #include "espalier/core/defaults.h"
 #include "espalier/core/device.h"
+#include "espalier/core/dlpack.h"
 #include "espalier/core/error.h"
 #include "espalier/core/files/safetensors.h"
 #include "espalier/core/random.h"

@@ -1,4 +1,4 @@
-# Decides whether the CUDA backend is built, and adds its sources or their substitutes.
+# Decides whether the CUDA backend is built, and adds its sources.
 
 espalier_choice(ESPALIER_CUDA "Build the CUDA backend: AUTO (where a toolkit is found)")
 set(ESPALIER_CUDA_ARCHITECTURES "" CACHE STRING
@@ -47,16 +47,13 @@ if(ESPALIER_WITH_CUDA)
   message(STATUS "CUDA ${CUDAToolkit_VERSION}, architectures ${ESPALIER_CUDA_ARCHITECTURES}")
 endif()
 
-# Adds the sources of the backend, or their substitutes, to the library.
+# Adds the sources of the backend to the library.
 function(espalier_link_cuda target)
-  get_property(with GLOBAL PROPERTY ESPALIER_CUDA_SOURCES)
-  get_property(without GLOBAL PROPERTY ESPALIER_CUDA_WITHOUT)
   target_sources(${target} PRIVATE "${PROJECT_SOURCE_DIR}/executor/backends.cpp")
   if(ESPALIER_WITH_CUDA)
+    get_property(with GLOBAL PROPERTY ESPALIER_CUDA_SOURCES)
     target_sources(${target} PRIVATE ${with})
     list(TRANSFORM ESPALIER_CUDA_LIBRARIES PREPEND CUDA:: OUTPUT_VARIABLE libraries)
     target_link_libraries(${target} PRIVATE ${libraries})
-  else()
-    target_sources(${target} PRIVATE ${without})
   endif()
 endfunction()

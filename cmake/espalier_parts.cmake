@@ -10,8 +10,7 @@ macro(espalier_choice name what)
 endmacro()
 
 # Adds the sources of a top-level folder and its sub-folders to the library, so new files need no list. Sources in a
-# folder cuda/ or nccl/ belong to that part; builds without it use its none.cpp instead. Sources that are
-# built separately are listed after EXCEPT.
+# folder cuda/ or nccl/ belong to that part. Sources that are built separately are listed after EXCEPT.
 function(espalier_folder)
   cmake_parse_arguments(PARSE_ARGV 0 files "" "" "EXCEPT")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "*.cpp" "*.cu")
@@ -25,12 +24,8 @@ function(espalier_folder)
     if(own)
       list(REMOVE_ITEM sources ${own})
     endif()
-    set(without "${own}")
-    list(FILTER without INCLUDE REGEX "/none\\.cpp$")
-    list(FILTER own EXCLUDE REGEX "/none\\.cpp$")
     string(TOUPPER ${part} name)
     set_property(GLOBAL APPEND PROPERTY ESPALIER_${name}_SOURCES ${own})
-    set_property(GLOBAL APPEND PROPERTY ESPALIER_${name}_WITHOUT ${without})
   endforeach()
   target_sources(espalier_base PRIVATE ${sources})
 endfunction()

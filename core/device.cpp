@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "espalier/core/backends.h"
+#include "espalier/core/cuda_stream.h"
 #include "espalier/core/error.h"
 
 namespace espalier {
@@ -52,5 +53,20 @@ void synchronize(Device device) { backend(device).synchronize(device); }
 MemoryStats memory_stats(Device device) { return backend(device).memory_stats(device); }
 void reset_peak_memory(Device device) { backend(device).reset_peak_memory(device); }
 void release_cached_memory(Device device) { backend(device).release_cached_memory(device); }
+
+void set_memory_limit(Device device, int64_t bytes, std::source_location where) {
+  located(where, [&] {
+    if (bytes < 0) throw Error(fmt::format("set_memory_limit: {} bytes are no limit", bytes));
+    backend(device).set_memory_limit(device, bytes);
+  });
+}
+
+CUstream_st* cuda_stream(Device device, std::source_location where) {
+  return located(where, [&] {
+    if (device.type != DeviceType::cuda)
+      throw DeviceError(fmt::format("cuda_stream: {} is no GPU", device.str()));
+    return static_cast<CUstream_st*>(backend(device).stream(device));
+  });
+}
 
 }  // namespace espalier

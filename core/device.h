@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -35,17 +36,27 @@ Device gpu(int index = 0);
 /// Every GPU that can be used; empty on a machine without one.
 std::vector<Device> all_gpus();
 
+/// The memory limit of a device that has none.
+inline constexpr int64_t no_memory_limit = INT64_MAX;
+
 /// What tensors of a device occupy, in bytes.
 struct MemoryStats {
   int64_t live_bytes = 0;    ///< held by tensors now
   int64_t peak_bytes = 0;    ///< the most held at once since the start or `reset_peak_memory`
   int64_t cached_bytes = 0;  ///< freed by tensors and kept for the next ones
   int64_t allocations = 0;   ///< buffers asked for so far
+  int64_t limit_bytes = no_memory_limit;
 };
 MemoryStats memory_stats(Device device = cpu());
 void reset_peak_memory(Device device = cpu());
 /// Gives cached memory back to the system.
 void release_cached_memory(Device device = cpu());
+/// Limits the bytes that tensors of a device hold, on a GPU together with cached memory, which is given back
+/// to stay below the limit. A tensor that would exceed it throws OutOfMemory; those that exist are kept, so
+/// the limit may be below what they hold. `no_memory_limit` removes it. All indices of the CPU share one
+/// limit. Throws Error for a negative number, DeviceError where there is no such device.
+void set_memory_limit(Device device, int64_t bytes,
+                      std::source_location where = std::source_location::current());
 
 /// Waits until all work queued on a device is done. Throws the errors which its kernels recorded: IndexError
 /// for indices outside their axis, DeviceError for the rest. Returns at once for a CPU.
@@ -80,6 +91,10 @@ class Backend {
   virtual MemoryStats memory_stats(Device device) = 0;
   virtual void reset_peak_memory(Device device) = 0;
   virtual void release_cached_memory(Device device) = 0;
+  virtual void set_memory_limit(Device device, int64_t bytes) = 0;
+  /// The stream in which the calling thread's kernels run, as the device's own type; null where there are no
+  /// streams.
+  virtual void* stream(Device) { return nullptr; }
 };
 
 /// The backend of a device. Throws DeviceError saying why when there is none.

@@ -24,6 +24,7 @@ struct Storage {
   size_t bytes = 0;
   Device device;
   void (*release)(Storage*) = nullptr;  ///< called when the last reference goes
+  bool foreign = false;                 ///< the memory has other owners, so it is never unique
 };
 
 /// Shares a Storage.
@@ -44,8 +45,10 @@ class StoragePtr {
   Storage* get() const { return storage_; }
   Storage* operator->() const { return storage_; }
   explicit operator bool() const { return storage_ != nullptr; }
-  /// Whether this is the only reference to the buffer.
-  bool unique() const { return storage_ && storage_->references.load(std::memory_order_acquire) == 1; }
+  /// Whether this is the only reference to the buffer, so that it may be used for something else.
+  bool unique() const {
+    return storage_ && !storage_->foreign && storage_->references.load(std::memory_order_acquire) == 1;
+  }
 
  private:
   void retain() {

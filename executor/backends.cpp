@@ -1,6 +1,8 @@
-// The one place that knows which backends are built: their kernels, and how their ranks form groups.
+// The one place that knows which backends are built: their kernels, their sessions, and how their ranks form
+// groups.
 #include "espalier/core/backends.h"
 #include "espalier/executor/communicators/groups.h"
+#include "espalier/executor/runtime/session.h"
 
 #if ESPALIER_WITH_CUDA
 #include "espalier/core/cuda/backend.h"
@@ -26,6 +28,14 @@ Backends make_backends() {
   backends.emplace(DeviceType::cuda, BackendEntry{cuda_backend, cuda_devices, std::move(kernels)});
 #endif
   return backends;
+}
+
+SessionMakers make_session_makers() {
+  SessionMakers makers{{DeviceType::cpu, make_cpu_session}};
+#if ESPALIER_WITH_CUDA
+  makers.emplace(DeviceType::cuda, make_cuda_session);
+#endif
+  return makers;
 }
 
 GroupMakers make_group_makers() {

@@ -19,7 +19,9 @@ struct LogSoftmaxPick : Op {
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Reals>(*in[0], name());
     check_indices(*in[1], name());
-    return {{in[0]->dtype, in[1]->shape}, {in[0]->dtype, Shape{in[1]->shape.elements(), 2}}};
+    // In 16 bits the logarithm of the sum would scale gradients wrongly by percents.
+    const DType figures = is_half(in[0]->dtype) ? DType::float32 : in[0]->dtype;
+    return {{in[0]->dtype, in[1]->shape}, {figures, Shape{in[1]->shape.elements(), 2}}};
   }
   void run_cpu(const KernelCall& call) const override {
     const Tensor x = call.inputs[0]->contiguous_copy();

@@ -335,6 +335,13 @@ BOOST_AUTO_TEST_CASE(gpus_that_do_not_reach_each_other_need_nccl) {
   unsetenv("ESPALIER_EMULATED_PEERS");
   emulated::reset();
 }
+
+BOOST_AUTO_TEST_CASE(gpus_that_reach_too_many_others_need_nccl) {
+  emulated::fail_next("cudaDeviceEnablePeerAccess", 1, cudaErrorTooManyPeers);
+  BOOST_CHECK_EXCEPTION(make_device_group({gpu(0), gpu(1)}), UnsupportedError,
+                        says({"cuda:0 reaches as many devices as it can, and not cuda:1", "need NCCL"}));
+  BOOST_CHECK_NO_THROW(make_device_group({gpu(0), gpu(1)}));
+}
 #endif
 
 BOOST_AUTO_TEST_SUITE_END()

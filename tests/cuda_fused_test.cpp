@@ -4,6 +4,7 @@
 #include "espalier/core/bind_context.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/compile.h"
+#include "espalier/executor/executor.h"
 #include "espalier/optim/adam.h"
 #include "fused_programs.h"
 #include "fuzz_tree.h"
@@ -112,6 +113,36 @@ BOOST_AUTO_TEST_CASE(all_updates_are_one_kernel) {
     check_case(c);
   }
   BOOST_TEST(groups > 0u);
+}
+
+// What is computed in float32 and needed in 16 bits is written in 16 bits by the kernel that computes it.
+BOOST_AUTO_TEST_CASE(a_cast_to_16_bits_is_part_of_the_kernel_before_it) {
+  const esp::Variable x = esp::parameter(numbers({20, 64}).to(esp::float32), "x"),
+                      gain = esp::parameter(numbers({64}, 0.5, 2, 1).to(esp::float32), "gain"),
+                      bias = esp::parameter(numbers({64}, -1, 1, 2).to(esp::float32), "bias");
+  for (const esp::DType half : {esp::bfloat16, esp::float16}) {
+    for (const esp::Variable& y :
+         {esp::cast(esp::softmax(x * 2.0), half), esp::cast(esp::layer_norm(x, gain, bias), half),
+          esp::cast(esp::cast(esp::exp(x), half), esp::float32) + 1.0}) {
+      const esp::Executor executor = y.get_executor({.mode = esp::Mode::inference, .devices = {esp::gpu()}});
+      size_t kernels = 0;
+      const std::string text = executor.plan().str();
+      executor.execute({.progress = false});
+      BOOST_TEST(text.find(" cast ") == std::string::npos, text);
+      for (size_t at = text.find("fused"); at != std::string::npos; at = text.find("fused", at + 1))
+        ++kernels;
+      BOOST_TEST(kernels > 0u, text);
+      const double unit = half == esp::bfloat16 ? 1.0 / 128 : 1.0 / 1024;
+      BOOST_TEST(difference(executor.value().to(esp::cpu()).to(esp::float64), y.value().to(esp::float64)) <
+                 8 * unit);
+      // Rounded as the CPU rounds, up to the last bit of what is rounded.
+      const esp::Tensor found = executor.value().to(esp::cpu()).to(esp::float64).contiguous_copy(),
+                        expected = y.value().to(esp::float64).contiguous_copy();
+      int64_t different = 0;
+      for (size_t i = 0; i < 20 * 64; ++i) different += found.span<double>()[i] != expected.span<double>()[i];
+      BOOST_TEST(different < 20);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <optional>
+#include <thread>
 
 #include "cuda_communicator_cases.h"
 #include "espalier/executor/communicators/nccl/communicator_nccl.h"
@@ -347,6 +349,28 @@ BOOST_AUTO_TEST_CASE(nothing_of_nccl_stays) {
   count(&live, &aborted, &destroyed);
   BOOST_TEST(live == 0);
   BOOST_TEST(destroyed == before + 2);
+}
+
+// A rank that stays in the communicator does not keep the others in its destructor.
+BOOST_AUTO_TEST_CASE(leaving_has_the_timeout_of_the_communicator) {
+  const auto count = in_emulated_nccl<decltype(emulatedNcclCount)>("emulatedNcclCount");
+  int live = -1, aborted = -1, destroyed = -1;
+  count(&live, &aborted, &destroyed);
+  const ncclUniqueId id = cu::new_nccl_id();
+  const auto ignore = [](size_t, const std::string&) {};
+  constexpr double timeout = 0.2;
+  std::optional<cu::NcclRanks> first, second;
+  std::thread other([&] { second.emplace(std::vector<Device>{gpu(1)}, 1, 2, id, timeout, ignore); });
+  first.emplace(std::vector<Device>{gpu(0)}, 0, 2, id, timeout, ignore);
+  other.join();
+  const int aborted_before = aborted, destroyed_before = destroyed;
+  first.reset();  // the other one does not leave yet
+  count(&live, &aborted, &destroyed);
+  BOOST_TEST(aborted == aborted_before + 1);
+  second.reset();
+  count(&live, &aborted, &destroyed);
+  BOOST_TEST(live == 0);
+  BOOST_TEST(aborted + destroyed == aborted_before + destroyed_before + 2);
 }
 #endif
 

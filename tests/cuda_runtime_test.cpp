@@ -4,10 +4,14 @@
 
 #include <algorithm>
 
-#include "espalier/core/cuda/index_errors.h"
 #include "espalier/core/cuda/pinned.h"
 #include "espalier/core/cuda/runtime.h"
+#include "espalier/core/cuda/value_errors.h"
+#include "espalier/core/cuda_stream.h"
+#include "espalier/core/custom_op.h"
 #include "espalier/core/error.h"
+#include "espalier/executor/executor.h"
+#include "espalier/ops/ops.h"
 #include "gpu_testing.h"
 #include "testing.h"
 
@@ -47,6 +51,38 @@ BOOST_AUTO_TEST_CASE(streams_replace_the_eager_one_for_a_scope) {
   }
   BOOST_TEST((cu::current_stream() == eager));
   BOOST_TEST(cu::limits().multiprocessors > 0);
+}
+
+BOOST_AUTO_TEST_CASE(custom_ops_launch_in_the_stream_of_their_evaluation) {
+  BOOST_TEST((esp::cuda_stream() == cu::eager_stream()));
+  std::vector<cudaStream_t> streams;
+  const esp::CustomOp copy =
+      esp::custom_op({.name = "copy",
+                      .forward =
+                          [&](const std::vector<esp::Tensor>& in) {
+                            const esp::Tensor& x = in[0];
+                            if (x.device().type == esp::DeviceType::cpu) return x;  // infers the shape
+                            esp::Tensor out(x.shape(), x.dtype(), x.device());
+                            streams.push_back(esp::cuda_stream(x.device()));
+                            cu::check(cudaMemcpyAsync(out.address(), x.address(), x.bytes(),
+                                                      cudaMemcpyDeviceToDevice, streams.back()),
+                                      "copying");
+                            return out;
+                          },
+                      .takes_device_tensors = true});
+  const esp::Variable x = esp::placeholder("x", {n});
+  const esp::Variable y = copy({x * 2.0}) + 1.0;
+  const esp::Executor executor = y.get_executor({.mode = esp::Mode::inference, .devices = {esp::gpu()}});
+  for (int step = 0; step < 4; ++step) {
+    streams.clear();
+    const esp::Tensor planned = executor.run({{"x", esp::full({n}, step)}});
+    BOOST_TEST(difference(planned.to(esp::cpu()), esp::full({n}, 2 * step + 1)) == 0);
+    BOOST_TEST_REQUIRE(streams.size() == 1u);
+    BOOST_TEST((streams[0] != cu::eager_stream()));  // the plan's
+  }
+  const esp::Variable eager = copy({esp::Variable(esp::ones({n}).to(esp::gpu())) * 2.0}) + 1.0;
+  BOOST_TEST(difference(eager.value().to(esp::cpu()), esp::full({n}, 3)) == 0);
+  BOOST_TEST((streams.back() == cu::eager_stream()));
 }
 
 BOOST_AUTO_TEST_CASE(events_order_streams) {
@@ -132,21 +168,20 @@ BOOST_AUTO_TEST_CASE(recorded_indices_are_thrown_at_the_line_of_their_op) {
   esp::KernelCall call;
   call.outputs.push_back(&x);
   call.where = &where;
-  const cu::IndexReport other = cu::index_report(call, "pick"), report = cu::index_report(call, "gather");
-  BOOST_TEST(cu::index_report(call, "gather").site == report.site);
+  const cu::ValueReport other = cu::value_report(call, "pick"), report = cu::value_report(call, "gather");
+  BOOST_TEST(cu::value_report(call, "gather").site == report.site);
   BOOST_TEST(other.site != report.site);
   BOOST_CHECK_NO_THROW(esp::synchronize(esp::gpu()));
-  const auto record = [&](unsigned int state) { *report.record = {state, report.site, 7, 3}; };
+  const auto record = [&](unsigned int complete) { *report.record = {complete, report.site, 7, 3}; };
   const auto message = says({"gather: index 7 is outside an axis of size 3",
                              "cuda_runtime_test.cpp:" + std::to_string(where.line())});
-  record(2);
+  record(1);
   BOOST_CHECK_EXCEPTION(esp::synchronize(esp::gpu()), esp::IndexError, message);
-  record(2);
+  record(1);
   BOOST_CHECK_EXCEPTION(x.to(esp::cpu()), esp::IndexError, message);
   BOOST_CHECK_NO_THROW(x.to(esp::cpu()));
-  record(1);  // claimed but not complete
+  record(0);  // found but not complete
   BOOST_CHECK_NO_THROW(esp::synchronize(esp::gpu()));
-  record(0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

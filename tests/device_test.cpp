@@ -29,6 +29,48 @@ esp::Tensor halves(const esp::Shape& shape) {
 
 BOOST_AUTO_TEST_SUITE(device)
 
+BOOST_AUTO_TEST_CASE(memory_has_a_limit_where_one_is_set) {
+  std::vector<esp::Device> devices = esp::all_gpus();
+  devices.push_back(esp::cpu());
+  constexpr int64_t mebibyte = 1 << 20;
+  for (const esp::Device device : devices) BOOST_TEST_CONTEXT(device) {
+      const bool on_gpu = device.type == esp::DeviceType::cuda;
+      BOOST_TEST(esp::memory_stats(device).limit_bytes == esp::no_memory_limit);
+      const esp::Tensor kept({mebibyte}, esp::boolean, device);
+      const int64_t live = esp::memory_stats(device).live_bytes;
+      esp::set_memory_limit(device, live + 64 * mebibyte);
+      BOOST_TEST(esp::memory_stats(device).limit_bytes == live + 64 * mebibyte);
+      BOOST_CHECK_EXCEPTION(esp::Tensor({65 * mebibyte}, esp::boolean, device), esp::OutOfMemory,
+                            says({"[68157440]", "memory limit of", std::to_string(live + 64 * mebibyte)}));
+      BOOST_TEST(esp::memory_stats(device).live_bytes == live);
+      {
+        const esp::Tensor large({40 * mebibyte}, esp::boolean, device);
+        BOOST_CHECK_THROW(esp::Tensor({40 * mebibyte}, esp::boolean, device), esp::OutOfMemory);
+      }
+      // Memory that is cached in other sizes is given back to make room.
+      { const esp::Tensor large({30 * mebibyte}, esp::boolean, device); }
+      { const esp::Tensor large({50 * mebibyte}, esp::boolean, device); }
+      if (on_gpu) {
+        const esp::MemoryStats now = esp::memory_stats(device);
+        BOOST_TEST(now.live_bytes + now.cached_bytes <= now.limit_bytes);
+      }
+      // A limit below what is held: tensors are kept, and none is added.
+      esp::set_memory_limit(device, mebibyte / 2);
+      BOOST_CHECK_THROW(esp::Tensor({1000}, esp::float32, device), esp::OutOfMemory);
+      BOOST_TEST(kept.defined());
+      esp::set_memory_limit(device, esp::no_memory_limit);
+      BOOST_CHECK_NO_THROW(esp::Tensor({65 * mebibyte}, esp::boolean, device));
+      BOOST_CHECK_EXCEPTION(esp::set_memory_limit(device, -1), esp::Error, says({"-1", "device_test.cpp"}));
+    }
+  BOOST_CHECK_THROW(esp::set_memory_limit(esp::gpu(63), 1), esp::DeviceError);
+}
+
+BOOST_AUTO_TEST_CASE(only_gpus_have_streams) {
+  BOOST_CHECK_EXCEPTION(esp::cuda_stream(esp::cpu()), esp::DeviceError,
+                        says({"cpu:0 is no GPU", "device_test.cpp"}));
+  BOOST_CHECK_THROW(esp::cuda_stream(esp::gpu(63)), esp::DeviceError);
+}
+
 BOOST_AUTO_TEST_CASE(naming_is_free) {
   BOOST_TEST(esp::gpu().str() == "cuda:0");
   BOOST_TEST(esp::gpu(70).str() == "cuda:70");

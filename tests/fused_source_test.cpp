@@ -39,7 +39,7 @@ struct Arguments {
   float* o0;
   long long columns;
 };
-extern "C" __global__ void __launch_bounds__(256) fused(const Arguments arguments) {
+extern "C" __global__ void __launch_bounds__(256) fused_multiply_add_tanh(const Arguments arguments) {
   const Arguments& a = arguments;
   const Index columns = static_cast<Index>(a.columns), t = threadIdx.x;
   const Index tiles = (columns + 1023) / 1024;
@@ -85,7 +85,7 @@ struct Arguments {
   float* o0;
   long long rows;
 };
-extern "C" __global__ void __launch_bounds__(256) fused(const Arguments arguments) {
+extern "C" __global__ void __launch_bounds__(256) fused_mean_subtract(const Arguments arguments) {
   const Arguments& a = arguments;
   const Index rows = static_cast<Index>(a.rows);
   const Index t = threadIdx.x % 32, group = threadIdx.x / 32;
@@ -211,6 +211,20 @@ BOOST_AUTO_TEST_CASE(layouts_become_arithmetic) {
   const auto flat = access(esp::broadcast_layout(esp::Layout(esp::Shape{6}), {5, 6}), 0, 4, 4);
   BOOST_TEST(esp::fused::offset_text(flat.column, "c") == "c % 6");
   BOOST_TEST((flat.reading == Reading::each));
+}
+
+BOOST_AUTO_TEST_CASE(kernels_are_called_by_their_ops) {
+  esp::Variable x = leaf({6, 40}, 1);
+  const FusedCase few = only_case({esp::exp(x) + 1.0});
+  BOOST_TEST(esp::fused_source(few.program(), met(few)).name == "fused_exp_add");
+  BOOST_TEST(esp::fused_group_source(few.program(), met(few), false)->name == "fused_group_exp_add");
+  for (int i = 0; i < 20; ++i) x = esp::sigmoid(esp::tanh(x));
+  const FusedCase many = only_case({x});
+  const esp::FusedSource source = esp::fused_source(many.program(), met(many));
+  BOOST_TEST(source.name.starts_with("fused_tanh_sigmoid_tanh_sigmoid_"));
+  BOOST_TEST(source.name.ends_with("_more"));
+  BOOST_TEST(source.name.size() < 100u);
+  BOOST_TEST(source.text.find(source.name + "(const Arguments arguments)") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -403,4 +403,29 @@ BOOST_AUTO_TEST_CASE(updates_that_the_tree_holds) {
   BOOST_TEST(epochs[1].loss_sum < epochs[0].loss_sum);
 }
 
+// The gradients of slices are 16-bit values, whose sum is one in float32.
+BOOST_AUTO_TEST_CASE(gradients_of_slices_are_joined_in_16_bits) {
+  const esp::Variable w = esp::parameter(numbers({5, 12}, -1, 1, 1).to(esp::float32), "w"),
+                      x = esp::parameter(numbers({6, 5}, -1, 1, 2).to(esp::float32), "x");
+  const esp::Variable y = esp::matmul(x, w);
+  const auto part = [&](int64_t i) { return esp::slice(y, 1, 4 * i, 4 * i + 4); };
+  const esp::Variable scores = esp::matmul(part(0), esp::transpose(part(1)));
+  const esp::Variable slope = esp::sum(esp::square(esp::matmul(scores, part(2)))).gradient(w);
+  for (const Precision precision : halves) {
+    const auto run = [&](const std::vector<std::string>& without, std::string& text) {
+      const esp::Executor executor =
+          slope.get_executor({.mode = esp::Mode::inference, .precision = precision, .without = without});
+      executor.execute({.progress = false});
+      text = executor.plan().str();
+      return executor.value();
+    };
+    std::string joined, added;
+    const esp::Tensor with = run({}, joined), without = run({"join_slices"}, added);
+    BOOST_TEST(joined.find("pad_like") == std::string::npos, joined);
+    BOOST_TEST(joined.find("join") != std::string::npos, joined);
+    BOOST_TEST(added.find("pad_like") != std::string::npos, added);
+    BOOST_TEST(difference(with, without) == 0);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -29,13 +29,20 @@ class CpuBackend : public Backend {
   Storage* allocate(size_t bytes, Device device) override {
     if (bytes > SIZE_MAX - header)
       throw OutOfMemory(fmt::format("{} bytes are more than any machine has", bytes));
-    void* block = pool_allocate(bytes + header);
+    const int64_t live = reserve(static_cast<int64_t>(bytes));
+    void* block = nullptr;
+    try {
+      block = pool_allocate(bytes + header);
+    } catch (...) {
+      count_down(live_, static_cast<int64_t>(bytes));
+      throw;
+    }
+    count(live);
     auto* storage = new (block) Storage;
     storage->data = static_cast<char*>(block) + header;
     storage->bytes = bytes;
     storage->device = device;
     storage->release = release;
-    count(static_cast<int64_t>(bytes));
     return storage;
   }
 
@@ -80,11 +87,12 @@ class CpuBackend : public Backend {
   void synchronize(Device) override {}
 
   MemoryStats memory_stats(Device) override {
-    return {live_.load(), peak_.load(), pool_cached_bytes(), allocations_.load()};
+    return {live_.load(), peak_.load(), pool_cached_bytes(), allocations_.load(), limit_.load()};
   }
   void reset_peak_memory(Device) override { peak_ = live_.load(); }
 
   void release_cached_memory(Device) override { pool_release_cached(); }
+  void set_memory_limit(Device, int64_t bytes) override { limit_ = bytes; }
 
  private:
   static CpuBackend& self() { return static_cast<CpuBackend&>(cpu_backend()); }
@@ -97,15 +105,26 @@ class CpuBackend : public Backend {
     pool_free(storage, whole);
   }
 
-  void count(int64_t bytes) {
-    count_up(allocations_);
+  /// Adds to the bytes that tensors hold, and returns their sum. Throws OutOfMemory above the limit.
+  int64_t reserve(int64_t bytes) {
     const int64_t live = count_up(live_, bytes) + bytes;
+    if (const int64_t limit = limit_.load(std::memory_order_relaxed); live > limit && bytes > 0) {
+      count_down(live_, bytes);
+      throw OutOfMemory(
+          fmt::format("{} bytes would exceed the CPU's memory limit of {} bytes: tensors hold {}", bytes,
+                      limit, live - bytes));
+    }
+    return live;
+  }
+
+  void count(int64_t live) {
+    count_up(allocations_);
     int64_t peak = peak_.load(std::memory_order_relaxed);
     while (live > peak && !peak_.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
     }
   }
 
-  std::atomic<int64_t> live_{0}, peak_{0}, allocations_{0};
+  std::atomic<int64_t> live_{0}, peak_{0}, allocations_{0}, limit_{no_memory_limit};
 };
 
 thread_local int threads_wanted = 0;

@@ -43,6 +43,7 @@ MemoryBlock* DeviceMemory::allocate(size_t bytes) {
   if (other && captured(other))
     throw Error("memory was asked for during capture: a kernel that allocates cannot be part of a plan");
   const std::lock_guard lock(mutex_);
+  if (live_ > limit_ - static_cast<int64_t>(bytes) && bytes > 0) throw_out_of_memory(bytes);
   MemoryBlock* block = take_cached(wanted, small);
   if (!block) block = new_segment(wanted, small, bytes);
   split(block, wanted);
@@ -78,7 +79,7 @@ void DeviceMemory::release(MemoryBlock* block, size_t bytes) noexcept {
 
 MemoryStats DeviceMemory::stats() const {
   const std::lock_guard lock(mutex_);
-  return {live_, peak_, cached_, allocations_};
+  return {live_, peak_, cached_, allocations_, limit_};
 }
 
 void DeviceMemory::reset_peak() {
@@ -90,6 +91,13 @@ void DeviceMemory::release_cached() {
   const std::lock_guard lock(mutex_);
   const DeviceScope scope(device_);
   free_unused_segments();
+}
+
+void DeviceMemory::set_limit(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  limit_ = bytes;
+  const DeviceScope scope(device_);
+  if (segments_ > limit_) free_unused_segments();
 }
 
 MemoryBlock* DeviceMemory::take_cached(size_t bytes, bool small) {
@@ -123,6 +131,7 @@ MemoryBlock* DeviceMemory::new_segment(size_t bytes, bool small, size_t asked) {
 }
 
 void* DeviceMemory::ask_driver(size_t bytes) {
+  if (bytes > static_cast<size_t>(limit_) || segments_ > limit_ - static_cast<int64_t>(bytes)) return nullptr;
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
@@ -130,6 +139,7 @@ void* DeviceMemory::ask_driver(size_t bytes) {
     return nullptr;
   }
   check(status, "allocating device memory");
+  segments_ += static_cast<int64_t>(bytes);
   return data;
 }
 
@@ -165,6 +175,7 @@ void DeviceMemory::free_segments(FreeBlocks& blocks) {
     }
     check(cudaFree(block->data), "giving memory back to a device");
     cached_ -= static_cast<int64_t>(block->bytes);
+    segments_ -= static_cast<int64_t>(block->bytes);
     at = blocks.erase(at);
     delete block;
   }
@@ -178,6 +189,11 @@ void DeviceMemory::free_unused_segments() {
 }
 
 void DeviceMemory::throw_out_of_memory(size_t asked) const {
+  if (std::max(segments_, live_) > limit_ - static_cast<int64_t>(asked))
+    throw OutOfMemory(
+        fmt::format("{} bytes would exceed cuda:{}'s memory limit of {} bytes: tensors hold {}, and {} more "
+                    "are cached in parts too small",
+                    asked, device_, limit_, live_, cached_));
   size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "asking a device for its free memory");
   throw OutOfMemory(

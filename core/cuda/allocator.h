@@ -40,6 +40,8 @@ class DeviceMemory {
   void reset_peak();
   /// Waits for the eager stream and returns unused segments to the driver.
   void release_cached();
+  /// The most bytes to hold of the driver's, used or cached.
+  void set_limit(int64_t bytes);
 
  private:
   struct BySize {
@@ -52,6 +54,7 @@ class DeviceMemory {
   FreeBlocks& free_blocks(bool small) { return small ? free_small_ : free_large_; }
   MemoryBlock* take_cached(size_t bytes, bool small);
   MemoryBlock* new_segment(size_t bytes, bool small, size_t asked);
+  /// A segment, or null if the limit or the driver refuses it.
   void* ask_driver(size_t bytes);
   /// Splits off the rest beyond `bytes` if it is large enough to be useful.
   void split(MemoryBlock* block, size_t bytes);
@@ -67,6 +70,7 @@ class DeviceMemory {
   FreeBlocks free_small_, free_large_;
   std::optional<Event> between_;  // what `order` records
   int64_t live_ = 0, peak_ = 0, cached_ = 0, allocations_ = 0;
+  int64_t segments_ = 0, limit_ = no_memory_limit;  // bytes of all segments, and the most they may have
 };
 
 }  // namespace espalier::cu

@@ -16,8 +16,9 @@
 #include "espalier/core/cpu/block_pool.h"
 #include "espalier/core/cuda/allocator.h"
 #include "espalier/core/cuda/copy.h"
-#include "espalier/core/cuda/index_errors.h"
+#include "espalier/core/cuda/profiler_range.h"
 #include "espalier/core/cuda/runtime.h"
+#include "espalier/core/cuda/value_errors.h"
 #include "espalier/core/error.h"
 #include "espalier/core/op.h"
 
@@ -186,7 +187,7 @@ class CudaBackend : public Backend {
     const cudaStream_t stream = cu::current_stream();
     gpu.check_work(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream));
     gpu.check_work(cudaStreamSynchronize(stream));
-    cu::throw_recorded_index();
+    cu::throw_recorded_value();
   }
 
   void copy_from_host(void* to, const void* from, size_t bytes, Device device) override {
@@ -220,11 +221,12 @@ class CudaBackend : public Backend {
     Gpu& gpu = gpu_at(device);
     const DeviceScope scope(device.index);
     gpu.last_op.set(op.name(), call.where);
+    const cu::ProfilerRange range(op.name());
     // Its scratch returns to the cache before the kernel has run; the next user runs after the kernel.
     bind(op, call, {})->run(call.random);
     if (!Gpu::synchronous()) return;
     gpu.check_work(cudaStreamSynchronize(cu::current_stream()));
-    cu::throw_recorded_index();
+    cu::throw_recorded_value();
   }
 
   std::unique_ptr<BoundKernel> bind(const Op& op, const KernelCall& call,
@@ -236,12 +238,18 @@ class CudaBackend : public Backend {
     const Gpu& gpu = gpu_at(device);
     const DeviceScope scope(device.index);
     gpu.check_work(cu::synchronize_device());
-    cu::throw_recorded_index();
+    cu::throw_recorded_value();
   }
 
   MemoryStats memory_stats(Device device) override { return gpu_at(device).memory.stats(); }
   void reset_peak_memory(Device device) override { gpu_at(device).memory.reset_peak(); }
   void release_cached_memory(Device device) override { gpu_at(device).memory.release_cached(); }
+  void set_memory_limit(Device device, int64_t bytes) override { gpu_at(device).memory.set_limit(bytes); }
+  void* stream(Device device) override {
+    (void)gpu_at(device);
+    const DeviceScope scope(device.index);
+    return cu::current_stream();
+  }
 
  private:
   static void destroy(CudaStorage* storage) {

@@ -145,14 +145,22 @@ struct Tiles {
 template <class T>
 constexpr int tile_side = sizeof(T) >= 4 ? 32 : 64;
 
-template <class T>
+/// Neighbours that are read or written at once.
+template <class T, int V>
+struct alignas(sizeof(T) * V) Neighbours {
+  T at[V];
+};
+
+template <class T, int V>
 __global__ void __launch_bounds__(threads_in_block)
     transpose_kernel(const T* __restrict__ from, T* __restrict__ to, Tiles tiles, int64_t count,
                      LongWalk outer) {
-  constexpr int side = tile_side<T>;
-  constexpr int rows = threads_in_block / side;
+  using Pack = Neighbours<T, V>;
+  constexpr int side = tile_side<T>, lanes = side / V;
+  constexpr int rows = threads_in_block / lanes;
   __shared__ T tile[side][side + 1];
-  const int lane = static_cast<int>(threadIdx.x) % side, first_row = static_cast<int>(threadIdx.x) / side;
+  const int lane = static_cast<int>(threadIdx.x) % lanes * V,
+            first_row = static_cast<int>(threadIdx.x) / lanes;
   for (int64_t t = blockIdx.x; t < count; t += gridDim.x) {
     const int64_t matrix = t / (tiles.tiles_across * tiles.tiles_along);
     const int64_t in_matrix = t - matrix * (tiles.tiles_across * tiles.tiles_along);
@@ -162,13 +170,21 @@ __global__ void __launch_bounds__(threads_in_block)
     outer.locate(matrix, from_at, to_at);
 #pragma unroll
     for (int row = first_row; row < side; row += rows)
-      if (along + row < tiles.along && across + lane < tiles.across)
-        tile[row][lane] = from[from_at + (along + row) * tiles.along_from + across + lane];
+      if (along + row < tiles.along && across + lane < tiles.across) {
+        const T* at = from + from_at + (along + row) * tiles.along_from + across + lane;
+        const Pack read = *reinterpret_cast<const Pack*>(at);
+#pragma unroll
+        for (int v = 0; v < V; ++v) tile[row][lane + v] = read.at[v];
+      }
     __syncthreads();
 #pragma unroll
     for (int row = first_row; row < side; row += rows)
-      if (across + row < tiles.across && along + lane < tiles.along)
-        to[to_at + (across + row) * tiles.across_to + along + lane] = tile[lane][row];
+      if (across + row < tiles.across && along + lane < tiles.along) {
+        Pack write;
+#pragma unroll
+        for (int v = 0; v < V; ++v) write.at[v] = tile[lane + v][row];
+        *reinterpret_cast<Pack*>(to + to_at + (across + row) * tiles.across_to + along + lane) = write;
+      }
     __syncthreads();
   }
 }
@@ -180,6 +196,20 @@ int transposed_axis(const Copy& copy) {
   for (size_t i = 0; i + 1 < copy.axes.size(); ++i)
     if (copy.axes[i].from == 1 && copy.axes[i].size >= 8) return static_cast<int>(i);
   return -1;
+}
+
+/// Whether pairs of neighbours can be read and written at once.
+bool in_pairs(const Copy& copy, int axis) {
+  const auto pair = static_cast<uintptr_t>(2 * copy.element);
+  if (reinterpret_cast<uintptr_t>(copy.from) % pair || reinterpret_cast<uintptr_t>(copy.to) % pair)
+    return false;
+  const auto across = static_cast<size_t>(axis), along = copy.axes.size() - 1;
+  for (size_t i = 0; i < copy.axes.size(); ++i) {
+    const Axis& a = copy.axes[i];
+    const bool is_tiled = i == across || i == along;
+    if ((is_tiled && a.size % 2) || (i != across && a.from % 2) || (i != along && a.to % 2)) return false;
+  }
+  return true;
 }
 
 template <class T>
@@ -198,8 +228,11 @@ void launch_transpose(const Copy& copy, int axis) {
   int64_t count = tiles.tiles_across * tiles.tiles_along;
   for (const Axis& a : outer) count *= a.size;
   const Grid grid{dim3(static_cast<unsigned>(std::min<int64_t>(count, 0x7fffffff))), dim3(threads_in_block)};
-  launch(transpose_kernel<T>, grid, reinterpret_cast<const T*>(copy.from), reinterpret_cast<T*>(copy.to),
-         tiles, count, LongWalk(outer));
+  auto* kernel = transpose_kernel<T, 1>;
+  if constexpr (sizeof(T) == 2)  // a warp then moves as many bytes as with larger elements
+    if (in_pairs(copy, axis)) kernel = transpose_kernel<T, 2>;
+  launch(kernel, grid, reinterpret_cast<const T*>(copy.from), reinterpret_cast<T*>(copy.to), tiles, count,
+         LongWalk(outer));
 }
 
 template <class T>

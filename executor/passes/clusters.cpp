@@ -80,7 +80,10 @@ void Clustering::describe(uint32_t i) {
   for (const Spec& spec : computed) specs.push_back(&spec);
   Cluster one{{i}, n.outputs[0].shape.elements(), 0};
   const ElementLoops loops = n.op->loops(specs);
-  if (n.op->is_pointwise() && loops.row) {
+  // The interpreter of the CPU calls row functions, kernels of a GPU contain functors.
+  const bool has_body =
+      graph_.device == DeviceType::cpu ? static_cast<bool>(loops.row) : !loops.functor.empty();
+  if (n.op->is_pointwise() && has_body) {
     kinds_[i] = Instruction::Kind::map;
   } else if (loops.whole_row) {
     kinds_[i] = Instruction::Kind::whole_row;

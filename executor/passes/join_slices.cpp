@@ -2,6 +2,7 @@
 
 #include "espalier/core/op_registry.h"
 #include "espalier/executor/passes/passes.h"
+#include "espalier/ops/cast.h"
 
 namespace espalier {
 
@@ -86,6 +87,14 @@ struct Padded {
   int64_t axis, begin, size;
 };
 
+/// Below a conversion that keeps every number: the 16-bit value, else the value itself.
+ValueRef below_widening(const Graph& graph, ValueRef v) {
+  const GraphNode& n = graph.nodes[v.node];
+  const bool widens = n.op->name() == "cast" && is_half(graph.spec(n.inputs[0]).dtype) &&
+                      (n.outputs[0].dtype == DType::float32 || n.outputs[0].dtype == DType::float64);
+  return widens ? n.inputs[0] : v;
+}
+
 std::optional<Padded> padded(const Graph& graph, ValueRef v) {
   const GraphNode& n = graph.nodes[v.node];
   if (n.op->name() != "pad_like") return std::nullopt;
@@ -105,16 +114,38 @@ bool keeps_order(const Graph& graph, const GraphNode& n) {
   return layout && layout->contiguous() && layout->offset == 0 && layout->shape.elements() == from.elements();
 }
 
-/// Replaces a sum of padded values by a Join, if the values are adjacent and cover the whole. Returns true if
-/// it did.
+/// Lets all readers of a value, and conversions of it to the type of another, read that one.
+void read_instead(Graph& graph, ValueRef value, ValueRef narrow) {
+  const DType dtype = graph.spec(narrow).dtype;
+  std::vector<uint32_t> same;  // conversions back
+  for (uint32_t i = value.node + 1; i < graph.nodes.size(); ++i) {
+    const GraphNode& n = graph.nodes[i];
+    if (n.op->name() == "cast" && n.inputs[0] == value && n.outputs[0].dtype == dtype) same.push_back(i);
+  }
+  const auto redirect = [&](ValueRef& ref) {
+    if (std::find(same.begin(), same.end(), ref.node) != same.end()) ref = narrow;
+  };
+  for (GraphNode& n : graph.nodes)
+    for (ValueRef& input : n.inputs) redirect(input);
+  for (ValueRef& result : graph.results) redirect(result);
+}
+
+/// Replaces a sum of padded values by a Join, if the values are adjacent and cover the whole. In mixed
+/// precision the sum is one of 16-bit values in float32: these are joined, and what is joined is converted.
+/// Returns true if it did.
 bool join(Graph& graph, const std::vector<int>& readers, uint32_t i) {
   GraphNode& n = graph.nodes[i];
-  const Spec whole = n.outputs[0];
+  const ValueRef first = below_widening(graph, n.inputs[0]);
+  const Spec whole{graph.spec(first).dtype, n.outputs[0].shape};
   std::vector<Padded> parts;
+  uint32_t last_cast = 0;
   for (const ValueRef& input : n.inputs) {
-    const auto part = padded(graph, input);
-    if (!part || readers[input.node] != 1 || !(graph.spec(input) == whole)) return false;
+    const ValueRef below = below_widening(graph, input);
+    const auto part = padded(graph, below);
+    if (!part || readers[input.node] != 1 || readers[below.node] != 1 || !(graph.spec(below) == whole))
+      return false;
     parts.push_back(*part);
+    last_cast = std::max(last_cast, input.node);
   }
   std::sort(parts.begin(), parts.end(), [](const Padded& a, const Padded& b) {
     return std::pair(a.begin, a.size) < std::pair(b.begin, b.size);
@@ -143,8 +174,16 @@ bool join(Graph& graph, const std::vector<int>& readers, uint32_t i) {
     inputs.push_back(value);
     layouts.push_back(std::move(layout));
   }
-  n.inputs = std::move(inputs);
-  n.op = std::make_shared<Join>(whole, std::move(layouts));
+  // The last conversion stands behind all parts.
+  const bool widens = whole.dtype != n.outputs[0].dtype;
+  GraphNode& joined = widens ? graph.nodes[last_cast] : n;
+  joined.inputs = std::move(inputs);
+  joined.outputs = {whole};
+  joined.op = std::make_shared<Join>(whole, std::move(layouts));
+  if (!widens) return true;
+  n.op = cast_op(n.outputs[0].dtype);
+  n.inputs = {{last_cast, 0}};
+  read_instead(graph, {i, 0}, {last_cast, 0});
   return true;
 }
 

@@ -79,10 +79,14 @@ class CpuSession : public Session {
 
 }  // namespace
 
-std::unique_ptr<Session> make_cpu_session(Device device) { return std::make_unique<CpuSession>(device); }
+std::unique_ptr<Session> make_cpu_session(Device device, Launch) {
+  return std::make_unique<CpuSession>(device);
+}
 
 std::unique_ptr<Session> make_session(Device device, Launch launch) {
-  return device.type == DeviceType::cpu ? make_cpu_session(device) : make_cuda_session(device, launch);
+  static const SessionMakers makers = make_session_makers();
+  (void)backend(device);  // throws where there is none
+  return makers.at(device.type)(device, launch);
 }
 
 }  // namespace espalier

@@ -1,5 +1,6 @@
 // Session: what the plans of one executor share on their device, and how losses come back from it.
 #pragma once
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -29,8 +30,8 @@ class Session {
   }
   /// A batch that can be loaded without a further copy on the host.
   virtual Tensor new_batch(const Shape& shape, DType dtype) { return Tensor(shape, dtype); }
-  /// Waits until the batches that were loaded may be written again.
-  virtual void release_batches() {}
+  /// Waits until the batches of a feed that were loaded may be written again.
+  virtual void release_batches(const Feed& /*feed*/) {}
 
   /// Keeps the loss of the step that a plan has just taken: the sum of all elements of its loss, and behind
   /// it the outputs that are scalars, of which all plans have as many.
@@ -53,10 +54,14 @@ class Session {
   Device device_;
 };
 
-/// A session on a CPU or a GPU.
+/// Makes a session on a device of one type.
+using SessionMaker = std::unique_ptr<Session> (*)(Device device, Launch launch);
+using SessionMakers = std::map<DeviceType, SessionMaker>;
+/// Those of all backends in this build. Defined in executor/backends.cpp.
+SessionMakers make_session_makers();
+/// A session on a CPU or a GPU. Throws DeviceError where there is no such device.
 std::unique_ptr<Session> make_session(Device device, Launch launch);
-std::unique_ptr<Session> make_cpu_session(Device device);
-/// Throws DeviceError where there is no such GPU.
+std::unique_ptr<Session> make_cpu_session(Device device, Launch launch);
 std::unique_ptr<Session> make_cuda_session(Device device, Launch launch);
 
 }  // namespace espalier

@@ -73,7 +73,7 @@ void BatchReaders::load(const BoundPlan& plan, Profiler* profiler) {
     data::Prefetcher& reader = *readers_[plan.index][f];
     if (same_feeds_ && runtime.show(loaded_[f], reader.feed(), feeds_[f].epoch(), step_)) continue;
     const auto batch = timed("wait for data", [&] {
-      plan.session->release_batches();
+      plan.session->release_batches(loaded_[f]);
       return reader.next();
     });
     timed("load", [&] { runtime.load(loaded_[f], batch); });

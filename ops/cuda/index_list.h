@@ -1,6 +1,6 @@
 // Reading and checking indices, for kernels.
 #pragma once
-#include "espalier/core/cuda/index_errors.h"
+#include "espalier/core/cuda/value_errors.h"
 #include "espalier/ops/cuda/contiguous_input.h"
 
 namespace espalier::cu {
@@ -9,7 +9,7 @@ namespace espalier::cu {
 struct IndexList {
   const void* address;
   bool wide;
-  IndexReport report;
+  ValueReport report;
 
 #if defined(__CUDACC__) || defined(ESPALIER_EMULATED_CUDA)
   /// Index i into an axis of `size`. Reports one that is out of range, and returns 0 for it.
@@ -23,7 +23,7 @@ struct IndexList {
 
 inline IndexList index_list(const KernelCall& call, const Tensor& indices, const ContiguousInput& in_order,
                             std::string_view op) {
-  return {in_order.address(), indices.dtype() == DType::int64, index_report(call, op)};
+  return {in_order.address(), indices.dtype() == DType::int64, value_report(call, op)};
 }
 
 /// Only checks indices and reports those out of range, for calls with no elements to move. Defined in

@@ -1,6 +1,6 @@
 // Ops that draw random numbers.
-#include "espalier/core/cuda/index_errors.h"
 #include "espalier/core/cuda/launch.h"
+#include "espalier/core/cuda/value_errors.h"
 #include "espalier/core/philox.h"
 #include "espalier/ops/cuda/contiguous_input.h"
 #include "espalier/ops/cuda/elements.cuh"
@@ -72,7 +72,7 @@ template <class T>
 struct Bernoulli : Uniform<T> {
   using Number = Computed<T>;
   const T* probabilities;
-  IndexReport report;
+  ValueReport report;
 
   __device__ T element(int64_t i, Number x) const {
     const Number p = static_cast<Number>(probabilities[i]);
@@ -180,7 +180,7 @@ Bound bind_draw(const KernelCall& call) {
 Bound bind_bernoulli(const KernelCall& call) {
   return for_real_output(call, [&]<class T>(TypeTag<T>) {
     return bound([call, p = ContiguousInput(*call.inputs[0]),
-                  report = index_report(call, "bernoulli")](RandomStream random) mutable {
+                  report = value_report(call, "bernoulli")](RandomStream random) mutable {
       p.refresh();
       Bernoulli<T> draw;
       draw.probabilities = static_cast<const T*>(p.address());

@@ -62,15 +62,15 @@ struct PickOut {
   using C = Computed<T>;
   static constexpr bool by_element = false;
   T* out;
-  T* figures;
+  C* figures;
   IndexList labels;
 
   __device__ void row(int64_t r, const T* x, int64_t n, const Figures<C>& found) const {
     const int64_t label = labels.at(r, n, false);
     const C log_sum = scalar::Log()(found.sum);
     if (n > 0) out[r] = static_cast<T>(static_cast<C>(x[label]) - found.largest - log_sum);
-    figures[2 * r] = static_cast<T>(found.largest);
-    figures[2 * r + 1] = static_cast<T>(log_sum);
+    figures[2 * r] = found.largest;
+    figures[2 * r + 1] = log_sum;
   }
 };
 
@@ -195,15 +195,15 @@ __global__ void __launch_bounds__(1024) long_rows(const T* in, int64_t rows, int
 /// slope · (one_hot(label) - softmax(x)), from the row statistics. The output may be x.
 template <int V, class T>
 __global__ void __launch_bounds__(threads)
-    pick_gradient(const T* in, const T* __restrict__ figures, IndexList labels, const T* __restrict__ slopes,
-                  bool one_slope, int64_t rows, int64_t n, T* out) {
+    pick_gradient(const T* in, const Computed<T>* __restrict__ figures, IndexList labels,
+                  const T* __restrict__ slopes, bool one_slope, int64_t rows, int64_t n, T* out) {
   using C = Computed<T>;
   using Read = Several<T, V>;
   const int64_t units = n / V;
   for (int64_t i = grid_thread(); i < rows * units; i += grid_threads()) {
     const int64_t r = divide(i, units), column = (i - r * units) * V;
     const Read read = reinterpret_cast<const Read*>(in)[i];
-    const C largest = static_cast<C>(figures[2 * r]), log_sum = static_cast<C>(figures[2 * r + 1]);
+    const C largest = figures[2 * r], log_sum = figures[2 * r + 1];
     const C slope = static_cast<C>(slopes[one_slope ? 0 : r]);
     const int64_t label = labels.at(r, n, false);
     Read write;
@@ -285,8 +285,8 @@ Bound bind_log_softmax_pick(const KernelCall& call) {
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (is_real_element<T>) {
-      const PickOut<T> pick{static_cast<T*>(out.address()), static_cast<T*>(call.outputs[1]->address()),
-                            list};
+      const PickOut<T> pick{static_cast<T*>(out.address()),
+                            static_cast<Computed<T>*>(call.outputs[1]->address()), list};
       result = bound([=, x = std::move(x), labels = std::move(labels)](RandomStream) mutable {
         x.refresh();
         labels.refresh();
@@ -323,7 +323,8 @@ Bound bind_log_softmax_pick_gradient(const KernelCall& call) {
         constexpr int width = vector_width<T>;
         const bool vectors = in_vectors<T>(in, n) && in_vectors<T>(to, n);
         launch(vectors ? pick_gradient<width, T> : pick_gradient<1, T>,
-               grid_for(rows * n, vectors ? width : 1), in, static_cast<const T*>(figures.address()), list,
+               grid_for(rows * n, vectors ? width : 1), in,
+               static_cast<const Computed<T>*>(figures.address()), list,
                one ? one : static_cast<const T*>(slopes->address()), one_slope, rows, n, to);
       });
     }

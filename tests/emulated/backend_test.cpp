@@ -2,6 +2,7 @@
 // that are full.
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -14,6 +15,8 @@
 #include "espalier/core/cuda/runtime.h"
 #include "espalier/core/error.h"
 #include "espalier/core/files/file.h"
+#include "espalier/core/node.h"
+#include "espalier/executor/runtime/cuda/session.h"
 #include "espalier/ops/matmul/cuda/cublaslt_product.h"
 #include "espalier/ops/matmul/gemm_choice.h"
 #include "gpu_testing.h"
@@ -168,6 +171,33 @@ BOOST_AUTO_TEST_CASE(products_of_two_devices_do_not_wait_for_each_other_s_device
   BOOST_TEST(measured_product(41, 11, gpu()) == 0);
   BOOST_REQUIRE(other.valid());
   BOOST_TEST(other.get() == 0);
+}
+
+BOOST_AUTO_TEST_CASE(profilers_see_the_names_of_ops) {
+  emulated::record_ranges();
+  (void)exp(Variable(ones({100}).to(gpu()))).value();
+  std::vector<std::string> ranges = emulated::recorded_ranges();
+  BOOST_TEST(std::ranges::count(ranges, "Espalier/exp") == 1);
+  emulated::record_ranges();
+  (void)train_network({.devices = {gpu()}, .launch = Launch::stream});
+  ranges = emulated::recorded_ranges();
+  BOOST_TEST(std::ranges::count(ranges, "Espalier/step") > 1);
+  BOOST_TEST(std::ranges::count(ranges, "Espalier/step/fused") > 1);
+  (void)exp(Variable(ones({100}).to(gpu()))).value();
+  BOOST_TEST(emulated::recorded_ranges().empty());  // not recorded any more
+}
+
+BOOST_AUTO_TEST_CASE(feeds_do_not_wait_for_each_other_s_copies) {
+  cu::CudaSession session(gpu(), Launch::graph);
+  const Variable x = placeholder("x", {3}), y = placeholder("y", {3});
+  const Feed &first = **x.node()->op().feed(), &second = **y.node()->op().feed();
+  const cu::DeviceScope scope(0);
+  session.batch_loading(first);
+  const uint64_t before = emulated::counters().synchronizations;
+  session.release_batches(second);
+  BOOST_TEST(emulated::counters().synchronizations == before);
+  session.release_batches(first);
+  BOOST_TEST(emulated::counters().synchronizations == before + 1);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -33,7 +33,7 @@ cudaDeviceProp properties_of(const Runtime& r, int device) {
   p.totalConstMem = 65536;
   p.major = 9;
   p.textureAlignment = 512;
-  p.multiProcessorCount = 4;
+  p.multiProcessorCount = r.multiprocessors;
   p.canMapHostMemory = 1;
   p.concurrentKernels = 1;
   p.pciBusID = device + 1;

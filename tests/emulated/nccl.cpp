@@ -60,7 +60,7 @@ struct ncclComm {
   std::atomic<bool> aborted{false};
   uint64_t executed = 0;  // collectives that the device has begun
   bool asked = false;     // with work pending: the first query returns "in progress"
-  bool gone = false;
+  bool finalizes = false, gone = false;
   cudaStream_t stream = nullptr;
   std::vector<Call> waiting;  // not enqueued yet: one call, or those of a group
 };
@@ -265,6 +265,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   if (set_error != ncclSuccess) return ncclSuccess;
   *error = ncclInProgress;
   if (std::find(ranks.begin(), ranks.end(), nullptr) != ranks.end()) return ncclSuccess;
+  if (comm->finalizes) {  // ends when all ranks do
+    const auto leaves = [](const ncclComm* rank) { return rank->finalizes || rank->gone; };
+    if (std::all_of(ranks.begin(), ranks.end(), leaves)) *error = ncclSuccess;
+    return ncclSuccess;
+  }
   if (!comm->asked) {
     comm->asked = true;
     return ncclSuccess;
@@ -283,6 +288,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   return ncclSuccess;
 }
 
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  const std::lock_guard lock(mutex);
+  if (!comm || comm->gone || comm->finalizes) return ncclInvalidArgument;
+  comm->finalizes = true;
+  return ncclInProgress;
+}
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return end(comm, destroyed); }
 ncclResult_t ncclCommAbort(ncclComm_t comm) { return end(comm, aborted); }
 ncclResult_t ncclGroupStart() {

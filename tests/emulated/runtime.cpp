@@ -25,6 +25,7 @@ void Runtime::read_environment() {
   eager = environment("ESPALIER_EMULATED_EAGER", 0) != 0;
   reverse = environment("ESPALIER_EMULATED_REVERSE", 0) != 0;
   peers = environment("ESPALIER_EMULATED_PEERS", 1) != 0;
+  multiprocessors = static_cast<int>(environment("ESPALIER_EMULATED_MULTIPROCESSORS", 4));
   memory = environment("ESPALIER_EMULATED_MEMORY", 4ull << 30);
   devices.resize(environment("ESPALIER_EMULATED_GPUS", 2));
   for (size_t device = 0; device < devices.size(); ++device) {

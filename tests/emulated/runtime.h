@@ -156,6 +156,7 @@ class Runtime {
   std::condition_variable finished;
   std::vector<DeviceState> devices;
   size_t memory = 0;
+  int multiprocessors = 0;
   bool eager = false, reverse = false, peers = true;
   Counters counters;
   std::string complaint;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU: tests/gpu/run.sh [stage] [folder for logs and figures] [suite or workload...]
-# Stages: build, tests, memcheck and racecheck (both together: sanitizers), bench; by default all. The folder
-# is build/gpu/out by default. After it come suites of the tests for the sanitizers, or workloads for
-# bench (tests/bench/gpu/run.sh); BENCH_TURNS is the number of turns. Each stage but build needs the results of build,
+# Stages: build, tests, memcheck, racecheck, synccheck and initcheck (these four together: sanitizers), bench; by
+# default all. The folder is build/gpu/out by default. After it come suites of the tests for the sanitizers, or
+# workloads for bench (tests/bench/gpu/run.sh); BENCH_TURNS is the number of turns. Each stage but build needs the results of build,
 # and takes some minutes at most, except bench, which takes longer with PyTorch.
 #
 # It ends with a table of results, and fails if a stage fails or there is no GPU. A machine needs the CUDA
@@ -12,7 +12,9 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 
 stage=all
-case ${1:-} in build | tests | memcheck | racecheck | sanitizers | bench | all) stage=$1 && shift ;; esac
+case ${1:-} in
+  build | tests | memcheck | racecheck | synccheck | initcheck | sanitizers | bench | all) stage=$1 && shift ;;
+esac
 out=${1:-build/gpu/out}
 [ $# -eq 0 ] || shift
 chosen=("$@")
@@ -25,10 +27,16 @@ mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
 build=$PWD/build/gpu
 tests=$build/tests/espalier_tests
 
-# Suites whose ops run on a GPU. Racecheck runs those with Espalier's own kernels that use shared memory.
-memcheck_suites=(cuda_communicator cuda_copy cuda_pointwise cuda_lt cuda_matmul cuda_runtime indexing normalize pointwise reduce
-  softmax_and_losses view matmul cuda_executor)
-racecheck_suites=(cuda_copy cuda_pointwise indexing normalize reduce softmax_and_losses)
+# Suites whose ops run on a GPU. Racecheck and synccheck run those with Espalier's own kernels that use shared memory and
+# shuffles, initcheck those that read what other kernels have written.
+own_kernels="cuda_copy cuda_fused cuda_pointwise indexing normalize reduce softmax_and_losses"
+declare -A suites_of=(
+  [memcheck]="$own_kernels cuda_communicator cuda_lt cuda_matmul cuda_replicas cuda_runtime dlpack pointwise view matmul
+    cuda_executor"
+  [racecheck]=$own_kernels
+  [synccheck]=$own_kernels
+  [initcheck]="$own_kernels cuda_executor cuda_replicas"
+)
 limit=240 # seconds for a suite under a sanitizer
 
 # Requires a device: tests that were not run have not passed.
@@ -132,9 +140,11 @@ if [ "$stage" != build ] && [ "$stage" != stopped ] && [ ! -x "$tests" ]; then
   stage=stopped
 fi
 case $stage in tests | all) run_tests || stage=stopped ;; esac
-if [ ${#chosen[@]} -gt 0 ]; then memcheck_suites=("${chosen[@]}") racecheck_suites=("${chosen[@]}"); fi
-case $stage in memcheck | sanitizers | all) sanitize memcheck "${memcheck_suites[@]}" ;; esac
-case $stage in racecheck | sanitizers | all) sanitize racecheck "${racecheck_suites[@]}" ;; esac
+for checker in memcheck racecheck synccheck initcheck; do
+  read -r -d '' -a checked <<<"${suites_of[$checker]}" || true
+  [ ${#chosen[@]} -eq 0 ] || checked=("${chosen[@]}")
+  case $stage in "$checker" | sanitizers | all) sanitize "$checker" "${checked[@]}" ;; esac
+done
 case $stage in bench | all) run_bench "${chosen[@]}" ;; esac
 
 printf '\n%s: %s\n' "tests/gpu/run.sh" "$(head -n 1 "$out/device.txt")"

@@ -133,10 +133,18 @@ void reach(Device self, Device other) {
                     "these need NCCL (make_nccl_group)",
                     self.str(), other.str()));
   const cudaError_t status = cudaDeviceEnablePeerAccess(other.index, 0);
-  if (status == cudaErrorPeerAccessAlreadyEnabled)
+  if (status == cudaErrorPeerAccessAlreadyEnabled) {
     (void)cudaGetLastError();
-  else
-    cu::check(status, "letting a device reach another's memory");
+    return;
+  }
+  if (status == cudaErrorTooManyPeers) {
+    (void)cudaGetLastError();
+    throw UnsupportedError(
+        fmt::format("make_device_group: {} reaches as many devices as it can, and not {}; replicas on these "
+                    "need NCCL (make_nccl_group)",
+                    self.str(), other.str()));
+  }
+  cu::check(status, "letting a device reach another's memory");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace espalier::cu {
   X(ncclGetLastError)              \
   X(ncclCommInitRankConfig)        \
   X(ncclCommGetAsyncError)         \
+  X(ncclCommFinalize)              \
   X(ncclCommDestroy)               \
   X(ncclCommAbort)                 \
   X(ncclGroupStart)                \

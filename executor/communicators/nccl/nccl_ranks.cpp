@@ -61,12 +61,31 @@ NcclRank::NcclRank(Device device) : device_(device) {
 }
 
 NcclRank::~NcclRank() {
-  const std::lock_guard lock(mutex_);
   if (!comm_) return;
-  if (timeout_shortened_)
-    (void)nccl().ncclCommAbort(comm_);  // other ranks may be gone
-  else
+  if (finalizing_ && has_finalized())
     (void)nccl().ncclCommDestroy(comm_);
+  else
+    (void)nccl().ncclCommAbort(comm_);  // other ranks may be gone
+}
+
+void NcclRank::finalize() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!comm_ || timeout_shortened_) return;
+  const ncclResult_t result = nccl().ncclCommFinalize(comm_);
+  finalizing_ = result == ncclSuccess || result == ncclInProgress;
+}
+
+bool NcclRank::has_finalized() const noexcept {
+  const auto begin = Clock::now();
+  for (;;) {
+    ncclResult_t state = ncclInProgress;
+    if (nccl().ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return false;
+    if (state != ncclInProgress) return state == ncclSuccess;
+    const double limit = timeout_.load(std::memory_order_relaxed);
+    if (Clock::now() - begin > seconds(timeout_shortened_ ? std::min(limit, timeout_after_failure) : limit))
+      return false;
+    std::this_thread::sleep_for(poll_interval);
+  }
 }
 
 void NcclRank::drain() noexcept {
@@ -82,7 +101,10 @@ void NcclRank::begin(const ncclUniqueId& id, int size, int rank) {
   check(nccl().ncclCommInitRankConfig(&comm_, size, id, rank, &config), "ncclCommInitRankConfig");
 }
 
-void NcclRank::settle(double timeout) { poll(timeout, "the beginning of a communicator"); }
+void NcclRank::settle(double timeout) {
+  timeout_.store(timeout, std::memory_order_relaxed);
+  poll(timeout, "the beginning of a communicator");
+}
 
 // The lock is free in between, for the watch thread and abort().
 void NcclRank::poll(double timeout, const char* what) {
@@ -235,6 +257,7 @@ NcclRanks::~NcclRanks() {
   }
   changed_.notify_all();
   watch_.join();
+  for (const auto& rank : ranks_) rank->finalize();
 }
 
 void NcclRanks::shorten_timeout() noexcept {

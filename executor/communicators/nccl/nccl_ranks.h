@@ -24,6 +24,7 @@ class NcclRank {
   using Clock = std::chrono::steady_clock;
 
   explicit NcclRank(Device device);
+  /// Waits for the other ranks' `finalize` until the timeout, and aborts NCCL's communicator after it.
   ~NcclRank();
   NcclRank(const NcclRank&) = delete;
   NcclRank& operator=(const NcclRank&) = delete;
@@ -44,6 +45,9 @@ class NcclRank {
   void shorten_timeout() noexcept { timeout_shortened_.store(true, std::memory_order_relaxed); }
   /// Waits for the device.
   void drain() noexcept;
+  /// Begins to leave NCCL's communicator, which all ranks must do; for all ranks of a process before the
+  /// first is destroyed.
+  void finalize() noexcept;
   /// Aborts NCCL's communicator: collectives on the device end, with wrong values. From any thread.
   void abort() noexcept;
 
@@ -51,6 +55,7 @@ class NcclRank {
   ncclResult_t start(const Collective& call, const RankBuffers& own, cudaStream_t stream);
   ncclResult_t start_ranges(const Collective& call, const Tensor& values, cudaStream_t stream);
   void poll(double timeout, const char* what);
+  bool has_finalized() const noexcept;
   int64_t counted(int which) const;
   void mark(int which);
 
@@ -59,6 +64,7 @@ class NcclRank {
   ncclComm_t comm_ = nullptr;
   std::atomic<double> timeout_{0};
   std::atomic<bool> timeout_shortened_{false};
+  bool finalizing_ = false;
   std::string last_;       // the last collective that was enqueued
   Tensor counts_;          // on the device: collectives begun and ended
   PinnedBuffer seen_;      // copies of the counts for the host

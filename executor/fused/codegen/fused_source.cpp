@@ -1,6 +1,7 @@
 #include "espalier/executor/fused/codegen/fused_source.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "espalier/executor/fused/codegen/fused_writer.h"
@@ -24,14 +25,31 @@ FusedSource FusedWriter::write(bool wide) {
   schedule_ = schedule(form_, values_, tensors_.in_place);
   describe();
   write_arguments();
-  line("extern \"C\" __global__ void __launch_bounds__({}) fused(const Arguments arguments) {{",
-       form_.threads());
+  line("extern \"C\" __global__ void __launch_bounds__({}) {}(const Arguments arguments) {{", form_.threads(),
+       source_.name);
   write_begin();
   write_loop();
   write_finals();
   line("}}");
   source_.text = fused_prelude + text_;
   return std::move(source_);
+}
+
+/// The ops in their order, for timelines of profilers.
+std::string FusedWriter::kernel_name(const Program& program, bool group) {
+  constexpr size_t longest = 80;
+  std::string name = group ? "fused_group" : "fused";
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    std::string op(program.instructions[i].op->name());
+    for (char& c : op)
+      if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+    if (name.size() + op.size() >= longest) {
+      name += fmt::format("_and_{}_more", program.instructions.size() - i);
+      break;
+    }
+    name += '_' + op;
+  }
+  return name;
 }
 
 bool FusedWriter::in_order() const {

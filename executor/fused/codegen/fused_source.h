@@ -37,6 +37,7 @@ struct FusedLaunch {
 /// FusedBlocks. Members' structs end with an address for `totals` doubles a block and one for two counters,
 /// on which a member's blocks synchronize.
 struct FusedSource {
+  std::string name;  ///< of the kernel: "fused_multiply_add_tanh"
   std::string text;
   std::vector<uint32_t> inputs;  ///< of the program, that the kernel reads
   int64_t threads = 0;           ///< in a block

@@ -18,7 +18,9 @@ class FusedWriter {
         values_(lower_to_values(program, tensors)),
         form_(choose_form(program, tensors, values_, group)),
         hoisted_(values_.all.size(), false),
-        group_(group) {}
+        group_(group) {
+    source_.name = kernel_name(program, group);
+  }
 
   FusedSource write(bool wide = false);
   /// Whether every tensor is contiguous or one repeated element.
@@ -62,6 +64,7 @@ class FusedWriter {
   std::string call(uint32_t id) const;
 
   // fused_source.cpp
+  static std::string kernel_name(const Program& program, bool group);
   void find_accesses();
   void describe();
   void write_arguments();

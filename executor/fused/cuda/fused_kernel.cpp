@@ -74,11 +74,10 @@ Tensor uploaded(const std::vector<T>& table, Device device) {
 
 class BoundFused : public BoundKernel {
  public:
-  BoundFused(const std::string& text, int64_t blocks, int64_t threads, Fields fields,
-             std::vector<Tensor> memory)
-      : kernel_(compiled_kernel(text, "fused")),
+  BoundFused(const FusedSource& source, int64_t blocks, Fields fields, std::vector<Tensor> memory)
+      : kernel_(compiled_kernel(source.text, source.name.c_str())),
         blocks_(blocks),
-        threads_(threads),
+        threads_(source.threads),
         fields_(std::move(fields)),
         memory_(std::move(memory)) {
     // Loads the kernel now, since it cannot be loaded while a graph is captured.
@@ -120,8 +119,7 @@ Bound bind_one(const Operands& operands, const Program& program) {
     zero_elements(memory.back());
     fields.push_back(field(launch.stage));
   }
-  return std::make_unique<BoundFused>(source.text, launch.blocks, source.threads, std::move(fields),
-                                      std::move(memory));
+  return std::make_unique<BoundFused>(source, launch.blocks, std::move(fields), std::move(memory));
 }
 
 /// Members of a group that share a kernel.
@@ -176,8 +174,8 @@ Bound bind_alike(const Alike& alike, Device device) {
   }
   memory.push_back(uploaded(table, device));
   Fields fields{field(memory.back().address()), field(memory[0].address())};
-  return std::make_unique<BoundFused>(alike.source.text, static_cast<int64_t>(blocks.size()),
-                                      alike.source.threads, std::move(fields), std::move(memory));
+  return std::make_unique<BoundFused>(alike.source, static_cast<int64_t>(blocks.size()), std::move(fields),
+                                      std::move(memory));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "espalier/core/cuda/copy.h"
+#include "espalier/core/cuda/profiler_range.h"
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
 #include "espalier/ops/matmul/cuda/cublaslt_recipe.h"
@@ -102,7 +103,7 @@ void CudaRuntime::load(const Feed& feed, std::span<const Tensor> batch) {
           "cudaMemcpyAsync");
   });
   staging.filled[turn].record(copies.get());
-  session_.batch_loading();
+  session_.batch_loading(feed);
   session_.main_stream().wait(staging.filled[turn]);
   if (!all_pinned) staging.filled[turn].synchronize();  // the caller may overwrite pageable memory at once
   each_source(feed, [&](size_t column, Tensor& value) {
@@ -154,6 +155,7 @@ void CudaRuntime::launch(size_t position) {
     for (const Shown& shown : shown_) show_batch(shown.batch);
   } else if (position <= calls_.size()) {
     Call& call = calls_[position - 1];
+    const ProfilerRange range(call.op->name());
     located(*call.where, [&] { call.bound->run(call.kernel.random); });
   } else {
     const Tensor& result = this->loss();
@@ -233,6 +235,7 @@ void CudaRuntime::capture() {
 void CudaRuntime::run(uint64_t first_stream, KernelTimestamps* timestamps) {
   const DeviceScope device(session_.device().index);
   const StreamScope scope(session_.stream());
+  const ProfilerRange range("step");
   if (random_nodes()) session_.set_random(generator().seed, first_stream);
   if (timestamps) {
     run_timed(*timestamps);

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "espalier/core/cuda/copy.h"
-#include "espalier/core/cuda/index_errors.h"
+#include "espalier/core/cuda/value_errors.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/runtime/cuda/runtime.h"
 
@@ -78,7 +78,9 @@ Tensor CudaSession::new_batch(const Shape& shape, DType dtype) {
   return Tensor(StoragePtr(new PinnedStorage(bytes)), Layout(shape), dtype);
 }
 
-void CudaSession::release_batches() { loaded_.synchronize(); }
+void CudaSession::release_batches(const Feed& feed) {
+  if (const auto loaded = loaded_.find(&feed); loaded != loaded_.end()) loaded->second.synchronize();
+}
 
 void CudaSession::set_random(uint64_t seed, uint64_t first_stream) {
   if (random_known_ && seed == seed_ && first_stream == next_stream_) return;
@@ -113,7 +115,7 @@ bool CudaSession::losses_due() const {
 void CudaSession::take_losses(std::vector<double>& losses) {
   const DeviceScope scope(device().index);
   stream_.synchronize();
-  throw_recorded_index();
+  throw_recorded_value();
   if (noted_.empty()) return;
   std::vector<double> kept(static_cast<size_t>(losses_.shape().elements()));
   check(cudaMemcpyAsync(kept.data(), losses_.address(), kept.size() * sizeof(double), cudaMemcpyDeviceToHost,
@@ -157,7 +159,6 @@ ResidentFeed* CudaSession::resident(const Feed& feed) {
 }  // namespace cu
 
 std::unique_ptr<Session> make_cuda_session(Device device, Launch launch) {
-  (void)backend(device);  // throws where there is none
   const cu::DeviceScope scope(device.index);
   return std::make_unique<cu::CudaSession>(device, launch);
 }

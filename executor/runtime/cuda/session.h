@@ -28,7 +28,7 @@ class CudaSession : public Session {
   void begin_after_eager() override;
   void finish_before_eager() override;
   Tensor new_batch(const Shape& shape, DType dtype) override;
-  void release_batches() override;
+  void release_batches(const Feed& feed) override;
   void note_loss(const Runtime& runtime) override;
   void take_losses(std::vector<double>& losses) override;
   void forget_losses() override { noted_.clear(); }
@@ -38,8 +38,8 @@ class CudaSession : public Session {
   cudaStream_t stream() const { return stream_.get(); }
   Stream& main_stream() { return stream_; }
   Stream& copy_stream() { return copies_; }
-  /// Marks the end of a batch in the copy stream.
-  void batch_loading() { loaded_.record(copies_.get()); }
+  /// Marks the end of a feed's batch in the copy stream.
+  void batch_loading(const Feed& feed) { loaded_[&feed].record(copies_.get()); }
   /// The feed's columns on the device; null if it has no columns, or they need too much memory.
   ResidentFeed* resident(const Feed& feed);
   /// The address, in device memory, of the seed and the first stream of the step.
@@ -55,7 +55,8 @@ class CudaSession : public Session {
  private:
   Launch launch_;
   Stream stream_, copies_;
-  Event eager_done_, plans_done_, loaded_;
+  Event eager_done_, plans_done_;
+  std::map<const Feed*, Event> loaded_;
   Tensor state_, losses_;
   uint64_t seed_ = 0, next_stream_ = 0;  // the expected state on the device
   bool random_known_ = false;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cuda_runtime_api.h"
 
@@ -33,6 +34,11 @@ void cancel_failures();
 /// Calls `f` once, before the next call of a function, in the thread that makes it.
 void before_next(const std::string& function, std::function<void()> f);
 
+/// Records the ranges that all threads open (NVTX) until `recorded_ranges`: each by its name behind those of
+/// its domain and of the ranges around it, separated by slashes.
+void record_ranges();
+std::vector<std::string> recorded_ranges();
+
 /// Whether a device's primary context exists: most calls make that of the current device, cudaSetDevice that
 /// of its own. `forget_contexts` makes all devices appear unused.
 bool has_context(int device);
@@ -43,6 +49,7 @@ std::string last_complaint();
 
 /// Runs all enqueued work, clears sticky errors, and reads the environment again:
 /// ESPALIER_EMULATED_GPUS (2), ESPALIER_EMULATED_MEMORY (bytes of each, 4 GiB),
+/// ESPALIER_EMULATED_MULTIPROCESSORS (4: few blocks are fast; it is asked for once by a backend),
 /// ESPALIER_EMULATED_EAGER (1: nothing is delayed), ESPALIER_EMULATED_REVERSE (1: threads and blocks run
 /// from the last to the first), ESPALIER_EMULATED_PEERS (0: no device reaches another's memory).
 void reset();

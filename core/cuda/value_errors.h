@@ -1,5 +1,5 @@
-// Out-of-range indices and probabilities found by kernels. A kernel cannot throw: it records the first such
-// value and goes on with a valid one; the next synchronisation throws.
+// Values that kernels find wrong: indices out of range, numbers that are no probabilities. A kernel cannot
+// throw: it records the first such value and goes on with a valid one; the next synchronisation throws.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -10,16 +10,18 @@
 namespace espalier::cu {
 
 /// One per device, in memory which the host reads as well.
-struct IndexRecord {
-  unsigned int state;  ///< 0: none, 1: claimed by the first thread that found one, 2: complete
+struct ValueRecord {
+  unsigned int complete;  ///< 1 once the rest is written
   unsigned int site;
   long long index, size;  ///< size -1: `probability` is what was found
   double probability = 0;
 };
 
-/// The arguments with which a kernel reports an index: its device's record and its own number.
-struct IndexReport {
-  IndexRecord* record;
+/// The arguments with which a kernel reports a value: its device's record and its own number.
+struct ValueReport {
+  ValueRecord* record;
+  /// In device memory: whether a thread has found a value. Only that one accesses the record, which is slow.
+  unsigned int* found;
   unsigned int site;
 
 #if defined(__CUDACC__) || defined(ESPALIER_EMULATED_CUDA)
@@ -38,23 +40,23 @@ struct IndexReport {
 
  private:
   __device__ void write(long long index, long long size, double probability) const {
-    if (atomicCAS(&record->state, 0u, 1u) != 0u) return;
+    if (*static_cast<volatile unsigned int*>(found) != 0u || atomicExch(found, 1u) != 0u) return;
     record->site = site;
     record->index = index;
     record->size = size;
     record->probability = probability;
     __threadfence_system();
-    *static_cast<volatile unsigned int*>(&record->state) = 2u;
+    *static_cast<volatile unsigned int*>(&record->complete) = 1u;
   }
 #endif
 };
 
 /// For the kernels of that call; `op` names it in the message ("gather: index 7 is outside an axis of size
 /// 3").
-IndexReport index_report(const KernelCall& call, std::string_view op);
+ValueReport value_report(const KernelCall& call, std::string_view op);
 
 /// Throws IndexError if a kernel of the current device has recorded an index, or Error for a probability, and
 /// clears the record. To be called once what ran before is synchronized.
-void throw_recorded_index();
+void throw_recorded_value();
 
 }  // namespace espalier::cu

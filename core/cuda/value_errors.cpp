@@ -1,4 +1,4 @@
-#include "espalier/core/cuda/index_errors.h"
+#include "espalier/core/cuda/value_errors.h"
 
 #include <fmt/format.h>
 
@@ -53,40 +53,53 @@ Sites& sites() {
 /// One record, as the host and as its device address it.
 struct Mapped {
   std::once_flag once;
-  IndexRecord* device = nullptr;
-  std::atomic<IndexRecord*> host{nullptr};
+  ValueRecord* device = nullptr;
+  unsigned int* found = nullptr;  // in device memory
+  std::atomic<ValueRecord*> host{nullptr};
 };
 Mapped& mapped(int device) {
   static Mapped* const all = new Mapped[most_devices];
   return all[device];
 }
 
+/// Lets kernels record a value again. Waits, so that no later kernel of any stream finds the flag set.
+void clear_found(const Mapped& record) {
+  const cudaStream_t stream = current_stream();
+  check(cudaMemsetAsync(record.found, 0, sizeof *record.found, stream), "clearing device memory");
+  check(cudaStreamSynchronize(stream), "waiting for a stream");
+}
+
 }  // namespace
 
-IndexReport index_report(const KernelCall& call, std::string_view op) {
+ValueReport value_report(const KernelCall& call, std::string_view op) {
   const int device = call.outputs[0]->device().index;
   Mapped& record = mapped(device);
   std::call_once(record.once, [&] {
     const DeviceScope scope(device);
-    void *host = nullptr, *there = nullptr;
-    check(cudaHostAlloc(&host, sizeof(IndexRecord), cudaHostAllocMapped), "allocating host memory");
+    void *host = nullptr, *there = nullptr, *found = nullptr;
+    check(cudaHostAlloc(&host, sizeof(ValueRecord), cudaHostAllocMapped), "allocating host memory");
     check(cudaHostGetDevicePointer(&there, host, 0), "mapping host memory");
-    record.device = static_cast<IndexRecord*>(there);
-    record.host.store(new (host) IndexRecord{});
+    check(cudaMalloc(&found, sizeof *record.found), "allocating device memory");
+    record.found = static_cast<unsigned int*>(found);
+    clear_found(record);
+    record.device = static_cast<ValueRecord*>(there);
+    record.host.store(new (host) ValueRecord{});
   });
-  return {record.device, sites().number(op, call.where ? *call.where : std::source_location())};
+  return {record.device, record.found, sites().number(op, call.where ? *call.where : std::source_location())};
 }
 
-void throw_recorded_index() {
-  IndexRecord* record = mapped(current_device()).host.load();
+void throw_recorded_value() {
+  const Mapped& here = mapped(current_device());
+  ValueRecord* record = here.host.load();
   if (!record) return;
-  volatile IndexRecord& shared = *record;
-  if (shared.state != 2u) return;
+  volatile ValueRecord& shared = *record;
+  if (shared.complete == 0u) return;
   std::atomic_thread_fence(std::memory_order_acquire);
   const long long index = shared.index, size = shared.size;
   const double probability = shared.probability;
   const Site site = sites().site(shared.site);
-  shared.state = 0u;
+  shared.complete = 0u;
+  clear_found(here);
   BuildContext own_line = build_context();
   own_line.where = nullptr;  // the line is the kernel's call, not the one that waited for it
   const BuildScope scope(own_line);
