@@ -55,7 +55,7 @@ class Evaluation {
     std::sort(nodes_.begin(), nodes_.end(),
               [](const State& a, const State& b) { return a.node->id < b.node->id; });
     for (uint32_t i = 0; i < nodes_.size(); ++i) order_.insert(nodes_[i].node, i);
-    for (Node* target : targets) at(target).wanted = true;
+    for (Node* target : targets) at(target).is_target = true;
   }
 
   /// The sources of the targets.
@@ -66,12 +66,14 @@ class Evaluation {
     return list;
   }
 
-  /// Eager nodes whose leaves were assigned before `refresh_until` are computed again, too.
-  void run(std::shared_ptr<const FeedSnapshot> moment, uint64_t refresh_until) {
+  /// Finds what must be computed to show that step. Eager nodes whose leaves were assigned before
+  /// `refresh_until` are computed again, too.
+  void plan(std::shared_ptr<const FeedSnapshot> moment, uint64_t refresh_until) {
     moment_ = std::move(moment);
     stamp_ = moment_->stamp;
     refresh_until_ = refresh_until;
     for (State& state : nodes_) {
+      state = {.node = state.node, .is_target = state.is_target, .wanted = state.is_target};
       find_stale(state);
       state.compute = state.stale;
     }
@@ -86,6 +88,23 @@ class Evaluation {
         if (state.node->op().reads_elements(k) || (k == 2 && assigns(state))) input.wanted = true;
       }
     }
+  }
+
+  /// A node that would be computed from a leaf which was assigned after the step, beside values from before;
+  /// null if there is none. Updates read the leaves of their time.
+  const Node* mixes_steps() const {
+    for (const State& state : nodes_) {
+      const Node& node = *state.node;
+      if (!state.compute || !node.lazy || node.tag == Tag::update) continue;
+      for (size_t k = 0; k < node.inputs.size(); ++k)
+        if (const State& input = at(node.inputs[k].node());
+            !input.node->lazy && node.op().reads_elements(k) && input.newest > stamp_)
+          return &node;
+    }
+    return nullptr;
+  }
+
+  void compute() {
     check_assignments();
     for (State& state : nodes_)
       if (state.compute) compute_one(state);
@@ -95,6 +114,7 @@ class Evaluation {
  private:
   struct State {
     Node* node;
+    bool is_target = false;
     uint64_t newest = 0;  // when a leaf below was last assigned
     uint64_t drawn = 0;   // when an eager random node at or below this one last drew its numbers
     int32_t consumers = 0;
@@ -145,6 +165,7 @@ class Evaluation {
     }
   }
   State& at(const Node* node) { return nodes_[order_.find(node)]; }
+  const State& at(const Node* node) const { return nodes_[order_.find(node)]; }
 
   void find_stale(State& state) {
     Node& node = *state.node;
@@ -238,6 +259,23 @@ std::shared_ptr<const FeedSnapshot> new_moment(const std::vector<Node*>& sources
   return moment;
 }
 
+/// A new evaluation of the same batches, with the leaves as they are now.
+std::shared_ptr<const FeedSnapshot> again(const FeedSnapshot& shown) {
+  auto moment = std::make_shared<FeedSnapshot>();
+  moment->stamp = Node::next_id();
+  moment->step = shown.step;
+  moment->epochs = shown.epochs;
+  return moment;
+}
+
+[[noreturn]] void refuse_late_gradient(const Node& node) {
+  throw Error(fmt::format(
+      "a gradient is to be computed whose {} ({}:{}) reads a leaf that was updated after the step was shown, "
+      "beside values from before; ask for gradients before the update, by backward(), or call forward() "
+      "again",
+      node.op().name(), node.where.file_name(), node.where.line()));
+}
+
 /// Evaluates at the step that `root` shows, or else the source that was shown last, or else at the first.
 void evaluate_here(std::span<Node* const> targets, Node* root) {
   Evaluation evaluation(targets);
@@ -254,7 +292,13 @@ void evaluate_here(std::span<Node* const> targets, Node* root) {
   }
   // Beside a feed, what was updated before this step is seen in it.
   const bool fed = !sources.empty() || (root && root->lazy);  // gradients of a fed root need not be fed
-  evaluation.run(moment, fed ? moment->stamp : 0);
+  evaluation.plan(moment, fed ? moment->stamp : 0);
+  if (const Node* node = fed ? evaluation.mixes_steps() : nullptr) {
+    if (root) refuse_late_gradient(*node);
+    moment = again(*moment);
+    evaluation.plan(moment, moment->stamp);
+  }
+  evaluation.compute();
   for (Node* target : targets)
     if (target->lazy && target->tag == Tag::forward) target->rare().moment = moment;
 }
@@ -306,7 +350,8 @@ void take_step(Node& node) {
   if (!sources.empty() && step >= steps_of(sources)) throw EndOfData();
   const auto moment = new_moment(sources, step);
   shown.step_failed = true;
-  evaluation.run(moment, UINT64_MAX);
+  evaluation.plan(moment, UINT64_MAX);
+  evaluation.compute();
   shown.step_failed = false;
   shown.cursor = step + 1;
   shown.cursor_epoch = epoch;
@@ -326,6 +371,11 @@ void run_update(Node& root, const GradientRecord::Update& update) {
     hold.push_back(assignment.node()->inputs[1].variable());
     targets.push_back(hold.back().node());
   }
+  // All gradients are those of one point: what this update leaves to others is computed before it assigns.
+  if (root.lazy)
+    root.record->gradients.for_each([&](Node* leaf, uint32_t, const Edge& gradient) {
+      if (is_trained(*leaf)) targets.push_back(gradient.node());
+    });
   evaluate_here(targets, &root);
   std::vector<std::pair<Node*, Tensor>> values;
   for (size_t i = 0; i < hold.size(); ++i) {
