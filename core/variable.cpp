@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <new>
 #include <ostream>
 
@@ -66,17 +65,6 @@ void Variable::disconnect(Where where) {
 std::ostream& operator<<(std::ostream& out, const Variable& variable) {
   if (!variable.defined()) return out << "undefined";
   return out << variable.forward(variable.node()->where).value();
-}
-
-Tensor detail::Number::as(DType other) const {
-  if (dtype == DType::int64 && !fits_integer && !is_real(other))
-    throw TypeError(fmt::format("the number {} is not one of type {}", real, name(other)));
-  if (dtype == DType::int64 && fits_integer) return tensor(integer, other);
-  if (!is_real(other) && other != DType::boolean && real != std::trunc(real))
-    throw TypeError(
-        fmt::format("the number {} meets elements of type {}, which cannot hold it; cast() them first", real,
-                    name(other)));
-  return tensor(real, other);
 }
 
 NoGrad::NoGrad() : before_(build_context().no_grad) { build_context().no_grad = true; }
