@@ -10,6 +10,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/feed.h"
 #include "espalier/core/leaf_use.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/core/tree.h"
 
 namespace espalier {
@@ -64,6 +65,15 @@ class Evaluation {
     for (const State& state : nodes_)
       if (state.node->op().feed()) list.push_back(state.node);
     return list;
+  }
+
+  /// Throws UnsupportedError for a tree in which the size of an open axis was written as a number.
+  void check_sizes(Node& target) const {
+    if (target.tag != Tag::forward || target.rare().sizes_checked) return;
+    std::vector<Node*> tree;
+    for (const State& state : nodes_) tree.push_back(state.node);
+    check_open_sizes(tree, "an evaluation");
+    target.rare().sizes_checked = true;
   }
 
   /// Finds what must be computed to show that step. Eager nodes whose leaves were assigned before
@@ -280,6 +290,7 @@ std::shared_ptr<const FeedSnapshot> again(const FeedSnapshot& shown) {
 void evaluate_here(std::span<Node* const> targets, Node* root) {
   Evaluation evaluation(targets);
   const std::vector<Node*> sources = evaluation.sources();
+  if (!sources.empty() && targets.size() == 1) evaluation.check_sizes(*targets[0]);
   std::shared_ptr<const FeedSnapshot> moment;
   if (root && root->lazy) moment = root->rare().moment;
   if (!moment)
@@ -344,6 +355,7 @@ void take_step(Node& node) {
   Node* target = &node;
   Evaluation evaluation({&target, 1});
   const std::vector<Node*> sources = evaluation.sources();
+  evaluation.check_sizes(node);
   const int64_t epoch = epoch_of(sources);
   Node::Rare& shown = node.rare();
   const int64_t step = shown.cursor_epoch == epoch ? shown.cursor : 0;

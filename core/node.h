@@ -147,7 +147,8 @@ class Node : public NodeCounts {
     /// Observed Variables downstream of a feed: the next step to show, and the epoch it belongs to.
     int64_t cursor = 0;
     int64_t cursor_epoch = -1;
-    bool step_failed = false;  ///< the last step threw, and the values are of the one before
+    bool step_failed = false;    ///< the last step threw, and the values are of the one before
+    bool sizes_checked = false;  ///< check_open_sizes has seen the tree below
     /// Sources and observed Variables: what the value shows.
     std::shared_ptr<const FeedSnapshot> moment;
     /// Leaves without a value: it is in an executor's mirror of the leaf, and copied when it is asked for.

@@ -10,9 +10,10 @@
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/autograd.h"
 #include "espalier/core/error.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/core/tree.h"
 #include "espalier/executor/runtime/parameter_arena.h"
-#include "espalier/executor/training/open_sizes.h"
+#include "espalier/executor/training/placeholder_names.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/update.h"
 
@@ -118,7 +119,7 @@ void find_inputs(Setup& setup) {
   for (const Variable& update : setup.tree.updates) setup.written.insert(update.node()->inputs[0].node());
   setup.feeds = TreeFeeds(std::move(feeds));
   check_names(tree);
-  check_open_sizes(tree, setup.feeds);
+  check_open_sizes(tree, "get_executor");
   if (!setup.leaves.empty()) setup.home = ParameterArena::device_of(setup.leaves[0]);
 }
 
