@@ -255,13 +255,17 @@ class BackwardPass {
           continue;
         }
       throw Error(fmt::format("{}: the {} it used ({}:{}) has been {}", node.op().name(), leaf.op().name(),
-                              leaf.where.file_name(), leaf.where.line(),
-                              leaf.is_leaf()
-                                  ? "updated since; ask for gradients before update()"
-                                  : "drawn anew since, for a step of another tree; ask for gradients "
-                                    "before that step"));
+                              leaf.where.file_name(), leaf.where.line(), what_happened(leaf)));
     }
     return former;
+  }
+
+  static std::string_view what_happened(const Node& leaf) {
+    if (!leaf.is_leaf())
+      return "drawn anew since, for a step of another tree; ask for gradients before that step";
+    if (is_trainable(leaf.op())) return "updated since; ask for gradients before update()";
+    return "updated since; ask for gradients before the update, and for derivatives of gradients before the "
+           "forward() whose step assigns it by with_assignment()";
   }
 
   /// As long as the parts of one gradient take no more, they wait to be added up together.
