@@ -122,7 +122,7 @@ class BackwardPass {
   /// What a contribution keeps in memory: one that is deferred, its operands.
   static int64_t pending_bytes(const Variable& gradient) {
     const Node& node = *gradient.node();
-    if (!node.op().traits().deferred) return Edge(gradient).spec().bytes();
+    if (!is_deferred(node)) return Edge(gradient).spec().bytes();
     int64_t bytes = 0;
     for (size_t i = 0; i < node.inputs.size(); ++i)
       if (node.op().reads_elements(i)) bytes += node.inputs[i].spec().bytes();
@@ -264,13 +264,17 @@ class BackwardPass {
           continue;
         }
       throw Error(fmt::format("{}: the {} it used ({}:{}) has been {}", node.op().name(), leaf.op().name(),
-                              leaf.where.file_name(), leaf.where.line(),
-                              leaf.is_leaf()
-                                  ? "updated since; ask for gradients before update()"
-                                  : "drawn anew since, for a step of another tree; ask for gradients "
-                                    "before that step"));
+                              leaf.where.file_name(), leaf.where.line(), what_happened(leaf)));
     }
     return former;
+  }
+
+  static std::string_view what_happened(const Node& leaf) {
+    if (!leaf.is_leaf())
+      return "drawn anew since, for a step of another tree; ask for gradients before that step";
+    if (is_trainable(leaf.op())) return "updated since; ask for gradients before update()";
+    return "updated since; ask for gradients before the update, and for derivatives of gradients before the "
+           "forward() whose step assigns it by with_assignment()";
   }
 
   /// As long as the parts of one gradient take no more, they wait to be added up together.
@@ -400,8 +404,7 @@ Variable Variable::backward(BackwardOptions options, Where where) const {
     if (node()->lazy && node()->has_value()) {
       std::vector<Variable> gradients;
       record.gradients.for_each([&](Node* node, uint32_t, const Edge& gradient) {
-        if (is_trained(*node) && !gradient.node()->op().traits().deferred)
-          gradients.push_back(gradient.variable());
+        if (is_trained(*node) && !is_deferred(*gradient.node())) gradients.push_back(gradient.variable());
       });
       evaluate_at(gradients, *node());
     }

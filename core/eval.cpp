@@ -10,6 +10,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/feed.h"
 #include "espalier/core/leaf_use.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/core/tree.h"
 
 namespace espalier {
@@ -55,7 +56,7 @@ class Evaluation {
     std::sort(nodes_.begin(), nodes_.end(),
               [](const State& a, const State& b) { return a.node->id < b.node->id; });
     for (uint32_t i = 0; i < nodes_.size(); ++i) order_.insert(nodes_[i].node, i);
-    for (Node* target : targets) at(target).wanted = true;
+    for (Node* target : targets) at(target).is_target = true;
   }
 
   /// The sources of the targets.
@@ -66,12 +67,23 @@ class Evaluation {
     return list;
   }
 
-  /// Eager nodes whose leaves were assigned before `refresh_until` are computed again, too.
-  void run(std::shared_ptr<const FeedSnapshot> moment, uint64_t refresh_until) {
+  /// Throws UnsupportedError for a tree in which the size of an open axis was written as a number.
+  void check_sizes(Node& target) const {
+    if (target.tag != Tag::forward || target.rare().sizes_checked) return;
+    std::vector<Node*> tree;
+    for (const State& state : nodes_) tree.push_back(state.node);
+    check_open_sizes(tree, "an evaluation");
+    target.rare().sizes_checked = true;
+  }
+
+  /// Finds what must be computed to show that step. Eager nodes whose leaves were assigned before
+  /// `refresh_until` are computed again, too.
+  void plan(std::shared_ptr<const FeedSnapshot> moment, uint64_t refresh_until) {
     moment_ = std::move(moment);
     stamp_ = moment_->stamp;
     refresh_until_ = refresh_until;
     for (State& state : nodes_) {
+      state = {.node = state.node, .is_target = state.is_target, .wanted = state.is_target};
       find_stale(state);
       state.compute = state.stale;
     }
@@ -86,6 +98,23 @@ class Evaluation {
         if (state.node->op().reads_elements(k) || (k == 2 && assigns(state))) input.wanted = true;
       }
     }
+  }
+
+  /// A node that would be computed from a leaf which was assigned after the step, beside values from before;
+  /// null if there is none. Updates read the leaves of their time.
+  const Node* mixes_steps() const {
+    for (const State& state : nodes_) {
+      const Node& node = *state.node;
+      if (!state.compute || !node.lazy || node.tag == Tag::update) continue;
+      for (size_t k = 0; k < node.inputs.size(); ++k)
+        if (const State& input = at(node.inputs[k].node());
+            !input.node->lazy && node.op().reads_elements(k) && input.newest > stamp_)
+          return &node;
+    }
+    return nullptr;
+  }
+
+  void compute() {
     check_assignments();
     for (State& state : nodes_)
       if (state.compute) compute_one(state);
@@ -95,6 +124,7 @@ class Evaluation {
  private:
   struct State {
     Node* node;
+    bool is_target = false;
     uint64_t newest = 0;  // when a leaf below was last assigned
     uint64_t drawn = 0;   // when an eager random node at or below this one last drew its numbers
     int32_t consumers = 0;
@@ -145,6 +175,7 @@ class Evaluation {
     }
   }
   State& at(const Node* node) { return nodes_[order_.find(node)]; }
+  const State& at(const Node* node) const { return nodes_[order_.find(node)]; }
 
   void find_stale(State& state) {
     Node& node = *state.node;
@@ -238,10 +269,28 @@ std::shared_ptr<const FeedSnapshot> new_moment(const std::vector<Node*>& sources
   return moment;
 }
 
+/// A new evaluation of the same batches, with the leaves as they are now.
+std::shared_ptr<const FeedSnapshot> again(const FeedSnapshot& shown) {
+  auto moment = std::make_shared<FeedSnapshot>();
+  moment->stamp = Node::next_id();
+  moment->step = shown.step;
+  moment->epochs = shown.epochs;
+  return moment;
+}
+
+[[noreturn]] void refuse_late_gradient(const Node& node) {
+  throw Error(fmt::format(
+      "a gradient is to be computed whose {} ({}:{}) reads a leaf that was updated after the step was shown, "
+      "beside values from before; ask for gradients before the update, by backward(), or call forward() "
+      "again",
+      node.op().name(), node.where.file_name(), node.where.line()));
+}
+
 /// Evaluates at the step that `root` shows, or else the source that was shown last, or else at the first.
 void evaluate_here(std::span<Node* const> targets, Node* root) {
   Evaluation evaluation(targets);
   const std::vector<Node*> sources = evaluation.sources();
+  if (!sources.empty() && targets.size() == 1) evaluation.check_sizes(*targets[0]);
   std::shared_ptr<const FeedSnapshot> moment;
   if (root && root->lazy) moment = root->rare().moment;
   if (!moment)
@@ -254,7 +303,13 @@ void evaluate_here(std::span<Node* const> targets, Node* root) {
   }
   // Beside a feed, what was updated before this step is seen in it.
   const bool fed = !sources.empty() || (root && root->lazy);  // gradients of a fed root need not be fed
-  evaluation.run(moment, fed ? moment->stamp : 0);
+  evaluation.plan(moment, fed ? moment->stamp : 0);
+  if (const Node* node = fed ? evaluation.mixes_steps() : nullptr) {
+    if (root) refuse_late_gradient(*node);
+    moment = again(*moment);
+    evaluation.plan(moment, moment->stamp);
+  }
+  evaluation.compute();
   for (Node* target : targets)
     if (target->lazy && target->tag == Tag::forward) target->rare().moment = moment;
 }
@@ -300,60 +355,20 @@ void take_step(Node& node) {
   Node* target = &node;
   Evaluation evaluation({&target, 1});
   const std::vector<Node*> sources = evaluation.sources();
+  evaluation.check_sizes(node);
   const int64_t epoch = epoch_of(sources);
   Node::Rare& shown = node.rare();
   const int64_t step = shown.cursor_epoch == epoch ? shown.cursor : 0;
   if (!sources.empty() && step >= steps_of(sources)) throw EndOfData();
   const auto moment = new_moment(sources, step);
   shown.step_failed = true;
-  evaluation.run(moment, UINT64_MAX);
+  evaluation.plan(moment, UINT64_MAX);
+  evaluation.compute();
   shown.step_failed = false;
   shown.cursor = step + 1;
   shown.cursor_epoch = epoch;
   shown.moment = moment;
 }
-
-namespace {
-
-/// Whether an assignment gives a leaf its own value with few elements changed.
-bool edits_leaf(const Node& assignment) {
-  const Node& value = *assignment.inputs[1].node();
-  return value.op().traits().edits_input && value.inputs[0].node() == assignment.inputs[0].node();
-}
-
-void replace_value(Node& leaf, const Tensor& value) {
-  leaf.outputs[0].value = value;
-  leaf.bound = false;
-  leaf.stamp = Node::next_id();
-}
-
-/// Assigns values to leaves, and runs edits, whose other operands have values, on those that are their first
-/// inputs: in the leaf's memory, if that is nothing else's, on a CPU. On a GPU, streams of other threads may
-/// still be copying the old value.
-void assign(std::span<const std::pair<Node*, Tensor>> leaves, std::span<Node* const> edits) {
-  const std::scoped_lock lock(leaves_mutex());
-  std::vector<Tensor> edited;
-  for (const Node* edit : edits) {
-    const Node& leaf = *edit->inputs[0].node();
-    const Tensor& value = leaf.outputs[0].value;
-    const bool own = !leaf.bound && value.storage().unique() && value.contiguous() &&
-                     value.device().type == DeviceType::cpu;
-    edited.push_back(own ? value : value.clone());
-  }
-  for (size_t i = 0; i < edits.size(); ++i) {
-    KernelCall call;
-    call.where = &edits[i]->where;
-    for (const Edge& input : edits[i]->inputs)
-      call.inputs.push_back(call.inputs.empty() ? &edited[i] : &input.value());
-    call.outputs.push_back(&edited[i]);
-    backend(edited[i].device()).run(edits[i]->op(), call);
-  }
-  for (const auto& [leaf, value] : leaves) replace_value(*leaf, value);
-  for (size_t i = 0; i < edits.size(); ++i) replace_value(*edits[i]->inputs[0].node(), edited[i]);
-  leaf_assignments().fetch_add(1, std::memory_order_release);
-}
-
-}  // namespace
 
 void run_update(Node& root, const GradientRecord::Update& update) {
   if (root.lazy && root.rare().step_failed)
@@ -376,6 +391,12 @@ void run_update(Node& root, const GradientRecord::Update& update) {
     }
   }
   for (const Variable& v : hold) targets.push_back(v.node());
+  // All gradients are those of one point: what this update leaves to others is computed before it assigns.
+  if (root.lazy)
+    root.record->gradients.for_each([&](Node* leaf, uint32_t, const Edge& gradient) {
+      const bool ours = std::ranges::count(update.parameters, leaf) > 0 && is_deferred(*gradient.node());
+      if (is_trained(*leaf) && !ours) targets.push_back(gradient.node());
+    });
   evaluate_here(targets, &root);
   std::vector<std::pair<Node*, Tensor>> values;
   for (const Edge& assignment : update.assignments) {
@@ -391,22 +412,6 @@ void run_update(Node& root, const GradientRecord::Update& update) {
   assign(values, edits);
   for (Node* target : targets)
     if (target->tag == Tag::update && !target->is_leaf()) target->clear_value();
-}
-
-void assign(Node& leaf, const Tensor& value) noexcept {
-  Tensor before = value;  // is released behind the lock
-  const std::scoped_lock lock(leaves_mutex());
-  std::swap(leaf.outputs[0].value, before);
-  leaf.bound = false;
-  leaf.stamp = Node::next_id();
-  leaf_assignments().fetch_add(1, std::memory_order_release);
-}
-
-void assign(std::span<const std::pair<Node*, Tensor>> leaves) noexcept {
-  if (leaves.empty()) return;
-  const std::scoped_lock lock(leaves_mutex());
-  for (const auto& [leaf, value] : leaves) replace_value(*leaf, value);
-  leaf_assignments().fetch_add(1, std::memory_order_release);
 }
 
 }  // namespace espalier

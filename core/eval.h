@@ -37,5 +37,11 @@ int64_t release_values(Node& root);
 void assign(Node& leaf, const Tensor& value) noexcept;
 /// The same for several leaves: plans have all old values or all new ones.
 void assign(std::span<const std::pair<Node*, Tensor>> leaves) noexcept;
+/// Whether an assignment gives a leaf its own value with few elements changed.
+bool edits_leaf(const Node& assignment);
+/// Assigns values to leaves, and runs edits, whose other operands have values, on those that are their first
+/// inputs: in the leaf's memory, if that is nothing else's, on a CPU. On a GPU, streams of other threads may
+/// still be copying the old value.
+void assign(std::span<const std::pair<Node*, Tensor>> leaves, std::span<Node* const> edits);
 
 }  // namespace espalier

@@ -37,6 +37,19 @@ T exact(P value) {
   }
 }
 
+template <class T>
+T element_of(const detail::Number& number) {
+  if (number.overflows) throw TypeError("a number is beyond the range of double");
+  return number.fits_integer ? exact<T>(number.integer) : exact<T>(number.real);
+}
+
+void fill(Tensor& tensor, const detail::Number& number) {
+  visit_all(tensor.dtype(), [&]<class T>(TypeTag<T>) {
+    const T element = element_of<T>(number);
+    for (T& x : tensor.span<T>()) x = element;
+  });
+}
+
 }  // namespace
 
 Tensor empty(const Shape& shape, DType dtype, std::source_location where) {
@@ -55,13 +68,10 @@ Tensor ones(const Shape& shape, DType dtype, std::source_location where) {
   return full(shape, 1, dtype, where);
 }
 
-Tensor full(const Shape& shape, double value, DType dtype, std::source_location where) {
+Tensor full(const Shape& shape, detail::Number value, DType dtype, std::source_location where) {
   return located(where, [&] {
     Tensor result(shape, dtype);
-    visit_all(dtype, [&]<class T>(TypeTag<T>) {
-      const T element = exact<T>(value);
-      for (T& x : result.span<T>()) x = element;
-    });
+    fill(result, value);
     return result;
   });
 }
@@ -106,8 +116,8 @@ Tensor rand(const Shape& shape, DType dtype, std::source_location where) {
   });
 }
 
-Tensor eye(int64_t n, DType dtype) {
-  Tensor result = zeros({n, n}, dtype);
+Tensor eye(int64_t n, DType dtype, std::source_location where) {
+  Tensor result = zeros({n, n}, dtype, where);
   visit_all(dtype, [&]<class T>(TypeTag<T>) {
     T* data = result.data<T>();
     for (int64_t i = 0; i < n; ++i) data[i * (n + 1)] = T(1);
@@ -116,40 +126,65 @@ Tensor eye(int64_t n, DType dtype) {
 }
 
 template <class T>
-Tensor tensor_from(std::span<const T> values, const Shape& shape) {
-  if (shape.elements() != static_cast<int64_t>(values.size()))
-    throw ShapeError(
-        fmt::format("tensor_from: {} values cannot have the shape {}", values.size(), shape.str()));
-  Tensor result(shape, dtype_of<T>());
-  if (!values.empty()) std::memcpy(result.address(), values.data(), values.size_bytes());
-  return result;
+Tensor tensor_from(std::span<const T> values, const Shape& shape, std::source_location where) {
+  return located(where, [&] {
+    if (shape.elements() != static_cast<int64_t>(values.size()))
+      throw ShapeError(
+          fmt::format("tensor_from: {} values cannot have the shape {}", values.size(), shape.str()));
+    Tensor result(shape, dtype_of<T>());
+    if (!values.empty()) std::memcpy(result.address(), values.data(), values.size_bytes());
+    return result;
+  });
 }
-template Tensor tensor_from(std::span<const float>, const Shape&);
-template Tensor tensor_from(std::span<const double>, const Shape&);
-template Tensor tensor_from(std::span<const int32_t>, const Shape&);
-template Tensor tensor_from(std::span<const int64_t>, const Shape&);
-template Tensor tensor_from(std::span<const bool>, const Shape&);
-template Tensor tensor_from(std::span<const Float16>, const Shape&);
-template Tensor tensor_from(std::span<const BFloat16>, const Shape&);
+template Tensor tensor_from(std::span<const float>, const Shape&, std::source_location);
+template Tensor tensor_from(std::span<const double>, const Shape&, std::source_location);
+template Tensor tensor_from(std::span<const int32_t>, const Shape&, std::source_location);
+template Tensor tensor_from(std::span<const int64_t>, const Shape&, std::source_location);
+template Tensor tensor_from(std::span<const bool>, const Shape&, std::source_location);
+template Tensor tensor_from(std::span<const Float16>, const Shape&, std::source_location);
+template Tensor tensor_from(std::span<const BFloat16>, const Shape&, std::source_location);
 
 namespace detail {
 
 template <class P>
-Tensor tensor_of(const P* values, const Shape& shape, DType dtype) {
-  Tensor result(shape, dtype);
-  visit_all(dtype, [&]<class T>(TypeTag<T>) {
-    for (T& x : result.span<T>()) x = exact<T>(*values++);
+Tensor tensor_of(const P* values, const Shape& shape, DType dtype, const std::source_location& where) {
+  return located(where, [&] {
+    Tensor result(shape, dtype);
+    visit_all(dtype, [&]<class T>(TypeTag<T>) {
+      for (T& x : result.span<T>()) x = exact<T>(*values++);
+    });
+    return result;
   });
+}
+template Tensor tensor_of(const bool*, const Shape&, DType, const std::source_location&);
+template Tensor tensor_of(const double*, const Shape&, DType, const std::source_location&);
+template Tensor tensor_of(const int64_t*, const Shape&, DType, const std::source_location&);
+
+void throw_too_large(uint64_t value, const std::source_location& where) {
+  TypeError error(fmt::format("tensor: {} is above the largest int64, {}", value, INT64_MAX));
+  error.locate(where);
+  throw error;
+}
+void throw_too_large(long double value, const std::source_location& where) {
+  TypeError error(fmt::format("tensor: {} is beyond the range of double", value));
+  error.locate(where);
+  throw error;
+}
+void throw_ragged(const std::source_location& where) {
+  ShapeError error("tensor: the rows differ in length");
+  error.locate(where);
+  throw error;
+}
+
+Tensor Number::as(DType other) const {
+  if (!is_real(other) && other != DType::boolean && !fits_integer && real != std::trunc(real))
+    throw TypeError(
+        fmt::format("the number {} meets elements of type {}, which cannot hold it; cast() them first", real,
+                    name(other)));
+  Tensor result(Shape{}, other);
+  fill(result, *this);
   return result;
 }
-template Tensor tensor_of(const bool*, const Shape&, DType);
-template Tensor tensor_of(const double*, const Shape&, DType);
-template Tensor tensor_of(const int64_t*, const Shape&, DType);
-
-void throw_too_large(uint64_t value) {
-  throw TypeError(fmt::format("tensor: {} is above the largest int64, {}", value, INT64_MAX));
-}
-void throw_ragged() { throw ShapeError("tensor: the rows differ in length"); }
 
 }  // namespace detail
 }  // namespace espalier

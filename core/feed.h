@@ -9,10 +9,6 @@
 
 namespace espalier {
 
-/// The size that stands for an open axis (-1) in the shapes of a tree, until a batch comes: a prime, so that
-/// numbers computed from it can be told from others.
-inline constexpr int64_t nominal_size = 17389;
-
 /// An axis of an output whose size differs from batch to batch.
 struct OpenAxis {
   size_t output = 0;

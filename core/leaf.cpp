@@ -57,6 +57,7 @@ class Placeholder : public Feed {
         size = nominal_size;
         open_.push_back({0, axis});
       }
+    if (!open_.empty()) show_open_axes();
   }
   std::string name() const override { return name_; }
   std::vector<Spec> specs() const override { return {spec_}; }

@@ -151,7 +151,8 @@ class Node : public NodeCounts {
     /// Observed Variables downstream of a feed: the next step to show, and the epoch it belongs to.
     int64_t cursor = 0;
     int64_t cursor_epoch = -1;
-    bool step_failed = false;  ///< the last step threw, and the values are of the one before
+    bool step_failed = false;    ///< the last step threw, and the values are of the one before
+    bool sizes_checked = false;  ///< check_open_sizes has seen the tree below
     /// Sources and observed Variables: what the value shows.
     std::shared_ptr<const FeedSnapshot> moment;
     /// Leaves without a value: it is in an executor's mirror of the leaf, and copied when it is asked for.
@@ -244,6 +245,8 @@ bool is_trainable(const Op& op);
 bool is_constant(const Op& op);
 /// The number that a Variable was made from; null for other ops.
 const detail::Number* number_of(const Op& op);
+/// Whether a gradient is computed only when it is asked for, from operands that keep their values for it.
+inline bool is_deferred(const Node& node) { return node.tag == Tag::backward && node.op().traits().deferred; }
 /// Whether `backward` builds the gradient of this node: a `variable`, or a parameter that is not frozen.
 bool is_trained(const Node& node);
 /// A number that changes whenever a parameter is frozen or released; 0 before the first time.

@@ -1,9 +1,9 @@
 #include "espalier/core/shape.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <ostream>
 
 #include "espalier/core/error.h"
@@ -27,7 +27,21 @@ int64_t Shape::product() const {
   return elements;
 }
 
-std::string Shape::str() const { return fmt::format("[{}]", fmt::join(begin(), end(), ", ")); }
+namespace {
+std::atomic<bool> shows_open_axes{false};
+}
+void show_open_axes() { shows_open_axes.store(true, std::memory_order_relaxed); }
+
+std::string size_text(int64_t size) {
+  const bool open = size > 0 && size % nominal_size == 0 && shows_open_axes.load(std::memory_order_relaxed);
+  return std::to_string(open ? -1 : size);
+}
+
+std::string Shape::str() const {
+  std::string text = "[";
+  for (const int64_t& size : dims_) text += (&size == begin() ? "" : ", ") + size_text(size);
+  return text + "]";
+}
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.str(); }
 
@@ -41,7 +55,7 @@ Shape broadcast(const Shape& a, const Shape& b, std::string_view op) {
     if (m != n && m != 1 && n != 1)
       throw ShapeError(
           fmt::format("{}: shapes {} and {} do not go together: sizes {} and {} differ, and neither is 1", op,
-                      a.str(), b.str(), m, n));
+                      a.str(), b.str(), size_text(m), size_text(n)));
     dims[rank - i] = m == 1 ? n : m;
   }
   return Shape(std::move(dims));
@@ -60,7 +74,8 @@ Shape resolve(const Shape& shape, int64_t elements, std::string_view op) {
   if (open >= 0 && known != 0 && elements % known == 0)
     result.dims()[static_cast<size_t>(open)] = elements / known;
   else if (open >= 0 || known != elements)
-    throw ShapeError(fmt::format("{}: {} elements cannot have the shape {}", op, elements, shape.str()));
+    throw ShapeError(
+        fmt::format("{}: {} elements cannot have the shape {}", op, size_text(elements), shape.str()));
   return result;
 }
 

@@ -13,6 +13,14 @@ namespace espalier {
 
 using Dims = SmallVector<int64_t, 4>;
 
+/// The size that stands for an open axis (-1) in the shapes of a tree, until a batch comes: a prime, so that
+/// numbers computed from it can be told from others.
+inline constexpr int64_t nominal_size = 17389;
+/// From here on, texts show the nominal size and its multiples as -1. Feeds with open axes call it.
+void show_open_axes();
+/// A size as texts show it.
+std::string size_text(int64_t size);
+
 /// The sizes of a tensor's axes; rank 0 is a scalar. Where a call says so, one size may be -1: "what is
 /// left".
 class Shape {
@@ -39,7 +47,7 @@ class Shape {
     return product();
   }
 
-  /// "[2, 3]"
+  /// "[2, 3]"; open axes are -1.
   std::string str() const;
 
   friend bool operator==(const Shape& a, const Shape& b) { return a.dims_ == b.dims_; }

@@ -101,7 +101,8 @@ Tensor Tensor::slice(int64_t axis, int64_t begin, int64_t end, Where where) cons
     const int64_t size = shape().dims()[a];
     const int64_t first = begin < 0 ? begin + size : begin, last = end < 0 ? end + size : end;
     if (first < 0 || last < first || last > size)
-      throw IndexError(fmt::format("slice: {} to {} is outside axis {} of size {}", begin, end, a, size));
+      throw IndexError(
+          fmt::format("slice: {} to {} is outside axis {} of size {}", begin, end, a, size_text(size)));
     Layout layout = layout_;
     layout.shape.dims()[a] = last - first;
     layout.offset += first * layout.strides[a];

@@ -1,13 +1,19 @@
 // Tensor: a buffer with a shape, strides, a dtype and a device. It knows nothing of gradients.
 #pragma once
+#include <cmath>
+#include <concepts>
+#include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
+#include <memory>
 #include <source_location>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "espalier/core/device.h"
 #include "espalier/core/dtype.h"
+#include "espalier/core/number.h"
 #include "espalier/core/shape.h"
 #include "espalier/core/storage.h"
 
@@ -147,8 +153,17 @@ Tensor zeros(const Shape& shape, DType dtype = float32,
              std::source_location where = std::source_location::current());
 Tensor ones(const Shape& shape, DType dtype = float32,
             std::source_location where = std::source_location::current());
-Tensor full(const Shape& shape, double value, DType dtype = float32,
+/// All elements are that number, which must be one of the dtype (TypeError otherwise).
+Tensor full(const Shape& shape, detail::Number value, DType dtype = float32,
             std::source_location where = std::source_location::current());
+template <std::convertible_to<double> T>
+Tensor full(const Shape& shape, T value, DType dtype = float32,
+            std::source_location where = std::source_location::current()) {
+  if constexpr (std::is_arithmetic_v<T>)
+    return full(shape, detail::Number(value), dtype, where);
+  else
+    return full(shape, detail::Number(static_cast<double>(value)), dtype, where);
+}
 /// 0, 1, …, n - 1
 Tensor arange(int64_t n, DType dtype = float32, std::source_location where = std::source_location::current());
 // Random numbers from this thread's generator (see random.h), one stream a call. These are Tensors: where one
@@ -161,27 +176,22 @@ Tensor randn(const Shape& shape, DType dtype = float32,
 Tensor rand(const Shape& shape, DType dtype = float32,
             std::source_location where = std::source_location::current());
 /// A matrix with ones on its diagonal.
-Tensor eye(int64_t n, DType dtype = float32);
+Tensor eye(int64_t n, DType dtype = float32, std::source_location where = std::source_location::current());
 
 /// The tensor of that shape whose elements `values` lists in row-major order. Throws ShapeError.
 template <class T>
-Tensor tensor_from(std::span<const T> values, const Shape& shape);
+Tensor tensor_from(std::span<const T> values, const Shape& shape,
+                   std::source_location where = std::source_location::current());
 template <class T>
-Tensor tensor_from(const std::vector<T>& values, const Shape& shape) {
+Tensor tensor_from(const std::vector<T>& values, const Shape& shape,
+                   std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<T, bool>) {
     const std::unique_ptr<bool[]> plain(new bool[values.size()]);
     for (size_t i = 0; i < values.size(); ++i) plain[i] = values[i];
-    return tensor_from(std::span<const bool>(plain.get(), values.size()), shape);
+    return tensor_from(std::span<const bool>(plain.get(), values.size()), shape, where);
   } else {
-    return tensor_from(std::span<const T>(values), shape);
+    return tensor_from(std::span<const T>(values), shape, where);
   }
-}
-
-/// What a C++ number becomes when no dtype is named: reals float32, integers int64, bool bool.
-template <class T>
-constexpr DType default_dtype() {
-  if constexpr (std::is_same_v<T, bool>) return DType::boolean;
-  return std::is_floating_point_v<T> ? DType::float32 : DType::int64;
 }
 
 namespace detail {
@@ -190,44 +200,56 @@ using Plain = std::conditional_t<std::is_same_v<T, bool>, bool,
                                  std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>;
 /// Fills a tensor of `dtype` from plain values, which must be representable (TypeError otherwise).
 template <class P>
-Tensor tensor_of(const P* values, const Shape& shape, DType dtype);
-[[noreturn]] void throw_ragged();
-[[noreturn]] void throw_too_large(uint64_t value);
+Tensor tensor_of(const P* values, const Shape& shape, DType dtype, const std::source_location& where);
+[[noreturn]] void throw_ragged(const std::source_location& where);
+[[noreturn]] void throw_too_large(uint64_t value, const std::source_location& where);
+[[noreturn]] void throw_too_large(long double value, const std::source_location& where);
 template <class T>
-Tensor tensor_of_list(std::span<const T> values, const Shape& shape, DType dtype) {
+Tensor tensor_of_list(std::span<const T> values, const Shape& shape, DType dtype,
+                      const std::source_location& where) {
   std::unique_ptr<Plain<T>[]> plain(new Plain<T>[values.size()]);
   for (size_t i = 0; i < values.size(); ++i) {
     if constexpr (std::is_unsigned_v<T> && sizeof(T) == 8)
-      if (values[i] > uint64_t{INT64_MAX}) throw_too_large(values[i]);
+      if (values[i] > uint64_t{INT64_MAX}) throw_too_large(uint64_t{values[i]}, where);
     plain[i] = static_cast<Plain<T>>(values[i]);
+    if constexpr (std::is_same_v<T, long double>)
+      if (std::isfinite(values[i]) && !std::isfinite(plain[i])) throw_too_large(values[i], where);
   }
-  return tensor_of(plain.get(), shape, dtype);
+  return tensor_of(plain.get(), shape, dtype, where);
 }
 }  // namespace detail
 
+// A number that the dtype does not have is a TypeError.
+
 /// A scalar, of rank 0.
 template <class T>
-requires std::is_arithmetic_v<T> Tensor tensor(T value, DType dtype = default_dtype<T>()) {
-  return detail::tensor_of_list(std::span<const T>(&value, 1), {}, dtype);
+requires std::is_arithmetic_v<T> Tensor tensor(T value, DType dtype = default_dtype<T>(),
+                                               std::source_location where = std::source_location::current()) {
+  return detail::tensor_of_list(std::span<const T>(&value, 1), {}, dtype, where);
 }
 /// `tensor({1.0f, 2.0f})` has shape [2].
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<T> values,
-                                               DType dtype = default_dtype<T>()) {
+                                               DType dtype = default_dtype<T>(),
+                                               std::source_location where = std::source_location::current()) {
   return detail::tensor_of_list(std::span<const T>(values.begin(), values.size()),
-                                {static_cast<int64_t>(values.size())}, dtype);
+                                {static_cast<int64_t>(values.size())}, dtype, where);
 }
-/// `tensor({{1, 2}, {3, 4}})` has shape [2, 2].
+/// `tensor({{1, 2}, {3, 4}})` has shape [2, 2]. Throws ShapeError if rows differ in length.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
-                                               DType dtype = default_dtype<T>()) {
-  std::vector<T> values;
+                                               DType dtype = default_dtype<T>(),
+                                               std::source_location where = std::source_location::current()) {
+  const size_t columns = rows.size() ? rows.begin()->size() : 0;
+  const std::unique_ptr<T[]> values(new T[rows.size() * columns]);
+  size_t count = 0;
   for (const auto& row : rows) {
-    if (row.size() != rows.begin()->size()) detail::throw_ragged();
-    values.insert(values.end(), row.begin(), row.end());
+    if (row.size() != columns) detail::throw_ragged(where);
+    for (const T value : row) values[count++] = value;
   }
-  const auto columns = rows.size() ? rows.begin()->size() : 0;
-  return tensor_from(values, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns)}).to(dtype);
+  return detail::tensor_of_list(std::span<const T>(values.get(), count),
+                                {static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns)}, dtype,
+                                where);
 }
 
 }  // namespace espalier

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <new>
 #include <ostream>
 
@@ -68,17 +67,6 @@ std::ostream& operator<<(std::ostream& out, const Variable& variable) {
   return out << variable.forward(variable.node()->where).value();
 }
 
-Tensor detail::Number::as(DType other) const {
-  if (dtype == DType::int64 && !fits_integer && !is_real(other))
-    throw TypeError(fmt::format("the number {} is not one of type {}", real, name(other)));
-  if (dtype == DType::int64 && fits_integer) return tensor(integer, other);
-  if (!is_real(other) && other != DType::boolean && real != std::trunc(real))
-    throw TypeError(
-        fmt::format("the number {} meets elements of type {}, which cannot hold it; cast() them first", real,
-                    name(other)));
-  return tensor(real, other);
-}
-
 NoGrad::NoGrad() : before_(build_context().no_grad) { build_context().no_grad = true; }
 NoGrad::~NoGrad() { build_context().no_grad = before_; }
 
@@ -122,8 +110,7 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
     node.needs_gradient = needs_gradient && !now.no_grad && !node.op().traits().passes_no_gradient;
     node.stops_gradient = now.no_grad;
     node.tag = now.tag;
-    const bool deferred = !lazy && node.tag == Tag::backward && node.op().traits().deferred;
-    if (deferred) {
+    if (is_deferred(node)) {
       node.use_inputs(node.op().traits().reads);
       return result;
     }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "espalier/core/count.h"
+#include "espalier/core/number.h"
 #include "espalier/core/tensor.h"
 
 namespace espalier {
@@ -39,27 +40,6 @@ class NodeCounts {
   std::atomic<uint32_t> references_{0};
   std::atomic<uint32_t> handles_{0};
 };
-
-namespace detail {
-/// A C++ number, whole: int64_t cannot hold all of uint64_t, nor double all of int64_t.
-struct Number {
-  template <class T>
-  requires std::is_arithmetic_v<T>
-  explicit Number(T number) : real(static_cast<double>(number)), dtype(default_dtype<T>()) {
-    if constexpr (std::is_integral_v<T>) {
-      fits_integer = std::is_signed_v<T> || static_cast<uint64_t>(number) <= uint64_t{INT64_MAX};
-      integer = fits_integer ? static_cast<int64_t>(number) : INT64_MAX;
-    }
-  }
-  /// A scalar of that dtype. Throws TypeError when it has no such value.
-  Tensor as(DType other) const;
-
-  double real = 0;
-  int64_t integer = 0;
-  DType dtype = DType::float32;
-  bool fits_integer = false;  // and is an integer
-};
-}  // namespace detail
 
 struct BackwardOptions {
   /// Cut the tree behind the gradients once they are computed: their memory is free, and second derivatives
@@ -167,18 +147,18 @@ Variable variable(const Tensor& value, std::source_location where = std::source_
 template <class T>
 requires std::is_arithmetic_v<T> Variable
 variable(std::initializer_list<T> values, std::source_location where = std::source_location::current()) {
-  return variable(tensor(values), where);
+  return variable(tensor(values, default_dtype<T>(), where), where);
 }
 template <class T>
 requires std::is_arithmetic_v<T> Variable
 variable(std::initializer_list<std::initializer_list<T>> rows,
          std::source_location where = std::source_location::current()) {
-  return variable(tensor(rows), where);
+  return variable(tensor(rows, default_dtype<T>(), where), where);
 }
 template <class T>
 requires std::is_arithmetic_v<T> Variable
 variable(T value, std::source_location where = std::source_location::current()) {
-  return variable(tensor(value), where);
+  return variable(tensor(value, default_dtype<T>(), where), where);
 }
 
 /// A leaf which an optimizer updates. Layers make these.

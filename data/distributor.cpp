@@ -14,6 +14,22 @@ namespace espalier::data {
 
 namespace {
 
+/// The first axis of each column has all rows; other sizes are -1 or a size.
+void check_dataset_specs(const std::vector<Spec>& specs, int64_t rows) {
+  if (specs.empty()) throw DataError("a dataset of no columns: specs() of the dataset is empty");
+  for (size_t column = 0; column < specs.size(); ++column) {
+    const Shape& shape = specs[column].shape;
+    if (shape.rank() == 0 || shape.dims()[0] != rows)
+      throw DataError(fmt::format(
+          "specs() of the dataset gives column {} the shape {}, whose first axis is not that of its "
+          "{} rows",
+          column, shape.str(), rows));
+    if (std::any_of(shape.begin(), shape.end(), [](int64_t size) { return size < -1; }))
+      throw DataError(fmt::format("specs() of the dataset gives column {} the shape {}: a size is negative",
+                                  column, shape.str()));
+  }
+}
+
 class DatasetFeed : public Feed {
  public:
   DatasetFeed(std::shared_ptr<const Dataset> dataset, const DistributorOptions& options)
@@ -23,9 +39,11 @@ class DatasetFeed : public Feed {
     if (rows_ <= 0) throw DataError("the columns have 0 rows: there is nothing to feed");
     steps_ = rows_ / size;
     const std::vector<Spec> specs = dataset_->specs();
+    check_dataset_specs(specs, rows_);
     for (size_t column = 0; column < specs.size(); ++column)
       for (size_t axis = 1; axis < specs[column].shape.rank(); ++axis)
         if (specs[column].shape.dims()[axis] == -1) open_.push_back({column, axis});
+    if (!open_.empty()) show_open_axes();
     if (!options.drop_remainder && rows_ % size) ++steps_;
     if (steps_ == 0)
       throw DataError(fmt::format("drop_remainder leaves no batch: batch_size is {}, and there are {} rows",

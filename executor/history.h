@@ -20,7 +20,7 @@ struct EpochRecord {
 };
 
 struct History {
-  std::vector<EpochRecord> epochs;  ///< whole ones, or ended by Executor::stop
+  std::vector<EpochRecord> epochs;  ///< whole ones; last, what was done of one that Executor::stop ended
   /// SIGINT came while it ran. What was done of the epoch under way is in no record here, but in the
   /// checkpoint.
   bool interrupted = false;

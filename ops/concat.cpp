@@ -128,15 +128,20 @@ Variable concat(const std::vector<Variable>& variables, int64_t axis, std::sourc
 Variable stack(const std::vector<Variable>& variables, int64_t axis, std::source_location where) {
   check_some(variables, "stack", where);
   const CallScope scope(where);
-  std::vector<Variable> parts;
-  for (const Variable& v : variables) {
-    if (v.defined() && !(v.shape() == variables[0].shape()))
-      located(where, [&] {
+  located(where, [&] {
+    for (const Variable& v : variables) {
+      if (!v.defined()) throw Error("stack: an operand is an undefined Variable");
+      if (!(v.shape() == variables[0].shape()))
         throw ShapeError(
             fmt::format("stack: shapes {} and {} differ", variables[0].shape().str(), v.shape().str()));
-      });
-    parts.push_back(unsqueeze(v, axis));
-  }
+      if (v.dtype() != variables[0].dtype())
+        throw TypeError(fmt::format("stack: element types {} and {} differ; cast() one of them",
+                                    name(variables[0].dtype()), name(v.dtype())));
+    }
+    (void)resolve_axis(axis, variables[0].rank() + 1, "stack");
+  });
+  std::vector<Variable> parts;
+  for (const Variable& v : variables) parts.push_back(unsqueeze(v, axis));
   return concat(parts, axis, where);
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/indices.h"
@@ -14,11 +16,14 @@ namespace {
 
 constexpr int64_t exponential_grain = detail::grain / 4;  // elements; each costs an exponential
 
-struct LogSoftmaxPick : Op {
+class LogSoftmaxPick : public Op {
+ public:
+  explicit LogSoftmaxPick(std::string function) : function_(std::move(function)) {}
   std::string_view name() const override { return "log_softmax_pick"; }
+  Attributes attributes() const override { return {{"function", function_}}; }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Reals>(*in[0], name());
-    check_indices(*in[1], name());
+    check_indices(*in[1], function_);
     // In 16 bits the logarithm of the sum would scale gradients wrongly by percents.
     const DType figures = is_half(in[0]->dtype) ? DType::float32 : in[0]->dtype;
     return {{in[0]->dtype, in[1]->shape}, {figures, Shape{in[1]->shape.elements(), 2}}};
@@ -26,7 +31,7 @@ struct LogSoftmaxPick : Op {
   void run_cpu(const KernelCall& call) const override {
     const Tensor x = call.inputs[0]->contiguous_copy();
     const int64_t n = x.shape()[-1];
-    with_indices(*call.inputs[1], n, "pick", false, [&](auto label, int64_t rows) {
+    with_indices(*call.inputs[1], n, function_, false, [&](auto label, int64_t rows) {
       visit(x.dtype(), [&]<class T>(TypeTag<T>) {
         if constexpr (Reals::accepts<T>) {
           const T* in = static_cast<const T*>(x.address());
@@ -63,11 +68,16 @@ struct LogSoftmaxPick : Op {
     }
     return total;
   }
+
+  std::string function_;
 };
 
-struct LogSoftmaxPickGradient : Op {
-  LogSoftmaxPickGradient() : Op({.in_place = InputSet::only(0)}) {}
+class LogSoftmaxPickGradient : public Op {
+ public:
+  explicit LogSoftmaxPickGradient(std::string function)
+      : Op({.in_place = InputSet::only(0)}), function_(std::move(function)) {}
   std::string_view name() const override { return "log_softmax_pick_gradient"; }
+  Attributes attributes() const override { return {{"function", function_}}; }
   Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
   void run_cpu(const KernelCall& call) const override {
     const Tensor x = call.inputs[0]->contiguous_copy(), all = *call.inputs[3];
@@ -75,7 +85,7 @@ struct LogSoftmaxPickGradient : Op {
         std::all_of(all.strides().begin(), all.strides().end(), [](int64_t s) { return s == 0; });
     const Tensor g = one ? all : all.contiguous_copy();  // the gradient of the mean is one value for all rows
     const int64_t n = x.shape()[-1];
-    with_indices(*call.inputs[2], n, "pick", false, [&](auto label, int64_t rows) {
+    with_indices(*call.inputs[2], n, function_, false, [&](auto label, int64_t rows) {
       visit(x.dtype(), [&]<class T>(TypeTag<T>) {
         if constexpr (Reals::accepts<T>) {
           const T* in = static_cast<const T*>(x.address());
@@ -97,13 +107,22 @@ struct LogSoftmaxPickGradient : Op {
       });
     });
   }
+
+ private:
+  std::string function_;
 };
 
 }  // namespace
 
-OpPtr log_softmax_pick() { return shared_op<LogSoftmaxPick>(); }
-OpPtr log_softmax_pick_gradient() { return shared_op<LogSoftmaxPickGradient>(); }
+OpPtr log_softmax_pick(std::string function) { return std::make_shared<LogSoftmaxPick>(std::move(function)); }
+OpPtr log_softmax_pick_gradient(std::string function) {
+  return std::make_shared<LogSoftmaxPickGradient>(std::move(function));
+}
 
-void add_cross_entropy_ops(OpRegistry& ops) { ops.add<LogSoftmaxPick, LogSoftmaxPickGradient>(); }
+void add_cross_entropy_ops(OpRegistry& ops) {
+  ops.add("log_softmax_pick", [](AttributeReader& a) { return log_softmax_pick(a.text("function")); });
+  ops.add("log_softmax_pick_gradient",
+          [](AttributeReader& a) { return log_softmax_pick_gradient(a.text("function")); });
+}
 
 }  // namespace espalier

@@ -1,8 +1,11 @@
 // Gathering and scattering by index.
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include "espalier/core/op_registry.h"
+#include "espalier/ops/cross_entropy.h"
 #include "espalier/ops/indices.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
@@ -122,11 +125,14 @@ void each_row(const Tensor& indices, int64_t size, std::string_view op, F&& f) {
   });
 }
 
-struct Pick : Op {
-  Pick() : Op({.takes_halves = true, .gradient_reads = InputSet::only(1)}) {}
+class Pick : public Op {
+ public:
+  explicit Pick(std::string function)
+      : Op({.takes_halves = true, .gradient_reads = InputSet::only(1)}), function_(std::move(function)) {}
   std::string_view name() const override { return "pick"; }
+  Attributes attributes() const override { return {{"function", function_}}; }
   Specs infer(const InputSpecs& in) const override {
-    check_indices(*in[1], name());
+    check_indices(*in[1], function_);
     const Shape &x = in[0]->shape, &indices = in[1]->shape;
     if (x.rank() == 0 || !(Shape(Dims(x.begin(), x.end() - 1)) == indices))
       throw ShapeError(fmt::format("pick: indices of shape {} must have the shape {} without its last axis",
@@ -139,13 +145,16 @@ struct Pick : Op {
     visit_size(x.dtype(), [&]<class T>(TypeTag<T>) {
       const T* from = static_cast<const T*>(x.address());
       T* out = detail::output<T>(call);
-      each_row(*call.inputs[1], n, name(), [&](int64_t row, int64_t i) { out[row] = from[row * n + i]; });
+      each_row(*call.inputs[1], n, function_, [&](int64_t row, int64_t i) { out[row] = from[row * n + i]; });
     });
   }
   Gradients gradient(const GradientRule& rule) const override {
     return {rule.wants(0) ? put_like(rule.output_gradient(), rule.input(1), rule.input(0)) : Variable(),
             Variable()};
   }
+
+ private:
+  std::string function_;  // that the user called, for errors
 };
 
 /// The transpose of pick.
@@ -211,7 +220,11 @@ Variable scatter_add_like(const Variable& x, const Variable& indices, const Vari
                std::source_location::current());
 }
 Variable pick(const Operand& x, const Operand& indices) {
-  return apply(shared_op<Pick>(), {&x.variable(), &indices.variable()}, x.where());
+  static const OpPtr op = std::make_shared<Pick>("pick");
+  return apply(op, {&x.variable(), &indices.variable()}, x.where());
+}
+Variable pick_for(std::string function, const Variable& x, const Variable& labels) {
+  return apply(std::make_shared<Pick>(std::move(function)), {&x, &labels}, std::source_location::current());
 }
 Variable put_like(const Variable& x, const Variable& indices, const Variable& like) {
   return apply(shared_op<PutLike>(), {&x, &indices, &like}, std::source_location::current());
@@ -221,7 +234,8 @@ Variable one_hot(const Operand& indices, int64_t classes, DType dtype) {
 }
 
 void add_index_ops(OpRegistry& ops) {
-  ops.add<Pick, PutLike>();
+  ops.add<PutLike>();
+  ops.add("pick", [](AttributeReader& a) { return std::make_shared<Pick>(a.text("function")); });
   ops.add("gather", [](AttributeReader& a) { return std::make_shared<Gather>(a.integer("axis")); });
   ops.add("scatter_add_like",
           [](AttributeReader& a) { return std::make_shared<ScatterAddLike>(a.integer("axis")); });

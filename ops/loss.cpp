@@ -1,5 +1,12 @@
 // Losses, composed of other ops. 16-bit operands are computed in float32, and the result is rounded once.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/ops/cross_entropy.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 
@@ -35,6 +42,7 @@ class CrossEntropy {
     if (w.defined() && !is_real(w.dtype()))
       throw TypeError(
           fmt::format("softmax_cross_entropy: class weights are real numbers, not {}", name(w.dtype())));
+    if (w.defined()) check_weights(w);
   }
 
   Variable result() {
@@ -44,6 +52,15 @@ class CrossEntropy {
   }
 
  private:
+  /// Weights of a step are known in that step only.
+  static void check_weights(const Variable& w) {
+    if (w.node()->lazy) return;
+    const Tensor weights = w.value().to(cpu()).to(float64).contiguous_copy();
+    for (const double weight : weights.span<double>())
+      if (!(weight >= 0 && std::isfinite(weight)))
+        throw Error(fmt::format(
+            "softmax_cross_entropy: {} is no class weight: these are finite and not negative", weight));
+  }
   [[noreturn]] void throw_shapes() const {
     throw ShapeError(fmt::format(
         "softmax_cross_entropy: labels of shape {} and dtype {} do not go with logits of shape {}",
@@ -71,7 +88,7 @@ class CrossEntropy {
       y_ = where(kept, y_, 0);
       counted = cast(kept, log_p_.dtype());
     }
-    Variable each = pick(log_p_, y_), smooth;
+    Variable each = pick_for("softmax_cross_entropy", log_p_, y_), smooth;
     if (options_.label_smoothing > 0) smooth = mean(weights_.defined() ? log_p_ * weights_ : log_p_, -1);
     if (smooth.defined() && counted.defined()) smooth = smooth * counted;
     if (weights_.defined()) {

@@ -27,6 +27,11 @@ class Reader {
       : optimizer_(optimizer), file_(file.string()) {
     FileNotes notes;
     tensors_ = read_safetensors(file, &notes);
+    if (!notes.contains(kind_key))
+      throw FileError(
+          fmt::format("{} has no state of an optimizer: no note in it names one. Parameters of a module are "
+                      "read by nn::load",
+                      file_));
     if (notes[kind_key] != optimizer.name())
       throw FileError(fmt::format("{} has the state of '{}', and the optimizer is {}", file_, notes[kind_key],
                                   optimizer.name()));

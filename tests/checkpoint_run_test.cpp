@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include <cmath>
 #include <thread>
 
 #include "checkpoint_program.h"
@@ -101,13 +102,64 @@ BOOST_AUTO_TEST_CASE(a_run_that_is_stopped_leaves_one) {
   const auto interrupt = [](const Program&, int64_t step) {
     if (step == 7) raise(SIGINT);
   };
-  for (const int64_t every : {0, 3, 100}) {  // stop() ends the epoch, a signal interrupts it
+  for (const int64_t every : {0, 3, 100}) {
     Positions expected = every == 0 ? Positions{"1.0"} : every == 3 ? Positions{"0.3", "1.1"} : Positions{};
-    expected.push_back("2.0");
+    expected.push_back("1.2");
     BOOST_TEST(positions({.epochs = 3, .checkpoint_every = every}, stop) == expected);
-    expected.back() = "1.2";
     BOOST_TEST(positions({.epochs = 3, .checkpoint_every = every}, interrupt) == expected);
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_run_that_is_stopped_goes_on_with_the_next_batch) {
+  const auto finish = [](const Program& program) {
+    const esp::History history = program.executor.execute({.epochs = 3, .progress = false});
+    return bits(history) + program.state();
+  };
+  const std::string whole = finish(Program());
+  for (const bool signal : {false, true})
+    for (const int64_t last : {1, 5, 7}) {  // an epoch has five steps
+      const TemporaryFolder folder;
+      const Program first;
+      int64_t steps = 0;
+      double of_last_epoch = 0;
+      first.executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
+        of_last_epoch = info.loss + (info.step ? of_last_epoch : 0);
+        if (++steps != last) return;
+        if (signal)
+          raise(SIGINT);
+        else
+          first.executor.stop();
+      });
+      int64_t finished = 0;
+      first.executor.on(esp::Event::epoch_finish, [&](const esp::StepInfo&) { ++finished; });
+      const esp::History history =
+          first.executor.execute({.epochs = 3, .progress = false, .checkpoint = folder.path()});
+      BOOST_TEST(steps == last);
+      const bool signal_before_the_end = signal && last == 5;  // the epoch's last step is done, not the epoch
+      BOOST_TEST(finished == last / 5 - signal_before_the_end);
+      const bool has_part = !signal && last % 5;
+      BOOST_REQUIRE(history.epochs.size() == static_cast<size_t>(finished + has_part));
+      if (has_part) {
+        BOOST_TEST(history.epochs.back().loss_sum == of_last_epoch, boost::test_tools::tolerance(1e-12));
+        BOOST_TEST(std::isnan(history.epochs.back().validation_loss));
+      }
+      BOOST_TEST(history.interrupted == signal);
+      const Program second;
+      second.executor.resume(folder.path());
+      BOOST_TEST(finish(second) == whole);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_stop_before_the_first_step_takes_none) {
+  const Program program;
+  int64_t steps = 0;
+  program.executor.on(esp::Event::epoch_start, [&](const esp::StepInfo&) { program.executor.stop(); });
+  for (const esp::Event event : {esp::Event::step_finish, esp::Event::epoch_finish})
+    program.executor.on(event, [&](const esp::StepInfo&) { ++steps; });
+  const esp::History history = program.executor.execute({.epochs = 2, .progress = false});
+  BOOST_REQUIRE(history.epochs.size() == 1u);
+  BOOST_TEST(history.epochs[0].samples == 0);
+  BOOST_TEST(steps == 0);
 }
 
 BOOST_AUTO_TEST_CASE(a_reset_of_the_feed_begins_its_epoch) {

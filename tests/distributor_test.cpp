@@ -276,6 +276,27 @@ BOOST_AUTO_TEST_CASE(arguments_that_make_no_sense) {
                         says({"<2>", "1 column", "_test.cpp"}));
 }
 
+BOOST_AUTO_TEST_CASE(specs_of_datasets_have_their_rows) {
+  struct OfSpecs : data::Dataset {
+    explicit OfSpecs(std::vector<espalier::Spec> s) : all(std::move(s)) {}
+    int64_t rows() const override { return 6; }
+    std::vector<espalier::Spec> specs() const override { return all; }
+    void read(std::span<const int64_t>, std::span<Tensor>) const override {}
+    std::vector<espalier::Spec> all;
+  };
+  const auto fails = [](std::vector<espalier::Spec> specs, std::initializer_list<std::string> parts) {
+    BOOST_CHECK_EXCEPTION(Distributor(std::make_shared<OfSpecs>(specs)), DataError, says(parts));
+  };
+  fails({{espalier::float32, {6, 2}}, {espalier::float32, {2, 6}}},
+        {"column 1", "[2, 6]", "6 rows", "distributor_test.cpp"});
+  fails({{espalier::float32, {-1, 2}}}, {"column 0", "6 rows"});
+  fails({{espalier::float32, {}}}, {"column 0", "[]"});
+  fails({{espalier::float32, {6, -2}}}, {"column 0", "negative"});
+  fails({}, {"no columns"});
+  BOOST_CHECK_NO_THROW(
+      Distributor(std::make_shared<OfSpecs>(std::vector<espalier::Spec>{{espalier::float32, {6, -1}}})));
+}
+
 BOOST_AUTO_TEST_CASE(a_failed_read_takes_no_step) {
   const auto dataset = std::make_shared<BrokenDataset>();
   const Distributor feed(dataset, {.batch_size = 1});

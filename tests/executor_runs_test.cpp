@@ -113,7 +113,13 @@ BOOST_AUTO_TEST_CASE(replicas_divide_batches_of_one_size) {
   BOOST_CHECK_EXCEPTION(
       loss.get_executor(
           {.mode = esp::Mode::training, .optimizer = sgd, .devices = {esp::cpu(0), esp::cpu(1)}}),
-      esp::UnsupportedError, says({"the feeds show 4 and 6", here()}));
+      esp::UnsupportedError, says({"the feeds show 6 and 4", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(placeholders_alone_show_rows) {
+  const esp::Variable x = esp::placeholder("x", {4, 3}), table = esp::placeholder("table", {3, 2});
+  BOOST_CHECK_EXCEPTION(esp::matmul(x, table).get_executor({.devices = {esp::cpu(0), esp::cpu(1)}}),
+                        esp::UnsupportedError, says({"4 and 3", "'table'", "set_value", here()}));
 }
 
 BOOST_AUTO_TEST_CASE(replicas_divide_rows_but_not_numbers) {

@@ -1,13 +1,16 @@
 // Eager training loops over a Distributor: every step uses its own batch and the current parameters.
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <sstream>
+#include <string>
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/core/random.h"
 #include "espalier/data/distributor.h"
 #include "espalier/ops/ops.h"
+#include "espalier/optim/parameter_list.h"
 #include "espalier/optim/sgd.h"
 
 namespace esp = espalier;
@@ -144,6 +147,69 @@ BOOST_AUTO_TEST_CASE(two_updates_after_one_forward_are_at_one_point) {
   const esp::optim::Sgd sgd(0.1);
   loss.forward().backward().update(sgd).update(sgd);
   BOOST_TEST(v.item() == 0.6, boost::test_tools::tolerance(1e-6));
+}
+
+BOOST_AUTO_TEST_CASE(a_first_look_after_an_update_is_at_one_point) {
+  // Each metric is made of a part that no feed reaches, and of a product that reads the parameter itself.
+  for (const bool written_before : {true, false}) {
+    const auto [x] = counting(4, 2).get_output_graphs<1>();
+    const esp::Variable w = esp::parameter(esp::full({1, 1}, 2));
+    const esp::Variable loss = esp::sum(esp::square(esp::matmul(x, w)));
+    const auto make = [&] { return esp::sum(x * esp::exp(w * 0.5f)) + esp::sum(esp::matmul(x, w)); };
+    const auto value_at = [](double w, double rows) { return rows * (std::exp(0.5 * w) + w); };
+    esp::Variable metric = written_before ? make() : esp::Variable();
+    loss.forward().update(esp::optim::Sgd(0.25));  // rows 0 and 1: the gradient is 2 w
+    BOOST_TEST(w.item() == 1);
+    BOOST_TEST(loss.item() == 4);  // the step that was shown
+    if (!written_before) metric = make();
+    BOOST_TEST(metric.item() == value_at(1, 1), boost::test_tools::tolerance(1e-6));
+    loss.forward().update(esp::optim::Sgd(0.25 / 13));  // rows 2 and 3
+    BOOST_TEST(w.item() == 0.5, boost::test_tools::tolerance(1e-6));
+    BOOST_TEST(metric.item() == value_at(1, 1), boost::test_tools::tolerance(1e-6));  // shows its step
+    BOOST_TEST(make().item() == value_at(0.5, 5), boost::test_tools::tolerance(1e-6));
+    BOOST_TEST(metric.forward().item() == value_at(0.5, 1), boost::test_tools::tolerance(1e-6));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_derived_from_a_step_is_of_that_step) {
+  const auto [x] = counting(4, 2).get_output_graphs<1>();
+  const esp::Variable w = esp::parameter(esp::full({1, 1}, 2));
+  const esp::Variable hidden = esp::matmul(x, w), loss = esp::sum(esp::square(hidden));
+  loss.forward().update(esp::optim::Sgd(0.25));
+  BOOST_TEST(esp::sum(hidden).item() == 2);                  // reads what the step has computed
+  BOOST_TEST(esp::abs(loss.gradient(w)).item() == 4);        // as does the gradient that the update read
+  BOOST_TEST(esp::sum(esp::matmul(hidden, w)).item() == 1);  // w is now 1, so hidden is computed again
+  BOOST_TEST(esp::sum(hidden).item() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(no_gradient_mixes_two_points) {
+  const auto [x] = counting(4, 2).get_output_graphs<1>();
+  const esp::Variable v = esp::parameter(esp::full({1, 1}, 2)), w = esp::parameter(esp::full({1, 1}, 3));
+  const esp::Variable hidden = esp::matmul(x, v), a = esp::sum(esp::matmul(hidden, w)),
+                      b = esp::sum(esp::square(esp::matmul(hidden, w)));
+  const esp::optim::Sgd sgd(0.5);
+  a.forward();
+  b.forward();
+  a.update(sgd);
+  // The gradient of b reads w, which is not the one that b was computed with.
+  BOOST_CHECK_EXCEPTION(b.update(sgd), esp::Error, [](const esp::Error& error) {
+    return std::string(error.what()).find("forward() again") != std::string::npos;
+  });
+  BOOST_TEST(v.item() == 0.5);
+  BOOST_TEST(w.item() == 2);
+  b.forward();
+  b.update(sgd);  // rows 2 and 3: the gradient of w is 2 w v² (4 + 9)
+  BOOST_TEST(w.item() == 2 - 0.5 * 2 * 2 * 0.25 * 13);
+}
+
+BOOST_AUTO_TEST_CASE(updates_of_parts_are_at_one_point) {
+  const auto [x] = counting(4, 2).get_output_graphs<1>();
+  const esp::Variable v = esp::parameter(esp::full({1, 1}, 2)), w = esp::parameter(esp::full({1, 1}, 3));
+  const esp::Variable loss = esp::sum(esp::matmul(esp::matmul(x, v), w));
+  const esp::optim::Sgd sgd(0.5);
+  loss.forward().update(sgd, {w}).update(sgd, {v});
+  BOOST_TEST(w.item() == 2);
+  BOOST_TEST(v.item() == 0.5);  // with the gradient 3, not 2
 }
 
 BOOST_AUTO_TEST_CASE(no_update_follows_a_step_that_threw) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "espalier/core/error.h"
 #include "espalier/executor/executor.h"
@@ -51,6 +52,34 @@ BOOST_AUTO_TEST_CASE(unsigned_numbers_keep_their_sign) {
   BOOST_CHECK_EXCEPTION(esp::Variable(UINT64_MAX), esp::TypeError, says({"int64", here()}));
   BOOST_CHECK_THROW(esp::tensor({UINT64_MAX}), esp::TypeError);
   BOOST_TEST(esp::tensor({uint64_t{INT64_MAX}}).at<int64_t>({0}) == INT64_MAX);
+}
+
+BOOST_AUTO_TEST_CASE(numbers_reach_tensors_whole) {
+  constexpr int64_t odd = (int64_t{1} << 53) + 1;
+  for (const int64_t number : {odd, -odd, INT64_MAX, INT64_MIN}) {
+    BOOST_TEST(esp::full({2}, number, esp::int64).at<int64_t>({1}) == number);
+    BOOST_TEST(esp::tensor({{number}}).at<int64_t>({0, 0}) == number);
+  }
+  BOOST_TEST(esp::full({1}, UINT64_MAX, esp::float64).item() == 0x1p64);
+  BOOST_CHECK_EXCEPTION(esp::full({1}, UINT64_MAX, esp::int64), esp::TypeError, says({"int64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::full({1}, 1.5, esp::int64), esp::TypeError, says({"1.5", "int64", here()}));
+  BOOST_TEST(esp::full({1}, true, esp::boolean).at<bool>({0}));
+  BOOST_TEST(esp::full({1}, esp::Float16(2.5f)).item() == 2.5);
+  const esp::Tensor pair = esp::tensor({{true, false}});
+  BOOST_TEST((pair.dtype() == esp::boolean));
+  BOOST_CHECK_EXCEPTION(esp::tensor({{1.5, 2.0}}, esp::int64), esp::TypeError, says({"1.5", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(long_doubles_do_not_become_infinite) {
+  const long double large = 1e400L;
+  if (!std::isfinite(large) || std::isfinite(static_cast<double>(large)))
+    return;  // long double is double here
+  const esp::Variable x = esp::zeros({1}, esp::float64);
+  BOOST_CHECK_EXCEPTION(x + large, esp::TypeError, says({"double", here()}));
+  BOOST_CHECK_EXCEPTION(esp::Variable{large}, esp::TypeError, says({"double", here()}));
+  BOOST_CHECK_EXCEPTION(esp::full({1}, large, esp::float64), esp::TypeError, says({"double", here()}));
+  BOOST_CHECK_EXCEPTION(esp::tensor({1.0L, -large}), esp::TypeError, says({"-1e+400", "double", here()}));
+  BOOST_TEST(std::isinf((x + std::numeric_limits<long double>::infinity()).item()));
 }
 
 BOOST_AUTO_TEST_CASE(zeros_of_both_signs_are_the_same_in_plans) {

@@ -189,6 +189,39 @@ BOOST_AUTO_TEST_CASE(trees_that_embed_a_size) {
                         says({"slice", "open_axes_test.cpp:" + std::to_string(line)}));
 }
 
+BOOST_AUTO_TEST_CASE(eager_trees_embed_no_size_either) {
+  esp::data::Distributor feed(std::make_shared<Sequences>(), {.batch_size = 2});
+  const auto [x, y] = feed.get_output_graphs<2>();
+  const Variable mean = esp::sum(x, {1}) / static_cast<double>(x.shape()[1]);
+  const int line = __LINE__ - 1;
+  const auto refused = says({"'constant'", "open axis", "open_axes_test.cpp:" + std::to_string(line)});
+  BOOST_CHECK_EXCEPTION(mean.forward(), esp::UnsupportedError, refused);
+  BOOST_CHECK_EXCEPTION((void)mean.value(), esp::UnsupportedError, refused);
+  BOOST_CHECK_EXCEPTION((void)esp::sum(mean).item(), esp::UnsupportedError, refused);
+  BOOST_TEST(esp::mean(x, {1}).forward().value().at<float>({1, 0}) ==
+             2);  // both elements are the row's number
+}
+
+BOOST_AUTO_TEST_CASE(errors_show_open_axes_as_they_were_written) {
+  const Variable x = esp::placeholder("x", {-1, -1, 3}), y = esp::placeholder("y", {-1, 5});
+  const auto says_open = [](std::initializer_list<std::string> parts) {
+    return [shows = says(parts)](const esp::Error& error) {
+      return shows(error) && std::string(error.what()).find("17389") == std::string::npos &&
+             std::string(error.what()).find(std::to_string(esp::nominal_size * 3)) == std::string::npos;
+    };
+  };
+  BOOST_CHECK_EXCEPTION(x + y, esp::ShapeError, says_open({"[-1, -1, 3]", "[-1, 5]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::matmul(x, y), esp::ShapeError, says_open({"[-1, -1, 3]", "3 and -1", here()}));
+  BOOST_CHECK_EXCEPTION(esp::concat({x, y}), esp::ShapeError, says_open({"[-1, 5]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::flatten(x, 1) + y, esp::ShapeError, says_open({"[-1, -1]", "[-1, 5]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::mean_squared_error(x, y), esp::ShapeError, says_open({"[-1, 5]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::squeeze(x, 1), esp::ShapeError, says_open({here()}));
+  BOOST_CHECK_EXCEPTION(esp::reshape(x, {-1, 7}), esp::ShapeError, says_open({"[-1, 7]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::broadcast_to(y, {2, 5}), esp::ShapeError, says_open({"[-1, 5]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::pick(x, esp::cast(y, esp::int64)), esp::ShapeError,
+                        says_open({"[-1, 5]", here()}));
+}
+
 BOOST_AUTO_TEST_CASE(plans_of_open_trees) {
   const Variable x = esp::placeholder("x", {-1, 3});
   const esp::Executor executor = (x * 2).get_executor();

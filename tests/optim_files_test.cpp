@@ -11,6 +11,7 @@
 #include "espalier/optim/groups.h"
 #include "espalier/optim/serialize.h"
 #include "file_errors.h"
+#include "temporary_folder.h"
 #include "training_runs.h"
 
 namespace esp = espalier;
@@ -93,6 +94,16 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_changes_nothing) {
   BOOST_TEST(fresh.state()[0].second.item() == 2);
   BOOST_TEST(fresh.state_of(all[0].second).size() == 3u);
   BOOST_TEST(fresh.state_of(all[1].second).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_file_of_parameters_is_named_as_such) {
+  const TemporaryFolder folder;
+  const Program program;
+  nn::save(program.net, folder / "net");
+  const std::string error =
+      file_error([&] { optim::load(program.rule(0), program.net.parameters(), folder / "net"); });
+  BOOST_TEST(has(error, "no state of an optimizer"), error);
+  BOOST_TEST(has(error, "nn::load"), error);
 }
 
 BOOST_AUTO_TEST_CASE(a_state_is_set) {

@@ -225,6 +225,31 @@ BOOST_AUTO_TEST_CASE(gradients_are_there_when_asked_for) {
                         (Variable(table.value().slice(0, 1, 2)) * 12.0).value()) < 1e-13);
 }
 
+BOOST_AUTO_TEST_CASE(beside_a_feed_gradients_are_those_of_the_step_that_was_shown) {
+  auto feed = index_feed();
+  const auto [first, second] = feed.get_output_graphs<2>();
+  const Variable table = esp::parameter(numbers({table_rows, table_width}), "table"),
+                 same = esp::parameter(numbers({table_rows, table_width}), "same");
+  const Variable rows = lookup_loss(table, first, second, false),
+                 whole = lookup_loss(same, first, second, true);
+  for (const bool before : {true, false})  // asking before the update or after it
+    for (int step = 0; step < 2; ++step)
+      for (const auto& [loss, parameter] : {std::pair(rows, table), std::pair(whole, same)}) {
+        loss.forward();
+        if (before) loss.backward();
+        Tensor gradient;
+        if (before) gradient = loss.gradient(parameter).value().clone();
+        loss.update(optim::Sgd(0.1));
+        if (!before) gradient = loss.gradient(parameter).value().clone();
+        static Tensor expected;
+        if (parameter.node() == table.node())
+          expected = gradient;
+        else
+          BOOST_TEST(difference(gradient, expected) < 1e-14);
+      }
+  BOOST_TEST(difference(table.value(), same.value()) < 1e-14);
+}
+
 BOOST_AUTO_TEST_CASE(no_index_and_no_column) {
   for (const esp::Shape& shape : {esp::Shape{9, 0}, esp::Shape{9}, esp::Shape{9, 2, 3}}) {
     const Variable table = esp::parameter(numbers(shape), "table");

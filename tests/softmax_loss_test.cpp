@@ -130,9 +130,18 @@ BOOST_AUTO_TEST_CASE(softmax_cross_entropy) {
             }});
   const esp::Variable x = esp::ones({3, 4});
   BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::tensor({1, 4, 0})), esp::IndexError,
-                        says({"4", here()}));
+                        says({"softmax_cross_entropy: index 4", here()}));
   BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::tensor({1, -1, 0})), esp::IndexError,
-                        says({"-1", here()}));
+                        says({"softmax_cross_entropy: index -1", here()}));
+  BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::tensor({true, false, true})), esp::TypeError,
+                        says({"softmax_cross_entropy", "bool", here()}));
+  const esp::Variable labels = esp::placeholder("labels", {3}, esp::int64),
+                      w = esp::parameter(esp::ones({3, 4}));
+  const esp::Variable loss = esp::softmax_cross_entropy(w, labels);
+  for (const esp::Executor& executor : {loss.get_executor({.mode = esp::Mode::inference}),
+                                        loss.get_executor({.optimizer = esp::optim::Sgd(0.1)})})
+    BOOST_CHECK_EXCEPTION(executor.run({{"labels", esp::tensor({1, 4, 0})}}), esp::IndexError,
+                          says({"softmax_cross_entropy: index 4", "softmax_loss_test.cpp"}));
   BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::tensor({1, 2})), esp::ShapeError,
                         says({"softmax_cross_entropy", "[2]", "[3, 4]", here()}));
   BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::ones({3})), esp::ShapeError,
@@ -222,6 +231,13 @@ BOOST_AUTO_TEST_CASE(cross_entropy_options_are_checked) {
   refused({.label_smoothing = NAN}, {"label_smoothing", "nan"}, static_cast<esp::Error*>(nullptr));
   refused({.class_weights = esp::ones({3})}, {"[3]", "[3, 4]"}, static_cast<esp::ShapeError*>(nullptr));
   refused({.class_weights = esp::ones({4}, esp::int64)}, {"int64"}, static_cast<esp::TypeError*>(nullptr));
+  for (const float weight : {-0.5f, NAN, INFINITY})
+    refused({.class_weights = esp::tensor({1.0f, 1.0f, weight, 1.0f})},
+            {"softmax_cross_entropy", "class weight",
+             std::isnan(weight)   ? "nan"
+             : std::isinf(weight) ? "inf"
+                                  : "-0.5"},
+            static_cast<esp::Error*>(nullptr));
   BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, x, {.ignored_label = 0}), esp::Error,
                         says({"ignored_label", here()}));
   BOOST_TEST(std::isnan(esp::softmax_cross_entropy(x, y * 0, {.ignored_label = 0}).item()));

@@ -58,9 +58,16 @@ BOOST_AUTO_TEST_CASE(making_them) {
   BOOST_TEST(esp::tensor_from(std::vector<bool>{true, false}, {2}).at<bool>({0}));
   BOOST_TEST(esp::tensor_from(std::vector<int32_t>{}, {0, 3}).shape() == esp::Shape({0, 3}));
   BOOST_CHECK_EXCEPTION(esp::tensor_from(std::vector<float>{1, 2, 3}, {2, 2}), esp::ShapeError,
-                        says({"3", "[2, 2]"}));
-  BOOST_CHECK_THROW(esp::tensor({{1, 2}, {3}}), esp::ShapeError);
-  BOOST_CHECK_THROW(esp::tensor(0.5, esp::int64), esp::TypeError);
+                        says({"3", "[2, 2]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::tensor_from(std::vector<bool>{true}, {2}), esp::ShapeError, says({here()}));
+  BOOST_CHECK_EXCEPTION(esp::tensor({{1, 2}, {3}}), esp::ShapeError, says({"differ", here()}));
+  BOOST_CHECK_EXCEPTION(esp::variable({{1.0, 2.0}, {3.0}}), esp::ShapeError, says({"differ", here()}));
+  BOOST_CHECK_EXCEPTION(esp::tensor(0.5, esp::int64), esp::TypeError, says({"0.5", here()}));
+  BOOST_CHECK_EXCEPTION(esp::tensor({1.0, 1e40}), esp::TypeError, says({"1e+40", here()}));
+  BOOST_CHECK_EXCEPTION(esp::tensor({UINT64_MAX}), esp::TypeError, says({"int64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::variable({1e40}), esp::TypeError, says({"1e+40", here()}));
+  BOOST_CHECK_EXCEPTION(esp::variable(1e40), esp::TypeError, says({"1e+40", here()}));
+  BOOST_CHECK_EXCEPTION(esp::eye(-1), esp::ShapeError, says({"-1", here()}));
   BOOST_CHECK_THROW(esp::tensor(300'000'000'000, esp::int32), esp::TypeError);
   BOOST_CHECK_THROW(esp::arange(-1), esp::ShapeError);
   BOOST_CHECK_THROW(esp::zeros({-1}), esp::ShapeError);

@@ -102,6 +102,48 @@ BOOST_AUTO_TEST_CASE(open_axes_follow_the_values) {
   BOOST_TEST(executor.step({{"other", esp::ones({3, 2})}}).loss == 2 * 3 * 2);
 }
 
+BOOST_AUTO_TEST_CASE(values_of_another_size_are_the_same_for_all_rows) {
+  // The last batch has two rows, of which each of three pieces has at most one.
+  const auto train = [](std::vector<esp::Device> devices, int parts) {
+    esp::data::Distributor feed({numbers({10, 3}), numbers({10, 2}, -1, 1, 4)}, {.batch_size = 4}),
+        held_out({numbers({5, 3}, -1, 1, 5), numbers({5, 2}, -1, 1, 6)}, {.batch_size = 5});
+    const auto [x, y] = feed.get_output_graphs<2>();
+    const esp::Variable table = esp::placeholder("table", {3, 2}, esp::float64),
+                        offsets = esp::placeholder("offsets", {1, 2}, esp::float64),
+                        w = esp::parameter(numbers({3, 3}, -1, 1, 7));
+    const esp::Variable h = esp::matmul(esp::tanh(esp::matmul(x, w)), table) + offsets;
+    const esp::Executor executor = esp::mean(esp::square(h - y))
+                                       .get_executor({.optimizer = esp::optim::Sgd(0.1),
+                                                      .devices = std::move(devices),
+                                                      .accumulate = parts,
+                                                      .validation = held_out});
+    const esp::History history = executor.execute(
+        {.epochs = 2,
+         .progress = false,
+         .feeds = {{"table", numbers({3, 2}, -1, 1, 8)}, {"offsets", numbers({1, 2}, -1, 1, 9)}}});
+    BOOST_TEST(history.epochs[0].samples == 10);
+    return std::pair(w.value(), history.epochs[1]);
+  };
+  const auto [one, of_one] = train({}, 1);
+  for (const auto& devices : all_devices())
+    for (const int parts : {1, 2, 3}) {
+      const auto [w, epoch] = train(devices, parts);
+      BOOST_TEST(difference(w, one) < 1e-12);
+      BOOST_TEST(close(epoch.loss_mean, of_one.loss_mean));
+      BOOST_TEST(close(epoch.validation_loss, of_one.validation_loss));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_was_taken_for_rows_is_named) {
+  const esp::data::Distributor feed({esp::ones({8, 4})}, {.batch_size = 4});
+  const esp::Variable x = feed.get_output_graphs()[0], table = esp::placeholder("table", {4, 2}),
+                      w = esp::parameter(esp::ones({4}));
+  const esp::Variable loss = esp::mean(esp::matmul(x * w, table));
+  BOOST_CHECK_EXCEPTION(loss.get_executor({.optimizer = esp::optim::Sgd(0.1), .accumulate = 2}),
+                        esp::UnsupportedError,
+                        says({"matmul", "'table'", "taken for rows", "first size, 4", here()}));
+}
+
 BOOST_AUTO_TEST_CASE(mistakes_name_the_call) {
   Weighted run;
   const auto weights = column({1, 1, 1, 1});

@@ -374,8 +374,9 @@ BOOST_AUTO_TEST_CASE(mistakes_name_op_shapes_and_line) {
   BOOST_CHECK_EXCEPTION(esp::stack({x, narrow}), esp::ShapeError,
                         says({"stack", "[2, 6]", "[2, 5]", here()}));
   BOOST_CHECK_EXCEPTION(esp::stack({}), esp::ShapeError, says({"stack", here()}));
-  BOOST_CHECK_EXCEPTION(esp::stack({x, x}, 4), esp::ShapeError, says({"axis 4", here()}));
-  BOOST_CHECK_EXCEPTION(esp::stack({esp::Variable(), x}), esp::Error, says({"undefined", here()}));
+  BOOST_CHECK_EXCEPTION(esp::stack({x, x}, 4), esp::ShapeError, says({"stack", "axis 4", here()}));
+  BOOST_CHECK_EXCEPTION(esp::stack({x, wide}), esp::TypeError, says({"stack", "float64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::stack({esp::Variable(), x}), esp::Error, says({"stack", "undefined", here()}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

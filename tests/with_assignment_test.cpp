@@ -353,6 +353,20 @@ BOOST_AUTO_TEST_CASE(eager_gradients_are_those_of_the_forward_pass_that_ran) {
   BOOST_TEST(says(refusal<esp::Error>([&] { (void)other.gradient(w); }), "has been updated since"));
 }
 
+BOOST_AUTO_TEST_CASE(second_derivatives_of_a_step_are_written_before_it) {
+  const esp::data::Distributor feed({numbers({6, 3}, -1, 1, 4)}, {.batch_size = 3});
+  const Variable x = feed.get_output_graphs()[0], v = esp::parameter(numbers({3}, -1, 1, 2), "v"),
+                 s = esp::state(numbers({3}, 0.5, 1, 3), "s");
+  const Variable h = esp::with_assignment(x * s, s, s * 0.5);
+  const Variable loss = esp::sum(h) + esp::sum(esp::exp(v * s));  // no feed reaches the gradient of v
+  const Variable second = esp::sum(loss.gradient(v)).gradient(v);
+  BOOST_TEST(difference(second.value(), (esp::exp(v * s) * esp::square(s)).value()) < 1e-14);
+  loss.forward();
+  const std::string text = refusal<esp::Error>([&] { (void)esp::sum(loss.gradient(v) * 2.0).gradient(v); });
+  for (const char* part : {"the s it used", "derivatives of gradients before the forward()"})
+    BOOST_TEST(says(text, part), text);
+}
+
 BOOST_AUTO_TEST_CASE(a_state_may_show_what_the_step_assigns) {
   const esp::data::Distributor feed({numbers({6, 3}, -1, 1, 4)}, {.batch_size = 3});
   const Variable x = feed.get_output_graphs()[0], w = esp::parameter(numbers({3}, -1, 1, 2), "w"),

@@ -32,7 +32,7 @@ class CrossEntropyFusion {
     const Pick pick{input(n.inputs[0], 0), n.inputs[0], n.inputs[1], i};
     if (graph_.spec(pick.labels).shape.elements() == 0 || graph_.spec(pick.logits).shape[-1] == 0)
       return false;
-    n.op = log_softmax_pick();
+    n.op = log_softmax_pick(attribute<std::string>(*n.op, "function"));
     n.inputs = {pick.logits, pick.labels};
     const InputSpecs specs{&graph_.spec(pick.logits), &graph_.spec(pick.labels)};
     const Specs outputs = n.op->infer(specs);
@@ -59,7 +59,7 @@ class CrossEntropyFusion {
     if (known == picks_.end()) return false;
     for (const Pick& pick : known->second) {
       if (!(graph_.spec(input(put, 0)).shape == graph_.spec(pick.labels).shape)) continue;
-      n.op = log_softmax_pick_gradient();
+      n.op = log_softmax_pick_gradient(attribute<std::string>(*graph_.nodes[pick.node].op, "function"));
       n.inputs = {pick.logits, {pick.node, 1}, pick.labels, input(put, 0)};
       return true;
     }

@@ -4,8 +4,8 @@
 
 namespace espalier {
 
-BatchPlans::BatchPlans(Replicas& devices, std::vector<BoundPlan> plans, const BatchSignature& batch)
-    : devices_(&devices), plans_(std::move(plans)), samples_(batch.samples()) {}
+BatchPlans::BatchPlans(Replicas& devices, std::vector<BoundPlan> plans, int64_t samples)
+    : devices_(&devices), plans_(std::move(plans)), samples_(samples) {}
 
 void BatchPlans::run(BatchSource& batch, uint64_t first_stream, Profiler* profiler) {
   const Generator random = generator();

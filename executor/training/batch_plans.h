@@ -33,7 +33,7 @@ class BatchSource {
 /// plan, or one for each micro-batch.
 class BatchPlans {
  public:
-  BatchPlans(Replicas& devices, std::vector<BoundPlan> plans, const BatchSignature& batch);
+  BatchPlans(Replicas& devices, std::vector<BoundPlan> plans, int64_t samples);
 
   /// Loads a batch into the plans and runs them, on all devices at once. Random nodes draw from the streams
   /// that begin at `first_stream`.

@@ -18,8 +18,9 @@ std::shared_ptr<const Feed> FeedShards::get(const std::shared_ptr<Feed>& feed, B
 namespace {
 
 /// Loads the rows of a placeholder's value that a plan computes.
-void load_value(const BoundPlan& plan, const Feed& feed, const Tensor& whole, Profiler* profiler) {
-  const bool divided = whole.rank() && plan.shard.pieces() > 1;
+void load_value(const BoundPlan& plan, const Feed& feed, const Tensor& whole, bool shows_rows,
+                Profiler* profiler) {
+  const bool divided = shows_rows && plan.shard.pieces() > 1;
   const int64_t rows = divided ? whole.shape()[0] : 0, begin = divided ? plan.shard.begin(rows) : 0;
   const Tensor own = divided ? whole.slice(0, begin, begin + plan.shard.rows(rows)) : whole;
   const auto load = [&] { plan.runtime->load(feed, {&own, 1}); };
@@ -65,9 +66,11 @@ bool BatchReaders::is_before(int64_t step) const {
 void BatchReaders::load(const BoundPlan& plan, Profiler* profiler) {
   const auto timed = [&](const char* name, auto&& f) { return profiler ? profiler->timed(name, f) : f(); };
   Runtime& runtime = *plan.runtime;
+  BatchSignature sizes;
+  if (feeds_.has_placeholders()) feeds_.read_sizes(step_, given_, sizes);
   for (size_t f = 0; f < feeds_.size(); ++f) {
     if (feeds_[f].is_placeholder()) {
-      load_value(plan, loaded_[f], given_[f], profiler);
+      load_value(plan, loaded_[f], given_[f], feeds_.shows_rows(f, sizes), profiler);
       continue;
     }
     data::Prefetcher& reader = *readers_[plan.index][f];
@@ -176,7 +179,8 @@ GivenBatch::GivenBatch(const TreeFeeds& feeds, const Feeds& given) : feeds_(feed
 }
 
 void GivenBatch::load(const BoundPlan& plan, Profiler* profiler) {
-  for (size_t f = 0; f < feeds_.size(); ++f) load_value(plan, feeds_[f], *values_[f], profiler);
+  for (size_t f = 0; f < feeds_.size(); ++f)
+    load_value(plan, feeds_[f], *values_[f], feeds_.shows_rows(f, signature_), profiler);
 }
 
 }  // namespace espalier

@@ -4,7 +4,7 @@ namespace espalier {
 
 std::shared_ptr<const PlanData> CompiledPlans::get(const BatchSignature& batch, BatchShard shard,
                                                    bool inference) {
-  const Key key{batch, shard.rows(batch.samples()), shard.is_last_micro_batch(),
+  const Key key{batch, shard.rows(setup_.feeds.batch_rows(batch)), shard.is_last_micro_batch(),
                 setup_.owners && !inference ? shard.replica : 0, inference};
   const std::scoped_lock lock(mutex_);
   if (const auto* known = plans_.find(key)) return *known;

@@ -87,6 +87,7 @@ History EpochLoop::run_epochs() {
     if (!run_epoch()) break;
   if (unsaved_) leave_checkpoint();
   History history = trainer_.run_.state().history;
+  if (ends_within_epoch_) history.epochs.push_back(trainer_.run_.record_now());
   history.interrupted = interrupt_.close() || interrupted_;
   return history;
 }
@@ -108,6 +109,10 @@ bool EpochLoop::run_epoch() {
     if (options_.checkpoint_every > 0 && done % options_.checkpoint_every == 0) leave_checkpoint();
   }
   settle_losses();
+  if (run.step() < info.steps) {  // stopped; a checkpoint goes on with the next batch
+    ends_within_epoch_ = true;
+    return false;
+  }
   trainer_.devices_->confirm();
   run.set_seconds(seconds_before + watch.seconds());  // now all steps are done
   if (validation_) {

@@ -18,7 +18,7 @@ class EpochLoop {
  private:
   EpochLoop(Trainer& trainer, const ExecuteOptions& options);
   History run_epochs();
-  /// Goes on with the epoch to its end. Returns false if SIGINT came before.
+  /// Goes on with the epoch to its end. Returns false if SIGINT or stop() came before.
   bool run_epoch();
   void take_step(StepInfo& info, double seconds_before, const Stopwatch& watch);
   /// The mean loss over the validation feed, and the means of the scalar outputs; none if SIGINT came before
@@ -38,8 +38,9 @@ class EpochLoop {
   std::optional<BatchReaders> validation_;
   Progress progress_;
   Interrupt interrupt_;
-  bool interrupted_ = false;  // also if the signal came to another process
-  bool unsaved_ = false;      // whether something was done since the last checkpoint
+  bool interrupted_ = false;        // also if the signal came to another process
+  bool ends_within_epoch_ = false;  // by stop()
+  bool unsaved_ = false;            // whether something was done since the last checkpoint
 };
 
 }  // namespace espalier

@@ -44,7 +44,7 @@ BatchPlans PlanCache::make(const BatchSignature& batch, For use) const {
     for (BoundPlan& plan : plans)
       if (plan.session == &devices_[i]) plan.runtime = plan.session->bind(plan.data, plan.shard);
   });
-  return BatchPlans(devices_, std::move(plans), batch);
+  return BatchPlans(devices_, std::move(plans), setup_.feeds.batch_rows(batch));
 }
 
 }  // namespace espalier

@@ -49,13 +49,17 @@ void RunLog::set_validation(std::span<const double> means) {
   for (size_t k = 0; k < scalars_.size(); ++k) state_.record.validation_outputs[scalars_[k]] = means[1 + k];
 }
 
-const EpochRecord& RunLog::finish_epoch() {
-  EpochRecord& record = state_.record;
+EpochRecord RunLog::record_now() const {
+  EpochRecord record = state_.record;
   record.loss_mean = record.samples ? state_.weighted / static_cast<double>(record.samples) : 0;
   for (size_t k = 0; k < scalars_.size(); ++k)
     record.outputs[scalars_[k]] =
         record.samples ? state_.weighted_outputs[k] / static_cast<double>(record.samples) : 0;
-  state_.history.epochs.push_back(record);
+  return record;
+}
+
+const EpochRecord& RunLog::finish_epoch() {
+  state_.history.epochs.push_back(record_now());
   feeds_.next_epoch();
   reset_epoch();
   return state_.history.epochs.back();

@@ -43,6 +43,8 @@ class RunLog {
   void set_seconds(double seconds) { state_.record.seconds = seconds; }
   /// Sets the mean loss over the validation feed, and the means of the scalars behind it.
   void set_validation(std::span<const double> means);
+  /// The epoch under way as a record of its steps so far, of which all losses are known.
+  EpochRecord record_now() const;
   /// Adds the epoch to the history, and goes to the beginning of the next one.
   const EpochRecord& finish_epoch();
 

@@ -10,9 +10,10 @@
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/autograd.h"
 #include "espalier/core/error.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/core/tree.h"
 #include "espalier/executor/runtime/parameter_arena.h"
-#include "espalier/executor/training/open_sizes.h"
+#include "espalier/executor/training/placeholder_names.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/update.h"
 
@@ -119,7 +120,7 @@ void find_inputs(Setup& setup) {
   for (const Variable& update : setup.tree.updates) setup.written.insert(update.node()->inputs[0].node());
   setup.feeds = TreeFeeds(std::move(feeds));
   check_names(tree);
-  check_open_sizes(tree, setup.feeds);
+  check_open_sizes(tree, "get_executor");
   if (!setup.leaves.empty()) setup.home = ParameterArena::device_of(setup.leaves[0]);
 }
 
@@ -176,9 +177,10 @@ void build_shard_results(Setup& setup) {
 }
 
 /// Where a batch has other rows than the shard, and how the plan of a shard differs from one for all rows.
-ShardOptions shard_options(const Setup& setup, int64_t batch_rows, const FeedSizes& feeds, BatchShard shard,
+ShardOptions shard_options(const Setup& setup, const BatchSignature& batch, BatchShard shard,
                            bool inference) {
-  ShardOptions how{.shard = shard, .batch_rows = batch_rows, .other_feeds = feeds};
+  const int64_t batch_rows = setup.feeds.batch_rows(batch);
+  ShardOptions how{.shard = shard, .batch_rows = batch_rows, .other_feeds = setup.feeds.of_each(batch)};
   // Replicas send buckets one by one only if all have as many rows: plans of different sizes may complete
   // their gradients in different orders.
   if (shard.micro_batches == 1 && setup.target.overlaps && batch_rows % shard.replicas == 0)
@@ -186,8 +188,48 @@ ShardOptions shard_options(const Setup& setup, int64_t batch_rows, const FeedSiz
   how.local_statistics = setup.options.replicas.local_statistics;
   if (!inference) how.owners = setup.owners;
   how.other_rows = shard.rows(batch_rows) == batch_rows ? 2 * batch_rows : batch_rows;
-  for (auto& [feed, size] : how.other_feeds) size.rows = how.other_rows;
+  for (size_t f = 0; f < setup.feeds.size(); ++f)
+    if (setup.feeds.shows_rows(f, batch)) how.other_feeds.at(&setup.feeds[f]).rows = how.other_rows;
   return how;
+}
+
+/// The sizes of what a shard reads.
+FeedSizes sizes_of_shard(const TreeFeeds& feeds, const BatchSignature& batch, BatchShard shard) {
+  FeedSizes sizes = feeds.of_each(batch);
+  const int64_t whole = feeds.batch_rows(batch);
+  for (size_t f = 0; f < feeds.size(); ++f) {
+    if (!feeds.shows_rows(f, batch)) continue;
+    if (batch.rows[f] != whole && shard.pieces() > 1)
+      throw UnsupportedError(fmt::format(
+          "get_executor: replicas and micro-batches share out the rows of a batch, and the feeds show {} and "
+          "{}{}",
+          whole, batch.rows[f],
+          feeds.has_placeholders_only()
+              ? fmt::format(
+                    ": where nothing but placeholders feeds a tree, each that is no scalar shows the rows "
+                    "of the batch, also '{}'; a value that is the same for all rows is a state(), which "
+                    "set_value() writes",
+                    feeds[f].name())
+              : ""));
+    sizes.at(&feeds[f]).rows = shard.rows(batch.rows[f]);
+  }
+  return sizes;
+}
+
+/// Adds to a refusal which placeholders were taken for rows, as far as that is only known by their size.
+UnsupportedError with_assumptions(const UnsupportedError& error, const TreeFeeds& feeds,
+                                  const BatchSignature& batch) {
+  std::string assumed;
+  for (size_t f = 0; f < feeds.size(); ++f)
+    if (feeds[f].is_placeholder() && !feeds.has_placeholders_only() && feeds.shows_rows(f, batch))
+      assumed += fmt::format("{} '{}'", assumed.empty() ? "" : ",", feeds[f].name());
+  if (assumed.empty()) return error;
+  return UnsupportedError(fmt::format(
+      "{}. By its first size, {}, what was given for{} was taken for rows of the batch; a value that is the "
+      "same for all rows has another first size there (unsqueeze() an axis of 1), or is a state(), written "
+      "by "
+      "set_value()",
+      error.what(), feeds.batch_rows(batch), assumed));
 }
 
 }  // namespace
@@ -237,19 +279,7 @@ std::vector<Variable> Setup::arranged_leaves() const {
 
 std::shared_ptr<const PlanData> compile_step(const Setup& setup, const BatchSignature& batch,
                                              BatchShard shard, bool inference) {
-  FeedSizes sizes = setup.feeds.of_each(batch);
-  std::optional<int64_t> whole;
-  for (const auto& feed : setup.feeds.all()) {
-    const auto size = sizes.find(feed.get());
-    if (size == sizes.end()) continue;
-    int64_t& rows = size->second.rows;
-    if (setup.sharded() && whole && rows != *whole)
-      throw UnsupportedError(
-          fmt::format("get_executor: replicas share out the rows of a batch, and the feeds show {} and {}",
-                      *whole, rows));
-    whole = rows;
-    rows = shard.rows(rows);
-  }
+  const FeedSizes sizes = sizes_of_shard(setup.feeds, batch, shard);
   StepTree tree = setup.tree;
   if (inference) tree.updates.clear();
   if (!setup.gathers_gradients(inference)) tree.gradients.clear();
@@ -259,8 +289,13 @@ std::shared_ptr<const PlanData> compile_step(const Setup& setup, const BatchSign
                      .dump = setup.options.dump,
                      .memory_budget = setup.options.memory_budget,
                      .precision = setup.options.precision};
-  if (setup.sharded()) how.shard = shard_options(setup, whole.value_or(1), sizes, shard, inference);
-  return compile(tree, sizes, how);
+  if (!setup.sharded()) return compile(tree, sizes, how);
+  how.shard = shard_options(setup, batch, shard, inference);
+  try {
+    return compile(tree, sizes, how);
+  } catch (const UnsupportedError& error) {
+    throw with_assumptions(error, setup.feeds, batch);
+  }
 }
 
 }  // namespace espalier

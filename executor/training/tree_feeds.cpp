@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "espalier/core/error.h"
 
@@ -30,12 +31,25 @@ void TreeFeeds::read_sizes(int64_t step, const GivenValues& given, BatchSignatur
   }
 }
 
+int64_t TreeFeeds::batch_rows(const BatchSignature& sizes) const {
+  std::optional<int64_t> rows;
+  for (size_t f = 0; f < feeds_.size(); ++f) {
+    const bool counts = has_placeholders_only() || !feeds_[f]->is_placeholder();
+    if (counts && feeds_[f]->specs()[0].shape.rank() > 0) rows = std::max(rows.value_or(0), sizes.rows[f]);
+  }
+  return rows.value_or(1);
+}
+
+bool TreeFeeds::shows_rows(size_t feed, const BatchSignature& sizes) const {
+  if (feeds_[feed]->specs()[0].shape.rank() == 0) return false;
+  return !feeds_[feed]->is_placeholder() || has_placeholders_only() || sizes.rows[feed] == batch_rows(sizes);
+}
+
 FeedSizes TreeFeeds::of_each(const BatchSignature& sizes) const {
   FeedSizes all;
   auto open = sizes.open.begin();
   for (size_t f = 0; f < feeds_.size(); ++f) {
     const auto count = static_cast<std::ptrdiff_t>(feeds_[f]->open_axes().size());
-    // A scalar is a number for all rows.
     if (feeds_[f]->specs()[0].shape.rank() > 0) all[feeds_[f].get()] = {sizes.rows[f], {open, open + count}};
     open += count;
   }

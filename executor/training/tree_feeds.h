@@ -1,6 +1,5 @@
 // TreeFeeds: the feeds of a tree, of which each step takes one batch.
 #pragma once
-#include <algorithm>
 #include <compare>
 #include <memory>
 #include <string_view>
@@ -13,11 +12,8 @@ namespace espalier {
 
 /// The sizes of a batch that differ from one to another, in the order of the feeds.
 struct BatchSignature {
-  std::vector<int64_t> rows;  ///< of each feed
+  std::vector<int64_t> rows;  ///< the first sizes of what each feed shows; 1 for scalars
   std::vector<int64_t> open;  ///< the open axes of all feeds
-
-  /// The largest number of rows; 1 if there are no feeds.
-  int64_t samples() const { return rows.empty() ? 1 : *std::ranges::max_element(rows); }
   friend auto operator<=>(const BatchSignature&, const BatchSignature&) = default;
 };
 
@@ -37,7 +33,14 @@ class TreeFeeds {
   /// The sizes of the batches of that step in the epochs which the feeds are in. `given` are the values of
   /// the placeholders, by feed; without any, these have the sizes with which they were written.
   void read_sizes(int64_t step, const GivenValues& given, BatchSignature& sizes) const;
-  /// The sizes of the batches of each feed that has rows, in a plan for so many of them.
+  /// The rows of a batch: the largest number that feeds with data of their own show, or placeholders if
+  /// these are all; 1 if all are scalars.
+  int64_t batch_rows(const BatchSignature& sizes) const;
+  /// Whether what that feed shows are rows of the batch, which shards divide. A placeholder beside a feed
+  /// with data shows them if its first size is theirs; else it has one value for the whole batch, as scalars
+  /// have.
+  bool shows_rows(size_t feed, const BatchSignature& sizes) const;
+  /// The sizes of the batches of each feed that has a first axis.
   FeedSizes of_each(const BatchSignature& sizes) const;
   /// Whether a placeholder has open axes: then only `Executor::run` knows the sizes of a batch.
   bool has_open_placeholders() const;

@@ -128,12 +128,13 @@ Bound bind_gather(const Op& op, const KernelCall& call) {
   return result;
 }
 
-Bound bind_pick(const KernelCall& call) {
+Bound bind_pick(const Op& op, const KernelCall& call) {
+  const auto function = attribute<std::string>(op, "function");
   Tensor& out = *call.outputs[0];
   const int64_t rows = out.elements(), n = call.inputs[0]->shape()[-1];
-  if (rows == 0 || n == 0) return bind_look(call, *call.inputs[1], n, "pick", false);
+  if (rows == 0 || n == 0) return bind_look(call, *call.inputs[1], n, function, false);
   ContiguousInput x(*call.inputs[0]), places(*call.inputs[1]);
-  const IndexList indices = index_list(call, *call.inputs[1], places, "pick");
+  const IndexList indices = index_list(call, *call.inputs[1], places, function);
   Bound result;
   visit_elements_as_words(out.dtype(), [&]<class W>(TypeTag<W>) {
     result = bound([=, to = static_cast<W*>(out.address()), x = std::move(x),

@@ -276,12 +276,12 @@ Bound bind_rows(const KernelCall& call) {
   return result;
 }
 
-Bound bind_log_softmax_pick(const KernelCall& call) {
+Bound bind_log_softmax_pick(const Op& op, const KernelCall& call) {
   Tensor& out = *call.outputs[0];
   const int64_t n = call.inputs[0]->shape()[-1], rows = out.elements();
   if (rows == 0) return bound([](RandomStream) {});
   ContiguousInput x(*call.inputs[0]), labels(*call.inputs[1]);
-  const IndexList list = index_list(call, *call.inputs[1], labels, "pick");
+  const IndexList list = index_list(call, *call.inputs[1], labels, attribute<std::string>(op, "function"));
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (is_real_element<T>) {
@@ -297,7 +297,7 @@ Bound bind_log_softmax_pick(const KernelCall& call) {
   return result;
 }
 
-Bound bind_log_softmax_pick_gradient(const KernelCall& call) {
+Bound bind_log_softmax_pick_gradient(const Op& op, const KernelCall& call) {
   Tensor& out = *call.outputs[0];
   if (out.elements() == 0) return bound([](RandomStream) {});
   const int64_t n = out.shape()[-1], rows = out.elements() / n;
@@ -307,7 +307,7 @@ Bound bind_log_softmax_pick_gradient(const KernelCall& call) {
   ContiguousInput x(*call.inputs[0]), figures(*call.inputs[1]), labels(*call.inputs[2]);
   std::optional<ContiguousInput> slopes;  // one value for all rows is read in place
   if (!one_slope) slopes.emplace(slope);
-  const IndexList list = index_list(call, *call.inputs[2], labels, "pick");
+  const IndexList list = index_list(call, *call.inputs[2], labels, attribute<std::string>(op, "function"));
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (is_real_element<T>) {

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "espalier/core/cpu/contention.h"
 #include "espalier/core/cpu/parallel.h"
 #include "espalier/core/error.h"
 
@@ -48,7 +47,7 @@ std::string_view name(GemmLibrary library) {
 
 // Both libraries ask OpenMP.
 GemmThreads::GemmThreads(const Gemm& gemm) {
-  if (on_one_thread(gemm) || Contention::here()) use(1);
+  if (on_one_thread(gemm)) use(1);
 }
 GemmThreads::GemmThreads(int threads) { use(threads); }
 void GemmThreads::use([[maybe_unused]] int threads) {

@@ -63,7 +63,8 @@ class Matmul : public Op {
     const int64_t m = a.end()[ta_ - 2], k = a.end()[-1 - ta_], n = b.end()[-1 - tb_];
     if (k != b.end()[tb_ - 2])
       throw ShapeError(fmt::format("matmul: {} times {}: the inner sizes {} and {} differ",
-                                   seen(a, ta_).str(), seen(b, tb_).str(), k, b.end()[tb_ - 2]));
+                                   seen(a, ta_).str(), seen(b, tb_).str(), size_text(k),
+                                   size_text(b.end()[tb_ - 2])));
     if (std::max({m, k, n}) > largest_matrix_size)
       throw UnsupportedError(fmt::format("matmul: {} times {} is more than the libraries can index",
                                          seen(a, ta_).str(), seen(b, tb_).str()));

@@ -1,12 +1,16 @@
-#include "espalier/executor/training/open_sizes.h"
+#include "espalier/core/open_sizes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
-#include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "espalier/core/error.h"
+#include "espalier/core/feed.h"
 
 namespace espalier {
 
@@ -70,7 +74,8 @@ std::optional<std::string> embedded(const Node& node) {
     if (is_made_of_size(value)) return fmt::format("its '{}'", name);
   if (!node.is_leaf()) return std::nullopt;
   const Output& output = node.outputs[0];
-  if (is_made_of_size(output.spec.shape)) return fmt::format("its shape {}", output.spec.shape.str());
+  if (is_made_of_size(output.spec.shape))
+    return fmt::format("its shape [{}]", fmt::join(output.spec.shape.begin(), output.spec.shape.end(), ", "));
   if (!is_constant(node.op()) || output.spec.shape.elements() != 1 || output.spec.dtype == DType::boolean)
     return std::nullopt;
   const double number = output.value.to(cpu()).item();
@@ -81,31 +86,20 @@ std::optional<std::string> embedded(const Node& node) {
 
 }  // namespace
 
-void check_open_sizes(const std::vector<Node*>& tree, const TreeFeeds& feeds) {
-  bool open = false;
-  for (const auto& feed : feeds.all()) open |= !feed->open_axes().empty();
+void check_open_sizes(std::span<Node* const> tree, std::string_view what) {
+  const bool open = std::ranges::any_of(tree, [](const Node* node) {
+    const auto* feed = node->op().feed();
+    return feed && !(*feed)->open_axes().empty();
+  });
   if (!open) return;
   for (const Node* node : tree)
-    if (const auto what = embedded(*node))
+    if (const auto made = embedded(*node))
       located(node->where, [&] {
         throw UnsupportedError(fmt::format(
-            "get_executor: '{}' was written with {}, which is made of {}, the size that stands for an open "
-            "axis "
-            "(-1) until a batch comes; write -1, or use operations that take sizes from a Variable",
-            node->op().name(), *what, nominal_size));
+            "{}: '{}' was written with {}, which is made of {}, the size that stands for an open axis (-1) "
+            "until a batch comes; write -1, or use operations that take sizes from a Variable",
+            what, node->op().name(), *made, nominal_size));
       });
-}
-
-void check_names(const std::vector<Node*>& tree) {
-  std::map<std::string, const Node*> placeholders;
-  for (const Node* node : tree) {
-    const auto* feed = node->op().feed();
-    if (!feed || !(*feed)->is_placeholder()) continue;
-    const auto [known, added] = placeholders.emplace((*feed)->name(), node);
-    if (!added)
-      throw DataError(fmt::format("get_executor: two placeholders are named '{}': {} and {}", (*feed)->name(),
-                                  line_of(known->second->where), line_of(node->where)));
-  }
 }
 
 }  // namespace espalier
