@@ -115,8 +115,7 @@ class BackwardPass {
     s.last = at;
     if (at == s.first || node->outputs.size() > 1) return;
     const int64_t bytes = pending_bytes(f.contributions[at].gradient);
-    s.bytes += bytes;
-    if (s.bytes > std::max(most_pending_bytes, bytes)) add_contributions(s);
+    if ((s.bytes += bytes) > std::max(most_pending_bytes, bytes)) add_contributions(s);
   }
 
   /// What a contribution keeps in memory: one that is deferred, its operands.

@@ -168,8 +168,8 @@ struct OpTraits {
   bool takes_any_values = false;
   /// Output 0 is input 0 but for few elements. Written over a leaf, it leaves the others alone.
   bool edits_input = false;
-  /// Its output is large beside its inputs and often not read: gradients of that op are computed when they are
-  /// asked for.
+  /// Its output is large beside its inputs and often not read: gradients of that op are computed when they
+  /// are asked for.
   bool deferred = false;
   /// run_cpu, or what bind_cpu makes, is called on the host wherever the tensors are, 16-bit reals as well:
   /// it calls a user's function, or meets other ranks.

@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE(collectives_run_in_the_order_of_their_calls) {
     const std::vector<double> weights = {0.25, 1, 2.5};
     for (int step = 0; step < 50; ++step) {
       std::vector<Tensor> buckets;
-      for (const int64_t elements : {1, 300, 7, 5000}) {
+      for (const int64_t elements : {1, 300, 70000, 7, 5000}) {  // the third one wakes the queue
         buckets.push_back(values_of(self.rank(), elements, float32));
         queue.all_reduce_weighted(buckets.back(), weights);
       }

@@ -10,6 +10,7 @@ shift
 
 # The tests may run as root and on few cores.
 export ESPALIER_PRINT=all OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+[ "$scenario" != shares_cores ] || unset OMP_NUM_THREADS
 # MPI does not free all of its memory.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 output=$(timeout --kill-after=5 300 mpirun --oversubscribe "${options[@]}" -np "$ranks" "$program" "$scenario" 2>&1)

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "../communicator_cases.h"
+#include "espalier/core/device.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/communicators/collective_queue.h"
 #include "espalier/executor/communicators/distributed.h"
@@ -42,6 +44,14 @@ void collectives(Communicator& self) {
   // Several pieces of each collective, the last one incomplete.
   const std::string wrong = check_collectives(self, 2'100'007, float32);
   if (!wrong.empty()) throw Error(wrong);
+}
+
+// Without OMP_NUM_THREADS. mpirun may bind each process to few cores.
+void shares_cores(Communicator& self) {
+  const int all = static_cast<int>(std::thread::hardware_concurrency()),
+            share = std::max(1, all / self.size());
+  if (num_threads() > share)
+    throw Error(std::to_string(num_threads()) + " threads of " + std::to_string(all));
 }
 
 void all_reduce(Communicator& self) {
@@ -299,6 +309,7 @@ int main(int argc, char** argv) {
       {"leaves", leaves},
       {"lets_an_error_go", lets_an_error_go},
       {"many", many},
+      {"shares_cores", shares_cores},
       {"speaks", speaks},
       {"marks", marks},
       {"mismatch", mismatch},
