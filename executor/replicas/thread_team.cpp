@@ -36,6 +36,20 @@ bool is_about_others(const std::exception_ptr& error) {
   }
 }
 
+// Some tens of microseconds: waking a thread takes as long, and the next step mostly comes before.
+constexpr int yields = 100;
+
+/// Waits until the value is another, and sleeps only if that takes longer.
+template <class T>
+T wait_for_change(const std::atomic<T>& value, T old) {
+  for (int i = 0; i < yields; ++i) {
+    if (const T now = value.load(); now != old) return now;
+    std::this_thread::yield();
+  }
+  value.wait(old);
+  return value.load();
+}
+
 }  // namespace
 
 ThreadTeam::ThreadTeam(size_t threads, bool pinned) : errors_(threads) {
@@ -71,7 +85,7 @@ void ThreadTeam::run(FunctionRef<void(size_t)> f) {
   busy_.store(threads_.size());
   ++turn_;
   turn_.notify_all();
-  for (size_t left = busy_.load(); left; left = busy_.load()) busy_.wait(left);
+  for (size_t left = busy_.load(); left;) left = wait_for_change(busy_, left);
   task_ = nullptr;
   std::exception_ptr first;
   for (const std::exception_ptr& error : errors_) {
@@ -86,7 +100,7 @@ void ThreadTeam::work(size_t i, int share, const std::vector<int>& cores) {
   if (!cores.empty()) stay_on(cores);
   set_num_threads(share);
   for (uint64_t done = 0;; ++done) {
-    turn_.wait(done);
+    wait_for_change(turn_, done);
     if (!task_) return;
     try {
       (*task_)(i);
