@@ -1,5 +1,7 @@
 #include "espalier/data/prefetch.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -71,7 +73,11 @@ struct Prefetcher::Reader {
     return waits;
   }
 
+  /// Whether this process is a forked child of the one that has the thread.
+  bool is_elsewhere() const { return getpid() != process; }
+
   const int64_t first;
+  const pid_t process = getpid();
   alignas(64) std::atomic<uint32_t> filled{0};    // batches that are or were ready
   alignas(64) std::atomic<uint32_t> released{0};  // the number of these whose slots may be overwritten
   uint32_t taken = 0;
@@ -86,10 +92,18 @@ Prefetcher::Prefetcher(std::shared_ptr<const Feed> feed, Allocate allocate)
       open_(feed_->open_axes()),
       slots_(slots) {}
 
-Prefetcher::~Prefetcher() = default;
+Prefetcher::~Prefetcher() { end_reader(); }
+
+void Prefetcher::end_reader() {
+  // A thread that this process does not have cannot be joined: what it needs stays.
+  if (reader_ && reader_->is_elsewhere())
+    (void)reader_.release();
+  else
+    reader_.reset();
+}
 
 void Prefetcher::start(int64_t epoch, int64_t first_step) {
-  reader_.reset();
+  end_reader();
   epoch_ = epoch;
   step_ = first_step;
   steps_ = feed_->steps();
@@ -98,6 +112,10 @@ void Prefetcher::start(int64_t epoch, int64_t first_step) {
 
 std::span<const Tensor> Prefetcher::next() {
   if (at_end()) throw EndOfData();
+  if (reader_ && reader_->is_elsewhere()) {
+    end_reader();
+    slots_ = std::vector<Slot>(slots);  // the thread may have been filling them
+  }
   if (!reader_) read_ahead();
   if (!reader_) return read_in_place();
   if (reader_->wait_for_next()) ++waits_;

@@ -15,7 +15,8 @@ namespace espalier::data {
 /// place. The first two batches are timed to decide; with one core there is no background thread.
 ///
 /// A buffer is reused once the next batch has been returned and no other handle holds its tensors. To keep a
-/// batch, copy the Tensors; that copies no elements.
+/// batch, copy the Tensors; that copies no elements. In a forked child, which does not have the thread, it
+/// goes on with the next batch and a thread of its own.
 class Prefetcher {
  public:
   /// Allocates the buffers of batches, on the CPU.
@@ -42,6 +43,7 @@ class Prefetcher {
   struct Slot;
   struct Reader;
   void read_ahead();
+  void end_reader();
   std::span<const Tensor> read_in_place();
   void fill(std::vector<Tensor>& batch, int64_t step) const;
 

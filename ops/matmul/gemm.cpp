@@ -3,6 +3,7 @@
 #include <cblas.h>
 #include <dnnl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -24,6 +25,19 @@ void tame_openblas() {
     return true;
   }();
   (void)once;
+}
+
+/// OpenBLAS tries for ever to have memory for a thread's buffers, so the first product of each thread tries
+/// it. Throws OutOfMemory.
+void check_memory_for_openblas() {
+  static thread_local bool has_some = false;
+  if (has_some) return;
+  constexpr size_t bytes = size_t{128} << 20;
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    throw OutOfMemory("matmul: the system has no memory for OpenBLAS, which wants 128 MiB for each thread");
+  munmap(memory, bytes);
+  has_some = true;
 }
 
 double operations(const Gemm& g) {
@@ -77,10 +91,12 @@ void run_gemm(const Gemm& g, const void* a, const void* b, void* c, GemmLibrary 
   const auto alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
   if (g.dtype == DType::float64) {
     tame_openblas();
+    check_memory_for_openblas();
     cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, g.alpha, static_cast<const double*>(a), lda,
                 static_cast<const double*>(b), ldb, g.beta, static_cast<double*>(c), ldc);
   } else if (library == GemmLibrary::openblas) {
     tame_openblas();
+    check_memory_for_openblas();
     cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, alpha, static_cast<const float*>(a), lda,
                 static_cast<const float*>(b), ldb, beta, static_cast<float*>(c), ldc);
   } else {
