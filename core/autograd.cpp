@@ -18,6 +18,7 @@ namespace {
 /// Undoes a broadcast; the only place that does. Downstream of a feed, an axis of size 1 in one batch may be
 /// broadcast in another.
 Variable fitted(Variable gradient, const Edge& input) {
+  if (is_deferred(*gradient.node())) return gradient;  // has the shape of the input, whatever that is
   const Shape& shape = input.spec().shape;
   const bool settled = !gradient.node()->lazy || std::find(shape.begin(), shape.end(), 1) == shape.end();
   if (settled && gradient.shape() == shape) return gradient;
@@ -335,27 +336,6 @@ void add_trained(const Variable& root, GradientTable& table) {
   BackwardPass(root, table, [&](const Node& node) { return trained.find(&node) != NodeMap::none; });
 }
 
-/// Turns the gradients of leaves into leaves and lets go of everything between them and the root.
-void clear_buffers(const Variable& root, GradientRecord& record) {
-  if (root.node()->lazy) return;  // recomputed in each step
-  std::vector<std::pair<Variable, Variable>> kept;
-  record.gradients.for_each([&](Node* node, uint32_t output, const Edge& gradient) {
-    if (is_trainable(node->op())) kept.emplace_back(Variable(node, output), gradient.variable());
-  });
-  for (auto& [leaf, gradient] : kept) {
-    ensure_value(*gradient.node());
-    if (!gradient.node()->is_leaf()) gradient.node()->cut(constant_op());
-  }
-  record.gradients.clear();
-  std::sort(kept.begin(), kept.end(),
-            [](const auto& a, const auto& b) { return a.first.node()->id > b.first.node()->id; });
-  GradientTable::Run run;
-  for (auto& [leaf, gradient] : kept)
-    run.push_back({Edge(leaf), leaf.node()->id, leaf.output(), Edge(gradient), ValuePin(gradient.node())});
-  record.gradients.add(std::move(run));
-  if (!root.node()->is_leaf()) root.node()->cut(constant_op());
-}
-
 }  // namespace
 
 GradientRecord& differentiate(const Variable& root) {
@@ -392,24 +372,6 @@ std::vector<std::pair<Variable, Variable>> new_parameter_gradients(const Variabl
 
 std::vector<std::pair<Variable, Variable>> parameter_gradients(const Variable& root) {
   return of_parameters(differentiate(root).gradients);
-}
-
-Variable Variable::backward(BackwardOptions options, Where where) const {
-  return located(where, [&] {
-    BuildContext without_activations = build_context();
-    without_activations.without_activations = true;
-    const BuildScope now(without_activations);
-    GradientRecord& record = differentiate(*this);
-    if (node()->lazy && node()->has_value()) {
-      std::vector<Variable> gradients;
-      record.gradients.for_each([&](Node* node, uint32_t, const Edge& gradient) {
-        if (is_trained(*node) && !is_deferred(*gradient.node())) gradients.push_back(gradient.variable());
-      });
-      evaluate_at(gradients, *node());
-    }
-    if (options.clear_buffers) clear_buffers(*this, record);
-    return *this;
-  });
 }
 
 Variable Variable::gradient(const Variable& x, Where where) const {

@@ -215,10 +215,10 @@ Variable operand(const Variable& v, size_t i) { return v.node()->inputs[i].varia
 
 }  // namespace
 
-bool is_row_gradient(const Variable& gradient) {
-  const Op& op = gradient.node()->op();
+bool scatters_rows(const Op& op) {
   return op.traits().deferred && op.name() == "scatter_add_like" && attribute<int64_t>(op, "axis") == 0;
 }
+bool is_row_gradient(const Variable& gradient) { return scatters_rows(gradient.node()->op()); }
 
 bool has_few_rows(const Variable& gradient) {
   // Rows are added up, taken out and put back, where a table is written once.
@@ -233,8 +233,7 @@ RowGradient row_gradient(const Variable& gradient) {
   return {sums, Variable(sums.node(), 1)};
 }
 
-Variable scaled_gradient(const Variable& gradient, const Variable& factor) {
-  if (!is_row_gradient(gradient)) return gradient * factor;
+Variable scaled_row_gradient(const Variable& gradient, const Variable& factor) {
   return scatter_add_like(operand(gradient, 0) * factor, operand(gradient, 1), operand(gradient, 2), 0);
 }
 

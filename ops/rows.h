@@ -21,8 +21,10 @@ bool has_few_rows(const Variable& gradient);
 RowGradient row_gradient(const Variable& gradient);
 /// Several such gradients of one table as one.
 Variable joined_row_gradients(std::span<const Variable> gradients);
-/// A gradient times a scalar, which stays one of rows.
-Variable scaled_gradient(const Variable& gradient, const Variable& factor);
+/// Whether an op computes such gradients; values and indices are its first inputs.
+bool scatters_rows(const Op& op);
+/// Such a gradient times a scalar, which is one, too.
+Variable scaled_row_gradient(const Variable& gradient, const Variable& factor);
 
 /// The rows of a table: [n, …], zeros where `rows` names none. It has no gradient.
 Variable take_rows(const Variable& table, const Variable& rows);

@@ -192,6 +192,21 @@ bool Optimizer::updates(const Variable& parameter) const {
   return state_->groups.empty() || state_->group_of(parameter);
 }
 
+bool Optimizer::reads_rows(const Variable& parameter, const Variable& gradient, bool by_rows) const {
+  if (!state_->groups.empty()) {
+    const Group* group = state_->group_of(parameter);
+    return group && group->optimizer.reads_rows(parameter, gradient, by_rows);
+  }
+  const bool sparse = state_->common.sparse && is_row_gradient(gradient);
+  if (sparse && !by_rows)
+    throw UnsupportedError(fmt::format(
+        "{}: a sparse optimizer changes the rows that a step looks up, here of '{}' ({}:{}), which are not "
+        "known where gradients of several parts of a batch (.accumulate) are added up",
+        name(), parameter.node()->op().name(), parameter.node()->where.file_name(),
+        parameter.node()->where.line()));
+  return sparse || (by_rows && state_->rule->keeps_rows_without_gradient() && has_few_rows(gradient));
+}
+
 double Optimizer::scheduled_learning_rate() const {
   if (!state_->schedule_step.defined()) return learning_rate();
   return learning_rate() * state_->common.schedule.at(static_cast<int64_t>(state_->schedule_step.item()));
@@ -231,15 +246,7 @@ ParameterGradients Optimizer::next_values(ParameterGradients gradients, bool by_
     const BuildScope scope(now);
     const CommonOptions& common = state_->common;
     for (auto& [parameter, gradient] : gradients) {
-      const bool sparse = common.sparse && is_row_gradient(gradient);
-      if (sparse && !by_rows)
-        throw UnsupportedError(
-            fmt::format("{}: a sparse optimizer changes the rows that a step looks up, here of '{}' ({}:{}), "
-                        "which are not "
-                        "known where gradients of several parts of a batch (.accumulate) are added up",
-                        name(), parameter.node()->op().name(), parameter.node()->where.file_name(),
-                        parameter.node()->where.line()));
-      if (sparse || (by_rows && state_->rule->keeps_rows_without_gradient() && has_few_rows(gradient))) {
+      if (reads_rows(parameter, gradient, by_rows)) {
         const RowGradient own = row_gradient(gradient);
         rows.emplace(parameter.node(), own.rows);
         gradient = own.values;

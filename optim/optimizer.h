@@ -101,6 +101,10 @@ class Optimizer {
   /// Whether it has updates for a parameter: Groups, only for those in a group.
   bool updates(const Variable& parameter) const;
 
+  /// Whether an update of the parameter by this gradient reads and writes only some of its rows. Without
+  /// `by_rows` it never does; then throws UnsupportedError if the optimizer is a sparse one.
+  bool reads_rows(const Variable& parameter, const Variable& gradient, bool by_rows = true) const;
+
   /// Builds the update nodes of these (parameter, gradient) pairs, without running them: evaluators write
   /// their leaves together, and `forward` on a node throws Error. If `only_if` is defined, a step in which it
   /// is false changes no leaf. Without `by_rows`, updates read whole gradients, so that these can be added up

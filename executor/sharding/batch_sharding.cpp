@@ -6,6 +6,7 @@
 
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
+#include "espalier/ops/rows.h"
 
 namespace espalier {
 
@@ -252,7 +253,7 @@ class Roles {
       if (folding->fold == Fold::mean) return {BatchSharding::mean};
       return {folding->fold == Fold::sum ? BatchSharding::sum : BatchSharding::unshardable};
     }
-    if (!n.op->traits().matmul_form) return {BatchSharding::unshardable};
+    if (!n.op->traits().matmul_form && !scatters_rows(*n.op)) return {BatchSharding::unshardable};
     const BatchValue &a = in_[0], &b = in_[1];  // each row must meet itself
     const bool meet = a.role == BatchSharding::rows && b.role == BatchSharding::rows && same_order(a, b);
     return {meet ? BatchSharding::sum : BatchSharding::unshardable};

@@ -73,6 +73,13 @@ void check_results(const Graph& graph, const BatchRoles& roles, const ShardOptio
     check_value(graph, roles[result.node][result.output], roles, options);
 }
 
+/// Gradients of tables are not, where updates read their rows alone.
+bool is_read_by_updates(const Graph& graph, ValueRef v) {
+  return std::ranges::any_of(graph.nodes, [&](const GraphNode& n) {
+    return n.tag == Tag::update && std::ranges::count(n.inputs, v) > 0;
+  });
+}
+
 /// States that forward passes write are the same on all replicas, and so what is written must be.
 void reduce_assigned(const Graph& graph, ExchangedSharding& sharding, const ShardOptions& options) {
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
@@ -199,7 +206,8 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
     const Graph& whole = options.other_rows == options.batch_rows ? other.graph : step.graph;
     exchanged = exchanged_sharding(step.graph, other.graph, sizes, whole);
     roles = exchanged.roles;
-    for (const ValueRef& v : step.gradients) check_value(step.graph, roles[v.node][v.output], roles, options);
+    for (const ValueRef& v : step.gradients)
+      if (is_read_by_updates(step.graph, v)) check_value(step.graph, roles[v.node][v.output], roles, options);
   } else {
     exchanged.roles = roles;
   }
@@ -230,9 +238,11 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
   if (sums && !exchanges)  // gradients are what the loss is
     for (const ValueRef& v : step.gradients)
       exchanged.roles[v.node][v.output].role = averages ? BatchSharding::mean : BatchSharding::sum;
+  const RowExchanges rows =
+      row_exchanges(step.graph, other.graph, sizes, exchanged.roles, exchanges, averages);
   if (sums || exchanged.reduces()) exchange_statistics(step, exchanged, fraction, sums);
   step.scatters = scatters(step, options);
-  exchange_rows(step, other.graph, sizes, options.batch_rows, averages);
+  exchange_rows(step.graph, rows, sizes.part, options.batch_rows);
   return result;
 }
 

@@ -11,10 +11,12 @@ namespace {
 Variable as(const Variable& x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
 
 /// Whether every element of every gradient is finite: only then is 0 · x equal to 0.
-Variable all_finite(const optim::ParameterGradients& gradients) {
+Variable all_finite(const optim::ParameterGradients& gradients, const optim::Optimizer& optimizer,
+                    bool by_rows) {
   Variable total;
   for (const auto& [parameter, gradient] : gradients) {
-    const Variable values = is_row_gradient(gradient) ? row_gradient(gradient).values : gradient;
+    const Variable values =
+        optimizer.reads_rows(parameter, gradient, by_rows) ? row_gradient(gradient).values : gradient;
     const Variable own = as(sum(values * 0.0), DType::float32);
     total = total.defined() ? total + own.to(total.device()) : own;
   }
@@ -39,10 +41,13 @@ std::vector<Variable> LossScale::updates(optim::ParameterGradients gradients,
   now.no_grad = true;
   now.where = &gradients.front().first.node()->where;
   const BuildScope scope(now);
-  finite = all_finite(gradients).to(factor_.device());
+  finite = all_finite(gradients, optimizer, by_rows).to(factor_.device());
   const Variable inverse = 1.0 / factor_;
-  for (auto& [parameter, gradient] : gradients)
-    gradient = scaled_gradient(gradient, as(inverse, gradient.dtype()).to(gradient.device()));
+  for (auto& [parameter, gradient] : gradients) {
+    const Variable scale = as(inverse, gradient.dtype()).to(gradient.device());
+    const bool rows = optimizer.reads_rows(parameter, gradient, by_rows);
+    gradient = rows ? scaled_row_gradient(gradient, scale) : gradient * scale;
+  }
 
   const Variable steps = good_steps_ + 1.0, enough = greater_equal(steps, good_steps_until_doubled);
   const Variable good = where(enough, minimum(factor_ * 2.0, largest), factor_);
