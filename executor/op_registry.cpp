@@ -12,10 +12,11 @@ namespace espalier {
 
 OpRegistry make_op_registry() {
   OpRegistry ops;
-  for (const auto add : {add_transfer_op, add_assignment_ops, add_arithmetic_ops, add_cast_op,
-                         add_comparison_ops, add_concat_ops, add_cross_entropy_ops, add_elementary_ops,
-                         add_index_ops, add_random_ops, add_reduce_ops, add_reshape_ops, add_row_ops, add_softmax_ops,
-                         add_stop_gradient_op, add_assign_op, add_keep_op, add_shape_op, add_join_op})
+  for (const auto add :
+       {add_transfer_op, add_assignment_ops, add_arithmetic_ops, add_cast_op, add_comparison_ops,
+        add_concat_ops, add_cross_entropy_ops, add_elementary_ops, add_index_ops, add_random_ops,
+        add_reduce_ops, add_reshape_ops, add_row_ops, add_softmax_ops, add_stop_gradient_op, add_assign_op,
+        add_keep_op, add_shape_op, add_join_op})
     add(ops);
   ops.add("matmul", [](AttributeReader& a) {
     return matmul_op({a.flag("transpose_a"), a.flag("transpose_b")});
@@ -32,9 +33,8 @@ OpRegistry make_op_registry() {
     ops.add_unsupported(collective, "a communicator");
   for (const auto program : {"fused", "fused_group", "matmul_epilogue"})
     ops.add_unsupported(program, "a program");
-  for (const auto exchange :
-       {"gradient_bucket", "gradient_arrival", "gather_parameters", "reduce_over_replicas",
-        "gather_over_replicas"})
+  for (const auto exchange : {"gradient_bucket", "gradient_arrival", "gather_parameters",
+                              "reduce_over_replicas", "gather_over_replicas"})
     ops.add_unsupported(exchange, "the parameters of a tree and its replicas");
   return ops;
 }

@@ -145,6 +145,63 @@ BOOST_AUTO_TEST_CASE(parts_of_a_batch_add_up_whole_gradients) {
       says({"Adam: a sparse optimizer", "'table' (", "row_gradient_test.cpp:", ".accumulate"}));
 }
 
+BOOST_AUTO_TEST_CASE(a_scaled_loss_trains_the_same_in_every_way) {
+  const MakeOptimizer momentum = [] { return optim::Sgd({.lr = 0.1, .momentum = 0.9}); };
+  const MakeOptimizer plain = [] { return optim::Sgd(0.1); };
+  const Way one{.name = "one", .devices = {esp::cpu()}},
+      two{.name = "two", .devices = {esp::cpu(), esp::cpu()}},
+      parts{.name = "parts", .devices = {esp::cpu()}, .accumulates = true};
+  for (const MakeOptimizer& make : {momentum, plain}) {
+    const auto expected = trained(make, esp::float32, true, one, esp::Precision::float16);
+    for (const Way& way : {one, two, parts})
+      BOOST_TEST(
+          difference(trained(make, esp::float32, false, way, esp::Precision::float16)[0], expected[0]) < 4e-3,
+          way.name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_lookups_are_to_the_batch) {
+  // Constant indices, alone and beside those of the batch; sums and means; statistics of the batch.
+  const auto table_after = [](int kind, int replicas, bool dense) {
+    esp::data::Distributor feed({numbers({6, 2}), esp::tensor({3, 1, 4, 1, 5, 9})}, {.batch_size = 6});
+    const auto [x, at] = feed.get_output_graphs<2>();
+    const Variable table = esp::parameter(numbers({40, 2}, 1, 2), "table"),
+                   w = esp::parameter(numbers({2}), "w");
+    const Variable read = dense ? table * 1.0 : table;
+    const Variable fixed = esp::gather(read, Variable(indices({7, 8}))), own = esp::gather(read, at);
+    const Variable centred = x - esp::mean(x * w, {0}, true);
+    Variable loss;
+    switch (kind) {
+      case 0: loss = esp::mean(esp::square(fixed)) + esp::mean(x * w); break;
+      case 1: loss = esp::mean(esp::square(fixed)) + esp::sum(x * w); break;
+      case 2: loss = esp::mean(esp::square(own - esp::gather(read, Variable(indices({7}))))); break;
+      case 3: loss = esp::sum(esp::square(own * x)); break;
+      case 4: loss = esp::mean(esp::square(centred)) + esp::mean(esp::square(fixed)); break;
+      default: loss = esp::mean(esp::square(centred * own)); break;
+    }
+    const auto executor = loss.get_executor(
+        {.optimizer = optim::Sgd(0.1), .devices = std::vector(static_cast<size_t>(replicas), esp::cpu())});
+    for (int step = 0; step < 2; ++step) (void)executor.execute({.progress = false});
+    return table.value().clone();
+  };
+  for (int kind = 0; kind < 6; ++kind)
+    for (const int replicas : {1, 2, 4})
+      BOOST_TEST(difference(table_after(kind, replicas, false), table_after(kind, 1, true)) < 1e-12,
+                 "kind " << kind << " on " << replicas);
+}
+
+BOOST_AUTO_TEST_CASE(a_table_of_one_column_beside_a_feed) {
+  const Variable table = esp::parameter(esp::ones({50, 1}), "table");
+  esp::data::Distributor feed({esp::tensor({3, 4})}, {.batch_size = 1});
+  const Variable loss = esp::sum(esp::gather(table, feed.get_output_graphs()[0]));
+  const optim::Adam lazy({.lr = 0.1, .sparse = true});
+  loss.forward().update(lazy);
+  const double after = table.value().at<float>({3, 0});
+  loss.forward().update(lazy);
+  BOOST_TEST(table.value().at<float>({3, 0}) == after);
+  BOOST_TEST(table.value().at<float>({4, 0}) < 1);
+}
+
 BOOST_AUTO_TEST_CASE(lazy_rows_are_those_of_a_smaller_table) {
   // Of a table whose rows are all looked up, each step is that of the usual Adam.
   const Variable large = esp::parameter(numbers({6, 2}), "large"),

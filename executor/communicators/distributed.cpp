@@ -120,8 +120,8 @@ struct OutputOfFirstProcess {
   }
 } output_of_first_process;
 
-/// Processes of a job share the cores of their machine, unless OMP_NUM_THREADS says how many threads each has.
-/// Threads that are more than the cores spin where others must compute.
+/// Processes of a job share the cores of their machine, unless OMP_NUM_THREADS says how many threads each
+/// has. Threads that are more than the cores spin where others must compute.
 struct CoresOfProcess {
   CoresOfProcess() {
     const int processes = from_launcher("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", 1);

@@ -24,9 +24,7 @@ constexpr int64_t address_bytes = 1024;
 
 }  // namespace
 
-MpiExchange::MpiExchange(const EspalierMpi& mpi, double timeout) : mpi_(mpi), timeout_(timeout) {
-  connect();
-}
+MpiExchange::MpiExchange(const EspalierMpi& mpi, double timeout) : mpi_(mpi), timeout_(timeout) { connect(); }
 
 MpiExchange::~MpiExchange() {
   detector_->leave();
