@@ -16,6 +16,8 @@
 #include "espalier/ops/ops.h"
 #include "testing.h"
 
+#ifndef __SANITIZE_THREAD__
+
 namespace esp = espalier;
 using namespace espalier::testing;
 
@@ -60,7 +62,6 @@ bool reads(esp::data::Prefetcher& batches, int64_t epoch, int64_t from, int64_t 
 
 BOOST_AUTO_TEST_SUITE(child_process)
 
-#ifndef __SANITIZE_THREAD__
 BOOST_AUTO_TEST_CASE(a_forked_child_goes_on_with_the_batches) {
   esp::data::Prefetcher batches(std::make_shared<SlowFeed>());
   batches.start(0);
@@ -77,9 +78,7 @@ BOOST_AUTO_TEST_CASE(a_forked_child_goes_on_with_the_batches) {
   }));
   BOOST_TEST(reads(batches, 0, 10, 30));
 }
-#endif
-
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#ifndef __SANITIZE_ADDRESS__
 BOOST_AUTO_TEST_CASE(products_without_memory_for_the_library_throw) {
   const esp::Variable a = esp::ones({8, 8}, esp::float64);
   BOOST_TEST(in_child([&] {
@@ -103,3 +102,5 @@ BOOST_AUTO_TEST_CASE(products_without_memory_for_the_library_throw) {
 #endif
 
 BOOST_AUTO_TEST_SUITE_END()
+
+#endif

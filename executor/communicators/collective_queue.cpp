@@ -7,7 +7,7 @@ namespace espalier {
 namespace {
 
 // Adding up and sending so many takes about as long as it takes to wake a thread, and its caller afterwards.
-constexpr int64_t worth_a_thread = 256 * 1024;
+constexpr int64_t worth_waking = 256 * 1024;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void CollectiveQueue::push(Tensor values, std::span<const int64_t> bounds, std::
     job.weights.assign(weights.begin(), weights.end());
     job.where = where;
     ++count_;
-    wake = !serving_ && bytes_ >= worth_a_thread;
+    wake = !serving_ && bytes_ >= worth_waking;
     serving_ |= wake;
   }
   if (wake) pushed_.notify_one();

@@ -37,12 +37,12 @@ bool is_about_others(const std::exception_ptr& error) {
 }
 
 // Some tens of microseconds: waking a thread takes as long, and the next step mostly comes before.
-constexpr int yields = 100;
+constexpr int yields_before_sleep = 100;
 
 /// Waits until the value is another, and sleeps only if that takes longer.
 template <class T>
 T wait_for_change(const std::atomic<T>& value, T old) {
-  for (int i = 0; i < yields; ++i) {
+  for (int i = 0; i < yields_before_sleep; ++i) {
     if (const T now = value.load(); now != old) return now;
     std::this_thread::yield();
   }

@@ -17,12 +17,12 @@ namespace espalier {
 namespace {
 
 /// Values and indices of the terms that a node adds up.
-struct Terms {
+struct RowTerms {
   std::vector<ValueRef> values, indices;
 };
 
 /// Those that were joined, one by one.
-Terms terms_of(const Graph& graph, const GraphNode& n) {
+RowTerms row_terms_of(const Graph& graph, const GraphNode& n) {
   const GraphNode &values = graph.nodes[n.inputs[0].node], &indices = graph.nodes[n.inputs[1].node];
   const bool joined = values.op->name() == "concat" && indices.op->name() == "concat" &&
                       values.inputs.size() == indices.inputs.size();
@@ -30,13 +30,13 @@ Terms terms_of(const Graph& graph, const GraphNode& n) {
   return {{values.inputs.begin(), values.inputs.end()}, {indices.inputs.begin(), indices.inputs.end()}};
 }
 
-class Exchange {
+class TermExchange {
  public:
-  Exchange(Graph& graph, int64_t part_rows, int64_t batch_rows)
+  TermExchange(Graph& graph, int64_t part_rows, int64_t batch_rows)
       : graph_(graph), part_rows_(part_rows), batch_rows_(batch_rows), rewriter_(graph) {}
 
   void run(uint32_t i, const std::vector<RowExchange>& kinds) {
-    Terms terms = terms_of(graph_, graph_.nodes[i]);
+    RowTerms terms = row_terms_of(graph_, graph_.nodes[i]);
     for (size_t k = 0; k < kinds.size(); ++k) {
       ValueRef &values = terms.values[k], &indices = terms.indices[k];
       switch (kinds[k]) {
@@ -117,7 +117,7 @@ class Exchange {
   std::optional<ValueRef> last_;  // where the replicas have met last
 };
 
-[[noreturn]] void refuse(const GraphNode& reader, const GraphNode& indices, std::string_view why) {
+[[noreturn]] void refuse_rows(const GraphNode& reader, const GraphNode& indices, std::string_view why) {
   throw UnsupportedError(fmt::format(
       "get_executor: replicas cannot exchange the gradients of the rows of a table ({}) that '{}' "
       "({}) looks up: {}",
@@ -132,7 +132,7 @@ RowExchanges row_exchanges(const Graph& part, const Graph& other, BatchSizes siz
   for (const GraphNode& n : part.nodes) {
     if (!sums_rows(*n.op)) continue;
     std::vector<RowExchange> kinds;
-    const Terms terms = terms_of(part, n);
+    const RowTerms terms = row_terms_of(part, n);
     for (size_t k = 0; k < terms.values.size(); ++k) {
       const ValueRef values = terms.values[k], indices = terms.indices[k];
       const BatchSharding role = roles[values.node][values.output].role;
@@ -140,10 +140,10 @@ RowExchanges row_exchanges(const Graph& part, const Graph& other, BatchSizes siz
                     others = other.spec(indices).shape.elements();
       if (count == others) {
         if (roles[indices.node][indices.output].role != BatchSharding::replicated)
-          refuse(n, part.nodes[indices.node], "they are computed from several rows of the batch");
+          refuse_rows(n, part.nodes[indices.node], "they are computed from several rows of the batch");
         if (whole_values && role != BatchSharding::replicated && role != BatchSharding::mean &&
             role != BatchSharding::sum)
-          refuse(n, part.nodes[indices.node], "their gradients are no mean or sum over the batch");
+          refuse_rows(n, part.nodes[indices.node], "their gradients are no mean or sum over the batch");
         const bool means = whole_values ? role == BatchSharding::mean : averages;
         kinds.push_back(role == BatchSharding::replicated ? RowExchange::none
                         : means                           ? RowExchange::reduce_means
@@ -151,11 +151,11 @@ RowExchanges row_exchanges(const Graph& part, const Graph& other, BatchSizes siz
         continue;
       }
       if (count * sizes.other != others * sizes.part || count % sizes.part != 0)
-        refuse(n, part.nodes[indices.node],
-               fmt::format("{} indices are not a number of them for each of {} rows of the batch", count,
-                           sizes.part));
+        refuse_rows(n, part.nodes[indices.node],
+                    fmt::format("{} indices are not a number of them for each of {} rows of the batch", count,
+                                sizes.part));
       if (whole_values && role != BatchSharding::rows)
-        refuse(n, part.nodes[indices.node], "their gradients are not row by row");
+        refuse_rows(n, part.nodes[indices.node], "their gradients are not row by row");
       kinds.push_back(averages && !whole_values ? RowExchange::gather_means : RowExchange::gather);
     }
     all.push_back(std::move(kinds));
@@ -165,7 +165,7 @@ RowExchanges row_exchanges(const Graph& part, const Graph& other, BatchSizes siz
 
 void exchange_rows(Graph& graph, const RowExchanges& exchanges, int64_t part_rows, int64_t batch_rows) {
   if (exchanges.empty()) return;
-  Exchange exchange(graph, part_rows, batch_rows);
+  TermExchange exchange(graph, part_rows, batch_rows);
   auto next = exchanges.begin();
   for (uint32_t i = 0; i < graph.nodes.size(); ++i)
     if (sums_rows(*graph.nodes[i].op)) exchange.run(i, *next++);
