@@ -237,11 +237,11 @@ class BackwardPass {
 
   /// Whether the gradient of an input has a contribution already, and products need not be fitted to it.
   bool adds_up_at(const Edge& input) const {
-    const uint32_t slot = slot_of(input.node());
     const Shape& shape = input.spec().shape;
-    return slot != Frontier::none && frontier_->slots[slot].first != Frontier::none &&
-           input.node()->outputs.size() == 1 && shape.rank() == 2 &&
-           std::ranges::find(shape, 1) == shape.end();
+    if (shape.rank() != 2 || input.node()->outputs.size() != 1 || std::ranges::find(shape, 1) != shape.end())
+      return false;
+    const uint32_t slot = slot_of(input.node());
+    return slot != Frontier::none && frontier_->slots[slot].first != Frontier::none;
   }
 
   /// The inputs that the rule reads and that have been assigned since, as they were: the gradient is that of
@@ -249,9 +249,10 @@ class BackwardPass {
   std::vector<std::pair<size_t, Variable>> former_inputs(const Node& node) const {
     std::vector<std::pair<size_t, Variable>> former;
     if (build_context().lazy) return former;  // computed later, with all that it reads
+    const InputSet read = node.op().traits().gradient_reads;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       Node& leaf = *node.inputs[i].node();
-      if (!leaf.may_change() || !node.op().traits().gradient_reads.contains(i)) continue;
+      if (!read.contains(i) || !leaf.may_change()) continue;
       if (leaf.is_leaf() && moment_ && moment_->assigned_to(&leaf)) {
         former.emplace_back(i, value_in_step(leaf));
         continue;

@@ -63,6 +63,21 @@ std::string inputs_of(const GraphNode& n) {
   return text;
 }
 
+/// Cores of one machine, as far as it matters whether replicas pay: a core's rates, and its memory as a
+/// network.
+CostInputs cores() {
+  return {.hardware = presets::measured_cpu(40e9, 10e9, 0.5e-6),
+          .network = {.name = "memory", .levels = {{.name = "memory", .bandwidth = 8e9, .latency = 2e-6}}}};
+}
+
+/// Whether replicas on a core each are faster than one device on one core.
+std::string gain_on_cores(const PlanData& plan) {
+  const double together = internal::predict(plan, cores()).step;
+  const double alone = internal::scaling(plan, cores(), Scaling::strong, 1)[0].step;
+  return fmt::format("  on paper, a core each: step {:.1f} us; one device on one core: {:.1f} us{}\n",
+                     1e6 * together, 1e6 * alone, together < alone ? "" : "; these replicas gain nothing");
+}
+
 /// What replicas exchange, and what a step would cost on known machines.
 std::string text_of(const PlanData& plan, const Replication& replication) {
   const std::vector<BucketPlan>& buckets = plan.memory.buckets;
@@ -74,7 +89,7 @@ std::string text_of(const PlanData& plan, const Replication& replication) {
     text += fmt::format("  {} bytes complete after %{}{}\n", bucket.bytes, bucket.node,
                         bucket.scattered ? ", each sum for its owner alone" : "");
   text += fmt::format("  all have arrived at %{}\n", plan.memory.arrival);
-  if (plan.graph.device == DeviceType::cpu) return text;  // the machines below are others
+  if (plan.graph.device == DeviceType::cpu) return text + gain_on_cores(plan);
   text += "on paper:\n";
   for (const CostInputs& inputs : presets::all()) {
     const Prediction p = internal::predict(plan, inputs);

@@ -267,4 +267,22 @@ BOOST_AUTO_TEST_CASE(text_and_report) {
   BOOST_TEST(!has(esp::report_html(trained(), nullptr), "id=\"scaling\""));
 }
 
+BOOST_AUTO_TEST_CASE(a_plan_says_whether_cores_gain_by_replicas) {
+  const auto text = [](int64_t rows_together, int64_t width) {
+    const esp::data::Distributor feed({esp::randn({rows_together, width}), esp::randn({rows_together, 1})},
+                                      {.batch_size = rows_together});
+    const auto [x, y] = feed.get_output_graphs<2>();
+    const esp::Variable loss =
+        esp::nn::MeanSquared()(esp::nn::Dense(1)(esp::tanh(esp::nn::Dense(width)(x))), y);
+    return loss.get_executor({.optimizer = esp::optim::Sgd(0.1), .devices = {esp::cpu(), esp::cpu()}})
+        .plan()
+        .str();
+  };
+  const std::string small = text(4, 4), large = text(1024, 128);
+  for (const std::string& plan : {small, large})
+    BOOST_TEST(plan.find("a core each: step ") != std::string::npos);
+  BOOST_TEST(small.find("gain nothing") != std::string::npos);
+  BOOST_TEST(large.find("gain nothing") == std::string::npos);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

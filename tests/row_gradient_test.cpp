@@ -46,6 +46,7 @@ struct Way {
   std::vector<esp::Device> devices;  ///< none: eagerly
   esp::Device home = esp::cpu();     ///< where the tree is
   bool accumulates = false;
+  bool shares_states = false;
 };
 std::vector<Way> all_ways() {
   std::vector<Way> ways{{"eager", {}},
@@ -78,6 +79,7 @@ std::vector<Tensor> trained(const MakeOptimizer& make, esp::DType dtype, bool de
                        .optimizer = optimizer,
                        .devices = way.devices,
                        .accumulate = way.accumulates ? 2 : 1,
+                       .replicas = {.shard_states = way.shares_states},
                        .precision = precision})
         .execute({.epochs = 2, .progress = false});
   }
@@ -150,10 +152,11 @@ BOOST_AUTO_TEST_CASE(a_scaled_loss_trains_the_same_in_every_way) {
   const MakeOptimizer plain = [] { return optim::Sgd(0.1); };
   const Way one{.name = "one", .devices = {esp::cpu()}},
       two{.name = "two", .devices = {esp::cpu(), esp::cpu()}},
-      parts{.name = "parts", .devices = {esp::cpu()}, .accumulates = true};
+      parts{.name = "parts", .devices = {esp::cpu()}, .accumulates = true},
+      owners{.name = "owners", .devices = {esp::cpu(), esp::cpu()}, .shares_states = true};
   for (const MakeOptimizer& make : {momentum, plain}) {
     const auto expected = trained(make, esp::float32, true, one, esp::Precision::float16);
-    for (const Way& way : {one, two, parts})
+    for (const Way& way : {one, two, parts, owners})
       BOOST_TEST(
           difference(trained(make, esp::float32, false, way, esp::Precision::float16)[0], expected[0]) < 4e-3,
           way.name);
@@ -188,6 +191,21 @@ BOOST_AUTO_TEST_CASE(what_lookups_are_to_the_batch) {
     for (const int replicas : {1, 2, 4})
       BOOST_TEST(difference(table_after(kind, replicas, false), table_after(kind, 1, true)) < 1e-12,
                  "kind " << kind << " on " << replicas);
+}
+
+BOOST_AUTO_TEST_CASE(replicas_that_would_look_up_other_rows_are_refused) {
+  esp::data::Distributor feed({numbers({8, 4})}, {.batch_size = 8});
+  const Variable x = feed.get_output_graphs()[0];
+  const Variable table = esp::parameter(numbers({40, 2}), "table");
+  // With statistics of their own, replicas do not agree on the largest mean.
+  const Variable largest = esp::reshape(esp::argmax(esp::mean(x, {0})), {1});
+  const Variable loss = esp::mean(esp::square(esp::gather(table, largest))) + esp::mean(x);
+  BOOST_CHECK_EXCEPTION((void)loss
+                            .get_executor({.optimizer = optim::Sgd(0.1),
+                                           .devices = {esp::cpu(), esp::cpu()},
+                                           .replicas = {.local_statistics = true}})
+                            .execute({.progress = false}),
+                        esp::UnsupportedError, says({"replicas", "row_gradient_test.cpp:", "several rows"}));
 }
 
 BOOST_AUTO_TEST_CASE(a_table_of_one_column_beside_a_feed) {
