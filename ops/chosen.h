@@ -1,0 +1,59 @@
+// Which elements of a tensor the indices of an op choose along one axis.
+#pragma once
+#include "espalier/ops/indices.h"
+
+namespace espalier {
+
+/// Two forms. *Slices*: the shape of the indices stands in place of the axis, as in gather. *Along*: each
+/// chosen element has an index of its own, as in take_along_axis; indices have as many axes as the tensor, of
+/// its sizes or 1 beside the axis.
+struct Chosen {
+  int64_t axis;
+  bool along;
+
+  /// The shape of what is chosen. Throws ShapeError or TypeError for indices that do not fit.
+  Shape shape(const Spec& x, const Spec& indices, std::string_view op) const {
+    check_indices(indices, op);
+    const Dims &from = x.shape.dims(), &list = indices.shape.dims();
+    const size_t a = resolve_axis(axis, from.size(), op);
+    if (!along) {
+      Dims dims(from.begin(), from.begin() + a);
+      dims.append(list.begin(), list.end());
+      dims.append(from.begin() + a + 1, from.end());
+      return Shape(std::move(dims));
+    }
+    bool fits = list.size() == from.size();
+    for (size_t i = 0; fits && i < from.size(); ++i) fits = i == a || list[i] == from[i] || list[i] == 1;
+    if (!fits)
+      throw ShapeError(fmt::format("{}: indices of shape {} do not fit {} along axis {}", op,
+                                   indices.shape.str(), x.shape.str(), axis));
+    Dims dims = from;
+    dims[a] = list[a];
+    return Shape(std::move(dims));
+  }
+
+  /// The indices seen from what is chosen: for each of its elements the place of its index.
+  Layout indices_for(const Layout& indices, const Shape& chosen) const {
+    if (along) return broadcast_layout(indices, chosen);
+    Layout seen;
+    seen.shape = chosen;
+    seen.offset = indices.offset;
+    seen.strides = Dims(chosen.rank(), 0);
+    // The rank of the tensor is that of `chosen` with one axis in place of those of the indices.
+    const size_t rank = chosen.rank() - indices.shape.rank() + 1;
+    const size_t a = resolve_axis(axis, rank, "indices");
+    for (size_t i = 0; i < indices.shape.rank(); ++i) seen.strides[a + i] = indices.strides[i];
+    return seen;
+  }
+};
+
+/// A shape as [outer, size, inner] around one axis.
+struct AxisBlocks {
+  int64_t outer = 1, size, inner = 1;
+  AxisBlocks(const Shape& shape, size_t axis) : size(shape.dims()[axis]) {
+    for (size_t i = 0; i < shape.rank(); ++i) (i < axis ? outer : inner) *= i == axis ? 1 : shape.dims()[i];
+  }
+  int64_t lines() const { return outer * inner; }
+};
+
+}  // namespace espalier
