@@ -5,6 +5,7 @@
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/chosen.h"
 #include "espalier/ops/functions/scatter.h"
+#include "espalier/ops/indices.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
 #include "espalier/ops/view_op.h"

@@ -1,6 +1,8 @@
 // Which elements of a tensor the indices of an op choose along one axis.
 #pragma once
-#include "espalier/ops/indices.h"
+#include <string_view>
+
+#include "espalier/core/tensor.h"
 
 namespace espalier {
 
@@ -12,25 +14,7 @@ struct Chosen {
   bool along;
 
   /// The shape of what is chosen. Throws ShapeError or TypeError for indices that do not fit.
-  Shape shape(const Spec& x, const Spec& indices, std::string_view op) const {
-    check_indices(indices, op);
-    const Dims &from = x.shape.dims(), &list = indices.shape.dims();
-    const size_t a = resolve_axis(axis, from.size(), op);
-    if (!along) {
-      Dims dims(from.begin(), from.begin() + a);
-      dims.append(list.begin(), list.end());
-      dims.append(from.begin() + a + 1, from.end());
-      return Shape(std::move(dims));
-    }
-    bool fits = list.size() == from.size();
-    for (size_t i = 0; fits && i < from.size(); ++i) fits = i == a || list[i] == from[i] || list[i] == 1;
-    if (!fits)
-      throw ShapeError(fmt::format("{}: indices of shape {} do not fit {} along axis {}", op,
-                                   indices.shape.str(), x.shape.str(), axis));
-    Dims dims = from;
-    dims[a] = list[a];
-    return Shape(std::move(dims));
-  }
+  Shape shape(const Spec& x, const Spec& indices, std::string_view op) const;
 
   /// The indices seen from what is chosen: for each of its elements the place of its index.
   Layout indices_for(const Layout& indices, const Shape& chosen) const {
