@@ -5,6 +5,7 @@ namespace espalier {
 
 class OpRegistry;
 
+void add_along_axis_ops(OpRegistry& ops);
 void add_arithmetic_ops(OpRegistry& ops);
 void add_cast_op(OpRegistry& ops);
 void add_comparison_ops(OpRegistry& ops);
@@ -16,6 +17,7 @@ void add_random_ops(OpRegistry& ops);
 void add_reduce_ops(OpRegistry& ops);
 void add_reshape_ops(OpRegistry& ops);
 void add_row_ops(OpRegistry& ops);
+void add_scatter_ops(OpRegistry& ops);
 void add_softmax_ops(OpRegistry& ops);
 void add_stop_gradient_op(OpRegistry& ops);
 

@@ -6,30 +6,11 @@
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
+#include "espalier/ops/view_op.h"
 
 namespace espalier {
 
 namespace {
-
-/// Runs only where a copy is needed: strides cannot express the view, or the input may be overwritten later.
-struct ViewOp : Op {
-  explicit ViewOp(bool transposes_matrix = false)
-      : Op({.kind = OpKind::view,
-            .precision = OpPrecision::follows,
-            .only_copies = true,
-            .transposes_matrix = transposes_matrix,
-            .reads = InputSet::only(0),
-            .gradient_reads = InputSet::none()}) {}
-  void run_cpu(const KernelCall& call) const override {
-    const Tensor& in = *call.inputs[0];
-    const std::optional<Layout> layout = view(in.layout(), call.outputs[0]->spec());
-    copy_elements(Tensor(in.storage(), *layout, in.dtype()), *call.outputs[0]);
-  }
-  /// A view that keeps the shape is the identity; transposing overrides this.
-  std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
-    return *in.specs[0] == out ? std::optional<size_t>(0) : std::nullopt;
-  }
-};
 
 /// Another shape with the same row-major order.
 struct ReshapeOp : ViewOp {

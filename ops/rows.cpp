@@ -218,6 +218,9 @@ Variable operand(const Variable& v, size_t i) { return v.node()->inputs[i].varia
 bool scatters_rows(const Op& op) {
   return op.traits().deferred && op.name() == "scatter_add_like" && attribute<int64_t>(op, "axis") == 0;
 }
+bool adds_at_indices(const Op& op) {
+  return op.name() == "scatter_add_like" || op.name() == "add_along_axis_like";
+}
 bool is_row_gradient(const Variable& gradient) { return scatters_rows(gradient.node()->op()); }
 
 bool has_few_rows(const Variable& gradient) {

@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/executor/executor.h"
+#include "espalier/ops/functions/scatter.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/shape_like_ops.h"
 #include "testing.h"
@@ -205,6 +206,11 @@ BOOST_AUTO_TEST_CASE(values_made_row_by_row) {
             {"gather by rows", esp::gather(m, y, 0), rows, 0},
             {"gather by rows along another axis", esp::gather(m, y, 1), rows, 1},
             {"gather from rows", esp::gather(flat, esp::argmax(m, 0), 1), rows, 0},
+            {"take along another axis", esp::take_along_axis(flat, esp::unsqueeze(y, 1), 1), rows, 0},
+            {"take by rows", esp::take_along_axis(esp::slice(m, 1, 0, 1), esp::unsqueeze(y, 1), 0), rows, 0},
+            {"put along another axis", esp::put_along_axis(flat, esp::unsqueeze(y, 1), 0.5, 1), rows, 0},
+            {"add along another axis", esp::add_along_axis(flat, esp::unsqueeze(y, 1), 0.5, 1), rows, 0},
+            {"scatter beside the rows", esp::scatter(flat, esp::tensor({1, 3}), 0.5, 1), rows, 0},
             {"pick", esp::pick(flat, y), rows, 0},
             {"one_hot", esp::one_hot(y, 3, esp::float64), rows, 0},
             {"where", esp::where(esp::greater(flat, w), flat, w), rows, 0},
@@ -221,24 +227,28 @@ BOOST_AUTO_TEST_CASE(values_made_row_by_row) {
             {"two of them", joined * esp::concat({narrow * 2.0, inner * 2.0}, 0), rows, 0, 1, {1, 3}},
             {"of all kinds", esp::concat({narrow, narrow, inner}, 0), rows, 0, 1, {1, 1, 3}},
         });
-  check_refused(*this, {
-                           {"multiply", inner * outer},  // mixes rows
-                           {"multiply", joined * esp::concat({inner, narrow}, 0)},
-                           {"softmax", esp::softmax(esp::reshape(x, {-1}), 0)},
-                           {"softmax", esp::softmax(t, 1)},
-                           {"log_softmax", esp::log_softmax(flat, 0)},
-                           {"subtract",
-                            esp::layer_norm(t, esp::ones({1}, esp::float64), esp::zeros({1}, esp::float64))},
-                           {"softmax", esp::ones_like(esp::softmax(t, 1))},  // as many as rows
-                           {"gather", esp::gather(flat, esp::minimum(y, int64_t{1}), 0)},
-                           {"gather", esp::gather(flat, esp::minimum(esp::argmax(m, 0), int64_t{1}), 0)},
-                           {"argmax", esp::cast(esp::argmax(flat, 0), esp::float64)},
-                           {"max", esp::max(flat, 0)},
-                           {"min", esp::min(x)},
-                           {"matmul", esp::matmul(flat, t)},
-                           {"add", flat + esp::unsqueeze(flat, 1)},
-                           {"concat", esp::concat({flat, esp::slice(esp::transpose(m), 0, 0, 2)}, 0)},
-                       });
+  check_refused(
+      *this,
+      {
+          {"multiply", inner * outer},  // mixes rows
+          {"multiply", joined * esp::concat({inner, narrow}, 0)},
+          {"softmax", esp::softmax(esp::reshape(x, {-1}), 0)},
+          {"softmax", esp::softmax(t, 1)},
+          {"log_softmax", esp::log_softmax(flat, 0)},
+          {"subtract", esp::layer_norm(t, esp::ones({1}, esp::float64), esp::zeros({1}, esp::float64))},
+          {"softmax", esp::ones_like(esp::softmax(t, 1))},  // as many as rows
+          {"gather", esp::gather(flat, esp::minimum(y, int64_t{1}), 0)},
+          {"gather", esp::gather(flat, esp::minimum(esp::argmax(m, 0), int64_t{1}), 0)},
+          {"take_along_axis", esp::take_along_axis(flat, esp::minimum(esp::unsqueeze(y, 1), int64_t{1}), 0)},
+          {"scatter", esp::scatter(flat, int64_t{0}, w)},
+          {"scatter", esp::scatter(w, y, 0.5)},
+          {"argmax", esp::cast(esp::argmax(flat, 0), esp::float64)},
+          {"max", esp::max(flat, 0)},
+          {"min", esp::min(x)},
+          {"matmul", esp::matmul(flat, t)},
+          {"add", flat + esp::unsqueeze(flat, 1)},
+          {"concat", esp::concat({flat, esp::slice(esp::transpose(m), 0, 0, 2)}, 0)},
+      });
 }
 
 BOOST_AUTO_TEST_CASE(values_of_the_whole_batch) {
@@ -257,6 +267,14 @@ BOOST_AUTO_TEST_CASE(values_of_the_whole_batch) {
             {"sum over the rows", total, sum},
             {"sum over the second axis", esp::sum(t, -1), sum},
             {"cross entropy", esp::softmax_cross_entropy(flat, y), mean},
+            {"added by rows",
+             esp::add_along_axis_like(esp::slice(flat, 1, 0, 1), esp::unsqueeze(y, 1), esp::slice(m, 1, 0, 1),
+                                      0),
+             sum},
+            {"scattered by rows",
+             esp::scatter_add_like(flat, y, Variable(esp::zeros({5, 6}, esp::float64)), 0), sum},
+            {"scattered by rows along another axis",
+             esp::scatter_add_like(t, y, Variable(esp::zeros({6, 5}, esp::float64)), 1), sum},
             {"squared error", esp::mean_squared_error(flat, flat * w), mean},
             {"matmul along the rows", esp::matmul(t, flat), sum},
             {"matmul along inner axes", esp::matmul(esp::transpose(inner), inner), sum},

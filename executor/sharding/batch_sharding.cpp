@@ -175,7 +175,7 @@ class Roles {
         const BatchValue& in = in_[k];
         if (in.role != BatchSharding::rows || n.op->reads_elements(k) != by_value || (value && !by_value))
           continue;
-        if (by_value && n.op->mixes(k, in.axis, specs)) return {BatchSharding::unshardable};
+        if (n.op->mixes(k, in.axis, specs)) return {BatchSharding::unshardable};
         const bool seen = by_value && n.op->is_view();
         // Broadcasting aligns the last axes. Another axis may have the size of the batch by chance.
         const size_t rank = part_.spec({i, output}).shape.rank();
@@ -253,7 +253,7 @@ class Roles {
       if (folding->fold == Fold::mean) return {BatchSharding::mean};
       return {folding->fold == Fold::sum ? BatchSharding::sum : BatchSharding::unshardable};
     }
-    if (!n.op->traits().matmul_form && !scatters_rows(*n.op)) return {BatchSharding::unshardable};
+    if (!n.op->traits().matmul_form && !adds_at_indices(*n.op)) return {BatchSharding::unshardable};
     const BatchValue &a = in_[0], &b = in_[1];  // each row must meet itself
     const bool meet = a.role == BatchSharding::rows && b.role == BatchSharding::rows && same_order(a, b);
     return {meet ? BatchSharding::sum : BatchSharding::unshardable};

@@ -3,6 +3,7 @@
 // one row are adjacent, and one thread for each column adds them in this order: the result is deterministic.
 #include <algorithm>
 
+#include "espalier/ops/cuda/chosen_places.cuh"
 #include "espalier/ops/cuda/elements.cuh"
 #include "espalier/ops/cuda/index_list.h"
 #include "espalier/ops/cuda/kernels.h"
@@ -208,6 +209,39 @@ Bound bind_scatter_add_like(const Op& op, const KernelCall& call) {
   return result;
 }
 
+/// The places of chosen elements as indices into the tensor, seen as one axis.
+__global__ void __launch_bounds__(threads)
+    list_places(int64_t* __restrict__ out, const __grid_constant__ ChosenPlaces chosen, int64_t n) {
+  for (int64_t i = grid_thread(); i < n; i += grid_threads()) out[i] = chosen.place(i).element;
+}
+
+/// Sums the elements of one place as scatter_add_like sums the slices of one index.
+Bound bind_add_along_axis_like(const Op& op, const KernelCall& call) {
+  Tensor& out = *call.outputs[0];
+  const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
+  const Chosen form{attribute<int64_t>(op, "axis"), true};
+  const size_t axis = resolve_axis(form.axis, out.rank(), op.name());
+  const int64_t n = x.elements(), elements = out.elements();
+  if (elements == 0) return bind_look(call, list, out.shape().dims()[axis], op.name(), true);
+  if (n == 0) return bound([to = &out](RandomStream) { zero_elements(*to); });
+  const ChosenPlaces chosen = chosen_places(call, form, out.shape(), list, x.shape(), op.name());
+  ContiguousInput values(x);
+  Tensor places({n}, int64, out.device());
+  const SortedKeys keys({places.address(), true, chosen.list.report}, n, elements, out.device());
+  Bound result;
+  visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (!std::is_same_v<T, bool>)
+      result = bound([=, to = &out, values = std::move(values)](RandomStream) mutable {
+        values.refresh();
+        zero_elements(*to);
+        launch(list_places, grid_for(n), static_cast<int64_t*>(places.address()), chosen, n);
+        launch(add_rows<1, T>, grid_for(n), keys.sort(), static_cast<const T*>(values.address()),
+               static_cast<T*>(to->address()), int64_t{1}, n, elements, int64_t{1}, keys.shift());
+      });
+  });
+  return result;
+}
+
 /// Fills all places with "no row".
 __global__ void __launch_bounds__(threads) fill_rows(int64_t* rows, int64_t count, int64_t size) {
   for (int64_t i = grid_thread(); i < count; i += grid_threads()) rows[i] = size;
@@ -248,6 +282,7 @@ Bound bind_sum_rows(const KernelCall& call) {
 
 void add_scatter_kernels(KernelRegistry& kernels) {
   kernels.add("scatter_add_like", bind_scatter_add_like);
+  kernels.add("add_along_axis_like", bind_add_along_axis_like);
   kernels.add("sum_rows", bind_sum_rows);
 }
 

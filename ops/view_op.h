@@ -1,0 +1,27 @@
+// The base of views: other layouts of the elements of input 0.
+#pragma once
+#include "espalier/core/op.h"
+
+namespace espalier {
+
+/// Runs only where a copy is needed: strides cannot express the view, or the input may be overwritten later.
+struct ViewOp : Op {
+  explicit ViewOp(bool transposes_matrix = false)
+      : Op({.kind = OpKind::view,
+            .precision = OpPrecision::follows,
+            .only_copies = true,
+            .transposes_matrix = transposes_matrix,
+            .reads = InputSet::only(0),
+            .gradient_reads = InputSet::none()}) {}
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor& in = *call.inputs[0];
+    const std::optional<Layout> layout = view(in.layout(), call.outputs[0]->spec());
+    copy_elements(Tensor(in.storage(), *layout, in.dtype()), *call.outputs[0]);
+  }
+  /// A view that keeps the shape is the identity; what moves elements within it overrides this.
+  std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
+    return *in.specs[0] == out ? std::optional<size_t>(0) : std::nullopt;
+  }
+};
+
+}  // namespace espalier
