@@ -107,6 +107,21 @@ BOOST_AUTO_TEST_CASE(other_types_are_converted_exactly) {
   check<int64_t>(parse(npy(dict("<u4", "(1,)"), bytes<uint32_t>({UINT32_MAX}))), {1}, {UINT32_MAX});
 }
 
+BOOST_AUTO_TEST_CASE(big_endian_numbers) {
+  check<float>(parse(npy(dict(">f4", "(2,)"), std::string("\x3f\xc0\0\0\xc0\0\0\0", 8))), {2}, {1.5f, -2});
+  check<double>(parse(npy(dict(">f8", "()"), std::string("\x3f\xf8\0\0\0\0\0\0", 8))), {}, {1.5});
+  check<float>(parse(npy(dict(">f2", "()"), std::string("\xc0\0", 2))).to(float32), {}, {-2});
+  check<int32_t>(parse(npy(dict(">i4", "()"), std::string("\0\1\2\3", 4))), {}, {66051});
+  check<int64_t>(parse(npy(dict(">i8", "()"), std::string("\0\0\0\0\0\1\2\3", 8))), {}, {66051});
+  check<int32_t>(parse(npy(dict(">i2", "(1, 2)", "True"), std::string("\xff\xfe\1\0", 4))), {1, 2},
+                 {-2, 256});
+  check<int32_t>(parse(npy(dict(">u2", "()"), "\xff\xfe")), {}, {65534});
+  check<int64_t>(parse(npy(dict(">u4", "()"), "\xff\xff\xff\xfe")), {}, {4294967294});
+  check<int64_t>(parse(npy(dict(">u8", "()"), std::string("\x7f") + std::string(7, '\xff'))), {},
+                 {INT64_MAX});
+  check<int64_t>(parse(npy(dict("<u8", "()"), std::string(7, '\xff') + "\x7f")), {}, {INT64_MAX});
+}
+
 BOOST_AUTO_TEST_CASE(half_precision) {
   const float infinity = std::numeric_limits<float>::infinity();
   const std::vector<uint16_t> halves{0x0000, 0x3c00, 0xc000, 0x7bff, 0x0400,
@@ -138,9 +153,11 @@ BOOST_AUTO_TEST_CASE(what_is_no_array) {
       {npy(dict("<f4", "()"), four, 0), {"version 0"}},
       {std::string("\x93NUMPY\1\0\xff\xff{}", 12), {"header of 65535 bytes"}},
       {std::string("\x93NUMPY\2\0\xff\xff\xff\xff{}", 14), {"header of 4294967295 bytes"}},
-      {npy(dict(">f4", "()"), four), {"big-endian", ">f4"}},
+      {npy(dict("!f4", "()"), four), {"!f4", "not supported"}},
+      {npy(dict("<bf2", "()"), four), {"<bf2"}},
       {npy(dict("<c8", "()"), four), {"\"<c8\"", "not supported"}},
-      {npy(dict("<u8", "()"), four), {"\"<u8\""}},
+      {npy(dict("<u8", "()"), std::string(8, '\xff')), {"int64 cannot hold", "element 0", "u8"}},
+      {npy(dict("<u16", "()"), four), {"\"<u16\""}},
       {npy(dict("|f4", "()"), four), {"\"|f4\""}},
       {npy(dict("", "()"), four), {"\"\""}},
       {npy(dict("<f4", "(2,)"), four), {"4 bytes", "[2]", "f4"}},

@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(malformed_files_are_refused) {
 
   // dtype, shape, data_offsets, bytes of data, part of the message
   const std::tuple<const char*, const char*, const char*, size_t, const char*> rows[] = {
-      {R"("F8_E5M2")", "[2]", "[0,2]", 2, "\"F8_E5M2\", which is not supported"},
+      {R"("F8_E8M0")", "[2]", "[0,2]", 2, "\"F8_E8M0\", which is not supported"},
       {R"("f32")", "[1]", "[0,4]", 4, "not supported"},
       {"32", "[1]", "[0,4]", 4, "wrong kind"},
       {"{\"a\":[1]}", "[1]", "[0,4]", 4, "nested more deeply"},

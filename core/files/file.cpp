@@ -74,6 +74,13 @@ void InputFile::read(void* to, size_t bytes) {
   }
 }
 
+void InputFile::seek(uint64_t position) {
+  if (position > size_) fail(fmt::format("has no byte {}: its size is {} bytes", position, size_));
+  if (::lseek(descriptor_, static_cast<off_t>(position), SEEK_SET) < 0)
+    fail(fmt::format("cannot be read: {}", system_reason()));
+  position_ = position;
+}
+
 void InputFile::fail(const std::string& reason) const {
   throw FileError(fmt::format("{} {}", path_.string(), reason));
 }

@@ -7,8 +7,8 @@
 
 namespace espalier {
 
-/// A regular file, read from its start to its end. Every failure is a FileError naming the file and the
-/// reason.
+/// A regular file, read in order from its start or from a position. Every failure is a FileError naming the
+/// file and the reason.
 class InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path);
@@ -17,12 +17,16 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  /// Of the open file, which stays this object's.
+  int descriptor() const { return descriptor_; }
   /// Bytes in the file when it was opened. Hold what a header says against it before making room for
   /// anything.
   uint64_t size() const { return size_; }
   uint64_t remaining() const { return size_ - position_; }
   /// The next `bytes` bytes. Throws when the file ends before them.
   void read(void* to, size_t bytes);
+  /// The next byte that is read is that one, counted from 0 and at most `size()`.
+  void seek(uint64_t position);
   /// Throws FileError: `reason`, after the file's name.
   [[noreturn]] void fail(const std::string& reason) const;
 

@@ -1,0 +1,230 @@
+#include "espalier/data/csv_table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <string_view>
+
+#include "espalier/core/error.h"
+#include "espalier/core/files/file.h"
+#include "espalier/data/files/csv_fields.h"
+#include "espalier/data/files/text_line.h"
+
+namespace espalier::data {
+
+namespace {
+
+std::vector<std::string> names_of(const std::vector<CsvColumn>& columns) {
+  std::vector<std::string> names;
+  for (const CsvColumn& column : columns) names.push_back(column.name);
+  return names;
+}
+
+void check_delimiter(char delimiter, char comment) {
+  if (std::strchr("\"\r\n", delimiter) || delimiter == comment)
+    throw DataError(fmt::format("the delimiter {:?} is also a quote, a comment or a line's end", delimiter));
+}
+
+class CsvTableBuilder {
+ public:
+  CsvTableBuilder(const std::filesystem::path& path, const CsvTableOptions& options, const CsvFields& fields)
+      : path_(path), options_(options), fields_(fields), first_(options.header ? 1 : 0) {}
+
+  CsvTable build() {
+    if (fields_.lines() <= first_) throw FileError(fmt::format("{} holds no rows", path_.string()));
+    CsvTable table;
+    table.rows = static_cast<int64_t>(fields_.lines() - first_);
+    std::set<std::string> names;
+    for (size_t column = 0; column < fields_.columns(); ++column) {
+      std::string name = options_.header ? std::string(fields_.field(0, column)) : fmt::format("{}", column);
+      if (!names.insert(name).second) fail(0, fmt::format("two columns are named {:?}", name));
+      table.columns.push_back({.name = std::move(name)});
+    }
+    for (const std::string& name : options_.text) (void)table[name];
+    for (size_t column = 0; column < fields_.columns(); ++column) {
+      CsvColumn& result = table.columns[column];
+      if (std::ranges::count(options_.text, result.name) == 0 && is_numbers(column))
+        read_numbers(column, result);
+      else
+        read_words(column, result);
+    }
+    return table;
+  }
+
+ private:
+  bool is_missing(std::string_view field) const {
+    return std::ranges::any_of(options_.missing,
+                               [&](const std::string& text) { return text == trimmed(field); });
+  }
+
+  bool is_numbers(size_t column) const {
+    double ignored = 0;
+    for (size_t line = first_; line < fields_.lines(); ++line) {
+      const std::string_view field = fields_.field(line, column);
+      if (!is_missing(field) && parse_number(trimmed(field), ignored) == NumberText::no_number) return false;
+    }
+    return true;
+  }
+
+  void read_numbers(size_t column, CsvColumn& result) const {
+    const DType wide = is_half(options_.dtype) ? DType::float32 : options_.dtype;
+    result.values = Tensor({static_cast<int64_t>(fields_.lines() - first_)}, wide);
+    visit(wide, [&]<class T>(TypeTag<T>) {
+      T* out = result.values.data<T>();
+      for (size_t line = first_; line < fields_.lines(); ++line, ++out) {
+        const std::string_view field = fields_.field(line, column);
+        if (!is_missing(field)) {
+          *out = number<T>(line, column, trimmed(field));
+          continue;
+        }
+        ++result.missing;
+        if constexpr (std::is_floating_point_v<T>)
+          *out = std::numeric_limits<T>::quiet_NaN();
+        else
+          fail(line,
+               fmt::format("column {:?} is missing, and {} has no NaN for it", result.name, name(wide)));
+      }
+    });
+    if (wide != options_.dtype) result.values = result.values.to(options_.dtype);
+  }
+
+  template <class T>
+  T number(size_t line, size_t column, std::string_view field) const {
+    using Parsed = std::conditional_t<std::is_same_v<T, bool>, int64_t, T>;
+    Parsed value{};
+    const NumberText found = parse_number(field, value);
+    const bool fits = found == NumberText::number && !(std::is_same_v<T, bool> && value != 0 && value != 1) &&
+                      !overflows_half(static_cast<double>(value));
+    if (!fits)
+      fail(line, fmt::format("field {}, {:?}, {} {}", column + 1, shortened(field),
+                             found == NumberText::no_number ? "is not a number of type" : "does not fit",
+                             name(options_.dtype)));
+    return static_cast<T>(value);
+  }
+
+  bool overflows_half(double value) const {
+    if (!is_half(options_.dtype) || std::isinf(value)) return false;
+    const auto single = static_cast<float>(value);
+    return std::isinf(options_.dtype == DType::float16 ? static_cast<float>(Float16(single))
+                                                       : static_cast<float>(BFloat16(single)));
+  }
+
+  void read_words(size_t column, CsvColumn& result) const {
+    std::set<std::string_view> words;
+    for (size_t line = first_; line < fields_.lines(); ++line)
+      if (const std::string_view field = fields_.field(line, column); !is_missing(field)) words.insert(field);
+    result.is_text = true;
+    result.categories.assign(words.begin(), words.end());
+    result.values = Tensor({static_cast<int64_t>(fields_.lines() - first_)}, DType::int64);
+    int64_t* out = result.values.data<int64_t>();
+    for (size_t line = first_; line < fields_.lines(); ++line, ++out) {
+      const std::string_view field = fields_.field(line, column);
+      const auto found = std::ranges::lower_bound(result.categories, field);
+      *out = is_missing(field) ? -1 : found - result.categories.begin();
+      result.missing += *out < 0;
+    }
+  }
+
+  [[noreturn]] void fail(size_t line, const std::string& reason) const {
+    throw FileError(fmt::format("{}, line {}: {}", path_.string(), fields_.line_number(line), reason));
+  }
+
+  const std::filesystem::path& path_;
+  const CsvTableOptions& options_;
+  const CsvFields& fields_;
+  const size_t first_;
+};
+
+std::string csv_quoted(const std::string& text, char delimiter) {
+  if (text.find_first_of(std::string("\"\r\n") + delimiter) == text.npos && trimmed(text) == text)
+    return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
+
+const CsvColumn& CsvTable::operator[](const std::string& name) const {
+  const auto found = std::ranges::find(columns, name, &CsvColumn::name);
+  if (found == columns.end())
+    throw DataError(fmt::format("the table has no column {:?}; its columns are {}", name,
+                                fmt::join(names_of(columns), ", ")));
+  return *found;
+}
+
+Tensor CsvTable::matrix(const std::vector<std::string>& names, std::source_location where) const {
+  return located(where, [&] {
+    std::vector<const CsvColumn*> chosen;
+    for (const std::string& name : names) chosen.push_back(&(*this)[name]);
+    if (names.empty())
+      for (const CsvColumn& column : columns)
+        if (!column.is_text) chosen.push_back(&column);
+    if (chosen.empty()) throw DataError("matrix: the table has no column of numbers");
+    for (const CsvColumn* column : chosen)
+      if (column->is_text)
+        throw DataError(fmt::format("matrix: column {:?} is text of {} categories, not numbers", column->name,
+                                    column->categories.size()));
+    Tensor result({rows, static_cast<int64_t>(chosen.size())}, chosen[0]->values.dtype());
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      Tensor place = result.slice(1, at, at + 1);
+      copy_elements(chosen[i]->values.reshape({rows, 1}), place);
+    }
+    return result;
+  });
+}
+
+CsvTable read_csv_table(const std::filesystem::path& path, const CsvTableOptions& options,
+                        std::source_location where) {
+  return located(where, [&] {
+    check_delimiter(options.delimiter, options.comment);
+    const std::string text = read_file(path);
+    const CsvFields fields(path, text, options.delimiter, options.comment);
+    return CsvTableBuilder(path, options, fields).build();
+  });
+}
+
+void write_csv(const std::filesystem::path& path, const Tensor& table, const CsvWriteOptions& options,
+               std::source_location where) {
+  located(where, [&] {
+    check_delimiter(options.delimiter, '\0');
+    if (!table.defined()) throw TypeError("write_csv: the tensor is undefined");
+    if (table.rank() != 2)
+      throw ShapeError(fmt::format("write_csv: the shape is {}, not [rows, columns]", table.shape().str()));
+    const auto columns = static_cast<size_t>(table.shape()[1]);
+    if (!options.header.empty() && options.header.size() != columns)
+      throw DataError(fmt::format("write_csv: {} names for {} columns", options.header.size(), columns));
+    std::string text;
+    for (size_t i = 0; i < options.header.size(); ++i)
+      text += (i ? std::string(1, options.delimiter) : "") + csv_quoted(options.header[i], options.delimiter);
+    if (!options.header.empty()) text += '\n';
+    const Tensor plain =
+        table.to(cpu()).to(is_half(table.dtype()) ? DType::float32 : table.dtype()).contiguous_copy();
+    AtomicFile file(path);
+    visit(plain.dtype(), [&]<class T>(TypeTag<T>) {
+      const auto values = plain.span<T>();
+      for (size_t i = 0; i < values.size(); ++i) {
+        char digits[64];
+        char* end = digits + sizeof(digits);
+        if constexpr (std::is_same_v<T, bool>)
+          text += values[i] ? '1' : '0';
+        else
+          text.append(digits, std::to_chars(digits, end, values[i]).ptr);
+        text += (i + 1) % columns == 0 ? '\n' : options.delimiter;
+        if (text.size() < (size_t{1} << 20)) continue;
+        file.write(text);
+        text.clear();
+      }
+    });
+    file.write(text);
+    file.commit();
+  });
+}
+
+}  // namespace espalier::data
