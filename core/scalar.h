@@ -1,6 +1,7 @@
-// Every pointwise functor. The same text is compiled for the CPU's loops, by nvcc, and at run time by NVRTC,
-// where half.h's text stands before it and the includes below are left out: so nothing else may be included
-// or used.
+// Functors of pointwise ops: arithmetic, elementary functions, comparisons, casts. The same text is compiled
+// for the CPU's loops, by nvcc, and at run time by NVRTC, where half.h's text stands before it and the
+// includes below are left out: so nothing else may be included or used. The texts of scalar_functions.h,
+// scalar_special.h, scalar_activations.h and scalar_integers.h follow it there.
 #pragma once
 
 #ifndef ESPALIER_HD
@@ -14,6 +15,7 @@
 #ifndef __CUDACC_RTC__
 #include "espalier/core/half.h"
 #include "espalier/core/scalar_math.h"
+#include "espalier/core/scalar_wide.h"
 #endif
 
 namespace espalier::scalar {
@@ -304,33 +306,6 @@ struct Erf {
     return detail::erf(x);
   }
 };
-namespace detail {
-/// The standard normal distribution: the share of it below x, and its density.
-template <class T>
-ESPALIER_HD T normal_share(T x) {
-  return T(0.5) + T(0.5) * erf(x * T(0.70710678118654752440));
-}
-template <class T>
-ESPALIER_HD T normal_density(T x) {
-  return T(0.39894228040143267794) * exp(T(-0.5) * x * x);
-}
-}  // namespace detail
-/// x times the share of the standard normal distribution below x.
-struct Gelu {
-  template <class T>
-  ESPALIER_HD T operator()(T x) const {
-    const T share = detail::normal_share(x);
-    return share == T(0) ? T(0) : x * share;  // x may be -infinity
-  }
-};
-/// g times the slope of Gelu at x.
-struct GeluGradient {
-  template <class T>
-  ESPALIER_HD T operator()(T g, T x) const {
-    const T density = detail::normal_density(x);
-    return g * (detail::normal_share(x) + (density == T(0) ? T(0) : x * density));
-  }
-};
 /// NaN stays NaN.
 struct Relu {
   template <class T>
@@ -350,7 +325,7 @@ struct ReluGradient {
 /// The functions of one real, for compilers that make a kernel of each.
 template <class... F>
 struct Functors {};
-using RealFunctions = Functors<Exp, Log, Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Gelu, Relu>;
+using RealFunctions = Functors<Exp, Log, Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Relu>;
 
 // Comparisons and logic.
 

@@ -1,4 +1,5 @@
-// exp, log, log1p, tanh, erf, sigmoid and the sine and cosine of a turn, for float and double, on the CPU.
+// exp, log, erf and the sine and cosine of a turn, for float and double, and log1p, tanh and sigmoid of
+// doubles, on the CPU; scalar_wide.h has those of floats.
 // They have no branches, no calls and no conversions between floats and integers: so compilers vectorize
 // plain loops over them for any instruction set, without -ffast-math. The file includes nothing.
 //
@@ -184,19 +185,6 @@ template <class T>
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
-/// tanh(x) = 2t / (1 + t^2) with t = tanh(x / 2) = n / q, a fraction of polynomials: 2nq / (q^2 + n^2). Where
-/// tanh is flat, the formula forgives rounding errors in t. The fit's error is 2^-27; n and q have a common
-/// factor of 1.8, since numbers a little below a power of two round with the smallest relative errors.
-[[gnu::always_inline]] inline float tanh(float x) {
-  const float a = absolute(x);
-  const float z = a * a;
-  const float n = a * polynomial(z, 0.8999999762f, 0.02679242194f, 0.0001027498947f);
-  const float q = polynomial(z, 1.799999952f, 0.2035847604f, 0.002170972526f, 2.209296554e-6f);
-  const float y = (n + n) * q / (q * q + n * n);
-  const float bounded = y > 1.0f ? 1.0f : y;
-  return with_sign(a > 9.02f ? 1.0f : bounded, x);  // There it rounds to 1.
-}
-
 /// As in Cephes: below 0.625, x + x^3 P(x^2) / Q(x^2), with an error of 2^-60; above, 1 - 2 / (exp(2x) + 1).
 [[gnu::always_inline]] inline double tanh(double x) {
   using F = Format<double>;
@@ -211,7 +199,7 @@ template <class T>
   return with_sign(a > 22.0 ? 1.0 : sum, x);  // There it rounds to 1.
 }
 
-/// erf(a) / a - 1 for 0 <= a < 0.92, z = a^2. Errors of 2^-31 (float) and 2^-59 (double) of erf(a).
+/// erf(a) / a - 1 for 0 <= a <= 0.92, z = a^2. Errors of 2^-31 (float) and 2^-59 (double) of erf(a).
 [[gnu::always_inline]] inline float erf_head(float z) {
   return polynomial(z, 0.1283791666f, -0.3761263373f, 0.1128369545f, -0.02685939505f, 0.005201022928f,
                     -0.0008142586557f, 0.0000836957335f);
@@ -222,10 +210,11 @@ template <class T>
                     0.000120553172750659889, -0.0000149252107133359798, 1.64538652978152213e-6,
                     -1.62628146852419751e-7, 1.39789896053041754e-8, -8.32872860961771185e-10);
 }
-/// log(1 - erf(a)) from 0.92 to where erf rounds to 1. Errors of 2^-29 and 2^-61 of erf(a).
+/// log(1 - erf(a)) from 0.9 (float) and 0.92 (double) to where erf rounds to 1. Errors of 2^-29 and 2^-61 of
+/// erf(a). In float around a point near the lower end, where rounding errors of the logarithm count most.
 [[gnu::always_inline]] inline float erf_tail(float a) {
-  return polynomial(a, -0.0001664481905f, -1.12779724f, -0.6369760882f, -0.1041136741f, 0.02231521079f,
-                    -0.003065489736f, 0.0001982196007f);
+  return polynomial(a - 0.875f, -1.532824516f, -2.430217266f, -0.8265649676f, -0.04680385068f, 0.01115388982f,
+                    -0.002009955002f, 0.0001951110316f);
 }
 [[gnu::always_inline]] inline double erf_tail(double a) {
   return polynomial(
@@ -241,12 +230,12 @@ template <class T>
 template <class T>
 [[gnu::always_inline]] inline T erf(T x) {
   using F = Format<T>;
-  constexpr T flat = sizeof(T) == 4 ? T(3.95) : T(6);
+  constexpr T flat = sizeof(T) == 4 ? T(3.95) : T(6), steep = sizeof(T) == 4 ? T(0.9) : T(0.92);
   const T a = absolute(x);
   const auto [y, n] = split_exp(erf_tail(a > flat ? flat : a));
   const T tail = T(1) - y * from_bits<T>((n + F::exponent_bias) << F::mantissa_bits);
   const T head = erf_head(a * a) * a + a;
-  return with_sign(a < T(0.92) ? head : tail, x);
+  return with_sign(a < steep ? head : tail, x);
 }
 
 template <class T>

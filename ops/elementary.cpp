@@ -2,48 +2,15 @@
 #include <numbers>
 
 #include "espalier/core/op_registry.h"
+#include "espalier/core/scalar_activations.h"
+#include "espalier/ops/elementary_op.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
 
 namespace {
-
-/// The name of an op as an argument of a template.
-struct OpName {
-  consteval OpName(const char* name) {
-    for (size_t i = 0; name[i]; ++i) text[i] = name[i];
-  }
-  char text[16] = {};
-};
-
-// Functions of one operand: name, functor, and gradient rule, a function of the output's gradient g and of
-// either the output y or the operand x, the only value that the rule reads.
-
-template <OpName op_name, class F, auto rule_by_output, OpPrecision precision = OpPrecision::full>
-struct ByOutput : UnaryOp<F, Reals> {
-  ByOutput()
-      : UnaryOp<F, Reals>(
-            {.precision = precision, .gradient_reads = InputSet::none(), .gradient_reads_output = true}) {}
-  std::string_view name() const override { return op_name.text; }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {rule_by_output(rule.output_gradient(), rule.output())};
-  }
-};
-
-template <OpName op_name, class F, auto rule_by_input, OpPrecision precision = OpPrecision::full>
-struct ByInput : UnaryOp<F, Reals> {
-  ByInput() : UnaryOp<F, Reals>({.precision = precision}) {}
-  std::string_view name() const override { return op_name.text; }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {rule_by_input(rule.output_gradient(), rule.input())};
-  }
-};
-
-using Var = const Variable&;
-constexpr OpPrecision follows = OpPrecision::follows;
 
 using Exp = ByOutput<"exp", scalar::Exp, [](Var g, Var y) { return g * y; }>;
 using Sqrt = ByOutput<"sqrt", scalar::Sqrt, [](Var g, Var y) { return g * 0.5 / y; }>;

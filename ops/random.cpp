@@ -5,6 +5,7 @@
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
+#include "espalier/ops/random_slopes.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
 
@@ -93,6 +94,12 @@ struct DrawLike : RandomOp {
   void run_cpu(const KernelCall& call) const override {
     visit_output(call, [&](auto* out, int64_t n) { Distribution::fill(call.random, out, n); });
   }
+};
+
+/// Numbers of training alone: in inference their mean stands for them.
+struct DrawInTraining : DrawLike<UnitUniform> {
+  std::string_view name() const override { return "rand_in_training_like"; }
+  std::shared_ptr<const Op> for_inference() const override { return std::make_shared<FullLike>(0.5); }
 };
 
 /// Numbers in a shape of its own.
@@ -217,6 +224,7 @@ Variable ones_like(const Operand& x) { return full_like(x, 1); }
 
 Variable randn_like(const Operand& x) { return apply_unary<DrawLike<StandardNormal>>(x); }
 Variable rand_like(const Operand& x) { return apply_unary<DrawLike<UnitUniform>>(x); }
+Variable rand_in_training_like(const Variable& x) { return apply_unary<DrawInTraining>(x); }
 Variable bernoulli(const Operand& p) { return apply_unary<Bernoulli>(p); }
 Variable normal(const Shape& shape, DType dtype, Device device, std::source_location where) {
   return draw<StandardNormal>(shape, dtype, device, where);
@@ -237,7 +245,7 @@ Variable dropout(const Operand& x, double rate) {
 void add_random_ops(OpRegistry& ops) {
   add_draws<StandardNormal>(ops);
   add_draws<UnitUniform>(ops);
-  ops.add<Bernoulli>();
+  ops.add<Bernoulli, DrawInTraining>();
   ops.add("full_like", [](AttributeReader& a) { return std::make_shared<FullLike>(a.real("value")); });
   ops.add("dropout_mask", [](AttributeReader& a) {
     const double rate = a.real("rate");

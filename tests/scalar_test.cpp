@@ -15,60 +15,14 @@
 #include "espalier/core/cpu/vectorize.h"
 #include "espalier/core/error.h"
 #include "espalier/core/scalar.h"
+#include "espalier/core/scalar_activations.h"
+#include "scalar_loops.h"
 
 namespace {
 
 using namespace espalier;
 
-constexpr VectorLevel all_levels[] = {VectorLevel::baseline, VectorLevel::avx2, VectorLevel::avx512};
-constexpr const char* level_names[] = {"baseline", "avx2", "avx512"};
-
-struct RestoreLevel {
-  VectorLevel before = vector_level();
-  ~RestoreLevel() { set_vector_level(before); }
-};
-
-/// Calls `check(level)` once for each vector level of this machine.
-template <class Check>
-void at_every_level(const Check& check) {
-  const RestoreLevel restore;
-  for (const VectorLevel level : all_levels) {
-    if (set_vector_level(level) != level) continue;
-    BOOST_TEST_CONTEXT("vector level " << level_names[static_cast<int>(level)]) check();
-  }
-}
-
-template <class Out, class F, class... In>
-std::vector<Out> apply(F f, const std::vector<In>&... in) {
-  const auto n = static_cast<int64_t>(std::get<0>(std::tie(in...)).size());
-  std::vector<Out> result(static_cast<size_t>(n));
-  const auto loop = [f, n, out = result.data()](const In*... a) {
-    vectorized([=]() __attribute__((always_inline)) {
-      for (int64_t i = 0; i < n; ++i) out[i] = f(a[i]...);
-    });
-  };
-  loop(in.data()...);
-  return result;
-}
-
-/// `f(x)` from the middle of a vector, at the level in force.
-template <class F, class T>
-T value(F f, T x) {
-  return apply<T>(f, std::vector<T>(67, x))[35];
-}
-
-/// The distance of `got` from the exact result, in units of the last place of a T there.
-template <class T>
-double ulps(T got, long double exact) {
-  using Limits = std::numeric_limits<T>;
-  if (std::isnan(exact) || std::isnan(got)) return std::isnan(exact) == std::isnan(got) ? 0 : 1e9;
-  const T rounded = static_cast<T>(exact);
-  if (std::isinf(rounded) || std::isinf(got)) return got == rounded ? 0 : 1e9;
-  int exponent = Limits::min_exponent;
-  if (exact != 0) std::frexp(exact, &exponent);
-  exponent = std::max(exponent, Limits::min_exponent);
-  return static_cast<double>(std::fabs(std::ldexp(got - exact, Limits::digits - exponent)));
-}
+using namespace espalier::testing;
 
 /// Numbers of every size and sign, and dense ones where functions bend.
 template <class T>
@@ -140,7 +94,7 @@ void check_special_values() {
   BOOST_TEST(std::signbit(value(scalar::Erf(), -T(0))));
   BOOST_TEST(std::isnan(value(scalar::Erf(), nan)));
   BOOST_TEST(value(scalar::Gelu(), T(30)) == T(30));
-  BOOST_TEST(value(scalar::Gelu(), T(-30)) == 0);
+  BOOST_TEST(std::fabs(value(scalar::Gelu(), T(-30))) < T(1e-30));
   BOOST_TEST(value(scalar::Sigmoid(), -inf) == 0);
   BOOST_TEST(value(scalar::Sigmoid(), T(0)) == T(0.5));
   BOOST_TEST(value(scalar::Log1p(), -T(1)) == -inf);
@@ -209,7 +163,7 @@ void check_cast_to_integer() {
 
 BOOST_AUTO_TEST_SUITE(scalar_functors)
 
-BOOST_AUTO_TEST_CASE(float_functions_are_accurate) { check_all_accuracies<float>(2, 4); }
+BOOST_AUTO_TEST_CASE(float_functions_are_accurate) { check_all_accuracies<float>(1, 1); }
 
 BOOST_AUTO_TEST_CASE(double_functions_are_accurate) { check_all_accuracies<double>(2, 3); }
 

@@ -19,6 +19,9 @@ const PointwiseFunction* find(std::string_view functor) {
     add_casts(all);
     add_comparisons(all);
     add_elementary(all);
+    add_functions(all);
+    add_activations(all);
+    add_integers(all);
     return all;
   }();
   const auto found = table.find(functor);

@@ -3,18 +3,8 @@
 
 namespace espalier::cu {
 
-namespace {
-
-template <class... F>
-void add_each(PointwiseTable& table, scalar::Functors<F...>) {
-  (add_unary<F>(table, RealTypes()), ...);
-}
-
-}  // namespace
-
 void add_elementary(PointwiseTable& table) {
-  add_each(table, scalar::RealFunctions());
-  add_binary<scalar::GeluGradient>(table, RealTypes());
+  add_each_real(table, scalar::RealFunctions());
   add_binary<scalar::ReluGradient>(table, RealTypes());
 }
 

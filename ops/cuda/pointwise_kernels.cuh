@@ -155,6 +155,9 @@ void add_arithmetic(PointwiseTable& table);
 void add_casts(PointwiseTable& table);
 void add_comparisons(PointwiseTable& table);
 void add_elementary(PointwiseTable& table);
+void add_functions(PointwiseTable& table);
+void add_activations(PointwiseTable& table);
+void add_integers(PointwiseTable& table);
 
 // Lists of element types.
 template <class... T>
@@ -180,6 +183,11 @@ void add_binary(PointwiseTable& table, Types<T...>) {
   PointwiseFunction& f = table[type_name<F>()];
   f.inputs = 2;
   ((f.template of<T>() = pointwise_kernel_of<F, PointwiseResult<F, T, T>, T, T>()), ...);
+}
+
+template <class... F>
+void add_each_real(PointwiseTable& table, scalar::Functors<F...>) {
+  (add_unary<F>(table, RealTypes()), ...);
 }
 
 }  // namespace espalier::cu

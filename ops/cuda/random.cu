@@ -205,6 +205,7 @@ void add_random_kernels(KernelRegistry& kernels) {
   kernels.add("randn_like", bind_draw<Normal>);
   kernels.add("normal", bind_draw<Normal>);
   kernels.add("rand_like", bind_draw<Uniform>);
+  kernels.add("rand_in_training_like", bind_draw<Uniform>);
   kernels.add("uniform", bind_draw<Uniform>);
   kernels.add("bernoulli", bind_bernoulli);
   kernels.add("dropout_mask", bind_dropout_mask);

@@ -8,7 +8,7 @@
 
 namespace espalier {
 
-/// core/half.h, core/scalar.h and fused_device.cuh.
+/// core/half.h, the functors of core/scalar*.h, and fused_device.cuh.
 extern const char* const fused_prelude;
 
 namespace fused {

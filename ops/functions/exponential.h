@@ -1,0 +1,24 @@
+// Elementwise powers, exponentials and logarithms.
+#pragma once
+#include "espalier/core/variable.h"
+
+namespace espalier {
+
+/// 1 / √x.
+Variable rsqrt(const Operand& x);
+/// 1 / x.
+Variable reciprocal(const Operand& x);
+/// x³, for all numbers.
+Variable cube(const Operand& x);
+/// 2 to the power of x.
+Variable exp2(const Operand& x);
+/// eˣ − 1, with all digits for small x.
+Variable expm1(const Operand& x);
+/// log(1 + x), with all digits for small x.
+Variable log1p(const Operand& x);
+Variable log2(const Operand& x);
+Variable log10(const Operand& x);
+/// log(eᵃ + eᵇ), without overflow.
+Variable logaddexp(const Operand& a, const Operand& b);
+
+}  // namespace espalier

@@ -1,0 +1,196 @@
+// How far the functions of floats are from the exact results, over a million floats of all sizes.
+#include <boost/test/unit_test.hpp>
+
+// Tests are compiled with little optimization; these loops must be the vector code that the library runs.
+#pragma GCC optimize("O3", "no-math-errno", "no-trapping-math")
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <vector>
+
+#include "espalier/core/scalar.h"
+#include "espalier/core/scalar_activations.h"
+#include "espalier/core/scalar_functions.h"
+#include "espalier/core/scalar_special.h"
+#include "scalar_loops.h"
+
+namespace {
+
+using namespace espalier;
+using namespace espalier::testing;
+
+/// Floats with equal distances between their bits: of both signs, all exponents, with infinities and NaN.
+const std::vector<float>& floats() {
+  static const std::vector<float> all = [] {
+    std::vector<float> result;
+    for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 4099)
+      result.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+    return result;
+  }();
+  return all;
+}
+
+double sigmoid(double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); }
+double silu(double x) { return x == -INFINITY ? 0 : x * sigmoid(x); }
+double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
+double normal_share(double x) { return std::erfc(x * -std::numbers::sqrt2 / 2) / 2; }
+double normal_density(double x) {
+  return std::exp(x * x / -2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+}
+double gelu(double x) { return x < -40 ? 0 : x * normal_share(x); }
+double gelu_slope(double x) { return normal_share(x) + (std::abs(x) > 40 ? 0 : x * normal_density(x)); }
+double gelu_tanh(double x) {
+  const double share = sigmoid(2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x));
+  return share == 0 ? 0 : x * share;
+}
+double tanhshrink(double x) {
+  return std::abs(x) < 1e-3 ? x * x * x / 3 * (1 - 0.4 * x * x) : x - std::tanh(x);
+}
+double mish(double x) { return x == -INFINITY ? 0 : x * std::tanh(softplus(x)); }
+double selu(double x) { return 1.0507009873554804934 * (x > 0 ? x : 1.6732632423543772848 * std::expm1(x)); }
+
+/// f with a number as its second operand.
+template <class F>
+struct With {
+  float number;
+  [[gnu::always_inline]] float operator()(float x) const { return F()(x, number); }
+};
+
+template <class F>
+void check(const char* name, F f, double (*exact)(double), double bound) {
+  const std::vector<float>& x = floats();
+  std::vector<double> expected;
+  for (const float v : x) expected.push_back(exact(v));
+  at_every_level([&] {
+    const std::vector<float> y = apply<float>(f, x);
+    double worst = 0;
+    size_t where = 0;
+    for (size_t i = 0; i < x.size(); ++i)
+      if (const double error = ulps(y[i], expected[i]); error > worst) worst = error, where = i;
+    BOOST_TEST(worst <= bound, name << " of " << x[where] << " is " << y[where] << ", by " << worst
+                                    << " units from " << expected[where]);
+  });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(accuracy)
+
+BOOST_AUTO_TEST_CASE(within_one_unit) {
+  check(
+      "exp", scalar::Exp(), [](double x) { return std::exp(x); }, 1);
+  check(
+      "log", scalar::Log(), [](double x) { return std::log(x); }, 1);
+  check(
+      "log1p", scalar::Log1p(), [](double x) { return std::log1p(x); }, 1);
+  check(
+      "expm1", scalar::Expm1(), [](double x) { return std::expm1(x); }, 1);
+  check(
+      "tanh", scalar::Tanh(), [](double x) { return std::tanh(x); }, 1);
+  check("sigmoid", scalar::Sigmoid(), sigmoid, 1);
+  check(
+      "erf", scalar::Erf(), [](double x) { return std::erf(x); }, 1);
+  check(
+      "erfc", scalar::Erfc(), [](double x) { return std::erfc(x); }, 1);
+  check(
+      "exp2", scalar::Exp2(), [](double x) { return std::exp2(x); }, 1);
+  check(
+      "log2", scalar::Log2(), [](double x) { return std::log2(x); }, 1);
+  check(
+      "log10", scalar::Log10(), [](double x) { return std::log10(x); }, 1);
+  check(
+      "sin", scalar::Sin(), [](double x) { return std::sin(x); }, 1);
+  check(
+      "cos", scalar::Cos(), [](double x) { return std::cos(x); }, 1);
+  check(
+      "tan", scalar::Tan(), [](double x) { return std::tan(x); }, 1);
+  check(
+      "asin", scalar::Asin(), [](double x) { return std::asin(x); }, 1);
+  check(
+      "acos", scalar::Acos(), [](double x) { return std::acos(x); }, 1);
+  check(
+      "atan", scalar::Atan(), [](double x) { return std::atan(x); }, 1);
+  check(
+      "sinh", scalar::Sinh(), [](double x) { return std::sinh(x); }, 1);
+  check(
+      "cosh", scalar::Cosh(), [](double x) { return std::cosh(x); }, 1);
+  check(
+      "asinh", scalar::Asinh(), [](double x) { return std::asinh(x); }, 1);
+  check(
+      "acosh", scalar::Acosh(), [](double x) { return std::acosh(x); }, 1);
+  check(
+      "atanh", scalar::Atanh(), [](double x) { return std::atanh(x); }, 1);
+}
+
+BOOST_AUTO_TEST_CASE(activations_within_one_unit) {
+  check("gelu", scalar::Gelu(), gelu, 1);
+  check("gelu by tanh", scalar::GeluTanh(), gelu_tanh, 1);
+  check("silu", scalar::Silu(), silu, 1);
+  check("mish", scalar::Mish(), mish, 1);
+  check("softplus", With<scalar::Softplus>{1}, softplus, 1);
+  check(
+      "log_sigmoid", scalar::LogSigmoid(), [](double x) { return -softplus(-x); }, 1);
+  check("selu", scalar::Selu(), selu, 1);
+  check(
+      "elu", With<scalar::Elu>{1}, [](double x) { return x > 0 ? x : std::expm1(x); }, 1);
+  check("tanhshrink", scalar::TanhShrink(), tanhshrink, 1);
+}
+
+BOOST_AUTO_TEST_CASE(within_two_units) {
+  check(
+      "rsqrt", scalar::Rsqrt(), [](double x) { return 1 / std::sqrt(x); }, 2);
+  check(
+      "lgamma", scalar::Lgamma(), [](double x) { return std::lgamma(x); }, 2);
+  check(
+      "softsign", scalar::SoftSign(),
+      [](double x) { return std::isinf(x) ? std::nan("") : x / (1 + std::abs(x)); }, 2);
+}
+
+/// Beside its zero, where terms cancel, and which no float hits.
+BOOST_AUTO_TEST_CASE(slope_of_gelu) {
+  for (float x = -12; x < 6; x += 0.00013f) {
+    const double exact = gelu_slope(x), got = scalar::GeluGradient()(1.0f, x);
+    BOOST_TEST(std::abs(got - exact) <= 0x1p-23 * std::abs(exact) + 3e-9 * std::exp(-x * x / 2), "at " << x);
+  }
+}
+
+/// The inverse is checked by what it inverts.
+BOOST_AUTO_TEST_CASE(inverse_of_erf) {
+  for (double y = 1e-30; y < 0.99999; y = y < 0.1 ? y * 1.7 : y + 0.00137)
+    for (const double sign : {-1.0, 1.0}) {
+      const double x = scalar::Erfinv()(sign * y);
+      BOOST_TEST(std::abs(std::erf(x) - sign * y) <= 4e-16 * y);
+      BOOST_TEST(scalar::Erfinv()(static_cast<float>(sign * y)) ==
+                 static_cast<float>(scalar::Erfinv()(static_cast<double>(static_cast<float>(sign * y)))));
+    }
+  for (double rest = 1e-3; rest > 1e-15; rest *= 0.37) {
+    const double y = 1 - rest;
+    BOOST_TEST(std::abs(std::erfc(scalar::Erfinv()(y)) / (1 - y) - 1) <= 1e-13);
+  }
+}
+
+/// ψ(x + 1) = ψ(x) + 1 / x, and its derivatives; some values are known.
+BOOST_AUTO_TEST_CASE(derivatives_of_the_gamma_function) {
+  constexpr double pi = std::numbers::pi, zeta3 = 1.2020569031595942854;
+  const auto near = [](double a, double b, double terms = 1) {
+    return std::abs(a - b) <= 2e-14 * (1 + std::abs(b) + terms);
+  };
+  BOOST_TEST(near(scalar::Digamma()(1.0), -std::numbers::egamma));
+  BOOST_TEST(near(scalar::Digamma()(0.5), -std::numbers::egamma - 2 * std::numbers::ln2));
+  BOOST_TEST(near(scalar::Polygamma()(1.0, 1.0), pi * pi / 6));
+  BOOST_TEST(near(scalar::Polygamma()(1.0, 0.5), pi * pi / 2));
+  BOOST_TEST(near(scalar::Polygamma()(2.0, 1.0), -2 * zeta3));
+  BOOST_TEST(near(scalar::Polygamma()(2.0, 0.5), -14 * zeta3));
+  BOOST_TEST(near(scalar::Polygamma()(3.0, 1.0), std::pow(pi, 4) / 15));
+  for (const double x : {-7.3, -2.5, -0.9, -0.1, 0.1, 0.7, 3.0, 11.5, 40.0, 1e6}) {
+    BOOST_TEST(near(scalar::Digamma()(x + 1), scalar::Digamma()(x) + 1 / x));
+    BOOST_TEST(near(scalar::Polygamma()(1.0, x + 1), scalar::Polygamma()(1.0, x) - 1 / (x * x)));
+    const double cubed = x * x * x;
+    BOOST_TEST(
+        near(scalar::Polygamma()(2.0, x + 1), scalar::Polygamma()(2.0, x) + 2 / cubed, 2 / std::abs(cubed)));
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

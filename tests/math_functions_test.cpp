@@ -1,0 +1,271 @@
+// Elementwise functions beyond those of pointwise_test.cpp.
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <limits>
+
+#include "espalier/core/error.h"
+#include "espalier/ops/functions/exponential.h"
+#include "espalier/ops/functions/rounding.h"
+#include "espalier/ops/functions/special.h"
+#include "espalier/ops/functions/trigonometry.h"
+#include "espalier/ops/ops.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+const double NaN = std::numeric_limits<double>::quiet_NaN();
+
+/// Σ over k of a term that falls as k^-2, with the integral of the rest.
+double digamma(double x) {
+  double sum = 0;
+  for (; x < 40; x += 1) sum -= 1 / x;
+  return sum + std::log(x) - 0.5 / x - 1 / (12 * x * x) + 1 / (120 * std::pow(x, 4));
+}
+double trigamma(double x) {
+  double sum = 0;
+  for (; x < 60; x += 1) sum += 1 / (x * x);
+  return sum + 1 / x + 0.5 / (x * x) + 1 / (6 * std::pow(x, 3)) - 1 / (30 * std::pow(x, 5));
+}
+double erfinv(double y) {
+  double low = -7, high = 7;
+  for (int i = 0; i < 200; ++i) {
+    const double middle = (low + high) / 2;
+    (std::erf(middle) < y ? low : high) = middle;
+  }
+  return low;
+}
+
+struct Unary {
+  const char* name;
+  esp::Variable (*op)(const esp::Operand&);
+  double (*f)(double);
+  double low = -2, high = 2;
+  int roundings = 1;
+};
+
+const Unary unary[] = {
+    {"rsqrt", esp::rsqrt, [](double x) { return 1 / std::sqrt(x); }, 0.3, 4},
+    {"reciprocal", esp::reciprocal, [](double x) { return 1 / x; }, 0.5, 3},
+    {"cube", esp::cube, [](double x) { return x * x * x; }},
+    {"exp2", esp::exp2, [](double x) { return std::exp2(x); }},
+    {"expm1", esp::expm1, [](double x) { return std::expm1(x); }},
+    {"log1p", esp::log1p, [](double x) { return std::log1p(x); }, -0.7, 3},
+    {"log2", esp::log2, [](double x) { return std::log2(x); }, 0.3, 4},
+    {"log10", esp::log10, [](double x) { return std::log10(x); }, 0.3, 4},
+    {"tan", esp::tan, [](double x) { return std::tan(x); }, -1, 1},
+    {"asin", esp::asin, [](double x) { return std::asin(x); }, -0.8, 0.8},
+    {"acos", esp::acos, [](double x) { return std::acos(x); }, -0.8, 0.8},
+    {"atan", esp::atan, [](double x) { return std::atan(x); }},
+    {"sinh", esp::sinh, [](double x) { return std::sinh(x); }},
+    {"cosh", esp::cosh, [](double x) { return std::cosh(x); }},
+    {"asinh", esp::asinh, [](double x) { return std::asinh(x); }},
+    {"acosh", esp::acosh, [](double x) { return std::acosh(x); }, 1.5, 4},
+    {"atanh", esp::atanh, [](double x) { return std::atanh(x); }, -0.8, 0.8},
+    {"erfc", esp::erfc, [](double x) { return std::erfc(x); }},
+    {"erfinv", esp::erfinv, erfinv, -0.8, 0.8},
+    {"lgamma", esp::lgamma, [](double x) { return std::lgamma(x); }, 0.5, 5},
+    {"lgamma, below 0", esp::lgamma, [](double x) { return std::lgamma(x); }, -1.8, -1.2},
+    {"digamma", esp::digamma, digamma, 0.6, 5},
+    {"digamma, below 0", esp::digamma, [](double x) { return digamma(x); }, -1.7, -1.3},
+    {"polygamma(1)", [](const esp::Operand& x) { return esp::polygamma(1, x); }, trigamma, 0.8, 5},
+    {"frac", esp::frac, [](double x) { return x - std::trunc(x); }},
+    {"ceil, flat", [](const esp::Operand& x) { return esp::ceil(x) + x * 0; },
+     [](double x) { return std::ceil(x); }},
+    {"round, flat", [](const esp::Operand& x) { return esp::round(x) + x * 0; },
+     [](double x) { return std::nearbyint(x); }},
+    {"trunc, flat", [](const esp::Operand& x) { return esp::trunc(x) + x * 0; },
+     [](double x) { return std::trunc(x); }},
+    {"clamp", [](const esp::Operand& x) { return esp::clamp(x, -0.75, 1.25); },
+     [](double x) { return std::clamp(x, -0.75, 1.25); }},
+    {"nan_to_num", [](const esp::Operand& x) { return esp::nan_to_num(x); }, [](double x) { return x; }},
+};
+
+struct Binary {
+  const char* name;
+  esp::Variable (*op)(const esp::Operand&, const esp::Operand&);
+  double (*f)(double, double);
+  double low = -2, high = 2;
+  int order = 2;
+  int roundings = 1;
+};
+
+double python_remainder(double a, double b) {
+  const double rest = std::fmod(a, b);
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+const Binary binary[] = {
+    {"atan2", esp::atan2, [](double a, double b) { return std::atan2(a, b); }, 0.5, 3},
+    {"hypot", esp::hypot, [](double a, double b) { return std::hypot(a, b); }, 0.5, 3},
+    {"logaddexp", esp::logaddexp,
+     [](double a, double b) { return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b))); }},
+    {"xlogy", esp::xlogy, [](double a, double b) { return a * std::log(b); }, 0.5, 3},
+    {"fmod", esp::fmod, [](double a, double b) { return std::fmod(a, b); }, 1.1, 1.9},
+    {"remainder", esp::remainder, python_remainder, 1.1, 1.9},
+    {"floor_divide", esp::floor_divide, [](double a, double b) { return std::floor(a / b); }, 0.5, 3, 0},
+    {"heaviside", esp::heaviside, [](double a, double b) { return a == 0 ? b : double(a > 0); }, -2, 2, 0},
+    {"clamp_min", esp::clamp_min, [](double a, double b) { return std::max(a, b); }},
+    {"clamp_max", esp::clamp_max, [](double a, double b) { return std::min(a, b); }},
+    {"lerp", [](const esp::Operand& a, const esp::Operand& b) { return esp::lerp(a, b, 0.25); },
+     [](double a, double b) { return a + 0.25 * (b - a); }, -2, 2, 2, 3},
+};
+
+template <class T>
+std::vector<T> list(const esp::Variable& v) {
+  const esp::Tensor plain = v.value().contiguous_copy();
+  return {plain.span<T>().begin(), plain.span<T>().end()};
+}
+
+bool is(const esp::Variable& v, const std::vector<double>& wanted) {
+  return difference(esp::tensor_from(wanted, v.shape()), v.value()) < 1e-15;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(math_functions)
+
+BOOST_AUTO_TEST_CASE(one_operand) {
+  for (const Unary& u : unary)
+    for (const esp::Shape& shape : {esp::Shape{3, 7}, {40}, {}, {2, 0, 3}})
+      check_op({.name = u.name,
+                .op = [&](const Variables& x) { return u.op(x[0]); },
+                .inputs = {numbers(shape, u.low, u.high)},
+                .reference = elementwise(u.f),
+                .roundings = u.roundings});
+}
+
+BOOST_AUTO_TEST_CASE(two_operands) {
+  const std::pair<esp::Shape, esp::Shape> shapes[] = {
+      {{2, 19}, {2, 19}}, {{2, 1, 3}, {4, 1}}, {{}, {2, 3}}, {{33}, {1}}, {{2, 0}, {2, 1}}};
+  for (const Binary& b : binary)
+    for (const auto& [first, second] : shapes)
+      check_op({.name = b.name,
+                .op = [&](const Variables& x) { return b.op(x[0], x[1]); },
+                .inputs = {numbers(first, b.low, b.high), numbers(second, b.low, b.high, 1)},
+                .reference = elementwise(b.f),
+                .order = b.order,
+                .roundings = b.roundings});
+}
+
+BOOST_AUTO_TEST_CASE(three_operands) {
+  check_op({.name = "lerp",
+            .op = [](const Variables& x) { return esp::lerp(x[0], x[1], x[2]); },
+            .inputs = {numbers({3, 7}), numbers({3, 7}, -2, 2, 1), numbers({7}, 0, 1, 2)},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  return Array(in[0].shape,
+                               [&](const Index& i) { return in[0](i) + in[2](i) * (in[1](i) - in[0](i)); });
+                },
+            .roundings = 4});
+  const esp::Tensor a = numbers({9}), b = numbers({9}, -2, 2, 1);
+  BOOST_TEST(difference(esp::lerp(a, b, 1.0).value(), b) == 0);
+  BOOST_TEST(difference(esp::lerp(a, b, esp::tensor(1.0, esp::float64)).value(), b) == 0);
+  check_op({.name = "clamp",
+            .op = [](const Variables& x) { return esp::clamp(x[0], x[1], x[2]); },
+            .inputs = {numbers({3, 7}), numbers({7}, -1.5, 0, 1), numbers({3, 1}, 0.5, 1.5, 2)},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  return Array(in[0].shape, [&](const Index& i) {
+                    return std::min(std::max(in[0](i), in[1](i)), in[2](i));
+                  });
+                }});
+}
+
+BOOST_AUTO_TEST_CASE(infinities_and_nan) {
+  const esp::Variable x = esp::tensor({NaN, inf, -inf, -0.0}, esp::float64);
+  BOOST_TEST(is(esp::rsqrt(x), {NaN, 0, NaN, -inf}));
+  BOOST_TEST(is(esp::expm1(x), {NaN, inf, -1, 0}));
+  BOOST_TEST(is(esp::log1p(x), {NaN, inf, NaN, 0}));
+  BOOST_TEST(is(esp::asin(x), {NaN, NaN, NaN, 0}));
+  BOOST_TEST(is(esp::atan(x), {NaN, std::acos(0), -std::acos(0), 0}));
+  BOOST_TEST(is(esp::erfc(x), {NaN, 0, 2, 1}));
+  BOOST_TEST(is(esp::lgamma(x), {NaN, inf, inf, inf}));
+  BOOST_TEST(is(esp::digamma(x), {NaN, inf, NaN, inf}));
+  BOOST_TEST(is(esp::digamma(esp::tensor({0.0, -1.0, -2.0}, esp::float64)), {-inf, NaN, NaN}));
+  BOOST_TEST(is(esp::erfinv(esp::tensor({1.0, -1.0, 1.5, 0.0}, esp::float64)), {inf, -inf, NaN, 0}));
+  BOOST_TEST(is(esp::clamp(x, -1, 1), {NaN, 1, -1, 0}));
+  BOOST_TEST(is(esp::round(x), {NaN, inf, -inf, 0}));
+  BOOST_TEST(is(esp::frac(x), {NaN, NaN, NaN, 0}));
+  BOOST_TEST(is(esp::heaviside(x, 0.5), {0, 1, 0, 0.5}));
+  BOOST_TEST(is(esp::nan_to_num(x, 7, 8), {7, 8, -std::numeric_limits<double>::max(), 0}));
+  BOOST_TEST(is(esp::logaddexp(x, x), {NaN, inf, -inf, std::log(2)}));
+  BOOST_TEST(is(esp::hypot(x, 3), {NaN, inf, inf, 3}));
+  BOOST_TEST(is(esp::hypot(x, NaN), {NaN, inf, inf, NaN}));
+  BOOST_TEST(is(esp::xlogy(0, x), {NaN, 0, 0, 0}));
+  BOOST_TEST(is(esp::atan2(x, -1), {NaN, std::acos(0), -std::acos(0), -std::acos(-1)}));
+  BOOST_TEST(list<bool>(esp::isnan(x)) == (std::vector<bool>{true, false, false, false}));
+  BOOST_TEST(list<bool>(esp::isinf(x)) == (std::vector<bool>{false, true, true, false}));
+  BOOST_TEST(list<bool>(esp::isfinite(x)) == (std::vector<bool>{false, false, false, true}));
+  const esp::Variable whole = esp::tensor({int64_t{1}, INT64_MAX});
+  BOOST_TEST(list<bool>(esp::isfinite(whole)) == (std::vector<bool>{true, true}));
+  BOOST_TEST(list<bool>(esp::isnan(whole)) == (std::vector<bool>{false, false}));
+  BOOST_TEST(esp::nan_to_num(whole).node() == whole.node());
+  for (const esp::DType dtype : {esp::float32, esp::float16, esp::bfloat16}) {
+    const esp::Tensor most = esp::nan_to_num(esp::tensor({inf, -inf, NaN}, dtype)).value().to(esp::float64);
+    BOOST_TEST((std::isfinite(most.at<double>({0})) && most.at<double>({0}) > 6e4));
+    BOOST_TEST(most.at<double>({1}) == -most.at<double>({0}));
+    BOOST_TEST(most.at<double>({2}) == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(halves_round_to_even) {
+  const esp::Variable x = esp::tensor({-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49999}, esp::float64);
+  BOOST_TEST(is(esp::round(x), {-2, -2, 0, 0, 2, 2, 0}));
+}
+
+BOOST_AUTO_TEST_CASE(divisions_round_as_in_python) {
+  const esp::Variable a = esp::tensor_from(std::vector<int64_t>{7, -7, 7, -7, 6, 0, INT64_MIN, 5}, {8}),
+                      b = esp::tensor_from(std::vector<int64_t>{2, 2, -2, -2, 3, 5, -1, 0}, {8});
+  BOOST_TEST(list<int64_t>(esp::floor_divide(a, b)) ==
+             (std::vector<int64_t>{3, -4, -4, 3, 2, 0, INT64_MIN, 0}));
+  BOOST_TEST(list<int64_t>(esp::remainder(a, b)) == (std::vector<int64_t>{1, 1, -1, -1, 0, 0, 0, 0}));
+  BOOST_TEST(list<int64_t>(esp::fmod(a, b)) == (std::vector<int64_t>{1, -1, 1, -1, 0, 0, 0, 0}));
+  // 1 / 0.1 is 10 when it is rounded, but 0.1 is above a tenth.
+  const esp::Variable c = esp::tensor({1.0, -1.0, 5.0, -5.0, -0.5, 3.0}, esp::float64),
+                      d = esp::tensor({0.1, 0.1, inf, inf, 2.0, 0.0}, esp::float64);
+  BOOST_TEST(is(esp::floor_divide(c, d), {9, -10, 0, -1, -1, inf}));
+  BOOST_TEST(is(esp::remainder(c, d), {std::fmod(1, 0.1), 0.1 - std::fmod(1, 0.1), 5, inf, 1.5, NaN}));
+  const esp::Variable small = esp::tensor({-7, 7}, esp::int32);
+  BOOST_TEST(list<int32_t>(esp::floor_divide(small, 4)) == (std::vector<int32_t>{-2, 1}));
+}
+
+BOOST_AUTO_TEST_CASE(gradients_at_bounds) {
+  const auto slope = [](const std::function<esp::Variable(const esp::Variable&)>& f,
+                        const std::vector<double>& at) {
+    const esp::Variable x = esp::variable(esp::tensor_from(at, {static_cast<int64_t>(at.size())}));
+    return list<double>(f(x).gradient(x));
+  };
+  using List = std::vector<double>;
+  const auto clamped = [](const esp::Variable& x) { return esp::clamp(x, -1, 1); };
+  BOOST_TEST(slope(clamped, {-2, -1, 0, 1, 2, NaN}) == (List{0, 1, 1, 1, 0, 0}));
+  const auto replaced = [](const esp::Variable& x) { return esp::nan_to_num(x); };
+  BOOST_TEST(slope(replaced, {1, inf, -inf, NaN}) == (List{1, 0, 0, 0}));
+  BOOST_TEST(slope(esp::frac, {0.5, 2}) == (List{1, 1}));
+  const auto of_low = [](const esp::Variable& x) {
+    return esp::clamp(esp::tensor({0.0, 0.0, 0.0}, esp::float64), x, 5);
+  };
+  BOOST_TEST(slope(of_low, {-1, 0, 1}) == (List{0, 0, 1}));
+  const auto entropy = [](const esp::Variable& x) { return esp::xlogy(x, 0.0); };
+  BOOST_TEST(slope(entropy, {0}) == (List{0}));
+}
+
+BOOST_AUTO_TEST_CASE(mistakes) {
+  const esp::Variable a = esp::ones({2, 3}), b = esp::ones({4}), whole = esp::tensor({1, 2});
+  BOOST_CHECK_EXCEPTION(esp::atan2(a, b), esp::ShapeError, says({"atan2", "[2, 3]", "[4]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::lgamma(whole), esp::TypeError, says({"lgamma", "int64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::frac(whole), esp::TypeError, says({"frac", "int64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::polygamma(-1, a), esp::Error, says({"polygamma", "-1", here()}));
+  BOOST_CHECK_EXCEPTION(esp::lerp(a, b, 0.5), esp::ShapeError, says({"[2, 3]", "[4]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::clamp(a, 0, b), esp::ShapeError, says({"[2, 3]", "[4]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::ceil(esp::tensor(true)), esp::TypeError, says({"ceil", "bool", here()}));
+  BOOST_CHECK_EXCEPTION(esp::nan_to_num(esp::tensor(true)), esp::TypeError,
+                        says({"nan_to_num", "bool", here()}));
+  BOOST_CHECK_EXCEPTION(esp::clamp(esp::Variable(), 0, 1), esp::Error, says({"undefined", here()}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
