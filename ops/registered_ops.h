@@ -7,6 +7,7 @@ class OpRegistry;
 
 void add_along_axis_ops(OpRegistry& ops);
 void add_arithmetic_ops(OpRegistry& ops);
+void add_axis_view_ops(OpRegistry& ops);
 void add_cast_op(OpRegistry& ops);
 void add_comparison_ops(OpRegistry& ops);
 void add_concat_ops(OpRegistry& ops);
@@ -18,6 +19,7 @@ void add_reduce_ops(OpRegistry& ops);
 void add_reshape_ops(OpRegistry& ops);
 void add_row_ops(OpRegistry& ops);
 void add_scatter_ops(OpRegistry& ops);
+void add_sampling_ops(OpRegistry& ops);
 void add_softmax_ops(OpRegistry& ops);
 void add_stop_gradient_op(OpRegistry& ops);
 
