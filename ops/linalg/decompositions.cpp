@@ -21,6 +21,10 @@ class MatrixOperand {
  public:
   MatrixOperand(const Operand& x, std::string_view op, bool square) : given_(x.defined(op)) {
     check_matrix({given_.dtype(), given_.shape()}, op, square);
+    if (given_.device().type != DeviceType::cpu)
+      throw UnsupportedError(
+          fmt::format("{}: there are no decompositions on {}: give it a matrix {} by .to(cpu())", op,
+                      given_.device().str(), given_.shape().str()));
     value_ = is_half(given_.dtype()) ? cast(given_, float32) : given_;
   }
   const Variable& operator*() const { return value_; }
@@ -56,7 +60,8 @@ Variable with_right_side(const MatrixOperand& a, const Operand& b, std::string_v
 }
 
 /// The singular values that count, as 1, and others as 0.
-Variable that_count(const Variable& s, const MatrixOperand& a, std::optional<double> rtol, std::string_view op) {
+Variable that_count(const Variable& s, const MatrixOperand& a, std::optional<double> rtol,
+                    std::string_view op) {
   const double epsilon = (*a).dtype() == float64 ? std::numeric_limits<double>::epsilon()
                                                  : double{std::numeric_limits<float>::epsilon()};
   const double share = rtol.value_or(epsilon * static_cast<double>(std::max(a.rows(), a.columns())));
