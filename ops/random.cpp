@@ -5,6 +5,7 @@
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
+#include "espalier/ops/random_op.h"
 #include "espalier/ops/random_slopes.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
@@ -42,20 +43,6 @@ class FullLike : public Op {
 
  private:
   double value_;
-};
-
-/// Draws one stream of numbers. A random op that reads no element takes the shape alone from its input.
-class RandomOp : public Op {
- public:
-  Gradients gradient(const GradientRule& rule) const override { return Gradients(rule.inputs(), Variable()); }
-
- protected:
-  explicit RandomOp(InputSet reads = InputSet::none(), std::optional<Device> device = std::nullopt)
-      : Op({.effect = Effect::random,
-            .reads = reads,
-            .gradient_reads = InputSet::none(),
-            .passes_no_gradient = true,
-            .output_device = device}) {}
 };
 
 /// Calls `f` with the elements of the output, floats or doubles, and their number.

@@ -7,25 +7,35 @@ class OpRegistry;
 
 void add_along_axis_ops(OpRegistry& ops);
 void add_arithmetic_ops(OpRegistry& ops);
+void add_axis_view_ops(OpRegistry& ops);
+void add_band_op(OpRegistry& ops);
 void add_bitwise_ops(OpRegistry& ops);
 void add_cast_op(OpRegistry& ops);
+void add_cholesky_op(OpRegistry& ops);
 void add_comparison_ops(OpRegistry& ops);
 void add_concat_ops(OpRegistry& ops);
 void add_cross_entropy_ops(OpRegistry& ops);
+void add_eigh_ops(OpRegistry& ops);
 void add_elementary_ops(OpRegistry& ops);
 void add_exponential_ops(OpRegistry& ops);
 void add_index_ops(OpRegistry& ops);
+void add_lu_ops(OpRegistry& ops);
 void add_piecewise_activation_ops(OpRegistry& ops);
+void add_pinv_op(OpRegistry& ops);
+void add_qr_op(OpRegistry& ops);
 void add_random_ops(OpRegistry& ops);
 void add_reduce_ops(OpRegistry& ops);
 void add_reshape_ops(OpRegistry& ops);
 void add_rounding_ops(OpRegistry& ops);
 void add_row_ops(OpRegistry& ops);
+void add_sampling_ops(OpRegistry& ops);
 void add_scatter_ops(OpRegistry& ops);
 void add_smooth_activation_ops(OpRegistry& ops);
 void add_softmax_ops(OpRegistry& ops);
 void add_special_ops(OpRegistry& ops);
 void add_stop_gradient_op(OpRegistry& ops);
+void add_svd_ops(OpRegistry& ops);
+void add_triangular_ops(OpRegistry& ops);
 void add_trigonometry_ops(OpRegistry& ops);
 
 }  // namespace espalier

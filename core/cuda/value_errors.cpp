@@ -96,7 +96,7 @@ void throw_recorded_value() {
   if (shared.complete == 0u) return;
   std::atomic_thread_fence(std::memory_order_acquire);
   const long long index = shared.index, size = shared.size;
-  const double probability = shared.probability;
+  const double number = shared.number;
   const Site site = sites().site(shared.site);
   shared.complete = 0u;
   clear_found(here);
@@ -104,7 +104,8 @@ void throw_recorded_value() {
   own_line.where = nullptr;  // the line is the kernel's call, not the one that waited for it
   const BuildScope scope(own_line);
   located(site.where, [&] {
-    if (size < 0) throw Error(fmt::format("{}: {} is not a probability, from 0 to 1", site.op, probability));
+    if (size == -1) throw Error(fmt::format("{}: {} is not a probability, from 0 to 1", site.op, number));
+    if (size < 0) throw Error(fmt::format("{}: {} is no parameter of this distribution", site.op, number));
     throw IndexError(fmt::format("{}: index {} is outside an axis of size {}", site.op, index, size));
   });
 }

@@ -13,8 +13,8 @@ namespace espalier::cu {
 struct ValueRecord {
   unsigned int complete;  ///< 1 once the rest is written
   unsigned int site;
-  long long index, size;  ///< size -1: `probability` is what was found
-  double probability = 0;
+  long long index, size;  ///< size -1 or -2: `number` is what was found, no probability or no parameter
+  double number = 0;
 };
 
 /// The arguments with which a kernel reports a value: its device's record and its own number.
@@ -37,14 +37,16 @@ struct ValueReport {
   __device__ void check_probability(double p) const {
     if (!(p >= 0 && p <= 1)) write(0, -1, p);
   }
+  /// Reports a number that is no parameter of a distribution.
+  __device__ void refuse_parameter(double number) const { write(0, -2, number); }
 
  private:
-  __device__ void write(long long index, long long size, double probability) const {
+  __device__ void write(long long index, long long size, double number) const {
     if (*static_cast<volatile unsigned int*>(found) != 0u || atomicExch(found, 1u) != 0u) return;
     record->site = site;
     record->index = index;
     record->size = size;
-    record->probability = probability;
+    record->number = number;
     __threadfence_system();
     *static_cast<volatile unsigned int*>(&record->complete) = 1u;
   }
@@ -55,8 +57,8 @@ struct ValueReport {
 /// 3").
 ValueReport value_report(const KernelCall& call, std::string_view op);
 
-/// Throws IndexError if a kernel of the current device has recorded an index, or Error for a probability, and
-/// clears the record. To be called once what ran before is synchronized.
+/// Throws IndexError if a kernel of the current device has recorded an index, or Error for another number,
+/// and clears the record. To be called once what ran before is synchronized.
 void throw_recorded_value();
 
 }  // namespace espalier::cu

@@ -13,6 +13,7 @@ using Bound = std::unique_ptr<BoundKernel>;
 // One function for each file: it registers the file's kernels by the names of their ops.
 void add_pointwise_kernels(KernelRegistry& kernels);
 void add_random_kernels(KernelRegistry& kernels);
+void add_sampling_kernels(KernelRegistry& kernels);
 void add_reduce_kernels(KernelRegistry& kernels);
 void add_argmax_kernels(KernelRegistry& kernels);
 void add_softmax_kernels(KernelRegistry& kernels);

@@ -29,13 +29,14 @@ void tame_openblas() {
 
 /// OpenBLAS tries for ever to have memory for a thread's buffers, so the first product of each thread tries
 /// it. Throws OutOfMemory.
-void check_memory_for_openblas() {
+void check_memory_for_openblas(std::string_view op) {
   static thread_local bool has_some = false;
   if (has_some) return;
   constexpr size_t bytes = size_t{128} << 20;
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    throw OutOfMemory("matmul: the system has no memory for OpenBLAS, which wants 128 MiB for each thread");
+    throw OutOfMemory(
+        fmt::format("{}: the system has no memory for OpenBLAS, which wants 128 MiB for each thread", op));
   munmap(memory, bytes);
   has_some = true;
 }
@@ -77,6 +78,11 @@ GemmThreads::~GemmThreads() {
 #endif
 }
 
+void prepare_openblas(std::string_view op) {
+  tame_openblas();
+  check_memory_for_openblas(op);
+}
+
 void run_gemm(const Gemm& g, const void* a, const void* b, void* c, GemmLibrary library) {
   if (g.k == 0 || g.m == 0 || g.n == 0) {
     const auto size = static_cast<int64_t>(size_of(g.dtype));
@@ -90,13 +96,11 @@ void run_gemm(const Gemm& g, const void* a, const void* b, void* c, GemmLibrary 
   const auto lda = static_cast<int>(g.lda), ldb = static_cast<int>(g.ldb), ldc = static_cast<int>(g.ldc);
   const auto alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
   if (g.dtype == DType::float64) {
-    tame_openblas();
-    check_memory_for_openblas();
+    prepare_openblas("matmul");
     cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, g.alpha, static_cast<const double*>(a), lda,
                 static_cast<const double*>(b), ldb, g.beta, static_cast<double*>(c), ldc);
   } else if (library == GemmLibrary::openblas) {
-    tame_openblas();
-    check_memory_for_openblas();
+    prepare_openblas("matmul");
     cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, alpha, static_cast<const float*>(a), lda,
                 static_cast<const float*>(b), ldb, beta, static_cast<float*>(c), ldc);
   } else {

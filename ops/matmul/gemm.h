@@ -46,6 +46,10 @@ class GemmThreads {
   [[maybe_unused]] int before_ = 0;  // unused without OpenMP
 };
 
+/// To be called in a thread before it calls OpenBLAS. Throws OutOfMemory, naming `op`, where OpenBLAS would
+/// wait for memory for ever.
+void prepare_openblas(std::string_view op);
+
 /// Runs the gemm of a library; for `onednn_matmul`, that of oneDNN.
 void run_gemm(const Gemm& gemm, const void* a, const void* b, void* c, GemmLibrary library);
 

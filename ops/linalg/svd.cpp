@@ -1,0 +1,124 @@
+// The singular value decomposition.
+#include <algorithm>
+#include <vector>
+
+#include "espalier/core/op_registry.h"
+#include "espalier/ops/linalg/factor_ops.h"
+#include "espalier/ops/linalg/lapack.h"
+#include "espalier/ops/linalg/linalg_ops.h"
+#include "espalier/ops/linalg/matrix_op.h"
+#include "espalier/ops/ops.h"
+#include "espalier/ops/registered_ops.h"
+
+namespace espalier {
+
+namespace {
+
+/// Runs gesdd on each matrix, which lies transposed in LAPACK's eyes: so u and vt change places.
+template <class T>
+void run_svd(const Tensor& a, T* u, T* s, T* vt) {
+  const int64_t m = a.shape()[-2], n = a.shape()[-1], k = std::min(m, n);
+  const Shape batch = batch_of_matrices(a.shape());
+  const T* from = static_cast<const T*>(a.address());
+  const double operations = 20.0 * static_cast<double>(m * n) * static_cast<double>(k);
+  each_matrix("svd", batch.elements(), operations, [&](int64_t i) {
+    std::vector<T> work(from + i * m * n, from + (i + 1) * m * n);
+    if (lapack::gesdd(n, m, work.data(), s + i * k, vt ? vt + i * k * n : nullptr,
+                      u ? u + i * m * k : nullptr))
+      throw LinAlgError(fmt::format("svd: {} has no decomposition: the iteration did not converge",
+                                    name_of_matrix(batch, i)));
+  });
+}
+
+NodeFlops svd_cost(const NodeWork& work, double factor) {
+  const Shape& shape = work.inputs[0]->shape;
+  return {.elementwise = factor * static_cast<double>(shape.elements()) *
+                         static_cast<double>(std::min(shape[-1], shape[-2]))};
+}
+
+/// m − mᵀ, divided by the differences of the squared singular values.
+Variable rotation(const Variable& m, const Variable& differences) { return (m - transpose(m)) / differences; }
+
+/// Outputs u [..., m, k], s [..., k] and vt [..., k, n].
+struct Svd : MatrixOp {
+  Svd() : MatrixOp({.gradient_reads = InputSet::none(), .gradient_reads_output = true}) {}
+  std::string_view name() const override { return "svd"; }
+  Specs infer(const InputSpecs& in) const override {
+    check_matrix(*in[0], name(), false);
+    const Shape& shape = in[0]->shape;
+    const int64_t m = shape[-2], n = shape[-1], k = std::min(m, n);
+    const Shape batch = batch_of_matrices(shape);
+    Specs specs;
+    specs.push_back({in[0]->dtype, batch_with(batch, {m, k})});
+    specs.push_back({in[0]->dtype, batch_with(batch, {k})});
+    specs.push_back({in[0]->dtype, batch_with(batch, {k, n})});
+    return specs;
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor a = call.inputs[0]->contiguous_copy();
+    if (a.elements() == 0) return;
+    visit_matrix(a.dtype(), [&]<class T>(TypeTag<T>) {
+      run_svd(a, detail::output<T>(call, 0), detail::output<T>(call, 1), detail::output<T>(call, 2));
+    });
+  }
+  NodeFlops cost(const NodeWork& work) const override { return svd_cost(work, 20); }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable u = rule.output(0), s = rule.output(1), vt = rule.output(2);
+    const Variable &of_u = rule.output_gradient(0), &of_s = rule.output_gradient(1),
+                   &of_vt = rule.output_gradient(2);
+    const Variable rows = unsqueeze(s, -1), columns = unsqueeze(s, -2);
+    const Variable one = eye_like(matmul(vt, transpose(vt)));
+    const Variable differences = square(columns) - square(rows) + one;
+    Variable inner, outer;
+    const auto add_to = [](Variable& sum, const Variable& part) { sum = sum.defined() ? sum + part : part; };
+    if (of_s.defined()) add_to(inner, unsqueeze(of_s, -1) * one);
+    if (of_u.defined()) {
+      const Variable along = matmul(transpose(u), of_u);
+      add_to(inner, rotation(along, differences) * columns);
+      if (u.shape()[-2] > s.shape()[-1]) add_to(outer, matmul((of_u - matmul(u, along)) / columns, vt));
+    }
+    if (of_vt.defined()) {
+      const Variable along = matmul(vt, transpose(of_vt));
+      add_to(inner, rows * rotation(along, differences));
+      if (vt.shape()[-1] > s.shape()[-1])
+        add_to(outer, matmul(u / columns, of_vt - matmul(transpose(along), vt)));
+    }
+    const Variable result = matmul(matmul(u, inner), vt);
+    return {outer.defined() ? result + outer : result};
+  }
+};
+
+/// s alone; its gradient computes the vectors.
+struct SingularValues : MatrixOp {
+  SingularValues() : MatrixOp({.gradient_reads = InputSet::only(0)}) {}
+  std::string_view name() const override { return "svdvals"; }
+  Specs infer(const InputSpecs& in) const override {
+    check_matrix(*in[0], name(), false);
+    const Shape& shape = in[0]->shape;
+    return {{in[0]->dtype, batch_with(batch_of_matrices(shape), {std::min(shape[-1], shape[-2])})}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor a = call.inputs[0]->contiguous_copy();
+    if (a.elements() == 0) return;
+    visit_matrix(a.dtype(),
+                 [&]<class T>(TypeTag<T>) { run_svd<T>(a, nullptr, detail::output<T>(call), nullptr); });
+  }
+  NodeFlops cost(const NodeWork& work) const override { return svd_cost(work, 4); }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable u = svd_factors(rule.input(0));
+    return {matmul(u * unsqueeze(rule.output_gradient(), -2), output_of(u, 2))};
+  }
+};
+
+}  // namespace
+
+Variable svd_factors(const Variable& a) {
+  return apply(shared_op<Svd>(), {&a}, std::source_location::current());
+}
+Variable singular_values(const Variable& a) {
+  return apply(shared_op<SingularValues>(), {&a}, std::source_location::current());
+}
+
+void add_svd_ops(OpRegistry& ops) { ops.add<Svd, SingularValues>(); }
+
+}  // namespace espalier
