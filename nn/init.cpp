@@ -14,6 +14,8 @@ namespace {
 /// numerator / fan; 0 for an empty parameter, whose fan is 0.
 double per(double numerator, double fan) { return fan > 0 ? numerator / fan : 0; }
 
+double chosen_fan(Initializer::Fans fans, Fan fan) { return fan == Fan::in ? fans.in : fans.out; }
+
 void check_finite(const char* what, double value) {
   if (!std::isfinite(value)) throw Error(fmt::format("{} must be a finite number, not {}", what, value));
 }
@@ -116,13 +118,15 @@ XavierNormal::XavierNormal(double gain)
   check_finite("XavierNormal: gain", gain);
 }
 
-KaimingUniform::KaimingUniform(double a)
-    : Initializer(uniform([a](Fans fans) { return std::sqrt(per(6, (1 + a * a) * fans.in)); })) {
+KaimingUniform::KaimingUniform(double a, Fan fan)
+    : Initializer(
+          uniform([a, fan](Fans fans) { return std::sqrt(per(6, (1 + a * a) * chosen_fan(fans, fan))); })) {
   check_finite("KaimingUniform: a", a);
 }
 
-KaimingNormal::KaimingNormal(double a)
-    : Initializer(normal([a](Fans fans) { return std::sqrt(per(2, (1 + a * a) * fans.in)); })) {
+KaimingNormal::KaimingNormal(double a, Fan fan)
+    : Initializer(
+          normal([a, fan](Fans fans) { return std::sqrt(per(2, (1 + a * a) * chosen_fan(fans, fan))); })) {
   check_finite("KaimingNormal: a", a);
 }
 

@@ -2,6 +2,7 @@
 //
 // `in` and `out` below are the fans: the number of inputs of one output, and of outputs of one input.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <type_traits>
 
@@ -75,18 +76,21 @@ struct XavierNormal : Initializer {
 using GlorotUniform = XavierUniform;
 using GlorotNormal = XavierNormal;
 
+/// Which fan a Kaiming initializer divides by: `in` keeps the size of activations, `out` that of gradients.
+enum class Fan : uint8_t { in, out };
+
 /// Uniform within ±√(6 / ((1 + a²)·in)). The default a = √5 gives ±1/√in, with which PyTorch's Linear starts.
 /// He et al., Delving deep into rectifiers, 2015; a is the negative slope of a leaky ReLU, 0 for ReLU.
 struct KaimingUniform : Initializer {
-  explicit KaimingUniform(double a = 2.2360679774997896964);
+  explicit KaimingUniform(double a = 2.2360679774997896964, Fan fan = Fan::in);
 };
 /// Normal of deviation √(2 / ((1 + a²)·in)).
 struct KaimingNormal : Initializer {
-  explicit KaimingNormal(double a = 0);
+  explicit KaimingNormal(double a = 0, Fan fan = Fan::in);
 };
 /// For layers before a ReLU: uniform within ±√(6 / in).
 struct HeUniform : KaimingUniform {
-  HeUniform() : KaimingUniform(0) {}
+  explicit HeUniform(Fan fan = Fan::in) : KaimingUniform(0, fan) {}
 };
 using HeNormal = KaimingNormal;
 

@@ -4,6 +4,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/ops/ops.h"
+#include "espalier/optim/rule.h"
 
 namespace espalier::optim {
 
@@ -34,8 +35,7 @@ class AdagradRule : public UpdateRule {
 }  // namespace
 
 Adagrad::Adagrad(const AdagradOptions& o, std::source_location where)
-    : Optimizer(std::make_shared<AdagradRule>(o), {{"lr", o.lr}},
-                {o.clip_norm, o.clip_value, o.schedule, o.sparse}, where) {
+    : Optimizer(std::make_shared<AdagradRule>(o), {{"lr", o.lr}}, common_options(o), where) {
   check_setting(std::isfinite(o.lr) && o.lr >= 0, "Adagrad", "lr", o.lr, where);
   check_setting(std::isfinite(o.epsilon) && o.epsilon > 0, "Adagrad", "epsilon", o.epsilon, where);
   check_setting(std::isfinite(o.weight_decay) && o.weight_decay >= 0, "Adagrad", "weight_decay",

@@ -12,6 +12,7 @@ struct AdagradOptions {
   double clip_value = 0;      ///< the largest size of one element of a gradient; 0: any
   Schedule schedule = {};     ///< of the learning rate
   bool sparse = false;  ///< rows of a table that a step does not look up stay as they are, with their states
+  bool maximize = false;  ///< goes up the gradient
 };
 
 /// Adagrad (Duchi et al. 2011): s ← s + g²,  p ← p − lr · g / (√s + ε)

@@ -4,6 +4,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/ops/ops.h"
+#include "espalier/optim/rule.h"
 
 namespace espalier::optim {
 
@@ -17,7 +18,8 @@ class AdamRule : public UpdateRule {
            .beta2 = o.beta2,
            .epsilon = o.epsilon,
            .weight_decay = o.weight_decay,
-           .decay_vectors = o.decay_vectors},
+           .decay_vectors = o.decay_vectors,
+           .amsgrad = o.amsgrad},
         decoupled_(true) {}
   std::string_view name() const override { return decoupled_ ? "AdamW" : "Adam"; }
 
@@ -30,10 +32,16 @@ class AdamRule : public UpdateRule {
     const Variable t1 = t + 1.0;
     const Variable m1 = m * o_.beta1 + g * (1 - o_.beta1);
     const Variable v1 = v * o_.beta2 + square(g) * (1 - o_.beta2);
+    Variable largest = v1;
+    if (o_.amsgrad) {
+      const Variable before = step.state("v_max");
+      largest = maximum(before, v1);
+      step.assign(before, largest);
+    }
     // lr · m̂ / (√v̂ + ε), with the bias corrections applied to scalars instead of elements.
     const Variable lr = step.setting("lr");
     const Variable size = lr / (1.0 - power(o_.beta1, t1));
-    const Variable spread = sqrt(v1) / sqrt(1.0 - power(o_.beta2, t1)) + o_.epsilon;
+    const Variable spread = sqrt(largest) / sqrt(1.0 - power(o_.beta2, t1)) + o_.epsilon;
 
     step.assign(t, t1);
     step.assign(m, m1);
@@ -60,14 +68,12 @@ void check(const Options& o, std::string_view name, const std::source_location& 
 }  // namespace
 
 Adam::Adam(const AdamOptions& o, std::source_location where)
-    : Optimizer(std::make_shared<AdamRule>(o), {{"lr", o.lr}},
-                {o.clip_norm, o.clip_value, o.schedule, o.sparse}, where) {
+    : Optimizer(std::make_shared<AdamRule>(o), {{"lr", o.lr}}, common_options(o), where) {
   check(o, "Adam", where);
 }
 
 AdamW::AdamW(const AdamWOptions& o, std::source_location where)
-    : Optimizer(std::make_shared<AdamRule>(o), {{"lr", o.lr}},
-                {o.clip_norm, o.clip_value, o.schedule, o.sparse}, where) {
+    : Optimizer(std::make_shared<AdamRule>(o), {{"lr", o.lr}}, common_options(o), where) {
   check(o, "AdamW", where);
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -38,8 +39,12 @@ void check_groups(const std::vector<Group>& groups) {
   std::map<const Node*, size_t> group_of;
   std::set<uint64_t> optimizers;
   for (size_t i = 0; i < groups.size(); ++i) {
-    const auto& [list, optimizer] = groups[i];
+    const auto& [list, optimizer, options] = groups[i];
     list.check(fmt::format("Groups: group {}", i));
+    for (const auto& [option, value] : {std::pair("gradient_scale", options.gradient_scale),
+                                        std::pair("l1", options.l1), std::pair("l2", options.l2)})
+      if (!std::isfinite(value) || value < 0)
+        throw Error(fmt::format("Groups: {} of group {} cannot be {}", option, i, value));
     for (const Variable& p : list.parameters()) {
       const auto [known, is_first] = group_of.emplace(p.node(), i);
       if (!is_first)
@@ -54,9 +59,15 @@ void check_groups(const std::vector<Group>& groups) {
   }
 }
 
-std::shared_ptr<OptimizerState> state_of_groups(const std::vector<Group>& groups) {
+std::shared_ptr<OptimizerState> state_of_groups(const std::vector<Group>& groups,
+                                                const GroupsOptions& options,
+                                                const std::source_location& where) {
   check_groups(groups);
+  for (const auto& [option, value] :
+       {std::pair("clip_norm", options.clip_norm), std::pair("clip_value", options.clip_value)})
+    check_setting(std::isfinite(value) && value >= 0, "Groups", option, value, where);
   auto state = std::make_shared<OptimizerState>();
+  state->common = {.clip_norm = options.clip_norm, .clip_value = options.clip_value};
   std::vector<std::string_view> names;
   for (const Group& group : groups) {
     state->groups.push_back(group);
@@ -68,8 +79,8 @@ std::shared_ptr<OptimizerState> state_of_groups(const std::vector<Group>& groups
 
 }  // namespace
 
-Groups::Groups(const std::vector<Group>& groups, std::source_location where)
-    : Optimizer(located(where, [&] { return state_of_groups(groups); })) {}
+Groups::Groups(const std::vector<Group>& groups, const GroupsOptions& options, std::source_location where)
+    : Optimizer(located(where, [&] { return state_of_groups(groups, options, where); })) {}
 
 const Group& OptimizerState::group_of_setting(std::string_view& setting) const {
   for (size_t i = 0; i < groups.size(); ++i) {

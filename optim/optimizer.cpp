@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
@@ -12,7 +10,6 @@
 #include "espalier/ops/ops.h"
 #include "espalier/ops/rows.h"
 #include "espalier/optim/assign.h"
-#include "espalier/optim/clip.h"
 #include "espalier/optim/state.h"
 
 namespace espalier {
@@ -66,7 +63,7 @@ Variable ParameterUpdate::setting(std::string_view name) const {
 }
 
 ParameterUpdate::ParameterUpdate(Variable leaf, Variable gradient, Variable rows, OptimizerState& state,
-                                 Variable rate)
+                                 Variable rate, const GroupOptions& group)
     : leaf_(std::move(leaf)),
       gradient_(std::move(gradient)),
       rows_(std::move(rows)),
@@ -74,11 +71,14 @@ ParameterUpdate::ParameterUpdate(Variable leaf, Variable gradient, Variable rows
       state_(state),
       rate_(std::move(rate)) {
   if (is_half(parameter_.dtype())) parameter_ = cast(parameter_, DType::float32);
+  if (group.l2 > 0) gradient_ = gradient_ + parameter_ * group.l2;
+  if (group.l1 > 0) gradient_ = gradient_ + sign(parameter_) * group.l1;
 }
 
 Variable ParameterUpdate::state(std::string_view name, double initial) {
-  const Variable leaf = state_.leaf(leaf_, name, {parameter_.dtype(), leaf_.shape()}, initial);
-  if (!rows_.defined()) return leaf;
+  const Shape shape = state_.rule->state_shape(name, leaf_.shape());
+  const Variable leaf = state_.leaf(leaf_, name, {parameter_.dtype(), shape}, initial);
+  if (!rows_.defined() || !(shape == leaf_.shape())) return leaf;
   taken_.emplace_back(take_rows(leaf, rows_), leaf);
   return taken_.back().first;
 }
@@ -128,6 +128,7 @@ std::string_view Optimizer::name() const {
 }
 
 double Optimizer::setting(std::string_view name) const {
+  if (state_->averaging) return state_->averaging->inner.setting(name);
   if (!state_->groups.empty()) {
     const Group& group = state_->group_of_setting(name);
     return group.optimizer.setting(name);
@@ -138,6 +139,7 @@ double Optimizer::setting(std::string_view name) const {
 }
 
 std::vector<std::pair<std::string, double>> Optimizer::settings() const {
+  if (state_->averaging) return state_->averaging->inner.settings();
   std::vector<std::pair<std::string, double>> list(state_->settings.begin(), state_->settings.end());
   for (size_t i = 0; i < state_->groups.size(); ++i)
     for (const auto& [name, value] : state_->groups[i].optimizer.settings())
@@ -147,6 +149,7 @@ std::vector<std::pair<std::string, double>> Optimizer::settings() const {
 
 void Optimizer::set(std::string_view name, double value, std::source_location where) {
   located(where, [&] { (void)setting(name); });
+  if (state_->averaging) return state_->averaging->inner.set(name, value, where);
   if (!state_->groups.empty()) {
     Optimizer of_group = state_->group_of_setting(name).optimizer;
     return of_group.set(name, value, where);
@@ -159,9 +162,12 @@ void Optimizer::set(std::string_view name, double value, std::source_location wh
 
 std::vector<std::pair<std::string, Variable>> Optimizer::state_of(const Variable& parameter) const {
   if (const Group* group = state_->group_of(parameter)) return group->optimizer.state_of(parameter);
+  std::vector<std::pair<std::string, Variable>> states;
+  if (state_->averaging) states = state_->averaging->inner.state_of(parameter);
   const auto own = state_->parameters.find(parameter.node());
-  if (own == state_->parameters.end()) return {};
-  return own->second.states;
+  if (own == state_->parameters.end()) return states;
+  states.insert(states.end(), own->second.states.begin(), own->second.states.end());
+  return states;
 }
 
 void Optimizer::set_state(const Variable& parameter, std::string_view name, const Tensor& value,
@@ -170,16 +176,26 @@ void Optimizer::set_state(const Variable& parameter, std::string_view name, cons
     Optimizer of_group = group->optimizer;
     return of_group.set_state(parameter, name, value, where);
   }
+  if (state_->averaging && !is_average_state(name))
+    return state_->averaging->inner.set_state(parameter, name, value, where);
   located(where, [&] {
     if (!parameter.defined() || !is_parameter(parameter.node()->op()) || !updates(parameter))
       throw Error(fmt::format("{}: set_state takes a parameter that it updates", this->name()));
     const Spec spec{is_half(parameter.dtype()) ? DType::float32 : parameter.dtype(),
-                    value.rank() == 0 ? Shape() : parameter.shape()};
+                    value.rank() == 0 ? Shape() : state_shape(parameter, name)};
     set_value(state_->leaf(parameter, name, spec, 0), value);
   });
 }
 
+Shape Optimizer::state_shape(const Variable& parameter, std::string_view name) const {
+  if (const Group* group = state_->group_of(parameter)) return group->optimizer.state_shape(parameter, name);
+  if (state_->averaging && !is_average_state(name))
+    return state_->averaging->inner.state_shape(parameter, name);
+  return state_->rule ? state_->rule->state_shape(name, parameter.shape()) : parameter.shape();
+}
+
 std::vector<std::pair<std::string, Variable>> Optimizer::state() const {
+  if (state_->averaging) return state_->averaging->inner.state();
   std::vector<std::pair<std::string, Variable>> list;
   if (state_->schedule_step.defined()) list.emplace_back("schedule_step", state_->schedule_step);
   for (size_t i = 0; i < state_->groups.size(); ++i)
@@ -189,13 +205,21 @@ std::vector<std::pair<std::string, Variable>> Optimizer::state() const {
 }
 
 bool Optimizer::updates(const Variable& parameter) const {
+  if (state_->averaging) return state_->averaging->inner.updates(parameter);
   return state_->groups.empty() || state_->group_of(parameter);
 }
 
 bool Optimizer::reads_rows(const Variable& parameter, const Variable& gradient, bool by_rows) const {
+  return reads_rows(parameter, gradient, by_rows, false);
+}
+
+bool Optimizer::reads_rows(const Variable& parameter, const Variable& gradient, bool by_rows,
+                           bool decays) const {
+  if (state_->averaging) return state_->averaging->inner.reads_rows(parameter, gradient, by_rows, decays);
   if (!state_->groups.empty()) {
     const Group* group = state_->group_of(parameter);
-    return group && group->optimizer.reads_rows(parameter, gradient, by_rows);
+    return group && group->optimizer.reads_rows(parameter, gradient, by_rows,
+                                                decays || group->options.l1 > 0 || group->options.l2 > 0);
   }
   const bool sparse = state_->common.sparse && is_row_gradient(gradient);
   if (sparse && !by_rows)
@@ -204,108 +228,18 @@ bool Optimizer::reads_rows(const Variable& parameter, const Variable& gradient, 
         "known where gradients of several parts of a batch (.accumulate) are added up",
         name(), parameter.node()->op().name(), parameter.node()->where.file_name(),
         parameter.node()->where.line()));
-  return sparse || (by_rows && state_->rule->keeps_rows_without_gradient() && has_few_rows(gradient));
+  return sparse ||
+         (by_rows && !decays && state_->rule->keeps_rows_without_gradient() && has_few_rows(gradient));
 }
 
 double Optimizer::scheduled_learning_rate() const {
+  if (state_->averaging) return state_->averaging->inner.scheduled_learning_rate();
   if (!state_->schedule_step.defined()) return learning_rate();
   return learning_rate() * state_->common.schedule.at(static_cast<int64_t>(state_->schedule_step.item()));
 }
 
 Variable assignment(const Variable& leaf, const Variable& value) {
   return apply(shared_op<Assign>(), {&leaf, &value}, leaf.node()->where);
-}
-
-namespace {
-
-BuildContext update_context() {
-  BuildContext now = build_context();
-  now.tag = Tag::update;
-  now.no_grad = true;
-  now.lazy = true;  // evaluated by each run of the update
-  return now;
-}
-
-}  // namespace
-
-ParameterGradients Optimizer::next_values(ParameterGradients gradients, bool by_rows) const {
-  ParameterGradients assignments;
-  for (const Group& group : state_->groups) {
-    ParameterGradients own;
-    std::copy_if(gradients.begin(), gradients.end(), std::back_inserter(own),
-                 [&](const auto& pair) { return group.parameters.contains(pair.first); });
-    const ParameterGradients next = group.optimizer.next_values(std::move(own), by_rows);
-    assignments.insert(assignments.end(), next.begin(), next.end());
-  }
-  if (!state_->groups.empty() || gradients.empty()) return assignments;
-  BuildContext now = update_context();
-  std::map<std::pair<DType, Device>, Variable> rates;
-  std::map<const Node*, Variable> rows;  // of parameters of which the rule is given these alone
-  {
-    now.where = &gradients.front().first.node()->where;
-    const BuildScope scope(now);
-    const CommonOptions& common = state_->common;
-    for (auto& [parameter, gradient] : gradients) {
-      if (reads_rows(parameter, gradient, by_rows)) {
-        const RowGradient own = row_gradient(gradient);
-        rows.emplace(parameter.node(), own.rows);
-        gradient = own.values;
-      }
-      if (is_half(gradient.dtype())) gradient = cast(gradient, DType::float32);
-    }
-    if (common.clip_value > 0) clip_values(gradients, common.clip_value);
-    if (common.clip_norm > 0) clip_norm(gradients, common.clip_norm);
-    if (const Variable& step = state_->schedule_step; step.defined()) {
-      const Variable rate =
-          state_->setting_leaf("lr", DType::float64, step.device()) * common.schedule.factor(step);
-      for (const auto& [parameter, gradient] : gradients)
-        if (Variable& own = rates[{gradient.dtype(), parameter.device()}]; !own.defined())
-          own =
-              (gradient.dtype() == rate.dtype() ? rate : cast(rate, gradient.dtype())).to(parameter.device());
-      assignments.emplace_back(step, step + 1.0);
-    }
-  }
-  for (const auto& [parameter, gradient] : gradients) {
-    now.where = &parameter.node()->where;
-    const BuildScope scope(now);
-    const auto own = rows.find(parameter.node());
-    ParameterUpdate step(parameter, gradient, own == rows.end() ? Variable() : own->second, *state_,
-                         rates[{gradient.dtype(), parameter.device()}]);
-    state_->rule->update(step);
-    assignments.insert(assignments.end(), step.assignments().begin(), step.assignments().end());
-  }
-  return assignments;
-}
-
-namespace {
-
-/// The new value of a leaf, or the old one if the condition is false.
-Variable chosen(const Variable& condition, const Variable& value, const Variable& leaf) {
-  if (!puts_rows(value)) return where(condition, value, leaf);
-  const auto input = [&](size_t i) { return value.node()->inputs[i].variable(); };
-  return put_rows(leaf, input(1), where(condition, input(2), take_rows(leaf, input(1))));
-}
-
-}  // namespace
-
-std::vector<Variable> Optimizer::build(const std::vector<std::pair<Variable, Variable>>& gradients,
-                                       const Variable& only_if, bool by_rows) const {
-  ParameterGradients assignments = next_values(gradients, by_rows);
-  BuildContext now = update_context();
-  if (only_if.defined())
-    for (auto& [leaf, value] : assignments) {
-      now.where = &leaf.node()->where;
-      const BuildScope scope(now);
-      value = chosen(only_if.to(leaf.device()), value, leaf);
-    }
-  // Assignments come last, so that all expressions read the old values.
-  std::vector<Variable> nodes;
-  for (const auto& [leaf, value] : assignments) {
-    now.where = &leaf.node()->where;
-    const BuildScope scope(now);
-    nodes.push_back(assignment(leaf, value));
-  }
-  return nodes;
 }
 
 void check_setting(bool valid, std::string_view optimizer, std::string_view setting, double value,

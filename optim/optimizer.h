@@ -19,15 +19,16 @@ class ParameterUpdate {
  public:
   /// `rows` is undefined if the update is of the whole parameter.
   ParameterUpdate(Variable leaf, Variable gradient, Variable rows, struct OptimizerState& state,
-                  Variable rate);
+                  Variable rate, const struct GroupOptions& group);
 
   const Variable& parameter() const { return parameter_; }
-  /// The gradient, clipped if the optimizer clips.
+  /// The gradient, clipped if the optimizer clips, and negative if it maximizes.
   const Variable& gradient() const { return gradient_; }
   /// A number that may change between steps, such as the learning rate ("lr", with the schedule's factor): a
   /// scalar of the dtype of `parameter()`.
   Variable setting(std::string_view name) const;
-  /// A leaf of the parameter's shape that is kept between steps, filled with `initial` at first.
+  /// A leaf that is kept between steps, filled with `initial` at first. It has the parameter's shape, or the
+  /// one that the rule's `state_shape` says.
   Variable state(std::string_view name, double initial = 0);
   /// A scalar that is kept between steps, such as their number.
   Variable scalar_state(std::string_view name, double initial = 0);
@@ -57,6 +58,11 @@ class UpdateRule {
   /// Whether a step in which an element's gradient is zero changes neither the element nor its states: the
   /// rule is then given only the rows whose gradient may be another.
   virtual bool keeps_rows_without_gradient() const { return false; }
+  /// The shape of a state that is no scalar, for a parameter of that shape.
+  virtual Shape state_shape(std::string_view state, const Shape& parameter) const {
+    (void)state;
+    return parameter;
+  }
 };
 
 /// The options that all optimizers have.
@@ -65,6 +71,7 @@ struct CommonOptions {
   double clip_value = 0;   ///< the largest size of one element of a gradient, clipped before the norm; 0: any
   Schedule schedule = {};  ///< the factor of the setting "lr" in each step
   bool sparse = false;     ///< rows without a gradient stay as they are, with their states, for any rule
+  bool maximize = false;   ///< rules get the negative gradient
 };
 
 /// A handle: copies share rule, settings and state.
@@ -91,9 +98,11 @@ class Optimizer {
   /// The states of a parameter: ("momentum", leaf) and so on.
   std::vector<std::pair<std::string, Variable>> state_of(const Variable& parameter) const;
   /// Gives a state of a parameter its value, and makes it if the rule has not yet. Throws ShapeError or
-  /// TypeError unless it has the parameter's shape or is a scalar, and the dtype in which the rule computes.
+  /// TypeError unless it has the state's shape or is a scalar, and the dtype in which the rule computes.
   void set_state(const Variable& parameter, std::string_view name, const Tensor& value,
                  std::source_location where = std::source_location::current());
+  /// The shape of a state of a parameter that is no scalar: mostly the parameter's.
+  Shape state_shape(const Variable& parameter, std::string_view name) const;
   /// The states that belong to no parameter: with a schedule, ("schedule_step", leaf), the number of updates
   /// so far.
   std::vector<std::pair<std::string, Variable>> state() const;
@@ -116,11 +125,12 @@ class Optimizer {
 
  protected:
   explicit Optimizer(std::shared_ptr<OptimizerState> state) : state_(std::move(state)) {}
+  const std::shared_ptr<OptimizerState>& shared_state() const { return state_; }
 
  private:
-  /// (leaf, next value) of what an update of these (parameter, gradient) pairs writes.
-  std::vector<std::pair<Variable, Variable>> next_values(std::vector<std::pair<Variable, Variable>> gradients,
-                                                         bool by_rows) const;
+  friend struct TakenGradients;
+  /// Whether it reads only some rows; no rule does so without being asked to if parameters decay.
+  bool reads_rows(const Variable& parameter, const Variable& gradient, bool by_rows, bool decays) const;
 
   std::shared_ptr<OptimizerState> state_;
 };

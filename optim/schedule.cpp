@@ -8,7 +8,7 @@
 #include "espalier/core/custom_op.h"
 #include "espalier/core/error.h"
 #include "espalier/ops/ops.h"
-#include "espalier/optim/optimizer.h"
+#include "espalier/optim/schedule_checks.h"
 
 namespace espalier::optim {
 
@@ -38,19 +38,6 @@ Schedule::Expression Schedule::over_numbers(std::function<double(int64_t)> f) {
   return [op](const Variable& step) { return op({step}); };
 }
 
-namespace {
-
-void check_factor(std::string_view schedule, std::string_view what, double factor,
-                  const std::source_location& where) {
-  check_setting(std::isfinite(factor) && factor >= 0, schedule, what, factor, where);
-}
-void check_steps(std::string_view schedule, std::string_view what, int64_t steps, int64_t least,
-                 const std::source_location& where) {
-  check_setting(steps >= least, schedule, what, static_cast<double>(steps), where);
-}
-
-}  // namespace
-
 Schedule step_decay(const StepDecayOptions& o, std::source_location where) {
   check_steps("step_decay", "every", o.every, 1, where);
   check_factor("step_decay", "factor", o.factor, where);
@@ -72,6 +59,63 @@ Schedule cosine(const CosineOptions& o, std::source_location where) {
     const Variable descent = o.last + (1 - o.last) / 2 * (1 + cos(way * std::numbers::pi));
     if (o.warm_up == 0) return descent;
     return espalier::where(less(step, warm_up), (step + 1.0) / (warm_up + 1), descent);
+  };
+}
+
+Schedule multi_step(const MultiStepOptions& o, std::source_location where) {
+  for (const int64_t milestone : o.milestones) check_steps("multi_step", "a milestone", milestone, 0, where);
+  check_factor("multi_step", "factor", o.factor, where);
+  return [o](const Variable& step) {
+    Variable passed = zeros_like(step);
+    for (const int64_t milestone : o.milestones)
+      passed = passed + cast(greater_equal(step, static_cast<double>(milestone)), DType::float64);
+    return power(o.factor, passed);
+  };
+}
+
+Schedule polynomial(const PolynomialOptions& o, std::source_location where) {
+  check_steps("polynomial", "steps", o.steps, 1, where);
+  check_factor("polynomial", "power", o.power, where);
+  check_factor("polynomial", "last", o.last, where);
+  return [o](const Variable& step) {
+    const Variable left = 1.0 - minimum(step / static_cast<double>(o.steps), 1.0);
+    return o.last + (1 - o.last) * power(left, o.power);
+  };
+}
+
+Schedule chained(const std::vector<Schedule>& schedules, std::source_location where) {
+  if (schedules.empty()) located(where, [] { throw Error("chained: there must be at least one schedule"); });
+  return [schedules](const Variable& step) {
+    Variable product = ones_like(step);
+    for (const Schedule& schedule : schedules)
+      if (!schedule.is_constant()) product = product * schedule.factor(step);
+    return product;
+  };
+}
+
+Schedule sequential(const std::vector<Schedule>& schedules, const std::vector<int64_t>& milestones,
+                    std::source_location where) {
+  if (schedules.size() != milestones.size() + 1)
+    located(where, [&] {
+      throw Error(fmt::format("sequential: between {} schedules there are {} milestones, not {}",
+                              schedules.size(), schedules.empty() ? 0 : schedules.size() - 1,
+                              milestones.size()));
+    });
+  int64_t least = 1;
+  for (const int64_t milestone : milestones) {
+    check_steps("sequential", "a milestone", milestone, least, where);
+    least = milestone + 1;
+  }
+  return [schedules, milestones](const Variable& step) {
+    const auto factor = [](const Schedule& schedule, const Variable& at) {
+      return schedule.is_constant() ? ones_like(at) : schedule.factor(at);
+    };
+    Variable all = factor(schedules[0], step);
+    for (size_t i = 0; i < milestones.size(); ++i) {
+      const Variable since = step - static_cast<double>(milestones[i]);
+      all = espalier::where(less(since, 0.0), all, factor(schedules[i + 1], maximum(since, 0.0)));
+    }
+    return all;
   };
 }
 

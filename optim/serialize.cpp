@@ -55,9 +55,10 @@ class Reader {
     const std::string prefix = state_key(path, "");
     for (auto& [key, tensor] : tensors_) {
       if (!key.starts_with(prefix) || key.find('/', prefix.size()) != std::string::npos) continue;
+      const std::string name = key.substr(prefix.size());
       const DType dtype = is_half(parameter.dtype()) ? float32 : parameter.dtype();
-      check(key, tensor, {dtype, tensor.rank() == 0 ? Shape() : parameter.shape()});
-      states_.push_back({parameter, key.substr(prefix.size()), std::exchange(tensor, {})});
+      check(key, tensor, {dtype, tensor.rank() == 0 ? Shape() : optimizer_.state_shape(parameter, name)});
+      states_.push_back({parameter, name, std::exchange(tensor, {})});
       key.clear();
     }
     std::erase_if(tensors_, [](const auto& named) { return named.first.empty(); });

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "espalier/core/error.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/rule.h"
 
 namespace espalier::optim {
 
@@ -13,6 +15,7 @@ class SgdRule : public UpdateRule {
   explicit SgdRule(const SgdOptions& o)
       : momentum_(o.momentum),
         nesterov_(o.nesterov),
+        dampening_(o.dampening),
         weight_decay_(o.weight_decay),
         decay_vectors_(o.decay_vectors) {}
   std::string_view name() const override { return "Sgd"; }
@@ -24,7 +27,7 @@ class SgdRule : public UpdateRule {
     if (step.decays(weight_decay_, decay_vectors_)) g = g + p * weight_decay_;
     if (momentum_ > 0) {
       const Variable v = step.state("momentum");
-      const Variable next = v * momentum_ + g;
+      const Variable next = v * momentum_ + (dampening_ > 0 ? dampened(step, g) : g);
       step.assign(v, next);
       g = nesterov_ ? g + next * momentum_ : next;
     }
@@ -32,8 +35,17 @@ class SgdRule : public UpdateRule {
   }
 
  private:
+  /// The whole gradient in the first step, (1 − dampening) of it later.
+  Variable dampened(ParameterUpdate& step, const Variable& g) const {
+    const Variable t = step.scalar_state("step");
+    const Variable t1 = t + 1.0;
+    step.assign(t, t1);
+    return g * (1.0 - cast(greater(t1, 1.0), t.dtype()) * dampening_);
+  }
+
   double momentum_;
   bool nesterov_;
+  double dampening_;
   double weight_decay_;
   bool decay_vectors_;
 };
@@ -41,12 +53,13 @@ class SgdRule : public UpdateRule {
 }  // namespace
 
 Sgd::Sgd(const SgdOptions& o, std::source_location where)
-    : Optimizer(std::make_shared<SgdRule>(o), {{"lr", o.lr}},
-                {o.clip_norm, o.clip_value, o.schedule, o.sparse}, where) {
+    : Optimizer(std::make_shared<SgdRule>(o), {{"lr", o.lr}}, common_options(o), where) {
   check_setting(std::isfinite(o.lr) && o.lr >= 0, "Sgd", "lr", o.lr, where);
   check_setting(std::isfinite(o.momentum) && o.momentum >= 0, "Sgd", "momentum", o.momentum, where);
   check_setting(std::isfinite(o.weight_decay) && o.weight_decay >= 0, "Sgd", "weight_decay", o.weight_decay,
                 where);
+  check_setting(o.dampening >= 0 && o.dampening <= 1, "Sgd", "dampening", o.dampening, where);
+  check_setting(!o.nesterov || o.dampening == 0, "Sgd with nesterov", "dampening", o.dampening, where);
   check_setting(!o.nesterov || o.momentum > 0, "Sgd with nesterov", "momentum", o.momentum, where);
 }
 

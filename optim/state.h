@@ -1,6 +1,8 @@
 // The state of an optimizer.
 #pragma once
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -10,11 +12,26 @@
 
 namespace espalier::optim {
 
+/// How an optimizer averages the values that another gives to parameters.
+struct Averaging {
+  Optimizer inner;
+  /// The share of the new value in the next average, given the number of values in that, a scalar.
+  std::function<Variable(const Variable& count)> share;
+  int64_t start = 0;
+  int64_t every = 1;
+};
+
+/// Whether a state belongs to the averages and not to the optimizer whose values are averaged.
+inline bool is_average_state(std::string_view name) {
+  return name == "moving_average" || name == "averaged" || name == "average_step";
+}
+
 struct OptimizerState {
   const uint64_t identity = Node::next_id();
-  std::shared_ptr<const UpdateRule> rule;  ///< null for Groups, which have the next two
+  std::shared_ptr<const UpdateRule> rule;  ///< null for Groups and averages, which have the next three
   std::string name;
   std::vector<Group> groups;
+  std::optional<Averaging> averaging;
   CommonOptions common;
   std::map<std::string, double, std::less<>> settings;
   /// Settings as leaves, one for each dtype and device in use, so that plans read later changes.

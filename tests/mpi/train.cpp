@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "../optimizer_cases.h"
 #include "../replica_programs.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/communicators/communicator.h"
@@ -39,6 +40,19 @@ void optimizers_train_alike() {
     compare("optimizer " + std::to_string(which), [&](bool distributed) {
       return train_network({.optimizer = which, .distributed = distributed});
     });
+  for (const OptimizerCase& c : optimizer_cases())
+    for (const bool shard : {false, true})
+      compare(c.name, [&](bool distributed) {
+        SmallProblem problem(c.simplex, float64, 1, 4);
+        const optim::Optimizer rule = c.make(false);
+        const ReplicaOptions how{.distributed = distributed, .shard_states = shard && distributed};
+        (void)problem.loss.get_executor({.optimizer = rule, .replicas = how})
+            .execute({.epochs = 6, .progress = false});
+        Trace trace = problem.values();
+        for (const auto& [name, p] : problem.parameters())
+          for (const auto& [state, leaf] : rule.state_of(p)) trace.push_back(leaf.value().clone());
+        return trace;
+      });
 }
 
 void batches() {

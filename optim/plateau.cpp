@@ -1,0 +1,71 @@
+#include "espalier/optim/plateau.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "espalier/core/error.h"
+#include "espalier/optim/rule.h"
+
+namespace espalier::optim {
+
+namespace {
+
+bool is_rate(std::string_view setting) { return setting == "lr" || setting.ends_with(".lr"); }
+
+}  // namespace
+
+ReduceOnPlateau::ReduceOnPlateau(const Optimizer& optimizer, const PlateauOptions& o,
+                                 std::source_location where)
+    : optimizer_(optimizer), options_(o) {
+  SettingChecks("ReduceOnPlateau", where)
+      .below_one("factor", o.factor)
+      .check(o.patience >= 0, "patience", static_cast<double>(o.patience))
+      .not_negative("threshold", o.threshold)
+      .check(o.cooldown >= 0, "cooldown", static_cast<double>(o.cooldown))
+      .not_negative("min_lr", o.min_lr);
+  const auto settings = optimizer.settings();
+  if (std::ranges::none_of(settings, [](const auto& setting) { return is_rate(setting.first); }))
+    located(where,
+            [&] { throw Error(fmt::format("ReduceOnPlateau: {} has no setting 'lr'", optimizer.name())); });
+}
+
+bool ReduceOnPlateau::is_better(double metric) const {
+  if (std::isnan(state_.best)) return !std::isnan(metric);
+  const double sign = options_.maximize ? 1 : -1;
+  const double bound = options_.relative ? state_.best * (1 + sign * options_.threshold)
+                                         : state_.best + sign * options_.threshold;
+  return options_.maximize ? metric > bound : metric < bound;
+}
+
+bool ReduceOnPlateau::step(double metric) {
+  if (is_better(metric)) {
+    state_.best = metric;
+    state_.bad = 0;
+  } else {
+    ++state_.bad;
+  }
+  if (state_.cooldown > 0) {
+    --state_.cooldown;
+    state_.bad = 0;
+  }
+  if (state_.bad <= options_.patience) return false;
+  state_.cooldown = options_.cooldown;
+  state_.bad = 0;
+  return reduce();
+}
+
+bool ReduceOnPlateau::reduce() {
+  bool reduced = false;
+  for (const auto& [setting, rate] : optimizer_.settings()) {
+    if (!is_rate(setting)) continue;
+    const double next = std::max(rate * options_.factor, options_.min_lr);
+    if (next >= rate) continue;
+    optimizer_.set(setting, next);
+    reduced = true;
+  }
+  return reduced;
+}
+
+}  // namespace espalier::optim
