@@ -206,6 +206,37 @@ BOOST_AUTO_TEST_CASE(a_metric_is_an_output_of_a_step) {
   BOOST_TEST(difference(executor.output("after"), x) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(checkpoints_within_an_epoch_keep_the_sums) {
+  const Scores s;
+  const TemporaryFolder folder;
+  struct Program {
+    esp::data::Distributor feed;
+    std::vector<esp::Variable> in = feed.get_output_graphs();
+    esp::Variable w = esp::parameter(esp::tensor(1.0, esp::float64)), scores = in[0] * w;
+    esp::Executor executor = esp::mean(scores).get_executor(
+        {.optimizer = esp::optim::Sgd(0.0),
+         .outputs = {{"f1", esp::f1_score(scores, in[1])}, {"mean", esp::mean(scores)}}});
+    explicit Program(const Scores& s) : feed({s.logits, s.labels}, {.batch_size = 5}) {}
+  };
+  Program first(s), second(s), whole(s);
+  first.executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
+    if (info.epoch == 1 && info.step == 1) first.executor.stop();
+  });
+  first.executor.execute({.epochs = 3, .progress = false, .checkpoint = folder.path()});
+  second.executor.resume(folder.path());
+  const esp::History resumed = second.executor.execute({.epochs = 3, .progress = false}),
+                     expected = whole.executor.execute({.epochs = 3, .progress = false});
+  BOOST_TEST_REQUIRE(resumed.epochs.size() == 3u);
+  for (size_t e = 0; e < 3; ++e) BOOST_TEST((resumed.epochs[e].outputs == expected.epochs[e].outputs));
+  BOOST_TEST(close(resumed.epochs[1].outputs.at("f1"), s.matrix().f1_score()));
+  // Another metric of that name does not fit.
+  esp::Variable scores = second.in[0] * second.w;
+  const esp::Executor other = esp::mean(scores).get_executor(
+      {.optimizer = esp::optim::Sgd(0.0),
+       .outputs = {{"f1", esp::perplexity(scores, second.in[1])}, {"mean", esp::mean(scores)}}});
+  BOOST_CHECK_EXCEPTION(other.resume(folder.path()), esp::FileError, says({"outputs", "13", "3", here()}));
+}
+
 BOOST_AUTO_TEST_CASE(metrics_refuse_what_is_no_mean) {
   const auto finish = [](std::span<const double> means) { return means[0]; };
   BOOST_CHECK_EXCEPTION(esp::Metric({}, finish), esp::Error, says({"means", here()}));

@@ -7,7 +7,6 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
-#include "espalier/ops/functions/metrics.h"
 #include "espalier/ops/labels.h"
 #include "espalier/ops/ops.h"
 

@@ -7,6 +7,7 @@
 
 #include "espalier/core/variable.h"
 #include "espalier/executor/metric.h"
+#include "espalier/ops/functions/metrics.h"
 
 namespace espalier {
 
