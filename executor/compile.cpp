@@ -120,6 +120,7 @@ std::shared_ptr<const PlanData> compile(const StepTree& tree, const FeedSizes& r
       throw Error(fmt::format("get_executor: there is no pass '{}'; the passes are {}", name,
                               fmt::join(pass_names(), ", ")));
   auto plan = std::make_shared<PlanData>();
+  plan->find_nan = options.find_nan;
   Work work{tree, rows, options, *plan};
   for (const Stage& stage : stages)
     if (stage.run && (stage.kind != StageKind::pass || options.runs(stage.name))) run(stage, work);

@@ -50,6 +50,10 @@ void Executor::on(Event event, std::function<void(const StepInfo&)> f, Where whe
   if (!f) located(where, [] { throw Error("on: there is no function to call"); });
   impl_->on(event, std::move(f));
 }
+void Executor::use(const AnyCallback& callback, Where where) const {
+  if (!callback.callback()) located(where, [] { throw Error("use: there is no callback"); });
+  impl_->use(callback);
+}
 void Executor::stop() const { impl_->stop(); }
 void Executor::checkpoint(const std::filesystem::path& folder, Where where) const {
   located(where, [&] { impl_->checkpoint(folder); });

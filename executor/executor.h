@@ -11,8 +11,10 @@
 
 #include "espalier/core/variable.h"
 #include "espalier/data/distributor.h"
+#include "espalier/executor/callback.h"
 #include "espalier/executor/history.h"
 #include "espalier/executor/launch.h"
+#include "espalier/executor/metric.h"
 #include "espalier/executor/plan.h"
 #include "espalier/executor/precision.h"
 #include "espalier/executor/profile.h"
@@ -69,9 +71,9 @@ struct ExecutorOptions {
   /// tree's feed.
   std::optional<data::Distributor> validation = {};
   /// What the plan computes beside the tree's value, by names: `Executor::output` has them after a step, and
-  /// the History the means of those that are scalars. On replicas each must be made of the rows of the batch
-  /// one by one, or be a mean or a sum over them; a mean or sum must be real.
-  std::vector<std::pair<std::string, Variable>> outputs = {};
+  /// the History the means of those that are scalars, and Metrics over all samples. On replicas each must be
+  /// made of the rows of the batch one by one, or be a mean or a sum over them; a mean or sum must be real.
+  std::vector<std::pair<std::string, PlanOutput>> outputs = {};
   /// In what matrix products are computed, and what is safe between them. Parameters, optimizer and losses
   /// stay as they are. Training in float16 needs `optimizer`: its gradients are those of a scaled loss.
   Precision precision = Precision::float32;
@@ -89,6 +91,11 @@ struct ExecutorOptions {
   /// which takes some milliseconds for each. Without, `run`, `step` and `execute` take what was measured
   /// before, else the first suggestion; `warm_up` measures in any case.
   bool tune = true;
+  /// For debugging: a step whose loss, value or written leaves would not be finite throws NumericError, which
+  /// names the op and the source line that made the NaN or infinity, forward or backward, and leaves
+  /// parameters and states as they were before the step. Each kernel then runs alone, without fusion, and its
+  /// results are read: a step takes several times as long. Without it, nothing is looked at.
+  bool find_nan = false;
 };
 
 /// What Variable::plan_for is asked for. What both have means the same as in ExecutorOptions.
@@ -178,6 +185,9 @@ class Executor {
 
   /// Calls `f` at each such event, in the order of registration.
   void on(Event event, std::function<void(const StepInfo&)> f, Where where = Where::current()) const;
+  /// Registers a callback, of a class that derives from Callback, among these functions. Some are in
+  /// executor/kit/: EarlyStopping, BestModel, TensorBoard and others. Throws Error for a null pointer.
+  void use(const AnyCallback& callback, Where where = Where::current()) const;
   /// Called from a callback: `execute` returns after this step or epoch.
   void stop() const;
 

@@ -13,6 +13,8 @@ class SequentialState : public LayerStateOf<SequentialState> {
  public:
   using Call = std::function<Variable(const Variable&)>;
 
+  SequentialState() : LayerStateOf("Sequential") {}
+
   void push(std::shared_ptr<ModuleState> element, Call call) {
     add_child(fmt::format("{}", calls_.size()), std::move(element));
     calls_.push_back(std::move(call));
@@ -22,7 +24,7 @@ class SequentialState : public LayerStateOf<SequentialState> {
   Variable forward(const Variable& x) override {
     Variable y = x;
     for (size_t i = 0; i < calls_.size(); ++i)
-      y = calls_[i] ? calls_[i](y) : static_cast<LayerState&>(*entries()[i].child).forward(y);
+      y = calls_[i] ? calls_[i](y) : static_cast<LayerState&>(*entries()[i].child).call(y);
     return y;
   }
 

@@ -14,7 +14,7 @@ Variable Layer::operator()(const Variable& x, Where where) const {
   CallScope scope(where);
   return located(*build_context().where, [&] {
     (void)x.shape();  // an undefined Variable throws here, in every layer alike
-    return layer_state().forward(x);
+    return layer_state().call(x);
   });
 }
 

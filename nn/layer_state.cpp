@@ -4,6 +4,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/nn/layer_trace.h"
 
 namespace espalier::nn {
 
@@ -55,6 +56,15 @@ void LayerState::fit(const Variable& x, Sizes sizes) {
       throw TypeError(fmt::format("{}: the input is {} and the {} {}; cast() the input", kind_,
                                   name(x.dtype()), entry.name, name(value.dtype())));
   }
+}
+
+Variable LayerState::call(const Variable& x) {
+  LayerTrace* trace = LayerTrace::current();
+  if (!trace) return forward(x);
+  const size_t number = trace->begin(*this);
+  Variable y = forward(x);
+  trace->end(number, y);
+  return y;
 }
 
 const Variable& LayerState::parameter(std::string_view name) const {

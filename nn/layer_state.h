@@ -19,6 +19,10 @@ namespace espalier::nn {
 class LayerState : public ModuleState {
  public:
   virtual Variable forward(const Variable& x) = 0;
+  /// `forward`, which a LayerTrace of this thread hears of. Containers call their layers by it.
+  Variable call(const Variable& x);
+  /// How errors and summaries name the layer: "Dense".
+  std::string_view kind() const { return kind_; }
   virtual std::shared_ptr<LayerState> clone(Clones& made) const = 0;
 
  protected:

@@ -53,6 +53,8 @@ class ModuleState {
   void add_slot(std::string name, ParameterSlot slot);
   /// Every parameter and buffer below, each once, in the order of adding.
   std::vector<NamedSlot> slots();
+  /// Its own parameters, buffers and children.
+  const std::vector<Entry>& parts() const { return entries_; }
   void train(bool on);
   bool training() const { return training_; }
   void set_trainable(bool on);

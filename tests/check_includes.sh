@@ -26,6 +26,8 @@ for order in "${orders[@]}"; do
     may_include[$folder]=$before
   done
 done
+# What stands around a training is above all of these, modules included.
+may_include[executor/kit]="$before nn executor/kit "
 
 # The folder of `orders` for a path of this repository.
 folder_of() {

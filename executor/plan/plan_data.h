@@ -8,6 +8,7 @@
 
 #include "espalier/executor/graph/step_graph.h"
 #include "espalier/executor/plan/memory.h"
+#include "espalier/executor/plan/nan_search.h"
 #include "espalier/executor/plan/pass_report.h"
 #include "espalier/executor/sharding/replication.h"
 
@@ -42,6 +43,7 @@ struct PlanData : StepGraph {
   std::vector<PassReport> passes;
   /// If the plan is one of several replicas, or takes a batch in several micro-batches.
   std::optional<Replication> replication;
+  NanSearch find_nan = NanSearch::off;
   /// On a GPU: how the kernels are launched, once a runtime knows.
   mutable LaunchNote launch;
 

@@ -24,10 +24,32 @@ class CpuRuntime : public Runtime {
   }
 
   void run(uint64_t first_stream, KernelTimestamps* timestamps) override {
+    if (nan_finder_) return run_searching(first_stream, timestamps);
     timestamps ? run_calls<true>(first_stream, timestamps) : run_calls<false>(first_stream, timestamps);
   }
 
  private:
+  void run_searching(uint64_t first_stream, KernelTimestamps* timestamps) {
+    const auto lap = [&] {
+      if (timestamps) timestamps->push_back(std::chrono::steady_clock::now());
+    };
+    lap();
+    nan_finder_->run([&] {
+      for (Call& call : calls_) {
+        nan_finder_->before(call.node);
+        run_call(call, first_stream);
+        nan_finder_->after(call.node);
+        lap();
+      }
+    });
+  }
+  static void run_call(Call& call, uint64_t first_stream) {
+    RandomStream random = call.kernel.random;
+    random.seed = generator().seed;
+    random.stream += first_stream;
+    located(*call.where, [&] { call.bound->run(random); });
+  }
+
   template <bool timed>
   void run_calls(uint64_t first_stream, [[maybe_unused]] KernelTimestamps* timestamps) {
     const uint64_t seed = generator().seed;

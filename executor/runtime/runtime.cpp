@@ -91,6 +91,12 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, Session& session, BatchSh
     for (const Node* leaf : n.gathered)
       if (plan_->owners()->of(leaf) != plan_->replication->replica) assigned_.push_back(leaves.slot(leaf));
   for (const ValueRef& result : graph.results) results_.push_back(&values_[result.node][result.output]);
+  if (plan_->find_nan != NanSearch::off) {
+    std::vector<Tensor> written;
+    for (const size_t slot : assigned_)
+      if (leaves.has(slot)) written.push_back(leaves.tensor(slot));
+    nan_finder_ = std::make_unique<NanFinder>(*plan_, values_, std::move(written));
+  }
   context_.offer(workspace_);
   if (!plan_->replication) return;
   const auto bytes_of_leaves = [&leaves](const Node* first, const Node* last) {

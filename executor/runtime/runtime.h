@@ -6,6 +6,7 @@
 #include "espalier/core/feed.h"
 #include "espalier/core/workspace.h"
 #include "espalier/executor/plan/plan_data.h"
+#include "espalier/executor/runtime/nan_finder.h"
 #include "espalier/executor/runtime/parameter_arena.h"
 #include "espalier/executor/sharding/batch_shard.h"
 #include "espalier/executor/sharding/bucket_kernels.h"
@@ -71,6 +72,7 @@ class Runtime {
   static void check_column(const Feed& feed, const Tensor& from, const Tensor& value);
 
   std::vector<Call> calls_;
+  std::unique_ptr<NanFinder> nan_finder_;  // null unless the plan has it
 
  private:
   Workspace workspace_of(uint32_t node) const;

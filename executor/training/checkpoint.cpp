@@ -126,6 +126,7 @@ std::string state_of(const Checkpoint& c) {
              {"samples", c.run.record.samples},
              {"samples_of_epochs", samples}};
   if (!c.scalars.empty()) state["scalars"] = c.scalars;
+  if (c.run.weighted_outputs.size() != c.scalars.size()) state["scalar_sums"] = c.run.weighted_outputs.size();
   if (c.optimizer) {
     Json settings = Json::array();
     for (const auto& [name, value] : c.optimizer->values) settings.push_back(name);
@@ -191,7 +192,7 @@ class Reader {
     read_optimizer(c, state);
     c.scalars = scalars_in(state);
     read_run(c.run, state);
-    read_scalars(c.run, c.scalars);
+    read_scalars(c.run, c.scalars, state);
     return c;
   }
 
@@ -248,17 +249,18 @@ class Reader {
     return state.contains("scalars") ? state.at("scalars").get<std::vector<std::string>>()
                                      : std::vector<std::string>();
   }
-  void read_scalars(RunState& run, const std::vector<std::string>& names) {
+  void read_scalars(RunState& run, const std::vector<std::string>& names, const Json& state) {
     if (names.empty()) return;
     const size_t n = names.size(), epochs = run.history.epochs.size();
-    const auto values = take_doubles("run.scalars", {static_cast<int64_t>((2 * epochs + 1) * n)});
+    const size_t sums = state.value("scalar_sums", n);
+    const auto values = take_doubles("run.scalars", {static_cast<int64_t>(2 * epochs * n + sums)});
     const double* next = values.data();
     for (EpochRecord& e : run.history.epochs) {
       for (const std::string& name : names) e.outputs[name] = *next++;
       for (const std::string& name : names)
         if (const double mean = *next++; !std::isnan(e.validation_loss)) e.validation_outputs[name] = mean;
     }
-    run.weighted_outputs.assign(next, next + n);
+    run.weighted_outputs.assign(next, next + sums);
   }
 
   std::filesystem::path path_;

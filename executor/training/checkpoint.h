@@ -20,7 +20,7 @@ struct RunState {
   double weighted = 0;  ///< the sum over its steps of loss times samples
   int64_t step = 0;     ///< the next step of the epoch
   bool begun = false;   ///< whether the callbacks of Event::epoch_start have been called
-  std::vector<double> weighted_outputs = {};  ///< as `weighted`, for each scalar output
+  std::vector<double> weighted_outputs = {};  ///< as `weighted`, for each number of the outputs
 };
 
 /// The epoch of a feed, and the properties by which a checkpoint is matched with a program.

@@ -70,10 +70,9 @@ History EpochLoop::run(Trainer& trainer, const ExecuteOptions& options) {
   trainer.step_readers_.reset();
   trainer.forget_losses();
   trainer.run_.begin_run();
-  trainer.job_.begin_run({trainer.listens(Event::epoch_start), trainer.listens(Event::step_finish),
-                          trainer.listens(Event::epoch_finish)});
+  trainer.job_.begin_run(trainer.events_listened());
   EpochLoop loop(trainer, options);  // its batches stay until the devices have finished
-  const History history = loop.run_epochs();
+  const History history = loop.run_with_callbacks();
   trainer.job_.end_run();
   trainer.profiler_.finish();
   trainer.devices_->finish_before_eager();
@@ -82,9 +81,36 @@ History EpochLoop::run(Trainer& trainer, const ExecuteOptions& options) {
   return history;
 }
 
-History EpochLoop::run_epochs() {
+History EpochLoop::run_with_callbacks() {
+  trainer_.failed_ = false;
+  const auto now = [&] {
+    const RunLog& run = trainer_.run_;
+    return StepInfo{.epoch = run.epoch(), .step = run.step(), .steps = trainer_.setup_.feeds.steps()};
+  };
+  std::optional<History> history;
+  try {
+    trainer_.tell(Event::initialize, now());
+    if (!interrupted(Event::initialize)) run_epochs();
+    history = finish_run();
+  } catch (...) {
+    trainer_.failed_ = true;
+    try {
+      trainer_.tell(Event::teardown, now());
+    } catch (...) {  // the first exception is being thrown
+    }
+    throw;
+  }
+  trainer_.tell(Event::teardown, now());
+  trainer_.devices_->update_leaves();  // a callback may have set values
+  return *history;
+}
+
+void EpochLoop::run_epochs() {
   while (trainer_.run_.epoch() < options_.epochs && !trainer_.stopped_)
     if (!run_epoch()) break;
+}
+
+History EpochLoop::finish_run() {
   if (unsaved_) leave_checkpoint();
   History history = trainer_.run_.state().history;
   if (ends_within_epoch_) history.epochs.push_back(trainer_.run_.record_now());
@@ -116,9 +142,13 @@ bool EpochLoop::run_epoch() {
   trainer_.devices_->confirm();
   run.set_seconds(seconds_before + watch.seconds());  // now all steps are done
   if (validation_) {
+    info.step = run.step();
+    trainer_.tell(Event::validation_start, info);
     const auto means = validate();
     if (!means) return false;
     run.set_validation(*means);
+    info.validation_loss = means->front();
+    trainer_.tell(Event::validation_finish, info);
   }
   finish_epoch(info);
   if (options_.checkpoint_every == 0) leave_checkpoint();
@@ -128,7 +158,13 @@ bool EpochLoop::run_epoch() {
 void EpochLoop::take_step(StepInfo& info, double seconds_before, const Stopwatch& watch) {
   RunLog& run = trainer_.run_;
   info.step = run.step();
-  trainer_.train_step(readers_, info);
+  trainer_.tell(Event::step_start, info);
+  try {
+    trainer_.train_step(readers_, info);
+  } catch (const NumericError& error) {  // from find_nan
+    throw NumericError(
+        fmt::format("execute: in step {} of epoch {}, {}", info.step, info.epoch, error.what()));
+  }
   unsaved_ = true;
   if (trainer_.devices_->first().losses_due() || trainer_.listens(Event::step_finish) || progress_.due())
     info.loss = settle_losses();

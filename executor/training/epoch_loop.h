@@ -17,7 +17,11 @@ class EpochLoop {
 
  private:
   EpochLoop(Trainer& trainer, const ExecuteOptions& options);
-  History run_epochs();
+  /// All of the run, with what callbacks are told around it.
+  History run_with_callbacks();
+  void run_epochs();
+  /// Leaves the last checkpoint.
+  History finish_run();
   /// Goes on with the epoch to its end. Returns false if SIGINT or stop() came before.
   bool run_epoch();
   void take_step(StepInfo& info, double seconds_before, const Stopwatch& watch);

@@ -124,15 +124,22 @@ void Job::share_leaves() const {
   }
 }
 
-void Job::begin_run(const std::array<bool, 3>& listening) {
-  listening_ = listening;
+void Job::begin_run(const EventSet& listening) {
   if (!world_) return;
   world_->clear_stop();
   share_generator();
-  Tensor flags({3}, int32);
-  std::copy(listening.begin(), listening.end(), flags.span<int32_t>().begin());
+  Tensor flags({event_count}, int32);
+  const auto numbers = flags.span<int32_t>();
+  for (size_t i = 0; i < event_count; ++i) numbers[i] = listening[i];
   world_->all_reduce(flags, Reduction::max);
-  for (size_t i = 0; i < 3; ++i) listening_[i] = flags.span<int32_t>()[i] != 0;
+  for (size_t i = 0; i < event_count; ++i) listening_[i] = numbers[i] != 0;
+  // Processes agree only behind a step and an epoch on what was requested before it.
+  const auto also = [&](Event event, Event before) {
+    if (listening_[static_cast<size_t>(before)]) listening_.set(static_cast<size_t>(event));
+  };
+  also(Event::step_finish, Event::step_start);
+  also(Event::epoch_finish, Event::validation_start);
+  also(Event::epoch_finish, Event::validation_finish);
 }
 
 void Job::end_run() const {

@@ -1,10 +1,10 @@
 // Job: what the processes of a job do together: begin alike, agree, gather states, and hear of errors.
 #pragma once
-#include <array>
 #include <exception>
 #include <optional>
 #include <vector>
 
+#include "espalier/executor/callback.h"
 #include "espalier/executor/replicas/replicas.h"
 #include "espalier/executor/training/checkpoint.h"
 #include "espalier/executor/training/setup.h"
@@ -27,8 +27,8 @@ class Job {
 
   /// Whether this process prints and writes checkpoints.
   bool is_first() const;
-  /// Begins and ends a run of epochs. `listening` says for each event whether this process has callbacks.
-  void begin_run(const std::array<bool, 3>& listening);
+  /// Begins and ends a run of epochs. `listening` are the events that this process has callbacks for.
+  void begin_run(const EventSet& listening);
   void end_run() const;
   /// What any process requests, known to all of them after the same step. It may be known only some steps
   /// later unless callbacks were `told` of an event just now, since these may stop the run.
@@ -67,7 +67,7 @@ class Job {
   const Setup& setup_;
   Replicas& devices_;
   std::shared_ptr<Communicator> world_;  // null: this process is alone
-  std::array<bool, 3> listening_ = {};   // to each event, in any process
+  EventSet listening_;                   // to each event, in any process
   bool states_apart_ = false;            // whether states were written since they were gathered
 };
 

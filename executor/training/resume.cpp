@@ -55,7 +55,7 @@ Checkpoint take_checkpoint(const Setup& setup, RunState run) {
   }
   c.feeds = feed_states(setup);
   c.optimizer = settings_of(setup.options.optimizer);
-  c.scalars = setup.scalars;
+  c.scalars = names_of(setup.figures);
   c.random = generator();
   c.products = gemm_choices().all();
   c.run = std::move(run);
@@ -105,7 +105,11 @@ class FitCheck {
     const auto list = [](const std::vector<std::string>& names) {
       return names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, ", "));
     };
-    need_equal("the list of scalar outputs", list(checkpoint_.scalars), list(setup_.scalars));
+    need_equal("the list of scalar outputs", list(checkpoint_.scalars), list(names_of(setup_.figures)));
+    if (checkpoint_.run.weighted_outputs.size() != count_numbers(setup_.figures))
+      throw FileError(fmt::format("{} does not fit this program: its outputs have {} sums there, and {} here",
+                                  path_, checkpoint_.run.weighted_outputs.size(),
+                                  count_numbers(setup_.figures)));
   }
   void position() const {
     // With placeholders there is no position.

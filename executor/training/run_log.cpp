@@ -38,7 +38,7 @@ void RunLog::add_losses(std::span<const double> losses) {
     const double* numbers_of_step = &losses[i * numbers()];
     state_.record.loss_sum += *numbers_of_step;
     state_.weighted += *numbers_of_step * samples;
-    for (size_t k = 0; k < scalars_.size(); ++k)
+    for (size_t k = 0; k < state_.weighted_outputs.size(); ++k)
       state_.weighted_outputs[k] += numbers_of_step[1 + k] * samples;
   }
   samples_.clear();
@@ -46,16 +46,23 @@ void RunLog::add_losses(std::span<const double> losses) {
 
 void RunLog::set_validation(std::span<const double> means) {
   state_.record.validation_loss = means[0];
-  for (size_t k = 0; k < scalars_.size(); ++k) state_.record.validation_outputs[scalars_[k]] = means[1 + k];
+  add_figures(state_.record.validation_outputs, means.subspan(1));
 }
 
 EpochRecord RunLog::record_now() const {
   EpochRecord record = state_.record;
   record.loss_mean = record.samples ? state_.weighted / static_cast<double>(record.samples) : 0;
-  for (size_t k = 0; k < scalars_.size(); ++k)
-    record.outputs[scalars_[k]] =
-        record.samples ? state_.weighted_outputs[k] / static_cast<double>(record.samples) : 0;
+  std::vector<double> means = state_.weighted_outputs;
+  for (double& mean : means) mean = record.samples ? mean / static_cast<double>(record.samples) : 0;
+  add_figures(record.outputs, means);
   return record;
+}
+
+void RunLog::add_figures(std::map<std::string, double>& outputs, std::span<const double> means) const {
+  for (const EpochFigure& figure : figures_) {
+    outputs[figure.name] = figure.of(means.first(figure.numbers));
+    means = means.subspan(figure.numbers);
+  }
 }
 
 const EpochRecord& RunLog::finish_epoch() {
@@ -68,7 +75,7 @@ const EpochRecord& RunLog::finish_epoch() {
 void RunLog::reset_epoch() {
   state_.record = {};
   state_.weighted = 0;
-  state_.weighted_outputs.assign(scalars_.size(), 0);
+  state_.weighted_outputs.assign(count_numbers(figures_), 0);
   state_.step = 0;
   state_.begun = false;
   epochs_ = feeds_.epochs();

@@ -1,21 +1,23 @@
 // RunLog: the position of a run in its epoch, the losses of its steps, and the epochs before.
 #pragma once
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "espalier/executor/training/checkpoint.h"
+#include "espalier/executor/training/epoch_figure.h"
 #include "espalier/executor/training/tree_feeds.h"
 
 namespace espalier {
 
 class RunLog {
  public:
-  /// `scalars` are the names of the numbers that come with each loss.
-  RunLog(const TreeFeeds& feeds, const std::vector<std::string>& scalars)
-      : feeds_(feeds), scalars_(scalars), epochs_(feeds.epochs()) {
-    state_.weighted_outputs.assign(scalars_.size(), 0);
+  /// The numbers of `figures` come with each loss.
+  RunLog(const TreeFeeds& feeds, const std::vector<EpochFigure>& figures)
+      : feeds_(feeds), figures_(figures), epochs_(feeds.epochs()) {
+    state_.weighted_outputs.assign(count_numbers(figures_), 0);
   }
 
   const RunState& state() const { return state_; }
@@ -35,13 +37,13 @@ class RunLog {
   /// Notes a step, whose loss becomes known later.
   void add_step(int64_t samples);
   bool has_all_losses() const { return samples_.empty(); }
-  /// Notes the losses of all steps since the last call, in their order, each followed by its scalars.
+  /// Notes the losses of all steps since the last call, in their order, each followed by its numbers.
   void add_losses(std::span<const double> losses);
-  /// How many numbers each step has: the loss and the scalars.
-  size_t numbers() const { return 1 + scalars_.size(); }
+  /// How many numbers each step has: the loss and those of the figures.
+  size_t numbers() const { return 1 + state_.weighted_outputs.size(); }
   void forget_losses() { samples_.clear(); }
   void set_seconds(double seconds) { state_.record.seconds = seconds; }
-  /// Sets the mean loss over the validation feed, and the means of the scalars behind it.
+  /// Sets the mean loss over the validation feed, and behind it the means of the numbers.
   void set_validation(std::span<const double> means);
   /// The epoch under way as a record of its steps so far, of which all losses are known.
   EpochRecord record_now() const;
@@ -50,9 +52,11 @@ class RunLog {
 
  private:
   void reset_epoch();
+  /// Adds what these means of the numbers amount to.
+  void add_figures(std::map<std::string, double>& outputs, std::span<const double> means) const;
 
   TreeFeeds feeds_;
-  std::vector<std::string> scalars_;
+  std::vector<EpochFigure> figures_;
   RunState state_;
   int64_t epochs_;                // TreeFeeds::epochs() of the epoch under way
   bool resumed_ = false;          // the next run goes on with `state_`

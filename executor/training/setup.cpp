@@ -54,10 +54,14 @@ void find_outputs(Setup& setup) {
     if (name.empty()) throw Error("get_executor: an output has no name");
     if (!names.insert(name).second)
       throw Error(fmt::format("get_executor: two outputs are named '{}'", name));
-    if (!output.defined())
-      throw Error(fmt::format("get_executor: the output '{}' is an undefined Variable", name));
-    setup.tree.outputs.push_back(output);
-    if (output.rank() == 0) setup.scalars.push_back(name);
+    setup.first_outputs.push_back(setup.tree.outputs.size());
+    const std::vector<Variable>& variables = output.variables();
+    for (const Variable& variable : variables) {
+      if (!variable.defined())
+        throw Error(fmt::format("get_executor: the output '{}' is an undefined Variable", name));
+      setup.tree.outputs.push_back(variable);
+    }
+    if (variables[0].rank() == 0) setup.figures.push_back({name, variables.size(), output.finish()});
   }
 }
 
@@ -288,7 +292,10 @@ std::shared_ptr<const PlanData> compile_step(const Setup& setup, const BatchSign
                      .without = setup.options.without,
                      .dump = setup.options.dump,
                      .memory_budget = setup.options.memory_budget,
-                     .precision = setup.options.precision};
+                     .precision = setup.options.precision,
+                     .find_nan = !setup.options.find_nan ? NanSearch::off
+                                 : setup.loss_scale      ? NanSearch::results
+                                                         : NanSearch::exchanged};
   if (!setup.sharded()) return compile(tree, sizes, how);
   how.shard = shard_options(setup, batch, shard, inference);
   try {

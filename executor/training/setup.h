@@ -9,6 +9,7 @@
 #include "espalier/executor/compile.h"
 #include "espalier/executor/executor.h"
 #include "espalier/executor/sharding/state_owners.h"
+#include "espalier/executor/training/epoch_figure.h"
 #include "espalier/executor/training/loss_scale.h"
 #include "espalier/executor/training/tree_feeds.h"
 
@@ -47,7 +48,8 @@ struct Setup {
   bool gather_gradients;
   StepTree tree;
   std::optional<LossScale> loss_scale;  ///< training in float16
-  std::vector<std::string> scalars;     ///< names of the outputs that are scalars, in their order
+  std::vector<size_t> first_outputs;    ///< where the variables of each output begin in `tree.outputs`
+  std::vector<EpochFigure> figures;     ///< of the outputs that epochs have a figure of, in their order
   TreeFeeds feeds;
   std::vector<Variable> leaves;      ///< all but constants, in the order in which they were written
   std::set<const Node*> written;     ///< those of them that a step writes

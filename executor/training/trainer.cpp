@@ -61,7 +61,7 @@ Trainer::Trainer(const Variable& root, const ExecutorOptions& options, bool gath
       job_(setup_, *devices_),
       compiled_(setup_),
       plans_(setup_, *devices_, compiled_),
-      run_(setup_.feeds, setup_.scalars),
+      run_(setup_.feeds, setup_.figures),
       value_(setup_, job_) {
   devices_->update_leaves();
   // The plans of an epoch: for whole batches, and for a short last one.
@@ -106,6 +106,7 @@ StepInfo Trainer::step(const Feeds& given) {
                 .step = run_.step(),
                 .steps = setup_.feeds.steps()};
   (void)run_.begin_epoch();
+  tell(Event::step_start, info);
   train_step(*step_readers_, info);
   devices_->finish_before_eager();
   info.loss = settle_losses();
@@ -219,7 +220,13 @@ Tensor Trainer::output(std::string_view name) {
   if (runner_.load(std::memory_order_relaxed) == &many_threads)
     throw Error("output: several threads have run this executor, and so there is no last step");
   const Visit visit(occupancy_, "output");
-  return value_.output(static_cast<size_t>(found - outputs.begin()));
+  const size_t first = setup_.first_outputs[static_cast<size_t>(found - outputs.begin())];
+  const PlanOutput& output = found->second;
+  if (!output.finish()) return value_.output(first);
+  std::vector<double> means;
+  for (size_t i = 0; i < output.variables().size(); ++i)
+    means.push_back(value_.output(first + i).to(cpu()).to(float64).item());
+  return tensor(output.finish()(means), float64);
 }
 
 double Trainer::loss_scale() {
@@ -252,11 +259,31 @@ void Trainer::forget_losses() {
 
 void Trainer::on(Event event, std::function<void(const StepInfo&)> f) {
   const Visit visit(occupancy_, "on");
-  listeners_.emplace_back(event, std::move(f));
+  listeners_.push_back({EventSet().set(static_cast<size_t>(event)),
+                        [f = std::move(f)](Event, const StepInfo& info) { f(info); }});
 }
 
-bool Trainer::listens(Event event) const {
-  return std::any_of(listeners_.begin(), listeners_.end(), [&](const auto& l) { return l.first == event; });
+void Trainer::use(const AnyCallback& any) {
+  const Visit visit(occupancy_, "use");
+  listeners_.push_back({any.events(), [this, callback = any.callback()](Event event, const StepInfo& info) {
+                          TrainingRun run(*this, info);
+                          switch (event) {
+                            case Event::initialize: return callback->initialize(run);
+                            case Event::epoch_start: return callback->epoch_start(run);
+                            case Event::step_start: return callback->step_start(run);
+                            case Event::step_finish: return callback->step_finish(run);
+                            case Event::validation_start: return callback->validation_start(run);
+                            case Event::validation_finish: return callback->validation_finish(run);
+                            case Event::epoch_finish: return callback->epoch_finish(run);
+                            case Event::teardown: return callback->teardown(run);
+                          }
+                        }});
+}
+
+EventSet Trainer::events_listened() const {
+  EventSet events;
+  for (const Listener& listener : listeners_) events |= listener.events;
+  return events;
 }
 
 void Trainer::tell(Event event, const StepInfo& info) {
@@ -264,7 +291,8 @@ void Trainer::tell(Event event, const StepInfo& info) {
   devices_->finish_before_eager();
   const size_t count = listeners_.size();  // a listener may add others
   for (size_t i = 0; i < count; ++i)
-    if (listeners_[i].first == event) job_.guarded([&] { listeners_[i].second(info); });
+    if (listeners_[i].events[static_cast<size_t>(event)])
+      job_.guarded([&] { listeners_[i].call(event, info); });
   devices_->begin_after_eager();
 }
 

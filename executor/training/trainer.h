@@ -1,6 +1,5 @@
 // Trainer: what is behind an Executor. It takes steps and epochs, calls listeners, and keeps checkpoints.
 #pragma once
-#include <array>
 #include <atomic>
 #include <deque>
 #include <filesystem>
@@ -39,6 +38,7 @@ class Trainer {
   double loss_scale();
 
   void on(Event event, std::function<void(const StepInfo&)> f);
+  void use(const AnyCallback& callback);
   void stop() { stopped_ = true; }
   void checkpoint(const std::filesystem::path& folder);
   void resume(const std::filesystem::path& folder);
@@ -49,6 +49,7 @@ class Trainer {
 
  private:
   friend class EpochLoop;
+  friend class TrainingRun;
 
   /// Keeps the values of the placeholders for the steps of a call. Throws what `given_beside` throws.
   void give(const Feeds& given, const char* what);
@@ -72,7 +73,8 @@ class Trainer {
   const std::vector<double>& settled_losses() const { return losses_; }
   void forget_losses();
 
-  bool listens(Event event) const;
+  bool listens(Event event) const { return events_listened()[static_cast<size_t>(event)]; }
+  EventSet events_listened() const;
   /// Calls the listeners, which may use and change the tree.
   void tell(Event event, const StepInfo& info);
 
@@ -88,9 +90,14 @@ class Trainer {
   Profiler profiler_;
   std::optional<BatchReaders> step_readers_;  // of `step`
   std::vector<double> losses_;
+  struct Listener {
+    EventSet events;
+    std::function<void(Event, const StepInfo&)> call;
+  };
   // A deque: a listener stays where it is while it runs and adds others.
-  std::deque<std::pair<Event, std::function<void(const StepInfo&)>>> listeners_;
+  std::deque<Listener> listeners_;
   std::atomic<bool> stopped_ = false;
+  bool failed_ = false;                        // whether the run is ending by an exception
   Occupancy occupancy_;                        // of all above
   Lanes lanes_;                                // of further threads that run an inference executor
   std::atomic<const void*> runner_ = nullptr;  // the thread that has called `run`, or `many_threads`

@@ -237,7 +237,9 @@ void CudaRuntime::run(uint64_t first_stream, KernelTimestamps* timestamps) {
   const StreamScope scope(session_.stream());
   const ProfilerRange range("step");
   if (random_nodes()) session_.set_random(generator().seed, first_stream);
-  if (timestamps) {
+  if (nan_finder_) {
+    run_searching(timestamps);
+  } else if (timestamps) {
     run_timed(*timestamps);
   } else if (session_.launch() == Launch::stream || runs_ == 0) {
     launch_all(0, positions());
@@ -256,6 +258,23 @@ void CudaRuntime::run(uint64_t first_stream, KernelTimestamps* timestamps) {
   ++runs_;
   session_.step_launched(random_nodes());
   for (const Shown& shown : shown_) shown.feed->next += shown.batch.rows;
+}
+
+void CudaRuntime::run_searching(KernelTimestamps* timestamps) {
+  const auto lap = [&] {
+    if (timestamps) timestamps->push_back(std::chrono::steady_clock::now());
+  };
+  launch(0);
+  lap();
+  nan_finder_->run([&] {
+    for (size_t p = 1; p <= calls_.size(); ++p) {
+      nan_finder_->before(calls_[p - 1].node);
+      launch(p);
+      nan_finder_->after(calls_[p - 1].node);  // waits for the kernel
+      lap();
+    }
+  });
+  launch(positions() - 1);
 }
 
 void CudaRuntime::run_timed(KernelTimestamps& timestamps) {

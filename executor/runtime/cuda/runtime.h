@@ -38,6 +38,7 @@ class CudaRuntime : public Runtime {
   void launch(size_t position);
   void launch_all(size_t begin, size_t end);
   void run_timed(KernelTimestamps& timestamps);
+  void run_searching(KernelTimestamps* timestamps);
   void plan_segments();
   void capture();
   /// The graph of the segment at this position. Null if the work of another thread has invalidated the

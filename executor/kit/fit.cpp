@@ -1,0 +1,136 @@
+#include "espalier/executor/kit/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/nn/mode_scope.h"
+#include "espalier/optim/adam.h"
+
+namespace espalier {
+
+namespace {
+
+/// A net and a loss over the batches of a feed.
+struct FittedTree {
+  Variable loss;
+  std::vector<std::pair<std::string, PlanOutput>> outputs;
+};
+
+FittedTree write_tree(const internal::NetCall& net, const internal::LossCall& loss,
+                      const data::Distributor& feed, const NamedMetrics& metrics) {
+  const std::vector<Variable> columns = feed.get_output_graphs();
+  const Variable &x = columns.front(), &y = columns.back();
+  const Variable prediction = net(x);
+  FittedTree tree{loss(prediction, y), {}};
+  for (const auto& [name, metric] : metrics) tree.outputs.emplace_back(name, metric(prediction, y));
+  return tree;
+}
+
+bool has_checkpoint(const std::filesystem::path& folder) {
+  std::error_code none;
+  return std::filesystem::is_directory(folder, none) && !std::filesystem::is_empty(folder, none);
+}
+
+Device device_of_module(const nn::Module& module) {
+  const auto parameters = module.parameters();
+  return parameters.empty() ? cpu() : parameters.front().second.device();
+}
+
+}  // namespace
+
+data::Distributor TrainingData::distributor(const data::DistributorOptions& options) const {
+  if (!defined()) throw DataError("there are no data");
+  const data::Distributor feed = feed_      ? *feed_
+                                 : dataset_ ? data::Distributor(dataset_, options)
+                                            : data::Distributor(columns_, options);
+  if (const size_t columns = feed.get_output_graphs().size(); columns > 2)
+    throw DataError(fmt::format(
+        "the data have {} columns; samples and targets are two, and another tree is written by hand: "
+        "loss.get_executor()",
+        columns));
+  return feed;
+}
+
+void internal::at_line(const std::source_location& where, const std::function<void()>& f) {
+  const CallScope scope(where);
+  located(*build_context().where, f);
+}
+
+History internal::fit(const nn::Module& module, const NetCall& net, const LossCall& loss,
+                      const TrainingData& data, const FitOptions& options) {
+  if (options.resume && options.checkpoint.empty())
+    throw Error("fit: to resume it needs the folder of checkpoints: .checkpoint");
+  const data::Distributor feed =
+      data.distributor({.batch_size = options.batch_size, .shuffle = options.shuffle, .seed = options.seed});
+  std::optional<FittedTree> tree;
+  if (module.training()) {
+    tree = write_tree(net, loss, feed, options.metrics);
+  } else {
+    const nn::ModeScope training(module, true);
+    tree = write_tree(net, loss, feed, options.metrics);
+  }
+  ExecutorOptions how{.mode = Mode::training,
+                      .optimizer = options.optimizer ? options.optimizer : optim::Adam({}),
+                      .devices = options.devices,
+                      .replicas = options.replicas,
+                      .accumulate = options.accumulate,
+                      .outputs = tree->outputs,
+                      .precision = options.precision,
+                      .memory_budget = options.memory_budget,
+                      .find_nan = options.find_nan};
+  if (options.validation.defined())
+    how.validation = options.validation.distributor({.batch_size = options.batch_size});
+  const Executor executor = tree->loss.get_executor(how);
+  for (const AnyCallback& callback : options.callbacks) executor.use(callback);
+  if (options.resume && has_checkpoint(options.checkpoint)) executor.resume(options.checkpoint);
+  return executor.execute({.epochs = options.epochs,
+                           .progress = options.progress,
+                           .checkpoint = options.checkpoint,
+                           .handle_interrupt = options.handle_interrupt,
+                           .stop_on_nan = options.stop_on_nan});
+}
+
+Tensor internal::predict(const nn::Module& module, const NetCall& net, const Tensor& x,
+                         const PredictOptions& options) {
+  if (!x.defined()) throw Error("predict: the samples are an undefined Tensor");
+  if (x.rank() == 0) throw ShapeError("predict: a scalar has no rows");
+  if (options.batch_size < 1)
+    throw Error(fmt::format("predict: a batch cannot have {} rows", options.batch_size));
+  const NoGrad no_tree;
+  const nn::ModeScope inference(module, false);
+  const int64_t rows = x.shape()[0];
+  Tensor result;
+  for (int64_t begin = 0; begin < rows || !result.defined(); begin += options.batch_size) {
+    const int64_t end = std::min(rows, begin + options.batch_size);
+    const Tensor part = net(x.slice(0, begin, end).to(device_of_module(module))).value();
+    if (part.rank() == 0 || part.shape()[0] != end - begin)
+      throw ShapeError(fmt::format("predict: the net makes {} of {} rows; it must have a row for each",
+                                   part.shape().str(), end - begin));
+    if (!result.defined()) {
+      Shape all = part.shape();
+      all.dims()[0] = rows;
+      result = Tensor(all, part.dtype(), x.device());
+    }
+    Tensor place = result.slice(0, begin, end);
+    copy_elements(part, place);
+  }
+  return result;
+}
+
+EpochRecord internal::evaluate(const nn::Module& module, const NetCall& net, const LossCall& loss,
+                               const TrainingData& data, const EvaluateOptions& options) {
+  const data::Distributor feed = data.distributor({.batch_size = options.batch_size});
+  const nn::ModeScope inference(module, false);
+  const FittedTree tree = write_tree(net, loss, feed, options.metrics);
+  const Executor executor = tree.loss.get_executor({.mode = Mode::inference,
+                                                    .devices = options.devices,
+                                                    .outputs = tree.outputs,
+                                                    .precision = options.precision});
+  return executor.execute({.progress = false, .handle_interrupt = false, .stop_on_nan = false})
+      .epochs.front();
+}
+
+}  // namespace espalier

@@ -1,0 +1,141 @@
+// fit, predict, evaluate: a training in one call, and what to do with its result.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "espalier/data/distributor.h"
+#include "espalier/executor/executor.h"
+#include "espalier/nn/container.h"
+#include "espalier/nn/module.h"
+
+namespace espalier {
+
+/// Samples and targets: two tensors with their rows on the first axis, a dataset of two columns, or a
+/// Distributor of such. With one column, samples are their own targets.
+class TrainingData {
+ public:
+  /// No data.
+  TrainingData() = default;
+  TrainingData(std::initializer_list<Tensor> columns) : columns_(columns) {}
+  TrainingData(std::vector<Tensor> columns) : columns_(std::move(columns)) {}
+  TrainingData(std::shared_ptr<const data::Dataset> dataset) : dataset_(std::move(dataset)) {}
+  /// Its own options hold: batch size, order, seed.
+  TrainingData(data::Distributor feed) : feed_(std::move(feed)) {}
+
+  bool defined() const { return feed_ || dataset_ || !columns_.empty(); }
+  /// Throws DataError as Distributor does, or unless there are one or two columns.
+  data::Distributor distributor(const data::DistributorOptions& options) const;
+
+ private:
+  std::vector<Tensor> columns_;
+  std::shared_ptr<const data::Dataset> dataset_;
+  std::optional<data::Distributor> feed_;
+};
+
+/// What is computed of predictions and targets, by names: {{"accuracy", esp::accuracy}}, or functions of
+/// one's own that return a Variable or a Metric.
+using NamedMetrics =
+    std::vector<std::pair<std::string, std::function<PlanOutput(const Variable&, const Variable&)>>>;
+
+/// What has no comment means the same as in ExecutorOptions, ExecuteOptions and data::DistributorOptions.
+struct FitOptions {
+  /// Unless it is given: optim::Adam with its default settings.
+  std::optional<optim::Optimizer> optimizer = {};
+  int64_t epochs = 1;
+  int64_t batch_size = 32;
+  bool shuffle = true;
+  uint64_t seed = 0;
+  /// Its loss and metrics are computed in inference, after each epoch.
+  TrainingData validation = {};
+  NamedMetrics metrics = {};
+  std::vector<AnyCallback> callbacks = {};
+  std::vector<Device> devices = {};
+  ReplicaOptions replicas = {};
+  int accumulate = 1;
+  Precision precision = Precision::float32;
+  int64_t memory_budget = 0;
+  bool find_nan = false;
+  std::optional<bool> progress = {};
+  std::filesystem::path checkpoint = {};
+  /// Goes on from the last checkpoint of the folder, if there is one.
+  bool resume = false;
+  std::optional<bool> handle_interrupt = {};
+  bool stop_on_nan = true;
+};
+
+struct PredictOptions {
+  int64_t batch_size = 256;
+};
+
+struct EvaluateOptions {
+  int64_t batch_size = 256;
+  NamedMetrics metrics = {};
+  std::vector<Device> devices = {};
+  Precision precision = Precision::float32;
+};
+
+namespace internal {
+using NetCall = std::function<Variable(const Variable&)>;
+using LossCall = std::function<Variable(const Variable&, const Variable&)>;
+History fit(const nn::Module& module, const NetCall& net, const LossCall& loss, const TrainingData& data,
+            const FitOptions& options);
+Tensor predict(const nn::Module& module, const NetCall& net, const Tensor& x, const PredictOptions& options);
+EpochRecord evaluate(const nn::Module& module, const NetCall& net, const LossCall& loss,
+                     const TrainingData& data, const EvaluateOptions& options);
+/// Calls `f`; what it writes and throws has the line `where`.
+void at_line(const std::source_location& where, const std::function<void()>& f);
+}  // namespace internal
+
+/// Trains `net` so that `loss(net(x), y)` gets small, by an executor. In its training mode: as it is if it is
+/// in it, else all its parts are while the tree is written. Throws what writing the tree, `get_executor` and
+/// `execute` throw.
+template <nn::SequentialElement Net, class Loss>
+History fit(Net net, const Loss& loss, const TrainingData& data, const FitOptions& options = {},
+            std::source_location where = std::source_location::current()) {
+  History history;
+  internal::at_line(where, [&] {
+    history = internal::fit(
+        net, [&net](const Variable& x) -> Variable { return net(x); },
+        [&loss](const Variable& p, const Variable& y) -> Variable { return loss(p, y); }, data, options);
+  });
+  return history;
+}
+
+/// net(x) for the rows of `x`, some at a time, eagerly in inference mode and without a tree, where the net's
+/// parameters are. The result is where `x` is. Throws what the net throws, ShapeError for a scalar or if the
+/// net does not return a row for each, Error for a batch size below 1. The net's modes are afterwards as
+/// before.
+template <nn::SequentialElement Net>
+Tensor predict(Net net, const Tensor& x, const PredictOptions& options = {},
+               std::source_location where = std::source_location::current()) {
+  Tensor result;
+  internal::at_line(where, [&] {
+    result = internal::predict(
+        net, [&net](const Variable& rows) -> Variable { return net(rows); }, x, options);
+  });
+  return result;
+}
+
+/// The mean of `loss(net(x), y)` over the samples (`loss_mean`), and metrics (`outputs`), in inference mode,
+/// by an executor. A Distributor is then in its next epoch.
+template <nn::SequentialElement Net, class Loss>
+EpochRecord evaluate(Net net, const Loss& loss, const TrainingData& data, const EvaluateOptions& options = {},
+                     std::source_location where = std::source_location::current()) {
+  EpochRecord record;
+  internal::at_line(where, [&] {
+    record = internal::evaluate(
+        net, [&net](const Variable& x) -> Variable { return net(x); },
+        [&loss](const Variable& p, const Variable& y) -> Variable { return loss(p, y); }, data, options);
+  });
+  return record;
+}
+
+}  // namespace espalier

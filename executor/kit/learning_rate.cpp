@@ -1,0 +1,73 @@
+#include "espalier/executor/kit/learning_rate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "espalier/core/error.h"
+
+namespace espalier {
+
+namespace {
+
+const optim::Optimizer& optimizer_of_run(const TrainingRun& run, std::string_view who) {
+  if (const optim::Optimizer* optimizer = run.optimizer()) return *optimizer;
+  throw Error(
+      fmt::format("{}: the executor was made without an optimizer; name it: get_executor({{.optimizer "
+                  "= …}})",
+                  who));
+}
+
+void check_plateau(const ReduceLROnPlateauOptions& o) {
+  if (!(o.factor > 0 && o.factor < 1))
+    throw Error(fmt::format("ReduceLROnPlateau: the factor is {}; it must be between 0 and 1", o.factor));
+  if (o.patience < 1)
+    throw Error(fmt::format("ReduceLROnPlateau: the patience is {}; it must be at least 1", o.patience));
+  if (o.cooldown < 0 || !(o.minimum >= 0))
+    throw Error("ReduceLROnPlateau: neither .cooldown nor .minimum can be negative");
+}
+
+}  // namespace
+
+void LearningRateLog::initialize(TrainingRun& run) {
+  *rates_ = {optimizer_of_run(run, "LearningRateLog").scheduled_learning_rate()};
+}
+void LearningRateLog::epoch_finish(TrainingRun& run) {
+  rates_->push_back(run.optimizer()->scheduled_learning_rate());
+}
+
+ReduceLROnPlateau::ReduceLROnPlateau(const ReduceLROnPlateauOptions& options, Where where)
+    : options_(options), best_(located(where, [&] {
+        check_plateau(options);
+        return BestFigure("ReduceLROnPlateau", {options.monitor, options.minimum_delta, options.maximize});
+      })) {}
+
+void ReduceLROnPlateau::initialize(TrainingRun& run) {
+  (void)optimizer_of_run(run, "ReduceLROnPlateau");
+  best_.begin(run, BestFigure::Past::ignored);
+  cooling_ = 0;
+  // Reductions behind epochs that were done before are in the optimizer's settings already.
+  for (const EpochRecord& epoch : run.history().epochs) (void)add(epoch);
+}
+
+void ReduceLROnPlateau::epoch_finish(TrainingRun& run) {
+  if (!add(run.epoch())) return;
+  optim::Optimizer optimizer = *run.optimizer();
+  const double rate = optimizer.learning_rate();
+  const double next = std::max(rate * options_.factor, options_.minimum);
+  if (next < rate) optimizer.set_learning_rate(next);
+}
+
+bool ReduceLROnPlateau::add(const EpochRecord& epoch) {
+  (void)best_.add(epoch);
+  if (cooling_ > 0) {
+    --cooling_;
+    best_.restart_count();
+  }
+  if (best_.epochs_since() < options_.patience) return false;
+  cooling_ = options_.cooldown;
+  best_.restart_count();
+  return true;
+}
+
+}  // namespace espalier

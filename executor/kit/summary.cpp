@@ -1,0 +1,134 @@
+#include "espalier/executor/kit/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <ostream>
+#include <set>
+
+#include "espalier/core/error.h"
+#include "espalier/core/tree.h"
+#include "espalier/nn/layer_state.h"
+#include "espalier/nn/layer_trace.h"
+#include "espalier/nn/mode_scope.h"
+
+namespace espalier {
+
+namespace {
+
+using Paths = std::map<const nn::ModuleState*, std::string>;
+
+void add_paths(Paths& paths, const nn::ModuleState& module, const std::string& prefix) {
+  for (const auto& part : module.parts())
+    if (part.child && paths.emplace(part.child.get(), prefix + part.name).second)
+      add_paths(paths, *part.child, prefix + part.name + ".");
+}
+
+/// The multiply-adds of the products below `output` in nodes that are newer than `first`.
+int64_t multiply_adds_since(const Variable& output, uint64_t first) {
+  double flops = 0;
+  TreeWalk walk(output.node());
+  while (Node* node = walk.next()) {
+    if (node->id < first || node->inputs.empty()) continue;
+    walk.enter_inputs(*node);
+    NodeWork work;
+    for (const Edge& input : node->inputs) work.inputs.push_back(&input.spec());
+    std::vector<Spec> outputs;
+    for (const Output& o : node->outputs) outputs.push_back(o.spec);
+    work.outputs = outputs;
+    flops += node->op().cost(work).product;
+  }
+  return static_cast<int64_t>(flops / 2);
+}
+
+int64_t output_bytes_of(const Variable& v) { return Spec{v.dtype(), v.shape()}.bytes(); }
+
+LayerSummary summary_of(const nn::LayerTrace::Call& call, const Paths& paths, bool again) {
+  LayerSummary layer;
+  if (const auto path = paths.find(call.layer); path != paths.end()) layer.path = path->second;
+  const bool named = call.layer->kind() != "layer";
+  layer.kind = named ? call.layer->kind() : call.output.node()->op().name();
+  layer.output = call.output.shape();
+  layer.multiply_adds = multiply_adds_since(call.output, call.first_node);
+  layer.bytes = output_bytes_of(call.output);
+  if (again) return layer;
+  for (const auto& part : call.layer->parts()) {
+    if (part.child || !part.slot.value.defined()) continue;
+    if (!part.slot.buffer) layer.parameters += part.slot.value.shape().elements();
+    layer.bytes += output_bytes_of(part.slot.value);
+  }
+  return layer;
+}
+
+std::string grouped_digits(int64_t number) {
+  std::string digits = fmt::format("{}", number);
+  for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
+  return digits;
+}
+
+}  // namespace
+
+ModuleSummary internal::summarize(const nn::Module& module,
+                                  const std::function<Variable(const Variable&)>& call, const Shape& input,
+                                  DType dtype, const std::source_location& where) {
+  const CallScope scope(where);
+  return located(*build_context().where, [&] {
+    const nn::ModeScope inference(module, false);
+    const Variable x = placeholder("input", input, dtype, where);
+    ModuleSummary summary;
+    summary.input = input;
+    nn::LayerTrace trace;
+    const uint64_t first = Node::next_id();
+    const Variable y = call(x);
+    summary.output = y.shape();
+    summary.multiply_adds = multiply_adds_since(y, first);
+    Paths paths;
+    add_paths(paths, *module.state(), "");
+    std::set<const nn::LayerState*> seen;
+    for (const nn::LayerTrace::Call& made : trace.calls()) {
+      if (made.contains || !made.output.defined()) continue;
+      summary.layers.push_back(summary_of(made, paths, !seen.insert(made.layer).second));
+      summary.output_bytes += output_bytes_of(made.output);
+    }
+    for (const auto& [path, parameter] : module.parameters()) {
+      summary.parameters += parameter.shape().elements();
+      if (!parameter.node()->frozen) summary.trained += parameter.shape().elements();
+      summary.parameter_bytes += output_bytes_of(parameter);
+    }
+    for (const auto& [path, buffer] : module.buffers()) {
+      summary.buffers += buffer.shape().elements();
+      summary.parameter_bytes += output_bytes_of(buffer);
+    }
+    return summary;
+  });
+}
+
+std::ostream& operator<<(std::ostream& out, const ModuleSummary& summary) {
+  std::vector<std::array<std::string, 6>> rows{
+      {"layer", "kind", "output", "parameters", "multiply-adds", "bytes"}};
+  for (const LayerSummary& layer : summary.layers)
+    rows.push_back({layer.path, layer.kind, layer.output.str(), grouped_digits(layer.parameters),
+                    grouped_digits(layer.multiply_adds), grouped_digits(layer.bytes)});
+  size_t widths[6] = {};
+  for (const auto& row : rows)
+    for (size_t i = 0; i < 6; ++i) widths[i] = std::max(widths[i], row[i].size());
+  const std::string rule(widths[0] + widths[1] + widths[2] + widths[3] + widths[4] + widths[5] + 10, '-');
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const auto& row = rows[r];
+    out << fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>{}}  {:>{}}  {:>{}}\n", row[0], widths[0], row[1],
+                       widths[1], row[2], widths[2], row[3], widths[3], row[4], widths[4], row[5], widths[5]);
+    if (r == 0) out << rule << '\n';
+  }
+  return out << rule << '\n'
+             << fmt::format(
+                    "input {}, output {}\n{} parameters, {} of them trained; {} numbers in buffers\n"
+                    "{} multiply-adds; {} bytes in parameters and buffers, {} in outputs\n",
+                    summary.input.str(), summary.output.str(), grouped_digits(summary.parameters),
+                    grouped_digits(summary.trained), grouped_digits(summary.buffers),
+                    grouped_digits(summary.multiply_adds), grouped_digits(summary.parameter_bytes),
+                    grouped_digits(summary.output_bytes));
+}
+
+}  // namespace espalier

@@ -1,0 +1,53 @@
+// NanFinder: which kernel of a step made the first value that is not finite.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "espalier/core/function_ref.h"
+#include "espalier/executor/plan/plan_data.h"
+
+namespace espalier {
+
+/// Reads the outputs of each kernel behind it, before others write over them. If a step yields NaN or
+/// infinity, it goes back from there through operands that have them, to the kernel whose operands have none.
+/// A NaN that is made of infinities was made by the kernel that has no NaN among its operands; which kernel
+/// made the infinity is told as well. Infinities that no result comes from, such as those of a mask, are no
+/// fault.
+class NanFinder {
+ public:
+  /// `values` are the tensors of all nodes, and `written` the memory of the leaves that a step writes.
+  NanFinder(const PlanData& plan, const std::vector<std::vector<Tensor>>& values,
+            std::vector<Tensor> written);
+
+  /// Calls `kernels`, which runs the step and calls `before` and `after` for each node that has a kernel. If
+  /// that throws, or a result is not finite, the written leaves have their values from before. Throws
+  /// NumericError.
+  void run(FunctionRef<void()> kernels);
+  void before(uint32_t node) const;
+  void after(uint32_t node);
+
+ private:
+  enum class Content : uint8_t { finite, infinite, nan };
+  static Content content_of(const Tensor& value);
+  static const char* text_of(Content content);
+  /// The value that another is a view of, or that is assigned to it; itself, if it is neither.
+  ValueRef source_of(ValueRef value) const;
+  Content of(ValueRef value) const {
+    const ValueRef source = source_of(value);
+    return contents_[source.node][source.output];
+  }
+  void begin();
+  void check_results() const;
+  /// The value from which the NaN or infinity in `value` comes.
+  ValueRef origin_of(ValueRef value) const;
+  std::string describe(ValueRef origin) const;
+  [[noreturn]] void fail(const std::string& what, ValueRef value) const;
+
+  const PlanData& plan_;
+  const std::vector<std::vector<Tensor>>& values_;
+  std::vector<Tensor> written_, before_;
+  std::vector<std::vector<Content>> contents_;
+};
+
+}  // namespace espalier

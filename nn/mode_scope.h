@@ -1,0 +1,23 @@
+// ModeScope: training or inference mode for a while.
+#pragma once
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "espalier/nn/module.h"
+
+namespace espalier::nn {
+
+/// Sets the mode of a module and all its parts, and sets each back at its end.
+class ModeScope {
+ public:
+  ModeScope(const Module& module, bool training);
+  ~ModeScope();
+  ModeScope(const ModeScope&) = delete;
+  ModeScope& operator=(const ModeScope&) = delete;
+
+ private:
+  std::vector<std::pair<std::shared_ptr<ModuleState>, bool>> before_;  // parts behind what they are parts of
+};
+
+}  // namespace espalier::nn

@@ -1,0 +1,133 @@
+// A History as a table and as a chart.
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "espalier/core/error.h"
+#include "espalier/core/files/file.h"
+#include "espalier/executor/history.h"
+#include "temporary_folder.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+esp::History example() {
+  esp::History history;
+  for (int e = 0; e < 12; ++e)
+    history.epochs.push_back({.loss_mean = 1.0 / (3 + e),
+                              .validation_loss = 1.2 / (3 + e),
+                              .samples = 100,
+                              .seconds = 0.5,
+                              .outputs = {{"accuracy", 1 - 1.0 / (2 + e)}, {"f1, \"macro\" <&>", 0.1}},
+                              .validation_outputs = {{"accuracy", 1 - 1.5 / (2 + e)}}});
+  history.epochs[2].loss_mean = not_a_number;
+  return history;
+}
+
+std::string text_of(const esp::History& history,
+                    void (esp::History::*write)(const std::filesystem::path&, std::source_location) const) {
+  const TemporaryFolder folder;
+  (history.*write)(folder / "file", std::source_location::current());
+  return esp::read_file(folder / "file");
+}
+
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+/// Checks that elements are closed in order, and attributes quoted.
+void check_xml(const std::string& text) {
+  std::vector<std::string> open;
+  for (size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at + 1)) {
+    size_t end = at + 1;
+    for (bool quoted = false; quoted || text.at(end) != '>'; ++end) {
+      BOOST_TEST_REQUIRE(text[end] != '<');
+      if (text[end] == '"') quoted = !quoted;
+    }
+    const std::string tag = text.substr(at + 1, end - at - 1);
+    if (tag[0] == '?') continue;
+    if (tag[0] == '/') {
+      BOOST_TEST_REQUIRE(!open.empty());
+      BOOST_TEST(open.back() == tag.substr(1));
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(tag.substr(0, tag.find_first_of(" \n")));
+    }
+  }
+  BOOST_TEST(open.empty());
+  for (size_t at = text.find('&'); at != std::string::npos; at = text.find('&', at + 1))
+    BOOST_TEST(text.find(';', at) - at <= 5u);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(history_files)
+
+BOOST_AUTO_TEST_CASE(a_table_has_a_row_for_each_epoch) {
+  std::istringstream lines(text_of(example(), &esp::History::write_csv));
+  std::string line;
+  std::getline(lines, line);
+  BOOST_TEST(
+      line ==
+      "epoch,loss,validation_loss,accuracy,\"f1, \"\"macro\"\" <&>\",validation_accuracy,samples,seconds");
+  for (int e = 0; e < 12; ++e) {
+    BOOST_TEST_REQUIRE(bool(std::getline(lines, line)));
+    std::istringstream fields(line);
+    std::vector<double> numbers_in_line;
+    for (std::string field; std::getline(fields, field, ',');) numbers_in_line.push_back(std::stod(field));
+    BOOST_TEST_REQUIRE(numbers_in_line.size() == 8u);
+    BOOST_TEST(numbers_in_line[0] == e + 1);
+    if (e != 2) BOOST_TEST(numbers_in_line[1] == 1.0 / (3 + e));  // read back without loss
+    if (e == 2) BOOST_TEST(std::isnan(numbers_in_line[1]));
+    BOOST_TEST(numbers_in_line[5] == 1 - 1.5 / (2 + e));
+    BOOST_TEST(numbers_in_line[6] == 100);
+  }
+  BOOST_TEST(!std::getline(lines, line));
+  esp::History plain;
+  plain.epochs.push_back({.loss_mean = 0.5, .samples = 3});
+  BOOST_TEST(text_of(plain, &esp::History::write_csv) == "epoch,loss,samples,seconds\n1,0.5,3,0\n");
+}
+
+BOOST_AUTO_TEST_CASE(a_chart_has_curves_axes_and_a_legend) {
+  const std::string svg = text_of(example(), &esp::History::write_svg);
+  check_xml(svg);
+  BOOST_TEST(count_of(svg, "class=\"title\"") == 2u);
+  for (const char* name : {">loss<", ">validation_loss<", ">accuracy<", ">validation_accuracy<",
+                           ">f1, &quot;macro&quot; &lt;&amp;&gt;<", ">epoch<"})
+    BOOST_TEST(svg.find(name) != std::string::npos, name);
+  BOOST_TEST(count_of(svg, "class=\"curve\"") == 10u);  // five, each in the legend too
+  BOOST_TEST(count_of(svg, "<circle") == 5u * 12 - 1);
+  BOOST_TEST(svg.find("nan") == std::string::npos);
+  BOOST_TEST(svg.find("inf") == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(charts_of_little_are_charts) {
+  esp::History none, one, constant, broken, huge;
+  one.epochs.push_back({.loss_mean = 0.5});
+  for (int e = 0; e < 100; ++e) {
+    constant.epochs.push_back({.loss_mean = 0});
+    broken.epochs.push_back({.loss_mean = not_a_number});
+    huge.epochs.push_back({.loss_mean = e % 2 ? -1e300 : 1e300, .validation_loss = 1e-12});
+  }
+  for (const esp::History& history : {none, one, constant, broken, huge}) {
+    const std::string svg = text_of(history, &esp::History::write_svg);
+    check_xml(svg);
+    BOOST_TEST(svg.find("nan") == std::string::npos);
+    BOOST_TEST(svg.find("inf") == std::string::npos);
+    BOOST_TEST(svg.size() < 20000u);
+  }
+  BOOST_TEST(count_of(text_of(one, &esp::History::write_svg), "<circle") == 1u);
+  BOOST_CHECK_EXCEPTION(one.write_svg("/nowhere/at/all.svg"), esp::FileError, says({"nowhere", here()}));
+  BOOST_CHECK_EXCEPTION(one.write_csv("/nowhere/at/all.csv"), esp::FileError, says({"nowhere", here()}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,276 @@
+// Metrics: of tensors, in plans, over epochs with a short last batch, and on replicas.
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <sstream>
+
+#include "espalier/core/error.h"
+#include "espalier/core/random.h"
+#include "espalier/data/distributor.h"
+#include "espalier/executor/executor.h"
+#include "espalier/executor/kit/auc.h"
+#include "espalier/executor/kit/confusion_matrix.h"
+#include "espalier/executor/kit/metrics.h"
+#include "espalier/ops/functions/metrics.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+constexpr int64_t rows = 23, classes = 4;
+
+/// Logits of rows and labels, of which class 3 is never predicted nor a label.
+struct Scores {
+  esp::Tensor logits = numbers({rows, classes}, -2, 2), labels = esp::zeros({rows}, esp::int64);
+  Scores() {
+    for (int64_t i = 0; i < rows; ++i) {
+      logits.at<double>({i, 3}) = -9;
+      labels.at<int64_t>({i}) = i * i % 3;
+    }
+  }
+  esp::ConfusionMatrix matrix() const { return {esp::argmax(logits, 1).value(), labels, classes}; }
+};
+
+bool close(double a, double b) { return std::abs(a - b) <= 1e-12 * (1 + std::abs(a)); }
+
+using Make = std::function<esp::PlanOutput(const esp::Variable&, const esp::Variable&)>;
+
+/// The figures of validation and training with batches of 5, so that the last one has 3 rows. The scores are
+/// the logits, times a parameter that is 1 and stays so.
+esp::EpochRecord epoch_of(const esp::Tensor& x, const esp::Tensor& y, const Make& make,
+                          const std::vector<esp::Device>& devices, int accumulate = 1) {
+  const esp::data::Distributor feed({x, y}, {.batch_size = 5}), held_out({x, y}, {.batch_size = 7});
+  const auto in = feed.get_output_graphs();
+  const esp::Variable w = esp::parameter(esp::tensor(1.0, esp::float64)), scores = in[0] * w;
+  return esp::mean(esp::square(scores))
+      .get_executor({.optimizer = esp::optim::Sgd(0.0),
+                     .devices = devices,
+                     .accumulate = accumulate,
+                     .validation = held_out,
+                     .outputs = {{"figure", make(scores, in[1])}}})
+      .execute({.progress = false})
+      .epochs.back();
+}
+
+/// Checks a figure of all rows against that of epochs in plans.
+void check_epochs(const char* what, double expected, const esp::Tensor& x, const esp::Tensor& y,
+                  const Make& make) {
+  for (const int replicas : {1, 2, 3}) {
+    std::vector<esp::Device> devices;
+    for (int i = 0; i < replicas; ++i) devices.push_back(esp::cpu(i));
+    const esp::EpochRecord epoch = epoch_of(x, y, make, devices);
+    BOOST_TEST(close(expected, epoch.outputs.at("figure")), what << " on " << replicas);
+    BOOST_TEST(close(expected, epoch.validation_outputs.at("figure")), what << " on " << replicas);
+  }
+  BOOST_TEST(close(expected, epoch_of(x, y, make, {}, 2).outputs.at("figure")), what << " in parts");
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(metrics)
+
+BOOST_AUTO_TEST_CASE(confusion_matrix_counts) {
+  const esp::Tensor predicted = esp::tensor({0, 1, 1, 2, 2, 2}), labels = esp::tensor({0, 1, 0, 2, 2, 1});
+  const esp::ConfusionMatrix matrix(predicted, labels, 4);
+  const int64_t expected[4][4] = {{1, 1, 0, 0}, {0, 1, 1, 0}, {0, 0, 2, 0}, {0, 0, 0, 0}};
+  for (int64_t label = 0; label < 4; ++label)
+    for (int64_t c = 0; c < 4; ++c) {
+      BOOST_TEST(matrix.count(label, c) == expected[label][c]);
+      BOOST_TEST(matrix.counts().at<int64_t>({label, c}) == expected[label][c]);
+    }
+  BOOST_TEST(close(matrix.accuracy(), 4.0 / 6));
+  BOOST_TEST(close(matrix.precision(2), 2.0 / 3));
+  BOOST_TEST(close(matrix.recall(0), 0.5));
+  BOOST_TEST(matrix.recall(3) == 0);
+  BOOST_TEST(close(matrix.f1_score(1), 0.5));
+  BOOST_TEST(close(matrix.precision(), (1 + 0.5 + 2.0 / 3) / 3));  // class 3 does not occur
+  BOOST_TEST(close(matrix.recall(), (0.5 + 0.5 + 1) / 3));
+  BOOST_TEST(close(matrix.f1_score(esp::Average::micro), 4.0 / 6));
+  std::ostringstream text;
+  text << matrix;
+  BOOST_TEST(text.str() ==
+             "label\\predicted     0     1     2     3  recall\n"
+             "              0     1     1     0     0  0.5000\n"
+             "              1     0     1     1     0  0.5000\n"
+             "              2     0     0     2     0  1.0000\n"
+             "              3     0     0     0     0  0.0000\n"
+             "      precision 1.000 0.500 0.667 0.000\n"
+             "4 of 6 right: accuracy 0.6667\n");
+}
+
+BOOST_AUTO_TEST_CASE(confusion_matrix_refuses_what_it_cannot_count) {
+  esp::ConfusionMatrix matrix(3);
+  BOOST_CHECK_EXCEPTION(matrix.update(esp::tensor({0, 3}), esp::tensor({0, 1})), esp::IndexError,
+                        says({"3", "3 classes", here()}));
+  BOOST_CHECK_EXCEPTION(matrix.update(esp::tensor({0, 1}), esp::tensor({0, -1})), esp::IndexError,
+                        says({"-1", here()}));
+  BOOST_CHECK_EXCEPTION(matrix.update(esp::tensor({0.5f}), esp::tensor({0})), esp::TypeError,
+                        says({"float32", here()}));
+  BOOST_CHECK_EXCEPTION(matrix.update(esp::tensor({0, 1}), esp::tensor({0})), esp::ShapeError,
+                        says({"[2]", "[1]", here()}));
+  BOOST_TEST(matrix.total() == 0);
+  BOOST_CHECK_EXCEPTION(esp::ConfusionMatrix(0), esp::Error, says({"0 classes", here()}));
+  BOOST_CHECK_EXCEPTION(matrix.recall(3), esp::IndexError, says({"recall", here()}));
+  matrix.update(esp::tensor({{0}, {1}}), esp::tensor({0, 1}));
+  BOOST_TEST(matrix.accuracy() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(accuracy_and_top_k) {
+  const esp::Tensor logits = esp::tensor({{1.0, 3.0, 2.0}, {5.0, 1.0, 0.0}, {0.0, 2.0, 2.0}}, esp::float64),
+                    labels = esp::tensor({1, 2, 2});
+  BOOST_TEST(close(esp::accuracy(logits, labels).item(), 1.0 / 3));  // of equal ones the first counts
+  BOOST_TEST(close(esp::top_k_accuracy(logits, labels, 1).item(), 2.0 / 3));
+  BOOST_TEST(close(esp::top_k_accuracy(logits, labels, 2).item(), 2.0 / 3));
+  BOOST_TEST(esp::top_k_accuracy(logits, labels.reshape({3, 1}), 3).item() == 1);
+  const esp::Tensor undefined = esp::tensor({{double{NAN}, 1.0, 2.0}});
+  BOOST_TEST(esp::top_k_accuracy(undefined, esp::tensor({0}), 3).item() == 0);
+  BOOST_CHECK_EXCEPTION(esp::top_k_accuracy(logits, labels, 4), esp::Error, says({"4", "3 classes", here()}));
+  BOOST_CHECK_EXCEPTION(esp::accuracy(logits, esp::tensor({1, 2})), esp::ShapeError,
+                        says({"accuracy", "[2]", "[3, 3]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::accuracy(logits, logits), esp::TypeError, says({"float64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::mean_absolute_error(logits, esp::ones({3}, esp::float64)), esp::ShapeError,
+                        says({"[3]", here()}));
+  BOOST_TEST(close(esp::mean_absolute_error(logits, esp::zeros({3, 3}, esp::float64)).item(), 16.0 / 9));
+}
+
+BOOST_AUTO_TEST_CASE(figures_of_epochs_are_those_of_all_samples) {
+  const Scores s;
+  const esp::ConfusionMatrix matrix = s.matrix();
+  using V = esp::Variable;
+  const struct {
+    const char* name;
+    double expected;
+    Make make;
+  } cases[] = {
+      {"accuracy", matrix.accuracy(), esp::accuracy},
+      {"precision", matrix.precision(), [](const V& x, const V& y) { return esp::precision(x, y); }},
+      {"recall", matrix.recall(), [](const V& x, const V& y) { return esp::recall(x, y); }},
+      {"f1", matrix.f1_score(), [](const V& x, const V& y) { return esp::f1_score(x, y); }},
+      {"f1 of class 1", matrix.f1_score(1),
+       [](const V& x, const V& y) { return esp::f1_score(x, y, {.of_class = 1}); }},
+      {"micro", matrix.accuracy(),
+       [](const V& x, const V& y) { return esp::f1_score(x, y, {.average = esp::Average::micro}); }},
+      {"perplexity", std::exp(esp::softmax_cross_entropy(s.logits, s.labels).item()),
+       [](const V& x, const V& y) { return esp::perplexity(x, y); }},
+      {"without 0", std::exp(esp::softmax_cross_entropy(s.logits, s.labels, {.ignored_label = 0}).item()),
+       [](const V& x, const V& y) { return esp::perplexity(x, y, 0); }},
+  };
+  for (const auto& c : cases) check_epochs(c.name, c.expected, s.logits, s.labels, c.make);
+}
+
+BOOST_AUTO_TEST_CASE(r2_is_that_of_all_samples) {
+  const esp::Tensor x = numbers({rows, 3}, -2, 2, 1), y = (x + numbers({rows, 3}, -1, 1, 2)).value();
+  const double residual = esp::sum(esp::square(esp::Variable(x) - y)).item(), mean = esp::mean(y).item(),
+               total = esp::sum(esp::square(esp::Variable(y) - mean)).item();
+  check_epochs("R²", 1 - residual / total, x, y,
+               [](const esp::Variable& a, const esp::Variable& b) { return esp::r2_score(a, b); });
+  BOOST_TEST(esp::r2_score(y, y).value() == 1);
+  BOOST_TEST(std::isnan(esp::r2_score(y, esp::ones({rows, 3}, esp::float64)).value()));
+}
+
+BOOST_AUTO_TEST_CASE(batches_are_added_up_in_loops_of_ones_own) {
+  const Scores s;
+  esp::MetricAccumulator f1, perplexity;
+  for (int64_t begin = 0; begin < rows; begin += 5) {
+    const int64_t end = std::min(rows, begin + 5);
+    const esp::Tensor x = s.logits.slice(0, begin, end), y = s.labels.slice(0, begin, end);
+    f1.add(esp::f1_score(x, y), end - begin);
+    perplexity.add(esp::perplexity(x, y), end - begin);
+  }
+  BOOST_TEST(f1.samples() == rows);
+  BOOST_TEST(close(f1.value(), s.matrix().f1_score()));
+  BOOST_TEST(close(perplexity.value(), esp::perplexity(s.logits, s.labels).value()));
+  BOOST_CHECK_EXCEPTION(f1.add(esp::perplexity(s.logits, s.labels), 3), esp::Error,
+                        says({"2 means", here()}));
+  BOOST_CHECK_EXCEPTION(f1.add(esp::f1_score(s.logits, s.labels), 0), esp::Error, says({"0", here()}));
+  BOOST_CHECK_EXCEPTION(esp::MetricAccumulator().value(), esp::Error, says({"no batch", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(a_metric_is_an_output_of_a_step) {
+  const Scores s;
+  const esp::data::Distributor feed({s.logits, s.labels}, {.batch_size = 5});
+  const auto in = feed.get_output_graphs();
+  const esp::Variable w = esp::parameter(esp::tensor(1.0, esp::float64)), scores = in[0] * w;
+  const esp::Executor executor = esp::mean(scores).get_executor(
+      {.optimizer = esp::optim::Sgd(0.0),
+       .outputs = {{"before", esp::mean(scores)}, {"f1", esp::f1_score(scores, in[1])}, {"after", scores}}});
+  executor.step();
+  executor.step();
+  const esp::Tensor x = s.logits.slice(0, 5, 10), y = s.labels.slice(0, 5, 10);
+  BOOST_TEST(close(executor.output("f1").item(), esp::f1_score(x, y).value()));
+  BOOST_TEST(close(executor.output("before").item(), esp::mean(x).item()));
+  BOOST_TEST(difference(executor.output("after"), x) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(checkpoints_within_an_epoch_keep_the_sums) {
+  const Scores s;
+  const TemporaryFolder folder;
+  struct Program {
+    esp::data::Distributor feed;
+    std::vector<esp::Variable> in = feed.get_output_graphs();
+    esp::Variable w = esp::parameter(esp::tensor(1.0, esp::float64)), scores = in[0] * w;
+    esp::Executor executor = esp::mean(scores).get_executor(
+        {.optimizer = esp::optim::Sgd(0.0),
+         .outputs = {{"f1", esp::f1_score(scores, in[1])}, {"mean", esp::mean(scores)}}});
+    explicit Program(const Scores& s) : feed({s.logits, s.labels}, {.batch_size = 5}) {}
+  };
+  Program first(s), second(s), whole(s);
+  first.executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
+    if (info.epoch == 1 && info.step == 1) first.executor.stop();
+  });
+  first.executor.execute({.epochs = 3, .progress = false, .checkpoint = folder.path()});
+  second.executor.resume(folder.path());
+  const esp::History resumed = second.executor.execute({.epochs = 3, .progress = false}),
+                     expected = whole.executor.execute({.epochs = 3, .progress = false});
+  BOOST_TEST_REQUIRE(resumed.epochs.size() == 3u);
+  for (size_t e = 0; e < 3; ++e) BOOST_TEST((resumed.epochs[e].outputs == expected.epochs[e].outputs));
+  BOOST_TEST(close(resumed.epochs[1].outputs.at("f1"), s.matrix().f1_score()));
+  // Another metric of that name does not fit.
+  esp::Variable scores = second.in[0] * second.w;
+  const esp::Executor other = esp::mean(scores).get_executor(
+      {.optimizer = esp::optim::Sgd(0.0),
+       .outputs = {{"f1", esp::perplexity(scores, second.in[1])}, {"mean", esp::mean(scores)}}});
+  BOOST_CHECK_EXCEPTION(other.resume(folder.path()), esp::FileError, says({"outputs", "13", "3", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(metrics_refuse_what_is_no_mean) {
+  const auto finish = [](std::span<const double> means) { return means[0]; };
+  BOOST_CHECK_EXCEPTION(esp::Metric({}, finish), esp::Error, says({"means", here()}));
+  BOOST_CHECK_EXCEPTION(esp::Metric({esp::ones({2})}, finish), esp::ShapeError, says({"[2]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::Metric({esp::Variable()}, finish), esp::Error, says({"undefined", here()}));
+  BOOST_CHECK_EXCEPTION(esp::Metric({esp::Variable(1)}, finish), esp::TypeError, says({"int64", here()}));
+  const Scores s;
+  BOOST_CHECK_EXCEPTION(esp::precision(s.logits, s.labels, {.of_class = 4}), esp::Error,
+                        says({"class 4", here()}));
+  BOOST_CHECK_EXCEPTION(esp::r2_score(s.logits, s.labels), esp::ShapeError, says({"r2_score", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(auc_is_exact) {
+  const esp::Tensor scores = esp::tensor({0.1, 0.4, 0.35, 0.8, 0.4}, esp::float64),
+                    labels = esp::tensor({0, 0, 1, 1, 1});
+  // Of six pairs, 0.35 > 0.1, 0.8 > both, 0.4 > 0.1, and 0.4 = 0.4 counts half.
+  BOOST_TEST(close(esp::auc(scores, labels), 4.5 / 6));
+  const esp::Tensor x = numbers({400}, -1, 1), y = numbers({400}, -1, 1, 5);
+  esp::Tensor classes_of = esp::zeros({400}, esp::int64);
+  double wins = 0, pairs = 0;
+  for (int64_t i = 0; i < 400; ++i) classes_of.at<int64_t>({i}) = x.at<double>({i}) + y.at<double>({i}) > 0;
+  for (int64_t i = 0; i < 400; ++i)
+    for (int64_t j = 0; j < 400; ++j)
+      if (classes_of.at<int64_t>({i}) > classes_of.at<int64_t>({j})) {
+        wins += x.at<double>({i}) > x.at<double>({j});
+        ++pairs;
+      }
+  esp::Auc sum;
+  sum.add(x.slice(0, 0, 150), classes_of.slice(0, 0, 150));
+  sum.add(x.slice(0, 150, 400), classes_of.slice(0, 150, 400));
+  BOOST_TEST(close(sum.value(), wins / pairs));
+  BOOST_CHECK_EXCEPTION(esp::auc(scores, esp::ones({5})), esp::DataError, says({"negatives", here()}));
+  BOOST_CHECK_EXCEPTION(esp::auc(scores, esp::tensor({0, 1, 2, 0, 1})), esp::DataError, says({"2", here()}));
+  BOOST_CHECK_EXCEPTION(esp::auc(scores, esp::ones({4})), esp::ShapeError, says({"[4]", here()}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,281 @@
+// Event files, read back by a parser of their framing, and by the Python package tensorboard where it is
+// there.
+#include <stdlib.h>
+
+#include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "espalier/core/error.h"
+#include "espalier/core/files/file.h"
+#include "espalier/data/distributor.h"
+#include "espalier/executor/executor.h"
+#include "espalier/executor/kit/tensorboard/png.h"
+#include "espalier/executor/kit/tensorboard/protobuf.h"
+#include "espalier/executor/kit/tensorboard/record_file.h"
+#include "espalier/executor/kit/tensorboard/tensorboard.h"
+#include "espalier/nn/container.h"
+#include "espalier/nn/dense.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
+#include "temporary_folder.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+uint64_t number_at(const std::string& bytes, size_t at, size_t size) {
+  uint64_t number = 0;
+  for (size_t i = size; i-- > 0;) number = number << 8 | static_cast<unsigned char>(bytes.at(at + i));
+  return number;
+}
+
+/// The records of a file, whose CRCs are checked.
+std::vector<std::string> records_of(const std::filesystem::path& file) {
+  const std::string bytes = esp::read_file(file);
+  std::vector<std::string> records;
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t size = number_at(bytes, at, 8);
+    BOOST_TEST_REQUIRE(at + size + 16 <= bytes.size());
+    BOOST_TEST(number_at(bytes, at + 8, 4) == esp::masked_crc32c(bytes.substr(at, 8)));
+    records.push_back(bytes.substr(at + 12, size));
+    BOOST_TEST(number_at(bytes, at + 12 + size, 4) == esp::masked_crc32c(records.back()));
+    at += size + 16;
+  }
+  return records;
+}
+
+struct Field {
+  uint64_t number = 0;  // of integers and numbers of a fixed size
+  std::string bytes;    // of all else
+};
+
+/// The fields of a message.
+std::multimap<uint32_t, Field> fields_of(const std::string& message) {
+  size_t at = 0;
+  const auto varint = [&] {
+    uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      const auto byte = static_cast<unsigned char>(message.at(at++));
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (!(byte & 0x80)) return value;
+    }
+  };
+  std::multimap<uint32_t, Field> fields;
+  while (at < message.size()) {
+    const uint64_t key = varint();
+    Field field;
+    switch (key & 7) {
+      case 0: field.number = varint(); break;
+      case 1: field.number = number_at(message, at, 8), at += 8; break;
+      case 5: field.number = number_at(message, at, 4), at += 4; break;
+      case 2: {
+        const size_t size = varint();
+        field.bytes = message.substr(at, size);
+        BOOST_TEST_REQUIRE(field.bytes.size() == size);
+        at += size;
+        break;
+      }
+      default: BOOST_FAIL("a field of type " << (key & 7));
+    }
+    fields.emplace(static_cast<uint32_t>(key >> 3), field);
+  }
+  return fields;
+}
+
+const Field& only(const std::multimap<uint32_t, Field>& fields, uint32_t number) {
+  BOOST_TEST_REQUIRE(fields.count(number) == 1u);
+  return fields.find(number)->second;
+}
+
+std::string python() {
+  const char* named = getenv("ESPALIER_TEST_PYTHON");
+  return named ? named : "python3";
+}
+bool has_tensorboard() {
+  static const bool has =
+      std::system((python() + " '" READ_EVENTS "' --available > /dev/null 2>&1").c_str()) == 0;
+  if (!has) BOOST_TEST_MESSAGE("the Python package tensorboard is not there");
+  return has;
+}
+nlohmann::json read_by_tensorboard(const std::filesystem::path& folder) {
+  const TemporaryFolder output;
+  const auto file = output / "events.json";
+  const std::string command =
+      python() + " '" READ_EVENTS "' '" + folder.string() + "' > '" + file.string() + "' 2> /dev/null";
+  BOOST_TEST_REQUIRE(std::system(command.c_str()) == 0);
+  return nlohmann::json::parse(esp::read_file(file));
+}
+
+/// Trains a line for two epochs of two steps with the callback.
+esp::History train_with(const esp::AnyCallback& callback, const esp::nn::Dense& layer = esp::nn::Dense(1)) {
+  const esp::data::Distributor feed({esp::ones({4, 3}), esp::ones({4, 1})}, {.batch_size = 2});
+  const auto in = feed.get_output_graphs();
+  const esp::Variable error = layer(in[0]) - in[1];
+  const esp::Executor executor = esp::mean(esp::square(error))
+                                     .get_executor({.optimizer = esp::optim::Sgd(0.1),
+                                                    .validation = feed,
+                                                    .outputs = {{"absolute", esp::mean(esp::abs(error))}}});
+  executor.use(callback);
+  return executor.execute({.epochs = 2, .progress = false});
+}
+
+std::filesystem::path only_file_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
+  BOOST_TEST_REQUIRE(files.size() == 1u);
+  return files[0];
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(tensorboard)
+
+BOOST_AUTO_TEST_CASE(checksums_are_those_of_the_rfc) {
+  // RFC 3720, B.4.
+  BOOST_TEST(esp::crc32c(std::string(32, '\0')) == 0x8A9136AAu);
+  BOOST_TEST(esp::crc32c(std::string(32, '\xff')) == 0x62A8AB43u);
+  BOOST_TEST(esp::crc32c("123456789") == 0xE3069283u);
+}
+
+BOOST_AUTO_TEST_CASE(messages_are_encoded) {
+  esp::ProtobufMessage message;
+  message.add_integer(1, 300).add_integer(2, -1).add_text(3, "abc").add_double(16, 1.5).add_float(5, 0.5f);
+  const auto fields = fields_of(message.bytes());
+  BOOST_TEST(only(fields, 1).number == 300u);
+  BOOST_TEST(only(fields, 2).number == ~uint64_t{0});
+  BOOST_TEST(only(fields, 3).bytes == "abc");
+  BOOST_TEST(std::bit_cast<double>(only(fields, 16).number) == 1.5);
+  BOOST_TEST(std::bit_cast<float>(static_cast<uint32_t>(only(fields, 5).number)) == 0.5f);
+  BOOST_TEST(esp::ProtobufMessage().add_integer(1, 150).bytes() == "\x08\x96\x01");  // of the documentation
+}
+
+BOOST_AUTO_TEST_CASE(a_writer_makes_records_of_events) {
+  const TemporaryFolder folder;
+  std::filesystem::path file;
+  {
+    esp::SummaryWriter writer(folder / "runs/first");
+    file = writer.file();
+    writer.add_scalar("loss", 0.25, 7);
+    writer.add_scalar("loss", NAN, -1);
+    writer.flush();
+    BOOST_TEST(records_of(file).size() == 3u);
+  }
+  BOOST_TEST(file.filename().string().starts_with("events.out.tfevents."));
+  const auto records = records_of(file);
+  const auto version = fields_of(records[0]), event = fields_of(records[1]);
+  BOOST_TEST(only(version, 3).bytes == "brain.Event:2");
+  BOOST_TEST(std::bit_cast<double>(only(event, 1).number) > 1.7e9);
+  BOOST_TEST(only(event, 2).number == 7u);
+  const auto value = fields_of(only(fields_of(only(event, 5).bytes), 1).bytes);
+  BOOST_TEST(only(value, 1).bytes == "loss");
+  BOOST_TEST(std::bit_cast<float>(static_cast<uint32_t>(only(value, 2).number)) == 0.25f);
+  // Two writers in one folder have files of their own.
+  BOOST_TEST(esp::SummaryWriter(folder / "runs/first").file() != file);
+}
+
+BOOST_AUTO_TEST_CASE(images_and_histograms_have_their_values) {
+  const auto png = esp::png_of(esp::tensor({{0.0f, 0.5f}, {1.0f, 2.0f}}));
+  BOOST_TEST(png.bytes.starts_with("\x89PNG\r\n\x1a\n"));
+  BOOST_TEST(png.height == 2);
+  BOOST_CHECK_THROW(esp::png_of(esp::ones({2, 2, 2})), esp::ShapeError);
+  const TemporaryFolder folder;
+  esp::SummaryWriter writer(folder.path());
+  writer.add_image("grey", esp::tensor({{0.0f, 0.5f}, {1.0f, NAN}}), 1);
+  writer.add_image("wide", esp::full({100, 300, 3}, 7, esp::int64), 1);
+  writer.add_histogram("h", esp::tensor({0.0f, 1.0f, 2.0f, 64.0f, INFINITY, NAN}), 3);
+  writer.add_histogram("same", esp::full({5}, -2.0), 3);
+  BOOST_CHECK_EXCEPTION(writer.add_image("bad", esp::ones({4}), 1), esp::ShapeError, says({"[4]", here()}));
+  BOOST_CHECK_EXCEPTION(writer.add_histogram("bad", esp::full({2}, NAN), 1), esp::DataError,
+                        says({"finite", here()}));
+  BOOST_CHECK_EXCEPTION(writer.add_graph({}), esp::Error, says({"undefined", here()}));
+  writer.flush();
+  const auto value =
+      fields_of(only(fields_of(only(fields_of(records_of(writer.file())[3]), 5).bytes), 1).bytes);
+  const auto histogram = fields_of(only(value, 5).bytes);
+  BOOST_TEST(std::bit_cast<double>(only(histogram, 3).number) == 4);
+  BOOST_TEST(only(histogram, 6).bytes.size() == 64u * 8);
+  if (!has_tensorboard()) return;
+  const auto read = read_by_tensorboard(folder.path());
+  BOOST_TEST(read.at("images").at("grey").at("rows") == nlohmann::json({0, 0, 128, 0, 255, 0}));
+  const auto& wide = read.at("images").at("wide");
+  BOOST_TEST(wide.at("width") == 300);
+  BOOST_TEST(wide.at("rows").size() == 100u * 901);
+  BOOST_TEST(wide.at("rows").back() == 7);
+  const auto& h = read.at("histograms").at("h");
+  BOOST_TEST(h.at("num") == 4);
+  BOOST_TEST(h.at("sum") == 67);
+  BOOST_TEST(h.at("limits").back() == 64);
+  double count = 0;
+  for (const double c : h.at("counts")) count += c;
+  BOOST_TEST(count == 4);
+  BOOST_TEST(h.at("counts")[0] == 2);  // 0 and 1, up to the first limit
+  BOOST_TEST(read.at("histograms").at("same").at("counts") == nlohmann::json({5}));
+}
+
+BOOST_AUTO_TEST_CASE(a_run_is_written) {
+  const TemporaryFolder folder;
+  const esp::nn::Dense layer(1);
+  const esp::History history = train_with(
+      esp::TensorBoard(
+          folder / "a",
+          {.scalars_every = 1, .histograms_every = 1, .module = layer, .values = {{"note", "first"}}}),
+      layer);
+  const auto file = only_file_in(folder / "a");
+  BOOST_TEST(records_of(file).size() > 10u);
+  if (!has_tensorboard()) return;
+  const auto read = read_by_tensorboard(folder / "a");
+  const auto& scalars = read.at("scalars");
+  const auto check = [&](const char* tag, double first, double second) {
+    const auto& points = scalars.at(tag);
+    BOOST_TEST_REQUIRE(points.size() == 2u);
+    BOOST_TEST(points[0][0] == 1);
+    BOOST_TEST(points[1][0] == 2);
+    BOOST_TEST(points[0][1].get<double>() == first, boost::test_tools::tolerance(1e-6));
+    BOOST_TEST(points[1][1].get<double>() == second, boost::test_tools::tolerance(1e-6));
+  };
+  const auto &a = history.epochs[0], &b = history.epochs[1];
+  check("epoch/loss", a.loss_mean, b.loss_mean);
+  check("epoch/validation_loss", a.validation_loss, b.validation_loss);
+  check("epoch/absolute", a.outputs.at("absolute"), b.outputs.at("absolute"));
+  check("epoch/validation_absolute", a.validation_outputs.at("absolute"),
+        b.validation_outputs.at("absolute"));
+  check("epoch/learning_rate", 0.1, 0.1);
+  BOOST_TEST(scalars.at("step/loss").size() == 4u);
+  BOOST_TEST(read.at("histograms").contains("parameters/weight"));
+  BOOST_TEST(read.at("histograms").at("parameters/bias").at("num") == 1);
+  const auto& parameters = read.at("hyperparameters");
+  BOOST_TEST(parameters.at("lr") == 0.1);
+  BOOST_TEST(parameters.at("optimizer") == "Sgd");
+  BOOST_TEST(parameters.at("note") == "first");
+  BOOST_TEST(read.at("status") == 1);
+  BOOST_TEST(read.at("metrics")[0] == "epoch/loss");
+  std::set<std::string> names;
+  bool product = false;
+  for (const auto& node : read.at("graph")) {
+    for (const auto& input : node[2])
+      BOOST_TEST(names.count(input.get<std::string>().substr(0, input.get<std::string>().find(':'))) == 1u);
+    BOOST_TEST(names.insert(node[0]).second);
+    product |= node[1] == "matmul";
+  }
+  BOOST_TEST(product);
+}
+
+BOOST_AUTO_TEST_CASE(runs_listen_to_steps_only_if_they_write_them) {
+  const TemporaryFolder folder;
+  const auto step = static_cast<size_t>(esp::Event::step_finish);
+  BOOST_TEST(!esp::AnyCallback(esp::TensorBoard(folder.path())).events()[step]);
+  BOOST_TEST(esp::AnyCallback(esp::TensorBoard(folder.path(), {.scalars_every = 5})).events()[step]);
+  BOOST_CHECK_EXCEPTION(esp::TensorBoard(""), esp::FileError, says({"folder", here()}));
+  BOOST_CHECK_EXCEPTION(esp::TensorBoard("a", {.scalars_every = -1}), esp::Error, says({"negative", here()}));
+  BOOST_CHECK_THROW(train_with(esp::TensorBoard(folder.write("file", "") / "sub")), esp::FileError);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
