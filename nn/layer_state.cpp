@@ -4,6 +4,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/ops/ops.h"
 
 namespace espalier::nn {
 
@@ -37,6 +38,13 @@ void LayerState::create(Device device, DType dtype, Sizes sizes) {
   for (auto& [slot, value] : created) fill(*slot, std::move(value));
 }
 
+void LayerState::create_with(std::string_view what, int64_t size, DType dtype) {
+  if (size <= 0) throw Error(fmt::format("{}: the {} is {}; it must be at least 1", kind_, what, size));
+  if (!is_real(dtype))
+    throw TypeError(fmt::format("{}: the dtype must be a real one, not {}", kind_, name(dtype)));
+  create(cpu(), dtype, {{-1, size}});
+}
+
 void LayerState::fit(const Variable& x, Sizes sizes) {
   if (!is_real(x.dtype()))
     throw TypeError(fmt::format("{}: the input must be of a real type, not {}; its shape is {}", kind_,
@@ -62,5 +70,7 @@ const Variable& LayerState::parameter(std::string_view name) const {
     if (!entry.child && entry.name == name) return entry.slot.value;
   throw Error(fmt::format("{}: no parameter '{}' was declared", kind_, name));
 }
+
+Variable widened(const Variable& x) { return is_half(x.dtype()) ? cast(x, float32) : x; }
 
 }  // namespace espalier::nn
