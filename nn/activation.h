@@ -33,6 +33,18 @@ class Softmax : public LayerOf<Softmax> {
   explicit Softmax(int64_t axis = -1);
 };
 
+/// log softmax(x), of large numbers too.
+class LogSoftmax : public LayerOf<LogSoftmax> {
+ public:
+  explicit LogSoftmax(int64_t axis = -1);
+};
+
+/// softmax(−x).
+class Softmin : public LayerOf<Softmin> {
+ public:
+  explicit Softmin(int64_t axis = -1);
+};
+
 /// Axes `first` and all after it become one: [n, 3, 8, 8] becomes [n, 192].
 class Flatten : public LayerOf<Flatten> {
  public:

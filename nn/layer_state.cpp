@@ -5,6 +5,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/layer_trace.h"
+#include "espalier/ops/ops.h"
 
 namespace espalier::nn {
 
@@ -36,6 +37,13 @@ void LayerState::create(Device device, DType dtype, Sizes sizes) {
     created.emplace_back(&entry.slot, entry.slot.make(value.to(device), entry.name, *build_context().where));
   }
   for (auto& [slot, value] : created) fill(*slot, std::move(value));
+}
+
+void LayerState::create_with(std::string_view what, int64_t size, DType dtype) {
+  if (size <= 0) throw Error(fmt::format("{}: the {} is {}; it must be at least 1", kind_, what, size));
+  if (!is_real(dtype))
+    throw TypeError(fmt::format("{}: the dtype must be a real one, not {}", kind_, name(dtype)));
+  create(cpu(), dtype, {{-1, size}});
 }
 
 void LayerState::fit(const Variable& x, Sizes sizes) {
@@ -72,5 +80,7 @@ const Variable& LayerState::parameter(std::string_view name) const {
     if (!entry.child && entry.name == name) return entry.slot.value;
   throw Error(fmt::format("{}: no parameter '{}' was declared", kind_, name));
 }
+
+Variable widened(const Variable& x) { return is_half(x.dtype()) ? cast(x, float32) : x; }
 
 }  // namespace espalier::nn

@@ -45,6 +45,9 @@ class LayerState : public ModuleState {
   /// Creates the parameters unless they exist: all, or none if one fails. `dtype` is for those declared
   /// without one. Throws Error for a size that stays open.
   void create(Device device, DType dtype, Sizes sizes = {});
+  /// Creates the parameters of a layer that is told its open size −1, on the CPU. Throws Error unless the
+  /// size, which `what` names, is positive, and TypeError unless the dtype is real.
+  void create_with(std::string_view what, int64_t size, DType dtype);
   /// A declared parameter or buffer; undefined before it has been created.
   const Variable& parameter(std::string_view name) const;
 
@@ -53,6 +56,9 @@ class LayerState : public ModuleState {
 
   std::string_view kind_;
 };
+
+/// 16-bit values as float32, in which normalizations compute.
+Variable widened(const Variable& x);
 
 /// Clones a layer by its copy constructor; parameters and children are cloned here.
 template <class Self>

@@ -7,70 +7,76 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/cross_entropy.h"
+#include "espalier/ops/functions/losses.h"
+#include "espalier/ops/loss_terms.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 
 namespace espalier {
 
+using detail::reduced;
+using detail::rounded;
+using detail::widened;
+
 namespace {
 
-Variable widened(const Variable& x) { return is_half(x.dtype()) ? cast(x, float32) : x; }
-Variable rounded(const Variable& x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
-
-/// The losses of the elements, each counted `weights` times, as the options ask.
-Variable reduced(const Variable& losses, const Variable& weights, LossReduction reduction) {
-  if (reduction == LossReduction::none) return losses;
-  if (reduction == LossReduction::sum) return sum(losses);
-  // Each element is divided, so that on replicas only the sum of the weights is exchanged beforehand.
-  return weights.defined() ? sum(losses / sum(weights)) : mean(losses);
-}
+/// The operation that a user called, and with what.
+enum class Scores : uint8_t { logits, log_probabilities, probabilities };
 
 /// Cross entropy of rows along the last axis.
 class CrossEntropy {
  public:
-  CrossEntropy(const Variable& logits, const Variable& labels, const CrossEntropyOptions& options)
-      : x_(logits), y_(labels), options_(options) {
+  CrossEntropy(std::string_view loss, Scores scores, const Variable& x, const Variable& labels,
+               const CrossEntropyOptions& options)
+      : loss_(loss), scores_(scores), x_(x), y_(labels), options_(options) {
     if (x_.rank() == 0) throw_shapes();
     if (!(options_.label_smoothing >= 0 && options_.label_smoothing <= 1))
-      throw Error(fmt::format("softmax_cross_entropy: label_smoothing is {}; it must be from 0 to 1",
-                              options_.label_smoothing));
+      throw Error(
+          fmt::format("{}: label_smoothing is {}; it must be from 0 to 1", loss_, options_.label_smoothing));
     const Variable& w = options_.class_weights;
     if (w.defined() && !(w.shape() == Shape{x_.shape()[-1]}))
-      throw ShapeError(
-          fmt::format("softmax_cross_entropy: class weights of shape {} do not go with logits of shape {}",
-                      w.shape().str(), x_.shape().str()));
+      throw ShapeError(fmt::format("{}: class weights of shape {} do not go with {} of shape {}", loss_,
+                                   w.shape().str(), noun(), x_.shape().str()));
     if (w.defined() && !is_real(w.dtype()))
-      throw TypeError(
-          fmt::format("softmax_cross_entropy: class weights are real numbers, not {}", name(w.dtype())));
+      throw TypeError(fmt::format("{}: class weights are real numbers, not {}", loss_, name(w.dtype())));
     if (w.defined()) check_weights(w);
   }
 
   Variable result() {
-    log_p_ = log_softmax(widened(x_));
+    log_p_ = log_probabilities(widened(x_));
     if (options_.class_weights.defined()) weights_ = rounded(options_.class_weights, log_p_.dtype());
     return rounded(is_real(y_.dtype()) ? of_probabilities() : of_classes(), x_.dtype());
   }
 
  private:
+  std::string_view noun() const {
+    return scores_ == Scores::logits              ? "logits"
+           : scores_ == Scores::log_probabilities ? "log probabilities"
+                                                  : "probabilities";
+  }
+  Variable log_probabilities(const Variable& x) const {
+    return scores_ == Scores::logits              ? log_softmax(x)
+           : scores_ == Scores::log_probabilities ? x
+                                                  : detail::bounded_log(x);
+  }
   /// Weights of a step are known in that step only.
-  static void check_weights(const Variable& w) {
+  void check_weights(const Variable& w) const {
     if (w.node()->lazy) return;
     const Tensor weights = w.value().to(cpu()).to(float64).contiguous_copy();
     for (const double weight : weights.span<double>())
       if (!(weight >= 0 && std::isfinite(weight)))
-        throw Error(fmt::format(
-            "softmax_cross_entropy: {} is no class weight: these are finite and not negative", weight));
+        throw Error(
+            fmt::format("{}: {} is no class weight: these are finite and not negative", loss_, weight));
   }
   [[noreturn]] void throw_shapes() const {
-    throw ShapeError(fmt::format(
-        "softmax_cross_entropy: labels of shape {} and dtype {} do not go with logits of shape {}",
-        y_.shape().str(), name(y_.dtype()), x_.shape().str()));
+    throw ShapeError(fmt::format("{}: labels of shape {} and dtype {} do not go with {} of shape {}", loss_,
+                                 y_.shape().str(), name(y_.dtype()), noun(), x_.shape().str()));
   }
 
   Variable of_probabilities() {
     if (!(y_.shape() == x_.shape())) throw_shapes();
     if (options_.ignored_label)
-      throw Error("softmax_cross_entropy: ignored_label is for labels of integers; these are probabilities");
+      throw Error(fmt::format("{}: ignored_label is for labels of integers; these are probabilities", loss_));
     Variable p = rounded(widened(y_), log_p_.dtype());
     const double smoothing = options_.label_smoothing;
     if (smoothing > 0) p = p * (1 - smoothing) + smoothing / static_cast<double>(x_.shape()[-1]);
@@ -88,7 +94,7 @@ class CrossEntropy {
       y_ = where(kept, y_, 0);
       counted = cast(kept, log_p_.dtype());
     }
-    Variable each = pick_for("softmax_cross_entropy", log_p_, y_), smooth;
+    Variable each = pick_for(std::string(loss_), log_p_, y_), smooth;
     if (options_.label_smoothing > 0) smooth = mean(weights_.defined() ? log_p_ * weights_ : log_p_, -1);
     if (smooth.defined() && counted.defined()) smooth = smooth * counted;
     if (weights_.defined()) {
@@ -100,10 +106,19 @@ class CrossEntropy {
     return negative(reduced(each, counted, options_.reduction));
   }
 
+  std::string_view loss_;
+  Scores scores_;
   const Variable& x_;
   Variable y_, log_p_, weights_;
   const CrossEntropyOptions& options_;
 };
+
+Variable cross_entropy_of(std::string_view loss, Scores scores, const Operand& x, const Operand& labels,
+                          const CrossEntropyOptions& options) {
+  const CallScope scope(x.where());
+  const Variable &rows = x.defined(loss), &y = labels.defined(loss);
+  return located(x.where(), [&] { return CrossEntropy(loss, scores, rows, y, options).result(); });
+}
 
 }  // namespace
 
@@ -126,9 +141,17 @@ Variable mean_squared_error(const Operand& prediction, const Operand& target) {
 
 Variable softmax_cross_entropy(const Operand& logits, const Operand& labels,
                                const CrossEntropyOptions& options) {
-  const CallScope scope(logits.where());
-  const Variable &x = logits.defined("softmax_cross_entropy"), &y = labels.defined("softmax_cross_entropy");
-  return located(logits.where(), [&] { return CrossEntropy(x, y, options).result(); });
+  return cross_entropy_of("softmax_cross_entropy", Scores::logits, logits, labels, options);
+}
+
+Variable nll_loss(const Operand& log_probabilities, const Operand& labels,
+                  const CrossEntropyOptions& options) {
+  return cross_entropy_of("nll_loss", Scores::log_probabilities, log_probabilities, labels, options);
+}
+
+Variable categorical_cross_entropy(const Operand& probabilities, const Operand& labels,
+                                   const CrossEntropyOptions& options) {
+  return cross_entropy_of("categorical_cross_entropy", Scores::probabilities, probabilities, labels, options);
 }
 
 }  // namespace espalier

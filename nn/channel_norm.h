@@ -1,0 +1,32 @@
+// Normalizations of [n, channels, ...] by statistics of each example: GroupNorm, InstanceNorm.
+#pragma once
+#include "espalier/nn/layer.h"
+
+namespace espalier::nn {
+
+struct ChannelNormOptions {
+  double epsilon = 1e-5;
+  bool affine = true;
+  /// The number of channels: then the parameters are there at once, on the CPU, in `dtype`. 0: it comes with
+  /// the first input.
+  int64_t channels = 0;
+  DType dtype = float32;
+};
+
+/// (x − mean) / √(variance + epsilon) over the elements of each of `groups` groups of neighbouring channels
+/// in each example, times `weight` plus `bias`, both [channels]: [n, channels, ...] keeps its shape. 16-bit
+/// inputs are computed in float32. Wu and He, Group normalization, 2018. Throws ShapeError for an input of
+/// rank below 2, or of other channels; Error unless the groups divide the channels, and epsilon > 0.
+class GroupNorm : public LayerOf<GroupNorm> {
+ public:
+  explicit GroupNorm(int64_t groups, ChannelNormOptions options = {}, Where where = Where::current());
+};
+
+/// The same over the elements of each channel of each example: [n, channels, ...] of rank 3 or more. Ulyanov
+/// et al., Instance normalization: the missing ingredient for fast stylization, 2016.
+class InstanceNorm : public LayerOf<InstanceNorm> {
+ public:
+  explicit InstanceNorm(ChannelNormOptions options = {.affine = false}, Where where = Where::current());
+};
+
+}  // namespace espalier::nn
