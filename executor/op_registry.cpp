@@ -12,12 +12,16 @@ namespace espalier {
 
 OpRegistry make_op_registry() {
   OpRegistry ops;
-  for (const auto add :
-       {add_transfer_op,    add_assignment_ops,   add_along_axis_ops,    add_arithmetic_ops, add_cast_op,
-        add_comparison_ops, add_concat_ops,       add_cross_entropy_ops, add_elementary_ops, add_index_ops,
-        add_random_ops,     add_reduce_ops,       add_reshape_ops,       add_row_ops,        add_scatter_ops,
-        add_softmax_ops,    add_stop_gradient_op, add_assign_op,         add_keep_op,        add_shape_op,
-        add_join_op})
+  for (const auto add : {add_transfer_op,     add_assignment_ops, add_along_axis_ops,
+                         add_arithmetic_ops,  add_axis_view_ops,  add_cast_op,
+                         add_comparison_ops,  add_concat_ops,     add_cross_entropy_ops,
+                         add_diagonal_ops,    add_elementary_ops, add_flip_ops,
+                         add_index_ops,       add_mask_ops,       add_pad_ops,
+                         add_position_ops,    add_random_ops,     add_reduce_ops,
+                         add_reshape_ops,     add_row_ops,        add_scatter_ops,
+                         add_slice_steps_ops, add_softmax_ops,    add_stop_gradient_op,
+                         add_window_ops,      add_assign_op,      add_keep_op,
+                         add_shape_op,        add_join_op})
     add(ops);
   ops.add("matmul", [](AttributeReader& a) {
     return matmul_op({a.flag("transpose_a"), a.flag("transpose_b")});

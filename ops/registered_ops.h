@@ -7,18 +7,26 @@ class OpRegistry;
 
 void add_along_axis_ops(OpRegistry& ops);
 void add_arithmetic_ops(OpRegistry& ops);
+void add_axis_view_ops(OpRegistry& ops);
 void add_cast_op(OpRegistry& ops);
 void add_comparison_ops(OpRegistry& ops);
 void add_concat_ops(OpRegistry& ops);
 void add_cross_entropy_ops(OpRegistry& ops);
+void add_diagonal_ops(OpRegistry& ops);
 void add_elementary_ops(OpRegistry& ops);
+void add_flip_ops(OpRegistry& ops);
 void add_index_ops(OpRegistry& ops);
+void add_mask_ops(OpRegistry& ops);
+void add_pad_ops(OpRegistry& ops);
+void add_position_ops(OpRegistry& ops);
 void add_random_ops(OpRegistry& ops);
 void add_reduce_ops(OpRegistry& ops);
 void add_reshape_ops(OpRegistry& ops);
 void add_row_ops(OpRegistry& ops);
 void add_scatter_ops(OpRegistry& ops);
+void add_slice_steps_ops(OpRegistry& ops);
 void add_softmax_ops(OpRegistry& ops);
 void add_stop_gradient_op(OpRegistry& ops);
+void add_window_ops(OpRegistry& ops);
 
 }  // namespace espalier
