@@ -24,6 +24,9 @@ Backends make_backends() {
        {cu::add_pointwise_kernels, cu::add_random_kernels, cu::add_sampling_kernels, cu::add_reduce_kernels,
         cu::add_argmax_kernels, cu::add_softmax_kernels, cu::add_along_axis_kernels, cu::add_index_kernels,
         cu::add_scatter_kernels, cu::add_row_kernels, cu::add_matmul_kernels, cu::add_fused_kernels,
+       {cu::add_pointwise_kernels, cu::add_random_kernels, cu::add_reduce_kernels, cu::add_argmax_kernels,
+        cu::add_softmax_kernels, cu::add_along_axis_kernels, cu::add_index_kernels, cu::add_scatter_kernels,
+        cu::add_row_kernels, cu::add_window_kernels, cu::add_matmul_kernels, cu::add_fused_kernels,
         cu::add_fused_matmul_kernels})
     add(kernels);
   backends.emplace(DeviceType::cuda, BackendEntry{cuda_backend, cuda_devices, std::move(kernels)});

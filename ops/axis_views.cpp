@@ -1,60 +1,51 @@
 #include "espalier/ops/axis_views.h"
 
-#include <algorithm>
+#include <memory>
 
 #include "espalier/core/op_registry.h"
+#include "espalier/ops/functions/arrange.h"
+#include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
-#include "espalier/ops/shape_like_ops.h"
+#include "espalier/ops/view_op.h"
 
 namespace espalier {
 
 namespace {
 
-OpTraits axis_view_traits() {
-  return {.kind = OpKind::view,
-          .precision = OpPrecision::follows,
-          .only_copies = true,
-          .reads = InputSet::only(0),
-          .gradient_reads = InputSet::none()};
-}
-
-class ReshapeBy : public Op {
- public:
-  explicit ReshapeBy(std::vector<std::vector<AxisOf>> groups)
-      : Op(axis_view_traits()), groups_(std::move(groups)) {}
-  std::string_view name() const override { return "reshape_by"; }
-  Attributes attributes() const override {
-    std::vector<int64_t> operands, axes, counts;
-    for (const auto& group : groups_) {
-      counts.push_back(static_cast<int64_t>(group.size()));
-      for (const AxisOf& size : group) {
-        operands.push_back(size.operand);
-        axes.push_back(size.axis);
-      }
-    }
-    return {{"operands", operands}, {"axes", axes}, {"counts", counts}};
-  }
+struct RepeatOnAxis : ViewOp {
+  RepeatOnAxis(int64_t count, int64_t axis) : count_(count), axis_(axis) {}
+  std::string_view name() const override { return "repeat_on_axis"; }
+  Attributes attributes() const override { return {{"count", count_}, {"axis", axis_}}; }
   Specs infer(const InputSpecs& in) const override {
-    Dims dims;
-    for (const auto& group : groups_) {
-      Dims sizes;
-      for (const AxisOf& of : group) {
-        if (of.operand < 0 || static_cast<size_t>(of.operand) >= in.size())
-          throw Error(fmt::format("reshape_by: there is no operand {}", of.operand));
-        sizes.push_back(in[static_cast<size_t>(of.operand)]->shape[of.axis]);
-      }
-      dims.push_back(Shape(std::move(sizes)).elements());
-    }
-    return {{in[0]->dtype, resolve(Shape(std::move(dims)), in[0]->shape.elements(), name())}};
+    Shape shape = in[0]->shape;
+    const size_t axis = resolve_axis(axis_, shape.rank() + 1, name());
+    shape.dims().insert(axis, count_);
+    (void)shape.elements();  // throws for a negative number, and if 64 bits cannot count them
+    return {{in[0]->dtype, std::move(shape)}};
   }
+  std::optional<Layout> view(const Layout& in, const Spec& out) const override {
+    Layout layout = in;
+    const size_t axis = resolve_axis(axis_, out.shape.rank(), name());
+    layout.shape = out.shape;
+    layout.strides.insert(axis, 0);
+    return layout;
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    const auto axis = static_cast<int64_t>(resolve_axis(axis_, rule.input(0).rank() + 1, name()));
+    return {sum(rule.output_gradient(), axis)};
+  }
+
+ private:
+  int64_t count_, axis_;
+};
+
+/// Another shape with the same row-major order.
+struct SameOrder : ViewOp {
   std::optional<Layout> view(const Layout& in, const Spec& out) const override {
     Layout layout;
     if (!reshape_layout(in, out.shape, layout)) return std::nullopt;
     return layout;
-  }
-  std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
-    return *in.specs[0] == out ? std::optional<size_t>(0) : std::nullopt;
   }
   void run_cpu(const KernelCall& call) const override {
     Layout layout(call.inputs[0]->shape());  // the output in the shape of the input
@@ -63,138 +54,102 @@ class ReshapeBy : public Op {
     copy_elements(*call.inputs[0], same);
   }
   Gradients gradient(const GradientRule& rule) const override {
-    Gradients result(rule.inputs());
-    if (rule.wants(0)) result[0] = reshape_like(rule.output_gradient(), rule.input(0));
-    return result;
+    return {reshape_like(rule.output_gradient(), rule.input(0))};
+  }
+};
+
+struct MergeAxes : SameOrder {
+  explicit MergeAxes(Dims groups) : groups_(std::move(groups)) {}
+  std::string_view name() const override { return "merge_axes"; }
+  Attributes attributes() const override {
+    return {{"groups", std::vector<int64_t>(groups_.begin(), groups_.end())}};
+  }
+  Specs infer(const InputSpecs& in) const override {
+    const Dims& from = in[0]->shape.dims();
+    Dims dims;
+    size_t at = 0;
+    for (const int64_t group : groups_) {
+      const size_t end = std::min(from.size(), at + static_cast<size_t>(std::max<int64_t>(group, 0)));
+      dims.push_back(Shape(Dims(from.begin() + at, from.begin() + end)).elements());
+      at = end;
+    }
+    return {{in[0]->dtype, resolve(Shape(std::move(dims)), in[0]->shape.elements(), name())}};
   }
 
  private:
-  std::vector<std::vector<AxisOf>> groups_;
+  Dims groups_;
 };
 
-/// The layout of the diagonal of two axes.
-Layout diagonal_layout(Layout layout, size_t first, size_t second) {
-  layout.strides[first] += layout.strides[second];
-  Dims dims, strides;
-  for (size_t i = 0; i < layout.strides.size(); ++i) {
-    if (i == second) continue;
-    dims.push_back(layout.shape.dims()[i]);
-    strides.push_back(layout.strides[i]);
+struct Unflatten : SameOrder {
+  Unflatten(int64_t axis, Shape sizes) : axis_(axis), sizes_(std::move(sizes)) {}
+  std::string_view name() const override { return "unflatten"; }
+  Attributes attributes() const override {
+    return {{"axis", axis_}, {"sizes", std::vector<int64_t>(sizes_.begin(), sizes_.end())}};
   }
-  layout.shape = Shape(std::move(dims));
-  layout.strides = std::move(strides);
-  return layout;
-}
-
-/// What both ops on diagonals have: their axes.
-class DiagonalOp : public Op {
- public:
-  DiagonalOp(const OpTraits& traits, int64_t first, int64_t second)
-      : Op(traits), first_(first), second_(second) {}
-  Attributes attributes() const override { return {{"first", first_}, {"second", second_}}; }
-
- protected:
-  Layout diagonal_of(const Layout& layout) const {
-    const size_t rank = layout.shape.rank();
-    return diagonal_layout(layout, resolve_axis(first_, rank, name()), resolve_axis(second_, rank, name()));
-  }
-  /// The shape of the diagonal.
-  Shape infer_diagonal(const Shape& shape) const {
-    const size_t first = resolve_axis(first_, shape.rank(), name()),
-                 second = resolve_axis(second_, shape.rank(), name());
-    if (first == second || shape.dims()[first] != shape.dims()[second])
-      throw ShapeError(fmt::format("{}: axes {} and {} of shape {} have no diagonal: two axes of one size do",
-                                   name(), first_, second_, shape.str()));
-    return diagonal_layout(Layout(shape), first, second).shape;
-  }
-  int64_t first_, second_;
-};
-
-struct TakeDiagonal : DiagonalOp {
-  TakeDiagonal(int64_t first, int64_t second) : DiagonalOp(axis_view_traits(), first, second) {}
-  std::string_view name() const override { return "take_diagonal"; }
-  Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, infer_diagonal(in[0]->shape)}}; }
-  std::optional<Layout> view(const Layout& in, const Spec&) const override { return diagonal_of(in); }
-  void run_cpu(const KernelCall& call) const override {
-    const Tensor& in = *call.inputs[0];
-    copy_elements(Tensor(in.storage(), diagonal_of(in.layout()), in.dtype()), *call.outputs[0]);
-  }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {put_diagonal_like(rule.output_gradient(), rule.input(0), first_, second_)};
-  }
-};
-
-struct PutDiagonalLike : DiagonalOp {
-  PutDiagonalLike(int64_t first, int64_t second)
-      : DiagonalOp({.precision = OpPrecision::follows,
-                    .only_copies = true,
-                    .reads = InputSet::only(0),
-                    .gradient_reads = InputSet::none()},
-                   first, second) {}
-  std::string_view name() const override { return "put_diagonal_like"; }
   Specs infer(const InputSpecs& in) const override {
-    if (!(infer_diagonal(in[1]->shape) == in[0]->shape))
-      throw ShapeError(fmt::format("put_diagonal_like: {} is not the diagonal of {}", in[0]->shape.str(),
-                                   in[1]->shape.str()));
-    return {{in[0]->dtype, in[1]->shape}};
+    const Dims& from = in[0]->shape.dims();
+    const size_t axis = resolve_axis(axis_, from.size(), name());
+    const Shape parts = resolve(sizes_, from[axis], name());
+    Dims dims(from.begin(), from.begin() + axis);
+    dims.append(parts.begin(), parts.end());
+    dims.append(from.begin() + axis + 1, from.end());
+    return {{in[0]->dtype, Shape(std::move(dims))}};
   }
-  void run_cpu(const KernelCall& call) const override {
-    Tensor& out = *call.outputs[0];
-    zero_elements(out);
-    Tensor part(out.storage(), diagonal_of(out.layout()), out.dtype());
-    copy_elements(*call.inputs[0], part);
+
+ private:
+  int64_t axis_;
+  Shape sizes_;
+};
+
+/// Its first input, repeated to the shape that all inputs have together.
+struct BroadcastTogether : ViewOp {
+  std::string_view name() const override { return "broadcast_together"; }
+  Specs infer(const InputSpecs& in) const override {
+    Shape shape = in[0]->shape;
+    for (size_t i = 1; i < in.size(); ++i) shape = broadcast(shape, in[i]->shape, "broadcast_tensors");
+    return {{in[0]->dtype, std::move(shape)}};
+  }
+  std::optional<Layout> view(const Layout& in, const Spec& out) const override {
+    return broadcast_layout(in, out.shape);
   }
   Gradients gradient(const GradientRule& rule) const override {
-    return {take_diagonal(rule.output_gradient(), first_, second_), Variable()};
+    Gradients gradients(rule.inputs());
+    gradients[0] = sum_to_like(rule.output_gradient(), rule.input(0));
+    return gradients;
   }
 };
 
 }  // namespace
 
-Variable reshape_by(const Variable& x, const std::vector<Variable>& like,
-                    const std::vector<std::vector<AxisOf>>& groups) {
-  SmallVector<const Variable*, 8> inputs{&x};
-  for (const Variable& v : like) inputs.push_back(&v);
-  return apply(std::make_shared<ReshapeBy>(groups), {inputs.data(), inputs.size()},
-               std::source_location::current());
+Variable repeat_on_axis(const Variable& x, int64_t count, int64_t axis) {
+  return apply(std::make_shared<RepeatOnAxis>(count, axis), {&x}, std::source_location::current());
 }
-Variable merge_axes(const Variable& x, const std::vector<int64_t>& counts) {
-  if (std::all_of(counts.begin(), counts.end(), [](int64_t count) { return count == 1; })) return x;
-  std::vector<std::vector<AxisOf>> groups;
-  int64_t axis = 0;
-  for (const int64_t count : counts) {
-    groups.emplace_back();
-    for (int64_t i = 0; i < count; ++i) groups.back().push_back({0, axis++});
+Variable merge_axes(const Variable& x, const Dims& groups) {
+  return apply(std::make_shared<MergeAxes>(groups), {&x}, std::source_location::current());
+}
+Variable unflatten(const Operand& x, int64_t axis, const Shape& sizes) {
+  return apply(std::make_shared<Unflatten>(axis, sizes), {&x.variable()}, x.where());
+}
+
+std::vector<Variable> broadcast_tensors(const std::vector<Variable>& variables, std::source_location where) {
+  std::vector<Variable> result;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    SmallVector<const Variable*, 8> inputs{&variables[i]};
+    for (const Variable& v : variables) inputs.push_back(&v);
+    result.push_back(apply(shared_op<BroadcastTogether>(), {inputs.data(), inputs.size()}, where));
   }
-  return reshape_by(x, {}, groups);
-}
-Variable take_diagonal(const Variable& x, int64_t first, int64_t second) {
-  return apply(std::make_shared<TakeDiagonal>(first, second), {&x}, std::source_location::current());
-}
-Variable put_diagonal_like(const Variable& x, const Variable& like, int64_t first, int64_t second) {
-  return apply(std::make_shared<PutDiagonalLike>(first, second), {&x, &like},
-               std::source_location::current());
+  return result;
 }
 
 void add_axis_view_ops(OpRegistry& ops) {
-  ops.add("reshape_by", [](AttributeReader& a) {
-    const Dims operands = a.integers("operands"), axes = a.integers("axes"), counts = a.integers("counts");
-    std::vector<std::vector<AxisOf>> groups;
-    size_t at = 0;
-    for (const int64_t count : counts) {
-      groups.emplace_back();
-      for (int64_t i = 0; i < count; ++i, ++at) {
-        if (at >= operands.size() || at >= axes.size()) a.refuse("counts");
-        groups.back().push_back({operands[at], axes[at]});
-      }
-    }
-    return std::make_shared<ReshapeBy>(std::move(groups));
+  ops.add<BroadcastTogether>();
+  ops.add("repeat_on_axis", [](AttributeReader& a) {
+    return std::make_shared<RepeatOnAxis>(a.integer("count", 0), a.integer("axis"));
   });
-  ops.add("take_diagonal", [](AttributeReader& a) {
-    return std::make_shared<TakeDiagonal>(a.integer("first"), a.integer("second"));
-  });
-  ops.add("put_diagonal_like", [](AttributeReader& a) {
-    return std::make_shared<PutDiagonalLike>(a.integer("first"), a.integer("second"));
+  ops.add("merge_axes", [](AttributeReader& a) { return std::make_shared<MergeAxes>(a.integers("groups")); });
+  ops.add("unflatten", [](AttributeReader& a) {
+    const int64_t axis = a.integer("axis");
+    return std::make_shared<Unflatten>(axis, a.shape("sizes"));
   });
 }
 

@@ -1,28 +1,12 @@
-// Views that merge, split and join axes. Their sizes come from operands, so that one tree serves batches of
-// any size.
+// Views that insert, merge and divide axes whatever the sizes of the others are in a step.
 #pragma once
-#include <cstdint>
-#include <vector>
-
-#include "espalier/core/variable.h"
+#include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
 
-/// The size of an axis of an operand: 0 is `x`, k is like[k - 1].
-struct AxisOf {
-  int64_t operand, axis;
-};
-/// `x` in the shape whose axis i has the product of the sizes groups[i]; the row-major order stays. Reads
-/// only the shapes of `like`. A view.
-Variable reshape_by(const Variable& x, const std::vector<Variable>& like,
-                    const std::vector<std::vector<AxisOf>>& groups);
-/// Merges each run of adjacent axes into one; `counts` are the lengths of the runs, in order. A view.
-Variable merge_axes(const Variable& x, const std::vector<int64_t>& counts);
-
-/// The elements at which both axes have the same index; axis `first` stays and `second` goes. Throws
-/// ShapeError unless the axes differ and have one size. A view.
-Variable take_diagonal(const Variable& x, int64_t first, int64_t second);
-/// The transpose of take_diagonal: zeros in the shape of `like`, with the elements of `x` on that diagonal.
-Variable put_diagonal_like(const Variable& x, const Variable& like, int64_t first, int64_t second);
+/// Inserts an axis on which everything is repeated `count` times, at position `axis` of the result.
+Variable repeat_on_axis(const Variable& x, int64_t count, int64_t axis);
+/// Merges axes that follow each other: groups[i] of them become axis i of the result.
+Variable merge_axes(const Variable& x, const Dims& groups);
 
 }  // namespace espalier

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "espalier/ops/axis_groups.h"
 #include "espalier/ops/axis_views.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/shape_like_ops.h"
@@ -100,7 +101,7 @@ class LabelledProduct {
     Variable result = in_label_order(x, joined_labels({&batch_, &first, &second})).x;
     for (const AxisLabels* group : {&first, &second})
       if (!group->empty()) counts.push_back(static_cast<int64_t>(group->size()));
-    result = merge_axes(result, counts);
+    result = merge_axes(result, Dims(counts.begin(), counts.end()));
     if (rows.empty()) return unsqueeze(result, -2);
     if (columns.empty()) return unsqueeze(result, -1);
     return swapped ? transpose(result) : result;

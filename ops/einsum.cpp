@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "espalier/ops/axis_views.h"
+#include "espalier/ops/axis_groups.h"
 #include "espalier/ops/contract.h"
 #include "espalier/ops/functions/layout.h"
 #include "espalier/ops/functions/products.h"

@@ -4,6 +4,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/ops/axis_groups.h"
 #include "espalier/ops/axis_views.h"
 #include "espalier/ops/contract.h"
 #include "espalier/ops/functions/layout.h"
@@ -157,7 +158,7 @@ Variable kron(const Operand& a, const Operand& b) {
       before.push_back(static_cast<int64_t>(2 * i));
     }
     const Variable u = with_rank(x, rank), v = with_rank(y, rank);
-    return merge_axes(unsqueeze_axes(u, behind) * unsqueeze_axes(v, before), std::vector<int64_t>(rank, 2));
+    return merge_axes(unsqueeze_axes(u, behind) * unsqueeze_axes(v, before), Dims(rank, 2));
   });
 }
 

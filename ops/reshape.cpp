@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "espalier/core/op_registry.h"
+#include "espalier/ops/functions/arrange.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
@@ -242,7 +243,8 @@ struct Slice : ViewOp {
     int64_t& size = shape.dims()[resolve_axis(axis_, shape.rank(), name())];
     const int64_t begin = from_start(begin_, size), end = from_start(end_, size);
     if (begin < 0 || end < begin || end > size)
-      throw IndexError(fmt::format("slice: {} to {} is outside axis {} of shape {}", begin_, end_, axis_,
+      throw IndexError(fmt::format("slice: {} to {} is outside axis {} of shape {}", begin_,
+                                   end_ == open_end ? "the end" : std::to_string(end_), axis_,
                                    in[0]->shape.str()));
     size = end - begin;
     return {{in[0]->dtype, std::move(shape)}};
@@ -258,6 +260,7 @@ struct Slice : ViewOp {
     return {pad_like(rule.output_gradient(), rule.input(0), axis_, begin_)};
   }
   static int64_t from_start(int64_t position, int64_t size) {
+    if (position == open_end) return size;
     return position < 0 ? position + size : position;
   }
 

@@ -7,7 +7,9 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/executor/executor.h"
+#include "espalier/ops/functions/arrange.h"
 #include "espalier/ops/functions/scatter.h"
+#include "espalier/ops/functions/windows.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/shape_like_ops.h"
 #include "testing.h"
@@ -211,6 +213,11 @@ BOOST_AUTO_TEST_CASE(values_made_row_by_row) {
             {"put along another axis", esp::put_along_axis(flat, esp::unsqueeze(y, 1), 0.5, 1), rows, 0},
             {"add along another axis", esp::add_along_axis(flat, esp::unsqueeze(y, 1), 0.5, 1), rows, 0},
             {"scatter beside the rows", esp::scatter(flat, esp::tensor({1, 3}), 0.5, 1), rows, 0},
+            {"flip beside the rows", esp::flip(flat, 1), rows, 0},
+            {"padded beside the rows", esp::pad(flat, {{1, 2}}, {.mode = esp::PadMode::reflect}), rows, 0},
+            {"repeated", esp::repeat_interleave(flat, 3, 0), rows, 0, 1, {3}},
+            {"tiled", esp::tile(flat, {2, 1}), rows, 0, 2},
+            {"windows beside the rows", esp::sliding_windows(x, 1, 2), rows, 0},
             {"pick", esp::pick(flat, y), rows, 0},
             {"one_hot", esp::one_hot(y, 3, esp::float64), rows, 0},
             {"where", esp::where(esp::greater(flat, w), flat, w), rows, 0},
@@ -242,6 +249,10 @@ BOOST_AUTO_TEST_CASE(values_made_row_by_row) {
           {"take_along_axis", esp::take_along_axis(flat, esp::minimum(esp::unsqueeze(y, 1), int64_t{1}), 0)},
           {"scatter", esp::scatter(flat, int64_t{0}, w)},
           {"scatter", esp::scatter(w, y, 0.5)},
+          {"flip", esp::flip(flat, 0)},
+          {"roll", esp::roll(flat, 1, 0)},
+          {"pad_constant", esp::pad(t, {{1, 1}})},
+          {"slice_steps", esp::slice(flat, 0, 0, esp::open_end, 2)},
           {"argmax", esp::cast(esp::argmax(flat, 0), esp::float64)},
           {"max", esp::max(flat, 0)},
           {"min", esp::min(x)},

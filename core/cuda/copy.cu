@@ -241,13 +241,15 @@ void launch_copy(const Copy& copy) {
     if (const int axis = transposed_axis(copy); axis >= 0) return launch_transpose<T>(copy, axis);
   const int64_t n = copy.elements();
   int64_t from_end = 0, to_end = 0;
+  bool backwards = false;
   for (const Axis& axis : copy.axes) {
+    backwards |= axis.from < 0 || axis.to < 0;
     from_end += (axis.size - 1) * axis.from;
     to_end += (axis.size - 1) * axis.to;
   }
   const auto* from = reinterpret_cast<const T*>(copy.from);
   auto* to = reinterpret_cast<T*>(copy.to);
-  if (std::max({n, from_end, to_end}) < int64_t{1} << 31)
+  if (!backwards && std::max({n, from_end, to_end}) < int64_t{1} << 31)
     launch(copy_kernel<T, uint32_t, FastDivide>, grid_for(n, 4), from, to, n, ShortWalk(copy.axes));
   else
     launch(copy_kernel<T, int64_t, PlainDivide>, grid_for(n, 4), from, to, n, LongWalk(copy.axes));

@@ -21,6 +21,7 @@ void add_along_axis_kernels(KernelRegistry& kernels);
 void add_index_kernels(KernelRegistry& kernels);
 void add_scatter_kernels(KernelRegistry& kernels);
 void add_row_kernels(KernelRegistry& kernels);
+void add_window_kernels(KernelRegistry& kernels);
 void add_matmul_kernels(KernelRegistry& kernels);
 
 /// Binds a functor of core/scalar.h, by name, to inputs of any strides, broadcast to the output. A binary

@@ -1,0 +1,18 @@
+// Elements chosen by a condition.
+#pragma once
+#include "espalier/core/variable.h"
+
+namespace espalier {
+
+/// `x` with `value`, which is broadcast, where the bool `mask` holds: where(mask, value, x).
+Variable masked_fill(const Operand& x, const Operand& mask, const Operand& value);
+
+// How many elements there are depends on values, and so does the shape. So what follows works eagerly, and
+// downstream of a feed, where shapes are written before there are values, it throws UnsupportedError; so does
+// get_executor of such a tree. `where`, `masked_fill` and sums of x · cast(mask) work everywhere.
+/// The elements of `x` where the bool `mask` holds, in row-major order: [count]. Both are broadcast.
+Variable masked_select(const Operand& x, const Operand& mask);
+/// The indices of the elements that are not zero, in row-major order: [count, rank], int64.
+Variable nonzero(const Operand& x);
+
+}  // namespace espalier

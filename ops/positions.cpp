@@ -1,0 +1,54 @@
+#include "espalier/ops/positions.h"
+
+#include <memory>
+#include <numeric>
+
+#include "espalier/core/op_registry.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/registered_ops.h"
+
+namespace espalier {
+
+namespace {
+
+class PositionsLike : public Op {
+ public:
+  explicit PositionsLike(int64_t axis)
+      : Op({.takes_any_values = true,
+            .reads = InputSet::none(),
+            .gradient_reads = InputSet::none(),
+            .passes_no_gradient = true}),
+        axis_(axis) {}
+  std::string_view name() const override { return "positions_like"; }
+  Attributes attributes() const override { return {{"axis", axis_}}; }
+  /// Which rows of a batch these are is not known to those who have a share of them.
+  bool mixes(size_t, size_t axis, const InputSpecs& in) const override {
+    return axis == resolve_axis(axis_, in[0]->shape.rank(), name());
+  }
+  Specs infer(const InputSpecs& in) const override {
+    const size_t axis = resolve_axis(axis_, in[0]->shape.rank(), name());
+    return {{DType::int64, Shape{in[0]->shape.dims()[axis]}}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    Tensor& out = *call.outputs[0];
+    auto* to = static_cast<int64_t*>(out.address());
+    std::iota(to, to + out.elements(), int64_t{0});
+  }
+  Gradients gradient(const GradientRule&) const override { return {Variable()}; }
+
+ private:
+  int64_t axis_;
+};
+
+}  // namespace
+
+Variable positions_like(const Variable& like, int64_t axis) {
+  return apply(std::make_shared<PositionsLike>(axis), {&like}, std::source_location::current());
+}
+
+void add_position_ops(OpRegistry& ops) {
+  ops.add("positions_like",
+          [](AttributeReader& a) { return std::make_shared<PositionsLike>(a.integer("axis")); });
+}
+
+}  // namespace espalier

@@ -1,0 +1,85 @@
+// Elements chosen by a condition.
+#include "espalier/ops/functions/masks.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include "espalier/core/check_gradient.h"
+#include "espalier/core/error.h"
+#include "espalier/executor/executor.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+BOOST_AUTO_TEST_SUITE(masks)
+
+BOOST_AUTO_TEST_CASE(fills) {
+  const esp::Tensor mask = esp::tensor({{true, false, true}});
+  check_op({.name = "masked_fill",
+            .op = [](const Variables& x) { return esp::masked_fill(x[0], x[1], x[2]); },
+            .inputs = {numbers({2, 3}), mask, numbers({2, 1}, -2, 2, 1)},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  return Array({2, 3}, [&](const Index& i) { return in[1](i) != 0 ? in[2](i) : in[0](i); });
+                }});
+  BOOST_TEST(
+      esp::masked_fill(esp::ones({2}, esp::int64), esp::tensor({false, true}), 7).value().at<int64_t>({1}) ==
+      7);
+}
+
+BOOST_AUTO_TEST_CASE(selects) {
+  const esp::Variable x = esp::variable(numbers({2, 3})), mask = esp::greater(x, 0.0);
+  const esp::Variable chosen = esp::masked_select(x, mask);
+  std::vector<double> expected;
+  for (const double value : Array(x.value()).values)
+    if (value > 0) expected.push_back(value);
+  BOOST_TEST(!expected.empty());
+  BOOST_TEST(Array(chosen.value()).values == expected);
+  const esp::Tensor slope = esp::sum(esp::square(chosen)).gradient(x).value();
+  const Array at(x.value()), found(slope);
+  for (size_t i = 0; i < 6; ++i) BOOST_TEST(found.values[i] == (at.values[i] > 0 ? 2 * at.values[i] : 0));
+  const auto f = [](const Variables& v) {
+    return esp::masked_select(v[0], esp::tensor({true, false, true})) *
+           esp::masked_select(v[0], esp::tensor({false, true, true}));
+  };
+  BOOST_TEST(esp::check_gradient(f, {numbers({1, 3})}, {.order = 2}).passed);
+  BOOST_TEST(esp::masked_select(x, esp::tensor({{true}, {false}})).shape() == esp::Shape({3}));
+  BOOST_TEST(esp::masked_select(x, false).shape() == esp::Shape({0}));
+}
+
+BOOST_AUTO_TEST_CASE(positions) {
+  const esp::Tensor found = esp::nonzero(esp::tensor({{0, 2}, {0, 0}, {3, 4}})).value();
+  BOOST_TEST(found.shape() == esp::Shape({3, 2}));
+  BOOST_TEST(difference(found, esp::tensor({{0, 1}, {2, 0}, {2, 1}})) == 0);
+  BOOST_TEST(esp::nonzero(esp::zeros({2, 2})).shape() == esp::Shape({0, 2}));
+  BOOST_TEST(esp::nonzero(5.0).shape() == esp::Shape({1, 0}));
+  BOOST_TEST(esp::nonzero(esp::tensor({0.0f, 0.5f}).to(esp::float16)).value().item() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(shapes_that_depend_on_values_are_refused_in_plans) {
+  const esp::Variable fed = esp::placeholder("x", {4});
+  BOOST_CHECK_EXCEPTION(esp::masked_select(fed, esp::greater(fed, 0.0f)), esp::UnsupportedError,
+                        says({"masked_select", "where()", here()}));
+  BOOST_CHECK_EXCEPTION(esp::nonzero(fed), esp::UnsupportedError, says({"nonzero", "where()", here()}));
+  const esp::Variable p = esp::parameter(numbers({5}));
+  const esp::Variable loss = esp::sum(esp::masked_select(p, esp::greater(p, -10.0)));
+  BOOST_CHECK_EXCEPTION(loss.get_executor({.mode = esp::Mode::training, .optimizer = esp::optim::Sgd(0.1)})
+                            .execute({.progress = false}),
+                        esp::UnsupportedError, says({"masked_select", "where()"}));
+  // What is chosen by a constant has its shape in a plan as well.
+  const esp::Variable fixed = esp::sum(esp::masked_select(p, esp::tensor({true, false, true, false, false})));
+  fixed.get_executor({.mode = esp::Mode::training, .optimizer = esp::optim::Sgd(0.1)})
+      .execute({.progress = false});
+}
+
+BOOST_AUTO_TEST_CASE(mistakes) {
+  const esp::Variable x = esp::ones({2, 3});
+  BOOST_CHECK_EXCEPTION(esp::masked_select(x, x), esp::TypeError, says({"masked_select", "float32", here()}));
+  BOOST_CHECK_EXCEPTION(esp::masked_select(x, esp::tensor({true, false})), esp::ShapeError,
+                        says({"[2]", "[2, 3]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::masked_fill(x, x, 1.0f), esp::TypeError, says({"where", here()}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
