@@ -9,6 +9,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/files/safetensors.h"
 #include "espalier/core/random.h"
+#include "espalier/core/sequences.h"
 #include "espalier/core/tensor.h"
 #include "espalier/core/variable.h"
 #include "espalier/core/with_assignment.h"

@@ -69,6 +69,13 @@ class NumericError : public Error {
   using Error::Error;
 };
 
+/// A matrix that is singular or not positive definite, or whose decomposition did not converge. The message
+/// names its place in the batch.
+class LinAlgError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A failed collective: a rank threw, died, timed out, or called another collective. The message names the
 /// rank, the collective and the line of its call.
 class CommunicatorError : public Error {

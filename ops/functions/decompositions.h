@@ -1,10 +1,11 @@
 // Systems of linear equations, and decompositions of matrices. All take matrices along the last two axes,
-// with any leading axes, of reals; 16-bit elements are computed in float32 and rounded.
+// with any leading axes, of reals; 16-bit elements are computed in float32 and rounded. On a GPU all throw
+// UnsupportedError.
 #pragma once
 #include <cstdint>
 #include <optional>
 
-#include "espalier/core/linalg_error.h"
+#include "espalier/core/error.h"
 #include "espalier/core/variable.h"
 
 namespace espalier {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "espalier/core/linalg_error.h"
+#include "espalier/core/error.h"
 #include "espalier/ops/matmul/gemm.h"
 #include "espalier/ops/pointwise.h"
 
@@ -71,7 +71,7 @@ inline std::string name_of_matrix(const Shape& batch, int64_t number) {
 /// and large ones use all threads in turn.
 template <class F>
 void each_matrix(std::string_view op, int64_t count, double operations, F&& f) {
-  constexpr double worth_all_threads = 1e8, worth_one_thread = 2e6;
+  constexpr double worth_all_threads = 2e7, worth_one_thread = 2e6;
   if (operations >= worth_all_threads) {
     prepare_openblas(op);
     for (int64_t i = 0; i < count; ++i) f(i);
