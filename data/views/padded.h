@@ -1,0 +1,27 @@
+// Rows of unequal lengths, as texts and series are.
+#pragma once
+#include <source_location>
+#include <vector>
+
+#include "espalier/core/tensor.h"
+#include "espalier/data/views/row_view.h"
+
+namespace espalier::data {
+
+struct PaddedOptions {
+  /// What fills up a row, for each column; 0 for those that are not named.
+  std::vector<double> values = {};
+  /// Add a column of the rows' own sizes, int64 [rows], for each column whose first size after the rows
+  /// differs.
+  bool lengths = false;
+};
+
+/// Columns of tensors, one for each row, whose sizes may differ: each batch is filled up at the ends to the
+/// largest sizes that its rows have. Sizes that are the same in all rows stay fixed; others are open (-1),
+/// and each combination of them has a plan of its own in an executor. The tensors are shared, not copied.
+/// Throws DataError: no columns or rows, different numbers of rows, an undefined tensor, or another dtype or
+/// rank than in the first row; TypeError for a value that the dtype does not have.
+DatasetPtr padded(const std::vector<std::vector<Tensor>>& columns, const PaddedOptions& options = {},
+                  std::source_location where = std::source_location::current());
+
+}  // namespace espalier::data

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Builds the fuzzers and runs each of them: run.sh [seconds for each] [names, such as npy]. What they find stays in build/fuzz/.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+seconds=${1:-60}
+names=("${@:2}")
+[ ${#names[@]} -gt 0 ] || names=(csv idx image libsvm npy npz safetensors)
+
+cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g" -DCMAKE_CXX_COMPILER=clang++-16 \
+  -DESPALIER_FUZZ=ON -DESPALIER_CUDA=OFF -DESPALIER_MPI=OFF -DESPALIER_OPENMP=OFF -DESPALIER_BUILD_TESTS=OFF \
+  -DESPALIER_BUILD_SAMPLES=OFF -DESPALIER_CCACHE=ON
+cmake --build build/fuzz --target fuzzers
+build/fuzz/tests/fuzz/fuzz_seeds build/fuzz/seeds
+for name in "${names[@]}"; do
+  # Readers hold what a file claims against its size first: no file of 64 KiB needs more than this.
+  build/fuzz/tests/fuzz/"fuzz_$name" -max_total_time="$seconds" -max_len=65536 -malloc_limit_mb=512 -rss_limit_mb=2048 \
+    -timeout=20 -artifact_prefix="build/fuzz/$name-" "build/fuzz/seeds/$name"
+done
