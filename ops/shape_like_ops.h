@@ -26,8 +26,8 @@ Variable slice_like(const Variable& x, const Variable& like, int64_t axis, int64
 Variable concat_part(const Variable& x, const std::vector<Variable>& parts, size_t part, int64_t axis);
 /// Zeros in the shape of `like`, with the slices of `x` added along `axis` at `indices`.
 Variable scatter_add_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis);
-/// Zeros in the shape of `like`, with `x` added along `axis` at `indices`, which have the shape of `x` or sizes
-/// of 1 beside the axis: the transpose of take_along_axis.
+/// Zeros in the shape of `like`, with `x` added along `axis` at `indices`, which have the shape of `x` or
+/// sizes of 1 beside the axis: the transpose of take_along_axis.
 Variable add_along_axis_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis);
 /// Zeros in the shape of `like`, with x[…] at position indices[…] of the last axis.
 Variable put_like(const Variable& x, const Variable& indices, const Variable& like);
