@@ -194,46 +194,6 @@ struct CountRatio : Op {
   }
 };
 
-struct Argmax : Op {
-  explicit Argmax(int64_t axis) : Op({.gradient_reads = InputSet::none()}), axis_(axis) {}
-  std::string_view name() const override { return "argmax"; }
-  Attributes attributes() const override { return {{"axis", axis_}}; }
-  Specs infer(const InputSpecs& in) const override {
-    check_dtype<Numbers>(*in[0], name());
-    if (in[0]->shape.dims()[resolve_axis(axis_, in[0]->shape.rank(), name())] == 0)
-      throw ShapeError(fmt::format("argmax: axis {} of shape {} is empty", axis_, in[0]->shape.str()));
-    return {{DType::int64, reduced_shape(in[0]->shape, Dims{axis_}, false, name())}};
-  }
-  void run_cpu(const KernelCall& call) const override {
-    const Tensor& in = *call.inputs[0];
-    const size_t axis = resolve_axis(axis_, in.rank(), name());
-    const int64_t n = in.shape().dims()[axis], step = in.strides()[axis];
-    const Tensor first = in.slice(axis_, 0, 1);
-    Layout out(call.outputs[0]->shape());
-    out.strides.insert(axis, 0);
-    visit(in.dtype(), [&]<class T>(TypeTag<T>) {
-      const T* data = static_cast<const T*>(first.address());
-      int64_t* result = detail::output<int64_t>(call);
-      StridedLoop<2>(first.shape(), {&out.strides, &first.strides()})
-          .run([&](int64_t count, auto at, auto by) {
-            for (int64_t i = 0; i < count; ++i) {
-              const T* row = data + at[1] + i * by[1];
-              int64_t best = 0;
-              for (int64_t k = 1; k < n; ++k)
-                if (row[k * step] > row[best * step] ||
-                    (row[k * step] != row[k * step] && row[best * step] == row[best * step]))
-                  best = k;  // a NaN counts as largest
-              result[at[0] + i * by[0]] = best;
-            }
-          });
-    });
-  }
-  Gradients gradient(const GradientRule&) const override { return {Variable()}; }
-
- private:
-  int64_t axis_;
-};
-
 template <class T>
 OpPtr remade(AttributeReader& a) {
   return std::make_shared<T>(a.integers("axes"), a.flag("keep_dims"));
@@ -250,9 +210,6 @@ Variable sum(const Operand& x, const Axes& axes, bool keep_dims) { return reduce
 Variable mean(const Operand& x, const Axes& axes, bool keep_dims) { return reduce<Mean>(x, axes, keep_dims); }
 Variable max(const Operand& x, const Axes& axes, bool keep_dims) { return reduce<Max>(x, axes, keep_dims); }
 Variable min(const Operand& x, const Axes& axes, bool keep_dims) { return reduce<Min>(x, axes, keep_dims); }
-Variable argmax(const Operand& x, int64_t axis) {
-  return apply(std::make_shared<Argmax>(axis), {&x.variable()}, x.where());
-}
 Variable sum_to_like(const Variable& x, const Variable& like) {
   return apply(shared_op<SumToLike>(), {&x, &like}, std::source_location::current());
 }
@@ -266,7 +223,6 @@ void add_reduce_ops(OpRegistry& ops) {
   ops.add("mean", remade<Mean>);
   ops.add("max", remade<Max>);
   ops.add("min", remade<Min>);
-  ops.add("argmax", [](AttributeReader& a) { return std::make_shared<Argmax>(a.integer("axis")); });
 }
 
 }  // namespace espalier

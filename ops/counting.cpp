@@ -1,0 +1,210 @@
+// Distinct elements and counts of numbers.
+#include "espalier/ops/functions/counting.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "espalier/core/op_registry.h"
+#include "espalier/ops/indices.h"
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/radix_sort.h"
+#include "espalier/ops/registered_ops.h"
+#include "espalier/ops/shape_like_ops.h"
+
+namespace espalier {
+
+namespace {
+
+/// Throws UnsupportedError for an operand whose value is another in each step.
+void refuse_lazy_operand(const Variable& x, std::string_view op, std::string_view instead) {
+  if (x.node()->lazy || build_context().lazy)
+    throw UnsupportedError(fmt::format(
+        "{}: the size of the result depends on values that each step computes, and the shapes of a "
+        "plan do not; {}",
+        op, instead));
+}
+
+/// The positions of the elements in their order, and where in it the distinct ones begin.
+struct DistinctElements {
+  std::vector<int64_t> order, begins;
+
+  explicit DistinctElements(const Tensor& x) {
+    const int64_t n = x.elements();
+    if (n == 0) return;
+    visit(x.dtype(), [&]<class T>(TypeTag<T>) {
+      const T* data = static_cast<const T*>(x.address());
+      if (sizeof(OrderKey<T>) == 4 && n < (int64_t{1} << 32))
+        find<NarrowItem>(data, n);
+      else
+        find<WideItem>(data, n);
+    });
+  }
+  int64_t size() const { return static_cast<int64_t>(begins.size()); }
+
+ private:
+  template <class Item, class T>
+  void find(const T* data, int64_t n) {
+    std::vector<Item> items(static_cast<size_t>(n)), scratch(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i) items[static_cast<size_t>(i)] = Item::of(order_key(data[i]), i);
+    const Item* sorted = sort_items_shared(items.data(), scratch.data(), n);
+    order.resize(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t at = order[static_cast<size_t>(i)] = sorted[i].at();
+      if (i == 0 || sorted[i].key() != sorted[i - 1].key() || data[at] != data[at]) begins.push_back(i);
+    }
+  }
+};
+
+/// In float32 if they are halves, and on the host.
+Tensor computed_elements(const Tensor& x) {
+  const Tensor here = x.to(cpu());
+  return (is_half(here.dtype()) ? here.to(DType::float32) : here).contiguous_copy();
+}
+
+/// Outputs the distinct values, for each element which of them it is, and how often each occurs.
+class Unique : public Op {
+ public:
+  explicit Unique(int64_t count)
+      : Op({.runs_on_host = true, .gradient_reads = InputSet::none(), .passes_no_gradient = true}),
+        count_(count) {}
+  std::string_view name() const override { return "unique"; }
+  Attributes attributes() const override { return {{"count", count_}}; }
+  Specs infer(const InputSpecs& in) const override {
+    Specs specs;
+    specs.push_back({in[0]->dtype, Shape{count_}});
+    specs.push_back({DType::int64, in[0]->shape});
+    specs.push_back({DType::int64, Shape{count_}});
+    return specs;
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor x = computed_elements(*call.inputs[0]);
+    const DistinctElements found(x);
+    if (found.size() != count_)
+      throw UnsupportedError(
+          fmt::format("unique: there are {} distinct elements, and there were {} when the tree was written; "
+                      "the shapes of a "
+                      "tree do not follow values: call unique() anew, or use sort()",
+                      found.size(), count_));
+    Tensor values({count_}, x.dtype()), inverse(x.shape(), int64), counts({count_}, int64);
+    const int64_t n = x.elements();
+    visit(x.dtype(), [&]<class T>(TypeTag<T>) {
+      const T* from = static_cast<const T*>(x.address());
+      T* to = static_cast<T*>(values.address());
+      auto *which = static_cast<int64_t*>(inverse.address()),
+           *often = static_cast<int64_t*>(counts.address());
+      for (int64_t k = 0; k < count_; ++k) {
+        const auto at = static_cast<size_t>(k);
+        const int64_t begin = found.begins[at], end = k + 1 < count_ ? found.begins[at + 1] : n;
+        to[k] = from[found.order[static_cast<size_t>(begin)]];
+        often[k] = end - begin;
+        for (int64_t i = begin; i < end; ++i) which[found.order[static_cast<size_t>(i)]] = k;
+      }
+    });
+    copy_elements(values.to(call.outputs[0]->dtype()), *call.outputs[0]);
+    copy_elements(inverse, *call.outputs[1]);
+    copy_elements(counts, *call.outputs[2]);
+  }
+  Gradients gradient(const GradientRule&) const override { return {Variable()}; }
+
+ private:
+  int64_t count_;
+};
+
+class Bincount : public Op {
+ public:
+  explicit Bincount(int64_t length) : Op({.passes_no_gradient = true}), length_(length) {}
+  std::string_view name() const override { return "bincount"; }
+  Attributes attributes() const override { return {{"length", length_}}; }
+  Specs infer(const InputSpecs& in) const override {
+    check_indices(*in[0], name());
+    return {{DType::int64, Shape{length_}}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    int64_t* counts = detail::output<int64_t>(call);
+    std::fill_n(counts, length_, int64_t{0});
+    with_indices(*call.inputs[0], length_, name(), false, [&](auto at, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) ++counts[at(i)];
+    });
+  }
+  Gradients gradient(const GradientRule&) const override { return {Variable()}; }
+
+ private:
+  int64_t length_;
+};
+
+/// One more than the largest number, and at least `least`. Throws IndexError for negative numbers.
+int64_t bins_for(const Tensor& x, int64_t least) {
+  const Tensor numbers = x.to(cpu()).to(DType::int64).contiguous_copy();
+  for (const int64_t number : numbers.span<int64_t>()) {
+    if (number < 0) throw IndexError(fmt::format("bincount: {} is negative", number));
+    least = std::max(least, number + 1);
+  }
+  return least;
+}
+
+}  // namespace
+
+UniqueElements unique(const Operand& x, const UniqueOptions& options) {
+  const Variable& v = x.defined("unique");
+  const int64_t count = located(x.where(), [&] {
+    refuse_lazy_operand(v, "unique", "use sort(), or call unique() with value()");
+    return DistinctElements(computed_elements(v.value(x.where()))).size();
+  });
+  const Variable values = apply(std::make_shared<Unique>(count), {&v}, x.where());
+  return {values, options.inverse ? Variable(values.node(), 1) : Variable(),
+          options.counts ? Variable(values.node(), 2) : Variable()};
+}
+
+Variable bincount(const Operand& x, const BincountOptions& options) {
+  const Variable& v = x.defined("bincount");
+  const Variable& weights = options.weights;
+  const CallScope scope(x.where());
+  const int64_t length = located(x.where(), [&] {
+    check_indices({v.dtype(), v.shape()}, "bincount");
+    if (weights.defined() && !(weights.shape() == v.shape()))
+      throw ShapeError(fmt::format("bincount: weights of shape {} for numbers of shape {}",
+                                   weights.shape().str(), v.shape().str()));
+    if (options.min_length < 0 || options.length.value_or(0) < 0)
+      throw Error(fmt::format("bincount: the number of bins is {}",
+                              std::min(options.min_length, options.length.value_or(0))));
+    if (options.length) return std::max(*options.length, options.min_length);
+    refuse_lazy_operand(v, "bincount", "give the number of bins as `length`");
+    return bins_for(v.value(x.where()), options.min_length);
+  });
+  if (!weights.defined()) return apply(std::make_shared<Bincount>(length), {&v}, x.where());
+  // A negative number, which would count from the end, becomes one that is no bin either.
+  const Variable number =
+      reshape(where(less(v, zeros_like(v)), full_like(v, static_cast<double>(length)), v), {-1});
+  const Variable bins = zeros({length}, weights.dtype()).to(weights.device());
+  return scatter_add_like(reshape(weights, {-1}), number, bins, 0);
+}
+
+Variable histogram(const Operand& x, int64_t bins, double low, double high) {
+  const Variable& v = x.defined("histogram");
+  const CallScope scope(x.where());
+  return located(x.where(), [&] {
+    check_dtype<Reals>({v.dtype(), v.shape()}, "histogram");
+    if (bins < 1 || !(low < high) || !std::isfinite(high - low))
+      throw Error(
+          fmt::format("histogram: {} bins between {} and {}; there must be at least one, and the first "
+                      "bound below the second",
+                      bins, low, high));
+    const Variable wide = is_half(v.dtype()) ? cast(v, DType::float32) : v;
+    const Variable inside =
+        logical_and(greater_equal(wide, full_like(wide, low)), less_equal(wide, full_like(wide, high)));
+    const Variable place = floor((wide - low) * (static_cast<double>(bins) / (high - low)));
+    const Variable bin = cast(minimum(maximum(place, 0), static_cast<double>(bins - 1)), DType::int64);
+    // What is outside goes to one more bin.
+    const Variable counted = where(inside, bin, full_like(bin, static_cast<double>(bins)));
+    return slice(bincount(counted, {.length = bins + 1}), 0, 0, bins);
+  });
+}
+
+void add_counting_ops(OpRegistry& ops) {
+  ops.add("unique", [](AttributeReader& a) { return std::make_shared<Unique>(a.integer("count", 0)); });
+  ops.add("bincount", [](AttributeReader& a) { return std::make_shared<Bincount>(a.integer("length", 0)); });
+}
+
+}  // namespace espalier

@@ -1,0 +1,82 @@
+// Search in sorted elements.
+#include <algorithm>
+
+#include "espalier/core/op_registry.h"
+#include "espalier/ops/functions/sorting.h"
+#include "espalier/ops/last_axis.h"
+#include "espalier/ops/order_key.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/registered_ops.h"
+
+namespace espalier {
+
+namespace {
+
+/// Inputs: the sorted elements and the values.
+class SearchSorted : public Op {
+ public:
+  explicit SearchSorted(bool right) : Op({.passes_no_gradient = true}), right_(right) {}
+  std::string_view name() const override { return "searchsorted"; }
+  Attributes attributes() const override { return {{"right", right_}}; }
+  bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
+    return input == 0 && axis + 1 == in[0]->shape.rank();
+  }
+  Specs infer(const InputSpecs& in) const override {
+    check_same_dtype(*in[0], *in[1], name());
+    const Shape &sorted = in[0]->shape, &values = in[1]->shape;
+    const bool fits = sorted.rank() == 1 || (sorted.rank() > 1 && sorted.rank() == values.rank() &&
+                                             std::equal(sorted.begin(), sorted.end() - 1, values.begin()));
+    if (!fits)
+      throw ShapeError(
+          fmt::format("searchsorted: sorted elements of shape {} must be one row, or have the shape of the "
+                      "values, {}, but for the last axis",
+                      sorted.str(), values.str()));
+    return {{DType::int64, values}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor sorted = call.inputs[0]->contiguous_copy(), values = call.inputs[1]->contiguous_copy();
+    const int64_t n = sorted.shape()[-1], count = values.elements();
+    if (count == 0) return;
+    const int64_t in_row = sorted.rank() == 1 ? count : values.shape()[-1];
+    visit(sorted.dtype(), [&]<class T>(TypeTag<T>) {
+      const T *rows = static_cast<const T*>(sorted.address()), *x = static_cast<const T*>(values.address());
+      int64_t* out = detail::output<int64_t>(call);
+      const bool right = right_;
+      parallel_for(count, detail::grain / 8, [=](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) out[i] = position(rows + i / in_row * n, n, x[i], right);
+      });
+    });
+  }
+  Gradients gradient(const GradientRule&) const override { return {Variable(), Variable()}; }
+
+ private:
+  /// How many elements are before the value. Halves the range without branches.
+  template <class T>
+  static int64_t position(const T* row, int64_t n, T value, bool right) {
+    const auto key = order_key(value);
+    const T* first = row;
+    while (n > 0) {
+      const int64_t half = n / 2;
+      const auto middle = order_key(first[half]);
+      const bool behind = right ? middle <= key : middle < key;
+      first = behind ? first + half + 1 : first;
+      n = behind ? n - half - 1 : half;
+    }
+    return first - row;
+  }
+
+  bool right_;
+};
+
+}  // namespace
+
+Variable searchsorted(const Operand& sorted, const Operand& values, bool right) {
+  const Variable& rows = sorted.defined("searchsorted");
+  return apply(std::make_shared<SearchSorted>(right), {&rows, &values.like(rows)}, sorted.where());
+}
+
+void add_search_op(OpRegistry& ops) {
+  ops.add("searchsorted", [](AttributeReader& a) { return std::make_shared<SearchSorted>(a.flag("right")); });
+}
+
+}  // namespace espalier
