@@ -26,6 +26,13 @@ void check_keeps(const Operand& factor, const Variable& x) {
                                  f.shape().str(), x.shape().str()));
 }
 
+/// The mean of each row. What the sum lost to rounding is in the mean of the differences, so that equal
+/// elements have exactly their mean. Its derivative is that of the first mean.
+Variable exact_mean(const Variable& x) {
+  const Variable rounded = mean(x, -1, true);
+  return rounded + stop_gradient(mean(x - rounded, -1, true));
+}
+
 }  // namespace
 
 Variable layer_norm(const Operand& x, const Operand& gain, const Operand& bias, double epsilon) {
@@ -38,7 +45,7 @@ Variable layer_norm(const Operand& x, const Operand& gain, const Operand& bias, 
     // 16-bit rows are computed in float32, and the result is rounded once.
     const bool half = is_half(v.dtype());
     const auto wide = [&](const Variable& a) { return half ? cast(a, float32) : a; };
-    const Variable wide_v = wide(v), centered = wide_v - mean(wide_v, -1, true);
+    const Variable wide_v = wide(v), centered = wide_v - exact_mean(wide_v);
     const Variable deviation = sqrt(mean(square(centered), -1, true) + epsilon);
     const Variable result = centered / deviation * wide(gain.like(v)) + wide(bias.like(v));
     return half ? cast(result, v.dtype()) : result;

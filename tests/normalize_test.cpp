@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "espalier/core/error.h"
+#include "espalier/executor/executor.h"
 #include "espalier/nn/layer_norm.h"
 #include "espalier/nn/serialize.h"
 #include "espalier/ops/ops.h"
@@ -116,6 +117,19 @@ BOOST_AUTO_TEST_CASE(mistakes) {
   BOOST_CHECK_EXCEPTION(esp::layer_norm(esp::ones({2, 4}), 1, 0, 0), esp::Error,
                         says({"layer_norm", here()}));
   BOOST_CHECK_THROW(esp::layer_norm(esp::ones({2, 4}), esp::ones({3}), 0), esp::ShapeError);
+}
+
+/// The sum of equal numbers is rounded; their differences from the mean are not.
+BOOST_AUTO_TEST_CASE(equal_elements_become_zeros) {
+  for (const esp::DType dtype : {esp::float32, esp::float64, esp::float16})
+    for (const int64_t n : {1, 3, 7, 100, 1000, 4097})
+      for (const double value : {0.1, -0.3, 123.456, 3.0e4}) {
+        const esp::Tensor x = esp::full({2, n}, value, dtype);
+        const esp::Variable fed = esp::placeholder("x", {2, n}, dtype);
+        const esp::Executor frozen = esp::layer_norm(fed, 1, 0).get_executor({.mode = esp::Mode::inference});
+        BOOST_TEST(difference(esp::layer_norm(x, 1, 0).value(), esp::zeros({2, n}, dtype)) == 0);
+        BOOST_TEST(difference(frozen.run({{"x", x}}), esp::zeros({2, n}, dtype)) == 0);
+      }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
