@@ -30,6 +30,8 @@ Backends make_backends() {
         cu::add_softmax_kernels, cu::add_index_kernels, cu::add_scatter_kernels, cu::add_row_kernels,
         cu::add_product_kernels, cu::add_scan_kernels, cu::add_search_kernels, cu::add_sort_kernels, cu::add_matmul_kernels, cu::add_fused_kernels,
         cu::add_fused_matmul_kernels})
+        cu::add_softmax_kernels, cu::add_sparsemax_kernels, cu::add_index_kernels, cu::add_scatter_kernels,
+        cu::add_row_kernels, cu::add_matmul_kernels, cu::add_fused_kernels, cu::add_fused_matmul_kernels})
     add(kernels);
     backends.emplace(DeviceType::cuda, BackendEntry{cuda_backend, cuda_devices, std::move(kernels)});
 #endif

@@ -52,6 +52,7 @@ OpRegistry make_op_registry() {
            add_sampling_ops,
            add_scatter_ops,
            add_search_op,
+           add_simplex_ops,
            add_slice_steps_ops,
            add_smooth_activation_ops,
            add_softmax_ops,

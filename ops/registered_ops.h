@@ -45,6 +45,7 @@ void add_sampling_ops(OpRegistry& ops);
 void add_scatter_ops(OpRegistry& ops);
 void add_search_op(OpRegistry& ops);
 void add_slice_steps_ops(OpRegistry& ops);
+void add_simplex_ops(OpRegistry& ops);
 void add_smooth_activation_ops(OpRegistry& ops);
 void add_softmax_ops(OpRegistry& ops);
 void add_sort_ops(OpRegistry& ops);

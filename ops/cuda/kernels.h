@@ -18,6 +18,7 @@ void add_reduce_kernels(KernelRegistry& kernels);
 void add_argmax_kernels(KernelRegistry& kernels);
 void add_softmax_kernels(KernelRegistry& kernels);
 void add_along_axis_kernels(KernelRegistry& kernels);
+void add_sparsemax_kernels(KernelRegistry& kernels);
 void add_index_kernels(KernelRegistry& kernels);
 void add_scatter_kernels(KernelRegistry& kernels);
 void add_row_kernels(KernelRegistry& kernels);

@@ -1,0 +1,111 @@
+// Sparsemax and samples by the Gumbel trick.
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "espalier/core/error.h"
+#include "espalier/core/random.h"
+#include "espalier/ops/functions/simplex.h"
+#include "espalier/ops/ops.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+/// By sorting, as in the paper.
+Array sparsemax_of_rows(const std::vector<Array>& in) {
+  const int64_t n = in[0].shape[-1];
+  return Array(in[0].shape, [&](const Index& at) {
+    std::vector<double> row;
+    Index i = at;
+    for (i.back() = 0; i.back() < n; ++i.back()) row.push_back(in[0](i));
+    std::sort(row.rbegin(), row.rend());
+    double total = 0, bound = 0;
+    for (size_t k = 0; k < row.size(); ++k) {
+      total += row[k];
+      const auto count = static_cast<double>(k + 1);
+      if (1 + count * row[k] > total) bound = (total - 1) / count;
+    }
+    return std::max(in[0](at) - bound, 0.0);
+  });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(simplex)
+
+BOOST_AUTO_TEST_CASE(sparse_rows) {
+  for (const esp::Shape& shape : {esp::Shape{3, 7}, {40}, {2, 3, 1}, {2, 0, 3}, {4, 1000}, {1}})
+    check_op({.name = "sparsemax",
+              .op = [](const Variables& x) { return esp::sparsemax(x[0]); },
+              .inputs = {numbers(shape)},
+              .reference = sparsemax_of_rows,
+              .order = shape.elements() > 100 ? 1 : 2});
+  check_op({.name = "sparsemax of one winner",
+            .op = [](const Variables& x) { return esp::sparsemax(x[0] * 50.0); },
+            .inputs = {numbers({3, 7})},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  return sparsemax_of_rows(
+                      {Array(in[0].shape, [&](const Index& i) { return 50 * in[0](i); })});
+                },
+            .roundings = 0});
+}
+
+BOOST_AUTO_TEST_CASE(other_axes) {
+  const esp::Tensor x = numbers({3, 5, 2});
+  const esp::Variable turned = esp::transpose(esp::sparsemax(esp::transpose(x, {0, 2, 1})), {0, 2, 1});
+  BOOST_TEST(difference(esp::sparsemax(x, 1).value(), turned.value()) == 0);
+  BOOST_TEST(difference(esp::sum(esp::sparsemax(x, 0), 0).value(), esp::ones({5, 2}, esp::float64)) < 1e-15);
+}
+
+BOOST_AUTO_TEST_CASE(nan_stays_in_its_row) {
+  esp::Tensor x = numbers({2, 3}).to(esp::float32);
+  x.at<float>({0, 1}) = NAN;
+  const esp::Tensor y = esp::sparsemax(x).value();
+  BOOST_TEST(std::isnan(y.at<float>({0, 1})));
+  BOOST_TEST(!std::isnan(y.at<float>({1, 1})));
+}
+
+BOOST_AUTO_TEST_CASE(samples_of_classes) {
+  esp::seed(7);
+  const esp::Tensor p = esp::tensor({0.5, 0.3, 0.2}, esp::float64);
+  const esp::Variable logits = esp::broadcast_to(esp::log(p), {20'000, 3});
+  const esp::Tensor hard = esp::gumbel_softmax(logits, {.hard = true}).value();
+  const esp::Tensor shares = esp::mean(hard, 0).value();
+  for (int64_t k = 0; k < 3; ++k) BOOST_TEST(std::abs(shares.at<double>({k}) - p.at<double>({k})) < 0.015);
+  BOOST_TEST(difference(esp::max(hard, -1).value(), esp::ones({20'000}, esp::float64)) < 1e-15);
+
+  const esp::Variable x = esp::variable(numbers({5, 4}).clone());
+  const esp::Variable soft = esp::gumbel_softmax(x, {.temperature = 0.5, .axis = 0});
+  BOOST_TEST(difference(esp::sum(soft, 0).value(), esp::ones({4}, esp::float64)) < 1e-14);
+  const esp::Variable weighted = esp::sum(soft * numbers({5, 4}, -1, 1, 1));
+  const esp::Tensor g = weighted.gradient(x).value();
+  BOOST_TEST(difference(esp::sum(g, 0).value(), esp::zeros({4}, esp::float64)) < 1e-14);
+  BOOST_TEST(esp::sum(esp::abs(g)).item() > 0.01);
+  const esp::Variable straight = esp::sum(esp::gumbel_softmax(x, {.hard = true}) * numbers({5, 4}, -1, 1, 1));
+  BOOST_TEST(esp::sum(esp::abs(straight.gradient(x))).item() > 0.01);
+  for (const esp::DType dtype : {esp::float16, esp::bfloat16, esp::float32}) {
+    const esp::Tensor y = esp::gumbel_softmax(numbers({50, 40}).to(dtype)).value();
+    BOOST_TEST((y.dtype() == dtype));
+    BOOST_TEST(std::isfinite(esp::sum(esp::cast(y, esp::float64)).item()));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(mistakes) {
+  const esp::Variable x = esp::ones({2, 3}), whole = esp::tensor({1, 2}), scalar = esp::tensor(1.0);
+  BOOST_CHECK_EXCEPTION(esp::sparsemax(whole), esp::TypeError, says({"sparsemax", "int64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::sparsemax(scalar), esp::ShapeError, says({"sparsemax", here()}));
+  BOOST_CHECK_THROW(esp::sparsemax(x, 2), esp::Error);
+  BOOST_CHECK_EXCEPTION(esp::gumbel_softmax(whole), esp::TypeError,
+                        says({"gumbel_softmax", "int64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::gumbel_softmax(scalar), esp::ShapeError, says({"gumbel_softmax", here()}));
+  BOOST_CHECK_EXCEPTION(esp::gumbel_softmax(x, {.temperature = 0}), esp::Error,
+                        says({"gumbel_softmax", "temperature", "0", here()}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
