@@ -70,7 +70,7 @@ ESPALIER_HD double hurwitz_zeta(double s, double x) {
 /// n must be 1 or 2; higher ones are NaN there. Handbook, 6.4.7 and 6.4.10.
 ESPALIER_HD double polygamma(double n, double x) {
   double factorial = 1;
-  for (double k = 2; k <= n; k += 1) factorial *= k;
+  for (double k = 2; k <= n && factorial < infinity; k += 1) factorial *= k;
   const bool odd = fmod(n, 2.0) == 1.0;
   const double factor = odd ? factorial : -factorial;
   if (x != x) return x;

@@ -99,7 +99,7 @@ struct NormalShare {
 /// x times the share of the standard normal distribution below it; below -15 that rounds to 0.
 [[gnu::always_inline]] inline float gelu(float x) {
   const double wide = x;
-  const double above = wide < -15.0 ? -15.0 : wide;
+  const double above = wide < -15.0 ? 0.0 : wide;
   const double share = normal_share(above > 15.0 ? 15.0 : above).share;
   return static_cast<float>(above * share);
 }
@@ -108,7 +108,8 @@ struct NormalShare {
   const double above = wide < -15.0 ? -15.0 : wide;
   const double inside = above > 15.0 ? 15.0 : above;
   const auto [share, bell] = normal_share(inside);
-  return static_cast<float>(share + inside * (0.39894228040143267794 * bell));
+  const double slope = share + inside * (0.39894228040143267794 * bell);
+  return static_cast<float>(wide < -15.0 ? 0.0 : slope);
 }
 
 /// 1 - erf(x).

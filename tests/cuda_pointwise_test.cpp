@@ -7,6 +7,13 @@
 #include "espalier/core/cpu/widen.h"
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/ops/functions/bitwise.h"
+#include "espalier/ops/functions/exponential.h"
+#include "espalier/ops/functions/piecewise_activation.h"
+#include "espalier/ops/functions/rounding.h"
+#include "espalier/ops/functions/smooth_activation.h"
+#include "espalier/ops/functions/special.h"
+#include "espalier/ops/functions/trigonometry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/shape_like_ops.h"
 #include "gpu_testing.h"
@@ -207,6 +214,57 @@ BOOST_AUTO_TEST_CASE(one_operand) {
         esp::sqrt(x), esp::sin(x), esp::cos(x), esp::tanh(x), esp::sigmoid(x), esp::relu(x), esp::erf(x),
         esp::gelu(x), esp::logical_not(b)})
     check_all(made, 1);
+}
+
+BOOST_AUTO_TEST_CASE(further_functions) {
+  const esp::Variable x(esp::ones({2})), whole(esp::ones({2}, esp::int64));
+  for (const esp::Variable& made : {esp::rsqrt(x),
+                                    esp::reciprocal(x),
+                                    esp::cube(x),
+                                    esp::exp2(x),
+                                    esp::expm1(x),
+                                    esp::log1p(x),
+                                    esp::log2(x),
+                                    esp::log10(x),
+                                    esp::tan(x),
+                                    esp::asin(x),
+                                    esp::acos(x),
+                                    esp::atan(x),
+                                    esp::sinh(x),
+                                    esp::cosh(x),
+                                    esp::asinh(x),
+                                    esp::acosh(x),
+                                    esp::atanh(x),
+                                    esp::erfc(x),
+                                    esp::erfinv(x),
+                                    esp::lgamma(x),
+                                    esp::digamma(x),
+                                    esp::ceil(x),
+                                    esp::round(x),
+                                    esp::trunc(x),
+                                    esp::isnan(x),
+                                    esp::isinf(x),
+                                    esp::isfinite(x),
+                                    esp::silu(x),
+                                    esp::mish(x),
+                                    esp::log_sigmoid(x),
+                                    esp::softsign(x),
+                                    esp::tanhshrink(x),
+                                    esp::selu(x),
+                                    esp::hardswish(x),
+                                    esp::hardsigmoid(x),
+                                    esp::bitwise_not(whole),
+                                    esp::gelu(x, esp::GeluApproximation::tanh)})
+    check_all(made, 1);
+  const esp::Variable scalar(esp::tensor(0.5)), b(esp::ones({2}, esp::boolean));
+  for (const esp::Variable& made :
+       {esp::atan2(x, x), esp::hypot(x, x), esp::logaddexp(x, x), esp::xlogy(x, x), esp::fmod(x, x),
+        esp::remainder(x, x), esp::floor_divide(x, x), esp::heaviside(x, x), esp::clamp_min(x, x),
+        esp::clamp_max(x, x), esp::prelu(x, scalar), esp::softshrink(x), esp::hardshrink(x),
+        esp::logical_xor(b, b), esp::bitwise_and(whole, whole), esp::bitwise_or(whole, whole),
+        esp::bitwise_xor(whole, whole), esp::bitwise_left_shift(whole, whole),
+        esp::bitwise_right_shift(whole, whole)})
+    check_all(made, 2);
 }
 
 BOOST_AUTO_TEST_CASE(two_operands) {

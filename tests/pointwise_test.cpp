@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 
 #include "espalier/core/autograd.h"
@@ -262,8 +263,10 @@ BOOST_AUTO_TEST_CASE(integers) {
   const esp::Variable small = esp::tensor({INT32_MAX, 7}, esp::int32);
   BOOST_TEST(list<int32_t>(small + 1) == (std::vector<int32_t>{INT32_MIN, 8}));
 
-  for (auto op : {esp::sqrt, esp::exp, esp::log, esp::sin, esp::cos, esp::tanh, esp::sigmoid, esp::relu,
-                  esp::erf, esp::gelu})
+  using Function = esp::Variable (*)(const esp::Operand&);
+  for (const Function op :
+       std::initializer_list<Function>{esp::sqrt, esp::exp, esp::log, esp::sin, esp::cos, esp::tanh,
+                                       esp::sigmoid, esp::relu, esp::erf, esp::gelu})
     BOOST_CHECK_EXCEPTION(op(top), esp::TypeError, says({"int64", "real numbers", "[2]"}));
   BOOST_CHECK_EXCEPTION(top / one, esp::TypeError, says({"divide", "int64", here()}));
   BOOST_CHECK_EXCEPTION(esp::power(top, 2), esp::TypeError, says({"power", "int64", here()}));
