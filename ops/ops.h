@@ -29,6 +29,7 @@
 #include "espalier/ops/functions/sampling.h"
 #include "espalier/ops/functions/scan.h"
 #include "espalier/ops/functions/scatter.h"
+#include "espalier/ops/functions/simplex.h"
 #include "espalier/ops/functions/smooth_activation.h"
 #include "espalier/ops/functions/sorting.h"
 #include "espalier/ops/functions/special.h"

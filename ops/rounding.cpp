@@ -113,6 +113,16 @@ Variable heaviside(const Operand& x, const Operand& at_zero) { return apply_bina
 
 Variable isnan(const Operand& x) { return apply_unary<IsNan>(x); }
 Variable isinf(const Operand& x) { return apply_unary<IsInf>(x); }
+Variable isposinf(const Operand& x) {
+  const CallScope scope(x.where());
+  const Variable& v = x.defined("isposinf");
+  return logical_and(isinf(v), greater(v, 0));
+}
+Variable isneginf(const Operand& x) {
+  const CallScope scope(x.where());
+  const Variable& v = x.defined("isneginf");
+  return logical_and(isinf(v), less(v, 0));
+}
 Variable isfinite(const Operand& x) { return apply_unary<IsFinite>(x); }
 Variable nan_to_num(const Operand& x, double nan, std::optional<double> infinity,
                     std::optional<double> negative_infinity) {

@@ -200,6 +200,8 @@ BOOST_AUTO_TEST_CASE(infinities_and_nan) {
   BOOST_TEST(is(esp::atan2(x, -1), {NaN, std::acos(0), -std::acos(0), -std::acos(-1)}));
   BOOST_TEST(list<bool>(esp::isnan(x)) == (std::vector<bool>{true, false, false, false}));
   BOOST_TEST(list<bool>(esp::isinf(x)) == (std::vector<bool>{false, true, true, false}));
+  BOOST_TEST(list<bool>(esp::isposinf(x)) == (std::vector<bool>{false, true, false, false}));
+  BOOST_TEST(list<bool>(esp::isneginf(x)) == (std::vector<bool>{false, false, true, false}));
   BOOST_TEST(list<bool>(esp::isfinite(x)) == (std::vector<bool>{false, false, false, true}));
   const esp::Variable whole = esp::tensor({int64_t{1}, INT64_MAX});
   BOOST_TEST(list<bool>(esp::isfinite(whole)) == (std::vector<bool>{true, true}));

@@ -36,6 +36,8 @@ Variable heaviside(const Operand& x, const Operand& at_zero);
 // For all numbers; return bool.
 Variable isnan(const Operand& x);
 Variable isinf(const Operand& x);
+Variable isposinf(const Operand& x);
+Variable isneginf(const Operand& x);
 Variable isfinite(const Operand& x);
 /// `x` with numbers in place of NaN and infinities: without other values, the largest and the smallest finite
 /// number of the dtype. No gradient passes where one is replaced. Integers stay as they are.
