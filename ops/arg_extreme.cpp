@@ -39,6 +39,8 @@ struct ArgExtreme : Op {
         int64_t* result = detail::output<int64_t>(call);
         StridedLoop<2>(first.shape(), {&out.strides, &first.strides()})
             .run([&](int64_t count, auto at, auto by) {
+              if (by[1] == 1 && by[0] == 1 && step != 1)
+                return in_columns(data + at[1], result + at[0], count, n, step);
               for (int64_t i = 0; i < count; ++i) {
                 const T* row = data + at[1] + i * by[1];
                 result[at[0] + i * by[0]] = step == 1 ? in_row(row, n) : in_strided_row(row, n, step);
@@ -61,6 +63,25 @@ struct ArgExtreme : Op {
     for (int64_t k = 1; k < n; ++k)
       if (better(row[k * step], row[best * step])) best = k;
     return best;
+  }
+  /// Adjacent outputs together, for each of which elements are `step` apart.
+  template <class T>
+  static void in_columns(const T* in, int64_t* out, int64_t count, int64_t n, int64_t step) {
+    constexpr int64_t most = 512;  // columns whose extremes stay in the first-level cache
+    T bests[most];
+    for (int64_t left = 0; left < count; left += most) {
+      const int64_t width = std::min(most, count - left);
+      std::copy_n(in + left, width, bests);
+      std::fill_n(out + left, width, int64_t{0});
+      for (int64_t k = 1; k < n; ++k) {
+        const T* row = in + k * step + left;
+        for (int64_t i = 0; i < width; ++i) {
+          const bool found = better(row[i], bests[i]);
+          out[left + i] = found ? k : out[left + i];
+          bests[i] = found ? row[i] : bests[i];
+        }
+      }
+    }
   }
   /// Finds the block that has the extreme element, by vectorized loops, and then its position there.
   template <class T>

@@ -46,9 +46,10 @@ struct CumulativeExtreme : SelectingOp {
     int64_t at = 0;
     for (int64_t i = 0; i < n; ++i) {
       const T x = in[i];
-      const bool better = (largest ? x > best : x < best) || (x != x && best == best);
-      at = better ? i : at;
-      best = better ? x : best;
+      if (!(largest ? x <= best : x >= best) && best == best) {  // a NaN is neither
+        best = x;
+        at = i;
+      }
       values[i] = best;
       indices[i] = at;
     }

@@ -1,5 +1,6 @@
 // Search in sorted elements.
 #include <algorithm>
+#include <vector>
 
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/functions/sorting.h"
@@ -42,27 +43,38 @@ class SearchSorted : public Op {
       const T *rows = static_cast<const T*>(sorted.address()), *x = static_cast<const T*>(values.address());
       int64_t* out = detail::output<int64_t>(call);
       const bool right = right_;
-      parallel_for(count, detail::grain / 8, [=](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) out[i] = position(rows + i / in_row * n, n, x[i], right);
+      if (sorted.elements() > count) {
+        parallel_for(count, detail::grain / 8, [=](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i)
+            out[i] = position(n, order_key(x[i]), right,
+                              [row = rows + i / in_row * n](int64_t k) { return order_key(row[k]); });
+        });
+        return;
+      }
+      std::vector<OrderKey<T>> keys(static_cast<size_t>(sorted.elements()));
+      std::transform(rows, rows + keys.size(), keys.begin(), [](T element) { return order_key(element); });
+      parallel_for(count, detail::grain / 8, [=, from = keys.data()](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+          out[i] = position(n, order_key(x[i]), right,
+                            [row = from + i / in_row * n](int64_t k) { return row[k]; });
       });
     });
   }
   Gradients gradient(const GradientRule&) const override { return {Variable(), Variable()}; }
 
  private:
-  /// How many elements are before the value. Halves the range without branches.
-  template <class T>
-  static int64_t position(const T* row, int64_t n, T value, bool right) {
-    const auto key = order_key(value);
-    const T* first = row;
+  /// How many of n keys are before one. Halves the range without branches.
+  template <class Key, class KeyAt>
+  static int64_t position(int64_t n, Key key, bool right, KeyAt key_at) {
+    int64_t first = 0;
     while (n > 0) {
       const int64_t half = n / 2;
-      const auto middle = order_key(first[half]);
+      const Key middle = key_at(first + half);
       const bool behind = right ? middle <= key : middle < key;
       first = behind ? first + half + 1 : first;
       n = behind ? n - half - 1 : half;
     }
-    return first - row;
+    return first;
   }
 
   bool right_;

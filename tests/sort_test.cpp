@@ -207,6 +207,15 @@ BOOST_AUTO_TEST_CASE(search) {
               .roundings = 0});
   }
   const esp::Tensor rows = esp::tensor({1.0, 2.0, not_a_number}, esp::float64);
+  for (const int64_t count : {2, 40}) {  // fewer values than sorted elements, and more
+    const esp::Tensor some = numbers({count}, -2, 2, 8), ascending = esp::sort(numbers({20})).values.value();
+    const esp::Tensor places = esp::searchsorted(ascending, some).value();
+    for (int64_t i = 0; i < count; ++i) {
+      const auto list = ascending.span<double>();
+      BOOST_TEST(places.at<int64_t>({i}) ==
+                 std::lower_bound(list.begin(), list.end(), some.at<double>({i})) - list.begin());
+    }
+  }
   BOOST_TEST(esp::searchsorted(rows, esp::tensor({not_a_number}, esp::float64)).item() == 2);
   BOOST_TEST(esp::searchsorted(rows, 1.5).item() == 1);
   BOOST_TEST(esp::searchsorted(esp::tensor({1, 2, 3}), 3, true).item() == 3);

@@ -293,6 +293,19 @@ BOOST_AUTO_TEST_CASE(argmin) {
     row.at<double>({at}) = not_a_number;
     BOOST_TEST(esp::argmin(row).item() == static_cast<double>(at));
   }
+  check_op({.name = "argmin of many columns",
+            .op = [](const Variables& v) { return esp::argmin(v[0], 0); },
+            .inputs = {numbers({7, 600})},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  return Array({600}, [&](const Index& to) {
+                    int64_t best = 0;
+                    for (int64_t k = 0; k < 7; ++k)
+                      if (in[0]({k, to[0]}) < in[0]({best, to[0]})) best = k;
+                    return static_cast<double>(best);
+                  });
+                },
+            .order = 0});
   BOOST_TEST(esp::argmin(esp::tensor({int64_t{4}, INT64_MIN, INT64_MIN})).item() == 1);
   BOOST_CHECK_EXCEPTION(esp::argmin(esp::zeros({3, 0})), esp::ShapeError, says({"argmin", "[3, 0]", here()}));
 }
