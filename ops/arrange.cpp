@@ -36,7 +36,7 @@ Dims moved_order(const Axes& from, const Axes& to, size_t rank, std::string_view
   return order;
 }
 
-std::vector<Variable> parts_of(const Operand& x, const std::vector<int64_t>& sizes, int64_t axis) {
+std::vector<Variable> slices_of(const Operand& x, const std::vector<int64_t>& sizes, int64_t axis) {
   std::vector<Variable> parts;
   int64_t begin = 0;
   for (const int64_t size : sizes) {
@@ -95,7 +95,7 @@ std::vector<Variable> split(const Operand& x, int64_t size, int64_t axis) {
   return located(x.where(), [&] {
     const Shape& shape = x.defined("split").shape();
     if (size < 1) throw Error(fmt::format("split: parts of {} slices", size));
-    return parts_of(x, equal_parts(shape.dims()[resolve_axis(axis, shape.rank(), "split")], size), axis);
+    return slices_of(x, equal_parts(shape.dims()[resolve_axis(axis, shape.rank(), "split")], size), axis);
   });
 }
 std::vector<Variable> split(const Operand& x, const std::vector<int64_t>& sizes, int64_t axis) {
@@ -108,7 +108,7 @@ std::vector<Variable> split(const Operand& x, const std::vector<int64_t>& sizes,
     if (left != 0 || std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; }))
       throw ShapeError(fmt::format("split: the sizes {} do not add up to axis {} of {}", Shape(sizes).str(),
                                    axis, shape.str()));
-    return parts_of(x, sizes, axis);
+    return slices_of(x, sizes, axis);
   });
 }
 std::vector<Variable> chunk(const Operand& x, int64_t parts, int64_t axis) {
@@ -117,7 +117,7 @@ std::vector<Variable> chunk(const Operand& x, int64_t parts, int64_t axis) {
     const Shape& shape = x.defined("chunk").shape();
     if (parts < 1) throw Error(fmt::format("chunk: {} parts", parts));
     const int64_t size = shape.dims()[resolve_axis(axis, shape.rank(), "chunk")];
-    return parts_of(x, equal_parts(size, std::max<int64_t>(1, size / parts + (size % parts != 0))), axis);
+    return slices_of(x, equal_parts(size, std::max<int64_t>(1, size / parts + (size % parts != 0))), axis);
   });
 }
 std::vector<Variable> unbind(const Operand& x, int64_t axis) {
@@ -126,7 +126,7 @@ std::vector<Variable> unbind(const Operand& x, int64_t axis) {
     const Shape& shape = x.defined("unbind").shape();
     const size_t a = resolve_axis(axis, shape.rank(), "unbind");
     const std::vector<int64_t> ones(static_cast<size_t>(shape.dims()[a]), 1);
-    std::vector<Variable> slices = parts_of(x, ones, axis);
+    std::vector<Variable> slices = slices_of(x, ones, axis);
     for (Variable& v : slices) v = squeeze(v, static_cast<int64_t>(a));
     return slices;
   });

@@ -20,7 +20,7 @@ constexpr std::string_view instead =
     "when "
     "shapes are inferred; where(), masked_fill() and sums of x * cast(mask, x.dtype()) keep the shape";
 
-Tensor on_host(const Tensor& x) { return x.to(cpu()).contiguous_copy(); }
+Tensor plain_on_cpu(const Tensor& x) { return x.to(cpu()).contiguous_copy(); }
 
 /// Calls f(i) for each element that is not zero, by its row-major number.
 template <class F>
@@ -51,7 +51,7 @@ class NonzeroPositions : public Op {
     return {{DType::int64, flat_ ? Shape{count_} : Shape{count_, rank}}};
   }
   void run_cpu(const KernelCall& call) const override {
-    const Tensor x = on_host(*call.inputs[0]);
+    const Tensor x = plain_on_cpu(*call.inputs[0]);
     Tensor found(call.outputs[0]->shape(), DType::int64);
     auto* to = static_cast<int64_t*>(found.address());
     const size_t rank = x.rank();
@@ -92,7 +92,7 @@ void check_eager(const Variable& v, std::string_view function) {
 Variable positions_of_nonzero(const Variable& x, bool flat, std::string_view function) {
   check_eager(x, function);
   int64_t count = 0;
-  each_nonzero(on_host(x.value()), [&](int64_t) { ++count; });
+  each_nonzero(plain_on_cpu(x.value()), [&](int64_t) { ++count; });
   return apply(std::make_shared<NonzeroPositions>(count, flat, std::string(function)), {&x},
                std::source_location::current());
 }
@@ -137,7 +137,7 @@ Variable repeat_interleave(const Operand& x, const Operand& counts, int64_t axis
       throw ShapeError(fmt::format("{}: counts of shape {} for an axis of size {}", function,
                                    given.shape().str(), size_text(size)));
     check_eager(given, function);
-    const Tensor list = on_host(given.value().to(int64));
+    const Tensor list = plain_on_cpu(given.value().to(int64));
     std::vector<int64_t> indices;
     for (int64_t i = 0; i < size; ++i) {
       const int64_t times = list.span<int64_t>()[list.elements() == 1 ? 0 : static_cast<size_t>(i)];
