@@ -20,6 +20,7 @@ function(espalier_format name package library what debian)
   set_source_files_properties(${ARGN} TARGET_DIRECTORY espalier_base PROPERTIES COMPILE_DEFINITIONS
                                                                                 "ESPALIER_WITH_${name}=${found}")
   if(found)
+    set_property(GLOBAL APPEND PROPERTY ESPALIER_FORMAT_LIBRARIES ${library}) # also of whatever is made of the objects
     foreach(target espalier_base espalier)
       target_link_libraries(${target} PRIVATE ${library})
     endforeach()

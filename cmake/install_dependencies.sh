@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing Debian packages: install_dependencies.sh build [tests] [mpi] [checks] [bench]
+# Installs missing Debian packages: install_dependencies.sh build [tests] [mpi] [checks] [fuzz] [bench]
 # Without root rights, it prints them and stops.
 set -euo pipefail
 
@@ -11,6 +11,7 @@ declare -A groups=(
   [tests]="libboost-test-dev"
   [mpi]="libopenmpi-dev mpirun=openmpi-bin"
   [checks]="ccache=ccache clang++-16=clang-16 clang-format=clang-format pkg-config=pkg-config chromium=chromium python3=python3"
+  [fuzz]="clang++-16=clang-16 libclang-rt-16-dev"
   [bench]="libbenchmark-dev libtorch-dev"
 )
 

@@ -7,9 +7,9 @@
 
 namespace espalier::data {
 
-/// The array of a .npy file, row-major whatever order the file has. Reals, int32, int64 and bool keep
-/// their type; integers of 8 and 16 bits become int32, uint32 becomes int64:
-/// all exactly. Throws FileError for other types, big-endian numbers, and incomplete or other files.
+/// The array of a .npy file, row-major whatever order the file has. Numbers may be big-endian. Reals, int32,
+/// int64 and bool keep their type; integers of 8 and 16 bits become int32, uint32 and uint64 become int64:
+/// all exactly. Throws FileError for other types, a uint64 beyond int64, and incomplete or other files.
 Tensor read_npy(const std::filesystem::path& path,
                 std::source_location where = std::source_location::current());
 

@@ -15,9 +15,11 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 /// Notes in a file, as its writer left them.
 using FileNotes = std::map<std::string, std::string>;
 
-/// All tensors of a file (F32, F64, I32, I64 and BOOL), in the order of their data, and its `__metadata__`,
-/// if asked for. Throws FileError naming the file and what is wrong with it; what the file says of itself is
-/// checked against its size before memory is made for anything.
+/// All tensors of a file, in the order of their data, and its `__metadata__`,
+/// if asked for. I8, U8, I16 and U16 become int32, U32 and U64 int64 (a number beyond it is an error),
+/// F8_E4M3 and F8_E5M2 float16; other types are those of tensors. Throws FileError naming the file and what
+/// is wrong with it; what the file says of itself is checked against its size before memory is made for
+/// anything.
 NamedTensors read_safetensors(const std::filesystem::path& file, FileNotes* notes = nullptr);
 
 /// Writes a whole file, or none: what was there before stays there until the new one is complete on disk.

@@ -6,6 +6,7 @@ seconds=${1:-60}
 names=("${@:2}")
 [ ${#names[@]} -gt 0 ] || names=(csv idx image libsvm npy npz safetensors)
 
+cmake/install_dependencies.sh build fuzz
 cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g" -DCMAKE_CXX_COMPILER=clang++-16 \
   -DESPALIER_FUZZ=ON -DESPALIER_CUDA=OFF -DESPALIER_MPI=OFF -DESPALIER_OPENMP=OFF -DESPALIER_BUILD_TESTS=OFF \
   -DESPALIER_BUILD_SAMPLES=OFF -DESPALIER_CCACHE=ON
