@@ -34,7 +34,7 @@ std::string png_chunk(const std::string& type, const std::string& data) {
 }
 
 /// A zlib stream of stored blocks (RFC 1950 and 1951).
-std::string stored(std::string_view bytes) {
+std::string zlib_stored(std::string_view bytes) {
   std::string out = "\x78\x01";
   uint32_t a = 1, b = 0;  // Adler-32
   for (const char c : bytes) {
@@ -77,7 +77,7 @@ PngImage png_of(const Tensor& image) {
       big_endian(static_cast<uint32_t>(shape[1])) + big_endian(static_cast<uint32_t>(shape[0]));
   for (const char c : {char{8}, colour, char{0}, char{0}, char{0}}) header += c;
   return {shape[0], shape[1], channels,
-          "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + png_chunk("IDAT", stored(rows)) +
+          "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + png_chunk("IDAT", zlib_stored(rows)) +
               png_chunk("IEND", "")};
 }
 
