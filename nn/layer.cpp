@@ -18,6 +18,18 @@ Variable Layer::operator()(const Variable& x, Where where) const {
   });
 }
 
+int64_t Layer::register_forward_hook(std::function<Variable(const Variable& x, const Variable& y)> hook,
+                                     Where where) const {
+  return located(where, [&] { return layer_state().add_hook(std::move(hook)); });
+}
+
+void Layer::remove_forward_hook(int64_t id, Where where) const {
+  located(where, [&] {
+    if (!layer_state().remove_hook(id))
+      throw Error("remove_forward_hook: there is no hook " + std::to_string(id));
+  });
+}
+
 Layer Layer::clone_layer(const Where& where) const {
   return located(where, [&] {
     ModuleState::Clones made;

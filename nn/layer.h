@@ -2,6 +2,8 @@
 //
 // Layers are handles whose derived classes add constructors only: any of them can be stored as Layer.
 #pragma once
+#include <functional>
+
 #include "espalier/nn/module.h"
 
 namespace espalier::nn {
@@ -12,6 +14,15 @@ class Layer : public Module {
  public:
   /// The layer applied to `x`. All nodes made inside carry the line of this call, and so do its errors.
   Variable operator()(const Variable& x, Where where = Where::current()) const;
+
+  /// Calls `hook(x, y)` after each call of the layer with what went in and came out, also where a Sequential
+  /// calls it. A defined result takes the place of y. Handles share hooks, a clone has copies; they are
+  /// called in the order of adding. Returns a number for `remove_forward_hook`. Throws Error for an empty
+  /// function.
+  int64_t register_forward_hook(std::function<Variable(const Variable& x, const Variable& y)> hook,
+                                Where where = Where::current()) const;
+  /// Throws Error if there is no such hook.
+  void remove_forward_hook(int64_t id, Where where = Where::current()) const;
 
  protected:
   explicit Layer(std::shared_ptr<LayerState> state);

@@ -27,6 +27,23 @@ int64_t LayerState::resolve(const Entry& entry, int64_t size, Sizes sizes) const
       fmt::format("{}: the size {} of {} {} stays open", kind_, size, entry.name, entry.slot.pattern.str()));
 }
 
+Variable LayerState::after_hooks(const Variable& x, Variable y) const {
+  const auto hooks = hooks_;  // a hook may remove itself
+  for (const auto& [id, hook] : hooks)
+    if (Variable other = hook(x, y); other.defined()) y = std::move(other);
+  return y;
+}
+
+int64_t LayerState::add_hook(Hook hook) {
+  if (!hook) throw Error("register_forward_hook: the function is empty");
+  hooks_.emplace_back(next_hook_, std::move(hook));
+  return next_hook_++;
+}
+
+bool LayerState::remove_hook(int64_t id) {
+  return std::erase_if(hooks_, [id](const auto& hook) { return hook.first == id; }) > 0;
+}
+
 void LayerState::create(Device device, DType dtype, Sizes sizes) {
   std::vector<std::pair<ParameterSlot*, Variable>> created;
   for (Entry& entry : entries()) {
@@ -68,9 +85,9 @@ void LayerState::fit(const Variable& x, Sizes sizes) {
 
 Variable LayerState::call(const Variable& x) {
   LayerTrace* trace = LayerTrace::current();
-  if (!trace) return forward(x);
+  if (!trace) return after_hooks(x, forward(x));
   const size_t number = trace->begin(*this);
-  Variable y = forward(x);
+  Variable y = after_hooks(x, forward(x));
   trace->end(number, y);
   return y;
 }

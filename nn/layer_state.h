@@ -18,9 +18,15 @@ namespace espalier::nn {
 ///     }
 class LayerState : public ModuleState {
  public:
+  using Hook = std::function<Variable(const Variable& x, const Variable& y)>;
+
   virtual Variable forward(const Variable& x) = 0;
-  /// `forward`, which a LayerTrace of this thread hears of. Containers call their layers by it.
+  /// `forward` and the hooks, which a LayerTrace of this thread hears of. Containers call their layers by it.
   Variable call(const Variable& x);
+  /// What the hooks make of a result, in the order of adding.
+  Variable after_hooks(const Variable& x, Variable y) const;
+  int64_t add_hook(Hook hook);
+  bool remove_hook(int64_t id);
   /// How errors and summaries name the layer: "Dense".
   std::string_view kind() const { return kind_; }
   virtual std::shared_ptr<LayerState> clone(Clones& made) const = 0;
@@ -55,16 +61,18 @@ class LayerState : public ModuleState {
   int64_t resolve(const Entry& entry, int64_t size, Sizes sizes) const;
 
   std::string_view kind_;
+  std::vector<std::pair<int64_t, Hook>> hooks_;
+  int64_t next_hook_ = 0;
 };
 
 /// 16-bit values as float32, in which normalizations compute.
 Variable widened(const Variable& x);
 
 /// Clones a layer by its copy constructor; parameters and children are cloned here.
-template <class Self>
-class LayerStateOf : public LayerState {
+template <class Self, class Base = LayerState>
+class LayerStateOf : public Base {
  public:
-  std::shared_ptr<LayerState> clone(Clones& made) const override {
+  std::shared_ptr<LayerState> clone(ModuleState::Clones& made) const override {
     auto copy = std::make_shared<Self>(static_cast<const Self&>(*this));
     made.emplace(this, copy);
     copy->own_entries(made);
@@ -72,7 +80,7 @@ class LayerStateOf : public LayerState {
   }
 
  protected:
-  using LayerState::LayerState;
+  using Base::Base;
 };
 
 }  // namespace espalier::nn

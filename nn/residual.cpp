@@ -16,7 +16,7 @@ class ResidualState : public LayerStateOf<ResidualState> {
     add_child("body", std::move(body));
   }
   Variable forward(const Variable& x) override {
-    const Variable y = static_cast<LayerState&>(*entries()[0].child).forward(x);
+    const Variable y = static_cast<LayerState&>(*entries()[0].child).call(x);
     if (!(y.shape() == x.shape()))
       throw ShapeError(fmt::format("Residual: its layers make {} of an input of shape {}; both must be equal",
                                    y.shape().str(), x.shape().str()));

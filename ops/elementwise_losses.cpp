@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "espalier/ops/functions/losses.h"
+#include "espalier/ops/functions/smooth_activation.h"
 #include "espalier/ops/loss_terms.h"
 #include "espalier/ops/ops.h"
 

@@ -2,9 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
+#include "espalier/ops/functions/distance.h"
 #include "espalier/ops/functions/losses.h"
+#include "espalier/ops/functions/smooth_activation.h"
 #include "espalier/ops/loss_terms.h"
 #include "espalier/ops/ops.h"
 
@@ -26,15 +27,6 @@ Variable raised(const Variable& x, int power) { return power == 2 ? square(x) : 
 Variable cosine_of_rows(const Variable& a, const Variable& b) {
   constexpr double epsilon = 1e-12;
   return sum(a * b, -1) / sqrt((sum(square(a), -1) + epsilon) * (sum(square(b), -1) + epsilon));
-}
-
-/// ‖a − b + ε‖ along the last axis.
-Variable distance_of_rows(const Variable& a, const Variable& b, double p, double epsilon) {
-  const Variable d = a - b + epsilon;
-  if (p == 2) return sqrt(sum(square(d), -1));
-  if (p == 1) return sum(abs(d), -1);
-  if (std::isinf(p)) return max(abs(d), -1);
-  return power(sum(power(abs(d), p), -1), 1 / p);
 }
 
 /// The rows of `scores` and their labels; throws unless these are integers in the shape of `expected`.
@@ -109,7 +101,7 @@ Variable triplet_margin_loss(const Operand& anchor, const Operand& positive, con
     check_pair(name, anchor.variable(), negative.defined(name));
     const Variable n = widened(negative.variable());
     const auto distance = [&](const Variable& x, const Variable& y) {
-      return distance_of_rows(x, y, options.p, options.epsilon);
+      return pairwise_distance(x, y, {.p = options.p, .epsilon = options.epsilon});
     };
     Variable away = distance(a, n);
     if (options.swap) away = minimum(away, distance(p, n));

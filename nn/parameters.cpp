@@ -1,0 +1,114 @@
+#include "espalier/nn/parameters.h"
+
+#include <fmt/format.h>
+
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/nn/module_state.h"
+
+namespace espalier::nn {
+
+struct Parameters::Contents {
+  struct Layer {
+    std::any layer;
+    std::string settings;
+  };
+  std::map<std::string, Parameters, std::less<>> scopes;
+  std::map<std::string, Layer> layers;
+  std::map<std::string, Variable> parameters;
+};
+
+Parameters::Parameters() : contents_(std::make_shared<Contents>()) {}
+
+Parameters Parameters::operator[](std::string_view path) const {
+  const size_t dot = path.find('.');
+  const std::string name(path.substr(0, dot));
+  auto found = contents_->scopes.find(name);
+  if (found == contents_->scopes.end()) {
+    Parameters part;
+    state()->add_child(name, part.state());
+    part.train(training());
+    if (!trainable()) part.trainable(false);
+    found = contents_->scopes.emplace(name, std::move(part)).first;
+  }
+  return dot == path.npos ? found->second : found->second[path.substr(dot + 1)];
+}
+
+Variable Parameters::parameter(const std::string& name, const Shape& shape, const Initializer& initializer,
+                               DType dtype, Where where) const {
+  return located(where, [&] {
+    if (const auto known = contents_->parameters.find(name); known != contents_->parameters.end()) {
+      const Variable& p = known->second;
+      if (!(p.shape() == shape))
+        throw ShapeError(
+            fmt::format("the parameter '{}' has shape {}, not {}", name, p.shape().str(), shape.str()));
+      if (p.dtype() != dtype)
+        throw TypeError(fmt::format("the parameter '{}' is {}, not {}", name, espalier::name(p.dtype()),
+                                    espalier::name(dtype)));
+      return p;
+    }
+    const Variable made = espalier::parameter(initializer(shape, dtype), name, where);
+    state()->add_slot(name, {shape, dtype, made});
+    contents_->parameters.emplace(name, made);
+    return made;
+  });
+}
+
+const std::any* Parameters::find(const std::string& name, const std::string& settings,
+                                 const std::type_info& type, const Where& where) const {
+  return located(where, [&]() -> const std::any* {
+    const auto known = contents_->layers.find(name);
+    if (known == contents_->layers.end()) return nullptr;
+    if (known->second.layer.type() != type)
+      throw Error(fmt::format("this scope has another kind of layer named '{}'", name));
+    if (known->second.settings != settings)
+      throw Error(
+          fmt::format("this scope has '{}' with {}, not with {}", name, known->second.settings, settings));
+    return &known->second.layer;
+  });
+}
+
+void Parameters::keep(const std::string& name, const std::string& settings, std::any layer,
+                      const Module& module, const Where& where) const {
+  located(where, [&] {
+    state()->add_child(name, module.state());
+    module.state()->train(training());
+    if (!trainable()) module.state()->set_trainable(false);
+    contents_->layers.emplace(name, Contents::Layer{std::move(layer), settings});
+  });
+}
+
+Variable dense(const Parameters& scope, const Variable& x, int64_t out, const DenseOptions& options,
+               Module::Where where) {
+  const CallScope call(where);
+  const Dense layer = scope.layer<Dense>(
+      "dense", fmt::format("{} outputs", out), [&] { return Dense(out, options, where); }, where);
+  return layer(x, where);
+}
+
+Variable embedding(const Parameters& scope, const Variable& indices, int64_t count, int64_t width,
+                   const EmbeddingOptions& options, Module::Where where) {
+  const CallScope call(where);
+  const Embedding layer = scope.layer<Embedding>(
+      "embedding", fmt::format("{} vectors of width {}", count, width),
+      [&] { return Embedding(count, width, options, where); }, where);
+  return layer(indices, where);
+}
+
+Variable layer_norm(const Parameters& scope, const Variable& x, double epsilon, Module::Where where) {
+  const CallScope call(where);
+  const LayerNorm layer = scope.layer<LayerNorm>(
+      "layer_norm", fmt::format("epsilon {}", epsilon), [&] { return LayerNorm(epsilon, where); }, where);
+  return layer(x, where);
+}
+
+Variable batch_norm(const Parameters& scope, const Variable& x, const BatchNormOptions& options,
+                    Module::Where where) {
+  const CallScope call(where);
+  const BatchNorm layer = scope.layer<BatchNorm>(
+      "batch_norm", fmt::format("epsilon {}", options.epsilon), [&] { return BatchNorm(options, where); },
+      where);
+  return layer(x, where);
+}
+
+}  // namespace espalier::nn

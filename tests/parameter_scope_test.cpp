@@ -1,0 +1,89 @@
+// Scopes in which functions find their parameters by name.
+#include <boost/test/unit_test.hpp>
+
+#include "espalier/core/error.h"
+#include "espalier/nn/parameters.h"
+#include "espalier/nn/serialize.h"
+#include "espalier/ops/ops.h"
+#include "temporary_folder.h"
+#include "testing.h"
+
+namespace esp = espalier;
+namespace nn = espalier::nn;
+using namespace espalier::testing;
+using esp::Variable;
+
+namespace {
+
+Variable network(const nn::Parameters& scope, const Variable& x) {
+  const Variable h = nn::batch_norm(scope["body"], nn::dense(scope["body"], x, 5));
+  return nn::dense(scope["head.last"], nn::layer_norm(scope["body"], h), 2) *
+         scope.parameter("scale", {2}, nn::init::Ones());
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(parameter_scope)
+
+BOOST_AUTO_TEST_CASE(functions_share_parameters_by_name) {
+  nn::Parameters scope;
+  const esp::Tensor x = numbers({4, 3}).to(esp::float32);
+  const esp::Tensor first = network(scope, x).value();
+  BOOST_TEST(scope.parameters().size() == 9u);
+  const esp::Tensor second = network(scope, x).value();
+  BOOST_TEST(difference(first, second) == 0);
+  BOOST_TEST(scope.parameters().size() == 9u);
+  BOOST_TEST(scope.parameters()[0].first == "body.dense.weight");
+  BOOST_TEST(scope.parameter("head.last.dense.bias").shape() == esp::Shape({2}));
+  BOOST_TEST(scope["head"]["last"].parameters().size() == 2u);
+  BOOST_TEST(scope.buffers().size() == 3u);
+
+  nn::Parameters other;
+  (void)network(other, x);
+  const TemporaryFolder folder;
+  save(scope, folder / "scope.safetensors");
+  load(other, folder / "scope.safetensors");
+  scope.train(false), other.train(false);
+  BOOST_TEST(difference(network(scope, x).value(), network(other, x).value()) == 0);
+  BOOST_TEST(difference(network(scope, x).value(), first) > 0);  // running statistics
+
+  scope["body"].trainable(false);
+  const Variable w = scope["body"].parameter("dense.weight");
+  const esp::Tensor before = w.value().clone();
+  esp::sum(network(scope, x)).backward();
+  BOOST_TEST(!scope["body"].trainable());
+  BOOST_TEST(scope["head"].trainable());
+  BOOST_TEST(difference(w.value(), before) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(what_comes_later_has_the_mode_of_its_scope) {
+  nn::Parameters scope;
+  scope.train(false);
+  scope.trainable(false);
+  BOOST_TEST(!scope["a.b"].training());
+  BOOST_TEST(!scope["a"].trainable());
+  const Variable y = nn::batch_norm(scope["a"], esp::ones({2, 3}));
+  BOOST_TEST(difference(y.value(), (esp::ones({2, 3}) / esp::sqrt(1 + Variable(1e-5f))).value()) < 1e-6);
+}
+
+BOOST_AUTO_TEST_CASE(names_of_other_things_are_refused) {
+  const nn::Parameters scope;
+  const Variable x = esp::ones({2, 3});
+  (void)nn::dense(scope, x, 5);
+  BOOST_CHECK_EXCEPTION(nn::dense(scope, x, 6), esp::Error,
+                        says({"dense", "5 outputs", "6 outputs", "parameter_scope_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(nn::dense(scope, esp::ones({2, 4}), 5), esp::ShapeError,
+                        says({"Dense", "[2, 4]", "parameter_scope_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(scope.layer<nn::LayerNorm>("dense", "", [] { return nn::LayerNorm(); }), esp::Error,
+                        says({"another kind", "dense", "parameter_scope_test.cpp"}));
+  (void)scope.parameter("p", {2});
+  BOOST_CHECK_EXCEPTION(scope.parameter("p", {3}), esp::ShapeError,
+                        says({"'p'", "[2]", "[3]", "parameter_scope_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(scope.parameter("p", {2}, nn::init::Zeros(), esp::float64), esp::TypeError,
+                        says({"float32", "float64"}));
+  BOOST_CHECK_THROW(scope["dense"], esp::Error);
+  BOOST_CHECK_THROW(scope[""], esp::Error);
+  BOOST_TEST(scope.parameters().size() == 3u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
