@@ -1,5 +1,7 @@
 #include "espalier/nn/layer.h"
 
+#include <string>
+
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/layer_state.h"

@@ -301,7 +301,8 @@ BOOST_AUTO_TEST_CASE(dropouts_of_channels_and_with_fixed_moments) {
 BOOST_AUTO_TEST_CASE(plans_and_replicas_train_as_an_eager_loop) {
   const esp::Shape rows{4}, images{4, 3};
   for (const esp::Shape& shape : {rows, images}) {
-    BOOST_TEST(training_differences<Residual>([&] { return Residual(Dense(shape[-1]), Tanh()); }, shape) < 1e-9);
+    BOOST_TEST(training_differences<Residual>([&] { return Residual(Dense(shape[-1]), Tanh()); }, shape) <
+               1e-9);
     BOOST_TEST(training_differences<Maxout>([] { return Maxout(3, 2); }, shape) < 1e-9);
     BOOST_TEST(training_differences<Bias>([] { return Bias(); }, shape) < 1e-9);
     BOOST_TEST(training_differences<PRelu>([] { return PRelu(4, 0.25, esp::float64); }, shape) < 1e-9);
