@@ -108,6 +108,20 @@ Variable masked_fill(const Operand& x, const Operand& mask, const Operand& value
   return where({mask.defined("masked_fill"), x.where()}, {given, x.where()}, {to, x.where()});
 }
 
+Variable masked_scatter(const Operand& x, const Operand& mask, const Variable& source) {
+  const CallScope scope(x.where());
+  return located(x.where(), [&] {
+    const Variable &to = x.defined("masked_scatter"), &chosen = mask.defined("masked_scatter");
+    if (!source.defined()) throw Error("masked_scatter: the source is undefined");
+    if (chosen.dtype() != boolean)
+      throw TypeError(fmt::format("masked_scatter: the mask is {}, not bool", name(chosen.dtype())));
+    const Variable places = broadcast_like(chosen, to);
+    const Variable number = cumsum(cast(flatten(places), int64), 0) - int64_t{1};  // of the place so far
+    const Variable values = gather(flatten(source), maximum(number, int64_t{0}));
+    return where(places, reshape_like(values, to), to);
+  });
+}
+
 Variable masked_select(const Operand& x, const Operand& mask) {
   const CallScope scope(x.where());
   return located(x.where(), [&] {

@@ -1,4 +1,6 @@
 // Slices with steps.
+#include <fmt/format.h>
+
 #include <memory>
 
 #include "espalier/core/op_registry.h"
@@ -116,6 +118,25 @@ Variable slice(const Operand& x, int64_t axis, int64_t begin, int64_t end, int64
   const Variable rising =
       apply(std::make_shared<SliceSteps>(Steps{axis, begin, end, step}), {&x.variable()}, x.where());
   return step > 0 ? rising : flip({rising, x.where()}, axis);
+}
+
+Variable slice_scatter(const Operand& x, const Operand& values, int64_t axis, int64_t begin, int64_t end,
+                       int64_t step) {
+  const CallScope scope(x.where());
+  return located(x.where(), [&] {
+    if (step == 0) throw Error("slice_scatter: a step of 0 goes nowhere");
+    const Variable& to = x.defined("slice_scatter");
+    const Variable& given = values.is_number() ? values.like(to) : values.defined("slice_scatter");
+    if (given.dtype() != to.dtype())
+      throw TypeError(fmt::format("slice_scatter: values of {} for x of {}; use cast", name(given.dtype()),
+                                  name(to.dtype())));
+    const Steps steps{axis, begin, end, step};
+    const Variable places = apply(std::make_shared<SliceSteps>(steps), {&to}, x.where());
+    const Variable in_order = broadcast_like(given, places),
+                   rising = step > 0 ? in_order : flip(in_order, axis);
+    const Variable chosen = pad_steps_like(cast(ones_like(places), boolean), to, steps);
+    return where(chosen, pad_steps_like(rising, to, steps), to);
+  });
 }
 
 void add_slice_steps_ops(OpRegistry& ops) {

@@ -49,6 +49,20 @@ BOOST_AUTO_TEST_CASE(selects) {
   BOOST_TEST(esp::masked_select(x, false).shape() == esp::Shape({0}));
 }
 
+BOOST_AUTO_TEST_CASE(scatters_in_order) {
+  const esp::Variable x = esp::variable(esp::tensor({{1.0, 2.0}, {3.0, 4.0}})),
+                      source = esp::variable(esp::tensor({7.0, 8.0, 9.0}));
+  const esp::Tensor mask = esp::tensor({{true, false}, {true, true}});
+  const esp::Variable y = esp::masked_scatter(x, mask, source);
+  BOOST_TEST(Array(y.value()).values == (std::vector<double>{7, 2, 8, 9}));
+  const esp::Variable loss = esp::sum(esp::square(y));
+  BOOST_TEST(Array(loss.gradient(x).value()).values == (std::vector<double>{0, 4, 0, 0}));
+  BOOST_TEST(Array(loss.gradient(source).value()).values == (std::vector<double>{14, 16, 18}));
+  BOOST_CHECK_THROW(esp::masked_scatter(x, mask, esp::tensor({1.0, 2.0})).value(), esp::IndexError);
+  BOOST_CHECK_EXCEPTION(esp::masked_scatter(x, x, source), esp::TypeError,
+                        says({"masked_scatter", "not bool"}));
+}
+
 BOOST_AUTO_TEST_CASE(positions) {
   const esp::Tensor found = esp::nonzero(esp::tensor({{0, 2}, {0, 0}, {3, 4}})).value();
   BOOST_TEST(found.shape() == esp::Shape({3, 2}));

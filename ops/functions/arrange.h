@@ -17,6 +17,10 @@ inline constexpr int64_t open_end = std::numeric_limits<int64_t>::max();
 /// `end`. Negative positions count from the end; `open_end` is the end, or the start for a negative step. A
 /// view for positive steps. IndexError; Error for a step of 0.
 Variable slice(const Operand& x, int64_t axis, int64_t begin, int64_t end, int64_t step);
+/// `x` with `values`, which are broadcast, in place of slice(x, axis, begin, end, step). PyTorch's
+/// slice_scatter. Throws the errors of slice, ShapeError and TypeError.
+Variable slice_scatter(const Operand& x, const Operand& values, int64_t axis, int64_t begin = 0,
+                       int64_t end = open_end, int64_t step = 1);
 /// The elements of the given axes, or of all, in reverse order.
 Variable flip(const Operand& x, const Axes& axes = {});
 /// Moves elements by `shift` places along an axis; what leaves it at one end comes back at the other.

@@ -7,6 +7,11 @@ namespace espalier {
 /// `x` with `value`, which is broadcast, where the bool `mask` holds: where(mask, value, x).
 Variable masked_fill(const Operand& x, const Operand& mask, const Operand& value);
 
+/// `x` with the elements of `source`, in row-major order, in place of those where the bool `mask` holds,
+/// which is broadcast. PyTorch's masked_scatter. Throws IndexError if `source` has fewer elements than
+/// places.
+Variable masked_scatter(const Operand& x, const Operand& mask, const Variable& source);
+
 // How many elements there are depends on values, and so does the shape. So what follows works eagerly, and
 // downstream of a feed, where shapes are written before there are values, it throws UnsupportedError; so does
 // get_executor of such a tree. `where`, `masked_fill` and sums of x · cast(mask) work everywhere.

@@ -1,0 +1,44 @@
+// Windows and pixels rearranged, as layers.
+#pragma once
+#include "espalier/nn/layer.h"
+#include "espalier/ops/ops.h"
+
+namespace espalier::nn {
+
+/// [n, channels, sizes…] as columns of windows: `unfold` with these options.
+class Unfold : public LayerOf<Unfold> {
+ public:
+  explicit Unfold(WindowOptions options);
+};
+
+/// Columns of windows added up to [n, channels, sizes…]: `fold`.
+class Fold : public LayerOf<Fold> {
+ public:
+  Fold(Shape sizes, WindowOptions options);
+};
+
+/// [..., channels · factor², height, width] as [..., channels, height · factor, width · factor].
+class PixelShuffle : public LayerOf<PixelShuffle> {
+ public:
+  explicit PixelShuffle(int64_t factor);
+};
+
+/// The reverse of PixelShuffle.
+class PixelUnshuffle : public LayerOf<PixelUnshuffle> {
+ public:
+  explicit PixelUnshuffle(int64_t factor);
+};
+
+/// Channels take turns between `groups` groups of neighbours: `channel_shuffle`.
+class ChannelShuffle : public LayerOf<ChannelShuffle> {
+ public:
+  explicit ChannelShuffle(int64_t groups);
+};
+
+/// x / (k + α/size · Σ x²)^β over neighbouring channels: `local_response_norm`.
+class LocalResponseNorm : public LayerOf<LocalResponseNorm> {
+ public:
+  explicit LocalResponseNorm(LocalResponseOptions options = {});
+};
+
+}  // namespace espalier::nn

@@ -1,0 +1,37 @@
+#include "espalier/ops/functions/normalization.h"
+
+#include <fmt/format.h>
+
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/ops/ops.h"
+
+namespace espalier {
+
+Variable normalize(const Operand& x, const NormalizeOptions& options) {
+  const CallScope scope(x.where());
+  return located(x.where(), [&] {
+    const Variable& from = x.defined("normalize");
+    const Variable length = norm(from, {options.axis}, {.p = options.p, .keep_dims = true});
+    return from / maximum(length, options.epsilon);
+  });
+}
+
+Variable local_response_norm(const Operand& x, const LocalResponseOptions& options) {
+  const CallScope scope(x.where());
+  return located(x.where(), [&] {
+    const Variable& from = x.defined("local_response_norm");
+    if (from.rank() < 2)
+      throw ShapeError(
+          fmt::format("local_response_norm: x of shape {} has no axis 1 of channels", from.shape().str()));
+    if (options.size < 1)
+      throw Error(fmt::format("local_response_norm: a neighbourhood of {} channels", options.size));
+    std::vector<Padding> paddings(from.rank() - 1);
+    paddings[0] = {options.size / 2, (options.size - 1) / 2};
+    const Variable squares = pad(square(from), paddings);
+    const Variable sums = sum(sliding_windows(squares, 1, options.size), {-1});
+    return from / power(sums * (options.alpha / static_cast<double>(options.size)) + options.k, options.beta);
+  });
+}
+
+}  // namespace espalier
