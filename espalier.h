@@ -11,6 +11,7 @@
 #include "espalier/core/files/safetensors_map.h"
 #include "espalier/core/random.h"
 #include "espalier/core/sequences.h"
+#include "espalier/core/subscript.h"
 #include "espalier/core/tensor.h"
 #include "espalier/core/variable.h"
 #include "espalier/core/with_assignment.h"

@@ -1,6 +1,7 @@
 // Variable: a handle on a node of the tree. Writing expressions over Variables grows it.
 #pragma once
 #include <atomic>
+#include <initializer_list>
 #include <iosfwd>
 #include <memory>
 #include <source_location>
@@ -13,6 +14,7 @@
 namespace espalier {
 
 class Executor;
+class Index;
 class Node;
 class Plan;
 struct ExecutorOptions;
@@ -107,6 +109,35 @@ class Variable {
   /// ignored.
   const Variable& update(const optim::Optimizer& optimizer, const optim::ParameterList& parameters,
                          Where where = Where::current()) const;
+
+  // Operations as methods: x.sum(1) is sum(x, 1), and so on; ops/functions/ has what they do.
+  /// x[2], x[range(1, 4)], x[{0, ellipsis, range(1, end)}], x[indices], x[mask]: core/subscript.h. A position
+  /// removes its axis. Views, but for backward steps, indices and masks. Throws IndexError.
+  Variable operator[](const Index& entry) const;
+  Variable operator[](std::initializer_list<Index> entries) const;
+  Variable sum(const Axes& axes = {}, bool keep_dims = false, Where where = Where::current()) const;
+  Variable mean(const Axes& axes = {}, bool keep_dims = false, Where where = Where::current()) const;
+  Variable max(const Axes& axes = {}, bool keep_dims = false, Where where = Where::current()) const;
+  Variable min(const Axes& axes = {}, bool keep_dims = false, Where where = Where::current()) const;
+  Variable argmax(int64_t axis = -1, Where where = Where::current()) const;
+  Variable reshape(const Shape& shape, Where where = Where::current()) const;
+  Variable flatten(int64_t first = 0, Where where = Where::current()) const;
+  /// Swaps the last two axes.
+  Variable transpose(Where where = Where::current()) const;
+  Variable permute(const Axes& order, Where where = Where::current()) const;
+  Variable squeeze(const Axes& axes = {}, Where where = Where::current()) const;
+  Variable unsqueeze(int64_t axis, Where where = Where::current()) const;
+  Variable cast(DType dtype, Where where = Where::current()) const;
+  /// stop_gradient(x): the value of each step, through which no gradient passes.
+  Variable detach(Where where = Where::current()) const;
+  Variable abs(Where where = Where::current()) const;
+  Variable exp(Where where = Where::current()) const;
+  Variable log(Where where = Where::current()) const;
+  Variable sqrt(Where where = Where::current()) const;
+  Variable square(Where where = Where::current()) const;
+  Variable relu(Where where = Where::current()) const;
+  Variable sigmoid(Where where = Where::current()) const;
+  Variable tanh(Where where = Where::current()) const;
 
   /// Every node this is made of, with its gradients and updates, each once.
   void print_tree(std::ostream& out) const;
@@ -246,12 +277,22 @@ class Operand {
   bool is_last_ = false;
 };
 
-// Declared here so that expressions find them, defined in ops/arithmetic.cpp.
+// Declared here so that expressions find them, defined in ops/arithmetic.cpp and ops/operators.cpp.
 Variable operator+(const Operand& a, const Operand& b);
 Variable operator-(const Operand& a, const Operand& b);
 Variable operator*(const Operand& a, const Operand& b);
 Variable operator/(const Operand& a, const Operand& b);
 Variable operator-(const Operand& a);
+/// remainder(a, b): it has the sign of b.
+Variable operator%(const Operand& a, const Operand& b);
+// Elementwise, and bool. `&&` and `||` compute both operands, as all functions do.
+Variable operator<(const Operand& a, const Operand& b);
+Variable operator<=(const Operand& a, const Operand& b);
+Variable operator>(const Operand& a, const Operand& b);
+Variable operator>=(const Operand& a, const Operand& b);
+Variable operator&&(const Operand& a, const Operand& b);
+Variable operator||(const Operand& a, const Operand& b);
+Variable operator!(const Operand& a);
 
 // `total += loss` makes `total` a handle on the sum; what it was before stays what it was.
 inline Variable& operator+=(Variable& a, const Operand& b) { return a = Operand(a, b.where()) + b; }
