@@ -7,10 +7,11 @@ set(ESPALIER_CUDA_ARCHITECTURES "" CACHE STRING
 set(ESPALIER_WITH_CUDA OFF)
 if(NOT ESPALIER_CUDA STREQUAL "OFF")
   find_package(CUDAToolkit 12.8 QUIET)
-  if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE AND TARGET CUDA::cublasLt AND TARGET CUDA::nvrtc)
+  if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE AND TARGET CUDA::cublasLt AND TARGET CUDA::cusolver
+     AND TARGET CUDA::nvrtc)
     set(ESPALIER_WITH_CUDA ON)
   elseif(ESPALIER_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "ESPALIER_CUDA=ON: no CUDA toolkit (12.8 or later, with nvcc, cuBLAS and NVRTC) was found")
+    message(FATAL_ERROR "ESPALIER_CUDA=ON: no CUDA toolkit (12.8 or later, with nvcc, cuBLAS, cuSOLVER and NVRTC) was found")
   endif()
 endif()
 
@@ -43,7 +44,7 @@ if(ESPALIER_WITH_CUDA)
   enable_language(CUDA)
   # CMake 3.25 does not support C++20 for nvcc 13.
   string(APPEND CMAKE_CUDA_FLAGS " -std=c++20 --extended-lambda --expt-relaxed-constexpr")
-  set(ESPALIER_CUDA_LIBRARIES cudart_static cublasLt nvrtc)
+  set(ESPALIER_CUDA_LIBRARIES cudart_static cublasLt cusolver nvrtc)
   message(STATUS "CUDA ${CUDAToolkit_VERSION}, architectures ${ESPALIER_CUDA_ARCHITECTURES}")
 endif()
 

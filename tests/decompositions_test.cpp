@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_CASE(qr) {
     BOOST_TEST(difference(gram.value(), esp::broadcast_like(esp::eye_like(gram), gram).value()) < 1e-13);
     BOOST_TEST(difference((r * esp::band_like(r, 0, esp::unlimited_band)).value(), r.value()) == 0);
     const auto shifted = [](const Variable& x) { return x + esp::eye_like(x) * 3.0; };
-    check_on_cpu(of_matrix(
+    check_op(of_matrix(
         "qr and back",
         [&](const Variable& x) {
           const auto factors = esp::qr(shifted(x));
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(least_squares_pseudoinverses_powers_and_ranks) {
                         esp::matmul(m, esp::matmul(m, esp::matmul(m, esp::matmul(m, m)))).value()) < 1e-12);
   BOOST_TEST(difference(esp::matmul(esp::matrix_power(m, -2), esp::matmul(m, m)).value(),
                         esp::matrix_power(m, 0).value()) < 1e-12);
-  check_on_cpu(of_matrix(
+  check_op(of_matrix(
       "matrix_power", [](const Variable& x) { return esp::matrix_power(x, 3); }, numbers({2, 3, 3}, -1, 1),
       [](const std::vector<Array>& in) { return product(in[0], product(in[0], in[0])); }));
 }

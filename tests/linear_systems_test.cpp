@@ -29,26 +29,25 @@ BOOST_AUTO_TEST_CASE(systems_of_equations) {
   for (const Shape& shape : {Shape{3, 3}, Shape{2, 4, 4}, Shape{2, 1, 2, 2}, Shape{1, 1}}) {
     std::vector<int64_t> right(shape.begin(), shape.end());
     right.back() = 2;
-    check_on_cpu(
-        {.name = "solve",
-         .op = [&](const Variables& x) { return esp::solve(shifted(x[0]), x[1]); },
-         .inputs = {numbers(shape, -1, 1), numbers(Shape(right), -1, 1, 1)},
-         .reference =
-             [&](const std::vector<Array>& in) { return eliminated(shifted_array(in[0]), in[1]).first; },
-         .tolerance = 1e-11,
-         .tolerance32 = 1e-4,
-         .roundings = 4});
-    check_on_cpu(of_matrix(
+    check_op({.name = "solve",
+              .op = [&](const Variables& x) { return esp::solve(shifted(x[0]), x[1]); },
+              .inputs = {numbers(shape, -1, 1), numbers(Shape(right), -1, 1, 1)},
+              .reference =
+                  [&](const std::vector<Array>& in) { return eliminated(shifted_array(in[0]), in[1]).first; },
+              .tolerance = 1e-11,
+              .tolerance32 = 1e-4,
+              .roundings = 4});
+    check_op(of_matrix(
         "inverse", [&](const Variable& x) { return esp::inverse(shifted(x)); }, numbers(shape, -1, 1),
         [&](const std::vector<Array>& in) {
           return eliminated(shifted_array(in[0]), identity(in[0].shape)).first;
         }));
-    check_on_cpu(of_matrix(
+    check_op(of_matrix(
         "det", [&](const Variable& x) { return esp::det(shifted(x)); }, numbers(shape, -1, 1),
         [&](const std::vector<Array>& in) {
           return eliminated(shifted_array(in[0]), identity(in[0].shape)).second;
         }));
-    check_on_cpu(of_matrix(
+    check_op(of_matrix(
         "slogdet", [&](const Variable& x) { return esp::slogdet(shifted(x)).log_abs; }, numbers(shape, -1, 1),
         [&](const std::vector<Array>& in) {
           const Array det = eliminated(shifted_array(in[0]), identity(in[0].shape)).second;
@@ -107,7 +106,7 @@ BOOST_AUTO_TEST_CASE(triangular_systems) {
         for (const Shape& shape : {Shape{3, 3}, Shape{2, 4, 4}}) {
           std::vector<int64_t> right(shape.begin(), shape.end());
           right.back() = 2;
-          check_on_cpu(
+          check_op(
               {.name = "triangular_solve",
                .op =
                    [&](const Variables& x) {
@@ -136,7 +135,7 @@ BOOST_AUTO_TEST_CASE(cholesky) {
       const Array whole = product(in[0], t), one = identity(whole.shape);
       return Array(whole.shape, [&](const Index& i) { return whole(i) + one(i); });
     };
-    check_on_cpu(of_matrix(
+    check_op(of_matrix(
         "cholesky and back",
         [](const Variable& x) {
           const Variable l = esp::cholesky(definite(x));
@@ -159,7 +158,7 @@ BOOST_AUTO_TEST_CASE(cholesky) {
       }
       return a;
     };
-    check_on_cpu(of_matrix(
+    check_op(of_matrix(
         "cholesky", [](const Variable& x) { return esp::cholesky(definite(x)); }, numbers(shape, -1, 1),
         factor));
   }

@@ -6,17 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "espalier/core/backends.h"
 #include "espalier/ops/linalg/linalg_ops.h"
 #include "espalier/ops/ops.h"
 #include "testing.h"
 
 namespace espalier::testing {
-
-/// GPUs have no kernels of LAPACK's routines.
-inline void check_on_cpu(const OpCase& c) {
-  if (backends().empty()) check_op(c);
-}
 
 /// Well conditioned: numbers, and `shift` on the diagonal.
 inline Tensor regular(const Shape& shape, uint64_t which = 0, double shift = 4) {

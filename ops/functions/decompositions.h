@@ -1,6 +1,6 @@
 // Systems of linear equations, and decompositions of matrices. All take matrices along the last two axes,
-// with any leading axes, of reals; 16-bit elements are computed in float32 and rounded. On a GPU all throw
-// UnsupportedError.
+// with any leading axes, of reals; 16-bit elements are computed in float32 and rounded. On a GPU they are
+// computed by cuSOLVER and meet the host, so steps with them are not captured as graphs.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -21,10 +21,6 @@ class MatrixOperand {
  public:
   MatrixOperand(const Operand& x, std::string_view op, bool square) : given_(x.defined(op)) {
     check_matrix({given_.dtype(), given_.shape()}, op, square);
-    if (given_.device().type != DeviceType::cpu)
-      throw UnsupportedError(
-          fmt::format("{}: there are no decompositions on {}: give it a matrix {} by .to(cpu())", op,
-                      given_.device().str(), given_.shape().str()));
     value_ = is_half(given_.dtype()) ? cast(given_, float32) : given_;
   }
   const Variable& operator*() const { return value_; }
