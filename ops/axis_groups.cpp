@@ -72,83 +72,6 @@ class ReshapeBy : public Op {
   std::vector<std::vector<AxisOf>> groups_;
 };
 
-/// The layout of the diagonal of two axes.
-Layout diagonal_layout(Layout layout, size_t first, size_t second) {
-  layout.strides[first] += layout.strides[second];
-  Dims dims, strides;
-  for (size_t i = 0; i < layout.strides.size(); ++i) {
-    if (i == second) continue;
-    dims.push_back(layout.shape.dims()[i]);
-    strides.push_back(layout.strides[i]);
-  }
-  layout.shape = Shape(std::move(dims));
-  layout.strides = std::move(strides);
-  return layout;
-}
-
-/// What both ops on diagonals have: their axes.
-class DiagonalOp : public Op {
- public:
-  DiagonalOp(const OpTraits& traits, int64_t first, int64_t second)
-      : Op(traits), first_(first), second_(second) {}
-  Attributes attributes() const override { return {{"first", first_}, {"second", second_}}; }
-
- protected:
-  Layout diagonal_of(const Layout& layout) const {
-    const size_t rank = layout.shape.rank();
-    return diagonal_layout(layout, resolve_axis(first_, rank, name()), resolve_axis(second_, rank, name()));
-  }
-  /// The shape of the diagonal.
-  Shape infer_diagonal(const Shape& shape) const {
-    const size_t first = resolve_axis(first_, shape.rank(), name()),
-                 second = resolve_axis(second_, shape.rank(), name());
-    if (first == second || shape.dims()[first] != shape.dims()[second])
-      throw ShapeError(fmt::format("{}: axes {} and {} of shape {} have no diagonal: two axes of one size do",
-                                   name(), first_, second_, shape.str()));
-    return diagonal_layout(Layout(shape), first, second).shape;
-  }
-  int64_t first_, second_;
-};
-
-struct TakeDiagonal : DiagonalOp {
-  TakeDiagonal(int64_t first, int64_t second) : DiagonalOp(axis_group_traits(), first, second) {}
-  std::string_view name() const override { return "take_diagonal"; }
-  Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, infer_diagonal(in[0]->shape)}}; }
-  std::optional<Layout> view(const Layout& in, const Spec&) const override { return diagonal_of(in); }
-  void run_cpu(const KernelCall& call) const override {
-    const Tensor& in = *call.inputs[0];
-    copy_elements(Tensor(in.storage(), diagonal_of(in.layout()), in.dtype()), *call.outputs[0]);
-  }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {put_diagonal_like(rule.output_gradient(), rule.input(0), first_, second_)};
-  }
-};
-
-struct PutDiagonalLike : DiagonalOp {
-  PutDiagonalLike(int64_t first, int64_t second)
-      : DiagonalOp({.precision = OpPrecision::follows,
-                    .only_copies = true,
-                    .reads = InputSet::only(0),
-                    .gradient_reads = InputSet::none()},
-                   first, second) {}
-  std::string_view name() const override { return "put_diagonal_like"; }
-  Specs infer(const InputSpecs& in) const override {
-    if (!(infer_diagonal(in[1]->shape) == in[0]->shape))
-      throw ShapeError(fmt::format("put_diagonal_like: {} is not the diagonal of {}", in[0]->shape.str(),
-                                   in[1]->shape.str()));
-    return {{in[0]->dtype, in[1]->shape}};
-  }
-  void run_cpu(const KernelCall& call) const override {
-    Tensor& out = *call.outputs[0];
-    zero_elements(out);
-    Tensor part(out.storage(), diagonal_of(out.layout()), out.dtype());
-    copy_elements(*call.inputs[0], part);
-  }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {take_diagonal(rule.output_gradient(), first_, second_), Variable()};
-  }
-};
-
 }  // namespace
 
 Variable reshape_by(const Variable& x, const std::vector<Variable>& like,
@@ -158,14 +81,6 @@ Variable reshape_by(const Variable& x, const std::vector<Variable>& like,
   return apply(std::make_shared<ReshapeBy>(groups), {inputs.data(), inputs.size()},
                std::source_location::current());
 }
-Variable take_diagonal(const Variable& x, int64_t first, int64_t second) {
-  return apply(std::make_shared<TakeDiagonal>(first, second), {&x}, std::source_location::current());
-}
-Variable put_diagonal_like(const Variable& x, const Variable& like, int64_t first, int64_t second) {
-  return apply(std::make_shared<PutDiagonalLike>(first, second), {&x, &like},
-               std::source_location::current());
-}
-
 void add_axis_group_ops(OpRegistry& ops) {
   ops.add("reshape_by", [](AttributeReader& a) {
     const Dims operands = a.integers("operands"), axes = a.integers("axes"), counts = a.integers("counts");
@@ -179,12 +94,6 @@ void add_axis_group_ops(OpRegistry& ops) {
       }
     }
     return std::make_shared<ReshapeBy>(std::move(groups));
-  });
-  ops.add("take_diagonal", [](AttributeReader& a) {
-    return std::make_shared<TakeDiagonal>(a.integer("first"), a.integer("second"));
-  });
-  ops.add("put_diagonal_like", [](AttributeReader& a) {
-    return std::make_shared<PutDiagonalLike>(a.integer("first"), a.integer("second"));
   });
 }
 

@@ -17,10 +17,4 @@ struct AxisOf {
 Variable reshape_by(const Variable& x, const std::vector<Variable>& like,
                     const std::vector<std::vector<AxisOf>>& groups);
 
-/// The elements at which both axes have the same index; axis `first` stays and `second` goes. Throws
-/// ShapeError unless the axes differ and have one size. A view.
-Variable take_diagonal(const Variable& x, int64_t first, int64_t second);
-/// The transpose of take_diagonal: zeros in the shape of `like`, with the elements of `x` on that diagonal.
-Variable put_diagonal_like(const Variable& x, const Variable& like, int64_t first, int64_t second);
-
 }  // namespace espalier

@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
-#include "espalier/ops/axis_groups.h"
 #include "espalier/ops/contract.h"
+#include "espalier/ops/functions/diagonal.h"
 #include "espalier/ops/functions/layout.h"
 #include "espalier/ops/functions/products.h"
 #include "espalier/ops/pointwise.h"
@@ -153,20 +153,24 @@ class Einsum {
 
   void take_diagonals(Labelled& operand) const {
     AxisLabels& labels = operand.labels;
-    for (size_t i = 0; i < labels.size(); ++i)
-      for (size_t j = i + 1; j < labels.size();) {
-        if (labels[i] != labels[j]) {
-          ++j;
-          continue;
-        }
-        const Shape& shape = operand.x.shape();
-        if (shape.dims()[i] != shape.dims()[j])
-          fail<ShapeError>(fmt::format("one operand has the sizes {} and {} of {}",
-                                       size_text(shape.dims()[i]), size_text(shape.dims()[j]),
-                                       names_[static_cast<size_t>(labels[i])]));
-        operand.x = take_diagonal(operand.x, static_cast<int64_t>(i), static_cast<int64_t>(j));
-        labels.erase(labels.begin() + static_cast<std::ptrdiff_t>(j));
+    for (size_t i = 0; i < labels.size();) {
+      const auto label = labels[i];
+      const auto again = std::find(labels.begin() + static_cast<std::ptrdiff_t>(i) + 1, labels.end(), label);
+      if (again == labels.end()) {
+        ++i;
+        continue;
       }
+      const auto j = static_cast<size_t>(again - labels.begin());
+      const Shape& shape = operand.x.shape();
+      if (shape.dims()[i] != shape.dims()[j])
+        fail<ShapeError>(fmt::format("one operand has the sizes {} and {} of {}", size_text(shape.dims()[i]),
+                                     size_text(shape.dims()[j]), names_[static_cast<size_t>(label)]));
+      // Its diagonal is a last axis in place of both.
+      operand.x = diagonal(operand.x, 0, static_cast<int64_t>(i), static_cast<int64_t>(j));
+      labels.erase(again);
+      labels.erase(labels.begin() + static_cast<std::ptrdiff_t>(i));
+      labels.push_back(label);
+    }
   }
   /// Takes away axes of size 1 that another operand repeats.
   void drop_ones(Labelled& operand) const {

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "espalier/core/autograd.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/core/workspace.h"
 #include "espalier/ops/functions/arrange.h"
@@ -10,6 +11,7 @@
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
+#include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
 

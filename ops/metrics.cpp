@@ -48,16 +48,4 @@ Variable top_k_accuracy(const Operand& logits, const Operand& labels, int64_t k)
   });
 }
 
-Variable mean_absolute_error(const Operand& prediction, const Operand& target) {
-  const CallScope scope(prediction.where());
-  return located(*build_context().where, [&] {
-    const Variable &p = prediction.defined("mean_absolute_error"), &t = target.like(p);
-    if (!t.defined()) throw Error("mean_absolute_error: the target is an undefined Variable");
-    if (!(p.shape() == t.shape()))
-      throw ShapeError(fmt::format("mean_absolute_error: a prediction of shape {} and a target of shape {}",
-                                   p.shape().str(), t.shape().str()));
-    return mean(abs(p - t));
-  });
-}
-
 }  // namespace espalier

@@ -56,7 +56,7 @@ inline void refuses_all(const Reader& read, const std::vector<MalformedFile>& fi
 inline void refuses_every_truncation(const Reader& read, const std::string& whole) {
   for (size_t length = 0; length < whole.size(); ++length)
     BOOST_TEST_CONTEXT("the first " << length << " bytes")
-    BOOST_CHECK_THROW(read(whole.substr(0, length)), FileError);
+  BOOST_CHECK_THROW(read(whole.substr(0, length)), FileError);
 }
 
 /// Changed bits, bytes and lengths do no worse than throw FileError.

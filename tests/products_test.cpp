@@ -256,19 +256,6 @@ BOOST_AUTO_TEST_CASE(the_table_of_products) {
 }
 
 BOOST_AUTO_TEST_CASE(views_of_axes) {
-  check_op({"take_diagonal",
-            [](const Variables& x) { return esp::take_diagonal(x[0], 2, 0); },
-            {numbers({3, 2, 3})},
-            by_equation("iji->ji")});
-  check_op(
-      {.name = "put_diagonal_like",
-       .op = [](const Variables& x) { return esp::put_diagonal_like(x[0], x[1], 0, 1); },
-       .inputs = {numbers({3, 2}), numbers({3, 3, 2})},
-       .reference =
-           [](const std::vector<Array>& in) {
-             return Array({3, 3, 2}, [&](const Index& i) { return i[0] == i[1] ? in[0]({i[0], i[2]}) : 0; });
-           },
-       .differentiable = {0}});
   check_op(
       {"merge_axes",
        [](const Variables& x) {
@@ -278,8 +265,6 @@ BOOST_AUTO_TEST_CASE(views_of_axes) {
        [](const std::vector<Array>& in) {
          return Array({2, 6, 2}, [&](const Index& i) { return in[0]({i[0], i[1] / 2, i[1] % 2, i[2]}); });
        }});
-  BOOST_CHECK_THROW(esp::take_diagonal(esp::ones({2, 3}), 0, 1), esp::ShapeError);
-  BOOST_CHECK_THROW(esp::take_diagonal(esp::ones({2, 2}), 1, 1), esp::ShapeError);
 }
 
 BOOST_AUTO_TEST_CASE(products_refuse_what_does_not_fit) {

@@ -14,7 +14,5 @@ Variable accuracy(const Operand& logits, const Operand& labels);
 /// for the label, and NaN counts against it. Throws ShapeError, TypeError, IndexError for a label that is no
 /// class, Error unless k is from 1 to the number of classes.
 Variable top_k_accuracy(const Operand& logits, const Operand& labels, int64_t k);
-/// Mean of |prediction − target| over all elements; both have one shape (ShapeError).
-Variable mean_absolute_error(const Operand& prediction, const Operand& target);
 
 }  // namespace espalier

@@ -115,7 +115,8 @@ int64_t gelqf(int64_t m, int64_t n, T* a, T* tau) {
 
 template <class T>
 int64_t orglq(int64_t k, int64_t n, T* a, int64_t lda, const T* tau) {
-  const auto rows = static_cast<blasint>(k), columns = static_cast<blasint>(n), first = leading_dimension(lda);
+  const auto rows = static_cast<blasint>(k), columns = static_cast<blasint>(n),
+             first = leading_dimension(lda);
   return with_work<T>([&](T* work, blasint size) {
     blasint info = 0;
     Routines<T>::orglq(&rows, &columns, &rows, a, &first, tau, work, &size, &info);
