@@ -69,8 +69,7 @@ BOOST_AUTO_TEST_CASE(slices_with_steps) {
 }
 
 BOOST_AUTO_TEST_CASE(slices_written) {
-  const esp::Variable x = esp::arange(6, esp::float64),
-                      values = esp::variable(esp::tensor({-1.0, -2.0, -3.0}));
+  const esp::Variable x = esp::arange(6), values = esp::variable(esp::tensor({-1.0, -2.0, -3.0}));
   BOOST_TEST(doubles(esp::slice_scatter(x, values, 0, 0, esp::open_end, 2)) == (List{-1, 1, -2, 3, -3, 5}));
   BOOST_TEST(doubles(esp::slice_scatter(x, values, 0, -1, esp::open_end, -2)) == (List{0, -3, 2, -2, 4, -1}));
   BOOST_TEST(doubles(esp::slice_scatter(x, 9.0, 0, 2, 4)) == (List{0, 1, 9, 9, 4, 5}));
@@ -78,7 +77,7 @@ BOOST_AUTO_TEST_CASE(slices_written) {
   BOOST_TEST(esp::check_gradient(f, {numbers({2, 4}), numbers({2, 1})}, {.order = 2}).passed);
   BOOST_CHECK_EXCEPTION(esp::slice_scatter(x, values, 0, 0, 2), esp::ShapeError, says({"arrange_test.cpp:"}));
   BOOST_CHECK_EXCEPTION(esp::slice_scatter(x, esp::tensor({1, 2}), 0, 0, 2), esp::TypeError,
-                        says({"slice_scatter", "int32"}));
+                        says({"slice_scatter", "int"}));
 }
 
 BOOST_AUTO_TEST_CASE(flips_and_rolls) {
