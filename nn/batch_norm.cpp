@@ -8,6 +8,7 @@
 #include "espalier/nn/channel_axes.h"
 #include "espalier/nn/layer_state.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/widened.h"
 
 namespace espalier::nn {
 

@@ -5,6 +5,7 @@
 #include "espalier/core/error.h"
 #include "espalier/nn/function_state.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/widened.h"
 
 namespace espalier::nn {
 

@@ -98,6 +98,4 @@ const Variable& LayerState::parameter(std::string_view name) const {
   throw Error(fmt::format("{}: no parameter '{}' was declared", kind_, name));
 }
 
-Variable widened(const Variable& x) { return is_half(x.dtype()) ? cast(x, float32) : x; }
-
 }  // namespace espalier::nn

@@ -65,9 +65,6 @@ class LayerState : public ModuleState {
   int64_t next_hook_ = 0;
 };
 
-/// 16-bit values as float32, in which normalizations compute.
-Variable widened(const Variable& x);
-
 /// Clones a layer by its copy constructor; parameters and children are cloned here.
 template <class Self, class Base = LayerState>
 class LayerStateOf : public Base {

@@ -6,6 +6,7 @@
 #include "espalier/core/node.h"
 #include "espalier/nn/layer_state.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/widened.h"
 
 namespace espalier::nn {
 

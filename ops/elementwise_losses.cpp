@@ -111,7 +111,7 @@ Variable gaussian_nll_loss(const Operand& mean, const Operand& target, const Ope
     check_positive(name, "epsilon", options.epsilon);
     Variable v = variance.is_number() ? variance.like(m) : variance.defined(name);
     detail::check_real(name, v);
-    v = maximum(detail::rounded(v, m.dtype()), options.epsilon);
+    v = maximum(rounded(v, m.dtype()), options.epsilon);
     Variable each = (weighted(name, square(m - t), 1.0 / v, LossReduction::none) + log(v)) * 0.5;
     if (options.full) each = each + std::log(2 * std::numbers::pi) / 2;
     return reduced(each, {}, options.reduction);

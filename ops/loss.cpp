@@ -15,8 +15,6 @@
 namespace espalier {
 
 using detail::reduced;
-using detail::rounded;
-using detail::widened;
 
 namespace {
 

@@ -8,9 +8,6 @@
 
 namespace espalier::detail {
 
-Variable widened(const Variable& x) { return is_half(x.dtype()) ? cast(x, float32) : x; }
-Variable rounded(const Variable& x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
-
 Variable bounded_log(const Variable& p) {
   const Variable vanishes = less(p, 1e-38);
   return where(vanishes, full_like(p, -100.0), log(where(vanishes, ones_like(p), p)));

@@ -5,12 +5,10 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/functions/loss.h"
+#include "espalier/ops/widened.h"
 
 namespace espalier::detail {
 
-/// 16-bit operands as float32.
-Variable widened(const Variable& x);
-Variable rounded(const Variable& x, DType dtype);
 /// log p, at least −100: without a gradient where p is below 10⁻³⁸.
 Variable bounded_log(const Variable& p);
 

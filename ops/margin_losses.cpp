@@ -15,9 +15,7 @@ using detail::check_pair;
 using detail::check_power;
 using detail::loss_of;
 using detail::reduced;
-using detail::rounded;
 using detail::weighted;
-using detail::widened;
 
 namespace {
 
