@@ -102,7 +102,10 @@ BOOST_AUTO_TEST_CASE(numbers_of_bins) {
 BOOST_AUTO_TEST_CASE(weights) {
   const esp::Tensor x = esp::tensor({{0, 2}, {3, 2}});
   check_op({.name = "bincount of weights",
-            .op = [=](const Variables& v) { return esp::bincount(x, {.weights = v[0], .length = 4}); },
+            .op =
+                [=](const Variables& v) {
+                  return esp::bincount(x.to(v[0].device()), {.weights = v[0], .length = 4});
+                },
             .inputs = {numbers({2, 2})},
             .reference =
                 [](const std::vector<Array>& in) {

@@ -70,7 +70,7 @@ const std::vector<ElementLoss>& element_losses() {
       {"positive_weights",
        [](const auto& p, const auto& t, auto r) {
          return esp::binary_cross_entropy_with_logits(
-             p, t, {.positive_weights = esp::tensor(3.0, p.dtype()), .reduction = r});
+             p, t, {.positive_weights = esp::tensor(3.0, p.dtype()).to(p.device()), .reduction = r});
        },
        [](double x, double t) {
          const double p = 1 / (1 + std::exp(-x));
@@ -191,7 +191,7 @@ std::vector<OpCase> row_losses() {
     list.push_back({.name = "multi_margin_loss",
                     .op =
                         [=](const Variables& v) {
-                          return esp::multi_margin_loss(v[0], row_labels,
+                          return esp::multi_margin_loss(v[0], row_labels.to(v[0].device()),
                                                         {.margin = 0.8, .power = power, .reduction = none});
                         },
                     .inputs = {a},
@@ -207,22 +207,24 @@ std::vector<OpCase> row_losses() {
   // Labels end at the first negative one; the 1 behind it is none.
   const esp::Tensor sets =
       esp::tensor_from(std::vector<int64_t>{3, 0, -1, 1, -1, 2, 2, 2, 0, 1, 2, 3}, shape);
-  list.push_back(
-      {.name = "multilabel_margin_loss",
-       .op = [=](const Variables& v) { return esp::multilabel_margin_loss(v[0], sets, {.reduction = none}); },
-       .inputs = {a},
-       .reference = rows([=](const auto& in, int64_t i) {
-         std::vector<int64_t> labels;
-         for (int64_t j = 0; j < 4 && sets.at<int64_t>({i, j}) >= 0; ++j)
-           labels.push_back(sets.at<int64_t>({i, j}));
-         double total = 0;
-         for (const int64_t y : labels)
-           for (int64_t j = 0; j < 4; ++j)
-             if (std::find(labels.begin(), labels.end(), j) == labels.end())
-               total += std::max(0.0, 1 - in[0]({i, y}) + in[0]({i, j}));
-         return total / 4;
-       }),
-       .roundings = 2});
+  list.push_back({.name = "multilabel_margin_loss",
+                  .op =
+                      [=](const Variables& v) {
+                        return esp::multilabel_margin_loss(v[0], sets.to(v[0].device()), {.reduction = none});
+                      },
+                  .inputs = {a},
+                  .reference = rows([=](const auto& in, int64_t i) {
+                    std::vector<int64_t> labels;
+                    for (int64_t j = 0; j < 4 && sets.at<int64_t>({i, j}) >= 0; ++j)
+                      labels.push_back(sets.at<int64_t>({i, j}));
+                    double total = 0;
+                    for (const int64_t y : labels)
+                      for (int64_t j = 0; j < 4; ++j)
+                        if (std::find(labels.begin(), labels.end(), j) == labels.end())
+                          total += std::max(0.0, 1 - in[0]({i, y}) + in[0]({i, j}));
+                    return total / 4;
+                  }),
+                  .roundings = 2});
   return list;
 }
 
