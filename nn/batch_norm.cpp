@@ -58,10 +58,10 @@ class BatchNormState : public LayerStateOf<BatchNormState> {
 
   Variable by_batch(const Variable& x) const {
     const int64_t features = x.shape()[1];
-    if (training() && x.shape().elements() == features)
+    if (training() && x.shape().elements() <= features)
       throw ShapeError(
-          fmt::format("BatchNorm: a batch of shape {} has one element of each feature, which has no variance",
-                      x.shape().str()));
+          fmt::format("BatchNorm: a batch of shape {} has {} of each feature, which has no variance",
+                      x.shape().str(), x.shape().elements() == features ? "one element" : "no element"));
     Dims others = axes_from(2, x.rank());
     others.push_back(0);
     const Axes axes{Axes(others)};

@@ -82,7 +82,8 @@ Variable dense(const Parameters& scope, const Variable& x, int64_t out, const De
                Module::Where where) {
   const CallScope call(where);
   const Dense layer = scope.layer<Dense>(
-      "dense", fmt::format("{} outputs", out), [&] { return Dense(out, options, where); }, where);
+      "dense", fmt::format("{} outputs, {} bias", out, options.bias ? "with" : "without"),
+      [&] { return Dense(out, options, where); }, where);
   return layer(x, where);
 }
 
@@ -90,7 +91,9 @@ Variable embedding(const Parameters& scope, const Variable& indices, int64_t cou
                    const EmbeddingOptions& options, Module::Where where) {
   const CallScope call(where);
   const Embedding layer = scope.layer<Embedding>(
-      "embedding", fmt::format("{} vectors of width {}", count, width),
+      "embedding",
+      fmt::format("{} vectors of width {}, padding index {}, norms of at most {}", count, width,
+                  options.padding_index.value_or(-1), options.max_norm.value_or(0)),
       [&] { return Embedding(count, width, options, where); }, where);
   return layer(indices, where);
 }
@@ -106,8 +109,10 @@ Variable batch_norm(const Parameters& scope, const Variable& x, const BatchNormO
                     Module::Where where) {
   const CallScope call(where);
   const BatchNorm layer = scope.layer<BatchNorm>(
-      "batch_norm", fmt::format("epsilon {}", options.epsilon), [&] { return BatchNorm(options, where); },
-      where);
+      "batch_norm",
+      fmt::format("epsilon {}, momentum {}, affine {}, running statistics {}", options.epsilon,
+                  options.momentum.value_or(-1), options.affine, options.running_statistics),
+      [&] { return BatchNorm(options, where); }, where);
   return layer(x, where);
 }
 

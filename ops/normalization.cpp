@@ -12,6 +12,7 @@ Variable normalize(const Operand& x, const NormalizeOptions& options) {
   const CallScope scope(x.where());
   return located(x.where(), [&] {
     const Variable& from = x.defined("normalize");
+    if (!(options.p > 0)) throw Error(fmt::format("normalize: p is {}; it is above 0", options.p));
     const Variable length = norm(from, {options.axis}, {.p = options.p, .keep_dims = true});
     return from / maximum(length, options.epsilon);
   });

@@ -85,8 +85,14 @@ Variable norm(const Operand& x, const Axes& axes, const NormOptions& options) {
     if (p == 2) return unless_zero(sum(square(v), axes, keep), [](const Variable& y) { return sqrt(y); });
     const auto raise = [](const Variable& y, double exponent) { return power(y, exponent); };
     const Variable size = abs(v);
-    const Variable powers =
-        p > 0 && p < 2 ? unless_zero(size, [&](const Variable& y) { return raise(y, p); }) : raise(size, p);
+    Variable powers;
+    if (p > 0) {
+      powers = p < 2 ? unless_zero(size, [&](const Variable& y) { return raise(y, p); }) : raise(size, p);
+    } else {  // infinite where an element is 0, without a gradient there
+      const Variable is_zero = equal(size, zeros_like(size));
+      powers =
+          where(is_zero, full_like(size, infinite_order), raise(where(is_zero, ones_like(size), size), p));
+    }
     return unless_zero(sum(powers, axes, keep), [&](const Variable& y) { return raise(y, 1 / p); });
   });
 }

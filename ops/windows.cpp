@@ -1,6 +1,7 @@
 // Windows that slide over an axis, as a view, and their transpose, which adds windows up.
 #include "espalier/ops/functions/windows.h"
 
+#include <limits>
 #include <memory>
 
 #include "espalier/core/op_registry.h"
@@ -17,7 +18,13 @@ namespace {
 struct Sliding {
   int64_t axis, size, step, dilation;
 
-  int64_t span() const { return dilation * (size - 1) + 1; }
+  /// From the first element of a window to the last; as long as 64 bits count, for a longer one.
+  int64_t span() const {
+    int64_t between = 0, all = 0;
+    const bool fits = !__builtin_mul_overflow(dilation, size - 1, &between) &&
+                      !__builtin_add_overflow(between, int64_t{1}, &all);
+    return fits ? all : std::numeric_limits<int64_t>::max();
+  }
   int64_t count(int64_t length) const { return length < span() ? 0 : (length - span()) / step + 1; }
   Attributes attributes() const {
     return {{"axis", axis}, {"size", size}, {"step", step}, {"dilation", dilation}};

@@ -201,6 +201,7 @@ Lbfgs::Lbfgs(const ParameterList& parameters, const LbfgsOptions& o, std::source
 
 double Lbfgs::step(const Closure& closure, std::source_location where) {
   return located(where, [&] {
+    if (!closure) throw Error("Lbfgs: the closure is empty");
     Run run(parameters_, options_, closure, *memory_);
     const Variable before = run.position();
     try {

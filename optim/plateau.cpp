@@ -34,8 +34,8 @@ ReduceOnPlateau::ReduceOnPlateau(const Optimizer& optimizer, const PlateauOption
 bool ReduceOnPlateau::is_better(double metric) const {
   if (std::isnan(state_.best)) return !std::isnan(metric);
   const double sign = options_.maximize ? 1 : -1;
-  const double bound = options_.relative ? state_.best * (1 + sign * options_.threshold)
-                                         : state_.best + sign * options_.threshold;
+  const double least = options_.relative ? std::abs(state_.best) * options_.threshold : options_.threshold;
+  const double bound = state_.best + sign * least;
   return options_.maximize ? metric > bound : metric < bound;
 }
 

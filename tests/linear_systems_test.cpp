@@ -166,4 +166,13 @@ BOOST_AUTO_TEST_CASE(cholesky) {
   BOOST_TEST(difference(esp::transpose(esp::cholesky(a)).value(), esp::cholesky(a, true).value()) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(signs_of_determinants_have_no_gradient) {
+  const esp::Variable leaf = esp::variable(esp::tensor({{4.0, 1.0}, {0.5, 3.0}}, esp::float64)),
+                      x = leaf * 1.0;
+  const auto [sign, log_abs] = esp::slogdet(x);
+  BOOST_TEST(difference(sign.gradient(x).value(), esp::zeros({2, 2}, esp::float64)) == 0);
+  BOOST_TEST(difference((sign * esp::exp(log_abs)).gradient(x).value(),
+                        esp::tensor({{3.0, -0.5}, {-1.0, 4.0}}, esp::float64)) < 1e-12);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -75,6 +75,7 @@ BOOST_AUTO_TEST_CASE(lengths_and_distances) {
     for (int64_t j = 0; j < 4; ++j) squares += unit({i, j}) * unit({i, j});
     BOOST_TEST(std::abs(squares - 1) < 1e-14);
   }
+  BOOST_CHECK_EXCEPTION(esp::normalize(x, {.p = -1}), esp::Error, says({"normalize", "-1"}));
   BOOST_TEST(Array(esp::normalize(esp::zeros({1, 2})).value()).values == (std::vector<double>{0, 0}));
   const esp::Variable y = numbers({3, 4}, 1, 2);
   BOOST_TEST(difference(nn::CosineSimilarity()(x, y).value(), esp::cosine_similarity(x, y, 1).value()) == 0);

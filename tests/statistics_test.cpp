@@ -350,4 +350,13 @@ BOOST_AUTO_TEST_CASE(mistakes_name_op_and_line) {
   BOOST_CHECK_EXCEPTION(esp::logsumexp(x, 5), esp::ShapeError, says({"logsumexp", "axis 5", here()}));
 }
 
+BOOST_AUTO_TEST_CASE(norms_of_negative_order_at_zero) {
+  const esp::Variable x = esp::variable(esp::tensor({0.0, 2.0, -3.0}, esp::float64));
+  for (const double p : {-1.0, -2.0, -0.5}) {
+    const esp::Variable y = esp::norm(x, {}, {.p = p});
+    BOOST_TEST(y.value().item() == 0);
+    BOOST_TEST(difference(y.gradient(x).value(), esp::zeros({3}, esp::float64)) == 0);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

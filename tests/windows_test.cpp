@@ -3,6 +3,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <limits>
+
 #include "espalier/core/error.h"
 #include "espalier/executor/executor.h"
 #include "espalier/ops/ops.h"
@@ -182,6 +184,12 @@ BOOST_AUTO_TEST_CASE(mistakes_name_function_shapes_and_line) {
                         says({"pixel_unshuffle", "4", "3", here()}));
   BOOST_CHECK_EXCEPTION(esp::channel_shuffle(x, 2), esp::ShapeError,
                         says({"channel_shuffle", "3", "2", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(windows_longer_than_64_bits_count) {
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  for (const int64_t dilation : {int64_t{1} << 61, int64_t{1} << 62, most - 99999999, most})
+    BOOST_CHECK_THROW(esp::sliding_windows(esp::ones({4}), 0, 9, 1, dilation), esp::ShapeError);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -53,7 +53,9 @@ struct FitOptions {
   int64_t batch_size = 32;
   bool shuffle = true;
   uint64_t seed = 0;
-  /// Its loss and metrics are computed in inference, after each epoch.
+  /// Its loss and metrics are computed in inference, after each epoch, of the tree that is trained: there a
+  /// BatchNorm takes the statistics of each batch of validation, not the running ones. `evaluate` takes
+  /// those.
   TrainingData validation = {};
   NamedMetrics metrics = {};
   std::vector<AnyCallback> callbacks = {};

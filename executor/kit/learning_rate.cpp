@@ -53,9 +53,11 @@ void ReduceLROnPlateau::initialize(TrainingRun& run) {
 void ReduceLROnPlateau::epoch_finish(TrainingRun& run) {
   if (!add(run.epoch())) return;
   optim::Optimizer optimizer = *run.optimizer();
-  const double rate = optimizer.learning_rate();
-  const double next = std::max(rate * options_.factor, options_.minimum);
-  if (next < rate) optimizer.set_learning_rate(next);
+  for (const auto& [setting, rate] : optimizer.settings()) {  // "lr", or of each group, "0.lr"
+    if (setting != "lr" && !setting.ends_with(".lr")) continue;
+    const double next = std::max(rate * options_.factor, options_.minimum);
+    if (next < rate) optimizer.set(setting, next);
+  }
 }
 
 bool ReduceLROnPlateau::add(const EpochRecord& epoch) {

@@ -177,6 +177,7 @@ class LuDeterminant : public LuOp {
     });
   }
   Gradients gradient(const GradientRule& rule) const override {
+    if (form_ == DeterminantForm::sign) return Gradients(rule.inputs());
     Variable g = rule.output_gradient();
     if (form_ == DeterminantForm::whole) g = g * rule.output();
     const LuFactors factors = factors_of(rule);

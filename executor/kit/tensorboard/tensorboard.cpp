@@ -55,7 +55,12 @@ void TensorBoard::epoch_finish(TrainingRun& run) {
   for (const std::string& name : run.figures())
     if (const auto figure = record.figure(name)) writer_->add_scalar("epoch/" + name, *figure, epoch);
   if (const optim::Optimizer* optimizer = run.optimizer())
-    writer_->add_scalar("epoch/learning_rate", optimizer->scheduled_learning_rate(), epoch);
+    for (const auto& [setting, value] : optimizer->settings()) {
+      if (setting == "lr")
+        writer_->add_scalar("epoch/learning_rate", optimizer->scheduled_learning_rate(), epoch);
+      else if (setting.ends_with(".lr"))  // of a group
+        writer_->add_scalar("epoch/learning_rate/" + setting.substr(0, setting.size() - 3), value, epoch);
+    }
   if (options_.histograms_every > 0 && epoch % options_.histograms_every == 0) write_histograms(run, epoch);
   writer_->flush();
 }
