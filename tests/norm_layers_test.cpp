@@ -231,4 +231,9 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
   BOOST_CHECK_EXCEPTION(RmsNorm(0), esp::Error, says({"RmsNorm", "0"}));
 }
 
+BOOST_AUTO_TEST_CASE(an_empty_batch_has_no_statistics) {
+  const esp::nn::BatchNorm layer(4);
+  BOOST_CHECK_EXCEPTION(layer(esp::randn({0, 4})), esp::ShapeError, says({"BatchNorm", "no element"}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -86,4 +86,13 @@ BOOST_AUTO_TEST_CASE(names_of_other_things_are_refused) {
   BOOST_TEST(scope.parameters().size() == 3u);
 }
 
+BOOST_AUTO_TEST_CASE(other_settings_than_in_the_first_call) {
+  const esp::nn::Parameters scope;
+  const esp::Variable x = esp::ones({2, 3});
+  (void)esp::nn::dense(scope["a"], x, 3);
+  BOOST_CHECK_THROW(esp::nn::dense(scope["a"], x, 3, {.bias = false}), esp::Error);
+  (void)esp::nn::batch_norm(scope["b"], x);
+  BOOST_CHECK_THROW(esp::nn::batch_norm(scope["b"], x, {.affine = false}), esp::Error);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
