@@ -1,6 +1,5 @@
 #include "espalier/data/workers/loader.h"
 
-#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <chrono>
@@ -65,14 +64,15 @@ struct LoaderPass::State {
         batch.first = feed->batch(epoch, step);
       } catch (const EndOfData&) {
         batch.second = ended_early(step, "the dataset threw EndOfData");
-      } catch (abi::__forced_unwind&) {  // the thread is being ended; this may not be swallowed
-        lock.lock();
-        ready[step].second = ended_early(step, "its worker's thread ended");
-        worker.done = true;
-        has_returned.notify_all();
-        throw;
       } catch (...) {
         batch.second = std::current_exception();
+        if (!batch.second) {  // the thread is being ended, by no exception: that may not be swallowed
+          lock.lock();
+          ready[step].second = ended_early(step, "its worker's thread ended");
+          worker.done = true;
+          has_returned.notify_all();
+          throw;
+        }
       }
       lock.lock();
       worker.step = -1;

@@ -1,6 +1,5 @@
 #include "espalier/data/workers/parallel.h"
 
-#include <cxxabi.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -66,16 +65,18 @@ struct ReadPool {
         error = std::make_exception_ptr(DataError(
             fmt::format("the dataset threw EndOfData for row {} and those after it, which it says it has",
                         part.rows[0])));
-      } catch (abi::__forced_unwind&) {  // the thread is being ended; this may not be swallowed
-        lock.lock();
-        part.error = std::make_exception_ptr(DataError(fmt::format(
-            "the thread of worker {} ended while it read row {} and those after it", number, part.rows[0])));
-        part.done = true;
-        ended[number] = 1;
-        has_returned.notify_all();
-        throw;
       } catch (...) {
         error = std::current_exception();
+        if (!error) {  // the thread is being ended, by no exception: that may not be swallowed
+          lock.lock();
+          part.error = std::make_exception_ptr(
+              DataError(fmt::format("the thread of worker {} ended while it read row {} and those after it",
+                                    number, part.rows[0])));
+          part.done = true;
+          ended[number] = 1;
+          has_returned.notify_all();
+          throw;
+        }
       }
       lock.lock();
       part.error = error;
