@@ -231,7 +231,7 @@ struct SoftShrink {
 struct HardShrink {
   template <class T>
   ESPALIER_HD T operator()(T x, T lambda) const {
-    return (x >= -lambda) & (x <= lambda) ? T(0) : x;
+    return ((x >= -lambda) & (x <= lambda)) ? T(0) : x;
   }
 };
 

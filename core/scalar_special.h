@@ -3,6 +3,10 @@
 #pragma once
 
 #ifndef __CUDACC_RTC__
+#include <math.h>  // lgamma_r
+#endif
+
+#ifndef __CUDACC_RTC__
 #include "espalier/core/scalar_functions.h"
 #endif
 
@@ -20,7 +24,7 @@ ESPALIER_HD double log_gamma(double x) { return ::lgamma(x); }
 /// lgamma writes the sign to memory that all threads share.
 ESPALIER_HD double log_gamma(double x) {
   int sign = 0;
-  return __builtin_lgamma_r(x, &sign);
+  return ::lgamma_r(x, &sign);
 }
 #endif
 
