@@ -22,21 +22,24 @@ DLDataType dl_type(DType dtype) {
     case DType::float32:
     case DType::float64: return {kDLFloat, bits, 1};
     case DType::bfloat16: return {kDLBfloat, bits, 1};
+    case DType::int8:
+    case DType::int16:
     case DType::int32:
     case DType::int64: return {kDLInt, bits, 1};
+    case DType::uint8: return {kDLUInt, bits, 1};
     case DType::boolean: return {dl_bool, bits, 1};
   }
   __builtin_unreachable();
 }
 
 DType dtype_from(const DLDataType& type) {
-  for (const DType known : {float32, float64, int32, int64, boolean, float16, bfloat16}) {
+  for (const DType known : all_dtypes) {
     const DLDataType same = dl_type(known);
     if (type.code == same.code && type.bits == same.bits && type.lanes == same.lanes) return known;
   }
   throw TypeError(
       fmt::format("from_dlpack: there is no element type of code {}, {} bits and {} lanes; there are "
-                  "float16, float32, float64, bfloat16, int32, int64 and bool",
+                  "float16, float32, float64, bfloat16, int8, uint8, int16, int32, int64 and bool",
                   type.code, type.bits, type.lanes));
 }
 

@@ -15,6 +15,9 @@ std::string_view name(DType dtype) {
     case DType::int64: return "int64";
     case DType::float16: return "float16";
     case DType::bfloat16: return "bfloat16";
+    case DType::int8: return "int8";
+    case DType::uint8: return "uint8";
+    case DType::int16: return "int16";
     case DType::boolean: break;
   }
   return "bool";
@@ -22,7 +25,11 @@ std::string_view name(DType dtype) {
 
 std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }
 
-void detail::throw_needs_widening(DType dtype) {
+void detail::throw_no_arithmetic(DType dtype) {
+  if (is_small_integer(dtype))
+    throw TypeError(
+        std::string(name(dtype)) +
+        " is a type of data, with which nothing is computed; cast() it first, for example to float32");
   throw UnsupportedError("a kernel of the CPU was given " + std::string(name(dtype)) +
                          ", which it computes in float32");
 }

@@ -11,6 +11,7 @@
 #include "espalier/core/feed.h"
 #include "espalier/core/leaf_use.h"
 #include "espalier/core/open_sizes.h"
+#include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
 
 namespace espalier {
@@ -85,12 +86,12 @@ class Evaluation {
     for (State& state : nodes_) {
       state = {.node = state.node, .is_target = state.is_target, .wanted = state.is_target};
       find_stale(state);
-      state.compute = state.stale;
     }
+    find_reached();
     // Backwards: what must be computed asks for the values of its inputs.
     for (size_t i = nodes_.size(); i-- > 0;) {
       State& state = nodes_[i];
-      if (state.wanted && !state.node->has_value()) state.compute = true;
+      state.compute = state.reached && (state.stale || (state.wanted && !state.node->has_value()));
       if (!state.compute) continue;
       for (size_t k = 0; k < state.node->inputs.size(); ++k) {
         State& input = at(state.node->inputs[k].node());
@@ -128,6 +129,7 @@ class Evaluation {
     uint64_t newest = 0;  // when a leaf below was last assigned
     uint64_t drawn = 0;   // when an eager random node at or below this one last drew its numbers
     int32_t consumers = 0;
+    bool reached = false;  // from a target, not only for inference
     bool wanted = false;
     bool stale = false;
     bool compute = false;
@@ -177,6 +179,19 @@ class Evaluation {
   State& at(const Node* node) { return nodes_[order_.find(node)]; }
   const State& at(const Node* node) const { return nodes_[order_.find(node)]; }
 
+  /// What stands for inference is not computed: see in_train_phase().
+  void find_reached() {
+    for (size_t i = nodes_.size(); i-- > 0;) {
+      State& state = nodes_[i];
+      state.reached |= state.is_target;
+      if (!state.reached) continue;
+      for (const Edge& input : state.node->inputs) {
+        at(input.node()).reached = true;
+        if (chooses_by_phase(state.node->op())) break;
+      }
+    }
+  }
+
   void find_stale(State& state) {
     Node& node = *state.node;
     if (node.is_leaf()) {
@@ -185,6 +200,7 @@ class Evaluation {
       return;
     }
     for (const Edge& input : node.inputs) {
+      if (&input != node.inputs.begin() && chooses_by_phase(node.op())) break;  // plans of inference read it
       const State& below = at(input.node());
       state.newest = std::max(state.newest, below.newest);
       state.drawn = std::max(state.drawn, below.drawn);

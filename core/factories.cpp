@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "espalier/core/cpu/cast_row.h"
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
 #include "espalier/core/tensor.h"
@@ -44,7 +45,7 @@ T element_of(const detail::Number& number) {
 }
 
 void fill(Tensor& tensor, const detail::Number& number) {
-  visit_all(tensor.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_stored(tensor.dtype(), [&]<class T>(TypeTag<T>) {
     const T element = element_of<T>(number);
     for (T& x : tensor.span<T>()) x = element;
   });
@@ -80,7 +81,7 @@ Tensor arange(int64_t n, DType dtype, std::source_location where) {
   return located(where, [&] {
     if (n < 0) throw ShapeError(fmt::format("arange: {} is negative", n));
     Tensor result({n}, dtype);
-    visit_all(dtype, [&]<class T>(TypeTag<T>) {
+    visit_stored(dtype, [&]<class T>(TypeTag<T>) {
       int64_t i = 0;
       for (T& x : result.span<T>()) x = exact<T>(i++);
     });
@@ -118,7 +119,7 @@ Tensor rand(const Shape& shape, DType dtype, std::source_location where) {
 
 Tensor eye(int64_t n, DType dtype, std::source_location where) {
   Tensor result = zeros({n, n}, dtype, where);
-  visit_all(dtype, [&]<class T>(TypeTag<T>) {
+  visit_stored(dtype, [&]<class T>(TypeTag<T>) {
     T* data = result.data<T>();
     for (int64_t i = 0; i < n; ++i) data[i * (n + 1)] = T(1);
   });
@@ -143,6 +144,9 @@ template Tensor tensor_from(std::span<const int64_t>, const Shape&, std::source_
 template Tensor tensor_from(std::span<const bool>, const Shape&, std::source_location);
 template Tensor tensor_from(std::span<const Float16>, const Shape&, std::source_location);
 template Tensor tensor_from(std::span<const BFloat16>, const Shape&, std::source_location);
+template Tensor tensor_from(std::span<const int8_t>, const Shape&, std::source_location);
+template Tensor tensor_from(std::span<const uint8_t>, const Shape&, std::source_location);
+template Tensor tensor_from(std::span<const int16_t>, const Shape&, std::source_location);
 
 namespace detail {
 
@@ -150,7 +154,7 @@ template <class P>
 Tensor tensor_of(const P* values, const Shape& shape, DType dtype, const std::source_location& where) {
   return located(where, [&] {
     Tensor result(shape, dtype);
-    visit_all(dtype, [&]<class T>(TypeTag<T>) {
+    visit_stored(dtype, [&]<class T>(TypeTag<T>) {
       for (T& x : result.span<T>()) x = exact<T>(*values++);
     });
     return result;
@@ -177,7 +181,8 @@ void throw_ragged(const std::source_location& where) {
 }
 
 Tensor Number::as(DType other) const {
-  if (!is_real(other) && other != DType::boolean && !fits_integer && real != std::trunc(real))
+  const bool beyond = is_small_integer(other) && !has_number(other, real);
+  if (beyond || (!is_real(other) && other != DType::boolean && !fits_integer && real != std::trunc(real)))
     throw TypeError(
         fmt::format("the number {} meets elements of type {}, which cannot hold it; cast() them first", real,
                     name(other)));

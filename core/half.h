@@ -95,6 +95,8 @@ ESPALIER_HD float to_odd_float(float x) { return x; }
 ESPALIER_HD float to_odd_float(long x) { return to_odd_float(static_cast<long long>(x)); }
 ESPALIER_HD float to_odd_float(int x) { return to_odd_float(static_cast<double>(x)); }
 ESPALIER_HD float to_odd_float(unsigned char x) { return static_cast<float>(x); }
+ESPALIER_HD float to_odd_float(signed char x) { return static_cast<float>(x); }
+ESPALIER_HD float to_odd_float(short x) { return static_cast<float>(x); }
 ESPALIER_HD float to_odd_float(bool x) { return x ? 1.0f : 0.0f; }
 
 }  // namespace detail

@@ -122,7 +122,13 @@ bool is_trained(const Node& node) { return is_trainable(node.op()) && !node.froz
 
 namespace {
 std::atomic<uint64_t> trainable_changes{0};
+
+/// "a variable", "a parameter" or "the parameter 'w'".
+std::string trainable_text(const Op& op) {
+  if (!is_parameter(op) || op.name() == "parameter") return fmt::format("a {}", op.name());
+  return fmt::format("the parameter '{}'", op.name());
 }
+}  // namespace
 uint64_t trainable_version() { return trainable_changes.load(std::memory_order_relaxed); }
 
 void set_trainable(const Variable& parameter, bool on, std::source_location where) {
@@ -140,8 +146,8 @@ Variable make_leaf(OpPtr op, const Tensor& value, const std::source_location& wh
     if (!value.defined()) throw TypeError("an undefined tensor cannot become a Variable");
     const bool trainable = is_trainable(*op);
     if (trainable && !is_real(value.dtype()))
-      throw TypeError(fmt::format("a {} must be of a real type to have a gradient, not {}; shape {}",
-                                  op->name(), name(value.dtype()), value.shape().str()));
+      throw TypeError(fmt::format("{} must be of a real type to have a gradient, not {}; shape {}",
+                                  trainable_text(*op), name(value.dtype()), value.shape().str()));
     Variable leaf(new Node(std::move(op), build_context().where ? *build_context().where : where));
     Node& node = *leaf.node();
     node.outputs.push_back({value.spec(), value});

@@ -100,7 +100,7 @@ class Node : public NodeCounts {
   /// Whether its value may be replaced while eager nodes keep theirs, which were computed from it.
   bool may_change() const { return is_leaf() || op_->is_random(); }
   bool has_value() const { return outputs[0].value.defined(); }
-  /// Whether somebody may still ask for the value: a handle, or a gradient rule.
+  /// Whether the value may still be read: by a handle, or by a gradient rule.
   bool value_wanted() const;
   /// Whether one handle is all that keeps the value.
   bool value_ends_with_handle() const {

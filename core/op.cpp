@@ -27,6 +27,24 @@ std::string to_string(const Attributes& attributes) {
   return text;
 }
 
+void detail::throw_small_integers(std::string_view op, const Spec& spec) {
+  throw TypeError(
+      fmt::format("{}: nothing is computed with {} (shape {}), a type of stored data; cast() it first, for "
+                  "example to float32",
+                  op, espalier::name(spec.dtype), spec.shape.str()));
+}
+
+void Op::check_small_integers(const InputSpecs& inputs, const Specs& outputs) const {
+  const bool moves = is_leaf() || kind() == OpKind::source || runs_everywhere() || traits_.takes_halves ||
+                     traits_.takes_small_integers || effect() == Effect::writes_leaf;
+  if (moves) return;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (is_small_integer(inputs[i]->dtype) && reads_elements(i))
+      detail::throw_small_integers(name(), *inputs[i]);
+  for (const Spec& spec : outputs)
+    if (is_small_integer(spec.dtype)) detail::throw_small_integers(name(), spec);
+}
+
 void Op::unsupported(const KernelCall& call, std::string_view device) const {
   const DType dtype = call.inputs.empty() ? call.outputs[0]->dtype() : call.inputs[0]->dtype();
   throw UnsupportedError(

@@ -164,6 +164,9 @@ struct OpTraits {
   /// run_cpu takes 16-bit reals as they are, because it only moves elements or converts them; what only
   /// copies does. Else they are widened to float32 for it, and its results rounded.
   bool takes_halves = false;
+  /// Its kernels take int8, uint8 and int16 as they are. What only copies, runs on the host or takes halves
+  /// does, too.
+  bool takes_small_integers = false;
   /// Its kernel throws for no values of its operands.
   bool takes_any_values = false;
   /// Output 0 is input 0 but for few elements. Written over a leaf, it leaves the others alone.
@@ -196,6 +199,8 @@ struct OpTraits {
   std::optional<MatmulForm> matmul_form = std::nullopt;  ///< matrix products
   /// The sum of the products of its inputs, two by two; if their number is odd, the first is added to it.
   bool sums_products = false;
+  /// It may sum over the rows of a batch, where each row of its first input meets that of its second.
+  bool sums_over_rows = false;
   std::optional<double> fill =
       std::nullopt;  ///< the number everywhere in the output, whatever the inputs are
   std::optional<Device> output_device = std::nullopt;  ///< where the outputs are, if not where the inputs are
@@ -295,6 +300,9 @@ class Op {
   /// Whether the kernels of the CPU serve every device.
   bool runs_everywhere() const { return traits_.only_copies || traits_.runs_on_host; }
   bool reads_elements(size_t input) const { return traits_.reads.contains(input); }
+  /// Throws TypeError, naming the op, if it would compute with int8, uint8 or int16: it reads or writes them,
+  /// and its traits do not say that its kernels take them.
+  void check_small_integers(const InputSpecs& inputs, const Specs& outputs) const;
   /// Sources only: the feed, and which of its outputs this is.
   const std::shared_ptr<Feed>* feed() const;
   size_t feed_output() const;
@@ -309,7 +317,9 @@ using OpPtr = std::shared_ptr<const Op>;
 
 namespace detail {
 [[noreturn]] void no_attribute(const Op& op, std::string_view name);
-}
+/// The TypeError of an op that would compute with int8, uint8 or int16.
+[[noreturn]] void throw_small_integers(std::string_view op, const Spec& spec);
+}  // namespace detail
 template <class T>
 T attribute(const Op& op, std::string_view name) {
   for (const auto& [key, value] : op.attributes())

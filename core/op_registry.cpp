@@ -41,7 +41,7 @@ Dims AttributeReader::integers(std::string_view name) {
 
 DType AttributeReader::dtype(std::string_view name) {
   const std::string& value = text(name);
-  for (const DType dtype : {float32, float64, int32, int64, boolean, float16, bfloat16})
+  for (const DType dtype : all_dtypes)
     if (espalier::name(dtype) == value) return dtype;
   refuse(name);
 }

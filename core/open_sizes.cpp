@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ namespace {
 /// A size, something near it (the end of a slice), a multiple, or a half, a quarter or an eighth.
 bool is_made_of_size(int64_t number) {
   constexpr int64_t near = 8;
+  if (number == std::numeric_limits<int64_t>::min()) return false;  // it has no opposite
   const int64_t magnitude = number < 0 ? -number : number;
   for (const int64_t part : {2, 4, 8})
     if (magnitude == nominal_size / part || magnitude == nominal_size / part + 1) return true;

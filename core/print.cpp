@@ -46,7 +46,8 @@ void print_axis(std::string& out, const Tensor& tensor, size_t axis, int64_t off
 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (!tensor.defined()) return out << "undefined";
-  const Tensor host = tensor.to(cpu());
+  Tensor host = tensor.to(cpu());
+  if (is_small_integer(host.dtype())) host = host.to(int32);
   std::string text;
   visit_all(host.dtype(), [&]<class T>(TypeTag<T>) {
     print_axis<T>(text, host, 0, host.layout().offset, host.elements() > 1000 || host.elements() == 0);

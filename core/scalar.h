@@ -14,8 +14,8 @@
 
 #ifndef __CUDACC_RTC__
 #include "espalier/core/half.h"
+#include "espalier/core/scalar_angles.h"
 #include "espalier/core/scalar_math.h"
-#include "espalier/core/scalar_wide.h"
 #endif
 
 namespace espalier::scalar {
@@ -48,7 +48,7 @@ using math::log;
 using math::log1p;
 using math::sigmoid;
 using math::tanh;
-ESPALIER_HD float cos(float x) { return __builtin_cosf(x); }
+ESPALIER_HD float cos(float x) { return math::of_angle<math::Cosine>(x); }
 ESPALIER_HD double cos(double x) { return __builtin_cos(x); }
 ESPALIER_HD float fabs(float x) { return __builtin_fabsf(x); }
 ESPALIER_HD double fabs(double x) { return __builtin_fabs(x); }
@@ -56,7 +56,7 @@ ESPALIER_HD float floor(float x) { return __builtin_floorf(x); }
 ESPALIER_HD double floor(double x) { return __builtin_floor(x); }
 ESPALIER_HD float pow(float x, float y) { return __builtin_powf(x, y); }
 ESPALIER_HD double pow(double x, double y) { return __builtin_pow(x, y); }
-ESPALIER_HD float sin(float x) { return __builtin_sinf(x); }
+ESPALIER_HD float sin(float x) { return math::of_angle<math::Sine>(x); }
 ESPALIER_HD double sin(double x) { return __builtin_sin(x); }
 ESPALIER_HD float sqrt(float x) { return __builtin_sqrtf(x); }
 ESPALIER_HD double sqrt(double x) { return __builtin_sqrt(x); }
@@ -134,13 +134,15 @@ ESPALIER_HD constexpr T power_of_two(int n) {
 /// From a real to an integer: towards zero, values out of range to the nearest end of it, NaN to 0.
 template <class To, class From>
 ESPALIER_HD To saturate(From x) {
-  constexpr From limit = power_of_two<From>(8 * sizeof(To) - 1);
-  constexpr To highest = static_cast<To>(static_cast<Wrapping<To>>(-1) >> 1);
-  constexpr To lowest = -highest - 1;
-  const bool inside = (x >= -limit) & (x < limit);
+  constexpr bool has_sign = static_cast<To>(-1) < static_cast<To>(0);
+  constexpr int bits = static_cast<int>(8 * sizeof(To)) - (has_sign ? 1 : 0);
+  constexpr From limit = power_of_two<From>(bits), least = has_sign ? -limit : From(0);
+  constexpr To highest = static_cast<To>(~0ull >> (64 - bits));
+  constexpr To lowest = has_sign ? static_cast<To>(-highest - 1) : static_cast<To>(0);
+  const bool inside = (x >= least) & (x < limit);
   const To cut = static_cast<To>(inside ? x : From(0));
   const To at_most = x >= limit ? highest : cut;
-  return x < -limit ? lowest : at_most;
+  return x < least ? lowest : at_most;
 }
 
 }  // namespace detail
@@ -267,12 +269,20 @@ struct Sqrt {
   }
 };
 struct Sin {
+#ifndef __CUDA_ARCH__
+  static constexpr float bound = math::moderate_angle;
+  static float bounded(float x) { return math::of_moderate_angle<math::Sine>(x); }
+#endif
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::sin(x);
   }
 };
 struct Cos {
+#ifndef __CUDA_ARCH__
+  static constexpr float bound = math::moderate_angle;
+  static float bounded(float x) { return math::of_moderate_angle<math::Cosine>(x); }
+#endif
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::cos(x);
@@ -393,7 +403,7 @@ struct Select {
 // Between element types.
 
 /// To bool: whether x is not zero. From a real to an integer: towards zero, out of range to the nearest end,
-/// NaN to 0. To a 16-bit real: the nearest.
+/// NaN to 0. From an integer to a smaller one: its low bits. To a 16-bit real: the nearest.
 template <class To>
 struct Cast {
   template <class From>

@@ -32,15 +32,15 @@ using ::sinh;
 using ::tan;
 using ::trunc;
 #else
-ESPALIER_HD float acos(float x) { return __builtin_acosf(x); }
+ESPALIER_HD float acos(float x) { return math::acos(x); }
 ESPALIER_HD double acos(double x) { return __builtin_acos(x); }
 ESPALIER_HD double acosh(double x) { return __builtin_acosh(x); }
-ESPALIER_HD float asin(float x) { return __builtin_asinf(x); }
+ESPALIER_HD float asin(float x) { return math::asin(x); }
 ESPALIER_HD double asin(double x) { return __builtin_asin(x); }
 ESPALIER_HD double asinh(double x) { return __builtin_asinh(x); }
-ESPALIER_HD float atan(float x) { return __builtin_atanf(x); }
+ESPALIER_HD float atan(float x) { return math::atan(x); }
 ESPALIER_HD double atan(double x) { return __builtin_atan(x); }
-ESPALIER_HD float atan2(float y, float x) { return __builtin_atan2f(y, x); }
+ESPALIER_HD float atan2(float y, float x) { return math::atan2(y, x); }
 ESPALIER_HD double atan2(double y, double x) { return __builtin_atan2(y, x); }
 ESPALIER_HD double atanh(double x) { return __builtin_atanh(x); }
 ESPALIER_HD float ceil(float x) { return __builtin_ceilf(x); }
@@ -52,16 +52,26 @@ ESPALIER_HD float erfc(float x) { return math::erfc(x); }
 ESPALIER_HD double erfc(double x) { return __builtin_erfc(x); }
 ESPALIER_HD double exp2(double x) { return __builtin_exp2(x); }
 ESPALIER_HD double expm1(double x) { return __builtin_expm1(x); }
-ESPALIER_HD float fmod(float a, float b) { return __builtin_fmodf(a, b); }
+/// A quotient below 2^28 is never rounded to another integer, and its product with b is exact in double.
+ESPALIER_HD float fmod(float a, float b) {
+  const double wide = a, divisor = b, quotient = __builtin_trunc(wide / divisor);
+  if (!(__builtin_fabs(quotient) < 0x1p28)) return __builtin_fmodf(a, b);
+  return quotient == 0.0 ? a : __builtin_copysignf(static_cast<float>(wide - quotient * divisor), a);
+}
 ESPALIER_HD double fmod(double a, double b) { return __builtin_fmod(a, b); }
-ESPALIER_HD float hypot(float a, float b) { return __builtin_hypotf(a, b); }
+ESPALIER_HD float hypot(float a, float b) {
+  constexpr double infinite = math::Format<double>::infinity;
+  const double x = __builtin_fabs(static_cast<double>(a)), y = __builtin_fabs(static_cast<double>(b));
+  const double finite = __builtin_sqrt(x * x + y * y);
+  return static_cast<float>(x == infinite || y == infinite ? infinite : finite);
+}
 ESPALIER_HD double hypot(double a, double b) { return __builtin_hypot(a, b); }
 ESPALIER_HD double log10(double x) { return __builtin_log10(x); }
 ESPALIER_HD double log2(double x) { return __builtin_log2(x); }
 ESPALIER_HD float rint(float x) { return __builtin_rintf(x); }
 ESPALIER_HD double rint(double x) { return __builtin_rint(x); }
 ESPALIER_HD double sinh(double x) { return __builtin_sinh(x); }
-ESPALIER_HD float tan(float x) { return __builtin_tanf(x); }
+ESPALIER_HD float tan(float x) { return math::of_angle<math::Tangent>(x); }
 ESPALIER_HD double tan(double x) { return __builtin_tan(x); }
 ESPALIER_HD float trunc(float x) { return __builtin_truncf(x); }
 ESPALIER_HD double trunc(double x) { return __builtin_trunc(x); }
@@ -173,6 +183,10 @@ struct Log10 {
   }
 };
 struct Tan {
+#ifndef __CUDA_ARCH__
+  static constexpr float bound = math::moderate_angle;
+  static float bounded(float x) { return math::of_moderate_angle<math::Tangent>(x); }
+#endif
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::tan(x);

@@ -114,6 +114,12 @@ ESPALIER_HD double erfinv(double y) {
   return copysign(x, y);
 }
 
+#ifdef __CUDA_ARCH__
+ESPALIER_HD float erfinv(float y) { return static_cast<float>(erfinv(static_cast<double>(y))); }
+#else
+ESPALIER_HD float erfinv(float y) { return math::erfinv(y); }
+#endif
+
 }  // namespace detail
 
 /// The logarithm of the absolute value of the gamma function.
@@ -138,7 +144,7 @@ struct Polygamma {
 struct Erfinv {
   template <class T>
   ESPALIER_HD T operator()(T y) const {
-    return static_cast<T>(detail::erfinv(static_cast<double>(y)));
+    return detail::erfinv(y);
   }
 };
 /// x log(y), and 0 where x is 0, unless y is NaN.

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "espalier/core/cpu/cast_row.h"
 #include "espalier/core/cpu/philox_words.h"
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
@@ -96,7 +97,7 @@ Tensor logspace(double begin, double end, int64_t count, double base, DType dtyp
 Tensor eye(int64_t rows, int64_t columns, DType dtype, std::source_location where) {
   return located(where, [&] {
     Tensor result = zeros({rows, columns}, dtype, where);
-    visit_all(dtype, [&]<class T>(TypeTag<T>) {
+    visit_stored(dtype, [&]<class T>(TypeTag<T>) {
       T* data = result.data<T>();
       for (int64_t i = 0; i < std::min(rows, columns); ++i) data[i * (columns + 1)] = T(1);
     });
@@ -107,6 +108,12 @@ Tensor eye(int64_t rows, int64_t columns, DType dtype, std::source_location wher
 Tensor randint(int64_t low, int64_t high, const Shape& shape, DType dtype, std::source_location where) {
   return located(where, [&] {
     if (low >= high) throw Error(fmt::format("randint: there is no integer from {} to below {}", low, high));
+    if (is_small_integer(dtype)) {
+      if (!has_number(dtype, static_cast<double>(low)) || !has_number(dtype, static_cast<double>(high - 1)))
+        throw TypeError(fmt::format("randint: {} does not have all integers from {} to below {}", name(dtype),
+                                    low, high));
+      return randint(low, high, shape, DType::int32, where).to(dtype);
+    }
     if (dtype != DType::int64 && dtype != DType::int32)
       throw TypeError(fmt::format("randint: dtype must be one of integers, not {}", name(dtype)));
     if (dtype == DType::int32 && (low < INT32_MIN || high - 1 > INT32_MAX))

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "espalier/core/cpu/cast_row.h"
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
-#include "espalier/core/scalar.h"
 
 namespace espalier {
 
@@ -71,9 +71,9 @@ T Tensor::item(Where where) const {
     if (elements() != 1)
       throw ShapeError(fmt::format("item: the shape {} has {} elements, not one", shape().str(), elements()));
     const Tensor host = to(cpu());
-    return visit_all(dtype_, [&]<class E>(TypeTag<E>) {
-      return scalar::Cast<T>()(*static_cast<const E*>(host.address()));
-    });
+    T number;
+    cast_row(dtype_, dtype_of<T>())(1, &number, host.address(), 1);
+    return number;
   });
 }
 template float Tensor::item<float>(Where) const;
@@ -83,6 +83,9 @@ template int64_t Tensor::item<int64_t>(Where) const;
 template bool Tensor::item<bool>(Where) const;
 template Float16 Tensor::item<Float16>(Where) const;
 template BFloat16 Tensor::item<BFloat16>(Where) const;
+template int8_t Tensor::item<int8_t>(Where) const;
+template uint8_t Tensor::item<uint8_t>(Where) const;
+template int16_t Tensor::item<int16_t>(Where) const;
 
 double Tensor::item(Where where) const { return item<double>(where); }
 
@@ -133,14 +136,7 @@ Tensor Tensor::to(DType dtype) const {
   if (!defined() || dtype == dtype_) return *this;
   const Tensor from = to(cpu()).contiguous_copy();
   Tensor result(shape(), dtype, cpu());
-  visit_all(dtype_, [&]<class From>(TypeTag<From>) {
-    visit_all(dtype, [&]<class To>(TypeTag<To>) {
-      const From* in = static_cast<const From*>(from.address());
-      To* out = static_cast<To*>(result.address());
-      const int64_t n = elements();
-      for (int64_t i = 0; i < n; ++i) out[i] = scalar::Cast<To>()(in[i]);
-    });
-  });
+  if (elements() > 0) cast_row(dtype_, dtype)(elements(), result.address(), from.address(), 1);
   return result.to(device());
 }
 

@@ -119,7 +119,8 @@ class Tensor {
   /// This tensor if it is there, or a copy on `device`.
   Tensor to(Device device, Where where = Where::current()) const;
   /// A copy with elements of another type. Reals become integers towards zero, clamped to the range; NaN
-  /// becomes 0. What becomes a smaller real is rounded to the nearest.
+  /// becomes 0. Integers become smaller ones by their low bits: 300 becomes 44 as uint8, and -1 becomes 255.
+  /// What becomes a smaller real is rounded to the nearest.
   Tensor to(DType dtype) const;
 
  private:

@@ -103,6 +103,7 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
       node.depth = std::max(node.depth, from.depth + 1);
     }
     Specs outputs = node.op().infer(specs);
+    node.op().check_small_integers(specs, outputs);
     const Device device =
         node.op().traits().output_device.value_or(inputs.empty() ? Device{} : inputs[0]->device());
     for (Spec& spec : outputs) node.outputs.push_back({std::move(spec), Tensor::to_come(device)});

@@ -5,7 +5,7 @@
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
-#include "espalier/core/gradient_rule.h"
+#include "espalier/core/first_input.h"
 #include "espalier/core/op_registry.h"
 
 namespace espalier {
@@ -13,45 +13,22 @@ namespace espalier {
 namespace {
 
 /// Shows its first input. Evaluators see to the others.
-struct WithAssignment : Op {
-  WithAssignment()
-      : Op({.kind = OpKind::view,
-            .linearity = Linearity::first,
-            .precision = OpPrecision::follows,
-            .only_copies = true,
-            .reads = InputSet::only(0),
-            .gradient_reads = InputSet::none()}) {}
+struct WithAssignment : FirstInput {
   std::string_view name() const override { return "with_assignment"; }
   Specs infer(const InputSpecs& in) const override {
     if (in.size() == 3 && !(*in[1] == *in[2]))
       throw ShapeError(fmt::format("with_assignment: a leaf of {} {} cannot take a value of {} {}",
                                    espalier::name(in[1]->dtype), in[1]->shape.str(),
                                    espalier::name(in[2]->dtype), in[2]->shape.str()));
-    return {*in[0]};
-  }
-  void run_cpu(const KernelCall& call) const override { copy_elements(*call.inputs[0], *call.outputs[0]); }
-  std::optional<Layout> view(const Layout& in, const Spec&) const override { return in; }
-  std::optional<size_t> identity(const KnownInputs&, const Spec&) const override { return 0; }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {rule.output_gradient(), Variable(), Variable()};
+    return FirstInput::infer(in);
   }
 };
 
 /// A state as a node has read it that was computed before an eager assignment. Its value is set when it is
 /// made; in plans it is the state, which they assign at the end.
-struct Former : Op {
-  Former()
-      : Op({.kind = OpKind::view,
-            .linearity = Linearity::first,
-            .precision = OpPrecision::follows,
-            .only_copies = true,
-            .gradient_reads = InputSet::none()}) {}
+struct Former : FirstInput {
+  Former() : FirstInput(InputSet::all()) {}
   std::string_view name() const override { return "former"; }
-  Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
-  void run_cpu(const KernelCall& call) const override { copy_elements(*call.inputs[0], *call.outputs[0]); }
-  std::optional<Layout> view(const Layout& in, const Spec&) const override { return in; }
-  std::optional<size_t> identity(const KnownInputs&, const Spec&) const override { return 0; }
-  Gradients gradient(const GradientRule& rule) const override { return {rule.output_gradient()}; }
 };
 
 struct Store : Op {

@@ -16,9 +16,10 @@ namespace espalier {
 /// in every step, one of inference, also for validation, never. A step that holds two orders for one leaf is
 /// refused with an Error that names both lines: neither could see the other's value.
 ///
-/// On replicas `value` may be made of means and sums over the batch, which they exchange. With `.accumulate`
-/// it must not depend on the batch, and is written once, with the last part. Else get_executor throws
-/// UnsupportedError with the line that makes the value.
+/// On replicas `value` may be made of means and sums over the batch, which they exchange; with
+/// `local_statistics` the leaf gets the mean of the replicas' own, each counted by its rows. With
+/// `.accumulate` it must not depend on the batch, and is written once, with the last part. Else get_executor
+/// throws UnsupportedError with the line that makes the value.
 ///
 /// Throws Error if `leaf` is no state, ShapeError or TypeError if `value` does not fit it, DeviceError if it
 /// is elsewhere.

@@ -129,6 +129,9 @@ Tensor read_csv(const std::filesystem::path& path, const CsvOptions& options, st
         std::strchr("+-.\"\r\n", options.delimiter))
       throw DataError(fmt::format("read_csv: the delimiter {:?} could be part of a number or a line's end",
                                   options.delimiter));
+    if (is_small_integer(options.dtype))
+      throw TypeError(
+          fmt::format("read_csv: the dtype is {}; read int32, and cast it with to()", name(options.dtype)));
     const std::string text = read_file(path);
     return visit_all(options.dtype, [&]<class T>(TypeTag<T>) {
       using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, compute_t<T>>;

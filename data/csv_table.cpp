@@ -184,6 +184,9 @@ CsvTable read_csv_table(const std::filesystem::path& path, const CsvTableOptions
                         std::source_location where) {
   return located(where, [&] {
     check_delimiter(options.delimiter, options.comment);
+    if (is_small_integer(options.dtype))
+      throw TypeError(fmt::format("read_csv_table: the dtype is {}; read int32, and cast it with to()",
+                                  name(options.dtype)));
     const std::string text = read_file(path);
     const CsvFields fields(path, text, options.delimiter, options.comment);
     return CsvTableBuilder(path, options, fields).build();
@@ -204,8 +207,10 @@ void write_csv(const std::filesystem::path& path, const Tensor& table, const Csv
     for (size_t i = 0; i < options.header.size(); ++i)
       text += (i ? std::string(1, options.delimiter) : "") + csv_quoted(options.header[i], options.delimiter);
     if (!options.header.empty()) text += '\n';
-    const Tensor plain =
-        table.to(cpu()).to(is_half(table.dtype()) ? DType::float32 : table.dtype()).contiguous_copy();
+    const DType written = is_half(table.dtype())            ? DType::float32
+                          : is_small_integer(table.dtype()) ? DType::int32
+                                                            : table.dtype();
+    const Tensor plain = table.to(cpu()).to(written).contiguous_copy();
     AtomicFile file(path);
     visit(plain.dtype(), [&]<class T>(TypeTag<T>) {
       const auto values = plain.span<T>();

@@ -9,6 +9,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/core/random.h"
+#include "espalier/data/end_of_data.h"
 
 namespace espalier::data {
 
@@ -65,7 +66,7 @@ class DatasetFeed : public Feed {
   void add_open_sizes(int64_t epoch, int64_t step, std::vector<int64_t>& sizes) const override {
     if (open_.empty()) return;
     with_rows(epoch, step, 0, rows(step), [&](std::span<const int64_t> batch) {
-      const std::vector<int64_t> open = dataset_->open_sizes(batch);
+      const std::vector<int64_t> open = read_all(batch, [&] { return dataset_->open_sizes(batch); });
       if (open.size() != open_.size() || std::ranges::any_of(open, [](int64_t size) { return size < 0; }))
         throw DataError(
             fmt::format("a dataset with {} open axes gave {} sizes for a batch, or a negative one",
@@ -96,7 +97,7 @@ class DatasetFeed : public Feed {
   void read_rows(int64_t epoch, int64_t step, int64_t first, int64_t count, std::span<Tensor> outputs) const {
     if (step < 0 || step >= steps_) throw EndOfData();
     with_rows(epoch, step, first, count, [&](std::span<const int64_t> batch) {
-      dataset_->read_in({epoch, options_.seed}, batch, outputs);
+      read_all(batch, [&] { dataset_->read_in({epoch, options_.seed}, batch, outputs); });
     });
   }
 

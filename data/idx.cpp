@@ -56,7 +56,10 @@ void put_big_endian(std::string& to, uint64_t value, size_t bytes) {
 
 unsigned char idx_type_of(DType dtype) {
   switch (dtype) {
-    case DType::boolean: return 0x08;
+    case DType::boolean:
+    case DType::uint8: return 0x08;
+    case DType::int8: return 0x09;
+    case DType::int16: return 0x0b;
     case DType::int32: return 0x0c;
     case DType::float32: return 0x0d;
     case DType::float64: return 0x0e;
@@ -66,7 +69,8 @@ unsigned char idx_type_of(DType dtype) {
 
 }  // namespace
 
-Tensor read_idx(const std::filesystem::path& path, std::source_location where) {
+Tensor read_idx(const std::filesystem::path& path, const IdxReadOptions& options,
+                std::source_location where) {
   return located(where, [&] {
     InputFile file(path);
     unsigned char start[2] = {};
@@ -77,7 +81,7 @@ Tensor read_idx(const std::filesystem::path& path, std::source_location where) {
       source = std::make_unique<ZlibSource>(file, path.string(), file.size(), ZlibSource::Wrapping::gzip);
     else
       source = std::make_unique<FileSource>(file);
-    return parse_idx(*source);
+    return stored_as(options.small_integers, parse_idx(*source));
   });
 }
 

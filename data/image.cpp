@@ -55,7 +55,7 @@ Tensor image_tensor(const Pixels& pixels, int64_t channels, DType dtype) {
   const int64_t count = pixels.height * pixels.width;
   Tensor image({channels, pixels.height, pixels.width}, dtype);
   const PixelReader read(pixels);
-  visit(dtype, [&]<class T>(TypeTag<T>) {
+  const auto write = [&]<class T>(TypeTag<T>) {
     T* out = image.data<T>();
     for (int64_t channel = 0; channel < channels; ++channel)
       for (int64_t pixel = 0; pixel < count; ++pixel, ++out) {
@@ -64,7 +64,11 @@ Tensor image_tensor(const Pixels& pixels, int64_t channels, DType dtype) {
                               : channels < 3 ? read.gray(pixel)
                                              : read.color(pixel, channel));
       }
-  });
+  };
+  if (dtype == DType::uint8)
+    write(TypeTag<uint8_t>{});
+  else
+    visit(dtype, write);
   return image;
 }
 
@@ -96,8 +100,9 @@ Tensor read_image(const std::filesystem::path& path, const ImageOptions& options
   return located(where, [&] {
     if (options.channels < 0 || options.channels > 4)
       throw DataError(fmt::format("read_image: {} channels, not 0 to 4", options.channels));
-    if (options.dtype == DType::boolean || is_half(options.dtype))
-      throw TypeError(fmt::format("read_image: the dtype is {}, not int32, int64, float32 or float64",
+    if (options.dtype == DType::boolean || options.dtype == DType::int8 || options.dtype == DType::int16 ||
+        is_half(options.dtype))
+      throw TypeError(fmt::format("read_image: the dtype is {}, not uint8, int32, int64, float32 or float64",
                                   name(options.dtype)));
     const std::string bytes = read_file(path), shown = path.string();
     Pixels pixels;
@@ -107,6 +112,9 @@ Tensor read_image(const std::filesystem::path& path, const ImageOptions& options
       pixels = decode_jpeg(bytes, shown, options.max_pixels);
     else
       throw FileError(fmt::format("{} is neither a PNG nor a JPEG image", shown));
+    if (pixels.wide && options.dtype == DType::uint8)
+      throw DataError(fmt::format(
+          "read_image: {} has elements of 16 bits, which uint8 does not hold; read it as int32", shown));
     return image_tensor(pixels, options.channels, options.dtype);
   });
 }

@@ -76,13 +76,15 @@ class LibsvmParser {
       if (index < first) fail(word, fmt::format("has an index below {}", first));
       const int64_t column = index - first;
       if (options_.features > 0 && column >= options_.features)
-        fail(word, fmt::format("has an index beyond the {} features", options_.features));
+        fail(word, fmt::format("has an index beyond .features = {}", options_.features));
       if (column <= before) fail(word, "has an index that does not ascend");
       before = column;
       rows_.columns.push_back(column);
       rows_.values.push_back(number<T>(word.substr(colon + 1)));
       if (column == std::numeric_limits<int64_t>::max()) fail(word, "has an index that is too large");
-      width_ = std::max(width_, column + 1);
+      if (column < width_) continue;
+      width_ = column + 1;
+      widest_ = line_;
     }
   }
 
@@ -93,11 +95,15 @@ class LibsvmParser {
                           __builtin_mul_overflow(bytes, static_cast<int64_t>(sizeof(T)), &bytes);
     const int64_t needed = static_cast<int64_t>(rows_.values.size() * sizeof(T));
     if (overflow || (options_.features == 0 && bytes - needed > most_unasked_bytes))
-      throw FileError(fmt::format(
-          "{} has {} rows and the index {}, line {}: a dense table of them takes more than {} bytes. Name "
-          "the number of "
-          "features if that is meant",
-          path_.string(), rows, width - (options_.zero_based ? 1 : 0), line_, most_unasked_bytes));
+      throw FileError(
+          options_.features > 0
+              ? fmt::format("{} has {} rows: with .features = {}, no table can hold them", path_.string(),
+                            rows, width)
+              : fmt::format(
+                    "{}, line {}: the index {} makes a dense table of {} rows take more than {} bytes "
+                    "beyond what the file holds; .features = {} allows it",
+                    path_.string(), widest_, width - (options_.zero_based ? 1 : 0), rows, most_unasked_bytes,
+                    width));
     Tensor table({rows, width}, options_.dtype);
     const std::span<T> out = table.span<T>();
     std::fill(out.begin(), out.end(), T(0));
@@ -129,6 +135,7 @@ class LibsvmParser {
   const LibsvmOptions& options_;
   SparseRows<T> rows_;
   int64_t width_ = 0;
+  int64_t widest_ = 0;  // the line of the largest index
   int64_t line_ = 0;
   bool has_queries_ = false;
 };
@@ -137,8 +144,7 @@ void check_libsvm_options(const char* call, const LibsvmOptions& options) {
   if (options.dtype != DType::float32 && options.dtype != DType::float64)
     throw TypeError(fmt::format("{}: the dtype is {}, not float32 or float64", call, name(options.dtype)));
   if (options.features < 0)
-    throw DataError(
-        fmt::format("{}: the number of features is {}, which is negative", call, options.features));
+    throw DataError(fmt::format("{}: .features is {}; it cannot be negative", call, options.features));
 }
 
 /// The shortest text that is read back as the same number.

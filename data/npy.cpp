@@ -7,11 +7,12 @@
 
 namespace espalier::data {
 
-Tensor read_npy(const std::filesystem::path& path, std::source_location where) {
+Tensor read_npy(const std::filesystem::path& path, const NpyReadOptions& options,
+                std::source_location where) {
   return located(where, [&] {
     InputFile file(path);
     FileSource source(file);
-    return read_npy_array(source);
+    return read_npy_array(source, options.small_integers);
   });
 }
 

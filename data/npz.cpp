@@ -14,7 +14,8 @@
 
 namespace espalier::data {
 
-NamedTensors read_npz(const std::filesystem::path& path, std::source_location where) {
+NamedTensors read_npz(const std::filesystem::path& path, const NpyReadOptions& options,
+                      std::source_location where) {
   return located(where, [&] {
     ZipReader archive(path);
     NamedTensors tensors;
@@ -25,7 +26,7 @@ NamedTensors read_npz(const std::filesystem::path& path, std::source_location wh
       if (!names.insert(name).second)
         throw FileError(fmt::format("{} has two arrays named '{}'", path.string(), name));
       const auto source = archive.open(entry);
-      Tensor array = read_npy_array(*source);
+      Tensor array = read_npy_array(*source, options.small_integers);
       tensors.emplace_back(std::move(name), std::move(array));
     }
     return tensors;

@@ -5,6 +5,7 @@
 
 #include "espalier/core/files/safetensors.h"
 #include "espalier/core/tensor.h"
+#include "espalier/data/npy.h"
 
 namespace espalier::data {
 
@@ -16,7 +17,7 @@ struct NpzOptions {
 /// All arrays of a .npz file under their names, in the order of the archive: what `numpy.savez` and
 /// `savez_compressed` write. Types become those of `read_npy`. Throws FileError naming the file, the array
 /// and what is wrong with it, and UnsupportedError without zlib.
-NamedTensors read_npz(const std::filesystem::path& path,
+NamedTensors read_npz(const std::filesystem::path& path, const NpyReadOptions& options = {},
                       std::source_location where = std::source_location::current());
 
 /// Writes tensors of any shapes. An existing file is replaced only when the new one is complete. Throws

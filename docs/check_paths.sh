@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every file and folder that README.md, CONTRIBUTING.md and docs/*.md name exists. What counts as a path:
-#   - the target of a Markdown link, unless it is a URL: relative to the page;
+# Every file and folder that README.md, CONTRIBUTING.md, docs/*.md and docs/*/*.md name exists. What counts as a path:
+#   - the target of a Markdown link, unless it is a URL: relative to the page (code in backticks has none);
 #   - a word that begins with a folder of the repository and "/" (`core/op.h`, `tests/run.sh`, `espalier/core/op.h`): from
 #     the root; everywhere but in blocks of C++;
 #   - a word in backticks that ends like a source file (`plan.cpp`, `passes/precision.cpp`), or names a folder in one of the
@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-pages=(README.md CONTRIBUTING.md docs/*.md)
+pages=(README.md CONTRIBUTING.md docs/*.md docs/*/*.md)
 # Files of other projects, and files that programs write.
 foreign=" mpi.h nccl.h CMakeLists.txt gemm_choices.txt "
 files=$(find . \( -path ./build -o -path ./.git \) -prune -o -type f -printf '%P\n')
@@ -36,7 +36,7 @@ for page in "${pages[@]}"; do
   while IFS=: read -r line path; do
     path=${path%%#*}
     [[ -z $path || -e $(dirname "$page")/$path ]] || complain "$line" "$path"
-  done < <(grep -noE '\]\([^)]+\)' <<<"$text" | sed -E 's/\]\((.*)\)$/\1/' | grep -vE '^[0-9]+:[a-z]+://' || true)
+  done < <(sed 's/`[^`]*`//g' <<<"$text" | grep -noE '\]\([^)]+\)' | sed -E 's/\]\((.*)\)$/\1/' | grep -vE '^[0-9]+:[a-z]+://' || true)
 
   while IFS=: read -r line path; do
     path=${path#espalier/}

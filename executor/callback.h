@@ -31,8 +31,9 @@ class TrainingRun {
   /// A figure of `epoch()`: "loss" (its mean), "validation_loss", an output by its name, or in validation
   /// "validation_" and its name. Throws Error, naming those that there are, for another name.
   double figure(std::string_view name, Where where = Where::current()) const;
-  /// Throws Error, naming those that there are, if epochs of this run have no such figure. `who` asks.
-  void check_figure(std::string_view who, std::string_view name) const;
+  /// Throws Error, naming those that there are, if epochs of this run have no such figure. The message begins
+  /// with `caller`.
+  void check_figure(std::string_view caller, std::string_view name) const;
   /// The names of all figures.
   std::vector<std::string> figures() const;
   /// One of `ExecutorOptions::outputs` after the last step.

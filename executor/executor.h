@@ -53,7 +53,7 @@ struct ExecutorOptions {
   /// (Variable::update).
   std::optional<optim::Optimizer> optimizer = {};
   /// Where to run; empty is where the tree's parameters are. A tree on the CPU can be run on a GPU: its
-  /// parameters are copied there and, when somebody asks for them, back.
+  /// parameters are copied there and, when they are read, back.
   ///
   /// On several devices each has a replica of the plan and takes its share of the rows of every batch; all
   /// train as one device would, to rounding. {cpu(0), cpu(1)} are two replicas with half of the cores each,
@@ -161,9 +161,10 @@ class Executor {
   /// Runs epochs over the tree's feeds. A tree without a feed has one step in an epoch. Whatever a step or a
   /// callback throws leaves by this call; parameters are then as after the last whole step.
   History execute(const ExecuteOptions& options = {}, Where where = Where::current()) const;
-  /// The next step of the epoch, for loops of one's own. Throws EndOfData after the last; the step after that
-  /// begins the next epoch. `feeds` are the values of the placeholders beside the feeds, all of them in each
-  /// step; replicas take their rows of them, and a scalar whole. Throws DataError, TypeError or ShapeError.
+  /// The next step of the epoch, for loops of one's own. Throws EndOfData after the last, unless the tree
+  /// has no feed; the step after that begins the next epoch. `feeds` are the values of the placeholders
+  /// beside the feeds, all of them in each step; replicas take their rows of them, and a scalar whole. Throws
+  /// DataError, TypeError or ShapeError.
   StepInfo step(const Feeds& feeds = {}, Where where = Where::current()) const;
   /// One step on these values. The first size may differ from that of the placeholder, and so may those that
   /// are -1 there. Returns the tree's value. Inference on one device: several threads may be inside at once.
@@ -188,7 +189,8 @@ class Executor {
   /// Registers a callback, of a class that derives from Callback, among these functions. Some are in
   /// executor/kit/: EarlyStopping, BestModel, TensorBoard and others. Throws Error for a null pointer.
   void use(const AnyCallback& callback, Where where = Where::current()) const;
-  /// Called from a callback: `execute` returns after this step or epoch.
+  /// Called from a callback: `execute` returns after this step or epoch. Unless it is after `resume`, the
+  /// next `execute` does not go on with what is left of the epoch, but begins the next one, in its order.
   void stop() const;
 
   /// Adds a checkpoint to a folder: parameters, states and settings of the optimizer, this thread's random

@@ -2,6 +2,7 @@
 #include "espalier/core/op_registry.h"
 
 #include "espalier/core/assignment_ops.h"
+#include "espalier/core/train_phase.h"
 #include "espalier/executor/fused/matmul_ops.h"
 #include "espalier/executor/passes/passes.h"
 #include "espalier/ops/matmul/matmul.h"
@@ -24,6 +25,7 @@ OpRegistry make_op_registry() {
            add_cholesky_op,
            add_comparison_ops,
            add_concat_ops,
+           add_convolution_ops,
            add_count_op,
            add_counting_ops,
            add_cross_entropy_ops,
@@ -41,6 +43,7 @@ OpRegistry make_op_registry() {
            add_pad_ops,
            add_piecewise_activation_ops,
            add_pinv_op,
+           add_pool_ops,
            add_position_ops,
            add_product_ops,
            add_qr_op,
@@ -49,6 +52,7 @@ OpRegistry make_op_registry() {
            add_reshape_ops,
            add_rounding_ops,
            add_row_ops,
+           add_sample_correction_op,
            add_sampling_ops,
            add_scatter_ops,
            add_search_op,
@@ -65,6 +69,7 @@ OpRegistry make_op_registry() {
            add_window_ops,
            add_transfer_op,
            add_assignment_ops,
+           add_phase_ops,
            add_assign_op,
            add_keep_op,
            add_shape_op,

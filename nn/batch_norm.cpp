@@ -4,33 +4,27 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
-#include "espalier/core/with_assignment.h"
+#include "espalier/core/train_phase.h"
 #include "espalier/nn/channel_axes.h"
-#include "espalier/nn/layer_state.h"
+#include "espalier/nn/running_statistics.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/sample_correction.h"
 #include "espalier/ops/widened.h"
 
 namespace espalier::nn {
 
 namespace {
 
-class BatchNormState : public LayerStateOf<BatchNormState> {
+class BatchNormState : public LayerStateOf<BatchNormState, RunningStatistics> {
  public:
   explicit BatchNormState(const BatchNormOptions& options) : LayerStateOf("BatchNorm"), options_(options) {
     if (!(options.epsilon > 0))
       throw Error(fmt::format("BatchNorm: epsilon is {}; it must be above 0", options.epsilon));
-    if (options.momentum && !(*options.momentum >= 0 && *options.momentum <= 1))
-      throw Error(fmt::format("BatchNorm: momentum is {}; it must be from 0 to 1", *options.momentum));
     if (options.affine) {
       declare("weight", {-1}, init::Ones());
       declare("bias", {-1}, init::Zeros());
     }
-    if (!options.running_statistics) return;
-    declare_buffer("running_mean", {-1}, init::Zeros());
-    declare_buffer("running_var", {-1}, init::Ones());
-    declare_buffer(
-        "num_batches_tracked", {}, [](const Shape& shape, DType dtype) { return zeros(shape, dtype); },
-        int64);
+    if (options.running_statistics) declare_statistics(options.momentum);
   }
   void create_for(int64_t features, DType dtype) { create_with("number of features", features, dtype); }
 
@@ -67,24 +61,10 @@ class BatchNormState : public LayerStateOf<BatchNormState> {
     const Axes axes{Axes(others)};
     const Variable average = mean(x, axes, true), centered = x - average;
     const Variable variance = mean(square(centered), axes, true);
-    Variable y = normalized(centered, variance);
+    const Variable y = normalized(centered, variance);
     if (!training() || !options_.running_statistics) return y;
-    // The number of elements of a feature in this step; batches differ in theirs.
-    const Variable count = sum(ones_like(slice(x, 1, 0, 1)));
-    const Variable unbiased = variance * (count / maximum(count - 1.0, 1.0));
-    const Variable& seen = parameter("num_batches_tracked");
-    const Variable part =
-        options_.momentum ? full_like(count, *options_.momentum) : 1.0 / cast(seen + int64_t{1}, x.dtype());
-    y = tracking(y, parameter("running_mean"), average, part);
-    y = tracking(y, parameter("running_var"), unbiased, part);
-    return with_assignment(y, seen, seen + int64_t{1});
-  }
-
-  /// `y`, and the running statistic moves by that part to the batch's.
-  static Variable tracking(const Variable& y, const Variable& running, const Variable& of_batch,
-                           const Variable& part) {
-    const Variable vector = reshape(stop_gradient(of_batch), running.shape());
-    return with_assignment(y, running, running + (vector - running) * part);
+    const Variable tracked = tracking(y, average, variance * sample_correction(x, variance));
+    return in_train_phase(tracked, [&] { return by_running(x); });
   }
 
   BatchNormOptions options_;

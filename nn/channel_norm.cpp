@@ -13,13 +13,13 @@ namespace espalier::nn {
 
 namespace {
 
-/// Groups of channels; 0 groups stand for one of each channel.
-class ChannelNormState : public LayerStateOf<ChannelNormState> {
+class GroupNormState : public LayerStateOf<GroupNormState> {
  public:
-  ChannelNormState(std::string_view kind, int64_t groups, const ChannelNormOptions& options)
-      : LayerStateOf(kind), kind_(kind), groups_(groups), epsilon_(options.epsilon), affine_(options.affine) {
-    if (!(epsilon_ > 0)) throw Error(fmt::format("{}: epsilon is {}; it must be above 0", kind, epsilon_));
-    if (options.channels < 0) throw Error(fmt::format("{}: {} channels", kind, options.channels));
+  GroupNormState(int64_t groups, const ChannelNormOptions& options)
+      : LayerStateOf("GroupNorm"), groups_(groups), epsilon_(options.epsilon), affine_(options.affine) {
+    if (groups <= 0) throw Error(fmt::format("GroupNorm: {} groups; it needs at least one", groups));
+    if (!(epsilon_ > 0)) throw Error(fmt::format("GroupNorm: epsilon is {}; it must be above 0", epsilon_));
+    if (options.channels < 0) throw Error(fmt::format("GroupNorm: {} channels", options.channels));
     if (affine_) {
       declare("weight", {-1}, init::Ones());
       declare("bias", {-1}, init::Zeros());
@@ -30,10 +30,9 @@ class ChannelNormState : public LayerStateOf<ChannelNormState> {
   }
 
   Variable forward(const Variable& x) override {
-    const size_t least = groups_ > 0 ? 2 : 3;
-    if (x.rank() < least)
-      throw ShapeError(fmt::format("{}: an input of shape {} has fewer than {} axes, [n, channels, ...]",
-                                   kind_, x.shape().str(), least));
+    if (x.rank() < 2)
+      throw ShapeError(fmt::format(
+          "GroupNorm: an input of shape {} has fewer than 2 axes, [n, channels, ...]", x.shape().str()));
     check_groups(x.shape()[1]);
     fit(x, {{-1, x.shape()[1]}});
     const Variable wide = widened(x), centered = wide - average(wide);
@@ -46,15 +45,14 @@ class ChannelNormState : public LayerStateOf<ChannelNormState> {
 
  private:
   void check_groups(int64_t channels) const {
-    if (groups_ > 0 && channels % groups_ != 0)
-      throw Error(fmt::format("{}: {} groups do not divide {} channels", kind_, groups_, channels));
+    if (channels % groups_ != 0)
+      throw Error(fmt::format("GroupNorm: {} groups do not divide {} channels", groups_, channels));
   }
 
   /// The means over each group, to be broadcast to `x`. Those of the channels come first, since their sizes
   /// need not be known then.
   Variable average(const Variable& x) const {
     const Variable each = x.rank() > 2 ? mean(x, Axes(axes_from(2, x.rank())), true) : x;
-    if (groups_ == 0) return each;
     const int64_t channels = x.shape()[1], members = channels / groups_;
     const Variable of_groups = mean(reshape(each, {-1, groups_, members}), 2, true);
     const Variable repeated = of_groups + zeros({members}, x.dtype()).to(x.device());
@@ -64,7 +62,6 @@ class ChannelNormState : public LayerStateOf<ChannelNormState> {
     return reshape(repeated, Shape(shape));
   }
 
-  std::string_view kind_;
   int64_t groups_;
   double epsilon_;
   bool affine_;
@@ -75,14 +72,7 @@ class ChannelNormState : public LayerStateOf<ChannelNormState> {
 GroupNorm::GroupNorm(int64_t groups, ChannelNormOptions options, Where where)
     : LayerOf(located(where, [&] {
         const CallScope scope(where);
-        if (groups <= 0) throw Error(fmt::format("GroupNorm: {} groups; it needs at least one", groups));
-        return std::make_shared<ChannelNormState>("GroupNorm", groups, options);
-      })) {}
-
-InstanceNorm::InstanceNorm(ChannelNormOptions options, Where where)
-    : LayerOf(located(where, [&] {
-        const CallScope scope(where);
-        return std::make_shared<ChannelNormState>("InstanceNorm", 0, options);
+        return std::make_shared<GroupNormState>(groups, options);
       })) {}
 
 }  // namespace espalier::nn

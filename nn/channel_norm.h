@@ -1,5 +1,6 @@
-// Normalizations of [n, channels, ...] by statistics of each example: GroupNorm, InstanceNorm.
+// GroupNorm: normalizes groups of channels of each example.
 #pragma once
+#include "espalier/nn/instance_norm.h"
 #include "espalier/nn/layer.h"
 
 namespace espalier::nn {
@@ -20,13 +21,6 @@ struct ChannelNormOptions {
 class GroupNorm : public LayerOf<GroupNorm> {
  public:
   explicit GroupNorm(int64_t groups, ChannelNormOptions options = {}, Where where = Where::current());
-};
-
-/// The same over the elements of each channel of each example: [n, channels, ...] of rank 3 or more. Ulyanov
-/// et al., Instance normalization: the missing ingredient for fast stylization, 2016.
-class InstanceNorm : public LayerOf<InstanceNorm> {
- public:
-  explicit InstanceNorm(ChannelNormOptions options = {.affine = false}, Where where = Where::current());
 };
 
 }  // namespace espalier::nn

@@ -26,6 +26,7 @@ class EmbeddingBagState : public LayerStateOf<EmbeddingBagState, EmbeddingTable>
     Variable rows = look_up(x);
     if (weights.defined()) rows = rows * unsqueeze(weights, -1);
     const Variable kept = counted(x);
+    if (x.shape()[-1] == 0) return sum(rows, -2);  // bags without words are 0
     if (!kept.defined())
       return mode_ == BagMode::sum ? sum(rows, -2) : mode_ == BagMode::mean ? mean(rows, -2) : max(rows, -2);
     const Variable chosen = unsqueeze(kept, -1);

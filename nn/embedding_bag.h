@@ -21,7 +21,8 @@ struct EmbeddingBagOptions {
 };
 
 /// The sum, mean or maximum of the rows of `weight` [count, width] at the indices of each bag: [..., bag] of
-/// int32 or int64 becomes [..., width]. Errors are those of Embedding; throws ShapeError for a scalar.
+/// int32 or int64 becomes [..., width]. A bag without
+/// words is 0. Errors are those of Embedding; throws ShapeError for a scalar.
 class EmbeddingBag : public LayerOf<EmbeddingBag> {
  public:
   EmbeddingBag(int64_t count, int64_t width, EmbeddingBagOptions options = {},

@@ -6,6 +6,8 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
+#include "espalier/core/node.h"
+#include "espalier/ops/look_up.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier::nn {
@@ -40,14 +42,17 @@ EmbeddingTable::EmbeddingTable(std::string_view kind, int64_t count, int64_t wid
 
 Variable EmbeddingTable::look_up(const Variable& indices) {
   if (indices.dtype() != int32 && indices.dtype() != int64)
-    throw TypeError(fmt::format("{}: indices must be int32 or int64, not {}; their shape is {}", kind_,
-                                name(indices.dtype()), indices.shape().str()));
-  const Variable& weight = parameter("weight");
+    throw TypeError(
+        fmt::format("{}: indices must be int32 or int64, not {}; their shape is {}; cast() them first", kind_,
+                    name(indices.dtype()), indices.shape().str()));
   // Like a layer that its first input creates, it starts where that is.
-  if (!called_ && weight.device() != indices.device())
-    assign(*weight.node(), weight.value().to(indices.device()));
+  if (!called_)
+    for (const Entry& entry : entries())
+      if (const Variable& leaf = entry.slot.value; leaf.device() != indices.device())
+        assign(*leaf.node(), leaf.value().to(indices.device()));
   called_ = true;
-  Variable rows = gather(weight, indices);
+  note_input(indices);
+  Variable rows = espalier::look_up(std::string(kind_), parameter("weight"), indices, true);
   if (max_norm_) {
     const Variable norm = sqrt(sum(square(stop_gradient(rows)), -1, true));
     rows = rows * minimum(*max_norm_ / (norm + 1e-7), 1.0);

@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "espalier/core/error.h"
 #include "espalier/nn/channel_axes.h"
 #include "espalier/nn/layer_state.h"
+#include "espalier/ops/functions/dropouts.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier::nn {
@@ -18,13 +17,17 @@ void check_rate(std::string_view kind, double rate) {
     throw Error(fmt::format("{}: the rate must be in [0, 1), not {}", kind, rate));
 }
 
+void check_channels(std::string_view kind, const Variable& x) {
+  if (x.rank() < 2)
+    throw ShapeError(fmt::format("{}: an input of shape {} has no channels, as [n, channels, ...]", kind,
+                                 x.shape().str()));
+}
+
 class ChannelDropoutState : public LayerStateOf<ChannelDropoutState> {
  public:
   explicit ChannelDropoutState(double rate) : rate_(rate) { check_rate("ChannelDropout", rate); }
   Variable forward(const Variable& x) override {
-    if (x.rank() < 2)
-      throw ShapeError(fmt::format(
-          "ChannelDropout: an input of shape {} has no channels, as [n, channels, ...]", x.shape().str()));
+    check_channels("ChannelDropout", x);
     if (!training() || rate_ == 0) return x;
     if (x.rank() == 2) return dropout(x, rate_);
     // Only the shape of the sum is read.
@@ -39,13 +42,19 @@ class AlphaDropoutState : public LayerStateOf<AlphaDropoutState> {
  public:
   explicit AlphaDropoutState(double rate) : rate_(rate) { check_rate("AlphaDropout", rate); }
   Variable forward(const Variable& x) override {
-    if (!training() || rate_ == 0) return x;
-    constexpr double lowest = -1.7580993408473766;  // −λα of Selu
-    const double a = 1 / std::sqrt((1 - rate_) * (1 + rate_ * lowest * lowest)), b = -a * rate_ * lowest;
-    // 0, 1 / (1 − rate), or in plans of inference 1, where elements stay as they are.
-    const Variable kept = dropout(ones_like(x), rate_);
-    const Variable dropped = where(greater(kept, 0.0), x * a + b, full_like(x, a * lowest + b));
-    return where(equal(kept, 1.0), x, dropped);
+    return training() && rate_ > 0 ? alpha_dropout(x, rate_) : x;
+  }
+
+ private:
+  double rate_;
+};
+
+class FeatureAlphaDropoutState : public LayerStateOf<FeatureAlphaDropoutState> {
+ public:
+  explicit FeatureAlphaDropoutState(double rate) : rate_(rate) { check_rate("FeatureAlphaDropout", rate); }
+  Variable forward(const Variable& x) override {
+    check_channels("FeatureAlphaDropout", x);
+    return training() && rate_ > 0 ? feature_alpha_dropout(x, rate_) : x;
   }
 
  private:
@@ -58,5 +67,7 @@ ChannelDropout::ChannelDropout(double rate, Where where)
     : LayerOf(located(where, [&] { return std::make_shared<ChannelDropoutState>(rate); })) {}
 AlphaDropout::AlphaDropout(double rate, Where where)
     : LayerOf(located(where, [&] { return std::make_shared<AlphaDropoutState>(rate); })) {}
+FeatureAlphaDropout::FeatureAlphaDropout(double rate, Where where)
+    : LayerOf(located(where, [&] { return std::make_shared<FeatureAlphaDropoutState>(rate); })) {}
 
 }  // namespace espalier::nn

@@ -21,4 +21,11 @@ class AlphaDropout : public LayerOf<AlphaDropout> {
   explicit AlphaDropout(double rate = 0.5, Where where = Where::current());
 };
 
+/// The same for whole channels of [n, channels, ...], for each example its own; rank 2 has one element of
+/// each. Throws ShapeError for an input of lower rank, Error unless 0 <= rate < 1.
+class FeatureAlphaDropout : public LayerOf<FeatureAlphaDropout> {
+ public:
+  explicit FeatureAlphaDropout(double rate = 0.5, Where where = Where::current());
+};
+
 }  // namespace espalier::nn

@@ -8,6 +8,24 @@
 
 namespace espalier::nn {
 
+/// How a parameter is computed from others: see WeightNorm.
+struct Reparametrization {
+  /// What stands beside the parameter, with an initial value made of its value.
+  struct Part {
+    std::string name;
+    Shape pattern;
+    bool buffer = false;
+    std::function<Tensor(const Tensor& value)> derive;
+  };
+  std::string name;      ///< of the parameter: "weight"
+  std::string original;  ///< its name from now on: "weight_v"
+  std::vector<Part> parts;
+  /// The parameter, from the values of `original` and of the parts.
+  std::function<Variable(const std::vector<Variable>& values, bool training)> make;
+  /// Whether it writes states: then a step computes it once, however often it calls the layer.
+  bool writes_states = false;
+};
+
 /// What the handles of one layer share. A layer declares its parameters in its constructor, and calls `fit`
 /// in `forward` before it reads them:
 ///
@@ -30,6 +48,14 @@ class LayerState : public ModuleState {
   /// How errors and summaries name the layer: "Dense".
   std::string_view kind() const { return kind_; }
   virtual std::shared_ptr<LayerState> clone(Clones& made) const = 0;
+  /// The sizes of a declared parameter, open ones negative. Throws Error, which begins with `norm`, if it is
+  /// none.
+  const Shape& pattern_of(std::string_view name, std::string_view norm) const;
+  /// An axis of a declared parameter, from 0. Throws as pattern_of, and ShapeError if there is no such axis.
+  int64_t axis_of(std::string_view name, int64_t axis, std::string_view norm) const;
+  /// Has a declared parameter computed from others. Throws Error, which begins with `norm`, if it is none, or
+  /// a name is taken.
+  void reparametrize(std::string_view norm, Reparametrization change);
 
  protected:
   /// Open sizes of the declared shapes, and what they are: {{-1, x.shape()[-1]}}.
@@ -54,15 +80,32 @@ class LayerState : public ModuleState {
   /// Creates the parameters of a layer that is told its open size −1, on the CPU. Throws Error unless the
   /// size, which `what` names, is positive, and TypeError unless the dtype is real.
   void create_with(std::string_view what, int64_t size, DType dtype);
+  /// Notes the input of a call that `call` and `fit` do not see.
+  void note_input(const Variable& x);
   /// A declared parameter or buffer; undefined before it has been created.
-  const Variable& parameter(std::string_view name) const;
+  Variable parameter(std::string_view name) const;
 
  private:
+  /// What writes states is one node for all calls of a step: the last one, and what it was made of.
+  struct Computed {
+    Reparametrization how;
+    mutable Variable last = {};
+    mutable std::vector<const Node*> last_of = {};
+    mutable bool last_training = false;
+  };
+  const ParameterSlot* find_slot(std::string_view name) const;
+  [[noreturn]] void refuse_parameter(std::string_view name, std::string_view norm) const;
+  std::string title() const;
   int64_t resolve(const Entry& entry, int64_t size, Sizes sizes) const;
+  Tensor initial_value(const Entry& entry, DType dtype, Sizes sizes,
+                       const std::vector<std::pair<ParameterSlot*, Variable>>& created) const;
+  Variable computed(const Computed& parameter) const;
 
   std::string_view kind_;
   std::vector<std::pair<int64_t, Hook>> hooks_;
   int64_t next_hook_ = 0;
+  std::vector<Computed> computed_;
+  bool fed_ = false;  // whether the last input is downstream of a feed
 };
 
 /// Clones a layer by its copy constructor; parameters and children are cloned here.

@@ -33,7 +33,11 @@ Maxout::Maxout(int64_t out, int64_t pieces, DenseOptions options, Where where)
     : LayerOf(located(where, [&] {
         if (out <= 0 || pieces <= 0)
           throw Error(fmt::format("Maxout: {} outputs of {} pieces; both must be at least 1", out, pieces));
-        return std::make_shared<MaxoutState>(out, pieces, Dense(out * pieces, std::move(options), where));
+        int64_t width = 0;
+        if (__builtin_mul_overflow(out, pieces, &width))
+          throw ShapeError(
+              fmt::format("Maxout: {} outputs of {} pieces are more than 64 bits can count", out, pieces));
+        return std::make_shared<MaxoutState>(out, pieces, Dense(width, std::move(options), where));
       })) {}
 
 }  // namespace espalier::nn

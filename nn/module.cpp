@@ -185,12 +185,21 @@ void ModuleState::own_entries(Clones& made) {
       entry.child = known->second;
       continue;
     }
-    const auto* layer = dynamic_cast<const LayerState*>(entry.child.get());
-    if (!layer)
+    if (const auto* layer = dynamic_cast<const LayerState*>(entry.child.get()))
+      entry.child = layer->clone(made);
+    else if (const auto* container = dynamic_cast<const ContainerState*>(entry.child.get()))
+      entry.child = container->clone(made);
+    else
       throw UnsupportedError(
           fmt::format("clone: '{}' is a module of your own; copy it by saving and loading", entry.name));
-    entry.child = layer->clone(made);
   }
+}
+
+std::shared_ptr<ContainerState> ContainerState::clone(Clones& made) const {
+  auto copy = std::make_shared<ContainerState>(*this);
+  made.emplace(this, copy);
+  copy->own_entries(made);
+  return copy;
 }
 
 }  // namespace espalier::nn

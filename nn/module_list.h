@@ -1,5 +1,7 @@
 // ModuleList and ModuleDict: modules of one type, by number or by name.
 #pragma once
+#include <concepts>
+#include <cstdint>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "espalier/core/error.h"
+#include "espalier/nn/cloned_parts.h"
 #include "espalier/nn/layer.h"
 
 namespace espalier::nn {
@@ -17,9 +20,9 @@ namespace espalier::nn {
 template <std::derived_from<Module> M = Layer>
 class ModuleList : public Module {
  public:
-  ModuleList() = default;
-  ModuleList(std::initializer_list<M> modules) {
-    for (const M& module : modules) append(module);
+  ModuleList() : Module(container_state()) {}
+  ModuleList(std::initializer_list<M> modules, Where where = Where::current()) : ModuleList() {
+    for (const M& module : modules) append(module, where);
   }
 
   /// Throws Error if this is a part of `module`.
@@ -28,15 +31,32 @@ class ModuleList : public Module {
     return *this;
   }
   size_t size() const { return modules_->size(); }
-  /// Throws IndexError.
-  M& operator[](size_t i) const {
-    if (i >= size())
-      throw IndexError("ModuleList: there is no module " + std::to_string(i) + " among " +
-                       std::to_string(size()));
-    return (*modules_)[i];
+  /// Negative numbers count from the end. Throws IndexError.
+  template <std::integral I>
+  M& operator[](I i) const {
+    const auto count = static_cast<int64_t>(size()), number = static_cast<int64_t>(i),
+               at = number < 0 ? number + count : number;
+    if (at < 0 || at >= count)
+      throw IndexError("ModuleList: there is no module " + std::to_string(number) + " among " +
+                       std::to_string(count));
+    return (*modules_)[static_cast<size_t>(at)];
   }
   auto begin() const { return modules_->begin(); }
   auto end() const { return modules_->end(); }
+
+  /// The same modules with new parameters of equal values; a copy would share them. Throws UnsupportedError
+  /// when it holds a module that is not the library's.
+  ModuleList clone(Where where = Where::current()) const {
+    return located(where, [&] { return with_parts(ClonedParts(*this)); });
+  }
+  /// For ClonedParts.
+  ModuleList with_parts(const ClonedParts& parts) const {
+    ModuleList copy(*this);
+    parts.reset(copy);
+    copy.modules_ = std::make_shared<std::vector<M>>();
+    for (const M& module : *this) copy.modules_->push_back(parts.of(module));
+    return copy;
+  }
 
  private:
   std::shared_ptr<std::vector<M>> modules_ = std::make_shared<std::vector<M>>();
@@ -48,9 +68,10 @@ class ModuleDict : public Module {
  public:
   using Item = std::pair<std::string, M>;
 
-  ModuleDict() = default;
-  ModuleDict(std::initializer_list<Item> items) {
-    for (const auto& [name, module] : items) insert(name, module);
+  ModuleDict() : Module(container_state()) {}
+  /// Throws Error as `insert`.
+  ModuleDict(std::initializer_list<Item> items, Where where = Where::current()) : ModuleDict() {
+    for (const auto& [name, module] : items) insert(name, module, where);
   }
 
   /// Throws Error as Module::add.
@@ -68,6 +89,19 @@ class ModuleDict : public Module {
   }
   auto begin() const { return items_->begin(); }
   auto end() const { return items_->end(); }
+
+  /// As that of ModuleList.
+  ModuleDict clone(Where where = Where::current()) const {
+    return located(where, [&] { return with_parts(ClonedParts(*this)); });
+  }
+  /// For ClonedParts.
+  ModuleDict with_parts(const ClonedParts& parts) const {
+    ModuleDict copy(*this);
+    parts.reset(copy);
+    copy.items_ = std::make_shared<std::vector<Item>>();
+    for (const auto& [name, module] : *this) copy.items_->emplace_back(name, parts.of(module));
+    return copy;
+  }
 
  private:
   Item* find(std::string_view name) const {

@@ -24,6 +24,9 @@ struct ParameterSlot {
   Initialize initialize = {};
   /// A state, which is not trained.
   bool buffer = false;
+  /// The initial value is made of that of the slot `of` of the same module, whatever its pattern says.
+  std::string of = {};
+  std::function<Tensor(const Tensor& value)> derive = {};
 
   /// A leaf of its kind with that value.
   Variable make(const Tensor& value, std::string_view name, const std::source_location& where) const;
@@ -44,7 +47,7 @@ class ModuleState {
     ModuleState* owner;
   };
   /// Clones by original, so that a layer used twice is one layer in the clone too.
-  using Clones = std::unordered_map<const ModuleState*, std::shared_ptr<LayerState>>;
+  using Clones = std::unordered_map<const ModuleState*, std::shared_ptr<ModuleState>>;
 
   ModuleState() = default;
   virtual ~ModuleState() = default;
@@ -76,6 +79,13 @@ class ModuleState {
   std::vector<Entry> entries_;
   bool training_ = true;
   bool trainable_ = true;
+};
+
+/// The state of a module that only holds others and parameters: a list, a dictionary, a scope.
+class ContainerState : public ModuleState {
+ public:
+  /// Throws UnsupportedError when it holds a module that is not the library's.
+  std::shared_ptr<ContainerState> clone(Clones& made) const;
 };
 
 }  // namespace espalier::nn

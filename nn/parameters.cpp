@@ -12,13 +12,14 @@ struct Parameters::Contents {
   struct Layer {
     std::any layer;
     std::string settings;
+    CloneLayer clone;
   };
   std::map<std::string, Parameters, std::less<>> scopes;
   std::map<std::string, Layer> layers;
   std::map<std::string, Variable> parameters;
 };
 
-Parameters::Parameters() : contents_(std::make_shared<Contents>()) {}
+Parameters::Parameters() : Module(container_state()), contents_(std::make_shared<Contents>()) {}
 
 Parameters Parameters::operator[](std::string_view path) const {
   const size_t dot = path.find('.');
@@ -69,13 +70,30 @@ const std::any* Parameters::find(const std::string& name, const std::string& set
 }
 
 void Parameters::keep(const std::string& name, const std::string& settings, std::any layer,
-                      const Module& module, const Where& where) const {
+                      const Module& module, CloneLayer clone, const Where& where) const {
   located(where, [&] {
     state()->add_child(name, module.state());
     module.state()->train(training());
     if (!trainable()) module.state()->set_trainable(false);
-    contents_->layers.emplace(name, Contents::Layer{std::move(layer), settings});
+    contents_->layers.emplace(name, Contents::Layer{std::move(layer), settings, clone});
   });
+}
+
+Parameters Parameters::clone(Where where) const {
+  return located(where, [&] { return with_parts(ClonedParts(*this)); });
+}
+
+Parameters Parameters::with_parts(const ClonedParts& parts) const {
+  Parameters copy(*this);
+  parts.reset(copy);
+  copy.contents_ = std::make_shared<Contents>();
+  for (const auto& [name, scope] : contents_->scopes) copy.contents_->scopes.emplace(name, parts.of(scope));
+  for (const auto& [name, known] : contents_->layers)
+    copy.contents_->layers.emplace(
+        name, Contents::Layer{known.clone(known.layer, parts), known.settings, known.clone});
+  for (const ModuleState::Entry& entry : copy.state()->parts())
+    if (!entry.child) copy.contents_->parameters.emplace(entry.name, entry.slot.value);
+  return copy;
 }
 
 Variable dense(const Parameters& scope, const Variable& x, int64_t out, const DenseOptions& options,

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "espalier/nn/batch_norm.h"
+#include "espalier/nn/cloned_parts.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/embedding.h"
 #include "espalier/nn/layer_norm.h"
@@ -44,16 +45,27 @@ class Parameters : public Module {
           Where where = Where::current()) const {
     if (const std::any* known = find(name, settings, typeid(L), where)) return std::any_cast<L>(*known);
     L made = make();
-    keep(name, settings, made, made, where);
+    keep(name, settings, made, made, cloned_layer<L>, where);
     return made;
   }
 
+  /// A scope with new parameters of equal values, by the same names; a copy would share them. Throws
+  /// UnsupportedError when it holds a module that is not the library's.
+  Parameters clone(Where where = Where::current()) const;
+  /// For ClonedParts.
+  Parameters with_parts(const ClonedParts& parts) const;
+
  private:
   struct Contents;
+  using CloneLayer = std::any (*)(const std::any& layer, const ClonedParts& parts);
+  template <class L>
+  static std::any cloned_layer(const std::any& layer, const ClonedParts& parts) {
+    return parts.of(std::any_cast<const L&>(layer));
+  }
   const std::any* find(const std::string& name, const std::string& settings, const std::type_info& type,
                        const Where& where) const;
   void keep(const std::string& name, const std::string& settings, std::any layer, const Module& module,
-            const Where& where) const;
+            CloneLayer clone, const Where& where) const;
 
   std::shared_ptr<Contents> contents_;
 };

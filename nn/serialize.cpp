@@ -60,6 +60,12 @@ std::map<std::string, Tensor> tensors_in(const std::filesystem::path& file, cons
   return tensors;
 }
 
+/// Integers of files that a buffer has in int32.
+Tensor widened_for(const ParameterSlot& slot, const Tensor& tensor) {
+  const bool widens = slot.value.defined() ? slot.value.dtype() == int32 : slot.dtype == int32;
+  return widens && is_small_integer(tensor.dtype()) ? tensor.to(int32) : tensor;
+}
+
 void require_all(const LoadReport& report, const std::string& file) {
   if (!report.missing.empty())
     throw FileError(fmt::format("{} does not have the parameters {}", file, fmt::join(report.missing, ", ")));
@@ -81,6 +87,7 @@ LoadReport load_slots(ModuleState& module, const std::filesystem::path& file, co
       report.missing.push_back(options.prefix + named.path);
       continue;
     }
+    found.mapped() = widened_for(*named.slot, found.mapped());
     fit.check(named, found.mapped());
     Variable& value = named.slot->value;
     if (!value.defined())

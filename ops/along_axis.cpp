@@ -89,7 +89,10 @@ class TakeAlongAxis : public Op {
 class AddAlongAxisLike : public Op {
  public:
   explicit AddAlongAxisLike(int64_t axis)
-      : Op({.linearity = Linearity::first, .reads = InputSet::first(2), .gradient_reads = InputSet::only(1)}),
+      : Op({.linearity = Linearity::first,
+            .reads = InputSet::first(2),
+            .gradient_reads = InputSet::only(1),
+            .sums_over_rows = true}),
         axis_(axis) {}
   std::string_view name() const override { return "add_along_axis_like"; }
   Attributes attributes() const override { return {{"axis", axis_}}; }

@@ -5,24 +5,15 @@
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
-#include "espalier/ops/shape_like_ops.h"
+#include "espalier/ops/view_op.h"
 
 namespace espalier {
 
 namespace {
 
-OpTraits axis_group_traits() {
-  return {.kind = OpKind::view,
-          .precision = OpPrecision::follows,
-          .only_copies = true,
-          .reads = InputSet::only(0),
-          .gradient_reads = InputSet::none()};
-}
-
-class ReshapeBy : public Op {
+class ReshapeBy : public ReshapeView {
  public:
-  explicit ReshapeBy(std::vector<std::vector<AxisOf>> groups)
-      : Op(axis_group_traits()), groups_(std::move(groups)) {}
+  explicit ReshapeBy(std::vector<std::vector<AxisOf>> groups) : groups_(std::move(groups)) {}
   std::string_view name() const override { return "reshape_by"; }
   Attributes attributes() const override {
     std::vector<int64_t> operands, axes, counts;
@@ -47,25 +38,6 @@ class ReshapeBy : public Op {
       dims.push_back(Shape(std::move(sizes)).elements());
     }
     return {{in[0]->dtype, resolve(Shape(std::move(dims)), in[0]->shape.elements(), name())}};
-  }
-  std::optional<Layout> view(const Layout& in, const Spec& out) const override {
-    Layout layout;
-    if (!reshape_layout(in, out.shape, layout)) return std::nullopt;
-    return layout;
-  }
-  std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
-    return *in.specs[0] == out ? std::optional<size_t>(0) : std::nullopt;
-  }
-  void run_cpu(const KernelCall& call) const override {
-    Layout layout(call.inputs[0]->shape());  // the output in the shape of the input
-    layout.offset = call.outputs[0]->layout().offset;
-    Tensor same(call.outputs[0]->storage(), std::move(layout), call.outputs[0]->dtype());
-    copy_elements(*call.inputs[0], same);
-  }
-  Gradients gradient(const GradientRule& rule) const override {
-    Gradients result(rule.inputs());
-    if (rule.wants(0)) result[0] = reshape_like(rule.output_gradient(), rule.input(0));
-    return result;
   }
 
  private:

@@ -40,25 +40,7 @@ struct RepeatOnAxis : ViewOp {
   int64_t count_, axis_;
 };
 
-/// Another shape with the same row-major order.
-struct SameOrder : ViewOp {
-  std::optional<Layout> view(const Layout& in, const Spec& out) const override {
-    Layout layout;
-    if (!reshape_layout(in, out.shape, layout)) return std::nullopt;
-    return layout;
-  }
-  void run_cpu(const KernelCall& call) const override {
-    Layout layout(call.inputs[0]->shape());  // the output in the shape of the input
-    layout.offset = call.outputs[0]->layout().offset;
-    Tensor same(call.outputs[0]->storage(), std::move(layout), call.outputs[0]->dtype());
-    copy_elements(*call.inputs[0], same);
-  }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {reshape_like(rule.output_gradient(), rule.input(0))};
-  }
-};
-
-struct MergeAxes : SameOrder {
+struct MergeAxes : ReshapeView {
   explicit MergeAxes(Dims groups) : groups_(std::move(groups)) {}
   std::string_view name() const override { return "merge_axes"; }
   Attributes attributes() const override {
@@ -80,7 +62,7 @@ struct MergeAxes : SameOrder {
   Dims groups_;
 };
 
-struct Unflatten : SameOrder {
+struct Unflatten : ReshapeView {
   Unflatten(int64_t axis, Shape sizes) : axis_(axis), sizes_(std::move(sizes)) {}
   std::string_view name() const override { return "unflatten"; }
   Attributes attributes() const override {
@@ -120,6 +102,17 @@ struct BroadcastTogether : ViewOp {
 };
 
 }  // namespace
+
+Variable with_fixed_sizes(const Variable& x, size_t first) {
+  Variable result = x;
+  for (size_t axis = first; axis < x.rank(); ++axis) {
+    const int64_t size = x.shape().dims()[axis];
+    // The slice is an identity that has the size for an attribute.
+    if (x.node()->lazy && size > 0 && size % nominal_size == 0)
+      result = slice(result, static_cast<int64_t>(axis), 0, size);
+  }
+  return result;
+}
 
 Variable repeat_on_axis(const Variable& x, int64_t count, int64_t axis) {
   return apply(std::make_shared<RepeatOnAxis>(count, axis), {&x}, std::source_location::current());

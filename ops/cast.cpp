@@ -1,6 +1,7 @@
 // Conversion between element types.
 #include "espalier/ops/cast.h"
 
+#include "espalier/core/cpu/cast_row.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
@@ -22,23 +23,18 @@ struct Cast : Op {
   Specs infer(const InputSpecs& in) const override { return {{to_, in[0]->shape}}; }
   ElementLoops loops(const InputSpecs& in) const override {
     const bool halves = is_half(in[0]->dtype) || is_half(to_);
-    return {.row = halves ? RowFunction() : row(in[0]->dtype), .functor = functor()};
+    return {.row = halves ? RowFunction() : cast_row(in[0]->dtype, to_), .functor = functor()};
   }
-  void run_cpu(const KernelCall& call) const override { run_rows(call, row(call.inputs[0]->dtype()).unary); }
+  void run_cpu(const KernelCall& call) const override {
+    run_rows(call, cast_row(call.inputs[0]->dtype(), to_));
+  }
   Gradients gradient(const GradientRule& rule) const override {
     return {cast(rule.output_gradient(), rule.input().dtype())};
   }
 
  private:
   std::string_view functor() const {
-    return visit_all(to_, []<class To>(TypeTag<To>) { return type_name<scalar::Cast<To>>(); });
-  }
-  RowFunction row(DType from) const {
-    return visit_all(from, [&]<class From>(TypeTag<From>) {
-      return visit_all(to_, []<class To>(TypeTag<To>) -> RowFunction {
-        return detail::unary_row<scalar::Cast<To>, To, From>;
-      });
-    });
+    return visit_stored(to_, []<class To>(TypeTag<To>) { return type_name<scalar::Cast<To>>(); });
   }
 
   DType to_;

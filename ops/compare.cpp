@@ -11,7 +11,9 @@ namespace {
 /// A comparison has no gradient.
 template <class F, class Types>
 struct Comparison : BinaryOp<F, Types, bool> {
-  Comparison() : BinaryOp<F, Types, bool>({.gradient_reads = InputSet::none()}) {}
+  Comparison()
+      : BinaryOp<F, Types, bool>(
+            {.takes_small_integers = std::is_same_v<Types, Anything>, .gradient_reads = InputSet::none()}) {}
   Gradients gradient(const GradientRule&) const override { return {Variable(), Variable()}; }
 };
 struct Equal : Comparison<scalar::Equal, Anything> {
@@ -62,6 +64,7 @@ struct Where : Op {
   Where()
       : Op({.kind = OpKind::pointwise,
             .precision = OpPrecision::follows,
+            .takes_halves = true,
             .in_place = InputSet::all_but(0),
             .gradient_reads = InputSet::only(0)}) {}
   std::string_view name() const override { return "where"; }
@@ -71,17 +74,20 @@ struct Where : Op {
     return {{in[1]->dtype, broadcast(broadcast(in[0]->shape, in[1]->shape, name()), in[2]->shape, name())}};
   }
   ElementLoops loops(const InputSpecs& in) const override {
-    return {.row = row_for(in[1]->dtype, []<class T>(TypeTag<T>) -> RowFunction { return select_row<T>; }),
+    return {.row = is_half(in[1]->dtype) ? RowFunction() : row(in[1]->dtype),
             .functor = type_name<scalar::Select>()};
   }
-  void run_cpu(const KernelCall& call) const override {
-    visit(call.outputs[0]->dtype(), [&]<class T>(TypeTag<T>) { run_rows(call, select_row<T>); });
-  }
+  void run_cpu(const KernelCall& call) const override { run_rows(call, row(call.outputs[0]->dtype())); }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable& g = rule.output_gradient();
     const Variable c = rule.input(0);
     return {Variable(), rule.wants(1) ? where(c, g, 0.0) : Variable(),
             rule.wants(2) ? where(c, 0.0, g) : Variable()};
+  }
+
+ private:
+  static TernaryRow row(DType dtype) {
+    return visit_size(dtype, []<class T>(TypeTag<T>) -> TernaryRow { return select_row<T>; });
   }
 };
 

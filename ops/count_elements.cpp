@@ -49,6 +49,10 @@ class CountElements : public Op {
     const Layout seen = broadcast_layout(Layout(kept), x.shape());
     if (is_half(x.dtype())) {  // a sign does not make a zero another number
       count(static_cast<const uint16_t*>(x.address()), x, seen, counts, 0x7fff);
+    } else if (is_small_integer(x.dtype())) {
+      visit_size(x.dtype(), [&]<class T>(TypeTag<T>) {
+        count(static_cast<const T*>(x.address()), x, seen, counts, 0xffff);
+      });
     } else {
       visit(x.dtype(),
             [&]<class T>(TypeTag<T>) { count(static_cast<const T*>(x.address()), x, seen, counts, 0); });

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "espalier/core/op_registry.h"
@@ -57,10 +58,11 @@ struct DistinctElements {
   }
 };
 
-/// In float32 if they are halves, and on the host.
+/// In float32 if they are halves, in int32 if they are smaller integers, and on the host.
 Tensor computed_elements(const Tensor& x) {
   const Tensor here = x.to(cpu());
-  return (is_half(here.dtype()) ? here.to(DType::float32) : here).contiguous_copy();
+  const DType dtype = is_half(x.dtype()) ? float32 : is_small_integer(x.dtype()) ? int32 : x.dtype();
+  return here.to(dtype).contiguous_copy();
 }
 
 /// Outputs the distinct values, for each element which of them it is, and how often each occurs.
@@ -112,6 +114,9 @@ class Unique : public Op {
   int64_t count_;
 };
 
+/// So that the bytes of int64 or float64 bins are an int64.
+constexpr int64_t most_bins = std::numeric_limits<int64_t>::max() / int64_t{sizeof(int64_t)};
+
 class Bincount : public Op {
  public:
   explicit Bincount(int64_t length) : Op({.passes_no_gradient = true}), length_(length) {}
@@ -139,6 +144,9 @@ int64_t bins_for(const Tensor& x, int64_t least) {
   const Tensor numbers = x.to(cpu()).to(DType::int64).contiguous_copy();
   for (const int64_t number : numbers.span<int64_t>()) {
     if (number < 0) throw IndexError(fmt::format("bincount: {} is negative", number));
+    if (number >= most_bins)
+      throw ShapeError(
+          fmt::format("bincount: the bins up to {} have more bytes than 64 bits can count", number));
     least = std::max(least, number + 1);
   }
   return least;
@@ -169,14 +177,17 @@ Variable bincount(const Operand& x, const BincountOptions& options) {
     if (options.min_length < 0 || options.length.value_or(0) < 0)
       throw Error(fmt::format("bincount: the number of bins is {}",
                               std::min(options.min_length, options.length.value_or(0))));
+    if (std::max(options.min_length, options.length.value_or(0)) > most_bins)
+      throw ShapeError(fmt::format("bincount: {} bins have more bytes than 64 bits can count",
+                                   std::max(options.min_length, options.length.value_or(0))));
     if (options.length) return std::max(*options.length, options.min_length);
     refuse_lazy_operand(v, "bincount", "give the number of bins as `length`");
     return bins_for(v.value(x.where()), options.min_length);
   });
   if (!weights.defined()) return apply(std::make_shared<Bincount>(length), {&v}, x.where());
   // A negative number, which would count from the end, becomes one that is no bin either.
-  const Variable number =
-      reshape(where(less(v, zeros_like(v)), full_like(v, static_cast<double>(length)), v), {-1});
+  const Variable wide = length > std::numeric_limits<int32_t>::max() ? cast(v, int64) : v;
+  const Variable number = reshape(where(less(wide, zeros_like(wide)), full_like(wide, length), wide), {-1});
   const Variable bins = zeros({length}, weights.dtype()).to(weights.device());
   return scatter_add_like(reshape(weights, {-1}), number, bins, 0);
 }
@@ -186,18 +197,27 @@ Variable histogram(const Operand& x, int64_t bins, double low, double high) {
   const CallScope scope(x.where());
   return located(x.where(), [&] {
     check_dtype<Reals>({v.dtype(), v.shape()}, "histogram");
-    if (bins < 1 || !(low < high) || !std::isfinite(high - low))
+    if (bins < 1 || !(low < high))
       throw Error(
           fmt::format("histogram: {} bins between {} and {}; there must be at least one, and the first "
                       "bound below the second",
                       bins, low, high));
-    const Variable wide = is_half(v.dtype()) ? cast(v, DType::float32) : v;
+    if (!std::isfinite(high - low))
+      throw Error(fmt::format("histogram: the width from {} to {} is infinite, and so would be that of a bin",
+                              low, high));
+    if (bins >= most_bins)
+      throw ShapeError(fmt::format("histogram: {} bins have more bytes than 64 bits can count", bins));
+    // A float cannot tell bounds beyond its range from infinity.
+    const bool within_float =
+        std::max(std::abs(low), std::abs(high)) <= std::numeric_limits<float>::max() / 2;
+    const DType computed = v.dtype() == DType::float64 || !within_float ? DType::float64 : DType::float32;
+    const Variable wide = v.dtype() == computed ? v : cast(v, computed);
     const Variable inside =
         logical_and(greater_equal(wide, full_like(wide, low)), less_equal(wide, full_like(wide, high)));
     const Variable place = floor((wide - low) * (static_cast<double>(bins) / (high - low)));
-    const Variable bin = cast(minimum(maximum(place, 0), static_cast<double>(bins - 1)), DType::int64);
+    const Variable bin = minimum(cast(maximum(place, 0), DType::int64), bins - 1);
     // What is outside goes to one more bin.
-    const Variable counted = where(inside, bin, full_like(bin, static_cast<double>(bins)));
+    const Variable counted = where(inside, bin, full_like(bin, bins));
     return slice(bincount(counted, {.length = bins + 1}), 0, 0, bins);
   });
 }

@@ -30,11 +30,7 @@ struct CumulativeExtreme : SelectingOp {
         const T* in = static_cast<const T*>(x.address());
         T* values = detail::output<T>(call);
         int64_t* indices = detail::output<int64_t>(call, 1);
-        parallel_for(rows_along_last(x.shape()), std::max<int64_t>(1, detail::grain / n),
-                     [=](int64_t begin, int64_t end) {
-                       for (int64_t r = begin; r < end; ++r)
-                         row(in + r * n, values + r * n, indices + r * n, n);
-                     });
+        for_each_row(x.shape(), 1, [=](int64_t at) { row(in + at, values + at, indices + at, n); });
       }
     });
   }
@@ -56,17 +52,9 @@ struct CumulativeExtreme : SelectingOp {
   }
 };
 
-struct LogCumsumExp : Op {
-  LogCumsumExp() : Op({.in_place = InputSet::all(), .gradient_reads_output = true}) {}
+struct LogCumsumExp : RowOp {
+  LogCumsumExp() : RowOp({.in_place = InputSet::all(), .gradient_reads_output = true}) {}
   std::string_view name() const override { return "logcumsumexp"; }
-  bool mixes(size_t, size_t axis, const InputSpecs& in) const override {
-    return axis + 1 == in[0]->shape.rank();
-  }
-  Specs infer(const InputSpecs& in) const override {
-    check_dtype<Reals>(*in[0], name());
-    check_has_axis(*in[0], name());
-    return {*in[0]};
-  }
   void run_cpu(const KernelCall& call) const override {
     const Tensor x = call.inputs[0]->contiguous_copy();
     const int64_t n = x.shape()[-1];
@@ -75,10 +63,7 @@ struct LogCumsumExp : Op {
       if constexpr (Reals::accepts<T>) {
         const T* in = static_cast<const T*>(x.address());
         T* out = detail::output<T>(call);
-        parallel_for(rows_along_last(x.shape()), std::max<int64_t>(1, detail::grain / (16 * n)),
-                     [=](int64_t begin, int64_t end) {
-                       for (int64_t r = begin; r < end; ++r) row(in + r * n, out + r * n, n);
-                     });
+        for_each_row(x.shape(), 16, [=](int64_t at) { row(in + at, out + at, n); });
       }
     });
   }

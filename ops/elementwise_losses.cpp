@@ -40,8 +40,8 @@ Variable mean_absolute_error(const Operand& prediction, const Operand& target, c
 Variable smooth_l1_loss(const Operand& prediction, const Operand& target, const SmoothL1Options& options) {
   return loss_of("smooth_l1_loss", prediction, target, [&](const Variable& p, const Variable& t) {
     check_positive("smooth_l1_loss", "beta", options.beta);
-    // With m = min(d, beta): both formulas in one, without a condition.
-    const Variable d = abs(p - t), m = minimum(d, options.beta);
+    // Both formulas in one, without a condition. Its second derivative is 1 / beta at d = 0, too.
+    const Variable d = p - t, m = clamp(d, -options.beta, options.beta);
     return weighted("smooth_l1_loss", m * (d - m * 0.5) * (1 / options.beta), options.weights,
                     options.reduction);
   });
@@ -50,7 +50,7 @@ Variable smooth_l1_loss(const Operand& prediction, const Operand& target, const 
 Variable huber_loss(const Operand& prediction, const Operand& target, const HuberOptions& options) {
   return loss_of("huber_loss", prediction, target, [&](const Variable& p, const Variable& t) {
     check_positive("huber_loss", "delta", options.delta);
-    const Variable d = abs(p - t), m = minimum(d, options.delta);
+    const Variable d = p - t, m = clamp(d, -options.delta, options.delta);
     return weighted("huber_loss", m * (d - m * 0.5), options.weights, options.reduction);
   });
 }

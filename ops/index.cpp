@@ -4,9 +4,12 @@
 #include <string>
 #include <utility>
 
+#include "espalier/core/cpu/prefetch.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/cross_entropy.h"
+#include "espalier/ops/element_bits.h"
 #include "espalier/ops/indices.h"
+#include "espalier/ops/look_up.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
@@ -35,7 +38,7 @@ class Gather : public Op {
     return input == 0 && axis == resolve_axis(axis_, in[0]->shape.rank(), name());
   }
   Specs infer(const InputSpecs& in) const override {
-    check_indices(*in[1], name());
+    check_indices(*in[1], named_in_errors());
     const Shape &x = in[0]->shape, &indices = in[1]->shape;
     const size_t axis = resolve_axis(axis_, x.rank(), name());
     Dims dims(x.begin(), x.begin() + axis);
@@ -49,12 +52,17 @@ class Gather : public Op {
     const int64_t bytes = b.inner * static_cast<int64_t>(size_of(x.dtype()));
     const char* from = static_cast<const char*>(x.address());
     char* to = static_cast<char*>(call.outputs[0]->address());
-    with_indices(*call.inputs[1], b.size, name(), true, [&](auto at, int64_t count) {
+    with_indices(*call.inputs[1], b.size, named_in_errors(), from_end(), [&](auto at, int64_t count) {
       if (bytes == 0) return;
+      const auto source = [=](int64_t row) {
+        return from + (row / count * b.size + at(row % count)) * bytes;
+      };
       const auto copy = [=](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row)
-          std::memcpy(to + row * bytes, from + (row / count * b.size + at(row % count)) * bytes,
-                      static_cast<size_t>(bytes));
+        const int64_t ahead = rows_ahead(bytes);
+        for (int64_t row = begin; row < end; ++row) {
+          if (row + ahead < end) prefetch_row(source(row + ahead), bytes);
+          std::memcpy(to + row * bytes, source(row), static_cast<size_t>(bytes));
+        }
       };
       constexpr int64_t grain = 256 * 1024;  // bytes, at least, for each thread
       parallel_for(b.outer * count, std::max<int64_t>(1, grain / bytes), copy);
@@ -66,15 +74,40 @@ class Gather : public Op {
     return {scatter_add_like(rule.output_gradient(), rule.input(1), rule.input(0), axis), Variable()};
   }
 
+ protected:
+  virtual std::string_view named_in_errors() const { return name(); }
+  /// Whether negative indices count from the end.
+  virtual bool from_end() const { return true; }
+
  private:
   int64_t axis_;
+};
+
+/// gather along the first axis, for a function or layer that errors name.
+class LookUp : public Gather {
+ public:
+  LookUp(std::string function, bool from_end)
+      : Gather(0), function_(std::move(function)), from_end_(from_end) {}
+  std::string_view name() const override { return "look_up"; }
+  Attributes attributes() const override { return {{"function", function_}, {"from_end", from_end_}}; }
+
+ protected:
+  std::string_view named_in_errors() const override { return function_; }
+  bool from_end() const override { return from_end_; }
+
+ private:
+  std::string function_;
+  bool from_end_;
 };
 
 /// The transpose of gather. One thread adds to each element, in the order of the indices: deterministic.
 class ScatterAddLike : public Op {
  public:
   explicit ScatterAddLike(int64_t axis)
-      : Op({.deferred = axis == 0, .reads = InputSet::first(2), .gradient_reads = InputSet::only(1)}),
+      : Op({.deferred = axis == 0,
+            .reads = InputSet::first(2),
+            .gradient_reads = InputSet::only(1),
+            .sums_over_rows = true}),
         axis_(axis) {}
   std::string_view name() const override { return "scatter_add_like"; }
   Attributes attributes() const override { return {{"axis", axis_}}; }
@@ -181,7 +214,7 @@ struct PutLike : Op {
 class OneHot : public Op {
  public:
   OneHot(int64_t classes, DType dtype)
-      : Op({.gradient_reads = InputSet::none()}), classes_(classes), dtype_(dtype) {}
+      : Op({.takes_halves = true, .gradient_reads = InputSet::none()}), classes_(classes), dtype_(dtype) {}
   std::string_view name() const override { return "one_hot"; }
   Attributes attributes() const override {
     return {{"classes", classes_}, {"dtype", std::string(espalier::name(dtype_))}};
@@ -196,11 +229,12 @@ class OneHot : public Op {
   }
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
-    visit(out.dtype(), [&]<class T>(TypeTag<T>) {
+    visit_size(out.dtype(), [&]<class T>(TypeTag<T>) {
       T* to = static_cast<T*>(out.address());
+      const T one = element_bits<T>(1, out.dtype());
       std::fill_n(to, out.elements(), T{});
       each_row(*call.inputs[0], classes_, name(),
-               [&](int64_t row, int64_t i) { to[row * classes_ + i] = T(1); });
+               [&](int64_t row, int64_t i) { to[row * classes_ + i] = one; });
     });
   }
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }
@@ -214,6 +248,10 @@ class OneHot : public Op {
 
 Variable gather(const Operand& x, const Operand& indices, int64_t axis) {
   return apply(std::make_shared<Gather>(axis), {&x.variable(), &indices.variable()}, x.where());
+}
+Variable look_up(std::string function, const Variable& table, const Variable& indices, bool from_end) {
+  return apply(std::make_shared<LookUp>(std::move(function), from_end), {&table, &indices},
+               std::source_location::current());
 }
 Variable scatter_add_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis) {
   return apply(std::make_shared<ScatterAddLike>(axis), {&x, &indices, &like},
@@ -237,6 +275,9 @@ void add_index_ops(OpRegistry& ops) {
   ops.add<PutLike>();
   ops.add("pick", [](AttributeReader& a) { return std::make_shared<Pick>(a.text("function")); });
   ops.add("gather", [](AttributeReader& a) { return std::make_shared<Gather>(a.integer("axis")); });
+  ops.add("look_up", [](AttributeReader& a) {
+    return std::make_shared<LookUp>(a.text("function"), a.flag("from_end"));
+  });
   ops.add("scatter_add_like",
           [](AttributeReader& a) { return std::make_shared<ScatterAddLike>(a.integer("axis")); });
   ops.add("one_hot", [](AttributeReader& a) {

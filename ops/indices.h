@@ -6,7 +6,8 @@ namespace espalier {
 
 inline void check_indices(const Spec& spec, std::string_view op) {
   if (spec.dtype != DType::int64 && spec.dtype != DType::int32)
-    throw TypeError(fmt::format("{}: indices must be int32 or int64, not {}", op, name(spec.dtype)));
+    throw TypeError(
+        fmt::format("{}: indices must be int32 or int64, not {}; cast() them first", op, name(spec.dtype)));
 }
 
 /// Calls `f(at, count)`, where at(i) returns index i; negative indices count from the end, if allowed. Throws

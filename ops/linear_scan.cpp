@@ -3,32 +3,26 @@
 #include <algorithm>
 
 #include "espalier/core/op_registry.h"
-#include "espalier/ops/last_axis.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
+#include "espalier/ops/row_op.h"
 
 namespace espalier {
 
 namespace {
 
-class LinearScan : public Op {
+class LinearScan : public RowOp {
  public:
   explicit LinearScan(RecurrenceForm form)
-      : Op({.gradient_reads = InputSet::only(0), .gradient_reads_output = true}), form_(form) {}
+      : RowOp({.gradient_reads = InputSet::only(0), .gradient_reads_output = true}), form_(form) {}
   std::string_view name() const override { return "linear_scan"; }
   Attributes attributes() const override { return {{"reverse", form_.reverse}, {"lagged", form_.lagged}}; }
-  bool mixes(size_t, size_t axis, const InputSpecs& in) const override {
-    return axis + 1 == in[0]->shape.rank();
-  }
   Specs infer(const InputSpecs& in) const override {
     check_same_dtype(*in[0], *in[1], name());
-    check_dtype<Reals>(*in[0], name());
-    check_has_axis(*in[0], name());
     if (!(in[0]->shape == in[1]->shape))
       throw ShapeError(fmt::format("linear_scan: coefficients of shape {} and terms of shape {}",
                                    in[0]->shape.str(), in[1]->shape.str()));
-    return {*in[0]};
+    return RowOp::infer(in);
   }
   void run_cpu(const KernelCall& call) const override {
     const Tensor a = call.inputs[0]->contiguous_copy(), b = call.inputs[1]->contiguous_copy();
@@ -40,19 +34,16 @@ class LinearScan : public Op {
       if constexpr (Reals::accepts<T>) {
         const T *factors = static_cast<const T*>(a.address()), *terms = static_cast<const T*>(b.address());
         T* out = detail::output<T>(call);
-        parallel_for(rows_along_last(a.shape()), std::max<int64_t>(1, detail::grain / n),
-                     [=](int64_t begin, int64_t end) {
-                       for (int64_t row = begin; row < end; ++row) {
-                         int64_t at = row * n + first;
-                         double y = static_cast<double>(terms[at]);
-                         out[at] = static_cast<T>(y);
-                         for (int64_t k = 1; k < n; ++k) {
-                           at += step;
-                           y = static_cast<double>(terms[at]) + static_cast<double>(factors[at + lag]) * y;
-                           out[at] = static_cast<T>(y);
-                         }
-                       }
-                     });
+        for_each_row(a.shape(), 1, [=](int64_t row) {
+          int64_t at = row + first;
+          double y = static_cast<double>(terms[at]);
+          out[at] = static_cast<T>(y);
+          for (int64_t k = 1; k < n; ++k) {
+            at += step;
+            y = static_cast<double>(terms[at]) + static_cast<double>(factors[at + lag]) * y;
+            out[at] = static_cast<T>(y);
+          }
+        });
       }
     });
   }
@@ -70,23 +61,15 @@ class LinearScan : public Op {
   RecurrenceForm form_;
 };
 
-class ShiftByOne : public Op {
+class ShiftByOne : public RowOp {
  public:
   ShiftByOne(bool reverse, double fill)
-      : Op({.linearity = fill == 0 ? Linearity::together : Linearity::none,
-            .gradient_reads = InputSet::none()}),
+      : RowOp({.linearity = fill == 0 ? Linearity::together : Linearity::none,
+               .gradient_reads = InputSet::none()}),
         reverse_(reverse),
         fill_(fill) {}
   std::string_view name() const override { return "shift_by_one"; }
   Attributes attributes() const override { return {{"reverse", reverse_}, {"fill", fill_}}; }
-  bool mixes(size_t, size_t axis, const InputSpecs& in) const override {
-    return axis + 1 == in[0]->shape.rank();
-  }
-  Specs infer(const InputSpecs& in) const override {
-    check_dtype<Reals>(*in[0], name());
-    check_has_axis(*in[0], name());
-    return {*in[0]};
-  }
   void run_cpu(const KernelCall& call) const override {
     const Tensor x = call.inputs[0]->contiguous_copy();
     const int64_t n = x.shape()[-1];
@@ -97,13 +80,10 @@ class ShiftByOne : public Op {
         T* to = detail::output<T>(call);
         const T fill = static_cast<T>(fill_);
         const bool reverse = reverse_;
-        parallel_for(rows_along_last(x.shape()), std::max<int64_t>(1, detail::grain / n),
-                     [=](int64_t begin, int64_t end) {
-                       for (int64_t row = begin; row < end; ++row) {
-                         std::copy_n(from + row * n + reverse, n - 1, to + row * n + !reverse);
-                         to[row * n + (reverse ? n - 1 : 0)] = fill;
-                       }
-                     });
+        for_each_row(x.shape(), 1, [=](int64_t at) {
+          std::copy_n(from + at + reverse, n - 1, to + at + !reverse);
+          to[at + (reverse ? n - 1 : 0)] = fill;
+        });
       }
     });
   }

@@ -27,11 +27,15 @@ Tensor plain_on_cpu(const Tensor& x) { return x.to(cpu()).contiguous_copy(); }
 /// Calls f(i) for each element that is not zero, by its row-major number.
 template <class F>
 void each_nonzero(const Tensor& x, F&& f) {
-  visit_all(x.dtype(), [&]<class T>(TypeTag<T>) {
+  const auto look = [&]<class T>(TypeTag<T>) {
     const T* from = static_cast<const T*>(x.address());
     for (int64_t i = 0, n = x.elements(); i < n; ++i)
       if (from[i] != T(0)) f(i);
-  });
+  };
+  if (is_small_integer(x.dtype()))
+    visit_size(x.dtype(), look);
+  else
+    visit_all(x.dtype(), look);
 }
 
 /// The positions of the elements that are not zero, `count` of them: as indices [count, rank], or, if `flat`,

@@ -25,7 +25,8 @@ struct LeakyRelu : BinaryOp<scalar::LeakyRelu, Reals> {
   }
 };
 
-/// The slope of an exponential branch: its own slope is `steeper(y, alpha)` below 0, and 0 above.
+/// The slope of an exponential branch: its own slope is `steeper(y, alpha)` below 0, and 0 elsewhere, as in
+/// PyTorch.
 template <OpName op_name, class F, auto steeper>
 struct ExponentialSlope : BinaryOp<F, Reals> {
   ExponentialSlope()
@@ -34,7 +35,7 @@ struct ExponentialSlope : BinaryOp<F, Reals> {
   Gradients gradient(const GradientRule& rule) const override {
     if (!rule.wants(0)) return {Variable(), Variable()};
     const Variable slope = steeper(rule.output(), rule.input(1));
-    return {rule.output_gradient() * where(greater(rule.input(0), 0.0), 0.0, slope), Variable()};
+    return {rule.output_gradient() * where(greater_equal(rule.input(0), 0.0), 0.0, slope), Variable()};
   }
 };
 using EluSlope = ExponentialSlope<"elu_slope", scalar::EluSlope, [](Var y, Var) { return y; }>;
@@ -49,7 +50,7 @@ struct SeluSlope : UnaryOp<scalar::SeluSlope, Reals> {
   SeluSlope() : UnaryOp({.precision = OpPrecision::follows, .gradient_reads_output = true}) {}
   std::string_view name() const override { return "selu_slope"; }
   Gradients gradient(const GradientRule& rule) const override {
-    return {rule.output_gradient() * where(greater(rule.input(), 0.0), 0.0, rule.output())};
+    return {rule.output_gradient() * where(greater_equal(rule.input(), 0.0), 0.0, rule.output())};
   }
 };
 using Selu =
@@ -86,6 +87,7 @@ Variable prelu(const Operand& x, const Operand& slopes) {
   if (slopes.is_number()) return apply_binary<LeakyRelu>(v, slopes);
   const Variable& s = slopes.defined("prelu");
   if (s.rank() == 0) return apply_binary<LeakyRelu>(v, s);
+  if (v.rank() == 0 && s.shape() == Shape{1}) return apply_binary<LeakyRelu>(v, reshape(s, Shape{}));
   const size_t axis = v.rank() > 1 ? 1 : 0;
   const bool fits =
       s.rank() == 1 && v.rank() > 0 && (s.shape()[0] == 1 || s.shape()[0] == v.shape().dims()[axis]);

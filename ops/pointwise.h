@@ -2,8 +2,12 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "espalier/core/cpu/parallel.h"
+#include "espalier/core/cpu/row_blocks.h"
 #include "espalier/core/cpu/strided_loop.h"
+#include "espalier/core/cpu/unary_row.h"
 #include "espalier/core/cpu/vectorize.h"
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
@@ -36,6 +40,10 @@ struct Anything {
 
 template <class Types>
 void check_dtype(const Spec& spec, std::string_view op) {
+  if (is_small_integer(spec.dtype)) {
+    if constexpr (std::is_same_v<Types, Anything>) return;
+    detail::throw_small_integers(op, spec);
+  }
   const bool fits =
       visit_all(spec.dtype, []<class T>(TypeTag<T>) { return Types::template accepts<compute_t<T>>; });
   if (!fits)
@@ -54,51 +62,49 @@ void run_rows(const KernelCall& call, TernaryRow row);
 
 namespace detail {
 
-inline constexpr int64_t few = 16;           // rows up to this length run without the vector code
 inline constexpr int64_t grain = 32 * 1024;  // elements, at least, for each thread
 
 // ivdep: an output may be one of the operands, element for element, which the compiler must not treat as a
 // dependence. Integers run baseline code, since they are rarely critical.
 
-template <class F, class R, class A>
-void unary_row(int64_t n, void* to, const void* from, int64_t sa) {
-  R* out = static_cast<R*>(to);
-  const A* a = static_cast<const A*>(from);
-  if (n <= few || sa != 1 || !(std::is_floating_point_v<A> || std::is_floating_point_v<R>)) {
-    for (int64_t i = 0; i < n; ++i) out[i] = F()(a[i * sa]);
-    return;
-  }
-  vectorized([=]() __attribute__((always_inline)) {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) out[i] = F()(a[i]);
-  });
-}
-
 template <class F, class R, class T>
 void binary_row(int64_t n, void* to, const void* first, int64_t sa, const void* second, int64_t sb) {
   R* out = static_cast<R*>(to);
   const T *a = static_cast<const T*>(first), *b = static_cast<const T*>(second);
-  if (n <= few || (sa != 1 && sa != 0) || (sb != 1 && sb != 0) || (sa == 0 && sb == 0) ||
-      !std::is_floating_point_v<T>) {
+  if constexpr (!std::is_floating_point_v<T>) {
     for (int64_t i = 0; i < n; ++i) out[i] = F()(a[i * sa], b[i * sb]);
-  } else if constexpr (std::is_floating_point_v<T>) {
-    if (sa && sb) {
-      vectorized([=]() __attribute__((always_inline)) {
+  } else if (sa == 1 && sb == 1 && n >= shortest<F>) {
+    vectorized([=]() __attribute__((always_inline)) {
 #pragma GCC ivdep
-        for (int64_t i = 0; i < n; ++i) out[i] = F()(a[i], b[i]);
-      });
-    } else if (sa) {
+      for (int64_t i = 0; i < n; ++i) out[i] = F()(a[i], b[i]);
+    });
+  } else if constexpr (!is_costly<F>) {
+    if (n >= shortest<F> && sa == 1 && sb == 0) {
       vectorized([=]() __attribute__((always_inline)) {
         const T y = *b;
 #pragma GCC ivdep
         for (int64_t i = 0; i < n; ++i) out[i] = F()(a[i], y);
       });
-    } else {
+    } else if (n >= shortest<F> && sa == 0 && sb == 1) {
       vectorized([=]() __attribute__((always_inline)) {
         const T x = *a;
 #pragma GCC ivdep
         for (int64_t i = 0; i < n; ++i) out[i] = F()(x, b[i]);
       });
+    } else {
+      for (int64_t i = 0; i < n; ++i) out[i] = F()(a[i * sa], b[i * sb]);
+    }
+  } else if (n < very_few) {
+    for (int64_t i = 0; i < n; ++i, not_vectorized()) out[i] = F()(a[i * sa], b[i * sb]);
+  } else if (DenseBlocks<T> first_blocks(a, sa), second_blocks(b, sb); n < few) {
+    R filled[few];
+    binary_row<F, R, T>(few, filled, first_blocks.filled_up(n), 1, second_blocks.filled_up(n), 1);
+    std::copy(filled, filled + n, out);
+  } else {
+    for (int64_t begin = 0; begin < n; begin += row_block) {
+      const int64_t count = std::min(row_block, n - begin);
+      binary_row<F, R, T>(count, out + begin, first_blocks.at(begin, count), 1,
+                          second_blocks.at(begin, count), 1);
     }
   }
 }
@@ -189,10 +195,15 @@ class BinaryOp : public PointwiseOp<F, Types, Result> {
   void run_cpu(const KernelCall& call) const override { run_rows(call, row(call.inputs[0]->dtype()).binary); }
 
  private:
+  template <class T>
+  static constexpr BinaryRow row_of =
+      detail::binary_row<F, typename PointwiseOp<F, Types, Result>::template ResultOf<T>, T>;
   static RowFunction row(DType dtype) {
+    if constexpr (std::is_same_v<Types, Anything>)
+      if (is_small_integer(dtype)) return dtype == DType::int16 ? row_of<int16_t> : row_of<uint8_t>;
     return row_for(dtype, []<class T>(TypeTag<T>) -> RowFunction {
       if constexpr (Types::template accepts<T>)
-        return detail::binary_row<F, typename PointwiseOp<F, Types, Result>::template ResultOf<T>, T>;
+        return row_of<T>;
       else
         return {};
     });

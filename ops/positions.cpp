@@ -21,7 +21,7 @@ class PositionsLike : public Op {
         axis_(axis) {}
   std::string_view name() const override { return "positions_like"; }
   Attributes attributes() const override { return {{"axis", axis_}}; }
-  /// Which rows of a batch these are is not known to those who have a share of them.
+  /// Positions along the rows of a batch begin elsewhere for each part of them.
   bool mixes(size_t, size_t axis, const InputSpecs& in) const override {
     return axis == resolve_axis(axis_, in[0]->shape.rank(), name());
   }
@@ -40,13 +40,42 @@ class PositionsLike : public Op {
   int64_t axis_;
 };
 
+struct PairPositionsLike : Op {
+  PairPositionsLike()
+      : Op({.takes_any_values = true,
+            .reads = InputSet::none(),
+            .gradient_reads = InputSet::none(),
+            .passes_no_gradient = true}) {}
+  std::string_view name() const override { return "pair_positions_like"; }
+  bool mixes(size_t, size_t axis, const InputSpecs&) const override { return axis == 0; }
+  Specs infer(const InputSpecs& in) const override {
+    if (in[0]->shape.rank() == 0) throw ShapeError("pair_positions_like: a scalar has no axis");
+    const int64_t n = in[0]->shape[0];
+    (void)Shape{n, n}.elements();  // throws if 64 bits cannot count them
+    return {{DType::int64, Shape{n % 2 == 0 ? n / 2 * (n - 1) : (n - 1) / 2 * n}}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    auto* to = static_cast<int64_t*>(call.outputs[0]->address());
+    const int64_t n = call.inputs[0]->shape()[0];
+    for (int64_t i = 0; i < n; ++i) {
+      std::iota(to, to + (n - 1 - i), i * n + i + 1);
+      to += n - 1 - i;
+    }
+  }
+  Gradients gradient(const GradientRule&) const override { return {Variable()}; }
+};
+
 }  // namespace
 
+Variable pair_positions_like(const Variable& like) {
+  return apply(shared_op<PairPositionsLike>(), {&like}, std::source_location::current());
+}
 Variable positions_like(const Variable& like, int64_t axis) {
   return apply(std::make_shared<PositionsLike>(axis), {&like}, std::source_location::current());
 }
 
 void add_position_ops(OpRegistry& ops) {
+  ops.add<PairPositionsLike>();
   ops.add("positions_like",
           [](AttributeReader& a) { return std::make_shared<PositionsLike>(a.integer("axis")); });
 }

@@ -1,8 +1,10 @@
 // Ops that draw random numbers, and constants in the shape of another Variable.
 #include <algorithm>
+#include <cmath>
 
 #include "espalier/core/device.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/ops/element_bits.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/random_op.h"
@@ -18,7 +20,8 @@ namespace {
 class FullLike : public Op {
  public:
   explicit FullLike(double value)
-      : Op({.reads = InputSet::none(),
+      : Op({.takes_halves = true,
+            .reads = InputSet::none(),
             .gradient_reads = InputSet::none(),
             .passes_no_gradient = true,
             .fill = value}),
@@ -26,17 +29,16 @@ class FullLike : public Op {
   std::string_view name() const override { return "full_like"; }
   Attributes attributes() const override { return {{"value", value_}}; }
   Specs infer(const InputSpecs& in) const override {
-    const bool fits = is_real(in[0]->dtype) || visit(in[0]->dtype, [&]<class T>(TypeTag<T>) {
-                        return static_cast<double>(scalar::Cast<T>()(value_)) == value_;
-                      });
-    if (!fits)
+    const DType dtype = in[0]->dtype;
+    if (!is_real(dtype) && !has_number(dtype, value_))
       throw TypeError(
           fmt::format("full_like: {} is not a value of {}", value_, espalier::name(in[0]->dtype)));
     return {*in[0]};
   }
   void run_cpu(const KernelCall& call) const override {
-    visit(call.outputs[0]->dtype(), [&]<class T>(TypeTag<T>) {
-      std::fill_n(detail::output<T>(call), call.outputs[0]->elements(), scalar::Cast<T>()(value_));
+    Tensor& out = *call.outputs[0];
+    visit_size(out.dtype(), [&]<class T>(TypeTag<T>) {
+      std::fill_n(detail::output<T>(call), out.elements(), element_bits<T>(value_, out.dtype()));
     });
   }
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }
@@ -203,8 +205,23 @@ void add_draws(OpRegistry& ops) {
 
 }  // namespace
 
-Variable full_like(const Operand& x, double value) {
-  return apply(std::make_shared<FullLike>(value), {&x.variable()}, x.where());
+Variable full_like(const Operand& x, const Operand& value) {
+  if (value.is_number() && !(std::abs(value.number()) >= 0x1p53))
+    return apply(std::make_shared<FullLike>(value.number()), {&x.variable()}, x.where());
+  const CallScope scope(x.where());
+  return located(x.where(), [&] {
+    const Variable& like = x.defined("full_like");
+    // A double does not have all integers from 2^53 on: they are repeated.
+    const bool repeats = like.dtype() == DType::int64 && std::abs(value.number()) <= 0x1p63;
+    if (value.is_number() && !repeats)
+      return apply(std::make_shared<FullLike>(value.number()), {&like}, x.where());
+    const Variable& scalar = value.is_number() ? value.like(like) : value.defined("full_like");
+    check_same_dtype({like.dtype(), like.shape()}, {scalar.dtype(), scalar.shape()}, "full_like");
+    if (scalar.rank() > 0)
+      throw ShapeError(
+          fmt::format("full_like: the value is a scalar, not of shape {}", scalar.shape().str()));
+    return broadcast_like(scalar, like);
+  });
 }
 Variable zeros_like(const Operand& x) { return full_like(x, 0); }
 Variable ones_like(const Operand& x) { return full_like(x, 1); }

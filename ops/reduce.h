@@ -66,6 +66,9 @@ T extreme_row(const T* row, int64_t n) {
   return best;
 }
 
+template <class F>
+inline constexpr bool is_extreme = std::is_same_v<F, scalar::Maximum> || std::is_same_v<F, scalar::Minimum>;
+
 template <class F, class T>
 T fold_row(T first, const T* in, int64_t n, int64_t step) {
   for (int64_t i = 0; i < n; ++i) first = F()(first, in[i * step]);
@@ -86,6 +89,8 @@ void accumulate(const Tensor& in, const Layout& seen, T* out) {
           binary_row<F, T, T>(n, to, to, 1, from, 1);
         } else if constexpr (std::is_same_v<F, scalar::Add>) {
           *to = scalar::Add()(*to, sum_row(from, n, by[1]));
+        } else if (is_extreme<F> && by[1] == 1 && n > 0) {
+          *to = F()(*to, extreme_row<F>(from, n));
         } else {
           *to = fold_row<F>(*to, from, n, by[1]);
         }

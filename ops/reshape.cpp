@@ -13,25 +13,7 @@ namespace espalier {
 
 namespace {
 
-/// Another shape with the same row-major order.
-struct ReshapeOp : ViewOp {
-  std::optional<Layout> view(const Layout& in, const Spec& out) const override {
-    Layout layout;
-    if (!reshape_layout(in, out.shape, layout)) return std::nullopt;
-    return layout;
-  }
-  void run_cpu(const KernelCall& call) const override {
-    Layout layout(call.inputs[0]->shape());  // the output in the shape of the input
-    layout.offset = call.outputs[0]->layout().offset;
-    Tensor same(call.outputs[0]->storage(), std::move(layout), call.outputs[0]->dtype());
-    copy_elements(*call.inputs[0], same);
-  }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {reshape_like(rule.output_gradient(), rule.input(0))};
-  }
-};
-
-struct Reshape : ReshapeOp {
+struct Reshape : ReshapeView {
   explicit Reshape(Shape shape) : shape_(std::move(shape)) {}
   std::string_view name() const override { return "reshape"; }
   Attributes attributes() const override {
@@ -45,18 +27,15 @@ struct Reshape : ReshapeOp {
   Shape shape_;
 };
 
-struct ReshapeLike : ReshapeOp {
+struct ReshapeLike : ReshapeView {
   std::string_view name() const override { return "reshape_like"; }
   Specs infer(const InputSpecs& in) const override {
     return {{in[0]->dtype, resolve(in[1]->shape, in[0]->shape.elements(), name())}};
   }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {reshape_like(rule.output_gradient(), rule.input(0)), Variable()};
-  }
 };
 
 /// The reverse of merging all axes but the last: the leading axes are those of the second input.
-struct UnfoldLike : ReshapeOp {
+struct UnfoldLike : ReshapeView {
   std::string_view name() const override { return "unfold_like"; }
   Specs infer(const InputSpecs& in) const override {
     if (in[0]->shape.rank() == 0 || in[1]->shape.rank() == 0)
@@ -66,12 +45,9 @@ struct UnfoldLike : ReshapeOp {
     shape.dims().back() = in[0]->shape.dims().back();
     return {{in[0]->dtype, resolve(shape, in[0]->shape.elements(), name())}};
   }
-  Gradients gradient(const GradientRule& rule) const override {
-    return {reshape_like(rule.output_gradient(), rule.input(0)), Variable()};
-  }
 };
 
-struct Flatten : ReshapeOp {
+struct Flatten : ReshapeView {
   explicit Flatten(int64_t first) : first_(first) {}
   std::string_view name() const override { return "flatten"; }
   Attributes attributes() const override { return {{"first", first_}}; }
@@ -92,7 +68,7 @@ struct Flatten : ReshapeOp {
 };
 
 /// Merges all axes but the last.
-struct FoldRows : ReshapeOp {
+struct FoldRows : ReshapeView {
   std::string_view name() const override { return "fold_rows"; }
   Specs infer(const InputSpecs& in) const override {
     const Shape& shape = in[0]->shape;
@@ -102,7 +78,7 @@ struct FoldRows : ReshapeOp {
 };
 
 /// Inserts axes of size 1, at positions of the result.
-struct Unsqueeze : ReshapeOp {
+struct Unsqueeze : ReshapeView {
   explicit Unsqueeze(Dims axes) : axes_(std::move(axes)) {}
   std::string_view name() const override { return "unsqueeze"; }
   Attributes attributes() const override {
@@ -122,7 +98,7 @@ struct Unsqueeze : ReshapeOp {
   Dims axes_;
 };
 
-struct Squeeze : ReshapeOp {
+struct Squeeze : ReshapeView {
   explicit Squeeze(Dims axes) : axes_(std::move(axes)) {}
   std::string_view name() const override { return "squeeze"; }
   Attributes attributes() const override {
@@ -242,6 +218,11 @@ struct Slice : ViewOp {
     Shape shape = in[0]->shape;
     int64_t& size = shape.dims()[resolve_axis(axis_, shape.rank(), name())];
     const int64_t begin = from_start(begin_, size), end = from_start(end_, size);
+    if (0 <= end && end < begin && begin <= size)
+      throw IndexError(
+          fmt::format("slice: no steps of 1 lead from {} to {} on axis {} of shape {}; steps of "
+                      "the other sign do",
+                      begin_, end_, axis_, in[0]->shape.str()));
     if (begin < 0 || end < begin || end > size)
       throw IndexError(fmt::format("slice: {} to {} is outside axis {} of shape {}", begin_,
                                    end_ == open_end ? "the end" : std::to_string(end_), axis_,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "espalier/core/cpu/cast_row.h"
 #include "espalier/core/node.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/core/scalar_integers.h"
@@ -25,18 +26,22 @@ using IsNan = FlatUnary<"isnan", scalar::IsNan, Numbers, bool>;
 using IsInf = FlatUnary<"isinf", scalar::IsInf, Numbers, bool>;
 using IsFinite = FlatUnary<"isfinite", scalar::IsFinite, Numbers, bool>;
 
-/// The rest of a division: its slope by b is minus the quotient as `round_quotient` rounds it.
-template <OpName op_name, class F, auto round_quotient>
+/// The rest of a division: its slope by b is minus the quotient that goes with it, which may differ from the
+/// rounded quotient of the reals.
+template <OpName op_name, class F, auto quotient>
 struct Rest : BinaryOp<F, Numbers> {
   std::string_view name() const override { return op_name.text; }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable& g = rule.output_gradient();
-    return {g, rule.wants(1) ? negative(g * round_quotient(rule.input(0) / rule.input(1))) : Variable()};
+    return {g, rule.wants(1) ? negative(g * quotient(rule.input(0), rule.input(1))) : Variable()};
   }
 };
-using Fmod = Rest<"fmod", scalar::Fmod, [](const Variable& quotient) { return trunc(quotient); }>;
-using Remainder =
-    Rest<"remainder", scalar::Remainder, [](const Variable& quotient) { return floor(quotient); }>;
+using Fmod = Rest<"fmod", scalar::Fmod, [](const Variable& a, const Variable& b) {
+  const Variable size = floor_divide(abs(a), abs(b));
+  return where(less(a / b, 0), negative(size), size);
+}>;
+using Remainder = Rest<"remainder", scalar::Remainder,
+                       [](const Variable& a, const Variable& b) { return floor_divide(a, b); }>;
 
 /// The larger or smaller of x and a bound. `passes` is true where the gradient goes to x, and `stops` where
 /// it goes to the bound.
@@ -71,6 +76,26 @@ double largest_number(DType dtype) {
   }
 }
 
+/// Throws TypeError naming `function` unless the dtype has the number; a real may round it.
+void check_number(double number, DType dtype, std::string_view function) {
+  const bool fits = is_real(dtype) ? !(std::abs(number) > largest_number(dtype)) || std::isinf(number)
+                                   : has_number(dtype, number);
+  if (!fits) throw TypeError(fmt::format("{}: {} is not a value of {}", function, number, name(dtype)));
+}
+
+/// An operand of `function` that meets `x`: errors name that function, and not the ops it is composed of.
+Variable operand_meeting(const Operand& operand, const Variable& x, std::string_view function) {
+  if (operand.is_number()) {
+    check_number(operand.number(), x.dtype(), function);
+    return operand.like(x);
+  }
+  const Variable& v = operand.defined(function);
+  if (v.rank() > 0 && x.rank() > 0)
+    check_same_dtype({x.dtype(), x.shape()}, {v.dtype(), v.shape()}, function);
+  (void)broadcast(x.shape(), v.shape(), function);
+  return v;
+}
+
 }  // namespace
 
 Variable ceil(const Operand& x) { return apply_unary<Ceil>(x); }
@@ -91,7 +116,11 @@ Variable clamp_min(const Operand& x, const Operand& low) { return apply_binary<C
 Variable clamp_max(const Operand& x, const Operand& high) { return apply_binary<ClampMax>(x, high); }
 Variable clamp(const Operand& x, const Operand& low, const Operand& high) {
   const CallScope scope(x.where());
-  return clamp_max(clamp_min(x, low), high);
+  return located(x.where(), [&] {
+    const Variable& v = x.is_number() && !low.is_number() ? x.like(low.defined("clamp")) : x.defined("clamp");
+    check_dtype<Numbers>({v.dtype(), v.shape()}, "clamp");
+    return clamp_max(clamp_min(v, operand_meeting(low, v, "clamp")), operand_meeting(high, v, "clamp"));
+  });
 }
 Variable saturate(const Operand& x, double low, double high) {
   const CallScope scope(x.where());
@@ -101,7 +130,10 @@ Variable saturate(const Operand& x, double low, double high) {
 Variable lerp(const Operand& a, const Operand& b, const Operand& weight) {
   const CallScope scope(a.where());
   const Variable& known = a.is_number() ? b.defined("lerp") : a.defined("lerp");
-  const Variable from = a.like(known), to = b.like(known), difference = to - from;
+  const auto [from, to] = located(a.where(), [&] {
+    return std::pair(operand_meeting(a, known, "lerp"), operand_meeting(b, known, "lerp"));
+  });
+  const Variable difference = to - from;
   if (weight.is_number()) {
     const double w = weight.number();
     return std::abs(w) < 0.5 ? from + difference * w : to - difference * (1 - w);
@@ -133,6 +165,10 @@ Variable nan_to_num(const Operand& x, double nan, std::optional<double> infinity
     return v;
   }
   const double largest = largest_number(v.dtype());
+  located(x.where(), [&] {
+    for (const double number : {nan, infinity.value_or(largest), negative_infinity.value_or(-largest)})
+      check_number(number, v.dtype(), "nan_to_num");
+  });
   const Variable bounded = where(
       isinf(v),
       where(greater(v, 0.0), infinity.value_or(largest), full_like(v, negative_infinity.value_or(-largest))),

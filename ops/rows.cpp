@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "espalier/core/cpu/prefetch.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/indices.h"
 #include "espalier/ops/ops.h"
@@ -132,15 +133,22 @@ struct SumRows : Op {
   }
 };
 
-/// Copies rows of one size: calls `copy(row, position)` for those that are in the table.
+/// Calls `copy(row, position, within)` for rows of one size of the table at `table`; `within` says whether
+/// the row is in it.
 template <class F>
-void each_row_within(const Tensor& rows, int64_t size, int64_t bytes, F&& copy) {
+void each_row_of(const char* table, const Tensor& rows, int64_t size, int64_t bytes, F&& copy) {
   const Tensor flat = rows.contiguous_copy();
   const auto* row = static_cast<const int64_t*>(flat.address());
   constexpr int64_t grain = 256 * 1024;  // bytes, at least, for each thread
   parallel_for(flat.elements(), std::max<int64_t>(1, grain / std::max<int64_t>(bytes, 1)),
                [&](int64_t begin, int64_t end) {
-                 for (int64_t k = begin; k < end; ++k) copy(row[k], k, row[k] >= 0 && row[k] < size);
+                 const auto within = [=](int64_t k) { return row[k] >= 0 && row[k] < size; };
+                 const int64_t ahead = rows_ahead(bytes);
+                 for (int64_t k = begin; k < end; ++k) {
+                   if (k + ahead < end && within(k + ahead))
+                     prefetch_row(table + row[k + ahead] * bytes, bytes);
+                   copy(row[k], k, within(k));
+                 }
                });
 }
 
@@ -163,13 +171,13 @@ struct TakeRows : Op {
     const char* from = static_cast<const char*>(table.address());
     char* to = static_cast<char*>(call.outputs[0]->address());
     if (bytes == 0) return;
-    each_row_within(*call.inputs[1], table.shape().dims()[0], bytes,
-                    [=](int64_t row, int64_t position, bool within) {
-                      if (within)
-                        std::memcpy(to + position * bytes, from + row * bytes, static_cast<size_t>(bytes));
-                      else
-                        std::memset(to + position * bytes, 0, static_cast<size_t>(bytes));
-                    });
+    each_row_of(from, *call.inputs[1], table.shape().dims()[0], bytes,
+                [=](int64_t row, int64_t position, bool within) {
+                  if (within)
+                    std::memcpy(to + position * bytes, from + row * bytes, static_cast<size_t>(bytes));
+                  else
+                    std::memset(to + position * bytes, 0, static_cast<size_t>(bytes));
+                });
   }
 };
 
@@ -199,11 +207,11 @@ struct PutRows : Op {
     const char* from = static_cast<const char*>(values.address());
     char* to = static_cast<char*>(out.address());
     if (bytes == 0) return;
-    each_row_within(*call.inputs[1], out.shape().dims()[0], bytes,
-                    [=](int64_t row, int64_t position, bool within) {
-                      if (within)
-                        std::memcpy(to + row * bytes, from + position * bytes, static_cast<size_t>(bytes));
-                    });
+    each_row_of(to, *call.inputs[1], out.shape().dims()[0], bytes,
+                [=](int64_t row, int64_t position, bool within) {
+                  if (within)
+                    std::memcpy(to + row * bytes, from + position * bytes, static_cast<size_t>(bytes));
+                });
   }
   NodeFlops cost(const NodeWork& work) const override {
     return {.elementwise = static_cast<double>(work.inputs[2]->shape.elements())};
@@ -217,9 +225,6 @@ Variable operand(const Variable& v, size_t i) { return v.node()->inputs[i].varia
 
 bool scatters_rows(const Op& op) {
   return op.traits().deferred && op.name() == "scatter_add_like" && attribute<int64_t>(op, "axis") == 0;
-}
-bool adds_at_indices(const Op& op) {
-  return op.name() == "scatter_add_like" || op.name() == "add_along_axis_like";
 }
 bool is_row_gradient(const Variable& gradient) { return scatters_rows(gradient.node()->op()); }
 

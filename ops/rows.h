@@ -23,8 +23,6 @@ RowGradient row_gradient(const Variable& gradient);
 Variable joined_row_gradients(std::span<const Variable> gradients);
 /// Whether an op computes such gradients; values and indices are its first inputs.
 bool scatters_rows(const Op& op);
-/// Whether an op adds values, its first input, at indices, its second, to zeros.
-bool adds_at_indices(const Op& op);
 /// Such a gradient times a scalar, which is one, too.
 Variable scaled_row_gradient(const Variable& gradient, const Variable& factor);
 

@@ -169,6 +169,9 @@ Variable categorical(const Operand& logits) {
     const Variable& given = logits.defined("categorical");
     check_real_operand(given, "categorical");
     if (given.rank() == 0) throw ShapeError("categorical: takes logits along the last axis, not a scalar");
+    if (given.shape()[-1] == 0)
+      throw ShapeError(
+          fmt::format("categorical: logits of shape {} have no class to draw", given.shape().str()));
     const Variable x = is_half(given.dtype()) ? cast(given, float32) : given;
     // Of exponential numbers with the rates exp(logits), each is the smallest with its probability.
     return argmax(x - log(exponential_numbers(x)), -1);

@@ -1,19 +1,15 @@
 // Ops along the last axis that select elements: their outputs are values and the positions (int64) that these
 // have in their rows.
 #pragma once
-#include "espalier/ops/last_axis.h"
-#include "espalier/ops/pointwise.h"
+#include "espalier/ops/row_op.h"
 #include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
 
 /// A subclass adds name(), run_cpu() and, if the last axis gets another size, row_size().
-class SelectingOp : public Op {
+class SelectingOp : public RowOp {
  public:
-  SelectingOp() : Op({.gradient_reads = InputSet::none(), .gradient_reads_output = true}) {}
-  bool mixes(size_t, size_t axis, const InputSpecs& in) const override {
-    return axis + 1 == in[0]->shape.rank();
-  }
+  SelectingOp() : RowOp({.gradient_reads = InputSet::none(), .gradient_reads_output = true}) {}
   Specs infer(const InputSpecs& in) const override {
     check_has_axis(*in[0], name());
     const Shape shape = with_last_size(in[0]->shape, row_size(in[0]->shape));

@@ -4,11 +4,10 @@
 #include <algorithm>
 
 #include "espalier/core/op_registry.h"
-#include "espalier/ops/last_axis.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/pointwise.h"
 #include "espalier/ops/reduce.h"
 #include "espalier/ops/registered_ops.h"
+#include "espalier/ops/row_op.h"
 
 namespace espalier {
 
@@ -17,19 +16,12 @@ namespace {
 /// max(x − t, 0) along the last axis, with the t that makes the sum 1. t is the mean of some elements, less
 /// one over their number; elements that are not above it are left out until none is. Michelot, A finite
 /// algorithm for finding the projection of a point onto the canonical simplex, 1986.
-struct Sparsemax : Op {
+struct Sparsemax : RowOp {
   Sparsemax()
-      : Op({.in_place = InputSet::all(), .gradient_reads = InputSet::none(), .gradient_reads_output = true}) {
-  }
+      : RowOp({.in_place = InputSet::all(),
+               .gradient_reads = InputSet::none(),
+               .gradient_reads_output = true}) {}
   std::string_view name() const override { return "sparsemax"; }
-  bool mixes(size_t, size_t axis, const InputSpecs& in) const override {
-    return axis + 1 == in[0]->shape.rank();
-  }
-  Specs infer(const InputSpecs& in) const override {
-    check_dtype<Reals>(*in[0], name());
-    if (in[0]->shape.rank() == 0) throw ShapeError("sparsemax: a scalar has no axis");
-    return {*in[0]};
-  }
   void run_cpu(const KernelCall& call) const override {
     const Tensor in = call.inputs[0]->contiguous_copy();
     if (in.elements() == 0) return;
@@ -38,10 +30,7 @@ struct Sparsemax : Op {
       if constexpr (Reals::accepts<T>) {
         const T* from = static_cast<const T*>(in.address());
         T* to = detail::output<T>(call);
-        parallel_for(in.elements() / n, std::max<int64_t>(1, detail::grain / (8 * n)),
-                     [&](int64_t begin, int64_t end) {
-                       for (int64_t r = begin; r < end; ++r) row(to + r * n, from + r * n, n);
-                     });
+        for_each_row(in.shape(), 8, [=](int64_t at) { row(to + at, from + at, n); });
       }
     });
   }

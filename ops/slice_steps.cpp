@@ -31,6 +31,13 @@ struct Steps {
     const bool empty = size == 0 && end == open_end && (begin == 0 || begin == -1);
     const bool fits =
         step > 0 ? from >= 0 && from <= to && to <= size : from < size && to <= from && to >= -1 && from >= 0;
+    const bool leads_away =
+        step > 0 ? 0 <= to && to < from && from <= size : 0 <= from && from < to && to <= size;
+    if (leads_away && !empty)
+      throw IndexError(
+          fmt::format("slice: no steps of {} lead from {} to {} on axis {} of shape {}; steps of "
+                      "the other sign do",
+                      step, begin, end, axis, shape.str()));
     if (!fits && !empty)
       throw IndexError(fmt::format("slice: {} to {} in steps of {} is outside axis {} of shape {}", begin,
                                    end == open_end ? "the end" : std::to_string(end), step, axis,

@@ -7,23 +7,15 @@
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/reduce.h"
 #include "espalier/ops/registered_ops.h"
+#include "espalier/ops/row_op.h"
 
 namespace espalier {
 
 namespace {
 
-/// Works along the last axis; for other axes views transpose the operand.
-struct RowOp : Op {
-  explicit RowOp(InputSet in_place)
-      : Op({.in_place = in_place, .gradient_reads = InputSet::none(), .gradient_reads_output = true}) {}
-  bool mixes(size_t, size_t axis, const InputSpecs& in) const override {
-    return axis + 1 == in[0]->shape.rank();
-  }
-  Specs infer(const InputSpecs& in) const override {
-    check_dtype<Reals>(*in[0], name());
-    if (in[0]->shape.rank() == 0) throw ShapeError(fmt::format("{}: a scalar has no axis", name()));
-    return {*in[0]};
-  }
+struct SoftmaxOp : RowOp {
+  explicit SoftmaxOp(InputSet in_place)
+      : RowOp({.in_place = in_place, .gradient_reads = InputSet::none(), .gradient_reads_output = true}) {}
 
  protected:
   template <class Rows>
@@ -71,8 +63,8 @@ struct RowOp : Op {
 };
 
 /// exp(x - max) / Σ exp(x - max)
-struct Softmax : RowOp {
-  Softmax() : RowOp(InputSet::all()) {}
+struct Softmax : SoftmaxOp {
+  Softmax() : SoftmaxOp(InputSet::all()) {}
   std::string_view name() const override { return "softmax"; }
   template <class T>
   static void row(T* out, const T* in, int64_t n) {
@@ -93,8 +85,8 @@ struct Softmax : RowOp {
 };
 
 /// x - max - log Σ exp(x - max)
-struct LogSoftmax : RowOp {
-  LogSoftmax() : RowOp(InputSet::none()) {}
+struct LogSoftmax : SoftmaxOp {
+  LogSoftmax() : SoftmaxOp(InputSet::none()) {}
   std::string_view name() const override { return "log_softmax"; }
   template <class T>
   static void row(T* out, const T* in, int64_t n) {

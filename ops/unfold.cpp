@@ -94,7 +94,11 @@ Variable pixel_shuffle(const Operand& x, int64_t factor) {
   return located(x.where(), [&] {
     const Variable& v = x.defined("pixel_shuffle");
     if (v.rank() < 3) throw ShapeError(fmt::format("pixel_shuffle: {} has no channels", v.shape().str()));
-    check_divides(v.shape()[-3], factor * factor, "channels", "pixel_shuffle");
+    int64_t pieces = 0;
+    if (factor < 1 || __builtin_mul_overflow(factor, factor, &pieces))
+      throw Error(fmt::format(
+          "pixel_shuffle: the factor is {}; it must be at least 1, and its square an int64", factor));
+    check_divides(v.shape()[-3], pieces, "channels", "pixel_shuffle");
     const auto outer = static_cast<int64_t>(v.rank()) - 3;
     Variable y = unflatten(v, outer, {-1, factor, factor});  // [..., c, r, r, h, w]
     y = movedim(y, {outer + 1, outer + 2}, {outer + 2, outer + 4});
@@ -110,6 +114,8 @@ Variable pixel_unshuffle(const Operand& x, int64_t factor) {
   return located(x.where(), [&] {
     const Variable& v = x.defined("pixel_unshuffle");
     if (v.rank() < 3) throw ShapeError(fmt::format("pixel_unshuffle: {} has no channels", v.shape().str()));
+    if (factor < 1)
+      throw Error(fmt::format("pixel_unshuffle: the factor is {}; it must be at least 1", factor));
     check_divides(v.shape()[-2], factor, "rows", "pixel_unshuffle");
     check_divides(v.shape()[-1], factor, "columns", "pixel_unshuffle");
     const auto outer = static_cast<int64_t>(v.rank()) - 3;

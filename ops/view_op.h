@@ -1,6 +1,7 @@
 // The base of views: other layouts of the elements of input 0.
 #pragma once
 #include "espalier/core/op.h"
+#include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
 
@@ -21,6 +22,26 @@ struct ViewOp : Op {
   /// A view that keeps the shape is the identity; what moves elements within it overrides this.
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return *in.specs[0] == out ? std::optional<size_t>(0) : std::nullopt;
+  }
+};
+
+/// Another shape of the same elements, in the same row-major order. Further inputs give sizes.
+struct ReshapeView : ViewOp {
+  std::optional<Layout> view(const Layout& in, const Spec& out) const override {
+    Layout layout;
+    if (!reshape_layout(in, out.shape, layout)) return std::nullopt;
+    return layout;
+  }
+  void run_cpu(const KernelCall& call) const override {
+    Layout layout(call.inputs[0]->shape());  // the output in the shape of the input
+    layout.offset = call.outputs[0]->layout().offset;
+    Tensor same(call.outputs[0]->storage(), std::move(layout), call.outputs[0]->dtype());
+    copy_elements(*call.inputs[0], same);
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    Gradients result(rule.inputs());
+    if (rule.wants(0)) result[0] = reshape_like(rule.output_gradient(), rule.input(0));
+    return result;
   }
 };
 

@@ -89,6 +89,11 @@ const Group& OptimizerState::group_of_setting(std::string_view& setting) const {
     setting.remove_prefix(prefix.size());
     return groups[i];
   }
+  const size_t dot = setting.find('.');
+  if (dot != setting.npos &&
+      std::ranges::all_of(setting.substr(0, dot), [](char c) { return c >= '0' && c <= '9'; }))
+    throw Error(
+        fmt::format("{} has no setting '{}': its groups are 0 to {}", name, setting, groups.size() - 1));
   throw Error(
       fmt::format("{} has no setting '{}': name its group, as in '0.{}', or ask the group's optimizer", name,
                   setting, setting));

@@ -72,14 +72,31 @@ struct Lbfgs::Run {
     const auto known = parameter_gradients(loss);
     const NoGrad none;
     std::vector<Variable> parts;
+    bool depends = false;
     for (const Variable& p : parameters) {
       const auto own =
           std::ranges::find_if(known, [&](const auto& pair) { return pair.first.node() == p.node(); });
+      depends = depends || own != known.end();
       const Variable gradient =
           own == known.end() ? zeros_like(Variable(p.value())) : Variable(own->second.value());
       parts.push_back(flat(gradient, dtype));
     }
+    if (!depends) throw Error("Lbfgs: the loss is made of none of the parameters, or only of frozen ones");
     return {value, concat(parts)};
+  }
+  /// The same where a step begins, which must be finite.
+  std::pair<double, Variable> evaluate_finite() {
+    auto [value, gradient] = evaluate();
+    const double largest = [&] {
+      const NoGrad none;
+      return largest_element(gradient);
+    }();
+    if (!std::isfinite(value) || !std::isfinite(largest))
+      throw NumericError(
+          fmt::format("Lbfgs: in evaluation {} the loss is {}, and the largest element of its "
+                      "gradient {}; the parameters are as before the step",
+                      memory.evaluations, value, largest));
+    return {value, gradient};
   }
 
   /// The direction −Hg, where H estimates the inverse Hessian from pairs of changes (the two-loop recursion).
@@ -118,10 +135,10 @@ struct Lbfgs::Run {
         const NoGrad none;
         move_to(from + direction * t);
       }
-      const auto [value, slope] = evaluate();
-      gradients.emplace_back(t, slope);
+      const auto [value, gradient_there] = evaluate();
+      gradients.emplace_back(t, gradient_there);
       const NoGrad none;
-      return LinePoint{t, value, product_of(slope, direction)};
+      return LinePoint{t, value, product_of(gradient_there, direction)};
     };
     const double largest = [&] {
       const NoGrad none;
@@ -133,7 +150,7 @@ struct Lbfgs::Run {
   double operator()() {
     double value = 0;
     Variable gradient;
-    std::tie(value, gradient) = evaluate();
+    std::tie(value, gradient) = evaluate_finite();
     const double first = value;
     const int64_t most =
         options.max_evaluations > 0 ? options.max_evaluations : options.max_iterations * 5 / 4;
@@ -168,7 +185,7 @@ struct Lbfgs::Run {
         const NoGrad none;
         move_to(from + direction * memory.length);
       }
-      if (!options.line_search && i < options.max_iterations) std::tie(value, gradient) = evaluate();
+      if (!options.line_search && i < options.max_iterations) std::tie(value, gradient) = evaluate_finite();
       if (i == options.max_iterations || memory.evaluations - before >= most || done()) break;
       const NoGrad none;
       if (largest_element(direction) * memory.length <= options.tolerance_change ||

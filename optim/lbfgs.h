@@ -39,7 +39,9 @@ class Lbfgs {
   /// feed it must be at one batch during a step.
   using Closure = std::function<Variable()>;
   /// Takes up to `max_iterations` steps and returns the loss before them. Throws Error if the closure's
-  /// result is no scalar. If it throws, the parameters and this are as they were.
+  /// result is no scalar or made of none of the parameters, and NumericError if loss or gradient are not
+  /// finite where a step begins; the line search keeps away from such points. If it throws, the parameters
+  /// and this are as they were.
   double step(const Closure& closure, std::source_location where = std::source_location::current());
 
   /// The number of directions so far, and of evaluations of the loss.

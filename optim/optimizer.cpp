@@ -150,11 +150,11 @@ std::vector<std::pair<std::string, double>> Optimizer::settings() const {
 void Optimizer::set(std::string_view name, double value, std::source_location where) {
   located(where, [&] { (void)setting(name); });
   if (state_->averaging) return state_->averaging->inner.set(name, value, where);
+  check_setting(std::isfinite(value) && value >= 0, this->name(), name, value, where);
   if (!state_->groups.empty()) {
     Optimizer of_group = state_->group_of_setting(name).optimizer;
     return of_group.set(name, value, where);
   }
-  check_setting(std::isfinite(value) && value >= 0, this->name(), name, value, where);
   state_->settings.find(name)->second = value;
   for (auto& [key, leaf] : state_->setting_leaves)
     if (std::get<0>(key) == name) set_value(leaf, full({}, value, leaf.dtype()));
@@ -232,10 +232,22 @@ bool Optimizer::reads_rows(const Variable& parameter, const Variable& gradient, 
          (by_rows && !decays && state_->rule->keeps_rows_without_gradient() && has_few_rows(gradient));
 }
 
-double Optimizer::scheduled_learning_rate() const {
-  if (state_->averaging) return state_->averaging->inner.scheduled_learning_rate();
-  if (!state_->schedule_step.defined()) return learning_rate();
-  return learning_rate() * state_->common.schedule.at(static_cast<int64_t>(state_->schedule_step.item()));
+double Optimizer::scheduled_learning_rate(std::string_view setting) const {
+  if (state_->averaging) return state_->averaging->inner.scheduled_learning_rate(setting);
+  if (!state_->groups.empty()) {
+    const Group& group = state_->group_of_setting(setting);
+    return group.optimizer.scheduled_learning_rate(setting);
+  }
+  const double rate = this->setting(setting);
+  if (!state_->schedule_step.defined()) return rate;
+  return rate * state_->common.schedule.at(static_cast<int64_t>(state_->schedule_step.item()));
+}
+
+std::vector<std::string> Optimizer::learning_rates() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : settings())
+    if (name == "lr" || name.ends_with(".lr")) names.push_back(name);
+  return names;
 }
 
 Variable assignment(const Variable& leaf, const Variable& value) {

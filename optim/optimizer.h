@@ -84,8 +84,11 @@ class Optimizer {
   std::string_view name() const;
   /// The learning rate without the schedule's factor.
   double learning_rate() const { return setting("lr"); }
-  /// The learning rate of the next step, with the schedule's factor.
-  double scheduled_learning_rate() const;
+  /// The learning rate of the next step, with the schedule's factor. Groups have one each: "0.lr".
+  double scheduled_learning_rate(std::string_view setting = "lr") const;
+  /// The names of the learning rates among `settings`: "lr", or of each group, "0.lr". None if a custom
+  /// optimizer has none.
+  std::vector<std::string> learning_rates() const;
   /// Sets the learning rate from the next step on, eagerly and in plans. Throws Error if it is negative or
   /// not finite.
   void set_learning_rate(double lr, std::source_location where = std::source_location::current()) {

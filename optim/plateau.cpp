@@ -10,12 +10,6 @@
 
 namespace espalier::optim {
 
-namespace {
-
-bool is_rate(std::string_view setting) { return setting == "lr" || setting.ends_with(".lr"); }
-
-}  // namespace
-
 ReduceOnPlateau::ReduceOnPlateau(const Optimizer& optimizer, const PlateauOptions& o,
                                  std::source_location where)
     : optimizer_(optimizer), options_(o) {
@@ -25,8 +19,7 @@ ReduceOnPlateau::ReduceOnPlateau(const Optimizer& optimizer, const PlateauOption
       .not_negative("threshold", o.threshold)
       .check(o.cooldown >= 0, "cooldown", static_cast<double>(o.cooldown))
       .not_negative("min_lr", o.min_lr);
-  const auto settings = optimizer.settings();
-  if (std::ranges::none_of(settings, [](const auto& setting) { return is_rate(setting.first); }))
+  if (optimizer.learning_rates().empty())
     located(where,
             [&] { throw Error(fmt::format("ReduceOnPlateau: {} has no setting 'lr'", optimizer.name())); });
 }
@@ -58,8 +51,8 @@ bool ReduceOnPlateau::step(double metric) {
 
 bool ReduceOnPlateau::reduce() {
   bool reduced = false;
-  for (const auto& [setting, rate] : optimizer_.settings()) {
-    if (!is_rate(setting)) continue;
+  for (const std::string& setting : optimizer_.learning_rates()) {
+    const double rate = optimizer_.setting(setting);
     const double next = std::max(rate * options_.factor, options_.min_lr);
     if (next >= rate) continue;
     optimizer_.set(setting, next);

@@ -7,16 +7,33 @@
 
 #include "espalier/core/custom_op.h"
 #include "espalier/core/error.h"
+#include "espalier/core/node.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/schedule_checks.h"
 
 namespace espalier::optim {
 
+namespace {
+
+/// Throws with the line where the schedule was made, and not that of the call which asks it.
+template <class E>
+[[noreturn]] void fail_schedule(const std::source_location& made, const std::string& message) {
+  E error(message);
+  BuildContext apart = build_context();
+  apart.where = nullptr;
+  const BuildScope scope(apart);
+  error.locate(made);
+  throw error;
+}
+
+}  // namespace
+
 Variable Schedule::factor(const Variable& step) const {
   const Variable factor = expression_(step);
   if (!factor.defined() || factor.shape().rank() != 0)
-    throw ShapeError(fmt::format("a schedule must return a scalar, not {}",
-                                 factor.defined() ? factor.shape().str() : "an undefined Variable"));
+    fail_schedule<ShapeError>(where_,
+                              fmt::format("a schedule must return a scalar, not {}",
+                                          factor.defined() ? factor.shape().str() : "an undefined Variable"));
   return factor.dtype() == DType::float64 ? factor : cast(factor, DType::float64);
 }
 
@@ -24,11 +41,13 @@ double Schedule::at(int64_t step) const {
   return is_constant() ? 1 : factor(full({}, static_cast<double>(step), DType::float64)).item();
 }
 
-Schedule::Expression Schedule::over_numbers(std::function<double(int64_t)> f) {
-  const auto forward = [f = std::move(f)](const std::vector<Tensor>& in) {
+Schedule::Expression Schedule::over_numbers(std::function<double(int64_t)> f, const Where& where) {
+  if (!f) return {};
+  const auto forward = [f = std::move(f), where](const std::vector<Tensor>& in) {
     const auto step = static_cast<int64_t>(in[0].item());
     const double factor = f(step);
-    if (!std::isfinite(factor)) throw Error(fmt::format("the schedule returns {} for step {}", factor, step));
+    if (!std::isfinite(factor))
+      fail_schedule<Error>(where, fmt::format("the schedule returns {} for step {}", factor, step));
     return full({}, factor, DType::float64);
   };
   const CustomOp op = custom_op(
@@ -97,9 +116,9 @@ Schedule sequential(const std::vector<Schedule>& schedules, const std::vector<in
                     std::source_location where) {
   if (schedules.size() != milestones.size() + 1)
     located(where, [&] {
+      if (schedules.empty()) throw Error("sequential: there must be at least one schedule");
       throw Error(fmt::format("sequential: between {} schedules there are {} milestones, not {}",
-                              schedules.size(), schedules.empty() ? 0 : schedules.size() - 1,
-                              milestones.size()));
+                              schedules.size(), schedules.size() - 1, milestones.size()));
     });
   int64_t least = 1;
   for (const int64_t milestone : milestones) {

@@ -12,17 +12,21 @@ namespace espalier::optim {
 
 /// The factor of the learning rate in each step (0, 1, 2, …): an expression over the step, so that eager
 /// updates and plans compute the same. Made from a callable that takes a Variable (a float64 scalar) or a
-/// number.
+/// number; errors name the line where it was made.
 class Schedule {
  public:
+  using Where = std::source_location;
+
   /// A constant factor of 1.
   Schedule() = default;
   template <class F>
-  requires std::invocable<const F&, const Variable&> || std::invocable<const F&, int64_t> Schedule(F f) {
+  requires std::invocable<const F&, const Variable&> || std::invocable<const F&, int64_t> Schedule(
+      F f, Where where = Where::current())
+      : where_(where) {
     if constexpr (std::invocable<const F&, const Variable&>)
       expression_ = std::move(f);
     else
-      expression_ = over_numbers(std::move(f));
+      expression_ = over_numbers(std::move(f), where);
   }
 
   bool is_constant() const { return !expression_; }
@@ -32,9 +36,10 @@ class Schedule {
 
  private:
   using Expression = std::function<Variable(const Variable& step)>;
-  static Expression over_numbers(std::function<double(int64_t)> f);
+  static Expression over_numbers(std::function<double(int64_t)> f, const Where& where);
 
   Expression expression_;
+  Where where_;
 };
 
 struct StepDecayOptions {

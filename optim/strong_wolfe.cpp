@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -15,7 +16,7 @@ double cubic_minimum(const LinePoint& a, const LinePoint& b, double low, double 
   const auto& [left, right] = a.t <= b.t ? std::tie(a, b) : std::tie(b, a);
   const double t =
       right.t - (right.t - left.t) * ((right.slope + d2 - d1) / (right.slope - left.slope + 2 * d2));
-  return std::min(std::max(t, low), high);
+  return std::isfinite(t) ? std::min(std::max(t, low), high) : (low + high) / 2;
 }
 
 namespace {
@@ -47,8 +48,15 @@ struct Bracket {
 
 }  // namespace
 
-LinePoint strong_wolfe(const std::function<LinePoint(double t)>& evaluate, const LinePoint& start, double t,
-                       double largest, const WolfeOptions& o) {
+LinePoint strong_wolfe(const std::function<LinePoint(double t)>& evaluate_at, const LinePoint& start,
+                       double t, double largest, const WolfeOptions& o) {
+  // A step to where the function is not finite is too long.
+  const auto evaluate = [&](double length) {
+    LinePoint point = evaluate_at(length);
+    if (!std::isfinite(point.value) || !std::isfinite(point.slope))
+      point.value = std::numeric_limits<double>::infinity();
+    return point;
+  };
   const auto too_high = [&](const LinePoint& p) {
     return p.value > start.value + o.decrease * p.t * start.slope;
   };

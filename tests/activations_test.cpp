@@ -125,7 +125,8 @@ BOOST_AUTO_TEST_CASE(learned_slopes) {
                                       {{5, 3}, {1}},
                                       {{5, 3}, {}},
                                       {{4}, {4}},
-                                      {{}, {}}})
+                                      {{}, {}},
+                                      {{}, {1}}})
     check_op({.name = "prelu",
               .op = [](const Variables& x) { return esp::prelu(x[0], x[1]); },
               .inputs = {numbers(shape), numbers(slopes, 0.1, 0.5, 1)},
@@ -172,6 +173,28 @@ BOOST_AUTO_TEST_CASE(at_corners) {
   check("log_sigmoid", esp::log_sigmoid, {0, 800, -800, inf, -inf, NaN},
         {-std::log(2), 0, -800, 0, -inf, NaN}, {0.5, 0, 1, 0, 1, NaN});
   check("softsign", esp::softsign, {0, 1e300, -3}, {0, 1, -0.75}, {1, 0, 0.0625});
+}
+
+// PyTorch's figures: the second derivative at 0 is that of the right side, and the first that of the left.
+BOOST_AUTO_TEST_CASE(second_derivatives_at_zero) {
+  using Activation = std::function<esp::Variable(const esp::Variable&)>;
+  struct Corner {
+    const char* name;
+    Activation f;
+    double slope, below;  // the second derivative a little below 0
+  };
+  const Corner corners[] = {
+      {"elu", [](const esp::Variable& x) { return esp::elu(x, 2); }, 2, 2},
+      {"celu", [](const esp::Variable& x) { return esp::celu(x, 2); }, 1, 0.5},
+      {"selu", [](const esp::Variable& x) { return esp::selu(x); }, 1.7580993408473766, 1.7580993408473766}};
+  for (const Corner& corner : corners) {
+    const esp::Variable x = esp::variable(esp::tensor({0.0, -0.0, -1e-12, 1e-12, NaN}, esp::float64));
+    const esp::Variable first = esp::sum(corner.f(x)).gradient(x);
+    BOOST_TEST(std::abs(first.value().at<double>({0}) - corner.slope) < 1e-12, corner.name);
+    const esp::Tensor second = esp::sum(first).gradient(x).value();
+    const esp::Tensor wanted = esp::tensor({0.0, 0.0, corner.below, 0.0, NaN}, esp::float64);
+    BOOST_TEST(difference(wanted, second) < 1e-11, corner.name);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(random_slopes) {

@@ -12,6 +12,8 @@
 #include "espalier/nn/dense.h"
 #include "espalier/nn/serialize.h"
 #include "espalier/ops/ops.h"
+#include "espalier/optim/groups.h"
+#include "espalier/optim/schedule.h"
 #include "espalier/optim/sgd.h"
 #include "temporary_folder.h"
 #include "testing.h"
@@ -309,6 +311,33 @@ BOOST_AUTO_TEST_CASE(learning_rates_fall_on_a_plateau) {
   const std::vector<double> expected{0.25, 0.25, 0.25, 0.125, 0.125, 0.1, 0.1, 0.1};
   BOOST_TEST(log.rates() == expected, boost::test_tools::per_element());
   BOOST_TEST(p.w.item() == 1 - 2 * (0.25 * 3 + 0.125 * 2 + 0.1 * 2), boost::test_tools::tolerance(1e-5));
+}
+
+BOOST_AUTO_TEST_CASE(learning_rates_of_groups_are_logged) {
+  const esp::data::Distributor feed({esp::ones({4})}, {.batch_size = 2});
+  const esp::Variable v = esp::parameter(esp::tensor(1.0f)), w = esp::parameter(esp::tensor(1.0f));
+  const esp::optim::Groups groups(
+      {{esp::optim::ParameterList{v}, esp::optim::Sgd({.lr = 0.5, .schedule = esp::optim::exponential(0.5)})},
+       {esp::optim::ParameterList{w}, esp::optim::Sgd(0.25)}});
+  const esp::Executor executor =
+      esp::mean(feed.get_output_graphs()[0] * v * w).get_executor({.optimizer = groups});
+  const esp::LearningRateLog log;
+  BOOST_TEST(log.rates().empty());
+  executor.use(log);
+  executor.execute({.epochs = 2, .progress = false});
+  BOOST_TEST(log.rates() == (std::vector<double>{0.5, 0.125, 0.03125}), boost::test_tools::per_element());
+  BOOST_TEST(log.rates(1) == (std::vector<double>{0.25, 0.25, 0.25}), boost::test_tools::per_element());
+  BOOST_CHECK_EXCEPTION(log.rates(2), esp::IndexError, says({"group 2", "has 2", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(no_options_are_the_default_ones) {
+  Parabola p;
+  const esp::EarlyStopping stopping({});
+  p.executor.use(stopping);
+  p.executor.use(esp::ReduceLROnPlateau({}));
+  p.run();  // the validation loss falls to the end
+  BOOST_TEST(!stopping.stopped_epoch().has_value());
+  BOOST_TEST(stopping.best().value() == -3);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -141,7 +141,9 @@ BOOST_AUTO_TEST_CASE(lists_and_dictionaries_of_modules) {
   BOOST_TEST(list.parameters().size() == 6u);
   BOOST_TEST(list.parameters()[2].first == "1.weight");
   BOOST_TEST(list[2].parameter("bias").shape() == esp::Shape({5}));
-  BOOST_CHECK_EXCEPTION(list[3], esp::IndexError, says({"ModuleList", "3"}));
+  BOOST_TEST(list[-1].state() == list[2].state());
+  BOOST_CHECK_EXCEPTION(list[3], esp::IndexError, says({"ModuleList", "no module 3 among 3"}));
+  BOOST_CHECK_EXCEPTION(list[-4], esp::IndexError, says({"ModuleList", "no module -4 among 3"}));
 
   ModuleDict<> dict{{"body", Dense(3)}, {"activation", Tanh()}};
   dict.insert("head", Dense(1));
@@ -154,9 +156,60 @@ BOOST_AUTO_TEST_CASE(lists_and_dictionaries_of_modules) {
   BOOST_TEST(dict.begin()->first == "body");
   BOOST_CHECK_EXCEPTION(dict["tail"], esp::IndexError, says({"ModuleDict", "tail"}));
   BOOST_CHECK_EXCEPTION(dict.insert("head", Relu()), esp::Error, says({"head", "composed_layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION((ModuleDict<Dense>{{"a", Dense(1)}, {"a", Dense(2)}}), esp::Error,
+                        says({"'a'", "composed_layers_test.cpp"}));
   BOOST_TEST(dict.size() == 3u);
   net.train(false);
   BOOST_TEST(!dict["body"].training());
+}
+
+BOOST_AUTO_TEST_CASE(clones_of_lists_and_dictionaries) {
+  const Variable x = esp::ones({2, 3});
+  const Dense shared(3);
+  const ModuleList<> list{shared, Sequential{Dense(3), Tanh()}, shared};
+  const auto run = [&](const ModuleList<>& layers) {
+    Variable h = x;
+    for (const Layer& layer : layers) h = layer(h);
+    return h.value();
+  };
+  const esp::Tensor y = run(list);
+  const ModuleList<> clone = list.clone();
+  BOOST_TEST(difference(run(clone), y) == 0);
+  BOOST_TEST(clone.parameters().size() == 4u);
+  BOOST_TEST(clone[0].state() == clone[2].state());  // a layer used twice is one in the clone, too
+  BOOST_TEST(clone[0].state() != list[0].state());
+  esp::set_value(shared.parameter("weight"), esp::zeros({3, 3}));
+  BOOST_TEST(difference(run(clone), y) == 0);
+  ModuleList<> longer = clone;
+  longer.append(Relu());
+  BOOST_TEST(clone.size() == 4u);
+  BOOST_TEST(list.size() == 3u);
+
+  ModuleDict<ModuleList<Dense>> dict{{"a", {Dense(3, 2)}}, {"b", {Dense(3, 2), Dense(2, 1)}}};
+  dict.add_buffer("steps", esp::tensor(1.0f));
+  dict.train(false);
+  const ModuleDict<ModuleList<Dense>> other = dict.clone();
+  BOOST_TEST(difference(other["b"][1](other["a"][0](x)).value(), dict["b"][1](dict["a"][0](x)).value()) == 0);
+  BOOST_TEST(other.parameter("b.1.weight").node() == other["b"][1].parameter("weight").node());
+  BOOST_TEST(other.parameter("b.1.weight").node() != dict.parameter("b.1.weight").node());
+  BOOST_TEST(other.buffer("steps").item() == 1);
+  BOOST_TEST(!other["b"][1].training());
+  struct Own : Module {};
+  BOOST_CHECK_EXCEPTION(ModuleList<Module>{Own()}.clone(), esp::UnsupportedError,
+                        says({"'0'", "of your own", "composed_layers_test.cpp"}));
+}
+
+BOOST_AUTO_TEST_CASE(bags_without_words_are_zero) {
+  const esp::Tensor none = esp::zeros({2, 0}, esp::int64);
+  for (const BagMode mode : {BagMode::sum, BagMode::mean, BagMode::max})
+    for (const std::optional<int64_t> padding : {std::optional<int64_t>(), std::optional<int64_t>(1)}) {
+      const EmbeddingBag bag(5, 3, {.mode = mode, .padding_index = padding});
+      BOOST_TEST(difference(bag(none).value(), esp::zeros({2, 3})) == 0);
+      const Variable loss = esp::sum(bag(none));
+      BOOST_TEST(difference(loss.gradient(bag.parameter("weight")).value(), esp::zeros({5, 3})) == 0);
+    }
+  BOOST_CHECK_EXCEPTION(EmbeddingBag(5, 3)(esp::tensor_from(std::vector<int64_t>{0, 7}, {1, 2})),
+                        esp::IndexError, says({"EmbeddingBag: index 7", "composed_layers_test.cpp"}));
 }
 
 BOOST_AUTO_TEST_CASE(bilinear_is_a_form_of_two_inputs) {
@@ -203,6 +256,8 @@ BOOST_AUTO_TEST_CASE(maxout_and_bias) {
   const Variable maps = esp::matmul(x, esp::transpose(maxout.parameter("maps.weight")));
   BOOST_TEST(difference(y.value(), esp::max(esp::reshape(maps, {2, 5, 3, 2}), -1).value()) < 1e-12);
   BOOST_CHECK_EXCEPTION(Maxout(3, 0), esp::Error, says({"Maxout", "0", "composed_layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(Maxout(int64_t{1} << 32, int64_t{1} << 32), esp::ShapeError,
+                        says({"Maxout", "4294967296", "64 bits", "composed_layers_test.cpp"}));
 
   const Bias bias(4, esp::float64);
   esp::set_value(bias.parameter("bias"), numbers({4}, 1, 2, 3));
@@ -284,18 +339,43 @@ BOOST_AUTO_TEST_CASE(dropouts_of_channels_and_with_fixed_moments) {
   BOOST_TEST(std::abs(mean) < 0.02);
   BOOST_TEST(std::abs(variance - 1) < 0.03);
   BOOST_TEST(difference(y.value(), x.value()) > 0.1);
+  FeatureAlphaDropout feature(0.3);
+  const Variable maps = esp::randn({20000, 3, 4}, esp::float64), dropped = feature(maps);
+  const Array before(maps.value()), after(dropped.value());
+  double lowered = 0, sum = 0, squares = 0;
+  for (int64_t i = 0; i < 60000; ++i) {
+    // Whole channels become one number, others are scaled and shifted alike.
+    const auto slope = [&](int64_t k) {
+      return after.values[size_t(4 * i + k)] - after.values[size_t(4 * i)];
+    };
+    const double scale = (before.values[size_t(4 * i + 1)] - before.values[size_t(4 * i)]);
+    lowered += slope(1) == 0;
+    for (int64_t k = 1; k < 4; ++k)
+      BOOST_REQUIRE_SMALL(
+          slope(k) - slope(1) / scale * (before.values[size_t(4 * i + k)] - before.values[size_t(4 * i)]),
+          1e-9);
+    for (int64_t k = 0; k < 4; ++k) sum += after.values[size_t(4 * i + k)];
+    for (int64_t k = 0; k < 4; ++k) squares += std::pow(after.values[size_t(4 * i + k)], 2);
+  }
+  BOOST_TEST(std::abs(lowered / 60000 - 0.3) < 0.01);
+  BOOST_TEST(std::abs(sum / 240000) < 0.02);
+  BOOST_TEST(std::abs(squares / 240000 - 1) < 0.03);
   // In plans of inference both are the identity.
   const Variable fed = esp::placeholder("x", {3, 4, 2}, esp::float64);
-  const Variable both = alpha(channels(fed));
+  const Variable both = feature(alpha(channels(fed)));
   const esp::Tensor value = numbers({3, 4, 2});
   BOOST_TEST(difference(both.get_executor().run({{"x", value}}), value) == 0);
-  channels.train(false), alpha.train(false);
+  channels.train(false), alpha.train(false), feature.train(false);
+  BOOST_TEST(feature(maps).node() == maps.node());
   BOOST_TEST(channels(ones).node() == ones.node());
   BOOST_TEST(alpha(x).node() == x.node());
   BOOST_CHECK_EXCEPTION(ChannelDropout(1), esp::Error,
                         says({"ChannelDropout", "1", "composed_layers_test.cpp"}));
   BOOST_CHECK_EXCEPTION(AlphaDropout(-0.1), esp::Error, says({"AlphaDropout", "-0.1"}));
   BOOST_CHECK_EXCEPTION(ChannelDropout()(esp::ones({3})), esp::ShapeError, says({"ChannelDropout", "[3]"}));
+  BOOST_CHECK_EXCEPTION(FeatureAlphaDropout(1.5), esp::Error, says({"FeatureAlphaDropout", "1.5"}));
+  BOOST_CHECK_EXCEPTION(FeatureAlphaDropout()(esp::ones({3})), esp::ShapeError,
+                        says({"FeatureAlphaDropout", "[3]", "composed_layers_test.cpp"}));
 }
 
 BOOST_AUTO_TEST_CASE(plans_and_replicas_train_as_an_eager_loop) {
@@ -308,6 +388,8 @@ BOOST_AUTO_TEST_CASE(plans_and_replicas_train_as_an_eager_loop) {
     BOOST_TEST(training_differences<PRelu>([] { return PRelu(4, 0.25, esp::float64); }, shape) < 1e-9);
     BOOST_TEST(training_differences<ChannelDropout>([] { return ChannelDropout(0.4); }, shape) < 1e-9);
     BOOST_TEST(training_differences<AlphaDropout>([] { return AlphaDropout(0.4); }, shape) < 1e-9);
+    BOOST_TEST(training_differences<FeatureAlphaDropout>([] { return FeatureAlphaDropout(0.4); }, shape) <
+               1e-9);
     BOOST_TEST(training_differences<Sequential>(
                    [] {
                      return Sequential{Flatten(), Unflatten(1, {2, -1})};

@@ -1,7 +1,10 @@
 // Distinct elements and counts of numbers.
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <limits>
+#include <string>
+#include <utility>
 
 #include "espalier/core/error.h"
 #include "espalier/executor/executor.h"
@@ -14,6 +17,7 @@ using namespace espalier::testing;
 
 namespace {
 
+constexpr int64_t most = std::numeric_limits<int64_t>::max();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
@@ -88,6 +92,11 @@ BOOST_AUTO_TEST_CASE(numbers_of_bins) {
   BOOST_CHECK_EXCEPTION(esp::bincount(x, {.length = 5}), esp::IndexError, says({"bincount", "5", here()}));
   BOOST_CHECK_EXCEPTION(esp::bincount(esp::ones({2})), esp::TypeError, says({"bincount", "float32", here()}));
   BOOST_CHECK_EXCEPTION(esp::bincount(x, {.length = -2}), esp::Error, says({"bincount", "-2", here()}));
+  BOOST_CHECK_EXCEPTION(esp::bincount(x, {.length = most}), esp::ShapeError,
+                        says({"bincount", std::to_string(most), "64 bits", here()}));
+  BOOST_CHECK_EXCEPTION(esp::bincount(x, {.min_length = most}), esp::ShapeError, says({"bincount", here()}));
+  BOOST_CHECK_EXCEPTION(esp::bincount(esp::tensor({most})), esp::ShapeError,
+                        says({"bincount", std::to_string(most), "64 bits", here()}));
   const esp::Variable few = esp::ones({3});
   BOOST_CHECK_EXCEPTION(esp::bincount(x, {.weights = few}), esp::ShapeError,
                         says({"bincount", "[3]", here()}));
@@ -128,6 +137,22 @@ BOOST_AUTO_TEST_CASE(histogram) {
   BOOST_TEST(difference(esp::tensor({0, 0}), esp::histogram(esp::zeros({0}), 2, 0, 1).value()) == 0);
   BOOST_CHECK_EXCEPTION(esp::histogram(x, 0, 0, 1), esp::Error, says({"histogram", here()}));
   BOOST_CHECK_EXCEPTION(esp::histogram(x, 2, 1, 1), esp::Error, says({"histogram", here()}));
+  // Bounds that a float does not have, and a width that no double has.
+  const esp::Tensor far = esp::tensor({-1e300, 0.0, 1.0, 9e307}, esp::float64);
+  BOOST_TEST(difference(esp::tensor({3, 0}), esp::histogram(far, 2, -8e307, 8.5e307).value()) == 0);
+  BOOST_TEST(difference(esp::tensor({0, 2, 0}),
+                        esp::histogram(esp::tensor({0.5f, 3e38f}), 3, -1e300, 2e300).value()) == 0);
+  BOOST_TEST(difference(esp::tensor({0, 2}),
+                        esp::histogram(esp::tensor({0.5f, 3e38f}), 2, -1e300, 1e300).value()) == 0);
+  constexpr double infinity = INFINITY;
+  for (const auto& [low, high] :
+       {std::pair(0.0, infinity), std::pair(-infinity, 0.0), std::pair(-1.5e308, 1.5e308)})
+    BOOST_CHECK_EXCEPTION(esp::histogram(x, 2, low, high), esp::Error,
+                          says({"histogram", "width", "infinite", here()}));
+  BOOST_CHECK_EXCEPTION(esp::histogram(x, 2, NAN, 1), esp::Error, says({"histogram", "nan", here()}));
+  for (const int64_t bins : {most / 8, most})
+    BOOST_CHECK_EXCEPTION(esp::histogram(x, bins, 0, 1), esp::ShapeError,
+                          says({"histogram", std::to_string(bins), "64 bits", here()}));
   BOOST_CHECK_EXCEPTION(esp::histogram(esp::tensor({1}), 2, 0, 1), esp::TypeError,
                         says({"histogram", here()}));
 }

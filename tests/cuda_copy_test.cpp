@@ -58,8 +58,7 @@ void check_copies(const esp::Tensor& view) {
   BOOST_TEST(same_bits(gpu_target, target), view.shape().str() << " of " << esp::name(view.dtype()));
 }
 
-constexpr esp::DType dtypes[] = {esp::float32, esp::float64, esp::int32,   esp::int64,
-                                 esp::boolean, esp::float16, esp::bfloat16};
+constexpr auto& dtypes = esp::all_dtypes;
 
 }  // namespace
 

@@ -140,6 +140,37 @@ BOOST_AUTO_TEST_CASE(least_squares_pseudoinverses_powers_and_ranks) {
       [](const std::vector<Array>& in) { return product(in[0], product(in[0], in[0])); }));
 }
 
+BOOST_AUTO_TEST_CASE(matrices_without_elements) {
+  for (const Shape& shape : {Shape{3, 0}, Shape{0, 3}, Shape{0, 0}, Shape{2, 0, 3}, Shape{0, 2, 3}}) {
+    const Variable a = esp::variable(esp::zeros(shape, esp::float64));
+    const Variable p = esp::pinv(a), rank = esp::matrix_rank(a);
+    BOOST_TEST(p.shape() == esp::transpose(a).shape());
+    BOOST_TEST(esp::sum(p).gradient(a).shape() == shape);
+    BOOST_TEST(rank.rank() == shape.rank() - 2);
+    BOOST_TEST(esp::sum(rank).item() == 0);
+    BOOST_TEST(esp::sum(esp::matrix_rank(a, 0.5)).item() == 0);
+  }
+  const Variable x = esp::placeholder("x", {-1, 3}, esp::float64);
+  const esp::Executor executor = esp::matrix_rank(x).get_executor();
+  BOOST_TEST(executor.run({{"x", esp::zeros({0, 3}, esp::float64)}}).item() == 0);
+  BOOST_TEST(executor.run({{"x", esp::eye(3, esp::float64)}}).item() == 3);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_not_finite_has_no_cholesky_factor) {
+  for (const double bad : {static_cast<double>(NAN), static_cast<double>(INFINITY)})
+    for (const auto& [row, column] : {std::pair(0, 0), std::pair(2, 0), std::pair(2, 1), std::pair(2, 2)}) {
+      Tensor a = definite(numbers({3, 3})).value().clone();
+      a.at<double>({row, column}) = bad;
+      BOOST_CHECK_EXCEPTION(esp::cholesky(a), esp::LinAlgError,
+                            says({"cholesky", "not positive definite", here()}));
+      BOOST_CHECK_THROW(esp::cholesky(a.to(esp::float32)), esp::LinAlgError);
+    }
+  Tensor unread = definite(numbers({3, 3})).value().clone();
+  const Tensor before = esp::cholesky(unread).value();
+  unread.at<double>({0, 2}) = NAN;  // the upper triangle
+  BOOST_TEST(difference(before, esp::cholesky(unread).value()) == 0);
+}
+
 BOOST_AUTO_TEST_CASE(what_has_no_decomposition_is_named) {
   Tensor batch = regular({2, 3, 2, 2});
   for (int64_t i = 0; i < 2; ++i)

@@ -61,7 +61,8 @@ BOOST_AUTO_TEST_CASE(cosine_similarity) {
   const Variable zero = esp::variable(esp::zeros({3})), one = esp::ones({3});
   const Variable s = esp::cosine_similarity(zero, one);
   BOOST_TEST(s.item() == 0);
-  for (const float g : s.gradient(zero).value().span<float>()) BOOST_TEST(std::isfinite(g));
+  const esp::Tensor slope = s.gradient(zero).value();
+  for (const float g : slope.span<float>()) BOOST_TEST(std::isfinite(g));
   BOOST_TEST(esp::cosine_similarity(esp::ones({2, 3}), esp::ones({2, 3}), 0).shape() == Shape({3}));
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "espalier/core/error.h"
+#include "espalier/data/batches.h"
 #include "espalier/ops/ops.h"
 #include "temporary_folder.h"
 
@@ -318,6 +319,27 @@ BOOST_AUTO_TEST_CASE(a_failed_op_takes_no_step) {
   BOOST_TEST(n.forward().item() == 5.0);
   BOOST_CHECK_THROW(n.forward(), IndexError);
   BOOST_CHECK_THROW(n.forward(), IndexError);  // still at the second step
+}
+
+BOOST_AUTO_TEST_CASE(a_dataset_that_ends_early_is_an_error) {
+  struct Short : BrokenDataset {
+    void read(std::span<const int64_t> rows, std::span<Tensor> outputs) const override {
+      if (rows[0] >= 2) throw EndOfData();
+      BrokenDataset::read(rows, outputs);
+    }
+  };
+  const auto dataset = std::make_shared<Short>();
+  const Distributor feed(dataset, {.batch_size = 1});
+  const Variable n = feed.get_output_graphs<1>()[0] * 1.0f;
+  n.forward();
+  n.forward();
+  BOOST_CHECK_EXCEPTION(n.forward(), DataError, says({"EndOfData", "row 2", "distributor_test.cpp"}));
+  int64_t seen = 0;
+  const auto loop = [&] {
+    for (const auto& [x] : data::batches<1>(dataset, {.batch_size = 1})) seen += x.shape()[0];
+  };
+  BOOST_CHECK_EXCEPTION(loop(), DataError, says({"EndOfData", "row 2"}));
+  BOOST_TEST(seen == 2);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

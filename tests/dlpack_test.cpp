@@ -119,8 +119,8 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_taken_stays_its_owners) {
   BOOST_CHECK_EXCEPTION(esp::from_dlpack(nullptr), esp::Error, says({"from_dlpack", "dlpack_test.cpp"}));
   {
     Foreign f;
-    f.tensor().dtype = {kDLUInt, 8, 1};
-    refused<esp::TypeError>(f, {"code 1", "8 bits"});
+    f.tensor().dtype = {kDLUInt, 16, 1};
+    refused<esp::TypeError>(f, {"code 1", "16 bits"});
     f.tensor().dtype = {kDLFloat, 32, 4};
     refused<esp::TypeError>(f, {"4 lanes"});
   }

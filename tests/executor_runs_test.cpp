@@ -65,6 +65,13 @@ BOOST_AUTO_TEST_CASE(a_step_tells_what_it_was) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(without_a_feed_steps_have_no_end) {
+  const esp::Variable w = esp::parameter(esp::tensor(3.0), "w");
+  const esp::Executor executor = esp::square(w).get_executor({.optimizer = optim::Sgd(0.25)});
+  for (const double loss : {9.0, 2.25, 0.5625, 0.140625}) BOOST_TEST(executor.step().loss == loss);
+  BOOST_TEST(w.value().item() == 0.1875);
+}
+
 BOOST_AUTO_TEST_CASE(an_epoch_tells_what_it_was) {
   const Program program;
   std::vector<esp::StepInfo> told;
@@ -280,6 +287,32 @@ BOOST_AUTO_TEST_CASE(validation_sees_what_a_callback_sets) {
   const esp::History history = executor.execute({.epochs = 1, .progress = false});
   BOOST_TEST(history.epochs[0].validation_loss == 30);
   BOOST_TEST(history.epochs[0].loss_mean == 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_run_after_a_stop_has_another_order) {
+  esp::data::Distributor feed({esp::arange(64).reshape({-1, 1})}, {.batch_size = 1, .shuffle = true});
+  const esp::Variable w = esp::parameter(esp::ones({1}));
+  const esp::Executor executor =
+      esp::sum(feed.get_output_graphs()[0] * w)
+          .get_executor({.mode = esp::Mode::training, .optimizer = optim::Sgd(0.0)});
+  std::vector<double> shown;
+  executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
+    shown.push_back(info.loss);
+    if (info.step == 7) executor.stop();
+  });
+  const auto run = [&] {
+    shown.clear();
+    executor.execute({.progress = false});
+    return shown;
+  };
+  const std::vector<double> first = run(), second = run(), third = run();
+  BOOST_TEST(first.size() == 8u);
+  BOOST_TEST((first != second && second != third && first != third));
+  // A feed that was reset is in its next epoch already.
+  feed.reset();
+  const int64_t epoch = feed.feed()->epoch();
+  run();
+  BOOST_TEST(feed.feed()->epoch() == epoch);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -185,4 +185,23 @@ BOOST_AUTO_TEST_CASE(errors_name_the_call) {
   BOOST_CHECK_EXCEPTION(esp::fit(net, loss, {t.x, t.y}, {.batch_size = 0}), esp::DataError, says({here()}));
 }
 
+BOOST_AUTO_TEST_CASE(metrics_are_numbers_with_names_of_their_own) {
+  const Task t;
+  const esp::nn::Sequential net = make_net();
+  const esp::nn::SoftmaxCrossEntropy loss;
+  const auto each = [](const esp::Variable& p, const esp::Variable& y) {
+    return esp::equal(esp::argmax(p, -1), y);
+  };
+  const auto fit_with = [&](const esp::NamedMetrics& metrics) {
+    esp::fit(net, loss, {t.x, t.y}, {.metrics = metrics, .progress = false});
+  };
+  BOOST_CHECK_EXCEPTION(fit_with({{"hits", each}}), esp::ShapeError,
+                        says({"fit", "'hits'", "[32]", "scalar", "fit_test.cpp"}));
+  for (const char* name : {"loss", "validation_loss"})
+    BOOST_CHECK_EXCEPTION(fit_with({{name, esp::accuracy}}), esp::Error, says({"fit", name, "fit_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(fit_with({{"none", {}}}), esp::Error, says({"'none'", "empty", "fit_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(esp::evaluate(net, loss, {t.x, t.y}, {.metrics = {{"hits", each}}}), esp::ShapeError,
+                        says({"evaluate", "'hits'", here()}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

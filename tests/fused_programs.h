@@ -16,7 +16,7 @@ namespace espalier::testing {
 struct FusedCase {
   std::shared_ptr<const Op> op;
   std::vector<Tensor> inputs;  ///< behind the layouts that the plan has for them
-  std::vector<Spec> outputs;
+  Specs outputs;
   const Program& program() const { return dynamic_cast<const FusedOp&>(*op).program(); }
 };
 

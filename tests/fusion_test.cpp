@@ -255,7 +255,7 @@ BOOST_AUTO_TEST_CASE(whole_rows_that_may_not_lie_over_their_input) {
 BOOST_AUTO_TEST_CASE(no_circle_through_what_was_written_later) {
   const esp::Variable a = leaf({6, 6}, 1), b = leaf({6, 6}, 2);
   esp::Graph graph = esp::freeze({a, b}, {}, {}, false);
-  const auto add = [&](const esp::Variable& like, std::vector<esp::ValueRef> inputs, esp::Tag tag) {
+  const auto add = [&](const esp::Variable& like, esp::SmallVector<esp::ValueRef, 2> inputs, esp::Tag tag) {
     esp::GraphNode n{like.node()->op_, std::move(inputs), {a.node()->outputs[0].spec}, tag, {}, {}, {}};
     graph.nodes.push_back(std::move(n));
     return esp::ValueRef{static_cast<uint32_t>(graph.nodes.size() - 1), 0};

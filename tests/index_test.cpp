@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/error.h"
+#include "espalier/ops/look_up.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/shape_like_ops.h"
 #include "testing.h"
@@ -26,6 +27,18 @@ BOOST_AUTO_TEST_CASE(gather) {
                     return in[0]({row(in[1], {i[0], i[1]}, 3), i[2]});
                   });
                 }});
+  check_op({.name = "look_up",
+            .op = [](const Variables& x) { return esp::look_up("Words", x[0], x[1], true); },
+            .inputs = {numbers({3, 4}), at},
+            .reference =
+                [&](const std::vector<Array>& in) {
+                  return Array({3, 2, 4}, [&](const Index& i) {
+                    return in[0]({row(in[1], {i[0], i[1]}, 3), i[2]});
+                  });
+                }});
+  const esp::Variable table = numbers({3, 4}), nowhere = esp::tensor({0, -1});
+  BOOST_CHECK_EXCEPTION(esp::look_up("Words", table, nowhere, false), esp::IndexError,
+                        says({"Words: index -1 is outside an axis of size 3"}));
   check_op({.name = "gather along the last axis",
             .op = [](const Variables& x) { return esp::gather(x[0], x[1], -1); },
             .inputs = {numbers({2, 3}), at.to(esp::int32)},

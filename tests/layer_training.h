@@ -58,17 +58,22 @@ inline Trace train_layer(const std::function<LayerTraining::Call(nn::Module&)>& 
 }
 
 /// The largest difference of a plan, and of two and three replicas, from eager training.
+inline double training_differences_of(const std::function<LayerTraining::Call(nn::Module&)>& call,
+                                      const Shape& shape) {
+  const Trace eager = train_layer(call, shape, true);
+  double largest = difference_of(train_layer(call, shape, false), eager);
+  for (const int replicas : {2, 3})
+    largest = std::max(largest, difference_of(train_layer(call, shape, false, cpus(replicas)), eager));
+  return largest;
+}
+
 template <class L>
 double training_differences(const std::function<L()>& make, const Shape& shape) {
   const auto call = [&](nn::Module& module) -> LayerTraining::Call {
     const L layer = module.add("layer", make());
     return [layer](const Variable& x) { return layer(x); };
   };
-  const Trace eager = train_layer(call, shape, true);
-  double largest = difference_of(train_layer(call, shape, false), eager);
-  for (const int replicas : {2, 3})
-    largest = std::max(largest, difference_of(train_layer(call, shape, false, cpus(replicas)), eager));
-  return largest;
+  return training_differences_of(call, shape);
 }
 
 }  // namespace espalier::testing

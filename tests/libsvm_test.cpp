@@ -79,14 +79,18 @@ BOOST_AUTO_TEST_CASE(what_is_no_table) {
                         {"1 9223372036854775807:1\n", {"9223372036854775807", "dense table"}},
                         {"1 1000000000:1\n", {"1000000000", "dense table"}},
                         {"1 1:1\n1 400000000:1\n", {"2 rows", "dense table"}},
+                        {"1 1:1\n1 400000000:1\n1 2:1\n", {"line 2", "400000000", ".features = 400000000"}},
                         {"1 qid:1 1:1\n1 1:1\n", {"line 2", "no query"}},
                         {"1 1:1\n1 qid:1 1:1\n", {"line 2", "query"}},
                         {"1 qid:x 1:1\n", {"\"x\"", "not a number"}},
                         {"1 1:1 qid:1\n", {"\"qid\"", "not a number"}}});
-  BOOST_CHECK_EXCEPTION(parse("1 4:1\n", {.features = 3}), FileError, says({"\"4:1\"", "3 features"}));
+  BOOST_CHECK_EXCEPTION(parse("1 4:1\n", {.features = 3}), FileError, says({"\"4:1\"", ".features = 3"}));
   BOOST_CHECK_EXCEPTION(parse("1 9223372036854775807:1\n", {.zero_based = true}), FileError,
                         says({"too large"}));
-  BOOST_CHECK_EXCEPTION(parse("1\n", {.features = -1}), DataError, says({"-1"}));
+  BOOST_CHECK_EXCEPTION(parse("1\n", {.features = -1}), DataError,
+                        says({".features", "-1", "libsvm_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(parse("1 1:1\n2 1:1\n", {.features = int64_t{1} << 62}), FileError,
+                        says({"2 rows", ".features = 4611686018427387904", "no table"}));
   BOOST_CHECK_EXCEPTION(parse("1\n", {.dtype = int64}), TypeError, says({"int64"}));
   BOOST_CHECK_THROW(data::read_libsvm(folder / "none"), FileError);
 }

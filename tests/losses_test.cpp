@@ -293,6 +293,14 @@ BOOST_AUTO_TEST_CASE(cross_entropy_of_logits_of_their_logarithms_and_of_probabil
                         nn::SoftmaxCrossEntropy()(x, row_labels).value()) < 1e-12);
 }
 
+BOOST_AUTO_TEST_CASE(quadratic_losses_are_curved_where_prediction_and_target_are_equal) {
+  const esp::Variable x = esp::variable(esp::tensor({1.0, 2.0, 3.0}));
+  const esp::Tensor target = esp::tensor({1.0, 2.5, 3.0});
+  for (const esp::Variable& loss : {esp::huber_loss(x, target, {.reduction = esp::LossReduction::sum}),
+                                    esp::smooth_l1_loss(x, target, {.reduction = esp::LossReduction::sum})})
+    BOOST_TEST(difference(loss.gradient(x).gradient(x).value(), esp::tensor({1.0, 1.0, 1.0})) == 0);
+}
+
 BOOST_AUTO_TEST_CASE(extremes_stay_finite) {
   const Variable x = esp::variable(esp::tensor({1000.0, -1000.0, 0.0}, esp::float64));
   for (const double t : {0.0, 1.0}) {

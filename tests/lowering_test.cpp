@@ -94,10 +94,10 @@ BOOST_AUTO_TEST_CASE(one_number_seen_many_times_stays_one) {
   const esp::Graph graph = lowered({esp::matmul(many, leaf({200, 3}, 1))});
   size_t constants = 0;
   for (const esp::GraphNode& n : graph.nodes) {
-    if (!n.is_constant() || n.constant.shape().elements() < 2) continue;
+    if (!n.is_constant() || n.constant->shape().elements() < 2) continue;
     ++constants;
-    BOOST_TEST((n.constant.dtype() == esp::bfloat16));
-    for (const int64_t stride : n.constant.strides()) BOOST_TEST(stride == 0);
+    BOOST_TEST((n.constant->dtype() == esp::bfloat16));
+    for (const int64_t stride : n.constant->strides()) BOOST_TEST(stride == 0);
   }
   BOOST_TEST(constants == 1u, graph.str());
 }

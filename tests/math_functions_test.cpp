@@ -1,6 +1,7 @@
 // Elementwise functions beyond those of pointwise_test.cpp.
 #include <boost/test/unit_test.hpp>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -236,6 +237,29 @@ BOOST_AUTO_TEST_CASE(divisions_round_as_in_python) {
   BOOST_TEST(list<int32_t>(esp::floor_divide(small, 4)) == (std::vector<int32_t>{-2, 1}));
 }
 
+BOOST_AUTO_TEST_CASE(slopes_of_rests_are_the_quotients_that_go_with_them) {
+  // a / b rounds up to 36, or to -36, in float16.
+  for (const auto& [a, b, floored, truncated] : {std::array{-2.009765625, -0.05584716796875, 35.0, 35.0},
+                                                 {2.009765625, -0.05584716796875, -36.0, -35.0}}) {
+    const esp::Variable divisor = esp::variable(esp::tensor(b).to(esp::float16));
+    const esp::Tensor dividend = esp::tensor(a).to(esp::float16);
+    BOOST_TEST(esp::remainder(dividend, divisor).gradient(divisor).item() == -floored);
+    BOOST_TEST(esp::fmod(dividend, divisor).gradient(divisor).item() == -truncated);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(angles_of_any_size_beside_moderate_ones) {
+  esp::Tensor x = numbers({3000}, -20, 20).to(esp::float32);
+  x.at<float>({1500}) = 1e30f;
+  x.at<float>({2999}) = -9e6f;
+  const esp::Tensor sines = esp::sin(x).value(), tangents = esp::tan(x).value();
+  for (int64_t i = 0; i < 3000; ++i) {
+    const double angle = x.at<float>({i});
+    BOOST_TEST(std::abs(sines.at<float>({i}) - std::sin(angle)) <= 1e-7);
+    BOOST_TEST(std::abs(tangents.at<float>({i}) / std::tan(angle) - 1) <= 2e-7);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(gradients_at_bounds) {
   const auto slope = [](const std::function<esp::Variable(const esp::Variable&)>& f,
                         const std::vector<double>& at) {
@@ -262,12 +286,22 @@ BOOST_AUTO_TEST_CASE(mistakes) {
   BOOST_CHECK_EXCEPTION(esp::lgamma(whole), esp::TypeError, says({"lgamma", "int64", here()}));
   BOOST_CHECK_EXCEPTION(esp::frac(whole), esp::TypeError, says({"frac", "int64", here()}));
   BOOST_CHECK_EXCEPTION(esp::polygamma(-1, a), esp::Error, says({"polygamma", "-1", here()}));
-  BOOST_CHECK_EXCEPTION(esp::lerp(a, b, 0.5), esp::ShapeError, says({"[2, 3]", "[4]", here()}));
-  BOOST_CHECK_EXCEPTION(esp::clamp(a, 0, b), esp::ShapeError, says({"[2, 3]", "[4]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::lerp(a, b, 0.5), esp::ShapeError, says({"lerp:", "[2, 3]", "[4]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::lerp(whole, 0.5, 0.5), esp::TypeError, says({"lerp:", "0.5", "int64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::clamp(a, 0, b), esp::ShapeError, says({"clamp:", "[2, 3]", "[4]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::clamp(whole, 0.5, 2), esp::TypeError, says({"clamp:", "0.5", "int64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::clamp(whole, 0, 1e30), esp::TypeError, says({"clamp:", "1e+30", here()}));
+  BOOST_CHECK_EXCEPTION(esp::clamp(a, whole, 1), esp::TypeError, says({"clamp:", "int64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::clamp(esp::tensor(true), 0, 1), esp::TypeError,
+                        says({"clamp:", "bool", here()}));
+  BOOST_CHECK_EXCEPTION(esp::nan_to_num(a, 1e300), esp::TypeError,
+                        says({"nan_to_num:", "1e+300", "float32", here()}));
+  BOOST_CHECK_EXCEPTION(esp::nan_to_num(a, 0, 1e300), esp::TypeError, says({"nan_to_num:", here()}));
   BOOST_CHECK_EXCEPTION(esp::ceil(esp::tensor(true)), esp::TypeError, says({"ceil", "bool", here()}));
   BOOST_CHECK_EXCEPTION(esp::nan_to_num(esp::tensor(true)), esp::TypeError,
                         says({"nan_to_num", "bool", here()}));
-  BOOST_CHECK_EXCEPTION(esp::clamp(esp::Variable(), 0, 1), esp::Error, says({"undefined", here()}));
+  BOOST_CHECK_EXCEPTION(esp::clamp(esp::Variable(), 0, 1), esp::Error, says({"clamp", "undefined", here()}));
+  BOOST_CHECK_EXCEPTION(esp::clamp(a, esp::Variable(), 1), esp::Error, says({"clamp", "undefined", here()}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

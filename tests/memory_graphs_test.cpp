@@ -23,7 +23,7 @@ namespace {
 
 /// The traits of a test op.
 struct Kernel {
-  std::vector<Spec> outputs;
+  esp::Specs outputs;
   std::vector<bool> reads = {}, over = {};  // of each input; of each output and input
   bool refuses = false;                     // it may throw depending on values
 };
@@ -58,7 +58,7 @@ uint32_t add(Graph& graph, GraphNode node) {
 uint32_t add_leaf(Graph& graph, const Variable& leaf) {
   return add(graph, {leaf.node()->op_, {}, {leaf.node()->outputs[0].spec}, {}, {}, leaf, {}});
 }
-uint32_t add_kernel(Graph& graph, const std::shared_ptr<Kernel>& op, std::vector<ValueRef> inputs) {
+uint32_t add_kernel(Graph& graph, const std::shared_ptr<Kernel>& op, esp::SmallVector<ValueRef, 2> inputs) {
   return add(graph, {op_of(op), std::move(inputs), op->outputs, {}, {}, {}, {}});
 }
 uint32_t add_assignment(Graph& graph, uint32_t leaf, ValueRef value) {
@@ -119,7 +119,7 @@ class RandomGraph {
   }
   void kernel() {
     const auto op = std::make_shared<Kernel>();
-    std::vector<ValueRef> inputs;
+    esp::SmallVector<ValueRef, 2> inputs;
     for (uint32_t k = 0; k < 1 + upto(3); ++k) inputs.push_back(any());
     for (uint32_t k = 0; k < 1 + upto(5) / 3; ++k)
       op->outputs.push_back(random_() % 4 ? graph.spec(inputs[upto(inputs.size())]) : spec());
@@ -173,7 +173,7 @@ class RandomGraph {
     for (int i = 0; i < 6; ++i)
       if (const ValueRef v = any(); graph.spec(v) == wanted) return v;
     const auto op = std::make_shared<Kernel>();
-    const std::vector<ValueRef> inputs{any(), any()};
+    const esp::SmallVector<ValueRef, 2> inputs{any(), any()};
     op->outputs = {wanted};
     op->reads = {true, random_() % 2 == 0};
     op->over = {random_() % 4 != 0, random_() % 4 != 0};

@@ -13,6 +13,7 @@
 #include "espalier/nn/l2_norm.h"
 #include "espalier/nn/rms_norm.h"
 #include "espalier/nn/serialize.h"
+#include "layer_figures.h"
 #include "layer_training.h"
 #include "temporary_folder.h"
 
@@ -127,6 +128,64 @@ BOOST_AUTO_TEST_CASE(batch_norm_in_files_clones_and_inference) {
   BOOST_CHECK_THROW(esp::mean(norm(x)).update(esp::optim::Sgd(0.1)), esp::Error);
 }
 
+BOOST_AUTO_TEST_CASE(instance_norm_keeps_running_statistics) {
+  for (const std::optional<double> momentum : {std::optional(0.3), std::optional<double>()}) {
+    InstanceNorm norm({.affine = true, .running_statistics = true, .momentum = momentum});
+    std::vector<double> mean(3, 0), variance(3, 1);
+    for (int step = 1; step <= 3; ++step) {
+      const esp::Tensor x = numbers({4, 3, 2, 3}, -1, 2, static_cast<uint64_t>(step));
+      BOOST_TEST(difference(norm(x).value(), InstanceNorm()(x).value()) < 1e-12);
+      const Array in(x);
+      const double part = momentum.value_or(1.0 / step);
+      for (int64_t c = 0; c < 3; ++c) {
+        double m_all = 0, v_all = 0;
+        for (int64_t n = 0; n < 4; ++n) {
+          double m = 0, v = 0;
+          for (int64_t i = 0; i < 6; ++i) m += in({n, c, i / 3, i % 3}) / 6;
+          for (int64_t i = 0; i < 6; ++i) v += std::pow(in({n, c, i / 3, i % 3}) - m, 2) / 5;
+          m_all += m / 4, v_all += v / 4;
+        }
+        mean[size_t(c)] += (m_all - mean[size_t(c)]) * part;
+        variance[size_t(c)] += (v_all - variance[size_t(c)]) * part;
+      }
+    }
+    BOOST_TEST(difference(norm.buffer("running_mean").value(), esp::tensor_from(mean, {3})) < 1e-12);
+    BOOST_TEST(difference(norm.buffer("running_var").value(), esp::tensor_from(variance, {3})) < 1e-12);
+    BOOST_TEST(norm.buffer("num_batches_tracked").value().item<int64_t>() == 3);
+    spread(norm);
+    const esp::Tensor x = numbers({2, 3, 4}, -1, 1, 7);
+    const auto column = [](const Variable& v) { return esp::reshape(v, {3, 1}); };
+    const Variable expected = (x - column(norm.buffer("running_mean"))) /
+                                  esp::sqrt(column(norm.buffer("running_var")) + 1e-5) *
+                                  column(norm.parameter("weight")) +
+                              column(norm.parameter("bias"));
+    norm.train(false);
+    BOOST_TEST(difference(norm(x).value(), expected.value()) < 1e-12);
+    InstanceNorm clone = norm.clone();
+    BOOST_TEST(difference(clone(x).value(), expected.value()) < 1e-12);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(running_statistics_are_those_of_pytorch) {
+  const auto check = [](const std::string& name, auto layer, const esp::Shape& shape) {
+    give_figure_values(layer);
+    Variable loss = esp::tensor(0.0, esp::float64);
+    for (int step = 0; step < 2; ++step)
+      loss = loss + weighed(layer(figure_numbers(shape, 37 + 4 * step, 19, 8)));
+    for (const auto& [path, p] : layer.parameters()) (void)loss.gradient(p);
+    layer.train(false);
+    check_layer_figures(
+        name,
+        {layer.buffer("running_mean"), layer.buffer("running_var"), layer(figure_numbers(shape, 29, 23, 8))},
+        loss, layer);
+  };
+  check("batch norm", BatchNorm(3, {.dtype = esp::float64}), {5, 3});
+  check("batch norm of all batches", BatchNorm(3, {.momentum = {}, .dtype = esp::float64}), {5, 3});
+  check("instance norm",
+        InstanceNorm({.affine = true, .running_statistics = true, .channels = 3, .dtype = esp::float64}),
+        {2, 3, 4});
+}
+
 BOOST_AUTO_TEST_CASE(norms_of_examples) {
   for (const esp::Shape& shape : image_shapes) {
     const esp::Tensor x = numbers(shape, -1, 3, 1);
@@ -148,7 +207,7 @@ BOOST_AUTO_TEST_CASE(norms_of_examples) {
     BOOST_TEST(difference(norm(x).value(), normalized_by_hand(x, 1e-5, [](const Index& i) {
                             return i[0] * 4 + i[1];
                           })) < 1e-12);
-    const InstanceNorm affine({.channels = 4, .dtype = esp::float64});
+    const InstanceNorm affine({.affine = true, .channels = 4, .dtype = esp::float64});
     BOOST_TEST(affine.parameters().size() == 2u);
     BOOST_TEST(difference(affine(x).value(), norm(x).value()) < 1e-12);
   }
@@ -182,6 +241,7 @@ BOOST_AUTO_TEST_CASE(sixteen_bits_are_computed_in_float32) {
   check(BatchNorm(), BatchNorm());
   check(GroupNorm(2), GroupNorm(2));
   check(InstanceNorm(), InstanceNorm());
+  check(InstanceNorm({.running_statistics = true}), InstanceNorm({.running_statistics = true}));
   check(RmsNorm(), RmsNorm());
 }
 
@@ -192,8 +252,10 @@ BOOST_AUTO_TEST_CASE(plans_and_replicas_train_as_an_eager_loop) {
     BOOST_TEST(training_differences<GroupNorm>([] { return GroupNorm(2); }, shape) < 1e-9);
     BOOST_TEST(training_differences<RmsNorm>([] { return RmsNorm(); }, shape) < 1e-9);
     if (shape.rank() > 1)
-      BOOST_TEST(training_differences<InstanceNorm>([] { return InstanceNorm({.affine = true}); }, shape) <
-                 1e-9);
+      for (const bool running : {false, true})
+        BOOST_TEST(training_differences<InstanceNorm>(
+                       [&] { return InstanceNorm({.affine = true, .running_statistics = running}); }, shape) <
+                   1e-9);
   }
 }
 
@@ -201,9 +263,10 @@ BOOST_AUTO_TEST_CASE(open_axes_of_images) {
   const Variable x = esp::placeholder("x", {-1, 4, -1, -1}, esp::float64);
   const GroupNorm group(2);
   const InstanceNorm instance;
-  const BatchNorm batch;
+  BatchNorm batch;
   const Variable y = instance(group(batch(x)));
   const esp::Executor executor = y.get_executor();
+  batch.train(false);  // plans of inference take running statistics
   for (const esp::Shape& shape : std::vector<esp::Shape>{{2, 4, 3, 3}, {3, 4, 2, 5}}) {
     const esp::Tensor value = numbers(shape, -1, 1, 1);
     BOOST_TEST(difference(executor.run({{"x", value}}), instance(group(batch(value))).value()) < 1e-12);
@@ -226,6 +289,11 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
                         says({"GroupNorm", "3", "4", "norm_layers_test.cpp"}));
   BOOST_CHECK_EXCEPTION(GroupNorm(3, {.channels = 4}), esp::Error, says({"GroupNorm", "3", "4"}));
   BOOST_CHECK_EXCEPTION(InstanceNorm()(esp::ones({2, 4})), esp::ShapeError, says({"InstanceNorm", "[2, 4]"}));
+  const InstanceNorm running({.running_statistics = true});
+  BOOST_CHECK_EXCEPTION(running(esp::ones({2, 4, 1})), esp::ShapeError,
+                        says({"InstanceNorm", "[2, 4, 1]", "norm_layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(InstanceNorm({.running_statistics = true, .momentum = -0.5}), esp::Error,
+                        says({"InstanceNorm", "momentum", "-0.5"}));
   BOOST_CHECK_EXCEPTION(RmsNorm()(esp::tensor(1.0f)), esp::ShapeError, says({"RmsNorm"}));
   BOOST_CHECK_EXCEPTION(RmsNorm(-1.0), esp::Error, says({"epsilon", "-1", "norm_layers_test.cpp"}));
   BOOST_CHECK_EXCEPTION(RmsNorm(0), esp::Error, says({"RmsNorm", "0"}));

@@ -156,7 +156,11 @@ BOOST_AUTO_TEST_CASE(settings_and_states_are_those_of_the_groups) {
   groups.set("0.lr", 1);
   BOOST_TEST(adam.learning_rate() == 1);
   BOOST_CHECK_EXCEPTION(groups.learning_rate(), esp::Error, says({"Groups(Adam, Sgd)", "'lr'", "'0.lr'"}));
-  BOOST_CHECK_EXCEPTION(groups.set("2.lr", 1), esp::Error, says({"'2.lr'", "optim_groups_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(groups.set("2.lr", 1), esp::Error,
+                        says({"'2.lr'", "0 to 1", "optim_groups_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(groups.set("1.speed", 1), esp::Error, says({"Sgd", "'speed'", "optim_groups_test"}));
+  BOOST_CHECK_EXCEPTION(groups.set("1.lr", -1), esp::Error,
+                        says({"Groups", "1.lr", "-1", "optim_groups_test"}));
   parts.loss.forward().update(groups);
   BOOST_TEST(groups.state_of(parts.w).size() == 3u);
   BOOST_TEST(groups.state_of(parts.b).empty());

@@ -170,4 +170,30 @@ BOOST_AUTO_TEST_CASE(options_that_make_no_sense) {
   BOOST_CHECK_EXCEPTION(lbfgs.set_learning_rate(NAN), esp::Error, says({"Lbfgs", "lr", here()}));
 }
 
+BOOST_AUTO_TEST_CASE(losses_that_lead_nowhere_are_refused) {
+  const Variable p = esp::parameter(esp::tensor({1.0f, 2.0f}));
+  optim::Lbfgs lbfgs({p});
+  const auto refuses = [&](const optim::Lbfgs::Closure& closure, auto caught) {
+    BOOST_CHECK_EXCEPTION(lbfgs.step(closure), decltype(caught), says({"Lbfgs", here()}));
+    BOOST_TEST(difference(p.value(), esp::tensor({1.0f, 2.0f})) == 0);
+    BOOST_TEST(lbfgs.iterations() == 0);
+    BOOST_TEST(lbfgs.evaluations() == 0);
+  };
+  refuses([] { return Variable(esp::tensor(3.0f)); }, esp::Error(""));
+  refuses([] { return esp::sum(esp::parameter(esp::ones({2}))); }, esp::Error(""));
+  refuses([&] { return esp::sum(p) * float(NAN); }, esp::NumericError(""));
+  refuses([&] { return esp::sum(p) / 0.0f; }, esp::NumericError(""));
+  refuses([&] { return esp::sum(esp::sqrt(p - p)); }, esp::NumericError(""));  // its gradient is not finite
+}
+
+BOOST_AUTO_TEST_CASE(a_search_keeps_to_where_the_loss_is_finite) {
+  // x - log(x), from where a whole step leads to negative numbers.
+  for (const double start : {5.0, 0.1}) {
+    const Variable x = esp::parameter(esp::tensor(start, esp::float64));
+    optim::Lbfgs lbfgs({x}, {.lr = 100});
+    for (int i = 0; i < 5; ++i) (void)lbfgs.step([&] { return x - esp::log(x); });
+    BOOST_TEST(std::abs(x.item() - 1) < 1e-5);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -258,6 +258,7 @@ BOOST_AUTO_TEST_CASE(schedules_that_make_no_sense) {
       {"warm_up: steps", [] { (void)warm_up({.steps = 0}); }},
       {"warm_up: first", [] { (void)warm_up({.first = -1}); }},
       {"chained: there must be at least one", [] { (void)chained({}); }},
+      {"sequential: there must be at least one", [] { (void)sequential({}, {}); }},
       {"between 2 schedules there are 1 milestones, not 0",
        [] {
          (void)sequential({Schedule(), Schedule()}, {});

@@ -229,6 +229,16 @@ BOOST_AUTO_TEST_CASE(schedules_that_make_no_sense) {
       esp::sum(p).update(
           optim::Sgd({.schedule = [](const esp::Variable&) { return esp::Variable(esp::ones({2})); }})),
       esp::ShapeError, says({"schedule", "scalar", "[2]"}));
+  // What a schedule does wrong has the line where it was made, wherever it is asked.
+  const std::string made = "optim_schedule_test.cpp:" + std::to_string(__LINE__ + 1);
+  const optim::Schedule vector = [](const esp::Variable&) { return esp::Variable(esp::ones({2})); };
+  BOOST_CHECK_EXCEPTION(vector.at(3), esp::ShapeError, says({"schedule", "scalar", made}));
+  const optim::Sgd later({.schedule = optim::chained({optim::exponential(0.5), vector})});
+  BOOST_CHECK_EXCEPTION(esp::sum(p).update(later), esp::ShapeError, says({made}));
+  const std::string made_too = "optim_schedule_test.cpp:" + std::to_string(__LINE__ + 1);
+  const optim::Schedule infinite = [](int64_t step) { return 1.0 / static_cast<double>(step); };
+  BOOST_TEST(infinite.at(2) == 0.5);
+  BOOST_CHECK_EXCEPTION(infinite.at(0), esp::Error, says({"inf", "step 0", made_too}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

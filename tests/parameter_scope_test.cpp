@@ -56,6 +56,26 @@ BOOST_AUTO_TEST_CASE(functions_share_parameters_by_name) {
   BOOST_TEST(difference(w.value(), before) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(a_clone_has_parameters_of_its_own_by_the_same_names) {
+  nn::Parameters scope;
+  const esp::Tensor x = numbers({4, 3}).to(esp::float32);
+  (void)network(scope, x);
+  scope.train(false);
+  const esp::Tensor y = network(scope, x).value();
+  const nn::Parameters clone = scope.clone();
+  BOOST_TEST(difference(network(clone, x).value(), y) == 0);
+  BOOST_TEST(clone.parameters().size() == 9u);
+  for (size_t i = 0; i < 9; ++i) {
+    BOOST_TEST(clone.parameters()[i].first == scope.parameters()[i].first);
+    BOOST_TEST(clone.parameters()[i].second.node() != scope.parameters()[i].second.node());
+  }
+  for (const auto& [path, p] : scope.parameters()) esp::set_value(p, esp::zeros(p.shape()));
+  BOOST_TEST(difference(network(clone, x).value(), y) == 0);
+  (void)nn::dense(clone["new"], x, 2);  // what the clone creates is its own
+  BOOST_TEST(scope.parameters().size() == 9u);
+  BOOST_CHECK_THROW(nn::dense(clone["body"], x, 7), esp::Error);
+}
+
 BOOST_AUTO_TEST_CASE(what_comes_later_has_the_mode_of_its_scope) {
   nn::Parameters scope;
   scope.train(false);

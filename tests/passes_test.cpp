@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(fold_constants) {
              "results: %4\n");
   esp::Graph graph = graph_of({y});
   esp::fold_constants(graph);
-  BOOST_TEST(graph.nodes[1].constant.item() == std::exp(6.0), boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(graph.nodes[1].constant->item() == std::exp(6.0), boost::test_tools::tolerance(1e-6));
   esp::Graph random = graph_of({esp::dropout(two, 0.5)});
   const std::string text = random.str();
   esp::fold_constants(random);

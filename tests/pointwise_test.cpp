@@ -8,6 +8,7 @@
 #include "espalier/core/autograd.h"
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/executor/executor.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/shape_like_ops.h"
 #include "testing.h"
@@ -288,6 +289,37 @@ BOOST_AUTO_TEST_CASE(numbers_take_the_dtype_they_meet) {
   BOOST_CHECK_THROW(i * NaN, esp::TypeError);
   BOOST_CHECK_THROW(esp::cast(i, esp::int32) + (int64_t{1} << 40), esp::TypeError);
   BOOST_CHECK_EXCEPTION(esp::full_like(i, 0.5), esp::TypeError, says({"0.5", "int64", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(full_like_holds_integers_exactly) {
+  constexpr int64_t most = std::numeric_limits<int64_t>::max(), odd = (int64_t{1} << 53) + 1;
+  const esp::Variable x = esp::placeholder("x", {-1, 2}, esp::int64);
+  for (const int64_t value : {odd, -odd, most, std::numeric_limits<int64_t>::min(), most - 1, int64_t{7}}) {
+    const esp::Tensor like = esp::zeros({3, 2}, esp::int64),
+                      made = esp::full_like(like, value).value().contiguous_copy();
+    for (const int64_t element : made.span<int64_t>()) BOOST_TEST(element == value);
+    const esp::Executor executor = (esp::full_like(x, value) + x * int64_t{0}).get_executor();
+    for (const int64_t rows : {3, 1}) {
+      const esp::Tensor planned = executor.run({{"x", esp::ones({rows, 2}, esp::int64)}}).contiguous_copy();
+      BOOST_TEST(planned.shape() == esp::Shape({rows, 2}));
+      for (const int64_t element : planned.span<int64_t>()) BOOST_TEST(element == value);
+    }
+  }
+  const esp::Variable i = esp::tensor({1}), f = esp::tensor({1.0f});
+  BOOST_TEST(esp::full_like(f, odd).item() == 0x1p53);
+  BOOST_TEST(esp::full_like(f, true).item() == 1);
+  const esp::Variable scalar = esp::variable(esp::tensor(2.5f)),
+                      filled = esp::full_like(esp::ones({2, 3}), scalar);
+  BOOST_TEST(filled.shape() == esp::Shape({2, 3}));
+  BOOST_TEST(esp::sum(filled).item() == 15);
+  BOOST_TEST(esp::sum(filled).gradient(scalar).item() == 6);
+  BOOST_CHECK_EXCEPTION(esp::full_like(f, f), esp::ShapeError, says({"full_like", "[1]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::full_like(i, scalar), esp::TypeError, says({"full_like", "float32", here()}));
+  BOOST_TEST(esp::full_like(f, 0.5f).item() == 0.5);
+  BOOST_CHECK_EXCEPTION(esp::full_like(esp::cast(i, esp::int32), odd), esp::TypeError,
+                        says({"full_like", "int32", here()}));
+  BOOST_CHECK_EXCEPTION(esp::full_like(i, std::numeric_limits<uint64_t>::max()), esp::TypeError,
+                        says({"full_like", "int64", here()}));
 }
 
 BOOST_AUTO_TEST_CASE(nan_and_infinity) {

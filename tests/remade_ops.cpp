@@ -44,7 +44,7 @@ bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
 
 /// What a node without a kernel shows: a leaf, a source, an assignment.
 std::vector<Tensor> given(const GraphNode& n, uint32_t i) {
-  if (n.is_constant()) return {n.constant.to(cpu())};
+  if (n.is_constant()) return {n.constant->to(cpu())};
   if (n.leaf.defined()) return {n.leaf.value().to(cpu())};
   std::vector<Tensor> values;
   for (const Spec& spec : n.outputs)

@@ -19,11 +19,11 @@ struct Named : Op {
   std::string name_;
 };
 
-GraphNode node(std::string name, std::vector<ValueRef> inputs = {}, Effect effect = Effect::none) {
+GraphNode node(std::string name, SmallVector<ValueRef, 2> inputs = {}, Effect effect = Effect::none) {
   GraphNode n;
   n.op = std::make_shared<Named>(std::move(name), effect);
   n.inputs = std::move(inputs);
-  n.outputs.assign(2, Spec{float32, {}});
+  n.outputs = {Spec{float32, {}}, Spec{float32, {}}};
   return n;
 }
 

@@ -179,6 +179,9 @@ BOOST_AUTO_TEST_CASE(wrong_parameters_are_refused) {
                         says({"2 positions", "1 positive", here()}));
   BOOST_CHECK_EXCEPTION(esp::multinomial(1.0f, 1), esp::ShapeError, says({"scalar", here()}));
   BOOST_CHECK_EXCEPTION(esp::categorical(1.0f), esp::ShapeError, says({"categorical", here()}));
+  BOOST_CHECK_EXCEPTION(esp::categorical(esp::ones({2, 0})), esp::ShapeError,
+                        says({"categorical", "[2, 0]", "no class", here()}));
+  BOOST_TEST(esp::categorical(esp::ones({0, 2})).shape() == esp::Shape({0}));
   BOOST_CHECK_EXCEPTION(esp::truncated_normal_like(x, 2, 1), esp::Error, says({"from 2 to 1", here()}));
   BOOST_CHECK_EXCEPTION(esp::truncated_normal_like(x, 50, 60), esp::Error, says({"no probability", here()}));
   BOOST_CHECK_EXCEPTION(esp::randint_like(x, 3, 3), esp::Error, says({"randint_like", here()}));

@@ -188,6 +188,9 @@ BOOST_AUTO_TEST_CASE(mistakes_name_shapes_and_line) {
   BOOST_CHECK_EXCEPTION((x[{0, 0, 0}]), esp::IndexError, says({"3", "[3, 4]", here()}));
   BOOST_CHECK_EXCEPTION((x[{ellipsis, ellipsis}]), esp::IndexError, says({"ellipsis", here()}));
   BOOST_CHECK_EXCEPTION(x[range(0, 5)], esp::IndexError, says({"5", "[3, 4]", here()}));
+  BOOST_CHECK_EXCEPTION(x[range(1, 0)], esp::IndexError,
+                        says({"no steps of 1", "from 1 to 0", "axis 0", "[3, 4]", here()}));
+  BOOST_CHECK_EXCEPTION(x[range(0, 2, -1)], esp::IndexError, says({"no steps of -1", "from 0 to 2", here()}));
   BOOST_CHECK_EXCEPTION(x[range(0, end, 0)], esp::Error, says({"0", here()}));
   BOOST_CHECK_EXCEPTION(x[esp::tensor({7})], esp::IndexError, says({"7", here()}));
   BOOST_CHECK_EXCEPTION(x[esp::tensor({0.5})], esp::TypeError, says({"float32", here()}));

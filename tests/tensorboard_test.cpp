@@ -278,4 +278,12 @@ BOOST_AUTO_TEST_CASE(runs_listen_to_steps_only_if_they_write_them) {
   BOOST_CHECK_THROW(train_with(esp::TensorBoard(folder.write("file", "") / "sub")), esp::FileError);
 }
 
+BOOST_AUTO_TEST_CASE(errors_of_a_run_have_the_line_of_the_callback) {
+  const TemporaryFolder folder;
+  (void)folder.write("file", "");
+  const std::string made = "tensorboard_test.cpp:" + std::to_string(__LINE__ + 1);
+  const esp::TensorBoard board(folder / "file/runs");
+  BOOST_CHECK_EXCEPTION(train_with(board), esp::FileError, says({"file/runs", made}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -158,6 +158,9 @@ BOOST_AUTO_TEST_CASE(maps_that_cannot_be) {
   BOOST_CHECK_EXCEPTION(data::map(triangle(), growing), DataError, says({"open", "padded"}));
   BOOST_CHECK_EXCEPTION(data::map(numbered(3), [](const Row&) -> Row { throw std::runtime_error("mine"); }),
                         std::runtime_error, says({"mine"}));
+  BOOST_CHECK_EXCEPTION(data::map(numbered(3), std::function<Row(const Row&)>()), DataError,
+                        says({"no function", "views_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(data::map(numbered(3), data::RowFunction()), DataError, says({"no function"}));
 }
 
 BOOST_AUTO_TEST_CASE(padded_rows) {
@@ -181,6 +184,11 @@ BOOST_AUTO_TEST_CASE(padded_rows) {
   BOOST_TEST(list<float>(read_rows(*data::batch(triangle(), 2), {0})[0]) == (std::vector<float>{1, 0, 2, 2}));
   BOOST_TEST(read_rows(*data::cache(triangle()), {0})[0].shape() == Shape({1, 3}));
   BOOST_TEST(data::zip({triangle(), words})->open_sizes(Numbers{0}).size() == 4u);
+  // Rows that happen to be of one length have a column of it too.
+  const DatasetPtr equal =
+      data::padded({{ones({2}), ones({2})}, {tensor(1.0f), tensor(2.0f)}}, {.lengths = true});
+  BOOST_TEST(equal->specs().size() == 3u);
+  BOOST_TEST(list<int64_t>(read_rows(*equal, {1, 0})[2]) == (Numbers{2, 2}));
 }
 
 BOOST_AUTO_TEST_CASE(padding_that_cannot_be) {

@@ -180,6 +180,12 @@ BOOST_AUTO_TEST_CASE(mistakes_name_function_shapes_and_line) {
   BOOST_CHECK_EXCEPTION(esp::fold(esp::ones({1, 4, 5}), {3, 3}, {.kernel = 2}), esp::ShapeError,
                         says({"fold", "[1, 4, 5]", "[3, 3]", here()}));
   BOOST_CHECK_EXCEPTION(esp::pixel_shuffle(x, 2), esp::ShapeError, says({"pixel_shuffle", "3", "4", here()}));
+  for (const int64_t factor :
+       {int64_t{0}, int64_t{-2}, int64_t{1} << 32, std::numeric_limits<int64_t>::max()})
+    BOOST_CHECK_EXCEPTION(esp::pixel_shuffle(x, factor), esp::Error,
+                          says({"pixel_shuffle", "factor", std::to_string(factor), here()}));
+  BOOST_CHECK_EXCEPTION(esp::pixel_unshuffle(x, 0), esp::Error,
+                        says({"pixel_unshuffle", "factor", "0", here()}));
   BOOST_CHECK_EXCEPTION(esp::pixel_unshuffle(x, 3), esp::ShapeError,
                         says({"pixel_unshuffle", "4", "3", here()}));
   BOOST_CHECK_EXCEPTION(esp::channel_shuffle(x, 2), esp::ShapeError,

@@ -107,13 +107,13 @@ cudaStream_t eager_stream();
 /// The stream in which this thread's kernels run on the current device: that of the innermost StreamScope on
 /// it, or the eager stream.
 cudaStream_t current_stream();
-/// The stream of this thread's innermost StreamScope, if that is one on `device`, else null. It asks nothing
-/// of the driver.
+/// The stream of this thread's innermost StreamScope, if that is one on `device`, else null. Makes no call
+/// to the driver.
 cudaStream_t stream_instead_of_eager(int device) noexcept;
 
 /// Lets this thread's kernels on the current device run in another of its streams while it lives. Nothing
-/// orders the two streams: who uses tensors that the eager stream may still be writing waits for it first,
-/// and the other way round.
+/// orders the two streams: code that uses tensors that the eager stream may still be writing waits for it
+/// first, and the other way round.
 class StreamScope {
  public:
   explicit StreamScope(cudaStream_t stream);

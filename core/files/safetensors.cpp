@@ -18,8 +18,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
 constexpr std::pair<DType, std::string_view> dtype_names[] = {
-    {float32, "F32"},  {float64, "F64"}, {int32, "I32"},    {int64, "I64"},
-    {boolean, "BOOL"}, {float16, "F16"}, {bfloat16, "BF16"}};
+    {float32, "F32"}, {float64, "F64"},   {int32, "I32"}, {int64, "I64"}, {boolean, "BOOL"},
+    {float16, "F16"}, {bfloat16, "BF16"}, {int8, "I8"},   {uint8, "U8"},  {int16, "I16"}};
 
 Tensor read_tensor(InputFile& file, const SafetensorsEntry& entry) {
   if (entry.type->plain) {

@@ -16,9 +16,9 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 using FileNotes = std::map<std::string, std::string>;
 
 /// All tensors of a file, in the order of their data, and its `__metadata__`,
-/// if asked for. I8, U8, I16 and U16 become int32, U32 and U64 int64 (a number beyond it is an error),
+/// if asked for. U16 becomes int32, U32 and U64 int64 (a number beyond it is an error),
 /// F8_E4M3 and F8_E5M2 float16; other types are those of tensors. Throws FileError naming the file and what
-/// is wrong with it; what the file says of itself is checked against its size before memory is made for
+/// is wrong with it; what the header states is checked against its size before memory is made for
 /// anything.
 NamedTensors read_safetensors(const std::filesystem::path& file, FileNotes* notes = nullptr);
 

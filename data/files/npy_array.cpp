@@ -31,7 +31,7 @@ Tensor with_axes_reversed(const Tensor& tensor) {
 
 }  // namespace
 
-Tensor read_npy_array(ByteSource& source) {
+Tensor read_npy_array(ByteSource& source, SmallIntegers small) {
   NpyHeader header = read_npy_header(source);
   const ElementType& type = npy_format(source, header.descr);
   uint64_t bytes = 0;
@@ -40,7 +40,7 @@ Tensor read_npy_array(ByteSource& source) {
   if (header.fortran_order) std::reverse(header.shape.dims().begin(), header.shape.dims().end());
   const Tensor elements = read_elements(source, type, header.shape, header.descr[0] == '>');
   if (!source.at_end()) source.fail("goes on after its array");
-  return header.fortran_order ? with_axes_reversed(elements) : elements;
+  return stored_as(small, header.fortran_order ? with_axes_reversed(elements) : elements);
 }
 
 std::string npy_descr(DType dtype, const char* call) {
@@ -50,6 +50,9 @@ std::string npy_descr(DType dtype, const char* call) {
     case DType::int32: return "<i4";
     case DType::int64: return "<i8";
     case DType::float16: return "<f2";
+    case DType::int8: return "|i1";
+    case DType::uint8: return "|u1";
+    case DType::int16: return "<i2";
     case DType::bfloat16:
       throw TypeError(fmt::format("{}: the format has no bfloat16; write to(float32) instead", call));
     case DType::boolean: break;

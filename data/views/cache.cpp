@@ -32,7 +32,7 @@ std::vector<Tensor> read_all_rows(const Dataset& dataset) {
   return columns;
 }
 
-/// What a file of the cache says of itself.
+/// What the notes of a cache file hold: its rows, its columns and its key.
 std::string cache_text(const Dataset& dataset, const std::string& key) {
   std::string text = fmt::format("{} rows", dataset.rows());
   for (const Spec& spec : dataset.specs()) text += fmt::format(", {} {}", name(spec.dtype), spec.shape.str());

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "espalier/core/error.h"
+#include "espalier/data/end_of_data.h"
 
 namespace espalier::data {
 
@@ -24,7 +25,7 @@ class MappedRows : public Dataset {
       throw DataError("map: the dataset has no row to learn the specs from; name them");
     const int64_t first = 0;
     std::vector<Tensor> inputs = room_for_rows(*source_, 1);
-    source_->read({&first, 1}, inputs);
+    read_all({&first, 1}, [&] { source_->read({&first, 1}, inputs); });
     for (const Tensor& column : mapped(inputs, 0, {}, 0)) specs_.push_back(column.spec());
     if (specs_.empty()) throw DataError("map: the function returned a row of no columns");
   }

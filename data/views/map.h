@@ -41,6 +41,8 @@ template <class F>
 requires(std::invocable<F&, const Row&> && !std::invocable<F&, const Row&, const RowContext&>) DatasetPtr
     map(DatasetPtr dataset, F f, std::vector<Spec> specs = {},
         std::source_location where = std::source_location::current()) {
+  if constexpr (requires { f.operator bool(); })  // std::function and its like
+    if (!f) return map(std::move(dataset), RowFunction(), std::move(specs), where);
   return map(
       std::move(dataset),
       RowFunction([f = std::move(f)](const Row& row, const RowContext&) mutable -> Row { return f(row); }),

@@ -20,7 +20,7 @@ class PaddedRows : public Dataset {
  public:
   PaddedRows(std::vector<PaddedColumn> columns, bool lengths) : columns_(std::move(columns)) {
     for (size_t i = 0; lengths && i < columns_.size(); ++i)
-      if (std::ranges::count(columns_[i].open, size_t{0})) with_lengths_.push_back(i);
+      if (columns_[i].rows[0].rank() > 0) with_lengths_.push_back(i);
   }
 
   int64_t rows() const override { return static_cast<int64_t>(columns_[0].rows.size()); }

@@ -11,8 +11,8 @@ namespace espalier::data {
 struct PaddedOptions {
   /// What fills up a row, for each column; 0 for those that are not named.
   std::vector<double> values = {};
-  /// Add a column of the rows' own sizes, int64 [rows], for each column whose first size after the rows
-  /// differs.
+  /// Add a column of the rows' own first sizes, int64 [rows], for each column that is not one of scalars:
+  /// also if they happen to be equal, so that all parts of a data set have the same columns.
   bool lengths = false;
 };
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "espalier/core/error.h"
+#include "espalier/data/end_of_data.h"
 
 namespace espalier::data {
 
@@ -60,11 +61,7 @@ struct ReadPool {
       lock.unlock();
       std::exception_ptr error;
       try {
-        source->read_in(task.job->context, part.rows, part.outputs);
-      } catch (const EndOfData&) {
-        error = std::make_exception_ptr(DataError(
-            fmt::format("the dataset threw EndOfData for row {} and those after it, which it says it has",
-                        part.rows[0])));
+        read_all(part.rows, [&] { source->read_in(task.job->context, part.rows, part.outputs); });
       } catch (...) {
         error = std::current_exception();
         if (!error) {  // the thread is being ended, by no exception: that may not be swallowed

@@ -60,6 +60,7 @@ class AllReduce final : public InPlaceCollective {
   }
   Specs infer(const InputSpecs& in) const override {
     if (in[0]->dtype == boolean) throw TypeError("all_reduce: bools cannot be reduced");
+    if (is_small_integer(in[0]->dtype)) detail::throw_small_integers(name(), *in[0]);
     if (reduction_ == Reduction::mean && !is_real(in[0]->dtype))
       throw TypeError(fmt::format("all_reduce: the mean is for reals, not {}", espalier::name(in[0]->dtype)));
     return {*in[0]};
@@ -103,6 +104,7 @@ class ReduceScatter final : public CollectiveOp {
   Specs infer(const InputSpecs& in) const override {
     Spec spec = *in[0];
     if (spec.dtype == boolean) throw TypeError("reduce_scatter: bools cannot be reduced");
+    if (is_small_integer(spec.dtype)) detail::throw_small_integers(name(), spec);
     if (spec.shape.rank() == 0 || spec.shape.dims()[0] % ranks_->size() != 0)
       throw ShapeError(fmt::format("reduce_scatter: the first axis of {} cannot be cut into {} equal parts",
                                    spec.shape.str(), ranks_->size()));

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "espalier/core/error.h"
+#include "espalier/core/op.h"
 
 namespace espalier {
 namespace {
@@ -108,6 +109,8 @@ void Communicator::check(const Tensor* input, const Tensor* output) const {
   }
   if (call_.kind == Kind::reduce && call_.spec.dtype == boolean)
     throw TypeError(fmt::format("{}: bools cannot be reduced", call_.str()));
+  if (call_.kind == Kind::reduce && is_small_integer(call_.spec.dtype))
+    detail::throw_small_integers(call_.str(), call_.spec);
   if (call_.reduction == Reduction::mean && !is_real(call_.spec.dtype))
     throw TypeError(fmt::format("{}: the mean is for reals", call_.str()));
 }

@@ -80,6 +80,7 @@ FoldAllFunction fold_all_function(DType dtype) {
 void gather_row(int64_t n, char* to, const char* from, int64_t stride, uint32_t bytes) {
   switch (bytes) {
     case 1: return gather<uint8_t>(n, to, from, stride);
+    case 2: return gather<uint16_t>(n, to, from, stride);
     case 4: return gather<uint32_t>(n, to, from, stride);
     default: return gather<uint64_t>(n, to, from, stride);
   }

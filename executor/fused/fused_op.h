@@ -9,7 +9,7 @@ namespace espalier {
 
 class FusedOp : public Op {
  public:
-  FusedOp(Program program, std::vector<Spec> outputs)
+  FusedOp(Program program, Specs outputs)
       : Op({.kind = OpKind::pointwise}), program_(std::move(program)), outputs_(std::move(outputs)) {}
   std::string_view name() const override { return "fused"; }
   Attributes attributes() const override { return {{"program", program_.str()}}; }
@@ -24,7 +24,7 @@ class FusedOp : public Op {
 
  private:
   Program program_;
-  std::vector<Spec> outputs_;
+  Specs outputs_;
 };
 
 /// The same program over several sets of tensors, one after the other: inputs and outputs of the first, then

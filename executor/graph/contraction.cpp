@@ -1,20 +1,17 @@
 #include "espalier/executor/graph/contraction.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace espalier {
 
-Contraction::Contraction(std::vector<std::vector<uint32_t>> users) : users_(std::move(users)) {
-  const auto n = static_cast<uint32_t>(users_.size());
-  inputs_.resize(n);
+Contraction::Contraction(Adjacency users) : users_(std::move(users)), inputs_(users_.reversed()) {
+  const auto n = static_cast<uint32_t>(users_.nodes());
   unit_.resize(n);
-  members_.resize(n);
-  for (uint32_t i = 0; i < n; ++i) {
-    unit_[i] = i;
-    members_[i] = {i};
-    for (const uint32_t user : users_[i]) inputs_[user].push_back(i);
-  }
+  std::iota(unit_.begin(), unit_.end(), 0);
+  first_member_ = last_member_ = unit_;
+  next_member_.assign(n, none);
   first_ = n;
   last_ = n + 1;
   mark_.assign(n, 0);
@@ -43,24 +40,25 @@ void Contraction::begin(Search& search, uint32_t unit) {
   search.heap.clear();
   search.seen.clear();
   search.unit = unit;
-  search.member = search.edge = 0;
+  search.member = first_member_[unit];
+  search.edge = 0;
 }
 
 /// Looks at one edge, or goes on to the next unit.
 Contraction::Found Contraction::step(Search& search, bool forward, uint32_t from, uint32_t goal) {
   ++edges_searched_;
-  const std::vector<uint32_t>& members = members_[search.unit];
-  if (search.member == members.size()) {
+  if (search.member == none) {
     if (search.heap.empty()) return Found::end;
     std::pop_heap(search.heap.begin(), search.heap.end());
     search.unit = search.heap.back().second;
     search.heap.pop_back();
-    search.member = search.edge = 0;
+    search.member = first_member_[search.unit];
+    search.edge = 0;
     return Found::nothing;
   }
-  const auto& edges = (forward ? users_ : inputs_)[members[search.member]];
+  const std::span<const uint32_t> edges = (forward ? users_ : inputs_).of(search.member);
   if (search.edge == edges.size()) {
-    ++search.member;
+    search.member = next_member_[search.member];
     search.edge = 0;
     return Found::nothing;
   }
@@ -136,9 +134,9 @@ void Contraction::spread(const std::vector<uint32_t>& units, uint32_t before, ui
 }
 
 void Contraction::merge(uint32_t into, uint32_t from) {
-  for (const uint32_t node : members_[from]) unit_[node] = into;
-  members_[into].insert(members_[into].end(), members_[from].begin(), members_[from].end());
-  members_[from] = {};
+  for (uint32_t node = first_member_[from]; node != none; node = next_member_[node]) unit_[node] = into;
+  next_member_[last_member_[into]] = first_member_[from];
+  last_member_[into] = last_member_[from];
 }
 
 }  // namespace espalier

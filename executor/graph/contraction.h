@@ -2,7 +2,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
+
+#include "espalier/executor/graph/adjacency.h"
 
 namespace espalier {
 
@@ -14,14 +18,14 @@ namespace espalier {
 class Contraction {
  public:
   /// For each node, those that depend on it, which have larger numbers.
-  explicit Contraction(std::vector<std::vector<uint32_t>> users);
+  explicit Contraction(Adjacency users);
 
   /// Joins the units of two nodes, unless a path from one to the other leads through further units. Returns
   /// true if they are one unit now.
   bool join(uint32_t first, uint32_t second);
 
   bool joined(uint32_t first, uint32_t second) const { return unit_[first] == unit_[second]; }
-  const std::vector<uint32_t>& users(uint32_t node) const { return users_[node]; }
+  std::span<const uint32_t> users(uint32_t node) const { return users_.of(node); }
   /// Edges that all searches so far have looked at.
   uint64_t edges_searched() const { return edges_searched_; }
 
@@ -30,7 +34,8 @@ class Contraction {
     std::vector<std::pair<int64_t, uint32_t>> heap;  // units to go on from, nearest to the goal first
     std::vector<uint32_t> seen;                      // units, without the one that the search started from
     uint32_t unit = 0;                               // whose edges are being searched
-    size_t member = 0, edge = 0;
+    uint32_t member = 0;                             // of the unit; none at its end
+    size_t edge = 0;
   };
   enum class Found : uint8_t { nothing, path, end };
 
@@ -44,9 +49,11 @@ class Contraction {
   void merge(uint32_t into, uint32_t from);
   void sort_by_position(std::vector<uint32_t>& units) const;
 
-  std::vector<std::vector<uint32_t>> users_, inputs_;  // by node
-  std::vector<uint32_t> unit_;                         // by node
-  std::vector<std::vector<uint32_t>> members_;         // by unit
+  static constexpr uint32_t none = UINT32_MAX;
+  Adjacency users_, inputs_;
+  std::vector<uint32_t> unit_;                        // by node
+  std::vector<uint32_t> next_member_;                 // by node: the next one of its unit
+  std::vector<uint32_t> first_member_, last_member_;  // by unit
   // The order of the units: a list between two sentinels, with increasing positions.
   std::vector<uint32_t> before_, after_;
   std::vector<int64_t> position_;

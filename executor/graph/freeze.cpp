@@ -3,6 +3,7 @@
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
 
 namespace espalier {
@@ -26,7 +27,7 @@ void set_sizes(GraphNode& source, const FeedSizes& sizes) {
 /// The end of a step of training: values that forward passes have computed are written into states.
 void add_assignments(Graph& graph, const std::vector<uint32_t>& leaves,
                      const std::map<uint32_t, ValueRef>& values, std::optional<ValueRef> succeeded) {
-  const auto add = [&](OpPtr op, std::vector<ValueRef> inputs) {
+  const auto add = [&](OpPtr op, SmallVector<ValueRef, 2> inputs) {
     GraphNode n;
     n.op = std::move(op);
     n.outputs = {graph.spec(inputs.back())};
@@ -44,22 +45,45 @@ void add_assignments(Graph& graph, const std::vector<uint32_t>& leaves,
   for (size_t i = 0; i < leaves.size(); ++i) add(write_state_op(), {{leaves[i], 0}, {stored[i], 0}});
 }
 
+/// The input of a choice by phase that a plan computes.
+size_t chosen_by_phase(bool inference) { return inference ? 1 : 0; }
+
+/// The nodes that a step computes, in the order of writing.
+std::vector<Node*> nodes_of_step(const std::vector<Variable>& roots, bool inference) {
+  std::vector<Node*> nodes;
+  TreeWalk walk(roots);
+  while (Node* node = walk.next()) {
+    nodes.push_back(node);
+    if (chooses_by_phase(node->op()))
+      walk.enter(node->inputs[chosen_by_phase(inference)].node());
+    else
+      walk.enter_inputs(*node);
+  }
+  sort_by_age(nodes);
+  return nodes;
+}
+
 }  // namespace
 
 Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& updates,
              const FeedSizes& sizes, bool inference, const Variable& succeeded) {
   std::vector<Variable> roots = results;
   roots.insert(roots.end(), updates.begin(), updates.end());
-  const std::vector<Node*> tree = nodes_below(TreeWalk(roots));
+  const std::vector<Node*> tree = nodes_of_step(roots, inference);
   Graph graph;
+  graph.nodes.reserve(tree.size());
   NodeMap position;
   std::optional<uint32_t> collective;              // the previous one
   std::map<uint32_t, ValueRef> ordered;            // assigned by the forward pass, by leaf
   std::map<uint32_t, std::source_location> lines;  // of these assignments
   std::vector<uint32_t> written;                   // these leaves, in the order of their assignments
   for (const Node* node : tree) {
-    GraphNode n{node->op_, {}, {}, node->tag, node->where, {}, {}};
+    GraphNode n;
+    n.op = node->op_;
+    n.tag = node->tag;
+    n.where = node->where;
     for (const Edge& input : node->inputs) n.inputs.push_back({position.find(input.node()), input.output()});
+    if (chooses_by_phase(*n.op)) n.inputs = {n.inputs[chosen_by_phase(inference)]};
     if (orders_assignment(*n.op)) {
       const uint32_t leaf = n.inputs[1].node;
       if (!inference) {
@@ -68,7 +92,7 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
         ordered.emplace(leaf, n.inputs[2]);
         written.push_back(leaf);
       }
-      n.inputs.resize(1);
+      n.inputs = {n.inputs[0]};
     }
     if (n.op->effect() == Effect::communicates) {  // an additional input, not read, fixes their order
       if (collective) n.inputs.push_back({*collective, 0});
@@ -77,8 +101,8 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
     if (inference)
       if (OpPtr calm = n.op->for_inference()) n.op = std::move(calm);
     if (is_constant(*n.op)) {
-      n.constant = node->outputs[0].value;
-      n.outputs = {n.constant.spec()};
+      n.constant = std::make_shared<Tensor>(node->outputs[0].value);
+      n.outputs = {n.constant->spec()};
     } else if (n.op->is_leaf()) {
       n.leaf = Variable(const_cast<Node*>(node));
       n.outputs = {node->outputs[0].spec};

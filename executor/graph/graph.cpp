@@ -13,7 +13,7 @@ void Graph::make_constant(uint32_t node, Tensor value) {
   GraphNode& n = nodes[node];
   n.op = constant_op();
   n.inputs.clear();
-  n.constant = std::move(value);
+  n.constant = std::make_shared<Tensor>(std::move(value));
 }
 
 void Graph::remove_unless(const std::vector<bool>& keep) {
@@ -23,11 +23,10 @@ void Graph::remove_unless(const std::vector<bool>& keep) {
   rewriter.finish();
 }
 
-std::vector<Spec> infer_outputs(const Graph& graph, const GraphNode& node) {
+Specs infer_outputs(const Graph& graph, const GraphNode& node) {
   InputSpecs specs;
   for (const ValueRef& input : node.inputs) specs.push_back(&graph.spec(input));
-  const Specs outputs = located(node.where, [&] { return node.op->infer(specs); });
-  return {outputs.begin(), outputs.end()};
+  return located(node.where, [&] { return node.op->infer(specs); });
 }
 
 std::string line_of(const std::source_location& where) {

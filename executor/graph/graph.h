@@ -18,17 +18,17 @@ struct ValueRef {
 
 struct GraphNode {
   OpPtr op;
-  std::vector<ValueRef> inputs;
-  std::vector<Spec> outputs;
+  SmallVector<ValueRef, 2> inputs;
+  Specs outputs;
   Tag tag = Tag::forward;
   std::source_location where;
-  Variable leaf;    ///< parameters, variables and states: the user's leaf, which the plan reads and writes
-  Tensor constant;  ///< constants: the value
-  int64_t stream = -1;   ///< random nodes: the stream of the step that they draw from
+  Variable leaf;  ///< parameters, variables and states: the user's leaf, which the plan reads and writes
+  std::shared_ptr<const Tensor> constant;  ///< constants: the value
+  int64_t stream = -1;                     ///< random nodes: the stream of the step that they draw from
   int64_t row_runs = 0;  ///< random nodes: the runs in which they draw for all rows; 0: not for rows
   std::vector<const Node*> gathered = {};  ///< leaves whose new values the node receives from their owners
 
-  bool is_constant() const { return constant.defined(); }
+  bool is_constant() const { return constant != nullptr; }
 };
 
 /// The sizes of a feed's batches in one plan.
@@ -55,6 +55,12 @@ class Graph {
   void remove_unless(const std::vector<bool>& keep);
   /// Text with one line for each node.
   std::string str() const;
+  /// Frees the memory that is kept for the next pass.
+  void release_spare() { spare_ = {}; }
+
+ private:
+  friend class GraphRewriter;
+  std::vector<GraphNode> spare_;  // empty, with the capacity of an earlier `nodes`: new pages take long
 };
 
 /// Converts the tree below `results` and `updates` to a graph, with shapes for batches of these sizes. For
@@ -64,7 +70,7 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
              const FeedSizes& sizes, bool inference, const Variable& succeeded = {});
 
 /// Infers the outputs of a node from its inputs. Throws the errors of inference, with the user's line.
-std::vector<Spec> infer_outputs(const Graph& graph, const GraphNode& node);
+Specs infer_outputs(const Graph& graph, const GraphNode& node);
 /// Throws Error naming `after` if the graph cannot be run: order, shapes, or an assignment before a reader.
 void verify(const Graph& graph, std::string_view after);
 

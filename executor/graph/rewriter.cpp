@@ -76,14 +76,29 @@ void GraphRewriter::put_behind(uint32_t node, uint32_t place) {
   link(node).place = place;
 }
 
-void GraphRewriter::replace(ValueRef value, ValueRef with) { instead_[key_of(value)] = with; }
+void GraphRewriter::replace(ValueRef value, ValueRef with) {
+  if (value.output != 0) {
+    instead_[key_of(value)] = with;
+    return;
+  }
+  if (instead_of_first_.size() <= value.node) instead_of_first_.resize(count(), {none, 0});
+  instead_of_first_[value.node] = with;
+}
+
+const ValueRef* GraphRewriter::instead(ValueRef value) const {
+  if (value.output == 0) {
+    if (value.node >= instead_of_first_.size()) return nullptr;
+    const ValueRef& with = instead_of_first_[value.node];
+    return with.node == none ? nullptr : &with;
+  }
+  if (instead_.empty()) return nullptr;
+  const auto found = instead_.find(key_of(value));
+  return found == instead_.end() ? nullptr : &found->second;
+}
 
 ValueRef GraphRewriter::resolve_for(uint32_t reader, ValueRef value) const {
-  for (auto found = instead_.find(key_of(value)); found != instead_.end();
-       found = instead_.find(key_of(value))) {
-    if (found->second.node == reader) break;
-    value = found->second;
-  }
+  for (const ValueRef* with = instead(value); with && with->node != reader; with = instead(value))
+    value = *with;
   return value;
 }
 
@@ -94,10 +109,19 @@ void GraphRewriter::remove(uint32_t node) {
   link(node).before = removed;
 }
 
+/// Returns true if no node was added, and those that remain are in their old order.
+bool GraphRewriter::keeps_order() const {
+  if (!added_.empty()) return false;
+  uint32_t next = 0;
+  for (uint32_t i = ends_.after; i != ends; i = links_[i].after) {
+    if (i < next) return false;
+    next = i + 1;
+  }
+  return true;
+}
+
 void GraphRewriter::finish() {
   number_.assign(count(), removed);
-  std::vector<GraphNode> nodes;
-  nodes.reserve(count());
   const auto renew = [&](uint32_t reader, ValueRef& value, const GraphNode& n) {
     value = resolve_for(reader, value);
     if (number_[value.node] == removed)
@@ -105,14 +129,24 @@ void GraphRewriter::finish() {
            link(value.node).before == removed ? "reads a node that was removed" : "comes before its input");
     value.node = number_[value.node];
   };
+  const bool in_place = keeps_order();
+  std::vector<GraphNode>& spare = graph_.spare_;
+  if (!in_place) spare.reserve(count());
+  uint32_t kept = 0;
   for (uint32_t i = ends_.after; i != ends; i = link(i).after) {
     GraphNode& n = node(i);
     for (ValueRef& input : n.inputs) renew(i, input, n);
-    number_[i] = static_cast<uint32_t>(nodes.size());
-    nodes.push_back(std::move(n));
+    number_[i] = kept;
+    if (!in_place)
+      spare.push_back(std::move(n));
+    else if (i != kept)
+      graph_.nodes[kept] = std::move(n);
+    ++kept;
   }
   for (ValueRef& result : graph_.results) renew(none, result, GraphNode());
-  graph_.nodes = std::move(nodes);
+  if (!in_place) graph_.nodes.swap(spare);
+  graph_.nodes.resize(kept);
+  spare.clear();
 }
 
 void GraphRewriter::fail(const GraphNode& reader, std::string_view why) const {

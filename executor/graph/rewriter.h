@@ -60,7 +60,10 @@ class GraphRewriter {
   void unlink(uint32_t node);
   void put_between(uint32_t node, uint32_t before, uint32_t after);
   void put_behind(uint32_t node, uint32_t place);
+  /// What replaces a value; null if nothing does.
+  const ValueRef* instead(ValueRef value) const;
   ValueRef resolve_for(uint32_t reader, ValueRef value) const;
+  bool keeps_order() const;
   [[noreturn]] void fail(const GraphNode& reader, std::string_view why) const;
 
   static constexpr uint32_t ends = UINT32_MAX - 1;
@@ -71,7 +74,9 @@ class GraphRewriter {
   std::deque<GraphNode> added_;
   std::vector<Link> links_;
   Link ends_;
-  std::unordered_map<uint64_t, ValueRef> instead_;  // by value
+  // What replaces values: first outputs by their nodes, the others by value.
+  std::vector<ValueRef> instead_of_first_;
+  std::unordered_map<uint64_t, ValueRef> instead_;
   std::vector<uint32_t> number_;
 };
 

@@ -29,8 +29,8 @@ void verify(const Graph& graph, std::string_view after) {
       assigned[n.inputs[0].node] = true;
     }
     if (n.op->is_leaf() || n.op->feed()) continue;
-    const std::vector<Spec> specs = infer_outputs(graph, n);
-    if (!(specs == n.outputs)) fail(i, "has outputs that differ from those inferred from its inputs");
+    if (!(infer_outputs(graph, n) == n.outputs))
+      fail(i, "has outputs that differ from those inferred from its inputs");
   }
   for (const ValueRef& result : graph.results)
     if (result.node >= graph.nodes.size())

@@ -14,10 +14,12 @@ ViewSource seen_through(const Graph& graph, uint32_t node, ViewSource below) {
 
 }  // namespace
 
-Views::Views(const Graph& graph) : graph_(graph), sources_(graph.nodes.size()) {
+Views::Views(const Graph& graph) : graph_(graph), source_of_(graph.nodes.size(), none) {
   for (uint32_t i = 0; i < graph.nodes.size(); ++i)
-    if (const GraphNode& n = graph.nodes[i]; n.op->is_view())
-      sources_[i] = seen_through(graph, i, of(n.inputs[0]));
+    if (const GraphNode& n = graph.nodes[i]; n.op->is_view()) {
+      sources_.push_back(seen_through(graph, i, of(n.inputs[0])));
+      source_of_[i] = static_cast<uint32_t>(sources_.size() - 1);
+    }
 }
 
 ViewSource resolve_views(const Graph& graph, ValueRef value) {

@@ -1,6 +1,5 @@
 // What values show: chains of views, resolved to the value below them.
 #pragma once
-#include <optional>
 #include <vector>
 
 #include "espalier/executor/graph/graph.h"
@@ -19,18 +18,22 @@ class Views {
  public:
   explicit Views(const Graph& graph);
   ViewSource of(ValueRef value) const {
-    const auto& known = sources_[value.node];
-    return known ? *known : ViewSource{value, Layout(graph_.spec(value).shape)};
+    const uint32_t known = source_of_[value.node];
+    return known != none ? sources_[known] : ViewSource{value, Layout(graph_.spec(value).shape)};
+  }
+  /// The value below the views.
+  ValueRef value_of(ValueRef value) const {
+    const uint32_t known = source_of_[value.node];
+    return known != none ? sources_[known].value : value;
   }
   /// The node below the views.
-  uint32_t node_of(ValueRef value) const {
-    const auto& known = sources_[value.node];
-    return known ? known->value.node : value.node;
-  }
+  uint32_t node_of(ValueRef value) const { return value_of(value).node; }
 
  private:
   const Graph& graph_;
-  std::vector<std::optional<ViewSource>> sources_;  // of views
+  static constexpr uint32_t none = UINT32_MAX;
+  std::vector<ViewSource> sources_;  // of views
+  std::vector<uint32_t> source_of_;  // by node: where its source is; none for what is no view
 };
 
 /// The source of one value.

@@ -8,15 +8,16 @@
 
 namespace espalier {
 
-BestFigure::BestFigure(std::string who, BestFigureOptions options)
-    : who_(std::move(who)), options_(std::move(options)) {
-  if (options_.monitor.empty()) throw Error(fmt::format("{}: .monitor names no figure", who_));
+BestFigure::BestFigure(std::string caller, BestFigureOptions options)
+    : caller_(std::move(caller)), options_(std::move(options)) {
+  if (options_.monitor.empty()) throw Error(fmt::format("{}: .monitor names no figure", caller_));
   if (!(options_.minimum_delta >= 0))
-    throw Error(fmt::format("{}: .minimum_delta is {}; it cannot be negative", who_, options_.minimum_delta));
+    throw Error(
+        fmt::format("{}: .minimum_delta is {}; it cannot be negative", caller_, options_.minimum_delta));
 }
 
 void BestFigure::begin(const TrainingRun& run, Past past) {
-  run.check_figure(who_, options_.monitor);
+  run.check_figure(caller_, options_.monitor);
   best_.reset();
   epochs_since_ = 0;
   if (past == Past::ignored) return;

@@ -18,8 +18,9 @@ struct BestFigureOptions {
 /// NaN never is.
 class BestFigure {
  public:
-  /// Throws Error, naming `who`, for a delta that is negative or NaN, and for an empty name.
-  BestFigure(std::string who, BestFigureOptions options);
+  /// Throws Error, whose message begins with `caller`, for a delta that is negative or NaN, and for an empty
+  /// name.
+  BestFigure(std::string caller, BestFigureOptions options);
 
   enum class Past : uint8_t { counts, ignored };
   /// Begins anew, with the epochs that the run has behind it if they count. Throws Error if its epochs have
@@ -34,7 +35,7 @@ class BestFigure {
   const std::optional<double>& best() const { return best_; }
 
  private:
-  std::string who_;
+  std::string caller_;
   BestFigureOptions options_;
   std::optional<double> best_;
   int64_t epochs_since_ = 0;

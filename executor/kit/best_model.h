@@ -33,6 +33,7 @@ class BestModel : public Callback {
  private:
   nn::Module module_;
   std::filesystem::path file_;
+  Where where_;
   BestFigure best_;
 };
 

@@ -22,12 +22,17 @@ struct EarlyStoppingOptions {
 
 /// After `resume`, the epochs before count; their values are not there to restore.
 class EarlyStopping : public Callback {
+  /// What `{}` converts to at best, so that `EarlyStopping({})` means default options and not a copy.
+  enum class NoOptions : uint8_t {};
+
  public:
   using Where = std::source_location;
 
   /// Throws Error for a patience below 1, or a delta that is no size. `execute` throws Error if its epochs
   /// have no such figure.
-  explicit EarlyStopping(const EarlyStoppingOptions& options = {}, Where where = Where::current());
+  explicit EarlyStopping(const EarlyStoppingOptions& options, Where where = Where::current());
+  EarlyStopping() : EarlyStopping(EarlyStoppingOptions()) {}
+  explicit EarlyStopping(NoOptions) : EarlyStopping() {}
 
   void initialize(TrainingRun& run) override;
   void epoch_finish(TrainingRun& run) override;

@@ -19,13 +19,30 @@ struct FittedTree {
   std::vector<std::pair<std::string, PlanOutput>> outputs;
 };
 
-FittedTree write_tree(const internal::NetCall& net, const internal::LossCall& loss,
+/// The figures of an epoch are the loss and its metrics, each a number with a name of its own.
+PlanOutput metric_of(std::string_view who, const NamedMetrics::value_type& named, const Variable& prediction,
+                     const Variable& target) {
+  const auto& [name, metric] = named;
+  if (name == "loss" || name == "validation_loss")
+    throw Error(fmt::format("{}: a metric cannot be named '{}', which is the loss of an epoch", who, name));
+  if (!metric) throw Error(fmt::format("{}: the metric '{}' is an empty function", who, name));
+  PlanOutput output = metric(prediction, target);
+  const Variable& value = output.variables().front();
+  if (value.defined() && value.rank() > 0)
+    throw ShapeError(
+        fmt::format("{}: the metric '{}' is of shape {}; it must be a scalar, such as a mean over the batch",
+                    who, name, value.shape().str()));
+  return output;
+}
+
+FittedTree write_tree(std::string_view who, const internal::NetCall& net, const internal::LossCall& loss,
                       const data::Distributor& feed, const NamedMetrics& metrics) {
   const std::vector<Variable> columns = feed.get_output_graphs();
   const Variable &x = columns.front(), &y = columns.back();
   const Variable prediction = net(x);
   FittedTree tree{loss(prediction, y), {}};
-  for (const auto& [name, metric] : metrics) tree.outputs.emplace_back(name, metric(prediction, y));
+  for (const auto& metric : metrics)
+    tree.outputs.emplace_back(metric.first, metric_of(who, metric, prediction, y));
   return tree;
 }
 
@@ -67,10 +84,10 @@ History internal::fit(const nn::Module& module, const NetCall& net, const LossCa
       data.distributor({.batch_size = options.batch_size, .shuffle = options.shuffle, .seed = options.seed});
   std::optional<FittedTree> tree;
   if (module.training()) {
-    tree = write_tree(net, loss, feed, options.metrics);
+    tree = write_tree("fit", net, loss, feed, options.metrics);
   } else {
     const nn::ModeScope training(module, true);
-    tree = write_tree(net, loss, feed, options.metrics);
+    tree = write_tree("fit", net, loss, feed, options.metrics);
   }
   ExecutorOptions how{.mode = Mode::training,
                       .optimizer = options.optimizer ? options.optimizer : optim::Adam({}),
@@ -124,7 +141,7 @@ EpochRecord internal::evaluate(const nn::Module& module, const NetCall& net, con
                                const TrainingData& data, const EvaluateOptions& options) {
   const data::Distributor feed = data.distributor({.batch_size = options.batch_size});
   const nn::ModeScope inference(module, false);
-  const FittedTree tree = write_tree(net, loss, feed, options.metrics);
+  const FittedTree tree = write_tree("evaluate", net, loss, feed, options.metrics);
   const Executor executor = tree.loss.get_executor({.mode = Mode::inference,
                                                     .devices = options.devices,
                                                     .outputs = tree.outputs,

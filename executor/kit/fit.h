@@ -41,7 +41,8 @@ class TrainingData {
 };
 
 /// What is computed of predictions and targets, by names: {{"accuracy", esp::accuracy}}, or functions of
-/// one's own that return a Variable or a Metric.
+/// one's own that return a scalar Variable, a mean over the rows, or a Metric. "loss" and "validation_loss"
+/// are taken.
 using NamedMetrics =
     std::vector<std::pair<std::string, std::function<PlanOutput(const Variable&, const Variable&)>>>;
 
@@ -53,9 +54,8 @@ struct FitOptions {
   int64_t batch_size = 32;
   bool shuffle = true;
   uint64_t seed = 0;
-  /// Its loss and metrics are computed in inference, after each epoch, of the tree that is trained: there a
-  /// BatchNorm takes the statistics of each batch of validation, not the running ones. `evaluate` takes
-  /// those.
+  /// Its loss and metrics are computed in inference, after each epoch: without dropout, and by the running
+  /// statistics of a BatchNorm.
   TrainingData validation = {};
   NamedMetrics metrics = {};
   std::vector<AnyCallback> callbacks = {};

@@ -10,12 +10,12 @@ namespace espalier {
 
 namespace {
 
-const optim::Optimizer& optimizer_of_run(const TrainingRun& run, std::string_view who) {
+const optim::Optimizer& optimizer_of_run(const TrainingRun& run, std::string_view caller) {
   if (const optim::Optimizer* optimizer = run.optimizer()) return *optimizer;
   throw Error(
       fmt::format("{}: the executor was made without an optimizer; name it: get_executor({{.optimizer "
                   "= …}})",
-                  who));
+                  caller));
 }
 
 void check_plateau(const ReduceLROnPlateauOptions& o) {
@@ -30,10 +30,24 @@ void check_plateau(const ReduceLROnPlateauOptions& o) {
 }  // namespace
 
 void LearningRateLog::initialize(TrainingRun& run) {
-  *rates_ = {optimizer_of_run(run, "LearningRateLog").scheduled_learning_rate()};
+  const optim::Optimizer& optimizer = optimizer_of_run(run, "LearningRateLog");
+  const size_t groups = optimizer.learning_rates().size();
+  if (groups == 0) throw Error(fmt::format("LearningRateLog: {} has no setting 'lr'", optimizer.name()));
+  rates_->assign(groups, {});
+  epoch_finish(run);
 }
 void LearningRateLog::epoch_finish(TrainingRun& run) {
-  rates_->push_back(run.optimizer()->scheduled_learning_rate());
+  const optim::Optimizer& optimizer = *run.optimizer();
+  const std::vector<std::string> settings = optimizer.learning_rates();
+  for (size_t i = 0; i < settings.size(); ++i)
+    (*rates_)[i].push_back(optimizer.scheduled_learning_rate(settings[i]));
+}
+const std::vector<double>& LearningRateLog::rates(size_t group, Where where) const {
+  return located(where, [&]() -> const std::vector<double>& {
+    if (group < rates_->size()) return (*rates_)[group];
+    throw IndexError(
+        fmt::format("LearningRateLog: there is no group {}; the last run has {}", group, rates_->size()));
+  });
 }
 
 ReduceLROnPlateau::ReduceLROnPlateau(const ReduceLROnPlateauOptions& options, Where where)
@@ -53,8 +67,8 @@ void ReduceLROnPlateau::initialize(TrainingRun& run) {
 void ReduceLROnPlateau::epoch_finish(TrainingRun& run) {
   if (!add(run.epoch())) return;
   optim::Optimizer optimizer = *run.optimizer();
-  for (const auto& [setting, rate] : optimizer.settings()) {  // "lr", or of each group, "0.lr"
-    if (setting != "lr" && !setting.ends_with(".lr")) continue;
+  for (const std::string& setting : optimizer.learning_rates()) {
+    const double rate = optimizer.setting(setting);
     const double next = std::max(rate * options_.factor, options_.minimum);
     if (next < rate) optimizer.set(setting, next);
   }

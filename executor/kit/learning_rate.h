@@ -12,16 +12,20 @@
 namespace espalier {
 
 /// Notes the learning rate behind each epoch, with its schedule: that of the step to come. `execute` throws
-/// Error if the executor was made without an optimizer.
+/// Error if the executor was made without an optimizer, or its rate is no setting.
 class LearningRateLog : public Callback {
  public:
+  using Where = std::source_location;
+
   void initialize(TrainingRun& run) override;
   void epoch_finish(TrainingRun& run) override;
-  /// Of the last run, from its beginning: one more than it has epochs. Copies of this share them.
-  const std::vector<double>& rates() const { return *rates_; }
+  /// Of the last run, from its beginning: one more than it has epochs. Groups have rates each. Copies of this
+  /// share them. Throws IndexError for a group that there is not.
+  const std::vector<double>& rates(size_t group = 0, Where where = Where::current()) const;
 
  private:
-  std::shared_ptr<std::vector<double>> rates_ = std::make_shared<std::vector<double>>();
+  using Rates = std::vector<std::vector<double>>;  // of each group
+  std::shared_ptr<Rates> rates_ = std::make_shared<Rates>(1);
 };
 
 struct ReduceLROnPlateauOptions {
@@ -36,12 +40,17 @@ struct ReduceLROnPlateauOptions {
 
 /// Reduces the optimizer's setting "lr", which a schedule multiplies, when epochs get no better.
 class ReduceLROnPlateau : public Callback {
+  /// What `{}` converts to at best, so that `ReduceLROnPlateau({})` means default options and not a copy.
+  enum class NoOptions : uint8_t {};
+
  public:
   using Where = std::source_location;
 
   /// Throws Error for a factor outside (0, 1), a patience below 1, or another number that makes no sense.
   /// `execute` throws Error if its epochs have no such figure, or without an optimizer.
-  explicit ReduceLROnPlateau(const ReduceLROnPlateauOptions& options = {}, Where where = Where::current());
+  explicit ReduceLROnPlateau(const ReduceLROnPlateauOptions& options, Where where = Where::current());
+  ReduceLROnPlateau() : ReduceLROnPlateau(ReduceLROnPlateauOptions()) {}
+  explicit ReduceLROnPlateau(NoOptions) : ReduceLROnPlateau() {}
 
   void initialize(TrainingRun& run) override;
   void epoch_finish(TrainingRun& run) override;

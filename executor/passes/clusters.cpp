@@ -36,6 +36,15 @@ std::vector<Spec> computed_specs(const Graph& graph, const GraphNode& n) {
   return specs;
 }
 
+/// Returns true unless the node makes int8, uint8 or int16, or reads them beside something else: programs
+/// load them for casts alone.
+bool may_join(const Graph& graph, const GraphNode& n) {
+  if (is_small_integer(n.outputs[0].dtype)) return false;
+  return n.inputs.size() == 1 || std::none_of(n.inputs.begin(), n.inputs.end(), [&](const ValueRef& input) {
+           return is_small_integer(graph.spec(input).dtype);
+         });
+}
+
 bool is_final(Instruction::Kind kind) {
   return kind == Instruction::Kind::fold_column || kind == Instruction::Kind::fold_all;
 }
@@ -52,29 +61,35 @@ Clustering::Clustering(const Graph& graph) : graph_(graph), views_(graph), contr
 }
 
 /// Fills `needs_`, and returns the users of each node.
-std::vector<std::vector<uint32_t>> Clustering::find_needs() {
-  std::vector<std::vector<uint32_t>> users(graph_.nodes.size());
-  const auto add_user = [&](uint32_t node, uint32_t user) {
-    if (users[node].empty() || users[node].back() != user) users[node].push_back(user);
-  };
-  needs_.resize(graph_.nodes.size());
+Adjacency Clustering::find_needs() {
+  Adjacency::Edges edges;
+  edges.reserve(2 * graph_.nodes.size());
+  std::vector<uint32_t> last_user(graph_.nodes.size(), none);
+  needs_.reserve(2 * graph_.nodes.size());
+  first_need_.reserve(graph_.nodes.size() + 1);
   for (uint32_t i = 0; i < graph_.nodes.size(); ++i) {
     const GraphNode& node = graph_.nodes[i];
-    for (size_t k = 0; k < node.inputs.size(); ++k) {
+    first_need_.push_back(static_cast<uint32_t>(needs_.size()));
+    const auto add_user = [&](uint32_t used) {
+      if (std::exchange(last_user[used], i) != i) edges.push_back({used, i});
+    };
+    for (uint32_t k = 0; k < node.inputs.size(); ++k) {
       if (node.op->reads_elements(k)) {
-        needs_[i].push_back({views_.of(node.inputs[k]), k});
-        add_user(needs_[i].back().seen.value.node, i);
+        needs_.push_back({views_.value_of(node.inputs[k]), k});
+        add_user(needs_.back().source.node);
       } else if (node.op->effect() == Effect::communicates) {
-        add_user(node.inputs[k].node, i);  // depends on the previous one, though it does not read its value
+        add_user(node.inputs[k].node);  // depends on the previous one, though it does not read its value
       }
     }
   }
-  return users;
+  first_need_.push_back(static_cast<uint32_t>(needs_.size()));
+  return Adjacency(graph_.nodes.size(), edges);
 }
 
 void Clustering::describe(uint32_t i) {
   const GraphNode& n = graph_.nodes[i];
   if (n.outputs.size() != 1 || n.op->is_leaf() || n.op->feed() || n.inputs.empty()) return;
+  if (!may_join(graph_, n)) return;
   const std::vector<Spec> computed = computed_specs(graph_, n);
   InputSpecs specs;
   for (const Spec& spec : computed) specs.push_back(&spec);
@@ -125,7 +140,7 @@ void Clustering::describe(uint32_t i) {
 }
 
 bool Clustering::fits_edge(int64_t row, uint32_t node, const Need& need) const {
-  const uint32_t producer = need.seen.value.node;
+  const uint32_t producer = need.source.node;
   if (is_final(kinds_[producer])) return false;
   const bool is_map = kinds_[node] == Instruction::Kind::map;
   const Extent wanted = is_map ? levels_[node] : Extent::full;
@@ -133,7 +148,7 @@ bool Clustering::fits_edge(int64_t row, uint32_t node, const Need& need) const {
   const Shape& shape = is_map ? n.outputs[0].shape : graph_.spec(n.inputs[need.input]).shape;
   const Extent given = levels_[producer];
   if (given == Extent::uniform) return true;
-  const Layout layout = broadcast_layout(need.seen.layout, shape);
+  const Layout layout = broadcast_layout(views_.of(n.inputs[need.input]).layout, shape);
   if (given == wanted) return in_order(layout);
   return given == Extent::row && wanted == Extent::full && spread_over_rows(layout, row);
 }
@@ -144,8 +159,8 @@ bool Clustering::fits_levels(uint32_t first, uint32_t second, int64_t row,
                              std::optional<uint32_t> changed) const {
   for (const uint32_t own : {first, second})
     for (const uint32_t node : clusters_[own].members)
-      for (const Need& need : needs_[node]) {
-        const uint32_t from = cluster_[need.seen.value.node];
+      for (const Need& need : needs(node)) {
+        const uint32_t from = cluster_[need.source.node];
         if ((from == first || from == second) && (from != own || changed == own) &&
             !fits_edge(row, node, need))
           return false;
@@ -158,8 +173,8 @@ size_t Clustering::inputs_of(uint32_t first, uint32_t second) const {
   std::vector<ValueRef> inputs;
   const auto add = [&](uint32_t cluster) {
     for (const uint32_t node : clusters_[cluster].members)
-      for (const Need& need : needs_[node])
-        if (const uint32_t from = cluster_[need.seen.value.node]; from != first && from != second)
+      for (const Need& need : needs(node))
+        if (const uint32_t from = cluster_[need.source.node]; from != first && from != second)
           inputs.push_back(graph_.nodes[node].inputs[need.input]);
   };
   add(first);
@@ -233,8 +248,8 @@ void Clustering::join_tagged(bool same_tag) {
   for (uint32_t i = 0; i < graph_.nodes.size(); ++i) {
     if (cluster_[i] == none) continue;
     uint32_t refused = none;  // the cluster that was tried last, in vain
-    for (const Need& need : needs_[i]) {
-      const uint32_t producer = need.seen.value.node;
+    for (const Need& need : needs(i)) {
+      const uint32_t producer = need.source.node;
       const uint32_t from = cluster_[producer], to = cluster_[i];
       if (from == none || from == to || from == refused) continue;
       if (same_tag && graph_.nodes[producer].tag != graph_.nodes[i].tag) continue;

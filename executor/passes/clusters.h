@@ -33,11 +33,14 @@ class Clustering {
   uint64_t edges_searched() const { return contraction_.edges_searched(); }
 
  private:
-  struct Need {  // an input that a node reads
-    ViewSource seen;
-    size_t input;
+  struct Need {       // an input that a node reads
+    ValueRef source;  // the value below its views
+    uint32_t input;
   };
-  std::vector<std::vector<uint32_t>> find_needs();
+  std::span<const Need> needs(uint32_t node) const {
+    return {needs_.data() + first_need_[node], needs_.data() + first_need_[node + 1]};
+  }
+  Adjacency find_needs();
   void describe(uint32_t node);
   bool try_join(uint32_t first, uint32_t second);
   bool fits_levels(uint32_t first, uint32_t second, int64_t row, std::optional<uint32_t> changed) const;
@@ -52,7 +55,8 @@ class Clustering {
   std::vector<Instruction::Kind> kinds_;
   std::vector<Extent> levels_;
   std::vector<int64_t> periods_;
-  std::vector<std::vector<Need>> needs_;
+  std::vector<Need> needs_;           // of all nodes, in their order
+  std::vector<uint32_t> first_need_;  // by node, and one for the end
   Views views_;
   Contraction contraction_;         // edges: to the nodes that read a node's value, directly or through views
   std::vector<size_t> most_needs_;  // by cluster: the most different values that one member reads

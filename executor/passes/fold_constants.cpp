@@ -14,9 +14,9 @@ bool can_fold(const Graph& graph, const GraphNode& n) {
     const GraphNode& input = graph.nodes[n.inputs[k].node];
     if (!n.op->reads_elements(k)) continue;
     if (!input.is_constant()) return false;
-    if (device && *device != input.constant.device()) return false;  // computed on the plan's device
-    device = input.constant.device();
-    read += input.constant.bytes();
+    if (device && *device != input.constant->device()) return false;  // computed on the plan's device
+    device = input.constant->device();
+    read += input.constant->bytes();
   }
   return n.op->is_view() ||
          Tensor(StoragePtr(), Layout(n.outputs[0].shape), n.outputs[0].dtype).bytes() <= read;
@@ -27,7 +27,7 @@ Tensor evaluate(const Graph& graph, const GraphNode& n) {
   for (size_t k = 0; k < n.inputs.size(); ++k) {
     const GraphNode& input = graph.nodes[n.inputs[k].node];
     const Spec& spec = graph.spec(n.inputs[k]);
-    inputs.push_back(input.is_constant() ? input.constant
+    inputs.push_back(input.is_constant() ? *input.constant
                                          : Tensor(StoragePtr(), Layout(spec.shape), spec.dtype));
   }
   if (n.op->is_view())

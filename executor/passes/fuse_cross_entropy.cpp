@@ -35,8 +35,7 @@ class CrossEntropyFusion {
     n.op = log_softmax_pick(attribute<std::string>(*n.op, "function"));
     n.inputs = {pick.logits, pick.labels};
     const InputSpecs specs{&graph_.spec(pick.logits), &graph_.spec(pick.labels)};
-    const Specs outputs = n.op->infer(specs);
-    n.outputs.assign(outputs.begin(), outputs.end());
+    n.outputs = n.op->infer(specs);
     picks_[{pick.logarithms, pick.labels}].push_back(pick);
     return true;
   }

@@ -175,7 +175,7 @@ bool take_in(Graph& graph, Reads& reads, uint32_t i) {
     if (output.shape.elements() != program->program().elements || !in_order[k]) continue;
     // The operands must live until here; the anchor's output need not any more.
     if (bytes_kept(graph, reads, *made, i) > output.bytes()) continue;
-    std::vector<ValueRef> inputs = anchor.inputs;
+    auto inputs = anchor.inputs;
     for (size_t other = 0; other < n.inputs.size(); ++other)
       if (other != k) inputs.push_back(n.inputs[other]);
     n.op =

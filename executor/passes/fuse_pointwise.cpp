@@ -3,6 +3,7 @@
 #include <queue>
 
 #include "espalier/executor/fused/fused_op.h"
+#include "espalier/executor/graph/adjacency.h"
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/clusters.h"
 #include "espalier/executor/passes/passes.h"
@@ -45,14 +46,20 @@ class Fuser {
   /// The source of an operand below its views if that is in the node's cluster, else the operand itself.
   ValueRef operand_of(uint32_t node, size_t input) const {
     const ValueRef ref = graph_.nodes[node].inputs[input];
-    const ValueRef source = clustering_.views().of(ref).value;
+    const ValueRef source = clustering_.views().value_of(ref);
     return clustering_.cluster_of(source.node) == clustering_.cluster_of(node) ? source : ref;
   }
 
   /// Finds the values that kernels must write: those read by results, other nodes and other clusters.
   void find_needed() {
-    needed_.resize(graph_.nodes.size());
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) needed_[i].assign(graph_.nodes[i].outputs.size(), false);
+    first_output_.reserve(graph_.nodes.size() + 1);
+    uint32_t outputs = 0;
+    for (const GraphNode& n : graph_.nodes) {
+      first_output_.push_back(outputs);
+      outputs += static_cast<uint32_t>(n.outputs.size());
+    }
+    first_output_.push_back(outputs);
+    needed_.assign(outputs, false);
     std::vector<ValueRef> todo(graph_.results);
     const auto read = [&](uint32_t i) {
       for (size_t k = 0; k < graph_.nodes[i].inputs.size(); ++k) {
@@ -70,13 +77,16 @@ class Fuser {
     while (!todo.empty()) {
       const ValueRef v = todo.back();
       todo.pop_back();
-      if (needed_[v.node][v.output]) continue;
-      needed_[v.node][v.output] = true;
+      const uint32_t at = first_output_[v.node] + v.output;
+      if (needed_[at]) continue;
+      needed_[at] = true;
       if (!is_fused(v.node) && graph_.nodes[v.node].op->is_view()) read(v.node);
     }
   }
   bool is_needed(uint32_t i) const {
-    return std::find(needed_[i].begin(), needed_[i].end(), true) != needed_[i].end();
+    for (uint32_t at = first_output_[i]; at < first_output_[i + 1]; ++at)
+      if (needed_[at]) return true;
+    return false;
   }
   std::optional<double> filled(uint32_t node, size_t input) const {
     const ValueRef ref = graph_.nodes[node].inputs[input];
@@ -92,7 +102,8 @@ class Fuser {
   void order() {
     const size_t n = graph_.nodes.size();
     std::vector<uint32_t> unit(n);  // for each node: the last member of its cluster, or the node
-    std::vector<std::vector<uint32_t>> users(n);
+    Adjacency::Edges edges;
+    edges.reserve(2 * n);
     std::vector<uint32_t> waits(n, 0);
     for (uint32_t i = 0; i < n; ++i)
       unit[i] = is_fused(i) ? clustering_.clusters()[clustering_.cluster_of(i)].members.back() : i;
@@ -101,9 +112,10 @@ class Fuser {
         if (is_fused(i) && (!graph_.nodes[i].op->reads_elements(k) || filled(i, k))) continue;
         const ValueRef from = is_fused(i) ? operand_of(i, k) : graph_.nodes[i].inputs[k];
         if (unit[from.node] == unit[i]) continue;
-        users[unit[from.node]].push_back(unit[i]);
+        edges.push_back({unit[from.node], unit[i]});
         ++waits[unit[i]];
       }
+    const Adjacency users(n, edges);
     std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready;
     std::vector<uint32_t> assignments;
     for (uint32_t i = 0; i < n; ++i)
@@ -115,7 +127,7 @@ class Fuser {
         assignments.push_back(u);
       else
         emit(u);
-      for (const uint32_t user : users[u])
+      for (const uint32_t user : users.of(u))
         if (--waits[user] == 0) ready.push(user);
     }
     std::sort(assignments.begin(), assignments.end());
@@ -206,8 +218,9 @@ class Fuser {
 
   Graph& graph_;
   const Clustering& clustering_;
-  std::vector<bool> fused_;  // for each cluster
-  std::vector<std::vector<bool>> needed_;
+  std::vector<bool> fused_;             // for each cluster
+  std::vector<uint32_t> first_output_;  // by node: its first output, and one for the end
+  std::vector<bool> needed_;            // by output
   GraphRewriter rewriter_;
 };
 

@@ -83,7 +83,7 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
   };
   uint32_t last = 0;
   GraphNode arrival;
-  arrival.inputs.resize(values.size());
+  arrival.inputs = SmallVector<ValueRef, 2>(values.size());
   std::map<std::pair<bool, DType>, std::vector<uint32_t>> kinds;  // slots, by (scattered, dtype)
   for (uint32_t slot = 0; slot < values.size(); ++slot)
     kinds[{scattered && members[slot].defined(), for_replicas ? graph.spec(values[slot]).dtype : DType()}]

@@ -73,8 +73,8 @@ void make_group(Graph& graph, const std::vector<uint32_t>& nodes) {
   for (const uint32_t i : nodes) {
     const GraphNode& n = graph.nodes[i];
     members.push_back({std::static_pointer_cast<const FusedOp>(n.op), n.inputs.size(), n.outputs.size()});
-    group.inputs.insert(group.inputs.end(), n.inputs.begin(), n.inputs.end());
-    group.outputs.insert(group.outputs.end(), n.outputs.begin(), n.outputs.end());
+    group.inputs.append(n.inputs.begin(), n.inputs.end());
+    group.outputs.append(n.outputs.begin(), n.outputs.end());
   }
   group.op = std::make_shared<FusedGroup>(std::move(members));
 

@@ -177,7 +177,7 @@ bool join(Graph& graph, const std::vector<int>& readers, uint32_t i) {
   // The last conversion stands behind all parts.
   const bool widens = whole.dtype != n.outputs[0].dtype;
   GraphNode& joined = widens ? graph.nodes[last_cast] : n;
-  joined.inputs = std::move(inputs);
+  joined.inputs = {inputs.begin(), inputs.end()};
   joined.outputs = {whole};
   joined.op = std::make_shared<Join>(whole, std::move(layouts));
   if (!widens) return true;

@@ -66,11 +66,10 @@ class Lowering {
     const auto outputs_as_wanted = [&] {
       InputSpecs specs;
       for (const ValueRef& input : n.inputs) specs.push_back(&spec(input));
-      const Specs outputs = n.op->infer(specs);
-      n.outputs.assign(outputs.begin(), outputs.end());
-      for (size_t k = 0; k < outputs.size(); ++k) {
+      n.outputs = n.op->infer(specs);
+      for (size_t k = 0; k < n.outputs.size(); ++k) {
         const DType was = before.outputs[k].dtype;
-        if (outputs[k].dtype != (lowers && was == DType::float32 ? low_ : was)) return false;
+        if (n.outputs[k].dtype != (lowers && was == DType::float32 ? low_ : was)) return false;
       }
       return true;
     };
@@ -128,7 +127,7 @@ class Lowering {
     result.outputs = {{dtype, spec(v).shape}};
     if (n.is_constant()) {
       result.op = n.op;
-      result.constant = constant_as(n.constant, dtype);
+      result.constant = std::make_shared<Tensor>(constant_as(*n.constant, dtype));
     } else if (n.op->is_view() && spec(v).shape.elements() >= spec(n.inputs[0]).shape.elements()) {
       result.op = n.op;  // below the view, fewer elements are converted, and the conversion can be shared
       result.inputs = n.inputs;

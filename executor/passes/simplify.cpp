@@ -7,7 +7,7 @@ std::optional<double> fill_of(const Graph& graph, ValueRef v) {
   while (graph.nodes[v.node].op->is_view()) v = graph.nodes[v.node].inputs[0];
   const GraphNode& n = graph.nodes[v.node];
   if (n.is_constant()) {
-    Tensor one = n.constant;  // it may be a broadcast number
+    Tensor one = *n.constant;  // it may be a broadcast number
     for (size_t axis = 0; axis < one.rank(); ++axis) {
       if (one.shape().dims()[axis] == 0) return std::nullopt;
       if (one.strides()[axis] == 0) one = one.slice(static_cast<int64_t>(axis), 0, 1);

@@ -20,8 +20,11 @@ class Planner {
     plan_.runs.assign(n, false);
     plan_.in_place.assign(n, false);
     plan_.workspaces.resize(n);
+    first_output_.reserve(n);
     for (uint32_t i = 0; i < n; ++i) {
-      plan_.places[i].resize(graph.nodes[i].outputs.size());
+      plan_.places[i] = SmallVector<Place, 1>(graph.nodes[i].outputs.size());
+      first_output_.push_back(outputs_);
+      outputs_ += graph.nodes[i].outputs.size();
       if (may_refuse(*graph.nodes[i].op)) last_to_refuse_ = i;
     }
   }
@@ -53,22 +56,25 @@ class Planner {
     return n.op->view(place_of(n.inputs[0]).layout, n.outputs[0]);
   }
   const Place& place_of(ValueRef v) const { return plan_.places[v.node][v.output]; }
+  /// The number of a value, among the outputs of all nodes.
+  size_t number_of(ValueRef v) const { return first_output_[v.node] + v.output; }
+  int64_t last_use(uint32_t node, uint32_t output) const { return last_use_[number_of({node, output})]; }
 
   /// Until which step each value is read, itself or through views of it.
   void find_last_uses() {
     const auto end = static_cast<int64_t>(graph_.nodes.size());
-    last_use_.resize(graph_.nodes.size());
-    for (size_t i = 0; i < graph_.nodes.size(); ++i)
-      last_use_[i].assign(node(static_cast<uint32_t>(i)).outputs.size(), static_cast<int64_t>(i));
-    for (const ValueRef& result : graph_.results) last_use_[result.node][result.output] = end;
-    for (size_t i = graph_.nodes.size(); i-- > 0;) {
+    last_use_.reserve(outputs_);
+    for (uint32_t i = 0; i < graph_.nodes.size(); ++i)
+      last_use_.insert(last_use_.end(), node(i).outputs.size(), static_cast<int64_t>(i));
+    for (const ValueRef& result : graph_.results) last_use_[number_of(result)] = end;
+    for (auto i = static_cast<uint32_t>(graph_.nodes.size()); i-- > 0;) {
       const GraphNode& n = graph_.nodes[i];
-      for (size_t k = 0; k < n.inputs.size(); ++k) {
+      for (uint32_t k = 0; k < n.inputs.size(); ++k) {
         if (!n.op->reads_elements(k)) continue;
-        int64_t& last = last_use_[n.inputs[k].node][n.inputs[k].output];
+        int64_t& last = last_use_[number_of(n.inputs[k])];
         // What reads a view reads what is behind it; whether it is one is known later, so views count always.
-        const int64_t until = n.op->is_view() && k == 0       ? last_use_[i][0]
-                              : n.op->traits().aliases_inputs ? last_use_[i][k]
+        const int64_t until = n.op->is_view() && k == 0       ? last_use(i, 0)
+                              : n.op->traits().aliases_inputs ? last_use(i, k)
                                                               : static_cast<int64_t>(i);
         last = std::max(last, until);
       }
@@ -78,15 +84,14 @@ class Planner {
   /// Who assigns each value, and who may read each leaf, itself or through views.
   void find_leaf_uses() {
     const auto n = static_cast<uint32_t>(graph_.nodes.size());
-    assignments_.resize(n);
-    for (uint32_t i = 0; i < n; ++i) assignments_[i].resize(node(i).outputs.size());
+    assignments_.resize(outputs_);
     leaf_readers_.resize(n);
     std::vector<uint32_t> behind(n);  // what a view shows, if all views on the way to it lie in it
     for (uint32_t i = 0; i < n; ++i) {
       behind[i] = node(i).op->is_view() ? behind[node(i).inputs[0].node] : i;
       const auto& inputs = node(i).inputs;
       if (node(i).op->has_side_effects()) {
-        Assigned& value = assignments_[inputs[1].node][inputs[1].output];
+        Assigned& value = assignments_[number_of(inputs[1])];
         value = {i, value.count + 1};
       }
       for (size_t k = 0; k < inputs.size(); ++k)
@@ -96,7 +101,7 @@ class Planner {
     }
   }
 
-  /// One buffer for all gradients that meet in a bucket, in which those who make them write where they can.
+  /// One buffer for all gradients of a bucket; the ops that compute them write into it where they can.
   void lay_out_buckets() {
     for (uint32_t i = 0; i < graph_.nodes.size(); ++i)
       if (const GradientBucket* bucket = as_bucket(*node(i).op))
@@ -125,7 +130,7 @@ class Planner {
       }
       bucket.members.push_back({parameters[k], buffer.bytes, aligned_bytes(spec.bytes()), !maker});
       buffer.bytes += aligned_bytes(spec.bytes());
-      buffer.last = std::max(buffer.last, last_use_[at][k]);
+      buffer.last = std::max(buffer.last, last_use(at, k));
     }
     bucket.bytes = buffer.bytes;
     plan_.buffers.push_back(buffer);
@@ -146,7 +151,7 @@ class Planner {
     }
     const GraphNode& n = node(gradient.node);
     if (n.op->is_leaf() || n.op->feed() || n.op->has_side_effects() || in_bucket_.count(gradient) ||
-        last_use_[gradient.node][gradient.output] != static_cast<int64_t>(bucket))
+        last_use_[number_of(gradient)] != static_cast<int64_t>(bucket))
       return std::nullopt;
     return gradient;
   }
@@ -154,7 +159,7 @@ class Planner {
   void place(uint32_t i) {
     const GraphNode& n = node(i);
     if (n.is_constant()) {
-      plan_.places[i][0] = {Place::In::constant, i, n.constant.layout()};
+      plan_.places[i][0] = {Place::In::constant, i, n.constant->layout()};
     } else if (n.leaf.defined()) {
       plan_.places[i][0] = {Place::In::leaf, i, Layout(n.outputs[0].shape)};
     } else if (n.op->is_leaf()) {
@@ -182,7 +187,7 @@ class Planner {
 
   void fresh(uint32_t i, uint32_t k) {
     const GraphNode& n = node(i);
-    ArenaBuffer buffer{aligned_bytes(n.outputs[k].bytes()), static_cast<int64_t>(i), last_use_[i][k]};
+    ArenaBuffer buffer{aligned_bytes(n.outputs[k].bytes()), static_cast<int64_t>(i), last_use(i, k)};
     if (n.op->feed()) buffer.first = 0;  // batches are there before the first step
     plan_.places[i][k] = {Place::In::arena, static_cast<uint32_t>(plan_.buffers.size()),
                           Layout(n.outputs[k].shape)};
@@ -193,7 +198,7 @@ class Planner {
   void add_workspace(uint32_t i) {
     const GraphNode& n = node(i);
     if (!plan_.runs[i] || n.op->has_side_effects()) return;  // these run as copies
-    PlannedCall call{graph_.device, {}, {}, n.outputs};
+    PlannedCall call{graph_.device, {}, {}, {n.outputs.begin(), n.outputs.size()}};
     for (const ValueRef& input : n.inputs) {
       call.inputs.push_back(&graph_.spec(input));
       call.layouts.push_back(&place_of(input).layout);
@@ -241,7 +246,7 @@ class Planner {
   }
   /// The assignment that reads a value, if there is exactly one.
   uint32_t only_assignment_of(ValueRef value) const {
-    const Assigned& assigned = assignments_[value.node][value.output];
+    const Assigned& assigned = assignments_[number_of(value)];
     return assigned.count == 1 ? assigned.by : 0;
   }
 
@@ -265,7 +270,7 @@ class Planner {
           alone &= can_write_over(n, output, other) && place.layout.offset == 0;
       }
       if (!alone) continue;
-      buffer.last = last_use_[i][output];
+      buffer.last = last_use(i, output);
       taken_.push_back(in.index);
       plan_.places[i][output] = {Place::In::arena, in.index, Layout(n.outputs[output].shape)};
       plan_.in_place[i] = true;
@@ -277,13 +282,15 @@ class Planner {
   const Graph& graph_;
   bool allow_in_place_;
   MemoryPlan plan_;
-  std::vector<std::vector<int64_t>> last_use_;
+  std::vector<size_t> first_output_;  // by node: the number of its first output
+  size_t outputs_ = 0;
+  std::vector<int64_t> last_use_;  // by output
   std::map<ValueRef, Place> in_bucket_;
   std::vector<uint32_t> taken_;  // buffers of inputs which outputs of the present node were given
   struct Assigned {
     uint32_t by = 0, count = 0;
   };
-  std::vector<std::vector<Assigned>> assignments_;  // of each value: the last, and how many
+  std::vector<Assigned> assignments_;  // of each output: the last, and how many
   std::vector<std::vector<std::pair<uint32_t, size_t>>> leaf_readers_;  // for each leaf: nodes and operands
   uint32_t last_to_refuse_ =
       0;  // the last kernel which may look at values and throw: no leaf is written before it

@@ -36,7 +36,7 @@ struct BucketPlan {
     Variable parameter;  ///< undefined: the loss
     int64_t offset;      ///< in the buffer, in bytes
     int64_t bytes;
-    bool copied;  ///< the gradient is made elsewhere: it is a view, a leaf, or read by somebody else later
+    bool copied;  ///< the gradient is made elsewhere: it is a view, a leaf, or read by another node later
   };
   uint32_t node;        ///< the gradients are complete when it has run, and not read before
   uint32_t buffer = 0;  ///< of the arena
@@ -46,7 +46,7 @@ struct BucketPlan {
 };
 
 struct MemoryPlan {
-  std::vector<std::vector<Place>> places;  ///< for each node, for each output
+  std::vector<SmallVector<Place, 1>> places;  ///< for each node, for each output
   std::vector<ArenaBuffer> buffers;
   std::vector<bool> runs;  ///< whether the node needs a kernel: views, leaves and assignments in place do not
   std::vector<bool> in_place;  ///< whether the node writes over one of its inputs

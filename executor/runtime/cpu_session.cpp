@@ -71,6 +71,7 @@ class CpuRuntime : public Runtime {
 
 /// All elements of a loss, added up.
 double sum_of(const Tensor& value) {
+  if (is_small_integer(value.dtype())) return sum_of(value.to(int32));
   return visit_all(value.dtype(), [&]<class T>(TypeTag<T>) {
     double total = 0;
     const Tensor plain = value.contiguous_copy();  // itself, unless it has gaps

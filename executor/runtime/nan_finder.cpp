@@ -8,7 +8,7 @@
 
 namespace espalier {
 
-NanFinder::NanFinder(const PlanData& plan, const std::vector<std::vector<Tensor>>& values,
+NanFinder::NanFinder(const PlanData& plan, const std::vector<SmallVector<Tensor, 1>>& values,
                      std::vector<Tensor> written)
     : plan_(plan), values_(values), written_(std::move(written)) {
   for (const auto& outputs : values_) contents_.emplace_back(outputs.size(), Content::finite);

@@ -17,7 +17,7 @@ namespace espalier {
 class NanFinder {
  public:
   /// `values` are the tensors of all nodes, and `written` the memory of the leaves that a step writes.
-  NanFinder(const PlanData& plan, const std::vector<std::vector<Tensor>>& values,
+  NanFinder(const PlanData& plan, const std::vector<SmallVector<Tensor, 1>>& values,
             std::vector<Tensor> written);
 
   /// Calls `kernels`, which runs the step and calls `before` and `after` for each node that has a kernel. If
@@ -45,7 +45,7 @@ class NanFinder {
   [[noreturn]] void fail(const std::string& what, ValueRef value) const;
 
   const PlanData& plan_;
-  const std::vector<std::vector<Tensor>>& values_;
+  const std::vector<SmallVector<Tensor, 1>>& values_;
   std::vector<Tensor> written_, before_;
   std::vector<std::vector<Content>> contents_;
 };

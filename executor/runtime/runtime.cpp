@@ -63,17 +63,17 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, Session& session, BatchSh
       Layout layout = place.layout;
       const DType dtype = n.outputs[k].dtype;
       if (place.in == Place::In::nowhere) {
-        values_[i].emplace_back(StoragePtr(), std::move(layout), dtype);
+        values_[i].push_back(Tensor(StoragePtr(), std::move(layout), dtype));
       } else if (place.in == Place::In::constant) {
-        values_[i].emplace_back(on_device(graph.nodes[place.index].constant.storage()), std::move(layout),
-                                dtype);
+        values_[i].push_back(
+            Tensor(on_device(graph.nodes[place.index].constant->storage()), std::move(layout), dtype));
       } else if (place.in == Place::In::leaf) {
         const Tensor& leaf = leaves.tensor(leaves.slot(graph.nodes[place.index].leaf));
         layout.offset += leaf.layout().offset;
-        values_[i].emplace_back(leaf.storage(), std::move(layout), dtype);
+        values_[i].push_back(Tensor(leaf.storage(), std::move(layout), dtype));
       } else {
         layout.offset += memory.buffers[place.index].offset / static_cast<int64_t>(size_of(dtype));
-        values_[i].emplace_back(arena_.storage(), std::move(layout), dtype);
+        values_[i].push_back(Tensor(arena_.storage(), std::move(layout), dtype));
       }
     }
     if (n.op->feed()) sources_.push_back({n.op.get(), &values_[i][0]});

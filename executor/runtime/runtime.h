@@ -82,7 +82,7 @@ class Runtime {
   Workspace workspace_;  // of the call that is being bound
   BindContext context_;
   Tensor arena_;
-  std::vector<std::vector<Tensor>> values_;  // for each node, for each output
+  std::vector<SmallVector<Tensor, 1>> values_;  // for each node, for each output
   std::vector<Source> sources_;
   std::vector<const Tensor*> results_;
   std::vector<size_t> assigned_;

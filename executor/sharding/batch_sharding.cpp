@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
-#include "espalier/ops/rows.h"
+#include "espalier/ops/sample_correction.h"
 
 namespace espalier {
 
@@ -76,7 +77,7 @@ class Roles {
   void exchange(uint32_t i) {
     const GraphNode& n = part_.nodes[i];
     const std::vector<BatchValue> before = in_;
-    if (reads_shapes_alone(n)) {
+    if (reads_shapes_alone(n) && n.outputs[0] == whole_->nodes[i].outputs[0]) {
       result_.constants.emplace_back(i, value_of_shapes(*whole_, whole_->nodes[i]));
       roles_[i] = {BatchValue{}};
     } else if (!change_inputs(i, InputChange::Kind::weigh)) {
@@ -84,11 +85,10 @@ class Roles {
       change_inputs(i, InputChange::Kind::reduce);
     }
   }
-  bool reads_shapes_alone(const GraphNode& n) const {
+  static bool reads_shapes_alone(const GraphNode& n) {
     for (size_t k = 0; k < n.inputs.size(); ++k)
       if (n.op->reads_elements(k)) return false;
-    return n.outputs.size() == 1 && n.op->effect() == Effect::none && !n.op->feed() &&
-           n.outputs[0] == whole_->nodes[static_cast<size_t>(&n - part_.nodes.data())].outputs[0];
+    return n.outputs.size() == 1 && n.op->effect() == Effect::none && !n.op->feed();
   }
   /// Whether it has a role when its inputs are changed so. Weighed means, and values that all have, are sums.
   bool change_inputs(uint32_t i, InputChange::Kind kind) {
@@ -155,7 +155,15 @@ class Roles {
     }
     if (from_rows) return from_whole ? BatchValue{BatchSharding::unshardable} : taken_over_rows(n);
     if (from_whole) return taken_from_whole(n);
-    return shapes ? BatchValue{BatchSharding::unshardable} : BatchValue{};
+    if (shapes && local_statistics_ && is_sample_correction(*n.op)) return {BatchSharding::mean};
+    return shapes && !is_same_for_all_sizes(n, other_.nodes[i]) ? BatchValue{BatchSharding::unshardable}
+                                                                : BatchValue{};
+  }
+  /// Whether a node made of shapes alone, of axes that are not the batch's, has one value.
+  bool is_same_for_all_sizes(const GraphNode& n, const GraphNode& other) const {
+    if (!reads_shapes_alone(n) || n.outputs[0] != other.outputs[0]) return false;
+    const Tensor a = value_of_shapes(part_, n), b = value_of_shapes(other_, other);
+    return std::memcmp(a.address(), b.address(), static_cast<size_t>(a.bytes())) == 0;
   }
   BatchValue inherited(const BatchValue& from) {
     caused_ = true;
@@ -253,7 +261,7 @@ class Roles {
       if (folding->fold == Fold::mean) return {BatchSharding::mean};
       return {folding->fold == Fold::sum ? BatchSharding::sum : BatchSharding::unshardable};
     }
-    if (!n.op->traits().matmul_form && !adds_at_indices(*n.op)) return {BatchSharding::unshardable};
+    if (!n.op->traits().matmul_form && !n.op->traits().sums_over_rows) return {BatchSharding::unshardable};
     const BatchValue &a = in_[0], &b = in_[1];  // each row must meet itself
     const bool meet = a.role == BatchSharding::rows && b.role == BatchSharding::rows && same_order(a, b);
     return {meet ? BatchSharding::sum : BatchSharding::unshardable};
@@ -287,14 +295,21 @@ class Roles {
   BatchValue taken_from_whole(const GraphNode& n) {
     const Linearity linearity = n.op->is_view() ? Linearity::together : n.op->traits().linearity;
     int whole = 0, same = 0;
-    bool means = false, sums = false;
+    bool means = false, sums = false, of_sums = false;
+    const BatchValue* local = nullptr;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       if (!n.op->reads_elements(k)) continue;
       const BatchSharding in = in_[k].role;
-      if (in == BatchSharding::local) return inherited(in_[k]);
+      if (in == BatchSharding::local && !local) local = &in_[k];
+      of_sums |= in_[k].of_sums || in == BatchSharding::sum;
       means |= in == BatchSharding::mean;
       sums |= in == BatchSharding::sum;
       (in == BatchSharding::replicated ? same : whole) += 1;
+    }
+    if (local) {
+      BatchValue value = inherited(*local);
+      value.of_sums = of_sums;
+      return value;
     }
     const BatchSharding kept = means ? BatchSharding::mean : BatchSharding::sum;
     bool keeps = !(means && sums);
@@ -306,7 +321,9 @@ class Roles {
       case Linearity::first: keeps = keeps && whole == 1 && in_[0].role == kept; break;
     }
     if (keeps) return {kept};
-    return {local_statistics_ ? BatchSharding::local : BatchSharding::unshardable};
+    BatchValue value{local_statistics_ ? BatchSharding::local : BatchSharding::unshardable};
+    value.of_sums = of_sums;
+    return value;
   }
 
   const Graph &part_, &other_;

@@ -30,6 +30,8 @@ struct BatchValue {
   Dims block_sizes = {1};
   /// Local and unshardable: the node that made it so.
   uint32_t cause = 0;
+  /// Local: made of a part's sum, which is smaller than that of the batch.
+  bool of_sums = false;
 
   /// Whether all repeats are alike, so that the axis could be cut into [repeats, rows, width].
   bool in_order() const { return block_sizes.size() == 1; }

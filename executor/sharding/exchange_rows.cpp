@@ -68,16 +68,15 @@ class TermExchange {
       if (!changed[i] || n.op->has_side_effects()) continue;
       InputSpecs specs;
       for (const ValueRef& input : n.inputs) specs.push_back(&graph_.spec(input));
-      const Specs outputs = n.op->infer(specs);
-      n.outputs.assign(outputs.begin(), outputs.end());
+      n.outputs = n.op->infer(specs);
     }
   }
 
  private:
-  ValueRef add(uint32_t reader, OpPtr op, std::vector<ValueRef> inputs) {
+  ValueRef add(uint32_t reader, OpPtr op, const std::vector<ValueRef>& inputs) {
     GraphNode n;
     n.op = std::move(op);
-    n.inputs = std::move(inputs);
+    n.inputs = {inputs.begin(), inputs.end()};
     InputSpecs specs;
     for (const ValueRef& input : n.inputs) specs.push_back(&rewriter_.spec(input));
     n.outputs = {n.op->infer(specs)[0]};
@@ -89,7 +88,7 @@ class TermExchange {
   ValueRef meeting(uint32_t reader, ValueRef v, OpPtr op) {
     std::vector<ValueRef> inputs{v};
     if (last_) inputs.push_back(*last_);
-    last_ = add(reader, std::move(op), std::move(inputs));
+    last_ = add(reader, std::move(op), inputs);
     return *last_;
   }
   ValueRef gathered(uint32_t reader, ValueRef v, bool means) {
@@ -107,7 +106,7 @@ class TermExchange {
       flat.push_back(rewriter_.spec(term).shape.rank() == 1
                          ? term
                          : add(reader, make_op("reshape", {{"shape", std::vector<int64_t>{-1}}}), {term}));
-    return add(reader, make_op("concat", {{"axis", int64_t{0}}}), std::move(flat));
+    return add(reader, make_op("concat", {{"axis", int64_t{0}}}), flat);
   }
 
   Graph& graph_;

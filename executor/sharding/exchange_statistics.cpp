@@ -33,10 +33,10 @@ class Exchange {
   GraphRewriter& rewriter() { return rewriter_; }
 
  private:
-  GraphNode like(ValueRef v, OpPtr op, std::vector<ValueRef> inputs) {
+  GraphNode like(ValueRef v, OpPtr op, const std::vector<ValueRef>& inputs) {
     GraphNode n;
     n.op = std::move(op);
-    n.inputs = std::move(inputs);
+    n.inputs = {inputs.begin(), inputs.end()};
     n.outputs = {graph_.spec(v)};
     n.tag = graph_.nodes[v.node].tag;
     n.where = graph_.nodes[v.node].where;
@@ -46,15 +46,14 @@ class Exchange {
     std::vector<ValueRef> inputs{v};
     if (last_) inputs.push_back(*last_);
     const bool means = roles_[v.node][v.output].role == BatchSharding::mean;
-    last_ = {
-        rewriter_.add_before(reader, like(v, std::make_shared<ShardReduction>(means), std::move(inputs))), 0};
+    last_ = {rewriter_.add_before(reader, like(v, std::make_shared<ShardReduction>(means), inputs)), 0};
     return *last_;
   }
   /// Right behind the value, since it may be read there first.
   ValueRef weighed(ValueRef v) {
     GraphNode weight = like(v, constant_op(), {});
-    weight.constant = full({}, fraction_, graph_.spec(v).dtype);
-    weight.outputs = {weight.constant.spec()};
+    weight.constant = std::make_shared<Tensor>(full({}, fraction_, graph_.spec(v).dtype));
+    weight.outputs = {weight.constant->spec()};
     const uint32_t number = rewriter_.add_after(v.node, std::move(weight));
     return {rewriter_.add_after(v.node, like(v, multiply_op(), {v, {number, 0}})), 0};
   }

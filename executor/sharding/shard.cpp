@@ -87,6 +87,9 @@ void reduce_assigned(const Graph& graph, ExchangedSharding& sharding, const Shar
     const ValueRef v = graph.nodes[i].inputs[0];
     const BatchValue& value = sharding.roles[v.node][v.output];
     if (value.role == BatchSharding::replicated) continue;
+    // A replica's own statistic stands for one of the batch: a state gets the mean of them.
+    if (value.role == BatchSharding::local && !value.of_sums && options.shard.micro_batches == 1)
+      sharding.roles[v.node][v.output].role = BatchSharding::mean;
     check_value(graph, value, sharding.roles, options);
     const bool can_reduce = value.role != BatchSharding::rows && is_real(graph.spec(v).dtype);
     if (!can_reduce || options.shard.micro_batches > 1)

@@ -10,6 +10,8 @@ RunState RunLog::state_now() const {
 
 void RunLog::begin_run() {
   if (!std::exchange(resumed_, false)) {
+    // Rows of an epoch that was ended midway have been seen: the next one has another order.
+    if (state_.step > 0 && epochs_ == feeds_.epochs()) feeds_.next_epoch();
     state_ = {};
     reset_epoch();
   }

@@ -46,10 +46,10 @@ std::vector<std::string> TrainingRun::figures() const {
   return names;
 }
 
-void TrainingRun::check_figure(std::string_view who, std::string_view name) const {
+void TrainingRun::check_figure(std::string_view caller, std::string_view name) const {
   const std::vector<std::string> known = figures();
   if (std::ranges::find(known, name) != known.end()) return;
-  throw Error(fmt::format("{}: epochs of this run have no figure '{}', only {}{}", who, name,
+  throw Error(fmt::format("{}: epochs of this run have no figure '{}', only {}{}", caller, name,
                           fmt::join(known, ", "),
                           trainer_.setup_.options.validation ? "" : "; there is no validation feed"));
 }

@@ -17,7 +17,7 @@ constexpr int threads = threads_in_block;
 template <class W>
 __global__ void __launch_bounds__(threads)
     gather_rows(const W* __restrict__ in, W* __restrict__ out, IndexList indices, int64_t count, int64_t size,
-                int64_t rows, int64_t words) {
+                int64_t rows, int64_t words, bool from_end) {
   constexpr int batch = 4;  // reads in flight for each thread
   const int64_t n = rows * words, step = grid_threads();
   for (int64_t begin = grid_thread(); begin < n; begin += batch * step) {
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int k = 0; k < batch; ++k) {
       const int64_t i = min(begin + k * step, n - 1), row = divide(i, words), outer = divide(row, count);
-      from[k] = (outer * size + indices.at(row - outer * count, size, true)) * words + (i - row * words);
+      from[k] = (outer * size + indices.at(row - outer * count, size, from_end)) * words + (i - row * words);
     }
     W word[batch];
 #pragma unroll
@@ -103,16 +103,15 @@ Bound bind_look(const KernelCall& call, const Tensor& list, int64_t size, std::s
 
 namespace {
 
-Bound bind_gather(const Op& op, const KernelCall& call) {
+Bound bind_rows(const KernelCall& call, size_t axis, std::string_view function, bool from_end) {
   Tensor& out = *call.outputs[0];
   const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
-  const size_t axis = resolve_axis(attribute<int64_t>(op, "axis"), x.rank(), op.name());
   int64_t outer = 1, inner = 1;
   for (size_t i = 0; i < x.rank(); ++i) (i < axis ? outer : inner) *= i == axis ? 1 : x.shape().dims()[i];
   const int64_t size = x.shape().dims()[axis], count = list.elements();
-  if (out.elements() == 0 || size == 0) return bind_look(call, list, size, "gather", true);
+  if (out.elements() == 0 || size == 0) return bind_look(call, list, size, function, from_end);
   ContiguousInput table(x), places(list);
-  const IndexList indices = index_list(call, list, places, "gather");
+  const IndexList indices = index_list(call, list, places, function);
   const int64_t bytes = inner * static_cast<int64_t>(size_of(x.dtype()));
   const int64_t word = word_bytes(bytes, table.address(), out.address());
   Bound result;
@@ -122,10 +121,20 @@ Bound bind_gather(const Op& op, const KernelCall& call) {
       table.refresh();
       places.refresh();
       launch(gather_rows<W>, grid_for(outer * count * (bytes / word), 4),
-             static_cast<const W*>(table.address()), to, indices, count, size, outer * count, bytes / word);
+             static_cast<const W*>(table.address()), to, indices, count, size, outer * count, bytes / word,
+             from_end);
     });
   });
   return result;
+}
+
+Bound bind_gather(const Op& op, const KernelCall& call) {
+  const size_t rank = call.inputs[0]->rank();
+  return bind_rows(call, resolve_axis(attribute<int64_t>(op, "axis"), rank, "gather"), "gather", true);
+}
+
+Bound bind_look_up(const Op& op, const KernelCall& call) {
+  return bind_rows(call, 0, attribute<std::string>(op, "function"), attribute<bool>(op, "from_end"));
 }
 
 Bound bind_pick(const Op& op, const KernelCall& call) {
@@ -170,7 +179,7 @@ Bound bind_one_hot(const KernelCall& call) {
   ContiguousInput places(*call.inputs[0]);
   const IndexList indices = index_list(call, *call.inputs[0], places, "one_hot");
   uint64_t one = 0;
-  visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_stored(out.dtype(), [&]<class T>(TypeTag<T>) {
     const T value(1);
     std::memcpy(&one, &value, sizeof(T));
   });
@@ -188,6 +197,7 @@ Bound bind_one_hot(const KernelCall& call) {
 
 void add_index_kernels(KernelRegistry& kernels) {
   kernels.add("gather", bind_gather);
+  kernels.add("look_up", bind_look_up);
   kernels.add("pick", bind_pick);
   kernels.add("put_like", bind_put_like);
   kernels.add("one_hot", bind_one_hot);

@@ -114,7 +114,7 @@ Bound bind_fill(const KernelCall& call, double value) {
   const auto bytes = static_cast<int64_t>(output.bytes());
   if (bytes == 0) return bound([](RandomStream) {});
   uint64_t pattern = 0;
-  visit_all(output.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_stored(output.dtype(), [&]<class T>(TypeTag<T>) {
     const T element = scalar::Cast<T>()(value);
     for (size_t at = 0; at < sizeof pattern; at += sizeof(T))
       std::memcpy(reinterpret_cast<char*>(&pattern) + at, &element, sizeof(T));
@@ -137,6 +137,11 @@ void add_pointwise_kernels(KernelRegistry& kernels) {
   kernels.add("count_ratio", [](const KernelCall& call) {
     return bind_fill(call, static_cast<double>(call.inputs[0]->elements()) /
                                static_cast<double>(call.inputs[1]->elements()));
+  });
+  kernels.add("sample_correction", [](const KernelCall& call) {
+    const double n =
+        static_cast<double>(call.inputs[0]->elements()) / static_cast<double>(call.inputs[1]->elements());
+    return bind_fill(call, n > 1 ? n / (n - 1) : 1.0);
   });
 }
 

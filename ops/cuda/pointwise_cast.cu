@@ -1,4 +1,5 @@
 // Casts between all element types.
+#include "espalier/core/cast_types.h"
 #include "espalier/ops/cuda/pointwise_kernels.cuh"
 
 namespace espalier::cu {
@@ -9,7 +10,10 @@ template <class To, class... From>
 void add_casts_to(PointwiseTable& table, Types<From...>) {
   PointwiseFunction& f = table[type_name<scalar::Cast<To>>()];
   f.inputs = 1;
-  ((f.template of<From>() = pointwise_kernel_of<scalar::Cast<To>, To, From>()), ...);
+  ((f.template of<From>() =
+        pointwise_kernel_of<scalar::Cast<typename CastTypes<To, From>::to>, typename CastTypes<To, From>::to,
+                            typename CastTypes<To, From>::from>()),
+   ...);
 }
 template <class... To>
 void add_all_casts(PointwiseTable& table, Types<To...> types) {
@@ -18,6 +22,6 @@ void add_all_casts(PointwiseTable& table, Types<To...> types) {
 
 }  // namespace
 
-void add_casts(PointwiseTable& table) { add_all_casts(table, AllTypes()); }
+void add_casts(PointwiseTable& table) { add_all_casts(table, StoredTypes()); }
 
 }  // namespace espalier::cu

@@ -16,8 +16,8 @@ void add_select(PointwiseTable& table, Types<T...>) {
 }  // namespace
 
 void add_comparisons(PointwiseTable& table) {
-  add_binary<scalar::Equal>(table, AllTypes());
-  add_binary<scalar::NotEqual>(table, AllTypes());
+  add_binary<scalar::Equal>(table, StoredTypes());
+  add_binary<scalar::NotEqual>(table, StoredTypes());
   add_binary<scalar::Less>(table, NumberTypes());
   add_binary<scalar::LessEqual>(table, NumberTypes());
   add_binary<scalar::Greater>(table, NumberTypes());
@@ -25,7 +25,7 @@ void add_comparisons(PointwiseTable& table) {
   add_binary<scalar::LogicalAnd>(table, Types<bool>());
   add_binary<scalar::LogicalOr>(table, Types<bool>());
   add_unary<scalar::LogicalNot>(table, Types<bool>());
-  add_select(table, AllTypes());
+  add_select(table, StoredTypes());
 }
 
 }  // namespace espalier::cu

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
@@ -141,7 +142,7 @@ PointwiseKernel pointwise_kernel_of() {
 /// The kernels of a functor, by the element type of its last input.
 struct PointwiseFunction {
   size_t inputs = 0;
-  std::array<PointwiseKernel, static_cast<size_t>(DType::bfloat16) + 1> of_dtype{};
+  std::array<PointwiseKernel, std::size(all_dtypes)> of_dtype{};
 
   template <class T>
   PointwiseKernel& of() {
@@ -165,6 +166,8 @@ struct Types {};
 using RealTypes = Types<float, double, Float16, BFloat16>;
 using NumberTypes = Types<float, double, int32_t, int64_t, Float16, BFloat16>;
 using AllTypes = Types<float, double, int32_t, int64_t, bool, Float16, BFloat16>;
+/// With those that are only moved, compared and cast.
+using StoredTypes = Types<float, double, int32_t, int64_t, bool, Float16, BFloat16, int8_t, uint8_t, int16_t>;
 
 /// The element type of F's result for operands of type T: bool or T.
 template <class F, class T, class... More>

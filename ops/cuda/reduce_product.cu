@@ -67,14 +67,20 @@ Bound bind_count_nonzero(const Op& op, const KernelCall& call) {
   const bool zeros = attribute<bool>(op, "zeros");
   Bound sum = reduction::bind_sum(reduction::Form(marks, axes), out, 1), result;
   if (count == 0) return sum;
-  visit_elements(in.dtype(), [&]<class T>(TypeTag<T>) {
+  const auto mark = [&]<class T>(TypeTag<T>) {
     result = bound([=, x = ContiguousInput(in), sum = std::move(sum)](RandomStream random) mutable {
       x.refresh();
       launch(mark_elements<T>, grid_for(count), static_cast<const T*>(x.address()),
              static_cast<int64_t*>(marks.address()), count, zeros);
       sum->run(random);
     });
-  });
+  };
+  if (in.dtype() == DType::int16)
+    mark(TypeTag<int16_t>{});
+  else if (is_small_integer(in.dtype()))
+    mark(TypeTag<uint8_t>{});
+  else
+    visit_elements(in.dtype(), mark);
   return result;
 }
 

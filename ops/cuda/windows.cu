@@ -1,4 +1,4 @@
-// Kernels of add_windows and positions_like.
+// Kernels of add_windows, positions_like and pair_positions_like.
 #include "espalier/ops/cuda/elements.cuh"
 #include "espalier/ops/cuda/kernels.h"
 
@@ -86,11 +86,28 @@ Bound bind_positions_like(const KernelCall& call) {
   });
 }
 
+/// One thread for each element of a matrix [n, n]; those above the diagonal write their numbers.
+__global__ void __launch_bounds__(threads) number_pairs(int64_t* out, int64_t n) {
+  for (int64_t at = grid_thread(); at < n * n; at += grid_threads()) {
+    const int64_t i = divide(at, n), j = at - i * n;
+    if (i < j) out[i * n - i * (i + 1) / 2 + (j - i - 1)] = at;
+  }
+}
+
+Bound bind_pair_positions_like(const KernelCall& call) {
+  const int64_t n = call.inputs[0]->shape()[0];
+  if (n < 2) return bound([](RandomStream) {});
+  return bound([=, to = call.outputs[0]](RandomStream) {
+    launch(number_pairs, grid_for(n * n), static_cast<int64_t*>(to->address()), n);
+  });
+}
+
 }  // namespace
 
 void add_window_kernels(KernelRegistry& kernels) {
   kernels.add("add_windows", bind_add_windows);
   kernels.add("positions_like", bind_positions_like);
+  kernels.add("pair_positions_like", bind_pair_positions_like);
 }
 
 }  // namespace espalier::cu

@@ -33,7 +33,7 @@ Variable bincount(const Operand& x, const BincountOptions& options = {});
 
 /// [bins], int64: how many elements of `x`, reals, are in each of `bins` intervals of one width between `low`
 /// and `high`; the last one includes `high`. Elements outside, NaN included, are not counted. Throws Error
-/// unless bins >= 1 and low < high.
+/// unless bins >= 1, low < high, and their distance is finite.
 Variable histogram(const Operand& x, int64_t bins, double low, double high);
 
 }  // namespace espalier

@@ -12,7 +12,8 @@ Variable cast(const Operand& x, DType dtype);
 Variable stop_gradient(const Operand& x);
 
 // Constants in the shape of another Variable, whatever that shape is in a step.
-Variable full_like(const Operand& x, double value);
+/// Everywhere `value`, a number that the dtype of `x` has (TypeError), or a scalar of that dtype.
+Variable full_like(const Operand& x, const Operand& value);
 Variable zeros_like(const Operand& x);
 Variable ones_like(const Operand& x);
 

@@ -37,7 +37,8 @@ struct LogDeterminant {
 LogDeterminant slogdet(const Operand& a);
 
 /// The lower triangular L with L · Lᵀ = a, or its transpose (`upper`). Only the lower triangle of the
-/// symmetric `a` is read; the gradient is symmetric. Throws LinAlgError unless `a` is positive definite.
+/// symmetric `a` is read; the gradient is symmetric. Throws LinAlgError unless `a` is positive definite;
+/// a NaN or an infinity in that triangle makes it not so.
 Variable cholesky(const Operand& a, bool upper = false);
 
 struct QrFactors {

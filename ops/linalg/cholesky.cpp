@@ -1,4 +1,6 @@
 // Cholesky's decomposition.
+#include <algorithm>
+
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/linalg/factor_ops.h"
 #include "espalier/ops/linalg/lapack.h"
@@ -35,6 +37,7 @@ struct Cholesky : MatrixOp {
           throw LinAlgError(fmt::format(
               "cholesky: {} is not positive definite: its leading minor of order {} is not positive",
               name_of_matrix(batch, i), minor));
+        check_cholesky_diagonal(a, n + 1, n, batch, i);
         for (int64_t row = 0; row < n; ++row) std::fill(a + row * (n + 1) + 1, a + (row + 1) * n, T(0));
       });
     });

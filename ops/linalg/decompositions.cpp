@@ -60,9 +60,10 @@ Variable that_count(const Variable& s, const MatrixOperand& a, std::optional<dou
                     std::string_view op) {
   const double epsilon = (*a).dtype() == float64 ? std::numeric_limits<double>::epsilon()
                                                  : double{std::numeric_limits<float>::epsilon()};
-  const double share = rtol.value_or(epsilon * static_cast<double>(std::max(a.rows(), a.columns())));
-  if (!(share >= 0)) throw Error(fmt::format("{}: rtol is {}; it must not be negative", op, share));
-  return greater(s, max(s, -1, true) * share);
+  if (rtol && !(*rtol >= 0)) throw Error(fmt::format("{}: rtol is {}; it must not be negative", op, *rtol));
+  const Variable largest = max(pad(s, {{0, 1}}), -1, true);  // 0 where a matrix has no elements
+  // [..., m, n] has max(m, n) times as many elements as the singular values.
+  return greater(s, largest * (rtol ? full_like(largest, *rtol) : count_ratio(*a, s) * epsilon));
 }
 
 }  // namespace
@@ -172,6 +173,11 @@ Variable lstsq(const Operand& a, const Operand& b) {
   return decomposed(a, [&] {
     const MatrixOperand x(a, "lstsq", false);
     return with_right_side(x, b, "lstsq", [&](const Variable& right) {
+      if (sizes_may_vary(*x)) {
+        // a = q · r and rᵀ = p · t, where t is square for any sizes: x = p · t⁻ᵀ · qᵀ · b.
+        const Variable q = qr_factors(*x), p = qr_factors(transpose(output_of(q, 1))), t = output_of(p, 1);
+        return matmul(p, triangular_solve_of(t, matmul(transpose(q), right), true, true, false));
+      }
       const bool tall = x.rows() >= x.columns();
       const Variable q = qr_factors(tall ? *x : transpose(*x)), r = output_of(q, 1);
       if (tall) return triangular_solve_of(r, matmul(transpose(q), right), true, false, false);

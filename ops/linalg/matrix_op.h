@@ -1,10 +1,12 @@
 // What ops on batches of matrices share.
 #pragma once
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <string_view>
 
 #include "espalier/core/error.h"
+#include "espalier/ops/linalg/matrix_layouts.h"
 #include "espalier/ops/matmul/gemm.h"
 #include "espalier/ops/pointwise.h"
 
@@ -34,15 +36,6 @@ inline void check_matrix(const Spec& spec, std::string_view op, bool square) {
     throw UnsupportedError(fmt::format("{}: {} is more than the libraries can index", op, shape.str()));
 }
 
-/// The leading axes of matrices.
-inline Shape batch_of_matrices(const Shape& shape) { return Shape(Dims(shape.begin(), shape.end() - 2)); }
-/// Those axes, followed by others.
-inline Shape batch_with(const Shape& batch, std::initializer_list<int64_t> axes) {
-  Dims dims = batch.dims();
-  for (const int64_t axis : axes) dims.push_back(axis);
-  return Shape(std::move(dims));
-}
-
 /// Which matrix of a batch is meant by a number of the batch that it is broadcast to.
 class BroadcastBatch {
  public:
@@ -65,6 +58,18 @@ inline std::string name_of_matrix(const Shape& batch, int64_t number) {
   for (size_t axis = batch.rank(); axis-- > 0; number /= batch.dims()[axis])
     index[axis] = number % batch.dims()[axis];
   return fmt::format("matrix {} of the batch {}", Shape(std::move(index)).str(), batch.str());
+}
+
+/// Throws LinAlgError unless the diagonal of a Cholesky factor, `n` elements `step` apart, is finite:
+/// routines take a NaN for a positive minor.
+template <class T>
+void check_cholesky_diagonal(const T* diagonal, int64_t step, int64_t n, const Shape& batch, int64_t number) {
+  for (int64_t i = 0; i < n; ++i)
+    if (!(diagonal[i * step] <= std::numeric_limits<T>::max()))
+      throw LinAlgError(
+          fmt::format("cholesky: {} is not positive definite: there is a NaN or an infinity in its lower "
+                      "triangle, up to row {}",
+                      name_of_matrix(batch, number), i));
 }
 
 /// Calls `f(i)` for each of `count` matrices, at `operations` each: small ones are divided among the threads,
@@ -96,19 +101,6 @@ void visit_matrix(DType dtype, F&& f) {
 
 inline double cube(int64_t n) {
   return static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-}
-
-/// a with its last two axes swapped, as it lies.
-inline Tensor transposed_layout(const Tensor& a) {
-  Layout layout = a.layout();
-  const size_t rank = layout.shape.rank();
-  std::swap(layout.shape.dims()[rank - 1], layout.shape.dims()[rank - 2]);
-  std::swap(layout.strides[rank - 1], layout.strides[rank - 2]);
-  return Tensor(a.storage(), std::move(layout), a.dtype());
-}
-/// a repeated to a shape, as it lies.
-inline Tensor broadcast_layout_of(const Tensor& a, const Shape& shape) {
-  return Tensor(a.storage(), broadcast_layout(a.layout(), shape), a.dtype());
 }
 
 }  // namespace espalier

@@ -9,6 +9,7 @@
 #include "espalier/ops/linalg/matrix_op.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/registered_ops.h"
+#include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
 
@@ -27,6 +28,23 @@ Variable gradient_of_tall_qr(const Variable& q, const Variable& r, const Variabl
   Variable right = matmul(q, upper + transpose(upper));
   if (of_q.defined()) right = right + of_q;
   return transpose(triangular_solve_of(r, transpose(right), true, false, false));
+}
+
+/// The gradient of a matrix like `a` of any sizes, which are not known yet: a = q · [r₁ r₂] with a square r₁,
+/// where r₂ = qᵀ · (the other columns) may have no columns. Masks stand in place of slices.
+Variable gradient_of_any_qr(const Variable& q, const Variable& r, Variable of_q, const Variable& of_r,
+                            const Variable& a) {
+  const Variable square = matmul(transpose(q), q);
+  Variable of_square, of_others;
+  if (of_r.defined()) {
+    of_square = slice_like(of_r, square, -1, 0);
+    of_others = of_r * (1.0 - pad_like(ones_like(square), r, -1, 0));
+    const Variable through_r = matmul(matmul(q, r), transpose(of_others));
+    of_q = of_q.defined() ? of_q + through_r : through_r;
+  }
+  const Variable first = gradient_of_tall_qr(q, slice_like(r, square, -1, 0), of_q, of_square);
+  const Variable result = pad_like(first, a, -1, 0);
+  return of_others.defined() ? result + matmul(q, of_others) : result;
 }
 
 /// Outputs q [..., m, k] and r [..., k, n].
@@ -75,6 +93,7 @@ struct Qr : MatrixOp {
     Variable of_q = rule.output_gradient(0);
     const Variable& of_r = rule.output_gradient(1);
     const int64_t m = q.shape()[-2], n = r.shape()[-1];
+    if (sizes_may_vary(q)) return {gradient_of_any_qr(q, r, of_q, of_r, rule.input(0))};
     if (m >= n) return {gradient_of_tall_qr(q, r, of_q, of_r)};
     // a = q · [r₁ r₂] with a square r₁: q is that of the first columns, and r₂ = qᵀ · (the others).
     if (!of_r.defined()) {

@@ -9,6 +9,7 @@
 #include "espalier/ops/linalg/matrix_op.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/registered_ops.h"
+#include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
 
@@ -39,6 +40,15 @@ NodeFlops svd_cost(const NodeWork& work, double factor) {
 /// m − mᵀ, divided by the differences of the squared singular values.
 Variable rotation(const Variable& m, const Variable& differences) { return (m - transpose(m)) / differences; }
 
+/// Divides `rest`, what of a gradient is outside the space of the vectors, by the singular values `s`. `wide`
+/// is at least as large as `square`, whose vectors span everything: then nothing is outside but roundings,
+/// and the result is 0, whatever `s` is.
+Variable outside_part(const Variable& rest, const Variable& s, const Variable& wide, const Variable& square) {
+  if (!sizes_may_vary(wide)) return rest / s;
+  const Variable outside = greater(count_ratio(wide, square), 1.0);
+  return where(outside, rest / where(outside, s, ones_like(s)), zeros_like(rest));
+}
+
 /// Outputs u [..., m, k], s [..., k] and vt [..., k, n].
 struct Svd : MatrixOp {
   Svd() : MatrixOp({.gradient_reads = InputSet::none(), .gradient_reads_output = true}) {}
@@ -67,7 +77,8 @@ struct Svd : MatrixOp {
     const Variable &of_u = rule.output_gradient(0), &of_s = rule.output_gradient(1),
                    &of_vt = rule.output_gradient(2);
     const Variable rows = unsqueeze(s, -1), columns = unsqueeze(s, -2);
-    const Variable one = eye_like(matmul(vt, transpose(vt)));
+    const Variable gram = matmul(vt, transpose(vt)), one = eye_like(gram);
+    const bool vary = sizes_may_vary(u);
     const Variable differences = square(columns) - square(rows) + one;
     Variable inner, outer;
     const auto add_to = [](Variable& sum, const Variable& part) { sum = sum.defined() ? sum + part : part; };
@@ -75,13 +86,14 @@ struct Svd : MatrixOp {
     if (of_u.defined()) {
       const Variable along = matmul(transpose(u), of_u);
       add_to(inner, rotation(along, differences) * columns);
-      if (u.shape()[-2] > s.shape()[-1]) add_to(outer, matmul((of_u - matmul(u, along)) / columns, vt));
+      if (vary || u.shape()[-2] > s.shape()[-1])
+        add_to(outer, matmul(outside_part(of_u - matmul(u, along), columns, u, gram), vt));
     }
     if (of_vt.defined()) {
       const Variable along = matmul(vt, transpose(of_vt));
       add_to(inner, rows * rotation(along, differences));
-      if (vt.shape()[-1] > s.shape()[-1])
-        add_to(outer, matmul(u / columns, of_vt - matmul(transpose(along), vt)));
+      if (vary || vt.shape()[-1] > s.shape()[-1])
+        add_to(outer, matmul(u, outside_part(of_vt - matmul(transpose(along), vt), rows, vt, gram)));
     }
     const Variable result = matmul(matmul(u, inner), vt);
     return {outer.defined() ? result + outer : result};

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds and runs external programs and a plug-in that use the library in one of three ways, in a folder with a space in
-# its name, with the compiler CXX (by default g++):
+# its name, with the compiler CXX (by default c++):
 #   tests/consumer/run.sh find_package|pkg_config PREFIX       against an installation under PREFIX
 #   tests/consumer/run.sh add_subdirectory static|shared
 set -euo pipefail
 export ESPALIER_CACHE=off # nothing of this is for the user
-export CXX=${CXX:-g++}
+export CXX=${CXX:-c++}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 way=$1
@@ -65,7 +65,7 @@ case $way in
     one=() # architecture, where no GPU says which
     nvidia-smi >/dev/null 2>&1 || one=(-DESPALIER_CUDA_ARCHITECTURES=90)
     cmake -S "$here/add_subdirectory" -B "$build" -G Ninja -DESPALIER_SOURCE="$root" -DBUILD_SHARED_LIBS=$shared \
-      -DESPALIER_CCACHE=ON -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12 "${one[@]}"
+      -DCMAKE_BUILD_TYPE=Release -DESPALIER_CCACHE=ON -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12 "${one[@]}"
     cmake --build "$build"
     check_and_run "$build/consumer"
     check_plugin "$build/host" "$build/plugin.so"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds the fuzzers and runs each of them: run.sh [seconds for each] [names, such as npy]. What they find stays in build/fuzz/.
+# Builds the fuzzers and runs them, two at once: run.sh [seconds for each] [names, such as npy]. What they find and
+# their output stay in build/fuzz/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-seconds=${1:-60}
+export seconds=${1:-60}
 names=("${@:2}")
 [ ${#names[@]} -gt 0 ] || names=(csv idx image libsvm npy npz safetensors)
 
@@ -12,8 +13,18 @@ cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEB
   -DESPALIER_BUILD_SAMPLES=OFF -DESPALIER_CCACHE=ON
 cmake --build build/fuzz --target fuzzers
 build/fuzz/tests/fuzz/fuzz_seeds build/fuzz/seeds
-for name in "${names[@]}"; do
+
+fuzz() {
   # Readers hold what a file claims against its size first: no file of 64 KiB needs more than this.
-  build/fuzz/tests/fuzz/"fuzz_$name" -max_total_time="$seconds" -max_len=65536 -malloc_limit_mb=512 -rss_limit_mb=2048 \
-    -timeout=20 -artifact_prefix="build/fuzz/$name-" "build/fuzz/seeds/$name"
-done
+  local log="build/fuzz/$1.log"
+  if build/fuzz/tests/fuzz/"fuzz_$1" -max_total_time="$seconds" -max_len=65536 -malloc_limit_mb=512 \
+    -rss_limit_mb=2048 -timeout=20 -artifact_prefix="build/fuzz/$1-" "build/fuzz/seeds/$1" >"$log" 2>&1; then
+    echo "$1: $(tail -n 1 "$log")"
+  else
+    tail -n 100 "$log"
+    echo "$1: failed"
+    return 1
+  fi
+}
+export -f fuzz
+printf '%s\n' "${names[@]}" | xargs -P 2 -n 1 bash -c 'fuzz "$1"' fuzz

@@ -33,7 +33,10 @@ ncclDataType_t type_of(DType dtype) {
     case DType::float64: return ncclFloat64;
     case DType::int32: return ncclInt32;
     case DType::int64: return ncclInt64;
-    case DType::boolean: return ncclUint8;
+    case DType::int8: return ncclInt8;
+    case DType::boolean:
+    case DType::uint8: return ncclUint8;
+    case DType::int16: return ncclFloat16;  // moved only
   }
   throw TypeError("NCCL does not know such elements");
 }

@@ -135,6 +135,9 @@ std::string_view stored_type(DType dtype) {
     case DType::boolean: return "bool";
     case DType::float16: return "Float16";
     case DType::bfloat16: return "BFloat16";
+    case DType::int8: return "signed char";
+    case DType::uint8: return "unsigned char";
+    case DType::int16: return "short";
   }
   return {};
 }
@@ -162,6 +165,9 @@ std::string literal(double value, DType dtype) {
     }
     case DType::float16: return literal(Float16(value), DType::float32);
     case DType::bfloat16: return literal(BFloat16(value), DType::float32);
+    case DType::int8:
+    case DType::uint8:
+    case DType::int16: return literal(value, DType::int32);
     case DType::boolean: break;
   }
   return value != 0 ? "true" : "false";

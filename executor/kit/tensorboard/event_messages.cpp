@@ -53,6 +53,9 @@ int64_t tensorflow_type(DType dtype) {
     case DType::float32: return 1;
     case DType::float64: return 2;
     case DType::int32: return 3;
+    case DType::uint8: return 4;
+    case DType::int16: return 5;
+    case DType::int8: return 6;
     case DType::int64: return 9;
     case DType::boolean: return 10;
     case DType::bfloat16: return 14;

@@ -10,7 +10,7 @@
 namespace espalier {
 
 TensorBoard::TensorBoard(std::filesystem::path folder, const TensorBoardOptions& options, Where where)
-    : folder_(std::move(folder)), options_(options) {
+    : folder_(std::move(folder)), options_(options), where_(where) {
   located(where, [&] {
     if (folder_.empty()) throw FileError("TensorBoard: the event file needs a folder");
     if (options_.scalars_every < 0 || options_.histograms_every < 0)
@@ -25,10 +25,10 @@ EventSet TensorBoard::events(EventSet overridden) const {
 void TensorBoard::initialize(TrainingRun& run) {
   writer_.reset();
   if (!run.is_first()) return;
-  writer_.emplace(folder_);
-  if (options_.graph) writer_->add_graph(run.tree());
+  writer_.emplace(folder_, where_);
+  if (options_.graph) writer_->add_graph(run.tree(), where_);
   if (options_.hyperparameters) write_hyperparameters(run);
-  writer_->flush();
+  writer_->flush(where_);
 }
 
 void TensorBoard::write_hyperparameters(const TrainingRun& run) {
@@ -39,13 +39,14 @@ void TensorBoard::write_hyperparameters(const TrainingRun& run) {
   }
   std::vector<std::string> metrics;
   for (const std::string& figure : run.figures()) metrics.push_back("epoch/" + figure);
-  writer_->add_hyperparameters(values, metrics);
+  writer_->add_hyperparameters(values, metrics, where_);
 }
 
 void TensorBoard::step_finish(TrainingRun& run) {
   const StepInfo& info = run.info();
   const int64_t step = info.epoch * info.steps + info.step + 1;
-  if (writer_ && step % options_.scalars_every == 0) writer_->add_scalar("step/loss", info.loss, step);
+  if (writer_ && step % options_.scalars_every == 0)
+    writer_->add_scalar("step/loss", info.loss, step, where_);
 }
 
 void TensorBoard::epoch_finish(TrainingRun& run) {
@@ -53,16 +54,15 @@ void TensorBoard::epoch_finish(TrainingRun& run) {
   const int64_t epoch = run.info().epoch + 1;
   const EpochRecord record = run.epoch();
   for (const std::string& name : run.figures())
-    if (const auto figure = record.figure(name)) writer_->add_scalar("epoch/" + name, *figure, epoch);
+    if (const auto figure = record.figure(name)) writer_->add_scalar("epoch/" + name, *figure, epoch, where_);
   if (const optim::Optimizer* optimizer = run.optimizer())
-    for (const auto& [setting, value] : optimizer->settings()) {
-      if (setting == "lr")
-        writer_->add_scalar("epoch/learning_rate", optimizer->scheduled_learning_rate(), epoch);
-      else if (setting.ends_with(".lr"))  // of a group
-        writer_->add_scalar("epoch/learning_rate/" + setting.substr(0, setting.size() - 3), value, epoch);
+    for (const std::string& setting : optimizer->learning_rates()) {
+      const std::string group = setting == "lr" ? "" : "/" + setting.substr(0, setting.size() - 3);
+      writer_->add_scalar("epoch/learning_rate" + group, optimizer->scheduled_learning_rate(setting), epoch,
+                          where_);
     }
   if (options_.histograms_every > 0 && epoch % options_.histograms_every == 0) write_histograms(run, epoch);
-  writer_->flush();
+  writer_->flush(where_);
 }
 
 void TensorBoard::write_histograms(const TrainingRun& run, int64_t epoch) {
@@ -81,12 +81,12 @@ void TensorBoard::write_histograms(const TrainingRun& run, int64_t epoch) {
   for (auto& [path, parameter] : parameters) {
     for (char& c : path)
       if (c == '.') c = '/';
-    writer_->add_histogram("parameters/" + path, parameter.value(), epoch);
+    writer_->add_histogram("parameters/" + path, parameter.value(), epoch, where_);
   }
 }
 
 void TensorBoard::teardown(TrainingRun&) {
-  if (writer_) writer_->flush();
+  if (writer_) writer_->flush(where_);
   writer_.reset();
 }
 

@@ -28,7 +28,7 @@ struct TensorBoardOptions {
 /// "epoch/loss", "epoch/validation_loss", "epoch/accuracy", "epoch/validation_accuracy",
 /// "epoch/learning_rate". With `scalars_every`, "step/loss" over steps, for which each step waits for its
 /// loss. Every run writes a file of its own; in a job, the first process alone does. `execute` throws
-/// FileError if it cannot be written.
+/// FileError, with the line where this was made, if it cannot be written.
 class TensorBoard : public Callback {
  public:
   using Where = std::source_location;
@@ -49,6 +49,7 @@ class TensorBoard : public Callback {
 
   std::filesystem::path folder_;
   TensorBoardOptions options_;
+  Where where_;
   std::optional<SummaryWriter> writer_;  // while a run lasts, in the first process
 };
 

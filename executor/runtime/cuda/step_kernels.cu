@@ -70,14 +70,14 @@ void show_batch(const ShownBatch& batch) {
 }
 
 void record_scalar(const Tensor& scalar, int64_t position, const StepEnd& end) {
-  visit_all(scalar.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_stored(scalar.dtype(), [&]<class T>(TypeTag<T>) {
     launch(record_scalar_kernel<T>, Grid{dim3(1), dim3(1)}, static_cast<const T*>(scalar.address()), position,
            end);
   });
 }
 
 void end_step(const Tensor& loss, const StepEnd& end) {
-  visit_all(loss.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_stored(loss.dtype(), [&]<class T>(TypeTag<T>) {
     launch(end_step_kernel<T>, Grid{dim3(1), dim3(end_threads)}, static_cast<const T*>(loss.address()),
            loss.elements(), end);
   });

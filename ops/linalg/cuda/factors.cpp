@@ -49,6 +49,9 @@ BoundFactors bind_cholesky(const Op& op, const KernelCall& call) {
       }
       check_infos(infos, l.shape(), "cholesky",
                   "is not positive definite: its leading minor of order {} is not positive");
+      const Tensor diagonals = diagonals_of(l).to(cpu()).contiguous_copy();
+      for (int64_t i = 0; i < count; ++i)
+        check_cholesky_diagonal(address_of<T>(diagonals, i * n), 1, n, batch_of_matrices(l.shape()), i);
       zero_triangle(l, true);
     });
   });
@@ -61,7 +64,7 @@ BoundFactors bind_qr(const Op& op, const KernelCall& call) {
     using Solver = SolverRoutines<T>;
     const auto m = static_cast<int>(a.shape()[-2]), n = static_cast<int>(a.shape()[-1]), k = std::min(m, n);
     const int64_t one = int64_t{m} * n, count = a.elements() / one;
-    Tensor columns(with_leading_axes(a.shape(), {n, m}), a.dtype(), a.device()),
+    Tensor columns(batch_with(batch_of_matrices(a.shape()), {n, m}), a.dtype(), a.device()),
         tau = solver_memory<T>(k, a.device());
     int factor = 0, form = 0;
     {
@@ -76,7 +79,7 @@ BoundFactors bind_qr(const Op& op, const KernelCall& call) {
     return bound_on_host([call, m, n, k, one, count, size, columns, work = solver_memory<T>(size, a.device()),
                           taus = solver_memory<T>(count * k, a.device()),
                           info = solver_memory<int32_t>(1, a.device())]() mutable {
-      copy_elements(swapped(*call.inputs[0]), columns);
+      copy_elements(transposed_layout(*call.inputs[0]), columns);
       const auto each = [&](auto&& f) {
         const SolverCall solver;
         for (int64_t i = 0; i < count; ++i)
@@ -87,14 +90,14 @@ BoundFactors bind_qr(const Op& op, const KernelCall& call) {
             Solver::geqrf(handle, m, n, matrix, m, tau, address_of<T>(work), size, address_of<int32_t>(info)),
             "geqrf");
       });
-      copy_elements(swapped(columns).slice(-2, 0, k), *call.outputs[1]);
+      copy_elements(transposed_layout(columns).slice(-2, 0, k), *call.outputs[1]);
       zero_triangle(*call.outputs[1], false);
       each([&](cusolverDnHandle_t handle, T* matrix, T* tau) {
         check(Solver::orgqr(handle, m, k, k, matrix, m, tau, address_of<T>(work), size,
                             address_of<int32_t>(info)),
               "orgqr");
       });
-      copy_elements(swapped(columns).slice(-1, 0, k), *call.outputs[0]);
+      copy_elements(transposed_layout(columns).slice(-1, 0, k), *call.outputs[0]);
     });
   });
 }
@@ -112,16 +115,16 @@ BoundFactors bind_svd(const Op& op, const KernelCall& call, bool vectors) {
     const int64_t one = int64_t{wide} * narrow, count = a.elements() / one;
     int size = 0;
     check(Solver::gesvd_size(SolverCall().handle(), wide, narrow, &size), "gesvd_bufferSize");
-    Tensor rows(with_leading_axes(a.shape(), {narrow, wide}), a.dtype(), a.device());
+    Tensor rows(batch_with(batch_of_matrices(a.shape()), {narrow, wide}), a.dtype(), a.device());
     Tensor left, right;
     if (vectors) {
-      left = Tensor(with_leading_axes(a.shape(), {narrow, wide}), a.dtype(), a.device());
-      right = Tensor(with_leading_axes(a.shape(), {narrow, narrow}), a.dtype(), a.device());
+      left = Tensor(batch_with(batch_of_matrices(a.shape()), {narrow, wide}), a.dtype(), a.device());
+      right = Tensor(batch_with(batch_of_matrices(a.shape()), {narrow, narrow}), a.dtype(), a.device());
     }
     return bound_on_host([call, vectors, high, wide, narrow, one, count, size, rows, left, right,
                           work = solver_memory<T>(size, a.device()),
                           infos = solver_memory<int32_t>(count, a.device())]() mutable {
-      copy_elements(high ? swapped(*call.inputs[0]) : *call.inputs[0], rows);
+      copy_elements(high ? transposed_layout(*call.inputs[0]) : *call.inputs[0], rows);
       const Tensor& s = *call.outputs[vectors ? 1 : 0];
       {
         const SolverCall solver;
@@ -136,8 +139,8 @@ BoundFactors bind_svd(const Op& op, const KernelCall& call, bool vectors) {
       }
       check_infos(infos, call.inputs[0]->shape(), "svd", not_converged);
       if (!vectors) return;
-      copy_elements(high ? swapped(left) : right, *call.outputs[0]);
-      copy_elements(high ? swapped(right) : left, *call.outputs[2]);
+      copy_elements(high ? transposed_layout(left) : right, *call.outputs[0]);
+      copy_elements(high ? transposed_layout(right) : left, *call.outputs[2]);
     });
   });
 }
@@ -168,7 +171,7 @@ BoundFactors bind_eigh(const Op& op, const KernelCall& call, bool vectors) {
                 "syevd");
       }
       check_infos(infos, rows.shape(), "eigh", not_converged);
-      if (vectors) copy_elements(swapped(rows), *call.outputs[1]);
+      if (vectors) copy_elements(transposed_layout(rows), *call.outputs[1]);
     });
   });
 }

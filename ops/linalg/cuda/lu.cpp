@@ -37,14 +37,14 @@ std::unique_ptr<BoundKernel> bind_lu_solve(const Op& op, const KernelCall& call)
     using Solver = SolverRoutines<T>;
     const Tensor& out = *call.outputs[0];
     Tensor columns, info = solver_memory<int32_t>(1, out.device());
-    if (out.elements()) columns = Tensor(swapped(out).shape(), out.dtype(), out.device());
+    if (out.elements()) columns = Tensor(transposed_layout(out).shape(), out.dtype(), out.device());
     return bound_on_host([call, transposed, columns, info,
                           function = attribute<std::string>(op, "function")]() mutable {
       const Tensor lu = call.inputs[1]->contiguous_copy(), pivots = call.inputs[2]->contiguous_copy();
       check_diagonal(lu, function);
       Tensor& to = *call.outputs[0];
       if (to.elements() == 0) return;
-      copy_elements(swapped(repeated_to(*call.inputs[3], to.shape())), columns);
+      copy_elements(transposed_layout(broadcast_layout_of(*call.inputs[3], to.shape())), columns);
       const int64_t n = to.shape()[-2], k = to.shape()[-1];
       const MatrixSteps steps(lu.shape(), to.shape());
       {
@@ -59,7 +59,7 @@ std::unique_ptr<BoundKernel> bind_lu_solve(const Op& op, const KernelCall& call)
                 "getrs");
         }
       }
-      copy_elements(swapped(columns), to);
+      copy_elements(transposed_layout(columns), to);
     });
   });
 }

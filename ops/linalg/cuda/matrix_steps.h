@@ -1,13 +1,11 @@
-// Batches of matrices that are broadcast, for kernels; and other layouts of tensors, without fmt, which nvcc
-// cannot compile.
+// Batches of matrices that are broadcast, for kernels.
 #pragma once
-#include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "espalier/core/error.h"
 #include "espalier/core/philox.h"
 #include "espalier/core/tensor.h"
+#include "espalier/ops/linalg/matrix_layouts.h"
 
 namespace espalier::cu {
 
@@ -19,8 +17,7 @@ struct MatrixSteps {
   int64_t size[most_axes] = {}, step[most_axes] = {};  ///< the innermost axis first
 
   MatrixSteps(const Shape& own, const Shape& all) {
-    const Layout layout = broadcast_layout(Layout(Shape(Dims(own.begin(), own.end() - 2))),
-                                           Shape(Dims(all.begin(), all.end() - 2)));
+    const Layout layout = broadcast_layout(Layout(batch_of_matrices(own)), batch_of_matrices(all));
     const size_t rank = layout.shape.rank();
     if (rank > most_axes) throw UnsupportedError("a GPU takes matrices with at most 8 leading axes");
     axes = static_cast<int>(rank);
@@ -38,24 +35,5 @@ struct MatrixSteps {
     return at;
   }
 };
-
-/// The tensor repeated to a shape, as it lies.
-inline Tensor repeated_to(const Tensor& x, const Shape& shape) {
-  return Tensor(x.storage(), broadcast_layout(x.layout(), shape), x.dtype());
-}
-/// The last two axes swapped, as they lie.
-inline Tensor swapped(const Tensor& x) {
-  Layout layout = x.layout();
-  const size_t rank = layout.shape.rank();
-  std::swap(layout.shape.dims()[rank - 1], layout.shape.dims()[rank - 2]);
-  std::swap(layout.strides[rank - 1], layout.strides[rank - 2]);
-  return Tensor(x.storage(), std::move(layout), x.dtype());
-}
-/// The leading axes of matrices, followed by others.
-inline Shape with_leading_axes(const Shape& matrices, std::initializer_list<int64_t> axes) {
-  Dims dims(matrices.begin(), matrices.end() - 2);
-  for (const int64_t axis : axes) dims.push_back(axis);
-  return Shape(std::move(dims));
-}
 
 }  // namespace espalier::cu

@@ -113,7 +113,7 @@ BoundTriangle bind_triangular(const Op& op, const KernelCall& call) {
       Tensor& out = *call.outputs[0];
       if (out.elements() == 0) return;
       a.refresh();
-      copy_elements(repeated_to(*call.inputs[1], out.shape()), out);
+      copy_elements(broadcast_layout_of(*call.inputs[1], out.shape()), out);
       const int64_t n = out.shape()[-2], k = out.shape()[-1], count = out.elements() / (n * k);
       launch(triangular_kernel<T>, grid_for(count * k), static_cast<const T*>(a.address()),
              static_cast<T*>(out.address()), count, n, k, MatrixSteps(factors.shape(), out.shape()), upper,

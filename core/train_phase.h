@@ -1,0 +1,27 @@
+// What a tree computes in training, and what stands for it in inference.
+#pragma once
+#include <source_location>
+
+#include "espalier/core/function_ref.h"
+#include "espalier/core/variable.h"
+
+namespace espalier {
+
+/// `training`, which in plans of inference, those of validation too, is replaced by what `inference` makes:
+/// the statistics of a batch by running ones. `inference` is called once, at once; what it makes is computed
+/// by such plans alone. What belongs to `training` only, with_assignment() in it included, is not a part of
+/// such plans. Eager evaluation computes `training`. Gradients pass through `training`, also in plans of
+/// inference that contain them.
+///
+/// Throws Error unless both are defined, ShapeError or TypeError unless they have one shape and dtype, and
+/// DeviceError unless they are on one device.
+Variable in_train_phase(const Variable& training, FunctionRef<Variable()> inference,
+                        std::source_location where = std::source_location::current());
+
+class Op;
+class OpRegistry;
+/// Whether an op is that of such a choice: inputs training and inference, or in a graph the chosen one alone.
+bool chooses_by_phase(const Op& op);
+void add_phase_ops(OpRegistry& ops);
+
+}  // namespace espalier

@@ -1,0 +1,90 @@
+// RNNCell, LSTMCell, GRUCell: one step of a recurrent network, by PyTorch's equations and names.
+#pragma once
+#include <concepts>
+#include <cstdint>
+#include <optional>
+
+#include "espalier/nn/init.h"
+#include "espalier/nn/layer.h"
+
+namespace espalier::nn {
+
+enum class Nonlinearity : uint8_t { tanh, relu };
+
+struct CellOptions {
+  bool bias = true;
+  /// Of all parameters. Without: uniform within ±1/√hidden.
+  std::optional<Initializer> initializer = {};
+  DType dtype = float32;  ///< of the parameters, if the input width is given: a real one
+};
+
+struct RNNCellOptions {
+  Nonlinearity nonlinearity = Nonlinearity::tanh;
+  bool bias = true;
+  std::optional<Initializer> initializer = {};
+  DType dtype = float32;
+};
+
+// Inputs x are [n, in], states [n, hidden]; without a state it is 0. Parameters: `weight_ih` [gates · hidden,
+// in], `weight_hh` [gates · hidden, hidden], and with a bias `bias_ih` and `bias_hh` [gates · hidden]. With
+// an input width they are there at once, on the CPU, else after the first call. A call throws ShapeError for
+// other shapes and TypeError for other dtypes; a constructor Error unless the sizes are positive.
+
+/// h' = tanh(W_ih·x + b_ih + W_hh·h + b_hh), or relu of it. Elman, Finding structure in time, 1990.
+class RNNCell : public LayerOf<RNNCell> {
+ public:
+  explicit RNNCell(int64_t hidden, RNNCellOptions options = {}, Where where = Where::current());
+  template <std::integral Hidden>
+  RNNCell(int64_t in, Hidden hidden, RNNCellOptions options = {}, Where where = Where::current())
+      : RNNCell(in, static_cast<int64_t>(hidden), options, &where) {}
+
+  using LayerOf::operator();
+  /// The next state.
+  Variable operator()(const Variable& x, const Variable& h, Where where = Where::current()) const;
+
+ private:
+  RNNCell(int64_t in, int64_t hidden, const RNNCellOptions& options, const Where* where);
+};
+
+/// What an LSTM carries on: its output and its memory.
+struct LSTMState {
+  Variable h, c;
+};
+
+/// With i, f, g, o the four parts of W_ih·x + b_ih + W_hh·h + b_hh: c' = σ(f)·c + σ(i)·tanh(g),
+/// h' = σ(o)·tanh(c'). Hochreiter and Schmidhuber, Long short-term memory, 1997; the forget gate by Gers,
+/// Schmidhuber and Cummins, 2000. As a Layer it is x ↦ h'.
+class LSTMCell : public LayerOf<LSTMCell> {
+ public:
+  explicit LSTMCell(int64_t hidden, CellOptions options = {}, Where where = Where::current());
+  template <std::integral Hidden>
+  LSTMCell(int64_t in, Hidden hidden, CellOptions options = {}, Where where = Where::current())
+      : LSTMCell(in, static_cast<int64_t>(hidden), options, &where) {}
+
+  /// The next output and memory: `const auto [h, c] = cell(x);`.
+  LSTMState operator()(const Variable& x, Where where = Where::current()) const;
+  LSTMState operator()(const Variable& x, const LSTMState& state, Where where = Where::current()) const;
+
+ private:
+  LSTMCell(int64_t in, int64_t hidden, const CellOptions& options, const Where* where);
+};
+
+/// With r, z, n the three parts of each product: r = σ(x_r + h_r), z = σ(x_z + h_z), n = tanh(x_n + r·h_n),
+/// h' = (1 − z)·n + z·h, where x_ and h_ are W_ih·x + b_ih and W_hh·h + b_hh. Cho et al., Learning phrase
+/// representations using RNN encoder–decoder for statistical machine translation, 2014.
+class GRUCell : public LayerOf<GRUCell> {
+ public:
+  explicit GRUCell(int64_t hidden, CellOptions options = {}, Where where = Where::current());
+  template <std::integral Hidden>
+  GRUCell(int64_t in, Hidden hidden, CellOptions options = {}, Where where = Where::current())
+      : GRUCell(in, static_cast<int64_t>(hidden), options, &where) {}
+
+  using LayerOf::operator();
+  /// The next state.
+  Variable operator()(const Variable& x, const Variable& h, Where where = Where::current()) const;
+
+ private:
+  GRUCell(int64_t in, int64_t hidden, const CellOptions& options, const Where* where);
+};
+
+}  // namespace espalier::nn

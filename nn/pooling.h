@@ -1,0 +1,66 @@
+// Pooling as layers: [n, channels, sizes…] with one, two or three sizes.
+#pragma once
+#include "espalier/nn/layer.h"
+#include "espalier/ops/functions/pooling.h"
+
+namespace espalier::nn {
+
+/// The largest element of each window: `max_pool`. An input with another number of axes throws ShapeError.
+class MaxPool1d : public LayerOf<MaxPool1d> {
+ public:
+  explicit MaxPool1d(MaxPoolOptions options);
+};
+class MaxPool2d : public LayerOf<MaxPool2d> {
+ public:
+  explicit MaxPool2d(MaxPoolOptions options);
+};
+class MaxPool3d : public LayerOf<MaxPool3d> {
+ public:
+  explicit MaxPool3d(MaxPoolOptions options);
+};
+
+/// The mean of each window: `avg_pool`. An input with another number of axes throws ShapeError.
+class AvgPool1d : public LayerOf<AvgPool1d> {
+ public:
+  explicit AvgPool1d(AveragePoolOptions options);
+};
+class AvgPool2d : public LayerOf<AvgPool2d> {
+ public:
+  explicit AvgPool2d(AveragePoolOptions options);
+};
+class AvgPool3d : public LayerOf<AvgPool3d> {
+ public:
+  explicit AvgPool3d(AveragePoolOptions options);
+};
+
+/// The largest element of each of so many parts of an axis: `adaptive_max_pool`. An input with another number
+/// of axes throws ShapeError.
+class AdaptiveMaxPool1d : public LayerOf<AdaptiveMaxPool1d> {
+ public:
+  explicit AdaptiveMaxPool1d(PerAxis parts);
+};
+class AdaptiveMaxPool2d : public LayerOf<AdaptiveMaxPool2d> {
+ public:
+  explicit AdaptiveMaxPool2d(PerAxis parts);
+};
+class AdaptiveMaxPool3d : public LayerOf<AdaptiveMaxPool3d> {
+ public:
+  explicit AdaptiveMaxPool3d(PerAxis parts);
+};
+
+/// The mean of each of so many parts of an axis: `adaptive_avg_pool`. An input with another number of axes
+/// throws ShapeError.
+class AdaptiveAvgPool1d : public LayerOf<AdaptiveAvgPool1d> {
+ public:
+  explicit AdaptiveAvgPool1d(PerAxis parts);
+};
+class AdaptiveAvgPool2d : public LayerOf<AdaptiveAvgPool2d> {
+ public:
+  explicit AdaptiveAvgPool2d(PerAxis parts);
+};
+class AdaptiveAvgPool3d : public LayerOf<AdaptiveAvgPool3d> {
+ public:
+  explicit AdaptiveAvgPool3d(PerAxis parts);
+};
+
+}  // namespace espalier::nn

@@ -1,0 +1,232 @@
+#include "espalier/ops/convolution/convolution_primitive.h"
+
+#include <fmt/format.h>
+
+#include <dnnl.hpp>
+#include <unordered_map>
+
+#include "espalier/core/device.h"
+#include "espalier/core/error.h"
+#include "espalier/ops/matmul/gemm.h"
+
+namespace espalier {
+
+namespace {
+
+using dnnl::memory;
+
+const dnnl::engine& cpu_engine() {
+  static const auto* engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);  // outlives all primitives
+  return *engine;
+}
+
+[[noreturn]] void rethrow(const dnnl::error& error) {
+  if (error.status == dnnl_out_of_memory) throw OutOfMemory("conv: oneDNN found no memory for its primitive");
+  if (error.status == dnnl_unimplemented || error.status == dnnl_invalid_arguments)
+    throw UnsupportedError("conv: oneDNN has no primitive for these sizes");
+  throw Error(fmt::format("conv: oneDNN failed with status {}", int{error.status}));
+}
+
+/// Threads during its lifetime: one if the work is too little for several.
+GemmThreads threads_for(const ConvolutionSizes& s) {
+  constexpr double worth_a_thread = 4e6;  // operations, as for products
+  return GemmThreads(s.flops() < worth_a_thread ? 1 : num_threads());
+}
+
+struct Layouts {
+  memory::desc x, kernels, y;
+};
+
+/// Axes of size 1 in front say nothing, but oneDNN needs one axis. With padding, their only window may begin
+/// in it and read nothing of x.
+size_t first_axis(const ConvolutionSizes& s) {
+  size_t first = 0;
+  while (first + 1 < most_convolution_axes && s.in[first] == 1 && s.out[first] == 1 && s.kernel[first] == 1 &&
+         s.before[first] == 0)
+    ++first;
+  return first;
+}
+
+memory::dims tail(const ConvolutionSizes& s, const ConvolutionSizes::PerAxis3& sizes) {
+  return {sizes.begin() + static_cast<std::ptrdiff_t>(first_axis(s)), sizes.end()};
+}
+memory::dims with(memory::dims first, const memory::dims& rest) {
+  first.insert(first.end(), rest.begin(), rest.end());
+  return first;
+}
+memory::desc contiguous(const memory::dims& sizes) {
+  memory::dims strides(sizes.size(), 1);
+  for (size_t i = sizes.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * sizes[i];
+  return {sizes, memory::data_type::f32, strides};
+}
+memory::desc any_layout(const memory::dims& sizes) {
+  return {sizes, memory::data_type::f32, memory::format_tag::any};
+}
+
+/// One of the three primitives, and the layouts that it takes.
+class Description {
+ public:
+  Description(const ConvolutionSizes& s, ConvolutionResult result) {
+    const memory::dims x = with({s.batch, s.groups * s.in_channels}, tail(s, s.in)),
+                       y = with({s.batch, s.groups * s.out_channels}, tail(s, s.out));
+    memory::dims kernels = with({s.out_channels, s.in_channels}, tail(s, s.kernel));
+    if (s.groups > 1) kernels.insert(kernels.begin(), s.groups);
+    plain = {contiguous(x), contiguous(kernels), contiguous(y)};
+
+    memory::dims stride = tail(s, s.stride), dilation = tail(s, s.dilation), before = tail(s, s.before),
+                 after;
+    for (int64_t& d : dilation) --d;  // oneDNN counts the elements between
+    const size_t first = first_axis(s);
+    for (size_t i = first; i < most_convolution_axes; ++i)  // what no window reads is cut off
+      after.push_back((s.out[i] - 1) * s.stride[i] + (s.kernel[i] - 1) * s.dilation[i] + 1 - s.in[i] -
+                      s.before[i]);
+    const memory::desc any_x = any_layout(x), any_kernels = any_layout(kernels), any_y = any_layout(y);
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const auto algorithm = dnnl::algorithm::convolution_direct;
+    const dnnl::convolution_forward::primitive_desc forward(
+        {dnnl::prop_kind::forward_training, algorithm, any_x, any_kernels, any_y, stride, dilation, before,
+         after},
+        attributes, cpu_engine());
+    const auto keep = [&](const auto& made) {
+      scratch = made.scratchpad_desc();
+      return made;
+    };
+    if (result == ConvolutionResult::y) {
+      const auto made = keep(forward);
+      chosen = {made.src_desc(), made.weights_desc(), made.dst_desc()};
+      primitive = dnnl::convolution_forward(made);
+    } else if (result == ConvolutionResult::x) {
+      const auto made = keep(dnnl::convolution_backward_data::primitive_desc(
+          {algorithm, any_x, any_kernels, any_y, stride, dilation, before, after}, attributes, cpu_engine(),
+          forward));
+      chosen = {made.diff_src_desc(), made.weights_desc(), made.diff_dst_desc()};
+      primitive = dnnl::convolution_backward_data(made);
+    } else {
+      const auto made = keep(dnnl::convolution_backward_weights::primitive_desc(
+          {algorithm, any_x, any_kernels, any_y, stride, dilation, before, after}, attributes, cpu_engine(),
+          forward));
+      chosen = {made.src_desc(), made.diff_weights_desc(), made.diff_dst_desc()};
+      primitive = dnnl::convolution_backward_weights(made);
+    }
+  }
+
+  Layouts plain, chosen;
+  memory::desc scratch;
+  dnnl::primitive primitive;
+};
+
+int64_t bytes_of(const memory::desc& desc) { return static_cast<int64_t>(desc.get_size()); }
+
+}  // namespace
+
+struct ConvolutionPrimitive::Impl {
+  /// A tensor in the layout of the caller and in that of the primitive.
+  struct Side {
+    memory user, chosen;
+    Tensor buffer;
+    dnnl::reorder reorder;
+
+    void make(const memory::desc& plain, const memory::desc& desc, bool written, Workspace& workspace) {
+      user = memory(plain, cpu_engine(), nullptr);
+      if (plain == desc) return;
+      buffer = workspace.take({bytes_of(desc)}, DType::boolean, Device());
+      chosen = memory(desc, cpu_engine(), buffer.address());
+      reorder = written ? dnnl::reorder(chosen, user) : dnnl::reorder(user, chosen);
+    }
+    memory& seen() { return buffer.defined() ? chosen : user; }
+    void read(void* address, dnnl::stream& stream) {
+      user.set_data_handle(address);
+      if (buffer.defined()) reorder.execute(stream, user, chosen);
+    }
+    void write(dnnl::stream& stream) {
+      if (buffer.defined()) reorder.execute(stream, chosen, user);
+    }
+  };
+
+  Impl(const ConvolutionSizes& sizes, ConvolutionResult what, Workspace workspace)
+      : sizes(sizes), result(what), stream(cpu_engine()) {
+    const Description description(sizes, result);
+    primitive = description.primitive;
+    const Layouts &plain = description.plain, &chosen = description.chosen;
+    x.make(plain.x, chosen.x, result == ConvolutionResult::x, workspace);
+    kernels.make(plain.kernels, chosen.kernels, result == ConvolutionResult::kernels, workspace);
+    y.make(plain.y, chosen.y, result == ConvolutionResult::y, workspace);
+    if (const int64_t bytes = bytes_of(description.scratch)) {
+      scratch = workspace.take({bytes}, DType::boolean, Device());
+      scratch_memory = memory(description.scratch, cpu_engine(), scratch.address());
+    }
+  }
+
+  void run() {
+    std::unordered_map<int, memory> arguments;
+    const bool to_x = result == ConvolutionResult::x, to_y = result == ConvolutionResult::y,
+               to_kernels = result == ConvolutionResult::kernels;
+    arguments.emplace(to_x ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, x.seen());
+    arguments.emplace(to_kernels ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, kernels.seen());
+    arguments.emplace(to_y ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y.seen());
+    if (scratch.defined()) arguments.emplace(DNNL_ARG_SCRATCHPAD, scratch_memory);
+    primitive.execute(stream, arguments);
+  }
+
+  ConvolutionSizes sizes;
+  ConvolutionResult result;
+  dnnl::stream stream;
+  dnnl::primitive primitive;
+  Side x, kernels, y;
+  Tensor scratch;
+  memory scratch_memory;
+};
+
+ConvolutionPrimitive::ConvolutionPrimitive(const ConvolutionSizes& sizes, ConvolutionResult result,
+                                           Workspace workspace) {
+  const GemmThreads threads = threads_for(sizes);
+  try {
+    impl_ = std::make_unique<Impl>(sizes, result, std::move(workspace));
+  } catch (const dnnl::error& error) {
+    rethrow(error);
+  }
+}
+ConvolutionPrimitive::~ConvolutionPrimitive() = default;
+ConvolutionPrimitive::ConvolutionPrimitive(ConvolutionPrimitive&&) noexcept = default;
+
+int64_t ConvolutionPrimitive::workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result) {
+  const GemmThreads threads = threads_for(sizes);
+  try {
+    const Description description(sizes, result);
+    const auto of = [](const memory::desc& plain, const memory::desc& chosen) {
+      return plain == chosen ? 0 : aligned_bytes(bytes_of(chosen));
+    };
+    return of(description.plain.x, description.chosen.x) +
+           of(description.plain.kernels, description.chosen.kernels) +
+           of(description.plain.y, description.chosen.y) + aligned_bytes(bytes_of(description.scratch));
+  } catch (const dnnl::error& error) {
+    if (error.status == dnnl_unimplemented || error.status == dnnl_invalid_arguments) return 0;
+    rethrow(error);
+  }
+}
+
+void ConvolutionPrimitive::run(void* x, void* kernels, void* y) {
+  Impl& impl = *impl_;
+  const GemmThreads threads = threads_for(impl.sizes);
+  try {
+    const auto prepare = [&](Impl::Side& side, void* address, bool written) {
+      if (written)
+        side.user.set_data_handle(address);
+      else
+        side.read(address, impl.stream);
+    };
+    prepare(impl.x, x, impl.result == ConvolutionResult::x);
+    prepare(impl.kernels, kernels, impl.result == ConvolutionResult::kernels);
+    prepare(impl.y, y, impl.result == ConvolutionResult::y);
+    impl.run();
+    Impl::Side& written = impl.result == ConvolutionResult::x   ? impl.x
+                          : impl.result == ConvolutionResult::y ? impl.y
+                                                                : impl.kernels;
+    written.write(impl.stream);
+  } catch (const dnnl::error& error) {
+    rethrow(error);
+  }
+}
+
+}  // namespace espalier

@@ -1,0 +1,132 @@
+#include "espalier/ops/convolution/sizes.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "espalier/core/error.h"
+
+namespace espalier {
+
+namespace {
+
+std::vector<int64_t> numbers(const Dims& dims) { return {dims.begin(), dims.end()}; }
+
+/// a · b + c; the largest number if that is more than 64 bits count.
+int64_t product_and(int64_t a, int64_t b, int64_t c) {
+  int64_t result = 0;
+  const bool fits = !__builtin_mul_overflow(a, b, &result) && !__builtin_add_overflow(result, c, &result);
+  return fits ? result : std::numeric_limits<int64_t>::max();
+}
+
+constexpr int64_t largest_convolution_size = 0x7fffffff;  // that the libraries can index
+
+}  // namespace
+
+Attributes ConvolutionForm::attributes() const {
+  return {{"stride", numbers(stride)},
+          {"dilation", numbers(dilation)},
+          {"before", numbers(before)},
+          {"after", numbers(after)},
+          {"groups", groups}};
+}
+
+ConvolutionForm ConvolutionForm::read(AttributeReader& reader) {
+  ConvolutionForm form;
+  form.stride = reader.integers("stride");
+  form.dilation = reader.integers("dilation");
+  form.before = reader.integers("before");
+  form.after = reader.integers("after");
+  form.groups = reader.integer("groups", 1);
+  const auto check = [&](const Dims& list, std::string_view name, int64_t least) {
+    if (list.size() != form.axes() || list.empty()) reader.refuse(name);
+    for (const int64_t number : list)
+      if (number < least || number > largest_convolution_size) reader.refuse(name);
+  };
+  check(form.stride, "stride", 1);
+  check(form.dilation, "dilation", 1);
+  check(form.before, "before", 0);
+  check(form.after, "after", 0);
+  return form;
+}
+
+ConvolutionForm ConvolutionForm::of(const Op& op) {
+  const Attributes attributes = op.attributes();
+  AttributeReader reader(op.name(), attributes);
+  return read(reader);
+}
+
+int64_t ConvolutionForm::span(size_t axis, int64_t kernel) const {
+  return product_and(dilation[axis], kernel - 1, 1);
+}
+
+int64_t ConvolutionForm::count(size_t axis, int64_t size, int64_t kernel) const {
+  const int64_t padded = product_and(1, size, before[axis] + after[axis]), reach = span(axis, kernel);
+  return padded < reach ? 0 : (padded - reach) / stride[axis] + 1;
+}
+
+int64_t ConvolutionForm::size_for(size_t axis, int64_t count, int64_t kernel) const {
+  return product_and(stride[axis], count - 1, span(axis, kernel)) - before[axis] - after[axis];
+}
+
+Shape ConvolutionForm::output(const Shape& x, const Shape& kernels, std::string_view op) const {
+  if (axes() > most_convolution_axes)
+    throw UnsupportedError(fmt::format("{}: at most {} axes can be convolved, not the {} of {}", op,
+                                       most_convolution_axes, axes(), x.str()));
+  if (x.rank() != axes() + 2 || kernels.rank() != axes() + 2)
+    throw ShapeError(
+        fmt::format("{}: takes [batch, channels] and {} more axes, and kernels [channels, channels] with as "
+                    "many, not {} and {}",
+                    op, axes(), x.str(), kernels.str()));
+  const auto &from = x.dims(), &weights = kernels.dims();
+  if (product_and(weights[1], groups, 0) != from[1])
+    throw ShapeError(fmt::format("{}: {} has {} channels, but kernels of shape {}, in {}, read {}", op,
+                                 x.str(), size_text(from[1]), kernels.str(),
+                                 groups == 1 ? "one group" : fmt::format("{} groups", groups),
+                                 size_text(product_and(weights[1], groups, 0))));
+  if (weights[0] % groups != 0)
+    throw ShapeError(fmt::format("{}: {} kernels (shape {}) cannot be divided into {} groups", op,
+                                 size_text(weights[0]), kernels.str(), groups));
+  Shape out{from[0], weights[0]};
+  for (size_t i = 0; i < axes(); ++i) {
+    if (weights[i + 2] < 1)
+      throw ShapeError(fmt::format("{}: the kernels of shape {} are empty", op, kernels.str()));
+    const int64_t places = count(i, from[i + 2], weights[i + 2]);
+    if (places == 0)
+      throw ShapeError(fmt::format(
+          "{}: a kernel of {} with dilation {} reaches over {} elements, but axis {} of {} has {} with {} of "
+          "padding",
+          op, weights[i + 2], dilation[i], span(i, weights[i + 2]), i + 2, x.str(), size_text(from[i + 2]),
+          before[i] + after[i]));
+    out.dims().push_back(places);
+  }
+  (void)out.elements();  // throws if 64 bits cannot count them
+  const ConvolutionSizes all = sizes(x, kernels, out);
+  for (const int64_t size :
+       {all.in_places(), all.out_places(), product_and(all.in_channels, all.kernel_places(), 0),
+        all.groups * all.out_channels})
+    if (size > largest_convolution_size)
+      throw UnsupportedError(fmt::format("{}: {} with kernels {} is more than the libraries can index", op,
+                                         x.str(), kernels.str()));
+  return out;
+}
+
+ConvolutionSizes ConvolutionForm::sizes(const Shape& x, const Shape& kernels, const Shape& y) const {
+  ConvolutionSizes s;
+  s.batch = x.dims()[0];
+  s.groups = groups;
+  s.in_channels = kernels.dims()[1];
+  s.out_channels = kernels.dims()[0] / groups;
+  const size_t first = most_convolution_axes - axes();
+  for (size_t i = 0; i < axes(); ++i) {
+    s.in[first + i] = x.dims()[i + 2];
+    s.out[first + i] = y.dims()[i + 2];
+    s.kernel[first + i] = kernels.dims()[i + 2];
+    s.stride[first + i] = stride[i];
+    s.dilation[first + i] = dilation[i];
+    s.before[first + i] = before[i];
+  }
+  return s;
+}
+
+}  // namespace espalier

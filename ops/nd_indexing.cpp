@@ -1,0 +1,89 @@
+#include "espalier/ops/functions/nd_indexing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/ops/axis_views.h"
+#include "espalier/ops/functions/scatter.h"
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/shape_like_ops.h"
+
+namespace espalier {
+
+namespace {
+
+/// `x` with the axes that are indexed merged into the first, and the row-major numbers of the places there.
+struct MergedPlaces {
+  Variable x, numbers;
+
+  MergedPlaces(const Variable& from, const Variable& indices, std::string_view function) {
+    if (indices.dtype() != int32 && indices.dtype() != int64)
+      throw TypeError(fmt::format("{}: indices are {}, not int32 or int64", function, name(indices.dtype())));
+    const Shape& shape = from.shape();
+    const int64_t k = indices.rank() == 0 ? 0 : indices.shape()[-1];
+    if (k < 1 || static_cast<size_t>(k) > shape.rank())
+      throw ShapeError(fmt::format("{}: indices of shape {}, [..., k], name {} axes of {}", function,
+                                   indices.shape().str(), k, shape.str()));
+    Dims groups{k};
+    for (size_t axis = static_cast<size_t>(k); axis < shape.rank(); ++axis) groups.push_back(1);
+    x = k == 1 ? from : merge_axes(from, groups);
+    const Variable wide = cast(indices, int64);
+    for (int64_t axis = 0; axis < k; ++axis)
+      add(squeeze(slice(wide, -1, axis, axis + 1), -1), axis, shape[axis]);
+  }
+
+ private:
+  /// The first axis may be that of a batch, so its size is not read: a negative number of the merged axis
+  /// counts from the end, too.
+  void add(const Variable& index, int64_t axis, int64_t size) {
+    if (axis == 0) {
+      numbers = index;
+      return;
+    }
+    constexpr int64_t outside = std::numeric_limits<int64_t>::max();
+    const int64_t most_rows = outside / std::max<int64_t>(size, 1);  // whose elements 64 bits can count
+    const Variable from_start = where(less(index, int64_t{0}), index + size, index);
+    const Variable inside = logical_and(greater_equal(from_start, int64_t{0}), less(from_start, size));
+    const Variable known =
+        logical_and(inside, logical_and(greater(numbers, -most_rows), less(numbers, most_rows)));
+    numbers = where(known, numbers * size + from_start, outside);
+  }
+};
+
+template <class F>
+Variable scattered_nd(const Operand& x, const Operand& indices, const Operand& values,
+                      std::string_view function, F&& f) {
+  const CallScope scope(x.where());
+  return located(x.where(), [&] {
+    const Variable& from = x.defined(function);
+    const MergedPlaces places(from, indices.defined(function), function);
+    return reshape_like(f(places.x, places.numbers, values.like(from)), from);
+  });
+}
+
+}  // namespace
+
+Variable gather_nd(const Operand& x, const Operand& indices) {
+  const CallScope scope(x.where());
+  return located(x.where(), [&] {
+    const MergedPlaces places(x.defined("gather_nd"), indices.defined("gather_nd"), "gather_nd");
+    return gather(places.x, places.numbers);
+  });
+}
+Variable scatter_nd(const Operand& x, const Operand& indices, const Operand& values) {
+  return scattered_nd(
+      x, indices, values, "scatter_nd",
+      [](const Variable& to, const Variable& at, const Variable& v) { return scatter(to, at, v); });
+}
+Variable scatter_nd_add(const Operand& x, const Operand& indices, const Operand& values) {
+  return scattered_nd(
+      x, indices, values, "scatter_nd_add",
+      [](const Variable& to, const Variable& at, const Variable& v) { return scatter_add(to, at, v); });
+}
+
+}  // namespace espalier

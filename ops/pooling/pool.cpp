@@ -1,0 +1,280 @@
+#include "espalier/ops/pooling/pool.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "espalier/core/cpu/parallel.h"
+#include "espalier/core/gradient_rule.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/registered_ops.h"
+
+namespace espalier {
+
+namespace {
+
+Variable spread_windows(const Variable& g, const Variable& like, const PoolForm& form);
+
+/// The elements of a window that lie in an axis: from `first` on, `step` apart, `count` of them.
+struct PoolRange {
+  int64_t first, count, step;
+};
+PoolRange range_of(const PoolAxis& axis, int64_t window) {
+  const int64_t begin = axis.begin(window), length = axis.length(window);
+  const int64_t skipped = begin < 0 ? (-begin + axis.dilation - 1) / axis.dilation : 0;
+  const int64_t first = begin + skipped * axis.dilation;
+  const int64_t inside = first < axis.size ? (axis.size - first - 1) / axis.dilation + 1 : 0;
+  return {first, std::clamp<int64_t>(length - skipped, 0, inside), axis.dilation};
+}
+
+/// Calls `f(window, ranges)` for the windows of a plane in row-major order.
+template <class F>
+void each_window(const PoolAxes& axes, F&& f) {
+  int64_t window = 0;
+  for (int64_t i = 0; i < axes.at[0].count; ++i)
+    for (int64_t j = 0; j < axes.at[1].count; ++j)
+      for (int64_t k = 0; k < axes.at[2].count; ++k)
+        f(window++, range_of(axes.at[0], i), range_of(axes.at[1], j), range_of(axes.at[2], k));
+}
+/// Calls `f(place)` for the elements of a window in row-major order, by their place in the plane.
+template <class F>
+void each_element(const PoolAxes& axes, const PoolRange& a, const PoolRange& b, const PoolRange& c, F&& f) {
+  for (int64_t i = 0; i < a.count; ++i)
+    for (int64_t j = 0; j < b.count; ++j) {
+      const int64_t row = ((a.first + i * a.step) * axes.at[1].size + b.first + j * b.step) * axes.at[2].size;
+      for (int64_t k = 0; k < c.count; ++k) f(row + c.first + k * c.step);
+    }
+}
+/// Calls `f(first element, first window)` for each plane, on several threads.
+template <class F>
+void each_plane(const PoolAxes& axes, int64_t planes, F&& f) {
+  parallel_for(planes, std::max<int64_t>(1, detail::grain / std::max<int64_t>(1, axes.elements())),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t plane = begin; plane < end; ++plane)
+                   f(plane * axes.elements(), plane * axes.windows());
+               });
+}
+
+class PoolOp : public Op {
+ public:
+  PoolOp(PoolForm form, OpTraits traits) : Op(traits), form_(std::move(form)) {}
+  Attributes attributes() const override { return form_.attributes(); }
+  bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
+    return input == 0 && axis + form_.axes() >= in[0]->shape.rank();
+  }
+
+ protected:
+  const PoolForm& form() const { return form_; }
+
+ private:
+  PoolForm form_;
+};
+
+struct PoolArgmax : PoolOp {
+  explicit PoolArgmax(PoolForm form)
+      : PoolOp(std::move(form), {.gradient_reads = InputSet::none(), .passes_no_gradient = true}) {}
+  std::string_view name() const override { return "pool_argmax"; }
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Numbers>(*in[0], name());
+    check_windows(in[0]->shape);
+    return {{DType::int64, form().output(in[0]->shape, name())}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor x = call.inputs[0]->contiguous_copy();
+    if (call.outputs[0]->elements() == 0) return;
+    const PoolAxes axes = form().windows(x.shape(), name());
+    auto* to = static_cast<int64_t*>(call.outputs[0]->address());
+    visit(x.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (Numbers::accepts<T>) {
+        const T* from = static_cast<const T*>(x.address());
+        parallel_for(pooled_planes(x.shape(), form().axes()), planes_at_once(axes),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t plane = begin; plane < end; ++plane)
+                         one_plane(axes, from + plane * axes.elements(), to + plane * axes.windows());
+                     });
+      }
+    });
+  }
+  Gradients gradient(const GradientRule&) const override { return {Variable()}; }
+
+ private:
+  /// With a dilation, a window may have all of its elements in the padding.
+  void check_windows(const Shape& x) const {
+    const PoolAxes axes = form().windows(x, name());
+    for (const PoolAxis& axis : axes.at)
+      for (int64_t window = 0; axis.before > 0 && axis.dilation > 1 && window < axis.count; ++window)
+        if (range_of(axis, window).count == 0)
+          throw ShapeError(fmt::format(
+              "max_pool: a window of {} elements with dilation {} and padding {} reads nothing of an "
+              "axis of {} (shape {})",
+              axis.kernel, axis.dilation, axis.before, size_text(axis.size), x.str()));
+  }
+  template <class T>
+  static void one_plane(const PoolAxes& axes, const T* from, int64_t* to) {
+    each_window(axes, [&](int64_t window, const PoolRange& a, const PoolRange& b, const PoolRange& c) {
+      int64_t best = (a.first * axes.at[1].size + b.first) * axes.at[2].size + c.first;
+      each_element(axes, a, b, c, [&](int64_t at) {
+        if (from[at] > from[best] || (from[at] != from[at] && from[best] == from[best])) best = at;
+      });
+      to[window] = best;
+    });
+  }
+};
+
+struct PoolSum : PoolOp {
+  explicit PoolSum(PoolForm form)
+      : PoolOp(std::move(form), {.linearity = Linearity::together, .gradient_reads = InputSet::none()}) {}
+  std::string_view name() const override { return "pool_sum"; }
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Reals>(*in[0], name());
+    return {{in[0]->dtype, form().output(in[0]->shape, name())}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor x = call.inputs[0]->contiguous_copy();
+    if (call.outputs[0]->elements() == 0) return;
+    const PoolAxes axes = form().windows(x.shape(), name());
+    visit(x.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (Reals::accepts<T>) {
+        const T* from = static_cast<const T*>(x.address());
+        T* to = static_cast<T*>(call.outputs[0]->address());
+        parallel_for(
+            pooled_planes(x.shape(), form().axes()), planes_at_once(axes), [&](int64_t begin, int64_t end) {
+              for (int64_t plane = begin; plane < end; ++plane) {
+                const T* in = from + plane * axes.elements();
+                T* out = to + plane * axes.windows();
+                each_window(axes,
+                            [&](int64_t window, const PoolRange& a, const PoolRange& b, const PoolRange& c) {
+                              T sum(0);
+                              each_element(axes, a, b, c, [&](int64_t at) { sum += in[at]; });
+                              out[window] = sum;
+                            });
+              }
+            });
+      }
+    });
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {spread_windows(rule.output_gradient(), rule.input(0), form())};
+  }
+};
+
+/// The transpose of PoolSum, in the shape of its second input: each element is the sum of the windows that
+/// it is in.
+struct PoolSpread : PoolOp {
+  explicit PoolSpread(PoolForm form)
+      : PoolOp(
+            std::move(form),
+            {.linearity = Linearity::first, .reads = InputSet::only(0), .gradient_reads = InputSet::none()}) {
+  }
+  std::string_view name() const override { return "pool_spread"; }
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Reals>(*in[0], name());
+    return {{in[0]->dtype, in[1]->shape}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor g = call.inputs[0]->contiguous_copy();
+    Tensor& out = *call.outputs[0];
+    zero_elements(out);
+    if (out.elements() == 0) return;
+    const PoolAxes axes = form().windows(out.shape(), name());
+    visit(out.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (Reals::accepts<T>) {
+        const T* from = static_cast<const T*>(g.address());
+        T* to = static_cast<T*>(out.address());
+        parallel_for(
+            pooled_planes(out.shape(), form().axes()), planes_at_once(axes), [&](int64_t begin, int64_t end) {
+              for (int64_t plane = begin; plane < end; ++plane) {
+                const T* windows = from + plane * axes.windows();
+                T* elements = to + plane * axes.elements();
+                each_window(
+                    axes, [&](int64_t window, const PoolRange& a, const PoolRange& b, const PoolRange& c) {
+                      each_element(axes, a, b, c, [&](int64_t at) { elements[at] += windows[window]; });
+                    });
+              }
+            });
+      }
+    });
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {pool_sum(rule.output_gradient(), form(), rule.where()), Variable()};
+  }
+};
+
+/// From the shape of its input alone.
+class PoolCount : public PoolOp {
+ public:
+  PoolCount(PoolForm form, bool with_padding)
+      : PoolOp(std::move(form), {.takes_any_values = true,
+                                 .reads = InputSet::none(),
+                                 .gradient_reads = InputSet::none(),
+                                 .passes_no_gradient = true}),
+        with_padding_(with_padding) {}
+  std::string_view name() const override { return "pool_count"; }
+  Attributes attributes() const override {
+    Attributes all = PoolOp::attributes();
+    all.emplace_back("with_padding", with_padding_);
+    return all;
+  }
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Reals>(*in[0], name());
+    Shape out = form().output(in[0]->shape, name());
+    for (size_t i = 0; i + form().axes() < out.rank(); ++i) out.dims()[i] = 1;
+    return {{in[0]->dtype, std::move(out)}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const PoolAxes axes = form().windows(call.inputs[0]->shape(), name());
+    Tensor& out = *call.outputs[0];
+    visit(out.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (Reals::accepts<T>) {
+        T* to = static_cast<T*>(out.address());
+        int64_t window = 0;
+        for (int64_t i = 0; i < axes.at[0].count; ++i)
+          for (int64_t j = 0; j < axes.at[1].count; ++j)
+            for (int64_t k = 0; k < axes.at[2].count; ++k)
+              to[window++] = static_cast<T>(counted(axes.at[0], i, 2) * counted(axes.at[1], j, 1) *
+                                            counted(axes.at[2], k, 0));
+      }
+    });
+  }
+  Gradients gradient(const GradientRule&) const override { return {Variable()}; }
+
+ private:
+  /// `from_last`: the number of the axis, from the last one.
+  int64_t counted(const PoolAxis& axis, int64_t window, size_t from_last) const {
+    if (!with_padding_ || axis.kernel == 0 || from_last >= form().axes()) return range_of(axis, window).count;
+    // What `ceil` lets reach beyond the padding does not count.
+    const int64_t end = axis.size + form().after[form().axes() - 1 - from_last];
+    const int64_t begin = axis.begin(window);
+    return std::clamp<int64_t>((end - begin - 1) / axis.dilation + 1, 0, axis.kernel);
+  }
+
+  bool with_padding_;
+};
+
+Variable spread_windows(const Variable& g, const Variable& like, const PoolForm& form) {
+  return apply(std::make_shared<PoolSpread>(form), {&g, &like}, std::source_location::current());
+}
+
+}  // namespace
+
+Variable pool_argmax(const Variable& x, const PoolForm& form, const std::source_location& where) {
+  return apply(std::make_shared<PoolArgmax>(form), {&x}, where);
+}
+Variable pool_sum(const Variable& x, const PoolForm& form, const std::source_location& where) {
+  return apply(std::make_shared<PoolSum>(form), {&x}, where);
+}
+Variable pool_count(const Variable& like, const PoolForm& form, bool with_padding,
+                    const std::source_location& where) {
+  return apply(std::make_shared<PoolCount>(form, with_padding), {&like}, where);
+}
+
+void add_pool_ops(OpRegistry& ops) {
+  ops.add("pool_argmax", [](AttributeReader& a) { return std::make_shared<PoolArgmax>(PoolForm::read(a)); });
+  ops.add("pool_sum", [](AttributeReader& a) { return std::make_shared<PoolSum>(PoolForm::read(a)); });
+  ops.add("pool_spread", [](AttributeReader& a) { return std::make_shared<PoolSpread>(PoolForm::read(a)); });
+  ops.add("pool_count", [](AttributeReader& a) {
+    PoolForm form = PoolForm::read(a);
+    return std::make_shared<PoolCount>(std::move(form), a.flag("with_padding"));
+  });
+}
+
+}  // namespace espalier

@@ -1,0 +1,18 @@
+// The ops of pooling. What they pool are the last axes.
+#pragma once
+#include "espalier/core/variable.h"
+#include "espalier/ops/pooling/pool_windows.h"
+
+namespace espalier {
+
+/// Where in its plane, counted in row-major order, the largest element of each window lies: int64. The first
+/// of equal ones; a NaN is larger than all numbers. It has no gradient.
+Variable pool_argmax(const Variable& x, const PoolForm& form, const std::source_location& where);
+/// The sums of the windows.
+Variable pool_sum(const Variable& x, const PoolForm& form, const std::source_location& where);
+/// The number of elements of each window that lie in the axes, or with the padding, as a real of the dtype of
+/// `like`: in the shape of the pooled axes of pool_sum(like), and a size of 1 for each axis before.
+Variable pool_count(const Variable& like, const PoolForm& form, bool with_padding,
+                    const std::source_location& where);
+
+}  // namespace espalier

@@ -1,0 +1,168 @@
+"""Times single operations of Espalier and of PyTorch, on one thread, in turns: ops.py PROGRAM [turns] [operation...]
+where PROGRAM is bench_ops. A turn of one follows a turn of the other, so that other load meets both; times are those of
+the processor. Prints the median of each, and how many times as long PyTorch takes."""
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import torch
+import torch.nn.functional as F
+
+SIZES = {4096: 200, 1 << 24: 1}  # elements, and calls in a turn
+
+# The operands' range, if it is not this one.
+RANGE = (-3.0, 3.0)
+UNIT, POSITIVE, ABOVE_ONE = (-0.99, 0.99), (0.1, 4.0), (1.01, 4.0)
+
+
+class Operands:
+    def __init__(self, n, low, high):
+        self.a, self.b = (torch.rand(n) * (high - low) + low for _ in range(2))
+        self.rows = self.a.view(-1, 64)
+        self.mask = torch.rand(n) < 0.5
+        self.indices = torch.randint(0, n, (n,))
+        self.row_places = torch.randint(0, 64, (n // 64, 64))
+        self.integers = torch.randint(-10**9, 10**9, (n,))
+        self.classes = torch.randint(0, 1000, (n,))
+        self.sorted = self.a.sort().values
+
+
+def elementwise(function, *interval):
+    return (lambda o: function(o.a)), interval or RANGE
+
+
+def two(function, *interval):
+    return (lambda o: function(o.a, o.b)), interval or RANGE
+
+
+OPERATIONS = {
+    name: elementwise(getattr(torch, name))
+    for name in ("abs", "asinh", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1", "floor", "frac",
+                 "isnan", "negative", "reciprocal", "relu", "round", "sigmoid", "sign", "sin", "sinh", "square", "tan", "tanh",
+                 "trunc")
+} | {
+    name: elementwise(getattr(torch, name), *POSITIVE)
+    for name in ("digamma", "lgamma", "log", "log10", "log1p", "log2", "rsqrt", "sqrt")
+} | {
+    name: elementwise(getattr(torch, name), *UNIT) for name in ("acos", "asin", "atanh", "erfinv")
+} | {
+    name: elementwise(getattr(F, name))
+    for name in ("gelu", "hardswish", "mish", "silu", "selu", "softsign", "softplus", "elu")
+} | {
+    name: two(function)
+    for name, function in (("add", torch.add), ("multiply", torch.mul), ("divide", torch.div), ("maximum", torch.maximum),
+                           ("atan2", torch.atan2), ("hypot", torch.hypot), ("fmod", torch.fmod),
+                           ("remainder", torch.remainder), ("logaddexp", torch.logaddexp), ("less", torch.lt),
+                           ("equal", torch.eq), ("floor_divide", torch.floor_divide))
+} | {
+    "acosh": elementwise(torch.acosh, *ABOVE_ONE),
+    "log_sigmoid": elementwise(F.logsigmoid),
+    "power": two(torch.pow, *POSITIVE),
+    "xlogy": two(torch.xlogy, *POSITIVE),
+} | {
+    name: (function, RANGE)
+    for name, function in {
+        "where": lambda o: torch.where(o.mask, o.a, o.b),
+        "clamp": lambda o: torch.clamp(o.a, -1.0, 1.0),
+        "lerp": lambda o: torch.lerp(o.a, o.b, 0.3),
+        "sum": lambda o: o.a.sum(),
+        "sum_rows": lambda o: o.rows.sum(-1),
+        "sum_columns": lambda o: o.rows.sum(0),
+        "mean": lambda o: o.a.mean(),
+        "max": lambda o: o.a.amax(),
+        "max_rows": lambda o: o.rows.amax(-1),
+        "prod": lambda o: o.a.prod(),
+        "var": lambda o: o.a.var(),
+        "var_rows": lambda o: o.rows.var(-1),
+        "std": lambda o: o.a.std(),
+        "norm": lambda o: torch.linalg.vector_norm(o.a),
+        "norm_rows": lambda o: torch.linalg.vector_norm(o.rows, dim=-1),
+        "norm_1": lambda o: torch.linalg.vector_norm(o.a, 1),
+        "logsumexp_rows": lambda o: o.rows.logsumexp(-1),
+        "softmax": lambda o: o.rows.softmax(-1),
+        "log_softmax": lambda o: o.rows.log_softmax(-1),
+        "argmax": lambda o: o.a.argmax(),
+        "argmax_rows": lambda o: o.rows.argmax(-1),
+        "argmax_columns": lambda o: o.rows.argmax(0),
+        "any": lambda o: o.a.any(),
+        "count_nonzero": lambda o: o.a.count_nonzero(),
+        "nansum": lambda o: o.a.nansum(),
+        "cumsum": lambda o: o.a.cumsum(0),
+        "cumsum_rows": lambda o: o.rows.cumsum(-1),
+        "cumprod_rows": lambda o: o.rows.cumprod(-1),
+        "cummax_rows": lambda o: o.rows.cummax(-1).values,
+        "sort": lambda o: o.a.sort(stable=True).values,
+        "sort_rows": lambda o: o.rows.sort(stable=True).values,
+        "sort_int64": lambda o: o.integers.sort(stable=True).values,
+        "argsort": lambda o: o.a.argsort(stable=True),
+        "topk": lambda o: o.a.topk(10).values,
+        "topk_rows": lambda o: o.rows.topk(5).values,
+        "kthvalue": lambda o: o.a.kthvalue(len(o.a) // 3).values,
+        "median": lambda o: o.a.median(),
+        "median_rows": lambda o: o.rows.median(-1).values,
+        "unique": lambda o: torch.unique(o.a),
+        "unique_classes": lambda o: torch.unique(o.classes),
+        "searchsorted": lambda o: torch.searchsorted(o.sorted, o.b),
+        "bincount": lambda o: torch.bincount(o.classes),
+        "histogram": lambda o: torch.histc(o.a, 100, -3, 3),
+        "gather": lambda o: o.a.index_select(0, o.indices),
+        "gather_rows": lambda o: o.rows.index_select(0, o.row_places[:, 0]),
+        "take_along_axis": lambda o: o.rows.gather(-1, o.row_places),
+        "put_along_axis": lambda o: o.rows.scatter(-1, o.row_places, o.rows),
+        "add_along_axis": lambda o: o.rows.scatter_add(-1, o.row_places, o.rows),
+        "scatter_add": lambda o: o.a.index_add(0, o.indices, o.b),
+        "masked_select": lambda o: o.a.masked_select(o.mask),
+        "nonzero": lambda o: o.mask.nonzero(),
+        "flip": lambda o: o.a.flip(0),
+        "roll": lambda o: o.a.roll(5, 0),
+        "concat": lambda o: torch.cat((o.a, o.b)),
+        "pad": lambda o: F.pad(o.rows, (1, 1)),
+        "tril": lambda o: o.rows.tril(),
+        "repeat_interleave": lambda o: o.a.repeat_interleave(2),
+    }.items()
+}
+
+
+def ours(program, name, size, interval, calls):
+    program.stdin.write(f"{name} {size} {interval[0]} {interval[1]} {calls}\n")
+    program.stdin.flush()
+    return float(program.stdout.readline())
+
+
+def theirs(function, operands, calls):
+    start = time.process_time()
+    for _ in range(calls):
+        function(operands)
+    return (time.process_time() - start) / calls
+
+
+def main():
+    torch.set_num_threads(1)
+    program = subprocess.Popen([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    turns = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    names = sys.argv[3:] or sorted(OPERATIONS, key=lambda name: OPERATIONS[name][1])
+    print("| operation | elements | Espalier, µs | PyTorch, µs | ratio |\n| --- | --- | --- | --- | --- |")
+    ratios = []
+    with torch.inference_mode():
+        for size, calls in SIZES.items():
+            drawn, operands = None, None
+            for name in names:
+                function, interval = OPERATIONS[name]
+                if interval != drawn:
+                    operands, drawn = Operands(size, *interval), interval
+                pairs = [(ours(program, name, size, interval, calls), theirs(function, operands, calls))
+                         for _ in range(turns + 1)][1:]
+                ratio = statistics.median(b / a for a, b in pairs)
+                ratios.append(ratio)
+                mine, other = (statistics.median(side) * 1e6 for side in zip(*pairs))
+                print(f"| {name} | {size} | {mine:.1f} | {other:.1f} | {ratio:.2f} |", flush=True)
+    slow = sum(ratio < 0.9 for ratio in ratios)
+    print(f"\n{len(ratios)} ratios: median {statistics.median(ratios):.2f}, {slow} below 0.9")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+// Convolutions and their transposes.
+#include "espalier/ops/functions/convolution.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include "espalier/core/error.h"
+#include "espalier/ops/ops.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+/// What a convolution of up to three axes computes, as loops.
+struct Sliding {
+  std::vector<int64_t> stride, before, after, dilation;
+  int64_t groups = 1;
+
+  int64_t axes() const { return static_cast<int64_t>(stride.size()); }
+  esp::ConvolutionOptions options() const {
+    std::vector<esp::Padding> ends;
+    for (size_t i = 0; i < before.size(); ++i) ends.push_back({before[i], after[i]});
+    return {.stride = stride, .padding = ends, .dilation = dilation, .groups = groups};
+  }
+  esp::Shape result(const esp::Shape& x, const esp::Shape& kernels) const {
+    esp::Shape shape{x[0], kernels[0]};
+    for (int64_t i = 0; i < axes(); ++i) {
+      const auto a = static_cast<size_t>(i);
+      shape.dims().push_back(
+          (x[i + 2] + before[a] + after[a] - dilation[a] * (kernels[i + 2] - 1) - 1) / stride[a] + 1);
+    }
+    return shape;
+  }
+  /// The index of what element `k` of the kernel at `o` reads, behind batch and channel; empty in the
+  /// padding.
+  Index read(const Index& o, const Index& k, const esp::Shape& x) const {
+    Index at;
+    for (size_t a = 0; a < stride.size(); ++a) {
+      const int64_t i = o[a + 2] * stride[a] + k[a + 2] * dilation[a] - before[a];
+      if (i < 0 || i >= x.dims()[a + 2]) return {};
+      at.push_back(i);
+    }
+    return at;
+  }
+  Array of(const Array& x, const Array& kernels) const {
+    return Array(result(x.shape, kernels.shape), [&](const Index& o) {
+      const int64_t group = o[1] / (kernels.shape[0] / groups), channels = kernels.shape[1];
+      double sum = 0;
+      esp::Shape window = kernels.shape;
+      window.dims()[0] = 1;
+      each_index(window, [&](const Index& k) {
+        const Index at = read(o, k, x.shape);
+        if (at.empty()) return;
+        Index from{o[0], group * channels + k[1]}, weight = k;
+        from.insert(from.end(), at.begin(), at.end());
+        weight[0] = o[1];
+        sum += x(from) * kernels(weight);
+      });
+      return sum;
+    });
+  }
+};
+
+struct Row {
+  std::string name;
+  Sliding form;
+  esp::Shape x, kernels;
+};
+const Row rows[] = {
+    {"one axis", {{1}, {0}, {0}, {1}}, {2, 3, 5}, {4, 3, 2}},
+    {"stride, padding and dilation", {{2}, {2}, {1}, {3}}, {1, 2, 7}, {3, 2, 3}},
+    {"two axes", {{1, 1}, {1, 1}, {1, 1}, {1, 1}}, {2, 3, 4, 5}, {2, 3, 3, 3}},
+    {"two axes unlike", {{2, 1}, {0, 2}, {1, 0}, {1, 2}}, {1, 2, 5, 4}, {3, 2, 2, 3}},
+    {"what no window reads", {{3, 2}, {0, 0}, {0, 0}, {1, 1}}, {1, 1, 5, 4}, {1, 1, 2, 1}},
+    {"groups", {{1, 2}, {1, 0}, {0, 1}, {1, 1}, 2}, {2, 4, 3, 4}, {6, 2, 2, 2}},
+    {"depthwise", {{1}, {1}, {1}, {1}, 3}, {2, 3, 4}, {6, 1, 3}},
+    {"points", {{1, 1}, {0, 0}, {0, 0}, {1, 1}}, {2, 5, 2, 3}, {4, 5, 1, 1}},
+    {"three axes", {{1, 2, 1}, {0, 1, 1}, {1, 0, 1}, {1, 1, 2}}, {1, 2, 2, 3, 4}, {2, 2, 2, 2, 2}},
+    {"no batch", {{1}, {0}, {0}, {1}}, {0, 2, 3}, {2, 2, 2}},
+    {"no channels", {{1}, {0}, {0}, {1}}, {2, 0, 3}, {2, 0, 2}},
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(convolutions)
+
+BOOST_AUTO_TEST_CASE(table) {
+  for (const Row& row : rows)
+    check_op({.name = "conv, " + row.name,
+              .op = [&](const Variables& v) { return esp::conv(v[0], v[1], row.form.options()); },
+              .inputs = {numbers(row.x), numbers(row.kernels, -1, 1, 1)},
+              .reference = [&](const std::vector<Array>& in) { return row.form.of(in[0], in[1]); },
+              .tolerance32 = 1e-5,
+              .roundings = 2});
+}
+
+BOOST_AUTO_TEST_CASE(the_transpose_is_the_gradient_of_a_convolution) {
+  for (const Row& row : rows) {
+    if (row.form.before != row.form.after) continue;
+    const esp::Variable x = esp::variable(numbers(row.x)), kernels = numbers(row.kernels, -1, 1, 1);
+    const esp::Variable y = esp::conv(x, kernels, row.form.options());
+    const esp::Tensor g = numbers(y.shape(), -1, 1, 2);
+    const esp::Tensor expected = esp::sum(y * g).gradient(x).value();
+    std::vector<int64_t> more;
+    for (size_t i = 0; i < row.form.stride.size(); ++i)
+      more.push_back((row.x.dims()[i + 2] + 2 * row.form.before[i] -
+                      row.form.dilation[i] * (row.kernels.dims()[i + 2] - 1) - 1) %
+                     row.form.stride[i]);
+    const esp::Variable own = esp::conv_transpose(g, kernels,
+                                                  {.stride = row.form.stride,
+                                                   .padding = row.form.before,
+                                                   .output_padding = more,
+                                                   .dilation = row.form.dilation,
+                                                   .groups = row.form.groups});
+    BOOST_TEST(difference(expected, own.value()) < 1e-13, row.name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(transposes) {
+  check_op({.name = "conv_transpose",
+            .op =
+                [](const Variables& v) {
+                  return esp::conv_transpose(v[0], v[1],
+                                             {.stride = {2, 1}, .padding = {1, 0}, .output_padding = {1, 0}});
+                },
+            .inputs = {numbers({2, 3, 3, 2}), numbers({3, 2, 3, 2}, -1, 1, 1)},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  return Array({2, 2, 6, 3}, [&](const Index& i) {
+                    double sum = 0;
+                    each_index(
+                        {3, 3, 2, 3, 2}, [&](const Index& at) {  // channel, place, place, kernel, kernel
+                          if (at[1] * 2 + at[3] - 1 == i[2] && at[2] + at[4] == i[3])
+                            sum += in[0]({i[0], at[0], at[1], at[2]}) * in[1]({at[0], i[1], at[3], at[4]});
+                        });
+                    return sum;
+                  });
+                },
+            .tolerance32 = 1e-5,
+            .roundings = 2});
+}
+
+BOOST_AUTO_TEST_CASE(without_a_batch_and_with_a_bias) {
+  const esp::Variable x = numbers({2, 5}), kernels = numbers({3, 2, 2}, -1, 1, 1),
+                      bias = numbers({3}, -1, 1, 2);
+  const esp::Tensor one = esp::conv(x, kernels, bias).value();
+  const esp::Tensor many = esp::conv(esp::unsqueeze(x, 0), kernels).value();
+  BOOST_TEST(one.shape().str() == "[3, 4]");
+  const esp::Variable sum = esp::squeeze(many, 0) + esp::unsqueeze(bias, 1);
+  BOOST_TEST(difference(one, sum.value()) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(padding_that_keeps_the_sizes) {
+  const esp::Variable x = numbers({1, 1, 6, 5}), kernels = numbers({1, 1, 3, 4});
+  const esp::Tensor same =
+      esp::conv(x, kernels, {.padding = esp::ConvolutionPadding::same(), .dilation = {2, 1}}).value();
+  const esp::Tensor explicitly =
+      esp::conv(x, kernels, {.padding = {esp::Padding{2, 2}, esp::Padding{1, 2}}, .dilation = {2, 1}})
+          .value();
+  BOOST_TEST(same.shape().str() == "[1, 1, 6, 5]");
+  BOOST_TEST(difference(same, explicitly) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_window_in_the_padding_reads_nothing) {
+  for (const esp::Shape& shape : {esp::Shape{1, 1, 1, 2}, esp::Shape{1, 1, 1, 1, 2}}) {
+    const esp::Variable x = esp::full(shape, 3);
+    const esp::Shape kernel(std::vector<int64_t>(shape.rank(), 1));
+    const esp::Variable y = esp::conv(x, esp::full(kernel, 2), {.stride = 4, .padding = 1});
+    BOOST_TEST(y.shape() == kernel);
+    BOOST_TEST(y.value().item() == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(mistakes_name_op_and_line) {
+  const esp::Variable x = numbers({1, 4, 5, 5}), kernels = numbers({6, 4, 3, 3});
+  const auto refuses = [&](auto&& call, std::initializer_list<std::string> words) {
+    BOOST_CHECK_EXCEPTION(call(), esp::Error, says(words));
+  };
+  const auto same = esp::ConvolutionPadding::same();
+  const esp::Variable integers = esp::ones({1, 4, 5, 5}, esp::int64), five = numbers({5}),
+                      flat = numbers({4, 4});
+  const auto kernel = [](int64_t out, int64_t in, int64_t size) { return numbers({out, in, size, size}); };
+  refuses([&] { esp::conv(x, kernel(6, 3, 3)); }, {"conv: ", "4 channels", "read 3", here()});
+  refuses([&] { esp::conv(x, kernel(5, 2, 3), {.groups = 2}); }, {"conv: 5 kernels", "2 groups", here()});
+  refuses([&] { esp::conv(x, kernel(6, 4, 6)); }, {"conv: ", "axis 2", "reaches over 6", here()});
+  refuses([&] { esp::conv(x, kernels, {.dilation = 3}); }, {"conv: ", "reaches over 7", here()});
+  refuses([&] { esp::conv(x, kernels, {.stride = 0}); }, {"conv: a stride of 0", here()});
+  refuses([&] { esp::conv(x, kernels, {.dilation = -1}); }, {"conv: a dilation of -1", here()});
+  refuses([&] { esp::conv(x, kernels, {.groups = 0}); }, {"conv: ", "groups of 0", here()});
+  refuses([&] { esp::conv(x, kernels, {.padding = -1}); }, {"conv: a padding of -1", here()});
+  refuses([&] { esp::conv(x, kernels, {.stride = {1, 2, 3}}); }, {"conv: 3 stride", here()});
+  refuses([&] { esp::conv(x, kernels, {.stride = 2, .padding = same}); }, {"conv: ", "keeps", here()});
+  refuses([&] { esp::conv(five, kernels); }, {"conv: ", "[5]", here()});
+  refuses([&] { esp::conv(x, flat); }, {"conv: ", "[4, 4]", here()});
+  refuses([&] { esp::conv(x, kernels, five); }, {"conv: a bias of shape [5]", "6 channels", here()});
+  refuses([&] { esp::conv_transpose(x, kernels); }, {"conv_transpose: ", "[6, 4, 3, 3]", here()});
+  refuses([&] { esp::conv_transpose(x, kernel(4, 2, 1), {.padding = 3}); }, {"axis 2", here()});
+  refuses([&] { esp::conv_transpose(x, kernel(4, 2, 3), {.output_padding = 1}); }, {"stride 1", here()});
+  refuses([&] { esp::conv(integers, integers); }, {"conv: takes real numbers", here()});
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,229 @@
+// Images at places between their elements: grids, samples and other sizes, against PyTorch's figures.
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "espalier/core/check_gradient.h"
+#include "espalier/core/error.h"
+#include "espalier/executor/executor.h"
+#include "espalier/ops/functions/grid_sample.h"
+#include "espalier/ops/functions/interpolate.h"
+#include "espalier/ops/ops.h"
+#include "figures/images.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+using esp::Shape;
+using esp::Tensor;
+using esp::Variable;
+
+namespace {
+
+/// The numbers of figures/images.py.
+Tensor dyadic(const Shape& shape, int64_t a, int64_t b, int64_t size) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < shape.elements(); ++i)
+    values.push_back(static_cast<double>((a * i) % b - b / 2) / static_cast<double>(size));
+  return esp::tensor_from(values, shape);
+}
+Variable weighted_sum(const Variable& y) { return esp::sum(y * dyadic(y.shape(), 29, 31, 16)); }
+Tensor figures(const Doubles& values, const Shape& shape) { return esp::tensor_from(values, shape); }
+
+esp::GridSampleOptions options_of(const GridSampleFigures& f) { return {f.mode, f.padding, f.align_corners}; }
+esp::InterpolateOptions options_of(const InterpolateFigures& f) {
+  return {f.size, f.scale, f.mode, f.align_corners};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(image_sampling)
+
+BOOST_AUTO_TEST_CASE(samples_are_those_of_pytorch) {
+  BOOST_REQUIRE(!grid_sample_figures.empty());
+  for (const GridSampleFigures& f : grid_sample_figures) {
+    const Variable x = esp::variable(dyadic(Shape(f.x), 37, 53, 16)),
+                   grid = esp::variable(dyadic(Shape(f.grid), 17, 53, 16));
+    const Variable y = esp::grid_sample(x, grid, options_of(f)), loss = weighted_sum(y);
+    const std::string name = "mode " + std::to_string(static_cast<int>(f.mode)) + ", padding " +
+                             std::to_string(static_cast<int>(f.padding)) +
+                             (f.align_corners ? ", corners, " : ", edges, ") + Shape(f.x).str();
+    BOOST_TEST(difference(figures(f.values, Shape(f.result)), y.value()) < 1e-13, name);
+    BOOST_TEST(difference(figures(f.of_x, Shape(f.x)), loss.gradient(x).value()) < 1e-13, name << ", x");
+    if (f.mode == esp::SampleMode::linear)
+      BOOST_TEST(difference(figures(f.of_grid, Shape(f.grid)), loss.gradient(grid).value()) < 1e-13,
+                 name << ", grid");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(grids_are_those_of_pytorch) {
+  BOOST_REQUIRE(!affine_grid_figures.empty());
+  for (const AffineGridFigures& f : affine_grid_figures) {
+    const auto k = static_cast<int64_t>(f.sizes.size());
+    const Variable theta = esp::variable(dyadic({2, k, k + 1}, 13, 23, 8));
+    const Variable grid = esp::affine_grid(theta, Shape(f.sizes), f.align_corners);
+    BOOST_TEST(grid.rank() == f.sizes.size() + 2);
+    BOOST_TEST(difference(figures(f.values, grid.shape()), grid.value()) < 1e-13);
+    BOOST_TEST(difference(figures(f.of_theta, theta.shape()), weighted_sum(grid).gradient(theta).value()) <
+               1e-12);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sizes_are_those_of_pytorch) {
+  BOOST_REQUIRE(!interpolate_figures.empty());
+  for (const InterpolateFigures& f : interpolate_figures) {
+    const Variable x = esp::variable(dyadic(Shape(f.x), 37, 53, 16)), y = esp::interpolate(x, options_of(f));
+    const std::string name = "mode " + std::to_string(static_cast<int>(f.mode)) +
+                             (f.align_corners ? ", corners, " : ", edges, ") + Shape(f.x).str() + " to " +
+                             Shape(f.result).str();
+    BOOST_TEST(difference(figures(f.values, Shape(f.result)), y.value()) < 1e-12, name);
+    BOOST_TEST(difference(figures(f.of_x, Shape(f.x)), weighted_sum(y).gradient(x).value()) < 1e-12, name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(derivatives_types_and_plans) {
+  // A point between the elements along both axes, so that differences do not cross a kink.
+  const Tensor image = numbers({2, 1, 3, 3}), points = numbers({2, 1, 2, 2}, -0.6, -0.4, 1);
+  const auto sampled = [](const Array& x, const Array& grid, const Index& i) {
+    const auto place = [&](int64_t component) {
+      return ((grid({i[0], i[2], i[3], component}) + 1) * 3 - 1) / 2;
+    };
+    const double row = place(1), column = place(0), above = std::floor(row), left = std::floor(column);
+    double sum = 0;
+    for (const int64_t r : {0, 1})
+      for (const int64_t c : {0, 1}) {
+        const int64_t at = static_cast<int64_t>(above) + r, from = static_cast<int64_t>(left) + c;
+        if (at < 0 || at > 2 || from < 0 || from > 2) continue;
+        sum += (1 - std::abs(row - static_cast<double>(at))) *
+               (1 - std::abs(column - static_cast<double>(from))) * x({i[0], i[1], at, from});
+      }
+    return sum;
+  };
+  check_op({.name = "grid_sample",
+            .op = [](const Variables& v) { return esp::grid_sample(v[0], v[1]); },
+            .inputs = {image, points},
+            .reference =
+                [&](const std::vector<Array>& in) {
+                  return Array({2, 1, 1, 2}, [&](const Index& i) { return sampled(in[0], in[1], i); });
+                },
+            .tolerance32 = 1e-5,
+            .roundings = 0});
+  check_op({.name = "affine_grid",
+            .op =
+                [](const Variables& v) {
+                  return esp::affine_grid(v[0], {2, 2});
+                },
+            .inputs = {numbers({2, 2, 3})},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  return Array({2, 2, 2, 2}, [&](const Index& i) {
+                    const double x = i[2] == 0 ? -0.5 : 0.5, y = i[1] == 0 ? -0.5 : 0.5;
+                    return in[0]({i[0], i[3], 0}) * x + in[0]({i[0], i[3], 1}) * y + in[0]({i[0], i[3], 2});
+                  });
+                },
+            .roundings = 3});
+  for (const auto mode :
+       {esp::Interpolation::linear, esp::Interpolation::cubic, esp::Interpolation::nearest}) {
+    const esp::InterpolateOptions options{.size = {4}, .mode = mode};
+    check_op({.name = "interpolate",
+              .op = [=](const Variables& v) { return esp::interpolate(v[0], options); },
+              .inputs = {numbers({2, 1, 3})},
+              .reference =
+                  [=](const std::vector<Array>& in) {
+                    Tensor x({2, 1, 3}, esp::float64);
+                    std::copy(in[0].values.begin(), in[0].values.end(), x.data<double>());
+                    return Array(esp::interpolate(x, options).value());
+                  },
+              .roundings = 3});
+  }
+}
+
+// The rows of a batch, and what reads them, are fewer in the last one.
+BOOST_AUTO_TEST_CASE(short_batches_of_a_plan) {
+  const Variable x = esp::placeholder("x", {-1, 2, 3, 4}, esp::float64),
+                 theta = esp::placeholder("theta", {-1, 2, 3}, esp::float64);
+  const auto op = [](const Variable& image, const Variable& map) {
+    const Variable large = esp::interpolate(image, {.size = {5, 6}, .mode = esp::Interpolation::linear});
+    return esp::grid_sample(large, esp::affine_grid(map, {3, 2}),
+                            {.padding = esp::SamplePadding::reflection});
+  };
+  const esp::Executor executor = op(x, theta).get_executor();
+  for (const int64_t rows : {4, 2, 3}) {
+    const Tensor image = numbers({rows, 2, 3, 4}), map = numbers({rows, 2, 3}, -1, 1, 1);
+    const Tensor planned = executor.run({{"x", image}, {"theta", map}});
+    BOOST_TEST(planned.shape() == Shape({rows, 2, 3, 2}));
+    BOOST_TEST(difference(op(image, map).value(), planned) < 1e-13);
+  }
+  const Tensor none = esp::grid_sample(esp::ones({0, 2, 3, 3}), esp::ones({0, 4, 4, 2})).value();
+  BOOST_TEST(none.shape() == Shape({0, 2, 4, 4}));
+}
+
+// Weights and positions are made of the sizes of an image, so these cannot be open.
+BOOST_AUTO_TEST_CASE(open_sizes_are_refused) {
+  const Variable grid = esp::placeholder("grid", {-1, 2, 2, 2});
+  for (const Shape& sizes : {Shape{-1, 1, -1, 4}, Shape{-1, 1, 4, -1}})
+    for (const bool corners : {false, true}) {
+      const Variable x = esp::placeholder("x", sizes);
+      const Variable larger =
+          esp::interpolate(x, {.size = {5}, .mode = esp::Interpolation::linear, .align_corners = corners});
+      const auto [samples, line] = std::pair(esp::grid_sample(x, grid, {.align_corners = corners}), here());
+      BOOST_CHECK_THROW(larger.get_executor(), esp::UnsupportedError);
+      BOOST_CHECK_EXCEPTION(samples.get_executor(), esp::UnsupportedError, says({line}));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(identities) {
+  const Tensor x = numbers({2, 3, 4, 5});
+  const Tensor still = esp::tensor_from(std::vector<double>{1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0}, {2, 2, 3});
+  for (const bool corners : {false, true}) {
+    const Variable grid = esp::affine_grid(still, {4, 5}, corners);
+    for (const auto mode : {esp::SampleMode::linear, esp::SampleMode::nearest})
+      BOOST_TEST(difference(x, esp::grid_sample(x, grid, {.mode = mode, .align_corners = corners}).value()) <
+                 1e-13);
+    BOOST_TEST(
+        difference(x, esp::interpolate(
+                          x, {.size = {4, 5}, .mode = esp::Interpolation::linear, .align_corners = corners})
+                          .value()) == 0);
+  }
+  // A point far away, or nowhere.
+  for (const double far : {1e300, -1e300, static_cast<double>(INFINITY)}) {
+    const Tensor grid = esp::full({1, 1, 1, 2}, far, esp::float64);
+    BOOST_TEST(esp::grid_sample(x.slice(0, 0, 1), grid, {.mode = esp::SampleMode::nearest})
+                   .value()
+                   .at<double>({0, 0, 0, 0}) == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(mistakes_name_function_shapes_and_line) {
+  const Variable x = esp::ones({2, 3, 4, 4});
+  BOOST_CHECK_EXCEPTION(esp::grid_sample(x, esp::ones({2, 3, 3, 3})), esp::ShapeError,
+                        says({"grid_sample", "[2, 3, 4, 4]", "[2, 3, 3, 3]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::grid_sample(x, esp::ones({3, 3, 3, 2})), esp::ShapeError,
+                        says({"grid_sample", here()}));
+  BOOST_CHECK_EXCEPTION(esp::grid_sample(x, esp::ones({2, 3, 3, 2}, esp::float64)), esp::TypeError,
+                        says({"grid_sample", "float64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::grid_sample(esp::ones({2, 3, 0, 4}), esp::ones({2, 1, 1, 2})), esp::ShapeError,
+                        says({"grid_sample", "[2, 3, 0, 4]", "no elements", here()}));
+  BOOST_CHECK_EXCEPTION(esp::affine_grid(esp::ones({2, 3, 3}), {4, 4}), esp::ShapeError,
+                        says({"affine_grid", "[2, 3, 3]", "[n, 2, 3]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::affine_grid(esp::ones({2, 2, 3}), {4, -4}), esp::ShapeError, says({here()}));
+  BOOST_CHECK_EXCEPTION(esp::interpolate(x, {}), esp::Error, says({"interpolate", "either", here()}));
+  BOOST_CHECK_EXCEPTION(esp::interpolate(x, {.size = {1, 2, 3}}), esp::ShapeError,
+                        says({"interpolate", "3 numbers", "2 axes", here()}));
+  BOOST_CHECK_EXCEPTION(esp::interpolate(x, {.size = {4, 0}}), esp::Error,
+                        says({"interpolate", "axis 3", "0", here()}));
+  BOOST_CHECK_EXCEPTION(esp::interpolate(x, {.scale = {0.1}}), esp::ShapeError,
+                        says({"interpolate", "axis 2", "0.1", here()}));
+  BOOST_CHECK_EXCEPTION(esp::interpolate(x, {.scale = {NAN}}), esp::Error,
+                        says({"interpolate", "nan", here()}));
+  BOOST_CHECK_EXCEPTION(esp::interpolate(x, {.size = {2}, .align_corners = true}), esp::Error,
+                        says({"interpolate", "nearest", here()}));
+  BOOST_CHECK_EXCEPTION(esp::interpolate(esp::ones({2, 3}), {.size = {2}}), esp::ShapeError,
+                        says({"interpolate", "[2, 3]", here()}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
