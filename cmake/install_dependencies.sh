@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing Debian packages: install_dependencies.sh build [tests] [mpi] [checks] [fuzz] [bench]
+# Installs missing Debian packages: install_dependencies.sh build [tests] [mpi] [checks] [fuzz] [bench] [peers]
 # Without root rights, it prints them and stops.
 set -euo pipefail
 
@@ -12,6 +12,7 @@ declare -A groups=(
   [mpi]="libopenmpi-dev mpirun=openmpi-bin"
   [checks]="ccache=ccache clang++-16=clang-16 clang-format=clang-format pkg-config=pkg-config chromium=chromium python3=python3"
   [fuzz]="clang++-16=clang-16 libclang-rt-16-dev"
+  [peers]="python3-venv"
   [bench]="libbenchmark-dev libtorch-dev"
 )
 

@@ -60,15 +60,21 @@ function(extract_snippets page folder name result)
     endif()
   endwhile()
   if(open)
-    set(includes "")
-    foreach(header cmath filesystem fstream iostream memory string utility vector)
-      string(APPEND includes "#include <${header}>\n")
-    endforeach()
-    write_if_different("${folder}/${name}.cpp" "#include <espalier/espalier.h>\n${includes}namespace esp = espalier;\n
+    usual_head(head)
+    write_if_different("${folder}/${name}.cpp" "${head}
 ${fragments}}\n\n#line 1 \"main of ${name}\"\nint main() {\n${calls}}\n")
     list(APPEND names ${name})
   endif()
   set(${result} ${names} PARENT_SCOPE)
+endfunction()
+
+# What all programs begin with, but those that are whole in the page.
+function(usual_head result)
+  set(head "#include <espalier/espalier.h>\n")
+  foreach(header cmath filesystem fstream iostream memory string thread utility vector)
+    string(APPEND head "#include <${header}>\n")
+  endforeach()
+  set(${result} "${head}namespace esp = espalier;\n" PARENT_SCOPE)
 endfunction()
 
 function(count_lines text result)

@@ -49,11 +49,8 @@ function(extract_table_rows page folder name)
     message(FATAL_ERROR "${page}: there is no table with a column \"Espalier\"")
   endif()
 
-  set(includes "")
-  foreach(header cmath filesystem fstream iostream memory string thread utility vector)
-    string(APPEND includes "#include <${header}>\n")
-  endforeach()
-  write_if_different("${folder}/${name}.cpp" "#include <espalier/espalier.h>\n${includes}namespace esp = espalier;\n
+  usual_head(head)
+  write_if_different("${folder}/${name}.cpp" "${head}
 namespace {\nstruct Names {\n${names}};\n\n${functions}
 #line 1 \"main of ${name}\"
 template <class Row>

@@ -102,7 +102,7 @@ std::string text_of(const PlanData& plan, const Replication& replication) {
   return text;
 }
 
-/// Who keeps and updates what, where replicas share that out.
+/// What each replica keeps and updates, where they share that out.
 std::string text_of(const StateOwners& owners, int replica) {
   std::string text = fmt::format("states shared out: this is replica {}; {} bytes of states that all have\n",
                                  replica, owners.shared_bytes);

@@ -7,21 +7,12 @@
 #include "espalier/ops/functions/arrange.h"
 #include "espalier/ops/functions/windows.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/window_numbers.h"
 #include "espalier/ops/windows.h"
 
 namespace espalier {
 
 namespace {
-
-void check_window(const WindowOptions& o, size_t axes, std::string_view function) {
-  for (const PerAxis* each : {&o.kernel, &o.stride, &o.padding, &o.dilation})
-    if (each->size() != 1 && each->size() != axes)
-      throw ShapeError(fmt::format("{}: {} numbers for {} axes", function, each->size(), axes));
-  for (size_t i = 0; i < axes; ++i)
-    if (o.kernel[i] < 1 || o.stride[i] < 1 || o.dilation[i] < 1 || o.padding[i] < 0)
-      throw Error(fmt::format("{}: along axis {}, a kernel of {}, stride {}, padding {}, dilation {}",
-                              function, i, o.kernel[i], o.stride[i], o.padding[i], o.dilation[i]));
-}
 
 void check_divides(int64_t size, int64_t by, std::string_view what, std::string_view function) {
   if (by < 1) throw Error(fmt::format("{}: {} parts", function, by));

@@ -38,4 +38,16 @@ inline Dims numbers_for_axes(const PerAxis& list, size_t axes, int64_t least, st
   return all;
 }
 
+/// Throws unless there is one of each number or one for each axis, and each is in its range.
+inline void check_window(const WindowOptions& o, size_t axes, std::string_view function) {
+  const auto check = [&](const PerAxis& list, int64_t least, std::string_view what) {
+    check_window_count(list.size(), axes, what, function);
+    for (size_t i = 0; i < axes; ++i) check_window_number(list[i], least, what, function);
+  };
+  check(o.kernel, 1, "kernel");
+  check(o.stride, 1, "stride");
+  check(o.padding, 0, "padding");
+  check(o.dilation, 1, "dilation");
+}
+
 }  // namespace espalier

@@ -7,6 +7,7 @@
 
 #include "espalier/core/cpu/row_blocks.h"
 #include "espalier/core/cpu/vectorize.h"
+#include "espalier/core/scalar_math.h"
 
 namespace espalier::detail {
 
@@ -16,6 +17,7 @@ concept HasBounded = requires(A x) {
   { F::bounded(x) } -> std::same_as<A>;
 };
 
+/// out[i] = F()(a[i]): by F::bounded in blocks of which all elements are within the bound.
 template <class F, class A>
 void bounded_row(int64_t n, A* out, const A* a) {
   vectorized([=]() __attribute__((always_inline)) {

@@ -20,29 +20,29 @@ struct FittedTree {
 };
 
 /// The figures of an epoch are the loss and its metrics, each a number with a name of its own.
-PlanOutput metric_of(std::string_view who, const NamedMetrics::value_type& named, const Variable& prediction,
+PlanOutput metric_of(std::string_view caller, const NamedMetrics::value_type& named, const Variable& prediction,
                      const Variable& target) {
   const auto& [name, metric] = named;
   if (name == "loss" || name == "validation_loss")
-    throw Error(fmt::format("{}: a metric cannot be named '{}', which is the loss of an epoch", who, name));
-  if (!metric) throw Error(fmt::format("{}: the metric '{}' is an empty function", who, name));
+    throw Error(fmt::format("{}: a metric cannot be named '{}', which is the loss of an epoch", caller, name));
+  if (!metric) throw Error(fmt::format("{}: the metric '{}' is an empty function", caller, name));
   PlanOutput output = metric(prediction, target);
   const Variable& value = output.variables().front();
   if (value.defined() && value.rank() > 0)
     throw ShapeError(
         fmt::format("{}: the metric '{}' is of shape {}; it must be a scalar, such as a mean over the batch",
-                    who, name, value.shape().str()));
+                    caller, name, value.shape().str()));
   return output;
 }
 
-FittedTree write_tree(std::string_view who, const internal::NetCall& net, const internal::LossCall& loss,
+FittedTree write_tree(std::string_view caller, const internal::NetCall& net, const internal::LossCall& loss,
                       const data::Distributor& feed, const NamedMetrics& metrics) {
   const std::vector<Variable> columns = feed.get_output_graphs();
   const Variable &x = columns.front(), &y = columns.back();
   const Variable prediction = net(x);
   FittedTree tree{loss(prediction, y), {}};
   for (const auto& metric : metrics)
-    tree.outputs.emplace_back(metric.first, metric_of(who, metric, prediction, y));
+    tree.outputs.emplace_back(metric.first, metric_of(caller, metric, prediction, y));
   return tree;
 }
 

@@ -81,7 +81,7 @@ class Planner {
     }
   }
 
-  /// Who assigns each value, and who may read each leaf, itself or through views.
+  /// The assignments of each value, and the nodes that may read each leaf, itself or through views.
   void find_leaf_uses() {
     const auto n = static_cast<uint32_t>(graph_.nodes.size());
     assignments_.resize(outputs_);

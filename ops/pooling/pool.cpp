@@ -86,11 +86,8 @@ struct PoolArgmax : PoolOp {
     visit(x.dtype(), [&]<class T>(TypeTag<T>) {
       if constexpr (Numbers::accepts<T>) {
         const T* from = static_cast<const T*>(x.address());
-        parallel_for(pooled_planes(x.shape(), form().axes()), planes_at_once(axes),
-                     [&](int64_t begin, int64_t end) {
-                       for (int64_t plane = begin; plane < end; ++plane)
-                         one_plane(axes, from + plane * axes.elements(), to + plane * axes.windows());
-                     });
+        each_plane(axes, pooled_planes(x.shape(), form().axes()),
+                   [&](int64_t element, int64_t window) { one_plane(axes, from + element, to + window); });
       }
     });
   }
@@ -136,19 +133,15 @@ struct PoolSum : PoolOp {
       if constexpr (Reals::accepts<T>) {
         const T* from = static_cast<const T*>(x.address());
         T* to = static_cast<T*>(call.outputs[0]->address());
-        parallel_for(
-            pooled_planes(x.shape(), form().axes()), planes_at_once(axes), [&](int64_t begin, int64_t end) {
-              for (int64_t plane = begin; plane < end; ++plane) {
-                const T* in = from + plane * axes.elements();
-                T* out = to + plane * axes.windows();
-                each_window(axes,
-                            [&](int64_t window, const PoolRange& a, const PoolRange& b, const PoolRange& c) {
-                              T sum(0);
-                              each_element(axes, a, b, c, [&](int64_t at) { sum += in[at]; });
-                              out[window] = sum;
-                            });
-              }
-            });
+        each_plane(axes, pooled_planes(x.shape(), form().axes()), [&](int64_t first, int64_t first_window) {
+          const T* in = from + first;
+          T* out = to + first_window;
+          each_window(axes, [&](int64_t window, const PoolRange& a, const PoolRange& b, const PoolRange& c) {
+            T sum(0);
+            each_element(axes, a, b, c, [&](int64_t at) { sum += in[at]; });
+            out[window] = sum;
+          });
+        });
       }
     });
   }
@@ -180,17 +173,13 @@ struct PoolSpread : PoolOp {
       if constexpr (Reals::accepts<T>) {
         const T* from = static_cast<const T*>(g.address());
         T* to = static_cast<T*>(out.address());
-        parallel_for(
-            pooled_planes(out.shape(), form().axes()), planes_at_once(axes), [&](int64_t begin, int64_t end) {
-              for (int64_t plane = begin; plane < end; ++plane) {
-                const T* windows = from + plane * axes.windows();
-                T* elements = to + plane * axes.elements();
-                each_window(
-                    axes, [&](int64_t window, const PoolRange& a, const PoolRange& b, const PoolRange& c) {
-                      each_element(axes, a, b, c, [&](int64_t at) { elements[at] += windows[window]; });
-                    });
-              }
-            });
+        each_plane(axes, pooled_planes(out.shape(), form().axes()), [&](int64_t first, int64_t first_window) {
+          const T* windows = from + first_window;
+          T* elements = to + first;
+          each_window(axes, [&](int64_t window, const PoolRange& a, const PoolRange& b, const PoolRange& c) {
+            each_element(axes, a, b, c, [&](int64_t at) { elements[at] += windows[window]; });
+          });
+        });
       }
     });
   }

@@ -166,7 +166,7 @@ std::string compile(_nvrtcProgram& program, const std::string& flags) {
       compiler +
       " -O1 -shared -fPIC -w -fno-math-errno -ffp-contract=off -fvisibility=default"
       " -fsanitize=alignment -fno-sanitize-recover=alignment"
-      " -nostdlib"  // the program has all that it calls, and linking is half of the time
+      " -nostdlib"  // the program has all that it calls; linking libraries would take half of the time
       " -D__CUDACC_RTC__=1 -D__CUDA_ARCH__=900 -DESPALIER_EMULATED_CUDA=1 -I" +
       quoted((folder / "include").string()) + " -I" + quoted(ESPALIER_EMULATED_INCLUDE) + " -include " +
       quoted(ESPALIER_EMULATED_INCLUDE "/emulated_rtc.h") + flags + " " +

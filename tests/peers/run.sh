@@ -11,6 +11,7 @@ python=${PYTORCH:-python3}
 if ! "$python" -c 'import torch' 2>/dev/null; then
   python=$PWD/build/pytorch/bin/python
   if ! "$python" -c 'import torch' 2>/dev/null; then
+    cmake/install_dependencies.sh peers
     python3 -m venv build/pytorch
     "$python" -m pip install --quiet torch numpy
   fi
