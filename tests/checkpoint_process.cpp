@@ -21,7 +21,7 @@
 #include "espalier/core/device.h"
 
 namespace esp = espalier;
-using esp::testing::Program;
+using esp::testing::CheckpointProgram;
 namespace fs = std::filesystem;
 
 namespace {
@@ -37,7 +37,7 @@ int crash() {
   if (!mkdtemp(name.data())) return std::perror("mkdtemp"), 2;
   const fs::path start = fs::path(name) / "start", folder = fs::path(name) / "run";
   esp::set_num_threads(1);  // threads do not survive a fork
-  const Program trainer, program;
+  const CheckpointProgram trainer, program;
   program.executor.checkpoint(start);
   std::unordered_map<std::string, int64_t> states;  // the states of the uninterrupted run, and their steps
   program.executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
@@ -101,7 +101,7 @@ int crash() {
 }
 
 int resume(const std::string& optimizer, const fs::path& folder, int64_t epochs, const fs::path& result) {
-  const Program program(optimizer, 8, 5);
+  const CheckpointProgram program(optimizer, 8, 5);
   program.executor.resume(folder);
   const esp::History history = program.executor.execute({.epochs = epochs, .progress = false});
   std::ofstream(result) << program.state() << esp::testing::bits(history);
@@ -109,7 +109,7 @@ int resume(const std::string& optimizer, const fs::path& folder, int64_t epochs,
 }
 
 int train(const fs::path& folder, bool stuck) {
-  const Program program;
+  const CheckpointProgram program;
   program.executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
     if (info.epoch != 1 || info.step != 0) return;
     std::puts("ready");

@@ -39,7 +39,7 @@ inline std::string bits(const History& history) {
 }
 
 /// Shuffled batches of which the last is short, dropout, an optimizer with states, and validation.
-struct Program {
+struct CheckpointProgram {
   static constexpr int64_t rows = 23, batch = 5, steps = 5;
 
   nn::Sequential model;
@@ -58,8 +58,9 @@ struct Program {
     fill_uniform(RandomStream{seed, 0}, t.data<float>(), t.elements(), -1, 1);
     return t;
   }
-  explicit Program(const std::string& optimizer_name = "Adam", int64_t width = 8, uint64_t seed = 17)
-      : Program(optimizer_of(optimizer_name, seed), width) {}
+  explicit CheckpointProgram(const std::string& optimizer_name = "Adam", int64_t width = 8,
+                             uint64_t seed = 17)
+      : CheckpointProgram(optimizer_of(optimizer_name, seed), width) {}
 
   /// The bits of everything that training changes.
   std::string state() const {
@@ -76,7 +77,7 @@ struct Program {
   }
 
  private:
-  Program(optim::Optimizer o, int64_t width)
+  CheckpointProgram(optim::Optimizer o, int64_t width)
       : model{nn::Dense(width), nn::Tanh(), nn::Dropout(0.3), nn::Dense(2)},
         feed({numbers_of(1, {rows, 4}), numbers_of(2, {rows, 2})},
              {.batch_size = batch, .shuffle = true, .seed = 3}),

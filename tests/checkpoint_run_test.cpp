@@ -32,11 +32,11 @@ std::string position_in(const fs::path& folder) {
 
 /// Trains, and returns the positions of all checkpoints that were written. Calls `meanwhile` after each step.
 Positions positions(esp::ExecuteOptions options,
-                    const std::function<void(const Program&, int64_t)>& meanwhile = {}) {
+                    const std::function<void(const CheckpointProgram&, int64_t)>& meanwhile = {}) {
   const TemporaryFolder folder;
   options.checkpoint = folder / "a" / "b";  // created by the run
   options.progress = false;
-  const Program program;
+  const CheckpointProgram program;
   Positions found;
   fs::path last;
   const auto look = [&] {
@@ -89,17 +89,17 @@ BOOST_AUTO_TEST_CASE(when_checkpoints_are_left) {
   BOOST_TEST(positions({.epochs = 2, .checkpoint_every = 5}) == (Positions{"0.5", "1.5", "2.0"}));
   BOOST_TEST(positions({.epochs = 1, .checkpoint_every = 100}) == Positions{"1.0"});
   BOOST_TEST(positions({.epochs = 0}) == Positions{});
-  const Program program;
+  const CheckpointProgram program;
   BOOST_CHECK_EXCEPTION(program.executor.execute({.checkpoint_every = -1}), esp::Error, says({"-1", here()}));
   BOOST_CHECK_EXCEPTION(program.executor.execute({.checkpoint_every = 2}), esp::Error,
                         says({"needs a folder", here()}));
 }
 
 BOOST_AUTO_TEST_CASE(a_run_that_is_stopped_leaves_one) {
-  const auto stop = [](const Program& program, int64_t step) {
+  const auto stop = [](const CheckpointProgram& program, int64_t step) {
     if (step == 7) program.executor.stop();
   };
-  const auto interrupt = [](const Program&, int64_t step) {
+  const auto interrupt = [](const CheckpointProgram&, int64_t step) {
     if (step == 7) raise(SIGINT);
   };
   for (const int64_t every : {0, 3, 100}) {
@@ -111,15 +111,15 @@ BOOST_AUTO_TEST_CASE(a_run_that_is_stopped_leaves_one) {
 }
 
 BOOST_AUTO_TEST_CASE(a_run_that_is_stopped_goes_on_with_the_next_batch) {
-  const auto finish = [](const Program& program) {
+  const auto finish = [](const CheckpointProgram& program) {
     const esp::History history = program.executor.execute({.epochs = 3, .progress = false});
     return bits(history) + program.state();
   };
-  const std::string whole = finish(Program());
+  const std::string whole = finish(CheckpointProgram());
   for (const bool signal : {false, true})
     for (const int64_t last : {1, 5, 7}) {  // an epoch has five steps
       const TemporaryFolder folder;
-      const Program first;
+      const CheckpointProgram first;
       int64_t steps = 0;
       double of_last_epoch = 0;
       first.executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
@@ -144,14 +144,14 @@ BOOST_AUTO_TEST_CASE(a_run_that_is_stopped_goes_on_with_the_next_batch) {
         BOOST_TEST(std::isnan(history.epochs.back().validation_loss));
       }
       BOOST_TEST(history.interrupted == signal);
-      const Program second;
+      const CheckpointProgram second;
       second.executor.resume(folder.path());
       BOOST_TEST(finish(second) == whole);
     }
 }
 
 BOOST_AUTO_TEST_CASE(a_stop_before_the_first_step_takes_none) {
-  const Program program;
+  const CheckpointProgram program;
   int64_t steps = 0;
   program.executor.on(esp::Event::epoch_start, [&](const esp::StepInfo&) { program.executor.stop(); });
   for (const esp::Event event : {esp::Event::step_finish, esp::Event::epoch_finish})
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(a_stop_before_the_first_step_takes_none) {
 
 BOOST_AUTO_TEST_CASE(a_reset_of_the_feed_begins_its_epoch) {
   const TemporaryFolder folder;
-  const Program first;
+  const CheckpointProgram first;
   for (int step = 0; step < 7; ++step) try {
       first.executor.step();
     } catch (const esp::EndOfData&) {
@@ -181,7 +181,7 @@ BOOST_AUTO_TEST_CASE(a_reset_of_the_feed_begins_its_epoch) {
   BOOST_TEST(left.record.loss_sum == 0);
   BOOST_TEST(left.weighted == 0);
   for (const bool before : {false, true}) {  // before the checkpoint, or after resuming
-    const Program program;
+    const CheckpointProgram program;
     const auto resume = [&] {
       program.executor.resume(folder / (before ? "reset" : "in the midst"));
       if (!before) program.feed.feed()->next_epoch();
@@ -192,14 +192,14 @@ BOOST_AUTO_TEST_CASE(a_reset_of_the_feed_begins_its_epoch) {
     int64_t begun = 0;
     program.executor.on(esp::Event::epoch_start, [&](const esp::StepInfo&) { ++begun; });
     const esp::History history = program.executor.execute({.epochs = 2, .progress = false});
-    BOOST_TEST(history.epochs.back().samples == Program::rows);
+    BOOST_TEST(history.epochs.back().samples == CheckpointProgram::rows);
     BOOST_TEST(begun == 1);
   }
 }
 
 BOOST_AUTO_TEST_CASE(the_epoch_of_the_validation_feed_comes_back) {
   const TemporaryFolder folder;
-  const Program program;
+  const CheckpointProgram program;
   program.held_out.feed()->next_epoch();
   program.held_out.feed()->next_epoch();
   program.executor.checkpoint(folder.path());
@@ -211,7 +211,7 @@ BOOST_AUTO_TEST_CASE(the_epoch_of_the_validation_feed_comes_back) {
 
 BOOST_AUTO_TEST_CASE(seconds_go_on_where_they_were) {
   const TemporaryFolder folder;
-  const Program program;
+  const CheckpointProgram program;
   program.executor.execute({.epochs = 1, .progress = false});
   for (int step = 0; step < 3; ++step) program.executor.step();
   program.executor.checkpoint(folder.path());
@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(seconds_go_on_where_they_were) {
   BOOST_TEST(c.run.record.seconds > 0);
   c.run.record.seconds = 1000;
   esp::write_checkpoint(folder.path(), c);
-  const Program other;
+  const CheckpointProgram other;
   other.executor.resume(folder.path());
   std::vector<double> told;
   for (const esp::Event event : {esp::Event::step_finish, esp::Event::epoch_finish})
@@ -233,18 +233,18 @@ BOOST_AUTO_TEST_CASE(seconds_go_on_where_they_were) {
 
 BOOST_AUTO_TEST_CASE(losses_that_were_not_read_are_in_it) {
   // Without callbacks, losses are fetched late.
-  const auto finish = [](const Program& program) {
+  const auto finish = [](const CheckpointProgram& program) {
     const esp::History history = program.executor.execute({.epochs = 2, .progress = false});
     return bits(history) + program.state();
   };
-  const std::string whole = finish(Program());
+  const std::string whole = finish(CheckpointProgram());
   const TemporaryFolder folder;
-  const Program first;
+  const CheckpointProgram first;
   first.executor.execute(
       {.epochs = 2, .progress = false, .checkpoint = folder.path(), .checkpoint_every = 3});
   fs::remove(folder / "checkpoint-000004.safetensors");
   BOOST_TEST(position_in(folder.path()) == "1.4");
-  const Program second;
+  const CheckpointProgram second;
   second.executor.resume(folder.path());
   BOOST_TEST(finish(second) == whole);
 }
@@ -327,7 +327,7 @@ BOOST_AUTO_TEST_CASE(only_its_own_leftovers_are_removed) {
 
 BOOST_AUTO_TEST_CASE(products_are_computed_by_the_same_library) {
   const TemporaryFolder folder;
-  const Program program;
+  const CheckpointProgram program;
   const std::vector<int> before = libraries();
   BOOST_REQUIRE(!before.empty());
   program.executor.checkpoint(folder.path());
@@ -361,7 +361,7 @@ BOOST_AUTO_TEST_CASE(plans_are_bound_anew_to_the_libraries_of_a_checkpoint) {
 
 BOOST_AUTO_TEST_CASE(settings_no_optimizer_has_are_refused) {
   const TemporaryFolder folder;
-  const Program program;
+  const CheckpointProgram program;
   program.executor.checkpoint(folder.path());
   const esp::Checkpoint good = esp::read_checkpoint(folder.path()).checkpoint;
   const std::string before = program.state();
@@ -371,7 +371,7 @@ BOOST_AUTO_TEST_CASE(settings_no_optimizer_has_are_refused) {
     esp::write_checkpoint(folder.path(), c);
     BOOST_CHECK_EXCEPTION(program.executor.resume(folder.path()), esp::FileError, says({"lr", here()}));
   }
-  for (const int64_t step : {int64_t{-1}, Program::steps + 1}) {
+  for (const int64_t step : {int64_t{-1}, CheckpointProgram::steps + 1}) {
     esp::Checkpoint c = good;
     c.run.step = step;
     esp::write_checkpoint(folder.path(), c);

@@ -31,15 +31,15 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-Outcome finish(const Program& program, int64_t n = epochs) {
+Outcome finish(const CheckpointProgram& program, int64_t n = epochs) {
   const esp::History history = program.executor.execute({.epochs = n, .progress = false});
   return {program.state(), bits(history)};
 }
 
-Outcome uninterrupted(const std::string& optimizer) { return finish(Program(optimizer)); }
+Outcome uninterrupted(const std::string& optimizer) { return finish(CheckpointProgram(optimizer)); }
 
 /// Stops a run after `steps` steps by an exception, with a checkpoint at that step.
-void train_until(const Program& program, int64_t steps, const fs::path& folder) {
+void train_until(const CheckpointProgram& program, int64_t steps, const fs::path& folder) {
   struct Enough {};
   int64_t done = 0;
   program.executor.on(esp::Event::step_finish, [&](const esp::StepInfo&) {
@@ -92,16 +92,16 @@ BOOST_AUTO_TEST_CASE(the_checksum_is_the_standard_one) {
 BOOST_AUTO_TEST_CASE(a_resumed_run_is_the_run_that_never_stopped) {
   for (const std::string optimizer : {"Adam", "Sgd"}) {
     const Outcome whole = uninterrupted(optimizer);
-    for (int64_t stop = 1; stop <= epochs * Program::steps; ++stop) {
+    for (int64_t stop = 1; stop <= epochs * CheckpointProgram::steps; ++stop) {
       BOOST_TEST_CONTEXT(optimizer << ", stopped after step " << stop) {
         const TemporaryFolder folder;
         std::string at_stop;
         {
-          const Program first(optimizer);
+          const CheckpointProgram first(optimizer);
           train_until(first, stop, folder.path());
           at_stop = first.state();
         }
-        const Program second(optimizer, 8, 99);  // with other initial parameters
+        const CheckpointProgram second(optimizer, 8, 99);  // with other initial parameters
         second.feed.feed()->next_epoch();
         second.executor.resume(folder.path());
         BOOST_TEST(second.state() == at_stop);
@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(it_resumes_in_another_process) {
   for (const std::string optimizer : {"Adam", "Sgd"}) {
     const TemporaryFolder folder, result;
     const Outcome whole = uninterrupted(optimizer);
-    train_until(Program(optimizer), 7, folder.path());
+    train_until(CheckpointProgram(optimizer), 7, folder.path());
     const int status = run_process(
         {"resume", optimizer, folder.path().string(), std::to_string(epochs), (result / "outcome").string()});
     BOOST_REQUIRE(status == 0);
@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(it_resumes_in_another_process) {
 BOOST_AUTO_TEST_CASE(it_resumes_into_the_executor_that_was_stopped) {
   const TemporaryFolder folder;
   const Outcome whole = uninterrupted("Adam");
-  const Program program;
+  const CheckpointProgram program;
   program.executor.execute({.epochs = 1, .progress = false, .checkpoint = folder.path()});
   finish(program);  // diverges from the checkpoint
   for (int i = 0; i < 2; ++i) {
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(it_resumes_into_the_executor_that_was_stopped) {
 
 BOOST_AUTO_TEST_CASE(epochs_count_from_the_beginning_of_the_run) {
   const TemporaryFolder folder;
-  const Program program;
+  const CheckpointProgram program;
   program.executor.execute({.epochs = 2, .progress = false, .checkpoint = folder.path()});
   std::vector<int64_t> told;
   program.executor.on(esp::Event::epoch_start,
@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(epochs_count_from_the_beginning_of_the_run) {
 }
 
 BOOST_AUTO_TEST_CASE(steps_go_on_at_the_next_one) {
-  const auto all_steps = [](const Program& program, int64_t count) {
+  const auto all_steps = [](const CheckpointProgram& program, int64_t count) {
     std::vector<double> losses;
     while (count-- > 0) try {
         losses.push_back(program.executor.step().loss);
@@ -163,18 +163,18 @@ BOOST_AUTO_TEST_CASE(steps_go_on_at_the_next_one) {
       }
     return losses;
   };
-  const Program whole;
+  const CheckpointProgram whole;
   const auto expected = all_steps(whole, 17);
   const std::string end = whole.state();
   for (int64_t stop = 0; stop <= 17; ++stop) {
     const TemporaryFolder folder;
     std::vector<double> losses;
     {
-      const Program first;
+      const CheckpointProgram first;
       losses = all_steps(first, stop);
       first.executor.checkpoint(folder.path());
     }
-    const Program second("Adam", 8, 99);
+    const CheckpointProgram second("Adam", 8, 99);
     second.executor.resume(folder.path());
     const auto rest = all_steps(second, 17 - stop);
     losses.insert(losses.end(), rest.begin(), rest.end());
@@ -184,8 +184,8 @@ BOOST_AUTO_TEST_CASE(steps_go_on_at_the_next_one) {
   // A run that execute() began and step() continues, and vice versa.
   const TemporaryFolder folder;
   const Outcome by_epochs = uninterrupted("Adam");
-  train_until(Program(), 7, folder.path());
-  const Program mixed;
+  train_until(CheckpointProgram(), 7, folder.path());
+  const CheckpointProgram mixed;
   mixed.executor.resume(folder.path());
   BOOST_TEST(mixed.executor.step().step == 2);
   BOOST_TEST((finish(mixed) == by_epochs));
@@ -193,11 +193,11 @@ BOOST_AUTO_TEST_CASE(steps_go_on_at_the_next_one) {
 
 BOOST_AUTO_TEST_CASE(settings_come_back) {
   const TemporaryFolder folder;
-  const Program first;
+  const CheckpointProgram first;
   esp::optim::Optimizer shared = first.optimizer;
   shared.set_learning_rate(0.3);
   first.executor.checkpoint(folder.path());
-  const Program second;
+  const CheckpointProgram second;
   second.executor.resume(folder.path());
   BOOST_TEST(second.optimizer.learning_rate() == 0.3);
   const esp::History a = first.executor.execute({.epochs = 2, .progress = false}),
@@ -211,7 +211,7 @@ BOOST_AUTO_TEST_CASE(every_checkpoint_of_a_run_leads_to_its_end) {
   const Outcome whole = uninterrupted("Adam");
   for (const int64_t every : {0, 1, 3}) {
     const TemporaryFolder folder, copies;
-    const Program program;
+    const CheckpointProgram program;
     // The callbacks of an event run before its checkpoint: the file is from the previous event.
     int64_t copied = 0;
     const auto copy = [&](const esp::StepInfo&) {
@@ -225,7 +225,7 @@ BOOST_AUTO_TEST_CASE(every_checkpoint_of_a_run_leads_to_its_end) {
     BOOST_TEST((Outcome{program.state(), bits(history)} == whole));  // the run is unchanged
     BOOST_TEST(copied > 10);
     for (int64_t i = 0; i < copied; i += 4) {
-      const Program other;
+      const CheckpointProgram other;
       other.executor.resume(copies / std::to_string(i));
       BOOST_TEST((finish(other) == whole));
     }
@@ -234,8 +234,8 @@ BOOST_AUTO_TEST_CASE(every_checkpoint_of_a_run_leads_to_its_end) {
 
 BOOST_AUTO_TEST_CASE(an_epochs_callbacks_are_called_once) {
   // A callback that halves the learning rate must not do so twice for one epoch.
-  const auto train = [](const Program& p, const fs::path& folder, int64_t n, std::vector<std::string>& told,
-                        bool resume) {
+  const auto train = [](const CheckpointProgram& p, const fs::path& folder, int64_t n,
+                        std::vector<std::string>& told, bool resume) {
     esp::optim::Optimizer optimizer = p.optimizer;
     for (const auto& [event, name] :
          {std::pair{esp::Event::epoch_start, "start "}, {esp::Event::epoch_finish, "finish "}})
@@ -248,11 +248,11 @@ BOOST_AUTO_TEST_CASE(an_epochs_callbacks_are_called_once) {
   };
   const TemporaryFolder folder, unused;
   std::vector<std::string> told, expected;
-  const Program whole;
+  const CheckpointProgram whole;
   train(whole, unused.path(), 4, expected, false);
   const std::string end = whole.state();
-  train(Program(), folder.path(), 2, told, false);
-  const Program second;
+  train(CheckpointProgram(), folder.path(), 2, told, false);
+  const CheckpointProgram second;
   train(second, folder.path(), 4, told, true);
   BOOST_TEST(told == expected);
   BOOST_TEST(second.state() == end);
@@ -276,19 +276,19 @@ BOOST_AUTO_TEST_CASE(placeholders_have_no_position) {
 
 BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
   const TemporaryFolder folder;
-  train_until(Program(), 7, folder.path());
+  train_until(CheckpointProgram(), 7, folder.path());
   const auto refused = [&](const esp::Executor& executor, std::initializer_list<std::string> parts) {
     BOOST_CHECK_EXCEPTION(executor.resume(folder.path()), esp::FileError, says(parts));
     BOOST_CHECK_EXCEPTION(executor.resume(folder.path()), esp::FileError,
                           says({"checkpoint-000001", here()}));
   };
-  const Program wider("Adam", 9), sgd("Sgd");
+  const CheckpointProgram wider("Adam", 9), sgd("Sgd");
   const std::string before = wider.state() + sgd.state();
   refused(wider.executor, {"'weight', float32 [8, 4]", "'weight', float32 [9, 4]"});
   refused(sgd.executor, {"leaf 4 (of 17 there and 9 here)", "'m', float32", "'momentum', float32"});
   BOOST_TEST(wider.state() + sgd.state() == before);
 
-  const Program p;
+  const CheckpointProgram p;
   const esp::Variable loss = p.loss;
   using esp::Mode;
   refused(loss.get_executor({.mode = Mode::training, .optimizer = p.optimizer}), {"feed 1", "missing"});
@@ -318,7 +318,7 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(a_callback_cannot_begin_another_run) {
-  const Program p;
+  const CheckpointProgram p;
   bool nested = true;
   p.executor.on(esp::Event::step_finish, [&](const esp::StepInfo&) {
     if (!nested) return;
@@ -331,7 +331,7 @@ BOOST_AUTO_TEST_CASE(a_callback_cannot_begin_another_run) {
 
 BOOST_AUTO_TEST_CASE(folders_without_one) {
   const TemporaryFolder folder;
-  const Program p;
+  const CheckpointProgram p;
   BOOST_CHECK_EXCEPTION(p.executor.resume(folder / "none"), esp::FileError, says({"none", here()}));
   BOOST_CHECK_EXCEPTION(p.executor.resume(folder.path()), esp::FileError, says({"no checkpoint", here()}));
   folder.write("checkpoint-000001.safetensors.77-0.tmp", "half");
@@ -344,7 +344,7 @@ BOOST_AUTO_TEST_CASE(folders_without_one) {
 
 BOOST_AUTO_TEST_CASE(where_nothing_can_be_written) {
   const TemporaryFolder folder;
-  const Program p;
+  const CheckpointProgram p;
   const fs::path file = folder.write("file", "");
   BOOST_CHECK_EXCEPTION(p.executor.checkpoint(file), esp::FileError, says({"file", here()}));
   BOOST_CHECK_EXCEPTION(p.executor.checkpoint(file / "below"), esp::FileError, says({"below", here()}));
@@ -379,7 +379,7 @@ BOOST_AUTO_TEST_CASE(where_nothing_can_be_written) {
 
 BOOST_AUTO_TEST_CASE(leftovers_go_and_two_stay) {
   const TemporaryFolder folder;
-  const Program p;
+  const CheckpointProgram p;
   folder.write("checkpoint-000001.safetensors.77-0.tmp", "half");
   folder.write("notes.txt", "the user's");
   for (int i = 0; i < 5; ++i) p.executor.checkpoint(folder.path());
@@ -390,12 +390,12 @@ BOOST_AUTO_TEST_CASE(leftovers_go_and_two_stay) {
 
 BOOST_AUTO_TEST_CASE(damage_is_refused) {
   const TemporaryFolder folder;
-  const Program p;
+  const CheckpointProgram p;
   train_until(p, 7, folder.path());
   const std::string good_state = p.state();
   const fs::path file = folder / "checkpoint-000001.safetensors";
   const std::string good = esp::read_file(file);
-  const Program other("Adam", 8, 99);
+  const CheckpointProgram other("Adam", 8, 99);
   const TemporaryFolder clean;
   other.executor.checkpoint(clean.path());
   const std::string before = other.state();
@@ -429,7 +429,7 @@ BOOST_AUTO_TEST_CASE(damage_is_refused) {
 
 BOOST_AUTO_TEST_CASE(the_one_before_counts_once_a_damaged_one_is_removed) {
   const TemporaryFolder folder;
-  const Program p;
+  const CheckpointProgram p;
   p.executor.checkpoint(folder.path());
   const std::string state = p.state();
   finish(p, 1);

@@ -12,10 +12,10 @@
 namespace espalier::testing {
 
 using Group = CommunicatorGroup;
-using Program = std::function<void(Communicator&)>;
+using RankProgram = std::function<void(Communicator&)>;
 
 /// The error of each rank's program, or "". A communicator lives until all programs have ended.
-inline std::vector<std::string> run_ranks(const Group& group, const Program& program) {
+inline std::vector<std::string> run_ranks(const Group& group, const RankProgram& program) {
   std::vector<std::string> errors(group.size());
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < group.size(); ++rank)
@@ -33,7 +33,7 @@ inline std::vector<std::string> run_ranks(const Group& group, const Program& pro
   return errors;
 }
 
-inline std::vector<std::string> run_ranks(int size, const Program& program) {
+inline std::vector<std::string> run_ranks(int size, const RankProgram& program) {
   return run_ranks(make_thread_group(size), program);
 }
 

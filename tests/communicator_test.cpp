@@ -136,54 +136,55 @@ BOOST_AUTO_TEST_CASE(ranks_that_call_something_else_are_named) {
 }
 
 BOOST_AUTO_TEST_CASE(everything_that_may_differ_is_seen) {
-  const std::vector<std::pair<Program, Program>> pairs = {{[](Communicator& self) {
-                                                             Tensor t = zeros({2});
-                                                             self.all_reduce(t);
-                                                           },
-                                                           [](Communicator& self) {
-                                                             Tensor t = zeros({3});
-                                                             self.all_reduce(t);
-                                                           }},
-                                                          {[](Communicator& self) {
-                                                             Tensor t = zeros({2});
-                                                             self.all_reduce(t);
-                                                           },
-                                                           [](Communicator& self) {
-                                                             Tensor t = zeros({2, 1});
-                                                             self.all_reduce(t);
-                                                           }},
-                                                          {[](Communicator& self) {
-                                                             Tensor t = zeros({2});
-                                                             self.all_reduce(t);
-                                                           },
-                                                           [](Communicator& self) {
-                                                             Tensor t = zeros({2}, float64);
-                                                             self.all_reduce(t);
-                                                           }},
-                                                          {[](Communicator& self) {
-                                                             Tensor t = zeros({2});
-                                                             self.all_reduce(t);
-                                                           },
-                                                           [](Communicator& self) {
-                                                             Tensor t = zeros({2});
-                                                             self.all_reduce(t, Reduction::max);
-                                                           }},
-                                                          {[](Communicator& self) {
-                                                             Tensor t = zeros({2});
-                                                             self.broadcast(t, 0);
-                                                           },
-                                                           [](Communicator& self) {
-                                                             Tensor t = zeros({2});
-                                                             self.broadcast(t, 1);
-                                                           }},
-                                                          {[](Communicator& self) {
-                                                             Tensor t = zeros({2});
-                                                             self.all_reduce(t);
-                                                           },
-                                                           [](Communicator& self) { self.barrier(); }}};
+  const std::vector<std::pair<RankProgram, RankProgram>> pairs = {
+      {[](Communicator& self) {
+         Tensor t = zeros({2});
+         self.all_reduce(t);
+       },
+       [](Communicator& self) {
+         Tensor t = zeros({3});
+         self.all_reduce(t);
+       }},
+      {[](Communicator& self) {
+         Tensor t = zeros({2});
+         self.all_reduce(t);
+       },
+       [](Communicator& self) {
+         Tensor t = zeros({2, 1});
+         self.all_reduce(t);
+       }},
+      {[](Communicator& self) {
+         Tensor t = zeros({2});
+         self.all_reduce(t);
+       },
+       [](Communicator& self) {
+         Tensor t = zeros({2}, float64);
+         self.all_reduce(t);
+       }},
+      {[](Communicator& self) {
+         Tensor t = zeros({2});
+         self.all_reduce(t);
+       },
+       [](Communicator& self) {
+         Tensor t = zeros({2});
+         self.all_reduce(t, Reduction::max);
+       }},
+      {[](Communicator& self) {
+         Tensor t = zeros({2});
+         self.broadcast(t, 0);
+       },
+       [](Communicator& self) {
+         Tensor t = zeros({2});
+         self.broadcast(t, 1);
+       }},
+      {[](Communicator& self) {
+         Tensor t = zeros({2});
+         self.all_reduce(t);
+       },
+       [](Communicator& self) { self.barrier(); }}};
   for (const auto& [first, second] : pairs) {
     const auto group = make_thread_group(2);
-    const Program either = [&](Communicator& self) { self.rank() == 0 ? first(self) : second(self); };
+    const RankProgram either = [&](Communicator& self) { self.rank() == 0 ? first(self) : second(self); };
     auto errors = run_ranks(group, either);
     BOOST_TEST(contains(errors[0], "rank 1 called "));
     BOOST_TEST(contains(errors[1], "rank 0 called "));

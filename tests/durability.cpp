@@ -156,13 +156,13 @@ BOOST_AUTO_TEST_CASE(a_disk_that_fails_leaves_the_checkpoints_before) {
 
 BOOST_AUTO_TEST_CASE(a_run_whose_checkpoint_fails_ends_with_the_error) {
   const TemporaryFolder folder;
-  const esp::testing::Program program;
+  const esp::testing::CheckpointProgram program;
   const auto run = [&] {
     program.executor.execute({.epochs = 3, .progress = false, .checkpoint = folder.path()});
   };
   calls_of([&] { BOOST_CHECK_EXCEPTION(run(), esp::FileError, says({std::strerror(EIO)})); }, "sync file",
            EIO, 1);
-  const esp::testing::Program other;
+  const esp::testing::CheckpointProgram other;
   other.executor.resume(folder.path());
   BOOST_TEST(other.executor.execute({.epochs = 1, .progress = false}).epochs.size() == 1u);
   program.executor.resume(folder.path());

@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(without_a_feed_steps_have_no_end) {
 }
 
 BOOST_AUTO_TEST_CASE(an_epoch_tells_what_it_was) {
-  const Program program;
+  const CheckpointProgram program;
   std::vector<esp::StepInfo> told;
   for (const esp::Event event : {esp::Event::epoch_start, esp::Event::epoch_finish})
     program.executor.on(event, [&](const esp::StepInfo& info) { told.push_back(info); });
@@ -82,10 +82,10 @@ BOOST_AUTO_TEST_CASE(an_epoch_tells_what_it_was) {
   for (size_t epoch = 0; epoch < 2; ++epoch) {
     const esp::StepInfo &start = told[2 * epoch], &finish = told[2 * epoch + 1];
     const esp::EpochRecord& record = history.epochs[epoch];
-    BOOST_TEST(
-        (start.epoch == static_cast<int64_t>(epoch) && start.step == 0 && start.steps == Program::steps));
+    BOOST_TEST((start.epoch == static_cast<int64_t>(epoch) && start.step == 0 &&
+                start.steps == CheckpointProgram::steps));
     BOOST_TEST((finish.epoch == start.epoch && finish.step == finish.steps && finish.steps == start.steps));
-    BOOST_TEST((finish.samples == Program::rows && record.samples == Program::rows));
+    BOOST_TEST((finish.samples == CheckpointProgram::rows && record.samples == CheckpointProgram::rows));
     BOOST_TEST(finish.loss == record.loss_mean);
     BOOST_TEST(finish.validation_loss == record.validation_loss);
     BOOST_TEST(finish.seconds == record.seconds);

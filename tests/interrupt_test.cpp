@@ -45,7 +45,7 @@ struct sigaction current() {
   return action;
 }
 
-void raise_at(const Program& program, int64_t epoch, int64_t step,
+void raise_at(const CheckpointProgram& program, int64_t epoch, int64_t step,
               esp::Event event = esp::Event::step_finish) {
   program.executor.on(event, [=](const esp::StepInfo& info) {
     if (info.epoch == epoch && info.step == step) raise(SIGINT);
@@ -58,14 +58,14 @@ BOOST_AUTO_TEST_SUITE(interrupt)
 
 BOOST_AUTO_TEST_CASE(the_run_ends_after_its_step_and_goes_on_later) {
   const HostHandler host;
-  const Program whole;
+  const CheckpointProgram whole;
   const std::string history = bits(whole.executor.execute({.epochs = 3, .progress = false})),
                     end = whole.state();
   for (const bool folder_asked : {true, false})
     for (const int64_t step : {0, 2, 4}) {
       const TemporaryFolder folder;
       {
-        const Program program;
+        const CheckpointProgram program;
         raise_at(program, 1, step);
         esp::ExecuteOptions options{.epochs = 3, .progress = false};
         if (folder_asked) options.checkpoint = folder.path();
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(the_run_ends_after_its_step_and_goes_on_later) {
         BOOST_TEST((current().sa_handler == host_handler));
         if (!folder_asked) program.executor.checkpoint(folder.path());
       }
-      const Program second;
+      const CheckpointProgram second;
       second.executor.resume(folder.path());
       const esp::History rest = second.executor.execute({.epochs = 3, .progress = false});
       BOOST_TEST(!rest.interrupted);
@@ -87,12 +87,12 @@ BOOST_AUTO_TEST_CASE(the_run_ends_after_its_step_and_goes_on_later) {
 
 BOOST_AUTO_TEST_CASE(between_steps_it_ends_the_run_too) {
   const HostHandler host;
-  const Program at_start, at_end;
+  const CheckpointProgram at_start, at_end;
   raise_at(at_start, 1, 0, esp::Event::epoch_start);
   const esp::History one = at_start.executor.execute({.epochs = 3, .progress = false});
   BOOST_TEST(one.interrupted);
   BOOST_TEST(one.epochs.size() == 1u);
-  raise_at(at_end, 1, Program::steps, esp::Event::epoch_finish);
+  raise_at(at_end, 1, CheckpointProgram::steps, esp::Event::epoch_finish);
   const esp::History two = at_end.executor.execute({.epochs = 2, .progress = false});
   BOOST_TEST(two.interrupted);  // the signal was consumed
   BOOST_TEST(two.epochs.size() == 2u);
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(validation_is_left_and_taken_up_again) {
   const HostHandler host;
   const TemporaryFolder folder;
   const auto dataset = std::make_shared<Raising>();
-  const Program p;
+  const CheckpointProgram p;
   const auto executor =
       p.loss.get_executor({.mode = esp::Mode::training,
                            .optimizer = p.optimizer,
@@ -128,12 +128,12 @@ BOOST_AUTO_TEST_CASE(validation_is_left_and_taken_up_again) {
   BOOST_TEST(!history.interrupted);
   BOOST_REQUIRE(history.epochs.size() == 1u);
   BOOST_TEST(std::isfinite(history.epochs[0].validation_loss));
-  BOOST_TEST(history.epochs[0].samples == Program::rows);
+  BOOST_TEST(history.epochs[0].samples == CheckpointProgram::rows);
 }
 
 BOOST_AUTO_TEST_CASE(the_second_signal_is_the_hosts) {
   const HostHandler host;
-  const Program program;
+  const CheckpointProgram program;
   program.executor.on(esp::Event::step_finish, [](const esp::StepInfo&) {
     raise(SIGINT);
     BOOST_TEST(host_calls == 0);
@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(the_second_signal_is_the_hosts) {
 BOOST_AUTO_TEST_CASE(whatever_the_host_had_comes_back) {
   for (const auto handler : {SIG_DFL, SIG_IGN, host_handler}) {
     const HostHandler host(handler);
-    const Program program;
+    const CheckpointProgram program;
     raise_at(program, 0, 1);
     BOOST_TEST(program.executor.execute({.progress = false}).interrupted);
     BOOST_TEST((current().sa_handler == handler));
@@ -159,7 +159,7 @@ BOOST_AUTO_TEST_CASE(whatever_the_host_had_comes_back) {
   action.sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER;
   sigaddset(&action.sa_mask, SIGUSR2);
   sigaction(SIGINT, &action, nullptr);
-  const Program program;
+  const CheckpointProgram program;
   program.executor.on(esp::Event::step_finish, [](const esp::StepInfo&) { raise(SIGINT), raise(SIGINT); });
   for (const bool signal : {true, false}) {
     BOOST_TEST(program.executor.execute({.epochs = signal, .progress = false}).interrupted == signal);
@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(whatever_the_host_had_comes_back) {
 
 BOOST_AUTO_TEST_CASE(without_the_option_it_is_the_hosts_alone) {
   const HostHandler host;
-  const Program program;
+  const CheckpointProgram program;
   raise_at(program, 0, 1);
   const esp::History history = program.executor.execute({.progress = false, .handle_interrupt = false});
   BOOST_TEST(!history.interrupted);
@@ -184,7 +184,7 @@ BOOST_AUTO_TEST_CASE(without_the_option_it_is_the_hosts_alone) {
 
 BOOST_AUTO_TEST_CASE(an_exception_leaves_no_handler) {
   const HostHandler host;
-  const Program program;
+  const CheckpointProgram program;
   program.executor.on(esp::Event::step_finish, [](const esp::StepInfo& info) {
     BOOST_TEST((current().sa_handler != host_handler));
     if (info.step == 1) throw std::runtime_error("enough");
@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(an_exception_leaves_no_handler) {
 
 BOOST_AUTO_TEST_CASE(a_handler_that_the_host_sets_meanwhile_stays) {
   const HostHandler host;
-  const Program program;
+  const CheckpointProgram program;
   program.executor.on(esp::Event::step_finish, [](const esp::StepInfo&) { ::signal(SIGINT, other_handler); });
   BOOST_TEST(!program.executor.execute({.progress = false}).interrupted);
   BOOST_TEST((current().sa_handler == other_handler));
@@ -255,7 +255,7 @@ BOOST_AUTO_TEST_CASE(runs_in_several_threads_end_together) {
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i)
       threads.emplace_back([&] {
-        const Program program;
+        const CheckpointProgram program;
         program.executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
           if (info.epoch == 0 && info.step == 0) ++running;
         });
@@ -326,7 +326,7 @@ BOOST_AUTO_TEST_CASE(a_process_of_its_own) {
     } else {
       BOOST_REQUIRE(waitpid(child, &status, 0) == child);
       BOOST_TEST(status == 0);
-      const Program program("Adam", 8, 5);
+      const CheckpointProgram program("Adam", 8, 5);
       program.executor.resume(folder.path());
       BOOST_TEST(program.state() == esp::read_file(folder / "state"));
     }

@@ -15,7 +15,7 @@ using namespace espalier::testing;
 
 namespace {
 
-Array product(const Array& a, const Array& b, bool transpose_a = false, bool transpose_b = false) {
+Array product_of(const Array& a, const Array& b, bool transpose_a = false, bool transpose_b = false) {
   const auto size = [](const Array& m, bool axis) { return m.shape.dims()[axis]; };
   const int64_t k = size(a, !transpose_a);
   return Array({size(a, transpose_a), size(b, !transpose_b)}, [&](const Index& i) {
@@ -74,15 +74,15 @@ BOOST_AUTO_TEST_CASE(all_transposes) {
     for (bool tb : {false, true})
       for (const auto& [m, k, n] :
            {std::array<int64_t, 3>{2, 3, 4}, {1, 5, 1}, {3, 1, 2}, {1, 1, 1}, {7, 2, 1}})
-        check_op({.name = "matmul",
-                  .op =
-                      [&](const Variables& x) {
-                        return esp::matmul(ta ? esp::transpose(x[0]) : x[0],
-                                           tb ? esp::transpose(x[1]) : x[1]);
-                      },
-                  .inputs = {numbers(ta ? esp::Shape{k, m} : esp::Shape{m, k}),
-                             numbers(tb ? esp::Shape{n, k} : esp::Shape{k, n}, -2, 2, 1)},
-                  .reference = [&](const std::vector<Array>& in) { return product(in[0], in[1], ta, tb); }});
+        check_op(
+            {.name = "matmul",
+             .op =
+                 [&](const Variables& x) {
+                   return esp::matmul(ta ? esp::transpose(x[0]) : x[0], tb ? esp::transpose(x[1]) : x[1]);
+                 },
+             .inputs = {numbers(ta ? esp::Shape{k, m} : esp::Shape{m, k}),
+                        numbers(tb ? esp::Shape{n, k} : esp::Shape{k, n}, -2, 2, 1)},
+             .reference = [&](const std::vector<Array>& in) { return product_of(in[0], in[1], ta, tb); }});
 }
 
 BOOST_AUTO_TEST_CASE(sizes_of_zero) {
@@ -90,23 +90,23 @@ BOOST_AUTO_TEST_CASE(sizes_of_zero) {
     check_op({.name = "matmul",
               .op = [](const Variables& x) { return esp::matmul(x[0], x[1]); },
               .inputs = {numbers({m, k}), numbers({k, n})},
-              .reference = [](const std::vector<Array>& in) { return product(in[0], in[1]); }});
+              .reference = [](const std::vector<Array>& in) { return product_of(in[0], in[1]); }});
 }
 
 BOOST_AUTO_TEST_CASE(a_matrix_with_itself) {
   check_op({.name = "matmul",
             .op = [](const Variables& x) { return esp::matmul(x[0], x[0]); },
             .inputs = {numbers({3, 3})},
-            .reference = [](const std::vector<Array>& in) { return product(in[0], in[0]); }});
+            .reference = [](const std::vector<Array>& in) { return product_of(in[0], in[0]); }});
   check_op({.name = "matmul",
             .op = [](const Variables& x) { return esp::matmul(x[0], esp::transpose(x[0])); },
             .inputs = {numbers({3, 4})},
-            .reference = [](const std::vector<Array>& in) { return product(in[0], in[0], false, true); }});
+            .reference = [](const std::vector<Array>& in) { return product_of(in[0], in[0], false, true); }});
 }
 
 BOOST_AUTO_TEST_CASE(larger_ones_from_any_strides) {
   const esp::Tensor a = numbers({70, 33}), b = numbers({33, 45}, -2, 2, 1);
-  const Array reference = product(Array(a), Array(b));
+  const Array reference = product_of(Array(a), Array(b));
   using Layouts = esp::Tensor (*)(const esp::Tensor&);
   const Layouts layouts[] = {[](const esp::Tensor& x) { return x; }, laid_out_in_reverse, sliced_from_larger,
                              // Neither axis has stride 1.
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(larger_ones_from_any_strides) {
       for (Layouts second : layouts) {
         const esp::Tensor x = first(a.to(dtype)), y = second(b.to(dtype));
         BOOST_TEST(difference(reference, esp::matmul(x, y).value()) < (dtype == esp::float64 ? 1e-13 : 1e-5));
-        BOOST_TEST(difference(product(Array(b), Array(a), true, true),
+        BOOST_TEST(difference(product_of(Array(b), Array(a), true, true),
                               esp::matmul(esp::transpose(y), esp::transpose(x)).value()) <
                    (dtype == esp::float64 ? 1e-13 : 1e-5));
       }
