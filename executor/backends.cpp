@@ -17,6 +17,16 @@
 
 namespace espalier {
 
+namespace {
+
+#if ESPALIER_WITH_CUDNN
+constexpr auto add_convolution_kernels = cu::add_cudnn_kernels;
+#elif ESPALIER_WITH_CUDA
+constexpr auto add_convolution_kernels = cu::add_convolution_kernels;
+#endif
+
+}  // namespace
+
 Backends make_backends() {
   Backends backends;
 #if ESPALIER_WITH_CUDA
@@ -25,7 +35,7 @@ Backends make_backends() {
                          cu::add_reduce_kernels,     cu::add_argmax_kernels,       cu::add_softmax_kernels,
                          cu::add_along_axis_kernels, cu::add_index_kernels,        cu::add_scatter_kernels,
                          cu::add_row_kernels,        cu::add_matmul_kernels,       cu::add_fused_kernels,
-                         cu::add_window_kernels,     cu::add_convolution_kernels,  cu::add_pooling_kernels,
+                         cu::add_window_kernels,     add_convolution_kernels,      cu::add_pooling_kernels,
                          cu::add_product_kernels,    cu::add_scan_kernels,         cu::add_search_kernels,
                          cu::add_sort_kernels,       cu::add_lu_kernels,           cu::add_factor_kernels,
                          cu::add_triangle_kernels,   cu::add_fused_matmul_kernels, cu::add_sparsemax_kernels})

@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/files/file.h"
 #include "espalier/ops/matmul/cuda/cublaslt_product.h"
+#include "espalier/ops/matmul/cuda/measuring.h"
 #include "espalier/ops/matmul/gemm_choice.h"
 #include "espalier/ops/matmul/matmul_precision.h"
 #include "espalier/ops/ops.h"
@@ -203,7 +204,7 @@ BOOST_AUTO_TEST_CASE(measured_algorithms_are_kept) {
   const int64_t before = lines();
   run();
   BOOST_TEST(lines() == before);
-  const cu::LtMeasuring measuring;
+  const cu::MeasuringScope measuring;
   run();
   const int64_t after = lines();
   BOOST_TEST(after > before);

@@ -7,6 +7,7 @@
 #include "espalier/core/gradient_rule.h"
 #include "espalier/ops/convolution/columns.h"
 #include "espalier/ops/convolution/convolution_primitive.h"
+#include "espalier/ops/convolution/device_workspace.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
 
@@ -84,9 +85,10 @@ class ConvolutionOp : public Op {
     }
   }
   int64_t workspace_bytes(const PlannedCall& call) const override {
-    if (call.device != DeviceType::cpu || call.outputs[0].dtype != DType::float32) return 0;
     const ConvolutionSizes sizes = sizes_of(call.inputs, call.outputs[0]);
     if (sizes.flops() == 0) return 0;
+    if (call.device != DeviceType::cpu) return device_workspace_bytes(sizes, call.outputs[0].dtype);
+    if (call.outputs[0].dtype != DType::float32) return 0;
     return ConvolutionPrimitive::workspace_bytes(sizes, result_);
   }
 

@@ -35,4 +35,9 @@ void add_matmul_kernels(KernelRegistry& kernels);
 /// functor folds more than two inputs from left to right.
 Bound bind_pointwise(const KernelCall& call, std::string_view functor);
 
+/// Binds a convolution, or one of its gradients, to a kernel of Espalier's own: one thread for each element.
+Bound bind_direct_convolution(const Op& op, const KernelCall& call);
+/// Convolutions by cuDNN, instead of add_convolution_kernels; in builds with cuDNN.
+void add_cudnn_kernels(KernelRegistry& kernels);
+
 }  // namespace espalier::cu

@@ -18,6 +18,7 @@
 #include "espalier/core/node.h"
 #include "espalier/executor/runtime/cuda/session.h"
 #include "espalier/ops/matmul/cuda/cublaslt_product.h"
+#include "espalier/ops/matmul/cuda/measuring.h"
 #include "espalier/ops/matmul/gemm_choice.h"
 #include "gpu_testing.h"
 #include "replica_programs.h"
@@ -51,7 +52,7 @@ double measured_product(int64_t rows, int64_t inner, Device device) {
   const cu::DeviceScope scope(device.index);
   const Tensor a = ones({rows, inner}).to(device), b = ones({inner, rows}).to(device);
   Tensor out({rows, rows}, float32, device);
-  const cu::LtMeasuring measuring;
+  const cu::MeasuringScope measuring;
   cu::LtProduct product(a, b, out, {});
   product.run();
   return difference(out.to(cpu()), full({rows, rows}, static_cast<double>(inner)));

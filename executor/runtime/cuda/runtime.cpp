@@ -12,7 +12,7 @@
 #include "espalier/core/cuda/profiler_range.h"
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
-#include "espalier/ops/matmul/cuda/cublaslt_recipe.h"
+#include "espalier/ops/matmul/cuda/measuring.h"
 
 namespace espalier::cu {
 
@@ -30,7 +30,7 @@ bool is_pinned(const void* address) {
 CudaRuntime::CudaRuntime(std::shared_ptr<const PlanData> plan, CudaSession& session, BatchShard shard)
     : Runtime(std::move(plan), session, shard), session_(session) {
   const StreamScope scope(session_.stream());
-  const LtMeasuring measuring;  // measures products, since they run in every step
+  const MeasuringScope measuring;  // measures products, since they run in every step
   try {
     for (Call& call : calls_) {
       call.kernel.random_base = session_.random_base();

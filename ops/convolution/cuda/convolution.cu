@@ -163,14 +163,16 @@ Bound bind_convolution(const KernelCall& call, const ConvolutionSizes& sizes, La
 
 Bound bind_convolve(const Op& op, const KernelCall& call) {
   const Tensor &x = *call.inputs[0], &kernels = *call.inputs[1];
-  return bind_convolution(call, ConvolutionForm::of(op).sizes(x.shape(), kernels.shape(), call.outputs[0]->shape()),
+  return bind_convolution(call,
+                          ConvolutionForm::of(op).sizes(x.shape(), kernels.shape(), call.outputs[0]->shape()),
                           []<class T>(const T* from, const T* weights, T* to, const Sliding3& s, int64_t n) {
                             launch(convolve<T>, grid_for(n), from, weights, to, s, n);
                           });
 }
 Bound bind_convolve_back(const Op& op, const KernelCall& call) {
   const Tensor &y = *call.inputs[0], &kernels = *call.inputs[1];
-  return bind_convolution(call, ConvolutionForm::of(op).sizes(call.outputs[0]->shape(), kernels.shape(), y.shape()),
+  return bind_convolution(call,
+                          ConvolutionForm::of(op).sizes(call.outputs[0]->shape(), kernels.shape(), y.shape()),
                           []<class T>(const T* from, const T* weights, T* to, const Sliding3& s, int64_t n) {
                             launch(convolve_back<T>, grid_for(n), from, weights, to, s, n);
                           });
@@ -186,10 +188,14 @@ Bound bind_correlate(const Op& op, const KernelCall& call) {
 
 }  // namespace
 
+Bound bind_direct_convolution(const Op& op, const KernelCall& call) {
+  if (op.name() == "conv") return bind_convolve(op, call);
+  return op.name() == "conv_transpose" ? bind_convolve_back(op, call) : bind_correlate(op, call);
+}
+
 void add_convolution_kernels(KernelRegistry& kernels) {
-  kernels.add("conv", bind_convolve);
-  kernels.add("conv_transpose", bind_convolve_back);
-  kernels.add("conv_kernels", bind_correlate);
+  for (const char* name : {"conv", "conv_transpose", "conv_kernels"})
+    kernels.add(name, bind_direct_convolution);
 }
 
 }  // namespace espalier::cu

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "espalier/core/cuda/runtime.h"
+#include "espalier/ops/matmul/cuda/measuring.h"
 #include "espalier/ops/matmul/matmul_call.h"
 #include "espalier/ops/matmul/matmul_precision.h"
 
@@ -90,7 +91,7 @@ LtCase LtProduct::describe(const Gemm& g, const LtOptions& options) const {
   c.epilogue = options.epilogue;
   c.adds = options.beta != 0 || options.device_beta;
   c.device_scalars = options.device_alpha != nullptr;
-  c.measured = LtMeasuring::wanted();
+  c.measured = MeasuringScope::wanted();
   return c;
 }
 

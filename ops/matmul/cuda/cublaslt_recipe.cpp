@@ -7,13 +7,10 @@
 
 #include "espalier/core/error.h"
 #include "espalier/ops/matmul/cuda/cublaslt_choice.h"
-#include "espalier/ops/matmul/tuning.h"
 
 namespace espalier::cu {
 
 namespace {
-
-thread_local bool measuring = false;
 
 cudaDataType type_of(DType dtype) {
   switch (dtype) {
@@ -120,9 +117,5 @@ std::shared_ptr<const LtRecipe> lt_recipe(const LtCase& c, const LtOperation* op
   if (x.known.size() >= most) x.known.clear();
   return x.known.emplace(c, std::move(made)).first->second;
 }
-
-LtMeasuring::LtMeasuring() : before_(measuring) { measuring = true; }
-LtMeasuring::~LtMeasuring() { measuring = before_; }
-bool LtMeasuring::wanted() { return measuring && may_tune(); }
 
 }  // namespace espalier::cu

@@ -87,18 +87,4 @@ LtOperation lt_operation(const LtCase& c, void* vector, void* mask);
 /// recipe's own. Measured choices are kept on disk.
 std::shared_ptr<const LtRecipe> lt_recipe(const LtCase& c, const LtOperation* operation);
 
-/// During its lifetime, products that this thread binds measure their algorithms, since they will be
-/// repeated; otherwise they use the library's first suggestion.
-class LtMeasuring {
- public:
-  LtMeasuring();
-  ~LtMeasuring();
-  LtMeasuring(const LtMeasuring&) = delete;
-  LtMeasuring& operator=(const LtMeasuring&) = delete;
-  static bool wanted();
-
- private:
-  bool before_;
-};
-
 }  // namespace espalier::cu

@@ -1,0 +1,21 @@
+// The workspace of a convolution on a GPU.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "espalier/core/dtype.h"
+#include "espalier/ops/convolution/sizes.h"
+
+namespace espalier {
+
+/// The most bytes of workspace that an algorithm may have: some times the operands, and at most 64 MiB.
+inline int64_t device_workspace_bytes(const ConvolutionSizes& s, DType dtype) {
+  const int64_t elements =
+      s.batch * s.groups * (s.in_channels * s.in_places() + s.out_channels * s.out_places()) +
+      s.groups * s.out_channels * s.in_channels * s.kernel_places();
+  constexpr int64_t least = int64_t{1} << 20, most = int64_t{64} << 20;
+  if (elements > most) return most;  // the product below is countable
+  return std::clamp(4 * elements * static_cast<int64_t>(size_of(dtype)), least, most);
+}
+
+}  // namespace espalier

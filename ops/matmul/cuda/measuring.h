@@ -1,0 +1,21 @@
+// Whether kernels that are being bound measure their algorithms.
+#pragma once
+
+namespace espalier::cu {
+
+/// During its lifetime, kernels that this thread binds choose the algorithms of libraries by measurement,
+/// since they will be repeated; otherwise they use the library's first suggestion.
+class MeasuringScope {
+ public:
+  MeasuringScope();
+  ~MeasuringScope();
+  MeasuringScope(const MeasuringScope&) = delete;
+  MeasuringScope& operator=(const MeasuringScope&) = delete;
+  /// False where `may_tune` is.
+  static bool wanted();
+
+ private:
+  bool before_;
+};
+
+}  // namespace espalier::cu
