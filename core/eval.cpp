@@ -42,7 +42,7 @@ void check_unchanged(const Node& node, const FeedSnapshot* moment = nullptr) {
         throw Error(fmt::format(
             "{}: its value was released, and cannot be computed again since a {} it is made of has "
             "been {}; hold a Variable on it, or ask before {}",
-            node.op().name(), input.node()->op().name(),
+            node.op().name(), input.node()->is_leaf() ? "leaf" : input.node()->op().name(),
             input.node()->is_leaf() ? "updated" : "drawn anew for another step",
             input.node()->is_leaf() ? "the update" : "that step"));
       });

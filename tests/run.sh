@@ -18,9 +18,9 @@ results=build/$preset/tests
 launch=()
 # The thread sanitizer of g++ 12 does not support all address layouts of newer kernels.
 [ "$preset" != tsan ] || launch=(setarch --addr-no-randomize)
-# Tests of threads and processes run alone; the emulated device runs on one core.
-"${launch[@]}" ctest --preset "$preset" -LE emulated --no-tests=error --output-junit "$PWD/$results/ctest.xml" || true
-"${launch[@]}" ctest --preset "$preset" -L emulated -j "$(nproc)" --output-junit "$PWD/$results/ctest_emulated.xml" || true
+# Samples and tests of processes run alone. The others, the long ones, hardly use more than a core.
+"${launch[@]}" ctest --preset "$preset" -LE at_once --no-tests=error --output-junit "$PWD/$results/ctest.xml" || true
+"${launch[@]}" ctest --preset "$preset" -L at_once -j "$(nproc)" --output-junit "$PWD/$results/ctest_at_once.xml" || true
 
 # A Boost.Test program reports its numbers of cases in a file; a crash or a failed start is one more failure.
 passed=0 failed=0
