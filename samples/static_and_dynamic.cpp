@@ -1,7 +1,8 @@
 // A network of 32 convolutions, trained by a plan made once (static) and by a tree written anew for each
 // step (dynamic): NNabla's document "Static vs Dynamic Neural Networks", with its network, data and solver.
 //   static_and_dynamic [epochs] [batch size] [convolutions of 128 channels]
-// The document has 30 epochs of batches of 256, which takes a GPU.
+// The document has 30 epochs of batches of 256, for which a GPU is needed; without arguments there are two
+// epochs of two batches of 16.
 #include <espalier/espalier.h>
 
 #include <chrono>
@@ -79,6 +80,6 @@ int main(int argc, char** argv) {
 
   const Run fixed = train_static(), dynamic = train_dynamic();
   std::cout << "static   " << fixed << "dynamic  " << dynamic;
-  // Rounding grows with the depth.
-  return fixed.last < fixed.first && std::abs(fixed.first - dynamic.first) < 0.05 * fixed.first ? 0 : 1;
+  // Both compute the same; roundings grow with each step through such a depth.
+  return std::abs(fixed.first - dynamic.first) < 0.01 * fixed.first ? 0 : 1;
 }

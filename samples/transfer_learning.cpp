@@ -41,7 +41,7 @@ int main() {
 
   // 2. The other question from its 20 examples alone.
   const esp::FitOptions on_few{
-      .optimizer = esp::optim::Adam({.lr = 3e-3}), .epochs = 50, .batch_size = 20, .progress = false};
+      .optimizer = esp::optim::Adam({.lr = 3e-3}), .epochs = 150, .batch_size = 20, .progress = false};
   const Sequential scratch{make_body(), Dense(64, 2)};
   esp::fit(scratch, loss, {few, few_loops}, on_few);
   const double from_scratch = accuracy(scratch, test[0], test[2]);
