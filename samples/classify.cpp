@@ -58,7 +58,8 @@ int main(int argc, char** argv) try {
     else
       given[""] = word;
   }
-  const path folder = std::filesystem::temp_directory_path();
+  const path folder = std::filesystem::temp_directory_path() / "espalier_classify";
+  std::filesystem::create_directories(folder);
   if (!given.contains("")) given[""] = draw_digit(folder);
   if (!given.contains("--model")) {
     esp::nn::save(vision::resnet18(), given["--model"] = folder / "resnet18.safetensors");
@@ -71,7 +72,9 @@ int main(int argc, char** argv) try {
   network.train(false);
 
   const esp::NoGrad no_grad;
-  const auto [probabilities, classes] = esp::topk(esp::softmax(network(prepared(given[""]))), 5);
+  const esp::Variable image = prepared(given[""]);
+  std::filesystem::remove_all(folder);
+  const auto [probabilities, classes] = esp::topk(esp::softmax(network(image)), 5);
   std::vector<std::string> names;
   std::ifstream lines(given["--labels"]);
   for (std::string line; std::getline(lines, line);) names.push_back(line);

@@ -39,7 +39,7 @@ Layer inverted_residual(int64_t in, int64_t out, int64_t stride, int64_t expansi
   return body;
 }
 
-Sequential features_of(const MobileNetOptions& options, int64_t last) {
+Sequential mobilenet_features(const MobileNetOptions& options, int64_t last) {
   // The factors of channels, channels, blocks, and the stride of the first of them (table 2 of the paper).
   constexpr struct {
     int64_t expansion, channels, blocks, stride;
@@ -68,7 +68,7 @@ Sequential mobilenet_v2(const MobileNetOptions& options, std::source_location wh
       throw Error(fmt::format("mobilenet_v2: the width is {}; it must be above 0", options.width));
     const int64_t last = rounded_channels(1280 * std::max(1.0, options.width));
     Sequential net;
-    net.append("features", features_of(options, last));
+    net.append("features", mobilenet_features(options, last));
     net.append("avgpool", AdaptiveAvgPool2d(1)).append("flatten", Flatten());
     Sequential classifier{Dropout(options.dropout)};
     if (options.classes)

@@ -17,14 +17,14 @@ namespace espalier::nn::vision {
 namespace {
 
 /// Two convolutions of 3×3 with normalizations; parts of the block "enc1" are "enc1conv1", "enc1norm1", ….
-Sequential block(const std::string& name, int64_t in, int64_t out, DType dtype) {
-  Sequential block;
+Sequential unet_block(const std::string& name, int64_t in, int64_t out, DType dtype) {
+  Sequential parts;
   for (const std::string number : {"1", "2"}) {
-    block.append(name + "conv" + number, unbiased_conv(number == "1" ? in : out, out, {.dtype = dtype}));
-    block.append(name + "norm" + number, batch_norm_of(out, dtype));
-    block.append(name + "relu" + number, Relu());
+    parts.append(name + "conv" + number, unbiased_conv(number == "1" ? in : out, out, {.dtype = dtype}));
+    parts.append(name + "norm" + number, batch_norm_of(out, dtype));
+    parts.append(name + "relu" + number, Relu());
   }
-  return block;
+  return parts;
 }
 
 /// Children in the order of their calls: encoders, the bottleneck, for each level from the lowest a
@@ -36,13 +36,13 @@ class UNetState : public LayerStateOf<UNetState> {
     int64_t in = options.channels, width = options.width;
     for (int64_t level = 1; level <= options.levels; ++level, in = width, width *= 2)
       add_child(fmt::format("encoder{}", level),
-                block(fmt::format("enc{}", level), in, width, dtype).state());
-    add_child("bottleneck", block("bottleneck", in, width, dtype).state());
+                unet_block(fmt::format("enc{}", level), in, width, dtype).state());
+    add_child("bottleneck", unet_block("bottleneck", in, width, dtype).state());
     for (int64_t level = options.levels; level >= 1; --level) {
       const ConvTranspose2d up(width, width / 2, {.kernel = 2, .stride = 2, .dtype = dtype});
       add_child(fmt::format("upconv{}", level), up.state());
       add_child(fmt::format("decoder{}", level),
-                block(fmt::format("dec{}", level), width, width / 2, dtype).state());
+                unet_block(fmt::format("dec{}", level), width, width / 2, dtype).state());
       width /= 2;
     }
     add_child("conv", Conv2d(width, options.classes, {.kernel = 1, .dtype = dtype}).state());

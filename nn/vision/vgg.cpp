@@ -13,9 +13,9 @@ namespace espalier::nn::vision {
 namespace {
 
 /// How many convolutions each of the five stages has; their channels are 64, 128, 256, 512 and 512.
-using Depths = std::vector<int>;
+using StageDepths = std::vector<int>;
 
-Sequential features_of(const Depths& depths, const VggOptions& options) {
+Sequential vgg_features(const StageDepths& depths, const VggOptions& options) {
   constexpr int64_t kWidths[] = {64, 128, 256, 512, 512};
   Sequential features;
   int64_t channels = options.channels;
@@ -36,7 +36,7 @@ Sequential features_of(const Depths& depths, const VggOptions& options) {
   return features;
 }
 
-Sequential vgg(std::string_view model, const Depths& depths, const VggOptions& options,
+Sequential vgg(std::string_view model, const StageDepths& depths, const VggOptions& options,
                const std::source_location& where) {
   const CallScope scope(where);
   return located(where, [&] {
@@ -46,7 +46,7 @@ Sequential vgg(std::string_view model, const Depths& depths, const VggOptions& o
                           Dense(4096, 4096, dense),        Relu(), Dropout(options.dropout)};
     if (options.classes) classifier.append(Dense(4096, *options.classes, dense));
     Sequential net;
-    net.append("features", features_of(depths, options)).append("avgpool", AdaptiveAvgPool2d(7));
+    net.append("features", vgg_features(depths, options)).append("avgpool", AdaptiveAvgPool2d(7));
     return net.append("flatten", Flatten()).append("classifier", classifier);
   });
 }
