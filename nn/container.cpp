@@ -15,8 +15,8 @@ class SequentialState : public LayerStateOf<SequentialState> {
 
   SequentialState() : LayerStateOf("Sequential") {}
 
-  void push(std::shared_ptr<ModuleState> element, Call call) {
-    add_child(fmt::format("{}", calls_.size()), std::move(element));
+  void push(std::string name, std::shared_ptr<ModuleState> element, Call call) {
+    add_child(std::move(name), std::move(element));
     calls_.push_back(std::move(call));
   }
   size_t size() const { return calls_.size(); }
@@ -46,8 +46,8 @@ Sequential::Sequential() : LayerOf(std::make_shared<SequentialState>()) {}
 
 size_t Sequential::size() const { return static_cast<const SequentialState&>(layer_state()).size(); }
 
-void Sequential::push(const Module& element, Call call) {
-  static_cast<SequentialState&>(layer_state()).push(element.state(), std::move(call));
+void Sequential::push(std::string name, const Module& element, Call call) {
+  static_cast<SequentialState&>(layer_state()).push(std::move(name), element.state(), std::move(call));
 }
 
 }  // namespace espalier::nn

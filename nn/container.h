@@ -1,7 +1,9 @@
 // Sequential: layers one after another.
 #pragma once
 #include <functional>
+#include <string>
 
+#include "espalier/core/error.h"
 #include "espalier/nn/layer.h"
 
 namespace espalier::nn {
@@ -18,8 +20,9 @@ concept KeepsLayerCall = requires {
   { &M::operator() } -> std::same_as<Variable (Layer::*)(const Variable&, Module::Where) const>;
 };
 
-/// Calls its elements in order; without any it is the identity. They are named "0", "1", … and are shared,
-/// as handles are. `Sequential{other}` is a copy that shares all of `other`; append it to nest it.
+/// Calls its elements in order; without any it is the identity. They are named "0", "1", …, or as the caller
+/// says, and are shared, as handles are. `Sequential{other}` is a copy that shares all of `other`; append it
+/// to nest it.
 class Sequential : public LayerOf<Sequential> {
  public:
   Sequential();
@@ -31,7 +34,14 @@ class Sequential : public LayerOf<Sequential> {
   /// Throws Error if this is a part of one of the elements.
   template <SequentialElement... Elements>
   Sequential& append(Elements... elements) {
-    (append_one(std::move(elements)), ...);
+    (append_one(std::to_string(size()), std::move(elements)), ...);
+    return *this;
+  }
+  /// The same with a name for the element: `append("conv1", Conv2d(…))`. Throws Error also if the name is
+  /// empty, taken or has a dot.
+  template <SequentialElement Element>
+  Sequential& append(std::string name, Element element, Where where = Where::current()) {
+    located(where, [&] { append_one(std::move(name), std::move(element)); });
     return *this;
   }
   size_t size() const;
@@ -40,14 +50,14 @@ class Sequential : public LayerOf<Sequential> {
   using Call = std::function<Variable(const Variable&)>;
 
   template <class Element>
-  void append_one(Element element) {
+  void append_one(std::string name, Element element) {
     // A layer is called through its state; an element with its own call operator is stored as a whole.
     if constexpr (KeepsLayerCall<Element>)
-      push(element, nullptr);
+      push(std::move(name), element, nullptr);
     else
-      push(element, [element](const Variable& x) mutable -> Variable { return element(x); });
+      push(std::move(name), element, [element](const Variable& x) mutable -> Variable { return element(x); });
   }
-  void push(const Module& element, Call call);
+  void push(std::string name, const Module& element, Call call);
 };
 
 }  // namespace espalier::nn

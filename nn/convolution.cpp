@@ -104,9 +104,10 @@ std::shared_ptr<LayerState> conv_state(std::string_view kind, size_t axes, int64
                                        const std::source_location& where) {
   return kernels_state<ConvState>(kind, axes, out, std::move(options), where);
 }
+template <class State = ConvState>
 void create_for_channels(LayerState& state, int64_t in, const std::source_location& where) {
   const CallScope scope(where);
-  located(where, [&] { static_cast<ConvState&>(state).create_for(in); });
+  located(where, [&] { static_cast<State&>(state).create_for(in); });
 }
 
 }  // namespace
@@ -137,5 +138,18 @@ ConvTranspose2d::ConvTranspose2d(int64_t out, ConvTransposeOptions options, Wher
     : LayerOf(kernels_state<ConvTransposeState>("ConvTranspose2d", 2, out, std::move(options), where)) {}
 ConvTranspose3d::ConvTranspose3d(int64_t out, ConvTransposeOptions options, Where where)
     : LayerOf(kernels_state<ConvTransposeState>("ConvTranspose3d", 3, out, std::move(options), where)) {}
+
+ConvTranspose1d::ConvTranspose1d(int64_t in, int64_t out, ConvTransposeOptions options, Where where)
+    : ConvTranspose1d(out, std::move(options), where) {
+  create_for_channels<ConvTransposeState>(layer_state(), in, where);
+}
+ConvTranspose2d::ConvTranspose2d(int64_t in, int64_t out, ConvTransposeOptions options, Where where)
+    : ConvTranspose2d(out, std::move(options), where) {
+  create_for_channels<ConvTransposeState>(layer_state(), in, where);
+}
+ConvTranspose3d::ConvTranspose3d(int64_t in, int64_t out, ConvTransposeOptions options, Where where)
+    : ConvTranspose3d(out, std::move(options), where) {
+  create_for_channels<ConvTransposeState>(layer_state(), in, where);
+}
 
 }  // namespace espalier::nn

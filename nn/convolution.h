@@ -57,20 +57,23 @@ struct ConvTransposeOptions {
 };
 
 /// [n, channels, sizes…] as [n, out, …]: `conv_transpose` with own kernels. Parameters: `weight` [channels,
-/// out / groups, kernel sizes…] and `bias` [out]. Throws as Conv1d.
+/// out / groups, kernel sizes…] and `bias` [out]. Constructors are as those of Conv1d. Throws as Conv1d.
 class ConvTranspose1d : public LayerOf<ConvTranspose1d> {
  public:
   ConvTranspose1d(int64_t out, ConvTransposeOptions options, Where where = Where::current());
+  ConvTranspose1d(int64_t in, int64_t out, ConvTransposeOptions options, Where where = Where::current());
 };
 /// The same along two axes.
 class ConvTranspose2d : public LayerOf<ConvTranspose2d> {
  public:
   ConvTranspose2d(int64_t out, ConvTransposeOptions options, Where where = Where::current());
+  ConvTranspose2d(int64_t in, int64_t out, ConvTransposeOptions options, Where where = Where::current());
 };
 /// The same along three axes.
 class ConvTranspose3d : public LayerOf<ConvTranspose3d> {
  public:
   ConvTranspose3d(int64_t out, ConvTransposeOptions options, Where where = Where::current());
+  ConvTranspose3d(int64_t in, int64_t out, ConvTransposeOptions options, Where where = Where::current());
 };
 
 }  // namespace espalier::nn

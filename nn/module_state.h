@@ -27,6 +27,8 @@ struct ParameterSlot {
   /// The initial value is made of that of the slot `of` of the same module, whatever its pattern says.
   std::string of = {};
   std::function<Tensor(const Tensor& value)> derive = {};
+  /// Files of other programs may lack it: then it keeps its value, or starts with its initial one.
+  bool optional = false;
 
   /// A leaf of its kind with that value.
   Variable make(const Tensor& value, std::string_view name, const std::source_location& where) const;

@@ -105,6 +105,48 @@ Variable dense(const Parameters& scope, const Variable& x, int64_t out, const De
   return layer(x, where);
 }
 
+namespace {
+
+std::string text_of(const PerAxis& numbers) {
+  std::string text = std::to_string(numbers[0]);
+  for (size_t i = 1; i < numbers.size(); ++i) text += "×" + std::to_string(numbers[i]);
+  return text;
+}
+
+std::string text_of(const ConvolutionPadding& padding) {
+  if (padding.keeps_sizes()) return "that keeps sizes";
+  std::string text;
+  for (size_t i = 0; i < padding.size(); ++i)
+    text += fmt::format("{}({}, {})", i ? "×" : "", padding[i].before, padding[i].after);
+  return text;
+}
+
+Layer convolution_layer(size_t axes, int64_t out, const ConvOptions& options, const Module::Where& where) {
+  if (axes == 1) return Conv1d(out, options, where);
+  if (axes == 2) return Conv2d(out, options, where);
+  return Conv3d(out, options, where);
+}
+
+}  // namespace
+
+Variable convolution(const Parameters& scope, const Variable& x, int64_t out, const ConvOptions& options,
+                     Module::Where where) {
+  const CallScope call(where);
+  if (x.rank() < 3 || x.rank() > 5)
+    located(where, [&] {
+      throw ShapeError(fmt::format("convolution: takes [batch, channels] and one to three more axes, not {}",
+                                   x.shape().str()));
+    });
+  const size_t axes = x.rank() - 2;
+  const Layer layer = scope.layer<Layer>(
+      "convolution",
+      fmt::format("{} axes, {} channels, kernels {}, strides {}, padding {}, dilation {}, {} groups, {} bias",
+                  axes, out, text_of(options.kernel), text_of(options.stride), text_of(options.padding),
+                  text_of(options.dilation), options.groups, options.bias ? "with" : "without"),
+      [&] { return convolution_layer(axes, out, options, where); }, where);
+  return layer(x, where);
+}
+
 Variable embedding(const Parameters& scope, const Variable& indices, int64_t count, int64_t width,
                    const EmbeddingOptions& options, Module::Where where) {
   const CallScope call(where);

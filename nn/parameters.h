@@ -8,6 +8,7 @@
 
 #include "espalier/nn/batch_norm.h"
 #include "espalier/nn/cloned_parts.h"
+#include "espalier/nn/convolution.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/embedding.h"
 #include "espalier/nn/layer_norm.h"
@@ -74,6 +75,9 @@ class Parameters : public Module {
 // those of the layers; other sizes than in the first call throw Error.
 Variable dense(const Parameters& scope, const Variable& x, int64_t out, const DenseOptions& options = {},
                Module::Where where = Module::Where::current());
+/// Along all axes of `x` behind batch and channels: as Conv1d, Conv2d or Conv3d.
+Variable convolution(const Parameters& scope, const Variable& x, int64_t out, const ConvOptions& options,
+                     Module::Where where = Module::Where::current());
 Variable embedding(const Parameters& scope, const Variable& indices, int64_t count, int64_t width,
                    const EmbeddingOptions& options = {}, Module::Where where = Module::Where::current());
 Variable layer_norm(const Parameters& scope, const Variable& x, double epsilon = 1e-5,

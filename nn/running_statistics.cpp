@@ -16,6 +16,7 @@ void RunningStatistics::declare_statistics(std::optional<double> momentum) {
   declare_buffer("running_var", {-1}, init::Ones());
   declare_buffer(
       "num_batches_tracked", {}, [](const Shape& shape, DType dtype) { return zeros(shape, dtype); }, int64);
+  entries().back().slot.optional = true;
 }
 
 Variable RunningStatistics::tracking(const Variable& y, const Variable& mean,

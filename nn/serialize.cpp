@@ -66,9 +66,9 @@ Tensor widened_for(const ParameterSlot& slot, const Tensor& tensor) {
   return widens && is_small_integer(tensor.dtype()) ? tensor.to(int32) : tensor;
 }
 
-void require_all(const LoadReport& report, const std::string& file) {
-  if (!report.missing.empty())
-    throw FileError(fmt::format("{} does not have the parameters {}", file, fmt::join(report.missing, ", ")));
+void require_all(const LoadReport& report, const std::vector<std::string>& missing, const std::string& file) {
+  if (!missing.empty())
+    throw FileError(fmt::format("{} does not have the parameters {}", file, fmt::join(missing, ", ")));
   if (!report.unexpected.empty())
     throw FileError(fmt::format("{} has tensors which the module does not: {}", file,
                                 fmt::join(report.unexpected, ", ")));
@@ -80,11 +80,13 @@ LoadReport load_slots(ModuleState& module, const std::filesystem::path& file, co
   std::vector<std::pair<Slot, Variable>> created;
   std::vector<std::pair<Node*, Tensor>> assigned;
   LoadReport report;
+  std::vector<std::string> required;  // of those that are missing
   Fit fit(file.string());
   for (const Slot& named : module.slots()) {
     auto found = tensors.extract(named.path);
     if (!found) {
       report.missing.push_back(options.prefix + named.path);
+      if (!named.slot->optional) required.push_back(report.missing.back());
       continue;
     }
     found.mapped() = widened_for(*named.slot, found.mapped());
@@ -96,7 +98,7 @@ LoadReport load_slots(ModuleState& module, const std::filesystem::path& file, co
       assigned.emplace_back(value.node(), found.mapped().to(value.device()));
   }
   for (const auto& [path, tensor] : tensors) report.unexpected.push_back(options.prefix + path);
-  if (options.strict) require_all(report, file.string());
+  if (options.strict) require_all(report, required, file.string());
 
   // From here on nothing can fail.
   for (auto& [named, variable] : created) named.owner->fill(*named.slot, std::move(variable));

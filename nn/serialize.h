@@ -15,7 +15,8 @@ void save(const Module& module, const std::filesystem::path& file,
           std::source_location where = Module::Where::current());
 
 struct LoadOptions {
-  /// Everything in the module must be in the file, and the other way round.
+  /// Everything in the module must be in the file, and the other way round; but a file may lack the
+  /// `num_batches_tracked` of normalizations, as PyTorch's older ones do.
   bool strict = true;
   /// Only tensors whose names begin with it are read, by what follows: with "backbone." the file's
   /// "backbone.conv.weight" is the module's "conv.weight".

@@ -6,7 +6,16 @@
 namespace esp = espalier;
 using namespace espalier::nn;
 
-Sequential make_body() { return Sequential{Dense(64, 128), Relu(), Dense(128, 64), Relu()}; }
+Sequential make_body() {
+  return Sequential{Conv2d(1, 16, {.kernel = 3, .padding = 1}),
+                    Relu(),
+                    MaxPool2d({.kernel = 2}),
+                    Conv2d(16, 32, {.kernel = 3, .padding = 1}),
+                    Relu(),
+                    Flatten(),
+                    Dense(32 * 4 * 4, 64),
+                    Relu()};
+}
 
 double accuracy(const Sequential& net, const esp::Tensor& pixels, const esp::Tensor& labels) {
   return esp::accuracy(esp::predict(net, pixels), labels).item();
@@ -15,7 +24,7 @@ double accuracy(const Sequential& net, const esp::Tensor& pixels, const esp::Ten
 int main() {
   esp::seed(1);
   const esp::Tensor table = esp::data::read_csv("samples/data/digits.csv");
-  const esp::Tensor pixels = (esp::slice(table, 1, 0, 64) / 16).value();
+  const esp::Tensor pixels = (esp::slice(table, 1, 0, 64).reshape({-1, 1, 8, 8}) / 16).value();
   const esp::Tensor digits = esp::slice(table, 1, 64, 65).cast(esp::int64).reshape({-1}).value();
   // 0, 6, 8 and 9 have a closed loop: class 1.
   const esp::Tensor loops = esp::gather(esp::tensor({1, 0, 0, 0, 0, 0, 1, 0, 1, 1}), digits).value();
@@ -32,7 +41,7 @@ int main() {
 
   // 2. The other question from its 20 examples alone.
   const esp::FitOptions on_few{
-      .optimizer = esp::optim::Adam({.lr = 3e-3}), .epochs = 50, .batch_size = 20, .progress = false};
+      .optimizer = esp::optim::Adam({.lr = 3e-3}), .epochs = 150, .batch_size = 20, .progress = false};
   const Sequential scratch{make_body(), Dense(64, 2)};
   esp::fit(scratch, loss, {few, few_loops}, on_few);
   const double from_scratch = accuracy(scratch, test[0], test[2]);

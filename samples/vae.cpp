@@ -1,7 +1,9 @@
 // A variational autoencoder of handwritten digits: it learns to draw new ones.
 // Kingma and Welling, Auto-encoding variational Bayes, 2014.
+//   vae [drawn.png]
 #include <espalier/espalier.h>
 
+#include <filesystem>
 #include <iostream>
 namespace esp = espalier;
 using namespace espalier::nn;
@@ -39,7 +41,15 @@ void print(const esp::Tensor& pixels) {
   }
 }
 
-int main() {
+/// A sheet of digits, `columns` in a row, each pixel eight times as large.
+void draw(const std::filesystem::path& file, const esp::Tensor& pixels, int64_t columns) {
+  const esp::Variable rows =
+      esp::permute(esp::reshape(1 - pixels, {-1, columns, 8, 8}), {0, 2, 1, 3});  // side by side
+  const esp::Variable sheet = esp::reshape(rows, {-1, 8 * columns}) * 255;
+  esp::data::write_image(file, esp::repeat_interleave(esp::repeat_interleave(sheet, 8, 0), 8, 1).value());
+}
+
+int main(int argc, char** argv) {
   esp::seed(1);
   const esp::Tensor table = esp::data::read_csv("samples/data/digits.csv");
   const esp::Tensor pixels = (esp::slice(table, 1, 0, kPixels) / 16).value();
@@ -63,6 +73,11 @@ int main() {
   const double independent =
       esp::binary_cross_entropy(esp::broadcast_to(means, test[0].shape()), test[0]).item() * kPixels;
   std::cout << "by independent pixels: " << independent << " nats\ndrawn from noise:\n";
-  print(esp::sigmoid(vae.decoder(esp::randn({5, kLatent}))).value());
+  const esp::Tensor drawn = esp::sigmoid(vae.decoder(esp::randn({40, kLatent}))).value();
+  print(drawn.slice(0, 0, 5));
+  const std::filesystem::path file =
+      argc > 1 ? argv[1] : std::filesystem::temp_directory_path() / "drawn_digits.png";
+  draw(file, drawn, 10);
+  std::cout << "40 of them are in " << file << "\n";
   return history.epochs.back().validation_loss < independent - 2 ? 0 : 1;
 }

@@ -92,6 +92,10 @@ BOOST_AUTO_TEST_CASE(with_known_channels_parameters_are_there_at_once) {
   const Conv2d layer(6, 4, {.kernel = 3, .groups = 2, .bias = false});
   BOOST_TEST_REQUIRE(layer.parameters().size() == 1u);
   BOOST_TEST(layer.parameters()[0].second.shape().str() == "[4, 3, 3, 3]");
+  const ConvTranspose2d up(6, 4, {.kernel = 3, .groups = 2});
+  BOOST_TEST_REQUIRE(up.parameters().size() == 2u);
+  BOOST_TEST(up.parameters()[0].second.shape().str() == "[6, 2, 3, 3]");
+  BOOST_TEST(up(esp::ones({1, 6, 4, 4})).shape().str() == "[1, 4, 6, 6]");
 }
 
 BOOST_AUTO_TEST_CASE(train_alike_eagerly_in_plans_and_on_replicas) {
@@ -112,6 +116,7 @@ BOOST_AUTO_TEST_CASE(mistakes_name_the_layer) {
   refuses([&] { Conv2d(3, {.kernel = {1, 2, 3}}); }, {"Conv2d", "3 kernel sizes for 2 axes", here()});
   refuses([&] { Conv2d(3, {.kernel = 1, .groups = 2}); }, {"Conv2d", "2 groups", here()});
   refuses([&] { Conv2d(5, 4, {.kernel = 1, .groups = 2}); }, {"Conv2d", "5 channels", here()});
+  refuses([&] { ConvTranspose1d(5, 4, {.kernel = 1, .groups = 2}); }, {"ConvTranspose1d", "5 chan", here()});
   refuses([&] { Conv1d(3, {.kernel = 2})(x); }, {"Conv1d", "[1, 4, 5, 5]", here()});
   refuses([&] { Conv2d(3, {.kernel = 1, .groups = 3})(x); }, {"Conv2d", "3 groups", here()});
   refuses([&] { Conv2d(3, {.kernel = 6})(x); }, {"reaches over 6", here()});

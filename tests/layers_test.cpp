@@ -315,6 +315,17 @@ BOOST_AUTO_TEST_CASE(clones_are_equal_and_apart) {
   BOOST_TEST(tied_clone.parameters().size() == 2u);
 }
 
+BOOST_AUTO_TEST_CASE(elements_of_a_sequential_have_names_of_ones_own) {
+  Sequential net;
+  net.append("first", Dense(3, 4)).append(Relu()).append("last", Dense(4, 2));
+  BOOST_TEST(net.parameters()[0].first == "first.weight");
+  BOOST_TEST(net.parameters()[2].first == "last.weight");
+  BOOST_TEST(largest_difference(net(esp::ones({2, 3})), net.clone()(esp::ones({2, 3}))) == 0);
+  BOOST_CHECK_EXCEPTION(net.append("last", Relu()), esp::Error, says({"last", "layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(net.append("a.b", Relu()), esp::Error, says({"a.b", "layers_test.cpp"}));
+  BOOST_TEST(net.size() == 3u);
+}
+
 BOOST_AUTO_TEST_CASE(sequential_holds_modules_of_ones_own) {
   PlusOne plus;
   Sequential model{plus, plus, Relu()};

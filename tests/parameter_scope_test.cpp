@@ -11,6 +11,7 @@
 namespace esp = espalier;
 namespace nn = espalier::nn;
 using namespace espalier::testing;
+using esp::Shape;
 using esp::Variable;
 
 namespace {
@@ -74,6 +75,25 @@ BOOST_AUTO_TEST_CASE(a_clone_has_parameters_of_its_own_by_the_same_names) {
   (void)nn::dense(clone["new"], x, 2);  // what the clone creates is its own
   BOOST_TEST(scope.parameters().size() == 9u);
   BOOST_CHECK_THROW(nn::dense(clone["body"], x, 7), esp::Error);
+}
+
+BOOST_AUTO_TEST_CASE(convolutions_are_those_of_layers) {
+  const nn::Parameters scope;
+  for (const Shape& shape : {Shape{2, 3, 7}, Shape{2, 3, 7, 6}, Shape{1, 3, 5, 4, 6}}) {
+    const nn::Parameters part = scope[std::to_string(shape.rank())];
+    const Variable x = numbers(shape);
+    const nn::ConvOptions options{.kernel = 3, .padding = 1, .groups = 1, .bias = false};
+    const Variable y = nn::convolution(part, x, 4, options);
+    BOOST_TEST(difference(y.value(),
+                          esp::conv(x, part.parameter("convolution.weight"), {.padding = 1}).value()) == 0);
+    BOOST_TEST(difference(y.value(), nn::convolution(part, x, 4, options).value()) == 0);
+    BOOST_TEST(difference(y.value(), nn::convolution(part.clone(), x, 4, options).value()) == 0);
+    BOOST_CHECK_EXCEPTION(nn::convolution(part, x, 4, {.kernel = 3, .bias = false}), esp::Error,
+                          says({"padding (1, 1)", "padding (0, 0)", "parameter_scope_test.cpp"}));
+  }
+  BOOST_TEST(scope.parameters().size() == 3u);
+  BOOST_CHECK_EXCEPTION(nn::convolution(scope["a"], numbers({2, 3}), 4, {.kernel = 3}), esp::ShapeError,
+                        says({"convolution", "[2, 3]", "parameter_scope_test.cpp"}));
 }
 
 BOOST_AUTO_TEST_CASE(what_comes_later_has_the_mode_of_its_scope) {

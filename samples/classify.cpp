@@ -1,0 +1,91 @@
+// Tells what is in an image, by a network of torchvision whose parameters are in a file:
+//   classify image.png --model resnet50.safetensors [--labels names.txt]
+// The file is written in Python by safetensors.torch.save_file(model.state_dict(), "resnet50.safetensors"),
+// and its name says which network it is. `names.txt` has the name of a class in each line. Without arguments,
+// an untrained network guesses what a digit is.
+#include <espalier/espalier.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <string>
+#include <vector>
+namespace esp = espalier;
+namespace vision = espalier::nn::vision;
+using std::filesystem::path;
+
+const std::map<std::string, std::function<esp::nn::Sequential()>> kNetworks{
+    {"alexnet", [] { return vision::alexnet(); }},   {"mobilenet_v2", [] { return vision::mobilenet_v2(); }},
+    {"resnet18", [] { return vision::resnet18(); }}, {"resnet34", [] { return vision::resnet34(); }},
+    {"resnet50", [] { return vision::resnet50(); }}, {"resnet101", [] { return vision::resnet101(); }},
+    {"vgg16", [] { return vision::vgg16(); }},
+};
+
+/// The middle of the image, [1, 3, 224, 224], as the networks have seen those of ImageNet: the shorter side
+/// has 256 pixels, and colours are in standard deviations from their mean.
+esp::Variable prepared(const path& file) {
+  const esp::Variable image =
+      esp::unsqueeze(esp::data::read_image(file, {.channels = 3, .dtype = esp::float32}), 0) / 255;
+  const int64_t height = image.shape()[2], width = image.shape()[3], shorter = std::min(height, width);
+  const std::vector<int64_t> size{height * 256 / shorter, width * 256 / shorter};
+  const esp::Variable resized =
+      shorter > 256 ? esp::adaptive_avg_pool(image, size)
+                    : esp::interpolate(image, {.size = size, .mode = esp::Interpolation::linear});
+  const int64_t top = (size[0] - 224) / 2, left = (size[1] - 224) / 2;
+  const esp::Variable middle = resized[{{}, {}, esp::range(top, top + 224), esp::range(left, left + 224)}];
+  return (middle - esp::tensor({0.485, 0.456, 0.406}).reshape({3, 1, 1})) /
+         esp::tensor({0.229, 0.224, 0.225}).reshape({3, 1, 1});
+}
+
+/// A digit in a file, for the run without arguments.
+path draw_digit(const path& folder) {
+  const esp::Tensor table = esp::data::read_csv("samples/data/digits.csv");
+  esp::data::write_image(folder / "digit.png",
+                         (esp::slice(table, 0, 0, 1)[{0, esp::range(0, 64)}] * 15.9).reshape({8, 8}).value());
+  return folder / "digit.png";
+}
+
+int main(int argc, char** argv) try {
+  std::map<std::string, path> given;  // by what stands before: "--model", "--labels", or nothing
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word.starts_with("--") && i + 1 < argc)
+      given[word] = argv[++i];
+    else
+      given[""] = word;
+  }
+  const path folder = std::filesystem::temp_directory_path() / "espalier_classify";
+  std::filesystem::create_directories(folder);
+  if (!given.contains("")) given[""] = draw_digit(folder);
+  if (!given.contains("--model")) {
+    esp::nn::save(vision::resnet18(), given["--model"] = folder / "resnet18.safetensors");
+    std::cout << "without --model the network is untrained\n";
+  }
+  const auto make = kNetworks.find(given["--model"].stem().string());
+  if (make == kNetworks.end()) throw esp::Error("there is no network " + given["--model"].stem().string());
+  esp::nn::Sequential network = make->second();
+  esp::nn::load(network, given["--model"]);
+  network.train(false);
+
+  const esp::NoGrad no_grad;
+  const esp::Variable image = prepared(given[""]);
+  std::filesystem::remove_all(folder);
+  const auto [probabilities, classes] = esp::topk(esp::softmax(network(image)), 5);
+  std::vector<std::string> names;
+  std::ifstream lines(given["--labels"]);
+  for (std::string line; std::getline(lines, line);) names.push_back(line);
+  for (int64_t i = 0; i < 5; ++i) {
+    const auto number = static_cast<size_t>(classes.value().at<int64_t>({0, i}));
+    std::cout << probabilities.value().at<float>({0, i}) << "  "
+              << (number < names.size() ? names[number] : "class " + std::to_string(number)) << "\n";
+  }
+  const double sum = esp::sum(probabilities).item();
+  return sum > 0 && sum < 1.001 ? 0 : 1;
+} catch (const esp::Error& error) {
+  std::cerr << error.what() << "\n";
+  return 1;
+}
