@@ -46,9 +46,11 @@ OpPtr with(const Op& op, std::string_view name, AttributeValue value) {
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
+/// A convolution to be moved.
 bool is_convolution(const GraphNode& n) {
   return is_one_of(n.op->name(), {"conv", "conv_transpose", "conv_kernels"}) &&
-         n.outputs[0].dtype == DType::float32 && !n.op->traits().runs_on_host;
+         !n.op->traits().runs_on_host && n.outputs[0].dtype == DType::float32 &&
+         !attribute<bool>(*n.op, "channels_last");
 }
 
 /// Each value is computed with channels either second or last; readers of the other order get a view.
@@ -130,7 +132,8 @@ class ChannelsLast {
     const auto pooled = [&](std::string_view list) {
       return attribute<std::vector<int64_t>>(*n.op, list).size();
     };
-    if (pooled("kernel") + pooled("parts") + 2 != rank) return false;
+    if (pooled("kernel") + pooled("parts") + 2 != rank || attribute<bool>(*n.op, "channels_last"))
+      return false;
     Inputs inputs;
     for (const ValueRef& v : n.inputs) inputs.push_back(last(v));
     return set(i, with(*n.op, "channels_last", true), std::move(inputs), true);
