@@ -98,8 +98,12 @@ esp::Attributes sliding(const esp::Dims& stride, const esp::Dims& dilation, cons
 }
 esp::Attributes windows(const std::vector<int64_t>& kernel, const std::vector<int64_t>& stride,
                         const std::vector<int64_t>& padding, const std::vector<int64_t>& dilation) {
-  return {{"kernel", kernel},     {"stride", stride}, {"before", padding},
-          {"after", padding},     {"dilation", dilation}, {"ceil", false},
+  return {{"kernel", kernel},
+          {"stride", stride},
+          {"before", padding},
+          {"after", padding},
+          {"dilation", dilation},
+          {"ceil", false},
           {"parts", std::vector<int64_t>{}}};
 }
 
@@ -130,8 +134,8 @@ Trace train(const Make& make, const esp::Shape& example, bool eagerly, std::vect
       }
     return trace;
   }
-  const esp::Executor executor = loss.get_executor(
-      {.optimizer = sgd, .devices = std::move(devices), .without = std::move(without)});
+  const esp::Executor executor =
+      loss.get_executor({.optimizer = sgd, .devices = std::move(devices), .without = std::move(without)});
   executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) { add(info.loss); });
   (void)executor.execute({.epochs = 2, .progress = false});
   return trace;
@@ -153,8 +157,9 @@ std::vector<Row> networks() {
       {"conv1d, strides",
        {3, 20},
        [] {
-         return Sequential(Conv1d(8, {.kernel = 3, .stride = 2}), Relu(), Conv1d(5, {.kernel = 2, .dilation = 2}),
-                           Tanh(), MaxPool1d(esp::MaxPoolOptions{.kernel = 2}));
+         return Sequential(Conv1d(8, {.kernel = 3, .stride = 2}), Relu(),
+                           Conv1d(5, {.kernel = 2, .dilation = 2}), Tanh(),
+                           MaxPool1d(esp::MaxPoolOptions{.kernel = 2}));
        }},
       {"batch norm and max pooling, to a dense layer",
        {3, 8, 8},
@@ -180,9 +185,10 @@ std::vector<Row> networks() {
       {"residuals and average pooling",
        {4, 8, 8},
        [] {
-         return Sequential(same(8), Residual(same(8), BatchNorm(), Relu(), same(8)), Relu(),
-                           AvgPool2d(esp::AveragePoolOptions{.kernel = 2, .padding = 1, .count_padding = false}),
-                           Residual(same(8, 1)), AdaptiveAvgPool2d(1), Flatten(), Dense(2));
+         return Sequential(
+             same(8), Residual(same(8), BatchNorm(), Relu(), same(8)), Relu(),
+             AvgPool2d(esp::AveragePoolOptions{.kernel = 2, .padding = 1, .count_padding = false}),
+             Residual(same(8, 1)), AdaptiveAvgPool2d(1), Flatten(), Dense(2));
        }},
       {"concatenation, padding and slices",
        {4, 6, 6},
@@ -210,10 +216,11 @@ std::vector<Row> networks() {
        {4, 5, 6},
        [] {
          return Sequential(same(6), function([](const Variable& x) {
-                             const Variable over_sizes = esp::mean(x, {2, 3}),
-                                            rows = esp::sum(x, 3) * 0.1, kept = esp::max(x, {2}, true),
-                                            channels = esp::min(x, 1, true), planes = esp::sum(x, 0, true);
-                             return esp::square(x - kept) * channels + esp::unsqueeze(esp::sum(rows, 2, true), 3) * 0.01 +
+                             const Variable over_sizes = esp::mean(x, {2, 3}), rows = esp::sum(x, 3) * 0.1,
+                                            kept = esp::max(x, {2}, true), channels = esp::min(x, 1, true),
+                                            planes = esp::sum(x, 0, true);
+                             return esp::square(x - kept) * channels +
+                                    esp::unsqueeze(esp::sum(rows, 2, true), 3) * 0.01 +
                                     esp::unsqueeze(rows, 3) + esp::mean(over_sizes) + planes * 0.1 +
                                     esp::reshape(esp::mean(x, {0, 2}), {1, 6, 1, 6}) * 0.1;
                            }),
@@ -223,8 +230,8 @@ std::vector<Row> networks() {
        {4, 6, 6},
        [] {
          return Sequential(same(8), GroupNorm(2), Relu(), function([](const Variable& x) {
-                             const Variable shuffled =
-                                 esp::flatten(esp::transpose(esp::reshape(x, {-1, 2, 4, 6, 6}), {0, 2, 1, 3, 4}), 1);
+                             const Variable shuffled = esp::flatten(
+                                 esp::transpose(esp::reshape(x, {-1, 2, 4, 6, 6}), {0, 2, 1, 3, 4}), 1);
                              return esp::reshape(shuffled, {-1, 8, 6, 6}) + esp::softmax(x, 1);
                            }),
                            same(4), Dropout(0.3), same(2));
@@ -311,7 +318,8 @@ BOOST_AUTO_TEST_CASE(networks_train_alike_eagerly_in_plans_and_on_replicas) {
   for (const Row& row : networks()) {
     const Trace eager = train(row.make, row.example, true);
     BOOST_TEST(difference_of(train(row.make, row.example, false), eager) < 5e-5, row.name);
-    BOOST_TEST(difference_of(train(row.make, row.example, false, {}, {"channels_last"}), eager) < 5e-5, row.name);
+    BOOST_TEST(difference_of(train(row.make, row.example, false, {}, {"channels_last"}), eager) < 5e-5,
+               row.name);
     BOOST_TEST(difference_of(train(row.make, row.example, false, cpus(2)), eager) < 5e-5, row.name);
   }
 }
@@ -390,8 +398,10 @@ BOOST_AUTO_TEST_CASE(derivatives_of_second_order_agree) {
   const Variable x = numbers({4, 3, 8, 8}, -1, 1, 3).to(esp::float32);
   const Variable y = esp::conv(esp::avg_pool(esp::tanh(esp::conv(x, a, {.padding = 1})), {.kernel = 2}), b);
   const Variable inner = esp::mean(esp::square(y));
-  const Variable penalty = esp::sum(esp::square(inner.gradient(a))) + esp::sum(esp::square(inner.gradient(b)));
-  for (const Variable& v : {penalty, esp::sum(penalty.gradient(a) * 3), esp::sum(esp::sin(penalty.gradient(b)))}) {
+  const Variable penalty =
+      esp::sum(esp::square(inner.gradient(a))) + esp::sum(esp::square(inner.gradient(b)));
+  for (const Variable& v :
+       {penalty, esp::sum(penalty.gradient(a) * 3), esp::sum(esp::sin(penalty.gradient(b)))}) {
     const esp::Executor executor = v.get_executor({.mode = esp::Mode::inference});
     executor.execute({.progress = false});
     BOOST_TEST(difference(executor.value(), v.value()) < 2e-5);
@@ -419,11 +429,11 @@ Sequential random_network(uint32_t seed) {
       case 8:
         net.append(function([](const Variable& x) { return x * esp::sigmoid(esp::mean(x, {2, 3}, true)); }));
         break;
-      case 9:
-        net.append(function([](const Variable& x) { return esp::pad(x, {{1, 1}, {0, 1}}); }));
-        break;
+      case 9: net.append(function([](const Variable& x) { return esp::pad(x, {{1, 1}, {0, 1}}); })); break;
       case 10:
-        net.append(function([](const Variable& x) { return x - esp::unsqueeze(esp::max(esp::flatten(x, 2), -1, true), 3) * 0.1; }));
+        net.append(function([](const Variable& x) {
+          return x - esp::unsqueeze(esp::max(esp::flatten(x, 2), -1, true), 3) * 0.1;
+        }));
         break;
       default: net.append(function([](const Variable& x) { return esp::transpose(x, {0, 1, 3, 2}) * 0.5; }));
     }

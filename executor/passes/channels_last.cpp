@@ -80,8 +80,7 @@ class ChannelsLast {
     return std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueRef v) { return is_last(v); });
   }
   bool all_of_rank(const GraphNode& n, size_t rank) const {
-    return std::all_of(n.inputs.begin(), n.inputs.end(),
-                       [&](ValueRef v) { return shape(v).rank() == rank; });
+    return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueRef v) { return shape(v).rank() == rank; });
   }
 
   /// Rewrites a node for operands with the channels last, if it is one that can and an operand is there.
@@ -98,7 +97,8 @@ class ChannelsLast {
     if (is_one_of(name, {"pool_argmax", "pool_sum", "pool_spread"})) return move_pooling(i);
     if (is_one_of(name, {"sum", "mean", "max", "min"})) return move_reduction(i);
     if (name == "sum_to_like") return move_sum_to_like(i);
-    if (is_one_of(name, {"reshape", "reshape_like", "flatten", "unsqueeze", "squeeze", "merge_axes", "unflatten"}))
+    if (is_one_of(name,
+                  {"reshape", "reshape_like", "flatten", "unsqueeze", "squeeze", "merge_axes", "unflatten"}))
       return move_reshape(i);
     if (is_one_of(name, {"concat", "concat_part", "slice", "slice_like", "pad_like", "pad_from_axis",
                          "pad_constant", "take_along_axis", "add_along_axis_like"}))
@@ -184,7 +184,8 @@ class ChannelsLast {
     const Shape &from = shape(n.inputs[0]), &to = n.outputs[0].shape;
     if (!is_last(n.inputs[0]) || to.rank() < 3 || to.elements() == 0 || from[0] != to[0] || from[1] != to[1])
       return false;
-    return set(i, make_op("reshape", {{"shape", as_list(with_channels_last(to).dims())}}), {n.inputs[0]}, true);
+    return set(i, make_op("reshape", {{"shape", as_list(with_channels_last(to).dims())}}), {n.inputs[0]},
+               true);
   }
 
   bool move_along_axis(uint32_t i) {

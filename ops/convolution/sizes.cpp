@@ -25,12 +25,9 @@ constexpr int64_t largest_convolution_size = 0x7fffffff;  // that the libraries 
 }  // namespace
 
 Attributes ConvolutionForm::attributes() const {
-  return {{"stride", numbers(stride)},
-          {"dilation", numbers(dilation)},
-          {"before", numbers(before)},
-          {"after", numbers(after)},
-          {"groups", groups},
-          {"channels_last", channels_last}};
+  return {{"stride", numbers(stride)}, {"dilation", numbers(dilation)},
+          {"before", numbers(before)}, {"after", numbers(after)},
+          {"groups", groups},          {"channels_last", channels_last}};
 }
 
 ConvolutionForm ConvolutionForm::read(AttributeReader& reader) {

@@ -60,7 +60,8 @@ void add_channels(int64_t channels, const T* from, T* to) {
 }
 
 /// For each channel, which of the `count` places has the largest element; `from` is [place, channel]. The
-/// first of equal ones; a NaN is larger than all numbers. Place: an integer that counts the places of a plane.
+/// first of equal ones; a NaN is larger than all numbers. Place: an integer that counts the places of a
+/// plane.
 template <class Place, class T>
 void find_largest(const T* from, const int64_t* places, int64_t count, int64_t channels, int64_t* to) {
   constexpr int64_t lanes = 64;
@@ -68,22 +69,21 @@ void find_largest(const T* from, const int64_t* places, int64_t count, int64_t c
     const int64_t n = std::min(lanes, channels - first);
     const T* in = from + first;
     int64_t* out = to + first;
+    // Masks instead of branches, in loops that the compiler turns into vectors.
     vectorized([=]() __attribute__((always_inline)) {
       T best[lanes];
-      Place at[lanes];
-      for (int64_t i = 0; i < n; ++i) {
-        best[i] = in[places[0] * channels + i];
-        at[i] = static_cast<Place>(places[0]);
-      }
+      Place at[lanes], larger[lanes];
+      for (int64_t i = 0; i < n; ++i) best[i] = in[places[0] * channels + i];
+      for (int64_t i = 0; i < n; ++i) at[i] = static_cast<Place>(places[0]);
       for (int64_t k = 1; k < count; ++k) {
         const T* row = in + places[k] * channels;
         const auto place = static_cast<Place>(places[k]);
         for (int64_t i = 0; i < n; ++i) {
-          const T x = row[i], y = best[i];
-          const bool larger = (x > y) | ((x != x) & (y == y));
-          best[i] = larger ? x : y;
-          at[i] = larger ? place : at[i];
+          const Place is_number = best[i] == best[i] ? -1 : 0, is_not_larger = row[i] <= best[i] ? -1 : 0;
+          larger[i] = is_number & ~is_not_larger;
         }
+        for (int64_t i = 0; i < n; ++i) at[i] = (place & larger[i]) | (at[i] & ~larger[i]);
+        for (int64_t i = 0; i < n; ++i) best[i] = larger[i] != 0 ? row[i] : best[i];
       }
       for (int64_t i = 0; i < n; ++i) out[i] = at[i];
     });

@@ -57,8 +57,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> without;
   if (contestant.ends_with("_in_order")) without = {"channels_last"};
   const auto executor = [&] {
-    if (forward)
-      return esp::mean(net(x)).get_executor({.mode = esp::Mode::inference, .without = without});
+    if (forward) return esp::mean(net(x)).get_executor({.mode = esp::Mode::inference, .without = without});
     return nn::SoftmaxCrossEntropy()(net(x), y).get_executor(
         {.mode = esp::Mode::training, .optimizer = esp::optim::Adam({.lr = 1e-3}), .without = without});
   }();
