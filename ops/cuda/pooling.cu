@@ -1,5 +1,5 @@
 // Kernels of pooling.
-#include <fmt/format.h>
+#include <string>
 
 #include "espalier/core/error.h"
 #include "espalier/ops/cuda/contiguous_input.h"
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(threads)
 PoolForm form_of(const Op& op) {
   PoolForm form = PoolForm::of(op);
   if (form.channels_last)
-    throw UnsupportedError(fmt::format("{}: kernels of the GPU take channels as axis 1", op.name()));
+    throw UnsupportedError(std::string(op.name()) + ": kernels of the GPU take channels as axis 1");
   return form;
 }
 

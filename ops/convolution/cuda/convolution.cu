@@ -1,7 +1,6 @@
 // Direct kernels of convolution and its two gradients.
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <string>
 
 #include "espalier/core/error.h"
 #include "espalier/ops/convolution/sizes.h"
@@ -168,7 +167,7 @@ Bound bind_convolution(const KernelCall& call, const ConvolutionSizes& sizes, La
 ConvolutionForm form_of(const Op& op) {
   ConvolutionForm form = ConvolutionForm::of(op);
   if (form.channels_last)
-    throw UnsupportedError(fmt::format("{}: kernels of the GPU take channels as axis 1", op.name()));
+    throw UnsupportedError(std::string(op.name()) + ": kernels of the GPU take channels as axis 1");
   return form;
 }
 
