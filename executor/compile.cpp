@@ -77,6 +77,7 @@ constexpr Stage stages[] = {
     {"common_subexpressions", StageKind::pass, on_graph<common_subexpressions>},
     {"simplify_again", StageKind::pass, on_graph<simplify>},
     {"precision", StageKind::pass, on_graph<lower_precision>},
+    {"channels_last", StageKind::pass, on_graph<channels_last>},
     {"join_slices", StageKind::pass, on_graph<join_slices>},
     {"fuse_cross_entropy", StageKind::pass, on_graph<fuse_cross_entropy>},
     {"fuse_sgd", StageKind::pass, on_graph<fuse_sgd>},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "espalier/core/gradient_rule.h"
@@ -32,17 +33,47 @@ void run_by_columns(const ConvolutionSizes& sizes, ConvolutionResult result, Con
   }
 }
 
+/// A tensor with the channels last, seen as [batch, channels, …].
+Tensor seen_with_channels_second(const ConvolutionForm& form, const Tensor& t) {
+  Layout layout;
+  layout.shape = Shape(form.channels_second(t.shape().dims()));
+  layout.strides = form.channels_second(t.strides());
+  layout.offset = t.layout().offset;
+  return Tensor(t.storage(), std::move(layout), t.dtype());
+}
+
+/// By products, of copies with the channels second.
+void run_by_columns(const ConvolutionForm& form, const ConvolutionSizes& sizes, ConvolutionResult result,
+                    ConvolutionOperands& all) {
+  if (!form.channels_last) return run_by_columns(sizes, result, all);
+  Tensor x = seen_with_channels_second(form, all.x), y = seen_with_channels_second(form, all.y);
+  ConvolutionOperands copies{x.contiguous_copy(), all.kernels, y.contiguous_copy()};
+  run_by_columns(sizes, result, copies);
+  if (result == ConvolutionResult::x) copy_elements(copies.x, x);
+  if (result == ConvolutionResult::y) copy_elements(copies.y, y);
+}
+
+ConvolutionStrides strides_of(const ConvolutionForm& form, const Layout& x, const Layout& kernels,
+                              const Layout& y) {
+  // Axes of size 1 may have any strides.
+  const auto strides = [](const Layout& l) { return l.contiguous() ? Layout(l.shape).strides : l.strides; };
+  return {form.channels_second(strides(x)), strides(kernels), form.channels_second(strides(y)),
+          form.channels_last};
+}
+
 /// By oneDNN, which has no float64, or by products.
-void compute(const ConvolutionSizes& sizes, ConvolutionResult result, ConvolutionOperands& all) {
+void compute(const ConvolutionForm& form, ConvolutionResult result, ConvolutionOperands& all) {
+  const ConvolutionSizes sizes = form.sizes(all.x.shape(), all.kernels.shape(), all.y.shape());
   if (all.x.dtype() == DType::float32) {
     std::optional<ConvolutionPrimitive> primitive;
     try {
-      primitive.emplace(sizes, result, Workspace());
+      primitive.emplace(sizes, result, strides_of(form, all.x.layout(), all.kernels.layout(), all.y.layout()),
+                        Workspace());
     } catch (const UnsupportedError&) {  // then by products
     }
     if (primitive) return primitive->run(all.x.address(), all.kernels.address(), all.y.address());
   }
-  run_by_columns(sizes, result, all);
+  run_by_columns(form, sizes, result, all);
 }
 
 /// What the three ops share. Each has two operands, and may have the tensor whose shape the result has.
@@ -67,16 +98,17 @@ class ConvolutionOp : public Op {
     ConvolutionOperands all = operands(call);
     if (all.x.elements() == 0 || all.y.elements() == 0 || all.kernels.elements() == 0)
       return zero_elements(*call.outputs[0]);
-    compute(form_.sizes(all.x.shape(), all.kernels.shape(), all.y.shape()), result_, all);
+    compute(form_, result_, all);
   }
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override {
     if (call.outputs[0]->dtype() != DType::float32) return nullptr;
     const auto [x, kernels, y] = seats(call);
     for (const Tensor* each : {x, kernels, y})
-      if (!each->contiguous() || each->elements() == 0) return nullptr;
+      if (!is_dense(each->layout()) || each->elements() == 0) return nullptr;
     try {
       auto primitive = std::make_shared<ConvolutionPrimitive>(
-          form_.sizes(x->shape(), kernels->shape(), y->shape()), result_, Workspace::of(context));
+          form_.sizes(x->shape(), kernels->shape(), y->shape()), result_,
+          strides_of(form_, x->layout(), kernels->layout(), y->layout()), Workspace::of(context));
       return bound([primitive, x, kernels, y](RandomStream) {
         primitive->run(x->address(), kernels->address(), y->address());
       });
@@ -89,7 +121,10 @@ class ConvolutionOp : public Op {
     if (sizes.flops() == 0) return 0;
     if (call.device != DeviceType::cpu) return device_workspace_bytes(sizes, call.outputs[0].dtype);
     if (call.outputs[0].dtype != DType::float32) return 0;
-    return ConvolutionPrimitive::workspace_bytes(sizes, result_);
+    const Layout out(call.outputs[0].shape);
+    if (!is_dense(*call.layouts[0]) || !is_dense(*call.layouts[1])) return 0;
+    const auto [x, kernels, y] = seats(call.layouts[0], call.layouts[1], &out);
+    return ConvolutionPrimitive::workspace_bytes(sizes, result_, strides_of(form_, *x, *kernels, *y));
   }
 
  protected:
@@ -109,17 +144,26 @@ class ConvolutionOp : public Op {
     }
     return form_.sizes(in[0]->shape, out.shape, in[1]->shape);
   }
+  /// What oneDNN can read where it is: no element is repeated, and axes are not turned.
+  static bool is_dense(const Layout& layout) {
+    return std::ranges::all_of(layout.strides, [](int64_t stride) { return stride > 0; });
+  }
+  template <class T>
   struct Seats {
-    const Tensor *x, *kernels, *y;
+    T x, kernels, y;
   };
-  Seats seats(const KernelCall& call) const {
-    const Tensor *a = call.inputs[0], *b = call.inputs[1], *out = call.outputs[0];
+  /// Of both inputs and the output.
+  template <class T>
+  Seats<T> seats(T a, T b, T out) const {
     switch (result_) {
       case ConvolutionResult::y: return {a, b, out};
       case ConvolutionResult::x: return {out, b, a};
       case ConvolutionResult::kernels: break;
     }
     return {a, out, b};
+  }
+  Seats<const Tensor*> seats(const KernelCall& call) const {
+    return seats(call.inputs[0], call.inputs[1], static_cast<const Tensor*>(call.outputs[0]));
   }
   ConvolutionOperands operands(const KernelCall& call) const {
     const auto [x, kernels, y] = seats(call);
@@ -162,7 +206,7 @@ class ConvolutionTranspose : public ConvolutionOp {
   Specs infer(const InputSpecs& in) const override {
     check_operands(in);
     if (in.size() > 2) return {{in[0]->dtype, in[2]->shape}};
-    const Shape &y = in[0]->shape, &kernels = in[1]->shape;
+    const Shape y = Shape(form().channels_second(in[0]->shape.dims())), &kernels = in[1]->shape;
     const size_t axes = form().axes();
     if (y.rank() != axes + 2 || kernels.rank() != axes + 2)
       throw ShapeError(fmt::format(
@@ -184,6 +228,7 @@ class ConvolutionTranspose : public ConvolutionOp {
                         form().before[i], form().after[i]));
       x.dims().push_back(size);
     }
+    x = form().in_own_order(x);
     (void)form().output(x, kernels, name());  // throws if they do not fit
     return {{in[0]->dtype, std::move(x)}};
   }

@@ -54,25 +54,60 @@ memory::dims with(memory::dims first, const memory::dims& rest) {
   first.insert(first.end(), rest.begin(), rest.end());
   return first;
 }
-memory::desc contiguous(const memory::dims& sizes) {
-  memory::dims strides(sizes.size(), 1);
-  for (size_t i = sizes.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * sizes[i];
-  return {sizes, memory::data_type::f32, strides};
+/// Of a tensor in memory, by the steps along two axes and those that are convolved.
+memory::desc as_it_lies(const ConvolutionSizes& s, const memory::dims& sizes, const Dims& strides) {
+  const size_t missing = most_convolution_axes + 2 - strides.size();
+  memory::dims steps(strides.begin(), strides.begin() + 2);
+  steps.insert(steps.end(), strides.begin() + 2 + (first_axis(s) - missing), strides.end());
+  if (sizes.size() > steps.size())  // kernels of groups: axis 0 is divided
+    steps.insert(steps.begin(), steps[0] * sizes[1]);
+  return {sizes, memory::data_type::f32, steps};
 }
 memory::desc any_layout(const memory::dims& sizes) {
   return {sizes, memory::data_type::f32, memory::format_tag::any};
+}
+/// [batch, channels, …] with the channels innermost, without gaps.
+memory::desc channels_innermost(const memory::dims& sizes) {
+  memory::dims strides(sizes.size(), 1);
+  int64_t step = sizes[1];
+  for (size_t i = sizes.size() - 1; i > 1; --i) {
+    strides[i] = step;
+    step *= sizes[i];
+  }
+  strides[0] = step;
+  return {sizes, memory::data_type::f32, strides};
 }
 
 /// One of the three primitives, and the layouts that it takes.
 class Description {
  public:
-  Description(const ConvolutionSizes& s, ConvolutionResult result) {
+  Description(const ConvolutionSizes& s, ConvolutionResult result, const ConvolutionStrides& strides) {
     const memory::dims x = with({s.batch, s.groups * s.in_channels}, tail(s, s.in)),
                        y = with({s.batch, s.groups * s.out_channels}, tail(s, s.out));
     memory::dims kernels = with({s.out_channels, s.in_channels}, tail(s, s.kernel));
     if (s.groups > 1) kernels.insert(kernels.begin(), s.groups);
-    plain = {contiguous(x), contiguous(kernels), contiguous(y)};
+    plain = {as_it_lies(s, x, strides.x), as_it_lies(s, kernels, strides.kernels),
+             as_it_lies(s, y, strides.y)};
+    const Layouts any{any_layout(x), any_layout(kernels), any_layout(y)};
+    if (strides.channels_last) {
+      try {
+        choose(s, result, {channels_innermost(x), any.kernels, channels_innermost(y)});
+        if (!is_reference) return;
+      } catch (const dnnl::error& error) {
+        if (error.status != dnnl_unimplemented) throw;
+      }
+    }
+    choose(s, result, any);
+  }
 
+  Layouts plain, chosen;
+  memory::desc scratch;
+  dnnl::primitive primitive;
+
+ private:
+  /// Sets the members for tensors in these layouts.
+  void choose(const ConvolutionSizes& s, ConvolutionResult result, const Layouts& layouts) {
+    const auto& [x, kernels, y] = layouts;
     memory::dims stride = tail(s, s.stride), dilation = tail(s, s.dilation), before = tail(s, s.before),
                  after;
     for (int64_t& d : dilation) --d;  // oneDNN counts the elements between
@@ -80,16 +115,15 @@ class Description {
     for (size_t i = first; i < most_convolution_axes; ++i)  // what no window reads is cut off
       after.push_back((s.out[i] - 1) * s.stride[i] + (s.kernel[i] - 1) * s.dilation[i] + 1 - s.in[i] -
                       s.before[i]);
-    const memory::desc any_x = any_layout(x), any_kernels = any_layout(kernels), any_y = any_layout(y);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const auto algorithm = dnnl::algorithm::convolution_direct;
     const dnnl::convolution_forward::primitive_desc forward(
-        {dnnl::prop_kind::forward_training, algorithm, any_x, any_kernels, any_y, stride, dilation, before,
-         after},
+        {dnnl::prop_kind::forward_training, algorithm, x, kernels, y, stride, dilation, before, after},
         attributes, cpu_engine());
     const auto keep = [&](const auto& made) {
       scratch = made.scratchpad_desc();
+      is_reference = std::string_view(made.impl_info_str()).starts_with("ref");
       return made;
     };
     if (result == ConvolutionResult::y) {
@@ -98,22 +132,18 @@ class Description {
       primitive = dnnl::convolution_forward(made);
     } else if (result == ConvolutionResult::x) {
       const auto made = keep(dnnl::convolution_backward_data::primitive_desc(
-          {algorithm, any_x, any_kernels, any_y, stride, dilation, before, after}, attributes, cpu_engine(),
-          forward));
+          {algorithm, x, kernels, y, stride, dilation, before, after}, attributes, cpu_engine(), forward));
       chosen = {made.diff_src_desc(), made.weights_desc(), made.diff_dst_desc()};
       primitive = dnnl::convolution_backward_data(made);
     } else {
       const auto made = keep(dnnl::convolution_backward_weights::primitive_desc(
-          {algorithm, any_x, any_kernels, any_y, stride, dilation, before, after}, attributes, cpu_engine(),
-          forward));
+          {algorithm, x, kernels, y, stride, dilation, before, after}, attributes, cpu_engine(), forward));
       chosen = {made.src_desc(), made.diff_weights_desc(), made.diff_dst_desc()};
       primitive = dnnl::convolution_backward_weights(made);
     }
   }
 
-  Layouts plain, chosen;
-  memory::desc scratch;
-  dnnl::primitive primitive;
+  bool is_reference = false;  // plain loops
 };
 
 int64_t bytes_of(const memory::desc& desc) { return static_cast<int64_t>(desc.get_size()); }
@@ -144,9 +174,10 @@ struct ConvolutionPrimitive::Impl {
     }
   };
 
-  Impl(const ConvolutionSizes& sizes, ConvolutionResult what, Workspace workspace)
+  Impl(const ConvolutionSizes& sizes, ConvolutionResult what, const ConvolutionStrides& strides,
+       Workspace workspace)
       : sizes(sizes), result(what), stream(cpu_engine()) {
-    const Description description(sizes, result);
+    const Description description(sizes, result, strides);
     primitive = description.primitive;
     const Layouts &plain = description.plain, &chosen = description.chosen;
     x.make(plain.x, chosen.x, result == ConvolutionResult::x, workspace);
@@ -179,10 +210,10 @@ struct ConvolutionPrimitive::Impl {
 };
 
 ConvolutionPrimitive::ConvolutionPrimitive(const ConvolutionSizes& sizes, ConvolutionResult result,
-                                           Workspace workspace) {
+                                           const ConvolutionStrides& strides, Workspace workspace) {
   const GemmThreads threads = threads_for(sizes);
   try {
-    impl_ = std::make_unique<Impl>(sizes, result, std::move(workspace));
+    impl_ = std::make_unique<Impl>(sizes, result, strides, std::move(workspace));
   } catch (const dnnl::error& error) {
     rethrow(error);
   }
@@ -190,10 +221,11 @@ ConvolutionPrimitive::ConvolutionPrimitive(const ConvolutionSizes& sizes, Convol
 ConvolutionPrimitive::~ConvolutionPrimitive() = default;
 ConvolutionPrimitive::ConvolutionPrimitive(ConvolutionPrimitive&&) noexcept = default;
 
-int64_t ConvolutionPrimitive::workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result) {
+int64_t ConvolutionPrimitive::workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result,
+                                              const ConvolutionStrides& strides) {
   const GemmThreads threads = threads_for(sizes);
   try {
-    const Description description(sizes, result);
+    const Description description(sizes, result, strides);
     const auto of = [](const memory::desc& plain, const memory::desc& chosen) {
       return plain == chosen ? 0 : aligned_bytes(bytes_of(chosen));
     };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "espalier/core/error.h"
@@ -24,11 +25,9 @@ constexpr int64_t largest_convolution_size = 0x7fffffff;  // that the libraries 
 }  // namespace
 
 Attributes ConvolutionForm::attributes() const {
-  return {{"stride", numbers(stride)},
-          {"dilation", numbers(dilation)},
-          {"before", numbers(before)},
-          {"after", numbers(after)},
-          {"groups", groups}};
+  return {{"stride", numbers(stride)}, {"dilation", numbers(dilation)},
+          {"before", numbers(before)}, {"after", numbers(after)},
+          {"groups", groups},          {"channels_last", channels_last}};
 }
 
 ConvolutionForm ConvolutionForm::read(AttributeReader& reader) {
@@ -38,6 +37,7 @@ ConvolutionForm ConvolutionForm::read(AttributeReader& reader) {
   form.before = reader.integers("before");
   form.after = reader.integers("after");
   form.groups = reader.integer("groups", 1);
+  form.channels_last = reader.flag("channels_last");
   const auto check = [&](const Dims& list, std::string_view name, int64_t least) {
     if (list.size() != form.axes() || list.empty()) reader.refuse(name);
     for (const int64_t number : list)
@@ -54,6 +54,19 @@ ConvolutionForm ConvolutionForm::of(const Op& op) {
   const Attributes attributes = op.attributes();
   AttributeReader reader(op.name(), attributes);
   return read(reader);
+}
+
+Dims ConvolutionForm::channels_second(const Dims& dims) const {
+  Dims result = dims;
+  if (channels_last && dims.size() > 2) std::rotate(result.begin() + 1, result.end() - 1, result.end());
+  return result;
+}
+
+Shape ConvolutionForm::in_own_order(const Shape& shape) const {
+  Shape result = shape;
+  Dims& dims = result.dims();
+  if (channels_last && dims.size() > 2) std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
+  return result;
 }
 
 int64_t ConvolutionForm::span(size_t axis, int64_t kernel) const {
@@ -78,7 +91,8 @@ Shape ConvolutionForm::output(const Shape& x, const Shape& kernels, std::string_
         fmt::format("{}: takes [batch, channels] and {} more axes, and kernels [channels, channels] with as "
                     "many, not {} and {}",
                     op, axes(), x.str(), kernels.str()));
-  const auto &from = x.dims(), &weights = kernels.dims();
+  const Dims from = channels_second(x.dims());
+  const Dims& weights = kernels.dims();
   if (product_and(weights[1], groups, 0) != from[1])
     throw ShapeError(fmt::format("{}: {} has {} channels, but kernels of shape {}, in {}, read {}", op,
                                  x.str(), size_text(from[1]), kernels.str(),
@@ -101,6 +115,7 @@ Shape ConvolutionForm::output(const Shape& x, const Shape& kernels, std::string_
     out.dims().push_back(places);
   }
   (void)out.elements();  // throws if 64 bits cannot count them
+  out = in_own_order(out);
   const ConvolutionSizes all = sizes(x, kernels, out);
   for (const int64_t size :
        {all.in_places(), all.out_places(), product_and(all.in_channels, all.kernel_places(), 0),
@@ -113,14 +128,15 @@ Shape ConvolutionForm::output(const Shape& x, const Shape& kernels, std::string_
 
 ConvolutionSizes ConvolutionForm::sizes(const Shape& x, const Shape& kernels, const Shape& y) const {
   ConvolutionSizes s;
-  s.batch = x.dims()[0];
+  const Dims from = channels_second(x.dims()), to = channels_second(y.dims());
+  s.batch = from[0];
   s.groups = groups;
   s.in_channels = kernels.dims()[1];
   s.out_channels = kernels.dims()[0] / groups;
   const size_t first = most_convolution_axes - axes();
   for (size_t i = 0; i < axes(); ++i) {
-    s.in[first + i] = x.dims()[i + 2];
-    s.out[first + i] = y.dims()[i + 2];
+    s.in[first + i] = from[i + 2];
+    s.out[first + i] = to[i + 2];
     s.kernel[first + i] = kernels.dims()[i + 2];
     s.stride[first + i] = stride[i];
     s.dilation[first + i] = dilation[i];

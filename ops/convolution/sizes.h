@@ -36,6 +36,7 @@ struct ConvolutionForm {
   Dims stride, dilation;
   Dims before, after;  ///< zeros at the ends of an axis of x
   int64_t groups = 1;
+  bool channels_last = false;  ///< x and y are [batch, sizes…, channels]; kernels stay as they are
 
   Attributes attributes() const;
   static ConvolutionForm read(AttributeReader& reader);
@@ -52,6 +53,9 @@ struct ConvolutionForm {
   /// The shape of y. Throws ShapeError naming `op` and both shapes unless x and the kernels fit, and
   /// UnsupportedError for more axes or elements than the kernels can index.
   Shape output(const Shape& x, const Shape& kernels, std::string_view op) const;
+  /// Sizes or strides of x or y as [batch, channels, …], and sizes in that order as those of x or y.
+  Dims channels_second(const Dims& dims) const;
+  Shape in_own_order(const Shape& shape) const;
   /// Of shapes that fit.
   ConvolutionSizes sizes(const Shape& x, const Shape& kernels, const Shape& y) const;
 };

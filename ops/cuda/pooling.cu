@@ -1,4 +1,7 @@
 // Kernels of pooling.
+#include <string>
+
+#include "espalier/core/error.h"
 #include "espalier/ops/cuda/contiguous_input.h"
 #include "espalier/ops/cuda/elements.cuh"
 #include "espalier/ops/cuda/kernels.h"
@@ -154,12 +157,20 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+/// The settings of an op. Throws UnsupportedError for channels that come last.
+PoolForm form_of(const Op& op) {
+  PoolForm form = PoolForm::of(op);
+  if (form.channels_last)
+    throw UnsupportedError(std::string(op.name()) + ": kernels of the GPU take channels as axis 1");
+  return form;
+}
+
 Bound bind_pool_argmax(const Op& op, const KernelCall& call) {
   const Tensor& x = *call.inputs[0];
   Tensor& out = *call.outputs[0];
   const int64_t n = out.elements();
   if (n == 0) return bound([](RandomStream) {});
-  const PoolAxes axes = PoolForm::of(op).windows(x.shape(), op.name());
+  const PoolAxes axes = form_of(op).windows(x.shape(), op.name());
   Bound result;
   visit_elements(x.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (!std::is_same_v<T, bool>)
@@ -178,7 +189,7 @@ Bound bind_pool_sums(const Op& op, const KernelCall& call, bool spread) {
   Tensor& out = *call.outputs[0];
   const int64_t n = out.elements();
   if (n == 0) return bound([](RandomStream) {});
-  const PoolAxes axes = PoolForm::of(op).windows(spread ? out.shape() : x.shape(), op.name());
+  const PoolAxes axes = form_of(op).windows(spread ? out.shape() : x.shape(), op.name());
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (is_real_element<T>)
@@ -196,7 +207,7 @@ Bound bind_pool_spread(const Op& op, const KernelCall& call) { return bind_pool_
 Bound bind_pool_count(const Op& op, const KernelCall& call) {
   Tensor& out = *call.outputs[0];
   const int64_t n = out.elements();
-  const PoolForm form = PoolForm::of(op);
+  const PoolForm form = form_of(op);
   const PoolAxes axes = form.windows(call.inputs[0]->shape(), op.name());
   int64_t after[3] = {0, 0, 0};
   for (size_t i = 0; i < form.after.size(); ++i)

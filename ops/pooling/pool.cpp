@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "espalier/core/cpu/parallel.h"
 #include "espalier/core/gradient_rule.h"
 #include "espalier/ops/pointwise.h"
+#include "espalier/ops/pooling/pool_loops.h"
 #include "espalier/ops/registered_ops.h"
 
 namespace espalier {
@@ -14,56 +14,19 @@ namespace {
 
 Variable spread_windows(const Variable& g, const Variable& like, const PoolForm& form);
 
-/// The elements of a window that lie in an axis: from `first` on, `step` apart, `count` of them.
-struct PoolRange {
-  int64_t first, count, step;
-};
-PoolRange range_of(const PoolAxis& axis, int64_t window) {
-  const int64_t begin = axis.begin(window), length = axis.length(window);
-  const int64_t skipped = begin < 0 ? (-begin + axis.dilation - 1) / axis.dilation : 0;
-  const int64_t first = begin + skipped * axis.dilation;
-  const int64_t inside = first < axis.size ? (axis.size - first - 1) / axis.dilation + 1 : 0;
-  return {first, std::clamp<int64_t>(length - skipped, 0, inside), axis.dilation};
-}
-
-/// Calls `f(window, ranges)` for the windows of a plane in row-major order.
-template <class F>
-void each_window(const PoolAxes& axes, F&& f) {
-  int64_t window = 0;
-  for (int64_t i = 0; i < axes.at[0].count; ++i)
-    for (int64_t j = 0; j < axes.at[1].count; ++j)
-      for (int64_t k = 0; k < axes.at[2].count; ++k)
-        f(window++, range_of(axes.at[0], i), range_of(axes.at[1], j), range_of(axes.at[2], k));
-}
-/// Calls `f(place)` for the elements of a window in row-major order, by their place in the plane.
-template <class F>
-void each_element(const PoolAxes& axes, const PoolRange& a, const PoolRange& b, const PoolRange& c, F&& f) {
-  for (int64_t i = 0; i < a.count; ++i)
-    for (int64_t j = 0; j < b.count; ++j) {
-      const int64_t row = ((a.first + i * a.step) * axes.at[1].size + b.first + j * b.step) * axes.at[2].size;
-      for (int64_t k = 0; k < c.count; ++k) f(row + c.first + k * c.step);
-    }
-}
-/// Calls `f(first element, first window)` for each plane, on several threads.
-template <class F>
-void each_plane(const PoolAxes& axes, int64_t planes, F&& f) {
-  parallel_for(planes, std::max<int64_t>(1, detail::grain / std::max<int64_t>(1, axes.elements())),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t plane = begin; plane < end; ++plane)
-                   f(plane * axes.elements(), plane * axes.windows());
-               });
-}
-
 class PoolOp : public Op {
  public:
   PoolOp(PoolForm form, OpTraits traits) : Op(traits), form_(std::move(form)) {}
   Attributes attributes() const override { return form_.attributes(); }
   bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
-    return input == 0 && axis + form_.axes() >= in[0]->shape.rank();
+    const size_t first = form_.first_axis(in[0]->shape);
+    return input == 0 && axis >= first && axis < first + form_.axes();
   }
 
  protected:
   const PoolForm& form() const { return form_; }
+  /// The channels of an element of a plane.
+  int64_t width_of(const Shape& x) const { return form_.channels_last ? x[-1] : 1; }
 
  private:
   PoolForm form_;
@@ -86,8 +49,13 @@ struct PoolArgmax : PoolOp {
     visit(x.dtype(), [&]<class T>(TypeTag<T>) {
       if constexpr (Numbers::accepts<T>) {
         const T* from = static_cast<const T*>(x.address());
-        each_plane(axes, pooled_planes(x.shape(), form().axes()),
-                   [&](int64_t element, int64_t window) { one_plane(axes, from + element, to + window); });
+        const int64_t width = width_of(x.shape());
+        each_plane(axes, pooled_planes(x.shape(), form()), width, [&](int64_t element, int64_t window) {
+          if (form().channels_last)
+            find_largest_of_windows(axes, width, from + element, to + window);
+          else
+            one_plane(axes, from + element, to + window);
+        });
       }
     });
   }
@@ -133,10 +101,17 @@ struct PoolSum : PoolOp {
       if constexpr (Reals::accepts<T>) {
         const T* from = static_cast<const T*>(x.address());
         T* to = static_cast<T*>(call.outputs[0]->address());
-        each_plane(axes, pooled_planes(x.shape(), form().axes()), [&](int64_t first, int64_t first_window) {
+        const int64_t width = width_of(x.shape()), planes = pooled_planes(x.shape(), form());
+        each_plane(axes, planes, width, [&](int64_t first, int64_t first_window) {
           const T* in = from + first;
           T* out = to + first_window;
           each_window(axes, [&](int64_t window, const PoolRange& a, const PoolRange& b, const PoolRange& c) {
+            if (form().channels_last) {
+              T* sums = out + window * width;
+              std::fill_n(sums, width, T(0));
+              each_element(axes, a, b, c, [&](int64_t at) { add_channels(width, in + at * width, sums); });
+              return;
+            }
             T sum(0);
             each_element(axes, a, b, c, [&](int64_t at) { sum += in[at]; });
             out[window] = sum;
@@ -173,11 +148,17 @@ struct PoolSpread : PoolOp {
       if constexpr (Reals::accepts<T>) {
         const T* from = static_cast<const T*>(g.address());
         T* to = static_cast<T*>(out.address());
-        each_plane(axes, pooled_planes(out.shape(), form().axes()), [&](int64_t first, int64_t first_window) {
+        const int64_t width = width_of(out.shape()), planes = pooled_planes(out.shape(), form());
+        each_plane(axes, planes, width, [&](int64_t first, int64_t first_window) {
           const T* windows = from + first_window;
           T* elements = to + first;
           each_window(axes, [&](int64_t window, const PoolRange& a, const PoolRange& b, const PoolRange& c) {
-            each_element(axes, a, b, c, [&](int64_t at) { elements[at] += windows[window]; });
+            each_element(axes, a, b, c, [&](int64_t at) {
+              if (form().channels_last)
+                add_channels(width, windows + window * width, elements + at * width);
+              else
+                elements[at] += windows[window];
+            });
           });
         });
       }
@@ -206,7 +187,9 @@ class PoolCount : public PoolOp {
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Reals>(*in[0], name());
     Shape out = form().output(in[0]->shape, name());
-    for (size_t i = 0; i + form().axes() < out.rank(); ++i) out.dims()[i] = 1;
+    const size_t first = form().first_axis(out);
+    for (size_t i = 0; i < out.rank(); ++i)
+      if (i < first || i >= first + form().axes()) out.dims()[i] = 1;
     return {{in[0]->dtype, std::move(out)}};
   }
   void run_cpu(const KernelCall& call) const override {

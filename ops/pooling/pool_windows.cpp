@@ -16,7 +16,7 @@ std::vector<int64_t> as_list(const Dims& dims) { return {dims.begin(), dims.end(
 Attributes PoolForm::attributes() const {
   return {{"kernel", as_list(kernel)}, {"stride", as_list(stride)},     {"before", as_list(before)},
           {"after", as_list(after)},   {"dilation", as_list(dilation)}, {"ceil", ceil},
-          {"parts", as_list(parts)}};
+          {"parts", as_list(parts)},   {"channels_last", channels_last}};
 }
 
 PoolForm PoolForm::read(AttributeReader& reader) {
@@ -28,6 +28,7 @@ PoolForm PoolForm::read(AttributeReader& reader) {
   form.dilation = reader.integers("dilation");
   form.ceil = reader.flag("ceil");
   form.parts = reader.integers("parts");
+  form.channels_last = reader.flag("channels_last");
   const auto check = [&](const Dims& list, std::string_view name, int64_t least) {
     if (list.size() != form.kernel.size()) reader.refuse(name);
     for (const int64_t number : list)
@@ -52,11 +53,12 @@ PoolForm PoolForm::of(const Op& op) {
 }
 
 PoolAxes PoolForm::windows(const Shape& x, std::string_view op) const {
-  if (x.rank() < axes()) throw ShapeError(fmt::format("{}: {} has no {} axes", op, x.str(), axes()));
+  if (x.rank() < axes() + (channels_last ? 1 : 0))
+    throw ShapeError(fmt::format("{}: {} has no {} axes", op, x.str(), axes()));
   PoolAxes all;
   for (size_t i = 0; i < axes(); ++i) {
     PoolAxis& axis = all.at[most_pooled_axes - axes() + i];
-    const size_t number = x.rank() - axes() + i;
+    const size_t number = first_axis(x) + i;
     axis.size = x.dims()[number];
     if (axis.size < 1) throw ShapeError(fmt::format("{}: axis {} of {} is empty", op, number, x.str()));
     if (!parts.empty()) {
@@ -85,7 +87,7 @@ Shape PoolForm::output(const Shape& x, std::string_view op) const {
   const PoolAxes all = windows(x, op);
   Shape out = x;
   for (size_t i = 0; i < axes(); ++i)
-    out.dims()[x.rank() - axes() + i] = all.at[most_pooled_axes - axes() + i].count;
+    out.dims()[first_axis(x) + i] = all.at[most_pooled_axes - axes() + i].count;
   (void)out.elements();  // throws if 64 bits cannot count them
   return out;
 }

@@ -35,11 +35,12 @@ struct PoolAxes {
   ESPALIER_HD int64_t windows() const { return at[0].count * at[1].count * at[2].count; }
 };
 
-/// The settings of pooling. Lists have a number for each of the last axes.
+/// The settings of pooling. Lists have a number for each of the pooled axes: the last ones.
 struct PoolForm {
   Dims kernel, stride, before, after, dilation;
   bool ceil = false;  ///< a last window that begins within the axis or before it may end beyond the padding
   Dims parts = {};    ///< instead of the others: the number of windows that divide an axis
+  bool channels_last = false;  ///< the pooled axes are those before the last one, [batch, sizes…, channels]
 
   Attributes attributes() const;
   static PoolForm read(AttributeReader& reader);
@@ -47,6 +48,8 @@ struct PoolForm {
   static PoolForm of(const Op& op);
 
   size_t axes() const { return parts.empty() ? kernel.size() : parts.size(); }
+  /// The first axis of x that is pooled.
+  size_t first_axis(const Shape& x) const { return x.rank() - axes() - (channels_last ? 1 : 0); }
   /// The windows of x. Throws ShapeError naming `op` and the shape if none fits.
   PoolAxes windows(const Shape& x, std::string_view op) const;
   /// The shape of x with the number of windows of each axis. Throws as `windows`.
@@ -54,9 +57,9 @@ struct PoolForm {
 };
 
 /// The elements of the axes before those that are pooled.
-inline int64_t pooled_planes(const Shape& x, size_t axes) {
+inline int64_t pooled_planes(const Shape& x, const PoolForm& form) {
   int64_t planes = 1;
-  for (size_t i = 0; i + axes < x.rank(); ++i) planes *= x.dims()[i];
+  for (size_t i = 0; i < form.first_axis(x); ++i) planes *= x.dims()[i];
   return planes;
 }
 

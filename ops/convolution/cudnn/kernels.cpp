@@ -17,9 +17,9 @@ struct CudnnKernel {
 Bound bind_cudnn(const Op& op, const KernelCall& call, const BindContext& context, ConvolutionResult result) {
   Tensor* const out = call.outputs[0];
   const Tensor &a = *call.inputs[0], &b = *call.inputs[1];
-  if (out->elements() == 0 || a.elements() == 0 || b.elements() == 0 || !cudnn())
-    return bind_direct_convolution(op, call);
   const ConvolutionForm form = ConvolutionForm::of(op);
+  if (form.channels_last || out->elements() == 0 || a.elements() == 0 || b.elements() == 0 || !cudnn())
+    return bind_direct_convolution(op, call);
   const ConvolutionSizes sizes =
       result == ConvolutionResult::y   ? form.sizes(a.shape(), b.shape(), out->shape())
       : result == ConvolutionResult::x ? form.sizes(out->shape(), b.shape(), a.shape())
