@@ -22,7 +22,7 @@ class Adadelta : public Optimizer {
  public:
   Adadelta(LearningRate lr, std::source_location where = std::source_location::current())
       : Adadelta(AdadeltaOptions{.lr = lr.value}, where) {}
-  Adadelta(const AdadeltaOptions& options = {}, std::source_location where = std::source_location::current());
+  Adadelta(const AdadeltaOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim

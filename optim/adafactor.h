@@ -28,8 +28,7 @@ class Adafactor : public Optimizer {
  public:
   Adafactor(LearningRate lr, std::source_location where = std::source_location::current())
       : Adafactor(AdafactorOptions{.lr = lr.value}, where) {}
-  Adafactor(const AdafactorOptions& options = {},
-            std::source_location where = std::source_location::current());
+  Adafactor(const AdafactorOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim

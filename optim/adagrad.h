@@ -20,7 +20,7 @@ class Adagrad : public Optimizer {
  public:
   Adagrad(LearningRate lr, std::source_location where = std::source_location::current())
       : Adagrad(AdagradOptions{.lr = lr.value}, where) {}
-  Adagrad(const AdagradOptions& options = {}, std::source_location where = std::source_location::current());
+  Adagrad(const AdagradOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim

@@ -26,7 +26,7 @@ class Adam : public Optimizer {
  public:
   Adam(LearningRate lr, std::source_location where = std::source_location::current())
       : Adam(AdamOptions{.lr = lr.value}, where) {}
-  Adam(const AdamOptions& options = {}, std::source_location where = std::source_location::current());
+  Adam(const AdamOptions& options, std::source_location where = std::source_location::current());
 };
 
 struct AdamWOptions {
@@ -50,7 +50,7 @@ class AdamW : public Optimizer {
  public:
   AdamW(LearningRate lr, std::source_location where = std::source_location::current())
       : AdamW(AdamWOptions{.lr = lr.value}, where) {}
-  AdamW(const AdamWOptions& options = {}, std::source_location where = std::source_location::current());
+  AdamW(const AdamWOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim

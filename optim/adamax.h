@@ -23,7 +23,7 @@ class Adamax : public Optimizer {
  public:
   Adamax(LearningRate lr, std::source_location where = std::source_location::current())
       : Adamax(AdamaxOptions{.lr = lr.value}, where) {}
-  Adamax(const AdamaxOptions& options = {}, std::source_location where = std::source_location::current());
+  Adamax(const AdamaxOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim

@@ -23,7 +23,7 @@ class Asgd : public Optimizer {
  public:
   Asgd(LearningRate lr, std::source_location where = std::source_location::current())
       : Asgd(AsgdOptions{.lr = lr.value}, where) {}
-  Asgd(const AsgdOptions& options = {}, std::source_location where = std::source_location::current());
+  Asgd(const AsgdOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim

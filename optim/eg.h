@@ -20,7 +20,7 @@ class Eg : public Optimizer {
  public:
   Eg(LearningRate lr, std::source_location where = std::source_location::current())
       : Eg(EgOptions{.lr = lr.value}, where) {}
-  Eg(const EgOptions& options = {}, std::source_location where = std::source_location::current());
+  Eg(const EgOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim

@@ -24,7 +24,7 @@ class Lamb : public Optimizer {
  public:
   Lamb(LearningRate lr, std::source_location where = std::source_location::current())
       : Lamb(LambOptions{.lr = lr.value}, where) {}
-  Lamb(const LambOptions& options = {}, std::source_location where = std::source_location::current());
+  Lamb(const LambOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim

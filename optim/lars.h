@@ -24,7 +24,7 @@ class Lars : public Optimizer {
  public:
   Lars(LearningRate lr, std::source_location where = std::source_location::current())
       : Lars(LarsOptions{.lr = lr.value}, where) {}
-  Lars(const LarsOptions& options = {}, std::source_location where = std::source_location::current());
+  Lars(const LarsOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim

@@ -22,7 +22,7 @@ class Lion : public Optimizer {
  public:
   Lion(LearningRate lr, std::source_location where = std::source_location::current())
       : Lion(LionOptions{.lr = lr.value}, where) {}
-  Lion(const LionOptions& options = {}, std::source_location where = std::source_location::current());
+  Lion(const LionOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim

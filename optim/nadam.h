@@ -26,7 +26,7 @@ class NAdam : public Optimizer {
  public:
   NAdam(LearningRate lr, std::source_location where = std::source_location::current())
       : NAdam(NAdamOptions{.lr = lr.value}, where) {}
-  NAdam(const NAdamOptions& options = {}, std::source_location where = std::source_location::current());
+  NAdam(const NAdamOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim

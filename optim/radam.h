@@ -27,7 +27,7 @@ class RAdam : public Optimizer {
  public:
   RAdam(LearningRate lr, std::source_location where = std::source_location::current())
       : RAdam(RAdamOptions{.lr = lr.value}, where) {}
-  RAdam(const RAdamOptions& options = {}, std::source_location where = std::source_location::current());
+  RAdam(const RAdamOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim

@@ -25,7 +25,7 @@ class RmsProp : public Optimizer {
  public:
   RmsProp(LearningRate lr, std::source_location where = std::source_location::current())
       : RmsProp(RmsPropOptions{.lr = lr.value}, where) {}
-  RmsProp(const RmsPropOptions& options = {}, std::source_location where = std::source_location::current());
+  RmsProp(const RmsPropOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim

@@ -22,7 +22,7 @@ class Rprop : public Optimizer {
  public:
   Rprop(LearningRate lr, std::source_location where = std::source_location::current())
       : Rprop(RpropOptions{.lr = lr.value}, where) {}
-  Rprop(const RpropOptions& options = {}, std::source_location where = std::source_location::current());
+  Rprop(const RpropOptions& options, std::source_location where = std::source_location::current());
 };
 
 }  // namespace espalier::optim
