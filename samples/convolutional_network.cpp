@@ -48,7 +48,7 @@ int main(int argc, char** argv) try {
   const int64_t epochs = 30, batch_size = 64, steps = epochs * ((augmented->rows() + 63) / batch_size);
   const esp::optim::Adam optimizer({.lr = 4e-3, .schedule = esp::optim::one_cycle({.steps = steps})});
   const auto start = std::chrono::steady_clock::now();
-  esp::fit(network, SoftmaxCrossEntropy(), augmented,
+  esp::fit(network, SoftmaxCrossEntropy({.label_smoothing = 0.1}), augmented,
            {.optimizer = optimizer, .epochs = epochs, .batch_size = batch_size, .seed = seed});
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
 

@@ -128,6 +128,13 @@ BOOST_AUTO_TEST_CASE(what_is_refused) {
   BOOST_CHECK_THROW(crop(image, 0, 0, {0, 3}), ShapeError);
   BOOST_CHECK_THROW(crop(image, 0, 0, INT64_MAX), ShapeError);
   BOOST_CHECK_THROW(pad(image, -1), ShapeError);
+  BOOST_CHECK_EXCEPTION(pad(image, INT64_MAX / 2), ShapeError, says({"pad", "a border of"}));
+  BOOST_CHECK_THROW(RandomCrop(3, {.padding = -1})(image, draws), ShapeError);
+  BOOST_CHECK_THROW(RandomCrop(3, {.padding = INT64_MAX})(image, draws), ShapeError);
+  BOOST_CHECK_THROW(resize(image, {3, INT64_MAX}), ShapeError);
+  BOOST_CHECK_THROW(Resize(INT64_MAX)(image), ShapeError);
+  BOOST_CHECK_THROW(Resize(256)(dyadic({1, 1, 5000})), ShapeError);  // 1,280,000 pixels wide
+  BOOST_CHECK_THROW(erase(image, 1, 0, INT64_MAX), ShapeError);
   BOOST_CHECK_THROW(resize(image, 0), ShapeError);
   BOOST_CHECK_THROW(rotate(image, NAN), DataError);
   BOOST_CHECK_EXCEPTION(CenterCrop(6)(image), ShapeError, says({"CenterCrop", "[3, 5, 6]", "6 x 6"}));

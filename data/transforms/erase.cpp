@@ -10,8 +10,12 @@ Tensor erase(const Tensor& image, int64_t top, int64_t left, ImageSize size, dou
              std::source_location where) {
   return located(where, [&] {
     const Image checked = checked_image(image, "erase");
-    if (size.height < 0 || size.width < 0)
-      throw ShapeError(fmt::format("erase: {} x {} (height x width) is no size", size.height, size.width));
+    constexpr int64_t most = int64_t{1} << 31;  // sums of two fit
+    const auto beyond = [](int64_t at) { return at < -most || at > most; };
+    if (size.height < 0 || size.width < 0 || beyond(size.height) || beyond(size.width) || beyond(top) ||
+        beyond(left))
+      throw ShapeError(fmt::format("erase: {} x {} pixels (height x width) from row {}, column {}",
+                                   size.height, size.width, top, left));
     const int64_t bottom = std::min(checked.height, top + size.height),
                   right = std::min(checked.width, left + size.width);
     Tensor result = image.to(cpu()).clone();

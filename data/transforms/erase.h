@@ -9,7 +9,8 @@
 
 namespace espalier::data::transforms {
 
-/// These pixels, as far as the image has them, become `value`. Throws ShapeError for negative sizes.
+/// These pixels, as far as the image has them, become `value`. Throws ShapeError for
+/// negative sizes, and beyond 2^31.
 Tensor erase(const Tensor& image, int64_t top, int64_t left, ImageSize size, double value = 0,
              std::source_location where = std::source_location::current());
 

@@ -26,6 +26,13 @@ Tensor rearranged(const Image& image, ImageSize size, double fill, const Source&
   return result;
 }
 
+void check_border(int64_t border, std::string_view call) {
+  constexpr int64_t most = int64_t{1} << 20;
+  if (border < 0 || border > most)
+    throw ShapeError(
+        fmt::format("{}: a border of {} pixels, which are not from 0 to {}", call, border, most));
+}
+
 Tensor padded_by(const Image& image, int64_t border, double fill) {
   const ImageSize size{image.height + 2 * border, image.width + 2 * border};
   return rearranged(image, size, fill, [&](int64_t y, int64_t x) -> int64_t {
@@ -69,7 +76,7 @@ Tensor crop(const Tensor& image, int64_t top, int64_t left, ImageSize size, std:
 
 Tensor pad(const Tensor& image, int64_t border, double fill, std::source_location where) {
   return located(where, [&] {
-    if (border < 0) throw ShapeError(fmt::format("pad: the border is {} pixels", border));
+    check_border(border, "pad");
     return padded_by(checked_image(image, "pad"), border, fill);
   });
 }
@@ -128,6 +135,7 @@ Tensor CenterCrop::operator()(const Tensor& image) const {
 
 Tensor RandomCrop::operator()(const Tensor& image, Draws& draws) const {
   const Image checked = checked_image(image, "RandomCrop");
+  check_border(options_.padding, "RandomCrop");
   const int64_t down = checked.height + 2 * options_.padding - size_.height,
                 right = checked.width + 2 * options_.padding - size_.width;
   if (down < 0 || right < 0)

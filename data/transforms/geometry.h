@@ -13,7 +13,7 @@ namespace espalier::data::transforms {
 /// image does not have.
 Tensor crop(const Tensor& image, int64_t top, int64_t left, ImageSize size,
             std::source_location where = std::source_location::current());
-/// `border` pixels more on each side, of the value `fill`. Throws ShapeError for a negative border.
+/// `border` pixels more on each side, of the value `fill`. Throws ShapeError for a border not from 0 to 2^20.
 Tensor pad(const Tensor& image, int64_t border, double fill = 0,
            std::source_location where = std::source_location::current());
 /// Left and right change places.
@@ -53,7 +53,7 @@ struct RandomCropOptions {
 };
 
 /// A part of that size from anywhere in the image. Throws ShapeError for an image that is smaller even with
-/// its padding.
+/// its padding, and for a padding not from 0 to 2^20.
 class RandomCrop {
  public:
   explicit RandomCrop(ImageSize size, const RandomCropOptions& options = {})

@@ -38,6 +38,13 @@ std::vector<Taps> taps_of(int64_t from, int64_t to, bool antialias) {
   return all;
 }
 
+void check_size(ImageSize size) {
+  constexpr int64_t most = int64_t{1} << 20;
+  if (size.height < 1 || size.width < 1 || size.height > most || size.width > most)
+    throw ShapeError(fmt::format("resize: {} x {} (height x width) is no size from 1 to {}", size.height,
+                                 size.width, most));
+}
+
 template <class T>
 void resize_plane(const T* from, T* to, const Image& image, const std::vector<Taps>& rows,
                   const std::vector<Taps>& columns, std::vector<float>& narrow) {
@@ -65,11 +72,10 @@ void resize_plane(const T* from, T* to, const Image& image, const std::vector<Ta
 Tensor resize(const Tensor& image, ImageSize size, const ResizeOptions& options, std::source_location where) {
   return located(where, [&] {
     const Image checked = checked_image(image, "resize");
-    if (size.height < 1 || size.width < 1)
-      throw ShapeError(fmt::format("resize: {} x {} (height x width) is no size", size.height, size.width));
+    check_size(size);
+    Tensor result({checked.channels, size.height, size.width}, image.dtype());
     const std::vector<Taps> rows = taps_of(checked.height, size.height, options.antialias);
     const std::vector<Taps> columns = taps_of(checked.width, size.width, options.antialias);
-    Tensor result({checked.channels, size.height, size.width}, image.dtype());
     std::vector<float> narrow;
     on_elements(checked, [&]<class T>(TypeTag<T>) {
       const T* from = checked.tensor.data<T>();
@@ -85,6 +91,7 @@ Tensor resize(const Tensor& image, ImageSize size, const ResizeOptions& options,
 Tensor Resize::operator()(const Tensor& image) const {
   ImageSize size = size_;
   if (keeps_ratio_) {
+    check_size(size_);
     const Image checked = checked_image(image, "Resize");
     const int64_t shorter = std::min(checked.height, checked.width);
     size = {size_.height * checked.height / shorter, size_.width * checked.width / shorter};

@@ -22,7 +22,7 @@ struct ResizeOptions {
 };
 
 /// Interpolated linearly in both directions; pixels are areas (`align_corners = false`). Throws ShapeError
-/// for sizes below 1.
+/// for sizes that are not from 1 to 2^20.
 Tensor resize(const Tensor& image, ImageSize size, const ResizeOptions& options = {},
               std::source_location where = std::source_location::current());
 

@@ -14,7 +14,7 @@
 
 // Images are [channels, height, width], as read_image makes them: uint8 from 0 to 255, or float32, which
 // colors expect from 0 to 1. Elements of uint8 are computed in float32 and rounded to the nearest. All
-// functions throw TypeError for other dtypes, ShapeError for other shapes, and return new tensors.
+// functions throw TypeError for other dtypes and ShapeError for other shapes, and leave their image as it is.
 namespace espalier::data::transforms {
 
 /// The random numbers of one sample, one after the other.
