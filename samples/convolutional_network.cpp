@@ -37,10 +37,10 @@ int main(int argc, char** argv) try {
   const auto digits = std::make_shared<esp::data::TensorDataset>(train);
   const auto augmented = esp::data::map(digits, Compose{RandomRotation(10), RandomCrop(8, {.padding = 1})});
 
-  Sequential network{convolution(16),
-                     convolution(32),
-                     MaxPool2d({.kernel = 2}),
+  Sequential network{convolution(32),
                      convolution(64),
+                     MaxPool2d({.kernel = 2}),
+                     convolution(128),
                      MaxPool2d({.kernel = 2}),
                      Flatten(),
                      Dropout(0.3),
