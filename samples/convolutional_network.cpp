@@ -28,6 +28,7 @@ void draw(const esp::Variable& kernels, const std::filesystem::path& file) {
 int main(int argc, char** argv) try {
   const uint64_t seed = argc > 1 ? std::stoull(argv[1]) : 1;
   esp::seed(seed);
+  esp::set_num_threads(1);  // the images are small: a core is enough
   // A line of the table is a digit: 64 pixels from 0 to 16, then the label.
   const esp::Tensor table = esp::data::read_csv("samples/data/digits.csv");
   const esp::Tensor images = (esp::slice(table, 1, 0, 64) / 16).value().reshape({-1, 1, 8, 8});
