@@ -3,6 +3,7 @@
 #include "espalier/data/views/cache.h"
 #include "espalier/data/views/combine.h"
 #include "espalier/data/views/map.h"
+#include "espalier/data/views/mix.h"
 #include "espalier/data/views/padded.h"
 #include "espalier/data/views/sample.h"
 #include "espalier/data/views/select.h"

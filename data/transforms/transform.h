@@ -1,0 +1,76 @@
+// Functions of images, and chains of them, which repeat what they draw.
+#pragma once
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <source_location>
+#include <utility>
+#include <vector>
+
+#include "espalier/core/random.h"
+#include "espalier/core/tensor.h"
+#include "espalier/data/views/map.h"
+
+// Images are [channels, height, width], as read_image makes them: uint8 from 0 to 255, or float32, which
+// colors expect from 0 to 1. Elements of uint8 are computed in float32 and rounded to the nearest. All
+// functions throw TypeError for other dtypes and ShapeError for other shapes, and leave their image as it is.
+namespace espalier::data::transforms {
+
+/// The random numbers of one sample, one after the other.
+class Draws {
+ public:
+  explicit Draws(RandomStream stream = {}) : stream_(stream) {}
+  /// Uniform in [low, high), or `low` where both are equal.
+  double uniform(double low = 0, double high = 1);
+  /// One of low, …, high.
+  int64_t integer(int64_t low, int64_t high);
+  /// Standard normal.
+  double normal();
+  bool chance(double probability) { return uniform() < probability; }
+
+ private:
+  RandomStream stream_;
+};
+
+/// A function of an image, or of an image and random numbers; several threads call it at once.
+class Transform {
+ public:
+  template <class F>
+  requires(!std::same_as<F, Transform> && std::is_invocable_r_v<Tensor, const F&, const Tensor&, Draws&>)
+      Transform(F f)  // NOLINT: a Transform is whatever is called like one
+      : f_(std::move(f)) {}
+  template <class F>
+  requires(!std::same_as<F, Transform> && !std::invocable<const F&, const Tensor&, Draws&> &&
+           std::is_invocable_r_v<Tensor, const F&, const Tensor&>) Transform(F f)  // NOLINT: as above
+      : f_([f = std::move(f)](const Tensor& image, Draws&) -> Tensor { return f(image); }) {}
+
+  Tensor operator()(const Tensor& image, Draws& draws) const { return f_(image, draws); }
+
+ private:
+  std::function<Tensor(const Tensor&, Draws&)> f_;
+};
+
+/// One transform after the other: `Compose{RandomCrop(28, {.padding = 4}), RandomHorizontalFlip(),
+/// ToFloat()}`, for `map`, for an ImageFolder, or within another one. What it draws follows from seed, epoch
+/// and row alone, whichever thread reads.
+class Compose {
+ public:
+  Compose() = default;
+  Compose(std::initializer_list<Transform> transforms,
+          std::source_location where = std::source_location::current())
+      : transforms_(transforms), where_(where) {}
+
+  Tensor operator()(const Tensor& image, Draws& draws) const;
+  /// For chains that draw nothing; others draw the same numbers each time.
+  Tensor operator()(const Tensor& image) const;
+  /// Transforms the first column; the others stay. Throws DataError for a row of no columns.
+  Row operator()(const Row& row, const RowContext& context) const;
+  bool empty() const { return transforms_.empty(); }
+
+ private:
+  std::vector<Transform> transforms_;
+  std::source_location where_ = {};
+};
+
+}  // namespace espalier::data::transforms

@@ -1,0 +1,169 @@
+// Augmentation of images: what is drawn, and that it repeats itself.
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "dataset_values.h"
+#include "espalier/core/error.h"
+#include "espalier/data/batches.h"
+#include "espalier/data/transforms.h"
+#include "espalier/data/views.h"
+#include "espalier/data/workers/loader.h"
+#include "espalier/data/workers/parallel.h"
+#include "temporary_folder.h"
+
+using namespace espalier;
+using namespace espalier::data::transforms;
+using namespace espalier::testing;
+using data::DatasetPtr, data::Row;
+
+namespace {
+
+constexpr int64_t images_count = 40;
+
+/// Each pixel of each image is another number.
+DatasetPtr images(DType dtype = float32) {
+  const Tensor pixels = rand({images_count, 3, 6, 7});
+  Tensor scaled = pixels.clone();
+  if (dtype == DType::uint8)
+    for (float& element : scaled.span<float>()) element *= 255;
+  return std::make_shared<data::TensorDataset>(std::vector{scaled.to(dtype), arange(images_count, int64)});
+}
+
+Compose everything() {
+  return {RandomCrop(6, {.padding = 2}),
+          RandomResizedCrop({5, 6}),
+          RandomHorizontalFlip(),
+          RandomVerticalFlip(),
+          RandomRotation(20),
+          ColorJitter({.brightness = 0.4, .contrast = 0.4, .saturation = 0.4, .hue = 0.1}),
+          ToFloat(),
+          RandomErasing(),
+          Cutout(2),
+          Normalize({0.5, 0.5, 0.5}, {0.2, 0.2, 0.2})};
+}
+
+std::vector<float> list(const Tensor& tensor) {
+  const Tensor plain = tensor.to(float32).contiguous_copy();
+  return {plain.span<float>().begin(), plain.span<float>().end()};
+}
+
+/// All batches of two epochs, one after the other.
+template <class Batches>
+std::vector<float> shown(const Batches& batches) {
+  std::vector<float> all;
+  for (int epoch = 0; epoch < 2; ++epoch)
+    for (const auto& [x, y] : batches)
+      for (const Tensor& column : {x, y})
+        for (const float number : list(column)) all.push_back(number);
+  return all;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(random_transforms)
+
+BOOST_AUTO_TEST_CASE(the_same_with_any_number_of_workers) {
+  const DatasetPtr mapped = data::map(images(DType::uint8), everything());
+  BOOST_TEST((mapped->specs()[0].shape == Shape{images_count, 3, 5, 6}));
+  const DatasetPtr mixed =
+      data::cutmix(data::mixup(mapped, {.classes = images_count}), {.classes = images_count});
+  for (const DatasetPtr& dataset : {mapped, mixed}) {
+    const data::DistributorOptions options{.batch_size = 7, .shuffle = true, .seed = 3};
+    const std::vector<float> one = shown(data::batches<2>(dataset, options));
+    for (const int64_t workers : {1, 3}) {
+      BOOST_TEST((shown(data::loader<2>(dataset, options, {.workers = workers})) == one));
+      const DatasetPtr divided = data::parallel(dataset, {.workers = workers});
+      BOOST_TEST((shown(data::batches<2>(divided, options)) == one));
+    }
+    BOOST_TEST((shown(data::batches<2>(dataset, {.batch_size = 7, .shuffle = true, .seed = 4})) != one));
+    const std::vector<float> first(one.begin(), one.begin() + static_cast<int64_t>(one.size() / 2));
+    const std::vector<float> second(one.begin() + static_cast<int64_t>(one.size() / 2), one.end());
+    BOOST_TEST((first != second));
+  }
+  // A row becomes the same in any batch, and something else in another epoch.
+  const auto image = [&](int64_t row, int64_t epoch) {
+    return list(read_rows(*mixed, {row}, {epoch, 5})[0]);
+  };
+  const std::vector<float> pair = list(read_rows(*mixed, {9, 4}, {1, 5})[0]);
+  BOOST_TEST((std::vector<float>(pair.begin() + 90, pair.end()) == image(4, 1)));
+  BOOST_TEST((image(4, 1) != image(4, 2)));
+}
+
+BOOST_AUTO_TEST_CASE(only_the_first_column_changes) {
+  const Row row = Compose{ToFloat()}(Row{zeros({1, 2, 2}, int32), tensor(7)}, {});
+  BOOST_TEST((row[0].dtype() == float32 && row[1].item<int64_t>() == 7));
+  BOOST_CHECK_THROW((Compose{ToFloat()}(Row{}, {})), DataError);
+  const DatasetPtr mapped =
+      data::map(images(), Compose{Compose{RandomCrop(4)}, [](const Tensor& x) { return x.to(float64); }});
+  BOOST_TEST((mapped->specs()[0] == Spec{float64, {images_count, 3, 4, 4}}));
+  BOOST_CHECK_EXCEPTION(data::map(images(), Compose{CenterCrop(9)}), ShapeError,
+                        says({"CenterCrop", "9 x 9", "random_transforms_test.cpp"}));
+}
+
+BOOST_AUTO_TEST_CASE(crops_are_as_likely_as_each_other) {
+  const Tensor image = arange(30).reshape({1, 5, 6});
+  std::map<float, int> corners;
+  Draws draws({.seed = 1});
+  for (int i = 0; i < 6000; ++i) {
+    const Tensor part = RandomCrop({4, 4})(image, draws);
+    BOOST_TEST_REQUIRE((part.shape() == Shape{1, 4, 4}));
+    BOOST_TEST_REQUIRE(part.at<float>({0, 3, 3}) - part.at<float>({0, 0, 0}) == 21);
+    ++corners[part.at<float>({0, 0, 0})];
+  }
+  BOOST_TEST(corners.size() == 6u);  // 2 rows and 3 columns
+  for (const auto& [corner, count] : corners) BOOST_TEST(std::abs(count - 1000) < 150);
+}
+
+BOOST_AUTO_TEST_CASE(flips_and_erasing_follow_their_probability) {
+  const Tensor image = arange(1200).reshape({3, 20, 20});
+  Draws draws({.seed = 2});
+  int flipped = 0, erased = 0;
+  for (int i = 0; i < 4000; ++i) {
+    flipped += list(RandomHorizontalFlip(0.3)(image, draws))[0] != 0;
+    const std::vector<float> pixels = list(RandomErasing({.probability = 0.7, .value = -1})(image, draws));
+    const auto missing = std::ranges::count(pixels, -1.0f);
+    erased += missing > 0;
+    if (missing > 0) BOOST_TEST_REQUIRE((missing >= 3 * 4 && missing <= 3 * 150));  // 0.02 to 0.33 of 400
+  }
+  BOOST_TEST(std::abs(flipped - 1200) < 120);
+  BOOST_TEST(std::abs(erased - 2800) < 120);
+  std::set<int64_t> sizes;
+  for (int i = 0; i < 200; ++i)
+    sizes.insert(std::ranges::count(list(Cutout(4, -1)(image, draws)), -1.0f) / 3);
+  BOOST_TEST((sizes.contains(16) && sizes.contains(12) && *sizes.rbegin() == 16 && *sizes.begin() >= 4));
+}
+
+BOOST_AUTO_TEST_CASE(resized_crops_have_the_areas_asked_for) {
+  // The means of a ramp's part say where it began and how far it went.
+  Tensor ramp({1, 64, 64});
+  for (int64_t i = 0; i < 64 * 64; ++i)
+    ramp.span<float>()[static_cast<size_t>(i)] = static_cast<float>(i % 64);
+  Draws draws({.seed = 3});
+  double least = 64, most = 0;
+  for (int i = 0; i < 500; ++i) {
+    const Tensor part = RandomResizedCrop(32, {.scale = {0.25, 0.25}, .ratio = {0.5, 2}})(ramp, draws);
+    const float first = part.at<float>({0, 0, 0}), last = part.at<float>({0, 0, 31});
+    const double width = (last - first) * 32 / 31;
+    least = std::min(least, width), most = std::max(most, width);
+  }
+  // 32 x 32 of 64 x 64, as wide as 32 sqrt(1/2) to 32 sqrt(2)
+  BOOST_TEST((least > 21 && least < 25 && most > 42 && most < 46.5));
+  const Tensor narrow =
+      RandomResizedCrop({4, 4}, {.scale = {1, 1}, .ratio = {1, 1}})(rand({1, 2, 50}), draws);
+  BOOST_TEST((narrow.shape() == Shape{1, 4, 4}));
+}
+
+BOOST_AUTO_TEST_CASE(jitter_stays_within_its_options) {
+  const Tensor image = full({3, 2, 2}, 0.5);
+  Draws draws({.seed = 4});
+  double least = 1, most = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const double value = ColorJitter({.brightness = 0.2})(image, draws).at<float>({0, 0, 0});
+    least = std::min(least, value), most = std::max(most, value);
+  }
+  BOOST_TEST((least >= 0.4 - 1e-6 && least < 0.402 && most <= 0.6 + 1e-6 && most > 0.598));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
