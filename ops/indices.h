@@ -1,5 +1,7 @@
 // Reading and checking indices, for CPU kernels.
 #pragma once
+#include <utility>
+
 #include "espalier/ops/pointwise.h"
 
 namespace espalier {
@@ -12,14 +14,10 @@ inline void check_indices(const Spec& spec, std::string_view op) {
 
 namespace detail {
 
-/// Throws IndexError unless all of `count` indices lie in an axis of `size`; negative ones count from the
-/// end, if allowed.
+/// The least and the largest of `count` numbers and 0.
 template <class T>
-void check_range(const T* list, int64_t count, int64_t size, std::string_view op, bool from_end) {
-  const int64_t least = from_end ? -size : 0;
-  struct {
-    T lowest = 0, highest = 0;
-  } range;
+std::pair<T, T> range_with_zero(const T* list, int64_t count) {
+  std::pair<T, T> range{0, 0};
   auto* found = &range;
   vectorized([=]() __attribute__((always_inline)) {
     T low = 0, high = 0;
@@ -27,10 +25,19 @@ void check_range(const T* list, int64_t count, int64_t size, std::string_view op
       low = list[i] < low ? list[i] : low;
       high = list[i] > high ? list[i] : high;
     }
-    found->lowest = low;
-    found->highest = high;
+    found->first = low;
+    found->second = high;
   });
-  if (count == 0 || (range.lowest >= least && range.highest < size)) return;
+  return range;
+}
+
+/// Throws IndexError unless all of `count` indices lie in an axis of `size`; negative ones count from the
+/// end, if allowed.
+template <class T>
+void check_range(const T* list, int64_t count, int64_t size, std::string_view op, bool from_end) {
+  const int64_t least = from_end ? -size : 0;
+  const auto [lowest, highest] = range_with_zero(list, count);
+  if (count == 0 || (lowest >= least && highest < size)) return;
   for (int64_t i = 0; i < count; ++i)
     if (list[i] < least || list[i] >= size)
       throw IndexError(fmt::format("{}: index {} is outside an axis of size {}", op, list[i], size));
