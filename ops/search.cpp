@@ -75,17 +75,16 @@ class SearchSorted : public Op {
     constexpr int64_t together = 16;
     for (int64_t begin = first; begin < last; begin += together) {
       const int64_t count = std::min(together, last - begin);
-      OrderKey<T> keys[together];
+      OrderKey<T> keys[together] = {};
       int64_t at[together] = {};
       for (int64_t i = 0; i < count; ++i) keys[i] = order_key(values[begin + i]);
-      for (int64_t rest = n; rest > 0;) {
-        const int64_t half = (rest + 1) / 2;
+      for (int64_t rest = n, half; rest > 0; rest -= half) {
+        half = (rest + 1) / 2;
         for (int64_t i = 0; i < count; ++i) {
           const OrderKey<T> key = key_at(at[i] + half - 1);
           const bool is_before = right ? key <= keys[i] : key < keys[i];
           at[i] += is_before ? half : 0;
         }
-        rest = rest == 1 ? 0 : rest - half;
       }
       std::copy(at, at + count, out + begin);
     }
