@@ -67,8 +67,8 @@ class SearchSorted : public Op {
   Gradients gradient(const GradientRule&) const override { return {Variable(), Variable()}; }
 
  private:
-  /// For the values `first` to `last`, how many of n keys are before them. Several searches take turns, so that their
-  /// reads overlap, and halve their ranges without branches.
+  /// For the values `first` to `last`, how many of n keys are before them. Several searches take turns, so
+  /// that their reads overlap, and halve their ranges without branches.
   template <class T, class KeyAt>
   static void find(int64_t n, const T* values, int64_t first, int64_t last, bool right, int64_t* out,
                    KeyAt key_at) {

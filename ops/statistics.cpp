@@ -39,8 +39,13 @@ Variable unless_zero(const Variable& x, F&& f) {
   return where(is_zero, zeros, f(where(is_zero, ones_like(x), x)));
 }
 
+/// Whether gradients of what is made of x are to be expected, which would compute values again that were left
+/// out.
+bool is_trained_with(const Variable& x) { return x.node()->needs_gradient && !build_context().no_grad; }
+
 Variable square_root_unless_zero(const Variable& x) {
-  if (!is_eager_on_cpu(x)) return unless_zero(x, [](const Variable& y) { return sqrt(y); });
+  if (!is_eager_on_cpu(x) || is_trained_with(x))
+    return unless_zero(x, [](const Variable& y) { return sqrt(y); });
   Variable zeros, is_zero, root;
   {
     const ValuesLater later;
@@ -142,6 +147,7 @@ Variable logsumexp(const Operand& x, const Axes& axes, bool keep_dims) {
 Variable nansum(const Operand& x, const Axes& axes, bool keep_dims) {
   return reduce_reals(x, axes, "nansum", [&](const Variable& v) {
     const auto numbers = [](const Variable& y) { return where(equal(y, y), y, zeros_like(y)); };
+    if (is_trained_with(v)) return sum(numbers(v), axes, keep_dims);
     return sum_mapped(Mapping::number, numbers, v, axes, keep_dims);
   });
 }
