@@ -105,14 +105,16 @@ struct AddMapped {
 };
 
 /// The same as folding each of `rows` rows of n elements, which lie one behind the other in `from` at
-/// distances of `step`, into to[row · to_step]: without a call for each.
-template <class F, class Map, class T>
+/// distances of `step`, into to[row · to_step]: without a call for each. `fresh` ones of maxima are
+/// not folded into what stands there.
+template <class F, class Map, bool fresh = false, class T>
 void fold_short_rows(T* to, int64_t to_step, const T* from, int64_t step, int64_t rows, int64_t n) {
   vectorized([=]() __attribute__((always_inline)) {
     for (int64_t r = 0; r < rows; ++r) {
       T& result = to[r * to_step];
       if constexpr (is_extreme<F>)
-        result = F()(result, extreme_in_lanes<F>(from + r * step, n));
+        result = fresh ? extreme_in_lanes<F>(from + r * step, n)
+                       : F()(result, extreme_in_lanes<F>(from + r * step, n));
       else
         result = F()(result, sum_in_lanes<Map>(from + r * step, n));
     }
@@ -205,6 +207,15 @@ void reduce_with(const Tensor& in, const Layout& seen, Tensor& out) {
   visit(in.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (Numbers::accepts<T>) {
       T* data = static_cast<T*>(out.address());
+      const int64_t n = in.rank() ? in.shape()[-1] : 1, rows = in.elements() / n;
+      if (detail::is_extreme<F> && in.contiguous() && out.elements() == rows && n >= detail::lanes &&
+          n <= detail::sum_block && seen.strides.back() == 0) {  // the last axis alone
+        const T* from = static_cast<const T*>(in.address());
+        return parallel_for(rows, std::max<int64_t>(1, detail::grain / n), [=](int64_t begin, int64_t end) {
+          detail::fold_short_rows<F, detail::Itself, true>(data + begin, 1, from + begin * n, n, end - begin,
+                                                           n);
+        });
+      }
       // Copies the first elements, then folds all: folding an element twice does not change a maximum.
       Tensor firsts = in;
       for (size_t i = 0; i < in.rank(); ++i)
