@@ -16,6 +16,7 @@
 #include "espalier/core/half.h"
 #include "espalier/core/scalar_angles.h"
 #include "espalier/core/scalar_math.h"
+#include "espalier/core/scalar_power.h"
 #endif
 
 namespace espalier::scalar {
@@ -54,7 +55,7 @@ ESPALIER_HD float fabs(float x) { return __builtin_fabsf(x); }
 ESPALIER_HD double fabs(double x) { return __builtin_fabs(x); }
 ESPALIER_HD float floor(float x) { return __builtin_floorf(x); }
 ESPALIER_HD double floor(double x) { return __builtin_floor(x); }
-ESPALIER_HD float pow(float x, float y) { return __builtin_powf(x, y); }
+ESPALIER_HD float pow(float x, float y) { return math::pow(x, y); }
 ESPALIER_HD double pow(double x, double y) { return __builtin_pow(x, y); }
 ESPALIER_HD float sin(float x) { return math::of_angle<math::Sine>(x); }
 ESPALIER_HD double sin(double x) { return __builtin_sin(x); }

@@ -53,10 +53,14 @@ ESPALIER_HD double erfc(double x) { return __builtin_erfc(x); }
 ESPALIER_HD double exp2(double x) { return __builtin_exp2(x); }
 ESPALIER_HD double expm1(double x) { return __builtin_expm1(x); }
 /// A quotient below 2^28 is never rounded to another integer, and its product with b is exact in double.
-ESPALIER_HD float fmod(float a, float b) {
+ESPALIER_HD bool has_short_quotient(float a, float b) { return fabs(a) < 0x1p27f * fabs(b); }
+ESPALIER_HD float fmod_of_short_quotient(float a, float b) {
   const double wide = a, divisor = b, quotient = __builtin_trunc(wide / divisor);
-  if (!(__builtin_fabs(quotient) < 0x1p28)) return __builtin_fmodf(a, b);
-  return quotient == 0.0 ? a : __builtin_copysignf(static_cast<float>(wide - quotient * divisor), a);
+  const float rest = __builtin_copysignf(static_cast<float>(wide - quotient * divisor), a);
+  return quotient == 0.0 ? a : rest;
+}
+ESPALIER_HD float fmod(float a, float b) {
+  return has_short_quotient(a, b) ? fmod_of_short_quotient(a, b) : __builtin_fmodf(a, b);
 }
 ESPALIER_HD double fmod(double a, double b) { return __builtin_fmod(a, b); }
 ESPALIER_HD float hypot(float a, float b) {

@@ -53,10 +53,28 @@ ESPALIER_HD T rest(T a, T b) {
     return b == T(0) || b == T(-1) ? T(0) : static_cast<T>(a % b);
   }
 }
+/// The rest with the sign of b, by that with the sign of a.
+template <class T>
+ESPALIER_HD T rest_above(T rest, T b) {
+  const T moved = rest + b;
+  return (rest != T(0)) & signs_differ(rest, b) ? moved : rest;
+}
+/// The integer at or below a / b for reals, by the rest of a division that is cut off. b is not 0.
+template <class T>
+ESPALIER_HD T whole_quotient(T a, T b, T rest) {
+  const T exact = (a - rest) / b - ((rest != T(0)) & signs_differ(rest, b) ? T(1) : T(0));
+  const T below = floor(exact);
+  const T nearest = exact - below > T(0.5) ? below + T(1) : below;
+  return exact == T(0) ? copysign(T(0), a / b) : nearest;
+}
 }  // namespace detail
 
 /// With the sign of a.
 struct Fmod {
+#ifndef __CUDA_ARCH__
+  static bool within(float a, float b) { return detail::has_short_quotient(a, b); }
+  static float bounded(float a, float b) { return detail::fmod_of_short_quotient(a, b); }
+#endif
   template <class T>
   ESPALIER_HD T operator()(T a, T b) const {
     return detail::rest(a, b);
@@ -64,24 +82,30 @@ struct Fmod {
 };
 /// With the sign of b, as in Python.
 struct Remainder {
+#ifndef __CUDA_ARCH__
+  static bool within(float a, float b) { return Fmod::within(a, b); }
+  static float bounded(float a, float b) { return detail::rest_above(Fmod::bounded(a, b), b); }
+#endif
   template <class T>
   ESPALIER_HD T operator()(T a, T b) const {
     const T rest = detail::rest(a, b);
-    return rest != T(0) && detail::signs_differ(rest, b) ? rest + b : rest;
+    if constexpr (detail::is_real<T>)
+      return detail::rest_above(rest, b);
+    else
+      return rest != T(0) && detail::signs_differ(rest, b) ? rest + b : rest;
   }
 };
 /// The integer at or below a / b, as in Python: for reals the one that goes with Remainder, which may differ
 /// from the rounded quotient's. An integer divided by zero gives 0.
 struct FloorDivide {
+#ifndef __CUDA_ARCH__
+  static bool within(float a, float b) { return Fmod::within(a, b); }
+  static float bounded(float a, float b) { return detail::whole_quotient(a, b, Fmod::bounded(a, b)); }
+#endif
   template <class T>
   ESPALIER_HD T operator()(T a, T b) const {
     if constexpr (detail::is_real<T>) {
-      if (b == T(0)) return a / b;
-      const T rest = detail::fmod(a, b);
-      const T exact = (a - rest) / b - (rest != T(0) && detail::signs_differ(rest, b) ? T(1) : T(0));
-      if (exact == T(0)) return detail::copysign(T(0), a / b);
-      const T below = detail::floor(exact);
-      return exact - below > T(0.5) ? below + T(1) : below;
+      return b == T(0) ? a / b : detail::whole_quotient(a, b, detail::fmod(a, b));
     } else {
       const T quotient = Divide()(a, b), rest = detail::rest(a, b);
       return rest != T(0) && detail::signs_differ(a, b) ? quotient - T(1) : quotient;

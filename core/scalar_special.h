@@ -8,6 +8,7 @@
 
 #ifndef __CUDACC_RTC__
 #include "espalier/core/scalar_functions.h"
+#include "espalier/core/scalar_gamma.h"
 #endif
 
 namespace espalier::scalar {
@@ -114,25 +115,45 @@ ESPALIER_HD double erfinv(double y) {
   return copysign(x, y);
 }
 
+// Of floats.
 #ifdef __CUDA_ARCH__
 ESPALIER_HD float erfinv(float y) { return static_cast<float>(erfinv(static_cast<double>(y))); }
+ESPALIER_HD float log_gamma(float x) { return static_cast<float>(log_gamma(static_cast<double>(x))); }
+ESPALIER_HD float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
 #else
+ESPALIER_HD bool is_positive(float x) { return x > 0.0f && x < math::Format<float>::infinity; }
 ESPALIER_HD float erfinv(float y) { return math::erfinv(y); }
+ESPALIER_HD float log_gamma(float x) {
+  if (is_positive(x)) return math::lgamma_of_positive(x);
+  return static_cast<float>(log_gamma(static_cast<double>(x)));
+}
+ESPALIER_HD float digamma(float x) {
+  if (is_positive(x)) return math::digamma_of_positive(x);
+  return static_cast<float>(digamma(static_cast<double>(x)));
+}
 #endif
 
 }  // namespace detail
 
 /// The logarithm of the absolute value of the gamma function.
 struct Lgamma {
+#ifndef __CUDA_ARCH__
+  static bool within(float x) { return detail::is_positive(x); }
+  static float bounded(float x) { return math::lgamma_of_positive(x); }
+#endif
   template <class T>
   ESPALIER_HD T operator()(T x) const {
-    return static_cast<T>(detail::log_gamma(static_cast<double>(x)));
+    return detail::log_gamma(x);
   }
 };
 struct Digamma {
+#ifndef __CUDA_ARCH__
+  static bool within(float x) { return detail::is_positive(x); }
+  static float bounded(float x) { return math::digamma_of_positive(x); }
+#endif
   template <class T>
   ESPALIER_HD T operator()(T x) const {
-    return static_cast<T>(detail::digamma(static_cast<double>(x)));
+    return detail::digamma(x);
   }
 };
 struct Polygamma {

@@ -4,9 +4,11 @@
 
 #include <new>
 #include <ostream>
+#include <utility>
 
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
+#include "espalier/core/values_later.h"
 
 namespace espalier {
 
@@ -83,8 +85,30 @@ const Variable& Operand::as(DType dtype, Device device) const {
   return owned_;
 }
 
+namespace {
+
+using ResultKernel = FunctionRef<void(Tensor&)>;
+thread_local bool values_later = false;
+thread_local const ResultKernel* result_kernel = nullptr;  // of the next node
+
+}  // namespace
+
+ValuesLater::ValuesLater() : before_(std::exchange(values_later, true)) {}
+ValuesLater::~ValuesLater() { values_later = before_; }
+
+bool is_eager_on_cpu(const Variable& x) {
+  return !x.node()->lazy && !build_context().lazy && x.device().type == DeviceType::cpu;
+}
+
+Variable apply_by(ResultKernel kernel, OpPtr op, std::initializer_list<const Variable*> inputs,
+                  const std::source_location& where) {
+  result_kernel = &kernel;
+  return apply(std::move(op), inputs, where);
+}
+
 Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::source_location& where,
                uint32_t last) {
+  const ResultKernel* const kernel = std::exchange(result_kernel, nullptr);
   BuildContext& now = build_context();
   const std::source_location& line = now.where ? *now.where : where;
   Variable result(new Node(std::move(op), line));
@@ -115,7 +139,13 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
       node.use_inputs(node.op().traits().reads);
       return result;
     }
-    if (!lazy) {
+    if (kernel && !lazy) {
+      const Spec& spec = node.outputs[0].spec;
+      Tensor value(spec.shape, spec.dtype, device);
+      (*kernel)(value);
+      node.outputs[0].value = std::move(value);
+      if (now.no_grad) node.cut(constant_op());
+    } else if (!lazy && !values_later) {
       for (const Edge& input : node.inputs)
         if (!input.value().defined() &&
             node.op().reads_elements(static_cast<size_t>(&input - node.inputs.begin())))

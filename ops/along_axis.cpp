@@ -6,6 +6,7 @@
 #include "espalier/ops/chosen.h"
 #include "espalier/ops/functions/scatter.h"
 #include "espalier/ops/indices.h"
+#include "espalier/ops/pick_elements.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
 #include "espalier/ops/view_op.h"
@@ -66,6 +67,13 @@ class TakeAlongAxis : public Op {
       visit_size(out.dtype(), [&]<class T>(TypeTag<T>) {
         const T* from = static_cast<const T*>(x.address());
         T* to = static_cast<T*>(out.address());
+        if (b.inner == 1) {
+          parallel_for(b.outer, std::max<int64_t>(1, detail::grain / std::max<int64_t>(count, 1)),
+                       [=](int64_t begin, int64_t end) {
+                         detail::pick_in_lines(to, from, b.size, count, at, begin, end);
+                       });
+          return;
+        }
         each_range_of_lines(b, count, [=](int64_t o, int64_t begin, int64_t end) {
           for (int64_t c = 0; c < count; ++c) {
             const int64_t row = (o * count + c) * b.inner;
@@ -121,6 +129,15 @@ class AddAlongAxisLike : public Op {
           each_range_of_lines(b, count + b.size, [=](int64_t o, int64_t begin, int64_t end) {
             for (int64_t k = 0; k < b.size; ++k)
               std::fill_n(to + (o * b.size + k) * b.inner + begin, end - begin, T{});
+            if (b.inner == 1) {
+              T* sums = to + o * b.size;
+              const T* added = from + o * count;
+              const auto in_line = [=](int64_t c) { return at(o * count + c); };
+              detail::each_place(sums, b.size, in_line, count, [=](int64_t c, int64_t place) {
+                sums[place] = scalar::Add()(sums[place], added[c]);
+              });
+              return;
+            }
             for (int64_t c = 0; c < count; ++c) {
               const int64_t row = (o * count + c) * b.inner;
               for (int64_t i = begin; i < end; ++i) {

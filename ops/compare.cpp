@@ -1,4 +1,5 @@
 // Comparisons, logic and selection.
+#include "espalier/ops/compare.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
@@ -102,6 +103,8 @@ Variable greater_equal(const Operand& a, const Operand& b) { return apply_binary
 Variable logical_and(const Operand& a, const Operand& b) { return apply_binary<LogicalAnd>(a, b); }
 Variable logical_or(const Operand& a, const Operand& b) { return apply_binary<LogicalOr>(a, b); }
 Variable logical_not(const Operand& x) { return apply_unary<LogicalNot>(x); }
+
+OpPtr where_op() { return shared_op<Where>(); }
 
 Variable where(const Operand& condition, const Operand& a, const Operand& b) {
   const Variable& c = condition.defined("where");

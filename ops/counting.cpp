@@ -2,11 +2,15 @@
 #include "espalier/ops/functions/counting.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "espalier/core/op_registry.h"
+#include "espalier/core/values_later.h"
 #include "espalier/ops/indices.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
@@ -71,6 +75,9 @@ class Unique : public Op {
   explicit Unique(int64_t count)
       : Op({.runs_on_host = true, .gradient_reads = InputSet::none(), .passes_no_gradient = true}),
         count_(count) {}
+  /// For elements that have been looked at. They are computed again once `forget` has been called.
+  explicit Unique(DistinctElements found) : Unique(found.size()) { found_ = std::move(found); }
+  void forget() { found_.reset(); }
   std::string_view name() const override { return "unique"; }
   Attributes attributes() const override { return {{"count", count_}}; }
   Specs infer(const InputSpecs& in) const override {
@@ -82,7 +89,9 @@ class Unique : public Op {
   }
   void run_cpu(const KernelCall& call) const override {
     const Tensor x = computed_elements(*call.inputs[0]);
-    const DistinctElements found(x);
+    std::optional<DistinctElements> looked_up;
+    if (!found_) looked_up.emplace(x);
+    const DistinctElements& found = found_ ? *found_ : *looked_up;
     if (found.size() != count_)
       throw UnsupportedError(
           fmt::format("unique: there are {} distinct elements, and there were {} when the tree was written; "
@@ -112,7 +121,70 @@ class Unique : public Op {
 
  private:
   int64_t count_;
+  std::optional<DistinctElements> found_;
 };
+
+/// Counts numbers below `bins` in `counts`. Equal numbers in succession would wait for each other, so few
+/// bins have four lines of counts.
+class NumberCounts {
+ public:
+  /// For about `numbers` numbers.
+  NumberCounts(int64_t* counts, int64_t bins, int64_t numbers) : counts_(counts), bins_(bins) {
+    std::fill_n(counts, bins, int64_t{0});
+    constexpr int64_t few = 4096;
+    if (bins <= few && numbers >= 4 * bins) more_.resize(static_cast<size_t>(3 * bins));
+  }
+  NumberCounts(const NumberCounts&) = delete;
+  NumberCounts& operator=(const NumberCounts&) = delete;
+  ~NumberCounts() {
+    for (size_t k = 0; k < more_.size(); ++k) counts_[k % static_cast<size_t>(bins_)] += more_[k];
+  }
+  /// Counts at(i) for i from 0 to `count`.
+  template <class At>
+  void add(At at, int64_t count) {
+    int64_t i = 0;
+    int64_t *a = counts_, *b = more_.data(), *c = b + bins_, *d = c + bins_;
+    if (!more_.empty())
+      for (; i + 4 <= count; i += 4) {
+        ++a[at(i)];
+        ++b[at(i + 1)];
+        ++c[at(i + 2)];
+        ++d[at(i + 3)];
+      }
+    for (; i < count; ++i) ++a[at(i)];
+  }
+
+ private:
+  int64_t *counts_, bins_;
+  std::vector<int64_t> more_;
+};
+
+/// Counts the elements of x from `low` to `high` in bins of one width; those outside go to one more bin. What
+/// histogram() makes of other ops.
+template <class T>
+void count_in_bins(const T* x, int64_t n, int64_t bins, double low, double high, int64_t* counts) {
+  constexpr int64_t block = 1024;
+  std::array<int64_t, block> places;
+  NumberCounts counter(counts, bins + 1, n);
+  const T first = static_cast<T>(low), last = static_cast<T>(high);
+  const T per_unit = static_cast<T>(static_cast<double>(bins) / (high - low));
+  for (int64_t begin = 0; begin < n; begin += block) {
+    const int64_t count = std::min(block, n - begin);
+    const T* from = x + begin;
+    int64_t* place = places.data();
+    vectorized([=]() __attribute__((always_inline)) {
+      for (int64_t i = 0; i < count; ++i) {
+        const T at = scalar::Floor()((from[i] - first) * per_unit);
+        const T above = at > T(0) ? at : T(0);
+        const bool inside = (from[i] >= first) & (from[i] <= last);
+        const int64_t bin = scalar::Cast<int64_t>()(inside ? above : T(0));
+        const int64_t kept = bin < bins ? bin : bins - 1;
+        place[i] = inside ? kept : bins;
+      }
+    });
+    counter.add([=](int64_t i) { return place[i]; }, count);
+  }
+}
 
 /// So that the bytes of int64 or float64 bins are an int64.
 constexpr int64_t most_bins = std::numeric_limits<int64_t>::max() / int64_t{sizeof(int64_t)};
@@ -128,10 +200,8 @@ class Bincount : public Op {
   }
   void run_cpu(const KernelCall& call) const override {
     int64_t* counts = detail::output<int64_t>(call);
-    std::fill_n(counts, length_, int64_t{0});
-    with_indices(*call.inputs[0], length_, name(), false, [&](auto at, int64_t count) {
-      for (int64_t i = 0; i < count; ++i) ++counts[at(i)];
-    });
+    with_indices(*call.inputs[0], length_, name(), false,
+                 [&](auto at, int64_t count) { NumberCounts(counts, length_, count).add(at, count); });
   }
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }
 
@@ -142,25 +212,25 @@ class Bincount : public Op {
 /// One more than the largest number, and at least `least`. Throws IndexError for negative numbers.
 int64_t bins_for(const Tensor& x, int64_t least) {
   const Tensor numbers = x.to(cpu()).to(DType::int64).contiguous_copy();
-  for (const int64_t number : numbers.span<int64_t>()) {
-    if (number < 0) throw IndexError(fmt::format("bincount: {} is negative", number));
-    if (number >= most_bins)
-      throw ShapeError(
-          fmt::format("bincount: the bins up to {} have more bytes than 64 bits can count", number));
-    least = std::max(least, number + 1);
-  }
-  return least;
+  const auto* list = static_cast<const int64_t*>(numbers.address());
+  const auto [lowest, highest] = detail::range_with_zero(list, numbers.elements());
+  if (lowest < 0) throw IndexError(fmt::format("bincount: {} is negative", lowest));
+  if (highest >= most_bins)
+    throw ShapeError(
+        fmt::format("bincount: the bins up to {} have more bytes than 64 bits can count", highest));
+  return numbers.elements() == 0 ? least : std::max(least, highest + 1);
 }
 
 }  // namespace
 
 UniqueElements unique(const Operand& x, const UniqueOptions& options) {
   const Variable& v = x.defined("unique");
-  const int64_t count = located(x.where(), [&] {
+  const auto op = located(x.where(), [&] {
     refuse_lazy_operand(v, "unique", "use sort(), or call unique() with value()");
-    return DistinctElements(computed_elements(v.value(x.where()))).size();
+    return std::make_shared<Unique>(DistinctElements(computed_elements(v.value(x.where()))));
   });
-  const Variable values = apply(std::make_shared<Unique>(count), {&v}, x.where());
+  const Variable values = apply(op, {&v}, x.where());
+  op->forget();
   return {values, options.inverse ? Variable(values.node(), 1) : Variable(),
           options.counts ? Variable(values.node(), 2) : Variable()};
 }
@@ -212,13 +282,33 @@ Variable histogram(const Operand& x, int64_t bins, double low, double high) {
         std::max(std::abs(low), std::abs(high)) <= std::numeric_limits<float>::max() / 2;
     const DType computed = v.dtype() == DType::float64 || !within_float ? DType::float64 : DType::float32;
     const Variable wide = v.dtype() == computed ? v : cast(v, computed);
-    const Variable inside =
-        logical_and(greater_equal(wide, full_like(wide, low)), less_equal(wide, full_like(wide, high)));
-    const Variable place = floor((wide - low) * (static_cast<double>(bins) / (high - low)));
-    const Variable bin = minimum(cast(maximum(place, 0), DType::int64), bins - 1);
-    // What is outside goes to one more bin.
-    const Variable counted = where(inside, bin, full_like(bin, bins));
-    return slice(bincount(counted, {.length = bins + 1}), 0, 0, bins);
+    const auto numbers = [&] {
+      const Variable inside =
+          logical_and(greater_equal(wide, full_like(wide, low)), less_equal(wide, full_like(wide, high)));
+      const Variable place = floor((wide - low) * (static_cast<double>(bins) / (high - low)));
+      const Variable bin = minimum(cast(maximum(place, 0), DType::int64), bins - 1);
+      return where(inside, bin, full_like(bin, bins));  // what is outside goes to one more bin
+    };
+    const auto op = std::make_shared<Bincount>(bins + 1);
+    const auto count = [&] {
+      const bool eager = is_eager_on_cpu(wide);
+      const Variable counted = [&] {
+        std::optional<ValuesLater> later;
+        if (eager) later.emplace();
+        return numbers();
+      }();
+      if (!eager) return apply(op, {&counted}, x.where());
+      const auto compute = [&](Tensor& out) {
+        const Tensor in = wide.value().contiguous_copy();
+        auto* counts = static_cast<int64_t*>(out.address());
+        visit(in.dtype(), [&]<class T>(TypeTag<T>) {
+          if constexpr (Reals::accepts<T>)
+            count_in_bins(static_cast<const T*>(in.address()), in.elements(), bins, low, high, counts);
+        });
+      };
+      return apply_by(compute, op, {&counted}, x.where());
+    };
+    return slice(count(), 0, 0, bins);
   });
 }
 

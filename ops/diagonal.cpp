@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "espalier/core/op_registry.h"
+#include "espalier/core/values_later.h"
+#include "espalier/ops/compare.h"
 #include "espalier/ops/functions/diagonal.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
@@ -144,6 +146,30 @@ class DiagEmbed : public Op {
   int64_t offset_;
 };
 
+/// Copies contiguous matrices with zeros where column − row is above, or below, `diagonal`.
+void copy_triangle(const Tensor& x, int64_t diagonal, bool lower, Tensor& out) {
+  const int64_t rows = x.shape()[-2], columns = x.shape()[-1];
+  if (x.elements() == 0) return;
+  visit_size(x.dtype(), [&]<class T>(TypeTag<T>) {
+    const T* from = static_cast<const T*>(x.address());
+    T* to = static_cast<T*>(out.address());
+    parallel_for(x.elements() / columns, std::max<int64_t>(1, detail::grain / columns),
+                 [=](int64_t begin, int64_t end) {
+                   for (int64_t line = begin; line < end; ++line) {
+                     const int64_t row = line % rows;
+                     // How many columns are before the first that is cut off, or kept.
+                     const int64_t distance = std::clamp(diagonal, -rows, columns);
+                     const int64_t cut = std::clamp<int64_t>(row + distance + lower, 0, columns);
+                     const T* in = from + line * columns;
+                     T* result = to + line * columns;
+                     std::fill(lower ? result + cut : result, lower ? result + columns : result + cut, T{});
+                     std::copy(lower ? in : in + cut, lower ? in + cut : in + columns,
+                               lower ? result : result + cut);
+                   }
+                 });
+  });
+}
+
 /// Whether column − row is at most, or at least, `diagonal` in the last two axes.
 Variable triangle(const Operand& x, int64_t diagonal, bool lower, std::string_view function) {
   const CallScope scope(x.where());
@@ -152,11 +178,19 @@ Variable triangle(const Operand& x, int64_t diagonal, bool lower, std::string_vi
     located(x.where(), [&] {
       throw ShapeError(fmt::format("{}: the shape {} has no matrices", function, v.shape().str()));
     });
-  const Variable rows = unsqueeze(positions_like(v, -2), 1), columns = positions_like(v, -1);
-  const Variable distance = columns - rows;
-  const Variable kept = lower ? less_equal(distance, diagonal) : greater_equal(distance, diagonal);
   const Variable zero = full({}, 0, v.dtype()).to(v.device());
-  return where(kept, v, zero);
+  const auto mask = [&] {
+    const Variable rows = unsqueeze(positions_like(v, -2), 1), columns = positions_like(v, -1);
+    const Variable distance = columns - rows;
+    return lower ? less_equal(distance, diagonal) : greater_equal(distance, diagonal);
+  };
+  if (!is_eager_on_cpu(v)) return where(mask(), v, zero);
+  const Variable kept = [&] {
+    const ValuesLater later;
+    return mask();
+  }();
+  const auto compute = [&](Tensor& out) { copy_triangle(v.value().contiguous_copy(), diagonal, lower, out); };
+  return apply_by(compute, where_op(), {&kept, &v, &zero}, x.where());
 }
 
 }  // namespace

@@ -1,16 +1,15 @@
 // Gathering and scattering by index.
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
-#include "espalier/core/cpu/prefetch.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/cross_entropy.h"
 #include "espalier/ops/element_bits.h"
 #include "espalier/ops/indices.h"
 #include "espalier/ops/look_up.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/pick_elements.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
@@ -54,18 +53,12 @@ class Gather : public Op {
     char* to = static_cast<char*>(call.outputs[0]->address());
     with_indices(*call.inputs[1], b.size, named_in_errors(), from_end(), [&](auto at, int64_t count) {
       if (bytes == 0) return;
-      const auto source = [=](int64_t row) {
-        return from + (row / count * b.size + at(row % count)) * bytes;
-      };
-      const auto copy = [=](int64_t begin, int64_t end) {
-        const int64_t ahead = rows_ahead(bytes);
-        for (int64_t row = begin; row < end; ++row) {
-          if (row + ahead < end) prefetch_row(source(row + ahead), bytes);
-          std::memcpy(to + row * bytes, source(row), static_cast<size_t>(bytes));
-        }
-      };
       constexpr int64_t grain = 256 * 1024;  // bytes, at least, for each thread
-      parallel_for(b.outer * count, std::max<int64_t>(1, grain / bytes), copy);
+      parallel_for(b.outer * count, std::max<int64_t>(1, grain / bytes), [=](int64_t first, int64_t last) {
+        detail::each_block(first, last, count, [=](int64_t o, int64_t begin, int64_t end) {
+          detail::pick_rows(to + o * count * bytes, from + o * b.size * bytes, bytes, at, begin, end);
+        });
+      });
     });
   }
   Gradients gradient(const GradientRule& rule) const override {
@@ -139,9 +132,18 @@ class ScatterAddLike : public Op {
     parallel_for(b.inner, grain, [=](int64_t begin, int64_t end) {
       const int64_t n = end - begin;
       for (int64_t row = 0; row < b.outer * b.size; ++row) std::fill_n(to + row * b.inner + begin, n, T{});
-      for (int64_t i = 0; i < b.outer * count; ++i) {
-        T* sum = to + (i / count * b.size + at(i % count)) * b.inner + begin;
-        detail::binary_row<scalar::Add, T, T>(n, sum, sum, 1, from + i * b.inner + begin, 1);
+      for (int64_t o = 0; o < b.outer; ++o) {
+        T* sums = to + o * b.size * b.inner + begin;
+        const T* added = from + o * count * b.inner + begin;
+        if (b.inner == 1)
+          detail::each_place(sums, b.size, at, count, [=](int64_t i, int64_t place) {
+            sums[place] = scalar::Add()(sums[place], added[i]);
+          });
+        else
+          for (int64_t i = 0; i < count; ++i) {
+            T* sum = sums + at(i) * b.inner;
+            detail::binary_row<scalar::Add, T, T>(n, sum, sum, 1, added + i * b.inner, 1);
+          }
       }
     });
   }

@@ -38,6 +38,19 @@ void each_nonzero(const Tensor& x, F&& f) {
     visit_all(x.dtype(), look);
 }
 
+int64_t number_of_nonzero(const Tensor& x) {
+  int64_t count = 0;
+  const auto look = [&]<class T>(TypeTag<T>) {
+    const T* from = static_cast<const T*>(x.address());
+    for (int64_t i = 0, n = x.elements(); i < n; ++i) count += from[i] != T(0);
+  };
+  if (is_small_integer(x.dtype()))
+    visit_size(x.dtype(), look);
+  else
+    visit_all(x.dtype(), look);
+  return count;
+}
+
 /// The positions of the elements that are not zero, `count` of them: as indices [count, rank], or, if `flat`,
 /// as row-major numbers [count]. A later evaluation that finds another number is an error.
 class NonzeroPositions : public Op {
@@ -64,7 +77,7 @@ class NonzeroPositions : public Op {
     int64_t count = 0;
     each_nonzero(x, [&](int64_t i) {
       if (count++ >= count_) return;
-      if (flat_) {
+      if (flat_ || rank == 1) {
         *to++ = i;
         return;
       }
@@ -97,8 +110,7 @@ void check_eager(const Variable& v, std::string_view function) {
 
 Variable positions_of_nonzero(const Variable& x, bool flat, std::string_view function) {
   check_eager(x, function);
-  int64_t count = 0;
-  each_nonzero(plain_on_cpu(x.value()), [&](int64_t) { ++count; });
+  const int64_t count = number_of_nonzero(plain_on_cpu(x.value()));
   return apply(std::make_shared<NonzeroPositions>(count, flat, std::string(function)), {&x},
                std::source_location::current());
 }
@@ -158,13 +170,17 @@ Variable repeat_interleave(const Operand& x, const Operand& counts, int64_t axis
                                    given.shape().str(), size_text(size)));
     check_eager(given, function);
     const Tensor list = plain_on_cpu(given.value().to(int64));
-    std::vector<int64_t> indices;
+    const auto times = [each = list.span<int64_t>().data(), one = list.elements() == 1](int64_t i) {
+      return each[one ? 0 : i];
+    };
+    int64_t total = 0;
     for (int64_t i = 0; i < size; ++i) {
-      const int64_t times = list.span<int64_t>()[list.elements() == 1 ? 0 : static_cast<size_t>(i)];
-      if (times < 0) throw Error(fmt::format("{}: a count of {}", function, times));
-      indices.insert(indices.end(), static_cast<size_t>(times), i);
+      if (times(i) < 0) throw Error(fmt::format("{}: a count of {}", function, times(i)));
+      total += times(i);
     }
-    const Tensor chosen = tensor_from(indices, {static_cast<int64_t>(indices.size())});
+    Tensor chosen({total}, int64);
+    auto* to = static_cast<int64_t*>(chosen.address());
+    for (int64_t i = 0; i < size; ++i) to = std::fill_n(to, times(i), i);
     return gather(from, chosen.to(from.device()), axis);
   });
 }

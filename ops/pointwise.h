@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "espalier/core/cpu/constant_power.h"
 #include "espalier/core/cpu/parallel.h"
 #include "espalier/core/cpu/row_blocks.h"
 #include "espalier/core/cpu/strided_loop.h"
@@ -71,15 +72,21 @@ template <class F, class R, class T>
 void binary_row(int64_t n, void* to, const void* first, int64_t sa, const void* second, int64_t sb) {
   R* out = static_cast<R*>(to);
   const T *a = static_cast<const T*>(first), *b = static_cast<const T*>(second);
+  if constexpr (std::is_same_v<F, scalar::Power> && std::is_floating_point_v<T>)
+    if (sa == 1 && sb == 0 && constant_power_row(n, out, a, *b)) return;
   if constexpr (!std::is_floating_point_v<T>) {
     for (int64_t i = 0; i < n; ++i) out[i] = F()(a[i * sa], b[i * sb]);
   } else if (sa == 1 && sb == 1 && n >= shortest<F>) {
+    if constexpr (HasBoundedPairs<F, T> && std::is_same_v<R, T>)
+      return bounded_row_of_pairs<F, false>(n, out, a, b);
     vectorized([=]() __attribute__((always_inline)) {
 #pragma GCC ivdep
       for (int64_t i = 0; i < n; ++i) out[i] = F()(a[i], b[i]);
     });
   } else if constexpr (!is_costly<F>) {
     if (n >= shortest<F> && sa == 1 && sb == 0) {
+      if constexpr (HasBoundedPairs<F, T> && std::is_same_v<R, T>)
+        return bounded_row_of_pairs<F, true>(n, out, a, b);
       vectorized([=]() __attribute__((always_inline)) {
         const T y = *b;
 #pragma GCC ivdep

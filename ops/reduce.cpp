@@ -3,11 +3,13 @@
 #include <limits>
 
 #include "espalier/core/op_registry.h"
+#include "espalier/core/values_later.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/reduce.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
+#include "espalier/ops/sum_mapped.h"
 
 namespace espalier {
 
@@ -194,6 +196,13 @@ struct CountRatio : Op {
   }
 };
 
+struct NumberOrZero {
+  template <class T>
+  ESPALIER_HD T operator()(T x) const {
+    return x == x ? x : T(0);
+  }
+};
+
 template <class T>
 OpPtr remade(AttributeReader& a) {
   return std::make_shared<T>(a.integers("axes"), a.flag("keep_dims"));
@@ -210,6 +219,28 @@ Variable sum(const Operand& x, const Axes& axes, bool keep_dims) { return reduce
 Variable mean(const Operand& x, const Axes& axes, bool keep_dims) { return reduce<Mean>(x, axes, keep_dims); }
 Variable max(const Operand& x, const Axes& axes, bool keep_dims) { return reduce<Max>(x, axes, keep_dims); }
 Variable min(const Operand& x, const Axes& axes, bool keep_dims) { return reduce<Min>(x, axes, keep_dims); }
+Variable sum_mapped(Mapping mapping, FunctionRef<Variable(const Variable&)> f, const Variable& x,
+                    const Axes& axes, bool keep_dims) {
+  if (!is_eager_on_cpu(x)) return sum(f(x), axes, keep_dims);
+  const Variable mapped = [&] {
+    const ValuesLater later;
+    return f(x);
+  }();
+  const auto compute = [&](Tensor& out) {
+    const Tensor in = x.value();
+    const Layout seen =
+        broadcast_layout(Layout(reduced_shape(in.shape(), axes.list(), true, "sum")), in.shape());
+    visit(in.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (Reals::accepts<T>) switch (mapping) {
+          case Mapping::square: return reduce_sum_of<T, scalar::Square>(in, seen, out);
+          case Mapping::magnitude: return reduce_sum_of<T, scalar::Abs>(in, seen, out);
+          case Mapping::number: return reduce_sum_of<T, NumberOrZero>(in, seen, out);
+        }
+    });
+  };
+  return apply_by(compute, std::make_shared<Sum>(axes.list(), keep_dims), {&mapped},
+                  std::source_location::current());
+}
 Variable sum_to_like(const Variable& x, const Variable& like) {
   return apply(shared_op<SumToLike>(), {&x, &like}, std::source_location::current());
 }

@@ -1,37 +1,54 @@
 // The loops of reductions. `seen` is the output's layout broadcast to the input's shape: strides of 0 along
 // reduced axes.
 #pragma once
+#include <algorithm>
+#include <array>
+#include <vector>
+
 #include "espalier/ops/pointwise.h"
 
 namespace espalier {
 
 namespace detail {
 
-/// The sum of a row. 32 partial sums fix the order of additions for vectors of any width; blocks bound the
-/// rounding error.
-template <class T>
+/// What a sum adds up: the elements.
+struct Itself {
+  template <class T>
+  ESPALIER_HD T operator()(T x) const {
+    return x;
+  }
+};
+
+inline constexpr int64_t lanes = 32, sum_block = 2048;
+
+/// The sum of Map()(row[i]) for up to `sum_block` elements. 32 partial sums fix the order of additions for
+/// vectors of any width.
+template <class Map, class T>
+[[gnu::always_inline]] inline T sum_in_lanes(const T* row, int64_t count) {
+  T sums[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (int64_t k = 0; k < lanes; ++k) sums[k] = scalar::Add()(sums[k], Map()(row[i + k]));
+  for (int64_t k = 0; i + k < count; ++k) sums[k] = scalar::Add()(sums[k], Map()(row[i + k]));
+  for (int64_t width = lanes / 2; width > 0; width /= 2)
+    for (int64_t k = 0; k < width; ++k) sums[k] = scalar::Add()(sums[k], sums[k + width]);
+  return sums[0];
+}
+
+/// The sum of Map()(x) for the elements x of a row. Blocks bound the rounding error.
+template <class T, class Map = Itself>
 T sum_row(const T* in, int64_t n, int64_t step) {
-  constexpr int64_t lanes = 32, block = 2048;
   T total{};
   double real_total = 0;
-  for (int64_t begin = 0; begin < n; begin += block) {
-    const int64_t count = std::min(block, n - begin);
+  for (int64_t begin = 0; begin < n; begin += sum_block) {
+    const int64_t count = std::min(sum_block, n - begin);
     const T* row = in + begin * step;
     T part{};
     if (step == 1 && count > few) {
       T* result = &part;
-      vectorized([=]() __attribute__((always_inline)) {
-        T sums[lanes] = {};
-        int64_t i = 0;
-        for (; i + lanes <= count; i += lanes)
-          for (int64_t k = 0; k < lanes; ++k) sums[k] = scalar::Add()(sums[k], row[i + k]);
-        for (int64_t k = 0; i + k < count; ++k) sums[k] = scalar::Add()(sums[k], row[i + k]);
-        for (int64_t width = lanes / 2; width > 0; width /= 2)
-          for (int64_t k = 0; k < width; ++k) sums[k] = scalar::Add()(sums[k], sums[k + width]);
-        *result = sums[0];
-      });
+      vectorized([=]() __attribute__((always_inline)) { *result = sum_in_lanes<Map>(row, count); });
     } else {
-      for (int64_t i = 0; i < count; ++i) part = scalar::Add()(part, row[i * step]);
+      for (int64_t i = 0; i < count; ++i) part = scalar::Add()(part, Map()(row[i * step]));
     }
     if constexpr (std::is_floating_point_v<T>)
       real_total += static_cast<double>(part);
@@ -42,24 +59,27 @@ T sum_row(const T* in, int64_t n, int64_t step) {
   return total;
 }
 
-/// The maximum or minimum of a row of at least one element, in 32 lanes.
+/// The maximum or minimum of a row of at least `lanes` elements.
+template <class F, class T>
+[[gnu::always_inline]] inline T extreme_in_lanes(const T* row, int64_t n) {
+  T bests[lanes];
+  for (int64_t k = 0; k < lanes; ++k) bests[k] = row[k];
+  int64_t i = lanes;
+  for (; i + lanes <= n; i += lanes)
+    for (int64_t k = 0; k < lanes; ++k) bests[k] = F()(bests[k], row[i + k]);
+  for (int64_t k = 0; i + k < n; ++k) bests[k] = F()(bests[k], row[i + k]);
+  for (int64_t width = lanes / 2; width > 0; width /= 2)
+    for (int64_t k = 0; k < width; ++k) bests[k] = F()(bests[k], bests[k + width]);
+  return bests[0];
+}
+
+/// The maximum or minimum of a row of at least one element.
 template <class F, class T>
 T extreme_row(const T* row, int64_t n) {
-  constexpr int64_t lanes = 32;
   T best = row[0];
   if (n >= lanes) {
     T* result = &best;
-    vectorized([=]() __attribute__((always_inline)) {
-      T bests[lanes];
-      for (int64_t k = 0; k < lanes; ++k) bests[k] = row[k];
-      int64_t i = lanes;
-      for (; i + lanes <= n; i += lanes)
-        for (int64_t k = 0; k < lanes; ++k) bests[k] = F()(bests[k], row[i + k]);
-      for (int64_t k = 0; i + k < n; ++k) bests[k] = F()(bests[k], row[i + k]);
-      for (int64_t width = lanes / 2; width > 0; width /= 2)
-        for (int64_t k = 0; k < width; ++k) bests[k] = F()(bests[k], bests[k + width]);
-      *result = bests[0];
-    });
+    vectorized([=]() __attribute__((always_inline)) { *result = extreme_in_lanes<F>(row, n); });
     return best;
   }
   for (int64_t i = 1; i < n; ++i) best = F()(best, row[i]);
@@ -75,26 +95,61 @@ T fold_row(T first, const T* in, int64_t n, int64_t step) {
   return first;
 }
 
-/// out = F(out, in) for every element of `in`, whose axes with a step of 0 in `seen` are reduced.
-template <class F, class T>
+/// a + Map()(b).
+template <class Map>
+struct AddMapped {
+  template <class T>
+  ESPALIER_HD T operator()(T a, T b) const {
+    return scalar::Add()(a, Map()(b));
+  }
+};
+
+/// The same as folding each of `rows` rows of n elements, which lie one behind the other in `from` at
+/// distances of `step`, into to[row · to_step]: without a call for each. `fresh` ones of maxima are
+/// not folded into what stands there.
+template <class F, class Map, bool fresh = false, class T>
+void fold_short_rows(T* to, int64_t to_step, const T* from, int64_t step, int64_t rows, int64_t n) {
+  vectorized([=]() __attribute__((always_inline)) {
+    for (int64_t r = 0; r < rows; ++r) {
+      T& result = to[r * to_step];
+      if constexpr (is_extreme<F>)
+        result = fresh ? extreme_in_lanes<F>(from + r * step, n)
+                       : F()(result, extreme_in_lanes<F>(from + r * step, n));
+      else
+        result = F()(result, sum_in_lanes<Map>(from + r * step, n));
+    }
+  });
+}
+
+/// out = F(out, Map(in)) for every element of `in`, whose axes with a step of 0 in `seen` are reduced. Only
+/// sums map.
+template <class F, class T, class Map = Itself>
 void accumulate(const Tensor& in, const Layout& seen, T* out) {
+  constexpr bool is_sum = std::is_same_v<F, scalar::Add>;
   const T* data = static_cast<const T*>(in.address());
-  StridedLoop<2>(in.shape(), {&seen.strides, &in.strides()})
-      .run([&](int64_t n, const auto& at, const auto& by) {
-        T* to = out + at[0];
-        const T* from = data + at[1];
-        if (by[0] != 0 && (by[0] != 1 || by[1] != 1)) {
-          for (int64_t i = 0; i < n; ++i) to[i * by[0]] = F()(to[i * by[0]], from[i * by[1]]);
-        } else if (by[0] != 0) {
-          binary_row<F, T, T>(n, to, to, 1, from, 1);
-        } else if constexpr (std::is_same_v<F, scalar::Add>) {
-          *to = scalar::Add()(*to, sum_row(from, n, by[1]));
-        } else if (is_extreme<F> && by[1] == 1 && n > 0) {
-          *to = F()(*to, extreme_row<F>(from, n));
-        } else {
-          *to = fold_row<F>(*to, from, n, by[1]);
-        }
-      });
+  const StridedLoop<2> loop(in.shape(), {&seen.strides, &in.strides()});
+  if constexpr (is_sum || is_extreme<F>)
+    if (!loop.empty() && loop.axes() == 2 && loop.row_step() == std::array<int64_t, 2>{0, 1} &&
+        loop.row() >= lanes && loop.row() <= sum_block) {
+      const auto& step = loop.step(0);
+      return fold_short_rows<F, Map>(out, step[0], data, step[1], loop.size(0), loop.row());
+    }
+  loop.run([&](int64_t n, const auto& at, const auto& by) {
+    T* to = out + at[0];
+    const T* from = data + at[1];
+    if (by[0] != 0 && (by[0] != 1 || by[1] != 1)) {
+      for (int64_t i = 0; i < n; ++i) to[i * by[0]] = F()(to[i * by[0]], Map()(from[i * by[1]]));
+    } else if (by[0] != 0) {
+      using Step = std::conditional_t<std::is_same_v<Map, Itself>, F, AddMapped<Map>>;
+      binary_row<Step, T, T>(n, to, to, 1, from, 1);
+    } else if constexpr (is_sum) {
+      *to = scalar::Add()(*to, sum_row<T, Map>(from, n, by[1]));
+    } else if (is_extreme<F> && by[1] == 1 && n > 0) {
+      *to = F()(*to, extreme_row<F>(from, n));
+    } else {
+      *to = fold_row<F>(*to, from, n, by[1]);
+    }
+  });
 }
 
 /// Divides the work along a kept axis, so that threads write to disjoint elements; calls `f(slice of in,
@@ -118,6 +173,29 @@ void split_kept_axis(const Tensor& in, const Layout& seen, F&& f) {
 
 }  // namespace detail
 
+/// Sums Map()(x) for the elements x of `in`, of type T, into `out`, which is overwritten.
+template <class T, class Map = detail::Itself>
+void reduce_sum_of(const Tensor& in, const Layout& seen, Tensor& out) {
+  T* data = static_cast<T*>(out.address());
+  if (out.elements() == 1 && in.contiguous() && in.elements() > 2 * detail::grain) {
+    // The size of chunks does not depend on the number of threads, so the sum is the same on every machine.
+    const int64_t n = in.elements(), chunks = (n + detail::grain - 1) / detail::grain;
+    const T* from = static_cast<const T*>(in.address());
+    std::vector<T> parts(static_cast<size_t>(chunks));
+    parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t c = begin; c < end; ++c)
+        parts[static_cast<size_t>(c)] = detail::sum_row<T, Map>(
+            from + c * detail::grain, std::min(detail::grain, n - c * detail::grain), 1);
+    });
+    *data = detail::sum_row(parts.data(), chunks, 1);
+    return;
+  }
+  std::fill_n(data, out.elements(), T{});
+  detail::split_kept_axis(in, seen, [&](const Tensor& part, const Layout& to) {
+    detail::accumulate<scalar::Add, T, Map>(part, to, data + to.offset);
+  });
+}
+
 /// Sums `in` into `out`, which is overwritten. Numbers only.
 void reduce_sum(const Tensor& in, const Layout& seen, Tensor& out);
 
@@ -129,6 +207,15 @@ void reduce_with(const Tensor& in, const Layout& seen, Tensor& out) {
   visit(in.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (Numbers::accepts<T>) {
       T* data = static_cast<T*>(out.address());
+      const int64_t n = in.rank() ? in.shape()[-1] : 1, rows = in.elements() / n;
+      if (detail::is_extreme<F> && in.contiguous() && out.elements() == rows && n >= detail::lanes &&
+          n <= detail::sum_block && seen.strides.back() == 0) {  // the last axis alone
+        const T* from = static_cast<const T*>(in.address());
+        return parallel_for(rows, std::max<int64_t>(1, detail::grain / n), [=](int64_t begin, int64_t end) {
+          detail::fold_short_rows<F, detail::Itself, true>(data + begin, 1, from + begin * n, n, end - begin,
+                                                           n);
+        });
+      }
       // Copies the first elements, then folds all: folding an element twice does not change a maximum.
       Tensor firsts = in;
       for (size_t i = 0; i < in.rank(); ++i)

@@ -8,6 +8,7 @@
 #include "espalier/ops/functions/scatter.h"
 #include "espalier/ops/indices.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/pick_elements.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
 #include "espalier/ops/view_op.h"
@@ -34,16 +35,18 @@ class ChoosingOp : public Op {
   }
 
  protected:
+  /// The indices, one for each element of what is chosen if they are along the axis.
+  Tensor seen_indices(const Tensor& indices, const Shape& chosen) const {
+    if (!form_.along || chosen.elements() == 0) return indices;
+    return Tensor(indices.storage(), broadcast_layout(indices.layout(), chosen), indices.dtype());
+  }
   /// Calls f(element, place, last) for each element of what is chosen, with its place in x, and whether it is
   /// the last that has this place. Elements are divided among threads.
   template <class F>
   void each_chosen(const Tensor& indices, const Shape& x, const Shape& chosen, F&& f) const {
     const AxisBlocks b(x, resolve_axis(form_.axis, x.rank(), name()));
     const int64_t lines = b.lines(), count = lines == 0 ? 0 : chosen.elements() / lines;
-    Tensor seen = indices;
-    if (form_.along && chosen.elements() > 0)
-      seen = Tensor(indices.storage(), broadcast_layout(indices.layout(), chosen), indices.dtype());
-    with_indices(seen, b.size, name(), true, [&](auto at, int64_t) {
+    with_indices(seen_indices(indices, chosen), b.size, name(), true, [&](auto at, int64_t) {
       if (lines * count == 0) return;
       const auto lists = form_.along ? lines : 1;
       std::vector<uint8_t> is_last(static_cast<size_t>(lists * count));
@@ -94,15 +97,37 @@ class Put : public ChoosingOp {
   }
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
-    if (out.address() != call.inputs[0]->address()) copy_elements(*call.inputs[0], out);
     const Tensor values = call.inputs[2]->contiguous_copy();
-    visit_size(out.dtype(), [&]<class T>(TypeTag<T>) {
-      const T* from = static_cast<const T*>(values.address());
-      T* to = static_cast<T*>(out.address());
-      each_chosen(*call.inputs[1], out.shape(), values.shape(),
-                  [=](int64_t element, int64_t place, bool last) {
-                    if (last) to[place] = from[element];
-                  });
+    const AxisBlocks b(out.shape(), resolve_axis(form_.axis, out.rank(), name()));
+    const int64_t lines = b.lines(), count = lines == 0 ? 0 : values.elements() / lines;
+    with_indices(seen_indices(*call.inputs[1], values.shape()), b.size, name(), true, [&](auto at, int64_t) {
+      if (out.address() != call.inputs[0]->address()) copy_elements(*call.inputs[0], out);
+      if (values.elements() == 0) return;
+      visit_size(out.dtype(), [&]<class T>(TypeTag<T>) {
+        const T* from = static_cast<const T*>(values.address());
+        T* to = static_cast<T*>(out.address());
+        // One thread writes to each line, in the order of the indices: the last one stays.
+        const bool along = form_.along;
+        parallel_for(lines, std::max<int64_t>(64, detail::grain / count), [=](int64_t begin, int64_t end) {
+          detail::each_block(begin, end, b.inner, [=](int64_t o, int64_t first, int64_t last) {
+            T* block = to + o * b.size * b.inner;
+            const T* put = from + o * count * b.inner;
+            const int64_t before = along ? o * count * b.inner : 0;
+            const auto index = [=](int64_t i) { return at(before + i); };
+            if (b.inner == 1)
+              detail::each_place(block, b.size, index, count,
+                                 [=](int64_t c, int64_t place) { block[place] = put[c]; });
+            else if (along)
+              for (int64_t c = 0; c < count; ++c)
+                for (int64_t i = first; i < last; ++i)
+                  block[index(c * b.inner + i) * b.inner + i] = put[c * b.inner + i];
+            else
+              for (int64_t c = 0; c < count; ++c)
+                std::copy(put + c * b.inner + first, put + c * b.inner + last,
+                          block + index(c) * b.inner + first);
+          });
+        });
+      });
     });
   }
   Gradients gradient(const GradientRule& rule) const override {
@@ -192,6 +217,10 @@ Variable values_for(const Chosen& form, std::string_view function, const Operand
                                   function, name(given.dtype()), given.shape().str(), name(to.dtype()),
                                   to.shape().str()));
     });
+  const Shape chosen = located(x.where(), [&] {
+    return form.shape({to.dtype(), to.shape()}, {at.dtype(), at.shape()}, function);
+  });
+  if (given.defined() && given.shape() == chosen) return given;
   return apply(std::make_shared<BroadcastToChosen>(form, std::string(function)), {&given, &to, &at},
                x.where());
 }
@@ -199,11 +228,7 @@ Variable values_for(const Chosen& form, std::string_view function, const Operand
 Variable put_values(const Chosen& form, const Operand& x, const Operand& indices, const Operand& values) {
   const auto op = std::make_shared<Put>(form);
   const Variable &to = x.defined(op->name()), &at = indices.defined(op->name());
-  const Shape chosen = located(x.where(), [&] {
-    return form.shape({to.dtype(), to.shape()}, {at.dtype(), at.shape()}, op->name());
-  });
-  const bool fits = !values.is_number() && values.defined(op->name()).shape() == chosen;
-  const Variable put = fits ? values.variable() : values_for(form, op->name(), x, indices, values);
+  const Variable put = values_for(form, op->name(), x, indices, values);
   return apply(op, {&to, &at, &put}, x.where(), x.is_last());
 }
 

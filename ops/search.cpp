@@ -6,6 +6,7 @@
 #include "espalier/ops/functions/sorting.h"
 #include "espalier/ops/last_axis.h"
 #include "espalier/ops/order_key.h"
+#include "espalier/ops/pick_elements.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
 
@@ -45,36 +46,48 @@ class SearchSorted : public Op {
       const bool right = right_;
       if (sorted.elements() > count) {
         parallel_for(count, detail::grain / 8, [=](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i)
-            out[i] = position(n, order_key(x[i]), right,
-                              [row = rows + i / in_row * n](int64_t k) { return order_key(row[k]); });
+          detail::each_block(begin, end, in_row, [=](int64_t r, int64_t first, int64_t last) {
+            const T* row = rows + r * n;
+            find(n, x + r * in_row, first, last, right, out + r * in_row,
+                 [=](int64_t k) { return order_key(row[k]); });
+          });
         });
         return;
       }
       std::vector<OrderKey<T>> keys(static_cast<size_t>(sorted.elements()));
       std::transform(rows, rows + keys.size(), keys.begin(), [](T element) { return order_key(element); });
       parallel_for(count, detail::grain / 8, [=, from = keys.data()](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i)
-          out[i] = position(n, order_key(x[i]), right,
-                            [row = from + i / in_row * n](int64_t k) { return row[k]; });
+        detail::each_block(begin, end, in_row, [=](int64_t r, int64_t first, int64_t last) {
+          const OrderKey<T>* row = from + r * n;
+          find(n, x + r * in_row, first, last, right, out + r * in_row, [=](int64_t k) { return row[k]; });
+        });
       });
     });
   }
   Gradients gradient(const GradientRule&) const override { return {Variable(), Variable()}; }
 
  private:
-  /// How many of n keys are before one. Halves the range without branches.
-  template <class Key, class KeyAt>
-  static int64_t position(int64_t n, Key key, bool right, KeyAt key_at) {
-    int64_t first = 0;
-    while (n > 0) {
-      const int64_t half = n / 2;
-      const Key middle = key_at(first + half);
-      const bool behind = right ? middle <= key : middle < key;
-      first = behind ? first + half + 1 : first;
-      n = behind ? n - half - 1 : half;
+  /// For the values `first` to `last`, how many of n keys are before them. Several searches take turns, so
+  /// that their reads overlap, and halve their ranges without branches.
+  template <class T, class KeyAt>
+  static void find(int64_t n, const T* values, int64_t first, int64_t last, bool right, int64_t* out,
+                   KeyAt key_at) {
+    constexpr int64_t together = 16;
+    for (int64_t begin = first; begin < last; begin += together) {
+      const int64_t count = std::min(together, last - begin);
+      OrderKey<T> keys[together] = {};
+      int64_t at[together] = {};
+      for (int64_t i = 0; i < count; ++i) keys[i] = order_key(values[begin + i]);
+      for (int64_t rest = n, half; rest > 0; rest -= half) {
+        half = (rest + 1) / 2;
+        for (int64_t i = 0; i < count; ++i) {
+          const OrderKey<T> key = key_at(at[i] + half - 1);
+          const bool is_before = right ? key <= keys[i] : key < keys[i];
+          at[i] += is_before ? half : 0;
+        }
+      }
+      std::copy(at, at + count, out + begin);
     }
-    return first;
   }
 
   bool right_;

@@ -4,10 +4,13 @@
 #include <cmath>
 #include <limits>
 
+#include "espalier/core/values_later.h"
+#include "espalier/ops/compare.h"
 #include "espalier/ops/count_elements.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/shape_like_ops.h"
+#include "espalier/ops/sum_mapped.h"
 
 namespace espalier {
 
@@ -36,8 +39,37 @@ Variable unless_zero(const Variable& x, F&& f) {
   return where(is_zero, zeros, f(where(is_zero, ones_like(x), x)));
 }
 
+/// Whether gradients of what is made of x are to be expected, which would compute values again that were left
+/// out.
+bool is_trained_with(const Variable& x) { return x.node()->needs_gradient && !build_context().no_grad; }
+
+Variable square_root_unless_zero(const Variable& x) {
+  if (!is_eager_on_cpu(x) || is_trained_with(x))
+    return unless_zero(x, [](const Variable& y) { return sqrt(y); });
+  Variable zeros, is_zero, root;
+  {
+    const ValuesLater later;
+    zeros = zeros_like(x);
+    is_zero = equal(x, zeros);
+    root = sqrt(where(is_zero, ones_like(x), x));
+  }
+  const auto compute = [&](Tensor& out) {
+    const Tensor in = x.value().contiguous_copy();
+    visit(in.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (Reals::accepts<T>)
+        detail::unary_row<scalar::Sqrt, T, T>(in.elements(), out.address(), in.address(), 1);
+    });
+  };
+  return apply_by(compute, where_op(), {&is_zero, &zeros, &root}, std::source_location::current());
+}
+
+Variable squares_summed(const Variable& x, const Axes& axes, bool keep_dims) {
+  return sum_mapped(
+      Mapping::square, [](const Variable& v) { return square(v); }, x, axes, keep_dims);
+}
+
 Variable variance(const Variable& x, const Axes& axes, const VarianceOptions& options) {
-  const Variable sum_of_squares = sum(square(x - mean(x, axes, true)), axes, options.keep_dims);
+  const Variable sum_of_squares = squares_summed(x - mean(x, axes, true), axes, options.keep_dims);
   const Variable freedom = count_ratio(x, sum_of_squares) - options.correction;
   return sum_of_squares / (options.correction > 0 ? maximum(freedom, 0) : freedom);
 }
@@ -68,9 +100,8 @@ Variable var(const Operand& x, const Axes& axes, const VarianceOptions& options)
   return reduce_reals(x, axes, "var", [&](const Variable& v) { return variance(v, axes, options); });
 }
 Variable std(const Operand& x, const Axes& axes, const VarianceOptions& options) {
-  return reduce_reals(x, axes, "std", [&](const Variable& v) {
-    return unless_zero(variance(v, axes, options), [](const Variable& y) { return sqrt(y); });
-  });
+  return reduce_reals(x, axes, "std",
+                      [&](const Variable& v) { return square_root_unless_zero(variance(v, axes, options)); });
 }
 
 Variable norm(const Operand& x, const Axes& axes, const NormOptions& options) {
@@ -81,8 +112,10 @@ Variable norm(const Operand& x, const Axes& axes, const NormOptions& options) {
     if (p == 0) return sum(cast(not_equal(v, zeros_like(v)), v.dtype()), axes, keep);
     if (p == infinite_order) return max(abs(v), axes, keep);
     if (p == -infinite_order) return min(abs(v), axes, keep);
-    if (p == 1) return sum(abs(v), axes, keep);
-    if (p == 2) return unless_zero(sum(square(v), axes, keep), [](const Variable& y) { return sqrt(y); });
+    if (p == 1)
+      return sum_mapped(
+          Mapping::magnitude, [](const Variable& y) { return abs(y); }, v, axes, keep);
+    if (p == 2) return square_root_unless_zero(squares_summed(v, axes, keep));
     const auto raise = [](const Variable& y, double exponent) { return power(y, exponent); };
     const Variable size = abs(v);
     Variable powers;
@@ -113,7 +146,9 @@ Variable logsumexp(const Operand& x, const Axes& axes, bool keep_dims) {
 
 Variable nansum(const Operand& x, const Axes& axes, bool keep_dims) {
   return reduce_reals(x, axes, "nansum", [&](const Variable& v) {
-    return sum(where(equal(v, v), v, zeros_like(v)), axes, keep_dims);
+    const auto numbers = [](const Variable& y) { return where(equal(y, y), y, zeros_like(y)); };
+    if (is_trained_with(v)) return sum(numbers(v), axes, keep_dims);
+    return sum_mapped(Mapping::number, numbers, v, axes, keep_dims);
   });
 }
 Variable nanmean(const Operand& x, const Axes& axes, bool keep_dims) {

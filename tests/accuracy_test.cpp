@@ -59,6 +59,19 @@ struct Bounded {
   [[gnu::always_inline]] float operator()(float x) const { return moderate(x) ? F::bounded(x) : 0.0f; }
 };
 
+/// What loops over positive numbers compute.
+template <class F>
+struct BoundedToPositive {
+  [[gnu::always_inline]] float operator()(float x) const { return F::within(x) ? F::bounded(x) : 0.0f; }
+};
+bool is_positive(double x) { return x > 0 && x < INFINITY; }
+
+/// A number to the power of x.
+struct PowerOf {
+  float number;
+  [[gnu::always_inline]] float operator()(float x) const { return scalar::Power()(number, x); }
+};
+
 /// f with a number as its second operand.
 template <class F>
 struct With {
@@ -139,6 +152,12 @@ BOOST_AUTO_TEST_CASE(within_one_unit) {
       "fmod of a and 0.7", With<scalar::Fmod>{0.7f}, [](double x) { return std::fmod(x, double{0.7f}); },
       0.5);
   check(
+      "lgamma of positive numbers", BoundedToPositive<scalar::Lgamma>(),
+      [](double x) { return is_positive(x) ? std::lgamma(x) : 0; }, 1);
+  check(
+      "digamma of positive numbers", BoundedToPositive<scalar::Digamma>(),
+      [](double x) { return is_positive(x) ? scalar::Digamma()(x) : 0; }, 1);
+  check(
       "sinh", scalar::Sinh(), [](double x) { return std::sinh(x); }, 1);
   check(
       "cosh", scalar::Cosh(), [](double x) { return std::cosh(x); }, 1);
@@ -148,6 +167,21 @@ BOOST_AUTO_TEST_CASE(within_one_unit) {
       "acosh", scalar::Acosh(), [](double x) { return std::acosh(x); }, 1);
   check(
       "atanh", scalar::Atanh(), [](double x) { return std::atanh(x); }, 1);
+}
+
+/// Whole, odd and huge exponents and bases of both signs, zeros, infinities and NaN among them.
+BOOST_AUTO_TEST_CASE(powers_within_one_unit) {
+  static float number = 0;
+  for (const float n : {0.0f, -0.0f, 1.0f, -1.0f, 2.0f, 3.0f, -2.0f, -7.0f, 0.5f, -0.3f, 1.0001f, 31.0f,
+                        16777215.0f, 1e10f, -1e10f, INFINITY, -INFINITY, NAN}) {
+    number = n;
+    BOOST_TEST_CONTEXT("with " << n) {
+      check(
+          "a power of x", With<scalar::Power>{n}, [](double x) { return std::pow(x, double{number}); }, 1);
+      check(
+          "a number to the power of x", PowerOf{n}, [](double x) { return std::pow(double{number}, x); }, 1);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(activations_within_one_unit) {

@@ -28,6 +28,7 @@ struct Erfinv;
 struct Atan2;
 struct LogAddExp;
 struct XLogY;
+struct Lgamma;
 struct Digamma;
 struct Polygamma;
 struct Gelu;
@@ -65,11 +66,11 @@ inline constexpr bool is_costly =
               scalar::Tanh, scalar::Sigmoid, scalar::Erf, scalar::Exp2, scalar::Expm1, scalar::Log2,
               scalar::Log10, scalar::Tan, scalar::Asin, scalar::Acos, scalar::Atan, scalar::Sinh,
               scalar::Cosh, scalar::Asinh, scalar::Acosh, scalar::Atanh, scalar::Erfc, scalar::Erfinv,
-              scalar::Atan2, scalar::LogAddExp, scalar::XLogY, scalar::Digamma, scalar::Polygamma,
-              scalar::Gelu, scalar::GeluGradient, scalar::GeluTanh, scalar::GeluTanhSlope, scalar::Silu,
-              scalar::SiluSlope, scalar::Mish, scalar::MishSlope, scalar::Softplus, scalar::LogSigmoid,
-              scalar::Elu, scalar::EluSlope, scalar::Celu, scalar::CeluSlope, scalar::Selu, scalar::SeluSlope,
-              scalar::TanhShrink>;
+              scalar::Atan2, scalar::LogAddExp, scalar::XLogY, scalar::Lgamma, scalar::Digamma,
+              scalar::Polygamma, scalar::Gelu, scalar::GeluGradient, scalar::GeluTanh, scalar::GeluTanhSlope,
+              scalar::Silu, scalar::SiluSlope, scalar::Mish, scalar::MishSlope, scalar::Softplus,
+              scalar::LogSigmoid, scalar::Elu, scalar::EluSlope, scalar::Celu, scalar::CeluSlope,
+              scalar::Selu, scalar::SeluSlope, scalar::TanhShrink>;
 
 /// The shortest row that is worth the vector code: short ones of costly functors are filled up to it.
 template <class F>

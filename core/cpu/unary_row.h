@@ -1,40 +1,14 @@
 // The row of a pointwise function of one operand.
 #pragma once
 #include <algorithm>
-#include <concepts>
 #include <cstdint>
 #include <type_traits>
 
+#include "espalier/core/cpu/bounded_rows.h"
 #include "espalier/core/cpu/row_blocks.h"
 #include "espalier/core/cpu/vectorize.h"
-#include "espalier/core/scalar_math.h"
 
 namespace espalier::detail {
-
-/// A functor whose `bounded` computes the same where |x| < `bound`, with loops that vectorize.
-template <class F, class A>
-concept HasBounded = requires(A x) {
-  { F::bounded(x) } -> std::same_as<A>;
-};
-
-/// out[i] = F()(a[i]): by F::bounded in blocks of which all elements are within the bound.
-template <class F, class A>
-void bounded_row(int64_t n, A* out, const A* a) {
-  vectorized([=]() __attribute__((always_inline)) {
-    constexpr int64_t block = 1024;
-    for (int64_t begin = 0; begin < n; begin += block) {
-      const int64_t end = std::min(n, begin + block);
-      int beyond = 0;
-      for (int64_t i = begin; i < end; ++i) beyond |= !(math::absolute(a[i]) < F::bound);
-      if (beyond) {
-        for (int64_t i = begin; i < end; ++i) out[i] = F()(a[i]);
-      } else {
-#pragma GCC ivdep
-        for (int64_t i = begin; i < end; ++i) out[i] = F::bounded(a[i]);
-      }
-    }
-  });
-}
 
 /// out[i] = F()(a[i · sa]). The output may be the operand, element for element, which the compiler must not
 /// treat as a dependence (ivdep). What only integers take part in runs baseline code, since it is rarely

@@ -1,0 +1,31 @@
+// Eager nodes that one kernel computes together with what they are made of.
+#pragma once
+#include <initializer_list>
+
+#include "espalier/core/function_ref.h"
+#include "espalier/core/node.h"
+
+namespace espalier {
+
+/// While it lives, nodes that this thread makes have no values until these are asked for, as if they had been
+/// released.
+class ValuesLater {
+ public:
+  ValuesLater();
+  ~ValuesLater();
+  ValuesLater(const ValuesLater&) = delete;
+  ValuesLater& operator=(const ValuesLater&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// Whether `x` is an eager value on the CPU, for which `apply_by` may compute.
+bool is_eager_on_cpu(const Variable& x);
+
+/// Applies an op of one output to eager Variables, which may lack values: `kernel` writes what the op's own
+/// kernel would.
+Variable apply_by(FunctionRef<void(Tensor& out)> kernel, OpPtr op,
+                  std::initializer_list<const Variable*> inputs, const std::source_location& where);
+
+}  // namespace espalier
