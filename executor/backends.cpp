@@ -28,7 +28,8 @@ Backends make_backends() {
                          cu::add_window_kernels,     cu::add_convolution_kernels,  cu::add_pooling_kernels,
                          cu::add_product_kernels,    cu::add_scan_kernels,         cu::add_search_kernels,
                          cu::add_sort_kernels,       cu::add_lu_kernels,           cu::add_factor_kernels,
-                         cu::add_triangle_kernels,   cu::add_fused_matmul_kernels, cu::add_sparsemax_kernels})
+                         cu::add_triangle_kernels,   cu::add_fused_matmul_kernels, cu::add_sparsemax_kernels,
+                         cu::add_region_kernels})
     add(kernels);
   backends.emplace(DeviceType::cuda, BackendEntry{cuda_backend, cuda_devices, std::move(kernels)});
 #endif

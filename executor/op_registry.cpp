@@ -7,6 +7,7 @@
 #include "espalier/executor/passes/passes.h"
 #include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/registered_ops.h"
+#include "espalier/ops/vision_ops.h"
 #include "espalier/optim/assign.h"
 
 namespace espalier {
@@ -36,6 +37,7 @@ OpRegistry make_op_registry() {
            add_elementary_ops,
            add_exponential_ops,
            add_flip_ops,
+           add_fractional_pool_op,
            add_index_ops,
            add_linear_scan_ops,
            add_lu_ops,
@@ -49,6 +51,7 @@ OpRegistry make_op_registry() {
            add_qr_op,
            add_random_ops,
            add_reduce_ops,
+           add_region_ops,
            add_reshape_ops,
            add_rounding_ops,
            add_row_ops,
@@ -63,6 +66,7 @@ OpRegistry make_op_registry() {
            add_sort_ops,
            add_special_ops,
            add_stop_gradient_op,
+           add_suppression_op,
            add_svd_ops,
            add_triangular_ops,
            add_trigonometry_ops,
