@@ -23,6 +23,7 @@ OpRegistry make_op_registry() {
            add_band_op,
            add_bitwise_ops,
            add_cast_op,
+           add_checked_indices_op,
            add_cholesky_op,
            add_comparison_ops,
            add_concat_ops,

@@ -5,6 +5,7 @@ namespace espalier {
 
 class OpRegistry;
 
+void add_checked_indices_op(OpRegistry& ops);
 void add_fractional_pool_op(OpRegistry& ops);
 void add_region_ops(OpRegistry& ops);
 void add_suppression_op(OpRegistry& ops);

@@ -5,6 +5,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/axis_views.h"
+#include "espalier/ops/checked_indices.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pooling/forms.h"
 #include "espalier/ops/window_numbers.h"
@@ -63,7 +64,8 @@ Variable max_unpool(const Operand& x, const Operand& indices, const MaxUnpoolOpt
     const Variable rows = flatten(with_fixed_sizes(given, 2), 2);
     // [batch, channels] of zeros, repeated over a plane: the batch may have any size.
     const Variable planes = repeat_on_axis(zeros_like(squeeze(slice(rows, -1, 0, 1), -1)), elements, 2);
-    return unflatten(put_along_axis(planes, flatten(places, 2), rows, -1), 2, sizes);
+    const Variable at = checked_indices(flatten(places, 2), planes, 2, true, function);
+    return unflatten(put_along_axis(planes, at, rows, -1), 2, sizes);
   });
 }
 
