@@ -7,7 +7,6 @@
 #include "espalier/executor/passes/passes.h"
 #include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/registered_ops.h"
-#include "espalier/ops/vision_ops.h"
 #include "espalier/optim/assign.h"
 
 namespace espalier {

@@ -5,7 +5,7 @@
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/indices.h"
-#include "espalier/ops/vision_ops.h"
+#include "espalier/ops/registered_ops.h"
 
 namespace espalier {
 

@@ -13,7 +13,7 @@
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/pooling/forms.h"
 #include "espalier/ops/pooling/fractional_windows.h"
-#include "espalier/ops/vision_ops.h"
+#include "espalier/ops/registered_ops.h"
 #include "espalier/ops/widened.h"
 #include "espalier/ops/window_numbers.h"
 

@@ -10,7 +10,7 @@
 #include "espalier/ops/indices.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/regions/region_ops.h"
-#include "espalier/ops/vision_ops.h"
+#include "espalier/ops/registered_ops.h"
 
 namespace espalier {
 

@@ -17,7 +17,7 @@
 #include "espalier/core/workspace.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
-#include "espalier/ops/vision_ops.h"
+#include "espalier/ops/registered_ops.h"
 
 namespace espalier {
 
