@@ -87,13 +87,13 @@ def lp_pool(x, kernel, p, stride, ceil):
 def draw_fractional(d):
     axes = d.integer(2, 3)
     kernel, parts = [d.integer(1, 3) for _ in range(axes)], [d.integer(1, 4) for _ in range(axes)]
-    sizes = [size + n - 1 + d.integer(0, 5) for size, n in zip(kernel, parts)]
+    sizes = [size + n + axes - 3 + d.integer(0, 5) for size, n in zip(kernel, parts)]  # PyTorch: one more of three axes
     batch, channels = d.integer(1, 3), d.integer(1, 3)
     attributes = {"kernel": kernel, "parts": parts}
     if d.chance(0.3):
         ratio = [d.integer(20, 60) / 64 for _ in range(axes)]
         counts = [int(size * by) for size, by in zip(sizes, ratio)]
-        if all(n >= 1 and size - k >= n - 1 for n, size, k in zip(counts, sizes, kernel)):
+        if all(n >= 1 and size - k >= n + axes - 3 for n, size, k in zip(counts, sizes, kernel)):
             attributes = {"kernel": kernel, "ratio": ratio}
     return [d.tensor([batch, channels] + sizes), d.tensor([batch, channels, axes], 0.0, 0.98)], attributes
 
