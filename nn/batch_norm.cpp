@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include "espalier/core/error.h"
+#include "espalier/core/feed.h"
 #include "espalier/core/node.h"
 #include "espalier/core/train_phase.h"
+#include "espalier/core/tree.h"
 #include "espalier/nn/channel_axes.h"
 #include "espalier/nn/running_statistics.h"
 #include "espalier/ops/ops.h"
@@ -14,6 +16,17 @@
 namespace espalier::nn {
 
 namespace {
+
+/// Whether the first size is another one in each run.
+bool reads_placeholder(const Variable& x) {
+  if (!x.node()->lazy) return false;
+  TreeWalk walk(x.node());
+  while (const Node* node = walk.next()) {
+    if (const auto* feed = node->op().feed(); feed && (*feed)->is_placeholder()) return true;
+    walk.enter_inputs(*node);
+  }
+  return false;
+}
 
 class BatchNormState : public LayerStateOf<BatchNormState, RunningStatistics> {
  public:
@@ -52,7 +65,7 @@ class BatchNormState : public LayerStateOf<BatchNormState, RunningStatistics> {
 
   Variable by_batch(const Variable& x) const {
     const int64_t features = x.shape()[1];
-    if (training() && x.shape().elements() <= features)
+    if (training() && x.shape().elements() <= features && !reads_placeholder(x))
       throw ShapeError(
           fmt::format("BatchNorm: a batch of shape {} has {} of each feature, which has no variance",
                       x.shape().str(), x.shape().elements() == features ? "one element" : "no element"));

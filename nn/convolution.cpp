@@ -5,6 +5,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/layer_state.h"
+#include "espalier/ops/window_numbers.h"
 
 namespace espalier::nn {
 
@@ -33,6 +34,8 @@ class KernelsState : public LayerStateOf<Self> {
       throw Error(fmt::format("{}: {} kernel sizes for {} axes", kind, options_.kernel.size(), axes));
     for (size_t i = 0; i < axes; ++i)
       if (options_.kernel[i] < 1) throw Error(fmt::format("{}: a kernel of {}", kind, options_.kernel[i]));
+    (void)numbers_for_axes(options_.stride, axes, 1, "stride", kind);
+    (void)numbers_for_axes(options_.dilation, axes, 1, "dilation", kind);
   }
   void declare_parameters(int64_t out, Shape weight) {
     for (size_t i = 0; i < axes_; ++i) weight.dims().push_back(options_.kernel[i]);
@@ -64,6 +67,10 @@ class ConvState : public KernelsState<ConvState, ConvOptions> {
  public:
   ConvState(std::string_view kind, size_t axes, int64_t out, ConvOptions options)
       : KernelsState(kind, axes, out, std::move(options)) {
+    const ConvolutionPadding& padding = this->options().padding;
+    for (size_t i = 0; i < padding.size() && !padding.keeps_sizes(); ++i)
+      for (const int64_t number : {padding[i].before, padding[i].after})
+        check_window_number(number, 0, "padding", kind);
     declare_parameters(out, {out, -1});
   }
   Variable forward(const Variable& x) override {

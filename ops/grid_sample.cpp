@@ -124,7 +124,9 @@ Variable affine_grid(const Operand& theta, const Shape& sizes, bool align_corner
     if (k == 0 || given.rank() != 3 || given.shape()[1] != k || given.shape()[2] != k + 1)
       throw ShapeError(fmt::format("affine_grid: for {} axes, of sizes {}, theta is [n, {}, {}], not {}", k,
                                    sizes.str(), k, k + 1, given.shape().str()));
-    (void)sizes.elements();  // throws for a negative size, and if 64 bits cannot count them
+    for (const int64_t size : sizes)
+      if (size < 0) throw ShapeError(fmt::format("affine_grid: there is no grid of sizes {}", sizes.str()));
+    (void)sizes.elements();  // throws if 64 bits cannot count them
     const Variable maps = widened(given);
     const Tensor places = homogeneous_places(sizes, align_corners).to(maps.dtype()).to(maps.device());
     return rounded(unflatten(matmul(places, transpose(maps)), 1, sizes), given.dtype());

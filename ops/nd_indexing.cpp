@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <limits>
-
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/axis_views.h"
+#include "espalier/ops/checked_indices.h"
 #include "espalier/ops/functions/scatter.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
@@ -33,8 +31,10 @@ struct MergedPlaces {
     for (size_t axis = static_cast<size_t>(k); axis < shape.rank(); ++axis) groups.push_back(1);
     x = k == 1 ? from : merge_axes(from, groups);
     const Variable wide = cast(indices, int64);
-    for (int64_t axis = 0; axis < k; ++axis)
-      add(squeeze(slice(wide, -1, axis, axis + 1), -1), axis, shape[axis]);
+    for (int64_t axis = 0; axis < k; ++axis) {
+      const Variable index = squeeze(slice(wide, -1, axis, axis + 1), -1);
+      add(checked_indices(index, from, axis, true, function), axis, shape[axis]);
+    }
   }
 
  private:
@@ -45,15 +45,25 @@ struct MergedPlaces {
       numbers = index;
       return;
     }
-    constexpr int64_t outside = std::numeric_limits<int64_t>::max();
-    const int64_t most_rows = outside / std::max<int64_t>(size, 1);  // whose elements 64 bits can count
     const Variable from_start = where(less(index, int64_t{0}), index + size, index);
-    const Variable inside = logical_and(greater_equal(from_start, int64_t{0}), less(from_start, size));
-    const Variable known =
-        logical_and(inside, logical_and(greater(numbers, -most_rows), less(numbers, most_rows)));
-    numbers = where(known, numbers * size + from_start, outside);
+    numbers = numbers * size + from_start;
   }
 };
+
+/// Throws ShapeError unless values can be repeated to what the places choose.
+void check_broadcast(const Shape& values, const MergedPlaces& places, std::string_view function) {
+  Shape chosen = places.numbers.shape();
+  for (size_t axis = 1; axis < places.x.rank(); ++axis)
+    chosen.dims().push_back(places.x.shape().dims()[axis]);
+  bool fits = values.rank() <= chosen.rank();
+  for (size_t i = 1; fits && i <= values.rank(); ++i) {
+    const int64_t size = values.dims()[values.rank() - i];
+    fits = size == 1 || size == chosen.dims()[chosen.rank() - i];
+  }
+  if (!fits)
+    throw ShapeError(fmt::format("{}: values of shape {} cannot be repeated to {}, which the indices choose",
+                                 function, values.str(), chosen.str()));
+}
 
 template <class F>
 Variable scattered_nd(const Operand& x, const Operand& indices, const Operand& values,
@@ -61,8 +71,14 @@ Variable scattered_nd(const Operand& x, const Operand& indices, const Operand& v
   const CallScope scope(x.where());
   return located(x.where(), [&] {
     const Variable& from = x.defined(function);
+    const Variable given = values.like(from);
+    if (given.dtype() != from.dtype())
+      throw TypeError(fmt::format("{}: values of {} (shape {}) for an x of {} (shape {}); cast() one of them",
+                                  function, name(given.dtype()), given.shape().str(), name(from.dtype()),
+                                  from.shape().str()));
     const MergedPlaces places(from, indices.defined(function), function);
-    return reshape_like(f(places.x, places.numbers, values.like(from)), from);
+    check_broadcast(given.shape(), places, function);
+    return reshape_like(f(places.x, places.numbers, given), from);
   });
 }
 
@@ -81,6 +97,8 @@ Variable scatter_nd(const Operand& x, const Operand& indices, const Operand& val
       [](const Variable& to, const Variable& at, const Variable& v) { return scatter(to, at, v); });
 }
 Variable scatter_nd_add(const Operand& x, const Operand& indices, const Operand& values) {
+  const Variable& to = x.defined("scatter_nd_add");
+  located(x.where(), [&] { check_dtype<Numbers>({to.dtype(), to.shape()}, "scatter_nd_add"); });
   return scattered_nd(
       x, indices, values, "scatter_nd_add",
       [](const Variable& to, const Variable& at, const Variable& v) { return scatter_add(to, at, v); });

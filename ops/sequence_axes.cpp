@@ -6,6 +6,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/ops/checked_indices.h"
 #include "espalier/ops/functions/scatter.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/positions.h"
@@ -44,7 +45,8 @@ Variable reverse_sequence(const Operand& x, const Operand& lengths, int64_t time
     const Variable reversed = where(less(place, length), length - place - int64_t{1}, place);
     // A negative length gets an index that is outside, too, as one that is too long has.
     const Variable index = where(less(length, int64_t{0}), std::numeric_limits<int64_t>::max(), reversed);
-    return take_along_axis(from, index, static_cast<int64_t>(time));
+    const auto axis = static_cast<int64_t>(time);
+    return take_along_axis(from, checked_indices(index, from, axis, true, function), axis);
   });
 }
 

@@ -10,6 +10,7 @@
 #include "espalier/ops/elementary_op.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/registered_ops.h"
+#include "espalier/ops/widened.h"
 
 namespace espalier {
 
@@ -76,7 +77,7 @@ Variable softplus(const Operand& x, double beta, double threshold) {
   // There softplus is x, and its slope 1, up to rounding in float32.
   constexpr double rounds_to_x = 18;
   if (v.dtype() != float64 && threshold >= rounds_to_x) return result;
-  return where(greater(v * beta, threshold), v, result);
+  return where(greater(widened(v) * beta, threshold), v, result);
 }
 Variable log_sigmoid(const Operand& x) { return apply_unary<LogSigmoid>(x); }
 Variable softsign(const Operand& x) { return apply_unary<SoftSign>(x); }

@@ -31,7 +31,14 @@ Variable unfold(const Operand& x, const WindowOptions& o) {
     const size_t axes = v.rank() - 2;
     check_window(o, axes, "unfold");
     std::vector<Padding> paddings;
-    for (size_t i = 0; i < axes; ++i) paddings.push_back({o.padding[i], o.padding[i]});
+    for (size_t i = 0; i < axes; ++i) {
+      const int64_t size = v.shape().dims()[i + 2];
+      if (size == 0 || (size + 2 * o.padding[i] - 1) / o.dilation[i] < o.kernel[i] - 1)
+        throw ShapeError(fmt::format(
+            "unfold: a window of {} elements with dilation {} does not fit axis {} of {} with {} of padding",
+            o.kernel[i], o.dilation[i], i + 2, v.shape().str(), 2 * o.padding[i]));
+      paddings.push_back({o.padding[i], o.padding[i]});
+    }
     v = pad(v, paddings);
     // [batch, channels, numbers…, kernels…]
     for (size_t i = 0; i < axes; ++i)

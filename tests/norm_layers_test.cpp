@@ -273,6 +273,16 @@ BOOST_AUTO_TEST_CASE(open_axes_of_images) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_placeholder_of_one_row_takes_more) {
+  const Variable x = esp::placeholder("x", {1, 3}, esp::float64);
+  BatchNorm batch;
+  const Variable y = batch(x);  // in training mode
+  const esp::Executor executor = y.get_executor();
+  batch.train(false);  // plans of inference take running statistics
+  const esp::Tensor value = numbers({4, 3});
+  BOOST_TEST(difference(executor.run({{"x", value}}), batch(value).value()) < 1e-12);
+}
+
 BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
   const BatchNorm norm(3);
   BOOST_CHECK_EXCEPTION(norm(esp::ones({2, 4})), esp::ShapeError,

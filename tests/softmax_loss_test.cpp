@@ -241,6 +241,15 @@ BOOST_AUTO_TEST_CASE(cross_entropy_options_are_checked) {
   BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, x, {.ignored_label = 0}), esp::Error,
                         says({"ignored_label", here()}));
   BOOST_TEST(std::isnan(esp::softmax_cross_entropy(x, y * 0, {.ignored_label = 0}).item()));
+  const esp::Variable logits = esp::variable(numbers({2, 3})), nothing = esp::zeros({2}, esp::int64);
+  const auto slope = [&](esp::LossReduction reduction) {
+    const esp::Variable loss =
+        esp::softmax_cross_entropy(logits, nothing, {.ignored_label = 0, .reduction = reduction});
+    loss.backward();
+    return esp::sum(loss.gradient(logits)).item();
+  };
+  BOOST_TEST(std::isnan(slope(esp::LossReduction::mean)));
+  BOOST_TEST(slope(esp::LossReduction::sum) == 0);
   const esp::nn::SoftmaxCrossEntropy smooth({.label_smoothing = 0.1});
   BOOST_TEST(smooth(x, y).item() == esp::softmax_cross_entropy(x, y, {.label_smoothing = 0.1}).item());
 }

@@ -25,6 +25,8 @@ void add_row_kernels(KernelRegistry& kernels);
 void add_window_kernels(KernelRegistry& kernels);
 void add_convolution_kernels(KernelRegistry& kernels);
 void add_pooling_kernels(KernelRegistry& kernels);
+void add_checked_indices_kernel(KernelRegistry& kernels);
+void add_region_kernels(KernelRegistry& kernels);
 void add_product_kernels(KernelRegistry& kernels);
 void add_scan_kernels(KernelRegistry& kernels);
 void add_search_kernels(KernelRegistry& kernels);

@@ -16,7 +16,8 @@ struct CrossEntropyOptions {
   /// By how much the label of each class counts: [classes], real. The mean is divided by the sum of what the
   /// labels count; with probabilities, by the number of rows. Undefined: all count 1.
   Variable class_weights = {};
-  /// Integer labels of this value count nothing; it need not be a class. If all do, the mean is NaN.
+  /// Integer labels of this value count nothing; it need not be a class. If all do, the mean is NaN,
+  /// and so is its gradient; a sum is 0, with a gradient of 0.
   std::optional<int64_t> ignored_label = {};
   /// From 0 to 1: the target is (1 − s) · label + s / classes. Szegedy et al., Rethinking the Inception
   /// architecture, 2015.

@@ -1,13 +1,10 @@
 // The functions of ops/functions/pooling.h: checked options, and values from the ops of pooling.
 #include "espalier/ops/functions/pooling.h"
 
-#include <fmt/format.h>
-
-#include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/pooling/forms.h"
 #include "espalier/ops/pooling/pool.h"
-#include "espalier/ops/shape_like_ops.h"
 #include "espalier/ops/widened.h"
 #include "espalier/ops/window_numbers.h"
 
@@ -15,31 +12,8 @@ namespace espalier {
 
 namespace {
 
-size_t axes_to_pool(const Variable& x, std::string_view function) {
-  if (x.rank() < 3 || x.rank() > most_pooled_axes + 2)
-    throw ShapeError(fmt::format("{}: takes [batch, channels, sizes…] with one, two or three sizes, not {}",
-                                 function, x.shape().str()));
-  return x.rank() - 2;
-}
-PoolForm sliding_form(const Variable& x, const MaxPoolOptions& o, std::string_view function) {
-  const size_t axes = axes_to_pool(x, function);
-  PoolForm form;
-  form.kernel = numbers_for_axes(o.kernel, axes, 1, "kernel", function);
-  form.stride = numbers_for_axes(o.stride ? *o.stride : o.kernel, axes, 1, "stride", function);
-  form.before = form.after = numbers_for_axes(o.padding, axes, 0, "padding", function);
-  form.dilation = numbers_for_axes(o.dilation, axes, 1, "dilation", function);
-  form.ceil = o.ceil;
-  for (size_t i = 0; i < axes; ++i) {
-    int64_t span = 0;
-    if (__builtin_mul_overflow(form.dilation[i], form.kernel[i] - 1, &span) || span > most_of_a_window)
-      throw Error(
-          fmt::format("{}: a kernel of {} with dilation {}", function, form.kernel[i], form.dilation[i]));
-    if (2 * form.before[i] > span + 1)
-      throw Error(fmt::format("{}: a padding of {} is more than half of a window over {} elements", function,
-                              form.before[i], span + 1));
-  }
-  (void)form.windows(x.shape(), function);  // throws if none fits
-  return form;
+SlidingWindows windows_of(const MaxPoolOptions& o) {
+  return {o.kernel, o.stride, o.padding, o.dilation, o.ceil};
 }
 PoolForm form_of_parts(const Variable& x, const PerAxis& parts, std::string_view function) {
   PoolForm form;
@@ -48,23 +22,15 @@ PoolForm form_of_parts(const Variable& x, const PerAxis& parts, std::string_view
   return form;
 }
 
-/// The elements of planes at the places that pool_argmax found.
-Variable elements_at(const Variable& x, const Variable& indices) {
-  return reshape_like(take_along_axis(flatten(x, 2), flatten(indices, 2), -1), indices);
-}
 PooledWithIndices largest_of(const Variable& x, const PoolForm& form, std::string_view function,
                              const std::source_location& where) {
-  if (x.dtype() == DType::boolean || is_small_integer(x.dtype()))
-    throw TypeError(fmt::format("{}: takes numbers, not {} (shape {}); cast() it first", function,
-                                name(x.dtype()), x.shape().str()));
+  check_pooled_numbers(x, function);
   const Variable indices = pool_argmax(x, form, where);
   return {elements_at(x, indices), indices};
 }
 Variable mean_of(const Variable& x, const PoolForm& form, bool with_padding, std::string_view function,
                  const std::source_location& where) {
-  if (!is_real(x.dtype()))
-    throw TypeError(fmt::format("{}: takes real numbers, not {} (shape {}); cast() it first", function,
-                                name(x.dtype()), x.shape().str()));
+  check_pooled_reals(x, function);
   const Variable wide = widened(x);
   return rounded(pool_sum(wide, form, where) / pool_count(wide, form, with_padding, where), x.dtype());
 }
@@ -79,13 +45,13 @@ auto pooled(const Operand& x, std::string_view function, F&& f) {
 
 PooledWithIndices max_pool_with_indices(const Operand& x, const MaxPoolOptions& options) {
   return pooled(x, "max_pool_with_indices", [&](const Variable& v) {
-    return largest_of(v, sliding_form(v, options, "max_pool_with_indices"), "max_pool_with_indices",
-                      x.where());
+    return largest_of(v, sliding_form(v, windows_of(options), "max_pool_with_indices"),
+                      "max_pool_with_indices", x.where());
   });
 }
 Variable max_pool(const Operand& x, const MaxPoolOptions& options) {
   return pooled(x, "max_pool", [&](const Variable& v) {
-    return largest_of(v, sliding_form(v, options, "max_pool"), "max_pool", x.where()).values;
+    return largest_of(v, sliding_form(v, windows_of(options), "max_pool"), "max_pool", x.where()).values;
   });
 }
 Variable avg_pool(const Operand& x, const AveragePoolOptions& o) {

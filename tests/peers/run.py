@@ -25,13 +25,14 @@ import losses
 import matrix
 import places
 import pooling
+import regions
 import signal_windows
 from case import Case
 from espalier import Espalier
 from operation import by_name
 from without import WITHOUT
 
-PAGES = (elementwise, axis, layout, matrix, losses, convolutions, pooling, images, places, signal_windows)
+PAGES = (elementwise, axis, layout, matrix, losses, convolutions, pooling, images, places, regions, signal_windows)
 TABLE = by_name([operation for page in PAGES for operation in page.OPERATIONS])
 SHOWN = 3  # differences of an operation
 DEATHS = 3  # of processes at cases of an operation, until its others are left out

@@ -13,7 +13,7 @@ if ! "$python" -c 'import torch' 2>/dev/null; then
   if ! "$python" -c 'import torch' 2>/dev/null; then
     cmake/install_dependencies.sh peers
     python3 -m venv build/pytorch
-    "$python" -m pip install --quiet torch numpy
+    "$python" -m pip install --quiet torch torchvision numpy
   fi
 fi
 cmake/install_dependencies.sh build

@@ -1,0 +1,241 @@
+// Means of bilinear samples of the bins of boxes, and the transpose of that.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "espalier/core/cpu/parallel.h"
+#include "espalier/core/error.h"
+#include "espalier/core/gradient_rule.h"
+#include "espalier/ops/indices.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/regions/region_ops.h"
+#include "espalier/ops/registered_ops.h"
+
+namespace espalier {
+
+Attributes RoiForm::attributes() const {
+  return {{"height", height}, {"width", width}, {"scale", scale}, {"samples", samples}, {"aligned", aligned}};
+}
+RoiForm RoiForm::read(AttributeReader& reader) {
+  RoiForm form;
+  form.height = reader.integer("height", 1);
+  form.width = reader.integer("width", 1);
+  form.scale = reader.real("scale");
+  form.samples = reader.integer("samples", 0);
+  form.aligned = reader.flag("aligned");
+  return form;
+}
+RoiForm RoiForm::of(const Op& op) {
+  const Attributes attributes = op.attributes();
+  AttributeReader reader(op.name(), attributes);
+  return read(reader);
+}
+
+Shape check_regions(const Spec& x, const Spec& boxes, const Spec& images, const RoiForm& form,
+                    std::string_view op) {
+  check_dtype<Reals>(x, op);
+  check_same_dtype(x, boxes, op);
+  if (images.dtype != DType::int32 && images.dtype != DType::int64)
+    throw TypeError(fmt::format("{}: numbers of images are {}, not int32 or int64", op, name(images.dtype)));
+  if (x.shape.rank() != 4 || boxes.shape.rank() != 2 || boxes.shape[1] != 4 || images.shape.rank() != 1 ||
+      images.shape[0] != boxes.shape[0])
+    throw ShapeError(
+        fmt::format("{}: boxes of shape {} with numbers of shape {} of images of shape {}, not [k, 4], [k] "
+                    "and [n, channels, height, width]",
+                    op, boxes.shape.str(), images.shape.str(), x.shape.str()));
+  if (x.shape[2] == 0 || x.shape[3] == 0)
+    throw ShapeError(fmt::format("{}: images of shape {} have no elements to read", op, x.shape.str()));
+  Shape out{boxes.shape[0], x.shape[1], form.height, form.width};
+  (void)out.elements();  // throws if 64 bits cannot count them
+  return out;
+}
+
+namespace {
+
+/// The samples of all bins of a box along one axis, in their order.
+template <class T>
+struct AxisSamples {
+  int64_t bins, each;
+  std::vector<AxisTap<T>> taps;
+
+  AxisSamples(T low, T high, const RoiForm& form, int64_t bins, int64_t size) : bins(bins) {
+    const BinAxis<T> axis(low, high, static_cast<T>(form.scale), bins, form.samples, form.aligned);
+    each = axis.samples;
+    taps.reserve(static_cast<size_t>(bins * each));
+    for (int64_t number = 0; number < bins; ++number)
+      for (int64_t sample = 0; sample < each; ++sample) taps.emplace_back(axis.at(number, sample), size);
+  }
+  const AxisTap<T>* of(int64_t bin) const { return taps.data() + bin * each; }
+};
+
+/// Calls f(box, image, samples along y, samples along x) for each box.
+template <class T, class F>
+void each_box(const Tensor& boxes, const Tensor& images, const Shape& x, const RoiForm& form,
+              std::string_view op, F&& f) {
+  const T* corner = static_cast<const T*>(boxes.address());
+  with_indices(images, x[0], op, false, [&](auto image, int64_t count) {
+    for (int64_t box = 0; box < count; ++box, corner += 4)
+      f(box, image(box), AxisSamples<T>(corner[1], corner[3], form, form.height, x[2]),
+        AxisSamples<T>(corner[0], corner[2], form, form.width, x[3]));
+  });
+}
+
+template <class F>
+void each_channel(int64_t channels, int64_t work, F&& f) {
+  parallel_for(channels, std::max<int64_t>(1, detail::grain / std::max<int64_t>(work, 1)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t c = begin; c < end; ++c) f(c);
+               });
+}
+template <class T>
+int64_t work_of(const AxisSamples<T>& y, const AxisSamples<T>& x) {
+  return 4 * static_cast<int64_t>(y.taps.size()) * static_cast<int64_t>(x.taps.size());
+}
+
+class RoiOp : public Op {
+ public:
+  RoiOp(const RoiForm& form, InputSet reads)
+      : Op({.linearity = Linearity::first,
+            .reads = reads,
+            .gradient_reads = {InputSet::only(1).bits | InputSet::only(2).bits}}),
+        form_(form) {}
+  Attributes attributes() const override { return form_.attributes(); }
+  /// A box reads the image that its number names, wherever it is in the batch.
+  bool mixes(size_t, size_t, const InputSpecs&) const override { return true; }
+
+ protected:
+  RoiForm form_;
+};
+
+struct RoiAlignBins : RoiOp {
+  explicit RoiAlignBins(const RoiForm& form) : RoiOp(form, InputSet::all()) {}
+  std::string_view name() const override { return "roi_align"; }
+  Specs infer(const InputSpecs& in) const override {
+    return {{in[0]->dtype, check_regions(*in[0], *in[1], *in[2], form_, name())}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor x = call.inputs[0]->contiguous_copy(), boxes = call.inputs[1]->contiguous_copy();
+    visit(x.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (Reals::accepts<T>) {
+        const T* from = static_cast<const T*>(x.address());
+        T* to = static_cast<T*>(call.outputs[0]->address());
+        const int64_t channels = x.shape()[1], plane = x.shape()[2] * x.shape()[3], width = x.shape()[3];
+        each_box<T>(boxes, *call.inputs[2], x.shape(), form_, name(),
+                    [&](int64_t box, int64_t image, const AxisSamples<T>& ys, const AxisSamples<T>& xs) {
+                      each_channel(channels, work_of(ys, xs), [&](int64_t c) {
+                        one_plane(from + (image * channels + c) * plane, width, ys, xs,
+                                  to + (box * channels + c) * ys.bins * xs.bins);
+                      });
+                    });
+      }
+    });
+  }
+  Gradients gradient(const GradientRule& rule) const override;
+
+ private:
+  template <class T>
+  static void one_plane(const T* from, int64_t width, const AxisSamples<T>& ys, const AxisSamples<T>& xs,
+                        T* to) {
+    const T count = static_cast<T>(std::max<int64_t>(ys.each * xs.each, 1));
+    for (int64_t i = 0; i < ys.bins; ++i)
+      for (int64_t j = 0; j < xs.bins; ++j) {
+        T sum(0);
+        for (int64_t a = 0; a < ys.each; ++a) {
+          const AxisTap<T>& y = ys.of(i)[a];
+          for (int64_t b = 0; b < xs.each; ++b) {
+            const AxisTap<T>& x = xs.of(j)[b];
+            if (y.low_share + y.high_share == T(0) || x.low_share + x.high_share == T(0)) continue;
+            const T *upper = from + y.low * width, *lower = from + y.high * width;
+            sum += y.low_share * (x.low_share * upper[x.low] + x.high_share * upper[x.high]) +
+                   y.high_share * (x.low_share * lower[x.low] + x.high_share * lower[x.high]);
+          }
+        }
+        *to++ = sum / count;
+      }
+  }
+};
+
+/// The transpose, in the shape of its last input: what each element counts in the bins.
+struct RoiAlignSpread : RoiOp {
+  explicit RoiAlignSpread(const RoiForm& form) : RoiOp(form, InputSet::first(3)) {}
+  std::string_view name() const override { return "roi_align_spread"; }
+  Specs infer(const InputSpecs& in) const override {
+    const Shape bins = check_regions(*in[3], *in[1], *in[2], form_, name());
+    check_same_dtype(*in[0], *in[1], name());
+    if (!(in[0]->shape == bins))
+      throw ShapeError(fmt::format("{}: bins of shape {}, not {}", name(), in[0]->shape.str(), bins.str()));
+    return {{in[0]->dtype, in[3]->shape}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor g = call.inputs[0]->contiguous_copy(), boxes = call.inputs[1]->contiguous_copy();
+    Tensor& out = *call.outputs[0];
+    zero_elements(out);
+    visit(out.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (Reals::accepts<T>) {
+        const T* from = static_cast<const T*>(g.address());
+        T* to = static_cast<T*>(out.address());
+        const Shape& x = out.shape();
+        const int64_t channels = x[1], plane = x[2] * x[3], width = x[3];
+        each_box<T>(boxes, *call.inputs[2], x, form_, name(),
+                    [&](int64_t box, int64_t image, const AxisSamples<T>& ys, const AxisSamples<T>& xs) {
+                      each_channel(channels, work_of(ys, xs), [&](int64_t c) {
+                        one_plane(from + (box * channels + c) * ys.bins * xs.bins, width, ys, xs,
+                                  to + (image * channels + c) * plane);
+                      });
+                    });
+      }
+    });
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    return {roi_align_bins(rule.output_gradient(), rule.input(1), rule.input(2), form_, rule.where()),
+            Variable(), Variable(), Variable()};
+  }
+
+ private:
+  template <class T>
+  static void one_plane(const T* from, int64_t width, const AxisSamples<T>& ys, const AxisSamples<T>& xs,
+                        T* to) {
+    const T count = static_cast<T>(std::max<int64_t>(ys.each * xs.each, 1));
+    for (int64_t i = 0; i < ys.bins; ++i)
+      for (int64_t j = 0; j < xs.bins; ++j) {
+        const T g = *from++ / count;
+        for (int64_t a = 0; a < ys.each; ++a) {
+          const AxisTap<T>& y = ys.of(i)[a];
+          for (int64_t b = 0; b < xs.each; ++b) {
+            const AxisTap<T>& x = xs.of(j)[b];
+            if (y.low_share + y.high_share == T(0) || x.low_share + x.high_share == T(0)) continue;
+            T *upper = to + y.low * width, *lower = to + y.high * width;
+            upper[x.low] += g * y.low_share * x.low_share;
+            upper[x.high] += g * y.low_share * x.high_share;
+            lower[x.low] += g * y.high_share * x.low_share;
+            lower[x.high] += g * y.high_share * x.high_share;
+          }
+        }
+      }
+  }
+};
+
+Gradients RoiAlignBins::gradient(const GradientRule& rule) const {
+  if (!rule.wants(0)) return {Variable(), Variable(), Variable()};
+  const Variable &g = rule.output_gradient(), &boxes = rule.input(1), &images = rule.input(2),
+                 &x = rule.input(0);
+  return {apply(std::make_shared<RoiAlignSpread>(form_), {&g, &boxes, &images, &x}, rule.where()), Variable(),
+          Variable()};
+}
+
+}  // namespace
+
+Variable roi_align_bins(const Variable& x, const Variable& boxes, const Variable& images, const RoiForm& form,
+                        const std::source_location& where) {
+  return apply(std::make_shared<RoiAlignBins>(form), {&x, &boxes, &images}, where);
+}
+
+void add_region_ops(OpRegistry& ops) {
+  ops.add("roi_align", [](AttributeReader& a) { return std::make_shared<RoiAlignBins>(RoiForm::read(a)); });
+  ops.add("roi_align_spread",
+          [](AttributeReader& a) { return std::make_shared<RoiAlignSpread>(RoiForm::read(a)); });
+  ops.add("roi_argmax", [](AttributeReader& a) { return roi_argmax_op(RoiForm::read(a)); });
+}
+
+}  // namespace espalier
