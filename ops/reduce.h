@@ -3,6 +3,8 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "espalier/ops/pointwise.h"
@@ -121,6 +123,29 @@ void fold_short_rows(T* to, int64_t to_step, const T* from, int64_t step, int64_
   });
 }
 
+/// Adds Map() of the rows of a matrix to `to`. Blocks of rows are added up on their own, so that rounding
+/// errors grow with the root of the number of rows.
+template <class Map, class T>
+void add_rows(T* to, const T* from, int64_t rows, int64_t step, int64_t columns) {
+  constexpr int64_t most_columns = 512;
+  const auto block = std::max<int64_t>(16, static_cast<int64_t>(std::sqrt(static_cast<double>(rows))));
+  T sums[most_columns];
+  for (int64_t column = 0; column < columns; column += most_columns) {
+    const int64_t n = std::min(most_columns, columns - column);
+    for (int64_t first = 0; first < rows; first += block) {
+      const int64_t last = std::min(rows, first + block);
+      const T* in = from + column;
+      T *const result = to + column, *const partial = sums;
+      vectorized([=]() __attribute__((always_inline)) {
+        for (int64_t i = 0; i < n; ++i) partial[i] = Map()(in[first * step + i]);
+        for (int64_t r = first + 1; r < last; ++r)
+          for (int64_t i = 0; i < n; ++i) partial[i] = scalar::Add()(partial[i], Map()(in[r * step + i]));
+        for (int64_t i = 0; i < n; ++i) result[i] = scalar::Add()(result[i], partial[i]);
+      });
+    }
+  }
+}
+
 /// out = F(out, Map(in)) for every element of `in`, whose axes with a step of 0 in `seen` are reduced. Only
 /// sums map.
 template <class F, class T, class Map = Itself>
@@ -134,6 +159,10 @@ void accumulate(const Tensor& in, const Layout& seen, T* out) {
       const auto& step = loop.step(0);
       return fold_short_rows<F, Map>(out, step[0], data, step[1], loop.size(0), loop.row());
     }
+  if constexpr (is_sum && std::is_floating_point_v<T>)
+    if (!loop.empty() && loop.axes() == 2 && loop.step(0)[0] == 0 &&
+        loop.row_step() == std::array<int64_t, 2>{1, 1})
+      return add_rows<Map>(out, data, loop.size(0), loop.step(0)[1], loop.row());
   loop.run([&](int64_t n, const auto& at, const auto& by) {
     T* to = out + at[0];
     const T* from = data + at[1];

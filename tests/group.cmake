@@ -1,7 +1,8 @@
 # Compiles test files in groups, which takes two thirds of the time.
 #
 # A group is a file that includes what its test files include, then each of them in a namespace of its own, since their
-# helpers have the same names. `#pragma once` keeps the headers out of those namespaces.
+# helpers have the same names. `#pragma once` keeps the headers out of those namespaces. What a file sets by a pragma ends
+# with it.
 
 # Replaces the files of a target that are named *_test.cpp by groups of `size`.
 function(group_tests target size)
@@ -22,7 +23,7 @@ function(group_tests target size)
       file(STRINGS "${path}" own REGEX "^#include ")
       list(APPEND includes ${own})
       cmake_path(GET test STEM name)
-      string(APPEND bodies "namespace ${name} {\n#include \"${path}\"\n}\n")
+      string(APPEND bodies "#pragma GCC push_options\nnamespace ${name} {\n#include \"${path}\"\n}\n#pragma GCC pop_options\n")
     endforeach()
     list(REMOVE_DUPLICATES includes)
     list(JOIN includes "\n" includes)

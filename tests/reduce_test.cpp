@@ -9,6 +9,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/core/random.h"
+#include "espalier/executor/executor.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/shape_like_ops.h"
 #include "testing.h"
@@ -233,6 +234,19 @@ BOOST_AUTO_TEST_CASE(argmax) {
   const esp::Variable v = esp::variable(x);
   const esp::Variable y = esp::cast(esp::argmax(v), esp::float32) * esp::sum(v, 1);  // argmax has no gradient
   BOOST_TEST(difference(esp::tensor({{1.0f, 1.0f, 1.0f}, {0.0f, 0.0f, 0.0f}}), y.gradient(v).value()) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(long_columns_lose_few_digits) {
+  const esp::Tensor x = esp::rand({100000, 20});
+  const esp::Variable wide = x.to(esp::float64), fed = esp::placeholder("x", {100000, 20});
+  const auto off = [](const esp::Tensor& sums, const esp::Variable& exact) {
+    return difference(sums.to(esp::float64), exact.value()) / Array(esp::max(exact).value()).values[0];
+  };
+  BOOST_TEST(off(esp::sum(esp::Variable(x), 0).value(), esp::sum(wide, 0)) < 1e-6);
+  BOOST_TEST(off(esp::sum(fed, 0).get_executor().run({{"x", x}}), esp::sum(wide, 0)) < 1e-6);
+  const auto squares = [](const esp::Variable& v) { return esp::sum(esp::square(v - 0.5), 0); };
+  BOOST_TEST(off(squares(x).value(), squares(wide)) < 1e-6);
+  BOOST_TEST(off(squares(fed).get_executor().run({{"x", x}}), squares(wide)) < 1e-6);
 }
 
 BOOST_AUTO_TEST_CASE(mistakes_name_op_axis_and_line) {

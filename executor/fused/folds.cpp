@@ -37,15 +37,16 @@ FoldRowsFunction rows_of(Fold fold) {
 
 template <class T>
 void fold_column(int64_t position, int64_t period, int64_t n, void* to, const void* from) {
-  T* sums = static_cast<T*>(to);
-  const T* in = static_cast<const T*>(from);
-  while (n > 0) {
-    const int64_t count = std::min(n, period - position);
-    detail::binary_row<scalar::Add, T, T>(count, sums + position, sums + position, 1, in, 1);
-    in += count;
-    n -= count;
-    position = 0;
-  }
+  vectorized([=]() __attribute__((always_inline)) {
+    double* sums = static_cast<double*>(to);
+    const T* in = static_cast<const T*>(from);
+    for (int64_t left = n, at = position; left > 0; at = 0) {
+      const int64_t count = std::min(left, period - at);
+      for (int64_t i = 0; i < count; ++i) sums[at + i] += static_cast<double>(in[i]);
+      in += count;
+      left -= count;
+    }
+  });
 }
 
 template <class T>

@@ -103,8 +103,7 @@ void TileKernel::finish(std::span<char* const> scratches) {
       for (int64_t i = 0; i < total.elements; ++i) {
         double sum = 0;
         for (const char* scratch : scratches)
-          sum += total.by_column ? static_cast<double>(reinterpret_cast<const T*>(scratch + total.offset)[i])
-                                 : *reinterpret_cast<const double*>(scratch + total.offset);
+          sum += reinterpret_cast<const double*>(scratch + total.offset)[i];
         out[i] = static_cast<T>(sum / count);
       }
     });

@@ -64,11 +64,10 @@ struct TileTotal {
   Fold fold;
   DType dtype;
   int64_t elements;   ///< of the result
-  bool by_column;     ///< sums of the output's dtype; otherwise one double
+  bool by_column;     ///< a sum for each column; otherwise one
   size_t offset = 0;  ///< in the scratch
-  size_t scratch_bytes() const {
-    return by_column ? size_of(dtype) * static_cast<size_t>(elements) : sizeof(double);
-  }
+  /// Sums are doubles: columns are long, and their elements are added one after the other.
+  size_t scratch_bytes() const { return sizeof(double) * static_cast<size_t>(by_column ? elements : 1); }
 };
 
 struct TileProgram {
