@@ -3,7 +3,6 @@
 #pragma once
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <type_traits>
 #include <vector>
 
@@ -123,26 +122,23 @@ void fold_short_rows(T* to, int64_t to_step, const T* from, int64_t step, int64_
   });
 }
 
-/// Adds Map() of the rows of a matrix to `to`. Blocks of rows are added up on their own, so that rounding
-/// errors grow with the root of the number of rows.
+/// Adds Map() of the rows of a matrix to `to`. Sums are doubles, since columns are long, and their elements
+/// are added one after the other.
 template <class Map, class T>
 void add_rows(T* to, const T* from, int64_t rows, int64_t step, int64_t columns) {
   constexpr int64_t most_columns = 512;
-  const auto block = std::max<int64_t>(16, static_cast<int64_t>(std::sqrt(static_cast<double>(rows))));
-  T sums[most_columns];
+  double sums[most_columns];
   for (int64_t column = 0; column < columns; column += most_columns) {
     const int64_t n = std::min(most_columns, columns - column);
-    for (int64_t first = 0; first < rows; first += block) {
-      const int64_t last = std::min(rows, first + block);
-      const T* in = from + column;
-      T *const result = to + column, *const partial = sums;
-      vectorized([=]() __attribute__((always_inline)) {
-        for (int64_t i = 0; i < n; ++i) partial[i] = Map()(in[first * step + i]);
-        for (int64_t r = first + 1; r < last; ++r)
-          for (int64_t i = 0; i < n; ++i) partial[i] = scalar::Add()(partial[i], Map()(in[r * step + i]));
-        for (int64_t i = 0; i < n; ++i) result[i] = scalar::Add()(result[i], partial[i]);
-      });
-    }
+    const T* in = from + column;
+    T* const result = to + column;
+    double* const all = sums;
+    vectorized([=]() __attribute__((always_inline)) {
+      for (int64_t i = 0; i < n; ++i) all[i] = static_cast<double>(result[i]);
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t i = 0; i < n; ++i) all[i] += static_cast<double>(Map()(in[r * step + i]));
+      for (int64_t i = 0; i < n; ++i) result[i] = static_cast<T>(all[i]);
+    });
   }
 }
 

@@ -135,7 +135,9 @@ BOOST_AUTO_TEST_CASE(compute_the_same_in_plans) {
       const std::vector<Tensor> eager = training(small, true), planned = training(small, false);
       BOOST_REQUIRE(eager.size() == planned.size());
       BOOST_TEST(eager[1].item<float>() != eager[0].item<float>());
-      for (size_t i = 0; i < eager.size(); ++i) BOOST_TEST(difference(eager[i], planned[i]) < 1e-4);
+      // Normalizations of few elements and relu enlarge rounding errors from step to step.
+      BOOST_TEST(difference(eager[0], planned[0]) < 1e-5);
+      for (size_t i = 0; i < eager.size(); ++i) BOOST_TEST(difference(eager[i], planned[i]) < 5e-3);
 
       // Inference of other numbers of images than the tree was written with.
       esp::seed(3);
