@@ -36,7 +36,8 @@ template <class Map, class T>
   return sums[0];
 }
 
-/// The sum of Map()(x) for the elements x of a row. Blocks bound the rounding error.
+/// The sum of Map()(x) for the elements x of a row. Blocks, and doubles where elements are added
+/// one after the other, bound the rounding error.
 template <class T, class Map = Itself>
 T sum_row(const T* in, int64_t n, int64_t step) {
   T total{};
@@ -48,6 +49,8 @@ T sum_row(const T* in, int64_t n, int64_t step) {
     if (step == 1 && count > few) {
       T* result = &part;
       vectorized([=]() __attribute__((always_inline)) { *result = sum_in_lanes<Map>(row, count); });
+    } else if constexpr (std::is_floating_point_v<T>) {
+      for (int64_t i = 0; i < count; ++i) real_total += static_cast<double>(Map()(row[i * step]));
     } else {
       for (int64_t i = 0; i < count; ++i) part = scalar::Add()(part, Map()(row[i * step]));
     }

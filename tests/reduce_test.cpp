@@ -244,6 +244,9 @@ BOOST_AUTO_TEST_CASE(long_columns_lose_few_digits) {
   };
   BOOST_TEST(off(esp::sum(esp::Variable(x), 0).value(), esp::sum(wide, 0)) < 1e-6);
   BOOST_TEST(off(esp::sum(fed, 0).get_executor().run({{"x", x}}), esp::sum(wide, 0)) < 1e-6);
+  const esp::Tensor few = esp::rand({4, 1});
+  const auto repeated = [](const esp::Tensor& x) { return esp::sum(esp::broadcast_to(x, {4, 5000})); };
+  BOOST_TEST(off(repeated(few).value(), repeated(few.to(esp::float64))) < 1e-6);
   const auto squares = [](const esp::Variable& v) { return esp::sum(esp::square(v - 0.5), 0); };
   BOOST_TEST(off(squares(x).value(), squares(wide)) < 1e-6);
   BOOST_TEST(off(squares(fed).get_executor().run({{"x", x}}), squares(wide)) < 1e-6);
