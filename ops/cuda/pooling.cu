@@ -1,7 +1,5 @@
 // Kernels of pooling.
-#include <string>
-
-#include "espalier/core/error.h"
+#include "espalier/ops/cuda/channels_second.h"
 #include "espalier/ops/cuda/contiguous_input.h"
 #include "espalier/ops/cuda/elements.cuh"
 #include "espalier/ops/cuda/kernels.h"
@@ -157,20 +155,12 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// The settings of an op. Throws UnsupportedError for channels that come last.
-PoolForm form_of(const Op& op) {
-  PoolForm form = PoolForm::of(op);
-  if (form.channels_last)
-    throw UnsupportedError(std::string(op.name()) + ": kernels of the GPU take channels as axis 1");
-  return form;
-}
-
 Bound bind_pool_argmax(const Op& op, const KernelCall& call) {
   const Tensor& x = *call.inputs[0];
   Tensor& out = *call.outputs[0];
   const int64_t n = out.elements();
   if (n == 0) return bound([](RandomStream) {});
-  const PoolAxes axes = form_of(op).windows(x.shape(), op.name());
+  const PoolAxes axes = PoolForm::of(op).windows(x.shape(), op.name());
   Bound result;
   visit_elements(x.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (!std::is_same_v<T, bool>)
@@ -189,7 +179,7 @@ Bound bind_pool_sums(const Op& op, const KernelCall& call, bool spread) {
   Tensor& out = *call.outputs[0];
   const int64_t n = out.elements();
   if (n == 0) return bound([](RandomStream) {});
-  const PoolAxes axes = form_of(op).windows(spread ? out.shape() : x.shape(), op.name());
+  const PoolAxes axes = PoolForm::of(op).windows(spread ? out.shape() : x.shape(), op.name());
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (is_real_element<T>)
@@ -207,7 +197,7 @@ Bound bind_pool_spread(const Op& op, const KernelCall& call) { return bind_pool_
 Bound bind_pool_count(const Op& op, const KernelCall& call) {
   Tensor& out = *call.outputs[0];
   const int64_t n = out.elements();
-  const PoolForm form = form_of(op);
+  const PoolForm form = PoolForm::of(op);
   const PoolAxes axes = form.windows(call.inputs[0]->shape(), op.name());
   int64_t after[3] = {0, 0, 0};
   for (size_t i = 0; i < form.after.size(); ++i)
@@ -227,10 +217,17 @@ Bound bind_pool_count(const Op& op, const KernelCall& call) {
 }  // namespace
 
 void add_pooling_kernels(KernelRegistry& kernels) {
-  kernels.add("pool_argmax", bind_pool_argmax);
-  kernels.add("pool_sum", bind_pool_sum);
-  kernels.add("pool_spread", bind_pool_spread);
-  kernels.add("pool_count", bind_pool_count);
+  const auto add = [&](std::string_view name, Bound (*bind)(const Op&, const KernelCall&)) {
+    kernels.add(name, [bind](const Op& op, const KernelCall& call) {
+      const PoolForm form = PoolForm::of(op);
+      return form.channels_last ? bind_channels_second(op, call, form.axes(), {}, false, bind)
+                                : bind(op, call);
+    });
+  };
+  add("pool_argmax", bind_pool_argmax);
+  add("pool_sum", bind_pool_sum);
+  add("pool_spread", bind_pool_spread);
+  add("pool_count", bind_pool_count);
 }
 
 }  // namespace espalier::cu

@@ -4,6 +4,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/ops/convolution/sizes.h"
+#include "espalier/ops/cuda/channels_second.h"
 #include "espalier/ops/cuda/contiguous_input.h"
 #include "espalier/ops/cuda/elements.cuh"
 #include "espalier/ops/cuda/kernels.h"
@@ -163,31 +164,25 @@ Bound bind_convolution(const KernelCall& call, const ConvolutionSizes& sizes, La
   return result;
 }
 
-/// The settings of an op. Throws UnsupportedError for channels that come last.
-ConvolutionForm form_of(const Op& op) {
-  ConvolutionForm form = ConvolutionForm::of(op);
-  if (form.channels_last)
-    throw UnsupportedError(std::string(op.name()) + ": kernels of the GPU take channels as axis 1");
-  return form;
-}
-
 Bound bind_convolve(const Op& op, const KernelCall& call) {
   const Tensor &x = *call.inputs[0], &kernels = *call.inputs[1];
-  return bind_convolution(call, form_of(op).sizes(x.shape(), kernels.shape(), call.outputs[0]->shape()),
+  return bind_convolution(call,
+                          ConvolutionForm::of(op).sizes(x.shape(), kernels.shape(), call.outputs[0]->shape()),
                           []<class T>(const T* from, const T* weights, T* to, const Sliding3& s, int64_t n) {
                             launch(convolve<T>, grid_for(n), from, weights, to, s, n);
                           });
 }
 Bound bind_convolve_back(const Op& op, const KernelCall& call) {
   const Tensor &y = *call.inputs[0], &kernels = *call.inputs[1];
-  return bind_convolution(call, form_of(op).sizes(call.outputs[0]->shape(), kernels.shape(), y.shape()),
+  return bind_convolution(call,
+                          ConvolutionForm::of(op).sizes(call.outputs[0]->shape(), kernels.shape(), y.shape()),
                           []<class T>(const T* from, const T* weights, T* to, const Sliding3& s, int64_t n) {
                             launch(convolve_back<T>, grid_for(n), from, weights, to, s, n);
                           });
 }
 Bound bind_correlate(const Op& op, const KernelCall& call) {
   const Tensor &x = *call.inputs[0], &y = *call.inputs[1];
-  return bind_convolution(call, form_of(op).sizes(x.shape(), call.outputs[0]->shape(), y.shape()),
+  return bind_convolution(call, ConvolutionForm::of(op).sizes(x.shape(), call.outputs[0]->shape(), y.shape()),
                           []<class T>(const T* from, const T* other, T* to, const Sliding3& s, int64_t n) {
                             const auto blocks = static_cast<unsigned>(std::min<int64_t>(n, 1 << 16));
                             launch(correlate<T>, Grid{dim3(blocks), dim3(threads)}, from, other, to, s, n);
@@ -197,8 +192,12 @@ Bound bind_correlate(const Op& op, const KernelCall& call) {
 }  // namespace
 
 Bound bind_direct_convolution(const Op& op, const KernelCall& call) {
-  if (op.name() == "conv") return bind_convolve(op, call);
-  return op.name() == "conv_transpose" ? bind_convolve_back(op, call) : bind_correlate(op, call);
+  const bool to_kernels = op.name() == "conv_kernels";
+  if (const ConvolutionForm form = ConvolutionForm::of(op); form.channels_last)
+    return bind_channels_second(op, call, form.axes(), {to_kernels ? size_t{2} : size_t{1}}, to_kernels,
+                                bind_direct_convolution);
+  if (to_kernels) return bind_correlate(op, call);
+  return op.name() == "conv" ? bind_convolve(op, call) : bind_convolve_back(op, call);
 }
 
 void add_convolution_kernels(KernelRegistry& kernels) {
