@@ -105,7 +105,7 @@ const OpCase cases[] = {
      lp_of_windows(1.5, 3, 3, 1)},
     {"max_unpool",
      [](const Variables& in) {
-       return esp::max_unpool(in[0], integers({3, 0, 2, 1}, {1, 2, 2}), {.kernel = 2});
+       return esp::max_unpool(in[0], integers({3, 0, 2, 1}, {1, 2, 2}).to(in[0].device()), {.kernel = 2});
      },
      {numbers({1, 2, 2})},
      [](const std::vector<Array>& in) {
