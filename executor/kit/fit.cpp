@@ -20,11 +20,12 @@ struct FittedTree {
 };
 
 /// The figures of an epoch are the loss and its metrics, each a number with a name of its own.
-PlanOutput metric_of(std::string_view caller, const NamedMetrics::value_type& named, const Variable& prediction,
-                     const Variable& target) {
+PlanOutput metric_of(std::string_view caller, const NamedMetrics::value_type& named,
+                     const Variable& prediction, const Variable& target) {
   const auto& [name, metric] = named;
   if (name == "loss" || name == "validation_loss")
-    throw Error(fmt::format("{}: a metric cannot be named '{}', which is the loss of an epoch", caller, name));
+    throw Error(
+        fmt::format("{}: a metric cannot be named '{}', which is the loss of an epoch", caller, name));
   if (!metric) throw Error(fmt::format("{}: the metric '{}' is an empty function", caller, name));
   PlanOutput output = metric(prediction, target);
   const Variable& value = output.variables().front();
