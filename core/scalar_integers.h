@@ -57,12 +57,12 @@ ESPALIER_HD T rest(T a, T b) {
 template <class T>
 ESPALIER_HD T rest_above(T rest, T b) {
   const T moved = rest + b;
-  return (rest != T(0)) & signs_differ(rest, b) ? moved : rest;
+  return ((rest != T(0)) & signs_differ(rest, b)) ? moved : rest;
 }
 /// The integer at or below a / b for reals, by the rest of a division that is cut off. b is not 0.
 template <class T>
 ESPALIER_HD T whole_quotient(T a, T b, T rest) {
-  const T exact = (a - rest) / b - ((rest != T(0)) & signs_differ(rest, b) ? T(1) : T(0));
+  const T exact = (a - rest) / b - (((rest != T(0)) & signs_differ(rest, b)) ? T(1) : T(0));
   const T below = floor(exact);
   const T nearest = exact - below > T(0.5) ? below + T(1) : below;
   return exact == T(0) ? copysign(T(0), a / b) : nearest;
