@@ -27,7 +27,7 @@ DatasetPtr mixup(DatasetPtr dataset, const MixOptions& options,
 
 /// A part of the other image, whose area is 1 - s of the image and which is cut off at its border, replaces
 /// that of the row; labels are mixed by what areas are left. Images are [rows, channels, height, width] of
-/// any dtype. Yun et al., CutMix, 2019, who take 1 for alpha.
+/// any dtype. Yun et al., CutMix, 2019, with an alpha of 1.
 DatasetPtr cutmix(DatasetPtr dataset, const MixOptions& options,
                   std::source_location where = std::source_location::current());
 

@@ -1,12 +1,10 @@
 #include "espalier/executor/communicators/nccl/nccl.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <type_traits>
-#include <vector>
 
+#include "espalier/core/cuda/opened_library.h"
 #include "espalier/core/error.h"
 
 #ifndef ESPALIER_NCCL_BUILT
@@ -33,11 +31,6 @@ static_assert(std::is_same_v<decltype(ncclCommInitRankConfig),
 static_assert(std::is_same_v<decltype(ncclCommGetAsyncError), ncclResult_t(ncclComm_t, ncclResult_t*)>);
 static_assert(std::is_same_v<decltype(ncclCommAbort), ncclResult_t(ncclComm_t)>);
 
-std::vector<std::string> library_paths() {
-  if (const char* named = std::getenv("ESPALIER_NCCL_LIBRARY")) return {named};
-  return {"libnccl.so.2", ESPALIER_NCCL_BUILT};
-}
-
 std::string version_text(int version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
@@ -45,29 +38,16 @@ std::string version_text(int version) {
 }  // namespace
 
 OpenedNccl open_nccl() {
-  std::string tried;
-  for (const std::string& path : library_paths()) {
-    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-      tried += fmt::format("\n  {}", dlerror());
-      continue;
-    }
-    OpenedNccl opened;
-    const auto find = [&]<class F>(F*& function, const char* name) {
-      function = reinterpret_cast<F*>(dlsym(library, name));
-      if (!function)
-        throw UnsupportedError(fmt::format("{} is no NCCL that can be used: it has no {}", path, name));
-    };
-#define ESPALIER_NCCL_FUNCTION(name) find(opened.functions.name, #name);
-    ESPALIER_NCCL_FUNCTIONS(ESPALIER_NCCL_FUNCTION)
+  const OpenedLibrary library("NCCL", "ESPALIER_NCCL_LIBRARY", {"libnccl.so.2", ESPALIER_NCCL_BUILT});
+  OpenedNccl opened;
+#define ESPALIER_NCCL_FUNCTION(name) library.find(opened.functions.name, #name);
+  ESPALIER_NCCL_FUNCTIONS(ESPALIER_NCCL_FUNCTION)
 #undef ESPALIER_NCCL_FUNCTION
-    if (opened.functions.ncclGetVersion(&opened.version) != ncclSuccess || opened.version < NCCL_VERSION_CODE)
-      throw UnsupportedError(fmt::format("{} is NCCL {}, and Espalier was compiled for {} or later", path,
-                                         version_text(opened.version), version_text(NCCL_VERSION_CODE)));
-    return opened;
-  }
-  throw UnsupportedError(fmt::format(
-      "NCCL cannot be opened; ESPALIER_NCCL_LIBRARY names it where the loader does not find it:{}", tried));
+  if (opened.functions.ncclGetVersion(&opened.version) != ncclSuccess || opened.version < NCCL_VERSION_CODE)
+    throw UnsupportedError(fmt::format("{} is NCCL {}, and Espalier was compiled for {} or later",
+                                       library.path(), version_text(opened.version),
+                                       version_text(NCCL_VERSION_CODE)));
+  return opened;
 }
 
 namespace {

@@ -1,8 +1,6 @@
 // Direct kernels of convolution and its two gradients.
 #include <algorithm>
-#include <string>
 
-#include "espalier/core/error.h"
 #include "espalier/ops/convolution/sizes.h"
 #include "espalier/ops/cuda/channels_second.h"
 #include "espalier/ops/cuda/contiguous_input.h"

@@ -1,13 +1,12 @@
 #include "espalier/ops/convolution/cudnn/cudnn.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "espalier/core/cuda/opened_library.h"
 #include "espalier/core/cuda/runtime.h"
 #include "espalier/core/error.h"
 
@@ -19,10 +18,7 @@ namespace espalier::cu {
 
 namespace {
 
-std::vector<std::string> library_paths() {
-  if (const char* named = std::getenv("ESPALIER_CUDNN_LIBRARY")) return {named};
-  return {"libcudnn.so.9", ESPALIER_CUDNN_BUILT};
-}
+constexpr const char* variable = "ESPALIER_CUDNN_LIBRARY";
 
 /// The handles of the process, created on first use and never destroyed: they outlive every tensor.
 struct Handle {
@@ -37,37 +33,25 @@ Handle& handle_of(int device) {
 }  // namespace
 
 Cudnn open_cudnn() {
-  std::string tried;
-  for (const std::string& path : library_paths()) {
-    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-      tried += fmt::format("\n  {}", dlerror());
-      continue;
-    }
-    Cudnn functions;
-    const auto find = [&]<class F>(F*& function, const char* name) {
-      function = reinterpret_cast<F*>(dlsym(library, name));
-      if (!function)
-        throw UnsupportedError(fmt::format("{} is no cuDNN that can be used: it has no {}", path, name));
-    };
-#define ESPALIER_CUDNN_FUNCTION(name) find(functions.name, #name);
-    ESPALIER_CUDNN_FUNCTIONS(ESPALIER_CUDNN_FUNCTION)
+  const OpenedLibrary library("cuDNN", variable, {"libcudnn.so.9", ESPALIER_CUDNN_BUILT});
+  Cudnn functions;
+#define ESPALIER_CUDNN_FUNCTION(name) library.find(functions.name, #name);
+  ESPALIER_CUDNN_FUNCTIONS(ESPALIER_CUDNN_FUNCTION)
 #undef ESPALIER_CUDNN_FUNCTION
-    const size_t version = functions.cudnnGetVersion();
-    if (version / 10000 != CUDNN_MAJOR)
-      throw UnsupportedError(fmt::format("{} is cuDNN {}, and Espalier was compiled for version {}", path,
-                                         version / 10000, CUDNN_MAJOR));
-    return functions;
-  }
-  throw UnsupportedError(fmt::format(
-      "cuDNN cannot be opened; ESPALIER_CUDNN_LIBRARY names it where the loader does not find it:{}", tried));
+  const size_t version = functions.cudnnGetVersion();
+  if (version / 10000 != CUDNN_MAJOR)
+    throw UnsupportedError(fmt::format("{} is cuDNN {}, and Espalier was compiled for version {}",
+                                       library.path(), version / 10000, CUDNN_MAJOR));
+  return functions;
 }
 
 const Cudnn* cudnn() {
+  // A static that throws is initialized again at the next call.
   static const std::optional<Cudnn> opened = []() -> std::optional<Cudnn> {
     try {
       return open_cudnn();
     } catch (const UnsupportedError&) {
+      if (std::getenv(variable)) throw;
       return {};
     }
   }();

@@ -45,7 +45,8 @@ struct Cudnn {
 /// the path known from the build. Throws UnsupportedError without a library, or if its version is not that of
 /// cudnn.h.
 Cudnn open_cudnn();
-/// The functions of the library, which the first call opens; null, always, if that call cannot.
+/// The functions of the library, which the first call opens; null if there is none. Throws UnsupportedError
+/// if ESPALIER_CUDNN_LIBRARY names one that cannot be used.
 const Cudnn* cudnn();
 
 /// Throws unless the status is success: OutOfMemory, UnsupportedError, or DeviceError. `what` names the call.
