@@ -87,7 +87,7 @@ struct Lbfgs::Run {
   /// The same where a step begins, which must be finite.
   std::pair<double, Variable> evaluate_finite() {
     auto [value, gradient] = evaluate();
-    const double largest = [&] {
+    const double largest = [&gradient = gradient] {
       const NoGrad none;
       return largest_element(gradient);
     }();

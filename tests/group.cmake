@@ -34,7 +34,7 @@ function(group_tests target size)
   endwhile()
   set_target_properties(${target} PROPERTIES SOURCES "${sources}")
   # A fixture in an unnamed namespace is not in the main file any more, which is what the warning asks for.
-  target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   # Headers beside the test files.
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
 endfunction()

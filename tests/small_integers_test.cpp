@@ -317,7 +317,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_computed_with_them) {
   for (const esp::DType dtype : small_types)
     for (const auto& [op, apply] : refused) BOOST_TEST_CONTEXT(op << " of " << esp::name(dtype)) {
         const Variable x = esp::ones({2, 2}, dtype), fed = esp::placeholder("x", {2, 2}, dtype);
-        const auto says_why = [&, op = op](const esp::TypeError& error) {
+        const auto says_why = [&](const esp::TypeError& error) {
           const std::string text = error.what();
           const bool names = text.find(esp::name(dtype)) != std::string::npos &&
                              text.find("small_integers_test.cpp") != std::string::npos;

@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(undefined_variables_throw) {
   BOOST_CHECK_EXCEPTION(none.get_executor(), esp::Error, says({"undefined"}));
   BOOST_CHECK_THROW(esp::Variable().disconnect(), esp::Error);
   BOOST_CHECK_THROW(esp::set_value(none, esp::ones({1})), esp::Error);
-  BOOST_CHECK_THROW(esp::Variable(esp::Tensor()), esp::TypeError);
+  BOOST_CHECK_THROW(esp::Variable{esp::Tensor()}, esp::TypeError);
   BOOST_TEST(tree_of(none) == "undefined\n");
 }
 

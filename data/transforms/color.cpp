@@ -62,7 +62,7 @@ std::array<float, 3> hsv_of(const std::array<float, 3>& rgb) {
 }
 
 std::array<float, 3> rgb_of(const std::array<float, 3>& hsv) {
-  const auto [h, s, v] = hsv;
+  const float h = hsv[0], s = hsv[1], v = hsv[2];
   const auto channel = [&](float n) {
     const float k = std::fmod(n + h * 6, 6.0f);
     return v - v * s * std::max(0.0f, std::min({k, 4 - k, 1.0f}));

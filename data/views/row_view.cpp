@@ -102,7 +102,8 @@ void RowView::read_in(const ReadContext& context, std::span<const int64_t> rows,
     positions.push_back(static_cast<int64_t>(i));
   }
   for (const auto& [showing, part] : by_showing) {
-    const auto& [of_source, positions] = part;
+    const auto& of_source = part.first;
+    const auto& positions = part.second;
     const ReadContext own{context.epoch, derived_seed(context.seed, static_cast<uint64_t>(showing))};
     if (by_showing.size() == 1)
       source_->read_in(own, of_source, outputs);

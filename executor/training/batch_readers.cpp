@@ -120,8 +120,8 @@ std::vector<const T*> by_feed(const TreeFeeds& feeds, const std::vector<std::pai
   std::vector<const T*> values(feeds.size(), nullptr);
   const auto& all = feeds.all();
   for (const auto& [name, value] : given) {
-    const auto feed =
-        std::ranges::find_if(all, [&](const auto& f) { return f->is_placeholder() && f->name() == name; });
+    const auto named = [&name = name](const auto& f) { return f->is_placeholder() && f->name() == name; };
+    const auto feed = std::ranges::find_if(all, named);
     if (feed == all.end()) throw DataError(fmt::format("{}: the tree has no placeholder '{}'", what, name));
     const T*& known = values[static_cast<size_t>(feed - all.begin())];
     if (known) throw DataError(fmt::format("{}: placeholder '{}' was given twice", what, name));

@@ -109,7 +109,7 @@ class ConvolutionOp : public Op {
       auto primitive = std::make_shared<ConvolutionPrimitive>(
           form_.sizes(x->shape(), kernels->shape(), y->shape()), result_,
           strides_of(form_, x->layout(), kernels->layout(), y->layout()), Workspace::of(context));
-      return bound([primitive, x, kernels, y](RandomStream) {
+      return bound([primitive, x = x, kernels = kernels, y = y](RandomStream) {
         primitive->run(x->address(), kernels->address(), y->address());
       });
     } catch (const UnsupportedError&) {  // then by products
