@@ -12,6 +12,7 @@
 #include "espalier/ops/functions/convolution.h"
 #include "espalier/ops/functions/counting.h"
 #include "espalier/ops/functions/creation.h"
+#include "espalier/ops/functions/ctc.h"
 #include "espalier/ops/functions/decompositions.h"
 #include "espalier/ops/functions/diagonal.h"
 #include "espalier/ops/functions/distance.h"
