@@ -54,6 +54,7 @@
 #include "espalier/nn/channel_norm.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/convolution.h"
+#include "espalier/nn/crf.h"
 #include "espalier/nn/ctc_loss.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/distance.h"
