@@ -56,6 +56,7 @@
 #include "espalier/nn/convolution.h"
 #include "espalier/nn/crf.h"
 #include "espalier/nn/ctc_loss.h"
+#include "espalier/nn/decoding.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/distance.h"
 #include "espalier/nn/dropout.h"

@@ -56,6 +56,7 @@
 #include "espalier/ops/functions/statistics.h"
 #include "espalier/ops/functions/suppression.h"
 #include "espalier/ops/functions/trigonometry.h"
+#include "espalier/ops/functions/token_sampling.h"
 #include "espalier/ops/functions/triplet_losses.h"
 #include "espalier/ops/functions/unpooling.h"
 #include "espalier/ops/functions/values_and_indices.h"
