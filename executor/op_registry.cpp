@@ -30,6 +30,7 @@ OpRegistry make_op_registry() {
            add_count_op,
            add_counting_ops,
            add_cross_entropy_ops,
+           add_ctc_ops,
            add_cumulative_extreme_ops,
            add_cumulative_ops,
            add_diagonal_ops,

@@ -21,6 +21,7 @@ void add_convolution_ops(OpRegistry& ops);
 void add_count_op(OpRegistry& ops);
 void add_counting_ops(OpRegistry& ops);
 void add_cross_entropy_ops(OpRegistry& ops);
+void add_ctc_ops(OpRegistry& ops);
 void add_cumulative_extreme_ops(OpRegistry& ops);
 void add_cumulative_ops(OpRegistry& ops);
 void add_diagonal_ops(OpRegistry& ops);

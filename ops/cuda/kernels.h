@@ -28,6 +28,7 @@ void add_pooling_kernels(KernelRegistry& kernels);
 void add_checked_indices_kernel(KernelRegistry& kernels);
 void add_region_kernels(KernelRegistry& kernels);
 void add_product_kernels(KernelRegistry& kernels);
+void add_ctc_kernels(KernelRegistry& kernels);
 void add_scan_kernels(KernelRegistry& kernels);
 void add_search_kernels(KernelRegistry& kernels);
 void add_sort_kernels(KernelRegistry& kernels);

@@ -111,6 +111,13 @@ std::vector<Row> loss_rows() {
        [](const Case& c) -> Outputs {
          return multilabel_margin_loss(c[0], c[1], {.reduction = c.reduction()});
        }},
+      {"ctc_loss",
+       [](const Case& c) -> Outputs {
+         return ctc_loss(log_softmax(c[0], 2), c[1], c[2], c[3],
+                         {.blank = c.integer("blank"),
+                          .reduction = c.reduction(),
+                          .zero_infinity = c.flag("zero_infinity")});
+       }},
       {"multilabel_soft_margin_loss",
        [](const Case& c) -> Outputs {
          return multilabel_soft_margin_loss(c[0], c[1],

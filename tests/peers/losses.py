@@ -163,6 +163,22 @@ def multilabel_soft(x, y, weights=None, reduction="mean"):
     return F.multilabel_soft_margin_loss(x, y, weights, reduction=reduction)
 
 
+def draw_ctc(d):
+    steps, n, classes, labels = d.integer(1, 9), d.integer(1, 4), d.integer(2, 5), d.integer(0, 4)
+    blank = d.integer(0, classes - 1)
+    targets = d.integers([n, labels], 0, classes - 2)
+    targets = targets + (targets >= blank).to(targets.dtype)
+    counts = d.integers([n], 0, labels)
+    if d.chance(0.3):  # behind each other
+        targets = torch.cat([row[:count] for row, count in zip(targets, counts)])
+    return [d.tensor([steps, n, classes]), targets, d.integers([n], 1, steps), counts], {
+        "blank": blank, "zero_infinity": d.flag(), "reduction": d.choice(REDUCTIONS)}
+
+
+def ctc(x, targets, steps, counts, blank, zero_infinity, reduction):
+    return F.ctc_loss(x.log_softmax(2), targets.long(), steps.long(), counts.long(), blank, reduction, zero_infinity)
+
+
 OPERATIONS = [
     Operation("mean_squared_error", lambda d: (lambda s: ([d.tensor(s), d.tensor(s)], {}))(d.shape()), F.mse_loss),
     pairs("mean_squared_error_options", weighted(F.mse_loss), weighted=True, of="mean_squared_error"),
@@ -193,4 +209,5 @@ OPERATIONS = [
     Operation("multi_margin_loss", draw_multi_margin, multi_margin, constant=(2,)),
     Operation("multilabel_margin_loss", draw_multilabel, lambda x, y, reduction: F.multilabel_margin_loss(x, y, reduction=reduction)),
     Operation("multilabel_soft_margin_loss", draw_multilabel_soft, multilabel_soft),
+    Operation("ctc_loss", draw_ctc, ctc, (torch.float32, torch.float64), order=1),
 ]

@@ -9,6 +9,7 @@ WITHOUT = {
     "hinge_loss": NOT_IN_PYTORCH,
     "pairwise_rank_loss": NOT_IN_PYTORCH,
     "sparsemax": NOT_IN_PYTORCH,
+    "truncated_logits": NOT_IN_PYTORCH,
     "alpha_dropout": RANDOM,
     "bernoulli": RANDOM,
     "categorical": RANDOM,
@@ -24,6 +25,7 @@ WITHOUT = {
     "randint_like": RANDOM,
     "randn_like": RANDOM,
     "rrelu": RANDOM,
+    "sample_logits": RANDOM,
     "truncated_normal_like": RANDOM,
     "uniform": RANDOM,
 }
