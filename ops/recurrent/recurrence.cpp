@@ -96,8 +96,8 @@ class Recurrence : public Op {
     return bind_recurrence(forward_call_of(*this, call), context);
   }
   int64_t workspace_bytes(const PlannedCall& call) const override {
-    if (call.outputs[0].shape.elements() == 0 || call.device != DeviceType::cpu) return 0;
-    return recurrence_workspace_bytes(s_.form, *call.inputs[0], call.inputs[1]->shape, false);
+    if (call.outputs[0].shape.elements() == 0) return 0;
+    return recurrence_workspace_bytes(s_.form, call, false);
   }
   Gradients gradient(const GradientRule& rule) const override;
 
@@ -154,8 +154,8 @@ class RecurrenceGradient : public Op {
     return bind_recurrence(backward_call_of(*this, call), context);
   }
   int64_t workspace_bytes(const PlannedCall& call) const override {
-    if (call.outputs[0].shape.elements() == 0 || call.device != DeviceType::cpu) return 0;
-    return recurrence_workspace_bytes(s_.form, *call.inputs[0], call.inputs[1]->shape, true);
+    if (call.outputs[0].shape.elements() == 0) return 0;
+    return recurrence_workspace_bytes(s_.form, call, true);
   }
   Gradients gradient(const GradientRule& rule) const override;
 

@@ -252,9 +252,11 @@ std::unique_ptr<BoundKernel> bind_recurrence(const BackwardCall& call, const Bin
   return bind_kernel_of<Backward>(call, context, true);
 }
 
-int64_t recurrence_workspace_bytes(const RecurrenceForm& form, const Spec& x, const Shape& weight,
-                                   bool backward) {
-  return ScratchSizes(form, x, weight, backward).bytes();
+int64_t recurrence_workspace_bytes(const RecurrenceForm& form, const PlannedCall& call, bool backward) {
+  const ScratchSizes sizes(form, *call.inputs[0], call.inputs[1]->shape, backward);
+  if (call.device == DeviceType::cpu) return sizes.bytes();
+  return Workspace::bytes_for({sizes.product.dtype, Shape{sizes.batch, sizes.zeros}}) +
+         Workspace::bytes_for(sizes.zeros_spec());
 }
 
 }  // namespace espalier

@@ -9,9 +9,7 @@ namespace espalier {
 /// Bound to tensors at fixed addresses. Scratch memory is of `context`, if that offers any.
 std::unique_ptr<BoundKernel> bind_recurrence(const ForwardCall& call, const BindContext& context);
 std::unique_ptr<BoundKernel> bind_recurrence(const BackwardCall& call, const BindContext& context);
-/// The scratch memory of a kernel: of the forward or the backward pass over `x`, with weights [gates ·
-/// hidden, hidden].
-int64_t recurrence_workspace_bytes(const RecurrenceForm& form, const Spec& x, const Shape& weight,
-                                   bool backward);
+/// The scratch memory of a kernel, on any device.
+int64_t recurrence_workspace_bytes(const RecurrenceForm& form, const PlannedCall& call, bool backward);
 
 }  // namespace espalier
