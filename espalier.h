@@ -77,6 +77,7 @@
 #include "espalier/nn/parameters.h"
 #include "espalier/nn/piecewise_activation.h"
 #include "espalier/nn/pooling.h"
+#include "espalier/nn/recurrent.h"
 #include "espalier/nn/residual.h"
 #include "espalier/nn/rms_norm.h"
 #include "espalier/nn/serialize.h"

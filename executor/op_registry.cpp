@@ -51,6 +51,7 @@ OpRegistry make_op_registry() {
            add_product_ops,
            add_qr_op,
            add_random_ops,
+           add_recurrence_ops,
            add_reduce_ops,
            add_region_ops,
            add_reshape_ops,

@@ -42,6 +42,7 @@ void add_position_ops(OpRegistry& ops);
 void add_product_ops(OpRegistry& ops);
 void add_qr_op(OpRegistry& ops);
 void add_random_ops(OpRegistry& ops);
+void add_recurrence_ops(OpRegistry& ops);
 void add_reduce_ops(OpRegistry& ops);
 void add_region_ops(OpRegistry& ops);
 void add_reshape_ops(OpRegistry& ops);

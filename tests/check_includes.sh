@@ -10,10 +10,10 @@ executor=$(printf 'executor/%s ' communicators graph sharding fused plan passes 
 executor+="executor $(printf 'executor/%s ' runtime replicas report training) executor.cpp"
 cuda="core/files core/cuda"
 orders=(
-  "core $cuda ops ops/matmul ops/linalg ops/convolution nn"
-  "core $cuda ops ops/matmul ops/linalg ops/convolution optim"
+  "core $cuda ops ops/matmul ops/linalg ops/convolution ops/recurrent nn"
+  "core $cuda ops ops/matmul ops/linalg ops/convolution ops/recurrent optim"
   "core $cuda data"
-  "core $cuda ops ops/matmul ops/linalg ops/convolution optim data $executor"
+  "core $cuda ops ops/matmul ops/linalg ops/convolution ops/recurrent optim data $executor"
 )
 bad=0
 complain() { echo "$1: $2" >&2; bad=1; }

@@ -32,6 +32,7 @@ void add_ctc_kernels(KernelRegistry& kernels);
 void add_scan_kernels(KernelRegistry& kernels);
 void add_search_kernels(KernelRegistry& kernels);
 void add_sort_kernels(KernelRegistry& kernels);
+void add_recurrence_kernels(KernelRegistry& kernels);
 void add_matmul_kernels(KernelRegistry& kernels);
 
 /// Binds a functor of core/scalar.h, by name, to inputs of any strides, broadcast to the output. A binary

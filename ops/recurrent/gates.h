@@ -1,0 +1,146 @@
+// The equations of recurrent cells, and their derivatives, for one unit: the text of all backends.
+#pragma once
+#include <cstdint>
+
+#include "espalier/core/scalar.h"
+
+namespace espalier::gates {
+
+/// Where one row of a step lies. Gates are `width` apart. C is the type to compute in.
+template <class T, class C>
+struct ForwardRow {
+  const T *x, *s;              ///< gates · width: the products with the inputs and with the state
+  const T *bias_ih, *bias_hh;  ///< gates · width
+  T *h, *c;                    ///< the state before, which becomes that after; c of an LSTM alone
+  T* out;                      ///< the state after
+  T *gates, *memory;           ///< what derivatives need, if that is kept
+  int64_t width;
+
+  /// A gate's sum of both products and biases.
+  ESPALIER_HD C sum(int64_t gate, int64_t j) const {
+    const int64_t k = gate * width + j;
+    return (static_cast<C>(x[k]) + static_cast<C>(bias_ih[k])) +
+           (static_cast<C>(s[k]) + static_cast<C>(bias_hh[k]));
+  }
+  ESPALIER_HD void keep(int64_t gate, int64_t j, C value) const {
+    gates[gate * width + j] = static_cast<T>(value);
+  }
+};
+
+/// `dh` is what later steps and the output give to the state after; what each step gives to the state before
+/// is a product with the weights, for which `of_sums` is the operand, and of a GRU `dh` as it is left here.
+template <class T, class C>
+struct BackwardRow {
+  const T *gates, *memory;       ///< of the forward pass
+  const T *h_before, *c_before;  ///< the state before
+  const T* h_after;
+  const T* of_out;  ///< the gradient of the state in the output
+  T *dh, *dc;       ///< those of the state after, which become those of the state before
+  T *of_x, *of_sums;
+  int64_t width;
+
+  ESPALIER_HD C gate(int64_t g, int64_t j) const { return static_cast<C>(gates[g * width + j]); }
+  ESPALIER_HD C arrived(int64_t j) const { return static_cast<C>(dh[j]) + static_cast<C>(of_out[j]); }
+  ESPALIER_HD void put(int64_t g, int64_t j, C value) const { of_x[g * width + j] = static_cast<T>(value); }
+};
+
+template <class Activation>
+struct Rnn {
+  static constexpr int gates = 1;
+  static constexpr bool has_c = false, keeps_gates = false, separate_sums = false;
+  template <bool keeps, class T, class C>
+  ESPALIER_HD static void forward(const ForwardRow<T, C>& r, int64_t j) {
+    r.out[j] = r.h[j] = static_cast<T>(Activation::value(r.sum(0, j)));
+  }
+  template <class T, class C>
+  ESPALIER_HD static void backward(const BackwardRow<T, C>& r, int64_t j) {
+    r.put(0, j, r.arrived(j) * Activation::slope(static_cast<C>(r.h_after[j])));
+  }
+};
+struct TanhActivation {
+  template <class C>
+  ESPALIER_HD static C value(C x) {
+    return scalar::Tanh()(x);
+  }
+  /// From the value.
+  template <class C>
+  ESPALIER_HD static C slope(C y) {
+    return C(1) - y * y;
+  }
+};
+struct ReluActivation {
+  template <class C>
+  ESPALIER_HD static C value(C x) {
+    return x > C(0) ? x : x - x;  // NaN stays NaN
+  }
+  template <class C>
+  ESPALIER_HD static C slope(C y) {
+    return y > C(0) ? C(1) : C(0);
+  }
+};
+
+struct Lstm {
+  static constexpr int gates = 4;
+  static constexpr bool has_c = true, keeps_gates = true, separate_sums = false;
+  template <bool keeps, class T, class C>
+  ESPALIER_HD static void forward(const ForwardRow<T, C>& r, int64_t j) {
+    const C i = scalar::Sigmoid()(r.sum(0, j)), f = scalar::Sigmoid()(r.sum(1, j)),
+            g = scalar::Tanh()(r.sum(2, j)), o = scalar::Sigmoid()(r.sum(3, j));
+    const C c = f * static_cast<C>(r.c[j]) + i * g;
+    r.c[j] = static_cast<T>(c);
+    r.out[j] = r.h[j] = static_cast<T>(o * scalar::Tanh()(c));
+    if constexpr (keeps) {
+      r.keep(0, j, i);
+      r.keep(1, j, f);
+      r.keep(2, j, g);
+      r.keep(3, j, o);
+      r.memory[j] = static_cast<T>(c);
+    }
+  }
+  template <class T, class C>
+  ESPALIER_HD static void backward(const BackwardRow<T, C>& r, int64_t j) {
+    const C i = r.gate(0, j), f = r.gate(1, j), g = r.gate(2, j), o = r.gate(3, j), dh = r.arrived(j);
+    const C t = scalar::Tanh()(static_cast<C>(r.memory[j]));
+    const C dc = static_cast<C>(r.dc[j]) + dh * o * (C(1) - t * t);
+    r.put(0, j, dc * g * i * (C(1) - i));
+    r.put(1, j, dc * static_cast<C>(r.c_before[j]) * f * (C(1) - f));
+    r.put(2, j, dc * i * (C(1) - g * g));
+    r.put(3, j, dh * t * o * (C(1) - o));
+    r.dc[j] = static_cast<T>(dc * f);
+  }
+};
+
+struct Gru {
+  static constexpr int gates = 3;
+  static constexpr bool has_c = false, keeps_gates = true, separate_sums = true;
+  template <bool keeps, class T, class C>
+  ESPALIER_HD static void forward(const ForwardRow<T, C>& r, int64_t j) {
+    const C reset = scalar::Sigmoid()(r.sum(0, j)), z = scalar::Sigmoid()(r.sum(1, j));
+    const int64_t k = 2 * r.width + j;
+    const C of_h = static_cast<C>(r.s[k]) + static_cast<C>(r.bias_hh[k]);
+    const C n = scalar::Tanh()((static_cast<C>(r.x[k]) + static_cast<C>(r.bias_ih[k])) + reset * of_h);
+    r.out[j] = r.h[j] = static_cast<T>(n + z * (static_cast<C>(r.h[j]) - n));
+    if constexpr (keeps) {
+      r.keep(0, j, reset);
+      r.keep(1, j, z);
+      r.keep(2, j, n);
+      r.memory[j] = static_cast<T>(of_h);
+    }
+  }
+  template <class T, class C>
+  ESPALIER_HD static void backward(const BackwardRow<T, C>& r, int64_t j) {
+    const C reset = r.gate(0, j), z = r.gate(1, j), n = r.gate(2, j), dh = r.arrived(j);
+    const C of_n = dh * (C(1) - z) * (C(1) - n * n);
+    const C of_reset = of_n * static_cast<C>(r.memory[j]) * reset * (C(1) - reset);
+    const C of_z = dh * (static_cast<C>(r.h_before[j]) - n) * z * (C(1) - z);
+    r.put(0, j, of_reset);
+    r.put(1, j, of_z);
+    r.put(2, j, of_n);
+    r.of_sums[j] = static_cast<T>(of_reset);
+    r.of_sums[r.width + j] = static_cast<T>(of_z);
+    r.of_sums[2 * r.width + j] = static_cast<T>(of_n * reset);
+    r.dh[j] = static_cast<T>(dh * z);
+  }
+};
+
+}  // namespace espalier::gates

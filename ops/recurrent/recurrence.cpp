@@ -1,0 +1,347 @@
+#include "espalier/ops/recurrent/recurrence.h"
+
+#include <fmt/format.h>
+
+#include "espalier/core/autograd.h"
+#include "espalier/core/op_registry.h"
+#include "espalier/core/tree.h"
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/recurrent/composed.h"
+#include "espalier/ops/recurrent/recurrence_kernel.h"
+#include "espalier/ops/registered_ops.h"
+#include "espalier/ops/shape_like_ops.h"
+
+namespace espalier {
+
+namespace {
+
+/// What the ops are made from.
+struct Settings {
+  RecurrenceForm form;
+  bool bias = false;
+
+  bool is_lstm() const { return form.cell == RecurrentCell::lstm; }
+  /// Of the inputs x, weight, states and biases.
+  size_t inputs() const { return 3u + is_lstm() + 2u * bias; }
+  size_t biases_at() const { return 3u + is_lstm(); }
+  Attributes attributes() const {
+    return {{"cell", std::string(name(form.cell))},
+            {"reverse", form.reverse},
+            {"batch_sizes", std::vector<int64_t>(form.batch_sizes.begin(), form.batch_sizes.end())},
+            {"bias", bias}};
+  }
+  /// x and the biases, which the gradient is not made of.
+  InputSet unread() const {
+    InputSet set = InputSet::only(0);
+    if (bias) set.bits |= uint64_t{3} << biases_at();
+    return set;
+  }
+  /// [steps, batch, width] or [rows, width].
+  Shape like_x(const Shape& x, int64_t width) const {
+    Shape made = x;
+    made.dims().back() = width;
+    return made;
+  }
+  /// Whether the batch is along that axis of an input.
+  bool mixes(size_t axis, size_t rank) const { return !form.batch_sizes.empty() || axis + 2 != rank; }
+};
+
+RecurrenceInputs inputs_of(const Settings& s, const std::vector<Variable>& v) {
+  RecurrenceInputs in{v[0], v[1], v[2]};
+  if (s.is_lstm()) in.c = v[3];
+  if (s.bias) in.bias_ih = v[s.biases_at()], in.bias_hh = v[s.biases_at() + 1];
+  return in;
+}
+
+NodeFlops flops(const Settings& s, const NodeWork& work) {
+  const Shape& weight = work.inputs[1]->shape;
+  const double rows = static_cast<double>(work.inputs[0]->shape.elements()) / static_cast<double>(weight[0]);
+  return {.elementwise = 8 * rows * static_cast<double>(weight[0]),
+          .product = 2 * rows * static_cast<double>(weight.elements()),
+          .product_type = work.inputs[1]->dtype};
+}
+
+/// The recurrence from (x, weight, h[, c][, bias_ih, bias_hh]). Outputs: the states of all steps, the last
+/// h[, the last c], and if it `keeps` them, for LSTM and GRU, the gates and what they were made with.
+class Recurrence : public Op {
+ public:
+  Recurrence(Settings settings, bool keeps)
+      : Op({.gradient_reads = InputSet{~settings.unread().bits}, .gradient_reads_output = true}),
+        s_(std::move(settings)),
+        keeps_(keeps && keeps_gates(s_.form.cell)) {}
+  std::string_view name() const override { return "recurrence"; }
+  Attributes attributes() const override {
+    Attributes all = s_.attributes();
+    all.emplace_back("keeps", keeps_);
+    return all;
+  }
+  Specs infer(const InputSpecs& in) const override;
+  bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
+    return input == 1 || input >= s_.biases_at() || s_.mixes(axis, in[input]->shape.rank());
+  }
+  NodeFlops cost(const NodeWork& work) const override { return flops(s_, work); }
+  std::shared_ptr<const Op> for_inference() const override {
+    return keeps_ ? std::make_shared<Recurrence>(s_, false) : nullptr;
+  }
+  bool can_write_over(size_t output, size_t input) const override {
+    return keeps_ && input == 0 && output == gates_at();
+  }
+  void run_cpu(const KernelCall& call) const override {
+    if (call.outputs[0]->elements() == 0) return without_steps(call);
+    bind_recurrence(forward_call_of(*this, call), {})->run({});
+  }
+  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override {
+    if (call.outputs[0]->elements() == 0) return nullptr;
+    return bind_recurrence(forward_call_of(*this, call), context);
+  }
+  int64_t workspace_bytes(const PlannedCall& call) const override {
+    if (call.outputs[0].shape.elements() == 0) return 0;
+    return recurrence_workspace_bytes(s_.form, call, false);
+  }
+  Gradients gradient(const GradientRule& rule) const override;
+
+ private:
+  size_t gates_at() const { return 2u + s_.is_lstm(); }
+  void without_steps(const KernelCall& call) const {
+    copy_elements(*call.inputs[2], *call.outputs[1]);
+    if (s_.is_lstm()) copy_elements(*call.inputs[3], *call.outputs[2]);
+  }
+
+  const Settings s_;
+  const bool keeps_;
+};
+
+/// The gradients from (x, weight, h[, c][, biases], states[, gates, memory], and those gradients of the
+/// states of all steps, of the last h and of the last c that `given` names). Outputs: those of x, of h[, of
+/// c], the states that the steps begin with, and of a GRU those of the products with the states.
+class RecurrenceGradient : public Op {
+ public:
+  RecurrenceGradient(Settings settings, int64_t given)
+      : Op({.reads = InputSet{~settings.unread().bits},
+            .gradient_reads = InputSet{~(kept_of(settings).bits)}}),
+        s_(std::move(settings)),
+        given_(given) {}
+  std::string_view name() const override { return "recurrence_gradient"; }
+  Attributes attributes() const override {
+    Attributes all = s_.attributes();
+    all.emplace_back("given", given_);
+    return all;
+  }
+  Specs infer(const InputSpecs& in) const override {
+    const Shape &x = in[0]->shape, &weight = in[1]->shape;
+    Specs specs{*in[0], *in[2]};
+    if (s_.is_lstm()) specs.push_back(*in[3]);
+    specs.push_back({in[0]->dtype, s_.like_x(x, weight[1])});
+    if (s_.form.cell == RecurrentCell::gru) specs.push_back(*in[0]);
+    return specs;
+  }
+  bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
+    const bool of_parameters =
+        input == 1 || (s_.bias && (input == s_.biases_at() || input == s_.biases_at() + 1));
+    return of_parameters || s_.mixes(axis, in[input]->shape.rank());
+  }
+  NodeFlops cost(const NodeWork& work) const override { return flops(s_, work); }
+  bool can_write_over(size_t output, size_t input) const override {
+    return output == 0 && keeps_gates(s_.form.cell) && input == s_.inputs() + 1;
+  }
+  void run_cpu(const KernelCall& call) const override {
+    if (call.outputs[0]->elements() == 0) return without_steps(call);
+    bind_recurrence(backward_call_of(*this, call), {})->run({});
+  }
+  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override {
+    if (call.outputs[0]->elements() == 0) return nullptr;
+    return bind_recurrence(backward_call_of(*this, call), context);
+  }
+  int64_t workspace_bytes(const PlannedCall& call) const override {
+    if (call.outputs[0].shape.elements() == 0) return 0;
+    return recurrence_workspace_bytes(s_.form, call, true);
+  }
+  Gradients gradient(const GradientRule& rule) const override;
+
+ private:
+  /// States, gates and memory: functions of the other inputs.
+  static InputSet kept_of(const Settings& s) {
+    return {(keeps_gates(s.form.cell) ? uint64_t{7} : uint64_t{1}) << s.inputs()};
+  }
+  size_t gradients_at() const { return s_.inputs() + (keeps_gates(s_.form.cell) ? 3 : 1); }
+  void without_steps(const KernelCall& call) const {
+    const BackwardCall c = backward_call_of(*this, call);
+    c.of_last_h ? copy_elements(*c.of_last_h, *c.of_h) : zero_elements(*c.of_h);
+    if (c.of_c) c.of_last_c ? copy_elements(*c.of_last_c, *c.of_c) : zero_elements(*c.of_c);
+  }
+
+  const Settings s_;
+  const int64_t given_;
+};
+
+Specs Recurrence::infer(const InputSpecs& in) const {
+  for (const Spec* each : in) {
+    check_same_dtype(*in[0], *each, name());
+    check_dtype<Reals>(*each, name());
+  }
+  const Shape &x = in[0]->shape, &weight = in[1]->shape, &h = in[2]->shape;
+  const int64_t gates = gates_of(s_.form.cell);
+  const size_t rank = s_.form.batch_sizes.empty() ? 3 : 2;
+  int64_t rows = 0;
+  for (const int64_t size : s_.form.batch_sizes) rows += size;
+  const bool fits = x.rank() == rank && weight.rank() == 2 && weight[0] == gates * weight[1] &&
+                    x[-1] == weight[0] && h.rank() == 2 && h[1] == weight[1] &&
+                    (rank == 3 ? h[0] == x[1] : x[0] == rows && h[0] == s_.form.batch_sizes[0]) &&
+                    (!s_.is_lstm() || in[3]->shape == h) &&
+                    (!s_.bias || (in[s_.biases_at()]->shape == Shape{weight[0]} &&
+                                  in[s_.biases_at() + 1]->shape == Shape{weight[0]}));
+  if (!fits)
+    throw ShapeError(
+        fmt::format("recurrence: {} takes [{}, {} · hidden], weights [{} · hidden, hidden] and states "
+                    "[batch, hidden], not "
+                    "{}, {} and {}",
+                    espalier::name(s_.form.cell), rank == 3 ? "steps, batch" : "rows", gates, gates, x.str(),
+                    weight.str(), h.str()));
+  Specs specs{{in[0]->dtype, s_.like_x(x, weight[1])}, *in[2]};
+  if (s_.is_lstm()) specs.push_back(*in[2]);
+  if (!keeps_) return specs;
+  specs.push_back(*in[0]);
+  specs.push_back({in[0]->dtype, s_.like_x(x, weight[1])});
+  return specs;
+}
+
+Gradients Recurrence::gradient(const GradientRule& rule) const {
+  std::vector<Variable> operands;
+  for (size_t i = 0; i < s_.inputs(); ++i) operands.push_back(rule.input(i));
+  Variable out = rule.output();
+  if (keeps_gates(s_.form.cell) && !keeps_) {  // it was not to be differentiated
+    SmallVector<const Variable*, 8> inputs;
+    for (const Variable& each : operands) inputs.push_back(&each);
+    out =
+        apply(std::make_shared<Recurrence>(s_, true), std::span(inputs.begin(), inputs.size()), rule.where());
+  }
+  operands.push_back(out);
+  const size_t gates = gates_at();
+  if (keeps_gates(s_.form.cell))
+    for (const size_t k : {gates, gates + 1})
+      operands.push_back(Variable(out.node(), static_cast<uint32_t>(k)));
+  int64_t given = 0;
+  for (const auto& [k, bit] : {std::pair{0, given_h}, {1, given_last_h}, {2, given_last_c}}) {
+    if (k == 2 && !s_.is_lstm()) break;
+    if (!rule.output_gradient(static_cast<size_t>(k)).defined()) continue;
+    given |= bit;
+    operands.push_back(rule.output_gradient(static_cast<size_t>(k)));
+  }
+  SmallVector<const Variable*, 16> inputs;
+  for (const Variable& each : operands) inputs.push_back(&each);
+  const Variable of_x = apply(std::make_shared<RecurrenceGradient>(s_, given),
+                              std::span(inputs.begin(), inputs.size()), rule.where());
+  const auto output = [&](uint32_t k) { return Variable(of_x.node(), k); };
+  const uint32_t before_at = 2u + s_.is_lstm();
+  const Variable of_sums = s_.form.cell == RecurrentCell::gru ? output(before_at + 1) : of_x;
+
+  Gradients result(rule.inputs());
+  result[0] = of_x;
+  result[2] = output(1);
+  if (s_.is_lstm()) result[3] = output(2);
+  if (rule.wants(1)) {
+    const Variable sums = fold_rows(of_sums), before = fold_rows(output(before_at));
+    if (rule.adds_up(1))
+      rule.add_product(1, {sums, before, {.transpose_a = true, .transpose_b = false}});
+    else
+      result[1] = matmul(transpose(sums), before);
+  }
+  if (!s_.bias) return result;
+  const size_t b = s_.biases_at();
+  if (rule.wants(b)) result[b] = sum_to_like(of_x, operands[b]);
+  if (rule.wants(b + 1))
+    result[b + 1] = rule.wants(b) && of_sums.node() == of_x.node() && of_sums.output() == of_x.output()
+                        ? result[b]
+                        : sum_to_like(of_sums, operands[b + 1]);
+  return result;
+}
+
+bool is_below(const Variable& root, const Variable& x) {
+  TreeWalk walk(root.node());
+  while (Node* node = walk.next()) {
+    if (node == x.node()) return true;
+    if (node->id > x.node()->id) walk.enter_inputs(*node);
+  }
+  return false;
+}
+
+/// The gradients of the sum over the recurrence's outputs, each times what it is given, are written with the
+/// cells' equations, and differentiated again.
+Gradients RecurrenceGradient::gradient(const GradientRule& rule) const {
+  Gradients result(rule.inputs());
+  std::vector<Variable> own(rule.inputs());  // nodes of their own, at which the gradients end
+  const auto take = [&](size_t i) { own[i] = reshape_like(rule.input(i), rule.input(i)); };
+  for (size_t i = 0; i < s_.inputs(); ++i) take(i);
+  for (size_t i = gradients_at(); i < rule.inputs(); ++i) take(i);
+  const RecurrenceInputs in = inputs_of(s_, own);
+  const ComposedRecurrence composed = composed_recurrence(in, s_.form);
+
+  Variable first;
+  const auto add = [](Variable& sum, const Variable& term) { sum = sum.defined() ? sum + term : term; };
+  size_t at = gradients_at();
+  if (given_ & given_h) add(first, sum(composed.out.h * own[at++]));
+  if (given_ & given_last_h) add(first, sum(composed.out.last_h * own[at++]));
+  if (given_ & given_last_c) add(first, sum(composed.out.last_c * own[at++]));
+  std::vector<Variable> outputs{first.gradient(in.x), first.gradient(in.h)};
+  if (s_.is_lstm()) outputs.push_back(first.gradient(in.c));
+  outputs.push_back(composed.h_before);
+  if (s_.form.cell == RecurrentCell::gru) outputs.push_back(first.gradient(composed.of_sums));
+
+  Variable second;
+  for (size_t k = 0; k < outputs.size(); ++k)
+    if (rule.output_gradient(k).defined()) add(second, sum(outputs[k] * rule.output_gradient(k)));
+  if (!second.defined()) return result;
+  for (size_t i = 0; i < own.size(); ++i)
+    if (own[i].defined() && rule.wants(i) && is_below(second, own[i])) result[i] = second.gradient(own[i]);
+  return result;
+}
+
+Settings read_settings(AttributeReader& a) {
+  Settings s;
+  const std::string& cell = a.text("cell");
+  bool known = false;
+  for (const RecurrentCell each :
+       {RecurrentCell::tanh, RecurrentCell::relu, RecurrentCell::lstm, RecurrentCell::gru})
+    if (name(each) == cell) s.form.cell = each, known = true;
+  if (!known) a.refuse("cell");
+  s.form.reverse = a.flag("reverse");
+  s.form.batch_sizes = a.integers("batch_sizes");
+  for (size_t k = 0; k < s.form.batch_sizes.size(); ++k)
+    if (s.form.batch_sizes[k] < 1 || (k && s.form.batch_sizes[k] > s.form.batch_sizes[k - 1]))
+      a.refuse("batch_sizes");
+  s.bias = a.flag("bias");
+  return s;
+}
+
+}  // namespace
+
+RecurrenceOutputs recurrence(const RecurrenceInputs& in, const RecurrenceForm& form) {
+  const Settings settings{form, in.bias_ih.defined()};
+  SmallVector<const Variable*, 8> inputs{&in.x, &in.weight, &in.h};
+  if (settings.is_lstm()) inputs.push_back(&in.c);
+  if (settings.bias) inputs.push_back(&in.bias_ih), inputs.push_back(&in.bias_hh);
+  bool differentiable = false;
+  for (const Variable* each : inputs) differentiable |= each->node()->needs_gradient;
+  const Variable h = apply(std::make_shared<Recurrence>(settings, differentiable && !build_context().no_grad),
+                           std::span(inputs.begin(), inputs.size()), std::source_location::current());
+  const auto output = [&](uint32_t k) { return Variable(h.node(), k); };
+  return {h, output(1), settings.is_lstm() ? output(2) : Variable()};
+}
+
+void add_recurrence_ops(OpRegistry& ops) {
+  ops.add("recurrence", [](AttributeReader& a) {
+    Settings settings = read_settings(a);
+    const bool keeps = a.flag("keeps");
+    if (keeps && !keeps_gates(settings.form.cell)) a.refuse("keeps");
+    return std::make_shared<Recurrence>(std::move(settings), keeps);
+  });
+  ops.add("recurrence_gradient", [](AttributeReader& a) {
+    Settings settings = read_settings(a);
+    const int64_t given = a.integer("given", 1);
+    if (given > (settings.is_lstm() ? 7 : 3)) a.refuse("given");
+    return std::make_shared<RecurrenceGradient>(std::move(settings), given);
+  });
+}
+
+}  // namespace espalier

@@ -1,0 +1,90 @@
+// Packed sequences: their order, unpacking, padding, time steps, gradients, errors.
+#include "espalier/ops/recurrent/packed_sequence.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include "espalier/core/error.h"
+#include "espalier/ops/ops.h"
+#include "layer_figures.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+using esp::Variable;
+using esp::data::pack;
+using esp::data::pack_padded;
+
+namespace {
+
+using Numbers = std::vector<int64_t>;
+
+std::vector<Variable> sequences() {
+  return {numbers({2, 3}, -1, 1, 0), numbers({4, 3}, -1, 1, 1), numbers({1, 3}, -1, 1, 2),
+          numbers({4, 3}, -1, 1, 3)};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(packed_sequences)
+
+BOOST_AUTO_TEST_CASE(the_longest_come_first_and_all_come_back) {
+  const auto given = sequences();
+  const auto packed = pack(given);
+  BOOST_TEST(packed.batch_sizes == (Numbers{4, 3, 2, 2}));
+  BOOST_TEST(packed.sorted_indices == (Numbers{1, 3, 0, 2}));
+  BOOST_TEST(packed.unsorted_indices == (Numbers{2, 0, 3, 1}));
+  BOOST_TEST(packed.lengths() == (Numbers{2, 4, 1, 4}));
+  const auto back = packed.unpack();
+  BOOST_TEST_REQUIRE(back.size() == given.size());
+  for (size_t i = 0; i < given.size(); ++i) BOOST_TEST(difference(back[i].value(), given[i].value()) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(padded_sequences_pack_and_come_back) {
+  const auto packed = pack(sequences());
+  for (const bool batch_first : {false, true}) {
+    const auto padded = packed.pad({.value = 7, .batch_first = batch_first, .length = 5});
+    BOOST_TEST(padded.values.shape() == (batch_first ? esp::Shape({4, 5, 3}) : esp::Shape({5, 4, 3})));
+    BOOST_TEST(padded.lengths == (Numbers{2, 4, 1, 4}));
+    const esp::Tensor& values = padded.values.value();
+    BOOST_TEST((batch_first ? values.at<double>({0, 2, 1}) : values.at<double>({2, 0, 1})) == 7);
+    const auto again = pack_padded(padded.values, padded.lengths, {.batch_first = batch_first});
+    BOOST_TEST(again.batch_sizes == packed.batch_sizes);
+    BOOST_TEST(difference(again.data.value(), packed.data.value()) == 0);
+  }
+  BOOST_TEST(packed.pad().values.shape() == esp::Shape({4, 4, 3}));
+}
+
+BOOST_AUTO_TEST_CASE(time_steps_have_the_rows_of_what_still_runs) {
+  const auto packed = pack(sequences());
+  std::vector<Variable> steps;
+  for (const Variable step : esp::rnn_view(packed)) steps.push_back(step);
+  BOOST_TEST_REQUIRE(steps.size() == 4u);
+  BOOST_TEST(steps[0].shape() == esp::Shape({4, 3}));
+  BOOST_TEST(steps[3].shape() == esp::Shape({2, 3}));
+  BOOST_TEST(difference(esp::concat(steps, 0).value(), packed.data.value()) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(gradients_reach_the_sequences) {
+  const Variable x = esp::variable(numbers({2, 3}, -1, 1)), y = esp::variable(numbers({3, 3}, -1, 1));
+  const auto packed = pack({x, y});
+  const Variable loss = weighed(packed.with(packed.data * packed.data).pad().values);
+  const Variable whole = esp::pad(x * x, {{0, 1}, {0, 0}});
+  const Variable expected = weighed(esp::stack({whole, y * y}, 1));
+  BOOST_TEST(difference(loss.gradient(x).value(), expected.gradient(x).value()) < 1e-15);
+  BOOST_TEST(difference(loss.gradient(y).value(), expected.gradient(y).value()) < 1e-15);
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_packed) {
+  const Variable x = esp::ones({2, 3});
+  BOOST_CHECK_EXCEPTION(pack({}), esp::Error, says({"pack", "no sequences", "packed_sequence_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(pack({x, esp::ones({0, 3})}), esp::ShapeError, says({"pack", "[0, 3]"}));
+  BOOST_CHECK_THROW(pack({x, esp::ones({2, 4})}), esp::ShapeError);
+  BOOST_CHECK_THROW(pack({x, esp::ones({2, 3}, esp::float64)}), esp::TypeError);
+  BOOST_CHECK_EXCEPTION(pack_padded(x, {1}), esp::ShapeError, says({"pack_padded", "1 lengths", "3"}));
+  BOOST_CHECK_EXCEPTION(pack_padded(x, {1, 2, 3}), esp::ShapeError, says({"pack_padded", "3", "2 steps"}));
+  const auto packed = pack({x});
+  BOOST_CHECK_EXCEPTION(packed.pad({.length = 1}), esp::Error, says({"pad", "1", "2"}));
+  BOOST_CHECK_EXCEPTION(packed.with(esp::ones({3, 3})), esp::ShapeError, says({"3 rows", "2"}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
