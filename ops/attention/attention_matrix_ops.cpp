@@ -150,6 +150,12 @@ class AttentionDropout : public AttentionOp {
       run(o, detail::output<double>(call));
   }
   Gradients gradient(const GradientRule& rule) const override { return Gradients(rule.inputs(), Variable()); }
+  std::shared_ptr<const Op> for_inference() const override {
+    if (form().dropout == 0) return nullptr;
+    AttentionForm keeping = form();
+    keeping.dropout = 0;
+    return std::make_shared<AttentionDropout>(keeping);
+  }
 
  private:
   template <class T>

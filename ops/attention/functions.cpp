@@ -36,19 +36,44 @@ AttentionForm checked_form(const AttentionOptions& o, const Variable& q) {
           .keyed = o.dropout > 0};
 }
 
+/// An attention of a user's call.
+struct Call {
+  Variable q, k, v;
+  std::vector<Variable> options;
+  AttentionForm form;
+
+  Call(const Operand& query, const Operand& key, const Operand& value, const AttentionOptions& o)
+      : q(query.defined(function)),
+        k(key.defined(function)),
+        v(value.defined(function)),
+        form(checked_form(o, q)) {
+    if (form.masked) options.push_back(o.mask);
+    if (form.keys_masked) options.push_back(o.key_mask);
+    if (form.keyed) options.push_back(attention_keys(q, query.where()));
+  }
+  AttentionResult result(const std::source_location& where) const {
+    return attention(q, k, v, options, form, where);
+  }
+};
+
 }  // namespace
 
 Variable scaled_dot_product_attention(const Operand& q, const Operand& k, const Operand& v,
                                       const AttentionOptions& options) {
   const CallScope scope(q.where());
-  return located(q.where(), [&] {
-    const Variable &query = q.defined(function), &key = k.defined(function), &value = v.defined(function);
-    const AttentionForm form = checked_form(options, query);
-    std::vector<Variable> more;
-    if (form.masked) more.push_back(options.mask);
-    if (form.keys_masked) more.push_back(options.key_mask);
-    if (form.keyed) more.push_back(attention_keys(query, q.where()));
-    return attention(query, key, value, more, form, q.where()).y;
+  return located(q.where(), [&] { return Call(q, k, v, options).result(q.where()).y; });
+}
+
+AttentionAndWeights scaled_dot_product_attention_and_weights(const Operand& q, const Operand& k,
+                                                             const Operand& v,
+                                                             const AttentionOptions& options) {
+  const CallScope scope(q.where());
+  return located(q.where(), [&]() -> AttentionAndWeights {
+    const Call call(q, k, v, options);
+    const AttentionResult result = call.result(q.where());
+    const Variable weights = attention_weights(call.q, call.k, result.log_sums, call.options, call.form);
+    if (call.form.dropout == 0) return {result.y, weights};
+    return {result.y, weights * attention_dropout(call.q, call.k, call.options, call.form)};
   });
 }
 

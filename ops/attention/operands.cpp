@@ -17,7 +17,7 @@ AttentionOperands::AttentionOperands(const AttentionForm& f, const KernelCall& c
     mask = Tensor(own.storage(), broadcast_layout(own.layout(), scores), own.dtype());
   }
   if (form.keys_masked) key_mask = *call.inputs[form.key_mask_at(first)];
-  if (form.dropout > 0) keys = *call.inputs[form.keys_at(first)];
+  if (form.keyed) keys = *call.inputs[form.keys_at(first)];
 }
 
 Tensor with_rows(const Tensor& x) {

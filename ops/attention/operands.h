@@ -13,7 +13,7 @@ struct AttentionOperands {
   Tensor q, k, v;
   Tensor mask;      ///< broadcast to the scores, if there is one
   Tensor key_mask;  ///< if there is one
-  Tensor keys;      ///< of dropout, if that is not 0
+  Tensor keys;      ///< of dropout, if there are any
 
   /// `first`: the number of the first optional input of the call.
   AttentionOperands(const AttentionForm& form, const KernelCall& call, size_t first);

@@ -10,16 +10,16 @@ namespace espalier {
 struct AttentionOptions {
   /// Which keys a query sees, as booleans, or reals that are added to the scores and may be trained. It is
   /// broadcast to [..., heads, queries, keys]. Undefined: all.
-  Variable mask;
+  Variable mask = {};
   /// Which keys there are, as booleans, for all heads and queries: [..., keys], with the leading axes of the
   /// query without the heads. True: the key takes part. Undefined: all.
-  Variable key_mask;
+  Variable key_mask = {};
   /// Query i sees keys 0 to i + past.
   bool causal = false;
   /// Keys before the first query, as a cache of them has.
   int64_t past = 0;
   /// The factor of the scores; 1 / √width if there is none.
-  std::optional<double> scale;
+  std::optional<double> scale = {};
   /// The rate at which weights are dropped, in [0, 1). Plans of inference drop none.
   double dropout = 0;
 };
@@ -33,5 +33,14 @@ struct AttentionOptions {
 /// scores. ShapeError, TypeError; Error for a rate outside [0, 1) and a negative `past`.
 Variable scaled_dot_product_attention(const Operand& q, const Operand& k, const Operand& v,
                                       const AttentionOptions& options = {});
+
+/// The same result, and the weights with which it sums values, after dropout: [..., heads, queries, keys],
+/// whose memory is that of a whole matrix of scores.
+struct AttentionAndWeights {
+  Variable y, weights;
+};
+AttentionAndWeights scaled_dot_product_attention_and_weights(const Operand& q, const Operand& k,
+                                                             const Operand& v,
+                                                             const AttentionOptions& options = {});
 
 }  // namespace espalier
