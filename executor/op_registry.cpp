@@ -5,6 +5,7 @@
 #include "espalier/core/train_phase.h"
 #include "espalier/executor/fused/matmul_ops.h"
 #include "espalier/executor/passes/passes.h"
+#include "espalier/ops/attention/attention_ops.h"
 #include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/optim/assign.h"
@@ -17,6 +18,7 @@ OpRegistry make_op_registry() {
            add_along_axis_ops,
            add_arg_extreme_ops,
            add_arithmetic_ops,
+           add_attention_ops,
            add_axis_group_ops,
            add_axis_view_ops,
            add_band_op,

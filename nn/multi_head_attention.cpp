@@ -1,0 +1,179 @@
+#include "espalier/nn/multi_head_attention.h"
+
+#include <fmt/format.h>
+
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/ops/ops.h"
+
+namespace espalier::nn {
+
+namespace {
+
+constexpr std::string_view kind = "MultiHeadAttention";
+
+int64_t checked_heads(int64_t width, int64_t heads, const MultiHeadAttentionOptions& o) {
+  const int64_t key_heads = o.key_heads ? o.key_heads : heads;
+  if (width <= 0 || heads <= 0 || width % heads)
+    throw Error(fmt::format("{}: a width of {} does not divide into {} heads", kind, width, heads));
+  if (key_heads <= 0 || heads % key_heads)
+    throw Error(fmt::format("{}: {} heads are no multiple of {} heads of keys", kind, heads, key_heads));
+  if (o.key_width < 0 || o.value_width < 0)
+    throw Error(fmt::format("{}: keys of width {} and values of width {}", kind, o.key_width, o.value_width));
+  if (!(o.dropout >= 0 && o.dropout < 1))
+    throw Error(fmt::format("{}: the rate of dropout must be in [0, 1), not {}", kind, o.dropout));
+  if (!is_real(o.dtype))
+    throw TypeError(fmt::format("{}: the dtype must be a real one, not {}", kind, name(o.dtype)));
+  return key_heads;
+}
+
+void check_input(const Variable& x, int64_t width, DType dtype, std::string_view what) {
+  if (x.rank() != 3 || x.shape()[2] != width)
+    throw ShapeError(fmt::format("{}: {} are [batch, time, {}], not {}", kind, what, width, x.shape().str()));
+  if (x.dtype() != dtype)
+    throw TypeError(
+        fmt::format("{}: {} are {} and the parameters {}", kind, what, name(x.dtype()), name(dtype)));
+}
+
+bool same(const Variable& a, const Variable& b) { return a.node() == b.node() && a.output() == b.output(); }
+
+/// A mask with a further key that every query sees.
+Variable with_one_more(const Variable& mask) {
+  if (!mask.defined() || mask.shape()[-1] == 1) return mask;
+  const Variable last = slice(mask, -1, 0, 1);
+  return concat({mask, mask.dtype() == DType::boolean ? full_like(last, 1) : zeros_like(last)}, -1);
+}
+
+}  // namespace
+
+MultiHeadAttention::MultiHeadAttention(int64_t width, int64_t heads, MultiHeadAttentionOptions options,
+                                       Where where)
+    : width_(width),
+      heads_(heads),
+      key_heads_(located(where, [&] { return checked_heads(width, heads, options); })),
+      options_(std::move(options)),
+      out_(width, width, {.bias = options_.bias, .dtype = options_.dtype}, where) {
+  const CallScope scope(where);
+  const int64_t projected = key_heads_ * (width / heads);
+  if (options_.key_width == 0) options_.key_width = width;
+  if (options_.value_width == 0) options_.value_width = width;
+  const auto parameter = [&](const char* name, const Shape& shape, const init::Initializer& initial) {
+    return add_parameter(name, initial(shape, options_.dtype), where);
+  };
+  if (options_.key_width == width && options_.value_width == width) {
+    weight_ = parameter("in_proj_weight", {width + 2 * projected, width}, init::XavierUniform());
+  } else {
+    q_weight_ = parameter("q_proj_weight", {width, width}, init::XavierUniform());
+    k_weight_ = parameter("k_proj_weight", {projected, options_.key_width}, init::XavierUniform());
+    v_weight_ = parameter("v_proj_weight", {projected, options_.value_width}, init::XavierUniform());
+  }
+  if (options_.bias) bias_ = parameter("in_proj_bias", {width + 2 * projected}, init::Zeros());
+  if (options_.add_bias_kv) {
+    bias_k_ = parameter("bias_k", {1, 1, projected}, init::XavierNormal());
+    bias_v_ = parameter("bias_v", {1, 1, projected}, init::XavierNormal());
+  }
+  add("out_proj", out_, where);
+}
+
+Variable MultiHeadAttention::split(const Variable& x, int64_t heads) const {
+  return transpose(unflatten(x, 2, {heads, width_ / heads_}), {0, 2, 1, 3});
+}
+Variable MultiHeadAttention::joined(const Variable& y) const {
+  return out_(flatten(transpose(y, {0, 2, 1, 3}), 2));
+}
+
+MultiHeadAttention::Heads MultiHeadAttention::project(const Variable& query, const Variable& key,
+                                                      const Variable& value, int64_t past) const {
+  check_input(query, width_, options_.dtype, "queries");
+  check_input(key, options_.key_width, options_.dtype, "keys");
+  check_input(value, options_.value_width, options_.dtype, "values");
+  const int64_t projected = key_heads_ * (width_ / heads_),
+                ends[] = {0, width_, width_ + projected, width_ + 2 * projected};
+  const auto part = [&](const Variable& of, int which, int64_t axis) {
+    return of.defined() ? slice(of, axis, ends[which], ends[which + 1]) : of;
+  };
+  Variable q, k, v;
+  if (weight_.defined() && same(query, key) && same(key, value)) {
+    const Variable all = linear(query, weight_, bias_);
+    q = part(all, 0, 2), k = part(all, 1, 2), v = part(all, 2, 2);
+  } else {
+    const bool one = weight_.defined();
+    q = linear(query, one ? part(weight_, 0, 0) : q_weight_, part(bias_, 0, 0));
+    k = linear(key, one ? part(weight_, 1, 0) : k_weight_, part(bias_, 1, 0));
+    v = linear(value, one ? part(weight_, 2, 0) : v_weight_, part(bias_, 2, 0));
+  }
+  if (bias_k_.defined()) {
+    const auto behind = [](const Variable& x, const Variable& last) {
+      return concat({x, zeros_like(slice(x, 1, 0, 1)) + last}, 1);
+    };
+    k = behind(k, bias_k_);
+    v = behind(v, bias_v_);
+  }
+  Heads heads{split(q, heads_), split(k, key_heads_), split(v, key_heads_)};
+  if (options_.rotary) {
+    RotaryOptions turn = *options_.rotary;
+    turn.offset += past;
+    heads.q = rotary(heads.q, turn);
+    heads.k = rotary(heads.k, turn);
+  }
+  return heads;
+}
+
+AttentionOptions MultiHeadAttention::options_for(const AttentionMasks& masks) const {
+  if (masks.causal && bias_k_.defined())
+    throw UnsupportedError(fmt::format(
+        "{}: the learned key behind the others is hidden by .causal; give the causal mask as .mask", kind));
+  AttentionOptions o{.mask = masks.mask, .key_mask = masks.key_mask, .causal = masks.causal};
+  if (bias_k_.defined()) {
+    o.mask = with_one_more(o.mask);
+    o.key_mask = with_one_more(o.key_mask);
+  }
+  if (training()) o.dropout = options_.dropout;
+  return o;
+}
+
+Variable MultiHeadAttention::operator()(const Variable& x, Where where) const {
+  return (*this)(x, x, x, {}, where);
+}
+Variable MultiHeadAttention::operator()(const Variable& x, const AttentionMasks& masks, Where where) const {
+  return (*this)(x, x, x, masks, where);
+}
+
+Variable MultiHeadAttention::operator()(const Variable& query, const Variable& key, const Variable& value,
+                                        const AttentionMasks& masks, Where where) const {
+  const CallScope scope(where);
+  return located(*build_context().where, [&] {
+    const Heads h = project(query, key, value, 0);
+    const AttentionOptions o = options_for(masks);
+    return joined(scaled_dot_product_attention(h.q, h.k, h.v, o));
+  });
+}
+
+MultiHeadAttention::WithWeights MultiHeadAttention::with_weights(const Variable& query, const Variable& key,
+                                                                 const Variable& value,
+                                                                 const AttentionMasks& masks, bool average,
+                                                                 Where where) const {
+  const CallScope scope(where);
+  return located(*build_context().where, [&]() -> WithWeights {
+    const Heads h = project(query, key, value, 0);
+    const AttentionOptions o = options_for(masks);
+    const auto [y, weights] = scaled_dot_product_attention_and_weights(h.q, h.k, h.v, o);
+    return {joined(y), average ? mean(weights, 1) : weights};
+  });
+}
+
+Variable MultiHeadAttention::step(const Variable& x, KvCache& cache, Where where) const {
+  const CallScope scope(where);
+  return located(*build_context().where, [&] {
+    if (bias_k_.defined())
+      throw UnsupportedError(fmt::format("{}: the learned key behind the others cannot be cached", kind));
+    const int64_t past = cache.length();
+    const Heads h = project(x, x, x, past);
+    cache.append(h.k, h.v, *build_context().where);
+    AttentionOptions o{.causal = true, .past = past};
+    if (training()) o.dropout = options_.dropout;
+    return joined(scaled_dot_product_attention(h.q, cache.keys(), cache.values(), o));
+  });
+}
+
+}  // namespace espalier::nn

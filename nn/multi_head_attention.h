@@ -1,0 +1,79 @@
+// MultiHeadAttention: attention between projections of queries, keys and values.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "espalier/nn/dense.h"
+#include "espalier/nn/kv_cache.h"
+#include "espalier/nn/module.h"
+#include "espalier/nn/positions.h"
+
+namespace espalier::nn {
+
+struct MultiHeadAttentionOptions {
+  double dropout = 0;  ///< of the weights, in training mode
+  bool bias = true;
+  bool add_bias_kv = false;  ///< a learned key and value behind the others, which every query sees
+  int64_t key_heads = 0;     ///< heads of keys and values, a divisor of the heads; 0: as many
+  int64_t key_width = 0;     ///< of the keys that come in; 0: as the queries
+  int64_t value_width = 0;   ///< the same for values
+  std::optional<RotaryOptions> rotary = {};  ///< positions of queries and keys
+  DType dtype = float32;                     ///< of the parameters: a real one
+};
+
+/// What queries see.
+struct AttentionMasks {
+  /// As in AttentionOptions: true where a key takes part, or reals that are added to the scores. Broadcast to
+  /// [batch, heads, queries, keys].
+  Variable mask = {};
+  /// [batch, keys]: true where there is a key. PyTorch's key_padding_mask is the opposite.
+  Variable key_mask = {};
+  /// Query i sees keys 0 to i.
+  bool causal = false;
+};
+
+/// With queries [batch, time, width], keys [batch, steps, key_width] and values [batch, steps, value_width]:
+/// [batch, time, width]. Each head attends with its part of their projections, and the heads side by side are
+/// projected by `out_proj`. Vaswani et al., Attention is all you need, 2017; PyTorch's parameters:
+/// `in_proj_weight` [width + 2 · projected, width], or `q_proj_weight`, `k_proj_weight` and `v_proj_weight`
+/// if keys or values have widths of their own, `in_proj_bias`, `bias_k` and `bias_v` [1, 1, projected],
+/// `out_proj.weight` and `out_proj.bias`, where `projected` is key_heads · width / heads. Calls throw
+/// ShapeError and TypeError; the constructor Error unless width is a multiple of heads and heads of
+/// key_heads.
+class MultiHeadAttention : public Module {
+ public:
+  MultiHeadAttention(int64_t width, int64_t heads, MultiHeadAttentionOptions options = {},
+                     Where where = Where::current());
+
+  /// Of x with itself.
+  Variable operator()(const Variable& x, Where where = Where::current()) const;
+  Variable operator()(const Variable& x, const AttentionMasks& masks, Where where = Where::current()) const;
+  Variable operator()(const Variable& query, const Variable& key, const Variable& value,
+                      const AttentionMasks& masks = {}, Where where = Where::current()) const;
+  struct WithWeights {
+    Variable y;
+    Variable weights;  ///< [batch, time, steps], the mean over the heads, or [batch, heads, time, steps]
+  };
+  /// The weights are those after dropout. They take the memory of a whole matrix for each head.
+  WithWeights with_weights(const Variable& query, const Variable& key, const Variable& value,
+                           const AttentionMasks& masks = {}, bool average = true,
+                           Where where = Where::current()) const;
+  /// The next steps of a causal attention of x with itself: the same as those of a call with all steps.
+  Variable step(const Variable& x, KvCache& cache, Where where = Where::current()) const;
+
+ private:
+  struct Heads {
+    Variable q, k, v;
+  };
+  Heads project(const Variable& query, const Variable& key, const Variable& value, int64_t past) const;
+  Variable split(const Variable& x, int64_t heads) const;
+  Variable joined(const Variable& y) const;
+  AttentionOptions options_for(const AttentionMasks& masks) const;
+
+  int64_t width_, heads_, key_heads_;
+  MultiHeadAttentionOptions options_;
+  Variable weight_, q_weight_, k_weight_, v_weight_, bias_, bias_k_, bias_v_;
+  Dense out_;
+};
+
+}  // namespace espalier::nn

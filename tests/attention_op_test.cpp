@@ -1,0 +1,270 @@
+// Scaled dot-product attention: its values against plain loops and composed operations, masks, grouped heads,
+// dropout, memory, plans, replicas, errors.
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <limits>
+
+#include "espalier/core/check_gradient.h"
+#include "espalier/core/device.h"
+#include "espalier/core/error.h"
+#include "espalier/core/random.h"
+#include "espalier/data/distributor.h"
+#include "espalier/executor/executor.h"
+#include "espalier/ops/functions/attention.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+using esp::AttentionOptions;
+using esp::Tensor;
+using esp::Variable;
+
+namespace {
+
+/// softmax(scale · q kᵀ + mask) v by matrix products, with masks as whole matrices.
+Variable composed(const Variable& q, const Variable& k, const Variable& v, const AttentionOptions& o) {
+  const int64_t group = q.rank() > 2 ? q.shape()[-3] / k.shape()[-3] : 1;
+  const auto repeated = [&](const Variable& x) {
+    return group == 1 ? x : esp::repeat_interleave(x, group, int64_t{-3});
+  };
+  const double scale = o.scale ? *o.scale : 1 / std::sqrt(static_cast<double>(q.shape()[-1]));
+  Variable scores = esp::matmul(q, esp::transpose(repeated(k))) * scale;
+  const double hidden = -1e30;
+  const int64_t queries = q.shape()[-2], keys = k.shape()[-2];
+  if (o.mask.defined() && o.mask.dtype() == esp::DType::boolean)
+    scores = esp::where(o.mask, scores, hidden);
+  else if (o.mask.defined())
+    scores = scores + o.mask;
+  if (o.key_mask.defined()) {
+    Variable mask = esp::unsqueeze(o.key_mask, -2);
+    if (q.rank() > 2) mask = esp::unsqueeze(mask, -3);
+    scores = esp::where(mask, scores, hidden);
+  }
+  if (o.causal) {
+    Tensor seen = esp::zeros({queries, keys}, esp::boolean);
+    for (int64_t i = 0; i < queries; ++i)
+      for (int64_t j = 0; j < keys; ++j) seen.at<bool>({i, j}) = j <= i + o.past;
+    scores = esp::where(seen, scores, hidden);
+  }
+  return esp::matmul(esp::softmax(scores), repeated(v));
+}
+
+Tensor booleans(const esp::Shape& shape, int64_t every, int64_t first = 1) {
+  Tensor mask(shape, esp::boolean);
+  int64_t i = first;
+  for (bool& b : mask.span<bool>()) b = i++ % every != 0;
+  return mask;
+}
+
+struct Sizes {
+  int64_t batch, heads, key_heads, queries, keys, width, value_width;
+};
+
+/// Compares values and gradients with those of `composed`.
+void check_composed(const Sizes& s, const AttentionOptions& options, esp::DType dtype = esp::float64,
+                    double tolerance = 1e-12) {
+  const auto operand = [&](const esp::Shape& shape, uint64_t which) {
+    return esp::variable(numbers(shape, -1, 1, which).to(dtype));
+  };
+  const Variable q = operand({s.batch, s.heads, s.queries, s.width}, 1),
+                 k = operand({s.batch, s.key_heads, s.keys, s.width}, 2),
+                 v = operand({s.batch, s.key_heads, s.keys, s.value_width}, 3);
+  const Variable y = esp::scaled_dot_product_attention(q, k, v, options), z = composed(q, k, v, options);
+  BOOST_TEST(difference(z.value(), y.value()) < tolerance);
+  const Tensor weights = numbers(y.shape(), -1, 1, 4).to(dtype);
+  const Variable a = esp::sum(y * weights), b = esp::sum(z * weights);
+  for (const Variable& x : {q, k, v})
+    BOOST_TEST(difference(b.gradient(x).value(), a.gradient(x).value()) < 10 * tolerance);
+  if (options.mask.defined() && options.mask.dtype() == dtype)
+    BOOST_TEST(difference(b.gradient(options.mask).value(), a.gradient(options.mask).value()) <
+               10 * tolerance);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(attention_op)
+
+BOOST_AUTO_TEST_CASE(equals_composed_operations) {
+  for (const Sizes& s : {Sizes{2, 3, 3, 5, 7, 4, 4},
+                         {1, 4, 2, 70, 130, 16, 8},
+                         {2, 2, 1, 64, 121, 20, 36},
+                         {1, 1, 1, 129, 2, 3, 1},
+                         {1, 2, 2, 1, 250, 65, 17}})
+    BOOST_TEST_CONTEXT(s.queries << " queries, " << s.keys << " keys, width " << s.width) {
+      const int64_t past = std::max<int64_t>(0, s.keys - s.queries);
+      check_composed(s, {});
+      check_composed(s, {.scale = 0.3});
+      check_composed(s, {.causal = true});
+      check_composed(s, {.causal = true, .past = past});
+      check_composed(s, {.mask = booleans({s.queries, s.keys}, 3)});
+      check_composed(s, {.mask = booleans({s.batch, s.heads, 1, s.keys}, 4, 3)});
+      check_composed(s, {.mask = esp::variable(numbers({s.heads, s.queries, s.keys}, -2, 2, 5))});
+      check_composed(s, {.mask = esp::variable(numbers({s.batch, 1, s.queries, 1}, -2, 2, 6)),
+                         .key_mask = booleans({s.batch, s.keys}, 5),
+                         .causal = true});
+      check_composed(s, {}, esp::float32, 2e-5);
+      check_composed(s, {.causal = true, .past = past}, esp::float32, 2e-5);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(guarantees_of_ops) {
+  const auto loops = [](const std::vector<Array>& x) {
+    const Array &q = x[0], &k = x[1], &v = x[2];
+    const int64_t keys = k.shape[-2], width = q.shape[-1];
+    esp::Shape shape = q.shape;
+    shape.dims()[3] = v.shape[-1];
+    return Array(shape, [&](const Index& at) {
+      double total = 0, sum = 0;
+      for (int64_t j = 0; j <= std::min(keys - 1, at[2] + 1); ++j) {
+        double score = 0;
+        for (int64_t e = 0; e < width; ++e)
+          score += q({at[0], at[1], at[2], e}) * k({at[0], at[1] / 2, j, e});
+        const double weight = std::exp(score / std::sqrt(static_cast<double>(width)));
+        total += weight;
+        sum += weight * v({at[0], at[1] / 2, j, at[3]});
+      }
+      return sum / total;
+    });
+  };
+  check_op({.name = "causal attention of grouped heads",
+            .op =
+                [](const Variables& x) {
+                  return esp::scaled_dot_product_attention(x[0], x[1], x[2], {.causal = true, .past = 1});
+                },
+            .inputs = {numbers({2, 4, 3, 3}, -1, 1, 1), numbers({2, 2, 5, 3}, -1, 1, 2),
+                       numbers({2, 2, 5, 2}, -1, 1, 3)},
+            .reference = loops,
+            .roundings = 8});
+}
+
+BOOST_AUTO_TEST_CASE(second_and_third_derivatives) {
+  const Tensor mask = booleans({2, 3}, 3);
+  const auto f = [&](const Variables& x) {
+    return esp::scaled_dot_product_attention(x[0], x[1], x[2], {.mask = x[3], .key_mask = mask});
+  };
+  const std::vector<Tensor> inputs{numbers({2, 2, 3, 2}, -1, 1, 1), numbers({2, 1, 3, 2}, -1, 1, 2),
+                                   numbers({2, 1, 3, 2}, -1, 1, 3), numbers({2, 3, 3}, -1, 1, 4)};
+  const auto second = esp::check_gradient(f, inputs, {.order = 2, .tolerance = 5e-6});
+  BOOST_TEST(second.passed, second.message);
+  const auto once = [&](const Variables& x) {
+    const Variable y = f(x);
+    const Variable loss = esp::sum(y * numbers(y.shape(), -1, 1, 7));
+    const Variable q = loss.gradient(x[0]), k = loss.gradient(x[1]), v = loss.gradient(x[2]);
+    return esp::sum(q * q) + esp::sum(k * q) + esp::sum(v * v);
+  };
+  const auto third = esp::check_gradient(once, inputs, {.order = 2, .tolerance = 5e-5});
+  BOOST_TEST(third.passed, third.message);
+}
+
+BOOST_AUTO_TEST_CASE(a_query_that_sees_no_key_gives_zeros) {
+  Tensor mask = esp::zeros({2, 3}, esp::boolean);
+  mask.at<bool>({1, 2}) = true;
+  const Variable q = esp::variable(numbers({1, 1, 2, 4}, -1, 1, 1)), k = esp::variable(numbers({1, 1, 3, 4})),
+                 v = esp::variable(numbers({1, 1, 3, 4}, -1, 1, 2));
+  const Variable y = esp::scaled_dot_product_attention(q, k, v, {.mask = mask});
+  BOOST_TEST(difference(esp::slice(y, 2, 0, 1).value(), esp::zeros({1, 1, 1, 4}, esp::float64)) == 0);
+  BOOST_TEST(difference(esp::slice(y, 2, 1, 2).value(), esp::slice(v, 2, 2, 3).value()) < 1e-15);
+  const Tensor dq = esp::sum(y).gradient(q).value();
+  BOOST_TEST(difference(dq, esp::zeros(dq.shape(), esp::float64)) == 0);
+  const Variable none = esp::scaled_dot_product_attention(q, esp::slice(k, 2, 0, 0), esp::slice(v, 2, 0, 0));
+  BOOST_TEST(difference(none.value(), esp::zeros({1, 1, 2, 4}, esp::float64)) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(large_scores_and_nan) {
+  Tensor q = numbers({3, 4}, -1, 1, 1).to(esp::float32), k = numbers({5, 4}, -1, 1, 2).to(esp::float32);
+  const Tensor v = numbers({5, 4}, -1, 1, 3).to(esp::float32);
+  const AttentionOptions large{.scale = 1e5};
+  BOOST_TEST(difference(composed(q, k, v, large).value(),
+                        esp::scaled_dot_product_attention(q, k, v, large).value()) < 1e-6);
+  q.at<float>({1, 2}) = std::numeric_limits<float>::quiet_NaN();
+  const Tensor y = esp::scaled_dot_product_attention(q, k, v).value();
+  for (int64_t i = 0; i < 3; ++i) BOOST_TEST(std::isnan(y.at<float>({i, 0})) == (i == 1));
+}
+
+BOOST_AUTO_TEST_CASE(dropout_drops_the_same_weights_in_gradients) {
+  // With equal scores and values of 1, the result is the share of what is kept; the gradient of v tells
+  // which.
+  const int64_t n = 200;
+  const Variable q = esp::variable(esp::zeros({1, 2, n, 3}, esp::float64)),
+                 k = esp::variable(numbers({1, 2, n, 3})),
+                 v = esp::variable(esp::ones({1, 2, n, n}, esp::float64));
+  esp::set_value(v, esp::broadcast_to(esp::eye(n, esp::float64), {1, 2, n, n}).value().clone());
+  esp::seed(3);
+  const Variable y = esp::scaled_dot_product_attention(q, k, v, {.dropout = 0.25});
+  const Tensor weights = y.value();  // row i has the weights of query i
+  int64_t kept = 0;
+  for (const double w : weights.contiguous_copy().span<double>()) {
+    BOOST_REQUIRE((w == 0 || std::abs(w - 1 / (0.75 * n)) < 1e-12));
+    kept += w != 0;
+  }
+  const double rate = static_cast<double>(kept) / static_cast<double>(2 * n * n);
+  BOOST_TEST(std::abs(rate - 0.75) < 0.01);
+  BOOST_TEST(difference(esp::slice(weights, 1, 0, 1).value(), esp::slice(weights, 1, 1, 2).value()) > 0.001);
+  // The gradient of Σ y · g by v is weightsᵀ g.
+  const Tensor g = numbers({1, 2, n, n}, -1, 1, 8);
+  const Tensor expected = esp::matmul(esp::transpose(Variable(weights)), g).value();
+  BOOST_TEST(difference(expected, esp::sum(y * g).gradient(v).value()) < 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(derivatives_with_dropout) {
+  const auto f = [&](const Variables& x) {
+    esp::seed(11);
+    return esp::scaled_dot_product_attention(x[0], x[1], x[2], {.causal = true, .dropout = 0.4});
+  };
+  const auto result = esp::check_gradient(
+      f, {numbers({2, 5, 2}, -1, 1, 1), numbers({1, 5, 2}, -1, 1, 2), numbers({1, 5, 3}, -1, 1, 3)},
+      {.order = 2, .tolerance = 5e-6});
+  BOOST_TEST(result.passed, result.message);
+}
+
+BOOST_AUTO_TEST_CASE(memory_is_linear_in_tokens) {
+  const auto peak = [](int64_t tokens) {
+    const auto operand = [&](uint64_t which) {
+      return esp::variable(numbers({1, 1, tokens, 8}, -1, 1, which).to(esp::float32));
+    };
+    const Variable q = operand(1), k = operand(2), v = operand(3);
+    auto& device = esp::backend(esp::cpu());
+    device.reset_peak_memory(esp::cpu());
+    const int64_t before = device.memory_stats(esp::cpu()).peak_bytes;
+    const Variable loss = esp::sum(esp::scaled_dot_product_attention(q, k, v, {.causal = true}));
+    (void)loss.gradient(q).value();
+    return device.memory_stats(esp::cpu()).peak_bytes - before;
+  };
+  const int64_t few = peak(512), many = peak(4096);
+  BOOST_TEST(many < 9 * few);
+  BOOST_TEST(many < int64_t{4096} * 4096);  // a quarter of one matrix of scores
+}
+
+BOOST_AUTO_TEST_CASE(errors_name_shapes_and_the_line) {
+  const Variable x = numbers({2, 3, 4, 5});
+  const auto refuses = [&]<class E>(const E*, const Variable& q, const Variable& k, const Variable& v,
+                                    const AttentionOptions& o, const std::string& text) {
+    BOOST_CHECK_EXCEPTION((void)esp::scaled_dot_product_attention(q, k, v, o), E, [&](const E& e) {
+      const std::string what = e.what();
+      BOOST_TEST(what.find("scaled_dot_product_attention") != std::string::npos, what);
+      BOOST_TEST(what.find(text) != std::string::npos, what);
+      BOOST_TEST(what.find("attention_op_test.cpp") != std::string::npos, what);
+      return true;
+    });
+  };
+  const esp::ShapeError* shape = nullptr;
+  const esp::TypeError* type = nullptr;
+  const esp::Error* error = nullptr;
+  refuses(shape, x, numbers({2, 3, 4, 6}), x, {}, "one width");
+  refuses(shape, x, x, numbers({2, 3, 5, 5}), {}, "a value for each key");
+  refuses(shape, x, numbers({2, 2, 4, 5}), numbers({2, 2, 4, 5}), {}, "multiple of key_heads");
+  refuses(shape, x, numbers({1, 3, 4, 5}), numbers({1, 3, 4, 5}), {}, "same leading axes");
+  refuses(shape, numbers({5}), x, x, {}, "[5]");
+  refuses(shape, x, x, x, {.mask = booleans({3, 4}, 2)}, "[3, 4]");
+  refuses(shape, x, x, x, {.key_mask = booleans({3, 4}, 2)}, "[2, 4]");
+  refuses(type, x, x, x, {.key_mask = numbers({2, 4})}, "key_mask");
+  refuses(type, x, x, x, {.mask = esp::zeros({4, 4}, esp::int64)}, "int64");
+  refuses(type, x, esp::cast(x, esp::float32), x, {}, "float32");
+  refuses(error, x, x, x, {.dropout = 1}, "[0, 1)");
+  refuses(error, x, x, x, {.past = 2}, "causal");
+}
+
+BOOST_AUTO_TEST_SUITE_END()

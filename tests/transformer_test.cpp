@@ -1,0 +1,251 @@
+// Attention and transformer layers: PyTorch's figures, plans and replicas as an eager loop, steps with
+// caches, positions, errors.
+#include "espalier/nn/transformer.h"
+
+#include "espalier/core/error.h"
+#include "figures/transformers.h"
+#include "layer_figures.h"
+#include "layer_training.h"
+
+namespace esp = espalier;
+using namespace espalier::nn;
+using namespace espalier::testing;
+using esp::Tensor;
+using esp::Variable;
+
+namespace {
+
+Variable input() { return figure_numbers({2, 3, 4}, 37, 19, 8); }
+Variable memory() { return figure_numbers({2, 5, 4}, 41, 23, 8); }
+Variable padding() {
+  Tensor there = esp::full({2, 5}, 1, esp::boolean);
+  there.at<bool>({0, 4}) = there.at<bool>({1, 1}) = false;
+  return there;
+}
+
+/// Compares values, and two sums of each gradient of the first one weighed, with the figures of that name.
+void check_figures(const std::string& name, const std::vector<Variable>& values, const Module& module) {
+  std::vector<double> found;
+  for (const Variable& v : values)
+    for (const double x : v.value().contiguous_copy().span<double>()) found.push_back(x);
+  const Variable loss = weighed(values[0]);
+  for (const auto& [path, p] : parameters_by_name(module)) {
+    const Variable g = loss.gradient(p);
+    found.push_back(esp::sum(g).item());
+    found.push_back(weighed(g).item());
+  }
+  const std::vector<double>& expected = transformer_figures.at(name);
+  BOOST_TEST_REQUIRE(found.size() == expected.size(), name);
+  double largest = 0;
+  for (size_t i = 0; i < found.size(); ++i)
+    largest = std::max(largest, std::abs(found[i] - expected[i]) / (1 + std::abs(expected[i])));
+  BOOST_TEST(largest < 1e-11, name << " differs by " << largest);
+}
+
+MultiHeadAttention attention(MultiHeadAttentionOptions options = {}) {
+  options.dtype = esp::float64;
+  MultiHeadAttention layer(4, 2, options);
+  give_figure_values(layer);
+  return layer;
+}
+
+TransformerOptions options(bool norm_first = false) {
+  TransformerOptions o{.feedforward = 6, .dropout = 0, .norm_first = norm_first, .dtype = esp::float64};
+  if (norm_first) o.activation = [](const Variable& x) { return esp::gelu(x); };
+  return o;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(transformers)
+
+BOOST_AUTO_TEST_CASE(attention_computes_what_pytorch_s_computes) {
+  const Variable x = input(), m = memory(), bias = figure_numbers({3, 5}, 13, 7, 4);
+  const auto check = [](const std::string& name, const MultiHeadAttention& layer,
+                        const std::vector<Variable>& values) { check_figures(name, values, layer); };
+  const MultiHeadAttention plain = attention();
+  check("attention", plain, {plain(x)});
+  check("attention, causal", plain, {plain(x, {.causal = true})});
+  const auto mean = plain.with_weights(x, m, m, {.mask = bias, .key_mask = padding()});
+  check("attention, weights", plain, {mean.y, mean.weights});
+  const auto each = plain.with_weights(x, m, m, {.key_mask = padding()}, false);
+  check("attention, weights of heads", plain, {each.y, each.weights});
+  const MultiHeadAttention other = attention({.bias = false, .key_width = 3, .value_width = 2});
+  const auto widths =
+      other.with_weights(x, figure_numbers({2, 5, 3}, 43, 29, 8), figure_numbers({2, 5, 2}, 47, 31, 8));
+  check("attention, widths", other, {widths.y, widths.weights});
+  const MultiHeadAttention more = attention({.add_bias_kv = true});
+  const auto behind = more.with_weights(x, m, m, {.mask = bias, .key_mask = padding()});
+  check("attention, bias_kv", more, {behind.y, behind.weights});
+}
+
+BOOST_AUTO_TEST_CASE(transformers_compute_what_pytorch_s_compute) {
+  for (const bool first : {false, true}) {
+    const std::string name = first ? ", norm first" : "";
+    const AttentionMasks causal{.causal = true}, padded{.key_mask = padding()};
+    const TransformerEncoderLayer encoder_layer(4, 2, options(first));
+    give_figure_values(encoder_layer);
+    check_figures("encoder layer" + name, {encoder_layer(input(), causal)}, encoder_layer);
+    const TransformerDecoderLayer decoder_layer(4, 2, options(first));
+    give_figure_values(decoder_layer);
+    check_figures("decoder layer" + name, {decoder_layer(input(), memory(), causal, padded)}, decoder_layer);
+    const TransformerEncoder encoder(2, 4, 2, options(first), true);
+    give_figure_values(encoder);
+    check_figures("encoder" + name, {encoder(memory(), padded)}, encoder);
+    const TransformerDecoder decoder(2, 4, 2, options(first), true);
+    give_figure_values(decoder);
+    check_figures("decoder" + name, {decoder(input(), memory(), causal)}, decoder);
+    const Transformer whole({.width = 4, .heads = 2, .encoder_layers = 1, .decoder_layers = 2},
+                            options(first));
+    give_figure_values(whole);
+    check_figures("transformer" + name,
+                  {whole(memory(), input(), {.source = padded, .target = causal, .memory = padded})}, whole);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(plans_and_replicas_train_as_an_eager_loop) {
+  const auto differences = [](const TransformerOptions& o, const AttentionMasks& masks) {
+    return training_differences_of(
+        [=](Module& module) -> LayerTraining::Call {
+          const TransformerEncoderLayer layer = module.add("layer", TransformerEncoderLayer(4, 2, o));
+          return [=](const Variable& x) { return layer(x, masks); };
+        },
+        {5, 4});
+  };
+  TransformerOptions dropping = options(true);
+  dropping.dropout = 0.3;
+  Tensor mask = esp::full({5, 5}, 1, esp::boolean);
+  mask.at<bool>({2, 3}) = false;
+  BOOST_TEST(differences(options(), {.causal = true}) < 1e-11);
+  BOOST_TEST(differences(dropping, {.mask = mask}) < 1e-11);
+  TransformerOptions turned = options();
+  turned.rotary = RotaryOptions{};
+  BOOST_TEST(differences(turned, {.causal = true}) < 1e-11);
+}
+
+BOOST_AUTO_TEST_CASE(inference_drops_nothing) {
+  esp::seed(5);
+  TransformerOptions o = options();
+  o.dropout = 0.5;
+  TransformerEncoderLayer layer(4, 2, o);
+  const Variable y = layer(esp::placeholder("x", {4, 3, 4}, esp::float64));  // in training mode
+  layer.train(false);
+  const Tensor expected = layer(numbers({4, 3, 4})).value();
+  const auto plan = y.get_executor({.mode = esp::Mode::inference});
+  BOOST_TEST(difference(expected, plan.run({{"x", numbers({4, 3, 4})}})) < 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(steps_with_a_cache_equal_the_whole) {
+  esp::seed(6);
+  TransformerOptions o = options(true);
+  o.rotary = RotaryOptions{.interleaved = true};
+  const TransformerEncoder encoder(2, 4, 2, o, true);
+  const TransformerDecoder decoder(2, 4, 2, o);
+  const Tensor x = numbers({2, 7, 4});
+  const Variable m = memory();
+  const AttentionMasks causal{.causal = true};
+  const Tensor all = encoder(x, causal).value(), decoded = decoder(x, m, causal).value();
+  KvCaches caches, others;
+  for (int64_t begin = 0; begin < 7;) {
+    const int64_t end = begin == 0 ? 3 : begin + 1;  // three steps at once, then one by one
+    const Tensor next = x.slice(1, begin, end);
+    BOOST_TEST(difference(all.slice(1, begin, end), encoder.step(next, caches).value()) < 1e-12);
+    BOOST_TEST(difference(decoded.slice(1, begin, end), decoder.step(next, m, others).value()) < 1e-12);
+    begin = end;
+  }
+  BOOST_TEST(caches[0].length() == 7);
+  // Both rows go on from the first one, behind its fifth step.
+  for (KvCache& cache : caches) {
+    cache.truncate(5);
+    cache.select(esp::zeros({2}, esp::int64));
+  }
+  const Tensor last = x.slice(0, 0, 1).slice(1, 5, 6);
+  const Tensor both = esp::concat({last, last}, 0).value();
+  const Tensor y = encoder.step(both, caches).value();
+  for (const int64_t row : {0, 1})
+    BOOST_TEST(difference(all.slice(0, 0, 1).slice(1, 5, 6), y.slice(0, row, row + 1)) < 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(grouped_heads_share_keys) {
+  esp::seed(7);
+  const MultiHeadAttention grouped(8, 4, {.key_heads = 2, .dtype = esp::float64});
+  BOOST_TEST((grouped.parameter("in_proj_weight").shape() == esp::Shape{16, 8}));
+  MultiHeadAttention full(8, 4, {.dtype = esp::float64});
+  const auto twice = [](const Tensor& x) {  // each head of 2 rows, two times
+    return esp::flatten(esp::repeat_interleave(esp::unflatten(Variable(x), 0, {2, -1}), 2, 0), 0);
+  };
+  const Tensor w = grouped.parameter("in_proj_weight").value();
+  const Variable k = esp::reshape(twice(w.slice(0, 8, 12).contiguous_copy()), {8, 8}),
+                 v = esp::reshape(twice(w.slice(0, 12, 16).contiguous_copy()), {8, 8});
+  esp::set_value(full.parameter("in_proj_weight"), esp::concat({w.slice(0, 0, 8), k, v}, 0).value());
+  esp::set_value(full.parameter("out_proj.weight"), grouped.parameter("out_proj.weight").value());
+  const Tensor x = numbers({2, 5, 8});
+  BOOST_TEST(difference(full(x).value(), grouped(x).value()) < 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(positions) {
+  const Tensor table = sinusoidal_positions(4, 6, esp::float64);
+  BOOST_TEST(table.at<double>({3, 4}) == std::sin(3 / std::pow(10000.0, 4.0 / 6)));
+  BOOST_TEST(table.at<double>({3, 5}) == std::cos(3 / std::pow(10000.0, 4.0 / 6)));
+  const Tensor x = numbers({2, 3, 6});
+  BOOST_TEST(difference(x.slice(1, 1, 2).clone(),
+                        (SinusoidalPositions(2)(x) - table.slice(0, 2, 3)).value().slice(1, 0, 1)) >
+             0);  // position 2 is that of step 0
+  BOOST_TEST(difference((Variable(x.slice(1, 0, 1)) + table.slice(0, 2, 3)).value(),
+                        SinusoidalPositions(2)(x.slice(1, 0, 1)).value()) < 1e-15);
+  // Products of turned vectors depend on the distance alone, and norms stay.
+  for (const bool interleaved : {false, true}) {
+    const auto turned = [&](const Tensor& v, int64_t position) {
+      return rotary(v, {.offset = position, .interleaved = interleaved});
+    };
+    const Tensor q = numbers({1, 6}, -1, 1, 1), k = numbers({1, 6}, -1, 1, 2);
+    const double near = esp::sum(turned(q, 5) * turned(k, 3)).item(),
+                 far = esp::sum(turned(q, 25) * turned(k, 23)).item();
+    BOOST_TEST(std::abs(near - far) < 1e-12);
+    BOOST_TEST(std::abs(near - esp::sum(turned(q, 5) * turned(k, 2)).item()) > 1e-3);
+    BOOST_TEST(std::abs(esp::sum(turned(q, 9) * turned(q, 9)).item() - esp::sum(Variable(q) * q).item()) <
+               1e-12);
+  }
+  const Tensor one = rotary(numbers({2, 4}, 1, 2), {.base = 100}).value();
+  const Tensor from = numbers({2, 4}, 1, 2);
+  const double angle = 1 / std::pow(100, 0.5);
+  BOOST_TEST(std::abs(one.at<double>({1, 1}) - (from.at<double>({1, 1}) * std::cos(angle) -
+                                                from.at<double>({1, 3}) * std::sin(angle))) < 1e-14);
+  // The paper's slopes, and those of 12 heads as its program has them.
+  const Tensor eight = alibi(8, 1, 2, 1, esp::float64), twelve = alibi(12, 1, 2, 1, esp::float64);
+  BOOST_TEST(eight.at<double>({0, 0, 0}) == -0.5);
+  BOOST_TEST(eight.at<double>({7, 0, 0}) == -std::exp2(-8));
+  BOOST_TEST(eight.at<double>({7, 0, 1}) == 0);
+  BOOST_TEST(twelve.at<double>({8, 0, 0}) == -std::exp2(-0.5));
+  BOOST_TEST(twelve.at<double>({11, 0, 0}) == -std::exp2(-3.5));
+}
+
+BOOST_AUTO_TEST_CASE(errors_name_the_layer) {
+  BOOST_CHECK_THROW(MultiHeadAttention(5, 2), esp::Error);
+  BOOST_CHECK_THROW(MultiHeadAttention(8, 4, {.key_heads = 3}), esp::Error);
+  BOOST_CHECK_THROW(MultiHeadAttention(8, 4, {.dropout = 1}), esp::Error);
+  const MultiHeadAttention layer = attention();
+  const auto names = [](const std::string& text) {
+    return [text](const esp::Error& e) {
+      return std::string(e.what()).find(text) != std::string::npos &&
+             std::string(e.what()).find("transformer_test.cpp") != std::string::npos;
+    };
+  };
+  BOOST_CHECK_EXCEPTION((void)layer(numbers({2, 4})), esp::ShapeError, names("[2, 4]"));
+  BOOST_CHECK_EXCEPTION((void)layer(numbers({2, 3, 5})), esp::ShapeError, names("[2, 3, 5]"));
+  BOOST_CHECK_EXCEPTION((void)layer(esp::zeros({2, 3, 4})), esp::TypeError, names("float32"));
+  BOOST_CHECK_THROW((void)attention({.add_bias_kv = true})(input(), {.causal = true}), esp::UnsupportedError);
+  KvCache cache;
+  BOOST_CHECK_THROW((void)cache.keys(), esp::Error);
+  (void)layer.step(input(), cache);
+  BOOST_CHECK_THROW((void)layer.step(numbers({1, 3, 4}), cache), esp::ShapeError);
+  BOOST_CHECK_THROW(cache.truncate(4), esp::IndexError);
+  esp::data::Distributor feed({numbers({4, 3, 4})}, {.batch_size = 2});
+  KvCache other;
+  BOOST_CHECK_THROW((void)layer.step(feed.get_output_graphs()[0], other), esp::UnsupportedError);
+  BOOST_CHECK_THROW((void)rotary(numbers({2, 3})), esp::ShapeError);
+  BOOST_CHECK_THROW((void)alibi(0, 1, 1), esp::Error);
+  BOOST_CHECK_THROW(TransformerEncoder(-1, 4, 2), esp::Error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
