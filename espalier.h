@@ -86,6 +86,7 @@
 #include "espalier/nn/vision_pooling.h"
 #include "espalier/nn/weight_norm.h"
 #include "espalier/nn/windows.h"
+#include "espalier/ops/functions/winograd.h"
 #include "espalier/ops/matmul/matmul_precision.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/adadelta.h"

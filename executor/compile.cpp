@@ -84,6 +84,7 @@ constexpr Stage stages[] = {
     {"fuse_pointwise", StageKind::pass, on_graph<fuse_pointwise>},
     {"group_updates", StageKind::pass, on_graph<group_updates>},
     {"fuse_matmul", StageKind::pass, on_graph<fuse_matmul>},
+    {"fuse_convolution", StageKind::pass, on_graph<fuse_convolution>},
     {"split_buckets", StageKind::pass, on_graph<split_buckets>},
     {"gather_parameters", StageKind::unfinished, gather_new_parameters},
     {"keep_old_values", StageKind::required, on_graph<keep_old_values>},

@@ -2,6 +2,7 @@
 #include <map>
 #include <queue>
 
+#include "espalier/executor/fused/convolution_epilogue.h"
 #include "espalier/executor/fused/fused_op.h"
 #include "espalier/executor/graph/adjacency.h"
 #include "espalier/executor/graph/rewriter.h"
@@ -39,7 +40,8 @@ class Fuser {
       return false;
     const GraphNode& n = graph_.nodes[cluster.members[0]];
     return std::any_of(n.inputs.begin(), n.inputs.end(), [&](const ValueRef& input) {
-      return graph_.nodes[input.node].op->traits().anchors_epilogue;
+      const Op& op = *graph_.nodes[input.node].op;
+      return op.traits().anchors_epilogue || ConvolutionEpilogue::anchors(op);
     });
   }
 

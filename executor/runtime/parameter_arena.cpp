@@ -237,6 +237,20 @@ void ParameterArena::fetch() {
   }
 }
 
+uint64_t ParameterArena::contents() {
+  if (contents_ > 0 && seen_assignments_ == leaf_assignments().load(std::memory_order_acquire))
+    return contents_;
+  const std::scoped_lock lock(leaves_mutex());
+  seen_assignments_ = leaf_assignments().load(std::memory_order_relaxed);
+  std::vector<uint64_t> versions;
+  versions.reserve(slots_.size());
+  for (const Slot& slot : slots_)
+    versions.push_back(slot.settled ? slot.settled->version.value_or(0) : slot.version);
+  if (contents_ == 0 || versions != seen_versions_) ++contents_;
+  seen_versions_ = std::move(versions);
+  return contents_;
+}
+
 void ParameterArena::mark_assigned(std::span<const size_t> slots) {
   if (slots.empty()) return;
   const std::scoped_lock lock(leaves_mutex());

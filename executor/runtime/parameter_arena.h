@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "espalier/core/node.h"
+#include "espalier/executor/fused/kept_values.h"
 
 namespace espalier {
 
@@ -71,6 +72,9 @@ class ParameterArena {
   Tensor range(size_t first, size_t last) const;
   /// Of all leaves here, in bytes.
   int64_t bytes() const;
+  /// Another number once a leaf here has another value; above 0. Called while a LeafUse of the leaves is
+  /// entered. A few nanoseconds as long as no leaf of the process is assigned.
+  uint64_t contents();
   /// Notes that a step has written these leaves: each gets a new version, unless it has been assigned since
   /// `bind`. An arena of a further replica notes that it has that version.
   void mark_assigned(std::span<const size_t> slots);
@@ -100,6 +104,20 @@ class ParameterArena {
   uint64_t assignments_ = 0;  // of the process, when the leaves here were current
   bool follows_ = false;
   Order order_ = Order::any;
+  // What `contents` has last seen.
+  uint64_t seen_assignments_ = 0;
+  std::vector<uint64_t> seen_versions_;
+  uint64_t contents_ = 0;
+};
+
+/// What the kernels of a session keep of its leaves.
+class KeptLeafValues : public KeptValues {
+ public:
+  explicit KeptLeafValues(ParameterArena& leaves) : leaves_(leaves) {}
+  uint64_t version() override { return leaves_.contents(); }
+
+ private:
+  ParameterArena& leaves_;
 };
 
 }  // namespace espalier

@@ -98,6 +98,7 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, Session& session, BatchSh
     nan_finder_ = std::make_unique<NanFinder>(*plan_, values_, std::move(written));
   }
   context_.offer(workspace_);
+  context_.offer<KeptValues>(session.kept);
   if (!plan_->replication) return;
   const auto bytes_of_leaves = [&leaves](const Node* first, const Node* last) {
     return leaves.range(leaves.slot(first), leaves.slot(last));

@@ -46,6 +46,7 @@ class Session {
 
   ParameterArena leaves;
   Tensor arena;  ///< of all plans, of which one runs at a time
+  KeptLeafValues kept{leaves};
   /// How it adds up with other replicas, for plans that do.
   std::unique_ptr<GradientSync> gradient_sync = make_local_sync();
   Accumulators accumulators;

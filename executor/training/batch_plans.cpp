@@ -16,13 +16,16 @@ void BatchPlans::run(BatchSource& batch, uint64_t first_stream, Profiler* profil
       batch.load(plan, device == 0 ? profiler : nullptr);
       const auto run = [&] {
         plan.runtime->run(first_stream, profiler && &plan == &last() ? profiler->timestamps() : nullptr);
+        // Before others read what has been written.
+        if (device == 0) devices_->first().leaves.mark_assigned(plan.runtime->assigned());
       };
       // Further replicas have their own copies of the leaves.
       device == 0 ? devices_->use_leaves(!plan.runtime->assigned().empty(), run) : run();
     }
   });
   batch.advance();
-  devices_->mark_assigned(last().runtime->assigned());
+  for (size_t i = 1; i < devices_->size(); ++i)
+    (*devices_)[i].leaves.mark_assigned(last().runtime->assigned());
 }
 
 }  // namespace espalier

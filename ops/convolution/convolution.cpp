@@ -53,21 +53,14 @@ void run_by_columns(const ConvolutionForm& form, const ConvolutionSizes& sizes, 
   if (result == ConvolutionResult::y) copy_elements(copies.y, y);
 }
 
-ConvolutionStrides strides_of(const ConvolutionForm& form, const Layout& x, const Layout& kernels,
-                              const Layout& y) {
-  // Axes of size 1 may have any strides.
-  const auto strides = [](const Layout& l) { return l.contiguous() ? Layout(l.shape).strides : l.strides; };
-  return {form.channels_second(strides(x)), strides(kernels), form.channels_second(strides(y)),
-          form.channels_last};
-}
-
 /// By oneDNN, which has no float64, or by products.
 void compute(const ConvolutionForm& form, ConvolutionResult result, ConvolutionOperands& all) {
   const ConvolutionSizes sizes = form.sizes(all.x.shape(), all.kernels.shape(), all.y.shape());
   if (all.x.dtype() == DType::float32) {
     std::optional<ConvolutionPrimitive> primitive;
     try {
-      primitive.emplace(sizes, result, strides_of(form, all.x.layout(), all.kernels.layout(), all.y.layout()),
+      primitive.emplace(sizes, result,
+                        convolution_strides(form, all.x.layout(), all.kernels.layout(), all.y.layout()),
                         Workspace());
     } catch (const UnsupportedError&) {  // then by products
     }
@@ -108,7 +101,7 @@ class ConvolutionOp : public Op {
     try {
       auto primitive = std::make_shared<ConvolutionPrimitive>(
           form_.sizes(x->shape(), kernels->shape(), y->shape()), result_,
-          strides_of(form_, x->layout(), kernels->layout(), y->layout()), Workspace::of(context));
+          convolution_strides(form_, x->layout(), kernels->layout(), y->layout()), Workspace::of(context));
       return bound([primitive, x = x, kernels = kernels, y = y](RandomStream) {
         primitive->run(x->address(), kernels->address(), y->address());
       });
@@ -124,7 +117,8 @@ class ConvolutionOp : public Op {
     const Layout out(call.outputs[0].shape);
     if (!is_dense(*call.layouts[0]) || !is_dense(*call.layouts[1])) return 0;
     const auto [x, kernels, y] = seats(call.layouts[0], call.layouts[1], &out);
-    return ConvolutionPrimitive::workspace_bytes(sizes, result_, strides_of(form_, *x, *kernels, *y));
+    return ConvolutionPrimitive::workspace_bytes(sizes, result_,
+                                                 convolution_strides(form_, *x, *kernels, *y));
   }
 
  protected:

@@ -1,6 +1,7 @@
 // A convolution, or one of its gradients, as a oneDNN primitive in the layouts that are fastest there.
 #pragma once
 #include <memory>
+#include <string>
 
 #include "espalier/core/workspace.h"
 #include "espalier/ops/convolution/sizes.h"
@@ -19,21 +20,43 @@ struct ConvolutionStrides {
   bool channels_last = false;
 };
 
+/// Of operands with these layouts, which have no strides of 0.
+ConvolutionStrides convolution_strides(const ConvolutionForm& form, const Layout& x, const Layout& kernels,
+                                       const Layout& y);
+
+/// What a primitive computes of y in the same pass: activation(y + bias + residual).
+struct ConvolutionAfter {
+  enum class Activation : uint8_t { none, relu, tanh, sigmoid, clip };
+  bool bias = false;      ///< a number for each channel
+  bool residual = false;  ///< lies as y does, in another place
+  Activation activation = Activation::none;
+  float low = 0, high = 0;  ///< of clip
+  /// The primitive reads kernels that `pack` has put into its layout, in memory of the caller.
+  bool packed = false;
+};
+
 class ConvolutionPrimitive {
  public:
   /// Copies in the layouts of oneDNN, and scratch memory, are in the workspace. Throws UnsupportedError if
-  /// oneDNN has no primitive for the sizes.
+  /// oneDNN has no primitive for the sizes. What comes after is for ConvolutionResult::y alone.
   ConvolutionPrimitive(const ConvolutionSizes& sizes, ConvolutionResult result,
-                       const ConvolutionStrides& strides, Workspace workspace);
+                       const ConvolutionStrides& strides, Workspace workspace,
+                       const ConvolutionAfter& after = {});
   ~ConvolutionPrimitive();
   ConvolutionPrimitive(ConvolutionPrimitive&&) noexcept;
 
   /// What it takes of a workspace at most; 0 if oneDNN has no primitive.
   static int64_t workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result,
-                                 const ConvolutionStrides& strides);
+                                 const ConvolutionStrides& strides, const ConvolutionAfter& after = {});
 
   /// Reads two of the tensors and writes the third.
-  void run(void* x, void* kernels, void* y);
+  void run(void* x, void* kernels, void* y, void* bias = nullptr, void* residual = nullptr);
+
+  /// Where kernels are packed: how many bytes that takes, a text that differs for other layouts, and copying
+  /// them there.
+  int64_t packed_bytes() const;
+  std::string packed_layout() const;
+  void pack(void* kernels, void* packed);
 
  private:
   struct Impl;

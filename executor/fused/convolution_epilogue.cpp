@@ -1,0 +1,175 @@
+#include "espalier/executor/fused/convolution_epilogue.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "espalier/core/error.h"
+#include "espalier/executor/fused/kept_values.h"
+
+namespace espalier {
+
+namespace {
+
+using Step = ChannelProgram::Step;
+
+/// The numbers of all channels that an operand has, one after the other.
+class ChannelNumbers {
+ public:
+  ChannelNumbers(const Step& step, const ConvolutionEpilogue& op, const KernelCall& call)
+      : number_(step.number) {
+    if (step.input) operand_ = call.inputs[op.seat(*step.input)];
+    if (operand_ && operand_->elements() > 1) stride_ = operand_->layout().strides.back();
+  }
+  float operator[](int64_t channel) const {
+    return operand_ ? operand_->data<float>()[channel * stride_] : static_cast<float>(number_);
+  }
+
+ private:
+  const Tensor* operand_ = nullptr;
+  double number_;
+  int64_t stride_ = 0;
+};
+
+/// Scales kernels and packs them when leaves have changed, and convolves.
+class BoundConvolution : public BoundKernel {
+ public:
+  BoundConvolution(const ConvolutionEpilogue& op, const KernelCall& call, ConvolutionPrimitive primitive,
+                   KeptValues* kept)
+      : op_(op), call_(call), kept_(kept), primitive_(std::move(primitive)) {
+    channels_ = call.outputs[0]->shape()[-1];
+    const int64_t bias_bytes = aligned_bytes(channels_ * static_cast<int64_t>(sizeof(float)));
+    if (kept_) {
+      const int64_t kernel_bytes = aligned_bytes(primitive_.packed_bytes());
+      value_ = kept_->of(op.key() + primitive_.packed_layout(), kernel_bytes + bias_bytes);
+      packed_ = static_cast<char*>(value_->memory.address());
+      bias_ = reinterpret_cast<float*>(packed_ + kernel_bytes);
+    } else {
+      own_ = Tensor({bias_bytes}, DType::boolean, Device());
+      bias_ = static_cast<float*>(own_.address());
+    }
+  }
+
+  void run(RandomStream) override {
+    if (!kept_) {
+      compute_bias(nullptr);
+    } else if (const uint64_t version = kept_->version(); value_->version != version) {
+      value_->version = 0;
+      pack();
+      value_->version = version;
+    }
+    const auto residual = op_.channels().residual;
+    primitive_.run(call_.inputs[0]->address(), kept_ ? packed_ : call_.inputs[1]->address(),
+                   call_.outputs[0]->address(), bias_,
+                   residual ? call_.inputs[op_.seat(*residual)]->address() : nullptr);
+  }
+
+ private:
+  /// scale · (y + …) as scale · y + bias.
+  void compute_bias(float* scale) {
+    std::fill_n(bias_, channels_, 0.0F);
+    if (scale) std::fill_n(scale, channels_, 1.0F);
+    for (const Step& step : op_.channels().steps) {
+      const ChannelNumbers numbers(step, op_, call_);
+      for (int64_t c = 0; c < channels_; ++c) {
+        const float x = numbers[c];
+        switch (step.kind) {
+          case Step::Kind::add: bias_[c] += x; break;
+          case Step::Kind::subtract: bias_[c] -= x; break;
+          case Step::Kind::multiply: bias_[c] *= x, scale[c] *= x; break;
+          case Step::Kind::divide: bias_[c] /= x, scale[c] /= x; break;
+        }
+      }
+    }
+  }
+  void pack() {
+    const Tensor& kernels = *call_.inputs[1];
+    std::vector<float> scale(static_cast<size_t>(channels_));
+    compute_bias(scale.data());
+    if (!op_.channels().scales()) return primitive_.pack(kernels.address(), packed_);
+    // The primitive knows the strides of the kernels.
+    Tensor scaled(kernels.shape(), DType::float32, Device());
+    const Tensor plain = kernels.contiguous_copy();
+    const int64_t size = kernels.elements() / channels_;
+    const float* from = plain.data<float>();
+    float* to = scaled.data<float>();
+    for (int64_t c = 0; c < channels_; ++c)
+      for (int64_t i = 0; i < size; ++i)
+        to[c * size + i] = from[c * size + i] * scale[static_cast<size_t>(c)];
+    primitive_.pack(scaled.address(), packed_);
+  }
+
+  const ConvolutionEpilogue& op_;
+  const KernelCall call_;
+  KeptValues* kept_;
+  ConvolutionPrimitive primitive_;
+  int64_t channels_ = 0;
+  std::shared_ptr<KeptValues::Value> value_;
+  Tensor own_;
+  char* packed_ = nullptr;
+  float* bias_ = nullptr;
+};
+
+/// What oneDNN can read where it is, if it is x or the kernels.
+bool is_dense(const Layout& layout) {
+  return layout.shape.elements() > 0 &&
+         std::ranges::all_of(layout.strides, [](int64_t stride) { return stride > 0; });
+}
+
+}  // namespace
+
+bool ConvolutionEpilogue::anchors(const Op& op) {
+  return op.name() == "conv" && attribute<bool>(op, "channels_last");
+}
+
+Attributes ConvolutionEpilogue::attributes() const {
+  Attributes all = anchor().attributes();
+  all.emplace_back("result", static_cast<int64_t>(program_input()));
+  all.emplace_back("packed", !key_.empty());
+  all.emplace_back("program", program().str());
+  return all;
+}
+
+ConvolutionAfter ConvolutionEpilogue::after() const {
+  return {.bias = !channels_.steps.empty(),
+          .residual = channels_.residual.has_value(),
+          .activation = channels_.activation,
+          .low = channels_.low,
+          .high = channels_.high,
+          .packed = !key_.empty()};
+}
+
+bool ConvolutionEpilogue::reads(const SmallVector<const Layout*, 4>& inputs) const {
+  const bool kernels = channels_.scales() ? inputs[1]->contiguous() : is_dense(*inputs[1]);
+  return kernels && is_dense(*inputs[0]) &&
+         (!channels_.residual || inputs[seat(*channels_.residual)]->contiguous());
+}
+
+int64_t ConvolutionEpilogue::workspace_bytes(const PlannedCall& call) const {
+  if (call.device != DeviceType::cpu || !reads(call.layouts)) return EpilogueOp::workspace_bytes(call);
+  const ConvolutionForm form = ConvolutionForm::of(anchor());
+  const Layout out(anchor_output().shape);
+  return ConvolutionPrimitive::workspace_bytes(
+      form.sizes(call.inputs[0]->shape, call.inputs[1]->shape, out.shape), ConvolutionResult::y,
+      convolution_strides(form, *call.layouts[0], *call.layouts[1], out), after());
+}
+
+std::unique_ptr<BoundKernel> ConvolutionEpilogue::bind_cpu(const KernelCall& call,
+                                                           const BindContext& context) const {
+  SmallVector<const Layout*, 4> layouts;
+  for (const Tensor* input : call.inputs) layouts.push_back(&input->layout());
+  KeptValues* kept = key_.empty() ? nullptr : context.find<KeptValues>();
+  if (!reads(layouts) || (!key_.empty() && !kept)) return EpilogueOp::bind_cpu(call, context);
+  const ConvolutionForm form = ConvolutionForm::of(anchor());
+  const Layout out(anchor_output().shape);
+  try {
+    ConvolutionPrimitive primitive(
+        form.sizes(layouts[0]->shape, layouts[1]->shape, out.shape), ConvolutionResult::y,
+        convolution_strides(form, *layouts[0], *layouts[1], out), Workspace::of(context), after());
+    return std::make_unique<BoundConvolution>(*this, call, std::move(primitive), kept);
+  } catch (
+      const UnsupportedError&) {  // oneDNN has no such primitive: the program runs behind the convolution
+    return EpilogueOp::bind_cpu(call, context);
+  }
+}
+
+}  // namespace espalier

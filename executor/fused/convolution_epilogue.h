@@ -1,0 +1,64 @@
+// A convolution with what is computed of its result element by element, in one call of oneDNN.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "espalier/executor/fused/epilogue.h"
+#include "espalier/ops/convolution/convolution_primitive.h"
+
+namespace espalier {
+
+/// A program as activation(scale · y + bias + residual), where scale and bias are a number for each channel:
+/// what follows a convolution in inference, batch normalization included.
+struct ChannelProgram {
+  /// A step towards scale and bias: by an input of the program, or by a number.
+  struct Step {
+    enum class Kind : uint8_t { add, subtract, multiply, divide } kind;
+    std::optional<size_t> input;
+    double number = 0;
+  };
+  std::vector<Step> steps;
+  std::optional<size_t> residual;  ///< an input of the program
+  ConvolutionAfter::Activation activation = ConvolutionAfter::Activation::none;
+  float low = 0, high = 0;
+
+  bool scales() const;
+  /// Of a program that reads the result of a convolution with the channels last as input `result`, if it can
+  /// be seen so with steps by those inputs alone for which `steps_by` is true.
+  static std::optional<ChannelProgram> of(const Program& program, size_t result, const Spec& output,
+                                          const InputSpecs& inputs, const std::vector<bool>& steps_by);
+};
+
+/// The convolution is computed with kernels · scale. With a `key`, which says of which leaves kernels, scale
+/// and bias are made and how, kernels are scaled and put into oneDNN's layout once for each version of the
+/// leaves; else scale is 1.
+class ConvolutionEpilogue : public EpilogueOp {
+ public:
+  ConvolutionEpilogue(Epilogue epilogue, ChannelProgram channels, std::string key)
+      : EpilogueOp(std::move(epilogue)), channels_(std::move(channels)), key_(std::move(key)) {}
+  std::string_view name() const override { return "conv_epilogue"; }
+  Attributes attributes() const override;
+  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override;
+  int64_t workspace_bytes(const PlannedCall& call) const override;
+
+  /// Whether it is a convolution of which, in float32, this can be made.
+  static bool anchors(const Op& op);
+  const ChannelProgram& channels() const { return channels_; }
+  /// Empty: kernels and bias may differ from run to run.
+  const std::string& key() const { return key_; }
+  /// Where an input of the program is among those of the node.
+  size_t seat(size_t program_input) const {
+    return anchor_inputs() + program_input - (program_input > this->program_input());
+  }
+
+ private:
+  ConvolutionAfter after() const;
+  /// Whether oneDNN can read operands that lie so.
+  bool reads(const SmallVector<const Layout*, 4>& inputs) const;
+
+  ChannelProgram channels_;
+  std::string key_;
+};
+
+}  // namespace espalier

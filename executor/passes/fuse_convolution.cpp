@@ -1,0 +1,177 @@
+// Convolutions take the program behind them into their node: biases, batch normalization with running
+// statistics, residuals and activations.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "espalier/executor/fused/convolution_epilogue.h"
+#include "espalier/executor/fused/program_parts.h"
+#include "espalier/executor/graph/rewriter.h"
+#include "espalier/executor/passes/passes.h"
+
+namespace espalier {
+
+namespace {
+
+/// Which values are made of leaves and constants alone.
+std::vector<bool> made_of_leaves(const Graph& graph) {
+  std::vector<bool> made(graph.nodes.size(), false);
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& n = graph.nodes[i];
+    made[i] = n.op->effect() == Effect::none && !n.op->feed() && !n.op->traits().runs_on_host &&
+              std::ranges::all_of(n.inputs, [&](ValueRef v) { return made[v.node]; });
+  }
+  return made;
+}
+
+/// Of which leaves a value is made, and how: a text that differs for values that may differ.
+std::string recipe(const Graph& graph, ValueRef v) {
+  const GraphNode& n = graph.nodes[v.node];
+  if (n.leaf.defined()) return fmt::format("leaf {}", static_cast<const void*>(n.leaf.node()));
+  if (n.is_constant()) return fmt::format("constant {}", static_cast<const void*>(n.constant.get()));
+  std::string text = fmt::format("{}.{} {} {}(", n.op->name(), v.output, to_string(n.op->attributes()),
+                                 graph.spec(v).shape.str());
+  if (const auto* fused = dynamic_cast<const FusedOp*>(n.op.get()))
+    for (const Instruction& instruction : fused->program().instructions)
+      text += to_string(instruction.op->attributes()) + ";";
+  for (const ValueRef& input : n.inputs) text += recipe(graph, input) + ",";
+  return text + ")";
+}
+
+bool is_anchor(const GraphNode& n) {
+  return ConvolutionEpilogue::anchors(*n.op) && n.outputs[0].dtype == DType::float32 &&
+         n.outputs[0].shape.elements() > 0;
+}
+
+std::vector<int> count_readers(const Graph& graph) {
+  std::vector<int> readers(graph.nodes.size(), 0);
+  for (const GraphNode& n : graph.nodes)
+    for (const ValueRef& input : n.inputs) ++readers[input.node];
+  for (const ValueRef& result : graph.results) ++readers[result.node];
+  return readers;
+}
+
+/// A program that reads several convolutions, as that behind a shortcut does, becomes one for each.
+void divide_programs(Graph& graph) {
+  const std::vector<int> readers = count_readers(graph);
+  GraphRewriter rewriter(graph);
+  const auto nodes = static_cast<uint32_t>(graph.nodes.size());
+  for (uint32_t i = 0; i < nodes; ++i) {
+    std::vector<ValueRef> anchors;
+    for (const ValueRef& input : graph.nodes[i].inputs)
+      if (is_anchor(graph.nodes[input.node]) && readers[input.node] == 1) anchors.push_back(input);
+    for (size_t k = 0; k + 1 < anchors.size(); ++k) {
+      GraphNode& n = rewriter.node(i);
+      const auto op = std::dynamic_pointer_cast<const FusedOp>(n.op);
+      if (!op) break;
+      std::vector<bool> joins;
+      for (const ValueRef& input : n.inputs)
+        joins.push_back(rewriter.spec(input).shape.elements() <= graph.spec(anchors[k]).shape[-1]);
+      const auto at = static_cast<uint32_t>(std::ranges::find(n.inputs, anchors[k]) - n.inputs.begin());
+      const auto divided = cut_off_chain(op->program(), at, joins);
+      if (!divided) continue;
+      const auto inputs_of = [&n](const ProgramPart& part) {
+        SmallVector<ValueRef, 2> inputs;
+        for (const uint32_t input : part.inputs) inputs.push_back(n.inputs[input]);
+        return inputs;
+      };
+      const Spec made{divided->first.program.instructions.back().dtype, graph.spec(anchors[k]).shape};
+      GraphNode first;
+      first.op = std::make_shared<FusedOp>(divided->first.program, Specs{made});
+      first.inputs = inputs_of(divided->first);
+      first.outputs = {made};
+      first.tag = n.tag;
+      first.where = n.where;
+      auto rest = inputs_of(divided->rest);
+      Specs outputs = n.outputs;
+      const ValueRef between{rewriter.add_before(i, std::move(first)), 0};
+      GraphNode& behind = rewriter.node(i);
+      for (ValueRef& input : rest)
+        if (input == anchors[k]) input = between;
+      behind.op = std::make_shared<FusedOp>(divided->rest.program, std::move(outputs));
+      behind.inputs = std::move(rest);
+    }
+  }
+  rewriter.finish();
+}
+
+class Fusion {
+ public:
+  Fusion(Graph& graph, bool keeps)
+      : graph_(graph),
+        made_of_leaves_(made_of_leaves(graph)),
+        keeps_(keeps),
+        readers_(count_readers(graph)) {}
+
+  /// Makes the program at node i part of a convolution that it reads.
+  bool take_in(uint32_t i) {
+    const GraphNode& n = graph_.nodes[i];
+    const auto program = std::dynamic_pointer_cast<const FusedOp>(n.op);
+    if (!program || n.outputs.size() != 1) return false;
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      const GraphNode& convolution = graph_.nodes[n.inputs[k].node];
+      if (!is_anchor(convolution) || readers_[n.inputs[k].node] != 1 ||
+          !(convolution.outputs[0] == n.outputs[0]))
+        continue;
+      const bool may_pack = keeps_ && made_of_leaves_[convolution.inputs[1].node];
+      if ((may_pack && take_in(i, k, program, true)) || take_in(i, k, program, false)) return true;
+    }
+    return false;
+  }
+
+ private:
+  bool take_in(uint32_t i, size_t k, const std::shared_ptr<const FusedOp>& program, bool packs) {
+    GraphNode& n = graph_.nodes[i];
+    const GraphNode& convolution = graph_.nodes[n.inputs[k].node];
+    const Spec output = convolution.outputs[0];
+    std::vector<bool> steps_by;
+    InputSpecs specs;
+    for (const ValueRef& input : n.inputs) {
+      specs.push_back(&graph_.spec(input));
+      steps_by.push_back(!packs || made_of_leaves_[input.node]);
+    }
+    auto channels = ChannelProgram::of(program->program(), k, output, specs, steps_by);
+    if (!channels || (!packs && channels->scales())) return false;
+    std::string key = packs ? key_of(convolution, n, *channels) : std::string();
+    SmallVector<ValueRef, 2> inputs = convolution.inputs;
+    for (size_t other = 0; other < n.inputs.size(); ++other)
+      if (other != k) inputs.push_back(n.inputs[other]);
+    n.op = std::make_shared<ConvolutionEpilogue>(
+        Epilogue{convolution.op, convolution.inputs.size(), output, output.shape, program, k},
+        std::move(*channels), std::move(key));
+    n.inputs = std::move(inputs);
+    return true;
+  }
+  std::string key_of(const GraphNode& convolution, const GraphNode& program,
+                     const ChannelProgram& channels) const {
+    std::string key = recipe(graph_, convolution.inputs[1]);
+    for (const ChannelProgram::Step& step : channels.steps)
+      key += fmt::format("|{} {} {}", static_cast<int>(step.kind), step.number,
+                         step.input ? recipe(graph_, program.inputs[*step.input]) : "");
+    return key;
+  }
+
+  Graph& graph_;
+  const std::vector<bool> made_of_leaves_;
+  const bool keeps_;
+  const std::vector<int> readers_;
+};
+
+}  // namespace
+
+bool fuse_convolution(Graph& graph, const CompileOptions& options) {
+  if (graph.device != DeviceType::cpu) return false;
+  if (std::ranges::none_of(graph.nodes, is_anchor)) return false;
+  const bool writes =
+      std::ranges::any_of(graph.nodes, [](const GraphNode& n) { return n.op->has_side_effects(); });
+  const bool keeps = options.inference && !writes && options.memory_budget == 0;
+  if (keeps) divide_programs(graph);
+  Fusion fusion(graph, keeps);
+  bool changed = false;
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) changed |= fusion.take_in(i);
+  if (changed) dead_nodes(graph);
+  return changed;
+}
+
+}  // namespace espalier

@@ -1,0 +1,280 @@
+// Convolutions with what follows them in one node: values, and what is in a node.
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "espalier/core/random.h"
+#include "espalier/data/distributor.h"
+#include "espalier/executor/executor.h"
+#include "espalier/nn/activation.h"
+#include "espalier/nn/batch_norm.h"
+#include "espalier/nn/container.h"
+#include "espalier/nn/convolution.h"
+#include "espalier/nn/dense.h"
+#include "espalier/nn/piecewise_activation.h"
+#include "espalier/nn/vision/models.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+using namespace espalier::nn;
+using esp::Variable;
+
+namespace {
+
+int64_t count(const std::string& text, std::string_view word) {
+  int64_t found = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+  return found;
+}
+int64_t nodes(const esp::Executor& executor, const std::string& op) {
+  return count(executor.plan().str(), " " + op + "(");
+}
+double largest(const Variable& v) { return esp::max(esp::abs(v)).item(); }
+
+esp::Executor inference(const Variable& y, std::vector<std::string> without = {}) {
+  return y.get_executor({.mode = esp::Mode::inference, .without = std::move(without)});
+}
+esp::Tensor floats(const esp::Shape& shape, uint64_t which) {
+  return numbers(shape, -1, 1, which).to(esp::float32);
+}
+/// Running statistics and affine parameters unlike 0 and 1.
+void vary(const Module& net) {
+  uint64_t which = 7;
+  for (const auto& list : {net.parameters(), net.buffers()})
+    for (auto [path, leaf] : list)
+      if (leaf.shape().rank() == 1 && leaf.dtype() == esp::float32)
+        esp::set_value(leaf, numbers(leaf.shape(), 0.5, 1.5, ++which).to(esp::float32));
+}
+
+struct Row {
+  std::string name;
+  esp::Shape x;
+  std::function<Variable(const Sequential&, const Variable&)> tail;
+  ConvOptions convolution = {.kernel = 3, .padding = 1};
+  int64_t channels = 16;
+  bool norm = true;
+};
+
+const auto plain = [](const Sequential& net, const Variable& x) { return net(x); };
+const auto with_relu = [](const Sequential& net, const Variable& x) { return esp::relu(net(x)); };
+const auto with_tanh = [](const Sequential& net, const Variable& x) { return esp::tanh(net(x)); };
+const auto with_residual = [](const Sequential& net, const Variable& x) { return esp::relu(net(x) + x); };
+
+const Row rows[] = {
+    {"batch norm", {2, 16, 9, 7}, plain},
+    {"batch norm and relu", {2, 16, 9, 7}, with_relu},
+    {"bias and tanh", {3, 16, 8, 8}, with_tanh, {.kernel = 3, .padding = 1}, 16, false},
+    {"bias", {3, 16, 8, 8}, plain, {.kernel = 3, .padding = 1}, 16, false},
+    {"sigmoid",
+     {1, 4, 5, 5},
+     [](const Sequential& net, const Variable& x) { return esp::sigmoid(net(x)); },
+     {.kernel = 2},
+     6},
+    {"relu6",
+     {2, 3, 11, 6},
+     [](const Sequential& net, const Variable& x) { return Relu6()(net(x) * 8.0); },
+     {.kernel = 3, .stride = 2, .padding = 1},
+     32},
+    {"residual", {2, 16, 9, 7}, with_residual},
+    {"odd channels", {2, 5, 7, 9}, with_relu, {.kernel = 3, .padding = 2, .dilation = 2}, 17},
+    {"groups", {2, 8, 6, 6}, with_relu, {.kernel = 3, .groups = 2}, 12},
+    {"depthwise with residual", {1, 16, 6, 5}, with_residual, {.kernel = 3, .padding = 1, .groups = 16}},
+    {"points of one image", {1, 16, 1, 1}, with_residual, {.kernel = 1}, 16, false},
+    {"one channel", {2, 1, 6, 6}, with_relu, {.kernel = 3}, 1, false},
+    {"Winograd", {4, 32, 24, 24}, with_residual, {.kernel = 3, .padding = 1}, 32},
+};
+
+Sequential network(const Row& row) {
+  ConvOptions options = row.convolution;
+  options.bias = !row.norm;
+  Sequential net(Conv2d(row.channels, options));
+  if (row.norm) net.append(BatchNorm());
+  (void)net(floats(row.x, 1));
+  vary(net);
+  net.train(false);
+  return net;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(convolution_fusion)
+
+BOOST_AUTO_TEST_CASE(values_are_those_of_single_nodes) {
+  for (const Row& row : rows) {
+    esp::seed(5);
+    const Sequential net = network(row);
+    const Variable x = esp::placeholder("x", row.x), y = row.tail(net, x);
+    const esp::Executor fused = inference(y), apart = inference(y, {"fuse_convolution"});
+    BOOST_TEST(nodes(fused, "conv_epilogue") == 1, row.name << "\n" << fused.plan().str());
+    BOOST_TEST(nodes(fused, "conv") == 0, row.name);
+    BOOST_TEST(nodes(apart, "conv") == 1, row.name);
+    for (const uint64_t which : {2, 3}) {
+      const esp::Tensor images = floats(row.x, which);
+      const Variable expected = apart.run({{"x", images}}).clone();
+      BOOST_TEST(largest(Variable(fused.run({{"x", images}})) - expected) < 3e-5 * (1 + largest(expected)),
+                 row.name);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(one_and_three_axes) {
+  esp::seed(6);
+  const auto check = [](Sequential net, const esp::Shape& shape) {
+    (void)net(floats(shape, 1));
+    vary(net);
+    net.train(false);
+    const Variable x = esp::placeholder("x", shape), y = esp::relu(net(x));
+    const esp::Executor fused = inference(y);
+    BOOST_TEST(nodes(fused, "conv_epilogue") == 1);
+    const esp::Tensor values = floats(shape, 2);
+    BOOST_TEST(largest(Variable(fused.run({{"x", values}})) - esp::relu(net(values))) < 3e-5);
+  };
+  check(Sequential(Conv1d(8, {.kernel = 3, .bias = false}), BatchNorm()), {2, 4, 11});
+  check(Sequential(Conv3d(8, {.kernel = 2, .bias = false}), BatchNorm()), {2, 4, 5, 4, 3});
+}
+
+BOOST_AUTO_TEST_CASE(both_sides_of_a_shortcut) {
+  esp::seed(7);
+  const ConvOptions three{.kernel = 3, .stride = 2, .padding = 1, .bias = false},
+      one{.kernel = 1, .stride = 2, .bias = false};
+  Sequential body(Conv2d(12, three), BatchNorm()), shortcut(Conv2d(12, one), BatchNorm());
+  const esp::Tensor images = floats({2, 6, 9, 9}, 1);
+  for (Sequential* net : {&body, &shortcut}) {
+    (void)(*net)(images);
+    vary(*net);
+    net->train(false);
+  }
+  const Variable x = esp::placeholder("x", {2, 6, 9, 9});
+  const esp::Executor fused = inference(esp::relu(body(x) + shortcut(x)));
+  BOOST_TEST(nodes(fused, "conv_epilogue") == 2, fused.plan().str());
+  const Variable expected = esp::relu(body(images) + shortcut(images));
+  BOOST_TEST(largest(Variable(fused.run({{"x", images}})) - expected) < 3e-5);
+}
+
+/// Kernels are packed when leaves have changed: by the user, by eager updates and by another executor.
+BOOST_AUTO_TEST_CASE(packed_kernels_follow_the_leaves) {
+  esp::seed(8);
+  Sequential net(Conv2d(8, {.kernel = 3, .bias = false}), BatchNorm(), Relu());
+  const esp::Shape shape{4, 3, 8, 8};
+  const esp::Tensor images = floats(shape, 1), targets = floats({4, 8, 6, 6}, 2);
+  (void)net(images);
+  const Variable x = esp::placeholder("x", shape);
+  net.train(false);
+  const Variable shown = net(x);
+  const esp::Executor executor = inference(shown);
+  BOOST_TEST(nodes(executor, "conv_epilogue") == 1);
+  const auto check = [&] {
+    for (int i = 0; i < 2; ++i)
+      BOOST_TEST(largest(Variable(executor.run({{"x", images}})) - net(images)) < 1e-5);
+  };
+  check();
+  for (auto [path, leaf] : net.parameters()) {
+    esp::set_value(leaf, (Variable(leaf.value().clone()) * 1.5 + 0.1).value());
+    check();
+  }
+  for (auto [path, leaf] : net.buffers())
+    if (leaf.dtype() == esp::float32) {
+      esp::set_value(leaf, (Variable(floats(leaf.shape(), 3)) * 0.25 + 1.0).value());
+      check();
+    }
+  net.train(true);
+  const esp::optim::Sgd sgd(0.5);
+  esp::mean(esp::square(net(images) - targets)).update(sgd);
+  net.train(false);
+  check();
+  net.train(true);
+  const esp::data::Distributor feed({images, targets}, {.batch_size = 4});
+  const auto [rows_of, aim] = feed.get_output_graphs<2>();
+  const esp::Executor trainer = esp::mean(esp::square(net(rows_of) - aim)).get_executor({.optimizer = sgd});
+  net.train(false);
+  for (int step = 0; step < 3; ++step) {
+    const Variable before = Variable(executor.run({{"x", images}})).value().clone();
+    (void)trainer.execute({.epochs = 1, .progress = false});
+    check();
+    BOOST_TEST(largest(Variable(executor.run({{"x", images}})) - before) > 1e-4);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(plans_of_several_sizes) {
+  esp::seed(9);
+  Sequential net(Conv2d(8, {.kernel = 3, .bias = false}), BatchNorm(), Relu());
+  (void)net(floats({2, 3, 8, 8}, 1));
+  net.train(false);
+  const esp::Executor executor = inference(net(esp::placeholder("x", {-1, 3, -1, 8})));
+  for (int round = 0; round < 2; ++round)
+    for (const esp::Shape& shape : {esp::Shape{2, 3, 8, 8}, esp::Shape{5, 3, 6, 8}, esp::Shape{1, 3, 9, 8}}) {
+      if (round == 1 && shape[0] == 5) {
+        Variable weight = net.parameters()[0].second;
+        esp::set_value(weight, floats(weight.shape(), 4));
+      }
+      const esp::Tensor images = floats(shape, 2);
+      BOOST_TEST(largest(Variable(executor.run({{"x", images}})) - net(images)) < 1e-5);
+    }
+}
+
+/// In training kernels change with each step, and statistics are those of the batch.
+BOOST_AUTO_TEST_CASE(training_takes_in_biases_and_activations) {
+  const auto losses = [](std::vector<std::string> without, bool fuses) {
+    esp::seed(10);
+    Sequential net(Conv2d(8, {.kernel = 3}), Relu(), Conv2d(8, {.kernel = 3, .bias = false}), BatchNorm(),
+                   Tanh());
+    const esp::data::Distributor feed({floats({8, 3, 9, 9}, 1)}, {.batch_size = 4});
+    const Variable loss = esp::mean(esp::square(net(feed.get_output_graphs()[0]) - 0.3));
+    const esp::Executor executor =
+        loss.get_executor({.optimizer = esp::optim::Sgd(0.1), .without = std::move(without)});
+    BOOST_TEST(nodes(executor, "conv_epilogue") == (fuses ? 1 : 0), executor.plan().str());
+    const auto history = executor.execute({.epochs = 3, .progress = false}).epochs;
+    return std::vector<double>{history.front().loss_mean, history.back().loss_mean};
+  };
+  const auto fused = losses({}, true), apart = losses({"fuse_convolution"}, false);
+  for (size_t i = 0; i < 2; ++i) BOOST_TEST(std::abs(fused[i] - apart[i]) < 1e-5);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_not_taken_in) {
+  esp::seed(11);
+  const esp::Shape shape{2, 4, 6, 6};
+  const Variable x = esp::placeholder("x", shape), kernels = esp::parameter(floats({4, 4, 3, 3}, 1), "k");
+  const Variable y = esp::conv(x, kernels, {.padding = 1});
+  const auto fused = [](const Variable& v) { return nodes(inference(v), "conv_epilogue"); };
+  BOOST_TEST(fused(esp::relu(y)) == 1);
+  BOOST_TEST(fused(esp::relu(y) + y) == 0);                   // another reader
+  BOOST_TEST(fused(esp::relu(esp::relu(y) + 1.0)) == 0);      // two activations
+  BOOST_TEST(fused(esp::exp(y * 0.1)) == 0);                  // not one that oneDNN has
+  BOOST_TEST(fused(esp::relu(1.0 - y)) == 0);                 // y has the other sign
+  BOOST_TEST(fused(y * esp::mean(x, {1, 2, 3}, true)) == 0);  // a number for each image
+  BOOST_TEST(fused(y * esp::mean(x, {0, 2, 3}, true)) == 0);  // kernels would change with x
+  BOOST_TEST(fused(esp::tanh(y + esp::mean(x, {0, 2, 3}, true))) == 1);
+}
+
+BOOST_AUTO_TEST_CASE(infinities_stay) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  esp::Tensor values = esp::zeros({1, 2, 2, 2});
+  values.data<float>()[0] = infinity;
+  values.data<float>()[1] = -infinity;
+  const Variable x = esp::placeholder("x", {1, 2, 2, 2}),
+                 kernels = esp::parameter(esp::ones({1, 2, 1, 1}), "k");
+  const esp::Tensor y = inference(esp::relu(esp::conv(x, kernels))).run({{"x", values}});
+  BOOST_TEST(y.span<float>()[0] == infinity);
+  BOOST_TEST(y.span<float>()[1] == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_network_of_residual_blocks) {
+  esp::seed(12);
+  Sequential net = vision::resnet18({.classes = 5});
+  vary(net);
+  net.train(false);
+  const Variable x = esp::placeholder("x", {1, 3, 33, 40});
+  const esp::Executor executor = inference(net(x));
+  BOOST_TEST(nodes(executor, "conv_epilogue") == 20);
+  BOOST_TEST(nodes(executor, "conv") == 0);
+  const esp::Tensor images = floats({1, 3, 33, 40}, 1);
+  const Variable expected = net(images);
+  BOOST_TEST(largest(Variable(executor.run({{"x", images}})) - expected) < 1e-4 * largest(expected));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
