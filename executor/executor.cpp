@@ -3,6 +3,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/executor/c_export/export.h"
 #include "espalier/executor/training/plan_for.h"
 #include "espalier/executor/training/trainer.h"
 
@@ -60,6 +61,15 @@ void Executor::checkpoint(const std::filesystem::path& folder, Where where) cons
 }
 void Executor::resume(const std::filesystem::path& folder, Where where) const {
   located(where, [&] { impl_->resume(folder); });
+}
+ExportedSizes Executor::export_c(const std::filesystem::path& file, const ExportOptions& options,
+                                 Where where) const {
+  return located(where, [&] {
+    ExportedSizes sizes;
+    impl_->with_settled_leaves(
+        "export_c", [&](const Setup& setup) { sizes = c_export::export_files(setup, file, options); });
+    return sizes;
+  });
 }
 Plan Executor::plan() const { return impl_->plan(); }
 void Executor::profile(const std::filesystem::path& trace, const ProfileOptions& options, Where where) const {

@@ -12,6 +12,7 @@
 #include "espalier/core/variable.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/callback.h"
+#include "espalier/executor/export_options.h"
 #include "espalier/executor/history.h"
 #include "espalier/executor/launch.h"
 #include "espalier/executor/metric.h"
@@ -202,6 +203,15 @@ class Executor {
   /// threads. Throws FileError, and then has changed nothing, if there is none, if it is not what was
   /// written, or if it does not fit this program; Error from a callback of this executor.
   void resume(const std::filesystem::path& folder, Where where = Where::current()) const;
+
+  /// Writes the step as one file of C99 that needs nothing but math.h and allocates nothing: inference as
+  /// `name`_run, training with its optimizer as `name`_step, for batches of one size, with the values that
+  /// parameters and states have now. The file says at its top what it takes of memory and what its functions
+  /// are. Throws UnsupportedError, with the op and the user's line, for what has no C code: other types than
+  /// float32, float64, int32, int64 and bool, several devices, 16-bit precision, and ops that
+  /// docs/reference.md does not list; Error for options that make no sense; FileError.
+  ExportedSizes export_c(const std::filesystem::path& file, const ExportOptions& options = {},
+                         Where where = Where::current()) const;
 
   /// The plan for whole batches. If a placeholder has open axes: the one that was used last, or Error before
   /// the first.

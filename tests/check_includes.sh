@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Sub-folders that are not named here (cpu/, mpi/ and the like) belong to the folder above them. The headers of executor/
 # itself are its public face ("executor"), its sources ("executor.cpp") come last.
 executor=$(printf 'executor/%s ' communicators graph sharding fused plan passes cost)
-executor+="executor $(printf 'executor/%s ' runtime replicas report training) executor.cpp"
+executor+="executor $(printf 'executor/%s ' runtime replicas report training c_export) executor.cpp"
 cuda="core/files core/cuda"
 orders=(
   "core $cuda ops ops/matmul ops/linalg ops/convolution ops/recurrent nn"

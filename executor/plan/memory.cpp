@@ -14,7 +14,7 @@ namespace {
 
 class Planner {
  public:
-  Planner(const Graph& graph, bool in_place) : graph_(graph), allow_in_place_(in_place) {
+  Planner(const Graph& graph, const MemoryRules& rules) : graph_(graph), rules_(rules) {
     const size_t n = graph.nodes.size();
     plan_.places.resize(n);
     plan_.runs.assign(n, false);
@@ -139,7 +139,7 @@ class Planner {
   /// The kernel's output that is this gradient, itself or through views that keep the order of its elements,
   /// if it is not read later and has no other place.
   std::optional<ValueRef> can_be_made_in_bucket(uint32_t bucket, ValueRef gradient) const {
-    if (!allow_in_place_) return std::nullopt;
+    if (!rules_.in_place) return std::nullopt;
     while (node(gradient.node).op->is_view()) {
       const GraphNode& n = node(gradient.node);
       const Spec& from = graph_.spec(n.inputs[0]);
@@ -180,7 +180,7 @@ class Planner {
       for (uint32_t k = 0; k < n.outputs.size(); ++k)
         if (const auto at = in_bucket_.find({i, k}); at != in_bucket_.end())
           plan_.places[i][k] = at->second;
-        else if (!(allow_in_place_ && (over_a_leaf(i, k) || over_an_input(i, k))))
+        else if (!(rules_.in_place && (over_a_leaf(i, k) || over_an_input(i, k))))
           fresh(i, k);
     }
   }
@@ -197,7 +197,7 @@ class Planner {
   /// The region that the kernel of node i asks for, which lies beside its operands.
   void add_workspace(uint32_t i) {
     const GraphNode& n = node(i);
-    if (!plan_.runs[i] || n.op->has_side_effects()) return;  // these run as copies
+    if (!rules_.workspaces || !plan_.runs[i] || n.op->has_side_effects()) return;  // these run as copies
     PlannedCall call{graph_.device, {}, {}, {n.outputs.begin(), n.outputs.size()}};
     for (const ValueRef& input : n.inputs) {
       call.inputs.push_back(&graph_.spec(input));
@@ -213,8 +213,8 @@ class Planner {
   bool can_write_over(const GraphNode& n, uint32_t k, size_t input) const {
     const Spec &in = graph_.spec(n.inputs[input]), &out = n.outputs[k];
     return n.op->can_write_over(k, input) && n.op->reads_elements(input) &&
-           size_of(in.dtype) == size_of(out.dtype) && in.shape.elements() == out.shape.elements() &&
-           place_of(n.inputs[input]).layout.contiguous();
+           size_of(in.dtype) == size_of(out.dtype) && (rules_.over_other_types || in.dtype == out.dtype) &&
+           in.shape.elements() == out.shape.elements() && place_of(n.inputs[input]).layout.contiguous();
   }
 
   /// The new value of a leaf is written into the leaf, if everybody else has read the old one by then.
@@ -280,7 +280,7 @@ class Planner {
   }
 
   const Graph& graph_;
-  bool allow_in_place_;
+  const MemoryRules rules_;
   MemoryPlan plan_;
   std::vector<size_t> first_output_;  // by node: the number of its first output
   size_t outputs_ = 0;
@@ -323,10 +323,12 @@ WorkspaceSizes workspace_sizes(const MemoryPlan& plan) {
   return sizes;
 }
 
-MemoryPlan plan_lifetimes(const Graph& graph, bool in_place) { return Planner(graph, in_place).run(); }
+MemoryPlan plan_lifetimes(const Graph& graph, const MemoryRules& rules) {
+  return Planner(graph, rules).run();
+}
 
-MemoryPlan plan_memory(const Graph& graph, bool in_place, int64_t budget) {
-  MemoryPlan plan = plan_lifetimes(graph, in_place);
+MemoryPlan plan_memory(const Graph& graph, const MemoryRules& rules, int64_t budget) {
+  MemoryPlan plan = plan_lifetimes(graph, rules);
   for (const ArenaBuffer& buffer : plan.buffers) plan.all_bytes += buffer.bytes;
   plan.arena_bytes = place_values_and_workspaces(plan);
   plan.largest_live_bytes = largest_live_set(plan.buffers);

@@ -65,11 +65,25 @@ struct WorkspaceSizes {
 };
 WorkspaceSizes workspace_sizes(const MemoryPlan& plan);
 
+/// What a plan of memory may do, and has to have room for.
+struct MemoryRules {
+  bool in_place = true;    ///< outputs may be written over inputs and leaves
+  bool workspaces = true;  ///< room for the workspaces of this library's kernels
+  /// Outputs may be written over inputs of another type.
+  bool over_other_types = true;
+};
+
 /// The same without offsets: what lives when, and in whose buffer.
-MemoryPlan plan_lifetimes(const Graph& graph, bool in_place);
-/// Lifetimes, views, in place, best fit. `in_place` can be switched off. Throws OutOfMemory if the arena
-/// needs more bytes than the budget; 0: any.
-MemoryPlan plan_memory(const Graph& graph, bool in_place, int64_t budget = 0);
+MemoryPlan plan_lifetimes(const Graph& graph, const MemoryRules& rules);
+/// Lifetimes, views, in place, best fit. Throws OutOfMemory if the arena needs more bytes than the budget; 0:
+/// any.
+MemoryPlan plan_memory(const Graph& graph, const MemoryRules& rules, int64_t budget = 0);
+inline MemoryPlan plan_lifetimes(const Graph& graph, bool in_place) {
+  return plan_lifetimes(graph, MemoryRules{.in_place = in_place});
+}
+inline MemoryPlan plan_memory(const Graph& graph, bool in_place, int64_t budget = 0) {
+  return plan_memory(graph, MemoryRules{.in_place = in_place}, budget);
+}
 /// Throws Error if two buffers overlap while both are in use, workspaces included, or one lies beyond the
 /// arena.
 void verify(const MemoryPlan& plan);

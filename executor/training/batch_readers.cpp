@@ -141,13 +141,13 @@ void need_placeholders_only(const TreeFeeds& feeds, const char* what) {
 
 }  // namespace
 
-BatchSignature signature_of(const TreeFeeds& feeds, const FeedShapes& shapes) {
-  need_placeholders_only(feeds, "warm_up");
+BatchSignature signature_of(const TreeFeeds& feeds, const FeedShapes& shapes, const char* what) {
+  need_placeholders_only(feeds, what);
   BatchSignature batch;
-  const std::vector<const Shape*> values = by_feed(feeds, shapes, "warm_up");
+  const std::vector<const Shape*> values = by_feed(feeds, shapes, what);
   for (size_t f = 0; f < feeds.size(); ++f) {
     (void)values[f]->elements();  // throws on negative sizes
-    add_sizes(feeds[f], *values[f], "warm_up", batch);
+    add_sizes(feeds[f], *values[f], what, batch);
   }
   return batch;
 }

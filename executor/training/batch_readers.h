@@ -47,9 +47,9 @@ class BatchReaders : public BatchSource {
   int64_t epochs_ = -1;
 };
 
-/// The signature of batches in which the values of placeholders have these shapes. Throws DataError or
-/// ShapeError as GivenBatch does.
-BatchSignature signature_of(const TreeFeeds& feeds, const FeedShapes& shapes);
+/// The signature of batches in which the values of placeholders have these shapes, which were given to
+/// `what`. Throws DataError or ShapeError as GivenBatch does.
+BatchSignature signature_of(const TreeFeeds& feeds, const FeedShapes& shapes, const char* what = "warm_up");
 
 /// The values which `what`, a call for a tree that is fed, was given for its placeholders. Throws DataError,
 /// TypeError or ShapeError unless they are values of all placeholders, each once, and of nothing else.

@@ -310,6 +310,13 @@ void Trainer::checkpoint(const std::filesystem::path& folder) {
   job_.wait_for_checkpoint();
 }
 
+void Trainer::with_settled_leaves(const char* what, FunctionRef<void(const Setup&)> f) {
+  const Visit visit(occupancy_, what);
+  devices_->finish_before_eager();
+  job_.gather_states();
+  f(setup_);
+}
+
 void Trainer::resume(const std::filesystem::path& folder) {
   const Inside inside(occupancy_, "resume");
   CheckpointFile file;

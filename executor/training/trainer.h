@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "espalier/core/function_ref.h"
 #include "espalier/executor/executor.h"
 #include "espalier/executor/report/profiler.h"
 #include "espalier/executor/training/batch_readers.h"
@@ -42,6 +43,9 @@ class Trainer {
   void stop() { stopped_ = true; }
   void checkpoint(const std::filesystem::path& folder);
   void resume(const std::filesystem::path& folder);
+
+  /// Calls `f` while the tree's leaves have the values that the last step has left. `what` names the caller.
+  void with_settled_leaves(const char* what, FunctionRef<void(const Setup&)> f);
 
   Plan plan();
   void profile(const std::filesystem::path& trace, const ProfileOptions& options);
