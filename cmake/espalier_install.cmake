@@ -2,6 +2,11 @@ include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/espalier")
 
 install(TARGETS espalier EXPORT espalierTargets)
+if(ESPALIER_WITH_ONNX)
+  install(TARGETS espalier_onnx EXPORT espalierOnnxTargets)
+  install(EXPORT espalierOnnxTargets NAMESPACE espalier:: DESTINATION "${package_dir}")
+  install(FILES onnx.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/espalier")
+endif()
 install(FILES espalier.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/espalier")
 install(DIRECTORY core ops nn optim data executor DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/espalier"
         FILES_MATCHING PATTERN "*.h")

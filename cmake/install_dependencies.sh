@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing Debian packages: install_dependencies.sh build [tests] [mpi] [checks] [fuzz] [bench] [peers]
+# Installs missing Debian packages: install_dependencies.sh build [tests] [onnx] [mpi] [checks] [fuzz] [bench] [peers]
 # Without root rights, it prints them and stops.
 set -euo pipefail
 
@@ -9,6 +9,7 @@ declare -A groups=(
            libfmt-dev libdnnl-dev libopenblas-openmp-dev nlohmann-json3-dev libdlpack-dev
            zlib1g-dev libpng-dev libjpeg62-turbo-dev"
   [tests]="libboost-test-dev"
+  [onnx]="libonnx-dev libprotobuf-dev protobuf-compiler"
   [mpi]="libopenmpi-dev mpirun=openmpi-bin"
   [checks]="ccache=ccache clang++-16=clang-16 clang-format=clang-format pkg-config=pkg-config chromium=chromium python3=python3"
   [fuzz]="clang++-16=clang-16 libclang-rt-16-dev"

@@ -1,0 +1,111 @@
+// Constants, conversions, and numbers in order.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "espalier/core/sequences.h"
+#include "espalier/nn/onnx/tensors.h"
+#include "espalier/nn/onnx/translate.h"
+
+namespace espalier::onnx {
+
+namespace {
+
+Outputs constant(FileNode& node) {
+  if (node.has("value_float")) return {Variable(tensor(node.real("value_float", 0)).to(float32))};
+  if (node.has("value_int")) return {Variable(tensor(node.integer("value_int")))};
+  if (node.has("value_ints")) {
+    const std::vector<int64_t> list = node.integers("value_ints");
+    return {Variable(tensor_from(list, {static_cast<int64_t>(list.size())}))};
+  }
+  if (node.has("value_floats")) {
+    const std::vector<double> list = node.reals("value_floats");
+    return {Variable(tensor_from(list, {static_cast<int64_t>(list.size())}).to(float32))};
+  }
+  if (node.has("value_string") || node.has("value_strings")) node.refuse("strings are not supported");
+  if (node.has("sparse_value")) node.refuse("sparse tensors are not supported");
+  return {Variable(node.tensor("value"))};
+}
+
+Outputs constant_of_shape(FileNode& node) {
+  const std::vector<int64_t> sizes = node.integers(0);
+  const Tensor value = node.has("value") ? node.tensor("value").reshape({1}) : zeros({1});
+  for (const int64_t size : sizes)
+    if (size < 0) node.fail(fmt::format("it makes an axis of size {}", size));
+  return {broadcast_to(reshape(Variable(value), {}), Shape(sizes))};
+}
+
+Variable converted(const FileNode& node, const Variable& x, DType to) {
+  node.ignore("saturate");
+  node.ignore("round_mode");
+  return x.dtype() == to ? x : cast(x, to);
+}
+
+Outputs cast_to(FileNode& node) {
+  return {converted(node, node[0], need_dtype(static_cast<int32_t>(node.integer("to")), node.label()))};
+}
+
+Outputs cast_like(FileNode& node) { return {converted(node, node[0], node[1].dtype())}; }
+
+Outputs range_of(FileNode& node) {
+  const DType dtype = node[0].dtype();
+  const double step = node.number(2), begin = node.number(0), end = node.number(1);
+  if (!is_real(dtype)) {
+    const int64_t whole_begin = node.integer(0), whole_end = node.integer(1), whole_step = node.integer(2);
+    if (whole_step == 0) node.fail("its step is 0");
+    if (static_cast<double>(whole_end - whole_begin) / static_cast<double>(whole_step) > 1e8) node.refuse("it has too many numbers");
+    return {Variable(arange(whole_begin, whole_end, whole_step, is_small_integer(dtype) ? int64 : dtype).to(dtype))};
+  }
+  if (!(step != 0) || !std::isfinite((end - begin) / step)) node.fail("its numbers have no end");
+  const double count = std::max(0.0, std::ceil((end - begin) / step));
+  if (count > 1e8) node.refuse("it has too many numbers");
+  std::vector<double> numbers;
+  for (double i = 0; i < count; ++i) numbers.push_back(begin + i * step);
+  return {Variable(tensor_from(numbers, {static_cast<int64_t>(count)}).to(dtype))};
+}
+
+Outputs eye_like(FileNode& node) {
+  const Variable& x = node[0];
+  const DType dtype = node.has("dtype") ? need_dtype(static_cast<int32_t>(node.integer("dtype")), node.label()) : x.dtype();
+  const int64_t k = node.integer("k", 0);
+  if (x.rank() != 2) node.fail(fmt::format("{} is no matrix", x.shape().str()));
+  if (is_open(x, 0) || is_open(x, 1)) node.refuse("its input has an open axis");
+  const int64_t rows = x.shape()[0], columns = x.shape()[1];
+  if (x.shape().elements() > 100'000'000) node.refuse("its matrix is too large");
+  Tensor unit = zeros(x.shape());
+  for (int64_t row = std::max<int64_t>(0, -k); row < rows && row + k < columns; ++row) unit.at<float>({row, row + k}) = 1;
+  return {Variable(unit.to(dtype))};
+}
+
+/// Elements before each one, or up to it, are combined; from the end if `reverse`.
+template <class Accumulate>
+Outputs accumulated(FileNode& node, double neutral, Accumulate&& accumulate) {
+  const int64_t axis = axis_of(node, node[0], node.integer(1));
+  const bool reverse = node.integer("reverse", 0) != 0, exclusive = node.integer("exclusive", 0) != 0;
+  return {computed(
+      [&](const Variable& x) {
+        Variable y = accumulate(reverse ? flip(x, axis) : x, axis);
+        if (exclusive) {
+          std::vector<Padding> paddings(x.rank() - static_cast<size_t>(axis));
+          paddings[0] = {1, -1};
+          y = pad(y, paddings, {.value = neutral});
+        }
+        return reverse ? flip(y, axis) : y;
+      },
+      node[0])};
+}
+
+}  // namespace
+
+void add_creation(Registry& all) {
+  all.add("Constant", 1, constant);
+  all.add("ConstantOfShape", 9, constant_of_shape);
+  all.add("Cast", 6, cast_to);
+  all.add("CastLike", 15, cast_like);
+  all.add("Range", 11, range_of);
+  all.add("EyeLike", 9, eye_like);
+  all.add("CumSum", 11, [](FileNode& n) { return accumulated(n, 0, [](const auto& x, int64_t axis) { return cumsum(x, axis); }); });
+  all.add("CumProd", 26, [](FileNode& n) { return accumulated(n, 1, [](const auto& x, int64_t axis) { return cumprod(x, axis); }); });
+}
+
+}  // namespace espalier::onnx

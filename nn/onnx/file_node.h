@@ -1,0 +1,109 @@
+// FileNode: one node of a file while it is translated, with its inputs as Variables.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "espalier/core/variable.h"
+#include "espalier/nn/onnx/proto.h"
+
+namespace espalier::onnx {
+
+/// A value of the file. `constant`: it depends on nothing that a run or a training step changes.
+struct Value {
+  Variable variable;
+  bool constant = false;
+};
+
+using Outputs = std::vector<Variable>;
+
+class FileNode {
+ public:
+  /// Translates the graph of an attribute, whose inputs are given.
+  using Subgraph = std::function<std::vector<Value>(const pb::GraphProto& graph, const std::vector<Value>& inputs)>;
+  /// Reads a tensor of the file.
+  using ReadTensor = std::function<Tensor(const pb::TensorProto& tensor)>;
+
+  FileNode(const pb::NodeProto& proto, int64_t opset, std::vector<Value> inputs, ReadTensor read, Subgraph subgraph)
+      : proto_(proto),
+        opset_(opset),
+        inputs_(std::move(inputs)),
+        read_(std::move(read)),
+        subgraph_(std::move(subgraph)) {}
+
+  const std::string& type() const { return proto_.op_type(); }
+  int64_t opset() const { return opset_; }
+  /// "node 'name' (Conv)".
+  std::string label() const;
+
+  // Inputs. Those that are left out, in the middle or at the end, are not there.
+  size_t count() const { return inputs_.size(); }
+  bool has(size_t i) const { return i < inputs_.size() && inputs_[i].variable.defined(); }
+  /// Throws FileError if it is not there.
+  const Variable& operator[](size_t i) const;
+  const Value& value(size_t i) const { return inputs_[i]; }
+  Variable optional(size_t i) const { return has(i) ? inputs_[i].variable : Variable(); }
+  std::vector<Variable> all() const;
+  /// Whether all inputs are constants.
+  bool constant() const;
+
+  // Values that decide about the tree. They throw ConstantNeeded unless they are known.
+  bool known(size_t i) const;
+  Tensor tensor(size_t i) const;
+  /// Integers of a scalar or a vector. Sizes of open axes are refused.
+  std::vector<int64_t> integers(size_t i) const;
+  /// The same with sizes of open axes, which are multiples of nominal_size.
+  std::vector<int64_t> open_integers(size_t i) const;
+  std::vector<double> numbers(size_t i) const;
+  int64_t integer(size_t i) const;
+  double number(size_t i) const;
+
+  // Attributes. What is not asked for by the end is refused.
+  bool has(std::string_view attribute) const;
+  int64_t integer(std::string_view attribute, int64_t otherwise) const;
+  int64_t integer(std::string_view attribute) const;
+  double real(std::string_view attribute, double otherwise) const;
+  std::string text(std::string_view attribute, std::string_view otherwise) const;
+  std::vector<int64_t> integers(std::string_view attribute, std::vector<int64_t> otherwise = {}) const;
+  std::vector<double> reals(std::string_view attribute) const;
+  std::vector<std::string> texts(std::string_view attribute) const;
+  Tensor tensor(std::string_view attribute) const;
+  const pb::GraphProto& graph(std::string_view attribute) const;
+  void ignore(std::string_view attribute) const { read_attributes_.insert(std::string(attribute)); }
+  /// Throws UnsupportedError for an attribute that nothing asked for.
+  void check_attributes() const;
+
+  std::vector<Value> run(const pb::GraphProto& graph, const std::vector<Value>& inputs) const {
+    return subgraph_(graph, inputs);
+  }
+
+  size_t outputs() const { return static_cast<size_t>(proto_.output_size()); }
+  bool wants(size_t output) const { return output < outputs() && !proto_.output(static_cast<int>(output)).empty(); }
+  /// Says that its outputs are drawn anew in each run.
+  void set_random() { random_ = true; }
+  /// Says that its outputs are known although its inputs are not: sizes.
+  void set_known() { known_ = true; }
+  bool random() const { return random_; }
+
+  /// Throws UnsupportedError, or FileError: the node, and the reason.
+  [[noreturn]] void refuse(const std::string& reason) const;
+  [[noreturn]] void fail(const std::string& reason) const;
+
+ private:
+  const pb::AttributeProto* find(std::string_view attribute, pb::AttributeProto::AttributeType type) const;
+  const pb::AttributeProto& need(std::string_view attribute, pb::AttributeProto::AttributeType type) const;
+
+  const pb::NodeProto& proto_;
+  int64_t opset_;
+  std::vector<Value> inputs_;
+  ReadTensor read_;
+  Subgraph subgraph_;
+  mutable std::set<std::string, std::less<>> read_attributes_;
+  bool random_ = false, known_ = false;
+};
+
+}  // namespace espalier::onnx

@@ -1,0 +1,59 @@
+// ModelReader: the graph of a file, node by node.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "espalier/nn/onnx/file_node.h"
+#include "espalier/nn/onnx/model.h"
+
+namespace espalier::onnx {
+
+/// The values of a graph by name; those of a graph around it are seen from inside.
+struct Scope {
+  const Scope* around = nullptr;
+  std::map<std::string, Value> values = {};
+
+  const Value* find(const std::string& name) const;
+};
+
+/// The versions of the operators by their domains.
+using Opsets = std::map<std::string, int64_t>;
+
+class ModelReader {
+ public:
+  ModelReader(const pb::ModelProto& proto, std::filesystem::path folder, const LoadOptions& options,
+              const std::source_location& where);
+  Model read();
+
+ private:
+  void read_opsets();
+  void read_initializers(const pb::GraphProto& graph, Scope& scope, bool outermost);
+  void read_inputs();
+  Variable make_input(const pb::ValueInfoProto& info);
+  void translate(const pb::GraphProto& graph, Scope& scope);
+  void translate(const pb::NodeProto& node, Scope& scope, const Opsets& opsets);
+  std::vector<Value> call(const pb::FunctionProto& function, const pb::NodeProto& node, const std::vector<Value>& inputs);
+  std::vector<Value> run(const pb::GraphProto& graph, const std::vector<Value>& inputs, const Scope& around,
+                         const Opsets& opsets);
+  Value folded(Variable variable, const FileNode& node) const;
+  void add_parameters();
+  nn::Module module_of(const std::string& path, std::string& name);
+
+  const pb::ModelProto& proto_;
+  std::filesystem::path folder_;
+  const LoadOptions& options_;
+  std::source_location where_;
+  Model model_;
+  Scope scope_;
+  Opsets opsets_;
+  int depth_ = 0;
+  std::set<std::string> statistics_;  // initializers that are running statistics
+  std::vector<std::pair<std::string, Variable>> parameters_;
+  std::map<std::string, nn::Module> modules_;
+  std::set<std::string> paths_;
+};
+
+}  // namespace espalier::onnx

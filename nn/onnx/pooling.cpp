@@ -1,0 +1,153 @@
+// Pooling.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "espalier/nn/onnx/windows.h"
+
+namespace espalier::onnx {
+
+namespace {
+
+/// Whether the library's pooling pads as the file asks.
+bool fits(const Windows& windows) {
+  for (size_t i = 0; i < windows.axes(); ++i)
+    if (windows.padding[i].before > windows.kernel[i] / 2 || windows.padding[i].before < 0) return false;
+  return windows.symmetric();
+}
+
+/// `x` with the padding of the windows, which have none from then on.
+Variable padded(const Variable& x, Windows& windows, double value) {
+  const Variable y = pad(x, windows.padding, {.value = value});
+  std::ranges::fill(windows.padding, Padding{});
+  return y;
+}
+
+Outputs largest(FileNode& node) {
+  Windows windows = windows_of(node, node[0]);
+  const bool ceil = node.integer("ceil_mode", 0) != 0, by_columns = node.integer("storage_order", 0) != 0;
+  const bool indices = node.wants(1);
+  Variable x = computable(node[0]);
+  if (!fits(windows)) {
+    if (indices) node.refuse("indices with uneven padding are not supported");
+    x = padded(x, windows, is_real(x.dtype()) ? -std::numeric_limits<double>::infinity() : std::numeric_limits<int32_t>::min());
+  }
+  const MaxPoolOptions options{.kernel = windows.kernel, .stride = PerAxis(windows.stride), .padding = windows.before(),
+                               .dilation = windows.dilation, .ceil = ceil};
+  if (!indices) return {cast(max_pool(x, options), node[0].dtype())};
+  const auto [values, places] = max_pool_with_indices(x, options);
+  // Places are counted in the whole tensor.
+  int64_t plane = 1;
+  for (int64_t axis = 2; axis < rank_of(x); ++axis) plane *= x.shape()[axis];
+  if (is_open_size(plane) || is_open(x, 0)) node.refuse("indices need the sizes of open axes");
+  Variable in_plane = places;
+  if (by_columns) {
+    if (x.rank() != 4) node.refuse("storage_order is supported for two axes");
+    const int64_t width = x.shape()[3], height = x.shape()[2];
+    in_plane = remainder(places, width) * height + floor_divide(places, width);
+  }
+  std::vector<int64_t> leading(x.rank(), 1);
+  leading[0] = x.shape()[0];
+  leading[1] = x.shape()[1];
+  const Variable first = reshape(Variable(arange(leading[0] * leading[1], int64)), Shape(leading)) * plane;
+  return {cast(values, node[0].dtype()), in_plane + first};
+}
+
+/// The mean of windows whose elements are `dilation` apart.
+Variable mean_of_windows(const Variable& x, const Windows& windows) {
+  Variable y = x;
+  for (size_t i = 0; i < windows.axes(); ++i)
+    y = mean(sliding_windows(y, static_cast<int64_t>(i) + 2, windows.kernel[i], windows.stride[i], windows.dilation[i]), -1);
+  return y;
+}
+
+/// So many zeros behind each axis that the last window is whole which begins within the axis.
+void round_up(Windows& windows, const Variable& x) {
+  for (size_t i = 0; i < windows.axes(); ++i) {
+    const int64_t span = windows.dilation[i] * (windows.kernel[i] - 1) + 1, stride = windows.stride[i];
+    const int64_t size = x.shape()[static_cast<int64_t>(i) + 2] + windows.padding[i].before + windows.padding[i].after;
+    int64_t count = (std::max<int64_t>(0, size - span) + stride - 1) / stride + 1;
+    if ((count - 1) * stride >= size - windows.padding[i].after) --count;
+    windows.padding[i].after += std::max<int64_t>(0, (count - 1) * stride + span - size);
+  }
+}
+
+Outputs averaged(FileNode& node) {
+  const Variable& x = node[0];
+  Windows windows = windows_of(node, x);
+  const bool ceil = node.integer("ceil_mode", 0) != 0, count_padding = node.integer("count_include_pad", 0) != 0;
+  if (fits(windows) && !windows.dilated())
+    return {avg_pool(x, {.kernel = windows.kernel, .stride = PerAxis(windows.stride), .padding = windows.before(), .ceil = ceil,
+                         .count_padding = count_padding})};
+  for (int64_t axis = 2; axis < rank_of(x); ++axis)
+    if (is_open(x, axis)) node.refuse("this padding needs the size of an open axis");
+  // The mean over the elements that count: that of the windows divided by that of ones.
+  Shape plane = x.shape();
+  plane.dims()[0] = plane.dims()[1] = 1;
+  Windows counted = windows;
+  Variable ones_there = Variable(ones(plane, x.dtype()));
+  if (count_padding) ones_there = padded(ones_there, counted, 1);
+  if (ceil) {
+    if (count_padding) {
+      Windows rest = windows;
+      round_up(rest, x);
+      for (size_t i = 0; i < counted.axes(); ++i) counted.padding[i].after = rest.padding[i].after - windows.padding[i].after;
+    } else {
+      round_up(counted, x);
+    }
+    round_up(windows, x);
+  }
+  const Variable total = mean_of_windows(padded(x, windows, 0), windows);
+  return {total / mean_of_windows(padded(ones_there, counted, 0), counted)};
+}
+
+Outputs normed(FileNode& node) {
+  Windows windows = windows_of(node, node[0]);
+  const bool ceil = node.integer("ceil_mode", 0) != 0;
+  Variable x = node[0];
+  if (ceil) round_up(windows, x);
+  if (!fits(windows)) x = padded(x, windows, 0);
+  return {lp_pool(x, {.kernel = windows.kernel, .p = static_cast<double>(node.integer("p", 2)), .stride = PerAxis(windows.stride),
+                      .padding = windows.before(), .dilation = windows.dilation})};
+}
+
+Outputs unpooled(FileNode& node) {
+  const Variable& x = node[0];
+  const Windows windows = windows_of(node, x);
+  const auto axes = static_cast<int64_t>(windows.axes());
+  std::vector<int64_t> own, size;  // of the unpooled planes, whose places the indices count, and of the result
+  for (int64_t i = 0; i < axes; ++i) {
+    const auto k = static_cast<size_t>(i);
+    if (is_open(x, i + 2)) node.refuse("it needs the size of an open axis");
+    own.push_back((x.shape()[i + 2] - 1) * windows.stride[k] - windows.padding[k].before - windows.padding[k].after + windows.kernel[k]);
+  }
+  size = own;
+  if (node.has(2)) {
+    const std::vector<int64_t> shape = node.integers(2);
+    if (shape.size() != x.rank()) node.fail("its output_shape is that of other axes");
+    size.assign(shape.begin() + 2, shape.end());
+  }
+  int64_t plane = 1;
+  for (const int64_t n : size) plane *= n;
+  if (plane < 1) node.fail("its result has no elements");
+  // The elements of a plane are written by their places in it, which the result has as its last axes.
+  const Variable places = remainder(flatten(node[1], 2), plane);
+  const Shape empty{x.shape()[0], x.shape()[1], plane};
+  if (is_open(x, 0)) node.refuse("it needs the size of an open axis");
+  return {unflatten(put_along_axis(Variable(zeros(empty, x.dtype())), places, flatten(x, 2), 2), 2, Shape(size))};
+}
+
+}  // namespace
+
+void add_pooling(Registry& all) {
+  all.add("MaxPool", 1, largest);
+  all.add("AveragePool", 1, averaged);
+  all.add("LpPool", 2, normed);
+  all.add("MaxUnpool", 9, unpooled);
+  all.add("GlobalMaxPool", 1, [](FileNode& n) { return Outputs{global_max_pool(n[0])}; });
+  all.add("GlobalAveragePool", 1, [](FileNode& n) { return Outputs{global_avg_pool(n[0])}; });
+  all.add("GlobalLpPool", 2, [](FileNode& n) { return Outputs{global_lp_pool(n[0], static_cast<double>(n.integer("p", 2)))}; });
+}
+
+}  // namespace espalier::onnx
