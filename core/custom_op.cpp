@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <map>
 #include <mutex>
 
 #include "espalier/core/error.h"
@@ -169,6 +171,43 @@ CustomOp custom_op(CustomOpOptions options, std::source_location where) {
     if (!options.forward) throw Error(fmt::format("custom_op: '{}' needs a forward function", options.name));
     return CustomOp(std::make_shared<const CustomOp::Impl>(std::move(options)));
   });
+}
+
+namespace {
+
+struct RegisteredOps {
+  std::mutex mutex;
+  std::map<std::string, OpPtr, std::less<>> by_name;
+};
+RegisteredOps& registered_ops() {
+  static auto* const ops = new RegisteredOps;  // a program may load plans while it ends
+  return *ops;
+}
+
+}  // namespace
+
+void register_custom_op(const CustomOp& op, std::source_location where) {
+  located(where, [&] {
+    RegisteredOps& ops = registered_ops();
+    const std::lock_guard lock(ops.mutex);
+    const auto [known, added] = ops.by_name.emplace(op.op_->name(), op.op_);
+    if (!added && known->second != op.op_)
+      throw Error(fmt::format("register_custom_op: another op '{}' is registered already", op.op_->name()));
+  });
+}
+
+bool is_custom_op(const Op& op) {
+  const Attributes attributes = op.attributes();
+  return attributes.size() == 1 && attributes[0].first == "custom_op";
+}
+
+bool is_registered(const Op& custom_op) { return registered_custom_op(custom_op.name()).get() == &custom_op; }
+
+OpPtr registered_custom_op(std::string_view name) {
+  RegisteredOps& ops = registered_ops();
+  const std::lock_guard lock(ops.mutex);
+  const auto found = ops.by_name.find(name);
+  return found == ops.by_name.end() ? nullptr : found->second;
 }
 
 }  // namespace espalier

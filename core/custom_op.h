@@ -4,6 +4,7 @@
 #include <memory>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "espalier/core/variable.h"
@@ -50,11 +51,23 @@ class CustomOp {
   class Impl;
   explicit CustomOp(std::shared_ptr<const Impl> op) : op_(std::move(op)) {}
   friend CustomOp custom_op(CustomOpOptions options, std::source_location where);
+  friend void register_custom_op(const CustomOp& op, std::source_location where);
 
   std::shared_ptr<const Impl> op_;
 };
 
 /// Throws Error without a name or `forward`.
 CustomOp custom_op(CustomOpOptions options, std::source_location where = std::source_location::current());
+
+/// Names an op for plan files: a program that loads one finds the custom ops in it by their names, and so
+/// must have registered an op of each of these names, which computes the same. May be called from any thread.
+/// Throws Error if another op of that name is registered.
+void register_custom_op(const CustomOp& op, std::source_location where = std::source_location::current());
+
+class Op;
+bool is_custom_op(const Op& op);
+bool is_registered(const Op& custom_op);
+/// The registered op of that name; null if there is none.
+std::shared_ptr<const Op> registered_custom_op(std::string_view name);
 
 }  // namespace espalier

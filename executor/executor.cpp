@@ -4,6 +4,8 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/executor/c_export/export.h"
+#include "espalier/executor/load.h"
+#include "espalier/executor/training/plan_file/loaded.h"
 #include "espalier/executor/training/plan_for.h"
 #include "espalier/executor/training/trainer.h"
 
@@ -25,6 +27,16 @@ Executor Variable::get_executor(const ExecutorOptions& options, Where where) con
 Executor Variable::get_executor() const { return get_executor({}, need().where); }
 Plan Variable::plan_for(const PlanOptions& options, Where where) const {
   return located(where, [&] { return Plan(compile_for(*this, options)); });
+}
+
+Executor load_executor(const std::filesystem::path& path, const LoadOptions& options, Executor::Where where) {
+  return located(where, [&] {
+    const LoadedStep loaded = load_step(path, options, where);
+    const auto impl = std::make_shared<Executor::Impl>(loaded.root, loaded.options, false,
+                                                       loaded.step ? &*loaded.step : nullptr);
+    if (loaded.continues) impl->continue_run(loaded.run.state, loaded.run.within);
+    return Executor(impl);
+  });
 }
 
 History Executor::execute(const ExecuteOptions& options, Where where) const {
@@ -71,6 +83,12 @@ ExportedSizes Executor::export_c(const std::filesystem::path& file, const Export
     return sizes;
   });
 }
+void Executor::save(const std::filesystem::path& path, const SaveOptions& options, Where where) const {
+  located(where, [&] { impl_->save(path, options); });
+}
+std::vector<ValueInfo> Executor::inputs() const { return impl_->inputs(); }
+std::vector<ValueInfo> Executor::outputs() const { return impl_->outputs(); }
+std::vector<LeafInfo> Executor::leaves() const { return impl_->leaves(); }
 Plan Executor::plan() const { return impl_->plan(); }
 void Executor::profile(const std::filesystem::path& trace, const ProfileOptions& options, Where where) const {
   located(where, [&] {

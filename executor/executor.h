@@ -19,6 +19,7 @@
 #include "espalier/executor/plan.h"
 #include "espalier/executor/precision.h"
 #include "espalier/executor/profile.h"
+#include "espalier/executor/value_info.h"
 #include "espalier/optim/optimizer.h"
 
 namespace espalier {
@@ -144,7 +145,14 @@ struct ExecuteOptions {
 /// Shapes of such values.
 using FeedShapes = std::vector<std::pair<std::string, Shape>>;
 
+struct SaveOptions {
+  /// Names of the columns of the tree's Distributors, in their order, under which a program that loads the
+  /// file can give them values. Empty: column_0, column_1, …
+  std::vector<std::string> columns = {};
+};
+
 class Executor;
+struct LoadOptions;
 namespace internal {
 /// `gather_gradients`: training keeps the gradients of all parameters side by side, as it does on replicas,
 /// on one device, too.
@@ -212,6 +220,21 @@ class Executor {
   /// docs/reference.md does not list; Error for options that make no sense; FileError.
   ExportedSizes export_c(const std::filesystem::path& file, const ExportOptions& options = {},
                          Where where = Where::current()) const;
+  /// Writes a file from which load_executor makes this executor again, in a program without the code that
+  /// built the tree: the tree before the passes, with all leaves and, of training, the updates and the state
+  /// of the run. A whole file is written or none. May be called from callbacks. Throws FileError, and
+  /// UnsupportedError, naming the op and its line, for what a file cannot hold: custom ops that are not
+  /// registered (register_custom_op), ops of communication, outputs that are Metrics.
+  void save(const std::filesystem::path& path, const SaveOptions& options = {},
+            Where where = Where::current()) const;
+
+  /// The placeholders of the tree, for which `run` needs values.
+  std::vector<ValueInfo> inputs() const;
+  /// The tree's value, named "value", and ExecutorOptions::outputs; of whole batches, with -1 for sizes that
+  /// follow open axes.
+  std::vector<ValueInfo> outputs() const;
+  /// All leaves but constants, in the order in which they were written.
+  std::vector<LeafInfo> leaves() const;
 
   /// The plan for whole batches. If a placeholder has open axes: the one that was used last, or Error before
   /// the first.
@@ -234,6 +257,7 @@ class Executor {
   class Impl;
   friend Executor internal::make_executor(const Variable& root, const ExecutorOptions& options,
                                           bool gather_gradients);
+  friend Executor load_executor(const std::filesystem::path& path, const LoadOptions& options, Where where);
   explicit Executor(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };

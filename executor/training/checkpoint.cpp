@@ -59,8 +59,17 @@ Tensor doubles(const std::vector<double>& values, const Shape& shape) { return t
 Json to_json(const Spec& spec) {
   return {static_cast<int>(spec.dtype), std::vector<int64_t>(spec.shape.begin(), spec.shape.end())};
 }
+/// A number that stands for one of an enumeration's values, of which `last` is the last.
+template <class E>
+E enumerator_from(const Json& json, E last) {
+  const int number = json.get<int>();
+  if (number < 0 || number > static_cast<int>(last))
+    throw FileError(
+        fmt::format("a checkpoint has {} where {} is the largest", number, static_cast<int>(last)));
+  return static_cast<E>(number);
+}
 Spec spec_from(const Json& json) {
-  Spec spec{static_cast<DType>(json.at(0).get<int>()), {}};
+  Spec spec{enumerator_from(json.at(0), DType::int16), {}};
   for (const Json& size : json.at(1)) spec.shape.dims().push_back(size.get<int64_t>());
   return spec;
 }
@@ -98,7 +107,7 @@ Json to_json(const GemmChoice& choice) {
 }
 GemmChoice choice_from(const Json& json) {
   const auto size = [&](size_t i) { return json.at(i).get<int64_t>(); };
-  Gemm gemm{static_cast<DType>(json.at(0).get<int>()),
+  Gemm gemm{enumerator_from(json.at(0), DType::int16),
             json.at(1).get<bool>(),
             json.at(2).get<bool>(),
             size(3),
@@ -107,8 +116,8 @@ GemmChoice choice_from(const Json& json) {
             0,
             0,
             0};
-  gemm.epilogue = static_cast<GemmEpilogue>(json.at(8).get<int>());
-  return {gemm, json.at(6).get<int>(), static_cast<GemmLibrary>(json.at(7).get<int>())};
+  gemm.epilogue = enumerator_from(json.at(8), GemmEpilogue::accumulate);
+  return {gemm, json.at(6).get<int>(), enumerator_from(json.at(7), GemmLibrary::onednn_matmul)};
 }
 
 std::string state_of(const Checkpoint& c) {
@@ -253,6 +262,7 @@ class Reader {
     if (names.empty()) return;
     const size_t n = names.size(), epochs = run.history.epochs.size();
     const size_t sums = state.value("scalar_sums", n);
+    if (sums > 1'000'000) fail("has too many sums of scalars");
     const auto values = take_doubles("run.scalars", {static_cast<int64_t>(2 * epochs * n + sums)});
     const double* next = values.data();
     for (EpochRecord& e : run.history.epochs) {
@@ -275,14 +285,21 @@ Checkpoint read_file_of(const std::filesystem::path& path) {
   // From here on the contents are as they were written.
   if (notes[checksum_key] != checksum_of(notes[state_key], tensors))
     throw FileError(fmt::format("{} is damaged: it does not have its checksum", path.string()));
+  return checkpoint_from(path, notes[state_key], std::move(tensors));
+}
+
+}  // namespace
+
+std::string checkpoint_text(const Checkpoint& checkpoint) { return state_of(checkpoint); }
+NamedTensors checkpoint_tensors(const Checkpoint& checkpoint) { return tensors_of(checkpoint); }
+
+Checkpoint checkpoint_from(const std::filesystem::path& path, const std::string& text, NamedTensors tensors) {
   try {
-    return Reader(path, std::move(tensors)).read(Json::parse(notes[state_key]));
+    return Reader(path, std::move(tensors)).read(Json::parse(text));
   } catch (const Json::exception& error) {
     throw FileError(fmt::format("{} cannot be understood: {}", path.string(), error.what()));
   }
 }
-
-}  // namespace
 
 void make_checkpoint_folder(const std::filesystem::path& folder) {
   const CheckpointFolder made(folder, CheckpointFolder::Access::write);

@@ -54,6 +54,12 @@ void make_checkpoint_folder(const std::filesystem::path& folder);
 /// all others are removed, and files that a killed process has left. Throws FileError.
 void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& checkpoint);
 
+/// All of a checkpoint as a text and tensors, as files keep it, and back. `path` is for errors. Throws
+/// FileError for numbers of which no checkpoint is made.
+std::string checkpoint_text(const Checkpoint& checkpoint);
+NamedTensors checkpoint_tensors(const Checkpoint& checkpoint);
+Checkpoint checkpoint_from(const std::filesystem::path& path, const std::string& text, NamedTensors tensors);
+
 struct CheckpointFile {
   std::filesystem::path path;
   Checkpoint checkpoint;

@@ -17,6 +17,9 @@ class LossScale {
 
   /// The factor and the count of good steps are on this device, that of the loss.
   explicit LossScale(Device device);
+  /// One whose factor and count are these leaves, on which updates were built before.
+  LossScale(Variable factor, Variable good_steps)
+      : factor_(std::move(factor)), good_steps_(std::move(good_steps)) {}
   /// New nodes for the gradients of the scaled loss.
   optim::ParameterGradients gradients(const Variable& loss) const;
   /// The updates of all parameters, from these gradients, and of the factor. Sets `finite`, whether all
@@ -24,6 +27,7 @@ class LossScale {
   std::vector<Variable> updates(optim::ParameterGradients gradients, const optim::Optimizer& optimizer,
                                 Variable& finite, bool by_rows) const;
   const Variable& factor() const { return factor_; }
+  const Variable& good_steps() const { return good_steps_; }
 
  private:
   Variable factor_, good_steps_;

@@ -48,11 +48,16 @@ std::vector<FeedState> feed_states(const Setup& setup) {
 }
 
 Checkpoint take_checkpoint(const Setup& setup, RunState run) {
-  Checkpoint c;
+  Checkpoint c = take_run(setup, std::move(run));
   for (const Variable& leaf : setup.leaves) {
     ensure_value(*leaf.node());
     c.leaves.emplace_back(leaf.node()->op().name(), leaf.node()->outputs[0].value.to(cpu()));
   }
+  return c;
+}
+
+Checkpoint take_run(const Setup& setup, RunState run) {
+  Checkpoint c;
   c.feeds = feed_states(setup);
   c.optimizer = settings_of(setup.options.optimizer);
   c.scalars = names_of(setup.figures);
@@ -160,6 +165,31 @@ void restore(const Checkpoint& c, Setup& setup) {
   for (size_t i = 0; i < setup.feeds.size(); ++i) setup.feeds[i].set_epoch(c.feeds[i].epoch);
   if (setup.options.validation) setup.options.validation->feed()->set_epoch(c.feeds.back().epoch);
   generator() = c.random;
+}
+
+RunState continue_run(const Checkpoint& saved, Setup& setup) {
+  RunState run = saved.run;
+  const std::vector<FeedState> ours = feed_states(setup);
+  const auto shows = [](const FeedState& feed) { return std::pair(feed.steps, feed.last_rows); };
+  const size_t feeds = setup.feeds.size();
+  bool same = saved.feeds.size() >= feeds && names_of(setup.figures) == saved.scalars &&
+              run.weighted_outputs.size() == count_numbers(setup.figures);
+  for (size_t i = 0; i < feeds && i < saved.feeds.size(); ++i) {
+    if (setup.feeds[i].is_placeholder()) continue;
+    setup.feeds[i].set_epoch(saved.feeds[i].epoch);
+    same &= shows(saved.feeds[i]) == shows(ours[i]);
+  }
+  if (const auto& validation = setup.options.validation; validation && saved.feeds.size() > feeds)
+    validation->feed()->set_epoch(saved.feeds.back().epoch);
+  const int64_t steps = setup.feeds.has_placeholders_only() ? 0 : setup.feeds.steps();
+  if (run.step < 0 || (same && run.step > steps))
+    throw FileError(fmt::format("the plan was saved at step {} of an epoch with {}", run.step, steps));
+  generator() = saved.random;
+  if (same) return run;
+  RunState fresh;
+  if (names_of(setup.figures) == saved.scalars) fresh.history = std::move(run.history);
+  fresh.weighted_outputs.assign(count_numbers(setup.figures), 0);
+  return fresh;
 }
 
 }  // namespace espalier

@@ -30,6 +30,13 @@ class RunLog {
   /// Begins a run, unless the position of a checkpoint was set since the last one.
   void begin_run();
   void resume(RunState state);
+  /// Whether the next run goes on with the position of a checkpoint.
+  bool resumes() const { return resumed_; }
+  /// The same position without a run that goes on: the next one begins anew.
+  void place(RunState state) {
+    resume(std::move(state));
+    resumed_ = false;
+  }
   /// Goes to the beginning of the epoch if a feed was reset.
   void follow_feeds();
   /// Whether the epoch has begun already; from now on it has.

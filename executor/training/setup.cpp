@@ -65,6 +65,13 @@ void find_outputs(Setup& setup) {
   }
 }
 
+void take_built_step(Setup& setup, const BuiltStep& built) {
+  setup.tree.updates = built.updates;
+  setup.tree.gradients = built.gradients;
+  setup.tree.succeeded = built.succeeded;
+  setup.loss_scale = built.loss_scale;
+}
+
 /// Sets the updates of a step, and the gradients that they are made of if an optimizer was given.
 void find_updates(Setup& setup) {
   BuildContext now = build_context();
@@ -155,6 +162,16 @@ void check_validation(const Setup& setup) {
                               list(theirs), list(ours)));
 }
 
+/// The gradients of the parameters that the updates in a tree change.
+std::vector<std::pair<Variable, Variable>> updated_gradients(const Variable& root) {
+  const auto& updated = root.node()->record->updates.front().parameters;
+  auto gradients = parameter_gradients(root);
+  std::erase_if(gradients, [&](const auto& pair) {
+    return std::ranges::find(updated, pair.first.node()) == updated.end();
+  });
+  return gradients;
+}
+
 /// Shards of a batch have a sum of real numbers for a loss, and in training they exchange gradients.
 void build_shard_results(Setup& setup) {
   const Variable& root = setup.root;
@@ -167,13 +184,7 @@ void build_shard_results(Setup& setup) {
     if (!is_real(root.dtype())) setup.tree.value_in_reals = real;
   }
   if (!setup.training()) return;
-  if (!setup.options.optimizer) {
-    const auto& updated = root.node()->record->updates.front().parameters;
-    setup.tree.gradients = parameter_gradients(root);
-    std::erase_if(setup.tree.gradients, [&](const auto& pair) {
-      return std::ranges::find(updated, pair.first.node()) == updated.end();
-    });
-  }
+  if (setup.tree.gradients.empty() && root.node()->record) setup.tree.gradients = updated_gradients(root);
   if (setup.tree.gradients.empty())
     throw UnsupportedError(
         "get_executor: replicas and parts of a batch meet in the gradients of parameters, and the "
@@ -238,14 +249,20 @@ UnsupportedError with_assumptions(const UnsupportedError& error, const TreeFeeds
 
 }  // namespace
 
-Setup::Setup(const Variable& tree_root, const ExecutorOptions& given, bool gather)
+Setup::Setup(const Variable& tree_root, const ExecutorOptions& given, bool gather, const BuiltStep* built)
     : root(tree_root), options(given), gather_gradients(gather), tree{tree_root} {
   choose_mode(root, options);
   check_options(options);
   find_outputs(*this);
-  if (training()) find_updates(*this);
+  if (training()) built ? take_built_step(*this, *built) : find_updates(*this);
   find_inputs(*this);
   check_validation(*this);
+}
+
+BuiltStep Setup::built_step() const {
+  BuiltStep built{tree.updates, tree.gradients, tree.succeeded, loss_scale};
+  if (training() && built.gradients.empty() && root.node()->record) built.gradients = updated_gradients(root);
+  return built;
 }
 
 void Setup::prepare_for(const Target& devices) {

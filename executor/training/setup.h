@@ -22,11 +22,21 @@ struct Target {
   bool overlaps = false;  ///< whether replicas can communicate while they compute
 };
 
+/// The updates of a step that were built before, and what they are made of.
+struct BuiltStep {
+  std::vector<Variable> updates;
+  std::vector<std::pair<Variable, Variable>> gradients;  ///< parameters and their gradients
+  Variable succeeded = {};                               ///< see StepTree
+  std::optional<LossScale> loss_scale = {};
+};
+
 /// What a step computes, reads and writes, and the options that say how.
 struct Setup {
   /// Checks the options and finds the feeds, leaves and updates of the tree. Throws what get_executor throws.
   /// `gather_gradients`: the gradients of all parameters lie side by side even if nothing exchanges them.
-  Setup(const Variable& root, const ExecutorOptions& options, bool gather_gradients = false);
+  /// `built`: training takes these updates, and not those of an optimizer or of the tree.
+  Setup(const Variable& root, const ExecutorOptions& options, bool gather_gradients = false,
+        const BuiltStep* built = nullptr);
   /// Adds what plans for these devices need beside that: where each computes some of the rows of a batch, a
   /// real scalar to sum up as the loss, the gradients to exchange, and the owners of states.
   void prepare_for(const Target& target);
@@ -40,6 +50,8 @@ struct Setup {
   }
   /// In how many micro-batches a replica takes its rows.
   int micro_batches(bool inference) const { return inference || !training() ? 1 : options.accumulate; }
+  /// The updates of a step of training, and the gradients of all parameters that they change.
+  BuiltStep built_step() const;
   /// The leaves in the order in which they lie in memory: parameters, then the states of each kind.
   std::vector<Variable> arranged_leaves() const;
 

@@ -11,6 +11,7 @@
 #include "espalier/executor/communicators/distributed.h"
 #include "espalier/executor/report/report.h"
 #include "espalier/executor/training/epoch_loop.h"
+#include "espalier/executor/training/plan_file/plan_file.h"
 #include "espalier/executor/training/resume.h"
 
 namespace espalier {
@@ -18,11 +19,12 @@ namespace espalier {
 namespace {
 
 /// Releases what eager gradients would read, which plans do not need, before the step is built.
-Setup make_setup(const Variable& root, const ExecutorOptions& options, bool gather_gradients) {
+Setup make_setup(const Variable& root, const ExecutorOptions& options, bool gather_gradients,
+                 const BuiltStep* built) {
   check_devices(options.devices);
   constexpr int64_t large = int64_t{1} << 24;
   if (root.defined() && release_values(*root.node()) >= large) release_cached_memory();
-  return Setup(root, options, gather_gradients);
+  return Setup(root, options, gather_gradients, built);
 }
 
 /// The devices that the options name, or that of the tree.
@@ -55,8 +57,9 @@ const char many_threads = 0;
 
 }  // namespace
 
-Trainer::Trainer(const Variable& root, const ExecutorOptions& options, bool gather_gradients)
-    : setup_(make_setup(root, options, gather_gradients)),
+Trainer::Trainer(const Variable& root, const ExecutorOptions& options, bool gather_gradients,
+                 const BuiltStep* built)
+    : setup_(make_setup(root, options, gather_gradients, built)),
       devices_(prepare_devices(setup_)),
       job_(setup_, *devices_),
       compiled_(setup_),
@@ -336,6 +339,57 @@ void Trainer::resume(const std::filesystem::path& folder) {
   if (!gemm_choices().set(file.checkpoint.products)) return;
   plans_.clear();  // they keep the library of each product
   compiled_.clear();
+}
+
+void Trainer::save(const std::filesystem::path& path, const SaveOptions& options) {
+  const bool within = occupancy_.has_this_thread();  // a callback calls
+  const Visit visit(occupancy_, "save");
+  job_.guarded([&] {
+    settle_losses();
+    devices_->finish_before_eager();
+    job_.gather_states();
+    devices_->confirm();
+    if (job_.is_first())
+      write_plan(path, setup_, {take_run(setup_, run_.state_now()), within || run_.resumes()},
+                 options.columns);
+  });
+  job_.wait_for_checkpoint();
+}
+
+void Trainer::continue_run(const Checkpoint& saved, bool within) {
+  RunState state = espalier::continue_run(saved, setup_);
+  within ? run_.resume(std::move(state)) : run_.place(std::move(state));
+}
+
+std::vector<ValueInfo> Trainer::inputs() {
+  std::vector<ValueInfo> inputs;
+  for (const auto& feed : setup_.feeds.all()) {
+    if (!feed->is_placeholder()) continue;
+    Spec spec = feed->specs()[0];
+    for (const OpenAxis& open : feed->open_axes()) spec.shape.dims()[open.axis] = -1;
+    inputs.push_back({feed->name(), spec.dtype, spec.shape});
+  }
+  return inputs;
+}
+
+std::vector<ValueInfo> Trainer::outputs() {
+  const auto info = [](std::string name, const Variable& value) {
+    Shape shape = value.shape();
+    for (int64_t& size : shape.dims())
+      if (size >= nominal_size && size % nominal_size == 0) size = -1;
+    return ValueInfo{std::move(name), value.dtype(), shape};
+  };
+  std::vector<ValueInfo> outputs{info("value", setup_.root)};
+  for (const auto& [name, output] : setup_.options.outputs)
+    outputs.push_back(output.finish() ? ValueInfo{name, float64, {}} : info(name, output.variables()[0]));
+  return outputs;
+}
+
+std::vector<LeafInfo> Trainer::leaves() {
+  std::vector<LeafInfo> leaves;
+  for (const Variable& leaf : setup_.leaves)
+    leaves.push_back({std::string(leaf.node()->op().name()), is_trained(*leaf.node()), leaf});
+  return leaves;
 }
 
 const BatchPlans& Trainer::main_plans() {

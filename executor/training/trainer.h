@@ -27,8 +27,9 @@ namespace espalier {
 /// functions that users call are documented at Executor.
 class Trainer {
  public:
-  /// `gather_gradients`: see Setup.
-  Trainer(const Variable& root, const ExecutorOptions& options, bool gather_gradients);
+  /// `gather_gradients`, `built`: see Setup.
+  Trainer(const Variable& root, const ExecutorOptions& options, bool gather_gradients,
+          const BuiltStep* built = nullptr);
 
   History execute(const ExecuteOptions& options);
   StepInfo step(const Feeds& given);
@@ -43,6 +44,13 @@ class Trainer {
   void stop() { stopped_ = true; }
   void checkpoint(const std::filesystem::path& folder);
   void resume(const std::filesystem::path& folder);
+  void save(const std::filesystem::path& path, const SaveOptions& options);
+  /// Goes on where a run was when it was saved. `within`: the next `execute` goes on with that run.
+  void continue_run(const Checkpoint& saved, bool within);
+
+  std::vector<ValueInfo> inputs();
+  std::vector<ValueInfo> outputs();
+  std::vector<LeafInfo> leaves();
 
   /// Calls `f` while the tree's leaves have the values that the last step has left. `what` names the caller.
   void with_settled_leaves(const char* what, FunctionRef<void(const Setup&)> f);

@@ -1,0 +1,206 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "espalier/core/custom_op.h"
+#include "espalier/core/error.h"
+#include "espalier/core/eval.h"
+#include "espalier/core/op_registry.h"
+#include "espalier/core/tree.h"
+#include "espalier/core/version.h"
+#include "espalier/executor/training/plan_file/container.h"
+#include "espalier/executor/training/plan_file/op_inputs.h"
+#include "espalier/executor/training/plan_file/plan_file.h"
+#include "espalier/executor/training/plan_file/text.h"
+
+namespace espalier {
+
+namespace {
+
+using Json = nlohmann::json;
+
+/// The nodes of a step, in the order of writing, as the text lists them.
+class TreeText {
+ public:
+  TreeText(const Setup& setup, PlanContainer& container) : setup_(setup), container_(container) {}
+
+  Json add(const std::vector<Variable>& roots) {
+    Json list = Json::array();
+    for (const Node* node : nodes_below(TreeWalk(roots))) {
+      list.push_back(text_of(*node));
+      position_.insert(node, static_cast<uint32_t>(list.size() - 1));
+    }
+    return list;
+  }
+  Json value(const Variable& variable) const {
+    return Json::array({position_.find(variable.node()), variable.output()});
+  }
+  Json values(const std::vector<Variable>& variables) const {
+    Json list = Json::array();
+    for (const Variable& variable : variables) list.push_back(value(variable));
+    return list;
+  }
+
+ private:
+  Json text_of(const Node& node) {
+    if (node.is_leaf()) return leaf(node);
+    if (const auto* feed = node.op().feed()) return source(**feed, node);
+    Json text{{"op", node.op().name()}, {"inputs", Json::array()}};
+    for (const Edge& input : node.inputs) {
+      text["inputs"].push_back(position_.find(input.node()));
+      text["inputs"].push_back(input.output());
+    }
+    if (node.tag != Tag::forward) text["tag"] = node.tag == Tag::backward ? 1 : 2;
+    if (node.stops_gradient) text["no_grad"] = true;
+    if (is_custom_op(node.op())) {
+      check_registered(node);
+      text["custom"] = true;
+      return text;
+    }
+    const Attributes attributes = node.op().attributes();
+    check_remade(node, attributes);
+    if (!attributes.empty()) text["attributes"] = plan_text_of(attributes);
+    return text;
+  }
+
+  Json leaf(const Node& node) {
+    ensure_value(const_cast<Node&>(node));
+    const Op& op = node.op();
+    const char* kind = is_constant(op)    ? "constant"
+                       : is_parameter(op) ? "parameter"
+                       : is_trainable(op) ? "variable"
+                                          : "state";
+    container_.tensors.push_back(node.outputs[0].value.to(cpu()).contiguous_copy());
+    Json text{{"leaf", kind}, {"tensor", container_.tensors.size() - 1}};
+    if (!is_constant(op)) text["name"] = op.name();
+    if (node.frozen) text["frozen"] = true;
+    return text;
+  }
+
+  Json source(const Feed& feed, const Node& node) const {
+    const auto& feeds = setup_.feeds.all();
+    const auto number = std::ranges::find(feeds, &feed, [](const auto& f) { return f.get(); });
+    return {{"feed", number - feeds.begin()}, {"output", node.op().feed_output()}};
+  }
+
+  static void check_registered(const Node& node) {
+    if (is_registered(node.op())) return;
+    UnsupportedError error(
+        fmt::format("save: the custom op '{}' is not registered, so that no program could find it again: "
+                    "register_custom_op(op)",
+                    node.op().name()));
+    error.locate(node.where);
+    throw error;
+  }
+  static void check_remade(const Node& node, const Attributes& attributes) {
+    try {
+      const Op& op = node.op();
+      if (takes_inputs(op.name(), node.inputs.size()) && make_op(op.name(), attributes)->equals(op)) return;
+    } catch (const Error&) {
+    }
+    UnsupportedError error(fmt::format(
+        "save: a file cannot hold the op '{}', which has state beside its attributes", node.op().name()));
+    error.locate(node.where);
+    throw error;
+  }
+
+  const Setup& setup_;
+  PlanContainer& container_;
+  NodeMap position_;
+};
+
+/// The names of what feeds with data show: those given, or column_0, column_1, …
+class ColumnNames {
+ public:
+  ColumnNames(const Setup& setup, const std::vector<std::string>& given) : given_(given) {
+    size_t columns = 0;
+    std::set<std::string> names(given.begin(), given.end());
+    for (const auto& feed : setup.feeds.all()) {
+      if (feed->is_placeholder() && !names.insert(feed->name()).second)
+        throw Error(fmt::format("save: a column is named '{}', as a placeholder is", feed->name()));
+      if (!feed->is_placeholder()) columns += feed->specs().size();
+    }
+    if (given.empty()) return;
+    if (given.size() != columns || names.count("") || std::set(given.begin(), given.end()).size() != columns)
+      throw Error(fmt::format("save: {} columns need as many names, all different; given are '{}'", columns,
+                              fmt::join(given, "', '")));
+  }
+  std::string next() {
+    const size_t i = next_++;
+    return given_.empty() ? fmt::format("column_{}", i) : given_[i];
+  }
+
+ private:
+  const std::vector<std::string>& given_;
+  size_t next_ = 0;
+};
+
+Json feeds_text(const Setup& setup, const std::vector<std::string>& given) {
+  ColumnNames names(setup, given);
+  Json list = Json::array();
+  for (const auto& feed : setup.feeds.all()) {
+    std::vector<Spec> specs = feed->specs();
+    for (const OpenAxis& open : feed->open_axes()) specs[open.output].shape.dims()[open.axis] = -1;
+    Json outputs = Json::array();
+    for (const Spec& spec : specs)
+      outputs.push_back(
+          {{"name", feed->is_placeholder() ? feed->name() : names.next()}, {"spec", plan_text_of(spec)}});
+    list.push_back({{"name", feed->name()}, {"placeholder", feed->is_placeholder()}, {"outputs", outputs}});
+  }
+  return list;
+}
+
+void check_outputs(const Setup& setup) {
+  for (const auto& [name, output] : setup.options.outputs)
+    if (output.finish())
+      throw UnsupportedError(fmt::format(
+          "save: the output '{}' is a Metric, whose function a file cannot hold; its means can be outputs",
+          name));
+}
+
+}  // namespace
+
+void write_plan(const std::filesystem::path& path, const Setup& setup, const SavedRun& run,
+                const std::vector<std::string>& columns) {
+  check_outputs(setup);
+  const BuiltStep step = setup.training() ? setup.built_step() : BuiltStep();
+  PlanContainer container{Json::object(), {}};
+  Json& text = container.text;
+  text["espalier"] = version;
+  text["mode"] = setup.training() ? "training" : "inference";
+  text["precision"] = static_cast<int>(setup.options.precision);
+  text["accumulate"] = setup.options.accumulate;
+  text["feeds"] = feeds_text(setup, columns);
+
+  std::vector<Variable> roots = step.updates;
+  roots.push_back(setup.root);
+  for (const auto& [name, output] : setup.options.outputs) roots.push_back(output.variables()[0]);
+  for (const auto& [parameter, gradient] : step.gradients) roots.insert(roots.end(), {parameter, gradient});
+  TreeText tree(setup, container);
+  text["nodes"] = tree.add(roots);
+  text["value"] = tree.value(setup.root);
+  text["outputs"] = Json::array();
+  for (const auto& [name, output] : setup.options.outputs)
+    text["outputs"].push_back({{"name", name}, {"value", tree.value(output.variables()[0])}});
+  if (setup.training()) {
+    text["updates"] = tree.values(step.updates);
+    text["gradients"] = Json::array();
+    for (const auto& [parameter, gradient] : step.gradients)
+      text["gradients"].push_back(tree.values({parameter, gradient}));
+    if (step.succeeded.defined()) text["succeeded"] = tree.value(step.succeeded);
+    if (step.loss_scale)
+      text["loss_scale"] = tree.values({step.loss_scale->factor(), step.loss_scale->good_steps()});
+  }
+
+  text["run"] = checkpoint_text(run.state);
+  text["within_run"] = run.within;
+  text["run_tensors"] = Json::array();
+  for (auto& [name, tensor] : checkpoint_tensors(run.state)) {
+    text["run_tensors"].push_back({name, container.tensors.size()});
+    container.tensors.push_back(std::move(tensor));
+  }
+  write_plan_container(path, container);
+}
+
+}  // namespace espalier

@@ -1,0 +1,154 @@
+// Damaged, foreign and hostile plan files.
+#include <boost/test/unit_test.hpp>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "espalier/core/files/crc64.h"
+#include "espalier/executor/training/plan_file/container.h"
+#include "espalier/optim/adam.h"
+#include "malformed_files.h"
+#include "plan_programs.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+using Json = nlohmann::json;
+
+namespace {
+
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// The file of a small step of training.
+void write_step(const std::filesystem::path& path) {
+  const esp::Variable x = esp::placeholder("x", {4, 3}), w = esp::parameter(reals_of({3, 2}, 1), "w");
+  esp::mean(esp::square(esp::matmul(x, w))).get_executor({.optimizer = esp::optim::Adam(0.1)}).save(path);
+}
+
+/// Changes the text of a file, which then has right checksums again, and loads it.
+void load_changed(const TemporaryFolder& folder, const std::function<void(Json&)>& change) {
+  write_step(folder / "a.plan");
+  esp::PlanContainer container = esp::read_plan_container(folder / "a.plan");
+  container.text.erase("tensors");
+  change(container.text);
+  esp::write_plan_container(folder / "b.plan", container);
+  (void)esp::load_executor(folder / "b.plan", {.tune = false}).run({{"x", reals_of({4, 3}, 2)}});
+}
+
+/// The first node of that op.
+Json& node_of(Json& text, const std::string& op) {
+  for (Json& node : text["nodes"])
+    if (node.value("op", "") == op) return node;
+  throw std::runtime_error("no node of " + op);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(plan_damage)
+
+BOOST_AUTO_TEST_CASE(every_truncation_and_every_changed_bit_is_refused) {
+  const TemporaryFolder folder;
+  write_step(folder / "a.plan");
+  const std::string whole = bytes_of(folder / "a.plan");
+  BOOST_CHECK_NO_THROW((void)esp::plan_file_info(folder / "a.plan"));
+  std::mt19937 random(1);
+  for (int i = 0; i < 1000; ++i) {
+    const size_t at = random() % whole.size();
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1 << random() % 8);
+    BOOST_CHECK_THROW((void)esp::load_executor(folder.write("b.plan", whole.substr(0, at))), esp::FileError);
+    BOOST_CHECK_THROW((void)esp::load_executor(folder.write("b.plan", damaged)), esp::FileError);
+  }
+  BOOST_CHECK_THROW((void)esp::load_executor(folder.write("b.plan", whole + '\0')), esp::FileError);
+  BOOST_CHECK_THROW((void)esp::load_executor(folder / "none.plan"), esp::FileError);
+  BOOST_CHECK_THROW((void)esp::load_executor(folder.path()), esp::FileError);
+}
+
+BOOST_AUTO_TEST_CASE(other_formats_and_newer_versions_are_named) {
+  const TemporaryFolder folder;
+  write_step(folder / "a.plan");
+  BOOST_CHECK_EXCEPTION((void)esp::load_executor(folder.write("b.plan", std::string(200, 'x'))),
+                        esp::FileError, says({"b.plan", "no plan file"}));
+  std::string newer = bytes_of(folder / "a.plan");
+  newer[8] = 2;
+  esp::Crc64 crc;
+  crc.add(newer.data(), 56);
+  const uint64_t sum = crc.value();
+  std::memcpy(newer.data() + 56, &sum, sizeof sum);
+  BOOST_CHECK_EXCEPTION((void)esp::load_executor(folder.write("b.plan", newer)), esp::FileError,
+                        says({"b.plan", "newer", "version 2", "up to 1"}));
+}
+
+BOOST_AUTO_TEST_CASE(tensors_begin_at_multiples_of_64) {
+  const TemporaryFolder folder;
+  write_step(folder / "a.plan");
+  for (const esp::LeafInfo& leaf : esp::load_executor(folder / "a.plan").leaves())
+    BOOST_TEST(leaf.leaf.shape().elements() > 0);
+  for (const esp::Tensor& tensor : esp::read_plan_container(folder / "a.plan").tensors)
+    if (tensor.bytes()) BOOST_TEST(reinterpret_cast<uintptr_t>(tensor.address()) % 64 == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(hostile_files_are_refused_with_the_reason) {
+  const TemporaryFolder folder;
+  BOOST_CHECK_NO_THROW(load_changed(folder, [](Json&) {}));
+  const auto node = [](const char* op, const char* field, Json value) {
+    return [=](Json& text) { node_of(text, op)[field] = value; };
+  };
+  const auto set = [](const char* field, Json value) { return [=](Json& text) { text[field] = value; }; };
+  std::string deep;
+  for (int i = 0; i < 30; ++i) deep += "[";
+  struct Hostile {
+    std::function<void(Json&)> change;
+    std::string said;
+  };
+  const std::vector<Hostile> all{
+      {[](Json& t) { t.erase("nodes"); }, "lacks 'nodes'"},
+      {set("nodes", 3), "for the list of nodes"},
+      {set("nodes", Json::array({3})), "no object"},
+      {set("mode", "fast"), "mode 'fast'"},
+      {set("precision", 9), "9 for the precision"},
+      {set("value", Json::array({1000, 0})), "1000 for a node before"},
+      {set("value", Json::array({0, 7})), "7 for an output"},
+      {set("updates", Json::array()), "without updates"},
+      {set("updates", Json::array({Json::array({0, 0})})), "assigns nothing"},
+      {[](Json& t) { t["updates"].push_back(t["updates"][0]); }, "updates a leaf twice"},
+      {[](Json& t) { t["value"] = t["updates"][0]; }, "reads an assignment"},
+      {[](Json& t) { t["gradients"][0][1] = t["value"]; }, "gradient"},
+      {set("loss_scale", Json::array({Json::array({0, 0}), Json::array({0, 0})})), "scale of the loss"},
+      {node("matmul", "inputs", Json::array({5000, 0, 0, 0})), "5000 for a node before"},
+      {node("matmul", "inputs", Json::array({0})), "half of an input"},
+      {node("matmul", "inputs", Json::array({0, 0})), "'matmul' with 1 inputs"},
+      {node("matmul", "inputs", Json::array()), "'matmul' with 0 inputs"},
+      {node("matmul", "op", "matmull"), "'matmull'"},
+      {node("matmul", "op", "fused"), "'fused'"},
+      {node("matmul", "op", "write_state"), "'write_state'"},
+      {node("matmul", "custom", true), "register_custom_op"},
+      {node("matmul", "attributes", Json::array()), "transpose_a"},
+      {node("matmul", "attributes", Json::array({Json::array({"transpose_a", "flag"})})), "for an attribute"},
+      {node("matmul", "attributes", 7), "for attributes"},
+      {node("matmul", "tag", 7), "7 for a tag"},
+      {[](Json& t) {
+         t["feeds"][0]["outputs"][0]["spec"] = {"float99", {1}};
+       },
+       "float99"},
+      {[](Json& t) {
+         t["feeds"][0]["outputs"][0]["spec"][1] = {1 << 30, 1 << 30, 1 << 30};
+       },
+       "spec"},
+      {[](Json& t) {
+         t["feeds"][0]["outputs"][0]["spec"][1] = {-2, 3};
+       },
+       "spec"},
+      {[](Json& t) { t["feeds"][0]["outputs"] = Json::array(); }, "without outputs"},
+      {set("feeds", Json::array()), "which there is not"},
+      {set("run", "{}"), "cannot be understood"},
+      {set("run", 5), "the state of a run"},
+      {set("run_tensors", Json::array()), "no tensor"},
+      {set("other", Json::parse(deep + std::string(30, ']'))), "nested too deeply"}};
+  for (size_t i = 0; i < all.size(); ++i) BOOST_TEST_CONTEXT("file " << i)
+  BOOST_CHECK_EXCEPTION(load_changed(folder, all[i].change), esp::FileError, says({all[i].said}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
