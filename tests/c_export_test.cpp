@@ -176,6 +176,29 @@ BOOST_AUTO_TEST_CASE(a_transformer_learns_in_c) {
   check_network(transformer());
 }
 
+BOOST_AUTO_TEST_CASE(optimizers_and_schedules_learn_in_c) {
+  using namespace esp::optim;
+  const std::vector<std::pair<std::string, Optimizer>> optimizers{
+      {"schedule", Adam({.lr = 1e-3, .schedule = step_decay({.every = 10, .factor = 0.5})})},
+      {"lamb", Lamb({.lr = 1e-3})},
+      {"adafactor", Adafactor({.lr = 1e-2})}};
+  const TemporaryFolder folder;
+  for (const auto& [name, optimizer] : optimizers) {
+    esp::seed(9);
+    const Network network = mlp();
+    const auto trainer = network.loss.get_executor({.mode = esp::Mode::training, .optimizer = optimizer});
+    (void)trainer.export_c(folder / (name + ".c"), {.name = "net"});
+    const CModule code(folder / (name + ".c"));
+    code.function<void()>("net_init")();
+    for (int step = 0; step < 30; ++step) {
+      const auto feeds = network.training(step);
+      float loss = 0;
+      BOOST_TEST(call(entry(code, "net_step"), feeds, {&loss}) == 0);
+      BOOST_TEST(std::abs(loss - trainer.run(feeds).item()) < tolerance * 4, name << " in step " << step);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(states_are_saved_loaded_and_reset) {
   esp::seed(7);
   const Network network = mlp();
