@@ -176,4 +176,166 @@ BOOST_AUTO_TEST_CASE(a_transformer_learns_in_c) {
   check_network(transformer());
 }
 
+BOOST_AUTO_TEST_CASE(optimizers_and_schedules_learn_in_c) {
+  using namespace esp::optim;
+  const std::vector<std::pair<std::string, Optimizer>> optimizers{
+      {"schedule", Adam({.lr = 1e-3, .schedule = step_decay({.every = 10, .factor = 0.5})})},
+      {"lamb", Lamb({.lr = 1e-3})},
+      {"adafactor", Adafactor({.lr = 1e-2})}};
+  const TemporaryFolder folder;
+  for (const auto& [name, optimizer] : optimizers) {
+    esp::seed(9);
+    const Network network = mlp();
+    const auto trainer = network.loss.get_executor({.mode = esp::Mode::training, .optimizer = optimizer});
+    (void)trainer.export_c(folder / (name + ".c"), {.name = "net"});
+    const CModule code(folder / (name + ".c"));
+    code.function<void()>("net_init")();
+    for (int step = 0; step < 30; ++step) {
+      const auto feeds = network.training(step);
+      float loss = 0;
+      BOOST_TEST(call(entry(code, "net_step"), feeds, {&loss}) == 0);
+      BOOST_TEST(std::abs(loss - trainer.run(feeds).item()) < tolerance * 4, name << " in step " << step);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(states_are_saved_loaded_and_reset) {
+  esp::seed(7);
+  const Network network = mlp();
+  const TemporaryFolder folder;
+  const auto trainer =
+      network.loss.get_executor({.mode = esp::Mode::training, .optimizer = network.optimizer});
+  const esp::ExportedSizes sizes = trainer.export_c(folder / "net.c");
+  const CModule code(folder / "net.c");
+  const auto init = code.function<void()>("net_init");
+  const auto save = code.function<void(unsigned char*)>("net_save");
+  const auto load = code.function<int(const unsigned char*, long)>("net_load");
+  const auto step = [&](int i) {
+    float loss = 0;
+    BOOST_TEST(call(entry(code, "net_step"), network.training(i), {&loss}) == 0);
+    return loss;
+  };
+  init();
+  std::vector<unsigned char> saved(static_cast<size_t>(sizes.states) + 24);
+  const float first = step(0);
+  save(saved.data());
+  const float second = step(1);
+  BOOST_TEST(load(saved.data(), static_cast<long>(saved.size())) == 0);
+  BOOST_TEST(step(1) == second);  // also by the same random numbers
+  init();
+  BOOST_TEST(step(0) == first);
+  saved[100] ^= 1;
+  BOOST_TEST(load(saved.data(), static_cast<long>(saved.size())) == 1);
+  BOOST_TEST(load(saved.data(), static_cast<long>(saved.size()) - 1) == 1);
+  code.function<void(float)>("net_set_learning_rate")(0);
+  std::vector<unsigned char> before(saved.size()), after(saved.size());
+  save(before.data());
+  (void)step(2);
+  save(after.data());
+  const auto weight = [](const std::vector<unsigned char>& bytes) {
+    return std::vector(bytes.begin() + 24, bytes.begin() + 64);
+  };
+  BOOST_TEST(weight(before) == weight(after), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(weights_go_into_tables_of_their_own_or_a_file_to_load) {
+  esp::seed(8);
+  const Network network = mlp();
+  const auto executor = network.output.get_executor({.mode = esp::Mode::inference});
+  const auto feeds = network.inference(3);
+  const Tensor expected = executor.run(feeds);
+  Tensor result(expected.shape());
+  const TemporaryFolder folder;
+  (void)executor.export_c(folder / "linked.c", {.weights = folder / "tables.c"});
+  const CModule linked(folder / "linked.c", (folder / "tables.c").string());
+  BOOST_TEST(call(entry(linked, "linked_run"), feeds, {result.address()}) == 0);
+  BOOST_TEST(difference(result, expected) < tolerance);
+
+  const esp::ExportedSizes sizes =
+      executor.export_c(folder / "code.c", {.name = "small", .weights = folder / "small.bin"});
+  BOOST_TEST(sizes.constants == 0);
+  const CModule loaded(folder / "code.c");
+  const std::string bytes = text_of(folder / "small.bin");
+  const auto load = loaded.function<int(const unsigned char*, long)>("small_load");
+  BOOST_TEST(load(reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<long>(bytes.size())) ==
+             0);
+  Tensor again(expected.shape());
+  BOOST_TEST(call(entry(loaded, "small_run"), feeds, {again.address()}) == 0);
+  BOOST_TEST(difference(again, expected) < tolerance);
+  BOOST_TEST(!loaded.has("small_init"));
+}
+
+BOOST_AUTO_TEST_CASE(a_step_that_meets_a_bad_index_says_so_and_changes_nothing) {
+  const Network network = transformer();
+  const TemporaryFolder folder;
+  const auto trainer =
+      network.loss.get_executor({.mode = esp::Mode::training, .optimizer = network.optimizer});
+  const esp::ExportedSizes sizes = trainer.export_c(folder / "net.c");
+  const CModule code(folder / "net.c");
+  code.function<void()>("net_init")();
+  std::vector<unsigned char> before(static_cast<size_t>(sizes.states) + 24), after(before.size());
+  code.function<void(unsigned char*)>("net_save")(before.data());
+  auto feeds = network.training(0);
+  feeds[1].second.span<int64_t>()[3] = 11;
+  float loss = 0;
+  BOOST_TEST(call(entry(code, "net_step"), feeds, {&loss}) > 0);
+  code.function<void(unsigned char*)>("net_save")(after.data());
+  BOOST_TEST(before == after, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(columns_of_a_distributor_become_inputs_of_as_many_rows_as_are_asked_for) {
+  const Tensor x = values({10, 3}, 1), y = values({10, 1}, 2);
+  const esp::data::Distributor feed({x, y}, {.batch_size = 5});
+  const auto [a, b] = feed.get_output_graphs<2>();
+  const esp::nn::Dense dense(1);
+  const Variable output = dense(a), loss = esp::mean(esp::square(output - b));
+  const auto trainer = loss.get_executor({.mode = esp::Mode::training,
+                                          .optimizer = esp::optim::Sgd({.lr = 0.1}),
+                                          .outputs = {{"output", output}}});
+  const TemporaryFolder folder;
+  (void)trainer.export_c(folder / "net.c", {.rows = 1});
+  const CModule code(folder / "net.c");
+  code.function<void()>("net_init")();
+  float of_row = 0, result = 0;
+  BOOST_TEST(call(entry(code, "net_step"), {{"column_0", x}, {"column_1", y}}, {&of_row, &result}) == 0);
+  const float expected = dense(Variable(x)).value().span<float>()[0], off = expected - y.span<float>()[0];
+  BOOST_TEST(std::abs(result - expected) < tolerance);
+  BOOST_TEST(std::abs(of_row - off * off) < tolerance);
+  BOOST_CHECK_EXCEPTION((void)trainer.export_c(folder / "net.c", {.rows = -1}), esp::Error,
+                        says({"rows", "-1"}));
+}
+
+BOOST_AUTO_TEST_CASE(what_has_no_code_is_refused_with_its_line) {
+  const TemporaryFolder folder;
+  const auto file = folder / "net.c";
+  const Variable x = esp::placeholder("x", {4, 3});
+  const auto executor_of = [](const Variable& v) { return v.get_executor({.mode = esp::Mode::inference}); };
+  const std::string line = here();
+  const Variable sorted = esp::cumsum(x, 1) * 2.0;
+  BOOST_CHECK_EXCEPTION(
+      (void)executor_of(sorted).export_c(file), esp::UnsupportedError,
+      says({"export_c", "cumsum",
+            "c_export_test.cpp:" + std::to_string(std::stoi(line.substr(line.find(':') + 1)) + 1)}));
+  const Variable bytes = esp::placeholder("b", {4}, esp::uint8);
+  BOOST_CHECK_EXCEPTION((void)executor_of(esp::cast(bytes, esp::float32) * 2.0).export_c(file),
+                        esp::UnsupportedError, says({"export_c", "uint8"}));
+  const Variable open = esp::placeholder("open", {-1, 3});
+  BOOST_CHECK_EXCEPTION((void)executor_of(open * 2.0).export_c(file), esp::Error,
+                        says({"export_c", "shapes"}));
+  BOOST_TEST(!std::filesystem::exists(file));
+  (void)executor_of(open * 2.0).export_c(file, {.shapes = {{"open", {2, 3}}}});
+  BOOST_CHECK_EXCEPTION((void)executor_of(x * 2.0).export_c(file, {.shapes = {{"other", {2, 3}}}}),
+                        esp::DataError, says({"export_c", "other"}));
+  BOOST_CHECK_EXCEPTION((void)executor_of(x * 2.0).export_c(file, {.name = "7up"}), esp::Error,
+                        says({"7up"}));
+  BOOST_CHECK_EXCEPTION((void)executor_of(x * 2.0).export_c(folder / "no" / "net.c"), esp::FileError,
+                        says({"net.c"}));
+  const auto replicas =
+      (x * 2.0).get_executor({.mode = esp::Mode::inference, .devices = {esp::cpu(0), esp::cpu(1)}});
+  BOOST_CHECK_EXCEPTION((void)replicas.export_c(file), esp::UnsupportedError, says({"one device"}));
+  const auto lower = esp::matmul(x, esp::transpose(x))
+                         .get_executor({.mode = esp::Mode::inference, .precision = esp::Precision::bfloat16});
+  BOOST_CHECK_EXCEPTION((void)lower.export_c(file), esp::UnsupportedError, says({"float32"}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

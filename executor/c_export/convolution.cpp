@@ -77,9 +77,8 @@ class ConvolutionText {
   int blocks_ = 0;
 };
 
-ConvolutionForm form_of(Function& f) {
+ConvolutionForm convolution_form(Function& f) {
   f.only({DType::float32});
-  const Attributes attributes = f.op().attributes();
   ConvolutionForm form;
   const auto numbers = [&](std::string_view name) {
     const auto list = attribute<std::vector<int64_t>>(f.op(), name);
@@ -95,7 +94,7 @@ ConvolutionForm form_of(Function& f) {
   return form;
 }
 
-void fill_with_zeros(Function& f, const std::string& to) {
+void zero_result(Function& f, const std::string& to) {
   f.loop("k", f.output_shape().elements());
   f.line(fmt::format("{}[k] = 0;", to));
   f.close();
@@ -104,9 +103,9 @@ void fill_with_zeros(Function& f, const std::string& to) {
 }  // namespace
 
 void write_convolution(Function& f) {
-  ConvolutionText text(f, form_of(f).sizes(f.input_shape(0), f.input_shape(1), f.output_shape()));
+  ConvolutionText text(f, convolution_form(f).sizes(f.input_shape(0), f.input_shape(1), f.output_shape()));
   const Names names{f.dense(0), f.dense(1), f.out()};
-  fill_with_zeros(f, names.y);
+  zero_result(f, names.y);
   text.each_kernel(true);
   f.line(fmt::format("const float w = {};", text.kernel(names.kernels)));
   text.range();
@@ -119,9 +118,9 @@ void write_convolution(Function& f) {
 }
 
 void write_convolution_transpose(Function& f) {
-  ConvolutionText text(f, form_of(f).sizes(f.output_shape(), f.input_shape(1), f.input_shape(0)));
+  ConvolutionText text(f, convolution_form(f).sizes(f.output_shape(), f.input_shape(1), f.input_shape(0)));
   const Names names{f.out(), f.dense(1), f.dense(0)};
-  fill_with_zeros(f, names.x);
+  zero_result(f, names.x);
   text.each_kernel(true);
   f.line(fmt::format("const float w = {};", text.kernel(names.kernels)));
   text.range();
@@ -134,7 +133,8 @@ void write_convolution_transpose(Function& f) {
 }
 
 void write_convolution_kernels(Function& f) {
-  const ConvolutionSizes sizes = form_of(f).sizes(f.input_shape(0), f.output_shape(), f.input_shape(1));
+  const ConvolutionSizes sizes =
+      convolution_form(f).sizes(f.input_shape(0), f.output_shape(), f.input_shape(1));
   ConvolutionText text(f, sizes);
   const Names names{f.dense(0), f.out(), f.dense(1)};
   text.each_kernel(false);

@@ -17,7 +17,7 @@ void copy(Function& f, size_t k, const Layout& from, const Layout& to) {
   f.loops(axes, "i", axes.sizes.size());
   f.line(fmt::format("{}[{}] = {}[{}];", f.out(), at(to.offset, axes.strides[1]), f.in(k),
                      at(from.offset, axes.strides[0])));
-  for (size_t i = 0; i < axes.sizes.size(); ++i) f.close();
+  f.close(axes.sizes.size());
 }
 
 /// The layout of a part of the output along an axis.

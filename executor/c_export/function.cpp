@@ -118,7 +118,7 @@ std::string Function::dense(size_t k) {
   loops(axes, "c", axes.sizes.size());
   line(fmt::format("{}[{}] = {}[{}];", to, position(axes.strides[1], "c"), from,
                    position(axes.strides[0], "c")));
-  for (size_t i = 0; i < axes.sizes.size(); ++i) close();
+  close(axes.sizes.size());
   return dense_[k] = to;
 }
 
@@ -144,9 +144,11 @@ void Function::open(std::string_view text) {
   ++depth_;
 }
 
-void Function::close() {
-  --depth_;
-  line("}");
+void Function::close(size_t blocks) {
+  for (; blocks > 0; --blocks) {
+    --depth_;
+    line("}");
+  }
 }
 
 void Function::loop(std::string_view index, int64_t count) {

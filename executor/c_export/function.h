@@ -76,9 +76,9 @@ class Function {
 
   /// A line of the body, indented as deep as it stands.
   void line(std::string_view text);
-  /// A line that opens a block: `close` ends it.
+  /// A line that opens a block, and the end of so many of them.
   void open(std::string_view text);
-  void close();
+  void close(size_t blocks = 1);
   /// for (long `index` = 0; …)
   void loop(std::string_view index, int64_t count);
   /// Opens a loop for each axis, with indices of that prefix and a number.

@@ -19,10 +19,6 @@ size_t axis_of(const Function& f, const Shape& shape) {
   return resolve_axis(attribute<int64_t>(f.op(), "axis"), shape.rank(), f.op().name());
 }
 
-void close(Function& f, int blocks) {
-  while (blocks-- > 0) f.close();
-}
-
 }  // namespace
 
 void write_gather(Function& f) {
@@ -36,7 +32,7 @@ void write_gather(Function& f) {
   f.loop("i", b.inner);
   f.line(fmt::format("{}[(o * {} + k) * {} + i] = {}[(o * {} + at) * {} + i];", y, count, b.inner, x, b.size,
                      b.inner));
-  close(f, 3);
+  f.close(3);
 }
 
 void write_scatter_add(Function& f) {
@@ -50,7 +46,7 @@ void write_scatter_add(Function& f) {
   f.loop("i", b.inner);
   f.line(fmt::format("{}[(o * {} + at) * {} + i] += {}[(o * {} + k) * {} + i];", y, b.size, b.inner, x, count,
                      b.inner));
-  close(f, 3);
+  f.close(3);
 }
 
 void write_pick(Function& f) {
@@ -117,7 +113,7 @@ void write_take_along_axis(Function& f) {
   each_along(f, b, f.output_shape(), axis);
   f.line(fmt::format("{}[(o * {} + c) * {} + i] = {}[(o * {} + at) * {} + i];", y, count, b.inner, x, b.size,
                      b.inner));
-  close(f, 3);
+  f.close(3);
 }
 
 void write_add_along_axis(Function& f) {
@@ -129,7 +125,7 @@ void write_add_along_axis(Function& f) {
   each_along(f, b, f.input_shape(0), axis);
   f.line(fmt::format("{}[(o * {} + at) * {} + i] += {}[(o * {} + c) * {} + i];", y, b.size, b.inner, x, count,
                      b.inner));
-  close(f, 3);
+  f.close(3);
 }
 
 void write_sum_rows(Function& f) {
@@ -166,7 +162,7 @@ void write_take_rows(Function& f) {
   f.line(fmt::format("const int inside = row >= 0 && row < {};", size));
   f.loop("i", inner);
   f.line(fmt::format("{}[k * {} + i] = inside ? {}[(long)row * {} + i] : 0;", y, inner, table, inner));
-  close(f, 2);
+  f.close(2);
 }
 
 void write_put_rows(Function& f) {

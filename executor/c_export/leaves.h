@@ -50,12 +50,12 @@ class Leaves {
  private:
   struct Leaf {
     Variable variable;
-    std::string name, address;
+    std::string name = {}, address = {};
     std::source_location where;
     bool written = false, rate = false;
     size_t array = 0;
     int64_t offset = 0;
-    Tensor value;
+    Tensor value = {};
   };
   void add(const GraphNode& node, bool training);
   void place(const CodeOptions& options);

@@ -136,7 +136,7 @@ void write_matmul(Function& f) {
   at(b.name, 1);
   at(c, 2);
   multiply(f, a, b, c, false);
-  for (size_t i = 0; i < axes.sizes.size(); ++i) f.close();
+  f.close(axes.sizes.size());
 }
 
 void write_sum_of_products(Function& f) {
@@ -149,7 +149,7 @@ void write_sum_of_products(Function& f) {
     f.loops(axes, "c", axes.sizes.size());
     f.line(fmt::format("{}[{}] = {}[{}];", c, position(axes.strides[1], "c"), f.in(0),
                        position(axes.strides[0], "c")));
-    for (size_t i = 0; i < axes.sizes.size(); ++i) f.close();
+    f.close(axes.sizes.size());
   }
   for (size_t k = adds; k < f.inputs(); k += 2)
     multiply(f, matrix_of(f, k, ta), matrix_of(f, k + 1, tb), c, adds || k > 0);

@@ -6,7 +6,7 @@ namespace espalier::c_export {
 
 namespace {
 
-PoolForm form_of(Function& f) {
+PoolForm pool_form(Function& f) {
   PoolForm form;
   const auto numbers = [&](std::string_view name) {
     const auto list = attribute<std::vector<int64_t>>(f.op(), name);
@@ -51,14 +51,11 @@ void each_element(Function& f, const PoolAxes& axes) {
   }
   f.line(fmt::format("const long at = (a * {} + b) * {} + c;", axes.at[1].size, axes.at[2].size));
 }
-void close(Function& f, int blocks) {
-  while (blocks-- > 0) f.close();
-}
 
 }  // namespace
 
 void write_pool_argmax(Function& f) {
-  const PoolForm form = form_of(f);
+  const PoolForm form = pool_form(f);
   const PoolAxes axes = form.windows(f.input_shape(0), f.op().name());
   const std::string x = f.dense(0), y = f.out();
   each_window(f, axes, pooled_planes(f.input_shape(0), form));
@@ -68,28 +65,28 @@ void write_pool_argmax(Function& f) {
   f.line(
       "if (best < 0 || plane[at] > plane[best] || (plane[at] != plane[at] && plane[best] == plane[best])) "
       "best = at;");
-  close(f, 3);
+  f.close(3);
   f.line(fmt::format("{}[window] = best;", y));
-  close(f, 4);
+  f.close(4);
 }
 
 void write_pool_sum(Function& f) {
   f.only({DType::float32});
-  const PoolForm form = form_of(f);
+  const PoolForm form = pool_form(f);
   const PoolAxes axes = form.windows(f.input_shape(0), f.op().name());
   const std::string x = f.dense(0), y = f.out();
   each_window(f, axes, pooled_planes(f.input_shape(0), form));
   f.line("float sum = 0;");
   each_element(f, axes);
   f.line(fmt::format("sum += {}[p * {} + at];", x, axes.elements()));
-  close(f, 3);
+  f.close(3);
   f.line(fmt::format("{}[window] = sum;", y));
-  close(f, 4);
+  f.close(4);
 }
 
 void write_pool_spread(Function& f) {
   f.only({DType::float32});
-  const PoolForm form = form_of(f);
+  const PoolForm form = pool_form(f);
   const PoolAxes axes = form.windows(f.output_shape(), f.op().name());
   const std::string g = f.dense(0), y = f.out();
   f.loop("k", f.output_shape().elements());
@@ -98,21 +95,21 @@ void write_pool_spread(Function& f) {
   each_window(f, axes, pooled_planes(f.output_shape(), form));
   each_element(f, axes);
   f.line(fmt::format("{}[p * {} + at] += {}[window];", y, axes.elements(), g));
-  close(f, 7);
+  f.close(7);
 }
 
 void write_pool_count(Function& f) {
   f.only({DType::float32});
   if (attribute<bool>(f.op(), "with_padding")) f.refuse("there is no C code for windows that count padding");
-  const PoolAxes axes = form_of(f).windows(f.input_shape(0), f.op().name());
+  const PoolAxes axes = pool_form(f).windows(f.input_shape(0), f.op().name());
   const std::string y = f.out();
   each_window(f, axes, 0);
   f.line("long count = 0;");
   each_element(f, axes);
   f.line("count += at >= 0;");
-  close(f, 3);
+  f.close(3);
   f.line(fmt::format("{}[window] = (float)count;", y));
-  close(f, 3);
+  f.close(3);
 }
 
 }  // namespace espalier::c_export

@@ -168,8 +168,10 @@ Code write_code(const std::vector<EntryPoint>& entries, const CodeOptions& optio
                  fmt::format("void {}_set_learning_rate(float rate)", name));
 
   std::string& text = code.text;
-  text += fmt::format("/* {}: C99, written by Espalier. It needs math.h and allocates nothing.\n *\n",
-                      in_comment(options.file));
+  text += fmt::format(
+      "/* {}: C99, written by Espalier. It needs math.h and allocates nothing. Compilers\n"
+      " * vectorize square roots with -fno-math-errno.\n *\n",
+      in_comment(options.file));
   text += fmt::format(" *   arena      {:>10} bytes: values between calls, not kept\n", code.sizes.arena);
   text += fmt::format(" *   states     {:>10} bytes: parameters and states that are written\n",
                       code.sizes.states);

@@ -68,7 +68,7 @@ void write_reduction(Function& f) {
                   fmt::format("{}[{}]", x, position(axes.strides[0], "i"))));
     f.close();
   }
-  for (size_t i = 0; i < last; ++i) f.close();
+  f.close(last);
   if (folding.fold != Fold::mean) return;
   f.loop("k", results);
   f.line(fmt::format("{}[k] /= {};", y, each));
@@ -94,7 +94,7 @@ void write_arg_extreme(Function& f) {
       "== row[best * {0}])) best = k;",
       step, f.op().name() == "argmax" ? ">" : "<"));
   f.line(fmt::format("{}[{}] = best;", y, position(axes.strides[1], "i")));
-  for (size_t i = 0; i < axes.sizes.size(); ++i) f.close();
+  f.close(axes.sizes.size());
 }
 
 }  // namespace espalier::c_export

@@ -1,0 +1,172 @@
+// Executor::export_c: single ops as C code compute what executors compute.
+#include <boost/test/unit_test.hpp>
+
+#include "c_module.h"
+#include "espalier/core/op_registry.h"
+#include "espalier/espalier.h"
+#include "espalier/executor/c_export/function.h"
+#include "temporary_folder.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+using esp::Tensor;
+using esp::Variable;
+
+namespace {
+
+Tensor values(const esp::Shape& shape, uint64_t which = 0, double low = -2, double high = 2) {
+  return numbers(shape, low, high, which).to(esp::float32);
+}
+Tensor indices(const esp::Shape& shape, int64_t count, bool negative = false) {
+  Tensor result(shape, esp::int64);
+  int64_t next = 1;
+  for (int64_t& x : result.span<int64_t>())
+    x = (next = (next * 7 + 3) % 101) % count - (negative && next % 2 ? count : 0);
+  return result;
+}
+
+/// What functions of one input compute, side by side, in C and by an executor.
+void check_functions(const Tensor& x,
+                     const std::vector<std::function<Variable(const Variable&)>>& functions) {
+  const TemporaryFolder folder;
+  const Variable input = esp::placeholder("x", x.shape(), x.dtype());
+  std::vector<Variable> results;
+  for (const auto& function : functions) {
+    const Variable y = function(input);
+    results.push_back(esp::reshape(y.dtype() == esp::float32 ? y : esp::cast(y, esp::float32), {-1}));
+  }
+  const auto executor = esp::concat(results, 0).get_executor({.mode = esp::Mode::inference});
+  const Tensor expected = executor.run({{"x", x}});
+  (void)executor.export_c(folder / "net.c");
+  const CModule code(folder / "net.c");
+  Tensor result(expected.shape());
+  BOOST_TEST(code.function<int(const void*, float*)>("net_run")(x.address(), result.data<float>()) == 0);
+  for (int64_t i = 0; i < result.elements(); ++i) {
+    const float a = result.span<float>()[i], b = expected.span<float>()[i];
+    if (std::isnan(a) && std::isnan(b)) continue;
+    BOOST_TEST_INFO("element " << i);
+    BOOST_TEST((a == b || std::abs(a - b) <= 1e-5 * (1 + std::abs(b))));
+  }
+}
+
+using V = const Variable&;
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(c_export_ops)
+
+BOOST_AUTO_TEST_CASE(functions_of_one_number_are_those_of_the_library) {
+  check_functions(values({5, 7}),
+                  {[](V x) { return esp::exp(x); },
+                   [](V x) { return esp::sin(x); },
+                   [](V x) { return esp::cos(x); },
+                   [](V x) { return esp::tanh(x); },
+                   [](V x) { return esp::sigmoid(x); },
+                   [](V x) { return esp::relu(x); },
+                   [](V x) { return esp::gelu(x); },
+                   [](V x) { return esp::gelu(x * 4.0); },
+                   [](V x) { return esp::erf(x); },
+                   [](V x) { return esp::silu(x); },
+                   [](V x) { return esp::softplus(x); },
+                   [](V x) { return esp::elu(x); },
+                   [](V x) { return esp::selu(x); },
+                   [](V x) { return esp::leaky_relu(x, 0.1); },
+                   [](V x) { return esp::hardswish(x * 3.0); },
+                   [](V x) { return esp::hardsigmoid(x * 3.0); },
+                   [](V x) { return esp::log(esp::abs(x) + 0.5); },
+                   [](V x) { return esp::sqrt(esp::square(x) + 1.0); },
+                   [](V x) { return esp::power(esp::abs(x) + 0.1, 2.5); },
+                   [](V x) { return esp::floor(x * 3.0); },
+                   [](V x) { return esp::round(x * 3.0); },
+                   [](V x) { return esp::sign(x); },
+                   [](V x) { return esp::log1p(esp::abs(x)); },
+                   [](V x) { return esp::expm1(x); },
+                   [](V x) { return esp::maximum(x, 0.3); },
+                   [](V x) { return esp::minimum(x, -0.3); },
+                   [](V x) { return esp::clamp(x, -0.5, 0.5); },
+                   [](V x) { return x / (esp::abs(x) + 1.0); },
+                   [](V x) { return esp::where(esp::greater(x, 0.2), x, -x * 2.0); },
+                   [](V x) { return esp::cast(x * 10.0, esp::int64); },
+                   [](V x) { return esp::cast(esp::cast(x * 10.0, esp::int32) * 3, esp::float32); },
+                   [](V x) { return esp::cast(esp::less_equal(x, 0.0), esp::float32); }});
+}
+
+BOOST_AUTO_TEST_CASE(reductions_softmax_and_shapes_follow_any_layout) {
+  check_functions(
+      values({3, 4, 5}, 2),
+      {[](V x) { return esp::sum(x); }, [](V x) { return esp::mean(x, 1); },
+       [](V x) { return esp::max(esp::transpose(x), 0); }, [](V x) { return esp::min(x, -1); },
+       [](V x) {
+         return esp::sum(esp::transpose(x), {0, 2});
+       },
+       [](V x) { return esp::argmax(x, 1); }, [](V x) { return esp::argmin(esp::transpose(x), -1); },
+       [](V x) { return esp::softmax(x, -1); }, [](V x) { return esp::softmax(esp::transpose(x), 1); },
+       [](V x) { return esp::log_softmax(x * 3.0, 1); },
+       [](V x) {
+         return esp::transpose(x, {2, 0, 1});
+       },
+       [](V x) {
+         return esp::reshape(esp::transpose(x), {5, 12}) * 2.0;
+       },
+       [](V x) { return esp::slice(x, 1, 1, 3) + esp::slice(x, 1, 2, 4); },
+       [](V x) { return x - esp::mean(x, 2, true); },
+       [](V x) { return esp::square(x - esp::mean(x, 0, true)) + esp::sum(x, 1, true); },
+       [](V x) {
+         return esp::concat({esp::slice(x, 2, 0, 2), esp::slice(x, 2, 3, 5)}, 1);
+       },
+       [](V x) { return esp::layer_norm(x, Variable(values({5}, 8)), Variable(values({5}, 9))); }});
+}
+
+BOOST_AUTO_TEST_CASE(products_take_matrices_transposed_broadcast_and_in_batches) {
+  const Tensor square = values({6, 6}, 5), wide = values({7, 13}, 6), batch = values({2, 7, 3}, 7);
+  check_functions(values({2, 9, 7}, 3),
+                  {[=](V x) { return esp::matmul(x, Variable(wide)); },
+                   [=](V x) { return esp::matmul(x, Variable(batch)); },
+                   [=](V x) { return esp::matmul(esp::transpose(Variable(wide)), esp::transpose(x)); },
+                   [=](V x) { return esp::matmul(x, esp::transpose(x)); },
+                   [=](V x) { return esp::matmul(esp::transpose(x), x); },
+                   [=](V x) { return esp::matmul(esp::slice(x, 2, 0, 6), Variable(square)); },
+                   [=](V x) { return esp::matmul(esp::slice(x, 1, 0, 1), Variable(wide)); }});
+}
+
+BOOST_AUTO_TEST_CASE(convolutions_take_strides_dilations_groups_and_up_to_three_axes) {
+  const Tensor k1 = values({3, 2, 3}, 1), k2 = values({4, 2, 3, 2}, 2), k3 = values({2, 2, 2, 1, 3}, 3),
+               kt = values({4, 3, 3, 3}, 4);
+  check_functions(values({2, 2, 9}),
+                  {[=](V x) { return esp::conv(x, Variable(k1), {.stride = 2, .padding = 2}); },
+                   [=](V x) { return esp::conv(x, Variable(k1), {.dilation = 3}); }});
+  check_functions(values({2, 4, 6, 7}),
+                  {[=](V x) {
+                     return esp::conv(x, Variable(k2), {.stride = {2, 1}, .padding = 1, .groups = 2});
+                   },
+                   [=](V x) { return esp::conv_transpose(x, Variable(kt), {.stride = 2, .padding = 1}); },
+                   [](V x) { return esp::max_pool(x, {.kernel = 3, .stride = 2, .padding = 1}); },
+                   [](V x) { return esp::avg_pool(x, {.kernel = 2, .padding = 1}); },
+                   [](V x) {
+                     return esp::adaptive_avg_pool(x, {3, 2});
+                   }});
+  check_functions(values({1, 2, 4, 3, 5}), {[=](V x) { return esp::conv(x, Variable(k3), {.padding = 1}); }});
+}
+
+BOOST_AUTO_TEST_CASE(indices_choose_rows_and_elements) {
+  const Tensor rows = indices({4}, 5, true), along = indices({5, 2}, 3), labels = indices({5}, 3);
+  check_functions(values({5, 3}), {[=](V x) { return esp::gather(x, Variable(rows), 0); },
+                                   [=](V x) { return esp::gather(esp::transpose(x), Variable(rows), 1); },
+                                   [=](V x) { return esp::take_along_axis(x, Variable(along), 1); },
+                                   [=](V x) { return esp::pick(x, Variable(labels)); },
+                                   [=](V x) { return esp::one_hot(esp::argmax(x, 1), 3, esp::float32); }});
+}
+
+BOOST_AUTO_TEST_CASE(each_emitter_is_that_of_an_op_of_the_library) {
+  for (const std::string& op : esp::c_export::emitted_ops()) {
+    try {
+      (void)esp::make_op(op, {});
+    } catch (const esp::Error& error) {  // an attribute is missing, or it has state
+      BOOST_TEST_INFO(error.what());
+      BOOST_TEST(std::string(error.what()).find("there is no op") == std::string::npos);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
