@@ -27,6 +27,7 @@
 #include "espalier/ops/functions/layout.h"
 #include "espalier/ops/functions/linear.h"
 #include "espalier/ops/functions/linear_algebra.h"
+#include "espalier/ops/functions/loop.h"
 #include "espalier/ops/functions/loss.h"
 #include "espalier/ops/functions/losses.h"
 #include "espalier/ops/functions/lp_pooling.h"
