@@ -38,7 +38,12 @@ LoopProgram::LoopProgram(LoopBodyPtr body, const KernelCall& call, bool reverse,
   for (const Node* node : body_->nodes)
     if (!position_.count(node)) add(*node, bound);
   for (const Variable& y : body_->outputs) outputs_.push_back(values_[position_.at(y.node())][y.output()]);
+  bool is_state =
+      false;  // a next state lies in the buffer of a state, which may be written before it is read
   for (size_t i = 0; i < body_->states; ++i)
+    for (size_t k = 0; k < body_->states; ++k)
+      is_state |= outputs_[i]->storage().get() == values_[k][0]->storage().get();
+  for (size_t i = 0; is_state && i < body_->states; ++i)
     next_.push_back(Tensor(outputs_[i]->shape(), outputs_[i]->dtype(), device_));
 }
 
@@ -97,8 +102,9 @@ void LoopProgram::run() {
       Tensor to = element(*call_.outputs[states + i], t);
       copy_elements(*outputs_[states + i], to);
     }
-    for (size_t i = 0; i < states; ++i) copy_elements(*outputs_[i], next_[i]);
-    for (size_t i = 0; i < states; ++i) copy_elements(next_[i], *values_[i][0]);
+    for (size_t i = 0; i < next_.size(); ++i) copy_elements(*outputs_[i], next_[i]);
+    for (size_t i = 0; i < states; ++i)
+      copy_elements(next_.empty() ? *outputs_[i] : next_[i], *values_[i][0]);
   }
   for (size_t i = 0; i < states; ++i) copy_elements(*values_[i][0], *call_.outputs[i]);
 }

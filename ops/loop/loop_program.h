@@ -36,7 +36,7 @@ class LoopProgram {
   std::map<const Node*, size_t> position_;
   std::vector<Call> calls_;
   std::vector<const Tensor*> outputs_;
-  std::vector<Tensor> next_;  // states, while all are replaced
+  std::vector<Tensor> next_;  // states, where one takes the place of another
 };
 
 }  // namespace espalier
