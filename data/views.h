@@ -1,5 +1,6 @@
 // Views of datasets: all of data/views/.
 #pragma once
+#include "espalier/data/views/by_length.h"
 #include "espalier/data/views/cache.h"
 #include "espalier/data/views/combine.h"
 #include "espalier/data/views/map.h"

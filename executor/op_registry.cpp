@@ -62,6 +62,7 @@ OpRegistry make_op_registry() {
            add_sample_correction_op,
            add_sampling_ops,
            add_scatter_ops,
+           add_scan_op,
            add_search_op,
            add_simplex_ops,
            add_slice_steps_ops,

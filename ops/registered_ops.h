@@ -51,6 +51,7 @@ void add_row_ops(OpRegistry& ops);
 void add_sample_correction_op(OpRegistry& ops);
 void add_sampling_ops(OpRegistry& ops);
 void add_scatter_ops(OpRegistry& ops);
+void add_scan_op(OpRegistry& ops);
 void add_search_op(OpRegistry& ops);
 void add_simplex_ops(OpRegistry& ops);
 void add_slice_steps_ops(OpRegistry& ops);

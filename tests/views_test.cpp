@@ -5,6 +5,7 @@
 
 #include "dataset_values.h"
 #include "espalier/core/error.h"
+#include "espalier/data/views/by_length.h"
 #include "espalier/data/views/cache.h"
 #include "espalier/data/views/combine.h"
 #include "espalier/data/views/map.h"
@@ -189,6 +190,41 @@ BOOST_AUTO_TEST_CASE(padded_rows) {
       data::padded({{ones({2}), ones({2})}, {tensor(1.0f), tensor(2.0f)}}, {.lengths = true});
   BOOST_TEST(equal->specs().size() == 3u);
   BOOST_TEST(list<int64_t>(read_rows(*equal, {1, 0})[2]) == (Numbers{2, 2}));
+}
+
+BOOST_AUTO_TEST_CASE(batches_of_alike_lengths) {
+  std::vector<Tensor> texts;
+  Numbers lengths;
+  for (int64_t row = 0; row < 23; ++row) {
+    lengths.push_back(1 + row * 7 % 10);
+    texts.push_back(full({lengths.back()}, static_cast<float>(row)));
+  }
+  const DatasetPtr all = data::padded({texts}, {.lengths = true, .multiple = 4});
+  const Tensor sizes = tensor_from(lengths, {23});
+  const DatasetPtr view = data::by_length(all, sizes, {.batch_size = 5, .seed = 1});
+  BOOST_TEST(view->rows() == 23);
+  Numbers shown, begins;
+  for (int64_t begin = 0; begin < 23; begin += 5) {
+    Numbers rows, own;
+    for (int64_t row = begin; row < std::min<int64_t>(23, begin + 5); ++row) rows.push_back(row);
+    const std::vector<Tensor> batch = read_rows(*view, rows);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      shown.push_back(static_cast<int64_t>(batch[0].at<float>({static_cast<int64_t>(i), 0})));
+      own.push_back(lengths[static_cast<size_t>(shown.back())]);
+    }
+    BOOST_TEST(list<int64_t>(batch[1]) == own);
+    const int64_t longest = std::ranges::max(own);
+    BOOST_TEST(longest - std::ranges::min(own) <= 3);
+    BOOST_TEST(batch[0].shape()[1] == (longest + 3) / 4 * 4);  // a multiple of 4
+    begins.push_back(longest);
+  }
+  BOOST_TEST(!std::ranges::is_sorted(begins));  // batches in a random order
+  std::ranges::sort(shown);
+  BOOST_TEST(shown == shown_rows(numbered(23)));
+  BOOST_CHECK_EXCEPTION(data::by_length(all, tensor({1})), DataError, says({"[1]", "23 rows", "views_test"}));
+  BOOST_CHECK_THROW(data::by_length(all, sizes.to(float32)), TypeError);
+  BOOST_CHECK_EXCEPTION(data::by_length(all, sizes, {.batch_size = 0}), DataError, says({"batch size of 0"}));
+  BOOST_CHECK_EXCEPTION(data::padded({{ones({1})}}, {.multiple = 0}), DataError, says({"multiples of 0"}));
 }
 
 BOOST_AUTO_TEST_CASE(padding_that_cannot_be) {

@@ -18,7 +18,8 @@ struct PaddedColumn {
 
 class PaddedRows : public Dataset {
  public:
-  PaddedRows(std::vector<PaddedColumn> columns, bool lengths) : columns_(std::move(columns)) {
+  PaddedRows(std::vector<PaddedColumn> columns, bool lengths, int64_t multiple)
+      : columns_(std::move(columns)), multiple_(multiple) {
     for (size_t i = 0; lengths && i < columns_.size(); ++i)
       if (columns_[i].rows[0].rank() > 0) with_lengths_.push_back(i);
   }
@@ -44,7 +45,7 @@ class PaddedRows : public Dataset {
         int64_t largest = 0;
         for (const int64_t row : rows)
           largest = std::max(largest, column.rows[static_cast<size_t>(row)].shape().dims()[axis]);
-        sizes.push_back(largest);
+        sizes.push_back((largest + multiple_ - 1) / multiple_ * multiple_);
       }
     return sizes;
   }
@@ -81,6 +82,7 @@ class PaddedRows : public Dataset {
   }
 
   std::vector<PaddedColumn> columns_;
+  int64_t multiple_;
   std::vector<size_t> with_lengths_;
 };
 
@@ -124,11 +126,13 @@ DatasetPtr padded(const std::vector<std::vector<Tensor>>& columns, const PaddedO
       throw DataError(columns.empty() ? "padded: there are no columns" : "padded: the columns have 0 rows");
     if (options.values.size() > columns.size())
       throw DataError(fmt::format("padded: {} values for {} columns", options.values.size(), columns.size()));
+    if (options.multiple < 1)
+      throw DataError(fmt::format("padded: sizes are multiples of {}", options.multiple));
     std::vector<PaddedColumn> made;
     for (size_t i = 0; i < columns.size(); ++i)
       made.push_back(padded_column(columns[i], i, i < options.values.size() ? options.values[i] : 0,
                                    columns[0].size(), where));
-    return std::make_shared<PaddedRows>(std::move(made), options.lengths);
+    return std::make_shared<PaddedRows>(std::move(made), options.lengths, options.multiple);
   });
 }
 

@@ -8,6 +8,7 @@ WITHOUT = {
     "categorical_cross_entropy": NOT_IN_PYTORCH,
     "hinge_loss": NOT_IN_PYTORCH,
     "pairwise_rank_loss": NOT_IN_PYTORCH,
+    "scan": NOT_IN_PYTORCH,
     "sparsemax": NOT_IN_PYTORCH,
     "truncated_logits": NOT_IN_PYTORCH,
     "alpha_dropout": RANDOM,

@@ -1,0 +1,37 @@
+// Loops over sequences as one operation.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <source_location>
+#include <vector>
+
+#include "espalier/core/variable.h"
+
+namespace espalier {
+
+struct ScanResult {
+  std::vector<Variable> state;    ///< of a step: the next one; of a scan: behind the last step
+  std::vector<Variable> outputs;  ///< of a step; of a scan: those of all steps, along a new first axis
+};
+/// A step: the next state and any outputs, from the state and the elements of the sequences.
+using ScanStep =
+    std::function<ScanResult(const std::vector<Variable>& state, const std::vector<Variable>& elements)>;
+
+struct ScanOptions {
+  bool reverse = false;  ///< from the last element to the first; outputs stand where their elements do
+  /// Gradients keep the state in front of each step, and compute the step again. With s > 0 they keep it in
+  /// front of every s-th step alone, and compute the s steps again: for n steps, s = √n keeps the fewest.
+  /// Griewank, Achieving logarithmic growth of temporal and spatial complexity, 1992.
+  int64_t segment = 0;
+};
+/// Runs `step` along the first axis of the sequences, of which there is at least one, all of one length. The
+/// step is called once, to write it down; it may use any Variables beside its operands, and gradients of any
+/// order reach them. It is written with operations alone: values of operands are not there, random numbers,
+/// assignments and `in_train_phase` throw UnsupportedError. States keep their shapes and dtypes. A plan runs
+/// the same kernels for each step, bound once, so that its size does not depend on the length. Throws Error,
+/// ShapeError, TypeError; replicas cannot share out its batch (UnsupportedError).
+ScanResult scan(const ScanStep& step, const std::vector<Variable>& state,
+                const std::vector<Variable>& sequences, const ScanOptions& options = {},
+                std::source_location where = std::source_location::current());
+
+}  // namespace espalier

@@ -1,0 +1,220 @@
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "espalier/core/error.h"
+#include "espalier/core/gradient_rule.h"
+#include "espalier/core/op_registry.h"
+#include "espalier/core/tree.h"
+#include "espalier/ops/axis_views.h"
+#include "espalier/ops/loop/loop_gradient.h"
+#include "espalier/ops/loop/loop_program.h"
+#include "espalier/ops/ops.h"
+#include "espalier/ops/registered_ops.h"
+
+namespace espalier {
+
+namespace {
+
+Shape with_steps(int64_t steps, const Shape& shape) {
+  Dims dims{steps};
+  dims.append(shape.begin(), shape.end());
+  return Shape(std::move(dims));
+}
+
+int64_t new_number() {
+  static std::atomic<int64_t> made{0};
+  return ++made;
+}
+
+/// Inputs: states, sequences, and what the body uses beside them. Outputs: the last states, the outputs of
+/// all steps, and the states in front of the steps, which only gradients need.
+class Scan : public Op {
+ public:
+  Scan(LoopBodyPtr body, bool reverse, bool keeps_states, int64_t number)
+      : Op({.runs_on_host = true, .gradient_reads_output = true}),
+        body_(std::move(body)),
+        reverse_(reverse),
+        keeps_states_(keeps_states),
+        number_(number) {}
+  std::string_view name() const override { return "scan"; }
+  /// The number tells which bodies are the same.
+  Attributes attributes() const override {
+    return {{"body", number_}, {"reverse", reverse_}, {"keeps_states", keeps_states_}};
+  }
+  bool mixes(size_t, size_t, const InputSpecs&) const override { return true; }
+
+  Specs infer(const InputSpecs& in) const override {
+    const int64_t steps = in[body_->states]->shape[0];
+    std::vector<Spec> inputs;
+    for (size_t i = 0; i < in.size(); ++i) {
+      inputs.push_back(*in[i]);
+      if (i < body_->states || i >= body_->states + body_->sequences) continue;
+      const Shape& shape = in[i]->shape;
+      if (shape[0] != steps)
+        throw ShapeError(fmt::format("scan: sequences of {} and {} elements", steps, shape[0]));
+      inputs.back().shape = Shape(Dims(shape.begin() + 1, shape.end()));
+    }
+    const std::vector<Spec> outputs = body_->infer(inputs);
+    Specs all;
+    for (size_t i = 0; i < outputs.size(); ++i)
+      all.push_back(i < body_->states ? *in[i] : Spec{outputs[i].dtype, with_steps(steps, outputs[i].shape)});
+    for (size_t i = 0; i < body_->states; ++i)
+      all.push_back({in[i]->dtype, with_steps(keeps_states_ ? steps : 0, in[i]->shape)});
+    return all;
+  }
+  void run_cpu(const KernelCall& call) const override {
+    LoopProgram(body_, call, reverse_, keeps_states_, false).run();
+  }
+  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext&) const override {
+    struct Bound : BoundKernel {
+      Bound(LoopBodyPtr body, const KernelCall& call, bool reverse, bool keeps_states)
+          : program(std::move(body), call, reverse, keeps_states, true) {}
+      void run(RandomStream) override { program.run(); }
+      bool can_be_captured() const override { return false; }
+      LoopProgram program;
+    };
+    return std::make_unique<Bound>(body_, call, reverse_, keeps_states_);
+  }
+  std::shared_ptr<const Op> for_inference() const override {
+    return std::make_shared<Scan>(body_, reverse_, false, number_);
+  }
+
+  Gradients gradient(const GradientRule& rule) const override {
+    const size_t states = body_->states, loops = states + body_->sequences;
+    std::vector<Variable> arriving;
+    for (size_t k = 0; k < body_->outputs.size() + states; ++k) arriving.push_back(rule.output_gradient(k));
+    std::vector<bool> wanted;
+    for (size_t i = 0; i < rule.inputs(); ++i) wanted.push_back(rule.wants(i));
+    const LoopGradient backward(*body_, arriving, wanted);
+    const Variable kept = with_states(rule);
+    std::vector<Variable> inputs;
+    for (size_t i = 0; i < states; ++i)
+      if (backward.has_state(i))
+        inputs.push_back(arriving[i].defined() ? arriving[i] : zeros_like(rule.input(i)));
+    for (size_t i = loops; i < rule.inputs(); ++i)
+      if (backward.has_captured(i)) inputs.push_back(zeros_like(rule.input(i)));
+    for (size_t i = 0; i < states; ++i)
+      inputs.push_back(Variable(kept.node(), static_cast<uint32_t>(body_->outputs.size() + i)));
+    for (size_t i = states; i < loops; ++i) inputs.push_back(rule.input(i));
+    for (size_t k = states; k < arriving.size(); ++k)
+      if (backward.has_arriving(k)) inputs.push_back(arriving[k]);
+    for (size_t i = loops; i < rule.inputs(); ++i) inputs.push_back(rule.input(i));
+    std::vector<const Variable*> addresses;
+    for (const Variable& x : inputs) addresses.push_back(&x);
+    const Variable first = apply(std::make_shared<Scan>(backward.body(), !reverse_, false, new_number()),
+                                 addresses, rule.where());
+    Gradients gradients;
+    uint32_t at_state = 0, at_element = static_cast<uint32_t>(backward.body()->states);
+    std::vector<Variable> of(rule.inputs());
+    for (size_t i = 0; i < states; ++i)
+      if (backward.has_state(i)) of[i] = Variable(first.node(), at_state++);
+    for (size_t i = loops; i < rule.inputs(); ++i)
+      if (backward.has_captured(i)) of[i] = Variable(first.node(), at_state++);
+    for (size_t i = states; i < loops; ++i)
+      if (backward.has_element(i)) of[i] = Variable(first.node(), at_element++);
+    for (size_t i = 0; i < of.size(); ++i) gradients.push_back(wanted[i] ? of[i] : Variable());
+    return gradients;
+  }
+
+ private:
+  /// The scan with the states in front of its steps: itself, or else, for gradients of gradients, once more.
+  Variable with_states(const GradientRule& rule) const {
+    if (keeps_states_) return rule.output();
+    std::vector<Variable> inputs;
+    for (size_t i = 0; i < rule.inputs(); ++i) inputs.push_back(rule.input(i));
+    std::vector<const Variable*> addresses;
+    for (const Variable& x : inputs) addresses.push_back(&x);
+    return apply(std::make_shared<Scan>(body_, reverse_, true, number_), addresses, rule.where());
+  }
+
+  LoopBodyPtr body_;
+  bool reverse_, keeps_states_;
+  int64_t number_;
+};
+
+ScanResult scan_once(const ScanStep& step, const std::vector<Variable>& state,
+                     const std::vector<Variable>& sequences, bool reverse,
+                     const std::source_location& where) {
+  std::vector<Variable> inputs = state, captured;
+  const LoopBodyPtr body = trace_step(step, state, sequences, captured);
+  inputs.insert(inputs.end(), sequences.begin(), sequences.end());
+  inputs.insert(inputs.end(), captured.begin(), captured.end());
+  std::vector<const Variable*> addresses;
+  bool keeps_states = false;
+  for (const Variable& x : inputs) {
+    addresses.push_back(&x);
+    keeps_states |= x.node()->needs_gradient && !build_context().no_grad;
+  }
+  const Variable first =
+      apply(std::make_shared<Scan>(body, reverse, keeps_states, new_number()), addresses, where);
+  ScanResult result;
+  for (size_t k = 0; k < body->outputs.size(); ++k)
+    (k < body->states ? result.state : result.outputs)
+        .push_back(Variable(first.node(), static_cast<uint32_t>(k)));
+  return result;
+}
+
+/// The same by segments of steps, and what is left over behind them in the direction of the loop.
+ScanResult scan_by_segments(const ScanStep& step, const std::vector<Variable>& state,
+                            const std::vector<Variable>& sequences, const ScanOptions& options,
+                            const std::source_location& where) {
+  const int64_t n = sequences[0].shape()[0], s = options.segment, whole = n / s, rest = n - whole * s;
+  const auto part = [&](int64_t begin, int64_t end) {
+    std::vector<Variable> parts;
+    for (const Variable& x : sequences) parts.push_back(slice(x, 0, begin, end));
+    return parts;
+  };
+  std::vector<Variable> segments;
+  for (const Variable& x : part(options.reverse ? rest : 0, options.reverse ? n : whole * s))
+    segments.push_back(unflatten(x, 0, {whole, s}));
+  const ScanStep segment = [&](const std::vector<Variable>& h, const std::vector<Variable>& xs) {
+    return scan_once(step, h, xs, options.reverse, where);
+  };
+  ScanResult result = scan_once(segment, state, segments, options.reverse, where);
+  for (Variable& y : result.outputs) {
+    Dims groups(y.rank() - 1, 1);
+    groups[0] = 2;
+    y = merge_axes(y, groups);
+  }
+  if (rest == 0) return result;
+  const ScanResult last =
+      scan_once(step, result.state, part(options.reverse ? 0 : whole * s, options.reverse ? rest : n),
+                options.reverse, where);
+  result.state = last.state;
+  for (size_t i = 0; i < result.outputs.size(); ++i)
+    result.outputs[i] = options.reverse ? concat({last.outputs[i], result.outputs[i]}, 0)
+                                        : concat({result.outputs[i], last.outputs[i]}, 0);
+  return result;
+}
+
+}  // namespace
+
+ScanResult scan(const ScanStep& step, const std::vector<Variable>& state,
+                const std::vector<Variable>& sequences, const ScanOptions& options,
+                std::source_location where) {
+  const CallScope scope(where);
+  return located(*build_context().where, [&] {
+    if (!step) throw Error("scan: the step is empty");
+    if (sequences.empty()) throw Error("scan: there is no sequence");
+    for (const Variable& s : state) (void)s.shape();  // an undefined Variable throws here
+    for (const Variable& x : sequences) {
+      if (x.rank() == 0) throw ShapeError("scan: a sequence is a scalar");
+      if (x.shape()[0] != sequences[0].shape()[0])
+        throw ShapeError(fmt::format("scan: sequences of shapes {} and {} have other lengths",
+                                     sequences[0].shape().str(), x.shape().str()));
+    }
+    const int64_t n = sequences[0].shape()[0];
+    if (options.segment < 0)
+      throw Error(fmt::format("scan: segments of {} steps; they must not be negative", options.segment));
+    if (options.segment > 1 && options.segment < n) {
+      if (n == nominal_size) throw UnsupportedError("scan: the length is open; segments need its number");
+      return scan_by_segments(step, state, sequences, options, where);
+    }
+    return scan_once(step, state, sequences, options.reverse, where);
+  });
+}
+
+void add_scan_op(OpRegistry& ops) { ops.add_unsupported("scan", "a body"); }
+
+}  // namespace espalier

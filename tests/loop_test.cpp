@@ -1,0 +1,186 @@
+// Loops over sequences: against the same steps written one by one.
+#include "espalier/ops/functions/loop.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include "espalier/core/check_gradient.h"
+#include "espalier/core/device.h"
+#include "espalier/core/error.h"
+#include "espalier/data/distributor.h"
+#include "espalier/executor/executor.h"
+#include "espalier/nn/cells.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+using esp::Tensor;
+using esp::Variable;
+
+namespace {
+
+/// h' = tanh(x·u + h·w), with h' · x₀ as output.
+esp::ScanStep recurrence(const Variable& u, const Variable& w) {
+  return [=](const Variables& h, const Variables& x) -> esp::ScanResult {
+    const Variable next = tanh(matmul(x[0], u) + matmul(h[0], w) * 0.5);
+    return {{next}, {next * slice(x[0], 1, 0, 1)}};
+  };
+}
+/// The same, one node for each operation.
+esp::ScanResult written_out(const esp::ScanStep& step, Variables state, const Variable& xs, bool reverse) {
+  const int64_t n = xs.shape()[0];
+  Variables outputs(static_cast<size_t>(n));
+  for (int64_t k = 0; k < n; ++k) {
+    const int64_t t = reverse ? n - 1 - k : k;
+    const esp::ScanResult next = step(state, {squeeze(slice(xs, 0, t, t + 1), 0)});
+    state = next.state;
+    outputs[static_cast<size_t>(t)] = next.outputs[0];
+  }
+  return {state, {stack(outputs, 0)}};
+}
+/// What depends on the last state and on all outputs.
+Variable both(const esp::ScanResult& r) {
+  return sum(square(r.state[0]), 1) + sum(r.outputs[0] * r.outputs[0], esp::Axes{0, 2});
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(loop)
+
+BOOST_AUTO_TEST_CASE(equals_the_steps_written_out) {
+  for (const bool reverse : {false, true})
+    for (const int64_t segment : {0, 2, 3}) {
+      const auto run = [&](bool as_scan, const Variables& in) {
+        const esp::ScanStep step = recurrence(in[2], in[3]);
+        return both(as_scan ? esp::scan(step, {in[0]}, {in[1]}, {.reverse = reverse, .segment = segment})
+                            : written_out(step, {in[0]}, in[1], reverse));
+      };
+      const std::vector<Tensor> points{numbers({2, 3}, -1, 1, 1), numbers({7, 2, 4}, -1, 1, 2),
+                                       numbers({4, 3}, -1, 1, 3), numbers({3, 3}, -1, 1, 4)};
+      Variables a, b;
+      for (const Tensor& p : points) a.push_back(esp::variable(p)), b.push_back(esp::variable(p));
+      const Variable y = run(true, a), z = run(false, b);
+      BOOST_TEST(difference(y.value(), z.value()) < 1e-14);
+      for (size_t i = 0; i < a.size(); ++i)
+        BOOST_TEST(difference(y.gradient(a[i]).value(), z.gradient(b[i]).value()) < 1e-13);
+      const auto f = [&](const Variables& in) { return run(true, in); };
+      const esp::CheckResult result = esp::check_gradient(f, points, {.order = 2, .tolerance = 2e-6});
+      BOOST_TEST(result.passed, result.message);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(trains_alike_eagerly_and_in_plans_with_short_batches) {
+  const auto train = [](bool plan, bool as_scan, int64_t segment) {
+    esp::data::Distributor feed({numbers({5, 6, 4}, -1, 1), numbers({5, 3}, -1, 1, 9)}, {.batch_size = 2});
+    const auto [x, y] = feed.get_output_graphs<2>();
+    const Variable u = esp::parameter(numbers({4, 3}, -1, 1, 3), "u"),
+                   w = esp::parameter(numbers({3, 3}, -1, 1, 4), "w");
+    const Variable xs = permute(x, {1, 0, 2}), h = zeros_like(y);
+    const esp::ScanStep step = recurrence(u, w);
+    const esp::ScanResult r =
+        as_scan ? esp::scan(step, {h}, {xs}, {.segment = segment}) : written_out(step, {h}, xs, false);
+    const Variable loss = mean(square(r.state[0] - y)) + mean(square(r.outputs[0]));
+    if (plan)
+      (void)loss.get_executor({.mode = esp::Mode::training, .optimizer = esp::optim::Sgd(0.3)})
+          .execute({.epochs = 1, .progress = false});
+    else
+      for (int i = 0; i < 3; ++i) loss.forward().update(esp::optim::Sgd(0.3));
+    return esp::concat({esp::reshape(u, {12}), reshape(w, {9})}).value().clone();
+  };
+  const Tensor expected = train(false, false, 0);
+  for (const int64_t segment : {0, 3}) {
+    BOOST_TEST(difference(train(false, true, segment), expected) < 1e-12);
+    BOOST_TEST(difference(train(true, true, segment), expected) < 1e-12);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(cells_and_open_lengths_in_plans) {
+  const esp::nn::LSTMCell cell(3, 4);
+  const auto run = [&](const Variable& x) {
+    const Variable start = esp::broadcast_to(0.0f, {2, 4});
+    const esp::ScanResult r = esp::scan(
+        [&](const Variables& s, const Variables& in) -> esp::ScanResult {
+          const esp::nn::LSTMState next = cell(in[0], {s[0], s[1]});
+          return {{next.h, next.c}, {next.h}};
+        },
+        {start, start}, {x});
+    return r.outputs[0];
+  };
+  const Variable x = esp::placeholder("x", {-1, 2, 3}, esp::float32);
+  const esp::Executor executor = run(x).get_executor({.mode = esp::Mode::inference});
+  for (const int64_t steps : {1, 4, 9}) {
+    const Tensor in = numbers({steps, 2, 3}).to(esp::float32);
+    esp::nn::LSTMState state;
+    Variables outputs;
+    for (int64_t t = 0; t < steps; ++t) {
+      const Variable own = squeeze(slice(Variable(in), 0, t, t + 1), 0);
+      state = t ? cell(own, state) : cell(own, {esp::zeros({2, 4}), esp::zeros({2, 4})});
+      outputs.push_back(state.h);
+    }
+    BOOST_TEST(difference(executor.run({{"x", in}}), stack(outputs, 0).value()) < 1e-6);
+    BOOST_TEST(difference(run(in).value(), stack(outputs, 0).value()) < 1e-6);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(segments_keep_fewer_states) {
+  const auto peak = [](int64_t segment) {
+    const Variable w = esp::variable(numbers({64, 256}).to(esp::float32));
+    const Tensor x = numbers({144, 1}).to(esp::float32), start = esp::zeros({64, 256});
+    const int64_t before = esp::memory_stats().live_bytes;
+    esp::reset_peak_memory();
+    const esp::ScanResult r = esp::scan(
+        [&](const Variables& s, const Variables& in) -> esp::ScanResult {
+          return {{tanh(s[0] * w + in[0])}, {}};
+        },
+        {start}, {x}, {.segment = segment});
+    const Variable y = sum(r.state[0]);
+    (void)y.gradient(w).value();
+    return esp::memory_stats().peak_bytes - before;
+  };
+  BOOST_TEST(2 * peak(12) < peak(0));
+}
+
+BOOST_AUTO_TEST_CASE(states_that_change_places_and_integers) {
+  // Fibonacci's numbers, with counters of int64 beside them.
+  const Variable a = esp::tensor(0.0), b = esp::tensor(1.0), i = esp::tensor(int64_t{0});
+  const esp::ScanResult r = esp::scan(
+      [](const Variables& s, const Variables&) -> esp::ScanResult {
+        return {{s[1], s[0] + s[1], s[2] + 1}, {s[0], s[2]}};
+      },
+      {a, b, i}, {esp::zeros({8})});
+  BOOST_TEST(r.state[0].item() == 21);
+  BOOST_TEST(r.state[2].value().item<int64_t>() == 8);
+  const float expected[] = {0, 1, 1, 2, 3, 5, 8, 13};
+  for (int64_t t = 0; t < 8; ++t) {
+    BOOST_TEST(r.outputs[0].value().at<float>({t}) == expected[t]);
+    BOOST_TEST(r.outputs[1].value().at<int64_t>({t}) == t);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(wrong_steps) {
+  const Variable h = esp::zeros({2, 3}), x = esp::zeros({4, 2, 3});
+  const auto with = [&](const esp::ScanStep& step) { return esp::scan(step, {h}, {x}); };
+  using R = esp::ScanResult;
+  BOOST_CHECK_THROW(with({}), esp::Error);
+  BOOST_CHECK_THROW(with([](const Variables&, const Variables&) { return R{}; }), esp::Error);
+  BOOST_CHECK_THROW(with([](const Variables& s, const Variables&) {
+                      return R{{sum(s[0])}, {}};
+                    }),
+                    esp::ShapeError);
+  BOOST_CHECK_THROW(with([](const Variables& s, const Variables&) {
+                      return R{{cast(s[0], esp::float64)}, {}};
+                    }),
+                    esp::TypeError);
+  BOOST_CHECK_THROW(with([](const Variables& s, const Variables&) {
+                      return R{{dropout(s[0], 0.5)}, {}};
+                    }),
+                    esp::UnsupportedError);
+  const auto same = [](const Variables& s, const Variables&) { return R{s, {}}; };
+  BOOST_CHECK_THROW(esp::scan(same, {h}, {}), esp::Error);
+  BOOST_CHECK_THROW(esp::scan(same, {h}, {x, esp::zeros({3})}), esp::ShapeError);
+  BOOST_CHECK_THROW(esp::scan(same, {h}, {esp::tensor(1.0)}), esp::ShapeError);
+  BOOST_CHECK_THROW(esp::scan(same, {h}, {x}, {.segment = -1}), esp::Error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
