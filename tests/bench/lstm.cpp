@@ -1,5 +1,5 @@
-// bench_lstm eager|executor [rounds]: training an LSTM (input 128, hidden 256) on 50 steps of 32 sequences by plain
-// gradient descent. pytorch/lstm.py is the same in PyTorch.
+// bench_lstm eager|executor [rounds]: training an LSTM (input 128, hidden 256) on 50 steps of 32 sequences by
+// plain gradient descent. pytorch/lstm.py is the same in PyTorch.
 #include <espalier/espalier.h>
 
 #include "timing.h"
@@ -11,14 +11,14 @@ constexpr int64_t steps = 50, batch = 32, in = 128, hidden = 256;
 constexpr int each = 10;  // training steps in a measurement
 
 std::function<void()> eager() {
-  return [x = esp::randn({steps, batch, in}), net = esp::nn::Lstm(in, hidden),
-          sgd = esp::optim::Sgd(0.01)]() {
-    for (int k = 0; k < each; ++k) {
-      esp::Variable loss = esp::mean(esp::square(net(x).outputs));
-      loss.backward().update(sgd);
-      (void)loss.item();
-    }
-  };
+  return
+      [x = esp::randn({steps, batch, in}), net = esp::nn::Lstm(in, hidden), sgd = esp::optim::Sgd(0.01)]() {
+        for (int k = 0; k < each; ++k) {
+          esp::Variable loss = esp::mean(esp::square(net(x).outputs));
+          loss.backward().update(sgd);
+          (void)loss.item();
+        }
+      };
 }
 
 /// Over batches of a feed, which have the sequences first.
