@@ -165,6 +165,19 @@ BOOST_AUTO_TEST_CASE(steps_and_sequences_may_be_open_axes) {
                         says({"number of steps is open"}));
 }
 
+BOOST_AUTO_TEST_CASE(plans_of_inference_compute_gradients) {
+  const esp::Tensor input = numbers({4, 2, 3}, -1, 1);
+  const Variable x = esp::placeholder("x", {4, 2, 3}, esp::float64), own = esp::variable(input);
+  const auto check = [&](const auto& net) {
+    const auto loss = [&](const Variable& v) { return esp::sum(esp::square(net(v).outputs)); };
+    const esp::Executor plan = loss(x).gradient(x).get_executor({.mode = esp::Mode::inference});
+    BOOST_TEST(difference(plan.run({{"x", input}}), loss(own).gradient(own).value()) < 1e-13);
+  };
+  check(Rnn(3, 4, {.dtype = esp::float64}));
+  check(Lstm(3, 4, {.bidirectional = true, .dtype = esp::float64}));
+  check(Gru(3, 4, {.layers = 2, .dtype = esp::float64}));
+}
+
 BOOST_AUTO_TEST_CASE(a_thousand_steps_keep_memory_flat) {
   const esp::Tensor x = esp::randn({1000, 2, 8});
   const Lstm net(8, 16);
