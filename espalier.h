@@ -83,6 +83,7 @@
 #include "espalier/nn/rms_norm.h"
 #include "espalier/nn/serialize.h"
 #include "espalier/nn/smooth_activation.h"
+#include "espalier/nn/tree_lstm.h"
 #include "espalier/nn/vision/models.h"
 #include "espalier/nn/vision_pooling.h"
 #include "espalier/nn/weight_norm.h"

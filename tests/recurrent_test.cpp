@@ -5,6 +5,7 @@
 
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/error.h"
+#include "espalier/executor/executor.h"
 #include "figures/recurrent.h"
 #include "layer_figures.h"
 #include "layer_training.h"
@@ -132,6 +133,69 @@ BOOST_AUTO_TEST_CASE(plans_and_replicas_train_recurrent_layers_as_an_eager_loop)
   BOOST_TEST(differences([] { return Rnn(3, {.layers = 2}); }) < 1e-9);
   BOOST_TEST(differences([] { return Lstm(3, {.bidirectional = true}); }) < 1e-9);
   BOOST_TEST(differences([] { return Gru(3, {.bias = false}); }) < 1e-9);
+}
+
+BOOST_AUTO_TEST_CASE(steps_and_sequences_may_be_open_axes) {
+  const Variable x = esp::placeholder("x", {-1, -1, 3}, esp::float64);
+  const Lstm net(3, 4, {.layers = 2, .bidirectional = true, .dtype = esp::float64});
+  const auto value = [&](const Variable& input) {
+    const auto [outputs, state] = net(input);
+    return esp::concat({outputs, esp::sum(state.h * state.c) * esp::ones_like(outputs)}, 2);
+  };
+  const esp::Executor plan = value(x).get_executor({.mode = esp::Mode::inference});
+  for (const esp::Shape& shape : {esp::Shape{4, 2, 3}, esp::Shape{1, 5, 3}, esp::Shape{6, 1, 3}}) {
+    const esp::Tensor input = numbers(shape, -1, 1);
+    BOOST_TEST(difference(plan.run({{"x", input}}), value(input).value()) < 1e-14);
+  }
+
+  const esp::Executor trained =
+      esp::mean(esp::square(net(x).outputs)).get_executor({.optimizer = esp::optim::Sgd(0.1)});
+  const Lstm own = net.clone();
+  for (const esp::Shape& shape : {esp::Shape{4, 2, 3}, esp::Shape{3, 5, 3}, esp::Shape{4, 2, 3}}) {
+    const esp::Tensor input = numbers(shape, -1, 1);
+    Variable loss = esp::mean(esp::square(own(input).outputs));
+    loss.backward().update(esp::optim::Sgd(0.1));
+    (void)trained.run({{"x", input}});
+  }
+  for (const auto& [path, p] : own.parameters())
+    BOOST_TEST(difference(net.parameter(path).value(), p.value()) < 1e-13, path);
+
+  const Variable slope = esp::sum(net(x).outputs).gradient(x);
+  BOOST_CHECK_EXCEPTION((void)esp::sum(slope * slope).gradient(x), esp::UnsupportedError,
+                        says({"number of steps is open"}));
+}
+
+BOOST_AUTO_TEST_CASE(plans_of_inference_compute_gradients) {
+  const esp::Tensor input = numbers({4, 2, 3}, -1, 1);
+  const Variable x = esp::placeholder("x", {4, 2, 3}, esp::float64), own = esp::variable(input);
+  const auto check = [&](const auto& net) {
+    const auto loss = [&](const Variable& v) { return esp::sum(esp::square(net(v).outputs)); };
+    const esp::Executor plan = loss(x).gradient(x).get_executor({.mode = esp::Mode::inference});
+    BOOST_TEST(difference(plan.run({{"x", input}}), loss(own).gradient(own).value()) < 1e-13);
+  };
+  check(Rnn(3, 4, {.dtype = esp::float64}));
+  check(Lstm(3, 4, {.bidirectional = true, .dtype = esp::float64}));
+  check(Gru(3, 4, {.layers = 2, .dtype = esp::float64}));
+}
+
+BOOST_AUTO_TEST_CASE(a_thousand_steps_keep_memory_flat) {
+  const esp::Tensor x = esp::randn({1000, 2, 8});
+  const Lstm net(8, 16);
+  const esp::optim::Sgd sgd(0.01);
+  const auto train = [&] {
+    Variable loss = esp::mean(esp::square(net(x).outputs));
+    loss.backward().update(sgd);
+    return loss.item();
+  };
+  const auto peak_of_three = [&] {
+    esp::reset_peak_memory();
+    for (int k = 0; k < 3; ++k) (void)train();
+    return esp::memory_stats().peak_bytes;
+  };
+  (void)train();
+  const int64_t live = esp::memory_stats().live_bytes, peak = peak_of_three();
+  for (int k = 0; k < 4; ++k) BOOST_TEST(peak_of_three() == peak);
+  BOOST_TEST(esp::memory_stats().live_bytes == live);
 }
 
 BOOST_AUTO_TEST_CASE(dropout_acts_between_layers_in_training_alone) {

@@ -6,6 +6,26 @@
 
 namespace espalier::gates {
 
+// Floats are computed as floats: their errors are some 1e-7, and the values at most 1.
+template <class C>
+ESPALIER_HD C sigmoid(C x) {
+  if constexpr (sizeof(C) == sizeof(float))
+    return C(1) / (C(1) + scalar::Exp()(-x));
+  else
+    return scalar::Sigmoid()(x);
+}
+/// (1 − e) / (1 + e) with e = exp(−2|x|), and for small x, where that loses digits, Taylor's polynomial.
+template <class C>
+ESPALIER_HD C tanh(C x) {
+  if constexpr (sizeof(C) == sizeof(float)) {
+    const C size = x < C(0) ? -x : x, e = scalar::Exp()(C(-2) * size), y = (C(1) - e) / (C(1) + e), z = x * x;
+    const C sum = C(1) + z * (C(-1.0 / 3) + z * (C(2.0 / 15) + z * (C(-17.0 / 315) + z * C(62.0 / 2835))));
+    return size < C(0.25) ? x * sum : x < C(0) ? -y : y;
+  } else {
+    return scalar::Tanh()(x);
+  }
+}
+
 /// Where one row of a step lies. Gates are `width` apart. C is the type to compute in.
 template <class T, class C>
 struct ForwardRow {
@@ -60,7 +80,7 @@ struct Rnn {
 struct TanhActivation {
   template <class C>
   ESPALIER_HD static C value(C x) {
-    return scalar::Tanh()(x);
+    return tanh(x);
   }
   /// From the value.
   template <class C>
@@ -84,11 +104,11 @@ struct Lstm {
   static constexpr bool has_c = true, keeps_gates = true, separate_sums = false;
   template <bool keeps, class T, class C>
   ESPALIER_HD static void forward(const ForwardRow<T, C>& r, int64_t j) {
-    const C i = scalar::Sigmoid()(r.sum(0, j)), f = scalar::Sigmoid()(r.sum(1, j)),
-            g = scalar::Tanh()(r.sum(2, j)), o = scalar::Sigmoid()(r.sum(3, j));
+    const C i = sigmoid(r.sum(0, j)), f = sigmoid(r.sum(1, j)), g = tanh(r.sum(2, j)),
+            o = sigmoid(r.sum(3, j));
     const C c = f * static_cast<C>(r.c[j]) + i * g;
     r.c[j] = static_cast<T>(c);
-    r.out[j] = r.h[j] = static_cast<T>(o * scalar::Tanh()(c));
+    r.out[j] = r.h[j] = static_cast<T>(o * tanh(c));
     if constexpr (keeps) {
       r.keep(0, j, i);
       r.keep(1, j, f);
@@ -100,7 +120,7 @@ struct Lstm {
   template <class T, class C>
   ESPALIER_HD static void backward(const BackwardRow<T, C>& r, int64_t j) {
     const C i = r.gate(0, j), f = r.gate(1, j), g = r.gate(2, j), o = r.gate(3, j), dh = r.arrived(j);
-    const C t = scalar::Tanh()(static_cast<C>(r.memory[j]));
+    const C t = tanh(static_cast<C>(r.memory[j]));
     const C dc = static_cast<C>(r.dc[j]) + dh * o * (C(1) - t * t);
     r.put(0, j, dc * g * i * (C(1) - i));
     r.put(1, j, dc * static_cast<C>(r.c_before[j]) * f * (C(1) - f));
@@ -115,10 +135,10 @@ struct Gru {
   static constexpr bool has_c = false, keeps_gates = true, separate_sums = true;
   template <bool keeps, class T, class C>
   ESPALIER_HD static void forward(const ForwardRow<T, C>& r, int64_t j) {
-    const C reset = scalar::Sigmoid()(r.sum(0, j)), z = scalar::Sigmoid()(r.sum(1, j));
+    const C reset = sigmoid(r.sum(0, j)), z = sigmoid(r.sum(1, j));
     const int64_t k = 2 * r.width + j;
     const C of_h = static_cast<C>(r.s[k]) + static_cast<C>(r.bias_hh[k]);
-    const C n = scalar::Tanh()((static_cast<C>(r.x[k]) + static_cast<C>(r.bias_ih[k])) + reset * of_h);
+    const C n = tanh((static_cast<C>(r.x[k]) + static_cast<C>(r.bias_ih[k])) + reset * of_h);
     r.out[j] = r.h[j] = static_cast<T>(n + z * (static_cast<C>(r.h[j]) - n));
     if constexpr (keeps) {
       r.keep(0, j, reset);

@@ -81,9 +81,6 @@ class Recurrence : public Op {
     return input == 1 || input >= s_.biases_at() || s_.mixes(axis, in[input]->shape.rank());
   }
   NodeFlops cost(const NodeWork& work) const override { return flops(s_, work); }
-  std::shared_ptr<const Op> for_inference() const override {
-    return keeps_ ? std::make_shared<Recurrence>(s_, false) : nullptr;
-  }
   bool can_write_over(size_t output, size_t input) const override {
     return keeps_ && input == 0 && output == gates_at();
   }

@@ -6,7 +6,7 @@ class Operation:
     """`draw` makes the inputs and attributes of a case, `torch` computes it: torch(*inputs, **attributes)."""
 
     def __init__(self, name, draw, torch, dtypes=REALS, *, of=None, elementwise=False, special=False, order=2,
-                 loose=1, constant=(), single=False):
+                 loose=1, constant=(), single=False, layer=False):
         self.name = name
         self.draw = draw
         self.torch = torch
@@ -18,6 +18,7 @@ class Operation:
         self.loose = loose  # a factor of the tolerances
         self.constant = constant  # inputs for which PyTorch has no gradient
         self.single = single  # PyTorch's float64 kernel has constants in float32
+        self.layer = layer  # it is no function of docs/ops.md
 
 
 def by_name(operations):
