@@ -40,7 +40,7 @@ Backends make_backends() {
                          cu::add_search_kernels,     cu::add_sort_kernels,     cu::add_lu_kernels,
                          cu::add_factor_kernels,     cu::add_triangle_kernels, cu::add_fused_matmul_kernels,
                          cu::add_sparsemax_kernels,  cu::add_region_kernels,   cu::add_checked_indices_kernel,
-                         cu::add_recurrence_kernels})
+                         cu::add_recurrence_kernels, cu::add_attention_kernels})
     add(kernels);
   backends.emplace(DeviceType::cuda, BackendEntry{cuda_backend, cuda_devices, std::move(kernels)});
 #endif

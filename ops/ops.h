@@ -6,6 +6,7 @@
 #include "espalier/ops/functions/activation.h"
 #include "espalier/ops/functions/arrange.h"
 #include "espalier/ops/functions/as_strided.h"
+#include "espalier/ops/functions/attention.h"
 #include "espalier/ops/functions/bitwise.h"
 #include "espalier/ops/functions/closeness.h"
 #include "espalier/ops/functions/compare.h"

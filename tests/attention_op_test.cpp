@@ -220,6 +220,28 @@ BOOST_AUTO_TEST_CASE(derivatives_with_dropout) {
   BOOST_TEST(result.passed, result.message);
 }
 
+BOOST_AUTO_TEST_CASE(mixed_precision_keeps_log_sums) {
+  // Scores of some 40, which a mask makes: weights are exp(score − log sum), and bfloat16 rounds to 1 / 4
+  // there.
+  const auto step = [](esp::Precision precision) {
+    const Variable w = esp::parameter(numbers({8, 8}, -0.5, 0.5, 3).to(esp::float32), "w");
+    const Variable x = esp::placeholder("x", {2, 5, 8}, esp::float32), h = esp::matmul(x, w);
+    const Variable y =
+        esp::scaled_dot_product_attention(h, h, h, {.mask = esp::full({1, 1}, 40, esp::float32)});
+    const auto executor = esp::mean(y * y).get_executor(
+        {.mode = esp::Mode::training, .optimizer = esp::optim::Sgd(1), .precision = precision});
+    (void)executor.run({{"x", numbers({2, 5, 8}, -1, 1, 9).to(esp::float32)}});
+    return w.value().clone();
+  };
+  const Tensor before = numbers({8, 8}, -0.5, 0.5, 3).to(esp::float32);
+  const Tensor full = (Variable(step(esp::Precision::float32)) - before).value(),
+               low = (Variable(step(esp::Precision::bfloat16)) - before).value();
+  const double size = esp::sum(Variable(full) * full).item(),
+               error = esp::sum((Variable(low) - full) * (Variable(low) - full)).item();
+  BOOST_TEST(size > 0);
+  BOOST_TEST(std::sqrt(error / size) < 0.02);
+}
+
 BOOST_AUTO_TEST_CASE(memory_is_linear_in_tokens) {
   const auto peak = [](int64_t tokens) {
     const auto operand = [&](uint64_t which) {

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/passes.h"
@@ -54,10 +55,13 @@ class Lowering {
       const bool free = was == DType::float32 && n.op->effect() != Effect::writes_leaf;
       n.inputs[k] = !free                      ? as(value, was)
                     : !n.op->reads_elements(k) ? value
-                    : lowers                   ? as(value, low_)
+                    : lowers                   ? (kept_.contains(value) ? value : as(value, low_))
                                                : as(value, DType::float32);
     }
     if (!n.inputs.empty()) settle(n, before, lowers);
+    // Statistics that an op gives in float32 beside a result in 16 bits stay so for all readers.
+    for (uint32_t k = 0; lowers && k < n.outputs.size(); ++k)
+      if (n.outputs[k].dtype == DType::float32) kept_.insert({i, k});
   }
 
   /// Infers the outputs from the new inputs. If a dtype is not the wanted one, converts inputs that are read
@@ -154,7 +158,8 @@ class Lowering {
   const Graph before_;
   GraphRewriter rewriter_;
   const DType low_;
-  std::optional<uint32_t> here_;         // conversions are inserted before this node; none: at the end
+  std::optional<uint32_t> here_;  // conversions are inserted before this node; none: at the end
+  std::set<ValueRef> kept_;
   std::map<ValueRef, ValueRef> others_;  // values converted to the type they are not computed in
 };
 

@@ -15,6 +15,7 @@ void add_pointwise_kernels(KernelRegistry& kernels);
 void add_random_kernels(KernelRegistry& kernels);
 void add_sampling_kernels(KernelRegistry& kernels);
 void add_reduce_kernels(KernelRegistry& kernels);
+void add_attention_kernels(KernelRegistry& kernels);
 void add_argmax_kernels(KernelRegistry& kernels);
 void add_softmax_kernels(KernelRegistry& kernels);
 void add_along_axis_kernels(KernelRegistry& kernels);

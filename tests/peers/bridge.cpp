@@ -28,9 +28,9 @@ struct Request {
 
 std::map<std::string, Row> all_rows() {
   std::map<std::string, Row> all;
-  for (const auto& rows :
-       {elementwise_rows(), axis_rows(), layout_rows(), matrix_rows(), loss_rows(), convolution_rows(),
-        pooling_rows(), image_rows(), place_rows(), region_rows(), signal_window_rows(), recurrent_rows()})
+  for (const auto& rows : {elementwise_rows(), axis_rows(), layout_rows(), matrix_rows(), loss_rows(),
+                           convolution_rows(), pooling_rows(), image_rows(), place_rows(), region_rows(),
+                           signal_window_rows(), recurrent_rows(), attention_rows()})
     for (const Row& row : rows) all.emplace(row.name, row);
   return all;
 }

@@ -66,6 +66,7 @@ struct Row {
   }
 };
 
+std::vector<Row> attention_rows();
 std::vector<Row> elementwise_rows();
 std::vector<Row> axis_rows();
 std::vector<Row> layout_rows();

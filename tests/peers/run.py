@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
+import attention
 import axis
 import convolutions
 import elementwise
@@ -34,7 +35,7 @@ from operation import by_name
 from without import WITHOUT
 
 PAGES = (elementwise, axis, layout, matrix, losses, convolutions, pooling, images, places, recurrent, regions,
-         signal_windows)
+         signal_windows, attention)
 TABLE = by_name([operation for page in PAGES for operation in page.OPERATIONS])
 SHOWN = 3  # differences of an operation
 DEATHS = 3  # of processes at cases of an operation, until its others are left out
