@@ -7,7 +7,7 @@ set -euo pipefail
 declare -A groups=(
   [build]="g++=g++ cmake=cmake ninja=ninja-build
            libfmt-dev libdnnl-dev libopenblas-openmp-dev nlohmann-json3-dev libdlpack-dev
-           zlib1g-dev libpng-dev libjpeg62-turbo-dev"
+           zlib1g-dev libpng-dev libjpeg62-turbo-dev libcli11-dev"
   [tests]="libboost-test-dev"
   [mpi]="libopenmpi-dev mpirun=openmpi-bin"
   [checks]="ccache=ccache clang++-16=clang-16 clang-format=clang-format pkg-config=pkg-config chromium=chromium python3=python3"
