@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(a_plan_runs_in_another_process) {
     BOOST_TEST(difference(esp::data::read_npy(folder / "y.npy"), expected) < 1e-6);
     BOOST_TEST(difference(esp::data::read_npy(folder / "h.npy"), executor.output("hidden")) < 1e-6);
   }
-  BOOST_TEST(run(folder, "espalier-run small.plan --input x.npy --device cpu --device cpu").out ==
+  BOOST_TEST(run(folder, "espalier-run --device cpu --device cpu --input x.npy small.plan").out ==
              "value float32 [5, 3]\n");
   BOOST_TEST(run(folder, "espalier-run --help").out.find("--input") != std::string::npos);
   BOOST_TEST(run(folder, "espalier-run --version").code == 0);

@@ -105,7 +105,8 @@ int main(int argc, char** argv) {
   Arguments arguments;
   app.add_option("plan", arguments.plan, "The plan file")->required();
   app.add_option("--shape", arguments.shapes,
-                 "name=8,16: the sizes of an input for which to show memory and plan");
+                 "name=8,16: the sizes of an input for which to show memory and plan")
+      ->allow_extra_args(false);
   app.add_flag("--steps", arguments.steps, "Print the passes and the steps of the plan");
   app.add_option("--html", arguments.html, "Write a page with the graph, steps, memory and passes");
   arguments.common.add_to(app);

@@ -42,7 +42,8 @@ Device device_of(const std::string& text) {
 
 void CommonOptions::add_to(CLI::App& app) {
   app.add_option("--device", devices,
-                 "Where to run: cpu, cuda, cuda:1; more than one divide the rows of each batch");
+                 "Where to run: cpu, cuda, cuda:1; more than one divide the rows of each batch")
+      ->allow_extra_args(false);
   app.add_option("--threads", threads, "Threads of the CPU (default: its cores)")->check(CLI::PositiveNumber);
   app.set_version_flag("--version", std::string(version));
 }

@@ -76,13 +76,15 @@ int main(int argc, char** argv) {
   Arguments arguments;
   app.add_option("plan", arguments.plan, "The plan file")->required();
   app.add_option(
-      "--input", arguments.inputs,
-      "name=file.npy for each input; file.npz has all by their names; file.npy is enough for the only "
-      "one. Reals become the reals that the input takes, integers the integers");
+         "--input", arguments.inputs,
+         "name=file.npy for each input; file.npz has all by their names; file.npy is enough for the only "
+         "one. Reals become the reals that the input takes, integers the integers")
+      ->allow_extra_args(false);
   app.add_option(
-      "--output", arguments.outputs,
-      "file.npy for the plan's value, name=file.npy for another output; without any, the shape of the "
-      "value is printed");
+         "--output", arguments.outputs,
+         "file.npy for the plan's value, name=file.npy for another output; without any, the shape of the "
+         "value is printed")
+      ->allow_extra_args(false);
   app.add_option("--precision", arguments.precision, "Of products: float32 or bfloat16 (default: as saved)")
       ->check(CLI::IsMember({"float32", "bfloat16"}));
   arguments.common.add_to(app);

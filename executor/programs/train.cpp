@@ -130,7 +130,8 @@ int main(int argc, char** argv) {
   app.add_option("--columns", a.columns,
                  "Names of the arrays in the order of the columns (default: the "
                  "columns' names; if there are none, the order of the file)")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--validation", a.validation,
                  "file.npz with the same arrays, for the loss after each epoch");
   app.add_option("--epochs", a.epochs, "Passes over the data (default 1)");
