@@ -81,11 +81,17 @@ BOOST_AUTO_TEST_CASE(other_formats_and_newer_versions_are_named) {
                         says({"b.plan", "newer", "version 2", "up to 1"}));
 }
 
+// Written by the first Espalier that had plan files: relu(x · w + b).
+BOOST_AUTO_TEST_CASE(files_of_older_versions_stay_readable) {
+  const esp::Executor executor = esp::load_executor(PLAN_OF_VERSION_1);
+  const esp::Tensor y = executor.run({{"x", esp::tensor({{1.0f, 0.0f, -1.0f}, {1.0f, 1.0f, 1.0f}})}});
+  BOOST_TEST(difference(y, esp::tensor({{0.0f, 0.0f}, {9.5f, 11.5f}})) == 0);
+  BOOST_TEST(esp::plan_file_info(PLAN_OF_VERSION_1).operations.at("matmul") == 1);
+}
+
 BOOST_AUTO_TEST_CASE(tensors_begin_at_multiples_of_64) {
   const TemporaryFolder folder;
   write_step(folder / "a.plan");
-  for (const esp::LeafInfo& leaf : esp::load_executor(folder / "a.plan").leaves())
-    BOOST_TEST(leaf.leaf.shape().elements() > 0);
   for (const esp::Tensor& tensor : esp::read_plan_container(folder / "a.plan").tensors)
     if (tensor.bytes()) BOOST_TEST(reinterpret_cast<uintptr_t>(tensor.address()) % 64 == 0u);
 }
@@ -185,8 +191,7 @@ BOOST_AUTO_TEST_CASE(changed_trees_are_refused_or_harmless) {
   const MemoryLimit limit(uint64_t{1} << 32);
   std::mt19937 random(3);
   int loaded = 0;
-  for (int i = 0; i < (std::getenv("PLAN_MUTATIONS") ? std::atoi(std::getenv("PLAN_MUTATIONS")) : 150); ++i)
-    BOOST_TEST_CONTEXT("file " << i) {
+  for (int i = 0; i < 150; ++i) BOOST_TEST_CONTEXT("file " << i) {
       esp::PlanContainer file = files[random() % files.size()];
       for (unsigned k = 0; k <= random() % 3; ++k) mutate(file.text, random);
       esp::write_plan_container(folder / "b.plan", file);
