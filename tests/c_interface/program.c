@@ -1,5 +1,6 @@
-/* A program in C that runs a plan from several threads, trains another, and saves it: program INFERENCE TRAINING FOLDER.
- * The first takes x [-1, 6] and gives rows whose sum is 1; the second takes x [-1, 6] and y [-1, 3]. */
+/* A program in C that runs a plan from several threads, trains another, and saves it: program INFERENCE
+ * TRAINING FOLDER. The first takes x [-1, 6] and gives rows whose sum is 1; the second takes x [-1, 6] and y
+ * [-1, 3]. */
 #include <dlpack/dlpack.h>
 #include <espalier/executor/espalier_c.h>
 #include <math.h>
@@ -11,12 +12,12 @@
 #define THREADS 4
 
 static int failures = 0;
-#define CHECK(condition) \
-  do { \
-    if (!(condition)) { \
-      ++failures; \
+#define CHECK(condition)                                                                        \
+  do {                                                                                          \
+    if (!(condition)) {                                                                         \
+      ++failures;                                                                               \
       fprintf(stderr, "line %d: %s; last error: %s\n", __LINE__, #condition, esp_last_error()); \
-    } \
+    }                                                                                           \
   } while (0)
 
 static DLManagedTensor matrix(float* data, int64_t* shape) {
@@ -45,7 +46,8 @@ static void predict(esp_executor* plan, int seed, float* result) {
   CHECK(esp_run(plan, inputs, 1, &output, 1) == ESP_OK);
   if (!output) return;
   CHECK(output->dl_tensor.ndim == 2 && output->dl_tensor.shape[0] == ROWS && output->dl_tensor.shape[1] == 3);
-  memcpy(result, (const char*)output->dl_tensor.data + output->dl_tensor.byte_offset, ROWS * 3 * sizeof(float));
+  memcpy(result, (const char*)output->dl_tensor.data + output->dl_tensor.byte_offset,
+         ROWS * 3 * sizeof(float));
   output->deleter(output);
 }
 
@@ -69,7 +71,8 @@ static void run_in_threads(const char* path) {
   CHECK(plan != NULL);
   if (!plan) return;
   CHECK(esp_input_count(plan) == 1 && esp_output_count(plan) == 2);
-  CHECK(esp_input(plan, 0, &value) == ESP_OK && strcmp(value.name, "x") == 0 && strcmp(value.dtype, "float32") == 0);
+  CHECK(esp_input(plan, 0, &value) == ESP_OK && strcmp(value.name, "x") == 0 &&
+        strcmp(value.dtype, "float32") == 0);
   CHECK(value.rank == 2 && value.shape[0] == -1 && value.shape[1] == 6);
   CHECK(esp_output(plan, 1, &value) == ESP_OK && strcmp(value.name, "hidden") == 0);
   CHECK(esp_output(plan, 2, &value) == ESP_INVALID);
