@@ -9,7 +9,7 @@ if(ESPALIER_WITH_ONNX)
 endif()
 install(FILES espalier.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/espalier")
 install(DIRECTORY core ops nn optim data executor DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/espalier"
-        FILES_MATCHING PATTERN "*.h")
+        FILES_MATCHING PATTERN "*.h" PATTERN programs EXCLUDE)
 
 install(EXPORT espalierTargets NAMESPACE espalier:: DESTINATION "${package_dir}")
 configure_package_config_file(cmake/espalierConfig.cmake.in espalierConfig.cmake INSTALL_DESTINATION "${package_dir}")

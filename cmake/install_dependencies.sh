@@ -7,7 +7,7 @@ set -euo pipefail
 declare -A groups=(
   [build]="g++=g++ cmake=cmake ninja=ninja-build
            libfmt-dev libdnnl-dev libopenblas-openmp-dev nlohmann-json3-dev libdlpack-dev
-           zlib1g-dev libpng-dev libjpeg62-turbo-dev"
+           zlib1g-dev libpng-dev libjpeg62-turbo-dev libcli11-dev"
   [tests]="libboost-test-dev"
   [onnx]="libonnx-dev libprotobuf-dev protobuf-compiler"
   [mpi]="libopenmpi-dev mpirun=openmpi-bin"

@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 pages=(README.md CONTRIBUTING.md docs/*.md docs/*/*.md)
 # Files of other projects, and files that programs write.
-foreign=" mpi.h nccl.h CMakeLists.txt gemm_choices.txt "
+foreign=" mpi.h nccl.h sysexits.h CMakeLists.txt gemm_choices.txt "
 files=$(find . \( -path ./build -o -path ./.git \) -prune -o -type f -printf '%P\n')
 folders=$(sed -nE 's|^([^/]+)/.*|\1|p' <<<"$files" | sort -u)
 character='[A-Za-z0-9_.*/-]'

@@ -3,6 +3,12 @@
 set -euo pipefail
 names=$(nm --dynamic --defined-only --format=posix "$1" | cut -d' ' -f1)
 
+# The C interface is what its header declares.
+declared=$(grep -oE '\besp_[a-z_]+\(' "$(dirname "$0")/../executor/espalier_c.h" | tr -d '(' | sort -u)
+exported=$(grep -E '^esp_' <<<"$names" | sort -u)
+[ "$declared" = "$exported" ] || { printf 'Declared in C:\n%s\nExported:\n%s\n' "$declared" "$exported" >&2 && exit 1; }
+names=$(grep -vE '^esp_' <<<"$names")
+
 # Mangled names: the prefix of the name means "type information of", "guard of", "const" and the like.
 foreign=$(grep -vE '^_Z(GV|T[ISVTWH]|T[hv][n0-9_]+_|Tc.*_)?Z?N[KRO]*8espalier' <<<"$names" | c++filt || true)
 if [ -n "$foreign" ]; then

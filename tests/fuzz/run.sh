@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export seconds=${1:-60}
 names=("${@:2}")
-[ ${#names[@]} -gt 0 ] || names=(csv idx image libsvm npy npz safetensors)
+[ ${#names[@]} -gt 0 ] || names=(csv idx image libsvm npy npz plan safetensors)
 
 cmake/install_dependencies.sh build fuzz
 cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g" -DCMAKE_CXX_COMPILER=clang++-16 \

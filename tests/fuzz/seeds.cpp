@@ -41,6 +41,13 @@ int main(int argc, char** argv) {
   write_seed(folder / "csv", "numbers", std::string(1, '\0') + "1,2.5\n-3e4,+5\n");
   write_seed(folder / "csv", "words", "\1a,\"b \"\"c\"\"\"\n1,red\n,\"blue\"\n# c\nNA,red\n");
   write_seed(folder / "libsvm", "rows", "+1 qid:1 1:0.5 3:-2e1 # c\n-1 qid:2 2:1\n");
+  const std::string plan =
+      R"({"accumulate":1,"espalier":"0.1.0","feeds":[{"name":"x","outputs":[{"name":"x","spec":["float32",[-1,3]]}],)"
+      R"("placeholder":true}],"mode":"inference","nodes":[{"feed":0,"output":0},{"leaf":"parameter","name":"w",)"
+      R"("tensor":0},{"attributes":[["transpose_a","flag",false],["transpose_b","flag",false]],"inputs":[0,0,1,0],)"
+      R"("op":"matmul"}],"outputs":[],"precision":0,"run":"{}","run_tensors":[],"tensors":[["float32",[3,2],0]],)"
+      R"("value":[2,0],"within_run":false})";
+  write_seed(folder / "plan", "text", plan);
   const Tensor x = arange(6).reshape({2, 3});
   for (const char* name : {"npy", "safetensors"}) fs::create_directories(folder / name);
   data::write_idx(folder / "idx" / "plain", x);

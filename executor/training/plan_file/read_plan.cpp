@@ -248,25 +248,6 @@ Checkpoint run_of(const PlanText& in, const std::filesystem::path& path, const P
 
 }  // namespace
 
-std::vector<SavedFeed> saved_feeds(const PlanText& in, const Json& text) {
-  std::vector<SavedFeed> feeds;
-  for (const Json& json : in.list(text, "the list of feeds")) {
-    SavedFeed feed{in.text(in.member(json, "name"), "the name of a feed"),
-                   in.flag(in.member(json, "placeholder"), "a placeholder"),
-                   {},
-                   {}};
-    for (const Json& output : in.list(in.member(json, "outputs"), "the outputs of a feed")) {
-      feed.specs.push_back(in.spec(in.member(output, "spec"), "the spec of a feed", -1));
-      feed.columns.push_back(in.text(in.member(output, "name"), "the name of an output"));
-      if (!feed.placeholder && feed.specs.back().shape.rank() == 0) in.fail("has a feed without rows");
-    }
-    if (feed.specs.empty() || (feed.placeholder && feed.specs.size() != 1))
-      in.fail("has a feed without outputs, or a placeholder with several");
-    feeds.push_back(std::move(feed));
-  }
-  return feeds;
-}
-
 SavedPlan read_plan(const std::filesystem::path& path, const std::vector<data::Distributor>& data,
                     const std::source_location& where) {
   const PlanContainer container = read_plan_container(path);

@@ -1,0 +1,199 @@
+// The C interface: plan files for programs in other languages.
+#include <dlpack/dlpack.h>
+
+#include <memory>
+#include <mutex>
+#include <new>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "espalier/core/dlpack.h"
+#include "espalier/core/error.h"
+#include "espalier/core/version.h"
+#include "espalier/executor/espalier_c.h"
+#include "espalier/executor/load.h"
+
+namespace espalier {
+
+namespace {
+
+constexpr std::source_location nowhere{};  // errors have no line: the caller is no C++
+
+std::string& last_error() {
+  static thread_local std::string message;
+  return message;
+}
+
+esp_status status_of_exception() noexcept {
+  const auto note = [](esp_status status, const char* message) noexcept {
+    try {
+      last_error() = message;
+    } catch (...) {
+      last_error().clear();
+    }
+    return status;
+  };
+  try {
+    throw;
+  } catch (const OutOfMemory& error) {
+    return note(ESP_MEMORY, error.what());
+  } catch (const std::bad_alloc&) {
+    return note(ESP_MEMORY, "the system has no memory left");
+  } catch (const FileError& error) {
+    return note(ESP_FILE, error.what());
+  } catch (const UnsupportedError& error) {
+    return note(ESP_UNSUPPORTED, error.what());
+  } catch (const DeviceError& error) {
+    return note(ESP_UNSUPPORTED, error.what());
+  } catch (const ShapeError& error) {
+    return note(ESP_INVALID, error.what());
+  } catch (const TypeError& error) {
+    return note(ESP_INVALID, error.what());
+  } catch (const DataError& error) {
+    return note(ESP_INVALID, error.what());
+  } catch (const std::exception& error) {
+    return note(ESP_ERROR, error.what());
+  } catch (...) {
+    return note(ESP_ERROR, "an unknown exception");
+  }
+}
+
+template <class F>
+esp_status guarded(const F& f) noexcept {
+  try {
+    f();
+    return ESP_OK;
+  } catch (...) {
+    return status_of_exception();
+  }
+}
+
+template <class T>
+T& need(T* pointer, const char* what) {
+  if (!pointer) throw DataError(std::string(what) + " is a null pointer");
+  return *pointer;
+}
+
+Device device_of(std::string_view text) {
+  if (text == "cpu") return cpu();
+  if (text == "cuda") return Device{DeviceType::cuda};
+  for (int index = 0; index < 64; ++index)
+    if (text == "cuda:" + std::to_string(index)) return Device{DeviceType::cuda, index};
+  throw DeviceError("there is no device '" + std::string(text) + "'; it is cpu, cuda or cuda:1");
+}
+
+/// A tensor over memory that stays the caller's, without its deleter.
+Tensor borrowed(DLManagedTensor& from) {
+  auto view = std::make_unique<DLManagedTensor>(
+      DLManagedTensor{from.dl_tensor, nullptr, [](DLManagedTensor* self) { delete self; }});
+  Tensor tensor = from_dlpack(view.get(), nowhere);
+  view.release();  // the tensor's now
+  return tensor;
+}
+
+esp_value value_of(const ValueInfo& info) {
+  // All names of types end where their text does.
+  return {info.name.c_str(), name(info.dtype).data(), info.shape.begin(),
+          static_cast<int32_t>(info.shape.rank())};
+}
+
+void describe(const std::vector<ValueInfo>& values, size_t index, esp_value* value, const char* what) {
+  if (index >= values.size())
+    throw DataError("there is no " + std::string(what) + " " + std::to_string(index) + " of " +
+                    std::to_string(values.size()));
+  need(value, "value") = value_of(values[index]);
+}
+
+}  // namespace
+
+}  // namespace espalier
+
+struct esp_executor {
+  espalier::Executor executor;
+  std::vector<espalier::ValueInfo> inputs, outputs;
+  bool alone;  ///< only one thread may be inside
+  mutable std::shared_mutex mutex;
+};
+
+namespace espalier {
+
+namespace {
+
+void run(esp_executor& executor, DLManagedTensor* const* inputs, size_t input_count,
+         DLManagedTensor** outputs, size_t output_count) {
+  if (input_count != executor.inputs.size())
+    throw DataError("the plan has " + std::to_string(executor.inputs.size()) + " inputs, and " +
+                    std::to_string(input_count) + " were given");
+  if (output_count > executor.outputs.size())
+    throw DataError("the plan has " + std::to_string(executor.outputs.size()) + " outputs, and " +
+                    std::to_string(output_count) + " were asked for");
+  if (input_count) (void)need(inputs, "inputs");
+  if (output_count) (void)need(outputs, "outputs");
+  Feeds feeds;
+  for (size_t i = 0; i < input_count; ++i)
+    feeds.emplace_back(executor.inputs[i].name, borrowed(need(inputs[i], "an input")));
+  const auto take_turns = executor.alone || output_count > 1;
+  std::unique_lock<std::shared_mutex> one(executor.mutex, std::defer_lock);
+  std::shared_lock<std::shared_mutex> several(executor.mutex, std::defer_lock);
+  take_turns ? one.lock() : several.lock();
+  std::vector<Tensor> results{executor.executor.run(feeds, nowhere)};
+  for (size_t i = 1; i < output_count; ++i)
+    results.push_back(executor.executor.output(executor.outputs[i].name, nowhere));
+  std::vector<std::unique_ptr<DLManagedTensor, void (*)(DLManagedTensor*)>> made;
+  for (size_t i = 0; i < output_count; ++i)
+    made.emplace_back(to_dlpack(results[i].to(cpu()), nowhere), [](DLManagedTensor* t) { t->deleter(t); });
+  for (size_t i = 0; i < output_count; ++i) outputs[i] = made[i].release();
+}
+
+}  // namespace
+
+}  // namespace espalier
+
+using namespace espalier;
+
+extern "C" {
+
+const char* esp_version(void) { return espalier::version; }
+const char* esp_last_error(void) { return last_error().c_str(); }
+
+esp_executor* esp_load(const char* path, esp_mode mode, const char* device) {
+  esp_executor* made = nullptr;
+  (void)guarded([&] {
+    LoadOptions options;
+    if (mode != ESP_AS_SAVED) options.mode = mode == ESP_TRAINING ? Mode::training : Mode::inference;
+    if (device) options.devices = {device_of(device)};
+    const Executor executor = load_executor(&need(path, "path"), options, nowhere);
+    const bool training = options.mode.value_or(plan_file_info(path, nowhere).mode) == Mode::training;
+    made = new esp_executor{executor, executor.inputs(), executor.outputs(), training, {}};
+  });
+  return made;
+}
+
+void esp_release(esp_executor* executor) { delete executor; }
+
+size_t esp_input_count(const esp_executor* executor) { return executor ? executor->inputs.size() : 0; }
+size_t esp_output_count(const esp_executor* executor) { return executor ? executor->outputs.size() : 0; }
+
+esp_status esp_input(const esp_executor* executor, size_t index, esp_value* value) {
+  return guarded([&] { describe(need(executor, "executor").inputs, index, value, "input"); });
+}
+esp_status esp_output(const esp_executor* executor, size_t index, esp_value* value) {
+  return guarded([&] { describe(need(executor, "executor").outputs, index, value, "output"); });
+}
+
+esp_status esp_run(esp_executor* executor, DLManagedTensor* const* inputs, size_t input_count,
+                   DLManagedTensor** outputs, size_t output_count) {
+  return guarded([&] { run(need(executor, "executor"), inputs, input_count, outputs, output_count); });
+}
+
+esp_status esp_save(const esp_executor* executor, const char* path) {
+  return guarded([&] {
+    const std::unique_lock lock(need(executor, "executor").mutex);
+    executor->executor.save(&need(path, "path"), {}, nowhere);
+  });
+}
+
+}  // extern "C"

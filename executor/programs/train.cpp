@@ -1,0 +1,155 @@
+// espalier-train: goes on with the training in a plan file.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+#include "espalier/core/random.h"
+#include "espalier/data/npz.h"
+#include "espalier/executor/load.h"
+#include "espalier/executor/programs/program.h"
+
+namespace esp = espalier;
+using namespace espalier::programs;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Arguments {
+  CommonOptions common;
+  std::string plan, data, validation, save, checkpoint, history;
+  std::vector<std::string> columns;
+  int64_t epochs = 1, batch_size = 0, checkpoint_every = 0;
+  std::optional<uint64_t> seed;
+  bool in_order = false, resume = false, quiet = false;
+};
+
+/// The arrays of a file in the order of the columns: by `names`, else by the columns' own names, else, if
+/// there are as many, as they lie in the file.
+std::vector<esp::Tensor> read_columns(const fs::path& file, const std::vector<std::string>& names,
+                                      const esp::PlanFeedInfo& feed) {
+  check_input(file);
+  const esp::NamedTensors arrays = esp::data::read_npz(file, {}, nowhere);
+  const auto find = [&](const std::string& name) {
+    return std::ranges::find(arrays, name, [](const auto& array) { return array.first; });
+  };
+  std::vector<std::string> wanted = names;
+  if (wanted.empty())
+    for (const esp::ValueInfo& column : feed.columns) wanted.push_back(column.name);
+  const bool named =
+      std::ranges::all_of(wanted, [&](const auto& name) { return find(name) != arrays.end(); });
+  if (wanted.size() != feed.columns.size() ||
+      (!named && (!names.empty() || arrays.size() != wanted.size()))) {
+    std::string text = file.string() + " has the arrays";
+    for (const auto& [name, array] : arrays) text += " " + name;
+    text += ", and the plan is fed with";
+    for (const esp::ValueInfo& column : feed.columns) text += " " + column.name;
+    throw Failure{bad_data, text + "; --columns names them in this order"};
+  }
+  std::vector<esp::Tensor> columns;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    columns.push_back(
+        converted((named ? find(wanted[i]) : arrays.begin() + static_cast<ptrdiff_t>(i))->second,
+                  feed.columns[i].dtype, wanted[i]));
+  return columns;
+}
+
+esp::PlanFeedInfo feed_of(const std::string& plan) {
+  check_input(plan);
+  const esp::PlanFileInfo info = esp::plan_file_info(plan, nowhere);
+  if (info.mode != esp::Mode::training) throw Failure{bad_data, plan + " was saved for inference"};
+  std::vector<esp::PlanFeedInfo> feeds;
+  for (const esp::PlanFeedInfo& feed : info.feeds)
+    if (!feed.placeholder) feeds.push_back(feed);
+  if (feeds.size() != 1 || info.feeds.size() != 1)
+    throw Failure{bad_data, plan + " is not fed by one Distributor alone, which training needs here"};
+  return feeds[0];
+}
+
+void print_epoch(int64_t epoch, int64_t epochs, const esp::EpochRecord& record) {
+  std::printf("epoch %lld/%lld loss %.6g", static_cast<long long>(epoch), static_cast<long long>(epochs),
+              record.loss_mean);
+  for (const auto& [name, mean] : record.outputs) std::printf(" %s %.6g", name.c_str(), mean);
+  if (!std::isnan(record.validation_loss)) std::printf(" validation_loss %.6g", record.validation_loss);
+  for (const auto& [name, mean] : record.validation_outputs)
+    std::printf(" validation_%s %.6g", name.c_str(), mean);
+  std::printf(" seconds %.3g\n", record.seconds);
+  std::fflush(stdout);
+}
+
+struct PrintEpochs : esp::Callback {
+  int64_t epochs = 0;
+  void epoch_finish(esp::TrainingRun& run) override {
+    print_epoch(static_cast<int64_t>(run.history().epochs.size()), epochs, run.epoch());
+  }
+};
+
+void train(const Arguments& arguments) {
+  const std::vector<esp::Device> devices = arguments.common.apply();
+  if (arguments.epochs < 1) throw Failure{usage, "--epochs needs at least one"};
+  const esp::PlanFeedInfo feed = feed_of(arguments.plan);
+  esp::data::DistributorOptions batches{.batch_size = arguments.batch_size, .shuffle = !arguments.in_order};
+  if (batches.batch_size == 0) batches.batch_size = feed.columns[0].shape.dims()[0];
+  if (arguments.seed) batches.seed = *arguments.seed;
+  esp::LoadOptions options{.devices = devices};
+  options.data = {
+      esp::data::Distributor(read_columns(arguments.data, arguments.columns, feed), batches, nowhere)};
+  if (!arguments.validation.empty())
+    options.validation = esp::data::Distributor(read_columns(arguments.validation, arguments.columns, feed),
+                                                {.batch_size = batches.batch_size}, nowhere);
+  const esp::Executor executor = esp::load_executor(arguments.plan, options, nowhere);
+  if (arguments.seed) esp::seed(*arguments.seed);
+  if (arguments.resume) executor.resume(arguments.checkpoint, nowhere);
+  if (!arguments.quiet) {
+    const auto printer = std::make_shared<PrintEpochs>();
+    printer->epochs = arguments.epochs;
+    executor.use(printer, nowhere);
+  }
+  esp::ExecuteOptions run{.epochs = arguments.epochs,
+                          .checkpoint = arguments.checkpoint,
+                          .checkpoint_every = arguments.checkpoint_every};
+  if (arguments.quiet) run.progress = false;
+  const esp::History history = executor.execute(run, nowhere);
+  if (!arguments.history.empty()) write_output([&] { history.write_csv(arguments.history, nowhere); });
+  write_output([&] {
+    std::vector<std::string> names;
+    for (const esp::ValueInfo& column : feed.columns) names.push_back(column.name);
+    executor.save(arguments.save, {.columns = names}, nowhere);
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Goes on with the training in a plan file, which Executor::save wrote, and saves the result.",
+               "espalier-train");
+  Arguments a;
+  app.add_option("plan", a.plan, "The plan file, saved from an executor of training")->required();
+  app.add_option("--data", a.data, "file.npz with an array for each column of the plan's feed")->required();
+  app.add_option("--columns", a.columns,
+                 "Names of the arrays in the order of the columns (default: the "
+                 "columns' names; if there are none, the order of the file)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--validation", a.validation,
+                 "file.npz with the same arrays, for the loss after each epoch");
+  app.add_option("--epochs", a.epochs, "Passes over the data (default 1)");
+  app.add_option("--batch-size", a.batch_size, "Rows in a batch (default: as the plan was saved)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--seed", a.seed,
+                 "Of the orders of rows and of random numbers (default: go on with those of "
+                 "the file)");
+  app.add_flag("--in-order", a.in_order,
+               "Keep the order of the rows instead of shuffling them in each epoch");
+  app.add_option("--save", a.save, "The plan file to write, which may be the one that is read")->required();
+  auto* checkpoint =
+      app.add_option("--checkpoint", a.checkpoint, "A folder for a checkpoint after each epoch");
+  app.add_option("--checkpoint-every", a.checkpoint_every, "Leave one after so many steps instead")
+      ->needs(checkpoint);
+  app.add_flag("--resume", a.resume, "Go on from the last checkpoint in that folder")->needs(checkpoint);
+  app.add_option("--history", a.history, "file.csv for a row of figures for each epoch");
+  app.add_flag("--quiet", a.quiet, "Print no figures and show no progress");
+  a.common.add_to(app);
+  return run_program(app, argc, argv, [&] { train(a); });
+}

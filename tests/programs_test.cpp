@@ -1,0 +1,182 @@
+// espalier-run, espalier-train and espalier-inspect as child processes, and the C interface from C and
+// Python.
+#include <boost/test/unit_test.hpp>
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "checkpoint_program.h"
+#include "espalier/data/csv.h"
+#include "espalier/data/npy.h"
+#include "espalier/data/npz.h"
+#include "plan_programs.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+using esp::Tensor;
+using esp::Variable;
+
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string out, error;
+};
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Runs a program in a folder, which keeps what it prints.
+Outcome run(const TemporaryFolder& folder, const std::string& command) {
+  const std::string line = "cd " + folder.path().string() + " && ESPALIER_CACHE=off " PROGRAMS_FOLDER "/" +
+                           command + " >out 2>error";
+  const int status = std::system(line.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder / "out"), text_of(folder / "error")};
+}
+
+void check_fails(const TemporaryFolder& folder, const std::string& command, int code,
+                 const std::string& said) {
+  const Outcome outcome = run(folder, command);
+  BOOST_TEST(outcome.code == code, command << ": " << outcome.code << ", " << outcome.error);
+  BOOST_TEST(outcome.error.find(said) != std::string::npos, command << ": " << outcome.error);
+  BOOST_TEST(std::count(outcome.error.begin(), outcome.error.end(), '\n') == 1, outcome.error);
+  BOOST_TEST(outcome.error.starts_with("espalier-"), outcome.error);
+}
+
+/// Writes the plan of a classifier of digits that has not been trained, and its data.
+void write_digits(const TemporaryFolder& folder) {
+  esp::seed(1);
+  const Tensor table = esp::data::read_csv(SAMPLE_TABLES "/digits.csv");
+  const Tensor pixels = (esp::slice(table, 1, 0, 64) / 16).value();
+  const Tensor labels = esp::cast(esp::slice(table, 1, 64, 65), esp::int64).value().reshape({-1});
+  const auto [train, test] = esp::data::split({pixels, labels}, 0.8, 1);
+  esp::data::write_npz(folder / "train.npz", {{"pixels", train[0]}, {"labels", train[1]}});
+  esp::data::write_npz(folder / "test.npz", {{"labels", test[1]}, {"pixels", test[0].to(esp::float64)}});
+  esp::data::write_npz(folder / "other.npz", {{"pixels", test[1]}});
+  const esp::data::Distributor feed(train, {.batch_size = 64});
+  const auto [x, y] = feed.get_output_graphs<2>();
+  const esp::nn::Sequential network{esp::nn::Dense(96), esp::nn::Relu(), esp::nn::Dense(10)};
+  const Variable logits = network(x);
+  esp::nn::SoftmaxCrossEntropy()(logits, y)
+      .get_executor({.optimizer = esp::optim::Adam(3e-3),
+                     .outputs = {{"accuracy", esp::mean(esp::cast(esp::equal(esp::argmax(logits, 1), y),
+                                                                  esp::float32))}}})
+      .save(folder / "digits.plan", {.columns = {"pixels", "labels"}});
+}
+
+void write_small(const TemporaryFolder& folder) {
+  esp::seed(3);
+  const Variable x = esp::placeholder("x", {-1, 6}), hidden = plan_networks()[0].outputs(x);
+  esp::softmax(hidden).get_executor({.outputs = {{"hidden", hidden}}}).save(folder / "small.plan");
+  esp::data::write_npy(folder / "x.npy", reals_of({5, 6}, 7).to(esp::float64));
+  esp::data::write_npy(folder / "narrow.npy", reals_of({5, 4}, 7));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(programs)
+
+BOOST_AUTO_TEST_CASE(a_plan_runs_in_another_process) {
+  const TemporaryFolder folder;
+  write_small(folder);
+  const esp::Executor executor = esp::load_executor(folder / "small.plan");
+  const Tensor expected = executor.run({{"x", reals_of({5, 6}, 7)}});
+  for (const std::string threads : {"1", "2"}) {
+    const Outcome outcome = run(
+        folder,
+        "espalier-run small.plan --input x=x.npy --output y.npy --output hidden=h.npy --threads " + threads);
+    BOOST_TEST(outcome.code == 0, outcome.error);
+    BOOST_TEST(difference(esp::data::read_npy(folder / "y.npy"), expected) < 1e-6);
+    BOOST_TEST(difference(esp::data::read_npy(folder / "h.npy"), executor.output("hidden")) < 1e-6);
+  }
+  BOOST_TEST(run(folder, "espalier-run --device cpu --device cpu --input x.npy small.plan").out ==
+             "value float32 [5, 3]\n");
+  BOOST_TEST(run(folder, "espalier-run --help").out.find("--input") != std::string::npos);
+  BOOST_TEST(run(folder, "espalier-run --version").code == 0);
+}
+
+BOOST_AUTO_TEST_CASE(errors_are_one_line_and_a_code) {
+  const TemporaryFolder folder;
+  write_small(folder);
+  folder.write("broken.plan", text_of(folder / "small.plan").substr(0, 900));
+  check_fails(folder, "espalier-run", 64, "plan is required");
+  check_fails(folder, "espalier-run small.plan --inputs x", 64, "--inputs");
+  check_fails(folder, "espalier-run small.plan --input z=x.npy", 64, "no input 'z'; the plan has x");
+  check_fails(folder, "espalier-run small.plan --input x=x.npy --device tpu", 64, "tpu");
+  check_fails(folder, "espalier-run broken.plan --input x=x.npy", 65, "broken.plan is incomplete");
+  check_fails(folder, "espalier-run x.npy --input x=x.npy", 65, "x.npy is no plan file");
+  check_fails(folder, "espalier-run small.plan", 65, "x");
+  check_fails(folder, "espalier-run small.plan --input x=narrow.npy", 65, "[5, 4]");
+  check_fails(folder, "espalier-run none.plan --input x=x.npy", 66, "none.plan");
+  check_fails(folder, "espalier-run small.plan --input x=none.npy", 66, "none.npy");
+  check_fails(folder, "espalier-run small.plan --input x=x.npy --output none/y.npy", 73, "none/y.npy");
+  check_fails(folder, "espalier-train small.plan --data x.npz --save y.plan", 65, "saved for inference");
+  check_fails(folder, "espalier-inspect small.plan --html a.html", 64, "--shape");
+}
+
+BOOST_AUTO_TEST_CASE(digits_are_learned_without_code) {
+  const TemporaryFolder folder;
+  write_digits(folder);
+  const Outcome outcome = run(folder,
+                              "espalier-train digits.plan --data train.npz --validation test.npz --epochs 20 "
+                              "--save out.plan --history history.csv --checkpoint checkpoints --seed 2");
+  BOOST_TEST(outcome.code == 0, outcome.error);
+  BOOST_TEST(outcome.out.find("epoch 20/20 loss ") != std::string::npos, outcome.out);
+  const size_t last = outcome.out.rfind("validation_accuracy ");
+  BOOST_REQUIRE(last != std::string::npos);
+  BOOST_TEST(std::stod(outcome.out.substr(last + 20)) >= 0.97, outcome.out);
+  BOOST_TEST(text_of(folder / "history.csv").find("validation_accuracy") != std::string::npos);
+  BOOST_TEST(!std::filesystem::is_empty(folder / "checkpoints"));
+  // It goes on where it ended.
+  const Outcome more = run(folder, "espalier-train out.plan --data train.npz --save out.plan");
+  BOOST_TEST(more.code == 0, more.error);
+  const auto loss_of = [](const std::string& text, size_t from) {
+    return std::stod(text.substr(text.find("loss ", from) + 5));
+  };
+  BOOST_TEST(loss_of(more.out, 0) < 0.5 * loss_of(outcome.out, 0));
+  check_fails(folder, "espalier-train digits.plan --data other.npz --save a.plan", 65, "--columns");
+  check_fails(folder, "espalier-train digits.plan --data none.npz --save a.plan", 66, "none.npz");
+  check_fails(folder, "espalier-train digits.plan --data train.npz --save none/a.plan", 73, "none/a.plan");
+}
+
+BOOST_AUTO_TEST_CASE(a_plan_is_shown) {
+  const TemporaryFolder folder;
+  write_small(folder);
+  const Outcome open = run(folder, "espalier-inspect small.plan");
+  BOOST_TEST(open.code == 0, open.error);
+  for (const char* part : {"inference", "input x float32 [-1, 6]", "output value float32 [-1, 3]",
+                           "output hidden", "parameters: ", "weight", "matmul"})
+    BOOST_TEST(open.out.find(part) != std::string::npos, part << " in " << open.out);
+  const Outcome page = run(folder, "espalier-inspect small.plan --shape x=8,6 --html a.html");
+  BOOST_TEST(page.code == 0, page.error);
+  BOOST_TEST(page.out.find("bytes of leaves") != std::string::npos, page.out);
+  BOOST_TEST(text_of(folder / "a.html").find("<html") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_program_in_c_runs_trains_and_saves) {
+  const TemporaryFolder folder;
+  write_small(folder);
+  esp::seed(6);
+  const Variable x = esp::placeholder("x", {-1, 6}), y = esp::placeholder("y", {-1, 3});
+  const Variable outputs = esp::nn::Sequential{esp::nn::Dense(9), esp::nn::Tanh(), esp::nn::Dense(3)}(x);
+  esp::mean(esp::square(outputs - y))
+      .get_executor({.optimizer = esp::optim::Adam(0.03)})
+      .save(folder / "step.plan");
+  const std::string command =
+      "cd " + folder.path().string() + " && ESPALIER_CACHE=off " C_PROGRAM " small.plan step.plan . 2>error";
+  BOOST_TEST(std::system(command.c_str()) == 0, text_of(folder / "error"));
+#ifdef SHARED_LIBRARY
+  const std::string python = "cd " + folder.path().string() +
+                             " && ESPALIER_CACHE=off python3 " RUN_PLAN " " SHARED_LIBRARY
+                             " small.plan 2>error";
+  if (std::system("python3 -c 'import numpy' 2>/dev/null") == 0)
+    BOOST_TEST(std::system(python.c_str()) == 0, text_of(folder / "error"));
+#endif
+}
+
+BOOST_AUTO_TEST_SUITE_END()
