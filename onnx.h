@@ -2,3 +2,4 @@
 #pragma once
 #include "espalier/espalier.h"
 #include "espalier/nn/onnx/model.h"
+#include "espalier/nn/onnx/save.h"

@@ -60,7 +60,14 @@ Outputs along_axis(FileNode& node) {
 
 Outputs parametric(FileNode& node) {
   const Variable& x = node[0];
-  return {where(x > scalar(0, x.dtype()), x, x * node[1])};
+  Variable slopes = node[1];
+  // Until opset 6, a vector has a slope for each channel.
+  if (node.opset() < 7 && slopes.rank() == 1 && x.rank() > 2) {
+    std::vector<int64_t> sizes(x.rank() - 1, 1);
+    sizes[0] = -1;
+    slopes = reshape(slopes, Shape(sizes));
+  }
+  return {where(x > scalar(0, x.dtype()), x, x * slopes)};
 }
 
 Outputs gated(FileNode& node) {

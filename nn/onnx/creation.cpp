@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "espalier/core/node.h"
 #include "espalier/core/sequences.h"
 #include "espalier/nn/onnx/tensors.h"
 #include "espalier/nn/onnx/translate.h"
@@ -28,8 +29,12 @@ Outputs constant(FileNode& node) {
 }
 
 Outputs constant_of_shape(FileNode& node) {
-  const std::vector<int64_t> sizes = node.integers(0);
   const Tensor value = node.has("value") ? node.tensor("value").reshape({1}) : zeros({1});
+  if (const Variable& like = node.value(0).shape_of; like.defined() && like.node()->lazy) {
+    node.set_fed();
+    return {full_like(cast(like, value.dtype()), reshape(Variable(value), {}))};
+  }
+  const std::vector<int64_t> sizes = node.integers(0);
   for (const int64_t size : sizes)
     if (size < 0) node.fail(fmt::format("it makes an axis of size {}", size));
   return {broadcast_to(reshape(Variable(value), {}), Shape(sizes))};
@@ -45,7 +50,10 @@ Outputs cast_to(FileNode& node) {
   return {converted(node, node[0], need_dtype(static_cast<int32_t>(node.integer("to")), node.label()))};
 }
 
-Outputs cast_like(FileNode& node) { return {converted(node, node[0], node[1].dtype())}; }
+Outputs cast_like(FileNode& node) {
+  if (node.value(0).constant) node.set_known();
+  return {converted(node, node[0], node[1].dtype())};
+}
 
 Outputs range_of(FileNode& node) {
   const DType dtype = node[0].dtype();

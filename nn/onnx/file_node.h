@@ -13,10 +13,11 @@
 
 namespace espalier::onnx {
 
-/// A value of the file. `constant`: it depends on nothing that a run or a training step changes.
+/// A value of the file.
 struct Value {
   Variable variable;
-  bool constant = false;
+  bool constant = false;   ///< it depends on nothing that a run or a training step changes
+  Variable shape_of = {};  ///< if it is the shape of a Variable: that one, whose open axes it does not know
 };
 
 using Outputs = std::vector<Variable>;
@@ -87,6 +88,8 @@ class FileNode {
   void set_random() { random_ = true; }
   /// Says that its outputs are known although its inputs are not: sizes.
   void set_known() { known_ = true; }
+  /// Says that its outputs depend on a feed although its inputs are known.
+  void set_fed() { random_ = true; }
   bool random() const { return random_; }
 
   /// Throws UnsupportedError, or FileError: the node, and the reason.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "espalier/nn/onnx/translate.h"
+#include "espalier/core/autograd.h"
 #include "espalier/ops/axis_views.h"
 
 namespace espalier::onnx {
@@ -19,6 +20,7 @@ std::vector<int64_t> axes_attribute_or_input(const FileNode& node) {
 Outputs reshaped(FileNode& node) {
   const Variable& x = node[0];
   const bool zeros_stay = node.integer("allowzero", 0) != 0;
+  if (node.has(1) && node.value(1).shape_of.defined()) return {reshape_like(x, node.value(1).shape_of)};
   std::vector<int64_t> sizes = node.has("shape") ? node.integers("shape") : node.open_integers(1);
   for (size_t axis = 0; axis < sizes.size(); ++axis)
     if (sizes[axis] == 0 && !zeros_stay) {
@@ -104,6 +106,8 @@ Outputs tiled(FileNode& node) {
 
 Outputs expanded(FileNode& node) {
   const Variable& x = node[0];
+  if (const Variable& like = node.value(1).shape_of; like.defined() && like.rank() >= x.rank() && broadcast(x.shape(), like.shape(), "Expand") == like.shape())
+    return {broadcast_like(x, like)};
   std::vector<int64_t> sizes = node.open_integers(1);
   while (sizes.size() < x.rank()) sizes.insert(sizes.begin(), 1);
   const size_t more = sizes.size() - x.rank();

@@ -146,6 +146,7 @@ void ModelReader::translate(const pb::NodeProto& node, Scope& scope, const Opset
       const Outputs made = located(where_, [&] { return translate(file_node); });
       file_node.check_attributes();
       for (const Variable& output : made) outputs.push_back(folded(output, file_node));
+      if (node.op_type() == "Shape" && node.attribute_size() == 0) outputs[0].shape_of = file_node[0];
     });
   } else if (const pb::FunctionProto* function = find_function(proto_, node)) {
     outputs = call(*function, node, inputs);

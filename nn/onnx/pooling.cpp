@@ -129,13 +129,18 @@ Outputs unpooled(FileNode& node) {
     size.assign(shape.begin() + 2, shape.end());
   }
   int64_t plane = 1;
-  for (const int64_t n : size) plane *= n;
+  std::vector<Padding> ends;
+  for (size_t k = 0; k < own.size(); ++k) {
+    plane *= own[k];
+    ends.push_back({0, size[k] - own[k]});
+  }
   if (plane < 1) node.fail("its result has no elements");
   // The elements of a plane are written by their places in it, which the result has as its last axes.
   const Variable places = remainder(flatten(node[1], 2), plane);
   const Shape empty{x.shape()[0], x.shape()[1], plane};
   if (is_open(x, 0)) node.refuse("it needs the size of an open axis");
-  return {unflatten(put_along_axis(Variable(zeros(empty, x.dtype())), places, flatten(x, 2), 2), 2, Shape(size))};
+  const Variable planes = put_along_axis(Variable(zeros(empty, x.dtype())), places, flatten(x, 2), 2);
+  return {pad(unflatten(planes, 2, Shape(own)), ends)};
 }
 
 }  // namespace

@@ -88,8 +88,9 @@ Outputs transform(FileNode& node) {
     if (parts.imaginary.defined()) y = y - matmul(parts.imaginary, w.sine * each);
     return {movedim(unsqueeze(y, -1), {-2}, {axis})};
   }
-  const Complex y = transformed(parts, length, one_sided ? length / 2 + 1 : length, inverse);
-  return {movedim(stack({y.real, y.imaginary}, -1), {-2}, {axis})};
+  const Complex wide{cast(parts.real, float64), parts.imaginary.defined() ? cast(parts.imaginary, float64) : Variable()};
+  const Complex y = transformed(wide, length, one_sided ? length / 2 + 1 : length, inverse);
+  return {cast(movedim(stack({y.real, y.imaginary}, -1), {-2}, {axis}), x.dtype())};
 }
 
 /// Transforms of frames of a signal [batch, length, parts]: [batch, frames, bins, 2].

@@ -1,0 +1,216 @@
+#include "espalier/nn/onnx/graph_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "espalier/core/feed.h"
+#include "espalier/core/train_phase.h"
+#include "espalier/core/tree.h"
+#include "espalier/nn/onnx/tensors.h"
+
+namespace espalier::onnx {
+
+GraphWriter::GraphWriter(pb::GraphProto& graph, const SaveOptions& options) : graph_(graph) {
+  for (const auto& [name, variable] : options.parameters)
+    if (variable.defined()) given_names_.emplace(variable.node(), name);
+}
+
+int64_t GraphWriter::Call::axis(std::string_view attribute, int64_t rank) const {
+  const int64_t axis = espalier::attribute<int64_t>(op, attribute);
+  return axis < 0 ? axis + rank : axis;
+}
+
+std::string GraphWriter::fresh(std::string_view hint) {
+  std::string name(hint);
+  for (int i = 1; !taken_.insert(name).second; ++i) name = fmt::format("{}_{}", hint, i);
+  return name;
+}
+
+pb::NodeProto& GraphWriter::begin(std::string_view type, const Names& inputs, int outputs) {
+  pb::NodeProto& node = *graph_.add_node();
+  node.set_op_type(std::string(type));
+  for (const std::string& input : inputs) node.add_input(input);
+  const std::string name = fresh(type);
+  node.set_name(name);
+  for (int i = 0; i < outputs; ++i) node.add_output(i ? fmt::format("{}.{}", name, i) : name);
+  return node;
+}
+
+void GraphWriter::set(pb::NodeProto& node, std::string_view attribute, int64_t value) {
+  pb::AttributeProto& added = *node.add_attribute();
+  added.set_name(std::string(attribute));
+  added.set_type(pb::AttributeProto::INT);
+  added.set_i(value);
+}
+void GraphWriter::set(pb::NodeProto& node, std::string_view attribute, double value) {
+  pb::AttributeProto& added = *node.add_attribute();
+  added.set_name(std::string(attribute));
+  added.set_type(pb::AttributeProto::FLOAT);
+  added.set_f(static_cast<float>(value));
+}
+void GraphWriter::set(pb::NodeProto& node, std::string_view attribute, const std::vector<int64_t>& values) {
+  pb::AttributeProto& added = *node.add_attribute();
+  added.set_name(std::string(attribute));
+  added.set_type(pb::AttributeProto::INTS);
+  for (const int64_t value : values) added.add_ints(value);
+}
+
+std::string GraphWriter::constant(const Tensor& tensor) {
+  const std::string name = fresh("constant");
+  write_tensor(tensor, name, *graph_.add_initializer());
+  return name;
+}
+std::string GraphWriter::integers(const std::vector<int64_t>& values) {
+  return constant(tensor_from(values, {static_cast<int64_t>(values.size())}));
+}
+std::string GraphWriter::number(double value, DType dtype) {
+  return constant(is_real(dtype) ? tensor(value, float64).to(dtype) : tensor(static_cast<int64_t>(value)).to(dtype));
+}
+
+const std::string& GraphWriter::name_of(const Edge& edge) const { return names_.at({edge.node(), edge.output()}); }
+
+double GraphWriter::number_of(const Edge& edge, const Op& op) const {
+  if (!is_constant(edge.node()->op()) || edge.spec().shape.elements() != 1)
+    throw UnsupportedError(fmt::format("'{}' with a setting that is no constant cannot be written", op.name()));
+  return edge.variable().value().to(cpu()).to(float64).item();
+}
+
+void GraphWriter::add_inputs(const NamedVariables& inputs) {
+  int64_t batch = -1;
+  for (const auto& [name, variable] : inputs) {
+    if (!variable.defined()) throw Error(fmt::format("the input '{}' is an undefined Variable", name));
+    if (name.empty() || !taken_.insert(name).second) throw Error(fmt::format("'{}' cannot name an input: it is empty or taken", name));
+    names_[{variable.node(), variable.output()}] = name;
+    pb::ValueInfoProto& info = *graph_.add_input();
+    info.set_name(name);
+    auto& type = *info.mutable_type()->mutable_tensor_type();
+    type.set_elem_type(type_in_file(variable.dtype()));
+    type.mutable_shape();
+    for (int64_t axis = 0; axis < static_cast<int64_t>(variable.rank()); ++axis) {
+      const int64_t size = variable.shape()[axis];
+      auto& dim = *type.mutable_shape()->add_dim();
+      const bool first = axis == 0 && variable.node()->lazy;
+      if (first && batch < 0) batch = size;
+      if (first && size == batch)
+        dim.set_dim_param("batch");
+      else if (first || (variable.node()->lazy && size == nominal_size))
+        dim.set_dim_param(fmt::format("{}_{}", name, axis));
+      else
+        dim.set_dim_value(size);
+    }
+  }
+}
+
+void GraphWriter::write_leaf(const Node& node) {
+  const auto given = given_names_.find(&node);
+  const std::string name = fresh(given != given_names_.end() ? given->second : std::string(node.op().name()));
+  const Variable leaf(const_cast<Node*>(&node));
+  write_tensor(leaf.value(), name, *graph_.add_initializer());
+  names_[{&node, 0}] = name;
+}
+
+void GraphWriter::write_node(const Node& node) {
+  if (node.is_leaf()) return write_leaf(node);
+  if (const auto* feed = node.op().feed())
+    throw Error(fmt::format("the tree reads '{}', which is none of the inputs", (*feed)->name()));
+  const OpPtr instead = node.op().for_inference();
+  Call call{node, instead ? *instead : node.op(), {}};
+  for (const Edge& edge : node.inputs) call.inputs.push_back(name_of(edge));
+  std::string name;
+  if (chooses_by_phase(call.op))
+    name = call.inputs.back();
+  else if (call.op.name() == "stop_gradient")
+    name = call.inputs[0];
+  else if (call.op.name() == "multiply")  // what is kept by a dropout
+    for (const size_t i : {0, 1}) {
+      const OpPtr factor = node.inputs[i].node()->op().for_inference();
+      if (factor && factor->name() == "full_like" && attribute<double>(*factor, "value") == 1) name = call.inputs[1 - i];
+    }
+  std::string reason = fmt::format("ONNX has nothing that computes '{}'", call.op.name());
+  try {
+    for (const auto write : {write_elementwise, write_layout, write_reduction, write_windows})
+      if (name.empty()) name = write(*this, call);
+  } catch (const UnsupportedError& error) {
+    reason = error.what();
+  }
+  if (name.empty()) {
+    // It is refused if something needs it in the end: patterns of several nodes may be written as one.
+    name = fresh("refused");
+    refused_[name] = fmt::format("{} ({}:{})", reason, node.where.file_name(), node.where.line());
+  }
+  names_[{&node, 0}] = name;
+  for (uint32_t i = 1; i < node.outputs.size(); ++i) {
+    names_[{&node, i}] = fmt::format("{}.{}", name, i);
+    refuse(names_[{&node, i}], fmt::format("output {} of '{}' cannot be written", i, call.op.name()));
+  }
+}
+
+void GraphWriter::write(const Variable& root) {
+  TreeWalk walk(root.node());
+  std::vector<Node*> nodes;
+  while (Node* node = walk.next()) {
+    if (names_.contains({node, 0})) continue;
+    nodes.push_back(node);
+    // Of a choice by phase only the part for inference is walked.
+    if (chooses_by_phase(node->op()))
+      walk.enter(node->inputs[node->inputs.size() - 1].node());
+    else
+      walk.enter_inputs(*node);
+  }
+  sort_by_age(nodes);
+  for (const Node* node : nodes) {
+    if (chooses_by_phase(node->op())) {
+      names_[{node, 0}] = name_of(node->inputs[node->inputs.size() - 1]);
+      continue;
+    }
+    write_node(*node);
+  }
+}
+
+void GraphWriter::add_outputs(const NamedVariables& outputs) {
+  std::set<std::string> names, wanted;
+  for (const auto& [name, variable] : outputs) {
+    if (!variable.defined()) throw Error(fmt::format("the output '{}' is an undefined Variable", name));
+    if (name.empty() || taken_.contains(name) || !names.insert(name).second)
+      throw Error(fmt::format("'{}' cannot name an output: it is empty or taken", name));
+  }
+  taken_.insert(names.begin(), names.end());
+  for (const auto& [name, variable] : outputs) {
+    write(variable);
+    pb::NodeProto& node = *graph_.add_node();
+    node.set_op_type("Identity");
+    node.set_name("output " + name);
+    node.add_input(name_of(Edge(variable)));
+    node.add_output(name);
+    pb::ValueInfoProto& info = *graph_.add_output();
+    info.set_name(name);
+    auto& type = *info.mutable_type()->mutable_tensor_type();
+    type.set_elem_type(type_in_file(variable.dtype()));
+    for (int64_t axis = 0; axis < static_cast<int64_t>(variable.rank()); ++axis) type.mutable_shape()->add_dim();
+    if (variable.rank() == 0) type.mutable_shape();
+    wanted.insert(name);
+  }
+  prune(wanted);
+}
+
+void GraphWriter::prune(const std::set<std::string>& outputs) {
+  std::set<std::string> wanted = outputs;
+  std::vector<pb::NodeProto> kept;
+  for (int i = graph_.node_size() - 1; i >= 0; --i) {
+    const pb::NodeProto& node = graph_.node(i);
+    if (std::ranges::none_of(node.output(), [&](const std::string& name) { return wanted.contains(name); })) continue;
+    wanted.insert(node.input().begin(), node.input().end());
+    kept.push_back(node);
+  }
+  for (const std::string& name : wanted)
+    if (const auto refused = refused_.find(name); refused != refused_.end()) throw UnsupportedError(refused->second);
+  graph_.clear_node();
+  for (auto node = kept.rbegin(); node != kept.rend(); ++node) *graph_.add_node() = *node;
+  google::protobuf::RepeatedPtrField<pb::TensorProto> initializers;
+  for (pb::TensorProto& tensor : *graph_.mutable_initializer())
+    if (wanted.contains(tensor.name())) initializers.Add()->Swap(&tensor);
+  graph_.mutable_initializer()->Swap(&initializers);
+}
+
+}  // namespace espalier::onnx

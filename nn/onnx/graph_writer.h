@@ -1,0 +1,74 @@
+// GraphWriter: a tree as a graph of ONNX, node by node.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "espalier/core/node.h"
+#include "espalier/nn/onnx/proto.h"
+#include "espalier/nn/onnx/save.h"
+
+namespace espalier::onnx {
+
+class GraphWriter {
+ public:
+  GraphWriter(pb::GraphProto& graph, const SaveOptions& options);
+  void add_inputs(const NamedVariables& inputs);
+  void add_outputs(const NamedVariables& outputs);
+
+  // For the functions that write ops.
+  using Names = std::vector<std::string>;
+  /// The node that is being written, and its op, which may stand in its place in inference.
+  struct Call {
+    const Node& node;
+    const Op& op;
+    Names inputs;
+    const Spec& input(size_t i) const { return node.inputs[i].spec(); }
+    const Spec& output() const { return node.outputs[0].spec; }
+    int64_t axis(std::string_view attribute, int64_t rank) const;
+  };
+  /// Adds a node, and returns the name of its first output.
+  std::string add(std::string_view type, const Names& inputs) { return last_output(begin(type, inputs)); }
+  pb::NodeProto& begin(std::string_view type, const Names& inputs, int outputs = 1);
+  static std::string last_output(const pb::NodeProto& node) { return node.output(0); }
+  static void set(pb::NodeProto& node, std::string_view attribute, int64_t value);
+  static void set(pb::NodeProto& node, std::string_view attribute, double value);
+  static void set(pb::NodeProto& node, std::string_view attribute, const std::vector<int64_t>& values);
+  /// A constant of the file.
+  std::string constant(const Tensor& tensor);
+  std::string integers(const std::vector<int64_t>& values);
+  std::string number(double value, DType dtype);
+  std::string shape_of(const std::string& value) { return add("Shape", {value}); }
+  /// Says that nothing makes the value of that name: if it is needed in the end, the file is refused.
+  void refuse(const std::string& name, const std::string& reason) { refused_[name] = reason; }
+  /// The name of a value that has been written.
+  const std::string& name_of(const Edge& edge) const;
+  /// The value of a constant scalar. Throws UnsupportedError for others.
+  double number_of(const Edge& edge, const Op& op) const;
+
+ private:
+  using Key = std::pair<const Node*, uint32_t>;
+  void write(const Variable& root);
+  void write_node(const Node& node);
+  void write_leaf(const Node& node);
+  std::string fresh(std::string_view hint);
+  void prune(const std::set<std::string>& wanted);
+
+  pb::GraphProto& graph_;
+  std::map<Key, std::string> names_;
+  std::map<std::string, std::string> refused_;  ///< reasons, by the names of values that cannot be written
+  std::map<const Node*, std::string> given_names_;
+  std::set<std::string> taken_;
+};
+
+/// Writes a node, and returns the name of its output; empty if none of them knows the op.
+std::string write_elementwise(GraphWriter& writer, const GraphWriter::Call& call);
+std::string write_layout(GraphWriter& writer, const GraphWriter::Call& call);
+std::string write_reduction(GraphWriter& writer, const GraphWriter::Call& call);
+std::string write_windows(GraphWriter& writer, const GraphWriter::Call& call);
+
+}  // namespace espalier::onnx

@@ -1,0 +1,136 @@
+// Views, joins and elements by indices as nodes of ONNX.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "espalier/nn/onnx/graph_writer.h"
+#include "espalier/nn/onnx/tensors.h"
+#include "espalier/ops/functions/arrange.h"
+
+namespace espalier::onnx {
+
+namespace {
+
+std::vector<int64_t> list(const GraphWriter::Call& call, std::string_view name) {
+  return attribute<std::vector<int64_t>>(call.op, name);
+}
+
+std::vector<int64_t> axes_of(const GraphWriter::Call& call, std::string_view name, size_t rank) {
+  std::vector<int64_t> axes = list(call, name);
+  for (int64_t& axis : axes)
+    if (axis < 0) axis += static_cast<int64_t>(rank);
+  return axes;
+}
+
+/// Refuses a number that is the size of an open axis.
+const std::vector<int64_t>& checked(const GraphWriter::Call& call, const std::vector<int64_t>& sizes) {
+  for (const int64_t size : sizes)
+    if (call.node.lazy && size > 0 && size % nominal_size == 0)
+      throw UnsupportedError(fmt::format("'{}' to the size of an open axis cannot be written", call.op.name()));
+  return sizes;
+}
+
+std::string reshaped(GraphWriter& w, const GraphWriter::Call& call, const std::vector<int64_t>& sizes) {
+  return w.add("Reshape", {call.inputs[0], w.integers(checked(call, sizes))});
+}
+
+std::string sliced(GraphWriter& w, const GraphWriter::Call& call, int64_t step) {
+  const auto rank = static_cast<int64_t>(call.input(0).shape.rank());
+  const int64_t begin = attribute<int64_t>(call.op, "begin"), axis = call.axis("axis", rank);
+  int64_t end = attribute<int64_t>(call.op, "end");
+  if (end == open_end) end = step > 0 ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
+  return w.add("Slice", {call.inputs[0], w.integers({begin}), w.integers({end}), w.integers({axis}), w.integers({step})});
+}
+
+/// Sizes of a view of `call`, of which the leading ones that stay in place are copied and one more may be open.
+std::string regrouped(GraphWriter& w, const GraphWriter::Call& call) {
+  const Shape &from = call.input(0).shape, &to = call.output().shape;
+  std::vector<int64_t> sizes(to.begin(), to.end());
+  size_t same = 0;
+  while (same < std::min(from.rank(), to.rank()) && from[static_cast<int64_t>(same)] == to[static_cast<int64_t>(same)] &&
+         sizes[same] != 0)
+    sizes[same++] = 0;
+  // The first size may be another in each run, and so is what it is merged to.
+  if (same < sizes.size() && to.elements() > 0) {
+    const bool first = same == 0;
+    const auto open = std::ranges::find_if(sizes.begin() + static_cast<int64_t>(same), sizes.end(),
+                                           [](int64_t size) { return size % nominal_size == 0; });
+    if (open != sizes.end())
+      *open = -1;
+    else if (first || std::ranges::count(sizes, -1) == 0)
+      sizes[same] = -1;
+  }
+  return reshaped(w, call, sizes);
+}
+
+}  // namespace
+
+std::string write_layout(GraphWriter& w, const GraphWriter::Call& call) {
+  const std::string_view op = call.op.name();
+  const auto& in = call.inputs;
+  const size_t rank = call.node.inputs.empty() ? 0 : call.input(0).shape.rank();
+  if (op == "reshape") return reshaped(w, call, list(call, "shape"));
+  if (op == "flatten" || op == "merge_axes" || op == "unflatten") return regrouped(w, call);
+  if (op == "reshape_like") {
+    // The largest elements of windows, which are written with their places.
+    const Edge& x = call.node.inputs[0];
+    if (x.node()->op().name() == "take_along_axis" && call.node.inputs[1].node()->op().name() == "pool_argmax") {
+      const Edge& places = x.node()->inputs[1];
+      const Edge& pool = call.node.inputs[1];
+      const Edge& planes = x.node()->inputs[0];
+      const bool own = places.node()->op().name() == "flatten" && places.node()->inputs[0].node() == pool.node() &&
+                       planes.node()->op().name() == "flatten" && planes.node()->inputs[0].node() == pool.node()->inputs[0].node();
+      if (own) return w.name_of(pool) + ".values";
+    }
+    return w.add("Reshape", {in[0], w.shape_of(in[1])});
+  }
+  if (op == "broadcast_like") return w.add("Expand", {in[0], w.shape_of(in[1])});
+  if (op == "broadcast_to") {
+    return w.add("Expand", {in[0], w.integers(checked(call, list(call, "shape")))});
+  }
+  if (op == "unsqueeze") return w.add("Unsqueeze", {in[0], w.integers(axes_of(call, "axes", call.output().shape.rank()))});
+  if (op == "squeeze") {
+    const std::vector<int64_t> axes = axes_of(call, "axes", rank);
+    return axes.empty() ? w.add("Squeeze", {in[0]}) : w.add("Squeeze", {in[0], w.integers(axes)});
+  }
+  if (op == "transpose") {
+    pb::NodeProto& node = w.begin("Transpose", in);
+    w.set(node, "perm", axes_of(call, "order", rank));
+    return w.last_output(node);
+  }
+  if (op == "slice") return sliced(w, call, 1);
+  if (op == "slice_steps") return sliced(w, call, attribute<int64_t>(call.op, "step"));
+  if (op == "concat") {
+    pb::NodeProto& node = w.begin("Concat", in);
+    w.set(node, "axis", call.axis("axis", static_cast<int64_t>(rank)));
+    return w.last_output(node);
+  }
+  if (op == "gather") {
+    pb::NodeProto& node = w.begin("Gather", in);
+    w.set(node, "axis", call.axis("axis", static_cast<int64_t>(rank)));
+    return w.last_output(node);
+  }
+  if (op == "look_up") return w.add("Gather", in);
+  if (op == "take_along_axis" && call.input(0).shape.rank() == call.input(1).shape.rank()) {
+    pb::NodeProto& node = w.begin("GatherElements", in);
+    w.set(node, "axis", call.axis("axis", static_cast<int64_t>(rank)));
+    return w.last_output(node);
+  }
+  if (op == "full_like") {
+    pb::NodeProto& node = w.begin("ConstantOfShape", {w.shape_of(in[0])});
+    pb::AttributeProto& value = *node.add_attribute();
+    value.set_name("value");
+    value.set_type(pb::AttributeProto::TENSOR);
+    write_tensor(full({1}, attribute<double>(call.op, "value"), call.output().dtype), "", *value.mutable_t());
+    return w.last_output(node);
+  }
+  if (op == "pad_constant") {
+    const int64_t axis = call.axis("axis", static_cast<int64_t>(rank));
+    return w.add("Pad", {in[0], w.integers({attribute<int64_t>(call.op, "before"), attribute<int64_t>(call.op, "after")}),
+                         in[1], w.integers({axis})});
+  }
+  return {};
+}
+
+}  // namespace espalier::onnx

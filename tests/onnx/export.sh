@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Writes networks as ONNX files and compares onnxruntime with Espalier on them: tests/onnx/export.sh program
+# $ONNX_PYTHON (by default python3) is a Python that has onnx and onnxruntime; `program` is espalier_onnx_models of a build.
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"$1" "$folder"
+"${ONNX_PYTHON:-python3}" "$(dirname "${BASH_SOURCE[0]}")/check_models.py" "$folder"

@@ -1,0 +1,254 @@
+// Damaged, foreign and hostile ONNX files are refused with a reason.
+#include <boost/test/unit_test.hpp>
+
+#include "espalier/core/files/file.h"
+#include "espalier/nn/onnx/tensors.h"
+#include "espalier/onnx.h"
+#include "temporary_folder.h"
+
+namespace esp = espalier;
+namespace pb = espalier::onnx::pb;
+using espalier::testing::TemporaryFolder;
+
+namespace {
+
+pb::ValueInfoProto& describe(pb::ValueInfoProto& info, const std::string& name, std::initializer_list<int64_t> sizes,
+                             int type = 1) {
+  info.set_name(name);
+  auto& tensor = *info.mutable_type()->mutable_tensor_type();
+  tensor.set_elem_type(type);
+  tensor.mutable_shape();
+  for (const int64_t size : sizes) {
+    auto& dim = *tensor.mutable_shape()->add_dim();
+    if (size >= 0)
+      dim.set_dim_value(size);
+    else
+      dim.set_dim_param("n");
+  }
+  return info;
+}
+
+pb::NodeProto& add_node(pb::GraphProto& graph, const std::string& type, std::initializer_list<std::string> inputs,
+                        std::initializer_list<std::string> outputs) {
+  pb::NodeProto& node = *graph.add_node();
+  node.set_op_type(type);
+  node.set_name("the " + type);
+  for (const auto& input : inputs) node.add_input(input);
+  for (const auto& output : outputs) node.add_output(output);
+  return node;
+}
+
+/// A model of x [2, 3] without nodes.
+pb::ModelProto model_of(std::initializer_list<int64_t> x = {2, 3}) {
+  pb::ModelProto model;
+  model.set_ir_version(8);
+  model.add_opset_import()->set_version(18);
+  describe(*model.mutable_graph()->add_input(), "x", x);
+  describe(*model.mutable_graph()->add_output(), "y", {});
+  return model;
+}
+
+void add_integers(pb::GraphProto& graph, const std::string& name, std::vector<int64_t> values) {
+  esp::onnx::write_tensor(esp::tensor_from(values, {static_cast<int64_t>(values.size())}), name, *graph.add_initializer());
+}
+
+std::string reason_for(const TemporaryFolder& folder, const pb::ModelProto& model, const esp::onnx::LoadOptions& options = {}) {
+  const auto file = folder.write("model.onnx", model.SerializeAsString());
+  try {
+    esp::onnx::load(file, options);
+  } catch (const esp::Error& error) {
+    return error.what();
+  }
+  return "read";
+}
+
+void check_reason(const std::string& reason, const std::string& part) {
+  BOOST_TEST(reason.find(part) != std::string::npos, reason << " does not have: " << part);
+  BOOST_TEST(reason.find("model.onnx") != std::string::npos, reason);
+}
+
+/// A small file with convolution, weights and a product.
+std::string sample(const TemporaryFolder& folder) {
+  esp::seed(3);
+  esp::nn::Sequential net{esp::nn::Conv2d(2, {.kernel = 3}), esp::nn::Relu(), esp::nn::Flatten(), esp::nn::Dense(3), esp::nn::Softmax()};
+  const esp::Variable x = esp::placeholder("x", {2, 1, 5, 5});
+  esp::onnx::save(folder / "sample.onnx", {{"x", x}}, {{"y", net(x)}}, {.parameters = net.parameters()});
+  return esp::read_file(folder / "sample.onnx");
+}
+
+/// Reads the bytes: they are refused, or the file is harmless.
+bool refused(const TemporaryFolder& folder, const std::string& bytes) {
+  const auto file = folder.write("damaged.onnx", bytes);
+  try {
+    const esp::onnx::Model model = esp::onnx::load(file, {.largest_constant = 1 << 20});
+    for (const auto& [name, output] : model.outputs()) BOOST_TEST(output.defined());
+    return false;
+  } catch (const esp::Error& error) {
+    BOOST_TEST(std::string(error.what()).size() > 20);
+    return true;
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(onnx_files)
+
+BOOST_AUTO_TEST_CASE(foreign_files_are_refused) {
+  const TemporaryFolder folder;
+  BOOST_CHECK_THROW(esp::onnx::load(folder / "none.onnx"), esp::FileError);
+  for (const std::string& bytes : {std::string(), std::string("hello"), std::string(1000, '\0'), std::string(1000, '\xff')})
+    BOOST_CHECK_THROW(esp::onnx::load(folder.write("f.onnx", bytes)), esp::FileError);
+}
+
+BOOST_AUTO_TEST_CASE(contradictions_are_named) {
+  const TemporaryFolder folder;
+  {
+    pb::ModelProto model = model_of();
+    check_reason(reason_for(folder, model), "nothing makes the output 'y'");
+    add_node(*model.mutable_graph(), "Relu", {"z"}, {"y"});
+    check_reason(reason_for(folder, model), "node 'the Relu' (Relu) reads 'z', which nothing before it makes");
+  }
+  {
+    pb::ModelProto model = model_of();  // each reads the other
+    add_node(*model.mutable_graph(), "Add", {"x", "y"}, {"z"});
+    add_node(*model.mutable_graph(), "Relu", {"z"}, {"y"});
+    check_reason(reason_for(folder, model), "reads 'y', which nothing before it makes");
+  }
+  {
+    pb::ModelProto model = model_of();
+    add_node(*model.mutable_graph(), "Relu", {"x"}, {"x"});
+    check_reason(reason_for(folder, model), "two values named 'x'");
+  }
+  {
+    pb::ModelProto model = model_of();
+    add_node(*model.mutable_graph(), "Frobnicate", {"x"}, {"y"});
+    check_reason(reason_for(folder, model), "the operator Frobnicate of opset 18 is not supported");
+  }
+  {
+    pb::ModelProto model = model_of();
+    pb::NodeProto& node = add_node(*model.mutable_graph(), "Relu", {"x"}, {"y"});
+    pb::AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name("slope");
+    attribute.set_type(pb::AttributeProto::FLOAT);
+    check_reason(reason_for(folder, model), "its attribute 'slope' is not supported");
+  }
+  {
+    pb::ModelProto model = model_of();
+    add_integers(*model.mutable_graph(), "shape", {4, 4});
+    add_node(*model.mutable_graph(), "Reshape", {"x", "shape"}, {"y"});
+    check_reason(reason_for(folder, model), "node 'the Reshape' (Reshape)");
+  }
+  {
+    pb::ModelProto model = model_of();
+    describe(*model.mutable_graph()->add_input(), "b", {2}, 4);
+    check_reason(reason_for(folder, model), "UINT16");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sizes_are_checked_before_memory_is_made) {
+  const TemporaryFolder folder;
+  {
+    pb::ModelProto model = model_of();
+    pb::TensorProto& tensor = *model.mutable_graph()->add_initializer();
+    tensor.set_name("w");
+    tensor.set_data_type(1);
+    tensor.add_dims(1'000'000);
+    tensor.add_dims(1'000'000);
+    tensor.set_raw_data("abcd");
+    check_reason(reason_for(folder, model), "tensor 'w': it has 4 bytes, and its shape [1000000, 1000000] needs 4000000000000");
+    tensor.set_dims(1, INT64_MAX);
+    check_reason(reason_for(folder, model), "its shape is out of range");
+    tensor.set_dims(1, -1);
+    check_reason(reason_for(folder, model), "an axis of size -1");
+  }
+  {
+    pb::ModelProto model = model_of();
+    add_integers(*model.mutable_graph(), "shape", {100'000, 100'000});
+    add_node(*model.mutable_graph(), "ConstantOfShape", {"shape"}, {"c"});
+    add_node(*model.mutable_graph(), "ReduceSum", {"c"}, {"y"});
+    check_reason(reason_for(folder, model), "LoadOptions::largest_constant");
+  }
+  {
+    pb::ModelProto model = model_of();  // functions that call themselves
+    pb::FunctionProto& function = *model.add_functions();
+    function.set_name("F");
+    function.set_domain("own");
+    function.add_input("a");
+    function.add_output("b");
+    pb::NodeProto& inner = *function.add_node();
+    inner.set_op_type("F");
+    inner.set_domain("own");
+    inner.add_input("a");
+    inner.add_output("b");
+    add_node(*model.mutable_graph(), "F", {"x"}, {"y"}).set_domain("own");
+    check_reason(reason_for(folder, model), "functions call each other without end");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(external_weights_stay_in_the_folder) {
+  const TemporaryFolder folder;
+  pb::ModelProto model = model_of();
+  pb::TensorProto& tensor = *model.mutable_graph()->add_initializer();
+  tensor.set_name("w");
+  tensor.set_data_type(1);
+  tensor.add_dims(3);
+  tensor.set_data_location(pb::TensorProto::EXTERNAL);
+  auto& entry = *tensor.add_external_data();
+  entry.set_key("location");
+  auto& offset = *tensor.add_external_data();
+  offset.set_key("offset");
+  offset.set_value("4");
+  add_node(*model.mutable_graph(), "Add", {"x", "w"}, {"y"});
+  for (const char* outside : {"../weights", "/etc/passwd", ""}) {
+    entry.set_value(outside);
+    BOOST_TEST(reason_for(folder, model) != "read");
+  }
+  entry.set_value("weights");
+  check_reason(reason_for(folder, model), "cannot be read");
+  folder.write("weights", std::string(15, '\0'));
+  check_reason(reason_for(folder, model), "ends before its elements do");
+  const float numbers[] = {0, 1, 2, 3};
+  folder.write("weights", std::string(reinterpret_cast<const char*>(numbers), sizeof numbers));
+  const esp::onnx::Model read = esp::onnx::load(folder.write("model.onnx", model.SerializeAsString()));
+  BOOST_TEST(read.parameter("w").value().at<float>({0}) == 1);
+  BOOST_TEST(read.parameter("w").value().at<float>({2}) == 3);
+}
+
+BOOST_AUTO_TEST_CASE(control_flow_is_refused_by_name_unless_it_is_known) {
+  const TemporaryFolder folder;
+  pb::ModelProto model = model_of();
+  describe(*model.mutable_graph()->add_input(), "condition", {}, 9);
+  pb::NodeProto& node = add_node(*model.mutable_graph(), "If", {"condition"}, {"y"});
+  for (const char* name : {"then_branch", "else_branch"}) {
+    pb::AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(pb::AttributeProto::GRAPH);
+    add_node(*attribute.mutable_g(), std::string(name) == "then_branch" ? "Relu" : "Neg", {"x"}, {"z"});
+    describe(*attribute.mutable_g()->add_output(), "z", {});
+  }
+  const std::string reason = reason_for(folder, model);
+  check_reason(reason, "node 'the If' (If): the values of its input 0 ('condition') must be known");
+  BOOST_CHECK_THROW(esp::onnx::load(folder / "model.onnx"), esp::onnx::ConstantNeeded);
+  const esp::onnx::Model known = esp::onnx::load(folder / "model.onnx", {.inputs = {{"condition", esp::tensor(false)}}});
+  const esp::Tensor y = known.output().get_executor({.mode = esp::Mode::inference}).run({{"x", esp::ones({2, 3})}});
+  BOOST_TEST(y.at<float>({0, 0}) == -1);
+  BOOST_CHECK_THROW(esp::onnx::load(folder / "model.onnx", {.inputs = {{"other", esp::tensor(1.0f)}}}), esp::Error);
+  BOOST_CHECK_THROW(esp::onnx::load(folder / "model.onnx", {.inputs = {{"condition", esp::tensor(1.0f)}}}), esp::TypeError);
+}
+
+BOOST_AUTO_TEST_CASE(damaged_files_are_refused_or_harmless) {
+  const TemporaryFolder folder;
+  const std::string bytes = sample(folder);
+  BOOST_TEST(!refused(folder, bytes));
+  int count = 0;
+  for (int i = 0; i < 1000; ++i) count += refused(folder, bytes.substr(0, bytes.size() * static_cast<size_t>(i) / 1000));
+  BOOST_TEST(count > 900);  // a few end between two messages
+  for (int i = 0; i < 1000; ++i) {
+    std::string flipped = bytes;
+    const size_t bit = bytes.size() * 8 / 1000 * static_cast<size_t>(i) + static_cast<size_t>(i % 8);
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    refused(folder, flipped);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

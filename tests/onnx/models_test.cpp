@@ -1,0 +1,101 @@
+// Models of ONNX files: trained, frozen, saved, and with axes of any size.
+#include <boost/test/unit_test.hpp>
+
+#include "espalier/onnx.h"
+#include "temporary_folder.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using espalier::testing::difference;
+using espalier::testing::TemporaryFolder;
+
+namespace {
+
+struct Saved {
+  esp::nn::Sequential net;
+  esp::Variable x, y;
+};
+
+/// A classifier of rows of 6 numbers, as "net.onnx".
+Saved write_classifier(const TemporaryFolder& folder) {
+  esp::seed(5);
+  Saved saved{esp::nn::Sequential{esp::nn::Dense(16), esp::nn::BatchNorm(), esp::nn::Relu(), esp::nn::Dropout(0.5), esp::nn::Dense(3)}, {}, {}};
+  saved.net.train(false);
+  saved.x = esp::placeholder("x", {4, 6});
+  saved.y = saved.net(saved.x);
+  esp::onnx::save(folder / "net.onnx", {{"x", saved.x}}, {{"y", saved.y}}, {.parameters = saved.net.parameters()});
+  return saved;
+}
+
+esp::Tensor run(const esp::Variable& y, const esp::Tensor& x) {
+  return y.get_executor({.mode = esp::Mode::inference}).run({{"x", x}});
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(onnx_models)
+
+BOOST_AUTO_TEST_CASE(a_saved_tree_is_read_again) {
+  const TemporaryFolder folder;
+  const Saved saved = write_classifier(folder);
+  const esp::onnx::Model model = esp::onnx::load(folder / "net.onnx");
+  BOOST_TEST(model.opset() == 20);
+  BOOST_TEST(model.inputs().size() == 1u);
+  BOOST_TEST(model.outputs()[0].first == "y");
+  BOOST_CHECK_THROW(model.output("z"), esp::Error);
+  // Rows of other counts than the tree was written with.
+  for (const int64_t rows : {1, 4, 9}) {
+    const esp::Tensor x = esp::randn({rows, 6});
+    BOOST_TEST(difference(run(saved.y, x), run(model.output(), x)) < 1e-6);
+  }
+  // Parameters have the names of the module, and their modules.
+  BOOST_TEST(difference(model.parameter("0.weight").value(), saved.net.parameter("0.weight").value()) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_model_is_trained_frozen_and_saved) {
+  const TemporaryFolder folder;
+  write_classifier(folder);
+  const esp::Tensor x = esp::randn({32, 6});
+  const esp::Variable rows(x);
+  const esp::Tensor labels = esp::argmax(esp::slice(rows, 1, 0, 3), 1).value();
+  const esp::data::Distributor feed({x, labels}, {.batch_size = 8});
+  const auto columns = feed.get_output_graphs<2>();
+  esp::onnx::Model model = esp::onnx::load(folder / "net.onnx", {.inputs = {{"x", columns[0]}}});
+  const esp::Variable loss = esp::softmax_cross_entropy(model.output(), columns[1]);
+  const esp::Tensor frozen = model.parameter("0.bias").value().clone();
+  esp::set_trainable(model.parameter("0.bias"), false);
+  const esp::Executor executor = loss.get_executor({.optimizer = esp::optim::Adam(0.02)});
+  executor.execute({.epochs = 1, .progress = false});
+  const double first = executor.value().item();
+  executor.execute({.epochs = 60, .progress = false});
+  BOOST_TEST(executor.value().item() < 0.5 * first);
+  BOOST_TEST(difference(model.parameter("0.bias").value(), frozen) == 0);
+
+  esp::nn::save(model, folder / "trained.safetensors");
+  esp::onnx::Model other = esp::onnx::load(folder / "net.onnx");
+  esp::nn::load(other, folder / "trained.safetensors");
+  const esp::Variable fed = esp::onnx::load(folder / "net.onnx").output();
+  BOOST_TEST(difference(run(other.output(), x), run(fed, x)) > 0.01);
+  BOOST_TEST(difference(other.parameter("4.weight").value(), model.parameter("4.weight").value()) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(named_axes_are_open_or_have_a_size) {
+  const TemporaryFolder folder;
+  write_classifier(folder);
+  const esp::onnx::Model open = esp::onnx::load(folder / "net.onnx");
+  BOOST_TEST(open.inputs()[0].second.shape()[0] == esp::nominal_size);
+  const esp::onnx::Model closed = esp::onnx::load(folder / "net.onnx", {.sizes = {{"batch", 8}}});
+  BOOST_TEST(closed.inputs()[0].second.shape()[0] == 8);
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_written_is_refused) {
+  const TemporaryFolder folder;
+  const esp::Variable x = esp::placeholder("x", {4, 6}), z = esp::placeholder("z", {4, 6});
+  BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {{"y", x + z}}), esp::Error);
+  BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {{"x", x + 1}}), esp::Error);
+  BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {}), esp::Error);
+  BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {{"y", esp::digamma(x)}}), esp::UnsupportedError);
+  BOOST_TEST(folder.files() == 0u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
