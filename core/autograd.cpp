@@ -5,11 +5,14 @@
 #include <algorithm>
 
 #include "espalier/core/assignment_ops.h"
+#include "espalier/core/deferred/batch.h"
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/frontier.h"
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/tree.h"
+#include "espalier/core/values_later.h"
 
 namespace espalier {
 
@@ -25,13 +28,22 @@ Variable fitted(Variable gradient, const Edge& input) {
   return sum_to_like(gradient, input.variable());
 }
 
+/// Whether gradients go to the batches that have computed nodes, or to these nodes themselves.
+enum class Batches : bool { pass_by, follow };
+
+/// What a gradient of an input goes to.
+Edge target_of(const Edge& input, Batches batches) {
+  const Node& node = *input.node();
+  return node.batch && batches == Batches::follow ? node.batch->outputs[input.output()] : input;
+}
+
 /// One walk from a root towards the leaves, against the order of writing.
 class BackwardPass {
  public:
   /// `toward` says of a node whether the gradients wanted pass through it.
   template <class Predicate>
-  BackwardPass(const Variable& root, GradientTable& table, const Predicate& toward)
-      : table_(table), fresh_(table.empty()) {
+  BackwardPass(const Variable& root, GradientTable& table, Batches batches, const Predicate& toward)
+      : table_(table), batches_(batches), fresh_(table.empty()) {
     static thread_local std::unique_ptr<Frontier> kept;
     const Nesting nesting(nested_);
     if (root.node()->lazy) moment_ = root.node()->rare().moment;
@@ -205,9 +217,10 @@ class BackwardPass {
   void step(Node& node, const SmallVector<Variable, 1>& gradients, const Predicate& toward) {
     uint64_t wanted = 0, adds_up = 0;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      Node* input = node.inputs[i].node();
+      const Edge target = target_of(node.inputs[i], batches_);
+      Node* input = target.node();
       if (!toward(*input) || !is_real(node.inputs[i].spec().dtype)) continue;
-      if (known(input, node.inputs[i].output()))
+      if (known(input, target.output()))
         add(input, 0, {});  // only what is below may be missing
       else
         wanted |= uint64_t{1} << (i < 63 ? i : 63);
@@ -229,14 +242,21 @@ class BackwardPass {
     for (size_t i = 0; i < results.size(); ++i) {
       if (!((wanted >> (i < 63 ? i : 63)) & 1) || !results[i].defined()) continue;
       const Edge& input = node.inputs[i];
-      if (i >= 63 && (!toward(*input.node()) || known(input.node(), input.output()))) continue;
-      add(input.node(), input.output(), fitted(std::move(results[i]), input));
+      const Edge target = target_of(input, batches_);
+      if (i >= 63 && (!toward(*target.node()) || known(target.node(), target.output()))) continue;
+      Variable gradient = fitted(std::move(results[i]), input);
+      if (target.node() != input.node() && input.node()->batch->stacked)
+        gradient = put_row_like(gradient, target.variable(), input.node()->place);
+      add(target.node(), target.output(), std::move(gradient));
     }
-    for (auto& [i, product] : products) add_product(node.inputs[i].node(), std::move(product));
+    for (auto& [i, product] : products)
+      add_product(target_of(node.inputs[i], batches_).node(), std::move(product));
   }
 
   /// Whether the gradient of an input has a contribution already, and products need not be fitted to it.
-  bool adds_up_at(const Edge& input) const {
+  bool adds_up_at(const Edge& input_edge) const {
+    const Edge input = target_of(input_edge, batches_);
+    if (input.node() != input_edge.node() && input_edge.node()->batch->stacked) return false;
     const Shape& shape = input.spec().shape;
     if (shape.rank() != 2 || input.node()->outputs.size() != 1 || std::ranges::find(shape, 1) != shape.end())
       return false;
@@ -284,6 +304,7 @@ class BackwardPass {
   static constexpr int64_t enough_rows = 256;
 
   GradientTable& table_;
+  const Batches batches_;
   const bool fresh_;
   std::shared_ptr<const FeedSnapshot> moment_;  // the step that the root shows
   bool nested_ = false;
@@ -302,13 +323,13 @@ void check_root(const Variable& root, std::string_view what) {
 /// The nodes of the tree below `root` through which gradients reach those that `is_end` names. None of them
 /// is older than the id `oldest`.
 template <class Predicate>
-NodeMap nodes_toward(Node* root, uint64_t oldest, const Predicate& is_end) {
+NodeMap nodes_toward(Node* root, uint64_t oldest, Batches batches, const Predicate& is_end) {
   std::vector<Node*> nodes;
   TreeWalk walk(root);
   while (Node* node = walk.next()) {
     if (node->id < oldest) continue;
     nodes.push_back(node);
-    walk.enter_inputs(*node);
+    for (const Edge& input : node->inputs) walk.enter(target_of(input, batches).node());
   }
   sort_by_age(nodes);
   NodeMap result;
@@ -316,25 +337,37 @@ NodeMap nodes_toward(Node* root, uint64_t oldest, const Predicate& is_end) {
     const bool made =
         is_end(*node) || (!node->stops_gradient &&
                           std::any_of(node->inputs.begin(), node->inputs.end(), [&](const Edge& input) {
-                            return result.find(input.node()) != NodeMap::none;
+                            return result.find(target_of(input, batches).node()) != NodeMap::none;
                           }));
     if (made) result.insert(node, 0);
   }
   return result;
 }
 NodeMap nodes_made_of(Node* root, const Node* x) {
-  return nodes_toward(root, x->id, [&](const Node& node) { return &node == x; });
+  return nodes_toward(root, x->id, Batches::follow, [&](const Node& node) { return &node == x; });
 }
 
 /// Adds the gradients of all leaves that are trained. Those of frozen parameters are not built, nor what only
 /// they would need.
-void add_trained(const Variable& root, GradientTable& table) {
+void add_trained(const Variable& root, GradientTable& table, Batches batches) {
   if (!root.node()->needs_gradient) return;
   if (trainable_version() == 0)  // nothing was ever frozen
-    return void(BackwardPass(root, table, [](const Node& node) { return node.needs_gradient; }));
-  const NodeMap trained = nodes_toward(root.node(), 0, is_trained);
+    return void(BackwardPass(root, table, batches, [](const Node& node) { return node.needs_gradient; }));
+  const NodeMap trained = nodes_toward(root.node(), 0, batches, is_trained);
   if (trained.find(root.node()) == NodeMap::none) return;
-  BackwardPass(root, table, [&](const Node& node) { return trained.find(&node) != NodeMap::none; });
+  BackwardPass(root, table, batches, [&](const Node& node) { return trained.find(&node) != NodeMap::none; });
+}
+
+}  // namespace
+
+namespace {
+
+/// What is differentiated in place of a root that waits, or that a batch has computed.
+Variable computed_root(const Variable& root) {
+  if (root.node()->waits) compute_waiting(*root.node());
+  if (!root.node()->batch) return root;
+  const ValuesLater later;
+  return computed_form(*root.node(), root.output());
 }
 
 }  // namespace
@@ -343,7 +376,9 @@ GradientRecord& differentiate(const Variable& root) {
   check_root(root, "backward");
   GradientRecord& record = record_of(*root.node());
   if (record.complete != trainable_version()) {
-    add_trained(root, record.gradients);
+    const Variable computed = computed_root(root);
+    const ComputeAtOnce at_once;
+    add_trained(computed, record.gradients, Batches::follow);
     record.complete = trainable_version();
   }
   return record;
@@ -367,7 +402,7 @@ std::vector<std::pair<Variable, Variable>> of_parameters(const GradientTable& ta
 std::vector<std::pair<Variable, Variable>> new_parameter_gradients(const Variable& root) {
   check_root(root, "get_executor");
   GradientTable table;
-  add_trained(root, table);
+  add_trained(root, table, Batches::pass_by);
   return of_parameters(table);
 }
 
@@ -380,28 +415,34 @@ Variable Variable::gradient(const Variable& x, Where where) const {
     check_root(*this, "gradient");
     if (!x.defined()) throw Error("gradient: the Variable to differentiate by is undefined");
     GradientRecord& record = record_of(*node());
-    const Edge* known = record.gradients.find(x.node(), x.output());
+    const Variable root = computed_root(*this);
+    const std::shared_ptr<const Batch> batch = x.node()->batch;
+    const Edge of = target_of(Edge(x), Batches::follow);
+    const ComputeAtOnce at_once;
+    const Edge* known = record.gradients.find(of.node(), of.output());
     if (!known) {
-      const NodeMap path = nodes_made_of(node(), x.node());
-      if (path.find(node()) == NodeMap::none)
+      const NodeMap path = nodes_made_of(root.node(), of.node());
+      if (path.find(root.node()) == NodeMap::none)
         throw Error(fmt::format(
             "gradient: this Variable ({}, shape {}) is not made of the one asked for ({}, shape {})",
             node()->op().name(), shape().str(), x.node()->op().name(), x.shape().str()));
       if (is_trained(*x.node()) && record.complete != trainable_version())
         differentiate(*this);
       else
-        BackwardPass(*this, record.gradients,
+        BackwardPass(root, record.gradients, Batches::follow,
                      [&](const Node& node) { return path.find(&node) != NodeMap::none; });
-      known = record.gradients.find(x.node(), x.output());
+      known = record.gradients.find(of.node(), of.output());
     }
     if (!known) {  // `x` is below, but no path to it has a derivative
-      const Variable zero = broadcast_like(Variable(full({}, 0, x.dtype()).to(x.device()), where), x);
+      const Variable zero =
+          broadcast_like(Variable(full({}, 0, x.dtype()).to(x.device()), where), of.variable());
       GradientTable::Run run;
-      run.push_back({Edge(x), x.node()->id, x.output(), Edge(zero), {}});
+      run.push_back({of, of.node()->id, of.output(), Edge(zero), {}});
       record.gradients.add(std::move(run));
-      known = record.gradients.find(x.node(), x.output());
+      known = record.gradients.find(of.node(), of.output());
     }
     Variable gradient = known->variable();
+    if (batch && batch->stacked) gradient = row_of(gradient, x.node()->place);
     if (node()->lazy && node()->has_value())
       evaluate_at({gradient}, *node());  // of the step that this shows
     else if (!gradient.node()->lazy)

@@ -27,7 +27,9 @@ void clear_buffers(const Variable& root, GradientRecord& record) {
   for (auto& [leaf, gradient] : kept)
     run.push_back({Edge(leaf), leaf.node()->id, leaf.output(), Edge(gradient), ValuePin(gradient.node())});
   record.gradients.add(std::move(run));
-  if (!root.node()->is_leaf()) root.node()->cut(constant_op());
+  if (root.node()->is_leaf()) return;
+  ensure_value(*root.node());
+  root.node()->cut(constant_op());
 }
 
 /// What backward() computes of a gradient: of one that is deferred, the operands.

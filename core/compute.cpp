@@ -1,6 +1,7 @@
 // The value of one node, computed from those of its inputs.
 #include <fmt/format.h>
 
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/feed.h"
@@ -52,6 +53,8 @@ Tensor take_over(Node& node, const Spec& spec, uint32_t last) {
 
 void compute(Node& node, uint32_t last, const FeedSnapshot* moment) {
   const Op& op = node.op();
+  node.waits = false;
+  if (node.batch) node.batch.reset();  // another value than the batch has computed
   if (op.effect() == Effect::writes_leaf)
     throw Error(fmt::format(
         "{}: this node has no value: it is run by Variable::update and by executors, which write all leaves "
@@ -90,6 +93,7 @@ void compute(Node& node, uint32_t last, const FeedSnapshot* moment) {
     results.push_back(Tensor(spec(k).shape, spec(k).dtype, device));
   for (Tensor& result : results) call.outputs.push_back(&result);
   backend(device).run(op, call);
+  ++kernels_run_here();
   for (uint32_t i = 0; last >> i; ++i)  // what was written over is no longer that input's value
     if (((last >> i) & 1) && node.inputs[i].value().storage().get() == results[0].storage().get())
       node.inputs[i].node()->clear_value();

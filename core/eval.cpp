@@ -7,6 +7,7 @@
 #include <map>
 
 #include "espalier/core/assignment_ops.h"
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/feed.h"
 #include "espalier/core/leaf_use.h"
@@ -304,6 +305,7 @@ std::shared_ptr<const FeedSnapshot> again(const FeedSnapshot& shown) {
 
 /// Evaluates at the step that `root` shows, or else the source that was shown last, or else at the first.
 void evaluate_here(std::span<Node* const> targets, Node* root) {
+  compute_all_waiting();
   Evaluation evaluation(targets);
   const std::vector<Node*> sources = evaluation.sources();
   if (!sources.empty() && targets.size() == 1) evaluation.check_sizes(*targets[0]);
@@ -340,6 +342,10 @@ void compute_again(Node& target) {
       bring_home(*node);
       continue;
     }
+    if (node->waits || node->batch) {
+      ensure_value(*node);
+      continue;
+    }
     missing.push_back(node);
     check_unchanged(*node);
     for (size_t i = 0; i < node->inputs.size(); ++i)
@@ -355,6 +361,9 @@ void compute_again(Node& target) {
 
 void ensure_value(Node& node) {
   if (node.has_value()) return;
+  if (node.waits) compute_waiting(node);
+  if (node.batch && !node.has_value()) take_from_batch(node);
+  if (node.has_value()) return;
   if (!node.lazy) return compute_again(node);
   Node* target = &node;
   evaluate_here({&target, 1}, nullptr);
@@ -368,6 +377,7 @@ void evaluate_at(const std::vector<Variable>& variables, Node& root) {
 
 void take_step(Node& node) {
   if (!node.lazy) return ensure_value(node);
+  compute_all_waiting();
   Node* target = &node;
   Evaluation evaluation({&target, 1});
   const std::vector<Node*> sources = evaluation.sources();
@@ -393,6 +403,7 @@ void run_update(Node& root, const GradientRecord::Update& update) {
         "forward() "
         "again, or update after the step that succeeds");
   if (root.lazy) ensure_value(root);
+  compute_all_waiting();
   std::vector<Node*> targets;
   std::vector<Variable> hold;  // so that no value is released before it is assigned
   std::vector<Node*> edits;    // of the leaves themselves: computed when all else is

@@ -1,6 +1,7 @@
 // Leaves: parameters, variables, constants, states; and sources.
 #include <fmt/format.h>
 
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/feed.h"
@@ -200,6 +201,7 @@ void set_value(const Variable& leaf, const Tensor& value, std::source_location w
       throw ShapeError(
           fmt::format("set_value: a leaf of shape {} cannot take {}", spec.shape.str(), value.shape().str()));
     const Tensor there = value.to(leaf.device());
+    compute_all_waiting();
     assign(*leaf.node(), there.storage().get() == value.storage().get() ? value.clone() : there);
   });
 }

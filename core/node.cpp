@@ -97,6 +97,8 @@ void Node::cut(OpPtr op) {
   for (size_t i = 0; i < before.size(); ++i)
     if ((used >> (i < 63 ? i : 63)) & 1) before[i].node()->drop_value_use();
   op_ = std::move(op);
+  batch.reset();
+  waits = false;
   depth = 0;
   lazy = false;
   needs_gradient = is_trainable(*op_);

@@ -78,6 +78,9 @@ struct FormerValue {
   Tensor value;
 };
 
+/// What has computed several nodes at once; see core/deferred/batch.h.
+struct Batch;
+
 /// The gradients and updates that were asked of a root. It lives as long as a handle on the root does, and
 /// holds edges only, so that it closes no circle.
 struct GradientRecord;
@@ -99,6 +102,8 @@ class Node : public NodeCounts {
   bool is_leaf() const { return op_->is_leaf(); }
   /// Whether its value may be replaced while eager nodes keep theirs, which were computed from it.
   bool may_change() const { return is_leaf() || op_->is_random(); }
+  /// Whether one edge is all that holds it.
+  bool held_once() const { return references_.load(std::memory_order_relaxed) == 1 && !has_handles(); }
   bool has_value() const { return outputs[0].value.defined(); }
   /// Whether the value may still be read: by a handle, or by a gradient rule.
   bool value_wanted() const;
@@ -137,6 +142,7 @@ class Node : public NodeCounts {
   bool stops_gradient = false;      ///< written under NoGrad
   bool drawn = false;               ///< random nodes: `rare->stream` is valid
   bool frozen = false;              ///< parameters: not trained (set_trainable)
+  bool waits = false;               ///< made while a Deferred lives, and not computed yet
   SmallVector<Edge, 2> inputs;
   std::source_location where;
   /// Leaves: when the value was last replaced. Lazy nodes: the evaluation that computed it. Both on the scale
@@ -171,6 +177,10 @@ class Node : public NodeCounts {
   std::atomic<int32_t> value_uses_{0};
   uint64_t used_inputs_ = 0;  // bit i: input i's value is used; the last bit stands for all further ones
   std::unique_ptr<Rare> rare_;
+
+ public:
+  std::shared_ptr<const Batch> batch;  ///< what a Deferred has computed in place of this node
+  uint32_t place = 0;                  ///< nodes that wait: in the list of them; of a batch: the row
 };
 
 inline Edge::Edge(Node* node, uint32_t output) : node_(node), output_(output) {

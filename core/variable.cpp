@@ -6,6 +6,7 @@
 #include <ostream>
 #include <utility>
 
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/values_later.h"
@@ -97,7 +98,7 @@ ValuesLater::ValuesLater() : before_(std::exchange(values_later, true)) {}
 ValuesLater::~ValuesLater() { values_later = before_; }
 
 bool is_eager_on_cpu(const Variable& x) {
-  return !x.node()->lazy && !build_context().lazy && x.device().type == DeviceType::cpu;
+  return !x.node()->lazy && !build_context().lazy && !deferring() && x.device().type == DeviceType::cpu;
 }
 
 Variable apply_by(ResultKernel kernel, OpPtr op, std::initializer_list<const Variable*> inputs,
@@ -139,6 +140,7 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
       node.use_inputs(node.op().traits().reads);
       return result;
     }
+    if (!lazy && !values_later && deferring() && wait_for_value(node)) return result;
     if (kernel && !lazy) {
       const Spec& spec = node.outputs[0].spec;
       Tensor value(spec.shape, spec.dtype, device);
@@ -148,7 +150,8 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
     } else if (!lazy && !values_later) {
       for (const Edge& input : node.inputs)
         if (!input.value().defined() &&
-            node.op().reads_elements(static_cast<size_t>(&input - node.inputs.begin())))
+            (node.op().reads_elements(static_cast<size_t>(&input - node.inputs.begin())) ||
+             input.node()->waits || input.node()->batch))  // without a shape so far
           ensure_value(*input.node());
       compute(node, last);
       if (now.no_grad) node.cut(constant_op());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "espalier/core/assignment_ops.h"
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/first_input.h"
@@ -67,6 +68,7 @@ Variable with_assignment(const Variable& y, const Variable& leaf, const Variable
     if (value.device() != leaf.device())
       throw DeviceError(fmt::format("with_assignment: the leaf is on {} and its value on {}; use to(device)",
                                     leaf.device().str(), value.device().str()));
+    compute_all_waiting();
     const Variable result = apply(shared_op<WithAssignment>(), {&y, &leaf, &value}, where);
     const bool now = !value.node()->lazy && !y.node()->lazy && !build_context().lazy;
     if (now) assign_at_once(*result.node(), *leaf.node(), value.value().clone());

@@ -68,6 +68,7 @@ OpRegistry make_op_registry() {
            add_slice_steps_ops,
            add_smooth_activation_ops,
            add_softmax_ops,
+           add_stack_rows_ops,
            add_sort_ops,
            add_special_ops,
            add_stop_gradient_op,

@@ -6,6 +6,7 @@
 #include <ostream>
 #include <unordered_set>
 
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/node.h"
@@ -76,6 +77,7 @@ void Module::to(Device device, Where where) {
     for (const auto& [path, slot, owner] : state_->slots())
       if (const Variable& leaf = slot->value; leaf.defined() && leaf.device() != device)
         moved.emplace_back(leaf, leaf.value().to(device));
+    compute_all_waiting();
     for (const auto& [leaf, value] : moved) assign(*leaf.node(), value);
   });
 }

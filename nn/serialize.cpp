@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/files/safetensors.h"
@@ -100,6 +101,7 @@ LoadReport load_slots(ModuleState& module, const std::filesystem::path& file, co
   for (const auto& [path, tensor] : tensors) report.unexpected.push_back(options.prefix + path);
   if (options.strict) require_all(report, required, file.string());
 
+  compute_all_waiting();
   // From here on nothing can fail.
   for (auto& [named, variable] : created) named.owner->fill(*named.slot, std::move(variable));
   assign(assigned);

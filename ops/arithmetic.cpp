@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "espalier/core/autograd.h"
+#include "espalier/core/deferred/batch.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
@@ -252,6 +253,7 @@ Variable operator-(const Operand& a) { return negative(a); }
 Variable add_all(const std::vector<Variable>& variables) {
   if (variables.size() == 1) return variables[0];
   if (std::ranges::all_of(variables, is_row_gradient)) return joined_row_gradients(variables);
+  if (std::ranges::all_of(variables, puts_rows_like)) return joined_put_rows(variables);
   if (variables.size() == 2) return add(variables[0], variables[1]);
   SmallVector<const Variable*, 8> inputs;
   for (const Variable& v : variables) inputs.push_back(&v);
@@ -263,6 +265,11 @@ Variable add_all_into(Variable first, const std::vector<Variable>& others) {
     std::vector<Variable> all{std::move(first)};
     all.insert(all.end(), others.begin(), others.end());
     return joined_row_gradients(all);
+  }
+  if (puts_rows_like(first) && std::ranges::all_of(others, puts_rows_like)) {
+    std::vector<Variable> all{std::move(first)};
+    all.insert(all.end(), others.begin(), others.end());
+    return joined_put_rows(all);
   }
   SmallVector<const Variable*, 8> inputs{&first};
   for (const Variable& v : others) inputs.push_back(&v);

@@ -1,4 +1,5 @@
 // Concatenation along an axis.
+#include "espalier/core/deferred/stacked.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
@@ -9,7 +10,7 @@ namespace espalier {
 
 namespace {
 
-class Concat : public Op {
+class Concat : public Op, public Batchable {
  public:
   explicit Concat(int64_t axis)
       : Op({.linearity = Linearity::together,
@@ -65,6 +66,12 @@ class Concat : public Op {
       result.push_back(rule.wants(i) ? concat_part(rule.output_gradient(), parts, i, axis_) : Variable());
     return result;
   }
+  Gradients batched(const Stacked& in) const override {
+    std::vector<Variable> parts;
+    for (size_t i = 0; i < in.size(); ++i) parts.push_back(in.stacked(i));
+    return {concat(parts, in.axis(axis_))};
+  }
+  std::optional<int64_t> joins_along() const override { return axis_; }
 
  private:
   int64_t axis_;

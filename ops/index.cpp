@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "espalier/core/deferred/stacked.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/cross_entropy.h"
 #include "espalier/ops/element_bits.h"
@@ -26,7 +27,7 @@ struct Blocks {
   }
 };
 
-class Gather : public Op {
+class Gather : public Op, public Batchable {
  public:
   explicit Gather(int64_t axis)
       : Op({.takes_halves = true, .picks_from = InputSet::only(0), .gradient_reads = InputSet::only(1)}),
@@ -65,6 +66,10 @@ class Gather : public Op {
     if (!rule.wants(0)) return {Variable(), Variable()};
     const auto axis = static_cast<int64_t>(resolve_axis(axis_, rule.input(0).rank(), name()));
     return {scatter_add_like(rule.output_gradient(), rule.input(1), rule.input(0), axis), Variable()};
+  }
+  Gradients batched(const Stacked& in) const override {
+    if (!in.is_shared(0) || resolve_axis(axis_, in.rank(0), name()) != 0) return {};
+    return {apply(in.op(), {&in[0], &in[1]}, std::source_location::current())};
   }
 
  protected:
@@ -160,7 +165,7 @@ void each_row(const Tensor& indices, int64_t size, std::string_view op, F&& f) {
   });
 }
 
-class Pick : public Op {
+class Pick : public Op, public Batchable {
  public:
   explicit Pick(std::string function)
       : Op({.takes_halves = true, .gradient_reads = InputSet::only(1)}), function_(std::move(function)) {}
@@ -188,6 +193,11 @@ class Pick : public Op {
             Variable()};
   }
 
+  Gradients batched(const Stacked& in) const override {
+    const Variable x = in.stacked(0), indices = in.stacked(1);
+    return {apply(in.op(), {&x, &indices}, std::source_location::current())};
+  }
+
  private:
   std::string function_;  // that the user called, for errors
 };
@@ -213,7 +223,7 @@ struct PutLike : Op {
   }
 };
 
-class OneHot : public Op {
+class OneHot : public Op, public Batchable {
  public:
   OneHot(int64_t classes, DType dtype)
       : Op({.takes_halves = true, .gradient_reads = InputSet::none()}), classes_(classes), dtype_(dtype) {}
@@ -240,6 +250,10 @@ class OneHot : public Op {
     });
   }
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }
+  Gradients batched(const Stacked& in) const override {
+    const Variable indices = in.stacked(0);
+    return {apply(in.op(), {&indices}, std::source_location::current())};
+  }
 
  private:
   int64_t classes_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "espalier/core/deferred/stacked.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/core/values_later.h"
 #include "espalier/ops/ops.h"
@@ -65,6 +66,21 @@ class ReduceOp : public Op {
     return unsqueeze_axes(v, axes);
   }
 
+  /// The axes that are reduced of each node's first input, in the stacked one.
+  Axes stacked_axes(const Stacked& in) const {
+    const auto gone = Axes(axes_).mask(in.rank(0), name());
+    Dims axes;
+    for (size_t i = 0; i < in.rank(0); ++i)
+      if (gone[i]) axes.push_back(static_cast<int64_t>(i) + 1);
+    return Axes(std::move(axes));
+  }
+  /// `f(x, axes, keep_dims)` of the stacked input; a scalar is its own reduction.
+  template <class F>
+  Gradients batched_by(const Stacked& in, F&& f) const {
+    const Variable x = in.stacked(0);
+    return {in.rank(0) == 0 ? x : f(x, stacked_axes(in), keep_dims_)};
+  }
+
   Dims axes_;
   bool keep_dims_;
 
@@ -75,7 +91,7 @@ class ReduceOp : public Op {
   }
 };
 
-struct Sum : ReduceOp {
+struct Sum : ReduceOp, Batchable {
   Sum(Dims axes, bool keep_dims)
       : ReduceOp(std::move(axes), keep_dims,
                  {.linearity = Linearity::together, .gradient_reads = InputSet::none()}) {}
@@ -88,9 +104,12 @@ struct Sum : ReduceOp {
     const Variable x = rule.input();
     return {broadcast_like(with_axes(rule.output_gradient(), x.rank()), x)};
   }
+  Gradients batched(const Stacked& in) const override {
+    return batched_by(in, [](auto&&... a) { return sum(a...); });
+  }
 };
 
-struct Mean : ReduceOp {
+struct Mean : ReduceOp, Batchable {
   Mean(Dims axes, bool keep_dims)
       : ReduceOp(std::move(axes), keep_dims,
                  {.linearity = Linearity::together, .gradient_reads = InputSet::none()}) {}
@@ -113,6 +132,9 @@ struct Mean : ReduceOp {
     const Variable x = rule.input();
     const Variable& g = rule.output_gradient();
     return {broadcast_like(with_axes(g * count_ratio(g, x), x.rank()), x)};
+  }
+  Gradients batched(const Stacked& in) const override {
+    return batched_by(in, [](auto&&... a) { return mean(a...); });
   }
 };
 
@@ -137,15 +159,21 @@ struct Extreme : ReduceOp {
     return {with_axes(rule.output_gradient(), x.rank()) * (best / sum(best, Axes(axes), true))};
   }
 };
-struct Max : Extreme<scalar::Maximum> {
+struct Max : Extreme<scalar::Maximum>, Batchable {
   using Extreme::Extreme;
   std::string_view name() const override { return "max"; }
   std::optional<Folding> folding(const InputSpecs& in) const override { return folding_as(Fold::max, in); }
+  Gradients batched(const Stacked& in) const override {
+    return batched_by(in, [](auto&&... a) { return max(a...); });
+  }
 };
-struct Min : Extreme<scalar::Minimum> {
+struct Min : Extreme<scalar::Minimum>, Batchable {
   using Extreme::Extreme;
   std::string_view name() const override { return "min"; }
   std::optional<Folding> folding(const InputSpecs& in) const override { return folding_as(Fold::min, in); }
+  Gradients batched(const Stacked& in) const override {
+    return batched_by(in, [](auto&&... a) { return min(a...); });
+  }
 };
 
 struct SumToLike : Op {

@@ -57,6 +57,7 @@ void add_simplex_ops(OpRegistry& ops);
 void add_slice_steps_ops(OpRegistry& ops);
 void add_smooth_activation_ops(OpRegistry& ops);
 void add_softmax_ops(OpRegistry& ops);
+void add_stack_rows_ops(OpRegistry& ops);
 void add_sort_ops(OpRegistry& ops);
 void add_special_ops(OpRegistry& ops);
 void add_stop_gradient_op(OpRegistry& ops);

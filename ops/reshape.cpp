@@ -121,9 +121,17 @@ struct Squeeze : ReshapeView {
   Dims axes_;
 };
 
-struct BroadcastOp : ViewOp {
+struct BroadcastOp : ViewOp, Batchable {
   std::optional<Layout> view(const Layout& in, const Spec& out) const override {
     return broadcast_layout(in, out.shape);
+  }
+  Gradients batched(const Stacked& in) const override {
+    const Shape to = in.infer()[0].shape;
+    if (in.is_shared(0)) return {broadcast_to(in[0], in.with_rows(to))};
+    const Shape from = in.shape(0);
+    Dims dims(to.rank() - from.rank(), 1);
+    dims.append(from.begin(), from.end());
+    return {broadcast_to(in[0].reshape(in.with_rows(Shape(std::move(dims)))), in.with_rows(to))};
   }
 };
 
@@ -163,7 +171,7 @@ struct BroadcastLike : BroadcastOp {
   }
 };
 
-struct Transpose : ViewOp {
+struct Transpose : ViewOp, Batchable {
   explicit Transpose(Dims order) : ViewOp(swaps_last_two(order)), order_(std::move(order)) {}
   std::string_view name() const override { return "transpose"; }
   Attributes attributes() const override {
@@ -196,6 +204,11 @@ struct Transpose : ViewOp {
       inverse[resolve_axis(order_[i], order_.size(), name())] = static_cast<int64_t>(i);
     return {transpose(rule.output_gradient(), Axes(std::move(inverse)))};
   }
+  Gradients batched(const Stacked& in) const override {
+    Dims order{0};
+    for (const int64_t axis : order_) order.push_back(in.axis(axis));
+    return {transpose(in.stacked(0), Axes(std::move(order)))};
+  }
 
  private:
   static bool swaps_last_two(const Dims& order) {
@@ -210,7 +223,7 @@ struct Transpose : ViewOp {
   Dims order_;
 };
 
-struct Slice : ViewOp {
+struct Slice : ViewOp, Batchable {
   Slice(int64_t axis, int64_t begin, int64_t end) : axis_(axis), begin_(begin), end_(end) {}
   std::string_view name() const override { return "slice"; }
   Attributes attributes() const override { return {{"axis", axis_}, {"begin", begin_}, {"end", end_}}; }
@@ -239,6 +252,9 @@ struct Slice : ViewOp {
   }
   Gradients gradient(const GradientRule& rule) const override {
     return {pad_like(rule.output_gradient(), rule.input(0), axis_, begin_)};
+  }
+  Gradients batched(const Stacked& in) const override {
+    return {slice(in.stacked(0), in.axis(axis_), begin_, end_)};
   }
   static int64_t from_start(int64_t position, int64_t size) {
     if (position == open_end) return size;

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 
+#include "espalier/core/deferred/stacked.h"
 #include "espalier/ops/last_axis.h"
 #include "espalier/ops/pointwise.h"
 
@@ -9,7 +10,7 @@ namespace espalier {
 
 /// An op that mixes the elements of a row, and of no two rows. Its output has the spec of its input, reals,
 /// unless a subclass infers another.
-struct RowOp : Op {
+struct RowOp : Op, Batchable {
   explicit RowOp(const OpTraits& traits) : Op(traits) {}
   bool mixes(size_t, size_t axis, const InputSpecs& in) const override {
     return axis + 1 == in[0]->shape.rank();
@@ -18,6 +19,11 @@ struct RowOp : Op {
     check_dtype<Reals>(*in[0], name());
     check_has_axis(*in[0], name());
     return {*in[0]};
+  }
+  Gradients batched(const Stacked& in) const override {
+    if (in.size() != 1) return {};
+    const Variable x = in.stacked(0);
+    return {apply(in.op(), {&x}, std::source_location::current())};
   }
 };
 

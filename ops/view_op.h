@@ -1,6 +1,6 @@
 // The base of views: other layouts of the elements of input 0.
 #pragma once
-#include "espalier/core/op.h"
+#include "espalier/core/deferred/stacked.h"
 #include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
@@ -26,7 +26,7 @@ struct ViewOp : Op {
 };
 
 /// Another shape of the same elements, in the same row-major order. Further inputs give sizes.
-struct ReshapeView : ViewOp {
+struct ReshapeView : ViewOp, Batchable {
   std::optional<Layout> view(const Layout& in, const Spec& out) const override {
     Layout layout;
     if (!reshape_layout(in, out.shape, layout)) return std::nullopt;
@@ -42,6 +42,9 @@ struct ReshapeView : ViewOp {
     Gradients result(rule.inputs());
     if (rule.wants(0)) result[0] = reshape_like(rule.output_gradient(), rule.input(0));
     return result;
+  }
+  Gradients batched(const Stacked& in) const override {
+    return {in.stacked(0).reshape(in.with_rows(in.infer()[0].shape))};
   }
 };
 

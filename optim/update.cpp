@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "espalier/core/autograd.h"
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/tree.h"
@@ -51,6 +52,8 @@ void update(const Variable& root, const Optimizer& optimizer, const ParameterLis
   (void)root.shape();  // throws if it is undefined
   Node& node = *root.node();
   if (node.lazy && !node.has_value()) ensure_value(node);
+  if (node.waits) ensure_value(node);
+  const ComputeAtOnce at_once;
   ParameterGradients gradients = trained_gradients(root, parameter_gradients(root), optimizer, "update");
   if (only) {
     only->check("update: the list");

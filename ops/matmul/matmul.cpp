@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "espalier/core/deferred/stacked.h"
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/row_kernel.h"
@@ -37,7 +38,7 @@ class BoundMatmul : public RowKernel {
   MatmulCall call_;
 };
 
-class Matmul : public Op {
+class Matmul : public Op, public Batchable {
  public:
   Matmul(bool transpose_a, bool transpose_b)
       : Op({.kind = OpKind::matmul,
@@ -114,7 +115,28 @@ class Matmul : public Op {
     return result;
   }
 
+  Gradients batched(const Stacked& in) const override {
+    const Variable &a = in[0], &b = in[1];
+    if (in.is_shared(0) && in.rank(0) == 2 && in.rank(1) == 2 && in.shape(1)[tb_ ? 0 : 1] == 1) {
+      // A matrix times columns is rows times the transposed matrix.
+      const Variable rows = b.reshape({in.rows(), -1});
+      const Variable y = matmul_with(rows, a, false, !ta_, std::source_location::current());
+      return {y.reshape(in.with_rows({y.shape()[1], 1}))};
+    }
+    const size_t rank = std::max(in.rank(0), in.rank(1));
+    const Variable x = aligned(in, 0, rank), y = aligned(in, 1, rank);
+    return {matmul_with(x, y, ta_, tb_, std::source_location::current())};
+  }
+
  private:
+  /// A stacked operand whose matrices are behind as many axes as those of the other.
+  static Variable aligned(const Stacked& in, size_t i, size_t rank) {
+    if (in.is_shared(i) || in.rank(i) == rank) return in[i];
+    const Shape own = in.shape(i);
+    Dims dims(rank - own.rank(), 1);
+    dims.append(own.begin(), own.end());
+    return in[i].reshape(in.with_rows(Shape(std::move(dims))));
+  }
   /// A shape as the product sees it.
   static Shape seen(Shape shape, bool transposed) {
     Dims& dims = shape.dims();
@@ -144,6 +166,11 @@ Variable behind_transpose(const Variable& v, bool& transposed) {
   const Node* node = v.node();
   if (!node || !node->op().traits().transposes_matrix) return v;
   // What an eager transpose shows must be what its input still has: that may have been assigned or released.
+  const Node& from = *node->inputs[0].node();
+  if (node->waits && from.is_leaf() && from.stamp <= node->id) {
+    transposed = !transposed;
+    return node->inputs[0].variable();
+  }
   const Tensor &shown = node->outputs[0].value, &behind = node->inputs[0].value();
   if (!node->lazy && (!behind.defined() || behind.storage().get() != shown.storage().get())) return v;
   transposed = !transposed;

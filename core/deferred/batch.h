@@ -1,0 +1,42 @@
+// What has computed several nodes at once, and the rows of it.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "espalier/core/node.h"
+
+namespace espalier {
+
+/// Nodes of an eager tree that stand for nodes which waited. Output k of node `place` is row `place` of
+/// outputs[k]; if they are not stacked, it is outputs[k] itself.
+struct Batch {
+  SmallVector<Edge, 1> outputs;
+  bool stacked;
+};
+
+/// A Variable of the eager tree that has the value of this output of a node that a Deferred has computed.
+Variable computed_form(const Node& node, uint32_t output);
+
+/// A row to be stacked: one of a source, or, if `row` is negative, the whole source.
+struct RowPiece {
+  uint32_t source;
+  int32_t row;
+  friend bool operator==(const RowPiece&, const RowPiece&) = default;
+};
+
+// Operations on rows along the first axis, defined in ops/stack_rows.cpp.
+/// The op that stacks these rows, which have one shape, along a new first axis. Its inputs are the sources.
+OpPtr stack_rows_op(std::vector<RowPiece> pieces);
+/// Applies `op`, a stack_rows_op. On devices other than the CPU the same is composed of other ops.
+Variable stack_rows(const OpPtr& op, std::span<const Variable* const> sources);
+/// Every `step`-th row from `begin` on. A view.
+Variable row_range(const Variable& x, int64_t begin, int64_t step, int64_t count);
+/// Row `row`, without the first axis. A view.
+Variable row_of(const Variable& x, int64_t row);
+/// Zeros in the shape of `like`, with `x` as row `row`: the transpose of row_of.
+Variable put_row_like(const Variable& x, const Variable& like, int64_t row);
+/// Whether gradients are rows put into zeros, which `joined_put_rows` adds up as one.
+bool puts_rows_like(const Variable& gradient);
+Variable joined_put_rows(std::span<const Variable> gradients);
+
+}  // namespace espalier

@@ -1,0 +1,182 @@
+#include "espalier/core/deferred/run_schedule.h"
+
+#include "espalier/core/deferred/stacked.h"
+#include "espalier/core/deferred/waiting.h"
+#include "espalier/core/error.h"
+#include "espalier/core/eval.h"
+#include "espalier/core/values_later.h"
+
+namespace espalier {
+
+namespace {
+
+class ScheduleRun {
+ public:
+  ScheduleRun(const WaitingGraph& graph, NodeKinds& kinds, EvaluationReport& report)
+      : graph_(graph), kinds_(kinds), report_(report) {}
+
+  bool run(const Schedule& schedule) {
+    report_.batches.reserve(schedule.batches.size());
+    results_.reserve(schedule.batches.size());
+    try {
+      for (const ScheduledBatch& batch : schedule.batches) compute(batch);
+    } catch (...) {
+      settle();
+      throw;
+    }
+    settle();
+    return all_stacked_;
+  }
+
+ private:
+  using Results = SmallVector<Variable, 1>;
+
+  static BuildContext context_of(const Node& node) {
+    BuildContext now;
+    now.tag = node.tag;
+    now.no_grad = node.stops_gradient;
+    now.where = &node.where;
+    return now;
+  }
+
+  /// Gives values to the nodes that are held, and lets go of what nodes without gradients were made of.
+  void settle() {
+    for (uint32_t i = 0; i < graph_.size(); ++i) {
+      Node& node = graph_.node(i);
+      if (!node.batch || !node.has_handles()) continue;
+      take_from_batch(node);
+      if (node.stops_gradient) node.cut(constant_op());
+    }
+  }
+
+  void compute(const ScheduledBatch& batch) {
+    Node& first = graph_.node(batch.nodes[0]);
+    const int64_t before = kernels_run_here();
+    report_.batches.push_back({std::string(first.op().name()), static_cast<int64_t>(batch.nodes.size())});
+    const BuildScope scope(context_of(first));
+    Results results = batch.stacked ? stacked_results(batch) : located(first.where, [&] {
+      return batch.joined ? joined_results(batch, first) : single_results(operands(batch.inputs), first);
+    });
+    auto done = std::make_shared<Batch>();
+    done->stacked = batch.stacked;
+    for (const Variable& result : results) done->outputs.push_back(Edge(result));
+    for (size_t row = 0; row < batch.nodes.size(); ++row) {
+      Node& node = graph_.node(batch.nodes[row]);
+      node.batch = done;
+      node.place = static_cast<uint32_t>(row);
+      node.waits = false;
+    }
+    results_.push_back(std::move(results));
+    report_.batches.back().kernels = kernels_run_here() - before;
+    report_.nodes_computed += static_cast<int64_t>(batch.nodes.size());
+  }
+
+  const Variable& source(const ScheduledSource& from) const {
+    return from.external ? graph_.external(from.index) : results_[from.index][from.output];
+  }
+
+  Variable operand(const ScheduledInput& input) {
+    using Form = ScheduledInput::Form;
+    const Variable& first = source(input.sources[0]);
+    switch (input.form) {
+      case Form::whole: return first;
+      case Form::row: return row_of(first, input.begin);
+      case Form::range: return row_range(first, input.begin, input.step, input.count);
+      case Form::gathered: break;
+    }
+    ++report_.batches.back().gathered;
+    SmallVector<const Variable*, 8> sources;
+    for (const ScheduledSource& from : input.sources) sources.push_back(&source(from));
+    return stack_rows(input.stack, {sources.data(), sources.size()});
+  }
+
+  SmallVector<Variable, 4> operands(const std::vector<ScheduledInput>& inputs) {
+    SmallVector<Variable, 4> result;
+    for (const ScheduledInput& input : inputs) result.push_back(operand(input));
+    return result;
+  }
+
+  static Results outputs_of(const Variable& first) {
+    Results results{first};
+    for (uint32_t k = 1; k < first.node()->outputs.size(); ++k) results.push_back(Variable(first.node(), k));
+    return results;
+  }
+
+  static Results single_results(const SmallVector<Variable, 4>& operands, const Node& node) {
+    SmallVector<const Variable*, 4> inputs;
+    for (const Variable& v : operands) inputs.push_back(&v);
+    const std::span<const Variable* const> list{inputs.data(), inputs.size()};
+    if (!node.op().is_random()) return outputs_of(apply(node.op_, list, node.where));
+    std::optional<ValuesLater> later(std::in_place);  // it has its random numbers already
+    const Variable result = apply(node.op_, list, node.where);
+    later.reset();
+    result.node()->rare().stream = const_cast<Node&>(node).rare().stream;
+    result.node()->drawn = true;
+    ensure_value(*result.node());
+    if (node.stops_gradient) result.node()->cut(constant_op());
+    return outputs_of(result);
+  }
+
+  /// One node whose inputs are rows of one operand: their concatenation has the same elements in the same order.
+  Results joined_results(const ScheduledBatch& batch, const Node& node) {
+    return {operand(batch.inputs[0]).reshape(node.outputs[0].spec.shape)};
+  }
+
+  Results stacked_results(const ScheduledBatch& batch) {
+    const auto rows = static_cast<int64_t>(batch.nodes.size());
+    const Node& first = graph_.node(batch.nodes[0]);
+    Gradients outputs;
+    SmallVector<Variable, 4> inputs;
+    uint64_t shared = 0;
+    for (size_t i = 0; i < batch.inputs.size(); ++i)
+      shared |= static_cast<uint64_t>(batch.inputs[i].shared) << (i < 63 ? i : 63);
+    inputs = operands(batch.inputs);
+    try {
+      if (inputs.size() <= 63) outputs = batched(Stacked(first.op_, rows, inputs, shared));
+    } catch (const Error&) {
+      // The line of the node that is wrong is wanted: all are computed one by one.
+      return one_by_one(batch, inputs, shared);
+    }
+    if (!outputs.empty()) return Results(outputs.begin(), outputs.end());
+    kinds_[graph_.kind(batch.nodes[0])].one_by_one = true;
+    all_stacked_ = false;
+    return one_by_one(batch, inputs, shared);
+  }
+
+  /// The nodes of a batch computed apart, and their outputs stacked.
+  Results one_by_one(const ScheduledBatch& batch, const SmallVector<Variable, 4>& inputs, uint64_t shared) {
+    std::vector<Results> all;
+    for (size_t row = 0; row < batch.nodes.size(); ++row) {
+      const Node& node = graph_.node(batch.nodes[row]);
+      SmallVector<Variable, 4> own;
+      for (size_t i = 0; i < inputs.size(); ++i)
+        own.push_back((shared >> (i < 63 ? i : 63)) & 1 ? inputs[i] : row_of(inputs[i], static_cast<int64_t>(row)));
+      all.push_back(located(node.where, [&] { return single_results(own, node); }));
+    }
+    std::vector<RowPiece> pieces;
+    for (uint32_t row = 0; row < all.size(); ++row) pieces.push_back({row, -1});
+    const OpPtr stack = stack_rows_op(std::move(pieces));
+    Results results;
+    for (size_t k = 0; k < all[0].size(); ++k) {
+      std::vector<const Variable*> sources;
+      for (const Results& one : all) sources.push_back(&one[k]);
+      results.push_back(stack_rows(stack, sources));
+    }
+    return results;
+  }
+
+  const WaitingGraph& graph_;
+  NodeKinds& kinds_;
+  EvaluationReport& report_;
+  std::vector<Results> results_;
+  bool all_stacked_ = true;
+};
+
+}  // namespace
+
+bool run_schedule(const Schedule& schedule, const WaitingGraph& graph, NodeKinds& kinds,
+                  EvaluationReport& report) {
+  return ScheduleRun(graph, kinds, report).run(schedule);
+}
+
+}  // namespace espalier

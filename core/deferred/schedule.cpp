@@ -1,0 +1,189 @@
+#include "espalier/core/deferred/schedule.h"
+
+#include <algorithm>
+#include <map>
+
+#include "espalier/core/deferred/order.h"
+#include "espalier/core/deferred/stacked.h"
+
+namespace espalier {
+
+namespace {
+
+/// Where an output is: a row of a source, or all of it.
+struct Place {
+  ScheduledSource source;
+  int32_t row;
+  friend bool operator==(const Place&, const Place&) = default;
+  auto key() const {
+    return std::tuple(source.external, source.index, source.output, row);
+  }
+};
+
+class Scheduler {
+ public:
+  Scheduler(const WaitingGraph& graph, NodeKinds& kinds)
+      : graph_(graph), kinds_(kinds), batch_of_(graph.size()), row_of_(graph.size()) {}
+
+  std::vector<ScheduledBatch> run(BatchPolicy policy) {
+    for (std::vector<uint32_t>& nodes : batches_of(graph_, policy)) add(std::move(nodes));
+    return std::move(batches_);
+  }
+
+ private:
+  Place place_of(const WaitingUse& use) const {
+    if (use.external()) return {{true, use.index(), 0}, use.row};
+    return {{false, batch_of_[use.from], use.output}, row_of_[use.from]};
+  }
+  Place place_of(uint32_t node, size_t input) const { return place_of(graph_.uses(node)[input]); }
+
+  bool same(const std::vector<uint32_t>& nodes, size_t input) const {
+    const Place first = place_of(nodes[0], input);
+    return std::ranges::all_of(nodes, [&](uint32_t node) { return place_of(node, input) == first; });
+  }
+
+  void add(std::vector<uint32_t> nodes) {
+    const NodeKind& kind = kinds_[graph_.kind(nodes[0])];
+    const size_t inputs = graph_.uses(nodes[0]).size();
+    if (nodes.size() == 1) return add_batch(std::move(nodes), false);
+    if (kind.op->effect() == Effect::none && inputs) {
+      bool all_same = true;
+      for (size_t i = 0; i < inputs && all_same; ++i) all_same = same(nodes, i);
+      if (all_same) return add_batch(std::move(nodes), false);  // computed once
+    }
+    if (kind.one_by_one) {
+      for (const uint32_t node : nodes) add_batch({node}, false);
+      return;
+    }
+    if (kind.op->kind() == OpKind::matmul && split(nodes)) return;
+    sort_by_operand(nodes);
+    add_batch(std::move(nodes), true);
+  }
+
+  /// Products by a few matrices that do not depend on the node are a batch for each of these.
+  bool split(const std::vector<uint32_t>& nodes) {
+    for (size_t i = graph_.uses(nodes[0]).size(); i-- > 0;) {
+      std::map<decltype(Place().key()), std::vector<uint32_t>> parts;
+      for (const uint32_t node : nodes) parts[place_of(node, i).key()].push_back(node);
+      if (parts.size() == 1 || 2 * parts.size() > nodes.size()) continue;
+      for (auto& [key, part] : parts) add(std::move(part));
+      return true;
+    }
+    return false;
+  }
+
+  /// Nodes in the order in which their first operand that differs lies in memory, so that it is read where it
+  /// is.
+  void sort_by_operand(std::vector<uint32_t>& nodes) const {
+    for (size_t i = 0; i < graph_.uses(nodes[0]).size(); ++i) {
+      if (same(nodes, i)) continue;
+      std::ranges::stable_sort(nodes, {}, [&](uint32_t node) { return place_of(node, i).key(); });
+      return;
+    }
+  }
+
+  void add_batch(std::vector<uint32_t> nodes, bool stacked) {
+    ScheduledBatch batch{.nodes = std::move(nodes), .stacked = stacked};
+    const auto number = static_cast<uint32_t>(batches_.size());
+    for (size_t row = 0; row < batch.nodes.size(); ++row) {
+      batch_of_[batch.nodes[row]] = number;
+      row_of_[batch.nodes[row]] = stacked ? static_cast<int32_t>(row) : -1;
+    }
+    const auto uses = graph_.uses(batch.nodes[0]);
+    if (!stacked && can_join(batch.nodes[0])) {
+      batch.joined = true;
+      std::vector<Place> places;
+      for (const WaitingUse& use : uses) places.push_back(place_of(use));
+      batch.inputs.push_back(input_of(places));
+    } else {
+      for (size_t i = 0; i < uses.size(); ++i) {
+        if (!stacked || same(batch.nodes, i)) {
+          batch.inputs.push_back(one_operand(place_of(batch.nodes[0], i)));
+          continue;
+        }
+        std::vector<Place> places;
+        for (const uint32_t node : batch.nodes) places.push_back(place_of(node, i));
+        batch.inputs.push_back(input_of(places));
+      }
+    }
+    batches_.push_back(std::move(batch));
+  }
+
+  /// Whether a node puts several inputs of one shape side by side, so that these are rows of one operand.
+  bool can_join(uint32_t node) const {
+    const Node& joins = graph_.node(node);
+    const auto* op = dynamic_cast<const Batchable*>(&joins.op());
+    const std::optional<int64_t> along = op ? op->joins_along() : std::nullopt;
+    if (!along || joins.inputs.size() < 2) return false;
+    const Shape& shape = joins.inputs[0].spec().shape;
+    const size_t axis = resolve_axis(*along, shape.rank(), joins.op().name());
+    for (size_t i = 0; i < axis; ++i)
+      if (shape.dims()[i] != 1) return false;
+    return std::ranges::all_of(joins.inputs, [&](const Edge& e) { return e.spec().shape == shape; });
+  }
+
+  static ScheduledInput one_operand(const Place& place) {
+    ScheduledInput input{.shared = true, .sources = {place.source}};
+    if (place.row >= 0) {
+      input.form = ScheduledInput::Form::row;
+      input.begin = place.row;
+    }
+    return input;
+  }
+
+  /// The rows of a source, if it is a batch of this graph.
+  int64_t rows_of(const ScheduledSource& source) const {
+    if (source.external) return graph_.external(source.index).shape()[0];
+    return static_cast<int64_t>(batches_[source.index].nodes.size());
+  }
+
+  ScheduledInput input_of(const std::vector<Place>& places) const {
+    ScheduledInput input;
+    const auto count = static_cast<int64_t>(places.size());
+    const bool one_source =
+        places[0].row >= 0 && std::ranges::all_of(places, [&](const Place& p) {
+          return p.row >= 0 && p.source == places[0].source;
+        });
+    if (one_source) {
+      input.sources.push_back(places[0].source);
+      const int64_t begin = places[0].row, step = count > 1 ? places[1].row - begin : 1;
+      bool in_steps = step > 0;
+      for (int64_t i = 0; i < count && in_steps; ++i)
+        in_steps = places[static_cast<size_t>(i)].row == begin + i * step;
+      if (in_steps) {
+        if (begin == 0 && step == 1 && count == rows_of(places[0].source)) return input;
+        input.form = ScheduledInput::Form::range;
+        input.begin = begin, input.step = step, input.count = count;
+        return input;
+      }
+    }
+    input.form = ScheduledInput::Form::gathered;
+    input.sources.clear();
+    std::map<decltype(Place().key()), uint32_t> numbers;
+    std::vector<RowPiece> pieces;
+    for (const Place& place : places) {
+      // A source of which rows are taken is not the same input as one that is a row.
+      const auto key = std::tuple(place.source.external, place.source.index, place.source.output,
+                                  place.row < 0 ? -1 : 0);
+      const auto [at, fresh] = numbers.try_emplace(key, static_cast<uint32_t>(input.sources.size()));
+      if (fresh) input.sources.push_back(place.source);
+      pieces.push_back({at->second, place.row});
+    }
+    input.stack = stack_rows_op(std::move(pieces));
+    return input;
+  }
+
+  const WaitingGraph& graph_;
+  NodeKinds& kinds_;
+  std::vector<uint32_t> batch_of_;
+  std::vector<int32_t> row_of_;
+  std::vector<ScheduledBatch> batches_;
+};
+
+}  // namespace
+
+Schedule make_schedule(const WaitingGraph& graph, NodeKinds& kinds, BatchPolicy policy) {
+  return {graph.words(), Scheduler(graph, kinds).run(policy)};
+}
+
+}  // namespace espalier

@@ -1,0 +1,50 @@
+// Schedule: which waiting nodes are computed together, in which order, and where their operands are.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "espalier/core/deferred/batch.h"
+#include "espalier/core/deferred/deferred.h"
+#include "espalier/core/deferred/waiting_graph.h"
+
+namespace espalier {
+
+/// An output that a batch reads, of a batch before it or an external one.
+struct ScheduledSource {
+  bool external;
+  uint32_t index;   ///< of the batch, or of the external Variable
+  uint32_t output;  ///< of the batch
+  friend bool operator==(const ScheduledSource&, const ScheduledSource&) = default;
+};
+
+/// An operand of a batch.
+struct ScheduledInput {
+  enum class Form : uint8_t {
+    whole,     ///< the source as it is
+    row,       ///< one row of it
+    range,     ///< rows in steps: a view
+    gathered,  ///< rows of several sources, or out of order: a copy
+  };
+  Form form = Form::whole;
+  bool shared = false;  ///< one operand for all nodes
+  SmallVector<ScheduledSource, 1> sources;
+  int64_t begin = 0, step = 1, count = 0;  ///< range; `begin` is the row
+  OpPtr stack = nullptr;                   ///< gathered
+};
+
+struct ScheduledBatch {
+  std::vector<uint32_t> nodes;  ///< row i is nodes[i]
+  bool stacked;                 ///< outputs have the nodes as a first axis
+  bool joined = false;  ///< one node that puts its inputs, here one operand, side by side (Batchable::joins_along)
+  std::vector<ScheduledInput> inputs;
+};
+
+struct Schedule {
+  std::vector<uint64_t> words;  ///< of the graph
+  std::vector<ScheduledBatch> batches;
+};
+
+/// Every node in one batch, behind those that it reads.
+Schedule make_schedule(const WaitingGraph& graph, NodeKinds& kinds, BatchPolicy policy);
+
+}  // namespace espalier

@@ -1,0 +1,36 @@
+// The nodes of a thread that wait for their values.
+#pragma once
+#include "espalier/core/deferred/deferred.h"
+#include "espalier/core/node.h"
+
+namespace espalier {
+
+/// Whether nodes that this thread makes wait.
+bool& deferring();
+DeferredOptions& deferred_options();
+
+/// Adds a node to those that wait, unless its op cannot.
+bool wait_for_value(Node& node);
+/// Computes a node that waits, with all others of this thread.
+void compute_waiting(Node& node);
+/// Computes all that waits in this thread: before a leaf is assigned.
+void compute_all_waiting();
+/// The value of a node from the batch that has computed it.
+void take_from_batch(Node& node);
+
+/// Nodes made while it lives are computed at once.
+class ComputeAtOnce {
+ public:
+  ComputeAtOnce() : before_(std::exchange(deferring(), false)) {}
+  ~ComputeAtOnce() { deferring() = before_; }
+  ComputeAtOnce(const ComputeAtOnce&) = delete;
+  ComputeAtOnce& operator=(const ComputeAtOnce&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// The kernels that nodes of this thread have run.
+int64_t& kernels_run_here();
+
+}  // namespace espalier

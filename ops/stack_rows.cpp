@@ -1,0 +1,351 @@
+// Rows of several tensors as one, and back: what a Deferred puts between batches.
+#include <cstring>
+
+#include "espalier/core/deferred/batch.h"
+#include "espalier/core/error.h"
+#include "espalier/core/op_registry.h"
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/registered_ops.h"
+#include "espalier/ops/shape_like_ops.h"
+
+namespace espalier {
+
+namespace {
+
+struct RowPair {
+  int64_t from, to;
+};
+using RowPairs = std::vector<RowPair>;
+using RowPairsPtr = std::shared_ptr<const RowPairs>;
+
+std::vector<int64_t> flat(const std::vector<RowPairsPtr>& lists) {
+  std::vector<int64_t> numbers;
+  for (const RowPairsPtr& pairs : lists) {
+    numbers.push_back(static_cast<int64_t>(pairs->size()));
+    for (const RowPair& pair : *pairs) numbers.insert(numbers.end(), {pair.from, pair.to});
+  }
+  return numbers;
+}
+
+Shape shape_of_row(const Shape& x) { return Shape(Dims(x.begin() + 1, x.end())); }
+
+/// Zeros in the shape of input 0, which is only read for it; to row pairs[i].to of these, row pairs[i].from of
+/// a further input is added. Rows have `row_elements` elements, whatever the axes of the inputs are.
+class PutRowsLike : public Op {
+ public:
+  PutRowsLike(std::vector<RowPairsPtr> pairs, int64_t row_elements)
+      : Op({.linearity = Linearity::together,
+            .deferred = true,
+            .reads = InputSet::all_but(0),
+            .gradient_reads = InputSet::none()}),
+        pairs_(std::move(pairs)),
+        row_elements_(row_elements) {}
+  std::string_view name() const override { return "put_rows_like"; }
+  Attributes attributes() const override { return {{"pairs", flat(pairs_)}, {"row_elements", row_elements_}}; }
+  Specs infer(const InputSpecs& in) const override {
+    check_dtype<Numbers>(*in[0], name());
+    for (size_t i = 1; i < in.size(); ++i) check_same_dtype(*in[0], *in[i], name());
+    return {*in[0]};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    Tensor& out = *call.outputs[0];
+    if (row_elements_ == 0) return;
+    visit(out.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (Numbers::accepts<T>) {
+        T* const to = static_cast<T*>(out.address());
+        const int64_t n = row_elements_;
+        std::vector<bool> written(static_cast<size_t>(out.elements() / n));
+        for (size_t k = 0; k < pairs_.size(); ++k) {
+          const Tensor x = call.inputs[k + 1]->contiguous_copy();
+          const T* const from = static_cast<const T*>(x.address());
+          for (const RowPair& pair : *pairs_[k]) {
+            T* const sum = to + pair.to * n;
+            const T* const added = from + pair.from * n;
+            if (written[static_cast<size_t>(pair.to)])
+              detail::binary_row<scalar::Add, T, T>(n, sum, sum, 1, added, 1);
+            else
+              std::memcpy(sum, added, static_cast<size_t>(n) * sizeof(T));
+            written[static_cast<size_t>(pair.to)] = true;
+          }
+        }
+        for (size_t row = 0; row < written.size(); ++row)
+          if (!written[row]) std::fill_n(to + static_cast<int64_t>(row) * n, n, T{});
+      }
+    });
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    Gradients result(rule.inputs());
+    for (size_t k = 0; k < pairs_.size(); ++k) {
+      if (!rule.wants(k + 1)) continue;
+      auto back = std::make_shared<RowPairs>();
+      for (const RowPair& pair : *pairs_[k]) back->push_back({pair.to, pair.from});
+      result[k + 1] = put(rule.input(k + 1), {std::move(back)}, {&rule.output_gradient(), 1}, row_elements_);
+    }
+    return result;
+  }
+
+  static Variable put(const Variable& like, std::vector<RowPairsPtr> pairs, std::span<const Variable> values,
+                      int64_t row_elements) {
+    SmallVector<const Variable*, 8> inputs{&like};
+    for (const Variable& v : values) inputs.push_back(&v);
+    return apply(std::make_shared<PutRowsLike>(std::move(pairs), row_elements),
+                 {inputs.data(), inputs.size()}, std::source_location::current());
+  }
+  const std::vector<RowPairsPtr>& pairs() const { return pairs_; }
+  int64_t row_elements() const { return row_elements_; }
+
+ private:
+  std::vector<RowPairsPtr> pairs_;
+  int64_t row_elements_;
+};
+
+/// The positions as a tensor on the device of `like`.
+Variable positions(const RowPairs& pairs, int64_t RowPair::*which, const Variable& like) {
+  std::vector<int64_t> numbers;
+  for (const RowPair& pair : pairs) numbers.push_back(pair.*which);
+  const auto count = static_cast<int64_t>(numbers.size());
+  return Variable(tensor_from(numbers, {count}).to(like.device()));
+}
+
+/// Zeros in the shape of `like`, with rows of `values` put in.
+Variable put_pairs(const Variable& values, const Variable& like, RowPairsPtr pairs) {
+  const Shape row = shape_of_row(like.shape());
+  if (like.device().type == DeviceType::cpu)
+    return PutRowsLike::put(like, {std::move(pairs)}, {&values, 1}, row.elements());
+  Dims dims{-1};
+  dims.append(row.begin(), row.end());
+  const Variable rows = values.reshape(Shape(std::move(dims)));
+  const Variable taken = gather(rows, positions(*pairs, &RowPair::from, like), 0);
+  return scatter_add_like(taken, positions(*pairs, &RowPair::to, like), like, 0);
+}
+
+/// Rows of its inputs, stacked along a new first axis.
+class StackRows : public Op {
+ public:
+  explicit StackRows(std::vector<RowPiece> pieces)
+      : Op({.linearity = Linearity::together,
+            .precision = OpPrecision::follows,
+            .only_copies = true,
+            .gradient_reads = InputSet::none()}),
+        pieces_(std::move(pieces)) {
+    uint32_t sources = 0;
+    for (const RowPiece& piece : pieces_) sources = std::max(sources, piece.source + 1);
+    std::vector<std::shared_ptr<RowPairs>> lists(sources);
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      auto& list = lists[pieces_[i].source];
+      if (!list) list = std::make_shared<RowPairs>();
+      list->push_back({static_cast<int64_t>(i), std::max(pieces_[i].row, 0)});
+    }
+    by_source_.assign(lists.begin(), lists.end());
+    whole_.resize(sources);
+    for (const RowPiece& piece : pieces_) whole_[piece.source] = piece.row < 0;
+  }
+  std::string_view name() const override { return "stack_rows"; }
+  Attributes attributes() const override {
+    std::vector<int64_t> sources, rows;
+    for (const RowPiece& piece : pieces_) {
+      sources.push_back(piece.source);
+      rows.push_back(piece.row);
+    }
+    return {{"sources", std::move(sources)}, {"rows", std::move(rows)}};
+  }
+  Specs infer(const InputSpecs& in) const override {
+    if (in.size() != by_source_.size())
+      throw ShapeError(fmt::format("stack_rows: {} sources, not {}", by_source_.size(), in.size()));
+    Dims dims{static_cast<int64_t>(pieces_.size())};
+    const Shape &first = in[0]->shape, row = whole_[0] ? first : shape_of_row(first);
+    for (size_t i = 0; i < in.size(); ++i) {
+      check_same_dtype(*in[0], *in[i], name());
+      const Shape& shape = in[i]->shape;
+      if (!std::equal(shape.begin() + !whole_[i], shape.end(), row.begin(), row.end()))
+        throw ShapeError(fmt::format("stack_rows: rows {} of {} and {} differ", i, shape.str(), row.str()));
+    }
+    dims.append(row.begin(), row.end());
+    return {{in[0]->dtype, Shape(std::move(dims))}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    Tensor& out = *call.outputs[0];
+    if (out.device().type != DeviceType::cpu) return copy_rows(call);
+    const size_t bytes = out.bytes() / pieces_.size();
+    if (bytes == 0) return;
+    SmallVector<Tensor, 8> in;
+    for (const Tensor* x : call.inputs) in.push_back(x->contiguous_copy());
+    char* to = static_cast<char*>(out.address());
+    for (const RowPiece& piece : pieces_) {
+      const char* from = static_cast<const char*>(in[piece.source].address());
+      std::memcpy(to, from + bytes * static_cast<size_t>(std::max(piece.row, 0)), bytes);
+      to += bytes;
+    }
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable& g = rule.output_gradient();
+    Gradients result(rule.inputs());
+    for (size_t i = 0; i < result.size(); ++i) {
+      if (!rule.wants(i)) continue;
+      const Variable source = rule.input(i);
+      if (!whole_[i])
+        result[i] = put_pairs(g, source, by_source_[i]);
+      else if (by_source_[i]->size() == 1)
+        result[i] = row_of(g, by_source_[i]->front().from);
+      else
+        result[i] = sum(gather(g, positions(*by_source_[i], &RowPair::from, g), 0), 0);
+    }
+    return result;
+  }
+
+  /// The same, composed of ops that have kernels on every device.
+  Variable composed(std::span<const Variable* const> sources) const {
+    std::vector<Variable> parts;
+    std::vector<int64_t> where(pieces_.size());
+    int64_t next = 0;
+    for (size_t i = 0; i < sources.size(); ++i) {
+      const Variable& source = *sources[i];
+      const RowPairs& pairs = *by_source_[i];
+      if (whole_[i]) {
+        parts.push_back(unsqueeze_axes(source, {0}));
+        for (const RowPair& pair : pairs) where[static_cast<size_t>(pair.from)] = next;
+        ++next;
+      } else {
+        parts.push_back(gather(source, positions(pairs, &RowPair::to, source), 0));
+        for (const RowPair& pair : pairs) where[static_cast<size_t>(pair.from)] = next++;
+      }
+    }
+    const Variable all = parts.size() == 1 ? parts[0] : concat(parts, 0);
+    bool in_order = next == static_cast<int64_t>(where.size());
+    for (size_t i = 0; i < where.size(); ++i) in_order &= where[i] == static_cast<int64_t>(i);
+    if (in_order) return all;
+    const auto count = static_cast<int64_t>(where.size());
+    return gather(all, Variable(tensor_from(where, {count}).to(all.device())), 0);
+  }
+
+ private:
+  void copy_rows(const KernelCall& call) const {
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const Tensor& x = *call.inputs[pieces_[i].source];
+      const auto at = static_cast<int64_t>(i);
+      Tensor to = call.outputs[0]->slice(0, at, at + 1);
+      const int64_t row = pieces_[i].row;
+      copy_elements((row < 0 ? x : x.slice(0, row, row + 1)).reshape(to.shape()), to);
+    }
+  }
+
+  std::vector<RowPiece> pieces_;
+  std::vector<RowPairsPtr> by_source_;  // .from: rows of the output, .to: rows of the source
+  std::vector<bool> whole_;
+};
+
+/// Rows from `begin` on, in steps; with `count` of -1, one row without its axis.
+class RowRange : public Op {
+ public:
+  RowRange(int64_t begin, int64_t step, int64_t count)
+      : Op({.kind = OpKind::view,
+            .precision = OpPrecision::follows,
+            .only_copies = true,
+            .gradient_reads = InputSet::none()}),
+        begin_(begin),
+        step_(step),
+        count_(count) {}
+  std::string_view name() const override { return "row_range"; }
+  Attributes attributes() const override { return {{"begin", begin_}, {"step", step_}, {"count", count_}}; }
+  Specs infer(const InputSpecs& in) const override {
+    Shape shape = in[0]->shape;
+    if (shape.rank() == 0 || begin_ < 0 || begin_ + (std::max<int64_t>(count_, 1) - 1) * step_ >= shape[0])
+      throw IndexError(fmt::format("row_range: {} rows from {} on in steps of {} are not within {}", count_,
+                                   begin_, step_, shape.str()));
+    if (count_ < 0) return {{in[0]->dtype, shape_of_row(shape)}};
+    shape.dims()[0] = count_;
+    return {{in[0]->dtype, std::move(shape)}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor& in = *call.inputs[0];
+    copy_elements(Tensor(in.storage(), *view(in.layout(), call.outputs[0]->spec()), in.dtype()),
+                  *call.outputs[0]);
+  }
+  std::optional<Layout> view(const Layout& in, const Spec& out) const override {
+    Layout layout;
+    layout.shape = out.shape;
+    layout.offset = in.offset + begin_ * in.strides[0];
+    if (count_ >= 0) layout.strides.push_back(in.strides[0] * step_);
+    layout.strides.append(in.strides.begin() + 1, in.strides.end());
+    return layout;
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    auto pairs = std::make_shared<RowPairs>();
+    for (int64_t i = 0; i < std::max<int64_t>(count_, 1); ++i) pairs->push_back({i, begin_ + i * step_});
+    return {put_pairs(rule.output_gradient(), rule.input(), std::move(pairs))};
+  }
+
+ private:
+  int64_t begin_, step_, count_;
+};
+
+const PutRowsLike* as_put_rows(const Variable& v) {
+  const Op& op = v.node()->op();
+  return op.traits().deferred ? dynamic_cast<const PutRowsLike*>(&op) : nullptr;
+}
+
+std::vector<RowPairsPtr> pairs_from(const std::vector<int64_t>& numbers) {
+  std::vector<RowPairsPtr> lists;
+  for (size_t at = 0; at < numbers.size();) {
+    auto pairs = std::make_shared<RowPairs>();
+    const auto count = static_cast<size_t>(numbers[at++]);
+    for (size_t i = 0; i < count && at + 1 < numbers.size(); ++i, at += 2)
+      pairs->push_back({numbers[at], numbers[at + 1]});
+    lists.push_back(std::move(pairs));
+  }
+  return lists;
+}
+
+}  // namespace
+
+OpPtr stack_rows_op(std::vector<RowPiece> pieces) { return std::make_shared<StackRows>(std::move(pieces)); }
+
+Variable stack_rows(const OpPtr& op, std::span<const Variable* const> sources) {
+  if (sources[0]->device().type != DeviceType::cpu)
+    return static_cast<const StackRows&>(*op).composed(sources);
+  return apply(op, sources, std::source_location::current());
+}
+
+Variable row_range(const Variable& x, int64_t begin, int64_t step, int64_t count) {
+  return apply(std::make_shared<RowRange>(begin, step, count), {&x}, std::source_location::current());
+}
+Variable row_of(const Variable& x, int64_t row) { return row_range(x, row, 1, -1); }
+
+Variable put_row_like(const Variable& x, const Variable& like, int64_t row) {
+  return put_pairs(x, like, std::make_shared<RowPairs>(RowPairs{{0, row}}));
+}
+
+bool puts_rows_like(const Variable& gradient) { return as_put_rows(gradient) != nullptr; }
+
+Variable joined_put_rows(std::span<const Variable> gradients) {
+  std::vector<RowPairsPtr> pairs;
+  std::vector<Variable> values;
+  for (const Variable& gradient : gradients) {
+    const PutRowsLike& op = *as_put_rows(gradient);
+    pairs.insert(pairs.end(), op.pairs().begin(), op.pairs().end());
+    const auto& inputs = gradient.node()->inputs;
+    for (size_t i = 1; i < inputs.size(); ++i) values.push_back(inputs[i].variable());
+  }
+  return PutRowsLike::put(gradients[0].node()->inputs[0].variable(), std::move(pairs), values,
+                          as_put_rows(gradients[0])->row_elements());
+}
+
+void add_stack_rows_ops(OpRegistry& ops) {
+  ops.add("stack_rows", [](AttributeReader& a) {
+    const Dims sources = a.integers("sources"), rows = a.integers("rows");
+    std::vector<RowPiece> pieces;
+    for (size_t i = 0; i < sources.size() && i < rows.size(); ++i)
+      pieces.push_back({static_cast<uint32_t>(sources[i]), static_cast<int32_t>(rows[i])});
+    return stack_rows_op(std::move(pieces));
+  });
+  ops.add("row_range", [](AttributeReader& a) {
+    return std::make_shared<RowRange>(a.integer("begin"), a.integer("step"), a.integer("count"));
+  });
+  ops.add("put_rows_like", [](AttributeReader& a) {
+    const Dims pairs = a.integers("pairs");
+    return std::make_shared<PutRowsLike>(pairs_from({pairs.begin(), pairs.end()}), a.integer("row_elements"));
+  });
+}
+
+}  // namespace espalier

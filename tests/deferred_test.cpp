@@ -1,0 +1,295 @@
+// Deferred evaluation: nodes wait, alike ones are computed as one, and all equals eager evaluation.
+#include <boost/test/unit_test.hpp>
+
+#include <functional>
+#include <random>
+
+#include "espalier/core/deferred/deferred.h"
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/core/random.h"
+#include "espalier/nn/dense.h"
+#include "espalier/nn/embedding.h"
+#include "espalier/nn/module.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+
+namespace {
+
+struct Tree {
+  std::unique_ptr<Tree> left, right;
+  int64_t word = 0;
+};
+
+std::unique_ptr<Tree> random_tree(int leaves, std::mt19937& random) {
+  auto tree = std::make_unique<Tree>();
+  tree->word = static_cast<int64_t>(random() % 30);
+  if (leaves == 1) return tree;
+  const int left = 1 + static_cast<int>(random() % static_cast<unsigned>(leaves - 1));
+  tree->left = random_tree(left, random);
+  tree->right = random_tree(leaves - left, random);
+  return tree;
+}
+
+struct TreeNet : esp::nn::Module {
+  esp::Variable encode(const Tree& t) {
+    if (!t.left) return embed(esp::tensor_from(std::vector<int64_t>{t.word}, {1}));
+    return esp::tanh(join(esp::concat({encode(*t.left), encode(*t.right)}, 1)));
+  }
+  esp::nn::Embedding embed = add("embed", esp::nn::Embedding(30, 8));
+  esp::nn::Dense join = add("join", esp::nn::Dense(8));
+  esp::nn::Dense top = add("top", esp::nn::Dense(3));
+};
+
+std::vector<double> numbers(const esp::Variable& v) {
+  const esp::Tensor value = v.value().to(esp::float64).contiguous_copy();
+  return {value.span<double>().begin(), value.span<double>().end()};
+}
+void check_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance = 1e-5) {
+  BOOST_REQUIRE(a.size() == b.size());
+  for (size_t i = 0; i < a.size(); ++i) BOOST_TEST(std::abs(a[i] - b[i]) <= tolerance * (1 + std::abs(b[i])));
+}
+
+/// The loss and the gradients of all parameters, eager and deferred.
+void check_equal_to_eager(esp::nn::Module& net, const std::function<esp::Variable()>& loss,
+                          esp::DeferredOptions options = {}) {
+  std::vector<std::vector<double>> eager, deferred;
+  const auto collect = [&](std::vector<std::vector<double>>& list) {
+    const esp::Variable root = loss();
+    list.push_back(numbers(root));
+    root.backward();
+    for (const auto& [path, parameter] : net.parameters()) list.push_back(numbers(root.gradient(parameter)));
+  };
+  collect(eager);
+  {
+    const esp::Deferred waits(options);
+    collect(deferred);
+  }
+  BOOST_REQUIRE(eager.size() == deferred.size());
+  for (size_t i = 0; i < eager.size(); ++i) check_near(deferred[i], eager[i]);
+}
+
+esp::Variable loss_of(TreeNet& net, const std::vector<std::unique_ptr<Tree>>& forest) {
+  std::vector<esp::Variable> losses;
+  for (const auto& tree : forest)
+    losses.push_back(esp::softmax_cross_entropy(net.top(net.encode(*tree)),
+                                                esp::tensor_from(std::vector<int64_t>{tree->word % 3}, {1})));
+  return esp::sum(esp::stack(losses));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(deferred)
+
+BOOST_AUTO_TEST_CASE(nodes_wait_until_a_value_is_needed) {
+  const esp::Variable x = esp::parameter(esp::tensor({1.0f, 2.0f}));
+  const esp::Deferred waits;
+  const esp::Variable y = esp::exp(x) + 1.0;
+  BOOST_TEST(y.node()->waits);
+  BOOST_TEST(!y.node()->has_value());
+  check_near(numbers(y), {std::exp(1.0) + 1, std::exp(2.0) + 1});
+  BOOST_TEST(!y.node()->waits);
+}
+
+BOOST_AUTO_TEST_CASE(trees_are_batched_and_equal_eager_ones) {
+  std::mt19937 random(1);
+  TreeNet net;
+  std::vector<std::unique_ptr<Tree>> forest;
+  for (int n = 1; n <= 24; ++n) forest.push_back(random_tree(n, random));
+  (void)loss_of(net, forest);  // creates the parameters
+  for (const auto policy : {esp::BatchPolicy::agenda, esp::BatchPolicy::depth}) {
+    check_equal_to_eager(net, [&] { return loss_of(net, forest); }, {.policy = policy});
+    BOOST_TEST(esp::last_evaluation().nodes_computed > 1000);
+    BOOST_TEST(esp::last_evaluation().kernels_run * 4 < esp::last_evaluation().nodes_computed);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_structure_is_planned_once) {
+  std::mt19937 random(2);
+  TreeNet net;
+  std::vector<std::unique_ptr<Tree>> forest;
+  for (int n = 1; n <= 6; ++n) forest.push_back(random_tree(n, random));
+  (void)loss_of(net, forest);
+  const esp::Deferred waits;
+  (void)loss_of(net, forest).item();
+  BOOST_TEST(!esp::last_evaluation().schedule_known);
+  for (auto& tree : forest) tree->word = (tree->word + 1) % 30;  // other data, the same structure
+  (void)loss_of(net, forest).item();
+  BOOST_TEST(esp::last_evaluation().schedule_known);
+  forest.push_back(random_tree(7, random));
+  (void)loss_of(net, forest).item();
+  BOOST_TEST(!esp::last_evaluation().schedule_known);
+}
+
+BOOST_AUTO_TEST_CASE(training_takes_the_same_steps) {
+  const auto train = [](bool deferred) {
+    esp::seed(5);
+    std::mt19937 random(3);
+    TreeNet net;
+    std::vector<double> losses;
+    const esp::optim::Sgd sgd(0.1);
+    for (int step = 0; step < 4; ++step) {
+      std::vector<std::unique_ptr<Tree>> forest;
+      for (int n = 0; n < 5; ++n) forest.push_back(random_tree(1 + static_cast<int>(random() % 9), random));
+      std::optional<esp::Deferred> waits;
+      if (deferred) waits.emplace();
+      const esp::Variable loss = loss_of(net, forest);
+      losses.push_back(loss.item());
+      loss.backward().update(sgd);
+    }
+    return losses;
+  };
+  check_near(train(true), train(false), 1e-4);
+}
+
+BOOST_AUTO_TEST_CASE(gradients_of_intermediates_and_of_second_order) {
+  const auto run = [](bool deferred) {
+    std::vector<double> result;
+    const esp::Variable w = esp::parameter(esp::tensor({{0.3, -0.2}, {0.5, 0.7}}, esp::float64));
+    std::optional<esp::Deferred> waits;
+    if (deferred) waits.emplace();
+    std::vector<esp::Variable> hidden, terms;
+    for (int i = 0; i < 3; ++i) {
+      const esp::Variable x = esp::tensor({{0.1 * i, 1.0}}, esp::float64);
+      hidden.push_back(esp::tanh(esp::matmul(x, w)));
+      terms.push_back(esp::sum(esp::square(hidden.back())));
+    }
+    const esp::Variable loss = esp::sum(esp::stack(terms));
+    for (const esp::Variable& h : hidden)
+      for (const double x : numbers(loss.gradient(h))) result.push_back(x);
+    const esp::Variable g = loss.gradient(w);
+    for (const double x : numbers(esp::sum(esp::square(g)).gradient(w))) result.push_back(x);
+    return result;
+  };
+  check_near(run(true), run(false), 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_made_afterwards_uses_what_was_computed) {
+  const auto run = [](bool deferred) {
+    const esp::Variable w = esp::parameter(esp::tensor({1.0, 2.0, 3.0}, esp::float64));
+    esp::Variable a, b, c;
+    {
+      std::optional<esp::Deferred> waits;
+      if (deferred) waits.emplace();
+      a = esp::exp(w * 0.1);
+      b = esp::sin(w * 0.2);
+      c = esp::sin(a + b);
+      (void)a.value();                   // computes all
+      c = c * a;                         // waits on
+    }
+    const esp::Variable loss = esp::sum(c * b);  // eager
+    return std::pair(numbers(loss), numbers(loss.backward().gradient(w)));
+  };
+  check_near(run(true).first, run(false).first, 1e-12);
+  check_near(run(true).second, run(false).second, 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(a_leaf_is_not_assigned_under_what_waits) {
+  const esp::Variable w = esp::parameter(esp::tensor({1.0f, 2.0f}));
+  const esp::Deferred waits;
+  const esp::Variable y = w * 3.0;
+  esp::set_value(w, esp::tensor({5.0f, 6.0f}));
+  check_near(numbers(y), {3, 6});
+}
+
+BOOST_AUTO_TEST_CASE(random_numbers_are_drawn_in_the_order_of_writing) {
+  const esp::Variable w = esp::parameter(esp::ones({4, 3}));
+  const auto run = [&](bool deferred) {
+    esp::seed(11);
+    std::optional<esp::Deferred> waits;
+    if (deferred) waits.emplace();
+    std::vector<esp::Variable> parts;
+    for (int i = 0; i < 3; ++i) parts.push_back(esp::dropout(w * 2.0, 0.5));
+    return numbers(esp::concat(parts, 0));
+  };
+  check_near(run(true), run(false));
+}
+
+BOOST_AUTO_TEST_CASE(an_error_has_the_line_of_its_node) {
+  const esp::Variable table = esp::parameter(esp::randn({4, 2}));
+  const auto rows = [&](int64_t i) {
+    return esp::gather(table, esp::tensor_from(std::vector<int64_t>{i}, {1}), 0);
+  };
+  const esp::Deferred waits;
+  const esp::Variable good = rows(1) * 2.0;
+  const int line = __LINE__ + 1;
+  const esp::Variable bad = esp::gather(table, esp::tensor_from(std::vector<int64_t>{9}, {1}), 0) * 2.0;
+  BOOST_CHECK_EXCEPTION(bad.value(), esp::IndexError, [&](const esp::Error& e) {
+    return std::string(e.what()).find(":" + std::to_string(line)) != std::string::npos;
+  });
+  BOOST_TEST(good.value().elements() == 2);  // what does not depend on it has its value
+}
+
+BOOST_AUTO_TEST_CASE(without_gradients_no_tree_is_kept) {
+  const esp::Variable w = esp::parameter(esp::randn({3, 3}));
+  const esp::NoGrad none;
+  const esp::Deferred waits;
+  const esp::Variable y = esp::tanh(esp::matmul(esp::randn({1, 3}), w));
+  BOOST_TEST(y.value().elements() == 3);
+  BOOST_TEST(y.node()->is_leaf());
+}
+
+/// Random expressions over parameters and rows of constants, of many ops and shapes.
+BOOST_AUTO_TEST_CASE(random_programs_equal_eager_ones) {
+  struct Net : esp::nn::Module {
+    esp::nn::Embedding embed = add("embed", esp::nn::Embedding(7, 4));
+    esp::nn::Dense a = add("a", esp::nn::Dense(4));
+    esp::nn::Dense b = add("b", esp::nn::Dense(4));
+  };
+  for (unsigned seed = 0; seed < 25; ++seed) {
+    esp::seed(seed);
+    Net net;
+    const auto program = [&] {
+      std::mt19937 random(seed);
+      const auto any = [&](size_t n) { return static_cast<size_t>(random()) % n; };
+      std::vector<esp::Variable> rows, losses;
+      for (int i = 0; i < 6; ++i)
+        rows.push_back(net.embed(esp::tensor_from(std::vector<int64_t>{static_cast<int64_t>(any(7))}, {1})));
+      for (int i = 0; i < 60; ++i) {
+        const esp::Variable x = rows[any(rows.size())], y = rows[any(rows.size())];
+        switch (any(14)) {
+          case 0: rows.push_back(esp::tanh(net.a(x))); break;
+          case 1: rows.push_back(esp::sigmoid(net.b(x))); break;
+          case 2: rows.push_back(x + y); break;
+          case 3: rows.push_back(x * y * 0.5); break;
+          case 4: rows.push_back(esp::concat({esp::slice(x, 1, 0, 2), esp::slice(y, 1, 2, 4)}, 1)); break;
+          case 5: rows.push_back(esp::mean(esp::concat({x, y}, 0), 0, true)); break;
+          case 6: rows.push_back(esp::max(esp::stack({x, y}), 0)); break;
+          case 7: rows.push_back(esp::softmax(x)); break;
+          case 8: rows.push_back(esp::reshape(esp::matmul(esp::reshape(x, {2, 2}), esp::reshape(y, {2, 2})), {1, 4})); break;
+          case 9: rows.push_back(esp::where(esp::greater(x, y), x, y)); break;
+          case 10: rows.push_back(x - esp::sum(y, 1, true)); break;
+          case 11: rows.push_back(esp::transpose(esp::matmul(esp::transpose(net.a(x)), esp::sum(y, 1, true) * 0.1))); break;
+          case 12: losses.push_back(esp::sum(esp::square(x))); break;
+          default: losses.push_back(esp::softmax_cross_entropy(x, esp::tensor_from(std::vector<int64_t>{static_cast<int64_t>(any(4))}, {1}))); break;
+        }
+      }
+      losses.push_back(esp::sum(rows.back()));
+      return esp::sum(esp::stack(losses)) + esp::sum(net.b(net.a(rows[0])));
+    };
+    (void)program();
+    check_equal_to_eager(net, program);
+    check_equal_to_eager(net, program, {.policy = esp::BatchPolicy::depth});
+  }
+}
+
+BOOST_AUTO_TEST_CASE(memory_stays_flat_over_trees_of_many_forms) {
+  std::mt19937 random(4);
+  TreeNet net;
+  const esp::optim::Sgd sgd(0.001);
+  const esp::Deferred waits;
+  int64_t early = 0;
+  for (int i = 0; i < 600; ++i) {
+    std::vector<std::unique_ptr<Tree>> forest;
+    forest.push_back(random_tree(1 + static_cast<int>(random() % 12), random));
+    loss_of(net, forest).backward().update(sgd);
+    if (i == 100) early = esp::memory_stats().live_bytes;
+  }
+  BOOST_TEST(esp::memory_stats().live_bytes <= early + (1 << 16));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
