@@ -7,7 +7,9 @@ namespace espalier::onnx {
 
 namespace {
 
-std::vector<int64_t> list(const Op& op, std::string_view name) { return attribute<std::vector<int64_t>>(op, name); }
+std::vector<int64_t> list(const Op& op, std::string_view name) {
+  return attribute<std::vector<int64_t>>(op, name);
+}
 
 void set_windows(pb::NodeProto& node, const Op& op) {
   if (attribute<bool>(op, "channels_last"))
@@ -40,7 +42,8 @@ std::string write_windows(GraphWriter& w, const GraphWriter::Call& call) {
     return w.last_output(node);
   }
   if (op == "pool_argmax") {
-    // Values, by which max_pool's places in each plane are replaced; places by themselves are not those of ONNX.
+    // Values, by which max_pool's places in each plane are replaced; places by themselves are not those of
+    // ONNX.
     pb::NodeProto& node = w.begin("MaxPool", call.inputs);
     node.set_output(0, node.output(0) + ".values");
     set_pooling(node, call.op);
