@@ -10,6 +10,7 @@
 #include "espalier/core/files/safetensors.h"
 #include "espalier/core/files/safetensors_map.h"
 #include "espalier/core/random.h"
+#include "espalier/core/recompute.h"
 #include "espalier/core/sequences.h"
 #include "espalier/core/subscript.h"
 #include "espalier/core/tensor.h"

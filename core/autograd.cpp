@@ -42,13 +42,14 @@ class BackwardPass {
  public:
   /// `toward` says of a node whether the gradients wanted pass through it.
   template <class Predicate>
-  BackwardPass(const Variable& root, GradientTable& table, Batches batches, const Predicate& toward)
+  BackwardPass(const Variable& root, GradientTable& table, Batches batches, const Predicate& toward,
+               const Variable& root_gradient = {})
       : table_(table), batches_(batches), fresh_(table.empty()) {
     static thread_local std::unique_ptr<Frontier> kept;
     const Nesting nesting(nested_);
     if (root.node()->lazy) moment_ = root.node()->rare().moment;
     frontier_ = kept ? std::move(kept) : std::make_unique<Frontier>();
-    add(root.node(), root.output(), seed(root));
+    add(root.node(), root.output(), root_gradient.defined() ? root_gradient : seed(root));
     auto& heap = frontier_->heap;
     while (!heap.empty()) {
       std::pop_heap(heap.begin(), heap.end());
@@ -404,6 +405,28 @@ std::vector<std::pair<Variable, Variable>> new_parameter_gradients(const Variabl
   GradientTable table;
   add_trained(root, table, Batches::pass_by);
   return of_parameters(table);
+}
+
+std::vector<Variable> gradients_between(const Variable& y, const Variable& g, std::span<const Variable> ends,
+                                        std::span<const Variable> between) {
+  NodeMap path;
+  for (const Variable& end : ends)
+    if (path.find(end.node()) == NodeMap::none) path.insert(end.node(), 0);
+  for (const Variable& v : between) {
+    const Node& node = *v.node();
+    if (!node.stops_gradient && std::ranges::any_of(node.inputs, [&](const Edge& input) {
+          return path.find(input.node()) != NodeMap::none;
+        }))
+      path.insert(&node, 0);
+  }
+  std::vector<Variable> result(ends.size());
+  if (path.find(y.node()) == NodeMap::none) return result;
+  GradientTable table;
+  BackwardPass(
+      y, table, Batches::pass_by, [&](const Node& node) { return path.find(&node) != NodeMap::none; }, g);
+  for (size_t i = 0; i < ends.size(); ++i)
+    if (const Edge* found = table.find(ends[i].node(), ends[i].output())) result[i] = found->variable();
+  return result;
 }
 
 std::vector<std::pair<Variable, Variable>> parameter_gradients(const Variable& root) {

@@ -10,6 +10,10 @@ GradientRecord& differentiate(const Variable& root);
 /// The gradients of parameters as new nodes outside any record. Plans use them, since they compute every
 /// value.
 std::vector<std::pair<Variable, Variable>> new_parameter_gradients(const Variable& root);
+/// The gradients of the ends where y has gradient g, as new nodes outside any record: those that pass through
+/// nodes of `between` alone, older ones first. Undefined for an end that y is not made of.
+std::vector<Variable> gradients_between(const Variable& y, const Variable& g, std::span<const Variable> ends,
+                                        std::span<const Variable> between);
 /// The gradients of parameters that the record holds, in the order the parameters were made.
 std::vector<std::pair<Variable, Variable>> parameter_gradients(const Variable& root);
 

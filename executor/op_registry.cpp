@@ -2,6 +2,7 @@
 #include "espalier/core/op_registry.h"
 
 #include "espalier/core/assignment_ops.h"
+#include "espalier/core/recompute.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/executor/fused/matmul_ops.h"
 #include "espalier/executor/passes/passes.h"
@@ -80,6 +81,7 @@ OpRegistry make_op_registry() {
            add_transfer_op,
            add_assignment_ops,
            add_phase_ops,
+           add_recompute_ops,
            add_assign_op,
            add_keep_op,
            add_shape_op,

@@ -3,6 +3,7 @@
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/core/recompute.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
 
@@ -84,6 +85,7 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
     n.where = node->where;
     for (const Edge& input : node->inputs) n.inputs.push_back({position.find(input.node()), input.output()});
     if (chooses_by_phase(*n.op)) n.inputs = {n.inputs[chosen_by_phase(inference)]};
+    if (is_recomputed(*n.op)) n.inputs = {n.inputs[0]};
     if (orders_assignment(*n.op)) {
       const uint32_t leaf = n.inputs[1].node;
       if (!inference) {
