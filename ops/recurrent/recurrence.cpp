@@ -54,7 +54,7 @@ RecurrenceInputs inputs_of(const Settings& s, const std::vector<Variable>& v) {
   return in;
 }
 
-NodeFlops flops(const Settings& s, const NodeWork& work) {
+NodeFlops flops(const NodeWork& work) {
   const Shape& weight = work.inputs[1]->shape;
   const double rows = static_cast<double>(work.inputs[0]->shape.elements()) / static_cast<double>(weight[0]);
   return {.elementwise = 8 * rows * static_cast<double>(weight[0]),
@@ -80,7 +80,7 @@ class Recurrence : public Op {
   bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
     return input == 1 || input >= s_.biases_at() || s_.mixes(axis, in[input]->shape.rank());
   }
-  NodeFlops cost(const NodeWork& work) const override { return flops(s_, work); }
+  NodeFlops cost(const NodeWork& work) const override { return flops(work); }
   bool can_write_over(size_t output, size_t input) const override {
     return keeps_ && input == 0 && output == gates_at();
   }
@@ -138,7 +138,7 @@ class RecurrenceGradient : public Op {
         input == 1 || (s_.bias && (input == s_.biases_at() || input == s_.biases_at() + 1));
     return of_parameters || s_.mixes(axis, in[input]->shape.rank());
   }
-  NodeFlops cost(const NodeWork& work) const override { return flops(s_, work); }
+  NodeFlops cost(const NodeWork& work) const override { return flops(work); }
   bool can_write_over(size_t output, size_t input) const override {
     return output == 0 && keeps_gates(s_.form.cell) && input == s_.inputs() + 1;
   }
