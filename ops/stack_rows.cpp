@@ -30,8 +30,8 @@ std::vector<int64_t> flat(const std::vector<RowPairsPtr>& lists) {
 
 Shape shape_of_row(const Shape& x) { return Shape(Dims(x.begin() + 1, x.end())); }
 
-/// Zeros in the shape of input 0, which is only read for it; to row pairs[i].to of these, row pairs[i].from of
-/// a further input is added. Rows have `row_elements` elements, whatever the axes of the inputs are.
+/// Zeros in the shape of input 0, which is only read for it; to row pairs[i].to of these, row pairs[i].from
+/// of a further input is added. Rows have `row_elements` elements, whatever the axes of the inputs are.
 class PutRowsLike : public Op {
  public:
   PutRowsLike(std::vector<RowPairsPtr> pairs, int64_t row_elements)
@@ -42,7 +42,9 @@ class PutRowsLike : public Op {
         pairs_(std::move(pairs)),
         row_elements_(row_elements) {}
   std::string_view name() const override { return "put_rows_like"; }
-  Attributes attributes() const override { return {{"pairs", flat(pairs_)}, {"row_elements", row_elements_}}; }
+  Attributes attributes() const override {
+    return {{"pairs", flat(pairs_)}, {"row_elements", row_elements_}};
+  }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Numbers>(*in[0], name());
     for (size_t i = 1; i < in.size(); ++i) check_same_dtype(*in[0], *in[i], name());

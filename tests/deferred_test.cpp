@@ -178,8 +178,8 @@ BOOST_AUTO_TEST_CASE(what_is_made_afterwards_uses_what_was_computed) {
       a = esp::exp(w * 0.1);
       b = esp::sin(w * 0.2);
       c = esp::sin(a + b);
-      (void)a.value();                   // computes all
-      c = c * a;                         // waits on
+      (void)a.value();  // computes all
+      c = c * a;        // waits on
     }
     const esp::Variable loss = esp::sum(c * b);  // eager
     return std::pair(numbers(loss), numbers(loss.backward().gradient(w)));
@@ -260,12 +260,20 @@ BOOST_AUTO_TEST_CASE(random_programs_equal_eager_ones) {
           case 5: rows.push_back(esp::mean(esp::concat({x, y}, 0), 0, true)); break;
           case 6: rows.push_back(esp::max(esp::stack({x, y}), 0)); break;
           case 7: rows.push_back(esp::softmax(x)); break;
-          case 8: rows.push_back(esp::reshape(esp::matmul(esp::reshape(x, {2, 2}), esp::reshape(y, {2, 2})), {1, 4})); break;
+          case 8:
+            rows.push_back(
+                esp::reshape(esp::matmul(esp::reshape(x, {2, 2}), esp::reshape(y, {2, 2})), {1, 4}));
+            break;
           case 9: rows.push_back(esp::where(esp::greater(x, y), x, y)); break;
           case 10: rows.push_back(x - esp::sum(y, 1, true)); break;
-          case 11: rows.push_back(esp::transpose(esp::matmul(esp::transpose(net.a(x)), esp::sum(y, 1, true) * 0.1))); break;
+          case 11:
+            rows.push_back(esp::transpose(esp::matmul(esp::transpose(net.a(x)), esp::sum(y, 1, true) * 0.1)));
+            break;
           case 12: losses.push_back(esp::sum(esp::square(x))); break;
-          default: losses.push_back(esp::softmax_cross_entropy(x, esp::tensor_from(std::vector<int64_t>{static_cast<int64_t>(any(4))}, {1}))); break;
+          default:
+            losses.push_back(esp::softmax_cross_entropy(
+                x, esp::tensor_from(std::vector<int64_t>{static_cast<int64_t>(any(4))}, {1})));
+            break;
         }
       }
       losses.push_back(esp::sum(rows.back()));

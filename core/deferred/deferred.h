@@ -53,10 +53,10 @@ struct EvaluationReport {
     int64_t gathered = 0;  ///< inputs whose rows were copied together first
     int64_t kernels = 0;   ///< that it has run, copies included; views run none
   };
-  int64_t nodes_computed = 0;    ///< that waited
-  int64_t kernels_run = 0;       ///< for these
-  bool schedule_known = false;   ///< an evaluation before had the same structure: nothing was planned
-  std::vector<Batch> batches;    ///< in the order of their computation
+  int64_t nodes_computed = 0;   ///< that waited
+  int64_t kernels_run = 0;      ///< for these
+  bool schedule_known = false;  ///< an evaluation before had the same structure: nothing was planned
+  std::vector<Batch> batches;   ///< in the order of their computation
 
   /// Totals, and for each op its nodes, batches and copies.
   std::string str() const;

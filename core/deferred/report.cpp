@@ -34,13 +34,15 @@ std::string EvaluationReport::str() const {
     row.kernels += batch.kernels;
   }
   std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
-  std::ranges::stable_sort(sorted, [](const auto& a, const auto& b) { return a.second.nodes > b.second.nodes; });
+  std::ranges::stable_sort(sorted,
+                           [](const auto& a, const auto& b) { return a.second.nodes > b.second.nodes; });
   std::string text =
       fmt::format("{} nodes computed by {} kernels in {} batches; the schedule was {}\n", nodes_computed,
                   kernels_run, batches.size(), schedule_known ? "known" : "planned");
   text += fmt::format("{:<24} {:>8} {:>8} {:>8} {:>8}\n", "op", "nodes", "batches", "kernels", "gathered");
   for (const auto& [op, row] : sorted)
-    text += fmt::format("{:<24} {:>8} {:>8} {:>8} {:>8}\n", op, row.nodes, row.batches, row.kernels, row.gathered);
+    text += fmt::format("{:<24} {:>8} {:>8} {:>8} {:>8}\n", op, row.nodes, row.batches, row.kernels,
+                        row.gathered);
   return text;
 }
 

@@ -117,7 +117,8 @@ class ScheduleRun {
     return outputs_of(result);
   }
 
-  /// One node whose inputs are rows of one operand: their concatenation has the same elements in the same order.
+  /// One node whose inputs are rows of one operand: their concatenation has the same elements in the same
+  /// order.
   Results joined_results(const ScheduledBatch& batch, const Node& node) {
     return {operand(batch.inputs[0]).reshape(node.outputs[0].spec.shape)};
   }
@@ -150,7 +151,8 @@ class ScheduleRun {
       const Node& node = graph_.node(batch.nodes[row]);
       SmallVector<Variable, 4> own;
       for (size_t i = 0; i < inputs.size(); ++i)
-        own.push_back((shared >> (i < 63 ? i : 63)) & 1 ? inputs[i] : row_of(inputs[i], static_cast<int64_t>(row)));
+        own.push_back((shared >> (i < 63 ? i : 63)) & 1 ? inputs[i]
+                                                        : row_of(inputs[i], static_cast<int64_t>(row)));
       all.push_back(located(node.where, [&] { return single_results(own, node); }));
     }
     std::vector<RowPiece> pieces;

@@ -15,9 +15,7 @@ struct Place {
   ScheduledSource source;
   int32_t row;
   friend bool operator==(const Place&, const Place&) = default;
-  auto key() const {
-    return std::tuple(source.external, source.index, source.output, row);
-  }
+  auto key() const { return std::tuple(source.external, source.index, source.output, row); }
 };
 
 class Scheduler {
@@ -140,10 +138,9 @@ class Scheduler {
   ScheduledInput input_of(const std::vector<Place>& places) const {
     ScheduledInput input;
     const auto count = static_cast<int64_t>(places.size());
-    const bool one_source =
-        places[0].row >= 0 && std::ranges::all_of(places, [&](const Place& p) {
-          return p.row >= 0 && p.source == places[0].source;
-        });
+    const bool one_source = places[0].row >= 0 && std::ranges::all_of(places, [&](const Place& p) {
+                              return p.row >= 0 && p.source == places[0].source;
+                            });
     if (one_source) {
       input.sources.push_back(places[0].source);
       const int64_t begin = places[0].row, step = count > 1 ? places[1].row - begin : 1;
@@ -163,8 +160,8 @@ class Scheduler {
     std::vector<RowPiece> pieces;
     for (const Place& place : places) {
       // A source of which rows are taken is not the same input as one that is a row.
-      const auto key = std::tuple(place.source.external, place.source.index, place.source.output,
-                                  place.row < 0 ? -1 : 0);
+      const auto key =
+          std::tuple(place.source.external, place.source.index, place.source.output, place.row < 0 ? -1 : 0);
       const auto [at, fresh] = numbers.try_emplace(key, static_cast<uint32_t>(input.sources.size()));
       if (fresh) input.sources.push_back(place.source);
       pieces.push_back({at->second, place.row});

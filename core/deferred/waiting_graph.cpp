@@ -20,12 +20,14 @@ uint64_t mixed(uint64_t hash, uint64_t word) {
 /// How a key of a kind tells inputs: the same for all nodes, or of one shape.
 enum : uint64_t { of_one_spec, one_leaf, of_common_kind };
 
-/// The bits of a scalar constant on the CPU: numbers in expressions, which are the same operand if they are equal.
+/// The bits of a scalar constant on the CPU: numbers in expressions, which are the same operand if they are
+/// equal.
 std::optional<uint64_t> bits_of_scalar(const Edge& edge) {
   const Node& node = *edge.node();
   const Tensor& value = edge.value();
   if (!is_constant(node.op()) && !number_of(node.op())) return std::nullopt;
-  if (edge.spec().shape.rank() || !value.defined() || value.device().type != DeviceType::cpu) return std::nullopt;
+  if (edge.spec().shape.rank() || !value.defined() || value.device().type != DeviceType::cpu)
+    return std::nullopt;
   uint64_t bits = 0;
   std::memcpy(&bits, value.address(), size_of(value.dtype()));
   return bits;
@@ -33,10 +35,10 @@ std::optional<uint64_t> bits_of_scalar(const Edge& edge) {
 
 [[noreturn]] void refuse_changed(const Node& reader, const Node& leaf) {
   located(reader.where, [&] {
-    throw Error(
-        fmt::format("{}: this node waited (Deferred) while the {} it reads was updated; ask for its value before "
-                    "the update",
-                    reader.op().name(), leaf.op().name()));
+    throw Error(fmt::format(
+        "{}: this node waited (Deferred) while the {} it reads was updated; ask for its value before "
+        "the update",
+        reader.op().name(), leaf.op().name()));
   });
   throw;
 }
@@ -153,7 +155,8 @@ WaitingGraph::WaitingGraph(std::vector<Node*> nodes, NodeKinds& kinds) : nodes_(
     kinds_of_.push_back(kind);
     words_.push_back(uint64_t{kind} << 32 | uses.size());
     for (const WaitingUse& use : uses)
-      words_.push_back((uint64_t{use.from} << 32 | static_cast<uint32_t>(use.row)) ^ uint64_t{use.output} << 24);
+      words_.push_back((uint64_t{use.from} << 32 | static_cast<uint32_t>(use.row)) ^ uint64_t{use.output}
+                                                                                         << 24);
   }
 }
 

@@ -24,16 +24,17 @@ struct WaitingUse {
 struct NodeKind {
   OpPtr op;
   SmallVector<uint32_t, 2> output_specs;  ///< numbers
-  uint64_t shared = 0;      ///< bit i: input i is the same for all nodes of the kind
-  bool common = false;      ///< all inputs are: the nodes have one value
-  bool one_by_one = false;  ///< the op cannot be computed for several nodes at once
+  uint64_t shared = 0;                    ///< bit i: input i is the same for all nodes of the kind
+  bool common = false;                    ///< all inputs are: the nodes have one value
+  bool one_by_one = false;                ///< the op cannot be computed for several nodes at once
 };
 
 /// Numbers for kinds of nodes, which stay the same from evaluation to evaluation.
 class NodeKinds {
  public:
   NodeKind& operator[](uint32_t kind) { return kinds_[kind]; }
-  uint32_t kind_of(const Node& node, std::span<const WaitingUse> uses, std::span<const uint32_t> kinds_of_nodes);
+  uint32_t kind_of(const Node& node, std::span<const WaitingUse> uses,
+                   std::span<const uint32_t> kinds_of_nodes);
   size_t size() const { return kinds_.size(); }
   void clear();
 
