@@ -4,6 +4,7 @@
 #include "espalier/core/cuda_stream.h"
 #include "espalier/core/custom_op.h"
 #include "espalier/core/defaults.h"
+#include "espalier/core/deferred/deferred.h"
 #include "espalier/core/device.h"
 #include "espalier/core/dlpack.h"
 #include "espalier/core/error.h"

@@ -21,8 +21,8 @@ namespace {
 /// Undoes a broadcast; the only place that does. Downstream of a feed, an axis of size 1 in one batch may be
 /// broadcast in another.
 Variable fitted(Variable gradient, const Edge& input) {
-  if (is_deferred(*gradient.node())) return gradient;  // has the shape of the input, whatever that is
   const Shape& shape = input.spec().shape;
+  if (is_deferred(*gradient.node()) && gradient.shape() == shape) return gradient;  // also if it is open
   const bool settled = !gradient.node()->lazy || std::find(shape.begin(), shape.end(), 1) == shape.end();
   if (settled && gradient.shape() == shape) return gradient;
   return sum_to_like(gradient, input.variable());

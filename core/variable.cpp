@@ -151,7 +151,7 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
       for (const Edge& input : node.inputs)
         if (!input.value().defined() &&
             (node.op().reads_elements(static_cast<size_t>(&input - node.inputs.begin())) ||
-             input.node()->waits || input.node()->batch))  // without a shape so far
+             input.node()->waits || input.node()->batch || is_deferred(*input.node())))  // no shape either
           ensure_value(*input.node());
       compute(node, last);
       if (now.no_grad) node.cut(constant_op());

@@ -33,8 +33,6 @@ Variable Stacked::stacked(size_t i) const {
   return broadcast_to(inputs_[i], with_rows(inputs_[i].shape()));
 }
 
-int64_t Stacked::axis(int64_t axis, size_t i) const { return axis < 0 ? axis : axis + !is_shared(i); }
-
 Gradients batched(const Stacked& in) {
   if (const auto* op = dynamic_cast<const Batchable*>(in.op().get())) return op->batched(in);
   if (!in.op()->is_pointwise()) return {};

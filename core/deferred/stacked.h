@@ -24,8 +24,8 @@ class Stacked {
   Shape shape(size_t i) const;
   /// Input i stacked, also where it is shared: then it is repeated, as a view.
   Variable stacked(size_t i) const;
-  /// That axis of input i of one node, as an axis of the stacked input.
-  int64_t axis(int64_t axis, size_t i = 0) const;
+  /// That axis of one node, as an axis of what is stacked.
+  static int64_t axis(int64_t axis) { return axis < 0 ? axis : axis + 1; }
   /// What the op infers for one node.
   Specs infer() const;
   /// The nodes as first axis, then this shape.

@@ -1,0 +1,106 @@
+// bench_trees [rounds]: an N-ary TreeLSTM (Tai, Socher and Manning, 2015) over 64 random binary trees of 20 leaves,
+// hidden 150, 5 classes at every node, Sgd; one thread. Trees a second, eager and deferred, and the time to build
+// the tree of Variables, which is part of both. Processor time, since other programs may run. peer/dynet/trees.py is
+// the same in DyNet.
+#include <espalier/espalier.h>
+
+#include <ctime>
+#include <memory>
+#include <random>
+
+#include "timing.h"
+namespace esp = espalier;
+
+namespace {
+
+constexpr int64_t kHidden = 150, kClasses = 5, kWords = 1000;
+constexpr int kTrees = 64, kLeaves = 20;
+
+double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+struct Tree {
+  std::unique_ptr<Tree> left, right;
+  esp::Variable word, label;
+};
+
+std::unique_ptr<Tree> random_tree(int leaves, std::mt19937& random) {
+  auto tree = std::make_unique<Tree>();
+  const auto one = [&](int64_t most) {
+    return esp::Variable(esp::tensor_from(std::vector<int64_t>{static_cast<int64_t>(random()) % most}, {1}));
+  };
+  tree->word = one(kWords);
+  tree->label = one(kClasses);
+  if (leaves == 1) return tree;
+  const int left = 1 + static_cast<int>(random() % static_cast<unsigned>(leaves - 1));
+  tree->left = random_tree(left, random);
+  tree->right = random_tree(leaves - left, random);
+  return tree;
+}
+
+struct TreeLstm : esp::nn::Module {
+  struct State {
+    esp::Variable h, c;
+  };
+  static esp::Variable gate(const esp::Variable& gates, int64_t i) {
+    return esp::slice(gates, 1, i * kHidden, (i + 1) * kHidden);
+  }
+  State encode(const Tree& tree, std::vector<esp::Variable>& losses) {
+    State state;
+    if (!tree.left) {
+      const esp::Variable g = leaf(embed(tree.word));
+      const esp::Variable s = esp::sigmoid(esp::slice(g, 1, 0, 2 * kHidden));
+      state.c = gate(s, 0) * esp::tanh(gate(g, 2));
+      state.h = gate(s, 1) * esp::tanh(state.c);
+    } else {
+      const State a = encode(*tree.left, losses), b = encode(*tree.right, losses);
+      const esp::Variable g = node(esp::concat({a.h, b.h}, 1));
+      const esp::Variable s = esp::sigmoid(esp::slice(g, 1, 0, 4 * kHidden));
+      state.c = gate(s, 0) * esp::tanh(gate(g, 4)) + gate(s, 1) * a.c + gate(s, 2) * b.c;
+      state.h = gate(s, 3) * esp::tanh(state.c);
+    }
+    losses.push_back(esp::softmax_cross_entropy(top(state.h), tree.label));
+    return state;
+  }
+  esp::nn::Embedding embed = add("embed", esp::nn::Embedding(kWords, kHidden));
+  esp::nn::Dense leaf = add("leaf", esp::nn::Dense(3 * kHidden));
+  esp::nn::Dense node = add("node", esp::nn::Dense(5 * kHidden));
+  esp::nn::Dense top = add("top", esp::nn::Dense(kClasses));
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  esp::set_num_threads(1);
+  std::mt19937 random(1);
+  TreeLstm net;
+  const esp::optim::Sgd sgd(0.01);
+  std::vector<std::unique_ptr<Tree>> forest;
+  for (int i = 0; i < kTrees; ++i) forest.push_back(random_tree(kLeaves, random));
+  const auto loss = [&] {
+    std::vector<esp::Variable> losses;
+    for (const auto& tree : forest) net.encode(*tree, losses);
+    return esp::sum(esp::stack(losses));
+  };
+  const auto step = [&] { loss().backward().update(sgd); };
+  const auto trees_per_second = [&](auto&& work) {
+    work();
+    std::vector<double> times;
+    for (int round = 0; round < bench::rounds(argc, argv); ++round) {
+      const double start = processor_seconds();
+      work();
+      times.push_back(processor_seconds() - start);
+    }
+    return kTrees / bench::median(times);
+  };
+  bench::report("tree_lstm_eager trees/s", trees_per_second(step));
+  const esp::Deferred deferred;
+  bench::report("tree_lstm_deferred trees/s", trees_per_second(step));
+  bench::report("tree_lstm_deferred_fresh trees/s", trees_per_second([&] {
+                  forest.erase(forest.begin());  // another structure
+                  forest.push_back(random_tree(kLeaves, random));
+                  step();
+                }));
+  bench::report("tree_lstm_build trees/s", trees_per_second([&] { (void)loss(); }));
+  (void)loss().item();
+  std::printf("%s", esp::last_evaluation().str().c_str());
+}
