@@ -10,6 +10,10 @@
 
 namespace espalier {
 
+void InputSpecs::refuse(size_t i, size_t inputs) {
+  throw Error(fmt::format("an op that reads input {} was given {}", i, inputs));
+}
+
 std::string to_string(const Attributes& attributes) {
   std::string text;
   for (const auto& [key, value] : attributes) {

@@ -52,7 +52,21 @@ template <class T>
 T attribute(const Op& op, std::string_view name);
 
 using Specs = SmallVector<Spec, 1>;
-using InputSpecs = SmallVector<const Spec*, 4>;
+/// The inputs of a node as inference sees them. Reading one that is not there throws Error: an op may be made
+/// from a file that gives it too few.
+class InputSpecs : public SmallVector<const Spec*, 4> {
+ public:
+  using SmallVector::SmallVector;
+  const Spec*& operator[](size_t i) { return data()[checked(i)]; }
+  const Spec* operator[](size_t i) const { return data()[checked(i)]; }
+
+ private:
+  size_t checked(size_t i) const {
+    if (i >= size()) refuse(i, size());
+    return i;
+  }
+  [[noreturn]] static void refuse(size_t i, size_t inputs);
+};
 
 /// One call of a kernel: what it reads and what it writes. Outputs are contiguous; inputs have any strides.
 /// An input whose value the op does not need has a shape and no buffer.
