@@ -7,7 +7,9 @@ preset=release
 case ${1:-} in '' | -*) ;; *) preset=$1 && shift ;; esac
 
 stopped() { echo "0 passed, 1 failed" && exit 1; }
-cmake/install_dependencies.sh build tests mpi || stopped
+packages=(build tests onnx mpi)
+[ "$preset" != asan ] || packages+=(asan)
+cmake/install_dependencies.sh "${packages[@]}" || stopped
 one=() # architecture, where no GPU says which
 nvidia-smi >/dev/null 2>&1 || one=(-DESPALIER_CUDA_ARCHITECTURES=90)
 cmake --preset "$preset" -DESPALIER_BUILD_TESTS=ON "${one[@]}" "$@" || stopped
