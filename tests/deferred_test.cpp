@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <random>
+#include <thread>
 
 #include "espalier/core/deferred/deferred.h"
 #include "espalier/core/error.h"
@@ -283,6 +284,28 @@ BOOST_AUTO_TEST_CASE(random_programs_equal_eager_ones) {
     check_equal_to_eager(net, program);
     check_equal_to_eager(net, program, {.policy = esp::BatchPolicy::depth});
   }
+}
+
+BOOST_AUTO_TEST_CASE(threads_share_parameters) {
+  std::mt19937 random(6);
+  TreeNet net;
+  std::vector<std::unique_ptr<Tree>> forest;
+  for (int n = 1; n <= 8; ++n) forest.push_back(random_tree(n, random));
+  const double eager = loss_of(net, forest).item();
+  std::vector<double> results(3);
+  std::vector<std::thread> threads;
+  for (double& result : results)
+    threads.emplace_back([&] {
+      const esp::Deferred waits;
+      for (int i = 0; i < 3; ++i) {
+        const esp::Variable loss = loss_of(net, forest);
+        result = loss.item();
+        loss.backward();
+      }
+      (void)loss_of(net, forest);  // still waits when the thread ends
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const double result : results) BOOST_TEST(std::abs(result - eager) < 1e-4 * std::abs(eager));
 }
 
 BOOST_AUTO_TEST_CASE(memory_stays_flat_over_trees_of_many_forms) {

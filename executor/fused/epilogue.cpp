@@ -91,9 +91,9 @@ Tensor shaped(const Tensor& memory, const Shape& shape) {
 }
 
 /// The inputs of the anchor among all.
-template <class T>
-SmallVector<T, 4> first_of(const SmallVector<T, 4>& all, size_t count) {
-  return SmallVector<T, 4>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));
+template <class List>
+List first_of(const List& all, size_t count) {
+  return List(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
 }  // namespace
