@@ -35,7 +35,8 @@ bool fuse_sgd(Graph& graph, const CompileOptions& options = {});
 /// Fuses the kernels that follow matrix products into them: bias and activation, and their gradients.
 bool fuse_matmul(Graph& graph, const CompileOptions& options = {});
 /// On a CPU: convolutions take in the program behind them, if oneDNN computes that in the same pass: biases,
-/// residuals, activations and, in plans that write no leaf, batch normalization, for which kernels are scaled.
+/// residuals, activations and, in plans that write no leaf, batch normalization, for which kernels are
+/// scaled.
 bool fuse_convolution(Graph& graph, const CompileOptions& options = {});
 /// Merges the updates of all parameters into one kernel.
 bool group_updates(Graph& graph, const CompileOptions& options = {});
