@@ -30,7 +30,8 @@ Outputs shrunk(FileNode& node) {
 }
 
 Outputs scaled_elu(FileNode& node) {
-  const double alpha = node.real("alpha", 1.67326319217681884765625), gamma = node.real("gamma", 1.05070102214813232421875);
+  const double alpha = node.real("alpha", 1.67326319217681884765625),
+               gamma = node.real("gamma", 1.05070102214813232421875);
   return {elu(node[0], alpha) * gamma};
 }
 

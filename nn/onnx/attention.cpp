@@ -17,7 +17,8 @@ constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 /// [batch, length, heads · width] as [batch, heads, length, width].
 Variable split_heads(const FileNode& node, const Variable& x, int64_t heads) {
   if (x.rank() == 4) return x;
-  if (x.rank() != 3 || heads < 1 || x.shape()[2] % heads) node.fail(fmt::format("{} has no {} heads", x.shape().str(), heads));
+  if (x.rank() != 3 || heads < 1 || x.shape()[2] % heads)
+    node.fail(fmt::format("{} has no {} heads", x.shape().str(), heads));
   return permute(unflatten(x, 2, {heads, x.shape()[2] / heads}), {0, 2, 1, 3});
 }
 
@@ -95,11 +96,12 @@ Outputs attention(FileNode& node) {
   Variable y = matmul(cast(cast(weights, dtype), wide), cast(values, wide));
   if (merged) y = merge_axes(permute(y, {0, 2, 1, 3}), {1, 1, 2});
   const Variable shown = mode == 0 ? products : mode == 1 ? capped : mode == 2 ? masked : weights;
-  return {cast(y, dtype), present_keys, present_values, cast(node.opset() >= 25 || mode != 1 ? shown : capped, dtype)};
+  return {cast(y, dtype), present_keys, present_values,
+          cast(node.opset() >= 25 || mode != 1 ? shown : capped, dtype)};
 }
 
-/// Pairs of elements turned by the angle of their position. Su et al., RoFormer: enhanced transformer with rotary
-/// position embedding, 2021.
+/// Pairs of elements turned by the angle of their position. Su et al., RoFormer: enhanced transformer with
+/// rotary position embedding, 2021.
 Outputs rotated(FileNode& node) {
   const int64_t heads = node.integer("num_heads", 0);
   const bool interleaved = node.integer("interleaved", 0) != 0, merged = node[0].rank() == 3;
@@ -108,7 +110,8 @@ Outputs rotated(FileNode& node) {
   const Variable x = permute(split_heads(node, node[0], heads), {0, 2, 1, 3});
   const int64_t whole = x.shape()[3];
   if (width == 0) width = whole;
-  if (width < 2 || width > whole || width % 2) node.fail(fmt::format("{} elements of {} cannot be turned", width, whole));
+  if (width < 2 || width > whole || width % 2)
+    node.fail(fmt::format("{} elements of {} cannot be turned", width, whole));
   const Variable turned = slice(x, 3, 0, width);
   const auto angles = [&](size_t i) {
     const Variable table = node.has(3) ? gather(node[i], node[3], 0) : node[i];
@@ -118,13 +121,14 @@ Outputs rotated(FileNode& node) {
   const Variable a = interleaved ? slice(turned, 3, 0, open_end, 2) : slice(turned, 3, 0, width / 2),
                  b = interleaved ? slice(turned, 3, 1, open_end, 2) : slice(turned, 3, width / 2, width);
   const Variable real = cosine * a - sine * b, imaginary = sine * a + cosine * b;
-  Variable y = interleaved ? merge_axes(stack({real, imaginary}, 4), {1, 1, 1, 2}) : concat({real, imaginary}, 3);
+  Variable y =
+      interleaved ? merge_axes(stack({real, imaginary}, 4), {1, 1, 1, 2}) : concat({real, imaginary}, 3);
   if (width < whole) y = concat({y, slice(x, 3, width, open_end)}, 3);
   return {merged ? merge_axes(y, {1, 1, 2}) : permute(y, {0, 2, 1, 3})};
 }
 
-/// A state of keys and values, step by step: Sₜ = decay · Sₜ₋₁ + k ⊗ update, and q · Sₜ. Yang et al., Gated delta
-/// networks, 2024.
+/// A state of keys and values, step by step: Sₜ = decay · Sₜ₋₁ + k ⊗ update, and q · Sₜ. Yang et al., Gated
+/// delta networks, 2024.
 Outputs linear_attention(FileNode& node) {
   const int64_t q_heads = node.integer("q_num_heads"), kv_heads = node.integer("kv_num_heads");
   const std::string rule = node.text("update_rule", "gated_delta");
@@ -132,10 +136,12 @@ Outputs linear_attention(FileNode& node) {
   const DType dtype = node[0].dtype(), wide = is_half(dtype) ? float32 : dtype;
   const auto headed = [&](size_t i, int64_t heads) { return split_heads(node, cast(node[i], wide), heads); };
   if (node[0].rank() != 3) node.fail("it takes [batch, length, heads · width]");
-  const bool gated = rule == "gated" || rule == "gated_delta", delta = rule == "delta" || rule == "gated_delta";
+  const bool gated = rule == "gated" || rule == "gated_delta",
+             delta = rule == "delta" || rule == "gated_delta";
   if (!gated && !delta && rule != "linear") node.fail(fmt::format("there is no rule '{}'", rule));
   const Variable q = headed(0, q_heads), k = headed(1, kv_heads), v = headed(2, kv_heads);
-  const Variable decay = gated ? exp(headed(4, kv_heads)) : Variable(), rate = delta ? headed(5, node[5].shape()[2] == 1 ? 1 : kv_heads) : Variable();
+  const Variable decay = gated ? exp(headed(4, kv_heads)) : Variable(),
+                 rate = delta ? headed(5, node[5].shape()[2] == 1 ? 1 : kv_heads) : Variable();
   if (kv_heads < 1 || q_heads % kv_heads) node.fail("its heads cannot be shared");
   double scale = node.real("scale", 0);
   if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q.shape()[3]));
@@ -163,7 +169,8 @@ void add_attention(Registry& all) {
   all.add("Attention", 23, attention);
   all.add("RotaryEmbedding", 23, rotated);
   all.add("LinearAttention", 27, linear_attention);
-  all.add("SwiGLU", 28, [](FileNode& n) { return Outputs{n[0] * sigmoid(n[0] * n.real("alpha", 1)) * n[1]}; });
+  all.add("SwiGLU", 28,
+          [](FileNode& n) { return Outputs{n[0] * sigmoid(n[0] * n.real("alpha", 1)) * n[1]}; });
 }
 
 }  // namespace espalier::onnx

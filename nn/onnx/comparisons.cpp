@@ -16,7 +16,8 @@ Outputs combined(FileNode& node) {
 }
 
 Outputs infinite(FileNode& node) {
-  const bool positive = node.integer("detect_positive", 1) != 0, negative = node.integer("detect_negative", 1) != 0;
+  const bool positive = node.integer("detect_positive", 1) != 0,
+             negative = node.integer("detect_negative", 1) != 0;
   const Variable& x = node[0];
   if (positive && negative) return {isinf(x)};
   if (positive) return {isposinf(x)};
@@ -39,7 +40,8 @@ void add_comparisons(Registry& all) {
   all.add("BitwiseAnd", 18, combined<bitwise_and>);
   all.add("BitwiseOr", 18, combined<bitwise_or>);
   all.add("BitwiseXor", 18, combined<bitwise_xor>);
-  all.add("BitwiseNot", 18, [](FileNode& n) { return Outputs{computed([](const auto& x) { return bitwise_not(x); }, n[0])}; });
+  all.add("BitwiseNot", 18,
+          [](FileNode& n) { return Outputs{computed([](const auto& x) { return bitwise_not(x); }, n[0])}; });
   all.add("IsNaN", 9, [](FileNode& n) { return Outputs{isnan(n[0])}; });
   all.add("IsInf", 10, infinite);
   all.add("Where", 9, [](FileNode& n) { return Outputs{where(n[0], n[1], n[2])}; });

@@ -24,8 +24,9 @@ Outputs branch(FileNode& node) {
 
 Value constant(const Tensor& tensor) { return {Variable(tensor), true}; }
 
-/// A known number of steps, as long as the condition stays known and true. The body takes the number of the step, the
-/// condition and the carried values, and gives the condition, the carried values and what is collected.
+/// A known number of steps, as long as the condition stays known and true. The body takes the number of the
+/// step, the condition and the carried values, and gives the condition, the carried values and what is
+/// collected.
 Outputs loop(FileNode& node) {
   const pb::GraphProto& body = node.graph("body");
   const bool bounded = node.has(0);
@@ -45,7 +46,8 @@ Outputs loop(FileNode& node) {
     condition = outputs[0];
     carried.assign(outputs.begin() + 1, outputs.begin() + 1 + static_cast<int64_t>(carried.size()));
     collected.resize(outputs.size() - 1 - carried.size());
-    for (size_t i = 0; i < collected.size(); ++i) collected[i].push_back(outputs[1 + carried.size() + i].variable);
+    for (size_t i = 0; i < collected.size(); ++i)
+      collected[i].push_back(outputs[1 + carried.size() + i].variable);
   }
   Outputs results = variables_of(carried);
   for (const std::vector<Variable>& list : collected) results.push_back(stack(list, 0));
@@ -60,11 +62,15 @@ Outputs scan(FileNode& node) {
   if (scanned < 1 || scanned > node.count()) node.fail("its num_scan_inputs is out of range");
   const size_t states = node.count() - scanned;
   const std::vector<int64_t> input_axes = node.integers("scan_input_axes", std::vector<int64_t>(scanned, 0)),
-                             backwards = node.integers("scan_input_directions", std::vector<int64_t>(scanned, 0));
+                             backwards =
+                                 node.integers("scan_input_directions", std::vector<int64_t>(scanned, 0));
   const size_t results = node.outputs() < states ? 0 : node.outputs() - states;
-  const std::vector<int64_t> output_axes = node.integers("scan_output_axes", std::vector<int64_t>(results, 0)),
-                             prepended = node.integers("scan_output_directions", std::vector<int64_t>(results, 0));
-  if (input_axes.size() != scanned || backwards.size() != scanned || output_axes.size() != results || prepended.size() != results)
+  const std::vector<int64_t> output_axes =
+                                 node.integers("scan_output_axes", std::vector<int64_t>(results, 0)),
+                             prepended =
+                                 node.integers("scan_output_directions", std::vector<int64_t>(results, 0));
+  if (input_axes.size() != scanned || backwards.size() != scanned || output_axes.size() != results ||
+      prepended.size() != results)
     node.fail("its axes or directions are those of other inputs");
   std::vector<Value> carried;
   for (size_t i = 0; i < states; ++i) carried.push_back(node.value(i));

@@ -10,7 +10,8 @@ namespace espalier::onnx {
 namespace {
 
 std::vector<int64_t> kernel_sizes(const FileNode& node, const Variable& weights) {
-  if (weights.rank() < 3) node.fail(fmt::format("its weights {} have no axes to slide along", weights.shape().str()));
+  if (weights.rank() < 3)
+    node.fail(fmt::format("its weights {} have no axes to slide along", weights.shape().str()));
   return {weights.shape().begin() + 2, weights.shape().end()};
 }
 
@@ -38,11 +39,13 @@ Outputs transposed(FileNode& node) {
   const size_t axes = windows.axes();
   std::vector<int64_t> more = node.integers("output_padding", std::vector<int64_t>(axes, 0));
   const std::vector<int64_t> sizes = node.integers("output_shape");
-  if (more.size() != axes || (!sizes.empty() && sizes.size() != axes)) node.fail("its output_padding or output_shape is that of other axes");
+  if (more.size() != axes || (!sizes.empty() && sizes.size() != axes))
+    node.fail("its output_padding or output_shape is that of other axes");
   for (size_t i = 0; i < axes; ++i) {
     if (more[i] < 0 || more[i] > 1'000'000) node.fail("its output_padding is out of range");
     const auto axis = static_cast<int64_t>(i) + 2;
-    const int64_t whole = (x.shape()[axis] - 1) * windows.stride[i] + windows.dilation[i] * (windows.kernel[i] - 1) + 1;
+    const int64_t whole =
+        (x.shape()[axis] - 1) * windows.stride[i] + windows.dilation[i] * (windows.kernel[i] - 1) + 1;
     const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
     if (!same && sizes.empty()) continue;
     if (is_open(x, axis)) node.refuse("its padding needs the size of an open axis");
@@ -56,14 +59,16 @@ Outputs transposed(FileNode& node) {
     }
     windows.padding[i] = auto_pad == "SAME_UPPER" ? Padding{less, all - less} : Padding{all - less, less};
   }
-  TransposedConvolutionOptions options{.stride = windows.stride, .dilation = windows.dilation, .groups = node.integer("group", 1)};
+  TransposedConvolutionOptions options{
+      .stride = windows.stride, .dilation = windows.dilation, .groups = node.integer("group", 1)};
   const bool direct = windows.symmetric() && std::ranges::all_of(more, [](int64_t n) { return n == 0; });
   if (direct) {
     options.padding = windows.before();
     return {node.has(2) ? conv_transpose(x, weights, node[2], options) : conv_transpose(x, weights, options)};
   }
   std::vector<Padding> ends;
-  for (size_t i = 0; i < axes; ++i) ends.push_back({-windows.padding[i].before, more[i] - windows.padding[i].after});
+  for (size_t i = 0; i < axes; ++i)
+    ends.push_back({-windows.padding[i].before, more[i] - windows.padding[i].after});
   Variable y = pad(conv_transpose(x, weights, options), ends);
   if (node.has(2)) y = y + along_channels(node[2], y.rank());
   return {y};
@@ -79,15 +84,22 @@ Outputs convolved_integers(FileNode& node) {
     sizes[0] = node[3].rank() ? -1 : 1;
     weights = weights - cast(reshape(node[3], Shape(sizes)), float64);
   }
-  return {cast(conv(x, weights, {.stride = windows.stride, .padding = windows.padding, .dilation = windows.dilation, .groups = node.integer("group", 1)}), int32)};
+  return {cast(conv(x, weights,
+                    {.stride = windows.stride,
+                     .padding = windows.padding,
+                     .dilation = windows.dilation,
+                     .groups = node.integer("group", 1)}),
+               int32)};
 }
 
 Outputs folded_columns(FileNode& node) {
   const std::vector<int64_t> sizes = node.integers(1), kernel = node.integers(2);
   const size_t axes = sizes.size();
   const std::vector<int64_t> pads = node.integers("pads", std::vector<int64_t>(2 * axes, 0));
-  const std::vector<int64_t> ones(axes, 1), stride = node.integers("strides", ones), dilation = node.integers("dilations", ones);
-  if (pads.size() != 2 * axes || kernel.size() != axes) node.fail("its pads or kernel are those of other axes");
+  const std::vector<int64_t> ones(axes, 1), stride = node.integers("strides", ones),
+                                            dilation = node.integers("dilations", ones);
+  if (pads.size() != 2 * axes || kernel.size() != axes)
+    node.fail("its pads or kernel are those of other axes");
   // The padded image, whose ends are cut off.
   std::vector<int64_t> whole;
   std::vector<Padding> ends;

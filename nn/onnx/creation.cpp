@@ -61,8 +61,10 @@ Outputs range_of(FileNode& node) {
   if (!is_real(dtype)) {
     const int64_t whole_begin = node.integer(0), whole_end = node.integer(1), whole_step = node.integer(2);
     if (whole_step == 0) node.fail("its step is 0");
-    if (static_cast<double>(whole_end - whole_begin) / static_cast<double>(whole_step) > 1e8) node.refuse("it has too many numbers");
-    return {Variable(arange(whole_begin, whole_end, whole_step, is_small_integer(dtype) ? int64 : dtype).to(dtype))};
+    if (static_cast<double>(whole_end - whole_begin) / static_cast<double>(whole_step) > 1e8)
+      node.refuse("it has too many numbers");
+    return {Variable(
+        arange(whole_begin, whole_end, whole_step, is_small_integer(dtype) ? int64 : dtype).to(dtype))};
   }
   if (!(step != 0) || !std::isfinite((end - begin) / step)) node.fail("its numbers have no end");
   const double count = std::max(0.0, std::ceil((end - begin) / step));
@@ -74,14 +76,16 @@ Outputs range_of(FileNode& node) {
 
 Outputs eye_like(FileNode& node) {
   const Variable& x = node[0];
-  const DType dtype = node.has("dtype") ? need_dtype(static_cast<int32_t>(node.integer("dtype")), node.label()) : x.dtype();
+  const DType dtype =
+      node.has("dtype") ? need_dtype(static_cast<int32_t>(node.integer("dtype")), node.label()) : x.dtype();
   const int64_t k = node.integer("k", 0);
   if (x.rank() != 2) node.fail(fmt::format("{} is no matrix", x.shape().str()));
   if (is_open(x, 0) || is_open(x, 1)) node.refuse("its input has an open axis");
   const int64_t rows = x.shape()[0], columns = x.shape()[1];
   if (x.shape().elements() > 100'000'000) node.refuse("its matrix is too large");
   Tensor unit = zeros(x.shape());
-  for (int64_t row = std::max<int64_t>(0, -k); row < rows && row + k < columns; ++row) unit.at<float>({row, row + k}) = 1;
+  for (int64_t row = std::max<int64_t>(0, -k); row < rows && row + k < columns; ++row)
+    unit.at<float>({row, row + k}) = 1;
   return {Variable(unit.to(dtype))};
 }
 
@@ -112,8 +116,12 @@ void add_creation(Registry& all) {
   all.add("CastLike", 15, cast_like);
   all.add("Range", 11, range_of);
   all.add("EyeLike", 9, eye_like);
-  all.add("CumSum", 11, [](FileNode& n) { return accumulated(n, 0, [](const auto& x, int64_t axis) { return cumsum(x, axis); }); });
-  all.add("CumProd", 26, [](FileNode& n) { return accumulated(n, 1, [](const auto& x, int64_t axis) { return cumprod(x, axis); }); });
+  all.add("CumSum", 11, [](FileNode& n) {
+    return accumulated(n, 0, [](const auto& x, int64_t axis) { return cumsum(x, axis); });
+  });
+  all.add("CumProd", 26, [](FileNode& n) {
+    return accumulated(n, 1, [](const auto& x, int64_t axis) { return cumprod(x, axis); });
+  });
 }
 
 }  // namespace espalier::onnx

@@ -27,8 +27,9 @@ Outputs power_of(FileNode& node) {
 
 Outputs modulo(FileNode& node) {
   const bool as_in_c = node.integer("fmod", 0) != 0;
-  return {computed([&](const Variable& a, const Variable& b) { return as_in_c ? fmod(a, b) : remainder(a, b); }, node[0],
-                   node[1])};
+  return {
+      computed([&](const Variable& a, const Variable& b) { return as_in_c ? fmod(a, b) : remainder(a, b); },
+               node[0], node[1])};
 }
 
 Outputs clipped_by_attributes(FileNode& node) {
@@ -58,9 +59,10 @@ Outputs mean_of(FileNode& node) {
 /// Bits that are shifted; operands are unsigned in the files.
 Outputs shifted(FileNode& node) {
   const bool left = node.text("direction", "") == "LEFT";
-  return {computed(
-      [&](const Variable& a, const Variable& b) { return left ? bitwise_left_shift(a, b) : bitwise_right_shift(a, b); },
-      node[0], node[1])};
+  return {
+      computed([&](const Variable& a,
+                   const Variable& b) { return left ? bitwise_left_shift(a, b) : bitwise_right_shift(a, b); },
+               node[0], node[1])};
 }
 
 Outputs rounded(FileNode& node) { return {round(node[0])}; }
@@ -68,21 +70,32 @@ Outputs rounded(FileNode& node) { return {round(node[0])}; }
 }  // namespace
 
 void add_elementwise(Registry& all) {
-  all.add("Add", 1, [](FileNode& n) { return Outputs{computed([](const auto& a, const auto& b) { return a + b; }, n[0], n[1])}; });
-  all.add("Sub", 1, [](FileNode& n) { return Outputs{computed([](const auto& a, const auto& b) { return a - b; }, n[0], n[1])}; });
-  all.add("Mul", 1, [](FileNode& n) { return Outputs{computed([](const auto& a, const auto& b) { return a * b; }, n[0], n[1])}; });
+  all.add("Add", 1, [](FileNode& n) {
+    return Outputs{computed([](const auto& a, const auto& b) { return a + b; }, n[0], n[1])};
+  });
+  all.add("Sub", 1, [](FileNode& n) {
+    return Outputs{computed([](const auto& a, const auto& b) { return a - b; }, n[0], n[1])};
+  });
+  all.add("Mul", 1, [](FileNode& n) {
+    return Outputs{computed([](const auto& a, const auto& b) { return a * b; }, n[0], n[1])};
+  });
   all.add("Div", 1, [](FileNode& n) { return Outputs{computed(quotient, n[0], n[1])}; });
   all.add("Pow", 1, power_of);
   all.add("Mod", 10, modulo);
-  all.add("Sum", 1, [](FileNode& n) { return folded(n, [](const auto& a, const auto& b) { return a + b; }); });
+  all.add("Sum", 1,
+          [](FileNode& n) { return folded(n, [](const auto& a, const auto& b) { return a + b; }); });
   all.add("Mean", 1, mean_of);
-  all.add("Max", 1, [](FileNode& n) { return folded(n, [](const auto& a, const auto& b) { return maximum(a, b); }); });
-  all.add("Min", 1, [](FileNode& n) { return folded(n, [](const auto& a, const auto& b) { return minimum(a, b); }); });
+  all.add("Max", 1,
+          [](FileNode& n) { return folded(n, [](const auto& a, const auto& b) { return maximum(a, b); }); });
+  all.add("Min", 1,
+          [](FileNode& n) { return folded(n, [](const auto& a, const auto& b) { return minimum(a, b); }); });
   all.add("Clip", 6, clipped_by_attributes);
   all.add("Clip", 11, clipped);
-  all.add("Abs", 1, [](FileNode& n) { return Outputs{computed([](const auto& x) { return abs(x); }, n[0])}; });
+  all.add("Abs", 1,
+          [](FileNode& n) { return Outputs{computed([](const auto& x) { return abs(x); }, n[0])}; });
   all.add("Neg", 1, [](FileNode& n) { return Outputs{computed([](const auto& x) { return -x; }, n[0])}; });
-  all.add("Sign", 9, [](FileNode& n) { return Outputs{computed([](const auto& x) { return sign(x); }, n[0])}; });
+  all.add("Sign", 9,
+          [](FileNode& n) { return Outputs{computed([](const auto& x) { return sign(x); }, n[0])}; });
   all.add("Floor", 1, [](FileNode& n) { return Outputs{floor(n[0])}; });
   all.add("Ceil", 1, [](FileNode& n) { return Outputs{ceil(n[0])}; });
   all.add("Round", 11, rounded);

@@ -26,13 +26,16 @@ std::vector<std::string> inputs_below(const Variable& x) {
 }  // namespace
 
 std::string FileNode::label() const {
-  return proto_.name().empty() ? fmt::format("node {}", type()) : fmt::format("node '{}' ({})", proto_.name(), type());
+  return proto_.name().empty() ? fmt::format("node {}", type())
+                               : fmt::format("node '{}' ({})", proto_.name(), type());
 }
 
 void FileNode::refuse(const std::string& reason) const {
   throw UnsupportedError(fmt::format("{}: {}", label(), reason));
 }
-void FileNode::fail(const std::string& reason) const { throw FileError(fmt::format("{}: {}", label(), reason)); }
+void FileNode::fail(const std::string& reason) const {
+  throw FileError(fmt::format("{}: {}", label(), reason));
+}
 
 const Variable& FileNode::operator[](size_t i) const {
   if (!has(i)) fail(fmt::format("it has no input {}", i));
@@ -64,9 +67,10 @@ Tensor FileNode::tensor(size_t i) const {
   std::string text;
   for (const std::string& name : names) text += fmt::format("{}'{}'", text.empty() ? "" : ", ", name);
   throw ConstantNeeded(
-      fmt::format("{}: the values of its input {} ('{}') must be known when the tree is written{}", label(), i,
-                  proto_.input(static_cast<int>(i)),
-                  names.empty() ? std::string() : fmt::format("; they depend on the inputs {} of the model", text)),
+      fmt::format(
+          "{}: the values of its input {} ('{}') must be known when the tree is written{}", label(), i,
+          proto_.input(static_cast<int>(i)),
+          names.empty() ? std::string() : fmt::format("; they depend on the inputs {} of the model", text)),
       names);
 }
 
@@ -83,9 +87,10 @@ std::vector<int64_t> FileNode::integers(size_t i) const {
   std::vector<int64_t> values = open_integers(i);
   for (const int64_t value : values)
     if (value > 0 && value % nominal_size == 0)
-      refuse(fmt::format("its input {} depends on the size of an open axis; give that axis a size "
-                         "(LoadOptions::sizes)",
-                         i));
+      refuse(
+          fmt::format("its input {} depends on the size of an open axis; give that axis a size "
+                      "(LoadOptions::sizes)",
+                      i));
   return values;
 }
 
@@ -107,7 +112,8 @@ double FileNode::number(size_t i) const {
   return values[0];
 }
 
-const pb::AttributeProto* FileNode::find(std::string_view attribute, pb::AttributeProto::AttributeType type) const {
+const pb::AttributeProto* FileNode::find(std::string_view attribute,
+                                         pb::AttributeProto::AttributeType type) const {
   ignore(attribute);
   for (const pb::AttributeProto& known : proto_.attribute())
     if (known.name() == attribute) {
@@ -118,7 +124,8 @@ const pb::AttributeProto* FileNode::find(std::string_view attribute, pb::Attribu
   return nullptr;
 }
 
-const pb::AttributeProto& FileNode::need(std::string_view attribute, pb::AttributeProto::AttributeType type) const {
+const pb::AttributeProto& FileNode::need(std::string_view attribute,
+                                         pb::AttributeProto::AttributeType type) const {
   const pb::AttributeProto* known = find(attribute, type);
   if (!known) fail(fmt::format("its attribute '{}' is missing", attribute));
   return *known;
@@ -134,7 +141,9 @@ int64_t FileNode::integer(std::string_view attribute, int64_t otherwise) const {
   const pb::AttributeProto* known = find(attribute, pb::AttributeProto::INT);
   return known ? known->i() : otherwise;
 }
-int64_t FileNode::integer(std::string_view attribute) const { return need(attribute, pb::AttributeProto::INT).i(); }
+int64_t FileNode::integer(std::string_view attribute) const {
+  return need(attribute, pb::AttributeProto::INT).i();
+}
 
 double FileNode::real(std::string_view attribute, double otherwise) const {
   const pb::AttributeProto* known = find(attribute, pb::AttributeProto::FLOAT);

@@ -25,11 +25,13 @@ using Outputs = std::vector<Variable>;
 class FileNode {
  public:
   /// Translates the graph of an attribute, whose inputs are given.
-  using Subgraph = std::function<std::vector<Value>(const pb::GraphProto& graph, const std::vector<Value>& inputs)>;
+  using Subgraph =
+      std::function<std::vector<Value>(const pb::GraphProto& graph, const std::vector<Value>& inputs)>;
   /// Reads a tensor of the file.
   using ReadTensor = std::function<Tensor(const pb::TensorProto& tensor)>;
 
-  FileNode(const pb::NodeProto& proto, int64_t opset, std::vector<Value> inputs, ReadTensor read, Subgraph subgraph)
+  FileNode(const pb::NodeProto& proto, int64_t opset, std::vector<Value> inputs, ReadTensor read,
+           Subgraph subgraph)
       : proto_(proto),
         opset_(opset),
         inputs_(std::move(inputs)),
@@ -83,7 +85,9 @@ class FileNode {
   }
 
   size_t outputs() const { return static_cast<size_t>(proto_.output_size()); }
-  bool wants(size_t output) const { return output < outputs() && !proto_.output(static_cast<int>(output)).empty(); }
+  bool wants(size_t output) const {
+    return output < outputs() && !proto_.output(static_cast<int>(output)).empty();
+  }
   /// Says that its outputs are drawn anew in each run.
   void set_random() { random_ = true; }
   /// Says that its outputs are known although its inputs are not: sizes.

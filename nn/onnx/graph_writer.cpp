@@ -65,14 +65,18 @@ std::string GraphWriter::integers(const std::vector<int64_t>& values) {
   return constant(tensor_from(values, {static_cast<int64_t>(values.size())}));
 }
 std::string GraphWriter::number(double value, DType dtype) {
-  return constant(is_real(dtype) ? tensor(value, float64).to(dtype) : tensor(static_cast<int64_t>(value)).to(dtype));
+  return constant(is_real(dtype) ? tensor(value, float64).to(dtype)
+                                 : tensor(static_cast<int64_t>(value)).to(dtype));
 }
 
-const std::string& GraphWriter::name_of(const Edge& edge) const { return names_.at({edge.node(), edge.output()}); }
+const std::string& GraphWriter::name_of(const Edge& edge) const {
+  return names_.at({edge.node(), edge.output()});
+}
 
 double GraphWriter::number_of(const Edge& edge, const Op& op) const {
   if (!is_constant(edge.node()->op()) || edge.spec().shape.elements() != 1)
-    throw UnsupportedError(fmt::format("'{}' with a setting that is no constant cannot be written", op.name()));
+    throw UnsupportedError(
+        fmt::format("'{}' with a setting that is no constant cannot be written", op.name()));
   return edge.variable().value().to(cpu()).to(float64).item();
 }
 
@@ -80,7 +84,8 @@ void GraphWriter::add_inputs(const NamedVariables& inputs) {
   int64_t batch = -1;
   for (const auto& [name, variable] : inputs) {
     if (!variable.defined()) throw Error(fmt::format("the input '{}' is an undefined Variable", name));
-    if (name.empty() || !taken_.insert(name).second) throw Error(fmt::format("'{}' cannot name an input: it is empty or taken", name));
+    if (name.empty() || !taken_.insert(name).second)
+      throw Error(fmt::format("'{}' cannot name an input: it is empty or taken", name));
     names_[{variable.node(), variable.output()}] = name;
     pb::ValueInfoProto& info = *graph_.add_input();
     info.set_name(name);
@@ -125,7 +130,8 @@ void GraphWriter::write_node(const Node& node) {
   else if (call.op.name() == "multiply")  // what is kept by a dropout
     for (const size_t i : {0, 1}) {
       const OpPtr factor = node.inputs[i].node()->op().for_inference();
-      if (factor && factor->name() == "full_like" && attribute<double>(*factor, "value") == 1) name = call.inputs[1 - i];
+      if (factor && factor->name() == "full_like" && attribute<double>(*factor, "value") == 1)
+        name = call.inputs[1 - i];
     }
   std::string reason = fmt::format("ONNX has nothing that computes '{}'", call.op.name());
   try {
@@ -187,7 +193,8 @@ void GraphWriter::add_outputs(const NamedVariables& outputs) {
     info.set_name(name);
     auto& type = *info.mutable_type()->mutable_tensor_type();
     type.set_elem_type(type_in_file(variable.dtype()));
-    for (int64_t axis = 0; axis < static_cast<int64_t>(variable.rank()); ++axis) type.mutable_shape()->add_dim();
+    for (int64_t axis = 0; axis < static_cast<int64_t>(variable.rank()); ++axis)
+      type.mutable_shape()->add_dim();
     if (variable.rank() == 0) type.mutable_shape();
     wanted.insert(name);
   }
@@ -199,12 +206,14 @@ void GraphWriter::prune(const std::set<std::string>& outputs) {
   std::vector<pb::NodeProto> kept;
   for (int i = graph_.node_size() - 1; i >= 0; --i) {
     const pb::NodeProto& node = graph_.node(i);
-    if (std::ranges::none_of(node.output(), [&](const std::string& name) { return wanted.contains(name); })) continue;
+    if (std::ranges::none_of(node.output(), [&](const std::string& name) { return wanted.contains(name); }))
+      continue;
     wanted.insert(node.input().begin(), node.input().end());
     kept.push_back(node);
   }
   for (const std::string& name : wanted)
-    if (const auto refused = refused_.find(name); refused != refused_.end()) throw UnsupportedError(refused->second);
+    if (const auto refused = refused_.find(name); refused != refused_.end())
+      throw UnsupportedError(refused->second);
   graph_.clear_node();
   for (auto node = kept.rbegin(); node != kept.rend(); ++node) *graph_.add_node() = *node;
   google::protobuf::RepeatedPtrField<pb::TensorProto> initializers;

@@ -19,7 +19,8 @@ Variable along(const Variable& x, int64_t axis, const Tensor& weights) {
 void keep_ratio(const std::string& policy, std::vector<ResizedAxis>& axes) {
   if (policy == "stretch") return;
   double scale = axes[0].scale;
-  for (const ResizedAxis& a : axes) scale = policy == "not_larger" ? std::min(scale, a.scale) : std::max(scale, a.scale);
+  for (const ResizedAxis& a : axes)
+    scale = policy == "not_larger" ? std::min(scale, a.scale) : std::max(scale, a.scale);
   for (ResizedAxis& a : axes) {
     a.scale = scale;
     a.out = static_cast<int64_t>(std::floor(scale * static_cast<double>(a.in) + 0.5));
@@ -31,10 +32,12 @@ Variable resized_axes(const FileNode& node, const Variable& x, const std::vector
   Variable y = x;
   Variable left_out;
   for (size_t i = 0; i < axes.size(); ++i) {
-    const bool unchanged = axes[i].in == axes[i].out && axes[i].scale == 1 && mode.coordinates != "tf_crop_and_resize";
+    const bool unchanged =
+        axes[i].in == axes[i].out && axes[i].scale == 1 && mode.coordinates != "tf_crop_and_resize";
     if (unchanged) continue;
     if (is_open(x, places[i])) node.refuse("it resizes an open axis; give it a size (LoadOptions::sizes)");
-    if (static_cast<double>(axes[i].in) * static_cast<double>(axes[i].out) > 1e8) node.refuse("its axes are too long");
+    if (static_cast<double>(axes[i].in) * static_cast<double>(axes[i].out) > 1e8)
+      node.refuse("its axes are too long");
     const ResizeWeights made = resize_weights(axes[i], mode);
     if (mode.interpolation == "nearest") {
       std::vector<int64_t> chosen;
@@ -73,15 +76,19 @@ Outputs resized(FileNode& node) {
     for (int64_t axis = 0; axis < rank_of(x); ++axis) places.push_back(axis);
   for (int64_t& axis : places) axis = axis_of(node, x, axis);
   const bool by_scale = node.has("scales") || (node.has(scales_at) && node[scales_at].shape().elements() > 0);
-  const std::vector<double> scales = node.has("scales") ? node.reals("scales") : by_scale ? node.numbers(scales_at) : std::vector<double>{};
+  const std::vector<double> scales = node.has("scales") ? node.reals("scales")
+                                     : by_scale         ? node.numbers(scales_at)
+                                                        : std::vector<double>{};
   const std::vector<int64_t> sizes = !by_scale ? node.open_integers(3) : std::vector<int64_t>{};
-  if ((by_scale ? scales.size() : sizes.size()) != places.size()) node.fail("it needs a scale or a size for each axis");
+  if ((by_scale ? scales.size() : sizes.size()) != places.size())
+    node.fail("it needs a scale or a size for each axis");
   std::vector<ResizedAxis> axes;
   for (size_t i = 0; i < places.size(); ++i) {
     ResizedAxis a{.in = x.shape()[places[i]]};
     a.scale = by_scale ? scales[i] : static_cast<double>(sizes[i]) / static_cast<double>(a.in);
     a.out = by_scale ? static_cast<int64_t>(std::floor(static_cast<double>(a.in) * a.scale)) : sizes[i];
-    if (!(a.scale > 0) || a.scale > 1e6 || a.in < 1) node.fail(fmt::format("axis {} of {} cannot have that size", places[i], x.shape().str()));
+    if (!(a.scale > 0) || a.scale > 1e6 || a.in < 1)
+      node.fail(fmt::format("axis {} of {} cannot have that size", places[i], x.shape().str()));
     axes.push_back(a);
   }
   if (!by_scale && !axes.empty()) keep_ratio(policy, axes);
@@ -95,13 +102,15 @@ Outputs resized(FileNode& node) {
   }
   return {in_float32(computable(x), [&](const Variable& wide) {
     const bool real = is_real(wide.dtype()) || mode.interpolation == "nearest";
-    return cast(resized_axes(node, real ? wide : cast(wide, float32), places, axes, mode, outside), x.dtype());
+    return cast(resized_axes(node, real ? wide : cast(wide, float32), places, axes, mode, outside),
+                x.dtype());
   })};
 }
 
 Outputs sampled(FileNode& node) {
   GridSampleOptions options{.align_corners = node.integer("align_corners", 0) != 0};
-  const std::string mode = node.text("mode", node.opset() < 20 ? "bilinear" : "linear"), padding = node.text("padding_mode", "zeros");
+  const std::string mode = node.text("mode", node.opset() < 20 ? "bilinear" : "linear"),
+                    padding = node.text("padding_mode", "zeros");
   if (mode == "nearest")
     options.mode = SampleMode::nearest;
   else if (mode != "bilinear" && mode != "linear")
@@ -118,12 +127,14 @@ Outputs sampled(FileNode& node) {
 Outputs affine(FileNode& node) {
   const std::vector<int64_t> sizes = node.integers(1);
   if (sizes.size() < 3) node.fail("its size has no axes of an image");
-  return {affine_grid(node[0], Shape(std::vector<int64_t>(sizes.begin() + 2, sizes.end())), node.integer("align_corners", 0) != 0)};
+  return {affine_grid(node[0], Shape(std::vector<int64_t>(sizes.begin() + 2, sizes.end())),
+                      node.integer("align_corners", 0) != 0)};
 }
 
 Outputs aligned_regions(FileNode& node) {
   const std::string mode = node.text("mode", "avg");
-  const bool half = node.opset() >= 16 && node.text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+  const bool half =
+      node.opset() >= 16 && node.text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
   if (mode != "avg") node.refuse(fmt::format("the mode '{}' is not supported", mode));
   return {roi_align(node[0], node[1], node[2],
                     {.size = {node.integer("output_height", 1), node.integer("output_width", 1)},
@@ -134,7 +145,8 @@ Outputs aligned_regions(FileNode& node) {
 
 /// Rows of regions are the number of the image and two corners.
 Outputs pooled_regions(FileNode& node) {
-  return {roi_pool(node[0], node[1], {.size = node.integers("pooled_shape"), .scale = node.real("spatial_scale", 1)})};
+  return {roi_pool(node[0], node[1],
+                   {.size = node.integers("pooled_shape"), .scale = node.real("spatial_scale", 1)})};
 }
 
 Outputs best_boxes(FileNode& node) {

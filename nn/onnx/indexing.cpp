@@ -30,7 +30,8 @@ Variable beside(const Variable& x, const Variable& indices, int64_t axis) {
 
 void check_same_rank(const FileNode& node) {
   if (node[0].rank() != node[1].rank())
-    node.fail(fmt::format("indices {} have other axes than {}", node[1].shape().str(), node[0].shape().str()));
+    node.fail(
+        fmt::format("indices {} have other axes than {}", node[1].shape().str(), node[0].shape().str()));
 }
 
 Outputs gathered_elements(FileNode& node) {
@@ -63,7 +64,8 @@ Outputs gathered_nd(FileNode& node) {
   const int64_t batches = node.integer("batch_dims", 0);
   if (batches == 0) return {gather_nd(x, node[1])};
   const Variable indices = cast(node[1], int64);
-  if (batches < 0 || batches >= rank_of(x) || batches >= rank_of(indices)) node.fail(fmt::format("it has {} batch_dims", batches));
+  if (batches < 0 || batches >= rank_of(x) || batches >= rank_of(indices))
+    node.fail(fmt::format("it has {} batch_dims", batches));
   // In front of the indices, those of the batch.
   std::vector<Variable> all;
   Shape leading = indices.shape();

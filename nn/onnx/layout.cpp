@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "espalier/nn/onnx/translate.h"
 #include "espalier/core/autograd.h"
+#include "espalier/nn/onnx/translate.h"
 #include "espalier/ops/axis_views.h"
 
 namespace espalier::onnx {
@@ -33,14 +33,16 @@ Outputs reshaped(FileNode& node) {
 Outputs flattened(FileNode& node) {
   const Variable& x = node[0];
   int64_t axis = node.integer("axis", 1);
-  if (axis < -rank_of(x) || axis > rank_of(x)) node.fail(fmt::format("there is no axis {} in {}", axis, x.shape().str()));
+  if (axis < -rank_of(x) || axis > rank_of(x))
+    node.fail(fmt::format("there is no axis {} in {}", axis, x.shape().str()));
   if (axis < 0) axis += rank_of(x);
   if (axis == 0) return {unsqueeze(x.rank() ? flatten(x, 0) : unsqueeze(x, 0), 0)};
   if (axis == rank_of(x)) return {unsqueeze(flatten(x, 0), 1)};
   int64_t behind = 1;
   for (int64_t i = axis; i < rank_of(x); ++i) behind *= x.shape()[i];
   if (axis == 1) return {flatten(x, 1)};
-  if (is_open_size(behind) && x.shape().elements() != 0) node.refuse("its second axis would be made of open axes");
+  if (is_open_size(behind) && x.shape().elements() != 0)
+    node.refuse("its second axis would be made of open axes");
   if (behind == 0 || x.shape().elements() == 0) {
     int64_t before = 1;
     for (int64_t i = 0; i < axis; ++i) before *= x.shape()[i];
@@ -54,7 +56,8 @@ Outputs transposed(FileNode& node) {
   std::vector<int64_t> order = node.integers("perm");
   if (order.empty())
     for (int64_t axis = rank_of(x) - 1; axis >= 0; --axis) order.push_back(axis);
-  if (order.size() != x.rank()) node.fail(fmt::format("it orders {} axes of shape {}", order.size(), x.shape().str()));
+  if (order.size() != x.rank())
+    node.fail(fmt::format("it orders {} axes of shape {}", order.size(), x.shape().str()));
   return {order.empty() ? x : permute(x, Axes(order))};
 }
 
@@ -86,7 +89,9 @@ Outputs joined(FileNode& node) {
 Outputs parted(FileNode& node) {
   const Variable& x = node[0];
   const int64_t axis = axis_of(node, x, node.integer("axis", 0)), size = x.shape()[axis];
-  std::vector<int64_t> sizes = node.has("split") ? node.integers("split") : node.has(1) ? node.integers(1) : std::vector<int64_t>{};
+  std::vector<int64_t> sizes = node.has("split") ? node.integers("split")
+                               : node.has(1)     ? node.integers(1)
+                                                 : std::vector<int64_t>{};
   if (sizes.empty()) {
     const int64_t parts = node.integer("num_outputs", static_cast<int64_t>(node.outputs()));
     if (parts < 1) node.fail(fmt::format("it makes {} parts", parts));
@@ -106,7 +111,9 @@ Outputs tiled(FileNode& node) {
 
 Outputs expanded(FileNode& node) {
   const Variable& x = node[0];
-  if (const Variable& like = node.value(1).shape_of; like.defined() && like.rank() >= x.rank() && broadcast(x.shape(), like.shape(), "Expand") == like.shape())
+  if (const Variable& like = node.value(1).shape_of;
+      like.defined() && like.rank() >= x.rank() &&
+      broadcast(x.shape(), like.shape(), "Expand") == like.shape())
     return {broadcast_like(x, like)};
   std::vector<int64_t> sizes = node.open_integers(1);
   while (sizes.size() < x.rank()) sizes.insert(sizes.begin(), 1);
@@ -118,12 +125,14 @@ Outputs expanded(FileNode& node) {
     const int64_t own = y.shape()[static_cast<int64_t>(i)];
     grows_open |= is_open_size(sizes[i]) && own != sizes[i];
   }
-  if (grows_open) node.refuse("it repeats elements along an open axis; give that axis a size (LoadOptions::sizes)");
+  if (grows_open)
+    node.refuse("it repeats elements along an open axis; give that axis a size (LoadOptions::sizes)");
   // Ones repeated: an axis of x that is open stays so.
   for (size_t i = 0; i < sizes.size(); ++i) {
     const auto axis = static_cast<int64_t>(i);
     if (sizes[i] == y.shape()[axis] || sizes[i] == 1) continue;
-    if (y.shape()[axis] != 1) node.fail(fmt::format("{} cannot be repeated to {}", x.shape().str(), Shape(sizes).str()));
+    if (y.shape()[axis] != 1)
+      node.fail(fmt::format("{} cannot be repeated to {}", x.shape().str(), Shape(sizes).str()));
     std::vector<int64_t> repeats(sizes.size(), 1);
     repeats[i] = sizes[i];
     if (sizes[i] == 0) {
@@ -163,7 +172,8 @@ Outputs depth_to_space(FileNode& node) {
   const Variable& x = node[0];
   const int64_t b = node.integer("blocksize");
   const std::string mode = node.text("mode", "DCR");
-  if (x.rank() != 4 || b < 1 || x.shape()[1] % (b * b)) node.fail(fmt::format("{} has no blocks of {}", x.shape().str(), b));
+  if (x.rank() != 4 || b < 1 || x.shape()[1] % (b * b))
+    node.fail(fmt::format("{} has no blocks of {}", x.shape().str(), b));
   if (mode == "CRD") return {pixel_shuffle(x, b)};
   if (mode != "DCR") node.fail(fmt::format("there is no mode '{}'", mode));
   const int64_t c = x.shape()[1] / (b * b);
@@ -183,7 +193,8 @@ Outputs space_to_depth(FileNode& node) {
 }
 
 /// begin, begin + step, … before end, with positions beyond the ends as NumPy has them.
-Variable sliced_axis(const FileNode& node, const Variable& x, int64_t axis, int64_t begin, int64_t end, int64_t step) {
+Variable sliced_axis(const FileNode& node, const Variable& x, int64_t axis, int64_t begin, int64_t end,
+                     int64_t step) {
   if (step == 0) node.fail("its step is 0");
   const int64_t size = x.shape()[axis];
   if (is_open(x, axis)) {
@@ -207,7 +218,9 @@ Outputs sliced(FileNode& node) {
   const bool inputs = node.opset() >= 10;
   const std::vector<int64_t> begins = inputs ? node.open_integers(1) : node.integers("starts"),
                              ends = inputs ? node.open_integers(2) : node.integers("ends");
-  std::vector<int64_t> axes = !inputs ? node.integers("axes") : node.has(3) ? node.integers(3) : std::vector<int64_t>{};
+  std::vector<int64_t> axes = !inputs       ? node.integers("axes")
+                              : node.has(3) ? node.integers(3)
+                                            : std::vector<int64_t>{};
   std::vector<int64_t> steps = node.has(4) ? node.integers(4) : std::vector<int64_t>(begins.size(), 1);
   if (axes.empty())
     for (size_t i = 0; i < begins.size(); ++i) axes.push_back(static_cast<int64_t>(i));
@@ -225,7 +238,8 @@ Outputs padded(FileNode& node) {
   std::vector<int64_t> axes = node.has(3) ? node.integers(3) : std::vector<int64_t>{};
   if (axes.empty())
     for (int64_t axis = 0; axis < rank_of(x); ++axis) axes.push_back(axis);
-  if (ends.size() != 2 * axes.size()) node.fail(fmt::format("it has {} numbers for {} axes", ends.size(), axes.size()));
+  if (ends.size() != 2 * axes.size())
+    node.fail(fmt::format("it has {} numbers for {} axes", ends.size(), axes.size()));
   std::vector<Padding> paddings(x.rank());
   for (size_t i = 0; i < axes.size(); ++i)
     paddings[static_cast<size_t>(axis_of(node, x, axes[i]))] = {ends[i], ends[i + axes.size()]};
@@ -261,7 +275,6 @@ Outputs center_cropped(FileNode& node) {
   }
   return {pad(x, paddings)};
 }
-
 
 }  // namespace
 

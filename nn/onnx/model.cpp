@@ -11,16 +11,21 @@ namespace espalier::onnx {
 namespace {
 
 const Variable& named(const NamedVariables& list, std::string_view name, const char* kind,
-                     const std::source_location& where) {
+                      const std::source_location& where) {
   for (const auto& [known, variable] : list)
     if (known == name) return variable;
-  return located(where, [&]() -> const Variable& { throw Error(fmt::format("the model has no {} '{}'", kind, name)); });
+  return located(
+      where, [&]() -> const Variable& { throw Error(fmt::format("the model has no {} '{}'", kind, name)); });
 }
 
 }  // namespace
 
-const Variable& Model::input(std::string_view name, Where where) const { return named(inputs_, name, "input", where); }
-const Variable& Model::output(std::string_view name, Where where) const { return named(outputs_, name, "output", where); }
+const Variable& Model::input(std::string_view name, Where where) const {
+  return named(inputs_, name, "input", where);
+}
+const Variable& Model::output(std::string_view name, Where where) const {
+  return named(outputs_, name, "output", where);
+}
 const Variable& Model::output(Where where) const {
   if (outputs_.size() == 1) return outputs_[0].second;
   return located(where, [&]() -> const Variable& {

@@ -16,18 +16,18 @@ namespace espalier::onnx {
 using NamedVariables = std::vector<std::pair<std::string, Variable>>;
 
 struct LoadOptions {
-  /// What stands for inputs of the file, by their names: the columns of a feed, other Variables, or Tensors, which are
-  /// constants. Every other input becomes a placeholder of its name.
+  /// What stands for inputs of the file, by their names: the columns of a feed, other Variables, or Tensors,
+  /// which are constants. Every other input becomes a placeholder of its name.
   NamedVariables inputs = {};
-  /// The sizes of axes that the file names, as {"batch", 8}. Every other axis without a number is open: its size may
-  /// differ from run to run.
+  /// The sizes of axes that the file names, as {"batch", 8}. Every other axis without a number is open: its
+  /// size may differ from run to run.
   std::vector<std::pair<std::string, int64_t>> sizes = {};
   /// The most bytes that one constant may take which the file computes from others.
   int64_t largest_constant = int64_t{1} << 30;
 };
 
-/// An operator reads values that decide about shapes, such as the sizes of a Reshape, and the tree does not know them:
-/// they depend on inputs of the model.
+/// An operator reads values that decide about shapes, such as the sizes of a Reshape, and the tree does not
+/// know them: they depend on inputs of the model.
 class ConstantNeeded : public UnsupportedError {
  public:
   ConstantNeeded(const std::string& message, std::vector<std::string> inputs)
@@ -39,9 +39,9 @@ class ConstantNeeded : public UnsupportedError {
   std::vector<std::string> inputs_;
 };
 
-/// The graph of a file. Its parameters are the real initializers with at least one axis that outputs depend on, by the
-/// names of the file, whose dots separate modules; the running statistics of normalizations are buffers. Other
-/// initializers are constants, and so is what is computed from constants alone.
+/// The graph of a file. Its parameters are the real initializers with at least one axis that outputs depend
+/// on, by the names of the file, whose dots separate modules; the running statistics of normalizations are
+/// buffers. Other initializers are constants, and so is what is computed from constants alone.
 class Model : public nn::Module {
  public:
   const NamedVariables& inputs() const { return inputs_; }
@@ -60,10 +60,10 @@ class Model : public nn::Module {
   int64_t opset_ = 0;
 };
 
-/// Reads a file of ONNX; weights in files of their own are looked for in its folder. Operators are those of ai.onnx,
-/// docs/onnx.md lists them; functions of the file are expanded. Throws FileError for a file that is no ONNX or that
-/// contradicts itself, naming the node; UnsupportedError for operators, types and settings that Espalier does not have;
-/// ConstantNeeded. Errors in `options` are an Error.
+/// Reads a file of ONNX; weights in files of their own are looked for in its folder. Operators are those of
+/// ai.onnx, docs/onnx.md lists them; functions of the file are expanded. Throws FileError for a file that is
+/// no ONNX or that contradicts itself, naming the node; UnsupportedError for operators, types and settings
+/// that Espalier does not have; ConstantNeeded. Errors in `options` are an Error.
 Model load(const std::filesystem::path& file, const LoadOptions& options = {},
            std::source_location where = std::source_location::current());
 

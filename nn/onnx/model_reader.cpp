@@ -33,8 +33,8 @@ const Value* Scope::find(const std::string& name) const {
   return nullptr;
 }
 
-ModelReader::ModelReader(const pb::ModelProto& proto, std::filesystem::path folder, const LoadOptions& options,
-                         const std::source_location& where)
+ModelReader::ModelReader(const pb::ModelProto& proto, std::filesystem::path folder,
+                         const LoadOptions& options, const std::source_location& where)
     : proto_(proto), folder_(std::move(folder)), options_(options), where_(where) {}
 
 void ModelReader::read_opsets() {
@@ -50,7 +50,8 @@ void ModelReader::read_initializers(const pb::GraphProto& graph, Scope& scope, b
     const std::string& name = initializer.name();
     const Tensor tensor = read_tensor(initializer, folder_);
     if (name.empty()) throw FileError("an initializer has no name");
-    if (scope.values.contains(name)) throw FileError(fmt::format("there are two initializers named '{}'", name));
+    if (scope.values.contains(name))
+      throw FileError(fmt::format("there are two initializers named '{}'", name));
     Value value{Variable(tensor, where_), true};
     if (outermost && is_real(tensor.dtype()) && tensor.rank() > 0) {
       value.constant = false;
@@ -74,7 +75,8 @@ Variable ModelReader::make_input(const pb::ValueInfoProto& info) {
   if (!type.has_shape()) throw UnsupportedError(fmt::format("{} has no shape", what));
   Dims dims;
   for (const auto& dim : type.shape().dim()) {
-    const auto named = std::ranges::find_if(options_.sizes, [&](const auto& size) { return size.first == dim.dim_param(); });
+    const auto named =
+        std::ranges::find_if(options_.sizes, [&](const auto& size) { return size.first == dim.dim_param(); });
     const bool open = !dim.has_dim_value();
     const int64_t size = !open ? dim.dim_value() : named != options_.sizes.end() ? named->second : -1;
     if (size < (open ? -1 : 0)) throw FileError(fmt::format("{} has an axis of size {}", what, size));
@@ -87,14 +89,16 @@ void ModelReader::read_inputs() {
   std::set<std::string> given;
   for (const pb::ValueInfoProto& info : proto_.graph().input()) {
     if (scope_.values.contains(info.name())) continue;  // an initializer is its default
-    const auto own = std::ranges::find_if(options_.inputs, [&](const auto& input) { return input.first == info.name(); });
+    const auto own =
+        std::ranges::find_if(options_.inputs, [&](const auto& input) { return input.first == info.name(); });
     Value value;
     if (own == options_.inputs.end()) {
       value.variable = make_input(info);
     } else {
       given.insert(info.name());
       value.variable = own->second;
-      if (!value.variable.defined()) throw Error(fmt::format("the input '{}' is an undefined Variable", info.name()));
+      if (!value.variable.defined())
+        throw Error(fmt::format("the input '{}' is an undefined Variable", info.name()));
       const int32_t type = info.type().tensor_type().elem_type();
       if (type && value.variable.dtype() != need_dtype(type, fmt::format("input '{}'", info.name())))
         throw TypeError(fmt::format("the input '{}' is {} in the file, not {}", info.name(), type_text(type),
@@ -116,10 +120,10 @@ Value ModelReader::folded(Variable variable, const FileNode& node) const {
   while (const Node* below = walk.next()) {
     for (const Output& output : below->outputs)
       if (!below->is_leaf() && output.spec.bytes() > options_.largest_constant)
-        throw UnsupportedError(fmt::format("{}: a constant of shape {} would take {} bytes, more than "
-                                           "LoadOptions::largest_constant, which is {}",
-                                           node.label(), output.spec.shape.str(), output.spec.bytes(),
-                                           options_.largest_constant));
+        throw UnsupportedError(fmt::format(
+            "{}: a constant of shape {} would take {} bytes, more than "
+            "LoadOptions::largest_constant, which is {}",
+            node.label(), output.spec.shape.str(), output.spec.bytes(), options_.largest_constant));
     walk.enter_inputs(*below);
   }
   if (is_constant(variable.node()->op())) return {variable, true};
@@ -131,17 +135,21 @@ void ModelReader::translate(const pb::NodeProto& node, Scope& scope, const Opset
   for (const std::string& name : node.input()) {
     const Value* value = name.empty() ? nullptr : scope.find(name);
     if (!name.empty() && !value)
-      throw FileError(fmt::format("node '{}' ({}) reads '{}', which nothing before it makes", node.name(), full_name(node), name));
+      throw FileError(fmt::format("node '{}' ({}) reads '{}', which nothing before it makes", node.name(),
+                                  full_name(node), name));
     inputs.push_back(value ? *value : Value{});
   }
   std::vector<Value> outputs;
   const auto domain = opsets.find(is_main_domain(node.domain()) ? "" : node.domain());
   const int64_t opset = domain == opsets.end() ? 1 : domain->second;
-  const Translate translate = is_main_domain(node.domain()) ? registry().find(node.op_type(), opset) : nullptr;
+  const Translate translate =
+      is_main_domain(node.domain()) ? registry().find(node.op_type(), opset) : nullptr;
   if (translate) {
     FileNode file_node(
         node, opset, inputs, [&](const pb::TensorProto& tensor) { return read_tensor(tensor, folder_); },
-        [&](const pb::GraphProto& graph, const std::vector<Value>& values) { return run(graph, values, scope, opsets); });
+        [&](const pb::GraphProto& graph, const std::vector<Value>& values) {
+          return run(graph, values, scope, opsets);
+        });
     with_prefix(file_node.label(), [&] {
       const Outputs made = located(where_, [&] { return translate(file_node); });
       file_node.check_attributes();
@@ -158,7 +166,8 @@ void ModelReader::translate(const pb::NodeProto& node, Scope& scope, const Opset
     const std::string& name = node.output(i);
     if (name.empty()) continue;
     if (static_cast<size_t>(i) >= outputs.size() || !outputs[static_cast<size_t>(i)].variable.defined())
-      throw UnsupportedError(fmt::format("node '{}' ({}): its output {} is not supported", node.name(), full_name(node), i));
+      throw UnsupportedError(
+          fmt::format("node '{}' ({}): its output {} is not supported", node.name(), full_name(node), i));
     if (!scope.values.emplace(name, outputs[static_cast<size_t>(i)]).second)
       throw FileError(fmt::format("there are two values named '{}'", name));
   }
@@ -170,10 +179,12 @@ void ModelReader::translate(const pb::GraphProto& graph, Scope& scope) {
 
 std::vector<Value> ModelReader::call(const pb::FunctionProto& function, const pb::NodeProto& node,
                                      const std::vector<Value>& inputs) {
-  if (++depth_ > most_depth) throw FileError(fmt::format("function '{}': functions call each other without end", function.name()));
+  if (++depth_ > most_depth)
+    throw FileError(fmt::format("function '{}': functions call each other without end", function.name()));
   Scope scope;
   for (int i = 0; i < function.input_size(); ++i)
-    scope.values.emplace(function.input(i), static_cast<size_t>(i) < inputs.size() ? inputs[static_cast<size_t>(i)] : Value{});
+    scope.values.emplace(function.input(i),
+                         static_cast<size_t>(i) < inputs.size() ? inputs[static_cast<size_t>(i)] : Value{});
   Opsets opsets = opsets_;
   for (const auto& opset : function.opset_import())
     opsets[is_main_domain(opset.domain()) ? "" : opset.domain()] = opset.version();
@@ -181,27 +192,30 @@ std::vector<Value> ModelReader::call(const pb::FunctionProto& function, const pb
   std::vector<Value> outputs;
   for (const std::string& name : function.output()) {
     const Value* value = scope.find(name);
-    if (!value) throw FileError(fmt::format("function '{}' does not make its output '{}'", function.name(), name));
+    if (!value)
+      throw FileError(fmt::format("function '{}' does not make its output '{}'", function.name(), name));
     outputs.push_back(*value);
   }
   --depth_;
   return outputs;
 }
 
-std::vector<Value> ModelReader::run(const pb::GraphProto& graph, const std::vector<Value>& inputs, const Scope& around,
-                                    const Opsets& opsets) {
+std::vector<Value> ModelReader::run(const pb::GraphProto& graph, const std::vector<Value>& inputs,
+                                    const Scope& around, const Opsets& opsets) {
   if (++depth_ > most_depth) throw FileError("graphs inside of graphs are too many");
   Scope scope{&around};
   read_initializers(graph, scope, false);
   if (static_cast<size_t>(graph.input_size()) != inputs.size())
-    throw FileError(fmt::format("graph '{}' takes {} inputs, not {}", graph.name(), graph.input_size(), inputs.size()));
+    throw FileError(
+        fmt::format("graph '{}' takes {} inputs, not {}", graph.name(), graph.input_size(), inputs.size()));
   for (int i = 0; i < graph.input_size(); ++i)
     scope.values.emplace(graph.input(i).name(), inputs[static_cast<size_t>(i)]);
   for (const pb::NodeProto& node : graph.node()) translate(node, scope, opsets);
   std::vector<Value> outputs;
   for (const auto& output : graph.output()) {
     const Value* value = scope.find(output.name());
-    if (!value) throw FileError(fmt::format("graph '{}' does not make its output '{}'", graph.name(), output.name()));
+    if (!value)
+      throw FileError(fmt::format("graph '{}' does not make its output '{}'", graph.name(), output.name()));
     outputs.push_back(*value);
   }
   --depth_;
@@ -222,7 +236,8 @@ nn::Module ModelReader::module_of(const std::string& path, std::string& name) {
       break;
     }
     auto known = modules_.find(whole);
-    if (known == modules_.end()) known = modules_.emplace(whole, module.add(part, nn::Module(), where_)).first;
+    if (known == modules_.end())
+      known = modules_.emplace(whole, module.add(part, nn::Module(), where_)).first;
     module = known->second;
     name.erase(0, dot + 1);
     before = whole + ".";
@@ -262,7 +277,8 @@ Model ModelReader::read() {
   for (const pb::ValueInfoProto& output : graph.output()) {
     const Value* value = scope_.find(output.name());
     if (!value) throw FileError(fmt::format("nothing makes the output '{}'", output.name()));
-    if (!names.insert(output.name()).second) throw FileError(fmt::format("there are two outputs named '{}'", output.name()));
+    if (!names.insert(output.name()).second)
+      throw FileError(fmt::format("there are two outputs named '{}'", output.name()));
     model_.outputs_.emplace_back(output.name(), value->variable);
   }
   add_parameters();

@@ -35,7 +35,8 @@ class ModelReader {
   Variable make_input(const pb::ValueInfoProto& info);
   void translate(const pb::GraphProto& graph, Scope& scope);
   void translate(const pb::NodeProto& node, Scope& scope, const Opsets& opsets);
-  std::vector<Value> call(const pb::FunctionProto& function, const pb::NodeProto& node, const std::vector<Value>& inputs);
+  std::vector<Value> call(const pb::FunctionProto& function, const pb::NodeProto& node,
+                          const std::vector<Value>& inputs);
   std::vector<Value> run(const pb::GraphProto& graph, const std::vector<Value>& inputs, const Scope& around,
                          const Opsets& opsets);
   Value folded(Variable variable, const FileNode& node) const;

@@ -34,7 +34,8 @@ Outputs by_batches(FileNode& node) {
   const Variable& x = node[0];
   const double epsilon = node.real("epsilon", 1e-5f), momentum = node.real("momentum", 0.9f);
   const bool training = node.integer("training_mode", 0) != 0;
-  if (node.opset() < 9 && node.integer("spatial", 1) == 0) node.refuse("statistics of single elements are not supported");
+  if (node.opset() < 9 && node.integer("spatial", 1) == 0)
+    node.refuse("statistics of single elements are not supported");
   Variable center = node[3], spread = node[4];
   const DType dtype = is_half(x.dtype()) ? float32 : x.dtype();
   const Variable wide = x.dtype() == dtype ? x : cast(x, dtype);
@@ -67,7 +68,8 @@ Variable standardized(const Variable& x, const Axes& axes, double epsilon) {
 Outputs by_instances(FileNode& node) {
   const double epsilon = node.real("epsilon", 1e-5f);
   const Variable& x = node[0];
-  return {standardized(x, axes_from(2, x), epsilon) * along_channels(node[1], x) + along_channels(node[2], x)};
+  return {standardized(x, axes_from(2, x), epsilon) * along_channels(node[1], x) +
+          along_channels(node[2], x)};
 }
 
 /// Until opset 20 there is a scale for each group, from then on one for each channel.
@@ -75,13 +77,15 @@ Outputs by_groups(FileNode& node) {
   const double epsilon = node.real("epsilon", 1e-5f);
   const int64_t groups = node.integer("num_groups");
   node.ignore("stash_type");
-  if (groups < 1 || node[0].rank() < 2 || node[0].shape()[1] % groups) node.fail(fmt::format("{} groups do not divide the channels of {}", groups, node[0].shape().str()));
+  if (groups < 1 || node[0].rank() < 2 || node[0].shape()[1] % groups)
+    node.fail(fmt::format("{} groups do not divide the channels of {}", groups, node[0].shape().str()));
   return {in_float32(node[0], [&](const Variable& x) {
     const Variable parts = unflatten(x, 1, {groups, x.shape()[1] / groups});
     const auto column = [&](const Variable& vector) { return along_channels(cast(vector, x.dtype()), x); };
     const Variable y = standardized(parts, axes_from(2, parts), epsilon);
     if (node[1].shape()[0] == groups && groups != x.shape()[1] && node.opset() < 21)
-      return merged_channels(y * along_channels(cast(node[1], x.dtype()), y) + along_channels(cast(node[2], x.dtype()), y));
+      return merged_channels(y * along_channels(cast(node[1], x.dtype()), y) +
+                             along_channels(cast(node[2], x.dtype()), y));
     return merged_channels(y) * column(node[1]) + column(node[2]);
   })};
 }
@@ -96,8 +100,9 @@ Outputs by_layers(FileNode& node) {
   const Axes axes = axes_from(axis, x);
   const Variable center = mean(wide, axes, true), centered = wide - center;
   const Variable inverse = rsqrt(mean(square(centered), axes, true) + epsilon);
-  const bool plain = axis == rank_of(x) - 1 && node.has(2) && !node.wants(1) && !node.wants(2) && node[1].rank() == 1 &&
-                     node[2].rank() == 1 && node[1].dtype() == dtype && node[1].shape() == node[2].shape();
+  const bool plain = axis == rank_of(x) - 1 && node.has(2) && !node.wants(1) && !node.wants(2) &&
+                     node[1].rank() == 1 && node[2].rank() == 1 && node[1].dtype() == dtype &&
+                     node[1].shape() == node[2].shape();
   if (plain && x.dtype() == dtype) return {layer_norm(x, node[1], node[2], epsilon)};
   Variable y = cast(centered * inverse, x.dtype()) * node[1];
   if (node.has(2)) y = y + node[2];
@@ -110,7 +115,8 @@ Outputs by_root_mean_square(FileNode& node) {
   const int64_t axis = axis_of(node, x, node.integer("axis", -1));
   node.ignore("stash_type");
   const Axes axes = axes_from(axis, x);
-  const Variable y = in_float32(x, [&](const Variable& wide) { return wide / sqrt(mean(square(wide), axes, true) + epsilon); });
+  const Variable y = in_float32(
+      x, [&](const Variable& wide) { return wide / sqrt(mean(square(wide), axes, true) + epsilon); });
   return {cast(y, node[1].dtype()) * node[1]};
 }
 
@@ -126,7 +132,8 @@ Outputs by_neighbours(FileNode& node) {
   const int64_t size = node.integer("size");
   const double alpha = node.real("alpha", 1e-4f), beta = node.real("beta", 0.75), bias = node.real("bias", 1);
   const Variable& x = node[0];
-  if (size < 1 || size > 1'000'000 || x.rank() < 2) node.fail(fmt::format("{} channels of {} are no neighbourhood", size, x.shape().str()));
+  if (size < 1 || size > 1'000'000 || x.rank() < 2)
+    node.fail(fmt::format("{} channels of {} are no neighbourhood", size, x.shape().str()));
   std::vector<Padding> paddings(x.rank() - 1);
   paddings[0] = {(size - 1) / 2, size / 2};
   const Variable squares = sum(sliding_windows(pad(square(x), paddings), 1, size), -1);

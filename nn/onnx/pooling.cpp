@@ -31,10 +31,15 @@ Outputs largest(FileNode& node) {
   Variable x = computable(node[0]);
   if (!fits(windows)) {
     if (indices) node.refuse("indices with uneven padding are not supported");
-    x = padded(x, windows, is_real(x.dtype()) ? -std::numeric_limits<double>::infinity() : std::numeric_limits<int32_t>::min());
+    x = padded(
+        x, windows,
+        is_real(x.dtype()) ? -std::numeric_limits<double>::infinity() : std::numeric_limits<int32_t>::min());
   }
-  const MaxPoolOptions options{.kernel = windows.kernel, .stride = PerAxis(windows.stride), .padding = windows.before(),
-                               .dilation = windows.dilation, .ceil = ceil};
+  const MaxPoolOptions options{.kernel = windows.kernel,
+                               .stride = PerAxis(windows.stride),
+                               .padding = windows.before(),
+                               .dilation = windows.dilation,
+                               .ceil = ceil};
   if (!indices) return {cast(max_pool(x, options), node[0].dtype())};
   const auto [values, places] = max_pool_with_indices(x, options);
   // Places are counted in the whole tensor.
@@ -58,7 +63,9 @@ Outputs largest(FileNode& node) {
 Variable mean_of_windows(const Variable& x, const Windows& windows) {
   Variable y = x;
   for (size_t i = 0; i < windows.axes(); ++i)
-    y = mean(sliding_windows(y, static_cast<int64_t>(i) + 2, windows.kernel[i], windows.stride[i], windows.dilation[i]), -1);
+    y = mean(sliding_windows(y, static_cast<int64_t>(i) + 2, windows.kernel[i], windows.stride[i],
+                             windows.dilation[i]),
+             -1);
   return y;
 }
 
@@ -66,7 +73,8 @@ Variable mean_of_windows(const Variable& x, const Windows& windows) {
 void round_up(Windows& windows, const Variable& x) {
   for (size_t i = 0; i < windows.axes(); ++i) {
     const int64_t span = windows.dilation[i] * (windows.kernel[i] - 1) + 1, stride = windows.stride[i];
-    const int64_t size = x.shape()[static_cast<int64_t>(i) + 2] + windows.padding[i].before + windows.padding[i].after;
+    const int64_t size =
+        x.shape()[static_cast<int64_t>(i) + 2] + windows.padding[i].before + windows.padding[i].after;
     int64_t count = (std::max<int64_t>(0, size - span) + stride - 1) / stride + 1;
     if ((count - 1) * stride >= size - windows.padding[i].after) --count;
     windows.padding[i].after += std::max<int64_t>(0, (count - 1) * stride + span - size);
@@ -76,9 +84,13 @@ void round_up(Windows& windows, const Variable& x) {
 Outputs averaged(FileNode& node) {
   const Variable& x = node[0];
   Windows windows = windows_of(node, x);
-  const bool ceil = node.integer("ceil_mode", 0) != 0, count_padding = node.integer("count_include_pad", 0) != 0;
+  const bool ceil = node.integer("ceil_mode", 0) != 0,
+             count_padding = node.integer("count_include_pad", 0) != 0;
   if (fits(windows) && !windows.dilated())
-    return {avg_pool(x, {.kernel = windows.kernel, .stride = PerAxis(windows.stride), .padding = windows.before(), .ceil = ceil,
+    return {avg_pool(x, {.kernel = windows.kernel,
+                         .stride = PerAxis(windows.stride),
+                         .padding = windows.before(),
+                         .ceil = ceil,
                          .count_padding = count_padding})};
   for (int64_t axis = 2; axis < rank_of(x); ++axis)
     if (is_open(x, axis)) node.refuse("this padding needs the size of an open axis");
@@ -92,7 +104,8 @@ Outputs averaged(FileNode& node) {
     if (count_padding) {
       Windows rest = windows;
       round_up(rest, x);
-      for (size_t i = 0; i < counted.axes(); ++i) counted.padding[i].after = rest.padding[i].after - windows.padding[i].after;
+      for (size_t i = 0; i < counted.axes(); ++i)
+        counted.padding[i].after = rest.padding[i].after - windows.padding[i].after;
     } else {
       round_up(counted, x);
     }
@@ -108,19 +121,24 @@ Outputs normed(FileNode& node) {
   Variable x = node[0];
   if (ceil) round_up(windows, x);
   if (!fits(windows)) x = padded(x, windows, 0);
-  return {lp_pool(x, {.kernel = windows.kernel, .p = static_cast<double>(node.integer("p", 2)), .stride = PerAxis(windows.stride),
-                      .padding = windows.before(), .dilation = windows.dilation})};
+  return {lp_pool(x, {.kernel = windows.kernel,
+                      .p = static_cast<double>(node.integer("p", 2)),
+                      .stride = PerAxis(windows.stride),
+                      .padding = windows.before(),
+                      .dilation = windows.dilation})};
 }
 
 Outputs unpooled(FileNode& node) {
   const Variable& x = node[0];
   const Windows windows = windows_of(node, x);
   const auto axes = static_cast<int64_t>(windows.axes());
-  std::vector<int64_t> own, size;  // of the unpooled planes, whose places the indices count, and of the result
+  std::vector<int64_t> own,
+      size;  // of the unpooled planes, whose places the indices count, and of the result
   for (int64_t i = 0; i < axes; ++i) {
     const auto k = static_cast<size_t>(i);
     if (is_open(x, i + 2)) node.refuse("it needs the size of an open axis");
-    own.push_back((x.shape()[i + 2] - 1) * windows.stride[k] - windows.padding[k].before - windows.padding[k].after + windows.kernel[k]);
+    own.push_back((x.shape()[i + 2] - 1) * windows.stride[k] - windows.padding[k].before -
+                  windows.padding[k].after + windows.kernel[k]);
   }
   size = own;
   if (node.has(2)) {
@@ -152,7 +170,8 @@ void add_pooling(Registry& all) {
   all.add("MaxUnpool", 9, unpooled);
   all.add("GlobalMaxPool", 1, [](FileNode& n) { return Outputs{global_max_pool(n[0])}; });
   all.add("GlobalAveragePool", 1, [](FileNode& n) { return Outputs{global_avg_pool(n[0])}; });
-  all.add("GlobalLpPool", 2, [](FileNode& n) { return Outputs{global_lp_pool(n[0], static_cast<double>(n.integer("p", 2)))}; });
+  all.add("GlobalLpPool", 2,
+          [](FileNode& n) { return Outputs{global_lp_pool(n[0], static_cast<double>(n.integer("p", 2)))}; });
 }
 
 }  // namespace espalier::onnx

@@ -23,10 +23,12 @@ Range range_of(const FileNode& node, DType dtype) {
   }
 }
 
-/// A scale or zero point in the shape that meets `x`: of all, of each slice of the axis, or of each block of it.
+/// A scale or zero point in the shape that meets `x`: of all, of each slice of the axis, or of each block of
+/// it.
 Variable spread(FileNode& node, const Variable& settings, const Variable& x, int64_t axis) {
   const int64_t block = node.integer("block_size", 0);
-  if (settings.shape().elements() == 1 && (settings.rank() <= 1) && (x.rank() == 0 || block == 0)) return reshape(settings, {});
+  if (settings.shape().elements() == 1 && (settings.rank() <= 1) && (x.rank() == 0 || block == 0))
+    return reshape(settings, {});
   const int64_t at = axis_of(node, x, axis);
   if (block > 0) {
     const Variable repeated = repeat_interleave(settings, block, at);
@@ -38,10 +40,13 @@ Variable spread(FileNode& node, const Variable& settings, const Variable& x, int
 }
 
 /// round(x / scale) + zero point, within the range of the type.
-Variable quantized(const FileNode& node, const Variable& x, const Variable& scale, const Variable& zero, DType to) {
+Variable quantized(const FileNode& node, const Variable& x, const Variable& scale, const Variable& zero,
+                   DType to) {
   const Range range = range_of(node, to);
   const Variable whole = round(x / cast(scale, x.dtype()));
-  return cast(clamp(cast(zero.defined() ? whole + cast(zero, x.dtype()) : whole, float64), range.low, range.high), to);
+  return cast(
+      clamp(cast(zero.defined() ? whole + cast(zero, x.dtype()) : whole, float64), range.low, range.high),
+      to);
 }
 
 Variable dequantized(const Variable& x, const Variable& scale, const Variable& zero) {
@@ -55,7 +60,8 @@ Outputs quantize(FileNode& node) {
   node.ignore("saturate");
   node.ignore("precision");
   DType to = node.has(2) ? node[2].dtype() : uint8;
-  if (const int64_t type = node.integer("output_dtype", 0)) to = need_dtype(static_cast<int32_t>(type), node.label());
+  if (const int64_t type = node.integer("output_dtype", 0))
+    to = need_dtype(static_cast<int32_t>(type), node.label());
   const Variable x = is_half(node[0].dtype()) || !is_real(node[0].dtype()) ? cast(node[0], float32) : node[0];
   const Variable zero = node.has(2) ? spread(node, computable(node[2]), x, axis) : Variable();
   return {quantized(node, x, spread(node, node[1], x, axis), zero, to)};
@@ -65,7 +71,8 @@ Outputs dequantize(FileNode& node) {
   const int64_t axis = node.integer("axis", 1);
   const Variable& x = node[0];
   if (const int64_t type = node.integer("output_dtype", 0))
-    if (dtype_of_file(static_cast<int32_t>(type)) != node[1].dtype()) node.refuse("its result has another type than its scale");
+    if (dtype_of_file(static_cast<int32_t>(type)) != node[1].dtype())
+      node.refuse("its result has another type than its scale");
   const Variable zero = node.has(2) ? spread(node, computable(node[2]), x, axis) : Variable();
   return {dequantized(x, spread(node, node[1], x, axis), zero)};
 }
@@ -114,11 +121,17 @@ Outputs quantized_convolution(FileNode& node) {
   };
   const Variable x = cast(node[0], float64) - cast(reshape(node[2], {}), float64);
   const Variable kernels = cast(weights, float64) - column(5, 0);
-  Variable y = conv(x, kernels, {.stride = windows.stride, .padding = windows.padding, .dilation = windows.dilation, .groups = node.integer("group", 1)});
+  Variable y = conv(x, kernels,
+                    {.stride = windows.stride,
+                     .padding = windows.padding,
+                     .dilation = windows.dilation,
+                     .groups = node.integer("group", 1)});
   if (node.has(8)) y = y + column(8, 1);
-  const Variable scale = cast(reshape(node[1], {}), float64) * column(4, 1) / cast(reshape(node[6], {}), float64);
+  const Variable scale =
+      cast(reshape(node[1], {}), float64) * column(4, 1) / cast(reshape(node[6], {}), float64);
   const Range range = range_of(node, node[7].dtype());
-  return {cast(clamp(round(y * scale) + cast(reshape(node[7], {}), float64), range.low, range.high), node[7].dtype())};
+  return {cast(clamp(round(y * scale) + cast(reshape(node[7], {}), float64), range.low, range.high),
+               node[7].dtype())};
 }
 
 }  // namespace

@@ -54,7 +54,8 @@ Outputs coins(FileNode& node) {
 Outputs classes(FileNode& node) {
   node.set_random();
   node.ignore("seed");
-  return {cast(multinomial(softmax(node[0], -1), node.integer("sample_size", 1), true), dtype_of_attribute(node, int32))};
+  return {cast(multinomial(softmax(node[0], -1), node.integer("sample_size", 1), true),
+               dtype_of_attribute(node, int32))};
 }
 
 }  // namespace

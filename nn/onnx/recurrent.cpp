@@ -20,12 +20,17 @@ Activation activation_named(const FileNode& node, const std::string& name, std::
   if (name == "Softsign") return [](const Variable& x) { return softsign(x); };
   if (name == "Softplus") return [](const Variable& x) { return softplus(x); };
   if (name == "LeakyRelu") return [a = alpha.value_or(0.01)](const Variable& x) { return leaky_relu(x, a); };
-  if (name == "ThresholdedRelu") return [a = alpha.value_or(1)](const Variable& x) { return threshold(x, a, 0); };
+  if (name == "ThresholdedRelu")
+    return [a = alpha.value_or(1)](const Variable& x) { return threshold(x, a, 0); };
   if (name == "Elu") return [a = alpha.value_or(1)](const Variable& x) { return elu(x, a); };
   if (name == "HardSigmoid")
-    return [a = alpha.value_or(0.2), b = beta.value_or(0.5)](const Variable& x) { return clamp(x * a + b, 0, 1); };
-  if (name == "Affine") return [a = alpha.value_or(1), b = beta.value_or(0)](const Variable& x) { return x * a + b; };
-  if (name == "ScaledTanh") return [a = alpha.value_or(1), b = beta.value_or(1)](const Variable& x) { return tanh(x * b) * a; };
+    return [a = alpha.value_or(0.2), b = beta.value_or(0.5)](const Variable& x) {
+      return clamp(x * a + b, 0, 1);
+    };
+  if (name == "Affine")
+    return [a = alpha.value_or(1), b = beta.value_or(0)](const Variable& x) { return x * a + b; };
+  if (name == "ScaledTanh")
+    return [a = alpha.value_or(1), b = beta.value_or(1)](const Variable& x) { return tanh(x * b) * a; };
   node.refuse(fmt::format("the activation '{}' is not supported", name));
 }
 
@@ -52,17 +57,20 @@ Network network_of(FileNode& node, int64_t gates, const std::vector<std::string>
   net.directions = net.direction == "bidirectional" ? 2 : 1;
   if (node.has("clip")) net.clip = node.real("clip", 0);
   net.x = net.batch_first ? swapaxes(node[0], 0, 1) : node[0];
-  if (net.x.rank() != 3 || node[1].rank() != 3 || node[2].rank() != 3) node.fail("its input and weights have other axes");
+  if (net.x.rank() != 3 || node[1].rank() != 3 || node[2].rank() != 3)
+    node.fail("its input and weights have other axes");
   net.hidden = node[2].shape()[2];
   if (node.integer("hidden_size", net.hidden) != net.hidden || node[1].shape()[0] != net.directions ||
       node[1].shape()[1] != gates * net.hidden || node[2].shape()[1] != gates * net.hidden)
-    node.fail(fmt::format("its weights {} and {} are not those of its hidden_size and direction", node[1].shape().str(), node[2].shape().str()));
+    node.fail(fmt::format("its weights {} and {} are not those of its hidden_size and direction",
+                          node[1].shape().str(), node[2].shape().str()));
   if (is_open(net.x, 0)) node.refuse("its axis of time is open; give it a size (LoadOptions::sizes)");
   net.steps = net.x.shape()[0];
   std::vector<std::string> names = node.texts("activations");
   if (names.empty())
     for (int64_t d = 0; d < net.directions; ++d) names.insert(names.end(), defaults.begin(), defaults.end());
-  if (names.size() != defaults.size() * static_cast<size_t>(net.directions)) node.fail("it names another number of activations");
+  if (names.size() != defaults.size() * static_cast<size_t>(net.directions))
+    node.fail("it names another number of activations");
   const std::vector<double> alphas = node.reals("activation_alpha"), betas = node.reals("activation_beta");
   size_t alpha = 0, beta = 0;  // the lists have numbers for those activations that take them
   for (const std::string& name : names) {
@@ -80,7 +88,9 @@ Network network_of(FileNode& node, int64_t gates, const std::vector<std::string>
 
 Variable at(const Variable& x, int64_t i) { return squeeze(slice(x, 0, i, i + 1), 0); }
 /// Part `i` of the last axis, of that width.
-Variable part(const Variable& x, int64_t i, int64_t width) { return slice(x, -1, i * width, (i + 1) * width); }
+Variable part(const Variable& x, int64_t i, int64_t width) {
+  return slice(x, -1, i * width, (i + 1) * width);
+}
 
 /// The initial state of a direction: that of the file, or zeros for each row of the batch.
 Variable initial_state(FileNode& node, const Network& net, size_t input, int64_t d) {
@@ -107,7 +117,8 @@ Outputs unrolled(FileNode& node, const Network& net, bool cells, Step&& step) {
   for (int64_t d = 0; d < net.directions; ++d) {
     States state{initial_state(node, net, 5, d), cells ? initial_state(node, net, 6, d) : Variable()};
     const Variable inputs = input_products(node, net, d), recurrent = transpose(at(node[2], d));
-    const Variable bias = node.has(3) ? slice(at(node[3], d), 0, net.gates * net.hidden, open_end) : Variable();
+    const Variable bias =
+        node.has(3) ? slice(at(node[3], d), 0, net.gates * net.hidden, open_end) : Variable();
     std::vector<Variable> steps(static_cast<size_t>(net.steps));
     for (int64_t i = 0; i < net.steps; ++i) {
       const int64_t t = net.backwards(d) ? net.steps - 1 - i : i;
@@ -131,54 +142,66 @@ Outputs unrolled(FileNode& node, const Network& net, bool cells, Step&& step) {
   return {permute(y, {2, 0, 1, 3}), swapaxes(h, 0, 1), cells ? swapaxes(c, 0, 1) : Variable()};
 }
 
-Variable clipped(const Network& net, const Variable& x) { return net.clip ? clamp(x, -*net.clip, *net.clip) : x; }
+Variable clipped(const Network& net, const Variable& x) {
+  return net.clip ? clamp(x, -*net.clip, *net.clip) : x;
+}
 
 Outputs simple(FileNode& node) {
   const Network net = network_of(node, 1, {"Tanh"});
-  return unrolled(node, net, false, [&](const Variable& x, const States& s, const Variable& r, const Variable& bias, int64_t d) {
-    Variable y = x + matmul(s.h, r);
-    if (bias.defined()) y = y + bias;
-    return States{net.activations[static_cast<size_t>(d)](clipped(net, y)), {}};
-  });
+  return unrolled(
+      node, net, false,
+      [&](const Variable& x, const States& s, const Variable& r, const Variable& bias, int64_t d) {
+        Variable y = x + matmul(s.h, r);
+        if (bias.defined()) y = y + bias;
+        return States{net.activations[static_cast<size_t>(d)](clipped(net, y)), {}};
+      });
 }
 
-/// Gates in the order i, o, f, c; peepholes in the order i, o, f. Hochreiter and Schmidhuber, Long short-term memory,
-/// 1997.
+/// Gates in the order i, o, f, c; peepholes in the order i, o, f. Hochreiter and Schmidhuber, Long short-term
+/// memory, 1997.
 Outputs long_memory(FileNode& node) {
   const Network net = network_of(node, 4, {"Sigmoid", "Tanh", "Tanh"});
   const bool coupled = node.integer("input_forget", 0) != 0;
-  return unrolled(node, net, true, [&](const Variable& x, const States& s, const Variable& r, const Variable& bias, int64_t d) {
-    const Activation* f = &net.activations[static_cast<size_t>(3 * d)];
-    Variable gates = x + matmul(s.h, r);
-    if (bias.defined()) gates = gates + bias;
-    const auto gate = [&](int64_t i) { return part(gates, i, net.hidden); };
-    const auto peephole = [&](int64_t i, const Variable& c) {
-      return node.has(7) ? part(at(node[7], d), i, net.hidden) * c : zeros_like(c);
-    };
-    const bool peeps = node.has(7);
-    const Variable in = f[0](clipped(net, peeps ? gate(0) + peephole(0, s.c) : gate(0)));
-    const Variable forget = coupled ? 1 - in : f[0](clipped(net, peeps ? gate(2) + peephole(2, s.c) : gate(2)));
-    const Variable c = forget * s.c + in * f[1](clipped(net, gate(3)));
-    const Variable out = f[0](clipped(net, peeps ? gate(1) + peephole(1, c) : gate(1)));
-    return States{out * f[2](c), c};
-  });
+  return unrolled(
+      node, net, true,
+      [&](const Variable& x, const States& s, const Variable& r, const Variable& bias, int64_t d) {
+        const Activation* f = &net.activations[static_cast<size_t>(3 * d)];
+        Variable gates = x + matmul(s.h, r);
+        if (bias.defined()) gates = gates + bias;
+        const auto gate = [&](int64_t i) { return part(gates, i, net.hidden); };
+        const auto peephole = [&](int64_t i, const Variable& c) {
+          return node.has(7) ? part(at(node[7], d), i, net.hidden) * c : zeros_like(c);
+        };
+        const bool peeps = node.has(7);
+        const Variable in = f[0](clipped(net, peeps ? gate(0) + peephole(0, s.c) : gate(0)));
+        const Variable forget =
+            coupled ? 1 - in : f[0](clipped(net, peeps ? gate(2) + peephole(2, s.c) : gate(2)));
+        const Variable c = forget * s.c + in * f[1](clipped(net, gate(3)));
+        const Variable out = f[0](clipped(net, peeps ? gate(1) + peephole(1, c) : gate(1)));
+        return States{out * f[2](c), c};
+      });
 }
 
 /// Gates in the order z, r, h. Cho et al., Learning phrase representations using RNN encoder-decoder, 2014.
 Outputs gated(FileNode& node) {
   const Network net = network_of(node, 3, {"Sigmoid", "Tanh"});
   const bool linear = node.integer("linear_before_reset", 0) != 0;
-  return unrolled(node, net, false, [&](const Variable& x, const States& s, const Variable& r, const Variable& bias, int64_t d) {
-    const Activation* f = &net.activations[static_cast<size_t>(2 * d)];
-    const auto weights = [&](int64_t i) { return part(r, i, net.hidden); };
-    const auto biased = [&](const Variable& y, int64_t i) { return bias.defined() ? y + part(bias, i, net.hidden) : y; };
-    const auto gate = [&](int64_t i) {
-      return f[0](clipped(net, biased(part(x, i, net.hidden) + matmul(s.h, weights(i)), i)));
-    };
-    const Variable z = gate(0), reset = gate(1), own = part(x, 2, net.hidden);
-    const Variable h = linear ? own + reset * biased(matmul(s.h, weights(2)), 2) : biased(own + matmul(reset * s.h, weights(2)), 2);
-    return States{(1 - z) * f[1](clipped(net, h)) + z * s.h, {}};
-  });
+  return unrolled(
+      node, net, false,
+      [&](const Variable& x, const States& s, const Variable& r, const Variable& bias, int64_t d) {
+        const Activation* f = &net.activations[static_cast<size_t>(2 * d)];
+        const auto weights = [&](int64_t i) { return part(r, i, net.hidden); };
+        const auto biased = [&](const Variable& y, int64_t i) {
+          return bias.defined() ? y + part(bias, i, net.hidden) : y;
+        };
+        const auto gate = [&](int64_t i) {
+          return f[0](clipped(net, biased(part(x, i, net.hidden) + matmul(s.h, weights(i)), i)));
+        };
+        const Variable z = gate(0), reset = gate(1), own = part(x, 2, net.hidden);
+        const Variable h = linear ? own + reset * biased(matmul(s.h, weights(2)), 2)
+                                  : biased(own + matmul(reset * s.h, weights(2)), 2);
+        return States{(1 - z) * f[1](clipped(net, h)) + z * s.h, {}};
+      });
 }
 
 }  // namespace

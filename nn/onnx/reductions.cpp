@@ -18,7 +18,9 @@ struct Reduction {
 /// `noop_with_empty_axes`.
 Reduction reduction_of(FileNode& node) {
   const bool keep = node.integer("keepdims", 1) != 0, nothing = node.integer("noop_with_empty_axes", 0) != 0;
-  std::vector<int64_t> axes = node.has("axes") ? node.integers("axes") : node.has(1) ? node.integers(1) : std::vector<int64_t>{};
+  std::vector<int64_t> axes = node.has("axes") ? node.integers("axes")
+                              : node.has(1)    ? node.integers(1)
+                                               : std::vector<int64_t>{};
   for (int64_t& axis : axes) axis = axis_of(node, node[0], axis);
   if (!axes.empty()) return {Axes(axes), keep};
   if (nothing) return {std::nullopt, keep};
@@ -29,7 +31,9 @@ template <Reduce reduce>
 Outputs reduced(FileNode& node) {
   const Reduction how = reduction_of(node);
   if (!how.axes) return {node[0]};
-  if (node[0].rank() == 0) return {computed([](const Variable& x) { return reshape(reduce(reshape(x, {1}), 0, false), {}); }, node[0])};
+  if (node[0].rank() == 0)
+    return {
+        computed([](const Variable& x) { return reshape(reduce(reshape(x, {1}), 0, false), {}); }, node[0])};
   return {computed([&](const Variable& x) { return reduce(x, *how.axes, how.keep); }, node[0])};
 }
 

@@ -23,9 +23,9 @@ const Registry& registry() {
   static const Registry all = [] {
     Registry operators;
     for (const auto add :
-         {add_activations, add_attention, add_comparisons, add_control, add_convolutions, add_creation, add_elementwise,
-          add_images, add_indexing, add_layout, add_losses, add_normalization, add_pooling, add_products, add_quantized,
-          add_random, add_recurrent, add_reductions, add_signals})
+         {add_activations, add_attention, add_comparisons, add_control, add_convolutions, add_creation,
+          add_elementwise, add_images, add_indexing, add_layout, add_losses, add_normalization, add_pooling,
+          add_products, add_quantized, add_random, add_recurrent, add_reductions, add_signals})
       add(operators);
     return operators;
   }();

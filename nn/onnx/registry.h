@@ -10,8 +10,8 @@
 
 namespace espalier::onnx {
 
-/// Writes a node's operations, and returns its outputs; undefined ones, and those that are missing at the end, are not
-/// supported.
+/// Writes a node's operations, and returns its outputs; undefined ones, and those that are missing at the
+/// end, are not supported.
 using Translate = Outputs (*)(FileNode& node);
 
 class Registry {

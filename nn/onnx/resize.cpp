@@ -33,7 +33,8 @@ int64_t nearest_to(double place, const std::string& rounding) {
   if (rounding == "floor") return static_cast<int64_t>(std::floor(place));
   if (rounding == "ceil") return static_cast<int64_t>(std::ceil(place));
   if (rounding == "round_prefer_ceil") return static_cast<int64_t>(std::floor(place + 0.5));
-  if (rounding == "round_prefer_floor" || rounding == "simple") return static_cast<int64_t>(std::ceil(place - 0.5));
+  if (rounding == "round_prefer_floor" || rounding == "simple")
+    return static_cast<int64_t>(std::ceil(place - 0.5));
   throw FileError(fmt::format("there is no rounding '{}'", rounding));
 }
 
@@ -63,14 +64,16 @@ ResizeWeights resize_weights(const ResizedAxis& axis, const ResizeMode& mode) {
     const double place = place_of(i, axis, mode.coordinates);
     if (mode.coordinates == "tf_crop_and_resize" && (place < 0 || place > static_cast<double>(axis.in - 1)))
       result.outside.at<bool>({i}) = true;
-    if (!std::isfinite(place) || std::abs(place) > 1e9) throw FileError("the scale or region of an axis is out of range");
+    if (!std::isfinite(place) || std::abs(place) > 1e9)
+      throw FileError("the scale or region of an axis is out of range");
     if (nearest) {
       add(i, nearest_to(place, mode.rounding), 1);
       continue;
     }
     double total = 0;
     std::vector<std::pair<int64_t, double>> taps;
-    const auto first = static_cast<int64_t>(std::floor(place - reach)), last = static_cast<int64_t>(std::ceil(place + reach));
+    const auto first = static_cast<int64_t>(std::floor(place - reach)),
+               last = static_cast<int64_t>(std::ceil(place + reach));
     for (int64_t k = first; k <= last; ++k) {
       if (mode.exclude_outside && (k < 0 || k >= axis.in)) continue;
       const double weight = kernel((static_cast<double>(k) - place) * stretch, mode);

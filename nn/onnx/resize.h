@@ -19,7 +19,8 @@ struct ResizeMode {
   double cubic = -0.75;
   bool exclude_outside = false, antialias = false;
 };
-/// The weights [out, in] of the elements of the axis, and [out] bools of those results that are outside of it.
+/// The weights [out, in] of the elements of the axis, and [out] bools of those results that are outside of
+/// it.
 struct ResizeWeights {
   Tensor weights, outside;
 };

@@ -46,8 +46,8 @@ Complex parts_of(const FileNode& node, const Variable& x) {
   return {real, parts == 2 ? squeeze(slice(x, -1, 1, 2), -1) : Variable()};
 }
 
-/// The discrete transform along the last axis, of which the first `count` elements of the result are kept. Elements
-/// behind the end are zeros, or are left out.
+/// The discrete transform along the last axis, of which the first `count` elements of the result are kept.
+/// Elements behind the end are zeros, or are left out.
 Complex transformed(const Complex& x, int64_t length, int64_t count, bool inverse) {
   const auto fitted = [&](const Variable& part) {
     const int64_t more = length - part.shape()[-1];
@@ -65,14 +65,17 @@ Complex transformed(const Complex& x, int64_t length, int64_t count, bool invers
   return {real * scale, imaginary * scale};
 }
 
-/// [..., length, parts] along an axis; one-sided transforms give the first half of the result, and take it back.
+/// [..., length, parts] along an axis; one-sided transforms give the first half of the result, and take it
+/// back.
 Outputs transform(FileNode& node) {
   const Variable& x = node[0];
   const bool inverse = node.integer("inverse", 0) != 0, one_sided = node.integer("onesided", 0) != 0;
-  const int64_t axis = axis_of(node, x, node.has(2) ? node.integer(2) : node.integer("axis", node.opset() >= 20 ? -2 : 1));
+  const int64_t axis =
+      axis_of(node, x, node.has(2) ? node.integer(2) : node.integer("axis", node.opset() >= 20 ? -2 : 1));
   if (axis == rank_of(x) - 1) node.fail("it transforms the axis of the parts of numbers");
   if (is_open(x, axis)) node.refuse("its axis is open");
-  if (x.rank() > 1 && x.shape()[axis] > 1 << 14) node.refuse("an axis of more than 16,384 elements is not supported");
+  if (x.rank() > 1 && x.shape()[axis] > 1 << 14)
+    node.refuse("an axis of more than 16,384 elements is not supported");
   const Complex parts = parts_of(node, movedim(x, {axis}, {-2}));
   const int64_t own = x.shape()[axis];
   int64_t length = node.has(1) ? node.integer(1) : inverse && one_sided ? 2 * (own - 1) : own;
@@ -88,7 +91,8 @@ Outputs transform(FileNode& node) {
     if (parts.imaginary.defined()) y = y - matmul(parts.imaginary, w.sine * each);
     return {movedim(unsqueeze(y, -1), {-2}, {axis})};
   }
-  const Complex wide{cast(parts.real, float64), parts.imaginary.defined() ? cast(parts.imaginary, float64) : Variable()};
+  const Complex wide{cast(parts.real, float64),
+                     parts.imaginary.defined() ? cast(parts.imaginary, float64) : Variable()};
   const Complex y = transformed(wide, length, one_sided ? length / 2 + 1 : length, inverse);
   return {cast(movedim(stack({y.real, y.imaginary}, -1), {-2}, {axis}), x.dtype())};
 }
@@ -99,7 +103,8 @@ Outputs frames_transformed(FileNode& node) {
   const bool one_sided = node.integer("onesided", 1) != 0;
   const int64_t step = node.integer(1);
   const int64_t length = node.has(3) ? node.integer(3) : node.has(2) ? node[2].shape()[0] : 0;
-  if (x.rank() != 3 || step < 1 || length < 1 || length > 1 << 14) node.fail("its signal, step or length is out of range");
+  if (x.rank() != 3 || step < 1 || length < 1 || length > 1 << 14)
+    node.fail("its signal, step or length is out of range");
   Complex parts = parts_of(node, x);
   const auto framed = [&](const Variable& part) {
     const Variable frames = sliding_windows(part, 1, length, step);
@@ -117,13 +122,15 @@ Outputs mel_weights(FileNode& node) {
   const int64_t mels = node.integer(0), length = node.integer(1), rate = node.integer(2);
   const double low = node.number(3), high = node.number(4);
   const int64_t bins = length / 2 + 1;
-  if (mels < 1 || length < 1 || rate < 1 || mels > 1 << 14 || bins > 1 << 20) node.fail("its sizes are out of range");
+  if (mels < 1 || length < 1 || rate < 1 || mels > 1 << 14 || bins > 1 << 20)
+    node.fail("its sizes are out of range");
   const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double first = mel(low), step = (mel(high) - first) / static_cast<double>(mels + 2);
   std::vector<int64_t> places;
   for (int64_t i = 0; i < mels + 2; ++i) {
     const double hertz = 700 * (std::pow(10, (first + static_cast<double>(i) * step) / 2595) - 1);
-    places.push_back(static_cast<int64_t>(std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate))));
+    places.push_back(static_cast<int64_t>(
+        std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate))));
   }
   Tensor weights = zeros({bins, mels}, float64);
   const auto set = [&](int64_t bin, int64_t i, double value) {
@@ -135,7 +142,8 @@ Outputs mel_weights(FileNode& node) {
     if (left == middle)
       set(middle, i, 1);
     else
-      for (int64_t bin = left; bin <= middle; ++bin) set(bin, i, static_cast<double>(bin - left) / static_cast<double>(middle - left));
+      for (int64_t bin = left; bin <= middle; ++bin)
+        set(bin, i, static_cast<double>(bin - left) / static_cast<double>(middle - left));
     for (int64_t bin = middle; right > middle && bin < right; ++bin)
       set(bin, i, static_cast<double>(right - bin) / static_cast<double>(right - middle));
   }
@@ -145,11 +153,15 @@ Outputs mel_weights(FileNode& node) {
 }  // namespace
 
 void add_signals(Registry& all) {
-  all.add("HannWindow", 17, [](FileNode& n) { return window(n, [](int64_t size, const auto& o) { return hann_window(size, o); }); });
+  all.add("HannWindow", 17, [](FileNode& n) {
+    return window(n, [](int64_t size, const auto& o) { return hann_window(size, o); });
+  });
   all.add("HammingWindow", 17, [](FileNode& n) {
     return window(n, [](int64_t size, const auto& o) { return hamming_window(size, o, 25.0 / 46); });
   });
-  all.add("BlackmanWindow", 17, [](FileNode& n) { return window(n, [](int64_t size, const auto& o) { return blackman_window(size, o); }); });
+  all.add("BlackmanWindow", 17, [](FileNode& n) {
+    return window(n, [](int64_t size, const auto& o) { return blackman_window(size, o); });
+  });
   all.add("DFT", 17, transform);
   all.add("STFT", 17, frames_transformed);
   all.add("MelWeightMatrix", 17, mel_weights);

@@ -21,15 +21,32 @@ struct TypeRow {
   std::optional<DType> dtype;
 };
 constexpr TypeRow types[] = {
-    {1, "FLOAT", DType::float32},    {2, "UINT8", DType::uint8},      {3, "INT8", DType::int8},
-    {4, "UINT16", {}},               {5, "INT16", DType::int16},      {6, "INT32", DType::int32},
-    {7, "INT64", DType::int64},      {8, "STRING", {}},               {9, "BOOL", DType::boolean},
-    {10, "FLOAT16", DType::float16}, {11, "DOUBLE", DType::float64},  {12, "UINT32", {}},
-    {13, "UINT64", {}},              {14, "COMPLEX64", {}},           {15, "COMPLEX128", {}},
-    {16, "BFLOAT16", DType::bfloat16}, {17, "FLOAT8E4M3FN", {}},      {18, "FLOAT8E4M3FNUZ", {}},
-    {19, "FLOAT8E5M2", {}},          {20, "FLOAT8E5M2FNUZ", {}},      {21, "UINT4", {}},
-    {22, "INT4", {}},                {23, "FLOAT4E2M1", {}},          {24, "FLOAT8E8M0", {}},
-    {25, "UINT2", {}},               {26, "INT2", {}},
+    {1, "FLOAT", DType::float32},
+    {2, "UINT8", DType::uint8},
+    {3, "INT8", DType::int8},
+    {4, "UINT16", {}},
+    {5, "INT16", DType::int16},
+    {6, "INT32", DType::int32},
+    {7, "INT64", DType::int64},
+    {8, "STRING", {}},
+    {9, "BOOL", DType::boolean},
+    {10, "FLOAT16", DType::float16},
+    {11, "DOUBLE", DType::float64},
+    {12, "UINT32", {}},
+    {13, "UINT64", {}},
+    {14, "COMPLEX64", {}},
+    {15, "COMPLEX128", {}},
+    {16, "BFLOAT16", DType::bfloat16},
+    {17, "FLOAT8E4M3FN", {}},
+    {18, "FLOAT8E4M3FNUZ", {}},
+    {19, "FLOAT8E5M2", {}},
+    {20, "FLOAT8E5M2FNUZ", {}},
+    {21, "UINT4", {}},
+    {22, "INT4", {}},
+    {23, "FLOAT4E2M1", {}},
+    {24, "FLOAT8E8M0", {}},
+    {25, "UINT2", {}},
+    {26, "INT2", {}},
 };
 
 [[noreturn]] void fail(const pb::TensorProto& proto, const std::string& reason) {
@@ -66,7 +83,8 @@ void read_external(const pb::TensorProto& proto, const std::filesystem::path& fo
     if (entry.key() == "length") length = number_in(proto, entry.value());
   }
   const std::filesystem::path relative(location);
-  if (location.empty() || relative.is_absolute()) fail(proto, fmt::format("'{}' is no file beside the model", location));
+  if (location.empty() || relative.is_absolute())
+    fail(proto, fmt::format("'{}' is no file beside the model", location));
   for (const auto& part : relative)
     if (part == "..") fail(proto, fmt::format("'{}' is outside of the folder of the model", location));
   if (length && *length != tensor.bytes())
@@ -128,7 +146,8 @@ std::optional<DType> dtype_of_file(int32_t type) {
 
 DType need_dtype(int32_t type, const std::string& what) {
   if (const auto dtype = dtype_of_file(type)) return *dtype;
-  throw UnsupportedError(fmt::format("{} has the element type {}, which Espalier does not have", what, type_text(type)));
+  throw UnsupportedError(
+      fmt::format("{} has the element type {}, which Espalier does not have", what, type_text(type)));
 }
 
 int32_t type_in_file(DType dtype) {
@@ -157,7 +176,8 @@ Tensor read_tensor(const pb::TensorProto& proto, const std::filesystem::path& fo
     return tensor;
   }
   if (bytes_inside(proto, dtype) != bytes)
-    fail(proto, fmt::format("it has {} bytes, and its shape {} needs {}", bytes_inside(proto, dtype), shape.str(), bytes));
+    fail(proto, fmt::format("it has {} bytes, and its shape {} needs {}", bytes_inside(proto, dtype),
+                            shape.str(), bytes));
   Tensor tensor(shape, dtype);
   if (!proto.has_raw_data())
     copy_fields(proto, tensor);

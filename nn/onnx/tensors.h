@@ -19,8 +19,8 @@ DType need_dtype(int32_t type, const std::string& what);
 /// ONNX's number of a DType.
 int32_t type_in_file(DType dtype);
 
-/// The tensor; elements that lie in a file of their own are read from `folder`. Throws FileError for sizes that
-/// contradict the data, and for a file outside of the folder; UnsupportedError for other types.
+/// The tensor; elements that lie in a file of their own are read from `folder`. Throws FileError for sizes
+/// that contradict the data, and for a file outside of the folder; UnsupportedError for other types.
 Tensor read_tensor(const pb::TensorProto& proto, const std::filesystem::path& folder);
 /// The reverse, with the elements inside.
 void write_tensor(const Tensor& tensor, const std::string& name, pb::TensorProto& proto);

@@ -10,7 +10,8 @@ Variable computable(const Variable& x) { return is_small_integer(x.dtype()) ? ca
 
 int64_t axis_of(const FileNode& node, const Variable& x, int64_t axis) {
   const int64_t rank = rank_of(x);
-  if (axis < -rank || axis >= rank) node.fail(fmt::format("there is no axis {} in shape {}", axis, x.shape().str()));
+  if (axis < -rank || axis >= rank)
+    node.fail(fmt::format("there is no axis {} in shape {}", axis, x.shape().str()));
   return axis < 0 ? axis + rank : axis;
 }
 
@@ -21,7 +22,8 @@ Dims axes_up_to(int64_t rank) {
 }
 
 Variable scalar(double value, DType dtype) {
-  return Variable(is_real(dtype) ? tensor(value, float64).to(dtype) : tensor(static_cast<int64_t>(value)).to(dtype));
+  return Variable(is_real(dtype) ? tensor(value, float64).to(dtype)
+                                 : tensor(static_cast<int64_t>(value)).to(dtype));
 }
 
 bool is_open(const Variable& x, int64_t axis) { return x.node()->lazy && is_open_size(x.shape()[axis]); }
@@ -44,14 +46,16 @@ Variable reshape_open(const FileNode& node, const Variable& x, const std::vector
   // Several open axes: those in front stay as they are, and the others are divided or merged.
   size_t same = 0;
   while (same < to.size() && same < x.rank() &&
-         (to[same] == -1 ? is_open(x, static_cast<int64_t>(same)) : to[same] == x.shape()[static_cast<int64_t>(same)]))
+         (to[same] == -1 ? is_open(x, static_cast<int64_t>(same))
+                         : to[same] == x.shape()[static_cast<int64_t>(same)]))
     ++same;
   const std::vector<int64_t> rest(to.begin() + static_cast<int64_t>(same), to.end());
   const auto first = static_cast<int64_t>(same);
   if (same + 1 == x.rank() && !rest.empty()) return unflatten(x, first, Shape(rest));
   if (same < x.rank() && rest.size() == 1) return flatten(x, first);
-  node.refuse(fmt::format("shape {} with several open axes cannot become {}; give axes a size (LoadOptions::sizes)",
-                          x.shape().str(), Shape(to).str()));
+  node.refuse(
+      fmt::format("shape {} with several open axes cannot become {}; give axes a size (LoadOptions::sizes)",
+                  x.shape().str(), Shape(to).str()));
 }
 
 }  // namespace espalier::onnx

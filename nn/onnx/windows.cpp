@@ -26,7 +26,8 @@ Windows windows_of(FileNode& node, const Variable& x, std::vector<int64_t> kerne
   const std::vector<int64_t> attribute = node.integers("kernel_shape");
   windows.kernel = kernel.empty() ? attribute : kernel;
   const size_t axes = windows.kernel.size();
-  if (!attribute.empty() && attribute != windows.kernel) node.fail("its kernel_shape is not that of its weights");
+  if (!attribute.empty() && attribute != windows.kernel)
+    node.fail("its kernel_shape is not that of its weights");
   if (axes == 0 || x.rank() != axes + 2)
     node.fail(fmt::format("windows of {} axes cannot slide over {}", axes, x.shape().str()));
   windows.stride = node.integers("strides", std::vector<int64_t>(axes, 1));
@@ -35,7 +36,8 @@ Windows windows_of(FileNode& node, const Variable& x, std::vector<int64_t> kerne
   if (windows.stride.size() != axes || windows.dilation.size() != axes || pads.size() != 2 * axes)
     node.fail(fmt::format("its strides, dilations or pads are not those of {} axes", axes));
   for (size_t i = 0; i < axes; ++i) {
-    if (windows.kernel[i] < 1 || windows.stride[i] < 1 || windows.dilation[i] < 1) node.fail("its windows have sizes or steps below 1");
+    if (windows.kernel[i] < 1 || windows.stride[i] < 1 || windows.dilation[i] < 1)
+      node.fail("its windows have sizes or steps below 1");
     if (windows.kernel[i] > 1'000'000 || windows.dilation[i] > 1'000'000 || windows.stride[i] > 1'000'000)
       node.fail("its windows have sizes or steps out of range");
     windows.padding.push_back({pads[i], pads[i + axes]});
@@ -54,7 +56,8 @@ Windows windows_of(FileNode& node, const Variable& x, std::vector<int64_t> kerne
   else if (kind != "NOTSET" && kind != "VALID")
     node.fail(fmt::format("there is no auto_pad '{}'", kind));
   for (const Padding& p : windows.padding)
-    if (p.before < -1'000'000 || p.after < -1'000'000 || p.before > 1'000'000 || p.after > 1'000'000) node.fail("its pads are out of range");
+    if (p.before < -1'000'000 || p.after < -1'000'000 || p.before > 1'000'000 || p.after > 1'000'000)
+      node.fail("its pads are out of range");
   return windows;
 }
 

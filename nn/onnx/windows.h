@@ -19,7 +19,8 @@ struct Windows {
   std::vector<int64_t> before() const;
 };
 
-/// `kernel` is that of the weights; empty: the attribute kernel_shape. `auto_pad` is settled with the sizes of `x`.
+/// `kernel` is that of the weights; empty: the attribute kernel_shape. `auto_pad` is settled with the sizes
+/// of `x`.
 Windows windows_of(FileNode& node, const Variable& x, std::vector<int64_t> kernel = {});
 
 }  // namespace espalier::onnx

@@ -13,23 +13,61 @@ namespace {
 
 /// Ops that are one node of the same operands.
 const std::map<std::string_view, std::string_view> same = {
-    {"add", "Add"},           {"subtract", "Sub"},      {"multiply", "Mul"},         {"power", "Pow"},
-    {"maximum", "Max"},       {"minimum", "Min"},       {"saturate_min", "Max"},     {"saturate_max", "Min"},
-    {"clamp_min", "Max"},     {"clamp_max", "Min"},     {"negative", "Neg"},         {"abs", "Abs"},
-    {"sign", "Sign"},         {"sqrt", "Sqrt"},         {"exp", "Exp"},              {"log", "Log"},
-    {"sin", "Sin"},           {"cos", "Cos"},           {"tan", "Tan"},              {"asin", "Asin"},
-    {"acos", "Acos"},         {"atan", "Atan"},         {"sinh", "Sinh"},            {"cosh", "Cosh"},
-    {"asinh", "Asinh"},       {"acosh", "Acosh"},       {"atanh", "Atanh"},          {"erf", "Erf"},
-    {"relu", "Relu"},         {"tanh", "Tanh"},         {"sigmoid", "Sigmoid"},      {"gelu", "Gelu"},
-    {"mish", "Mish"},         {"softsign", "Softsign"}, {"hardswish", "HardSwish"},  {"reciprocal", "Reciprocal"},
-    {"where", "Where"},       {"equal", "Equal"},       {"less", "Less"},            {"less_equal", "LessOrEqual"},
-    {"greater", "Greater"},   {"greater_equal", "GreaterOrEqual"},                   {"logical_and", "And"},
-    {"logical_or", "Or"},     {"logical_not", "Not"},   {"logical_xor", "Xor"},      {"isnan", "IsNaN"},
-    {"isinf", "IsInf"},       {"add_all", "Sum"},       {"selu", "Selu"},
+    {"add", "Add"},
+    {"subtract", "Sub"},
+    {"multiply", "Mul"},
+    {"power", "Pow"},
+    {"maximum", "Max"},
+    {"minimum", "Min"},
+    {"saturate_min", "Max"},
+    {"saturate_max", "Min"},
+    {"clamp_min", "Max"},
+    {"clamp_max", "Min"},
+    {"negative", "Neg"},
+    {"abs", "Abs"},
+    {"sign", "Sign"},
+    {"sqrt", "Sqrt"},
+    {"exp", "Exp"},
+    {"log", "Log"},
+    {"sin", "Sin"},
+    {"cos", "Cos"},
+    {"tan", "Tan"},
+    {"asin", "Asin"},
+    {"acos", "Acos"},
+    {"atan", "Atan"},
+    {"sinh", "Sinh"},
+    {"cosh", "Cosh"},
+    {"asinh", "Asinh"},
+    {"acosh", "Acosh"},
+    {"atanh", "Atanh"},
+    {"erf", "Erf"},
+    {"relu", "Relu"},
+    {"tanh", "Tanh"},
+    {"sigmoid", "Sigmoid"},
+    {"gelu", "Gelu"},
+    {"mish", "Mish"},
+    {"softsign", "Softsign"},
+    {"hardswish", "HardSwish"},
+    {"reciprocal", "Reciprocal"},
+    {"where", "Where"},
+    {"equal", "Equal"},
+    {"less", "Less"},
+    {"less_equal", "LessOrEqual"},
+    {"greater", "Greater"},
+    {"greater_equal", "GreaterOrEqual"},
+    {"logical_and", "And"},
+    {"logical_or", "Or"},
+    {"logical_not", "Not"},
+    {"logical_xor", "Xor"},
+    {"isnan", "IsNaN"},
+    {"isinf", "IsInf"},
+    {"add_all", "Sum"},
+    {"selu", "Selu"},
 };
 
 std::string product(GraphWriter& w, const GraphWriter::Call& call) {
-  const bool transpose_a = attribute<bool>(call.op, "transpose_a"), transpose_b = attribute<bool>(call.op, "transpose_b");
+  const bool transpose_a = attribute<bool>(call.op, "transpose_a"),
+             transpose_b = attribute<bool>(call.op, "transpose_b");
   if (call.input(0).shape.rank() == 2 && call.input(1).shape.rank() == 2 && (transpose_a || transpose_b)) {
     pb::NodeProto& node = w.begin("Gemm", call.inputs);
     w.set(node, "transA", int64_t{transpose_a});
@@ -50,7 +88,8 @@ std::string product(GraphWriter& w, const GraphWriter::Call& call) {
 }
 
 /// x and a number, which ONNX has as an attribute.
-std::string with_attribute(GraphWriter& w, const GraphWriter::Call& call, std::string_view type, std::string_view name) {
+std::string with_attribute(GraphWriter& w, const GraphWriter::Call& call, std::string_view type,
+                           std::string_view name) {
   pb::NodeProto& node = w.begin(type, {call.inputs[0]});
   w.set(node, name, w.number_of(call.node.inputs[1], call.op));
   return w.last_output(node);
@@ -65,7 +104,8 @@ std::string write_elementwise(GraphWriter& w, const GraphWriter::Call& call) {
   const bool integer = !is_real(dtype);
   if (const auto known = same.find(op); known != same.end()) return w.add(known->second, in);
   if (op == "divide" && !integer) {
-    const std::string_view left = call.node.inputs[0].node()->op().name(), right = call.node.inputs[1].node()->op().name();
+    const std::string_view left = call.node.inputs[0].node()->op().name(),
+                           right = call.node.inputs[1].node()->op().name();
     if (left == "pool_sum" && right == "pool_count") return {};  // write_windows
     return w.add("Div", in);
   }

@@ -27,7 +27,8 @@ std::vector<int64_t> axes_of(const GraphWriter::Call& call, std::string_view nam
 const std::vector<int64_t>& checked(const GraphWriter::Call& call, const std::vector<int64_t>& sizes) {
   for (const int64_t size : sizes)
     if (call.node.lazy && size > 0 && size % nominal_size == 0)
-      throw UnsupportedError(fmt::format("'{}' to the size of an open axis cannot be written", call.op.name()));
+      throw UnsupportedError(
+          fmt::format("'{}' to the size of an open axis cannot be written", call.op.name()));
   return sizes;
 }
 
@@ -39,17 +40,20 @@ std::string sliced(GraphWriter& w, const GraphWriter::Call& call, int64_t step) 
   const auto rank = static_cast<int64_t>(call.input(0).shape.rank());
   const int64_t begin = attribute<int64_t>(call.op, "begin"), axis = call.axis("axis", rank);
   int64_t end = attribute<int64_t>(call.op, "end");
-  if (end == open_end) end = step > 0 ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
-  return w.add("Slice", {call.inputs[0], w.integers({begin}), w.integers({end}), w.integers({axis}), w.integers({step})});
+  if (end == open_end)
+    end = step > 0 ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
+  return w.add("Slice", {call.inputs[0], w.integers({begin}), w.integers({end}), w.integers({axis}),
+                         w.integers({step})});
 }
 
-/// Sizes of a view of `call`, of which the leading ones that stay in place are copied and one more may be open.
+/// Sizes of a view of `call`, of which the leading ones that stay in place are copied and one more may be
+/// open.
 std::string regrouped(GraphWriter& w, const GraphWriter::Call& call) {
   const Shape &from = call.input(0).shape, &to = call.output().shape;
   std::vector<int64_t> sizes(to.begin(), to.end());
   size_t same = 0;
-  while (same < std::min(from.rank(), to.rank()) && from[static_cast<int64_t>(same)] == to[static_cast<int64_t>(same)] &&
-         sizes[same] != 0)
+  while (same < std::min(from.rank(), to.rank()) &&
+         from[static_cast<int64_t>(same)] == to[static_cast<int64_t>(same)] && sizes[same] != 0)
     sizes[same++] = 0;
   // The first size may be another in each run, and so is what it is merged to.
   if (same < sizes.size() && to.elements() > 0) {
@@ -75,12 +79,15 @@ std::string write_layout(GraphWriter& w, const GraphWriter::Call& call) {
   if (op == "reshape_like") {
     // The largest elements of windows, which are written with their places.
     const Edge& x = call.node.inputs[0];
-    if (x.node()->op().name() == "take_along_axis" && call.node.inputs[1].node()->op().name() == "pool_argmax") {
+    if (x.node()->op().name() == "take_along_axis" &&
+        call.node.inputs[1].node()->op().name() == "pool_argmax") {
       const Edge& places = x.node()->inputs[1];
       const Edge& pool = call.node.inputs[1];
       const Edge& planes = x.node()->inputs[0];
-      const bool own = places.node()->op().name() == "flatten" && places.node()->inputs[0].node() == pool.node() &&
-                       planes.node()->op().name() == "flatten" && planes.node()->inputs[0].node() == pool.node()->inputs[0].node();
+      const bool own = places.node()->op().name() == "flatten" &&
+                       places.node()->inputs[0].node() == pool.node() &&
+                       planes.node()->op().name() == "flatten" &&
+                       planes.node()->inputs[0].node() == pool.node()->inputs[0].node();
       if (own) return w.name_of(pool) + ".values";
     }
     return w.add("Reshape", {in[0], w.shape_of(in[1])});
@@ -89,7 +96,8 @@ std::string write_layout(GraphWriter& w, const GraphWriter::Call& call) {
   if (op == "broadcast_to") {
     return w.add("Expand", {in[0], w.integers(checked(call, list(call, "shape")))});
   }
-  if (op == "unsqueeze") return w.add("Unsqueeze", {in[0], w.integers(axes_of(call, "axes", call.output().shape.rank()))});
+  if (op == "unsqueeze")
+    return w.add("Unsqueeze", {in[0], w.integers(axes_of(call, "axes", call.output().shape.rank()))});
   if (op == "squeeze") {
     const std::vector<int64_t> axes = axes_of(call, "axes", rank);
     return axes.empty() ? w.add("Squeeze", {in[0]}) : w.add("Squeeze", {in[0], w.integers(axes)});
@@ -127,8 +135,10 @@ std::string write_layout(GraphWriter& w, const GraphWriter::Call& call) {
   }
   if (op == "pad_constant") {
     const int64_t axis = call.axis("axis", static_cast<int64_t>(rank));
-    return w.add("Pad", {in[0], w.integers({attribute<int64_t>(call.op, "before"), attribute<int64_t>(call.op, "after")}),
-                         in[1], w.integers({axis})});
+    return w.add(
+        "Pad",
+        {in[0], w.integers({attribute<int64_t>(call.op, "before"), attribute<int64_t>(call.op, "after")}),
+         in[1], w.integers({axis})});
   }
   return {};
 }

@@ -6,8 +6,11 @@
 namespace espalier::onnx {
 
 std::string write_reduction(GraphWriter& w, const GraphWriter::Call& call) {
-  static const std::map<std::string_view, std::string_view> reductions = {
-      {"sum", "ReduceSum"}, {"mean", "ReduceMean"}, {"max", "ReduceMax"}, {"min", "ReduceMin"}, {"prod", "ReduceProd"}};
+  static const std::map<std::string_view, std::string_view> reductions = {{"sum", "ReduceSum"},
+                                                                          {"mean", "ReduceMean"},
+                                                                          {"max", "ReduceMax"},
+                                                                          {"min", "ReduceMin"},
+                                                                          {"prod", "ReduceProd"}};
   const std::string_view op = call.op.name();
   if (const auto known = reductions.find(op); known != reductions.end()) {
     std::vector<int64_t> axes = attribute<std::vector<int64_t>>(call.op, "axes");

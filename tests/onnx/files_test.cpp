@@ -12,8 +12,8 @@ using espalier::testing::TemporaryFolder;
 
 namespace {
 
-pb::ValueInfoProto& describe(pb::ValueInfoProto& info, const std::string& name, std::initializer_list<int64_t> sizes,
-                             int type = 1) {
+pb::ValueInfoProto& describe(pb::ValueInfoProto& info, const std::string& name,
+                             std::initializer_list<int64_t> sizes, int type = 1) {
   info.set_name(name);
   auto& tensor = *info.mutable_type()->mutable_tensor_type();
   tensor.set_elem_type(type);
@@ -28,7 +28,8 @@ pb::ValueInfoProto& describe(pb::ValueInfoProto& info, const std::string& name, 
   return info;
 }
 
-pb::NodeProto& add_node(pb::GraphProto& graph, const std::string& type, std::initializer_list<std::string> inputs,
+pb::NodeProto& add_node(pb::GraphProto& graph, const std::string& type,
+                        std::initializer_list<std::string> inputs,
                         std::initializer_list<std::string> outputs) {
   pb::NodeProto& node = *graph.add_node();
   node.set_op_type(type);
@@ -49,10 +50,12 @@ pb::ModelProto model_of(std::initializer_list<int64_t> x = {2, 3}) {
 }
 
 void add_integers(pb::GraphProto& graph, const std::string& name, std::vector<int64_t> values) {
-  esp::onnx::write_tensor(esp::tensor_from(values, {static_cast<int64_t>(values.size())}), name, *graph.add_initializer());
+  esp::onnx::write_tensor(esp::tensor_from(values, {static_cast<int64_t>(values.size())}), name,
+                          *graph.add_initializer());
 }
 
-std::string reason_for(const TemporaryFolder& folder, const pb::ModelProto& model, const esp::onnx::LoadOptions& options = {}) {
+std::string reason_for(const TemporaryFolder& folder, const pb::ModelProto& model,
+                       const esp::onnx::LoadOptions& options = {}) {
   const auto file = folder.write("model.onnx", model.SerializeAsString());
   try {
     esp::onnx::load(file, options);
@@ -70,7 +73,8 @@ void check_reason(const std::string& reason, const std::string& part) {
 /// A small file with convolution, weights and a product.
 std::string sample(const TemporaryFolder& folder) {
   esp::seed(3);
-  esp::nn::Sequential net{esp::nn::Conv2d(2, {.kernel = 3}), esp::nn::Relu(), esp::nn::Flatten(), esp::nn::Dense(3), esp::nn::Softmax()};
+  esp::nn::Sequential net{esp::nn::Conv2d(2, {.kernel = 3}), esp::nn::Relu(), esp::nn::Flatten(),
+                          esp::nn::Dense(3), esp::nn::Softmax()};
   const esp::Variable x = esp::placeholder("x", {2, 1, 5, 5});
   esp::onnx::save(folder / "sample.onnx", {{"x", x}}, {{"y", net(x)}}, {.parameters = net.parameters()});
   return esp::read_file(folder / "sample.onnx");
@@ -96,7 +100,8 @@ BOOST_AUTO_TEST_SUITE(onnx_files)
 BOOST_AUTO_TEST_CASE(foreign_files_are_refused) {
   const TemporaryFolder folder;
   BOOST_CHECK_THROW(esp::onnx::load(folder / "none.onnx"), esp::FileError);
-  for (const std::string& bytes : {std::string(), std::string("hello"), std::string(1000, '\0'), std::string(1000, '\xff')})
+  for (const std::string& bytes :
+       {std::string(), std::string("hello"), std::string(1000, '\0'), std::string(1000, '\xff')})
     BOOST_CHECK_THROW(esp::onnx::load(folder.write("f.onnx", bytes)), esp::FileError);
 }
 
@@ -106,7 +111,8 @@ BOOST_AUTO_TEST_CASE(contradictions_are_named) {
     pb::ModelProto model = model_of();
     check_reason(reason_for(folder, model), "nothing makes the output 'y'");
     add_node(*model.mutable_graph(), "Relu", {"z"}, {"y"});
-    check_reason(reason_for(folder, model), "node 'the Relu' (Relu) reads 'z', which nothing before it makes");
+    check_reason(reason_for(folder, model),
+                 "node 'the Relu' (Relu) reads 'z', which nothing before it makes");
   }
   {
     pb::ModelProto model = model_of();  // each reads the other
@@ -155,7 +161,8 @@ BOOST_AUTO_TEST_CASE(sizes_are_checked_before_memory_is_made) {
     tensor.add_dims(1'000'000);
     tensor.add_dims(1'000'000);
     tensor.set_raw_data("abcd");
-    check_reason(reason_for(folder, model), "tensor 'w': it has 4 bytes, and its shape [1000000, 1000000] needs 4000000000000");
+    check_reason(reason_for(folder, model),
+                 "tensor 'w': it has 4 bytes, and its shape [1000000, 1000000] needs 4000000000000");
     tensor.set_dims(1, INT64_MAX);
     check_reason(reason_for(folder, model), "its shape is out of range");
     tensor.set_dims(1, -1);
@@ -229,11 +236,15 @@ BOOST_AUTO_TEST_CASE(control_flow_is_refused_by_name_unless_it_is_known) {
   const std::string reason = reason_for(folder, model);
   check_reason(reason, "node 'the If' (If): the values of its input 0 ('condition') must be known");
   BOOST_CHECK_THROW(esp::onnx::load(folder / "model.onnx"), esp::onnx::ConstantNeeded);
-  const esp::onnx::Model known = esp::onnx::load(folder / "model.onnx", {.inputs = {{"condition", esp::tensor(false)}}});
-  const esp::Tensor y = known.output().get_executor({.mode = esp::Mode::inference}).run({{"x", esp::ones({2, 3})}});
+  const esp::onnx::Model known =
+      esp::onnx::load(folder / "model.onnx", {.inputs = {{"condition", esp::tensor(false)}}});
+  const esp::Tensor y =
+      known.output().get_executor({.mode = esp::Mode::inference}).run({{"x", esp::ones({2, 3})}});
   BOOST_TEST(y.at<float>({0, 0}) == -1);
-  BOOST_CHECK_THROW(esp::onnx::load(folder / "model.onnx", {.inputs = {{"other", esp::tensor(1.0f)}}}), esp::Error);
-  BOOST_CHECK_THROW(esp::onnx::load(folder / "model.onnx", {.inputs = {{"condition", esp::tensor(1.0f)}}}), esp::TypeError);
+  BOOST_CHECK_THROW(esp::onnx::load(folder / "model.onnx", {.inputs = {{"other", esp::tensor(1.0f)}}}),
+                    esp::Error);
+  BOOST_CHECK_THROW(esp::onnx::load(folder / "model.onnx", {.inputs = {{"condition", esp::tensor(1.0f)}}}),
+                    esp::TypeError);
 }
 
 BOOST_AUTO_TEST_CASE(damaged_files_are_refused_or_harmless) {
@@ -241,7 +252,8 @@ BOOST_AUTO_TEST_CASE(damaged_files_are_refused_or_harmless) {
   const std::string bytes = sample(folder);
   BOOST_TEST(!refused(folder, bytes));
   int count = 0;
-  for (int i = 0; i < 1000; ++i) count += refused(folder, bytes.substr(0, bytes.size() * static_cast<size_t>(i) / 1000));
+  for (int i = 0; i < 1000; ++i)
+    count += refused(folder, bytes.substr(0, bytes.size() * static_cast<size_t>(i) / 1000));
   BOOST_TEST(count > 900);  // a few end between two messages
   for (int i = 0; i < 1000; ++i) {
     std::string flipped = bytes;

@@ -3,10 +3,8 @@
 
 #include "espalier/onnx.h"
 #include "temporary_folder.h"
-#include "testing.h"
 
 namespace esp = espalier;
-using espalier::testing::difference;
 using espalier::testing::TemporaryFolder;
 
 namespace {
@@ -19,12 +17,22 @@ struct Saved {
 /// A classifier of rows of 6 numbers, as "net.onnx".
 Saved write_classifier(const TemporaryFolder& folder) {
   esp::seed(5);
-  Saved saved{esp::nn::Sequential{esp::nn::Dense(16), esp::nn::BatchNorm(), esp::nn::Relu(), esp::nn::Dropout(0.5), esp::nn::Dense(3)}, {}, {}};
+  Saved saved{esp::nn::Sequential{esp::nn::Dense(16), esp::nn::BatchNorm(), esp::nn::Relu(),
+                                  esp::nn::Dropout(0.5), esp::nn::Dense(3)},
+              {},
+              {}};
   saved.net.train(false);
   saved.x = esp::placeholder("x", {4, 6});
   saved.y = saved.net(saved.x);
-  esp::onnx::save(folder / "net.onnx", {{"x", saved.x}}, {{"y", saved.y}}, {.parameters = saved.net.parameters()});
+  esp::onnx::save(folder / "net.onnx", {{"x", saved.x}}, {{"y", saved.y}},
+                  {.parameters = saved.net.parameters()});
   return saved;
+}
+
+/// The largest difference of two elements of tensors of one shape.
+double difference(const esp::Tensor& a, const esp::Tensor& b) {
+  BOOST_TEST_REQUIRE(a.shape() == b.shape());
+  return esp::max(esp::abs(esp::Variable(a) - esp::Variable(b))).item();
 }
 
 esp::Tensor run(const esp::Variable& y, const esp::Tensor& x) {
@@ -94,7 +102,8 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_written_is_refused) {
   BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {{"y", x + z}}), esp::Error);
   BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {{"x", x + 1}}), esp::Error);
   BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {}), esp::Error);
-  BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {{"y", esp::digamma(x)}}), esp::UnsupportedError);
+  BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {{"y", esp::digamma(x)}}),
+                    esp::UnsupportedError);
   BOOST_TEST(folder.files() == 0u);
 }
 

@@ -1,8 +1,8 @@
 // Runs cases of ONNX's backend test suite: run_cases < folders
 //
-// Each folder has model.onnx, and inputs and outputs as messages in test_data_set_0/. For each it prints the folder, a
-// tab, and how the outputs came about ("fed", "constants" or "eager") or what went wrong ("wrong", "error" with its class),
-// and the reason. It prints the folder before it begins, so that a crash has a name.
+// Each folder has model.onnx, and inputs and outputs as messages in test_data_set_0/. For each it prints the
+// folder, a tab, and how the outputs came about ("fed", "constants" or "eager") or what went wrong ("wrong",
+// "error" with its class), and the reason. It prints the folder before it begins, so that a crash has a name.
 #include <cmath>
 #include <filesystem>
 #include <iostream>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "espalier/core/files/file.h"
 #include "espalier/core/feed.h"
+#include "espalier/core/files/file.h"
 #include "espalier/core/node.h"
 #include "espalier/core/tree.h"
 #include "espalier/nn/onnx/tensors.h"
@@ -47,7 +47,9 @@ void compare(const std::string& name, const esp::Tensor& got, const esp::Tensor&
   const esp::Tensor a = got.to(esp::float64).contiguous_copy(), b = wanted.to(esp::float64).contiguous_copy();
   const auto have = a.span<double>(), want = b.span<double>();
   // A 16-bit real is wrong by no more than the last place.
-  const double rounding = got.dtype() == esp::bfloat16 ? 1.0 / 128 : got.dtype() == esp::float16 ? 1.0 / 512 : 0;
+  const double rounding = got.dtype() == esp::bfloat16  ? 1.0 / 128
+                          : got.dtype() == esp::float16 ? 1.0 / 512
+                                                        : 0;
   for (size_t i = 0; i < have.size(); ++i) {
     if (std::isnan(have[i]) && std::isnan(want[i])) continue;
     if (have[i] == want[i]) continue;
@@ -58,7 +60,8 @@ void compare(const std::string& name, const esp::Tensor& got, const esp::Tensor&
 }
 
 /// The outputs of a model whose inputs have these values.
-std::vector<esp::Tensor> outputs_of(const esp::onnx::Model& model, const std::map<std::string, esp::Tensor>& values) {
+std::vector<esp::Tensor> outputs_of(const esp::onnx::Model& model,
+                                    const std::map<std::string, esp::Tensor>& values) {
   const auto& outputs = model.outputs();
   std::vector<esp::Tensor> results(outputs.size());
   std::vector<size_t> fed;
@@ -69,7 +72,8 @@ std::vector<esp::Tensor> outputs_of(const esp::onnx::Model& model, const std::ma
       results[i] = outputs[i].second.value();
   if (fed.empty()) return results;
   esp::ExecutorOptions options{.mode = esp::Mode::inference};
-  for (size_t k = 1; k < fed.size(); ++k) options.outputs.emplace_back(std::to_string(fed[k]), outputs[fed[k]].second);
+  for (size_t k = 1; k < fed.size(); ++k)
+    options.outputs.emplace_back(std::to_string(fed[k]), outputs[fed[k]].second);
   const esp::Variable root = outputs[fed[0]].second;
   const esp::Executor executor = root.get_executor(options);
   // The values of those inputs that the outputs are made of.
@@ -98,7 +102,9 @@ std::string run(const fs::path& folder) {
   std::map<std::string, esp::Tensor> values;
   size_t next = 0;
   for (const auto& input : proto.graph().input())
-    if ((inputs.size() == static_cast<size_t>(proto.graph().input_size()) || !initializers.contains(input.name())) && next < inputs.size())
+    if ((inputs.size() == static_cast<size_t>(proto.graph().input_size()) ||
+         !initializers.contains(input.name())) &&
+        next < inputs.size())
       values[input.name()] = inputs[next++];
   esp::onnx::LoadOptions options;
   std::set<std::string> known;

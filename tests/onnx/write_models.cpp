@@ -35,15 +35,19 @@ void write_images(const std::string& name, Net net, int64_t channels, int64_t si
 
 struct Transformer : nn::Module {
   esp::Variable operator()(const esp::Variable& x) {  // [n, 6, 16]
-    const auto heads = [](const esp::Variable& v) { return esp::permute(esp::reshape(v, {-1, 6, 2, 8}), {0, 2, 1, 3}); };
+    const auto heads = [](const esp::Variable& v) {
+      return esp::permute(esp::reshape(v, {-1, 6, 2, 8}), {0, 2, 1, 3});
+    };
     const esp::Variable q = heads(query(x)), k = heads(key(x)), v = heads(value(x));
     const esp::Variable weights = esp::softmax(esp::matmul(q, esp::transpose(k)) * (1 / std::sqrt(8.0)));
-    const esp::Variable mixed = esp::reshape(esp::permute(esp::matmul(weights, v), {0, 2, 1, 3}), {-1, 6, 16});
+    const esp::Variable mixed =
+        esp::reshape(esp::permute(esp::matmul(weights, v), {0, 2, 1, 3}), {-1, 6, 16});
     const esp::Variable y = first(x + out(mixed));
     return second(y + narrow(esp::gelu(wide(y))));
   }
-  nn::Dense query = add("query", nn::Dense(16)), key = add("key", nn::Dense(16)), value = add("value", nn::Dense(16)),
-            out = add("out", nn::Dense(16)), wide = add("wide", nn::Dense(64)), narrow = add("narrow", nn::Dense(16));
+  nn::Dense query = add("query", nn::Dense(16)), key = add("key", nn::Dense(16)),
+            value = add("value", nn::Dense(16)), out = add("out", nn::Dense(16)),
+            wide = add("wide", nn::Dense(64)), narrow = add("narrow", nn::Dense(16));
   nn::LayerNorm first = add("first", nn::LayerNorm()), second = add("second", nn::LayerNorm());
 };
 
@@ -53,15 +57,17 @@ int main(int, char** arguments) {
   folder = arguments[1];
   esp::seed(1);
   {
-    nn::Sequential net{nn::Dense(32), nn::Relu(), nn::Dropout(0.5), nn::Dense(16), nn::LayerNorm(), nn::Gelu(), nn::RmsNorm(),
-                       nn::Dense(10), nn::Softmax()};
+    nn::Sequential net{nn::Dense(32), nn::Relu(),    nn::Dropout(0.5), nn::Dense(16), nn::LayerNorm(),
+                       nn::Gelu(),    nn::RmsNorm(), nn::Dense(10),    nn::Softmax()};
     const esp::Variable x = esp::placeholder("x", {4, 20});
-    write("mlp", x, net(x), esp::randn({7, 20}), net.parameters());
+    const esp::Variable y = net(x);  // which makes the parameters
+    write("mlp", x, y, esp::randn({7, 20}), net.parameters());
   }
   {
     Transformer net;
     const esp::Variable x = esp::placeholder("x", {4, 6, 16});
-    write("transformer", x, net(x), esp::randn({5, 6, 16}), net.parameters());
+    const esp::Variable y = net(x);
+    write("transformer", x, y, esp::randn({5, 6, 16}), net.parameters());
   }
   {
     nn::LSTMCell lstm(8);
@@ -74,7 +80,6 @@ int main(int, char** arguments) {
   write_images("lenet5", nn::vision::lenet5(), 1, 28);
   write_images("resnet18", nn::vision::resnet18({.classes = 10}), 3, 64);
   write_images("mobilenet_v2", nn::vision::mobilenet_v2({.classes = 10}), 3, 64);
-  write_images("vgg11", nn::vision::vgg11({.classes = 10}), 3, 32);
   write_images("unet", nn::vision::UNet(), 3, 32);
   return 0;
 }
