@@ -22,9 +22,23 @@ void set_windows(pb::NodeProto& node, const Op& op) {
   GraphWriter::set(node, "dilations", list(op, "dilation"));
 }
 
-void set_pooling(pb::NodeProto& node, const Op& op) {
-  if (!list(op, "parts").empty())
-    throw UnsupportedError(fmt::format("'{}' by parts of an axis cannot be written", op.name()));
+/// Axes [batch, channels, sizes…] that are divided into equal parts are pooled by windows side by side.
+void set_parts(pb::NodeProto& node, const Op& op, const Shape& x) {
+  std::vector<int64_t> kernel;
+  const std::vector<int64_t> parts = list(op, "parts");
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const int64_t size = x[static_cast<int64_t>(i) + 2];
+    if (size % nominal_size == 0 || size % parts[i])
+      throw UnsupportedError(
+          fmt::format("'{}' of {} parts of {} cannot be written", op.name(), parts[i], x.str()));
+    kernel.push_back(size / parts[i]);
+  }
+  GraphWriter::set(node, "kernel_shape", kernel);
+  GraphWriter::set(node, "strides", kernel);
+}
+
+void set_pooling(pb::NodeProto& node, const Op& op, const Shape& x) {
+  if (!list(op, "parts").empty()) return set_parts(node, op, x);
   set_windows(node, op);
   GraphWriter::set(node, "kernel_shape", list(op, "kernel"));
   GraphWriter::set(node, "ceil_mode", int64_t{attribute<bool>(op, "ceil")});
@@ -46,7 +60,7 @@ std::string write_windows(GraphWriter& w, const GraphWriter::Call& call) {
     // ONNX.
     pb::NodeProto& node = w.begin("MaxPool", call.inputs);
     node.set_output(0, node.output(0) + ".values");
-    set_pooling(node, call.op);
+    set_pooling(node, call.op, call.input(0).shape);
     const std::string values = node.output(0);
     const std::string places = values.substr(0, values.size() - std::string_view(".values").size());
     w.refuse(places, "the places of a max_pool_with_indices cannot be written");
@@ -55,7 +69,7 @@ std::string write_windows(GraphWriter& w, const GraphWriter::Call& call) {
   if (op == "divide") {  // write_elementwise leaves pool_sum / pool_count
     const Node &sum = *call.node.inputs[0].node(), &count = *call.node.inputs[1].node();
     pb::NodeProto& node = w.begin("AveragePool", {w.name_of(sum.inputs[0])});
-    set_pooling(node, sum.op());
+    set_pooling(node, sum.op(), sum.inputs[0].spec().shape);
     w.set(node, "count_include_pad", int64_t{attribute<bool>(count.op(), "with_padding")});
     return w.last_output(node);
   }

@@ -3,10 +3,8 @@
 
 #include "espalier/onnx.h"
 #include "temporary_folder.h"
-#include "testing.h"
 
 namespace esp = espalier;
-using espalier::testing::difference;
 using espalier::testing::TemporaryFolder;
 
 namespace {
@@ -29,6 +27,12 @@ Saved write_classifier(const TemporaryFolder& folder) {
   esp::onnx::save(folder / "net.onnx", {{"x", saved.x}}, {{"y", saved.y}},
                   {.parameters = saved.net.parameters()});
   return saved;
+}
+
+/// The largest difference of two elements of tensors of one shape.
+double difference(const esp::Tensor& a, const esp::Tensor& b) {
+  BOOST_TEST_REQUIRE(a.shape() == b.shape());
+  return esp::max(esp::abs(esp::Variable(a) - esp::Variable(b))).item();
 }
 
 esp::Tensor run(const esp::Variable& y, const esp::Tensor& x) {

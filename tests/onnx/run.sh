@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs ONNX's backend test suite and writes docs/onnx_scoreboard.md: tests/onnx/run.sh [program]
+# Runs ONNX's backend test suite and writes the scoreboard in docs/onnx.md: tests/onnx/run.sh [program]
 # $ONNX_PYTHON (by default python3) is a Python that has onnx; else a virtual environment with PyPI's gets made in build/.
 # `program` is espalier_onnx_cases of a build; else it is built in build/onnx.
 set -euo pipefail
@@ -23,4 +23,4 @@ if [ -z "$program" ]; then
   cmake --build build/onnx --target espalier_onnx_cases --parallel "$(nproc)"
   program=build/onnx/tests/onnx/espalier_onnx_cases
 fi
-exec "$python" -W ignore tests/onnx/scoreboard.py "$program" docs/onnx_scoreboard.md
+exec "$python" -W ignore tests/onnx/scoreboard.py "$program" docs/onnx.md

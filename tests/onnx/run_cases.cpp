@@ -46,14 +46,10 @@ void compare(const std::string& name, const esp::Tensor& got, const esp::Tensor&
     throw std::runtime_error(name + " has shape " + got.shape().str() + ", not " + wanted.shape().str());
   const esp::Tensor a = got.to(esp::float64).contiguous_copy(), b = wanted.to(esp::float64).contiguous_copy();
   const auto have = a.span<double>(), want = b.span<double>();
-  // A 16-bit real is wrong by no more than the last place.
-  const double rounding = got.dtype() == esp::bfloat16  ? 1.0 / 128
-                          : got.dtype() == esp::float16 ? 1.0 / 512
-                                                        : 0;
   for (size_t i = 0; i < have.size(); ++i) {
     if (std::isnan(have[i]) && std::isnan(want[i])) continue;
     if (have[i] == want[i]) continue;
-    if (!(std::abs(have[i] - want[i]) <= absolute + (relative + rounding) * std::abs(want[i])))
+    if (!(std::abs(have[i] - want[i]) <= absolute + relative * std::abs(want[i])))
       throw std::runtime_error(name + "[" + std::to_string(i) + "] is " + std::to_string(have[i]) + ", not " +
                                std::to_string(want[i]));
   }

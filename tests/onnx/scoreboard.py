@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the cases and writes the scoreboard: scoreboard.py program page.md"""
+"""Runs the cases and writes the scoreboard, the end of a page from its heading on: scoreboard.py program page.md"""
 import collections
 import pathlib
 import re
@@ -12,6 +12,7 @@ import onnx.defs
 
 from cases import node_cases, stored_cases
 
+HEADING = "## Scoreboard"
 PASSED = ("fed", "constants", "eager")
 
 
@@ -85,8 +86,8 @@ def main():
     passed, failed = sum(ways.values()), len(failures)
     share = 100 * passed / max(1, passed + failed)
     lines = [
-        "# ONNX's backend test suite", "",
-        f"`tests/onnx/run.sh` writes this page: the cases that onnx {onnx.__version__} (opset "
+        HEADING, "",
+        f"`tests/onnx/run.sh` writes this part: the cases that onnx {onnx.__version__} (opset "
         f"{onnx.defs.onnx_opset_version()}) generates or brings, without a download, against their expected outputs.", "",
         "| | cases |", "| --- | --- |",
         f"| passed | {passed} |",
@@ -97,14 +98,14 @@ def main():
         f"| unsupported operators | {sum(missing.values())} |",
         f"| types that are no tensors of Espalier | {sum(foreign.values())} |",
         "", f"Of the cases whose types and operators Espalier has, {share:.1f} % pass.", "",
-        "## By operator", "", "| operator | passed | failed | unsupported |", "| --- | --- | --- | --- |"]
+        "### By operator", "", "| operator | passed | failed | unsupported |", "| --- | --- | --- | --- |"]
     lines += [f"| {name} | {p} | {f} | {u} |" for name, (p, f, u) in sorted(table.items())]
-    lines += ["", "## Failures", "", "| case | | reason |", "| --- | --- | --- |"]
+    lines += ["", "### Failures", "", "| case | | reason |", "| --- | --- | --- |"]
     lines += [f"| {name.removeprefix('test_')} | {status} | {reason} |" for name, status, reason in sorted(failures)]
-    lines += ["", "## Unsupported", "", "| | cases |", "| --- | --- |"]
+    lines += ["", "### Unsupported", "", "| | cases |", "| --- | --- |"]
     lines += [f"| operator {name} | {count} |" for name, count in sorted(missing.items())]
     lines += [f"| {name} | {count} |" for name, count in sorted(foreign.items())]
-    page.write_text("\n".join(lines) + "\n")
+    page.write_text(page.read_text().split(HEADING)[0] + "\n".join(lines) + "\n")
     print(f"{passed} passed, {failed} failed, {sum(missing.values()) + sum(foreign.values())} unsupported: {share:.1f} %")
 
 
