@@ -27,7 +27,7 @@ struct ScheduledInput {
   };
   Form form = Form::whole;
   bool shared = false;  ///< one operand for all nodes
-  SmallVector<ScheduledSource, 1> sources;
+  SmallVector<ScheduledSource, 1> sources = {};
   int64_t begin = 0, step = 1, count = 0;  ///< range; `begin` is the row
   OpPtr stack = nullptr;                   ///< gathered
 };
@@ -37,7 +37,7 @@ struct ScheduledBatch {
   bool stacked;                 ///< outputs have the nodes as a first axis
   bool joined =
       false;  ///< one node that puts its inputs, here one operand, side by side (Batchable::joins_along)
-  std::vector<ScheduledInput> inputs;
+  std::vector<ScheduledInput> inputs = {};
 };
 
 struct Schedule {

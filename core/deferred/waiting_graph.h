@@ -23,10 +23,10 @@ struct WaitingUse {
 /// A kind of node: those of one kind have one op, and inputs that allow to compute them together.
 struct NodeKind {
   OpPtr op;
-  SmallVector<uint32_t, 2> output_specs;  ///< numbers
-  uint64_t shared = 0;                    ///< bit i: input i is the same for all nodes of the kind
-  bool common = false;                    ///< all inputs are: the nodes have one value
-  bool one_by_one = false;                ///< the op cannot be computed for several nodes at once
+  SmallVector<uint32_t, 2> output_specs = {};  ///< numbers
+  uint64_t shared = 0;                         ///< bit i: input i is the same for all nodes of the kind
+  bool common = false;                         ///< all inputs are: the nodes have one value
+  bool one_by_one = false;                     ///< the op cannot be computed for several nodes at once
 };
 
 /// Numbers for kinds of nodes, which stay the same from evaluation to evaluation.

@@ -199,7 +199,7 @@ class BackwardTiles {
 };
 
 template <class T>
-int64_t scratch_of_thread(const AttentionSizes& sizes) {
+int64_t gradient_scratch_of_thread(const AttentionSizes& sizes) {
   Scratch<T> count;
   const BackwardTiles<T> tiles(sizes, count);
   return count.used();
@@ -209,14 +209,14 @@ int64_t scratch_of_thread(const AttentionSizes& sizes) {
 
 template <class T>
 int64_t backward_scratch(const AttentionSizes& sizes, int threads) {
-  return scratch_of_thread<T>(sizes) * threads;
+  return gradient_scratch_of_thread<T>(sizes) * threads;
 }
 
 template <class T>
 void attend_back(const AttentionOperands& o, const Tensor& g, const Tensor& out, const T* log_sums, T* dq,
                  T* dk, T* dv, T* scratch, int threads) {
   const AttentionSizes& s = o.sizes;
-  const int64_t heads = s.batch * s.key_heads, of_thread = scratch_of_thread<T>(s);
+  const int64_t heads = s.batch * s.key_heads, of_thread = gradient_scratch_of_thread<T>(s);
   const int64_t parts = work_parts(s, 5, heads, threads);
   parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {

@@ -12,6 +12,10 @@
 
 namespace espalier {
 
+/// How a residual comes into a convolution: it is added element by element as y is written, or lies where y
+/// will be before.
+enum class ConvolutionResidual : uint8_t { none, added, below };
+
 namespace {
 
 using dnnl::memory;
@@ -97,16 +101,12 @@ bool is_winograd_faster(const ConvolutionSizes& s) {
   return 0.5 * (all * side * side / windows) + 22 / all < 0.85;
 }
 
-/// How a residual comes into a convolution: it is added element by element as y is written, or lies where y
-/// will be before.
-enum class Residual : uint8_t { none, added, below };
-
 /// One of the three primitives, and the layouts that it takes.
 class Description {
  public:
   Description(const ConvolutionSizes& s, ConvolutionResult result, const ConvolutionStrides& strides,
               const ConvolutionAfter& after)
-      : after_(after), residual_(after.residual ? Residual::below : Residual::none) {
+      : after_(after), residual_(after.residual ? ConvolutionResidual::below : ConvolutionResidual::none) {
     const memory::dims x = with({s.batch, s.groups * s.in_channels}, tail(s, s.in)),
                        y = with({s.batch, s.groups * s.out_channels}, tail(s, s.out));
     memory::dims kernels = with({s.out_channels, s.in_channels}, tail(s, s.kernel));
@@ -118,7 +118,7 @@ class Description {
     const auto direct = dnnl::algorithm::convolution_direct;
     if (strides.channels_last) {
       const Layouts innermost{channels_innermost(x), any.kernels, channels_innermost(y)};
-      for (const Residual how : {Residual::added, Residual::below}) {
+      for (const ConvolutionResidual how : {ConvolutionResidual::added, ConvolutionResidual::below}) {
         if (after.residual) residual_ = how;
         if (can_choose(s, result, innermost, direct) && !is_reference) return;
       }
@@ -126,7 +126,7 @@ class Description {
     choose(s, result, any, direct);
   }
 
-  Residual residual() const { return residual_; }
+  ConvolutionResidual residual() const { return residual_; }
 
   Layouts plain, chosen;
   memory::desc bias;
@@ -190,8 +190,8 @@ class Description {
   dnnl::primitive_attr attributes_for(const memory::desc& y) const {
     using Activation = ConvolutionAfter::Activation;
     dnnl::post_ops post;
-    if (residual_ == Residual::added) post.append_binary(dnnl::algorithm::binary_add, y);
-    if (residual_ == Residual::below) post.append_sum();
+    if (residual_ == ConvolutionResidual::added) post.append_binary(dnnl::algorithm::binary_add, y);
+    if (residual_ == ConvolutionResidual::below) post.append_sum();
     switch (after_.activation) {
       case Activation::none: break;
       case Activation::relu: post.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0); break;
@@ -208,7 +208,7 @@ class Description {
   }
 
   ConvolutionAfter after_;
-  Residual residual_;
+  ConvolutionResidual residual_;
   bool is_reference = false;  // plain loops
 };
 
@@ -262,9 +262,9 @@ struct ConvolutionPrimitive::Impl {
     kernels.make(packed ? chosen.kernels : plain.kernels, chosen.kernels,
                  result == ConvolutionResult::kernels, workspace);
     residual_way = description.residual();
-    if (residual_way != Residual::none) {
+    if (residual_way != ConvolutionResidual::none) {
       residual = memory(plain.y, cpu_engine(), nullptr);
-      if (residual_way == Residual::below)
+      if (residual_way == ConvolutionResidual::below)
         place_residual = dnnl::reorder(residual, memory(chosen.y, cpu_engine(), nullptr));
     }
     if (after.bias) bias = memory(description.bias, cpu_engine(), nullptr);
@@ -284,9 +284,9 @@ struct ConvolutionPrimitive::Impl {
     arguments.emplace(to_kernels ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, kernels.seen());
     arguments.emplace(to_y ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y.seen());
     if (bias) arguments.emplace(DNNL_ARG_BIAS, bias);
-    if (residual_way == Residual::added)
+    if (residual_way == ConvolutionResidual::added)
       arguments.emplace(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, residual);
-    if (residual_way == Residual::below) place_residual.execute(stream, residual, y.seen());
+    if (residual_way == ConvolutionResidual::below) place_residual.execute(stream, residual, y.seen());
     if (scratch.defined()) arguments.emplace(DNNL_ARG_SCRATCHPAD, scratch_memory);
     primitive.execute(stream, arguments);
   }
@@ -300,7 +300,7 @@ struct ConvolutionPrimitive::Impl {
   memory::desc plain_kernels, kernel_layout;
   dnnl::reorder pack_kernels, place_residual;
   memory bias, residual;
-  Residual residual_way = Residual::none;
+  ConvolutionResidual residual_way = ConvolutionResidual::none;
   Tensor scratch;
   memory scratch_memory;
 };

@@ -24,7 +24,7 @@ struct BackwardCall {
   ForwardOperands<Tensor> in;  ///< x and biases have shapes alone
   const Tensor *out, *gates = nullptr, *memory = nullptr;
   const Tensor *of_out = nullptr, *of_last_h = nullptr, *of_last_c = nullptr;
-  Tensor *of_x, *of_h, *of_c = nullptr, *h_before, *of_sums = nullptr;
+  Tensor *of_x = nullptr, *of_h = nullptr, *of_c = nullptr, *h_before = nullptr, *of_sums = nullptr;
 };
 
 RecurrenceForm recurrence_form_of(const Op& op);

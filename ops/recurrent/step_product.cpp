@@ -11,22 +11,7 @@
 
 namespace espalier {
 
-namespace {
-
-void check(dnnl_status_t status) {
-  if (status == dnnl_success) return;
-  if (status == dnnl_out_of_memory) throw OutOfMemory("recurrence: oneDNN found no memory for its primitive");
-  throw Error(fmt::format("recurrence: oneDNN failed with status {}", int{status}));
-}
-
-dnnl_engine_t engine() {
-  static const dnnl_engine_t one = [] {
-    dnnl_engine_t made = nullptr;
-    check(dnnl_engine_create(&made, dnnl_cpu, 0));
-    return made;
-  }();
-  return one;
-}
+namespace onednn {
 
 /// A handle of oneDNN with its destructor.
 template <class T, dnnl_status_t (*destroy)(T)>
@@ -51,7 +36,26 @@ using Description = Handle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
 using Primitive = Handle<dnnl_primitive_t, dnnl_primitive_destroy>;
 using Memory = Handle<dnnl_memory_t, dnnl_memory_destroy>;
 using Stream = Handle<dnnl_stream_t, dnnl_stream_destroy>;
-using Attributes = Handle<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
+using PrimitiveAttributes = Handle<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
+
+}  // namespace onednn
+
+namespace {
+
+void check(dnnl_status_t status) {
+  if (status == dnnl_success) return;
+  if (status == dnnl_out_of_memory) throw OutOfMemory("recurrence: oneDNN found no memory for its primitive");
+  throw Error(fmt::format("recurrence: oneDNN failed with status {}", int{status}));
+}
+
+dnnl_engine_t engine() {
+  static const dnnl_engine_t one = [] {
+    dnnl_engine_t made = nullptr;
+    check(dnnl_engine_create(&made, dnnl_cpu, 0));
+    return made;
+  }();
+  return one;
+}
 
 dnnl_memory_desc_t matrix(int64_t rows, int64_t columns, bool transposed) {
   dnnl_memory_desc_t desc;
@@ -61,17 +65,17 @@ dnnl_memory_desc_t matrix(int64_t rows, int64_t columns, bool transposed) {
 }
 
 /// The product with so many rows, in the layout of the matrix that oneDNN likes best.
-Description describe(const StepProductSizes& s, int64_t rows) {
+onednn::Description describe(const StepProductSizes& s, int64_t rows) {
   const dnnl_memory_desc_t a = matrix(rows, s.inner, false), c = matrix(rows, s.columns, false);
   dnnl_memory_desc_t b;
   const dnnl_dims_t sizes = {s.inner, s.columns};
   check(dnnl_memory_desc_init_by_tag(&b, 2, sizes, dnnl_f32, dnnl_format_tag_any));
   dnnl_matmul_desc_t desc;
   check(dnnl_matmul_desc_init(&desc, &a, &b, nullptr, &c));
-  Attributes attributes;
+  onednn::PrimitiveAttributes attributes;
   check(dnnl_primitive_attr_create(attributes.put()));
   check(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user));
-  Description made;
+  onednn::Description made;
   check(dnnl_primitive_desc_create(made.put(), &desc, attributes.get(), engine(), nullptr));
   return made;
 }
@@ -106,18 +110,18 @@ struct StepProduct::Packed {
   struct Layout {
     dnnl_memory_desc_t desc;
     Tensor buffer;
-    Memory memory;
-    Primitive reorder;
+    onednn::Memory memory;
+    onednn::Primitive reorder;
   };
   struct Product {
     int64_t rows;
     size_t layout;
-    Primitive primitive;
-    Memory a, c;
+    onednn::Primitive primitive;
+    onednn::Memory a, c;
   };
 
-  Stream stream;
-  Memory plain, scratch;
+  onednn::Stream stream;
+  onednn::Memory plain, scratch;
   Tensor scratch_buffer;
   std::vector<Layout> layouts;
   std::vector<Product> products;
@@ -125,7 +129,7 @@ struct StepProduct::Packed {
   Packed(const StepProductSizes& s, Workspace& workspace) {
     check(dnnl_stream_create(stream.put(), engine(), dnnl_stream_default_flags));
     const dnnl_memory_desc_t given = matrix(s.inner, s.columns, s.transposed);
-    const auto memory = [](Memory& made, const dnnl_memory_desc_t& desc, void* at) {
+    const auto memory = [](onednn::Memory& made, const dnnl_memory_desc_t& desc, void* at) {
       check(dnnl_memory_create(made.put(), &desc, engine(), at));
     };
     memory(plain, given, DNNL_MEMORY_NONE);
@@ -157,7 +161,7 @@ struct StepProduct::Packed {
     made.desc = desc;
     made.buffer = workspace.take(bytes(bytes_of(desc)).shape, DType::uint8, cpu());
     check(dnnl_memory_create(made.memory.put(), &desc, engine(), made.buffer.address()));
-    Description reorder;
+    onednn::Description reorder;
     check(dnnl_reorder_primitive_desc_create(reorder.put(), &given, engine(), &desc, engine(), nullptr));
     check(dnnl_primitive_create(made.reorder.put(), reorder.get()));
     return layouts.size() - 1;
