@@ -79,7 +79,7 @@ onednn::Description describe(const StepProductSizes& s, int64_t rows) {
   check(dnnl_primitive_desc_create(made.put(), &desc, attributes.get(), engine(), nullptr));
   return made;
 }
-const dnnl_memory_desc_t& part(const Description& d, dnnl_query_t which) {
+const dnnl_memory_desc_t& part(const onednn::Description& d, dnnl_query_t which) {
   return *dnnl_primitive_desc_query_md(d.get(), which, 0);
 }
 int64_t bytes_of(const dnnl_memory_desc_t& desc) {
@@ -136,7 +136,7 @@ struct StepProduct::Packed {
     int64_t most_scratch = 0;
     for (const int64_t rows : s.rows) {
       const GemmThreads threads(gemm_of(s, rows));
-      const Description description = describe(s, rows);
+      const onednn::Description description = describe(s, rows);
       Product& product = products.emplace_back();
       product.rows = rows;
       product.layout = layout_for(part(description, dnnl_query_weights_md), given, workspace);
@@ -179,7 +179,7 @@ int64_t StepProduct::workspace_bytes(const StepProductSizes& s) {
   int64_t total = 0, scratch = 0;
   for (const int64_t rows : s.rows) {
     const GemmThreads threads(gemm_of(s, rows));
-    const Description description = describe(s, rows);
+    const onednn::Description description = describe(s, rows);
     const dnnl_memory_desc_t& desc = part(description, dnnl_query_weights_md);
     if (std::none_of(layouts.begin(), layouts.end(),
                      [&](const auto& known) { return dnnl_memory_desc_equal(&known, &desc); })) {
