@@ -21,8 +21,10 @@ Tensor values(const esp::Shape& shape, uint64_t which = 0, double low = -2, doub
 Tensor indices(const esp::Shape& shape, int64_t count, bool negative = false) {
   Tensor result(shape, esp::int64);
   int64_t next = 1;
-  for (int64_t& x : result.span<int64_t>())
-    x = (next = (next * 7 + 3) % 101) % count - (negative && next % 2 ? count : 0);
+  for (int64_t& x : result.span<int64_t>()) {
+    next = (next * 7 + 3) % 101;
+    x = next % count - (negative && next % 2 ? count : 0);
+  }
   return result;
 }
 

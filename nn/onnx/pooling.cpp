@@ -24,7 +24,7 @@ Variable padded(const Variable& x, Windows& windows, double value) {
   return y;
 }
 
-Outputs largest(FileNode& node) {
+Outputs largest_of_windows(FileNode& node) {
   Windows windows = windows_of(node, node[0]);
   const bool ceil = node.integer("ceil_mode", 0) != 0, by_columns = node.integer("storage_order", 0) != 0;
   const bool indices = node.wants(1);
@@ -164,7 +164,7 @@ Outputs unpooled(FileNode& node) {
 }  // namespace
 
 void add_pooling(Registry& all) {
-  all.add("MaxPool", 1, largest);
+  all.add("MaxPool", 1, largest_of_windows);
   all.add("AveragePool", 1, averaged);
   all.add("LpPool", 2, normed);
   all.add("MaxUnpool", 9, unpooled);
