@@ -263,6 +263,23 @@ BOOST_AUTO_TEST_CASE(infinities_stay) {
   BOOST_TEST(y.span<float>()[1] == 0);
 }
 
+BOOST_AUTO_TEST_CASE(nan_stays) {
+  esp::Tensor values = floats({1, 16, 8, 8}, 1);
+  values.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  const Variable x = esp::placeholder("x", {1, 16, 8, 8}), kernels = floats({16, 16, 1, 1}, 2);
+  const std::function<Variable(const Variable&)> activations[] = {
+      [](const Variable& v) { return esp::relu(v); }, [](const Variable& v) { return esp::tanh(v); },
+      [](const Variable& v) { return esp::sigmoid(v); },
+      [](const Variable& v) { return esp::clamp(v, 0, 6); }};
+  for (const auto& activation : activations) {
+    const esp::Executor executor = inference(activation(esp::conv(x, kernels)));
+    BOOST_TEST(nodes(executor, "conv_epilogue") == 1);
+    const esp::Tensor y = executor.run({{"x", values}});
+    BOOST_TEST(std::isnan(y.span<float>()[0]));
+    BOOST_TEST(!std::isnan(y.span<float>()[1]));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_network_of_residual_blocks) {
   esp::seed(12);
   Sequential net = vision::resnet18({.classes = 5});
