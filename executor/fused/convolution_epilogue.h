@@ -24,6 +24,11 @@ struct ChannelProgram {
   float low = 0, high = 0;
 
   bool scales() const;
+  /// Whether a NaN of the convolution is lost: oneDNN's maximum of NaN and 0 is 0.
+  bool hides_nan() const {
+    return activation == ConvolutionAfter::Activation::relu ||
+           activation == ConvolutionAfter::Activation::clip;
+  }
   /// Of a program that reads the result of a convolution with the channels last as input `result`, if it can
   /// be seen so with steps by those inputs alone for which `steps_by` is true.
   static std::optional<ChannelProgram> of(const Program& program, size_t result, const Spec& output,

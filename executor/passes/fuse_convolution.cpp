@@ -98,9 +98,10 @@ void divide_programs(Graph& graph) {
 
 class Fusion {
  public:
-  Fusion(Graph& graph, bool keeps)
+  Fusion(Graph& graph, bool inference, bool keeps)
       : graph_(graph),
         made_of_leaves_(made_of_leaves(graph)),
+        inference_(inference),
         keeps_(keeps),
         readers_(count_readers(graph)) {}
 
@@ -133,6 +134,7 @@ class Fusion {
     }
     auto channels = ChannelProgram::of(program->program(), k, output, specs, steps_by);
     if (!channels || (!packs && channels->scales())) return false;
+    if (!inference_ && channels->hides_nan()) return false;  // a training that diverges must show it
     std::string key = packs ? key_of(convolution, n, *channels) : std::string();
     SmallVector<ValueRef, 2> inputs = convolution.inputs;
     for (size_t other = 0; other < n.inputs.size(); ++other)
@@ -154,7 +156,7 @@ class Fusion {
 
   Graph& graph_;
   const std::vector<bool> made_of_leaves_;
-  const bool keeps_;
+  const bool inference_, keeps_;
   const std::vector<int> readers_;
 };
 
@@ -167,7 +169,7 @@ bool fuse_convolution(Graph& graph, const CompileOptions& options) {
       std::ranges::any_of(graph.nodes, [](const GraphNode& n) { return n.op->has_side_effects(); });
   const bool keeps = options.inference && !writes && options.memory_budget == 0;
   if (keeps) divide_programs(graph);
-  Fusion fusion(graph, keeps);
+  Fusion fusion(graph, options.inference, keeps);
   bool changed = false;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) changed |= fusion.take_in(i);
   if (changed) dead_nodes(graph);
