@@ -53,7 +53,8 @@ BatchSignature batch_of(const TreeFeeds& feeds, const ExportOptions& options) {
 
 /// Whether all given shapes are those of placeholders.
 void check_shapes(const ExportOptions& options, std::initializer_list<const Setup*> setups) {
-  for (const auto& [name, shape] : options.shapes) {
+  for (const auto& given : options.shapes) {
+    const std::string& name = given.first;
     const bool known = std::ranges::any_of(setups, [&](const Setup* setup) {
       return setup && std::ranges::any_of(setup->feeds.all(), [&](const auto& feed) {
                return feed->is_placeholder() && feed->name() == name;
