@@ -125,14 +125,19 @@ BOOST_AUTO_TEST_CASE(it_may_go_at_any_time) {
 BOOST_AUTO_TEST_CASE(slow_batches_are_read_in_the_background) {
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof(cores), &cores) != 0 || CPU_COUNT(&cores) < 2) return;
-  const auto quick = std::make_shared<TestFeed>(50, fast), slow_one = std::make_shared<TestFeed>(50, slow);
-  for (const auto& feed : {quick, slow_one}) {
+  const auto readers = [](int delay) {
+    const auto feed = std::make_shared<TestFeed>(50, delay);
     Prefetcher batches(feed);
     batches.start(0);
     while (!batches.at_end()) batches.next();
-  }
-  BOOST_CHECK(quick->readers() == std::set{std::this_thread::get_id()});
-  BOOST_TEST(slow_one->readers().size() == 2u);
+    return feed->readers();
+  };
+  BOOST_TEST(readers(slow).size() == 2u);
+  // On a busy machine, a quick batch may take long, too.
+  bool in_place = false;
+  for (int tries = 0; tries < 200 && !in_place; ++tries)
+    in_place = readers(fast) == std::set{std::this_thread::get_id()};
+  BOOST_TEST(in_place);
 }
 
 BOOST_AUTO_TEST_CASE(errors_surface_and_the_step_is_tried_again) {
