@@ -143,14 +143,16 @@ class NumberCounts {
   template <class At>
   void add(At at, int64_t count) {
     int64_t i = 0;
-    int64_t *a = counts_, *b = more_.data(), *c = b + bins_, *d = c + bins_;
-    if (!more_.empty())
+    int64_t* a = counts_;
+    if (!more_.empty()) {
+      int64_t *b = more_.data(), *c = b + bins_, *d = c + bins_;
       for (; i + 4 <= count; i += 4) {
         ++a[at(i)];
         ++b[at(i + 1)];
         ++c[at(i + 2)];
         ++d[at(i + 3)];
       }
+    }
     for (; i < count; ++i) ++a[at(i)];
   }
 

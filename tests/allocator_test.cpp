@@ -14,6 +14,7 @@
 
 #include "espalier/core/cpu/block_pool.h"
 #include "espalier/core/error.h"
+#include "espalier/core/sanitizers.h"
 #include "espalier/core/tensor.h"
 #include "testing.h"
 
@@ -66,7 +67,7 @@ BOOST_AUTO_TEST_CASE(freed_blocks_are_kept_and_given_back) {
   BOOST_TEST(esp::memory_stats().cached_bytes == 0);
   { const esp::Tensor t({1 << 18}); }
   const int64_t cached = esp::memory_stats().cached_bytes;
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !ESPALIER_ADDRESS_SANITIZER && !ESPALIER_THREAD_SANITIZER
   BOOST_TEST(cached >= 4 << 18);
   BOOST_TEST(cached < 6 << 18);
   {
@@ -92,7 +93,7 @@ BOOST_AUTO_TEST_CASE(more_than_there_is) {
   BOOST_TEST(esp::memory_stats().live_bytes == before.live_bytes);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !ESPALIER_ADDRESS_SANITIZER && !ESPALIER_THREAD_SANITIZER
 BOOST_AUTO_TEST_CASE(the_cache_is_given_back_before_memory_is_refused) {
   const pid_t child = fork();
   if (child == 0) {  // a process limited to 600 MB more than now

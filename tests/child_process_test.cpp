@@ -12,11 +12,12 @@
 #include <thread>
 
 #include "espalier/core/error.h"
+#include "espalier/core/sanitizers.h"
 #include "espalier/data/prefetch.h"
 #include "espalier/ops/ops.h"
 #include "testing.h"
 
-#ifndef __SANITIZE_THREAD__
+#if !ESPALIER_THREAD_SANITIZER
 
 namespace esp = espalier;
 using namespace espalier::testing;
@@ -78,7 +79,7 @@ BOOST_AUTO_TEST_CASE(a_forked_child_goes_on_with_the_batches) {
   }));
   BOOST_TEST(reads(batches, 0, 10, 30));
 }
-#ifndef __SANITIZE_ADDRESS__
+#if !ESPALIER_ADDRESS_SANITIZER
 BOOST_AUTO_TEST_CASE(products_without_memory_for_the_library_throw) {
   const esp::Variable a = esp::ones({8, 8}, esp::float64);
   BOOST_TEST(in_child([&] {

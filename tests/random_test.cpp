@@ -18,6 +18,7 @@
 #include "espalier/core/node.h"
 #include "espalier/core/philox.h"
 #include "espalier/core/random.h"
+#include "espalier/core/sanitizers.h"
 #include "espalier/ops/ops.h"
 #include "testing.h"
 
@@ -168,7 +169,7 @@ void check_elements_stand_alone(const Fill& fill) {
     const std::vector<T> some = fill(n);
     BOOST_TEST((std::equal(some.begin(), some.end(), all.begin())), n << " elements are a prefix");
   }
-#ifndef __SANITIZE_THREAD__  // It does not detect synchronization by OpenMP.
+#if !ESPALIER_THREAD_SANITIZER  // It does not detect synchronization by OpenMP.
   set_num_threads(3);
   BOOST_TEST((fill(200'000) == all));
 #endif
@@ -227,7 +228,7 @@ template <class T>
 void check_all_windows() {
   at_every_level([] {
     for (const int threads : {1, 3}) {
-#ifdef __SANITIZE_THREAD__  // It does not detect synchronization by OpenMP.
+#if ESPALIER_THREAD_SANITIZER  // It does not detect synchronization by OpenMP.
       if (threads > 1) continue;
 #endif
       set_num_threads(threads);

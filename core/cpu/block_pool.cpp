@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "espalier/core/error.h"
+#include "espalier/core/sanitizers.h"
 #include "espalier/core/storage.h"
 
 namespace espalier {
@@ -151,7 +152,7 @@ void pool_release_cached() { large_blocks().release(); }
 void* pool_allocate(size_t bytes) {
   if (bytes > (size_t{1} << 46))
     throw OutOfMemory(fmt::format("{} bytes are more than any machine has", bytes));
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if ESPALIER_ADDRESS_SANITIZER || ESPALIER_THREAD_SANITIZER
   // A pool would hide uses after free from the sanitizer.
   if (void* block = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit + (bytes ? 0 : unit)))
     return block;
@@ -169,7 +170,7 @@ void* pool_allocate(size_t bytes) {
 }
 
 void pool_free(void* memory, size_t bytes) noexcept {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if ESPALIER_ADDRESS_SANITIZER || ESPALIER_THREAD_SANITIZER
   (void)bytes;
   std::free(memory);
 #else

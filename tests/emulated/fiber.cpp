@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <new>
 
-#if defined(__SANITIZE_ADDRESS__)
+#include "espalier/core/sanitizers.h"
+
+#if ESPALIER_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -51,7 +53,7 @@ espalier_emulated_switch:
 }  // namespace
 
 void Context::switch_to(Context& to) {
-#if defined(__SANITIZE_ADDRESS__)
+#if ESPALIER_ADDRESS_SANITIZER
   __sanitizer_start_switch_fiber(&fake_stack_, to.stack_, to.stack_bytes_);
   left = this;
 #endif
@@ -60,13 +62,13 @@ void Context::switch_to(Context& to) {
 #else
   swapcontext(&state_, &to.state_);
 #endif
-#if defined(__SANITIZE_ADDRESS__)
+#if ESPALIER_ADDRESS_SANITIZER
   __sanitizer_finish_switch_fiber(fake_stack_, &left->stack_, &left->stack_bytes_);
 #endif
 }
 
 void Context::arrive() {
-#if defined(__SANITIZE_ADDRESS__)
+#if ESPALIER_ADDRESS_SANITIZER
   __sanitizer_finish_switch_fiber(nullptr, &left->stack_, &left->stack_bytes_);
 #endif
 }
@@ -84,7 +86,7 @@ Fiber::Fiber(void (*run)()) : run_(run) {
 Fiber::~Fiber() { munmap(memory_, page + stack_bytes); }
 
 void Fiber::restart() {
-#if defined(__SANITIZE_ADDRESS__)
+#if ESPALIER_ADDRESS_SANITIZER
   __asan_unpoison_memory_region(stack_, stack_bytes_);
   fake_stack_ = nullptr;
 #endif

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "espalier/core/half.h"
@@ -279,12 +280,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
     entries.push_back(&launched().emplace_back(comm, call));
   const cudaStream_t stream = comm->stream;
   lock.unlock();
-  for (Launched* entry : entries)
-    if (cudaLaunchHostFunc(stream, run, entry) != cudaSuccess) {
-      *error = ncclUnhandledCudaError;
-      return ncclSuccess;
-    }
-  *error = ncclSuccess;
+  cudaError_t status = cudaSuccess;
+  if (!entries.empty())  // by another thread, as in NCCL: the one that asks may have chosen another device
+    std::thread([&] {
+      status = cudaSetDevice(comm->device);
+      for (Launched* entry : entries)
+        if (status == cudaSuccess) status = cudaLaunchHostFunc(stream, run, entry);
+    }).join();
+  *error = status == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
   return ncclSuccess;
 }
 
