@@ -81,8 +81,10 @@ std::optional<std::string> embedded(const Node& node) {
   if (!is_constant(node.op()) || output.spec.shape.elements() != 1 || output.spec.dtype == DType::boolean)
     return std::nullopt;
   const double number = output.value.to(cpu()).item();
-  const bool made =
-      is_real(output.spec.dtype) ? is_made_of_size(number) : is_made_of_size(static_cast<int64_t>(number));
+  const bool made = is_real(output.spec.dtype)
+                        ? is_made_of_size(number)
+                        : std::abs(number) < 0x1p63 &&
+                              is_made_of_size(static_cast<int64_t>(number));  // 2^63 - 1 is rounded up
   return made ? std::optional(fmt::format("the number {}", number)) : std::nullopt;
 }
 
