@@ -1,10 +1,27 @@
-// Readers of files need no operation: programs with these lists link without kernels, ops and plans.
+// Readers of files need no operation: programs with these lists link without kernels, ops and plans, and no
+// node waits for its value.
+#include <cstdlib>
+
 #include "espalier/core/backends.h"
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/op_registry.h"
 
 namespace espalier {
 
 Backends make_backends() { return {}; }
 OpRegistry make_op_registry() { return {}; }
+
+bool& deferring() {
+  static thread_local bool on = false;
+  return on;
+}
+int64_t& kernels_run_here() {
+  static thread_local int64_t count = 0;
+  return count;
+}
+bool wait_for_value(Node&) { return false; }
+void compute_waiting(Node&) { std::abort(); }
+void compute_all_waiting() {}
+void take_from_batch(Node&) { std::abort(); }
 
 }  // namespace espalier
