@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(products_come_last) {
   const esp::Variable product = esp::matmul(x, x), cheap = esp::exp(x),
                       both = esp::sum(product) + esp::sum(cheap);
   const esp::Variable large = esp::reshape(x, {4096, 1}) * esp::reshape(x, {4096});
-  const esp::Variable result = product * cheap * (both + esp::sum(large));
+  const esp::Variable total = both + esp::sum(large), result = product * cheap * total;
   const auto products = [](const esp::Graph& graph) {
     return std::count_if(graph.nodes.begin(), graph.nodes.end(),
                          [](const esp::GraphNode& n) { return n.op->kind() == esp::OpKind::matmul; });
