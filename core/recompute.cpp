@@ -8,6 +8,7 @@
 #include "espalier/core/autograd.h"
 #include "espalier/core/error.h"
 #include "espalier/core/first_input.h"
+#include "espalier/core/op_names.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
@@ -19,7 +20,7 @@ namespace {
 /// Inputs of which a node shows the first alone: the others are for evaluators.
 bool shows_first(const Op& op) { return orders_assignment(op) || chooses_by_phase(op); }
 
-bool is_former(const Op& op) { return op.name() == "former"; }
+bool is_former(const Op& op) { return is_op(op, "former"); }
 
 /// The nodes below a root that lie before none of the ends, older ones first.
 template <class IsEnd>

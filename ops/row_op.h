@@ -23,7 +23,10 @@ struct RowOp : Op, Batchable {
   Gradients batched(const Stacked& in) const override {
     if (in.size() != 1) return {};
     const Variable x = in.stacked(0);
-    return {apply(in.op(), {&x}, std::source_location::current())};
+    Gradients outputs{apply(in.op(), {&x}, std::source_location::current())};
+    const Edge first(outputs[0]);
+    for (uint32_t k = 1; k < first.node()->outputs.size(); ++k) outputs.push_back(Variable(first.node(), k));
+    return outputs;
   }
 };
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "espalier/core/cpu/prefetch.h"
+#include "espalier/core/op_names.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/indices.h"
 #include "espalier/ops/ops.h"
@@ -224,7 +225,7 @@ Variable operand(const Variable& v, size_t i) { return v.node()->inputs[i].varia
 }  // namespace
 
 bool scatters_rows(const Op& op) {
-  return op.traits().deferred && op.name() == "scatter_add_like" && attribute<int64_t>(op, "axis") == 0;
+  return op.traits().deferred && is_op(op, "scatter_add_like") && attribute<int64_t>(op, "axis") == 0;
 }
 bool is_row_gradient(const Variable& gradient) { return scatters_rows(gradient.node()->op()); }
 

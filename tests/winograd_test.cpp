@@ -21,10 +21,10 @@ struct Direct {
 };
 
 /// The result of a convolution with padding, and the gradients of both operands.
-std::vector<esp::Tensor> results(const esp::Tensor& x, const esp::Tensor& kernels, int64_t padding,
-                                 bool plan) {
+std::vector<esp::Tensor> results(const esp::Tensor& x, const esp::Tensor& kernels,
+                                 const esp::Padding& padding, bool plan) {
   const Variable a = esp::variable(x), b = esp::variable(kernels);
-  const Variable y = esp::conv(a, b, {.padding = padding});
+  const Variable y = esp::conv(a, b, {.padding = {padding, padding}});
   const Variable loss = esp::sum(y * esp::sin(y * 3.0));
 
   std::vector<esp::Tensor> all;
@@ -48,12 +48,13 @@ BOOST_AUTO_TEST_SUITE(winograd)
 BOOST_AUTO_TEST_CASE(agrees_with_direct_convolutions) {
   struct Sizes {
     esp::Shape x, kernels;
-    int64_t padding;
+    esp::Padding padding;
   };
   for (const auto& [shape, kernel_shape, padding] :
-       {Sizes{{4, 32, 24, 24}, {48, 32, 3, 3}, 1}, Sizes{{9, 64, 15, 18}, {32, 64, 3, 3}, 0},
-        Sizes{{1, 32, 47, 50}, {32, 32, 3, 3}, 1}, Sizes{{4, 32, 24, 24}, {32, 32, 3, 3}, 2},
-        Sizes{{1, 40, 50, 50}, {36, 40, 3, 3}, 1}}) {
+       {Sizes{{4, 32, 24, 24}, {48, 32, 3, 3}, {1, 1}}, Sizes{{9, 64, 15, 18}, {32, 64, 3, 3}, {0, 0}},
+        Sizes{{1, 32, 47, 50}, {32, 32, 3, 3}, {1, 1}}, Sizes{{4, 32, 24, 24}, {32, 32, 3, 3}, {2, 2}},
+        Sizes{{1, 40, 50, 50}, {36, 40, 3, 3}, {1, 1}}, Sizes{{2, 32, 29, 29}, {48, 32, 3, 3}, {0, 1}},
+        Sizes{{2, 32, 29, 29}, {48, 32, 3, 3}, {1, 0}}}) {
     const esp::Tensor x = numbers(shape, -1, 1, 1).to(esp::float32),
                       kernels = numbers(kernel_shape, -0.1, 0.1, 2).to(esp::float32);
     for (const bool plan : {false, true}) {

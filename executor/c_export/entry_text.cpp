@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "espalier/core/error.h"
+#include "espalier/core/op_names.h"
 #include "espalier/executor/c_export/emitters.h"
 
 namespace espalier::c_export {
@@ -186,7 +187,9 @@ class EntryWriter {
             input.spec.dtype == output.spec.dtype)
           input.address = output.address;
     Function f(node, std::move(inputs), std::move(outputs), parts_.helpers);
-    const Emitter emit = assigns ? write_copy : emitter_of(node.op->name());
+    const Emitter emit = assigns                  ? write_copy
+                         : is_custom_op(*node.op) ? nullptr
+                                                  : emitter_of(node.op->name());
     if (!emit) f.refuse("there is no C code for this op");
     emit(f);
     add_call(node, f);
@@ -217,7 +220,7 @@ class EntryWriter {
     for (const ValueRef& input : node.inputs) text += " " + graph_.spec(input).shape.str();
     text += " ->";
     for (const Spec& output : node.outputs) text += " " + output.shape.str();
-    if (node.op->name() == "fused") text += "; " + to_string(node.op->attributes());
+    if (is_op(*node.op, "fused")) text += "; " + to_string(node.op->attributes());
     return text;
   }
 

@@ -1,4 +1,5 @@
 // Gathering and scattering by index.
+#include "espalier/core/op_names.h"
 #include "espalier/executor/c_export/emitters.h"
 #include "espalier/executor/c_export/indices.h"
 #include "espalier/ops/chosen.h"
@@ -15,7 +16,7 @@ void fill_with_zeros(Function& f, const std::string& y, int64_t elements) {
 
 /// The axis along which gather and its transpose choose; look_up has the first.
 size_t axis_of(const Function& f, const Shape& shape) {
-  if (f.op().name() == "look_up") return 0;
+  if (is_op(f.op(), "look_up")) return 0;
   return resolve_axis(attribute<int64_t>(f.op(), "axis"), shape.rank(), f.op().name());
 }
 
@@ -23,7 +24,7 @@ size_t axis_of(const Function& f, const Shape& shape) {
 
 void write_gather(Function& f) {
   const AxisBlocks b(f.input_shape(0), axis_of(f, f.input_shape(0)));
-  const bool from_end = f.op().name() != "look_up" || attribute<bool>(f.op(), "from_end");
+  const bool from_end = !is_op(f.op(), "look_up") || attribute<bool>(f.op(), "from_end");
   const int64_t count = f.input_shape(1).elements();
   const std::string x = f.dense(0), indices = f.dense(1), y = f.out();
   f.loop("k", count);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "espalier/core/error.h"
+#include "espalier/core/op_names.h"
 #include "espalier/executor/c_export/emitters.h"
 
 namespace espalier::c_export {
@@ -92,7 +93,7 @@ void write_arg_extreme(Function& f) {
   f.line(fmt::format(
       "  if (row[k * {0}] {1} row[best * {0}] || (row[k * {0}] != row[k * {0}] && row[best * {0}] "
       "== row[best * {0}])) best = k;",
-      step, f.op().name() == "argmax" ? ">" : "<"));
+      step, is_op(f.op(), "argmax") ? ">" : "<"));
   f.line(fmt::format("{}[{}] = best;", y, position(axes.strides[1], "i")));
   f.close(axes.sizes.size());
 }

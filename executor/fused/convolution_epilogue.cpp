@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "espalier/core/error.h"
+#include "espalier/core/op_names.h"
 #include "espalier/executor/fused/kept_values.h"
 
 namespace espalier {
@@ -118,7 +119,7 @@ bool is_dense(const Layout& layout) {
 }  // namespace
 
 bool ConvolutionEpilogue::anchors(const Op& op) {
-  return op.name() == "conv" && attribute<bool>(op, "channels_last");
+  return is_op(op, "conv") && attribute<bool>(op, "channels_last");
 }
 
 Attributes ConvolutionEpilogue::attributes() const {

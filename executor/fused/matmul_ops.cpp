@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "espalier/core/op_names.h"
 #include "espalier/ops/matmul/matmul_call.h"
 
 namespace espalier {
@@ -66,7 +67,7 @@ std::pair<GemmEpilogue, size_t> MatmulEpilogue::for_library(
       program().outputs[0] != code.size() - 1)
     return nothing;
   const Instruction& add = code[0];
-  if (add.op->name() != "add" || add.extent != Extent::full || add.shape.rank() == 0 ||
+  if (!is_op(*add.op, "add") || add.extent != Extent::full || add.shape.rank() == 0 ||
       add.shape[-1] != anchor_output().shape[-1])
     return nothing;
   const auto is_product = [&](const Argument& a) {
@@ -83,7 +84,7 @@ std::pair<GemmEpilogue, size_t> MatmulEpilogue::for_library(
     return nothing;
   if (code.size() == 1) return {GemmEpilogue::bias, input};
   const Instruction& relu = code[1];
-  if (relu.op->name() != "relu" || relu.arguments[0].from != Argument::From::value) return nothing;
+  if (!is_op(*relu.op, "relu") || relu.arguments[0].from != Argument::From::value) return nothing;
   return {GemmEpilogue::bias_relu, input};
 }
 

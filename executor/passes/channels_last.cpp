@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "espalier/core/op_names.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/passes.h"
@@ -108,7 +109,7 @@ class ChannelsLast {
 
   bool move_convolution(uint32_t i) {
     const GraphNode& n = before_.nodes[i];
-    const bool to_kernels = n.op->name() == "conv_kernels";
+    const bool to_kernels = is_op(*n.op, "conv_kernels");
     Inputs inputs;
     for (size_t k = 0; k < n.inputs.size(); ++k)
       inputs.push_back(k == (to_kernels ? 2 : 1) ? second(n.inputs[k]) : last(n.inputs[k]));
@@ -191,7 +192,7 @@ class ChannelsLast {
   bool move_along_axis(uint32_t i) {
     const GraphNode& n = before_.nodes[i];
     const size_t rank = n.outputs[0].shape.rank();
-    const bool takes_number = n.op->name() == "pad_constant";
+    const bool takes_number = is_op(*n.op, "pad_constant");
     if (takes_number ? !is_last(n.inputs[0]) : !all_of_rank(n, rank)) return false;
     Inputs inputs;
     for (size_t k = 0; k < n.inputs.size(); ++k)

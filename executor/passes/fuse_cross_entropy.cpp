@@ -1,3 +1,4 @@
+#include "espalier/core/op_names.h"
 #include "espalier/executor/passes/passes.h"
 #include "espalier/ops/cross_entropy.h"
 
@@ -23,7 +24,7 @@ class CrossEntropyFusion {
     ValueRef logits, logarithms, labels;
     uint32_t node;
   };
-  bool is(ValueRef v, std::string_view name) const { return graph_.nodes[v.node].op->name() == name; }
+  bool is(ValueRef v, std::string_view name) const { return is_op(*graph_.nodes[v.node].op, name); }
   ValueRef input(ValueRef v, size_t k) const { return graph_.nodes[v.node].inputs[k]; }
 
   bool forward(uint32_t i) {

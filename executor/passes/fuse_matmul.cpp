@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "espalier/core/op_names.h"
 #include "espalier/executor/fused/matmul_ops.h"
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/graph/views.h"
@@ -99,12 +100,11 @@ bool fuse_sgd(Graph& graph, const CompileOptions& options) {
   if (options.device != DeviceType::cpu) return false;
   Reads reads(graph);
   Moves moves;
-  const auto name = [&](ValueRef v) { return graph.nodes[v.node].op->name(); };
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     GraphNode& n = graph.nodes[i];
-    if (n.tag != Tag::update || n.op->name() != "subtract") continue;
+    if (n.tag != Tag::update || !is_op(*n.op, "subtract")) continue;
     const ValueRef p = n.inputs[0], scaled = n.inputs[1];
-    if (!graph.nodes[p.node].leaf.defined() || name(scaled) != "multiply") continue;
+    if (!graph.nodes[p.node].leaf.defined() || !is_op(*graph.nodes[scaled.node].op, "multiply")) continue;
     ValueRef rate = graph.nodes[scaled.node].inputs[0], product = graph.nodes[scaled.node].inputs[1];
     if (graph.nodes[rate.node].op->traits().matmul_form) std::swap(rate, product);
     const auto form = graph.nodes[product.node].op->traits().matmul_form;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "espalier/core/op_names.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/executor/passes/passes.h"
 #include "espalier/ops/cast.h"
@@ -90,14 +91,14 @@ struct Padded {
 /// Below a conversion that keeps every number: the 16-bit value, else the value itself.
 ValueRef below_widening(const Graph& graph, ValueRef v) {
   const GraphNode& n = graph.nodes[v.node];
-  const bool widens = n.op->name() == "cast" && is_half(graph.spec(n.inputs[0]).dtype) &&
+  const bool widens = is_op(*n.op, "cast") && is_half(graph.spec(n.inputs[0]).dtype) &&
                       (n.outputs[0].dtype == DType::float32 || n.outputs[0].dtype == DType::float64);
   return widens ? n.inputs[0] : v;
 }
 
 std::optional<Padded> padded(const Graph& graph, ValueRef v) {
   const GraphNode& n = graph.nodes[v.node];
-  if (n.op->name() != "pad_like") return std::nullopt;
+  if (!is_op(*n.op, "pad_like")) return std::nullopt;
   const Shape& shape = n.outputs[0].shape;
   const auto axis =
       static_cast<int64_t>(resolve_axis(attribute<int64_t>(*n.op, "axis"), shape.rank(), "pad_like"));
@@ -120,7 +121,7 @@ void read_instead(Graph& graph, ValueRef value, ValueRef narrow) {
   std::vector<uint32_t> same;  // conversions back
   for (uint32_t i = value.node + 1; i < graph.nodes.size(); ++i) {
     const GraphNode& n = graph.nodes[i];
-    if (n.op->name() == "cast" && n.inputs[0] == value && n.outputs[0].dtype == dtype) same.push_back(i);
+    if (is_op(*n.op, "cast") && n.inputs[0] == value && n.outputs[0].dtype == dtype) same.push_back(i);
   }
   const auto redirect = [&](ValueRef& ref) {
     if (std::find(same.begin(), same.end(), ref.node) != same.end()) ref = narrow;
@@ -198,7 +199,7 @@ bool join_slices(Graph& graph, const CompileOptions&) {
   for (const ValueRef& result : graph.results) ++readers[result.node];
   bool changed = false;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i)
-    if (const auto name = graph.nodes[i].op->name(); name == "add" || name == "add_all")
+    if (const Op& op = *graph.nodes[i].op; is_op(op, "add") || is_op(op, "add_all"))
       changed |= join(graph, readers, i);
   if (changed) dead_nodes(graph);
   return changed;

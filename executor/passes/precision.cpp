@@ -3,6 +3,7 @@
 #include <optional>
 #include <set>
 
+#include "espalier/core/op_names.h"
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/passes.h"
 #include "espalier/ops/cast.h"
@@ -37,7 +38,7 @@ class Lowering {
   void rewrite(uint32_t i) {
     const GraphNode& before = before_.nodes[i];
     // An existing cast is removed; readers that need the other type get a conversion of its input.
-    if (before.op->name() == "cast") {
+    if (is_op(*before.op, "cast")) {
       const DType from = before_.spec(before.inputs[0]).dtype, to = before.outputs[0].dtype;
       const ValueRef value = rewriter_.resolve(before.inputs[0]);
       const bool widens = from == low_ && to == DType::float32;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "espalier/core/error.h"
+#include "espalier/core/op_names.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/sharding/shard_gather.h"
@@ -24,7 +25,7 @@ struct RowTerms {
 /// Those that were joined, one by one.
 RowTerms row_terms_of(const Graph& graph, const GraphNode& n) {
   const GraphNode &values = graph.nodes[n.inputs[0].node], &indices = graph.nodes[n.inputs[1].node];
-  const bool joined = values.op->name() == "concat" && indices.op->name() == "concat" &&
+  const bool joined = is_op(*values.op, "concat") && is_op(*indices.op, "concat") &&
                       values.inputs.size() == indices.inputs.size();
   if (!joined) return {{n.inputs[0]}, {n.inputs[1]}};
   return {{values.inputs.begin(), values.inputs.end()}, {indices.inputs.begin(), indices.inputs.end()}};

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "espalier/core/feed.h"
+#include "espalier/core/op_names.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
 #include "espalier/nn/onnx/tensors.h"
@@ -125,16 +126,17 @@ void GraphWriter::write_node(const Node& node) {
   std::string name;
   if (chooses_by_phase(call.op))
     name = call.inputs.back();
-  else if (call.op.name() == "stop_gradient")
+  else if (is_op(call.op, "stop_gradient"))
     name = call.inputs[0];
-  else if (call.op.name() == "multiply")  // what is kept by a dropout
+  else if (is_op(call.op, "multiply"))  // what is kept by a dropout
     for (const size_t i : {0, 1}) {
       const OpPtr factor = node.inputs[i].node()->op().for_inference();
-      if (factor && factor->name() == "full_like" && attribute<double>(*factor, "value") == 1)
+      if (factor && is_op(*factor, "full_like") && attribute<double>(*factor, "value") == 1)
         name = call.inputs[1 - i];
     }
   std::string reason = fmt::format("ONNX has nothing that computes '{}'", call.op.name());
   try {
+    if (is_custom_op(call.op)) throw UnsupportedError(reason);
     for (const auto write : {write_elementwise, write_layout, write_reduction, write_windows})
       if (name.empty()) name = write(*this, call);
   } catch (const UnsupportedError& error) {

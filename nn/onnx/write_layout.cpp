@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "espalier/core/op_names.h"
 #include "espalier/nn/onnx/graph_writer.h"
 #include "espalier/nn/onnx/tensors.h"
 #include "espalier/ops/functions/arrange.h"
@@ -79,14 +80,13 @@ std::string write_layout(GraphWriter& w, const GraphWriter::Call& call) {
   if (op == "reshape_like") {
     // The largest elements of windows, which are written with their places.
     const Edge& x = call.node.inputs[0];
-    if (x.node()->op().name() == "take_along_axis" &&
-        call.node.inputs[1].node()->op().name() == "pool_argmax") {
+    if (is_op(x.node()->op(), "take_along_axis") && is_op(call.node.inputs[1].node()->op(), "pool_argmax")) {
       const Edge& places = x.node()->inputs[1];
       const Edge& pool = call.node.inputs[1];
       const Edge& planes = x.node()->inputs[0];
-      const bool own = places.node()->op().name() == "flatten" &&
+      const bool own = is_op(places.node()->op(), "flatten") &&
                        places.node()->inputs[0].node() == pool.node() &&
-                       planes.node()->op().name() == "flatten" &&
+                       is_op(planes.node()->op(), "flatten") &&
                        planes.node()->inputs[0].node() == pool.node()->inputs[0].node();
       if (own) return w.name_of(pool) + ".values";
     }

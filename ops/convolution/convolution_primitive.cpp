@@ -95,6 +95,8 @@ bool is_winograd_faster(const ConvolutionSizes& s) {
   int64_t tiles = s.batch;
   for (const size_t i : {1, 2}) {
     if (s.kernel[i] != 3 || s.stride[i] != 1 || s.dilation[i] != 1 || s.before[i] > 1) return false;
+    // oneDNN's gradients of inputs are wrong for uneven padding.
+    if (s.before[i] != s.out[i] + 2 - s.in[i] - s.before[i]) return false;
     tiles *= (s.out[i] + side - 1) / side;
   }
   const double windows = static_cast<double>(s.batch * s.out_places()), all = static_cast<double>(tiles);

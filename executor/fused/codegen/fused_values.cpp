@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "espalier/core/error.h"
+#include "espalier/core/op_names.h"
 #include "espalier/core/scalar.h"
 
 namespace espalier::fused {
@@ -100,8 +101,8 @@ class Lowering {
   }
 
   uint32_t whole_row(const Instruction& n, uint32_t x) {
-    const bool logarithm = n.op->name() == "log_softmax";
-    if (!logarithm && n.op->name() != "softmax")
+    const bool logarithm = is_op(*n.op, "log_softmax");
+    if (!logarithm && !is_op(*n.op, "softmax"))
       throw UnsupportedError(fmt::format("{}: has no function for CUDA kernels", n.op->name()));
     const uint32_t largest = add_fold(Value::Kind::fold_row, Extent::row, Fold::max, x);
     const uint32_t below = add_map("scalar::Subtract", Extent::full, n.dtype, {x, largest});
