@@ -8,6 +8,7 @@
 #include "espalier/core/node.h"
 #include "espalier/nn/layer_state.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/recurrent/memory_cell.h"
 
 namespace espalier::nn {
 
@@ -48,6 +49,7 @@ class CellState : public LayerState {
   Variable gate(const Variable& gates, int64_t which) const {
     return gates_ == 1 ? gates : slice(gates, 1, which * hidden_, (which + 1) * hidden_);
   }
+  int64_t gate_width() const { return hidden_; }
   /// A state for these rows, or 0.
   Variable started(const Variable& state, const Variable& gates, const Variable& x) const {
     if (!state.defined()) return zeros_like(gate(gates, 0));
@@ -88,10 +90,10 @@ class LSTMCellState : public LayerStateOf<LSTMCellState, CellState> {
   LSTMState next(const Variable& x, const LSTMState& state) {
     const Variable in = of_input(x);
     const Variable h = started(state.h, in, x), c = started(state.c, in, x);
-    const Variable gates = in + of_state(h);
-    const Variable kept = sigmoid(gate(gates, 1)) * c,
-                   next = kept + sigmoid(gate(gates, 0)) * tanh(gate(gates, 2));
-    return {sigmoid(gate(gates, 3)) * tanh(next), next};
+    const Variable summands[] = {in, of_state(h)}, memories[] = {c};
+    constexpr int64_t i = 0, f = 1, g = 2, o = 3;
+    const MemoryStates next = next_memory({gate_width(), 1, {i, o, f, g, i, o, f, g}}, summands, memories);
+    return {next.h, next.c};
   }
 };
 
