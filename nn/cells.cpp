@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/layer_state.h"
+#include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/recurrent/memory_cell.h"
 
@@ -33,18 +34,23 @@ class CellState : public LayerState {
     declare("bias_hh", {gates * hidden}, initial);
   }
 
+  /// x · Wᵀ as one node.
+  static Variable product(const Variable& x, const Variable& weight) {
+    return apply(matmul_op({.transpose_a = false, .transpose_b = true}), {&x, &weight},
+                 std::source_location::current());
+  }
   /// W_ih·x + b_ih, [n, gates · hidden].
   Variable of_input(const Variable& x) {
     if (x.rank() != 2)
       throw ShapeError(fmt::format("{}: an input of shape {} is not [n, width]", kind(), x.shape().str()));
     fit(x, {{-1, x.shape()[1]}});
-    const Variable product = matmul(x, transpose(parameter("weight_ih")));
-    return bias_ ? product + parameter("bias_ih") : product;
+    const Variable sums = product(x, parameter("weight_ih"));
+    return bias_ ? sums + parameter("bias_ih") : sums;
   }
   /// W_hh·h + b_hh.
   Variable of_state(const Variable& h) const {
-    const Variable product = matmul(h, transpose(parameter("weight_hh")));
-    return bias_ ? product + parameter("bias_hh") : product;
+    const Variable sums = product(h, parameter("weight_hh"));
+    return bias_ ? sums + parameter("bias_hh") : sums;
   }
   Variable gate(const Variable& gates, int64_t which) const {
     return gates_ == 1 ? gates : slice(gates, 1, which * hidden_, (which + 1) * hidden_);

@@ -8,6 +8,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/layer_state.h"
+#include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/recurrent/memory_cell.h"
 
@@ -46,6 +47,11 @@ class TreeCellState : public LayerState {
     for (const LSTMState& child : children)
       for (const Variable* each : {&child.h, &child.c}) check_state(*each, x.defined() ? x : children[0].h);
   }
+  /// x · Wᵀ as one node.
+  static Variable product(const Variable& x, const Variable& weight) {
+    return apply(matmul_op({.transpose_a = false, .transpose_b = true}), {&x, &weight},
+                 std::source_location::current());
+  }
   /// A sum of pre-activations, and the blocks that it has for the gates of memory_cell: i, o and g, and for
   /// each child's forget gate.
   struct Summand {
@@ -59,7 +65,7 @@ class TreeCellState : public LayerState {
     const auto add = [&](const Variable& value) {
       parts.push_back({value, 1, 2, 3, [](int64_t) { return 0; }});
     };
-    if (x.defined()) add(matmul(x, transpose(parameter("weight_ih"))));
+    if (x.defined()) add(product(x, parameter("weight_ih")));
     if (bias_) add(parameter("bias"));
     return parts;
   }
@@ -108,10 +114,10 @@ class ChildSumState : public LayerStateOf<ChildSumState, TreeCellState> {
     if (children.empty()) return state_of(parts, children);
     Variable h = children[0].h;
     for (size_t k = 1; k < children.size(); ++k) h = h + children[k].h;
-    parts.push_back({matmul(h, transpose(parameter("weight_hh"))), 0, 1, 2, [](int64_t) { return -1; }});
-    const Variable of_f = transpose(parameter("weight_fh"));
+    parts.push_back({product(h, parameter("weight_hh")), 0, 1, 2, [](int64_t) { return -1; }});
+    const Variable of_f = parameter("weight_fh");
     for (size_t own = 0; own < children.size(); ++own)
-      parts.push_back({matmul(children[own].h, of_f), -1, -1, -1,
+      parts.push_back({product(children[own].h, of_f), -1, -1, -1,
                        [own](int64_t k) { return k == static_cast<int64_t>(own) ? 0 : -1; }});
     return state_of(parts, children);
   }
@@ -139,7 +145,7 @@ class NaryState : public LayerStateOf<NaryState, TreeCellState> {
     const Variable h = count == 1 ? states[0] : concat(states, 1);
     const Variable weight = parameter("weight_hh");
     const Variable used = count == children_ ? weight : slice(weight, 1, 0, count * hidden());
-    parts.push_back({matmul(h, transpose(used)), 0, 1, 2, [](int64_t k) { return 3 + k; }});
+    parts.push_back({product(h, used), 0, 1, 2, [](int64_t k) { return 3 + k; }});
     return state_of(parts, children);
   }
 
