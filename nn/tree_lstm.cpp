@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <functional>
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
@@ -57,30 +56,31 @@ class TreeCellState : public LayerState {
   struct Summand {
     Variable value;
     int64_t i, o, g;
-    std::function<int64_t(int64_t child)> f;
+    int64_t f, step = 0;  ///< of child k: f + k · step
+    int64_t child = -1;   ///< of this one alone, unless it is −1
+    int64_t forget(int64_t k) const { return child < 0 || child == k ? f + k * step : -1; }
   };
+  using Summands = SmallVector<Summand, 4>;
   /// W·x and b as far as there are, of f, i, o, u.
-  std::vector<Summand> of_input(const Variable& x) const {
-    std::vector<Summand> parts;
-    const auto add = [&](const Variable& value) {
-      parts.push_back({value, 1, 2, 3, [](int64_t) { return 0; }});
-    };
-    if (x.defined()) add(product(x, parameter("weight_ih")));
-    if (bias_) add(parameter("bias"));
+  Summands of_input(const Variable& x) const {
+    Summands parts;
+    if (x.defined()) parts.push_back({product(x, parameter("weight_ih")), 1, 2, 3, 0});
+    if (bias_) parts.push_back({parameter("bias"), 1, 2, 3, 0});
     return parts;
   }
-  LSTMState state_of(const std::vector<Summand>& parts, const std::vector<LSTMState>& children) const {
+  LSTMState state_of(const Summands& parts, const std::vector<LSTMState>& children) const {
     MemoryCellForm form{hidden_, static_cast<int64_t>(children.size()), {}};
-    std::vector<Variable> summands, memories;
+    SmallVector<Variable, 4> summands, memories;
     for (const Summand& part : parts) {
       summands.push_back(part.value);
       form.blocks.push_back(part.i);
       form.blocks.push_back(part.o);
-      for (int64_t k = 0; k < form.memories; ++k) form.blocks.push_back(part.f(k));
+      for (int64_t k = 0; k < form.memories; ++k) form.blocks.push_back(part.forget(k));
       form.blocks.push_back(part.g);
     }
     for (const LSTMState& child : children) memories.push_back(child.c);
-    const MemoryStates next = next_memory(form, summands, memories);
+    const MemoryStates next = next_memory(form, std::span(summands.data(), summands.size()),
+                                          std::span(memories.data(), memories.size()));
     return {next.h, next.c};
   }
   int64_t hidden() const { return hidden_; }
@@ -110,15 +110,14 @@ class ChildSumState : public LayerStateOf<ChildSumState, TreeCellState> {
   }
   LSTMState next(const Variable& x, const std::vector<LSTMState>& children) override {
     check(x, children);
-    std::vector<Summand> parts = of_input(x);
+    Summands parts = of_input(x);
     if (children.empty()) return state_of(parts, children);
     Variable h = children[0].h;
     for (size_t k = 1; k < children.size(); ++k) h = h + children[k].h;
-    parts.push_back({product(h, parameter("weight_hh")), 0, 1, 2, [](int64_t) { return -1; }});
+    parts.push_back({product(h, parameter("weight_hh")), 0, 1, 2, -1});
     const Variable of_f = parameter("weight_fh");
     for (size_t own = 0; own < children.size(); ++own)
-      parts.push_back({product(children[own].h, of_f), -1, -1, -1,
-                       [own](int64_t k) { return k == static_cast<int64_t>(own) ? 0 : -1; }});
+      parts.push_back({product(children[own].h, of_f), -1, -1, -1, 0, 0, static_cast<int64_t>(own)});
     return state_of(parts, children);
   }
 };
@@ -138,14 +137,14 @@ class NaryState : public LayerStateOf<NaryState, TreeCellState> {
     const auto count = static_cast<int64_t>(children.size());
     if (count > children_)
       throw Error(fmt::format("NaryTreeLstm: {} children, and at most {} are allowed", count, children_));
-    std::vector<Summand> parts = of_input(x);
+    Summands parts = of_input(x);
     if (children.empty()) return state_of(parts, children);
     std::vector<Variable> states;
     for (const LSTMState& child : children) states.push_back(child.h);
     const Variable h = count == 1 ? states[0] : concat(states, 1);
     const Variable weight = parameter("weight_hh");
     const Variable used = count == children_ ? weight : slice(weight, 1, 0, count * hidden());
-    parts.push_back({product(h, used), 0, 1, 2, [](int64_t k) { return 3 + k; }});
+    parts.push_back({product(h, used), 0, 1, 2, 3, 1});
     return state_of(parts, children);
   }
 

@@ -22,26 +22,25 @@ namespace {
 Spec state_spec(const MemoryCellForm& form, const InputSpecs& in) {
   const auto summands = static_cast<size_t>(form.summands());
   const auto inputs = summands + static_cast<size_t>(form.memories);
-  Shape shape = in[0]->shape;
+  size_t highest = 0;
   for (size_t i = 0; i < inputs; ++i) {
     check_same_dtype(*in[0], *in[i], "memory_cell");
-    check_dtype<Reals>(*in[i], "memory_cell");
-    if (in[i]->shape.rank() > shape.rank()) shape = in[i]->shape;
+    if (in[i]->shape.rank() > in[highest]->shape.rank()) highest = i;
   }
+  check_dtype<Reals>(*in[0], "memory_cell");
+  Shape shape = in[highest]->shape;
   if (shape.rank() == 0) throw ShapeError("memory_cell: its operands have no axis of units");
   shape.dims().back() = form.width;
   for (size_t i = 0; i < inputs; ++i) {
     int64_t blocks = 1;
     for (int64_t gate = 0; i < summands && gate < form.gates(); ++gate)
       blocks = std::max(blocks, form.block(static_cast<int64_t>(i), gate) + 1);
-    Shape own = in[i]->shape;
+    const Shape& own = in[i]->shape;
     const bool of_all_rows = i < summands && own.rank() == 1;
-    bool fits = own.rank() > 0 && own[-1] % form.width == 0 && own[-1] >= blocks * form.width &&
-                (i < summands || own[-1] == form.width);
-    if (fits && !of_all_rows) {
-      own.dims().back() = form.width;
-      fits = own == shape;
-    }
+    const bool fits = own.rank() > 0 && own[-1] % form.width == 0 && own[-1] >= blocks * form.width &&
+                      (i < summands || own[-1] == form.width) &&
+                      (of_all_rows ||
+                       (own.rank() == shape.rank() && std::equal(own.begin(), own.end() - 1, shape.begin())));
     if (!fits)
       throw ShapeError(fmt::format("memory_cell: operand {} of shape {} does not fit {} units, of shape {}",
                                    i, in[i]->shape.str(), form.width, shape.str()));
@@ -129,7 +128,10 @@ class MemoryCell : public CellOp {
   }
   Specs infer(const InputSpecs& in) const override {
     const Spec state = state_spec(form(), in);
-    Specs specs{state, state};
+    Specs specs;
+    specs.reserve(3);
+    specs.push_back(state);
+    specs.push_back(state);
     if (keeps_) specs.push_back({state.dtype, with_blocks(state.shape, form().gates())});
     return specs;
   }

@@ -1,7 +1,7 @@
 // bench_trees [rounds]: an N-ary TreeLSTM (Tai, Socher and Manning, 2015) over 64 random binary trees of 20
 // leaves, hidden 150, 5 classes at every node, Sgd; one thread. Trees a second, eager and deferred, and the
 // time to build the tree of Variables, which is part of both. Processor time, since other programs may run.
-// peer/dynet/trees.py is the same in DyNet.
+// peer/dynet/trees.py computes the same in DyNet.
 #include <espalier/espalier.h>
 
 #include <ctime>
