@@ -116,6 +116,8 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
   Node& node = *result.node();
   try {
     InputSpecs specs;
+    specs.reserve(inputs.size());
+    node.inputs.reserve(inputs.size());
     bool lazy = now.lazy, needs_gradient = false;
     for (const Variable* input : inputs) {
       if (!input->defined())
@@ -131,6 +133,7 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
     node.op().check_small_integers(specs, outputs);
     const Device device =
         node.op().traits().output_device.value_or(inputs.empty() ? Device{} : inputs[0]->device());
+    node.outputs.reserve(outputs.size());
     for (Spec& spec : outputs) node.outputs.push_back({std::move(spec), Tensor::to_come(device)});
     node.lazy = lazy;
     node.needs_gradient = needs_gradient && !now.no_grad && !node.op().traits().passes_no_gradient;

@@ -7,7 +7,9 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/layer_state.h"
+#include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/recurrent/memory_cell.h"
 
 namespace espalier::nn {
 
@@ -32,22 +34,28 @@ class CellState : public LayerState {
     declare("bias_hh", {gates * hidden}, initial);
   }
 
+  /// x · Wᵀ as one node.
+  static Variable product(const Variable& x, const Variable& weight) {
+    return apply(matmul_op({.transpose_a = false, .transpose_b = true}), {&x, &weight},
+                 std::source_location::current());
+  }
   /// W_ih·x + b_ih, [n, gates · hidden].
   Variable of_input(const Variable& x) {
     if (x.rank() != 2)
       throw ShapeError(fmt::format("{}: an input of shape {} is not [n, width]", kind(), x.shape().str()));
     fit(x, {{-1, x.shape()[1]}});
-    const Variable product = matmul(x, transpose(parameter("weight_ih")));
-    return bias_ ? product + parameter("bias_ih") : product;
+    const Variable sums = product(x, parameter("weight_ih"));
+    return bias_ ? sums + parameter("bias_ih") : sums;
   }
   /// W_hh·h + b_hh.
   Variable of_state(const Variable& h) const {
-    const Variable product = matmul(h, transpose(parameter("weight_hh")));
-    return bias_ ? product + parameter("bias_hh") : product;
+    const Variable sums = product(h, parameter("weight_hh"));
+    return bias_ ? sums + parameter("bias_hh") : sums;
   }
   Variable gate(const Variable& gates, int64_t which) const {
     return gates_ == 1 ? gates : slice(gates, 1, which * hidden_, (which + 1) * hidden_);
   }
+  int64_t gate_width() const { return hidden_; }
   /// A state for these rows, or 0.
   Variable started(const Variable& state, const Variable& gates, const Variable& x) const {
     if (!state.defined()) return zeros_like(gate(gates, 0));
@@ -88,10 +96,10 @@ class LSTMCellState : public LayerStateOf<LSTMCellState, CellState> {
   LSTMState next(const Variable& x, const LSTMState& state) {
     const Variable in = of_input(x);
     const Variable h = started(state.h, in, x), c = started(state.c, in, x);
-    const Variable gates = in + of_state(h);
-    const Variable kept = sigmoid(gate(gates, 1)) * c,
-                   next = kept + sigmoid(gate(gates, 0)) * tanh(gate(gates, 2));
-    return {sigmoid(gate(gates, 3)) * tanh(next), next};
+    const Variable summands[] = {in, of_state(h)}, memories[] = {c};
+    constexpr int64_t i = 0, f = 1, g = 2, o = 3;
+    const MemoryStates next = next_memory({gate_width(), 1, {i, o, f, g, i, o, f, g}}, summands, memories);
+    return {next.h, next.c};
   }
 };
 

@@ -7,7 +7,9 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/layer_state.h"
+#include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/recurrent/memory_cell.h"
 
 namespace espalier::nn {
 
@@ -44,23 +46,42 @@ class TreeCellState : public LayerState {
     for (const LSTMState& child : children)
       for (const Variable* each : {&child.h, &child.c}) check_state(*each, x.defined() ? x : children[0].h);
   }
-  /// W·x + b, or b, or nothing.
-  Variable of_input(const Variable& x) const {
-    if (!x.defined()) return bias_ ? parameter("bias") : Variable();
-    const Variable product = matmul(x, transpose(parameter("weight_ih")));
-    return bias_ ? product + parameter("bias") : product;
+  /// x · Wᵀ as one node.
+  static Variable product(const Variable& x, const Variable& weight) {
+    return apply(matmul_op({.transpose_a = false, .transpose_b = true}), {&x, &weight},
+                 std::source_location::current());
   }
-  /// Part `which` of the last axis; nothing of nothing.
-  Variable part(const Variable& sums, int64_t which) const {
-    return sums.defined() ? slice(sums, -1, which * hidden_, (which + 1) * hidden_) : sums;
+  /// A sum of pre-activations, and the blocks that it has for the gates of memory_cell: i, o and g, and for
+  /// each child's forget gate.
+  struct Summand {
+    Variable value;
+    int64_t i, o, g;
+    int64_t f, step = 0;  ///< of child k: f + k · step
+    int64_t child = -1;   ///< of this one alone, unless it is −1
+    int64_t forget(int64_t k) const { return child < 0 || child == k ? f + k * step : -1; }
+  };
+  using Summands = SmallVector<Summand, 4>;
+  /// W·x and b as far as there are, of f, i, o, u.
+  Summands of_input(const Variable& x) const {
+    Summands parts;
+    if (x.defined()) parts.push_back({product(x, parameter("weight_ih")), 1, 2, 3, 0});
+    if (bias_) parts.push_back({parameter("bias"), 1, 2, 3, 0});
+    return parts;
   }
-  /// The sum of what is defined.
-  static Variable sum(const Variable& a, const Variable& b) {
-    return !a.defined() ? b : b.defined() ? a + b : a;
-  }
-  LSTMState state_of(const Variable& i, const Variable& o, const Variable& u, const Variable& kept) const {
-    const Variable fresh = sigmoid(i) * tanh(u), c = sum(fresh, kept);
-    return {sigmoid(o) * tanh(c), c};
+  LSTMState state_of(const Summands& parts, const std::vector<LSTMState>& children) const {
+    MemoryCellForm form{hidden_, static_cast<int64_t>(children.size()), {}};
+    SmallVector<Variable, 4> summands, memories;
+    for (const Summand& part : parts) {
+      summands.push_back(part.value);
+      form.blocks.push_back(part.i);
+      form.blocks.push_back(part.o);
+      for (int64_t k = 0; k < form.memories; ++k) form.blocks.push_back(part.forget(k));
+      form.blocks.push_back(part.g);
+    }
+    for (const LSTMState& child : children) memories.push_back(child.c);
+    const MemoryStates next = next_memory(form, std::span(summands.data(), summands.size()),
+                                          std::span(memories.data(), memories.size()));
+    return {next.h, next.c};
   }
   int64_t hidden() const { return hidden_; }
 
@@ -89,17 +110,15 @@ class ChildSumState : public LayerStateOf<ChildSumState, TreeCellState> {
   }
   LSTMState next(const Variable& x, const std::vector<LSTMState>& children) override {
     check(x, children);
-    const Variable in = of_input(x);
-    if (children.empty()) return state_of(part(in, 1), part(in, 2), part(in, 3), {});
-    Variable h = children[0].h, kept;
-    const Variable of_f = transpose(parameter("weight_fh"));
-    for (size_t k = 0; k < children.size(); ++k) {
-      if (k) h = h + children[k].h;
-      kept = sum(kept, sigmoid(sum(matmul(children[k].h, of_f), part(in, 0))) * children[k].c);
-    }
-    const Variable of_h = matmul(h, transpose(parameter("weight_hh")));
-    return state_of(sum(part(of_h, 0), part(in, 1)), sum(part(of_h, 1), part(in, 2)),
-                    sum(part(of_h, 2), part(in, 3)), kept);
+    Summands parts = of_input(x);
+    if (children.empty()) return state_of(parts, children);
+    Variable h = children[0].h;
+    for (size_t k = 1; k < children.size(); ++k) h = h + children[k].h;
+    parts.push_back({product(h, parameter("weight_hh")), 0, 1, 2, -1});
+    const Variable of_f = parameter("weight_fh");
+    for (size_t own = 0; own < children.size(); ++own)
+      parts.push_back({product(children[own].h, of_f), -1, -1, -1, 0, 0, static_cast<int64_t>(own)});
+    return state_of(parts, children);
   }
 };
 
@@ -118,19 +137,15 @@ class NaryState : public LayerStateOf<NaryState, TreeCellState> {
     const auto count = static_cast<int64_t>(children.size());
     if (count > children_)
       throw Error(fmt::format("NaryTreeLstm: {} children, and at most {} are allowed", count, children_));
-    const Variable in = of_input(x);
-    if (children.empty()) return state_of(part(in, 1), part(in, 2), part(in, 3), {});
+    Summands parts = of_input(x);
+    if (children.empty()) return state_of(parts, children);
     std::vector<Variable> states;
     for (const LSTMState& child : children) states.push_back(child.h);
     const Variable h = count == 1 ? states[0] : concat(states, 1);
     const Variable weight = parameter("weight_hh");
     const Variable used = count == children_ ? weight : slice(weight, 1, 0, count * hidden());
-    const Variable of_h = matmul(h, transpose(used));
-    Variable kept;
-    for (int64_t k = 0; k < count; ++k)
-      kept = sum(kept, sigmoid(sum(part(of_h, 3 + k), part(in, 0))) * children[static_cast<size_t>(k)].c);
-    return state_of(sum(part(of_h, 0), part(in, 1)), sum(part(of_h, 1), part(in, 2)),
-                    sum(part(of_h, 2), part(in, 3)), kept);
+    parts.push_back({product(h, used), 0, 1, 2, 3, 1});
+    return state_of(parts, children);
   }
 
  private:

@@ -44,7 +44,7 @@ void drop_dead(std::vector<Edge>& nodes) {
   for (uint32_t i = 0; i < nodes.size(); ++i) nodes[i].node()->place = i;
 }
 
-void compute_nodes(std::vector<Edge> list) {
+void compute_nodes(const std::vector<Edge>& list) {
   const ComputeAtOnce at_once;
   ScheduleCache& cache = schedule_cache();
   EvaluationReport report;
@@ -115,7 +115,11 @@ void compute_all_waiting() {
   try {
     drop_dead(taken.nodes);
     if (!taken.nodes.empty()) compute_nodes(taken.nodes);
-  } catch (...) {  // what has no value goes on waiting
+    taken.nodes.clear();
+    taken.pins.clear();
+    taken.swept = 0;
+    if (here.nodes.empty()) here = std::move(taken);  // with the memory of the lists
+  } catch (...) {                                     // what has no value goes on waiting
     std::erase_if(taken.nodes, [](const Edge& edge) { return !edge.node()->waits; });
     for (uint32_t i = 0; i < taken.nodes.size(); ++i) taken.nodes[i].node()->place = i;
     here = std::move(taken);

@@ -1,6 +1,9 @@
 #include "espalier/ops/recurrent/composed.h"
 
+#include "espalier/core/node.h"
+#include "espalier/core/tree.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/recurrent/memory_cell.h"
 #include "espalier/ops/recurrent/step_loop.h"
 
 namespace espalier {
@@ -58,6 +61,43 @@ ComposedRecurrence composed_recurrence(const RecurrenceInputs& in, const Recurre
   made.out = {loop.joined(std::move(out)), state.h, state.c};
   made.h_before = loop.joined(std::move(before));
   return made;
+}
+
+MemoryStates composed_memory_cell(const MemoryCellForm& form, std::span<const Variable> summands,
+                                  std::span<const Variable> memories) {
+  const auto gate = [&](int64_t which) {
+    Variable sum;
+    for (int64_t p = 0; p < form.summands(); ++p) {
+      const int64_t block = form.block(p, which);
+      if (block < 0) continue;
+      const Variable part =
+          slice(summands[static_cast<size_t>(p)], -1, block * form.width, (block + 1) * form.width);
+      sum = sum.defined() ? sum + part : part;
+    }
+    return sum;
+  };
+  Variable c = sigmoid(gate(0)) * tanh(gate(form.gates() - 1));
+  for (int64_t k = 0; k < form.memories; ++k) c = c + sigmoid(gate(2 + k)) * memories[static_cast<size_t>(k)];
+  return {sigmoid(gate(1)) * tanh(c), c};
+}
+
+MemoryStates next_memory(const MemoryCellForm& form, std::span<const Variable> summands,
+                         std::span<const Variable> memories) {
+  bool lazy = build_context().lazy;
+  for (const std::span<const Variable> list : {summands, memories})
+    for (const Variable& each : list) lazy |= each.node()->lazy;
+  const bool fits =
+      form.memories <= MemoryCellForm::most_memories && form.summands() <= MemoryCellForm::most_summands;
+  return (fits && !lazy ? memory_cell : composed_memory_cell)(form, summands, memories);
+}
+
+bool is_below(const Variable& root, const Variable& x) {
+  TreeWalk walk(root.node());
+  while (Node* node = walk.next()) {
+    if (node == x.node()) return true;
+    if (node->id > x.node()->id) walk.enter_inputs(*node);
+  }
+  return false;
 }
 
 }  // namespace espalier

@@ -13,4 +13,7 @@ struct ComposedRecurrence {
 /// Throws UnsupportedError if the number of steps is that of an open axis.
 ComposedRecurrence composed_recurrence(const RecurrenceInputs& in, const RecurrenceForm& form);
 
+/// Whether `root` is made of `x`.
+bool is_below(const Variable& root, const Variable& x);
+
 }  // namespace espalier

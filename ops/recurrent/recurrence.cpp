@@ -4,10 +4,10 @@
 
 #include "espalier/core/autograd.h"
 #include "espalier/core/op_registry.h"
-#include "espalier/core/tree.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/recurrent/composed.h"
+#include "espalier/ops/recurrent/memory_cell_call.h"
 #include "espalier/ops/recurrent/recurrence_kernel.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
@@ -254,15 +254,6 @@ Gradients Recurrence::gradient(const GradientRule& rule) const {
   return result;
 }
 
-bool is_below(const Variable& root, const Variable& x) {
-  TreeWalk walk(root.node());
-  while (Node* node = walk.next()) {
-    if (node == x.node()) return true;
-    if (node->id > x.node()->id) walk.enter_inputs(*node);
-  }
-  return false;
-}
-
 /// The gradients of the sum over the recurrence's outputs, each times what it is given, are written with the
 /// cells' equations, and differentiated again.
 Gradients RecurrenceGradient::gradient(const GradientRule& rule) const {
@@ -327,6 +318,7 @@ RecurrenceOutputs recurrence(const RecurrenceInputs& in, const RecurrenceForm& f
 }
 
 void add_recurrence_ops(OpRegistry& ops) {
+  add_memory_cell_ops(ops);
   ops.add("recurrence", [](AttributeReader& a) {
     Settings settings = read_settings(a);
     const bool keeps = a.flag("keeps");

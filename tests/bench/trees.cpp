@@ -1,7 +1,7 @@
 // bench_trees [rounds]: an N-ary TreeLSTM (Tai, Socher and Manning, 2015) over 64 random binary trees of 20
 // leaves, hidden 150, 5 classes at every node, Sgd; one thread. Trees a second, eager and deferred, and the
 // time to build the tree of Variables, which is part of both. Processor time, since other programs may run.
-// peer/dynet/trees.py is the same in DyNet.
+// peer/dynet/trees.py computes the same in DyNet.
 #include <espalier/espalier.h>
 
 #include <ctime>
@@ -13,7 +13,8 @@ namespace esp = espalier;
 
 namespace {
 
-constexpr int64_t kHidden = 150, kClasses = 5, kWords = 1000;
+constexpr int kHidden = 150;
+constexpr int64_t kClasses = 5, kWords = 1000;
 constexpr int kTrees = 64, kLeaves = 20;
 
 double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
@@ -37,33 +38,18 @@ std::unique_ptr<Tree> random_tree(int leaves, std::mt19937& random) {
   return tree;
 }
 
-struct TreeLstm : esp::nn::Module {
-  struct State {
-    esp::Variable h, c;
-  };
-  static esp::Variable gate(const esp::Variable& gates, int64_t i) {
-    return esp::slice(gates, 1, i * kHidden, (i + 1) * kHidden);
-  }
-  State encode(const Tree& tree, std::vector<esp::Variable>& losses) {
-    State state;
-    if (!tree.left) {
-      const esp::Variable g = leaf(embed(tree.word));
-      const esp::Variable s = esp::sigmoid(esp::slice(g, 1, 0, 2 * kHidden));
-      state.c = gate(s, 0) * esp::tanh(gate(g, 2));
-      state.h = gate(s, 1) * esp::tanh(state.c);
-    } else {
-      const State a = encode(*tree.left, losses), b = encode(*tree.right, losses);
-      const esp::Variable g = node(esp::concat({a.h, b.h}, 1));
-      const esp::Variable s = esp::sigmoid(esp::slice(g, 1, 0, 4 * kHidden));
-      state.c = gate(s, 0) * esp::tanh(gate(g, 4)) + gate(s, 1) * a.c + gate(s, 2) * b.c;
-      state.h = gate(s, 3) * esp::tanh(state.c);
-    }
+struct TreeNet : esp::nn::Module {
+  esp::nn::LSTMState encode(const Tree& tree, std::vector<esp::Variable>& losses) {
+    esp::nn::LSTMState state;
+    if (!tree.left)
+      state = cell(embed(tree.word));
+    else
+      state = cell({}, {encode(*tree.left, losses), encode(*tree.right, losses)});
     losses.push_back(esp::softmax_cross_entropy(top(state.h), tree.label));
     return state;
   }
   esp::nn::Embedding embed = add("embed", esp::nn::Embedding(kWords, kHidden));
-  esp::nn::Dense leaf = add("leaf", esp::nn::Dense(3 * kHidden));
-  esp::nn::Dense node = add("node", esp::nn::Dense(5 * kHidden));
+  esp::nn::NaryTreeLstm cell = add("cell", esp::nn::NaryTreeLstm(kHidden, kHidden));
   esp::nn::Dense top = add("top", esp::nn::Dense(kClasses));
 };
 
@@ -72,7 +58,7 @@ struct TreeLstm : esp::nn::Module {
 int main(int argc, char** argv) {
   esp::set_num_threads(1);
   std::mt19937 random(1);
-  TreeLstm net;
+  TreeNet net;
   const esp::optim::Sgd sgd(0.01);
   std::vector<std::unique_ptr<Tree>> forest;
   for (int i = 0; i < kTrees; ++i) forest.push_back(random_tree(kLeaves, random));

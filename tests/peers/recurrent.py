@@ -35,4 +35,22 @@ def layer(cell):
     return Operation(f"recurrent_{cell}", draw, run, REALS, layer=True)
 
 
-OPERATIONS = [layer(cell) for cell in GATES]
+def lstm_cell():
+    """x [batch, in], h and c [batch, hidden], both weights, and both biases, or none."""
+
+    def draw(d):
+        batch, width, hidden = d.integer(1, 4), d.integer(1, 5), d.integer(1, 20)
+        bound = hidden**-0.5
+        inputs = [d.tensor([batch, width], -1, 1), d.tensor([batch, hidden], -1, 1), d.tensor([batch, hidden], -1, 1),
+                  d.tensor([4 * hidden, width], -1, 1), d.tensor([4 * hidden, hidden], -bound, bound)]
+        if d.flag():
+            inputs += [d.tensor([4 * hidden], -1, 1), d.tensor([4 * hidden], -1, 1)]
+        return inputs, {}
+
+    def run(x, h, c, weight_ih, weight_hh, *biases):
+        return list(torch._VF.lstm_cell(x, (h, c), weight_ih, weight_hh, *biases))
+
+    return Operation("lstm_cell", draw, run, REALS, layer=True)
+
+
+OPERATIONS = [layer(cell) for cell in GATES] + [lstm_cell()]

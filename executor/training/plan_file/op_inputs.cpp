@@ -32,7 +32,7 @@ constexpr Inputs all_inputs[] = {
      "stop_gradient sum svd svdvals tan tanh tanhshrink to topk transpose trunc "
      "truncated_normal_like unflatten unique unsqueeze"},
     {1, 2, "add_windows"},
-    {1, many, "concat put_rows_like recompute reshape_by scan stack_rows"},
+    {1, many, "concat memory_cell put_rows_like recompute reshape_by scan stack_rows"},
     {2, 2,
      "add assign atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor "
      "broadcast_beside broadcast_like celu celu_slope checked_indices clamp_max clamp_min conv "
@@ -54,6 +54,7 @@ constexpr Inputs all_inputs[] = {
     {3, 6, "attention attention_weights recurrence"},
     {3, many, "recurrence_gradient"},
     {4, 4, "ctc_loss lu_solve roi_align_spread"},
+    {4, many, "memory_cell_gradient"},
     {5, 5, "ctc_loss_curvature"},
     {6, 6, "ctc_loss_gradient"},
     {6, 9, "attention_gradient"},

@@ -279,7 +279,9 @@ Bound bind_backward(const Op& op, const KernelCall& call, const BindContext& con
 
 }  // namespace
 
+void add_memory_cell_kernels(KernelRegistry& kernels);  // memory_cell.cu
 void add_recurrence_kernels(KernelRegistry& kernels) {
+  add_memory_cell_kernels(kernels);
   kernels.add("recurrence", bind_forward);
   kernels.add("recurrence_gradient", bind_backward);
 }

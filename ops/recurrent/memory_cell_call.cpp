@@ -1,0 +1,58 @@
+#include "espalier/ops/recurrent/memory_cell_call.h"
+
+namespace espalier {
+
+namespace {
+
+bool same_blocks(const MemoryCellForm& form, int64_t a, int64_t b) {
+  for (int64_t gate = 0; gate < form.gates(); ++gate)
+    if (form.block(a, gate) != form.block(b, gate)) return false;
+  return true;
+}
+bool has_new_blocks(const MemoryCellForm& form, int64_t summand) {
+  for (int64_t before = 0; before < summand; ++before)
+    if (same_blocks(form, before, summand)) return false;
+  return true;
+}
+
+}  // namespace
+
+MemoryCellForm memory_cell_form_of(const Op& op) {
+  const auto blocks = attribute<std::vector<int64_t>>(op, "blocks");
+  return {attribute<int64_t>(op, "width"), attribute<int64_t>(op, "memories"),
+          Dims(blocks.begin(), blocks.end())};
+}
+
+int64_t summand_of_gradient(const MemoryCellForm& form, int64_t gradient) {
+  int64_t summand = 0;
+  for (int64_t left = gradient;; ++summand)
+    if (has_new_blocks(form, summand) && left-- == 0) return summand;
+}
+int64_t gradients_of_summands(const MemoryCellForm& form) {
+  int64_t count = 0;
+  for (int64_t summand = 0; summand < form.summands(); ++summand) count += has_new_blocks(form, summand);
+  return count;
+}
+int64_t gradient_of_summand(const MemoryCellForm& form, int64_t summand) {
+  int64_t gradient = 0;
+  while (!same_blocks(form, summand_of_gradient(form, gradient), summand)) ++gradient;
+  return gradient;
+}
+
+std::optional<int64_t> distance_of_rows(const Layout& layout) {
+  const size_t rank = layout.shape.rank();
+  if (layout.shape[-1] != 1 && layout.strides[rank - 1] != 1) return std::nullopt;
+  int64_t step = 0, next = 0;  // 0: no axis so far
+  for (size_t i = rank - 1; i-- > 0;) {
+    const int64_t size = layout.shape.dims()[i], stride = layout.strides[i];
+    if (size == 1) continue;
+    if (next == 0 && step == 0)
+      step = stride;
+    else if (stride != next)
+      return std::nullopt;
+    next = stride * size;
+  }
+  return step;
+}
+
+}  // namespace espalier
