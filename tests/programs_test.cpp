@@ -257,4 +257,19 @@ BOOST_AUTO_TEST_CASE(a_program_in_c_runs_trains_and_saves) {
 #endif
 }
 
+#ifdef C_PLUGIN
+BOOST_AUTO_TEST_CASE(plug_ins_run_plans_side_by_side) {
+  const TemporaryFolder folder;
+  write_small(folder);
+  const Variable x = esp::placeholder("x", {-1, 3});
+  esp::softmax(esp::nn::Dense(3)(x) * 2.0).get_executor().save(folder / "second.plan");
+  // A second file, so that it is loaded as another library.
+  std::filesystem::copy_file(C_PLUGIN, folder / "again.so");
+  const std::string command = "cd " + folder.path().string() +
+                              " && ESPALIER_CACHE=off " C_HOST " small.plan second.plan " C_PLUGIN
+                              " ./again.so 2>error";
+  BOOST_TEST(std::system(command.c_str()) == 0, text_of(folder / "error"));
+}
+#endif
+
 BOOST_AUTO_TEST_SUITE_END()
