@@ -48,6 +48,8 @@
 #include "espalier/executor/kit/tensorboard/summary_writer.h"
 #include "espalier/executor/kit/tensorboard/tensorboard.h"
 #include "espalier/executor/load.h"
+#include "espalier/executor/metric_functions.h"
+#include "espalier/executor/settings.h"
 #include "espalier/nn/activation.h"
 #include "espalier/nn/adaptive_log_softmax.h"
 #include "espalier/nn/batch_norm.h"

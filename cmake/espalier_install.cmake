@@ -1,21 +1,30 @@
 include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/espalier")
 
-install(TARGETS espalier EXPORT espalierTargets)
+# Components, for packages: runtime (the shared library), dev (what compiling with it takes) and tools (programs).
+install(
+  TARGETS espalier
+  EXPORT espalierTargets
+  ARCHIVE COMPONENT dev
+  LIBRARY COMPONENT runtime NAMELINK_COMPONENT dev)
 if(ESPALIER_WITH_ONNX)
-  install(TARGETS espalier_onnx EXPORT espalierOnnxTargets)
-  install(EXPORT espalierOnnxTargets NAMESPACE espalier:: DESTINATION "${package_dir}")
-  install(FILES onnx.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/espalier")
+  install(
+    TARGETS espalier_onnx
+    EXPORT espalierOnnxTargets
+    ARCHIVE COMPONENT dev
+    LIBRARY COMPONENT runtime NAMELINK_COMPONENT dev)
+  install(EXPORT espalierOnnxTargets NAMESPACE espalier:: DESTINATION "${package_dir}" COMPONENT dev)
+  install(FILES onnx.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/espalier" COMPONENT dev)
 endif()
-install(FILES espalier.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/espalier")
-install(DIRECTORY core ops nn optim data executor DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/espalier"
+install(FILES espalier.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/espalier" COMPONENT dev)
+install(DIRECTORY core ops nn optim data executor DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/espalier" COMPONENT dev
         FILES_MATCHING PATTERN "*.h" PATTERN programs EXCLUDE)
 
-install(EXPORT espalierTargets NAMESPACE espalier:: DESTINATION "${package_dir}")
+install(EXPORT espalierTargets NAMESPACE espalier:: DESTINATION "${package_dir}" COMPONENT dev)
 configure_package_config_file(cmake/espalierConfig.cmake.in espalierConfig.cmake INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file(espalierConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/espalierConfig.cmake" "${PROJECT_BINARY_DIR}/espalierConfigVersion.cmake"
-              cmake/FindDNNL.cmake cmake/FindOpenBLASOpenMP.cmake DESTINATION "${package_dir}")
+              cmake/FindDNNL.cmake cmake/FindOpenBLASOpenMP.cmake DESTINATION "${package_dir}" COMPONENT dev)
 
 # pkg-config: a static Espalier lists the libraries it uses, with or without --static.
 function(append_library_flags variable file)
@@ -59,7 +68,7 @@ endif()
 file(RELATIVE_PATH pc_prefix "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
 string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
 configure_file(cmake/espalier.pc.in espalier.pc @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/espalier.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+install(FILES "${PROJECT_BINARY_DIR}/espalier.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT dev)
 # /usr/include must not be passed as a system folder: C++ headers would no longer find those of C.
 install(
   CODE "
@@ -68,4 +77,5 @@ install(
     file(READ \"\${file}\" text)
     string(REPLACE -isystem -I text \"\${text}\")
     file(WRITE \"\${file}\" \"\${text}\")
-  endif()")
+  endif()"
+  COMPONENT dev)

@@ -224,7 +224,8 @@ class Executor {
   /// built the tree: the tree before the passes, with all leaves and, of training, the updates and the state
   /// of the run. A whole file is written or none. May be called from callbacks. Throws FileError, and
   /// UnsupportedError, naming the op and its line, for what a file cannot hold: custom ops that are not
-  /// registered (register_custom_op), ops of communication, outputs that are Metrics.
+  /// registered (register_custom_op), ops of communication, Metrics of functions that are not registered
+  /// (register_metric_function).
   void save(const std::filesystem::path& path, const SaveOptions& options = {},
             Where where = Where::current()) const;
 

@@ -72,13 +72,13 @@ BOOST_AUTO_TEST_CASE(other_formats_and_newer_versions_are_named) {
   BOOST_CHECK_EXCEPTION((void)esp::load_executor(folder.write("b.plan", std::string(200, 'x'))),
                         esp::FileError, says({"b.plan", "no plan file"}));
   std::string newer = bytes_of(folder / "a.plan");
-  newer[8] = 2;
+  newer[8] = 3;
   esp::Crc64 crc;
   crc.add(newer.data(), 56);
   const uint64_t sum = crc.value();
   std::memcpy(newer.data() + 56, &sum, sizeof sum);
   BOOST_CHECK_EXCEPTION((void)esp::load_executor(folder.write("b.plan", newer)), esp::FileError,
-                        says({"b.plan", "newer", "version 2", "up to 1"}));
+                        says({"b.plan", "newer", "version 3", "up to 2"}));
 }
 
 // Written by the first Espalier that had plan files: relu(x · w + b).

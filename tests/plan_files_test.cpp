@@ -6,7 +6,16 @@
 #include "checkpoint_program.h"
 #include "espalier/core/custom_op.h"
 #include "espalier/core/device.h"
+#include "espalier/optim/adadelta.h"
+#include "espalier/optim/adafactor.h"
+#include "espalier/optim/adagrad.h"
+#include "espalier/optim/adamax.h"
+#include "espalier/optim/average.h"
 #include "espalier/optim/lamb.h"
+#include "espalier/optim/lion.h"
+#include "espalier/optim/nadam.h"
+#include "espalier/optim/radam.h"
+#include "espalier/optim/rmsprop.h"
 #include "plan_programs.h"
 
 namespace esp = espalier;
@@ -130,6 +139,31 @@ BOOST_AUTO_TEST_CASE(training_goes_on_bit_by_bit) {
   for (const PlanNetwork& network : plan_networks()) BOOST_TEST_CONTEXT(network.name) {
       const Training training = Training::of(network, optimizers[which++]);
       training.executor.execute({.epochs = 2, .progress = false});
+      training.executor.save(folder / "a.plan", {.columns = {"x", "y"}});
+      check_goes_on(training, folder / "a.plan");
+    }
+}
+
+BOOST_AUTO_TEST_CASE(every_kind_of_optimizer_goes_on) {
+  const TemporaryFolder folder;
+  using namespace esp::optim;
+  const Schedule schedule = cosine({.steps = 30, .warm_up = 3});
+  const std::vector<Optimizer> optimizers{
+      AdamW({.lr = 0.01, .weight_decay = 0.05, .schedule = schedule}),
+      NAdam(0.01),
+      RAdam(0.01),
+      Adamax(0.01),
+      Adagrad(0.05),
+      Adadelta(0.5),
+      RmsProp(0.01),
+      Lion(1e-3),
+      Adafactor(0.02),
+      Ema(Sgd({.lr = 0.05, .momentum = 0.9, .schedule = schedule}), {.decay = 0.9})};
+  size_t which = 0;
+  const std::vector<PlanNetwork> networks = plan_networks();
+  for (const Optimizer& optimizer : optimizers) BOOST_TEST_CONTEXT(optimizer.name()) {
+      const Training training = Training::of(networks[which++ % networks.size()], optimizer);
+      training.executor.execute({.epochs = 1, .progress = false});
       training.executor.save(folder / "a.plan", {.columns = {"x", "y"}});
       check_goes_on(training, folder / "a.plan");
     }

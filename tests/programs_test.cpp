@@ -144,6 +144,84 @@ BOOST_AUTO_TEST_CASE(digits_are_learned_without_code) {
   check_fails(folder, "espalier-train digits.plan --data train.npz --save none/a.plan", 73, "none/a.plan");
 }
 
+BOOST_AUTO_TEST_CASE(two_distributors_have_a_file_each) {
+  const TemporaryFolder folder;
+  esp::seed(4);
+  const Tensor x = reals_of({12, 3}, 1), y = reals_of({12, 2}, 2);
+  esp::data::write_npz(folder / "x.npz", {{"x", x}});
+  esp::data::write_npz(folder / "y.npz", {{"target", y}});
+  const esp::data::DistributorOptions batching{.batch_size = 4, .shuffle = true};
+  const esp::data::Distributor inputs({x}, batching), targets({y}, batching);
+  const Variable loss = esp::mean(
+      esp::square(esp::nn::Dense(2)(inputs.get_output_graphs<1>()[0]) - targets.get_output_graphs<1>()[0]));
+  const esp::Executor executor = loss.get_executor({.optimizer = esp::optim::Adam(0.05)});
+  executor.save(folder / "two.plan", {.columns = {"x", "y"}});
+  const std::string train = "espalier-train two.plan --data x.npz --data y.npz --save out.plan --epochs 3 ";
+  const Outcome outcome = run(folder, train + "--threads 1");
+  BOOST_TEST(outcome.code == 0, outcome.error);
+  const double expected = executor.execute({.epochs = 3, .progress = false}).epochs.back().loss_mean;
+  const auto last_loss = [](const std::string& out) {
+    return std::stod(out.substr(out.rfind(" loss ") + 6));
+  };
+  BOOST_TEST(std::abs(last_loss(outcome.out) - expected) < 1e-5, outcome.out);
+  BOOST_TEST(run(folder, "espalier-inspect out.plan").out.find("column y float32") != std::string::npos);
+  // Without a learning rate nothing changes.
+  const Outcome still = run(folder, train + "--in-order --set lr=0");
+  BOOST_TEST(still.code == 0, still.error);
+  BOOST_TEST(last_loss(still.out) > 1.05 * expected, still.out);
+  check_fails(folder, train + "--set lr", 64, "lr=0.001");
+  check_fails(folder, train + "--set rate=1", 65, "'rate'");
+  check_fails(folder, train + "--data x.npz", 64, "2 Distributors");
+  check_fails(folder, train + "--validation x.npz", 64, "--validation");
+  check_fails(folder, train + "--columns x", 65, "--columns");
+  check_fails(folder, "espalier-train two.plan --data x.npz --save out.plan", 64, "2 Distributors");
+}
+
+BOOST_AUTO_TEST_CASE(training_goes_on_in_another_process) {
+  const TemporaryFolder folder;
+  const std::string train = "espalier-train trained.plan --data data.npz --epochs 2 --quiet --save out.plan ";
+  for (const PlanNetwork& network : plan_networks()) BOOST_TEST_CONTEXT(network.name) {
+      esp::seed(8);
+      const Tensor y = reals_of({network.x.shape()[0], 3}, 9);
+      esp::data::write_npz(folder / "data.npz", {{"x", network.x}, {"y", y}});
+      esp::data::write_npy(folder / "x.npy", network.x);
+      const esp::data::Distributor feed({network.x, y}, {.batch_size = 6, .shuffle = true, .seed = 5});
+      const auto [in, target] = feed.get_output_graphs<2>();
+      const Variable outputs = network.outputs(in);
+      const esp::Executor executor =
+          esp::mean(esp::square(outputs - target))
+              .get_executor(
+                  {.optimizer = esp::optim::AdamW(
+                       {.lr = 0.01, .weight_decay = 0.02, .schedule = esp::optim::cosine({.steps = 40})}),
+                   .outputs = {{"outputs", outputs}}});
+      executor.execute({.epochs = 1, .progress = false});
+      executor.save(folder / "trained.plan", {.columns = {"x", "y"}});
+      // The file has the random numbers, but not the seed of the batches.
+      const Outcome outcome = run(folder, train + "--in-order --threads 2");
+      BOOST_TEST(outcome.code == 0, outcome.error);
+      esp::LoadOptions same;
+      same.data = {esp::data::Distributor({network.x, y}, {.batch_size = 6})};
+      const esp::Executor here = esp::load_executor(folder / "trained.plan", same);
+      here.execute({.epochs = 2, .progress = false});
+      const esp::Executor there = esp::load_executor(folder / "out.plan", same);
+      const auto ours = here.leaves(), theirs = there.leaves();
+      BOOST_REQUIRE(ours.size() == theirs.size());
+      for (size_t i = 0; i < ours.size(); ++i)
+        BOOST_TEST(difference(ours[i].leaf.value(), theirs[i].leaf.value()) < 1e-5, ours[i].name);
+      // Inference by what it gave, in a further process, with other threads and on two replicas.
+      const esp::Executor inference = esp::load_executor(folder / "out.plan", {.mode = esp::Mode::inference});
+      (void)inference.run({{"x", network.x}, {"y", y}});
+      const Tensor expected = inference.output("outputs");
+      esp::data::write_npy(folder / "y.npy", y);
+      for (const std::string how : {"--threads 1", "--threads 2", "--device cpu --device cpu"}) {
+        const Outcome infer = run(
+            folder, "espalier-run out.plan --input x=x.npy --input y=y.npy --output outputs=o.npy " + how);
+        BOOST_TEST(infer.code == 0, infer.error);
+        BOOST_TEST(difference(esp::data::read_npy(folder / "o.npy"), expected) < 1e-5, how);
+      }
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_plan_is_shown) {
   const TemporaryFolder folder;
   write_small(folder);
@@ -178,5 +256,20 @@ BOOST_AUTO_TEST_CASE(a_program_in_c_runs_trains_and_saves) {
     BOOST_TEST(std::system(python.c_str()) == 0, text_of(folder / "error"));
 #endif
 }
+
+#ifdef C_PLUGIN
+BOOST_AUTO_TEST_CASE(plug_ins_run_plans_side_by_side) {
+  const TemporaryFolder folder;
+  write_small(folder);
+  const Variable x = esp::placeholder("x", {-1, 3});
+  esp::softmax(esp::nn::Dense(3)(x) * 2.0).get_executor().save(folder / "second.plan");
+  // A second file, so that it is loaded as another library.
+  std::filesystem::copy_file(C_PLUGIN, folder / "again.so");
+  const std::string command = "cd " + folder.path().string() +
+                              " && ESPALIER_CACHE=off " C_HOST " small.plan second.plan " C_PLUGIN
+                              " ./again.so 2>error";
+  BOOST_TEST(std::system(command.c_str()) == 0, text_of(folder / "error"));
+}
+#endif
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -95,6 +95,11 @@ EntryPoint entry_of(const Setup& setup, const ExportOptions& options) {
   return entry;
 }
 
+/// Where a path leads, so that two spellings of one file compare equal.
+std::filesystem::path target_of(const std::filesystem::path& path) {
+  return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
+}
+
 void write(const std::filesystem::path& path, const std::string& text) {
   AtomicFile file(path);
   file.write(text.data(), text.size());
@@ -110,8 +115,9 @@ ExportedSizes export_files(const Setup& setup, const std::filesystem::path& file
                   .weight_file = options.weights.filename().string()};
   how.linked_weights = options.weights.extension() == ".c";
   how.loaded_weights = !options.weights.empty() && !how.linked_weights;
-  if (!options.weights.empty() && options.weights == file)
-    throw Error("export_c: .weights names the file of the code itself");
+  if (!options.weights.empty() && target_of(options.weights) == target_of(file))
+    throw Error(fmt::format("export_c: .weights, {}, is the file of the code itself, {}",
+                            options.weights.string(), file.string()));
   std::optional<Setup> predict;
   if (options.predict.defined()) {
     if (!setup.training()) throw Error("export_c: .predict goes with training only");

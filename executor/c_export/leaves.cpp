@@ -123,9 +123,10 @@ void Leaves::place(const CodeOptions& options) {
     }
     constant_bytes_ += static_cast<int64_t>(leaf.value.bytes());
     if (options.linked_weights) {
-      linked_ += fmt::format("extern const {0} {1}[{2}];\n", c_type(leaf.value.dtype()), table, n);
-      linked_ += table_text("", table, leaf.value);
-      tables_ += fmt::format("extern const {} {}[{}];\n", c_type(leaf.value.dtype()), table, n);
+      const std::string declared = fmt::format("extern const {} {}[{}];\n", c_type(leaf.value.dtype()), table,
+                                               std::max<int64_t>(n, 1));
+      linked_ += declared + table_text("", table, leaf.value);
+      tables_ += declared;
     } else {
       tables_ += table_text("static ", table, leaf.value);
     }

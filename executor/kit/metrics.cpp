@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <limits>
+#include <string_view>
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/executor/metric_functions.h"
 #include "espalier/ops/labels.h"
 #include "espalier/ops/ops.h"
 
@@ -31,33 +31,22 @@ Variable means_of_classes(const Variable& x) {
   return mean(axes.empty() ? wide : sum(wide, Axes(std::move(axes))), 0);
 }
 
-double ratio_or_zero(double a, double b) { return b == 0 ? 0 : a / b; }
-
-/// What of true positives, predictions and labels a figure of classes divides by.
-struct ClassFigure {
-  std::string_view name;
-  bool of_predictions, of_labels;
-};
-
-Metric class_metric(const ClassFigure& figure, const Operand& logits, const Operand& labels,
+/// `figure`: the function of the counts of classes, and the name in errors.
+Metric class_metric(std::string_view figure, const Operand& logits, const Operand& labels,
                     const ClassMetricOptions& options) {
   const CallScope scope(logits.where());
   return located(*build_context().where, [&] {
-    const Variable& x = logits.defined(figure.name);
-    const Variable label = cast(labels_of_rows(x, labels.defined(figure.name), figure.name), int64);
+    const Variable& x = logits.defined(figure);
+    const Variable label = cast(labels_of_rows(x, labels.defined(figure), figure), int64);
     if (label.rank() == 0)
-      throw ShapeError(
-          fmt::format("{}: logits of shape {} have no axis of rows", figure.name, x.shape().str()));
+      throw ShapeError(fmt::format("{}: logits of shape {} have no axis of rows", figure, x.shape().str()));
     const int64_t classes = x.shape()[-1];
     if (options.of_class && (*options.of_class < 0 || *options.of_class >= classes))
-      throw Error(fmt::format("{}: there is no class {} among {}", figure.name, *options.of_class, classes));
+      throw Error(fmt::format("{}: there is no class {} among {}", figure, *options.of_class, classes));
     const Variable predicted = argmax(x, -1);
-    const double weight = 1.0 / (figure.of_predictions + figure.of_labels);
     if (options.average == Average::micro && !options.of_class) {
       const Variable hits = mean_over_rows(equal(predicted, label)), all = mean_over_rows(ones_like(label));
-      return Metric(
-          {hits, all}, [](std::span<const double> means) { return ratio_or_zero(means[0], means[1]); },
-          logits.where());
+      return Metric({hits, all}, metric_function("ratio"), logits.where());
     }
     const Variable one_predicted = one_hot(predicted, classes, float64),
                    one_label = one_hot(label, classes, float64);
@@ -67,34 +56,20 @@ Metric class_metric(const ClassFigure& figure, const Operand& logits, const Oper
     std::vector<Variable> means;
     for (int64_t c = first; c < end; ++c)
       for (const Variable& column : columns) means.push_back(squeeze(slice(column, 0, c, c + 1)));
-    return Metric(
-        std::move(means),
-        [figure, weight, one = options.of_class.has_value()](std::span<const double> numbers) {
-          double total = 0;
-          int64_t present = 0;
-          for (; !numbers.empty(); numbers = numbers.subspan(3)) {
-            if (numbers[1] == 0 && numbers[2] == 0) continue;
-            const double divisor =
-                weight * (figure.of_predictions * numbers[1] + figure.of_labels * numbers[2]);
-            total += ratio_or_zero(numbers[0], divisor);
-            ++present;
-          }
-          return one ? total : ratio_or_zero(total, static_cast<double>(present));
-        },
-        logits.where());
+    return Metric(std::move(means), metric_function(figure), logits.where());
   });
 }
 
 }  // namespace
 
 Metric precision(const Operand& logits, const Operand& labels, const ClassMetricOptions& options) {
-  return class_metric({"precision", true, false}, logits, labels, options);
+  return class_metric("precision", logits, labels, options);
 }
 Metric recall(const Operand& logits, const Operand& labels, const ClassMetricOptions& options) {
-  return class_metric({"recall", false, true}, logits, labels, options);
+  return class_metric("recall", logits, labels, options);
 }
 Metric f1_score(const Operand& logits, const Operand& labels, const ClassMetricOptions& options) {
-  return class_metric({"f1_score", true, true}, logits, labels, options);
+  return class_metric("f1_score", logits, labels, options);
 }
 
 Metric r2_score(const Operand& prediction, const Operand& target) {
@@ -108,14 +83,9 @@ Metric r2_score(const Operand& prediction, const Operand& target) {
       throw TypeError(
           fmt::format("r2_score: both are real, not {} and {}", name(p.dtype()), name(t.dtype())));
     const Variable y = cast(t, float64);
-    return Metric(
-        {mean_over_rows(square(y - cast(p, float64))), mean_over_rows(y), mean_over_rows(square(y)),
-         mean_over_rows(ones_like(y))},
-        [](std::span<const double> means) {
-          const double total = means[2] - means[1] * means[1] / means[3];
-          return total > 0 ? 1 - means[0] / total : std::numeric_limits<double>::quiet_NaN();
-        },
-        prediction.where());
+    return Metric({mean_over_rows(square(y - cast(p, float64))), mean_over_rows(y), mean_over_rows(square(y)),
+                   mean_over_rows(ones_like(y))},
+                  metric_function("r2_score"), prediction.where());
   });
 }
 
@@ -129,9 +99,8 @@ Metric perplexity(const Operand& logits, const Operand& labels, std::optional<in
     const Variable losses =
         softmax_cross_entropy(x, y, {.ignored_label = ignored, .reduction = LossReduction::none});
     const Variable counted = ignored ? not_equal(y, *ignored) : ones_like(y);
-    return Metric(
-        {mean_over_rows(losses), mean_over_rows(counted)},
-        [](std::span<const double> means) { return std::exp(means[0] / means[1]); }, logits.where());
+    return Metric({mean_over_rows(losses), mean_over_rows(counted)}, metric_function("perplexity"),
+                  logits.where());
   });
 }
 

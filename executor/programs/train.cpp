@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 
 #include "espalier/core/random.h"
 #include "espalier/data/npz.h"
 #include "espalier/executor/load.h"
 #include "espalier/executor/programs/program.h"
+#include "espalier/executor/settings.h"
 
 namespace esp = espalier;
 using namespace espalier::programs;
@@ -18,8 +20,8 @@ namespace {
 
 struct Arguments {
   CommonOptions common;
-  std::string plan, data, validation, save, checkpoint, history;
-  std::vector<std::string> columns;
+  std::string plan, validation, save, checkpoint, history;
+  std::vector<std::string> data, columns, settings;
   int64_t epochs = 1, batch_size = 0, checkpoint_every = 0;
   std::optional<uint64_t> seed;
   bool in_order = false, resume = false, quiet = false;
@@ -55,16 +57,61 @@ std::vector<esp::Tensor> read_columns(const fs::path& file, const std::vector<st
   return columns;
 }
 
-esp::PlanFeedInfo feed_of(const std::string& plan) {
+/// The Distributors that feed a plan of training.
+std::vector<esp::PlanFeedInfo> feeds_of(const std::string& plan) {
   check_input(plan);
   const esp::PlanFileInfo info = esp::plan_file_info(plan, nowhere);
   if (info.mode != esp::Mode::training) throw Failure{bad_data, plan + " was saved for inference"};
-  std::vector<esp::PlanFeedInfo> feeds;
   for (const esp::PlanFeedInfo& feed : info.feeds)
-    if (!feed.placeholder) feeds.push_back(feed);
-  if (feeds.size() != 1 || info.feeds.size() != 1)
-    throw Failure{bad_data, plan + " is not fed by one Distributor alone, which training needs here"};
-  return feeds[0];
+    if (feed.placeholder)
+      throw Failure{bad_data,
+                    plan + " has the placeholder '" + feed.columns[0].name +
+                        "', for which there are no values here: training is fed by Distributors alone"};
+  if (info.feeds.empty())
+    throw Failure{bad_data, plan + " is fed by no Distributor, which training needs here"};
+  return info.feeds;
+}
+
+/// The data of all feeds, from a file for each.
+std::vector<esp::data::Distributor> read_data(const Arguments& arguments,
+                                              const std::vector<esp::PlanFeedInfo>& feeds) {
+  if (arguments.data.size() != feeds.size())
+    throw Failure{usage, arguments.plan + " is fed by " + std::to_string(feeds.size()) +
+                             " Distributors, and " + std::to_string(arguments.data.size()) +
+                             " files were given; --data has one for each, in their order"};
+  size_t columns = 0;
+  for (const esp::PlanFeedInfo& feed : feeds) columns += feed.columns.size();
+  if (!arguments.columns.empty() && arguments.columns.size() != columns)
+    throw Failure{bad_data, arguments.plan + " is fed with " + std::to_string(columns) +
+                                " columns, and --columns has " + std::to_string(arguments.columns.size()) +
+                                " names"};
+  std::vector<esp::data::Distributor> all;
+  auto name = arguments.columns.begin();
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    std::vector<std::string> names;
+    if (!arguments.columns.empty()) {
+      const auto end = name + static_cast<ptrdiff_t>(feeds[i].columns.size());
+      names.assign(name, end);
+      name = end;
+    }
+    esp::data::DistributorOptions batches{.batch_size = arguments.batch_size, .shuffle = !arguments.in_order};
+    if (batches.batch_size == 0) batches.batch_size = feeds[i].columns[0].shape.dims()[0];
+    if (arguments.seed) batches.seed = *arguments.seed;
+    all.emplace_back(read_columns(arguments.data[i], names, feeds[i]), batches, nowhere);
+  }
+  return all;
+}
+
+/// Settings of the optimizer, "lr=0.001".
+void set_settings(const esp::Executor& executor, const std::vector<std::string>& settings) {
+  for (const std::string& setting : settings) {
+    const size_t equals = setting.find('=');
+    char* end = nullptr;
+    const double value = equals == setting.npos ? 0 : std::strtod(setting.c_str() + equals + 1, &end);
+    if (!end || *end || end == setting.c_str() + equals + 1)
+      throw Failure{usage, "--set takes name=number, such as lr=0.001, not " + setting};
+    esp::set_scalar_state(executor, setting.substr(0, equals), value, nowhere);
+  }
 }
 
 void print_epoch(int64_t epoch, int64_t epochs, const esp::EpochRecord& record) {
@@ -88,19 +135,19 @@ struct PrintEpochs : esp::Callback {
 void train(const Arguments& arguments) {
   const std::vector<esp::Device> devices = arguments.common.apply();
   if (arguments.epochs < 1) throw Failure{usage, "--epochs needs at least one"};
-  const esp::PlanFeedInfo feed = feed_of(arguments.plan);
-  esp::data::DistributorOptions batches{.batch_size = arguments.batch_size, .shuffle = !arguments.in_order};
-  if (batches.batch_size == 0) batches.batch_size = feed.columns[0].shape.dims()[0];
-  if (arguments.seed) batches.seed = *arguments.seed;
-  esp::LoadOptions options{.devices = devices};
-  options.data = {
-      esp::data::Distributor(read_columns(arguments.data, arguments.columns, feed), batches, nowhere)};
+  const std::vector<esp::PlanFeedInfo> feeds = feeds_of(arguments.plan);
+  if (feeds.size() > 1 && !arguments.validation.empty())
+    throw Failure{usage, "--validation is for plans that one Distributor feeds; " + arguments.plan + " has " +
+                             std::to_string(feeds.size())};
+  esp::LoadOptions options{.data = read_data(arguments, feeds), .devices = devices};
   if (!arguments.validation.empty())
-    options.validation = esp::data::Distributor(read_columns(arguments.validation, arguments.columns, feed),
-                                                {.batch_size = batches.batch_size}, nowhere);
+    options.validation =
+        esp::data::Distributor(read_columns(arguments.validation, arguments.columns, feeds[0]),
+                               {.batch_size = options.data[0].batch_size()}, nowhere);
   const esp::Executor executor = esp::load_executor(arguments.plan, options, nowhere);
   if (arguments.seed) esp::seed(*arguments.seed);
   if (arguments.resume) executor.resume(arguments.checkpoint, nowhere);
+  set_settings(executor, arguments.settings);
   if (!arguments.quiet) {
     const auto printer = std::make_shared<PrintEpochs>();
     printer->epochs = arguments.epochs;
@@ -114,7 +161,8 @@ void train(const Arguments& arguments) {
   if (!arguments.history.empty()) write_output([&] { history.write_csv(arguments.history, nowhere); });
   write_output([&] {
     std::vector<std::string> names;
-    for (const esp::ValueInfo& column : feed.columns) names.push_back(column.name);
+    for (const esp::PlanFeedInfo& feed : feeds)
+      for (const esp::ValueInfo& column : feed.columns) names.push_back(column.name);
     executor.save(arguments.save, {.columns = names}, nowhere);
   });
 }
@@ -126,7 +174,12 @@ int main(int argc, char** argv) {
                "espalier-train");
   Arguments a;
   app.add_option("plan", a.plan, "The plan file, saved from an executor of training")->required();
-  app.add_option("--data", a.data, "file.npz with an array for each column of the plan's feed")->required();
+  app.add_option(
+         "--data", a.data,
+         "file.npz with an array for each column of the plan's Distributor; a file for each of several, in "
+         "their order")
+      ->required()
+      ->allow_extra_args(false);
   app.add_option("--columns", a.columns,
                  "Names of the arrays in the order of the columns (default: the "
                  "columns' names; if there are none, the order of the file)")
@@ -140,6 +193,9 @@ int main(int argc, char** argv) {
   app.add_option("--seed", a.seed,
                  "Of the orders of rows and of random numbers (default: go on with those of "
                  "the file)");
+  app.add_option("--set", a.settings,
+                 "lr=0.001: a setting of the optimizer from now on (default: those of the file)")
+      ->allow_extra_args(false);
   app.add_flag("--in-order", a.in_order,
                "Keep the order of the rows instead of shuffling them in each epoch");
   app.add_option("--save", a.save, "The plan file to write, which may be the one that is read")->required();

@@ -43,7 +43,7 @@ case $way in
     check_and_run "$build/consumer"
     check_plugin "$build/host" "$build/plugin.so"
     cmake --install "$build" --prefix "$build/installed"
-    LD_LIBRARY_PATH="$with/lib" check_and_run "$build/installed/bin/consumer"
+    LD_LIBRARY_PATH="$with/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" check_and_run "$build/installed/bin/consumer"
     ;;
   pkg_config)
     export PKG_CONFIG_PATH="$with/lib/pkgconfig" LD_LIBRARY_PATH="$with/lib"

@@ -129,6 +129,7 @@ void write_plan_container(const std::filesystem::path& path, const PlanContainer
     throw FileError(fmt::format("{} cannot be written: the tree has too many nodes", path.string()));
   Prefix prefix;
   std::memcpy(prefix.magic, magic, sizeof prefix.magic);
+  prefix.version = container.version;
   prefix.text_bytes = written.size();
   prefix.data_begin = aligned(sizeof prefix + written.size());
   prefix.file_bytes = prefix.data_begin + offset;
@@ -156,7 +157,7 @@ PlanContainer read_plan_container(const std::filesystem::path& path) {
     file.fail("is damaged: the checksum of its text is another");
   if (crc_of(mapped->at(text_end), prefix.file_bytes - text_end) != prefix.rest_crc)
     file.fail("is damaged: the checksum of its tensors is another");
-  PlanContainer container{PlanText(file).parse(text), {}};
+  PlanContainer container{PlanText(file).parse(text), {}, prefix.version};
   uint64_t begin = 0;
   PlanText in(file);
   for (const Json& tensor : in.list(in.member(container.text, "tensors"), "the list of tensors"))

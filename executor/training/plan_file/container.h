@@ -20,11 +20,14 @@
 namespace espalier {
 
 /// Files of this version and of older ones are read.
-inline constexpr uint32_t plan_format_version = 1;
+inline constexpr uint32_t plan_format_version = 2;
+/// The first version, which has no outputs that are Metrics.
+inline constexpr uint32_t plan_format_without_metrics = 1;
 
 struct PlanContainer {
   nlohmann::json text;  ///< an object
   std::vector<Tensor> tensors;
+  uint32_t version = plan_format_without_metrics;  ///< the least that can hold it
 };
 
 /// Writes a whole file, or none. The text must not have "tensors". Throws FileError.

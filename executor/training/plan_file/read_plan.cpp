@@ -8,6 +8,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/core/tree.h"
+#include "espalier/executor/metric_functions.h"
 #include "espalier/executor/training/plan_file/container.h"
 #include "espalier/executor/training/plan_file/op_inputs.h"
 #include "espalier/executor/training/plan_file/plan_file.h"
@@ -233,6 +234,20 @@ void read_step(const PlanText& in, const Json& text, const TreeReader& tree, Bui
   }
 }
 
+PlanOutput read_output(const PlanText& in, const Json& output, const TreeReader& tree,
+                       const std::source_location& where) {
+  if (!output.contains("function")) return tree.value(in.member(output, "value"));
+  std::vector<Variable> means;
+  for (const Json& mean : in.list(in.member(output, "means"), "the means of an output"))
+    means.push_back(tree.value(mean));
+  const std::string& function = in.text(output["function"], "the function of an output");
+  try {
+    return internal::metric_of(std::move(means), function, where);
+  } catch (const Error& error) {
+    in.fail(fmt::format("has an output that cannot be made: {}", error.what()));
+  }
+}
+
 Checkpoint run_of(const PlanText& in, const std::filesystem::path& path, const PlanContainer& container) {
   NamedTensors tensors;
   for (const Json& entry : in.list(in.member(container.text, "run_tensors"), "the tensors of a run")) {
@@ -268,7 +283,7 @@ SavedPlan read_plan(const std::filesystem::path& path, const std::vector<data::D
   plan.root = tree.value(in.member(text, "value"));
   for (const Json& output : in.list(in.member(text, "outputs"), "the list of outputs"))
     plan.outputs.emplace_back(in.text(in.member(output, "name"), "the name of an output"),
-                              tree.value(in.member(output, "value")));
+                              read_output(in, output, tree, where));
   if (plan.mode == Mode::training) read_step(in, text, tree, plan.step);
   plan.run = {run_of(in, path, container), in.flag(in.member(text, "within_run"), "within_run")};
   return plan;

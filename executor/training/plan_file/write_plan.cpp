@@ -9,6 +9,7 @@
 #include "espalier/core/op_registry.h"
 #include "espalier/core/tree.h"
 #include "espalier/core/version.h"
+#include "espalier/executor/metric_functions.h"
 #include "espalier/executor/training/plan_file/container.h"
 #include "espalier/executor/training/plan_file/op_inputs.h"
 #include "espalier/executor/training/plan_file/plan_file.h"
@@ -151,11 +152,28 @@ Json feeds_text(const Setup& setup, const std::vector<std::string>& given) {
   return list;
 }
 
+/// The outputs, those that are Metrics by the names of their functions.
+Json outputs_text(const Setup& setup, const TreeText& tree) {
+  Json list = Json::array();
+  for (const auto& [name, output] : setup.options.outputs) {
+    if (output.finish())
+      list.push_back({{"name", name},
+                      {"means", tree.values(output.variables())},
+                      {"function", internal::name_of_metric_function(output.finish())}});
+    else
+      list.push_back({{"name", name}, {"value", tree.value(output.variables()[0])}});
+  }
+  return list;
+}
+
+bool is_metric(const std::pair<std::string, PlanOutput>& output) { return bool(output.second.finish()); }
+
 void check_outputs(const Setup& setup) {
   for (const auto& [name, output] : setup.options.outputs)
-    if (output.finish())
+    if (output.finish() && internal::name_of_metric_function(output.finish()).empty())
       throw UnsupportedError(fmt::format(
-          "save: the output '{}' is a Metric, whose function a file cannot hold; its means can be outputs",
+          "save: the output '{}' is a Metric of a function that has no name, so that no program could "
+          "find it again: register_metric_function(name, means, function)",
           name));
 }
 
@@ -175,14 +193,14 @@ void write_plan(const std::filesystem::path& path, const Setup& setup, const Sav
 
   std::vector<Variable> roots = step.updates;
   roots.push_back(setup.root);
-  for (const auto& [name, output] : setup.options.outputs) roots.push_back(output.variables()[0]);
+  for (const auto& [name, output] : setup.options.outputs)
+    roots.insert(roots.end(), output.variables().begin(), output.variables().end());
   for (const auto& [parameter, gradient] : step.gradients) roots.insert(roots.end(), {parameter, gradient});
   TreeText tree(setup, container);
   text["nodes"] = tree.add(roots);
   text["value"] = tree.value(setup.root);
-  text["outputs"] = Json::array();
-  for (const auto& [name, output] : setup.options.outputs)
-    text["outputs"].push_back({{"name", name}, {"value", tree.value(output.variables()[0])}});
+  text["outputs"] = outputs_text(setup, tree);
+  if (std::ranges::any_of(setup.options.outputs, is_metric)) container.version = plan_format_version;
   if (setup.training()) {
     text["updates"] = tree.values(step.updates);
     text["gradients"] = Json::array();
