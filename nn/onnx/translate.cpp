@@ -15,6 +15,13 @@ int64_t axis_of(const FileNode& node, const Variable& x, int64_t axis) {
   return axis < 0 ? axis + rank : axis;
 }
 
+void check_lengths(const FileNode& node, const std::vector<int64_t>& lengths) {
+  constexpr int64_t longest = int64_t{1} << 40;
+  for (const int64_t length : lengths)
+    if (length < -longest || length > longest)
+      node.fail(fmt::format("a length of {} is out of range", length));
+}
+
 Dims axes_up_to(int64_t rank) {
   Dims axes;
   for (int64_t axis = 0; axis < rank; ++axis) axes.push_back(axis);
@@ -31,11 +38,10 @@ bool is_open(const Variable& x, int64_t axis) { return x.node()->lazy && is_open
 Variable reshape_open(const FileNode& node, const Variable& x, const std::vector<int64_t>& sizes) {
   std::vector<int64_t> to = sizes;
   if (!x.node()->lazy) return reshape(x, Shape(to));
-  int64_t left_open = 0, known = 1;
+  int64_t left_open = 0;
   for (int64_t& size : to) {
     if (is_open_size(size)) size = -1;
     left_open += size == -1;
-    if (size != -1) known *= size;
   }
   // The first axis of a placeholder may have another size in each run, though it has a number here.
   if (left_open == 0 && !to.empty() && x.rank() > 0 && x.shape().elements() > 0 && to[0] == x.shape()[0]) {
