@@ -47,7 +47,10 @@ Variable converted(const FileNode& node, const Variable& x, DType to) {
 }
 
 Outputs cast_to(FileNode& node) {
-  return {converted(node, node[0], need_dtype(static_cast<int32_t>(node.integer("to")), node.label()))};
+  const DType to = need_dtype(static_cast<int32_t>(node.integer("to")), node.label());
+  // Numbers of open axes are known by their values, which a real number would hide.
+  if (node.value(0).constant && node[0].dtype() == int64 && is_real(to)) (void)node.integers(0);
+  return {converted(node, node[0], to)};
 }
 
 Outputs cast_like(FileNode& node) {

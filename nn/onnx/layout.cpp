@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "espalier/core/autograd.h"
+#include "espalier/core/node.h"
 #include "espalier/nn/onnx/translate.h"
 #include "espalier/ops/axis_views.h"
 
@@ -163,6 +164,10 @@ Outputs shape_of(FileNode& node) {
 }
 
 Outputs size_of_all(FileNode& node) {
+  if (node[0].node()->lazy && std::ranges::any_of(node[0].shape(), is_open_size)) {  // of each run
+    node.set_fed();
+    return {cast(sum(full_like(cast(node[0], float64), 1)), int64)};
+  }
   node.set_known();
   return {Variable(tensor(node[0].shape().elements()))};
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "espalier/core/node.h"
 
 namespace espalier::onnx {
@@ -38,6 +40,17 @@ bool is_open(const Variable& x, int64_t axis) { return x.node()->lazy && is_open
 Variable reshape_open(const FileNode& node, const Variable& x, const std::vector<int64_t>& sizes) {
   std::vector<int64_t> to = sizes;
   if (!x.node()->lazy) return reshape(x, Shape(to));
+  // Behind open axes that stay, a size that the file leaves open is that of the elements that are left.
+  const auto left = std::ranges::find(to, -1);
+  const auto place = static_cast<size_t>(left - to.begin());
+  bool stays = left != to.end() && place < x.rank() && std::ranges::any_of(to, is_open_size);
+  for (size_t axis = 0; stays && axis < place; ++axis)
+    stays = to[axis] == x.shape()[static_cast<int64_t>(axis)];
+  if (stays && std::none_of(x.shape().begin() + place, x.shape().end(), is_open_size)) {
+    const int64_t elements = Shape(Dims(x.shape().begin() + place, x.shape().end())).elements();
+    const Shape rest(std::vector<int64_t>(left, to.end()));
+    *left = resolve(rest, elements, "Reshape")[0];
+  }
   int64_t left_open = 0;
   for (int64_t& size : to) {
     if (is_open_size(size)) size = -1;

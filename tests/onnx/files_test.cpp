@@ -218,6 +218,26 @@ BOOST_AUTO_TEST_CASE(what_nodes_would_make_is_bounded) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(sizes_of_open_axes_are_no_numbers) {
+  const TemporaryFolder folder;
+  pb::ModelProto model = model_of({-1, 3});
+  const auto add_cast = [&](const std::string& from) {
+    pb::AttributeProto& to = *add_node(*model.mutable_graph(), "Cast", {from}, {"y"}).add_attribute();
+    to.set_name("to");
+    to.set_type(pb::AttributeProto::INT);
+    to.set_i(1);
+  };
+  add_node(*model.mutable_graph(), "Size", {"x"}, {"size"});
+  add_cast("size");
+  const esp::onnx::Model read = esp::onnx::load(folder.write("model.onnx", model.SerializeAsString()));
+  const auto executor = read.output().get_executor({.mode = esp::Mode::inference});
+  BOOST_TEST(executor.run({{"x", esp::ones({5, 3})}}).item() == 15);
+  model.mutable_graph()->clear_node();
+  add_node(*model.mutable_graph(), "Shape", {"x"}, {"shape"});
+  add_cast("shape");
+  check_reason(reason_for(folder, model), "depends on the size of an open axis");
+}
+
 BOOST_AUTO_TEST_CASE(external_weights_stay_in_the_folder) {
   const TemporaryFolder folder;
   pb::ModelProto model = model_of();
