@@ -25,6 +25,7 @@ Variable split_heads(const FileNode& node, const Variable& x, int64_t heads) {
 /// Positions 0, 1, … of an axis, as integers of the shape [size, 1] or [size].
 Variable positions(const FileNode& node, const Variable& x, int64_t axis) {
   if (is_open(x, axis)) node.refuse("masks by position need the size of an open axis");
+  node.check_constant({x.shape()[axis]}, int64);
   return Variable(arange(x.shape()[axis], int64));
 }
 
@@ -146,6 +147,7 @@ Outputs linear_attention(FileNode& node) {
   double scale = node.real("scale", 0);
   if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q.shape()[3]));
   if (is_open(q, 2)) node.refuse("its axis of time is open");
+  node.check_steps(q.shape()[2]);
   Variable state = node.has(3) ? cast(node[3], wide) : Variable();
   std::vector<Variable> steps;
   const auto at = [](const Variable& x, int64_t t) { return squeeze(slice(x, 2, t, t + 1), 2); };

@@ -7,8 +7,6 @@ namespace espalier::onnx {
 
 namespace {
 
-constexpr int64_t most_steps = 10'000;
-
 Outputs variables_of(const std::vector<Value>& values) {
   Outputs list;
   for (const Value& value : values) list.push_back(value.variable);
@@ -30,7 +28,7 @@ Value constant(const Tensor& tensor) { return {Variable(tensor), true}; }
 Outputs loop(FileNode& node) {
   const pb::GraphProto& body = node.graph("body");
   const bool bounded = node.has(0);
-  const int64_t count = bounded ? node.integer(0) : most_steps + 1;
+  const int64_t count = bounded ? node.integer(0) : INT64_MAX;
   Value condition = node.has(1) ? constant(node.tensor(1)) : constant(tensor(int64_t{1}).to(boolean));
   std::vector<Value> carried;
   for (size_t i = 2; i < node.count(); ++i) carried.push_back(node.value(i));
@@ -38,7 +36,7 @@ Outputs loop(FileNode& node) {
   for (int64_t step = 0; step < count; ++step) {
     if (!condition.constant) node.refuse("its condition depends on inputs of the model");
     if (condition.variable.value().to(float64).item() == 0) break;
-    if (step == most_steps) node.refuse(fmt::format("it has more than {} steps", most_steps));
+    node.check_steps(step + 1);
     std::vector<Value> inputs{constant(tensor(step)), condition};
     inputs.insert(inputs.end(), carried.begin(), carried.end());
     const std::vector<Value> outputs = node.run(body, inputs);
@@ -83,7 +81,8 @@ Outputs scan(FileNode& node) {
     if (steps >= 0 && x.shape()[axes[i]] != steps) node.fail("its scanned axes differ in size");
     steps = x.shape()[axes[i]];
   }
-  if (steps < 1 || steps > most_steps) node.refuse(fmt::format("it has {} steps", steps));
+  if (steps < 1) node.refuse("it has no steps");
+  node.check_steps(steps);
   std::vector<std::vector<Variable>> collected(results);
   for (int64_t step = 0; step < steps; ++step) {
     std::vector<Value> inputs = carried;

@@ -41,6 +41,7 @@ Outputs transposed(FileNode& node) {
   const std::vector<int64_t> sizes = node.integers("output_shape");
   if (more.size() != axes || (!sizes.empty() && sizes.size() != axes))
     node.fail("its output_padding or output_shape is that of other axes");
+  check_lengths(node, sizes);
   for (size_t i = 0; i < axes; ++i) {
     if (more[i] < 0 || more[i] > 1'000'000) node.fail("its output_padding is out of range");
     const auto axis = static_cast<int64_t>(i) + 2;
@@ -100,6 +101,8 @@ Outputs folded_columns(FileNode& node) {
                                             dilation = node.integers("dilations", ones);
   if (pads.size() != 2 * axes || kernel.size() != axes)
     node.fail("its pads or kernel are those of other axes");
+  check_lengths(node, sizes);
+  check_lengths(node, pads);
   // The padded image, whose ends are cut off.
   std::vector<int64_t> whole;
   std::vector<Padding> ends;

@@ -47,7 +47,10 @@ Variable converted(const FileNode& node, const Variable& x, DType to) {
 }
 
 Outputs cast_to(FileNode& node) {
-  return {converted(node, node[0], need_dtype(static_cast<int32_t>(node.integer("to")), node.label()))};
+  const DType to = need_dtype(static_cast<int32_t>(node.integer("to")), node.label());
+  // Numbers of open axes are known by their values, which a real number would hide.
+  if (node.value(0).constant && node[0].dtype() == int64 && is_real(to)) (void)node.integers(0);
+  return {converted(node, node[0], to)};
 }
 
 Outputs cast_like(FileNode& node) {
@@ -61,14 +64,17 @@ Outputs range_of(FileNode& node) {
   if (!is_real(dtype)) {
     const int64_t whole_begin = node.integer(0), whole_end = node.integer(1), whole_step = node.integer(2);
     if (whole_step == 0) node.fail("its step is 0");
-    if (static_cast<double>(whole_end - whole_begin) / static_cast<double>(whole_step) > 1e8)
-      node.refuse("it has too many numbers");
+    const double whole_count =
+        (static_cast<double>(whole_end) - static_cast<double>(whole_begin)) / static_cast<double>(whole_step);
+    if (whole_count > 1e15) node.refuse("it has too many numbers");
+    node.check_constant({static_cast<int64_t>(std::max(0.0, whole_count))}, int64);
     return {Variable(
         arange(whole_begin, whole_end, whole_step, is_small_integer(dtype) ? int64 : dtype).to(dtype))};
   }
   if (!(step != 0) || !std::isfinite((end - begin) / step)) node.fail("its numbers have no end");
   const double count = std::max(0.0, std::ceil((end - begin) / step));
-  if (count > 1e8) node.refuse("it has too many numbers");
+  if (count > 1e15) node.refuse("it has too many numbers");
+  node.check_constant({static_cast<int64_t>(count)}, float64);
   std::vector<double> numbers;
   for (double i = 0; i < count; ++i) numbers.push_back(begin + i * step);
   return {Variable(tensor_from(numbers, {static_cast<int64_t>(count)}).to(dtype))};
@@ -80,9 +86,10 @@ Outputs eye_like(FileNode& node) {
       node.has("dtype") ? need_dtype(static_cast<int32_t>(node.integer("dtype")), node.label()) : x.dtype();
   const int64_t k = node.integer("k", 0);
   if (x.rank() != 2) node.fail(fmt::format("{} is no matrix", x.shape().str()));
+  check_lengths(node, {k});
   if (is_open(x, 0) || is_open(x, 1)) node.refuse("its input has an open axis");
   const int64_t rows = x.shape()[0], columns = x.shape()[1];
-  if (x.shape().elements() > 100'000'000) node.refuse("its matrix is too large");
+  node.check_constant(x.shape(), float32);
   Tensor unit = zeros(x.shape());
   for (int64_t row = std::max<int64_t>(0, -k); row < rows && row + k < columns; ++row)
     unit.at<float>({row, row + k}) = 1;

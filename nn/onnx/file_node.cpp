@@ -37,6 +37,19 @@ void FileNode::fail(const std::string& reason) const {
   throw FileError(fmt::format("{}: {}", label(), reason));
 }
 
+void FileNode::check_constant(const Shape& shape, DType dtype) const {
+  const double bytes = static_cast<double>(shape.elements()) * static_cast<double>(size_of(dtype));
+  if (bytes > static_cast<double>(largest_constant_))
+    refuse(fmt::format(
+        "a constant of shape {} would take more bytes than LoadOptions::largest_constant, which is {}",
+        shape.str(), largest_constant_));
+}
+
+void FileNode::check_steps(int64_t steps) const {
+  constexpr int64_t most_steps = 10'000;
+  if (steps > most_steps) refuse(fmt::format("it has more than {} steps", most_steps));
+}
+
 const Variable& FileNode::operator[](size_t i) const {
   if (!has(i)) fail(fmt::format("it has no input {}", i));
   return inputs_[i].variable;

@@ -30,11 +30,12 @@ class FileNode {
   /// Reads a tensor of the file.
   using ReadTensor = std::function<Tensor(const pb::TensorProto& tensor)>;
 
-  FileNode(const pb::NodeProto& proto, int64_t opset, std::vector<Value> inputs, ReadTensor read,
-           Subgraph subgraph)
+  FileNode(const pb::NodeProto& proto, int64_t opset, std::vector<Value> inputs, int64_t largest_constant,
+           ReadTensor read, Subgraph subgraph)
       : proto_(proto),
         opset_(opset),
         inputs_(std::move(inputs)),
+        largest_constant_(largest_constant),
         read_(std::move(read)),
         subgraph_(std::move(subgraph)) {}
 
@@ -96,6 +97,10 @@ class FileNode {
   void set_fed() { random_ = true; }
   bool random() const { return random_; }
 
+  /// Refuses a constant that its translation would make, if it is larger than LoadOptions::largest_constant.
+  void check_constant(const Shape& shape, DType dtype) const;
+  /// Refuses to write out more steps than this, or parts.
+  void check_steps(int64_t steps) const;
   /// Throws UnsupportedError, or FileError: the node, and the reason.
   [[noreturn]] void refuse(const std::string& reason) const;
   [[noreturn]] void fail(const std::string& reason) const;
@@ -107,6 +112,7 @@ class FileNode {
   const pb::NodeProto& proto_;
   int64_t opset_;
   std::vector<Value> inputs_;
+  int64_t largest_constant_;
   ReadTensor read_;
   Subgraph subgraph_;
   mutable std::set<std::string, std::less<>> read_attributes_;

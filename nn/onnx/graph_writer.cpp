@@ -57,6 +57,20 @@ void GraphWriter::set(pb::NodeProto& node, std::string_view attribute, const std
   for (const int64_t value : values) added.add_ints(value);
 }
 
+void GraphWriter::set_text(pb::NodeProto& node, std::string_view attribute, const std::string& value) {
+  pb::AttributeProto& added = *node.add_attribute();
+  added.set_name(std::string(attribute));
+  added.set_type(pb::AttributeProto::STRING);
+  added.set_s(value);
+}
+void GraphWriter::set_texts(pb::NodeProto& node, std::string_view attribute,
+                            const std::vector<std::string>& values) {
+  pb::AttributeProto& added = *node.add_attribute();
+  added.set_name(std::string(attribute));
+  added.set_type(pb::AttributeProto::STRINGS);
+  for (const std::string& value : values) added.add_strings(value);
+}
+
 std::string GraphWriter::constant(const Tensor& tensor) {
   const std::string name = fresh("constant");
   write_tensor(tensor, name, *graph_.add_initializer());
@@ -137,7 +151,8 @@ void GraphWriter::write_node(const Node& node) {
   std::string reason = fmt::format("ONNX has nothing that computes '{}'", call.op.name());
   try {
     if (is_custom_op(call.op)) throw UnsupportedError(reason);
-    for (const auto write : {write_elementwise, write_layout, write_reduction, write_windows})
+    for (const auto write : {write_elementwise, write_layout, write_indexing, write_reduction, write_windows,
+                             write_attention, write_recurrence})
       if (name.empty()) name = write(*this, call);
   } catch (const UnsupportedError& error) {
     reason = error.what();
@@ -149,6 +164,7 @@ void GraphWriter::write_node(const Node& node) {
   }
   names_[{&node, 0}] = name;
   for (uint32_t i = 1; i < node.outputs.size(); ++i) {
+    if (names_.contains({&node, i})) continue;
     names_[{&node, i}] = fmt::format("{}.{}", name, i);
     refuse(names_[{&node, i}], fmt::format("output {} of '{}' cannot be written", i, call.op.name()));
   }

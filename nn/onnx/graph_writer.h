@@ -38,6 +38,9 @@ class GraphWriter {
   static void set(pb::NodeProto& node, std::string_view attribute, int64_t value);
   static void set(pb::NodeProto& node, std::string_view attribute, double value);
   static void set(pb::NodeProto& node, std::string_view attribute, const std::vector<int64_t>& values);
+  static void set_text(pb::NodeProto& node, std::string_view attribute, const std::string& value);
+  static void set_texts(pb::NodeProto& node, std::string_view attribute,
+                        const std::vector<std::string>& values);
   /// A constant of the file.
   std::string constant(const Tensor& tensor);
   std::string integers(const std::vector<int64_t>& values);
@@ -45,6 +48,10 @@ class GraphWriter {
   std::string shape_of(const std::string& value) { return add("Shape", {value}); }
   /// Says that nothing makes the value of that name: if it is needed in the end, the file is refused.
   void refuse(const std::string& name, const std::string& reason) { refused_[name] = reason; }
+  /// Gives a further output of the node that is being written its name. Those without one are refused.
+  void name_output(const Call& call, uint32_t output, const std::string& name) {
+    names_[{&call.node, output}] = name;
+  }
   /// The name of a value that has been written.
   const std::string& name_of(const Edge& edge) const;
   /// The value of a constant scalar. Throws UnsupportedError for others.
@@ -66,8 +73,11 @@ class GraphWriter {
 };
 
 /// Writes a node, and returns the name of its output; empty if none of them knows the op.
+std::string write_attention(GraphWriter& writer, const GraphWriter::Call& call);
 std::string write_elementwise(GraphWriter& writer, const GraphWriter::Call& call);
+std::string write_indexing(GraphWriter& writer, const GraphWriter::Call& call);
 std::string write_layout(GraphWriter& writer, const GraphWriter::Call& call);
+std::string write_recurrence(GraphWriter& writer, const GraphWriter::Call& call);
 std::string write_reduction(GraphWriter& writer, const GraphWriter::Call& call);
 std::string write_windows(GraphWriter& writer, const GraphWriter::Call& call);
 

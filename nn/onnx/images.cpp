@@ -36,8 +36,8 @@ Variable resized_axes(const FileNode& node, const Variable& x, const std::vector
         axes[i].in == axes[i].out && axes[i].scale == 1 && mode.coordinates != "tf_crop_and_resize";
     if (unchanged) continue;
     if (is_open(x, places[i])) node.refuse("it resizes an open axis; give it a size (LoadOptions::sizes)");
-    if (static_cast<double>(axes[i].in) * static_cast<double>(axes[i].out) > 1e8)
-      node.refuse("its axes are too long");
+    if (axes[i].out < 0) node.fail(fmt::format("it makes an axis of size {}", axes[i].out));
+    node.check_constant({axes[i].out, axes[i].in}, float64);
     const ResizeWeights made = resize_weights(axes[i], mode);
     if (mode.interpolation == "nearest") {
       std::vector<int64_t> chosen;
@@ -86,9 +86,9 @@ Outputs resized(FileNode& node) {
   for (size_t i = 0; i < places.size(); ++i) {
     ResizedAxis a{.in = x.shape()[places[i]]};
     a.scale = by_scale ? scales[i] : static_cast<double>(sizes[i]) / static_cast<double>(a.in);
-    a.out = by_scale ? static_cast<int64_t>(std::floor(static_cast<double>(a.in) * a.scale)) : sizes[i];
     if (!(a.scale > 0) || a.scale > 1e6 || a.in < 1)
       node.fail(fmt::format("axis {} of {} cannot have that size", places[i], x.shape().str()));
+    a.out = by_scale ? static_cast<int64_t>(std::floor(static_cast<double>(a.in) * a.scale)) : sizes[i];
     axes.push_back(a);
   }
   if (!by_scale && !axes.empty()) keep_ratio(policy, axes);

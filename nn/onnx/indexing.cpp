@@ -72,6 +72,7 @@ Outputs gathered_nd(FileNode& node) {
   leading.dims().back() = 1;
   for (int64_t axis = 0; axis < batches; ++axis) {
     if (is_open(x, axis)) node.refuse("its batch has an open axis");
+    node.check_constant({x.shape()[axis]}, int64);
     Shape shape;
     for (int64_t i = 0; i < rank_of(indices); ++i) shape.dims().push_back(i == axis ? x.shape()[axis] : 1);
     all.push_back(broadcast_to(reshape(Variable(arange(x.shape()[axis], int64)), shape), leading));
@@ -104,8 +105,10 @@ Outputs places_of_nonzeros(FileNode& node) {
 }
 
 Outputs hot_places(FileNode& node) {
-  const int64_t depth = static_cast<int64_t>(node.number(1));
-  if (depth < 1) node.fail(fmt::format("its depth is {}", depth));
+  const double number = node.number(1);
+  if (!(number >= 1 && number <= 1e15)) node.fail(fmt::format("its depth is {}", number));
+  const auto depth = static_cast<int64_t>(number);
+  node.check_constant({depth}, int64);
   const Variable places = cast(computable(node[0]), int64);
   int64_t axis = node.integer("axis", -1);
   const int64_t rank = rank_of(places) + 1;
@@ -153,6 +156,7 @@ Outputs cache_written(FileNode& node) {
   const int64_t axis = axis_of(node, cache, node.integer("axis", -2)), size = cache.shape()[axis];
   if (is_open(update, axis) || is_open(cache, axis)) node.refuse("its axis is open");
   const int64_t rows = update.shape()[axis];
+  node.check_constant({rows}, int64);
   Shape along;
   for (int64_t i = 0; i < rank_of(cache); ++i) along.dims().push_back(i == axis ? rows : 1);
   Variable indices = reshape(Variable(arange(rows, int64)), along);

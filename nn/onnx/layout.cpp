@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "espalier/core/autograd.h"
+#include "espalier/core/node.h"
 #include "espalier/nn/onnx/translate.h"
 #include "espalier/ops/axis_views.h"
 
@@ -38,14 +39,12 @@ Outputs flattened(FileNode& node) {
   if (axis < 0) axis += rank_of(x);
   if (axis == 0) return {unsqueeze(x.rank() ? flatten(x, 0) : unsqueeze(x, 0), 0)};
   if (axis == rank_of(x)) return {unsqueeze(flatten(x, 0), 1)};
-  int64_t behind = 1;
-  for (int64_t i = axis; i < rank_of(x); ++i) behind *= x.shape()[i];
+  const int64_t behind = Shape(Dims(x.shape().begin() + axis, x.shape().end())).elements();
   if (axis == 1) return {flatten(x, 1)};
   if (is_open_size(behind) && x.shape().elements() != 0)
     node.refuse("its second axis would be made of open axes");
   if (behind == 0 || x.shape().elements() == 0) {
-    int64_t before = 1;
-    for (int64_t i = 0; i < axis; ++i) before *= x.shape()[i];
+    const int64_t before = Shape(Dims(x.shape().begin(), x.shape().begin() + axis)).elements();
     return {reshape(x, {before, behind})};
   }
   return {reshape(x, {-1, behind})};
@@ -96,6 +95,7 @@ Outputs parted(FileNode& node) {
     const int64_t parts = node.integer("num_outputs", static_cast<int64_t>(node.outputs()));
     if (parts < 1) node.fail(fmt::format("it makes {} parts", parts));
     if (is_open(x, axis)) node.refuse("it divides an open axis");
+    node.check_steps(parts);
     const int64_t each = (size + parts - 1) / parts;
     int64_t left = size;
     for (int64_t i = 0; i < parts; ++i, left -= std::min(each, left)) sizes.push_back(std::min(each, left));
@@ -106,6 +106,7 @@ Outputs parted(FileNode& node) {
 Outputs tiled(FileNode& node) {
   const std::vector<int64_t> repeats = node.integers(1);
   if (repeats.size() != node[0].rank()) node.fail("it needs a number for each axis");
+  check_lengths(node, repeats);
   return {tile(node[0], repeats)};
 }
 
@@ -163,6 +164,10 @@ Outputs shape_of(FileNode& node) {
 }
 
 Outputs size_of_all(FileNode& node) {
+  if (node[0].node()->lazy && std::ranges::any_of(node[0].shape(), is_open_size)) {  // of each run
+    node.set_fed();
+    return {cast(sum(full_like(cast(node[0], float64), 1)), int64)};
+  }
   node.set_known();
   return {Variable(tensor(node[0].shape().elements()))};
 }
@@ -172,7 +177,7 @@ Outputs depth_to_space(FileNode& node) {
   const Variable& x = node[0];
   const int64_t b = node.integer("blocksize");
   const std::string mode = node.text("mode", "DCR");
-  if (x.rank() != 4 || b < 1 || x.shape()[1] % (b * b))
+  if (x.rank() != 4 || b < 1 || b > 1'000'000 || x.shape()[1] % (b * b))
     node.fail(fmt::format("{} has no blocks of {}", x.shape().str(), b));
   if (mode == "CRD") return {pixel_shuffle(x, b)};
   if (mode != "DCR") node.fail(fmt::format("there is no mode '{}'", mode));
@@ -184,7 +189,8 @@ Outputs depth_to_space(FileNode& node) {
 Outputs space_to_depth(FileNode& node) {
   const Variable& x = node[0];
   const int64_t b = node.integer("blocksize");
-  if (x.rank() != 4 || b < 1) node.fail(fmt::format("{} has no blocks of {}", x.shape().str(), b));
+  if (x.rank() != 4 || b < 1 || b > 1'000'000)
+    node.fail(fmt::format("{} has no blocks of {}", x.shape().str(), b));
   const std::string mode = node.text("mode", "DCR");
   if (mode == "CRD") return {pixel_unshuffle(x, b)};
   if (mode != "DCR") node.fail(fmt::format("there is no mode '{}'", mode));
@@ -240,6 +246,7 @@ Outputs padded(FileNode& node) {
     for (int64_t axis = 0; axis < rank_of(x); ++axis) axes.push_back(axis);
   if (ends.size() != 2 * axes.size())
     node.fail(fmt::format("it has {} numbers for {} axes", ends.size(), axes.size()));
+  check_lengths(node, ends);
   std::vector<Padding> paddings(x.rank());
   for (size_t i = 0; i < axes.size(); ++i)
     paddings[static_cast<size_t>(axis_of(node, x, axes[i]))] = {ends[i], ends[i + axes.size()]};
@@ -267,6 +274,7 @@ Outputs center_cropped(FileNode& node) {
   if (axes.empty())
     for (int64_t axis = 0; axis < rank_of(x); ++axis) axes.push_back(axis);
   if (axes.size() != sizes.size()) node.fail("it needs a size for each axis");
+  check_lengths(node, sizes);
   std::vector<Padding> paddings(x.rank());
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t axis = axis_of(node, x, axes[i]), more = sizes[i] - x.shape()[axis];

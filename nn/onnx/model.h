@@ -24,6 +24,8 @@ struct LoadOptions {
   std::vector<std::pair<std::string, int64_t>> sizes = {};
   /// The most bytes that one constant may take which the file computes from others.
   int64_t largest_constant = int64_t{1} << 30;
+  /// The most nodes that loops, branches and functions are written out to.
+  int64_t most_nodes = 1'000'000;
 };
 
 /// An operator reads values that decide about shapes, such as the sizes of a Reshape, and the tree does not

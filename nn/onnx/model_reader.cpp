@@ -19,6 +19,15 @@ namespace {
 /// Functions that call each other, and graphs inside of graphs.
 constexpr int most_depth = 64;
 
+/// An axis has no more elements: numbers that are made of two sizes have 64 bits.
+constexpr int64_t longest_axis = int64_t{1} << 40;
+
+void check_sizes(const std::string& what, const Shape& shape) {
+  for (const int64_t size : shape)
+    if (size > longest_axis) throw UnsupportedError(fmt::format("{} has an axis of {} elements", what, size));
+  (void)shape.elements();  // which have to be counted
+}
+
 bool is_main_domain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
 
 std::string full_name(const pb::NodeProto& node) {
@@ -82,6 +91,8 @@ Variable ModelReader::make_input(const pb::ValueInfoProto& info) {
     if (size < (open ? -1 : 0)) throw FileError(fmt::format("{} has an axis of size {}", what, size));
     dims.push_back(size);
   }
+  for (const int64_t size : dims)
+    if (size > longest_axis) throw UnsupportedError(fmt::format("{} has an axis of size {}", what, size));
   return placeholder(info.name(), Shape(dims), dtype, where_);
 }
 
@@ -131,6 +142,10 @@ Value ModelReader::folded(Variable variable, const FileNode& node) const {
 }
 
 void ModelReader::translate(const pb::NodeProto& node, Scope& scope, const Opsets& opsets) {
+  if (++nodes_ > options_.most_nodes)
+    throw UnsupportedError(fmt::format(
+        "its loops, branches and functions have more nodes than LoadOptions::most_nodes, which is {}",
+        options_.most_nodes));
   std::vector<Value> inputs;
   for (const std::string& name : node.input()) {
     const Value* value = name.empty() ? nullptr : scope.find(name);
@@ -146,14 +161,18 @@ void ModelReader::translate(const pb::NodeProto& node, Scope& scope, const Opset
       is_main_domain(node.domain()) ? registry().find(node.op_type(), opset) : nullptr;
   if (translate) {
     FileNode file_node(
-        node, opset, inputs, [&](const pb::TensorProto& tensor) { return read_tensor(tensor, folder_); },
+        node, opset, inputs, options_.largest_constant,
+        [&](const pb::TensorProto& tensor) { return read_tensor(tensor, folder_); },
         [&](const pb::GraphProto& graph, const std::vector<Value>& values) {
           return run(graph, values, scope, opsets);
         });
     with_prefix(file_node.label(), [&] {
       const Outputs made = located(where_, [&] { return translate(file_node); });
       file_node.check_attributes();
-      for (const Variable& output : made) outputs.push_back(folded(output, file_node));
+      for (size_t i = 0; i < made.size(); ++i) {
+        if (made[i].defined()) check_sizes(fmt::format("its output {}", i), made[i].shape());
+        outputs.push_back(folded(made[i], file_node));
+      }
       if (node.op_type() == "Shape" && node.attribute_size() == 0) outputs[0].shape_of = file_node[0];
     });
   } else if (const pb::FunctionProto* function = find_function(proto_, node)) {

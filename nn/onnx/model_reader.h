@@ -51,6 +51,7 @@ class ModelReader {
   Scope scope_;
   Opsets opsets_;
   int depth_ = 0;
+  int64_t nodes_ = 0;                 // that have been written out
   std::set<std::string> statistics_;  // initializers that are running statistics
   std::vector<std::pair<std::string, Variable>> parameters_;
   std::map<std::string, nn::Module> modules_;

@@ -43,8 +43,7 @@ Outputs largest_of_windows(FileNode& node) {
   if (!indices) return {cast(max_pool(x, options), node[0].dtype())};
   const auto [values, places] = max_pool_with_indices(x, options);
   // Places are counted in the whole tensor.
-  int64_t plane = 1;
-  for (int64_t axis = 2; axis < rank_of(x); ++axis) plane *= x.shape()[axis];
+  const int64_t plane = Shape(Dims(x.shape().begin() + 2, x.shape().end())).elements();
   if (is_open_size(plane) || is_open(x, 0)) node.refuse("indices need the sizes of open axes");
   Variable in_plane = places;
   if (by_columns) {
@@ -52,6 +51,7 @@ Outputs largest_of_windows(FileNode& node) {
     const int64_t width = x.shape()[3], height = x.shape()[2];
     in_plane = remainder(places, width) * height + floor_divide(places, width);
   }
+  node.check_constant({x.shape()[0], x.shape()[1]}, int64);
   std::vector<int64_t> leading(x.rank(), 1);
   leading[0] = x.shape()[0];
   leading[1] = x.shape()[1];
@@ -98,6 +98,7 @@ Outputs averaged(FileNode& node) {
   Shape plane = x.shape();
   plane.dims()[0] = plane.dims()[1] = 1;
   Windows counted = windows;
+  node.check_constant(plane, x.dtype());
   Variable ones_there = Variable(ones(plane, x.dtype()));
   if (count_padding) ones_there = padded(ones_there, counted, 1);
   if (ceil) {
@@ -144,19 +145,18 @@ Outputs unpooled(FileNode& node) {
   if (node.has(2)) {
     const std::vector<int64_t> shape = node.integers(2);
     if (shape.size() != x.rank()) node.fail("its output_shape is that of other axes");
+    check_lengths(node, shape);
     size.assign(shape.begin() + 2, shape.end());
   }
-  int64_t plane = 1;
+  const int64_t plane = Shape(own).elements();
   std::vector<Padding> ends;
-  for (size_t k = 0; k < own.size(); ++k) {
-    plane *= own[k];
-    ends.push_back({0, size[k] - own[k]});
-  }
+  for (size_t k = 0; k < own.size(); ++k) ends.push_back({0, size[k] - own[k]});
   if (plane < 1) node.fail("its result has no elements");
   // The elements of a plane are written by their places in it, which the result has as its last axes.
   const Variable places = remainder(flatten(node[1], 2), plane);
   const Shape empty{x.shape()[0], x.shape()[1], plane};
   if (is_open(x, 0)) node.refuse("it needs the size of an open axis");
+  node.check_constant(empty, x.dtype());
   const Variable planes = put_along_axis(Variable(zeros(empty, x.dtype())), places, flatten(x, 2), 2);
   return {pad(unflatten(planes, 2, Shape(own)), ends)};
 }

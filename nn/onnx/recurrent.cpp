@@ -66,6 +66,7 @@ Network network_of(FileNode& node, int64_t gates, const std::vector<std::string>
                           node[1].shape().str(), node[2].shape().str()));
   if (is_open(net.x, 0)) node.refuse("its axis of time is open; give it a size (LoadOptions::sizes)");
   net.steps = net.x.shape()[0];
+  node.check_steps(net.steps);
   std::vector<std::string> names = node.texts("activations");
   if (names.empty())
     for (int64_t d = 0; d < net.directions; ++d) names.insert(names.end(), defaults.begin(), defaults.end());
@@ -96,6 +97,7 @@ Variable part(const Variable& x, int64_t i, int64_t width) {
 Variable initial_state(FileNode& node, const Network& net, size_t input, int64_t d) {
   if (node.has(input)) return at(net.batch_first ? swapaxes(node[input], 0, 1) : node[input], d);
   const Variable row = zeros_like(slice(at(net.x, 0), -1, 0, 1));  // [batch, 1]
+  node.check_constant({1, net.hidden}, net.x.dtype());
   return row + Variable(zeros({1, net.hidden}, net.x.dtype()));
 }
 

@@ -16,7 +16,8 @@ Outputs window(FileNode& node, Make&& make) {
   const bool periodic = node.integer("periodic", 1) != 0;
   const DType dtype = need_dtype(static_cast<int32_t>(node.integer("output_datatype", 1)), node.label());
   const int64_t size = node.integer(0);
-  if (size < 0 || size > 100'000'000) node.fail(fmt::format("it makes a window of {} elements", size));
+  if (size < 0) node.fail(fmt::format("it makes a window of {} elements", size));
+  node.check_constant({size}, float64);
   const SignalWindowOptions options{.periodic = periodic, .dtype = float64};
   return {Variable(make(size, options).to(dtype))};
 }
@@ -80,6 +81,7 @@ Outputs transform(FileNode& node) {
   const int64_t own = x.shape()[axis];
   int64_t length = node.has(1) ? node.integer(1) : inverse && one_sided ? 2 * (own - 1) : own;
   if (length < 1 || length > 1 << 14) node.refuse(fmt::format("a length of {} is not supported", length));
+  node.check_constant({std::max(own, length), length}, float64);
   if (inverse && one_sided) {
     // The other half is the conjugate of the first: of real signals only the real parts come back.
     Circle w = circle(own, length, length, parts.real.dtype());
@@ -105,6 +107,7 @@ Outputs frames_transformed(FileNode& node) {
   const int64_t length = node.has(3) ? node.integer(3) : node.has(2) ? node[2].shape()[0] : 0;
   if (x.rank() != 3 || step < 1 || length < 1 || length > 1 << 14)
     node.fail("its signal, step or length is out of range");
+  node.check_constant({length, length}, float64);
   Complex parts = parts_of(node, x);
   const auto framed = [&](const Variable& part) {
     const Variable frames = sliding_windows(part, 1, length, step);
@@ -124,6 +127,7 @@ Outputs mel_weights(FileNode& node) {
   const int64_t bins = length / 2 + 1;
   if (mels < 1 || length < 1 || rate < 1 || mels > 1 << 14 || bins > 1 << 20)
     node.fail("its sizes are out of range");
+  node.check_constant({bins, mels}, float64);
   const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double first = mel(low), step = (mel(high) - first) / static_cast<double>(mels + 2);
   std::vector<int64_t> places;

@@ -73,7 +73,10 @@ uint64_t number_in(const pb::TensorProto& proto, const std::string& text) {
   return number;
 }
 
-void read_external(const pb::TensorProto& proto, const std::filesystem::path& folder, Tensor& tensor) {
+/// Elements that lie in a file of their own, as long as the shape needs: memory is made for them after that.
+Tensor read_external(const pb::TensorProto& proto, const std::filesystem::path& folder, const Shape& shape,
+                     DType dtype) {
+  const uint64_t bytes = static_cast<uint64_t>(shape.elements()) * size_of(dtype);
   std::string location;
   uint64_t offset = 0;
   std::optional<uint64_t> length;
@@ -83,18 +86,23 @@ void read_external(const pb::TensorProto& proto, const std::filesystem::path& fo
     if (entry.key() == "length") length = number_in(proto, entry.value());
   }
   const std::filesystem::path relative(location);
-  if (location.empty() || relative.is_absolute())
+  if (location.empty() || relative.is_absolute() || location.find('\0') != location.npos)
     fail(proto, fmt::format("'{}' is no file beside the model", location));
   for (const auto& part : relative)
     if (part == "..") fail(proto, fmt::format("'{}' is outside of the folder of the model", location));
-  if (length && *length != tensor.bytes())
+  if (length && *length != bytes)
     fail(proto, fmt::format("it has {} bytes in '{}', and its shape {} needs {}", *length, location,
-                            tensor.shape().str(), tensor.bytes()));
-  InputFile file(folder / relative);
-  if (offset > file.size() || file.size() - offset < tensor.bytes())
+                            shape.str(), bytes));
+  std::error_code error;
+  const auto size = std::filesystem::file_size(folder / relative, error);  // refuses what is no regular file
+  if (error) fail(proto, fmt::format("'{}' cannot be read: {}", location, error.message()));
+  if (offset > size || size - offset < bytes)
     fail(proto, fmt::format("'{}' ends before its elements do", location));
+  Tensor tensor(shape, dtype);
+  InputFile file(folder / relative);
   file.seek(offset);
   file.read(tensor.address(), tensor.bytes());
+  return tensor;
 }
 
 template <class T, class Field>
@@ -118,6 +126,14 @@ void copy_fields(const pb::TensorProto& proto, Tensor& tensor) {
     case DType::int8:
     case DType::uint8: return copy_numbers<uint8_t>(proto, proto.int32_data(), tensor);
   }
+}
+
+/// A bool is 0 or 1, whatever byte the file has.
+Tensor as_booleans(Tensor tensor) {
+  if (tensor.dtype() != DType::boolean) return tensor;
+  auto* flags = static_cast<unsigned char*>(tensor.address());
+  for (size_t i = 0; i < tensor.bytes(); ++i) flags[i] = flags[i] != 0;
+  return tensor;
 }
 
 /// How many bytes of elements the message has, for the check before memory is made.
@@ -161,20 +177,8 @@ Tensor read_tensor(const pb::TensorProto& proto, const std::filesystem::path& fo
   const Shape shape = shape_of(proto);
   if (proto.has_segment()) fail(proto, "it is one of several segments");
   const size_t bytes = static_cast<size_t>(shape.elements()) * size_of(dtype);
-  if (proto.data_location() == pb::TensorProto::EXTERNAL) {
-    // The file must be as long before memory is made for it.
-    for (const auto& entry : proto.external_data())
-      if (entry.key() == "location" && std::filesystem::path(entry.value()).is_relative()) {
-        std::error_code error;
-        const auto size = std::filesystem::file_size(folder / entry.value(), error);
-        if (!error && size < bytes)
-          fail(proto, fmt::format("'{}' is shorter than its shape {}", entry.value(), shape.str()));
-        if (error) fail(proto, fmt::format("'{}' cannot be read: {}", entry.value(), error.message()));
-      }
-    Tensor tensor(shape, dtype);
-    read_external(proto, folder, tensor);
-    return tensor;
-  }
+  if (proto.data_location() == pb::TensorProto::EXTERNAL)
+    return as_booleans(read_external(proto, folder, shape, dtype));
   if (bytes_inside(proto, dtype) != bytes)
     fail(proto, fmt::format("it has {} bytes, and its shape {} needs {}", bytes_inside(proto, dtype),
                             shape.str(), bytes));
@@ -183,11 +187,7 @@ Tensor read_tensor(const pb::TensorProto& proto, const std::filesystem::path& fo
     copy_fields(proto, tensor);
   else if (bytes)
     std::memcpy(tensor.address(), proto.raw_data().data(), bytes);
-  if (dtype == DType::boolean) {
-    auto* flags = static_cast<unsigned char*>(tensor.address());
-    for (size_t i = 0; i < bytes; ++i) flags[i] = flags[i] != 0;
-  }
-  return tensor;
+  return as_booleans(tensor);
 }
 
 void write_tensor(const Tensor& tensor, const std::string& name, pb::TensorProto& proto) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "espalier/core/node.h"
 
 namespace espalier::onnx {
@@ -13,6 +15,13 @@ int64_t axis_of(const FileNode& node, const Variable& x, int64_t axis) {
   if (axis < -rank || axis >= rank)
     node.fail(fmt::format("there is no axis {} in shape {}", axis, x.shape().str()));
   return axis < 0 ? axis + rank : axis;
+}
+
+void check_lengths(const FileNode& node, const std::vector<int64_t>& lengths) {
+  constexpr int64_t longest = int64_t{1} << 40;
+  for (const int64_t length : lengths)
+    if (length < -longest || length > longest)
+      node.fail(fmt::format("a length of {} is out of range", length));
 }
 
 Dims axes_up_to(int64_t rank) {
@@ -31,11 +40,21 @@ bool is_open(const Variable& x, int64_t axis) { return x.node()->lazy && is_open
 Variable reshape_open(const FileNode& node, const Variable& x, const std::vector<int64_t>& sizes) {
   std::vector<int64_t> to = sizes;
   if (!x.node()->lazy) return reshape(x, Shape(to));
-  int64_t left_open = 0, known = 1;
+  // Behind open axes that stay, a size that the file leaves open is that of the elements that are left.
+  const auto left = std::ranges::find(to, -1);
+  const auto place = static_cast<size_t>(left - to.begin());
+  bool stays = left != to.end() && place < x.rank() && std::ranges::any_of(to, is_open_size);
+  for (size_t axis = 0; stays && axis < place; ++axis)
+    stays = to[axis] == x.shape()[static_cast<int64_t>(axis)];
+  if (stays && std::none_of(x.shape().begin() + place, x.shape().end(), is_open_size)) {
+    const int64_t elements = Shape(Dims(x.shape().begin() + place, x.shape().end())).elements();
+    const Shape rest(std::vector<int64_t>(left, to.end()));
+    *left = resolve(rest, elements, "Reshape")[0];
+  }
+  int64_t left_open = 0;
   for (int64_t& size : to) {
     if (is_open_size(size)) size = -1;
     left_open += size == -1;
-    if (size != -1) known *= size;
   }
   // The first axis of a placeholder may have another size in each run, though it has a number here.
   if (left_open == 0 && !to.empty() && x.rank() > 0 && x.shape().elements() > 0 && to[0] == x.shape()[0]) {

@@ -25,6 +25,8 @@ Variable in_float32(const Variable& x, F&& f) {
 inline int64_t rank_of(const Variable& x) { return static_cast<int64_t>(x.rank()); }
 /// `axis` counted from the front. Throws FileError.
 int64_t axis_of(const FileNode& node, const Variable& x, int64_t axis);
+/// Throws FileError for lengths that no axis has, such as those of pads: sums of them have 64 bits.
+void check_lengths(const FileNode& node, const std::vector<int64_t>& lengths);
 /// Axes 0 to `rank` - 1.
 Dims axes_up_to(int64_t rank);
 /// 0-dimensional, of that dtype.

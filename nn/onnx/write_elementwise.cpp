@@ -63,6 +63,10 @@ const std::map<std::string_view, std::string_view> same = {
     {"isinf", "IsInf"},
     {"add_all", "Sum"},
     {"selu", "Selu"},
+    {"bitwise_and", "BitwiseAnd"},
+    {"bitwise_or", "BitwiseOr"},
+    {"bitwise_xor", "BitwiseXor"},
+    {"bitwise_not", "BitwiseNot"},
 };
 
 std::string product(GraphWriter& w, const GraphWriter::Call& call) {
@@ -115,6 +119,7 @@ std::string write_elementwise(GraphWriter& w, const GraphWriter::Call& call) {
   if (op == "round") return w.add("Round", in);
   if (op == "trunc") return w.add("Mul", {w.add("Sign", in), w.add("Floor", {w.add("Abs", in)})});
   if (op == "not_equal") return w.add("Not", {w.add("Equal", in)});
+  if (op == "erfc") return w.add("Sub", {w.number(1, dtype), w.add("Erf", in)});
   if (op == "square") return w.add("Mul", {in[0], in[0]});
   if (op == "cube") return w.add("Mul", {w.add("Mul", {in[0], in[0]}), in[0]});
   if (op == "rsqrt") return w.add("Reciprocal", {w.add("Sqrt", in)});

@@ -69,6 +69,63 @@ std::string regrouped(GraphWriter& w, const GraphWriter::Call& call) {
   return reshaped(w, call, sizes);
 }
 
+/// The axes from the last element to the first.
+std::string flipped(GraphWriter& w, const GraphWriter::Call& call, const std::vector<int64_t>& axes) {
+  const std::vector<int64_t> backwards(axes.size(), -1),
+      ends(axes.size(), std::numeric_limits<int64_t>::min());
+  return w.add("Slice", {call.inputs[0], w.integers(backwards), w.integers(ends), w.integers(axes),
+                         w.integers(backwards)});
+}
+
+/// The last elements of an axis in front of the others.
+std::string rolled(GraphWriter& w, const GraphWriter::Call& call, int64_t axis) {
+  const int64_t size = checked(call, {call.input(0).shape[axis]})[0];
+  const int64_t shift = size ? (attribute<int64_t>(call.op, "shift") % size + size) % size : 0;
+  if (shift == 0) return call.inputs[0];
+  const auto part = [&](int64_t begin, int64_t end) {
+    return w.add("Slice", {call.inputs[0], w.integers({begin}), w.integers({end}), w.integers({axis})});
+  };
+  pb::NodeProto& node = w.begin("Concat", {part(size - shift, size), part(0, size - shift)});
+  w.set(node, "axis", axis);
+  return w.last_output(node);
+}
+
+/// Ones within a band around the diagonal of a matrix of that shape.
+std::string band(GraphWriter& w, const GraphWriter::Call& call) {
+  const Shape& shape = call.output().shape;
+  (void)checked(call, {shape[0], shape[1]});
+  const int64_t below = attribute<int64_t>(call.op, "below"), above = attribute<int64_t>(call.op, "above");
+  const double diagonal = attribute<double>(call.op, "diagonal");
+  Tensor ones_there = zeros(shape, float64);
+  for (int64_t i = 0; i < shape[0]; ++i)
+    for (int64_t k = 0; k < shape[1]; ++k) {
+      const int64_t limit = k > i ? above : below;
+      const bool inside = limit < 0 || std::abs(k - i) <= limit;
+      ones_there.at<double>({i, k}) = k == i ? diagonal : inside ? 1 : 0;
+    }
+  return w.constant(ones_there.to(call.output().dtype));
+}
+
+/// An axis that is repeated from a size of 1.
+std::string repeated(GraphWriter& w, const GraphWriter::Call& call) {
+  const auto rank = static_cast<int64_t>(call.output().shape.rank());
+  const int64_t axis = call.axis("axis", rank);
+  std::vector<int64_t> sizes(static_cast<size_t>(rank - axis), 1);
+  sizes[0] = checked(call, {attribute<int64_t>(call.op, "count")})[0];
+  return w.add("Expand", {w.add("Unsqueeze", {call.inputs[0], w.integers({axis})}), w.integers(sizes)});
+}
+
+/// Elements of the axis in front of it and behind it.
+std::string padded_from_axis(GraphWriter& w, const GraphWriter::Call& call, int64_t axis) {
+  const std::string& mode = attribute<std::string>(call.op, "mode");
+  pb::NodeProto& node = w.begin(
+      "Pad", {call.inputs[0],
+              w.integers({attribute<int64_t>(call.op, "before"), attribute<int64_t>(call.op, "after")}), "",
+              w.integers({axis})});
+  w.set_text(node, "mode", mode == "replicate" ? "edge" : mode == "circular" ? "wrap" : mode);
+  return w.last_output(node);
+}
+
 }  // namespace
 
 std::string write_layout(GraphWriter& w, const GraphWriter::Call& call) {
@@ -76,7 +133,18 @@ std::string write_layout(GraphWriter& w, const GraphWriter::Call& call) {
   const auto& in = call.inputs;
   const size_t rank = call.node.inputs.empty() ? 0 : call.input(0).shape.rank();
   if (op == "reshape") return reshaped(w, call, list(call, "shape"));
-  if (op == "flatten" || op == "merge_axes" || op == "unflatten") return regrouped(w, call);
+  if (op == "flatten" || op == "merge_axes" || op == "unflatten" || op == "fold_rows" || op == "reshape_by")
+    return regrouped(w, call);
+  if (op == "flip") return flipped(w, call, axes_of(call, "axes", rank));
+  if (op == "roll") return rolled(w, call, call.axis("axis", static_cast<int64_t>(rank)));
+  if (op == "band_like") return band(w, call);
+  if (op == "repeat_on_axis") return repeated(w, call);
+  if (op == "pad_from_axis") return padded_from_axis(w, call, call.axis("axis", static_cast<int64_t>(rank)));
+  if (op == "broadcast_together") {
+    std::string y = in[0];
+    for (size_t i = 1; i < in.size(); ++i) y = w.add("Expand", {y, w.shape_of(in[i])});
+    return y;
+  }
   if (op == "reshape_like") {
     // The largest elements of windows, which are written with their places.
     const Edge& x = call.node.inputs[0];

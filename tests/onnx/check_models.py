@@ -12,7 +12,10 @@ def main():
     wrong = 0
     files = sorted(pathlib.Path(sys.argv[1]).glob("*.onnx"))
     for file in files:
-        onnx.checker.check_model(str(file), full_check=True)
+        try:
+            onnx.checker.check_model(str(file), full_check=True)
+        except Exception as error:
+            sys.exit(f"{file.name}: {error}")
         base = str(file.with_suffix(""))
         session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
         theirs = session.run(None, {"x": numpy.load(base + ".x.npy")})[0]

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "espalier/onnx.h"
+#include "op_trees.h"
 
 namespace esp = espalier;
 namespace nn = espalier::nn;
@@ -76,6 +77,17 @@ int main(int, char** arguments) {
     nn::LSTMState state = lstm(esp::squeeze(esp::slice(x, 1, 0, 1), 1));
     for (int64_t t = 1; t < 3; ++t) state = lstm(esp::squeeze(esp::slice(x, 1, t, t + 1), 1), state);
     write("recurrent", x, gru(state.h), esp::randn({6, 3, 5}), {});
+  }
+  {
+    nn::TransformerEncoder net(1, 16, 2, {.feedforward = 32});
+    net.train(false);
+    const esp::Variable x = esp::placeholder("x", {4, 6, 16});
+    const esp::Variable y = net(x);
+    write("transformer_encoder", x, y, esp::randn({5, 6, 16}), net.parameters());
+  }
+  for (const auto& [name, make] : esp::testing::op_trees()) {
+    const esp::Variable x = esp::placeholder("x", {4, 6, 5});
+    write("op_" + name, x, make(x), esp::randn({3, 6, 5}), {});
   }
   write_images("lenet5", nn::vision::lenet5(), 1, 28);
   write_images("resnet18", nn::vision::resnet18({.classes = 10}), 3, 64);

@@ -1,0 +1,91 @@
+// Trees of one operation or a few, which are written as files.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "espalier/espalier.h"
+
+namespace espalier::testing {
+
+using MakeTree = Variable (*)(const Variable& x);
+
+/// Functions of x [batch, 6, 5], where the batch is open, by name.
+inline std::vector<std::pair<std::string, MakeTree>> op_trees() {
+  return {
+      {"erfc", [](const Variable& x) { return erfc(x); }},
+      {"cumsum", [](const Variable& x) { return cumsum(x, 1); }},
+      {"flip",
+       [](const Variable& x) {
+         return flip(x, {1, 2});
+       }},
+      {"roll", [](const Variable& x) { return roll(x, 2, 1); }},
+      {"tril", [](const Variable& x) { return tril(x, 1); }},
+      {"triu", [](const Variable& x) { return triu(x, -1); }},
+      {"reflected",
+       [](const Variable& x) {
+         return pad(x, {{2, 1}}, {.mode = PadMode::reflect});
+       }},
+      {"replicated",
+       [](const Variable& x) {
+         return pad(x, {{2, 1}}, {.mode = PadMode::replicate});
+       }},
+      {"circular",
+       [](const Variable& x) {
+         return pad(x, {{2, 1}}, {.mode = PadMode::circular});
+       }},
+      {"var", [](const Variable& x) { return var(x, 2); }},
+      {"var_of_all", [](const Variable& x) { return x * var(x); }},
+      {"logsumexp", [](const Variable& x) { return logsumexp(x, 1); }},
+      {"norm", [](const Variable& x) { return norm(x, 2); }},
+      {"prod", [](const Variable& x) { return prod(x, 2); }},
+      {"argmax", [](const Variable& x) { return cast(argmax(x, 1), float32); }},
+      {"topk", [](const Variable& x) { return topk(x, 3, 2).values; }},
+      {"places_of_topk", [](const Variable& x) { return cast(topk(x, 3, 1).indices, float32); }},
+      {"sort", [](const Variable& x) { return sort(x, 1).values; }},
+      {"kthvalue", [](const Variable& x) { return kthvalue(x, 2, 2).values; }},
+      {"median", [](const Variable& x) { return median(x, 2).values; }},
+      {"one_hot", [](const Variable& x) { return cast(one_hot(argmax(x, 2), 5), float32); }},
+      {"take_along_axis", [](const Variable& x) { return take_along_axis(x, argsort(x, 2), 2); }},
+      {"put_along_axis", [](const Variable& x) { return put_along_axis(x, argsort(x, 2), x, 2); }},
+      {"add_along_axis", [](const Variable& x) { return add_along_axis(x, argsort(x, 1), x, 1); }},
+      {"sliding_windows", [](const Variable& x) { return sliding_windows(x, 1, 3, 2); }},
+      {"repeat", [](const Variable& x) { return repeat_interleave(x, 2, 1); }},
+      {"tile",
+       [](const Variable& x) {
+         return tile(x, {1, 2, 3});
+       }},
+      {"einsum",
+       [](const Variable& x) {
+         return einsum("bij,bkj->bik", {x, x});
+       }},
+      {"interpolated",
+       [](const Variable& x) {
+         return interpolate(unsqueeze(x, 1), {.size = {9, 10}});
+       }},
+      {"group_norm", [](const Variable& x) { return nn::GroupNorm(3)(x); }},
+      {"instance_norm", [](const Variable& x) { return nn::InstanceNorm()(x); }},
+      {"adaptive",
+       [](const Variable& x) {
+         return adaptive_avg_pool(unsqueeze(x, 1), {3, 1});
+       }},
+      {"lstm",
+       [](const Variable& x) { return nn::Lstm(5, 4, {.layers = 2, .batch_first = true})(x).outputs; }},
+      {"lstm_both_ways",
+       [](const Variable& x) {
+         return nn::Lstm(5, 4, {.bidirectional = true, .batch_first = true})(x).outputs;
+       }},
+      {"lstm_state", [](const Variable& x) { return nn::Lstm(5, 4, {.batch_first = true})(x).state.c; }},
+      {"gru", [](const Variable& x) { return nn::Gru(5, 4, {.batch_first = true})(x).outputs; }},
+      {"rnn", [](const Variable& x) { return nn::Rnn(5, 4, {.batch_first = true})(x).outputs; }},
+      {"attention", [](const Variable& x) { return scaled_dot_product_attention(x, x, x); }},
+      {"causal_attention",
+       [](const Variable& x) { return scaled_dot_product_attention(x, x, x, {.causal = true}); }},
+      {"masked_attention",
+       [](const Variable& x) {
+         return scaled_dot_product_attention(x, x, x, {.mask = matmul(x, transpose(x)) > 6.0});
+       }},
+  };
+}
+
+}  // namespace espalier::testing
