@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "espalier/core/op_names.h"
 #include "espalier/nn/onnx/graph_writer.h"
 #include "espalier/ops/attention/form.h"
 
@@ -48,7 +49,7 @@ std::string causal_mask(GraphWriter& w, const AttentionSizes& sizes, int64_t pas
 }  // namespace
 
 std::string write_attention(GraphWriter& w, const GraphWriter::Call& call) {
-  if (call.op.name() != "attention") return {};
+  if (!is_op(call.op, "attention")) return {};
   const AttentionForm form = AttentionForm::of(call.op);
   const Shape &q = call.input(0).shape, &k = call.input(1).shape, &v = call.input(2).shape;
   const AttentionSizes sizes(q, k, v);

@@ -1,6 +1,7 @@
 // Recurrences over all steps as LSTM, GRU and RNN.
 #include <fmt/format.h>
 
+#include "espalier/core/op_names.h"
 #include "espalier/nn/onnx/graph_writer.h"
 #include "espalier/ops/recurrent/recurrence_call.h"
 
@@ -35,7 +36,7 @@ struct Products {
 Products products_of(GraphWriter& w, const GraphWriter::Call& call) {
   const Edge& product = call.node.inputs[0];
   const Node& node = *product.node();
-  if (node.op().name() == "matmul" && !attribute<bool>(node.op(), "transpose_a") &&
+  if (is_op(node.op(), "matmul") && !attribute<bool>(node.op(), "transpose_a") &&
       node.inputs[0].spec().shape.rank() == 3 && node.inputs[1].spec().shape.rank() == 2) {
     const std::string& weight = w.name_of(node.inputs[1]);
     return {w.name_of(node.inputs[0]),
@@ -50,13 +51,13 @@ Products products_of(GraphWriter& w, const GraphWriter::Call& call) {
 
 bool is_zero(const Edge& state) {
   const Op& op = state.node()->op();
-  return op.name() == "full_like" && attribute<double>(op, "value") == 0;
+  return is_op(op, "full_like") && attribute<double>(op, "value") == 0;
 }
 
 }  // namespace
 
 std::string write_recurrence(GraphWriter& w, const GraphWriter::Call& call) {
-  if (call.op.name() != "recurrence") return {};
+  if (!is_op(call.op, "recurrence")) return {};
   const RecurrenceForm form = recurrence_form_of(call.op);
   if (!form.batch_sizes.empty()) throw UnsupportedError("packed sequences cannot be written");
   const bool lstm = form.cell == RecurrentCell::lstm, bias = attribute<bool>(call.op, "bias");
