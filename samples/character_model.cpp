@@ -24,17 +24,16 @@ struct LstmModel : Module {
   /// Characters [batch, time] to the logits of what follows each, [batch, time, characters].
   esp::Variable operator()(const esp::Variable& x) const { return out(lstm(embedding(x)).outputs); }
 
-  /// For `generate`: the state of the LSTM is [1, sequences, width], and rows of a decoding state are
-  /// sequences.
-  DecodingStep step() const {
-    return [this](const esp::Variable& last, const DecodingState& state) -> NextTokens {
+  /// For `generate`. The states of the LSTM are [1, sequences, width], those of decoding have sequences
+  /// first.
+  Decoding begin(int64_t sequences) const {
+    const auto step = [this](const esp::Variable& last, const DecodingState& state) -> NextTokens {
       const auto [y, next] = lstm(embedding(esp::unsqueeze(last, 1)),
                                   LSTMState{esp::unsqueeze(state[0], 0), esp::unsqueeze(state[1], 0)});
       return {out(esp::squeeze(y, 1)), {esp::squeeze(next.h, 0), esp::squeeze(next.c, 0)}};
     };
-  }
-  DecodingState begin(int64_t sequences) const {
-    return {esp::zeros({sequences, 2 * kWidth}), esp::zeros({sequences, 2 * kWidth})};
+    const esp::Tensor zeros = esp::zeros({sequences, 2 * kWidth});
+    return {step, {zeros, zeros}};
   }
 
   Embedding embedding;
@@ -58,14 +57,12 @@ struct TransformerModel : Module {
     return out(layers(embedding(x), {.causal = true}));
   }
 
-  /// The sequences go on together, so their caches of keys and values need not be part of the state.
-  DecodingStep step() const {
-    return
-        [this, caches = KvCaches()](const esp::Variable& last, const DecodingState&) mutable -> NextTokens {
-          return {esp::squeeze(out(layers.step(embedding(esp::unsqueeze(last, 1)), caches)), 1), {}};
-        };
+  Decoding begin(int64_t sequences) const {
+    const auto model = [this](const esp::Variable& last, KvCaches& caches) {
+      return esp::squeeze(out(layers.step(embedding(last), caches)), 1);
+    };
+    return with_caches(model, {}, sequences);
   }
-  DecodingState begin(int64_t) const { return {}; }
 
   Embedding embedding;
   TransformerEncoder layers;
@@ -110,8 +107,9 @@ int run(const esp::Tensor& text, const std::string& alphabet) {
   // The transformer has learned to look back by a window, so it is not asked for more.
   model.train(false);
   const auto first = static_cast<int64_t>(alphabet.find('\n'));
+  const auto [step, state] = model.begin(2);
   const auto written =
-      generate(model.step(), {first, first}, model.begin(2),
+      generate(step, {first, first}, state,
                {.most_tokens = kWindow, .sampling = esp::TokenSampling{.temperature = 0.7, .top_p = 0.95}});
   for (const auto& characters : written) {
     std::cout << "--------\n";
