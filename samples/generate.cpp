@@ -56,6 +56,7 @@ Run timed(const esp::Variable& prompt, bool whole, Next next) {
 }
 
 int main() {
+  esp::set_num_threads(1);  // figures are those of one core
   esp::seed(1);
   Gpt gpt;
   gpt.train(false);

@@ -82,6 +82,7 @@ double accuracy(const Reader& reader, const std::vector<Expression>& expressions
 }
 
 int main() {
+  esp::set_num_threads(1);  // the products are small
   esp::seed(1);
   std::mt19937 random(1);
   const auto expressions = [&](int count, int depth) {
