@@ -1,10 +1,15 @@
-// Ops with several outputs wait and are batched with all of them.
+// Deferred evaluation of ops with several outputs, and between updates and assignments.
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <functional>
+#include <optional>
 
 #include "espalier/core/deferred/deferred.h"
+#include "espalier/core/error.h"
+#include "espalier/nn/batch_norm.h"
 #include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
 #include "testing.h"
 
 namespace esp = espalier;
@@ -51,7 +56,7 @@ BOOST_AUTO_TEST_CASE(with_two_outputs) {
           for (const esp::Tensor& row : rows) x.push_back(esp::variable(row));
           for (const Variable& v : x) {
             for (Variable& result : ops[i](v)) results.push_back(std::move(result));
-            first.push_back(esp::sum(results[results.size() - 2].to(esp::float64) * 3.0));
+            if (i != 4) first.push_back(esp::sum(results[results.size() - 2] * 3.0));
           }
           for (const Variable& result : results) all.push_back(elements(result));
           if (i == 4) return;  // indices have no gradient
@@ -65,6 +70,79 @@ BOOST_AUTO_TEST_CASE(with_two_outputs) {
         }
         BOOST_TEST((eager == deferred));
       }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_held_is_read_after_an_update) {
+  const auto program = [] {
+    const Variable w = esp::parameter(numbers({3}, -1, 1, 1), "w");
+    const esp::optim::Sgd sgd(0.1);
+    Variables losses;
+    Variable total = esp::variable(esp::zeros({}, esp::float64));
+    for (int step = 0; step < 4; ++step) {
+      const Variable loss = esp::sum(w * w), other = esp::sum(w * 3.0);
+      losses.push_back(loss);
+      losses.push_back(loss * other);
+      loss.update(sgd);
+      total = total + loss * 2.0 + other;
+      if (step == 1) (void)total.item();
+    }
+    const Variable y = w * 2.0;
+    esp::set_value(w, numbers({3}, -1, 1, 2));
+    losses.push_back(esp::sum(y * y));
+    losses.push_back(total);
+    return elements(esp::stack(losses));
+  };
+  const std::vector<double> eager = program();
+  const esp::Deferred waits;
+  const std::vector<double> deferred = program();
+  BOOST_REQUIRE(deferred.size() == eager.size());
+  for (size_t i = 0; i < eager.size(); ++i) BOOST_TEST(std::abs(deferred[i] - eager[i]) < 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(states_are_assigned_as_eagerly) {
+  for (const bool read_first : {false, true}) {
+    std::vector<std::vector<double>> results;
+    for (const bool deferred : {false, true}) {
+      esp::nn::BatchNorm norm(3, {.dtype = esp::float64});
+      std::optional<esp::Deferred> waits;
+      if (deferred) waits.emplace();
+      const Variable x = esp::variable(numbers({4, 3}, -2, 2, 3));
+      const Variable a = norm(x), b = norm(x * 2.0);
+      if (read_first) results.push_back(elements(a));
+      const Variable sum = esp::sum(esp::square(a + b * 0.5));
+      results.push_back(elements(sum));
+      results.push_back(elements(sum.gradient(x)));
+      for (const auto& [path, state] : norm.buffers()) results.push_back(elements(state));
+    }
+    const size_t half = results.size() / 2;
+    for (size_t i = 0; i < half; ++i)
+      for (size_t k = 0; k < results[i].size(); ++k)
+        BOOST_TEST(std::abs(results[i][k] - results[half + i][k]) < 1e-10, read_first << i);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_error_stops_one_update) {
+  const Variable table = esp::parameter(esp::ones({2}), "table"), u = esp::parameter(esp::ones({2}), "u");
+  const esp::optim::Sgd sgd(0.5);
+  Variable bad, beside, above;
+  {
+    const esp::Deferred waits;
+    bad = esp::gather(table, esp::tensor_from(std::vector<int64_t>{9}, {1}));
+    beside = u * 3.0;
+    above = bad * 2.0;
+  }
+  BOOST_CHECK_THROW(esp::sum(u * u).update(sgd), esp::IndexError);
+  BOOST_TEST(u.value().at<float>({0}) == 1);
+  esp::sum(u * u).update(sgd);
+  BOOST_TEST(u.value().at<float>({0}) == 0);
+  esp::set_value(u, esp::ones({2}));
+  BOOST_TEST(beside.value().at<float>({0}) == 3);
+  BOOST_CHECK_THROW(above.value(), esp::IndexError);
+  BOOST_CHECK_THROW(bad.value(), esp::IndexError);
+  const esp::Deferred waits;
+  const Variable more = bad + 1.0, good = u + 1.0;
+  BOOST_TEST(good.value().at<float>({0}) == 2);
+  BOOST_CHECK_THROW(more.value(), esp::IndexError);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

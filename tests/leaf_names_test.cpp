@@ -30,7 +30,7 @@ double trained(const std::string& weight, const std::string& bias, const std::st
   const Variable w = esp::parameter(numbers({4, 3}, -1, 1, 3), weight),
                  b = esp::parameter(numbers({3}, -1, 1, 4), bias),
                  s = esp::state(numbers({3}, 1, 2, 5), factor);
-  const Variable y = esp::relu(esp::matmul(in, w) + b) * s + esp::concat({b, s}, 0)[esp::range(0, 3)];
+  const Variable y = esp::relu(esp::matmul(in, w) + b) * s + esp::slice(esp::concat({b, s}, 0), 0, 0, 3);
   const Variable loss = esp::mean(esp::square(y - target)) - 0.1 * esp::sum(w * 0.5) / esp::sum(s);
   const esp::Executor executor = loss.get_executor({.optimizer = esp::optim::Sgd(0.1)});
   (void)executor.step();

@@ -14,6 +14,14 @@ struct Batch {
   bool stacked;
 };
 
+/// Where an operand that does not wait is read: in the batch that has computed it, or in the node itself,
+/// where that alone has kept the value.
+struct ReadPlace {
+  Edge edge;
+  int32_t row = -1;  ///< of the batch, or negative: the whole
+};
+ReadPlace read_place(const Edge& operand);
+
 /// A Variable of the eager tree that has the value of this output of a node that a Deferred has computed.
 Variable computed_form(const Node& node, uint32_t output);
 

@@ -33,7 +33,7 @@ bool can_wait(const Op& op) {
 void pin(const Edge& input, std::vector<Variable>& pins) {
   const Node& node = *input.node();
   if (node.waits || node.is_leaf()) return;
-  pins.push_back(node.batch ? node.batch->outputs[input.output()].variable() : input.variable());
+  pins.push_back(read_place(input).edge.variable());
 }
 
 /// Drops the nodes that only the list holds, the latest first, and numbers the others again.
@@ -44,8 +44,19 @@ void drop_dead(std::vector<Edge>& nodes) {
   for (uint32_t i = 0; i < nodes.size(); ++i) nodes[i].node()->place = i;
 }
 
+/// Computes operands that wait elsewhere: in another thread, or since their computation failed.
+void compute_operands(const std::vector<Edge>& list) {
+  for (const Edge& edge : list)
+    for (const Edge& input : edge.node()->inputs)
+      if (const Node& node = *input.node();
+          node.waits && (node.place >= list.size() || list[node.place].node() != &node))
+        ensure_value(*input.node());
+}
+
+/// Computes nodes of which each has its number in the list as its `place`.
 void compute_nodes(const std::vector<Edge>& list) {
   const ComputeAtOnce at_once;
+  compute_operands(list);
   ScheduleCache& cache = schedule_cache();
   EvaluationReport report;
   const int64_t before = kernels_run_here();
@@ -108,6 +119,22 @@ bool wait_for_value(Node& node) {
   return true;
 }
 
+namespace {
+void compute_alone(Node& node) {
+  std::vector<Edge> below = waiting_below(node);
+  for (uint32_t i = 0; i < below.size(); ++i) below[i].node()->place = i;
+  compute_nodes(below);
+}
+
+/// Computes those that can be computed. The others are in no list any more: who reads one gets its error.
+void compute_each(const std::vector<Edge>& nodes) {
+  for (const Edge& edge : nodes) try {
+      if (edge.node()->waits) compute_alone(*edge.node());
+    } catch (const Error&) {
+    }
+}
+}  // namespace
+
 void compute_all_waiting() {
   WaitingNodes& here = waiting_here();
   if (here.nodes.empty()) return;
@@ -119,38 +146,21 @@ void compute_all_waiting() {
     taken.pins.clear();
     taken.swept = 0;
     if (here.nodes.empty()) here = std::move(taken);  // with the memory of the lists
-  } catch (...) {                                     // what has no value goes on waiting
-    std::erase_if(taken.nodes, [](const Edge& edge) { return !edge.node()->waits; });
-    for (uint32_t i = 0; i < taken.nodes.size(); ++i) taken.nodes[i].node()->place = i;
-    here = std::move(taken);
+  } catch (...) {
+    compute_each(taken.nodes);
     throw;
   }
 }
 
 void compute_waiting(Node& node) {
-  WaitingNodes& here = waiting_here();
-  const bool own = node.place < here.nodes.size() && here.nodes[node.place].node() == &node;
-  if (own) {
+  const WaitingNodes& here = waiting_here();
+  if (node.place < here.nodes.size() && here.nodes[node.place].node() == &node) {
     try {
       compute_all_waiting();
-    } catch (const Error&) {
-      if (!node.waits) return;  // the error is another node's
+    } catch (const Error&) {  // it may be another node's
     }
   }
-  if (!node.waits) return;
-  std::vector<Edge> below = waiting_below(node);
-  for (uint32_t i = 0; i < below.size(); ++i) below[i].node()->place = i;
-  const auto renumber = [&] {
-    for (uint32_t i = 0; own && i < here.nodes.size(); ++i)
-      if (here.nodes[i].node()->waits) here.nodes[i].node()->place = i;
-  };
-  try {
-    compute_nodes(below);
-  } catch (...) {
-    renumber();
-    throw;
-  }
-  renumber();
+  if (node.waits) compute_alone(node);
 }
 
 void take_from_batch(Node& node) {

@@ -119,12 +119,7 @@ WaitingUse WaitingGraph::use_of(const Node& reader, const Edge& edge) {
   if (node->waits && node->place < nodes_.size() && nodes_[node->place] == node)
     return {node->place, edge.output(), -1};
   if (node->is_leaf() && node->stamp > reader.id) refuse_changed(reader, *node);
-  Edge from = edge;
-  int32_t row = -1;
-  if (node->batch) {
-    from = node->batch->outputs[edge.output()];
-    if (node->batch->stacked) row = static_cast<int32_t>(node->place);
-  }
+  const auto [from, row] = read_place(edge);
   if (const auto bits = bits_of_scalar(edge)) {
     const auto key = std::pair(edge.spec().dtype, *bits);
     const auto [at, fresh] = scalars_.try_emplace(key, static_cast<uint32_t>(externals_.size()));
