@@ -152,8 +152,8 @@ class NaryState : public LayerStateOf<NaryState, TreeCellState> {
   int64_t children_;
 };
 
-LSTMState call(LayerState& cell, const Variable& x, const std::vector<LSTMState>& children,
-               const Module::Where& where) {
+LSTMState state_after(LayerState& cell, const Variable& x, const std::vector<LSTMState>& children,
+                      const Module::Where& where) {
   const CallScope scope(where);
   return located(*build_context().where, [&] {
     LSTMState next = static_cast<TreeCellState&>(cell).next(x, children);
@@ -175,11 +175,11 @@ ChildSumTreeLstm::ChildSumTreeLstm(int64_t in, int64_t hidden, const CellOptions
   create_cell(layer_state(), in, options.dtype, *where);
 }
 LSTMState ChildSumTreeLstm::operator()(const Variable& x, Where where) const {
-  return call(layer_state(), x, {}, where);
+  return state_after(layer_state(), x, {}, where);
 }
 LSTMState ChildSumTreeLstm::operator()(const Variable& x, const std::vector<LSTMState>& children,
                                        Where where) const {
-  return call(layer_state(), x, children, where);
+  return state_after(layer_state(), x, children, where);
 }
 
 NaryTreeLstm::NaryTreeLstm(int64_t hidden, NaryTreeLstmOptions options, Where where)
@@ -189,11 +189,11 @@ NaryTreeLstm::NaryTreeLstm(int64_t in, int64_t hidden, const NaryTreeLstmOptions
   create_cell(layer_state(), in, options.dtype, *where);
 }
 LSTMState NaryTreeLstm::operator()(const Variable& x, Where where) const {
-  return call(layer_state(), x, {}, where);
+  return state_after(layer_state(), x, {}, where);
 }
 LSTMState NaryTreeLstm::operator()(const Variable& x, const std::vector<LSTMState>& children,
                                    Where where) const {
-  return call(layer_state(), x, children, where);
+  return state_after(layer_state(), x, children, where);
 }
 
 }  // namespace espalier::nn
