@@ -24,13 +24,47 @@ Variable padded(const Variable& x, Windows& windows, double value) {
   return y;
 }
 
+/// How many windows there are along an axis if the last is rounded up: as many as begin in the axis or before
+/// it.
+int64_t windows_rounded_up(const Windows& windows, const Variable& x, size_t i) {
+  const int64_t span = windows.dilation[i] * (windows.kernel[i] - 1) + 1, stride = windows.stride[i];
+  const int64_t in_front = x.shape()[static_cast<int64_t>(i) + 2] + windows.padding[i].before;
+  const int64_t size = in_front + windows.padding[i].after;
+  const int64_t count = (std::max<int64_t>(0, size - span) + stride - 1) / stride + 1;
+  return (count - 1) * stride >= in_front ? count - 1 : count;
+}
+
+/// Ends the padding of each axis with the last window.
+void end_with_last_window(Windows& windows, const Variable& x) {
+  for (size_t i = 0; i < windows.axes(); ++i) {
+    const int64_t span = windows.dilation[i] * (windows.kernel[i] - 1) + 1;
+    windows.padding[i].after = (windows_rounded_up(windows, x, i) - 1) * windows.stride[i] + span -
+                               x.shape()[static_cast<int64_t>(i) + 2] - windows.padding[i].before;
+  }
+}
+
+/// So many zeros behind each axis that the last window is whole which begins within the axis.
+void round_up(Windows& windows, const Variable& x) {
+  const std::vector<Padding> given(windows.padding.begin(), windows.padding.end());
+  end_with_last_window(windows, x);
+  for (size_t i = 0; i < windows.axes(); ++i)
+    windows.padding[i].after = std::max(windows.padding[i].after, given[i].after);
+}
+
 Outputs largest_of_windows(FileNode& node) {
   Windows windows = windows_of(node, node[0]);
-  const bool ceil = node.integer("ceil_mode", 0) != 0, by_columns = node.integer("storage_order", 0) != 0;
+  const bool by_columns = node.integer("storage_order", 0) != 0;
+  bool ceil = node.integer("ceil_mode", 0) != 0;
   const bool indices = node.wants(1);
   Variable x = computable(node[0]);
   if (!fits(windows)) {
     if (indices) node.refuse("indices with uneven padding are not supported");
+    if (ceil) {
+      for (int64_t axis = 2; axis < rank_of(x); ++axis)
+        if (is_open(x, axis)) node.refuse("this padding needs the size of an open axis");
+      end_with_last_window(windows, x);
+      ceil = false;
+    }
     x = padded(
         x, windows,
         is_real(x.dtype()) ? -std::numeric_limits<double>::infinity() : std::numeric_limits<int32_t>::min());
@@ -67,18 +101,6 @@ Variable mean_of_windows(const Variable& x, const Windows& windows) {
                              windows.dilation[i]),
              -1);
   return y;
-}
-
-/// So many zeros behind each axis that the last window is whole which begins within the axis.
-void round_up(Windows& windows, const Variable& x) {
-  for (size_t i = 0; i < windows.axes(); ++i) {
-    const int64_t span = windows.dilation[i] * (windows.kernel[i] - 1) + 1, stride = windows.stride[i];
-    const int64_t size =
-        x.shape()[static_cast<int64_t>(i) + 2] + windows.padding[i].before + windows.padding[i].after;
-    int64_t count = (std::max<int64_t>(0, size - span) + stride - 1) / stride + 1;
-    if ((count - 1) * stride >= size - windows.padding[i].after) --count;
-    windows.padding[i].after += std::max<int64_t>(0, (count - 1) * stride + span - size);
-  }
 }
 
 Outputs averaged(FileNode& node) {

@@ -33,6 +33,17 @@ const std::vector<int64_t>& checked(const GraphWriter::Call& call, const std::ve
   return sizes;
 }
 
+/// An input, with axes of size 1 but for `axis` repeated as the other input has them.
+std::string expanded(GraphWriter& w, const GraphWriter::Call& call, size_t input, size_t other,
+                     int64_t axis) {
+  const Shape &own = call.input(input).shape, &wanted = call.input(other).shape;
+  std::vector<int64_t> sizes(own.rank(), 1);  // Expand leaves axes alone for which it is given 1
+  for (size_t i = 0; i < own.rank(); ++i)
+    if (static_cast<int64_t>(i) != axis && own.dims()[i] == 1) sizes[i] = wanted.dims()[i];
+  if (std::ranges::all_of(sizes, [](int64_t size) { return size == 1; })) return call.inputs[input];
+  return w.add("Expand", {call.inputs[input], w.integers(checked(call, sizes))});
+}
+
 std::string reshaped(GraphWriter& w, const GraphWriter::Call& call, const std::vector<int64_t>& sizes) {
   return w.add("Reshape", {call.inputs[0], w.integers(checked(call, sizes))});
 }
@@ -189,8 +200,11 @@ std::string write_layout(GraphWriter& w, const GraphWriter::Call& call) {
   }
   if (op == "look_up") return w.add("Gather", in);
   if (op == "take_along_axis" && call.input(0).shape.rank() == call.input(1).shape.rank()) {
-    pb::NodeProto& node = w.begin("GatherElements", in);
-    w.set(node, "axis", call.axis("axis", static_cast<int64_t>(rank)));
+    const int64_t axis = call.axis("axis", static_cast<int64_t>(rank));
+    // GatherElements does not broadcast the other axes.
+    const std::string x = expanded(w, call, 0, 1, axis), indices = expanded(w, call, 1, 0, axis);
+    pb::NodeProto& node = w.begin("GatherElements", {x, indices});
+    w.set(node, "axis", axis);
     return w.last_output(node);
   }
   if (op == "full_like") {

@@ -128,6 +128,42 @@ BOOST_AUTO_TEST_CASE(contradictions_are_named) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(windows_that_begin_in_padding_behind_are_none) {
+  const TemporaryFolder folder;
+  struct Case {
+    int64_t size, stride;
+    std::vector<int64_t> pads;
+    std::vector<float> wanted;
+  };
+  for (const Case& c : std::vector<Case>{{4, 2, {0, 1}, {1, 3}},
+                                         {5, 2, {0, 1}, {1, 3, 4}},
+                                         {4, 1, {0, 1}, {1, 2, 3, 3}},
+                                         {4, 2, {1, 0}, {0, 2, 3}},
+                                         {4, 3, {0, 1}, {1, 3}}}) {
+    pb::ModelProto model = model_of({1, 1, c.size});
+    pb::NodeProto& node = add_node(*model.mutable_graph(), "MaxPool", {"x"}, {"y"});
+    const auto set = [&](const char* name, const std::vector<int64_t>& values) {
+      pb::AttributeProto& attribute = *node.add_attribute();
+      attribute.set_name(name);
+      attribute.set_type(pb::AttributeProto::INTS);
+      for (const int64_t value : values) attribute.add_ints(value);
+    };
+    set("kernel_shape", {2});
+    set("strides", {c.stride});
+    set("pads", c.pads);
+    pb::AttributeProto& ceil = *node.add_attribute();
+    ceil.set_name("ceil_mode");
+    ceil.set_type(pb::AttributeProto::INT);
+    ceil.set_i(1);
+    const auto loaded = esp::onnx::load(folder.write("pool.onnx", model.SerializeAsString()));
+    const esp::Tensor x = esp::Variable(esp::arange(0, c.size)).reshape({1, 1, c.size}).value();
+    const esp::Tensor y = loaded.output().get_executor({.mode = esp::Mode::inference}).run({{"x", x}});
+    BOOST_TEST_REQUIRE(y.elements() == static_cast<int64_t>(c.wanted.size()));
+    for (int64_t i = 0; i < y.elements(); ++i)
+      BOOST_TEST(y.at<float>({0, 0, i}) == c.wanted[static_cast<size_t>(i)]);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(sizes_are_checked_before_memory_is_made) {
   const TemporaryFolder folder;
   {
