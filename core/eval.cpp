@@ -11,6 +11,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/feed.h"
 #include "espalier/core/leaf_use.h"
+#include "espalier/core/loop_operand.h"
 #include "espalier/core/open_sizes.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
@@ -21,6 +22,10 @@ namespace {
 
 /// A leaf's value is fetched from the memory of the executor that has it.
 void bring_home(Node& leaf) {
+  if (is_loop_operand(leaf.op()))
+    throw UnsupportedError(
+        "scan: the value of an operand of the step, or one that depends on it, was asked for; the step is "
+        "only written down: where() chooses by values, and what the step returns is read behind the scan");
   Tensor& elsewhere = leaf.rare().elsewhere;
   if (!elsewhere.defined())
     throw Error(fmt::format(

@@ -5,6 +5,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/feed.h"
+#include "espalier/core/loop_operand.h"
 
 namespace espalier {
 
@@ -12,7 +13,7 @@ namespace {
 
 class Leaf : public Op {
  public:
-  enum class Kind { constant, number, variable, parameter, state };
+  enum class Kind { constant, number, variable, parameter, state, operand, real_operand };
   Leaf(Kind kind, std::string name) : Op({.kind = OpKind::leaf}), kind_(kind), name_(std::move(name)) {}
 
   std::string_view name() const override { return name_; }
@@ -116,7 +117,23 @@ const detail::Number* number_of(const Op& op) {
   return &static_cast<const NumberLeaf&>(op).number();
 }
 bool is_trainable(const Op& op) {
-  return is_parameter(op) || (op.is_leaf() && kind_of(op) == Leaf::Kind::variable);
+  return is_parameter(op) ||
+         (op.is_leaf() && (kind_of(op) == Leaf::Kind::variable || kind_of(op) == Leaf::Kind::real_operand));
+}
+
+bool is_loop_operand(const Op& op) {
+  return op.is_leaf() && (kind_of(op) == Leaf::Kind::operand || kind_of(op) == Leaf::Kind::real_operand);
+}
+Variable loop_operand(const Spec& spec, Device device) {
+  static const OpPtr* others = new OpPtr(unnamed(Leaf::Kind::operand, "operand"));
+  static const OpPtr* reals = new OpPtr(unnamed(Leaf::Kind::real_operand, "operand"));
+  const bool real = is_real(spec.dtype);
+  Variable leaf(new Node(OpPtr(std::shared_ptr<void>(), (real ? reals : others)->get()),
+                         build_context().where ? *build_context().where : std::source_location::current()));
+  leaf.node()->outputs.push_back({spec, Tensor::to_come(device)});
+  leaf.node()->needs_gradient = real;
+  leaf.node()->tag = build_context().tag;
+  return leaf;
 }
 
 bool is_trained(const Node& node) { return is_trainable(node.op()) && !node.frozen; }

@@ -32,7 +32,8 @@ struct GenerateOptions {
 };
 /// A continuation of each of the `first` tokens, without them. `state` has a row for each sequence; ended
 /// ones have no row in later calls. Draws depend on esp::seed. Throws Error unless most_tokens ≥ 0 and what
-/// TokenSampling asks, ShapeError or TypeError if the step returns other shapes or types.
+/// TokenSampling asks, ShapeError or TypeError if the step returns other shapes or types, NumericError for
+/// logits on the host that contain NaN or +∞, or −∞ for all tokens of a sequence.
 std::vector<std::vector<int64_t>> generate(const DecodingStep& step, const std::vector<int64_t>& first,
                                            DecodingState state, const GenerateOptions& options = {},
                                            std::source_location where = std::source_location::current());
@@ -56,7 +57,7 @@ struct Hypothesis {
 /// The sequences of the highest scores that are found for each first token, the best first. A search ends
 /// when no sequence that is continued can come among the best; with as many beams as there are sequences it
 /// finds the best of all. Throws Error unless beams ≥ best ≥ 1, most_tokens ≥ 0 and length_penalty ≥ 0,
-/// ShapeError or TypeError if the step returns other shapes or types.
+/// ShapeError or TypeError if the step returns other shapes or types, NumericError as `generate`.
 std::vector<std::vector<Hypothesis>> beam_search(
     const DecodingStep& step, const std::vector<int64_t>& first, DecodingState state,
     const BeamOptions& options = {}, std::source_location where = std::source_location::current());

@@ -6,6 +6,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/nn/decoding.h"
+#include "espalier/ops/logit_rows.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier::nn {
@@ -30,6 +31,7 @@ class DecodingRows {
                                    shape.str(), rows));
     if (!is_real(next.logits.dtype()))
       throw TypeError(fmt::format("{}: the step returns logits of {}", function_, name(next.logits.dtype())));
+    if (next.logits.device().type == DeviceType::cpu) check_logit_rows(next.logits.value(), function_);
     state_ = std::move(next.state);
     check_state(rows);
     device_ = next.logits.device();

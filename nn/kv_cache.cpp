@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <utility>
 
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/ops/checked_indices.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier::nn {
@@ -27,32 +30,42 @@ void check_steps(const Variable& x, const Tensor& all, std::string_view what) {
         fmt::format("KvCache: {} are {} and those before {}", what, name(x.dtype()), name(all.dtype())));
 }
 
+/// Memory for `capacity` steps like `more`, which begins with the first `length` ones of `all`.
+Tensor with_capacity(const Tensor& all, const Tensor& more, int64_t length, int64_t capacity) {
+  Shape shape = more.shape();
+  shape.dims()[2] = capacity;
+  Tensor larger(shape, more.dtype(), all.defined() ? all.device() : more.device());
+  if (length > 0) {
+    Tensor start = larger.slice(2, 0, length);
+    copy_elements(all.slice(2, 0, length), start);
+  }
+  return larger;
+}
+
 }  // namespace
+
+/// Keys and values [batch, heads, capacity, width] that copies of a cache share.
+struct KvCache::Memory {
+  Tensor keys, values;
+  std::atomic<int64_t> written;  ///< steps; no cache writes over those in front
+};
 
 KvCache::KvCache(int64_t capacity, Where where) : capacity_(capacity) {
   if (capacity < 0)
     located(where, [&] { throw Error(fmt::format("KvCache: a capacity of {} steps", capacity)); });
 }
 
-void KvCache::add(Tensor& all, const Tensor& more, int64_t length, int64_t capacity) {
-  if (!all.defined() || all.shape()[2] < capacity) {
-    Shape shape = more.shape();
-    shape.dims()[2] = capacity;
-    Tensor larger(shape, more.dtype(), more.device());
-    if (length > 0) {
-      Tensor start = larger.slice(2, 0, length);
-      copy_elements(all.slice(2, 0, length), start);
-    }
-    all = larger;
-  }
-  Tensor end = all.slice(2, length, length + more.shape()[2]);
-  copy_elements(more, end);
+KvCache& KvCache::operator=(KvCache&& other) noexcept {
+  memory_ = std::move(other.memory_);
+  length_ = std::exchange(other.length_, 0);
+  capacity_ = std::exchange(other.capacity_, 0);
+  return *this;
 }
 
 void KvCache::append(const Variable& k, const Variable& v, Where where) {
   located(where, [&] {
-    check_steps(k, keys_, "keys");
-    check_steps(v, values_, "values");
+    check_steps(k, memory_ ? memory_->keys : Tensor(), "keys");
+    check_steps(v, memory_ ? memory_->values : Tensor(), "values");
     const int64_t time = k.shape()[2];
     if (v.shape()[0] != k.shape()[0] || v.shape()[1] != k.shape()[1] || v.shape()[2] != time)
       throw ShapeError(
@@ -60,30 +73,65 @@ void KvCache::append(const Variable& k, const Variable& v, Where where) {
     if (k.node()->lazy || v.node()->lazy)
       throw UnsupportedError(
           "KvCache: keys and values of a feed have no values yet; a plan computes a whole sequence");
-    if (length_ + time > capacity_) capacity_ = std::max(2 * capacity_, length_ + time);
-    add(keys_, k.value(), length_, capacity_);
-    add(values_, v.value(), length_, capacity_);
-    length_ += time;
+    const Tensor more_keys = k.value(), more_values = v.value();
+    const int64_t end = length_ + time;
+    const int64_t capacity = end > capacity_ ? std::max(2 * capacity_, end) : capacity_;
+    // Steps behind the length are those of copies, or were cut off: they are free if nothing else holds them.
+    if (memory_ && memory_.use_count() == 1 && memory_->keys.storage().unique() &&
+        memory_->values.storage().unique())
+      memory_->written = length_;
+    int64_t written = length_;
+    if (!memory_ || memory_->keys.shape()[2] < end || !memory_->written.compare_exchange_strong(written, end))
+      memory_ = std::shared_ptr<Memory>(
+          new Memory{with_capacity(memory_ ? memory_->keys : Tensor(), more_keys, length_, capacity),
+                     with_capacity(memory_ ? memory_->values : Tensor(), more_values, length_, capacity),
+                     {end}});
+    for (const auto& [all, more] :
+         {std::pair(&memory_->keys, &more_keys), {&memory_->values, &more_values}}) {
+      Tensor there = all->slice(2, length_, end);
+      copy_elements(*more, there);
+    }
+    length_ = end;
+    capacity_ = capacity;
   });
 }
 
-Variable KvCache::steps_of(const Tensor& all) const {
-  if (!all.defined()) throw Error("KvCache: it has no steps yet");
-  return all.slice(2, 0, length_);
+Variable KvCache::keys(Where where) const {
+  return located(where, [&]() -> Variable {
+    if (!memory_) throw Error("KvCache::keys: it has no steps yet");
+    return memory_->keys.slice(2, 0, length_);
+  });
+}
+
+Variable KvCache::values(Where where) const {
+  return located(where, [&]() -> Variable {
+    if (!memory_) throw Error("KvCache::values: it has no steps yet");
+    return memory_->values.slice(2, 0, length_);
+  });
 }
 
 void KvCache::select(const Tensor& rows, Where where) {
+  const CallScope scope(where);
   located(where, [&] {
-    if (!keys_.defined()) throw Error("KvCache: it has no steps yet");
-    keys_ = gather(Variable(keys_), Variable(rows), 0).value();
-    values_ = gather(Variable(values_), Variable(rows), 0).value();
+    constexpr std::string_view function = "KvCache::select";
+    if (!memory_) throw Error(fmt::format("{}: it has no steps yet", function));
+    if (!rows.defined()) throw Error(fmt::format("{}: the rows are undefined", function));
+    if (rows.dtype() != int32 && rows.dtype() != int64)
+      throw TypeError(fmt::format("{}: rows must be int32 or int64, not {}", function, name(rows.dtype())));
+    if (rows.rank() != 1)
+      throw ShapeError(fmt::format("{}: rows of shape {} are not [n]", function, rows.shape().str()));
+    const NoGrad no_gradients;
+    const Variable keys = memory_->keys.slice(2, 0, length_), values = memory_->values.slice(2, 0, length_);
+    const Variable numbers = checked_indices(Variable(rows).to(keys.device()), keys, 0, false, function);
+    memory_ = std::shared_ptr<Memory>(
+        new Memory{gather(keys, numbers).value(), gather(values, numbers).value(), {length_}});
   });
 }
 
 void KvCache::truncate(int64_t length, Where where) {
   if (length < 0 || length > length_)
     located(where, [&] {
-      throw IndexError(fmt::format("KvCache: it has {} steps and cannot keep {}", length_, length));
+      throw IndexError(fmt::format("KvCache::truncate: it has {} steps and cannot keep {}", length_, length));
     });
   length_ = length;
 }

@@ -1,7 +1,9 @@
 // KvCache: the keys and values of the steps that a decoder has seen.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <source_location>
+#include <utility>
 
 #include "espalier/core/variable.h"
 
@@ -10,6 +12,9 @@ namespace espalier::nn {
 /// For generating step by step, one for each attention: a step computes keys and values of what is new alone.
 /// It holds numbers, through which no gradient passes, in memory that doubles when it is full. It is eager:
 /// the number of steps is no size of a plan. A plan computes a whole sequence instead, by `causal`.
+///
+/// Copies have the steps of the original and go on by themselves: they share memory until a second one
+/// appends, which copies the steps then. A cache that was moved from is empty.
 class KvCache {
  public:
   using Where = std::source_location;
@@ -17,26 +22,30 @@ class KvCache {
   KvCache() = default;
   /// Has memory for so many steps from the first on. Error for a negative number.
   explicit KvCache(int64_t capacity, Where where = Where::current());
+  KvCache(const KvCache&) = default;
+  KvCache(KvCache&& other) noexcept { *this = std::move(other); }
+  KvCache& operator=(const KvCache&) = default;
+  KvCache& operator=(KvCache&& other) noexcept;
+  ~KvCache() = default;
 
   /// Adds steps: k [batch, heads, time, width] and v [batch, heads, time, value width]. ShapeError and
   /// TypeError unless they are as those before but for the time; UnsupportedError downstream of a feed.
   void append(const Variable& k, const Variable& v, Where where = Where::current());
-  /// All steps. Views: they stay what they are when steps are added, unless some were cut off before. Error
-  /// while there are none.
-  Variable keys() const { return steps_of(keys_); }
-  Variable values() const { return steps_of(values_); }
+  /// All steps. Views: they stay what they are, whatever becomes of the cache. Error while there are none.
+  Variable keys(Where where = Where::current()) const;
+  Variable values(Where where = Where::current()) const;
   int64_t length() const { return length_; }
-  /// Row i of the batch goes on from what row rows[i] had: a beam search keeps its best. `rows` are int64,
-  /// [n]. IndexError.
+  /// Row i of the batch goes on from what row rows[i] had: a beam search keeps its best. `rows` are int32 or
+  /// int64, [n]. IndexError (of rows on a GPU at the next synchronization), TypeError, ShapeError.
   void select(const Tensor& rows, Where where = Where::current());
-  /// Keeps the first steps alone. IndexError unless there are so many.
+  /// Keeps the first steps alone. IndexError unless there are so many. Where views of what is cut off are
+  /// held, the next `append` copies what is kept.
   void truncate(int64_t length, Where where = Where::current());
 
  private:
-  Variable steps_of(const Tensor& all) const;
-  static void add(Tensor& all, const Tensor& more, int64_t length, int64_t capacity);
+  struct Memory;
 
-  Tensor keys_, values_;  // [batch, heads, capacity, width]
+  std::shared_ptr<Memory> memory_;
   int64_t length_ = 0, capacity_ = 0;
 };
 

@@ -13,10 +13,16 @@ namespace espalier::nn {
 
 namespace {
 
+void check_real(DType dtype, std::string_view function) {
+  if (!is_real(dtype))
+    throw TypeError(fmt::format("{}: positions are of a real type, not {}", function, name(dtype)));
+}
+
 void check_steps(const Variable& x, std::string_view function) {
   if (x.rank() < 2 || x.shape()[-2] < 0)
     throw ShapeError(
         fmt::format("{}: takes [..., time, width] with a known time, not {}", function, x.shape().str()));
+  check_real(x.dtype(), function);
 }
 
 /// Cosines and sines of the angles, [time, width / 2].
@@ -93,18 +99,21 @@ std::vector<double> slopes_of(int64_t heads) {
 
 }  // namespace
 
-Tensor sinusoidal_positions(int64_t length, int64_t width, DType dtype) {
-  if (length < 0 || width < 0)
-    throw ShapeError(fmt::format("sinusoidal_positions: a shape of [{}, {}]", length, width));
-  Tensor table({length, width}, float64);
-  double* at = table.span<double>().data();
-  for (int64_t p = 0; p < length; ++p)
-    for (int64_t i = 0; i < width; ++i) {
-      const double angle = static_cast<double>(p) /
-                           std::pow(10000.0, static_cast<double>(i / 2 * 2) / static_cast<double>(width));
-      *at++ = i % 2 ? std::cos(angle) : std::sin(angle);
-    }
-  return table.to(dtype);
+Tensor sinusoidal_positions(int64_t length, int64_t width, DType dtype, std::source_location where) {
+  return located(where, [&] {
+    check_real(dtype, "sinusoidal_positions");
+    if (length < 0 || width < 0)
+      throw ShapeError(fmt::format("sinusoidal_positions: a shape of [{}, {}]", length, width));
+    Tensor table({length, width}, float64);
+    double* at = table.span<double>().data();
+    for (int64_t p = 0; p < length; ++p)
+      for (int64_t i = 0; i < width; ++i) {
+        const double angle = static_cast<double>(p) /
+                             std::pow(10000.0, static_cast<double>(i / 2 * 2) / static_cast<double>(width));
+        *at++ = i % 2 ? std::cos(angle) : std::sin(angle);
+      }
+    return table.to(dtype);
+  });
 }
 
 SinusoidalPositions::SinusoidalPositions(int64_t offset, Where where)
@@ -118,14 +127,21 @@ Variable rotary(const Operand& x, const RotaryOptions& options) {
 RotaryPositions::RotaryPositions(RotaryOptions options, Where where)
     : LayerOf(located(where, [&] { return std::make_shared<RotaryState>(options); })) {}
 
-Tensor alibi(int64_t heads, int64_t queries, int64_t keys, int64_t past, DType dtype) {
-  if (heads <= 0) throw Error(fmt::format("alibi: {} heads; there must be at least one", heads));
-  Tensor bias({heads, queries, keys}, float64);
-  double* at = bias.span<double>().data();
-  for (const double slope : slopes_of(heads))
-    for (int64_t i = 0; i < queries; ++i)
-      for (int64_t j = 0; j < keys; ++j) *at++ = -slope * std::abs(static_cast<double>(i + past - j));
-  return bias.to(dtype);
+Tensor alibi(int64_t heads, int64_t queries, int64_t keys, int64_t past, DType dtype,
+             std::source_location where) {
+  return located(where, [&] {
+    check_real(dtype, "alibi");
+    if (heads <= 0) throw Error(fmt::format("alibi: {} heads; there must be at least one", heads));
+    if (queries < 0 || keys < 0)
+      throw ShapeError(fmt::format("alibi: a shape of [{}, {}, {}]", heads, queries, keys));
+    Tensor bias({heads, queries, keys}, float64);
+    double* at = bias.span<double>().data();
+    for (const double slope : slopes_of(heads))
+      for (int64_t i = 0; i < queries; ++i)
+        for (int64_t j = 0; j < keys; ++j)
+          *at++ = -slope * std::abs(static_cast<double>(i - j) + static_cast<double>(past));
+    return bias.to(dtype);
+  });
 }
 
 }  // namespace espalier::nn

@@ -1,6 +1,7 @@
 // Positions in sequences: sinusoidal and rotary ones, and biases of attention by distance.
 #pragma once
 #include <cstdint>
+#include <source_location>
 
 #include "espalier/nn/layer.h"
 #include "espalier/ops/functions/attention.h"
@@ -8,11 +9,12 @@
 namespace espalier::nn {
 
 /// Row p, columns 2i and 2i + 1: sin and cos of p / 10000^(2i / width), [length, width]. Vaswani et al.,
-/// Attention is all you need, 2017. ShapeError for negative sizes.
-Tensor sinusoidal_positions(int64_t length, int64_t width, DType dtype = float32);
+/// Attention is all you need, 2017. ShapeError for negative sizes, TypeError unless `dtype` is real.
+Tensor sinusoidal_positions(int64_t length, int64_t width, DType dtype = float32,
+                            std::source_location where = std::source_location::current());
 
 /// x [..., time, width] plus the sinusoidal positions of its last two axes; no parameters. ShapeError for
-/// less than two axes, or an open time axis.
+/// less than two axes, or an open time axis; TypeError unless x is real.
 class SinusoidalPositions : public LayerOf<SinusoidalPositions> {
  public:
   /// `offset`: the position of the first step.
@@ -27,7 +29,7 @@ struct RotaryOptions {
 };
 /// Turns each pair of columns of x [..., time, width] by the angle position / base^(2i / width). Su et al.,
 /// RoFormer: enhanced transformer with rotary position embedding, 2021. ShapeError for an odd width, less
-/// than two axes, or an open time axis; Error unless base > 0.
+/// than two axes, or an open time axis; TypeError unless x is real; Error unless base > 0.
 Variable rotary(const Operand& x, const RotaryOptions& options = {});
 
 /// The same as a layer without parameters.
@@ -39,7 +41,9 @@ class RotaryPositions : public LayerOf<RotaryPositions> {
 /// A mask that lowers scores by their distance: [heads, queries, keys] with −slope · |i + past − j| for query
 /// i and key j. The slopes of n = 2^m heads are 2^(−8/n), 2^(−16/n), …; of another number those of the
 /// largest power of two below it, and every other one of twice as many. Press, Smith and Lewis, Train short,
-/// test long: attention with linear biases enables input length extrapolation, 2022. Error unless heads > 0.
-Tensor alibi(int64_t heads, int64_t queries, int64_t keys, int64_t past = 0, DType dtype = float32);
+/// test long: attention with linear biases enables input length extrapolation, 2022. Error unless heads > 0,
+/// ShapeError for negative sizes, TypeError unless `dtype` is real.
+Tensor alibi(int64_t heads, int64_t queries, int64_t keys, int64_t past = 0, DType dtype = float32,
+             std::source_location where = std::source_location::current());
 
 }  // namespace espalier::nn

@@ -143,6 +143,7 @@ PackedOutput<LSTMState> RecurrentState::run(const data::PackedSequence& x, const
   const Shape& shape = x.data.shape();
   if (shape.rank() != 2)
     throw ShapeError(fmt::format("{}: packed rows of shape {} are not [rows, width]", kind(), shape.str()));
+  x.check(kind());
   fit(x.data, {{-1, shape[1]}});
   check_state(state, x.data, static_cast<int64_t>(x.sequences()));
   const LSTMState sorted{in_order(state.h, x.sorted_indices), in_order(state.c, x.sorted_indices)};

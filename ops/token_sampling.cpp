@@ -10,7 +10,9 @@
 #include "espalier/core/node.h"
 #include "espalier/ops/functions/sampling.h"
 #include "espalier/ops/functions/scan.h"
+#include "espalier/ops/logit_rows.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/widened.h"
 
 namespace espalier {
 
@@ -29,9 +31,23 @@ void check(const Variable& x, const TokenSampling& o, const char* function) {
     throw Error(fmt::format("{}: top_p is {}; it must be above 0 and at most 1", function, o.top_p));
 }
 
-Variable truncated(const Variable& given, const TokenSampling& o, const char* function) {
-  check(given, o, function);
-  const Variable x = o.temperature == 1 ? given : given / o.temperature;
+/// Distances from the largest logit of a row are divided, which do not overflow at the top.
+Variable tempered(const Variable& x, double temperature) {
+  if (temperature == 1) return x;
+  const double least = x.dtype() == float64 ? std::numeric_limits<double>::min()
+                                            : static_cast<double>(std::numeric_limits<float>::min());
+  return (x - max(x, -1, true)) / std::max(temperature, least);
+}
+
+/// NumericError for a row that is no distribution, if the logits are on the host.
+void check_rows(const Variable& x, const char* function) {
+  const Node& node = *x.node();
+  if (node.lazy || node.waits || !node.has_value() || x.device().type != DeviceType::cpu) return;
+  check_logit_rows(x.value(), function);
+}
+
+Variable truncated(const Variable& given, const TokenSampling& o) {
+  const Variable x = tempered(widened(given), o.temperature);
   const int64_t classes = x.shape()[-1], k = o.top_k == 0 ? classes : std::min(o.top_k, classes);
   if (k == classes && o.top_p == 1) return x;
   constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -49,14 +65,20 @@ Variable truncated(const Variable& given, const TokenSampling& o, const char* fu
 
 Variable truncated_logits(const Operand& logits, const TokenSampling& options) {
   const CallScope scope(logits.where());
-  return located(logits.where(),
-                 [&] { return truncated(logits.defined("truncated_logits"), options, "truncated_logits"); });
+  return located(logits.where(), [&] {
+    const Variable& x = logits.defined("truncated_logits");
+    check(x, options, "truncated_logits");
+    return truncated(x, options);
+  });
 }
 
 Variable sample_logits(const Operand& logits, const TokenSampling& options) {
   const CallScope scope(logits.where());
   return located(logits.where(), [&] {
-    return categorical(truncated(logits.defined("sample_logits"), options, "sample_logits"));
+    const Variable& x = logits.defined("sample_logits");
+    check(x, options, "sample_logits");
+    check_rows(x, "sample_logits");
+    return categorical(truncated(x, options));
   });
 }
 

@@ -287,6 +287,19 @@ BOOST_AUTO_TEST_CASE(errors_name_shapes_and_the_line) {
   refuses(type, x, esp::cast(x, esp::float32), x, {}, "float32");
   refuses(error, x, x, x, {.dropout = 1}, "[0, 1)");
   refuses(error, x, x, x, {.past = 2}, "causal");
+  refuses(error, x, x, x, {.scale = std::numeric_limits<double>::quiet_NaN()}, "scale");
+  refuses(error, x, x, x, {.scale = std::numeric_limits<double>::infinity()}, "scale");
+}
+
+BOOST_AUTO_TEST_CASE(a_past_beyond_all_keys_shows_all) {
+  const Variable q = esp::variable(numbers({1, 2, 3, 4}, -1, 1, 0)), k = numbers({1, 2, 5, 4}, -1, 1, 1),
+                 v = numbers({1, 2, 5, 4}, -1, 1, 2);
+  const Variable all = esp::scaled_dot_product_attention(q, k, v);
+  for (const int64_t past : {int64_t{5}, int64_t{1} << 62, INT64_MAX - 1, INT64_MAX}) {
+    const Variable y = esp::scaled_dot_product_attention(q, k, v, {.causal = true, .past = past});
+    BOOST_TEST(difference(y.value(), all.value()) == 0);
+    BOOST_TEST(difference(sum(y * y).gradient(q).value(), sum(all * all).gradient(q).value()) == 0);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

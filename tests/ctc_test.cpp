@@ -210,9 +210,15 @@ BOOST_AUTO_TEST_CASE(wrong_operands) {
   try {
     loss(esp::tensor({1, 2}), f.steps, esp::tensor({1, 1, 1, 1}));
     BOOST_ERROR("too few labels are accepted");
-  } catch (const esp::IndexError& error) {
-    BOOST_TEST(std::string(error.what()).find("ctc_loss") != std::string::npos);
+  } catch (const esp::ShapeError& error) {
+    BOOST_TEST(std::string(error.what()).find("ctc_loss: 2 labels") != std::string::npos);
   }
+  // Of one row too many for all of them, and too many behind the last.
+  BOOST_CHECK_THROW(loss(esp::tensor({1, 2, 1, 2, 2, 2}), f.steps, esp::tensor({1, 1, 1, 1})),
+                    esp::ShapeError);
+  BOOST_CHECK_THROW(loss(esp::tensor({1, 2}), f.steps, esp::tensor({3, -1, 0, 0})), esp::IndexError);
+  BOOST_CHECK_THROW(loss(esp::tensor({1, 2}), f.steps, esp::full({4}, INT64_MAX, esp::int64)),
+                    esp::ShapeError);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -92,7 +92,55 @@ BOOST_AUTO_TEST_CASE(truncated_logits_keep_the_best) {
               Rows{{false, true, false, false, false}, {false, false, true, false, false}}));
   BOOST_TEST((kept({.temperature = 0.1, .top_p = 0.9}) ==
               Rows{{false, true, false, true, true}, {false, false, true, false, false}}));
-  BOOST_TEST(esp::truncated_logits(x, {.temperature = 0.5}).value().at<float>({1, 2}) == 10);
+  const Tensor halved = esp::truncated_logits(x, {.temperature = 0.5}).value();
+  BOOST_TEST(halved.at<float>({1, 2}) == 0);
+  BOOST_TEST(halved.at<float>({1, 3}) == -2);
+}
+
+BOOST_AUTO_TEST_CASE(a_small_temperature_takes_the_largest_logit) {
+  const Tensor x = esp::tensor({-9.0, 9.0, 10.0, 8.0});
+  for (const double shift : {0.0, -12.0})
+    for (const esp::DType dtype : {esp::float16, esp::bfloat16, esp::float32, esp::float64})
+      for (const double temperature : {1e-4, 1e-8, 1e-40, 1e-300, 5e-324}) {
+        const Variable logits = broadcast_to((Variable(x) + shift).value().to(dtype), {8, 4});
+        const esp::TokenSampling options{.temperature = temperature};
+        const Tensor drawn = sample_logits(logits, options).value();
+        for (int64_t i = 0; i < 8; ++i) BOOST_TEST(drawn.at<int64_t>({i}) == 2);
+        const Variable cut = truncated_logits(logits, options);
+        BOOST_TEST((cut.dtype() == (dtype == esp::float64 ? esp::float64 : esp::float32)));
+        BOOST_TEST(argmax(cut, -1).value().at<int64_t>({0}) == 2);
+        BOOST_TEST(softmax(cut).value().to(esp::float64).at<double>({0, 2}) == 1);
+        const auto fixed = [&](const Variable&, const nn::DecodingState& s) -> nn::NextTokens {
+          return {logits, s};
+        };
+        const auto made =
+            nn::generate(fixed, std::vector<int64_t>(8, 0), {}, {.most_tokens = 2, .sampling = options});
+        for (const auto& tokens : made) BOOST_TEST((tokens == std::vector<int64_t>{2, 2}));
+      }
+}
+
+BOOST_AUTO_TEST_CASE(logits_that_are_no_distribution_are_refused) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const esp::DType dtype : {esp::float16, esp::float32, esp::float64})
+    for (const double wrong : {nan, inf, -inf}) {
+      const bool none = wrong == -inf;
+      const Tensor logits =
+          esp::tensor({{1.0, 2.0, -inf}, {none ? wrong : 1.0, none ? wrong : 0.0, wrong}}).to(dtype);
+      const auto fixed = [&](const Variable&, const nn::DecodingState& s) -> nn::NextTokens {
+        return {logits, s};
+      };
+      const std::vector<int64_t> first{0, 0};
+      const auto named = [](const char* function) { return says({function, "row 1", "decoding_test.cpp"}); };
+      BOOST_CHECK_EXCEPTION((void)nn::generate(fixed, first, {}, {.most_tokens = 1}), esp::NumericError,
+                            named("generate"));
+      BOOST_CHECK_EXCEPTION((void)nn::generate(fixed, first, {}, {.most_tokens = 1, .sampling = {{}}}),
+                            esp::NumericError, named("generate"));
+      BOOST_CHECK_EXCEPTION((void)nn::beam_search(fixed, first, {}, {.beams = 2, .most_tokens = 1}),
+                            esp::NumericError, named("beam_search"));
+      BOOST_CHECK_EXCEPTION((void)sample_logits(logits), esp::NumericError, named("sample_logits"));
+      BOOST_CHECK_EXCEPTION((void)sample_logits(logits, {.temperature = 2, .top_k = 2}), esp::NumericError,
+                            named("sample_logits"));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(samples_have_the_probabilities_and_repeat_under_a_seed) {

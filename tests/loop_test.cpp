@@ -183,4 +183,43 @@ BOOST_AUTO_TEST_CASE(wrong_steps) {
   BOOST_CHECK_THROW(esp::scan(same, {h}, {x}, {.segment = -1}), esp::Error);
 }
 
+BOOST_AUTO_TEST_CASE(values_of_operands_are_not_there) {
+  using R = esp::ScanResult;
+  const Variable h = esp::zeros({2}), x = esp::ones({4, 2}), beside = esp::tensor(3.0);
+  const auto refused = [&](const std::function<void(const Variable& s, const Variable& e)>& reads) {
+    BOOST_CHECK_EXCEPTION(esp::scan(
+                              [&](const Variables& s, const Variables& e) {
+                                reads(s[0], e[0]);
+                                return R{{s[0]}, {}};
+                              },
+                              {h}, {x}),
+                          esp::UnsupportedError, says({"scan", "operand", "loop_test.cpp"}));
+  };
+  refused([](const Variable& s, const Variable&) { (void)s.value(); });
+  refused([](const Variable&, const Variable& e) { (void)e.forward(); });
+  refused([](const Variable& s, const Variable& e) { (void)sum(s + e).item(); });
+  refused([](const Variable&, const Variable& e) {
+    (void)esp::scan(
+        [](const Variables& s, const Variables&) {
+          return R{{s[0]}, {}};
+        },
+        {e}, {esp::ones({3})})
+        .state[0]
+        .value();
+  });
+  refused([](const Variable& s, const Variable&) { (void)cast(s, esp::int64).value(); });
+  Variable leaked, leaf;
+  const R r = esp::scan(
+      [&](const Variables& s, const Variables& e) {
+        leaf = e[0];
+        leaked = s[0] * 2;
+        return R{{s[0] + e[0] * beside.item()}, {}};  // other values are there
+      },
+      {h}, {x});
+  BOOST_TEST(r.state[0].value().at<float>({1}) == 12);
+  BOOST_CHECK_THROW((void)leaked.value(), esp::UnsupportedError);
+  BOOST_CHECK_THROW((void)(leaked + 1).value(), esp::UnsupportedError);
+  BOOST_CHECK_THROW((void)(leaf + 1).value(), esp::UnsupportedError);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

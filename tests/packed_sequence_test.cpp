@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/error.h"
+#include "espalier/nn/recurrent.h"
 #include "espalier/ops/ops.h"
 #include "layer_figures.h"
 #include "testing.h"
@@ -50,6 +51,11 @@ BOOST_AUTO_TEST_CASE(padded_sequences_pack_and_come_back) {
     const auto again = pack_padded(padded.values, padded.lengths, {.batch_first = batch_first});
     BOOST_TEST(again.batch_sizes == packed.batch_sizes);
     BOOST_TEST(difference(again.data.value(), packed.data.value()) == 0);
+    for (const esp::DType dtype : {esp::int32, esp::int64}) {
+      const esp::Tensor lengths = esp::tensor({2, 4, 1, 4}).to(dtype);
+      BOOST_TEST(difference(pack_padded(padded.values, lengths, {.batch_first = batch_first}).data.value(),
+                            packed.data.value()) == 0);
+    }
   }
   BOOST_TEST(packed.pad().values.shape() == esp::Shape({4, 4, 3}));
 }
@@ -78,13 +84,52 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_packed) {
   const Variable x = esp::ones({2, 3});
   BOOST_CHECK_EXCEPTION(pack({}), esp::Error, says({"pack", "no sequences", "packed_sequence_test.cpp"}));
   BOOST_CHECK_EXCEPTION(pack({x, esp::ones({0, 3})}), esp::ShapeError, says({"pack", "[0, 3]"}));
-  BOOST_CHECK_THROW(pack({x, esp::ones({2, 4})}), esp::ShapeError);
-  BOOST_CHECK_THROW(pack({x, esp::ones({2, 3}, esp::float64)}), esp::TypeError);
+  BOOST_CHECK_EXCEPTION(pack({x, esp::ones({2, 4})}), esp::ShapeError, says({"pack: ", "[2, 3]", "[2, 4]"}));
+  BOOST_CHECK_EXCEPTION(pack({x, esp::ones({2})}), esp::ShapeError, says({"pack: ", "[2]"}));
+  BOOST_CHECK_EXCEPTION(pack({x, esp::ones({2, 3}, esp::float64)}), esp::TypeError,
+                        says({"pack: ", "float64"}));
+  const auto here = "packed_sequence_test.cpp";
+  const Variable open = esp::placeholder("x", {-1, 2, 3}), open_batch = esp::placeholder("x", {4, -1, 3});
+  BOOST_CHECK_EXCEPTION(pack({x, open}), esp::UnsupportedError, says({"pack: ", "open axis", here}));
+  for (const Variable& each : {open, open_batch})
+    BOOST_CHECK_EXCEPTION(pack_padded(each, {1, 2}), esp::UnsupportedError,
+                          says({"pack_padded: ", "open", here}));
+  BOOST_CHECK_EXCEPTION(pack_padded(x, esp::tensor({1.0, 1.0, 1.0})), esp::TypeError,
+                        says({"pack_padded: ", here}));
+  BOOST_CHECK_EXCEPTION(pack_padded(x, esp::tensor({{1, 1, 1}})), esp::ShapeError,
+                        says({"pack_padded: ", here}));
+  BOOST_CHECK_EXCEPTION(pack_padded(x, esp::tensor({1, 1, 3})), esp::ShapeError,
+                        says({"pack_padded: ", here}));
   BOOST_CHECK_EXCEPTION(pack_padded(x, {1}), esp::ShapeError, says({"pack_padded", "1 lengths", "3"}));
   BOOST_CHECK_EXCEPTION(pack_padded(x, {1, 2, 3}), esp::ShapeError, says({"pack_padded", "3", "2 steps"}));
   const auto packed = pack({x});
   BOOST_CHECK_EXCEPTION(packed.pad({.length = 1}), esp::Error, says({"pad", "1", "2"}));
   BOOST_CHECK_EXCEPTION(packed.with(esp::ones({3, 3})), esp::ShapeError, says({"3 rows", "2"}));
+}
+
+BOOST_AUTO_TEST_CASE(edited_packings_are_refused) {
+  const auto packed = pack({numbers({3, 2}, -1, 1, 0), numbers({2, 2}, -1, 1, 1)});
+  BOOST_TEST(packed.batch_sizes == (Numbers{2, 2, 1}));
+  const esp::nn::Lstm lstm(2, 2, {.dtype = esp::float64});
+  const auto refused = [&](const auto& edit) {
+    auto edited = packed;
+    edit(edited);
+    BOOST_CHECK_EXCEPTION((void)lstm(edited), esp::ShapeError,
+                          says({"Lstm: a packing", "packed_sequence_test.cpp"}));
+    BOOST_CHECK_THROW((void)edited.unpack(), esp::ShapeError);
+    BOOST_CHECK_THROW((void)edited.pad(), esp::ShapeError);
+    BOOST_CHECK_EXCEPTION((void)edited.lengths(), esp::ShapeError,
+                          says({"lengths", "packed_sequence_test.cpp"}));
+  };
+  for (const Numbers& sizes : {Numbers{2, 3}, Numbers{1, 4}, Numbers{2, 2}, Numbers{2, 2, 0, 1},
+                               Numbers{2, 2, -1, 2}, Numbers{5}, Numbers{}})
+    refused([&](auto& p) { p.batch_sizes = sizes; });
+  refused([](auto& p) { p.sorted_indices = {0, 7}; });
+  refused([](auto& p) { p.sorted_indices = {0, 0}; });
+  refused([](auto& p) { p.unsorted_indices = {-1, 0}; });
+  refused([](auto& p) { p.unsorted_indices.clear(); });
+  refused([](auto& p) { p.data = numbers({4, 2}, -1, 1, 0); });
+  (void)lstm(packed);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -162,4 +162,12 @@ BOOST_AUTO_TEST_CASE(attributes_that_are_out_of_range) {
                     esp::Error);
 }
 
+BOOST_AUTO_TEST_CASE(batch_sizes_that_rise_are_refused) {
+  const Variable weight = numbers({width, width}, -1, 1), x = numbers({4, width}, -1, 1);
+  for (const esp::Dims& sizes : {esp::Dims{1, 3}, esp::Dims{2, 0, 2}, esp::Dims{5, -1}})
+    BOOST_CHECK_EXCEPTION(esp::recurrence({x, weight, numbers({sizes[0], width}, -1, 1)},
+                                          {.cell = RecurrentCell::tanh, .batch_sizes = sizes}),
+                          esp::ShapeError, says({"recurrence", "batch sizes", "not rise"}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -3,6 +3,9 @@
 #include "espalier/nn/transformer.h"
 
 #include "espalier/core/error.h"
+#include "espalier/nn/decoding.h"
+#include "espalier/nn/dense.h"
+#include "espalier/nn/embedding.h"
 #include "figures/transformers.h"
 #include "layer_figures.h"
 #include "layer_training.h"
@@ -166,6 +169,82 @@ BOOST_AUTO_TEST_CASE(steps_with_a_cache_equal_the_whole) {
     BOOST_TEST(difference(all.slice(0, 0, 1).slice(1, 5, 6), y.slice(0, row, row + 1)) < 1e-12);
 }
 
+BOOST_AUTO_TEST_CASE(copies_of_a_cache_go_on_by_themselves) {
+  const auto steps = [](double value, int64_t time = 1) {
+    return Variable(esp::full({1, 1, time, 2}, value));
+  };
+  const auto at = [](const KvCache& cache, int64_t t) {
+    return cache.keys().value().at<float>({0, 0, t, 1});
+  };
+  KvCache first(8);
+  first.append(steps(1), steps(1));
+  KvCache second = first;
+  first.append(steps(2), steps(2));
+  const Variable before = first.keys(), values = first.values();
+  second.append(steps(3, 2), steps(3, 2));
+  BOOST_TEST(at(first, 1) == 2);
+  BOOST_TEST(first.length() == 2);
+  BOOST_TEST(at(second, 0) == 1);
+  BOOST_TEST(at(second, 1) == 3);
+  // What was read before steps were cut off stays, and so do the steps of a copy.
+  KvCache third = first;
+  first.truncate(1);
+  first.append(steps(4), steps(4));
+  BOOST_TEST(at(first, 1) == 4);
+  BOOST_TEST(at(third, 1) == 2);
+  BOOST_TEST(before.value().at<float>({0, 0, 1, 0}) == 2);
+  BOOST_TEST(values.value().at<float>({0, 0, 1, 0}) == 2);
+  third.select(esp::tensor({0, 0}));
+  BOOST_TEST(third.keys().shape() == esp::Shape({2, 1, 2, 2}));
+  BOOST_TEST(first.keys().shape() == esp::Shape({1, 1, 2, 2}));
+  KvCache moved = std::move(first);
+  BOOST_TEST(moved.length() == 2);
+  BOOST_TEST(first.length() == 0);
+  BOOST_CHECK_THROW((void)first.keys(), esp::Error);
+  first.append(steps(5), steps(5));
+  BOOST_TEST(at(first, 0) == 5);
+  BOOST_TEST(at(moved, 1) == 4);
+}
+
+BOOST_AUTO_TEST_CASE(a_cache_writes_in_place_while_nothing_else_holds_its_steps) {
+  KvCache cache(16);
+  const Variable step = esp::ones({1, 1, 1, 2});
+  cache.append(step, step);
+  const void* memory = cache.keys().value().address();
+  for (int i = 0; i < 15; ++i) cache.append(step, step);
+  cache.truncate(3);
+  cache.append(step, step);
+  BOOST_TEST(cache.keys().value().address() == memory);
+  BOOST_TEST(cache.length() == 4);
+}
+
+BOOST_AUTO_TEST_CASE(beams_with_caches_equal_those_that_compute_whole_sequences) {
+  esp::seed(8);
+  const Embedding embed(6, 8);
+  const TransformerEncoder model(2, 8, 2, {.feedforward = 8, .dropout = 0, .rotary = RotaryOptions{}});
+  const Dense head(8, 6);
+  KvCaches caches;
+  const DecodingStep cached = [&](const Variable& tokens, const DecodingState& state) -> NextTokens {
+    for (KvCache& cache : caches) cache.select(state[0].value());
+    const Variable y = model.step(unsqueeze(embed(tokens), 1), caches);
+    return {head(squeeze(y, {1})) * 4, {Variable(esp::arange(tokens.shape()[0], esp::int64))}};
+  };
+  const DecodingStep whole = [&](const Variable& tokens, const DecodingState& state) -> NextTokens {
+    const Variable all = esp::concat({state[0], unsqueeze(tokens, 1)}, 1);
+    const Variable y = model(embed(all), {.causal = true});
+    const int64_t length = all.shape()[1];
+    return {head(squeeze(slice(y, 1, length - 1, length), {1})) * 4, {all}};
+  };
+  const BeamOptions options{.beams = 3, .best = 3, .most_tokens = 5, .end_token = 0};
+  const auto a = beam_search(cached, {1, 2}, {Variable(esp::arange(2, esp::int64))}, options);
+  const auto b = beam_search(whole, {1, 2}, {Variable(esp::zeros({2, 0}, esp::int64))}, options);
+  for (size_t i = 0; i < 2; ++i)
+    for (size_t k = 0; k < 3; ++k) {
+      BOOST_TEST(a[i][k].tokens == b[i][k].tokens);
+      BOOST_TEST(std::abs(a[i][k].score - b[i][k].score) < 1e-4);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(grouped_heads_share_keys) {
   esp::seed(7);
   const MultiHeadAttention grouped(8, 4, {.key_heads = 2, .dtype = esp::float64});
@@ -236,15 +315,29 @@ BOOST_AUTO_TEST_CASE(errors_name_the_layer) {
   BOOST_CHECK_EXCEPTION((void)layer(esp::zeros({2, 3, 4})), esp::TypeError, names("float32"));
   BOOST_CHECK_THROW((void)attention({.add_bias_kv = true})(input(), {.causal = true}), esp::UnsupportedError);
   KvCache cache;
-  BOOST_CHECK_THROW((void)cache.keys(), esp::Error);
+  BOOST_CHECK_EXCEPTION((void)cache.keys(), esp::Error, names("KvCache::keys"));
+  BOOST_CHECK_EXCEPTION((void)cache.values(), esp::Error, names("KvCache::values"));
+  BOOST_CHECK_EXCEPTION(cache.select(esp::tensor({0})), esp::Error, names("KvCache::select"));
   (void)layer.step(input(), cache);
   BOOST_CHECK_THROW((void)layer.step(numbers({1, 3, 4}), cache), esp::ShapeError);
   BOOST_CHECK_THROW(cache.truncate(4), esp::IndexError);
+  BOOST_CHECK_EXCEPTION(cache.select(esp::tensor({0, 2})), esp::IndexError, names("KvCache::select"));
+  BOOST_CHECK_EXCEPTION(cache.select(esp::tensor({-1})), esp::IndexError, names("KvCache::select"));
+  BOOST_CHECK_EXCEPTION(cache.select(esp::tensor({{0}})), esp::ShapeError, names("KvCache::select"));
+  BOOST_CHECK_EXCEPTION(cache.select(esp::tensor({0.0})), esp::TypeError, names("KvCache::select"));
   esp::data::Distributor feed({numbers({4, 3, 4})}, {.batch_size = 2});
   KvCache other;
   BOOST_CHECK_THROW((void)layer.step(feed.get_output_graphs()[0], other), esp::UnsupportedError);
   BOOST_CHECK_THROW((void)rotary(numbers({2, 3})), esp::ShapeError);
   BOOST_CHECK_THROW((void)alibi(0, 1, 1), esp::Error);
+  BOOST_CHECK_EXCEPTION((void)alibi(1, -1, 1), esp::ShapeError, names("alibi"));
+  BOOST_CHECK_EXCEPTION((void)alibi(1, 1, 1, 0, esp::int32), esp::TypeError, names("alibi"));
+  BOOST_CHECK_EXCEPTION((void)sinusoidal_positions(2, 2, esp::int64), esp::TypeError,
+                        names("sinusoidal_pos"));
+  BOOST_CHECK_EXCEPTION((void)sinusoidal_positions(-1, 2), esp::ShapeError, names("sinusoidal_positions"));
+  BOOST_CHECK_EXCEPTION((void)SinusoidalPositions()(esp::zeros({2, 2}, esp::int64)), esp::TypeError,
+                        names("SinusoidalPositions"));
+  BOOST_CHECK_EXCEPTION((void)rotary(esp::zeros({2, 2}, esp::int64)), esp::TypeError, names("rotary"));
   BOOST_CHECK_THROW(TransformerEncoder(-1, 4, 2), esp::Error);
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "espalier/core/error.h"
 #include "espalier/ops/pointwise.h"
 
@@ -52,11 +54,12 @@ AttentionForm AttentionForm::read(AttributeReader& a) {
   AttentionForm form;
   form.scale = a.real("scale");
   form.causal = a.flag("causal");
-  form.past = a.integer("past", 0);
+  form.past = bounded(a.integer("past", 0));
   form.dropout = a.real("dropout");
   form.masked = a.flag("masked");
   form.keys_masked = a.flag("keys_masked");
   form.keyed = a.flag("keyed");
+  if (!std::isfinite(form.scale)) a.refuse("scale");
   if (!(form.dropout >= 0 && form.dropout < 1)) a.refuse("dropout");
   if (form.dropout > 0 && !form.keyed) a.refuse("keyed");
   return form;

@@ -1,5 +1,6 @@
 // What an attention op computes, and the sizes of a call.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
@@ -12,11 +13,14 @@ namespace espalier {
 struct AttentionForm {
   double scale = 1;
   bool causal = false;
-  int64_t past = 0;
+  int64_t past = 0;  ///< bounded
   double dropout = 0;
   bool masked = false;       ///< has an input `mask`
   bool keys_masked = false;  ///< has an input `key_mask`
   bool keyed = false;        ///< has an input with the keys of dropout, which is read unless dropout is 0
+
+  /// More keys than there can be, as any greater number; queries and keys are added to it.
+  static int64_t bounded(int64_t past) { return std::min(past, int64_t{1} << 61); }
 
   Attributes attributes() const;
   static AttentionForm read(AttributeReader& reader);

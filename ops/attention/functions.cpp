@@ -18,6 +18,8 @@ constexpr std::string_view function = "scaled_dot_product_attention";
 AttentionForm checked_form(const AttentionOptions& o, const Variable& q) {
   if (!(o.dropout >= 0 && o.dropout < 1))
     throw Error(fmt::format("{}: the rate of dropout must be in [0, 1), not {}", function, o.dropout));
+  if (o.scale && !std::isfinite(*o.scale))
+    throw Error(fmt::format("{}: the scale must be finite, not {}", function, *o.scale));
   if (o.past < 0) throw Error(fmt::format("{}: past must not be negative, but is {}", function, o.past));
   if (o.past > 0 && !o.causal)
     throw Error(fmt::format("{}: past is of causal attention, but causal is false", function));
@@ -29,7 +31,7 @@ AttentionForm checked_form(const AttentionOptions& o, const Variable& q) {
                    : width > 0 ? 1 / std::sqrt(width)
                                : 1,
           .causal = o.causal,
-          .past = o.past,
+          .past = AttentionForm::bounded(o.past),
           .dropout = o.dropout,
           .masked = o.mask.defined(),
           .keys_masked = o.key_mask.defined(),

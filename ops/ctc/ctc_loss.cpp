@@ -17,6 +17,26 @@ void check_integers(const Variable& x, const char* which) {
     throw TypeError(fmt::format("ctc_loss: {} must be int32 or int64, not {}", which, name(x.dtype())));
 }
 
+/// Throws ShapeError unless labels behind each other are as many as their lengths together, if these have
+/// values on the host that need not be waited for.
+void check_number(const Variable& labels, const Variable& lengths) {
+  const Node& node = *lengths.node();
+  if (node.lazy || node.waits || !node.has_value() || lengths.device().type != DeviceType::cpu) return;
+  const Tensor each = lengths.value().to(int64).contiguous_copy();
+  const int64_t given = labels.shape()[0];
+  int64_t needed = 0;
+  for (const int64_t length : each.span<int64_t>()) {
+    if (length < 0)
+      throw IndexError(fmt::format("ctc_loss: a target length of {}; it must not be negative", length));
+    if (__builtin_add_overflow(needed, length, &needed))
+      throw ShapeError(
+          fmt::format("ctc_loss: {} labels behind each other, and a length of {}", given, length));
+  }
+  if (needed != given)
+    throw ShapeError(fmt::format("ctc_loss: {} labels behind each other, but the target lengths add up to {}",
+                                 given, needed));
+}
+
 /// Labels that are behind each other, as rows: behind its own ones a row has any label.
 Variable labels_by_row(const Variable& labels, const Variable& lengths) {
   if (labels.shape()[0] == 0) return cast(slice(unsqueeze(lengths, 1), 1, 0, 0), labels.dtype());
@@ -52,7 +72,10 @@ Variable ctc_loss(const Operand& log_probabilities, const Operand& targets, cons
       inputs = unsqueeze(inputs, 0), lengths = unsqueeze(lengths, 0);
     } else {
       x = permute(x, {1, 0, 2});
-      if (labels.rank() == 1) labels = labels_by_row(labels, lengths);
+      if (labels.rank() == 1) {
+        check_number(labels, lengths);
+        labels = labels_by_row(labels, lengths);
+      }
     }
     Variable losses = apply(ctc_loss_op({options.blank, options.zero_infinity}),
                             {&x, &labels, &inputs, &lengths}, log_probabilities.where());

@@ -18,9 +18,10 @@ struct CtcOptions {
 /// the labels of all rows behind each other, [their number]; of one sequence [labels]. Lengths are
 /// [batch], of one sequence scalars. Targets and lengths are int32 or int64. The mean is that of
 /// loss / max(1, target length); without a reduction losses are [batch]. Gradients are those of the formula:
-/// they reach second order. Throws ShapeError, TypeError, IndexError for a label that is no class or the
-/// blank and for a length that is out of range (on a GPU at the next synchronization), Error for a blank that
-/// is no class.
+/// they reach second order. Throws ShapeError, also for labels behind each other that are more or fewer than
+/// their lengths together, where these are known on the host when it is called; TypeError, IndexError for a
+/// label that is no class or the blank and for a length that is out of range (on a GPU at the next
+/// synchronization), Error for a blank that is no class.
 Variable ctc_loss(const Operand& log_probabilities, const Operand& targets, const Operand& input_lengths,
                   const Operand& target_lengths, const CtcOptions& options = {});
 

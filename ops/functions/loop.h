@@ -26,10 +26,11 @@ struct ScanOptions {
 };
 /// Runs `step` along the first axis of the sequences, of which there is at least one, all of one length. The
 /// step is called once, to write it down; it may use any Variables beside its operands, and gradients of any
-/// order reach them. It is written with operations alone: values of operands are not there, random numbers,
-/// assignments and `in_train_phase` throw UnsupportedError. States keep their shapes and dtypes. A plan runs
-/// the same kernels for each step, bound once, so that its size does not depend on the length. Throws Error,
-/// ShapeError, TypeError; replicas cannot share out its batch (UnsupportedError).
+/// order reach them. It is written with operations alone: UnsupportedError for reading a value that depends
+/// on an operand, in the step or later, and for random numbers, assignments and `in_train_phase`. States keep
+/// their shapes and dtypes. A plan runs the same kernels for each step, bound once, so that its size does not
+/// depend on the length. Throws Error, ShapeError, TypeError; replicas cannot share out its batch
+/// (UnsupportedError).
 ScanResult scan(const ScanStep& step, const std::vector<Variable>& state,
                 const std::vector<Variable>& sequences, const ScanOptions& options = {},
                 std::source_location where = std::source_location::current());

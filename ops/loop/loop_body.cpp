@@ -7,6 +7,7 @@
 
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
+#include "espalier/core/loop_operand.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
 
@@ -67,7 +68,7 @@ class Rewriting {
           "scan: the step uses an output of {}, which has several; give it as a state", node->op().name()));
     const Variable outer(node, 0);
     captured_.push_back(outer);
-    body_.inputs.push_back(loop_leaf(spec_of(outer), outer.device()));
+    body_.inputs.push_back(loop_operand(spec_of(outer), outer.device()));
     return made_[node] = body_.inputs.back().node();
   }
 
@@ -79,12 +80,6 @@ class Rewriting {
 };
 
 }  // namespace
-
-Variable loop_leaf(const Spec& spec, Device device) {
-  const Tensor value = zeros(spec.shape, spec.dtype).to(device);
-  return make_leaf(is_real(spec.dtype) ? variable_op() : state_op("element"), value,
-                   std::source_location::current());
-}
 
 void LoopBody::finish() {
   TreeWalk walk;
@@ -123,11 +118,11 @@ LoopBodyPtr trace_step(const ScanStep& step, const std::vector<Variable>& state,
   const auto body = std::make_shared<LoopBody>();
   body->states = state.size();
   body->sequences = sequences.size();
-  for (const Variable& s : state) body->inputs.push_back(loop_leaf(spec_of(s), s.device()));
+  for (const Variable& s : state) body->inputs.push_back(loop_operand(spec_of(s), s.device()));
   for (const Variable& x : sequences) {
     Spec spec = spec_of(x);
     spec.shape = Shape(Dims(spec.shape.begin() + 1, spec.shape.end()));
-    body->inputs.push_back(loop_leaf(spec, x.device()));
+    body->inputs.push_back(loop_operand(spec, x.device()));
   }
   BuildContext lazy = build_context();
   lazy.lazy = true;

@@ -24,9 +24,6 @@ struct LoopBody {
 };
 using LoopBodyPtr = std::shared_ptr<const LoopBody>;
 
-/// A leaf for a body, of that spec.
-Variable loop_leaf(const Spec& spec, Device device);
-
 /// The body of a step. `captured` gets the Variables that it uses beside its operands.
 LoopBodyPtr trace_step(const ScanStep& step, const std::vector<Variable>& state,
                        const std::vector<Variable>& sequences, std::vector<Variable>& captured);

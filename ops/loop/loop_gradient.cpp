@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "espalier/core/loop_operand.h"
 #include "espalier/core/tree.h"
 #include "espalier/ops/ops.h"
 
@@ -16,7 +17,7 @@ LoopGradient::LoopGradient(const LoopBody& forward, const std::vector<Variable>&
   lazy.lazy = true;
   lazy.no_grad = false;
   const BuildScope scope(lazy);
-  const auto leaf_like = [](const Variable& x) { return loop_leaf({x.dtype(), x.shape()}, x.device()); };
+  const auto leaf_like = [](const Variable& x) { return loop_operand({x.dtype(), x.shape()}, x.device()); };
 
   // A number whose gradients are those of the loss, from what arrives at the outputs of a step.
   std::vector<Variable> carried, of_outputs, terms;

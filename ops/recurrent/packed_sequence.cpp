@@ -21,6 +21,29 @@ Variable rows_of(const Variable& x, const std::vector<int64_t>& numbers) {
   return gather(x, list.to(x.device()), 0);
 }
 
+/// A packing has numbers of rows, which an open axis gets with a batch.
+void check_open(const Variable& x, std::string_view function) {
+  for (const int64_t size : x.shape())
+    if (x.node()->lazy && size > 0 && size % nominal_size == 0)
+      throw UnsupportedError(
+          fmt::format("{}: a shape of {} has an open axis (-1); a packing needs all lengths when it is made",
+                      function, x.shape().str()));
+}
+
+/// Sequences of one packing differ by their lengths alone.
+void check_alike(const Variable& first, const Variable& x) {
+  if (!std::ranges::equal(first.shape().begin() + 1, first.shape().end(), x.shape().begin() + 1,
+                          x.shape().end()))
+    throw ShapeError(fmt::format("pack: sequences of shapes {} and {} differ behind the first axis",
+                                 first.shape().str(), x.shape().str()));
+  if (x.dtype() != first.dtype())
+    throw TypeError(
+        fmt::format("pack: one sequence is {} and another {}", name(first.dtype()), name(x.dtype())));
+  if (x.device() != first.device())
+    throw DeviceError(fmt::format("pack: one sequence is on {} and another on {}; use to(device)",
+                                  first.device().str(), x.device().str()));
+}
+
 /// Everything but the rows.
 PackedSequence packing_of(const std::vector<int64_t>& lengths) {
   PackedSequence packed;
@@ -60,7 +83,31 @@ std::vector<int64_t> numbers_of(const PackedSequence& packed, const F& number) {
 
 }  // namespace
 
-std::vector<int64_t> PackedSequence::lengths() const {
+void PackedSequence::check(std::string_view function) const {
+  const auto refuse = [&](const std::string& why) {
+    throw ShapeError(fmt::format("{}: a packing of {} sequences, {} steps and data {}: {}", function,
+                                 sequences(), batch_sizes.size(), data.shape().str(), why));
+  };
+  const auto count = static_cast<int64_t>(sequences());
+  int64_t rows = 0, before = count;
+  for (const int64_t size : batch_sizes) {
+    if (size < 1 || size > before) refuse(fmt::format("a step of {} rows comes after {}", size, before));
+    rows += before = size;
+  }
+  if (count == 0 || batch_sizes.empty() || batch_sizes[0] != count)
+    refuse("the first step has a row of each sequence");
+  if (data.rank() == 0 || data.shape()[0] != rows) refuse(fmt::format("the steps have {} rows", rows));
+  bool inverse = sorted_indices.size() == unsorted_indices.size();
+  for (size_t i = 0; inverse && i < sequences(); ++i) {
+    const int64_t number = sorted_indices[i];
+    inverse = number >= 0 && number < count &&
+              unsorted_indices[static_cast<size_t>(number)] == static_cast<int64_t>(i);
+  }
+  if (!inverse) refuse("sorted_indices and unsorted_indices are not inverse permutations");
+}
+
+std::vector<int64_t> PackedSequence::lengths(Where where) const {
+  located(where, [&] { check("PackedSequence::lengths"); });
   std::vector<int64_t> lengths(sequences(), 0);
   for (const int64_t size : batch_sizes)
     for (size_t b = 0; b < static_cast<size_t>(size); ++b) ++lengths[static_cast<size_t>(sorted_indices[b])];
@@ -70,6 +117,7 @@ std::vector<int64_t> PackedSequence::lengths() const {
 std::vector<Variable> PackedSequence::unpack(Where where) const {
   const CallScope scope(where);
   return located(where, [&] {
+    check("unpack");
     const std::vector<int64_t> begins = begins_of(*this), all = lengths();
     std::vector<Variable> sequences;
     for (size_t i = 0; i < all.size(); ++i) {
@@ -85,6 +133,7 @@ std::vector<Variable> PackedSequence::unpack(Where where) const {
 PaddedSequences PackedSequence::pad(PadOptions options, Where where) const {
   const CallScope scope(where);
   return located(where, [&] {
+    check("pad");
     const std::vector<int64_t> begins = begins_of(*this), all = lengths();
     const auto longest = static_cast<int64_t>(batch_sizes.size()), count = static_cast<int64_t>(all.size());
     const int64_t steps = options.length ? options.length : longest;
@@ -123,9 +172,11 @@ PackedSequence pack(const std::vector<Variable>& sequences, std::source_location
     std::vector<int64_t> lengths, begins;
     int64_t begin = 0;
     for (const Variable& sequence : sequences) {
+      check_open(sequence, "pack");
       if (sequence.rank() == 0 || sequence.shape()[0] < 1)
         throw ShapeError(fmt::format("pack: a sequence of shape {} has no elements; it must be [length, …]",
                                      sequence.shape().str()));
+      check_alike(sequences[0], sequence);
       lengths.push_back(sequence.shape()[0]);
       begins.push_back(begin);
       begin += lengths.back();
@@ -142,6 +193,7 @@ PackedSequence pack_padded(const Variable& x, const std::vector<int64_t>& length
                            std::source_location where) {
   const CallScope scope(where);
   return located(where, [&] {
+    check_open(x, "pack_padded");
     const Shape& shape = x.shape();
     if (shape.rank() < 2)
       throw ShapeError(fmt::format("pack_padded: {} has no axes of steps and sequences", shape.str()));
@@ -161,6 +213,21 @@ PackedSequence pack_padded(const Variable& x, const std::vector<int64_t>& length
                           }));
     return packed;
   });
+}
+
+PackedSequence pack_padded_by(const Variable& x, const Tensor& lengths, PackPaddedOptions options,
+                              std::source_location where) {
+  const std::vector<int64_t> each = located(where, [&] {
+    if (!lengths.defined() || (lengths.dtype() != int32 && lengths.dtype() != int64))
+      throw TypeError(fmt::format("pack_padded: lengths must be int32 or int64, not {}",
+                                  lengths.defined() ? name(lengths.dtype()) : "undefined"));
+    if (lengths.rank() != 1)
+      throw ShapeError(fmt::format("pack_padded: lengths of shape {} are not [n]", lengths.shape().str()));
+    const Tensor numbers = lengths.to(cpu()).to(int64).contiguous_copy();
+    const auto all = numbers.span<int64_t>();
+    return std::vector<int64_t>(all.begin(), all.end());
+  });
+  return pack_padded(x, each, options, where);
 }
 
 }  // namespace data

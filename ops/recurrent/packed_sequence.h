@@ -1,6 +1,8 @@
 // Sequences of several lengths side by side, without padding.
 #pragma once
+#include <concepts>
 #include <source_location>
+#include <string_view>
 #include <vector>
 
 #include "espalier/core/variable.h"
@@ -29,17 +31,22 @@ struct PackedSequence {
   using Where = std::source_location;
   size_t sequences() const { return sorted_indices.size(); }
   /// In the order in which the sequences were given, as everything that leaves the packing.
-  std::vector<int64_t> lengths() const;
+  std::vector<int64_t> lengths(Where where = Where::current()) const;
   /// Sequence i as [length i, …].
   std::vector<Variable> unpack(Where where = Where::current()) const;
   /// Throws Error if `length` is less than that of a sequence.
   PaddedSequences pad(PadOptions options = {}, Where where = Where::current()) const;
   /// The same packing of other rows, [all rows, …]. Throws ShapeError if there are more or fewer.
   PackedSequence with(Variable rows, Where where = Where::current()) const;
+  /// Throws ShapeError, naming `function`, unless the members are as above: the sizes are positive, do not
+  /// rise, begin with the number of sequences and add up to the rows; the lists of numbers are permutations,
+  /// each the inverse of the other. What takes a packing calls it.
+  void check(std::string_view function) const;
 };
 
 /// Packs sequences [length, …], each with at least one element and all of one dtype, on one device, with
-/// equal axes behind the first. Throws Error if there are none, ShapeError or TypeError for others.
+/// equal axes behind the first. Throws Error if there are none, ShapeError, TypeError or DeviceError for
+/// others, UnsupportedError for an open axis.
 PackedSequence pack(const std::vector<Variable>& sequences,
                     std::source_location where = std::source_location::current());
 
@@ -47,10 +54,20 @@ struct PackPaddedOptions {
   bool batch_first = false;
 };
 /// Packs the first `lengths[i]` steps of sequence i of x [steps, sequences, …], or with the batch first.
-/// Throws ShapeError unless there are as many lengths as sequences, all in [1, steps].
+/// Throws ShapeError unless there are as many lengths as sequences, all in [1, steps], UnsupportedError for
+/// an open axis.
 PackedSequence pack_padded(const Variable& x, const std::vector<int64_t>& lengths,
                            PackPaddedOptions options = {},
                            std::source_location where = std::source_location::current());
+
+PackedSequence pack_padded_by(const Variable& x, const Tensor& lengths, PackPaddedOptions options,
+                              std::source_location where);
+/// The same with lengths in a Tensor, int32 or int64, as `padded` collates them. TypeError for others.
+template <std::same_as<Tensor> T>  // braces are a list of numbers
+PackedSequence pack_padded(const Variable& x, const T& lengths, PackPaddedOptions options = {},
+                           std::source_location where = std::source_location::current()) {
+  return pack_padded_by(x, lengths, options, where);
+}
 
 }  // namespace espalier::data
 

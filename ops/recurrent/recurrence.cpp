@@ -1,6 +1,7 @@
 #include "espalier/ops/recurrent/recurrence.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "espalier/core/autograd.h"
 #include "espalier/core/op_registry.h"
@@ -15,6 +16,13 @@
 namespace espalier {
 
 namespace {
+
+/// Whether the rows of each step can be the first of those of the step before.
+bool are_batch_sizes(const Dims& sizes) {
+  for (size_t k = 0; k < sizes.size(); ++k)
+    if (sizes[k] < 1 || (k && sizes[k] > sizes[k - 1])) return false;
+  return true;
+}
 
 /// What the ops are made from.
 struct Settings {
@@ -181,6 +189,9 @@ Specs Recurrence::infer(const InputSpecs& in) const {
   const int64_t gates = gates_of(s_.form.cell);
   const size_t rank = s_.form.batch_sizes.empty() ? 3 : 2;
   int64_t rows = 0;
+  if (!are_batch_sizes(s_.form.batch_sizes))
+    throw ShapeError(fmt::format("recurrence: batch sizes [{}] must be positive and not rise",
+                                 fmt::join(s_.form.batch_sizes.begin(), s_.form.batch_sizes.end(), ", ")));
   for (const int64_t size : s_.form.batch_sizes) rows += size;
   const bool fits = x.rank() == rank && weight.rank() == 2 && weight[0] == gates * weight[1] &&
                     x[-1] == weight[0] && h.rank() == 2 && h[1] == weight[1] &&
@@ -295,9 +306,7 @@ Settings read_settings(AttributeReader& a) {
   if (!known) a.refuse("cell");
   s.form.reverse = a.flag("reverse");
   s.form.batch_sizes = a.integers("batch_sizes");
-  for (size_t k = 0; k < s.form.batch_sizes.size(); ++k)
-    if (s.form.batch_sizes[k] < 1 || (k && s.form.batch_sizes[k] > s.form.batch_sizes[k - 1]))
-      a.refuse("batch_sizes");
+  if (!are_batch_sizes(s.form.batch_sizes)) a.refuse("batch_sizes");
   s.bias = a.flag("bias");
   return s;
 }
