@@ -1,6 +1,7 @@
 #include "espalier/core/recompute.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <set>
 
@@ -49,18 +50,29 @@ void release_values(const std::vector<Edge>& nodes) {
 }
 
 /// A value that is written again for a gradient begins here: no pass merges it with what was written before.
-struct RecomputeInput : Op {
-  RecomputeInput()
+class RecomputeInput : public Op {
+ public:
+  explicit RecomputeInput(int64_t block)
       : Op({.kind = OpKind::pointwise,
             .linearity = Linearity::together,
             .precision = OpPrecision::follows,
             .only_copies = true,
-            .gradient_reads = InputSet::none()}) {}
+            .gradient_reads = InputSet::none()}),
+        block_(block) {}
+  /// That of a block of which no other was written in this process.
+  static OpPtr of_next_block() {
+    static std::atomic<int64_t> blocks{0};
+    return std::make_shared<RecomputeInput>(++blocks);
+  }
   std::string_view name() const override { return "recompute_input"; }
+  /// The number tells passes which values are those of the same block.
+  Attributes attributes() const override { return {{"block", block_}}; }
   Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
   void run_cpu(const KernelCall& call) const override { copy_elements(*call.inputs[0], *call.outputs[0]); }
   Gradients gradient(const GradientRule& rule) const override { return {rule.output_gradient()}; }
-  bool equals(const Op& other) const override { return this == &other; }
+
+ private:
+  int64_t block_;
 };
 
 /// Another Variable that a block reads: gradients within the block end here.
@@ -129,7 +141,7 @@ class Block {
     const Variable v = rule_.input(i);
     Variable end = v;
     if (i == 1)
-      end = apply(std::make_shared<RecomputeInput>(), {&v}, rule_.where());
+      end = apply(RecomputeInput::of_next_block(), {&v}, rule_.where());
     else if (!v.node()->is_leaf() && !v.node()->op().is_random())
       end = apply(shared_op<RecomputeCapture>(), {&v}, rule_.where());
     ends_.push_back(end);
@@ -216,6 +228,10 @@ Variable recompute(FunctionRef<Variable(const Variable&)> f, const Variable& x, 
 
 bool is_recomputed(const Op& op) { return &op == shared_op<Recompute>().get(); }
 
-void add_recompute_ops(OpRegistry& ops) { ops.add<Recompute, RecomputeInput, RecomputeCapture>(); }
+void add_recompute_ops(OpRegistry& ops) {
+  ops.add<Recompute, RecomputeCapture>();
+  ops.add("recompute_input",
+          [](AttributeReader& a) { return std::make_shared<RecomputeInput>(a.integer("block", 1)); });
+}
 
 }  // namespace espalier

@@ -83,6 +83,15 @@ BOOST_AUTO_TEST_CASE(functions_of_one_number_are_those_of_the_library) {
                    [](V x) { return esp::round(x * 3.0); },
                    [](V x) { return esp::sign(x); },
                    [](V x) { return esp::log1p(esp::abs(x)); },
+                   [](V x) { return esp::mish(x * 9.0); },
+                   [](V x) { return esp::lgamma(x); },
+                   [](V x) { return esp::remainder(x * 7.0, 0.75) + esp::remainder(x, -0.6); },
+                   [](V x) { return esp::floor_divide(x * 7.0, 0.75) - esp::floor_divide(x, -0.6); },
+                   [](V x) { return esp::fmod(x * 7.0, 0.75); },
+                   [](V x) {
+                     const Variable n = esp::cast(x * 10.0, esp::int64);
+                     return esp::floor_divide(n, 3) * 100 + esp::remainder(n, -4) * 10 + esp::fmod(n, 5);
+                   },
                    [](V x) { return esp::expm1(x); },
                    [](V x) { return esp::maximum(x, 0.3); },
                    [](V x) { return esp::minimum(x, -0.3); },
@@ -120,6 +129,50 @@ BOOST_AUTO_TEST_CASE(reductions_softmax_and_shapes_follow_any_layout) {
        [](V x) { return esp::layer_norm(x, Variable(values({5}, 8)), Variable(values({5}, 9))); }});
 }
 
+BOOST_AUTO_TEST_CASE(padding_and_turning_follow_any_layout) {
+  using esp::PadMode;
+  check_functions(values({3, 4, 5}, 2),
+                  {[](V x) {
+                     return esp::pad(x, {{1, 2}, {0, 3}}, {.value = 0.5});
+                   },
+                   [](V x) {
+                     return esp::pad(esp::transpose(x), {{2, 1}}, {.mode = PadMode::reflect});
+                   },
+                   [](V x) {
+                     return esp::pad(x, {{3, 2}, {1, 4}}, {.mode = PadMode::replicate});
+                   },
+                   [](V x) {
+                     return esp::pad(esp::transpose(x), {{4, 2}}, {.mode = PadMode::circular});
+                   },
+                   [](V x) {
+                     return esp::flip(x, {0, 2});
+                   },
+                   [](V x) { return esp::flip(esp::transpose(x), 1) * 2.0; },
+                   [](V x) { return esp::slice(x, 2, -1, esp::open_end, -2); },
+                   [](V x) { return esp::slice(x, 1, 1, esp::open_end, 2) + 1.0; },
+                   [](V x) {
+                     return esp::roll(x, 3, 1) - esp::roll(esp::transpose(x, {0, 1, 2}), -1, 2);
+                   }});
+}
+
+BOOST_AUTO_TEST_CASE(layers_of_one_op_have_code_for_inference) {
+  esp::seed(2);
+  const Tensor q = values({2, 4, 5, 6}, 1), mask = values({5, 5}, 2), v = values({2, 2, 5, 3}, 3);
+  const Variable seen = esp::greater(Variable(values({2, 1, 5, 5}, 4)), -1.0);
+  check_functions(
+      values({2, 2, 5, 6}, 5),
+      {[=](V x) { return esp::scaled_dot_product_attention(Variable(q), x, Variable(v)); },
+       [=](V x) { return esp::scaled_dot_product_attention(x, x, x, {.causal = true}); },
+       [=](V x) { return esp::scaled_dot_product_attention(x, x, Variable(v), {.mask = Variable(mask)}); },
+       [=](V x) { return esp::scaled_dot_product_attention(x, x, Variable(v), {.mask = seen}); }});
+  const esp::nn::Lstm lstm(6, 4);
+  const esp::nn::Gru gru(6, 4);
+  const esp::nn::Rnn rnn(6, 4);
+  check_functions(values({3, 2, 6}, 6),
+                  {[=](V x) { return lstm(x).outputs; }, [=](V x) { return gru(x).outputs; },
+                   [=](V x) { return rnn(x).outputs; }});
+}
+
 BOOST_AUTO_TEST_CASE(products_take_matrices_transposed_broadcast_and_in_batches) {
   const Tensor square = values({6, 6}, 5), wide = values({7, 13}, 6), batch = values({2, 7, 3}, 7);
   check_functions(values({2, 9, 7}, 3),
@@ -138,16 +191,18 @@ BOOST_AUTO_TEST_CASE(convolutions_take_strides_dilations_groups_and_up_to_three_
   check_functions(values({2, 2, 9}),
                   {[=](V x) { return esp::conv(x, Variable(k1), {.stride = 2, .padding = 2}); },
                    [=](V x) { return esp::conv(x, Variable(k1), {.dilation = 3}); }});
-  check_functions(values({2, 4, 6, 7}),
-                  {[=](V x) {
-                     return esp::conv(x, Variable(k2), {.stride = {2, 1}, .padding = 1, .groups = 2});
-                   },
-                   [=](V x) { return esp::conv_transpose(x, Variable(kt), {.stride = 2, .padding = 1}); },
-                   [](V x) { return esp::max_pool(x, {.kernel = 3, .stride = 2, .padding = 1}); },
-                   [](V x) { return esp::avg_pool(x, {.kernel = 2, .padding = 1}); },
-                   [](V x) {
-                     return esp::adaptive_avg_pool(x, {3, 2});
-                   }});
+  check_functions(
+      values({2, 4, 6, 7}),
+      {[=](V x) {
+         return esp::conv(x, Variable(k2), {.stride = {2, 1}, .padding = 1, .groups = 2});
+       },
+       [=](V x) { return esp::conv_transpose(x, Variable(kt), {.stride = 2, .padding = 1}); },
+       [](V x) { return esp::max_pool(x, {.kernel = 3, .stride = 2, .padding = 1}); },
+       [](V x) { return esp::avg_pool(x, {.kernel = 2, .padding = 1}); },
+       [](V x) { return esp::avg_pool(x, {.kernel = 3, .stride = 2, .padding = 1, .ceil = true}); },
+       [](V x) {
+         return esp::adaptive_avg_pool(x, {3, 2});
+       }});
   check_functions(values({1, 2, 4, 3, 5}), {[=](V x) { return esp::conv(x, Variable(k3), {.padding = 1}); }});
 }
 

@@ -152,9 +152,54 @@ Network transformer() {
           }};
 }
 
+Network recomputed() {
+  const Variable x = esp::placeholder("x", {4, 6}), y = esp::placeholder("y", {4}, esp::int64);
+  const esp::nn::Dense first(8), second(8), head(5);
+  Variable h = x;
+  for (const esp::nn::Dense& dense : {first, second})
+    h = esp::recompute([&](const Variable& v) { return esp::tanh(dense(v)) * 0.7; }, h);
+  const Variable output = head(h);
+  return {output, esp::nn::SoftmaxCrossEntropy()(output, y), esp::optim::Adam({.lr = 1e-3}),
+          [](int i) {
+            return esp::Feeds{{"x", values({4, 6}, i)}};
+          },
+          [](int i) {
+            return esp::Feeds{{"x", values({4, 6}, i)}, {"y", classes({4}, 5, i)}};
+          }};
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(c_export)
+
+BOOST_AUTO_TEST_CASE(blocks_that_are_computed_again_learn_in_c) {
+  esp::seed(12);
+  check_network(recomputed());
+}
+
+BOOST_AUTO_TEST_CASE(inputs_and_outputs_may_have_any_name) {
+  const TemporaryFolder folder;
+  int number = 0;
+  for (const char* name : {"M_PI", "NULL", "INFINITY", "NAN", "bool", "class", "new", "HUGE_VALF", "int32_t",
+                           "isnan", "INT64_MAX", "FP_NAN", "or", "while", "i", "x"}) {
+    const std::string file = "net" + std::to_string(number++) + ".c";
+    const Variable x = esp::placeholder(name, {3});
+    const auto executor = (x * 2.0).get_executor(
+        {.mode = esp::Mode::inference, .outputs = {{"template", x + 1.0}, {"M_E", x - 1.0}}});
+    (void)executor.export_c(folder / file, {.name = "net"});
+    const CModule code(folder / file);
+    // Its declarations are those of a header of C++.
+    const auto header = folder / "header.cpp";
+    std::ofstream(header) << "#include <cmath>\n#define NET_DECLARATIONS_ONLY\n#include \"" << file << "\"\n";
+    BOOST_TEST(runs("c++ -Wall -Werror -fsyntax-only " + header.string()), name);
+    float in[3] = {1, 2, 3}, doubled[3], more[3], less[3];
+    BOOST_TEST(code.function<int(const float*, float*, float*, float*)>("net_run")(in, doubled, more, less) ==
+               0);
+    BOOST_TEST(doubled[2] == 6);
+    BOOST_TEST(more[2] == 4);
+    BOOST_TEST(less[2] == 2);
+  }
+}
 
 BOOST_AUTO_TEST_CASE(a_perceptron_with_dropout_and_adam_learns_in_c) {
   esp::seed(3);
@@ -322,6 +367,10 @@ BOOST_AUTO_TEST_CASE(what_has_no_code_is_refused_with_its_line) {
   const Variable open = esp::placeholder("open", {-1, 3});
   BOOST_CHECK_EXCEPTION((void)executor_of(open * 2.0).export_c(file), esp::Error,
                         says({"export_c", "shapes"}));
+  const auto trainer = esp::mean(esp::nn::Dense(1)(x))
+                           .get_executor({.mode = esp::Mode::training, .optimizer = esp::optim::Sgd(0.1)});
+  BOOST_CHECK_EXCEPTION((void)trainer.export_c(file, {.predict = esp::placeholder("q", {3})}), esp::Error,
+                        says({"export_c", ".predict"}));
   BOOST_TEST(!std::filesystem::exists(file));
   (void)executor_of(open * 2.0).export_c(file, {.shapes = {{"open", {2, 3}}}});
   BOOST_CHECK_EXCEPTION((void)executor_of(x * 2.0).export_c(file, {.shapes = {{"other", {2, 3}}}}),

@@ -6,6 +6,7 @@
 #include "checkpoint_program.h"
 #include "espalier/core/custom_op.h"
 #include "espalier/core/device.h"
+#include "espalier/core/recompute.h"
 #include "espalier/optim/adadelta.h"
 #include "espalier/optim/adafactor.h"
 #include "espalier/optim/adagrad.h"
@@ -169,6 +170,23 @@ BOOST_AUTO_TEST_CASE(every_kind_of_optimizer_goes_on) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(blocks_that_are_computed_again_go_on_bit_by_bit) {
+  const TemporaryFolder folder;
+  using namespace esp::nn;
+  const std::vector<Sequential> blocks{Sequential{Dense(7), BatchNorm(), Relu(), Dropout(0.3)},
+                                       Sequential{Dense(7), Tanh()}};
+  const PlanNetwork network{"blocks", reals_of({22, 6}, 1), [=, out = Dense(3)](const Variable& x) {
+                              Variable h = x;
+                              for (const Sequential& block : blocks)
+                                h = esp::recompute([&](const Variable& v) { return block(v); }, h);
+                              return out(h);
+                            }};
+  const Training training = Training::of(network, esp::optim::Adam(0.01));
+  training.executor.execute({.epochs = 1, .progress = false});
+  training.executor.save(folder / "a.plan");
+  check_goes_on(training, folder / "a.plan");
+}
+
 BOOST_AUTO_TEST_CASE(a_callback_saves_within_an_epoch) {
   const TemporaryFolder folder;
   const Training training = Training::of(plan_networks()[0], esp::optim::Adam(0.01));
@@ -300,6 +318,7 @@ BOOST_AUTO_TEST_CASE(what_a_file_cannot_hold_is_refused) {
   const Executor plain = esp::sum(x).get_executor();
   BOOST_CHECK_EXCEPTION(plain.save(folder / "a.plan", {.columns = {"z"}}), esp::Error, says({"0 columns"}));
   BOOST_CHECK_EXCEPTION(plain.save(folder / "none" / "a.plan"), esp::FileError, says({"none"}));
+  BOOST_CHECK_EXCEPTION(plain.save(""), esp::FileError, says({"an empty path"}));
   const Training training = Training::of(plan_networks()[0], esp::optim::Sgd(0.1));
   BOOST_CHECK_EXCEPTION(training.executor.save(folder / "a.plan", {.columns = {"x", "x"}}), esp::Error,
                         says({"all different"}));

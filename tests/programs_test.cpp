@@ -110,13 +110,59 @@ BOOST_AUTO_TEST_CASE(errors_are_one_line_and_a_code) {
   check_fails(folder, "espalier-run small.plan --input x=x.npy --device tpu", 64, "tpu");
   check_fails(folder, "espalier-run broken.plan --input x=x.npy", 65, "broken.plan is incomplete");
   check_fails(folder, "espalier-run x.npy --input x=x.npy", 65, "x.npy is no plan file");
-  check_fails(folder, "espalier-run small.plan", 65, "x");
+  check_fails(folder, "espalier-run small.plan", 64, "--input gives no 'x'");
+  check_fails(folder, "espalier-run small.plan --input x=x.npy --input x=x.npy", 64, "'x' twice");
+  check_fails(folder, "espalier-run small.plan --input x=", 66, "an empty path cannot be opened");
+  check_fails(folder, "espalier-run small.plan --input x=x.npy --output nope=q.npy", 64,
+              "no output 'nope'; the plan has value, hidden");
+  check_fails(folder, "espalier-run small.plan --input x=x.npy --output a.npy --output hidden=./a.npy", 64,
+              "a.npy is that of 'value'");
+  for (const char* threads : {"0", "-1", "1.5", "4097", "100000"})
+    check_fails(folder, std::string("espalier-run small.plan --input x=x.npy --threads ") + threads, 64,
+                "is no whole number from 1 to 4096");
   check_fails(folder, "espalier-run small.plan --input x=narrow.npy", 65, "[5, 4]");
   check_fails(folder, "espalier-run none.plan --input x=x.npy", 66, "none.plan");
   check_fails(folder, "espalier-run small.plan --input x=none.npy", 66, "none.npy");
   check_fails(folder, "espalier-run small.plan --input x=x.npy --output none/y.npy", 73, "none/y.npy");
   check_fails(folder, "espalier-train small.plan --data x.npz --save y.plan", 65, "saved for inference");
   check_fails(folder, "espalier-inspect small.plan --html a.html", 64, "--shape");
+  check_fails(folder, "espalier-inspect small.plan --shape y=8,6", 64, "--shape y=8,6");
+  check_fails(folder, "espalier-inspect small.plan --shape x=8,7", 64, "'x' takes [-1, 6]");
+  check_fails(folder, "espalier-inspect small.plan --shape x=8", 64, "'x' takes [-1, 6]");
+}
+
+BOOST_AUTO_TEST_CASE(a_training_that_cannot_be_written_does_not_begin) {
+  const TemporaryFolder folder;
+  write_digits(folder);
+  const std::string train = "espalier-train digits.plan --data train.npz ", save = "--save a.plan ";
+  const auto fails = [&](const std::string& arguments, int code, const std::string& said) {
+    check_fails(folder, train + arguments, code, said);
+    BOOST_TEST(text_of(folder / "out") == "", arguments);
+    BOOST_TEST(!std::filesystem::exists(folder / "a.plan"), arguments);
+  };
+  std::filesystem::create_directory(folder / "taken");
+  fails(save + "--history none/h.csv", 73, "none/h.csv");
+  fails(save + "--history taken", 73, "taken");
+  fails("--save taken", 73, "taken");
+  fails(save + "--history a.plan", 64, "one file");
+  fails(save + "--checkpoint /proc/ck", 73, "/proc/ck cannot be made");
+  fails(save + "--checkpoint ck --resume", 66, "ck");
+  for (const char* option : {"--checkpoint ck --checkpoint-every -5", "--checkpoint ck --checkpoint-every 0",
+                             "--seed -1", "--seed 18446744073709551616", "--epochs 0", "--batch-size 0"})
+    fails(save + option, 64, "is no whole number");
+}
+
+BOOST_AUTO_TEST_CASE(a_training_ends_or_goes_on_at_nan) {
+  const TemporaryFolder folder;
+  write_digits(folder);
+  const auto arrays = esp::data::read_npz(folder / "train.npz");
+  esp::data::write_npz(folder / "nan.npz", {{"pixels", (Variable(arrays[0].second) * NAN).value()},
+                                            {"labels", arrays[1].second}});
+  const std::string train = "espalier-train digits.plan --data nan.npz --quiet --save a.plan";
+  check_fails(folder, train, 65, "--ignore-nan goes on");
+  BOOST_TEST(!std::filesystem::exists(folder / "a.plan"));
+  BOOST_TEST(run(folder, train + " --ignore-nan").code == 0);
+  BOOST_TEST(std::filesystem::exists(folder / "a.plan"));
 }
 
 BOOST_AUTO_TEST_CASE(digits_are_learned_without_code) {
@@ -234,6 +280,19 @@ BOOST_AUTO_TEST_CASE(a_plan_is_shown) {
   BOOST_TEST(page.code == 0, page.error);
   BOOST_TEST(page.out.find("bytes of leaves") != std::string::npos, page.out);
   BOOST_TEST(text_of(folder / "a.html").find("<html") != std::string::npos);
+  // Shapes without open axes need not be told.
+  const Variable x = esp::placeholder("x", {-1, 4}), scale = esp::placeholder("scale", {}),
+                 fixed = esp::placeholder("fixed", {4});
+  (x * scale + fixed).get_executor().save(folder / "scaled.plan");
+  const Outcome scaled = run(folder, "espalier-inspect scaled.plan --shape x=3,4");
+  BOOST_TEST(scaled.code == 0, scaled.error);
+  BOOST_TEST(scaled.out.find("bytes of leaves") != std::string::npos, scaled.out);
+  check_fails(folder, "espalier-inspect scaled.plan --shape scale= --steps", 64, "'x' of shape [-1, 4]");
+  write_digits(folder);
+  const Outcome training = run(folder, "espalier-inspect digits.plan --steps --shape pixels=64,64");
+  BOOST_TEST(training.code == 0, training.error);
+  BOOST_TEST(training.out.find("bytes of leaves") != std::string::npos, training.out);
+  check_fails(folder, "espalier-inspect digits.plan --shape pixels=5,64", 64, "'pixels' takes [64, 64]");
 }
 
 BOOST_AUTO_TEST_CASE(a_program_in_c_runs_trains_and_saves) {

@@ -46,6 +46,7 @@ std::filesystem::path cache_folder() {
 }
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
+  if (path.empty()) throw FileError("an empty path cannot be opened");
   // Without O_NONBLOCK, opening a pipe would wait for a writer.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) fail(fmt::format("cannot be opened: {}", system_reason()));
@@ -94,6 +95,7 @@ std::string read_file(const std::filesystem::path& path) {
 
 AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(path) {
   static std::atomic<unsigned> made{0};
+  if (path.empty()) throw FileError("an empty path cannot be written");
   std::error_code ignored;
   // The target of a symbolic link is replaced, not the link.
   if (std::filesystem::is_symlink(path_, ignored))

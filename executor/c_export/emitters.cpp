@@ -33,8 +33,14 @@ Table make_table() {
       {"argmin", write_arg_extreme},
       {"concat", write_concat},
       {"pad_like", write_pad_like},
+      {"pad_steps_like", write_pad_steps_like},
+      {"pad_constant", write_pad_constant},
+      {"pad_from_axis", write_pad_from_axis},
+      {"flip", write_flip},
+      {"roll", write_roll},
       {"join", write_join},
       {"full_like", write_full_like},
+      {"no_attention_keys", write_zeros},
       {"gather", write_gather},
       {"look_up", write_gather},
       {"scatter_add_like", write_scatter_add},
@@ -51,11 +57,14 @@ Table make_table() {
       {"rand_like", write_uniform},
       {"rand_in_training_like", write_uniform},
       {"uniform", write_uniform},
+      {"attention", write_attention},
+      {"recurrence", write_recurrence},
   };
   for (const char* reduction : {"sum", "mean", "max", "min", "sum_to_like"})
     table[reduction] = write_reduction;
-  for (const char* copy : {"reshape", "reshape_like", "unfold_like", "flatten", "fold_rows", "unsqueeze",
-                           "squeeze", "merge_axes", "unflatten", "reshape_by", "store", "keep"})
+  for (const char* copy :
+       {"reshape", "reshape_like", "unfold_like", "flatten", "fold_rows", "unsqueeze", "squeeze",
+        "merge_axes", "unflatten", "reshape_by", "store", "keep", "recompute_input"})
     table[copy] = write_copy;
   for (const std::string_view op : scalar_ops()) table.emplace(op, write_pointwise);
   return table;

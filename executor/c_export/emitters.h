@@ -23,8 +23,14 @@ void write_arg_extreme(Function& f);
 void write_copy(Function& f);
 void write_concat(Function& f);
 void write_pad_like(Function& f);
+void write_pad_steps_like(Function& f);
+void write_pad_constant(Function& f);
+void write_pad_from_axis(Function& f);
+void write_flip(Function& f);
+void write_roll(Function& f);
 void write_join(Function& f);
 void write_full_like(Function& f);
+void write_zeros(Function& f);
 void write_gather(Function& f);
 void write_scatter_add(Function& f);
 void write_pick(Function& f);
@@ -38,5 +44,7 @@ void write_put_rows(Function& f);
 void write_checked_indices(Function& f);
 void write_dropout_mask(Function& f);
 void write_uniform(Function& f);
+void write_attention(Function& f);
+void write_recurrence(Function& f);
 
 }  // namespace espalier::c_export

@@ -6,21 +6,16 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/op_names.h"
+#include "espalier/executor/c_export/c_words.h"
 #include "espalier/executor/c_export/emitters.h"
 
 namespace espalier::c_export {
 
 std::string parameter_name(std::string_view name, std::string_view prefix, std::set<std::string>& taken) {
-  static const std::set<std::string, std::less<>> words{
-      "AT",     "auto",     "break",  "case",   "char",          "const",      "continue", "default",
-      "do",     "double",   "else",   "enum",   "extern",        "float",      "for",      "goto",
-      "if",     "inline",   "int",    "long",   "register",      "restrict",   "return",   "short",
-      "signed", "sizeof",   "static", "struct", "switch",        "typedef",    "union",    "unsigned",
-      "void",   "volatile", "while",  "i",      "random_stream", "random_seed"};
   std::string text;
   for (const char c : name) text += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   if (text.empty() || std::isdigit(static_cast<unsigned char>(text[0])) || text[0] == '_') text = "x" + text;
-  if (words.count(text) || text.starts_with(fmt::format("{}_", prefix)) || text.starts_with("copy_"))
+  if (is_taken_in_c(text) || text.starts_with(fmt::format("{}_", prefix)) || text.starts_with("copy_"))
     text += '_';
   std::string unique = text;
   for (int n = 2; !taken.insert(unique).second; ++n) unique = fmt::format("{}_{}", text, n);
@@ -132,6 +127,7 @@ class EntryWriter {
     const int64_t n = spec.shape.elements();
     parameters_.push_back(fmt::format("const {} {}[{}]", type, name, std::max<int64_t>(n, 1)));
     note(name, "in", spec, graph_.nodes[node].where);
+    bool read = false;
     for (uint32_t i = node; i < graph_.nodes.size(); ++i) {  // sources of one column may be several nodes
       const GraphNode& source = graph_.nodes[i];
       const GraphNode& first = graph_.nodes[node];
@@ -140,7 +136,9 @@ class EntryWriter {
         continue;
       line(fmt::format("{}({}, {}, {});", copy_function(parts_.helpers, spec.dtype), n,
                        address(place({i, 0}), spec.dtype, true), name));
+      read = true;
     }
+    if (!read) line(fmt::format("(void){};", name));
   }
 
   void add_result(std::string_view given, ValueRef result) {
@@ -179,7 +177,12 @@ class EntryWriter {
       outputs.push_back(operand({i, k}, true));
       elements += node.outputs[k].shape.elements();
     }
-    if (elements == 0) return;
+    if (elements == 0) {
+      for (const Operand& input : inputs)  // tables that nothing else may read
+        if (input.place.in == Place::In::leaf || input.place.in == Place::In::constant)
+          line(fmt::format("(void)({});", input.address));
+      return;
+    }
     for (Operand& input : inputs)  // one buffer has one expression
       for (const Operand& output : outputs)
         if (input.place.in == output.place.in && input.place.index == output.place.index &&

@@ -64,6 +64,15 @@ void check_shapes(const ExportOptions& options, std::initializer_list<const Setu
   }
 }
 
+/// Whether two trees read a leaf or a feed in common.
+bool are_related(const Setup& a, const Setup& b) {
+  const auto has_leaf = [&](const Variable& leaf) {
+    return std::ranges::any_of(a.leaves, [&](const Variable& other) { return other.node() == leaf.node(); });
+  };
+  const auto has_feed = [&](const auto& feed) { return std::ranges::count(a.feeds.all(), feed) > 0; };
+  return std::ranges::any_of(b.leaves, has_leaf) || std::ranges::any_of(b.feeds.all(), has_feed);
+}
+
 std::shared_ptr<const PlanData> compile(const Setup& given, const ExportOptions& options) {
   if (given.sharded())
     throw UnsupportedError("export_c: C code runs on one device, and takes a batch in one part");
@@ -123,6 +132,9 @@ ExportedSizes export_files(const Setup& setup, const std::filesystem::path& file
     if (!setup.training()) throw Error("export_c: .predict goes with training only");
     predict.emplace(options.predict,
                     ExecutorOptions{.mode = Mode::inference, .without = setup.options.without});
+    if (!are_related(setup, *predict))
+      throw Error(
+          "export_c: .predict has no parameter, state or feed in common with the tree that is trained");
   }
   check_shapes(options, {&setup, predict ? &*predict : nullptr});
   std::vector<EntryPoint> entries{entry_of(setup, options)};

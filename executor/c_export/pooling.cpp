@@ -52,6 +52,18 @@ void each_element(Function& f, const PoolAxes& axes) {
   f.line(fmt::format("const long at = (a * {} + b) * {} + c;", axes.at[1].size, axes.at[2].size));
 }
 
+/// Defines the elements of a window along axis i, with those of the padding; what `ceil` lets reach beyond it
+/// does not count.
+void count_with_padding(Function& f, const PoolForm& form, const PoolAxis& axis, size_t i) {
+  const std::string_view l = letters[i];
+  const size_t from_last = most_pooled_axes - 1 - i;
+  if (from_last >= form.axes()) return f.line(fmt::format("const long n{} = 1;", l));
+  const int64_t after = form.after[form.axes() - 1 - from_last];
+  f.line(fmt::format("const long most{0} = ({1} - w{0} * {2} - 1) / {3} + 1;", l,
+                     axis.size + after + axis.before, axis.stride, axis.dilation));
+  f.line(fmt::format("const long n{0} = most{0} < 0 ? 0 : most{0} > {1} ? {1} : most{0};", l, axis.kernel));
+}
+
 }  // namespace
 
 void write_pool_argmax(Function& f) {
@@ -100,10 +112,15 @@ void write_pool_spread(Function& f) {
 
 void write_pool_count(Function& f) {
   f.only({DType::float32});
-  if (attribute<bool>(f.op(), "with_padding")) f.refuse("there is no C code for windows that count padding");
-  const PoolAxes axes = pool_form(f).windows(f.input_shape(0), f.op().name());
+  const PoolForm form = pool_form(f);
+  const PoolAxes axes = form.windows(f.input_shape(0), f.op().name());
   const std::string y = f.out();
   each_window(f, axes, 0);
+  if (attribute<bool>(f.op(), "with_padding") && axes.at[most_pooled_axes - 1].kernel > 0) {
+    for (size_t i = 0; i < most_pooled_axes; ++i) count_with_padding(f, form, axes.at[i], i);
+    f.line(fmt::format("{}[window] = (float)(na * nb * nc);", y));
+    return f.close(3);
+  }
   f.line("long count = 0;");
   each_element(f, axes);
   f.line("count += at >= 0;");

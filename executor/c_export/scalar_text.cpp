@@ -28,6 +28,14 @@ constexpr Formula formulas[] = {
     {"multiply", integers, "(T)((U)%0 * (U)%1)"},
     {"divide", reals, "%0 / %1"},
     {"divide", integers, "%1 == 0 ? 0 : %1 == -1 ? (T)(0 - (U)%0) : %0 / %1"},
+    {"floor_divide", reals, "floored_quotient~(%0, %1)"},
+    {"floor_divide", integers,
+     "%1 == 0 ? 0 : %1 == -1 ? (T)(0 - (U)%0) : %0 / %1 - (%0 % %1 != 0 && (%0 < 0) != (%1 < 0))"},
+    {"remainder", reals, "floored_rest~(%0, %1)"},
+    {"remainder", integers,
+     "%1 == 0 || %1 == -1 ? 0 : %0 % %1 + (%0 % %1 != 0 && (%0 < 0) != (%1 < 0) ? %1 : 0)"},
+    {"fmod", reals, "fmod~(%0, %1)"},
+    {"fmod", integers, "%1 == 0 || %1 == -1 ? 0 : %0 % %1"},
     {"power", reals, "pow~(%0, %1)"},
     {"negative", reals, "-%0"},
     {"negative", integers, "(T)(0 - (U)%0)"},
@@ -96,6 +104,9 @@ constexpr Formula formulas[] = {
      "%0 * (0.5~ * erfc~(%1 * -0.707106781186547524~) + %1 * 0.398942280401432678~ * exp~(%1 * %1 * -0.5~))"},
     {"gelu_tanh", reals, "%0 * sigmoid~(1.59576912160573071~ * (%0 + 0.044715~ * %0 * %0 * %0))"},
     {"gelu_tanh_slope", reals, "gelu_tanh_slope~(%0)"},
+    {"mish", reals, "mish~(%0)"},
+    {"mish_slope", reals, "mish_slope~(%0)"},
+    {"lgamma", reals, "lgamma~(%0)"},
     {"silu", reals, "%0 * sigmoid~(%0)"},
     {"silu_slope", reals, "sigmoid~(%0) * (1 + %0 * sigmoid~(-%0))"},
     {"equal", all, "(unsigned char)(%0 == %1)"},
@@ -147,6 +158,31 @@ constexpr OwnFunction own_functions[] = {
      "static T sigmoid~(T x) {\n"
      "  const T e = exp~(-fabs~(x));\n"
      "  return (x < 0 ? e : 1) / (1 + e);\n"
+     "}\n"},
+    {"floored_rest~", "",
+     "static T floored_rest~(T a, T b) {\n"
+     "  const T rest = fmod~(a, b);\n"
+     "  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;\n"
+     "}\n"},
+    {"floored_quotient~", "",
+     "static T floored_quotient~(T a, T b) {\n"
+     "  const T rest = fmod~(a, b);\n"
+     "  const T exact = (a - rest) / b - (rest != 0 && (rest < 0) != (b < 0) ? 1 : 0), below = "
+     "floor~(exact);\n"
+     "  if (b == 0) return a / b;\n"
+     "  if (exact == 0) return copysign~(0, a / b);\n"
+     "  return exact - below > 0.5~ ? below + 1 : below;\n"
+     "}\n"},
+    {"mish~", "",
+     "static T mish~(T x) {\n"
+     "  const T e = exp~(x > 40 ? 40 : x), n = e * (e + 2), part = n / (n + 2);\n"
+     "  return part == 0 ? 0 : x * part;\n"
+     "}\n"},
+    {"mish_slope~", "",
+     "static T mish_slope~(T x) {\n"
+     "  const T inside = x > 40 ? 40 : x, e = exp~(inside), n = e * (e + 2), inverse = 1 / (n + 2);\n"
+     "  const T rise = 4 * (e * inverse) * ((e + 1) * inverse);\n"
+     "  return n * inverse + (rise == 0 ? 0 : inside * rise);\n"
      "}\n"},
     {"gelu_tanh_slope~", "sigmoid~",
      "static T gelu_tanh_slope~(T x) {\n"

@@ -50,24 +50,50 @@ std::pair<std::string, esp::Shape> shape_of(const std::string& argument) {
   return {argument.substr(0, equals), shape};
 }
 
+bool is_open(const esp::ValueInfo& input) { return std::ranges::find(input.shape, -1) != input.shape.end(); }
+
+/// The sizes of all inputs: those of --shape, and those without open axes.
+esp::FeedShapes shapes_of(const std::vector<std::string>& arguments,
+                          const std::vector<esp::ValueInfo>& inputs) {
+  esp::FeedShapes shapes;
+  const auto given = [&](const std::string& name) {
+    return std::ranges::count(shapes, name, [](const auto& shape) { return shape.first; }) > 0;
+  };
+  for (const std::string& argument : arguments) {
+    auto [name, shape] = shape_of(argument);
+    const auto input = std::ranges::find(inputs, name, &esp::ValueInfo::name);
+    if (input == inputs.end()) throw Failure{usage, "--shape " + argument + ": there is no such input"};
+    if (given(name)) throw Failure{usage, "--shape gives '" + name + "' twice"};
+    bool fits = shape.rank() == input->shape.rank();
+    for (size_t i = 0; fits && i < shape.rank(); ++i) {
+      const int64_t size = shape.dims()[i], wanted = input->shape.dims()[i];
+      fits = size >= 0 && (size == wanted || wanted == -1);
+    }
+    if (!fits) throw Failure{usage, "--shape " + argument + ": '" + name + "' takes " + input->shape.str()};
+    shapes.emplace_back(std::move(name), std::move(shape));
+  }
+  for (const esp::ValueInfo& input : inputs) {
+    if (given(input.name)) continue;
+    if (is_open(input))
+      throw Failure{usage, "input '" + input.name + "' of shape " + input.shape.str() +
+                               " has open axes, whose sizes --shape must tell"};
+    shapes.emplace_back(input.name, input.shape);
+  }
+  return shapes;
+}
+
 void print_plan(const Arguments& arguments) {
   const esp::Executor executor =
       esp::load_executor(arguments.plan, {.devices = arguments.common.apply(), .tune = false}, nowhere);
   for (const esp::ValueInfo& output : executor.outputs())
     std::printf("output %s %s\n", output.name.c_str(), text_of(output.dtype, output.shape).c_str());
   const std::vector<esp::ValueInfo> inputs = executor.inputs();
-  const bool open = std::ranges::any_of(inputs, [](const esp::ValueInfo& input) {
-    return std::ranges::find(input.shape, -1) != input.shape.end();
-  });
-  esp::FeedShapes shapes;
-  for (const std::string& argument : arguments.shapes) shapes.push_back(shape_of(argument));
-  if (!shapes.empty()) executor.warm_up(shapes, 1, nowhere);
-  if (open && shapes.empty()) {
-    if (!arguments.html.empty() || arguments.steps)
-      throw Failure{usage, "inputs have open axes, whose sizes --shape must tell"};
+  const bool open = std::ranges::any_of(inputs, is_open);
+  if (open && arguments.shapes.empty() && arguments.html.empty() && !arguments.steps) {
     std::printf("memory: --shape tells for which sizes\n");
     return;
   }
+  if (open || !arguments.shapes.empty()) executor.warm_up(shapes_of(arguments.shapes, inputs), 1, nowhere);
   const esp::Plan plan = executor.plan();
   std::printf("memory: %lld bytes of leaves, %lld of intermediate values, in %lld steps\n",
               static_cast<long long>(plan.leaf_bytes()), static_cast<long long>(plan.arena_bytes()),

@@ -1,5 +1,7 @@
 #include "espalier/executor/programs/program.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <charconv>
@@ -9,6 +11,7 @@
 
 #include "espalier/core/defaults.h"
 #include "espalier/core/error.h"
+#include "espalier/core/files/file.h"
 #include "espalier/core/version.h"
 
 namespace espalier::programs {
@@ -21,6 +24,8 @@ int fail(const std::string& program, Exit code, std::string message) {
   std::fprintf(stderr, "%s: %s\n", program.c_str(), message.c_str());
   return code;
 }
+
+constexpr uint64_t most_threads = 4096;  // that of set_num_threads
 
 Device device_of(const std::string& text) {
   Device device;
@@ -44,7 +49,8 @@ void CommonOptions::add_to(CLI::App& app) {
   app.add_option("--device", devices,
                  "Where to run: cpu, cuda, cuda:1; more than one divide the rows of each batch")
       ->allow_extra_args(false);
-  app.add_option("--threads", threads, "Threads of the CPU (default: its cores)")->check(CLI::PositiveNumber);
+  app.add_option("--threads", threads, "Threads of the CPU (default: its cores)")
+      ->check(whole_number(1, most_threads));
   app.set_version_flag("--version", std::string(version));
 }
 
@@ -81,11 +87,34 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<void()
   }
 }
 
+std::function<std::string(const std::string&)> whole_number(uint64_t least, uint64_t most) {
+  return [=](const std::string& text) -> std::string {
+    uint64_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, failed] = std::from_chars(text.data(), end, number);
+    if (failed == std::errc() && stop == end && number >= least && number <= most) return "";
+    return fmt::format("{} is no whole number from {} to {}", text, least, most);
+  };
+}
+
 void check_input(const std::filesystem::path& file) {
+  if (file.empty()) throw Failure{no_input, "an empty path cannot be opened"};
   if (std::FILE* opened = std::fopen(file.c_str(), "rb"))
     std::fclose(opened);
   else
     throw Failure{no_input, file.string() + " cannot be opened: " + std::strerror(errno)};
+}
+
+void check_output(const std::filesystem::path& file) {
+  write_output([&] { AtomicFile trial(file); });
+}
+
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code failed;
+  const auto of_a = std::filesystem::weakly_canonical(std::filesystem::absolute(a), failed);
+  if (failed) return a == b;
+  const auto of_b = std::filesystem::weakly_canonical(std::filesystem::absolute(b), failed);
+  return failed ? a == b : of_a == of_b;
 }
 
 void write_output(const std::function<void()>& write) {

@@ -1,5 +1,6 @@
 // What the programs have in common: how they fail, and how they name files and devices.
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <source_location>
@@ -50,8 +51,15 @@ struct CommonOptions {
 /// name of the program.
 int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
 
+/// A check of an option: its text is a whole number in that range, in decimal digits.
+std::function<std::string(const std::string&)> whole_number(uint64_t least, uint64_t most);
+
 /// Throws Failure unless the file can be opened.
 void check_input(const std::filesystem::path& file);
+/// Throws Failure unless a file can be written there: before the work, not behind it.
+void check_output(const std::filesystem::path& file);
+/// Whether two paths lead to one file, which need not exist.
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 /// Runs `write`, whose FileErrors end the program as a file that cannot be created.
 void write_output(const std::function<void()>& write);
 

@@ -34,19 +34,46 @@ esp::NamedTensors read_inputs(const std::vector<std::string>& arguments) {
   return all;
 }
 
+std::string listed(const std::vector<esp::ValueInfo>& values) {
+  std::string names;
+  for (const esp::ValueInfo& value : values) names += (names.empty() ? "" : ", ") + value.name;
+  return names.empty() ? "none" : names;
+}
+
+/// The files of the command line and the outputs that go there.
+std::vector<std::pair<std::string, fs::path>> targets_of(const std::vector<std::string>& arguments,
+                                                         const std::vector<esp::ValueInfo>& outputs) {
+  std::vector<std::pair<std::string, fs::path>> targets;
+  for (const std::string& argument : arguments) {
+    auto [name, file] = named_file(argument);
+    if (name.empty()) name = "value";
+    if (std::ranges::find(outputs, name, &esp::ValueInfo::name) == outputs.end())
+      throw Failure{usage, "there is no output '" + name + "'; the plan has " + listed(outputs)};
+    for (const auto& [other, taken] : targets)
+      if (same_file(taken, file))
+        throw Failure{usage, "--output " + argument + ": " + taken.string() + " is that of '" + other + "'"};
+    check_output(file);
+    targets.emplace_back(std::move(name), std::move(file));
+  }
+  return targets;
+}
+
 esp::Feeds feeds_of(const esp::Executor& executor, const esp::NamedTensors& arrays) {
   const std::vector<esp::ValueInfo> inputs = executor.inputs();
-  std::string names;
-  for (const esp::ValueInfo& input : inputs) names += (names.empty() ? "" : ", ") + input.name;
   esp::Feeds feeds;
   for (const auto& [given, array] : arrays) {
     const std::string name = given.empty() && inputs.size() == 1 ? inputs[0].name : given;
     const auto input = std::ranges::find(inputs, name, &esp::ValueInfo::name);
     if (input == inputs.end())
-      throw Failure{usage,
-                    "there is no input '" + name + "'; the plan has " + (names.empty() ? "none" : names)};
+      throw Failure{usage, "there is no input '" + name + "'; the plan has " + listed(inputs)};
+    if (std::ranges::count(feeds, name, [](const auto& feed) { return feed.first; }))
+      throw Failure{usage, "--input gives '" + name + "' twice"};
     feeds.emplace_back(name, converted(array, input->dtype, name));
   }
+  for (const esp::ValueInfo& input : inputs)
+    if (std::ranges::count(feeds, input.name, [](const auto& feed) { return feed.first; }) == 0)
+      throw Failure{usage,
+                    "--input gives no '" + input.name + "', which is " + text_of(input.dtype, input.shape)};
   return feeds;
 }
 
@@ -58,10 +85,10 @@ void run(const Arguments& arguments) {
   if (arguments.precision == "bfloat16") options.precision = esp::Precision::bfloat16;
   if (arguments.precision == "float32") options.precision = esp::Precision::float32;
   const esp::Executor executor = esp::load_executor(arguments.plan, options, nowhere);
+  const auto targets = targets_of(arguments.outputs, executor.outputs());
   const esp::Tensor value = executor.run(feeds_of(executor, arrays), nowhere);
-  for (const std::string& argument : arguments.outputs) {
-    const auto [name, file] = named_file(argument);
-    const esp::Tensor output = name.empty() || name == "value" ? value : executor.output(name, nowhere);
+  for (const auto& [name, file] : targets) {
+    const esp::Tensor output = name == "value" ? value : executor.output(name, nowhere);
     write_output([&] { esp::data::write_npy(file, output.to(esp::cpu()), nowhere); });
   }
   if (arguments.outputs.empty()) std::printf("value %s\n", text_of(value.dtype(), value.shape()).c_str());

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 
+#include "espalier/core/error.h"
 #include "espalier/core/random.h"
 #include "espalier/data/npz.h"
 #include "espalier/executor/load.h"
@@ -24,7 +26,7 @@ struct Arguments {
   std::vector<std::string> data, columns, settings;
   int64_t epochs = 1, batch_size = 0, checkpoint_every = 0;
   std::optional<uint64_t> seed;
-  bool in_order = false, resume = false, quiet = false;
+  bool in_order = false, resume = false, ignore_nan = false, quiet = false;
 };
 
 /// The arrays of a file in the order of the columns: by `names`, else by the columns' own names, else, if
@@ -132,13 +134,42 @@ struct PrintEpochs : esp::Callback {
   }
 };
 
+/// Throws Failure unless all files and folders of the result can be written.
+void check_targets(const Arguments& arguments) {
+  if (!arguments.history.empty() && same_file(arguments.history, arguments.save))
+    throw Failure{usage, "--save and --history name one file, " + arguments.save};
+  check_output(arguments.save);
+  if (!arguments.history.empty()) check_output(arguments.history);
+  if (arguments.checkpoint.empty()) return;
+  std::error_code failed;
+  if (arguments.resume && !fs::is_directory(arguments.checkpoint, failed))
+    throw Failure{no_input, "--resume: there is no folder " + arguments.checkpoint};
+  fs::create_directories(arguments.checkpoint, failed);
+  if (!fs::is_directory(arguments.checkpoint))
+    throw Failure{cannot_create, "--checkpoint: the folder " + arguments.checkpoint +
+                                     " cannot be made: " + failed.message()};
+  check_output(fs::path(arguments.checkpoint) / "trial");
+}
+
+esp::History execute(const esp::Executor& executor, const esp::ExecuteOptions& options) {
+  try {
+    return executor.execute(options, nowhere);
+  } catch (const esp::NumericError& error) {
+    std::string text = error.what();
+    const std::string of_code = ".stop_on_nan = false";
+    if (const size_t at = text.find(of_code); at != text.npos)
+      text.replace(at, of_code.size(), "--ignore-nan");
+    throw Failure{bad_data, text};
+  }
+}
+
 void train(const Arguments& arguments) {
   const std::vector<esp::Device> devices = arguments.common.apply();
-  if (arguments.epochs < 1) throw Failure{usage, "--epochs needs at least one"};
   const std::vector<esp::PlanFeedInfo> feeds = feeds_of(arguments.plan);
   if (feeds.size() > 1 && !arguments.validation.empty())
     throw Failure{usage, "--validation is for plans that one Distributor feeds; " + arguments.plan + " has " +
                              std::to_string(feeds.size())};
+  check_targets(arguments);
   esp::LoadOptions options{.data = read_data(arguments, feeds), .devices = devices};
   if (!arguments.validation.empty())
     options.validation =
@@ -155,16 +186,17 @@ void train(const Arguments& arguments) {
   }
   esp::ExecuteOptions run{.epochs = arguments.epochs,
                           .checkpoint = arguments.checkpoint,
-                          .checkpoint_every = arguments.checkpoint_every};
+                          .checkpoint_every = arguments.checkpoint_every,
+                          .stop_on_nan = !arguments.ignore_nan};
   if (arguments.quiet) run.progress = false;
-  const esp::History history = executor.execute(run, nowhere);
-  if (!arguments.history.empty()) write_output([&] { history.write_csv(arguments.history, nowhere); });
+  const esp::History history = execute(executor, run);
   write_output([&] {
     std::vector<std::string> names;
     for (const esp::PlanFeedInfo& feed : feeds)
       for (const esp::ValueInfo& column : feed.columns) names.push_back(column.name);
     executor.save(arguments.save, {.columns = names}, nowhere);
   });
+  if (!arguments.history.empty()) write_output([&] { history.write_csv(arguments.history, nowhere); });
 }
 
 }  // namespace
@@ -187,12 +219,14 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   app.add_option("--validation", a.validation,
                  "file.npz with the same arrays, for the loss after each epoch");
-  app.add_option("--epochs", a.epochs, "Passes over the data (default 1)");
+  constexpr uint64_t most = std::numeric_limits<int64_t>::max();
+  app.add_option("--epochs", a.epochs, "Passes over the data (default 1)")->check(whole_number(1, most));
   app.add_option("--batch-size", a.batch_size, "Rows in a batch (default: as the plan was saved)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1, most));
   app.add_option("--seed", a.seed,
                  "Of the orders of rows and of random numbers (default: go on with those of "
-                 "the file)");
+                 "the file)")
+      ->check(whole_number(0, std::numeric_limits<uint64_t>::max()));
   app.add_option("--set", a.settings,
                  "lr=0.001: a setting of the optimizer from now on (default: those of the file)")
       ->allow_extra_args(false);
@@ -202,9 +236,11 @@ int main(int argc, char** argv) {
   auto* checkpoint =
       app.add_option("--checkpoint", a.checkpoint, "A folder for a checkpoint after each epoch");
   app.add_option("--checkpoint-every", a.checkpoint_every, "Leave one after so many steps instead")
+      ->check(whole_number(1, most))
       ->needs(checkpoint);
   app.add_flag("--resume", a.resume, "Go on from the last checkpoint in that folder")->needs(checkpoint);
   app.add_option("--history", a.history, "file.csv for a row of figures for each epoch");
+  app.add_flag("--ignore-nan", a.ignore_nan, "Go on where the loss is NaN, instead of ending there");
   app.add_flag("--quiet", a.quiet, "Print no figures and show no progress");
   a.common.add_to(app);
   return run_program(app, argc, argv, [&] { train(a); });
