@@ -13,7 +13,7 @@ namespace {
 
 class LinearScan : public RowOp {
  public:
-  explicit LinearScan(RecurrenceForm form)
+  explicit LinearScan(LinearScanForm form)
       : RowOp({.gradient_reads = InputSet::only(0), .gradient_reads_output = true}), form_(form) {}
   std::string_view name() const override { return "linear_scan"; }
   Attributes attributes() const override { return {{"reverse", form_.reverse}, {"lagged", form_.lagged}}; }
@@ -58,7 +58,7 @@ class LinearScan : public RowOp {
   }
 
  private:
-  RecurrenceForm form_;
+  LinearScanForm form_;
 };
 
 class ShiftByOne : public RowOp {
@@ -98,7 +98,7 @@ class ShiftByOne : public RowOp {
 
 }  // namespace
 
-Variable linear_scan(const Variable& a, const Variable& b, RecurrenceForm form) {
+Variable linear_scan(const Variable& a, const Variable& b, LinearScanForm form) {
   return apply(std::make_shared<LinearScan>(form), {&a, &b}, std::source_location::current());
 }
 Variable shift_by_one(const Variable& x, bool reverse, double fill) {
@@ -108,7 +108,7 @@ Variable shift_by_one(const Variable& x, bool reverse, double fill) {
 void add_linear_scan_ops(OpRegistry& ops) {
   ops.add("linear_scan", [](AttributeReader& a) {
     const bool reverse = a.flag("reverse");
-    return std::make_shared<LinearScan>(RecurrenceForm{reverse, a.flag("lagged")});
+    return std::make_shared<LinearScan>(LinearScanForm{reverse, a.flag("lagged")});
   });
   ops.add("shift_by_one", [](AttributeReader& a) {
     const bool reverse = a.flag("reverse");
