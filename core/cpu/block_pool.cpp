@@ -149,15 +149,17 @@ int64_t pool_cached_bytes() {
 }
 void pool_release_cached() { large_blocks().release(); }
 
+// A pool would hide uses after free from a sanitizer.
+constexpr bool pools = !ESPALIER_ADDRESS_SANITIZER && !ESPALIER_THREAD_SANITIZER;
+
 void* pool_allocate(size_t bytes) {
   if (bytes > (size_t{1} << 46))
     throw OutOfMemory(fmt::format("{} bytes are more than any machine has", bytes));
-#if ESPALIER_ADDRESS_SANITIZER || ESPALIER_THREAD_SANITIZER
-  // A pool would hide uses after free from the sanitizer.
-  if (void* block = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit + (bytes ? 0 : unit)))
-    return block;
-  throw OutOfMemory(fmt::format("the system has no {} bytes left", bytes));
-#else
+  if (!pools) {
+    if (void* block = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit + (bytes ? 0 : unit)))
+      return block;
+    throw OutOfMemory(fmt::format("the system has no {} bytes left", bytes));
+  }
   if (bytes > largest_small_block) return allocate_large(bytes);
   const size_t c = bytes ? (bytes - 1) / unit : 0;
   FreeBlock*& list = thread_lists.lists[c];
@@ -166,14 +168,10 @@ void* pool_allocate(size_t bytes) {
   FreeBlock* block = list;
   list = block->next;
   return block;
-#endif
 }
 
 void pool_free(void* memory, size_t bytes) noexcept {
-#if ESPALIER_ADDRESS_SANITIZER || ESPALIER_THREAD_SANITIZER
-  (void)bytes;
-  std::free(memory);
-#else
+  if (!pools) return std::free(memory);
   if (bytes > largest_small_block) return free_large(memory, bytes);
   const size_t c = bytes ? (bytes - 1) / unit : 0;
   auto* block = static_cast<FreeBlock*>(memory);
@@ -186,7 +184,6 @@ void pool_free(void* memory, size_t bytes) noexcept {
   }
   block->next = thread_lists.lists[c];
   thread_lists.lists[c] = block;
-#endif
 }
 
 }  // namespace espalier
