@@ -306,7 +306,7 @@ BOOST_AUTO_TEST_CASE(failed_writes_leave_the_old_file) {
   BOOST_TEST(has(missing, "no/file"), missing);
   BOOST_TEST(has(missing, "No such file or directory"), missing);
   BOOST_TEST(has(file_error([&] { esp::write_safetensors(folder.path(), {}); }), folder.path().string()));
-  BOOST_TEST(has(file_error([&] { esp::write_safetensors("", {}); }), "No such file"));
+  BOOST_TEST(has(file_error([&] { esp::write_safetensors("", {}); }), "an empty path"));
 }
 
 BOOST_AUTO_TEST_CASE(modules_are_saved_and_loaded) {
