@@ -3,6 +3,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <functional>
+
 #include "espalier/core/error.h"
 #include "espalier/nn/recurrent.h"
 #include "espalier/ops/ops.h"
@@ -111,7 +113,7 @@ BOOST_AUTO_TEST_CASE(edited_packings_are_refused) {
   const auto packed = pack({numbers({3, 2}, -1, 1, 0), numbers({2, 2}, -1, 1, 1)});
   BOOST_TEST(packed.batch_sizes == (Numbers{2, 2, 1}));
   const esp::nn::Lstm lstm(2, 2, {.dtype = esp::float64});
-  const auto refused = [&](const auto& edit) {
+  const auto refused = [&](const std::function<void(esp::data::PackedSequence&)>& edit) {
     auto edited = packed;
     edit(edited);
     BOOST_CHECK_EXCEPTION((void)lstm(edited), esp::ShapeError,
