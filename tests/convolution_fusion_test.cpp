@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "espalier/core/custom_op.h"
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
 #include "espalier/data/distributor.h"
@@ -199,6 +200,39 @@ BOOST_AUTO_TEST_CASE(packed_kernels_follow_the_leaves) {
     check();
     BOOST_TEST(largest(Variable(executor.run({{"x", images}})) - before) > 1e-4);
   }
+}
+
+/// Kernels made by different ops of one name are packed apart.
+BOOST_AUTO_TEST_CASE(kernels_made_by_custom_ops) {
+  const auto times = [](double factor) {
+    return esp::custom_op(
+        {.name = "times",
+         .forward =
+             [factor](const std::vector<esp::Tensor>& in) { return (Variable(in[0]) * factor).value(); },
+         .takes_device_tensors = true,
+         .infer = [](const std::vector<esp::Spec>& in) { return in[0]; }});
+  };
+  const Variable kernels = esp::parameter(floats({4, 3, 3, 3}, 1));
+  const Variable x = esp::placeholder("x", {2, 3, 6, 6});
+  const auto net = [&](const Variable& in) {
+    return esp::relu(esp::conv(in, times(2)({kernels}))) - esp::relu(esp::conv(in, times(3)({kernels})));
+  };
+  const esp::Tensor images = floats({2, 3, 6, 6}, 2);
+  const esp::Executor executor = inference(net(x));
+  BOOST_TEST(largest(Variable(executor.run({{"x", images}})) - net(images)) < 1e-4);
+}
+
+/// Values that are read twice again and again have as many paths to a leaf as 2 to the power of their depth.
+BOOST_AUTO_TEST_CASE(kernels_of_many_paths) {
+  const Variable kernels = esp::parameter(esp::eye(4));
+  const Variable x = esp::placeholder("x", {2, 4, 3, 3});
+  Variable made = kernels;
+  for (int i = 0; i < 60; ++i) made = esp::matmul(made, made);
+  const auto net = [&](const Variable& in) { return esp::relu(esp::conv(in, made.reshape({4, 4, 1, 1}))); };
+  const esp::Tensor images = floats({2, 4, 3, 3}, 2);
+  const esp::Executor executor = inference(net(x));
+  BOOST_TEST(nodes(executor, "conv_epilogue") == 1, executor.plan().str());
+  BOOST_TEST(largest(Variable(executor.run({{"x", images}})) - net(images)) < 1e-5);
 }
 
 BOOST_AUTO_TEST_CASE(plans_of_several_sizes) {

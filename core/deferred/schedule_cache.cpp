@@ -30,6 +30,7 @@ const Schedule& ScheduleCache::schedule_of(const WaitingGraph& graph, BatchPolic
 }
 
 void ScheduleCache::forget(const Schedule& schedule) {
+  words_ -= schedule.words.size();
   std::erase_if(entries_, [&](const auto& entry) { return &entry.second->schedule == &schedule; });
 }
 

@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 
+#include "espalier/core/error.h"
+#include "espalier/core/op_names.h"
+#include "espalier/core/op_registry.h"
 #include "espalier/executor/fused/convolution_epilogue.h"
 #include "espalier/executor/fused/program_parts.h"
 #include "espalier/executor/graph/rewriter.h"
@@ -25,18 +30,50 @@ std::vector<bool> made_of_leaves(const Graph& graph) {
   return made;
 }
 
-/// Of which leaves a value is made, and how: a text that differs for values that may differ.
-std::string recipe(const Graph& graph, ValueRef v) {
-  const GraphNode& n = graph.nodes[v.node];
+/// Whether name and attributes say all that the op computes.
+bool is_told_by_attributes(const Op& op) {
+  if (is_custom_op(op)) return false;
+  if (dynamic_cast<const FusedOp*>(&op)) return true;
+  try {
+    make_op(op.name(), op.attributes());
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// How a node is made of others, which are called by their numbers.
+std::string line_of(const Graph& graph, const GraphNode& n, const std::map<uint32_t, size_t>& numbers) {
   if (n.leaf.defined()) return fmt::format("leaf {}", static_cast<const void*>(n.leaf.node()));
   if (n.is_constant()) return fmt::format("constant {}", static_cast<const void*>(n.constant.get()));
-  std::string text = fmt::format("{}.{} {} {}(", n.op->name(), v.output, to_string(n.op->attributes()),
-                                 graph.spec(v).shape.str());
+  std::string text = fmt::format("{} {}", n.op->name(), to_string(n.op->attributes()));
+  if (!is_told_by_attributes(*n.op)) text += fmt::format(" {}", static_cast<const void*>(n.op.get()));
+  for (const Spec& output : n.outputs) text += " " + output.shape.str();
   if (const auto* fused = dynamic_cast<const FusedOp*>(n.op.get()))
     for (const Instruction& instruction : fused->program().instructions)
-      text += to_string(instruction.op->attributes()) + ";";
-  for (const ValueRef& input : n.inputs) text += recipe(graph, input) + ",";
-  return text + ")";
+      text += ";" + to_string(instruction.op->attributes());
+  for (const ValueRef& input : n.inputs) text += fmt::format(" %{}.{}", numbers.at(input.node), input.output);
+  return text;
+}
+
+/// Of which leaves a value is made, and how: a text that differs for values that may differ, with a line for
+/// each node.
+std::string recipe(const Graph& graph, ValueRef v) {
+  std::set<uint32_t> nodes, left{v.node};
+  while (!left.empty()) {
+    const uint32_t node = *left.rbegin();
+    left.erase(node);
+    nodes.insert(node);
+    if (!graph.nodes[node].leaf.defined())
+      for (const ValueRef& input : graph.nodes[node].inputs) left.insert(input.node);
+  }
+  std::map<uint32_t, size_t> numbers;
+  std::string text;
+  for (const uint32_t node : nodes) {
+    text += line_of(graph, graph.nodes[node], numbers) + "\n";
+    numbers.emplace(node, numbers.size());
+  }
+  return text + std::to_string(v.output);
 }
 
 bool is_anchor(const GraphNode& n) {
