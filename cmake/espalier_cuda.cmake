@@ -55,6 +55,8 @@ function(espalier_link_cuda target)
     get_property(with GLOBAL PROPERTY ESPALIER_CUDA_SOURCES)
     target_sources(${target} PRIVATE ${with})
     list(TRANSFORM ESPALIER_CUDA_LIBRARIES PREPEND CUDA:: OUTPUT_VARIABLE libraries)
+    # As a target it brings the driver's library, which nothing calls, and without which no program would start.
+    list(TRANSFORM libraries REPLACE "^CUDA::nvrtc$" "$<TARGET_FILE:CUDA::nvrtc>")
     target_link_libraries(${target} PRIVATE ${libraries})
   endif()
 endfunction()
