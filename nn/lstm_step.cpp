@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/matmul/matmul.h"
@@ -27,6 +28,11 @@ Variable part(const Variable& x, int64_t which, int64_t width) {
 }
 Variable normalized(const Variable& x, const Variable& gain, const Variable& bias) {
   return bias.defined() ? layer_norm(x, gain, bias) : layer_norm(x, gain, 0.0);
+}
+
+/// Whether what is made of x now has a value at once. Then one scan is the fastest loop.
+bool is_computed_at_once(const Variable& x) {
+  return !x.node()->lazy && !x.node()->waits && !build_context().lazy && !deferring();
 }
 
 }  // namespace
@@ -117,7 +123,7 @@ RecurrenceOutputs lstm_over_steps(const LstmForm& form, const LstmWeights& weigh
     const Variable shown = where(counts, next.h, 0.0);
     return std::pair{LSTMState{where(counts, next.h, before.h), where(counts, next.c, before.c)}, shown};
   };
-  if (form_of_loop.batch_sizes.empty() && has_open_steps(inputs)) {
+  if (form_of_loop.batch_sizes.empty() && (has_open_steps(inputs) || is_computed_at_once(inputs))) {
     std::vector<Variable> sequences{inputs};
     if (lengths.defined()) {
       const Variable position = unsqueeze(positions_like(inputs, 0), 1);

@@ -48,8 +48,10 @@ Variable lstm_inputs(const LstmForm& form, const LstmWeights& weights, const Var
 LSTMState lstm_step(const LstmForm& form, const LstmWeights& weights, const Variable& inputs,
                     const LSTMState& before);
 
-/// The loop over the steps that `recurrence` is for plain forms. Steps whose number comes with a batch are
-/// one scan, which replicas cannot share out (UnsupportedError); others have nodes of their own.
+/// The loop over the steps that `recurrence` is for plain forms. It is one scan eagerly, and downstream of
+/// feeds if the number of steps comes with a batch: then replicas cannot share it out (UnsupportedError). Else
+/// steps have nodes of their own, which replicas share out, and which `Deferred` joins with those of other
+/// calls.
 RecurrenceOutputs lstm_over_steps(const LstmForm& form, const LstmWeights& weights, const Variable& inputs,
                                   const LSTMState& first, const RecurrenceForm& loop,
                                   const Variable& lengths);

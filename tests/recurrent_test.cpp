@@ -185,6 +185,12 @@ BOOST_AUTO_TEST_CASE(plans_of_inference_compute_gradients) {
   check(Rnn(3, 4, {.dtype = esp::float64}));
   check(Lstm(3, 4, {.bidirectional = true, .dtype = esp::float64}));
   check(Gru(3, 4, {.layers = 2, .dtype = esp::float64}));
+
+  const Variable open = esp::placeholder("x", {-1, 2, 3}, esp::float64);
+  const Lstm scanned(3, 4, {.coupled = true, .dtype = esp::float64});
+  const auto loss = [&](const Variable& v) { return esp::sum(esp::square(scanned(v).outputs)); };
+  const esp::Executor plan = loss(open).gradient(open).get_executor({.mode = esp::Mode::inference});
+  BOOST_TEST(difference(plan.run({{"x", input}}), loss(own).gradient(own).value()) < 1e-13);
 }
 
 BOOST_AUTO_TEST_CASE(a_thousand_steps_keep_memory_flat) {
