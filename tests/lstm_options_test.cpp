@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(packed_sequences_are_as_each_alone) {
 }
 
 BOOST_AUTO_TEST_CASE(first_and_second_derivatives) {
-  for (const int k : {1, 2, 4, 8, 15}) {
+  for (const int k : {1, 6, 15}) {
     const LSTMCell cell(in, hidden, cell_options(k));
     give_figure_values(cell);
     const int64_t width = cell_options(k).projection ? 2 : hidden;
@@ -176,22 +176,21 @@ BOOST_AUTO_TEST_CASE(first_and_second_derivatives) {
         {.order = 2});
     BOOST_TEST(of_cell.passed, of_cell.message);
   }
-  const Lstm net(in, hidden, layer_options(15, 2, true));
+  const Lstm net(in, hidden, layer_options(15, 1, true));
+  const LSTMState state{numbers({2, 2, 2}, -1, 1, 1), numbers({2, 2, hidden}, -1, 1, 2)};
   for (const bool packed : {false, true}) {
     const auto of_layer = esp::check_gradient(
         [&](const Variables& v) {
-          const LSTMState state{v[1], v[2]};
           return packed ? net(esp::data::pack_padded(v[0], {2, 3}), state).outputs.data
                         : net(v[0], state).outputs;
         },
-        {numbers({3, 2, in}, -1, 1), numbers({4, 2, 2}, -1, 1, 1), numbers({4, 2, hidden}, -1, 1, 2)},
-        {.order = 2, .tolerance = 2e-6});
+        {numbers({3, 2, in}, -1, 1)}, {.order = 2, .tolerance = 2e-6});
     BOOST_TEST(of_layer.passed, of_layer.message);
   }
 }
 
 BOOST_AUTO_TEST_CASE(plans_and_replicas_train_alike) {
-  for (const int k : {1, 6, 8, 15}) {
+  for (const int k : {6, 15}) {
     const double largest = training_differences_of(
         [k](Module& module) -> LayerTraining::Call {
           LstmOptions options = layer_options(k, 1, true);

@@ -86,7 +86,8 @@ Variable checked_lengths(const Variable& lengths, const Variable& x, std::string
   if (lengths.dtype() != int32 && lengths.dtype() != int64)
     throw TypeError(
         fmt::format("{}: lengths must be int32 or int64, not {}", function, name(lengths.dtype())));
-  const Variable wide = cast(lengths, int64);
+  Variable wide = cast(lengths, int64);
+  if (!wide.node()->lazy && wide.device() != x.device()) wide = wide.to(x.device());  // a list of the user
   return apply(std::make_shared<CheckedLengths>(std::string(function)), {&wide, &x},
                std::source_location::current());
 }
