@@ -7,9 +7,9 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/layer_state.h"
+#include "espalier/nn/lstm_step.h"
 #include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/recurrent/memory_cell.h"
 
 namespace espalier::nn {
 
@@ -33,7 +33,18 @@ class CellState : public LayerState {
     declare("bias_ih", {gates * hidden}, initial);
     declare("bias_hh", {gates * hidden}, initial);
   }
+  CellState(std::string_view kind, const LstmForm& form, const std::optional<Initializer>& initializer)
+      : LayerState(kind), gates_(form.gates()), hidden_(form.hidden), bias_(form.bias) {
+    form.check(kind);
+    for (const LstmParameter& each : lstm_parameters(form, -1, initializer))
+      declare(each.name, each.shape, each.initializer);
+  }
 
+  void check_input(const Variable& x) {
+    if (x.rank() != 2)
+      throw ShapeError(fmt::format("{}: an input of shape {} is not [n, width]", kind(), x.shape().str()));
+    fit(x, {{-1, x.shape()[1]}});
+  }
   /// x · Wᵀ as one node.
   static Variable product(const Variable& x, const Variable& weight) {
     return apply(matmul_op({.transpose_a = false, .transpose_b = true}), {&x, &weight},
@@ -41,9 +52,7 @@ class CellState : public LayerState {
   }
   /// W_ih·x + b_ih, [n, gates · hidden].
   Variable of_input(const Variable& x) {
-    if (x.rank() != 2)
-      throw ShapeError(fmt::format("{}: an input of shape {} is not [n, width]", kind(), x.shape().str()));
-    fit(x, {{-1, x.shape()[1]}});
+    check_input(x);
     const Variable sums = product(x, parameter("weight_ih"));
     return bias_ ? sums + parameter("bias_ih") : sums;
   }
@@ -55,14 +64,14 @@ class CellState : public LayerState {
   Variable gate(const Variable& gates, int64_t which) const {
     return gates_ == 1 ? gates : slice(gates, 1, which * hidden_, (which + 1) * hidden_);
   }
-  int64_t gate_width() const { return hidden_; }
-  /// A state for these rows, or 0.
-  Variable started(const Variable& state, const Variable& gates, const Variable& x) const {
-    if (!state.defined()) return zeros_like(gate(gates, 0));
-    if (state.rank() != 2 || state.shape()[0] != x.shape()[0] || state.shape()[1] != hidden_)
+  /// A state like `like`, or 0.
+  Variable started(const Variable& state, const Variable& like, const Variable& x) const {
+    if (!state.defined()) return zeros_like(like);
+    const int64_t width = like.shape()[1];
+    if (state.rank() != 2 || state.shape()[0] != x.shape()[0] || state.shape()[1] != width)
       throw ShapeError(
           fmt::format("{}: a state of shape {} does not fit an input of shape {}: it must be [n, {}]", kind(),
-                      state.shape().str(), x.shape().str(), hidden_));
+                      state.shape().str(), x.shape().str(), width));
     if (state.dtype() != x.dtype())
       throw TypeError(
           fmt::format("{}: the state is {} and the input {}", kind(), name(state.dtype()), name(x.dtype())));
@@ -81,7 +90,7 @@ class RNNCellState : public LayerStateOf<RNNCellState, CellState> {
         nonlinearity_(o.nonlinearity) {}
   Variable forward(const Variable& x) override { return next(x, {}); }
   Variable next(const Variable& x, const Variable& state) {
-    const Variable in = of_input(x), sum = in + of_state(started(state, in, x));
+    const Variable in = of_input(x), sum = in + of_state(started(state, gate(in, 0), x));
     return nonlinearity_ == Nonlinearity::tanh ? tanh(sum) : relu(sum);
   }
 
@@ -91,16 +100,26 @@ class RNNCellState : public LayerStateOf<RNNCellState, CellState> {
 
 class LSTMCellState : public LayerStateOf<LSTMCellState, CellState> {
  public:
-  LSTMCellState(int64_t hidden, const CellOptions& options) : LayerStateOf("LSTMCell", 4, hidden, options) {}
+  LSTMCellState(int64_t hidden, const LSTMCellOptions& o)
+      : LSTMCellState({hidden, o.bias, o.projection, o.peepholes, o.coupled, o.layer_norm}, o.initializer) {}
   Variable forward(const Variable& x) override { return next(x, {}).h; }
   LSTMState next(const Variable& x, const LSTMState& state) {
-    const Variable in = of_input(x);
-    const Variable h = started(state.h, in, x), c = started(state.c, in, x);
-    const Variable summands[] = {in, of_state(h)}, memories[] = {c};
-    constexpr int64_t i = 0, f = 1, g = 2, o = 3;
-    const MemoryStates next = next_memory({gate_width(), 1, {i, o, f, g, i, o, f, g}}, summands, memories);
-    return {next.h, next.c};
+    check_input(x);
+    const LstmWeights weights =
+        lstm_weights(form_, [this](const std::string& name) { return parameter(name); });
+    const Variable inputs = lstm_inputs(form_, weights, x);
+    const auto started_at = [&](const Variable& given, int64_t width) {
+      return started(given, slice(inputs, 1, 0, width), x);
+    };
+    const LSTMState before{started_at(state.h, form_.width()), started_at(state.c, form_.hidden)};
+    return lstm_step(form_, weights, inputs, before);
   }
+
+ private:
+  LSTMCellState(const LstmForm& form, const std::optional<Initializer>& initializer)
+      : LayerStateOf("LSTMCell", form, initializer), form_(form) {}
+
+  LstmForm form_;
 };
 
 class GRUCellState : public LayerStateOf<GRUCellState, CellState> {
@@ -108,7 +127,7 @@ class GRUCellState : public LayerStateOf<GRUCellState, CellState> {
   GRUCellState(int64_t hidden, const CellOptions& options) : LayerStateOf("GRUCell", 3, hidden, options) {}
   Variable forward(const Variable& x) override { return next(x, {}); }
   Variable next(const Variable& x, const Variable& state) {
-    const Variable in = of_input(x), h = started(state, in, x), of_h = of_state(h);
+    const Variable in = of_input(x), h = started(state, gate(in, 0), x), of_h = of_state(h);
     const Variable r = sigmoid(gate(in, 0) + gate(of_h, 0)), z = sigmoid(gate(in, 1) + gate(of_h, 1));
     const Variable n = tanh(gate(in, 2) + r * gate(of_h, 2));
     return n + z * (h - n);
@@ -157,9 +176,9 @@ Variable GRUCell::operator()(const Variable& x, const Variable& h, Where where) 
   return next_state<GRUCellState>(layer_state(), x, h, where);
 }
 
-LSTMCell::LSTMCell(int64_t hidden, CellOptions options, Where where)
+LSTMCell::LSTMCell(int64_t hidden, LSTMCellOptions options, Where where)
     : LayerOf(new_cell<LSTMCellState>(hidden, options, where)) {}
-LSTMCell::LSTMCell(int64_t in, int64_t hidden, const CellOptions& options, const Where* where)
+LSTMCell::LSTMCell(int64_t in, int64_t hidden, const LSTMCellOptions& options, const Where* where)
     : LSTMCell(hidden, options, *where) {
   create_cell(layer_state(), in, options.dtype, *where);
 }

@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/recurrent/sequence_checks.h"
 
 namespace espalier::nn {
 
@@ -29,11 +30,10 @@ Variable in_order(const Variable& states, const std::vector<int64_t>& order) {
 
 }  // namespace
 
-RecurrentState::RecurrentState(std::string_view kind, RecurrentCell cell, int64_t hidden,
+RecurrentState::RecurrentState(std::string_view kind, RecurrentCell cell, const LstmForm& form,
                                const RecurrentOptions& options)
-    : LayerStateOf(kind), cell_(cell), hidden_(hidden), options_(options) {
-  if (hidden <= 0)
-    throw Error(fmt::format("{}: the state has width {}; it must be at least 1", kind, hidden));
+    : LayerStateOf(kind), cell_(cell), form_(form), options_(options) {
+  form.check(kind);
   if (options.layers <= 0)
     throw Error(fmt::format("{}: {} layers; there must be at least 1", kind, options.layers));
   if (!(options.dropout >= 0 && options.dropout < 1))
@@ -41,13 +41,19 @@ RecurrentState::RecurrentState(std::string_view kind, RecurrentCell cell, int64_
   if (!(options.weight_noise >= 0 && std::isfinite(options.weight_noise)))
     throw Error(
         fmt::format("{}: the weight noise must not be negative, but is {}", kind, options.weight_noise));
-  const double bound = 1 / std::sqrt(static_cast<double>(hidden));
+  const double bound = 1 / std::sqrt(static_cast<double>(form.hidden));
   const Initializer initial = options.initializer ? *options.initializer : init::Uniform(-bound, bound);
-  const int64_t rows = gates_of(cell) * hidden;
+  const int64_t hidden = form.hidden, rows = gates_of(cell) * hidden;
   for (int64_t layer = 0; layer < options.layers; ++layer)
     for (int64_t d = 0; d < directions(); ++d) {
       const std::string of = suffix(layer, d == 1);
-      declare("weight_ih" + of, {rows, layer ? directions() * hidden : -1}, initial);
+      const int64_t in = layer ? directions() * form.width() : -1;
+      if (cell == RecurrentCell::lstm) {
+        for (const LstmParameter& each : lstm_parameters(form, in, options.initializer))
+          declare(each.name + of, each.shape, each.initializer);
+        continue;
+      }
+      declare("weight_ih" + of, {rows, in}, initial);
       declare("weight_hh" + of, {rows, hidden}, initial);
       if (!options.bias) continue;
       declare("bias_ih" + of, {rows}, initial);
@@ -61,24 +67,42 @@ Variable RecurrentState::weight(const std::string& name) const {
   return value + options_.weight_noise * randn_like(value);
 }
 
+LSTMState RecurrentState::zeros_for(const Variable& sums, const Dims& batch_sizes) const {
+  const Variable first = batch_sizes.empty() ? one_state(sums, 0) : slice(sums, 0, 0, batch_sizes[0]);
+  const Variable c = zeros_like(slice(first, 1, 0, form_.hidden));
+  if (cell_ != RecurrentCell::lstm) return {c, {}};
+  return {form_.projection ? zeros_like(slice(first, 1, 0, form_.projection)) : c, c};
+}
+
 RecurrenceOutputs RecurrentState::one_direction(const Variable& x, int64_t layer, bool reverse,
-                                                const LSTMState& state, const Dims& batch_sizes) {
+                                                const LSTMState& state, const Steps& steps) {
   const std::string of = suffix(layer, reverse);
+  const int64_t which = layer * directions() + reverse;
+  LSTMState first;
+  if (state.h.defined()) first.h = one_state(state.h, which);
+  if (state.c.defined()) first.c = one_state(state.c, which);
+  const RecurrenceForm form{cell_, reverse, steps.batch_sizes};
+  if (!form_.plain()) return with_options(x, of, first, form, steps.lengths);
   RecurrenceInputs in{matmul(x, transpose(weight("weight_ih" + of))), weight("weight_hh" + of), {}};
   if (options_.bias) {
     in.bias_ih = parameter("bias_ih" + of);
     in.bias_hh = parameter("bias_hh" + of);
   }
-  const int64_t which = layer * directions() + reverse;
-  if (state.h.defined()) {
-    in.h = one_state(state.h, which);
-    if (state.c.defined()) in.c = one_state(state.c, which);
-  } else {
-    const Variable first = batch_sizes.empty() ? one_state(in.x, 0) : slice(in.x, 0, 0, batch_sizes[0]);
-    in.h = zeros_like(slice(first, 1, 0, hidden_));
-    if (cell_ == RecurrentCell::lstm) in.c = in.h;
-  }
-  return recurrence(in, {cell_, reverse, batch_sizes});
+  if (!first.h.defined()) first = zeros_for(in.x, steps.batch_sizes);
+  in.h = first.h;
+  in.c = first.c;
+  in.lengths = steps.lengths;
+  return recurrence(in, form);
+}
+
+RecurrenceOutputs RecurrentState::with_options(const Variable& x, const std::string& of, LSTMState first,
+                                               const RecurrenceForm& form, const Variable& lengths) const {
+  const LstmWeights weights = lstm_weights(form_, [&](const std::string& name) {
+    return name.starts_with("weight") ? weight(name + of) : parameter(name + of);
+  });
+  const Variable sums = lstm_inputs(form_, weights, x);
+  if (!first.h.defined()) first = zeros_for(sums, form.batch_sizes);
+  return lstm_over_steps(form_, weights, sums, first, form, lengths);
 }
 
 Variable RecurrentState::dropped(const Variable& x, const Dims& batch_sizes) const {
@@ -93,19 +117,18 @@ Variable RecurrentState::dropped(const Variable& x, const Dims& batch_sizes) con
   return x * gather(mask, list.to(x.device()), 0);
 }
 
-SequenceOutput<LSTMState> RecurrentState::over_steps(Variable x, const LSTMState& state,
-                                                     const Dims& batch_sizes) {
+SequenceOutput<LSTMState> RecurrentState::over_steps(Variable x, const LSTMState& state, const Steps& steps) {
   std::vector<Variable> h, c;
   for (int64_t layer = 0; layer < options_.layers; ++layer) {
     std::vector<Variable> outputs;
     for (int64_t d = 0; d < directions(); ++d) {
-      RecurrenceOutputs made = one_direction(x, layer, d == 1, state, batch_sizes);
+      RecurrenceOutputs made = one_direction(x, layer, d == 1, state, steps);
       outputs.push_back(std::move(made.h));
       h.push_back(std::move(made.last_h));
       if (made.last_c.defined()) c.push_back(std::move(made.last_c));
     }
     x = outputs.size() == 1 ? outputs[0] : concat(outputs, -1);
-    if (layer + 1 < options_.layers) x = dropped(x, batch_sizes);
+    if (layer + 1 < options_.layers) x = dropped(x, steps.batch_sizes);
   }
   return {x, {stack(h, 0), c.empty() ? Variable() : stack(c, 0)}};
 }
@@ -113,9 +136,9 @@ SequenceOutput<LSTMState> RecurrentState::over_steps(Variable x, const LSTMState
 void RecurrentState::check_state(const LSTMState& state, const Variable& x, int64_t batch) const {
   if (cell_ == RecurrentCell::lstm && state.h.defined() != state.c.defined())
     throw Error(fmt::format("{}: a state needs both h and c, or neither", kind()));
-  const Shape wanted{options_.layers * directions(), batch, hidden_};
-  for (const Variable* each : {&state.h, &state.c}) {
+  for (const auto& [each, width] : {std::pair{&state.h, form_.width()}, {&state.c, form_.hidden}}) {
     if (!each->defined()) continue;
+    const Shape wanted{options_.layers * directions(), batch, width};
     if (!(each->shape() == wanted))
       throw ShapeError(fmt::format("{}: a state of shape {} does not fit an input of shape {}: it must be {}",
                                    kind(), each->shape().str(), x.shape().str(), wanted.str()));
@@ -125,17 +148,19 @@ void RecurrentState::check_state(const LSTMState& state, const Variable& x, int6
   }
 }
 
-SequenceOutput<LSTMState> RecurrentState::run(const Variable& x, const LSTMState& state) {
-  const Shape& shape = x.shape();
+SequenceOutput<LSTMState> RecurrentState::run(const Variable& given, const LSTMState& state,
+                                              const Variable& lengths) {
+  const Shape& shape = given.shape();
   if (shape.rank() != 3 || shape[options_.batch_first ? 1 : 0] == 0)
     throw ShapeError(fmt::format("{}: an input of shape {} is not {}, with at least one step", kind(),
                                  shape.str(),
                                  options_.batch_first ? "[batch, steps, width]" : "[steps, batch, width]"));
-  fit(x, {{-1, shape[2]}});
-  check_state(state, x, shape[options_.batch_first ? 0 : 1]);
-  if (!options_.batch_first) return over_steps(x, state, {});
-  SequenceOutput<LSTMState> made = over_steps(transpose(x, {1, 0, 2}), state, {});
-  made.outputs = transpose(made.outputs, {1, 0, 2});
+  fit(given, {{-1, shape[2]}});
+  check_state(state, given, shape[options_.batch_first ? 0 : 1]);
+  const Variable x = checked_steps(options_.batch_first ? transpose(given, {1, 0, 2}) : given, kind());
+  SequenceOutput<LSTMState> made =
+      over_steps(x, state, {.lengths = lengths.defined() ? checked_lengths(lengths, x, kind()) : Variable()});
+  if (options_.batch_first) made.outputs = transpose(made.outputs, {1, 0, 2});
   return made;
 }
 
@@ -148,7 +173,7 @@ PackedOutput<LSTMState> RecurrentState::run(const data::PackedSequence& x, const
   check_state(state, x.data, static_cast<int64_t>(x.sequences()));
   const LSTMState sorted{in_order(state.h, x.sorted_indices), in_order(state.c, x.sorted_indices)};
   const SequenceOutput<LSTMState> made =
-      over_steps(x.data, sorted, Dims(x.batch_sizes.begin(), x.batch_sizes.end()));
+      over_steps(x.data, sorted, {.batch_sizes = Dims(x.batch_sizes.begin(), x.batch_sizes.end())});
   return {x.with(made.outputs),
           {in_order(made.state.h, x.unsorted_indices), in_order(made.state.c, x.unsorted_indices)}};
 }

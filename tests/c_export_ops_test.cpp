@@ -171,6 +171,13 @@ BOOST_AUTO_TEST_CASE(layers_of_one_op_have_code_for_inference) {
   check_functions(values({3, 2, 6}, 6),
                   {[=](V x) { return lstm(x).outputs; }, [=](V x) { return gru(x).outputs; },
                    [=](V x) { return rnn(x).outputs; }});
+  const esp::nn::Lstm both(6, 4, {.bidirectional = true});
+  const auto lengths = [](V x) {
+    return esp::nn::Lengths(esp::cast(esp::greater(esp::mean(x, {0, 2}), 0.0f), esp::int64) + 1);
+  };
+  check_functions(values({3, 2, 6}, 6), {[=](V x) { return both(x, lengths(x)).outputs; },
+                                         [=](V x) { return both(x, lengths(x)).state.c; },
+                                         [=](V x) { return gru(x, lengths(x)).state; }});
 }
 
 BOOST_AUTO_TEST_CASE(products_take_matrices_transposed_broadcast_and_in_batches) {

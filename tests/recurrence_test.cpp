@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
+#include <numeric>
 
 #include "espalier/core/error.h"
 #include "espalier/core/op_registry.h"
@@ -22,9 +23,10 @@ constexpr int64_t width = 3, steps = 4, batch = 2;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-/// States of all steps, the last ones, and of an LSTM the last c, as one vector.
-Array reference(const RecurrenceForm& form, const std::vector<Array>& in) {
-  const bool lstm = form.cell == RecurrentCell::lstm, bias = in.size() > (lstm ? 4u : 3u);
+/// States of all steps, the last ones, and of an LSTM the last c, as one vector. The last of `in` may be
+/// lengths.
+Array reference(const RecurrenceForm& form, bool bias, bool lengths, const std::vector<Array>& in) {
+  const bool lstm = form.cell == RecurrentCell::lstm;
   const Array &x = in[0], &weight = in[1];
   std::vector<double> h = in[2].values, c = lstm ? in[3].values : h;
   const int64_t all = width * esp::gates_of(form.cell);
@@ -36,6 +38,7 @@ Array reference(const RecurrenceForm& form, const std::vector<Array>& in) {
   for (size_t k = 0; k < counts.size(); ++k) {
     const size_t t = form.reverse ? counts.size() - 1 - k : k;
     for (int64_t b = 0; b < counts[t]; ++b) {
+      if (lengths && static_cast<double>(t) >= in.back().values[static_cast<size_t>(b)]) continue;
       const auto of = [&](const std::vector<double>& v, int64_t row, int64_t j) {
         return v[static_cast<size_t>(row * width + j)];
       };
@@ -77,29 +80,35 @@ Array reference(const RecurrenceForm& form, const std::vector<Array>& in) {
   return Array({size}, [&](const Index& i) { return out[static_cast<size_t>(i[0])]; });
 }
 
-Variable run(const RecurrenceForm& form, const Variables& v) {
+Variable run(const RecurrenceForm& form, const Variables& v, bool bias = false, bool lengths = false) {
   const bool lstm = form.cell == RecurrentCell::lstm;
   esp::RecurrenceInputs in{v[0], v[1], v[2]};
   if (lstm) in.c = v[3];
-  if (v.size() > (lstm ? 4u : 3u)) in.bias_ih = v[lstm ? 4 : 3], in.bias_hh = v[lstm ? 5 : 4];
+  if (bias) in.bias_ih = v[lstm ? 4 : 3], in.bias_hh = v[lstm ? 5 : 4];
+  if (lengths) in.lengths = v.back();
   const esp::RecurrenceOutputs out = esp::recurrence(in, form);
   std::vector<Variable> parts{esp::reshape(out.h, {-1}), esp::reshape(out.last_h, {-1})};
   if (lstm) parts.push_back(esp::reshape(out.last_c, {-1}));
   return esp::concat(parts, 0);
 }
 
-void check(const RecurrenceForm& form, bool bias) {
+void check(const RecurrenceForm& form, bool bias, bool lengths = false) {
   const int64_t all = width * esp::gates_of(form.cell);
   std::vector<esp::Tensor> inputs{
       form.batch_sizes.empty() ? numbers({steps, batch, all}, -1, 1) : numbers({4, all}, -1, 1),
       numbers({all, width}, -1, 1, 1), numbers({batch, width}, -1, 1, 2)};
   if (form.cell == RecurrentCell::lstm) inputs.push_back(numbers({batch, width}, -1, 1, 3));
   if (bias) inputs.push_back(numbers({all}, -1, 1, 4)), inputs.push_back(numbers({all}, -1, 1, 5));
+  std::vector<size_t> differentiable(inputs.size());
+  std::iota(differentiable.begin(), differentiable.end(), size_t{0});
+  if (lengths) inputs.push_back(esp::tensor_from(std::vector<int64_t>{4, 2}, {2}));
   check_op({.name = std::string(esp::name(form.cell)) + (form.reverse ? " reversed" : "") +
-                    (form.batch_sizes.empty() ? "" : " packed") + (bias ? "" : " without bias"),
-            .op = [=](const Variables& v) { return run(form, v); },
+                    (form.batch_sizes.empty() ? "" : " packed") + (bias ? "" : " without bias") +
+                    (lengths ? " with lengths" : ""),
+            .op = [=](const Variables& v) { return run(form, v, bias, lengths); },
             .inputs = inputs,
-            .reference = [=](const std::vector<Array>& in) { return reference(form, in); },
+            .reference = [=](const std::vector<Array>& in) { return reference(form, bias, lengths, in); },
+            .differentiable = differentiable,
             .roundings = 0});
 }
 
@@ -120,6 +129,12 @@ BOOST_AUTO_TEST_CASE(packed_rows) {
   for (const bool reverse : {false, true})
     for (const RecurrentCell cell : {RecurrentCell::tanh, RecurrentCell::lstm, RecurrentCell::gru})
       check({.cell = cell, .reverse = reverse, .batch_sizes = {2, 1, 1}}, true);
+}
+
+BOOST_AUTO_TEST_CASE(padded_rows) {
+  for (const bool reverse : {false, true})
+    for (const RecurrentCell cell : {RecurrentCell::tanh, RecurrentCell::lstm, RecurrentCell::gru})
+      check({.cell = cell, .reverse = reverse}, !reverse, true);
 }
 
 /// Wide enough that weights are packed for the products.
@@ -168,6 +183,18 @@ BOOST_AUTO_TEST_CASE(batch_sizes_that_rise_are_refused) {
     BOOST_CHECK_EXCEPTION(esp::recurrence({x, weight, numbers({sizes[0], width}, -1, 1)},
                                           {.cell = RecurrentCell::tanh, .batch_sizes = sizes}),
                           esp::ShapeError, says({"recurrence", "batch sizes", "not rise"}));
+}
+
+BOOST_AUTO_TEST_CASE(lengths_of_another_shape_are_refused) {
+  const Variable weight = numbers({width, width}, -1, 1), h = numbers({2, width}, -1, 1);
+  const auto run_with = [&](const esp::Tensor& x, const esp::Dims& sizes, const esp::Tensor& lengths) {
+    (void)esp::recurrence({.x = x, .weight = weight, .h = h, .lengths = lengths},
+                          {.cell = RecurrentCell::tanh, .batch_sizes = sizes});
+  };
+  const esp::Tensor x = numbers({4, 2, width}, -1, 1), rows = numbers({4, width}, -1, 1);
+  const auto is_told = says({"recurrence", "lengths", "[batch]"});
+  BOOST_CHECK_EXCEPTION(run_with(x, {}, esp::zeros({3}, esp::int64)), esp::ShapeError, is_told);
+  BOOST_CHECK_EXCEPTION(run_with(rows, {2, 2}, esp::zeros({2}, esp::int64)), esp::ShapeError, is_told);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -19,7 +19,7 @@ namespace {
 
 struct FigureCase {
   bool packed = false, state = true, batch_first = false;
-  int64_t states = 1;
+  int64_t states = 1, hidden = 2;
 };
 
 /// Outputs, last states and gradients, as figures/recurrent.py lists them.
@@ -30,7 +30,7 @@ void check_figures(const std::string& name, const Net& net, FigureCase c) {
   const esp::Shape shape = c.batch_first ? esp::Shape{3, 4, 2} : esp::Shape{4, 3, 2};
   const Variable x = esp::variable(figure_numbers(shape, 37, 19, 8));
   const Variable h = esp::variable(figure_numbers({c.states, 3, 2}, 29, 13, 8)),
-                 m = esp::variable(figure_numbers({c.states, 3, 2}, 23, 17, 8));
+                 m = esp::variable(figure_numbers({c.states, 3, c.hidden}, 23, 17, 8));
   std::vector<Variable> results, leaves{x};
   if (c.state) leaves.push_back(h);
   if (c.state && lstm) leaves.push_back(m);
@@ -105,6 +105,15 @@ BOOST_AUTO_TEST_CASE(layers_compute_what_pytorch_s_compute) {
   check_all_figures<Rnn>("rnn");
   check_all_figures<Gru>("gru");
   check_all_figures<Lstm>("lstm");
+  check_figures("lstm projected", Lstm(2, 3, {.projection = 2, .dtype = esp::float64}), {.hidden = 3});
+  check_figures(
+      "lstm projected of all",
+      Lstm(2, 3,
+           {.layers = 2, .bidirectional = true, .batch_first = true, .projection = 2, .dtype = esp::float64}),
+      {.batch_first = true, .states = 4, .hidden = 3});
+  check_figures("lstm projected packed",
+                Lstm(2, 3, {.layers = 2, .bidirectional = true, .projection = 2, .dtype = esp::float64}),
+                {.packed = true, .states = 4, .hidden = 3});
   check_figures("rnn relu", Rnn(2, 2, {.nonlinearity = Nonlinearity::relu, .dtype = esp::float64}), {});
 }
 
@@ -176,6 +185,12 @@ BOOST_AUTO_TEST_CASE(plans_of_inference_compute_gradients) {
   check(Rnn(3, 4, {.dtype = esp::float64}));
   check(Lstm(3, 4, {.bidirectional = true, .dtype = esp::float64}));
   check(Gru(3, 4, {.layers = 2, .dtype = esp::float64}));
+
+  const Variable open = esp::placeholder("x", {-1, 2, 3}, esp::float64);
+  const Lstm scanned(3, 4, {.coupled = true, .dtype = esp::float64});
+  const auto loss = [&](const Variable& v) { return esp::sum(esp::square(scanned(v).outputs)); };
+  const esp::Executor plan = loss(open).gradient(open).get_executor({.mode = esp::Mode::inference});
+  BOOST_TEST(difference(plan.run({{"x", input}}), loss(own).gradient(own).value()) < 1e-13);
 }
 
 BOOST_AUTO_TEST_CASE(a_thousand_steps_keep_memory_flat) {

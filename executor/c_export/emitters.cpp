@@ -59,6 +59,8 @@ Table make_table() {
       {"uniform", write_uniform},
       {"attention", write_attention},
       {"recurrence", write_recurrence},
+      {"padded_recurrence", write_recurrence},
+      {"checked_lengths", write_checked_lengths},
   };
   for (const char* reduction : {"sum", "mean", "max", "min", "sum_to_like"})
     table[reduction] = write_reduction;

@@ -46,5 +46,6 @@ void write_dropout_mask(Function& f);
 void write_uniform(Function& f);
 void write_attention(Function& f);
 void write_recurrence(Function& f);
+void write_checked_lengths(Function& f);
 
 }  // namespace espalier::c_export

@@ -1,5 +1,5 @@
 // Recurrent layers, forward: a loop over steps and rows, with the equations of nn/cells.h.
-#include "espalier/ops/recurrent/recurrence.h"
+#include "espalier/ops/recurrent/recurrence_call.h"
 
 #include "espalier/executor/c_export/emitters.h"
 #include "espalier/executor/c_export/scalar_text.h"
@@ -14,7 +14,11 @@ class RecurrenceText {
       : f_(f), cell_(attribute<std::string>(f.op(), "cell")), hidden_(f.input_shape(1)[1]) {}
 
   void run() {
-    f_.only({DType::float32});
+    const bool lengths = has_lengths(f_.op());
+    if (lengths)
+      f_.only({DType::float32, DType::int64});
+    else
+      f_.only({DType::float32});
     // What is kept for gradients is not written: there is no C code for these.
     if (!attribute<std::vector<int64_t>>(f_.op(), "batch_sizes").empty())
       f_.refuse("there is no C code for packed sequences");
@@ -26,12 +30,19 @@ class RecurrenceText {
     if (lstm) begin_state(c_ = f_.out(2), f_.dense(3), batch);
     const size_t biases_at = lstm ? 4 : 3;
     if (bias) of_x_ = f_.dense(biases_at), of_h_ = f_.dense(biases_at + 1);
+    const std::string ends = lengths ? f_.dense(biases_at + (bias ? 2 : 0)) : "";
     f_.loop("step", steps);
     f_.loop("b", batch);
     f_.line(attribute<bool>(f_.op(), "reverse")
                 ? fmt::format("const long at = ({} - step) * {} + b;", steps - 1, batch)
                 : fmt::format("const long at = step * {} + b;", batch));
     f_.line(fmt::format("const float *row = {} + at * {};", x, width));
+    if (lengths) {  // behind the end of a sequence
+      f_.open(fmt::format("if (at / {} >= {}[b])", batch, ends));
+      f_.line(fmt::format("for (long j = 0; j < {0}; ++j) {1}[at * {0} + j] = 0;", hidden_, y));
+      f_.line("continue;");
+      f_.close();
+    }
     f_.line(fmt::format("float *state = {} + b * {}, *to = {} + at * {};", h, hidden_, y, hidden_));
     if (lstm) f_.line(fmt::format("float *cell = {} + b * {};", c_, hidden_));
     f_.loop("k", width);
@@ -94,5 +105,13 @@ class RecurrenceText {
 }  // namespace
 
 void write_recurrence(Function& f) { RecurrenceText(f).run(); }
+
+void write_checked_lengths(Function& f) {
+  const std::string given = f.dense(0), to = f.out();
+  f.loop("b", f.output_shape().elements());
+  f.fail_if(fmt::format("{0}[b] < 0 || {0}[b] > {1}", given, f.input_shape(1)[0]));
+  if (given != to) f.line(fmt::format("{}[b] = {}[b];", to, given));
+  f.close();
+}
 
 }  // namespace espalier::c_export

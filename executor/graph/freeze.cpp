@@ -1,5 +1,7 @@
 #include "espalier/executor/graph/graph.h"
 
+#include <set>
+
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
 #include "espalier/core/op_registry.h"
@@ -49,6 +51,28 @@ void add_assignments(Graph& graph, const std::vector<uint32_t>& leaves,
 /// The input of a choice by phase that a plan computes.
 size_t chosen_by_phase(bool inference) { return inference ? 1 : 0; }
 
+/// The outputs behind the first that other nodes of the tree read.
+using ReadOutputs = std::set<std::pair<const Node*, uint32_t>>;
+ReadOutputs read_outputs(const std::vector<Node*>& tree) {
+  ReadOutputs read;
+  for (const Node* node : tree)
+    for (const Edge& input : node->inputs)
+      if (input.output() > 0) read.emplace(input.node(), input.output());
+  return read;
+}
+/// What stands in the place of an op when nothing is trained, unless it leaves out what a gradient reads.
+OpPtr op_for_inference(const Graph& graph, const GraphNode& n, const Node* node, const ReadOutputs& read) {
+  const OpPtr calm = n.op->for_inference();
+  const auto first = read.lower_bound({node, 0});
+  if (!calm || first == read.end() || first->first != node) return calm ? calm : n.op;
+  GraphNode other = n;
+  other.op = calm;
+  const Specs before = infer_outputs(graph, n), after = infer_outputs(graph, other);
+  for (auto each = first; each != read.end() && each->first == node; ++each)
+    if (!(after[each->second] == before[each->second])) return n.op;
+  return calm;
+}
+
 /// The nodes that a step computes, in the order of writing.
 std::vector<Node*> nodes_of_step(const std::vector<Variable>& roots, bool inference) {
   std::vector<Node*> nodes;
@@ -71,6 +95,7 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
   std::vector<Variable> roots = results;
   roots.insert(roots.end(), updates.begin(), updates.end());
   const std::vector<Node*> tree = nodes_of_step(roots, inference);
+  const ReadOutputs read = inference ? read_outputs(tree) : ReadOutputs{};
   Graph graph;
   graph.nodes.reserve(tree.size());
   NodeMap position;
@@ -100,8 +125,7 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
       if (collective) n.inputs.push_back({*collective, 0});
       collective = static_cast<uint32_t>(graph.nodes.size());
     }
-    if (inference)
-      if (OpPtr calm = n.op->for_inference()) n.op = std::move(calm);
+    if (inference) n.op = op_for_inference(graph, n, node, read);
     if (is_constant(*n.op)) {
       n.constant = std::make_shared<Tensor>(node->outputs[0].value);
       n.outputs = {n.constant->spec()};

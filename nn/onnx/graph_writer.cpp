@@ -140,7 +140,8 @@ void GraphWriter::write_node(const Node& node) {
   std::string name;
   if (chooses_by_phase(call.op))
     name = call.inputs.back();
-  else if (is_op(call.op, "stop_gradient"))
+  else if (is_op(call.op, "stop_gradient") || is_op(call.op, "checked_steps") ||
+           is_op(call.op, "checked_lengths"))
     name = call.inputs[0];
   else if (is_op(call.op, "multiply"))  // what is kept by a dropout
     for (const size_t i : {0, 1}) {

@@ -3,6 +3,7 @@
 
 #include "espalier/core/op_names.h"
 #include "espalier/nn/onnx/graph_writer.h"
+#include "espalier/nn/onnx/tensors.h"
 #include "espalier/ops/recurrent/recurrence_call.h"
 
 namespace espalier::onnx {
@@ -57,7 +58,7 @@ bool is_zero(const Edge& state) {
 }  // namespace
 
 std::string write_recurrence(GraphWriter& w, const GraphWriter::Call& call) {
-  if (!is_op(call.op, "recurrence")) return {};
+  if (!is_op(call.op, "recurrence") && !is_op(call.op, "padded_recurrence")) return {};
   const RecurrenceForm form = recurrence_form_of(call.op);
   if (!form.batch_sizes.empty()) throw UnsupportedError("packed sequences cannot be written");
   const bool lstm = form.cell == RecurrentCell::lstm, bias = attribute<bool>(call.op, "bias");
@@ -73,6 +74,11 @@ std::string write_recurrence(GraphWriter& w, const GraphWriter::Call& call) {
                                              ordered_gates(w, call.inputs[first + 1], form.cell, hidden)});
     w.set(both, "axis", int64_t{0});
     inputs[3] = of_direction(w, w.last_output(both));
+  }
+  if (has_lengths(call.op)) {
+    pb::NodeProto& lengths = w.begin("Cast", {call.inputs.back()});
+    w.set(lengths, "to", int64_t{type_in_file(int32)});
+    inputs[4] = w.last_output(lengths);
   }
   const bool started = !is_zero(call.node.inputs[2]) || (lstm && !is_zero(call.node.inputs[3]));
   if (started) {

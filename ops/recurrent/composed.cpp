@@ -52,9 +52,17 @@ ComposedRecurrence composed_recurrence(const RecurrenceInputs& in, const Recurre
       x = x + in.bias_ih;
       s = s + in.bias_hh;
     }
-    const State next = next_state(form.cell, x, s, own);
-    before.push_back(own.h);
-    out.push_back(next.h);
+    State next = next_state(form.cell, x, s, own);
+    Variable shown = next.h, started = own.h;
+    if (in.lengths.defined()) {
+      const Variable counts = unsqueeze(greater(in.lengths, loop.position(k)), 1);
+      shown = where(counts, next.h, 0.0);
+      started = where(counts, own.h, 0.0);
+      next.h = where(counts, next.h, own.h);
+      if (next.c.defined()) next.c = where(counts, next.c, own.c);
+    }
+    before.push_back(started);
+    out.push_back(shown);
     state.h = loop.with_rows(next.h, state.h, k);
     if (next.c.defined()) state.c = loop.with_rows(next.c, state.c, k);
   }

@@ -10,6 +10,7 @@
 #include "espalier/ops/recurrent/composed.h"
 #include "espalier/ops/recurrent/memory_cell_call.h"
 #include "espalier/ops/recurrent/recurrence_kernel.h"
+#include "espalier/ops/recurrent/sequence_checks.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
 
@@ -28,11 +29,14 @@ bool are_batch_sizes(const Dims& sizes) {
 struct Settings {
   RecurrenceForm form;
   bool bias = false;
+  bool lengths = false;
 
   bool is_lstm() const { return form.cell == RecurrentCell::lstm; }
-  /// Of the inputs x, weight, states and biases.
-  size_t inputs() const { return 3u + is_lstm() + 2u * bias; }
+  /// Of the inputs x, weight, states, biases and lengths.
+  size_t inputs() const { return 3u + is_lstm() + 2u * bias + lengths; }
   size_t biases_at() const { return 3u + is_lstm(); }
+  bool is_bias(size_t input) const { return bias && (input == biases_at() || input == biases_at() + 1); }
+  bool is_lengths(size_t input) const { return lengths && input + 1 == inputs(); }
   Attributes attributes() const {
     return {{"cell", std::string(name(form.cell))},
             {"reverse", form.reverse},
@@ -51,14 +55,18 @@ struct Settings {
     made.dims().back() = width;
     return made;
   }
-  /// Whether the batch is along that axis of an input.
-  bool mixes(size_t axis, size_t rank) const { return !form.batch_sizes.empty() || axis + 2 != rank; }
+  /// Whether the batch is not along that axis of an input.
+  bool mixes(size_t input, size_t axis, const InputSpecs& in) const {
+    if (input == 1 || is_bias(input)) return true;
+    return !form.batch_sizes.empty() || (!is_lengths(input) && axis + 2 != in[input]->shape.rank());
+  }
 };
 
 RecurrenceInputs inputs_of(const Settings& s, const std::vector<Variable>& v) {
   RecurrenceInputs in{v[0], v[1], v[2]};
   if (s.is_lstm()) in.c = v[3];
   if (s.bias) in.bias_ih = v[s.biases_at()], in.bias_hh = v[s.biases_at() + 1];
+  if (s.lengths) in.lengths = v[s.inputs() - 1];
   return in;
 }
 
@@ -70,15 +78,16 @@ NodeFlops flops(const NodeWork& work) {
           .product_type = work.inputs[1]->dtype};
 }
 
-/// The recurrence from (x, weight, h[, c][, bias_ih, bias_hh]). Outputs: the states of all steps, the last
-/// h[, the last c], and if it `keeps` them, for LSTM and GRU, the gates and what they were made with.
+/// The recurrence from (x, weight, h[, c][, bias_ih, bias_hh][, lengths]). Outputs: the states of all steps,
+/// the last h[, the last c], and if it `keeps` them, for LSTM and GRU, the gates and what they were made
+/// with.
 class Recurrence : public Op {
  public:
   Recurrence(Settings settings, bool keeps)
       : Op({.gradient_reads = InputSet{~settings.unread().bits}, .gradient_reads_output = true}),
         s_(std::move(settings)),
         keeps_(keeps && keeps_gates(s_.form.cell)) {}
-  std::string_view name() const override { return "recurrence"; }
+  std::string_view name() const override { return s_.lengths ? "padded_recurrence" : "recurrence"; }
   Attributes attributes() const override {
     Attributes all = s_.attributes();
     all.emplace_back("keeps", keeps_);
@@ -86,7 +95,7 @@ class Recurrence : public Op {
   }
   Specs infer(const InputSpecs& in) const override;
   bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
-    return input == 1 || input >= s_.biases_at() || s_.mixes(axis, in[input]->shape.rank());
+    return s_.mixes(input, axis, in);
   }
   NodeFlops cost(const NodeWork& work) const override { return flops(work); }
   bool can_write_over(size_t output, size_t input) const override {
@@ -117,9 +126,10 @@ class Recurrence : public Op {
   const bool keeps_;
 };
 
-/// The gradients from (x, weight, h[, c][, biases], states[, gates, memory], and those gradients of the
-/// states of all steps, of the last h and of the last c that `given` names). Outputs: those of x, of h[, of
-/// c], the states that the steps begin with, and of a GRU those of the products with the states.
+/// The gradients from (x, weight, h[, c][, biases][, lengths], states[, gates, memory], and those gradients
+/// of the states of all steps, of the last h and of the last c that `given` names). Outputs: those of x, of
+/// h[, of c], the states that the steps begin with, 0 where a step does not count, and of a GRU those of the
+/// products with the states.
 class RecurrenceGradient : public Op {
  public:
   RecurrenceGradient(Settings settings, int64_t given)
@@ -127,7 +137,9 @@ class RecurrenceGradient : public Op {
             .gradient_reads = InputSet{~(kept_of(settings).bits)}}),
         s_(std::move(settings)),
         given_(given) {}
-  std::string_view name() const override { return "recurrence_gradient"; }
+  std::string_view name() const override {
+    return s_.lengths ? "padded_recurrence_gradient" : "recurrence_gradient";
+  }
   Attributes attributes() const override {
     Attributes all = s_.attributes();
     all.emplace_back("given", given_);
@@ -142,9 +154,7 @@ class RecurrenceGradient : public Op {
     return specs;
   }
   bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
-    const bool of_parameters =
-        input == 1 || (s_.bias && (input == s_.biases_at() || input == s_.biases_at() + 1));
-    return of_parameters || s_.mixes(axis, in[input]->shape.rank());
+    return s_.mixes(input, axis, in);
   }
   NodeFlops cost(const NodeWork& work) const override { return flops(work); }
   bool can_write_over(size_t output, size_t input) const override {
@@ -181,9 +191,10 @@ class RecurrenceGradient : public Op {
 };
 
 Specs Recurrence::infer(const InputSpecs& in) const {
-  for (const Spec* each : in) {
-    check_same_dtype(*in[0], *each, name());
-    check_dtype<Reals>(*each, name());
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (s_.is_lengths(i)) continue;
+    check_same_dtype(*in[0], *in[i], name());
+    check_dtype<Reals>(*in[i], name());
   }
   const Shape &x = in[0]->shape, &weight = in[1]->shape, &h = in[2]->shape;
   const int64_t gates = gates_of(s_.form.cell);
@@ -206,6 +217,9 @@ Specs Recurrence::infer(const InputSpecs& in) const {
                     "{}, {} and {}",
                     espalier::name(s_.form.cell), rank == 3 ? "steps, batch" : "rows", gates, gates, x.str(),
                     weight.str(), h.str()));
+  if (s_.lengths && (rank != 3 || *in[s_.inputs() - 1] != Spec{DType::int64, Shape{x[1]}}))
+    throw ShapeError(fmt::format("recurrence: lengths of shape {} for x {}; they are int64 [batch]",
+                                 in[s_.inputs() - 1]->shape.str(), x.str()));
   Specs specs{{in[0]->dtype, s_.like_x(x, weight[1])}, *in[2]};
   if (s_.is_lstm()) specs.push_back(*in[2]);
   if (!keeps_) return specs;
@@ -271,7 +285,11 @@ Gradients RecurrenceGradient::gradient(const GradientRule& rule) const {
   Gradients result(rule.inputs());
   std::vector<Variable> own(rule.inputs());  // nodes of their own, at which the gradients end
   const auto take = [&](size_t i) { own[i] = reshape_like(rule.input(i), rule.input(i)); };
-  for (size_t i = 0; i < s_.inputs(); ++i) take(i);
+  for (size_t i = 0; i < s_.inputs(); ++i)
+    if (s_.is_lengths(i))
+      own[i] = rule.input(i);
+    else
+      take(i);
   for (size_t i = gradients_at(); i < rule.inputs(); ++i) take(i);
   const RecurrenceInputs in = inputs_of(s_, own);
   const ComposedRecurrence composed = composed_recurrence(in, s_.form);
@@ -292,12 +310,14 @@ Gradients RecurrenceGradient::gradient(const GradientRule& rule) const {
     if (rule.output_gradient(k).defined()) add(second, sum(outputs[k] * rule.output_gradient(k)));
   if (!second.defined()) return result;
   for (size_t i = 0; i < own.size(); ++i)
-    if (own[i].defined() && rule.wants(i) && is_below(second, own[i])) result[i] = second.gradient(own[i]);
+    if (own[i].defined() && !s_.is_lengths(i) && rule.wants(i) && is_below(second, own[i]))
+      result[i] = second.gradient(own[i]);
   return result;
 }
 
-Settings read_settings(AttributeReader& a) {
+Settings read_settings(AttributeReader& a, bool lengths) {
   Settings s;
+  s.lengths = lengths;
   const std::string& cell = a.text("cell");
   bool known = false;
   for (const RecurrentCell each :
@@ -306,7 +326,8 @@ Settings read_settings(AttributeReader& a) {
   if (!known) a.refuse("cell");
   s.form.reverse = a.flag("reverse");
   s.form.batch_sizes = a.integers("batch_sizes");
-  if (!are_batch_sizes(s.form.batch_sizes)) a.refuse("batch_sizes");
+  if (!are_batch_sizes(s.form.batch_sizes) || (lengths && !s.form.batch_sizes.empty()))
+    a.refuse("batch_sizes");
   s.bias = a.flag("bias");
   return s;
 }
@@ -314,10 +335,11 @@ Settings read_settings(AttributeReader& a) {
 }  // namespace
 
 RecurrenceOutputs recurrence(const RecurrenceInputs& in, const RecurrenceForm& form) {
-  const Settings settings{form, in.bias_ih.defined()};
+  const Settings settings{form, in.bias_ih.defined(), in.lengths.defined()};
   SmallVector<const Variable*, 8> inputs{&in.x, &in.weight, &in.h};
   if (settings.is_lstm()) inputs.push_back(&in.c);
   if (settings.bias) inputs.push_back(&in.bias_ih), inputs.push_back(&in.bias_hh);
+  if (settings.lengths) inputs.push_back(&in.lengths);
   bool differentiable = false;
   for (const Variable* each : inputs) differentiable |= each->node()->needs_gradient;
   const Variable h = apply(std::make_shared<Recurrence>(settings, differentiable && !build_context().no_grad),
@@ -328,18 +350,21 @@ RecurrenceOutputs recurrence(const RecurrenceInputs& in, const RecurrenceForm& f
 
 void add_recurrence_ops(OpRegistry& ops) {
   add_memory_cell_ops(ops);
-  ops.add("recurrence", [](AttributeReader& a) {
-    Settings settings = read_settings(a);
-    const bool keeps = a.flag("keeps");
-    if (keeps && !keeps_gates(settings.form.cell)) a.refuse("keeps");
-    return std::make_shared<Recurrence>(std::move(settings), keeps);
-  });
-  ops.add("recurrence_gradient", [](AttributeReader& a) {
-    Settings settings = read_settings(a);
-    const int64_t given = a.integer("given", 1);
-    if (given > (settings.is_lstm() ? 7 : 3)) a.refuse("given");
-    return std::make_shared<RecurrenceGradient>(std::move(settings), given);
-  });
+  add_sequence_check_ops(ops);
+  for (const bool lengths : {false, true}) {
+    ops.add(lengths ? "padded_recurrence" : "recurrence", [lengths](AttributeReader& a) {
+      Settings settings = read_settings(a, lengths);
+      const bool keeps = a.flag("keeps");
+      if (keeps && !keeps_gates(settings.form.cell)) a.refuse("keeps");
+      return std::make_shared<Recurrence>(std::move(settings), keeps);
+    });
+    ops.add(lengths ? "padded_recurrence_gradient" : "recurrence_gradient", [lengths](AttributeReader& a) {
+      Settings settings = read_settings(a, lengths);
+      const int64_t given = a.integer("given", 1);
+      if (given > (settings.is_lstm() ? 7 : 3)) a.refuse("given");
+      return std::make_shared<RecurrenceGradient>(std::move(settings), given);
+    });
+  }
 }
 
 }  // namespace espalier

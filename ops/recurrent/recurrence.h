@@ -23,8 +23,10 @@ struct RecurrenceForm {
 /// `x` [steps, batch, gates · hidden] or, packed, [rows, gates · hidden]: the inputs times their weights.
 /// `weight` [gates · hidden, hidden] multiplies the state before. The states `h` and, of an LSTM, `c` are
 /// [batch, hidden]. Biases [gates · hidden], of the inputs and of the states, are both given or none.
+/// `lengths` [batch], int64 within [0, steps], says of which steps a padded sequence consists, the first
+/// ones: at others its state stays as it is, and the output is 0. Packed rows have none.
 struct RecurrenceInputs {
-  Variable x, weight, h, c = {}, bias_ih = {}, bias_hh = {};
+  Variable x, weight, h, c = {}, bias_ih = {}, bias_hh = {}, lengths = {};
 };
 
 /// The states of all steps, [steps, batch, hidden] or [rows, hidden], and those after the last one of each

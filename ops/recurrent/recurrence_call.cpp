@@ -37,13 +37,17 @@ struct Taker {
 ForwardOperands<Tensor> operands_of(const Op& op, RecurrentCell cell, Taker<Tensor>& inputs) {
   ForwardOperands<Tensor> all{inputs.next(), inputs.next(), inputs.next()};
   if (cell == RecurrentCell::lstm) all.c = inputs.next();
-  if (!attribute<bool>(op, "bias")) return all;
-  all.bias_ih = inputs.next();
-  all.bias_hh = inputs.next();
+  if (attribute<bool>(op, "bias")) {
+    all.bias_ih = inputs.next();
+    all.bias_hh = inputs.next();
+  }
+  if (has_lengths(op)) all.lengths = inputs.next();
   return all;
 }
 
 }  // namespace
+
+bool has_lengths(const Op& op) { return op.name().starts_with("padded"); }
 
 RecurrenceForm recurrence_form_of(const Op& op) {
   const auto sizes = attribute<std::vector<int64_t>>(op, "batch_sizes");

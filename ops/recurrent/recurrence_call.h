@@ -12,7 +12,7 @@ inline constexpr int64_t given_h = 1, given_last_h = 2, given_last_c = 4;
 /// Absent operands are null.
 template <class T>
 struct ForwardOperands {
-  const T *x, *weight, *h, *c = nullptr, *bias_ih = nullptr, *bias_hh = nullptr;
+  const T *x, *weight, *h, *c = nullptr, *bias_ih = nullptr, *bias_hh = nullptr, *lengths = nullptr;
 };
 struct ForwardCall {
   RecurrenceForm form;
@@ -27,6 +27,8 @@ struct BackwardCall {
   Tensor *of_x = nullptr, *of_h = nullptr, *of_c = nullptr, *h_before = nullptr, *of_sums = nullptr;
 };
 
+/// Whether the op, or its gradient, has lengths of padded sequences as its operand behind the biases.
+bool has_lengths(const Op& op);
 RecurrenceForm recurrence_form_of(const Op& op);
 ForwardCall forward_call_of(const Op& op, const KernelCall& call);
 BackwardCall backward_call_of(const Op& op, const KernelCall& call);

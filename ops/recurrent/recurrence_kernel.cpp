@@ -68,6 +68,8 @@ T* target(Tensor* tensor) {
 }
 void copy_or_zero(const Tensor* from, Tensor& to) { from ? copy_elements(*from, to) : zero_elements(to); }
 
+void zero_row(void* row, int64_t bytes) { std::memset(row, 0, static_cast<size_t>(bytes)); }
+
 /// Contiguous copies of what has other strides, renewed by each run.
 class Contiguous {
  public:
@@ -102,7 +104,8 @@ class Forward : public BoundKernel {
   void steps() {
     Contiguous contiguous;
     const int64_t width = call_.in.weight->shape()[1], all = width * Cell::gates;
-    const Tensor* weight = contiguous(call_.in.weight);
+    const Tensor *weight = contiguous(call_.in.weight), *lengths = contiguous(call_.in.lengths);
+    const int64_t* length = lengths ? static_cast<const int64_t*>(lengths->address()) : nullptr;
     zero_elements(scratch_.zeros);
     copy_elements(*call_.in.h, *call_.last_h);
     if (call_.last_c) copy_elements(*call_.in.c, *call_.last_c);
@@ -118,7 +121,7 @@ class Forward : public BoundKernel {
                                         target<T>(call_.memory),
                                         width};
     for (int64_t k = 0; k < rows_.steps(); ++k) {
-      const int64_t begin = rows_.begin(k);
+      const int64_t begin = rows_.begin(k), position = rows_.position(k);
       product_.run(rows_.rows(k), first.h, scratch_.product.address());
       parallel_for(rows_.rows(k), rows_for_a_thread(width), [&](int64_t from, int64_t to) {
         for (int64_t b = from; b < to; ++b) {
@@ -129,6 +132,10 @@ class Forward : public BoundKernel {
           if constexpr (Cell::has_c) row.c += b * width;
           row.out += (begin + b) * width;
           if constexpr (keeps) row.gates += (begin + b) * all, row.memory += (begin + b) * width;
+          if (length && position >= length[b]) {
+            skip<keeps>(row);
+            continue;
+          }
           vectorized([=]() __attribute__((always_inline)) {
             const int64_t n = row.width;
 #pragma GCC ivdep
@@ -137,6 +144,14 @@ class Forward : public BoundKernel {
         }
       });
     }
+  }
+
+  /// A step behind the end of a sequence.
+  template <bool keeps>
+  static void skip(const gates::ForwardRow<T, T>& row) {
+    const auto bytes = row.width * static_cast<int64_t>(sizeof(T));
+    zero_row(row.out, bytes);
+    if constexpr (keeps) zero_row(row.gates, bytes * Cell::gates), zero_row(row.memory, bytes);
   }
 
   const ForwardCall call_;
@@ -162,6 +177,8 @@ class Backward : public BoundKernel {
     if (call_.of_c) copy_or_zero(call_.of_last_c, *call_.of_c);
     product_.set_matrix(weight->address());
     width_ = weight->shape()[1];
+    const Tensor* lengths = contiguous(call_.in.lengths);
+    lengths_ = lengths ? static_cast<const int64_t*>(lengths->address()) : nullptr;
     h_ = start<T>(contiguous(call_.in.h), zeros);
     c_ = start<T>(contiguous(call_.in.c), zeros);
     const T* out = start<T>(contiguous(call_.out), zeros);
@@ -183,11 +200,18 @@ class Backward : public BoundKernel {
  private:
   void step(int64_t k) {
     const int64_t count = rows_.rows(k), at = rows_.begin(k) * width_;
+    const auto bytes = static_cast<size_t>(width_) * sizeof(T);
+    T* const h_before = target<T>(call_.h_before) + at;
     parallel_for(count, rows_for_a_thread(width_), [&](int64_t from, int64_t to) {
       for (int64_t b = from; b < to; ++b) {
         const gates::BackwardRow<T, T> row = row_of(k, b);
-        std::memcpy(target<T>(call_.h_before) + at + b * width_, row.h_before,
-                    static_cast<size_t>(width_) * sizeof(T));
+        if (skips(k, b)) {  // the product writes over dh, so it waits in h_before
+          std::memcpy(h_before + b * width_, row.dh, bytes);
+          zero_row(row.of_x, static_cast<int64_t>(bytes) * Cell::gates);
+          if constexpr (Cell::separate_sums) zero_row(row.of_sums, static_cast<int64_t>(bytes) * Cell::gates);
+          continue;
+        }
+        std::memcpy(h_before + b * width_, row.h_before, bytes);
         vectorized([=]() __attribute__((always_inline)) {
           const int64_t n = row.width;
 #pragma GCC ivdep
@@ -204,10 +228,17 @@ class Backward : public BoundKernel {
     } else {
       product_.run(count, first_.of_x + at * Cell::gates, first_.dh);
     }
+    for (int64_t b = 0; b < count; ++b)
+      if (skips(k, b)) {
+        std::memcpy(first_.dh + b * width_, h_before + b * width_, bytes);
+        zero_row(h_before + b * width_, static_cast<int64_t>(bytes));
+      }
   }
+  /// Whether the step is behind the end of sequence b.
+  bool skips(int64_t k, int64_t b) const { return lengths_ && rows_.position(k) >= lengths_[b]; }
   gates::BackwardRow<T, T> row_of(int64_t k, int64_t b) const {
     const int64_t width = width_, own = (rows_.begin(k) + b) * width;
-    const bool continued = b < rows_.continued(k);
+    const bool continued = b < rows_.continued(k) && !skips(k - 1, b);
     const int64_t before = continued ? (rows_.begin(k - 1) + b) * width : b * width;
     gates::BackwardRow<T, T> row = first_;
     row.h_before = (continued ? first_.h_after : h_) + before;
@@ -230,6 +261,7 @@ class Backward : public BoundKernel {
   StepProduct product_;
   int64_t width_ = 0;
   const T *h_ = nullptr, *c_ = nullptr, *of_out_ = nullptr;
+  const int64_t* lengths_ = nullptr;
   gates::BackwardRow<T, T> first_ = {};
 };
 

@@ -27,7 +27,7 @@ StepLoop::StepLoop(const Variable& x, const RecurrenceForm& form, std::string_vi
 
 Variable StepLoop::of_step(const Variable& all, int64_t k) const {
   if (packed()) return slice(all, 0, rows_.begin(k), rows_.begin(k) + rows_.rows(k));
-  const int64_t at = form_.reverse ? rows_.steps() - 1 - k : k;
+  const int64_t at = position(k);
   return squeeze(slice(all, 0, at, at + 1), {0});
 }
 Variable StepLoop::first_rows(const Variable& state, int64_t k) const {

@@ -16,6 +16,8 @@ class StepLoop {
   StepLoop(const Variable& x, const RecurrenceForm& form, std::string_view what);
 
   int64_t steps() const { return rows_.steps(); }
+  /// The step's number in the order of the rows.
+  int64_t position(int64_t k) const { return rows_.position(k); }
   /// The rows of a step.
   Variable of_step(const Variable& all, int64_t k) const;
   /// The rows of a state that a step has.

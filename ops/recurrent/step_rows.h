@@ -25,6 +25,8 @@ class StepRows {
   int64_t steps() const { return static_cast<int64_t>(counts_.size()); }
   int64_t rows(int64_t k) const { return counts_[at(k)]; }
   int64_t begin(int64_t k) const { return begins_[at(k)]; }
+  /// The step's number in the order of the rows.
+  int64_t position(int64_t k) const { return reverse_ ? steps() - 1 - k : k; }
   /// Rows of step k that step k − 1 has as well. The others begin with the initial state.
   int64_t continued(int64_t k) const { return k == 0 ? 0 : std::min(rows(k), rows(k - 1)); }
   /// The numbers of rows that occur, the largest first.
@@ -41,7 +43,7 @@ class StepRows {
     int64_t begin = 0;
     for (const int64_t count : counts_) begins_.push_back(begin), begin += count;
   }
-  size_t at(int64_t k) const { return static_cast<size_t>(reverse_ ? steps() - 1 - k : k); }
+  size_t at(int64_t k) const { return static_cast<size_t>(position(k)); }
 
   std::vector<int64_t> counts_, begins_;
   bool reverse_;

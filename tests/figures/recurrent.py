@@ -38,7 +38,9 @@ def note(name, layer, packed=False, state=True):
     x = numbers(shape, 37, 19, 8).requires_grad_()
     lstm = isinstance(layer, torch.nn.LSTM)
     count = layer.num_layers * (2 if layer.bidirectional else 1)
-    given = [numbers((count, BATCH, HIDDEN), *form, 8).requires_grad_() for form in [(29, 13), (23, 17)][: 2 if lstm else 1]]
+    widths = [layer.proj_size or layer.hidden_size, layer.hidden_size]
+    forms = list(zip(widths, [(29, 13), (23, 17)]))[: 2 if lstm else 1]
+    given = [numbers((count, BATCH, width), *form, 8).requires_grad_() for width, form in forms]
     arguments = () if not state else (tuple(given) if lstm else given[0],)
     fed = pack_padded_sequence(x, LENGTHS, batch_first=layer.batch_first, enforce_sorted=False) if packed else x
     y, last = layer(fed, *arguments)
@@ -58,6 +60,9 @@ for name, make in {"rnn": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.G
     note(f"{name} without bias", make(IN, HIDDEN, bias=False))
     note(f"{name} of all", make(IN, HIDDEN, num_layers=2, bidirectional=True, batch_first=True))
     note(f"{name} packed", make(IN, HIDDEN, num_layers=2, bidirectional=True), packed=True)
+for name, options in {"": {}, " of all": {"num_layers": 2, "bidirectional": True, "batch_first": True}}.items():
+    note(f"lstm projected{name}", torch.nn.LSTM(IN, HIDDEN + 1, proj_size=HIDDEN, **options))
+note("lstm projected packed", torch.nn.LSTM(IN, HIDDEN + 1, num_layers=2, bidirectional=True, proj_size=HIDDEN), packed=True)
 note("rnn relu", torch.nn.RNN(IN, HIDDEN, nonlinearity="relu"))
 
 print(f"// Made by recurrent.py with PyTorch {torch.__version__.split('+')[0]}: what its recurrent layers compute in float64.")

@@ -80,6 +80,21 @@ inline std::vector<std::pair<std::string, MakeTree>> op_trees() {
          return nn::Lstm(5, 4, {.bidirectional = true, .batch_first = true})(x).outputs;
        }},
       {"lstm_state", [](const Variable& x) { return nn::Lstm(5, 4, {.batch_first = true})(x).state.c; }},
+      {"lstm_lengths",
+       [](const Variable& x) {
+         const Variable lengths = cast(greater(mean(x, {1, 2}), 0.0), int64) + 1;
+         return nn::Lstm(5, 4, {.bidirectional = true, .batch_first = true})(x, nn::Lengths(lengths)).outputs;
+       }},
+      {"lstm_options",
+       [](const Variable& x) {
+         return nn::Lstm(5, 4,
+                         {.batch_first = true,
+                          .projection = 3,
+                          .peepholes = true,
+                          .coupled = true,
+                          .layer_norm = true})(x)
+             .outputs;
+       }},
       {"gru", [](const Variable& x) { return nn::Gru(5, 4, {.batch_first = true})(x).outputs; }},
       {"rnn", [](const Variable& x) { return nn::Rnn(5, 4, {.batch_first = true})(x).outputs; }},
       {"attention", [](const Variable& x) { return scaled_dot_product_attention(x, x, x); }},

@@ -1,5 +1,6 @@
-// Recurrent layers of one direction.
+// Recurrent layers of one direction, with sequences of several lengths, and with a projection.
 #include "bridge.h"
+#include "espalier/nn/lstm_step.h"
 #include "espalier/ops/recurrent/memory_cell.h"
 #include "espalier/ops/recurrent/recurrence.h"
 
@@ -16,6 +17,7 @@ Outputs layer(const Case& c) {
   if (lstm) in.c = c[4];
   in.bias_ih = c.optional(lstm ? 5 : 4);
   in.bias_hh = c.optional(lstm ? 6 : 5);
+  if (c.has("lengths")) in.lengths = tensor_from(c.integers("lengths"), Shape{c[0].shape()[1]});
   const RecurrenceOutputs out = recurrence(in, {.cell = cell, .reverse = c.flag("reverse")});
   return lstm ? Outputs{out.h, out.last_h, out.last_c} : Outputs{out.h, out.last_h};
 }
@@ -33,6 +35,20 @@ Outputs lstm_cell(const Case& c) {
   return {h, next};
 }
 
+/// Of x, both weights, h, c, the projection, and both biases, or none.
+Outputs lstm_projected(const Case& c) {
+  const nn::LstmForm form{
+      .hidden = c[4].shape()[1], .bias = c.optional(6).defined(), .projection = c[5].shape()[0]};
+  const nn::LstmWeights weights{.weight_ih = c[1],
+                                .weight_hh = c[2],
+                                .bias_ih = c.optional(6),
+                                .bias_hh = c.optional(7),
+                                .weight_hr = c[5]};
+  const RecurrenceOutputs out = nn::lstm_over_steps(form, weights, nn::lstm_inputs(form, weights, c[0]),
+                                                    {c[3], c[4]}, {.reverse = c.flag("reverse")}, {});
+  return {out.h, out.last_h, out.last_c};
+}
+
 }  // namespace
 
 std::vector<Row> recurrent_rows() {
@@ -40,7 +56,8 @@ std::vector<Row> recurrent_rows() {
           {"recurrent_relu", layer<RecurrentCell::relu>},
           {"recurrent_lstm", layer<RecurrentCell::lstm>},
           {"recurrent_gru", layer<RecurrentCell::gru>},
-          {"lstm_cell", lstm_cell}};
+          {"lstm_cell", lstm_cell},
+          {"lstm_projected", lstm_projected}};
 }
 
 }  // namespace peers

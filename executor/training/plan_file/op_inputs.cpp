@@ -18,7 +18,7 @@ constexpr Inputs all_inputs[] = {
     {0, 0, "normal uniform"},
     {1, 1,
      "abs acos acosh attention_keys argmax argmin asin asinh atan atanh band_like bernoulli bincount "
-     "bitwise_not broadcast_to cast ceil cholesky cos cosh count_nonzero cube cummax cummin "
+     "bitwise_not broadcast_to cast ceil checked_steps cholesky cos cosh count_nonzero cube cummax cummin "
      "cumprod cumsum diag_embed diagonal digamma dropout_mask eigh eigvalsh erf erfc erfinv exp "
      "exp2 expm1 flatten flip floor fold_rows former full_like gamma gelu gelu_tanh "
      "gelu_tanh_slope hardsigmoid hardswish isfinite isinf isnan kthvalue lgamma log log10 log1p "
@@ -35,7 +35,8 @@ constexpr Inputs all_inputs[] = {
     {1, many, "concat memory_cell put_rows_like recompute reshape_by scan stack_rows"},
     {2, 2,
      "add assign atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor "
-     "broadcast_beside broadcast_like celu celu_slope checked_indices clamp_max clamp_min conv "
+     "broadcast_beside broadcast_like celu celu_slope checked_indices checked_lengths clamp_max clamp_min "
+     "conv "
      "count_ratio divide elu elu_slope equal floor_divide fmod fractional_argmax gather "
      "gelu_gradient greater greater_equal hardshrink heaviside hypot in_train_phase leaky_relu "
      "less less_equal linear_scan logaddexp logical_and logical_or logical_xor look_up matmul "
@@ -53,6 +54,8 @@ constexpr Inputs all_inputs[] = {
      "with_assignment"},
     {3, 6, "attention attention_weights recurrence"},
     {3, many, "recurrence_gradient"},
+    {4, 7, "padded_recurrence"},
+    {4, many, "padded_recurrence_gradient"},
     {4, 4, "ctc_loss lu_solve roi_align_spread"},
     {4, many, "memory_cell_gradient"},
     {5, 5, "ctc_loss_curvature"},

@@ -16,7 +16,8 @@ namespace {
 
 template <class T, class Cell, bool keeps>
 __global__ void __launch_bounds__(threads_in_block)
-    forward_step(const __grid_constant__ gates::ForwardRow<T, Computed<T>> first, int64_t begin, int64_t n) {
+    forward_step(const __grid_constant__ gates::ForwardRow<T, Computed<T>> first, int64_t begin, int64_t n,
+                 const int64_t* lengths, int64_t position) {
   const int64_t width = first.width;
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
     const int64_t b = divide(i, width);
@@ -30,7 +31,16 @@ __global__ void __launch_bounds__(threads_in_block)
       row.gates += (begin + b) * width * Cell::gates;
       row.memory += (begin + b) * width;
     }
-    Cell::template forward<keeps>(row, i - b * width);
+    const int64_t j = i - b * width;
+    if (!lengths || position < lengths[b]) {
+      Cell::template forward<keeps>(row, j);
+      continue;
+    }
+    row.out[j] = T(0);
+    if constexpr (keeps) {
+      for (int64_t g = 0; g < Cell::gates; ++g) row.gates[g * width + j] = T(0);
+      row.memory[j] = T(0);
+    }
   }
 }
 
@@ -43,6 +53,11 @@ struct BackwardStep {
   T* h_before;      ///< an output
   T* sums;          ///< the operand of the product
   int64_t begin, begin_before, continued;
+  const int64_t* lengths;  ///< null if there are none
+  int64_t position, position_before;
+
+  __device__ bool skips(int64_t b) const { return lengths && position >= lengths[b]; }
+  __device__ bool skipped_before(int64_t b) const { return lengths && position_before >= lengths[b]; }
 };
 
 template <class T, class Cell>
@@ -51,7 +66,7 @@ __global__ void __launch_bounds__(threads_in_block)
   const int64_t width = step.first.width;
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
     const int64_t b = divide(i, width), j = i - b * width, own = (step.begin + b) * width;
-    const bool continued = b < step.continued;
+    const bool continued = b < step.continued && !step.skipped_before(b);
     const int64_t before = continued ? (step.begin_before + b) * width : b * width;
     gates::BackwardRow<T, Computed<T>> row = step.first;
     row.h_before = (continued ? row.h_after : step.h) + before;
@@ -68,11 +83,32 @@ __global__ void __launch_bounds__(threads_in_block)
     row.dh += b * width;
     row.of_x += own * Cell::gates;
     if constexpr (Cell::separate_sums) row.of_sums += own * Cell::gates;
+    if (step.skips(b)) {  // the product writes over dh, so it waits in h_before
+      step.h_before[own + j] = row.dh[j];
+      for (int64_t g = 0; g < Cell::gates; ++g) {
+        row.of_x[g * width + j] = step.sums[b * width * Cell::gates + g * width + j] = T(0);
+        if constexpr (Cell::separate_sums) row.of_sums[g * width + j] = T(0);
+      }
+      continue;
+    }
     step.h_before[own + j] = row.h_before[j];
     Cell::backward(row, j);
     const T* from = Cell::separate_sums ? row.of_sums : row.of_x;
     for (int64_t g = 0; g < Cell::gates; ++g)
       step.sums[b * width * Cell::gates + g * width + j] = from[g * width + j];
+  }
+}
+
+/// What has waited in h_before, behind the ends of sequences.
+template <class T>
+__global__ void __launch_bounds__(threads_in_block)
+    keep_skipped(const __grid_constant__ BackwardStep<T> step, int64_t n) {
+  const int64_t width = step.first.width;
+  for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
+    if (!step.skips(divide(i, width))) continue;
+    T& kept = step.h_before[step.begin * width + i];
+    step.first.dh[i] = kept;
+    kept = T(0);
   }
 }
 
@@ -142,6 +178,7 @@ class Forward : public BoundKernel {
         x_(call.in.x),
         bias_ih_(call.in.bias_ih),
         bias_hh_(call.in.bias_hh),
+        lengths_(call.in.lengths),
         s_(workspace.take(Shape{call.in.h->shape()[0], call.in.weight->shape()[0]}, call.in.x->dtype(),
                           call.out->device())),
         zeros_(workspace.take(Shape{call.in.weight->shape()[0]}, call.in.x->dtype(), call.out->device())),
@@ -157,7 +194,7 @@ class Forward : public BoundKernel {
  private:
   template <bool keeps>
   void steps() {
-    x_.refresh(), bias_ih_.refresh(), bias_hh_.refresh();
+    x_.refresh(), bias_ih_.refresh(), bias_hh_.refresh(), lengths_.refresh();
     zero_elements(zeros_);
     copy_elements(*call_.in.h, *call_.last_h);
     if (call_.last_c) copy_elements(*call_.in.c, *call_.last_c);
@@ -176,13 +213,14 @@ class Forward : public BoundKernel {
     for (int64_t k = 0; k < rows_.steps(); ++k) {
       const int64_t n = rows_.rows(k) * width;
       products_.run(rows_.rows(k));
-      launch(forward_step<T, Cell, keeps>, grid_for(n), first, rows_.begin(k), n);
+      launch(forward_step<T, Cell, keeps>, grid_for(n), first, rows_.begin(k), n, lengths_.start<int64_t>(),
+             rows_.position(k));
     }
   }
 
   const ForwardCall call_;
   const StepRows rows_;
-  Operand x_, bias_ih_, bias_hh_;
+  Operand x_, bias_ih_, bias_hh_, lengths_;
   Tensor s_, zeros_;
   StepProducts products_;
 };
@@ -199,13 +237,14 @@ class Backward : public BoundKernel {
         gates_(call.gates),
         memory_(call.memory),
         of_out_(call.of_out),
+        lengths_(call.in.lengths),
         sums_(workspace.take(Shape{call.in.h->shape()[0], call.in.weight->shape()[0]}, call.of_x->dtype(),
                              call.of_x->device())),
         zeros_(workspace.take(Shape{call.in.weight->shape()[0]}, call.of_x->dtype(), call.of_x->device())),
         products_(rows_, sums_, *call.in.weight, *call.of_h, false, Cell::separate_sums ? 1 : 0, workspace) {}
 
   void run(RandomStream) override {
-    for (Operand* each : {&h_, &c_, &out_, &gates_, &memory_, &of_out_}) each->refresh();
+    for (Operand* each : {&h_, &c_, &out_, &gates_, &memory_, &of_out_, &lengths_}) each->refresh();
     zero_elements(zeros_);
     copy_or_zero(call_.of_last_h, *call_.of_h);
     if (call_.of_c) copy_or_zero(call_.of_last_c, *call_.of_c);
@@ -220,21 +259,27 @@ class Backward : public BoundKernel {
                          target<T>(&sums_),
                          0,
                          0,
+                         0,
+                         lengths_.start<int64_t>(),
+                         0,
                          0};
     for (int64_t k = rows_.steps(); k-- > 0;) {
       const int64_t n = rows_.rows(k) * width;
       step.begin = rows_.begin(k);
       step.begin_before = k ? rows_.begin(k - 1) : 0;
       step.continued = rows_.continued(k);
+      step.position = rows_.position(k);
+      step.position_before = rows_.position(k - 1);  // of no row of the first step
       launch(backward_step<T, Cell>, grid_for(n), step, n);
       products_.run(rows_.rows(k));
+      if (step.lengths) launch(keep_skipped<T>, grid_for(n), step, n);
     }
   }
 
  private:
   const BackwardCall call_;
   const StepRows rows_;
-  Operand h_, c_, out_, gates_, memory_, of_out_;
+  Operand h_, c_, out_, gates_, memory_, of_out_, lengths_;
   Tensor sums_, zeros_;
   StepProducts products_;
 };
@@ -279,11 +324,15 @@ Bound bind_backward(const Op& op, const KernelCall& call, const BindContext& con
 
 }  // namespace
 
-void add_memory_cell_kernels(KernelRegistry& kernels);  // memory_cell.cu
+void add_memory_cell_kernels(KernelRegistry& kernels);     // memory_cell.cu
+void add_sequence_check_kernels(KernelRegistry& kernels);  // sequence_checks.cu
 void add_recurrence_kernels(KernelRegistry& kernels) {
   add_memory_cell_kernels(kernels);
+  add_sequence_check_kernels(kernels);
   kernels.add("recurrence", bind_forward);
   kernels.add("recurrence_gradient", bind_backward);
+  kernels.add("padded_recurrence", bind_forward);
+  kernels.add("padded_recurrence_gradient", bind_backward);
 }
 
 }  // namespace espalier::cu
