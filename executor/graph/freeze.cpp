@@ -1,5 +1,8 @@
 #include "espalier/executor/graph/graph.h"
 
+#include <set>
+#include <utility>
+
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
 #include "espalier/core/op_registry.h"
@@ -64,6 +67,33 @@ std::vector<Node*> nodes_of_step(const std::vector<Variable>& roots, bool infere
   return nodes;
 }
 
+/// Which outputs of nodes of several the step reads.
+using OutputsRead = std::set<std::pair<const Node*, uint32_t>>;
+OutputsRead outputs_read(const std::vector<Node*>& tree, const std::vector<Variable>& roots) {
+  OutputsRead read;
+  for (const Variable& root : roots) read.emplace(root.node(), root.output());
+  for (const Node* node : tree)
+    for (const Edge& input : node->inputs)
+      if (input.node()->outputs.size() > 1) read.emplace(input.node(), input.output());
+  return read;
+}
+
+/// Sets what a node makes. In inference its op is replaced by that for inference if this makes all that is
+/// read: results may be gradients, which read what their forward pass keeps.
+void infer_calm(const Graph& graph, const Node& node, bool inference, const OutputsRead& read, GraphNode& n) {
+  n.outputs = infer_outputs(graph, n);
+  const OpPtr calm = inference ? n.op->for_inference() : nullptr;
+  if (!calm) return;
+  const OpPtr given = std::exchange(n.op, calm);
+  const Specs all = std::exchange(n.outputs, infer_outputs(graph, n));
+  for (uint32_t k = 0; k < all.size(); ++k) {
+    if (!read.contains({&node, k}) || (k < n.outputs.size() && n.outputs[k] == all[k])) continue;
+    n.op = given;
+    n.outputs = all;
+    return;
+  }
+}
+
 }  // namespace
 
 Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& updates,
@@ -73,6 +103,7 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
   const std::vector<Node*> tree = nodes_of_step(roots, inference);
   Graph graph;
   graph.nodes.reserve(tree.size());
+  const OutputsRead read = inference ? outputs_read(tree, roots) : OutputsRead();
   NodeMap position;
   std::optional<uint32_t> collective;              // the previous one
   std::map<uint32_t, ValueRef> ordered;            // assigned by the forward pass, by leaf
@@ -100,8 +131,6 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
       if (collective) n.inputs.push_back({*collective, 0});
       collective = static_cast<uint32_t>(graph.nodes.size());
     }
-    if (inference)
-      if (OpPtr calm = n.op->for_inference()) n.op = std::move(calm);
     if (is_constant(*n.op)) {
       n.constant = std::make_shared<Tensor>(node->outputs[0].value);
       n.outputs = {n.constant->spec()};
@@ -109,7 +138,7 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
       n.leaf = Variable(const_cast<Node*>(node));
       n.outputs = {node->outputs[0].spec};
     } else {
-      n.outputs = infer_outputs(graph, n);
+      infer_calm(graph, *node, inference, read, n);
     }
     if (n.op->is_random()) n.stream = graph.streams++;
     if (n.op->feed()) set_sizes(n, sizes);
