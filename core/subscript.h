@@ -18,9 +18,7 @@ struct Range {
 };
 /// `range()` is the whole axis, `range(1, end)` all but its first element, `range(0, end, 2)` every second,
 /// `range(-1, end, -1)` the axis backwards.
-constexpr Range range(int64_t begin = 0, int64_t end = espalier::end, int64_t step = 1) {
-  return {begin, end, step};
-}
+constexpr Range range(int64_t begin = 0, int64_t stop = end, int64_t step = 1) { return {begin, stop, step}; }
 
 struct Ellipsis {};
 /// As many whole axes as are not named.
@@ -33,7 +31,10 @@ inline constexpr NewAxis new_axis;
 class Index {
  public:
   using Where = std::source_location;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"  // GCC 12 compares scoped enumerators with names of the namespace
   enum class Kind : uint8_t { range, position, ellipsis, new_axis, tensor };
+#pragma GCC diagnostic pop
 
   /// A whole axis: x[{0, {}, 1}].
   Index(Where where = Where::current()) : where_(where) {}

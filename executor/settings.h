@@ -16,9 +16,12 @@ std::map<std::string, double> scalar_states(const Executor& executor,
                                             std::source_location where = std::source_location::current());
 
 /// Gives all scalars of that name a value, from the next step on: "lr" is the learning rate, which a schedule
-/// multiplies, of all groups. An Optimizer that the executor was made with must be set itself
-/// (Optimizer::set), since it knows its settings. Throws Error, naming those that there are, if there is none
-/// of that name, and for a value that is negative or not finite.
+/// multiplies, of all groups of the optimizer; a state of the tree that has the same name is set, too. One of
+/// them alone is set as any leaf is: Executor::leaves() lists those of a name in the order of the groups, and
+/// set_value(info.leaf, full({}, 0.01, info.leaf.dtype())) writes it. An Optimizer that the executor was made
+/// with must be set itself (Optimizer::set, for a group "1.lr"), since it knows its settings. Throws Error,
+/// naming those that there are, if there is none of that name, and for a value that is negative or not
+/// finite.
 void set_scalar_state(const Executor& executor, std::string_view name, double value,
                       std::source_location where = std::source_location::current());
 

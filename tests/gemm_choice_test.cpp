@@ -1,12 +1,14 @@
 // The choice of a library for each product, and the file that stores it.
 #include <boost/test/unit_test.hpp>
 
+#include <array>
 #include <cstdlib>
 #include <map>
 
 #include "espalier/core/device.h"
 #include "espalier/core/files/file.h"
 #include "espalier/ops/matmul/gemm_choice.h"
+#include "espalier/ops/matmul/tuning.h"
 #include "temporary_folder.h"
 
 using namespace espalier;
@@ -151,6 +153,26 @@ BOOST_AUTO_TEST_CASE(doubles_are_not_measured) {
   Gemm gemm = product(5);
   gemm.dtype = DType::float64;
   BOOST_TEST((choices.measure(gemm) == GemmLibrary::openblas));
+  BOOST_TEST(choices.measurements() == 0);
+}
+
+BOOST_AUTO_TEST_CASE(small_products_of_a_single_run_need_no_code_to_be_made) {
+  GemmChoices choices({}, "head");
+  Gemm small = product(5), batch = small, large = product(300);
+  batch.one_thread = true;
+  large.n = large.k = large.lda = large.ldb = large.ldc = 300;
+  choices.set({{small, 1, GemmLibrary::onednn}});
+  const TuneScope no_tuning(false);
+  const auto taken = [&] {
+    return std::array{choices.measure(small), choices.measure(batch), choices.measure(large)};
+  };
+  using enum GemmLibrary;
+  BOOST_CHECK((taken() == std::array{onednn, onednn, onednn}));
+  set_runs_once(true);
+  BOOST_CHECK((taken() == std::array{openblas, onednn, onednn}));
+  BOOST_TEST(!choices.may_be_primitive(small, 1));
+  set_runs_once(false);
+  BOOST_CHECK((taken() == std::array{onednn, onednn, onednn}));
   BOOST_TEST(choices.measurements() == 0);
 }
 

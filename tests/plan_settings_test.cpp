@@ -3,6 +3,7 @@
 
 #include "checkpoint_program.h"
 #include "espalier/executor/settings.h"
+#include "espalier/optim/groups.h"
 #include "plan_programs.h"
 
 namespace esp = espalier;
@@ -56,6 +57,39 @@ BOOST_AUTO_TEST_CASE(the_learning_rate_is_set_by_name) {
       BOOST_TEST(run(other, step.batch) != expected);
       BOOST_TEST(run(esp::load_executor(folder / "b.plan"), step.batch) == expected);
     }
+}
+
+BOOST_AUTO_TEST_CASE(one_group_is_set_by_its_leaf) {
+  const TemporaryFolder folder;
+  const Variable x = esp::placeholder("x", {3}), a = esp::parameter(esp::zeros({3}), "a"),
+                 b = esp::parameter(esp::zeros({3}), "b");
+  const esp::optim::Sgd of_a(0.5), of_b(0.25);
+  const esp::Executor saved =
+      esp::sum(x * (a + b))
+          .get_executor({.optimizer = esp::optim::Groups({{std::vector{a}, of_a}, {std::vector{b}, of_b}})});
+  saved.save(folder / "a.plan");
+  const esp::Executor loaded = esp::load_executor(folder / "a.plan");
+  const auto leaves_named = [&](const std::string& name) {
+    std::vector<Variable> leaves;
+    for (const esp::LeafInfo& info : loaded.leaves())
+      if (info.name == name) leaves.push_back(info.leaf);
+    return leaves;
+  };
+  const auto step = [&] {
+    loaded.run({{"x", esp::ones({3})}});
+    return std::pair(leaves_named("a")[0].value().at<float>({0}),
+                     leaves_named("b")[0].value().at<float>({0}));
+  };
+  const std::vector<Variable> rates = leaves_named("lr");
+  BOOST_TEST_REQUIRE(rates.size() == 2u);
+  BOOST_TEST(rates[0].item() == 0.5);
+  BOOST_TEST(rates[1].item() == 0.25);
+  BOOST_TEST(esp::scalar_states(loaded).at("lr") == 0.5);
+  BOOST_TEST((step() == std::pair(-0.5f, -0.25f)));
+  esp::set_value(rates[1], esp::full({}, 1.0, rates[1].dtype()));
+  BOOST_TEST((step() == std::pair(-1.0f, -1.25f)));
+  esp::set_scalar_state(loaded, "lr", 2);  // both
+  BOOST_TEST((step() == std::pair(-3.0f, -3.25f)));
 }
 
 BOOST_AUTO_TEST_CASE(other_names_and_values_are_refused) {

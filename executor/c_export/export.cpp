@@ -10,6 +10,7 @@
 #include "espalier/core/random.h"
 #include "espalier/executor/c_export/program.h"
 #include "espalier/executor/training/batch_readers.h"
+#include "espalier/executor/training/optimizer_settings.h"
 
 namespace espalier::c_export {
 
@@ -87,11 +88,19 @@ std::shared_ptr<const PlanData> compile(const Setup& given, const ExportOptions&
   return compile_step(setup, batch_of(setup.feeds, options), {}, !setup.training());
 }
 
+std::vector<Variable> learning_rates_of(const Setup& setup) {
+  std::vector<Variable> rates = optimizer_settings(setup);
+  std::erase_if(rates, [](const Variable& setting) {
+    return setting.node()->op().name() != "lr" || !is_real(setting.dtype());
+  });
+  return rates;
+}
+
 EntryPoint entry_of(const Setup& setup, const ExportOptions& options) {
   EntryPoint entry{.name = setup.training() ? "step" : "run",
                    .plan = compile(setup, options),
                    .results = {},
-                   .training = setup.training()};
+                   .rates = learning_rates_of(setup)};
   const PlanData& plan = *entry.plan;
   entry.results.emplace_back(setup.training() ? "loss" : "output", plan.value);
   for (size_t i = 0; i < setup.options.outputs.size(); ++i) {

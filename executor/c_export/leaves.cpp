@@ -76,7 +76,7 @@ Leaves::Leaves(const std::vector<EntryPoint>& entries, const CodeOptions& option
   for (const EntryPoint& entry : entries) {
     const Graph& graph = entry.plan->graph;
     for (const GraphNode& node : graph.nodes)
-      if (node.leaf.defined()) add(node, entry.training);
+      if (node.leaf.defined()) add(node, entry.rates);
     for (const GraphNode& node : graph.nodes)
       if (node.op->has_side_effects())
         leaves_[places_.at(graph.nodes[node.inputs[0].node].leaf.node())].written = true;
@@ -84,12 +84,13 @@ Leaves::Leaves(const std::vector<EntryPoint>& entries, const CodeOptions& option
   place(options);
 }
 
-void Leaves::add(const GraphNode& node, bool training) {
+void Leaves::add(const GraphNode& node, const std::vector<Variable>& rates) {
   if (!places_.emplace(node.leaf.node(), leaves_.size()).second) return;
   located(node.where, [&] { (void)c_type(node.outputs[0].dtype); });
   Leaf leaf{.variable = node.leaf, .where = node.where};
   leaf.name = fmt::format("{}_{}", identifier(node.op->name()), leaves_.size());
-  leaf.rate = leaf.written = training && node.op->name() == "lr" && node.outputs[0].shape.rank() == 0;
+  leaf.rate = leaf.written = std::ranges::any_of(
+      rates, [&](const Variable& rate) { return rate.node() == node.leaf.node(); });
   leaf.value = node.leaf.value().to(cpu()).contiguous_copy();
   leaves_.push_back(std::move(leaf));
 }
@@ -166,7 +167,7 @@ std::string Leaves::listing() const {
 std::vector<std::string> Leaves::learning_rates() const {
   std::vector<std::string> rates;
   for (const Leaf& leaf : leaves_)
-    if (leaf.rate && leaf.value.dtype() == DType::float32) rates.push_back(leaf.address);
+    if (leaf.rate) rates.push_back(leaf.address);
   return rates;
 }
 

@@ -57,7 +57,7 @@ class Leaves {
     int64_t offset = 0;
     Tensor value = {};
   };
-  void add(const GraphNode& node, bool training);
+  void add(const GraphNode& node, const std::vector<Variable>& rates);
   void place(const CodeOptions& options);
 
   std::vector<Leaf> leaves_;

@@ -16,7 +16,7 @@ struct EntryPoint {
   std::shared_ptr<const PlanData> plan;
   /// What it hands out: names, and positions in the graph's results.
   std::vector<std::pair<std::string, size_t>> results;
-  bool training = false;
+  std::vector<Variable> rates = {};  ///< learning rates
 };
 
 struct CodeOptions {

@@ -1,5 +1,6 @@
 // Reductions along axes, of operands of any strides.
 #include <algorithm>
+#include <cmath>
 
 #include "espalier/core/error.h"
 #include "espalier/core/op_names.h"
@@ -51,12 +52,13 @@ void write_reduction(Function& f) {
     return fmt::format("{0} = {1} {2} {0} || {1} != {1} ? {1} : {0};", total, value, than);
   };
   f.loop("k", results);
-  f.line(adds            ? fmt::format("{}[k] = 0;", y)
+  const bool of_nothing = each == 0 && folding.fold == Fold::mean;
+  f.line(adds            ? fmt::format("{}[k] = {};", y, of_nothing ? literal(NAN, type) : "0")
          : is_real(type) ? fmt::format("{}[k] = {}INFINITY;", y, folding.fold == Fold::max ? "-" : "")
                          : fmt::format("{}[k] = INT{}_{};", y, type == DType::int32 ? 32 : 64,
                                        folding.fold == Fold::max ? "MIN" : "MAX"));
   f.close();
-  if (each == 0) return;
+  if (each == 0) return f.line(fmt::format("(void){};", x));
   f.loops(axes, "i", last);
   const std::string from = position(Dims(axes.strides[0].begin(), axes.strides[0].end() - 1), "i"),
                     into = position(Dims(axes.strides[1].begin(), axes.strides[1].end() - 1), "i");

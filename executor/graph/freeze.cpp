@@ -1,6 +1,7 @@
 #include "espalier/executor/graph/graph.h"
 
 #include <set>
+#include <utility>
 
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
@@ -51,28 +52,6 @@ void add_assignments(Graph& graph, const std::vector<uint32_t>& leaves,
 /// The input of a choice by phase that a plan computes.
 size_t chosen_by_phase(bool inference) { return inference ? 1 : 0; }
 
-/// The outputs behind the first that other nodes of the tree read.
-using ReadOutputs = std::set<std::pair<const Node*, uint32_t>>;
-ReadOutputs read_outputs(const std::vector<Node*>& tree) {
-  ReadOutputs read;
-  for (const Node* node : tree)
-    for (const Edge& input : node->inputs)
-      if (input.output() > 0) read.emplace(input.node(), input.output());
-  return read;
-}
-/// What stands in the place of an op when nothing is trained, unless it leaves out what a gradient reads.
-OpPtr op_for_inference(const Graph& graph, const GraphNode& n, const Node* node, const ReadOutputs& read) {
-  const OpPtr calm = n.op->for_inference();
-  const auto first = read.lower_bound({node, 0});
-  if (!calm || first == read.end() || first->first != node) return calm ? calm : n.op;
-  GraphNode other = n;
-  other.op = calm;
-  const Specs before = infer_outputs(graph, n), after = infer_outputs(graph, other);
-  for (auto each = first; each != read.end() && each->first == node; ++each)
-    if (!(after[each->second] == before[each->second])) return n.op;
-  return calm;
-}
-
 /// The nodes that a step computes, in the order of writing.
 std::vector<Node*> nodes_of_step(const std::vector<Variable>& roots, bool inference) {
   std::vector<Node*> nodes;
@@ -88,6 +67,33 @@ std::vector<Node*> nodes_of_step(const std::vector<Variable>& roots, bool infere
   return nodes;
 }
 
+/// Which outputs of nodes of several the step reads.
+using OutputsRead = std::set<std::pair<const Node*, uint32_t>>;
+OutputsRead outputs_read(const std::vector<Node*>& tree, const std::vector<Variable>& roots) {
+  OutputsRead read;
+  for (const Variable& root : roots) read.emplace(root.node(), root.output());
+  for (const Node* node : tree)
+    for (const Edge& input : node->inputs)
+      if (input.node()->outputs.size() > 1) read.emplace(input.node(), input.output());
+  return read;
+}
+
+/// Sets what a node makes. In inference its op is replaced by that for inference if this makes all that is
+/// read: results may be gradients, which read what their forward pass keeps.
+void infer_calm(const Graph& graph, const Node& node, bool inference, const OutputsRead& read, GraphNode& n) {
+  n.outputs = infer_outputs(graph, n);
+  const OpPtr calm = inference ? n.op->for_inference() : nullptr;
+  if (!calm) return;
+  const OpPtr given = std::exchange(n.op, calm);
+  const Specs all = std::exchange(n.outputs, infer_outputs(graph, n));
+  for (uint32_t k = 0; k < all.size(); ++k) {
+    if (!read.contains({&node, k}) || (k < n.outputs.size() && n.outputs[k] == all[k])) continue;
+    n.op = given;
+    n.outputs = all;
+    return;
+  }
+}
+
 }  // namespace
 
 Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& updates,
@@ -95,9 +101,9 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
   std::vector<Variable> roots = results;
   roots.insert(roots.end(), updates.begin(), updates.end());
   const std::vector<Node*> tree = nodes_of_step(roots, inference);
-  const ReadOutputs read = inference ? read_outputs(tree) : ReadOutputs{};
   Graph graph;
   graph.nodes.reserve(tree.size());
+  const OutputsRead read = inference ? outputs_read(tree, roots) : OutputsRead();
   NodeMap position;
   std::optional<uint32_t> collective;              // the previous one
   std::map<uint32_t, ValueRef> ordered;            // assigned by the forward pass, by leaf
@@ -125,7 +131,6 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
       if (collective) n.inputs.push_back({*collective, 0});
       collective = static_cast<uint32_t>(graph.nodes.size());
     }
-    if (inference) n.op = op_for_inference(graph, n, node, read);
     if (is_constant(*n.op)) {
       n.constant = std::make_shared<Tensor>(node->outputs[0].value);
       n.outputs = {n.constant->spec()};
@@ -133,7 +138,7 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
       n.leaf = Variable(const_cast<Node*>(node));
       n.outputs = {node->outputs[0].spec};
     } else {
-      n.outputs = infer_outputs(graph, n);
+      infer_calm(graph, *node, inference, read, n);
     }
     if (n.op->is_random()) n.stream = graph.streams++;
     if (n.op->feed()) set_sizes(n, sizes);

@@ -7,6 +7,7 @@
 #include "espalier/data/npz.h"
 #include "espalier/executor/load.h"
 #include "espalier/executor/programs/program.h"
+#include "espalier/ops/matmul/tuning.h"
 
 namespace esp = espalier;
 using namespace espalier::programs;
@@ -78,6 +79,7 @@ esp::Feeds feeds_of(const esp::Executor& executor, const esp::NamedTensors& arra
 }
 
 void run(const Arguments& arguments) {
+  esp::set_runs_once(true);
   const std::vector<esp::Device> devices = arguments.common.apply();
   check_input(arguments.plan);
   const esp::NamedTensors arrays = read_inputs(arguments.inputs);

@@ -8,7 +8,7 @@ namespace {
 /// A comparison of two operands, of any type that has an order.
 template <Variable (*compare)(const Operand&, const Operand&)>
 Outputs compared(FileNode& node) {
-  return {compare(computable(node[0]), computable(node[1]))};
+  return {compare(computable(node[0]), computable(second_operand(node)))};
 }
 template <Variable (*combine)(const Operand&, const Operand&)>
 Outputs combined(FileNode& node) {
@@ -33,9 +33,9 @@ void add_comparisons(Registry& all) {
   all.add("LessOrEqual", 12, compared<less_equal>);
   all.add("Greater", 1, compared<greater>);
   all.add("GreaterOrEqual", 12, compared<greater_equal>);
-  all.add("And", 1, [](FileNode& n) { return Outputs{logical_and(n[0], n[1])}; });
-  all.add("Or", 1, [](FileNode& n) { return Outputs{logical_or(n[0], n[1])}; });
-  all.add("Xor", 1, [](FileNode& n) { return Outputs{logical_xor(n[0], n[1])}; });
+  all.add("And", 1, [](FileNode& n) { return Outputs{logical_and(n[0], second_operand(n))}; });
+  all.add("Or", 1, [](FileNode& n) { return Outputs{logical_or(n[0], second_operand(n))}; });
+  all.add("Xor", 1, [](FileNode& n) { return Outputs{logical_xor(n[0], second_operand(n))}; });
   all.add("Not", 1, [](FileNode& n) { return Outputs{logical_not(n[0])}; });
   all.add("BitwiseAnd", 18, combined<bitwise_and>);
   all.add("BitwiseOr", 18, combined<bitwise_or>);

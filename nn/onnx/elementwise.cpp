@@ -20,7 +20,7 @@ Variable quotient(const Variable& a, const Variable& b) {
 }
 
 Outputs power_of(FileNode& node) {
-  const Variable &x = node[0], &exponent = node[1];
+  const Variable &x = node[0], exponent = second_operand(node);
   if (is_real(x.dtype())) return {power(x, cast(exponent, x.dtype()))};
   return {cast(round(power(cast(x, float64), cast(exponent, float64))), x.dtype())};
 }
@@ -71,15 +71,15 @@ Outputs rounded(FileNode& node) { return {round(node[0])}; }
 
 void add_elementwise(Registry& all) {
   all.add("Add", 1, [](FileNode& n) {
-    return Outputs{computed([](const auto& a, const auto& b) { return a + b; }, n[0], n[1])};
+    return Outputs{computed([](const auto& a, const auto& b) { return a + b; }, n[0], second_operand(n))};
   });
   all.add("Sub", 1, [](FileNode& n) {
-    return Outputs{computed([](const auto& a, const auto& b) { return a - b; }, n[0], n[1])};
+    return Outputs{computed([](const auto& a, const auto& b) { return a - b; }, n[0], second_operand(n))};
   });
   all.add("Mul", 1, [](FileNode& n) {
-    return Outputs{computed([](const auto& a, const auto& b) { return a * b; }, n[0], n[1])};
+    return Outputs{computed([](const auto& a, const auto& b) { return a * b; }, n[0], second_operand(n))};
   });
-  all.add("Div", 1, [](FileNode& n) { return Outputs{computed(quotient, n[0], n[1])}; });
+  all.add("Div", 1, [](FileNode& n) { return Outputs{computed(quotient, n[0], second_operand(n))}; });
   all.add("Pow", 1, power_of);
   all.add("Mod", 10, modulo);
   all.add("Sum", 1,

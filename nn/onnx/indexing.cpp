@@ -49,6 +49,27 @@ Variable with_front(const Variable& whole, const Variable& part, int64_t axis) {
   return slice_scatter(whole, inner, axis, 0, size);
 }
 
+using Combine = Variable (*)(const Operand&, const Operand&);
+/// How a value joins what is at its place; null for no reduction that there is.
+Combine combine_of(const std::string& reduction) {
+  return reduction == "mul"   ? Combine(multiply)
+         : reduction == "max" ? Combine(maximum)
+         : reduction == "min" ? Combine(minimum)
+                              : nullptr;
+}
+
+/// `x` with the values of one index after the other, since several may name a place.
+Variable combined_elements(const FileNode& node, Variable x, int64_t axis, Combine combine) {
+  const int64_t count = node[1].shape()[axis];
+  if (is_open(node[1], axis)) node.refuse("the axis of its indices is open");
+  node.check_steps(count);
+  for (int64_t i = 0; i < count; ++i) {
+    const Variable at = slice(node[1], axis, i, i + 1), value = slice(node[2], axis, i, i + 1);
+    x = put_along_axis(x, at, computed(combine, take_along_axis(x, at, axis), value), axis);
+  }
+  return x;
+}
+
 Outputs scattered_elements(FileNode& node) {
   check_same_rank(node);
   const int64_t axis = axis_of(node, node[0], node.integer("axis", 0));
@@ -56,6 +77,8 @@ Outputs scattered_elements(FileNode& node) {
   const Variable part = beside(node[0], node[1], axis);
   if (reduction == "none") return {with_front(node[0], put_along_axis(part, node[1], node[2], axis), 0)};
   if (reduction == "add") return {with_front(node[0], add_along_axis(part, node[1], node[2], axis), 0)};
+  if (const Combine combine = combine_of(reduction))
+    return {with_front(node[0], combined_elements(node, part, axis, combine), 0)};
   node.refuse(fmt::format("reduction '{}' is not supported", reduction));
 }
 
@@ -81,10 +104,31 @@ Outputs gathered_nd(FileNode& node) {
   return {gather_nd(x, concat(all, -1))};
 }
 
+/// The same for slices.
+Variable combined_slices(const FileNode& node, Combine combine) {
+  Variable x = node[0];
+  const int64_t rank = rank_of(node[1]), parts = rank - 1;
+  for (int64_t axis = 0; axis < rank; ++axis)
+    if (is_open(node[1], axis)) node.refuse("its indices have an open axis");
+  const Shape& values = node[2].shape();
+  if (parts < 0 || rank_of(node[2]) < parts) node.fail("its indices and values differ in axes");
+  const Variable indices = reshape(node[1], {-1, node[1].shape()[-1]});
+  Shape rows({indices.shape()[0]});
+  rows.dims().append(values.begin() + parts, values.end());
+  const Variable updates = reshape(node[2], rows);
+  node.check_steps(rows[0]);
+  for (int64_t i = 0; i < rows[0]; ++i) {
+    const Variable at = slice(indices, 0, i, i + 1);
+    x = scatter_nd(x, at, computed(combine, gather_nd(x, at), slice(updates, 0, i, i + 1)));
+  }
+  return x;
+}
+
 Outputs scattered_nd(FileNode& node) {
   const std::string reduction = node.text("reduction", "none");
   if (reduction == "none") return {scatter_nd(node[0], node[1], node[2])};
   if (reduction == "add") return {scatter_nd_add(node[0], node[1], node[2])};
+  if (const Combine combine = combine_of(reduction)) return {combined_slices(node, combine)};
   node.refuse(fmt::format("reduction '{}' is not supported", reduction));
 }
 

@@ -10,6 +10,21 @@ namespace espalier::onnx {
 
 Variable computable(const Variable& x) { return is_small_integer(x.dtype()) ? cast(x, int32) : x; }
 
+Variable second_operand(const FileNode& node) {
+  Variable b = node[1];
+  if (node.opset() >= 7) return b;
+  node.ignore("consumed_inputs");
+  if (node.integer("broadcast", 0) == 0 || !node.has("axis")) {
+    node.ignore("axis");
+    return b;
+  }
+  const int64_t axis = axis_of(node, node[0], node.integer("axis")), last = axis + rank_of(b);
+  if (last > rank_of(node[0]))
+    node.fail(fmt::format("{} has no axes for {} from {} on", node[0].shape().str(), b.shape().str(), axis));
+  for (int64_t i = last; i < rank_of(node[0]); ++i) b = unsqueeze(b, -1);
+  return b;
+}
+
 int64_t axis_of(const FileNode& node, const Variable& x, int64_t axis) {
   const int64_t rank = rank_of(x);
   if (axis < -rank || axis >= rank)

@@ -21,6 +21,9 @@ template <class F>
 Variable in_float32(const Variable& x, F&& f) {
   return is_half(x.dtype()) ? cast(f(cast(x, float32)), x.dtype()) : f(x);
 }
+/// Input 1 of an operator of two operands. Before opset 7 the attribute `axis` says to which axis of input 0
+/// its first one belongs; without it, axes are matched from the last one on, as today.
+Variable second_operand(const FileNode& node);
 /// As an integer number that an operator takes for a count, or an axis.
 inline int64_t rank_of(const Variable& x) { return static_cast<int64_t>(x.rank()); }
 /// `axis` counted from the front. Throws FileError.

@@ -53,6 +53,9 @@ bool worth_a_primitive(const Gemm& gemm) {
   return !gemm.one_thread && operations > 1e6;
 }
 
+/// Products of a batch are many, which is why they are not small.
+bool takes_ready_code(const Gemm& gemm) { return runs_once() && !gemm.one_thread && on_one_thread(gemm); }
+
 GemmLibrary faster_library(const Gemm& gemm) {
   const Tensor a = zeros({gemm.transpose_a ? gemm.k : gemm.m, gemm.lda});
   const Tensor b = zeros({gemm.transpose_b ? gemm.n : gemm.k, gemm.ldb});
@@ -136,11 +139,15 @@ std::optional<GemmLibrary> GemmChoices::find(const Gemm& gemm, int threads) {
 }
 
 bool GemmChoices::may_be_primitive(const Gemm& gemm, int threads) {
+  if (takes_ready_code(gemm)) return false;
   const std::optional<GemmLibrary> known = find(gemm, threads);
   return known ? *known == GemmLibrary::onednn_matmul : worth_a_primitive(gemm);
 }
 
-GemmLibrary GemmChoices::find_or_guess(const Gemm& gemm) { return find(gemm).value_or(GemmLibrary::onednn); }
+GemmLibrary GemmChoices::find_or_guess(const Gemm& gemm) {
+  if (takes_ready_code(gemm)) return GemmLibrary::openblas;
+  return find(gemm).value_or(GemmLibrary::onednn);
+}
 
 GemmLibrary GemmChoices::measure(const Gemm& gemm) {
   if (!may_tune()) return find_or_guess(gemm);

@@ -36,7 +36,7 @@ class GemmChoices {
   std::optional<GemmLibrary> find(const Gemm& gemm, int threads);
   /// Returns true unless it is known that `measure` on such a thread does not choose a primitive.
   bool may_be_primitive(const Gemm& gemm, int threads);
-  /// The measured library, or a heuristic choice.
+  /// The measured library, or a heuristic choice: oneDNN, or where `runs_once` OpenBLAS for small products.
   GemmLibrary find_or_guess(const Gemm& gemm);
   /// Measures all libraries (some milliseconds) unless a measurement exists; guesses where `may_tune` is
   /// false.

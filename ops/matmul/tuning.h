@@ -19,4 +19,10 @@ class TuneScope {
   bool before_;
 };
 
+/// Whether this process computes each product so few times that the code which oneDNN makes for it, 3 to 30
+/// ms of work, costs more than it saves: small products then take OpenBLAS, whatever was measured. False
+/// unless a program says so before its first product.
+bool runs_once();
+void set_runs_once(bool once);
+
 }  // namespace espalier

@@ -138,6 +138,9 @@ class MemoryCell : public CellOp {
   NodeFlops cost(const NodeWork& work) const override { return flops(work.outputs[0]); }
   void run_cpu(const KernelCall& call) const override { run_memory_cell(*this, call); }
   Gradients gradient(const GradientRule& rule) const override;
+  std::shared_ptr<const Op> for_inference() const override {
+    return keeps_ ? std::make_shared<MemoryCell>(form(), false) : nullptr;
+  }
 
  private:
   static InputSet read_by_gradient(const MemoryCellForm& form) {

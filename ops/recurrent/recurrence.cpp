@@ -114,6 +114,9 @@ class Recurrence : public Op {
     return recurrence_workspace_bytes(s_.form, call, false);
   }
   Gradients gradient(const GradientRule& rule) const override;
+  std::shared_ptr<const Op> for_inference() const override {
+    return keeps_ ? std::make_shared<Recurrence>(s_, false) : nullptr;
+  }
 
  private:
   size_t gates_at() const { return 2u + s_.is_lstm(); }

@@ -36,28 +36,43 @@ check_plugin() {
   check_and_run "$1" "$2"
 }
 
+# With the part for ONNX files or without it.
+with_onnx=$(find "$with" -name espalierOnnxTargets.cmake 2>/dev/null || true)
+run_onnx() { # where it writes a file
+  (cd "$build" && check_and_run "./$1")
+}
+
 case $way in
   find_package)
     cmake -S "$here/find_package" -B "$build" -G Ninja -DCMAKE_PREFIX_PATH="$with"
     cmake --build "$build"
     check_and_run "$build/consumer"
     check_plugin "$build/host" "$build/plugin.so"
+    [ -z "$with_onnx" ] || run_onnx onnx_consumer
     cmake --install "$build" --prefix "$build/installed"
     LD_LIBRARY_PATH="$with/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" check_and_run "$build/installed/bin/consumer"
     ;;
   pkg_config)
     export PKG_CONFIG_PATH="$with/lib/pkgconfig" LD_LIBRARY_PATH="$with/lib"
+    compile() { # pkg-config quotes for the shell
+      eval "\$CXX -std=c++20 -Wall -Wextra -Wshadow -Wconversion -Werror \"\$here/$1.cpp\" -o \"\$build/$2\" ${*:3} $flags"
+    }
     for static in "" --static; do
+      if [ -n "$with_onnx" ]; then
+        flags=$(pkg-config $static --cflags --libs espalier_onnx)
+        compile onnx "onnx$static"
+        run_onnx "onnx$static"
+      fi
       flags=$(pkg-config $static --cflags --libs espalier)
-      compile() { # pkg-config quotes for the shell
-        eval "\$CXX -std=c++20 -Wall -Wextra -Wshadow -Wconversion -Werror \"\$here/$1.cpp\" -o \"\$build/$2\" ${*:3} $flags"
-      }
       compile main "consumer$static"
       check_and_run "$build/consumer$static"
       compile plugin "plugin$static.so" -shared -fPIC -fvisibility=hidden
       compile host "host$static" -ldl
       check_plugin "$build/host$static" "$build/plugin$static.so"
     done
+    flags=$(pkg-config --cflags espalier)
+    flags=${flags//-isystem/-I} # no warning comes from headers that are taken for the project's own, either
+    compile main consumer-own -fsyntax-only
     ;;
   add_subdirectory)
     shared=OFF
