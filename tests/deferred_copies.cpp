@@ -7,6 +7,7 @@
 
 #include "espalier/core/deferred/deferred.h"
 #include "espalier/core/error.h"
+#include "espalier/core/random.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier::testing {
@@ -43,6 +44,7 @@ std::vector<std::vector<Tensor>> data_of_copies(const OpCase& c) {
 /// What is computed of all copies, in order: values, and derivatives.
 std::vector<Tensor> results_of(const OpCase& c, const std::vector<std::vector<Tensor>>& data, size_t shared,
                                const std::vector<size_t>& differentiable) {
+  seed(11);
   Variables leaves, results;
   std::vector<Variables> inputs(copies);
   for (size_t k = 0; k < copies; ++k)
@@ -100,7 +102,8 @@ void check_deferred(const OpCase& c, const std::vector<size_t>& differentiable, 
         waits.reset();
         BOOST_REQUIRE(eager.size() == deferred.size());
         for (size_t i = 0; i < eager.size(); ++i)
-          BOOST_TEST(difference(eager[i], deferred[i]) <= tolerance, "result " << i << " of " << eager.size() << ": " << difference(eager[i], deferred[i]));
+          BOOST_TEST(difference(eager[i], deferred[i]) <= tolerance,
+                     "result " << i << " of " << eager.size() << ": " << difference(eager[i], deferred[i]));
       }
     }
 }
