@@ -193,21 +193,19 @@ class BackwardPass {
       add_products(f.slots[slot]);
     }
     Variable sum;
-    std::vector<Variable> more;
+    std::vector<Variable> others;
     for (uint32_t at = f.slots[slot].first; at != Frontier::none; at = f.contributions[at].next) {
       Frontier::Contribution& part = f.contributions[at];
       if (part.output != output) continue;
-      if (!sum.defined()) {
+      if (!sum.defined())
         sum = std::move(part.gradient);
-      } else {
-        if (more.empty()) more.push_back(sum);
-        more.push_back(std::move(part.gradient));
-      }
+      else
+        others.push_back(std::move(part.gradient));
     }
     if (!sum.defined()) return {};
-    if (!more.empty()) {
+    if (!others.empty()) {
       const BuildScope now(backward_at(node->where));
-      sum = add_all(more);
+      sum = add_all_into(std::move(sum), others);
     }
     run_.push_back({Edge(node, output), node->id, output, Edge(sum),
                     ValuePin(is_trainable(node->op()) ? sum.node() : nullptr)});

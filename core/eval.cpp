@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/deferred/waiting.h"
@@ -57,9 +58,12 @@ void check_unchanged(const Node& node, const FeedSnapshot* moment = nullptr) {
 /// One evaluation of lazy nodes.
 class Evaluation {
  public:
-  /// Updates are always computed anew.
-  explicit Evaluation(std::span<Node* const> targets) : update_stamp_(Node::next_id()) {
-    for (Node* target : targets) visit(target);
+  /// Updates are always computed anew. Beside a feed eager values may be, too; without one, what is behind
+  /// them need not be seen.
+  enum class Behind : bool { eager_values_too, not_eager_values };
+  explicit Evaluation(std::span<Node* const> targets, Behind behind = Behind::eager_values_too)
+      : update_stamp_(Node::next_id()) {
+    for (Node* target : targets) visit(target, behind);
     std::sort(nodes_.begin(), nodes_.end(),
               [](const State& a, const State& b) { return a.node->id < b.node->id; });
     for (uint32_t i = 0; i < nodes_.size(); ++i) order_.insert(nodes_[i].node, i);
@@ -90,7 +94,10 @@ class Evaluation {
     stamp_ = moment_->stamp;
     refresh_until_ = refresh_until;
     for (State& state : nodes_) {
-      state = {.node = state.node, .is_target = state.is_target, .wanted = state.is_target};
+      state = {.node = state.node,
+               .is_target = state.is_target,
+               .wanted = state.is_target,
+               .settled = state.settled};
       find_stale(state);
     }
     find_reached();
@@ -139,6 +146,7 @@ class Evaluation {
     bool wanted = false;
     bool stale = false;
     bool compute = false;
+    bool settled = false;  // its inputs are not seen
   };
 
   /// Whether it orders an assignment in the step that is evaluated. A value that was only released has done
@@ -174,12 +182,13 @@ class Evaluation {
     assignments_.clear();
   }
 
-  void visit(Node* target) {
+  void visit(Node* target, Behind behind) {
     walk_.enter(target);
     while (Node* node = walk_.next()) {
       if (node->is_leaf() && !node->has_value()) bring_home(*node);
-      nodes_.push_back({node});
-      walk_.enter_inputs(*node);
+      const bool settled = behind == Behind::not_eager_values && !node->lazy && node->has_value();
+      nodes_.push_back({.node = node, .settled = settled});
+      if (!settled) walk_.enter_inputs(*node);
     }
   }
   State& at(const Node* node) { return nodes_[order_.find(node)]; }
@@ -190,7 +199,7 @@ class Evaluation {
     for (size_t i = nodes_.size(); i-- > 0;) {
       State& state = nodes_[i];
       state.reached |= state.is_target;
-      if (!state.reached) continue;
+      if (!state.reached || state.settled) continue;
       for (const Edge& input : state.node->inputs) {
         at(input.node()).reached = true;
         if (chooses_by_phase(state.node->op())) break;
@@ -205,6 +214,7 @@ class Evaluation {
       state.newest = assigned ? assigned->stamp : node.stamp;
       return;
     }
+    if (state.settled) return;
     for (const Edge& input : node.inputs) {
       if (&input != node.inputs.begin() && chooses_by_phase(node.op())) break;  // plans of inference read it
       const State& below = at(input.node());
@@ -311,11 +321,16 @@ std::shared_ptr<const FeedSnapshot> again(const FeedSnapshot& shown) {
 /// Evaluates at the step that `root` shows, or else the source that was shown last, or else at the first.
 void evaluate_here(std::span<Node* const> targets, Node* root) {
   compute_all_waiting();
-  Evaluation evaluation(targets);
-  const std::vector<Node*> sources = evaluation.sources();
+  using Behind = Evaluation::Behind;
+  const bool at_step = root && root->lazy;
+  std::optional<Evaluation> seen(std::in_place, targets,
+                                 at_step ? Behind::eager_values_too : Behind::not_eager_values);
+  const std::vector<Node*> sources = seen->sources();  // none is behind an eager value
+  if (!sources.empty() && !at_step) seen.emplace(targets);
+  Evaluation& evaluation = *seen;
   if (!sources.empty() && targets.size() == 1) evaluation.check_sizes(*targets[0]);
   std::shared_ptr<const FeedSnapshot> moment;
-  if (root && root->lazy) moment = root->rare().moment;
+  if (at_step) moment = root->rare().moment;
   if (!moment)
     for (Node* source : sources)
       if (const auto& shown = source->rare().moment; shown && (!moment || shown->stamp > moment->stamp))
@@ -325,7 +340,7 @@ void evaluate_here(std::span<Node* const> targets, Node* root) {
     moment = new_moment(sources, 0);
   }
   // Beside a feed, what was updated before this step is seen in it.
-  const bool fed = !sources.empty() || (root && root->lazy);  // gradients of a fed root need not be fed
+  const bool fed = !sources.empty() || at_step;  // gradients of a fed root need not be fed
   evaluation.plan(moment, fed ? moment->stamp : 0);
   if (const Node* node = fed ? evaluation.mixes_steps() : nullptr) {
     if (root) refuse_late_gradient(*node);
@@ -377,8 +392,10 @@ void ensure_value(Node& node) {
 void evaluate_at(const std::vector<Variable>& variables, Node& root) {
   std::vector<Node*> targets;
   for (const Variable& v : variables) targets.push_back(v.node());
-  evaluate_here(targets, &root);
+  evaluate_at(targets, root);
 }
+
+void evaluate_at(std::span<Node* const> targets, Node& root) { evaluate_here(targets, &root); }
 
 void take_step(Node& node) {
   if (!node.lazy) return ensure_value(node);
@@ -399,51 +416,6 @@ void take_step(Node& node) {
   shown.cursor = step + 1;
   shown.cursor_epoch = epoch;
   shown.moment = moment;
-}
-
-void run_update(Node& root, const GradientRecord::Update& update) {
-  if (root.lazy && root.rare().step_failed)
-    throw Error(
-        "update: the last forward() of this Variable threw, so there is no step to learn from; call "
-        "forward() "
-        "again, or update after the step that succeeds");
-  if (root.lazy) ensure_value(root);
-  compute_all_waiting();
-  std::vector<Node*> targets;
-  std::vector<Variable> hold;  // so that no value is released before it is assigned
-  std::vector<Node*> edits;    // of the leaves themselves: computed when all else is
-  for (const Edge& assignment : update.assignments) {
-    const Edge& value = assignment.node()->inputs[1];
-    if (edits_leaf(*assignment.node())) {
-      edits.push_back(value.node());
-      for (size_t i = 1; i < value.node()->inputs.size(); ++i)
-        hold.push_back(value.node()->inputs[i].variable());
-    } else {
-      hold.push_back(value.variable());
-    }
-  }
-  for (const Variable& v : hold) targets.push_back(v.node());
-  // All gradients are those of one point: what this update leaves to others is computed before it assigns.
-  if (root.lazy)
-    root.record->gradients.for_each([&](Node* leaf, uint32_t, const Edge& gradient) {
-      const bool ours = std::ranges::count(update.parameters, leaf) > 0 && is_deferred(*gradient.node());
-      if (is_trained(*leaf) && !ours) targets.push_back(gradient.node());
-    });
-  evaluate_here(targets, &root);
-  std::vector<std::pair<Node*, Tensor>> values;
-  for (const Edge& assignment : update.assignments) {
-    if (edits_leaf(*assignment.node())) continue;
-    const Variable v = assignment.node()->inputs[1].variable();
-    const Tensor& value = v.node()->outputs[v.output()].value;
-    // A leaf's value is its own: it may be written in place by a plan.
-    const bool computed = v.node()->tag == Tag::update && !v.node()->is_leaf() && !v.node()->op().is_view();
-    bool own = computed && value.contiguous();
-    for (const auto& [leaf, other] : values) own &= other.storage().get() != value.storage().get();
-    values.emplace_back(assignment.node()->inputs[0].node(), own ? value : value.clone());
-  }
-  assign(values, edits);
-  for (Node* target : targets)
-    if (target->tag == Tag::update && !target->is_leaf()) target->clear_value();
 }
 
 }  // namespace espalier

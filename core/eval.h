@@ -26,6 +26,7 @@ void compute(Node& node, uint32_t last = 0, const FeedSnapshot* moment = nullptr
 void ensure_value(Node& node);
 /// Computes these nodes at the step which `root` shows.
 void evaluate_at(const std::vector<Variable>& variables, Node& root);
+void evaluate_at(std::span<Node* const> targets, Node& root);
 /// Computes a lazy node at the next step. Throws EndOfData; the cursor then stays.
 void take_step(Node& node);
 /// Computes the expressions of an update and, only if all went well, assigns them.

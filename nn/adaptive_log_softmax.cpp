@@ -58,7 +58,7 @@ class AdaptiveLogSoftmaxState : public LayerStateOf<AdaptiveLogSoftmaxState> {
       in_cluster.span<int64_t>()[static_cast<size_t>(c)] = i < 0 ? 0 : c - first(i);
     }
     const auto looked_up = [&](const Tensor& table) {
-      return look_up(std::string(kind()), Variable(table.to(target.device())), target, false);
+      return look_up(kind(), Variable(table.to(target.device())), target, false);
     };
     const Variable position = looked_up(in_head), place = looked_up(in_cluster);
     Variable output = pick(head, position);

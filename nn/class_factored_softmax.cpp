@@ -40,7 +40,7 @@ class ClassFactoredSoftmaxState : public LayerStateOf<ClassFactoredSoftmaxState>
     check_targets(kind(), x, target);
     const Variable of_class = classes_of(x);
     const auto looked_up = [&](const Tensor& table) {
-      return look_up(std::string(kind()), on(table, target), target, false);
+      return look_up(kind(), on(table, target), target, false);
     };
     const Variable c = looked_up(class_), words = gather(on(members_, target), c);  // [n, members]
     const Variable weights = gather(parameter("word_weight"), words);               // [n, members, in]

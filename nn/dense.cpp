@@ -8,6 +8,7 @@
 #include "espalier/core/feed.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/layer_state.h"
+#include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/shape_like_ops.h"
 
@@ -39,7 +40,9 @@ class DenseState : public LayerStateOf<DenseState> {
 
  private:
   Variable transform(const Variable& x) const {
-    const Variable product = matmul(x, transpose(parameter("weight")));
+    const Variable weight = parameter("weight");
+    const Variable product = apply(matmul_op({.transpose_a = false, .transpose_b = true}), {&x, &weight},
+                                   std::source_location::current());
     return has_bias_ ? product + parameter("bias") : product;
   }
 

@@ -52,7 +52,7 @@ Variable EmbeddingTable::look_up(const Variable& indices) {
         assign(*leaf.node(), leaf.value().to(indices.device()));
   called_ = true;
   note_input(indices);
-  Variable rows = espalier::look_up(std::string(kind_), parameter("weight"), indices, true);
+  Variable rows = espalier::look_up(kind_, parameter("weight"), indices, true);
   if (max_norm_) {
     const Variable norm = sqrt(sum(square(stop_gradient(rows)), -1, true));
     rows = rows * minimum(*max_norm_ / (norm + 1e-7), 1.0);

@@ -266,10 +266,15 @@ Variable add_all_into(Variable first, const std::vector<Variable>& others) {
     all.insert(all.end(), others.begin(), others.end());
     return joined_row_gradients(all);
   }
-  if (puts_rows_like(first) && std::ranges::all_of(others, puts_rows_like)) {
-    std::vector<Variable> all{std::move(first)};
-    all.insert(all.end(), others.begin(), others.end());
-    return joined_put_rows(all);
+  if (puts_rows_like(first) || std::ranges::any_of(others, puts_rows_like)) {
+    std::vector<Variable> rows, sums;
+    (puts_rows_like(first) ? rows : sums).push_back(std::move(first));
+    for (const Variable& v : others) (puts_rows_like(v) ? rows : sums).push_back(v);
+    if (sums.empty()) return joined_put_rows(rows);
+    Variable sum = std::move(sums[0]);
+    sums.erase(sums.begin());
+    if (!sums.empty()) sum = add_all_into(std::move(sum), sums);
+    return joined_put_rows(rows, std::move(sum));
   }
   SmallVector<const Variable*, 8> inputs{&first};
   for (const Variable& v : others) inputs.push_back(&v);

@@ -1,6 +1,7 @@
 // Concatenation along an axis.
 #include "espalier/core/deferred/stacked.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/ops/kept_op.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
@@ -129,7 +130,7 @@ Variable concat(const std::vector<Variable>& variables, int64_t axis, std::sourc
   check_some(variables, "concat", where);
   SmallVector<const Variable*, 8> inputs;
   for (const Variable& v : variables) inputs.push_back(&v);
-  return apply(std::make_shared<Concat>(axis), {inputs.data(), inputs.size()}, where);
+  return apply(kept_op<Concat>(axis), {inputs.data(), inputs.size()}, where);
 }
 
 Variable stack(const std::vector<Variable>& variables, int64_t axis, std::source_location where) {

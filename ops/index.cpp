@@ -8,6 +8,7 @@
 #include "espalier/ops/cross_entropy.h"
 #include "espalier/ops/element_bits.h"
 #include "espalier/ops/indices.h"
+#include "espalier/ops/kept_op.h"
 #include "espalier/ops/look_up.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pick_elements.h"
@@ -263,11 +264,10 @@ class OneHot : public Op, public Batchable {
 }  // namespace
 
 Variable gather(const Operand& x, const Operand& indices, int64_t axis) {
-  return apply(std::make_shared<Gather>(axis), {&x.variable(), &indices.variable()}, x.where());
+  return apply(kept_op<Gather>(axis), {&x.variable(), &indices.variable()}, x.where());
 }
-Variable look_up(std::string function, const Variable& table, const Variable& indices, bool from_end) {
-  return apply(std::make_shared<LookUp>(std::move(function), from_end), {&table, &indices},
-               std::source_location::current());
+Variable look_up(std::string_view function, const Variable& table, const Variable& indices, bool from_end) {
+  return apply(kept_op<LookUp>(function, from_end), {&table, &indices}, std::source_location::current());
 }
 Variable scatter_add_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis) {
   return apply(std::make_shared<ScatterAddLike>(axis), {&x, &indices, &like},
@@ -277,8 +277,8 @@ Variable pick(const Operand& x, const Operand& indices) {
   static const OpPtr op = std::make_shared<Pick>("pick");
   return apply(op, {&x.variable(), &indices.variable()}, x.where());
 }
-Variable pick_for(std::string function, const Variable& x, const Variable& labels) {
-  return apply(std::make_shared<Pick>(std::move(function)), {&x, &labels}, std::source_location::current());
+Variable pick_for(std::string_view function, const Variable& x, const Variable& labels) {
+  return apply(kept_op<Pick>(function), {&x, &labels}, std::source_location::current());
 }
 Variable put_like(const Variable& x, const Variable& indices, const Variable& like) {
   return apply(shared_op<PutLike>(), {&x, &indices, &like}, std::source_location::current());

@@ -92,7 +92,7 @@ class CrossEntropy {
       y_ = where(kept, y_, 0);
       counted = cast(kept, log_p_.dtype());
     }
-    Variable each = pick_for(std::string(loss_), log_p_, y_), smooth;
+    Variable each = pick_for(loss_, log_p_, y_), smooth;
     if (options_.label_smoothing > 0) smooth = mean(weights_.defined() ? log_p_ * weights_ : log_p_, -1);
     if (smooth.defined() && counted.defined()) smooth = smooth * counted;
     if (weights_.defined()) {

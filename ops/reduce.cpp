@@ -5,6 +5,7 @@
 #include "espalier/core/deferred/stacked.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/core/values_later.h"
+#include "espalier/ops/kept_op.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/reduce.h"
@@ -238,7 +239,7 @@ OpPtr remade(AttributeReader& a) {
 
 template <class T>
 Variable reduce(const Operand& x, const Axes& axes, bool keep_dims) {
-  return apply(std::make_shared<T>(axes.list(), keep_dims), {&x.variable()}, x.where());
+  return apply(kept_op<T>(axes.list(), keep_dims), {&x.variable()}, x.where());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/functions/arrange.h"
+#include "espalier/ops/kept_op.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
@@ -334,7 +335,7 @@ Variable slice_like(const Variable& x, const Variable& like, int64_t axis, int64
   return apply(std::make_shared<SliceLike>(axis, begin), {&x, &like}, std::source_location::current());
 }
 Variable reshape(const Operand& x, const Shape& shape) {
-  return apply(std::make_shared<Reshape>(shape), {&x.variable()}, x.where());
+  return apply(kept_op<Reshape>(shape), {&x.variable()}, x.where());
 }
 Variable reshape_like(const Variable& x, const Variable& like) {
   return apply(shared_op<ReshapeLike>(), {&x, &like}, std::source_location::current());
@@ -351,7 +352,7 @@ Variable flatten(const Operand& x, int64_t first) {
 Variable unsqueeze(const Operand& x, int64_t axis) { return unsqueeze_axes(x, Dims{axis}); }
 Variable unsqueeze_axes(const Operand& x, const Dims& axes) {
   if (axes.empty()) return x.variable();
-  return apply(std::make_shared<Unsqueeze>(axes), {&x.variable()}, x.where());
+  return apply(kept_op<Unsqueeze>(axes), {&x.variable()}, x.where());
 }
 Variable squeeze(const Operand& x, const Axes& axes) {
   // "All" is resolved when the node is built, so that a short last batch of one row keeps its first axis.
@@ -374,13 +375,13 @@ Variable transpose(const Operand& x) {
   Dims order;
   for (int64_t i = 0; i < rank; ++i) order.push_back(i);
   if (rank >= 2) std::swap(order[order.size() - 1], order[order.size() - 2]);
-  return apply(std::make_shared<Transpose>(order), {&x.variable()}, x.where());
+  return apply(kept_op<Transpose>(order), {&x.variable()}, x.where());
 }
 Variable transpose(const Operand& x, const Axes& order) {
-  return apply(std::make_shared<Transpose>(order.list()), {&x.variable()}, x.where());
+  return apply(kept_op<Transpose>(order.list()), {&x.variable()}, x.where());
 }
 Variable slice(const Operand& x, int64_t axis, int64_t begin, int64_t end) {
-  return apply(std::make_shared<Slice>(axis, begin, end), {&x.variable()}, x.where());
+  return apply(kept_op<Slice>(axis, begin, end), {&x.variable()}, x.where());
 }
 Variable pad_like(const Variable& x, const Variable& like, int64_t axis, int64_t begin) {
   return apply(std::make_shared<PadLike>(axis, begin), {&x, &like}, std::source_location::current());

@@ -31,19 +31,22 @@ std::vector<int64_t> flat(const std::vector<RowPairsPtr>& lists) {
 Shape shape_of_row(const Shape& x) { return Shape(Dims(x.begin() + 1, x.end())); }
 
 /// Zeros in the shape of input 0, which is only read for it; to row pairs[i].to of these, row pairs[i].from
-/// of a further input is added. Rows have `row_elements` elements, whatever the axes of the inputs are.
+/// of a further input is added. If it `adds`, these rows are added to input 0 itself. Rows have
+/// `row_elements` elements, whatever the axes of the inputs are.
 class PutRowsLike : public Op {
  public:
-  PutRowsLike(std::vector<RowPairsPtr> pairs, int64_t row_elements)
+  PutRowsLike(std::vector<RowPairsPtr> pairs, int64_t row_elements, bool adds)
       : Op({.linearity = Linearity::together,
-            .deferred = true,
-            .reads = InputSet::all_but(0),
+            .deferred = !adds,
+            .reads = adds ? InputSet::all() : InputSet::all_but(0),
+            .in_place = adds ? InputSet::only(0) : InputSet::none(),
             .gradient_reads = InputSet::none()}),
         pairs_(std::move(pairs)),
-        row_elements_(row_elements) {}
+        row_elements_(row_elements),
+        adds_(adds) {}
   std::string_view name() const override { return "put_rows_like"; }
   Attributes attributes() const override {
-    return {{"pairs", flat(pairs_)}, {"row_elements", row_elements_}};
+    return {{"pairs", flat(pairs_)}, {"row_elements", row_elements_}, {"adds", adds_}};
   }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Numbers>(*in[0], name());
@@ -57,13 +60,14 @@ class PutRowsLike : public Op {
       if constexpr (Numbers::accepts<T>) {
         T* const to = static_cast<T*>(out.address());
         const int64_t n = row_elements_;
-        std::vector<bool> written(static_cast<size_t>(out.elements() / n));
+        std::vector<bool> written(static_cast<size_t>(out.elements() / n), adds_);
+        if (adds_ && call.inputs[0]->address() != out.address()) copy_elements(*call.inputs[0], out);
         for (size_t k = 0; k < pairs_.size(); ++k) {
-          const Tensor x = call.inputs[k + 1]->contiguous_copy();
+          const auto [x, step] = rows_of(*call.inputs[k + 1]);
           const T* const from = static_cast<const T*>(x.address());
           for (const RowPair& pair : *pairs_[k]) {
             T* const sum = to + pair.to * n;
-            const T* const added = from + pair.from * n;
+            const T* const added = from + pair.from * step;
             if (written[static_cast<size_t>(pair.to)])
               detail::binary_row<scalar::Add, T, T>(n, sum, sum, 1, added, 1);
             else
@@ -78,6 +82,7 @@ class PutRowsLike : public Op {
   }
   Gradients gradient(const GradientRule& rule) const override {
     Gradients result(rule.inputs());
+    if (adds_) result[0] = rule.output_gradient();
     for (size_t k = 0; k < pairs_.size(); ++k) {
       if (!rule.wants(k + 1)) continue;
       auto back = std::make_shared<RowPairs>();
@@ -88,18 +93,27 @@ class PutRowsLike : public Op {
   }
 
   static Variable put(const Variable& like, std::vector<RowPairsPtr> pairs, std::span<const Variable> values,
-                      int64_t row_elements) {
+                      int64_t row_elements, bool adds = false) {
     SmallVector<const Variable*, 8> inputs{&like};
     for (const Variable& v : values) inputs.push_back(&v);
-    return apply(std::make_shared<PutRowsLike>(std::move(pairs), row_elements),
-                 {inputs.data(), inputs.size()}, std::source_location::current());
+    return apply(std::make_shared<PutRowsLike>(std::move(pairs), row_elements, adds),
+                 {inputs.data(), inputs.size()}, std::source_location::current(), adds);
   }
   const std::vector<RowPairsPtr>& pairs() const { return pairs_; }
   int64_t row_elements() const { return row_elements_; }
 
  private:
+  /// The rows of a tensor, copied unless their elements are adjacent, and the distance of two.
+  std::pair<Tensor, int64_t> rows_of(const Tensor& x) const {
+    const Layout simple = collapsed(x.layout());
+    const Dims &sizes = simple.shape.dims(), &strides = simple.strides;
+    if (sizes.size() == 2 && sizes[1] == row_elements_ && strides[1] == 1) return {x, strides[0]};
+    return {x.contiguous_copy(), row_elements_};
+  }
+
   std::vector<RowPairsPtr> pairs_;
   int64_t row_elements_;
+  bool adds_;
 };
 
 /// The positions as a tensor on the device of `like`.
@@ -320,7 +334,7 @@ Variable put_row_like(const Variable& x, const Variable& like, int64_t row) {
 
 bool puts_rows_like(const Variable& gradient) { return as_put_rows(gradient) != nullptr; }
 
-Variable joined_put_rows(std::span<const Variable> gradients) {
+Variable joined_put_rows(std::span<const Variable> gradients, Variable sum) {
   std::vector<RowPairsPtr> pairs;
   std::vector<Variable> values;
   for (const Variable& gradient : gradients) {
@@ -329,8 +343,9 @@ Variable joined_put_rows(std::span<const Variable> gradients) {
     const auto& inputs = gradient.node()->inputs;
     for (size_t i = 1; i < inputs.size(); ++i) values.push_back(inputs[i].variable());
   }
-  return PutRowsLike::put(gradients[0].node()->inputs[0].variable(), std::move(pairs), values,
-                          as_put_rows(gradients[0])->row_elements());
+  const int64_t row_elements = as_put_rows(gradients[0])->row_elements();
+  if (sum.defined()) return PutRowsLike::put(sum, std::move(pairs), values, row_elements, true);
+  return PutRowsLike::put(gradients[0].node()->inputs[0].variable(), std::move(pairs), values, row_elements);
 }
 
 void add_stack_rows_ops(OpRegistry& ops) {
@@ -346,7 +361,8 @@ void add_stack_rows_ops(OpRegistry& ops) {
   });
   ops.add("put_rows_like", [](AttributeReader& a) {
     const Dims pairs = a.integers("pairs");
-    return std::make_shared<PutRowsLike>(pairs_from({pairs.begin(), pairs.end()}), a.integer("row_elements"));
+    return std::make_shared<PutRowsLike>(pairs_from({pairs.begin(), pairs.end()}), a.integer("row_elements"),
+                                         a.flag("adds"));
   });
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "deferred_copies.h"
 #include "espalier/core/autograd.h"
 #include "espalier/core/backends.h"
 #include "espalier/core/check_gradient.h"
@@ -405,6 +406,11 @@ void check_op(const OpCase& c) {
       }
     }
     if (real && c.roundings) check_halves(c, any);
+    std::vector<size_t> differentiable;
+    for (size_t i = 0; i < c.inputs.size(); ++i)
+      if (is_differentiable(c, i)) differentiable.push_back(i);
+    check_deferred(c, differentiable, cpu(), 100 * c.tolerance);
+    for (const Device device : gpus_to_test()) check_deferred(c, differentiable, device, 100 * c.tolerance);
     for (const Device device : gpus_to_test())
       for (const DType dtype : {float64, float32, float16, bfloat16}) {
         const bool half = dtype == float16 || dtype == bfloat16;

@@ -43,8 +43,9 @@ Variable row_range(const Variable& x, int64_t begin, int64_t step, int64_t count
 Variable row_of(const Variable& x, int64_t row);
 /// Zeros in the shape of `like`, with `x` as row `row`: the transpose of row_of.
 Variable put_row_like(const Variable& x, const Variable& like, int64_t row);
-/// Whether gradients are rows put into zeros, which `joined_put_rows` adds up as one.
+/// Whether gradients are rows put into zeros, which `joined_put_rows` adds up as one, or to `sum`, in its
+/// buffer if possible.
 bool puts_rows_like(const Variable& gradient);
-Variable joined_put_rows(std::span<const Variable> gradients);
+Variable joined_put_rows(std::span<const Variable> gradients, Variable sum = {});
 
 }  // namespace espalier

@@ -41,11 +41,9 @@ class ScheduleRun {
 
   /// Gives values to the nodes that are held, and lets go of what nodes without gradients were made of.
   void settle() {
-    for (uint32_t i = 0; i < graph_.size(); ++i) {
-      Node& node = graph_.node(i);
-      if (!node.batch || !node.has_handles()) continue;
-      take_from_batch(node);
-      if (node.stops_gradient) node.cut(constant_op());
+    for (Node* node : held_) {
+      take_from_batch(*node);
+      if (node->stops_gradient) node->cut(constant_op());
     }
   }
 
@@ -54,14 +52,17 @@ class ScheduleRun {
     const int64_t before = kernels_run_here();
     report_.batches.push_back({std::string(first.op().name()), static_cast<int64_t>(batch.nodes.size())});
     const BuildScope scope(context_of(first));
-    Results results = batch.stacked ? stacked_results(batch) : located(first.where, [&] {
+    Results results = batch.stacked && !batch.joined ? stacked_results(batch) : located(first.where, [&] {
       return batch.joined ? joined_results(batch, first) : single_results(operands(batch.inputs), first);
     });
     auto done = std::make_shared<Batch>();
     done->stacked = batch.stacked;
     for (const Variable& result : results) done->outputs.push_back(Edge(result));
     for (size_t row = 0; row < batch.nodes.size(); ++row) {
+      if (row + prefetch_distance < batch.nodes.size())
+        prefetch(graph_.node(batch.nodes[row + prefetch_distance]));
       Node& node = graph_.node(batch.nodes[row]);
+      if (node.has_handles()) held_.push_back(&node);
       node.batch = done;
       node.place = static_cast<uint32_t>(row);
       node.waits = false;
@@ -117,10 +118,13 @@ class ScheduleRun {
     return outputs_of(result);
   }
 
-  /// One node whose inputs are rows of one operand: their concatenation has the same elements in the same
+  /// Nodes whose inputs are rows of one operand: their concatenations have the same elements in the same
   /// order.
   Results joined_results(const ScheduledBatch& batch, const Node& node) {
-    return {operand(batch.inputs[0]).reshape(node.outputs[0].spec.shape)};
+    Dims dims;
+    if (batch.stacked) dims.push_back(static_cast<int64_t>(batch.nodes.size()));
+    dims.append(node.outputs[0].spec.shape.begin(), node.outputs[0].spec.shape.end());
+    return {operand(batch.inputs[0]).reshape(Shape(std::move(dims)))};
   }
 
   Results stacked_results(const ScheduledBatch& batch) {
@@ -171,6 +175,7 @@ class ScheduleRun {
   NodeKinds& kinds_;
   EvaluationReport& report_;
   std::vector<Results> results_;
+  std::vector<Node*> held_;  ///< by handles, of the nodes that are done
   bool all_stacked_ = true;
 };
 

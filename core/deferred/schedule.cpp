@@ -88,10 +88,11 @@ class Scheduler {
       row_of_[batch.nodes[row]] = stacked ? static_cast<int32_t>(row) : -1;
     }
     const auto uses = graph_.uses(batch.nodes[0]);
-    if (!stacked && can_join(batch.nodes[0])) {
+    if (can_join(batch.nodes[0])) {
       batch.joined = true;
       std::vector<Place> places;
-      for (const WaitingUse& use : uses) places.push_back(place_of(use));
+      for (const uint32_t node : stacked ? std::span(batch.nodes) : std::span(batch.nodes).first(1))
+        for (const WaitingUse& use : graph_.uses(node)) places.push_back(place_of(use));
       batch.inputs.push_back(input_of(places));
     } else {
       for (size_t i = 0; i < uses.size(); ++i) {

@@ -35,8 +35,7 @@ struct ScheduledInput {
 struct ScheduledBatch {
   std::vector<uint32_t> nodes;  ///< row i is nodes[i]
   bool stacked;                 ///< outputs have the nodes as a first axis
-  bool joined =
-      false;  ///< one node that puts its inputs, here one operand, side by side (Batchable::joins_along)
+  bool joined = false;          ///< nodes put inputs of one shape side by side: all are rows of one operand
   std::vector<ScheduledInput> inputs = {};
 };
 

@@ -15,9 +15,10 @@ namespace {
 
 /// What waits in a thread.
 struct WaitingNodes {
-  std::vector<Edge> nodes;     ///< in the order of writing; `place` of each is its number
-  std::vector<Variable> pins;  ///< values that they read
-  size_t swept = 0;            ///< nodes that were alive when dead ones were dropped last
+  std::vector<Edge> nodes;       ///< in the order of writing; `place` of each is its number
+  std::vector<Variable> pins;    ///< values that they read
+  bool reads_elsewhere = false;  ///< operands that wait, but are not in this list
+  size_t swept = 0;              ///< nodes that were alive when dead ones were dropped last
 };
 WaitingNodes& waiting_here() {
   static thread_local WaitingNodes nodes;
@@ -29,44 +30,60 @@ bool can_wait(const Op& op) {
   return !orders_assignment(op);
 }
 
+bool is_listed(const Node& node, const std::vector<Edge>& list) {
+  return node.place < list.size() && list[node.place].node() == &node;
+}
+
 /// Keeps the value of an operand that does not wait.
-void pin(const Edge& input, std::vector<Variable>& pins) {
+void pin(const Edge& input, WaitingNodes& waiting) {
   const Node& node = *input.node();
-  if (node.waits || node.is_leaf()) return;
-  pins.push_back(read_place(input).edge.variable());
+  if (node.waits)
+    waiting.reads_elsewhere |= !is_listed(node, waiting.nodes);
+  else if (!node.is_leaf())
+    waiting.pins.push_back(read_place(input).edge.variable());
 }
 
 /// Drops the nodes that only the list holds, the latest first, and numbers the others again.
 void drop_dead(std::vector<Edge>& nodes) {
-  for (size_t i = nodes.size(); i-- > 0;)
-    if (nodes[i].node()->held_once() || !nodes[i].node()->waits) nodes[i] = Edge();
+  bool any = false;
+  for (size_t i = nodes.size(); i-- > 0;) {
+    if (i >= prefetch_distance) prefetch(*nodes[i - prefetch_distance].node());
+    if (!nodes[i].node()->held_once() && nodes[i].node()->waits) continue;
+    nodes[i] = Edge();
+    any = true;
+  }
+  if (!any) return;
   std::erase_if(nodes, [](const Edge& edge) { return !edge.node(); });
   for (uint32_t i = 0; i < nodes.size(); ++i) nodes[i].node()->place = i;
 }
 
 /// Computes operands that wait elsewhere: in another thread, or since their computation failed.
 void compute_operands(const std::vector<Edge>& list) {
+  for (uint32_t i = 0; i < list.size(); ++i) list[i].node()->place = i;
   for (const Edge& edge : list)
     for (const Edge& input : edge.node()->inputs)
-      if (const Node& node = *input.node();
-          node.waits && (node.place >= list.size() || list[node.place].node() != &node))
-        ensure_value(*input.node());
+      if (const Node& node = *input.node(); node.waits && !is_listed(node, list)) ensure_value(*input.node());
 }
 
 /// Computes nodes of which each has its number in the list as its `place`.
-void compute_nodes(const std::vector<Edge>& list) {
+void compute_nodes(const std::vector<Edge>& list, bool reads_elsewhere) {
   const ComputeAtOnce at_once;
-  compute_operands(list);
+  if (reads_elsewhere) compute_operands(list);
   ScheduleCache& cache = schedule_cache();
   EvaluationReport report;
   const int64_t before = kernels_run_here();
   std::vector<Node*> nodes;
   nodes.reserve(list.size());
   for (const Edge& edge : list) nodes.push_back(edge.node());
-  cache.make_room();
+  static thread_local int running = 0;  // a kernel may evaluate what it has deferred
+  if (running == 0) cache.make_room();
   const WaitingGraph graph(std::move(nodes), cache.kinds);
-  const Schedule& schedule = cache.schedule_of(graph, deferred_options().policy, report.schedule_known);
-  if (!run_schedule(schedule, graph, cache.kinds, report)) cache.forget(schedule);
+  const auto schedule = cache.schedule_of(graph, deferred_options().policy, report.schedule_known);
+  struct Nesting {
+    Nesting() { ++running; }
+    ~Nesting() { --running; }
+  } nesting;
+  if (!run_schedule(*schedule, graph, cache.kinds, report)) cache.forget(schedule);
   report.kernels_run = kernels_run_here() - before;
   set_last_evaluation(std::move(report));
 }
@@ -112,7 +129,7 @@ bool wait_for_value(Node& node) {
     node.rare().stream = next_stream();
     node.drawn = true;
   }
-  for (const Edge& input : node.inputs) pin(input, waiting.pins);
+  for (const Edge& input : node.inputs) pin(input, waiting);
   node.waits = true;
   node.place = static_cast<uint32_t>(waiting.nodes.size());
   waiting.nodes.emplace_back(&node, 0);
@@ -123,7 +140,7 @@ namespace {
 void compute_alone(Node& node) {
   std::vector<Edge> below = waiting_below(node);
   for (uint32_t i = 0; i < below.size(); ++i) below[i].node()->place = i;
-  compute_nodes(below);
+  compute_nodes(below, true);
 }
 
 /// Computes those that can be computed. The others are in no list any more: who reads one gets its error.
@@ -141,10 +158,11 @@ void compute_all_waiting() {
   WaitingNodes taken = std::exchange(here, {});
   try {
     drop_dead(taken.nodes);
-    if (!taken.nodes.empty()) compute_nodes(taken.nodes);
+    if (!taken.nodes.empty()) compute_nodes(taken.nodes, taken.reads_elsewhere);
     taken.nodes.clear();
     taken.pins.clear();
     taken.swept = 0;
+    taken.reads_elsewhere = false;
     if (here.nodes.empty()) here = std::move(taken);  // with the memory of the lists
   } catch (...) {
     compute_each(taken.nodes);

@@ -6,6 +6,7 @@
 #include <typeinfo>
 
 #include "espalier/core/deferred/batch.h"
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 
 namespace espalier {
@@ -54,15 +55,14 @@ size_t NodeKinds::WordsHash::operator()(const std::vector<uint64_t>& words) cons
 void NodeKinds::clear() { *this = NodeKinds(); }
 
 uint64_t NodeKinds::number_of_op(const OpPtr& op) {
-  if (op.use_count() == 0) {  // an op that lives as long as the program
-    const auto [at, fresh] = static_ops_.try_emplace(op.get(), ops_);
-    ops_ += fresh;
-    return at->second;
+  if (const auto at = by_address_.find(op.get()); at != by_address_.end()) return at->second;
+  if (op.use_count() > 0) {  // else it lives as long as the program, and there is one of it
+    auto& alike = made_ops_[op->name()];
+    for (const auto& [known, number] : alike)
+      if (known->equals(*op)) return number;
+    alike.emplace_back(op, ops_);  // held from here on: nothing else comes to its address
   }
-  auto& alike = made_ops_[op->name()];
-  for (const auto& [known, number] : alike)
-    if (known->equals(*op)) return number;
-  alike.emplace_back(op, ops_);
+  by_address_.emplace(op.get(), ops_);
   return ops_++;
 }
 
@@ -140,9 +140,11 @@ WaitingUse WaitingGraph::use_of(const Node& reader, const Edge& edge) {
 WaitingGraph::WaitingGraph(std::vector<Node*> nodes, NodeKinds& kinds) : nodes_(std::move(nodes)) {
   kinds_of_.reserve(nodes_.size());
   first_use_.reserve(nodes_.size() + 1);
-  for (uint32_t i = 0; i < nodes_.size(); ++i) nodes_[i]->place = i;
   first_use_.push_back(0);
-  for (const Node* node : nodes_) {
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    if (i + prefetch_distance < nodes_.size()) prefetch(*nodes_[i + prefetch_distance]);
+    Node* const node = nodes_[i];
+    node->place = i;  // those that it reads come before it
     for (const Edge& edge : node->inputs) uses_.push_back(use_of(*node, edge));
     const std::span<const WaitingUse> uses{uses_.data() + first_use_.back(), uses_.data() + uses_.size()};
     const uint32_t kind = kinds.kind_of(*node, uses, kinds_of_);

@@ -48,7 +48,7 @@ class NodeKinds {
   std::vector<NodeKind> kinds_;
   std::unordered_map<std::vector<uint64_t>, uint32_t, WordsHash> by_key_;
   std::unordered_map<std::vector<uint64_t>, uint32_t, WordsHash> specs_;
-  std::unordered_map<const Op*, uint64_t> static_ops_;
+  std::unordered_map<const Op*, uint64_t> by_address_;  ///< ops that are held, or live for ever
   std::unordered_map<std::string_view, std::vector<std::pair<OpPtr, uint64_t>>> made_ops_;
   uint64_t ops_ = 0;
   std::vector<uint64_t> key_, spec_key_;

@@ -42,17 +42,18 @@ int64_t gradient_of_summand(const MemoryCellForm& form, int64_t summand) {
 std::optional<int64_t> distance_of_rows(const Layout& layout) {
   const size_t rank = layout.shape.rank();
   if (layout.shape[-1] != 1 && layout.strides[rank - 1] != 1) return std::nullopt;
-  int64_t step = 0, next = 0;  // 0: no axis so far
+  std::optional<int64_t> step;
+  int64_t next = 0;
   for (size_t i = rank - 1; i-- > 0;) {
     const int64_t size = layout.shape.dims()[i], stride = layout.strides[i];
     if (size == 1) continue;
-    if (next == 0 && step == 0)
+    if (!step)
       step = stride;
     else if (stride != next)
       return std::nullopt;
     next = stride * size;
   }
-  return step;
+  return step.value_or(0);
 }
 
 }  // namespace espalier
