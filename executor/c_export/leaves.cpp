@@ -89,8 +89,8 @@ void Leaves::add(const GraphNode& node, const std::vector<Variable>& rates) {
   located(node.where, [&] { (void)c_type(node.outputs[0].dtype); });
   Leaf leaf{.variable = node.leaf, .where = node.where};
   leaf.name = fmt::format("{}_{}", identifier(node.op->name()), leaves_.size());
-  leaf.rate = leaf.written = std::ranges::any_of(
-      rates, [&](const Variable& rate) { return rate.node() == node.leaf.node(); });
+  leaf.rate = leaf.written =
+      std::ranges::any_of(rates, [&](const Variable& rate) { return rate.node() == node.leaf.node(); });
   leaf.value = node.leaf.value().to(cpu()).contiguous_copy();
   leaves_.push_back(std::move(leaf));
 }
