@@ -43,7 +43,7 @@ bool is_told_by_attributes(const Op& op) {
 }
 
 /// How a node is made of others, which are called by their numbers.
-std::string line_of(const Graph& graph, const GraphNode& n, const std::map<uint32_t, size_t>& numbers) {
+std::string line_of(const GraphNode& n, const std::map<uint32_t, size_t>& numbers) {
   if (n.leaf.defined()) return fmt::format("leaf {}", static_cast<const void*>(n.leaf.node()));
   if (n.is_constant()) return fmt::format("constant {}", static_cast<const void*>(n.constant.get()));
   std::string text = fmt::format("{} {}", n.op->name(), to_string(n.op->attributes()));
@@ -70,7 +70,7 @@ std::string recipe(const Graph& graph, ValueRef v) {
   std::map<uint32_t, size_t> numbers;
   std::string text;
   for (const uint32_t node : nodes) {
-    text += line_of(graph, graph.nodes[node], numbers) + "\n";
+    text += line_of(graph.nodes[node], numbers) + "\n";
     numbers.emplace(node, numbers.size());
   }
   return text + std::to_string(v.output);
