@@ -129,7 +129,9 @@ Variable put_pairs(const Variable& values, const Variable& like, RowPairsPtr pai
   const Shape row = shape_of_row(like.shape());
   if (like.device().type == DeviceType::cpu)
     return PutRowsLike::put(like, {std::move(pairs)}, {&values, 1}, row.elements());
-  Dims dims{-1};
+  const Shape& given = values.shape();  // a row, or several
+  Dims dims{1};
+  for (size_t axis = 0; axis + row.rank() < given.rank(); ++axis) dims[0] *= given.dims()[axis];
   dims.append(row.begin(), row.end());
   const Variable rows = values.reshape(Shape(std::move(dims)));
   const Variable taken = gather(rows, positions(*pairs, &RowPair::from, like), 0);
