@@ -250,7 +250,10 @@ Variable joined_row_gradients(std::span<const Variable> gradients) {
   std::vector<Variable> values, indices;
   for (const Variable& gradient : gradients) {
     const Variable table = operand(gradient, 2), index = operand(gradient, 1);
-    values.push_back(reshape(operand(gradient, 0), rows_of_table(table.shape(), -1)));
+    const bool empty =
+        rows_of_table(table.shape(), 1).elements() == 0;  // then their number cannot be inferred
+    values.push_back(
+        reshape(operand(gradient, 0), rows_of_table(table.shape(), empty ? index.shape().elements() : -1)));
     indices.push_back(reshape(index.dtype() == DType::int64 ? index : cast(index, DType::int64), {-1}));
   }
   return scatter_add_like(concat(values, 0), concat(indices, 0), operand(gradients[0], 2), 0);

@@ -342,6 +342,14 @@ BOOST_AUTO_TEST_CASE(no_index_and_no_column) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(two_lookups_of_rows_without_columns) {
+  const Variable table = esp::parameter(esp::zeros({4, 0, 3}), "table");
+  const Variable loss =
+      esp::sum(esp::gather(table, indices({1, 2}))) + esp::sum(esp::gather(table, indices({3})));
+  BOOST_TEST((loss.gradient(table).shape() == esp::Shape{4, 0, 3}));
+  BOOST_TEST(loss.gradient(table).value().elements() == 0);
+}
+
 BOOST_AUTO_TEST_CASE(a_step_that_is_skipped_changes_no_row) {
   const MakeOptimizer lazy = [] { return optim::Adam({.lr = 0.1, .clip_norm = 1, .sparse = true}); };
   const auto halves = trained(lazy, esp::float32, false, {"frozen", {esp::cpu()}}, esp::Precision::float16),
