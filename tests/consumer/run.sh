@@ -80,7 +80,7 @@ case $way in
     # What is asked here is how projects build and link it: not optimized, it is compiled in half of the time.
     configure() {
       cmake -S "$here/add_subdirectory" -B "$build" -G Ninja -DESPALIER_SOURCE="$root" -DBUILD_SHARED_LIBS=$shared \
-        -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" -DESPALIER_CCACHE=ON -DCMAKE_UNITY_BUILD=ON \
+        -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DESPALIER_CCACHE=ON -DCMAKE_UNITY_BUILD=ON \
         -DCMAKE_UNITY_BUILD_BATCH_SIZE=12 "$@"
     }
     # With CUDA one source, for one architecture, stands for all.
