@@ -11,8 +11,7 @@ void run_update(Node& root, const GradientRecord::Update& update) {
   if (root.lazy && root.rare().step_failed)
     throw Error(
         "update: the last forward() of this Variable threw, so there is no step to learn from; call "
-        "forward() "
-        "again, or update after the step that succeeds");
+        "forward() again, or update after the step that succeeds");
   if (root.lazy) ensure_value(root);
   compute_all_waiting();
   std::vector<Node*> targets;

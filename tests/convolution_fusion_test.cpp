@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(packed_kernels_follow_the_leaves) {
   }
 }
 
-/// Kernels made by different ops of one name are packed apart.
+/// Kernels made by different ops of one name are not taken for each other.
 BOOST_AUTO_TEST_CASE(kernels_made_by_custom_ops) {
   const auto times = [](double factor) {
     return esp::custom_op(

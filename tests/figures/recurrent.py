@@ -77,7 +77,7 @@ namespace espalier::testing {
 inline const std::map<std::string, std::vector<double>> recurrent_figures{""")
 for name, values in figures.items():
     print(f'    {{"{name}",\n     {{', end="")
-    for i in range(0, len(values), 7):
-        print(("," if i else "") + ("\n      " if i else "") + ", ".join(repr(v) for v in values[i:i + 7]), end="")
+    for i in range(0, len(values), 10):
+        print(("," if i else "") + ("\n      " if i else "") + ", ".join(repr(v) for v in values[i:i + 10]), end="")
     print("}},")
 print("};\n\n}  // namespace espalier::testing")
