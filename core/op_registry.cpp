@@ -8,6 +8,12 @@
 
 namespace espalier {
 
+bool AttributeReader::has(std::string_view name) const {
+  for (const auto& attribute : attributes_)
+    if (attribute.first == name) return true;
+  return false;
+}
+
 const AttributeValue& AttributeReader::find(std::string_view name) {
   for (size_t i = 0; i < attributes_.size(); ++i)
     if (attributes_[i].first == name) {

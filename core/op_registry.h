@@ -22,6 +22,8 @@ class AttributeReader {
   AttributeReader(std::string_view op, const Attributes& attributes) : op_(op), attributes_(attributes) {}
 
   bool flag(std::string_view name) { return take<bool>(name, "a bool"); }
+  /// `older` for the attributes of a version that did not have it yet.
+  bool flag(std::string_view name, bool older) { return has(name) ? flag(name) : older; }
   int64_t integer(std::string_view name, int64_t least = std::numeric_limits<int64_t>::min());
   double real(std::string_view name) { return take<double>(name, "a real number"); }
   Dims integers(std::string_view name);
@@ -36,6 +38,7 @@ class AttributeReader {
   void finish() const;
 
  private:
+  bool has(std::string_view name) const;
   const AttributeValue& find(std::string_view name);
   template <class T>
   const T& take(std::string_view name, std::string_view type) {

@@ -17,7 +17,7 @@ namespace {
 
 using Slot = ModuleState::NamedSlot;
 
-std::string_view kind(const ParameterSlot& slot) { return slot.buffer ? "buffer" : "parameter"; }
+std::string_view kind_of(const ParameterSlot& slot) { return slot.buffer ? "buffer" : "parameter"; }
 
 std::string last_name(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
@@ -35,7 +35,7 @@ class Fit {
       fits = given == (size < 0 ? sizes_.emplace(std::pair(named.owner, size), given).first->second : size);
     }
     if (!fits)
-      throw FileError(fmt::format("{}: the {} {} has shape {}, and {} in the file", file_, kind(slot),
+      throw FileError(fmt::format("{}: the {} {} has shape {}, and {} in the file", file_, kind_of(slot),
                                   named.path, pattern.str(), tensor.shape().str()));
     const DType dtype = slot.value.defined() ? slot.value.dtype()
                         : slot.dtype         ? *slot.dtype
@@ -43,8 +43,8 @@ class Fit {
     const bool allowed = slot.buffer || is_real(dtype);
     if (dtype != tensor.dtype() || !allowed)
       throw FileError(fmt::format(
-          "{}: the {} {} of shape {} is {}, and {} in the file", file_, kind(slot), named.path, pattern.str(),
-          allowed ? name(dtype) : "float32 (or another real type)", name(tensor.dtype())));
+          "{}: the {} {} of shape {} is {}, and {} in the file", file_, kind_of(slot), named.path,
+          pattern.str(), allowed ? name(dtype) : "float32 (or another real type)", name(tensor.dtype())));
   }
 
  private:

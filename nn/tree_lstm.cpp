@@ -161,7 +161,7 @@ LSTMState state_after(LayerState& cell, const Variable& x, const std::vector<LST
   });
 }
 
-void create_cell(LayerState& cell, int64_t in, DType dtype, const Module::Where& where) {
+void create_tree_cell(LayerState& cell, int64_t in, DType dtype, const Module::Where& where) {
   const CallScope scope(where);
   located(where, [&] { static_cast<TreeCellState&>(cell).create_for(in, dtype); });
 }
@@ -172,7 +172,7 @@ ChildSumTreeLstm::ChildSumTreeLstm(int64_t hidden, CellOptions options, Where wh
     : LayerOf(located(where, [&] { return std::make_shared<ChildSumState>(hidden, options); })) {}
 ChildSumTreeLstm::ChildSumTreeLstm(int64_t in, int64_t hidden, const CellOptions& options, const Where* where)
     : ChildSumTreeLstm(hidden, options, *where) {
-  create_cell(layer_state(), in, options.dtype, *where);
+  create_tree_cell(layer_state(), in, options.dtype, *where);
 }
 LSTMState ChildSumTreeLstm::operator()(const Variable& x, Where where) const {
   return state_after(layer_state(), x, {}, where);
@@ -186,7 +186,7 @@ NaryTreeLstm::NaryTreeLstm(int64_t hidden, NaryTreeLstmOptions options, Where wh
     : LayerOf(located(where, [&] { return std::make_shared<NaryState>(hidden, options); })) {}
 NaryTreeLstm::NaryTreeLstm(int64_t in, int64_t hidden, const NaryTreeLstmOptions& options, const Where* where)
     : NaryTreeLstm(hidden, options, *where) {
-  create_cell(layer_state(), in, options.dtype, *where);
+  create_tree_cell(layer_state(), in, options.dtype, *where);
 }
 LSTMState NaryTreeLstm::operator()(const Variable& x, Where where) const {
   return state_after(layer_state(), x, {}, where);

@@ -364,7 +364,7 @@ void add_stack_rows_ops(OpRegistry& ops) {
   ops.add("put_rows_like", [](AttributeReader& a) {
     const Dims pairs = a.integers("pairs");
     return std::make_shared<PutRowsLike>(pairs_from({pairs.begin(), pairs.end()}), a.integer("row_elements"),
-                                         a.flag("adds"));
+                                         a.flag("adds", false));
   });
 }
 

@@ -92,6 +92,17 @@ BOOST_AUTO_TEST_CASE(shapes_that_stand_for_values_have_all_in_their_attributes) 
   BOOST_TEST(!shape->equals(*other));
 }
 
+BOOST_AUTO_TEST_CASE(attributes_of_older_plan_files_suffice) {
+  const std::vector<int64_t> pairs{1, 0, 0};
+  const auto older = esp::make_op("put_rows_like", {{"pairs", pairs}, {"row_elements", int64_t{3}}});
+  const auto now =
+      esp::make_op("put_rows_like", {{"pairs", pairs}, {"row_elements", int64_t{3}}, {"adds", false}});
+  BOOST_TEST(older->equals(*now));
+  check_refused<esp::TypeError>("put_rows_like",
+                                {{"pairs", pairs}, {"row_elements", int64_t{3}}, {"adds", int64_t{0}}},
+                                "'adds' is not a bool");
+}
+
 BOOST_AUTO_TEST_CASE(what_cannot_be_made_is_refused_by_name) {
   using esp::Error, esp::TypeError, esp::UnsupportedError;
   const std::vector<int64_t> axes{0, 1};
