@@ -133,6 +133,7 @@ std::shared_ptr<const PlanData> compile(const StepTree& tree, const FeedSizes& r
   Work work{tree, rows, options, *plan};
   for (const Stage& stage : stages)
     if (stage.run && (stage.kind != StageKind::pass || options.runs(stage.name))) run(stage, work);
+  plan->keeps_leaves = options.keeps_leaves(plan->graph);
   plan->graph.release_spare();
   return plan;
 }

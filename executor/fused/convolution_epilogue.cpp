@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "espalier/core/error.h"
+#include "espalier/core/kept_values.h"
 #include "espalier/core/op_names.h"
-#include "espalier/executor/fused/kept_values.h"
 
 namespace espalier {
 

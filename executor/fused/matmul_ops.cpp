@@ -33,10 +33,10 @@ class BoundUpdate : public BoundKernel {
 class BoundLibraryEpilogue : public BoundKernel {
  public:
   BoundLibraryEpilogue(const KernelCall& call, MatmulForm form, Tensor product, GemmEpilogue epilogue,
-                       size_t bias, Workspace workspace)
+                       size_t bias, Workspace workspace, KeptValues* kept)
       : out_(std::make_unique<Tensor>(std::move(product))),
         bias_(call.inputs[bias]),
-        product_(*call.inputs[0], *call.inputs[1], *out_, form, epilogue, std::move(workspace)) {}
+        product_(*call.inputs[0], *call.inputs[1], *out_, form, epilogue, std::move(workspace), kept) {}
 
   bool is_best() const { return product_.takes_epilogue(); }
   void run(RandomStream) override { product_.run_with(bias_->address()); }
@@ -101,7 +101,7 @@ std::unique_ptr<BoundKernel> MatmulEpilogue::bind_cpu(const KernelCall& call,
     Workspace workspace = Workspace::of(context);
     Tensor product = between(call, workspace).made;
     auto whole = std::make_unique<BoundLibraryEpilogue>(call, form(), std::move(product), epilogue, bias,
-                                                        std::move(workspace));
+                                                        std::move(workspace), kept_values_of(context, 1));
     if (whole->is_best()) return whole;
   }
   return EpilogueOp::bind_cpu(call, context);

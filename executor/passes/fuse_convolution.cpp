@@ -202,9 +202,7 @@ class Fusion {
 bool fuse_convolution(Graph& graph, const CompileOptions& options) {
   if (graph.device != DeviceType::cpu) return false;
   if (std::ranges::none_of(graph.nodes, is_anchor)) return false;
-  const bool writes =
-      std::ranges::any_of(graph.nodes, [](const GraphNode& n) { return n.op->has_side_effects(); });
-  const bool keeps = options.inference && !writes && options.memory_budget == 0;
+  const bool keeps = options.keeps_leaves(graph);
   if (keeps) divide_programs(graph);
   Fusion fusion(graph, options.inference, keeps);
   bool changed = false;

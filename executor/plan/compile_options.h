@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "espalier/executor/graph/graph.h"
 #include "espalier/executor/plan/nan_search.h"
 #include "espalier/executor/precision.h"
 #include "espalier/executor/sharding/shard.h"
@@ -24,6 +25,12 @@ struct CompileOptions {
   /// The rows that the plan takes of each batch, if it is one of several.
   std::optional<ShardOptions> shard = {};
 
+  /// Returns true if kernels may keep what they make of leaves alone: the plan writes none, and its memory
+  /// has no limit.
+  bool keeps_leaves(const Graph& graph) const {
+    return inference && memory_budget == 0 &&
+           std::ranges::none_of(graph.nodes, [](const GraphNode& n) { return n.op->has_side_effects(); });
+  }
   /// Returns true unless the pass is left out. Without a budget nothing is recomputed; what joins kernels is
   /// left out by `find_nan`.
   bool runs(std::string_view pass) const {

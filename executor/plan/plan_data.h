@@ -44,6 +44,8 @@ struct PlanData : StepGraph {
   /// If the plan is one of several replicas, or takes a batch in several micro-batches.
   std::optional<Replication> replication;
   NanSearch find_nan = NanSearch::off;
+  /// It writes no leaf and may take memory of its own, for what its kernels make of leaves alone.
+  bool keeps_leaves = false;
   /// On a GPU: how the kernels are launched, once a runtime knows.
   mutable LaunchNote launch;
 

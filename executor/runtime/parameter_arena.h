@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "espalier/core/kept_values.h"
 #include "espalier/core/node.h"
-#include "espalier/executor/fused/kept_values.h"
 
 namespace espalier {
 

@@ -99,6 +99,7 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, Session& session, BatchSh
   }
   context_.offer(workspace_);
   context_.offer<KeptValues>(session.kept);
+  context_.offer(kept_);
   if (!plan_->replication) return;
   const auto bytes_of_leaves = [&leaves](const Node* first, const Node* last) {
     return leaves.range(leaves.slot(first), leaves.slot(last));
@@ -117,8 +118,21 @@ Workspace Runtime::workspace_of(uint32_t node) const {
   return Workspace(Tensor(arena_.storage(), std::move(layout), DType::boolean));  // bytes
 }
 
+KeptInputs Runtime::kept_inputs_of(uint32_t node) const {
+  if (!plan_->keeps_leaves) return {};
+  const auto& inputs = plan_->graph.nodes[node].inputs;
+  KeptInputs kept;
+  for (size_t k = 0; k < inputs.size() && k < 63; ++k) {
+    const Place& place = plan_->memory.places[inputs[k].node][inputs[k].output];
+    if (place.in == Place::In::leaf || place.in == Place::In::constant)
+      kept.inputs.bits |= InputSet::only(k).bits;
+  }
+  return kept;
+}
+
 void Runtime::bind(Call& call) {
   workspace_ = workspace_of(call.node);
+  kept_ = kept_inputs_of(call.node);
   located(*call.where, [&] { call.bound = bind_kernel(*call.op, call.kernel, context_); });
 }
 

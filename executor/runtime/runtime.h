@@ -4,6 +4,7 @@
 
 #include "espalier/core/bind_context.h"
 #include "espalier/core/feed.h"
+#include "espalier/core/kept_values.h"
 #include "espalier/core/workspace.h"
 #include "espalier/executor/plan/plan_data.h"
 #include "espalier/executor/runtime/nan_finder.h"
@@ -76,10 +77,12 @@ class Runtime {
 
  private:
   Workspace workspace_of(uint32_t node) const;
+  KeptInputs kept_inputs_of(uint32_t node) const;
 
   std::shared_ptr<const PlanData> plan_;
   std::optional<ReplicaServices> replica_;
   Workspace workspace_;  // of the call that is being bound
+  KeptInputs kept_;      // of that call
   BindContext context_;
   Tensor arena_;
   std::vector<SmallVector<Tensor, 1>> values_;  // for each node, for each output

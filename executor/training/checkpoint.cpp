@@ -103,7 +103,8 @@ Json to_json(const GemmChoice& choice) {
           g.k,
           choice.threads,
           choice.library,
-          static_cast<int>(g.epilogue)};
+          static_cast<int>(g.epilogue),
+          g.keeps_b};
 }
 GemmChoice choice_from(const Json& json) {
   const auto size = [&](size_t i) { return json.at(i).get<int64_t>(); };
@@ -117,7 +118,9 @@ GemmChoice choice_from(const Json& json) {
             0,
             0};
   gemm.epilogue = enumerator_from(json.at(8), GemmEpilogue::accumulate);
-  return {gemm, json.at(6).get<int>(), enumerator_from(json.at(7), GemmLibrary::onednn_matmul)};
+  gemm.keeps_b = json.size() > 9 && json.at(9).get<bool>();  // since products may pack
+  const auto last = gemm.keeps_b ? GemmLibrary::onednn_packed : GemmLibrary::onednn_matmul;
+  return {gemm, json.at(6).get<int>(), enumerator_from(json.at(7), last)};
 }
 
 std::string state_of(const Checkpoint& c) {

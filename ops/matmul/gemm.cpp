@@ -56,6 +56,7 @@ std::string_view name(GemmLibrary library) {
     case GemmLibrary::openblas: return "OpenBLAS";
     case GemmLibrary::onednn: return "oneDNN";
     case GemmLibrary::onednn_matmul: return "oneDNN-matmul";
+    case GemmLibrary::onednn_packed: return "oneDNN-packed";
   }
   return "";
 }

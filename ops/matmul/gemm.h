@@ -9,8 +9,9 @@
 
 namespace espalier {
 
-/// OpenBLAS, the sgemm of oneDNN, or a matmul primitive of oneDNN (see gemm_primitive.h).
-enum class GemmLibrary : uint8_t { openblas, onednn, onednn_matmul };
+/// OpenBLAS, the sgemm of oneDNN, or a matmul primitive of oneDNN (see gemm_primitive.h), which reads b as it
+/// is or packed.
+enum class GemmLibrary : uint8_t { openblas, onednn, onednn_matmul, onednn_packed };
 std::string_view name(GemmLibrary library);
 
 /// What a library may do with the product before it writes the result. run_gemm ignores it.
@@ -26,6 +27,7 @@ struct Gemm {
   double alpha = 1, beta = 0;
   bool one_thread = false;  ///< else as many as are worthwhile for its size
   GemmEpilogue epilogue = GemmEpilogue::none;
+  bool keeps_b = false;  ///< many products read the same b: it may be packed once. run_gemm ignores it.
 };
 
 /// Returns true if the product is too small for several threads.
@@ -50,7 +52,7 @@ class GemmThreads {
 /// wait for memory for ever.
 void prepare_openblas(std::string_view op);
 
-/// Runs the gemm of a library; for `onednn_matmul`, that of oneDNN.
+/// Runs the gemm of a library; for its primitives, that of oneDNN.
 void run_gemm(const Gemm& gemm, const void* a, const void* b, void* c, GemmLibrary library);
 
 /// Products of one form over the axes of `batch`. Matrices of `c` are contiguous; `a_steps` and `b_steps` are

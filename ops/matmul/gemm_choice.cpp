@@ -25,7 +25,10 @@ namespace espalier {
 
 namespace {
 
-constexpr std::array libraries = {GemmLibrary::openblas, GemmLibrary::onednn, GemmLibrary::onednn_matmul};
+constexpr std::array libraries = {GemmLibrary::openblas, GemmLibrary::onednn, GemmLibrary::onednn_matmul,
+                                  GemmLibrary::onednn_packed};
+/// The time of another library over that of a packed operand, which takes as much memory again.
+constexpr double worth_packing = 1.05;
 constexpr std::array<std::string_view, 4> epilogues = {"", "bias", "bias_relu", "accumulate"};
 
 template <class Work>
@@ -60,18 +63,30 @@ GemmLibrary faster_library(const Gemm& gemm) {
   const Tensor a = zeros({gemm.transpose_a ? gemm.k : gemm.m, gemm.lda});
   const Tensor b = zeros({gemm.transpose_b ? gemm.n : gemm.k, gemm.ldb});
   const Tensor c = zeros({gemm.m, gemm.ldc}), bias = zeros({gemm.n});
-  std::optional<GemmPrimitive> primitive;
+  std::optional<GemmPrimitive> primitive, of_packed;
   try {
     if (worth_a_primitive(gemm)) primitive.emplace(gemm);
+    if (gemm.keeps_b) of_packed.emplace(gemm, GemmPrimitive::Operand::packed);
   } catch (const UnsupportedError&) {  // then it is one of the others
   }
-  const Tensor scratch({primitive ? primitive->scratch_bytes() : 0}, DType::boolean);
+  const auto bytes = [](const std::optional<GemmPrimitive>& made) {
+    return made ? made->scratch_bytes() : 0;
+  };
+  const Tensor scratch({std::max(bytes(primitive), bytes(of_packed))}, DType::boolean);
+  const Tensor packed({of_packed ? of_packed->packed_bytes() : 0}, DType::boolean);
+  if (of_packed) {
+    const GemmThreads threads(gemm);
+    of_packed->pack(b.address(), packed.address());
+  }
   const bool adds = gemm.epilogue == GemmEpilogue::accumulate;
   const Tensor sum = adds ? zeros({gemm.m, gemm.n}) : Tensor();
   const auto run = [&](GemmLibrary library) {
-    if (library == GemmLibrary::onednn_matmul) {
+    if (library == GemmLibrary::onednn_matmul || library == GemmLibrary::onednn_packed) {
       const GemmThreads threads(gemm);
-      primitive->run(a.address(), b.address(), bias.address(), c.address(), scratch.address());
+      const bool packs = library == GemmLibrary::onednn_packed;
+      (packs ? of_packed : primitive)
+          ->run(a.address(), packs ? packed.address() : b.address(), bias.address(), c.address(),
+                scratch.address());
       if (adds) add_scaled(c, -0.01, sum);
       return;
     }
@@ -88,10 +103,12 @@ GemmLibrary faster_library(const Gemm& gemm) {
   for (int round = 0; round < 14 && (round < 8 || spent < 20e-3); ++round)
     for (const GemmLibrary library : libraries) {
       if (library == GemmLibrary::onednn_matmul && !primitive) continue;
+      if (library == GemmLibrary::onednn_packed && !of_packed) continue;
       const double t = seconds([&] { run(library); });
       spent += t;
       if (round > 0) best[static_cast<size_t>(library)] = std::min(best[static_cast<size_t>(library)], t);
     }
+  best[static_cast<size_t>(GemmLibrary::onednn_packed)] *= worth_packing;
   return libraries[static_cast<size_t>(std::min_element(best.begin(), best.end()) - best.begin())];
 }
 
@@ -111,6 +128,10 @@ std::string processor() {
 
 }  // namespace
 
+bool may_pack(const Gemm& gemm) {
+  return gemm.dtype == DType::float32 && worth_a_primitive(gemm) && !runs_once();
+}
+
 void add_scaled(const Tensor& x, double scale, const Tensor& out) {
   const auto* from = static_cast<const float*>(x.address());
   auto* to = static_cast<float*>(const_cast<void*>(out.address()));
@@ -127,7 +148,8 @@ GemmChoices::GemmChoices(std::filesystem::path file, std::string header)
     : file_(std::move(file), std::move(header)) {}
 
 GemmChoices::Key GemmChoices::key_of(const Gemm& g, int threads) {
-  return {g.dtype, g.transpose_a, g.transpose_b, g.m, g.n, g.k, on_one_thread(g) ? 1 : threads, g.epilogue};
+  return {g.dtype,    g.transpose_a, g.transpose_b, g.m, g.n, g.k, on_one_thread(g) ? 1 : threads,
+          g.epilogue, g.keeps_b};
 }
 
 std::optional<GemmLibrary> GemmChoices::find(const Gemm& gemm, int threads) {
@@ -146,7 +168,11 @@ bool GemmChoices::may_be_primitive(const Gemm& gemm, int threads) {
 
 GemmLibrary GemmChoices::find_or_guess(const Gemm& gemm) {
   if (takes_ready_code(gemm)) return GemmLibrary::openblas;
-  return find(gemm).value_or(GemmLibrary::onednn);
+  if (const auto known = find(gemm)) return *known;
+  if (!gemm.keeps_b) return GemmLibrary::onednn;
+  Gemm plain = gemm;
+  plain.keeps_b = false;
+  return find_or_guess(plain);
 }
 
 GemmLibrary GemmChoices::measure(const Gemm& gemm) {
@@ -169,9 +195,10 @@ std::vector<GemmChoice> GemmChoices::all() {
   const std::lock_guard lock(mutex_);
   std::vector<GemmChoice> list;
   for (const auto& [key, library] : choices_) {
-    const auto& [dtype, ta, tb, m, n, k, threads, epilogue] = key;
+    const auto& [dtype, ta, tb, m, n, k, threads, epilogue, keeps_b] = key;
     GemmChoice choice{{dtype, ta, tb, m, n, k, 0, 0, 0}, threads, library};
     choice.gemm.epilogue = epilogue;
+    choice.gemm.keeps_b = keeps_b;
     list.push_back(choice);
   }
   return list;
@@ -181,7 +208,7 @@ bool GemmChoices::set(const std::vector<GemmChoice>& choices) {
   const std::lock_guard lock(mutex_);
   bool changed = false;
   for (const auto& [g, threads, library] : choices) {
-    const Key key{g.dtype, g.transpose_a, g.transpose_b, g.m, g.n, g.k, threads, g.epilogue};
+    const Key key{g.dtype, g.transpose_a, g.transpose_b, g.m, g.n, g.k, threads, g.epilogue, g.keeps_b};
     const auto [known, fresh] = choices_.try_emplace(key, library);
     changed |= fresh || known->second != library;
     known->second = library;
@@ -189,12 +216,13 @@ bool GemmChoices::set(const std::vector<GemmChoice>& choices) {
   return changed;
 }
 
-/// "float32 n t 256 1000 100 4", and with what is done to the product "float32 n t 256 1000 100 4 bias_relu".
+/// "float32 n t 256 1000 100 4", and with what is done to the product and to b
+/// "float32 n t 256 1000 100 4 bias_relu kept".
 std::string GemmChoices::text_of(const Key& key) {
-  const auto& [dtype, ta, tb, m, n, k, threads, epilogue] = key;
+  const auto& [dtype, ta, tb, m, n, k, threads, epilogue, keeps_b] = key;
   const std::string_view then = epilogues[static_cast<size_t>(epilogue)];
-  return fmt::format("{} {} {} {} {} {} {}{}{}", espalier::name(dtype), ta ? 't' : 'n', tb ? 't' : 'n', m, n,
-                     k, threads, then.empty() ? "" : " ", then);
+  return fmt::format("{} {} {} {} {} {} {}{}{}{}", espalier::name(dtype), ta ? 't' : 'n', tb ? 't' : 'n', m,
+                     n, k, threads, then.empty() ? "" : " ", then, keeps_b ? " kept" : "");
 }
 
 std::optional<GemmChoices::Key> GemmChoices::parse(const std::string& text) {
@@ -203,10 +231,12 @@ std::optional<GemmChoices::Key> GemmChoices::parse(const std::string& text) {
   int64_t m, n, k;
   int threads;
   if (!(in >> dtype >> ta >> tb >> m >> n >> k >> threads)) return std::nullopt;
-  for (size_t e = 0; e < epilogues.size(); ++e) {
-    const Key key{DType::float32, ta == "t", tb == "t", m, n, k, threads, static_cast<GemmEpilogue>(e)};
-    if (text_of(key) == text) return key;  // nothing else, and nothing missing
-  }
+  for (size_t e = 0; e < epilogues.size(); ++e)
+    for (const bool keeps_b : {false, true}) {
+      const Key key{DType::float32, ta == "t", tb == "t", m, n, k, threads, static_cast<GemmEpilogue>(e),
+                    keeps_b};
+      if (text_of(key) == text) return key;  // nothing else, and nothing missing
+    }
   return std::nullopt;
 }
 
@@ -214,7 +244,8 @@ std::optional<GemmChoices::Key> GemmChoices::parse(const std::string& text) {
 void GemmChoices::add_what_is_kept() {
   for (const auto& [text, choice] : file_.all())
     for (const GemmLibrary library : libraries)
-      if (const auto key = parse(text); key && choice == espalier::name(library))
+      if (const auto key = parse(text); key && choice == espalier::name(library) &&
+                                        (library != GemmLibrary::onednn_packed || std::get<8>(*key)))
         choices_.emplace(*key, library);
 }
 
@@ -232,7 +263,7 @@ std::string gemm_choices_header() {
   constexpr const char* levels[] = {"baseline", "avx2", "avx512"};
   const dnnl_version_t* onednn = dnnl_version();
   std::string header =
-      fmt::format("Espalier {}, three libraries, sums, checked; {}; {}; {}; oneDNN {}.{}.{} {}",
+      fmt::format("Espalier {}, four libraries, sums, checked; {}; {}; {}; oneDNN {}.{}.{} {}",
                   ESPALIER_VERSION, processor(), levels[static_cast<int>(vector_level())],
                   openblas_get_config(), onednn->major, onednn->minor, onednn->patch, onednn->hash);
   std::replace(header.begin(), header.end(), '\n', ' ');

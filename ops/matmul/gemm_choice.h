@@ -18,6 +18,9 @@ namespace espalier {
 /// out += scale · x, for contiguous float32 tensors of one size.
 void add_scaled(const Tensor& x, double scale, const Tensor& out);
 
+/// Returns true if it may be worthwhile to pack b, where that is kept.
+bool may_pack(const Gemm& gemm);
+
 /// The library of one product.
 struct GemmChoice {
   Gemm gemm;  ///< leading dimensions are not set
@@ -51,8 +54,8 @@ class GemmChoices {
   int64_t measurements() const { return measurements_.load(); }
 
  private:
-  // Type, transposes, m, n, k, threads and epilogue.
-  using Key = std::tuple<DType, bool, bool, int64_t, int64_t, int64_t, int, GemmEpilogue>;
+  // Type, transposes, m, n, k, threads, epilogue, and whether b is kept.
+  using Key = std::tuple<DType, bool, bool, int64_t, int64_t, int64_t, int, GemmEpilogue, bool>;
   static Key key_of(const Gemm& gemm, int threads);
   static std::string text_of(const Key& key);
   static std::optional<Key> parse(const std::string& text);

@@ -42,16 +42,30 @@ bool has_bias(const Gemm& g) {
   return g.epilogue == GemmEpilogue::bias || g.epilogue == GemmEpilogue::bias_relu;
 }
 
+template <class T, dnnl_status_t (*destroy)(T)>
+struct Handle {
+  Handle() = default;
+  Handle(const Handle&) = delete;
+  ~Handle() {
+    if (handle) destroy(handle);
+  }
+  T handle = nullptr;
+};
+
 /// What a primitive will do, decided but not compiled.
 class Description {
  public:
-  explicit Description(const Gemm& g)
+  explicit Description(const Gemm& g, GemmPrimitive::Operand kind = GemmPrimitive::Operand::plain)
       : a(matrix(g.m, g.k, g.transpose_a, g.lda)),
-        b(matrix(g.k, g.n, g.transpose_b, g.ldb)),
+        plain_b(matrix(g.k, g.n, g.transpose_b, g.ldb)),
         c(matrix(g.m, g.n, false, g.ldc)),
         bias(matrix(1, g.n, false, g.n)) {
+    const bool packed = kind == GemmPrimitive::Operand::packed;
+    dnnl_memory_desc_t any;
+    const dnnl_dims_t sizes = {g.k, g.n};
+    check(dnnl_memory_desc_init_by_tag(&any, 2, sizes, dnnl_f32, dnnl_format_tag_any));
     dnnl_matmul_desc_t desc;
-    check(dnnl_matmul_desc_init(&desc, &a, &b, has_bias(g) ? &bias : nullptr, &c));
+    check(dnnl_matmul_desc_init(&desc, &a, packed ? &any : &plain_b, has_bias(g) ? &bias : nullptr, &c));
     check(dnnl_primitive_attr_create(&attributes_.handle));
     check(dnnl_primitive_attr_set_scratchpad_mode(attributes_.handle, dnnl_scratchpad_mode_user));
     if (g.epilogue == GemmEpilogue::bias_relu) {
@@ -60,6 +74,7 @@ class Description {
       check(dnnl_primitive_attr_set_post_ops(attributes_.handle, post_.handle));
     }
     check(dnnl_primitive_desc_create(&primitive_.handle, &desc, attributes_.handle, engine(), nullptr));
+    b = *dnnl_primitive_desc_query_md(primitive_.handle, dnnl_query_weights_md, 0);
   }
 
   const_dnnl_primitive_desc_t get() const { return primitive_.handle; }
@@ -68,18 +83,10 @@ class Description {
   }
   int64_t scratch_bytes() const { return static_cast<int64_t>(dnnl_memory_desc_get_size(&scratch())); }
 
-  const dnnl_memory_desc_t a, b, c, bias;
+  const dnnl_memory_desc_t a, plain_b, c, bias;
+  dnnl_memory_desc_t b;
 
  private:
-  template <class T, dnnl_status_t (*destroy)(T)>
-  struct Handle {
-    Handle() = default;
-    Handle(const Handle&) = delete;
-    ~Handle() {
-      if (handle) destroy(handle);
-    }
-    T handle = nullptr;
-  };
   Handle<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy> attributes_;
   Handle<dnnl_post_ops_t, dnnl_post_ops_destroy> post_;
   Handle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy> primitive_;
@@ -90,20 +97,23 @@ bool is_plain(const Gemm& g) { return g.dtype == DType::float32 && g.alpha == 1 
 }  // namespace
 
 struct GemmPrimitive::Impl {
-  dnnl_primitive_t primitive = nullptr;
+  dnnl_primitive_t primitive = nullptr, reorder = nullptr;
   dnnl_stream_t stream = nullptr;
-  dnnl_memory_t a = nullptr, b = nullptr, bias = nullptr, c = nullptr, scratch = nullptr;
+  dnnl_memory_t a = nullptr, plain_b = nullptr, b = nullptr, bias = nullptr, c = nullptr, scratch = nullptr;
   int64_t scratch_bytes = 0;
+  dnnl_memory_desc_t layout;  // of b
 
   ~Impl() {
-    for (dnnl_memory_t memory : {a, b, bias, c, scratch})
+    for (dnnl_memory_t memory : {a, plain_b, b, bias, c, scratch})
       if (memory) dnnl_memory_destroy(memory);
-    if (primitive) dnnl_primitive_destroy(primitive);
+    for (dnnl_primitive_t made : {primitive, reorder})
+      if (made) dnnl_primitive_destroy(made);
     if (stream) dnnl_stream_destroy(stream);
   }
 
-  void make(const Gemm& g) {
-    const Description description(g);
+  void make(const Gemm& g, Operand kind) {
+    const Description description(g, kind);
+    layout = description.b;
     scratch_bytes = description.scratch_bytes();
     check(dnnl_primitive_create(&primitive, description.get()));
     check(dnnl_stream_create(&stream, engine(), dnnl_stream_default_flags));
@@ -112,22 +122,44 @@ struct GemmPrimitive::Impl {
     };
     memory(a, description.a);
     memory(b, description.b);
+    if (kind == Operand::packed) {
+      memory(plain_b, description.plain_b);
+      Handle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy> copy;
+      check(dnnl_reorder_primitive_desc_create(&copy.handle, &description.plain_b, engine(), &description.b,
+                                               engine(), nullptr));
+      check(dnnl_primitive_create(&reorder, copy.handle));
+    }
     memory(c, description.c);
     if (has_bias(g)) memory(bias, description.bias);
     if (scratch_bytes > 0) memory(scratch, description.scratch());
   }
 };
 
-GemmPrimitive::GemmPrimitive(const Gemm& gemm) : impl_(std::make_unique<Impl>()) {
+GemmPrimitive::GemmPrimitive(const Gemm& gemm, Operand b) : impl_(std::make_unique<Impl>()) {
   if (!is_plain(gemm))
     throw UnsupportedError("matmul: oneDNN's primitive is used for plain float32 products only");
   const GemmThreads threads(gemm);
-  impl_->make(gemm);
+  impl_->make(gemm, b);
 }
 GemmPrimitive::~GemmPrimitive() = default;
 GemmPrimitive::GemmPrimitive(GemmPrimitive&&) noexcept = default;
 
 int64_t GemmPrimitive::scratch_bytes() const { return impl_->scratch_bytes; }
+
+int64_t GemmPrimitive::packed_bytes() const {
+  return static_cast<int64_t>(dnnl_memory_desc_get_size(&impl_->layout));
+}
+
+std::string GemmPrimitive::packed_layout() const {
+  return {reinterpret_cast<const char*>(&impl_->layout), sizeof impl_->layout};
+}
+
+void GemmPrimitive::pack(const void* b, void* packed) {
+  check(dnnl_memory_set_data_handle_v2(impl_->plain_b, const_cast<void*>(b), nullptr));
+  check(dnnl_memory_set_data_handle_v2(impl_->b, packed, nullptr));
+  const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, impl_->plain_b}, {DNNL_ARG_TO, impl_->b}};
+  check(dnnl_primitive_execute(impl_->reorder, impl_->stream, 2, arguments));
+}
 
 int64_t GemmPrimitive::scratch_bytes(const Gemm& g, int threads) {
   if (!is_plain(g)) return 0;

@@ -1,6 +1,7 @@
 // A matrix product as a oneDNN primitive, created once, with an optional bias and ReLU.
 #pragma once
 #include <memory>
+#include <string>
 
 #include "espalier/ops/matmul/gemm.h"
 
@@ -8,9 +9,12 @@ namespace espalier {
 
 class GemmPrimitive {
  public:
+  /// Which b a primitive reads: as the product says, or in a layout of its own.
+  enum class Operand : uint8_t { plain, packed };
+
   /// For float32, with alpha 1 and beta 0. Throws UnsupportedError if oneDNN has no primitive for the
   /// product.
-  explicit GemmPrimitive(const Gemm& gemm);
+  explicit GemmPrimitive(const Gemm& gemm, Operand b = Operand::plain);
   ~GemmPrimitive();
   GemmPrimitive(GemmPrimitive&&) noexcept;
 
@@ -19,6 +23,12 @@ class GemmPrimitive {
   /// The same for a primitive created on a thread whose kernels use that many threads; 0 if oneDNN has no
   /// primitive.
   static int64_t scratch_bytes(const Gemm& gemm, int threads);
+
+  /// Where b is packed: how many bytes that takes, a text that differs for other layouts, and copying a plain
+  /// b there.
+  int64_t packed_bytes() const;
+  std::string packed_layout() const;
+  void pack(const void* b, void* packed);
 
   /// `bias` has n elements; it is read only if the epilogue has a bias. `scratch` has scratch_bytes(), with
   /// undefined content before and after.

@@ -26,9 +26,9 @@ Variable part_of_gradient(const GradientRule& rule, size_t input, const Variable
 
 class BoundMatmul : public RowKernel {
  public:
-  BoundMatmul(const KernelCall& call, MatmulForm form, Workspace workspace)
+  BoundMatmul(const KernelCall& call, MatmulForm form, const BindContext& context)
       : call_(*call.inputs[0], *call.inputs[1], *call.outputs[0], form, GemmEpilogue::none,
-              std::move(workspace)) {}
+              Workspace::of(context), kept_values_of(context, 1)) {}
   void run(RandomStream) override { call_.run(); }
   int64_t rows_at_once(int64_t rows, int64_t tile) const override { return call_.rows_at_once(rows, tile); }
   void begin_rows() override { call_.refresh(); }
@@ -94,7 +94,7 @@ class Matmul : public Op, public Batchable {
 
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override {
     if (call.outputs[0]->elements() == 0 || call.inputs[0]->elements() == 0) return nullptr;
-    return std::make_unique<BoundMatmul>(call, MatmulForm{ta_, tb_}, Workspace::of(context));
+    return std::make_unique<BoundMatmul>(call, MatmulForm{ta_, tb_}, context);
   }
   int64_t workspace_bytes(const PlannedCall& call) const override {
     return product_workspace_bytes(call, {ta_, tb_}, call.outputs[0].shape);

@@ -1,5 +1,7 @@
 #include "espalier/ops/matmul/matmul_call.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -126,18 +128,28 @@ int64_t product_workspace_bytes(const PlannedCall& call, MatmulForm form, const 
 }
 
 MatmulCall::MatmulCall(const Tensor& a, const Tensor& b, Tensor& out, MatmulForm form, GemmEpilogue epilogue,
-                       Workspace workspace)
-    : a_(&a), b_(&b), out_(&out), seen_a_(a), seen_b_(b) {
+                       Workspace workspace, KeptValues* kept)
+    : a_(&a), b_(&b), out_(&out), seen_a_(a), seen_b_(b), kept_(kept) {
   const auto copy = [&](const Tensor& x) { return workspace.take(x.shape(), x.dtype(), x.device()); };
   if (!gemm_takes(a.layout(), form.transpose_a)) seen_a_ = copy(a);
   if (!gemm_takes(b.layout(), form.transpose_b)) seen_b_ = copy(b);
   product_ = gemm_of(a.dtype(), seen_a_.layout(), seen_b_.layout(), out.shape(), form);
-  if (product_.batch.rank() == 0) product_.gemm.epilogue = epilogue;
+  const bool one = product_.batch.rank() == 0, plain_b = seen_b_.address() == b.address();
+  if (one) product_.gemm.epilogue = epilogue;
+  product_.gemm.keeps_b = one && plain_b && kept && may_pack(product_.gemm);
   const Gemm& g = product_.gemm;
   if (is_empty(g)) return;
   library_ = gemm_choices().measure(g);
-  if (library_ != GemmLibrary::onednn_matmul || product_.batch.rank() > 0) return;
-  primitive_.emplace(g);
+  if (!one) return;
+  if (library_ == GemmLibrary::onednn_packed) {
+    primitive_.emplace(g, GemmPrimitive::Operand::packed);
+    const std::string key = fmt::format("{} {} {} ", b.address(), g.transpose_b, g.ldb);
+    packed_ = kept_->of(key + primitive_->packed_layout(), primitive_->packed_bytes());
+  } else if (library_ == GemmLibrary::onednn_matmul) {
+    primitive_.emplace(g);
+  } else {
+    return;
+  }
   if (const int64_t bytes = primitive_->scratch_bytes())
     scratch_ = workspace.take({bytes}, DType::boolean, out.device());
   if (epilogue == GemmEpilogue::accumulate) sum_ = workspace.take(out.shape(), out.dtype(), out.device());
@@ -150,8 +162,18 @@ void MatmulCall::run_with(const void* bias) {
 
 void MatmulCall::run_primitive(const void* bias, const Tensor& to) {
   const GemmThreads threads(product_.gemm);
-  primitive_->run(seen_a_.address(), seen_b_.address(), bias, to.address(),
+  primitive_->run(seen_a_.address(), packed_ ? packed_b() : seen_b_.address(), bias, to.address(),
                   scratch_.defined() ? scratch_.address() : nullptr);
+}
+
+/// Packs b again when leaves have changed.
+const void* MatmulCall::packed_b() {
+  if (const uint64_t version = kept_->version(); packed_->version != version) {
+    packed_->version = 0;
+    primitive_->pack(seen_b_.address(), packed_->memory.address());
+    packed_->version = version;
+  }
+  return packed_->memory.address();
 }
 
 void MatmulCall::refresh() {

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 
+#include "espalier/core/kept_values.h"
 #include "espalier/core/op.h"
 #include "espalier/core/workspace.h"
 #include "espalier/ops/matmul/gemm_primitive.h"
@@ -24,11 +25,12 @@ int64_t product_workspace_bytes(const PlannedCall& call, MatmulForm form, const 
                                 GemmEpilogue epilogue = GemmEpilogue::none, size_t first = 0);
 
 /// A product of tensors at fixed addresses, by the library that was measured to be fastest. Its scratch
-/// memory is in the workspace.
+/// memory is in the workspace, and what it packs of b in `kept`, if b is kept.
 class MatmulCall {
  public:
   MatmulCall(const Tensor& a, const Tensor& b, Tensor& out, MatmulForm form,
-             GemmEpilogue epilogue = GemmEpilogue::none, Workspace workspace = {});
+             GemmEpilogue epilogue = GemmEpilogue::none, Workspace workspace = {},
+             KeptValues* kept = nullptr);
 
   /// Returns true if the library computes the epilogue; then call `run_with` instead of `run`.
   bool takes_epilogue() const { return primitive_ && product_.gemm.epilogue != GemmEpilogue::none; }
@@ -45,6 +47,7 @@ class MatmulCall {
   int64_t best_range(int64_t tile) const;
   void run_one(int64_t index) const;
   void run_primitive(const void* bias, const Tensor& to);
+  const void* packed_b();
 
   const Tensor *a_, *b_;
   Tensor* out_;
@@ -52,8 +55,10 @@ class MatmulCall {
   GemmBatch product_;
   GemmLibrary library_ = GemmLibrary::onednn;
   std::optional<GemmPrimitive> primitive_;
-  Tensor scratch_;  // of the primitive
-  Tensor sum_;      // the product alone, where a separate addition is faster
+  KeptValues* kept_;
+  std::shared_ptr<KeptValues::Value> packed_;  // b, if the primitive reads it so
+  Tensor scratch_;                             // of the primitive
+  Tensor sum_;                                 // the product alone, where a separate addition is faster
 };
 
 }  // namespace espalier

@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "espalier/core/bind_context.h"
+#include "espalier/core/op.h"
 #include "espalier/core/tensor.h"
 
 namespace espalier {
@@ -35,5 +37,17 @@ class KeptValues {
  private:
   std::map<std::string, std::weak_ptr<Value>> values_;  // as long as a kernel has them
 };
+
+/// Which inputs of the call that is being bound are leaves or constants, or views of them, in a plan that
+/// writes none. A runtime offers it beside KeptValues.
+struct KeptInputs {
+  InputSet inputs = InputSet::none();
+};
+
+/// Where a kernel keeps what it makes of an input alone; null if the input is not kept.
+inline KeptValues* kept_values_of(const BindContext& context, size_t input) {
+  const auto* kept = context.find<KeptInputs>();
+  return kept && kept->inputs.contains(input) ? context.find<KeptValues>() : nullptr;
+}
 
 }  // namespace espalier

@@ -1,0 +1,218 @@
+// Products of inference whose right operand is packed once.
+#include <boost/test/unit_test.hpp>
+
+#include <thread>
+
+#include "espalier/core/random.h"
+#include "espalier/data/distributor.h"
+#include "espalier/executor/executor.h"
+#include "espalier/nn/activation.h"
+#include "espalier/nn/container.h"
+#include "espalier/nn/dense.h"
+#include "espalier/ops/matmul/gemm_choice.h"
+#include "espalier/ops/matmul/gemm_primitive.h"
+#include "espalier/ops/matmul/tuning.h"
+#include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
+#include "temporary_folder.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+using esp::Gemm, esp::GemmEpilogue, esp::GemmLibrary, esp::GemmPrimitive;
+using esp::Variable;
+
+namespace {
+
+esp::Tensor floats(const esp::Shape& shape, uint64_t which) {
+  return numbers(shape, -1, 1, which).to(esp::float32);
+}
+
+/// Has products with kept operands computed by a library while it lives, in plans made then.
+class KeptBy {
+ public:
+  explicit KeptBy(std::vector<Gemm> gemms, GemmLibrary library = GemmLibrary::onednn_packed)
+      : before_(esp::gemm_choices().all()) {
+    std::vector<esp::GemmChoice> choices;
+    for (Gemm gemm : gemms)
+      for (const int threads : {1, 2})
+        for (const auto epilogue : {GemmEpilogue::none, GemmEpilogue::bias, GemmEpilogue::bias_relu}) {
+          gemm.epilogue = epilogue;
+          gemm.keeps_b = true;
+          choices.push_back({gemm, threads, library});
+        }
+    esp::gemm_choices().set(choices);
+  }
+  ~KeptBy() { esp::gemm_choices().set(before_); }
+  KeptBy(const KeptBy&) = delete;
+
+ private:
+  std::vector<esp::GemmChoice> before_;
+};
+
+constexpr int64_t rows = 16, in = 200, hidden = 240, out = 160;
+Gemm product(int64_t m, int64_t n, int64_t k, bool transpose_b = false) {
+  return {esp::float32, false, transpose_b, m, n, k, k, transpose_b ? k : n, n};
+}
+const std::vector<Gemm> products{product(rows, hidden, in), product(rows, out, hidden)};
+
+esp::Executor inference(const Variable& y) { return y.get_executor({.mode = esp::Mode::inference}); }
+double largest(const Variable& x) { return esp::max(esp::abs(x)).item(); }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(packed_products)
+
+BOOST_AUTO_TEST_CASE(a_primitive_of_a_packed_operand) {
+  const int64_t m = 7, n = 33, k = 50;
+  for (const bool transposed : {false, true})
+    for (const int64_t wider : {0, 5})
+      for (const auto epilogue : {GemmEpilogue::none, GemmEpilogue::bias, GemmEpilogue::bias_relu}) {
+        Gemm gemm = product(m, n, k, transposed);
+        gemm.ldb += wider;
+        gemm.epilogue = epilogue;
+        const esp::Tensor a = floats({m, k}, 1), b = floats({transposed ? n : k, gemm.ldb}, 2),
+                          bias = floats({n}, 3), y = esp::zeros({m, n}), expected = esp::zeros({m, n});
+        GemmPrimitive plain(gemm), packing(gemm, GemmPrimitive::Operand::packed);
+        const esp::Tensor packed({packing.packed_bytes()}, esp::boolean),
+            scratch({std::max(plain.scratch_bytes(), packing.scratch_bytes())}, esp::boolean);
+        BOOST_TEST(packing.packed_bytes() >= n * k * int64_t{sizeof(float)});
+        const auto address = [](const esp::Tensor& x) { return const_cast<void*>(x.address()); };
+        plain.run(a.address(), b.address(), bias.address(), address(expected), address(scratch));
+        packing.pack(b.address(), address(packed));
+        packing.run(a.address(), packed.address(), bias.address(), address(y), address(scratch));
+        BOOST_TEST(difference(y, expected) < 1e-5);
+        BOOST_TEST(largest(expected) > 0.1);
+      }
+}
+
+/// The parameters are changed by the user, by eager updates and by another executor.
+BOOST_AUTO_TEST_CASE(they_follow_the_leaves) {
+  esp::seed(8);
+  const KeptBy packed(products);
+  const esp::nn::Sequential net(esp::nn::Dense(in, hidden), esp::nn::Relu(), esp::nn::Dense(hidden, out));
+  const esp::Tensor rows_of_x = floats({rows, in}, 1), targets = floats({rows, out}, 2);
+  const Variable x = esp::placeholder("x", {rows, in});
+  const esp::Executor executor = inference(net(x)), alike = inference(esp::tanh(net(x)));
+  const auto check = [&] {
+    const Variable expected = net(rows_of_x);
+    for (int i = 0; i < 2; ++i) {
+      BOOST_TEST(largest(Variable(executor.run({{"x", rows_of_x}})) - expected) < 2e-5);
+      BOOST_TEST(largest(Variable(alike.run({{"x", rows_of_x}})) - esp::tanh(expected)) < 2e-5);
+    }
+  };
+  check();
+  for (auto [path, leaf] : net.parameters()) {
+    esp::set_value(leaf, (Variable(leaf.value().clone()) * 1.5 + 0.01).value());
+    check();
+  }
+  const esp::optim::Sgd sgd(0.5);
+  esp::mean(esp::square(net(rows_of_x) - targets)).update(sgd);
+  check();
+  const esp::data::Distributor feed({rows_of_x, targets}, {.batch_size = rows});
+  const auto [fed, aim] = feed.get_output_graphs<2>();
+  const esp::Executor trainer = esp::mean(esp::square(net(fed) - aim)).get_executor({.optimizer = sgd});
+  for (int step = 0; step < 3; ++step) {
+    const Variable before = Variable(executor.run({{"x", rows_of_x}})).value().clone();
+    (void)trainer.execute({.epochs = 1, .progress = false});
+    check();
+    BOOST_TEST(largest(Variable(executor.run({{"x", rows_of_x}})) - before) > 1e-4);
+  }
+}
+
+/// Operands of one shape, one of them a view of the other's memory, are not taken for each other.
+BOOST_AUTO_TEST_CASE(each_operand_is_its_own) {
+  const int64_t n = 224;
+  const KeptBy packed({product(rows, n, n), product(rows, n, n, true)});
+  const Variable x = esp::placeholder("x", {rows, n}), w = esp::parameter(floats({n, n}, 2), "w"),
+                 v = esp::parameter(floats({2 * n, n}, 3), "v");
+  const auto net = [&](const Variable& z) {
+    return esp::matmul(z, w) + 2 * esp::matmul(z, esp::transpose(w)) +
+           3 * esp::matmul(z, esp::slice(v, 0, 0, n)) + 4 * esp::matmul(z, esp::slice(v, 0, n, 2 * n)) +
+           5 * esp::matmul(z, esp::Tensor(floats({n, n}, 4)));
+  };
+  const esp::Tensor rows_of_x = floats({rows, n}, 1);
+  const esp::Executor executor = inference(net(x));
+  for (int i = 0; i < 2; ++i)
+    BOOST_TEST(largest(Variable(executor.run({{"x", rows_of_x}})) - net(rows_of_x)) < 1e-3);
+}
+
+BOOST_AUTO_TEST_CASE(several_threads_run_one_executor) {
+  const KeptBy packed(products);
+  const esp::nn::Sequential net(esp::nn::Dense(in, hidden), esp::nn::Relu(), esp::nn::Dense(hidden, out));
+  const Variable x = esp::placeholder("x", {rows, in});
+  const esp::Executor executor = inference(net(x));
+  std::vector<double> differences(4, 1);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < differences.size(); ++t)
+    threads.emplace_back([&, t] {
+      const esp::NoGrad off;
+      const esp::Tensor rows_of_x = floats({rows, in}, t);
+      double worst = 0;
+      for (int i = 0; i < 5; ++i)
+        worst = std::max(worst, largest(Variable(executor.run({{"x", rows_of_x}})) - net(rows_of_x)));
+      differences[t] = worst;
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const double difference : differences) BOOST_TEST(difference < 2e-5);
+}
+
+/// Only plans that write no leaf and have no limit of memory keep an operand.
+BOOST_AUTO_TEST_CASE(where_operands_are_kept) {
+  const auto asked = [](const esp::Shape& x_shape, const auto& run) {
+    Gemm gemm = product(x_shape[0], hidden, in);
+    gemm.keeps_b = true;
+    run();
+    for (const auto epilogue : {GemmEpilogue::none, GemmEpilogue::bias}) {
+      gemm.epilogue = epilogue;
+      if (esp::gemm_choices().find(gemm)) return true;
+    }
+    return false;
+  };
+  const Variable w = esp::parameter(floats({in, hidden}, 1), "w");
+  const auto run = [&](int64_t m, esp::ExecutorOptions options) {
+    const Variable x = esp::placeholder("x", {m, in});
+    options.mode = esp::Mode::inference;
+    return [=] { (void)esp::matmul(x, w).get_executor(options).run({{"x", floats({m, in}, 1)}}); };
+  };
+  BOOST_TEST(asked({21}, run(21, {})));
+  BOOST_TEST(!asked({22}, run(22, {.memory_budget = int64_t{1} << 30})));
+  BOOST_TEST(!asked({23}, run(23, {.tune = false})));
+  BOOST_TEST(!asked({24}, [&] {
+    const esp::data::Distributor feed({floats({24, in}, 1)}, {.batch_size = 24});
+    const Variable loss = esp::mean(esp::matmul(feed.get_output_graphs()[0], w));
+    (void)loss.get_executor({.optimizer = esp::optim::Sgd(0.0)}).execute({.epochs = 1, .progress = false});
+  }));
+  BOOST_TEST(!asked({25}, [&] { (void)esp::matmul(floats({25, in}, 1), w).value(); }));
+  const Variable x = esp::placeholder("x", {26, in}), y = esp::placeholder("y", {in, hidden});
+  BOOST_TEST(!asked({26}, [&] {
+    (void)inference(esp::matmul(x, y)).run({{"x", floats({26, in}, 1)}, {"y", w.value()}});
+  }));
+  BOOST_TEST(esp::may_pack(product(rows, hidden, in)));
+  BOOST_TEST(!esp::may_pack(product(1, 8, 8)));
+}
+
+BOOST_AUTO_TEST_CASE(their_choices_in_files) {
+  const TemporaryFolder folder;
+  Gemm kept = product(5, 8, 4);
+  kept.keeps_b = true;
+  const auto choices_of = [&](const std::string& key, const std::string& library) {
+    const auto file = folder / (key + library + ".txt");
+    esp::ChoiceFile(file, "head").put(key, library);
+    return std::make_unique<esp::GemmChoices>(file, "head");
+  };
+  const auto packed = choices_of("float32 n n 5 8 4 1 kept", "oneDNN-packed");
+  BOOST_CHECK(packed->find(kept) == GemmLibrary::onednn_packed);
+  BOOST_TEST(!packed->find(product(5, 8, 4)).has_value());
+  BOOST_REQUIRE(packed->all().size() == 1u);
+  BOOST_TEST(packed->all()[0].gemm.keeps_b);
+  // An operand that is not kept cannot be packed.
+  BOOST_TEST(!choices_of("float32 n n 5 8 4 1", "oneDNN-packed")->find(product(5, 8, 4)).has_value());
+  // Without a measurement the choice is that for any operand.
+  const esp::TuneScope no_tuning(false);
+  const auto plain = choices_of("float32 n n 5 8 4 1", "OpenBLAS");
+  BOOST_TEST(!plain->find(kept).has_value());
+  BOOST_CHECK(plain->measure(kept) == GemmLibrary::openblas);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
