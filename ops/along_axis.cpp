@@ -127,8 +127,11 @@ class AddAlongAxisLike : public Op {
           const T* from = static_cast<const T*>(x.address());
           T* to = static_cast<T*>(out.address());
           each_range_of_lines(b, count + b.size, [=](int64_t o, int64_t begin, int64_t end) {
-            for (int64_t k = 0; k < b.size; ++k)
-              std::fill_n(to + (o * b.size + k) * b.inner + begin, end - begin, T{});
+            if (b.inner == 1)
+              std::fill_n(to + o * b.size, b.size, T{});
+            else
+              for (int64_t k = 0; k < b.size; ++k)
+                std::fill_n(to + (o * b.size + k) * b.inner + begin, end - begin, T{});
             if (b.inner == 1) {
               T* sums = to + o * b.size;
               const T* added = from + o * count;

@@ -137,7 +137,10 @@ class ScatterAddLike : public Op {
     const int64_t grain = std::max<int64_t>(64, detail::grain / std::max<int64_t>(rows, 1));
     parallel_for(b.inner, grain, [=](int64_t begin, int64_t end) {
       const int64_t n = end - begin;
-      for (int64_t row = 0; row < b.outer * b.size; ++row) std::fill_n(to + row * b.inner + begin, n, T{});
+      if (n == b.inner)
+        std::fill_n(to, b.outer * b.size * n, T{});
+      else
+        for (int64_t row = 0; row < b.outer * b.size; ++row) std::fill_n(to + row * b.inner + begin, n, T{});
       for (int64_t o = 0; o < b.outer; ++o) {
         T* sums = to + o * b.size * b.inner + begin;
         const T* added = from + o * count * b.inner + begin;

@@ -63,18 +63,24 @@ T sum_row(const T* in, int64_t n, int64_t step) {
   return total;
 }
 
-/// The maximum or minimum of a row of at least `lanes` elements.
-template <class F, class T>
-[[gnu::always_inline]] inline T extreme_in_lanes(const T* row, int64_t n) {
-  T bests[lanes];
-  for (int64_t k = 0; k < lanes; ++k) bests[k] = row[k];
+/// Folds the second half of 2 · width elements into the first, and so on until `last` are left.
+template <class F, int64_t width, int64_t last, class T>
+[[gnu::always_inline]] inline void fold_halves(T* values) {
+  for (int64_t k = 0; k < width; ++k) values[k] = F()(values[k], values[k + width]);
+  if constexpr (width > last) fold_halves<F, width / 2, last>(values);
+}
+
+/// Folds a row of at least `lanes` elements into bests[0], of which `last` elements are written.
+template <class F, int64_t last, class T>
+[[gnu::always_inline]] inline void extremes_in_lanes(const T* row, int64_t n, T* bests) {
+  T all[lanes];
+  for (int64_t k = 0; k < lanes; ++k) all[k] = row[k];
   int64_t i = lanes;
   for (; i + lanes <= n; i += lanes)
-    for (int64_t k = 0; k < lanes; ++k) bests[k] = F()(bests[k], row[i + k]);
-  for (int64_t k = 0; i + k < n; ++k) bests[k] = F()(bests[k], row[i + k]);
-  for (int64_t width = lanes / 2; width > 0; width /= 2)
-    for (int64_t k = 0; k < width; ++k) bests[k] = F()(bests[k], bests[k + width]);
-  return bests[0];
+    for (int64_t k = 0; k < lanes; ++k) all[k] = F()(all[k], row[i + k]);
+  for (int64_t k = 0; i + k < n; ++k) all[k] = F()(all[k], row[i + k]);
+  fold_halves<F, lanes / 2, last>(all);
+  for (int64_t k = 0; k < last; ++k) bests[k] = all[k];
 }
 
 /// The maximum or minimum of a row of at least one element.
@@ -83,7 +89,7 @@ T extreme_row(const T* row, int64_t n) {
   T best = row[0];
   if (n >= lanes) {
     T* result = &best;
-    vectorized([=]() __attribute__((always_inline)) { *result = extreme_in_lanes<F>(row, n); });
+    vectorized([=]() __attribute__((always_inline)) { extremes_in_lanes<F, 1>(row, n, result); });
     return best;
   }
   for (int64_t i = 1; i < n; ++i) best = F()(best, row[i]);
@@ -113,16 +119,33 @@ struct AddMapped {
 /// not folded into what stands there.
 template <class F, class Map, bool fresh = false, class T>
 void fold_short_rows(T* to, int64_t to_step, const T* from, int64_t step, int64_t rows, int64_t n) {
-  vectorized([=]() __attribute__((always_inline)) {
-    for (int64_t r = 0; r < rows; ++r) {
-      T& result = to[r * to_step];
-      if constexpr (is_extreme<F>)
-        result = fresh ? extreme_in_lanes<F>(from + r * step, n)
-                       : F()(result, extreme_in_lanes<F>(from + r * step, n));
-      else
+  if constexpr (is_extreme<F>) {
+    // Which of the last few elements is the largest cannot be predicted: vectors compare those of many rows.
+    constexpr int64_t many = 64, last = 4;
+    vectorized([=]() __attribute__((always_inline)) {
+      T bests[many * last], of_rows[many];
+      for (int64_t begin = 0; begin < rows; begin += many) {
+        const int64_t count = std::min(many, rows - begin);
+        for (int64_t r = 0; r < count; ++r)
+          extremes_in_lanes<F, last>(from + (begin + r) * step, n, bests + r * last);
+        for (int64_t r = 0; r < count; ++r) {
+          const T* best = bests + r * last;
+          of_rows[r] = F()(F()(best[0], best[1]), F()(best[2], best[3]));
+        }
+        for (int64_t r = 0; r < count; ++r) {
+          T& result = to[(begin + r) * to_step];
+          result = fresh ? of_rows[r] : F()(result, of_rows[r]);
+        }
+      }
+    });
+  } else {
+    vectorized([=]() __attribute__((always_inline)) {
+      for (int64_t r = 0; r < rows; ++r) {
+        T& result = to[r * to_step];
         result = F()(result, sum_in_lanes<Map>(from + r * step, n));
-    }
-  });
+      }
+    });
+  }
 }
 
 /// Adds Map() of the rows of a matrix to `to`. Sums are doubles, since columns are long, and their elements

@@ -1,6 +1,8 @@
 // Products of inference whose right operand is packed once.
+#include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include <array>
 #include <thread>
 
 #include "espalier/core/random.h"
@@ -54,6 +56,7 @@ constexpr int64_t rows = 16, in = 200, hidden = 240, out = 160;
 Gemm product(int64_t m, int64_t n, int64_t k, bool transpose_b = false) {
   return {esp::float32, false, transpose_b, m, n, k, k, transpose_b ? k : n, n};
 }
+constexpr std::array packing_libraries = {GemmLibrary::onednn_packed, GemmLibrary::onednn_inner};
 const std::vector<Gemm> products{product(rows, hidden, in), product(rows, out, hidden)};
 
 esp::Executor inference(const Variable& y) { return y.get_executor({.mode = esp::Mode::inference}); }
@@ -65,31 +68,32 @@ BOOST_AUTO_TEST_SUITE(packed_products)
 
 BOOST_AUTO_TEST_CASE(a_primitive_of_a_packed_operand) {
   const int64_t m = 7, n = 33, k = 50;
-  for (const bool transposed : {false, true})
-    for (const int64_t wider : {0, 5})
-      for (const auto epilogue : {GemmEpilogue::none, GemmEpilogue::bias, GemmEpilogue::bias_relu}) {
-        Gemm gemm = product(m, n, k, transposed);
-        gemm.ldb += wider;
-        gemm.epilogue = epilogue;
-        const esp::Tensor a = floats({m, k}, 1), b = floats({transposed ? n : k, gemm.ldb}, 2),
-                          bias = floats({n}, 3), y = esp::zeros({m, n}), expected = esp::zeros({m, n});
-        GemmPrimitive plain(gemm), packing(gemm, GemmPrimitive::Operand::packed);
-        const esp::Tensor packed({packing.packed_bytes()}, esp::boolean),
-            scratch({std::max(plain.scratch_bytes(), packing.scratch_bytes())}, esp::boolean);
-        BOOST_TEST(packing.packed_bytes() >= n * k * int64_t{sizeof(float)});
-        const auto address = [](const esp::Tensor& x) { return const_cast<void*>(x.address()); };
-        plain.run(a.address(), b.address(), bias.address(), address(expected), address(scratch));
-        packing.pack(b.address(), address(packed));
-        packing.run(a.address(), packed.address(), bias.address(), address(y), address(scratch));
-        BOOST_TEST(difference(y, expected) < 1e-5);
-        BOOST_TEST(largest(expected) > 0.1);
-      }
+  for (const GemmLibrary which : packing_libraries)
+    for (const bool transposed : {false, true})
+      for (const int64_t wider : {0, 5})
+        for (const auto epilogue : {GemmEpilogue::none, GemmEpilogue::bias, GemmEpilogue::bias_relu}) {
+          Gemm gemm = product(m, n, k, transposed);
+          gemm.ldb += wider;
+          gemm.epilogue = epilogue;
+          const esp::Tensor a = floats({m, k}, 1), b = floats({transposed ? n : k, gemm.ldb}, 2),
+                            bias = floats({n}, 3), y = esp::zeros({m, n}), expected = esp::zeros({m, n});
+          GemmPrimitive plain(gemm), packing(gemm, which);
+          const esp::Tensor packed({packing.packed_bytes()}, esp::boolean),
+              scratch({std::max(plain.scratch_bytes(), packing.scratch_bytes())}, esp::boolean);
+          BOOST_TEST(packing.packed_bytes() >= n * k * int64_t{sizeof(float)});
+          const auto address = [](const esp::Tensor& x) { return const_cast<void*>(x.address()); };
+          plain.run(a.address(), b.address(), bias.address(), address(expected), address(scratch));
+          packing.pack(b.address(), address(packed));
+          packing.run(a.address(), packed.address(), bias.address(), address(y), address(scratch));
+          BOOST_TEST(difference(y, expected) < 1e-5);
+          BOOST_TEST(largest(expected) > 0.1);
+        }
 }
 
 /// The parameters are changed by the user, by eager updates and by another executor.
-BOOST_AUTO_TEST_CASE(they_follow_the_leaves) {
+BOOST_DATA_TEST_CASE(they_follow_the_leaves, boost::unit_test::data::make({0, 1}), which) {
   esp::seed(8);
-  const KeptBy packed(products);
+  const KeptBy packed(products, packing_libraries[static_cast<size_t>(which)]);
   const esp::nn::Sequential net(esp::nn::Dense(in, hidden), esp::nn::Relu(), esp::nn::Dense(hidden, out));
   const esp::Tensor rows_of_x = floats({rows, in}, 1), targets = floats({rows, out}, 2);
   const Variable x = esp::placeholder("x", {rows, in});
@@ -123,7 +127,7 @@ BOOST_AUTO_TEST_CASE(they_follow_the_leaves) {
 /// Operands of one shape, one of them a view of the other's memory, are not taken for each other.
 BOOST_AUTO_TEST_CASE(each_operand_is_its_own) {
   const int64_t n = 224;
-  const KeptBy packed({product(rows, n, n), product(rows, n, n, true)});
+  const KeptBy packed({product(rows, n, n), product(rows, n, n, true)}, GemmLibrary::onednn_inner);
   const Variable x = esp::placeholder("x", {rows, n}), w = esp::parameter(floats({n, n}, 2), "w"),
                  v = esp::parameter(floats({2 * n, n}, 3), "v");
   const auto net = [&](const Variable& z) {

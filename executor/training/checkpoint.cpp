@@ -119,7 +119,7 @@ GemmChoice choice_from(const Json& json) {
             0};
   gemm.epilogue = enumerator_from(json.at(8), GemmEpilogue::accumulate);
   gemm.keeps_b = json.size() > 9 && json.at(9).get<bool>();  // since products may pack
-  const auto last = gemm.keeps_b ? GemmLibrary::onednn_packed : GemmLibrary::onednn_matmul;
+  const auto last = gemm.keeps_b ? GemmLibrary::onednn_inner : GemmLibrary::onednn_matmul;
   return {gemm, json.at(6).get<int>(), enumerator_from(json.at(7), last)};
 }
 

@@ -57,6 +57,7 @@ std::string_view name(GemmLibrary library) {
     case GemmLibrary::onednn: return "oneDNN";
     case GemmLibrary::onednn_matmul: return "oneDNN-matmul";
     case GemmLibrary::onednn_packed: return "oneDNN-packed";
+    case GemmLibrary::onednn_inner: return "oneDNN-inner-product";
   }
   return "";
 }

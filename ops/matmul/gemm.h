@@ -9,9 +9,11 @@
 
 namespace espalier {
 
-/// OpenBLAS, the sgemm of oneDNN, or a matmul primitive of oneDNN (see gemm_primitive.h), which reads b as it
-/// is or packed.
-enum class GemmLibrary : uint8_t { openblas, onednn, onednn_matmul, onednn_packed };
+/// OpenBLAS, the sgemm of oneDNN, or a primitive of oneDNN (see gemm_primitive.h): its matmul of b as it is,
+/// its matmul or its inner product of a packed b.
+enum class GemmLibrary : uint8_t { openblas, onednn, onednn_matmul, onednn_packed, onednn_inner };
+/// Returns true for those that read a packed b.
+constexpr bool packs(GemmLibrary library) { return library >= GemmLibrary::onednn_packed; }
 std::string_view name(GemmLibrary library);
 
 /// What a library may do with the product before it writes the result. run_gemm ignores it.

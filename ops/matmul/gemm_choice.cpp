@@ -26,7 +26,7 @@ namespace espalier {
 namespace {
 
 constexpr std::array libraries = {GemmLibrary::openblas, GemmLibrary::onednn, GemmLibrary::onednn_matmul,
-                                  GemmLibrary::onednn_packed};
+                                  GemmLibrary::onednn_packed, GemmLibrary::onednn_inner};
 /// The time of another library over that of a packed operand, which takes as much memory again.
 constexpr double worth_packing = 1.05;
 constexpr std::array<std::string_view, 4> epilogues = {"", "bias", "bias_relu", "accumulate"};
@@ -63,30 +63,24 @@ GemmLibrary faster_library(const Gemm& gemm) {
   const Tensor a = zeros({gemm.transpose_a ? gemm.k : gemm.m, gemm.lda});
   const Tensor b = zeros({gemm.transpose_b ? gemm.n : gemm.k, gemm.ldb});
   const Tensor c = zeros({gemm.m, gemm.ldc}), bias = zeros({gemm.n});
-  std::optional<GemmPrimitive> primitive, of_packed;
-  try {
-    if (worth_a_primitive(gemm)) primitive.emplace(gemm);
-    if (gemm.keeps_b) of_packed.emplace(gemm, GemmPrimitive::Operand::packed);
-  } catch (const UnsupportedError&) {  // then it is one of the others
-  }
-  const auto bytes = [](const std::optional<GemmPrimitive>& made) {
-    return made ? made->scratch_bytes() : 0;
-  };
-  const Tensor scratch({std::max(bytes(primitive), bytes(of_packed))}, DType::boolean);
-  const Tensor packed({of_packed ? of_packed->packed_bytes() : 0}, DType::boolean);
-  if (of_packed) {
-    const GemmThreads threads(gemm);
-    of_packed->pack(b.address(), packed.address());
-  }
+  std::array<std::optional<GemmPrimitive>, libraries.size()> primitives;
+  int64_t scratch_bytes = 0, packed_bytes = 0;
+  for (const GemmLibrary library : libraries)
+    if (packs(library) ? gemm.keeps_b : library == GemmLibrary::onednn_matmul && worth_a_primitive(gemm))
+      try {
+        auto& made = primitives[static_cast<size_t>(library)].emplace(gemm, library);
+        scratch_bytes = std::max(scratch_bytes, made.scratch_bytes());
+        if (packs(library)) packed_bytes = std::max(packed_bytes, made.packed_bytes());
+      } catch (const UnsupportedError&) {  // then it is one of the others
+      }
+  const Tensor scratch({scratch_bytes}, DType::boolean), packed = zeros({packed_bytes}, DType::boolean);
   const bool adds = gemm.epilogue == GemmEpilogue::accumulate;
   const Tensor sum = adds ? zeros({gemm.m, gemm.n}) : Tensor();
   const auto run = [&](GemmLibrary library) {
-    if (library == GemmLibrary::onednn_matmul || library == GemmLibrary::onednn_packed) {
+    if (auto& primitive = primitives[static_cast<size_t>(library)]) {
       const GemmThreads threads(gemm);
-      const bool packs = library == GemmLibrary::onednn_packed;
-      (packs ? of_packed : primitive)
-          ->run(a.address(), packs ? packed.address() : b.address(), bias.address(), c.address(),
-                scratch.address());
+      primitive->run(a.address(), packs(library) ? packed.address() : b.address(), bias.address(),
+                     c.address(), scratch.address());
       if (adds) add_scaled(c, -0.01, sum);
       return;
     }
@@ -102,13 +96,13 @@ GemmLibrary faster_library(const Gemm& gemm) {
   double spent = 0;
   for (int round = 0; round < 14 && (round < 8 || spent < 20e-3); ++round)
     for (const GemmLibrary library : libraries) {
-      if (library == GemmLibrary::onednn_matmul && !primitive) continue;
-      if (library == GemmLibrary::onednn_packed && !of_packed) continue;
+      if (library >= GemmLibrary::onednn_matmul && !primitives[static_cast<size_t>(library)]) continue;
       const double t = seconds([&] { run(library); });
       spent += t;
       if (round > 0) best[static_cast<size_t>(library)] = std::min(best[static_cast<size_t>(library)], t);
     }
-  best[static_cast<size_t>(GemmLibrary::onednn_packed)] *= worth_packing;
+  for (const GemmLibrary library : libraries)
+    if (packs(library)) best[static_cast<size_t>(library)] *= worth_packing;
   return libraries[static_cast<size_t>(std::min_element(best.begin(), best.end()) - best.begin())];
 }
 
@@ -244,8 +238,8 @@ std::optional<GemmChoices::Key> GemmChoices::parse(const std::string& text) {
 void GemmChoices::add_what_is_kept() {
   for (const auto& [text, choice] : file_.all())
     for (const GemmLibrary library : libraries)
-      if (const auto key = parse(text); key && choice == espalier::name(library) &&
-                                        (library != GemmLibrary::onednn_packed || std::get<8>(*key)))
+      if (const auto key = parse(text);
+          key && choice == espalier::name(library) && (!packs(library) || std::get<8>(*key)))
         choices_.emplace(*key, library);
 }
 
@@ -263,7 +257,7 @@ std::string gemm_choices_header() {
   constexpr const char* levels[] = {"baseline", "avx2", "avx512"};
   const dnnl_version_t* onednn = dnnl_version();
   std::string header =
-      fmt::format("Espalier {}, four libraries, sums, checked; {}; {}; {}; oneDNN {}.{}.{} {}",
+      fmt::format("Espalier {}, five libraries, sums, checked; {}; {}; {}; oneDNN {}.{}.{} {}",
                   ESPALIER_VERSION, processor(), levels[static_cast<int>(vector_level())],
                   openblas_get_config(), onednn->major, onednn->minor, onednn->patch, onednn->hash);
   std::replace(header.begin(), header.end(), '\n', ' ');

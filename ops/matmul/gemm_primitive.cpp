@@ -38,6 +38,20 @@ dnnl_memory_desc_t matrix(int64_t rows, int64_t columns, bool transposed, int64_
   return desc;
 }
 
+dnnl_memory_desc_t vector(int64_t size) {
+  dnnl_memory_desc_t desc;
+  const dnnl_dims_t sizes = {size};
+  check(dnnl_memory_desc_init_by_tag(&desc, 1, sizes, dnnl_f32, dnnl_a));
+  return desc;
+}
+
+/// A matrix of these sizes in the layout that a primitive chooses.
+dnnl_memory_desc_t any_layout(const dnnl_memory_desc_t& matrix) {
+  dnnl_memory_desc_t desc;
+  check(dnnl_memory_desc_init_by_tag(&desc, 2, matrix.dims, dnnl_f32, dnnl_format_tag_any));
+  return desc;
+}
+
 bool has_bias(const Gemm& g) {
   return g.epilogue == GemmEpilogue::bias || g.epilogue == GemmEpilogue::bias_relu;
 }
@@ -55,17 +69,22 @@ struct Handle {
 /// What a primitive will do, decided but not compiled.
 class Description {
  public:
-  explicit Description(const Gemm& g, GemmPrimitive::Operand kind = GemmPrimitive::Operand::plain)
+  explicit Description(const Gemm& g, GemmLibrary which = GemmLibrary::onednn_matmul)
       : a(matrix(g.m, g.k, g.transpose_a, g.lda)),
-        plain_b(matrix(g.k, g.n, g.transpose_b, g.ldb)),
+        plain_b(which == GemmLibrary::onednn_inner ? matrix(g.n, g.k, !g.transpose_b, g.ldb)
+                                                   : matrix(g.k, g.n, g.transpose_b, g.ldb)),
         c(matrix(g.m, g.n, false, g.ldc)),
-        bias(matrix(1, g.n, false, g.n)) {
-    const bool packed = kind == GemmPrimitive::Operand::packed;
-    dnnl_memory_desc_t any;
-    const dnnl_dims_t sizes = {g.k, g.n};
-    check(dnnl_memory_desc_init_by_tag(&any, 2, sizes, dnnl_f32, dnnl_format_tag_any));
-    dnnl_matmul_desc_t desc;
-    check(dnnl_matmul_desc_init(&desc, &a, packed ? &any : &plain_b, has_bias(g) ? &bias : nullptr, &c));
+        bias(which == GemmLibrary::onednn_inner ? vector(g.n) : matrix(1, g.n, false, g.n)) {
+    b = packs(which) ? any_layout(plain_b) : plain_b;
+    const dnnl_memory_desc_t* const added = has_bias(g) ? &bias : nullptr;
+    dnnl_matmul_desc_t product;
+    dnnl_inner_product_desc_t inner;
+    if (which == GemmLibrary::onednn_inner)
+      check(dnnl_inner_product_forward_desc_init(&inner, dnnl_forward_inference, &a, &b, added, &c));
+    else
+      check(dnnl_matmul_desc_init(&product, &a, &b, added, &c));
+    const_dnnl_op_desc_t desc = &product;
+    if (which == GemmLibrary::onednn_inner) desc = &inner;
     check(dnnl_primitive_attr_create(&attributes_.handle));
     check(dnnl_primitive_attr_set_scratchpad_mode(attributes_.handle, dnnl_scratchpad_mode_user));
     if (g.epilogue == GemmEpilogue::bias_relu) {
@@ -73,7 +92,7 @@ class Description {
       check(dnnl_post_ops_append_eltwise(post_.handle, 1, dnnl_eltwise_relu, 0, 0));
       check(dnnl_primitive_attr_set_post_ops(attributes_.handle, post_.handle));
     }
-    check(dnnl_primitive_desc_create(&primitive_.handle, &desc, attributes_.handle, engine(), nullptr));
+    check(dnnl_primitive_desc_create(&primitive_.handle, desc, attributes_.handle, engine(), nullptr));
     b = *dnnl_primitive_desc_query_md(primitive_.handle, dnnl_query_weights_md, 0);
   }
 
@@ -111,8 +130,8 @@ struct GemmPrimitive::Impl {
     if (stream) dnnl_stream_destroy(stream);
   }
 
-  void make(const Gemm& g, Operand kind) {
-    const Description description(g, kind);
+  void make(const Gemm& g, GemmLibrary which) {
+    const Description description(g, which);
     layout = description.b;
     scratch_bytes = description.scratch_bytes();
     check(dnnl_primitive_create(&primitive, description.get()));
@@ -122,7 +141,7 @@ struct GemmPrimitive::Impl {
     };
     memory(a, description.a);
     memory(b, description.b);
-    if (kind == Operand::packed) {
+    if (packs(which)) {
       memory(plain_b, description.plain_b);
       Handle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy> copy;
       check(dnnl_reorder_primitive_desc_create(&copy.handle, &description.plain_b, engine(), &description.b,
@@ -135,11 +154,11 @@ struct GemmPrimitive::Impl {
   }
 };
 
-GemmPrimitive::GemmPrimitive(const Gemm& gemm, Operand b) : impl_(std::make_unique<Impl>()) {
+GemmPrimitive::GemmPrimitive(const Gemm& gemm, GemmLibrary which) : impl_(std::make_unique<Impl>()) {
   if (!is_plain(gemm))
     throw UnsupportedError("matmul: oneDNN's primitive is used for plain float32 products only");
   const GemmThreads threads(gemm);
-  impl_->make(gemm, b);
+  impl_->make(gemm, which);
 }
 GemmPrimitive::~GemmPrimitive() = default;
 GemmPrimitive::GemmPrimitive(GemmPrimitive&&) noexcept = default;

@@ -1,4 +1,4 @@
-// A matrix product as a oneDNN primitive, created once, with an optional bias and ReLU.
+// A matrix product as a primitive of oneDNN, created once, with an optional bias and ReLU.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,12 +9,9 @@ namespace espalier {
 
 class GemmPrimitive {
  public:
-  /// Which b a primitive reads: as the product says, or in a layout of its own.
-  enum class Operand : uint8_t { plain, packed };
-
-  /// For float32, with alpha 1 and beta 0. Throws UnsupportedError if oneDNN has no primitive for the
-  /// product.
-  explicit GemmPrimitive(const Gemm& gemm, Operand b = Operand::plain);
+  /// For float32, with alpha 1 and beta 0, by one of the primitives among the libraries: the last ones read b
+  /// in a layout of their own. Throws UnsupportedError if oneDNN has no primitive for the product.
+  explicit GemmPrimitive(const Gemm& gemm, GemmLibrary which = GemmLibrary::onednn_matmul);
   ~GemmPrimitive();
   GemmPrimitive(GemmPrimitive&&) noexcept;
 

@@ -141,8 +141,8 @@ MatmulCall::MatmulCall(const Tensor& a, const Tensor& b, Tensor& out, MatmulForm
   if (is_empty(g)) return;
   library_ = gemm_choices().measure(g);
   if (!one) return;
-  if (library_ == GemmLibrary::onednn_packed) {
-    primitive_.emplace(g, GemmPrimitive::Operand::packed);
+  if (packs(library_)) {
+    primitive_.emplace(g, library_);
     const std::string key = fmt::format("{} {} {} ", b.address(), g.transpose_b, g.ldb);
     packed_ = kept_->of(key + primitive_->packed_layout(), primitive_->packed_bytes());
   } else if (library_ == GemmLibrary::onednn_matmul) {
