@@ -22,6 +22,15 @@ struct Itself {
 
 inline constexpr int64_t lanes = 32, sum_block = 2048;
 
+/// Folds the second half of 2 · width elements into the first, and so on until `last` are left. Loops that
+/// are not unrolled become vector code.
+template <class F, int64_t width, int64_t last, class T>
+[[gnu::always_inline]] inline void fold_halves(T* values) {
+#pragma GCC unroll 1
+  for (int64_t k = 0; k < width; ++k) values[k] = F()(values[k], values[k + width]);
+  if constexpr (width > last) fold_halves<F, width / 2, last>(values);
+}
+
 /// The sum of Map()(row[i]) for up to `sum_block` elements. 32 partial sums fix the order of additions for
 /// vectors of any width.
 template <class Map, class T>
@@ -31,8 +40,7 @@ template <class Map, class T>
   for (; i + lanes <= count; i += lanes)
     for (int64_t k = 0; k < lanes; ++k) sums[k] = scalar::Add()(sums[k], Map()(row[i + k]));
   for (int64_t k = 0; i + k < count; ++k) sums[k] = scalar::Add()(sums[k], Map()(row[i + k]));
-  for (int64_t width = lanes / 2; width > 0; width /= 2)
-    for (int64_t k = 0; k < width; ++k) sums[k] = scalar::Add()(sums[k], sums[k + width]);
+  fold_halves<scalar::Add, lanes / 2, 1>(sums);
   return sums[0];
 }
 
@@ -61,13 +69,6 @@ T sum_row(const T* in, int64_t n, int64_t step) {
   }
   if constexpr (std::is_floating_point_v<T>) return static_cast<T>(real_total);
   return total;
-}
-
-/// Folds the second half of 2 · width elements into the first, and so on until `last` are left.
-template <class F, int64_t width, int64_t last, class T>
-[[gnu::always_inline]] inline void fold_halves(T* values) {
-  for (int64_t k = 0; k < width; ++k) values[k] = F()(values[k], values[k + width]);
-  if constexpr (width > last) fold_halves<F, width / 2, last>(values);
 }
 
 /// Folds a row of at least `lanes` elements into bests[0], of which `last` elements are written.
