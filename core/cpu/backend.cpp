@@ -10,7 +10,7 @@
 
 #include "espalier/core/bind_context.h"
 #include "espalier/core/cpu/block_pool.h"
-#include "espalier/core/cpu/strided_loop.h"
+#include "espalier/core/cpu/strided_copy.h"
 #include "espalier/core/cpu/widen.h"
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
@@ -57,14 +57,7 @@ class CpuBackend : public Backend {
       if (from.bytes()) std::memcpy(to.address(), from.address(), from.bytes());
       return;
     }
-    visit_size(from.dtype(), [&]<class T>(TypeTag<T>) {
-      StridedLoop<2> loop(from.shape(), {&to.strides(), &from.strides()});
-      T* out = static_cast<T*>(to.address());
-      const T* in = static_cast<const T*>(from.address());
-      loop.run([&](int64_t n, std::array<int64_t, 2> at, std::array<int64_t, 2> step) {
-        for (int64_t i = 0; i < n; ++i) out[at[0] + i * step[0]] = in[at[1] + i * step[1]];
-      });
-    });
+    copy_strided(from, to);
   }
   void zero(Tensor& to) override {
     if (to.bytes()) std::memset(to.address(), 0, to.bytes());
