@@ -27,8 +27,9 @@ namespace {
 
 constexpr std::array libraries = {GemmLibrary::openblas, GemmLibrary::onednn, GemmLibrary::onednn_matmul,
                                   GemmLibrary::onednn_packed, GemmLibrary::onednn_inner};
-/// The time of another library over that of a packed operand, which takes as much memory again.
-constexpr double worth_packing = 1.05;
+/// What the time of another library must be of that with a packed operand, which takes as much memory again,
+/// if leaves change so that it is packed anew every tenth time.
+constexpr double worth_packing = 1.05, share_of_packing = 0.1;
 constexpr std::array<std::string_view, 4> epilogues = {"", "bias", "bias_relu", "accumulate"};
 
 template <class Work>
@@ -102,7 +103,14 @@ GemmLibrary faster_library(const Gemm& gemm) {
       if (round > 0) best[static_cast<size_t>(library)] = std::min(best[static_cast<size_t>(library)], t);
     }
   for (const GemmLibrary library : libraries)
-    if (packs(library)) best[static_cast<size_t>(library)] *= worth_packing;
+    if (auto& primitive = primitives[static_cast<size_t>(library)]; primitive && packs(library)) {
+      const GemmThreads threads(gemm);
+      double packing = 1e9;
+      for (int i = 0; i < 3; ++i)
+        packing = std::min(packing, seconds([&] { primitive->pack(b.address(), packed.address()); }));
+      double& all = best[static_cast<size_t>(library)];
+      all = (all + share_of_packing * packing) * worth_packing;
+    }
   return libraries[static_cast<size_t>(std::min_element(best.begin(), best.end()) - best.begin())];
 }
 
