@@ -15,6 +15,7 @@
 #include "espalier/core/scalar_functions.h"
 #include "espalier/core/scalar_integers.h"
 #include "espalier/core/scalar_special.h"
+#include "many_cases.h"
 #include "scalar_loops.h"
 
 namespace {
@@ -26,7 +27,8 @@ using namespace espalier::testing;
 const std::vector<float>& floats() {
   static const std::vector<float> all = [] {
     std::vector<float> result;
-    for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 4099)
+    const auto step = static_cast<uint64_t>((int64_t{1} << 32) / testing::many_cases(1 << 20) + 3);
+    for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += step)
       result.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
     return result;
   }();

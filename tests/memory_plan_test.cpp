@@ -14,6 +14,7 @@
 #include "espalier/ops/ops.h"
 #include "espalier/optim/adam.h"
 #include "espalier/optim/sgd.h"
+#include "many_cases.h"
 #include "memory_plan_checks.h"
 #include "plan_steps.h"
 #include "testing.h"
@@ -77,7 +78,7 @@ BOOST_AUTO_TEST_CASE(best_fit) {
 }
 
 BOOST_AUTO_TEST_CASE(nothing_is_overwritten_in_random_plans) {
-  for (unsigned seed = 0; seed < 90; ++seed) BOOST_TEST_CONTEXT("seed " << seed) {
+  for (unsigned seed = 0; seed < many_cases(90); ++seed) BOOST_TEST_CONTEXT("seed " << seed) {
       MatrixTree tree(seed, [] { return esp::placeholder("x", {4, 4}, esp::float64); });
       const optim::Optimizer rule = seed % 3 ? optim::Optimizer(optim::Adam(0.1)) : remembering();
       std::vector<std::pair<esp::Variable, esp::Variable>> gradients;

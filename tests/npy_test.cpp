@@ -8,6 +8,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/files/file.h"
+#include "many_cases.h"
 #include "temporary_folder.h"
 
 using namespace espalier;
@@ -220,7 +221,7 @@ BOOST_AUTO_TEST_CASE(damage_never_does_worse_than_throw) {
   }
   std::mt19937 random(1);
   const std::string letters = "{}()[],:'\" \n0123456789<>|=bfiuTFL\x93";
-  for (int i = 0; i < 5000; ++i) {
+  for (int64_t i = 0; i < testing::many_cases(5000); ++i) {
     std::string damaged = whole;
     for (unsigned k = 0; k <= random() % 4; ++k)
       damaged[8 + random() % (whole.size() - 8)] = letters[random() % letters.size()];
