@@ -159,6 +159,9 @@ class Block {
     }
     std::vector<const Variable*> operands;
     for (const Variable& input : inputs) operands.push_back(&input);
+    BuildContext now = build_context();
+    now.no_grad |= node.stops_gradient;
+    const BuildScope scope(now);
     const Variable first = apply(node.op_, operands, node.where);
     written_.push_back(first);
     for (uint32_t k = 0; k < node.outputs.size(); ++k)

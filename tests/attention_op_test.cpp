@@ -184,6 +184,22 @@ BOOST_AUTO_TEST_CASE(large_scores_and_nan) {
   for (int64_t i = 0; i < 3; ++i) BOOST_TEST(std::isnan(y.at<float>({i, 0})) == (i == 1));
 }
 
+BOOST_AUTO_TEST_CASE(weights_are_those_that_the_values_are_summed_with) {
+  const Tensor q = numbers({2, 4, 5, 3}, -1, 1, 1), k = numbers({2, 4, 6, 3}, -1, 1, 2),
+               v = numbers({2, 4, 6, 2}, -1, 1, 3);
+  esp::seed(5);
+  const auto [y, weights] = esp::scaled_dot_product_attention_and_weights(q, k, v, {.dropout = 0.5});
+  BOOST_TEST(difference(esp::matmul(weights, v).value(), y.value()) < 1e-14);
+}
+
+BOOST_AUTO_TEST_CASE(a_key_mask_has_the_shape_of_batch_and_keys) {
+  const Tensor q = numbers({2, 1, 3, 4}, -1, 1, 1);
+  for (const esp::Shape& shape : {esp::Shape{3}, esp::Shape{1, 3}, esp::Shape{2, 4}, esp::Shape{2, 1, 3}})
+    BOOST_CHECK_THROW(
+        esp::scaled_dot_product_attention(q, q, q, {.key_mask = esp::ones(shape, esp::boolean)}),
+        esp::ShapeError);
+}
+
 BOOST_AUTO_TEST_CASE(dropout_drops_the_same_weights_in_gradients) {
   // With equal scores and values of 1, the result is the share of what is kept; the gradient of v tells
   // which.

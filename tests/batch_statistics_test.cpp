@@ -156,6 +156,18 @@ BOOST_AUTO_TEST_CASE(the_plan_shows_what_is_exchanged) {
   BOOST_TEST(count(text(two, true), reduction + "means") == 2u);
   BOOST_TEST(count(text(two, true), reduction + "sums") == 4u);  // and once for each on the way back
   BOOST_TEST(count(text({}, true), reduction) == 0u);
+  // Each reads the one before it, so that all replicas meet in one order.
+  std::istringstream lines(text(two, true));
+  std::string before;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(reduction) == std::string::npos) continue;
+    std::istringstream words(line);
+    std::string number, op, value, last;
+    words >> number >> op >> value >> last;
+    if (!before.empty()) BOOST_TEST(last == before);
+    before = number;
+  }
+  BOOST_TEST(!before.empty());
   // A penalty that all have becomes a part of the sum on each, without an exchange.
   BOOST_TEST(count(text({.loss = Loss::sum_and_penalty, .devices = cpus(2)}, true), reduction) ==
              count(text({.loss = Loss::sum, .devices = cpus(2)}, true), reduction));

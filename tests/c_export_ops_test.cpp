@@ -1,6 +1,8 @@
 // Executor::export_c: single ops as C code compute what executors compute.
 #include <boost/test/unit_test.hpp>
 
+#include <limits>
+
 #include "c_module.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/espalier.h"
@@ -164,7 +166,15 @@ BOOST_AUTO_TEST_CASE(layers_of_one_op_have_code_for_inference) {
       {[=](V x) { return esp::scaled_dot_product_attention(Variable(q), x, Variable(v)); },
        [=](V x) { return esp::scaled_dot_product_attention(x, x, x, {.causal = true}); },
        [=](V x) { return esp::scaled_dot_product_attention(x, x, Variable(v), {.mask = Variable(mask)}); },
-       [=](V x) { return esp::scaled_dot_product_attention(x, x, Variable(v), {.mask = seen}); }});
+       [=](V x) { return esp::scaled_dot_product_attention(x, x, Variable(v), {.mask = seen}); },
+       [=](V x) {
+         const Variable queries = esp::slice(x, 2, 0, 2);
+         return esp::scaled_dot_product_attention(queries, x, Variable(v), {.causal = true, .past = 2});
+       },
+       [=](V x) {  // the first query sees no key
+         const Variable rows = esp::reshape(Variable(esp::arange(5, esp::float32)), {5, 1});
+         return esp::scaled_dot_product_attention(x, x, x, {.mask = esp::greater(rows, 0.5)});
+       }});
   const esp::nn::Lstm lstm(6, 4);
   const esp::nn::Gru gru(6, 4);
   const esp::nn::Rnn rnn(6, 4);
@@ -211,6 +221,13 @@ BOOST_AUTO_TEST_CASE(convolutions_take_strides_dilations_groups_and_up_to_three_
          return esp::adaptive_avg_pool(x, {3, 2});
        }});
   check_functions(values({1, 2, 4, 3, 5}), {[=](V x) { return esp::conv(x, Variable(k3), {.padding = 1}); }});
+}
+
+BOOST_AUTO_TEST_CASE(pooling_shows_nan) {
+  Tensor x = values({1, 2, 6, 6}, 5);
+  x.at<float>({0, 0, 2, 3}) = x.at<float>({0, 1, 0, 0}) = std::numeric_limits<float>::quiet_NaN();
+  const auto pooled = [](V v) { return esp::max_pool(v, {.kernel = 3, .stride = 2, .padding = 1}); };
+  check_functions(x, {[=](V v) { return esp::cast(esp::isnan(pooled(v)), esp::float32); }});
 }
 
 BOOST_AUTO_TEST_CASE(indices_choose_rows_and_elements) {

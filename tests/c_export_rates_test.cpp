@@ -1,6 +1,8 @@
 // Executor::export_c: which state is the learning rate, and reductions of nothing.
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
+
 #include "c_module.h"
 #include "espalier/espalier.h"
 #include "temporary_folder.h"
@@ -101,6 +103,24 @@ BOOST_AUTO_TEST_CASE(reductions_of_nothing_compile_without_warnings) {
       const float e = expected.reshape({elements}).at<float>({i}), r = result.at<float>({i});
       BOOST_TEST((e == r || (e != e && r != r)), e << " and " << r);
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_step_changes_the_rows_of_a_table_that_it_looks_up) {
+  const Tensor begin = numbers({12, 2}).to(esp::float32);
+  const Variable rows = esp::placeholder("rows", {4}, esp::int64), table = esp::parameter(begin, "table");
+  const Variable loss = esp::sum(esp::square(esp::gather(table, rows)));
+  const esp::Executor executor = loss.get_executor({.optimizer = esp::optim::Sgd(0.125)});
+  BOOST_TEST(executor.plan().str().find("sum_rows") != std::string::npos);
+  const TemporaryFolder folder;
+  (void)executor.export_c(folder / "model.c");
+  const CModule code(folder / "model.c");
+  code.function<void()>("model_init")();
+  for (const Tensor& batch : {esp::tensor({int64_t{2}, int64_t{-1}, int64_t{2}, int64_t{0}}),
+                              esp::tensor({int64_t{11}, int64_t{-10}, int64_t{5}, int64_t{-1}})}) {
+    float of_code = 0;
+    BOOST_TEST(code.function<int(const void*, void*)>("model_step")(batch.address(), &of_code) == 0);
+    BOOST_TEST(std::abs(executor.run({{"rows", batch}}).item() - of_code) < 1e-5);
   }
 }
 

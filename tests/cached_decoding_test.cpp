@@ -98,6 +98,28 @@ BOOST_FIXTURE_TEST_CASE(empty_caches_begin_with_the_first_tokens, Fixture) {
               nn::generate(again(gpt), first, {none}, {.most_tokens = 6})));
 }
 
+BOOST_AUTO_TEST_CASE(caches_do_not_write_over_what_others_have) {
+  const auto steps = [](float value, int64_t count) { return Variable(esp::full({1, 1, count, 2}, value)); };
+  const auto last = [](const nn::KvCache& cache) {
+    return cache.keys().value().at<float>({0, 0, cache.length() - 1, 1});
+  };
+  nn::KvCache cache(8);  // there is room behind its steps
+  cache.append(steps(1, 2), steps(1, 2));
+  nn::KvCache copy = cache;
+  cache.append(steps(2, 1), steps(2, 1));
+  copy.append(steps(3, 1), steps(3, 1));
+  BOOST_TEST(last(cache) == 2);
+  BOOST_TEST(last(copy) == 3);
+  const Variable keys = cache.keys(), values = cache.values();
+  cache.truncate(1);
+  cache.append(steps(4, 2), steps(4, 2));
+  BOOST_TEST(last(cache) == 4);
+  for (const Variable& held : {keys, values}) {
+    BOOST_TEST(held.value().at<float>({0, 0, 1, 0}) == 1);
+    BOOST_TEST(held.value().at<float>({0, 0, 2, 0}) == 2);
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(other_numbers_of_sequences_are_errors, Fixture) {
   const auto model = [](const Variable& tokens, nn::KvCaches&) { return tokens; };
   BOOST_CHECK_THROW(nn::with_caches({}, {}, 1), esp::Error);

@@ -343,4 +343,26 @@ BOOST_AUTO_TEST_CASE(a_network_of_residual_blocks) {
   BOOST_TEST(largest(Variable(executor.run({{"x", images}})) - expected) < 1e-4 * largest(expected));
 }
 
+BOOST_AUTO_TEST_CASE(channels_are_shifted_and_divided) {
+  const Variable x = esp::placeholder("x", {2, 3, 6, 6}), k = esp::parameter(floats({4, 3, 3, 3}, 1)),
+                 shift = esp::parameter(floats({4, 1, 1}, 2)),
+                 scale = esp::parameter(numbers({4, 1, 1}, 1, 3, 3).to(esp::float32));
+  const Variable y = esp::relu((esp::conv(x, k) + shift) / scale);
+  const esp::Executor executor = inference(y);
+  BOOST_TEST(nodes(executor, "conv") == 0);
+  const esp::Feeds feeds{{"x", floats({2, 3, 6, 6}, 4)}};
+  BOOST_TEST(difference(executor.run(feeds), inference(y, {"fuse_convolution"}).run(feeds)) < 1e-5);
+}
+
+BOOST_AUTO_TEST_CASE(a_training_shows_nan_behind_relu) {
+  const Variable x = esp::placeholder("x", {2, 3, 6, 6}), k = esp::parameter(floats({4, 3, 3, 3}, 1)),
+                 w = esp::parameter(esp::ones({2, 4, 4, 4}));
+  esp::set_trainable(k, false);
+  const Variable loss = esp::mean(esp::relu(esp::conv(x, k)) * w);
+  const esp::Executor executor = loss.get_executor({.optimizer = esp::optim::Sgd(0.0)});
+  esp::Tensor in = floats({2, 3, 6, 6}, 4);
+  in.at<float>({0, 1, 2, 3}) = std::numeric_limits<float>::quiet_NaN();
+  BOOST_TEST(std::isnan(executor.run({{"x", in}}).item()));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -78,6 +78,8 @@ BOOST_AUTO_TEST_CASE(options) {
   BOOST_TEST(codes["zip"].categories == Words({"02134", "10001"}));
   BOOST_CHECK(parse("a\n1.5\n", {.dtype = float64})["a"].values.dtype() == float64);
   BOOST_CHECK(parse("a\n1.5\n", {.dtype = float16})["a"].values.dtype() == float16);
+  for (const DType half : {float16, bfloat16})
+    BOOST_TEST(std::isinf(parse("a\n-inf\n", {.dtype = half})["a"].values.to(float32).item()));
   BOOST_TEST(list<int32_t>(parse("a\n7\n", {.dtype = int32})["a"].values) == std::vector<int32_t>{7});
   BOOST_TEST(parse("a\n1\n0\n", {.dtype = boolean})["a"].values.at<bool>({0}));
   const CsvTable nothing = parse("a,b\n1,\n2,NA\n");

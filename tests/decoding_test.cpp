@@ -256,4 +256,31 @@ BOOST_AUTO_TEST_CASE(wrong_operands) {
   BOOST_CHECK_THROW(nn::generate(integers, {0}, begin(1)), esp::TypeError);
 }
 
+/// A model whose probabilities depend on the last token alone.
+nn::DecodingStep by_last_token(const Tensor& probabilities) {
+  return [=](const Variable& tokens, const nn::DecodingState& state) -> nn::NextTokens {
+    return {gather(log(Variable(probabilities)), tokens), state};
+  };
+}
+
+BOOST_AUTO_TEST_CASE(beams_are_full_beside_an_end) {
+  const Tensor p = esp::tensor(
+      {{1e-9, 0.3, 0.2, 0.5}, {0.25, 0.25, 0.25, 0.25}, {1e-9, 1e-9, 1e-9, 1.0}, {0.25, 0.25, 0.25, 0.25}},
+      esp::float64);
+  const auto found = nn::beam_search(by_last_token(p), {0}, begin(1),
+                                     {.beams = 2, .best = 2, .most_tokens = 4, .end_token = 3})[0];
+  BOOST_REQUIRE(found.size() == 2u);
+  BOOST_TEST(found[0].tokens.empty());
+  BOOST_TEST(found[1].tokens == std::vector<int64_t>{2});
+}
+
+BOOST_AUTO_TEST_CASE(a_search_goes_on_while_long_sequences_may_win) {
+  const Tensor p = esp::tensor({{1e-9, 0.49, 0.51}, {1e-9, 1.0, 1e-9}, {0.3, 0.3, 0.4}}, esp::float64);
+  const auto found =
+      nn::beam_search(by_last_token(p), {0}, begin(1),
+                      {.beams = 2, .best = 1, .most_tokens = 10, .end_token = 2, .length_penalty = 2})[0];
+  BOOST_REQUIRE(found.size() == 1u);
+  BOOST_TEST(found[0].tokens == std::vector<int64_t>(10, 1));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <thread>
 
 #include "espalier/core/deferred/deferred.h"
 #include "espalier/core/error.h"
@@ -143,6 +144,34 @@ BOOST_AUTO_TEST_CASE(an_error_stops_one_update) {
   const Variable more = bad + 1.0, good = u + 1.0;
   BOOST_TEST(good.value().at<float>({0}) == 2);
   BOOST_CHECK_THROW(more.value(), esp::IndexError);
+}
+
+BOOST_AUTO_TEST_CASE(rows_of_earlier_batches_of_other_sizes) {
+  const Variable w = esp::parameter(numbers({2, 3}), "w");
+  for (const int64_t count : {3, 5, 4, 3}) {
+    Variables first, second, expected;
+    for (int64_t i = 0; i < count; ++i) {
+      const Variable x = numbers({1, 2}, -1, 1, static_cast<uint64_t>(i));
+      expected.push_back(esp::exp(esp::tanh(esp::matmul(x, w))));
+    }
+    const esp::Deferred waits;
+    for (int64_t i = 0; i < count; ++i)
+      first.push_back(esp::tanh(esp::matmul(Variable(numbers({1, 2}, -1, 1, static_cast<uint64_t>(i))), w)));
+    (void)first[0].value();
+    for (size_t i = 0; i < 3; ++i) second.push_back(esp::exp(first[i]));
+    for (size_t i = 0; i < 3; ++i) BOOST_TEST(difference(second[i].value(), expected[i].value()) < 1e-14);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_waits_elsewhere_does_not_read_what_came_later) {
+  const Variable w = esp::parameter(esp::ones({2}), "w");
+  Variable y;
+  std::thread([&] {
+    const esp::Deferred waits;
+    y = w * 3.0;
+  }).join();
+  esp::set_value(w, esp::zeros({2}));
+  BOOST_CHECK_EXCEPTION((void)y.value(), esp::Error, says({"this node waited", "deferred_ops_test.cpp"}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

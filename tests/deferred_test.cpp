@@ -234,6 +234,18 @@ BOOST_AUTO_TEST_CASE(without_gradients_no_tree_is_kept) {
   BOOST_TEST(y.node()->is_leaf());
 }
 
+BOOST_AUTO_TEST_CASE(an_error_leaves_no_tree_of_what_was_computed) {
+  const esp::Variable w = esp::parameter(esp::ones({4, 2}));
+  const esp::NoGrad none;
+  const esp::Deferred waits;
+  const esp::Variable good = esp::exp(w) * 2.0;
+  const esp::Variable bad =
+      esp::gather(esp::exp(good), esp::tensor_from(std::vector<int64_t>{9}, {1}), 0) * 2.0;
+  BOOST_CHECK_THROW(bad.value(), esp::IndexError);
+  BOOST_TEST(good.node()->is_leaf());
+  BOOST_TEST(good.node()->has_value());
+}
+
 /// Random expressions over parameters and rows of constants, of many ops and shapes.
 BOOST_AUTO_TEST_CASE(random_programs_equal_eager_ones) {
   struct Net : esp::nn::Module {

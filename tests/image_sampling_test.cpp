@@ -226,4 +226,21 @@ BOOST_AUTO_TEST_CASE(mistakes_name_function_shapes_and_line) {
                         says({"interpolate", "[2, 3]", here()}));
 }
 
+BOOST_AUTO_TEST_CASE(places_of_nearest_elements_are_exact) {
+  // In float64, 14 · (45 / 30) and the like fall below whole numbers.
+  for (const auto& [in, out] : {std::pair(26, 46), {30, 22}, {30, 44}, {45, 33}, {49, 7}}) {
+    const Tensor x = esp::arange(in, esp::float64).reshape({1, 1, in});
+    const Tensor y = esp::interpolate(x, {.size = {out}, .mode = esp::Interpolation::nearest}).value();
+    for (int64_t i = 0; i < out; ++i)
+      BOOST_TEST(y.at<double>({0, 0, i}) == static_cast<double>(i * in / out));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_scale_that_keeps_the_size_moves_elements) {
+  const Tensor x = esp::tensor({0.0, 6.0, 12.0}, esp::float64).reshape({1, 1, 3});
+  const Variable y = esp::interpolate(x, {.scale = {1.25}, .mode = esp::Interpolation::linear});
+  BOOST_TEST(y.shape() == x.shape());
+  BOOST_TEST(difference(y.value(), esp::tensor({0.0, 4.2, 9.0}, esp::float64).reshape({1, 1, 3})) < 1e-14);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

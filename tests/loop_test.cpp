@@ -141,6 +141,21 @@ BOOST_AUTO_TEST_CASE(segments_keep_fewer_states) {
   BOOST_TEST(2 * peak(12) < peak(0));
 }
 
+BOOST_AUTO_TEST_CASE(states_that_only_change_places) {
+  const auto swapped = [](const Variable& x) {
+    return esp::scan(
+               [](const Variables& s, const Variables&) -> esp::ScanResult {
+                 return {{s[1], s[0]}, {}};
+               },
+               {esp::tensor(1.0), esp::tensor(2.0)}, {x})
+        .state[0];
+  };
+  const Variable x = esp::placeholder("x", {3});
+  BOOST_TEST(swapped(esp::zeros({3})).item() == 2);
+  BOOST_TEST(swapped(esp::zeros({4})).item() == 1);
+  BOOST_TEST(swapped(x).get_executor().run({{"x", esp::zeros({3})}}).item() == 2);
+}
+
 BOOST_AUTO_TEST_CASE(states_that_change_places_and_integers) {
   // Fibonacci's numbers, with counters of int64 beside them.
   const Variable a = esp::tensor(0.0), b = esp::tensor(1.0), i = esp::tensor(int64_t{0});

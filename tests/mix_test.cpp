@@ -5,6 +5,8 @@
 
 #include "dataset_values.h"
 #include "espalier/core/error.h"
+#include "espalier/data/transforms/transform.h"
+#include "espalier/data/views/map.h"
 #include "espalier/data/views/mix.h"
 #include "espalier/data/views/padded.h"
 #include "temporary_folder.h"
@@ -93,6 +95,21 @@ BOOST_AUTO_TEST_CASE(cutmix_takes_a_part) {
                          1e-6);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_row_that_meets_itself_is_augmented_twice) {
+  const data::RowFunction noise = [](const data::Row& row, const data::RowContext& context) -> data::Row {
+    return {full(row[0].shape(), data::transforms::Draws(context.random).uniform()), row[1]};
+  };
+  const DatasetPtr noisy = data::map(plain_images(1), noise);
+  const DatasetPtr mixed = data::cutmix(noisy, {.classes = 1, .alpha = 1});
+  int two_numbers = 0;
+  for (int64_t epoch = 0; epoch < 20; ++epoch) {
+    const Tensor image = read_rows(*mixed, {0}, {.epoch = epoch, .seed = 3})[0];
+    const auto pixels = image.span<float>();
+    two_numbers += std::ranges::any_of(pixels, [&](float pixel) { return pixel != pixels[0]; });
+  }
+  BOOST_TEST(two_numbers > 10);
 }
 
 BOOST_AUTO_TEST_CASE(some_rows_only) {

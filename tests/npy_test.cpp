@@ -229,4 +229,10 @@ BOOST_AUTO_TEST_CASE(damage_never_does_worse_than_throw) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_header_that_is_too_long_is_not_read) {
+  const std::string start("\x93NUMPY\2\0\0\0\x20\0", 12);  // of 2 MiB
+  BOOST_CHECK_EXCEPTION(parse(start + std::string(size_t{1} << 21, ' ')), FileError,
+                        says({"2097152 bytes", "no array needs"}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

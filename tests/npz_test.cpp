@@ -117,6 +117,26 @@ BOOST_AUTO_TEST_CASE(what_is_no_archive) {
         {"'zeros.npy'", "damaged"}}});
 }
 
+BOOST_AUTO_TEST_CASE(entries_that_share_their_bytes) {
+  const std::string archive = from_hex(testing::npz_stored);
+  const Places at(archive);
+  const std::string entry = archive.substr(at.entry, archive.find("PK\1\2", at.entry + 1) - at.entry);
+  std::string more = archive;
+  more.insert(at.entry, entry + entry);  // the first entry three times
+  const size_t end = at.end + 2 * entry.size(), bytes = end - at.entry;
+  BOOST_REQUIRE(bytes < 256u);
+  more[end + 8] = more[end + 10] = '\4';
+  more[end + 12] = static_cast<char>(bytes);
+  BOOST_CHECK_EXCEPTION(parse(more), FileError, says({"entry 2", "'a.npy'", "shares its bytes"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_comment_that_looks_like_an_end) {
+  const std::string archive = from_hex(testing::npz_stored), comment = "PK\5\6" + std::string(30, '\0');
+  const NamedTensors tensors = parse(with_bytes(archive, archive.size() - 2, "\x22") + comment);
+  BOOST_REQUIRE(tensors.size() == 2u);
+  BOOST_TEST(tensors[1].second.item<int64_t>() == -7);
+}
+
 BOOST_AUTO_TEST_CASE(damage) {
   const auto read = [&](const std::string& bytes) { (void)parse(bytes); };
   for (const auto& sample : {testing::npz_stored, testing::npz_deflated}) {

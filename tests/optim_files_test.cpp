@@ -1,6 +1,8 @@
 // The state of an optimizer in a file, for loops of one's own.
 #include <boost/test/unit_test.hpp>
 
+#include <limits>
+
 #include "espalier/core/error.h"
 #include "espalier/core/files/safetensors.h"
 #include "espalier/nn/activation.h"
@@ -115,6 +117,22 @@ BOOST_AUTO_TEST_CASE(a_state_is_set) {
   BOOST_CHECK_THROW(rule.set_state(p, "momentum", esp::ones({3})), esp::ShapeError);
   BOOST_CHECK_THROW(rule.set_state(p, "momentum", esp::ones({2}, esp::float64)), esp::TypeError);
   BOOST_CHECK_THROW(rule.set_state(esp::ones({2}), "momentum", esp::ones({2})), esp::Error);
+}
+
+BOOST_AUTO_TEST_CASE(settings_that_no_optimizer_has_are_refused) {
+  const TemporaryFolder folder;
+  const Program program;
+  const optim::Sgd rule(0.5);
+  optim::save(rule, program.net.parameters(), folder / "rule");
+  for (const double rate : {std::numeric_limits<double>::quiet_NaN(), -1.0}) {
+    esp::FileNotes notes;
+    esp::NamedTensors tensors = esp::read_safetensors(folder / "rule", &notes);
+    for (auto& [name, tensor] : tensors)
+      if (name == "setting/lr") tensor = esp::full({}, rate, esp::float64);
+    esp::write_safetensors(folder / "other", tensors, notes);
+    BOOST_CHECK_THROW(optim::load(rule, program.net.parameters(), folder / "other"), esp::FileError);
+    BOOST_TEST(rule.learning_rate() == 0.5);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -337,4 +337,14 @@ BOOST_AUTO_TEST_CASE(updates_are_not_evaluated_by_hand) {
   BOOST_CHECK_EXCEPTION(optim::assignment(p, p * 2.0), esp::Error, says({"assign", "set_value()"}));
 }
 
+BOOST_AUTO_TEST_CASE(penalties_of_groups_in_groups_add_up) {
+  const Variable p = esp::parameter(esp::tensor({2.0, -4.0}, esp::float64));
+  const optim::ParameterList list{p};
+  const optim::Groups inner({{list, optim::Sgd(0.5), {.gradient_scale = 2, .l1 = 1, .l2 = 0.25}}}),
+      outer({{list, inner, {.gradient_scale = 3, .l1 = 3, .l2 = 0.5}}});
+  esp::sum(p * 0.1).update(outer);
+  // p - 0.5 (0.1 * 6 + 4 sign(p) + 0.75 p)
+  BOOST_TEST(difference(p.value(), esp::tensor({-1.05, -0.8}, esp::float64)) < 1e-14);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

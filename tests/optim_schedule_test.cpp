@@ -241,4 +241,18 @@ BOOST_AUTO_TEST_CASE(schedules_that_make_no_sense) {
   BOOST_CHECK_EXCEPTION(infinite.at(0), esp::Error, says({"inf", "step 0", made_too}));
 }
 
+BOOST_AUTO_TEST_CASE(restarts_come_in_time) {
+  for (const double multiplier : {2.0, 3.0})
+    for (int64_t steps = 1; steps < 40; ++steps) {
+      const optim::Schedule schedule =
+          optim::cosine_restarts({.steps = steps, .multiplier = multiplier, .last = 0.25});
+      int64_t begin = 0;
+      for (int64_t length = steps; begin < 5000; length *= static_cast<int64_t>(multiplier)) {
+        BOOST_TEST(std::abs(schedule.at(begin) - 1) < 1e-9);
+        begin += length;
+        if (length > 4) BOOST_TEST(schedule.at(begin - 1) < 0.7);
+      }
+    }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

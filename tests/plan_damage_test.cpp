@@ -127,6 +127,7 @@ BOOST_AUTO_TEST_CASE(hostile_files_are_refused_with_the_reason) {
       {node("matmul", "inputs", Json::array({0})), "half of an input"},
       {node("matmul", "inputs", Json::array({0, 0})), "'matmul' with 1 inputs"},
       {node("matmul", "inputs", Json::array()), "'matmul' with 0 inputs"},
+      {node("matmul", "inputs", Json::array({0, 0, 0, 0, 0, 0})), "'matmul' with 3 inputs"},
       {node("matmul", "op", "matmull"), "'matmull'"},
       {node("matmul", "op", "fused"), "'fused'"},
       {node("matmul", "op", "write_state"), "'write_state'"},
@@ -148,6 +149,11 @@ BOOST_AUTO_TEST_CASE(hostile_files_are_refused_with_the_reason) {
        },
        "spec"},
       {[](Json& t) { t["feeds"][0]["outputs"] = Json::array(); }, "without outputs"},
+      {[](Json& t) {
+         Json& outputs = t["feeds"][0]["outputs"];
+         outputs.push_back(Json(outputs[0]));
+       },
+       "a placeholder with several"},
       {set("feeds", Json::array()), "which there is not"},
       {set("run", "{}"), "cannot be understood"},
       {set("run", 5), "the state of a run"},
@@ -155,6 +161,42 @@ BOOST_AUTO_TEST_CASE(hostile_files_are_refused_with_the_reason) {
       {set("other", Json::parse(deep + std::string(30, ']'))), "nested too deeply"}};
   for (size_t i = 0; i < all.size(); ++i) BOOST_TEST_CONTEXT("file " << i)
   BOOST_CHECK_EXCEPTION(load_changed(folder, all[i].change), esp::FileError, says({all[i].said}));
+}
+
+/// The file with another text of the same length and right checksums.
+void replace_in_text(const std::filesystem::path& path, const std::string& old, const std::string& text) {
+  std::string bytes = bytes_of(path);
+  const size_t at = bytes.find(old);
+  BOOST_REQUIRE(at != std::string::npos);
+  BOOST_REQUIRE(old.size() == text.size());
+  bytes.replace(at, old.size(), text);
+  uint64_t text_bytes = 0;
+  std::memcpy(&text_bytes, bytes.data() + 16, sizeof text_bytes);
+  const auto put = [&](size_t where, size_t from, size_t count) {
+    esp::Crc64 crc;
+    crc.add(bytes.data() + from, count);
+    const uint64_t sum = crc.value();
+    std::memcpy(bytes.data() + where, &sum, sizeof sum);
+  };
+  put(40, 64, text_bytes);
+  put(56, 0, 56);
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+BOOST_AUTO_TEST_CASE(tensors_are_checked) {
+  const TemporaryFolder folder;
+  const esp::PlanContainer two{
+      {{"nodes", Json::array()}}, {esp::ones({16}), esp::ones({16})}, esp::plan_format_version};
+  esp::write_plan_container(folder / "a.plan", two);
+  BOOST_TEST(esp::read_plan_container(folder / "a.plan").tensors.size() == 2u);
+  replace_in_text(folder / "a.plan", "[16],64]", "[16],0 ]");  // both at one place
+  BOOST_CHECK_EXCEPTION((void)esp::read_plan_container(folder / "a.plan"), esp::FileError,
+                        says({"a.plan", "tensor at 0"}));
+  const esp::Tensor flags = esp::zeros({4}, esp::boolean);
+  static_cast<char*>(flags.address())[2] = 2;
+  esp::write_plan_container(folder / "b.plan", {two.text, {flags}, esp::plan_format_version});
+  BOOST_CHECK_EXCEPTION((void)esp::read_plan_container(folder / "b.plan"), esp::FileError,
+                        says({"b.plan", "neither 0 nor 1"}));
 }
 
 /// Changes a number, a text or a list somewhere in a text, or puts one node in the place of another.
@@ -207,6 +249,14 @@ BOOST_AUTO_TEST_CASE(changed_trees_are_refused_or_harmless) {
       }
     }
   BOOST_TEST(loaded > 0);
+}
+
+BOOST_AUTO_TEST_CASE(names_may_look_like_the_text_around_them) {
+  const TemporaryFolder folder;
+  const std::string name = "a \\\" " + std::string(40, '[') + std::string(40, '{');
+  (esp::placeholder(name, {2}) * 2.0).get_executor().save(folder / "a.plan");
+  const esp::Tensor y = esp::load_executor(folder / "a.plan").run({{name, esp::ones({2})}});
+  BOOST_TEST(y.at<float>({1}) == 2);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -39,6 +39,7 @@ const esp::data::DistributorOptions batching{.batch_size = 6, .shuffle = true, .
 
 struct Training {
   std::vector<Tensor> columns, held_out;
+  esp::data::Distributor validation;
   Executor executor;
 
   static Training of(const PlanNetwork& network, const esp::optim::Optimizer& optimizer,
@@ -53,9 +54,10 @@ struct Training {
     const Variable outputs = network.outputs(x), loss = esp::mean(esp::square(outputs - y));
     esp::ExecutorOptions all = options;
     all.optimizer = optimizer;
-    all.validation = esp::data::Distributor(held_out, {.batch_size = 5});
+    const esp::data::Distributor validation(held_out, {.batch_size = 5});
+    all.validation = validation;
     all.outputs = {{"outputs", outputs}, {"size", esp::mean(esp::abs(outputs))}};
-    return {columns, held_out, loss.get_executor(all)};
+    return {columns, held_out, validation, loss.get_executor(all)};
   }
   esp::LoadOptions with_data() const {
     return {.data = {esp::data::Distributor(columns, batching)},
@@ -266,6 +268,37 @@ BOOST_AUTO_TEST_CASE(columns_without_data_are_placeholders) {
   const double begin = other.run(batch).item();
   for (int i = 0; i < 40; ++i) last = other.run(batch).item();
   BOOST_TEST(last < begin);
+}
+
+BOOST_AUTO_TEST_CASE(frozen_parameters_stay_frozen) {
+  const TemporaryFolder folder;
+  const Variable x = esp::placeholder("x", {4, 3}), v = esp::parameter(reals_of({3, 2}, 1), "v"),
+                 w = esp::parameter(reals_of({2, 2}, 2), "w");
+  esp::set_trainable(v, false);
+  esp::mean(esp::square(esp::matmul(esp::matmul(x, v), w)))
+      .get_executor({.optimizer = esp::optim::Sgd(0.1)})
+      .save(folder / "a.plan");
+  for (const bool other : {false, true}) {
+    esp::LoadOptions options;
+    if (other) options.optimizer = esp::optim::Sgd(0.2);
+    const Executor loaded = esp::load_executor(folder / "a.plan", options);
+    (void)loaded.run({{"x", reals_of({4, 3}, 3)}});
+    for (const esp::LeafInfo& leaf : loaded.leaves())
+      if (leaf.name == "v" || leaf.name == "w")
+        BOOST_TEST((bits(leaf.leaf.value()) == bits(leaf.name == "v" ? v.value() : w.value())) ==
+                   (leaf.name == "v"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_validation_feed_goes_on_in_its_epoch) {
+  const TemporaryFolder folder;
+  const Training training = Training::of(plan_networks()[0], esp::optim::Sgd(0.1));
+  const auto feed = training.validation.feed();
+  feed->set_epoch(3);
+  training.executor.save(folder / "a.plan");
+  const esp::LoadOptions options = training.with_data();
+  (void)esp::load_executor(folder / "a.plan", options);
+  BOOST_TEST(options.validation->feed()->epoch() == 3);
 }
 
 BOOST_AUTO_TEST_CASE(other_data_must_fit) {

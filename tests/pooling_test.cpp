@@ -100,6 +100,11 @@ const PoolRow pool_rows[] = {
      {1, 1, 4},
      {sliding(4, 2, 2, 1, 1, 3)},
      largest_of_window},
+    {"max, ceil, no window in the padding",
+     [](const Variable& x) { return esp::max_pool(x, {.kernel = 2, .padding = 1, .ceil = true}); },
+     {1, 1, 3},
+     {sliding(3, 2, 2, 1, 1, 2)},
+     largest_of_window},
     {"max of three axes",
      [](const Variable& x) {
        return esp::max_pool(x, {.kernel = {1, 2, 2}, .stride = 1});

@@ -166,4 +166,13 @@ BOOST_AUTO_TEST_CASE(jitter_stays_within_its_options) {
   BOOST_TEST((least >= 0.4 - 1e-6 && least < 0.402 && most <= 0.6 + 1e-6 && most > 0.598));
 }
 
+BOOST_AUTO_TEST_CASE(parts_without_pixels_are_not_chosen) {
+  Draws draws(RandomStream{.seed = 4});
+  const Tensor image = arange(16).reshape({1, 4, 4});
+  for (int i = 0; i < 20; ++i) {
+    const Tensor part = RandomResizedCrop({4, 4}, {.scale = {1e-4, 2e-4}, .ratio = {0.9, 1.1}})(image, draws);
+    BOOST_TEST(part.at<float>({0, 1, 2}) == 6);  // all of it, since no such part has a pixel
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -24,6 +24,7 @@
 namespace esp = espalier;
 using namespace espalier::testing;
 using namespace espalier::nn;
+using esp::Tensor;
 using esp::Variable;
 
 namespace {
@@ -158,6 +159,28 @@ BOOST_AUTO_TEST_CASE(mistakes) {
   const esp::NoGrad off;
   const Variable x = esp::variable(esp::ones({2}));
   BOOST_TEST(difference(esp::recompute(f, x).value(), esp::sin(x).value()) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(what_passes_no_gradient_in_a_block_passes_none_again) {
+  const Block with_scope = [](const Variable& v) {
+    Variable factor;
+    {
+      const esp::NoGrad none;
+      factor = esp::exp(v);
+    }
+    return v * factor;
+  };
+  const Block with_call = [](const Variable& v) { return v * esp::stop_gradient(esp::exp(v)); };
+  const Tensor in = numbers({3, 4});
+  for (const Block& block : {with_scope, with_call}) {
+    const Variable x = esp::variable(in);
+    BOOST_TEST(difference(esp::sum(esp::recompute(block, x)).gradient(x).value(), esp::exp(in).value()) <
+               1e-14);
+    const Variable fed = esp::placeholder("x", {3, 4}, esp::float64),
+                   w = esp::parameter(esp::ones({3, 4}, esp::float64));
+    const Variable gradient = esp::sum(esp::recompute(block, fed * w)).gradient(w);
+    BOOST_TEST(difference(gradient.get_executor().run({{"x", in}}), (in * esp::exp(in)).value()) < 1e-14);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

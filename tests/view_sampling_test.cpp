@@ -194,4 +194,31 @@ BOOST_AUTO_TEST_CASE(arguments) {
     BOOST_CHECK_EXCEPTION(data::k_fold(source, wrong), DataError, says({"folds of 60 rows"}));
 }
 
+BOOST_AUTO_TEST_CASE(parts_have_all_rows_whatever_is_rounded) {
+  for (const int64_t rows : {10, 11, 13}) {
+    Numbers all;
+    for (const DatasetPtr& part : data::random_split(numbered(rows), {1.0 / 3, 1.0 / 3, 1.0 / 3})) {
+      const Numbers own = shown_rows(part);
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    BOOST_TEST(static_cast<int64_t>(sorted(all).size()) == rows);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_small_class_is_shuffled_anew_in_each_turn) {
+  Numbers classes(60, 0);
+  for (size_t row = 0; row < 6; ++row) classes[row] = 1;
+  const Numbers shown = shown_rows(data::balanced(numbered(60), tensor_from(classes, {60})));
+  std::set<Numbers> turns;
+  Numbers turn;
+  for (const int64_t row : shown) {
+    if (row >= 6) continue;
+    turn.push_back(row);
+    if (turn.size() < 6) continue;
+    turns.insert(turn);
+    turn.clear();
+  }
+  BOOST_TEST(turns.size() > 5u);  // of 9
+}
+
 BOOST_AUTO_TEST_SUITE_END()
