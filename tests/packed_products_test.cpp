@@ -161,6 +161,38 @@ BOOST_AUTO_TEST_CASE(several_threads_run_one_executor) {
   for (const double difference : differences) BOOST_TEST(difference < 2e-5);
 }
 
+/// Each thread has memory of its own for a run, and all have one packed operand.
+BOOST_AUTO_TEST_CASE(threads_share_what_is_packed) {
+  const int64_t n = 1000;
+  const KeptBy packed({product(rows, n, n)});
+  const Variable x = esp::placeholder("x", {rows, n}), w = esp::parameter(floats({n, n}, 2), "w");
+  const esp::Executor executor = inference(esp::matmul(x, w));
+  const auto live_with = [&](int threads) {
+    executor.warm_up({{"x", {rows, n}}}, threads);
+    return esp::memory_stats().live_bytes;
+  };
+  const int64_t one = live_with(1), five = live_with(5);
+  BOOST_TEST(five > one);
+  BOOST_TEST(five - one < w.value().bytes());
+  const esp::Tensor rows_of_x = floats({rows, n}, 1);
+  const auto check = [&] {
+    std::vector<double> differences(5, 1);
+    std::vector<std::thread> threads;
+    for (double& difference : differences)
+      threads.emplace_back([&] {
+        const esp::NoGrad off;
+        difference = largest(Variable(executor.run({{"x", rows_of_x}})) - esp::matmul(rows_of_x, w.value()));
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (const double difference : differences) BOOST_TEST(difference < 1e-3);
+  };
+  check();
+  for (int i = 0; i < 3; ++i) {
+    esp::set_value(w, floats({n, n}, static_cast<uint64_t>(3 + i)));
+    check();
+  }
+}
+
 /// Only plans that write no leaf and have no limit of memory keep an operand.
 BOOST_AUTO_TEST_CASE(where_operands_are_kept) {
   const auto asked = [](const esp::Shape& x_shape, const auto& run) {

@@ -42,7 +42,7 @@ class BoundConvolution : public BoundKernel {
     if (kept_) {
       const int64_t kernel_bytes = aligned_bytes(primitive_.packed_bytes());
       value_ = kept_->of(op.key() + primitive_.packed_layout(), kernel_bytes + bias_bytes);
-      packed_ = static_cast<char*>(value_->memory.address());
+      packed_ = static_cast<char*>(value_->address());
       bias_ = reinterpret_cast<float*>(packed_ + kernel_bytes);
     } else {
       own_ = Tensor({bias_bytes}, DType::boolean, Device());
@@ -51,13 +51,10 @@ class BoundConvolution : public BoundKernel {
   }
 
   void run(RandomStream) override {
-    if (!kept_) {
+    if (kept_)
+      value_->update(kept_->version(), [&] { pack(); });
+    else
       compute_bias(nullptr);
-    } else if (const uint64_t version = kept_->version(); value_->version != version) {
-      value_->version = 0;
-      pack();
-      value_->version = version;
-    }
     const auto residual = op_.channels().residual;
     primitive_.run(call_.inputs[0]->address(), kept_ ? packed_ : call_.inputs[1]->address(),
                    call_.outputs[0]->address(), bias_,
@@ -104,7 +101,7 @@ class BoundConvolution : public BoundKernel {
   KeptValues* kept_;
   ConvolutionPrimitive primitive_;
   int64_t channels_ = 0;
-  std::shared_ptr<KeptValues::Value> value_;
+  std::shared_ptr<KeptValue> value_;
   Tensor own_;
   char* packed_ = nullptr;
   float* bias_ = nullptr;

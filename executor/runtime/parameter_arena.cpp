@@ -242,13 +242,15 @@ uint64_t ParameterArena::contents() {
     return contents_;
   const std::scoped_lock lock(leaves_mutex());
   seen_assignments_ = leaf_assignments().load(std::memory_order_relaxed);
-  std::vector<uint64_t> versions;
-  versions.reserve(slots_.size());
+  // Each assignment takes a greater version than all before it, and all leaves are current in a run.
+  contents_ = 1;
   for (const Slot& slot : slots_)
-    versions.push_back(slot.settled ? slot.settled->version.value_or(0) : slot.version);
-  if (contents_ == 0 || versions != seen_versions_) ++contents_;
-  seen_versions_ = std::move(versions);
+    contents_ = std::max(contents_, 1 + (slot.settled ? slot.settled->version.value_or(0) : slot.version));
   return contents_;
+}
+
+bool ParameterArena::is_shared() const {
+  return allocated_ && std::ranges::all_of(slots_, [](const Slot& slot) { return slot.settled != nullptr; });
 }
 
 void ParameterArena::mark_assigned(std::span<const size_t> slots) {

@@ -72,9 +72,12 @@ class ParameterArena {
   Tensor range(size_t first, size_t last) const;
   /// Of all leaves here, in bytes.
   int64_t bytes() const;
-  /// Another number once a leaf here has another value; above 0. Called while a LeafUse of the leaves is
-  /// entered. A few nanoseconds as long as no leaf of the process is assigned.
+  /// A greater number once a leaf here has another value; above 0, and the same for all arenas of these
+  /// leaves. Called while a LeafUse of the leaves is entered. A few nanoseconds as long as no leaf of the
+  /// process is assigned.
   uint64_t contents();
+  /// Whether all leaves are in memory that the arenas on this device share.
+  bool is_shared() const;
   /// Notes that a step has written these leaves: each gets a new version, unless it has been assigned since
   /// `bind`. An arena of a further replica notes that it has that version.
   void mark_assigned(std::span<const size_t> slots);
@@ -106,7 +109,6 @@ class ParameterArena {
   Order order_ = Order::any;
   // What `contents` has last seen.
   uint64_t seen_assignments_ = 0;
-  std::vector<uint64_t> seen_versions_;
   uint64_t contents_ = 0;
 };
 
@@ -114,10 +116,18 @@ class ParameterArena {
 class KeptLeafValues : public KeptValues {
  public:
   explicit KeptLeafValues(ParameterArena& leaves) : leaves_(leaves) {}
+  /// Keeps values together with other sessions over the same leaves, as far as these lie in the same memory.
+  /// Called before the first plan is bound.
+  void share(std::shared_ptr<KeptValueStore> store) { shared_ = std::move(store); }
   uint64_t version() override { return leaves_.contents(); }
+  std::shared_ptr<KeptValue> of(const std::string& key, int64_t bytes) override {
+    return (shared_ && leaves_.is_shared() ? *shared_ : own_).of(key, bytes);
+  }
 
  private:
   ParameterArena& leaves_;
+  KeptValueStore own_;
+  std::shared_ptr<KeptValueStore> shared_;
 };
 
 }  // namespace espalier

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "espalier/core/kept_values.h"
 #include "espalier/executor/training/lru_map.h"
 #include "espalier/executor/training/setup.h"
 
@@ -18,6 +19,8 @@ class CompiledPlans {
   /// which they have not bound yet. Throws what compiling throws.
   std::shared_ptr<const PlanData> get(const BatchSignature& batch, BatchShard shard, bool inference);
   void clear();
+  /// What kernels of these plans keep of leaves, in all threads.
+  const std::shared_ptr<KeptValueStore>& kept() const { return kept_; }
 
  private:
   // Shards that differ in none of these share one plan: sizes of the batch, rows of the shard, whether it is
@@ -27,6 +30,7 @@ class CompiledPlans {
   const Setup& setup_;
   std::mutex mutex_;
   LruMap<Key, std::shared_ptr<const PlanData>> plans_;
+  std::shared_ptr<KeptValueStore> kept_ = std::make_shared<KeptValueStore>();
 };
 
 }  // namespace espalier

@@ -3,7 +3,9 @@
 namespace espalier {
 
 Lane::Lane(const Setup& setup, const Job& job, CompiledPlans& compiled, std::unique_ptr<Replicas> own)
-    : devices(std::move(own)), plans(setup, *devices, compiled), value(setup, job) {}
+    : devices(std::move(own)), plans(setup, *devices, compiled), value(setup, job) {
+  devices->first().kept.share(compiled.kept());
+}
 
 Lanes::~Lanes() {
   for (Lane* lane = first_.load(); lane;) {

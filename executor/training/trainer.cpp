@@ -67,6 +67,7 @@ Trainer::Trainer(const Variable& root, const ExecutorOptions& options, bool gath
       run_(setup_.feeds, setup_.figures),
       value_(setup_, job_) {
   devices_->update_leaves();
+  if (serves_threads()) devices_->first().kept.share(compiled_.kept());
   // The plans of an epoch: for whole batches, and for a short last one.
   if (setup_.feeds.has_open_placeholders()) return;
   plans_.at_step(0);

@@ -168,12 +168,8 @@ void MatmulCall::run_primitive(const void* bias, const Tensor& to) {
 
 /// Packs b again when leaves have changed.
 const void* MatmulCall::packed_b() {
-  if (const uint64_t version = kept_->version(); packed_->version != version) {
-    packed_->version = 0;
-    primitive_->pack(seen_b_.address(), packed_->memory.address());
-    packed_->version = version;
-  }
-  return packed_->memory.address();
+  packed_->update(kept_->version(), [&] { primitive_->pack(seen_b_.address(), packed_->address()); });
+  return packed_->address();
 }
 
 void MatmulCall::refresh() {

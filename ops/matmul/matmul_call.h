@@ -56,9 +56,9 @@ class MatmulCall {
   GemmLibrary library_ = GemmLibrary::onednn;
   std::optional<GemmPrimitive> primitive_;
   KeptValues* kept_;
-  std::shared_ptr<KeptValues::Value> packed_;  // b, if the primitive reads it so
-  Tensor scratch_;                             // of the primitive
-  Tensor sum_;                                 // the product alone, where a separate addition is faster
+  std::shared_ptr<KeptValue> packed_;  // b, if the primitive reads it so
+  Tensor scratch_;                     // of the primitive
+  Tensor sum_;                         // the product alone, where a separate addition is faster
 };
 
 }  // namespace espalier

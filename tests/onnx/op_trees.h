@@ -80,6 +80,11 @@ inline std::vector<std::pair<std::string, MakeTree>> op_trees() {
          return nn::Lstm(5, 4, {.bidirectional = true, .batch_first = true})(x).outputs;
        }},
       {"lstm_state", [](const Variable& x) { return nn::Lstm(5, 4, {.batch_first = true})(x).state.c; }},
+      {"lstm_begun",
+       [](const Variable& x) {
+         const Variable c = slice(mean(x, 1), 1, 0, 4).unsqueeze(0), h = zeros_like(c);
+         return nn::Lstm(5, 4, {.batch_first = true})(x, {h, c}).outputs;
+       }},
       {"lstm_lengths",
        [](const Variable& x) {
          const Variable lengths = cast(greater(mean(x, {1, 2}), 0.0), int64) + 1;
