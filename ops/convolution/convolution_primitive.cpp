@@ -122,7 +122,7 @@ class Description {
       const Layouts innermost{channels_innermost(x), any.kernels, channels_innermost(y)};
       for (const ConvolutionResidual how : {ConvolutionResidual::added, ConvolutionResidual::below}) {
         if (after.residual) residual_ = how;
-        if (can_choose(s, result, innermost, direct) && !is_reference) return;
+        if (can_choose(s, result, innermost, direct) && !is_reference() && !adds_wrongly()) return;
       }
     }
     choose(s, result, any, direct);
@@ -136,6 +136,11 @@ class Description {
   dnnl::primitive primitive;
 
  private:
+  bool is_reference() const { return implementation_.starts_with("ref"); }  // plain loops
+  /// Products without generated code, as on ARM, add other elements of a residual than they should.
+  bool adds_wrongly() const {
+    return residual_ == ConvolutionResidual::added && implementation_ == "gemm:ref";
+  }
   /// The same, and false if oneDNN has no such primitive.
   bool can_choose(const ConvolutionSizes& s, ConvolutionResult result, const Layouts& layouts,
                   dnnl::algorithm algorithm) {
@@ -169,7 +174,7 @@ class Description {
         attributes, cpu_engine());
     const auto keep = [&](const auto& made) {
       scratch = made.scratchpad_desc();
-      is_reference = std::string_view(made.impl_info_str()).starts_with("ref");
+      implementation_ = made.impl_info_str();
       return made;
     };
     if (result == ConvolutionResult::y) {
@@ -211,7 +216,7 @@ class Description {
 
   ConvolutionAfter after_;
   ConvolutionResidual residual_;
-  bool is_reference = false;  // plain loops
+  std::string implementation_;
 };
 
 int64_t bytes_of(const memory::desc& desc) { return static_cast<int64_t>(desc.get_size()); }
