@@ -11,7 +11,13 @@ packages=(build tests onnx mpi)
 [ "$preset" != asan ] || packages+=(asan)
 cmake/install_dependencies.sh "${packages[@]}" || stopped
 no_gpu=() # that runs what is compiled: one architecture, and code that is not optimized
-nvidia-smi >/dev/null 2>&1 || no_gpu=(-DESPALIER_CUDA_ARCHITECTURES=90 "-DCMAKE_CUDA_FLAGS_RELEASE=-O0 -DNDEBUG -Xptxas=-O0")
+if ! nvidia-smi >/dev/null 2>&1; then
+  fast=-Xptxas=-O0
+  # Takes less than half of the time. CUDA 12.9 and later.
+  help=$(PATH=$PATH:/usr/local/cuda/bin "${CUDACXX:-nvcc}" --help 2>/dev/null) || true
+  [[ $help != *Ofast-compile* ]] || fast=--Ofast-compile=max
+  no_gpu=(-DESPALIER_CUDA_ARCHITECTURES=90 "-DCMAKE_CUDA_FLAGS_RELEASE=-O0 -DNDEBUG $fast")
+fi
 cmake --preset "$preset" -DESPALIER_BUILD_TESTS=ON "${no_gpu[@]}" "$@" || stopped
 cmake --build --preset "$preset" || stopped
 

@@ -9,17 +9,15 @@ namespace espalier::cu {
 
 namespace {
 
-constexpr int threads = threads_in_block;
-
 template <class W>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     take_along(const W* __restrict__ in, W* __restrict__ out, const __grid_constant__ ChosenPlaces chosen,
                int64_t n) {
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) out[i] = in[chosen.place(i).element];
 }
 
 /// Writes into `last`, for each place, 1 + the number of the last index that names it.
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     find_last(unsigned int* __restrict__ last, const __grid_constant__ ChosenPlaces chosen, int64_t n) {
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
     const ChosenPlaces::Place at = chosen.place(i);
@@ -28,7 +26,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <class W>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     put_last(const W* __restrict__ values, const __grid_constant__ StridedWalk steps, W* __restrict__ out,
              const unsigned int* __restrict__ last, const __grid_constant__ ChosenPlaces chosen, int64_t n) {
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
@@ -38,7 +36,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <class W>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     take_last_of(const W* __restrict__ in, W* __restrict__ out, const unsigned int* __restrict__ last,
                  const __grid_constant__ ChosenPlaces chosen, int64_t n) {
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) {

@@ -9,8 +9,6 @@ namespace espalier::cu {
 
 namespace {
 
-constexpr int threads = threads_in_block;
-
 template <class C>
 struct Found {
   C value;
@@ -56,8 +54,9 @@ struct ArgmaxForm {
 
 /// One thread for each output.
 template <bool largest, class T>
-__global__ void __launch_bounds__(threads) argmax_each(const T* __restrict__ in, int64_t* __restrict__ out,
-                                                       const __grid_constant__ ArgmaxForm form) {
+__global__ void __launch_bounds__(threads_in_block)
+    argmax_each(const T* __restrict__ in, int64_t* __restrict__ out,
+                const __grid_constant__ ArgmaxForm form) {
   using C = Computed<T>;
   for (int64_t o = grid_thread(); o < form.outputs; o += grid_threads()) {
     const T* row = in + form.kept.offset(o);
@@ -72,7 +71,7 @@ __global__ void __launch_bounds__(threads) argmax_each(const T* __restrict__ in,
 /// One block for each output, or for each chunk of its elements: then it writes to `found`, [chunks,
 /// outputs].
 template <bool largest, class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     argmax_block(const T* __restrict__ in, int64_t* __restrict__ out, Found<Computed<T>>* __restrict__ found,
                  const __grid_constant__ ArgmaxForm form) {
   using C = Computed<T>;
@@ -93,7 +92,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <bool largest, class C>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     argmax_of_chunks(const Found<C>* __restrict__ found, int64_t* __restrict__ out, int64_t outputs,
                      int64_t chunks) {
   for (int64_t o = blockIdx.x; o < outputs; o += gridDim.x) {
@@ -116,11 +115,11 @@ Bound bind_argmax_of(const ArgmaxForm& form, const Tensor& input, Tensor& output
         [=](RandomStream) { launch(argmax_each<largest, T>, grid_for(form.outputs), in, out, form); });
 
   const int64_t wanted = divide_up(int64_t{limits().multiprocessors} * 4, form.outputs);
-  const int64_t chunks = std::clamp<int64_t>(form.n / (threads * 32), 1, wanted);
+  const int64_t chunks = std::clamp<int64_t>(form.n / (threads_in_block * 32), 1, wanted);
   ArgmaxForm in_chunks = form;
   in_chunks.chunk = divide_up(form.n, chunks);
   const int64_t used = divide_up(form.n, in_chunks.chunk);
-  const auto block = static_cast<unsigned>(std::clamp<int64_t>(power_from(form.n / 4), 32, threads));
+  const auto block = static_cast<unsigned>(std::clamp<int64_t>(power_from(form.n / 4), 32, threads_in_block));
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(form.outputs, 1 << 30));
   const Grid grid{dim3(blocks, static_cast<unsigned>(used)), dim3(block)};
   if (used == 1)
@@ -131,7 +130,8 @@ Bound bind_argmax_of(const ArgmaxForm& form, const Tensor& input, Tensor& output
   return bound([=, memory = Tensor(bytes, boolean, output.device())](RandomStream) {
     auto* found = static_cast<Found<C>*>(memory.address());
     launch(argmax_block<largest, T>, grid, in, out, found, in_chunks);
-    launch(argmax_of_chunks<largest, C>, Grid{dim3(blocks), dim3(threads)}, found, out, form.outputs, used);
+    launch(argmax_of_chunks<largest, C>, Grid{dim3(blocks), dim3(threads_in_block)}, found, out, form.outputs,
+           used);
   });
 }
 

@@ -11,8 +11,6 @@ namespace espalier::cu {
 
 namespace {
 
-constexpr int threads = threads_in_block;
-
 /// The inputs that all ops have.
 struct CtcBatch {
   IndexList targets, input_lengths, target_lengths;
@@ -157,7 +155,7 @@ __device__ void fill_steps(const CtcBatch& b, int64_t row, int64_t begin, int64_
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     ctc_forward(CtcBatch b, Emissions<T> emissions, T* __restrict__ losses, double* alphas) {
   for (int64_t row = blockIdx.x; row < b.batch; row += gridDim.x) {
     double* own = alphas + row * b.steps * b.stride();
@@ -185,7 +183,7 @@ __device__ void gradient_row(const CtcBatch& b, int64_t row, const E& emissions,
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     ctc_gradient(CtcBatch b, Emissions<T> emissions, const double* alphas, const T* __restrict__ g,
                  CtcScratch<double> scratch, T* out) {
   for (int64_t row = blockIdx.x; row < b.batch; row += gridDim.x) {
@@ -195,7 +193,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     ctc_curvature(CtcBatch b, DirectedEmissions<T> emissions, ctc::Dual* alphas,
                   CtcScratch<ctc::Dual> scratch, T* __restrict__ of_losses, T* out) {
   for (int64_t row = blockIdx.x; row < b.batch; row += gridDim.x) {
@@ -239,7 +237,7 @@ class CtcInputs {
   const void* x() const { return x_.address(); }
   int64_t states() const { return 2 * batch.labels + 1; }
   Grid grid() const {
-    return {dim3(static_cast<unsigned>(std::min<int64_t>(batch.batch, 1 << 30))), dim3(threads)};
+    return {dim3(static_cast<unsigned>(std::min<int64_t>(batch.batch, 1 << 30))), dim3(threads_in_block)};
   }
 
   CtcBatch batch;

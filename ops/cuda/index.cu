@@ -11,11 +11,9 @@ namespace espalier::cu {
 
 namespace {
 
-constexpr int threads = threads_in_block;
-
 /// Copies rows of `words` words from [outer, size] to [outer, count], by the list of indices.
 template <class W>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     gather_rows(const W* __restrict__ in, W* __restrict__ out, IndexList indices, int64_t count, int64_t size,
                 int64_t rows, int64_t words, bool from_end) {
   constexpr int batch = 4;  // reads in flight for each thread
@@ -36,13 +34,13 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     look_at(IndexList indices, int64_t count, int64_t size, bool from_end) {
   for (int64_t i = grid_thread(); i < count; i += grid_threads()) indices.at(i, size, from_end);
 }
 
 template <class W>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     pick_elements(const W* __restrict__ in, W* __restrict__ out, IndexList indices, int64_t rows, int64_t n) {
   for (int64_t r = grid_thread(); r < rows; r += grid_threads()) out[r] = in[r * n + indices.at(r, n, false)];
 }
@@ -50,7 +48,7 @@ __global__ void __launch_bounds__(threads)
 /// Writes one element of each row, from `values`, or `value` if that is null, and zeros elsewhere. Writes V
 /// elements at once.
 template <int V, class W>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     put_elements(const W* __restrict__ values, W value, W* __restrict__ out, IndexList indices, int64_t rows,
                  int64_t n) {
   const int64_t units = n / V;

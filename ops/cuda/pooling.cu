@@ -9,8 +9,6 @@ namespace espalier::cu {
 
 namespace {
 
-constexpr int threads = threads_in_block;
-
 /// A window and the plane that it is in.
 struct WindowOfPlane {
   int64_t plane, at[3];
@@ -47,8 +45,9 @@ __device__ void each_element_of(const WindowOfPlane& w, const PoolAxes& axes, F&
 
 /// One thread for each window.
 template <class T>
-__global__ void __launch_bounds__(threads) pool_argmax_of(const T* __restrict__ in, int64_t* __restrict__ out,
-                                                          const __grid_constant__ PoolAxes axes, int64_t n) {
+__global__ void __launch_bounds__(threads_in_block)
+    pool_argmax_of(const T* __restrict__ in, int64_t* __restrict__ out, const __grid_constant__ PoolAxes axes,
+                   int64_t n) {
   using C = Computed<T>;
   const int64_t elements = axes.elements();
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
@@ -68,8 +67,9 @@ __global__ void __launch_bounds__(threads) pool_argmax_of(const T* __restrict__ 
 
 /// One thread for each window.
 template <class T>
-__global__ void __launch_bounds__(threads) pool_sum_of(const T* __restrict__ in, T* __restrict__ out,
-                                                       const __grid_constant__ PoolAxes axes, int64_t n) {
+__global__ void __launch_bounds__(threads_in_block)
+    pool_sum_of(const T* __restrict__ in, T* __restrict__ out, const __grid_constant__ PoolAxes axes,
+                int64_t n) {
   using C = Computed<T>;
   const int64_t elements = axes.elements();
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
@@ -104,8 +104,9 @@ __device__ void windows_around(const PoolAxis& axis, int64_t element, int64_t& f
 
 /// One thread for each element adds the windows that have it, in their order.
 template <class T>
-__global__ void __launch_bounds__(threads) pool_spread_of(const T* __restrict__ in, T* __restrict__ out,
-                                                          const __grid_constant__ PoolAxes axes, int64_t n) {
+__global__ void __launch_bounds__(threads_in_block)
+    pool_spread_of(const T* __restrict__ in, T* __restrict__ out, const __grid_constant__ PoolAxes axes,
+                   int64_t n) {
   using C = Computed<T>;
   const int64_t windows = axes.windows();
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
@@ -132,7 +133,7 @@ __global__ void __launch_bounds__(threads) pool_spread_of(const T* __restrict__ 
 
 /// One thread for each window.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     pool_count_of(T* __restrict__ out, const __grid_constant__ PoolAxes axes, int64_t after0, int64_t after1,
                   int64_t after2, bool with_padding, int64_t n) {
   const int64_t after[3] = {after0, after1, after2};

@@ -11,8 +11,6 @@
 
 namespace espalier::cu::reduction {
 
-inline constexpr int threads = threads_in_block;
-
 // The operations F. A few elements are added up in their computation type (Part), and these partial sums, for
 // reals, in double (Total).
 
@@ -112,7 +110,7 @@ struct EachForm {
 };
 
 template <class F, bool line, class To>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     fold_each(const typename F::Element* __restrict__ in, To* __restrict__ out,
               const __grid_constant__ EachForm form) {
   for (int64_t o = grid_thread(); o < form.outputs; o += grid_threads()) {
@@ -132,12 +130,12 @@ struct RowsForm {
 };
 
 template <class F, int V, bool line, class To>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     fold_rows(const typename F::Element* __restrict__ in, To* __restrict__ out,
               const __grid_constant__ RowsForm form) {
   using Total = typename F::Total;
   const int lane = static_cast<int>(threadIdx.x) & (form.lanes - 1);
-  const int64_t groups = threads / form.lanes;  // for each block
+  const int64_t groups = threads_in_block / form.lanes;  // for each block
   const int64_t begin = blockIdx.y * form.chunk, end = min(begin + form.chunk, form.units);
   // All threads of a block stay in the loop because of its barriers.
   for (int64_t base = blockIdx.x * groups; base < form.rows; base += gridDim.x * groups) {
@@ -151,7 +149,7 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int v = 1; v < V; ++v) totals[0] = F()(totals[0], totals[v]);
     const Total total =
-        form.lanes == threads ? fold_block(totals[0], F()) : fold_lanes(totals[0], form.lanes, F());
+        form.lanes == threads_in_block ? fold_block(totals[0], F()) : fold_lanes(totals[0], form.lanes, F());
     if (lane == 0 && row < form.rows)
       out[blockIdx.y * form.rows + row] = F::template finish<To>(total, form.divisor);
   }
@@ -170,13 +168,13 @@ struct ColumnsForm {
 };
 
 template <class F, int V, bool line, class To>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     fold_columns(const typename F::Element* __restrict__ in, To* __restrict__ out,
                  const __grid_constant__ ColumnsForm form) {
   using Total = typename F::Total;
-  __shared__ Total shared[V][threads];
+  __shared__ Total shared[V][threads_in_block];
   const int t = static_cast<int>(threadIdx.x), lane = t & (form.lanes - 1), y = t / form.lanes;
-  const int height = threads / form.lanes;
+  const int height = threads_in_block / form.lanes;
   const int64_t begin = blockIdx.y * form.chunk, end = min(begin + form.chunk, form.count);
   for (int64_t tile = blockIdx.x; tile < form.outer * form.tiles_wide; tile += gridDim.x) {
     const int64_t outer = divide(tile, form.tiles_wide);
@@ -214,7 +212,8 @@ inline bool whole_steps(const Layout& layout, int64_t width, size_t except) {
 
 inline Grid grid_of(int64_t blocks, int64_t chunks) {
   constexpr int64_t most = 1 << 30;
-  return {dim3(static_cast<unsigned>(std::min(blocks, most)), static_cast<unsigned>(chunks)), dim3(threads)};
+  return {dim3(static_cast<unsigned>(std::min(blocks, most)), static_cast<unsigned>(chunks)),
+          dim3(threads_in_block)};
 }
 
 /// Memory for the totals of all chunks.
@@ -284,12 +283,12 @@ Bound bind_rows(const Form& form, Tensor& output, double divisor) {
   }
   const int64_t busy = int64_t{limits().multiprocessors} * 8;
   const bool by_block = rows.units > (rows.rows < busy ? 64 : 256);
-  rows.lanes = by_block ? threads : static_cast<int>(std::min<int64_t>(32, power_from(rows.units)));
-  const int64_t useful = rows.units / (threads * 8), wanted = divide_up(busy, rows.rows);
+  rows.lanes = by_block ? threads_in_block : static_cast<int>(std::min<int64_t>(32, power_from(rows.units)));
+  const int64_t useful = rows.units / (threads_in_block * 8), wanted = divide_up(busy, rows.rows);
   const int64_t chunks = by_block && wanted > 1 ? std::clamp<int64_t>(useful, 1, wanted) : 1;
   rows.chunk = divide_up(rows.units, chunks);
   const int64_t used = divide_up(rows.units, rows.chunk);
-  const Grid grid = grid_of(divide_up(rows.rows, threads / rows.lanes), used);
+  const Grid grid = grid_of(divide_up(rows.rows, threads_in_block / rows.lanes), used);
   const T* in = static_cast<const T*>(form.data);
   T* out = static_cast<T*>(output.address());
   if (used == 1)
@@ -336,7 +335,7 @@ Bound bind_columns(const Form& form, size_t axis, Tensor& output, double divisor
   }
   columns.lanes = static_cast<int>(std::min<int64_t>(32, power_from(columns.units)));
   columns.tiles_wide = divide_up(columns.units, columns.lanes);
-  const int64_t each = divide_up(columns.count, threads / columns.lanes);  // elements of each thread
+  const int64_t each = divide_up(columns.count, threads_in_block / columns.lanes);  // elements of each thread
   const int64_t wanted = divide_up(processors * 8, columns.tiles_wide * columns.outer);
   const int64_t chunks = each > 32 ? std::clamp<int64_t>(each / 16, 1, wanted) : 1;
   columns.chunk = divide_up(columns.count, chunks);

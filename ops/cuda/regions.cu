@@ -11,8 +11,6 @@ namespace espalier::cu {
 
 namespace {
 
-constexpr int threads = threads_in_block;
-
 /// The sizes of a call.
 struct RegionSizes {
   int64_t images, channels, height, width;  ///< of the images
@@ -35,7 +33,7 @@ __device__ BinAxis<C> axis_of(const T* boxes, int64_t k, int axis, const RegionS
 
 /// One thread for each bin of a channel.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     roi_align_of(const T* __restrict__ in, const T* __restrict__ boxes, IndexList images, T* __restrict__ out,
                  const __grid_constant__ RegionSizes s, int64_t n) {
   using C = Computed<T>;
@@ -83,7 +81,7 @@ __device__ bool reaches(const BinAxis<C>& axis, int64_t bins, int64_t element, i
 
 /// One thread for each element of the images adds what it counts in the bins of the boxes, in their order.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     roi_align_spread_of(const T* __restrict__ in, const T* __restrict__ boxes, IndexList images,
                         int64_t count, T* __restrict__ out, const __grid_constant__ RegionSizes s,
                         int64_t n) {
@@ -116,7 +114,7 @@ __global__ void __launch_bounds__(threads)
 
 /// One thread for each bin of a channel.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     roi_argmax_of(const T* __restrict__ in, const T* __restrict__ boxes, IndexList images,
                   int64_t* __restrict__ out, const __grid_constant__ RegionSizes s, int64_t n) {
   using C = Computed<T>;
@@ -146,7 +144,7 @@ __global__ void __launch_bounds__(threads)
 
 /// One thread for each window. The last `drawn` axes have a sample.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     fractional_argmax_of(const T* __restrict__ in, const T* __restrict__ samples, int64_t* __restrict__ out,
                          const __grid_constant__ FractionalAxes a, int drawn, int64_t n) {
   using C = Computed<T>;

@@ -12,9 +12,8 @@ namespace espalier::cu {
 
 namespace {
 
-constexpr int threads = threads_in_block;
 constexpr int each = 8;  // adjacent elements of a thread
-constexpr int64_t tile = int64_t{threads} * each;
+constexpr int64_t tile = int64_t{threads_in_block} * each;
 
 // The scans. A State stands for the elements of a range; `join` is associative, and its left operand comes
 // first. `begin` is the state of no elements.
@@ -123,7 +122,7 @@ struct ScanForm {
 
 /// One thread for each row.
 template <class S>
-__global__ void __launch_bounds__(threads) scan_each(S scan, ScanForm form) {
+__global__ void __launch_bounds__(threads_in_block) scan_each(S scan, ScanForm form) {
   for (int64_t row = grid_thread(); row < form.rows; row += grid_threads()) {
     typename S::State state = scan.begin();
     for (int64_t k = 0; k < form.n; ++k) {
@@ -138,24 +137,24 @@ __global__ void __launch_bounds__(threads) scan_each(S scan, ScanForm form) {
 /// have together.
 template <class S>
 __device__ typename S::State scan_block(const S& scan, typename S::State own, typename S::State& total) {
-  __shared__ typename S::State states[threads];
+  __shared__ typename S::State states[threads_in_block];
   const int t = static_cast<int>(threadIdx.x);
   __syncthreads();  // all threads have read the states of the previous call
   states[t] = own;
   __syncthreads();
-  for (int apart = 1; apart < threads; apart *= 2) {
+  for (int apart = 1; apart < threads_in_block; apart *= 2) {
     const typename S::State before = t >= apart ? states[t - apart] : own;
     __syncthreads();
     if (t >= apart) states[t] = scan.join(before, states[t]);
     __syncthreads();
   }
-  total = states[threads - 1];
+  total = states[threads_in_block - 1];
   return t > 0 ? states[t - 1] : scan.begin();
 }
 
 /// One block for each chunk: what its elements have together.
 template <class S>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     scan_totals(S scan, ScanForm form, typename S::State* __restrict__ totals) {
   using State = typename S::State;
   for (int64_t number = blockIdx.x; number < form.rows * form.chunks; number += gridDim.x) {
@@ -175,12 +174,12 @@ __global__ void __launch_bounds__(threads)
 
 /// One block for each row: the totals become those of all chunks before.
 template <class S>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     scan_carries(S scan, ScanForm form, typename S::State* __restrict__ totals) {
   using State = typename S::State;
   for (int64_t row = blockIdx.x; row < form.rows; row += gridDim.x) {
     State carry = scan.begin();
-    for (int64_t begin = 0; begin < form.chunks; begin += threads) {
+    for (int64_t begin = 0; begin < form.chunks; begin += threads_in_block) {
       const int64_t c = begin + threadIdx.x;
       const State own = c < form.chunks ? totals[row * form.chunks + c] : scan.begin();
       State all;
@@ -193,7 +192,7 @@ __global__ void __launch_bounds__(threads)
 
 /// One block for each chunk: writes the results. Without `carries` chunks are rows.
 template <class S>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     scan_chunks(S scan, ScanForm form, const typename S::State* __restrict__ carries) {
   using State = typename S::State;
   for (int64_t number = blockIdx.x; number < form.rows * form.chunks; number += gridDim.x) {
@@ -241,7 +240,8 @@ Bound bind_scan_of(const ScanForm& form, Device device, Make make) {
   if (form.n <= 32 || (form.inner > 1 && form.rows >= many))
     return bound([=](RandomStream) mutable { launch(scan_each<S>, grid_for(form.rows), make(), form); });
   const auto blocks = [](int64_t n) { return dim3(static_cast<unsigned>(std::min<int64_t>(n, 1 << 30))); };
-  const Grid all{blocks(form.rows * form.chunks), dim3(threads)}, rows{blocks(form.rows), dim3(threads)};
+  const Grid all{blocks(form.rows * form.chunks), dim3(threads_in_block)},
+      rows{blocks(form.rows), dim3(threads_in_block)};
   if (form.chunks == 1)
     return bound([=](RandomStream) mutable {
       launch(scan_chunks<S>, all, make(), form, static_cast<const typename S::State*>(nullptr));
@@ -346,8 +346,9 @@ Bound bind_linear_scan(const Op& op, const KernelCall& call) {
 
 /// Moves the elements of rows by one.
 template <class T>
-__global__ void __launch_bounds__(threads) shift_rows(const T* __restrict__ in, T* __restrict__ out,
-                                                      int64_t count, int64_t n, bool reverse, T fill) {
+__global__ void __launch_bounds__(threads_in_block)
+    shift_rows(const T* __restrict__ in, T* __restrict__ out, int64_t count, int64_t n, bool reverse,
+               T fill) {
   for (int64_t i = grid_thread(); i < count; i += grid_threads()) {
     const int64_t k = i - divide(i, n) * n;
     out[i] = k == (reverse ? n - 1 : 0) ? fill : in[reverse ? i + 1 : i - 1];

@@ -12,7 +12,6 @@ namespace espalier::cu {
 
 namespace {
 
-constexpr int threads = threads_in_block;
 constexpr int64_t most_in_tile = 4096;  // keys that one block sorts: 32 KiB of shared memory
 
 /// An index with its position in the low bits. Keys are unique, so the sorted order is, too.
@@ -45,7 +44,7 @@ __global__ void __launch_bounds__(1024)
 }
 
 /// Merges adjacent sorted runs: each key goes behind the smaller keys of the other run.
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     merge_runs(const Key* __restrict__ in, Key* __restrict__ out, int64_t count, int64_t run) {
   for (int64_t i = grid_thread(); i < count; i += grid_threads()) {
     const int64_t number = divide(i, run), pair = number / 2 * 2 * run;
@@ -100,7 +99,7 @@ __device__ __forceinline__ Several<T, V> sum_of_terms(const Key* keys, const Sev
 /// Adds [outer, count, inner] into [outer, size, inner]. The thread at the first key of a row adds V columns
 /// of all its terms.
 template <int V, class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     add_rows(const Key* __restrict__ keys, const T* __restrict__ in, T* __restrict__ out, int64_t outer,
              int64_t count, int64_t size, int64_t units, int shift) {
   using Unit = Several<T, V>;
@@ -118,7 +117,7 @@ __global__ void __launch_bounds__(threads)
 /// The same for outer = 1, with the sum of a row at the place of its first key and `rows` for what is where:
 /// zeros and `size` at the other keys.
 template <int V, class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     sum_rows_of(const Key* __restrict__ keys, const T* __restrict__ in, T* __restrict__ out,
                 int64_t* __restrict__ rows, int64_t count, int64_t size, int64_t units, int shift) {
   using Unit = Several<T, V>;
@@ -210,7 +209,7 @@ Bound bind_scatter_add_like(const Op& op, const KernelCall& call) {
 }
 
 /// The places of chosen elements as indices into the tensor, seen as one axis.
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     list_places(int64_t* __restrict__ out, const __grid_constant__ ChosenPlaces chosen, int64_t n) {
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) out[i] = chosen.place(i).element;
 }
@@ -243,7 +242,7 @@ Bound bind_add_along_axis_like(const Op& op, const KernelCall& call) {
 }
 
 /// Fills all places with "no row".
-__global__ void __launch_bounds__(threads) fill_rows(int64_t* rows, int64_t count, int64_t size) {
+__global__ void __launch_bounds__(threads_in_block) fill_rows(int64_t* rows, int64_t count, int64_t size) {
   for (int64_t i = grid_thread(); i < count; i += grid_threads()) rows[i] = size;
 }
 

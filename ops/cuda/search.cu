@@ -8,10 +8,8 @@ namespace espalier::cu {
 
 namespace {
 
-constexpr int threads = threads_in_block;
-
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     search_rows(const T* __restrict__ sorted, const T* __restrict__ values, int64_t* __restrict__ out,
                 int64_t count, int64_t in_row, int64_t n, bool right) {
   using C = Computed<T>;
@@ -51,7 +49,7 @@ Bound bind_searchsorted(const Op& op, const KernelCall& call) {
   return result;
 }
 
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     count_numbers(IndexList numbers, int64_t count, int64_t bins, unsigned long long* __restrict__ out) {
   for (int64_t i = grid_thread(); i < count; i += grid_threads())
     atomicAdd(out + numbers.at(i, bins, false), 1ull);

@@ -13,7 +13,6 @@ namespace espalier::cu {
 
 namespace {
 
-constexpr int threads = threads_in_block;
 constexpr int64_t most_in_registers = 1024;
 // Every kernel may use 48 KiB; reductions over the block need a part of it.
 constexpr int64_t most_shared_bytes = 47 * 1024;
@@ -76,11 +75,12 @@ struct PickOut {
 
 /// Holds each row in the registers of `lanes` threads, K · V elements in each. The output may be the input.
 template <int V, int K, class T, class Out>
-__global__ void __launch_bounds__(threads) short_rows(const T* in, int64_t rows, int n, int lanes, Out out) {
+__global__ void __launch_bounds__(threads_in_block)
+    short_rows(const T* in, int64_t rows, int n, int lanes, Out out) {
   using C = Computed<T>;
   using Read = Several<T, V>;
   const int lane = static_cast<int>(threadIdx.x) & (lanes - 1), units = n / V;
-  const int64_t groups = threads / lanes;  // for each block
+  const int64_t groups = threads_in_block / lanes;  // for each block
   // Whole warps stay in the loop because of the shuffles.
   for (int64_t base = blockIdx.x * groups; base < rows; base += gridDim.x * groups) {
     const int64_t r = base + threadIdx.x / lanes;
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(1024) long_rows(const T* in, int64_t rows, int
 
 /// slope · (one_hot(label) - softmax(x)), from the row statistics. The output may be x.
 template <int V, class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     pick_gradient(const T* in, const Computed<T>* __restrict__ figures, IndexList labels,
                   const T* __restrict__ slopes, bool one_slope, int64_t rows, int64_t n, T* out) {
   using C = Computed<T>;

@@ -13,7 +13,6 @@ namespace espalier::cu {
 
 namespace {
 
-constexpr int threads = threads_in_block;
 constexpr int64_t most_in_tile = 2048;  // items that one block sorts: 32 KiB of shared memory
 
 template <class K>
@@ -32,7 +31,7 @@ using KeyOf = OrderKey<Computed<T>>;
 /// Bitonic sort of each tile of each row; `tile` is a power of two. Free places of a tile go behind all
 /// items.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     sort_row_tiles(const T* __restrict__ in, KeyAt<KeyOf<T>>* __restrict__ out, int64_t rows, int64_t n,
                    bool descending, int tile) {
   using Item = KeyAt<KeyOf<T>>;
@@ -66,7 +65,7 @@ __global__ void __launch_bounds__(threads)
 
 /// Merges adjacent sorted runs of each row: each item goes behind the smaller items of the other run.
 template <class K>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     merge_row_runs(const KeyAt<K>* __restrict__ in, KeyAt<K>* __restrict__ out, int64_t count, int64_t n,
                    int64_t run) {
   for (int64_t i = grid_thread(); i < count; i += grid_threads()) {
@@ -88,7 +87,7 @@ __global__ void __launch_bounds__(threads)
 
 /// The first `taken` items of each row of n.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     write_sorted(const KeyAt<KeyOf<T>>* __restrict__ items, const T* __restrict__ in, T* __restrict__ values,
                  int64_t* __restrict__ indices, int64_t rows, int64_t n, int64_t taken) {
   for (int64_t i = grid_thread(); i < rows * taken; i += grid_threads()) {
@@ -101,7 +100,7 @@ __global__ void __launch_bounds__(threads)
 /// The item of one rank of each row, or for the median the last one if that is a NaN. Of equal ones the
 /// first.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     write_ranked(const KeyAt<KeyOf<T>>* __restrict__ items, const T* __restrict__ in, T* __restrict__ values,
                  int64_t* __restrict__ indices, int64_t rows, int64_t n, int64_t rank, bool prefers_nan) {
   for (int64_t row = grid_thread(); row < rows; row += grid_threads()) {
@@ -142,7 +141,7 @@ class SortedRows {
     const int64_t tile = std::clamp<int64_t>(power_from(n_), 2, most_in_tile);
     const auto blocks =
         static_cast<unsigned>(std::min<int64_t>(rows_ * divide_up(n_, tile), int64_t{1} << 30));
-    const auto block = static_cast<unsigned>(std::clamp<int64_t>(tile / 2, 32, threads));
+    const auto block = static_cast<unsigned>(std::clamp<int64_t>(tile / 2, 32, threads_in_block));
     Item *items = static_cast<Item*>(buffers_[0].address()),
          *other = static_cast<Item*>(buffers_[1].address());
     launch(sort_row_tiles<T>, Grid{dim3(blocks), dim3(block), static_cast<size_t>(tile) * sizeof(Item)},

@@ -6,8 +6,6 @@ namespace espalier::cu {
 
 namespace {
 
-constexpr int threads = threads_in_block;
-
 /// Windows that begin `step` apart, of elements `dilation` apart, on an axis with `inner` elements behind it.
 struct WindowsForm {
   StridedWalk outer;                  ///< the axes of the input but the two of the windows, in their order
@@ -17,7 +15,7 @@ struct WindowsForm {
 
 /// One thread for each output adds what lies there of all windows, in the order of their elements.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     add_windows_of(const T* __restrict__ in, T* __restrict__ out, const __grid_constant__ WindowsForm form,
                    int64_t n) {
   using C = Computed<T>;
@@ -74,7 +72,7 @@ Bound bind_add_windows(const Op& op, const KernelCall& call) {
   return result;
 }
 
-__global__ void __launch_bounds__(threads) count_up_from_zero(int64_t* out, int64_t n) {
+__global__ void __launch_bounds__(threads_in_block) count_up_from_zero(int64_t* out, int64_t n) {
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) out[i] = i;
 }
 
@@ -87,7 +85,7 @@ Bound bind_positions_like(const KernelCall& call) {
 }
 
 /// One thread for each element of a matrix [n, n]; those above the diagonal write their numbers.
-__global__ void __launch_bounds__(threads) number_pairs(int64_t* out, int64_t n) {
+__global__ void __launch_bounds__(threads_in_block) number_pairs(int64_t* out, int64_t n) {
   for (int64_t at = grid_thread(); at < n * n; at += grid_threads()) {
     const int64_t i = divide(at, n), j = at - i * n;
     if (i < j) out[i * n - i * (i + 1) / 2 + (j - i - 1)] = at;

@@ -11,8 +11,6 @@ namespace espalier::cu {
 
 namespace {
 
-constexpr int threads = threads_in_block;
-
 /// ConvolutionSizes as a device has them.
 struct Sliding3 {
   int64_t batch, groups, in_channels, out_channels;
@@ -68,7 +66,7 @@ __device__ int64_t reader_of(const Sliding3& s, const Place& i, const Place& k) 
 
 /// One thread for each element of y.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     convolve(const T* __restrict__ x, const T* __restrict__ kernels, T* __restrict__ y,
              const __grid_constant__ Sliding3 s, int64_t n) {
   using C = Computed<T>;
@@ -92,7 +90,7 @@ __global__ void __launch_bounds__(threads)
 
 /// One thread for each element of x.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     convolve_back(const T* __restrict__ y, const T* __restrict__ kernels, T* __restrict__ x,
                   const __grid_constant__ Sliding3 s, int64_t n) {
   using C = Computed<T>;
@@ -117,7 +115,7 @@ __global__ void __launch_bounds__(threads)
 
 /// One block for each element of the kernels: its threads share the places of y.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads_in_block)
     correlate(const T* __restrict__ x, const T* __restrict__ y, T* __restrict__ kernels,
               const __grid_constant__ Sliding3 s, int64_t n) {
   using C = Computed<T>;
@@ -180,11 +178,12 @@ Bound bind_convolve_back(const Op& op, const KernelCall& call) {
 }
 Bound bind_correlate(const Op& op, const KernelCall& call) {
   const Tensor &x = *call.inputs[0], &y = *call.inputs[1];
-  return bind_convolution(call, ConvolutionForm::of(op).sizes(x.shape(), call.outputs[0]->shape(), y.shape()),
-                          []<class T>(const T* from, const T* other, T* to, const Sliding3& s, int64_t n) {
-                            const auto blocks = static_cast<unsigned>(std::min<int64_t>(n, 1 << 16));
-                            launch(correlate<T>, Grid{dim3(blocks), dim3(threads)}, from, other, to, s, n);
-                          });
+  return bind_convolution(
+      call, ConvolutionForm::of(op).sizes(x.shape(), call.outputs[0]->shape(), y.shape()),
+      []<class T>(const T* from, const T* other, T* to, const Sliding3& s, int64_t n) {
+        const auto blocks = static_cast<unsigned>(std::min<int64_t>(n, 1 << 16));
+        launch(correlate<T>, Grid{dim3(blocks), dim3(threads_in_block)}, from, other, to, s, n);
+      });
 }
 
 }  // namespace

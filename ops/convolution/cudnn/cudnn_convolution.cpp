@@ -18,7 +18,7 @@ namespace {
 
 constexpr int most_algorithms = 16;
 
-cudnnDataType_t type_of(DType dtype) {
+cudnnDataType_t cudnn_type(DType dtype) {
   switch (dtype) {
     case DType::float32: return CUDNN_DATA_FLOAT;
     case DType::float64: return CUDNN_DATA_DOUBLE;
@@ -66,14 +66,14 @@ CudnnPointer<cudnnTensorDescriptor_t> tensor(DType dtype, const std::vector<int>
   auto made = created(cudnn()->cudnnCreateTensorDescriptor, "cudnnCreateTensorDescriptor");
   std::vector<int> strides(sizes.size(), 1);
   for (size_t i = sizes.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * sizes[i];
-  check(cudnn()->cudnnSetTensorNdDescriptor(made.get(), type_of(dtype), static_cast<int>(sizes.size()),
+  check(cudnn()->cudnnSetTensorNdDescriptor(made.get(), cudnn_type(dtype), static_cast<int>(sizes.size()),
                                             sizes.data(), strides.data()),
         "cudnnSetTensorNdDescriptor");
   return made;
 }
 CudnnPointer<cudnnFilterDescriptor_t> filter(DType dtype, const std::vector<int>& sizes) {
   auto made = created(cudnn()->cudnnCreateFilterDescriptor, "cudnnCreateFilterDescriptor");
-  check(cudnn()->cudnnSetFilterNdDescriptor(made.get(), type_of(dtype), CUDNN_TENSOR_NCHW,
+  check(cudnn()->cudnnSetFilterNdDescriptor(made.get(), cudnn_type(dtype), CUDNN_TENSOR_NCHW,
                                             static_cast<int>(sizes.size()), sizes.data()),
         "cudnnSetFilterNdDescriptor");
   return made;
