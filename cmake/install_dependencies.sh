@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing Debian packages: install_dependencies.sh build [tests] [onnx] [mpi] [asan] [checks] [fuzz] [bench] [peers]
+# Installs missing Debian packages: install_dependencies.sh build [tests] [onnx] [mpi] [asan] [checks] [aarch64] [fuzz] [bench] [peers]
 # Without root rights, it prints them and stops.
 set -euo pipefail
 
@@ -13,7 +13,8 @@ declare -A groups=(
   [mpi]="libopenmpi-dev mpirun=openmpi-bin"
   [checks]="ccache=ccache clang++-16=clang-16 clang-format=clang-format pkg-config=pkg-config chromium=chromium python3=python3
             arm-none-eabi-gcc=gcc-arm-none-eabi libnewlib-arm-none-eabi aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-            riscv64-linux-gnu-gcc=gcc-riscv64-linux-gnu libc6-dev-riscv64-cross qemu-aarch64=qemu-user"
+            riscv64-linux-gnu-gcc=gcc-riscv64-linux-gnu libc6-dev-riscv64-cross qemu-aarch64=qemu-user lintian=lintian"
+  [aarch64]="aarch64-linux-gnu-g++=g++-aarch64-linux-gnu qemu-aarch64=qemu-user"
   [asan]="clang++-16=clang-16 libclang-rt-16-dev libomp-16-dev"
   [fuzz]="clang++-16=clang-16 libclang-rt-16-dev"
   [peers]="python3-venv"

@@ -31,7 +31,7 @@ class CModule {
   /// `more`: further files to compile with it.
   explicit CModule(const std::filesystem::path& file, const std::string& more = "") {
     const std::string library = file.string() + ".so";
-    BOOST_REQUIRE(runs("cc " + std::string(c_warnings) + " -O2 -shared -fPIC -o " + library + " " +
+    BOOST_REQUIRE(runs("${CC:-cc} " + std::string(c_warnings) + " -O2 -shared -fPIC -o " + library + " " +
                        file.string() + " " + more + " -lm"));
     if (std::system("command -v clang > /dev/null 2>&1") == 0)
       BOOST_TEST(runs("clang " + std::string(c_warnings) + " -fsyntax-only " + file.string()));

@@ -386,30 +386,41 @@ void check_attributes(const OpCase& c) {
   BOOST_TEST(check_remade(freeze(roots, {}, {}, false)).empty());
 }
 
+namespace {
+
+/// Everything that needs no GPU.
+void check_on_cpu(const OpCase& c, const std::vector<size_t>& differentiable, bool real) {
+  const bool any = !differentiable.empty();
+  for (const DType dtype : {float64, float32}) {
+    if (dtype == float32 && !real) continue;
+    BOOST_TEST_CONTEXT("in " << name(dtype)) {
+      const double tolerance = dtype == float64 ? c.tolerance : c.tolerance32;
+      const std::vector<Tensor> inputs = in_dtype(c.inputs, dtype);
+      check_forward(c, inputs, tolerance);
+      check_inference_plan(c, inputs, tolerance);
+      if (any) check_training_plan(c, inputs, tolerance);
+    }
+  }
+  if (real && c.roundings) check_halves(c, any);
+  check_deferred(c, differentiable, cpu(), 100 * c.tolerance);
+  if (!any) return;
+  check_derivatives(c);
+  check_needs(c);
+}
+
+}  // namespace
+
 void check_op(const OpCase& c) {
   BOOST_TEST_CONTEXT(c.name << (c.inputs.empty() ? "" : " of shape " + c.inputs[0].shape().str())) {
     check_kernels(c);
     check_attributes(c);
-    bool any = false, real = false;
-    for (size_t i = 0; i < c.inputs.size(); ++i) {
-      any |= is_differentiable(c, i);
-      real |= is_real(c.inputs[i].dtype());
-    }
-    for (const DType dtype : {float64, float32}) {
-      if (dtype == float32 && !real) continue;
-      BOOST_TEST_CONTEXT("in " << name(dtype)) {
-        const double tolerance = dtype == float64 ? c.tolerance : c.tolerance32;
-        const std::vector<Tensor> inputs = in_dtype(c.inputs, dtype);
-        check_forward(c, inputs, tolerance);
-        check_inference_plan(c, inputs, tolerance);
-        if (any) check_training_plan(c, inputs, tolerance);
-      }
-    }
-    if (real && c.roundings) check_halves(c, any);
+    bool real = false;
     std::vector<size_t> differentiable;
-    for (size_t i = 0; i < c.inputs.size(); ++i)
+    for (size_t i = 0; i < c.inputs.size(); ++i) {
+      real |= is_real(c.inputs[i].dtype());
       if (is_differentiable(c, i)) differentiable.push_back(i);
-    check_deferred(c, differentiable, cpu(), 100 * c.tolerance);
+    }
+    if (!another_program_tests_cpu) check_on_cpu(c, differentiable, real);
     for (const Device device : gpus_to_test()) check_deferred(c, differentiable, device, 100 * c.tolerance);
     for (const Device device : gpus_to_test())
       for (const DType dtype : {float64, float32, float16, bfloat16}) {
@@ -418,12 +429,9 @@ void check_op(const OpCase& c) {
         BOOST_TEST_CONTEXT("on " << device << " in " << name(dtype)) {
           const double unit = dtype == float16 ? 0x1p-11 : dtype == bfloat16 ? 0x1p-8 : 0;
           check_on_gpu(c, device, dtype, dtype == float64 ? c.tolerance : c.tolerance32 + c.roundings * unit,
-                       any);
+                       !differentiable.empty());
         }
       }
-    if (!any) return;
-    check_derivatives(c);
-    check_needs(c);
   }
 }
 

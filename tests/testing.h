@@ -52,6 +52,10 @@ std::string here(std::source_location where = std::source_location::current());
 /// The GPUs on which ops are tested, if any.
 std::vector<Device> gpus_to_test();
 
+/// Set by the program of the emulated device, whose library is that of the other tests: check_op then checks
+/// GPUs alone.
+inline bool another_program_tests_cpu = false;
+
 /// One row of the op table.
 struct OpCase {
   std::string name;

@@ -1,9 +1,10 @@
-// Recurrences over all steps as LSTM, GRU and RNN.
+// Recurrences over all steps as LSTM, GRU and RNN, and the memory cell of a single step.
 #include <fmt/format.h>
 
 #include "espalier/core/op_names.h"
 #include "espalier/nn/onnx/graph_writer.h"
 #include "espalier/nn/onnx/tensors.h"
+#include "espalier/ops/recurrent/memory_cell_call.h"
 #include "espalier/ops/recurrent/recurrence_call.h"
 
 namespace espalier::onnx {
@@ -55,9 +56,34 @@ bool is_zero(const Edge& state) {
   return is_op(op, "full_like") && attribute<double>(op, "value") == 0;
 }
 
+/// The formulas of `MemoryCellForm`.
+std::string write_memory_cell(GraphWriter& w, const GraphWriter::Call& call) {
+  const MemoryCellForm form = memory_cell_form_of(call.op);
+  const auto gate = [&](int64_t which) {
+    std::string sum;
+    for (int64_t p = 0; p < form.summands(); ++p) {
+      const int64_t block = form.block(p, which);
+      if (block < 0) continue;
+      const std::string part =
+          w.add("Slice", {call.inputs[static_cast<size_t>(p)], w.integers({block * form.width}),
+                          w.integers({(block + 1) * form.width}), w.integers({-1})});
+      sum = sum.empty() ? part : w.add("Add", {sum, part});
+    }
+    return w.add(which + 1 == form.gates() ? "Tanh" : "Sigmoid", {sum});
+  };
+  std::string c = w.add("Mul", {gate(0), gate(form.gates() - 1)});
+  for (int64_t k = 0; k < form.memories; ++k) {
+    const std::string& memory = call.inputs[static_cast<size_t>(form.summands() + k)];
+    c = w.add("Add", {c, w.add("Mul", {gate(2 + k), memory})});
+  }
+  w.name_output(call, 1, c);
+  return w.add("Mul", {gate(1), w.add("Tanh", {c})});
+}
+
 }  // namespace
 
 std::string write_recurrence(GraphWriter& w, const GraphWriter::Call& call) {
+  if (is_op(call.op, "memory_cell")) return write_memory_cell(w, call);
   if (!is_op(call.op, "recurrence") && !is_op(call.op, "padded_recurrence")) return {};
   const RecurrenceForm form = recurrence_form_of(call.op);
   if (!form.batch_sizes.empty()) throw UnsupportedError("packed sequences cannot be written");

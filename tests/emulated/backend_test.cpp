@@ -22,11 +22,17 @@
 #include "espalier/ops/matmul/gemm_choice.h"
 #include "gpu_testing.h"
 #include "replica_programs.h"
+#include "testing.h"
 
 using namespace espalier;
 using namespace espalier::testing;
 
 namespace {
+
+struct DevicesAlone {
+  DevicesAlone() { another_program_tests_cpu = true; }
+};
+BOOST_TEST_GLOBAL_FIXTURE(DevicesAlone);
 
 /// Calls `f` in a thread of its own, whose current device is the first one.
 template <class F>

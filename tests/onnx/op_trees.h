@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "espalier/espalier.h"
+#include "espalier/ops/recurrent/memory_cell.h"
 
 namespace espalier::testing {
 
@@ -80,6 +81,13 @@ inline std::vector<std::pair<std::string, MakeTree>> op_trees() {
          return nn::Lstm(5, 4, {.bidirectional = true, .batch_first = true})(x).outputs;
        }},
       {"lstm_state", [](const Variable& x) { return nn::Lstm(5, 4, {.batch_first = true})(x).state.c; }},
+      {"memory_cell",
+       [](const Variable& x) {
+         const MemoryCellForm form{.width = 5, .memories = 2, .blocks = {0, -1, -1, -1, 1, 0, 1, 2, 3, 4}};
+         const std::vector<Variable> sums{concat({x, x * 0.5}, 2), linspace(-1, 1, 25)}, memories{x, -x};
+         const MemoryStates states = memory_cell(form, sums, memories);
+         return states.h + states.c;
+       }},
       {"lstm_begun",
        [](const Variable& x) {
          const Variable c = slice(mean(x, 1), 1, 0, 4).unsqueeze(0), h = zeros_like(c);
