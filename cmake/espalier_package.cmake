@@ -12,12 +12,11 @@ if(ESPALIER_BUILD_PROGRAMS)
   list(APPEND CPACK_COMPONENTS_ALL tools)
 endif()
 
-# Only packages have these files: each the license, where Debian looks for it.
+# Only packages have these files.
 foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   install(
-    FILES "${PROJECT_SOURCE_DIR}/LICENSE"
+    FILES "${PROJECT_SOURCE_DIR}/cmake/copyright"
     DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/${name_of_${component}}"
-    RENAME copyright
     COMPONENT ${component}
     EXCLUDE_FROM_ALL)
   string(TOUPPER ${component} upper)
@@ -27,11 +26,12 @@ endforeach()
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "Espalier developers <espalier@localhost>")
 set(CPACK_PACKAGING_INSTALL_PREFIX "${CMAKE_INSTALL_PREFIX}")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "deep-learning library in C++20") # without an article
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "The shared library.")
 set(CPACK_COMPONENT_DEV_DESCRIPTION "Headers, and what CMake and pkg-config read.")
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION "Programs that run, train and show plan files.")
 set(CPACK_STRIP_FILES ON)
+set(CPACK_PRE_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/cmake/compress_manual_pages.cmake")
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ
                                                 WORLD_EXECUTE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
@@ -51,8 +51,10 @@ if(ESPALIER_SHLIBDEPS)
 endif()
 set(same "${name_of_runtime} (= ${PROJECT_VERSION})")
 if(BUILD_SHARED_LIBS)
-  set(CPACK_DEBIAN_RUNTIME_PACKAGE_GENERATE_SHLIBS ON)
-  set(CPACK_DEBIAN_RUNTIME_PACKAGE_GENERATE_SHLIBS_POLICY "=")
+  set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+  set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY "=")
+  file(WRITE "${PROJECT_BINARY_DIR}/triggers" "activate-noawait ldconfig\n")
+  set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA "${PROJECT_BINARY_DIR}/triggers")
   set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${same}")
   set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "${same}")
 else() # what a static library is linked with

@@ -1,11 +1,13 @@
 #include "espalier/ops/contract.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "espalier/ops/axis_groups.h"
 #include "espalier/ops/axis_views.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/shape_like_ops.h"
+#include "espalier/ops/widened.h"
 
 namespace espalier {
 
@@ -61,7 +63,11 @@ class LabelledProduct {
     if (inner_.empty()) return multiplied();
     if (rows_.empty() && columns_.empty()) {
       const AxisLabels order = joined_labels({&batch_, &inner_});
-      return summed_to({in_label_order(a_, order).x * in_label_order(b_, order).x, order}, batch_);
+      Dims inner(inner_.size());
+      std::iota(inner.begin(), inner.end(), static_cast<int64_t>(batch_.size()));
+      return {
+          summed_products(in_label_order(a_, order).x, in_label_order(b_, order).x, Axes(std::move(inner))),
+          batch_};
     }
     return matrix_product();
   }
@@ -112,6 +118,11 @@ class LabelledProduct {
 };
 
 }  // namespace
+
+Variable summed_products(const Variable& x, const Variable& y, const Axes& axes) {
+  if (x.dtype() != y.dtype()) return sum(x * y, axes);  // refuses them
+  return rounded(sum(widened(x) * widened(y), axes), x.dtype());
+}
 
 Variable contract(std::vector<Labelled> operands, const AxisLabels& output) {
   if (operands.size() == 1) return in_label_order(summed_to(operands[0], output), output).x;

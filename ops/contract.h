@@ -21,6 +21,10 @@ struct Labelled {
 /// with the fewest multiplications (`contraction_path`).
 Variable contract(std::vector<Labelled> operands, const AxisLabels& output);
 
+/// The sum of x · y over axes; all axes if none are given. Products of 16-bit types are not rounded before
+/// they are added.
+Variable summed_products(const Variable& x, const Variable& y, const Axes& axes = {});
+
 /// Two operands or results of earlier pairs: k is operand k, operands + i the result of pair i.
 struct ContractionStep {
   size_t first, second;

@@ -87,7 +87,7 @@ Variable outer(const Operand& a, const Operand& b) {
 Variable dot(const Operand& a, const Operand& b) {
   return of_pair(a, b, "dot", [](const Variable& x, const Variable& y) {
     if (x.rank() != 1 || !(x.shape() == y.shape())) throw_pair("dot", "two vectors of one size", x, y);
-    return sum(x * y);
+    return summed_products(x, y);
   });
 }
 
@@ -103,7 +103,7 @@ Variable vecdot(const Operand& a, const Operand& b, int64_t axis) {
   return of_pair(a, b, "vecdot", [&](const Variable& x, const Variable& y) {
     const Shape shape = broadcast(x.shape(), y.shape(), "vecdot");
     (void)resolve_axis(axis, shape.rank(), "vecdot");
-    return sum(x * y, axis);
+    return summed_products(x, y, Axes{axis});
   });
 }
 

@@ -255,6 +255,31 @@ BOOST_AUTO_TEST_CASE(the_table_of_products) {
        .roundings = 8});
 }
 
+/// 181 · 181 − 181 · 180, where each product has no 16-bit number near it.
+BOOST_AUTO_TEST_CASE(products_of_halves_are_added_before_they_are_rounded) {
+  using Sum = std::function<Variable(const Variable&, const Variable&)>;
+  const std::vector<Sum> sums{
+      [](const Variable& x, const Variable& y) { return esp::dot(x, y); },
+      [](const Variable& x, const Variable& y) { return esp::inner(x, y); },
+      [](const Variable& x, const Variable& y) { return esp::vecdot(x, y); },
+      [](const Variable& x, const Variable& y) { return esp::tensordot(x, y, 1); },
+      [](const Variable& x, const Variable& y) {
+        return esp::einsum("i,i->", {x, y});
+      },
+  };
+  for (const esp::DType dtype : {esp::float16, esp::bfloat16}) {
+    const Tensor x = esp::tensor({181.0, 181.0}).to(dtype), y = esp::tensor({181.0, -180.0}).to(dtype);
+    for (const Sum& sum : sums) {
+      const Variable eager = sum(x, y);
+      BOOST_TEST(eager.dtype() == dtype);
+      BOOST_TEST(eager.item() == 181);
+      const Variable in = esp::placeholder("x", {2}, dtype);
+      BOOST_TEST(sum(in, y).get_executor({.mode = esp::Mode::inference}).run({{"x", x}}).item() == 181);
+    }
+  }
+  BOOST_CHECK_THROW(esp::dot(esp::ones({2}, esp::float16), esp::ones({2})), esp::TypeError);
+}
+
 BOOST_AUTO_TEST_CASE(views_of_axes) {
   check_op(
       {"merge_axes",
