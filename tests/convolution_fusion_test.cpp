@@ -17,6 +17,7 @@
 #include "espalier/nn/dense.h"
 #include "espalier/nn/piecewise_activation.h"
 #include "espalier/nn/vision/models.h"
+#include "espalier/ops/convolution/convolution_primitive.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
 #include "testing.h"
@@ -262,7 +263,8 @@ BOOST_AUTO_TEST_CASE(training_takes_in_biases_and_activations) {
     const Variable loss = esp::mean(esp::square(net(feed.get_output_graphs()[0]) - 0.3));
     const esp::Executor executor =
         loss.get_executor({.optimizer = esp::optim::Sgd(0.1), .without = std::move(without)});
-    BOOST_TEST(nodes(executor, "conv_epilogue") == (fuses ? 1 : 0), executor.plan().str());
+    BOOST_TEST(nodes(executor, "conv_epilogue") == (fuses && !esp::onednn_for_arm ? 1 : 0),
+               executor.plan().str());
     const auto history = executor.execute({.epochs = 3, .progress = false}).epochs;
     return std::vector<double>{history.front().loss_mean, history.back().loss_mean};
   };
@@ -302,13 +304,12 @@ BOOST_AUTO_TEST_CASE(nan_stays) {
   esp::Tensor values = floats({1, 16, 8, 8}, 1);
   values.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
   const Variable x = esp::placeholder("x", {1, 16, 8, 8}), kernels = floats({16, 16, 1, 1}, 2);
-  const std::function<Variable(const Variable&)> activations[] = {
-      [](const Variable& v) { return esp::tanh(v); }, [](const Variable& v) { return esp::sigmoid(v); }};
-  for (const auto& activation : activations) {
-    const esp::Executor executor = inference(activation(esp::conv(x, kernels)));
+  for (const bool sigmoid : {false, true}) {
+    const Variable y_of_x = esp::conv(x, kernels);
+    const esp::Executor executor = inference(sigmoid ? esp::sigmoid(y_of_x) : esp::tanh(y_of_x));
     BOOST_TEST(nodes(executor, "conv_epilogue") == 1);
     const esp::Tensor y = executor.run({{"x", values}});
-    BOOST_TEST(std::isnan(y.span<float>()[0]));
+    BOOST_TEST((std::isnan(y.span<float>()[0]) || (esp::onednn_for_arm && !sigmoid)));
     BOOST_TEST(!std::isnan(y.span<float>()[1]));
   }
 }

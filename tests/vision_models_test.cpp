@@ -102,6 +102,13 @@ std::vector<Tensor> training(const Small& small, bool eagerly) {
   return trace;
 }
 
+// oneDNN's kernels for ARM round more.
+#ifdef __aarch64__
+constexpr double enlarged = 2e-2;
+#else
+constexpr double enlarged = 5e-3;
+#endif
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(vision_models)
@@ -137,7 +144,7 @@ BOOST_AUTO_TEST_CASE(compute_the_same_in_plans) {
       BOOST_TEST(eager[1].item<float>() != eager[0].item<float>());
       // Normalizations of few elements and relu enlarge rounding errors from step to step.
       BOOST_TEST(difference(eager[0], planned[0]) < 1e-5);
-      for (size_t i = 0; i < eager.size(); ++i) BOOST_TEST(difference(eager[i], planned[i]) < 5e-3);
+      for (size_t i = 0; i < eager.size(); ++i) BOOST_TEST(difference(eager[i], planned[i]) < enlarged);
 
       // Inference of other numbers of images than the tree was written with.
       esp::seed(3);

@@ -12,6 +12,7 @@
 #include "espalier/executor/executor.h"
 #include "espalier/executor/plan/plan_data.h"
 #include "espalier/executor/report/report.h"
+#include "espalier/ops/convolution/convolution_primitive.h"
 #include "espalier/ops/matmul/gemm_choice.h"
 #include "espalier/ops/matmul/matmul_call.h"
 #include "espalier/ops/ops.h"
@@ -349,7 +350,7 @@ BOOST_AUTO_TEST_CASE(plans_with_primitives_compute_the_same) {
   for (const std::vector<std::string>& without : {std::vector<std::string>{}, {"fuse_matmul"}}) {
     const auto plan = esp::compile(step_of({y}), {}, {.without = without});
     check_buffers(plan->memory.buffers, plan->memory.arena_bytes);
-    BOOST_TEST(esp::workspace_sizes(plan->memory).count >= 2);
+    BOOST_TEST(esp::workspace_sizes(plan->memory).count >= (esp::onednn_for_arm ? 1 : 2));
     const esp::Executor executor = y.get_executor({.mode = esp::Mode::inference, .without = without});
     executor.execute({.progress = false});
     BOOST_TEST(difference(executor.value(), wanted) < 1e-4);

@@ -26,8 +26,9 @@ struct ChannelProgram {
   bool scales() const;
   /// Whether a NaN of the convolution is lost: oneDNN's maximum of NaN and 0 is 0.
   bool hides_nan() const {
-    return activation == ConvolutionAfter::Activation::relu ||
-           activation == ConvolutionAfter::Activation::clip;
+    using Activation = ConvolutionAfter::Activation;
+    return activation == Activation::relu || activation == Activation::clip ||
+           (onednn_for_arm && activation == Activation::tanh);
   }
   /// Of a program that reads the result of a convolution with the channels last as input `result`, if it can
   /// be seen so with steps by those inputs alone for which `steps_by` is true.

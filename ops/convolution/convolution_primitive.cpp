@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <dnnl.hpp>
+#include <limits>
 #include <unordered_map>
 
 #include "espalier/core/device.h"
@@ -201,7 +202,12 @@ class Description {
     if (residual_ == ConvolutionResidual::below) post.append_sum();
     switch (after_.activation) {
       case Activation::none: break;
-      case Activation::relu: post.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0); break;
+      case Activation::relu:
+        if (onednn_for_arm)
+          post.append_eltwise(1, dnnl::algorithm::eltwise_clip, 0, std::numeric_limits<float>::infinity());
+        else
+          post.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+        break;
       case Activation::tanh: post.append_eltwise(1, dnnl::algorithm::eltwise_tanh, 0, 0); break;
       case Activation::sigmoid: post.append_eltwise(1, dnnl::algorithm::eltwise_logistic, 0, 0); break;
       case Activation::clip:

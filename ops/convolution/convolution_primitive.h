@@ -8,6 +8,13 @@
 
 namespace espalier {
 
+/// oneDNN's kernels for ARM differ: ReLU of −∞ is NaN, and tanh of NaN is a number.
+#ifdef __aarch64__
+inline constexpr bool onednn_for_arm = true;
+#else
+inline constexpr bool onednn_for_arm = false;
+#endif
+
 /// What is computed of x, kernels and y from the other two.
 enum class ConvolutionResult : uint8_t { y, x, kernels };
 
