@@ -28,7 +28,7 @@ struct ChannelProgram {
   bool hides_nan() const {
     using Activation = ConvolutionAfter::Activation;
     return activation == Activation::relu || activation == Activation::clip ||
-           (onednn_for_arm && activation == Activation::tanh);
+           (onednn_for_arm && activation == Activation::sigmoid);
   }
   /// Of a program that reads the result of a convolution with the channels last as input `result`, if it can
   /// be seen so with steps by those inputs alone for which `steps_by` is true.

@@ -8,7 +8,7 @@
 
 namespace espalier {
 
-/// oneDNN's kernels for ARM differ: ReLU of −∞ is NaN, and tanh of NaN is a number.
+/// oneDNN's kernels for ARM differ: ReLU of −∞ is NaN, and sigmoid of NaN is a number.
 #ifdef __aarch64__
 inline constexpr bool onednn_for_arm = true;
 #else
