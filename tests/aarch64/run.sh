@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the library and its tests for aarch64 by Debian's cross compiler, and runs them under qemu: run.sh [suite...], by
 # default all. Debian's packages for arm64 are unpacked below build/aarch64; nothing of them is installed. An emulated
-# processor is slow: all suites take half an hour on two cores.
+# processor is slow: it takes more than half an hour.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 cmake/install_dependencies.sh build aarch64
@@ -28,6 +28,7 @@ END
   apt-get update -qq
   apt-get install --yes -qq --download-only --no-install-recommends "${packages[@]}"
   unset APT_CONFIG
+  rm -rf "$sysroot.new" # of a run that was interrupted
   mkdir "$sysroot.new"
   for package in "$apt"/archives/*.deb; do dpkg-deb -x "$package" "$sysroot.new"; done
   mv "$sysroot.new" "$sysroot"

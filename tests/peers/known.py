@@ -29,6 +29,15 @@ def caused_by(elements, instead, stage_from=0, which=None):
     return holds
 
 
+def caused_by_rounding(stage_from):
+    """The same inputs as float64 give the same results."""
+    def holds(case, stage, text, library):
+        wide = [x.double() if x.is_floating_point() else x for x in case.inputs]
+        return stage >= stage_from and case.draw.dtype != torch.float64 and case.with_inputs(wide).check(library)[0] == "same"
+
+    return holds
+
+
 def equal_to(number):
     return lambda x, case: x == number
 
@@ -65,8 +74,7 @@ def no_labels(case, stage, text, library):
 def vectors_of_one(case, stage, text, library):
     """A second derivative that is a difference of equal numbers."""
     of_last_axis = case.attributes.get("distance", "euclidean" if "swap" in case.attributes else None)
-    by_rows = of_last_axis in ("cosine", "euclidean") or case.operation.name == "pairwise_distance"
-    axis = -1 if by_rows else case.attributes.get("axis")
+    axis = -1 if of_last_axis in ("cosine", "euclidean") else case.attributes.get("axis")
     return stage == 2 and axis is not None and case.inputs[0].size(axis) == 1
 
 
@@ -90,7 +98,8 @@ def largest_difference(case, stage, text, library):
 
 KNOWN = [
     (CLAMPS, at_corner(1), "the gradient at a bound goes to x, as up to PyTorch 2.14; later it goes to none or is halved"),
-    (("recurrent_relu",), at_corner(1), "rounding decides on which side of the corner a sum near 0 is"),
+    (("pairwise_distance",), caused_by_rounding(2), "second derivatives of the distance of vectors of one element are 0 up to rounding"),
+    (("recurrent_relu",), caused_by_rounding(1), "rounding decides on which side of the corner a sum near 0 is"),
     (CORNERS, at_corner(2), "second derivatives at a corner are those of the other side"),
     (("cdist", "pdist"), largest_difference, "where several differences are the largest, the gradient is divided among them"),
     (("gelu", "gelu_tanh", "silu", "mish", "hardswish"), caused_by(equal_to(-INFINITY), 0.5), "the limit at -inf is 0, where PyTorch has NaN"),
@@ -105,7 +114,7 @@ KNOWN = [
     (("prod", "cumprod"), overflowing_product, "of what overflows, second derivatives are infinite or NaN"),
     (("power",), caused_by(equal_to(0), 2, 2, which=1), "PyTorch's mixed derivative at the exponent 0 is 0; it is 1 / x"),
     (("poisson_nll_loss",), peer_is_nan, "Stirling's approximation has a gradient of 0 for targets up to 1"),
-    (("cosine_similarity", "pairwise_distance", "triplet_margin_loss", "triplet_margin_with_distance_loss", "normalize"), vectors_of_one,
+    (("cosine_similarity", "triplet_margin_loss", "triplet_margin_with_distance_loss", "normalize"), vectors_of_one,
      "second derivatives of the direction of a vector of one element are 0 up to rounding"),
     (("cosine_similarity", "triplet_margin_with_distance_loss", "norm", "normalize"), caused_by(equal_to(0), 0.5, 2), "second derivatives where an element or a norm is 0"),
     (("solve",), lambda case, stage, text, library: "shape" in text, "b is a vector only where it has one axis; PyTorch also takes batches of vectors"),
