@@ -10,8 +10,6 @@ cmake/install_dependencies.sh build
 # Builds with CUDA only if there is a GPU, since nvcc is slow.
 cuda=OFF
 if nvidia-smi --list-gpus >/dev/null 2>&1; then cuda=AUTO; fi
-# Several sources at a time: each is compiled only once here.
-cmake --preset release -B build/samples -DESPALIER_BUILD_TESTS=OFF -DESPALIER_CUDA=$cuda \
-  -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12
+cmake --preset release -B build/samples -DESPALIER_BUILD_TESTS=OFF -DESPALIER_CUDA=$cuda
 cmake --build build/samples --target "$name"
 exec "build/samples/samples/$name" "$@" # from the project's root, to which paths of data are relative

@@ -10,7 +10,7 @@ namespace espalier {
 namespace {
 
 VectorLevel widest_level() {
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(ESPALIER_BASELINE_ONLY)
   __builtin_cpu_init();
   // Every feature that a target attribute in vectorize.h names, and that the system saves the registers'
   // state.

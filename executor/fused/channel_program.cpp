@@ -9,7 +9,7 @@ namespace espalier {
 namespace {
 
 using Activation = ConvolutionAfter::Activation;
-using Kind = ChannelProgram::Step::Kind;
+using Arithmetic = ChannelProgram::Step::Kind;
 
 /// An operand with one number for each channel, or one in all.
 bool is_of_channels(const Spec& operand, int64_t channels) {
@@ -18,11 +18,11 @@ bool is_of_channels(const Spec& operand, int64_t channels) {
          (shape.elements() == 1 || (shape[-1] == channels && shape.elements() == channels));
 }
 
-std::optional<Kind> kind_of(std::string_view name) {
-  if (name == "add") return Kind::add;
-  if (name == "subtract") return Kind::subtract;
-  if (name == "multiply") return Kind::multiply;
-  if (name == "divide") return Kind::divide;
+std::optional<Arithmetic> kind_of(std::string_view name) {
+  if (name == "add") return Arithmetic::add;
+  if (name == "subtract") return Arithmetic::subtract;
+  if (name == "multiply") return Arithmetic::multiply;
+  if (name == "divide") return Arithmetic::divide;
   return std::nullopt;
 }
 
@@ -91,21 +91,21 @@ class Reader {
   }
   bool take_step(const Instruction& n, bool first, const Argument& other) {
     const auto kind = kind_of(n.op->name());
-    const bool turns = kind == Kind::add || kind == Kind::multiply;
+    const bool turns = kind == Arithmetic::add || kind == Arithmetic::multiply;
     if (!kind || (!first && !turns) || made_.activation != Activation::none) return false;
     if (const auto constant = number(other)) {
-      if (made_.residual && kind != Kind::add && kind != Kind::subtract) return false;
+      if (made_.residual && kind != Arithmetic::add && kind != Arithmetic::subtract) return false;
       made_.steps.push_back({*kind, std::nullopt, *constant});
       return true;
     }
     if (other.from != Argument::From::input) return false;
     const Spec& operand = *inputs_[other.index];
     if (steps_by_[other.index] && is_of_channels(operand, output_.shape[-1])) {
-      if (made_.residual && kind != Kind::add && kind != Kind::subtract) return false;
+      if (made_.residual && kind != Arithmetic::add && kind != Arithmetic::subtract) return false;
       made_.steps.push_back({*kind, other.index});
       return true;
     }
-    if (kind != Kind::add || made_.residual || operand.dtype != DType::float32 ||
+    if (kind != Arithmetic::add || made_.residual || operand.dtype != DType::float32 ||
         operand.shape.elements() != output_.shape.elements() || operand.shape[-1] != output_.shape[-1])
       return false;
     made_.residual = other.index;
@@ -123,8 +123,9 @@ class Reader {
 }  // namespace
 
 bool ChannelProgram::scales() const {
-  return std::ranges::any_of(
-      steps, [](const Step& step) { return step.kind == Kind::multiply || step.kind == Kind::divide; });
+  return std::ranges::any_of(steps, [](const Step& step) {
+    return step.kind == Arithmetic::multiply || step.kind == Arithmetic::divide;
+  });
 }
 
 std::optional<ChannelProgram> ChannelProgram::of(const Program& program, size_t result, const Spec& output,

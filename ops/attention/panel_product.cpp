@@ -76,12 +76,14 @@ template <class T, int bytes>
 template <class T>
 void multiply(const PanelProduct<T>& product) {
   const PanelProduct<T> p = product;
-  switch (vector_level()) {
-    case VectorLevel::avx512:
-      return detail::run_avx512([=]() __attribute__((always_inline)) { panels<T, 64>(p); });
-    case VectorLevel::avx2:
-      return detail::run_avx2([=]() __attribute__((always_inline)) { panels<T, 32>(p); });
-    case VectorLevel::baseline: break;
+  if constexpr (detail::compiled_for_levels) {
+    switch (vector_level()) {
+      case VectorLevel::avx512:
+        return detail::run_avx512([=]() __attribute__((always_inline)) { panels<T, 64>(p); });
+      case VectorLevel::avx2:
+        return detail::run_avx2([=]() __attribute__((always_inline)) { panels<T, 32>(p); });
+      case VectorLevel::baseline: break;
+    }
   }
   panels<T, 16>(p);
 }

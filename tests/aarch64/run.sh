@@ -37,7 +37,7 @@ fi
 cmake -S . -B "$folder/build" -G Ninja --toolchain cmake/aarch64.cmake -DCMAKE_BUILD_TYPE=Release -DESPALIER_CCACHE=ON \
   -DESPALIER_CUDA=OFF -DESPALIER_NCCL=OFF -DESPALIER_MPI=OFF -DESPALIER_ONNX=OFF -DESPALIER_BUILD_PROGRAMS=OFF \
   -DESPALIER_BUILD_SAMPLES=OFF -DESPALIER_BUILD_DOCS=OFF -DESPALIER_BUILD_TESTS=ON -DESPALIER_WARNINGS_AS_ERRORS=ON \
-  -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12
+  -DCMAKE_UNITY_BUILD=ON
 cmake --build "$folder/build" --target espalier_tests
 
 # Not under qemu: a child that goes on with threads, a process that starts itself, and a limit on memory.

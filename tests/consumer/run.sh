@@ -80,14 +80,13 @@ case $way in
     # What is asked here is how projects build and link it: not optimized, it is compiled in half of the time.
     configure() {
       cmake -S "$here/add_subdirectory" -B "$build" -G Ninja -DESPALIER_SOURCE="$root" -DBUILD_SHARED_LIBS=$shared \
-        -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DESPALIER_CCACHE=ON -DCMAKE_UNITY_BUILD=ON \
-        -DCMAKE_UNITY_BUILD_BATCH_SIZE=12 "$@"
+        -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DESPALIER_CCACHE=ON "$@"
     }
     # With CUDA one source, for one architecture, stands for all.
-    configure -DESPALIER_CUDA_ARCHITECTURES=90
+    configure -DESPALIER_CUDA_ARCHITECTURES=90 -DCMAKE_UNITY_BUILD=OFF
     cuda=espalier/CMakeFiles/espalier.dir/core/cuda/copy.cu.o
     if grep -qF "$cuda" "$build/build.ninja"; then ninja -C "$build" "$cuda"; fi
-    configure -DESPALIER_CUDA=OFF
+    configure -DESPALIER_CUDA=OFF -DCMAKE_UNITY_BUILD=ON
     cmake --build "$build"
     check_and_run "$build/consumer"
     check_plugin "$build/host" "$build/plugin.so"

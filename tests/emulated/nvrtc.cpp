@@ -146,6 +146,17 @@ bool translate(const std::vector<std::string>& options, std::string& flags, _nvr
   return true;
 }
 
+std::string compiler() {
+  const char* chosen = std::getenv("CXX");
+  return chosen != nullptr && *chosen != '\0' ? chosen : ESPALIER_EMULATED_COMPILER;
+}
+
+// Kernels of tests compile for longer than they run, so they are not optimized.
+constexpr const char* compiler_flags =
+    " -O0 -shared -fPIC -w -fno-math-errno -ffp-contract=off -fvisibility=default"
+    " -fsanitize=alignment -fno-sanitize-recover=alignment"
+    " -nostdlib";  // the program has all that it calls; linking libraries would take half of the time
+
 /// Runs the compiler; returns the shared object, or "".
 std::string compile(_nvrtcProgram& program, const std::string& flags) {
   std::string folder_name = (fs::temp_directory_path() / "emulated_nvrtc_XXXXXX").string();
@@ -160,14 +171,8 @@ std::string compile(_nvrtcProgram& program, const std::string& flags) {
   }
   write(folder / "source.cpp", text);
   for (const auto& [name, header] : program.headers) write(folder / "include" / name, header);
-  const char* chosen = std::getenv("CXX");
-  const std::string compiler = chosen != nullptr && *chosen != '\0' ? chosen : ESPALIER_EMULATED_COMPILER;
   const std::string command =
-      compiler +
-      " -O1 -shared -fPIC -w -fno-math-errno -ffp-contract=off -fvisibility=default"
-      " -fsanitize=alignment -fno-sanitize-recover=alignment"
-      " -nostdlib"  // the program has all that it calls; linking libraries would take half of the time
-      " -D__CUDACC_RTC__=1 -D__CUDA_ARCH__=900 -DESPALIER_EMULATED_CUDA=1 -I" +
+      compiler() + compiler_flags + " -D__CUDACC_RTC__=1 -D__CUDA_ARCH__=900 -DESPALIER_EMULATED_CUDA=1 -I" +
       quoted((folder / "include").string()) + " -I" + quoted(ESPALIER_EMULATED_INCLUDE) + " -include " +
       quoted(ESPALIER_EMULATED_INCLUDE "/emulated_rtc.h") + flags + " " +
       quoted((folder / "source.cpp").string()) + " -o " + quoted((folder / "kernels.so").string()) + " >" +
@@ -180,10 +185,48 @@ std::string compile(_nvrtcProgram& program, const std::string& flags) {
   return object;
 }
 
-/// A cache of compiled sources, for tests that compile the same sources repeatedly.
-struct Compiled {
-  std::mutex mutex;
-  std::map<std::string, std::string> objects;
+/// A cache of compiled sources, for tests that compile the same sources repeatedly. Programs share the folder
+/// that the environment variable ESPALIER_EMULATED_KERNELS names.
+class Compiled {
+ public:
+  /// "" if a source is not compiled yet.
+  std::string find(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto known = objects_.find(key);
+    if (known != objects_.end()) return known->second;
+    return folder_.empty() ? std::string() : read(file(key));
+  }
+  void keep(const std::string& key, const std::string& object) {
+    const std::lock_guard lock(mutex_);
+    objects_[key] = object;
+    if (folder_.empty()) return;
+    const fs::path whole = file(key), part = whole.string() + "." + std::to_string(getpid());
+    write(part, object);
+    std::error_code ignored;
+    fs::rename(part, whole, ignored);  // at once, since other programs read it
+  }
+
+ private:
+  static std::string folder() {
+    const char* named = std::getenv("ESPALIER_EMULATED_KERNELS");
+    return named != nullptr ? named : "";
+  }
+  /// What kernels depend on beside their sources.
+  static std::string common_text() {
+    std::string text = compiler() + compiler_flags;
+    for (const auto& header : fs::directory_iterator(ESPALIER_EMULATED_INCLUDE)) text += read(header.path());
+    return text;
+  }
+  fs::path file(const std::string& key) const {
+    std::ostringstream name;
+    name << std::hex << hash_of(key.data(), key.size()) << common_ << std::hash<std::string>()(key);
+    return folder_ / name.str();
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, std::string> objects_;
+  const fs::path folder_ = folder();
+  const size_t common_ = folder_.empty() ? 0 : std::hash<std::string>()(common_text());
 };
 Compiled& compiled() {
   static Compiled all;
@@ -266,17 +309,11 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int option_count, const ch
   }
   std::string key = flags + '\n' + program->source;
   for (const auto& [name, header] : program->headers) key += '\n' + name + '\n' + header;
-  std::string object;
-  {
-    const std::lock_guard lock(compiled().mutex);
-    const auto known = compiled().objects.find(key);
-    if (known != compiled().objects.end()) object = known->second;
-  }
+  std::string object = compiled().find(key);
   if (object.empty()) {
     object = compile(*program, flags);
     if (object.empty()) return NVRTC_ERROR_COMPILATION;
-    const std::lock_guard lock(compiled().mutex);
-    compiled().objects[key] = object;
+    compiled().keep(key, object);
   }
   ImageHeader header{};
   std::memcpy(header.magic, image_magic, sizeof image_magic);

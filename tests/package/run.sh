@@ -19,7 +19,7 @@ if [ -z "$build" ]; then
   build="$root/build/package"
   cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr -DBUILD_SHARED_LIBS=ON \
     -DESPALIER_BUILD_TESTS=OFF -DESPALIER_BUILD_SAMPLES=OFF -DESPALIER_CUDA=OFF -DESPALIER_NCCL=OFF -DESPALIER_MPI=OFF \
-    -DESPALIER_CCACHE=ON -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12
+    -DESPALIER_CCACHE=ON -DCMAKE_UNITY_BUILD=ON
   cmake --build "$build"
 fi
 (cd "$build" && cpack -G DEB -B "$work/packages")

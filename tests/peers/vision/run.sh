@@ -18,7 +18,6 @@ fi
 cmake/install_dependencies.sh build
 command -v ninja >/dev/null && export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja}
 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DESPALIER_PEERS=ON -DESPALIER_CUDA=OFF \
-  -DESPALIER_BUILD_TESTS=OFF -DESPALIER_BUILD_SAMPLES=OFF -DESPALIER_CCACHE=ON -DCMAKE_UNITY_BUILD=ON \
-  -DCMAKE_UNITY_BUILD_BATCH_SIZE=12 >/dev/null
+  -DESPALIER_BUILD_TESTS=OFF -DESPALIER_BUILD_SAMPLES=OFF -DESPALIER_CCACHE=ON -DCMAKE_UNITY_BUILD=ON >/dev/null
 cmake --build "$build" --target espalier_vision_peer --parallel "$(nproc)"
 exec "$python" tests/peers/vision/compare.py "$build/tests/peers/espalier_vision_peer" "$@"
