@@ -146,6 +146,30 @@ BOOST_AUTO_TEST_CASE(blocks_of_ended_threads_are_used_again) {
   }
   BOOST_TEST(seen.size() < 30u);
 }
+
+BOOST_AUTO_TEST_CASE(blocks_that_another_thread_frees_are_used_again) {
+  // One thread allocates, as one that takes requests, and another frees what it is handed.
+  std::set<const void*> seen;
+  std::vector<esp::Tensor> handed;
+  std::barrier<> both(2);
+  constexpr int rounds = 40, tensors = 500;
+  std::thread frees([&] {
+    for (int round = 0; round < rounds; ++round) {
+      both.arrive_and_wait();
+      handed.clear();
+      both.arrive_and_wait();
+    }
+  });
+  for (int round = 0; round < rounds; ++round) {
+    for (int k = 0; k < tensors; ++k) handed.emplace_back(esp::Shape{900}, esp::boolean);
+    for (const esp::Tensor& t : handed) seen.insert(t.address());
+    both.arrive_and_wait();
+    both.arrive_and_wait();
+  }
+  frees.join();
+  // What is alive at once, and the lists of both threads: two of a slab's 64 blocks each.
+  BOOST_TEST(seen.size() <= static_cast<size_t>(tensors + 4 * 64 + 64));
+}
 #endif
 
 BOOST_AUTO_TEST_CASE(threads) {

@@ -116,6 +116,15 @@ BOOST_AUTO_TEST_CASE(rights_and_links_stay) {
   BOOST_TEST(read_file(folder / "f") == "after");
   BOOST_CHECK(std::filesystem::is_symlink(folder / "link"));
   BOOST_CHECK(std::filesystem::status(folder / "f").permissions() == std::filesystem::perms(0640));
+  // The target need not exist, and may be a link.
+  std::filesystem::create_symlink(folder / "later", folder / "first");
+  std::filesystem::create_symlink("first", folder / "second");
+  write_whole(folder / "second", "made");
+  BOOST_TEST(read_file(folder / "later") == "made");
+  BOOST_CHECK(std::filesystem::is_symlink(folder / "first"));
+  std::filesystem::create_symlink("round", folder / "round");
+  BOOST_CHECK_THROW(write_whole(folder / "round", "nothing"), FileError);
+  BOOST_CHECK(std::filesystem::is_symlink(folder / "round"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

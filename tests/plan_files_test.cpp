@@ -17,6 +17,7 @@
 #include "espalier/optim/nadam.h"
 #include "espalier/optim/radam.h"
 #include "espalier/optim/rmsprop.h"
+#include "gpu_testing.h"
 #include "plan_programs.h"
 
 namespace esp = espalier;
@@ -110,6 +111,46 @@ BOOST_AUTO_TEST_CASE(inference_gives_the_same_bits) {
       BOOST_TEST(bits(esp::load_executor(folder / "b.plan").run({{"x", few}})) == bits(of_few));
       std::filesystem::remove(folder / "b.plan");
     }
+}
+
+BOOST_AUTO_TEST_CASE(a_file_of_a_cpu_is_loaded_on_a_gpu, *boost::unit_test::precondition(has_gpu)) {
+  const TemporaryFolder folder;
+  for (const PlanNetwork& network : plan_networks()) BOOST_TEST_CONTEXT(network.name) {
+      const Training training = Training::of(network, esp::optim::Adam(0.01));
+      training.executor.execute({.epochs = 1, .progress = false});
+      training.executor.save(folder / "cpu.plan");
+      esp::LoadOptions options = training.with_data();
+      options.devices = {esp::gpu()};
+      const Executor on_gpu = esp::load_executor(folder / "cpu.plan", options);
+      training.executor.execute({.epochs = 1, .progress = false});
+      on_gpu.execute({.epochs = 1, .progress = false});
+      const auto wanted = training.executor.leaves(), computed = on_gpu.leaves();
+      BOOST_REQUIRE(wanted.size() == computed.size());
+      for (size_t i = 0; i < wanted.size(); ++i)
+        BOOST_TEST(difference(computed[i].leaf.value().to(esp::cpu()), wanted[i].leaf.value()) < 1e-3,
+                   wanted[i].name);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(processes_share_the_parameters_of_a_file) {
+  const TemporaryFolder folder;
+  const Variable x = esp::placeholder("x", {1, 600});
+  const esp::nn::Dense wide(700);
+  wide(x).get_executor({.mode = esp::Mode::inference}).save(folder / "wide.plan");
+  const Executor executor = esp::load_executor(folder / "wide.plan");
+  (void)executor.run({{"x", esp::ones({1, 600}).value()}});
+  // Of /proc/self/smaps: a line with the path begins a mapping, and lines with sizes in kB follow.
+  std::ifstream maps("/proc/self/smaps");
+  bool of_file = false;
+  int64_t mapped = 0, own = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(" kB") == std::string::npos && line.find('-') != std::string::npos)
+      of_file = line.find("wide.plan") != std::string::npos;
+    if (of_file && line.starts_with("Rss:")) mapped += std::atoll(line.c_str() + 4);
+    if (of_file && line.starts_with("Private_Dirty:")) own += std::atoll(line.c_str() + 14);
+  }
+  BOOST_TEST(mapped >= 600 * 700 * 4 / 1024);
+  BOOST_TEST(own == 0);
 }
 
 BOOST_AUTO_TEST_CASE(inputs_and_outputs_have_names_and_open_axes) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <bit>
 #include <cstdlib>
 #include <mutex>
@@ -24,30 +25,64 @@ constexpr size_t slab_bytes = size_t{64} << 10;
 
 struct FreeBlock {
   FreeBlock* next;
+  // Of the first block of a list that no thread owns: the first of the next such list, and the blocks of this
+  // one.
+  FreeBlock* next_list;
+  size_t count;
+};
+static_assert(sizeof(FreeBlock) <= unit);
+
+struct FreeList {
+  FreeBlock* first = nullptr;
+  size_t count = 0;
 };
 
-/// The lists of threads that have ended, for reuse by the others.
-struct SharedLists {
-  std::mutex mutex;
-  FreeBlock* lists[classes] = {};
+constexpr size_t size_of_class(size_t c) { return (c + 1) * unit; }
+/// A slab's worth, in blocks: the most that a list has.
+constexpr auto longest_list = [] {
+  std::array<size_t, classes> counts{};
+  for (size_t c = 0; c < classes; ++c) counts[c] = slab_bytes / size_of_class(c);
+  return counts;
+}();
+
+/// Lists that threads have given away, each as a whole: those of threads that have ended, and of threads that
+/// free what others allocate.
+class SharedLists {
+ public:
+  void give(size_t c, FreeList list) noexcept {
+    if (!list.first) return;
+    list.first->count = list.count;
+    const std::lock_guard lock(mutex_);
+    list.first->next_list = std::exchange(lists_[c], list.first);
+  }
+  /// An empty list if there is none.
+  FreeList take(size_t c) noexcept {
+    const std::lock_guard lock(mutex_);
+    FreeBlock* const first = lists_[c];
+    if (!first) return {};
+    lists_[c] = first->next_list;
+    return {first, first->count};
+  }
+
+ private:
+  std::mutex mutex_;
+  FreeBlock* lists_[classes] = {};
 };
 SharedLists& shared_lists() {
   static SharedLists* lists = new SharedLists;  // outlives every thread
   return *lists;
 }
 
+/// Of each size, a list that the thread works with, and one that is full or empty: a thread that allocates
+/// and frees in turns exchanges them, and asks for the shared ones only after a slab's worth.
 struct ThreadLists {
-  FreeBlock* lists[classes] = {};
+  FreeList lists[classes] = {}, spare[classes] = {};
 
   ~ThreadLists() {
-    SharedLists& shared = shared_lists();
-    const std::lock_guard lock(shared.mutex);
-    for (size_t c = 0; c < classes; ++c)
-      while (FreeBlock* block = lists[c]) {
-        lists[c] = block->next;
-        block->next = shared.lists[c];
-        shared.lists[c] = block;
-      }
+    for (size_t c = 0; c < classes; ++c) {
+      shared_lists().give(c, std::exchange(lists[c], {}));
+      shared_lists().give(c, std::exchange(spare[c], {}));
+    }
     ended = true;
   }
   bool ended = false;
@@ -55,27 +90,27 @@ struct ThreadLists {
 
 thread_local ThreadLists thread_lists;
 
-void refill(FreeBlock*& list, size_t c) {
-  SharedLists& shared = shared_lists();
-  const size_t size = (c + 1) * unit;
-  const size_t count = slab_bytes / size;
-  {
-    // No more than a slab's worth: threads that refill at the same time share what there is.
-    const std::lock_guard lock(shared.mutex);
-    if ((list = shared.lists[c])) {
-      FreeBlock* last = list;
-      for (size_t i = 1; i < count && last->next; ++i) last = last->next;
-      shared.lists[c] = std::exchange(last->next, nullptr);
-      return;
-    }
-  }
+void refill(size_t c) {
+  FreeList& list = thread_lists.lists[c];
+  list = std::exchange(thread_lists.spare[c], {});
+  if (!list.first) list = shared_lists().take(c);
+  if (list.first) return;
+  const size_t size = size_of_class(c), count = longest_list[c];
   char* slab = static_cast<char*>(std::aligned_alloc(unit, count * size));
   if (!slab) throw OutOfMemory("the system has no memory left for a block of small objects");
   for (size_t i = count; i-- > 0;) {
     auto* block = reinterpret_cast<FreeBlock*>(slab + i * size);
-    block->next = list;
-    list = block;
+    block->next = list.first;
+    list.first = block;
   }
+  list.count = count;
+}
+
+/// Makes room in the list of a size.
+void put_aside(size_t c) noexcept {
+  FreeList& spare = thread_lists.spare[c];
+  shared_lists().give(c, spare);
+  spare = std::exchange(thread_lists.lists[c], {});
 }
 
 /// Sizes of large blocks: four steps to each power of two, so that at most a fifth is wasted.
@@ -162,11 +197,12 @@ void* pool_allocate(size_t bytes) {
   }
   if (bytes > largest_small_block) return allocate_large(bytes);
   const size_t c = bytes ? (bytes - 1) / unit : 0;
-  FreeBlock*& list = thread_lists.lists[c];
-  if (!list) [[unlikely]]
-    refill(list, c);
-  FreeBlock* block = list;
-  list = block->next;
+  FreeList& list = thread_lists.lists[c];
+  if (!list.first) [[unlikely]]
+    refill(c);
+  FreeBlock* block = list.first;
+  list.first = block->next;
+  --list.count;
   return block;
 }
 
@@ -176,14 +212,16 @@ void pool_free(void* memory, size_t bytes) noexcept {
   const size_t c = bytes ? (bytes - 1) / unit : 0;
   auto* block = static_cast<FreeBlock*>(memory);
   if (thread_lists.ended) [[unlikely]] {
-    SharedLists& shared = shared_lists();
-    const std::lock_guard lock(shared.mutex);
-    block->next = shared.lists[c];
-    shared.lists[c] = block;
+    block->next = nullptr;
+    shared_lists().give(c, {block, 1});
     return;
   }
-  block->next = thread_lists.lists[c];
-  thread_lists.lists[c] = block;
+  FreeList& list = thread_lists.lists[c];
+  if (list.count >= longest_list[c]) [[unlikely]]
+    put_aside(c);
+  block->next = list.first;
+  list.first = block;
+  ++list.count;
 }
 
 }  // namespace espalier

@@ -1,7 +1,7 @@
 // A caching allocator for nodes, tensors and lists of the tree.
 //
-// Freed small blocks are kept in lists of the thread that freed them, larger ones in lists shared by all
-// threads.
+// Freed small blocks are kept in lists of the thread that freed them, at most 128 KiB of each size, and else
+// in lists shared by all threads, as larger ones are.
 #pragma once
 #include <cstddef>
 #include <cstdint>

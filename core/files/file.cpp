@@ -97,9 +97,11 @@ AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(path) {
   static std::atomic<unsigned> made{0};
   if (path.empty()) throw FileError("an empty path cannot be written");
   std::error_code ignored;
-  // The target of a symbolic link is replaced, not the link.
+  // The target of a symbolic link is replaced, or made, not the link. As many links as the system follows.
+  for (int links = 0; links < 40 && std::filesystem::is_symlink(path_, ignored); ++links)
+    path_ = path_.parent_path() / std::filesystem::read_symlink(path_, ignored);
   if (std::filesystem::is_symlink(path_, ignored))
-    if (const auto target = std::filesystem::weakly_canonical(path_, ignored); !ignored) path_ = target;
+    throw FileError(fmt::format("{} cannot be written: its symbolic links do not end", path.string()));
   struct stat before {};
   const bool exists = ::stat(path_.c_str(), &before) == 0;
   if (exists && !S_ISREG(before.st_mode))

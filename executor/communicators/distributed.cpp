@@ -133,8 +133,15 @@ struct CoresOfProcess {
 
 }  // namespace
 
-int rank() { return from_launcher("OMPI_COMM_WORLD_RANK", "PMI_RANK", 0); }
-int size() { return from_launcher("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", 1); }
+// A rank outside of its job is no launcher's: this process is alone.
+int rank() {
+  const int rank = from_launcher("OMPI_COMM_WORLD_RANK", "PMI_RANK", 0);
+  return rank < from_launcher("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", 1) ? rank : 0;
+}
+int size() {
+  const int size = from_launcher("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", 1);
+  return from_launcher("OMPI_COMM_WORLD_RANK", "PMI_RANK", 0) < size ? size : 1;
+}
 
 std::shared_ptr<Communicator> world(std::source_location where) {
   return located(where, [] {

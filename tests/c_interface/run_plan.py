@@ -1,6 +1,5 @@
-"""Runs a plan in Python by ctypes and NumPy alone: run_plan.py libespalier.so PLAN, whose input is x [-1, 6]."""
+"""Runs a plan in Python by ctypes alone: run_plan.py libespalier.so PLAN, whose input is x [-1, 6]."""
 import ctypes, sys
-import numpy
 
 library = ctypes.CDLL(sys.argv[1])
 library.esp_load.restype = ctypes.c_void_p
@@ -14,25 +13,26 @@ class DLTensor(ctypes.Structure):
                 ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
                 ("context", ctypes.c_void_p), ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
 
-def run(plan, array):
-    shape = (ctypes.c_int64 * array.ndim)(*array.shape)
-    given = DLTensor(array.ctypes.data, 1, 0, array.ndim, 2, 32, 1, shape)
+def run(plan, rows):
+    numbers = (ctypes.c_float * (len(rows) * len(rows[0])))(*sum(rows, []))
+    shape = (ctypes.c_int64 * 2)(len(rows), len(rows[0]))
+    given = DLTensor(ctypes.addressof(numbers), 1, 0, 2, 2, 32, 1, shape)
     inputs, output = (ctypes.POINTER(DLTensor) * 1)(ctypes.pointer(given)), ctypes.POINTER(DLTensor)()
     if library.esp_run(ctypes.c_void_p(plan), inputs, ctypes.c_size_t(1), ctypes.byref(output), ctypes.c_size_t(1)):
         raise RuntimeError(library.esp_last_error().decode())
     result = output.contents
-    sizes = result.shape[: result.ndim]
+    height, width = result.shape[: result.ndim]
     floats = ctypes.cast(result.data + result.byte_offset, ctypes.POINTER(ctypes.c_float))
-    copy = numpy.ctypeslib.as_array(floats, sizes).copy()
+    copy = [floats[row * width : (row + 1) * width] for row in range(height)]
     result.deleter(ctypes.cast(output, ctypes.c_void_p))
     return copy
 
 plan = library.esp_load(sys.argv[2].encode(), 0, None)
 assert plan, library.esp_last_error().decode()
-rows = run(plan, numpy.ones((5, 6), numpy.float32))
-assert rows.shape == (5, 3) and numpy.allclose(rows.sum(1), 1, atol=1e-5)
+rows = run(plan, [[1.0] * 6] * 5)
+assert len(rows) == 5 and all(len(row) == 3 and abs(sum(row) - 1) < 1e-5 for row in rows), rows
 try:
-    run(plan, numpy.ones((5, 4), numpy.float32))
+    run(plan, [[1.0] * 4] * 5)
     raise SystemExit("another shape was taken")
 except RuntimeError as error:
     assert "[5, 4]" in str(error), error

@@ -48,6 +48,10 @@ case $way in
     cmake --build "$build"
     check_and_run "$build/consumer"
     check_plugin "$build/host" "$build/plugin.so"
+    if ldd "$build/consumer" | grep -E 'libonnx|libprotobuf'; then
+      echo "a program that reads no ONNX files loads their libraries" >&2
+      exit 1
+    fi
     [ -z "$with_onnx" ] || run_onnx onnx_consumer
     cmake --install "$build" --prefix "$build/installed"
     LD_LIBRARY_PATH="$with/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" check_and_run "$build/installed/bin/consumer"

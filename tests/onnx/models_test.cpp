@@ -87,6 +87,17 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained_frozen_and_saved) {
   BOOST_TEST(difference(other.parameter("4.weight").value(), model.parameter("4.weight").value()) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(a_model_leaves_as_a_plan_and_as_a_file) {
+  const TemporaryFolder folder;
+  write_classifier(folder);
+  const esp::onnx::Model model = esp::onnx::load(folder / "net.onnx");
+  model.output().get_executor({.mode = esp::Mode::inference}).save(folder / "net.plan");
+  esp::onnx::save(folder / "again.onnx", {{"x", model.inputs()[0].second}}, {{"y", model.output()}});
+  const esp::Tensor x = esp::randn({7, 6}), wanted = run(model.output(), x);
+  BOOST_TEST(difference(esp::load_executor(folder / "net.plan").run({{"x", x}}), wanted) < 1e-6);
+  BOOST_TEST(difference(run(esp::onnx::load(folder / "again.onnx").output(), x), wanted) < 1e-6);
+}
+
 BOOST_AUTO_TEST_CASE(named_axes_are_open_or_have_a_size) {
   const TemporaryFolder folder;
   write_classifier(folder);
