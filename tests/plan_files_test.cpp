@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(processes_share_the_parameters_of_a_file) {
   const esp::nn::Dense wide(700);
   wide(x).get_executor({.mode = esp::Mode::inference}).save(folder / "wide.plan");
   const Executor executor = esp::load_executor(folder / "wide.plan");
-  (void)executor.run({{"x", esp::ones({1, 600}).value()}});
+  (void)executor.run({{"x", esp::ones({1, 600})}});
   // Of /proc/self/smaps: a line with the path begins a mapping, and lines with sizes in kB follow.
   std::ifstream maps("/proc/self/smaps");
   bool of_file = false;
