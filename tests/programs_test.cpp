@@ -272,7 +272,9 @@ BOOST_AUTO_TEST_CASE(training_goes_on_in_another_process) {
           BOOST_TEST(difference(ours[i].leaf.value(), theirs[i].leaf.value()) <= tolerance,
                      how << ", " << ours[i].name);
       };
-      goes_on("--device cpu --device cpu", 1e-5);
+      // The gradient of a bias in front of batch statistics is rounding errors, of which AdamW makes whole
+      // steps.
+      if (network.name != "convolutions") goes_on("--device cpu --device cpu", 1e-5);
       goes_on("--threads 2", 1e-5);
       // Inference by what it gave, in a further process, with other threads and on two replicas.
       const esp::Executor inference = esp::load_executor(folder / "out.plan", {.mode = esp::Mode::inference});
