@@ -80,11 +80,12 @@ BOOST_AUTO_TEST_CASE(naming_is_free) {
 
 BOOST_AUTO_TEST_CASE(communicators_of_gpus_that_are_not_there_say_why) {
   if (!esp::all_gpus().empty()) return;
-  using esp::distributed::make_group;
-  BOOST_CHECK_THROW(make_group({esp::gpu()}), esp::DeviceError);
-  BOOST_CHECK_THROW(make_group({esp::gpu(), esp::gpu(1)}), esp::DeviceError);
+  namespace distributed = esp::distributed;
+  BOOST_CHECK_THROW(distributed::make_group({esp::gpu()}), esp::DeviceError);
+  BOOST_CHECK_THROW(distributed::make_group({esp::gpu(), esp::gpu(1)}), esp::DeviceError);
   // Without NCCL an UnsupportedError; with it there is still no GPU.
-  BOOST_CHECK_THROW(make_group({esp::gpu()}, make_group({esp::cpu()})[0]), esp::Error);
+  BOOST_CHECK_THROW(distributed::make_group({esp::gpu()}, distributed::make_group({esp::cpu()})[0]),
+                    esp::Error);
 }
 
 BOOST_AUTO_TEST_CASE(using_what_is_not_there_says_why) {
