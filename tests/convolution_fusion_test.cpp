@@ -10,6 +10,7 @@
 #include "espalier/core/random.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
+#include "espalier/executor/passes/passes.h"
 #include "espalier/nn/activation.h"
 #include "espalier/nn/batch_norm.h"
 #include "espalier/nn/container.h"
@@ -341,6 +342,38 @@ BOOST_AUTO_TEST_CASE(a_network_of_residual_blocks) {
   const esp::Tensor images = floats({1, 3, 33, 40}, 1);
   const Variable expected = net(images);
   BOOST_TEST(largest(Variable(executor.run({{"x", images}})) - expected) < 1e-4 * largest(expected));
+}
+
+/// Programs of two convolutions are divided only where one of these takes a part in, and the pass says so.
+BOOST_AUTO_TEST_CASE(programs_that_read_two_convolutions) {
+  const Variable x = esp::placeholder("x", {2, 4, 6, 6}), bias = esp::parameter(floats({4, 1, 1}, 1), "bias"),
+                 a = esp::conv(x, esp::parameter(floats({4, 4, 3, 3}, 2), "a")),
+                 b = esp::conv(x, esp::parameter(floats({4, 4, 3, 3}, 3), "b"));
+  const struct {
+    std::string name;
+    Variable y;
+    int64_t epilogues, programs;
+  } cases[] = {
+      {"both parts", esp::relu((a + bias) + (b - bias)), 2, 0},
+      {"one part", esp::tanh(a + bias) * esp::gelu(b), 1, 1},
+      {"none", esp::gelu(a) * esp::gelu(b), 0, 1},
+  };
+  const esp::CompileOptions options{.inference = true};
+  for (const auto& c : cases) {
+    esp::Graph graph = esp::freeze({c.y}, {}, {}, true);
+    esp::channels_last(graph);
+    esp::fuse_pointwise(graph, options);
+    esp::dead_nodes(graph);
+    const std::string before = graph.str();
+    BOOST_TEST(esp::fuse_convolution(graph, options) == (c.epilogues > 0), c.name);
+    const std::string after = graph.str();
+    BOOST_TEST((after != before) == (c.epilogues > 0), c.name);
+    BOOST_TEST(count(after, " conv_epilogue(") == c.epilogues, c.name << "\n" << after);
+    BOOST_TEST(count(after, " fused(") == c.programs, c.name << "\n" << after);
+    esp::verify(graph, "fuse_convolution");
+    BOOST_TEST(!esp::fuse_convolution(graph, options), c.name);
+    BOOST_TEST(graph.str() == after, c.name);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(channels_are_shifted_and_divided) {

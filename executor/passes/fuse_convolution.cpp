@@ -89,49 +89,11 @@ std::vector<int> count_readers(const Graph& graph) {
   return readers;
 }
 
-/// A program that reads several convolutions, as that behind a shortcut does, becomes one for each.
-void divide_programs(Graph& graph) {
-  const std::vector<int> readers = count_readers(graph);
-  GraphRewriter rewriter(graph);
-  const auto nodes = static_cast<uint32_t>(graph.nodes.size());
-  for (uint32_t i = 0; i < nodes; ++i) {
-    std::vector<ValueRef> anchors;
-    for (const ValueRef& input : graph.nodes[i].inputs)
-      if (is_anchor(graph.nodes[input.node]) && readers[input.node] == 1) anchors.push_back(input);
-    for (size_t k = 0; k + 1 < anchors.size(); ++k) {
-      GraphNode& n = rewriter.node(i);
-      const auto op = std::dynamic_pointer_cast<const FusedOp>(n.op);
-      if (!op) break;
-      std::vector<bool> joins;
-      for (const ValueRef& input : n.inputs)
-        joins.push_back(rewriter.spec(input).shape.elements() <= graph.spec(anchors[k]).shape[-1]);
-      const auto at = static_cast<uint32_t>(std::ranges::find(n.inputs, anchors[k]) - n.inputs.begin());
-      const auto divided = cut_off_chain(op->program(), at, joins);
-      if (!divided) continue;
-      const auto inputs_of = [&n](const ProgramPart& part) {
-        SmallVector<ValueRef, 2> inputs;
-        for (const uint32_t input : part.inputs) inputs.push_back(n.inputs[input]);
-        return inputs;
-      };
-      const Spec made{divided->first.program.instructions.back().dtype, graph.spec(anchors[k]).shape};
-      GraphNode first;
-      first.op = std::make_shared<FusedOp>(divided->first.program, Specs{made});
-      first.inputs = inputs_of(divided->first);
-      first.outputs = {made};
-      first.tag = n.tag;
-      first.where = n.where;
-      auto rest = inputs_of(divided->rest);
-      Specs outputs = n.outputs;
-      const ValueRef between{rewriter.add_before(i, std::move(first)), 0};
-      GraphNode& behind = rewriter.node(i);
-      for (ValueRef& input : rest)
-        if (input == anchors[k]) input = between;
-      behind.op = std::make_shared<FusedOp>(divided->rest.program, std::move(outputs));
-      behind.inputs = std::move(rest);
-    }
-  }
-  rewriter.finish();
-}
+/// What a convolution does of a program: with kernels that are scaled and packed, or as they are.
+struct TakenProgram {
+  ChannelProgram channels;
+  bool packs;
+};
 
 class Fusion {
  public:
@@ -142,46 +104,111 @@ class Fusion {
         keeps_(keeps),
         readers_(count_readers(graph)) {}
 
+  /// A program that reads several convolutions, as that behind a shortcut does, gives the chain behind each
+  /// but the last to a program of its own, if the convolution can do that. Nodes are numbered anew.
+  bool divide_programs() {
+    GraphRewriter rewriter(graph_);
+    bool divided = false;
+    for (uint32_t i = 0, nodes = static_cast<uint32_t>(graph_.nodes.size()); i < nodes; ++i) {
+      std::vector<ValueRef> anchors;
+      for (const ValueRef& input : graph_.nodes[i].inputs)
+        if (is_read_once(input)) anchors.push_back(input);
+      for (size_t k = 0; k + 1 < anchors.size(); ++k) divided |= divide(rewriter, i, anchors[k]);
+    }
+    rewriter.finish();
+    return divided;
+  }
+
   /// Makes the program at node i part of a convolution that it reads.
   bool take_in(uint32_t i) {
-    const GraphNode& n = graph_.nodes[i];
+    GraphNode& n = graph_.nodes[i];
     const auto program = std::dynamic_pointer_cast<const FusedOp>(n.op);
     if (!program || n.outputs.size() != 1) return false;
+    InputSpecs specs;
+    for (const ValueRef& input : n.inputs) specs.push_back(&graph_.spec(input));
     for (size_t k = 0; k < n.inputs.size(); ++k) {
-      const GraphNode& convolution = graph_.nodes[n.inputs[k].node];
-      if (!is_anchor(convolution) || readers_[n.inputs[k].node] != 1 ||
-          !(convolution.outputs[0] == n.outputs[0]))
-        continue;
-      const bool may_pack = keeps_ && made_of_leaves_[convolution.inputs[1].node];
-      if ((may_pack && take_in(i, k, program, true)) || take_in(i, k, program, false)) return true;
+      if (!is_read_once(n.inputs[k]) || !(*specs[k] == n.outputs[0])) continue;
+      if (auto taken = taken_by(n.inputs[k], program->program(), n.inputs, specs)) {
+        take_in(n, k, program, std::move(*taken));
+        return true;
+      }
     }
     return false;
   }
 
  private:
-  bool take_in(uint32_t i, size_t k, const std::shared_ptr<const FusedOp>& program, bool packs) {
-    GraphNode& n = graph_.nodes[i];
+  using Inputs = SmallVector<ValueRef, 2>;
+
+  /// Whether the value is that of a convolution, for one reader.
+  bool is_read_once(ValueRef v) const { return is_anchor(graph_.nodes[v.node]) && readers_[v.node] == 1; }
+
+  std::optional<TakenProgram> taken_by(ValueRef convolution, const Program& program, const Inputs& inputs,
+                                       const InputSpecs& specs) const {
+    const GraphNode& n = graph_.nodes[convolution.node];
+    const auto k = static_cast<size_t>(std::ranges::find(inputs, convolution) - inputs.begin());
+    for (const bool packs : {true, false}) {
+      if (packs && !(keeps_ && made_of_leaves_[n.inputs[1].node])) continue;
+      std::vector<bool> steps_by;
+      for (const ValueRef& input : inputs)
+        steps_by.push_back(!packs || (input.node < made_of_leaves_.size() && made_of_leaves_[input.node]));
+      auto channels = ChannelProgram::of(program, k, n.outputs[0], specs, steps_by);
+      if (!channels || (!packs && channels->scales())) continue;
+      if (!inference_ && channels->hides_nan()) continue;  // a training that diverges must show it
+      return TakenProgram{std::move(*channels), packs};
+    }
+    return std::nullopt;
+  }
+
+  /// Makes two programs of that at node i: the first does what the convolution can take in.
+  bool divide(GraphRewriter& rewriter, uint32_t i, ValueRef convolution) {
+    const GraphNode& n = rewriter.node(i);
+    const auto op = std::dynamic_pointer_cast<const FusedOp>(n.op);
+    if (!op) return false;
+    const Spec& output = graph_.spec(convolution);
+    std::vector<bool> joins;
+    for (const ValueRef& input : n.inputs)
+      joins.push_back(rewriter.spec(input).shape.elements() <= output.shape[-1]);
+    const auto at = static_cast<uint32_t>(std::ranges::find(n.inputs, convolution) - n.inputs.begin());
+    const auto parts = cut_off_chain(op->program(), at, joins);
+    if (!parts || parts->first.program.instructions.back().dtype != output.dtype) return false;
+    const auto inputs_of = [&n](const ProgramPart& part) {
+      Inputs inputs;
+      for (const uint32_t input : part.inputs) inputs.push_back(n.inputs[input]);
+      return inputs;
+    };
+    GraphNode first;
+    first.inputs = inputs_of(parts->first);
+    InputSpecs specs;
+    for (const ValueRef& input : first.inputs) specs.push_back(&rewriter.spec(input));
+    if (!taken_by(convolution, parts->first.program, first.inputs, specs)) return false;
+    first.op = std::make_shared<FusedOp>(parts->first.program, Specs{output});
+    first.outputs = {output};
+    first.tag = n.tag;
+    first.where = n.where;
+    Inputs rest = inputs_of(parts->rest);
+    Specs outputs = n.outputs;
+    const ValueRef between{rewriter.add_before(i, std::move(first)), 0};
+    GraphNode& behind = rewriter.node(i);
+    std::ranges::replace(rest, convolution, between);
+    behind.op = std::make_shared<FusedOp>(parts->rest.program, std::move(outputs));
+    behind.inputs = std::move(rest);
+    return true;
+  }
+
+  void take_in(GraphNode& n, size_t k, const std::shared_ptr<const FusedOp>& program,
+               TakenProgram taken) const {
     const GraphNode& convolution = graph_.nodes[n.inputs[k].node];
     const Spec output = convolution.outputs[0];
-    std::vector<bool> steps_by;
-    InputSpecs specs;
-    for (const ValueRef& input : n.inputs) {
-      specs.push_back(&graph_.spec(input));
-      steps_by.push_back(!packs || made_of_leaves_[input.node]);
-    }
-    auto channels = ChannelProgram::of(program->program(), k, output, specs, steps_by);
-    if (!channels || (!packs && channels->scales())) return false;
-    if (!inference_ && channels->hides_nan()) return false;  // a training that diverges must show it
-    std::string key = packs ? key_of(convolution, n, *channels) : std::string();
-    SmallVector<ValueRef, 2> inputs = convolution.inputs;
+    std::string key = taken.packs ? key_of(convolution, n, taken.channels) : std::string();
+    Inputs inputs = convolution.inputs;
     for (size_t other = 0; other < n.inputs.size(); ++other)
       if (other != k) inputs.push_back(n.inputs[other]);
     n.op = std::make_shared<ConvolutionEpilogue>(
         Epilogue{convolution.op, convolution.inputs.size(), output, output.shape, program, k},
-        std::move(*channels), std::move(key));
+        std::move(taken.channels), std::move(key));
     n.inputs = std::move(inputs);
-    return true;
   }
+
   std::string key_of(const GraphNode& convolution, const GraphNode& program,
                      const ChannelProgram& channels) const {
     std::string key = recipe(graph_, convolution.inputs[1]);
@@ -203,9 +230,8 @@ bool fuse_convolution(Graph& graph, const CompileOptions& options) {
   if (graph.device != DeviceType::cpu) return false;
   if (std::ranges::none_of(graph.nodes, is_anchor)) return false;
   const bool keeps = options.keeps_leaves(graph);
-  if (keeps) divide_programs(graph);
+  bool changed = keeps && Fusion(graph, options.inference, keeps).divide_programs();
   Fusion fusion(graph, options.inference, keeps);
-  bool changed = false;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) changed |= fusion.take_in(i);
   if (changed) dead_nodes(graph);
   return changed;
