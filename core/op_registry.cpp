@@ -72,16 +72,17 @@ void AttributeReader::finish() const {
           fmt::format("{}: it has no attribute '{}', or has it only once", op_, attributes_[i].first));
 }
 
-void OpRegistry::add(std::string_view name, Maker maker) {
-  if (!makers_.emplace(std::string(name), std::move(maker)).second)
+void OpRegistry::add(std::string_view name, Arity inputs, Maker maker) {
+  if (!ops_.emplace(std::string(name), Known{inputs, std::move(maker)}).second)
     throw Error(fmt::format("there are two ops '{}'", name));
 }
 
 void OpRegistry::add_unsupported(std::string_view name, std::string_view state) {
-  add(name, [op = std::string(name), state = std::string(state)](AttributeReader&) -> OpPtr {
-    throw UnsupportedError(fmt::format(
-        "{}: this op cannot be made from its attributes, since it has {} beside them", op, state));
-  });
+  add(name, Arity::passes_only(),
+      [op = std::string(name), state = std::string(state)](AttributeReader&) -> OpPtr {
+        throw UnsupportedError(fmt::format(
+            "{}: this op cannot be made from its attributes, since it has {} beside them", op, state));
+      });
 }
 
 OpPtr OpRegistry::make(std::string_view name, const Attributes& attributes) const {
@@ -89,18 +90,40 @@ OpPtr OpRegistry::make(std::string_view name, const Attributes& attributes) cons
     if (attribute.first == "custom_op")
       throw UnsupportedError(fmt::format(
           "{}: a custom_op cannot be made from its attributes, since it has functions beside them", name));
-  const auto maker = makers_.find(name);
-  if (maker == makers_.end())
+  const auto known = ops_.find(name);
+  if (known == ops_.end())
     throw Error(fmt::format("there is no op '{}'; leaves are not made by their names", name));
   AttributeReader reader(name, attributes);
-  OpPtr op = maker->second(reader);
+  OpPtr op = known->second.maker(reader);
   reader.finish();
   return op;
 }
 
-OpPtr make_op(std::string_view name, const Attributes& attributes) {
+bool OpRegistry::takes_inputs(std::string_view name, size_t inputs) const {
+  const auto known = ops_.find(name);
+  return known != ops_.end() && known->second.inputs.contains(inputs);
+}
+
+namespace {
+
+const OpRegistry& all_ops() {
   static const OpRegistry* const all = new OpRegistry(make_op_registry());
-  return all->make(name, attributes);
+  return *all;
+}
+
+}  // namespace
+
+OpPtr make_op(std::string_view name, const Attributes& attributes) {
+  return all_ops().make(name, attributes);
+}
+
+bool takes_inputs(std::string_view op, size_t inputs) { return all_ops().takes_inputs(op, inputs); }
+
+OpPtr with_attribute(const Op& op, std::string_view name, AttributeValue value) {
+  Attributes attributes = op.attributes();
+  for (auto& [known, old] : attributes)
+    if (known == name) old = std::move(value);
+  return make_op(op.name(), attributes);
 }
 
 }  // namespace espalier

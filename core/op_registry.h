@@ -1,5 +1,6 @@
 // OpRegistry: how ops are made again from their names and attributes.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <map>
@@ -14,6 +15,12 @@ namespace espalier {
 /// custom ops, collectives, fused programs), TypeError for an attribute of another type, and Error for an
 /// unknown name, and for an attribute that is missing, unknown or out of range. All name op and attribute.
 OpPtr make_op(std::string_view name, const Attributes& attributes);
+
+/// Whether nodes of a tree may have an op of that name with so many inputs.
+bool takes_inputs(std::string_view op, size_t inputs);
+
+/// The op with another value for one of its attributes.
+OpPtr with_attribute(const Op& op, std::string_view name, AttributeValue value);
 
 /// The attributes that an op is made from. Each call takes one: throws Error if it is missing or out of
 /// range, TypeError if it is of another type.
@@ -53,24 +60,47 @@ class AttributeReader {
   uint64_t taken_ = 0;  // bit i: attribute i
 };
 
+/// How many inputs nodes of a tree may give an op. Inference of shapes relies on it: functions that users
+/// call give an op its inputs, and a file might give others.
+struct Arity {
+  size_t least, most;
+
+  constexpr Arity(size_t count) : least(count), most(count) {}
+  constexpr Arity(size_t fewest, size_t largest) : least(fewest), most(largest) {}
+  static constexpr Arity at_least(size_t count) { return {count, SIZE_MAX}; }
+  /// Of ops that no tree has.
+  static constexpr Arity passes_only() { return {1, 0}; }
+  bool contains(size_t count) const { return least <= count && count <= most; }
+};
+
 class OpRegistry {
  public:
   using Maker = std::function<OpPtr(AttributeReader&)>;
 
-  /// Ops without attributes.
+  /// Ops without attributes, whose classes know their arity, as UnaryOp and BinaryOp do.
   template <class... T>
   void add() {
-    (add(shared_op<T>()->name(), [](AttributeReader&) { return shared_op<T>(); }), ...);
+    (add<T>(T::arity), ...);
+  }
+  /// Ops without attributes.
+  template <class... T>
+  void add(Arity inputs) {
+    (add(shared_op<T>()->name(), inputs, [](AttributeReader&) { return shared_op<T>(); }), ...);
   }
   /// Throws Error if there is an op of that name already.
-  void add(std::string_view name, Maker maker);
+  void add(std::string_view name, Arity inputs, Maker maker);
   /// An op that cannot be made from its attributes, since it has `state` beside them.
   void add_unsupported(std::string_view name, std::string_view state);
 
   OpPtr make(std::string_view name, const Attributes& attributes) const;
+  bool takes_inputs(std::string_view name, size_t inputs) const;
 
  private:
-  std::map<std::string, Maker, std::less<>> makers_;
+  struct Known {
+    Arity inputs;
+    Maker maker;
+  };
+  std::map<std::string, Known, std::less<>> ops_;
 };
 
 /// All ops. Defined high (executor/op_registry.cpp), for ops come from every folder.

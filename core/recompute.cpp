@@ -232,8 +232,9 @@ Variable recompute(FunctionRef<Variable(const Variable&)> f, const Variable& x, 
 bool is_recomputed(const Op& op) { return &op == shared_op<Recompute>().get(); }
 
 void add_recompute_ops(OpRegistry& ops) {
-  ops.add<Recompute, RecomputeCapture>();
-  ops.add("recompute_input",
+  ops.add<Recompute>(Arity::at_least(1));
+  ops.add<RecomputeCapture>(1);
+  ops.add("recompute_input", 1,
           [](AttributeReader& a) { return std::make_shared<RecomputeInput>(a.integer("block", 1)); });
 }
 

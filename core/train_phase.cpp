@@ -61,6 +61,6 @@ Variable in_train_phase(const Variable& training, FunctionRef<Variable()> infere
 
 bool chooses_by_phase(const Op& op) { return &op == shared_op<InTrainPhase>().get(); }
 
-void add_phase_ops(OpRegistry& ops) { ops.add<InTrainPhase>(); }
+void add_phase_ops(OpRegistry& ops) { ops.add<InTrainPhase>(2); }
 
 }  // namespace espalier

@@ -28,7 +28,7 @@ class Transfer : public Op {
 }  // namespace
 
 void add_transfer_op(OpRegistry& ops) {
-  ops.add("to", [](AttributeReader& a) {
+  ops.add("to", 1, [](AttributeReader& a) {
     return std::make_shared<Transfer>(a.device("from"), a.device("device"));
   });
 }

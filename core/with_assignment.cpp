@@ -127,6 +127,10 @@ OpPtr store_op() { return shared_op<Store>(); }
 OpPtr write_state_op() { return shared_op<WriteState>(); }
 bool is_store(const Op& op) { return &op == store_op().get(); }
 
-void add_assignment_ops(OpRegistry& ops) { ops.add<WithAssignment, Former, Store, WriteState>(); }
+void add_assignment_ops(OpRegistry& ops) {
+  ops.add<WithAssignment>(3);
+  ops.add<Former>(1);
+  ops.add<Store, WriteState>(Arity::passes_only());
+}
 
 }  // namespace espalier

@@ -88,13 +88,13 @@ OpRegistry make_op_registry() {
            add_join_op,
        })
     add(ops);
-  ops.add("matmul", [](AttributeReader& a) {
+  ops.add("matmul", 2, [](AttributeReader& a) {
     return matmul_op({a.flag("transpose_a"), a.flag("transpose_b")});
   });
-  ops.add("sum_of_products", [](AttributeReader& a) {
+  ops.add("sum_of_products", Arity::at_least(2), [](AttributeReader& a) {
     return sum_of_products_op({a.flag("transpose_a"), a.flag("transpose_b")}, a.flag("adds"));
   });
-  ops.add("matmul_update", [](AttributeReader& a) {
+  ops.add("matmul_update", Arity::passes_only(), [](AttributeReader& a) {
     return std::make_shared<MatmulUpdate>(MatmulForm{a.flag("transpose_a"), a.flag("transpose_b")});
   });
   for (const auto leaf : {"constant", "variable"}) ops.add_unsupported(leaf, "a value");

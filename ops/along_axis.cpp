@@ -212,11 +212,11 @@ Variable add_along_axis_like(const Variable& x, const Variable& indices, const V
 }
 
 void add_along_axis_ops(OpRegistry& ops) {
-  ops.add("take_along_axis",
+  ops.add("take_along_axis", 2,
           [](AttributeReader& a) { return std::make_shared<TakeAlongAxis>(a.integer("axis")); });
-  ops.add("add_along_axis_like",
+  ops.add("add_along_axis_like", 3,
           [](AttributeReader& a) { return std::make_shared<AddAlongAxisLike>(a.integer("axis")); });
-  ops.add("broadcast_beside",
+  ops.add("broadcast_beside", 2,
           [](AttributeReader& a) { return std::make_shared<BroadcastBeside>(a.integer("axis")); });
 }
 

@@ -114,8 +114,8 @@ Variable argmin(const Operand& x, int64_t axis) {
 }
 
 void add_arg_extreme_ops(OpRegistry& ops) {
-  ops.add("argmax", [](AttributeReader& a) { return std::make_shared<Argmax>(a.integer("axis")); });
-  ops.add("argmin", [](AttributeReader& a) { return std::make_shared<Argmin>(a.integer("axis")); });
+  ops.add("argmax", 1, [](AttributeReader& a) { return std::make_shared<Argmax>(a.integer("axis")); });
+  ops.add("argmin", 1, [](AttributeReader& a) { return std::make_shared<Argmin>(a.integer("axis")); });
 }
 
 }  // namespace espalier

@@ -283,8 +283,8 @@ Variable add_all_into(Variable first, const std::vector<Variable>& others) {
 }
 
 void add_arithmetic_ops(OpRegistry& ops) {
-  ops.add<Add, Subtract, Multiply, Divide, Power, Maximum, Minimum, Negative, Abs, Sign, Floor, Square,
-          AddAll>();
+  ops.add<Add, Subtract, Multiply, Divide, Power, Maximum, Minimum, Negative, Abs, Sign, Floor, Square>();
+  ops.add<AddAll>(Arity::at_least(2));
 }
 
 }  // namespace espalier

@@ -54,7 +54,7 @@ Variable reshape_by(const Variable& x, const std::vector<Variable>& like,
                std::source_location::current());
 }
 void add_axis_group_ops(OpRegistry& ops) {
-  ops.add("reshape_by", [](AttributeReader& a) {
+  ops.add("reshape_by", Arity::at_least(1), [](AttributeReader& a) {
     const Dims operands = a.integers("operands"), axes = a.integers("axes"), counts = a.integers("counts");
     std::vector<std::vector<AxisOf>> groups;
     size_t at = 0;

@@ -135,12 +135,13 @@ std::vector<Variable> broadcast_tensors(const std::vector<Variable>& variables, 
 }
 
 void add_axis_view_ops(OpRegistry& ops) {
-  ops.add<BroadcastTogether>();
-  ops.add("repeat_on_axis", [](AttributeReader& a) {
+  ops.add<BroadcastTogether>(Arity::at_least(2));
+  ops.add("repeat_on_axis", 1, [](AttributeReader& a) {
     return std::make_shared<RepeatOnAxis>(a.integer("count", 0), a.integer("axis"));
   });
-  ops.add("merge_axes", [](AttributeReader& a) { return std::make_shared<MergeAxes>(a.integers("groups")); });
-  ops.add("unflatten", [](AttributeReader& a) {
+  ops.add("merge_axes", 1,
+          [](AttributeReader& a) { return std::make_shared<MergeAxes>(a.integers("groups")); });
+  ops.add("unflatten", 1, [](AttributeReader& a) {
     const int64_t axis = a.integer("axis");
     return std::make_shared<Unflatten>(axis, a.shape("sizes"));
   });

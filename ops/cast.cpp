@@ -50,7 +50,7 @@ Variable cast(const Operand& x, DType dtype) {
 }
 
 void add_cast_op(OpRegistry& ops) {
-  ops.add("cast", [](AttributeReader& a) { return cast_op(a.dtype("dtype")); });
+  ops.add("cast", 1, [](AttributeReader& a) { return cast_op(a.dtype("dtype")); });
 }
 
 }  // namespace espalier

@@ -55,7 +55,7 @@ Variable checked_indices(const Variable& indices, const Variable& like, int64_t 
 }
 
 void add_checked_indices_op(OpRegistry& ops) {
-  ops.add("checked_indices", [](AttributeReader& a) {
+  ops.add("checked_indices", 2, [](AttributeReader& a) {
     const int64_t axis = a.integer("axis");
     const bool from_end = a.flag("from_end");
     return std::make_shared<CheckedIndices>(axis, from_end, a.text("function"));

@@ -114,8 +114,8 @@ Variable where(const Operand& condition, const Operand& a, const Operand& b) {
 }
 
 void add_comparison_ops(OpRegistry& ops) {
-  ops.add<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, LogicalAnd, LogicalOr, LogicalNot,
-          Where>();
+  ops.add<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, LogicalAnd, LogicalOr, LogicalNot>();
+  ops.add<Where>(3);
 }
 
 }  // namespace espalier

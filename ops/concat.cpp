@@ -161,8 +161,9 @@ Variable concat_part(const Variable& x, const std::vector<Variable>& parts, size
 }
 
 void add_concat_ops(OpRegistry& ops) {
-  ops.add("concat", [](AttributeReader& a) { return std::make_shared<Concat>(a.integer("axis")); });
-  ops.add("concat_part", [](AttributeReader& a) {
+  ops.add("concat", Arity::at_least(1),
+          [](AttributeReader& a) { return std::make_shared<Concat>(a.integer("axis")); });
+  ops.add("concat_part", Arity::at_least(2), [](AttributeReader& a) {
     return std::make_shared<ConcatPart>(static_cast<size_t>(a.integer("part", 0)), a.integer("axis"));
   });
 }

@@ -129,7 +129,7 @@ Variable count_elements(const Operand& x, const Axes& axes, bool keep_dims, bool
 }
 
 void add_count_op(OpRegistry& ops) {
-  ops.add("count_nonzero", [](AttributeReader& a) {
+  ops.add("count_nonzero", 1, [](AttributeReader& a) {
     const Dims axes = a.integers("axes");
     const bool keep_dims = a.flag("keep_dims");
     return std::make_shared<CountElements>(axes, keep_dims, a.flag("zeros"));

@@ -315,8 +315,9 @@ Variable histogram(const Operand& x, int64_t bins, double low, double high) {
 }
 
 void add_counting_ops(OpRegistry& ops) {
-  ops.add("unique", [](AttributeReader& a) { return std::make_shared<Unique>(a.integer("count", 0)); });
-  ops.add("bincount", [](AttributeReader& a) { return std::make_shared<Bincount>(a.integer("length", 0)); });
+  ops.add("unique", 1, [](AttributeReader& a) { return std::make_shared<Unique>(a.integer("count", 0)); });
+  ops.add("bincount", 1,
+          [](AttributeReader& a) { return std::make_shared<Bincount>(a.integer("length", 0)); });
 }
 
 }  // namespace espalier

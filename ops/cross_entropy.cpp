@@ -120,8 +120,9 @@ OpPtr log_softmax_pick_gradient(std::string function) {
 }
 
 void add_cross_entropy_ops(OpRegistry& ops) {
-  ops.add("log_softmax_pick", [](AttributeReader& a) { return log_softmax_pick(a.text("function")); });
-  ops.add("log_softmax_pick_gradient",
+  ops.add("log_softmax_pick", Arity::passes_only(),
+          [](AttributeReader& a) { return log_softmax_pick(a.text("function")); });
+  ops.add("log_softmax_pick_gradient", Arity::passes_only(),
           [](AttributeReader& a) { return log_softmax_pick_gradient(a.text("function")); });
 }
 

@@ -224,8 +224,8 @@ Variable cumprod_backwards(const Variable& x, int64_t axis) {
 }
 
 void add_cumulative_ops(OpRegistry& ops) {
-  ops.add("cumsum", remade_scan<Cumsum>);
-  ops.add("cumprod", remade_scan<Cumprod>);
+  ops.add("cumsum", 1, remade_scan<Cumsum>);
+  ops.add("cumprod", 1, remade_scan<Cumprod>);
 }
 
 }  // namespace espalier

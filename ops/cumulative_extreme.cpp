@@ -140,7 +140,7 @@ Variable logcumsumexp(const Operand& x, int64_t axis) {
 }
 
 void add_cumulative_extreme_ops(OpRegistry& ops) {
-  ops.add<CumulativeExtreme<true>, CumulativeExtreme<false>, LogCumsumExp>();
+  ops.add<CumulativeExtreme<true>, CumulativeExtreme<false>, LogCumsumExp>(1);
 }
 
 }  // namespace espalier

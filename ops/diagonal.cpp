@@ -222,10 +222,11 @@ void add_diagonal_ops(OpRegistry& ops) {
   const auto place = [](AttributeReader& a) {
     return DiagonalPlace{a.integer("offset"), a.integer("axis1"), a.integer("axis2")};
   };
-  ops.add("diagonal", [=](AttributeReader& a) { return std::make_shared<Diagonal>(place(a)); });
-  ops.add("put_diagonal_like",
+  ops.add("diagonal", 1, [=](AttributeReader& a) { return std::make_shared<Diagonal>(place(a)); });
+  ops.add("put_diagonal_like", 2,
           [=](AttributeReader& a) { return std::make_shared<PutDiagonalLike>(place(a)); });
-  ops.add("diag_embed", [](AttributeReader& a) { return std::make_shared<DiagEmbed>(a.integer("offset")); });
+  ops.add("diag_embed", 1,
+          [](AttributeReader& a) { return std::make_shared<DiagEmbed>(a.integer("offset")); });
 }
 
 }  // namespace espalier

@@ -92,8 +92,8 @@ Variable roll(const Operand& x, int64_t shift, int64_t axis) {
 }
 
 void add_flip_ops(OpRegistry& ops) {
-  ops.add("flip", [](AttributeReader& a) { return std::make_shared<Flip>(a.integers("axes")); });
-  ops.add("roll",
+  ops.add("flip", 1, [](AttributeReader& a) { return std::make_shared<Flip>(a.integers("axes")); });
+  ops.add("roll", 1,
           [](AttributeReader& a) { return std::make_shared<Roll>(a.integer("shift"), a.integer("axis")); });
 }
 

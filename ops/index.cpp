@@ -291,15 +291,15 @@ Variable one_hot(const Operand& indices, int64_t classes, DType dtype) {
 }
 
 void add_index_ops(OpRegistry& ops) {
-  ops.add<PutLike>();
-  ops.add("pick", [](AttributeReader& a) { return std::make_shared<Pick>(a.text("function")); });
-  ops.add("gather", [](AttributeReader& a) { return std::make_shared<Gather>(a.integer("axis")); });
-  ops.add("look_up", [](AttributeReader& a) {
+  ops.add<PutLike>(3);
+  ops.add("pick", 2, [](AttributeReader& a) { return std::make_shared<Pick>(a.text("function")); });
+  ops.add("gather", 2, [](AttributeReader& a) { return std::make_shared<Gather>(a.integer("axis")); });
+  ops.add("look_up", 2, [](AttributeReader& a) {
     return std::make_shared<LookUp>(a.text("function"), a.flag("from_end"));
   });
-  ops.add("scatter_add_like",
+  ops.add("scatter_add_like", 3,
           [](AttributeReader& a) { return std::make_shared<ScatterAddLike>(a.integer("axis")); });
-  ops.add("one_hot", [](AttributeReader& a) {
+  ops.add("one_hot", 1, [](AttributeReader& a) {
     return std::make_shared<OneHot>(a.integer("classes", 1), a.dtype("dtype"));
   });
 }

@@ -106,11 +106,11 @@ Variable shift_by_one(const Variable& x, bool reverse, double fill) {
 }
 
 void add_linear_scan_ops(OpRegistry& ops) {
-  ops.add("linear_scan", [](AttributeReader& a) {
+  ops.add("linear_scan", 2, [](AttributeReader& a) {
     const bool reverse = a.flag("reverse");
     return std::make_shared<LinearScan>(LinearScanForm{reverse, a.flag("lagged")});
   });
-  ops.add("shift_by_one", [](AttributeReader& a) {
+  ops.add("shift_by_one", 1, [](AttributeReader& a) {
     const bool reverse = a.flag("reverse");
     return std::make_shared<ShiftByOne>(reverse, a.real("fill"));
   });

@@ -186,7 +186,7 @@ Variable repeat_interleave(const Operand& x, const Operand& counts, int64_t axis
 }
 
 void add_mask_ops(OpRegistry& ops) {
-  ops.add("nonzero_positions", [](AttributeReader& a) {
+  ops.add("nonzero_positions", 1, [](AttributeReader& a) {
     const int64_t count = a.integer("count", 0);
     const bool flat = a.flag("flat");
     return std::make_shared<NonzeroPositions>(count, flat, a.text("function"));

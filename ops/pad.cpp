@@ -191,9 +191,9 @@ Variable pad(const Operand& x, const std::vector<Padding>& paddings, const PadOp
 
 void add_pad_ops(OpRegistry& ops) {
   const auto by = [](AttributeReader& a) { return Padding{a.integer("before", 0), a.integer("after", 0)}; };
-  ops.add("pad_constant",
+  ops.add("pad_constant", 2,
           [=](AttributeReader& a) { return std::make_shared<PadConstant>(a.integer("axis"), by(a)); });
-  ops.add("pad_from_axis", [=](AttributeReader& a) {
+  ops.add("pad_from_axis", 1, [=](AttributeReader& a) {
     const std::string& mode = a.text("mode");
     for (const PadMode known : {PadMode::reflect, PadMode::replicate, PadMode::circular})
       if (mode == mode_name(known)) return std::make_shared<PadFromAxis>(a.integer("axis"), by(a), known);

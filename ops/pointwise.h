@@ -165,6 +165,7 @@ class PointwiseOp : public Op {
 template <class F, class Types, class Result = Same>
 class UnaryOp : public PointwiseOp<F, Types, Result> {
  public:
+  static constexpr size_t arity = 1;
   explicit UnaryOp(const OpTraits& traits = {}) : PointwiseOp<F, Types, Result>(traits) {}
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Types>(*in[0], this->name());
@@ -190,6 +191,7 @@ class UnaryOp : public PointwiseOp<F, Types, Result> {
 template <class F, class Types, class Result = Same>
 class BinaryOp : public PointwiseOp<F, Types, Result> {
  public:
+  static constexpr size_t arity = 2;
   explicit BinaryOp(const OpTraits& traits = {}) : PointwiseOp<F, Types, Result>(traits) {}
   Specs infer(const InputSpecs& in) const override {
     check_same_dtype(*in[0], *in[1], this->name());

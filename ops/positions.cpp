@@ -75,8 +75,8 @@ Variable positions_like(const Variable& like, int64_t axis) {
 }
 
 void add_position_ops(OpRegistry& ops) {
-  ops.add<PairPositionsLike>();
-  ops.add("positions_like",
+  ops.add<PairPositionsLike>(1);
+  ops.add("positions_like", 1,
           [](AttributeReader& a) { return std::make_shared<PositionsLike>(a.integer("axis")); });
 }
 

@@ -142,7 +142,7 @@ Variable prod(const Operand& x, const Axes& axes, bool keep_dims) {
 }
 
 void add_product_ops(OpRegistry& ops) {
-  ops.add("prod", [](AttributeReader& a) { return std::make_shared<Prod>(a.integer("axis")); });
+  ops.add("prod", 1, [](AttributeReader& a) { return std::make_shared<Prod>(a.integer("axis")); });
 }
 
 }  // namespace espalier

@@ -196,8 +196,8 @@ Variable draw(const Shape& shape, DType dtype, Device device, const std::source_
 
 template <class Distribution>
 void add_draws(OpRegistry& ops) {
-  ops.add<DrawLike<Distribution>>();
-  ops.add(Distribution::name, [](AttributeReader& a) {
+  ops.add<DrawLike<Distribution>>(1);
+  ops.add(Distribution::name, 0, [](AttributeReader& a) {
     Spec spec{a.dtype("dtype"), a.shape("shape")};
     return std::make_shared<Draw<Distribution>>(std::move(spec), a.device("device"));
   });
@@ -249,9 +249,9 @@ Variable dropout(const Operand& x, double rate) {
 void add_random_ops(OpRegistry& ops) {
   add_draws<StandardNormal>(ops);
   add_draws<UnitUniform>(ops);
-  ops.add<Bernoulli, DrawInTraining>();
-  ops.add("full_like", [](AttributeReader& a) { return std::make_shared<FullLike>(a.real("value")); });
-  ops.add("dropout_mask", [](AttributeReader& a) {
+  ops.add<Bernoulli, DrawInTraining>(1);
+  ops.add("full_like", 1, [](AttributeReader& a) { return std::make_shared<FullLike>(a.real("value")); });
+  ops.add("dropout_mask", 1, [](AttributeReader& a) {
     const double rate = a.real("rate");
     if (!is_dropout_rate(rate)) a.refuse("rate");
     return std::make_shared<DropoutMask>(rate);

@@ -278,11 +278,11 @@ Variable count_ratio(const Variable& a, const Variable& b) {
 }
 
 void add_reduce_ops(OpRegistry& ops) {
-  ops.add<SumToLike, CountRatio>();
-  ops.add("sum", remade<Sum>);
-  ops.add("mean", remade<Mean>);
-  ops.add("max", remade<Max>);
-  ops.add("min", remade<Min>);
+  ops.add<SumToLike, CountRatio>(2);
+  ops.add("sum", 1, remade<Sum>);
+  ops.add("mean", 1, remade<Mean>);
+  ops.add("max", 1, remade<Max>);
+  ops.add("min", 1, remade<Min>);
 }
 
 }  // namespace espalier

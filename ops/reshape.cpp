@@ -388,20 +388,23 @@ Variable pad_like(const Variable& x, const Variable& like, int64_t axis, int64_t
 }
 
 void add_reshape_ops(OpRegistry& ops) {
-  ops.add<ReshapeLike, UnfoldLike, FoldRows, BroadcastLike>();
-  ops.add("reshape", [](AttributeReader& a) { return std::make_shared<Reshape>(a.shape("shape")); });
-  ops.add("flatten", [](AttributeReader& a) { return std::make_shared<Flatten>(a.integer("first")); });
-  ops.add("unsqueeze", [](AttributeReader& a) { return std::make_shared<Unsqueeze>(a.integers("axes")); });
-  ops.add("squeeze", [](AttributeReader& a) { return std::make_shared<Squeeze>(a.integers("axes")); });
-  ops.add("broadcast_to", [](AttributeReader& a) { return std::make_shared<BroadcastTo>(a.shape("shape")); });
-  ops.add("transpose", [](AttributeReader& a) { return std::make_shared<Transpose>(a.integers("order")); });
-  ops.add("slice", [](AttributeReader& a) {
+  ops.add<ReshapeLike, UnfoldLike, BroadcastLike>(2);
+  ops.add<FoldRows>(1);
+  ops.add("reshape", 1, [](AttributeReader& a) { return std::make_shared<Reshape>(a.shape("shape")); });
+  ops.add("flatten", 1, [](AttributeReader& a) { return std::make_shared<Flatten>(a.integer("first")); });
+  ops.add("unsqueeze", 1, [](AttributeReader& a) { return std::make_shared<Unsqueeze>(a.integers("axes")); });
+  ops.add("squeeze", 1, [](AttributeReader& a) { return std::make_shared<Squeeze>(a.integers("axes")); });
+  ops.add("broadcast_to", 1,
+          [](AttributeReader& a) { return std::make_shared<BroadcastTo>(a.shape("shape")); });
+  ops.add("transpose", 1,
+          [](AttributeReader& a) { return std::make_shared<Transpose>(a.integers("order")); });
+  ops.add("slice", 1, [](AttributeReader& a) {
     return std::make_shared<Slice>(a.integer("axis"), a.integer("begin"), a.integer("end"));
   });
-  ops.add("pad_like", [](AttributeReader& a) {
+  ops.add("pad_like", 2, [](AttributeReader& a) {
     return std::make_shared<PadLike>(a.integer("axis"), a.integer("begin"));
   });
-  ops.add("slice_like", [](AttributeReader& a) {
+  ops.add("slice_like", 2, [](AttributeReader& a) {
     return std::make_shared<SliceLike>(a.integer("axis"), a.integer("begin"));
   });
 }

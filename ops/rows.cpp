@@ -268,6 +268,9 @@ Variable put_rows(const Variable& table, const Variable& rows, const Variable& v
 bool sums_rows(const Op& op) { return &op == shared_op<SumRows>().get(); }
 bool puts_rows(const Variable& v) { return &v.node()->op() == shared_op<PutRows>().get(); }
 
-void add_row_ops(OpRegistry& ops) { ops.add<SumRows, TakeRows, PutRows>(); }
+void add_row_ops(OpRegistry& ops) {
+  ops.add<SumRows, PutRows>(3);
+  ops.add<TakeRows>(2);
+}
 
 }  // namespace espalier

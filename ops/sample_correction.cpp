@@ -32,6 +32,6 @@ Variable sample_correction(const Variable& x, const Variable& variance) {
 }
 bool is_sample_correction(const Op& op) { return &op == shared_op<SampleCorrection>().get(); }
 
-void add_sample_correction_op(OpRegistry& ops) { ops.add<SampleCorrection>(); }
+void add_sample_correction_op(OpRegistry& ops) { ops.add<SampleCorrection>(2); }
 
 }  // namespace espalier

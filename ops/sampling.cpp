@@ -179,14 +179,14 @@ Variable categorical(const Operand& logits) {
 }
 
 void add_sampling_ops(OpRegistry& ops) {
-  ops.add<DrawBy<sampling::Poisson>, DrawBy<sampling::Gamma>>();
-  ops.add("truncated_normal_like", [](AttributeReader& a) {
+  ops.add<DrawBy<sampling::Poisson>, DrawBy<sampling::Gamma>>(1);
+  ops.add("truncated_normal_like", 1, [](AttributeReader& a) {
     return std::make_shared<TruncatedNormalLike>(a.real("low"), a.real("high"));
   });
-  ops.add("randint_like", [](AttributeReader& a) {
+  ops.add("randint_like", 1, [](AttributeReader& a) {
     return std::make_shared<RandintLike>(a.integer("low"), a.integer("high"));
   });
-  ops.add("multinomial", [](AttributeReader& a) {
+  ops.add("multinomial", 1, [](AttributeReader& a) {
     const int64_t count = a.integer("count", 0);
     return multinomial_op(count, a.flag("replacement"));
   });

@@ -254,9 +254,9 @@ Variable scatter_add(const Operand& x, const Operand& indices, const Operand& va
 void add_scatter_ops(OpRegistry& ops) {
   const auto form = [](AttributeReader& a) { return Chosen{a.integer("axis"), a.flag("along")}; };
   for (const auto name : {"scatter", "put_along_axis"})
-    ops.add(name, [=](AttributeReader& a) { return std::make_shared<Put>(form(a)); });
-  ops.add("take_last", [=](AttributeReader& a) { return std::make_shared<TakeLast>(form(a)); });
-  ops.add("broadcast_to_chosen", [=](AttributeReader& a) {
+    ops.add(name, 3, [=](AttributeReader& a) { return std::make_shared<Put>(form(a)); });
+  ops.add("take_last", 2, [=](AttributeReader& a) { return std::make_shared<TakeLast>(form(a)); });
+  ops.add("broadcast_to_chosen", 3, [=](AttributeReader& a) {
     const Chosen chosen = form(a);
     return std::make_shared<BroadcastToChosen>(chosen, a.text("function"));
   });

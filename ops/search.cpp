@@ -101,7 +101,8 @@ Variable searchsorted(const Operand& sorted, const Operand& values, bool right) 
 }
 
 void add_search_op(OpRegistry& ops) {
-  ops.add("searchsorted", [](AttributeReader& a) { return std::make_shared<SearchSorted>(a.flag("right")); });
+  ops.add("searchsorted", 2,
+          [](AttributeReader& a) { return std::make_shared<SearchSorted>(a.flag("right")); });
 }
 
 }  // namespace espalier

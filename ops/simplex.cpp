@@ -98,6 +98,6 @@ Variable gumbel_softmax(const Operand& logits, const GumbelSoftmaxOptions& optio
   return exchange_last_axis(stop_gradient(hard - soft) + soft, a);
 }
 
-void add_simplex_ops(OpRegistry& ops) { ops.add<Sparsemax>(); }
+void add_simplex_ops(OpRegistry& ops) { ops.add<Sparsemax>(1); }
 
 }  // namespace espalier

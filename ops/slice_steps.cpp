@@ -152,8 +152,8 @@ void add_slice_steps_ops(OpRegistry& ops) {
     if (read.step == 0) a.refuse("step");
     return read;
   };
-  ops.add("slice_steps", [=](AttributeReader& a) { return std::make_shared<SliceSteps>(steps(a)); });
-  ops.add("pad_steps_like", [=](AttributeReader& a) { return std::make_shared<PadStepsLike>(steps(a)); });
+  ops.add("slice_steps", 1, [=](AttributeReader& a) { return std::make_shared<SliceSteps>(steps(a)); });
+  ops.add("pad_steps_like", 2, [=](AttributeReader& a) { return std::make_shared<PadStepsLike>(steps(a)); });
 }
 
 }  // namespace espalier

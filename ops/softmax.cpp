@@ -128,6 +128,6 @@ Variable along(const Operand& x, int64_t axis, std::string_view name) {
 Variable softmax(const Operand& x, int64_t axis) { return along<Softmax>(x, axis, "softmax"); }
 Variable log_softmax(const Operand& x, int64_t axis) { return along<LogSoftmax>(x, axis, "log_softmax"); }
 
-void add_softmax_ops(OpRegistry& ops) { ops.add<Softmax, LogSoftmax>(); }
+void add_softmax_ops(OpRegistry& ops) { ops.add<Softmax, LogSoftmax>(1); }
 
 }  // namespace espalier

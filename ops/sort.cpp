@@ -259,13 +259,13 @@ Variable median(const Operand& x) {
 }
 
 void add_sort_ops(OpRegistry& ops) {
-  ops.add("sort", [](AttributeReader& a) { return std::make_shared<Sort>(a.flag("descending")); });
-  ops.add("topk", [](AttributeReader& a) {
+  ops.add("sort", 1, [](AttributeReader& a) { return std::make_shared<Sort>(a.flag("descending")); });
+  ops.add("topk", 1, [](AttributeReader& a) {
     const int64_t k = a.integer("k", 0);
     return std::make_shared<TopK>(k, a.flag("largest"));
   });
-  ops.add("kthvalue", [](AttributeReader& a) { return std::make_shared<KthValue>(a.integer("k", 1)); });
-  ops.add("median", [](AttributeReader&) { return std::make_shared<KthValue>(std::nullopt); });
+  ops.add("kthvalue", 1, [](AttributeReader& a) { return std::make_shared<KthValue>(a.integer("k", 1)); });
+  ops.add("median", 1, [](AttributeReader&) { return std::make_shared<KthValue>(std::nullopt); });
 }
 
 }  // namespace espalier

@@ -351,17 +351,17 @@ Variable joined_put_rows(std::span<const Variable> gradients, Variable sum) {
 }
 
 void add_stack_rows_ops(OpRegistry& ops) {
-  ops.add("stack_rows", [](AttributeReader& a) {
+  ops.add("stack_rows", Arity::at_least(1), [](AttributeReader& a) {
     const Dims sources = a.integers("sources"), rows = a.integers("rows");
     std::vector<RowPiece> pieces;
     for (size_t i = 0; i < sources.size() && i < rows.size(); ++i)
       pieces.push_back({static_cast<uint32_t>(sources[i]), static_cast<int32_t>(rows[i])});
     return stack_rows_op(std::move(pieces));
   });
-  ops.add("row_range", [](AttributeReader& a) {
+  ops.add("row_range", 1, [](AttributeReader& a) {
     return std::make_shared<RowRange>(a.integer("begin"), a.integer("step"), a.integer("count"));
   });
-  ops.add("put_rows_like", [](AttributeReader& a) {
+  ops.add("put_rows_like", Arity::at_least(1), [](AttributeReader& a) {
     const Dims pairs = a.integers("pairs");
     return std::make_shared<PutRowsLike>(pairs_from({pairs.begin(), pairs.end()}), a.integer("row_elements"),
                                          a.flag("adds", false));

@@ -30,6 +30,6 @@ struct StopGradient : Op {
 
 Variable stop_gradient(const Operand& x) { return apply_unary<StopGradient>(x); }
 
-void add_stop_gradient_op(OpRegistry& ops) { ops.add<StopGradient>(); }
+void add_stop_gradient_op(OpRegistry& ops) { ops.add<StopGradient>(1); }
 
 }  // namespace espalier

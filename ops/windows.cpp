@@ -165,11 +165,11 @@ Variable add_windows(const Variable& x, int64_t length, int64_t axis, int64_t st
 }
 
 void add_window_ops(OpRegistry& ops) {
-  ops.add("sliding_windows", [](AttributeReader& a) {
+  ops.add("sliding_windows", 1, [](AttributeReader& a) {
     return std::make_shared<SlidingWindows>(
         Sliding{a.integer("axis"), a.integer("size", 1), a.integer("step", 1), a.integer("dilation", 1)});
   });
-  ops.add("add_windows", [](AttributeReader& a) {
+  ops.add("add_windows", {1, 2}, [](AttributeReader& a) {
     const int64_t axis = a.integer("axis"), step = a.integer("step", 1), dilation = a.integer("dilation", 1);
     return std::make_shared<AddWindows>(axis, step, dilation, a.integer("length", 0));
   });

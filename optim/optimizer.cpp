@@ -31,7 +31,7 @@ struct Assign : Op {
 
 }  // namespace
 
-void add_assign_op(OpRegistry& ops) { ops.add<Assign>(); }
+void add_assign_op(OpRegistry& ops) { ops.add<Assign>(2); }
 
 namespace optim {
 

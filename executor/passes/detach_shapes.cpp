@@ -23,7 +23,7 @@ struct ShapeOnly : Op {
 }  // namespace
 
 void add_shape_op(OpRegistry& ops) {
-  ops.add("shape", [](AttributeReader& a) {
+  ops.add("shape", Arity::passes_only(), [](AttributeReader& a) {
     Spec spec{a.dtype("dtype"), a.shape("shape")};
     (void)spec.shape.elements();  // throws on negative sizes
     return std::make_shared<ShapeOnly>(std::move(spec));

@@ -190,7 +190,7 @@ bool join(Graph& graph, const std::vector<int>& readers, uint32_t i) {
 
 }  // namespace
 
-void add_join_op(OpRegistry& ops) { ops.add("join", make_join); }
+void add_join_op(OpRegistry& ops) { ops.add("join", Arity::passes_only(), make_join); }
 
 bool join_slices(Graph& graph, const CompileOptions&) {
   std::vector<int> readers(graph.nodes.size(), 0);

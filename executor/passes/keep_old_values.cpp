@@ -39,7 +39,7 @@ uint32_t behind_views(const Graph& graph, uint32_t node) {
 
 }  // namespace
 
-void add_keep_op(OpRegistry& ops) { ops.add<Keep>(); }
+void add_keep_op(OpRegistry& ops) { ops.add<Keep>(Arity::passes_only()); }
 
 bool keep_old_values(Graph& graph, const CompileOptions&) {
   const auto writes = [](const GraphNode& n) {

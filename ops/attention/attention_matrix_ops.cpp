@@ -227,10 +227,10 @@ Variable attention_dropout(const Variable& q, const Variable& k, const std::vect
 }
 
 void add_attention_matrix_ops(OpRegistry& ops) {
-  ops.add<AttentionKeys, NoAttentionKeys>();
-  ops.add("attention_weights",
+  ops.add<AttentionKeys, NoAttentionKeys>(1);
+  ops.add("attention_weights", {3, 6},
           [](AttributeReader& a) { return std::make_shared<AttentionWeights>(AttentionForm::read(a)); });
-  ops.add("attention_dropout", [](AttributeReader& a) {
+  ops.add("attention_dropout", {2, 6}, [](AttributeReader& a) {
     const AttentionForm form = AttentionForm::read(a);
     if (!form.keyed) a.refuse("keyed");
     return std::make_shared<AttentionDropout>(form);

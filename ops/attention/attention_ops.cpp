@@ -228,9 +228,9 @@ Gradients attention_gradients(const GradientRule& rule, const std::vector<Variab
 }
 
 void add_attention_ops(OpRegistry& ops) {
-  ops.add("attention",
+  ops.add("attention", {3, 6},
           [](AttributeReader& a) { return std::make_shared<Attention>(AttentionForm::read(a)); });
-  ops.add("attention_gradient",
+  ops.add("attention_gradient", {6, 9},
           [](AttributeReader& a) { return std::make_shared<AttentionGradient>(AttentionForm::read(a)); });
   add_attention_matrix_ops(ops);
 }

@@ -278,8 +278,9 @@ Variable convolution_transpose(const Variable& g, const Variable& kernels, const
 }
 
 void add_convolution_ops(OpRegistry& ops) {
-  ops.add("conv", [](AttributeReader& a) { return std::make_shared<Convolution>(ConvolutionForm::read(a)); });
-  ops.add("conv_transpose", [](AttributeReader& a) {
+  ops.add("conv", 2,
+          [](AttributeReader& a) { return std::make_shared<Convolution>(ConvolutionForm::read(a)); });
+  ops.add("conv_transpose", {2, 3}, [](AttributeReader& a) {
     ConvolutionForm form = ConvolutionForm::read(a);
     const Dims more = a.integers("more");
     if (more.size() != form.axes()) a.refuse("more");
@@ -287,7 +288,7 @@ void add_convolution_ops(OpRegistry& ops) {
       if (number < 0) a.refuse("more");
     return std::make_shared<ConvolutionTranspose>(std::move(form), more);
   });
-  ops.add("conv_kernels",
+  ops.add("conv_kernels", 3,
           [](AttributeReader& a) { return std::make_shared<ConvolutionKernels>(ConvolutionForm::read(a)); });
 }
 

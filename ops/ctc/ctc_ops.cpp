@@ -275,9 +275,9 @@ OpPtr ctc_loss_gradient_op(CtcForm form) { return std::make_shared<CtcLossGradie
 OpPtr ctc_loss_curvature_op(CtcForm form) { return std::make_shared<CtcLossCurvature>(form); }
 
 void add_ctc_ops(OpRegistry& ops) {
-  ops.add("ctc_loss", made_from<CtcLoss>);
-  ops.add("ctc_loss_gradient", made_from<CtcLossGradient>);
-  ops.add("ctc_loss_curvature", made_from<CtcLossCurvature>);
+  ops.add("ctc_loss", 4, made_from<CtcLoss>);
+  ops.add("ctc_loss_gradient", 6, made_from<CtcLossGradient>);
+  ops.add("ctc_loss_curvature", 5, made_from<CtcLossCurvature>);
 }
 
 }  // namespace espalier

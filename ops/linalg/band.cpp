@@ -54,7 +54,7 @@ Variable band_like(const Variable& x, int64_t below, int64_t above, double diago
 }
 
 void add_band_op(OpRegistry& ops) {
-  ops.add("band_like", [](AttributeReader& a) {
+  ops.add("band_like", 1, [](AttributeReader& a) {
     const int64_t below = a.integer("below"), above = a.integer("above");
     return std::make_shared<BandLike>(below, above, a.real("diagonal"));
   });

@@ -60,6 +60,6 @@ Variable cholesky_factor(const Variable& a) {
   return apply(shared_op<Cholesky>(), {&a}, std::source_location::current());
 }
 
-void add_cholesky_op(OpRegistry& ops) { ops.add<Cholesky>(); }
+void add_cholesky_op(OpRegistry& ops) { ops.add<Cholesky>(1); }
 
 }  // namespace espalier

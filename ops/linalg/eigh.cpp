@@ -102,6 +102,6 @@ Variable eigenvalues(const Variable& a) {
   return apply(shared_op<Eigenvalues>(), {&a}, std::source_location::current());
 }
 
-void add_eigh_ops(OpRegistry& ops) { ops.add<Eigh, Eigenvalues>(); }
+void add_eigh_ops(OpRegistry& ops) { ops.add<Eigh, Eigenvalues>(1); }
 
 }  // namespace espalier

@@ -209,12 +209,12 @@ Variable lu_determinant(const LuFactors& factors, DeterminantForm form) {
 }
 
 void add_lu_ops(OpRegistry& ops) {
-  ops.add<LuFactor>();
-  ops.add("lu_solve", [](AttributeReader& a) {
+  ops.add<LuFactor>(1);
+  ops.add("lu_solve", 4, [](AttributeReader& a) {
     const bool transposed = a.flag("transposed");
     return std::make_shared<LuSolve>(transposed, a.text("function"));
   });
-  ops.add("lu_determinant", [](AttributeReader& a) {
+  ops.add("lu_determinant", 3, [](AttributeReader& a) {
     const int64_t form = a.integer("form", 0);
     if (form > 2) a.refuse("form");
     return std::make_shared<LuDeterminant>(static_cast<DeterminantForm>(form));

@@ -42,6 +42,6 @@ Variable pinv_with_gradient(const Variable& value, const Variable& a) {
   return apply(shared_op<PinvView>(), {&value, &a}, std::source_location::current());
 }
 
-void add_pinv_op(OpRegistry& ops) { ops.add<PinvView>(); }
+void add_pinv_op(OpRegistry& ops) { ops.add<PinvView>(2); }
 
 }  // namespace espalier

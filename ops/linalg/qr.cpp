@@ -114,6 +114,6 @@ Variable qr_factors(const Variable& a) {
   return apply(shared_op<Qr>(), {&a}, std::source_location::current());
 }
 
-void add_qr_op(OpRegistry& ops) { ops.add<Qr>(); }
+void add_qr_op(OpRegistry& ops) { ops.add<Qr>(1); }
 
 }  // namespace espalier

@@ -131,6 +131,6 @@ Variable singular_values(const Variable& a) {
   return apply(shared_op<SingularValues>(), {&a}, std::source_location::current());
 }
 
-void add_svd_ops(OpRegistry& ops) { ops.add<Svd, SingularValues>(); }
+void add_svd_ops(OpRegistry& ops) { ops.add<Svd, SingularValues>(1); }
 
 }  // namespace espalier

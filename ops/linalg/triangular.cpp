@@ -108,7 +108,7 @@ Variable triangular_solve_of(const Variable& a, const Variable& b, bool upper, b
 }
 
 void add_triangular_ops(OpRegistry& ops) {
-  ops.add("triangular_solve", [](AttributeReader& a) {
+  ops.add("triangular_solve", 2, [](AttributeReader& a) {
     const bool upper = a.flag("upper"), transposed = a.flag("transposed");
     return std::make_shared<TriangularSolve>(upper, transposed, a.flag("unit"));
   });

@@ -177,7 +177,7 @@ PooledWithIndices fractional_max_pool_with_indices(const Operand& x, const Fract
 }
 
 void add_fractional_pool_op(OpRegistry& ops) {
-  ops.add("fractional_argmax", [](AttributeReader& a) {
+  ops.add("fractional_argmax", 2, [](AttributeReader& a) {
     Dims kernel = a.integers("kernel"), count = a.integers("count");
     const auto positive = [](const Dims& list) {
       for (const int64_t number : list)

@@ -240,10 +240,12 @@ Variable pool_count(const Variable& like, const PoolForm& form, bool with_paddin
 }
 
 void add_pool_ops(OpRegistry& ops) {
-  ops.add("pool_argmax", [](AttributeReader& a) { return std::make_shared<PoolArgmax>(PoolForm::read(a)); });
-  ops.add("pool_sum", [](AttributeReader& a) { return std::make_shared<PoolSum>(PoolForm::read(a)); });
-  ops.add("pool_spread", [](AttributeReader& a) { return std::make_shared<PoolSpread>(PoolForm::read(a)); });
-  ops.add("pool_count", [](AttributeReader& a) {
+  ops.add("pool_argmax", 1,
+          [](AttributeReader& a) { return std::make_shared<PoolArgmax>(PoolForm::read(a)); });
+  ops.add("pool_sum", 1, [](AttributeReader& a) { return std::make_shared<PoolSum>(PoolForm::read(a)); });
+  ops.add("pool_spread", 2,
+          [](AttributeReader& a) { return std::make_shared<PoolSpread>(PoolForm::read(a)); });
+  ops.add("pool_count", 1, [](AttributeReader& a) {
     PoolForm form = PoolForm::read(a);
     return std::make_shared<PoolCount>(std::move(form), a.flag("with_padding"));
   });

@@ -299,11 +299,11 @@ MemoryStates memory_cell(const MemoryCellForm& form, std::span<const Variable> s
 }
 
 void add_memory_cell_ops(OpRegistry& ops) {
-  ops.add("memory_cell", [](AttributeReader& a) {
+  ops.add("memory_cell", Arity::at_least(1), [](AttributeReader& a) {
     MemoryCellForm form = read_form(a);
     return std::make_shared<MemoryCell>(std::move(form), a.flag("keeps"));
   });
-  ops.add("memory_cell_gradient", [](AttributeReader& a) {
+  ops.add("memory_cell_gradient", Arity::at_least(4), [](AttributeReader& a) {
     MemoryCellForm form = read_form(a);
     const int64_t given = a.integer("given", 1);
     if (given > 3) a.refuse("given");

@@ -355,18 +355,20 @@ void add_recurrence_ops(OpRegistry& ops) {
   add_memory_cell_ops(ops);
   add_sequence_check_ops(ops);
   for (const bool lengths : {false, true}) {
-    ops.add(lengths ? "padded_recurrence" : "recurrence", [lengths](AttributeReader& a) {
+    const size_t least = lengths ? 4 : 3;
+    ops.add(lengths ? "padded_recurrence" : "recurrence", {least, least + 3}, [lengths](AttributeReader& a) {
       Settings settings = read_settings(a, lengths);
       const bool keeps = a.flag("keeps");
       if (keeps && !keeps_gates(settings.form.cell)) a.refuse("keeps");
       return std::make_shared<Recurrence>(std::move(settings), keeps);
     });
-    ops.add(lengths ? "padded_recurrence_gradient" : "recurrence_gradient", [lengths](AttributeReader& a) {
-      Settings settings = read_settings(a, lengths);
-      const int64_t given = a.integer("given", 1);
-      if (given > (settings.is_lstm() ? 7 : 3)) a.refuse("given");
-      return std::make_shared<RecurrenceGradient>(std::move(settings), given);
-    });
+    ops.add(lengths ? "padded_recurrence_gradient" : "recurrence_gradient", Arity::at_least(least),
+            [lengths](AttributeReader& a) {
+              Settings settings = read_settings(a, lengths);
+              const int64_t given = a.integer("given", 1);
+              if (given > (settings.is_lstm() ? 7 : 3)) a.refuse("given");
+              return std::make_shared<RecurrenceGradient>(std::move(settings), given);
+            });
   }
 }
 

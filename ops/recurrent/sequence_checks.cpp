@@ -93,9 +93,9 @@ Variable checked_lengths(const Variable& lengths, const Variable& x, std::string
 }
 
 void add_sequence_check_ops(OpRegistry& ops) {
-  ops.add("checked_steps",
+  ops.add("checked_steps", 1,
           [](AttributeReader& a) { return std::make_shared<CheckedSteps>(a.text("function")); });
-  ops.add("checked_lengths",
+  ops.add("checked_lengths", 2,
           [](AttributeReader& a) { return std::make_shared<CheckedLengths>(a.text("function")); });
 }
 

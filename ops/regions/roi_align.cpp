@@ -232,10 +232,11 @@ Variable roi_align_bins(const Variable& x, const Variable& boxes, const Variable
 }
 
 void add_region_ops(OpRegistry& ops) {
-  ops.add("roi_align", [](AttributeReader& a) { return std::make_shared<RoiAlignBins>(RoiForm::read(a)); });
-  ops.add("roi_align_spread",
+  ops.add("roi_align", 3,
+          [](AttributeReader& a) { return std::make_shared<RoiAlignBins>(RoiForm::read(a)); });
+  ops.add("roi_align_spread", 4,
           [](AttributeReader& a) { return std::make_shared<RoiAlignSpread>(RoiForm::read(a)); });
-  ops.add("roi_argmax", [](AttributeReader& a) { return roi_argmax_op(RoiForm::read(a)); });
+  ops.add("roi_argmax", 3, [](AttributeReader& a) { return roi_argmax_op(RoiForm::read(a)); });
 }
 
 }  // namespace espalier

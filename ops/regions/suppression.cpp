@@ -241,7 +241,7 @@ Variable non_max_suppression(const Operand& boxes, const Operand& scores, const 
 }
 
 void add_suppression_op(OpRegistry& ops) {
-  ops.add("non_max_suppression", [](AttributeReader& a) {
+  ops.add("non_max_suppression", {2, 3}, [](AttributeReader& a) {
     const int64_t count = a.integer("count", 0);
     Search search{};
     search.most = a.integer("most", 0);

@@ -10,7 +10,6 @@
 #include "espalier/core/tree.h"
 #include "espalier/executor/metric_functions.h"
 #include "espalier/executor/training/plan_file/container.h"
-#include "espalier/executor/training/plan_file/op_inputs.h"
 #include "espalier/executor/training/plan_file/plan_file.h"
 #include "espalier/executor/training/plan_file/text.h"
 #include "espalier/ops/ops.h"

@@ -11,7 +11,6 @@
 #include "espalier/core/version.h"
 #include "espalier/executor/metric_functions.h"
 #include "espalier/executor/training/plan_file/container.h"
-#include "espalier/executor/training/plan_file/op_inputs.h"
 #include "espalier/executor/training/plan_file/plan_file.h"
 #include "espalier/executor/training/plan_file/text.h"
 
