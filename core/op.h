@@ -1,6 +1,7 @@
 // Op: what a node does. Shape inference, kernels and the gradient rule of one operation stand together in one
 // class.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -215,6 +216,9 @@ struct OpTraits {
   bool sums_products = false;
   /// It may sum over the rows of a batch, where each row of its first input meets that of its second.
   bool sums_over_rows = false;
+  /// Its kernel of the CPU is faster with the channels last (`with_channels_last`), even if its operands have
+  /// to be moved.
+  bool prefers_channels_last = false;
   std::optional<double> fill =
       std::nullopt;  ///< the number everywhere in the output, whatever the inputs are
   std::optional<Device> output_device = std::nullopt;  ///< where the outputs are, if not where the inputs are
@@ -246,6 +250,14 @@ NodeFlops product_flops(MatmulForm form, const Spec& left, int64_t results);
 struct KnownInputs {
   InputSpecs specs;
   SmallVector<std::optional<double>, 4> fill;
+};
+
+/// An op over operands [batch, sizes…, channels] in place of [batch, channels, sizes…].
+struct ChannelsLastOp {
+  std::shared_ptr<const Op> op;      ///< empty: there is none
+  InputSet moved = InputSet::all();  ///< inputs that have the channels last; others are as they were
+  size_t inputs = SIZE_MAX;          ///< how many of the inputs it takes, from the first on
+  bool moves_output = true;          ///< whether the output has the channels last
 };
 
 using Gradients = SmallVector<Variable, 2>;
@@ -297,6 +309,9 @@ class Op {
   /// axis is still there: what is true of softmax along its own axis. The rows of a batch cannot be shared
   /// out along such an axis.
   virtual bool mixes(size_t /*input*/, size_t /*axis*/, const InputSpecs&) const { return false; }
+  /// What computes the same with the channels as the last axis. A result may keep axes of size 1 in front
+  /// that this op leaves out. Pointwise ops stay as they are, and so need not answer.
+  virtual ChannelsLastOp with_channels_last(const InputSpecs&, const Spec& /*output*/) const { return {}; }
   /// What it computes; by default an operation for each element that it reads or writes.
   virtual NodeFlops cost(const NodeWork& work) const { return {.elementwise = work.elements}; }
   /// Whether both compute the same from the same inputs.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "espalier/core/channels_last.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/chosen.h"
 #include "espalier/ops/functions/scatter.h"
@@ -84,6 +85,9 @@ class TakeAlongAxis : public Op {
       });
     });
   }
+  ChannelsLastOp with_channels_last(const InputSpecs& in, const Spec& out) const override {
+    return along_axis_with_channels_last(*this, in, out);
+  }
   Gradients gradient(const GradientRule& rule) const override {
     if (!rule.wants(0)) return {Variable(), Variable()};
     return {add_along_axis_like(rule.output_gradient(), rule.input(1), rule.input(0), axis_), Variable()};
@@ -152,6 +156,9 @@ class AddAlongAxisLike : public Op {
         }
       });
     });
+  }
+  ChannelsLastOp with_channels_last(const InputSpecs& in, const Spec& out) const override {
+    return along_axis_with_channels_last(*this, in, out);
   }
   Gradients gradient(const GradientRule& rule) const override {
     if (!rule.wants(0)) return {Variable(), Variable(), Variable()};

@@ -1,4 +1,5 @@
 // Concatenation along an axis.
+#include "espalier/core/channels_last.h"
 #include "espalier/core/deferred/stacked.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/kept_op.h"
@@ -48,6 +49,9 @@ class Concat : public Op, public Batchable {
       copy_elements(*part, to);
       begin += size;
     }
+  }
+  ChannelsLastOp with_channels_last(const InputSpecs& in, const Spec& out) const override {
+    return along_axis_with_channels_last(*this, in, out);
   }
   Gradients gradient(const GradientRule& rule) const override {
     Gradients settled(rule.inputs());
@@ -100,6 +104,9 @@ class ConcatPart : public Op {
     for (size_t i = 0; i < part_; ++i) begin += call.inputs[i + 1]->shape()[axis_];
     const int64_t size = call.inputs[part_ + 1]->shape()[axis_];
     copy_elements(call.inputs[0]->slice(axis_, begin, begin + size), *call.outputs[0]);
+  }
+  ChannelsLastOp with_channels_last(const InputSpecs& in, const Spec& out) const override {
+    return along_axis_with_channels_last(*this, in, out);
   }
   Gradients gradient(const GradientRule& rule) const override {
     std::vector<Variable> parts;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "espalier/core/channels_last.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/functions/arrange.h"
 #include "espalier/ops/ops.h"
@@ -38,6 +39,10 @@ class PadAxisOp : public Op {
   }
   bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
     return input == 0 && axis == resolve_axis(axis_, in[0]->shape.rank(), name());
+  }
+  /// The number of a constant padding is a scalar.
+  ChannelsLastOp with_channels_last(const InputSpecs& in, const Spec& out) const override {
+    return along_axis_with_channels_last(*this, in, out, InputSet::only(0));
   }
   Specs infer(const InputSpecs& in) const override {
     Shape shape = in[0]->shape;

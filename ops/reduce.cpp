@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "espalier/core/channels_last.h"
 #include "espalier/core/deferred/stacked.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/core/values_later.h"
@@ -29,6 +30,16 @@ Shape reduced_shape(const Shape& shape, const Dims& axes, bool keep, std::string
   return Shape(std::move(dims));
 }
 
+/// The axes in `gone`, as they are numbered with the channels last.
+template <class Mask>
+std::vector<int64_t> moved_axes(const Mask& gone) {
+  std::vector<int64_t> axes;
+  for (size_t axis = 0; axis < gone.size(); ++axis)
+    if (gone[axis]) axes.push_back(channels_last_axis(axis, gone.size()));
+  std::sort(axes.begin(), axes.end());
+  return axes;
+}
+
 class ReduceOp : public Op {
  public:
   ReduceOp(Dims axes, bool keep_dims, OpTraits traits = {})
@@ -42,6 +53,16 @@ class ReduceOp : public Op {
   }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return *in.specs[0] == out && out.shape.rank() == 0 ? std::optional<size_t>(0) : std::nullopt;
+  }
+  ChannelsLastOp with_channels_last(const InputSpecs& in, const Spec&) const override {
+    const size_t rank = in[0]->shape.rank();
+    if (rank < 3) return {};
+    const auto gone = Axes(axes_).mask(rank, name());
+    const bool sizes_left = std::find(gone.begin() + 2, gone.end(), false) != gone.end();
+    // Without the reduced axes, the others are [channels, sizes…] or have one order only.
+    const bool both_left = !keep_dims_ && !gone[1] && sizes_left;
+    if (both_left && gone[0]) return {};
+    return {.op = with_attribute(*this, "axes", moved_axes(gone)), .moves_output = keep_dims_ || both_left};
   }
 
  protected:
@@ -188,6 +209,13 @@ struct SumToLike : Op {
     for (size_t i = 0; i < from.rank(); ++i)
       if (i < added || to.dims()[i - added] != from.dims()[i]) f.axes.push_back(static_cast<int64_t>(i));
     return f;
+  }
+  /// A sum that keeps all axes.
+  ChannelsLastOp with_channels_last(const InputSpecs& in, const Spec&) const override {
+    std::vector<bool> gone(in[0]->shape.rank(), false);
+    for (const int64_t axis : folding(in)->axes) gone[static_cast<size_t>(axis)] = true;
+    if (std::ranges::count(gone, true) == 0) return {};
+    return {.op = make_op("sum", {{"axes", moved_axes(gone)}, {"keep_dims", true}}), .inputs = 1};
   }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {
     return *in.specs[0] == out ? std::optional<size_t>(0) : std::nullopt;

@@ -1,6 +1,7 @@
 // Views: other layouts of the same elements.
 #include <algorithm>
 
+#include "espalier/core/channels_last.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/functions/arrange.h"
 #include "espalier/ops/kept_op.h"
@@ -251,6 +252,9 @@ struct Slice : ViewOp, Batchable {
     layout.shape = out.shape;
     return layout;
   }
+  ChannelsLastOp with_channels_last(const InputSpecs& in, const Spec& out) const override {
+    return along_axis_with_channels_last(*this, in, out);
+  }
   Gradients gradient(const GradientRule& rule) const override {
     return {pad_like(rule.output_gradient(), rule.input(0), axis_, begin_)};
   }
@@ -286,6 +290,9 @@ struct PadLike : Op {
     Tensor part = out.slice(axis_, begin, begin + size);
     copy_elements(*call.inputs[0], part);
   }
+  ChannelsLastOp with_channels_last(const InputSpecs& in, const Spec& out) const override {
+    return along_axis_with_channels_last(*this, in, out);
+  }
   Gradients gradient(const GradientRule& rule) const override {
     return {slice_like(rule.output_gradient(), rule.input(0), axis_, begin_), Variable()};
   }
@@ -320,6 +327,9 @@ struct SliceLike : ViewOp {
     layout.offset += Slice::from_start(begin_, in.shape.dims()[axis]) * in.strides[axis];
     layout.shape = out.shape;
     return layout;
+  }
+  ChannelsLastOp with_channels_last(const InputSpecs& in, const Spec& out) const override {
+    return along_axis_with_channels_last(*this, in, out);
   }
   Gradients gradient(const GradientRule& rule) const override {
     return {pad_like(rule.output_gradient(), rule.input(0), axis_, begin_), Variable()};

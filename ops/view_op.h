@@ -1,6 +1,8 @@
 // The base of views: other layouts of the elements of input 0.
 #pragma once
+#include "espalier/core/channels_last.h"
 #include "espalier/core/deferred/stacked.h"
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/shape_like_ops.h"
 
 namespace espalier {
@@ -42,6 +44,15 @@ struct ReshapeView : ViewOp, Batchable {
     Gradients result(rule.inputs());
     if (rule.wants(0)) result[0] = reshape_like(rule.output_gradient(), rule.input(0));
     return result;
+  }
+  /// If it keeps batch and channels, and divides or merges the other axes.
+  ChannelsLastOp with_channels_last(const InputSpecs& in, const Spec& out) const override {
+    const Shape &from = in[0]->shape, &to = out.shape;
+    if (from.rank() < 3 || to.rank() < 3 || to.elements() == 0 || from[0] != to[0] || from[1] != to[1])
+      return {};
+    const Shape last = espalier::with_channels_last(to);
+    return {.op = make_op("reshape", {{"shape", std::vector<int64_t>(last.begin(), last.end())}}),
+            .inputs = 1};
   }
   Gradients batched(const Stacked& in) const override {
     return {in.stacked(0).reshape(in.with_rows(in.infer()[0].shape))};

@@ -256,6 +256,41 @@ BOOST_AUTO_TEST_CASE(other_graphs_are_left_alone) {
   left(esp::conv(x, kernels), esp::DeviceType::cuda);
 }
 
+/// Prefers the channels last, but has no op that computes the same.
+template <bool other_type>
+struct Refuses : esp::Op {
+  Refuses() : Op({.prefers_channels_last = !other_type}) {}
+  std::string_view name() const override { return other_type ? "other" : "refuses"; }
+  esp::Specs infer(const esp::InputSpecs& in) const override {
+    return {{other_type ? esp::float64 : esp::float32, in[0]->shape}};
+  }
+  esp::ChannelsLastOp with_channels_last(const esp::InputSpecs&, const esp::Spec&) const override {
+    return {.op = esp::shared_op<Refuses<true>>()};
+  }
+};
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_moved_is_left_alone) {
+  const Variable x = esp::placeholder("x", {2, 3, 4, 4});
+  Graph graph = esp::freeze(
+      {esp::apply(esp::shared_op<Refuses<false>>(), {&x}, std::source_location::current())}, {}, {}, false);
+  const std::string text = graph.str();
+  BOOST_TEST(!esp::channels_last(graph));
+  BOOST_TEST(graph.str() == text);
+}
+
+BOOST_AUTO_TEST_CASE(a_second_run_changes_nothing) {
+  for (const Row& row : networks()) {
+    esp::Dims all{2};
+    all.append(row.example.begin(), row.example.end());
+    const Variable loss = esp::mean(esp::square(row.make()(esp::placeholder("x", esp::Shape(all)))));
+    Graph graph = esp::freeze({loss}, {}, {}, false);
+    BOOST_TEST(esp::channels_last(graph), row.name);
+    const std::string text = graph.str();
+    BOOST_TEST(!esp::channels_last(graph), row.name);
+    BOOST_TEST(graph.str() == text, row.name);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(derivatives_of_second_order_agree) {
   const auto kernels = [](const esp::Shape& shape, uint64_t which) {
     return esp::parameter(numbers(shape, -1, 1, which).to(esp::float32), "kernels");

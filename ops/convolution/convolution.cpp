@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "espalier/core/gradient_rule.h"
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/convolution/columns.h"
 #include "espalier/ops/convolution/convolution_primitive.h"
 #include "espalier/ops/convolution/device_workspace.h"
@@ -77,12 +78,21 @@ class ConvolutionOp : public Op {
             .precision = OpPrecision::product,
             .reads = reads,
             .gradient_reads = InputSet::first(2),
-            .sums_over_rows = result == ConvolutionResult::kernels}),
+            .sums_over_rows = result == ConvolutionResult::kernels,
+            .prefers_channels_last = !form.channels_last}),
         form_(std::move(form)),
         result_(result) {}
   Attributes attributes() const override { return form_.attributes(); }
   /// The axes of a batch stay as they are.
   bool mixes(size_t, size_t axis, const InputSpecs&) const override { return axis != 0; }
+  /// Kernels stay as they are.
+  ChannelsLastOp with_channels_last(const InputSpecs&, const Spec&) const override {
+    if (form_.channels_last) return {};
+    const bool to_kernels = result_ == ConvolutionResult::kernels;
+    return {.op = with_attribute(*this, "channels_last", true),
+            .moved = InputSet::all_but(to_kernels ? 2 : 1),
+            .moves_output = !to_kernels};
+  }
   NodeFlops cost(const NodeWork& work) const override {
     return {.product = sizes_of(work.inputs, work.outputs[0]).flops(), .product_type = work.inputs[0]->dtype};
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "espalier/core/gradient_rule.h"
+#include "espalier/core/op_registry.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/pooling/pool_loops.h"
 #include "espalier/ops/registered_ops.h"
@@ -21,6 +22,10 @@ class PoolOp : public Op {
   bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
     const size_t first = form_.first_axis(in[0]->shape);
     return input == 0 && axis >= first && axis < first + form_.axes();
+  }
+  ChannelsLastOp with_channels_last(const InputSpecs& in, const Spec&) const override {
+    if (form_.channels_last || in[0]->shape.rank() != form_.axes() + 2) return {};
+    return {.op = with_attribute(*this, "channels_last", true)};
   }
 
  protected:
