@@ -148,6 +148,11 @@ ESPALIER_HD To saturate(From x) {
 
 }  // namespace detail
 
+/// The base of functors of many instructions: they have one loop, which reads operands that do not lie one
+/// behind the other through a copy of a block. For all others a loop for each pattern of steps is small, and
+/// faster.
+struct Costly {};
+
 // Arithmetic.
 
 struct Add {
@@ -183,7 +188,7 @@ struct Divide {
     }
   }
 };
-struct Power {
+struct Power : Costly {
   template <class T>
   ESPALIER_HD T operator()(T a, T b) const {
     if constexpr (detail::is_real<T>)
@@ -244,20 +249,20 @@ struct Minimum {
 
 // Functions of reals.
 
-struct Exp {
+struct Exp : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::exp(x);
   }
 };
-struct Log {
+struct Log : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::log(x);
   }
 };
 /// log(1 + x). Softplus is max(x, 0) + log1p(exp(-|x|)).
-struct Log1p {
+struct Log1p : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::log1p(x);
@@ -269,7 +274,7 @@ struct Sqrt {
     return detail::sqrt(x);
   }
 };
-struct Sin {
+struct Sin : Costly {
 #ifndef __CUDA_ARCH__
   static constexpr float bound = math::moderate_angle;
   static float bounded(float x) { return math::of_moderate_angle<math::Sine>(x); }
@@ -279,7 +284,7 @@ struct Sin {
     return detail::sin(x);
   }
 };
-struct Cos {
+struct Cos : Costly {
 #ifndef __CUDA_ARCH__
   static constexpr float bound = math::moderate_angle;
   static float bounded(float x) { return math::of_moderate_angle<math::Cosine>(x); }
@@ -298,20 +303,20 @@ struct Floor {
       return x;
   }
 };
-struct Tanh {
+struct Tanh : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::tanh(x);
   }
 };
 /// 1 / (1 + exp(-x)).
-struct Sigmoid {
+struct Sigmoid : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::sigmoid(x);
   }
 };
-struct Erf {
+struct Erf : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::erf(x);

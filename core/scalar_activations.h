@@ -42,14 +42,14 @@ ESPALIER_HD float gelu_slope(float x) { return math::gelu_slope(x); }
 }  // namespace detail
 
 /// x times the share of the standard normal distribution below x.
-struct Gelu {
+struct Gelu : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::gelu(x);
   }
 };
 /// g times the slope of Gelu at x.
-struct GeluGradient {
+struct GeluGradient : Costly {
   template <class T>
   ESPALIER_HD T operator()(T g, T x) const {
     return g * detail::gelu_slope(x);
@@ -170,7 +170,7 @@ struct TanhShrinkFormula {
 
 /// A functor of a formula.
 template <class Formula>
-struct Evaluated {
+struct Evaluated : Costly {
   template <class T, class... P>
   ESPALIER_HD T operator()(T x, P... parameters) const {
     return detail::evaluate<Formula>(x, parameters...);

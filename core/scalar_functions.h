@@ -161,32 +161,32 @@ struct Cube {
     return Multiply()(Multiply()(x, x), x);
   }
 };
-struct Exp2 {
+struct Exp2 : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::exp2(x);
   }
 };
 /// exp(x) - 1.
-struct Expm1 {
+struct Expm1 : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::expm1(x);
   }
 };
-struct Log2 {
+struct Log2 : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::log2(x);
   }
 };
-struct Log10 {
+struct Log10 : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::log10(x);
   }
 };
-struct Tan {
+struct Tan : Costly {
 #ifndef __CUDA_ARCH__
   static constexpr float bound = math::moderate_angle;
   static float bounded(float x) { return math::of_moderate_angle<math::Tangent>(x); }
@@ -196,63 +196,63 @@ struct Tan {
     return detail::tan(x);
   }
 };
-struct Asin {
+struct Asin : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::asin(x);
   }
 };
-struct Acos {
+struct Acos : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::acos(x);
   }
 };
-struct Atan {
+struct Atan : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::atan(x);
   }
 };
-struct Sinh {
+struct Sinh : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::sinh(x);
   }
 };
-struct Cosh {
+struct Cosh : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::cosh(x);
   }
 };
-struct Asinh {
+struct Asinh : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::asinh(x);
   }
 };
-struct Acosh {
+struct Acosh : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::acosh(x);
   }
 };
-struct Atanh {
+struct Atanh : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::atanh(x);
   }
 };
 /// 1 - erf(x).
-struct Erfc {
+struct Erfc : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x) const {
     return detail::erfc(x);
   }
 };
 /// The angle of the point (x, y).
-struct Atan2 {
+struct Atan2 : Costly {
   template <class T>
   ESPALIER_HD T operator()(T y, T x) const {
     return detail::atan2(y, x);
@@ -265,7 +265,7 @@ struct Hypot {
   }
 };
 /// log(exp(a) + exp(b)). Equal infinities stay.
-struct LogAddExp {
+struct LogAddExp : Costly {
   template <class T>
   ESPALIER_HD T operator()(T a, T b) const {
     return detail::evaluate<Formula>(a, b);

@@ -136,7 +136,7 @@ ESPALIER_HD float digamma(float x) {
 }  // namespace detail
 
 /// The logarithm of the absolute value of the gamma function.
-struct Lgamma {
+struct Lgamma : Costly {
 #ifndef __CUDA_ARCH__
   static bool within(float x) { return detail::is_positive(x); }
   static float bounded(float x) { return math::lgamma_of_positive(x); }
@@ -146,7 +146,7 @@ struct Lgamma {
     return detail::log_gamma(x);
   }
 };
-struct Digamma {
+struct Digamma : Costly {
 #ifndef __CUDA_ARCH__
   static bool within(float x) { return detail::is_positive(x); }
   static float bounded(float x) { return math::digamma_of_positive(x); }
@@ -156,20 +156,20 @@ struct Digamma {
     return detail::digamma(x);
   }
 };
-struct Polygamma {
+struct Polygamma : Costly {
   template <class T>
   ESPALIER_HD T operator()(T order, T x) const {
     return static_cast<T>(detail::polygamma(static_cast<double>(order), static_cast<double>(x)));
   }
 };
-struct Erfinv {
+struct Erfinv : Costly {
   template <class T>
   ESPALIER_HD T operator()(T y) const {
     return detail::erfinv(y);
   }
 };
 /// x log(y), and 0 where x is 0, unless y is NaN.
-struct XLogY {
+struct XLogY : Costly {
   template <class T>
   ESPALIER_HD T operator()(T x, T y) const {
     return x == T(0) && y == y ? T(0) : x * detail::log(y);

@@ -8,69 +8,13 @@
 
 namespace espalier {
 
-namespace scalar {
-// Of scalar_functions.h, scalar_special.h and scalar_activations.h.
-struct Exp2;
-struct Expm1;
-struct Log2;
-struct Log10;
-struct Tan;
-struct Asin;
-struct Acos;
-struct Atan;
-struct Sinh;
-struct Cosh;
-struct Asinh;
-struct Acosh;
-struct Atanh;
-struct Erfc;
-struct Erfinv;
-struct Atan2;
-struct LogAddExp;
-struct XLogY;
-struct Lgamma;
-struct Digamma;
-struct Polygamma;
-struct Gelu;
-struct GeluGradient;
-struct GeluTanh;
-struct GeluTanhSlope;
-struct Silu;
-struct SiluSlope;
-struct Mish;
-struct MishSlope;
-struct Softplus;
-struct LogSigmoid;
-struct Elu;
-struct EluSlope;
-struct Celu;
-struct CeluSlope;
-struct Selu;
-struct SeluSlope;
-struct TanhShrink;
-}  // namespace scalar
-
 namespace detail {
-
-template <class F, class... Known>
-inline constexpr bool is_any_of = (std::is_same_v<F, Known> || ...);
 
 inline constexpr int64_t few = 16;
 inline constexpr int64_t row_block = 256;  // elements that stay in the innermost cache
 
-/// Functors of many instructions have one loop, which reads operands that do not lie one behind the other
-/// through a copy of a block. For all others a loop for each pattern of steps is small, and faster.
 template <class F>
-inline constexpr bool is_costly =
-    is_any_of<F, scalar::Power, scalar::Exp, scalar::Log, scalar::Log1p, scalar::Sin, scalar::Cos,
-              scalar::Tanh, scalar::Sigmoid, scalar::Erf, scalar::Exp2, scalar::Expm1, scalar::Log2,
-              scalar::Log10, scalar::Tan, scalar::Asin, scalar::Acos, scalar::Atan, scalar::Sinh,
-              scalar::Cosh, scalar::Asinh, scalar::Acosh, scalar::Atanh, scalar::Erfc, scalar::Erfinv,
-              scalar::Atan2, scalar::LogAddExp, scalar::XLogY, scalar::Lgamma, scalar::Digamma,
-              scalar::Polygamma, scalar::Gelu, scalar::GeluGradient, scalar::GeluTanh, scalar::GeluTanhSlope,
-              scalar::Silu, scalar::SiluSlope, scalar::Mish, scalar::MishSlope, scalar::Softplus,
-              scalar::LogSigmoid, scalar::Elu, scalar::EluSlope, scalar::Celu, scalar::CeluSlope,
-              scalar::Selu, scalar::SeluSlope, scalar::TanhShrink>;
+inline constexpr bool is_costly = std::is_base_of_v<scalar::Costly, F>;
 
 /// The shortest row that is worth the vector code: short ones of costly functors are filled up to it.
 template <class F>
