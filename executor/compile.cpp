@@ -1,11 +1,6 @@
 // From a tree to a plan. Read this first: the table of stages is the whole pipeline, in order.
 #include "espalier/executor/compile.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "espalier/core/error.h"
 #include "espalier/core/stopwatch.h"
 #include "espalier/executor/passes/passes.h"
 
@@ -21,7 +16,6 @@ struct Work {
   PlanData& plan;
   Graph& graph = plan.graph;
   const ShardOptions* shard = options.shard ? &*options.shard : nullptr;
-  const StateOwners* owners = shard ? shard->owners.get() : nullptr;
   bool verified = false;  ///< as it was after the last stage that changed it
 };
 
@@ -34,15 +28,7 @@ bool cut_into_shards(Work& w) {
   if (w.shard) w.plan.replication = shard(w.plan, w.tree, w.options.inference, *w.shard);
   return w.shard;
 }
-bool gather_all_gradients(Work& w) {
-  const StepGraph& step = w.plan;
-  return gather_gradients(w.graph, step.parameters, step.gradients, step.summed_results, step.scatters);
-}
-bool drop_all_updates(Work& w) { return w.shard && w.shard->accumulates_only() && drop_updates(w.graph); }
-bool keep_own_updates(Work& w) { return w.owners && own_updates(w.graph, *w.owners, w.shard->shard.replica); }
-bool gather_new_parameters(Work& w) {
-  return w.owners && !w.shard->accumulates_only() && gather_parameters(w.graph, w.shard->owners);
-}
+bool gather_all_gradients(Work& w) { return gather_gradients(w.plan); }
 bool place_values(Work& w) {
   w.plan.memory = plan_memory(w.graph, w.options.runs("in_place"), w.options.memory_budget);
   verify(w.plan.memory);
@@ -62,14 +48,15 @@ struct Stage {
   const char* name;
   StageKind kind;
   bool (*run)(Work&);  ///< says whether it has changed the graph; null: a part of the stages around it
+  int traits = 0;      ///< PassTrait
 };
 
 constexpr Stage stages[] = {
     {"freeze", StageKind::unfinished, freeze_tree},
     {"shard", StageKind::unfinished, cut_into_shards},
     {"gather_gradients", StageKind::unfinished, gather_all_gradients},
-    {"accumulate_only", StageKind::unfinished, drop_all_updates},
-    {"own_updates", StageKind::unfinished, keep_own_updates},
+    {"accumulate_only", StageKind::unfinished, on_graph<drop_updates>},
+    {"own_updates", StageKind::unfinished, on_graph<own_updates>},
     {"keep_old_values", StageKind::required, on_graph<keep_old_values>},
     {"dead_nodes", StageKind::pass, on_graph<dead_nodes>},
     {"simplify", StageKind::pass, on_graph<simplify>},
@@ -77,18 +64,18 @@ constexpr Stage stages[] = {
     {"common_subexpressions", StageKind::pass, on_graph<common_subexpressions>},
     {"simplify_again", StageKind::pass, on_graph<simplify>},
     {"precision", StageKind::pass, on_graph<lower_precision>},
-    {"channels_last", StageKind::pass, on_graph<channels_last>},
-    {"join_slices", StageKind::pass, on_graph<join_slices>},
-    {"fuse_cross_entropy", StageKind::pass, on_graph<fuse_cross_entropy>},
-    {"fuse_sgd", StageKind::pass, on_graph<fuse_sgd>},
-    {"fuse_pointwise", StageKind::pass, on_graph<fuse_pointwise>},
-    {"group_updates", StageKind::pass, on_graph<group_updates>},
-    {"fuse_matmul", StageKind::pass, on_graph<fuse_matmul>},
-    {"fuse_convolution", StageKind::pass, on_graph<fuse_convolution>},
+    {"channels_last", StageKind::pass, on_graph<channels_last>, has_no_code},
+    {"join_slices", StageKind::pass, on_graph<join_slices>, joins_kernels},
+    {"fuse_cross_entropy", StageKind::pass, on_graph<fuse_cross_entropy>, joins_kernels},
+    {"fuse_sgd", StageKind::pass, on_graph<fuse_sgd>, joins_kernels | has_no_code},
+    {"fuse_pointwise", StageKind::pass, on_graph<fuse_pointwise>, joins_kernels},
+    {"group_updates", StageKind::pass, on_graph<group_updates>, joins_kernels | has_no_code},
+    {"fuse_matmul", StageKind::pass, on_graph<fuse_matmul>, joins_kernels | has_no_code},
+    {"fuse_convolution", StageKind::pass, on_graph<fuse_convolution>, joins_kernels},
     {"split_buckets", StageKind::pass, on_graph<split_buckets>},
-    {"gather_parameters", StageKind::unfinished, gather_new_parameters},
+    {"gather_parameters", StageKind::unfinished, on_graph<gather_parameters>},
     {"keep_old_values", StageKind::required, on_graph<keep_old_values>},
-    {"recompute", StageKind::pass, on_graph<recompute>},
+    {"recompute", StageKind::pass, on_graph<recompute>, needs_budget | has_no_code},
     {"in_place", StageKind::pass, nullptr},
     {"gather_last", StageKind::required, on_graph<gather_last>},
     {"memory", StageKind::required, place_values},
@@ -113,26 +100,27 @@ void run(const Stage& stage, Work& w) {
   w.verified = true;
 }
 
-}  // namespace
-
-std::vector<std::string> pass_names() {
+std::vector<std::string> names_of(int traits) {
   std::vector<std::string> names;
   for (const Stage& stage : stages)
-    if (stage.kind == StageKind::pass) names.emplace_back(stage.name);
+    if (stage.kind == StageKind::pass && (stage.traits & traits) == traits) names.emplace_back(stage.name);
   return names;
 }
 
+}  // namespace
+
+std::vector<std::string> pass_names() { return names_of(0); }
+std::vector<std::string> passes_without_code() { return names_of(has_no_code); }
+
 std::shared_ptr<const PlanData> compile(const StepTree& tree, const FeedSizes& rows,
                                         const CompileOptions& options) {
-  for (const std::string& name : options.without)
-    if (!std::ranges::count(pass_names(), name))
-      throw Error(fmt::format("get_executor: there is no pass '{}'; the passes are {}", name,
-                              fmt::join(pass_names(), ", ")));
+  options.check_names(pass_names());
   auto plan = std::make_shared<PlanData>();
   plan->find_nan = options.find_nan;
   Work work{tree, rows, options, *plan};
   for (const Stage& stage : stages)
-    if (stage.run && (stage.kind != StageKind::pass || options.runs(stage.name))) run(stage, work);
+    if (stage.run && (stage.kind != StageKind::pass || options.runs(stage.name, stage.traits)))
+      run(stage, work);
   plan->keeps_leaves = options.keeps_leaves(plan->graph);
   plan->graph.release_spare();
   return plan;

@@ -15,5 +15,7 @@ std::shared_ptr<const PlanData> compile(const StepTree& tree, const FeedSizes& r
 
 /// The stages that can be left out by name, in their order.
 std::vector<std::string> pass_names();
+/// Those that make nodes for which there is no C code.
+std::vector<std::string> passes_without_code();
 
 }  // namespace espalier

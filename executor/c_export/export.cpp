@@ -9,6 +9,7 @@
 #include "espalier/core/files/file.h"
 #include "espalier/core/random.h"
 #include "espalier/executor/c_export/program.h"
+#include "espalier/executor/compile.h"
 #include "espalier/executor/training/batch_readers.h"
 #include "espalier/executor/training/optimizer_settings.h"
 

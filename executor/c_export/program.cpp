@@ -123,10 +123,6 @@ struct Declarations {
 
 }  // namespace
 
-std::vector<std::string> passes_without_code() {
-  return {"channels_last", "fuse_sgd", "group_updates", "fuse_matmul", "recompute"};
-}
-
 Code write_code(const std::vector<EntryPoint>& entries, const CodeOptions& options, RandomStart random) {
   const Leaves leaves(entries, options);
   FileParts parts{.options = options, .leaves = leaves};

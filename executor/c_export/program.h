@@ -41,7 +41,4 @@ struct Code {
 /// line, for an op or a type of which there is no C code.
 Code write_code(const std::vector<EntryPoint>& entries, const CodeOptions& options, RandomStart random);
 
-/// The passes that make what there is no C code for.
-std::vector<std::string> passes_without_code();
-
 }  // namespace espalier::c_export

@@ -128,4 +128,8 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
   return true;
 }
 
+bool gather_gradients(StepGraph& step) {
+  return gather_gradients(step.graph, step.parameters, step.gradients, step.summed_results, step.scatters);
+}
+
 }  // namespace espalier

@@ -7,26 +7,30 @@
 
 namespace espalier {
 
-bool drop_updates(Graph& graph) {
+bool drop_updates(Graph& graph, const CompileOptions& options) {
+  if (!options.shard || !options.shard->accumulates_only()) return false;
   std::vector<bool> keep;
   for (const GraphNode& n : graph.nodes) keep.push_back(!n.op->has_side_effects());
   graph.remove_unless(keep);
   return true;
 }
 
-bool own_updates(Graph& graph, const StateOwners& owners, int replica) {
+bool own_updates(Graph& graph, const CompileOptions& options) {
+  if (!options.shard || !options.shard->owners) return false;
   std::vector<bool> keep;
   for (const GraphNode& n : graph.nodes) {
     const bool assigns = n.op->has_side_effects();
-    const int owner = assigns ? owners.of(graph.nodes[n.inputs[0].node].leaf.node()) : -1;
-    keep.push_back(owner < 0 || owner == replica);
+    const int owner = assigns ? options.shard->owners->of(graph.nodes[n.inputs[0].node].leaf.node()) : -1;
+    keep.push_back(owner < 0 || owner == options.shard->shard.replica);
   }
   graph.remove_unless(keep);
   dead_nodes(graph);  // states of other owners must not be read: this replica does not have them
   return true;
 }
 
-bool gather_parameters(Graph& graph, const std::shared_ptr<const StateOwners>& owners) {
+bool gather_parameters(Graph& graph, const CompileOptions& options) {
+  if (!options.shard || !options.shard->owners || options.shard->accumulates_only()) return false;
+  const std::shared_ptr<const StateOwners>& owners = options.shard->owners;
   GraphNode gather;
   gather.op = std::make_shared<ParameterGather>(owners);
   gather.tag = Tag::update;

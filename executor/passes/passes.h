@@ -50,17 +50,20 @@ bool group_updates(Graph& graph, const CompileOptions& options = {});
 /// results.
 bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std::vector<ValueRef> gradients,
                       const std::vector<size_t>& exchanged = {}, bool scattered = false);
+/// The same as the step says.
+bool gather_gradients(StepGraph& step);
 /// Splits the buckets of a plan with replicas into buckets of at least `bytes` (a message pays from 64 KiB
 /// on), and moves each to the first position at which it is complete.
 bool split_buckets(Graph& graph, const CompileOptions& options);
 bool split_buckets(Graph& graph, int64_t bytes);
 
-/// Removes all updates, for micro-batches before the last one, which only accumulate gradients.
-bool drop_updates(Graph& graph);
+/// Removes all updates from micro-batches before the last one, which only accumulate gradients.
+bool drop_updates(Graph& graph, const CompileOptions& options);
 /// Removes the updates of leaves that other replicas own, and the nodes that then are dead.
-bool own_updates(Graph& graph, const StateOwners& owners, int replica);
-/// Appends the node in which owners send their new parameters to the other replicas.
-bool gather_parameters(Graph& graph, const std::shared_ptr<const StateOwners>& owners);
+bool own_updates(Graph& graph, const CompileOptions& options);
+/// Where states have owners, appends the node in which owners send their new parameters to the other
+/// replicas.
+bool gather_parameters(Graph& graph, const CompileOptions& options);
 /// Moves that node to the end: nodes before it read the parameters of the previous step.
 bool gather_last(Graph& graph, const CompileOptions& options = {});
 

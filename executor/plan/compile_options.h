@@ -1,6 +1,7 @@
 // How a step is compiled.
 #pragma once
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,13 @@
 #include "espalier/executor/sharding/shard.h"
 
 namespace espalier {
+
+/// When a pass is left out that is not named in `without`. Bits.
+enum PassTrait : uint8_t {
+  joins_kernels = 1,  ///< by `find_nan`, for which each kernel runs alone
+  needs_budget = 2,   ///< without a budget for memory
+  has_no_code = 4,    ///< where a plan is written as C: it makes nodes for which there is no C code
+};
 
 struct CompileOptions {
   bool inference = false;
@@ -31,15 +39,14 @@ struct CompileOptions {
     return inference && memory_budget == 0 &&
            std::ranges::none_of(graph.nodes, [](const GraphNode& n) { return n.op->has_side_effects(); });
   }
-  /// Returns true unless the pass is left out. Without a budget nothing is recomputed; what joins kernels is
-  /// left out by `find_nan`.
-  bool runs(std::string_view pass) const {
-    if (find_nan != NanSearch::off &&
-        (pass.starts_with("fuse_") || pass == "group_updates" || pass == "join_slices"))
-      return false;
-    return (memory_budget > 0 || pass != "recompute") &&
-           std::find(without.begin(), without.end(), pass) == without.end();
+  /// Returns true unless the pass is left out.
+  bool runs(std::string_view pass, int traits = 0) const {
+    if ((traits & joins_kernels) && find_nan != NanSearch::off) return false;
+    if ((traits & needs_budget) && memory_budget == 0) return false;
+    return std::ranges::find(without, pass) == without.end();
   }
+  /// Throws Error if `without` names a pass that is none of these.
+  void check_names(const std::vector<std::string>& passes) const;
 };
 
 }  // namespace espalier
