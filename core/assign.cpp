@@ -10,7 +10,7 @@ namespace {
 void replace_value(Node& leaf, const Tensor& value) {
   leaf.outputs[0].value = value;
   leaf.bound = false;
-  leaf.stamp = Node::next_id();
+  leaf.version = Node::next_id();
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ void assign(Node& leaf, const Tensor& value) noexcept {
   const std::scoped_lock lock(leaves_mutex());
   std::swap(leaf.outputs[0].value, before);
   leaf.bound = false;
-  leaf.stamp = Node::next_id();
+  leaf.version = Node::next_id();
   leaf_assignments().fetch_add(1, std::memory_order_release);
 }
 

@@ -47,7 +47,7 @@ class BackwardPass {
       : table_(table), batches_(batches), fresh_(table.empty()) {
     static thread_local std::unique_ptr<Frontier> kept;
     const Nesting nesting(nested_);
-    if (root.node()->lazy) moment_ = root.node()->rare().moment;
+    if (root.node()->lazy) snapshot_ = root.node()->rare().snapshot;
     frontier_ = kept ? std::move(kept) : std::make_unique<Frontier>();
     add(root.node(), root.output(), root_gradient.defined() ? root_gradient : seed(root));
     auto& heap = frontier_->heap;
@@ -272,12 +272,12 @@ class BackwardPass {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       Node& leaf = *node.inputs[i].node();
       if (!read.contains(i) || !leaf.may_change()) continue;
-      if (leaf.is_leaf() && moment_ && moment_->assigned_to(&leaf)) {
+      if (leaf.is_leaf() && snapshot_ && snapshot_->assigned_to(&leaf)) {
         former.emplace_back(i, value_in_step(leaf));
         continue;
       }
-      const uint64_t time = std::max(node.id, node.stamp);
-      if (node.lazy || leaf.stamp <= time) continue;  // lazy nodes are computed again before they are read
+      const uint64_t time = std::max(node.id, node.version);
+      if (node.lazy || leaf.version <= time) continue;  // lazy nodes are computed again before they are read
       if (leaf.is_leaf() && !is_trainable(leaf.op()))
         if (Variable value = former_value(leaf, time); value.defined()) {
           former.emplace_back(i, std::move(value));
@@ -305,7 +305,7 @@ class BackwardPass {
   GradientTable& table_;
   const Batches batches_;
   const bool fresh_;
-  std::shared_ptr<const FeedSnapshot> moment_;  // the step that the root shows
+  std::shared_ptr<const FeedSnapshot> snapshot_;  // the step that the root shows
   bool nested_ = false;
   const uint64_t id_ = Node::next_id();
   std::unique_ptr<Frontier> frontier_;

@@ -8,18 +8,18 @@
 
 namespace espalier {
 
-const Tensor& input_in(const FeedSnapshot* moment, const Edge& input) {
-  const AssignedState* assigned = assigned_in(moment, input.node());
+const Tensor& input_in(const FeedSnapshot* snapshot, const Edge& input) {
+  const AssignedState* assigned = assigned_in(snapshot, input.node());
   return assigned ? assigned->before : input.value();
 }
 
 namespace {
 
 /// Fills in outputs that are views of input 0, if strides can express them.
-bool compute_view(Node& node, const Spec& spec, const FeedSnapshot* moment) {
+bool compute_view(Node& node, const Spec& spec, const FeedSnapshot* snapshot) {
   const Node* from = node.inputs.empty() ? nullptr : node.inputs[0].node();
-  if (!node.op().is_view() || (from->bound && !assigned_in(moment, from))) return false;
-  const Tensor& input = input_in(moment, node.inputs[0]);
+  if (!node.op().is_view() || (from->bound && !assigned_in(snapshot, from))) return false;
+  const Tensor& input = input_in(snapshot, node.inputs[0]);
   const std::optional<Layout> layout = node.op().view(input.layout(), spec);
   if (!layout) return false;
   node.outputs[0].value = Tensor(input.storage(), *layout, spec.dtype);
@@ -51,7 +51,7 @@ Tensor take_over(Node& node, const Spec& spec, uint32_t last) {
 
 }  // namespace
 
-void compute(Node& node, uint32_t last, const FeedSnapshot* moment) {
+void compute(Node& node, uint32_t last, const FeedSnapshot* snapshot) {
   const Op& op = node.op();
   node.waits = false;
   if (node.batch) node.batch.reset();  // another value than the batch has computed
@@ -63,7 +63,7 @@ void compute(Node& node, uint32_t last, const FeedSnapshot* moment) {
   KernelCall call;
   call.where = &node.where;
   for (const Edge& edge : node.inputs) {
-    const Tensor& input = input_in(moment, edge);
+    const Tensor& input = input_in(snapshot, edge);
     if (!call.inputs.empty() && op.reads_elements(0) && op.reads_elements(call.inputs.size()))
       check_devices(node, *call.inputs[0], input);
     call.inputs.push_back(&input);
@@ -78,7 +78,7 @@ void compute(Node& node, uint32_t last, const FeedSnapshot* moment) {
     inferred = op.infer(specs);
   }
   const auto spec = [&](size_t k) -> const Spec& { return node.lazy ? inferred[k] : node.outputs[k].spec; };
-  if (compute_view(node, spec(0), moment)) return;
+  if (compute_view(node, spec(0), snapshot)) return;
   if (op.is_random() && !node.drawn) {
     node.rare().stream = next_stream();
     node.drawn = true;

@@ -40,10 +40,10 @@ void bring_home(Node& leaf) {
 
 /// An eager value cannot be computed again once a leaf has changed, or random numbers have been drawn anew:
 /// it would be another value.
-void check_unchanged(const Node& node, const FeedSnapshot* moment = nullptr) {
+void check_unchanged(const Node& node, const FeedSnapshot* snapshot = nullptr) {
   for (const Edge& input : node.inputs)
-    if (input.node()->may_change() && input.node()->stamp > std::max(node.id, node.stamp) &&
-        !assigned_in(moment, input.node()) &&
+    if (input.node()->may_change() && input.node()->version > std::max(node.id, node.version) &&
+        !assigned_in(snapshot, input.node()) &&
         node.op().reads_elements(static_cast<size_t>(&input - node.inputs.begin())))
       located(node.where, [&] {
         throw Error(fmt::format(
@@ -62,7 +62,7 @@ class Evaluation {
   /// them need not be seen.
   enum class Behind : bool { eager_values_too, not_eager_values };
   explicit Evaluation(std::span<Node* const> targets, Behind behind = Behind::eager_values_too)
-      : update_stamp_(Node::next_id()) {
+      : update_version_(Node::next_id()) {
     for (Node* target : targets) visit(target, behind);
     std::sort(nodes_.begin(), nodes_.end(),
               [](const State& a, const State& b) { return a.node->id < b.node->id; });
@@ -89,9 +89,9 @@ class Evaluation {
 
   /// Finds what must be computed to show that step. Eager nodes whose leaves were assigned before
   /// `refresh_until` are computed again, too.
-  void plan(std::shared_ptr<const FeedSnapshot> moment, uint64_t refresh_until) {
-    moment_ = std::move(moment);
-    stamp_ = moment_->stamp;
+  void plan(std::shared_ptr<const FeedSnapshot> snapshot, uint64_t refresh_until) {
+    snapshot_ = std::move(snapshot);
+    version_ = snapshot_->version;
     refresh_until_ = refresh_until;
     for (State& state : nodes_) {
       state = {.node = state.node,
@@ -122,7 +122,7 @@ class Evaluation {
       if (!state.compute || !node.lazy || node.tag == Tag::update) continue;
       for (size_t k = 0; k < node.inputs.size(); ++k)
         if (const State& input = at(node.inputs[k].node());
-            !input.node->lazy && node.op().reads_elements(k) && input.newest > stamp_)
+            !input.node->lazy && node.op().reads_elements(k) && input.newest > version_)
           return &node;
     }
     return nullptr;
@@ -163,7 +163,7 @@ class Evaluation {
       const Node &order = *state.node, &leaf = *order.inputs[1].node();
       const auto [first, is_first] = orders.emplace(&leaf, &order);
       if (!is_first) refuse_second_assignment(leaf.op(), first->second->where, order.where);
-      if (const AssignedState* before = assigned_in(moment_.get(), &leaf))
+      if (const AssignedState* before = assigned_in(snapshot_.get(), &leaf))
         if (before->order != order.id) refuse_second_assignment(leaf.op(), before->where, order.where);
     }
   }
@@ -171,10 +171,10 @@ class Evaluation {
     std::vector<std::pair<Node*, Tensor>> leaves;
     for (const auto& [order, value] : assignments_) {
       Node& leaf = *order->inputs[1].node();
-      if (!assigned_in(moment_.get(), &leaf)) {
+      if (!assigned_in(snapshot_.get(), &leaf)) {
         const Tensor& before = leaf.outputs[0].value;
-        moment_->assigned.push_back(
-            {order->inputs[1], leaf.bound ? before.clone() : before, leaf.stamp, order->id, order->where});
+        snapshot_->assigned.push_back(
+            {order->inputs[1], leaf.bound ? before.clone() : before, leaf.version, order->id, order->where});
       }
       leaves.emplace_back(&leaf, value);
     }
@@ -210,8 +210,8 @@ class Evaluation {
   void find_stale(State& state) {
     Node& node = *state.node;
     if (node.is_leaf()) {
-      const AssignedState* assigned = assigned_in(moment_.get(), &node);
-      state.newest = assigned ? assigned->stamp : node.stamp;
+      const AssignedState* assigned = assigned_in(snapshot_.get(), &node);
+      state.newest = assigned ? assigned->version : node.version;
       return;
     }
     if (state.settled) return;
@@ -223,20 +223,22 @@ class Evaluation {
       state.stale |= !node.lazy && below.stale;
     }
     if (node.lazy) {
-      state.stale = node.stamp != stamp_for(node);
+      state.stale = node.version != version_for(node);
       return;
     }
-    const uint64_t computed = std::max(node.id, node.stamp);
+    const uint64_t computed = std::max(node.id, node.version);
     state.stale |= state.newest < refresh_until_ && state.newest > computed;
     // A gradient may be written after a state was assigned that its inputs were computed without.
     for (const Edge& input : node.inputs)
-      state.stale |= !input.node()->is_leaf() && input.node()->stamp > computed;
+      state.stale |= !input.node()->is_leaf() && input.node()->version > computed;
     if (!refresh_until_) return;
     // Beside a feed each step draws anew, also numbers for which no feed gives the shape.
-    state.stale |= state.drawn > computed || (node.op().is_random() && computed < stamp_);
-    if (node.op().is_random()) state.drawn = state.stale ? stamp_ : computed;
+    state.stale |= state.drawn > computed || (node.op().is_random() && computed < version_);
+    if (node.op().is_random()) state.drawn = state.stale ? version_ : computed;
   }
-  uint64_t stamp_for(const Node& node) const { return node.tag == Tag::update ? update_stamp_ : stamp_; }
+  uint64_t version_for(const Node& node) const {
+    return node.tag == Tag::update ? update_version_ : version_;
+  }
 
   void compute_one(State& state) {
     Node& node = *state.node;
@@ -244,11 +246,11 @@ class Evaluation {
       read_source(node, **feed);
     } else {
       if (state.stale) node.drawn = false;  // what was only released is computed from the same numbers
-      if (!node.lazy && !state.stale) check_unchanged(node, moment_.get());
-      located(node.where, [&] { espalier::compute(node, 0, moment_.get()); });
-      if (assigns(state)) assignments_.emplace_back(&node, input_in(moment_.get(), node.inputs[2]).clone());
+      if (!node.lazy && !state.stale) check_unchanged(node, snapshot_.get());
+      located(node.where, [&] { espalier::compute(node, 0, snapshot_.get()); });
+      if (assigns(state)) assignments_.emplace_back(&node, input_in(snapshot_.get(), node.inputs[2]).clone());
     }
-    node.stamp = stamp_for(node);
+    node.version = version_for(node);
     for (const Edge& input : node.inputs) {
       State& below = at(input.node());
       if (--below.consumers == 0 && below.compute && !below.node->value_wanted()) below.node->clear_value();
@@ -257,16 +259,16 @@ class Evaluation {
 
   void read_source(Node& node, Feed& feed) {
     auto& batch = batches_[&feed];
-    const auto epoch = moment_->epochs.find(&feed);
-    const int64_t shown = epoch == moment_->epochs.end() ? feed.epoch() : epoch->second;
-    if (batch.empty()) batch = located(node.where, [&] { return feed.batch(shown, moment_->step); });
+    const auto epoch = snapshot_->epochs.find(&feed);
+    const int64_t shown = epoch == snapshot_->epochs.end() ? feed.epoch() : epoch->second;
+    if (batch.empty()) batch = located(node.where, [&] { return feed.batch(shown, snapshot_->step); });
     node.outputs[0].value = batch[node.op().feed_output()];
-    node.rare().moment = moment_;
+    node.rare().snapshot = snapshot_;
   }
 
-  uint64_t stamp_ = 0, update_stamp_;
+  uint64_t version_ = 0, update_version_;
   uint64_t refresh_until_ = 0;
-  std::shared_ptr<const FeedSnapshot> moment_;
+  std::shared_ptr<const FeedSnapshot> snapshot_;
   TreeWalk walk_;
   NodeMap order_;
   std::vector<State> nodes_;
@@ -292,22 +294,22 @@ int64_t epoch_of(const std::vector<Node*>& sources) {
 }
 
 /// A new evaluation of that step, in the epochs which the feeds are in.
-std::shared_ptr<const FeedSnapshot> new_moment(const std::vector<Node*>& sources, int64_t step) {
-  auto moment = std::make_shared<FeedSnapshot>();
-  moment->stamp = Node::next_id();
-  moment->step = step;
+std::shared_ptr<const FeedSnapshot> new_snapshot(const std::vector<Node*>& sources, int64_t step) {
+  auto snapshot = std::make_shared<FeedSnapshot>();
+  snapshot->version = Node::next_id();
+  snapshot->step = step;
   for (const Node* source : sources)
-    moment->epochs[source->op().feed()->get()] = (*source->op().feed())->epoch();
-  return moment;
+    snapshot->epochs[source->op().feed()->get()] = (*source->op().feed())->epoch();
+  return snapshot;
 }
 
 /// A new evaluation of the same batches, with the leaves as they are now.
 std::shared_ptr<const FeedSnapshot> again(const FeedSnapshot& shown) {
-  auto moment = std::make_shared<FeedSnapshot>();
-  moment->stamp = Node::next_id();
-  moment->step = shown.step;
-  moment->epochs = shown.epochs;
-  return moment;
+  auto snapshot = std::make_shared<FeedSnapshot>();
+  snapshot->version = Node::next_id();
+  snapshot->step = shown.step;
+  snapshot->epochs = shown.epochs;
+  return snapshot;
 }
 
 [[noreturn]] void refuse_late_gradient(const Node& node) {
@@ -329,27 +331,28 @@ void evaluate_here(std::span<Node* const> targets, Node* root) {
   if (!sources.empty() && !at_step) seen.emplace(targets);
   Evaluation& evaluation = *seen;
   if (!sources.empty() && targets.size() == 1) evaluation.check_sizes(*targets[0]);
-  std::shared_ptr<const FeedSnapshot> moment;
-  if (at_step) moment = root->rare().moment;
-  if (!moment)
+  std::shared_ptr<const FeedSnapshot> snapshot;
+  if (at_step) snapshot = root->rare().snapshot;
+  if (!snapshot)
     for (Node* source : sources)
-      if (const auto& shown = source->rare().moment; shown && (!moment || shown->stamp > moment->stamp))
-        moment = shown;
-  if (!moment) {
+      if (const auto& shown = source->rare().snapshot;
+          shown && (!snapshot || shown->version > snapshot->version))
+        snapshot = shown;
+  if (!snapshot) {
     if (!sources.empty() && steps_of(sources) < 1) throw EndOfData();
-    moment = new_moment(sources, 0);
+    snapshot = new_snapshot(sources, 0);
   }
   // Beside a feed, what was updated before this step is seen in it.
   const bool fed = !sources.empty() || at_step;  // gradients of a fed root need not be fed
-  evaluation.plan(moment, fed ? moment->stamp : 0);
+  evaluation.plan(snapshot, fed ? snapshot->version : 0);
   if (const Node* node = fed ? evaluation.mixes_steps() : nullptr) {
     if (root) refuse_late_gradient(*node);
-    moment = again(*moment);
-    evaluation.plan(moment, moment->stamp);
+    snapshot = again(*snapshot);
+    evaluation.plan(snapshot, snapshot->version);
   }
   evaluation.compute();
   for (Node* target : targets)
-    if (target->lazy && target->tag == Tag::forward) target->rare().moment = moment;
+    if (target->lazy && target->tag == Tag::forward) target->rare().snapshot = snapshot;
 }
 
 /// Computes again what an eager node has released.
@@ -408,14 +411,14 @@ void take_step(Node& node) {
   Node::Rare& shown = node.rare();
   const int64_t step = shown.cursor_epoch == epoch ? shown.cursor : 0;
   if (!sources.empty() && step >= steps_of(sources)) throw EndOfData();
-  const auto moment = new_moment(sources, step);
+  const auto snapshot = new_snapshot(sources, step);
   shown.step_failed = true;
-  evaluation.plan(moment, UINT64_MAX);
+  evaluation.plan(snapshot, UINT64_MAX);
   evaluation.compute();
   shown.step_failed = false;
   shown.cursor = step + 1;
   shown.cursor_epoch = epoch;
-  shown.moment = moment;
+  shown.snapshot = snapshot;
 }
 
 }  // namespace espalier

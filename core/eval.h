@@ -1,8 +1,8 @@
 // When and how nodes get their values.
 //
 // Eager nodes compute as they are made. Lazy nodes (downstream of a feed) compute when asked: one evaluation
-// shows one step of every feed, runs each node once, in the order of writing, and leaves its stamp on what it
-// computed.
+// shows one step of every feed, runs each node once, in the order of writing, and leaves its version on what
+// it computed.
 #pragma once
 #include <span>
 #include <utility>
@@ -12,16 +12,16 @@
 namespace espalier {
 
 /// What a step has assigned to a state; null if it has not, or without a step.
-inline const AssignedState* assigned_in(const FeedSnapshot* moment, const Node* leaf) {
-  return moment ? moment->assigned_to(leaf) : nullptr;
+inline const AssignedState* assigned_in(const FeedSnapshot* snapshot, const Node* leaf) {
+  return snapshot ? snapshot->assigned_to(leaf) : nullptr;
 }
 /// What a node computes with in a step: of a state that the step has assigned, the value before.
-const Tensor& input_in(const FeedSnapshot* moment, const Edge& input);
+const Tensor& input_in(const FeedSnapshot* snapshot, const Edge& input);
 
 /// Runs the op of a node whose inputs have values. Throws what the kernel throws; the node is then as it was.
 /// Bit i of `last` allows to write over input i, if its value ends with the handle on it. In the step
-/// `moment`, states that it has assigned are read as they were before.
-void compute(Node& node, uint32_t last = 0, const FeedSnapshot* moment = nullptr);
+/// `snapshot`, states that it has assigned are read as they were before.
+void compute(Node& node, uint32_t last = 0, const FeedSnapshot* snapshot = nullptr);
 /// Computes the value if there is none; lazy nodes at the step which their feeds show.
 void ensure_value(Node& node);
 /// Computes these nodes at the step which `root` shows.

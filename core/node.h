@@ -52,14 +52,14 @@ struct Output {
 struct AssignedState {
   Edge leaf;
   Tensor before;
-  uint64_t stamp;  ///< of the value before
-  uint64_t order;  ///< the id of the node that orders the assignment
+  uint64_t version;  ///< of the value before
+  uint64_t order;    ///< the id of the node that orders the assignment
   std::source_location where;
 };
 
 /// A step of one or more feeds, as one evaluation showed it.
 struct FeedSnapshot {
-  uint64_t stamp = 0;
+  uint64_t version = 0;
   int64_t step = 0;
   std::map<const Feed*, int64_t> epochs;
   mutable std::vector<AssignedState> assigned = {};  ///< added by the evaluations of the step
@@ -147,7 +147,7 @@ class Node : public NodeCounts {
   std::source_location where;
   /// Leaves: when the value was last replaced. Lazy nodes: the evaluation that computed it. Both on the scale
   /// of ids.
-  uint64_t stamp = 0;
+  uint64_t version = 0;
   SmallVector<Output, 1> outputs;
   std::unique_ptr<GradientRecord, GradientRecordDeleter> record;
 
@@ -160,7 +160,7 @@ class Node : public NodeCounts {
     bool step_failed = false;    ///< the last step threw, and the values are of the one before
     bool sizes_checked = false;  ///< check_open_sizes has seen the tree below
     /// Sources and observed Variables: what the value shows.
-    std::shared_ptr<const FeedSnapshot> moment;
+    std::shared_ptr<const FeedSnapshot> snapshot;
     /// Leaves without a value: it is in an executor's mirror of the leaf, and copied when it is asked for.
     Tensor elsewhere;
     /// Nodes that have ordered an eager assignment keep what it has replaced; the leaf finds it.

@@ -82,7 +82,7 @@ void assign_at_once(Node& order, Node& leaf, const Tensor& value) {
   std::erase_if(former, [](const auto& known) { return known.expired(); });
   if (before.defined()) {
     order.rare().replaced = std::make_shared<FormerValue>(
-        FormerValue{std::max(leaf.id, leaf.stamp), order.id, leaf.bound ? before.clone() : before});
+        FormerValue{std::max(leaf.id, leaf.version), order.id, leaf.bound ? before.clone() : before});
     former.push_back(order.rare().replaced);
   }
   assign(leaf, value);

@@ -118,7 +118,7 @@ WaitingUse WaitingGraph::use_of(const Node& reader, const Edge& edge) {
   Node* node = edge.node();
   if (node->waits && node->place < nodes_.size() && nodes_[node->place] == node)
     return {node->place, edge.output(), -1};
-  if (node->is_leaf() && node->stamp > reader.id) refuse_changed(reader, *node);
+  if (node->is_leaf() && node->version > reader.id) refuse_changed(reader, *node);
   const auto [from, row] = read_place(edge);
   if (const auto bits = bits_of_scalar(edge)) {
     const auto key = std::pair(edge.spec().dtype, *bits);

@@ -182,7 +182,7 @@ bool ParameterArena::is_current() {
 
 bool ParameterArena::is_current(const Slot& slot) const {
   const Node& leaf = *slot.leaf.node();
-  return slot.mirrored ? slot.copied && slot.version == leaf.stamp : slot.settled->version == leaf.stamp;
+  return slot.mirrored ? slot.copied && slot.version == leaf.version : slot.settled->version == leaf.version;
 }
 
 bool ParameterArena::bind() {
@@ -204,7 +204,7 @@ bool ParameterArena::renew_mirror(Slot& slot) {
                    device_.type != DeviceType::cpu;  // another GPU
   copy_elements(far ? value.to(cpu()) : value, slot.tensor);
   slot.copied = true;
-  slot.version = leaf.stamp;
+  slot.version = leaf.version;
   return true;
 }
 
@@ -216,12 +216,12 @@ bool ParameterArena::take_in(Slot& slot) {
   Settled& settled = *slot.settled;
   if (is_at(value, slot.tensor)) {
     if (!leaf.bound) leaf.bound = true;
-    settled.version = leaf.stamp;
+    settled.version = leaf.version;
     return false;
   }
   if (is_current(slot)) return false;
   copy_elements(value, slot.tensor);
-  settled.version = leaf.stamp;
+  settled.version = leaf.version;
   return true;
 }
 
@@ -263,15 +263,15 @@ void ParameterArena::mark_assigned(std::span<const size_t> slots) {
     Node& leaf = *slot.leaf.node();
     if (slot.keeping == Keeping::nowhere) continue;
     if (slot.follows) {
-      slot.version = leaf.stamp;
+      slot.version = leaf.version;
       continue;
     }
-    if (slot.settled && slot.settled->version != leaf.stamp)
+    if (slot.settled && slot.settled->version != leaf.version)
       continue;  // another thread has assigned it since
-    leaf.stamp = Node::next_id();
+    leaf.version = Node::next_id();
     const bool away = slot.keeping == Keeping::away;
     if (slot.settled) {
-      slot.settled->version = leaf.stamp;
+      slot.settled->version = leaf.version;
       if (is_at(leaf.outputs[0].value, slot.tensor)) continue;
       // The leaf's own buffer is of no use any more, and may lie unused beside this memory.
       const bool large =
@@ -281,7 +281,7 @@ void ParameterArena::mark_assigned(std::span<const size_t> slots) {
       if (large) release_cached_memory(device_);
       continue;
     }
-    slot.version = leaf.stamp;
+    slot.version = leaf.version;
     if (!away && !leaf.has_value()) continue;  // it is fetched from here already
     leaf.clear_value();
     leaf.bound = false;

@@ -167,7 +167,7 @@ Variable behind_transpose(const Variable& v, bool& transposed) {
   if (!node || !node->op().traits().transposes_matrix) return v;
   // What an eager transpose shows must be what its input still has: that may have been assigned or released.
   const Node& from = *node->inputs[0].node();
-  if (node->waits && from.is_leaf() && from.stamp <= node->id) {
+  if (node->waits && from.is_leaf() && from.version <= node->id) {
     transposed = !transposed;
     return node->inputs[0].variable();
   }
