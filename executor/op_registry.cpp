@@ -103,7 +103,7 @@ OpRegistry make_op_registry() {
     ops.add_unsupported(collective, "a communicator");
   for (const auto program : {"fused", "fused_group", "matmul_epilogue"})
     ops.add_unsupported(program, "a program");
-  for (const auto exchange : {"gradient_bucket", "gradient_arrival", "gather_parameters",
+  for (const auto exchange : {"gradient_bucket", "wait_for_gradients", "gather_parameters",
                               "reduce_over_replicas", "gather_over_replicas"})
     ops.add_unsupported(exchange, "the parameters of a tree and its replicas");
   return ops;

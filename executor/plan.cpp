@@ -88,7 +88,7 @@ std::string text_of(const PlanData& plan, const Replication& replication) {
   for (const BucketPlan& bucket : buckets)
     text += fmt::format("  {} bytes complete after %{}{}\n", bucket.bytes, bucket.node,
                         bucket.scattered ? ", each sum for its owner alone" : "");
-  text += fmt::format("  all have arrived at %{}\n", plan.memory.arrival);
+  text += fmt::format("  all have arrived at %{}\n", plan.memory.gradient_wait);
   if (plan.graph.device == DeviceType::cpu) return text + gain_on_cores(plan);
   text += "on paper:\n";
   for (const CostInputs& inputs : presets::all()) {

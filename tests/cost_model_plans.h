@@ -45,10 +45,10 @@ inline PlanData trained(DeviceType device = DeviceType::cuda, const std::vector<
 inline PlanData replicated(int replicas, const std::vector<std::string>& without = {}) {
   PlanData plan = trained(DeviceType::cuda, without);
   const BucketPlan& bucket = plan.memory.buckets.at(0);
-  uint32_t arrival = bucket.node + 1;
-  while (plan.graph.nodes[arrival].tag != Tag::update || !plan.memory.runs[arrival]) ++arrival;
+  uint32_t wait = bucket.node + 1;
+  while (plan.graph.nodes[wait].tag != Tag::update || !plan.memory.runs[wait]) ++wait;
   plan.replication = Replication{.replicas = replicas, .batch_rows = rows * replicas};
-  plan.memory.arrival = arrival;
+  plan.memory.gradient_wait = wait;
   return plan;
 }
 

@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(two_buckets) {
   // Ring of two: b bytes at 1 byte/s take 2 · b / 2 s. Gradients are complete after 3 s and 5 s, and needed
   // after 7 s.
   plan.memory.buckets = {{.node = nodes[2], .bytes = 4}, {.node = nodes[4], .bytes = 2}};
-  plan.memory.arrival = nodes[7];
+  plan.memory.gradient_wait = nodes[7];
   esp::CostInputs machine = seconds_and_bytes();
   const auto exposed = [&] {
     const esp::Prediction p = predict(plan, machine);
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(two_buckets) {
   machine.overlap = 0;
   BOOST_TEST(exposed() == 6);
   machine.overlap = 1;
-  plan.memory.arrival = nodes[5];
+  plan.memory.gradient_wait = nodes[5];
   BOOST_TEST(exposed() == 4);
   plan.memory.buckets = {{.node = nodes[0], .bytes = 1}, {.node = nodes[2], .bytes = 1}};
   BOOST_TEST(exposed() == 0);  // 1 to 2, 3 to 4
@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(sharded_states) {
   esp::PlanData plan = replicated(2);
   const std::vector<uint32_t> nodes = running(plan);
   plan.memory.buckets = {{.node = nodes[2], .bytes = 4}, {.node = nodes[4], .bytes = 2}};
-  plan.memory.arrival = nodes[5];
+  plan.memory.gradient_wait = nodes[5];
   esp::CostInputs machine = seconds_and_bytes();
   const int64_t whole = predict(plan, machine).memory;
   machine.sharded_states = true;

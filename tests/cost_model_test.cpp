@@ -77,8 +77,8 @@ BOOST_AUTO_TEST_CASE(gradients_are_as_large_with_few_rows) {
   BOOST_TEST(products == 2);
   // Nodes that only communicate compute nothing.
   const esp::PlanData waiting = replicated(2);
-  const esp::internal::NodeCost arrival = esp::internal::node_costs(waiting)[waiting.memory.arrival];
-  BOOST_TEST(arrival.flops + arrival.bytes + arrival.fixed_bytes == 0);
+  const esp::internal::NodeCost wait = esp::internal::node_costs(waiting)[waiting.memory.gradient_wait];
+  BOOST_TEST(wait.flops + wait.bytes + wait.fixed_bytes == 0);
 }
 
 BOOST_AUTO_TEST_CASE(elements_and_rows_of_a_table) {

@@ -159,11 +159,11 @@ class RandomGraph {
     const auto count = static_cast<uint32_t>(n.outputs.size());
     uint32_t node = add(graph, std::move(n));
     if (random_() % 2) {
-      GraphNode arrival;
-      arrival.op = std::make_shared<esp::WaitForGradients>();
-      arrival.outputs = graph.nodes[node].outputs;
-      for (uint32_t k = 0; k < count; ++k) arrival.inputs.push_back({node, k});
-      node = add(graph, std::move(arrival));
+      GraphNode wait;
+      wait.op = std::make_shared<esp::WaitForGradients>();
+      wait.outputs = graph.nodes[node].outputs;
+      for (uint32_t k = 0; k < count; ++k) wait.inputs.push_back({node, k});
+      node = add(graph, std::move(wait));
     }
     for (uint32_t k = 0; k < count; ++k) values_.push_back({node, k});
     for (uint32_t k = 0; k < upto(4); ++k) kernel();

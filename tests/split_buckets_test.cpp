@@ -57,7 +57,7 @@ std::vector<uint32_t> buckets_of(const Graph& graph) {
     if (esp::as_bucket(*graph.nodes[i].op)) buckets.push_back(i);
   return buckets;
 }
-uint32_t arrival_of(const Graph& graph) {
+uint32_t wait_of(const Graph& graph) {
   uint32_t found = UINT32_MAX;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i)
     if (esp::waits_for_gradients(*graph.nodes[i].op)) {
@@ -82,7 +82,7 @@ uint32_t complete_at(const GraphNode& bucket) {
 /// The parameter of each slot of the WaitForGradients node, by its bucket; null for the loss.
 std::vector<const esp::Node*> members(const Graph& graph) {
   std::vector<const esp::Node*> all;
-  for (const ValueRef& in : graph.nodes[arrival_of(graph)].inputs) {
+  for (const ValueRef& in : graph.nodes[wait_of(graph)].inputs) {
     const auto* bucket = esp::as_bucket(*graph.nodes[in.node].op);
     BOOST_REQUIRE(bucket);
     all.push_back(bucket->parameters()[in.output].node());
@@ -93,26 +93,26 @@ std::vector<const esp::Node*> members(const Graph& graph) {
 /// The invariants of graphs for replicas: every exchanged value goes once through a bucket of its dtype and
 /// the WaitForGradients node; before that node, no leaf is assigned and no update reads a gradient.
 void check_exchange(const Graph& graph) {
-  const uint32_t arrival = arrival_of(graph);
-  std::set<ValueRef> arrived(graph.nodes[arrival].inputs.begin(), graph.nodes[arrival].inputs.end());
-  BOOST_TEST(arrived.size() == graph.nodes[arrival].inputs.size());
+  const uint32_t wait = wait_of(graph);
+  std::set<ValueRef> arrived(graph.nodes[wait].inputs.begin(), graph.nodes[wait].inputs.end());
+  BOOST_TEST(arrived.size() == graph.nodes[wait].inputs.size());
   size_t outputs = 0;
   for (const uint32_t at : buckets_of(graph)) {
     const GraphNode& bucket = graph.nodes[at];
-    BOOST_TEST(at < arrival);
+    BOOST_TEST(at < wait);
     outputs += bucket.outputs.size();
     BOOST_TEST(bucket.inputs.size() == bucket.outputs.size());
     BOOST_TEST(esp::as_bucket(*bucket.op)->parameters().size() == bucket.outputs.size());
     for (const esp::Spec& spec : bucket.outputs) BOOST_TEST((spec.dtype == bucket.outputs[0].dtype));
     for (uint32_t k = 0; k < bucket.outputs.size(); ++k) BOOST_TEST(arrived.count({at, k}) == 1u);
     for (uint32_t i = 0; i < graph.nodes.size(); ++i)  // only that node reads the outputs of buckets
-      for (const ValueRef& in : graph.nodes[i].inputs) BOOST_TEST((in.node != at || i == arrival));
+      for (const ValueRef& in : graph.nodes[i].inputs) BOOST_TEST((in.node != at || i == wait));
   }
   BOOST_TEST(outputs == arrived.size());
   const std::vector<const esp::Node*> whose = members(graph);
   for (uint32_t i = 0; i < graph.nodes.size(); ++i)
-    if (graph.nodes[i].op->has_side_effects()) BOOST_TEST(i > arrival);
-  BOOST_TEST(graph.results[0].node == arrival);
+    if (graph.nodes[i].op->has_side_effects()) BOOST_TEST(i > wait);
+  BOOST_TEST(graph.results[0].node == wait);
   BOOST_TEST(!whose.at(graph.results[0].output));
 }
 
@@ -123,7 +123,7 @@ void check_split(Graph graph, int64_t bytes) {
   for (const uint32_t at : buckets_of(graph))
     all[graph.nodes[at].outputs[0].dtype] += bytes_of(graph.nodes[at]);
   std::map<const esp::Node*, esp::Spec> specs;
-  for (uint32_t k = 0; k < before.size(); ++k) specs[before[k]] = graph.nodes[arrival_of(graph)].outputs[k];
+  for (uint32_t k = 0; k < before.size(); ++k) specs[before[k]] = graph.nodes[wait_of(graph)].outputs[k];
   (void)esp::split_buckets(graph, bytes);
   const std::string text = graph.str();
   BOOST_TEST_CONTEXT("at least " << bytes << " bytes each\n" << text) {
@@ -131,7 +131,7 @@ void check_split(Graph graph, int64_t bytes) {
     check_exchange(graph);
     BOOST_TEST((members(graph) == before));  // the slots are unchanged
     for (uint32_t k = 0; k < before.size(); ++k)
-      BOOST_TEST((graph.nodes[arrival_of(graph)].outputs[k] == specs[before[k]]));
+      BOOST_TEST((graph.nodes[wait_of(graph)].outputs[k] == specs[before[k]]));
     uint32_t last = 0;
     std::map<esp::DType, uint32_t> last_of;
     for (const uint32_t at : buckets_of(graph)) {
@@ -198,7 +198,7 @@ BOOST_AUTO_TEST_CASE(a_bucket_for_each_dtype) {
   const Gathered all(layers.loss, layers.gradients);
   check_exchange(all.graph);
   BOOST_TEST(buckets_of(all.graph).size() == 2u);
-  BOOST_TEST(all.graph.nodes[arrival_of(all.graph)].inputs.size() == 13u);
+  BOOST_TEST(all.graph.nodes[wait_of(all.graph)].inputs.size() == 13u);
 }
 
 BOOST_AUTO_TEST_CASE(buckets_are_cut_where_they_are_complete) {
@@ -273,8 +273,8 @@ BOOST_AUTO_TEST_CASE(one_gradient_of_several_parameters) {
   const std::vector<const esp::Node*> whose = members(all.graph);
   BOOST_TEST((whose == std::vector<const esp::Node*>{a.node(), b.node(), c.node(), nullptr}));
   // Each parameter's update reads its own slot.
-  const uint32_t arrival = arrival_of(all.graph);
-  for (uint32_t i = arrival + 1; i < all.graph.nodes.size(); ++i) {
+  const uint32_t wait = wait_of(all.graph);
+  for (uint32_t i = wait + 1; i < all.graph.nodes.size(); ++i) {
     const GraphNode& n = all.graph.nodes[i];
     if (!n.op->has_side_effects() || !esp::is_parameter(all.graph.nodes[n.inputs[0].node].leaf.node()->op()))
       continue;
@@ -284,7 +284,7 @@ BOOST_AUTO_TEST_CASE(one_gradient_of_several_parameters) {
       const GraphNode& behind = all.graph.nodes[todo.back()];
       todo.pop_back();
       for (const ValueRef& in : behind.inputs)
-        if (in.node == arrival)
+        if (in.node == wait)
           read.insert(whose[in.output]);
         else
           todo.push_back(in.node);

@@ -102,8 +102,8 @@ class Model {
       end[i] = result.compute;
     }
     if (plan_.replication && replicas > 1) {
-      const uint32_t node = plan_.memory.arrival;
-      const double arrival = node > 0 ? end[node - 1] : 0;
+      const uint32_t node = plan_.memory.gradient_wait;
+      const double wait = node > 0 ? end[node - 1] : 0;
       // With sharded states, gradients are reduced and scattered, and after the updates parameters are
       // gathered: the two halves of an all-reduce. A plan with owners records which gradients are scattered.
       std::vector<Transfer> transfers;
@@ -118,7 +118,7 @@ class Model {
       if (plan_.owners())
         gather = 0.5 * all_reduce_seconds(inputs_.network, static_cast<double>(updated_), replicas);
       result.communication = sums + gather;
-      const double waited = std::max(0.0, end_of_transfers(transfers) - arrival);
+      const double waited = std::max(0.0, end_of_transfers(transfers) - wait);
       result.exposed = result.communication - inputs_.overlap * (sums - std::min(sums, waited));
     }
     result.step = result.compute + result.exposed;

@@ -26,12 +26,14 @@ class Counter {
   /// Returns true for nodes that only communicate and compute nothing.
   bool exchanges(uint32_t i) const {
     if (!plan_.replication || is_bucket(i)) return false;
-    return plan_.memory.arrival == i || graph_.nodes[i].op->effect() == Effect::communicates;
+    return plan_.memory.gradient_wait == i || graph_.nodes[i].op->effect() == Effect::communicates;
   }
   bool is_bucket(uint32_t i) const {
     return std::ranges::any_of(plan_.memory.buckets, [&](const BucketPlan& b) { return b.node == i; });
   }
-  bool gathers(uint32_t i) const { return is_bucket(i) || (plan_.replication && plan_.memory.arrival == i); }
+  bool gathers(uint32_t i) const {
+    return is_bucket(i) || (plan_.replication && plan_.memory.gradient_wait == i);
+  }
   /// The value below any views.
   ValueRef behind(ValueRef v) const {
     while (graph_.nodes[v.node].op->is_view() && !plan_.memory.runs[v.node])

@@ -82,8 +82,8 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
     return rewriter.add_after(last_value, std::move(n));
   };
   uint32_t last = 0;
-  GraphNode arrival;
-  arrival.inputs = SmallVector<ValueRef, 2>(values.size());
+  GraphNode wait;
+  wait.inputs = SmallVector<ValueRef, 2>(values.size());
   std::map<std::pair<bool, DType>, std::vector<uint32_t>> kinds;  // slots, by (scattered, dtype)
   for (uint32_t slot = 0; slot < values.size(); ++slot)
     kinds[{scattered && members[slot].defined(), for_replicas ? graph.spec(values[slot]).dtype : DType()}]
@@ -98,12 +98,12 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
     }
     bucket.op = std::make_shared<GradientBucket>(std::move(whose), kind.first);
     last = insert(std::move(bucket));
-    for (uint32_t k = 0; k < own.size(); ++k) arrival.inputs[own[k]] = {last, k};
+    for (uint32_t k = 0; k < own.size(); ++k) wait.inputs[own[k]] = {last, k};
   }
   if (for_replicas) {
-    for (const ValueRef& value : values) arrival.outputs.push_back(graph.spec(value));
-    arrival.op = std::make_shared<WaitForGradients>();
-    last = insert(std::move(arrival));
+    for (const ValueRef& value : values) wait.outputs.push_back(graph.spec(value));
+    wait.op = std::make_shared<WaitForGradients>();
+    last = insert(std::move(wait));
   }
 
   // Updates read the outputs of the last node, each the slot of its own parameter.

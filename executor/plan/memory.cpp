@@ -107,7 +107,7 @@ class Planner {
       if (const GradientBucket* bucket = as_bucket(*node(i).op))
         lay_out_bucket(i, *bucket);
       else if (waits_for_gradients(*node(i).op))
-        plan_.arrival = i;
+        plan_.gradient_wait = i;
   }
   void lay_out_bucket(uint32_t at, const GradientBucket& op) {
     const GraphNode& n = node(at);

@@ -53,7 +53,7 @@ struct MemoryPlan {
   /// For each node the buffer that its kernel has as a workspace, while it runs.
   std::vector<std::optional<uint32_t>> workspaces;
   std::vector<BucketPlan> buckets;
-  uint32_t arrival = 0;  ///< the node that waits for the sums over all replicas, where a plan has such
+  uint32_t gradient_wait = 0;  ///< the node that waits for the sums over all replicas, where a plan has such
   int64_t arena_bytes = 0;
   int64_t largest_live_bytes = 0;
   int64_t all_bytes = 0;  ///< what the buffers would need side by side

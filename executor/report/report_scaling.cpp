@@ -208,7 +208,7 @@ std::string scaling_drawing(const Page& page) {
       "{}. <strong>Nothing of what follows is measured</strong>: it is computed from the plan and from data "
       "sheets.</p>\n",
       grouped(replication.replicas), grouped(replication.batch_rows), bytes_text(bytes), buckets.size(),
-      buckets.size() == 1 ? "" : "s", fmt::format("%{}", page.plan.memory.arrival));
+      buckets.size() == 1 ? "" : "s", fmt::format("%{}", page.plan.memory.gradient_wait));
   html += buckets_table(page, buckets);
   html += fmt::format("<h3>A step on {} replicas</h3>\n", grouped(replication.replicas));
   html += machines_table(page, machines, colors);

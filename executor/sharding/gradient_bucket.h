@@ -43,7 +43,7 @@ class GradientBucket : public Op {
 class WaitForGradients : public Op {
  public:
   WaitForGradients() : Op({.effect = Effect::communicates, .runs_on_host = true, .aliases_inputs = true}) {}
-  std::string_view name() const override { return "gradient_arrival"; }
+  std::string_view name() const override { return "wait_for_gradients"; }
   Specs infer(const InputSpecs& in) const override;
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override;
   bool equals(const Op& other) const override { return this == &other; }

@@ -72,7 +72,7 @@ void compare(const std::string& name, int rounds, const Make& make, const MakeHa
   const auto trace = std::filesystem::temp_directory_path() / ("espalier_replicas_" + name + ".json");
   two.executor.profile(trace, {.steps = two.steps});
   two.run();
-  const double step = traced(trace, "step"), arrival = traced(trace, "gradient_arrival"),
+  const double step = traced(trace, "step"), wait = traced(trace, "wait_for_gradients"),
                copies = traced(trace, "gradient_bucket");
   std::filesystem::remove(trace);
 
@@ -83,7 +83,7 @@ void compare(const std::string& name, int rounds, const Make& make, const MakeHa
   bench::report(name + "_halves_apart_us", us(halves));
   bench::report(name + "_replicas_over_threads", bench::median(ratio));
   bench::report(name + "_replicas_over_halves", bench::median(over_halves));
-  bench::report(name + "_exposed_share", arrival / step);
+  bench::report(name + "_exposed_share", wait / step);
   bench::report(name + "_copied_share", copies / step);
 }
 
