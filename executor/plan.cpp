@@ -82,7 +82,8 @@ std::string gain_on_cores(const PlanData& plan) {
 std::string text_of(const PlanData& plan, const Replication& replication) {
   const std::vector<BucketPlan>& buckets = plan.memory.buckets;
   std::string text = fmt::format("replicas: {}", replication.replicas);
-  if (replication.micro_batches > 1) text += fmt::format(", each in {} parts", replication.micro_batches);
+  if (replication.micro_batches > 1)
+    text += fmt::format(", each in {} micro-batches", replication.micro_batches);
   text += fmt::format(", {} rows together; gradients in {} bucket{}\n", replication.batch_rows,
                       buckets.size(), buckets.size() == 1 ? "" : "s");
   for (const BucketPlan& bucket : buckets)

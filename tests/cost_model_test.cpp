@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(a_plan_alone_changes_nothing) {
   BOOST_TEST(w.value().at<float>({0}) == 1.0f);
   // Micro-batches of one device, and inference.
   const esp::Plan parts = loss.plan_for({.optimizer = esp::optim::Sgd(0.1), .accumulate = 2});
-  BOOST_TEST(parts.str().find("each in 2 parts") != std::string::npos, parts.str());
+  BOOST_TEST(parts.str().find("each in 2 micro-batches") != std::string::npos, parts.str());
   BOOST_TEST(loss.plan_for({.mode = esp::Mode::inference}).steps() < parts.steps());
 }
 

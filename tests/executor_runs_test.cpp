@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(a_value_that_cannot_be_shown_is_refused_before_anything_is_
           .get_executor({.mode = esp::Mode::training, .optimizer = optim::Sgd(0.1), .accumulate = 2});
   for (int i = 0; i < 2; ++i)
     BOOST_CHECK_EXCEPTION(executor.run({{"x", esp::ones({4, 3})}}), esp::UnsupportedError,
-                          says({"taken in parts", here()}));
+                          says({"taken in micro-batches", here()}));
   BOOST_TEST(w.value().at<float>({0}) == 1);
 }
 

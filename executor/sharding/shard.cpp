@@ -94,11 +94,11 @@ void reduce_assigned(const Graph& graph, ExchangedSharding& sharding, const Shar
     const bool can_reduce = value.role != BatchSharding::rows && is_real(graph.spec(v).dtype);
     if (!can_reduce || options.shard.micro_batches > 1)
       throw UnsupportedError(fmt::format(
-          "get_executor: with_assignment: {} replicas or parts of a batch cannot write '{}' ({}) into a "
+          "get_executor: with_assignment: {} replicas or micro-batches cannot write '{}' ({}) into a "
           "state: "
           "it is not the same for all of them{}",
           options.shard.pieces(), graph.nodes[v.node].op->name(), line_of(graph.nodes[v.node].where),
-          can_reduce ? ", and parts of a batch (.accumulate) come one after the other" : ""));
+          can_reduce ? ", and micro-batches (.accumulate) come one after the other" : ""));
     sharding.changes.push_back({i, 0, InputChange::Kind::reduce});
   }
 }

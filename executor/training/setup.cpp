@@ -34,9 +34,9 @@ void check_options(const ExecutorOptions& options) {
     throw Error(
         fmt::format("get_executor: gradients cannot be sent by {} bytes", options.replicas.bucket_bytes));
   if (options.accumulate < 1)
-    throw Error(fmt::format("get_executor: a batch cannot be taken in {} parts", options.accumulate));
+    throw Error(fmt::format("get_executor: a batch cannot be cut into {} micro-batches", options.accumulate));
   if (options.accumulate > 1 && !training)
-    throw Error("get_executor: parts of a batch are accumulated in training only");
+    throw Error("get_executor: gradients are accumulated over micro-batches in training only");
   if (options.replicas.shard_states && !training)
     throw Error("get_executor: states are shared out in training only");
   if (options.plan_cache < 1)
@@ -187,7 +187,7 @@ void build_shard_results(Setup& setup) {
   if (setup.tree.gradients.empty() && root.node()->record) setup.tree.gradients = updated_gradients(root);
   if (setup.tree.gradients.empty())
     throw UnsupportedError(
-        "get_executor: replicas and parts of a batch meet in the gradients of parameters, and the "
+        "get_executor: replicas and micro-batches meet in the gradients of parameters, and the "
         "tree has none");
 }
 
@@ -270,8 +270,9 @@ void Setup::prepare_for(const Target& devices) {
   if (!sharded()) return;
   constexpr int64_t most = 1 << 20;
   if (options.accumulate > most || int64_t{target.replicas} * options.accumulate > INT_MAX)
-    throw Error(fmt::format("get_executor: a batch cannot be taken in {} parts on each of {} replicas",
-                            options.accumulate, target.replicas));
+    throw Error(
+        fmt::format("get_executor: a batch cannot be cut into {} micro-batches on each of {} replicas",
+                    options.accumulate, target.replicas));
   if (collective)
     throw UnsupportedError(fmt::format(
         "get_executor: the tree exchanges values itself, by '{}' ({}), and so cannot be replicated; name one "

@@ -31,7 +31,8 @@ Tensor merge_repeats(const Tensor& value, size_t axis) {
 void check_rows(const Replication& replication, size_t result) {
   if (!replication.rows[result]) return;
   if (replication.micro_batches > 1)
-    throw UnsupportedError("value: the batch was taken in parts, of which none kept its rows of the value");
+    throw UnsupportedError(
+        "value: the batch was taken in micro-batches, of which none kept its rows of the value");
   if (replication.rows[result]->repeats < 1)
     throw UnsupportedError("value: the rows of the value are not those of the batch in their order");
 }
