@@ -32,14 +32,14 @@ struct Leaves {
   esp::Graph frozen(const Variable& root, int64_t rows) const {
     return esp::freeze({root, esp::sum(x), esp::sum(y)}, {}, {{feed(x), {rows}}, {feed(y), {rows}}}, true);
   }
-  esp::BatchValue role(const Variable& root, esp::BatchSizes sizes, bool local = false) const {
+  esp::BatchValue sharding(const Variable& root, esp::BatchSizes sizes, bool local = false) const {
     const esp::Graph part = frozen(root, sizes.part), other = frozen(root, sizes.other);
     const esp::ValueRef result = part.results[0];
     return esp::batch_sharding(part, other, sizes, local)[result.node][result.output];
   }
   std::string cause(const Variable& root, bool local = false) const {
     const esp::Graph graph = frozen(root, 2);
-    return std::string(graph.nodes[role(root, {2, 5}, local).cause].op->name());
+    return std::string(graph.nodes[sharding(root, {2, 5}, local).cause].op->name());
   }
   /// The root's value for the rows `begin` to `end` of a batch of five.
   esp::Tensor value(const Variable& root, int64_t begin, int64_t end) const {
@@ -73,11 +73,11 @@ std::vector<double> of_row(const esp::Tensor& value, const esp::BatchValue& said
   return elements;
 }
 
-/// Compares a role with values computed from all five rows, and from three and two of them.
-void check_role(const Leaves& leaves, const Variable& root, const esp::BatchValue& said) {
+/// Compares a sharding with values computed from all five rows, and from three and two of them.
+void check_sharding(const Leaves& leaves, const Variable& root, const esp::BatchValue& said) {
   const Array whole(leaves.value(root, 0, 5)), front(leaves.value(root, 0, 3)),
       back(leaves.value(root, 3, 5));
-  if (said.role == BatchSharding::rows) {
+  if (said.sharding == BatchSharding::rows) {
     for (int64_t row = 0; row < 5; ++row) {
       const std::vector<double> all = of_row(leaves.value(root, 0, 5), said, row, 5),
                                 own = row < 3 ? of_row(leaves.value(root, 0, 3), said, row, 3)
@@ -93,11 +93,11 @@ void check_role(const Leaves& leaves, const Variable& root, const esp::BatchValu
   double worst = 0;
   for (size_t i = 0; i < whole.values.size(); ++i) {
     const double a = front.values[i], b = back.values[i];
-    const double expected = said.role == BatchSharding::sum    ? a + b
-                            : said.role == BatchSharding::mean ? (3 * a + 2 * b) / 5
-                                                               : a;
+    const double expected = said.sharding == BatchSharding::sum    ? a + b
+                            : said.sharding == BatchSharding::mean ? (3 * a + 2 * b) / 5
+                                                                   : a;
     worst = std::max(worst, std::abs(whole.values[i] - expected));
-    if (said.role == BatchSharding::replicated) worst = std::max(worst, std::abs(a - b));
+    if (said.sharding == BatchSharding::replicated) worst = std::max(worst, std::abs(a - b));
   }
   BOOST_TEST(worst < 1e-12);
 }
@@ -105,7 +105,7 @@ void check_role(const Leaves& leaves, const Variable& root, const esp::BatchValu
 struct Case {
   std::string name;
   Variable root;
-  BatchSharding role;
+  BatchSharding sharding;
   size_t axis = 0;
   int64_t repeats = 1;
   esp::Dims block_sizes = {1};
@@ -114,14 +114,15 @@ struct Case {
 void check(const Leaves& leaves, const std::vector<Case>& cases) {
   for (const Case& c : cases) BOOST_TEST_CONTEXT(c.name) {
       for (const esp::BatchSizes sizes : {esp::BatchSizes{2, 5}, {1, 2}, {4, 8}, {5, 3}}) {
-        const esp::BatchValue found = leaves.role(c.root, sizes);
-        BOOST_TEST(static_cast<int>(found.role) == static_cast<int>(c.role));
-        if (c.role != BatchSharding::rows) continue;
+        const esp::BatchValue found = leaves.sharding(c.root, sizes);
+        BOOST_TEST(static_cast<int>(found.sharding) == static_cast<int>(c.sharding));
+        if (c.sharding != BatchSharding::rows) continue;
         BOOST_TEST(found.axis == c.axis);
         BOOST_TEST(found.repeats == c.repeats);
         BOOST_TEST((found.block_sizes == c.block_sizes));
       }
-      if (c.role != BatchSharding::unshardable) check_role(leaves, c.root, leaves.role(c.root, {2, 5}));
+      if (c.sharding != BatchSharding::unshardable)
+        check_sharding(leaves, c.root, leaves.sharding(c.root, {2, 5}));
     }
 }
 
@@ -133,7 +134,7 @@ struct Refused {
 void check_refused(const Leaves& leaves, const std::vector<Refused>& cases) {
   for (const Refused& c : cases) BOOST_TEST_CONTEXT(c.cause << ": " << leaves.frozen(c.root, 2).str()) {
       for (const esp::BatchSizes sizes : {esp::BatchSizes{2, 5}, {4, 8}, {5, 3}})
-        BOOST_TEST((leaves.role(c.root, sizes).role == BatchSharding::unshardable));
+        BOOST_TEST((leaves.sharding(c.root, sizes).sharding == BatchSharding::unshardable));
       BOOST_TEST(leaves.cause(c.root) == c.cause);
     }
 }
@@ -345,10 +346,10 @@ BOOST_AUTO_TEST_CASE(gradients_in_a_value_are_of_the_batch_too) {
   check(*this, {{"of rows seen otherwise", z.gradient(x), rows, 0}});
   // A scalar source has no rows.
   const Variable number = esp::placeholder("number", esp::Shape{}, esp::float64);
-  BOOST_TEST((role(number * esp::sum(w), {2, 5}).role == same));
-  BOOST_TEST((role(flat * number, {2, 5}).role == rows));
+  BOOST_TEST((sharding(number * esp::sum(w), {2, 5}).sharding == same));
+  BOOST_TEST((sharding(flat * number, {2, 5}).sharding == rows));
   // The gradient of the mean depends on the number of rows.
-  BOOST_TEST((role(esp::mean(flat).gradient(flat), {2, 5}).role == BatchSharding::unshardable));
+  BOOST_TEST((sharding(esp::mean(flat).gradient(flat), {2, 5}).sharding == BatchSharding::unshardable));
 }
 
 BOOST_AUTO_TEST_CASE(an_op_of_the_user_s_own_says_whether_it_goes_row_by_row) {
@@ -377,18 +378,18 @@ BOOST_AUTO_TEST_CASE(an_op_of_the_user_s_own_says_whether_it_goes_row_by_row) {
 
 BOOST_AUTO_TEST_CASE(statistics_may_be_a_part_s_own) {
   const Variable centered = flat - esp::mean(flat, 0);
-  BOOST_TEST((role(centered, {2, 5}).role == BatchSharding::unshardable));
-  const esp::BatchValue own = role(centered, {2, 5}, true);
-  BOOST_TEST((own.role == rows));
+  BOOST_TEST((sharding(centered, {2, 5}).sharding == BatchSharding::unshardable));
+  const esp::BatchValue own = sharding(centered, {2, 5}, true);
+  BOOST_TEST((own.sharding == rows));
   BOOST_TEST(own.axis == 0u);
-  BOOST_TEST((role(esp::mean(esp::square(centered)), {2, 5}, true).role == mean));
+  BOOST_TEST((sharding(esp::mean(esp::square(centered)), {2, 5}, true).sharding == mean));
   // What is no mean any more is a part's own as well: rows may read it, but it is no value of the whole
   // batch.
   const Variable deviation = esp::sqrt(esp::mean(esp::square(centered), 0) + 1e-5);
-  BOOST_TEST((role(deviation, {2, 5}, true).role == BatchSharding::local));
-  BOOST_TEST((role(deviation * 2.0 + w, {2, 5}, true).role == BatchSharding::local));
+  BOOST_TEST((sharding(deviation, {2, 5}, true).sharding == BatchSharding::local));
+  BOOST_TEST((sharding(deviation * 2.0 + w, {2, 5}, true).sharding == BatchSharding::local));
   BOOST_TEST(cause(deviation * 2.0 + w, true) == "sqrt");
-  BOOST_TEST((role(centered / deviation * w, {2, 5}, true).role == rows));
+  BOOST_TEST((sharding(centered / deviation * w, {2, 5}, true).sharding == rows));
 }
 
 BOOST_AUTO_TEST_CASE(random_rows_are_drawn_where_they_lie) {

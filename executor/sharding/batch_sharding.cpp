@@ -35,32 +35,34 @@ Tensor value_of_shapes(const Graph& graph, const GraphNode& n) {
   return result;
 }
 
-class Roles {
+class Shardings {
  public:
   /// With `whole`, values of the whole batch can be had: see ExchangedSharding.
-  Roles(const Graph& part, const Graph& other, BatchSizes sizes, bool local_statistics, const Graph* whole)
+  Shardings(const Graph& part, const Graph& other, BatchSizes sizes, bool local_statistics,
+            const Graph* whole)
       : part_(part), other_(other), sizes_(sizes), local_statistics_(local_statistics), whole_(whole) {}
 
   ExchangedSharding find() {
-    roles_.resize(part_.nodes.size());
+    shardings_.resize(part_.nodes.size());
     for (uint32_t i = 0; i < part_.nodes.size(); ++i) {
       in_.clear();
-      for (const ValueRef& input : part_.nodes[i].inputs) in_.push_back(roles_[input.node][input.output]);
-      roles_[i] = roles_of(i);
+      for (const ValueRef& input : part_.nodes[i].inputs) in_.push_back(shardings_[input.node][input.output]);
+      shardings_[i] = shardings_of(i);
       if (whole_ && is_cause(i)) exchange(i);
     }
-    result_.roles = std::move(roles_);
+    result_.shardings = std::move(shardings_);
     return std::move(result_);
   }
 
  private:
-  std::vector<BatchValue> roles_of(uint32_t i) {
+  std::vector<BatchValue> shardings_of(uint32_t i) {
     const GraphNode& n = part_.nodes[i];
     std::vector<BatchValue> values;
     for (uint32_t k = 0; k < n.outputs.size(); ++k) {
       BatchValue value;
-      if (n.tag != Tag::update && !n.op->is_leaf()) value = role_of(i, k);
-      const bool refused = value.role == BatchSharding::local || value.role == BatchSharding::unshardable;
+      if (n.tag != Tag::update && !n.op->is_leaf()) value = sharding_of(i, k);
+      const bool refused =
+          value.sharding == BatchSharding::local || value.sharding == BatchSharding::unshardable;
       if (refused && !caused_) value.cause = i;
       caused_ = false;
       values.push_back(std::move(value));
@@ -68,8 +70,8 @@ class Roles {
     return values;
   }
   bool is_cause(uint32_t i) const {
-    return std::ranges::any_of(roles_[i], [&](const BatchValue& value) {
-      return value.role == BatchSharding::unshardable && value.cause == i;
+    return std::ranges::any_of(shardings_[i], [&](const BatchValue& value) {
+      return value.sharding == BatchSharding::unshardable && value.cause == i;
     });
   }
 
@@ -79,7 +81,7 @@ class Roles {
     const std::vector<BatchValue> before = in_;
     if (reads_shapes_alone(n) && n.outputs[0] == whole_->nodes[i].outputs[0]) {
       result_.constants.emplace_back(i, value_of_shapes(*whole_, whole_->nodes[i]));
-      roles_[i] = {BatchValue{}};
+      shardings_[i] = {BatchValue{}};
     } else if (!change_inputs(i, InputChange::Kind::weigh)) {
       in_ = before;
       change_inputs(i, InputChange::Kind::reduce);
@@ -90,25 +92,26 @@ class Roles {
       if (n.op->reads_elements(k)) return false;
     return n.outputs.size() == 1 && n.op->effect() == Effect::none && !n.op->feed();
   }
-  /// Whether it has a role when its inputs are changed so. Weighed means, and values that all have, are sums.
+  /// Whether it has a sharding when its inputs are changed so. Weighed means, and values that all have, are
+  /// sums.
   bool change_inputs(uint32_t i, InputChange::Kind kind) {
     const GraphNode& n = part_.nodes[i];
     std::vector<InputChange> changes;
     for (uint32_t k = 0; k < n.inputs.size(); ++k) {
-      const BatchSharding role = in_[k].role;
-      const bool partial = role == BatchSharding::mean || role == BatchSharding::sum;
+      const BatchSharding sharding = in_[k].sharding;
+      const bool partial = sharding == BatchSharding::mean || sharding == BatchSharding::sum;
       const bool changed = kind == InputChange::Kind::reduce
                                ? partial
-                               : role == BatchSharding::replicated || role == BatchSharding::mean;
+                               : sharding == BatchSharding::replicated || sharding == BatchSharding::mean;
       if (!changed || !n.op->reads_elements(k)) continue;
       if (!is_real(part_.spec(n.inputs[k]).dtype)) return false;
       in_[k] = {kind == InputChange::Kind::reduce ? BatchSharding::replicated : BatchSharding::sum};
       changes.push_back({i, k, kind});
     }
-    const std::vector<BatchValue> roles = roles_of(i);
-    for (const BatchValue& value : roles)
-      if (value.role == BatchSharding::unshardable) return false;
-    roles_[i] = roles;
+    const std::vector<BatchValue> shardings = shardings_of(i);
+    for (const BatchValue& value : shardings)
+      if (value.sharding == BatchSharding::unshardable) return false;
+    shardings_[i] = shardings;
     result_.changes.insert(result_.changes.end(), changes.begin(), changes.end());
     return true;
   }
@@ -125,7 +128,7 @@ class Roles {
     return axes;
   }
 
-  BatchValue role_of(uint32_t i, uint32_t output) {
+  BatchValue sharding_of(uint32_t i, uint32_t output) {
     const GraphNode& n = part_.nodes[i];
     const BatchAxes axes = axes_of({i, output});
     if (n.op->feed()) return axes.count ? BatchValue{BatchSharding::rows} : BatchValue{};
@@ -134,15 +137,15 @@ class Roles {
       const BatchValue& in = in_[k];
       if (!n.op->reads_elements(k)) {
         const bool varies = axes_of(n.inputs[k]).count > 0;
-        if (varies && in.role == BatchSharding::unshardable) return inherited(in);
+        if (varies && in.sharding == BatchSharding::unshardable) return inherited(in);
         shapes |= varies;
         continue;
       }
-      if (in.role == BatchSharding::unshardable) return inherited(in);
-      from_rows |= in.role == BatchSharding::rows;
-      from_sum |= in.role == BatchSharding::sum;
-      from_whole |=
-          in.role == BatchSharding::mean || in.role == BatchSharding::sum || in.role == BatchSharding::local;
+      if (in.sharding == BatchSharding::unshardable) return inherited(in);
+      from_rows |= in.sharding == BatchSharding::rows;
+      from_sum |= in.sharding == BatchSharding::sum;
+      from_whole |= in.sharding == BatchSharding::mean || in.sharding == BatchSharding::sum ||
+                    in.sharding == BatchSharding::local;
     }
     if (n.op->traits().sums_products && axes.count == 0) return summed_products(n);
     if (axes.count > 1 || !axes.in_proportion) return {BatchSharding::unshardable};
@@ -181,7 +184,7 @@ class Roles {
     for (const bool by_value : {true, false})  // what has a shape from rows is in their order, too
       for (size_t k = 0; k < n.inputs.size(); ++k) {
         const BatchValue& in = in_[k];
-        if (in.role != BatchSharding::rows || n.op->reads_elements(k) != by_value || (value && !by_value))
+        if (in.sharding != BatchSharding::rows || n.op->reads_elements(k) != by_value || (value && !by_value))
           continue;
         if (n.op->mixes(k, in.axis, specs)) return {BatchSharding::unshardable};
         const bool seen = by_value && n.op->is_view();
@@ -192,7 +195,7 @@ class Roles {
         if (!seen && size_of(n.inputs[k], in.axis) != size) return {BatchSharding::unshardable};
         BatchValue own = seen ? seen_rows(i, axis) : in;
         own.axis = axis;
-        if (own.role == BatchSharding::unshardable || (value && !same_order(*value, own)))
+        if (own.sharding == BatchSharding::unshardable || (value && !same_order(*value, own)))
           return {BatchSharding::unshardable};
         value = std::move(own);
       }
@@ -207,7 +210,7 @@ class Roles {
   bool joins_rows(const GraphNode& n, int64_t size) const {
     if (n.op->kind() != OpKind::other || !n.op->traits().only_copies || n.inputs.size() < 2) return false;
     for (size_t k = 0; k < n.inputs.size(); ++k)
-      if (in_[k].role != BatchSharding::rows || size_of(n.inputs[k], in_[k].axis) >= size) return false;
+      if (in_[k].sharding != BatchSharding::rows || size_of(n.inputs[k], in_[k].axis) >= size) return false;
     return true;
   }
   /// Their order: that of the first, then that of the second, and so on, as repetitions of what comes first.
@@ -263,27 +266,28 @@ class Roles {
     }
     if (!n.op->traits().matmul_form && !n.op->traits().sums_over_rows) return {BatchSharding::unshardable};
     const BatchValue &a = in_[0], &b = in_[1];  // each row must meet itself
-    const bool meet = a.role == BatchSharding::rows && b.role == BatchSharding::rows && same_order(a, b);
+    const bool meet =
+        a.sharding == BatchSharding::rows && b.sharding == BatchSharding::rows && same_order(a, b);
     return {meet ? BatchSharding::sum : BatchSharding::unshardable};
   }
 
   /// A sum of products, each of which is a sum over rows, or linear in one operand.
   BatchValue summed_products(const GraphNode& n) {
     std::optional<BatchSharding> sum;
-    const auto add = [&](BatchSharding role) {
-      if (sum && *sum != role) role = BatchSharding::unshardable;
-      sum = role;
+    const auto add = [&](BatchSharding sharding) {
+      if (sum && *sum != sharding) sharding = BatchSharding::unshardable;
+      sum = sharding;
     };
     for (const BatchValue& in : in_)
-      if (in.role == BatchSharding::local) return inherited(in);
+      if (in.sharding == BatchSharding::local) return inherited(in);
     if (n.inputs.size() % 2)
-      add(in_[0].role == BatchSharding::rows ? BatchSharding::unshardable : in_[0].role);
+      add(in_[0].sharding == BatchSharding::rows ? BatchSharding::unshardable : in_[0].sharding);
     for (size_t k = n.inputs.size() % 2; k < n.inputs.size(); k += 2) {
       const BatchValue &a = in_[k], &b = in_[k + 1];
-      if (a.role == BatchSharding::rows || b.role == BatchSharding::rows)
-        add(a.role == b.role && same_order(a, b) ? BatchSharding::sum : BatchSharding::unshardable);
-      else if (a.role == BatchSharding::replicated || b.role == BatchSharding::replicated)
-        add(a.role == BatchSharding::replicated ? b.role : a.role);
+      if (a.sharding == BatchSharding::rows || b.sharding == BatchSharding::rows)
+        add(a.sharding == b.sharding && same_order(a, b) ? BatchSharding::sum : BatchSharding::unshardable);
+      else if (a.sharding == BatchSharding::replicated || b.sharding == BatchSharding::replicated)
+        add(a.sharding == BatchSharding::replicated ? b.sharding : a.sharding);
       else
         add(BatchSharding::unshardable);
       if (*sum == BatchSharding::unshardable) break;
@@ -299,7 +303,7 @@ class Roles {
     const BatchValue* local = nullptr;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       if (!n.op->reads_elements(k)) continue;
-      const BatchSharding in = in_[k].role;
+      const BatchSharding in = in_[k].sharding;
       if (in == BatchSharding::local && !local) local = &in_[k];
       of_sums |= in_[k].of_sums || in == BatchSharding::sum;
       means |= in == BatchSharding::mean;
@@ -318,7 +322,7 @@ class Roles {
       // A constant is the mean of itself, but not the sum.
       case Linearity::together: keeps = keeps && (means || same == 0); break;
       case Linearity::each: keeps = keeps && whole == 1; break;
-      case Linearity::first: keeps = keeps && whole == 1 && in_[0].role == kept; break;
+      case Linearity::first: keeps = keeps && whole == 1 && in_[0].sharding == kept; break;
     }
     if (keeps) return {kept};
     BatchValue value{local_statistics_ ? BatchSharding::local : BatchSharding::unshardable};
@@ -330,21 +334,22 @@ class Roles {
   BatchSizes sizes_;
   bool local_statistics_;
   const Graph* whole_;
-  std::vector<BatchValue> in_;  // the roles of the inputs of the node at hand
-  bool caused_ = false;         // the role at hand is an input's, with its cause
-  BatchRoles roles_;
+  std::vector<BatchValue> in_;  // the shardings of the inputs of the node at hand
+  bool caused_ = false;         // the sharding at hand is an input's, with its cause
+  BatchShardings shardings_;
   ExchangedSharding result_;
 };
 
 }  // namespace
 
-BatchRoles batch_sharding(const Graph& part, const Graph& other, BatchSizes sizes, bool local_statistics) {
-  return Roles(part, other, sizes, local_statistics, nullptr).find().roles;
+BatchShardings batch_sharding(const Graph& part, const Graph& other, BatchSizes sizes,
+                              bool local_statistics) {
+  return Shardings(part, other, sizes, local_statistics, nullptr).find().shardings;
 }
 
 ExchangedSharding exchanged_sharding(const Graph& part, const Graph& other, BatchSizes sizes,
                                      const Graph& whole) {
-  return Roles(part, other, sizes, false, &whole).find();
+  return Shardings(part, other, sizes, false, &whole).find();
 }
 
 bool ExchangedSharding::reduces() const {
@@ -352,13 +357,13 @@ bool ExchangedSharding::reduces() const {
       changes, [](const InputChange& change) { return change.kind == InputChange::Kind::reduce; });
 }
 
-void mark_random_rows(Graph& part, const BatchRoles& roles) {
+void mark_random_rows(Graph& part, const BatchShardings& shardings) {
   for (uint32_t i = 0; i < part.nodes.size(); ++i) {
     GraphNode& n = part.nodes[i];
     if (!n.op->is_random()) continue;
-    const BatchValue& value = roles[i][0];
-    if (value.role == BatchSharding::replicated) continue;
-    if (value.role != BatchSharding::rows || !value.in_order())
+    const BatchValue& value = shardings[i][0];
+    if (value.sharding == BatchSharding::replicated) continue;
+    if (value.sharding != BatchSharding::rows || !value.in_order())
       throw UnsupportedError(fmt::format(
           "get_executor: replicas cannot share out the random numbers of '{}' ({}): the rows of the batch do "
           "not lie in their order along one of its axes",

@@ -126,8 +126,8 @@ class TermExchange {
 
 }  // namespace
 
-RowExchanges row_exchanges(const Graph& part, const Graph& other, BatchSizes sizes, const BatchRoles& roles,
-                           bool whole_values, bool averages) {
+RowExchanges row_exchanges(const Graph& part, const Graph& other, BatchSizes sizes,
+                           const BatchShardings& shardings, bool whole_values, bool averages) {
   RowExchanges all;
   for (const GraphNode& n : part.nodes) {
     if (!sums_rows(*n.op)) continue;
@@ -135,26 +135,26 @@ RowExchanges row_exchanges(const Graph& part, const Graph& other, BatchSizes siz
     const RowTerms terms = row_terms_of(part, n);
     for (size_t k = 0; k < terms.values.size(); ++k) {
       const ValueRef values = terms.values[k], indices = terms.indices[k];
-      const BatchSharding role = roles[values.node][values.output].role;
+      const BatchSharding sharding = shardings[values.node][values.output].sharding;
       const int64_t count = part.spec(indices).shape.elements(),
                     others = other.spec(indices).shape.elements();
       if (count == others) {
-        if (roles[indices.node][indices.output].role != BatchSharding::replicated)
+        if (shardings[indices.node][indices.output].sharding != BatchSharding::replicated)
           refuse_rows(n, part.nodes[indices.node], "they are computed from several rows of the batch");
-        if (whole_values && role != BatchSharding::replicated && role != BatchSharding::mean &&
-            role != BatchSharding::sum)
+        if (whole_values && sharding != BatchSharding::replicated && sharding != BatchSharding::mean &&
+            sharding != BatchSharding::sum)
           refuse_rows(n, part.nodes[indices.node], "their gradients are no mean or sum over the batch");
-        const bool means = whole_values ? role == BatchSharding::mean : averages;
-        kinds.push_back(role == BatchSharding::replicated ? RowExchange::none
-                        : means                           ? RowExchange::reduce_means
-                                                          : RowExchange::reduce_sums);
+        const bool means = whole_values ? sharding == BatchSharding::mean : averages;
+        kinds.push_back(sharding == BatchSharding::replicated ? RowExchange::none
+                        : means                               ? RowExchange::reduce_means
+                                                              : RowExchange::reduce_sums);
         continue;
       }
       if (count * sizes.other != others * sizes.part || count % sizes.part != 0)
         refuse_rows(n, part.nodes[indices.node],
                     fmt::format("{} indices are not a number of them for each of {} rows of the batch", count,
                                 sizes.part));
-      if (whole_values && role != BatchSharding::rows)
+      if (whole_values && sharding != BatchSharding::rows)
         refuse_rows(n, part.nodes[indices.node], "their gradients are not row by row");
       kinds.push_back(averages && !whole_values ? RowExchange::gather_means : RowExchange::gather);
     }

@@ -19,12 +19,12 @@ enum class RowExchange : uint8_t {
 /// For each node that adds up rows, in their order: for each list of indices that it was joined of.
 using RowExchanges = std::vector<std::vector<RowExchange>>;
 
-/// `other` is the step frozen with a batch of another size. `whole_values`: `roles` are those of values of
-/// the whole batch, as where statistics are exchanged; else values are those of a part's loss, which is a
+/// `other` is the step frozen with a batch of another size. `whole_values`: `shardings` are those of values
+/// of the whole batch, as where statistics are exchanged; else values are those of a part's loss, which is a
 /// mean over the batch if `averages`, and a sum if not. Throws UnsupportedError for indices that are neither
 /// the same for all nor some for each row of the batch.
-RowExchanges row_exchanges(const Graph& part, const Graph& other, BatchSizes sizes, const BatchRoles& roles,
-                           bool whole_values, bool averages);
+RowExchanges row_exchanges(const Graph& part, const Graph& other, BatchSizes sizes,
+                           const BatchShardings& shardings, bool whole_values, bool averages);
 /// Lets the nodes that add up rows have those of all replicas.
 void exchange_rows(Graph& graph, const RowExchanges& exchanges, int64_t part_rows, int64_t batch_rows);
 

@@ -12,8 +12,8 @@ namespace {
 
 class Exchange {
  public:
-  Exchange(Graph& graph, const BatchRoles& roles, double fraction)
-      : graph_(graph), roles_(roles), fraction_(fraction), rewriter_(graph) {}
+  Exchange(Graph& graph, const BatchShardings& shardings, double fraction)
+      : graph_(graph), shardings_(shardings), fraction_(fraction), rewriter_(graph) {}
 
   void change(const InputChange& change) {
     ValueRef& input = graph_.nodes[change.node].inputs[change.input];
@@ -26,7 +26,7 @@ class Exchange {
   }
   /// The value as a sum over replicas.
   ValueRef as_sum(ValueRef v) {
-    if (roles_[v.node][v.output].role == BatchSharding::sum) return v;
+    if (shardings_[v.node][v.output].sharding == BatchSharding::sum) return v;
     const auto found = weighed_.find(v);
     return found != weighed_.end() ? found->second : weighed_.emplace(v, weighed(v)).first->second;
   }
@@ -45,7 +45,7 @@ class Exchange {
   ValueRef reduced(ValueRef v, uint32_t reader) {
     std::vector<ValueRef> inputs{v};
     if (last_) inputs.push_back(*last_);
-    const bool means = roles_[v.node][v.output].role == BatchSharding::mean;
+    const bool means = shardings_[v.node][v.output].sharding == BatchSharding::mean;
     last_ = {rewriter_.add_before(reader, like(v, std::make_shared<ShardReduction>(means), inputs)), 0};
     return *last_;
   }
@@ -59,7 +59,7 @@ class Exchange {
   }
 
   Graph& graph_;
-  const BatchRoles& roles_;
+  const BatchShardings& shardings_;
   double fraction_;
   GraphRewriter rewriter_;
   std::map<ValueRef, ValueRef> reduced_, weighed_;
@@ -71,7 +71,7 @@ class Exchange {
 void exchange_statistics(StepGraph& step, const ExchangedSharding& sharding, double fraction, bool sums) {
   Graph& graph = step.graph;
   for (const auto& [node, value] : sharding.constants) graph.make_constant(node, value);
-  Exchange exchange(graph, sharding.roles, fraction);
+  Exchange exchange(graph, sharding.shardings, fraction);
   for (const InputChange& change : sharding.changes) exchange.change(change);
   for (const size_t result : sums ? step.summed_results : std::vector<size_t>())
     graph.results[result] = exchange.as_sum(graph.results[result]);

@@ -16,10 +16,10 @@ namespace espalier {
 namespace {
 
 /// Whether a node adds a sum over the batch to something that is none.
-bool adds_to_sum(const GraphNode& n, const BatchRoles& roles) {
+bool adds_to_sum(const GraphNode& n, const BatchShardings& shardings) {
   bool sums = false, others = false;
   for (const ValueRef& input : n.inputs) {
-    const BatchSharding in = roles[input.node][input.output].role;
+    const BatchSharding in = shardings[input.node][input.output].sharding;
     if (in == BatchSharding::rows || in >= BatchSharding::local) return false;
     (in == BatchSharding::sum ? sums : others) = true;
   }
@@ -51,26 +51,26 @@ bool adds_to_sum(const GraphNode& n, const BatchRoles& roles) {
                   parts, cause.op->name(), line_of(cause.where), why, accumulated));
 }
 
-bool is_refused(const BatchValue& value) { return value.role >= BatchSharding::local; }
+bool is_refused(const BatchValue& value) { return value.sharding >= BatchSharding::local; }
 
 /// Whether there are results, or values that states get, which the parts of a batch cannot make up.
-bool has_refused(const Graph& graph, const BatchRoles& roles) {
-  const auto refused = [&](ValueRef v) { return is_refused(roles[v.node][v.output]); };
+bool has_refused(const Graph& graph, const BatchShardings& shardings) {
+  const auto refused = [&](ValueRef v) { return is_refused(shardings[v.node][v.output]); };
   return std::ranges::any_of(graph.results, refused) ||
          std::ranges::any_of(graph.nodes,
                              [&](const GraphNode& n) { return is_store(*n.op) && refused(n.inputs[0]); });
 }
 
-void check_value(const Graph& graph, const BatchValue& value, const BatchRoles& roles,
+void check_value(const Graph& graph, const BatchValue& value, const BatchShardings& shardings,
                  const ShardOptions& options) {
   if (!is_refused(value)) return;
   const GraphNode& cause = graph.nodes[value.cause];
-  refuse(cause, adds_to_sum(cause, roles), options);
+  refuse(cause, adds_to_sum(cause, shardings), options);
 }
 
-void check_results(const Graph& graph, const BatchRoles& roles, const ShardOptions& options) {
+void check_results(const Graph& graph, const BatchShardings& shardings, const ShardOptions& options) {
   for (const ValueRef& result : graph.results)
-    check_value(graph, roles[result.node][result.output], roles, options);
+    check_value(graph, shardings[result.node][result.output], shardings, options);
 }
 
 /// Gradients of tables are not, where updates read their rows alone.
@@ -85,13 +85,13 @@ void reduce_assigned(const Graph& graph, ExchangedSharding& sharding, const Shar
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     if (!is_store(*graph.nodes[i].op)) continue;
     const ValueRef v = graph.nodes[i].inputs[0];
-    const BatchValue& value = sharding.roles[v.node][v.output];
-    if (value.role == BatchSharding::replicated) continue;
+    const BatchValue& value = sharding.shardings[v.node][v.output];
+    if (value.sharding == BatchSharding::replicated) continue;
     // A replica's own statistic stands for one of the batch: a state gets the mean of them.
-    if (value.role == BatchSharding::local && !value.of_sums && options.shard.micro_batches == 1)
-      sharding.roles[v.node][v.output].role = BatchSharding::mean;
-    check_value(graph, value, sharding.roles, options);
-    const bool can_reduce = value.role != BatchSharding::rows && is_real(graph.spec(v).dtype);
+    if (value.sharding == BatchSharding::local && !value.of_sums && options.shard.micro_batches == 1)
+      sharding.shardings[v.node][v.output].sharding = BatchSharding::mean;
+    check_value(graph, value, sharding.shardings, options);
+    const bool can_reduce = value.sharding != BatchSharding::rows && is_real(graph.spec(v).dtype);
     if (!can_reduce || options.shard.micro_batches > 1)
       throw UnsupportedError(fmt::format(
           "get_executor: with_assignment: {} replicas or micro-batches cannot write '{}' ({}) into a "
@@ -104,23 +104,24 @@ void reduce_assigned(const Graph& graph, ExchangedSharding& sharding, const Shar
 }
 
 /// The loss, and what else is a mean or a sum over the batch in real numbers.
-std::vector<size_t> summed_results(const StepGraph& step, const BatchRoles& roles) {
+std::vector<size_t> summed_results(const StepGraph& step, const BatchShardings& shardings) {
   std::vector<size_t> summed{step.loss};
   for (size_t i = 0; i < step.graph.results.size(); ++i) {
     const ValueRef result = step.graph.results[i];
-    const BatchSharding role = roles[result.node][result.output].role;
+    const BatchSharding sharding = shardings[result.node][result.output].sharding;
     if (i == step.loss || !is_real(step.graph.spec(result).dtype)) continue;
-    if (role == BatchSharding::mean || role == BatchSharding::sum) summed.push_back(i);
+    if (sharding == BatchSharding::mean || sharding == BatchSharding::sum) summed.push_back(i);
   }
   return summed;
 }
 
 /// Outputs are exchanged as they are.
-void check_outputs(const StepGraph& step, const BatchRoles& roles) {
+void check_outputs(const StepGraph& step, const BatchShardings& shardings) {
   for (const size_t output : step.outputs) {
     const ValueRef v = step.graph.results[output];
-    const BatchSharding role = roles[v.node][v.output].role;
-    if ((role != BatchSharding::mean && role != BatchSharding::sum) || is_real(step.graph.spec(v).dtype))
+    const BatchSharding sharding = shardings[v.node][v.output].sharding;
+    if ((sharding != BatchSharding::mean && sharding != BatchSharding::sum) ||
+        is_real(step.graph.spec(v).dtype))
       continue;
     const GraphNode& n = step.graph.nodes[v.node];
     throw UnsupportedError(fmt::format(
@@ -131,11 +132,11 @@ void check_outputs(const StepGraph& step, const BatchRoles& roles) {
 }
 
 /// Whether all that is summed up over replicas is so in the same way: weighed by their rows, or plainly.
-bool summed_alike(const StepGraph& step, const BatchRoles& roles, bool averages) {
-  return std::ranges::all_of(summed_results(step, roles), [&](size_t result) {
+bool summed_alike(const StepGraph& step, const BatchShardings& shardings, bool averages) {
+  return std::ranges::all_of(summed_results(step, shardings), [&](size_t result) {
     const ValueRef v = step.graph.results[result];
     return result == step.loss ||
-           roles[v.node][v.output].role == (averages ? BatchSharding::mean : BatchSharding::sum);
+           shardings[v.node][v.output].sharding == (averages ? BatchSharding::mean : BatchSharding::sum);
   });
 }
 
@@ -201,48 +202,49 @@ StepGraph freeze_shard(const StepTree& tree, const FeedSizes& rows, bool inferen
 Replication shard(StepGraph& step, const StepTree& tree, bool inference, const ShardOptions& options) {
   const StepGraph other = freeze_shard(tree, options.other_feeds, inference, &options);
   const BatchSizes sizes{options.shard.rows(options.batch_rows), options.other_rows};
-  BatchRoles roles = batch_sharding(step.graph, other.graph, sizes, options.local_statistics);
+  BatchShardings shardings = batch_sharding(step.graph, other.graph, sizes, options.local_statistics);
   ExchangedSharding exchanged;
   const bool exchanges =
-      has_refused(step.graph, roles) && !options.local_statistics && options.shard.micro_batches == 1;
+      has_refused(step.graph, shardings) && !options.local_statistics && options.shard.micro_batches == 1;
   if (exchanges) {
     const Graph& whole = options.other_rows == options.batch_rows ? other.graph : step.graph;
     exchanged = exchanged_sharding(step.graph, other.graph, sizes, whole);
-    roles = exchanged.roles;
+    shardings = exchanged.shardings;
     for (const ValueRef& v : step.gradients)
-      if (is_read_by_updates(step.graph, v)) check_value(step.graph, roles[v.node][v.output], roles, options);
+      if (is_read_by_updates(step.graph, v))
+        check_value(step.graph, shardings[v.node][v.output], shardings, options);
   } else {
-    exchanged.roles = roles;
+    exchanged.shardings = shardings;
   }
   reduce_assigned(step.graph, exchanged, options);
-  mark_random_rows(step.graph, roles);
-  check_results(step.graph, roles, options);
-  check_outputs(step, roles);
-  const auto role = [&](size_t result) -> const BatchValue& {
+  mark_random_rows(step.graph, shardings);
+  check_results(step.graph, shardings, options);
+  check_outputs(step, shardings);
+  const auto sharding = [&](size_t result) -> const BatchValue& {
     const ValueRef v = step.graph.results[result];
-    return roles[v.node][v.output];
+    return shardings[v.node][v.output];
   };
-  const bool averages = role(step.loss).role != BatchSharding::sum;
-  const bool sums = exchanges || !summed_alike(step, roles, averages);  // each part is weighed beforehand
+  const bool averages = sharding(step.loss).sharding != BatchSharding::sum;
+  const bool sums = exchanges || !summed_alike(step, shardings, averages);  // each part is weighed beforehand
   Replication result{.replicas = options.shard.replicas,
                      .micro_batches = options.shard.micro_batches,
                      .batch_rows = options.batch_rows,
                      .averages = averages && !sums};
   for (size_t i = 0; i < step.graph.results.size(); ++i) {
-    const BatchValue& value = role(i);
+    const BatchValue& value = sharding(i);
     result.rows.emplace_back();
-    if (value.role == BatchSharding::rows)
+    if (value.sharding == BatchSharding::rows)
       result.rows.back() = Replication::Rows{value.axis, value.in_order() ? value.repeats : 0};
   }
   result.owners = options.owners;
   result.replica = options.shard.replica;
-  step.summed_results = summed_results(step, roles);
+  step.summed_results = summed_results(step, shardings);
   const double fraction = static_cast<double>(sizes.part) / static_cast<double>(options.batch_rows);
   if (sums && !exchanges)  // gradients are what the loss is
     for (const ValueRef& v : step.gradients)
-      exchanged.roles[v.node][v.output].role = averages ? BatchSharding::mean : BatchSharding::sum;
+      exchanged.shardings[v.node][v.output].sharding = averages ? BatchSharding::mean : BatchSharding::sum;
   const RowExchanges rows =
-      row_exchanges(step.graph, other.graph, sizes, exchanged.roles, exchanges, averages);
+      row_exchanges(step.graph, other.graph, sizes, exchanged.shardings, exchanges, averages);
   if (sums || exchanged.reduces()) exchange_statistics(step, exchanged, fraction, sums);
   step.scatters = scatters(step, options);
   exchange_rows(step.graph, rows, sizes.part, options.batch_rows);

@@ -30,10 +30,11 @@ struct StateOwners {
   }
 };
 
-/// A state goes with a parameter if nothing but the next values of that parameter, and of states that go with
-/// it, is made of it; or, if no parameter is, if that parameter alone goes into it. Owners get parameters
-/// side by side, so that the one with most bytes has as few as can be. `roots` are what is computed in a
-/// step, and `leaves` all leaves, in the order in which they lie in memory.
+/// Gives each parameter an owner, with the states that belong to it. A state belongs to a parameter if only
+/// the new values of that parameter and of its states read it. A state that the new value of no parameter
+/// reads belongs to the only parameter that its own new value reads. Each owner gets a range of neighbouring
+/// parameters, such that the largest number of bytes of an owner is as small as possible. `roots` are what a
+/// step computes; `leaves` are all leaves, in their order in memory.
 StateOwners share_out_states(const std::vector<Variable>& updates, const std::vector<Variable>& roots,
                              const std::vector<Variable>& leaves, int replicas);
 
