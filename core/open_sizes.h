@@ -7,10 +7,10 @@
 
 namespace espalier {
 
-/// Throws UnsupportedError naming `what`, the first of these nodes, and its line, that was written with a
-/// number made of the nominal size of an open axis, if one of them is the source of a feed that has one: an
-/// attribute, the shape of a leaf or of a constant, or a number. Batches of other sizes would need another
-/// number.
+/// Does nothing unless one of these nodes is the source of a feed with an open axis. Throws UnsupportedError
+/// if a node contains a number that was made of the nominal size of such an axis: in an attribute, in the
+/// shape of a leaf or of a constant, or as its value. Batches of other sizes would need another number. The
+/// message names `what`, the first such node and its line.
 void check_open_sizes(std::span<Node* const> tree, std::string_view what);
 
 }  // namespace espalier

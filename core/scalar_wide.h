@@ -22,8 +22,8 @@ struct WideExp {
   return {(tail * r) * r + r, from_bits<double>(n << F::mantissa_bits)};
 }
 
-/// Elementary functions of doubles to which floats have been widened, as accurate as their results as floats
-/// need it.
+/// Elementary functions of doubles that are widened floats. Their errors are below those of rounding the
+/// results to float.
 struct Wide {
   /// Beyond where a double holds squares of the result, it is 0 or infinite.
   [[gnu::always_inline]] static double exp(double x) {

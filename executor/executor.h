@@ -206,10 +206,10 @@ class Executor {
   /// state, the epoch of each feed and the position in it, and the History so far. The last two are kept; a
   /// process that dies meanwhile leaves the one before. May be called from callbacks. Throws FileError.
   void checkpoint(const std::filesystem::path& folder, Where where = Where::current()) const;
-  /// Takes up the last checkpoint of a folder, in the same program: the next `execute` or `step` of this
-  /// thread goes on with that run as if it had never stopped, bit by bit on the same machine with as many
-  /// threads. Throws FileError, and then has changed nothing, if there is none, if it is not what was
-  /// written, or if it does not fit this program; Error from a callback of this executor.
+  /// Restores the last checkpoint of a folder, in the same program. The next `execute` or `step` of this
+  /// thread continues that run as if it had never stopped; on the same machine, with as many threads, all
+  /// bits are the same. Throws Error when a callback of this executor calls it, and FileError if there is no
+  /// checkpoint, if it is damaged, or if it does not fit this program. Nothing has changed then.
   void resume(const std::filesystem::path& folder, Where where = Where::current()) const;
 
   /// Writes the step as one file of C99 that needs nothing but math.h and allocates nothing: inference as

@@ -143,7 +143,7 @@ void compute_alone(Node& node) {
   compute_nodes(below, true);
 }
 
-/// Computes those that can be computed. The others are in no list any more: who reads one gets its error.
+/// Computes those that can be computed. The others are in no list any more: reading one throws its error.
 void compute_each(const std::vector<Edge>& nodes) {
   for (const Edge& edge : nodes) try {
       if (edge.node()->waits) compute_alone(*edge.node());

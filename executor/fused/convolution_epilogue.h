@@ -30,8 +30,9 @@ struct ChannelProgram {
     return activation == Activation::relu || activation == Activation::clip ||
            (onednn_for_arm && activation == Activation::sigmoid);
   }
-  /// Of a program that reads the result of a convolution with the channels last as input `result`, if it can
-  /// be seen so with steps by those inputs alone for which `steps_by` is true.
+  /// `program` in this form, or nothing if it does not have it. The program reads the result of a
+  /// convolution, with the channels last, as its input `result`. Only inputs for which `steps_by` is true
+  /// become steps.
   static std::optional<ChannelProgram> of(const Program& program, size_t result, const Spec& output,
                                           const InputSpecs& inputs, const std::vector<bool>& steps_by);
 };

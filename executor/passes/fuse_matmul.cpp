@@ -80,7 +80,7 @@ void move_behind(GraphRewriter& rewriter, const Graph& graph, Moves moves) {
   for (const auto& [node, place] : moves) rewriter.move_after(node, staying[place]);  // leaves do not move
 }
 
-/// Lets each update wait for whoever else reads its parameter, so that it can write there.
+/// Moves each update behind the other readers of its parameter, so that it can write there.
 void let_updates_wait(Graph& graph, const Reads& reads) {
   Moves moves;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {

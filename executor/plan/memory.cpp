@@ -217,7 +217,7 @@ class Planner {
            in.shape.elements() == out.shape.elements() && place_of(n.inputs[input]).layout.contiguous();
   }
 
-  /// The new value of a leaf is written into the leaf, if everybody else has read the old one by then.
+  /// The new value of a leaf is written into the leaf, if all readers have read the old one by then.
   bool over_a_leaf(uint32_t i, uint32_t output) {
     const uint32_t assignment = only_assignment_of({i, output});
     if (!assignment || i < last_to_refuse_) return false;

@@ -137,8 +137,8 @@ class UsedRanges {
   size_t index_of(int64_t step) const {
     return static_cast<size_t>(std::ranges::lower_bound(steps_, step) - steps_.begin());
   }
-  /// Calls f(node, whole) for the nodes in whose steps the buffer is live, as far down as to those in all of
-  /// whose steps it is live (`whole`).
+  /// Calls f(node, whole) from the root down for nodes of the tree that have steps in which the buffer is
+  /// live. `whole`: it is live in all steps of the node; the walk goes no deeper there.
   template <class F>
   void visit(const ArenaBuffer& buffer, const F& f) {
     visit(1, 0, steps_.size() - 1, index_of(buffer.first), index_of(buffer.last), f);

@@ -176,7 +176,7 @@ constexpr std::array assumptions{
     "Gradients go bucket by bucket, one after the other, each from the end of the node that completes it, "
     "fully "
     "beside the rest of backward. All that is on its way when the first update needs it is exposed.",
-    "An all-reduce is a ring or two trees at each level of the network, whichever is faster there. Nobody "
+    "An all-reduce is a ring or two trees at each level of the network, whichever is faster there. Nothing "
     "else "
     "uses the network, and no replica is later than another.",
     "Strong scaling: FLOPs and bytes that depend on the batch shrink with a replica's rows; parameters, "

@@ -12,8 +12,8 @@ class Occupancy {
  public:
   /// Returns false if a thread is inside already. `what` is what it calls, and lives on.
   bool try_enter(const char* what) noexcept {
-    const void* nobody = nullptr;
-    if (!thread_.compare_exchange_strong(nobody, this_thread(), std::memory_order_acquire,
+    const void* none = nullptr;
+    if (!thread_.compare_exchange_strong(none, this_thread(), std::memory_order_acquire,
                                          std::memory_order_relaxed))
       return false;
     what_.store(what, std::memory_order_relaxed);

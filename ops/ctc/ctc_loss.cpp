@@ -17,8 +17,8 @@ void check_integers(const Variable& x, const char* which) {
     throw TypeError(fmt::format("ctc_loss: {} must be int32 or int64, not {}", which, name(x.dtype())));
 }
 
-/// Throws ShapeError unless labels behind each other are as many as their lengths together, if these have
-/// values on the host that need not be waited for.
+/// Throws ShapeError unless there are as many concatenated labels as `lengths` add up to. Checks nothing if
+/// the lengths are not computed yet, or not on the host.
 void check_number(const Variable& labels, const Variable& lengths) {
   const Node& node = *lengths.node();
   if (node.lazy || node.waits || !node.has_value() || lengths.device().type != DeviceType::cpu) return;

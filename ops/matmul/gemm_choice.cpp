@@ -27,8 +27,8 @@ namespace {
 
 constexpr std::array libraries = {GemmLibrary::openblas, GemmLibrary::onednn, GemmLibrary::onednn_matmul,
                                   GemmLibrary::onednn_packed, GemmLibrary::onednn_inner};
-/// What the time of another library must be of that with a packed operand, which takes as much memory again,
-/// if leaves change so that it is packed anew every tenth time.
+/// A packed operand needs its memory twice. It is chosen only if other libraries take `worth_packing` times
+/// as long, where packing is counted in each tenth call (`share_of_packing`), since leaves may change.
 constexpr double worth_packing = 1.05, share_of_packing = 0.1;
 constexpr std::array<std::string_view, 4> epilogues = {"", "bias", "bias_relu", "accumulate"};
 

@@ -89,8 +89,8 @@ namespace {
 
 bool is_empty(const Gemm& g) { return g.m == 0 || g.n == 0 || g.k == 0; }
 
-/// What the primitive of a product takes of a workspace, if that is computed by one, with as many threads as
-/// any number of replicas leaves to each.
+/// The most bytes of workspace that oneDNN's primitive for a product takes, over all numbers of threads that
+/// a replica may have. 0 if no primitive computes the product.
 int64_t primitive_bytes(const Gemm& gemm) {
   int64_t most = 0;
   const int all = num_threads();
