@@ -4,16 +4,19 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Sub-folders that are not named here (cpu/, mpi/ and the like) belong to the folder above them. The headers of executor/
-# itself are its public face ("executor"), its sources ("executor.cpp") come last.
+# Sub-folders that are not named here (cpu/, mpi/ and the like) belong to the folder above them; so does core/deferred/,
+# since eager nodes may wait anywhere. The headers of executor/ itself are its public face ("executor"), its sources
+# ("executor.cpp") come last.
 executor=$(printf 'executor/%s ' communicators graph sharding fused plan passes cost)
 executor+="executor $(printf 'executor/%s ' runtime replicas report training c_export) executor.cpp"
 cuda="core/files core/cuda"
+ops="ops $(printf 'ops/%s ' loop ctc attention matmul linalg convolution recurrent pooling regions)"
+data="data/files data/views data/transforms data data/workers"
 orders=(
-  "core $cuda ops ops/matmul ops/linalg ops/convolution ops/recurrent nn"
-  "core $cuda ops ops/matmul ops/linalg ops/convolution ops/recurrent optim"
-  "core $cuda data"
-  "core $cuda ops ops/matmul ops/linalg ops/convolution ops/recurrent optim data $executor"
+  "core $cuda $ops nn nn/vision nn/onnx"
+  "core $cuda $ops optim"
+  "core $cuda $data"
+  "core $cuda $ops optim $data $executor"
 )
 bad=0
 complain() { echo "$1: $2" >&2; bad=1; }
@@ -27,7 +30,7 @@ for order in "${orders[@]}"; do
   done
 done
 # What stands around a training is above all of these, modules included.
-may_include[executor/kit]="$before nn executor/kit "
+may_include[executor/kit]="$before nn nn/vision nn/onnx executor/kit "
 
 # The folder of `orders` for a path of this repository.
 folder_of() {
@@ -37,8 +40,10 @@ folder_of() {
   echo "$folder"
 }
 
-# Headers of executor/ that include nothing of it, such as options, may be included everywhere in it.
-is_leaf() { [[ $1 == executor/*.h && $1 != executor/*/* ]] && ! grep -q '#include "espalier/executor/' "$1"; }
+# Headers of executor/ and data/ that include nothing of these, such as options, may be included everywhere in them.
+is_leaf() { # <top-level folder> <header>
+  [[ $1 == executor || $1 == data ]] && [[ $2 == "$1"/*.h && $2 != "$1"/*/* ]] && ! grep -q "#include \"espalier/$1/" "$2"
+}
 
 for top in core ops nn optim data executor; do
   while IFS= read -r -d '' file; do
@@ -47,7 +52,7 @@ for top in core ops nn optim data executor; do
       case $path in
         espalier/*/*)
           target=${path#espalier/}
-          if [[ ${may_include[$folder]} != *" $(folder_of "$target") "* ]] && ! { [ "$top" = executor ] && is_leaf "$target"; }; then
+          if [[ ${may_include[$folder]} != *" $(folder_of "$target") "* ]] && ! is_leaf "$top" "$target"; then
             complain "$file" "$folder/ may not include $path"
           fi
           ;;

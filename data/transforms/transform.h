@@ -8,30 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "espalier/core/random.h"
 #include "espalier/core/tensor.h"
+#include "espalier/data/draws.h"
 #include "espalier/data/views/map.h"
 
 // Images are [channels, height, width], as read_image makes them: uint8 from 0 to 255, or float32, which
 // colors expect from 0 to 1. Elements of uint8 are computed in float32 and rounded to the nearest. All
 // functions throw TypeError for other dtypes and ShapeError for other shapes, and leave their image as it is.
 namespace espalier::data::transforms {
-
-/// The random numbers of one sample, one after the other.
-class Draws {
- public:
-  explicit Draws(RandomStream stream = {}) : stream_(stream) {}
-  /// Uniform in [low, high), or `low` where both are equal.
-  double uniform(double low = 0, double high = 1);
-  /// One of low, …, high.
-  int64_t integer(int64_t low, int64_t high);
-  /// Standard normal.
-  double normal();
-  bool chance(double probability) { return uniform() < probability; }
-
- private:
-  RandomStream stream_;
-};
 
 /// A function of an image, or of an image and random numbers; several threads call it at once.
 class Transform {

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "espalier/core/error.h"
+#include "espalier/data/draws.h"
 #include "espalier/data/end_of_data.h"
-#include "espalier/data/transforms/transform.h"
 
 namespace espalier::data {
 
