@@ -9,6 +9,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/core/random.h"
+#include "espalier/nn/cells.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/embedding.h"
 #include "espalier/nn/module.h"
@@ -107,6 +108,68 @@ BOOST_AUTO_TEST_CASE(trees_are_batched_and_equal_eager_ones) {
     BOOST_TEST(esp::last_evaluation().nodes_computed > 1000);
     BOOST_TEST(esp::last_evaluation().kernels_run * 4 < esp::last_evaluation().nodes_computed);
   }
+}
+
+BOOST_AUTO_TEST_CASE(what_steps_add_to_a_loss_is_one_batch_and_sequences_that_go_on_are_views) {
+  const esp::Variable w = esp::parameter(esp::randn({3, 3})),
+                      v = esp::parameter(esp::randn({3, 1}));
+  const auto gathered_by = [](std::string_view op) {
+    int64_t inputs = 0, batches = 0;
+    for (const auto& batch : esp::last_evaluation().batches) {
+      if (batch.op != op) continue;
+      inputs += batch.gathered;
+      ++batches;
+    }
+    return std::pair(batches, inputs);
+  };
+  const esp::Deferred waits;
+  std::vector<esp::Variable> losses;
+  for (const int64_t length : {3, 7, 2, 5}) {
+    esp::Variable h = esp::tanh(esp::variable(esp::randn({1, 3})));
+    for (int64_t t = 0; t < length; ++t) {
+      h = esp::sigmoid(esp::matmul(h, w));
+      losses.push_back(esp::square(esp::matmul(h, v)));
+    }
+  }
+  (void)esp::sum(esp::stack(losses)).item();
+  BOOST_TEST(gathered_by("square").first == 1);
+  // All steps of h · w and one of h · v: the last alone reads rows of several batches.
+  BOOST_TEST(gathered_by("matmul").first == 8);
+  BOOST_TEST(gathered_by("matmul").second == 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_new_parameter_where_another_was_is_of_another_kind) {
+  const esp::Deferred waits;
+  const auto sum_of = [](int64_t width) {
+    const esp::Variable w = esp::parameter(esp::ones({width}, esp::float64));
+    std::vector<esp::Variable> sums;
+    for (const double x : {1.0, 2.0}) {
+      sums.push_back(esp::sum(esp::exp(esp::variable(esp::full({1}, x, esp::float64)) * w)));
+      sums.push_back(esp::sum(esp::exp(esp::variable(esp::full({8}, x, esp::float64)))));
+    }
+    return esp::sum(esp::stack(sums)).item();
+  };
+  for (const int64_t width : {8, 4, 8, 2})
+    BOOST_TEST(sum_of(width) == static_cast<double>(width + 8) * (std::exp(1.0) + std::exp(2.0)),
+               boost::test_tools::tolerance(1e-6));
+}
+
+BOOST_AUTO_TEST_CASE(later_outputs_of_an_evaluation_before_are_read_where_they_are) {
+  const esp::nn::LSTMCell cell(4);
+  const esp::Deferred waits;
+  std::vector<esp::nn::LSTMState> states;
+  for (int i = 0; i < 4; ++i) states.push_back(cell(esp::randn({1, 3})));
+  const auto total = [&] {
+    std::vector<esp::Variable> sums;
+    for (const auto& state : states) sums.push_back(esp::sum(state.h) + esp::sum(state.c));
+    return esp::sum(esp::stack(sums)).item();
+  };
+  (void)total();
+  const esp::Variable x = esp::ones({1, 3});
+  for (auto& state : states) state = cell(x, state);
+  (void)total();
+  for (const auto& batch : esp::last_evaluation().batches)
+    BOOST_TEST((batch.op != "memory_cell" || batch.gathered == 0));
 }
 
 BOOST_AUTO_TEST_CASE(a_structure_is_planned_once) {

@@ -61,23 +61,50 @@ class Scheduler {
   /// Products by a few matrices that do not depend on the node are a batch for each of these.
   bool split(const std::vector<uint32_t>& nodes) {
     for (size_t i = graph_.uses(nodes[0]).size(); i-- > 0;) {
-      std::map<decltype(Place().key()), std::vector<uint32_t>> parts;
-      for (const uint32_t node : nodes) parts[place_of(node, i).key()].push_back(node);
-      if (parts.size() == 1 || 2 * parts.size() > nodes.size()) continue;
-      for (auto& [key, part] : parts) add(std::move(part));
+      if (same(nodes, i)) continue;
+      std::vector<std::pair<decltype(Place().key()), uint32_t>> sorted;
+      sorted.reserve(nodes.size());
+      for (const uint32_t node : nodes) sorted.emplace_back(place_of(node, i).key(), node);
+      std::ranges::sort(sorted);
+      const auto differs = [](const auto& a, const auto& b) { return a.first != b.first; };
+      size_t parts = 1;
+      for (size_t k = 1; k < sorted.size(); ++k) parts += differs(sorted[k - 1], sorted[k]);
+      if (2 * parts > nodes.size()) continue;
+      for (auto at = sorted.begin(); at != sorted.end();) {
+        const auto end =
+            std::find_if(at, sorted.end(), [&](const auto& other) { return differs(*at, other); });
+        std::vector<uint32_t> part;
+        for (; at != end; ++at) part.push_back(at->second);
+        add(std::move(part));
+      }
       return true;
     }
     return false;
   }
 
   /// Nodes in the order in which their first operand that differs lies in memory, so that it is read where it
-  /// is.
-  void sort_by_operand(std::vector<uint32_t>& nodes) const {
+  /// is. Operands that are apart are gathered in any order: then nodes below which more is left come first,
+  /// as of sequences the longer ones. Those that go on are then the first rows of each batch.
+  void sort_by_operand(std::vector<uint32_t>& nodes) {
     for (size_t i = 0; i < graph_.uses(nodes[0]).size(); ++i) {
       if (same(nodes, i)) continue;
-      std::ranges::stable_sort(nodes, {}, [&](uint32_t node) { return place_of(node, i).key(); });
+      if (std::ranges::all_of(nodes, [&](uint32_t node) { return place_of(node, i).row < 0; }))
+        std::ranges::stable_sort(nodes, std::greater(), [&](uint32_t node) { return height(node); });
+      else
+        std::ranges::stable_sort(nodes, {}, [&](uint32_t node) { return place_of(node, i).key(); });
       return;
     }
+  }
+
+  /// Operations between a node and what no other waiting node reads.
+  uint32_t height(uint32_t node) {
+    if (heights_.empty()) {
+      heights_.assign(graph_.size(), 0);
+      for (uint32_t i = static_cast<uint32_t>(graph_.size()); i-- > 0;)
+        for (const WaitingUse& use : graph_.uses(i))
+          if (!use.external()) heights_[use.from] = std::max(heights_[use.from], heights_[i] + 1);
+    }
+    return heights_[node];
   }
 
   void add_batch(std::vector<uint32_t> nodes, bool stacked) {
@@ -173,7 +200,7 @@ class Scheduler {
 
   const WaitingGraph& graph_;
   NodeKinds& kinds_;
-  std::vector<uint32_t> batch_of_;
+  std::vector<uint32_t> batch_of_, heights_;
   std::vector<int32_t> row_of_;
   std::vector<ScheduledBatch> batches_;
 };

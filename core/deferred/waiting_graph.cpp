@@ -95,7 +95,7 @@ uint32_t NodeKinds::kind_of(const Node& node, std::span<const WaitingUse> uses,
         key_.push_back(of_one_spec | uint64_t{kinds_[kind].output_specs[uses[i].output]} << 2);
     } else if (is_parameter(from.op())) {
       is_shared = true;
-      key_.insert(key_.end(), {one_leaf, reinterpret_cast<uint64_t>(&from)});
+      key_.insert(key_.end(), {one_leaf, from.id});  // its address may be another's later
     } else {
       key_.push_back(of_one_spec | uint64_t{number_of_spec(edge.spec(), edge.value().device())} << 2);
     }
@@ -126,11 +126,12 @@ WaitingUse WaitingGraph::use_of(const Node& reader, const Edge& edge) {
     if (fresh) externals_.push_back(edge.variable());
     return {at->second | WaitingUse::external_bit, 0, -1};
   }
-  uint32_t number = NodeMap::none;
-  if (from.node()->outputs.size() == 1) number = external_numbers_.find(from.node());
+  if (from.output() >= external_numbers_.size()) external_numbers_.resize(from.output() + 1);
+  NodeMap& numbers = external_numbers_[from.output()];
+  uint32_t number = numbers.find(from.node());
   if (number == NodeMap::none) {
     number = static_cast<uint32_t>(externals_.size());
-    if (from.node()->outputs.size() == 1) external_numbers_.insert(from.node(), number);
+    numbers.insert(from.node(), number);
     externals_.push_back(from.variable());
     if (row >= 0) words_.push_back(static_cast<uint64_t>(from.spec().shape[0]));
   }
@@ -152,8 +153,8 @@ WaitingGraph::WaitingGraph(std::vector<Node*> nodes, NodeKinds& kinds) : nodes_(
     kinds_of_.push_back(kind);
     words_.push_back(uint64_t{kind} << 32 | uses.size());
     for (const WaitingUse& use : uses)
-      words_.push_back((uint64_t{use.from} << 32 | static_cast<uint32_t>(use.row)) ^ uint64_t{use.output}
-                                                                                         << 24);
+      words_.push_back(uint64_t{use.from} << 32 |
+                       (use.external() ? static_cast<uint32_t>(use.row) : use.output));
   }
 }
 

@@ -76,7 +76,7 @@ class WaitingGraph {
   std::vector<uint32_t> kinds_of_, first_use_;
   std::vector<WaitingUse> uses_;
   std::vector<Variable> externals_;
-  NodeMap external_numbers_;
+  std::vector<NodeMap> external_numbers_;                   ///< by output
   std::map<std::pair<DType, uint64_t>, uint32_t> scalars_;  ///< externals, by their bits
   std::vector<uint64_t> words_;  ///< the structure: two graphs with equal words have one schedule
 };
