@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <map>
-
 #include "espalier/core/autograd.h"
 #include "espalier/core/deferred/stacked.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/ops/kept_op.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/recurrent/composed.h"
@@ -54,13 +53,14 @@ Shape with_blocks(Shape shape, int64_t blocks) {
 }
 
 /// What both ops have.
-class CellOp : public Op, public Batchable {
+class CellOp : public MemoryCellOp, public Batchable {
  public:
-  CellOp(MemoryCellForm form, const OpTraits& traits) : Op(traits), form_(std::move(form)) {}
+  CellOp(MemoryCellForm form, int64_t given, const OpTraits& traits)
+      : MemoryCellOp(std::move(form), given, traits) {}
   Attributes attributes() const override {
-    return {{"width", form_.width},
-            {"memories", form_.memories},
-            {"blocks", std::vector<int64_t>(form_.blocks.begin(), form_.blocks.end())}};
+    return {{"width", form().width},
+            {"memories", form().memories},
+            {"blocks", std::vector<int64_t>(form().blocks.begin(), form().blocks.end())}};
   }
   bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
     return axis + 1 == in[input]->shape.rank();
@@ -96,24 +96,20 @@ class CellOp : public Op, public Batchable {
     for (uint32_t k = 1; k < first.node()->outputs.size(); ++k) all.push_back(Variable(first.node(), k));
     return all;
   }
-  const MemoryCellForm& form() const { return form_; }
 
  protected:
-  size_t summands() const { return static_cast<size_t>(form_.summands()); }
-  size_t memories() const { return static_cast<size_t>(form_.memories); }
+  size_t summands() const { return static_cast<size_t>(form().summands()); }
+  size_t memories() const { return static_cast<size_t>(form().memories); }
   NodeFlops flops(const Spec& state) const {
-    return {.elementwise = 8.0 * static_cast<double>(form_.gates() * state.shape.elements())};
+    return {.elementwise = 8.0 * static_cast<double>(form().gates() * state.shape.elements())};
   }
-
- private:
-  const MemoryCellForm form_;
 };
 
 /// h and c from (summands, memories), and if it `keeps` them the values of the gates.
 class MemoryCell : public CellOp {
  public:
   MemoryCell(MemoryCellForm form, bool keeps)
-      : CellOp(form, {.gradient_reads = read_by_gradient(form), .gradient_reads_output = true}),
+      : CellOp(form, 0, {.gradient_reads = read_by_gradient(form), .gradient_reads_output = true}),
         keeps_(keeps) {}
   std::string_view name() const override { return "memory_cell"; }
   Attributes attributes() const override {
@@ -123,8 +119,7 @@ class MemoryCell : public CellOp {
   }
   bool equals(const Op& other) const override {
     const auto* cell = dynamic_cast<const MemoryCell*>(&other);
-    return cell && cell->keeps_ == keeps_ && cell->form().width == form().width &&
-           cell->form().memories == form().memories && cell->form().blocks == form().blocks;
+    return cell && cell->keeps_ == keeps_ && cell->form() == form();
   }
   Specs infer(const InputSpecs& in) const override {
     const Spec state = state_spec(form(), in);
@@ -154,13 +149,13 @@ class MemoryCell : public CellOp {
 class MemoryCellGradient : public CellOp {
  public:
   MemoryCellGradient(MemoryCellForm form, int64_t given)
-      : CellOp(form, {.reads = InputSet{~((uint64_t{1} << form.summands()) - 1)},
-                      .gradient_reads = InputSet{~(uint64_t{3} << (form.summands() + form.memories))}}),
-        given_(given) {}
+      : CellOp(form, given,
+               {.reads = InputSet{~((uint64_t{1} << form.summands()) - 1)},
+                .gradient_reads = InputSet{~(uint64_t{3} << (form.summands() + form.memories))}}) {}
   std::string_view name() const override { return "memory_cell_gradient"; }
   Attributes attributes() const override {
     Attributes all = CellOp::attributes();
-    all.emplace_back("given", given_);
+    all.emplace_back("given", given());
     return all;
   }
   Specs infer(const InputSpecs& in) const override {
@@ -183,20 +178,9 @@ class MemoryCellGradient : public CellOp {
   NodeFlops cost(const NodeWork& work) const override { return flops(*work.inputs[summands() + memories()]); }
   void run_cpu(const KernelCall& call) const override { run_memory_cell_gradient(*this, call); }
   Gradients gradient(const GradientRule& rule) const override;
-
- private:
-  const int64_t given_;
 };
 
-OpPtr cell_op(const MemoryCellForm& form, bool keeps) {
-  static thread_local std::map<std::vector<int64_t>, OpPtr> ops;
-  std::vector<int64_t> key{form.width, form.memories, keeps};
-  key.insert(key.end(), form.blocks.begin(), form.blocks.end());
-  if (ops.size() > 256) ops.clear();
-  OpPtr& op = ops[key];
-  if (!op) op = std::make_shared<MemoryCell>(form, keeps);
-  return op;
-}
+OpPtr cell_op(const MemoryCellForm& form, bool keeps) { return kept_op<MemoryCell>(form, keeps); }
 
 Variable applied_cell(const OpPtr& op, const std::vector<Variable>& operands,
                       const std::source_location& where) {
@@ -219,8 +203,7 @@ Gradients MemoryCell::gradient(const GradientRule& rule) const {
     given |= bit;
     operands.push_back(rule.output_gradient(k));
   }
-  const Variable first =
-      applied_cell(std::make_shared<MemoryCellGradient>(form(), given), operands, rule.where());
+  const Variable first = applied_cell(kept_op<MemoryCellGradient>(form(), given), operands, rule.where());
   const auto output = [&](int64_t k) { return Variable(first.node(), static_cast<uint32_t>(k)); };
   Gradients result(rule.inputs());
   const int64_t of_summands = gradients_of_summands(form());
@@ -249,8 +232,8 @@ Gradients MemoryCellGradient::gradient(const GradientRule& rule) const {
   const auto add = [](Variable& sum, const Variable& term) { sum = sum.defined() ? sum + term : term; };
   Variable first, second;
   size_t at = given_at;
-  if (given_ & given_cell_h) add(first, sum(composed.h * own[at++]));
-  if (given_ & given_cell_c) add(first, sum(composed.c * own[at++]));
+  if (given() & given_cell_h) add(first, sum(composed.h * own[at++]));
+  if (given() & given_cell_c) add(first, sum(composed.c * own[at++]));
   const auto of_summands = static_cast<size_t>(gradients_of_summands(form()));
   for (size_t k = 0; k < of_summands + memories(); ++k) {
     if (!rule.output_gradient(k).defined()) continue;
@@ -266,7 +249,8 @@ Gradients MemoryCellGradient::gradient(const GradientRule& rule) const {
 }
 
 MemoryCellForm read_form(AttributeReader& a) {
-  MemoryCellForm form{a.integer("width", 1), a.integer("memories", 0), a.integers("blocks")};
+  const Dims blocks = a.integers("blocks");
+  MemoryCellForm form{a.integer("width", 1), a.integer("memories", 0), {blocks.begin(), blocks.end()}};
   if (form.memories > MemoryCellForm::most_memories) a.refuse("memories");
   const auto gates = static_cast<size_t>(form.gates());
   if (form.blocks.empty() || form.blocks.size() % gates || form.summands() > MemoryCellForm::most_summands)

@@ -1,5 +1,6 @@
 // The memory cell of an LSTM, or of a node of a tree, as one op.
 #pragma once
+#include <algorithm>
 #include <span>
 
 #include "espalier/core/node.h"
@@ -14,7 +15,7 @@ struct MemoryCellForm {
   int64_t memories = 1;  ///< N
   /// For each summand of the gates' pre-activations, and in it for each gate: which block of `width` columns
   /// of the summand is a part of that gate, or −1. Every gate has one.
-  Dims blocks;
+  SmallVector<int64_t, 20> blocks;
 
   static constexpr int64_t most_memories = 8, most_summands = 16;
   int64_t gates() const { return 3 + memories; }
@@ -22,6 +23,11 @@ struct MemoryCellForm {
   int64_t block(int64_t summand, int64_t gate) const {
     return blocks[static_cast<size_t>(summand * gates() + gate)];
   }
+  bool same_blocks(int64_t summand, int64_t other) const {
+    const auto blocks_of = [this](int64_t p) { return blocks.begin() + p * gates(); };
+    return std::equal(blocks_of(summand), blocks_of(summand) + gates(), blocks_of(other));
+  }
+  friend bool operator==(const MemoryCellForm&, const MemoryCellForm&) = default;
 };
 
 struct MemoryStates {

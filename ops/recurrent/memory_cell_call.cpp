@@ -4,24 +4,13 @@ namespace espalier {
 
 namespace {
 
-bool same_blocks(const MemoryCellForm& form, int64_t a, int64_t b) {
-  for (int64_t gate = 0; gate < form.gates(); ++gate)
-    if (form.block(a, gate) != form.block(b, gate)) return false;
-  return true;
-}
 bool has_new_blocks(const MemoryCellForm& form, int64_t summand) {
   for (int64_t before = 0; before < summand; ++before)
-    if (same_blocks(form, before, summand)) return false;
+    if (form.same_blocks(before, summand)) return false;
   return true;
 }
 
 }  // namespace
-
-MemoryCellForm memory_cell_form_of(const Op& op) {
-  const auto blocks = attribute<std::vector<int64_t>>(op, "blocks");
-  return {attribute<int64_t>(op, "width"), attribute<int64_t>(op, "memories"),
-          Dims(blocks.begin(), blocks.end())};
-}
 
 int64_t summand_of_gradient(const MemoryCellForm& form, int64_t gradient) {
   int64_t summand = 0;
@@ -35,7 +24,7 @@ int64_t gradients_of_summands(const MemoryCellForm& form) {
 }
 int64_t gradient_of_summand(const MemoryCellForm& form, int64_t summand) {
   int64_t gradient = 0;
-  while (!same_blocks(form, summand_of_gradient(form, gradient), summand)) ++gradient;
+  while (!form.same_blocks(summand_of_gradient(form, gradient), summand)) ++gradient;
   return gradient;
 }
 

@@ -13,7 +13,21 @@ void add_memory_cell_ops(OpRegistry& ops);
 /// Which gradients of outputs `memory_cell_gradient` is given, bit by bit.
 inline constexpr int64_t given_cell_h = 1, given_cell_c = 2;
 
-MemoryCellForm memory_cell_form_of(const Op& op);
+/// `memory_cell` or `memory_cell_gradient`.
+class MemoryCellOp : public Op {
+ public:
+  MemoryCellOp(MemoryCellForm form, int64_t given, const OpTraits& traits)
+      : Op(traits), form_(std::move(form)), given_(given) {}
+  const MemoryCellForm& form() const { return form_; }
+  int64_t given() const { return given_; }  ///< 0 for `memory_cell`
+
+ private:
+  const MemoryCellForm form_;
+  const int64_t given_;
+};
+inline const MemoryCellForm& memory_cell_form_of(const Op& op) {
+  return static_cast<const MemoryCellOp&>(op).form();
+}
 /// Summands with the same blocks have one gradient: its number, and the first summand that has it.
 int64_t gradient_of_summand(const MemoryCellForm& form, int64_t summand);
 int64_t gradients_of_summands(const MemoryCellForm& form);
@@ -60,7 +74,7 @@ namespace detail {
 
 template <class T, class Address>
 MemoryCellForward<T> memory_cell_forward(const Op& op, const KernelCall& call, Address& rows_of) {
-  const MemoryCellForm form = memory_cell_form_of(op);
+  const MemoryCellForm& form = memory_cell_form_of(op);
   MemoryCellForward<T> made;
   made.width = form.width;
   made.rows = call.outputs[0]->elements() / form.width;
@@ -80,7 +94,7 @@ MemoryCellForward<T> memory_cell_forward(const Op& op, const KernelCall& call, A
 
 template <class T, class Address>
 MemoryCellBackward<T> memory_cell_backward(const Op& op, const KernelCall& call, Address& rows_of) {
-  const MemoryCellForm form = memory_cell_form_of(op);
+  const MemoryCellForm& form = memory_cell_form_of(op);
   MemoryCellBackward<T> made;
   made.width = form.width;
   made.memories = static_cast<int>(form.memories);
@@ -90,7 +104,7 @@ MemoryCellBackward<T> memory_cell_backward(const Op& op, const KernelCall& call,
   made.rows = call.inputs[at]->elements() / form.width;
   made.c = rows_of(at++);
   made.gates_in = rows_of(at++);
-  const auto given = attribute<int64_t>(op, "given");
+  const int64_t given = static_cast<const MemoryCellOp&>(op).given();
   if (given & given_cell_h) made.of_h = rows_of(at++);
   if (given & given_cell_c) made.of_c = rows_of(at++);
   for (int p = 0; p < made.summands; ++p) {
