@@ -64,10 +64,9 @@ class CellState : public LayerState {
   Variable gate(const Variable& gates, int64_t which) const {
     return gates_ == 1 ? gates : slice(gates, 1, which * hidden_, (which + 1) * hidden_);
   }
-  /// A state like `like`, or 0.
-  Variable started(const Variable& state, const Variable& like, const Variable& x) const {
-    if (!state.defined()) return zeros_like(like);
-    const int64_t width = like.shape()[1];
+  /// The state [n, width], 0 if none is given. `sums` are as many rows, and at least as wide.
+  Variable started(const Variable& state, int64_t width, const Variable& x, const Variable& sums) const {
+    if (!state.defined()) return zeros_like(sums.shape()[1] == width ? sums : slice(sums, 1, 0, width));
     if (state.rank() != 2 || state.shape()[0] != x.shape()[0] || state.shape()[1] != width)
       throw ShapeError(
           fmt::format("{}: a state of shape {} does not fit an input of shape {}: it must be [n, {}]", kind(),
@@ -77,6 +76,7 @@ class CellState : public LayerState {
           fmt::format("{}: the state is {} and the input {}", kind(), name(state.dtype()), name(x.dtype())));
     return state;
   }
+  int64_t hidden() const { return hidden_; }
 
  private:
   int64_t gates_, hidden_;
@@ -90,7 +90,7 @@ class RNNCellState : public LayerStateOf<RNNCellState, CellState> {
         nonlinearity_(o.nonlinearity) {}
   Variable forward(const Variable& x) override { return next(x, {}); }
   Variable next(const Variable& x, const Variable& state) {
-    const Variable in = of_input(x), sum = in + of_state(started(state, gate(in, 0), x));
+    const Variable in = of_input(x), sum = in + of_state(started(state, hidden(), x, in));
     return nonlinearity_ == Nonlinearity::tanh ? tanh(sum) : relu(sum);
   }
 
@@ -107,12 +107,11 @@ class LSTMCellState : public LayerStateOf<LSTMCellState, CellState> {
     check_input(x);
     const LstmWeights weights =
         lstm_weights(form_, [this](const std::string& name) { return parameter(name); });
-    const Variable inputs = lstm_inputs(form_, weights, x);
-    const auto started_at = [&](const Variable& given, int64_t width) {
-      return started(given, slice(inputs, 1, 0, width), x);
-    };
-    const LSTMState before{started_at(state.h, form_.width()), started_at(state.c, form_.hidden)};
-    return lstm_step(form_, weights, inputs, before);
+    const bool apart = form_.plain() && form_.bias;  // the bias is a summand of the memory cell
+    const Variable inputs = apart ? product(x, weights.weight_ih) : lstm_inputs(form_, weights, x);
+    const LSTMState before{started(state.h, form_.width(), x, inputs),
+                           started(state.c, form_.hidden, x, inputs)};
+    return lstm_step(form_, weights, inputs, before, apart ? weights.bias_ih : Variable());
   }
 
  private:
@@ -127,7 +126,7 @@ class GRUCellState : public LayerStateOf<GRUCellState, CellState> {
   GRUCellState(int64_t hidden, const CellOptions& options) : LayerStateOf("GRUCell", 3, hidden, options) {}
   Variable forward(const Variable& x) override { return next(x, {}); }
   Variable next(const Variable& x, const Variable& state) {
-    const Variable in = of_input(x), h = started(state, gate(in, 0), x), of_h = of_state(h);
+    const Variable in = of_input(x), h = started(state, hidden(), x, in), of_h = of_state(h);
     const Variable r = sigmoid(gate(in, 0) + gate(of_h, 0)), z = sigmoid(gate(in, 1) + gate(of_h, 1));
     const Variable n = tanh(gate(in, 2) + r * gate(of_h, 2));
     return n + z * (h - n);

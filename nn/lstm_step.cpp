@@ -84,20 +84,28 @@ Variable lstm_inputs(const LstmForm& form, const LstmWeights& w, const Variable&
 }
 
 LSTMState lstm_step(const LstmForm& form, const LstmWeights& w, const Variable& inputs,
-                    const LSTMState& before) {
+                    const LSTMState& before, const Variable& bias) {
   const int64_t width = form.hidden;
-  Variable states = times(before.h, w.weight_hh);
-  if (form.layer_norm)
-    states = normalized(states, w.norm_hh, w.bias_hh);
-  else if (form.bias)
-    states = states + w.bias_hh;
+  const Variable product = times(before.h, w.weight_hh);
   LSTMState next;
   if (!form.peepholes && !form.coupled && !form.layer_norm) {
-    const Variable summands[] = {inputs, states}, memories[] = {before.c};
-    constexpr int64_t i = 0, f = 1, g = 2, o = 3;
-    const MemoryStates made = next_memory({width, 1, {i, o, f, g, i, o, f, g}}, summands, memories);
+    SmallVector<Variable, 4> summands;
+    MemoryCellForm cell{width, 1, {}};
+    for (const Variable* each : {&inputs, &bias, &product, &w.bias_hh}) {
+      if (!each->defined()) continue;
+      summands.push_back(*each);
+      constexpr int64_t i = 0, f = 1, g = 2, o = 3;
+      for (const int64_t block : {i, o, f, g}) cell.blocks.push_back(block);
+    }
+    const Variable memories[] = {before.c};
+    const MemoryStates made = next_memory(cell, {summands.data(), summands.size()}, memories);
     next = {made.h, made.c};
   } else {
+    Variable states = product;
+    if (form.layer_norm)
+      states = normalized(states, w.norm_hh, w.bias_hh);
+    else if (form.bias)
+      states = states + w.bias_hh;
     const Variable sums = inputs + states, fresh = tanh(part(sums, form.gates() - 2, width));
     /// σ of a gate's sum, which has a peephole into the memory c.
     const auto gate = [&](int64_t which, int64_t peephole, const Variable& c) {

@@ -17,7 +17,7 @@ struct LstmForm {
   int64_t projection = 0;
   bool peepholes = false, coupled = false, layer_norm = false;
 
-  /// Without options: then all steps are one op.
+  /// Without options: then all steps are one op, and a step one memory cell.
   bool plain() const { return projection == 0 && !peepholes && !coupled && !layer_norm; }
   int64_t gates() const { return coupled ? 3 : 4; }
   /// The width of h.
@@ -44,9 +44,10 @@ LstmWeights lstm_weights(const LstmForm& form, const std::function<Variable(cons
 
 /// What the inputs [..., in] of all steps add to the gates: [..., gates · hidden].
 Variable lstm_inputs(const LstmForm& form, const LstmWeights& weights, const Variable& x);
-/// The state after a step, from what its inputs [n, …] add to the gates and the state before.
+/// The state after a step, from what its inputs [n, …] add to the gates and the state before. `bias` is that
+/// of the inputs, unless they have it already; only plain forms take one.
 LSTMState lstm_step(const LstmForm& form, const LstmWeights& weights, const Variable& inputs,
-                    const LSTMState& before);
+                    const LSTMState& before, const Variable& bias = {});
 
 /// The loop over the steps that `recurrence` is for plain forms. It is one scan eagerly, and downstream of
 /// feeds if the number of steps comes with a batch: then replicas cannot share it out (UnsupportedError).

@@ -133,4 +133,15 @@ BOOST_AUTO_TEST_CASE(cells_refuse_what_does_not_fit) {
   BOOST_CHECK_EXCEPTION(GRUCell(4, 3, {.dtype = esp::int64}), esp::TypeError, says({"GRUCell", "int64"}));
 }
 
+BOOST_AUTO_TEST_CASE(a_step_of_a_plain_lstm_is_two_products_and_a_cell) {
+  const esp::nn::LSTMCell cell(4, 3, {.dtype = esp::float64});
+  const esp::Variable x = numbers({2, 4}), h = numbers({2, 3}), c = numbers({2, 3}, -1, 1, 1);
+  const esp::nn::LSTMState eager = cell(x, {h, c});
+  const esp::Deferred waits;
+  const esp::nn::LSTMState state = cell(x, {h, c});
+  BOOST_TEST(difference(state.h.value(), eager.h.value()) < 1e-15);
+  BOOST_TEST(difference(state.c.value(), eager.c.value()) < 1e-15);
+  BOOST_TEST(esp::last_evaluation().nodes_computed == 3);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -73,13 +73,25 @@ ComposedRecurrence composed_recurrence(const RecurrenceInputs& in, const Recurre
 
 MemoryStates composed_memory_cell(const MemoryCellForm& form, std::span<const Variable> summands,
                                   std::span<const Variable> memories) {
+  SmallVector<Variable, 4>
+      sums;  // of summands with the same blocks: the bias behind a product is added to it
+  SmallVector<int64_t, 4> of_sums;
+  for (int64_t p = 0; p < form.summands(); ++p) {
+    const Variable& each = summands[static_cast<size_t>(p)];
+    if (each.rank() == 1 && !sums.empty() && form.same_blocks(of_sums.back(), p) &&
+        each.shape()[0] == sums.back().shape()[-1]) {
+      sums.back() = sums.back() + each;
+    } else {
+      sums.push_back(each);
+      of_sums.push_back(p);
+    }
+  }
   const auto gate = [&](int64_t which) {
     Variable sum;
-    for (int64_t p = 0; p < form.summands(); ++p) {
-      const int64_t block = form.block(p, which);
+    for (size_t k = 0; k < sums.size(); ++k) {
+      const int64_t block = form.block(of_sums[k], which);
       if (block < 0) continue;
-      const Variable part =
-          slice(summands[static_cast<size_t>(p)], -1, block * form.width, (block + 1) * form.width);
+      const Variable part = slice(sums[k], -1, block * form.width, (block + 1) * form.width);
       sum = sum.defined() ? sum + part : part;
     }
     return sum;
