@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <random>
 
 #include "timing.h"
@@ -42,9 +43,10 @@ Corpus corpus() {
 
 struct Tagger : Module {
   /// Outputs of the recurrence [..., 2 · kHidden] to the sum of the losses of the words.
-  esp::Variable loss(const esp::Variable& y, const esp::Variable& tags) const {
+  esp::Variable loss(const esp::Variable& y, const esp::Variable& tags,
+                     std::optional<int64_t> padding = std::nullopt) const {
     return esp::softmax_cross_entropy(out(esp::tanh(mlp(y))), tags,
-                                      {.ignored_label = kPadding, .reduction = esp::LossReduction::sum});
+                                      {.ignored_label = padding, .reduction = esp::LossReduction::sum});
   }
   Embedding embedding = add("embedding", Embedding(kVocabulary, kEmbedding));
   Lstm lstm = add("lstm", Lstm(kEmbedding, kHidden, {.bidirectional = true}));
@@ -115,7 +117,7 @@ std::function<void()> frozen() {
   const auto [words, tags] = feed.get_output_graphs<2>();
   const Tagger net;
   const esp::Variable outputs = net.lstm(net.embedding(esp::transpose(words))).outputs;
-  const esp::Variable loss = net.loss(outputs, esp::transpose(tags));
+  const esp::Variable loss = net.loss(outputs, esp::transpose(tags), kPadding);
   return [feed, executor = loss.get_executor({.optimizer = esp::optim::Sgd(1e-3)})] {
     (void)executor.execute({.epochs = 1, .progress = false});
   };
