@@ -5,6 +5,7 @@
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/functions/reduction.h"
 #include "espalier/ops/functions/statistics.h"
+#include "espalier/ops/kept_op.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/reduce.h"
 #include "espalier/ops/registered_ops.h"
@@ -107,10 +108,10 @@ using Argmin = ArgExtreme<false>;
 }  // namespace
 
 Variable argmax(const Operand& x, int64_t axis) {
-  return apply(std::make_shared<Argmax>(axis), {&x.variable()}, x.where());
+  return apply(kept_op<Argmax>(axis), {&x.variable()}, x.where());
 }
 Variable argmin(const Operand& x, int64_t axis) {
-  return apply(std::make_shared<Argmin>(axis), {&x.variable()}, x.where());
+  return apply(kept_op<Argmin>(axis), {&x.variable()}, x.where());
 }
 
 void add_arg_extreme_ops(OpRegistry& ops) {

@@ -6,6 +6,7 @@
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/chosen.h"
 #include "espalier/ops/functions/scan.h"
+#include "espalier/ops/kept_op.h"
 #include "espalier/ops/last_axis.h"
 #include "espalier/ops/linear_scan.h"
 #include "espalier/ops/ops.h"
@@ -186,7 +187,7 @@ struct Cumsum : CumulativeOp<Summed> {
                       .gradient_reads = InputSet::none()}) {}
   std::string_view name() const override { return "cumsum"; }
   Gradients gradient(const GradientRule& rule) const override {
-    return {apply(std::make_shared<Cumsum>(axis_, !reverse_), {&rule.output_gradient()}, rule.where())};
+    return {apply(kept_op<Cumsum>(axis_, !reverse_), {&rule.output_gradient()}, rule.where())};
   }
 };
 
@@ -214,13 +215,13 @@ OpPtr remade_scan(AttributeReader& a) {
 }  // namespace
 
 Variable cumsum(const Operand& x, int64_t axis) {
-  return apply(std::make_shared<Cumsum>(axis, false), {&x.variable()}, x.where(), x.is_last());
+  return apply(kept_op<Cumsum>(axis, false), {&x.variable()}, x.where(), x.is_last());
 }
 Variable cumprod(const Operand& x, int64_t axis) {
-  return apply(std::make_shared<Cumprod>(axis, false), {&x.variable()}, x.where(), x.is_last());
+  return apply(kept_op<Cumprod>(axis, false), {&x.variable()}, x.where(), x.is_last());
 }
 Variable cumprod_backwards(const Variable& x, int64_t axis) {
-  return apply(std::make_shared<Cumprod>(axis, true), {&x}, std::source_location::current());
+  return apply(kept_op<Cumprod>(axis, true), {&x}, std::source_location::current());
 }
 
 void add_cumulative_ops(OpRegistry& ops) {

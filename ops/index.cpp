@@ -273,8 +273,7 @@ Variable look_up(std::string_view function, const Variable& table, const Variabl
   return apply(kept_op<LookUp>(function, from_end), {&table, &indices}, std::source_location::current());
 }
 Variable scatter_add_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis) {
-  return apply(std::make_shared<ScatterAddLike>(axis), {&x, &indices, &like},
-               std::source_location::current());
+  return apply(kept_op<ScatterAddLike>(axis), {&x, &indices, &like}, std::source_location::current());
 }
 Variable pick(const Operand& x, const Operand& indices) {
   static const OpPtr op = std::make_shared<Pick>("pick");
@@ -287,7 +286,7 @@ Variable put_like(const Variable& x, const Variable& indices, const Variable& li
   return apply(shared_op<PutLike>(), {&x, &indices, &like}, std::source_location::current());
 }
 Variable one_hot(const Operand& indices, int64_t classes, DType dtype) {
-  return apply(std::make_shared<OneHot>(classes, dtype), {&indices.variable()}, indices.where());
+  return apply(kept_op<OneHot>(classes, dtype), {&indices.variable()}, indices.where());
 }
 
 void add_index_ops(OpRegistry& ops) {

@@ -1,10 +1,13 @@
 // Ops that draw random numbers, and constants in the shape of another Variable.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
+#include "espalier/core/deferred/stacked.h"
 #include "espalier/core/device.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/element_bits.h"
+#include "espalier/ops/kept_op.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/random_op.h"
@@ -17,7 +20,7 @@ namespace espalier {
 namespace {
 
 /// A constant in the shape of the input.
-class FullLike : public Op {
+class FullLike : public Op, public Batchable {
  public:
   explicit FullLike(double value)
       : Op({.takes_halves = true,
@@ -42,10 +45,23 @@ class FullLike : public Op {
     });
   }
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }
+  Gradients batched(const Stacked& in) const override {
+    const Variable x = in.stacked(0);
+    return {apply(in.op(), {&x}, std::source_location::current())};
+  }
+  bool equals(const Op& other) const override {  // −0 is another number than 0
+    const auto* like = dynamic_cast<const FullLike*>(&other);
+    return like && std::bit_cast<uint64_t>(like->value_) == std::bit_cast<uint64_t>(value_);
+  }
 
  private:
   double value_;
 };
+
+OpPtr full_like_op(double value) {
+  if (std::isnan(value) || (value == 0 && std::signbit(value))) return std::make_shared<FullLike>(value);
+  return kept_op<FullLike>(value);
+}
 
 /// Calls `f` with the elements of the output, floats or doubles, and their number.
 template <class F>
@@ -207,14 +223,13 @@ void add_draws(OpRegistry& ops) {
 
 Variable full_like(const Operand& x, const Operand& value) {
   if (value.is_number() && !(std::abs(value.number()) >= 0x1p53))
-    return apply(std::make_shared<FullLike>(value.number()), {&x.variable()}, x.where());
+    return apply(full_like_op(value.number()), {&x.variable()}, x.where());
   const CallScope scope(x.where());
   return located(x.where(), [&] {
     const Variable& like = x.defined("full_like");
     // A double does not have all integers from 2^53 on: they are repeated.
     const bool repeats = like.dtype() == DType::int64 && std::abs(value.number()) <= 0x1p63;
-    if (value.is_number() && !repeats)
-      return apply(std::make_shared<FullLike>(value.number()), {&like}, x.where());
+    if (value.is_number() && !repeats) return apply(full_like_op(value.number()), {&like}, x.where());
     const Variable& scalar = value.is_number() ? value.like(like) : value.defined("full_like");
     check_same_dtype({like.dtype(), like.shape()}, {scalar.dtype(), scalar.shape()}, "full_like");
     if (scalar.rank() > 0)

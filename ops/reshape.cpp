@@ -357,7 +357,7 @@ Variable fold_rows(const Variable& x) {
   return apply(shared_op<FoldRows>(), {&x}, std::source_location::current());
 }
 Variable flatten(const Operand& x, int64_t first) {
-  return apply(std::make_shared<Flatten>(first), {&x.variable()}, x.where());
+  return apply(kept_op<Flatten>(first), {&x.variable()}, x.where());
 }
 Variable unsqueeze(const Operand& x, int64_t axis) { return unsqueeze_axes(x, Dims{axis}); }
 Variable unsqueeze_axes(const Operand& x, const Dims& axes) {
@@ -372,10 +372,10 @@ Variable squeeze(const Operand& x, const Axes& axes) {
     for (size_t i = 0; i < shape.rank(); ++i)
       if (shape.dims()[i] == 1) named.push_back(static_cast<int64_t>(i));
   if (named.empty()) return x.variable();
-  return apply(std::make_shared<Squeeze>(named), {&x.variable()}, x.where());
+  return apply(kept_op<Squeeze>(named), {&x.variable()}, x.where());
 }
 Variable broadcast_to(const Operand& x, const Shape& shape) {
-  return apply(std::make_shared<BroadcastTo>(shape), {&x.variable()}, x.where());
+  return apply(kept_op<BroadcastTo>(shape), {&x.variable()}, x.where());
 }
 Variable broadcast_like(const Variable& x, const Variable& like) {
   return apply(shared_op<BroadcastLike>(), {&x, &like}, std::source_location::current());

@@ -163,6 +163,19 @@ BOOST_AUTO_TEST_CASE(rows_of_earlier_batches_of_other_sizes) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(constants_in_the_shape_of_others_are_one_batch) {
+  Variables x, signs;
+  for (uint64_t i = 0; i < 3; ++i) x.push_back(numbers({2}, 1, 2, i));
+  const esp::Deferred waits;
+  for (const Variable& each : x)
+    for (const double zero : {0.0, -0.0}) signs.push_back(1.0 / esp::full_like(each * 2.0, zero));
+  for (size_t i = 0; i < signs.size(); ++i)
+    BOOST_TEST(elements(signs[i])[0] == (i % 2 ? -INFINITY : INFINITY));
+  (void)esp::sum(esp::stack({esp::zeros_like(x[0] * 2.0), esp::zeros_like(x[1] * 2.0)})).item();
+  for (const auto& batch : esp::last_evaluation().batches)
+    if (batch.op == "full_like") BOOST_TEST((batch.nodes == 2 && batch.kernels == 1));
+}
+
 BOOST_AUTO_TEST_CASE(what_waits_elsewhere_does_not_read_what_came_later) {
   const Variable w = esp::parameter(esp::ones({2}), "w");
   Variable y;
