@@ -5,8 +5,11 @@
 #include <string>
 #include <utility>
 
+#include "espalier/core/deferred/stacked.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/indices.h"
+#include "espalier/ops/kept_op.h"
+#include "espalier/ops/ops.h"
 #include "espalier/ops/reduce.h"
 #include "espalier/ops/registered_ops.h"
 
@@ -16,17 +19,53 @@ namespace {
 
 constexpr int64_t exponential_grain = detail::grain / 4;  // elements; each costs an exponential
 
-class LogSoftmaxPick : public Op {
+/// What both ops have.
+class PickOp : public Op, public Batchable {
  public:
-  explicit LogSoftmaxPick(std::string function) : function_(std::move(function)) {}
+  PickOp(std::string function, bool loss, const OpTraits& traits)
+      : Op(traits), function_(std::move(function)), loss_(loss) {}
+  Attributes attributes() const override { return {{"function", function_}, {"loss", loss_}}; }
+  bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
+    return input == 0 && axis + 1 == in[0]->shape.rank();
+  }
+
+ protected:
+  template <class T>
+  T sign() const {
+    return loss_ ? T(-1) : T(1);
+  }
+  /// The node of all rows of several nodes.
+  static Variable applied(const Stacked& in) {
+    SmallVector<Variable, 4> rows;
+    for (size_t i = 0; i < in.size(); ++i) rows.push_back(in.stacked(i));
+    SmallVector<const Variable*, 4> inputs;
+    for (const Variable& each : rows) inputs.push_back(&each);
+    return apply(in.op(), {inputs.data(), inputs.size()}, std::source_location::current());
+  }
+
+  const std::string function_;
+  const bool loss_;
+};
+
+class LogSoftmaxPick : public PickOp {
+ public:
+  LogSoftmaxPick(std::string function, bool loss)
+      : PickOp(std::move(function), loss, {.gradient_reads_output = true}) {}
   std::string_view name() const override { return "log_softmax_pick"; }
-  Attributes attributes() const override { return {{"function", function_}}; }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Reals>(*in[0], name());
     check_indices(*in[1], function_);
+    const Shape &x = in[0]->shape, &labels = in[1]->shape;
+    if (x.rank() == 0 || !(Shape(Dims(x.begin(), x.end() - 1)) == labels) ||
+        (loss_ && (labels.rank() == 0 || labels[-1] != 1)))
+      throw ShapeError(fmt::format("{}: labels of shape {} do not go with logits of shape {}", function_,
+                                   labels.str(), x.str()));
     // In 16 bits the logarithm of the sum would scale gradients wrongly by percents.
     const DType figures = is_half(in[0]->dtype) ? DType::float32 : in[0]->dtype;
-    return {{in[0]->dtype, in[1]->shape}, {figures, Shape{in[1]->shape.elements(), 2}}};
+    Dims statistics = labels.dims();
+    statistics.push_back(2);
+    return {{in[0]->dtype, loss_ ? Shape(Dims(labels.begin(), labels.end() - 1)) : labels},
+            {figures, Shape(std::move(statistics))}};
   }
   void run_cpu(const KernelCall& call) const override {
     const Tensor x = call.inputs[0]->contiguous_copy();
@@ -41,7 +80,7 @@ class LogSoftmaxPick : public Op {
               const T* row = in + r * n;
               const T largest = detail::extreme_row<scalar::Maximum>(row, n);
               const T log_sum = std::log(sum_of_exponentials(row, n, largest));
-              out[r] = row[label(r)] - largest - log_sum;
+              out[r] = sign<T>() * (row[label(r)] - largest - log_sum);
               figures[2 * r] = largest;
               figures[2 * r + 1] = log_sum;
             }
@@ -49,6 +88,17 @@ class LogSoftmaxPick : public Op {
         }
       });
     });
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    if (!rule.wants(0)) return {Variable(), Variable()};
+    const Variable x = rule.input(0), figures = rule.output(1), labels = rule.input(1);
+    return {apply(log_softmax_pick_gradient(function_, loss_),
+                  {&x, &figures, &labels, &rule.output_gradient()}, rule.where()),
+            Variable()};
+  }
+  Gradients batched(const Stacked& in) const override {
+    const Variable rows = applied(in);
+    return {rows, Variable(rows.node(), 1)};
   }
 
  private:
@@ -68,19 +118,18 @@ class LogSoftmaxPick : public Op {
     }
     return total;
   }
-
-  std::string function_;
 };
 
-class LogSoftmaxPickGradient : public Op {
+class LogSoftmaxPickGradient : public PickOp {
  public:
-  explicit LogSoftmaxPickGradient(std::string function)
-      : Op({.in_place = InputSet::only(0)}), function_(std::move(function)) {}
+  LogSoftmaxPickGradient(std::string function, bool loss)
+      : PickOp(std::move(function), loss,
+               {.in_place = InputSet::only(0), .gradient_reads = InputSet::all_but(1)}) {}
   std::string_view name() const override { return "log_softmax_pick_gradient"; }
-  Attributes attributes() const override { return {{"function", function_}}; }
   Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
   void run_cpu(const KernelCall& call) const override {
-    const Tensor x = call.inputs[0]->contiguous_copy(), all = *call.inputs[3];
+    const Tensor x = call.inputs[0]->contiguous_copy(), statistics = call.inputs[1]->contiguous_copy(),
+                 all = *call.inputs[3];
     const bool one =
         std::all_of(all.strides().begin(), all.strides().end(), [](int64_t s) { return s == 0; });
     const Tensor g = one ? all : all.contiguous_copy();  // the gradient of the mean is one value for all rows
@@ -89,12 +138,13 @@ class LogSoftmaxPickGradient : public Op {
       visit(x.dtype(), [&]<class T>(TypeTag<T>) {
         if constexpr (Reals::accepts<T>) {
           const T* in = static_cast<const T*>(x.address());
-          const T *figures = detail::input<T>(call, 1), *slopes = static_cast<const T*>(g.address());
+          const T* figures = static_cast<const T*>(statistics.address());
+          const T* slopes = static_cast<const T*>(g.address());
           T* out = detail::output<T>(call);
           parallel_for(rows, std::max<int64_t>(1, exponential_grain / n), [&](int64_t begin, int64_t end) {
             for (int64_t r = begin; r < end; ++r) {
               const T *from = in + r * n, largest = figures[2 * r], log_sum = figures[2 * r + 1];
-              const T slope = slopes[one ? 0 : r];
+              const T slope = sign<T>() * slopes[one ? 0 : r];
               T* to = out + r * n;
               vectorized([=]() __attribute__((always_inline)) {
 #pragma GCC ivdep
@@ -107,23 +157,39 @@ class LogSoftmaxPickGradient : public Op {
       });
     });
   }
-
- private:
-  std::string function_;
+  /// Of g · (one_hot(label) - p) with p = softmax(x), of which the statistics are a part.
+  Gradients gradient(const GradientRule& rule) const override {
+    Gradients result(4);
+    const Variable& arrived = rule.output_gradient();
+    const Variable labels = rule.input(2), p = softmax(rule.input(0));
+    const Variable of_all = loss_ ? negative(arrived) : arrived, part = of_all * p;
+    if (rule.wants(0)) {
+      const Variable g = loss_ ? unsqueeze(rule.input(3), -1) : rule.input(3);
+      result[0] = unsqueeze(g, -1) * (p * sum(part, -1, true) - part);
+    }
+    if (rule.wants(3)) {
+      const Variable each = pick_for(function_, of_all, labels) - sum(part, -1);
+      result[3] = loss_ ? squeeze(each, -1) : each;
+    }
+    return result;
+  }
+  Gradients batched(const Stacked& in) const override { return {applied(in)}; }
 };
 
 }  // namespace
 
-OpPtr log_softmax_pick(std::string function) { return std::make_shared<LogSoftmaxPick>(std::move(function)); }
-OpPtr log_softmax_pick_gradient(std::string function) {
-  return std::make_shared<LogSoftmaxPickGradient>(std::move(function));
+OpPtr log_softmax_pick(std::string_view function, bool loss) {
+  return kept_op<LogSoftmaxPick>(function, loss);
+}
+OpPtr log_softmax_pick_gradient(std::string_view function, bool loss) {
+  return kept_op<LogSoftmaxPickGradient>(function, loss);
 }
 
 void add_cross_entropy_ops(OpRegistry& ops) {
-  ops.add("log_softmax_pick", Arity::passes_only(),
-          [](AttributeReader& a) { return log_softmax_pick(a.text("function")); });
-  ops.add("log_softmax_pick_gradient", Arity::passes_only(),
-          [](AttributeReader& a) { return log_softmax_pick_gradient(a.text("function")); });
+  ops.add("log_softmax_pick", 2,
+          [](AttributeReader& a) { return log_softmax_pick(a.text("function"), a.flag("loss")); });
+  ops.add("log_softmax_pick_gradient", 4,
+          [](AttributeReader& a) { return log_softmax_pick_gradient(a.text("function"), a.flag("loss")); });
 }
 
 }  // namespace espalier

@@ -41,8 +41,8 @@ class CrossEntropy {
   }
 
   Variable result() {
-    log_p_ = log_probabilities(widened(x_));
-    if (options_.class_weights.defined()) weights_ = rounded(options_.class_weights, log_p_.dtype());
+    wide_ = widened(x_);
+    if (options_.class_weights.defined()) weights_ = rounded(options_.class_weights, wide_.dtype());
     return rounded(is_real(y_.dtype()) ? of_probabilities() : of_classes(), x_.dtype());
   }
 
@@ -75,25 +75,40 @@ class CrossEntropy {
     if (!(y_.shape() == x_.shape())) throw_shapes();
     if (options_.ignored_label)
       throw Error(fmt::format("{}: ignored_label is for labels of integers; these are probabilities", loss_));
-    Variable p = rounded(widened(y_), log_p_.dtype());
+    const Variable log_p = log_probabilities(wide_);
+    Variable p = rounded(widened(y_), log_p.dtype());
     const double smoothing = options_.label_smoothing;
     if (smoothing > 0) p = p * (1 - smoothing) + smoothing / static_cast<double>(x_.shape()[-1]);
-    const Variable each = weights_.defined() ? p * log_p_ * weights_ : p * log_p_;
+    const Variable each = weights_.defined() ? p * log_p * weights_ : p * log_p;
     return negative(reduced(sum(each, -1), {}, options_.reduction));
+  }
+
+  /// Whether one op computes the log probabilities of the labels. Downstream of feeds plans fuse several.
+  bool picks_at_once() const {
+    const bool lazy = x_.node()->lazy || y_.node()->lazy || build_context().lazy;
+    return scores_ == Scores::logits && options_.label_smoothing == 0 && !lazy &&
+           wide_.shape().elements() > 0;
   }
 
   Variable of_classes() {
     if (y_.rank() == x_.rank() && y_.shape()[-1] == 1) y_ = squeeze(y_, -1);
     if (y_.rank() + 1 != x_.rank() || !std::equal(y_.shape().begin(), y_.shape().end(), x_.shape().begin()))
       throw_shapes();
+    const auto picked = [&](bool loss) {
+      return apply(log_softmax_pick(loss_, loss), {&wide_, &y_}, std::source_location::current());
+    };
+    const bool at_once = picks_at_once(), all_count = !options_.ignored_label && !weights_.defined();
+    if (at_once && all_count && y_.shape() == Shape{1} && options_.reduction != LossReduction::none)
+      return picked(true);
     Variable counted;  // by how much each label counts; undefined: 1
     if (options_.ignored_label) {
       const Variable kept = not_equal(y_, *options_.ignored_label);
       y_ = where(kept, y_, 0);
-      counted = cast(kept, log_p_.dtype());
+      counted = cast(kept, wide_.dtype());
     }
-    Variable each = pick_for(loss_, log_p_, y_), smooth;
-    if (options_.label_smoothing > 0) smooth = mean(weights_.defined() ? log_p_ * weights_ : log_p_, -1);
+    const Variable log_p = at_once ? Variable() : log_probabilities(wide_);
+    Variable each = at_once ? picked(false) : pick_for(loss_, log_p, y_), smooth;
+    if (options_.label_smoothing > 0) smooth = mean(weights_.defined() ? log_p * weights_ : log_p, -1);
     if (smooth.defined() && counted.defined()) smooth = smooth * counted;
     if (weights_.defined()) {
       const Variable of_label = gather(weights_, y_);
@@ -107,7 +122,7 @@ class CrossEntropy {
   std::string_view loss_;
   Scores scores_;
   const Variable& x_;
-  Variable y_, log_p_, weights_;
+  Variable y_, wide_, weights_;  // x in float32 at least
   const CrossEntropyOptions& options_;
 };
 

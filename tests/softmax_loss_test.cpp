@@ -119,6 +119,25 @@ BOOST_AUTO_TEST_CASE(softmax_cross_entropy) {
             .op = op,
             .inputs = {numbers({3, 4}), esp::tensor({{2}, {0}, {3}}, esp::int32)},
             .reference = by_label});
+  check_op({.name = "softmax_cross_entropy, one row",
+            .op = op,
+            .inputs = {numbers({1, 4}), esp::tensor({2})},
+            .reference = by_label});
+  const Variables row{numbers({1, 4}), esp::tensor({2})};
+  BOOST_TEST(op(row).node()->op().name() == "log_softmax_pick");
+  check_op({.name = "softmax_cross_entropy, sequences",
+            .op =
+                [](const Variables& x) {
+                  return esp::softmax_cross_entropy(x[0], x[1], {.reduction = esp::LossReduction::none});
+                },
+            .inputs = {numbers({2, 3, 4}), esp::tensor({{2, 0, 3}, {1, 1, 0}})},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  const Array logs = log_softmax(in[0], 2);
+                  return Array({2, 3}, [&](const Index& i) {
+                    return -logs({i[0], i[1], static_cast<int64_t>(in[1](i))});
+                  });
+                }});
   check_op({.name = "softmax_cross_entropy, probabilities",
             .op = op,
             .inputs = {numbers({3, 4}), numbers({3, 4}, 0, 1, 1)},

@@ -32,6 +32,9 @@ static void log_softmax(long n, float *y, const float *x) {
 }
 )";
 
+/// The loss is the negative log probability.
+const char* sign_of(const Function& f) { return attribute<bool>(f.op(), "loss") ? "-" : ""; }
+
 }  // namespace
 
 std::string softmax_function(Function& f, std::string_view op, DType dtype) {
@@ -63,7 +66,7 @@ void write_log_softmax_pick(Function& f) {
   f.close();
   f.line(fmt::format("for (long i = 0; i < {}; ++i) sum += expf(row[i] - largest);", n));
   f.line("sum = logf(sum);");
-  f.line(fmt::format("{}[r] = row[at] - largest - sum;", y));
+  f.line(fmt::format("{}[r] = {}(row[at] - largest - sum);", y, sign_of(f)));
   f.line(fmt::format("{}[2 * r] = largest;", figures));
   f.line(fmt::format("{}[2 * r + 1] = sum;", figures));
   f.close();
@@ -77,8 +80,8 @@ void write_log_softmax_pick_gradient(Function& f) {
   const std::string x = f.dense(0), figures = f.dense(1), labels = f.dense(2), g = one ? f.in(3) : f.dense(3),
                     y = f.out();
   f.loop("r", rows);
-  f.line(fmt::format("const float slope = {}[{}], largest = {}[2 * r], sum = {}[2 * r + 1];", g,
-                     one ? "0" : "r", figures, figures));
+  f.line(fmt::format("const float slope = {0}{1}[{2}], largest = {3}[2 * r], sum = {3}[2 * r + 1];",
+                     sign_of(f), g, one ? "0" : "r", figures));
   write_index(f, "at", fmt::format("{}[r]", labels), n, false);
   f.loop("i", n);
   f.line(fmt::format("{0}[r * {1} + i] = -slope * expf({2}[r * {1} + i] - largest - sum);", y, n, x));

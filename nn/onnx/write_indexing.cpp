@@ -92,14 +92,24 @@ std::string sliding(GraphWriter& w, const GraphWriter::Call& call) {
   return w.last_output(moved);
 }
 
+/// The element of each row of x that the indices, input 1, name.
+std::string of_labels(GraphWriter& w, const GraphWriter::Call& call, const std::string& x) {
+  const std::string places = w.add("Unsqueeze", {wide_indices(w, call, 1), w.integers({-1})});
+  pb::NodeProto& node = w.begin("GatherElements", {x, places});
+  w.set(node, "axis", int64_t{-1});
+  return w.add("Squeeze", {w.last_output(node), w.integers({-1})});
+}
+
 std::string chosen(GraphWriter& w, const GraphWriter::Call& call) {
   const std::string_view op = call.op.name();
   const auto& in = call.inputs;
-  if (op == "pick") {  // one element of each row
-    const std::string places = w.add("Unsqueeze", {wide_indices(w, call, 1), w.integers({-1})});
-    pb::NodeProto& node = w.begin("GatherElements", {in[0], places});
-    w.set(node, "axis", int64_t{-1});
-    return w.add("Squeeze", {w.last_output(node), w.integers({-1})});
+  if (op == "pick") return of_labels(w, call, in[0]);
+  if (op == "log_softmax_pick") {
+    pb::NodeProto& logs = w.begin("LogSoftmax", {in[0]});
+    w.set(logs, "axis", int64_t{-1});
+    const std::string picked = of_labels(w, call, w.last_output(logs));
+    if (!attribute<bool>(call.op, "loss")) return picked;
+    return w.add("Squeeze", {w.add("Neg", {picked}), w.integers({-1})});
   }
   const auto rank = static_cast<int64_t>(call.output().shape.rank());
   if (op == "put_along_axis")

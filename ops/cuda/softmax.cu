@@ -55,7 +55,7 @@ struct LogSoftmaxOut {
   __device__ T element(C x, C, C largest, C log_sum) const { return static_cast<T>(x - largest - log_sum); }
 };
 
-/// The log-softmax of the labelled element, and the row statistics for the gradient.
+/// The log-softmax of the labelled element, times `sign`, and the row statistics for the gradient.
 template <class T>
 struct PickOut {
   using C = Computed<T>;
@@ -63,11 +63,12 @@ struct PickOut {
   T* out;
   C* figures;
   IndexList labels;
+  C sign;
 
   __device__ void row(int64_t r, const T* x, int64_t n, const Figures<C>& found) const {
     const int64_t label = labels.at(r, n, false);
     const C log_sum = scalar::Log()(found.sum);
-    if (n > 0) out[r] = static_cast<T>(static_cast<C>(x[label]) - found.largest - log_sum);
+    if (n > 0) out[r] = static_cast<T>(sign * (static_cast<C>(x[label]) - found.largest - log_sum));
     figures[2 * r] = found.largest;
     figures[2 * r + 1] = log_sum;
   }
@@ -192,11 +193,12 @@ __global__ void __launch_bounds__(1024) long_rows(const T* in, int64_t rows, int
   }
 }
 
-/// slope · (one_hot(label) - softmax(x)), from the row statistics. The output may be x.
+/// sign · slope · (one_hot(label) - softmax(x)), from the row statistics. The output may be x.
 template <int V, class T>
 __global__ void __launch_bounds__(threads_in_block)
     pick_gradient(const T* in, const Computed<T>* __restrict__ figures, IndexList labels,
-                  const T* __restrict__ slopes, bool one_slope, int64_t rows, int64_t n, T* out) {
+                  const T* __restrict__ slopes, bool one_slope, Computed<T> sign, int64_t rows, int64_t n,
+                  T* out) {
   using C = Computed<T>;
   using Read = Several<T, V>;
   const int64_t units = n / V;
@@ -204,7 +206,7 @@ __global__ void __launch_bounds__(threads_in_block)
     const int64_t r = divide(i, units), column = (i - r * units) * V;
     const Read read = reinterpret_cast<const Read*>(in)[i];
     const C largest = figures[2 * r], log_sum = figures[2 * r + 1];
-    const C slope = static_cast<C>(slopes[one_slope ? 0 : r]);
+    const C slope = sign * static_cast<C>(slopes[one_slope ? 0 : r]);
     const int64_t label = labels.at(r, n, false);
     Read write;
 #pragma unroll
@@ -276,6 +278,12 @@ Bound bind_rows(const KernelCall& call) {
   return result;
 }
 
+/// −1 for the loss.
+template <class T>
+Computed<T> sign_of(const Op& op) {
+  return attribute<bool>(op, "loss") ? Computed<T>(-1) : Computed<T>(1);
+}
+
 Bound bind_log_softmax_pick(const Op& op, const KernelCall& call) {
   Tensor& out = *call.outputs[0];
   const int64_t n = call.inputs[0]->shape()[-1], rows = out.elements();
@@ -286,7 +294,7 @@ Bound bind_log_softmax_pick(const Op& op, const KernelCall& call) {
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (is_real_element<T>) {
       const PickOut<T> pick{static_cast<T*>(out.address()),
-                            static_cast<Computed<T>*>(call.outputs[1]->address()), list};
+                            static_cast<Computed<T>*>(call.outputs[1]->address()), list, sign_of<T>(op)};
       result = bound([=, x = std::move(x), labels = std::move(labels)](RandomStream) mutable {
         x.refresh();
         labels.refresh();
@@ -313,6 +321,7 @@ Bound bind_log_softmax_pick_gradient(const Op& op, const KernelCall& call) {
     if constexpr (is_real_element<T>) {
       T* to = static_cast<T*>(out.address());
       const T* one = one_slope ? static_cast<const T*>(slope.address()) : nullptr;
+      const Computed<T> sign = sign_of<T>(op);
       result = bound([=, x = std::move(x), figures = std::move(figures), labels = std::move(labels),
                       slopes = std::move(slopes)](RandomStream) mutable {
         x.refresh();
@@ -325,7 +334,7 @@ Bound bind_log_softmax_pick_gradient(const Op& op, const KernelCall& call) {
         launch(vectors ? pick_gradient<width, T> : pick_gradient<1, T>,
                grid_for(rows * n, vectors ? width : 1), in,
                static_cast<const Computed<T>*>(figures.address()), list,
-               one ? one : static_cast<const T*>(slopes->address()), one_slope, rows, n, to);
+               one ? one : static_cast<const T*>(slopes->address()), one_slope, sign, rows, n, to);
       });
     }
   });
