@@ -41,9 +41,13 @@ class DenseState : public LayerStateOf<DenseState> {
  private:
   Variable transform(const Variable& x) const {
     const Variable weight = parameter("weight");
-    const Variable product = apply(matmul_op({.transpose_a = false, .transpose_b = true}), {&x, &weight},
-                                   std::source_location::current());
-    return has_bias_ ? product + parameter("bias") : product;
+    constexpr MatmulForm form{.transpose_a = false, .transpose_b = true};
+    const auto where = std::source_location::current();
+    if (!has_bias_) return apply(matmul_op(form), {&x, &weight}, where);
+    const Variable bias = parameter("bias");
+    const bool lazy = x.node()->lazy || build_context().lazy;  // plans fuse the bias themselves
+    if (!lazy) return apply(sum_of_products_op(form, true), {&bias, &x, &weight}, where);
+    return apply(matmul_op(form), {&x, &weight}, where) + bias;
   }
 
   // All leading axes as one, and back. The first size stays open where it can: batches differ in theirs.

@@ -7,7 +7,9 @@
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
+#include "espalier/executor/compile.h"
 #include "espalier/executor/executor.h"
+#include "espalier/executor/passes/passes.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
 #include "replica_programs.h"
@@ -89,6 +91,34 @@ int nodes_of(const esp::Plan& plan, const std::string& op) {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(sum_of_products)
+
+BOOST_AUTO_TEST_CASE(a_vector_is_added_to_each_row) {
+  for (const int64_t rows : {1, 3})
+    for (const esp::MatmulForm form : {esp::MatmulForm{false, true}, {true, false}})
+      check_op({.name = "a layer",
+                .op = [=](const Variables& x) { return summed(x, form, true); },
+                .inputs = {numbers({4}, -2, 2, 9), operand(rows, 5, form.transpose_a, 1),
+                           operand(5, 4, form.transpose_b, 2)},
+                .reference =
+                    [=](const std::vector<Array>& in) {
+                      const Array all = product(in[1], in[2], form);
+                      return Array(all.shape, [&](const Index& i) { return in[0]({i[1]}) + all(i); });
+                    },
+                .roundings = 2});  // plans round the product, too
+}
+
+/// The product and the sum, for other passes to find.
+BOOST_AUTO_TEST_CASE(plans_split_a_layer) {
+  const Variables x{esp::parameter(numbers({4}), "bias"), esp::parameter(numbers({3, 5}), "x"),
+                    esp::parameter(numbers({4, 5}), "weight")};
+  esp::Graph graph = esp::freeze({summed(x, {false, true}, true)}, {}, {}, false);
+  BOOST_TEST(esp::simplify(graph));
+  BOOST_TEST(!esp::simplify(graph));
+  esp::verify(graph, "simplify");
+  const std::string text = graph.str();
+  BOOST_TEST(text.find("= sum_of_products(") == std::string::npos, text);
+  BOOST_TEST(text.find("= matmul(") != std::string::npos, text);
+}
 
 BOOST_AUTO_TEST_CASE(all_forms) {
   for (const bool ta : {false, true})

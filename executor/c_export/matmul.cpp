@@ -145,7 +145,8 @@ void write_sum_of_products(Function& f) {
              tb = attribute<bool>(f.op(), "transpose_b");
   const std::string c = f.out();
   if (adds && f.in(0) != c) {
-    const Axes axes = join_axes(f.output_shape(), {f.layout(0).strides, Layout(f.output_shape()).strides});
+    const Layout first = broadcast_layout(f.layout(0), f.output_shape());
+    const Axes axes = join_axes(f.output_shape(), {first.strides, Layout(f.output_shape()).strides});
     f.loops(axes, "c", axes.sizes.size());
     f.line(fmt::format("{}[{}] = {}[{}];", c, position(axes.strides[1], "c"), f.in(0),
                        position(axes.strides[0], "c")));

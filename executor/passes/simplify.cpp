@@ -1,5 +1,7 @@
+#include "espalier/core/op_registry.h"
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/passes.h"
+#include "espalier/ops/matmul/matmul.h"
 
 namespace espalier {
 
@@ -17,14 +19,39 @@ std::optional<double> fill_of(const Graph& graph, ValueRef v) {
   return n.op->traits().fill;
 }
 
+namespace {
+
+/// Writes a product with a vector that is added to each row, as layers compute it at once, as a product and a
+/// sum, for other passes to find.
+bool split_layer(GraphRewriter& rewriter, uint32_t i) {
+  GraphNode& n = rewriter.node(i);
+  if (!n.op->traits().sums_products || n.inputs.size() != 3) return false;
+  if (rewriter.spec(n.inputs[0]).shape.rank() != 1) return false;
+  const MatmulForm form{attribute<bool>(*n.op, "transpose_a"), attribute<bool>(*n.op, "transpose_b")};
+  GraphNode product = n;
+  product.op = matmul_op(form);
+  product.inputs = {n.inputs[1], n.inputs[2]};
+  const ValueRef summand = n.inputs[0];
+  const uint32_t number = rewriter.add_before(i, std::move(product));
+  n.op = make_op("add", {});
+  n.inputs = {{number, 0}, summand};
+  return true;
+}
+
+}  // namespace
+
 bool simplify(Graph& graph, const CompileOptions&) {
   GraphRewriter rewriter(graph);
   bool changed = false;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     GraphNode& n = graph.nodes[i];
+    for (ValueRef& input : n.inputs) input = rewriter.resolve(input);
+    if (split_layer(rewriter, i)) {
+      changed = true;
+      continue;
+    }
     KnownInputs known;
-    for (ValueRef& input : n.inputs) {
-      input = rewriter.resolve(input);
+    for (const ValueRef& input : n.inputs) {
       known.specs.push_back(&graph.spec(input));
       known.fill.push_back(fill_of(graph, input));
     }

@@ -91,6 +91,14 @@ std::string product(GraphWriter& w, const GraphWriter::Call& call) {
   return w.add("MatMul", {operand(0, transpose_a), operand(1, transpose_b)});
 }
 
+/// A product that is added to a matrix, or to a vector for each row.
+std::string added_product(GraphWriter& w, const GraphWriter::Call& call) {
+  pb::NodeProto& node = w.begin("Gemm", {call.inputs[1], call.inputs[2], call.inputs[0]});
+  w.set(node, "transA", int64_t{attribute<bool>(call.op, "transpose_a")});
+  w.set(node, "transB", int64_t{attribute<bool>(call.op, "transpose_b")});
+  return w.last_output(node);
+}
+
 /// x and a number, which ONNX has as an attribute.
 std::string with_attribute(GraphWriter& w, const GraphWriter::Call& call, std::string_view type,
                            std::string_view name) {
@@ -149,6 +157,7 @@ std::string write_elementwise(GraphWriter& w, const GraphWriter::Call& call) {
     return w.last_output(node);
   }
   if (op == "matmul") return product(w, call);
+  if (op == "sum_of_products" && in.size() == 3) return added_product(w, call);
   return {};
 }
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "espalier/core/autograd.h"
+#include "espalier/core/deferred/stacked.h"
 #include "espalier/core/error.h"
+#include "espalier/ops/kept_op.h"
 #include "espalier/ops/matmul/gemm_choice.h"
 #include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/matmul/matmul_call.h"
@@ -24,7 +26,9 @@ class BoundSum : public BoundKernel {
  public:
   BoundSum(const KernelCall& call, MatmulForm form, bool adds, bool in_plan, Workspace workspace)
       : call_(call), form_(form), adds_(adds) {
-    for (size_t k = adds; k + 1 < call.inputs.size(); k += 2) add_pair(*call.inputs[k], *call.inputs[k + 1]);
+    const bool lone = call.inputs.size() < 4;
+    for (size_t k = adds; k + 1 < call.inputs.size(); k += 2)
+      add_pair(*call.inputs[k], *call.inputs[k + 1], lone);
     const Tensor& out = *call.outputs[0];
     int64_t rows = 0;
     for (const Product& product : products_)
@@ -38,7 +42,8 @@ class BoundSum : public BoundKernel {
 
   void run(RandomStream) override {
     Tensor& out = *call_.outputs[0];
-    if (adds_ && call_.inputs[0]->address() != out.address()) copy_elements(*call_.inputs[0], out);
+    if (adds_ && call_.inputs[0]->address() != out.address())
+      copy_elements(first_summand(*call_.inputs[0], out.shape()), out);
     if (!adds_ && products_.empty()) std::fill_n(static_cast<char*>(out.address()), out.bytes(), char{0});
     for (const Product& product : products_) {
       const void *a = product.pairs[0].a->address(), *b = product.pairs[0].b->address();
@@ -61,7 +66,7 @@ class BoundSum : public BoundKernel {
     for (size_t k = adds; k + 1 < call.inputs.size(); k += 2) {
       const int64_t rows = call.inputs[k]->shape.end()[-1 - form.transpose_a];
       if (rows == 0) continue;
-      if (is_joined(rows, *call.layouts[k], *call.layouts[k + 1], form))
+      if (is_joined(rows, *call.layouts[k], *call.layouts[k + 1], form, call.inputs.size() < 4))
         panel = panel + rows > panel_rows ? rows : panel + rows;
       else
         panel = 0;
@@ -86,13 +91,14 @@ class BoundSum : public BoundKernel {
     GemmLibrary library = {};
   };
 
-  static bool is_joined(int64_t rows, const Layout& a, const Layout& b, MatmulForm form) {
-    return rows <= panel_rows / 4 || !gemm_takes(a, form.transpose_a) || !gemm_takes(b, form.transpose_b);
+  static bool is_joined(int64_t rows, const Layout& a, const Layout& b, MatmulForm form, bool lone) {
+    return (!lone && rows <= panel_rows / 4) || !gemm_takes(a, form.transpose_a) ||
+           !gemm_takes(b, form.transpose_b);
   }
-  void add_pair(const Tensor& a, const Tensor& b) {
+  void add_pair(const Tensor& a, const Tensor& b, bool lone) {
     const int64_t rows = a.shape().end()[-1 - form_.transpose_a];
     if (rows == 0) return;
-    const bool joined = is_joined(rows, a.layout(), b.layout(), form_);
+    const bool joined = is_joined(rows, a.layout(), b.layout(), form_, lone);
     if (!joined || products_.empty() || !products_.back().joined || products_.back().rows + rows > panel_rows)
       products_.push_back({{}, 0, joined});
     products_.back().pairs.push_back({&a, &b, rows});
@@ -131,7 +137,7 @@ class BoundSum : public BoundKernel {
   Tensor panel_a_, panel_b_;
 };
 
-class SumOfProducts : public Op {
+class SumOfProducts : public Op, public Batchable {
  public:
   SumOfProducts(MatmulForm form, bool adds)
       : Op({.kind = OpKind::matmul,
@@ -165,10 +171,12 @@ class SumOfProducts : public Op {
       if (in[k]->shape.rank() != 2 || in[k + 1]->shape.rank() != 2)
         throw ShapeError(fmt::format("sum_of_products: takes matrices, not {} and {}", in[k]->shape.str(),
                                      in[k + 1]->shape.str()));
-      Spec product = matmul_op(form_)->infer({in[k], in[k + 1]})[0];
-      if (!sum) sum = std::move(product);
+      const Spec product = matmul_op(form_)->infer({in[k], in[k + 1]})[0];
+      if (!sum) sum = product;
       check_same_dtype(*sum, *in[k], name());
-      if (product.shape.rank() && !(product.shape == sum->shape))
+      const bool for_all_rows = sum->shape.rank() == 1 && sum->shape[0] == product.shape[1];
+      if (for_all_rows) sum->shape = product.shape;
+      if (!(product.shape == sum->shape))
         throw ShapeError(
             fmt::format("sum_of_products: shapes {} and {} differ", sum->shape.str(), product.shape.str()));
     }
@@ -208,15 +216,35 @@ class SumOfProducts : public Op {
     }
     return result;
   }
+  /// Of one product. Rows of several nodes, times one matrix, are rows of one node.
+  Gradients batched(const Stacked& in) const override {
+    if (!adds_ || in.size() != 3) return {};
+    const bool one_summand = in.is_shared(0) && in.rank(0) == 1;
+    if (one_summand && !form_.transpose_a && !in.is_shared(1) && in.is_shared(2)) {
+      const Shape own = in.shape(1);
+      const Variable rows = in[1].reshape({in.rows() * own[0], own[1]});
+      const Variable y = apply(in.op(), {&in[0], &rows, &in[2]}, std::source_location::current());
+      return {y.reshape(in.with_rows({own[0], y.shape()[1]}))};
+    }
+    const uint64_t shared = static_cast<uint64_t>(in.is_shared(1)) | uint64_t{in.is_shared(2)} << 1;
+    const Variable product =
+        espalier::batched(Stacked(matmul_op(form_), in.rows(), {in[1], in[2]}, shared))[0];
+    if (in.is_shared(0) || in.rank(0) == 2) return {product + in[0]};
+    return {product + in[0].unsqueeze(1)};
+  }
 
  private:
-  MatmulForm form_;
-  bool adds_;
+  const MatmulForm form_;
+  const bool adds_;
 };
 
 }  // namespace
 
-OpPtr sum_of_products_op(MatmulForm form, bool adds) { return std::make_shared<SumOfProducts>(form, adds); }
+Tensor first_summand(const Tensor& summand, const Shape& all) {
+  return Tensor(summand.storage(), broadcast_layout(summand.layout(), all), summand.dtype());
+}
+
+OpPtr sum_of_products_op(MatmulForm form, bool adds) { return kept_op<SumOfProducts>(form, adds); }
 
 Variable sum_of_products(Variable sum, std::span<const GradientProduct> products) {
   SmallVector<const Variable*, 8> inputs;

@@ -38,7 +38,7 @@ class BoundSum : public BoundKernel {
   }
 
   void run(RandomStream) override {
-    if (sum_ && sum_->address() != out_->address()) copy_elements(*sum_, *out_);
+    if (sum_ && sum_->address() != out_->address()) copy_elements(first_summand(*sum_, out_->shape()), *out_);
     if (!sum_ && products_.empty()) zero_elements(*out_);
     for (LtProduct& product : products_) product.run();
   }
