@@ -166,8 +166,8 @@ esp_executor* esp_load(const char* path, esp_mode mode, const char* device) {
     if (mode != ESP_AS_SAVED) options.mode = mode == ESP_TRAINING ? Mode::training : Mode::inference;
     if (device) options.devices = {device_of(device)};
     const Executor executor = load_executor(&need(path, "path"), options, nowhere);
-    const bool training = options.mode.value_or(plan_file_info(path, nowhere).mode) == Mode::training;
-    made = new esp_executor{executor, executor.inputs(), executor.outputs(), training, {}};
+    made = new esp_executor{
+        executor, executor.inputs(), executor.outputs(), executor.mode() == Mode::training, {}};
   });
   return made;
 }

@@ -1,6 +1,9 @@
 // The handle: what users call, with their source line on what goes wrong.
 #include "espalier/executor/executor.h"
 
+#include <new>
+#include <stdexcept>
+
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/executor/c_export/export.h"
@@ -16,13 +19,31 @@ class Executor::Impl : public Trainer {
   using Trainer::Trainer;
 };
 
+namespace {
+
+/// `located`, for calls that may make plans: their memory depends on the sizes in a tree, or in a file.
+template <class F>
+decltype(auto) with_errors(const std::source_location& where, F&& f) {
+  return located(where, [&]() -> decltype(auto) {
+    try {
+      return f();
+    } catch (const std::bad_alloc&) {
+      throw OutOfMemory("the system has no memory left");
+    } catch (const std::length_error&) {
+      throw OutOfMemory("a list would have more elements than memory can hold");
+    }
+  });
+}
+
+}  // namespace
+
 Executor internal::make_executor(const Variable& root, const ExecutorOptions& options,
                                  bool gather_gradients) {
   return Executor(std::make_shared<Executor::Impl>(root, options, gather_gradients));
 }
 
 Executor Variable::get_executor(const ExecutorOptions& options, Where where) const {
-  return located(where, [&] { return internal::make_executor(*this, options, false); });
+  return with_errors(where, [&] { return internal::make_executor(*this, options, false); });
 }
 Executor Variable::get_executor() const { return get_executor({}, need().where); }
 Plan Variable::plan_for(const PlanOptions& options, Where where) const {
@@ -30,7 +51,7 @@ Plan Variable::plan_for(const PlanOptions& options, Where where) const {
 }
 
 Executor load_executor(const std::filesystem::path& path, const LoadOptions& options, Executor::Where where) {
-  return located(where, [&] {
+  return with_errors(where, [&] {
     const LoadedStep loaded = load_step(path, options, where);
     const auto impl = std::make_shared<Executor::Impl>(loaded.root, loaded.options, false,
                                                        loaded.step ? &*loaded.step : nullptr);
@@ -41,18 +62,18 @@ Executor load_executor(const std::filesystem::path& path, const LoadOptions& opt
 
 History Executor::execute(const ExecuteOptions& options, Where where) const {
   const auto impl = impl_;  // a callback may let go of this handle
-  return located(where, [&] { return impl->execute(options); });
+  return with_errors(where, [&] { return impl->execute(options); });
 }
 StepInfo Executor::step(const Feeds& feeds, Where where) const {
   const auto impl = impl_;  // a callback may let go of this handle
-  return located(where, [&] { return impl->step(feeds); });
+  return with_errors(where, [&] { return impl->step(feeds); });
 }
 Tensor Executor::run(const Feeds& feeds, Where where) const {
   const auto impl = impl_;  // a callback may let go of this handle
-  return located(where, [&] { return impl->run(feeds); });
+  return with_errors(where, [&] { return impl->run(feeds); });
 }
 void Executor::warm_up(const FeedShapes& shapes, int threads, Where where) const {
-  located(where, [&] { impl_->warm_up(shapes, threads); });
+  with_errors(where, [&] { impl_->warm_up(shapes, threads); });
 }
 Tensor Executor::value() const { return impl_->value(); }
 Tensor Executor::output(std::string_view name, Where where) const {
@@ -86,6 +107,7 @@ ExportedSizes Executor::export_c(const std::filesystem::path& file, const Export
 void Executor::save(const std::filesystem::path& path, const SaveOptions& options, Where where) const {
   located(where, [&] { impl_->save(path, options); });
 }
+Mode Executor::mode() const { return impl_->mode(); }
 std::vector<ValueInfo> Executor::inputs() const { return impl_->inputs(); }
 std::vector<ValueInfo> Executor::outputs() const { return impl_->outputs(); }
 std::vector<LeafInfo> Executor::leaves() const { return impl_->leaves(); }

@@ -229,6 +229,8 @@ class Executor {
   void save(const std::filesystem::path& path, const SaveOptions& options = {},
             Where where = Where::current()) const;
 
+  /// Whether its steps train.
+  Mode mode() const;
   /// The placeholders of the tree, for which `run` needs values.
   std::vector<ValueInfo> inputs() const;
   /// The tree's value, named "value", and ExecutorOptions::outputs; of whole batches, with -1 for sizes that

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "espalier/core/error.h"
 #include "espalier/core/files/crc64.h"
@@ -59,18 +60,27 @@ Tensor doubles(const std::vector<double>& values, const Shape& shape) { return t
 Json to_json(const Spec& spec) {
   return {static_cast<int>(spec.dtype), std::vector<int64_t>(spec.shape.begin(), spec.shape.end())};
 }
+/// JSON takes any number for an integer, also one that does not fit.
+template <class T = int64_t>
+T integer_from(const Json& json, T least = std::numeric_limits<T>::min(),
+               T most = std::numeric_limits<T>::max()) {
+  if (json.is_number_integer()) {
+    const bool large = json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX};
+    if (large ? std::cmp_less_equal(json.get<uint64_t>(), most)
+              : std::cmp_less_equal(least, json.get<int64_t>()) &&
+                    std::cmp_less_equal(json.get<int64_t>(), most))
+      return json.get<T>();
+  }
+  throw FileError(fmt::format("a checkpoint has {} for an integer of {} to {}", json.dump(), least, most));
+}
 /// A number that stands for one of an enumeration's values, of which `last` is the last.
 template <class E>
 E enumerator_from(const Json& json, E last) {
-  const int number = json.get<int>();
-  if (number < 0 || number > static_cast<int>(last))
-    throw FileError(
-        fmt::format("a checkpoint has {} where {} is the largest", number, static_cast<int>(last)));
-  return static_cast<E>(number);
+  return static_cast<E>(integer_from<int>(json, 0, static_cast<int>(last)));
 }
 Spec spec_from(const Json& json) {
   Spec spec{enumerator_from(json.at(0), DType::int16), {}};
-  for (const Json& size : json.at(1)) spec.shape.dims().push_back(size.get<int64_t>());
+  for (const Json& size : json.at(1)) spec.shape.dims().push_back(integer_from(size));
   return spec;
 }
 
@@ -85,9 +95,9 @@ Json to_json(const FeedState& feed) {
 }
 FeedState feed_from(const Json& json) {
   FeedState feed{json.at("name").get<std::string>(),
-                 json.at("epoch").get<int64_t>(),
-                 json.at("steps").get<int64_t>(),
-                 json.at("last_rows").get<int64_t>(),
+                 integer_from(json.at("epoch")),
+                 integer_from(json.at("steps")),
+                 integer_from(json.at("last_rows")),
                  {}};
   for (const Json& spec : json.at("specs")) feed.specs.push_back(spec_from(spec));
   return feed;
@@ -107,7 +117,7 @@ Json to_json(const GemmChoice& choice) {
           g.keeps_b};
 }
 GemmChoice choice_from(const Json& json) {
-  const auto size = [&](size_t i) { return json.at(i).get<int64_t>(); };
+  const auto size = [&](size_t i) { return integer_from(json.at(i), int64_t{0}, int64_t{INT32_MAX}); };
   Gemm gemm{enumerator_from(json.at(0), DType::int16),
             json.at(1).get<bool>(),
             json.at(2).get<bool>(),
@@ -120,7 +130,10 @@ GemmChoice choice_from(const Json& json) {
   gemm.epilogue = enumerator_from(json.at(8), GemmEpilogue::accumulate);
   gemm.keeps_b = json.size() > 9 && json.at(9).get<bool>();  // since products may pack
   const auto last = gemm.keeps_b ? GemmLibrary::onednn_inner : GemmLibrary::onednn_matmul;
-  return {gemm, json.at(6).get<int>(), enumerator_from(json.at(7), last)};
+  const GemmLibrary library = enumerator_from(json.at(7), last);
+  if (gemm.dtype != DType::float32 && library != GemmLibrary::openblas)
+    throw FileError(fmt::format("a checkpoint has {} for products of {}", name(library), name(gemm.dtype)));
+  return {gemm, integer_from<int>(json.at(6), 1), library};
 }
 
 std::string state_of(const Checkpoint& c) {
@@ -200,7 +213,8 @@ class Reader {
     for (const Json& feed : state.at("feeds")) c.feeds.push_back(feed_from(feed));
     for (const Json& choice : state.at("products")) c.products.push_back(choice_from(choice));
     const Json& random = state.at("random");
-    c.random = {random.at(0).get<uint64_t>(), random.at(1).get<uint64_t>(), random.at(2).get<uint64_t>()};
+    c.random = {integer_from<uint64_t>(random.at(0)), integer_from<uint64_t>(random.at(1)),
+                integer_from<uint64_t>(random.at(2))};
     read_optimizer(c, state);
     c.scalars = scalars_in(state);
     read_run(c.run, state);
@@ -238,7 +252,8 @@ class Reader {
   }
 
   void read_run(RunState& run, const Json& state) {
-    const auto samples = state.at("samples_of_epochs").get<std::vector<int64_t>>();
+    std::vector<int64_t> samples;
+    for (const Json& number : state.at("samples_of_epochs")) samples.push_back(integer_from(number));
     const auto history = take_doubles("run.history", {static_cast<int64_t>(samples.size()), history_columns});
     for (size_t e = 0; e < samples.size(); ++e) {
       const double* row = history.data() + e * history_columns;
@@ -252,8 +267,8 @@ class Reader {
     run.record.loss_sum = epoch[0];
     run.weighted = epoch[1];
     run.record.seconds = epoch[2];
-    run.record.samples = state.at("samples").get<int64_t>();
-    run.step = state.at("step").get<int64_t>();
+    run.record.samples = integer_from(state.at("samples"));
+    run.step = integer_from(state.at("step"));
     run.begun = state.at("begun").get<bool>();
   }
 
@@ -264,9 +279,12 @@ class Reader {
   void read_scalars(RunState& run, const std::vector<std::string>& names, const Json& state) {
     if (names.empty()) return;
     const size_t n = names.size(), epochs = run.history.epochs.size();
-    const size_t sums = state.value("scalar_sums", n);
-    if (sums > 1'000'000) fail("has too many sums of scalars");
-    const auto values = take_doubles("run.scalars", {static_cast<int64_t>(2 * epochs * n + sums)});
+    const size_t sums =
+        state.contains("scalar_sums") ? integer_from<size_t>(state.at("scalar_sums"), 0, 1'000'000) : n;
+    size_t count = 0;
+    if (__builtin_mul_overflow(2 * epochs, n, &count) || count > size_t{INT64_MAX} - sums)
+      fail("has too many scalars");
+    const auto values = take_doubles("run.scalars", {static_cast<int64_t>(count + sums)});
     const double* next = values.data();
     for (EpochRecord& e : run.history.epochs) {
       for (const std::string& name : names) e.outputs[name] = *next++;

@@ -48,6 +48,7 @@ class Trainer {
   /// Goes on where a run was when it was saved. `within`: the next `execute` goes on with that run.
   void continue_run(const Checkpoint& saved, bool within);
 
+  Mode mode() const { return *setup_.options.mode; }
   std::vector<ValueInfo> inputs();
   std::vector<ValueInfo> outputs();
   std::vector<LeafInfo> leaves();

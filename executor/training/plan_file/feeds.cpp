@@ -1,7 +1,15 @@
+#include <fmt/format.h>
+
 #include "espalier/executor/training/plan_file/plan_file.h"
 #include "espalier/executor/training/plan_file/text.h"
 
 namespace espalier {
+
+Mode saved_mode(const PlanText& in, const nlohmann::json& text) {
+  const std::string& mode = in.text(in.member(text, "mode"), "the mode");
+  if (mode != "training" && mode != "inference") in.fail(fmt::format("has the mode '{}'", mode));
+  return mode == "training" ? Mode::training : Mode::inference;
+}
 
 std::vector<SavedFeed> saved_feeds(const PlanText& in, const nlohmann::json& text) {
   std::vector<SavedFeed> feeds;

@@ -16,8 +16,7 @@ PlanFileInfo info_of(const std::filesystem::path& path) {
   const PlanText in(file);
   PlanFileInfo info;
   info.version = in.text(in.member(container.text, "espalier"), "a version");
-  info.mode =
-      in.text(in.member(container.text, "mode"), "the mode") == "training" ? Mode::training : Mode::inference;
+  info.mode = saved_mode(in, container.text);
   info.bytes = static_cast<int64_t>(file.size());
   for (const SavedFeed& feed : saved_feeds(in, in.member(container.text, "feeds"))) {
     info.feeds.push_back({feed.name, feed.placeholder, {}});

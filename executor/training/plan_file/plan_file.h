@@ -44,6 +44,9 @@ struct SavedPlan {
   SavedRun run;
 };
 
+/// The mode of what was saved. Throws FileError.
+Mode saved_mode(const PlanText& in, const nlohmann::json& text);
+
 /// Writes a whole file, or none. `columns` are the
 /// names of what feeds with data show. Throws FileError, UnsupportedError for what a file cannot hold, and
 /// Error for names that do not fit.

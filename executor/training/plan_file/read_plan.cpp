@@ -78,10 +78,30 @@ class LoadedFeeds {
   std::vector<std::vector<Variable>> feeds_;
 };
 
+/// The tensors of a file, each of which belongs to one leaf or to the run.
+class ListedTensors {
+ public:
+  ListedTensors(const PlanText& in, const std::vector<Tensor>& tensors)
+      : in_(in), tensors_(tensors), taken_(tensors.size()) {}
+
+  const Tensor& take(const Json& number) {
+    const auto most = static_cast<int64_t>(tensors_.size()) - 1;
+    const auto i = static_cast<size_t>(in_.integer(number, "a tensor", 0, most));
+    if (taken_[i]) in_.fail(fmt::format("names the tensor {} twice", i));
+    taken_[i] = true;
+    return tensors_[i];
+  }
+
+ private:
+  const PlanText& in_;
+  const std::vector<Tensor>& tensors_;
+  std::vector<bool> taken_;
+};
+
 /// Makes the nodes of a file, one after the other. Each reads only nodes before it.
 class TreeReader {
  public:
-  TreeReader(const PlanText& in, const std::vector<Tensor>& tensors, const LoadedFeeds& feeds,
+  TreeReader(const PlanText& in, ListedTensors& tensors, const LoadedFeeds& feeds,
              const std::source_location& where)
       : in_(in), tensors_(tensors), feeds_(feeds), where_(where) {}
 
@@ -133,9 +153,7 @@ class TreeReader {
 
   Variable leaf(const Json& node) const {
     const std::string& kind = in_.text(in_.member(node, "leaf"), "the kind of a leaf");
-    const auto most = static_cast<int64_t>(tensors_.size()) - 1;
-    const Tensor& value =
-        tensors_[static_cast<size_t>(in_.integer(in_.member(node, "tensor"), "a tensor", 0, most))];
+    const Tensor& value = tensors_.take(in_.member(node, "tensor"));
     if (kind == "constant") return make_leaf(constant_op(), value, where_);
     const std::string& name = in_.text(in_.member(node, "name"), "the name of a leaf");
     if (kind == "variable") return make_leaf(variable_op(), value, where_);
@@ -190,7 +208,7 @@ class TreeReader {
   }
 
   const PlanText& in_;
-  const std::vector<Tensor>& tensors_;
+  ListedTensors& tensors_;
   const LoadedFeeds& feeds_;
   const std::source_location where_;
   std::vector<Variable> made_;
@@ -247,17 +265,14 @@ PlanOutput read_output(const PlanText& in, const Json& output, const TreeReader&
   }
 }
 
-Checkpoint run_of(const PlanText& in, const std::filesystem::path& path, const PlanContainer& container) {
+Checkpoint run_of(const PlanText& in, const std::filesystem::path& path, const Json& text,
+                  ListedTensors& listed) {
   NamedTensors tensors;
-  for (const Json& entry : in.list(in.member(container.text, "run_tensors"), "the tensors of a run")) {
+  for (const Json& entry : in.list(in.member(text, "run_tensors"), "the tensors of a run")) {
     const Json& both = in.array(entry, "a tensor of a run", 2);
-    const int64_t number =
-        in.integer(both[1], "a tensor", 0, static_cast<int64_t>(container.tensors.size()) - 1);
-    tensors.emplace_back(in.text(both[0], "the name of a tensor"),
-                         container.tensors[static_cast<size_t>(number)]);
+    tensors.emplace_back(in.text(both[0], "the name of a tensor"), listed.take(both[1]));
   }
-  return checkpoint_from(path, in.text(in.member(container.text, "run"), "the state of a run"),
-                         std::move(tensors));
+  return checkpoint_from(path, in.text(in.member(text, "run"), "the state of a run"), std::move(tensors));
 }
 
 }  // namespace
@@ -269,22 +284,21 @@ SavedPlan read_plan(const std::filesystem::path& path, const std::vector<data::D
   const PlanText in(file);
   const Json& text = container.text;
   SavedPlan plan;
-  const std::string& mode = in.text(in.member(text, "mode"), "the mode");
-  if (mode != "training" && mode != "inference") in.fail(fmt::format("has the mode '{}'", mode));
-  plan.mode = mode == "training" ? Mode::training : Mode::inference;
+  plan.mode = saved_mode(in, text);
   plan.precision = static_cast<Precision>(
       in.integer(in.member(text, "precision"), "the precision", 0, static_cast<int>(Precision::float16)));
   plan.accumulate = static_cast<int>(in.integer(in.member(text, "accumulate"), "accumulate", 1, 1 << 20));
   plan.feeds = saved_feeds(in, in.member(text, "feeds"));
   const LoadedFeeds feeds(in, plan.feeds, data);
-  TreeReader tree(in, container.tensors, feeds, where);
+  ListedTensors tensors(in, container.tensors);
+  TreeReader tree(in, tensors, feeds, where);
   tree.read(in.member(text, "nodes"));
   plan.root = tree.value(in.member(text, "value"));
   for (const Json& output : in.list(in.member(text, "outputs"), "the list of outputs"))
     plan.outputs.emplace_back(in.text(in.member(output, "name"), "the name of an output"),
                               read_output(in, output, tree, where));
   if (plan.mode == Mode::training) read_step(in, text, tree, plan.step);
-  plan.run = {run_of(in, path, container), in.flag(in.member(text, "within_run"), "within_run")};
+  plan.run = {run_of(in, path, text, tensors), in.flag(in.member(text, "within_run"), "within_run")};
   return plan;
 }
 
