@@ -44,6 +44,7 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
   bool mixes(size_t, size_t, const InputSpecs&) const override { return !options_.row_by_row; }
 
   Specs infer(const InputSpecs& inputs) const override {
+    check_count(inputs.size());
     if (early().op == this) return {early().output.spec()};
     std::vector<Spec> specs;
     for (const Spec* spec : inputs) specs.push_back(*spec);
@@ -80,6 +81,7 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
   }
 
   Variable apply_to(const std::vector<Variable>& inputs, const std::source_location& where) const {
+    check_count(inputs.size());
     std::vector<const Variable*> addresses;
     bool values_known = !build_context().lazy && !options_.infer;
     for (const Variable& input : inputs) {
@@ -115,6 +117,11 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
     EarlyScope(const EarlyScope&) = delete;
     ~EarlyScope() { early() = std::move(before); }
   };
+
+  void check_count(size_t inputs) const {
+    if (options_.inputs && inputs != *options_.inputs)
+      throw ShapeError(fmt::format("{}: {} inputs, not {}", name(), inputs, *options_.inputs));
+  }
 
   Tensor run(const SmallVector<const Tensor*, 4>& inputs) const {
     std::vector<Tensor> tensors;

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <string_view>
@@ -38,6 +39,9 @@ struct CustomOpOptions {
   /// The dtype and shape of the output. Without it, what is downstream of a feed runs `forward` once on zeros
   /// of each new combination of shapes to find out.
   std::function<Spec(const std::vector<Spec>&)> infer = {};
+  /// How many inputs it has. Another number of them, which a plan file may claim as well, throws ShapeError
+  /// before any of these functions is called. Without it, they must check it themselves.
+  std::optional<size_t> inputs = {};
 };
 
 class CustomOp {

@@ -12,6 +12,26 @@ namespace espalier {
 
 namespace {
 
+/// The shape of the parts behind each other. Throws ShapeError naming `op` if they do not go together.
+Shape joined_shape(std::span<const Spec* const> parts, int64_t along, std::string_view op) {
+  Shape shape = parts[0]->shape;
+  const size_t axis = resolve_axis(along, shape.rank(), op);
+  int64_t total = 0;
+  for (const Spec* part : parts) {
+    Shape same = part->shape;
+    if (same.rank() == shape.rank()) same.dims()[axis] = shape.dims()[axis];
+    if (!(same == shape))
+      throw ShapeError(fmt::format("{}: {} and {} differ in more than axis {}", op, shape.str(),
+                                   part->shape.str(), along));
+    if (__builtin_add_overflow(total, part->shape.dims()[axis], &total))
+      throw ShapeError(
+          fmt::format("{}: the sizes along axis {} add up to more than 64 bits hold", op, along));
+  }
+  shape.dims()[axis] = total;
+  (void)shape.elements();  // throws if 64 bits cannot count them
+  return shape;
+}
+
 class Concat : public Op, public Batchable {
  public:
   explicit Concat(int64_t axis)
@@ -23,23 +43,8 @@ class Concat : public Op, public Batchable {
   std::string_view name() const override { return "concat"; }
   Attributes attributes() const override { return {{"axis", axis_}}; }
   Specs infer(const InputSpecs& in) const override {
-    Shape shape = in[0]->shape;
-    const size_t axis = resolve_axis(axis_, shape.rank(), name());
-    int64_t total = 0;
-    for (const Spec* part : in) {
-      check_same_dtype(*in[0], *part, name());
-      Shape same = part->shape;
-      if (same.rank() == shape.rank()) same.dims()[axis] = shape.dims()[axis];
-      if (!(same == shape))
-        throw ShapeError(fmt::format("concat: {} and {} differ in more than axis {}", shape.str(),
-                                     part->shape.str(), axis_));
-      if (__builtin_add_overflow(total, part->shape.dims()[axis], &total))
-        throw ShapeError(
-            fmt::format("concat: the sizes along axis {} add up to more than 64 bits hold", axis_));
-    }
-    shape.dims()[axis] = total;
-    (void)shape.elements();  // throws if 64 bits cannot count them
-    return {{in[0]->dtype, std::move(shape)}};
+    for (const Spec* part : in) check_same_dtype(*in[0], *part, name());
+    return {{in[0]->dtype, joined_shape(std::span(in.begin(), in.end()), axis_, name())}};
   }
   void run_cpu(const KernelCall& call) const override {
     int64_t begin = 0;
@@ -97,6 +102,10 @@ class ConcatPart : public Op {
   Specs infer(const InputSpecs& in) const override {
     if (in.size() < 2 || part_ > in.size() - 2)
       throw IndexError(fmt::format("concat_part: there is no part {} of {}", part_, in.size() - 1));
+    const Shape whole = joined_shape(std::span(in.begin() + 1, in.end()), axis_, name());
+    if (!(in[0]->shape == whole))
+      throw ShapeError(
+          fmt::format("concat_part: {} in place of {}, the parts together", in[0]->shape.str(), whole.str()));
     return {{in[0]->dtype, in[part_ + 1]->shape}};
   }
   void run_cpu(const KernelCall& call) const override {

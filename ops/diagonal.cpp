@@ -84,7 +84,12 @@ class PutDiagonalLike : public Op {
   bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
     return input == 0 && axis + 1 == in[0]->shape.rank();
   }
-  Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[1]->shape}}; }
+  Specs infer(const InputSpecs& in) const override {
+    if (const Shape part = place_.layout(Layout(in[1]->shape), name()).shape; !(in[0]->shape == part))
+      throw ShapeError(fmt::format("{}: {} in place of the diagonals {} of {}", name(), in[0]->shape.str(),
+                                   part.str(), in[1]->shape.str()));
+    return {{in[0]->dtype, in[1]->shape}};
+  }
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
     zero_elements(out);

@@ -28,6 +28,16 @@ struct Blocks {
   }
 };
 
+/// The shape of what `indices` choose along an axis of x.
+Shape gathered_shape(const Shape& x, size_t axis, const Shape& indices) {
+  Dims dims(x.begin(), x.begin() + axis);
+  dims.append(indices.begin(), indices.end());
+  dims.append(x.begin() + axis + 1, x.end());
+  Shape shape(std::move(dims));
+  (void)shape.elements();  // throws if 64 bits cannot count them
+  return shape;
+}
+
 class Gather : public Op, public Batchable {
  public:
   explicit Gather(int64_t axis)
@@ -40,12 +50,8 @@ class Gather : public Op, public Batchable {
   }
   Specs infer(const InputSpecs& in) const override {
     check_indices(*in[1], named_in_errors());
-    const Shape &x = in[0]->shape, &indices = in[1]->shape;
-    const size_t axis = resolve_axis(axis_, x.rank(), name());
-    Dims dims(x.begin(), x.begin() + axis);
-    dims.append(indices.begin(), indices.end());
-    dims.append(x.begin() + axis + 1, x.end());
-    return {{in[0]->dtype, Shape(std::move(dims))}};
+    const Shape& x = in[0]->shape;
+    return {{in[0]->dtype, gathered_shape(x, resolve_axis(axis_, x.rank(), name()), in[1]->shape)}};
   }
   void run_cpu(const KernelCall& call) const override {
     const Tensor x = call.inputs[0]->contiguous_copy();
@@ -112,7 +118,13 @@ class ScatterAddLike : public Op {
   Attributes attributes() const override { return {{"axis", axis_}}; }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Numbers>(*in[0], name());
-    return {{in[0]->dtype, in[2]->shape}};
+    check_indices(*in[1], name());
+    const Shape& like = in[2]->shape;
+    const Shape chosen = gathered_shape(like, resolve_axis(axis_, like.rank(), name()), in[1]->shape);
+    if (!(in[0]->shape == chosen))
+      throw ShapeError(fmt::format("scatter_add_like: {} in place of {}, which indices {} choose of {}",
+                                   in[0]->shape.str(), chosen.str(), in[1]->shape.str(), like.str()));
+    return {{in[0]->dtype, like}};
   }
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
@@ -169,6 +181,14 @@ void each_row(const Tensor& indices, int64_t size, std::string_view op, F&& f) {
   });
 }
 
+/// Throws unless there is an index into the last axis of x for each of its rows.
+void check_row_indices(const Shape& x, const Spec& indices, std::string_view op, std::string_view function) {
+  check_indices(indices, function);
+  if (x.rank() == 0 || !std::equal(x.begin(), x.end() - 1, indices.shape.begin(), indices.shape.end()))
+    throw ShapeError(fmt::format("{}: indices of shape {} must have the shape {} without its last axis", op,
+                                 indices.shape.str(), x.str()));
+}
+
 class Pick : public Op, public Batchable {
  public:
   explicit Pick(std::string function)
@@ -176,12 +196,8 @@ class Pick : public Op, public Batchable {
   std::string_view name() const override { return "pick"; }
   Attributes attributes() const override { return {{"function", function_}}; }
   Specs infer(const InputSpecs& in) const override {
-    check_indices(*in[1], function_);
-    const Shape &x = in[0]->shape, &indices = in[1]->shape;
-    if (x.rank() == 0 || !(Shape(Dims(x.begin(), x.end() - 1)) == indices))
-      throw ShapeError(fmt::format("pick: indices of shape {} must have the shape {} without its last axis",
-                                   indices.str(), x.str()));
-    return {{in[0]->dtype, indices}};
+    check_row_indices(in[0]->shape, *in[1], name(), function_);
+    return {{in[0]->dtype, in[1]->shape}};
   }
   void run_cpu(const KernelCall& call) const override {
     const Tensor x = call.inputs[0]->contiguous_copy();
@@ -210,7 +226,13 @@ class Pick : public Op, public Batchable {
 struct PutLike : Op {
   PutLike() : Op({.takes_halves = true, .reads = InputSet::first(2), .gradient_reads = InputSet::only(1)}) {}
   std::string_view name() const override { return "put_like"; }
-  Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[2]->shape}}; }
+  Specs infer(const InputSpecs& in) const override {
+    check_row_indices(in[2]->shape, *in[1], name(), name());
+    if (!(in[0]->shape == in[1]->shape))
+      throw ShapeError(
+          fmt::format("put_like: {} at indices of shape {}", in[0]->shape.str(), in[1]->shape.str()));
+    return {{in[0]->dtype, in[2]->shape}};
+  }
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
     const Tensor x = call.inputs[0]->contiguous_copy();

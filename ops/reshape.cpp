@@ -270,6 +270,21 @@ struct Slice : ViewOp, Batchable {
   int64_t axis_, begin_, end_;
 };
 
+/// Throws ShapeError unless `part` is a slice of `whole` from `begin` on.
+void check_slice(const Shape& part, const Shape& whole, int64_t axis, int64_t begin, std::string_view op) {
+  const size_t along = resolve_axis(axis, whole.rank(), op);
+  bool fits = part.rank() == whole.rank();
+  for (size_t i = 0; fits && i < whole.rank(); ++i) {
+    const int64_t size = whole.dims()[i];
+    const int64_t first = i == along ? Slice::from_start(begin, size) : 0;
+    fits =
+        first >= 0 && first <= size && (i == along ? part.dims()[i] <= size - first : part.dims()[i] == size);
+  }
+  if (!fits)
+    throw ShapeError(fmt::format("{}: {} from {} along axis {} is not within {}", op, part.str(), begin, axis,
+                                 whole.str()));
+}
+
 /// The transpose of a slice: pads with zeros.
 struct PadLike : Op {
   PadLike(int64_t axis, int64_t begin)
@@ -281,7 +296,10 @@ struct PadLike : Op {
         begin_(begin) {}
   std::string_view name() const override { return "pad_like"; }
   Attributes attributes() const override { return {{"axis", axis_}, {"begin", begin_}}; }
-  Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[1]->shape}}; }
+  Specs infer(const InputSpecs& in) const override {
+    check_slice(in[0]->shape, in[1]->shape, axis_, begin_, name());
+    return {{in[0]->dtype, in[1]->shape}};
+  }
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
     zero_elements(out);
@@ -307,19 +325,8 @@ struct SliceLike : ViewOp {
   std::string_view name() const override { return "slice_like"; }
   Attributes attributes() const override { return {{"axis", axis_}, {"begin", begin_}}; }
   Specs infer(const InputSpecs& in) const override {
-    const Shape &whole = in[0]->shape, &like = in[1]->shape;
-    const size_t axis = resolve_axis(axis_, whole.rank(), name());
-    bool fits = like.rank() == whole.rank();
-    for (size_t i = 0; fits && i < whole.rank(); ++i) {
-      const int64_t size = whole.dims()[i];
-      const int64_t begin = i == axis ? Slice::from_start(begin_, size) : 0;
-      fits = begin >= 0 && begin <= size &&
-             (i == axis ? like.dims()[i] <= size - begin : like.dims()[i] == size);
-    }
-    if (!fits)
-      throw ShapeError(fmt::format("slice_like: {} from {} along axis {} is not within {}", like.str(),
-                                   begin_, axis_, whole.str()));
-    return {{in[0]->dtype, like}};
+    check_slice(in[1]->shape, in[0]->shape, axis_, begin_, name());
+    return {{in[0]->dtype, in[1]->shape}};
   }
   std::optional<Layout> view(const Layout& in, const Spec& out) const override {
     Layout layout = in;

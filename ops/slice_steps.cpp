@@ -1,6 +1,7 @@
 // Slices with steps.
 #include <fmt/format.h>
 
+#include <limits>
 #include <memory>
 
 #include "espalier/core/op_registry.h"
@@ -45,7 +46,7 @@ struct Steps {
     if (from == to || empty) return {0, 0, 1};
     const int64_t apart = step > 0 ? step : -step;
     const int64_t count = ((step > 0 ? to - from : from - to) - 1) / apart + 1;
-    return {step > 0 ? from : from - (count - 1) * apart, count, apart};
+    return {step > 0 ? from : from - (count - 1) * apart, count, count == 1 ? 1 : apart};
   }
   Layout layout(const Layout& in) const {
     const size_t a = resolve_axis(axis, in.shape.rank(), "slice");
@@ -55,6 +56,12 @@ struct Steps {
     out.offset += rising.first * in.strides[a];
     out.strides[a] *= rising.apart;
     return out;
+  }
+  /// The shape of the elements at these positions.
+  Shape shape(Shape of_all) const {
+    const int64_t count = of(of_all).count;
+    of_all.dims()[resolve_axis(axis, of_all.rank(), "slice")] = count;
+    return of_all;
   }
   Attributes attributes() const { return {{"axis", axis}, {"begin", begin}, {"end", end}, {"step", step}}; }
 };
@@ -66,12 +73,7 @@ struct SliceSteps : ViewOp {
   explicit SliceSteps(const Steps& steps) : steps_(steps) {}
   std::string_view name() const override { return "slice_steps"; }
   Attributes attributes() const override { return steps_.attributes(); }
-  Specs infer(const InputSpecs& in) const override {
-    Shape shape = in[0]->shape;
-    const int64_t count = steps_.of(shape).count;
-    shape.dims()[resolve_axis(steps_.axis, shape.rank(), "slice")] = count;
-    return {{in[0]->dtype, std::move(shape)}};
-  }
+  Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, steps_.shape(in[0]->shape)}}; }
   std::optional<Layout> view(const Layout& in, const Spec&) const override { return steps_.layout(in); }
   Gradients gradient(const GradientRule& rule) const override {
     return {pad_steps_like(rule.output_gradient(), rule.input(0), steps_)};
@@ -96,7 +98,12 @@ class PadStepsLike : public Op {
   bool mixes(size_t, size_t axis, const InputSpecs& in) const override {
     return axis == resolve_axis(steps_.axis, in[1]->shape.rank(), name());
   }
-  Specs infer(const InputSpecs& in) const override { return {{in[0]->dtype, in[1]->shape}}; }
+  Specs infer(const InputSpecs& in) const override {
+    if (const Shape part = steps_.shape(in[1]->shape); !(in[0]->shape == part))
+      throw ShapeError(fmt::format("{}: {} in place of {} within {}", name(), in[0]->shape.str(), part.str(),
+                                   in[1]->shape.str()));
+    return {{in[0]->dtype, in[1]->shape}};
+  }
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
     zero_elements(out);
@@ -149,7 +156,7 @@ Variable slice_scatter(const Operand& x, const Operand& values, int64_t axis, in
 void add_slice_steps_ops(OpRegistry& ops) {
   const auto steps = [](AttributeReader& a) {
     Steps read{a.integer("axis"), a.integer("begin"), a.integer("end"), a.integer("step")};
-    if (read.step == 0) a.refuse("step");
+    if (read.step == 0 || read.step == std::numeric_limits<int64_t>::min()) a.refuse("step");
     return read;
   };
   ops.add("slice_steps", 1, [=](AttributeReader& a) { return std::make_shared<SliceSteps>(steps(a)); });

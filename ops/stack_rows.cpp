@@ -1,5 +1,7 @@
 // Rows of several tensors as one, and back: what a Deferred puts between batches.
 #include <cstring>
+#include <map>
+#include <optional>
 
 #include "espalier/core/deferred/batch.h"
 #include "espalier/core/error.h"
@@ -16,6 +18,7 @@ namespace {
 struct RowPair {
   int64_t from, to;
 };
+bool is_row(int64_t number, int64_t rows) { return number >= 0 && number < rows; }
 using RowPairs = std::vector<RowPair>;
 using RowPairsPtr = std::shared_ptr<const RowPairs>;
 
@@ -51,6 +54,15 @@ class PutRowsLike : public Op {
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Numbers>(*in[0], name());
     for (size_t i = 1; i < in.size(); ++i) check_same_dtype(*in[0], *in[i], name());
+    if (in.size() != pairs_.size() + 1 || in[0]->shape.elements() != rows_in(*in[0]) * row_elements_)
+      throw ShapeError(fmt::format("put_rows_like: {} inputs for {} lists of rows of {} elements of {}",
+                                   in.size(), pairs_.size(), row_elements_, in[0]->shape.str()));
+    const int64_t rows = rows_in(*in[0]);
+    for (size_t k = 0; row_elements_ && k < pairs_.size(); ++k)
+      for (const RowPair& pair : *pairs_[k])
+        if (!is_row(pair.to, rows) || !is_row(pair.from, rows_in(*in[k + 1])))
+          throw IndexError(fmt::format("put_rows_like: row {} of {} in place of row {} of {}", pair.from,
+                                       in[k + 1]->shape.str(), pair.to, in[0]->shape.str()));
     return {*in[0]};
   }
   void run_cpu(const KernelCall& call) const override {
@@ -103,6 +115,7 @@ class PutRowsLike : public Op {
   int64_t row_elements() const { return row_elements_; }
 
  private:
+  int64_t rows_in(const Spec& x) const { return row_elements_ ? x.shape.elements() / row_elements_ : 0; }
   /// The rows of a tensor, copied unless their elements are adjacent, and the distance of two.
   std::pair<Tensor, int64_t> rows_of(const Tensor& x) const {
     const Layout simple = collapsed(x.layout());
@@ -171,6 +184,10 @@ class StackRows : public Op {
   Specs infer(const InputSpecs& in) const override {
     if (in.size() != by_source_.size())
       throw ShapeError(fmt::format("stack_rows: {} sources, not {}", by_source_.size(), in.size()));
+    for (const RowPiece& piece : pieces_)
+      if (const Shape& shape = in[piece.source]->shape;
+          piece.row >= 0 && (shape.rank() == 0 || !is_row(piece.row, shape.dims()[0])))
+        throw IndexError(fmt::format("stack_rows: {} has no row {}", shape.str(), piece.row));
     Dims dims{static_cast<int64_t>(pieces_.size())};
     const Shape &first = in[0]->shape, row = whole_[0] ? first : shape_of_row(first);
     for (size_t i = 0; i < in.size(); ++i) {
@@ -268,11 +285,15 @@ class RowRange : public Op {
   Attributes attributes() const override { return {{"begin", begin_}, {"step", step_}, {"count", count_}}; }
   Specs infer(const InputSpecs& in) const override {
     Shape shape = in[0]->shape;
-    if (shape.rank() == 0 || begin_ < 0 || begin_ + (std::max<int64_t>(count_, 1) - 1) * step_ >= shape[0])
+    int64_t last = 0;
+    const bool counts = !__builtin_mul_overflow(std::max<int64_t>(count_, 1) - 1, step_, &last) &&
+                        !__builtin_add_overflow(begin_, last, &last);
+    if (!counts || shape.rank() == 0 || !is_row(begin_, shape[0]) || !is_row(last, shape[0]))
       throw IndexError(fmt::format("row_range: {} rows from {} on in steps of {} are not within {}", count_,
                                    begin_, step_, shape.str()));
     if (count_ < 0) return {{in[0]->dtype, shape_of_row(shape)}};
     shape.dims()[0] = count_;
+    (void)shape.elements();  // throws if 64 bits cannot count them
     return {{in[0]->dtype, std::move(shape)}};
   }
   void run_cpu(const KernelCall& call) const override {
@@ -284,7 +305,7 @@ class RowRange : public Op {
     Layout layout;
     layout.shape = out.shape;
     layout.offset = in.offset + begin_ * in.strides[0];
-    if (count_ >= 0) layout.strides.push_back(in.strides[0] * step_);
+    if (count_ >= 0) layout.strides.push_back(count_ > 1 ? in.strides[0] * step_ : in.strides[0]);
     layout.strides.append(in.strides.begin() + 1, in.strides.end());
     return layout;
   }
@@ -303,13 +324,14 @@ const PutRowsLike* as_put_rows(const Variable& v) {
   return op.traits().deferred ? dynamic_cast<const PutRowsLike*>(&op) : nullptr;
 }
 
-std::vector<RowPairsPtr> pairs_from(const std::vector<int64_t>& numbers) {
+/// The reverse of `flat`; nothing for numbers that it does not make.
+std::optional<std::vector<RowPairsPtr>> pairs_from(const Dims& numbers) {
   std::vector<RowPairsPtr> lists;
   for (size_t at = 0; at < numbers.size();) {
     auto pairs = std::make_shared<RowPairs>();
-    const auto count = static_cast<size_t>(numbers[at++]);
-    for (size_t i = 0; i < count && at + 1 < numbers.size(); ++i, at += 2)
-      pairs->push_back({numbers[at], numbers[at + 1]});
+    const int64_t count = numbers[at++];
+    if (count < 0 || count > static_cast<int64_t>(numbers.size() - at) / 2) return std::nullopt;
+    for (int64_t i = 0; i < count; ++i, at += 2) pairs->push_back({numbers[at], numbers[at + 1]});
     lists.push_back(std::move(pairs));
   }
   return lists;
@@ -353,18 +375,28 @@ Variable joined_put_rows(std::span<const Variable> gradients, Variable sum) {
 void add_stack_rows_ops(OpRegistry& ops) {
   ops.add("stack_rows", Arity::at_least(1), [](AttributeReader& a) {
     const Dims sources = a.integers("sources"), rows = a.integers("rows");
+    if (sources.empty()) a.refuse("sources");
+    if (sources.size() != rows.size()) a.refuse("rows");
     std::vector<RowPiece> pieces;
-    for (size_t i = 0; i < sources.size() && i < rows.size(); ++i)
+    std::map<int64_t, bool> whole;  // each source is taken as it is, or by rows
+    for (size_t i = 0; i < sources.size(); ++i) {
+      if (!is_row(sources[i], std::ssize(sources))) a.refuse("sources");
+      if (rows[i] < -1 || rows[i] > INT32_MAX) a.refuse("rows");
+      if (whole.emplace(sources[i], rows[i] < 0).first->second != (rows[i] < 0)) a.refuse("rows");
       pieces.push_back({static_cast<uint32_t>(sources[i]), static_cast<int32_t>(rows[i])});
+    }
+    if (whole.rbegin()->first + 1 != std::ssize(whole)) a.refuse("sources");
     return stack_rows_op(std::move(pieces));
   });
   ops.add("row_range", 1, [](AttributeReader& a) {
-    return std::make_shared<RowRange>(a.integer("begin"), a.integer("step"), a.integer("count"));
+    const int64_t begin = a.integer("begin", 0), step = a.integer("step");
+    return std::make_shared<RowRange>(begin, step, a.integer("count", -1));
   });
   ops.add("put_rows_like", Arity::at_least(1), [](AttributeReader& a) {
-    const Dims pairs = a.integers("pairs");
-    return std::make_shared<PutRowsLike>(pairs_from({pairs.begin(), pairs.end()}), a.integer("row_elements"),
-                                         a.flag("adds", false));
+    auto pairs = pairs_from(a.integers("pairs"));
+    if (!pairs) a.refuse("pairs");
+    const int64_t row_elements = a.integer("row_elements", 0);
+    return std::make_shared<PutRowsLike>(std::move(*pairs), row_elements, a.flag("adds", false));
   });
 }
 

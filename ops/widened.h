@@ -5,6 +5,8 @@
 
 namespace espalier {
 
+/// In which type kernels of the CPU compute with such elements.
+inline DType widened(DType dtype) { return is_half(dtype) ? DType::float32 : dtype; }
 /// 16-bit values as float32.
 inline Variable widened(const Variable& x) { return is_half(x.dtype()) ? cast(x, float32) : x; }
 /// `x` in that dtype.

@@ -53,7 +53,11 @@ class CpuBackend : public Backend {
     std::memcpy(to, from, bytes);
   }
   void copy(const Tensor& from, Tensor& to) override {
-    if (from.contiguous() && to.contiguous()) {
+    const bool dense = from.contiguous() && to.contiguous();
+    if (dense ? from.bytes() != to.bytes() : from.dtype() != to.dtype() || !(from.shape() == to.shape()))
+      throw ShapeError(fmt::format("copy: {} {} into {} {}", name(from.dtype()), from.shape().str(),
+                                   name(to.dtype()), to.shape().str()));
+    if (dense) {
       if (from.bytes()) std::memcpy(to.address(), from.address(), from.bytes());
       return;
     }

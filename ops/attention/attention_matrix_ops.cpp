@@ -6,6 +6,7 @@
 #include "espalier/ops/attention/score_tile.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/random_op.h"
+#include "espalier/ops/widened.h"
 
 namespace espalier {
 
@@ -61,9 +62,11 @@ class AttentionWeights : public AttentionOp {
     InputSpecs as_attention = in;
     as_attention[2] = in[1];  // the shape of values does not matter
     const Shape like = form().output(as_attention, 3, name());
-    if (!(in[2]->shape == Shape(Dims(like.begin(), like.end() - 1))))
-      throw ShapeError(fmt::format("attention_weights: log sums of shape {} for queries of shape {}",
-                                   in[2]->shape.str(), in[0]->shape.str()));
+    if (!(in[2]->shape == Shape(Dims(like.begin(), like.end() - 1))) ||
+        widened(in[2]->dtype) != widened(in[0]->dtype))
+      throw ShapeError(fmt::format("attention_weights: log sums of {} {} for queries of {} {}",
+                                   espalier::name(in[2]->dtype), in[2]->shape.str(),
+                                   espalier::name(in[0]->dtype), in[0]->shape.str()));
     return {{in[0]->dtype, matrix_shape(in[0]->shape, in[1]->shape)}};
   }
   void run_cpu(const KernelCall& call) const override {
@@ -134,6 +137,10 @@ class AttentionDropout : public AttentionOp {
                      .passes_no_gradient = true}) {}
   std::string_view name() const override { return "attention_dropout"; }
   Specs infer(const InputSpecs& in) const override {
+    if (in.size() != 2 + form().options())
+      throw ShapeError(fmt::format("{}: {} operands, not {}", name(), in.size(), 2 + form().options()));
+    AttentionForm::check_operands(*in[0], in[1]->shape, in[1]->shape, name());
+    AttentionForm::check_keys(*in[form().keys_at(2)], in[0]->shape, name());
     return {{in[0]->dtype, matrix_shape(in[0]->shape, in[1]->shape)}};
   }
   void run_cpu(const KernelCall& call) const override {

@@ -6,6 +6,7 @@
 #include "espalier/core/workspace.h"
 #include "espalier/ops/attention/operands.h"
 #include "espalier/ops/pointwise.h"
+#include "espalier/ops/widened.h"
 
 namespace espalier {
 
@@ -33,7 +34,7 @@ std::vector<Variable> AttentionOp::options(const GradientRule& rule) const {
 namespace {
 
 Shape without_last(const Shape& shape, size_t axes) { return Shape(Dims(shape.begin(), shape.end() - axes)); }
-DType log_sum_type(DType dtype) { return dtype == DType::float64 ? dtype : DType::float32; }
+DType log_sum_type(DType dtype) { return widened(dtype); }
 
 /// Calls `f(TypeTag<T>{})` with the type of the elements of q, float or double.
 template <class F>
@@ -138,6 +139,10 @@ class AttentionGradient : public AttentionOp {
       throw ShapeError(fmt::format("{}: gradients {}, results {} and log sums {} do not fit together", name(),
                                    in[0]->shape.str(), in[4]->shape.str(), in[5]->shape.str()));
     check_same_dtype(*in[0], *in[1], name());
+    if (widened(in[4]->dtype) != widened(in[1]->dtype) || widened(in[5]->dtype) != log_sum_type(in[1]->dtype))
+      throw TypeError(fmt::format("{}: results of {} and log sums of {} for queries of {}", name(),
+                                  espalier::name(in[4]->dtype), espalier::name(in[5]->dtype),
+                                  espalier::name(in[1]->dtype)));
     Specs specs;
     for (size_t i = 1; i < 4; ++i) specs.push_back(*in[i]);
     return specs;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "espalier/core/error.h"
@@ -45,6 +46,12 @@ void check_key_mask(const Spec& mask, const Shape& scores, std::string_view op) 
 
 }  // namespace
 
+void AttentionForm::check_keys(const Spec& keys, const Shape& q, std::string_view op) {
+  if (keys.dtype != DType::int64 || !std::equal(q.begin(), q.end() - 2, keys.shape.begin(), keys.shape.end()))
+    throw ShapeError(fmt::format("{}: keys of dropout are {} {} for queries of shape {}", op,
+                                 name(keys.dtype), keys.shape.str(), q.str()));
+}
+
 Attributes AttentionForm::attributes() const {
   return {{"scale", scale},   {"causal", causal},           {"past", past},  {"dropout", dropout},
           {"masked", masked}, {"keys_masked", keys_masked}, {"keyed", keyed}};
@@ -71,11 +78,9 @@ AttentionForm AttentionForm::of(const Op& op) {
   return read(reader);
 }
 
-Shape AttentionForm::output(const InputSpecs& in, size_t first, std::string_view op) const {
-  const Shape &q = in[0]->shape, &k = in[1]->shape, &v = in[2]->shape;
-  check_dtype<Reals>(*in[0], op);
-  check_same_dtype(*in[0], *in[1], op);
-  check_same_dtype(*in[0], *in[2], op);
+void AttentionForm::check_operands(const Spec& query, const Shape& k, const Shape& v, std::string_view op) {
+  const Shape& q = query.shape;
+  check_dtype<Reals>(query, op);
   const size_t rank = q.rank();
   const auto refuse = [&](std::string_view why) {
     throw ShapeError(fmt::format(
@@ -92,9 +97,20 @@ Shape AttentionForm::output(const InputSpecs& in, size_t first, std::string_view
     if (i + 3 < rank ? a != b : a != b && (b == 0 || a % b != 0))
       refuse(i + 3 < rank ? "all have the same leading axes" : "heads are a multiple of key_heads");
   }
+}
+
+Shape AttentionForm::output(const InputSpecs& in, size_t first, std::string_view op) const {
+  if (in.size() != first + options())
+    throw ShapeError(fmt::format("{}: {} operands, not {}", op, in.size(), first + options()));
+  const Shape &q = in[0]->shape, &k = in[1]->shape, &v = in[2]->shape;
+  check_operands(*in[0], k, v, op);
+  check_same_dtype(*in[0], *in[1], op);
+  check_same_dtype(*in[0], *in[2], op);
+  const size_t rank = q.rank();
   const Shape scores = scores_of(q, k);
   if (masked) check_mask(*in[mask_at(first)], *in[0], scores, op);
   if (keys_masked) check_key_mask(*in[key_mask_at(first)], scores, op);
+  if (keyed) check_keys(*in[keys_at(first)], q, op);
   Shape result = q;
   result.dims()[rank - 1] = v[-1];
   return result;

@@ -33,8 +33,12 @@ struct AttentionForm {
   size_t key_mask_at(size_t first) const { return first + size_t{masked}; }
   size_t keys_at(size_t first) const { return first + size_t{masked} + size_t{keys_masked}; }
 
+  /// Throws ShapeError unless q, k and v go together, TypeError unless q is real.
+  static void check_operands(const Spec& q, const Shape& k, const Shape& v, std::string_view op);
+  /// Throws ShapeError unless there is a key, int64, for each head of q, which has at least two axes.
+  static void check_keys(const Spec& keys, const Shape& q, std::string_view op);
   /// The shape [..., heads, queries, value width] of the result. Throws ShapeError and TypeError unless q, k
-  /// and v, the first three of `in`, and the options behind `first` inputs fit.
+  /// and v, the first three of `in`, and the options behind `first` inputs fit, and are all.
   Shape output(const InputSpecs& in, size_t first, std::string_view op) const;
 };
 

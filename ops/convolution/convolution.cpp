@@ -138,6 +138,12 @@ class ConvolutionOp : public Op {
     check_same_dtype(*in[0], *in[1], name());
     check_dtype<Reals>(*in[0], name());
   }
+  /// Throws ShapeError unless a convolution of such an x has such a y.
+  void check_windows(const Shape& x, const Shape& kernels, const Shape& y) const {
+    if (!(form_.output(x, kernels, name()) == y))
+      throw ShapeError(fmt::format("{}: {} in place of the convolution of {} with kernels {}", name(),
+                                   y.str(), x.str(), kernels.str()));
+  }
 
  private:
   ConvolutionSizes sizes_of(const InputSpecs& in, const Spec& out) const {
@@ -209,7 +215,10 @@ class ConvolutionTranspose : public ConvolutionOp {
   }
   Specs infer(const InputSpecs& in) const override {
     check_operands(in);
-    if (in.size() > 2) return {{in[0]->dtype, in[2]->shape}};
+    if (in.size() > 2) {
+      check_windows(in[2]->shape, in[1]->shape, in[0]->shape);
+      return {{in[0]->dtype, in[2]->shape}};
+    }
     const Shape y = Shape(form().channels_second(in[0]->shape.dims())), &kernels = in[1]->shape;
     const size_t axes = form().axes();
     if (y.rank() != axes + 2 || kernels.rank() != axes + 2)
@@ -255,6 +264,7 @@ struct ConvolutionKernels : ConvolutionOp {
   std::string_view name() const override { return "conv_kernels"; }
   Specs infer(const InputSpecs& in) const override {
     check_operands(in);
+    check_windows(in[0]->shape, in[2]->shape, in[1]->shape);
     return {{in[0]->dtype, in[2]->shape}};
   }
   Gradients gradient(const GradientRule& rule) const override {

@@ -90,6 +90,12 @@ class CtcOp : public Op {
     if (form_.blank < 0 || form_.blank >= x[2])
       throw Error(fmt::format("ctc_loss: the blank is {}; there are {} classes", form_.blank, x[2]));
   }
+  void check_more(const InputSpecs& in, size_t i, const Spec& expected) const {
+    if (*in[i] != expected)
+      throw ShapeError(fmt::format("{}: operand {} is {} {}, not {} {}", name(), i,
+                                   espalier::name(in[i]->dtype), in[i]->shape.str(),
+                                   espalier::name(expected.dtype), expected.shape.str()));
+  }
   Shape lattice(const InputSpecs& in) const {
     return {in[0]->shape[0], in[0]->shape[1], 2 * in[1]->shape[1] + 1};
   }
@@ -155,6 +161,8 @@ class CtcLossGradient final : public CtcOp {
   std::string_view name() const override { return "ctc_loss_gradient"; }
   Specs infer(const InputSpecs& in) const override {
     check(in);
+    check_more(in, 4, {DType::float64, lattice(in)});
+    check_more(in, 5, {in[0]->dtype, {in[0]->shape[0]}});
     return {*in[0]};
   }
   void run_cpu(const KernelCall& call) const override {
@@ -217,6 +225,7 @@ class CtcLossCurvature final : public CtcOp {
   std::string_view name() const override { return "ctc_loss_curvature"; }
   Specs infer(const InputSpecs& in) const override {
     check(in);
+    check_more(in, 4, *in[0]);
     return {{in[0]->dtype, {in[0]->shape[0]}}, *in[0]};
   }
   void run_cpu(const KernelCall& call) const override {

@@ -51,6 +51,20 @@ class LuOp : public MatrixOp {
 
  protected:
   size_t matrix_axes(size_t input) const override { return input == 2 ? 1 : 2; }
+  /// Throws unless inputs 1 and 2 are what LuFactor makes of a matrix.
+  static void check_factors(const InputSpecs& in, std::string_view op) {
+    check_matrix(*in[1], op, true);
+    const Shape& lu = in[1]->shape;
+    if (*in[2] != Spec{DType::int32, batch_with(batch_of_matrices(lu), {lu[-1]})})
+      throw ShapeError(fmt::format("{}: pivots of {} {} for factors of shape {}", op,
+                                   espalier::name(in[2]->dtype), in[2]->shape.str(), lu.str()));
+  }
+  /// Throws Error unless each pivot is the number of a row, counted from 1.
+  static void check_pivots(const Tensor& pivots, int64_t n, std::string_view op) {
+    for (const int32_t pivot : pivots.span<int32_t>())
+      if (pivot < 1 || pivot > n)
+        throw Error(fmt::format("{}: a pivot of {} in a matrix of {} rows", op, pivot, n));
+  }
   static LuFactors factors_of(const GradientRule& rule) {
     return {rule.input(0), rule.input(1), rule.input(2)};
   }
@@ -72,20 +86,21 @@ class LuSolve : public LuOp {
     return LuOp::mixes(input, axis, in);
   }
   Specs infer(const InputSpecs& in) const override {
-    check_matrix(*in[0], function_, true);
-    check_same_dtype(*in[0], *in[3], function_);
+    check_factors(in, function_);
+    check_same_dtype(*in[1], *in[3], function_);
     check_matrix(*in[3], function_, false);
-    const Shape &a = in[0]->shape, &b = in[3]->shape;
+    const Shape &a = in[1]->shape, &b = in[3]->shape;
     if (a[-1] != b[-2])
       throw ShapeError(fmt::format("{}: {} does not go with a right side {}: [..., n, n] takes [..., n, k]",
                                    function_, a.str(), b.str()));
-    return {{in[0]->dtype,
+    return {{in[1]->dtype,
              batch_with(broadcast(batch_of_matrices(a), batch_of_matrices(b), function_), {b[-2], b[-1]})}};
   }
   void run_cpu(const KernelCall& call) const override {
     const Tensor lu = call.inputs[1]->contiguous_copy(), pivots = call.inputs[2]->contiguous_copy();
     Tensor& out = *call.outputs[0];
     const int64_t n = lu.shape()[-1], k = out.shape()[-1];
+    check_pivots(pivots, n, function_);
     visit_matrix(lu.dtype(), [&]<class T>(TypeTag<T>) {
       const T* factors = static_cast<const T*>(lu.address());
       check_regular(factors, lu.shape());
@@ -150,7 +165,7 @@ class LuDeterminant : public LuOp {
   std::string_view name() const override { return "lu_determinant"; }
   Attributes attributes() const override { return {{"form", static_cast<int64_t>(form_)}}; }
   Specs infer(const InputSpecs& in) const override {
-    check_matrix(*in[1], name(), true);
+    check_factors(in, name());
     return {{in[1]->dtype, batch_of_matrices(in[1]->shape)}};
   }
   void run_cpu(const KernelCall& call) const override {

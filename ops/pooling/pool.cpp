@@ -67,16 +67,19 @@ struct PoolArgmax : PoolOp {
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }
 
  private:
-  /// With a dilation, a window may have all of its elements in the padding.
+  /// A window may have all of its elements in the padding.
   void check_windows(const Shape& x) const {
     const PoolAxes axes = form().windows(x, name());
-    for (const PoolAxis& axis : axes.at)
-      for (int64_t window = 0; axis.before > 0 && axis.dilation > 1 && window < axis.count; ++window)
+    for (const PoolAxis& axis : axes.at) {
+      // Without a dilation, it is enough to look at both ends.
+      const int64_t step = axis.before > 0 && axis.dilation > 1 ? 1 : std::max<int64_t>(axis.count - 1, 1);
+      for (int64_t window = 0; window < axis.count; window += step)
         if (range_of(axis, window).count == 0)
           throw ShapeError(fmt::format(
               "max_pool: a window of {} elements with dilation {} and padding {} reads nothing of an "
               "axis of {} (shape {})",
               axis.kernel, axis.dilation, axis.before, size_text(axis.size), x.str()));
+    }
   }
   template <class T>
   static void one_plane(const PoolAxes& axes, const T* from, int64_t* to) {
@@ -141,6 +144,9 @@ struct PoolSpread : PoolOp {
   std::string_view name() const override { return "pool_spread"; }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Reals>(*in[0], name());
+    if (const Shape pooled = form().output(in[1]->shape, name()); !(in[0]->shape == pooled))
+      throw ShapeError(fmt::format("{}: {} in place of {}, the windows of {}", name(), in[0]->shape.str(),
+                                   pooled.str(), in[1]->shape.str()));
     return {{in[0]->dtype, in[1]->shape}};
   }
   void run_cpu(const KernelCall& call) const override {

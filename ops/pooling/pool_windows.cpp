@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "espalier/core/error.h"
 #include "espalier/ops/window_numbers.h"
 
@@ -40,7 +42,7 @@ PoolForm PoolForm::read(AttributeReader& reader) {
   check(form.after, "after", 0);
   check(form.dilation, "dilation", 1);
   for (const int64_t number : form.parts)
-    if (number < 1) reader.refuse("parts");
+    if (number < 1 || number > most_of_a_window) reader.refuse("parts");
   if (form.axes() < 1 || form.axes() > most_pooled_axes || (!form.kernel.empty() && !form.parts.empty()))
     reader.refuse("kernel");
   return form;
@@ -61,6 +63,9 @@ PoolAxes PoolForm::windows(const Shape& x, std::string_view op) const {
     const size_t number = first_axis(x) + i;
     axis.size = x.dims()[number];
     if (axis.size < 1) throw ShapeError(fmt::format("{}: axis {} of {} is empty", op, number, x.str()));
+    const int64_t most_of_all = std::numeric_limits<int64_t>::max() / (parts.empty() ? 2 : parts[i] + 1);
+    if (axis.size > most_of_all)
+      throw ShapeError(fmt::format("{}: axis {} of {} is too long", op, number, x.str()));
     if (!parts.empty()) {
       axis.kernel = 0;
       axis.count = parts[i];

@@ -36,7 +36,8 @@ Spec state_spec(const MemoryCellForm& form, const InputSpecs& in) {
       blocks = std::max(blocks, form.block(static_cast<int64_t>(i), gate) + 1);
     const Shape& own = in[i]->shape;
     const bool of_all_rows = i < summands && own.rank() == 1;
-    const bool fits = own.rank() > 0 && own[-1] % form.width == 0 && own[-1] >= blocks * form.width &&
+    const bool fits = own.rank() > 0 && own[-1] % form.width == 0 && own[-1] / form.width >= blocks &&
+                      own[-1] / form.width <= MemoryCellForm::most_blocks &&
                       (i < summands || own[-1] == form.width) &&
                       (of_all_rows ||
                        (own.rank() == shape.rank() && std::equal(own.begin(), own.end() - 1, shape.begin())));
@@ -48,7 +49,9 @@ Spec state_spec(const MemoryCellForm& form, const InputSpecs& in) {
 }
 
 Shape with_blocks(Shape shape, int64_t blocks) {
-  shape.dims().back() *= blocks;
+  int64_t& size = shape.dims().back();
+  if (__builtin_mul_overflow(size, blocks, &size))
+    throw ShapeError(fmt::format("memory_cell: {} blocks are more than 64 bits count", blocks));
   return shape;
 }
 
@@ -100,6 +103,12 @@ class CellOp : public MemoryCellOp, public Batchable {
  protected:
   size_t summands() const { return static_cast<size_t>(form().summands()); }
   size_t memories() const { return static_cast<size_t>(form().memories); }
+  /// Throws ShapeError unless there are so `many` inputs behind the summands and memories.
+  void check_inputs(const InputSpecs& in, size_t many) const {
+    if (in.size() != summands() + memories() + many)
+      throw ShapeError(
+          fmt::format("{}: {} operands, not {}", name(), in.size(), summands() + memories() + many));
+  }
   NodeFlops flops(const Spec& state) const {
     return {.elementwise = 8.0 * static_cast<double>(form().gates() * state.shape.elements())};
   }
@@ -122,6 +131,7 @@ class MemoryCell : public CellOp {
     return cell && cell->keeps_ == keeps_ && cell->form() == form();
   }
   Specs infer(const InputSpecs& in) const override {
+    check_inputs(in, 0);
     const Spec state = state_spec(form(), in);
     Specs specs;
     specs.reserve(3);
@@ -159,6 +169,7 @@ class MemoryCellGradient : public CellOp {
     return all;
   }
   Specs infer(const InputSpecs& in) const override {
+    check_inputs(in, 2u + bool(given_ & given_cell_h) + bool(given_ & given_cell_c));
     const Spec state = state_spec(form(), in);
     Specs specs;
     for (int64_t k = 0; k < gradients_of_summands(form()); ++k) {
@@ -258,7 +269,7 @@ MemoryCellForm read_form(AttributeReader& a) {
   for (size_t gate = 0; gate < gates; ++gate) {
     int64_t most = -1;
     for (size_t at = gate; at < form.blocks.size(); at += gates) {
-      if (form.blocks[at] < -1 || form.blocks[at] > 100) a.refuse("blocks");
+      if (form.blocks[at] < -1 || form.blocks[at] >= MemoryCellForm::most_blocks) a.refuse("blocks");
       most = std::max(most, form.blocks[at]);
     }
     if (most < 0) a.refuse("blocks");

@@ -17,7 +17,7 @@ struct MemoryCellForm {
   /// of the summand is a part of that gate, or −1. Every gate has one.
   SmallVector<int64_t, 20> blocks;
 
-  static constexpr int64_t most_memories = 8, most_summands = 16;
+  static constexpr int64_t most_memories = 8, most_summands = 16, most_blocks = 101;
   int64_t gates() const { return 3 + memories; }
   int64_t summands() const { return static_cast<int64_t>(blocks.size()) / gates(); }
   int64_t block(int64_t summand, int64_t gate) const {

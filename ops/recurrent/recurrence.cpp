@@ -13,6 +13,7 @@
 #include "espalier/ops/recurrent/sequence_checks.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
+#include "espalier/ops/widened.h"
 
 namespace espalier {
 
@@ -68,6 +69,36 @@ RecurrenceInputs inputs_of(const Settings& s, const std::vector<Variable>& v) {
   if (s.bias) in.bias_ih = v[s.biases_at()], in.bias_hh = v[s.biases_at() + 1];
   if (s.lengths) in.lengths = v[s.inputs() - 1];
   return in;
+}
+
+/// Throws ShapeError unless the shapes of the operands go together, and the lengths are int64.
+void check_shapes(const Settings& s, const InputSpecs& in) {
+  const Shape &x = in[0]->shape, &weight = in[1]->shape, &h = in[2]->shape;
+  const int64_t gates = gates_of(s.form.cell);
+  const size_t rank = s.form.batch_sizes.empty() ? 3 : 2;
+  int64_t rows = 0;
+  bool countable = true;
+  if (!are_batch_sizes(s.form.batch_sizes))
+    throw ShapeError(fmt::format("recurrence: batch sizes [{}] must be positive and not rise",
+                                 fmt::join(s.form.batch_sizes.begin(), s.form.batch_sizes.end(), ", ")));
+  for (const int64_t size : s.form.batch_sizes) countable &= !__builtin_add_overflow(rows, size, &rows);
+  const bool fits =
+      countable && x.rank() == rank && weight.rank() == 2 && weight[0] % gates == 0 &&
+      weight[0] / gates == weight[1] && x[-1] == weight[0] && h.rank() == 2 && h[1] == weight[1] &&
+      (rank == 3 ? h[0] == x[1] : x[0] == rows && h[0] == s.form.batch_sizes[0]) &&
+      (!s.is_lstm() || in[3]->shape == h) &&
+      (!s.bias ||
+       (in[s.biases_at()]->shape == Shape{weight[0]} && in[s.biases_at() + 1]->shape == Shape{weight[0]}));
+  if (!fits)
+    throw ShapeError(
+        fmt::format("recurrence: {} takes [{}, {} · hidden], weights [{} · hidden, hidden] and states "
+                    "[batch, hidden], not "
+                    "{}, {} and {}",
+                    name(s.form.cell), rank == 3 ? "steps, batch" : "rows", gates, gates, x.str(),
+                    weight.str(), h.str()));
+  if (s.lengths && (rank != 3 || *in[s.inputs() - 1] != Spec{DType::int64, Shape{x[1]}}))
+    throw ShapeError(fmt::format("recurrence: lengths of shape {} for x {}; they are int64 [batch]",
+                                 in[s.inputs() - 1]->shape.str(), x.str()));
 }
 
 NodeFlops flops(const NodeWork& work) {
@@ -149,10 +180,31 @@ class RecurrenceGradient : public Op {
     return all;
   }
   Specs infer(const InputSpecs& in) const override {
-    const Shape &x = in[0]->shape, &weight = in[1]->shape;
+    check_shapes(s_, in);
+    check_dtype<Reals>(*in[0], name());
+    const Spec states{in[0]->dtype, s_.like_x(in[0]->shape, in[1]->shape[1])};
+    size_t at = 1;
+    const auto take = [&](const Shape& shape) {
+      // The dtype of x, which is not read, may be another 16-bit one in a plan of mixed precision.
+      if (widened(in[at]->dtype) != widened(in[0]->dtype) || !(in[at]->shape == shape))
+        throw ShapeError(fmt::format("{}: operand {} is {} {}, not {} {}", name(), at,
+                                     espalier::name(in[at]->dtype), in[at]->shape.str(),
+                                     espalier::name(in[0]->dtype), shape.str()));
+      ++at;
+    };
+    const Shape &x = in[0]->shape, &h = in[2]->shape;
+    take(in[1]->shape), take(h);
+    if (s_.is_lstm()) take(h);
+    at = s_.inputs();
+    take(states.shape);
+    if (keeps_gates(s_.form.cell)) take(x), take(states.shape);
+    if (given_ & given_h) take(states.shape);
+    if (given_ & given_last_h) take(h);
+    if (given_ & given_last_c) take(h);
+    if (at != in.size()) throw ShapeError(fmt::format("{}: {} operands, not {}", name(), in.size(), at));
     Specs specs{*in[0], *in[2]};
     if (s_.is_lstm()) specs.push_back(*in[3]);
-    specs.push_back({in[0]->dtype, s_.like_x(x, weight[1])});
+    specs.push_back(states);
     if (s_.form.cell == RecurrentCell::gru) specs.push_back(*in[0]);
     return specs;
   }
@@ -194,35 +246,15 @@ class RecurrenceGradient : public Op {
 };
 
 Specs Recurrence::infer(const InputSpecs& in) const {
+  if (in.size() != s_.inputs())
+    throw ShapeError(fmt::format("recurrence: {} operands, not {}", in.size(), s_.inputs()));
   for (size_t i = 0; i < in.size(); ++i) {
     if (s_.is_lengths(i)) continue;
     check_same_dtype(*in[0], *in[i], name());
     check_dtype<Reals>(*in[i], name());
   }
-  const Shape &x = in[0]->shape, &weight = in[1]->shape, &h = in[2]->shape;
-  const int64_t gates = gates_of(s_.form.cell);
-  const size_t rank = s_.form.batch_sizes.empty() ? 3 : 2;
-  int64_t rows = 0;
-  if (!are_batch_sizes(s_.form.batch_sizes))
-    throw ShapeError(fmt::format("recurrence: batch sizes [{}] must be positive and not rise",
-                                 fmt::join(s_.form.batch_sizes.begin(), s_.form.batch_sizes.end(), ", ")));
-  for (const int64_t size : s_.form.batch_sizes) rows += size;
-  const bool fits = x.rank() == rank && weight.rank() == 2 && weight[0] == gates * weight[1] &&
-                    x[-1] == weight[0] && h.rank() == 2 && h[1] == weight[1] &&
-                    (rank == 3 ? h[0] == x[1] : x[0] == rows && h[0] == s_.form.batch_sizes[0]) &&
-                    (!s_.is_lstm() || in[3]->shape == h) &&
-                    (!s_.bias || (in[s_.biases_at()]->shape == Shape{weight[0]} &&
-                                  in[s_.biases_at() + 1]->shape == Shape{weight[0]}));
-  if (!fits)
-    throw ShapeError(
-        fmt::format("recurrence: {} takes [{}, {} · hidden], weights [{} · hidden, hidden] and states "
-                    "[batch, hidden], not "
-                    "{}, {} and {}",
-                    espalier::name(s_.form.cell), rank == 3 ? "steps, batch" : "rows", gates, gates, x.str(),
-                    weight.str(), h.str()));
-  if (s_.lengths && (rank != 3 || *in[s_.inputs() - 1] != Spec{DType::int64, Shape{x[1]}}))
-    throw ShapeError(fmt::format("recurrence: lengths of shape {} for x {}; they are int64 [batch]",
-                                 in[s_.inputs() - 1]->shape.str(), x.str()));
+  check_shapes(s_, in);
+  const Shape &x = in[0]->shape, &weight = in[1]->shape;
   Specs specs{{in[0]->dtype, s_.like_x(x, weight[1])}, *in[2]};
   if (s_.is_lstm()) specs.push_back(*in[2]);
   if (!keeps_) return specs;

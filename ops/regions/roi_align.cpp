@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "espalier/core/cpu/parallel.h"
@@ -11,6 +12,7 @@
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/regions/region_ops.h"
 #include "espalier/ops/registered_ops.h"
+#include "espalier/ops/window_numbers.h"
 
 namespace espalier {
 
@@ -23,6 +25,10 @@ RoiForm RoiForm::read(AttributeReader& reader) {
   form.width = reader.integer("width", 1);
   form.scale = reader.real("scale");
   form.samples = reader.integer("samples", 0);
+  if (form.height > most_of_a_window) reader.refuse("height");
+  if (form.width > most_of_a_window) reader.refuse("width");
+  if (!(form.scale > 0) || !std::isfinite(form.scale)) reader.refuse("scale");
+  if (form.samples > most_samples_of_a_bin) reader.refuse("samples");
   form.aligned = reader.flag("aligned");
   return form;
 }

@@ -127,7 +127,19 @@ class Suppression : public Op {
             {"function", function_}};
   }
   bool mixes(size_t, size_t, const InputSpecs&) const override { return true; }
-  Specs infer(const InputSpecs&) const override { return {{DType::int64, Shape{count_, 3}}}; }
+  Specs infer(const InputSpecs& in) const override {
+    const Shape &boxes = in[0]->shape, &scores = in[1]->shape;
+    check_dtype<Reals>(*in[0], name());
+    check_same_dtype(*in[0], *in[1], name());
+    const bool fits = boxes.rank() == 3 && scores.rank() == 3 && boxes[2] == 4 && boxes[0] == scores[0] &&
+                      boxes[1] == scores[2];
+    const bool has_classes = in.size() > 2;
+    if (!fits || (has_classes && !(in[2]->shape == Shape{boxes[1]})))
+      throw ShapeError(fmt::format("{}: boxes of shape {}, scores of shape {} and classes of shape {}",
+                                   name(), boxes.str(), scores.str(),
+                                   has_classes ? in[2]->shape.str() : "none"));
+    return {{DType::int64, Shape{count_, 3}}};
+  }
   void run_cpu(const KernelCall& call) const override {
     const std::vector<int64_t> rows = kept_rows(*call.inputs[0], *call.inputs[1],
                                                 call.inputs.size() > 2 ? call.inputs[2] : nullptr, search_);
