@@ -44,7 +44,7 @@ Model load(const std::filesystem::path& file, const LoadOptions& options, std::s
         throw FileError("it is no ONNX file, or damaged: its bytes are no message of ONNX");
     }
     if (!proto.has_graph() || proto.ir_version() <= 0) throw FileError("it is no ONNX file: it has no graph");
-    return ModelReader(proto, file.parent_path(), options, where).read();
+    return ModelReader(proto, file, options, where).read();
   });
 }
 

@@ -42,9 +42,9 @@ const Value* Scope::find(const std::string& name) const {
   return nullptr;
 }
 
-ModelReader::ModelReader(const pb::ModelProto& proto, std::filesystem::path folder,
-                         const LoadOptions& options, const std::source_location& where)
-    : proto_(proto), folder_(std::move(folder)), options_(options), where_(where) {}
+ModelReader::ModelReader(const pb::ModelProto& proto, std::filesystem::path file, const LoadOptions& options,
+                         const std::source_location& where)
+    : proto_(proto), file_(std::move(file)), options_(options), where_(where) {}
 
 void ModelReader::read_opsets() {
   for (const auto& opset : proto_.opset_import())
@@ -53,11 +53,26 @@ void ModelReader::read_opsets() {
   model_.opset_ = opsets_[""];
 }
 
+/// Each call of a function or an inner graph copies its constants, so that a small file could ask for any
+/// number of bytes.
+Tensor ModelReader::tensor_of(const pb::TensorProto& proto) {
+  Tensor tensor = read_tensor(proto, file_);
+  if (depth_ == 0) return tensor;
+  inner_bytes_ += static_cast<int64_t>(tensor.bytes());
+  if (inner_bytes_ > options_.largest_constant &&
+      inner_bytes_ - options_.largest_constant > static_cast<int64_t>(proto_.ByteSizeLong()))
+    throw UnsupportedError(
+        fmt::format("the constants of its loops, branches and functions take more bytes than the file and "
+                    "LoadOptions::largest_constant, which is {}",
+                    options_.largest_constant));
+  return tensor;
+}
+
 void ModelReader::read_initializers(const pb::GraphProto& graph, Scope& scope, bool outermost) {
   if (graph.sparse_initializer_size()) throw UnsupportedError("the file has sparse initializers");
   for (const pb::TensorProto& initializer : graph.initializer()) {
     const std::string& name = initializer.name();
-    const Tensor tensor = read_tensor(initializer, folder_);
+    const Tensor tensor = tensor_of(initializer);
     if (name.empty()) throw FileError("an initializer has no name");
     if (scope.values.contains(name))
       throw FileError(fmt::format("there are two initializers named '{}'", name));
@@ -162,7 +177,7 @@ void ModelReader::translate(const pb::NodeProto& node, Scope& scope, const Opset
   if (translate) {
     FileNode file_node(
         node, opset, inputs, options_.largest_constant,
-        [&](const pb::TensorProto& tensor) { return read_tensor(tensor, folder_); },
+        [&](const pb::TensorProto& tensor) { return tensor_of(tensor); },
         [&](const pb::GraphProto& graph, const std::vector<Value>& values) {
           return run(graph, values, scope, opsets);
         });

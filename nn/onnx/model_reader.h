@@ -24,7 +24,7 @@ using Opsets = std::map<std::string, int64_t>;
 
 class ModelReader {
  public:
-  ModelReader(const pb::ModelProto& proto, std::filesystem::path folder, const LoadOptions& options,
+  ModelReader(const pb::ModelProto& proto, std::filesystem::path file, const LoadOptions& options,
               const std::source_location& where);
   Model read();
 
@@ -32,6 +32,7 @@ class ModelReader {
   void read_opsets();
   void read_initializers(const pb::GraphProto& graph, Scope& scope, bool outermost);
   void read_inputs();
+  Tensor tensor_of(const pb::TensorProto& proto);
   Variable make_input(const pb::ValueInfoProto& info);
   void translate(const pb::GraphProto& graph, Scope& scope);
   void translate(const pb::NodeProto& node, Scope& scope, const Opsets& opsets);
@@ -44,7 +45,7 @@ class ModelReader {
   nn::Module module_of(const std::string& path, std::string& name);
 
   const pb::ModelProto& proto_;
-  std::filesystem::path folder_;
+  std::filesystem::path file_;
   const LoadOptions& options_;
   std::source_location where_;
   Model model_;
@@ -52,6 +53,7 @@ class ModelReader {
   Opsets opsets_;
   int depth_ = 0;
   int64_t nodes_ = 0;                 // that have been written out
+  int64_t inner_bytes_ = 0;           // of constants of functions and inner graphs, at each of their calls
   std::set<std::string> statistics_;  // initializers that are running statistics
   std::vector<std::pair<std::string, Variable>> parameters_;
   std::map<std::string, nn::Module> modules_;

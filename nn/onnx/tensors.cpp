@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cstring>
@@ -73,8 +74,31 @@ uint64_t number_in(const pb::TensorProto& proto, const std::string& text) {
   return number;
 }
 
+bool is_below(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end();
+}
+
+/// The file that a tensor names, without links.
+std::filesystem::path external_file(const pb::TensorProto& proto, const std::filesystem::path& model,
+                                    const std::string& location) {
+  const std::filesystem::path relative(location);
+  if (location.empty() || relative.is_absolute() || location.find('\0') != location.npos)
+    fail(proto, fmt::format("'{}' is no file beside the model", location));
+  std::error_code error;
+  const auto folder =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(model).parent_path(), error);
+  if (error) fail(proto, fmt::format("'{}' cannot be read: {}", location, error.message()));
+  const auto file = std::filesystem::canonical(folder / relative, error);
+  if (error) fail(proto, fmt::format("'{}' cannot be read: {}", location, error.message()));
+  const auto real_folder = std::filesystem::canonical(model, error).parent_path();
+  const bool stays = std::ranges::find(relative, "..") == relative.end();
+  if (!stays || !(is_below(file, folder) || (!error && is_below(file, real_folder))))
+    fail(proto, fmt::format("'{}' is outside of the folder of the model", location));
+  return file;
+}
+
 /// Elements that lie in a file of their own, as long as the shape needs: memory is made for them after that.
-Tensor read_external(const pb::TensorProto& proto, const std::filesystem::path& folder, const Shape& shape,
+Tensor read_external(const pb::TensorProto& proto, const std::filesystem::path& model, const Shape& shape,
                      DType dtype) {
   const uint64_t bytes = static_cast<uint64_t>(shape.elements()) * size_of(dtype);
   std::string location;
@@ -85,21 +109,13 @@ Tensor read_external(const pb::TensorProto& proto, const std::filesystem::path& 
     if (entry.key() == "offset") offset = number_in(proto, entry.value());
     if (entry.key() == "length") length = number_in(proto, entry.value());
   }
-  const std::filesystem::path relative(location);
-  if (location.empty() || relative.is_absolute() || location.find('\0') != location.npos)
-    fail(proto, fmt::format("'{}' is no file beside the model", location));
-  for (const auto& part : relative)
-    if (part == "..") fail(proto, fmt::format("'{}' is outside of the folder of the model", location));
   if (length && *length != bytes)
     fail(proto, fmt::format("it has {} bytes in '{}', and its shape {} needs {}", *length, location,
                             shape.str(), bytes));
-  std::error_code error;
-  const auto size = std::filesystem::file_size(folder / relative, error);  // refuses what is no regular file
-  if (error) fail(proto, fmt::format("'{}' cannot be read: {}", location, error.message()));
-  if (offset > size || size - offset < bytes)
+  InputFile file(external_file(proto, model, location));
+  if (offset > file.size() || file.size() - offset < bytes)
     fail(proto, fmt::format("'{}' ends before its elements do", location));
   Tensor tensor(shape, dtype);
-  InputFile file(folder / relative);
   file.seek(offset);
   file.read(tensor.address(), tensor.bytes());
   return tensor;
@@ -172,13 +188,13 @@ int32_t type_in_file(DType dtype) {
   throw TypeError(fmt::format("ONNX has no element type {}", name(dtype)));
 }
 
-Tensor read_tensor(const pb::TensorProto& proto, const std::filesystem::path& folder) {
+Tensor read_tensor(const pb::TensorProto& proto, const std::filesystem::path& model) {
   const DType dtype = need_dtype(proto.data_type(), fmt::format("tensor '{}'", proto.name()));
   const Shape shape = shape_of(proto);
   if (proto.has_segment()) fail(proto, "it is one of several segments");
   const size_t bytes = static_cast<size_t>(shape.elements()) * size_of(dtype);
   if (proto.data_location() == pb::TensorProto::EXTERNAL)
-    return as_booleans(read_external(proto, folder, shape, dtype));
+    return as_booleans(read_external(proto, model, shape, dtype));
   if (bytes_inside(proto, dtype) != bytes)
     fail(proto, fmt::format("it has {} bytes, and its shape {} needs {}", bytes_inside(proto, dtype),
                             shape.str(), bytes));

@@ -19,9 +19,10 @@ DType need_dtype(int32_t type, const std::string& what);
 /// ONNX's number of a DType.
 int32_t type_in_file(DType dtype);
 
-/// The tensor; elements that lie in a file of their own are read from `folder`. Throws FileError for sizes
-/// that contradict the data, and for a file outside of the folder; UnsupportedError for other types.
-Tensor read_tensor(const pb::TensorProto& proto, const std::filesystem::path& folder);
+/// The tensor of a file `model`; elements may lie in a file of their own in its folder or below it, or, as
+/// links may lead out of there, in that of the file that `model` is a link to. Throws FileError for sizes
+/// that contradict the data, and for a file elsewhere; UnsupportedError for other types.
+Tensor read_tensor(const pb::TensorProto& proto, const std::filesystem::path& model);
 /// The reverse, with the elements inside.
 void write_tensor(const Tensor& tensor, const std::string& name, pb::TensorProto& proto);
 

@@ -301,6 +301,56 @@ BOOST_AUTO_TEST_CASE(external_weights_stay_in_the_folder) {
   const esp::onnx::Model read = esp::onnx::load(folder.write("model.onnx", model.SerializeAsString()));
   BOOST_TEST(read.parameter("w").value().at<float>({0}) == 1);
   BOOST_TEST(read.parameter("w").value().at<float>({2}) == 3);
+
+  const TemporaryFolder elsewhere;
+  elsewhere.write("weights", std::string(64, '\0'));
+  std::filesystem::create_symlink(elsewhere / "weights", folder / "link");
+  std::filesystem::create_directory_symlink(elsewhere.path(), folder / "links");
+  for (const char* link : {"link", "links/weights"}) {
+    entry.set_value(link);
+    check_reason(reason_for(folder, model), "outside of the folder of the model");
+  }
+  // As in caches where a model and its weights are links into one folder.
+  entry.set_value("link");
+  elsewhere.write("real.onnx", model.SerializeAsString());
+  std::filesystem::create_symlink(elsewhere / "real.onnx", folder / "linked.onnx");
+  BOOST_TEST(esp::onnx::load(folder / "linked.onnx").parameter("w").value().at<float>({2}) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(constants_of_functions_count_at_each_call) {
+  const TemporaryFolder folder;
+  pb::ModelProto model = model_of({4096, 3});
+  pb::FunctionProto& function = *model.add_functions();
+  function.set_name("AddConstant");
+  function.set_domain("own");
+  function.add_input("a");
+  function.add_output("b");
+  pb::NodeProto& constant = *function.add_node();
+  constant.set_op_type("Constant");
+  constant.add_output("c");
+  pb::AttributeProto& value = *constant.add_attribute();
+  value.set_name("value");
+  value.set_type(pb::AttributeProto::TENSOR);
+  value.mutable_t()->set_data_type(1);
+  value.mutable_t()->add_dims(1);
+  value.mutable_t()->add_dims(3);
+  value.mutable_t()->set_raw_data(std::string(12, '\0'));
+  pb::NodeProto& sum = *function.add_node();
+  sum.set_op_type("Add");
+  sum.add_input("a");
+  sum.add_input("c");
+  sum.add_output("b");
+  std::string last = "x";
+  for (int i = 0; i < 500; ++i) {
+    const std::string next = i == 499 ? "y" : "x" + std::to_string(i);
+    add_node(*model.mutable_graph(), "AddConstant", {last}, {next}).set_domain("own");
+    last = next;
+  }
+  BOOST_TEST(reason_for(folder, model, {.largest_constant = 1 << 20}) == "read");
+  value.mutable_t()->set_dims(0, 4096);
+  value.mutable_t()->set_raw_data(std::string(12 * 4096, '\0'));
+  check_reason(reason_for(folder, model, {.largest_constant = 1 << 20}),
+               "the constants of its loops, branches and functions take more bytes");
 }
 
 BOOST_AUTO_TEST_CASE(control_flow_is_refused_by_name_unless_it_is_known) {

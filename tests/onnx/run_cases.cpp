@@ -26,7 +26,7 @@ namespace {
 esp::Tensor read_message(const fs::path& file) {
   esp::onnx::pb::TensorProto proto;
   if (!proto.ParseFromString(espalier::read_file(file))) throw esp::FileError(file.string() + ": no tensor");
-  return esp::onnx::read_tensor(proto, file.parent_path());
+  return esp::onnx::read_tensor(proto, file);
 }
 
 std::vector<esp::Tensor> read_all(const fs::path& folder, const std::string& kind) {
