@@ -79,7 +79,9 @@ Variable binary_cross_entropy_with_logits(const Operand& logits, const Operand& 
 
 Variable kl_div(const Operand& log_probabilities, const Operand& target, const KlDivergenceOptions& options) {
   return loss_of("kl_div", log_probabilities, target, [&](const Variable& log_p, const Variable& q) {
-    const Variable each = options.log_target ? exp(q) * (q - log_p) : q * (log_unless_zero(q) - log_p);
+    const Variable each =
+        weighted("kl_div", options.log_target ? exp(q) * (q - log_p) : q * (log_unless_zero(q) - log_p),
+                 options.weights, LossReduction::none);
     if (!options.batch_mean || options.reduction != LossReduction::mean)
       return reduced(each, {}, options.reduction);
     if (each.rank() == 0) throw ShapeError("kl_div: batch_mean needs a first axis to divide by");
@@ -100,7 +102,7 @@ Variable poisson_nll_loss(const Operand& prediction, const Operand& target, cons
           counted * log(counted) - counted + log(counted * (2 * std::numbers::pi)) * 0.5;
       each = each + where(greater(t, 1.0), stirling, zeros_like(t));
     }
-    return reduced(each, {}, options.reduction);
+    return weighted("poisson_nll_loss", each, options.weights, options.reduction);
   });
 }
 
@@ -114,7 +116,7 @@ Variable gaussian_nll_loss(const Operand& mean, const Operand& target, const Ope
     v = maximum(rounded(v, m.dtype()), options.epsilon);
     Variable each = (weighted(name, square(m - t), 1.0 / v, LossReduction::none) + log(v)) * 0.5;
     if (options.full) each = each + std::log(2 * std::numbers::pi) / 2;
-    return reduced(each, {}, options.reduction);
+    return weighted(name, each, options.weights, options.reduction);
   });
 }
 

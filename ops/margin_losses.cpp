@@ -57,7 +57,8 @@ Variable hinge_loss(const Operand& prediction, const Operand& target, const Hing
 
 Variable hinge_embedding_loss(const Operand& distance, const Operand& target, const MarginOptions& options) {
   return loss_of("hinge_embedding_loss", distance, target, [&](const Variable& x, const Variable& t) {
-    return reduced(where(greater(t, 0.0), x, relu(options.margin - x)), {}, options.reduction);
+    return weighted("hinge_embedding_loss", where(greater(t, 0.0), x, relu(options.margin - x)),
+                    options.weights, options.reduction);
   });
 }
 
@@ -67,13 +68,13 @@ Variable margin_ranking_loss(const Operand& a, const Operand& b, const Operand& 
   return loss_of(name, a, b, [&](const Variable& x, const Variable& y) {
     if (!target.is_number()) check_pair(name, a.variable(), target.defined(name));
     const Variable t = widened(target.like(x));
-    return reduced(relu(options.margin - t * (x - y)), {}, options.reduction);
+    return weighted(name, relu(options.margin - t * (x - y)), options.weights, options.reduction);
   });
 }
 
 Variable pairwise_rank_loss(const Operand& a, const Operand& b, const MarginOptions& options) {
   return loss_of("pairwise_rank_loss", a, b, [&](const Variable& x, const Variable& y) {
-    return reduced(relu(options.margin - x + y), {}, options.reduction);
+    return weighted("pairwise_rank_loss", relu(options.margin - x + y), options.weights, options.reduction);
   });
 }
 
@@ -85,8 +86,8 @@ Variable cosine_embedding_loss(const Operand& a, const Operand& b, const Operand
     const Variable cosine = cosine_of_rows(x, y);
     const Variable t = widened(target.is_number() ? target.like(x) : target.defined(name));
     if (!target.is_number()) check_pair(name, cosine, t);
-    return reduced(where(greater(t, 0.0), 1.0 - cosine, relu(cosine - options.margin)), {},
-                   options.reduction);
+    return weighted(name, where(greater(t, 0.0), 1.0 - cosine, relu(cosine - options.margin)),
+                    options.weights, options.reduction);
   });
 }
 
@@ -103,7 +104,7 @@ Variable triplet_margin_loss(const Operand& anchor, const Operand& positive, con
     };
     Variable away = distance(a, n);
     if (options.swap) away = minimum(away, distance(p, n));
-    return reduced(relu(distance(a, p) - away + options.margin), {}, options.reduction);
+    return weighted(name, relu(distance(a, p) - away + options.margin), options.weights, options.reduction);
   });
 }
 
@@ -152,8 +153,8 @@ Variable multilabel_margin_loss(const Operand& scores, const Operand& labels,
     const Variable of_label = unsqueeze(pick(all, label), -1);
     const Variable terms = relu(unsqueeze(x, -2) - of_label + 1.0) * others;
     const Variable counted = sum(terms, -1) * cast(is_label, x.dtype());
-    return rounded(reduced(sum(counted, -1) * (1.0 / static_cast<double>(classes)), {}, options.reduction),
-                   given.dtype());
+    const Variable each = sum(counted, -1) * (1.0 / static_cast<double>(classes));
+    return rounded(weighted(name, each, options.weights, options.reduction), given.dtype());
   });
 }
 

@@ -22,7 +22,8 @@ Variable triplet_margin_with_distance_loss(const Operand& anchor, const Operand&
     };
     Variable away = distance(a, n);
     if (options.swap) away = minimum(away, distance(p, n));
-    return detail::reduced(relu(distance(a, p) - away + options.margin), {}, options.reduction);
+    return detail::weighted(name, relu(distance(a, p) - away + options.margin), options.weights,
+                            options.reduction);
   });
 }
 

@@ -262,7 +262,45 @@ BOOST_AUTO_TEST_CASE(reductions_and_weights) {
   const Variable weighted = esp::mean(esp::square(p - t) * w);
   BOOST_TEST(difference(esp::mean_squared_error(p, t, {.weights = w}).value(), weighted.value()) < 1e-12);
   BOOST_TEST(difference(nn::MeanSquared({.weights = w})(p, t).value(), weighted.value()) < 1e-12);
-  const Variable q = numbers({3, 4}, 0.1, 1, 4);
+  const Variable s = targets_of(Targets::signs, {3, 4}), r = targets_of(Targets::signs, {3});
+  const Variable o = numbers({3, 4}, -1, 1, 8), v3 = numbers({3}, 0, 2, 3), q = numbers({3, 4}, 0.1, 1, 4);
+  const esp::Tensor sets = esp::tensor({{3, 0, -1, 1}, {-1, 2, 2, 2}, {0, 1, 2, 3}});
+  const struct {
+    const char* name;
+    Variable weights;
+    std::function<Variable(const Variable&, LossReduction)> loss;
+  } table[] = {
+      {"kl_div", w, [&](auto k, auto f) { return nn::KlDivergence({.weights = k, .reduction = f})(p, q); }},
+      {"poisson", w, [&](auto k, auto f) { return nn::Poisson({.weights = k, .reduction = f})(p, t); }},
+      {"gaussian", w, [&](auto k, auto f) { return nn::Gaussian({.weights = k, .reduction = f})(p, t, q); }},
+      {"hinge_embedding", w,
+       [&](auto k, auto f) { return nn::HingeEmbedding({.weights = k, .reduction = f})(p, s); }},
+      {"pairwise_rank", w,
+       [&](auto k, auto f) { return nn::PairwiseRank({.weights = k, .reduction = f})(p, t); }},
+      {"margin_ranking", w,
+       [&](auto k, auto f) { return nn::MarginRanking({.weights = k, .reduction = f})(p, t, s); }},
+      {"cosine_embedding", v3,
+       [&](auto k, auto f) { return nn::CosineEmbedding({.weights = k, .reduction = f})(p, t, r); }},
+      {"triplet_margin", v3,
+       [&](auto k, auto f) { return nn::TripletMargin({.weights = k, .reduction = f})(p, t, o); }},
+      {"triplet_margin_with_distance", v3,
+       [&](auto k, auto f) {
+         return esp::triplet_margin_with_distance_loss(p, t, o, {.weights = k, .reduction = f});
+       }},
+      {"multilabel_margin", v3,
+       [&](auto k, auto f) { return nn::MultiLabelMargin({.weights = k, .reduction = f})(p, sets); }},
+  };
+  for (const auto& [name, k, loss] : table) BOOST_TEST_CONTEXT(name) {
+      const Variable each = loss({}, LossReduction::none) * k;
+      BOOST_TEST(difference(loss(k, LossReduction::none).value(), each.value()) < 1e-12);
+      BOOST_TEST(difference(loss(k, LossReduction::mean).value(), esp::mean(each).value()) < 1e-12);
+      BOOST_CHECK_EXCEPTION(loss(esp::ones({2}), LossReduction::mean), esp::ShapeError,
+                            says({name, "weights", "[2]"}));
+    }
+  BOOST_TEST(
+      difference(esp::kl_div(p, q, {.batch_mean = true, .weights = w}).value(),
+                 (esp::mean(esp::kl_div(p, q, {.reduction = LossReduction::none}) * w) * 4.0).value()) <
+      1e-12);
   BOOST_TEST(difference(esp::kl_div(p, q, {.batch_mean = true}).value(),
                         (esp::kl_div(p, q, {.reduction = LossReduction::sum}) / 3.0).value()) < 1e-12);
   const Variable v = numbers({3, 1}, 0.2, 1, 6);

@@ -67,6 +67,7 @@ struct KlDivergenceOptions {
   /// Divide the sum by the size of the first axis, as the definition does, and not by the number of elements.
   /// With LossReduction::mean.
   bool batch_mean = false;
+  Variable weights = {};
   LossReduction reduction = LossReduction::mean;
 };
 /// q (log q − log p), 0 where q is 0, from log p and targets q. Kullback and Leibler, On information and
@@ -78,6 +79,7 @@ struct PoissonOptions {
   bool log_input = true;  ///< the prediction is the logarithm of the rate
   bool full = false;      ///< with Stirling's approximation of log(target!), for targets above 1
   double epsilon = 1e-8;  ///< added to the rate before its logarithm is taken
+  Variable weights = {};
   LossReduction reduction = LossReduction::mean;
 };
 /// e^x − target · x, or x − target · log(x + ε): −log of a Poisson distribution of rate eˣ or x at the
@@ -88,6 +90,7 @@ Variable poisson_nll_loss(const Operand& prediction, const Operand& target,
 struct GaussianOptions {
   bool full = false;      ///< with log(2π) / 2
   double epsilon = 1e-6;  ///< smaller variances count as this; above 0
+  Variable weights = {};
   LossReduction reduction = LossReduction::mean;
 };
 /// (log v + (mean − target)² / v) / 2: −log of a normal distribution. `variance` is broadcast to the shape of
@@ -110,6 +113,7 @@ struct HingeOptions {
 Variable hinge_loss(const Operand& prediction, const Operand& target, const HingeOptions& options = {});
 struct MarginOptions {
   double margin = 1;
+  Variable weights = {};
   LossReduction reduction = LossReduction::mean;
 };
 /// x where the target is 1, max(0, margin − x) where it is −1: x is a distance.
@@ -117,6 +121,7 @@ Variable hinge_embedding_loss(const Operand& distance, const Operand& target,
                               const MarginOptions& options = {});
 struct RankingOptions {
   double margin = 0;
+  Variable weights = {};
   LossReduction reduction = LossReduction::mean;
 };
 /// max(0, margin − target · (a − b)): a should be above b where the target is 1.
@@ -136,6 +141,7 @@ struct TripletMarginOptions {
   /// Take the smaller of the distances of the negative from the anchor and from the positive. Balntas et al.,
   /// Learning shallow convolutional feature descriptors with triplet losses, 2016.
   bool swap = false;
+  Variable weights = {};
   LossReduction reduction = LossReduction::mean;
 };
 /// max(0, ‖anchor − positive‖ − ‖anchor − negative‖ + margin) for vectors along the last axis, of which there
@@ -154,6 +160,7 @@ struct MultiMarginOptions {
 Variable multi_margin_loss(const Operand& scores, const Operand& labels,
                            const MultiMarginOptions& options = {});
 struct MultiLabelMarginOptions {
+  Variable weights = {};
   LossReduction reduction = LossReduction::mean;
 };
 /// Σ max(0, 1 − (x[i] − x[j])) / classes over the labels i of a row and the classes j that are none of them.

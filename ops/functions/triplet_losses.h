@@ -13,6 +13,7 @@ struct TripletDistanceOptions {
   /// Take the smaller of the distances of the negative from the anchor and from the positive. Balntas et al.,
   /// Learning shallow convolutional feature descriptors with triplet losses, 2016.
   bool swap = false;
+  Variable weights = {};
   LossReduction reduction = LossReduction::mean;
 };
 /// max(0, d(anchor, positive) − d(anchor, negative) + margin), one loss for each distance. Operands have one
