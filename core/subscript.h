@@ -43,6 +43,8 @@ class Index {
       : kind_(Kind::position), range_{static_cast<int64_t>(position)}, where_(where) {}
   Index(const Range& range, Where where = Where::current()) : range_(range), where_(where) {}
   Index(Ellipsis, Where where = Where::current()) : kind_(Kind::ellipsis), where_(where) {}
+  /// `all`: a whole axis. Throws Error for another function.
+  Index(Variable (*function)(const Operand&, const Axes&, bool), Where where = Where::current());
   Index(NewAxis, Where where = Where::current()) : kind_(Kind::new_axis), where_(where) {}
   /// Integers, or a mask of bool.
   Index(const Variable& tensor, Where where = Where::current())

@@ -11,6 +11,7 @@
 #include "espalier/ops/functions/arrange.h"
 #include "espalier/ops/functions/indexing.h"
 #include "espalier/ops/functions/layout.h"
+#include "espalier/ops/functions/statistics.h"
 #include "espalier/ops/masks.h"
 
 namespace espalier {
@@ -102,6 +103,10 @@ Variable subscript(const Variable& x, const Entries& entries) {
 }
 
 }  // namespace
+
+Index::Index(Variable (*function)(const Operand&, const Axes&, bool), Where where) : where_(where) {
+  if (function != all) located(where, [] { throw Error("[]: of functions, only all is an index"); });
+}
 
 Variable Variable::operator[](const Index& entry) const { return (*this)[{entry}]; }
 Variable Variable::operator[](std::initializer_list<Index> entries) const {

@@ -92,6 +92,16 @@ BOOST_AUTO_TEST_CASE(moves_elements) {
        [](const Index& i) {
          return Index{0, i[0], 1};
        }},
+      {"x[{all, 1}]",
+       [](V x) {
+         return x[{esp::all, 1}];
+       },
+       {2, 3},
+       {2},
+       [](const Index& i) {
+         return Index{i[0], 1};
+       }},
+      {"x[all]", [](V x) { return x[esp::all]; }, {2, 3}, {2, 3}, [](const Index& i) { return i; }},
       {"x[{new_axis, ellipsis}]",
        [](V x) {
          return x[{new_axis, ellipsis}];
@@ -187,6 +197,7 @@ BOOST_AUTO_TEST_CASE(mistakes_name_shapes_and_line) {
   BOOST_CHECK_EXCEPTION((x[{0, -5}]), esp::IndexError, says({"-5", "[4]", here()}));
   BOOST_CHECK_EXCEPTION((x[{0, 0, 0}]), esp::IndexError, says({"3", "[3, 4]", here()}));
   BOOST_CHECK_EXCEPTION((x[{ellipsis, ellipsis}]), esp::IndexError, says({"ellipsis", here()}));
+  BOOST_CHECK_EXCEPTION(x[esp::any], esp::Error, says({"function", "all", here()}));
   BOOST_CHECK_EXCEPTION(x[range(0, 5)], esp::IndexError, says({"5", "[3, 4]", here()}));
   BOOST_CHECK_EXCEPTION(x[range(1, 0)], esp::IndexError,
                         says({"no steps of 1", "from 1 to 0", "axis 0", "[3, 4]", here()}));
