@@ -132,12 +132,14 @@ class NumberCounts {
   NumberCounts(int64_t* counts, int64_t bins, int64_t numbers) : counts_(counts), bins_(bins) {
     std::fill_n(counts, bins, int64_t{0});
     constexpr int64_t few = 4096;
-    if (bins <= few && numbers >= 4 * bins) more_.resize(static_cast<size_t>(3 * bins));
+    if (bins <= few && numbers >= 16 * bins) more_.resize(static_cast<size_t>(3 * bins));
   }
   NumberCounts(const NumberCounts&) = delete;
   NumberCounts& operator=(const NumberCounts&) = delete;
   ~NumberCounts() {
-    for (size_t k = 0; k < more_.size(); ++k) counts_[k % static_cast<size_t>(bins_)] += more_[k];
+    const int64_t lines = static_cast<int64_t>(more_.size()) / std::max<int64_t>(1, bins_);
+    for (int64_t line = 0; line < lines; ++line)
+      for (int64_t k = 0; k < bins_; ++k) counts_[k] += more_[static_cast<size_t>(line * bins_ + k)];
   }
   /// Counts at(i) for i from 0 to `count`.
   template <class At>

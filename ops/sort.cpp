@@ -198,27 +198,56 @@ class KthValue : public SelectingOp {
   }
 
  private:
+  static constexpr int64_t block = 1024;
+
   int64_t row_size(const Shape&) const override { return 1; }
+  /// Returns whether there is a NaN.
+  template <class T>
+  static bool find_keys(const T* row, int64_t n, OrderKey<T>* keys) {
+    bool has_nan = false;
+    bool* const found = &has_nan;
+    vectorized([=]() __attribute__((always_inline)) {
+      OrderKey<T> nans = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        keys[i] = order_key(row[i]);
+        nans |= static_cast<OrderKey<T>>(row[i] != row[i]);
+      }
+      *found = nans != 0;
+    });
+    return has_nan;
+  }
   template <class T>
   OrderKey<T> select(const T* row, int64_t n, std::vector<OrderKey<T>>& keys) const {
     using Key = OrderKey<T>;
-    bool has_nan = false;
-    for (int64_t i = 0; !k_ && i < n; ++i) has_nan |= row[i] != row[i];
-    if (has_nan) return ~Key(0);
     int64_t rank = k_ ? *k_ - 1 : (n - 1) / 2;
-    keys.clear();
-    if (n < 4096) {
-      for (int64_t i = 0; i < n; ++i) keys.push_back(order_key(row[i]));
+    bool has_nan = false;
+    if (n < block) {
+      keys.resize(static_cast<size_t>(n));
+      has_nan = find_keys(row, n, keys.data());
     } else {  // only the keys whose first bits are those of the result
       constexpr int shift = 8 * sizeof(Key) - 12;
+      std::array<Key, block> some;
       std::array<int64_t, 4096> counts{};
-      for (int64_t i = 0; i < n; ++i) ++counts[order_key(row[i]) >> shift];
+      for (int64_t begin = 0; begin < n; begin += block) {
+        const int64_t count = std::min(block, n - begin);
+        has_nan |= find_keys(row + begin, count, some.data());
+        for (int64_t i = 0; i < count; ++i) ++counts[some[static_cast<size_t>(i)] >> shift];
+      }
       Key first = 0;
       while (rank >= counts[first]) rank -= counts[first++];
-      keys.reserve(static_cast<size_t>(counts[first]));
-      for (int64_t i = 0; i < n; ++i)
-        if (const Key key = order_key(row[i]); key >> shift == first) keys.push_back(key);
+      keys.resize(static_cast<size_t>(counts[first]) + 1);
+      size_t kept = 0;
+      for (int64_t begin = 0; begin < n; begin += block) {
+        const int64_t count = std::min(block, n - begin);
+        (void)find_keys(row + begin, count, some.data());
+        for (int64_t i = 0; i < count; ++i) {  // without a branch, which could not be predicted
+          keys[kept] = some[static_cast<size_t>(i)];
+          kept += keys[kept] >> shift == first;
+        }
+      }
+      keys.pop_back();
     }
+    if (!k_ && has_nan) return ~Key(0);
     std::nth_element(keys.begin(), keys.begin() + rank, keys.end());
     return keys[static_cast<size_t>(rank)];
   }

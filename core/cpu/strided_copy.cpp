@@ -5,6 +5,7 @@
 
 #include "espalier/core/cpu/parallel.h"
 #include "espalier/core/cpu/strided_loop.h"
+#include "espalier/core/cpu/vectorize.h"
 
 namespace espalier {
 
@@ -107,6 +108,10 @@ void copy_rows(T* to, const T* from, const Loop& loop) {
         std::copy_n(in, count, out);
       else if (step[to_side] == 1 && step[from_side] == 0)
         std::fill_n(out, count, *in);
+      else if (step[to_side] == 1 && step[from_side] == -1)
+        vectorized([=]() __attribute__((always_inline)) {
+          for (int64_t i = 0; i < count; ++i) out[i] = in[-i];
+        });
       else
         for (int64_t i = 0; i < count; ++i) out[i * step[to_side]] = in[i * step[from_side]];
     });
