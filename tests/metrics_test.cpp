@@ -249,6 +249,27 @@ BOOST_AUTO_TEST_CASE(metrics_refuse_what_is_no_mean) {
   BOOST_CHECK_EXCEPTION(esp::r2_score(s.logits, s.labels), esp::ShapeError, says({"r2_score", here()}));
 }
 
+BOOST_AUTO_TEST_CASE(auc_of_an_epoch_is_that_of_all_samples) {
+  const esp::Tensor x = numbers({11, 3}, -1, 1, 1),
+                    y = esp::tensor({1, 0, 0, 1, 1, 0, 1, 0, 0, 0, 1}, esp::int64);
+  for (const int replicas : {1, 2}) {
+    std::vector<esp::Device> devices;
+    for (int i = 0; i < replicas; ++i) devices.push_back(esp::cpu(i));
+    const esp::data::Distributor feed({x, y}, {.batch_size = 4, .shuffle = true});
+    const auto [rows, labels] = feed.get_output_graphs<2>();
+    const esp::Variable scores = esp::sum(rows, 1);
+    const esp::Executor executor =
+        esp::mean(scores).get_executor({.mode = esp::Mode::inference,
+                                        .devices = devices,
+                                        .outputs = {{"scores", scores}, {"labels", labels}}});
+    esp::Auc all;
+    executor.on(esp::Event::step_finish,
+                [&](const esp::StepInfo&) { all.add(executor.output("scores"), executor.output("labels")); });
+    (void)executor.execute({.progress = false});
+    BOOST_TEST(close(all.value(), esp::auc(esp::sum(x, 1).value(), y)), "on " << replicas);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(auc_is_exact) {
   const esp::Tensor scores = esp::tensor({0.1, 0.4, 0.35, 0.8, 0.4}, esp::float64),
                     labels = esp::tensor({0, 0, 1, 1, 1});

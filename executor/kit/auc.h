@@ -11,6 +11,15 @@ namespace espalier {
 
 /// The probability that a positive has a larger score than a negative, where equal ones count half: exact, as
 /// Mann and Whitney's U, On a test of whether one of two random variables is stochastically larger, 1947.
+///
+/// It is no function of means over samples, hence no Metric: for an epoch, also of several replicas, scores
+/// and labels are outputs that each step adds,
+///
+///     executor.on(Event::step_finish, [=](const StepInfo&) mutable {
+///       all.add(executor.output("scores"), executor.output("labels"));
+///     });
+///
+/// or `auc(predict(net, x), y)` is that of other samples.
 class Auc {
  public:
   using Where = std::source_location;
