@@ -11,8 +11,8 @@ using data::CsvTable;
 
 BOOST_AUTO_TEST_SUITE(sample_tables)
 
-// Sizes and means are those of scikit-learn's load_iris, load_wine, load_breast_cancer and load_diabetes (not
-// scaled).
+// Sizes and means are those of scikit-learn's load_iris, load_wine, load_breast_cancer, load_diabetes (not
+// scaled) and load_linnerud.
 BOOST_AUTO_TEST_CASE(tables_of_scikit_learn) {
   const struct {
     const char* file;
@@ -24,6 +24,7 @@ BOOST_AUTO_TEST_CASE(tables_of_scikit_learn) {
       {"wine.csv", 178, 13, {"class_0", "class_1", "class_2"}, 69.13366292091617},
       {"breast_cancer.csv", 569, 30, {"benign", "malignant"}, 61.89071233951964},
       {"diabetes.csv", 442, 11, {}, 70.68022081447964},
+      {"linnerud.csv", 20, 6, {}, 82.56666666666666},
   };
   for (const auto& [file, rows, columns, classes, mean_of_numbers] : cases) BOOST_TEST_CONTEXT(file) {
       const CsvTable table =
