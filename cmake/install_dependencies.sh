@@ -11,7 +11,7 @@ declare -A groups=(
   [tests]="libboost-test-dev"
   [onnx]="libonnx-dev libprotobuf-dev protobuf-compiler"
   [mpi]="libopenmpi-dev mpirun=openmpi-bin"
-  [checks]="ccache=ccache clang++-16=clang-16 clang-format=clang-format pkg-config=pkg-config chromium=chromium python3=python3
+  [checks]="ccache=ccache clang++-16=clang-16 clang-format=clang-format pkg-config=pkg-config chromium=chromium python3=python3 python3-venv
             arm-none-eabi-gcc=gcc-arm-none-eabi libnewlib-arm-none-eabi aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu libc6-dev-arm64-cross
             riscv64-linux-gnu-gcc=gcc-riscv64-linux-gnu libc6-dev-riscv64-cross qemu-aarch64=qemu-user lintian=lintian"
   [aarch64]="aarch64-linux-gnu-g++=g++-aarch64-linux-gnu qemu-aarch64=qemu-user"
