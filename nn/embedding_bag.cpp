@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/embedding_table.h"
@@ -32,7 +34,8 @@ class EmbeddingBagState : public LayerStateOf<EmbeddingBagState, EmbeddingTable>
     const Variable chosen = unsqueeze(kept, -1);
     const Variable count = sum(cast(chosen, rows.dtype()), -2);
     if (mode_ == BagMode::max) {
-      const Variable largest = max(where(chosen, rows, full_like(rows, lowest(rows.dtype()))), -2);
+      const Variable largest =
+          max(where(chosen, rows, full_like(rows, -std::numeric_limits<double>::infinity())), -2);
       return where(greater(count, 0.0), largest, zeros_like(largest));
     }
     const Variable total = sum(where(chosen, rows, zeros_like(rows)), -2);
@@ -40,7 +43,6 @@ class EmbeddingBagState : public LayerStateOf<EmbeddingBagState, EmbeddingTable>
   }
 
  private:
-  static double lowest(DType dtype) { return dtype == float16 ? -65504.0 : -3e38; }
   void check_weights(const Variable& x, const Variable& weights) const {
     if (mode_ != BagMode::sum) throw Error("EmbeddingBag: weights are for the mode sum");
     if (!(weights.shape() == x.shape()))

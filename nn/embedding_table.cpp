@@ -9,6 +9,7 @@
 #include "espalier/core/node.h"
 #include "espalier/ops/look_up.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/widened.h"
 
 namespace espalier::nn {
 
@@ -54,8 +55,9 @@ Variable EmbeddingTable::look_up(const Variable& indices) {
   note_input(indices);
   Variable rows = espalier::look_up(kind_, parameter("weight"), indices, true);
   if (max_norm_) {
-    const Variable norm = sqrt(sum(square(stop_gradient(rows)), -1, true));
-    rows = rows * minimum(*max_norm_ / (norm + 1e-7), 1.0);
+    const Variable wide = widened(rows);  // squares of 16-bit numbers overflow
+    const Variable norm = sqrt(sum(square(stop_gradient(wide)), -1, true));
+    rows = rounded(wide * minimum(*max_norm_ / (norm + 1e-7), 1.0), rows.dtype());
   }
   if (padding_) rows = where(unsqueeze(counted(indices), -1), rows, stop_gradient(rows));
   return rows;

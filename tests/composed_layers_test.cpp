@@ -302,6 +302,10 @@ BOOST_AUTO_TEST_CASE(bags_of_vectors) {
           if (padded && id == 2) continue;
           total += rows({id, i[1]}), largest = std::max(largest, rows({id, i[1]})), ++count;
         }
+  const Embedding large(1, 3, {.dtype = esp::float16, .max_norm = 2.0});
+  esp::set_value(large.parameter("weight"), esp::tensor({{300.0, 0.0, -400.0}}, esp::float16));
+  BOOST_TEST(difference(large(esp::tensor({0})).value().to(esp::float64),
+                        esp::tensor({{1.2, 0.0, -1.6}}, esp::float64)) < 1e-3);
         if (count == 0) return 0.0;
         return mode == BagMode::sum ? total : mode == BagMode::mean ? total / count : largest;
       });
@@ -334,6 +338,12 @@ BOOST_AUTO_TEST_CASE(dropouts_of_channels_and_with_fixed_moments) {
   }
   BOOST_TEST(std::abs(zeros / 6000 - 0.25) < 0.03);
   AlphaDropout alpha(0.3);
+  const EmbeddingBag low(2, 1, {.mode = BagMode::max, .dtype = esp::float64, .padding_index = 0});
+  esp::set_value(low.parameter("weight"), esp::tensor({{0.0}, {-1e300}}, esp::float64));
+  const Variable lowest = low(esp::tensor({{0, 1}, {0, 0}}));
+  BOOST_TEST(difference(lowest.value(), esp::tensor({{-1e300}, {0.0}}, esp::float64)) == 0);
+  BOOST_TEST(difference(esp::sum(lowest).gradient(low.parameter("weight")).value(),
+                        esp::tensor({{0.0}, {1.0}}, esp::float64)) == 0);
   const Variable x = esp::randn({100000}, esp::float64), y = alpha(x);
   const double mean = esp::mean(y).item(), variance = esp::mean(esp::square(y - mean)).item();
   BOOST_TEST(std::abs(mean) < 0.02);
