@@ -90,6 +90,7 @@
 #include "espalier/nn/residual.h"
 #include "espalier/nn/rms_norm.h"
 #include "espalier/nn/serialize.h"
+#include "espalier/nn/simplex.h"
 #include "espalier/nn/smooth_activation.h"
 #include "espalier/nn/transformer.h"
 #include "espalier/nn/tree_lstm.h"

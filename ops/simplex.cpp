@@ -4,10 +4,12 @@
 #include <algorithm>
 
 #include "espalier/core/op_registry.h"
+#include "espalier/ops/functions/sampling.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/reduce.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/row_op.h"
+#include "espalier/ops/widened.h"
 
 namespace espalier {
 
@@ -64,12 +66,8 @@ struct Sparsemax : RowOp {
   }
 };
 
-/// −log(−log u) with uniform u; computed in float32 for 16-bit logits.
-Variable gumbel_like(const Variable& x) {
-  const bool half = is_half(x.dtype());
-  const Variable noise = -log(-log(rand_like(half ? cast(x, float32) : x)));
-  return half ? cast(noise, x.dtype()) : noise;
-}
+/// −log of exponential numbers, which are above 0; computed in float32 for 16-bit logits.
+Variable gumbel_like(const Variable& x) { return rounded(-log(exponential_like(widened(x))), x.dtype()); }
 
 }  // namespace
 
@@ -92,7 +90,7 @@ Variable gumbel_softmax(const Operand& logits, const GumbelSoftmaxOptions& optio
   });
   const int64_t a = axis_of(v, options.axis, "gumbel_softmax", logits.where());
   const Variable x = exchange_last_axis(v, a);
-  const Variable soft = softmax((x + gumbel_like(x)) / options.temperature);
+  const Variable soft = softmax((options.noise ? x + gumbel_like(x) : x) / options.temperature);
   if (!options.hard) return exchange_last_axis(soft, a);
   const Variable hard = one_hot(argmax(soft), x.shape()[-1], x.dtype());
   return exchange_last_axis(stop_gradient(hard - soft) + soft, a);

@@ -18,6 +18,7 @@
 #include "espalier/nn/piecewise_activation.h"
 #include "espalier/nn/residual.h"
 #include "espalier/nn/serialize.h"
+#include "espalier/nn/simplex.h"
 #include "espalier/nn/smooth_activation.h"
 #include "espalier/ops/functions/piecewise_activation.h"
 #include "espalier/ops/functions/smooth_activation.h"
@@ -38,6 +39,7 @@ BOOST_AUTO_TEST_CASE(functions_as_layers) {
       {"Lambda", Lambda([](const Variable& v) { return v * 2; }), [](const Variable& v) { return v + v; }},
       {"LogSoftmax", LogSoftmax(0), [](const Variable& v) { return esp::log_softmax(v, 0); }},
       {"Softmin", Softmin(), [](const Variable& v) { return esp::softmax(-v); }},
+      {"Sparsemax", Sparsemax(0), [](const Variable& v) { return esp::sparsemax(v, 0); }},
       {"Silu", Silu(), [](const Variable& v) { return esp::silu(v); }},
       {"Mish", Mish(), [](const Variable& v) { return esp::mish(v); }},
       {"Softplus", Softplus(2), [](const Variable& v) { return esp::softplus(v, 2); }},
@@ -67,6 +69,17 @@ BOOST_AUTO_TEST_CASE(functions_as_layers) {
   BOOST_TEST(difference(drawn.value(), esp::rrelu(x).value()) == 0);
   random.train(false);
   BOOST_TEST(difference(random(x).value(), esp::leaky_relu(x, (1.0 / 8 + 1.0 / 3) / 2).value()) < 1e-12);
+  GumbelSoftmax sampled({.temperature = 0.5, .axis = 0});
+  esp::seed(5);
+  const Variable sample = sampled(x);
+  esp::seed(5);
+  BOOST_TEST(difference(sample.value(), esp::gumbel_softmax(x, {.temperature = 0.5, .axis = 0}).value()) ==
+             0);
+  sampled.train(false);
+  BOOST_TEST(difference(sampled(x).value(), esp::softmax(esp::Variable(x) * 2.0, 0).value()) < 1e-12);
+  GumbelSoftmax hard({.hard = true});
+  hard.train(false);
+  BOOST_TEST(difference(hard(x).value(), esp::one_hot(esp::argmax(x), 4, esp::float64).value()) == 0);
   BOOST_TEST(Sequential(PRelu(), Silu()).parameters()[0].first == "0.weight");
   BOOST_CHECK_EXCEPTION(PRelu(3)(esp::ones({2, 4})), esp::ShapeError,
                         says({"PRelu", "[2, 4]", "[3]", "composed_layers_test.cpp"}));

@@ -96,6 +96,15 @@ BOOST_AUTO_TEST_CASE(samples_of_classes) {
   }
 }
 
+// One of the uniform numbers of this seed is 0.
+BOOST_AUTO_TEST_CASE(samples_of_one_class_are_certain) {
+  const esp::Variable x = esp::zeros({1 << 16, 1});
+  esp::seed(283);
+  BOOST_TEST_REQUIRE(esp::min(esp::rand_like(x)).item() == 0);
+  esp::seed(283);
+  BOOST_TEST(esp::min(esp::gumbel_softmax(x)).item() == 1);
+}
+
 BOOST_AUTO_TEST_CASE(mistakes) {
   const esp::Variable x = esp::ones({2, 3}), whole = esp::tensor({1, 2}), scalar = esp::tensor(1.0);
   BOOST_CHECK_EXCEPTION(esp::sparsemax(whole), esp::TypeError, says({"sparsemax", "int64", here()}));

@@ -15,6 +15,7 @@ struct GumbelSoftmaxOptions {
   /// 1 for the largest element and 0 for the others, with the gradient of the soft result.
   bool hard = false;
   int64_t axis = -1;
+  bool noise = true;  ///< without it, G is 0
 };
 /// softmax((logits + G) / temperature) with standard Gumbel numbers G, which are drawn as those of rand_like:
 /// a sample of the classes with the probabilities softmax(logits), through which a gradient passes. Throws
