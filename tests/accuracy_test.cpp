@@ -68,18 +68,22 @@ struct BoundedToPositive {
 };
 bool is_positive(double x) { return x > 0 && x < INFINITY; }
 
-/// A number to the power of x.
-struct PowerOf {
-  float number;
-  [[gnu::always_inline]] float operator()(float x) const { return scalar::Power()(number, x); }
-};
-
 /// f with a number as its second operand.
 template <class F>
 struct With {
   float number;
   [[gnu::always_inline]] float operator()(float x) const { return F()(x, number); }
 };
+
+/// f with a number as its first operand.
+template <class F>
+struct Of {
+  float number;
+  [[gnu::always_inline]] float operator()(float x) const { return F()(number, x); }
+};
+double log_add_exp(double a, double b) {
+  return a == b ? a + std::numbers::ln2 : std::max(a, b) + std::log1p(std::exp(-std::abs(a - b)));
+}
 
 template <class F>
 void check(const char* name, F f, double (*exact)(double), double bound) {
@@ -160,6 +164,17 @@ BOOST_AUTO_TEST_CASE(within_one_unit) {
       "digamma of positive numbers", BoundedToPositive<scalar::Digamma>(),
       [](double x) { return is_positive(x) ? scalar::Digamma()(x) : 0; }, 1);
   check(
+      "digamma", scalar::Digamma(), [](double x) { return scalar::Digamma()(x); }, 1);
+  check(
+      "polygamma of order 1", Of<scalar::Polygamma>{1}, [](double x) { return scalar::Polygamma()(1.0, x); },
+      1);
+  check(
+      "polygamma of order 2", Of<scalar::Polygamma>{2}, [](double x) { return scalar::Polygamma()(2.0, x); },
+      1);
+  check(
+      "logaddexp of a and 0.7", With<scalar::LogAddExp>{0.7f},
+      [](double x) { return std::isnan(x) ? x : log_add_exp(x, double{0.7f}); }, 1);
+  check(
       "sinh", scalar::Sinh(), [](double x) { return std::sinh(x); }, 1);
   check(
       "cosh", scalar::Cosh(), [](double x) { return std::cosh(x); }, 1);
@@ -181,7 +196,8 @@ BOOST_AUTO_TEST_CASE(powers_within_one_unit) {
       check(
           "a power of x", With<scalar::Power>{n}, [](double x) { return std::pow(x, double{number}); }, 1);
       check(
-          "a number to the power of x", PowerOf{n}, [](double x) { return std::pow(double{number}, x); }, 1);
+          "a number to the power of x", Of<scalar::Power>{n},
+          [](double x) { return std::pow(double{number}, x); }, 1);
     }
   }
 }
@@ -205,6 +221,11 @@ BOOST_AUTO_TEST_CASE(within_two_units) {
       "rsqrt", scalar::Rsqrt(), [](double x) { return 1 / std::sqrt(x); }, 2);
   check(
       "lgamma", scalar::Lgamma(), [](double x) { return std::lgamma(x); }, 2);
+  check(
+      "xlogy of a and 0.7", With<scalar::XLogY>{0.7f},
+      [](double x) { return x == 0 ? 0 : x * std::log(double{0.7f}); }, 2);
+  check(
+      "xlogy of 0.7 and b", Of<scalar::XLogY>{0.7f}, [](double x) { return double{0.7f} * std::log(x); }, 2);
   check(
       "softsign", scalar::SoftSign(),
       [](double x) { return std::isinf(x) ? std::nan("") : x / (1 + std::abs(x)); }, 2);
