@@ -37,6 +37,8 @@ class DatasetFeed : public Feed {
       : dataset_(std::move(dataset)), options_(options), rows_(dataset_->rows()) {
     const int64_t size = options.batch_size;
     if (size < 1) throw DataError(fmt::format("batch_size is {}: a batch needs at least one row", size));
+    if (options.shuffle && options.shuffle_batches)
+      throw DataError("shuffle and shuffle_batches are both set: an order is of rows or of batches");
     if (rows_ <= 0) throw DataError("the columns have 0 rows: there is nothing to feed");
     steps_ = rows_ / size;
     const std::vector<Spec> specs = dataset_->specs();
@@ -84,7 +86,7 @@ class DatasetFeed : public Feed {
 
   std::vector<Tensor> columns() const override { return dataset_->columns(); }
   void order(int64_t epoch, std::span<int64_t> rows) const override {
-    if (options_.shuffle)
+    if (draws_order())
       std::ranges::copy(*shuffled(epoch), rows.begin());
     else
       std::iota(rows.begin(), rows.end(), int64_t{0});
@@ -105,7 +107,7 @@ class DatasetFeed : public Feed {
   template <class F>
   void with_rows(int64_t epoch, int64_t step, int64_t first, int64_t count, const F& f) const {
     const int64_t begin = first_row(step) + first;
-    if (options_.shuffle) {
+    if (draws_order()) {
       const auto order = shuffled(epoch);
       f({order->data() + begin, static_cast<size_t>(count)});
     } else {
@@ -120,6 +122,7 @@ class DatasetFeed : public Feed {
     }
   }
 
+  bool draws_order() const { return options_.shuffle || options_.shuffle_batches; }
   int64_t first_row(int64_t step) const { return step * options_.batch_size; }
 
   /// The order of an epoch. Two are kept, since one reader may still be in an epoch when another begins the
@@ -129,11 +132,25 @@ class DatasetFeed : public Feed {
     auto& [of_epoch, order] = orders_[epoch & 1];
     if (!order || of_epoch != epoch) {
       auto fresh = std::make_shared<std::vector<int64_t>>(static_cast<size_t>(rows_));
-      permutation(options_.seed, static_cast<uint64_t>(epoch), fresh->data(), rows_);
+      if (options_.shuffle)
+        permutation(options_.seed, static_cast<uint64_t>(epoch), fresh->data(), rows_);
+      else
+        shuffle_batches(epoch, *fresh);
       order = std::move(fresh);
       of_epoch = epoch;
     }
     return order;
+  }
+  void shuffle_batches(int64_t epoch, std::vector<int64_t>& rows) const {
+    const int64_t size = options_.batch_size, whole = rows_ / size;
+    std::vector<int64_t> batches(static_cast<size_t>(whole));
+    permutation(options_.seed, static_cast<uint64_t>(epoch), batches.data(), whole);
+    auto to = rows.begin();
+    for (const int64_t batch : batches) {
+      std::iota(to, to + size, batch * size);
+      to += size;
+    }
+    std::iota(to, rows.end(), whole * size);
   }
 
   std::shared_ptr<const Dataset> dataset_;

@@ -24,6 +24,9 @@ struct DistributorOptions {
   /// Of the orders, and of what a Dataset draws: the same seed gives the same order and the same numbers in
   /// the same epoch, on every run and machine.
   uint64_t seed = 0;
+  /// Draw a new order of batches for each epoch, whose rows keep the order of the dataset; a short batch
+  /// stays the last. Throws DataError with `shuffle`.
+  bool shuffle_batches = false;
 };
 
 /// A handle on a feed: copies share it, and its Variables. `columns` (samples, labels, …) have their rows on

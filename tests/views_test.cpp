@@ -5,6 +5,7 @@
 
 #include "dataset_values.h"
 #include "espalier/core/error.h"
+#include "espalier/data/batches.h"
 #include "espalier/data/views/by_length.h"
 #include "espalier/data/views/cache.h"
 #include "espalier/data/views/combine.h"
@@ -221,6 +222,23 @@ BOOST_AUTO_TEST_CASE(batches_of_alike_lengths) {
   BOOST_TEST(!std::ranges::is_sorted(begins));  // batches in a random order
   std::ranges::sort(shown);
   BOOST_TEST(shown == shown_rows(numbered(23)));
+  std::vector<std::vector<Numbers>> epochs;
+  const auto feed = data::batches<2>(view, {.batch_size = 5, .shuffle_batches = true});
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    std::vector<Numbers> batches;
+    for (const auto& [text, length] : feed) {
+      const Numbers own = list<int64_t>(length);
+      BOOST_TEST(text.shape()[1] == (std::ranges::max(own) + 3) / 4 * 4);
+      batches.push_back(own);
+    }
+    BOOST_TEST(batches.back().size() == 3u);  // the short batch
+    epochs.push_back(batches);
+  }
+  BOOST_TEST((epochs[0] != epochs[1] || epochs[1] != epochs[2]));
+  for (std::vector<Numbers>& batches : epochs) std::ranges::sort(batches);
+  BOOST_TEST((epochs[0] == epochs[1] && epochs[1] == epochs[2]));
+  BOOST_CHECK_EXCEPTION(data::Distributor(view, {.shuffle = true, .shuffle_batches = true}), DataError,
+                        says({"shuffle_batches", "views_test"}));
   BOOST_CHECK_EXCEPTION(data::by_length(all, tensor({1})), DataError, says({"[1]", "23 rows", "views_test"}));
   BOOST_CHECK_THROW(data::by_length(all, sizes.to(float32)), TypeError);
   BOOST_CHECK_EXCEPTION(data::by_length(all, sizes, {.batch_size = 0}), DataError, says({"batch size of 0"}));

@@ -15,9 +15,9 @@ struct ByLengthOptions {
 
 /// All rows in an order in which each `batch_size` of them have the closest lengths, for sequences that a
 /// batch fills up to its longest: `lengths` are integers [rows]. Batches come in a random order, the same in
-/// each epoch; a Distributor over the view must not shuffle rows. Over `padded`, each batch is as long as its
-/// own longest row. Throws DataError for a null dataset, another number of lengths than rows or a batch size
-/// below 1, and TypeError for lengths that are reals.
+/// each epoch unless a Distributor over the view has `shuffle_batches`; it must not shuffle rows. Over
+/// `padded`, each batch is as long as its own longest row. Throws DataError for a null dataset, another
+/// number of lengths than rows or a batch size below 1, and TypeError for lengths that are reals.
 DatasetPtr by_length(DatasetPtr dataset, const Tensor& lengths, const ByLengthOptions& options = {},
                      std::source_location where = std::source_location::current());
 
