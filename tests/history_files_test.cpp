@@ -108,6 +108,10 @@ BOOST_AUTO_TEST_CASE(a_chart_has_curves_axes_and_a_legend) {
   BOOST_TEST(count_of(svg, "<circle") == 5u * 12 - 1);
   BOOST_TEST(svg.find("nan") == std::string::npos);
   BOOST_TEST(svg.find("inf") == std::string::npos);
+  BOOST_TEST(svg.find("width=\"860\"") != std::string::npos);
+  esp::History wide = example();  // it grows with its labels
+  wide.epochs[0].outputs[std::string(50, 'm')] = 1;
+  BOOST_TEST(text_of(wide, &esp::History::write_svg).find("width=\"1090\"") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(charts_of_little_are_charts) {

@@ -19,6 +19,7 @@ namespace espalier {
 namespace {
 
 constexpr double chart_width = 860, panel_height = 300;
+constexpr double label_left = 690, letter_width = 8;  // of the legend: no letter is wider on average
 constexpr double plot_left = 78, plot_right = 640, plot_top = 34, plot_bottom = 250;
 constexpr size_t most_markers = 40;  // epochs whose points are drawn
 // Okabe and Ito's colours, which people with any colour vision can tell apart.
@@ -141,7 +142,7 @@ class Panel {
     const double y = top_ + plot_top + 8 + 20 * static_cast<double>(i);
     return fmt::format(R"(<path class="curve" d="M{} {}h26" {}/><text class="label" x="{}" y="{}">{}</text>)"
                        "\n",
-                       plot_right + 16, y, style(c), plot_right + 50, y + 4, report::escape(c.label));
+                       plot_right + 16, y, style(c), label_left, y + 4, report::escape(c.label));
   }
 
   std::string title_;
@@ -175,6 +176,10 @@ std::string chart_of(const History& history) {
       figures.push_back(curve);
     ++colour;
   }
+  size_t letters = 0;
+  for (const auto* curves : {&losses, &figures})
+    for (const Curve& curve : *curves) letters = std::max(letters, curve.label.size());
+  const double width = std::max(chart_width, label_left + letter_width * static_cast<double>(letters));
   const double entries = 20 * static_cast<double>(figures.size()) + plot_top + 20;
   const double height = figures.empty() ? panel_height : panel_height + std::max(panel_height, entries);
   std::string svg = fmt::format(R"(<?xml version="1.0" encoding="UTF-8"?>
@@ -183,7 +188,7 @@ std::string chart_of(const History& history) {
 .grid{{stroke:#ddd}}.axis{{stroke:#444;fill:none}}.curve{{fill:none;stroke-width:2}}</style>
 <rect width="100%" height="100%" fill="#fff"/>
 )",
-                                chart_width, height);
+                                width, height);
   const size_t epochs = std::max<size_t>(1, history.epochs.size());
   svg += Panel("Loss", losses, epochs, 0).svg();
   if (!figures.empty()) svg += Panel("Outputs", figures, epochs, panel_height).svg();

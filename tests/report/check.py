@@ -15,14 +15,15 @@ if browser is None:
     sys.exit("there is no chromium: cmake/install_dependencies.sh checks")
 
 
-def problems_of(page, expected):
-    """What check.js finds wrong in a page."""
-    before = f"""<script>var expected = {json.dumps(expected)}, problems = [];
+def problems_of(page, expected, script="check.js"):
+    """What the script finds wrong in a page."""
+    values = json.dumps(expected).replace("</", "<\\/")
+    before = f"""<script>var expected = {values}, problems = [];
 addEventListener("error", (e) => problems.push("error: " + e.message));
 addEventListener("securitypolicyviolation", (e) => problems.push("it loads " + e.blockedURI));
 console.error = console.warn = (...what) => problems.push("console: " + what.join(" "));
 </script>"""
-    check = "<script>" + (here / "check.js").read_text() + "</script>"
+    check = "<script>" + (here / script).read_text() + "</script>"
     page = page.replace("<title>", before + "<title>", 1).replace("</body>", check + "</body>", 1)
     with tempfile.TemporaryDirectory() as scratch:
         file = pathlib.Path(scratch) / "page.html"
@@ -112,6 +113,28 @@ damages = {
 }
 for name, text in damages.items():
     problems = problems_of(text, expected_replicas)
+    expect(problems, f"the check sees {name}: {problems[:1]}")
+
+chart = (folder / "history.svg").read_text()
+expected_chart = json.loads((folder / "expected_history.json").read_text())
+
+
+def problems_of_chart(svg):
+    page = "<!doctype html><meta charset=utf-8><title>chart</title><body></body>"
+    return problems_of(page, expected_chart | {"svg": svg}, "check_chart.js")
+
+
+problems = problems_of_chart(chart)
+expect(not problems, "history.svg")
+print(*problems[:20], sep="\n")
+damages = {
+    "a chart that is no XML": chart.replace("</svg>", ""),
+    "a point that is missing": damaged(chart, r"<circle[^>]*>", "", 3),
+    "a point outside of its diagram": damaged(chart, r'(<circle[^>]* cy=")[^"]*', r"\g<1>5"),
+    "a label outside of the chart": damaged(chart, r'(<text class="label" x=")[^"]*', r"\g<1>990"),
+}
+for name, text in damages.items():
+    problems = problems_of_chart(text)
     expect(problems, f"the check sees {name}: {problems[:1]}")
 
 try:

@@ -38,6 +38,22 @@ int main(int, char** arguments) {
   };
   expect("expected.json", executor.plan(), "");
 
+  // A chart of a run.
+  const esp::History history =
+      loss.get_executor({.optimizer = esp::optim::Adam({.lr = 1e-2}),
+                         .validation = feed,
+                         .outputs = {{"mean_absolute_error", esp::mean(esp::abs(prediction - target))}}})
+          .execute({.epochs = 4, .progress = false});
+  history.write_svg(folder / "history.svg");
+  std::ofstream expected(folder / "expected_history.json");
+  const char* separator = "{\"losses\": [";
+  for (const esp::EpochRecord& epoch : history.epochs) {
+    expected << separator << epoch.loss_mean;
+    separator = ", ";
+  }
+  expected << "], \"labels\": [\"loss\", \"validation_loss\", \"mean_absolute_error\", "
+           << "\"validation_mean_absolute_error\"]}\n";
+
   // The plan of one of 8 replicas, on devices that are not there, which send their gradients in pieces.
   const esp::data::Distributor large({x, y}, {.batch_size = 512});
   const auto [rows, targets] = large.get_output_graphs<2>();
