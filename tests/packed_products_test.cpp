@@ -4,7 +4,9 @@
 
 #include <array>
 #include <thread>
+#include <utility>
 
+#include "espalier/core/custom_op.h"
 #include "espalier/core/random.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
@@ -191,6 +193,33 @@ BOOST_AUTO_TEST_CASE(threads_share_what_is_packed) {
     esp::set_value(w, floats({n, n}, static_cast<uint64_t>(3 + i)));
     check();
   }
+}
+
+/// What is assigned while a plan runs is for the next run, which packs it.
+BOOST_AUTO_TEST_CASE(a_leaf_assigned_within_a_run) {
+  const int64_t n = 224;
+  const KeptBy packed({product(rows, n, n)});
+  const Variable w = esp::parameter(floats({n, n}, 2), "w"), v = esp::parameter(floats({n, n}, 3), "v"),
+                 x = esp::placeholder("x", {rows, n});
+  const esp::Tensor rows_of_x = floats({rows, n}, 1), next = floats({n, n}, 4);
+  bool assigns = false;
+  const auto assign_once = esp::custom_op({.name = "assign_once",
+                                           .forward =
+                                               [&](const std::vector<esp::Tensor>& in) {
+                                                 if (std::exchange(assigns, false)) esp::set_value(v, next);
+                                                 return in[0];
+                                               },
+                                           .infer = [](const std::vector<esp::Spec>& in) { return in[0]; }});
+  const esp::Executor executor = inference(esp::matmul(assign_once({esp::matmul(x, w)}), v));
+  const auto differs_from = [&](const esp::Tensor& last) {
+    const Variable y(executor.run({{"x", rows_of_x}}));
+    return largest(y - esp::matmul(esp::matmul(rows_of_x, w.value()), last));
+  };
+  const esp::Tensor before = v.value().clone();
+  BOOST_TEST(differs_from(before) < 1e-3);
+  assigns = true;
+  BOOST_TEST(differs_from(before) < 1e-3);
+  for (int i = 0; i < 2; ++i) BOOST_TEST(differs_from(next) < 1e-3);
 }
 
 /// Only plans that write no leaf and have no limit of memory keep an operand.

@@ -241,11 +241,17 @@ uint64_t ParameterArena::contents() {
   if (contents_ > 0 && seen_assignments_ == leaf_assignments().load(std::memory_order_acquire))
     return contents_;
   const std::scoped_lock lock(leaves_mutex());
-  seen_assignments_ = leaf_assignments().load(std::memory_order_relaxed);
-  // Each assignment takes a greater version than all before it, and all leaves are current in a run.
+  // Each assignment takes a greater version than all before it. A leaf that has been assigned since the run
+  // began is not in the memory yet: only `bind` brings it there, and then the number must be found anew.
   contents_ = 1;
-  for (const Slot& slot : slots_)
+  bool current = true;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (!has(i)) continue;
+    const Slot& slot = slots_[i];
     contents_ = std::max(contents_, 1 + (slot.settled ? slot.settled->version.value_or(0) : slot.version));
+    current &= is_current(slot);
+  }
+  if (current) seen_assignments_ = leaf_assignments().load(std::memory_order_relaxed);
   return contents_;
 }
 

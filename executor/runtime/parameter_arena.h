@@ -107,8 +107,7 @@ class ParameterArena {
   uint64_t assignments_ = 0;  // of the process, when the leaves here were current
   bool follows_ = false;
   Order order_ = Order::any;
-  // What `contents` has last seen.
-  uint64_t seen_assignments_ = 0;
+  uint64_t seen_assignments_ = 0;  // of the process, when `contents_` was of current leaves
   uint64_t contents_ = 0;
 };
 
