@@ -136,7 +136,8 @@ struct ExecuteOptions {
   /// Training: throw NumericError when the loss of a step is NaN. Losses are read some steps late, unless
   /// something needs them: the message names the step, and no checkpoint is written from it on. Parameters
   /// are as after the last step; to have those before it would take a copy of all of them in each step.
-  /// Steps that training in float16 skips do not count.
+  /// Training in float16 skips such steps, and throws when 48 of them have brought the factor of the loss to
+  /// its least.
   bool stop_on_nan = true;
   /// Values of the placeholders of a tree that a Distributor feeds, the same in all steps and in validation.
   Feeds feeds = {};

@@ -1,6 +1,7 @@
 // Training ends at a loss that is not a number. The defaults of a process.
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 #include "espalier/core/defaults.h"
@@ -65,6 +66,24 @@ BOOST_AUTO_TEST_CASE(it_can_go_on) {
   // What does not train reports what it finds.
   Regression inference({.mode = esp::Mode::inference});
   BOOST_TEST(std::isnan(inference.executor.execute().epochs.at(0).loss_mean));
+}
+
+/// Steps whose gradients float16 cannot hold are left out, but not for ever.
+BOOST_AUTO_TEST_CASE(in_float16) {
+  const auto training = [](int64_t rows, int64_t bad) {
+    esp::Tensor x = esp::ones({rows, 1});
+    std::fill_n(x.data<float>(), bad, NAN);
+    const esp::data::Distributor feed({x}, {.batch_size = 1});
+    return esp::sum(esp::square(feed.get_output_graphs()[0] * esp::parameter(esp::ones({1}))))
+        .get_executor({.optimizer = esp::optim::Sgd(1e-3), .precision = esp::Precision::float16});
+  };
+  BOOST_CHECK_EXCEPTION(training(20, 20).execute({.epochs = 9, .progress = false}), esp::NumericError,
+                        says({"step 7 of epoch 2", "47 steps before", "stop_on_nan", here()}));
+  BOOST_CHECK_EXCEPTION(training(50, 48).execute({.progress = false}), esp::NumericError, says({"step 47"}));
+  const esp::Executor some = training(20, 10);
+  BOOST_TEST(some.execute({.epochs = 3, .progress = false}).epochs.size() == 3u);
+  BOOST_CHECK_EXCEPTION(training(20, 10).execute({.epochs = 9, .progress = false}), esp::NumericError,
+                        says({"step 7 of epoch 4"}));
 }
 
 BOOST_AUTO_TEST_CASE(checkpoints_are_from_before) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <vector>
@@ -181,13 +182,29 @@ void EpochLoop::take_step(StepInfo& info, double seconds_before, const Stopwatch
 
 double EpochLoop::settle_losses() {
   const double newest = trainer_.settle_losses();
-  if (!options_.stop_on_nan || !trainer_.setup_.training() || trainer_.setup_.loss_scale) return newest;
+  if (!options_.stop_on_nan || !trainer_.setup_.training()) return newest;
+  const int64_t most = trainer_.setup_.loss_scale ? LossScale::steps_to_least : 1;
   const std::vector<double>& numbers = trainer_.settled_losses();
   const size_t each = trainer_.run_.numbers(), steps = numbers.size() / each;
   size_t bad = 0;
-  while (bad < steps && !std::isnan(numbers[bad * each])) ++bad;
+  for (; bad < steps; ++bad) {
+    if (std::isnan(numbers[bad * each])) {
+      good_in_row_ = 0;
+      if (++skipped_ >= most) break;
+    } else if (++good_in_row_ >= static_cast<int64_t>(LossScale::good_steps_until_doubled)) {
+      good_in_row_ = 0;
+      skipped_ = std::max<int64_t>(skipped_ - 1, 0);
+    }
+  }
   if (bad == steps) return newest;
   const int64_t taken = trainer_.run_.step(), step = taken - static_cast<int64_t>(steps - bad);
+  if (most > 1)
+    throw NumericError(fmt::format(
+        "execute: the loss of step {} of epoch {} is NaN, as it was in {} steps before. Such steps change no "
+        "parameter and halve the factor of the loss, which is at its least. Look for data that are not "
+        "finite, "
+        "or for values that float16 cannot hold; .stop_on_nan = false goes on",
+        step, trainer_.run_.epoch(), most - 1));
   throw NumericError(
       fmt::format("execute: the loss of step {} of epoch {} is NaN; {} steps of this epoch are done, and the "
                   "parameters are as after the last one. Look for a rate that is too high, or for data that "

@@ -32,7 +32,8 @@ class EpochLoop {
   /// Whether SIGINT came to any process. Notes whether a callback called stop() in any process. `told` is the
   /// event that callbacks were told of just now.
   bool interrupted(std::optional<Event> told = {});
-  /// As that of the Trainer. Throws NumericError for a loss that is NaN, if the options say so.
+  /// As that of the Trainer. Throws NumericError for a loss that is NaN, if the options say so; with a loss
+  /// scale, when such losses have brought its factor to the least.
   double settle_losses();
   void leave_checkpoint();
 
@@ -44,7 +45,9 @@ class EpochLoop {
   Interrupt interrupt_;
   bool interrupted_ = false;        // also if the signal came to another process
   bool ends_within_epoch_ = false;  // by stop()
-  bool unsaved_ = false;            // whether something was done since the last checkpoint
+  // With a loss scale: by how many halvings its factor is smaller because of losses that are NaN, at least.
+  int64_t skipped_ = 0, good_in_row_ = 0;
+  bool unsaved_ = false;  // whether something was done since the last checkpoint
 };
 
 }  // namespace espalier

@@ -14,6 +14,9 @@ class LossScale {
   /// Powers of two, so that scaling is exact.
   static constexpr double initial = 65536, largest = 0x1p24, least = 0x1p-24;
   static constexpr double good_steps_until_doubled = 2000;
+  /// So many steps whose gradients are not finite bring any factor to the least.
+  static constexpr int64_t steps_to_least = 48;
+  static_assert(largest / (int64_t{1} << steps_to_least) == least);
 
   /// The factor and the count of good steps are on this device, that of the loss.
   explicit LossScale(Device device);
