@@ -5,6 +5,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/widened.h"
 
 namespace espalier {
 
@@ -13,8 +14,9 @@ Variable normalize(const Operand& x, const NormalizeOptions& options) {
   return located(x.where(), [&] {
     const Variable& from = x.defined("normalize");
     if (!(options.p > 0)) throw Error(fmt::format("normalize: p is {}; it is above 0", options.p));
-    const Variable length = norm(from, {options.axis}, {.p = options.p, .keep_dims = true});
-    return from / maximum(length, options.epsilon);
+    const Variable wide = widened(from);
+    const Variable length = norm(wide, {options.axis}, {.p = options.p, .keep_dims = true});
+    return rounded(wide / maximum(length, options.epsilon), from.dtype());
   });
 }
 
@@ -29,9 +31,10 @@ Variable local_response_norm(const Operand& x, const LocalResponseOptions& optio
       throw Error(fmt::format("local_response_norm: a neighbourhood of {} channels", options.size));
     std::vector<Padding> paddings(from.rank() - 1);
     paddings[0] = {options.size / 2, (options.size - 1) / 2};
-    const Variable squares = pad(square(from), paddings);
+    const Variable wide = widened(from), squares = pad(square(wide), paddings);
     const Variable sums = sum(sliding_windows(squares, 1, options.size), {-1});
-    return from / power(sums * (options.alpha / static_cast<double>(options.size)) + options.k, options.beta);
+    const double each = options.alpha / static_cast<double>(options.size);
+    return rounded(wide / power(sums * each + options.k, options.beta), from.dtype());
   });
 }
 

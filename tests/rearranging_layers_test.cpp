@@ -8,6 +8,7 @@
 #include "espalier/core/error.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/distance.h"
+#include "espalier/nn/embedding.h"
 #include "espalier/nn/padding.h"
 #include "espalier/nn/windows.h"
 #include "testing.h"
@@ -65,6 +66,20 @@ BOOST_AUTO_TEST_CASE(neighbouring_channels) {
   BOOST_TEST(esp::check_gradient(f, {numbers({1, 4, 2})}, {.order = 2}).passed);
   BOOST_CHECK_EXCEPTION(esp::local_response_norm(esp::ones({3})), esp::ShapeError, says({"[3]", "channels"}));
   BOOST_CHECK_EXCEPTION(esp::local_response_norm(x, {.size = 0}), esp::Error, says({"0 channels"}));
+}
+
+BOOST_AUTO_TEST_CASE(numbers_of_16_bits_are_widened) {
+  const esp::Tensor x = esp::full({1, 3}, 1000, esp::float16);
+  const auto first = [](const esp::Variable& y) {
+    return esp::cast(y, esp::float64).value().at<double>({0, 0});
+  };
+  const double divided = first(esp::local_response_norm(x, {.size = 1, .alpha = 1e-6}));
+  BOOST_TEST(std::abs(divided - 1000 / std::pow(2, 0.75)) < 0.5);
+  BOOST_TEST(std::abs(first(esp::normalize(esp::full({1, 10000}, 1000, esp::float16))) - 0.01) < 1e-5);
+  BOOST_TEST(first(esp::normalize(esp::zeros({1, 3}, esp::float16))) == 0);
+  const nn::Embedding table(2, 3, {.dtype = esp::float16, .max_norm = 1.0});
+  esp::set_value(table.parameter("weight"), esp::full({2, 3}, 1000, esp::float16));
+  BOOST_TEST(std::abs(first(table(esp::tensor({1}, esp::int64))) - 1 / std::sqrt(3.0)) < 1e-3);
 }
 
 BOOST_AUTO_TEST_CASE(lengths_and_distances) {
