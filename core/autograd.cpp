@@ -54,6 +54,16 @@ void add_trained(const Variable& root, GradientTable& table, Batches batches) {
   BackwardPass(root, table, batches, [&](const Node& node) { return trained.find(&node) != NodeMap::none; });
 }
 
+/// Whether there are derivatives below `root`. That of a linear function may be made of constants alone.
+bool has_derivatives(Node* root) {
+  TreeWalk walk(root);
+  while (Node* node = walk.next()) {
+    if (node->tag == Tag::backward) return true;
+    for (const Edge& input : node->inputs) walk.enter(target_of(input, Batches::follow).node());
+  }
+  return false;
+}
+
 }  // namespace
 
 namespace {
@@ -140,18 +150,19 @@ Variable Variable::gradient(const Variable& x, Where where) const {
     const Edge* known = record.gradients.find(of.node(), of.output());
     if (!known) {
       const NodeMap path = nodes_made_of(root.node(), of.node());
-      if (path.find(root.node()) == NodeMap::none)
+      const bool made_of_x = path.find(root.node()) != NodeMap::none;
+      if (!made_of_x && !has_derivatives(root.node()))
         throw Error(fmt::format(
             "gradient: this Variable ({}, shape {}) is not made of the one asked for ({}, shape {})",
             node()->op().name(), shape().str(), x.node()->op().name(), x.shape().str()));
-      if (is_trained(*x.node()) && record.complete != trainable_version())
+      if (made_of_x && is_trained(*x.node()) && record.complete != trainable_version())
         differentiate(*this);
-      else
+      else if (made_of_x)
         BackwardPass(root, record.gradients, Batches::follow,
                      [&](const Node& node) { return path.find(&node) != NodeMap::none; });
       known = record.gradients.find(of.node(), of.output());
     }
-    if (!known) {  // `x` is below, but no path to it has a derivative
+    if (!known) {  // no path to `x` has a derivative
       const Variable zero =
           broadcast_like(Variable(full({}, 0, x.dtype()).to(x.device()), where), of.variable());
       GradientTable::Run run;

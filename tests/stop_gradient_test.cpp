@@ -76,6 +76,22 @@ BOOST_AUTO_TEST_CASE(derivatives_of_all_orders_take_it_for_a_constant) {
 }
 
 // Nothing is kept or built for gradients that cannot pass.
+/// A derivative that is constant does not depend on what it was taken by, whatever the shapes.
+BOOST_AUTO_TEST_CASE(constant_derivatives_have_zeros) {
+  for (const esp::Shape& shape : {esp::Shape(), esp::Shape{1, 1}, esp::Shape{2}}) {
+    const Variable x = esp::variable(esp::ones(shape));
+    for (const Variable& slope : {(-x).gradient(x), (x + 1.0).gradient(x), x.gradient(x) * 2.0}) {
+      const Variable zero = slope.gradient(x);
+      BOOST_TEST(zero.shape() == shape);
+      BOOST_TEST(esp::max(esp::abs(zero)).item() == 0);
+    }
+  }
+  const Variable x = esp::variable(esp::ones({3})), w = esp::variable(esp::ones({3}));
+  const Variable zero = esp::dot(x, w).gradient(x).gradient(x);
+  BOOST_TEST(esp::max(esp::abs(zero)).item() == 0);
+  BOOST_CHECK_EXCEPTION(esp::sum(x).gradient(w), esp::Error, says({"not made of"}));
+}
+
 BOOST_AUTO_TEST_CASE(what_is_made_of_it_alone_needs_no_gradient) {
   const Variable a = esp::variable(numbers({4}));
   BOOST_TEST((a * 2.0).node()->needs_gradient);
