@@ -18,7 +18,8 @@ constexpr int64_t kWidth = 128;
 
 esp::Variable network() {
   esp::Variable h = esp::placeholder("x", {1, kWidth});
-  static const std::vector<esp::nn::Dense> layers(3, esp::nn::Dense(kWidth));
+  static const std::vector<esp::nn::Dense> layers{esp::nn::Dense(kWidth), esp::nn::Dense(kWidth),
+                                                  esp::nn::Dense(kWidth)};
   for (const esp::nn::Dense& layer : layers) h = esp::relu(layer(h));
   return h;
 }
