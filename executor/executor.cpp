@@ -72,6 +72,10 @@ Tensor Executor::run(const Feeds& feeds, Where where) const {
   const auto impl = impl_;  // a callback may let go of this handle
   return with_errors(where, [&] { return impl->run(feeds); });
 }
+StepValues Executor::run_outputs(const Feeds& feeds, Where where) const {
+  const auto impl = impl_;
+  return located(where, [&] { return impl->run_outputs(feeds); });
+}
 void Executor::warm_up(const FeedShapes& shapes, int threads, Where where) const {
   with_errors(where, [&] { impl_->warm_up(shapes, threads); });
 }

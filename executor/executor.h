@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -152,6 +153,12 @@ struct SaveOptions {
   std::vector<std::string> columns = {};
 };
 
+/// What a step has computed.
+struct StepValues {
+  Tensor value = {};                           ///< of the tree
+  std::map<std::string, Tensor> outputs = {};  ///< ExecutorOptions::outputs by their names
+};
+
 class Executor;
 struct LoadOptions;
 namespace internal {
@@ -179,6 +186,9 @@ class Executor {
   /// One step on these values. The first size may differ from that of the placeholder, and so may those that
   /// are -1 there. Returns the tree's value. Inference on one device: several threads may be inside at once.
   Tensor run(const Feeds& feeds, Where where = Where::current()) const;
+  /// The same, with all ExecutorOptions::outputs of this step, also where several threads are inside. Throws
+  /// also what `output` throws.
+  StepValues run_outputs(const Feeds& feeds, Where where = Where::current()) const;
   /// Makes the plan for values of these shapes, and measures its products, before `run` needs it; for
   /// inference, for so many threads that will be inside `run` at once. Throws what `run` throws, and Error
   /// unless there is at least one thread.

@@ -106,6 +106,26 @@ BOOST_AUTO_TEST_CASE(the_value_of_one_thread) {
   BOOST_TEST(executor.value().at<float>({0}) == 2);  // still of the only thread that has run it
 }
 
+BOOST_AUTO_TEST_CASE(outputs_of_several_threads) {
+  const Variable x = esp::placeholder("x", {3});
+  const esp::Executor executor = esp::sum(x).get_executor(
+      {.mode = esp::Mode::inference, .outputs = {{"double", x * 2}, {"half", x / 2}}});
+  std::vector<int> wrong(4, 0);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < wrong.size(); ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 20; ++i) {
+        const float number = static_cast<float>(100 * t) + static_cast<float>(i);
+        const esp::StepValues all = executor.run_outputs({{"x", esp::full({3}, number)}});
+        wrong[t] += all.value.item() != 3 * number || all.outputs.at("double").at<float>({2}) != 2 * number ||
+                    all.outputs.at("half").at<float>({0}) != number / 2;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const int each : wrong) BOOST_TEST(each == 0);
+  BOOST_CHECK_EXCEPTION(executor.output("half"), esp::Error, says({"run_outputs"}));
+}
+
 BOOST_AUTO_TEST_CASE(what_is_made_for_one_thread_is_refused_to_others) {
   const Variable x = esp::placeholder("x", {1});
   const Variable p = esp::parameter(esp::ones({1}));

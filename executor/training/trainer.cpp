@@ -143,17 +143,34 @@ void Trainer::run_plans(BatchPlans& plans, BatchSource& batch, Profiler* profile
 }
 
 Tensor Trainer::run(const Feeds& given) {
-  if (!serves_threads()) {
-    const Inside inside(occupancy_, "run");
-    return run_here(given);
-  }
-  note_thread();
-  if (!occupancy_.try_enter("run")) return run_beside(given);
-  const Leaving leaving(occupancy_);
-  return run_here(given);
+  Tensor result;
+  run(given, "run", [&](const TreeValue& values) { result = values.get(); });
+  return result;
 }
 
-Tensor Trainer::run_here(const Feeds& given) {
+StepValues Trainer::run_outputs(const Feeds& given) {
+  StepValues result;
+  run(given, "run_outputs", [&](const TreeValue& values) {
+    result.value = values.get();
+    const auto& outputs = setup_.options.outputs;
+    for (size_t i = 0; i < outputs.size(); ++i)
+      result.outputs.emplace(outputs[i].first, output_in(values, i));
+  });
+  return result;
+}
+
+void Trainer::run(const Feeds& given, const char* what, ReadValues read) {
+  if (!serves_threads()) {
+    const Inside inside(occupancy_, what);
+    return run_here(given, read);
+  }
+  note_thread();
+  if (!occupancy_.try_enter(what)) return run_beside(given, read);
+  const Leaving leaving(occupancy_);
+  run_here(given, read);
+}
+
+void Trainer::run_here(const Feeds& given, ReadValues read) {
   GivenBatch batch(setup_.feeds, given);
   devices_->begin_after_eager();
   devices_->update_leaves();
@@ -163,13 +180,12 @@ Tensor Trainer::run_here(const Feeds& given) {
   run_plans(*plans, batch, &profiler_);
   value_.set(plans);
   devices_->finish_before_eager();
-  Tensor result = value_.get();
+  read(value_);
   profiler_.end_step(plans->last().data);
   profiler_.write_if_done();
-  return result;
 }
 
-Tensor Trainer::run_beside(const Feeds& given) {
+void Trainer::run_beside(const Feeds& given, ReadValues read) {
   GivenBatch batch(setup_.feeds, given);
   const std::unique_ptr<Lane, void (*)(Lane*)> lane(take_lane(), Lanes::give_back);
   lane->devices->begin_after_eager();
@@ -178,7 +194,7 @@ Tensor Trainer::run_beside(const Feeds& given) {
   run_plans(*plans, batch, nullptr);
   lane->value.set(plans);
   lane->devices->finish_before_eager();
-  return lane->value.get();
+  read(lane->value);
 }
 
 Lane* Trainer::take_lane() {
@@ -224,14 +240,20 @@ Tensor Trainer::output(std::string_view name) {
                             names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
   }
   if (runner_.load(std::memory_order_relaxed) == &many_threads)
-    throw Error("output: several threads have run this executor, and so there is no last step");
+    throw Error(
+        "output: several threads have run this executor, and so there is no last step; run_outputs() returns "
+        "the outputs of its own");
   const Visit visit(occupancy_, "output");
-  const size_t first = setup_.first_outputs[static_cast<size_t>(found - outputs.begin())];
-  const PlanOutput& output = found->second;
-  if (!output.finish()) return value_.output(first);
+  return output_in(value_, static_cast<size_t>(found - outputs.begin()));
+}
+
+Tensor Trainer::output_in(const TreeValue& values, size_t which) const {
+  const size_t first = setup_.first_outputs[which];
+  const PlanOutput& output = setup_.options.outputs[which].second;
+  if (!output.finish()) return values.output(first);
   std::vector<double> means;
   for (size_t i = 0; i < output.variables().size(); ++i)
-    means.push_back(value_.output(first + i).to(cpu()).to(float64).item());
+    means.push_back(values.output(first + i).to(cpu()).to(float64).item());
   return tensor(output.finish()(means), float64);
 }
 

@@ -34,6 +34,7 @@ class Trainer {
   History execute(const ExecuteOptions& options);
   StepInfo step(const Feeds& given);
   Tensor run(const Feeds& given);
+  StepValues run_outputs(const Feeds& given);
   void warm_up(const FeedShapes& shapes, int threads);
   Tensor value();
   Tensor output(std::string_view name);
@@ -74,8 +75,13 @@ class Trainer {
   /// Whether several threads may be inside `run`.
   bool serves_threads() const { return !setup_.training() && devices_->size() == 1 && !devices_->world(); }
   void note_thread();
-  Tensor run_here(const Feeds& given);
-  Tensor run_beside(const Feeds& given);
+  /// Runs a step on these values, and calls `read` before another one may run.
+  using ReadValues = FunctionRef<void(const TreeValue&)>;
+  void run(const Feeds& given, const char* what, ReadValues read);
+  void run_here(const Feeds& given, ReadValues read);
+  void run_beside(const Feeds& given, ReadValues read);
+  /// An output of the last step, by its place among the options.
+  Tensor output_in(const TreeValue& values, size_t which) const;
   /// A lane that no other thread has.
   Lane* take_lane();
   /// For whole batches.
