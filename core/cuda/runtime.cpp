@@ -93,10 +93,13 @@ DeviceScope::~DeviceScope() {
 }
 
 cudaError_t synchronize_device() {
-  std::unique_lock<std::shared_mutex> lock;
-  if (!captures)
-    lock = std::unique_lock(per_device().captures);  // in a capture of its own the call is refused
+  const NoCaptureScope alone;
   return cudaDeviceSynchronize();
+}
+
+NoCaptureScope::NoCaptureScope() {
+  if (!captures)
+    lock_ = std::unique_lock(per_device().captures);  // in a capture of its own such calls are refused
 }
 
 CaptureScope::CaptureScope() : lock_(per_device().captures) { captures = true; }

@@ -2,6 +2,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <mutex>
 #include <new>
 #include <shared_mutex>
 #include <string>
@@ -54,6 +55,18 @@ class CaptureScope {
 
  private:
   std::shared_lock<std::shared_mutex> lock_;
+};
+
+/// For calls of libraries that synchronize the current device: waits for the end of captures of other
+/// threads, and none begins before this ends. Nothing in it calls `synchronize_device`.
+class NoCaptureScope {
+ public:
+  NoCaptureScope();
+  NoCaptureScope(const NoCaptureScope&) = delete;
+  NoCaptureScope& operator=(const NoCaptureScope&) = delete;
+
+ private:
+  std::unique_lock<std::shared_mutex> lock_;
 };
 
 /// A moment in a stream.

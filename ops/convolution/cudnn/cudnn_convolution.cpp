@@ -218,6 +218,7 @@ CudnnAlgorithm CudnnConvolution::measured(size_t limit) const {
   int count = 0;
   const auto pick = [&](auto& found, cudnnStatus_t status, const char* what) {
     check(status, what);
+  const NoCaptureScope alone;  // the library synchronizes the device
     return first_of(std::span(std::as_const(found)).first(static_cast<size_t>(count)), ieee_, limit);
   };
   if (result_ == ConvolutionResult::y) {
