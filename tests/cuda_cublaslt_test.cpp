@@ -10,6 +10,7 @@
 #include "espalier/ops/matmul/cuda/measuring.h"
 #include "espalier/ops/matmul/gemm_choice.h"
 #include "espalier/ops/matmul/matmul_precision.h"
+#include "espalier/ops/matmul/tuning.h"
 #include "espalier/ops/ops.h"
 #include "gpu_testing.h"
 #include "testing.h"
@@ -205,10 +206,17 @@ BOOST_AUTO_TEST_CASE(measured_algorithms_are_kept) {
   run();
   BOOST_TEST(lines() == before);
   const cu::MeasuringScope measuring;
+  const auto run_untuned = [&] {
+    const esp::TuneScope no_tuning(false);
+    run();
+  };
+  run_untuned();
+  BOOST_TEST(lines() == before);
   run();
   const int64_t after = lines();
   BOOST_TEST(after > before);
   run();
+  run_untuned();
   BOOST_TEST(lines() == after);
 }
 

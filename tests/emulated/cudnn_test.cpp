@@ -13,6 +13,7 @@
 #include "espalier/ops/functions/convolution.h"
 #include "espalier/ops/matmul/cuda/measuring.h"
 #include "espalier/ops/matmul/matmul_precision.h"
+#include "espalier/ops/matmul/tuning.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
 #include "gpu_testing.h"
@@ -105,6 +106,12 @@ BOOST_AUTO_TEST_CASE(algorithms_repeat_their_results_and_fit_the_workspace) {
       convolution.run(x.address(), kernels.address(), y.address());
       synchronize(gpu());
     }
+    // Where nothing may be measured, what was measured before is taken.
+    const cu::MeasuringScope scope;
+    const TuneScope no_tuning(false);
+    const auto before = emulated::counters().launches;
+    const cu::CudnnConvolution convolution(s, result, float32, Workspace());
+    BOOST_TEST(emulated::counters().launches == before);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "espalier/core/error.h"
 #include "espalier/ops/matmul/choice_file.h"
 #include "espalier/ops/matmul/gemm_choice.h"
+#include "espalier/ops/matmul/tuning.h"
 
 namespace espalier::cu {
 
@@ -176,12 +177,15 @@ std::optional<cublasLtMatmulAlgo_t> parse(const std::string& text, const LtRecip
 
 }  // namespace
 
+bool has_measurement(const LtCase& c) { return file_for(c.device).find(c.str()).has_value(); }
+
 std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const LtCase& c, const LtRecipe& recipe,
                                                      const LtOperation& operation) {
-  if (!c.measured) {
+  const auto first_suggestion = [&]() -> std::optional<cublasLtMatmulAlgo_t> {
     const Suggestions found = suggestions(c, recipe, operation, 1);
     return found.empty() ? std::nullopt : std::optional(found[0].algo);
-  }
+  };
+  if (!c.measured) return first_suggestion();
   ChoiceFile& file = file_for(c.device);
   const std::string key = c.str();
   const auto known = [&]() -> std::optional<cublasLtMatmulAlgo_t> {
@@ -189,6 +193,7 @@ std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const LtCase& c, const LtRe
     return text ? parse(*text, recipe, operation) : std::nullopt;
   };
   if (const auto algorithm = known()) return algorithm;
+  if (!may_tune()) return first_suggestion();  // what the file has cannot be used
   const Suggestions found = suggestions(c, recipe, operation, 8);
   if (found.empty()) return std::nullopt;
   // Nothing else shall run meanwhile. No lock is held: this device may wait for one whose thread wants it.

@@ -10,4 +10,7 @@ namespace espalier::cu {
 std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const LtCase& c, const LtRecipe& recipe,
                                                      const LtOperation& operation);
 
+/// Whether the algorithm of a case has been measured before, by this or another process.
+bool has_measurement(const LtCase& c);
+
 }  // namespace espalier::cu

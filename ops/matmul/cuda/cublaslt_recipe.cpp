@@ -7,6 +7,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/ops/matmul/cuda/cublaslt_choice.h"
+#include "espalier/ops/matmul/cuda/measuring.h"
 
 namespace espalier::cu {
 
@@ -101,8 +102,10 @@ LtOperation lt_operation(const LtCase& c, void* vector, void* mask) {
   return result;
 }
 
-std::shared_ptr<const LtRecipe> lt_recipe(const LtCase& c, const LtOperation* operation) {
+std::shared_ptr<const LtRecipe> lt_recipe(const LtCase& wanted, const LtOperation* operation) {
   constexpr size_t most = 4096;  // of programs whose sizes never repeat
+  LtCase c = wanted;
+  if (!c.measured && MeasuringScope::lives()) c.measured = has_measurement(c);
   Recipes& x = recipes();
   {
     const std::lock_guard lock(x.mutex);

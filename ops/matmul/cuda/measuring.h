@@ -11,7 +11,9 @@ class MeasuringScope {
   ~MeasuringScope();
   MeasuringScope(const MeasuringScope&) = delete;
   MeasuringScope& operator=(const MeasuringScope&) = delete;
-  /// False where `may_tune` is.
+  /// Whether one lives in this thread: what was measured before is taken.
+  static bool lives();
+  /// The same, but false where `may_tune` is.
   static bool wanted();
 
  private:
