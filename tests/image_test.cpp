@@ -2,6 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <fstream>
 
 #include "espalier/core/error.h"
 #include "espalier/core/files/file.h"
@@ -47,6 +48,55 @@ std::string chunk(const std::string& type, const std::string& content) {
     for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
   }
   return number(static_cast<uint32_t>(content.size())) + type + content + number(~crc);
+}
+
+/// So many letters a, packed by DEFLATE's fixed codes: 258 of them take 13 bits.
+std::string packed_letters(size_t runs) {
+  std::string bits = "11010010001";                           // the last block, fixed codes, an a
+  for (size_t i = 0; i < runs; ++i) bits += "1100010100000";  // 258 letters that are like the one before
+  bits += "0000000";
+  std::string bytes = from_hex("789c");
+  for (size_t i = 0; i < bits.size(); i += 8) {
+    unsigned byte = 0;
+    for (size_t bit = 0; bit < 8 && i + bit < bits.size(); ++bit) byte |= (bits[i + bit] == '1') << bit;
+    bytes.push_back(static_cast<char>(byte));
+  }
+  uint32_t a = 1, b = 0;  // Adler's checksum
+  for (size_t i = 0; i < 1 + 258 * runs; ++i) a = (a + 'a') % 65521, b = (b + a) % 65521;
+  for (const uint32_t half : {b, a}) bytes += {static_cast<char>(half >> 8), static_cast<char>(half)};
+  return bytes;
+}
+
+/// A progressive image of 8 x 8 zeros: a scan for each bit of its coefficients.
+std::string jpeg_of_scans(int scans) {
+  const std::string quants = from_hex("ffdb004300") + std::string(64, '\1');
+  const std::string frame = from_hex("ffc2000b080008000801011100");
+  // Bit 0: no difference, or no more in the block.
+  const std::string codes = from_hex("ffc40014000100000000000000000000000000000000") +
+                            from_hex("ffc40014100100000000000000000000000000000000");
+  std::string all = from_hex("ffd8") + quants + frame + codes + from_hex("ffda00080101000000007f");
+  for (int i = 1; i < scans; ++i) {
+    const auto coefficient = static_cast<char>(1 + (i - 1) / 14);
+    const int bit = 13 - (i - 1) % 14, before = bit == 13 ? 0 : bit + 1;
+    all += from_hex("ffda0008010100") + coefficient + coefficient + static_cast<char>(before << 4 | bit) +
+           '\x7f';
+  }
+  return all + from_hex("ffd9");
+}
+
+/// The most memory that a call has taken, in bytes beyond what there was.
+template <class F>
+int64_t peak_of(F&& f) {
+  const auto kilobytes = [](const std::string& name) {
+    std::ifstream status("/proc/self/status");
+    for (std::string word; status >> word;)
+      if (int64_t value = 0; word == name && status >> value) return value;
+    return int64_t{0};
+  };
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak is now what there is
+  const int64_t before = kilobytes("VmRSS:");
+  f();
+  return (kilobytes("VmHWM:") - before) * 1024;
 }
 
 /// The sample with another header: width, height, and the five bytes after them, in hexadecimal digits.
@@ -146,6 +196,21 @@ BOOST_AUTO_TEST_CASE(png_files_that_are_none) {
        {rgb.substr(0, rgb.size() - 12), {"ends too early"}}});
 }
 
+// They would be unpacked and kept: 160 MB.
+BOOST_AUTO_TEST_CASE(png_chunks_beside_the_pixels_are_skipped) {
+  const std::string rgb = from_hex(testing::png_rgb), text = packed_letters(31000);
+  const std::string name = std::string("a") + '\0';
+  std::string beside;
+  for (int i = 0; i < 10; ++i)
+    beside +=
+        chunk("zTXt", name + '\0' + text) + chunk("iTXt", name + '\1' + '\0' + name + "b" + '\0' + text);
+  std::string bytes = rgb.substr(0, 33) + beside + rgb.substr(33);
+  Tensor image;
+  const int64_t peak = peak_of([&] { image = parse(bytes); });
+  BOOST_TEST(peak < int64_t{32} << 20);
+  BOOST_TEST(list(image) == list(sample(testing::png_rgb)));
+}
+
 BOOST_AUTO_TEST_CASE(jpeg_files_that_are_none) {
   const std::string gray = from_hex(testing::jpeg_gray), end = from_hex("ffd9"), start = from_hex("ffd8");
   const size_t frame = gray.find(from_hex("ffc0")), scan = gray.find(from_hex("ffda"));
@@ -184,6 +249,11 @@ BOOST_AUTO_TEST_CASE(jpeg_files_that_are_none) {
                         {replaced(gray, tables + 2, from_hex("0000")), {"JPEG image"}},
                         {replaced(gray, tables + 5, std::string(16, '\xff')), {"JPEG image"}},
                         {from_hex(testing::jpeg_cmyk), {"CMYK"}}});
+}
+
+BOOST_AUTO_TEST_CASE(jpeg_scans_are_bounded) {
+  BOOST_TEST(parse(jpeg_of_scans(500)).at<int32_t>({0, 0, 0}) == 128);
+  BOOST_CHECK_EXCEPTION(parse(jpeg_of_scans(501)), FileError, says({"500 scans"}));
 }
 
 BOOST_AUTO_TEST_CASE(damage) {

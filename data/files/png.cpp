@@ -55,10 +55,12 @@ class PngReader {
   PngReader(const PngReader&) = delete;
   PngReader& operator=(const PngReader&) = delete;
 
-  /// False if it failed; `message` says why.
+  /// False if it failed; `message` says why. Chunks that are no part of the pixels, such as texts and color
+  /// profiles, are skipped: libpng would unpack and keep up to a thousand of 8 MB each.
   bool read_header() {
     if (!png_ || !info_) return false;
     if (setjmp(png_jmpbuf(png_))) return false;
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_set_read_fn(png_, &call_, read_png_bytes);
     png_read_info(png_, info_);
     return true;
