@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -24,28 +25,35 @@ struct Resizing {
   bool by_size;  ///< the ratio is in / out
 };
 
-/// The elements that each output reads, and how much they count: `taps` of each.
+/// The elements that each output reads, and how much they count: a tensor [out] for each tap. Their memory
+/// is that of tensors, since a size may be as large as the user says.
 struct WeightedTaps {
-  std::vector<std::vector<int64_t>> indices;
-  std::vector<std::vector<double>> weights;  ///< none: all count 1
+  std::vector<Tensor> indices;
+  std::vector<Tensor> weights;  ///< none: all count 1
 };
 
 WeightedTaps nearest_taps(const Resizing& r, bool exact) {
-  WeightedTaps result{{{}}, {}};
+  Tensor indices({r.out}, int64);
+  auto* to = indices.data<int64_t>();
   for (int64_t i = 0; i < r.out; ++i) {
     const double place = (static_cast<double>(i) + (exact ? 0.5 : 0.0)) * r.ratio;
     // With a size, in whole numbers: no rounding moves a place below the element it is at.
     const bool whole = r.by_size && !exact && i < std::numeric_limits<int64_t>::max() / r.in;
     const int64_t at = whole ? i * r.in / r.out : static_cast<int64_t>(std::floor(place));
-    result.indices[0].push_back(std::clamp<int64_t>(at, 0, r.in - 1));
+    to[i] = std::clamp<int64_t>(at, 0, r.in - 1);
   }
-  return result;
+  return {{indices}, {}};
 }
 
 WeightedTaps weighted_taps(const Resizing& r, bool cubic, bool align_corners) {
-  const int64_t count = cubic ? 4 : 2;
-  WeightedTaps result{std::vector<std::vector<int64_t>>(static_cast<size_t>(count)),
-                      std::vector<std::vector<double>>(static_cast<size_t>(count))};
+  const size_t count = cubic ? 4 : 2;
+  WeightedTaps result;
+  std::array<int64_t*, 4> indices{};
+  std::array<double*, 4> weights{};
+  for (size_t k = 0; k < count; ++k) {
+    indices[k] = result.indices.emplace_back(Shape{r.out}, int64).data<int64_t>();
+    weights[k] = result.weights.emplace_back(Shape{r.out}, float64).data<double>();
+  }
   for (int64_t i = 0; i < r.out; ++i) {
     const auto at = static_cast<double>(i);
     double place = (at + 0.5) * r.ratio - 0.5;
@@ -58,24 +66,22 @@ WeightedTaps weighted_taps(const Resizing& r, bool cubic, bool align_corners) {
     const auto near = [](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
     const auto far = [](double d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
     const double cubics[] = {far(1 + t), near(t), near(1 - t), far(2 - t)}, lines[] = {1 - t, t};
-    for (int64_t tap = 0; tap < count; ++tap) {
-      const auto k = static_cast<size_t>(tap);
-      result.indices[k].push_back(std::clamp<int64_t>(first + tap, 0, r.in - 1));
-      result.weights[k].push_back(cubic ? cubics[k] : lines[k]);
+    for (size_t k = 0; k < count; ++k) {
+      indices[k][i] = std::clamp<int64_t>(first + static_cast<int64_t>(k), 0, r.in - 1);
+      weights[k][i] = cubic ? cubics[k] : lines[k];
     }
   }
   return result;
 }
 
 Variable resized(const Variable& x, int64_t axis, const WeightedTaps& taps) {
-  const auto out = static_cast<int64_t>(taps.indices[0].size());
   Dims along(static_cast<size_t>(static_cast<int64_t>(x.rank()) - axis), 1);
-  along[0] = out;
+  along[0] = taps.indices[0].elements();
   Variable result;
   for (size_t k = 0; k < taps.indices.size(); ++k) {
-    Variable part = gather(x, tensor_from(taps.indices[k], {out}).to(x.device()), axis);
+    Variable part = gather(x, taps.indices[k].to(x.device()), axis);
     if (!taps.weights.empty())
-      part = part * tensor_from(taps.weights[k], Shape(along)).to(x.dtype()).to(x.device());
+      part = part * taps.weights[k].reshape(Shape(along)).to(x.dtype()).to(x.device());
     result = result.defined() ? result + part : part;
   }
   return result;
@@ -117,12 +123,15 @@ Variable interpolate(const Operand& x, const InterpolateOptions& o) {
     if (nearest && o.align_corners)
       throw Error("interpolate: corners are aligned between elements, and the nearest one is asked for");
     std::vector<Resizing> all;
+    Shape resized_shape = shape;
     for (size_t axis = 0; axis < axes; ++axis) {
       all.push_back(resizing_of(shape, axis, o));
       if (all.back().in == 0)
         throw ShapeError(
             fmt::format("interpolate: axis {} of shape {} has no element", axis + 2, shape.str()));
+      resized_shape.dims()[axis + 2] = all.back().out;
     }
+    (void)resized_shape.elements();  // throws if 64 bits cannot count them
     Variable result = with_fixed_sizes(widened(given), 2);
     for (size_t axis = 0; axis < axes; ++axis) {
       const Resizing& r = all[axis];

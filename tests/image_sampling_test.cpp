@@ -222,6 +222,14 @@ BOOST_AUTO_TEST_CASE(mistakes_name_function_shapes_and_line) {
                         says({"interpolate", "nan", here()}));
   BOOST_CHECK_EXCEPTION(esp::interpolate(x, {.size = {2}, .align_corners = true}), esp::Error,
                         says({"interpolate", "nearest", here()}));
+  // No memory is taken for the places of so many elements before there is a tensor of them.
+  for (const auto mode :
+       {esp::Interpolation::nearest, esp::Interpolation::linear, esp::Interpolation::cubic}) {
+    BOOST_CHECK_EXCEPTION(esp::interpolate(x, {.size = {int64_t{1} << 50, 1}, .mode = mode}),
+                          esp::OutOfMemory, says({here()}));
+    BOOST_CHECK_EXCEPTION(esp::interpolate(x, {.size = {int64_t{1} << 40}, .mode = mode}), esp::ShapeError,
+                          says({here()}));
+  }
   BOOST_CHECK_EXCEPTION(esp::interpolate(esp::ones({2, 3}), {.size = {2}}), esp::ShapeError,
                         says({"interpolate", "[2, 3]", here()}));
 }
