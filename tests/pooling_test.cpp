@@ -83,81 +83,99 @@ struct PoolRow {
   double (*of)(double, double, double, double);
 };
 const PoolRow pool_rows[] = {
-    {"max",
+    {"max_pool",
      [](const Variable& x) { return esp::max_pool(x, {.kernel = 2}); },
      {2, 2, 5},
      {sliding(5, 2, 2, 0, 1, 2)},
      largest_of_window},
-    {"max with padding and dilation",
+    {"max_pool with padding and dilation",
      [](const Variable& x) {
        return esp::max_pool(x, {.kernel = {2, 3}, .stride = 1, .padding = {1, 0}, .dilation = {2, 1}});
      },
      {1, 2, 4, 5},
      {sliding(4, 2, 1, 1, 2, 4), sliding(5, 3, 1, 0, 1, 3)},
      largest_of_window},
-    {"max, ceil",
+    {"max_pool, ceil",
      [](const Variable& x) { return esp::max_pool(x, {.kernel = 2, .padding = 1, .ceil = true}); },
      {1, 1, 4},
      {sliding(4, 2, 2, 1, 1, 3)},
      largest_of_window},
-    {"max, ceil, no window in the padding",
+    {"max_pool, ceil, no window in the padding",
      [](const Variable& x) { return esp::max_pool(x, {.kernel = 2, .padding = 1, .ceil = true}); },
      {1, 1, 3},
      {sliding(3, 2, 2, 1, 1, 2)},
      largest_of_window},
-    {"max of three axes",
+    {"max_pool of three axes",
      [](const Variable& x) {
        return esp::max_pool(x, {.kernel = {1, 2, 2}, .stride = 1});
      },
      {1, 1, 2, 3, 2},
      {sliding(2, 1, 1, 0, 1, 2), sliding(3, 2, 1, 0, 1, 2), sliding(2, 2, 1, 0, 1, 1)},
      largest_of_window},
-    {"mean",
+    {"avg_pool",
      [](const Variable& x) {
        return esp::avg_pool(x, {.kernel = {2, 2}});
      },
      {2, 1, 4, 5},
      {sliding(4, 2, 2, 0, 1, 2), sliding(5, 2, 2, 0, 1, 2)},
      mean_of_window},
-    {"mean over the padding",
+    {"avg_pool over the padding",
      [](const Variable& x) { return esp::avg_pool(x, {.kernel = 3, .stride = 2, .padding = 1}); },
      {1, 2, 6},
      {sliding(6, 3, 2, 1, 1, 3)},
      mean_with_padding},
-    {"mean over the padding, ceil",
+    {"avg_pool over the padding, ceil",
      [](const Variable& x) {
        return esp::avg_pool(x, {.kernel = 3, .stride = 2, .padding = 1, .ceil = true});
      },
      {1, 2, 6},
      {sliding(6, 3, 2, 1, 1, 4)},
      mean_with_padding},
-    {"mean without the padding",
+    {"avg_pool without the padding",
      [](const Variable& x) {
        return esp::avg_pool(x, {.kernel = 3, .stride = 2, .padding = 1, .count_padding = false});
      },
      {1, 2, 6},
      {sliding(6, 3, 2, 1, 1, 3)},
      mean_of_window},
-    {"max of parts",
+    {"adaptive_max_pool",
      [](const Variable& x) {
        return esp::adaptive_max_pool(x, {3, 2});
      },
      {1, 2, 7, 4},
      {parts(7, 3), parts(4, 2)},
      largest_of_window},
-    {"mean of parts",
+    {"adaptive_avg_pool",
      [](const Variable& x) {
        return esp::adaptive_avg_pool(x, {2, 3, 1});
      },
      {1, 1, 3, 5, 2},
      {parts(3, 2), parts(5, 3), parts(2, 1)},
      mean_of_window},
-    {"mean of more parts than elements",
+    {"adaptive_avg_pool to more parts than elements",
      [](const Variable& x) { return esp::adaptive_avg_pool(x, 5); },
      {2, 1, 3},
      {parts(3, 5)},
      mean_of_window},
-    {"no batch",
+    {"max_pool_with_indices",
+     [](const Variable& x) {
+       const auto [values, indices] = esp::max_pool_with_indices(x, {.kernel = 2, .stride = 1});
+       return esp::gather(esp::flatten(x), indices);
+     },
+     {1, 1, 5},
+     {sliding(5, 2, 1, 0, 1, 4)},
+     largest_of_window},
+    {"global_max_pool",
+     [](const Variable& x) { return esp::global_max_pool(x); },
+     {2, 1, 2, 3},
+     {parts(2, 1), parts(3, 1)},
+     largest_of_window},
+    {"global_avg_pool",
+     [](const Variable& x) { return esp::global_avg_pool(x); },
+     {2, 1, 2, 3},
+     {parts(2, 1), parts(3, 1)},
+     mean_of_window},
+    {"max_pool without a batch",
      [](const Variable& x) { return esp::max_pool(x, {.kernel = 2}); },
      {0, 2, 4},
      {sliding(4, 2, 2, 0, 1, 2)},
@@ -170,7 +188,7 @@ BOOST_AUTO_TEST_SUITE(pooling)
 
 BOOST_AUTO_TEST_CASE(table) {
   for (const PoolRow& row : pool_rows)
-    check_op({.name = "pool, " + row.name,
+    check_op({.name = row.name,
               .op = [&](const Variables& v) { return row.function(v[0]); },
               .inputs = {numbers(row.input)},
               .reference = [&](const std::vector<Array>& in) { return pooled(in[0], row.axes, row.of); },

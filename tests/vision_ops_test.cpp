@@ -1,4 +1,4 @@
-// Pooling by norms, by random windows and of regions, its reverse, and non-maximum suppression.
+// Pooling by norms and by random windows, and its reverse.
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
@@ -11,8 +11,6 @@
 #include "espalier/ops/functions/global_pooling.h"
 #include "espalier/ops/functions/lp_pooling.h"
 #include "espalier/ops/functions/pooling.h"
-#include "espalier/ops/functions/regions.h"
-#include "espalier/ops/functions/suppression.h"
 #include "espalier/ops/functions/unpooling.h"
 #include "espalier/ops/ops.h"
 #include "layer_training.h"
@@ -46,47 +44,26 @@ esp::Tensor reals(const std::vector<double>& list, const esp::Shape& shape, esp:
   return esp::tensor_from(list, shape).to(dtype);
 }
 
-/// Bilinear, as the formula says, one sample after the other.
-double bilinear(const Array& x, int64_t image, int64_t channel, double y, double z) {
-  const int64_t height = x.shape[2], width = x.shape[3];
-  if (y < -1 || y > static_cast<double>(height) || z < -1 || z > static_cast<double>(width)) return 0;
-  y = std::clamp(y, 0.0, static_cast<double>(height - 1));
-  z = std::clamp(z, 0.0, static_cast<double>(width - 1));
-  const auto top = static_cast<int64_t>(y), left = static_cast<int64_t>(z);
-  const int64_t bottom = std::min(top + 1, height - 1), right = std::min(left + 1, width - 1);
-  const double v = y - static_cast<double>(top), w = z - static_cast<double>(left);
-  const auto at = [&](int64_t i, int64_t j) { return x({image, channel, i, j}); };
-  return (1 - v) * ((1 - w) * at(top, left) + w * at(top, right)) +
-         v * ((1 - w) * at(bottom, left) + w * at(bottom, right));
-}
-Reference aligned_regions(int64_t bins, double scale, int64_t samples, bool aligned) {
+/// The largest element of the windows of planes [n, c, height, width]; in[1] are the samples.
+Reference fractional_windows(const Index& kernel, const Index& count) {
   return [=](const std::vector<Array>& in) {
-    const Array &x = in[0], &boxes = in[1];
-    return Array({boxes.shape[0], x.shape[1], bins, bins}, [&](const Index& o) {
-      const double offset = aligned ? 0.5 : 0;
-      const auto axis = [&](int64_t low, int64_t high, int64_t number) {
-        const double start = boxes({o[0], low}) * scale - offset;
-        double length = boxes({o[0], high}) * scale - offset - start;
-        if (!aligned) length = std::max(length, 1.0);
-        const double bin = length / static_cast<double>(bins);
-        const int64_t each = samples > 0 ? samples : static_cast<int64_t>(std::ceil(bin));
-        std::vector<double> places;
-        for (int64_t i = 0; i < each; ++i)
-          places.push_back(start + bin * static_cast<double>(number) +
-                           (static_cast<double>(i) + 0.5) * bin / static_cast<double>(each));
-        return places;
+    const Array& x = in[0];
+    return Array({x.shape[0], x.shape[1], count[0], count[1]}, [&](const Index& o) {
+      const auto begin = [&](size_t axis) {
+        const int64_t free = x.shape.dims()[axis + 2] - kernel[axis], window = o[axis + 2];
+        if (window == count[axis] - 1) return free;
+        const double s = in[1]({o[0], o[1], static_cast<int64_t>(axis)}),
+                     a = static_cast<double>(free) / static_cast<double>(count[axis] - 1);
+        return static_cast<int64_t>((static_cast<double>(window) + s) * a) - static_cast<int64_t>(s * a);
       };
-      const std::vector<double> ys = axis(2, 4, o[2]), zs = axis(1, 3, o[3]);
-      double sum = 0;
-      for (const double y : ys)
-        for (const double z : zs) sum += bilinear(x, static_cast<int64_t>(boxes({o[0], 0})), o[1], y, z);
-      return sum / static_cast<double>(std::max<size_t>(1, ys.size() * zs.size()));
+      double largest = -INFINITY;
+      for (int64_t i = 0; i < kernel[0]; ++i)
+        for (int64_t j = 0; j < kernel[1]; ++j)
+          largest = std::max(largest, x({o[0], o[1], begin(0) + i, begin(1) + j}));
+      return largest;
     });
   };
 }
-
-const esp::Tensor boxes_of_images =
-    reals({0, 0.25, 0.5, 3.75, 2.5, 1, -1.5, 1, 2, 3.25, 1, 1, 1, 1.5, 1.25}, {3, 5}, esp::float64);
 
 const OpCase cases[] = {
     {"lp_pool of 2",
@@ -103,6 +80,32 @@ const OpCase cases[] = {
      [](const Variables& in) { return esp::lp_pool(in[0], {.kernel = 3, .p = 1.5}); },
      {numbers({2, 1, 6}, 0.5, 2)},
      lp_of_windows(1.5, 3, 3, 1)},
+    {"global_lp_pool",
+     [](const Variables& in) { return esp::global_lp_pool(in[0], 3); },
+     {numbers({1, 2, 4})},
+     lp_of_windows(3, 4, 4, 1)},
+    {"fractional_max_pool",
+     [](const Variables& in) {
+       return esp::fractional_max_pool(in[0], {.kernel = {2, 1}, .parts = esp::PerAxis{2, 3}}, in[1]);
+     },
+     {numbers({2, 1, 4, 7}), reals({0.3, 0.7, 0.9, 0.1}, {2, 1, 2}, esp::float64)},
+     fractional_windows({2, 1}, {2, 3}),
+     2,
+     {0}},
+    {"fractional_max_pool_with_indices",
+     [](const Variables& in) {
+       const auto both = esp::fractional_max_pool_with_indices(in[0], {.kernel = 2, .parts = 3}, in[1]);
+       return esp::gather(esp::flatten(in[0]), both.indices);
+     },
+     {numbers({1, 1, 7}), reals({0.5}, {1, 1, 1}, esp::float64)},
+     [](const std::vector<Array>& in) {
+       return Array({1, 1, 3}, [&](const Index& o) {
+         const int64_t begins[] = {0, 2, 5}, at = begins[o[2]];
+         return std::max(in[0]({0, 0, at}), in[0]({0, 0, at + 1}));
+       });
+     },
+     2,
+     {0}},
     {"max_unpool",
      [](const Variables& in) {
        return esp::max_unpool(in[0], integers({3, 0, 2, 1}, {1, 2, 2}).to(in[0].device()), {.kernel = 2});
@@ -116,20 +119,6 @@ const OpCase cases[] = {
          return 0.0;
        });
      }},
-    {"roi_align",
-     [](const Variables& in) { return esp::roi_align(in[0], in[1], {.size = 2, .aligned = true}); },
-     {numbers({2, 2, 4, 5}), boxes_of_images},
-     aligned_regions(2, 1, 0, true),
-     2,
-     {0}},
-    {"roi_align with samples and scale",
-     [](const Variables& in) {
-       return esp::roi_align(in[0], in[1], {.size = 3, .scale = 0.75, .samples = 2});
-     },
-     {numbers({2, 1, 3, 4}), boxes_of_images},
-     aligned_regions(3, 0.75, 2, false),
-     2,
-     {0}},
 };
 
 }  // namespace
@@ -188,16 +177,6 @@ BOOST_AUTO_TEST_CASE(global_pooling) {
                         esp::lp_pool(x, {.kernel = {4, 5}, .p = 3}).value()) < 1e-14);
 }
 
-BOOST_AUTO_TEST_CASE(roi_pool_takes_whole_elements) {
-  const Variable x = esp::cast(esp::reshape(esp::arange(24), {1, 1, 4, 6}), esp::float32);
-  const Variable boxes = reals({0, 0, 0, 5, 3, 0, 1.6, 1.4, 3.4, 2.4, 0, 9, 9, 12, 12}, {3, 5}, x.dtype());
-  const Variable y = esp::roi_pool(x, boxes, {.size = 2});
-  const esp::Tensor expected = reals({8, 11, 20, 23, 8, 9, 14, 15, 0, 0, 0, 0}, {3, 1, 2, 2}, x.dtype());
-  BOOST_TEST(difference(y.value(), expected) == 0);
-  const Variable same = esp::roi_pool(x, esp::slice(boxes, 1, 1, 5), integers({0, 0, 0}, {3}), {.size = 2});
-  BOOST_TEST(difference(same.value(), expected) == 0);
-}
-
 BOOST_AUTO_TEST_CASE(layers_train_alike_eagerly_in_plans_and_on_replicas) {
   const std::function<esp::nn::LPPool1d()> norms = [] {
     return esp::nn::LPPool1d({.kernel = 2, .stride = 1});
@@ -219,24 +198,6 @@ BOOST_AUTO_TEST_CASE(layers_train_alike_eagerly_in_plans_and_on_replicas) {
     });
   };
   BOOST_TEST(training_differences(fractional, {2, 4, 3}) < 1e-12);
-}
-
-BOOST_AUTO_TEST_CASE(suppression) {
-  const Variable boxes = reals({0, 0, 2, 2, 0, 0, 2, 1.9, 3, 3, 4, 4, 0, 0, 1, 1}, {4, 4}, esp::float32);
-  const Variable scores = reals({0.5, 0.9, 0.7, 0.9}, {4}, esp::float32);
-  BOOST_TEST(difference(esp::nms(boxes, scores, 0.5).value(), integers({1, 3, 2}, {3})) == 0);
-  BOOST_TEST(difference(esp::nms(boxes, scores, 0.2).value(), integers({1, 2}, {2})) == 0);
-  BOOST_TEST(difference(esp::batched_nms(boxes, scores, integers({0, 1, 0, 0}, {4}), 0.2).value(),
-                        integers({1, 3, 2}, {3})) == 0);
-  const Variable rows = esp::non_max_suppression(
-      esp::unsqueeze(boxes, 0), esp::reshape(esp::concat({scores, esp::flip(scores)}), {1, 2, 4}),
-      {.most = 2, .threshold = 0.5, .least_score = 0.6});
-  BOOST_TEST(difference(rows.value(), integers({0, 0, 1, 0, 0, 3, 0, 1, 0, 0, 1, 2}, {4, 3})) == 0);
-  BOOST_TEST(esp::nms(esp::zeros({0, 4}), esp::zeros({0}), 0.5).shape().str() == esp::Shape({0}).str());
-  const Variable centered = reals({1, 1, 2, 2, 1, 1, 2, 1.9}, {1, 2, 4}, esp::float32);
-  BOOST_TEST(esp::non_max_suppression(centered, esp::zeros({1, 1, 2}), {.threshold = 0.5, .centered = true})
-                 .shape()[0] == 1);
-  BOOST_CHECK_THROW(esp::nms(esp::placeholder("boxes", {4, 4}), scores, 0.5), esp::UnsupportedError);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

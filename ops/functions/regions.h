@@ -10,7 +10,8 @@ namespace espalier {
 // Boxes are x1, y1, x2, y2 in units of `1 / scale` elements, [k, 4] with the numbers of their images,
 // `images` [k] (int32 or int64), or [k, 5] with this number in front. Results are [k, channels, height,
 // width]. Boxes have no gradient. ShapeError for other shapes, TypeError unless boxes have the dtype of the
-// images, a real one; IndexError for an image that there is not; Error for other options.
+// images, a real one; IndexError for an image that there is not; Error for other options. The bins along an
+// axis have no more than 2^16 samples, or elements of the result, together (ShapeError).
 
 struct RoiAlignOptions {
   PerAxis size;          ///< of the result: height and width, or one number for both

@@ -10,6 +10,8 @@ namespace espalier {
 
 /// Samples of a bin along one axis, at most: more than any image has elements there.
 inline constexpr int64_t most_samples_of_a_bin = 1 << 20;
+/// And those of all bins of a box along one axis.
+inline constexpr int64_t most_samples_of_a_box = 1 << 16;
 
 /// The settings of roi_align and its transpose.
 struct RoiForm {
@@ -21,6 +23,10 @@ struct RoiForm {
   Attributes attributes() const;
   static RoiForm read(AttributeReader& reader);
   static RoiForm of(const Op& op);
+};
+
+struct SampleRange {
+  int64_t begin, end;
 };
 
 /// One axis of a box, in elements of the image.
@@ -47,6 +53,35 @@ struct BinAxis {
   ESPALIER_HD C at(int64_t number, int64_t sample) const {
     return start + static_cast<C>(number) * bin +
            (static_cast<C>(sample) + C(0.5)) * bin / static_cast<C>(samples);
+  }
+  /// The samples of a bin at places from `low` to `high`: others are passed over where there are many, of
+  /// which the image may have few.
+  ESPALIER_HD SampleRange between(int64_t number, C low, C high) const {
+    if (samples <= few_samples) return {0, samples};
+    const bool rises = bin >= C(0);
+    return {first_sample(number, [=](C at) { return rises ? at >= low : at <= high; }),
+            first_sample(number, [=](C at) { return rises ? at > high : at < low; })};
+  }
+  /// Those that read an element of an axis.
+  ESPALIER_HD SampleRange inside(int64_t number, int64_t size) const {
+    return between(number, C(-1), static_cast<C>(size));
+  }
+
+ private:
+  static constexpr int64_t few_samples = 32;
+
+  /// The first sample of a bin whose place passes a test, as then do all behind it; `samples` if none does.
+  template <class F>
+  ESPALIER_HD int64_t first_sample(int64_t number, F&& passes) const {
+    int64_t begin = 0, end = samples;
+    while (begin < end) {
+      const int64_t middle = (begin + end) / 2;
+      if (passes(at(number, middle)))
+        end = middle;
+      else
+        begin = middle + 1;
+    }
+    return begin;
   }
 };
 

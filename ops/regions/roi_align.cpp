@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "espalier/core/cpu/parallel.h"
@@ -52,6 +53,10 @@ Shape check_regions(const Spec& x, const Spec& boxes, const Spec& images, const 
                     op, boxes.shape.str(), images.shape.str(), x.shape.str()));
   if (x.shape[2] == 0 || x.shape[3] == 0)
     throw ShapeError(fmt::format("{}: images of shape {} have no elements to read", op, x.shape.str()));
+  const int64_t bins = std::max(form.height, form.width), samples = std::max<int64_t>(form.samples, 1);
+  if (bins > most_samples_of_a_box / samples)
+    throw ShapeError(fmt::format("{}: {} bins with {} samples each along an axis, more than {}", op, bins,
+                                 samples, most_samples_of_a_box));
   Shape out{boxes.shape[0], x.shape[1], form.height, form.width};
   (void)out.elements();  // throws if 64 bits cannot count them
   return out;
@@ -59,20 +64,30 @@ Shape check_regions(const Spec& x, const Spec& boxes, const Spec& images, const 
 
 namespace {
 
-/// The samples of all bins of a box along one axis, in their order.
+/// The samples of all bins of a box along one axis that read elements, in their order.
 template <class T>
 struct AxisSamples {
-  int64_t bins, each;
+  int64_t bins, each;  ///< samples of a bin, those outside of the axis included
   std::vector<AxisTap<T>> taps;
+  std::vector<size_t> ends;  ///< of the taps of each bin
 
   AxisSamples(T low, T high, const RoiForm& form, int64_t bins, int64_t size) : bins(bins) {
     const BinAxis<T> axis(low, high, static_cast<T>(form.scale), bins, form.samples, form.aligned);
     each = axis.samples;
-    taps.reserve(static_cast<size_t>(bins * each));
-    for (int64_t number = 0; number < bins; ++number)
-      for (int64_t sample = 0; sample < each; ++sample) taps.emplace_back(axis.at(number, sample), size);
+    for (int64_t number = 0; number < bins; ++number) {
+      const SampleRange inside = axis.inside(number, size);
+      for (int64_t sample = inside.begin; sample < inside.end; ++sample) {
+        const AxisTap<T> tap(axis.at(number, sample), size);
+        if (tap.low_share + tap.high_share != T(0)) taps.push_back(tap);
+      }
+      ends.push_back(taps.size());
+    }
   }
-  const AxisTap<T>* of(int64_t bin) const { return taps.data() + bin * each; }
+  std::span<const AxisTap<T>> of(int64_t bin) const {
+    const auto i = static_cast<size_t>(bin);
+    const size_t begin = i == 0 ? 0 : ends[i - 1];
+    return std::span(taps).subspan(begin, ends[i] - begin);
+  }
 };
 
 /// Calls f(box, image, samples along y, samples along x) for each box.
@@ -147,11 +162,8 @@ struct RoiAlignBins : RoiOp {
     for (int64_t i = 0; i < ys.bins; ++i)
       for (int64_t j = 0; j < xs.bins; ++j) {
         T sum(0);
-        for (int64_t a = 0; a < ys.each; ++a) {
-          const AxisTap<T>& y = ys.of(i)[a];
-          for (int64_t b = 0; b < xs.each; ++b) {
-            const AxisTap<T>& x = xs.of(j)[b];
-            if (y.low_share + y.high_share == T(0) || x.low_share + x.high_share == T(0)) continue;
+        for (const AxisTap<T>& y : ys.of(i)) {
+          for (const AxisTap<T>& x : xs.of(j)) {
             const T *upper = from + y.low * width, *lower = from + y.high * width;
             sum += y.low_share * (x.low_share * upper[x.low] + x.high_share * upper[x.high]) +
                    y.high_share * (x.low_share * lower[x.low] + x.high_share * lower[x.high]);
@@ -206,11 +218,8 @@ struct RoiAlignSpread : RoiOp {
     for (int64_t i = 0; i < ys.bins; ++i)
       for (int64_t j = 0; j < xs.bins; ++j) {
         const T g = *from++ / count;
-        for (int64_t a = 0; a < ys.each; ++a) {
-          const AxisTap<T>& y = ys.of(i)[a];
-          for (int64_t b = 0; b < xs.each; ++b) {
-            const AxisTap<T>& x = xs.of(j)[b];
-            if (y.low_share + y.high_share == T(0) || x.low_share + x.high_share == T(0)) continue;
+        for (const AxisTap<T>& y : ys.of(i)) {
+          for (const AxisTap<T>& x : xs.of(j)) {
             T *upper = to + y.low * width, *lower = to + y.high * width;
             upper[x.low] += g * y.low_share * x.low_share;
             upper[x.high] += g * y.low_share * x.high_share;

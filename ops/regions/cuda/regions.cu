@@ -42,12 +42,13 @@ __global__ void __launch_bounds__(threads_in_block)
     const int64_t column = i - row * s.columns, channel = plane - k * s.channels;
     const T* from = in + (images.at(k, s.images, false) * s.channels + channel) * s.height * s.width;
     const BinAxis<C> ys = axis_of<C>(boxes, k, 1, s), xs = axis_of<C>(boxes, k, 0, s);
+    const SampleRange down = ys.inside(row - plane * s.rows, s.height), across = xs.inside(column, s.width);
     C sum(0);
-    for (int64_t a = 0; a < ys.samples; ++a) {
+    for (int64_t a = down.begin; a < down.end; ++a) {
       const AxisTap<C> y(ys.at(row - plane * s.rows, a), s.height);
       if (y.low_share + y.high_share == C(0)) continue;
       const T *upper = from + y.low * s.width, *lower = from + y.high * s.width;
-      for (int64_t b = 0; b < xs.samples; ++b) {
+      for (int64_t b = across.begin; b < across.end; ++b) {
         const AxisTap<C> x(xs.at(column, b), s.width);
         if (x.low_share + x.high_share == C(0)) continue;
         sum +=
@@ -65,8 +66,10 @@ __global__ void __launch_bounds__(threads_in_block)
 /// How much an element of an axis counts in the samples of a bin, all together.
 template <class C>
 __device__ C share_in(const BinAxis<C>& axis, int64_t bin, int64_t element, int64_t size) {
+  const SampleRange near = axis.between(bin, static_cast<C>(element - 1),
+                                        static_cast<C>(element == size - 1 ? size : element + 1));
   C share(0);
-  for (int64_t i = 0; i < axis.samples; ++i) share += AxisTap<C>(axis.at(bin, i), size).share(element);
+  for (int64_t i = near.begin; i < near.end; ++i) share += AxisTap<C>(axis.at(bin, i), size).share(element);
   return share;
 }
 /// Whether samples of a box may read the element.
