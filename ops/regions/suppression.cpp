@@ -14,6 +14,7 @@
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/node.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/core/values_later.h"
 #include "espalier/core/workspace.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
@@ -109,6 +110,10 @@ std::vector<int64_t> kept_rows(const Tensor& boxes, const Tensor& scores, const 
   return rows;
 }
 
+Tensor rows_tensor(const std::vector<int64_t>& rows) {
+  return tensor_from(rows, {static_cast<int64_t>(rows.size() / 3), 3});
+}
+
 /// Outputs `count` rows (image, class, box). A later evaluation that keeps another number is an error.
 class Suppression : public Op {
  public:
@@ -147,9 +152,7 @@ class Suppression : public Op {
     if (kept != count_)
       throw UnsupportedError(fmt::format("{}: keeps {} boxes now, where it kept {} when it was written",
                                          function_, kept, count_));
-    Tensor found(call.outputs[0]->shape(), DType::int64);
-    std::copy(rows.begin(), rows.end(), static_cast<int64_t*>(found.address()));
-    copy_elements(found, *call.outputs[0]);
+    copy_elements(rows_tensor(rows), *call.outputs[0]);
   }
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall&, const BindContext& context) const override {
     if (context.find<Workspace>()) throw UnsupportedError(fmt::format("{}: {}", function_, instead));
@@ -181,12 +184,13 @@ Variable suppressed(const Variable& boxes, const Variable& scores, const Variabl
     if (v->defined() && v->node()->lazy) throw UnsupportedError(fmt::format("{}: {}", function, instead));
   if (build_context().lazy) throw UnsupportedError(fmt::format("{}: {}", function, instead));
   const Tensor kinds = classes.defined() ? classes.value() : Tensor();
-  const auto rows =
-      kept_rows(boxes.value(), scores.value(), classes.defined() ? &kinds : nullptr, search).size() / 3;
-  const auto op = std::make_shared<Suppression>(static_cast<int64_t>(rows), search, std::string(function));
+  const Tensor rows =
+      rows_tensor(kept_rows(boxes.value(), scores.value(), classes.defined() ? &kinds : nullptr, search));
+  const auto op = std::make_shared<Suppression>(rows.shape()[0], search, std::string(function));
   const auto where = std::source_location::current();
-  return classes.defined() ? apply(op, {&boxes, &scores, &classes}, where)
-                           : apply(op, {&boxes, &scores}, where);
+  const auto copy = [&](Tensor& result) { copy_elements(rows, result); };  // what was found to count them
+  return classes.defined() ? apply_by(copy, op, {&boxes, &scores, &classes}, where)
+                           : apply_by(copy, op, {&boxes, &scores}, where);
 }
 
 constexpr int64_t all_boxes = std::numeric_limits<int64_t>::max();
