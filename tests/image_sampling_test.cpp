@@ -126,19 +126,51 @@ BOOST_AUTO_TEST_CASE(derivatives_types_and_plans) {
                   });
                 },
             .roundings = 3});
-  for (const auto mode :
-       {esp::Interpolation::linear, esp::Interpolation::cubic, esp::Interpolation::nearest}) {
-    const esp::InterpolateOptions options{.size = {4}, .mode = mode};
+}
+
+// The values are those of PyTorch in float64 (above), which are the references of the other types and
+// devices.
+BOOST_AUTO_TEST_CASE(modes_in_types_and_plans) {
+  const auto in_float64 = [](const std::function<Variable(const Variables&)>& op) {
+    return [=](const std::vector<Array>& in) {
+      Variables all;
+      for (const Array& x : in) all.emplace_back(esp::tensor_from(x.values, x.shape));
+      return Array(op(all).value());
+    };
+  };
+  using esp::Interpolation;
+  for (const esp::InterpolateOptions& options :
+       {esp::InterpolateOptions{.size = {4}, .mode = Interpolation::linear},
+        {.size = {4}, .mode = Interpolation::cubic},
+        {.size = {4}, .mode = Interpolation::nearest},
+        {.size = {4}, .mode = Interpolation::nearest_exact},
+        {.size = {5}, .mode = Interpolation::linear, .align_corners = true},
+        {.size = {5}, .mode = Interpolation::cubic, .align_corners = true},
+        {.scale = {1.75}, .mode = Interpolation::nearest},
+        {.scale = {1.75}, .mode = Interpolation::linear}}) {
+    const auto op = [=](const Variables& v) { return esp::interpolate(v[0], options); };
     check_op({.name = "interpolate",
-              .op = [=](const Variables& v) { return esp::interpolate(v[0], options); },
+              .op = op,
               .inputs = {numbers({2, 1, 3})},
-              .reference =
-                  [=](const std::vector<Array>& in) {
-                    Tensor x({2, 1, 3}, esp::float64);
-                    std::copy(in[0].values.begin(), in[0].values.end(), x.data<double>());
-                    return Array(esp::interpolate(x, options).value());
-                  },
+              .reference = in_float64(op),
               .roundings = 3});
+  }
+  // Some points are outside of the image.
+  using esp::SampleMode, esp::SamplePadding;
+  for (const esp::GridSampleOptions& options : {esp::GridSampleOptions{.mode = SampleMode::nearest},
+                                                {.padding = SamplePadding::border},
+                                                {.padding = SamplePadding::reflection},
+                                                {.padding = SamplePadding::reflection, .align_corners = true},
+                                                {.mode = SampleMode::nearest, .align_corners = true}}) {
+    const auto op = [=](const Variables& v) { return esp::grid_sample(v[0], v[1], options); };
+    check_op(
+        {.name = "grid_sample",
+         .op = op,
+         .inputs = {numbers({1, 1, 3, 3}),
+                    esp::tensor({-0.55, 0.9, -1.45, 0.42, 1.2, -1.3}, esp::float64).reshape({1, 1, 3, 2})},
+         .reference = in_float64(op),
+         .tolerance32 = 1e-5,
+         .roundings = 0});
   }
 }
 

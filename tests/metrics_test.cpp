@@ -119,6 +119,38 @@ BOOST_AUTO_TEST_CASE(confusion_matrix_refuses_what_it_cannot_count) {
   BOOST_TEST(matrix.accuracy() == 1);
 }
 
+BOOST_AUTO_TEST_CASE(accuracy_and_top_k_in_types_and_plans) {
+  const esp::Tensor labels = esp::tensor({0, 2, 1, 2}).to(esp::int64);
+  // Whether fewer than k elements come before the label's: larger ones, or, if told so, equal ones on its
+  // left.
+  const auto fraction = [](const std::vector<Array>& in, int64_t k, bool first) {
+    return Array({}, [&](const Index&) {
+      double right = 0;
+      for (int64_t row = 0; row < 4; ++row) {
+        const auto label = static_cast<int64_t>(in[1]({row}));
+        int64_t before = 0;
+        for (int64_t i = 0; i < 3; ++i)
+          before += in[0]({row, i}) > in[0]({row, label}) ||
+                    (first && i < label && in[0]({row, i}) == in[0]({row, label}));
+        right += before < k;
+      }
+      return right / 4;
+    });
+  };
+  check_op({.name = "accuracy",
+            .op = [](const Variables& v) { return esp::accuracy(v[0], v[1]); },
+            .inputs = {numbers({4, 3}), labels},
+            .reference = [=](const std::vector<Array>& in) { return fraction(in, 1, true); },
+            .order = 0,
+            .roundings = 0});
+  check_op({.name = "top_k_accuracy",
+            .op = [](const Variables& v) { return esp::top_k_accuracy(v[0], v[1], 2); },
+            .inputs = {numbers({4, 3}), labels},
+            .reference = [=](const std::vector<Array>& in) { return fraction(in, 2, false); },
+            .order = 0,
+            .roundings = 0});
+}
+
 BOOST_AUTO_TEST_CASE(accuracy_and_top_k) {
   const esp::Tensor logits = esp::tensor({{1.0, 3.0, 2.0}, {5.0, 1.0, 0.0}, {0.0, 2.0, 2.0}}, esp::float64),
                     labels = esp::tensor({1, 2, 2});

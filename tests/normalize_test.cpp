@@ -48,6 +48,38 @@ BOOST_AUTO_TEST_CASE(layer_norm) {
             .tolerance32 = 2e-4});  // for rows of equal numbers, the result is a rounding error
 }
 
+BOOST_AUTO_TEST_CASE(unit_vectors_and_local_responses) {
+  check_op({.name = "normalize",
+            .op = [](const Variables& x) { return esp::normalize(x[0], {.p = 2}); },
+            .inputs = {numbers({2, 3}, 0.5, 2)},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  return Array(in[0].shape, [&](const Index& at) {
+                    double sum = 0;
+                    for (int64_t i = 0; i < 3; ++i) sum += std::pow(in[0]({at[0], i}), 2);
+                    return in[0](at) / std::sqrt(sum);
+                  });
+                },
+            .roundings = 3});
+  for (const int64_t size : {2, 3})
+    check_op({.name = "local_response_norm",
+              .op =
+                  [=](const Variables& x) {
+                    return esp::local_response_norm(x[0], {.size = size, .alpha = 0.5, .k = 2});
+                  },
+              .inputs = {numbers({2, 4, 2})},
+              .reference =
+                  [=](const std::vector<Array>& in) {
+                    return Array(in[0].shape, [&](const Index& at) {
+                      double sum = 0;
+                      for (int64_t c = at[1] - size / 2; c < at[1] - size / 2 + size; ++c)
+                        if (c >= 0 && c < 4) sum += std::pow(in[0]({at[0], c, at[2]}), 2);
+                      return in[0](at) / std::pow(2 + 0.5 / static_cast<double>(size) * sum, 0.75);
+                    });
+                  },
+              .roundings = 3});
+}
+
 BOOST_AUTO_TEST_CASE(rows_far_from_zero_keep_their_digits) {
   const esp::Tensor x = (numbers({4, 64}).to(esp::float32) + 1000.0f).value();
   const esp::Tensor y = esp::layer_norm(x, 1, 0).value();
