@@ -160,6 +160,22 @@ BOOST_AUTO_TEST_CASE(both_sides_of_a_shortcut) {
   BOOST_TEST(largest(Variable(fused.run({{"x", images}})) - expected) < 3e-5);
 }
 
+/// oneDNN computes few channels by products of columns.
+BOOST_AUTO_TEST_CASE(sums_of_convolutions_of_few_channels) {
+  const esp::ConvolutionOptions padded{.padding = {{1, 1}}};
+  for (const int64_t channels : {1, 2, 3}) {
+    const Variable a = esp::parameter(floats({channels, 1, 1}, 1)),
+                   b = esp::parameter(floats({channels, 1, 1}, 2));
+    const auto net = [&](const Variable& in) {
+      return esp::conv(in, a, padded) + esp::conv(esp::tanh(in), b, padded);
+    };
+    const esp::Executor fused = inference(net(esp::placeholder("x", {2, 1, 5})));
+    BOOST_TEST(nodes(fused, "conv_epilogue") == 1, fused.plan().str());
+    const esp::Tensor values = floats({2, 1, 5}, 3);
+    BOOST_TEST(largest(Variable(fused.run({{"x", values}})) - net(values)) < 1e-5, channels);
+  }
+}
+
 /// Kernels are packed when leaves have changed: by the user, by eager updates and by another executor.
 BOOST_AUTO_TEST_CASE(packed_kernels_follow_the_leaves) {
   esp::seed(8);

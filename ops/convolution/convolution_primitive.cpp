@@ -138,9 +138,9 @@ class Description {
 
  private:
   bool is_reference() const { return implementation_.starts_with("ref"); }  // plain loops
-  /// Products without generated code, as on ARM, add other elements of a residual than they should.
+  /// Products of columns ("x64:gemm:jit", "gemm:ref") add other elements of a residual than they should.
   bool adds_wrongly() const {
-    return residual_ == ConvolutionResidual::added && implementation_ == "gemm:ref";
+    return residual_ == ConvolutionResidual::added && implementation_.find("gemm") != std::string::npos;
   }
   /// The same, and false if oneDNN has no such primitive.
   bool can_choose(const ConvolutionSizes& s, ConvolutionResult result, const Layouts& layouts,
