@@ -135,7 +135,7 @@ def histogram(x, bins, low, high):
 def draw_gather(d):
     shape = [max(1, size) for size in d.shape(1, 4)]
     axis = d.axis(len(shape))
-    return [d.tensor(shape), d.integers(d.shape(0, 2), -shape[axis], shape[axis] - 1)], {"axis": axis}
+    return [d.tensor(shape), d.integers(d.shape(0, 2, long=False), -shape[axis], shape[axis] - 1)], {"axis": axis}
 
 
 def gather(x, indices, axis):

@@ -50,13 +50,14 @@ class Draw:
             return 0
         return 1 if x < 0.2 else self.random.randint(2, 5)
 
-    def shape(self, least=0, most=5, zero=0.03):
-        """Sizes of 0, 1 and more; now and then one long axis, for the loops that take many elements at once."""
+    def shape(self, least=0, most=5, zero=0.03, long=True):
+        """Sizes of 0, 1 and more; now and then one long axis, for the loops that take many elements at once. Unless
+        `long` it has at most 100, for results whose sizes are products of these."""
         rank = self.random.randint(least, most)
         shape = [self.size(zero) for _ in range(rank)]
         if rank and self.chance(0.1):
             shape[self.random.randrange(rank)] = self.random.choice((8, 17, 33, 100))
-        if 1 <= rank <= 2 and self.chance(0.05):
+        if long and 1 <= rank <= 2 and self.chance(0.05):
             shape[-1] = self.random.choice((257, 1000, 2051))
         return shape
 

@@ -204,9 +204,9 @@ def draw_diagonal(d):
     return [d.tensor(shape)], {"offset": d.integer(-min(3, shape[first]), min(3, shape[second])), "axis1": first, "axis2": second}
 
 
-def draw_offset(least, most):
+def draw_offset(least, most, **sizes):
     def draw(d):
-        return [d.tensor(d.shape(least, most))], {"offset": d.integer(-3, 3)}
+        return [d.tensor(d.shape(least, most, **sizes))], {"offset": d.integer(-3, 3)}
 
     return draw
 
@@ -217,7 +217,7 @@ def draw_diag(d):
 
 
 def draw_windows(d):
-    shape, axis = with_axis(d, zero=0)
+    shape, axis = with_axis(d, zero=0, long=False)
     return [d.tensor(shape)], {"axis": axis, "size": d.integer(1, shape[axis]), "step": d.integer(1, 3)}
 
 
@@ -297,7 +297,7 @@ OPERATIONS = [
     viewing("diagonal", draw_diagonal, lambda x, offset, axis1, axis2: torch.diagonal(x, offset, axis1, axis2)),
     viewing("trace", draw_diagonal, lambda x, offset, axis1, axis2: torch.diagonal(x, offset, axis1, axis2).sum(-1, dtype=x.dtype),
             dtypes=NUMBERS),
-    viewing("diag_embed", draw_offset(1, 4), lambda x, offset: torch.diag_embed(x, offset)),
+    viewing("diag_embed", draw_offset(1, 4, long=False), lambda x, offset: torch.diag_embed(x, offset)),
     viewing("diag", draw_diag, lambda x, offset: torch.diag(x, offset)),
     viewing("tril", draw_offset(2, 5), lambda x, offset: torch.tril(x, offset)),
     viewing("triu", draw_offset(2, 5), lambda x, offset: torch.triu(x, offset)),

@@ -33,7 +33,7 @@ def draw_equal_vectors(d):
 
 def draw_inner(d):
     k = d.size()
-    return [d.tensor(d.shape(0, 2) + [k]), d.tensor(d.shape(0, 2) + [k])], {}
+    return [d.tensor(d.shape(0, 2, long=False) + [k]) for _ in range(2)], {}
 
 
 EQUATIONS = ("ij,jk->ik", "ij,ij->", "i,j->ij", "bij,bjk->bik", "ij,kj->ki", "ii->i", "ii->", "ij->ji", "bij->bj",
@@ -70,18 +70,19 @@ def draw_cross(d):
 
 def draw_tensordot(d):
     shared = d.shape(0, 2)
-    return [d.tensor(d.shape(0, 2) + shared), d.tensor(shared + d.shape(0, 2))], {"axes": len(shared)}
+    first, second = (d.shape(0, 2, long=False) for _ in range(2))
+    return [d.tensor(first + shared), d.tensor(shared + second)], {"axes": len(shared)}
 
 
 def draw_tensordot_pairs(d):
     shared = d.shape(1, 2)
     order = d.order(len(shared))
-    a, b = shared + d.shape(0, 2), [shared[i] for i in order] + d.shape(0, 2)
+    a, b = shared + d.shape(0, 2, long=False), [shared[i] for i in order] + d.shape(0, 2, long=False)
     return [d.tensor(a), d.tensor(b)], {"axes_a": order, "axes_b": list(range(len(shared)))}
 
 
 def draw_kron(d):
-    return [d.tensor(d.shape(0, 3)), d.tensor(d.shape(0, 3))], {}
+    return [d.tensor(d.shape(0, 3, long=False)) for _ in range(2)], {}
 
 
 def draw_bilinear(d):

@@ -8,7 +8,7 @@ from operation import Operation
 def draw_places(d):
     """Several may be the same."""
     shape = [max(1, size) for size in d.shape(1, 4)]
-    count, leading, dtype = d.integer(1, len(shape)), d.shape(0, 2), d.choice((torch.int32, torch.int64))
+    count, leading, dtype = d.integer(1, len(shape)), d.shape(0, 2, long=False), d.choice((torch.int32, torch.int64))
     indices = [d.integers(leading, -size, size - 1, dtype) for size in shape[:count]]
     return shape, torch.stack(indices, -1)
 
