@@ -30,7 +30,7 @@ std::map<std::string, Row> all_rows() {
   std::map<std::string, Row> all;
   for (const auto& rows : {elementwise_rows(), axis_rows(), layout_rows(), matrix_rows(), loss_rows(),
                            convolution_rows(), pooling_rows(), image_rows(), place_rows(), region_rows(),
-                           signal_window_rows(), recurrent_rows(), attention_rows()})
+                           signal_window_rows(), recurrent_rows(), attention_rows(), norm_rows()})
     for (const Row& row : rows) all.emplace(row.name, row);
   return all;
 }

@@ -75,6 +75,7 @@ std::vector<Row> loss_rows();
 std::vector<Row> convolution_rows();
 std::vector<Row> pooling_rows();
 std::vector<Row> image_rows();
+std::vector<Row> norm_rows();
 std::vector<Row> place_rows();
 std::vector<Row> recurrent_rows();
 std::vector<Row> region_rows();

@@ -9,7 +9,6 @@ from draw import Draw
 from espalier import Refused, as_text
 
 SECOND_ORDER = 0.3  # the share of cases with second derivatives
-FROZEN = 0.06  # the share of cases that run as plans
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -32,7 +31,7 @@ class Case:
         self.inputs = [x.detach() for x in self.inputs]
         order = 0 if self.draw.special else 2 if self.draw.chance(SECOND_ORDER) else 1
         self.order = min(order, operation.order)
-        self.frozen = self.draw.chance(FROZEN)
+        self.frozen = self.draw.chance(operation.plans)
         self.cotangents, self.directions = None, None
         self.may_be_known = True
 

@@ -4,6 +4,7 @@ import torch
 
 CLAMPS = ("clamp", "clamp_min", "clamp_max", "clamp_numbers")
 CORNERS = ("celu", "elu", "selu", "prelu", "leaky_relu", "softplus", "hardswish", "hardsigmoid", "huber_loss", "smooth_l1_loss")
+DEVIATIONS = ("std", "layer_norm", "batch_norm", "batch_norm_training", "group_norm", "instance_norm", "instance_norm_training")
 INFINITY = float("inf")
 
 
@@ -74,7 +75,8 @@ def no_labels(case, stage, text, library):
 def vectors_of_one(case, stage, text, library):
     """A second derivative that is a difference of equal numbers."""
     of_last_axis = case.attributes.get("distance", "euclidean" if "swap" in case.attributes else None)
-    axis = -1 if of_last_axis in ("cosine", "euclidean") else case.attributes.get("axis")
+    last = of_last_axis in ("cosine", "euclidean") or case.operation.name == "cosine_embedding_loss"
+    axis = -1 if last else case.attributes.get("axis")
     return stage == 2 and axis is not None and case.inputs[0].size(axis) == 1
 
 
@@ -91,9 +93,12 @@ def spread(x, case):
     return x + torch.rand(x.shape, generator=case.draw.generator, dtype=torch.float64).to(x.dtype)
 
 
+def equal_elements(stage_from):
+    return caused_by(lambda x, case: torch.ones_like(x, dtype=torch.bool), spread, stage_from)
+
+
 def largest_difference(case, stage, text, library):
-    ties = caused_by(lambda x, case: torch.ones_like(x, dtype=torch.bool), spread, 1)
-    return case.attributes["p"] == INFINITY and ties(case, stage, text, library)
+    return case.attributes["p"] == INFINITY and equal_elements(1)(case, stage, text, library)
 
 
 KNOWN = [
@@ -107,6 +112,7 @@ KNOWN = [
     (("polygamma",), special, "the limit at infinity is 0, where PyTorch has NaN; at poles of two signs there is NaN"),
     (("power_number",), caused_by(equal_to(-INFINITY), 0.5), "the root of -inf is inf, as in C"),
     (("std", "norm"), caused_by(lambda x, case: x.abs() > 1e18, 0.5), "squares overflow, as in NumPy"),
+    (DEVIATIONS, equal_elements(0), "equal elements differ from their mean by rounding, which is divided by a deviation of 0 or √ε"),
     (("sum", "mean", "nansum", "nanmean"), caused_by(lambda x, case: x.abs() > 1e18, 0.5), "what is left of huge numbers that cancel depends on the order of additions"),
     (("cast",), special, "NaN becomes 0 and what is out of range the nearest integer, where PyTorch leaves it undefined"),
     (("norm",), power_below_1, "for p < 1 the gradient is 0 where an element is 0"),
@@ -114,7 +120,7 @@ KNOWN = [
     (("prod", "cumprod"), overflowing_product, "of what overflows, second derivatives are infinite or NaN"),
     (("power",), caused_by(equal_to(0), 2, 2, which=1), "PyTorch's mixed derivative at the exponent 0 is 0; it is 1 / x"),
     (("poisson_nll_loss",), peer_is_nan, "Stirling's approximation has a gradient of 0 for targets up to 1"),
-    (("cosine_similarity", "triplet_margin_loss", "triplet_margin_with_distance_loss", "normalize"), vectors_of_one,
+    (("cosine_similarity", "cosine_embedding_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss", "normalize"), vectors_of_one,
      "second derivatives of the direction of a vector of one element are 0 up to rounding"),
     (("cosine_similarity", "triplet_margin_with_distance_loss", "norm", "normalize"), caused_by(equal_to(0), 0.5, 2), "second derivatives where an element or a norm is 0"),
     (("solve",), lambda case, stage, text, library: "shape" in text, "b is a vector only where it has one axis; PyTorch also takes batches of vectors"),

@@ -1,12 +1,14 @@
 """A row of the tables: an operation, what its cases are drawn from, and what computes the same in PyTorch."""
 from draw import REALS
 
+PLANS = 0.06
+
 
 class Operation:
     """`draw` makes the inputs and attributes of a case, `torch` computes it: torch(*inputs, **attributes)."""
 
     def __init__(self, name, draw, torch, dtypes=REALS, *, of=None, elementwise=False, special=False, order=2,
-                 loose=1, constant=(), single=False, layer=False):
+                 loose=1, constant=(), single=False, layer=False, plans=PLANS):
         self.name = name
         self.draw = draw
         self.torch = torch
@@ -19,6 +21,7 @@ class Operation:
         self.constant = constant  # inputs for which PyTorch has no gradient
         self.single = single  # PyTorch's float64 kernel has constants in float32
         self.layer = layer  # it is no function of docs/ops.md
+        self.plans = plans  # the share of cases that run as plans of inference
 
 
 def by_name(operations):

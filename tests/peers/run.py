@@ -1,6 +1,7 @@
 """Compares Espalier with PyTorch on random cases: run.py LIBRARY [--cases N] [--seed S] [--only OPERATION...]
-[--case I] prints one case again. The last line is "N cases, N differ"; it fails where one does, where an operation of
-docs/ops.md has no row, and where a row had no case in which both libraries computed the same."""
+[--all]. --case I prints one case again, --all every difference, not the first ones of each operation. The last line is
+"N cases, N differ"; it fails where one does, where an operation of docs/ops.md has no row, and where a row had no case
+in which both libraries computed the same."""
 import argparse
 import collections
 import multiprocessing
@@ -24,6 +25,7 @@ import images
 import layout
 import losses
 import matrix
+import norms
 import places
 import pooling
 import recurrent
@@ -35,9 +37,9 @@ from operation import by_name
 from without import WITHOUT
 
 PAGES = (elementwise, axis, layout, matrix, losses, convolutions, pooling, images, places, recurrent, regions,
-         signal_windows, attention)
+         signal_windows, attention, norms)
 TABLE = by_name([operation for page in PAGES for operation in page.OPERATIONS])
-SHOWN = 3  # differences of an operation
+SHOWN = 3  # differences of an operation, unless all are asked for
 DEATHS = 3  # of processes at cases of an operation, until its others are left out
 
 
@@ -135,7 +137,7 @@ def run_all(arguments, names):
     return tally
 
 
-def report(tally, names):
+def report(tally, names, shown_of_each):
     counts, found, reasons = tally.counts, tally.found, tally.reasons
     columns = ("same", "known", "refused", "differs", "order 1", "order 2", "frozen")
     print(f"{'operation':34}" + "".join(f"{column:>9}" for column in columns))
@@ -146,7 +148,7 @@ def report(tally, names):
     shown = collections.Counter()
     for name, number, text in sorted(found):
         shown[name] += 1
-        if shown[name] <= SHOWN:
+        if shown[name] <= shown_of_each:
             print(f"DIFFERS --case {number}: {text}")
 
 
@@ -158,6 +160,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--case", type=int)
+    parser.add_argument("--all", action="store_true")
     arguments = parser.parse_args()
     names = arguments.only or sorted(TABLE)
     if arguments.case is not None:
@@ -169,7 +172,7 @@ def main():
     failures += [f"{name} has no row" for name in documented() if name not in covered and name not in WITHOUT]
     failures += [f"{name} is not in docs/ops.md" for name in sorted(covered | set(WITHOUT)) if name not in documented()]
     tally = run_all(arguments, names)
-    report(tally, names)
+    report(tally, names, len(tally.found) if arguments.all else SHOWN)
     failures += [f"{name} had no case that both libraries computed alike" for name in names if tally.counts[name, "same"] == 0]
     failures += [f"{name}: {DEATHS} cases died, the others were left out" for name in names if tally.given_up(name)]
     print(*failures, sep="\n")
