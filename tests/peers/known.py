@@ -97,6 +97,11 @@ def equal_elements(stage_from):
     return caused_by(lambda x, case: torch.ones_like(x, dtype=torch.bool), spread, stage_from)
 
 
+def cancelling(case, stage, text, library):
+    """Sums of multiples of a number may be 0 up to rounding."""
+    return case.draw.coarse and equal_elements(1)(case, stage, text, library)
+
+
 def largest_difference(case, stage, text, library):
     return case.attributes["p"] == INFINITY and equal_elements(1)(case, stage, text, library)
 
@@ -105,6 +110,7 @@ KNOWN = [
     (CLAMPS, at_corner(1), "the gradient at a bound goes to x, as up to PyTorch 2.14; later it goes to none or is halved"),
     (("pairwise_distance",), caused_by_rounding(2), "second derivatives of the distance of vectors of one element are 0 up to rounding"),
     (("recurrent_relu",), caused_by_rounding(1), "rounding decides on which side of the corner a sum near 0 is"),
+    (("recurrent_relu",), cancelling, "rounding decides on which side of the corner a sum near 0 is"),
     (CORNERS, at_corner(2), "second derivatives at a corner are those of the other side"),
     (("cdist", "pdist"), largest_difference, "where several differences are the largest, the gradient is divided among them"),
     (("gelu", "gelu_tanh", "silu", "mish", "hardswish"), caused_by(equal_to(-INFINITY), 0.5), "the limit at -inf is 0, where PyTorch has NaN"),
