@@ -3,6 +3,7 @@
 #include "espalier/core/error.h"
 #include "espalier/ops/cuda/kernels.h"
 #include "espalier/ops/matmul/cuda/cublaslt_product.h"
+#include "espalier/ops/matmul/matmul.h"
 
 namespace espalier::cu {
 
