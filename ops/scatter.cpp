@@ -250,6 +250,9 @@ Variable scatter_add(const Operand& x, const Operand& indices, const Operand& va
   const Variable added = values_for({axis, false}, "scatter_add", x, indices, values);
   return x.variable() + scatter_add_like(added, indices.variable(), x.variable(), axis);
 }
+Variable index_add(const Operand& x, const Operand& indices, const Operand& values, int64_t axis) {
+  return scatter_add(x, indices, values, axis);
+}
 
 void add_scatter_ops(OpRegistry& ops) {
   const auto form = [](AttributeReader& a) { return Chosen{a.integer("axis"), a.flag("along")}; };

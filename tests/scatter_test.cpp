@@ -164,8 +164,8 @@ BOOST_AUTO_TEST_CASE(scatters_slices) {
   // Along another axis: as along the first, transposed.
   const esp::Tensor at = esp::tensor({2, 0, 2});
   for (const bool add : {false, true}) {
-    const auto op = add ? esp::scatter_add : esp::scatter;
-    check_op({.name = add ? "scatter_add along axis 1" : "scatter along axis 1",
+    const auto op = add ? esp::index_add : esp::scatter;
+    check_op({.name = add ? "index_add along axis 1" : "scatter along axis 1",
               .op = [&](const Variables& x) { return op(x[0], x[1], x[2], 1); },
               .inputs = {numbers({2, 3}), at, numbers({2, 3}, -2, 2, 1)},
               .reference =

@@ -24,8 +24,10 @@ Variable add_along_axis(const Operand& x, const Operand& indices, const Operand&
 /// broadcast: `indices` have any shape, which stands in place of the axis. PyTorch's index_copy. ShapeError,
 /// TypeError.
 Variable scatter(const Operand& x, const Operand& indices, const Operand& values, int64_t axis = 0);
-/// The same, with `values` added to what is there; all count where a slice is named more than once. PyTorch's
-/// index_add. Numbers, no bool.
+/// The same, with `values` added to what is there; all count where a slice is named more than once. Numbers,
+/// no bool.
 Variable scatter_add(const Operand& x, const Operand& indices, const Operand& values, int64_t axis = 0);
+/// scatter_add by PyTorch's name.
+Variable index_add(const Operand& x, const Operand& indices, const Operand& values, int64_t axis = 0);
 
 }  // namespace espalier

@@ -10,6 +10,7 @@ WITHOUT = {
     "pairwise_rank_loss": NOT_IN_PYTORCH,
     "ScanResult": "a type, the result of scan",
     "scan": NOT_IN_PYTORCH,
+    "index_add": "scatter_add, which is compared, by another name",
     "set_winograd": "a setting of convolutions",
     "uses_winograd": "a setting of convolutions",
     "sparsemax": NOT_IN_PYTORCH,
