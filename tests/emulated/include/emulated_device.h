@@ -24,19 +24,31 @@ struct dim3 {
   constexpr operator uint3() const { return {x, y, z}; }
 };
 
-#define EMULATED_VECTORS(name, element, align2, align4)                     \
-  struct name##1 {                                                          \
-    element x;                                                              \
-  };                                                                        \
-  struct __align__(align2) name##2 {                                        \
-    element x, y;                                                           \
-  };                                                                        \
-  struct __align__(align4) name##4 {                                        \
-    element x, y, z, w;                                                     \
-  };                                                                        \
-  constexpr name##1 make_##name##1(element x) { return {x}; }               \
-  constexpr name##2 make_##name##2(element x, element y) { return {x, y}; } \
-  constexpr name##4 make_##name##4(element x, element y, element z, element w) { return {x, y, z, w}; }
+namespace emulated {
+/// What make_float4 and the others are.
+template <class Vector>
+struct Make {
+  template <class... Elements>
+  constexpr Vector operator()(Elements... elements) const {
+    static_assert(sizeof...(elements) * sizeof(Vector::x) == sizeof(Vector));
+    return {static_cast<decltype(Vector::x)>(elements)...};
+  }
+};
+}  // namespace emulated
+
+#define EMULATED_VECTORS(name, element, align2, align4)       \
+  struct name##1 {                                            \
+    element x;                                                \
+  };                                                          \
+  struct __align__(align2) name##2 {                          \
+    element x, y;                                             \
+  };                                                          \
+  struct __align__(align4) name##4 {                          \
+    element x, y, z, w;                                       \
+  };                                                          \
+  inline constexpr emulated::Make<name##1> make_##name##1 {}; \
+  inline constexpr emulated::Make<name##2> make_##name##2 {}; \
+  inline constexpr emulated::Make<name##4> make_##name##4 {};
 EMULATED_VECTORS(char, signed char, 2, 4)
 EMULATED_VECTORS(uchar, unsigned char, 2, 4)
 EMULATED_VECTORS(short, short, 4, 8)
@@ -212,37 +224,75 @@ inline unsigned __reduce_xor_sync(unsigned mask, unsigned value) {
 
 // Atomics: device threads run in turn, so plain operations are atomic among them.
 
-#define EMULATED_ATOMIC(name, type, expression) \
-  inline type name(type* address, type value) { \
-    const type old = *address;                  \
-    *address = static_cast<type>(expression);   \
-    return old;                                 \
-  }
-#define EMULATED_ATOMICS(type)                                     \
-  EMULATED_ATOMIC(atomicMin, type, value < old ? value : old)      \
-  EMULATED_ATOMIC(atomicMax, type, value > old ? value : old)      \
-  EMULATED_ATOMIC(atomicAnd, type, old& value)                     \
-  EMULATED_ATOMIC(atomicOr, type, old | value)                     \
-  EMULATED_ATOMIC(atomicXor, type, old ^ value)                    \
-  EMULATED_ATOMIC(atomicExch, type, value)                         \
-  inline type atomicCAS(type* address, type compare, type value) { \
-    const type old = *address;                                     \
-    if (old == compare) *address = value;                          \
-    return old;                                                    \
-  }
-EMULATED_ATOMICS(int)
-EMULATED_ATOMICS(unsigned)
-EMULATED_ATOMICS(unsigned long long)
-EMULATED_ATOMIC(atomicMin, long long, value < old ? value : old)
-EMULATED_ATOMIC(atomicMax, long long, value > old ? value : old)
-EMULATED_ATOMIC(atomicExch, float, value)
-EMULATED_ATOMIC(atomicAdd, unsigned, old + value)
-EMULATED_ATOMIC(atomicAdd, unsigned long long, old + value)
-EMULATED_ATOMIC(atomicAdd, float, old + value)
-EMULATED_ATOMIC(atomicAdd, double, old + value)
-EMULATED_ATOMIC(atomicSub, unsigned, old - value)
-EMULATED_ATOMIC(atomicInc, unsigned, old >= value ? 0u : old + 1u)
-EMULATED_ATOMIC(atomicDec, unsigned, old == 0u || old > value ? value : old - 1u)
+namespace emulated {
+template <class T>
+struct Plain {
+  using Type = T;
+};
+/// T, but no argument says what it is.
+template <class T>
+using Same = typename Plain<T>::Type;
+template <class T, class... Types>
+inline constexpr bool is_one_of = (__is_same(T, Types) || ...);
+
+/// Writes the new value and returns the old one.
+template <class T>
+T replace(T* address, Same<T> value) {
+  const T old = *address;
+  *address = value;
+  return old;
+}
+}  // namespace emulated
+
+template <class T>
+T atomicMin(T* address, emulated::Same<T> value) {
+  static_assert(emulated::is_one_of<T, int, unsigned, long long, unsigned long long>);
+  return emulated::replace(address, value < *address ? value : *address);
+}
+template <class T>
+T atomicMax(T* address, emulated::Same<T> value) {
+  static_assert(emulated::is_one_of<T, int, unsigned, long long, unsigned long long>);
+  return emulated::replace(address, value > *address ? value : *address);
+}
+template <class T>
+T atomicAnd(T* address, emulated::Same<T> value) {
+  static_assert(emulated::is_one_of<T, int, unsigned, unsigned long long>);
+  return emulated::replace(address, *address & value);
+}
+template <class T>
+T atomicOr(T* address, emulated::Same<T> value) {
+  static_assert(emulated::is_one_of<T, int, unsigned, unsigned long long>);
+  return emulated::replace(address, *address | value);
+}
+template <class T>
+T atomicXor(T* address, emulated::Same<T> value) {
+  static_assert(emulated::is_one_of<T, int, unsigned, unsigned long long>);
+  return emulated::replace(address, *address ^ value);
+}
+template <class T>
+T atomicExch(T* address, emulated::Same<T> value) {
+  static_assert(emulated::is_one_of<T, int, unsigned, unsigned long long, float>);
+  return emulated::replace(address, value);
+}
+template <class T>
+T atomicCAS(T* address, emulated::Same<T> compare, emulated::Same<T> value) {
+  static_assert(emulated::is_one_of<T, unsigned short, int, unsigned, unsigned long long>);
+  return emulated::replace(address, *address == compare ? value : *address);
+}
+template <class T>
+T atomicAdd(T* address, emulated::Same<T> value) {
+  static_assert(emulated::is_one_of<T, unsigned, unsigned long long, float, double>);
+  return emulated::replace(address, *address + value);
+}
+inline unsigned atomicSub(unsigned* address, unsigned value) {
+  return emulated::replace(address, *address - value);
+}
+inline unsigned atomicInc(unsigned* address, unsigned value) {
+  return emulated::replace(address, *address >= value ? 0u : *address + 1u);
+}
+inline unsigned atomicDec(unsigned* address, unsigned value) {
+  return emulated::replace(address, *address == 0u || *address > value ? value : *address - 1u);
+}
 inline int atomicAdd(int* address, int value) {
   const int old = *address;
   *address = static_cast<int>(static_cast<unsigned>(old) + static_cast<unsigned>(value));
@@ -253,13 +303,6 @@ inline int atomicSub(int* address, int value) {
   *address = static_cast<int>(static_cast<unsigned>(old) - static_cast<unsigned>(value));
   return old;
 }
-inline unsigned short atomicCAS(unsigned short* address, unsigned short compare, unsigned short value) {
-  const unsigned short old = *address;
-  if (old == compare) *address = value;
-  return old;
-}
-#undef EMULATED_ATOMICS
-#undef EMULATED_ATOMIC
 
 // Loads and stores with hints.
 
