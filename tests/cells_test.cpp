@@ -3,6 +3,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "espalier/core/deferred/deferred.h"
 #include "espalier/core/error.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/serialize.h"
