@@ -92,6 +92,15 @@ using ResultKernel = FunctionRef<void(Tensor&)>;
 thread_local bool values_later = false;
 thread_local const ResultKernel* result_kernel = nullptr;  // of the next node
 
+/// Throws ShapeError for a result of more elements than 64 bits can count.
+void check_countable(const Op& op, const Shape& shape) {
+  try {
+    (void)shape.elements();
+  } catch (const ShapeError& e) {
+    throw ShapeError(fmt::format("{}: {}", op.name(), e.what()));
+  }
+}
+
 }  // namespace
 
 ValuesLater::ValuesLater() : before_(std::exchange(values_later, true)) {}
@@ -131,6 +140,8 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
     }
     Specs outputs = node.op().infer(specs);
     node.op().check_small_integers(specs, outputs);
+    for (const Spec& spec : outputs)
+      if (!lazy) check_countable(node.op(), spec.shape);
     const Device device =
         node.op().traits().output_device.value_or(inputs.empty() ? Device{} : inputs[0]->device());
     node.outputs.reserve(outputs.size());

@@ -141,7 +141,11 @@ void check_broadcast(const Shape& from, const Shape& to, std::string_view op) {
   const bool sizes = std::all_of(to.begin(), to.end(), [](int64_t size) { return size >= 0; });
   if (!sizes || from.rank() > to.rank() || !(broadcast(from, to, op) == to))
     throw ShapeError(fmt::format("{}: {} cannot be repeated to {}", op, from.str(), to.str()));
-  (void)to.elements();  // throws if 64 bits cannot count them
+  try {
+    (void)to.elements();
+  } catch (const ShapeError& e) {  // 64 bits cannot count them
+    throw ShapeError(fmt::format("{}: {}", op, e.what()));
+  }
 }
 
 struct BroadcastTo : BroadcastOp {

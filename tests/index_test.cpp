@@ -195,6 +195,13 @@ BOOST_AUTO_TEST_CASE(mistakes_name_op_shapes_and_line) {
   BOOST_CHECK_EXCEPTION(esp::pick(x, x), esp::TypeError, says({"pick", "float32", here()}));
   BOOST_CHECK_EXCEPTION(esp::one_hot(1, 0), esp::ShapeError, says({"one_hot", "0", here()}));
   BOOST_CHECK_EXCEPTION(esp::one_hot(1.0, 3), esp::TypeError, says({"one_hot", "float32", here()}));
+  const int64_t many = int64_t{1} << 40;
+  const esp::Variable long_x = esp::broadcast_to(esp::tensor({1}), {many});
+  BOOST_CHECK_EXCEPTION(esp::one_hot(long_x, many), esp::ShapeError, says({"one_hot: ", "64 bits", here()}));
+  BOOST_CHECK_EXCEPTION(esp::broadcast_to(1.0, {many, many}), esp::ShapeError,
+                        says({"broadcast_to: ", "64 bits", here()}));
+  BOOST_CHECK_EXCEPTION(esp::gather(esp::unsqueeze(long_x, 0), long_x), esp::ShapeError,
+                        says({"gather: ", "64 bits", here()}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
