@@ -366,4 +366,36 @@ BOOST_AUTO_TEST_CASE(dropout_draws_the_same_eagerly_and_frozen) {
   BOOST_TEST(difference(next, esp::dropout(data, 0.3).value()) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(losses_of_probabilities_and_of_many_labels) {
+  const std::vector<int64_t> labels{2, 0, 3};
+  check_op({.name = "categorical_cross_entropy",
+            .op =
+                [=](const Variables& v) {
+                  return esp::categorical_cross_entropy(v[0],
+                                                        esp::tensor_from(labels, {3}).to(v[0].device()));
+                },
+            .inputs = {numbers({3, 4}, 0.1, 0.9)},
+            .reference =
+                [=](const std::vector<Array>& in) {
+                  double sum = 0;
+                  for (int64_t row = 0; row < 3; ++row)
+                    sum -= std::log(in[0]({row, labels[static_cast<size_t>(row)]}));
+                  return Array({}, [&](const Index&) { return sum / 3; });
+                },
+            .roundings = 3});
+  check_op({.name = "multilabel_soft_margin_loss",
+            .op = [](const Variables& v) { return esp::multilabel_soft_margin_loss(v[0], v[1]); },
+            .inputs = {numbers({2, 3}), numbers({2, 3}, 0.1, 0.9, 1)},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  double sum = 0;
+                  each_index(in[0].shape, [&](const Index& i) {
+                    sum += std::log1p(std::exp(-in[0](i))) + (1 - in[1](i)) * in[0](i);
+                  });
+                  return Array({}, [&](const Index&) { return sum / 6; });
+                },
+            .differentiable = {0},
+            .roundings = 3});
+}
+
 BOOST_AUTO_TEST_SUITE_END()

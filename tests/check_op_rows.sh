@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Fails unless each function of docs/ops.md has a row in the op table: an OpCase whose name begins with the function's.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Those without, and why.
+without=$(
+  sed 's/#.*//' <<'END'
+atleast_1d atleast_2d            # reshape
+argsort                          # the indices of sort
+eigh lstsq matrix_rank           # decompositions_test: float64 and float32 alone, results up to signs
+eigvalsh svdvals slogdet         # the same
+hamming_window                   # of no operand: composed_functions_test
+isfinite isinf isnan             # math_functions_test: of what a table of numbers has not
+isneginf isposinf                # the same
+nms batched_nms                  # the shape depends on values: regions_test
+non_max_suppression              # the same
+sample_logits truncated_logits   # random: token_sampling_test
+scaled_dot_product_attention     # rows of attention
+scaled_dot_product_attention_and_weights
+scan                             # takes a function: loop_test
+set_winograd uses_winograd       # a switch
+END
+)
+functions=$(grep -o '^- `[^`]*`' docs/ops.md | sed -E 's/^- `//; s/\(.*//; s/.* //' | grep -E '^[a-z][a-z0-9_]*$' | sort -u)
+rows=$(grep -lE 'check_op|OpCase' tests/*_test.cpp | xargs grep -hoE '(\{|name = |\? )"[a-z][a-z0-9_]*\b' | sed 's/.*"//' | sort -u)
+
+for name in $(comm -23 <(echo "$functions") <(echo "$rows")); do
+  grep -qw -- "$name" <<<"$without" || { echo "$name of docs/ops.md has no row in the op table, nor a reason in $0" >&2 && failed=1; }
+done
+for name in $without; do
+  grep -qx -- "$name" <<<"$functions" || { echo "$name stands in $0, and not in docs/ops.md" >&2 && failed=1; }
+done
+[ -z "${failed:-}" ]
