@@ -5,8 +5,6 @@
 // an untrained network guesses what a digit is.
 #include <espalier/espalier.h>
 
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -28,17 +26,10 @@ const std::map<std::string, std::function<esp::nn::Sequential()>> kNetworks{
 /// The middle of the image, [1, 3, 224, 224], as the networks have seen those of ImageNet: the shorter side
 /// has 256 pixels, and colours are in standard deviations from their mean.
 esp::Variable prepared(const path& file) {
-  const esp::Variable image =
-      esp::unsqueeze(esp::data::read_image(file, {.channels = 3, .dtype = esp::float32}), 0) / 255;
-  const int64_t height = image.shape()[2], width = image.shape()[3], shorter = std::min(height, width);
-  const std::vector<int64_t> size{height * 256 / shorter, width * 256 / shorter};
-  const esp::Variable resized =
-      shorter > 256 ? esp::adaptive_avg_pool(image, size)
-                    : esp::interpolate(image, {.size = size, .mode = esp::Interpolation::linear});
-  const int64_t top = (size[0] - 224) / 2, left = (size[1] - 224) / 2;
-  const esp::Variable middle = resized[{{}, {}, esp::range(top, top + 224), esp::range(left, left + 224)}];
-  return (middle - esp::tensor({0.485, 0.456, 0.406}).reshape({3, 1, 1})) /
-         esp::tensor({0.229, 0.224, 0.225}).reshape({3, 1, 1});
+  using namespace esp::data::transforms;
+  const Compose transforms{Resize(256), CenterCrop(224), ToFloat(),
+                           Normalize({0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f})};
+  return esp::unsqueeze(transforms(esp::data::read_image(file, {.channels = 3, .dtype = esp::uint8})), 0);
 }
 
 /// A digit in a file, for the run without arguments.
