@@ -220,6 +220,21 @@ BOOST_AUTO_TEST_CASE(a_workspace_lives_for_one_step) {
   BOOST_TEST(esp::report_html(*none, nullptr).find("largest workspace") == std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(convolutions_in_float64_have_one) {
+  const Variable x = esp::parameter(numbers({2, 3, 6, 5}), "x"),
+                 k = esp::parameter(numbers({4, 3, 3, 2}), "k");
+  const Variable y = esp::sin(esp::conv(x, k)), loss = esp::sum(y);
+  const auto plan = esp::compile(step_of({y, loss.gradient(x), loss.gradient(k)}), {}, {});
+  int64_t count = 0;
+  for (uint32_t i = 0; i < plan->graph.nodes.size(); ++i) {
+    if (!plan->graph.nodes[i].op->name().starts_with("conv")) continue;
+    BOOST_REQUIRE(plan->memory.workspaces[i].has_value());
+    BOOST_TEST(plan->memory.buffers[*plan->memory.workspaces[i]].bytes == 3 * 3 * 2 * 4 * 4 * 8);
+    ++count;
+  }
+  BOOST_TEST(count == 3);
+}
+
 BOOST_AUTO_TEST_CASE(a_budget_counts_them) {
   const Variable p = esp::parameter(numbers({64, 64}), "p"), y = scribbling_sum(esp::tanh(p), p, 1000);
   const int64_t arena = esp::compile(step_of({y}), {}, {})->memory.arena_bytes;

@@ -81,9 +81,9 @@ void add_columns(const S& s, const T* columns, T* image) {
 /// The matrices of image n and group g.
 template <class T>
 struct Parts {
-  Parts(const S& s, const Tensor& x, const Tensor& kernels, const Tensor& y)
+  Parts(const S& s, const Tensor& x, const Tensor& kernels, const Tensor& y, const Tensor& columns)
       : sizes(s),
-        columns(Shape{s.in_channels * s.kernel_places(), s.out_places()}, x.dtype()),
+        windows(static_cast<T*>(columns.address())),
         in(static_cast<T*>(x.address())),
         weights(static_cast<T*>(kernels.address())),
         out(static_cast<T*>(y.address())) {}
@@ -97,11 +97,9 @@ struct Parts {
   T* kernels(int64_t g) const {
     return weights + g * sizes.out_channels * sizes.in_channels * sizes.kernel_places();
   }
-  T* windows() { return static_cast<T*>(columns.address()); }
 
   const S& sizes;
-  Tensor columns;
-  T *in, *weights, *out;
+  T *windows, *in, *weights, *out;
 };
 
 template <class F>
@@ -114,41 +112,46 @@ void visit_floats(DType dtype, F&& f) {
 
 }  // namespace
 
-void convolve_by_columns(const S& s, const Tensor& x, const Tensor& kernels, Tensor& y) {
+Shape columns_shape(const S& s) { return {s.in_channels * s.kernel_places(), s.out_places()}; }
+
+void convolve_by_columns(const S& s, const Tensor& x, const Tensor& kernels, Tensor& y,
+                         const Tensor& columns) {
   visit_floats(x.dtype(), [&]<class T>(T) {
-    Parts<T> parts(s, x, kernels, y);
+    const Parts<T> parts(s, x, kernels, y, columns);
     const int64_t m = s.out_channels, n = s.out_places(), k = s.in_channels * s.kernel_places();
     const Gemm product{x.dtype(), false, false, m, n, k, k, n, n};
     for (int64_t i = 0; i < s.batch; ++i)
       for (int64_t g = 0; g < s.groups; ++g) {
-        to_columns(s, parts.image(i, g), parts.windows());
-        run_gemm(product, parts.kernels(g), parts.windows(), parts.result(i, g), GemmLibrary::openblas);
+        to_columns(s, parts.image(i, g), parts.windows);
+        run_gemm(product, parts.kernels(g), parts.windows, parts.result(i, g), GemmLibrary::openblas);
       }
   });
 }
 
-void convolve_back_by_columns(const S& s, const Tensor& y, const Tensor& kernels, Tensor& x) {
+void convolve_back_by_columns(const S& s, const Tensor& y, const Tensor& kernels, Tensor& x,
+                              const Tensor& columns) {
   visit_floats(x.dtype(), [&]<class T>(T) {
-    Parts<T> parts(s, x, kernels, y);
+    const Parts<T> parts(s, x, kernels, y, columns);
     const int64_t m = s.in_channels * s.kernel_places(), n = s.out_places(), k = s.out_channels;
     const Gemm product{x.dtype(), true, false, m, n, k, m, n, n};
     for (int64_t i = 0; i < s.batch; ++i)
       for (int64_t g = 0; g < s.groups; ++g) {
-        run_gemm(product, parts.kernels(g), parts.result(i, g), parts.windows(), GemmLibrary::openblas);
-        add_columns(s, parts.windows(), parts.image(i, g));
+        run_gemm(product, parts.kernels(g), parts.result(i, g), parts.windows, GemmLibrary::openblas);
+        add_columns(s, parts.windows, parts.image(i, g));
       }
   });
 }
 
-void correlate_by_columns(const S& s, const Tensor& x, const Tensor& y, Tensor& kernels) {
+void correlate_by_columns(const S& s, const Tensor& x, const Tensor& y, Tensor& kernels,
+                          const Tensor& columns) {
   visit_floats(x.dtype(), [&]<class T>(T) {
-    Parts<T> parts(s, x, kernels, y);
+    const Parts<T> parts(s, x, kernels, y, columns);
     const int64_t m = s.out_channels, n = s.in_channels * s.kernel_places(), k = s.out_places();
     for (int64_t i = 0; i < s.batch; ++i)
       for (int64_t g = 0; g < s.groups; ++g) {
-        to_columns(s, parts.image(i, g), parts.windows());
+        to_columns(s, parts.image(i, g), parts.windows);
         const Gemm product{x.dtype(), false, true, m, n, k, k, k, n, 1, i == 0 ? 0.0 : 1.0};
-        run_gemm(product, parts.result(i, g), parts.windows(), parts.kernels(g), GemmLibrary::openblas);
+        run_gemm(product, parts.result(i, g), parts.windows, parts.kernels(g), GemmLibrary::openblas);
       }
   });
 }

@@ -26,11 +26,12 @@ struct ConvolutionOperands {
   Tensor x, kernels, y;
 };
 
-void run_by_columns(const ConvolutionSizes& sizes, ConvolutionResult result, ConvolutionOperands& all) {
+void run_by_columns(const ConvolutionSizes& sizes, ConvolutionResult result, ConvolutionOperands& all,
+                    const Tensor& columns) {
   switch (result) {
-    case ConvolutionResult::y: return convolve_by_columns(sizes, all.x, all.kernels, all.y);
-    case ConvolutionResult::x: return convolve_back_by_columns(sizes, all.y, all.kernels, all.x);
-    case ConvolutionResult::kernels: return correlate_by_columns(sizes, all.x, all.y, all.kernels);
+    case ConvolutionResult::y: return convolve_by_columns(sizes, all.x, all.kernels, all.y, columns);
+    case ConvolutionResult::x: return convolve_back_by_columns(sizes, all.y, all.kernels, all.x, columns);
+    case ConvolutionResult::kernels: return correlate_by_columns(sizes, all.x, all.y, all.kernels, columns);
   }
 }
 
@@ -45,11 +46,11 @@ Tensor seen_with_channels_second(const ConvolutionForm& form, const Tensor& t) {
 
 /// By products, of copies with the channels second.
 void run_by_columns(const ConvolutionForm& form, const ConvolutionSizes& sizes, ConvolutionResult result,
-                    ConvolutionOperands& all) {
-  if (!form.channels_last) return run_by_columns(sizes, result, all);
+                    ConvolutionOperands& all, const Tensor& columns) {
+  if (!form.channels_last) return run_by_columns(sizes, result, all, columns);
   Tensor x = seen_with_channels_second(form, all.x), y = seen_with_channels_second(form, all.y);
   ConvolutionOperands copies{x.contiguous_copy(), all.kernels, y.contiguous_copy()};
-  run_by_columns(sizes, result, copies);
+  run_by_columns(sizes, result, copies, columns);
   if (result == ConvolutionResult::x) copy_elements(copies.x, x);
   if (result == ConvolutionResult::y) copy_elements(copies.y, y);
 }
@@ -67,7 +68,7 @@ void compute(const ConvolutionForm& form, ConvolutionResult result, ConvolutionO
     }
     if (primitive) return primitive->run(all.x.address(), all.kernels.address(), all.y.address());
   }
-  run_by_columns(form, sizes, result, all);
+  run_by_columns(form, sizes, result, all, Tensor(columns_shape(sizes), all.x.dtype()));
 }
 
 /// What the three ops share. Each has two operands, and may have the tensor whose shape the result has.
@@ -104,10 +105,12 @@ class ConvolutionOp : public Op {
     compute(form_, result_, all);
   }
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override {
-    if (call.outputs[0]->dtype() != DType::float32) return nullptr;
     const auto [x, kernels, y] = seats(call);
     for (const Tensor* each : {x, kernels, y})
-      if (!is_dense(each->layout()) || each->elements() == 0) return nullptr;
+      if (each->elements() == 0) return nullptr;
+    if (y->dtype() == DType::float64) return bind_by_columns(call, context);
+    for (const Tensor* each : {x, kernels, y})
+      if (!is_dense(each->layout())) return nullptr;
     try {
       auto primitive = std::make_shared<ConvolutionPrimitive>(
           form_.sizes(x->shape(), kernels->shape(), y->shape()), result_,
@@ -123,7 +126,8 @@ class ConvolutionOp : public Op {
     const ConvolutionSizes sizes = sizes_of(call.inputs, call.outputs[0]);
     if (sizes.flops() == 0) return 0;
     if (call.device != DeviceType::cpu) return device_workspace_bytes(sizes, call.outputs[0].dtype);
-    if (call.outputs[0].dtype != DType::float32) return 0;
+    if (call.outputs[0].dtype == DType::float64)
+      return Workspace::bytes_for({DType::float64, columns_shape(sizes)});
     const Layout out(call.outputs[0].shape);
     if (!is_dense(*call.layouts[0]) || !is_dense(*call.layouts[1])) return 0;
     const auto [x, kernels, y] = seats(call.layouts[0], call.layouts[1], &out);
@@ -146,6 +150,16 @@ class ConvolutionOp : public Op {
   }
 
  private:
+  std::unique_ptr<BoundKernel> bind_by_columns(const KernelCall& call, const BindContext& context) const {
+    const auto [x, kernels, y] = seats(call);
+    const ConvolutionSizes sizes = form_.sizes(x->shape(), kernels->shape(), y->shape());
+    const Tensor columns = Workspace::of(context).take(columns_shape(sizes), y->dtype(), cpu());
+    return bound(
+        [form = form_, result = result_, x = x, kernels = kernels, y = y, sizes, columns](RandomStream) {
+          ConvolutionOperands all{x->contiguous_copy(), kernels->contiguous_copy(), y->contiguous_copy()};
+          run_by_columns(form, sizes, result, all, columns);
+        });
+  }
   ConvolutionSizes sizes_of(const InputSpecs& in, const Spec& out) const {
     switch (result_) {
       case ConvolutionResult::y: return form_.sizes(in[0]->shape, in[1]->shape, out.shape);
