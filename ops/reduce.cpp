@@ -213,8 +213,9 @@ struct SumToLike : Op {
   /// A sum that keeps all axes.
   ChannelsLastOp with_channels_last(const InputSpecs& in, const Spec&) const override {
     std::vector<bool> gone(in[0]->shape.rank(), false);
-    for (const int64_t axis : folding(in)->axes) gone[static_cast<size_t>(axis)] = true;
-    if (std::ranges::count(gone, true) == 0) return {};
+    const Folding summed = *folding(in);
+    if (summed.axes.empty()) return {};
+    for (const int64_t axis : summed.axes) gone[static_cast<size_t>(axis)] = true;
     return {.op = make_op("sum", {{"axes", moved_axes(gone)}, {"keep_dims", true}}), .inputs = 1};
   }
   std::optional<size_t> identity(const KnownInputs& in, const Spec& out) const override {

@@ -105,7 +105,7 @@ class Fusion {
         readers_(count_readers(graph)) {}
 
   /// A program that reads several convolutions, as that behind a shortcut does, gives the chain behind each
-  /// but the last to a program of its own, if the convolution can do that. Nodes are numbered anew.
+  /// but one to a program of its own, if the convolution can do that. Nodes are numbered anew.
   bool divide_programs() {
     GraphRewriter rewriter(graph_);
     bool divided = false;
@@ -113,7 +113,12 @@ class Fusion {
       std::vector<ValueRef> anchors;
       for (const ValueRef& input : graph_.nodes[i].inputs)
         if (is_read_once(input)) anchors.push_back(input);
-      for (size_t k = 0; k + 1 < anchors.size(); ++k) divided |= divide(rewriter, i, anchors[k]);
+      size_t left = anchors.size();
+      for (const ValueRef& anchor : anchors)
+        if (left > 1 && divide(rewriter, i, anchor)) {
+          divided = true;
+          --left;
+        }
     }
     rewriter.finish();
     return divided;
