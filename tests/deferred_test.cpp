@@ -111,8 +111,7 @@ BOOST_AUTO_TEST_CASE(trees_are_batched_and_equal_eager_ones) {
 }
 
 BOOST_AUTO_TEST_CASE(what_steps_add_to_a_loss_is_one_batch_and_sequences_that_go_on_are_views) {
-  const esp::Variable w = esp::parameter(esp::randn({3, 3})),
-                      v = esp::parameter(esp::randn({3, 1}));
+  const esp::Variable w = esp::parameter(esp::randn({3, 3})), v = esp::parameter(esp::randn({3, 1}));
   const auto gathered_by = [](std::string_view op) {
     int64_t inputs = 0, batches = 0;
     for (const auto& batch : esp::last_evaluation().batches) {

@@ -7,8 +7,8 @@ namespace espalier {
 
 class OpRegistry;
 
-/// Removes identities: x · 1, x + 0, a cast to the same type, views that keep the layout. Splits products with
-/// a vector that is added to each row.
+/// Removes identities: x · 1, x + 0, a cast to the same type, views that keep the layout. Splits products
+/// with a vector that is added to each row.
 bool simplify(Graph& graph, const CompileOptions& options = {});
 /// Evaluates nodes that depend only on constants and shapes, if the result is not larger than the inputs.
 bool fold_constants(Graph& graph, const CompileOptions& options = {});
