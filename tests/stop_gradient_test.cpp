@@ -75,7 +75,6 @@ BOOST_AUTO_TEST_CASE(derivatives_of_all_orders_take_it_for_a_constant) {
   BOOST_TEST(p.item() == 0.75);
 }
 
-// Nothing is kept or built for gradients that cannot pass.
 /// A derivative that is constant does not depend on what it was taken by, whatever the shapes.
 BOOST_AUTO_TEST_CASE(constant_derivatives_have_zeros) {
   for (const esp::Shape& shape : {esp::Shape(), esp::Shape{1, 1}, esp::Shape{2}}) {
@@ -92,6 +91,7 @@ BOOST_AUTO_TEST_CASE(constant_derivatives_have_zeros) {
   BOOST_CHECK_EXCEPTION(esp::sum(x).gradient(w), esp::Error, says({"not made of"}));
 }
 
+// Nothing is kept or built for gradients that cannot pass.
 BOOST_AUTO_TEST_CASE(what_is_made_of_it_alone_needs_no_gradient) {
   const Variable a = esp::variable(numbers({4}));
   BOOST_TEST((a * 2.0).node()->needs_gradient);
