@@ -59,11 +59,10 @@ class InstanceNormState : public LayerStateOf<InstanceNormState, RunningStatisti
     const Variable variance = mean(square(centered), axes, true);
     const Variable y = normalized(centered, variance);
     if (!options_.running_statistics) return y;
-    if (x.shape().elements() <= variance.shape().elements())
+    if (const int64_t elements = x.shape().elements(); elements <= variance.shape().elements())
       throw ShapeError(
-          fmt::format("InstanceNorm: channels of one element, as those of an input of shape {}, have no "
-                      "variance",
-                      x.shape().str()));
+          fmt::format("InstanceNorm: an input of shape {} has {} of each channel, which has no variance",
+                      x.shape().str(), elements ? "one element" : "no element"));
     const Variable tracked =
         tracking(y, mean(average, 0), mean(variance * sample_correction(x, variance), 0));
     return in_train_phase(tracked, [&] { return by_running(x); });

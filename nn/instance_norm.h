@@ -27,7 +27,7 @@ struct InstanceNormOptions {
 /// buffers of 16-bit inputs are float32 then.
 ///
 /// Throws ShapeError for an input of lower rank, or of other channels, and with running statistics for
-/// channels of one element in training; Error unless epsilon > 0 and 0 <= momentum <= 1.
+/// channels of one element or none in training; Error unless epsilon > 0 and 0 <= momentum <= 1.
 class InstanceNorm : public LayerOf<InstanceNorm> {
  public:
   explicit InstanceNorm(InstanceNormOptions options = {}, Where where = Where::current());

@@ -301,7 +301,9 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
   BOOST_CHECK_EXCEPTION(InstanceNorm()(esp::ones({2, 4})), esp::ShapeError, says({"InstanceNorm", "[2, 4]"}));
   const InstanceNorm running({.running_statistics = true});
   BOOST_CHECK_EXCEPTION(running(esp::ones({2, 4, 1})), esp::ShapeError,
-                        says({"InstanceNorm", "[2, 4, 1]", "norm_layers_test.cpp"}));
+                        says({"InstanceNorm", "[2, 4, 1]", "one element", "norm_layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(running(esp::ones({0, 4, 3})), esp::ShapeError,
+                        says({"InstanceNorm", "[0, 4, 3]", "no element"}));
   BOOST_CHECK_EXCEPTION(InstanceNorm({.running_statistics = true, .momentum = -0.5}), esp::Error,
                         says({"InstanceNorm", "momentum", "-0.5"}));
   BOOST_CHECK_EXCEPTION(RmsNorm()(esp::tensor(1.0f)), esp::ShapeError, says({"RmsNorm"}));
