@@ -202,7 +202,7 @@ OPERATIONS = [
     Operation("margin_ranking_loss", draw_ranking,
               lambda a, b, y, margin, reduction: F.margin_ranking_loss(a, b, y, margin, reduction=reduction)),
     Operation("cosine_embedding_loss", draw_embedding,
-              lambda a, b, y, margin, reduction: F.cosine_embedding_loss(a, b, y, margin, reduction=reduction)),
+              lambda a, b, y, margin, reduction: F.cosine_embedding_loss(a, b, y, margin, reduction=reduction), single=True),
     Operation("triplet_margin_loss", draw_triplet,
               lambda a, b, c, margin, p, swap, reduction: F.triplet_margin_loss(a, b, c, margin, p, swap=swap, reduction=reduction)),
     Operation("triplet_margin_with_distance_loss", draw_triplet_with_distance, triplet_with_distance),
