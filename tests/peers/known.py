@@ -111,6 +111,7 @@ KNOWN = [
     (("pairwise_distance",), caused_by_rounding(2), "second derivatives of the distance of vectors of one element are 0 up to rounding"),
     (("recurrent_relu",), caused_by_rounding(1), "rounding decides on which side of the corner a sum near 0 is"),
     (("recurrent_relu",), cancelling, "rounding decides on which side of the corner a sum near 0 is"),
+    (("isclose", "allclose"), caused_by_rounding(0), "rounding decides whether a difference at its bound is within it"),
     (CORNERS, at_corner(2), "second derivatives at a corner are those of the other side"),
     (("cdist", "pdist"), largest_difference, "where several differences are the largest, the gradient is divided among them"),
     (("gelu", "gelu_tanh", "silu", "mish", "hardswish"), caused_by(equal_to(-INFINITY), 0.5), "the limit at -inf is 0, where PyTorch has NaN"),
