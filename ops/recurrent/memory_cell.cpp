@@ -169,7 +169,7 @@ class MemoryCellGradient : public CellOp {
     return all;
   }
   Specs infer(const InputSpecs& in) const override {
-    check_inputs(in, 2u + bool(given_ & given_cell_h) + bool(given_ & given_cell_c));
+    check_inputs(in, 2u + bool(given() & given_cell_h) + bool(given() & given_cell_c));
     const Spec state = state_spec(form(), in);
     Specs specs;
     for (int64_t k = 0; k < gradients_of_summands(form()); ++k) {
