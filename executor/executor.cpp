@@ -47,7 +47,7 @@ Executor Variable::get_executor(const ExecutorOptions& options, Where where) con
 }
 Executor Variable::get_executor() const { return get_executor({}, need().where); }
 Plan Variable::plan_for(const PlanOptions& options, Where where) const {
-  return located(where, [&] { return Plan(compile_for(*this, options)); });
+  return with_errors(where, [&] { return Plan(compile_for(*this, options)); });
 }
 
 Executor load_executor(const std::filesystem::path& path, const LoadOptions& options, Executor::Where where) {
@@ -73,8 +73,8 @@ Tensor Executor::run(const Feeds& feeds, Where where) const {
   return with_errors(where, [&] { return impl->run(feeds); });
 }
 StepValues Executor::run_outputs(const Feeds& feeds, Where where) const {
-  const auto impl = impl_;
-  return located(where, [&] { return impl->run_outputs(feeds); });
+  const auto impl = impl_;  // a callback may let go of this handle
+  return with_errors(where, [&] { return impl->run_outputs(feeds); });
 }
 void Executor::warm_up(const FeedShapes& shapes, int threads, Where where) const {
   with_errors(where, [&] { impl_->warm_up(shapes, threads); });

@@ -176,7 +176,8 @@ class Executor {
   using Where = std::source_location;
 
   /// Runs epochs over the tree's feeds. A tree without a feed has one step in an epoch. Whatever a step or a
-  /// callback throws leaves by this call; parameters are then as after the last whole step.
+  /// callback throws leaves by this call, std::bad_alloc and std::length_error as OutOfMemory; parameters are
+  /// then as after the last whole step.
   History execute(const ExecuteOptions& options = {}, Where where = Where::current()) const;
   /// The next step of the epoch, for loops of one's own. Throws EndOfData after the last, unless the tree
   /// has no feed; the step after that begins the next epoch. `feeds` are the values of the placeholders
@@ -187,7 +188,7 @@ class Executor {
   /// are -1 there. Returns the tree's value. Inference on one device: several threads may be inside at once.
   Tensor run(const Feeds& feeds, Where where = Where::current()) const;
   /// The same, with all ExecutorOptions::outputs of this step, also where several threads are inside. Throws
-  /// also what `output` throws.
+  /// UnsupportedError also where `output` does.
   StepValues run_outputs(const Feeds& feeds, Where where = Where::current()) const;
   /// Makes the plan for values of these shapes, and measures its products, before `run` needs it; for
   /// inference, for so many threads that will be inside `run` at once. Throws what `run` throws, and Error

@@ -18,9 +18,10 @@ Shape joined_shape(std::span<const Spec* const> parts, int64_t along, std::strin
   const size_t axis = resolve_axis(along, shape.rank(), op);
   int64_t total = 0;
   for (const Spec* part : parts) {
-    Shape same = part->shape;
-    if (same.rank() == shape.rank()) same.dims()[axis] = shape.dims()[axis];
-    if (!(same == shape))
+    bool fits = part->shape.rank() == shape.rank();
+    for (size_t i = 0; fits && i < shape.rank(); ++i)
+      fits = i == axis || part->shape.dims()[i] == shape.dims()[i];
+    if (!fits)
       throw ShapeError(fmt::format("{}: {} and {} differ in more than axis {}", op, shape.str(),
                                    part->shape.str(), along));
     if (__builtin_add_overflow(total, part->shape.dims()[axis], &total))

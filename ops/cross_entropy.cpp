@@ -43,6 +43,23 @@ class PickOp : public Op, public Batchable {
     return apply(in.op(), {inputs.data(), inputs.size()}, std::source_location::current());
   }
 
+  /// The specs of what is picked and of the statistics.
+  Specs picked(const Spec& logits, const Spec& chosen) const {
+    check_dtype<Reals>(logits, name());
+    check_indices(chosen, function_);
+    const Shape &x = logits.shape, &labels = chosen.shape;
+    if (x.rank() == 0 || !(Shape(Dims(x.begin(), x.end() - 1)) == labels) ||
+        (loss_ && (labels.rank() == 0 || labels[-1] != 1)))
+      throw ShapeError(fmt::format("{}: labels of shape {} do not go with logits of shape {}", function_,
+                                   labels.str(), x.str()));
+    // In 16 bits the logarithm of the sum would scale gradients wrongly by percents.
+    const DType figures = is_half(logits.dtype) ? DType::float32 : logits.dtype;
+    Dims statistics = labels.dims();
+    statistics.push_back(2);
+    return {{logits.dtype, loss_ ? Shape(Dims(labels.begin(), labels.end() - 1)) : labels},
+            {figures, Shape(std::move(statistics))}};
+  }
+
   const std::string function_;
   const bool loss_;
 };
@@ -52,21 +69,7 @@ class LogSoftmaxPick : public PickOp {
   LogSoftmaxPick(std::string function, bool loss)
       : PickOp(std::move(function), loss, {.gradient_reads_output = true}) {}
   std::string_view name() const override { return "log_softmax_pick"; }
-  Specs infer(const InputSpecs& in) const override {
-    check_dtype<Reals>(*in[0], name());
-    check_indices(*in[1], function_);
-    const Shape &x = in[0]->shape, &labels = in[1]->shape;
-    if (x.rank() == 0 || !(Shape(Dims(x.begin(), x.end() - 1)) == labels) ||
-        (loss_ && (labels.rank() == 0 || labels[-1] != 1)))
-      throw ShapeError(fmt::format("{}: labels of shape {} do not go with logits of shape {}", function_,
-                                   labels.str(), x.str()));
-    // In 16 bits the logarithm of the sum would scale gradients wrongly by percents.
-    const DType figures = is_half(in[0]->dtype) ? DType::float32 : in[0]->dtype;
-    Dims statistics = labels.dims();
-    statistics.push_back(2);
-    return {{in[0]->dtype, loss_ ? Shape(Dims(labels.begin(), labels.end() - 1)) : labels},
-            {figures, Shape(std::move(statistics))}};
-  }
+  Specs infer(const InputSpecs& in) const override { return picked(*in[0], *in[1]); }
   void run_cpu(const KernelCall& call) const override {
     const Tensor x = call.inputs[0]->contiguous_copy();
     const int64_t n = x.shape()[-1];
@@ -75,16 +78,17 @@ class LogSoftmaxPick : public PickOp {
         if constexpr (Reals::accepts<T>) {
           const T* in = static_cast<const T*>(x.address());
           T *out = detail::output<T>(call), *figures = detail::output<T>(call, 1);
-          parallel_for(rows, std::max<int64_t>(1, exponential_grain / n), [&](int64_t begin, int64_t end) {
-            for (int64_t r = begin; r < end; ++r) {
-              const T* row = in + r * n;
-              const T largest = detail::extreme_row<scalar::Maximum>(row, n);
-              const T log_sum = std::log(sum_of_exponentials(row, n, largest));
-              out[r] = sign<T>() * (row[label(r)] - largest - log_sum);
-              figures[2 * r] = largest;
-              figures[2 * r + 1] = log_sum;
-            }
-          });
+          parallel_for(rows, std::max<int64_t>(1, exponential_grain / std::max<int64_t>(1, n)),
+                       [&](int64_t begin, int64_t end) {
+                         for (int64_t r = begin; r < end; ++r) {
+                           const T* row = in + r * n;
+                           const T largest = detail::extreme_row<scalar::Maximum>(row, n);
+                           const T log_sum = std::log(sum_of_exponentials(row, n, largest));
+                           out[r] = sign<T>() * (row[label(r)] - largest - log_sum);
+                           figures[2 * r] = largest;
+                           figures[2 * r + 1] = log_sum;
+                         }
+                       });
         }
       });
     });
@@ -126,7 +130,17 @@ class LogSoftmaxPickGradient : public PickOp {
       : PickOp(std::move(function), loss,
                {.in_place = InputSet::only(0), .gradient_reads = InputSet::all_but(1)}) {}
   std::string_view name() const override { return "log_softmax_pick_gradient"; }
-  Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
+  Specs infer(const InputSpecs& in) const override {
+    const Specs of = picked(*in[0], *in[2]);
+    const auto differs = [&](const Spec& given, const Shape& shape) {  // 16 bits are widened
+      return !(given.shape == shape) || (is_half(given.dtype) ? DType::float32 : given.dtype) != of[1].dtype;
+    };
+    if (differs(*in[1], of[1].shape) || differs(*in[3], of[0].shape))
+      throw ShapeError(
+          fmt::format("{}: statistics {} and gradients {} do not go with logits {} and labels {}", name(),
+                      in[1]->shape.str(), in[3]->shape.str(), in[0]->shape.str(), in[2]->shape.str()));
+    return {*in[0]};
+  }
   void run_cpu(const KernelCall& call) const override {
     const Tensor x = call.inputs[0]->contiguous_copy(), statistics = call.inputs[1]->contiguous_copy(),
                  all = *call.inputs[3];
@@ -141,18 +155,20 @@ class LogSoftmaxPickGradient : public PickOp {
           const T* figures = static_cast<const T*>(statistics.address());
           const T* slopes = static_cast<const T*>(g.address());
           T* out = detail::output<T>(call);
-          parallel_for(rows, std::max<int64_t>(1, exponential_grain / n), [&](int64_t begin, int64_t end) {
-            for (int64_t r = begin; r < end; ++r) {
-              const T *from = in + r * n, largest = figures[2 * r], log_sum = figures[2 * r + 1];
-              const T slope = sign<T>() * slopes[one ? 0 : r];
-              T* to = out + r * n;
-              vectorized([=]() __attribute__((always_inline)) {
+          parallel_for(rows, std::max<int64_t>(1, exponential_grain / std::max<int64_t>(1, n)),
+                       [&](int64_t begin, int64_t end) {
+                         for (int64_t r = begin; r < end; ++r) {
+                           const T *from = in + r * n, largest = figures[2 * r], log_sum = figures[2 * r + 1];
+                           const T slope = sign<T>() * slopes[one ? 0 : r];
+                           T* to = out + r * n;
+                           vectorized([=]() __attribute__((always_inline)) {
 #pragma GCC ivdep
-                for (int64_t i = 0; i < n; ++i) to[i] = -slope * scalar::Exp()(from[i] - largest - log_sum);
-              });
-              to[label(r)] += slope;
-            }
-          });
+                             for (int64_t i = 0; i < n; ++i)
+                               to[i] = -slope * scalar::Exp()(from[i] - largest - log_sum);
+                           });
+                           to[label(r)] += slope;
+                         }
+                       });
         }
       });
     });
@@ -187,9 +203,10 @@ OpPtr log_softmax_pick_gradient(std::string_view function, bool loss) {
 
 void add_cross_entropy_ops(OpRegistry& ops) {
   ops.add("log_softmax_pick", 2,
-          [](AttributeReader& a) { return log_softmax_pick(a.text("function"), a.flag("loss")); });
-  ops.add("log_softmax_pick_gradient", 4,
-          [](AttributeReader& a) { return log_softmax_pick_gradient(a.text("function"), a.flag("loss")); });
+          [](AttributeReader& a) { return log_softmax_pick(a.text("function"), a.flag("loss", false)); });
+  ops.add("log_softmax_pick_gradient", 4, [](AttributeReader& a) {
+    return log_softmax_pick_gradient(a.text("function"), a.flag("loss", false));
+  });
 }
 
 }  // namespace espalier

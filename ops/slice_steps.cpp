@@ -44,7 +44,7 @@ struct Steps {
                                    end == open_end ? "the end" : std::to_string(end), step, axis,
                                    shape.str()));
     if (from == to || empty) return {0, 0, 1};
-    const int64_t apart = step > 0 ? step : -step;
+    const int64_t apart = step > 0 ? step : step == INT64_MIN ? INT64_MAX : -step;
     const int64_t count = ((step > 0 ? to - from : from - to) - 1) / apart + 1;
     return {step > 0 ? from : from - (count - 1) * apart, count, count == 1 ? 1 : apart};
   }

@@ -225,7 +225,7 @@ bool Optimizer::reads_rows(const Variable& parameter, const Variable& gradient, 
   if (sparse && !by_rows)
     throw UnsupportedError(fmt::format(
         "{}: a sparse optimizer changes the rows that a step looks up, here of '{}' ({}:{}), which are not "
-        "known where gradients of several parts of a batch (.accumulate) are added up",
+        "known where gradients of several micro-batches (.accumulate) are added up",
         name(), parameter.node()->op().name(), parameter.node()->where.file_name(),
         parameter.node()->where.line()));
   return sparse ||

@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(shards_of_a_feed_cover_each_batch_once) {
         }
 }
 
-BOOST_AUTO_TEST_CASE(what_has_no_rows_is_everybody_s) {
+BOOST_AUTO_TEST_CASE(what_has_no_rows_is_the_same_for_all) {
   const auto feed =
       std::make_shared<Whole>(data::make_feed(std::make_shared<Numbered>(5), {.batch_size = 3}));
   const ShardedFeed part(feed, {1, 2});

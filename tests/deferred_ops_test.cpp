@@ -1,6 +1,7 @@
 // Deferred evaluation of ops with several outputs, and between updates and assignments.
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -172,8 +173,10 @@ BOOST_AUTO_TEST_CASE(constants_in_the_shape_of_others_are_one_batch) {
   for (size_t i = 0; i < signs.size(); ++i)
     BOOST_TEST(elements(signs[i])[0] == (i % 2 ? -INFINITY : INFINITY));
   (void)esp::sum(esp::stack({esp::zeros_like(x[0] * 2.0), esp::zeros_like(x[1] * 2.0)})).item();
-  for (const auto& batch : esp::last_evaluation().batches)
-    if (batch.op == "full_like") BOOST_TEST((batch.nodes == 2 && batch.kernels == 1));
+  const auto& batches = esp::last_evaluation().batches;
+  BOOST_TEST(std::ranges::count_if(batches, [](const auto& batch) {
+               return batch.op == "full_like" && batch.nodes == 2 && batch.kernels == 1;
+             }) == 1);
 }
 
 BOOST_AUTO_TEST_CASE(what_waits_elsewhere_does_not_read_what_came_later) {

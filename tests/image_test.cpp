@@ -94,7 +94,7 @@ int64_t peak_of(F&& f) {
     return int64_t{0};
   };
   std::ofstream("/proc/self/clear_refs") << "5";  // the peak is now what there is
-  const int64_t before = kilobytes("VmRSS:");
+  const int64_t before = kilobytes("VmHWM:");
   f();
   return (kilobytes("VmHWM:") - before) * 1024;
 }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <latch>
 #include <thread>
 
 #include "espalier/core/leaf_use.h"
@@ -112,8 +113,10 @@ BOOST_AUTO_TEST_CASE(outputs_of_several_threads) {
       {.mode = esp::Mode::inference, .outputs = {{"double", x * 2}, {"half", x / 2}}});
   std::vector<int> wrong(4, 0);
   std::vector<std::thread> threads;
+  std::latch all_live(static_cast<std::ptrdiff_t>(wrong.size()));
   for (size_t t = 0; t < wrong.size(); ++t)
     threads.emplace_back([&, t] {
+      all_live.arrive_and_wait();
       for (int i = 0; i < 20; ++i) {
         const float number = static_cast<float>(100 * t) + static_cast<float>(i);
         const esp::StepValues all = executor.run_outputs({{"x", esp::full({3}, number)}});

@@ -11,10 +11,9 @@ namespace espalier {
 enum class BatchPolicy : uint8_t {
   /// All nodes of one kind that can be computed are a batch. First come kinds that are complete so, then that
   /// whose members are, on average, nearest to the leaves (Neubig, Goldberg and Dyer, "On-the-fly Operation
-  /// Batching in Dynamic Computation Graphs", 2017); or the kinds in the order of their deepest nodes, if
-  /// that
-  /// makes fewer batches of the whole. That no one order suits all networks was shown by Chen et al.,
-  /// "ED-Batch", 2023.
+  /// Batching in Dynamic Computation Graphs", 2017). Or the kinds come in the order of their deepest nodes,
+  /// if that makes fewer batches of the whole. That no one order suits all networks was shown by Chen et
+  /// al., "ED-Batch", 2023.
   agenda,
   /// Nodes of one depth. Looks, Herreshoff, Hutchins and Norvig, "Deep Learning with Dynamic Computation
   /// Graphs", 2017.

@@ -19,7 +19,8 @@ namespace espalier {
 namespace {
 
 constexpr double chart_width = 860, panel_height = 300;
-constexpr double label_left = 690, letter_width = 8;  // of the legend: no letter is wider on average
+constexpr double label_left = 690,
+                 letter_width = 8;  // of the legend; letters of a label are at most so wide on average
 constexpr double plot_left = 78, plot_right = 640, plot_top = 34, plot_bottom = 250;
 constexpr size_t most_markers = 40;  // epochs whose points are drawn
 // Okabe and Ito's colours, which people with any colour vision can tell apart.

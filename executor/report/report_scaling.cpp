@@ -174,14 +174,12 @@ constexpr std::array assumptions{
     "Caches are left out, and so is everything but kernels: reading data, copying the batch, the "
     "host.",
     "Gradients go bucket by bucket, one after the other, each from the end of the node that completes it, "
-    "fully "
-    "beside the rest of backward. All that is on its way when the first update needs it is exposed.",
+    "fully beside the rest of backward. All that is on its way when the first update needs it is exposed.",
     "An all-reduce is a ring or two trees at each level of the network, whichever is faster there. Nothing "
-    "else "
-    "uses the network, and no replica is later than another.",
+    "else uses the network, and no replica is later than another.",
     "Strong scaling: FLOPs and bytes that depend on the batch shrink with a replica's rows; parameters, "
-    "their "
-    "gradients and the launches of kernels do not. Kernels reach as much of a device with few rows as with "
+    "their gradients and the launches of kernels do not. Kernels reach as much of a device with few rows as "
+    "with "
     "many."};
 
 }  // namespace

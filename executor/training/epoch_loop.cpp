@@ -202,8 +202,7 @@ double EpochLoop::settle_losses() {
     throw NumericError(fmt::format(
         "execute: the loss of step {} of epoch {} is NaN, as it was in {} steps before. Such steps change no "
         "parameter and halve the factor of the loss, which is at its least. Look for data that are not "
-        "finite, "
-        "or for values that float16 cannot hold; .stop_on_nan = false goes on",
+        "finite, or for values that float16 cannot hold; .stop_on_nan = false goes on",
         step, trainer_.run_.epoch(), most - 1));
   throw NumericError(
       fmt::format("execute: the loss of step {} of epoch {} is NaN; {} steps of this epoch are done, and the "

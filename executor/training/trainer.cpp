@@ -144,13 +144,13 @@ void Trainer::run_plans(BatchPlans& plans, BatchSource& batch, Profiler* profile
 
 Tensor Trainer::run(const Feeds& given) {
   Tensor result;
-  run(given, "run", [&](const TreeValue& values) { result = values.get(); });
+  run(given, "run", false, [&](const TreeValue& values) { result = values.get(); });
   return result;
 }
 
 StepValues Trainer::run_outputs(const Feeds& given) {
   StepValues result;
-  run(given, "run_outputs", [&](const TreeValue& values) {
+  run(given, "run_outputs", true, [&](const TreeValue& values) {
     result.value = values.get();
     const auto& outputs = setup_.options.outputs;
     for (size_t i = 0; i < outputs.size(); ++i)
@@ -159,23 +159,23 @@ StepValues Trainer::run_outputs(const Feeds& given) {
   return result;
 }
 
-void Trainer::run(const Feeds& given, const char* what, ReadValues read) {
+void Trainer::run(const Feeds& given, const char* what, bool outputs, ReadValues read) {
   if (!serves_threads()) {
     const Inside inside(occupancy_, what);
-    return run_here(given, read);
+    return run_here(given, outputs, read);
   }
   note_thread();
   if (!occupancy_.try_enter(what)) return run_beside(given, read);
   const Leaving leaving(occupancy_);
-  run_here(given, read);
+  run_here(given, outputs, read);
 }
 
-void Trainer::run_here(const Feeds& given, ReadValues read) {
+void Trainer::run_here(const Feeds& given, bool outputs, ReadValues read) {
   GivenBatch batch(setup_.feeds, given);
   devices_->begin_after_eager();
   devices_->update_leaves();
   const PlanCache::Plans& plans = plans_.find(batch.signature());
-  check_has_value(*plans);
+  check_has_values(*plans, outputs);
   profiler_.begin_step();
   run_plans(*plans, batch, &profiler_);
   value_.set(plans);

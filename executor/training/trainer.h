@@ -77,8 +77,8 @@ class Trainer {
   void note_thread();
   /// Runs a step on these values, and calls `read` before another one may run.
   using ReadValues = FunctionRef<void(const TreeValue&)>;
-  void run(const Feeds& given, const char* what, ReadValues read);
-  void run_here(const Feeds& given, ReadValues read);
+  void run(const Feeds& given, const char* what, bool outputs, ReadValues read);
+  void run_here(const Feeds& given, bool outputs, ReadValues read);
   void run_beside(const Feeds& given, ReadValues read);
   /// An output of the last step, by its place among the options.
   Tensor output_in(const TreeValue& values, size_t which) const;

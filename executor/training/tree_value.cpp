@@ -39,9 +39,12 @@ void check_rows(const Replication& replication, size_t result) {
 
 }  // namespace
 
-void check_has_value(const BatchPlans& plans) {
+void check_has_values(const BatchPlans& plans, bool outputs) {
   const PlanData& plan = *plans.last().data;
-  if (plan.replication) check_rows(*plan.replication, plan.value);
+  if (!plan.replication) return;
+  check_rows(*plan.replication, plan.value);
+  if (!outputs) return;
+  for (const size_t each : plan.outputs) check_rows(*plan.replication, each);
 }
 
 void TreeValue::keep() {

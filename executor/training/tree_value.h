@@ -10,8 +10,9 @@
 
 namespace espalier {
 
-/// Throws UnsupportedError if plans that compute shards of a batch do not have the tree's value of all rows.
-void check_has_value(const BatchPlans& plans);
+/// Throws UnsupportedError if plans that compute shards of a batch do not have the tree's value of all rows,
+/// or, if they are wanted, the outputs.
+void check_has_values(const BatchPlans& plans, bool outputs);
 
 /// Values lie in the memory of the plans that have run last, and are copied when they are asked for.
 class TreeValue {
@@ -25,7 +26,7 @@ class TreeValue {
   void keep();
   void clear();
   /// On the device of the tree's leaves. Throws Error before the first step, and UnsupportedError as
-  /// `check_has_value` does.
+  /// `check_has_values` does.
   Tensor get() const { return find(0); }
   /// The same for an output, by its number.
   Tensor output(size_t number) const { return find(1 + number); }

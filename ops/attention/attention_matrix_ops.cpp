@@ -237,7 +237,7 @@ void add_attention_matrix_ops(OpRegistry& ops) {
   ops.add<AttentionKeys, NoAttentionKeys>(1);
   ops.add("attention_weights", {3, 6},
           [](AttributeReader& a) { return std::make_shared<AttentionWeights>(AttentionForm::read(a)); });
-  ops.add("attention_dropout", {2, 6}, [](AttributeReader& a) {
+  ops.add("attention_dropout", {3, 5}, [](AttributeReader& a) {
     const AttentionForm form = AttentionForm::read(a);
     if (!form.keyed) a.refuse("keyed");
     return std::make_shared<AttentionDropout>(form);

@@ -109,6 +109,7 @@ class ConvolutionOp : public Op {
     for (const Tensor* each : {x, kernels, y})
       if (each->elements() == 0) return nullptr;
     if (y->dtype() == DType::float64) return bind_by_columns(call, context);
+    if (y->dtype() != DType::float32) return nullptr;
     for (const Tensor* each : {x, kernels, y})
       if (!is_dense(each->layout())) return nullptr;
     try {
@@ -128,6 +129,7 @@ class ConvolutionOp : public Op {
     if (call.device != DeviceType::cpu) return device_workspace_bytes(sizes, call.outputs[0].dtype);
     if (call.outputs[0].dtype == DType::float64)
       return Workspace::bytes_for({DType::float64, columns_shape(sizes)});
+    if (call.outputs[0].dtype != DType::float32) return 0;  // 16 bits are widened
     const Layout out(call.outputs[0].shape);
     if (!is_dense(*call.layouts[0]) || !is_dense(*call.layouts[1])) return 0;
     const auto [x, kernels, y] = seats(call.layouts[0], call.layouts[1], &out);

@@ -73,8 +73,8 @@ ComposedRecurrence composed_recurrence(const RecurrenceInputs& in, const Recurre
 
 MemoryStates composed_memory_cell(const MemoryCellForm& form, std::span<const Variable> summands,
                                   std::span<const Variable> memories) {
-  SmallVector<Variable, 4>
-      sums;  // of summands with the same blocks: the bias behind a product is added to it
+  // Of summands with the same blocks: the bias behind a product is added to it.
+  SmallVector<Variable, 4> sums;
   SmallVector<int64_t, 4> of_sums;
   for (int64_t p = 0; p < form.summands(); ++p) {
     const Variable& each = summands[static_cast<size_t>(p)];

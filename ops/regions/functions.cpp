@@ -28,7 +28,7 @@ RoiForm form_of(const PerAxis& size, double scale, std::string_view function) {
 }
 RoiForm form_of(const RoiAlignOptions& o, std::string_view function) {
   RoiForm form = form_of(o.size, o.scale, function);
-  if (o.samples < 0 || o.samples > most_samples_of_a_bin)
+  if (o.samples < 0 || o.samples > most_samples_of_a_box)
     throw Error(fmt::format("{}: {} samples along an axis of a bin", function, o.samples));
   form.samples = o.samples;
   form.aligned = o.aligned;

@@ -10,7 +10,7 @@ namespace espalier {
 
 /// Samples of a bin along one axis, at most: more than any image has elements there.
 inline constexpr int64_t most_samples_of_a_bin = 1 << 20;
-/// And those of all bins of a box along one axis.
+/// And of all bins of a box along one axis, where their number is given.
 inline constexpr int64_t most_samples_of_a_box = 1 << 16;
 
 /// The settings of roi_align and its transpose.

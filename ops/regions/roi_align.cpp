@@ -29,7 +29,7 @@ RoiForm RoiForm::read(AttributeReader& reader) {
   if (form.height > most_of_a_window) reader.refuse("height");
   if (form.width > most_of_a_window) reader.refuse("width");
   if (!(form.scale > 0) || !std::isfinite(form.scale)) reader.refuse("scale");
-  if (form.samples > most_samples_of_a_bin) reader.refuse("samples");
+  if (form.samples > most_samples_of_a_box) reader.refuse("samples");
   form.aligned = reader.flag("aligned");
   return form;
 }

@@ -217,8 +217,9 @@ CudnnAlgorithm CudnnConvolution::measured(size_t limit) const {
                y = zeros_of(s.batch * s.groups * s.out_channels * s.out_places()),
                kernels = zeros_of(s.groups * s.out_channels * s.in_channels * s.kernel_places()),
                room({static_cast<int64_t>(limit)}, DType::boolean, gpu(current_device()));
+  const NoCaptureScope
+      alone;  // the library synchronizes the device; before the handle, which captures wait for
   const CudnnCall call;
-  const NoCaptureScope alone;  // the library synchronizes the device
   const Cudnn& f = *cudnn();
   int count = 0;
   const auto pick = [&](auto& found, cudnnStatus_t status, const char* what) {

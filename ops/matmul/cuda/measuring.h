@@ -4,7 +4,8 @@
 namespace espalier::cu {
 
 /// During its lifetime, kernels that this thread binds choose the algorithms of libraries by measurement,
-/// since they will be repeated; otherwise they use the library's first suggestion.
+/// since they will be repeated; otherwise they use what was measured before, else the library's first
+/// suggestion.
 class MeasuringScope {
  public:
   MeasuringScope();
