@@ -58,7 +58,7 @@ void add_trained(const Variable& root, GradientTable& table, Batches batches) {
 bool has_derivatives(Node* root) {
   TreeWalk walk(root);
   while (Node* node = walk.next()) {
-    if (node->tag == Tag::backward) return true;
+    if (node->tag == Tag::backward && !node->is_leaf()) return true;  // one that was cut is a constant
     for (const Edge& input : node->inputs) walk.enter(target_of(input, Batches::follow).node());
   }
   return false;

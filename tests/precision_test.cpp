@@ -88,7 +88,9 @@ struct Overflowing {
   esp::Executor executor = esp::Variable(esp::mean(esp::square(esp::matmul(esp::ones({8, 4}), w))) * weight)
                                .get_executor({.optimizer = adam, .precision = Precision::float16});
 
-  void step(int64_t times = 1) const { executor.execute({.epochs = times, .progress = false}); }
+  void step(int64_t times = 1) const {
+    executor.execute({.epochs = times, .progress = false, .stop_on_nan = false});
+  }
   std::string state() const {
     std::string text = bits(w.value());
     for (const auto& [name, leaf] : adam.state_of(w)) text += name + bits(leaf.value());
@@ -157,6 +159,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_left_for_a_second_run) {
   for (const auto& [path, p] : model.parameters()) gradients.emplace_back(p, loss.gradient(p));
   for (const Precision precision : halves) {
     esp::Graph graph = esp::freeze({loss}, adam.build(gradients), {}, false);
+    (void)esp::simplify(graph);  // layers of a tree without feeds are one node
     BOOST_TEST(esp::lower_precision(graph, precision));
     esp::verify(graph, "precision");
     int products = 0;

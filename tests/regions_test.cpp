@@ -170,8 +170,8 @@ BOOST_AUTO_TEST_CASE(roi_align_of_huge_boxes) {
 
 BOOST_AUTO_TEST_CASE(samples_without_bound_are_refused) {
   const Variable x = esp::ones({1, 1, 4, 4}), boxes = huge_boxes(esp::float32);
-  BOOST_CHECK_EXCEPTION(esp::roi_align(x, boxes, {.size = {100, 1}, .samples = 1 << 20}), esp::ShapeError,
-                        says({"roi_align", "100 bins with 1048576 samples", here()}));
+  BOOST_CHECK_EXCEPTION(esp::roi_align(x, boxes, {.size = {100, 1}, .samples = 1 << 16}), esp::ShapeError,
+                        says({"roi_align", "100 bins with 65536 samples", here()}));
   BOOST_CHECK_EXCEPTION(esp::roi_pool(x, boxes, {.size = 1 << 20}), esp::ShapeError,
                         says({"roi_pool", "1048576 bins", here()}));
 }

@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(options_that_cannot_be) {
   const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w");
   const Variable loss = esp::sum(esp::square(w));
   const auto rule = optim::Sgd({.lr = 0.1});
-  BOOST_TEST(says(refusal<esp::Error>(loss, {.optimizer = rule, .accumulate = 0}), "0 parts"));
+  BOOST_TEST(says(refusal<esp::Error>(loss, {.optimizer = rule, .accumulate = 0}), "0 micro-batches"));
   BOOST_TEST(says(refusal<esp::Error>(loss, {.accumulate = 2}), "training only"));
   for (const esp::Device& gpu : gpus_to_test())
     BOOST_TEST(says(refusal<esp::UnsupportedError>(loss, {.optimizer = rule, .devices = {esp::cpu(), gpu}}),
