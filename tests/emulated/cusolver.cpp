@@ -38,8 +38,29 @@ void dsyev_(const char*, const char*, const int*, double*, const int*, double*, 
             size_t, size_t);
 }
 
+// OpenMP's, where OpenBLAS brings it.
+extern "C" {
+__attribute__((weak)) int omp_get_max_threads(void);
+__attribute__((weak)) void omp_set_num_threads(int);
+}
+
 namespace emulated {
 namespace {
+
+/// While it lives, OpenBLAS computes in the calling thread: device memory is open to this one alone.
+class OneThread {
+ public:
+  OneThread() : before_(omp_get_max_threads ? omp_get_max_threads() : 1) { set(1); }
+  ~OneThread() { set(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  static void set(int threads) {
+    if (omp_set_num_threads) omp_set_num_threads(threads);
+  }
+  int before_;
+};
 
 /// Elements of the workspace that every routine asks for, whatever its sizes are.
 constexpr int workspace_of(int m, int n) { return 7 + m + 3 * n; }
@@ -87,6 +108,7 @@ cusolverStatus_t solve(const char* function, cusolverDnHandle_t handle, std::vec
               return std::string(function) + ": " + range.name + " lies beyond its memory";
           if (lwork > 0)
             std::memset(static_cast<void*>(workspace), 0xA5, static_cast<size_t>(lwork) * sizeof(T));
+          const OneThread here;
           *info = routine();
           return {};
         });
