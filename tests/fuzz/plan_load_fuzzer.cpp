@@ -10,10 +10,10 @@
 
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
-#include "espalier/core/files/crc64.h"
 #include "espalier/core/tensor.h"
 #include "espalier/executor/load.h"
 #include "fuzz_file.h"
+#include "sealed_plan.h"
 
 using namespace espalier;
 using Json = nlohmann::json;
@@ -22,7 +22,7 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* bytes, size_t size, size_t most);
 
 namespace {
 
-constexpr size_t prefix_bytes = 64, alignment = 64;
+constexpr size_t prefix_bytes = testing::plan_prefix_bytes, alignment = testing::plan_alignment;
 
 uint64_t number_at(const uint8_t* bytes, size_t at) {
   uint64_t number = 0;
@@ -41,29 +41,6 @@ std::optional<Parts> parts_of(const uint8_t* bytes, size_t size) {
   const uint64_t data =
       std::min<uint64_t>((prefix_bytes + text + alignment - 1) / alignment * alignment, size);
   return Parts{{reinterpret_cast<const char*>(bytes) + prefix_bytes, text}, {bytes + data, bytes + size}};
-}
-
-/// A file whose checksums are right.
-std::vector<uint8_t> sealed(const Parts& parts) {
-  const size_t end = prefix_bytes + parts.text.size(), begin = (end + alignment - 1) / alignment * alignment;
-  std::vector<uint8_t> file(begin);
-  std::memcpy(file.data() + prefix_bytes, parts.text.data(), parts.text.size());
-  file.insert(file.end(), parts.tensors.begin(), parts.tensors.end());
-  const auto crc_of = [&](size_t from, size_t to) {
-    Crc64 crc;
-    crc.add(file.data() + from, to - from);
-    return crc.value();
-  };
-  std::memcpy(file.data(),
-              "\x89"
-              "ESPLAN\n\2",
-              9);
-  const uint64_t numbers[] = {parts.text.size(), begin, file.size(), crc_of(prefix_bytes, end),
-                              crc_of(end, file.size())};
-  std::memcpy(file.data() + 16, numbers, sizeof numbers);
-  const uint64_t prefix = crc_of(0, 56);
-  std::memcpy(file.data() + 56, &prefix, sizeof prefix);
-  return file;
 }
 
 using Random = std::minstd_rand;
@@ -173,7 +150,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* bytes, size_t size, size_t mo
         LLVMFuzzerMutate(parts->tensors.data(), parts->tensors.size(), parts->tensors.size()));
   else
     parts->text = changed(parts->text, random);
-  const std::vector<uint8_t> file = sealed(*parts);
+  const std::vector<uint8_t> file = testing::sealed_plan(2, parts->text, parts->tensors);
   if (file.size() > most) return size;
   std::copy(file.begin(), file.end(), bytes);
   return file.size();
@@ -187,7 +164,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   }();
   const std::optional<Parts> parts = parts_of(bytes, size);
   if (!limited || !parts) return 0;
-  const std::vector<uint8_t> file = sealed(*parts);
+  const std::vector<uint8_t> file = testing::sealed_plan(2, parts->text, parts->tensors);
   try {
     load_and_run(testing::fuzz_file(file.data(), file.size()));
   } catch (const Error&) {
