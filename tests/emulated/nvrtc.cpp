@@ -157,12 +157,83 @@ constexpr const char* compiler_flags =
     " -fsanitize=alignment -fno-sanitize-recover=alignment"
     " -nostdlib";  // the program has all that it calls; linking libraries would take half of the time
 
+/// The folder of a cache that programs share, which the environment variable ESPALIER_EMULATED_KERNELS names.
+const fs::path& shared_folder() {
+  static const fs::path folder = [] {
+    const char* named = std::getenv("ESPALIER_EMULATED_KERNELS");
+    return fs::path(named != nullptr ? named : "");
+  }();
+  return folder;
+}
+/// What kernels depend on beside their sources.
+size_t common_hash() {
+  static const size_t hash = [] {
+    std::string text = compiler() + compiler_flags;
+    for (const auto& header : fs::directory_iterator(ESPALIER_EMULATED_INCLUDE)) text += read(header.path());
+    return std::hash<std::string>()(text);
+  }();
+  return hash;
+}
+fs::path temporary_folder() {
+  std::string name = (fs::temp_directory_path() / "emulated_nvrtc_XXXXXX").string();
+  return mkdtemp(name.data()) != nullptr ? name : std::string();
+}
+std::string defines() {
+  return " -D__CUDACC_RTC__=1 -D__CUDA_ARCH__=900 -DESPALIER_EMULATED_CUDA=1 -I" +
+         quoted(ESPALIER_EMULATED_INCLUDE);
+}
+
+/// The length of the functions before the kernels, which many sources share: up to the end of the last
+/// namespace. 0 if that is too short to be worth a precompiled header.
+size_t functions_before_kernels(const std::string& source) {
+  constexpr size_t shortest = 4096;
+  const size_t last = source.rfind("\n}  // namespace");
+  if (last == std::string::npos) return 0;
+  const size_t end = source.find('\n', last + 1);
+  return end == std::string::npos || end < shortest || source.find("__global__") < end ? 0 : end + 1;
+}
+
+/// The header of this text, precompiled once for all programs; "" if it cannot be.
+fs::path precompiled(const std::string& text, const std::string& flags) {
+  static std::mutex one;
+  const std::lock_guard lock(one);
+  std::ostringstream name;
+  name << "header_" << std::hex << hash_of(text.data(), text.size()) << common_hash()
+       << std::hash<std::string>()(flags);
+  const fs::path folder = shared_folder() / name.str();
+  const fs::path header = folder / "functions.h", made = folder / "functions.h.gch";
+  std::error_code error;
+  if (fs::exists(made, error)) return header;
+  const fs::path own = folder.string() + "." + std::to_string(getpid());
+  write(own / "functions.h", text);
+  const std::string command = compiler() + compiler_flags + defines() + flags + " -x c++-header " +
+                              quoted((own / "functions.h").string()) + " -o " +
+                              quoted((own / "functions.h.gch").string()) + " >/dev/null 2>&1";
+  const int status = std::system(command.c_str());
+  if (status == 0) fs::rename(own, folder, error);  // fails if another program was first
+  fs::remove_all(own, error);
+  return fs::exists(made, error) ? header : fs::path();
+}
+
 /// Runs the compiler; returns the shared object, or "".
 std::string compile(_nvrtcProgram& program, const std::string& flags) {
-  std::string folder_name = (fs::temp_directory_path() / "emulated_nvrtc_XXXXXX").string();
-  if (mkdtemp(folder_name.data()) == nullptr) return {};
-  const fs::path folder = folder_name;
-  std::string text = "#line 1 \"" + program.name + "\"\n" + program.source + "\n#line 1 \"emulated\"\n";
+  const fs::path folder = temporary_folder();
+  if (folder.empty()) return {};
+  const std::string first_line = "#line 1 \"" + program.name + "\"\n";
+  fs::path included = ESPALIER_EMULATED_INCLUDE "/emulated_rtc.h";
+  std::string text = first_line + program.source;
+  if (const size_t shared =
+          program.headers.empty() && !shared_folder().empty() ? functions_before_kernels(program.source) : 0;
+      shared > 0) {
+    const std::string functions = program.source.substr(0, shared);
+    const fs::path header = precompiled("#include \"emulated_rtc.h\"\n" + first_line + functions, flags);
+    if (!header.empty()) {
+      included = header;
+      text = "#line " + std::to_string(1 + std::count(functions.begin(), functions.end(), '\n')) + " \"" +
+             program.name + "\"\n" + program.source.substr(shared);
+    }
+  }
+  text += "\n#line 1 \"emulated\"\n";
   for (const std::string& name : kernels_in(program.source)) {
     text += "extern \"C\" void " + name + "_emulated(void** parameters) { ::emulated::call(&" + name +
             ", parameters); }\n";
@@ -172,11 +243,9 @@ std::string compile(_nvrtcProgram& program, const std::string& flags) {
   write(folder / "source.cpp", text);
   for (const auto& [name, header] : program.headers) write(folder / "include" / name, header);
   const std::string command =
-      compiler() + compiler_flags + " -D__CUDACC_RTC__=1 -D__CUDA_ARCH__=900 -DESPALIER_EMULATED_CUDA=1 -I" +
-      quoted((folder / "include").string()) + " -I" + quoted(ESPALIER_EMULATED_INCLUDE) + " -include " +
-      quoted(ESPALIER_EMULATED_INCLUDE "/emulated_rtc.h") + flags + " " +
-      quoted((folder / "source.cpp").string()) + " -o " + quoted((folder / "kernels.so").string()) + " >" +
-      quoted((folder / "log").string()) + " 2>&1";
+      compiler() + compiler_flags + defines() + " -I" + quoted((folder / "include").string()) + " -include " +
+      quoted(included.string()) + flags + " " + quoted((folder / "source.cpp").string()) + " -o " +
+      quoted((folder / "kernels.so").string()) + " >" + quoted((folder / "log").string()) + " 2>&1";
   const int status = std::system(command.c_str());
   program.log = read(folder / "log");
   std::string object = status == 0 ? read(folder / "kernels.so") : std::string();
@@ -185,8 +254,7 @@ std::string compile(_nvrtcProgram& program, const std::string& flags) {
   return object;
 }
 
-/// A cache of compiled sources, for tests that compile the same sources repeatedly. Programs share the folder
-/// that the environment variable ESPALIER_EMULATED_KERNELS names.
+/// A cache of compiled sources, for tests that compile the same sources repeatedly.
 class Compiled {
  public:
   /// "" if a source is not compiled yet.
@@ -194,12 +262,12 @@ class Compiled {
     const std::lock_guard lock(mutex_);
     const auto known = objects_.find(key);
     if (known != objects_.end()) return known->second;
-    return folder_.empty() ? std::string() : read(file(key));
+    return shared_folder().empty() ? std::string() : read(file(key));
   }
   void keep(const std::string& key, const std::string& object) {
     const std::lock_guard lock(mutex_);
     objects_[key] = object;
-    if (folder_.empty()) return;
+    if (shared_folder().empty()) return;
     const fs::path whole = file(key), part = whole.string() + "." + std::to_string(getpid());
     write(part, object);
     std::error_code ignored;
@@ -207,26 +275,14 @@ class Compiled {
   }
 
  private:
-  static std::string folder() {
-    const char* named = std::getenv("ESPALIER_EMULATED_KERNELS");
-    return named != nullptr ? named : "";
-  }
-  /// What kernels depend on beside their sources.
-  static std::string common_text() {
-    std::string text = compiler() + compiler_flags;
-    for (const auto& header : fs::directory_iterator(ESPALIER_EMULATED_INCLUDE)) text += read(header.path());
-    return text;
-  }
   fs::path file(const std::string& key) const {
     std::ostringstream name;
-    name << std::hex << hash_of(key.data(), key.size()) << common_ << std::hash<std::string>()(key);
-    return folder_ / name.str();
+    name << std::hex << hash_of(key.data(), key.size()) << common_hash() << std::hash<std::string>()(key);
+    return shared_folder() / name.str();
   }
 
   std::mutex mutex_;
   std::map<std::string, std::string> objects_;
-  const fs::path folder_ = folder();
-  const size_t common_ = folder_.empty() ? 0 : std::hash<std::string>()(common_text());
 };
 Compiled& compiled() {
   static Compiled all;
