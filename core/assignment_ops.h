@@ -19,9 +19,14 @@ Variable value_in_step(Node& state);
 OpPtr store_op();
 OpPtr write_state_op();
 bool is_store(const Op& op);
-/// Throws the Error of a step that assigns a state twice, on these lines.
-[[noreturn]] void refuse_second_assignment(const Op& state, const std::source_location& first,
-                                           const std::source_location& second);
+/// Throws the Error of an assignment that a step has come to after one which was written later, on these
+/// lines.
+[[noreturn]] void refuse_earlier_assignment(const Op& state, const std::source_location& later,
+                                            const std::source_location& earlier);
+/// Throws the Error of a second assignment whose value depends on the state through an op that a step runs
+/// once.
+void check_repeatable(const Op& op, const Op& state, const std::source_location& first,
+                      const std::source_location& second);
 void add_assignment_ops(OpRegistry& ops);
 
 }  // namespace espalier

@@ -14,6 +14,7 @@
 #include "espalier/core/leaf_use.h"
 #include "espalier/core/loop_operand.h"
 #include "espalier/core/open_sizes.h"
+#include "espalier/core/step_assignments.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
 
@@ -101,11 +102,13 @@ class Evaluation {
       find_stale(state);
     }
     find_reached();
+    assignments_ = {};
+    find_orders();
     // Backwards: what must be computed asks for the values of its inputs.
     for (size_t i = nodes_.size(); i-- > 0;) {
       State& state = nodes_[i];
       state.compute = state.reached && (state.stale || (state.wanted && !state.node->has_value()));
-      if (!state.compute) continue;
+      if (!state.compute && !assignments_.repeats(static_cast<uint32_t>(i))) continue;
       for (size_t k = 0; k < state.node->inputs.size(); ++k) {
         State& input = at(state.node->inputs[k].node());
         ++input.consumers;
@@ -129,10 +132,14 @@ class Evaluation {
   }
 
   void compute() {
-    check_assignments();
-    for (State& state : nodes_)
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      State& state = nodes_[i];
+      const bool repeats = assignments_.repeats(i);
       if (state.compute) compute_one(state);
-    assign_states();
+      if (repeats) assignments_.repeat(i, *state.node, *snapshot_);
+      if (state.compute || repeats) release_inputs(*state.node);
+    }
+    assignments_.assign_all(*snapshot_);
   }
 
  private:
@@ -154,32 +161,16 @@ class Evaluation {
   static bool assigns(const State& state) {
     return state.compute && state.stale && orders_assignment(state.node->op());
   }
-  /// A step may assign a state once: the order of the two assignments would not define what each reader of
-  /// the state reads.
-  void check_assignments() const {
-    std::map<const Node*, const Node*> orders;
-    for (const State& state : nodes_) {
-      if (!assigns(state)) continue;
-      const Node &order = *state.node, &leaf = *order.inputs[1].node();
-      const auto [first, is_first] = orders.emplace(&leaf, &order);
-      if (!is_first) refuse_second_assignment(leaf.op(), first->second->where, order.where);
-      if (const AssignedState* before = assigned_in(snapshot_.get(), &leaf))
-        if (before->order != order.id) refuse_second_assignment(leaf.op(), before->where, order.where);
-    }
-  }
-  void assign_states() {
-    std::vector<std::pair<Node*, Tensor>> leaves;
-    for (const auto& [order, value] : assignments_) {
-      Node& leaf = *order->inputs[1].node();
-      if (!assigned_in(snapshot_.get(), &leaf)) {
-        const Tensor& before = leaf.outputs[0].value;
-        snapshot_->assigned.push_back(
-            {order->inputs[1], leaf.bound ? before.clone() : before, leaf.version, order->id, order->where});
-      }
-      leaves.emplace_back(&leaf, value);
-    }
-    assign(leaves);
-    assignments_.clear();
+  void find_orders() {
+    std::vector<uint32_t> orders;
+    for (uint32_t i = 0; i < nodes_.size(); ++i)
+      if (nodes_[i].reached && nodes_[i].stale && orders_assignment(nodes_[i].node->op()))
+        orders.push_back(i);
+    if (orders.empty()) return;
+    std::vector<Node*> nodes;
+    nodes.reserve(nodes_.size());
+    for (const State& state : nodes_) nodes.push_back(state.node);
+    assignments_.plan(nodes, orders, *snapshot_);
   }
 
   void visit(Node* target, Behind behind) {
@@ -248,9 +239,11 @@ class Evaluation {
       if (state.stale) node.drawn = false;  // what was only released is computed from the same numbers
       if (!node.lazy && !state.stale) check_unchanged(node, snapshot_.get());
       located(node.where, [&] { espalier::compute(node, 0, snapshot_.get()); });
-      if (assigns(state)) assignments_.emplace_back(&node, input_in(snapshot_.get(), node.inputs[2]).clone());
+      if (assigns(state)) assignments_.order(node, *snapshot_);
     }
     node.version = version_for(node);
+  }
+  void release_inputs(const Node& node) {
     for (const Edge& input : node.inputs) {
       State& below = at(input.node());
       if (--below.consumers == 0 && below.compute && !below.node->value_wanted()) below.node->clear_value();
@@ -273,8 +266,7 @@ class Evaluation {
   NodeMap order_;
   std::vector<State> nodes_;
   std::map<const Feed*, std::vector<Tensor>> batches_;
-  // The nodes that order assignments, and the values to assign when all is computed.
-  std::vector<std::pair<const Node*, Tensor>> assignments_;
+  StepAssignments assignments_;
 };
 
 /// The number of steps that all these sources can show.

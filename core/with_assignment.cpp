@@ -112,12 +112,24 @@ Variable value_in_step(Node& state) {
   return apply(shared_op<Former>(), {&leaf}, state.where);
 }
 
-void refuse_second_assignment(const Op& state, const std::source_location& first,
-                              const std::source_location& second) {
-  Error error(fmt::format(
-      "with_assignment: one step assigns the state '{}' twice, here and on the line {}:{}; a layer that is "
-      "called twice in a step takes both batches in one call, or keeps a state for each call",
-      state.name(), first.file_name(), first.line()));
+void refuse_earlier_assignment(const Op& state, const std::source_location& later,
+                               const std::source_location& earlier) {
+  Error error(
+      fmt::format("with_assignment: the step has assigned the state '{}' already on the line {}:{}, which "
+                  "was written after this one; "
+                  "ask for both in one forward()",
+                  state.name(), later.file_name(), later.line()));
+  error.locate(earlier);
+  throw error;
+}
+void check_repeatable(const Op& op, const Op& state, const std::source_location& first,
+                      const std::source_location& second) {
+  if (op.effect() == Effect::none) return;
+  Error error(
+      fmt::format("with_assignment: one step assigns the state '{}' twice, here and on the line {}:{}, and "
+                  "the second value depends on "
+                  "the state through {}, which runs once in a step",
+                  state.name(), first.file_name(), first.line(), op.name()));
   error.locate(second);
   throw error;
 }

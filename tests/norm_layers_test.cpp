@@ -311,6 +311,44 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
   BOOST_CHECK_EXCEPTION(RmsNorm(0), esp::Error, says({"RmsNorm", "0"}));
 }
 
+// As eager calls do, one after the other: also where a call reads how many batches the one before has
+// counted.
+BOOST_AUTO_TEST_CASE(batches_of_one_step_move_running_statistics_in_turn) {
+  for (const std::optional<double> momentum : {std::optional(0.3), std::optional<double>()}) {
+    std::vector<std::vector<esp::Tensor>> found;
+    for (const bool frozen : {false, true}) {
+      esp::data::Distributor feed({numbers({8, 3}, -1, 1, 4), numbers({8, 3}, 2, 5, 5)},
+                                  {.batch_size = 4, .shuffle = false});
+      const BatchNorm norm({.momentum = momentum}), eager({.momentum = momentum});
+      const Variable w = esp::parameter(numbers({3}, -1, 1, 1)), x = feed.get_output_graphs()[0] * w,
+                     y = feed.get_output_graphs()[1] * w, one = norm(x), other = norm(y),
+                     again = norm(esp::tanh(one));
+      const Variable loss = esp::mean(esp::square(one - other + again));
+      if (frozen) {
+        loss.get_executor({.optimizer = esp::optim::Sgd(0.0)}).execute({.progress = false});
+      } else {
+        for (int step = 0; step < 2; ++step) {
+          (void)loss.forward();
+          const Variable first = eager(Variable(x.value()));
+          (void)eager(Variable(y.value()));
+          (void)eager(esp::tanh(first));
+        }
+        for (const BatchNorm* each : {&norm, &eager}) {
+          found.emplace_back();
+          for (const char* name : {"running_mean", "running_var"})
+            found.back().push_back(each->buffer(name).value());
+        }
+        BOOST_TEST(norm.buffer("num_batches_tracked").value().item<int64_t>() == 6);
+        continue;
+      }
+      found.push_back({norm.buffer("running_mean").value(), norm.buffer("running_var").value()});
+      BOOST_TEST(norm.buffer("num_batches_tracked").value().item<int64_t>() == 6);
+    }
+    for (const auto& each : found)
+      for (size_t k = 0; k < 2; ++k) BOOST_TEST(difference(each[k], found[0][k]) < 1e-12);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_empty_batch_has_no_statistics) {
   const esp::nn::BatchNorm layer(4);
   BOOST_CHECK_EXCEPTION(layer(esp::randn({0, 4})), esp::ShapeError, says({"BatchNorm", "no element"}));

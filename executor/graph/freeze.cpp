@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/core/recompute.h"
+#include "espalier/core/step_assignments.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
 
@@ -28,9 +29,12 @@ void set_sizes(GraphNode& source, const FeedSizes& sizes) {
   shape.dims()[0] = known->second.rows;
 }
 
+/// What forward passes assign to a state, in order: the nodes that order it, and the values.
+using Assignments = std::vector<std::pair<uint32_t, ValueRef>>;
+
 /// The end of a step of training: values that forward passes have computed are written into states.
 void add_assignments(Graph& graph, const std::vector<uint32_t>& leaves,
-                     const std::map<uint32_t, ValueRef>& values, std::optional<ValueRef> succeeded) {
+                     const std::map<uint32_t, Assignments>& assigned, std::optional<ValueRef> succeeded) {
   const auto add = [&](OpPtr op, SmallVector<ValueRef, 2> inputs) {
     GraphNode n;
     n.op = std::move(op);
@@ -42,11 +46,50 @@ void add_assignments(Graph& graph, const std::vector<uint32_t>& leaves,
     return static_cast<uint32_t>(graph.nodes.size() - 1);
   };
   std::vector<uint32_t> stored;
-  for (const uint32_t leaf : leaves) stored.push_back(add(store_op(), {values.at(leaf)}));
+  for (const uint32_t leaf : leaves) stored.push_back(add(store_op(), {assigned.at(leaf).back().second}));
   if (succeeded)
     for (size_t i = 0; i < leaves.size(); ++i)
       stored[i] = add(make_op("where", {}), {*succeeded, {stored[i], 0}, {leaves[i], 0}});
   for (size_t i = 0; i < leaves.size(); ++i) add(write_state_op(), {{leaves[i], 0}, {stored[i], 0}});
+}
+
+/// The value of the last assignment of `leaf` so far that stands before a node; none if none does.
+std::optional<ValueRef> assigned_before(const std::map<uint32_t, Assignments>& assigned, uint32_t leaf,
+                                        uint32_t node) {
+  const auto known = assigned.find(leaf);
+  if (known == assigned.end()) return {};
+  for (auto each = known->second.rbegin(); each != known->second.rend(); ++each)
+    if (each->first < node) return each->second;
+  return {};
+}
+
+/// The value of a further assignment of a state, computed from what those before have assigned: what lies
+/// between is there a second time.
+ValueRef value_after(Graph& graph, const std::map<uint32_t, Assignments>& assigned, uint32_t leaf,
+                     ValueRef value, const std::source_location& where) {
+  const uint32_t first = assigned.at(leaf).back().first;
+  const std::vector<uint32_t> between = between_assignments(
+      first, value.node,
+      [&](uint32_t i) {
+        SmallVector<uint32_t, 4> inputs;
+        for (const ValueRef& input : graph.nodes[i].inputs) inputs.push_back(input.node);
+        return inputs;
+      },
+      [&](uint32_t input, uint32_t i) { return assigned_before(assigned, input, i).has_value(); });
+  std::map<uint32_t, uint32_t> made;
+  const auto repeated = [&](ValueRef input, uint32_t reader) {
+    if (const auto known = made.find(input.node); known != made.end())
+      return ValueRef{known->second, input.output};
+    return assigned_before(assigned, input.node, reader).value_or(input);
+  };
+  for (const uint32_t i : between) {
+    check_repeatable(*graph.nodes[i].op, *graph.nodes[leaf].op, graph.nodes[first].where, where);
+    GraphNode copy = graph.nodes[i];
+    for (ValueRef& input : copy.inputs) input = repeated(input, i);
+    made.emplace(i, static_cast<uint32_t>(graph.nodes.size()));
+    graph.nodes.push_back(std::move(copy));
+  }
+  return repeated(value, static_cast<uint32_t>(graph.nodes.size()));
 }
 
 /// The input of a choice by phase that a plan computes.
@@ -105,10 +148,9 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
   graph.nodes.reserve(tree.size());
   const OutputsRead read = inference ? outputs_read(tree, roots) : OutputsRead();
   NodeMap position;
-  std::optional<uint32_t> collective;              // the previous one
-  std::map<uint32_t, ValueRef> ordered;            // assigned by the forward pass, by leaf
-  std::map<uint32_t, std::source_location> lines;  // of these assignments
-  std::vector<uint32_t> written;                   // these leaves, in the order of their assignments
+  std::optional<uint32_t> collective;        // the previous one
+  std::map<uint32_t, Assignments> assigned;  // by the forward pass, by leaf
+  std::vector<uint32_t> written;             // these leaves, in the order of their first assignments
   for (const Node* node : tree) {
     GraphNode n;
     n.op = node->op_;
@@ -120,10 +162,12 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
     if (orders_assignment(*n.op)) {
       const uint32_t leaf = n.inputs[1].node;
       if (!inference) {
-        if (const auto [first, is_first] = lines.emplace(leaf, n.where); !is_first)
-          refuse_second_assignment(*graph.nodes[leaf].op, first->second, n.where);
-        ordered.emplace(leaf, n.inputs[2]);
-        written.push_back(leaf);
+        ValueRef value = n.inputs[2];
+        if (assigned.contains(leaf))
+          value = value_after(graph, assigned, leaf, value, n.where);
+        else
+          written.push_back(leaf);
+        assigned[leaf].emplace_back(static_cast<uint32_t>(graph.nodes.size()), value);
       }
       n.inputs = {n.inputs[0]};
     }
@@ -148,7 +192,7 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
   std::optional<ValueRef> condition;
   if (succeeded.defined() && !written.empty())
     condition = ValueRef{position.find(succeeded.node()), succeeded.output()};
-  add_assignments(graph, written, ordered, condition);
+  add_assignments(graph, written, assigned, condition);
   for (const Variable& result : results)
     graph.results.push_back({position.find(result.node()), result.output()});
   return graph;
