@@ -55,7 +55,7 @@ struct PlanFileInfo {
   Mode mode = Mode::inference;
   std::vector<PlanFeedInfo> feeds;
   std::vector<PlanLeafInfo> leaves;
-  std::map<std::string, int64_t> operations;  ///< how many nodes each op has
+  std::map<std::string, int64_t> operations;  ///< how many nodes each op has, in the steps of scans as well
   int64_t bytes = 0;                          ///< of the file
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 
 #include "espalier/core/assignment_ops.h"
@@ -10,13 +11,23 @@
 #include "espalier/core/loop_operand.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
+#include "espalier/ops/loop/scan_op.h"
 
 namespace espalier {
 
 namespace {
 
 Spec spec_of(const Variable& x) { return {x.dtype(), x.shape()}; }
-std::string describe(const Variable& x) { return fmt::format("{} {}", name(x.dtype()), x.shape().str()); }
+std::string describe(const Spec& x) { return fmt::format("{} {}", name(x.dtype), x.shape.str()); }
+
+/// A step gives a state the dtype and shape that it has got.
+void check_state(size_t i, const Spec& given, const Spec& made) {
+  if (given == made) return;
+  const std::string text =
+      fmt::format("scan: state {} is {} and becomes {}", i, describe(given), describe(made));
+  if (given.dtype != made.dtype) throw TypeError(text);
+  throw ShapeError(text);
+}
 
 void check_op(const Node& node) {
   const Op& op = node.op();
@@ -85,8 +96,20 @@ void LoopBody::finish() {
   TreeWalk walk;
   for (const Variable& y : outputs) walk.enter(y.node());
   nodes = nodes_below(std::move(walk));
-  for (const Node* node : nodes)
+  size = std::ssize(nodes);
+  for (const Node* node : nodes) {
     if (!node->is_leaf()) check_op(*node);
+    if (const LoopBodyPtr inner = loop_body_of(node->op())) {
+      depth = std::max(depth, inner->depth + 1);
+      size += inner->size;
+    }
+    if (depth > deepest)
+      throw UnsupportedError(fmt::format("scan: more than {} loops are nested in each other", deepest));
+    if (size > largest)
+      throw UnsupportedError(fmt::format("scan: a step has more than {} nodes in its loops", largest));
+  }
+  static std::atomic<int64_t> finished{0};
+  number = ++finished;
 }
 
 std::vector<Spec> LoopBody::infer(const std::vector<Spec>& given) const {
@@ -110,6 +133,7 @@ std::vector<Spec> LoopBody::infer(const std::vector<Spec>& given) const {
   }
   std::vector<Spec> result;
   for (const Variable& y : outputs) result.push_back(known[position.find(y.node())][y.output()]);
+  for (size_t i = 0; i < states; ++i) check_state(i, given[i], result[i]);
   return result;
 }
 
@@ -139,13 +163,7 @@ LoopBodyPtr trace_step(const ScanStep& step, const std::vector<Variable>& state,
   outputs.insert(outputs.end(), written.outputs.begin(), written.outputs.end());
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].defined()) throw Error("scan: the step returns an undefined Variable");
-    if (i >= state.size()) continue;
-    if (outputs[i].dtype() != state[i].dtype())
-      throw TypeError(
-          fmt::format("scan: state {} is {} and becomes {}", i, describe(state[i]), describe(outputs[i])));
-    if (!(outputs[i].shape() == state[i].shape()))
-      throw ShapeError(
-          fmt::format("scan: state {} is {} and becomes {}", i, describe(state[i]), describe(outputs[i])));
+    if (i < state.size()) check_state(i, spec_of(state[i]), spec_of(outputs[i]));
   }
   Rewriting rewriting(*body, captured, begin);
   rewriting.write(outputs);

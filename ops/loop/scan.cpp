@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <atomic>
-
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/op_registry.h"
@@ -9,6 +7,7 @@
 #include "espalier/ops/axis_views.h"
 #include "espalier/ops/loop/loop_gradient.h"
 #include "espalier/ops/loop/loop_program.h"
+#include "espalier/ops/loop/scan_op.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/registered_ops.h"
 
@@ -22,35 +21,34 @@ Shape with_steps(int64_t steps, const Shape& shape) {
   return Shape(std::move(dims));
 }
 
-int64_t new_number() {
-  static std::atomic<int64_t> made{0};
-  return ++made;
-}
-
 /// Inputs: states, sequences, and what the body uses beside them. Outputs: the last states, the outputs of
 /// all steps, and the states in front of the steps, which only gradients need.
 class Scan : public Op {
  public:
-  Scan(LoopBodyPtr body, bool reverse, bool keeps_states, int64_t number)
+  Scan(LoopBodyPtr body, bool reverse, bool keeps_states)
       : Op({.runs_on_host = true, .gradient_reads_output = true}),
         body_(std::move(body)),
         reverse_(reverse),
-        keeps_states_(keeps_states),
-        number_(number) {}
+        keeps_states_(keeps_states) {}
   std::string_view name() const override { return "scan"; }
+  const LoopBodyPtr& body() const { return body_; }
   /// The number tells which bodies are the same.
   Attributes attributes() const override {
-    return {{"body", number_}, {"reverse", reverse_}, {"keeps_states", keeps_states_}};
+    return {{"body", body_->number}, {"reverse", reverse_}, {"keeps_states", keeps_states_}};
   }
   bool mixes(size_t, size_t, const InputSpecs&) const override { return true; }
 
   Specs infer(const InputSpecs& in) const override {
-    const int64_t steps = in[body_->states]->shape[0];
+    if (in.size() != body_->inputs.size())
+      throw ShapeError(fmt::format("scan: {} operands, not {}", in.size(), body_->inputs.size()));
     std::vector<Spec> inputs;
+    int64_t steps = 0;
     for (size_t i = 0; i < in.size(); ++i) {
       inputs.push_back(*in[i]);
       if (i < body_->states || i >= body_->states + body_->sequences) continue;
       const Shape& shape = in[i]->shape;
+      if (shape.rank() == 0) throw ShapeError("scan: a sequence is a scalar");
+      if (i == body_->states) steps = shape[0];
       if (shape[0] != steps)
         throw ShapeError(fmt::format("scan: sequences of {} and {} elements", steps, shape[0]));
       inputs.back().shape = Shape(Dims(shape.begin() + 1, shape.end()));
@@ -77,7 +75,7 @@ class Scan : public Op {
     return std::make_unique<Bound>(body_, call, reverse_, keeps_states_);
   }
   std::shared_ptr<const Op> for_inference() const override {
-    return std::make_shared<Scan>(body_, reverse_, false, number_);
+    return std::make_shared<Scan>(body_, reverse_, false);
   }
 
   Gradients gradient(const GradientRule& rule) const override {
@@ -102,8 +100,8 @@ class Scan : public Op {
     for (size_t i = loops; i < rule.inputs(); ++i) inputs.push_back(rule.input(i));
     std::vector<const Variable*> addresses;
     for (const Variable& x : inputs) addresses.push_back(&x);
-    const Variable first = apply(std::make_shared<Scan>(backward.body(), !reverse_, false, new_number()),
-                                 addresses, rule.where());
+    const Variable first =
+        apply(std::make_shared<Scan>(backward.body(), !reverse_, false), addresses, rule.where());
     Gradients gradients;
     uint32_t at_state = 0, at_element = static_cast<uint32_t>(backward.body()->states);
     std::vector<Variable> of(rule.inputs());
@@ -125,12 +123,11 @@ class Scan : public Op {
     for (size_t i = 0; i < rule.inputs(); ++i) inputs.push_back(rule.input(i));
     std::vector<const Variable*> addresses;
     for (const Variable& x : inputs) addresses.push_back(&x);
-    return apply(std::make_shared<Scan>(body_, reverse_, true, number_), addresses, rule.where());
+    return apply(std::make_shared<Scan>(body_, reverse_, true), addresses, rule.where());
   }
 
   LoopBodyPtr body_;
   bool reverse_, keeps_states_;
-  int64_t number_;
 };
 
 ScanResult scan_once(const ScanStep& step, const std::vector<Variable>& state,
@@ -146,8 +143,7 @@ ScanResult scan_once(const ScanStep& step, const std::vector<Variable>& state,
     addresses.push_back(&x);
     keeps_states |= x.node()->needs_gradient && !build_context().no_grad;
   }
-  const Variable first =
-      apply(std::make_shared<Scan>(body, reverse, keeps_states, new_number()), addresses, where);
+  const Variable first = apply(std::make_shared<Scan>(body, reverse, keeps_states), addresses, where);
   ScanResult result;
   for (size_t k = 0; k < body->outputs.size(); ++k)
     (k < body->states ? result.state : result.outputs)
@@ -213,6 +209,15 @@ ScanResult scan(const ScanStep& step, const std::vector<Variable>& state,
     }
     return scan_once(step, state, sequences, options.reverse, where);
   });
+}
+
+OpPtr scan_op(LoopBodyPtr body, bool reverse, bool keeps_states) {
+  return std::make_shared<Scan>(std::move(body), reverse, keeps_states);
+}
+
+LoopBodyPtr loop_body_of(const Op& op) {
+  const auto* loop = dynamic_cast<const Scan*>(&op);
+  return loop ? loop->body() : nullptr;
 }
 
 void add_scan_op(OpRegistry& ops) { ops.add_unsupported("scan", "a body"); }

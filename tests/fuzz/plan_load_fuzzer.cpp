@@ -150,7 +150,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* bytes, size_t size, size_t mo
         LLVMFuzzerMutate(parts->tensors.data(), parts->tensors.size(), parts->tensors.size()));
   else
     parts->text = changed(parts->text, random);
-  const std::vector<uint8_t> file = testing::sealed_plan(2, parts->text, parts->tensors);
+  const std::vector<uint8_t> file = testing::sealed_plan(3, parts->text, parts->tensors);
   if (file.size() > most) return size;
   std::copy(file.begin(), file.end(), bytes);
   return file.size();
@@ -164,7 +164,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   }();
   const std::optional<Parts> parts = parts_of(bytes, size);
   if (!limited || !parts) return 0;
-  const std::vector<uint8_t> file = testing::sealed_plan(2, parts->text, parts->tensors);
+  const std::vector<uint8_t> file = testing::sealed_plan(3, parts->text, parts->tensors);
   try {
     load_and_run(testing::fuzz_file(file.data(), file.size()));
   } catch (const Error&) {

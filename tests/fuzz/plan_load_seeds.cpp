@@ -88,6 +88,15 @@ std::vector<Net> all_nets() {
     return ctc_loss(log_softmax(x * weight({3}), -1), Variable(full({2, 1}, 1.0).to(int64)), indices({4, 3}),
                     indices({1, 1}));
   });
+  add("loop", {4, 2, 3}, [](const Variable& x) {
+    const Variable w = weight({3, 3});
+    const ScanStep step = [w](const auto& h, const auto& in) -> ScanResult {
+      const Variable next = tanh(matmul(h[0], w) + in[0]);
+      return {{next}, {next * 0.5}};
+    };
+    const ScanResult run = scan(step, {zeros({2, 3})}, {x}, {.segment = 2});
+    return run.state[0] + sum(run.outputs[0], 0);
+  });
   add("rows", {2, 3}, of_rows);
   add("cells", {3, 8}, of_cells);
   return all;

@@ -20,9 +20,9 @@
 namespace espalier {
 
 /// Files of this version and of older ones are read.
-inline constexpr uint32_t plan_format_version = 2;
-/// The first version, which has no outputs that are Metrics.
-inline constexpr uint32_t plan_format_without_metrics = 1;
+inline constexpr uint32_t plan_format_version = 3;
+/// Without loops; the first version has no outputs that are Metrics either.
+inline constexpr uint32_t plan_format_with_metrics = 2, plan_format_without_metrics = 1;
 
 struct PlanContainer {
   nlohmann::json text;  ///< an object

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "espalier/core/custom_op.h"
@@ -13,6 +14,7 @@
 #include "espalier/executor/training/plan_file/container.h"
 #include "espalier/executor/training/plan_file/plan_file.h"
 #include "espalier/executor/training/plan_file/text.h"
+#include "espalier/ops/loop/scan_op.h"
 
 namespace espalier {
 
@@ -20,18 +22,39 @@ namespace {
 
 using Json = nlohmann::json;
 
+/// What the tree and the steps of its loops have in common.
+struct FileParts {
+  const Setup& setup;
+  PlanContainer& container;
+  Json loops = Json::array();
+  std::map<const LoopBody*, size_t> numbers = {};  ///< of loops
+  std::map<const Node*, size_t> constant_tensors = {};
+};
+
 /// The nodes of a step, in the order of writing, as the text lists them.
 class TreeText {
  public:
-  TreeText(const Setup& setup, PlanContainer& container) : setup_(setup), container_(container) {}
+  explicit TreeText(FileParts& parts) : parts_(parts) {}
 
-  Json add(const std::vector<Variable>& roots) {
+  Json add(const std::vector<Node*>& nodes) {
     Json list = Json::array();
-    for (const Node* node : nodes_below(TreeWalk(roots))) {
+    for (const Node* node : nodes) {
+      if (position_.find(node) != NodeMap::none) continue;  // an operand
       list.push_back(text_of(*node));
-      position_.insert(node, static_cast<uint32_t>(list.size() - 1));
+      add_position(node);
     }
     return list;
+  }
+  /// The step of a loop.
+  Json add(const LoopBody& loop) {
+    Json text{{"states", loop.states}, {"sequences", loop.sequences}, {"operands", Json::array()}};
+    for (const Variable& operand : loop.inputs) {
+      text["operands"].push_back(plan_text_of(Spec{operand.dtype(), operand.shape()}));
+      add_position(operand.node());
+    }
+    text["nodes"] = add(loop.nodes);
+    text["outputs"] = values(loop.outputs);
+    return text;
   }
   Json value(const Variable& variable) const {
     return Json::array({position_.find(variable.node()), variable.output()});
@@ -43,6 +66,15 @@ class TreeText {
   }
 
  private:
+  void add_position(const Node* node) { position_.insert(node, static_cast<uint32_t>(position_.size())); }
+
+  /// Of a loop in the list, behind those that it runs.
+  size_t number_of(const LoopBody& loop) {
+    if (const auto known = parts_.numbers.find(&loop); known != parts_.numbers.end()) return known->second;
+    parts_.loops.push_back(TreeText(parts_).add(loop));
+    return parts_.numbers[&loop] = parts_.loops.size() - 1;
+  }
+
   Json text_of(const Node& node) {
     if (node.is_leaf()) return leaf(node);
     if (const auto* feed = node.op().feed()) return source(**feed, node);
@@ -53,6 +85,11 @@ class TreeText {
     }
     if (node.tag != Tag::forward) text["tag"] = node.tag == Tag::backward ? 1 : 2;
     if (node.stops_gradient) text["no_grad"] = true;
+    if (const LoopBodyPtr loop = loop_body_of(node.op())) {
+      text["loop"] = number_of(*loop);
+      for (const char* flag : {"reverse", "keeps_states"}) text[flag] = attribute<bool>(node.op(), flag);
+      return text;
+    }
     if (is_custom_op(node.op())) {
       check_registered(node);
       text["custom"] = true;
@@ -71,15 +108,23 @@ class TreeText {
                        : is_parameter(op) ? "parameter"
                        : is_trainable(op) ? "variable"
                                           : "state";
-    container_.tensors.push_back(node.outputs[0].value.to(cpu()).contiguous_copy());
-    Json text{{"leaf", kind}, {"tensor", container_.tensors.size() - 1}};
+    Json text{{"leaf", kind}, {"tensor", tensor_of(node)}};
     if (!is_constant(op)) text["name"] = op.name();
     if (node.frozen) text["frozen"] = true;
     return text;
   }
 
+  size_t tensor_of(const Node& leaf) {
+    std::vector<Tensor>& tensors = parts_.container.tensors;
+    if (const auto known = parts_.constant_tensors.find(&leaf); known != parts_.constant_tensors.end())
+      return known->second;
+    tensors.push_back(leaf.outputs[0].value.to(cpu()).contiguous_copy());
+    if (is_constant(leaf.op())) parts_.constant_tensors[&leaf] = tensors.size() - 1;
+    return tensors.size() - 1;
+  }
+
   Json source(const Feed& feed, const Node& node) const {
-    const auto& feeds = setup_.feeds.all();
+    const auto& feeds = parts_.setup.feeds.all();
     const auto number = std::ranges::find(feeds, &feed, [](const auto& f) { return f.get(); });
     return {{"feed", number - feeds.begin()}, {"output", node.op().feed_output()}};
   }
@@ -105,8 +150,7 @@ class TreeText {
     throw error;
   }
 
-  const Setup& setup_;
-  PlanContainer& container_;
+  FileParts& parts_;
   NodeMap position_;
 };
 
@@ -195,11 +239,16 @@ void write_plan(const std::filesystem::path& path, const Setup& setup, const Sav
   for (const auto& [name, output] : setup.options.outputs)
     roots.insert(roots.end(), output.variables().begin(), output.variables().end());
   for (const auto& [parameter, gradient] : step.gradients) roots.insert(roots.end(), {parameter, gradient});
-  TreeText tree(setup, container);
-  text["nodes"] = tree.add(roots);
+  FileParts parts{setup, container};
+  TreeText tree(parts);
+  text["nodes"] = tree.add(nodes_below(TreeWalk(roots)));
   text["value"] = tree.value(setup.root);
   text["outputs"] = outputs_text(setup, tree);
-  if (std::ranges::any_of(setup.options.outputs, is_metric)) container.version = plan_format_version;
+  if (std::ranges::any_of(setup.options.outputs, is_metric)) container.version = plan_format_with_metrics;
+  if (!parts.loops.empty()) {
+    text["loops"] = std::move(parts.loops);
+    container.version = plan_format_version;
+  }
   if (setup.training()) {
     text["updates"] = tree.values(step.updates);
     text["gradients"] = Json::array();
