@@ -5,6 +5,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/feed.h"
+#include "espalier/core/random_streams.h"
 
 namespace espalier {
 
@@ -68,21 +69,23 @@ void compute(Node& node, uint32_t last, const FeedSnapshot* snapshot) {
       check_devices(node, *call.inputs[0], input);
     call.inputs.push_back(&input);
   }
+  const bool draws = op.is_random() && !node.drawn;
   Specs inferred;
-  if (node.lazy) {  // a short last batch has other shapes than the tree was written with
+  if (node.lazy || draws) {
     InputSpecs specs;
     SmallVector<Spec, 4> storage;
     storage.reserve(node.inputs.size());
     for (const Tensor* input : call.inputs) storage.push_back(input->spec());
     for (const Spec& spec : storage) specs.push_back(&spec);
-    inferred = op.infer(specs);
+    // A short last batch has other shapes than the tree was written with.
+    if (node.lazy) inferred = op.infer(specs);
+    if (draws) {
+      node.rare().stream = next_streams_of(op, specs);
+      node.drawn = true;
+    }
   }
   const auto spec = [&](size_t k) -> const Spec& { return node.lazy ? inferred[k] : node.outputs[k].spec; };
   if (compute_view(node, spec(0), snapshot)) return;
-  if (op.is_random() && !node.drawn) {
-    node.rare().stream = next_stream();
-    node.drawn = true;
-  }
   if (op.is_random()) call.random = node.rare().stream;
   const Device device =
       op.traits().output_device.value_or(call.inputs.empty() ? Device{} : call.inputs[0]->device());

@@ -6,6 +6,7 @@
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
+#include "espalier/core/train_phase.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
 #include "espalier/nn/cells.h"
@@ -188,7 +189,7 @@ BOOST_AUTO_TEST_CASE(wrong_steps) {
                     }),
                     esp::TypeError);
   BOOST_CHECK_THROW(with([](const Variables& s, const Variables&) {
-                      return R{{dropout(s[0], 0.5)}, {}};
+                      return R{{esp::in_train_phase(s[0] * 2.0, [&] { return s[0]; })}, {}};
                     }),
                     esp::UnsupportedError);
   const auto same = [](const Variables& s, const Variables&) { return R{s, {}}; };

@@ -26,12 +26,13 @@ struct Looped {
            w = esp::parameter(reals_of({width, width}, 4), "w");
   Variable scale = Variable(reals_of({width}, 5));
   esp::ScanOptions options = {};
+  double dropout = 0;
 
   Variable operator()(const Variable& x) const {  // [rows, steps, width]
     const esp::ScanResult run = esp::scan(
         [this](const Variables& h, const Variables& in) -> esp::ScanResult {
           const Variable next = tanh(matmul(in[0], u) + matmul(h[0], w) * scale);
-          return {{next}, {next * 0.5}};
+          return {{next}, {esp::dropout(next, dropout) * 0.5}};
         },
         {esp::zeros_like(esp::squeeze(esp::slice(x, 1, 0, 1), 1))}, {permute(x, {1, 0, 2})}, options);
     return run.state[0] + esp::sum(run.outputs[0], 0) + matmul(sum(x, 1), w) * scale;
@@ -39,6 +40,7 @@ struct Looped {
 };
 
 const std::vector<esp::ScanOptions> all_options{{}, {.reverse = true}, {.segment = 2}};
+constexpr double rates[] = {0, 0.4};
 
 Tensor sequences_of(int64_t count) { return reals_of({count, steps, width}, 7); }
 
@@ -51,11 +53,13 @@ struct Training {
     return esp::data::Distributor({sequences_of(10), reals_of({10, width}, 8)},
                                   {.batch_size = 4, .shuffle = true, .seed = 5});
   }
-  static Training of(const esp::ScanOptions& options, const esp::optim::Optimizer& optimizer) {
+  static Training of(const esp::ScanOptions& options, double dropout,
+                     const esp::optim::Optimizer& optimizer) {
     const esp::data::Distributor feed = data();
     const auto [x, y] = feed.get_output_graphs<2>();
     Looped net;
     net.options = options;
+    net.dropout = dropout;
     const Variable loss = esp::mean(esp::square(net(x) - y));
     return {feed, loss.get_executor({.optimizer = optimizer})};
   }
@@ -76,10 +80,12 @@ void run_zeros(const std::filesystem::path& file) {
   (void)executor.run(feeds);
 }
 
-esp::PlanContainer file_of_training(const TemporaryFolder& folder, const esp::ScanOptions& options) {
+esp::PlanContainer file_of_training(const TemporaryFolder& folder, const esp::ScanOptions& options,
+                                    double dropout = 0) {
   const Variable x = esp::placeholder("x", {rows, steps, width});
   Looped net;
   net.options = options;
+  net.dropout = dropout;
   esp::mean(esp::square(net(x))).get_executor({.optimizer = esp::optim::Adam(0.1)}).save(folder / "a.plan");
   esp::PlanContainer container = esp::read_plan_container(folder / "a.plan");
   container.text.erase("tensors");
@@ -99,52 +105,61 @@ BOOST_AUTO_TEST_SUITE(plan_loops)
 
 BOOST_AUTO_TEST_CASE(inference_gives_the_same_bits) {
   const TemporaryFolder folder;
-  for (const esp::ScanOptions& options : all_options) {
-    const Variable x = esp::placeholder("x", {-1, steps, width});
-    Looped net;
-    net.options = options;
-    const Executor saved = net(x).get_executor({.mode = esp::Mode::inference});
-    saved.save(folder / "a.plan");
-    const Executor loaded = esp::load_executor(folder / "a.plan");
-    BOOST_TEST(loaded.leaves().size() == saved.leaves().size());
-    for (const int64_t count : {4, 1, 9}) {
-      const esp::Feeds feeds{{"x", sequences_of(count)}};
-      BOOST_TEST(bits(loaded.run(feeds)) == bits(saved.run(feeds)));
+  for (const esp::ScanOptions& options : all_options)
+    for (const double rate : rates) {
+      const Variable x = esp::placeholder("x", {-1, steps, width});
+      Looped net;
+      net.options = options;
+      net.dropout = rate;
+      const Executor saved = net(x).get_executor({.mode = esp::Mode::inference});
+      saved.save(folder / "a.plan");
+      const Executor loaded = esp::load_executor(folder / "a.plan");
+      BOOST_TEST(loaded.leaves().size() == saved.leaves().size());
+      for (const int64_t count : {4, 1, 9}) {
+        const esp::Feeds feeds{{"x", sequences_of(count)}};
+        BOOST_TEST(bits(loaded.run(feeds)) == bits(saved.run(feeds)));
+      }
+      loaded.save(folder / "b.plan");
+      const esp::Feeds feeds{{"x", sequences_of(rows)}};
+      BOOST_TEST(bits(esp::load_executor(folder / "b.plan").run(feeds)) == bits(saved.run(feeds)));
     }
-    loaded.save(folder / "b.plan");
-    const esp::Feeds feeds{{"x", sequences_of(rows)}};
-    BOOST_TEST(bits(esp::load_executor(folder / "b.plan").run(feeds)) == bits(saved.run(feeds)));
-  }
 }
 
 BOOST_AUTO_TEST_CASE(training_goes_on_bit_by_bit) {
   const TemporaryFolder folder;
-  for (const esp::ScanOptions& options : all_options) {
-    const Training training = Training::of(options, esp::optim::Adam(0.05));
-    training.executor.execute({.epochs = 1, .progress = false});
-    training.executor.save(folder / "a.plan");
-    const std::string expected = bits(training.executor.execute({.epochs = 2, .progress = false}));
-    const Executor loaded = esp::load_executor(folder / "a.plan", {.data = {Training::data()}});
-    BOOST_TEST(bits(loaded.execute({.epochs = 2, .progress = false})) == expected);
-    BOOST_TEST(bits_of_leaves(loaded) == bits_of_leaves(training.executor));
-  }
+  for (const esp::ScanOptions& options : all_options)
+    for (const double rate : rates) {
+      esp::seed(4);
+      const Training training = Training::of(options, rate, esp::optim::Adam(0.05));
+      training.executor.execute({.epochs = 1, .progress = false});
+      training.executor.save(folder / "a.plan");
+      const std::string expected = bits(training.executor.execute({.epochs = 2, .progress = false}));
+      const Executor loaded = esp::load_executor(folder / "a.plan", {.data = {Training::data()}});
+      BOOST_TEST(bits(loaded.execute({.epochs = 2, .progress = false})) == expected);
+      BOOST_TEST(bits_of_leaves(loaded) == bits_of_leaves(training.executor));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(an_optimizer_finds_the_gradients_of_a_loaded_loop) {
   const TemporaryFolder folder;
-  for (const esp::ScanOptions& options : all_options) {
-    const auto loss = [&] {
-      Looped net;
-      net.options = options;
-      return esp::mean(esp::square(net(esp::placeholder("x", {rows, steps, width}))));
-    };
-    const Executor built = loss().get_executor({.optimizer = esp::optim::Adam(0.1)});
-    loss().get_executor({.mode = esp::Mode::inference}).save(folder / "a.plan");
-    const Executor loaded = esp::load_executor(folder / "a.plan", {.optimizer = esp::optim::Adam(0.1)});
-    for (int i = 0; i < 3; ++i)
-      for (const Executor* executor : {&built, &loaded}) (void)executor->run({{"x", sequences_of(rows)}});
-    BOOST_TEST(bits_of_leaves(loaded) == bits_of_leaves(built));
-  }
+  for (const esp::ScanOptions& options : all_options)
+    for (const double rate : rates) {
+      const auto loss = [&] {
+        Looped net;
+        net.options = options;
+        net.dropout = rate;
+        return esp::mean(esp::square(net(esp::placeholder("x", {rows, steps, width}))));
+      };
+      esp::seed(4);
+      const Executor built = loss().get_executor({.optimizer = esp::optim::Adam(0.1)});
+      loss().get_executor({.mode = esp::Mode::inference}).save(folder / "a.plan");
+      const Executor loaded = esp::load_executor(folder / "a.plan", {.optimizer = esp::optim::Adam(0.1)});
+      for (const Executor* executor : {&built, &loaded}) {
+        esp::seed(6);
+        for (int i = 0; i < 3; ++i) (void)executor->run({{"x", sequences_of(rows)}});
+      }
+      BOOST_TEST(bits_of_leaves(loaded) == bits_of_leaves(built));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(constants_are_written_once_and_operations_of_steps_are_counted) {
@@ -333,7 +348,8 @@ BOOST_AUTO_TEST_CASE(loops_in_loops_have_a_limit) {
 BOOST_AUTO_TEST_CASE(changed_loops_are_refused_or_harmless) {
   const TemporaryFolder folder;
   std::vector<esp::PlanContainer> files;
-  for (const esp::ScanOptions& options : all_options) files.push_back(file_of_training(folder, options));
+  for (const esp::ScanOptions& options : all_options)
+    for (const double rate : rates) files.push_back(file_of_training(folder, options, rate));
   const MemoryLimit limit(uint64_t{1} << 32);
   std::mt19937 random(3);
   int loaded = 0;

@@ -8,6 +8,7 @@
 #include "espalier/core/deferred/schedule_cache.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
+#include "espalier/core/random_streams.h"
 
 namespace espalier {
 
@@ -126,7 +127,9 @@ bool wait_for_value(Node& node) {
     waiting.swept = waiting.nodes.size();
   }
   if (node.op().is_random()) {  // eager evaluation draws in the order of writing
-    node.rare().stream = next_stream();
+    InputSpecs specs;
+    for (const Edge& input : node.inputs) specs.push_back(&input.spec());
+    node.rare().stream = next_streams_of(node.op(), specs);
     node.drawn = true;
   }
   for (const Edge& input : node.inputs) pin(input, waiting);

@@ -6,6 +6,7 @@
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/core/random_streams.h"
 #include "espalier/core/recompute.h"
 #include "espalier/core/step_assignments.h"
 #include "espalier/core/train_phase.h"
@@ -125,15 +126,16 @@ OutputsRead outputs_read(const std::vector<Node*>& tree, const std::vector<Varia
 /// read: results may be gradients, which read what their forward pass keeps.
 void infer_calm(const Graph& graph, const Node& node, bool inference, const OutputsRead& read, GraphNode& n) {
   n.outputs = infer_outputs(graph, n);
-  const OpPtr calm = inference ? n.op->for_inference() : nullptr;
-  if (!calm) return;
-  const OpPtr given = std::exchange(n.op, calm);
-  const Specs all = std::exchange(n.outputs, infer_outputs(graph, n));
-  for (uint32_t k = 0; k < all.size(); ++k) {
-    if (!read.contains({&node, k}) || (k < n.outputs.size() && n.outputs[k] == all[k])) continue;
-    n.op = given;
-    n.outputs = all;
-    return;
+  while (const OpPtr calm = inference ? n.op->for_inference() : nullptr) {
+    if (calm->equals(*n.op)) return;
+    const OpPtr given = std::exchange(n.op, calm);
+    const Specs all = std::exchange(n.outputs, infer_outputs(graph, n));
+    for (uint32_t k = 0; k < all.size(); ++k) {
+      if (!read.contains({&node, k}) || (k < n.outputs.size() && n.outputs[k] == all[k])) continue;
+      n.op = given;
+      n.outputs = all;
+      return;
+    }
   }
 }
 
@@ -184,7 +186,11 @@ Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& 
     } else {
       infer_calm(graph, *node, inference, read, n);
     }
-    if (n.op->is_random()) n.stream = graph.streams++;
+    if (n.op->is_random()) {
+      InputSpecs specs;
+      for (const ValueRef& input : n.inputs) specs.push_back(&graph.spec(input));
+      n.stream = std::exchange(graph.streams, graph.streams + streams_of(*n.op, specs));
+    }
     if (n.op->feed()) set_sizes(n, sizes);
     position.insert(node, static_cast<uint32_t>(graph.nodes.size()));
     graph.nodes.push_back(std::move(n));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "espalier/core/error.h"
+#include "espalier/core/random_streams.h"
 
 namespace espalier {
 
@@ -20,7 +21,11 @@ GraphRewriter::GraphRewriter(Graph& graph) : graph_(graph), old_(graph.nodes.siz
 }
 
 uint32_t GraphRewriter::add(GraphNode node) {
-  if (node.op->is_random() && node.stream < 0) node.stream = graph_.streams++;
+  if (node.op->is_random() && node.stream < 0) {
+    InputSpecs specs;
+    for (const ValueRef& input : node.inputs) specs.push_back(&spec(input));
+    node.stream = std::exchange(graph_.streams, graph_.streams + streams_of(*node.op, specs));
+  }
   added_.push_back(std::move(node));
   links_.push_back({none, none, count() - 1, none});
   return count() - 1;

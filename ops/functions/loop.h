@@ -27,8 +27,10 @@ struct ScanOptions {
 /// Runs `step` along the first axis of the sequences, of which there is at least one, all of one length. The
 /// step is called once, to write it down; it may use any Variables beside its operands, and gradients of any
 /// order reach them. It is written with operations alone: UnsupportedError for reading a value that depends
-/// on an operand, in the step or later, and for random numbers, assignments and `in_train_phase`. States keep
-/// their shapes and dtypes. A plan runs the same kernels for each step, bound once, so that its size does not
+/// on an operand, in the step or later, for assignments and `in_train_phase`, and for more than 16 loops in
+/// each other. Random numbers, as of dropout, are drawn anew in each step: those that the steps written out
+/// one by one would draw. What is drawn outside, such as a mask, is the same in all steps. States keep their
+/// shapes and dtypes. A plan runs the same kernels for each step, bound once, so that its size does not
 /// depend on the length. Throws Error, ShapeError, TypeError; replicas cannot share out its batch
 /// (UnsupportedError).
 ScanResult scan(const ScanStep& step, const std::vector<Variable>& state,

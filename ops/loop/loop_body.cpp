@@ -9,6 +9,7 @@
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
 #include "espalier/core/loop_operand.h"
+#include "espalier/core/random_streams.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
 #include "espalier/ops/loop/scan_op.h"
@@ -31,7 +32,8 @@ void check_state(size_t i, const Spec& given, const Spec& made) {
 
 void check_op(const Node& node) {
   const Op& op = node.op();
-  if (op.effect() == Effect::none && !orders_assignment(op) && !chooses_by_phase(op)) return;
+  const bool fits = op.effect() == Effect::none || op.is_random();
+  if (fits && !orders_assignment(op) && !chooses_by_phase(op)) return;
   UnsupportedError error(fmt::format("scan: the step contains {}, which a loop cannot run", op.name()));
   error.locate(node.where);
   throw error;
@@ -90,6 +92,52 @@ class Rewriting {
   std::vector<Variable> kept_;
 };
 
+/// The specs of all values of a body.
+class InferredBody {
+ public:
+  InferredBody(const LoopBody& body, const std::vector<Spec>& given) {
+    for (size_t i = 0; i < body.inputs.size() && i < given.size(); ++i)
+      add(body.inputs[i].node(), {given[i]});
+    for (const Node* node : body.nodes) {
+      if (position_.find(node) != NodeMap::none) continue;
+      if (node->is_leaf())
+        add(node, {node->outputs[0].spec});
+      else
+        add(node, located(node->where, [&] { return node->op().infer(inputs(*node)); }));
+    }
+  }
+
+  const Spec& spec(const Node* node, uint32_t output) const { return known_[position_.find(node)][output]; }
+  InputSpecs inputs(const Node& node) const {
+    InputSpecs specs;
+    for (const Edge& edge : node.inputs) specs.push_back(&spec(edge.node(), edge.output()));
+    return specs;
+  }
+
+ private:
+  void add(const Node* node, Specs specs) {
+    position_.insert(node, static_cast<uint32_t>(known_.size()));
+    known_.push_back(std::move(specs));
+  }
+  NodeMap position_;
+  std::vector<Specs> known_;
+};
+
+/// The op in place of that of a node where nothing is trained, if its outputs are the same.
+OpPtr op_for_inference(const Node& node) {
+  InputSpecs in;
+  for (const Edge& edge : node.inputs) in.push_back(&edge.spec());
+  OpPtr op = node.op_;
+  while (OpPtr calm = op->for_inference()) {
+    if (calm->equals(*op)) break;
+    const Specs specs = calm->infer(in);
+    const auto same = [](const Spec& made, const Output& output) { return made == output.spec; };
+    if (!std::equal(specs.begin(), specs.end(), node.outputs.begin(), node.outputs.end(), same)) break;
+    op = std::move(calm);
+  }
+  return op;
+}
+
 }  // namespace
 
 void LoopBody::finish() {
@@ -97,8 +145,13 @@ void LoopBody::finish() {
   for (const Variable& y : outputs) walk.enter(y.node());
   nodes = nodes_below(std::move(walk));
   size = std::ssize(nodes);
+  std::map<const Node*, size_t> numbered;
   for (const Node* node : nodes) {
     if (!node->is_leaf()) check_op(*node);
+    if (node->op().is_random()) {
+      const auto known = draws.find(node);
+      numbered[node] = known != draws.end() ? known->second : random_nodes++;
+    }
     if (const LoopBodyPtr inner = loop_body_of(node->op())) {
       depth = std::max(depth, inner->depth + 1);
       size += inner->size;
@@ -108,33 +161,97 @@ void LoopBody::finish() {
     if (size > largest)
       throw UnsupportedError(fmt::format("scan: a step has more than {} nodes in its loops", largest));
   }
+  draws = std::move(numbered);
   static std::atomic<int64_t> finished{0};
   number = ++finished;
 }
 
+std::vector<Spec> LoopBody::of_step(const InputSpecs& loop) const {
+  std::vector<Spec> step;
+  for (size_t i = 0; i < loop.size(); ++i) {
+    step.push_back(*loop[i]);
+    if (i < states || i >= states + sequences) continue;
+    const Shape& shape = loop[i]->shape;
+    if (shape.rank() == 0) throw ShapeError("scan: a sequence is a scalar");
+    if (shape[0] != loop[states]->shape[0])
+      throw ShapeError(
+          fmt::format("scan: sequences of {} and {} elements", loop[states]->shape[0], shape[0]));
+    step.back().shape = Shape(Dims(shape.begin() + 1, shape.end()));
+  }
+  return step;
+}
+
 std::vector<Spec> LoopBody::infer(const std::vector<Spec>& given) const {
-  NodeMap position;
-  std::vector<Specs> known;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    position.insert(inputs[i].node(), static_cast<uint32_t>(i));
-    known.push_back({given[i]});
-  }
-  for (const Node* node : nodes) {
-    if (position.find(node) != NodeMap::none) continue;
-    InputSpecs specs;
-    for (const Edge& edge : node->inputs) specs.push_back(&known[position.find(edge.node())][edge.output()]);
-    position.insert(node, static_cast<uint32_t>(known.size()));
-    Specs own;
-    if (node->is_leaf())
-      own.push_back(node->outputs[0].spec);
-    else
-      own = located(node->where, [&] { return node->op().infer(specs); });
-    known.push_back(std::move(own));
-  }
+  if (given.size() != inputs.size())
+    throw ShapeError(fmt::format("scan: {} operands, not {}", given.size(), inputs.size()));
+  if (random_nodes && !(given.back() == draws_spec()))
+    throw ShapeError(fmt::format("scan: the streams of its random numbers are {}, not {}",
+                                 describe(given.back()), describe(draws_spec())));
+  const InferredBody known(*this, given);
   std::vector<Spec> result;
-  for (const Variable& y : outputs) result.push_back(known[position.find(y.node())][y.output()]);
+  for (const Variable& y : outputs) result.push_back(known.spec(y.node(), y.output()));
   for (size_t i = 0; i < states; ++i) check_state(i, given[i], result[i]);
   return result;
+}
+
+std::vector<int64_t> LoopBody::streams(const std::vector<Spec>& given) const {
+  const InferredBody known(*this, given);
+  std::vector<int64_t> before(random_nodes + 1, 0);
+  for (const Node* node : nodes)
+    if (node->op().is_random()) {
+      before[draws.at(node)] = before.back();
+      before.back() += streams_of(node->op(), known.inputs(*node));
+    }
+  return before;
+}
+
+const LoopBodyPtr& LoopBody::for_inference() const {
+  std::call_once(has_calm_, [&] { calm_ = written_for_inference(); });
+  return calm_;
+}
+
+std::shared_ptr<LoopBody> LoopBody::written_for_inference() const {
+  auto calm = std::make_shared<LoopBody>();
+  std::map<const Node*, Node*> made;
+  std::vector<Variable> kept;
+  bool changed = false;
+  for (Node* node : nodes) {
+    const OpPtr op = node->is_leaf() ? node->op_ : op_for_inference(*node);
+    std::vector<Variable> operands;
+    bool rewritten = op != node->op_;
+    for (const Edge& edge : node->inputs) {
+      operands.push_back(Variable(made.at(edge.node()), edge.output()));
+      rewritten |= operands.back().node() != edge.node();
+    }
+    changed |= rewritten;
+    if (!rewritten) {
+      made[node] = node;
+    } else {
+      BuildContext now = build_context();
+      now.lazy = true;
+      now.tag = node->tag;
+      now.no_grad = node->stops_gradient;
+      const BuildScope scope(now);
+      std::vector<const Variable*> addresses;
+      for (const Variable& x : operands) addresses.push_back(&x);
+      kept.push_back(apply(op, addresses, node->where));
+      made[node] = kept.back().node();
+    }
+    if (const auto known = draws.find(node); known != draws.end() && op->is_random())
+      calm->draws[made[node]] = known->second;
+  }
+  if (!changed) return nullptr;
+  calm->states = states;
+  calm->sequences = sequences;
+  calm->inputs = inputs;
+  for (const Variable& y : outputs) {
+    const auto found = made.find(y.node());
+    calm->outputs.push_back(Variable(found->second, y.output()));
+  }
+  calm->random_nodes = random_nodes;
+  calm->backwards = backwards;
+  calm->finish();
+  return calm;
 }
 
 LoopBodyPtr trace_step(const ScanStep& step, const std::vector<Variable>& state,
@@ -169,6 +286,7 @@ LoopBodyPtr trace_step(const ScanStep& step, const std::vector<Variable>& state,
   rewriting.write(outputs);
   for (const Variable& y : outputs) body->outputs.push_back(rewriting.of(y));
   body->finish();
+  if (body->random_nodes) body->inputs.push_back(loop_operand(body->draws_spec(), body->inputs[0].device()));
   return body;
 }
 

@@ -74,6 +74,9 @@ LoopGradient::LoopGradient(const LoopBody& forward, const std::vector<Variable>&
   body->inputs.insert(body->inputs.end(), of_outputs.begin(), of_outputs.end());
   body->sequences = body->inputs.size() - body->states;
   body->inputs.insert(body->inputs.end(), split, forward.inputs.end());
+  body->draws = forward.draws;
+  body->random_nodes = forward.random_nodes;
+  body->backwards = !forward.backwards;
   body->finish();
   body_ = body;
 }

@@ -1,6 +1,7 @@
 #include "espalier/ops/loop/loop_program.h"
 
 #include "espalier/core/error.h"
+#include "espalier/ops/loop/scan_draws.h"
 
 namespace espalier {
 
@@ -55,6 +56,7 @@ void LoopProgram::add(const Node& node, bool bound) {
   }
   const Op& op = node.op();
   Call call{&op, {}};
+  if (op.is_random()) call.draw = body_->draws.at(&node);
   call.kernel.where = &node.where;
   SmallVector<Spec, 4> specs;
   specs.reserve(node.inputs.size());
@@ -83,6 +85,8 @@ void LoopProgram::add(const Node& node, bool bound) {
 void LoopProgram::run() {
   const size_t states = body_->states;
   const int64_t steps = call_.inputs[states]->shape()[0];
+  StepStreams streams;
+  if (body_->random_nodes) streams = StepStreams(*call_.inputs.back());
   for (size_t i = 0; i < states; ++i) copy_elements(*call_.inputs[i], *values_[i][0]);
   for (int64_t k = 0; k < steps; ++k) {
     const int64_t t = reverse_ ? steps - 1 - k : k;
@@ -93,6 +97,7 @@ void LoopProgram::run() {
       copy_elements(*values_[i][0], to);
     }
     for (Call& call : calls_) {
+      if (call.draw) call.kernel.random = streams.of(*call.draw, body_->backwards ? steps - 1 - k : k);
       if (call.bound)
         call.bound->run(call.kernel.random);
       else

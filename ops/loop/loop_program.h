@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "espalier/core/bind_context.h"
 #include "espalier/ops/loop/loop_body.h"
@@ -22,6 +23,7 @@ class LoopProgram {
     const Op* op;
     KernelCall kernel;
     std::unique_ptr<BoundKernel> bound = nullptr;
+    std::optional<size_t> draw = std::nullopt;  ///< random nodes: their number
   };
   void add(const Node& node, bool bound);
   /// A tensor that stays where it is.

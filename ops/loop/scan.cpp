@@ -7,6 +7,7 @@
 #include "espalier/ops/axis_views.h"
 #include "espalier/ops/loop/loop_gradient.h"
 #include "espalier/ops/loop/loop_program.h"
+#include "espalier/ops/loop/scan_draws.h"
 #include "espalier/ops/loop/scan_op.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/registered_ops.h"
@@ -41,19 +42,8 @@ class Scan : public Op {
   Specs infer(const InputSpecs& in) const override {
     if (in.size() != body_->inputs.size())
       throw ShapeError(fmt::format("scan: {} operands, not {}", in.size(), body_->inputs.size()));
-    std::vector<Spec> inputs;
-    int64_t steps = 0;
-    for (size_t i = 0; i < in.size(); ++i) {
-      inputs.push_back(*in[i]);
-      if (i < body_->states || i >= body_->states + body_->sequences) continue;
-      const Shape& shape = in[i]->shape;
-      if (shape.rank() == 0) throw ShapeError("scan: a sequence is a scalar");
-      if (i == body_->states) steps = shape[0];
-      if (shape[0] != steps)
-        throw ShapeError(fmt::format("scan: sequences of {} and {} elements", steps, shape[0]));
-      inputs.back().shape = Shape(Dims(shape.begin() + 1, shape.end()));
-    }
-    const std::vector<Spec> outputs = body_->infer(inputs);
+    const std::vector<Spec> outputs = body_->infer(body_->of_step(in));
+    const int64_t steps = in[body_->states]->shape[0];
     Specs all;
     for (size_t i = 0; i < outputs.size(); ++i)
       all.push_back(i < body_->states ? *in[i] : Spec{outputs[i].dtype, with_steps(steps, outputs[i].shape)});
@@ -74,8 +64,11 @@ class Scan : public Op {
     };
     return std::make_unique<Bound>(body_, call, reverse_, keeps_states_);
   }
+  /// First the body for inference; then without the states, unless something reads them.
   std::shared_ptr<const Op> for_inference() const override {
-    return std::make_shared<Scan>(body_, reverse_, false);
+    if (const LoopBodyPtr& calm = body_->for_inference())
+      return std::make_shared<Scan>(calm, reverse_, keeps_states_);
+    return keeps_states_ ? std::make_shared<Scan>(body_, reverse_, false) : nullptr;
   }
 
   Gradients gradient(const GradientRule& rule) const override {
@@ -142,6 +135,11 @@ ScanResult scan_once(const ScanStep& step, const std::vector<Variable>& state,
   for (const Variable& x : inputs) {
     addresses.push_back(&x);
     keeps_states |= x.node()->needs_gradient && !build_context().no_grad;
+  }
+  Variable draws;
+  if (body->random_nodes) {
+    draws = apply(scan_draws_op(body), addresses, where);
+    addresses.push_back(&draws);
   }
   const Variable first = apply(std::make_shared<Scan>(body, reverse, keeps_states), addresses, where);
   ScanResult result;
@@ -220,6 +218,8 @@ LoopBodyPtr loop_body_of(const Op& op) {
   return loop ? loop->body() : nullptr;
 }
 
-void add_scan_op(OpRegistry& ops) { ops.add_unsupported("scan", "a body"); }
+void add_scan_op(OpRegistry& ops) {
+  for (const auto op : {"scan", "scan_draws"}) ops.add_unsupported(op, "a body");
+}
 
 }  // namespace espalier

@@ -10,6 +10,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/loop_operand.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/ops/loop/scan_draws.h"
 #include "espalier/ops/loop/scan_op.h"
 #include "espalier/ops/ops.h"
 
@@ -105,13 +106,22 @@ LoopBodyPtr TreeReader::loop(const Json& text) const {
     body->inputs.push_back(loop_operand(in_.spec(spec, "the spec of an operand", 0), cpu()));
   TreeReader step(*this, body->inputs);
   step.read(in_.member(text, "nodes"));
+  if (text.contains("random_nodes"))
+    body->random_nodes =
+        static_cast<size_t>(in_.integer(text["random_nodes"], "random nodes", 1, LoopBody::largest));
+  const auto last_draw = static_cast<int64_t>(body->random_nodes) - 1;
+  for (size_t i = 0; i < text["nodes"].size(); ++i)
+    if (text["nodes"][i].contains("draw"))
+      body->draws[step.made_[body->inputs.size() + i].node()] =
+          static_cast<size_t>(in_.integer(text["nodes"][i]["draw"], "a draw", 0, last_draw));
   const Json& outputs = in_.list(in_.member(text, "outputs"), "the outputs of a loop");
   for (const Json& output : outputs) body->outputs.push_back(step.value(output));
   const auto operands = std::ssize(body->inputs),
              most = std::min<int64_t>(operands, std::ssize(body->outputs));
   body->states = static_cast<size_t>(in_.integer(in_.member(text, "states"), "states", 0, most));
-  const int64_t others = operands - static_cast<int64_t>(body->states);
+  const int64_t others = operands - static_cast<int64_t>(body->states) - (body->random_nodes ? 1 : 0);
   body->sequences = static_cast<size_t>(in_.integer(in_.member(text, "sequences"), "sequences", 1, others));
+  body->backwards = text.contains("backwards") && in_.flag(text["backwards"], "backwards");
   body->finish();
   return body;
 }
@@ -199,7 +209,7 @@ Variable TreeReader::applied(const Json& node) const {
 /// Null for an op that is left out, as it is its first input here: leaves are on the CPU, and so is the tree;
 /// the executor chooses the device.
 OpPtr TreeReader::op_of(const Json& node, const std::string& name, size_t inputs) const {
-  if (node.contains("loop")) return find_loop(node);
+  if (node.contains("loop")) return find_loop(node, name);
   if (node.contains("custom") && in_.flag(node["custom"], "custom")) return find_custom(name);
   if (!takes_inputs(name, inputs))
     in_.fail(fmt::format("has an op '{}' with {} inputs, which no tree has", name, inputs));
@@ -217,10 +227,12 @@ OpPtr TreeReader::find_custom(const std::string& name) const {
       "has the custom op '{}', which this program has not registered: register_custom_op(op)", name));
 }
 
-OpPtr TreeReader::find_loop(const Json& node) const {
+OpPtr TreeReader::find_loop(const Json& node, const std::string& name) const {
   const int64_t last = std::ssize(loops_) - 1;
-  const auto loop = static_cast<size_t>(in_.integer(node["loop"], "a loop before", 0, last));
-  return scan_op(loops_[loop], in_.flag(in_.member(node, "reverse"), "reverse"),
+  const LoopBodyPtr& loop = loops_[static_cast<size_t>(in_.integer(node["loop"], "a loop before", 0, last))];
+  if (name == "scan_draws") return scan_draws_op(loop);
+  if (name != "scan") in_.fail(fmt::format("has an op '{}' with a loop, which is none", name));
+  return scan_op(loop, in_.flag(in_.member(node, "reverse"), "reverse"),
                  in_.flag(in_.member(node, "keeps_states"), "keeps_states"));
 }
 

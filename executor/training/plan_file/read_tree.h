@@ -79,7 +79,7 @@ class TreeReader {
   Variable applied(const nlohmann::json& node) const;
   OpPtr op_of(const nlohmann::json& node, const std::string& name, size_t inputs) const;
   OpPtr find_custom(const std::string& name) const;
-  OpPtr find_loop(const nlohmann::json& node) const;
+  OpPtr find_loop(const nlohmann::json& node, const std::string& name) const;
   void check_assignment(const Op& op, const std::vector<Variable>& inputs) const;
 
   const PlanText& in_;

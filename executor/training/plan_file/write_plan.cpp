@@ -14,6 +14,7 @@
 #include "espalier/executor/training/plan_file/container.h"
 #include "espalier/executor/training/plan_file/plan_file.h"
 #include "espalier/executor/training/plan_file/text.h"
+#include "espalier/ops/loop/scan_draws.h"
 #include "espalier/ops/loop/scan_op.h"
 
 namespace espalier {
@@ -34,20 +35,25 @@ struct FileParts {
 /// The nodes of a step, in the order of writing, as the text lists them.
 class TreeText {
  public:
-  explicit TreeText(FileParts& parts) : parts_(parts) {}
+  /// `loop`: that whose step it is.
+  explicit TreeText(FileParts& parts, const LoopBody* loop = nullptr) : parts_(parts), loop_(loop) {}
 
   Json add(const std::vector<Node*>& nodes) {
     Json list = Json::array();
     for (const Node* node : nodes) {
       if (position_.find(node) != NodeMap::none) continue;  // an operand
       list.push_back(text_of(*node));
+      if (loop_ && node->op().is_random()) list.back()["draw"] = loop_->draws.at(node);
       add_position(node);
     }
     return list;
   }
   /// The step of a loop.
-  Json add(const LoopBody& loop) {
+  Json step() {
+    const LoopBody& loop = *loop_;
     Json text{{"states", loop.states}, {"sequences", loop.sequences}, {"operands", Json::array()}};
+    if (loop.random_nodes) text["random_nodes"] = loop.random_nodes;
+    if (loop.backwards) text["backwards"] = true;
     for (const Variable& operand : loop.inputs) {
       text["operands"].push_back(plan_text_of(Spec{operand.dtype(), operand.shape()}));
       add_position(operand.node());
@@ -71,7 +77,7 @@ class TreeText {
   /// Of a loop in the list, behind those that it runs.
   size_t number_of(const LoopBody& loop) {
     if (const auto known = parts_.numbers.find(&loop); known != parts_.numbers.end()) return known->second;
-    parts_.loops.push_back(TreeText(parts_).add(loop));
+    parts_.loops.push_back(TreeText(parts_, &loop).step());
     return parts_.numbers[&loop] = parts_.loops.size() - 1;
   }
 
@@ -85,6 +91,10 @@ class TreeText {
     }
     if (node.tag != Tag::forward) text["tag"] = node.tag == Tag::backward ? 1 : 2;
     if (node.stops_gradient) text["no_grad"] = true;
+    if (const LoopBodyPtr loop = body_of_draws(node.op())) {
+      text["loop"] = number_of(*loop);
+      return text;
+    }
     if (const LoopBodyPtr loop = loop_body_of(node.op())) {
       text["loop"] = number_of(*loop);
       for (const char* flag : {"reverse", "keeps_states"}) text[flag] = attribute<bool>(node.op(), flag);
@@ -151,6 +161,7 @@ class TreeText {
   }
 
   FileParts& parts_;
+  const LoopBody* loop_;
   NodeMap position_;
 };
 
