@@ -75,6 +75,7 @@ constexpr Stage stages[] = {
     {"split_buckets", StageKind::pass, on_graph<split_buckets>},
     {"gather_parameters", StageKind::unfinished, on_graph<gather_parameters>},
     {"keep_old_values", StageKind::required, on_graph<keep_old_values>},
+    {"checkpoint_scans", StageKind::pass, on_graph<checkpoint_scans>, needs_budget | has_no_code},
     {"recompute", StageKind::pass, on_graph<recompute>, needs_budget | has_no_code},
     {"in_place", StageKind::pass, nullptr},
     {"gather_last", StageKind::required, on_graph<gather_last>},

@@ -75,6 +75,10 @@ std::optional<double> fill_of(const Graph& graph, ValueRef v);
 /// first assignment. Required for correctness.
 bool keep_old_values(Graph& graph, const CompileOptions& options = {});
 
+/// Until the arena fits into the memory budget, scans keep the state in front of every √n-th step alone, and
+/// their gradients run the steps between again.
+bool checkpoint_scans(Graph& graph, const CompileOptions& options);
+
 /// Recomputes values that are not read for a long time, until the arena fits into `budget` bytes or no
 /// further value reduces it. Must be the last pass: others would merge the copies.
 bool recompute(Graph& graph, const CompileOptions& options);

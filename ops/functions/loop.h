@@ -20,7 +20,8 @@ using ScanStep =
 struct ScanOptions {
   bool reverse = false;  ///< from the last element to the first; outputs stand where their elements do
   /// Gradients keep the state in front of each step, and compute the step again. With s > 0 they keep it in
-  /// front of every s-th step alone, and compute the s steps again: for n steps, s = √n keeps the fewest.
+  /// front of every s-th step alone, and compute the s steps again: for n steps, s = √n keeps the fewest. A
+  /// plan with a `memory_budget` does so without being told.
   /// Griewank, Achieving logarithmic growth of temporal and spatial complexity, 1992.
   int64_t segment = 0;
 };

@@ -250,6 +250,8 @@ std::shared_ptr<LoopBody> LoopBody::written_for_inference() const {
   }
   calm->random_nodes = random_nodes;
   calm->backwards = backwards;
+  if (gradient_of)
+    calm->gradient_of = gradient_of->for_inference() ? gradient_of->for_inference() : gradient_of;
   calm->finish();
   return calm;
 }

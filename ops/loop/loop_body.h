@@ -27,6 +27,8 @@ struct LoopBody {
   std::map<const Node*, size_t> draws = {};
   size_t random_nodes = 0;
   bool backwards = false;  ///< the steps come in the other order than when they drew
+  /// The loop of whose gradient this is the step; its first sequences are the states of that loop.
+  std::shared_ptr<const LoopBody> gradient_of = {};
 
   LoopBody() = default;
   LoopBody(const LoopBody&) = delete;

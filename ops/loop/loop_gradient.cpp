@@ -8,9 +8,10 @@
 
 namespace espalier {
 
-LoopGradient::LoopGradient(const LoopBody& forward, const std::vector<Variable>& arriving,
+LoopGradient::LoopGradient(LoopBodyPtr forward_body, const std::vector<Variable>& arriving,
                            const std::vector<bool>& wanted)
-    : forward_(forward), wanted_(wanted) {
+    : forward_(std::move(forward_body)), wanted_(wanted) {
+  const LoopBody& forward = *forward_;
   const size_t states = forward.states, loops = states + forward.sequences;
   for (const Variable& g : arriving) arriving_.push_back(g.defined());
   BuildContext lazy = build_context();
@@ -77,6 +78,7 @@ LoopGradient::LoopGradient(const LoopBody& forward, const std::vector<Variable>&
   body->draws = forward.draws;
   body->random_nodes = forward.random_nodes;
   body->backwards = !forward.backwards;
+  body->gradient_of = forward_;
   body->finish();
   body_ = body;
 }

@@ -11,17 +11,17 @@ namespace espalier {
 class LoopGradient {
  public:
   /// `arriving`: for each output of the scan, undefined where there is none. `wanted`: for each input.
-  LoopGradient(const LoopBody& body, const std::vector<Variable>& arriving, const std::vector<bool>& wanted);
+  LoopGradient(LoopBodyPtr body, const std::vector<Variable>& arriving, const std::vector<bool>& wanted);
 
   LoopBodyPtr body() const { return body_; }
   // Whether the loop carries the gradient of that state or other input, and gives that of a sequence.
-  bool has_state(size_t input) const { return is_real(forward_.inputs[input].dtype()); }
-  bool has_captured(size_t input) const { return wanted_[input] && is_real(forward_.inputs[input].dtype()); }
+  bool has_state(size_t input) const { return is_real(forward_->inputs[input].dtype()); }
+  bool has_captured(size_t input) const { return wanted_[input] && is_real(forward_->inputs[input].dtype()); }
   bool has_element(size_t input) const { return has_captured(input); }
   bool has_arriving(size_t output) const { return arriving_[output]; }
 
  private:
-  const LoopBody& forward_;
+  LoopBodyPtr forward_;
   std::vector<bool> wanted_, arriving_;
   LoopBodyPtr body_;
 };

@@ -5,9 +5,6 @@
 
 namespace espalier {
 
-namespace {
-
-/// Element t of the first axis, in its buffer.
 Tensor element(const Tensor& x, int64_t t) {
   Layout layout;
   layout.shape = Shape(Dims(x.shape().begin() + 1, x.shape().end()));
@@ -16,26 +13,17 @@ Tensor element(const Tensor& x, int64_t t) {
   return Tensor(x.storage(), std::move(layout), x.dtype());
 }
 
-}  // namespace
-
-LoopProgram::LoopProgram(LoopBodyPtr body, const KernelCall& call, bool reverse, bool keeps_states,
-                         bool bound)
-    : body_(std::move(body)),
-      call_(call),
-      reverse_(reverse),
-      keeps_states_(keeps_states),
-      device_(call.inputs[0]->device()) {
-  const size_t loops = body_->states + body_->sequences;
+LoopProgram::LoopProgram(LoopBodyPtr body, const std::vector<Spec>& specs,
+                         std::span<const Tensor* const> beside, Device device, bool bound)
+    : body_(std::move(body)), device_(device) {
   for (size_t i = 0; i < body_->inputs.size(); ++i) {
-    const Tensor& given = *call.inputs[i];
     position_[body_->inputs[i].node()] = values_.size();
-    if (i >= loops) {  // the same in all steps
-      values_.push_back({const_cast<Tensor*>(call.inputs[i])});
-      continue;
-    }
-    Dims shape(given.shape().begin() + (i >= body_->states ? 1 : 0), given.shape().end());
-    values_.push_back({own(Tensor(Shape(std::move(shape)), given.dtype(), device_))});
+    if (i < specs.size())
+      values_.push_back({own(Tensor(specs[i].shape, specs[i].dtype, device_))});
+    else  // the same in all steps
+      values_.push_back({const_cast<Tensor*>(beside[i - specs.size()])});
   }
+  if (body_->random_nodes) draws_ = beside.back();
   for (const Node* node : body_->nodes)
     if (!position_.count(node)) add(*node, bound);
   for (const Variable& y : body_->outputs) outputs_.push_back(values_[position_.at(y.node())][y.output()]);
@@ -82,36 +70,32 @@ void LoopProgram::add(const Node& node, bool bound) {
   calls_.push_back(std::move(call));
 }
 
-void LoopProgram::run() {
-  const size_t states = body_->states;
-  const int64_t steps = call_.inputs[states]->shape()[0];
-  StepStreams streams;
-  if (body_->random_nodes) streams = StepStreams(*call_.inputs.back());
-  for (size_t i = 0; i < states; ++i) copy_elements(*call_.inputs[i], *values_[i][0]);
-  for (int64_t k = 0; k < steps; ++k) {
-    const int64_t t = reverse_ ? steps - 1 - k : k;
-    for (size_t i = 0; i < body_->sequences; ++i)
-      copy_elements(element(*call_.inputs[states + i], t), *values_[states + i][0]);
-    for (size_t i = 0; keeps_states_ && i < states; ++i) {
-      Tensor to = element(*call_.outputs[body_->outputs.size() + i], t);
-      copy_elements(*values_[i][0], to);
-    }
-    for (Call& call : calls_) {
-      if (call.draw) call.kernel.random = streams.of(*call.draw, body_->backwards ? steps - 1 - k : k);
-      if (call.bound)
-        call.bound->run(call.kernel.random);
-      else
-        backend(device_).run(*call.op, call.kernel);
-    }
-    for (size_t i = 0; i < body_->results(); ++i) {
-      Tensor to = element(*call_.outputs[states + i], t);
-      copy_elements(*outputs_[states + i], to);
-    }
-    for (size_t i = 0; i < next_.size(); ++i) copy_elements(*outputs_[i], next_[i]);
-    for (size_t i = 0; i < states; ++i)
-      copy_elements(next_.empty() ? *outputs_[i] : next_[i], *values_[i][0]);
+void LoopProgram::read(size_t i, const Tensor& sequence, int64_t t) {
+  copy_elements(element(sequence, t), input(i));
+}
+
+void LoopProgram::write(size_t i, Tensor& sequence, int64_t t) const {
+  Tensor to = element(sequence, t);
+  copy_elements(output(i), to);
+}
+
+void LoopProgram::begin() {
+  if (draws_) streams_ = StepStreams(*draws_);
+}
+
+void LoopProgram::step(int64_t number) {
+  for (Call& call : calls_) {
+    if (call.draw) call.kernel.random = streams_.of(*call.draw, number);
+    if (call.bound)
+      call.bound->run(call.kernel.random);
+    else
+      backend(device_).run(*call.op, call.kernel);
   }
-  for (size_t i = 0; i < states; ++i) copy_elements(*values_[i][0], *call_.outputs[i]);
+}
+
+void LoopProgram::take_states() {
+  for (size_t i = 0; i < next_.size(); ++i) copy_elements(output(i), next_[i]);
+  for (size_t i = 0; i < body_->states; ++i) copy_elements(next_.empty() ? output(i) : next_[i], input(i));
 }
 
 }  // namespace espalier

@@ -4,19 +4,35 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "espalier/core/bind_context.h"
 #include "espalier/ops/loop/loop_body.h"
+#include "espalier/ops/loop/scan_draws.h"
 
 namespace espalier {
 
 class LoopProgram {
  public:
-  /// For inputs where the call has them. With `bound`, kernels are bound, for a program that runs often.
-  LoopProgram(LoopBodyPtr body, const KernelCall& call, bool reverse, bool keeps_states, bool bound);
+  /// `specs` are those of the states and elements, and `beside` is what all steps use beside them. With
+  /// `bound`, kernels are bound, for a program that runs often.
+  LoopProgram(LoopBodyPtr body, const std::vector<Spec>& specs, std::span<const Tensor* const> beside,
+              Device device, bool bound);
 
-  /// All steps of the call.
-  void run();
+  const LoopBody& body() const { return *body_; }
+  /// A state or an element, for the next step.
+  Tensor& input(size_t i) { return *values_[i][0]; }
+  /// Copies element t of a sequence there.
+  void read(size_t i, const Tensor& sequence, int64_t t);
+  /// Reads where the steps draw, before the first of them.
+  void begin();
+  /// The step that draws as the `number`-th.
+  void step(int64_t number);
+  const Tensor& output(size_t i) const { return *outputs_[i]; }
+  /// Copies an output to element t of a sequence.
+  void write(size_t i, Tensor& sequence, int64_t t) const;
+  /// The states that the step made become those of the next one.
+  void take_states();
 
  private:
   struct Call {
@@ -30,8 +46,7 @@ class LoopProgram {
   Tensor* own(Tensor tensor) { return &tensors_.emplace_back(std::move(tensor)); }
 
   LoopBodyPtr body_;
-  const KernelCall call_;
-  bool reverse_, keeps_states_;
+  const Tensor* draws_ = nullptr;
   Device device_;
   std::deque<Tensor> tensors_;
   std::vector<SmallVector<Tensor*, 1>> values_;  // of inputs, then of nodes
@@ -39,6 +54,10 @@ class LoopProgram {
   std::vector<Call> calls_;
   std::vector<const Tensor*> outputs_;
   std::vector<Tensor> next_;  // states, where one takes the place of another
+  StepStreams streams_;
 };
+
+/// Element t of the first axis, in its buffer.
+Tensor element(const Tensor& x, int64_t t);
 
 }  // namespace espalier

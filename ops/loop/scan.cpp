@@ -6,7 +6,6 @@
 #include "espalier/core/tree.h"
 #include "espalier/ops/axis_views.h"
 #include "espalier/ops/loop/loop_gradient.h"
-#include "espalier/ops/loop/loop_program.h"
 #include "espalier/ops/loop/scan_draws.h"
 #include "espalier/ops/loop/scan_op.h"
 #include "espalier/ops/ops.h"
@@ -26,16 +25,14 @@ Shape with_steps(int64_t steps, const Shape& shape) {
 /// all steps, and the states in front of the steps, which only gradients need.
 class Scan : public Op {
  public:
-  Scan(LoopBodyPtr body, bool reverse, bool keeps_states)
-      : Op({.runs_on_host = true, .gradient_reads_output = true}),
-        body_(std::move(body)),
-        reverse_(reverse),
-        keeps_states_(keeps_states) {}
+  Scan(LoopBodyPtr body, ScanForm form)
+      : Op({.runs_on_host = true, .gradient_reads_output = true}), body_(std::move(body)), form_(form) {}
   std::string_view name() const override { return "scan"; }
   const LoopBodyPtr& body() const { return body_; }
+  ScanForm form() const { return form_; }
   /// The number tells which bodies are the same.
   Attributes attributes() const override {
-    return {{"body", body_->number}, {"reverse", reverse_}, {"keeps_states", keeps_states_}};
+    return {{"body", body_->number}, {"reverse", form_.reverse}, {"keeps", form_.keeps}};
   }
   bool mixes(size_t, size_t, const InputSpecs&) const override { return true; }
 
@@ -47,28 +44,25 @@ class Scan : public Op {
     Specs all;
     for (size_t i = 0; i < outputs.size(); ++i)
       all.push_back(i < body_->states ? *in[i] : Spec{outputs[i].dtype, with_steps(steps, outputs[i].shape)});
-    for (size_t i = 0; i < body_->states; ++i)
-      all.push_back({in[i]->dtype, with_steps(keeps_states_ ? steps : 0, in[i]->shape)});
+    const int64_t kept = form_.keeps ? (steps + form_.keeps - 1) / form_.keeps : 0;
+    for (size_t i = 0; i < body_->states; ++i) all.push_back({in[i]->dtype, with_steps(kept, in[i]->shape)});
     return all;
   }
-  void run_cpu(const KernelCall& call) const override {
-    LoopProgram(body_, call, reverse_, keeps_states_, false).run();
-  }
+  void run_cpu(const KernelCall& call) const override { ScanRun(body_, form_, call, false).run(); }
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext&) const override {
     struct Bound : BoundKernel {
-      Bound(LoopBodyPtr body, const KernelCall& call, bool reverse, bool keeps_states)
-          : program(std::move(body), call, reverse, keeps_states, true) {}
-      void run(RandomStream) override { program.run(); }
+      Bound(LoopBodyPtr body, ScanForm form, const KernelCall& call)
+          : run_all(std::move(body), form, call, true) {}
+      void run(RandomStream) override { run_all.run(); }
       bool can_be_captured() const override { return false; }
-      LoopProgram program;
+      ScanRun run_all;
     };
-    return std::make_unique<Bound>(body_, call, reverse_, keeps_states_);
+    return std::make_unique<Bound>(body_, form_, call);
   }
   /// First the body for inference; then without the states, unless something reads them.
   std::shared_ptr<const Op> for_inference() const override {
-    if (const LoopBodyPtr& calm = body_->for_inference())
-      return std::make_shared<Scan>(calm, reverse_, keeps_states_);
-    return keeps_states_ ? std::make_shared<Scan>(body_, reverse_, false) : nullptr;
+    if (const LoopBodyPtr& calm = body_->for_inference()) return std::make_shared<Scan>(calm, form_);
+    return form_.keeps ? std::make_shared<Scan>(body_, ScanForm{form_.reverse}) : nullptr;
   }
 
   Gradients gradient(const GradientRule& rule) const override {
@@ -77,7 +71,7 @@ class Scan : public Op {
     for (size_t k = 0; k < body_->outputs.size() + states; ++k) arriving.push_back(rule.output_gradient(k));
     std::vector<bool> wanted;
     for (size_t i = 0; i < rule.inputs(); ++i) wanted.push_back(rule.wants(i));
-    const LoopGradient backward(*body_, arriving, wanted);
+    const LoopGradient backward(body_, arriving, wanted);
     const Variable kept = with_states(rule);
     std::vector<Variable> inputs;
     for (size_t i = 0; i < states; ++i)
@@ -94,7 +88,7 @@ class Scan : public Op {
     std::vector<const Variable*> addresses;
     for (const Variable& x : inputs) addresses.push_back(&x);
     const Variable first =
-        apply(std::make_shared<Scan>(backward.body(), !reverse_, false), addresses, rule.where());
+        apply(scan_op(backward.body(), {.reverse = !form_.reverse}), addresses, rule.where());
     Gradients gradients;
     uint32_t at_state = 0, at_element = static_cast<uint32_t>(backward.body()->states);
     std::vector<Variable> of(rule.inputs());
@@ -111,16 +105,16 @@ class Scan : public Op {
  private:
   /// The scan with the states in front of its steps: itself, or else, for gradients of gradients, once more.
   Variable with_states(const GradientRule& rule) const {
-    if (keeps_states_) return rule.output();
+    if (form_.keeps) return rule.output();
     std::vector<Variable> inputs;
     for (size_t i = 0; i < rule.inputs(); ++i) inputs.push_back(rule.input(i));
     std::vector<const Variable*> addresses;
     for (const Variable& x : inputs) addresses.push_back(&x);
-    return apply(std::make_shared<Scan>(body_, reverse_, true), addresses, rule.where());
+    return apply(scan_op(body_, {form_.reverse, 1}), addresses, rule.where());
   }
 
   LoopBodyPtr body_;
-  bool reverse_, keeps_states_;
+  ScanForm form_;
 };
 
 ScanResult scan_once(const ScanStep& step, const std::vector<Variable>& state,
@@ -141,7 +135,7 @@ ScanResult scan_once(const ScanStep& step, const std::vector<Variable>& state,
     draws = apply(scan_draws_op(body), addresses, where);
     addresses.push_back(&draws);
   }
-  const Variable first = apply(std::make_shared<Scan>(body, reverse, keeps_states), addresses, where);
+  const Variable first = apply(scan_op(body, {reverse, keeps_states}), addresses, where);
   ScanResult result;
   for (size_t k = 0; k < body->outputs.size(); ++k)
     (k < body->states ? result.state : result.outputs)
@@ -209,17 +203,17 @@ ScanResult scan(const ScanStep& step, const std::vector<Variable>& state,
   });
 }
 
-OpPtr scan_op(LoopBodyPtr body, bool reverse, bool keeps_states) {
-  return std::make_shared<Scan>(std::move(body), reverse, keeps_states);
-}
+OpPtr scan_op(LoopBodyPtr body, ScanForm form) { return std::make_shared<Scan>(std::move(body), form); }
 
 LoopBodyPtr loop_body_of(const Op& op) {
   const auto* loop = dynamic_cast<const Scan*>(&op);
   return loop ? loop->body() : nullptr;
 }
 
+ScanForm scan_form_of(const Op& scan) { return dynamic_cast<const Scan&>(scan).form(); }
+
 void add_scan_op(OpRegistry& ops) {
-  for (const auto op : {"scan", "scan_draws"}) ops.add_unsupported(op, "a body");
+  for (const auto op : {"scan", "scan_draws", "checkpointed_scan"}) ops.add_unsupported(op, "a body");
 }
 
 }  // namespace espalier

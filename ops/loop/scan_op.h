@@ -1,13 +1,19 @@
-// The op of a scan, for what writes and reads trees.
+// The ops of scans, for what writes, reads and rewrites trees.
 #pragma once
 #include "espalier/core/op.h"
-#include "espalier/ops/loop/loop_body.h"
+#include "espalier/ops/loop/scan_run.h"
 
 namespace espalier {
 
 /// A loop over a finished body, which has at least one sequence.
-OpPtr scan_op(LoopBodyPtr body, bool reverse, bool keeps_states);
+OpPtr scan_op(LoopBodyPtr body, ScanForm form);
 /// The body of a scan; null for other ops.
 LoopBodyPtr loop_body_of(const Op& op);
+ScanForm scan_form_of(const Op& scan);
+
+/// The gradient of a scan that keeps the states of every `stride`-th step alone. Inputs and outputs are those
+/// of a scan of `body`, which is the gradient of another (`gradient_of`), in this direction; the states in
+/// front of its steps are those that are kept.
+OpPtr checkpointed_scan_op(LoopBodyPtr body, bool reverse, int64_t stride);
 
 }  // namespace espalier

@@ -122,6 +122,7 @@ LoopBodyPtr TreeReader::loop(const Json& text) const {
   const int64_t others = operands - static_cast<int64_t>(body->states) - (body->random_nodes ? 1 : 0);
   body->sequences = static_cast<size_t>(in_.integer(in_.member(text, "sequences"), "sequences", 1, others));
   body->backwards = text.contains("backwards") && in_.flag(text["backwards"], "backwards");
+  if (text.contains("gradient_of")) body->gradient_of = loop_before(text["gradient_of"]);
   body->finish();
   return body;
 }
@@ -227,13 +228,16 @@ OpPtr TreeReader::find_custom(const std::string& name) const {
       "has the custom op '{}', which this program has not registered: register_custom_op(op)", name));
 }
 
+LoopBodyPtr TreeReader::loop_before(const Json& number) const {
+  return loops_[static_cast<size_t>(in_.integer(number, "a loop before", 0, std::ssize(loops_) - 1))];
+}
+
 OpPtr TreeReader::find_loop(const Json& node, const std::string& name) const {
-  const int64_t last = std::ssize(loops_) - 1;
-  const LoopBodyPtr& loop = loops_[static_cast<size_t>(in_.integer(node["loop"], "a loop before", 0, last))];
+  const LoopBodyPtr loop = loop_before(node["loop"]);
   if (name == "scan_draws") return scan_draws_op(loop);
   if (name != "scan") in_.fail(fmt::format("has an op '{}' with a loop, which is none", name));
-  return scan_op(loop, in_.flag(in_.member(node, "reverse"), "reverse"),
-                 in_.flag(in_.member(node, "keeps_states"), "keeps_states"));
+  const bool reverse = in_.flag(in_.member(node, "reverse"), "reverse");
+  return scan_op(loop, {reverse, in_.flag(in_.member(node, "keeps_states"), "keeps_states")});
 }
 
 /// What assigns leaves names one that may be assigned.

@@ -73,6 +73,7 @@ class TreeReader {
         loops_(tree.loops_),
         made_(std::move(operands)) {}
 
+  LoopBodyPtr loop_before(const nlohmann::json& number) const;
   LoopBodyPtr loop(const nlohmann::json& text) const;
   Variable make(const nlohmann::json& node) const;
   Variable leaf(const nlohmann::json& node) const;

@@ -54,6 +54,7 @@ class TreeText {
     Json text{{"states", loop.states}, {"sequences", loop.sequences}, {"operands", Json::array()}};
     if (loop.random_nodes) text["random_nodes"] = loop.random_nodes;
     if (loop.backwards) text["backwards"] = true;
+    if (loop.gradient_of) text["gradient_of"] = number_of(*loop.gradient_of);
     for (const Variable& operand : loop.inputs) {
       text["operands"].push_back(plan_text_of(Spec{operand.dtype(), operand.shape()}));
       add_position(operand.node());
@@ -97,7 +98,9 @@ class TreeText {
     }
     if (const LoopBodyPtr loop = loop_body_of(node.op())) {
       text["loop"] = number_of(*loop);
-      for (const char* flag : {"reverse", "keeps_states"}) text[flag] = attribute<bool>(node.op(), flag);
+      const ScanForm form = scan_form_of(node.op());
+      text["reverse"] = form.reverse;
+      text["keeps_states"] = form.keeps != 0;
       return text;
     }
     if (is_custom_op(node.op())) {
