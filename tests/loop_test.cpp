@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/check_gradient.h"
+#include "espalier/core/deferred/deferred.h"
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
 #include "espalier/core/train_phase.h"
@@ -12,6 +13,7 @@
 #include "espalier/nn/cells.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
+#include "temporary_folder.h"
 #include "testing.h"
 
 namespace esp = espalier;
@@ -236,6 +238,46 @@ BOOST_AUTO_TEST_CASE(values_of_operands_are_not_there) {
   BOOST_CHECK_THROW((void)leaked.value(), esp::UnsupportedError);
   BOOST_CHECK_THROW((void)(leaked + 1).value(), esp::UnsupportedError);
   BOOST_CHECK_THROW((void)(leaf + 1).value(), esp::UnsupportedError);
+}
+
+BOOST_AUTO_TEST_CASE(what_has_no_scans_says_what_to_do) {
+  const TemporaryFolder folder;
+  for (const double rate : {0.0, 0.5}) {
+    const Variable w = esp::parameter(numbers({3, 3}, -1, 1, 4), "w"),
+                   x = esp::placeholder("x", {4, 5, 3}, esp::float64);
+    const esp::ScanStep step = [&](const Variables& s, const Variables& e) -> esp::ScanResult {
+      return {{tanh(matmul(dropout(e[0], rate) + s[0], w))}, {}};
+    };
+    const Variable steps = permute(x, {1, 0, 2});
+    const Variable y = esp::scan(step, {zeros_like(squeeze(slice(steps, 0, 0, 1), 0))}, {steps}).state[0];
+    BOOST_CHECK_EXCEPTION(
+        (void)mean(square(y))
+            .get_executor({.optimizer = esp::optim::Sgd(0.1), .devices = {esp::cpu(0), esp::cpu(1)}})
+            .plan(),
+        esp::UnsupportedError, says({"2 replicas", "'scan", "written out", "loop_test.cpp"}));
+    const esp::Executor trainer = mean(square(y)).get_executor({.optimizer = esp::optim::Sgd(0.1)});
+    BOOST_CHECK_EXCEPTION((void)trainer.export_c(folder / "a.c"), esp::UnsupportedError,
+                          says({"export_c", "'scan", "written out", "loop_test.cpp"}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(under_deferred_values_are_the_same) {
+  const auto values = [](bool deferred) {
+    esp::seed(4);
+    const Variable w = esp::variable(numbers({3, 3}, -1, 1, 4)), x = esp::variable(numbers({6, 2, 3}));
+    std::optional<esp::Deferred> scope;
+    if (deferred) scope.emplace();
+    const esp::ScanResult r = esp::scan(
+        [&](const Variables& s, const Variables& e) -> esp::ScanResult {
+          const Variable next = tanh(matmul(dropout(e[0], 0.3) + s[0], w));
+          return {{next}, {next * rand_like(next)}};
+        },
+        {esp::dropout(esp::ones({2, 3}, esp::float64), 0.5)}, {x * 2.0});
+    const Variable y = sum(r.state[0]) + sum(square(dropout(r.outputs[0], 0.5)));
+    const Variable g = y.gradient(w);
+    return esp::concat({esp::reshape(y, {1}), esp::reshape(g, {9})}, 0).value().clone();
+  };
+  BOOST_TEST(difference(values(true), values(false)) < 1e-13);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -8,6 +8,7 @@
 #include "espalier/core/op_names.h"
 #include "espalier/executor/c_export/c_words.h"
 #include "espalier/executor/c_export/emitters.h"
+#include "espalier/ops/loop/scan_op.h"
 
 namespace espalier::c_export {
 
@@ -193,6 +194,8 @@ class EntryWriter {
     const Emitter emit = assigns                  ? write_copy
                          : is_custom_op(*node.op) ? nullptr
                                                   : emitter_of(node.op->name());
+    if (!emit && is_loop(*node.op))
+      f.refuse("there is no C code for a scan; there is for steps that are written out one by one");
     if (!emit) f.refuse("there is no C code for this op");
     emit(f);
     add_call(node, f);

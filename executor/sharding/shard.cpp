@@ -10,6 +10,7 @@
 #include "espalier/executor/sharding/batch_sharding.h"
 #include "espalier/executor/sharding/exchange_rows.h"
 #include "espalier/executor/sharding/exchange_statistics.h"
+#include "espalier/ops/loop/scan_op.h"
 
 namespace espalier {
 
@@ -28,7 +29,9 @@ bool adds_to_sum(const GraphNode& n, const BatchShardings& shardings) {
 
 [[noreturn]] void refuse(const GraphNode& cause, bool adds_to_sum, const ShardOptions& options) {
   const std::string_view why =
-      adds_to_sum ? "it adds a value to a sum over the batch, and each part would add it again. Use a mean"
+      is_loop(*cause.op) ? "a scan is one operation over the whole batch. Steps that are written out one by "
+                           "one, so that their number is fixed, can be computed so"
+      : adds_to_sum ? "it adds a value to a sum over the batch, and each part would add it again. Use a mean"
       : options.local_statistics ? "its result is neither row by row, nor linear in means or sums over the "
                                    "batch; the statistics that rows read are means (a part's sum is smaller "
                                    "than the batch's). A custom_op states that it is .row_by_row"

@@ -212,6 +212,8 @@ LoopBodyPtr loop_body_of(const Op& op) {
 
 ScanForm scan_form_of(const Op& scan) { return dynamic_cast<const Scan&>(scan).form(); }
 
+bool is_loop(const Op& op) { return loop_body_of(op) || body_of_draws(op); }
+
 void add_scan_op(OpRegistry& ops) {
   for (const auto op : {"scan", "scan_draws", "checkpointed_scan"}) ops.add_unsupported(op, "a body");
 }

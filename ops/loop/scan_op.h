@@ -10,6 +10,8 @@ OpPtr scan_op(LoopBodyPtr body, ScanForm form);
 /// The body of a scan; null for other ops.
 LoopBodyPtr loop_body_of(const Op& op);
 ScanForm scan_form_of(const Op& scan);
+/// Whether an op is a scan, or a part of one.
+bool is_loop(const Op& op);
 
 /// The gradient of a scan that keeps the states of every `stride`-th step alone. Inputs and outputs are those
 /// of a scan of `body`, which is the gradient of another (`gradient_of`), in this direction; the states in
