@@ -90,14 +90,6 @@ BOOST_AUTO_TEST_CASE(other_formats_and_newer_versions_are_named) {
                         says({"b.plan", "newer", "version 4", "up to 3"}));
 }
 
-// Written by the first Espalier that had plan files: relu(x · w + b).
-BOOST_AUTO_TEST_CASE(files_of_older_versions_stay_readable) {
-  const esp::Executor executor = esp::load_executor(PLAN_OF_VERSION_1);
-  const esp::Tensor y = executor.run({{"x", esp::tensor({{1.0f, 0.0f, -1.0f}, {1.0f, 1.0f, 1.0f}})}});
-  BOOST_TEST(difference(y, esp::tensor({{0.0f, 0.0f}, {9.5f, 11.5f}})) == 0);
-  BOOST_TEST(esp::plan_file_info(PLAN_OF_VERSION_1).operations.at("matmul") == 1);
-}
-
 BOOST_AUTO_TEST_CASE(tensors_begin_at_multiples_of_64) {
   const TemporaryFolder folder;
   write_step(folder / "a.plan");

@@ -8,6 +8,7 @@
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
 #include "espalier/core/op_registry.h"
+#include "plan_ops.h"
 #include "testing.h"
 
 namespace espalier::testing {
@@ -77,6 +78,7 @@ std::vector<std::string> check_remade(const Graph& graph) {
         refused.emplace_back(n.op->name());
         continue;
       }
+      if (takes_inputs(n.op->name(), n.inputs.size())) check_listed(*n.op);
       // In a graph these have other inputs than in a tree.
       const bool other_inputs = n.op->name() == "in_train_phase" || n.op->name() == "with_assignment";
       if (!other_inputs && !n.op->feed() && !is_made_by_passes(n.op->name()))

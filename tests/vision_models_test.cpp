@@ -33,7 +33,7 @@ using Names = std::vector<std::string>;
 /// Lines "name sizes…" of each model, as figures/vision_models.py writes them.
 std::map<std::string, Names> figures() {
   std::map<std::string, Names> models;
-  std::ifstream file(VISION_FIGURES);
+  std::ifstream file(FIGURES "/vision_models.txt");
   Names* lines = nullptr;
   for (std::string line; std::getline(file, line);)
     if (line.starts_with("model "))
