@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <sstream>
 #include <string>
 
@@ -26,6 +27,17 @@ inline std::string text_of(const std::filesystem::path& file) {
   return text.str();
 }
 
+/// The clang that is installed; "" without one, which is said once.
+inline const std::string& installed_clang() {
+  static const std::string found = [] {
+    for (const std::string name : {"clang", "clang-16"})
+      if (std::system(("command -v " + name + " > /dev/null 2>&1").c_str()) == 0) return name;
+    std::cerr << "Neither clang nor clang-16 is installed: exported C code is compiled by cc alone.\n";
+    return std::string();
+  }();
+  return found;
+}
+
 class CModule {
  public:
   /// `more`: further files to compile with it.
@@ -33,8 +45,8 @@ class CModule {
     const std::string library = file.string() + ".so";
     BOOST_REQUIRE(runs("${CC:-cc} " + std::string(c_warnings) + " -O2 -shared -fPIC -o " + library + " " +
                        file.string() + " " + more + " -lm"));
-    if (std::system("command -v clang > /dev/null 2>&1") == 0)
-      BOOST_TEST(runs("clang " + std::string(c_warnings) + " -fsyntax-only " + file.string()));
+    if (!installed_clang().empty())
+      BOOST_TEST(runs(installed_clang() + " " + std::string(c_warnings) + " -fsyntax-only " + file.string()));
     handle_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
     BOOST_REQUIRE_MESSAGE(handle_, dlerror());
   }
