@@ -74,6 +74,14 @@ inline std::vector<std::pair<std::string, MakeTree>> op_trees() {
        [](const Variable& x) {
          return adaptive_avg_pool(unsqueeze(x, 1), {3, 1});
        }},
+      {"adaptive in parts that overlap",
+       [](const Variable& x) {
+         return adaptive_avg_pool(unsqueeze(x, 1), {4, 7});
+       }},
+      {"adaptive maxima in parts that overlap",
+       [](const Variable& x) {
+         return adaptive_max_pool(unsqueeze(x, 1), {4, 7});
+       }},
       {"lstm",
        [](const Variable& x) { return nn::Lstm(5, 4, {.layers = 2, .batch_first = true})(x).outputs; }},
       {"lstm_both_ways",

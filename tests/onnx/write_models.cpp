@@ -1,9 +1,11 @@
-// Writes networks as ONNX files, with inputs and outputs as arrays of NumPy: write_models folder
+// Writes networks as ONNX files, with inputs and outputs as arrays of NumPy: write_models folder [large]
+// With the word, also those whose files have hundreds of megabytes.
 #include <filesystem>
 #include <iostream>
 
 #include "espalier/onnx.h"
 #include "op_trees.h"
+#include "sample_models.h"
 
 namespace esp = espalier;
 namespace nn = espalier::nn;
@@ -54,8 +56,9 @@ struct Transformer : nn::Module {
 
 }  // namespace
 
-int main(int, char** arguments) {
+int main(int count, char** arguments) {
   folder = arguments[1];
+  const bool large = count > 2 && std::string(arguments[2]) == "large";
   esp::seed(1);
   {
     nn::Sequential net{nn::Dense(32), nn::Relu(),    nn::Dropout(0.5), nn::Dense(16), nn::LayerNorm(),
@@ -89,9 +92,17 @@ int main(int, char** arguments) {
     const esp::Variable x = esp::placeholder("x", {4, 6, 5});
     write("op_" + name, x, make(x), esp::randn({3, 6, 5}), {});
   }
+  for (const auto& model : esp::testing::sample_models())
+    write("sample " + model.name, model.x, model.y, model.value, model.parameters);
   write_images("lenet5", nn::vision::lenet5(), 1, 28);
   write_images("resnet18", nn::vision::resnet18({.classes = 10}), 3, 64);
   write_images("mobilenet_v2", nn::vision::mobilenet_v2({.classes = 10}), 3, 64);
+  write_images("resnet50", nn::vision::resnet50({.classes = 10}), 3, 64);
   write_images("unet", nn::vision::UNet(), 3, 32);
+  if (!large) return 0;
+  write_images("resnet34", nn::vision::resnet34(), 3, 64);
+  write_images("resnet101", nn::vision::resnet101(), 3, 64);
+  write_images("vgg16", nn::vision::vgg16(), 3, 32);
+  write_images("alexnet", nn::vision::alexnet(), 3, 64);
   return 0;
 }
