@@ -6,6 +6,7 @@
 #include <atomic>
 #include <ostream>
 
+#include "espalier/core/countable.h"
 #include "espalier/core/error.h"
 
 namespace espalier {
@@ -25,6 +26,14 @@ int64_t Shape::product() const {
   if (empty) return 0;
   if (overflow) throw ShapeError(fmt::format("{} has more elements than 64 bits can count", str()));
   return elements;
+}
+
+void check_countable(const Shape& shape, std::string_view op) {
+  try {
+    (void)shape.elements();
+  } catch (const ShapeError& e) {
+    throw ShapeError(fmt::format("{}: {}", op, e.what()));
+  }
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <ostream>
 #include <utility>
 
+#include "espalier/core/countable.h"
 #include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
@@ -92,15 +93,6 @@ using ResultKernel = FunctionRef<void(Tensor&)>;
 thread_local bool values_later = false;
 thread_local const ResultKernel* result_kernel = nullptr;  // of the next node
 
-/// Throws ShapeError for a result of more elements than 64 bits can count.
-void check_countable(const Op& op, const Shape& shape) {
-  try {
-    (void)shape.elements();
-  } catch (const ShapeError& e) {
-    throw ShapeError(fmt::format("{}: {}", op.name(), e.what()));
-  }
-}
-
 }  // namespace
 
 ValuesLater::ValuesLater() : before_(std::exchange(values_later, true)) {}
@@ -141,7 +133,7 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
     Specs outputs = node.op().infer(specs);
     node.op().check_small_integers(specs, outputs);
     for (const Spec& spec : outputs)
-      if (!lazy) check_countable(node.op(), spec.shape);
+      if (!lazy) check_countable(spec.shape, node.op().name());
     const Device device =
         node.op().traits().output_device.value_or(inputs.empty() ? Device{} : inputs[0]->device());
     node.outputs.reserve(outputs.size());

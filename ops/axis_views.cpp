@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "espalier/core/countable.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/functions/arrange.h"
 #include "espalier/ops/ops.h"
@@ -21,7 +22,7 @@ struct RepeatOnAxis : ViewOp {
     Shape shape = in[0]->shape;
     const size_t axis = resolve_axis(axis_, shape.rank() + 1, name());
     shape.dims().insert(axis, count_);
-    (void)shape.elements();  // throws for a negative number, and if 64 bits cannot count them
+    check_countable(shape, name());
     return {{in[0]->dtype, std::move(shape)}};
   }
   std::optional<Layout> view(const Layout& in, const Spec& out) const override {

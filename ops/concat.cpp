@@ -1,5 +1,6 @@
 // Concatenation along an axis.
 #include "espalier/core/channels_last.h"
+#include "espalier/core/countable.h"
 #include "espalier/core/deferred/stacked.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/kept_op.h"
@@ -29,7 +30,7 @@ Shape joined_shape(std::span<const Spec* const> parts, int64_t along, std::strin
           fmt::format("{}: the sizes along axis {} add up to more than 64 bits hold", op, along));
   }
   shape.dims()[axis] = total;
-  (void)shape.elements();  // throws if 64 bits cannot count them
+  check_countable(shape, op);
   return shape;
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 
+#include "espalier/core/countable.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/core/values_later.h"
 #include "espalier/ops/compare.h"
@@ -134,7 +135,7 @@ class DiagEmbed : public Op {
       throw ShapeError(fmt::format("diag_embed: diagonal {} is out of reach", offset_));
     shape.dims().back() = size;
     shape.dims().push_back(size);
-    (void)shape.elements();  // throws if 64 bits cannot count them
+    check_countable(shape, "diag_embed");
     return {{in[0]->dtype, std::move(shape)}};
   }
   void run_cpu(const KernelCall& call) const override {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "espalier/core/countable.h"
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/axis_views.h"
@@ -126,7 +127,7 @@ Variable affine_grid(const Operand& theta, const Shape& sizes, bool align_corner
                                    sizes.str(), k, k + 1, given.shape().str()));
     for (const int64_t size : sizes)
       if (size < 0) throw ShapeError(fmt::format("affine_grid: there is no grid of sizes {}", sizes.str()));
-    (void)sizes.elements();  // throws if 64 bits cannot count them
+    check_countable(sizes, "affine_grid");
     const Variable maps = widened(given);
     const Tensor places = homogeneous_places(sizes, align_corners).to(maps.dtype()).to(maps.device());
     return rounded(unflatten(matmul(places, transpose(maps)), 1, sizes), given.dtype());

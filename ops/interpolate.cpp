@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "espalier/core/countable.h"
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/axis_views.h"
@@ -131,7 +132,7 @@ Variable interpolate(const Operand& x, const InterpolateOptions& o) {
             fmt::format("interpolate: axis {} of shape {} has no element", axis + 2, shape.str()));
       resized_shape.dims()[axis + 2] = all.back().out;
     }
-    (void)resized_shape.elements();  // throws if 64 bits cannot count them
+    check_countable(resized_shape, "interpolate");
     Variable result = with_fixed_sizes(widened(given), 2);
     for (size_t axis = 0; axis < axes; ++axis) {
       const Resizing& r = all[axis];

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "espalier/core/channels_last.h"
+#include "espalier/core/countable.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/functions/arrange.h"
 #include "espalier/ops/ops.h"
@@ -50,7 +51,7 @@ class PadAxisOp : public Op {
     if (__builtin_add_overflow(size, by_.before, &size) || __builtin_add_overflow(size, by_.after, &size))
       throw ShapeError(
           fmt::format("pad: axis {} of {} gets longer than 64 bits can count", axis_, in[0]->shape.str()));
-    (void)shape.elements();  // throws if 64 bits cannot count them
+    check_countable(shape, "pad");
     return {{in[0]->dtype, std::move(shape)}};
   }
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <numeric>
 
+#include "espalier/core/countable.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
@@ -51,7 +52,7 @@ struct PairPositionsLike : Op {
   Specs infer(const InputSpecs& in) const override {
     if (in[0]->shape.rank() == 0) throw ShapeError("pair_positions_like: a scalar has no axis");
     const int64_t n = in[0]->shape[0];
-    (void)Shape{n, n}.elements();  // throws if 64 bits cannot count them
+    check_countable({n, n}, name());
     return {{DType::int64, Shape{n % 2 == 0 ? n / 2 * (n - 1) : (n - 1) / 2 * n}}};
   }
   void run_cpu(const KernelCall& call) const override {

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "espalier/core/countable.h"
 #include "espalier/core/deferred/stacked.h"
 #include "espalier/core/device.h"
 #include "espalier/core/op_registry.h"
@@ -120,7 +121,7 @@ class Draw : public RandomOp {
             {"device", device_.str()}};
   }
   Specs infer(const InputSpecs&) const override {
-    (void)spec_.shape.elements();  // throws on negative sizes
+    check_countable(spec_.shape, name());
     check_dtype<Reals>(spec_, name());
     return {spec_};
   }

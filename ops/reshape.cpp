@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "espalier/core/channels_last.h"
+#include "espalier/core/countable.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/functions/arrange.h"
 #include "espalier/ops/kept_op.h"
@@ -141,11 +142,7 @@ void check_broadcast(const Shape& from, const Shape& to, std::string_view op) {
   const bool sizes = std::all_of(to.begin(), to.end(), [](int64_t size) { return size >= 0; });
   if (!sizes || from.rank() > to.rank() || !(broadcast(from, to, op) == to))
     throw ShapeError(fmt::format("{}: {} cannot be repeated to {}", op, from.str(), to.str()));
-  try {
-    (void)to.elements();
-  } catch (const ShapeError& e) {  // 64 bits cannot count them
-    throw ShapeError(fmt::format("{}: {}", op, e.what()));
-  }
+  check_countable(to, op);
 }
 
 struct BroadcastTo : BroadcastOp {

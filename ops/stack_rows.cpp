@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 
+#include "espalier/core/countable.h"
 #include "espalier/core/deferred/batch.h"
 #include "espalier/core/error.h"
 #include "espalier/core/op_registry.h"
@@ -293,7 +294,7 @@ class RowRange : public Op {
                                    begin_, step_, shape.str()));
     if (count_ < 0) return {{in[0]->dtype, shape_of_row(shape)}};
     shape.dims()[0] = count_;
-    (void)shape.elements();  // throws if 64 bits cannot count them
+    check_countable(shape, name());
     return {{in[0]->dtype, std::move(shape)}};
   }
   void run_cpu(const KernelCall& call) const override {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 
+#include "espalier/core/countable.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
@@ -44,7 +45,7 @@ struct SlidingWindows : ViewOp {
                                    sliding_.axis, in[0]->shape.str(), sliding_.span()));
     length = count;
     shape.dims().push_back(sliding_.size);
-    (void)shape.elements();  // throws if 64 bits cannot count them
+    check_countable(shape, name());
     return {{in[0]->dtype, std::move(shape)}};
   }
   std::optional<Layout> view(const Layout& in, const Spec& out) const override {

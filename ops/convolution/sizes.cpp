@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "espalier/core/countable.h"
 #include "espalier/core/error.h"
 
 namespace espalier {
@@ -114,7 +115,7 @@ Shape ConvolutionForm::output(const Shape& x, const Shape& kernels, std::string_
           before[i] + after[i]));
     out.dims().push_back(places);
   }
-  (void)out.elements();  // throws if 64 bits cannot count them
+  check_countable(out, op);
   out = in_own_order(out);
   const ConvolutionSizes all = sizes(x, kernels, out);
   for (const int64_t size :

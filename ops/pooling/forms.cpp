@@ -35,7 +35,7 @@ PoolForm sliding_form(const Variable& x, const SlidingWindows& o, std::string_vi
       throw Error(fmt::format("{}: a padding of {} is more than half of a window over {} elements", function,
                               form.before[i], span + 1));
   }
-  (void)form.windows(x.shape(), function);  // throws if none fits
+  (void)form.output(x.shape(), function);  // throws if there is none
   return form;
 }
 

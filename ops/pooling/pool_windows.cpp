@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "espalier/core/countable.h"
 #include "espalier/core/error.h"
 #include "espalier/ops/window_numbers.h"
 
@@ -93,7 +94,7 @@ Shape PoolForm::output(const Shape& x, std::string_view op) const {
   Shape out = x;
   for (size_t i = 0; i < axes(); ++i)
     out.dims()[first_axis(x) + i] = all.at[most_pooled_axes - axes() + i].count;
-  (void)out.elements();  // throws if 64 bits cannot count them
+  check_countable(out, op);
   return out;
 }
 

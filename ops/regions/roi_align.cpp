@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "espalier/core/countable.h"
 #include "espalier/core/cpu/parallel.h"
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
@@ -58,7 +59,7 @@ Shape check_regions(const Spec& x, const Spec& boxes, const Spec& images, const 
     throw ShapeError(fmt::format("{}: {} bins with {} samples each along an axis, more than {}", op, bins,
                                  samples, most_samples_of_a_box));
   Shape out{boxes.shape[0], x.shape[1], form.height, form.width};
-  (void)out.elements();  // throws if 64 bits cannot count them
+  check_countable(out, op);
   return out;
 }
 
