@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the Debian packages, checks them with lintian where that is installed, unpacks them below a temporary root, and
-# builds and runs a program and a plug-in with what lies there.
+# builds and runs a program and a plug-in with what lies there. Where root runs it and none of the packages is installed, they
+# are installed instead by apt-get, and removed at the end.
 #   tests/package/run.sh [BUILD]    a build folder that is built, with -DCMAKE_INSTALL_PREFIX=/usr; else one is made
 set -euo pipefail
 export ESPALIER_CACHE=off # nothing of this is for the user
@@ -50,4 +51,33 @@ for program in run train inspect; do
   [ -f "$unpacked/usr/share/man/man1/espalier-$program.1.gz" ] || fail "espalier-$program has no manual page"
 done
 "$unpacked/usr/bin/espalier-inspect" "$root/tests/figures/version_1.plan" | grep -q '1 matmul' || fail "a plan is not shown"
-"$root/tests/consumer/run.sh" find_package "$unpacked/usr"
+
+use_unpacked() {
+  echo "The packages are not installed: $*."
+  "$root/tests/consumer/run.sh" find_package "$unpacked/usr"
+  exit
+}
+[ "$(id -u)" -eq 0 ] || use_unpacked "that needs root"
+for package in "$work"/packages/*.deb; do
+  name=$(dpkg-deb -f "$package" Package)
+  if dpkg-query --show "$name" >/dev/null 2>&1; then use_unpacked "there is a $name already"; fi
+done
+install() { DEBIAN_FRONTEND=noninteractive apt-get install --no-install-recommends "$@" "$work"/packages/*.deb; }
+plan=$(install --simulate) || use_unpacked "apt-get does not find what they depend on"
+mapfile -t new < <(sed -nE 's/^Inst ([^ ]+) \(.*/\1/p' <<<"$plan") # with what they depend on
+unset LD_LIBRARY_PATH
+trap 'dpkg --purge "${new[@]}"; rm -rf "$work"' EXIT
+# Images of Debian for containers leave manual pages out.
+install --yes -o 'DPkg::Options::=--path-include=/usr/share/man/*' -o 'DPkg::Options::=--path-include=/usr/share/doc/*'
+for program in run train inspect; do
+  "espalier-$program" --help | grep -q "espalier-$program" || fail "espalier-$program does not show its help"
+  if command -v man >/dev/null; then
+    MANWIDTH=100 man "espalier-$program" | grep -q "^NAME" || fail "the manual page of espalier-$program is not shown"
+  fi
+done
+espalier-inspect "$root/tests/figures/version_1.plan" | grep -q '1 matmul' || fail "a plan is not shown by what is installed"
+"$root/tests/consumer/run.sh" find_package /usr
+trap 'rm -rf "$work"' EXIT
+dpkg --purge "${new[@]}"
+left=$(find /usr/bin /usr/lib /usr/include /usr/share -iname '*espalier*')
+[ -z "$left" ] || fail "removed packages have left: $left"
