@@ -54,7 +54,7 @@ Tensor take_over(Node& node, const Spec& spec, uint32_t last) {
 
 void compute(Node& node, uint32_t last, const FeedSnapshot* snapshot) {
   const Op& op = node.op();
-  node.waits = false;
+  if (node.waits) computed_apart(node);
   if (node.batch) node.batch.reset();  // another value than the batch has computed
   if (op.effect() == Effect::writes_leaf)
     throw Error(fmt::format(

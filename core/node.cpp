@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "espalier/core/cpu/block_pool.h"
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/record.h"
 
 namespace espalier {
@@ -38,7 +39,10 @@ void* Node::operator new(size_t bytes) { return pool_allocate(bytes); }
 void Node::operator delete(void* node, size_t bytes) noexcept { pool_free(node, bytes); }
 
 void Node::release() noexcept {
-  if (count_down(references_) != 1) return;
+  const bool waited = waits;  // behind the count another thread may delete a leaf
+  const uint32_t before = count_down(references_);
+  if (before == 2 && waited) last_reader_gone(*this);
+  if (before != 1) return;
   // Deleting a node lets go of its inputs, and so on to the leaves: a list instead of the stack, since trees
   // are deep.
   static thread_local std::vector<Node*>* doomed = nullptr;

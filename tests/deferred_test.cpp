@@ -191,6 +191,76 @@ BOOST_AUTO_TEST_CASE(a_structure_is_planned_once) {
   BOOST_TEST(!esp::last_evaluation().schedule_known);
 }
 
+BOOST_AUTO_TEST_CASE(structures_that_take_turns_are_planned_once) {
+  std::mt19937 random(9);
+  TreeNet net;
+  std::vector<std::vector<std::unique_ptr<Tree>>> forests(3);
+  for (auto& forest : forests)
+    for (int n = 2; n <= 5; ++n) forest.push_back(random_tree(n, random));
+  std::vector<double> eager;
+  for (auto& forest : forests) eager.push_back(loss_of(net, forest).item());
+  const esp::Deferred waits;
+  for (int round = 0; round < 3; ++round)
+    for (size_t i = 0; i < forests.size(); ++i) {
+      BOOST_TEST(std::abs(loss_of(net, forests[i]).item() - eager[i]) < 1e-4);
+      BOOST_TEST(esp::last_evaluation().schedule_known == (round > 0));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_nothing_reads_any_more_is_not_computed) {
+  const esp::Variable w = esp::parameter(esp::tensor({1.0f, 2.0f}));
+  const esp::Deferred waits;
+  for (int round = 0; round < 2; ++round) {
+    const esp::Variable first = esp::exp(w);
+    {
+      const esp::Variable unread = esp::sin(esp::cos(w * 3.0));
+      const esp::Variable refused =
+          esp::gather(w, esp::tensor_from(std::vector<int64_t>{7}, {1}), 0);  // would throw
+    }
+    const esp::Variable last = esp::log(first) + w;
+    check_near(numbers(last), {2, 4});
+    BOOST_TEST(esp::last_evaluation().nodes_computed == 3);
+    BOOST_TEST(esp::last_evaluation().schedule_known == (round > 0));
+  }
+  (void)esp::exp(w);  // alone, and unread: nothing is evaluated
+  check_near(numbers(w + w), {2, 4});
+  BOOST_TEST(esp::last_evaluation().nodes_computed == 1);
+  // As many as make the list of what waits shorter.
+  const esp::Variable held = esp::exp(w);
+  esp::Variable x = w;
+  for (int i = 0; i < 20000; ++i) x = w + 1.0;
+  check_near(numbers(held + x), {std::exp(1.0) + 2, std::exp(2.0) + 3});
+  BOOST_TEST(esp::last_evaluation().nodes_computed == 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_constant_that_is_written_while_nodes_wait_is_read_as_it_is_then) {
+  const esp::Variable w = esp::parameter(esp::tensor({1.0f, 2.0f}));
+  esp::Tensor written = esp::full({}, 2);
+  const esp::Tensor other = esp::full({}, 2);
+  const esp::Deferred waits;
+  const esp::Variable a = w * esp::Variable(written), b = w * esp::Variable(other);
+  written.span<float>()[0] = 5;
+  check_near(numbers(a), {5, 10});
+  check_near(numbers(b), {2, 4});
+}
+
+BOOST_AUTO_TEST_CASE(nodes_that_another_thread_computes_meanwhile_are_not_computed_again) {
+  const esp::Variable w = esp::parameter(esp::tensor({1.0f, 2.0f}));
+  const esp::Deferred waits;
+  const esp::Variable a = esp::exp(w), b = a + w, c = b * 2.0;
+  std::thread([&] { (void)b.value(); }).join();
+  BOOST_TEST(b.node()->has_value());
+  check_near(numbers(c), {2 * std::exp(1.0) + 2, 2 * std::exp(2.0) + 4});
+  BOOST_TEST(esp::last_evaluation().nodes_computed == 1);
+  // An assignment by another thread is an error of what read the leaf as it was.
+  const esp::Variable d = esp::exp(w), e = esp::exp(esp::tensor({1.0f, 2.0f}));
+  std::thread([&] { esp::set_value(w, esp::tensor({3.0f, 4.0f})); }).join();
+  BOOST_CHECK_EXCEPTION(d.value(), esp::Error, [](const esp::Error& error) {
+    return std::string(error.what()).find("updated") != std::string::npos;
+  });
+  check_near(numbers(e), {std::exp(1.0), std::exp(2.0)});
+}
+
 BOOST_AUTO_TEST_CASE(training_takes_the_same_steps) {
   const auto train = [](bool deferred) {
     esp::seed(5);

@@ -22,7 +22,8 @@ std::vector<uint32_t> depths(const WaitingGraph& graph) {
 Lists by_depth(const WaitingGraph& graph) {
   const std::vector<uint32_t> depth = depths(graph);
   std::map<std::pair<uint32_t, uint32_t>, std::vector<uint32_t>> lists;
-  for (uint32_t i = 0; i < graph.size(); ++i) lists[{depth[i], graph.kind(i)}].push_back(i);
+  for (uint32_t i = 0; i < graph.size(); ++i)
+    if (!graph.is_dropped(i)) lists[{depth[i], graph.kind(i)}].push_back(i);
   Lists result;
   for (auto& [key, list] : lists) result.push_back(std::move(list));
   return result;
@@ -44,6 +45,7 @@ class Agenda {
     missing_.resize(graph.size());
     first_reader_.assign(graph.size() + 1, 0);
     for (uint32_t i = 0; i < graph.size(); ++i) {
+      if (graph.is_dropped(i)) continue;
       Kind& kind = kinds_[kind_of_[i]];
       kind.left += 1;
       kind.depth += depth_[i];
@@ -77,7 +79,7 @@ class Agenda {
 
     Lists lists() {
       for (uint32_t i = 0; i < missing_.size(); ++i)
-        if (missing_[i] == 0) make_ready(i);
+        if (missing_[i] == 0 && agenda_.kind_of_[i] != NumberTable::none) make_ready(i);
       Lists result;
       while (!queue_.empty()) {
         const auto [priority, number] = queue_.top();
@@ -123,9 +125,11 @@ class Agenda {
 
   /// Numbers the kinds of this graph from 0 on.
   void number_kinds(const WaitingGraph& graph) {
-    constexpr uint32_t none = UINT32_MAX;
+    constexpr uint32_t none = NumberTable::none;
     std::vector<uint32_t> numbers;
     for (uint32_t i = 0; i < graph.size(); ++i) {
+      kind_of_[i] = none;
+      if (graph.is_dropped(i)) continue;
       if (graph.kind(i) >= numbers.size()) numbers.resize(graph.kind(i) + 1, none);
       uint32_t& number = numbers[graph.kind(i)];
       if (number == none) {

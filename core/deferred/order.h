@@ -7,7 +7,8 @@
 
 namespace espalier {
 
-/// Lists of nodes of one kind, each behind those that it reads; every node is in one.
+/// Lists of nodes of one kind, each behind those that it reads; every node that has not been dropped is in
+/// one.
 std::vector<std::vector<uint32_t>> batches_of(const WaitingGraph& graph, BatchPolicy policy);
 
 }  // namespace espalier

@@ -10,9 +10,17 @@ namespace espalier {
 
 namespace {
 
+/// How many nodes ahead of its use one is fetched.
+constexpr size_t prefetch_distance = 6;
+/// Has the processor fetch what changes of a node: there are more of them than a cache holds.
+void prefetch(const Node& node) {
+  __builtin_prefetch(&node);
+  __builtin_prefetch(&node.place);
+}
+
 class ScheduleRun {
  public:
-  ScheduleRun(const WaitingGraph& graph, NodeKinds& kinds, EvaluationReport& report)
+  ScheduleRun(WaitingGraph& graph, NodeKinds& kinds, EvaluationReport& report)
       : graph_(graph), kinds_(kinds), report_(report) {}
 
   bool run(const Schedule& schedule) {
@@ -41,9 +49,10 @@ class ScheduleRun {
 
   /// Gives values to the nodes that are held, and lets go of what nodes without gradients were made of.
   void settle() {
-    for (Node* node : held_) {
-      take_from_batch(*node);
-      if (node->stops_gradient) node->cut(constant_op());
+    for (const Edge& held : held_) {
+      Node& node = *held.node();
+      take_from_batch(node);
+      if (node.stops_gradient) node.cut(constant_op());
     }
   }
 
@@ -58,14 +67,15 @@ class ScheduleRun {
     auto done = std::make_shared<Batch>();
     done->stacked = batch.stacked;
     for (const Variable& result : results) done->outputs.push_back(Edge(result));
-    for (size_t row = 0; row < batch.nodes.size(); ++row) {
+    for (uint32_t row = 0; row < batch.nodes.size(); ++row) {
       if (row + prefetch_distance < batch.nodes.size())
         prefetch(graph_.node(batch.nodes[row + prefetch_distance]));
-      Node& node = graph_.node(batch.nodes[row]);
-      if (node.has_handles()) held_.push_back(&node);
+      Edge held = graph_.take(batch.nodes[row]);
+      Node& node = *held.node();
       node.batch = done;
-      node.place = static_cast<uint32_t>(row);
+      node.place = row;
       node.waits = false;
+      if (node.has_handles()) held_.push_back(std::move(held));
     }
     results_.push_back(std::move(results));
     report_.batches.back().kernels = kernels_run_here() - before;
@@ -171,18 +181,17 @@ class ScheduleRun {
     return results;
   }
 
-  const WaitingGraph& graph_;
+  WaitingGraph& graph_;
   NodeKinds& kinds_;
   EvaluationReport& report_;
   std::vector<Results> results_;
-  std::vector<Node*> held_;  ///< by handles, of the nodes that are done
+  std::vector<Edge> held_;  ///< by handles, of the nodes that are done
   bool all_stacked_ = true;
 };
 
 }  // namespace
 
-bool run_schedule(const Schedule& schedule, const WaitingGraph& graph, NodeKinds& kinds,
-                  EvaluationReport& report) {
+bool run_schedule(const Schedule& schedule, WaitingGraph& graph, NodeKinds& kinds, EvaluationReport& report) {
   return ScheduleRun(graph, kinds, report).run(schedule);
 }
 

@@ -15,7 +15,10 @@ struct Place {
   ScheduledSource source;
   int32_t row;
   friend bool operator==(const Place&, const Place&) = default;
-  auto key() const { return std::tuple(source.external, source.index, source.output, row); }
+  auto key() const {
+    return std::pair(uint64_t{source.external} << 32 | source.index,
+                     uint64_t{source.output} << 32 | static_cast<uint32_t>(row + 1));
+  }
 };
 
 class Scheduler {
@@ -30,8 +33,8 @@ class Scheduler {
 
  private:
   Place place_of(const WaitingUse& use) const {
-    if (use.external()) return {{true, use.index(), 0}, use.row};
-    return {{false, batch_of_[use.from], use.output}, row_of_[use.from]};
+    if (use.external()) return {{true, use.index(), 0}, use.row()};
+    return {{false, batch_of_[use.from], use.output()}, row_of_[use.from]};
   }
   Place place_of(uint32_t node, size_t input) const { return place_of(graph_.uses(node)[input]); }
 
@@ -89,11 +92,22 @@ class Scheduler {
     for (size_t i = 0; i < graph_.uses(nodes[0]).size(); ++i) {
       if (same(nodes, i)) continue;
       if (std::ranges::all_of(nodes, [&](uint32_t node) { return place_of(node, i).row < 0; }))
-        std::ranges::stable_sort(nodes, std::greater(), [&](uint32_t node) { return height(node); });
+        sort_by(nodes, [&](uint32_t node) { return ~height(node); });
       else
-        std::ranges::stable_sort(nodes, {}, [&](uint32_t node) { return place_of(node, i).key(); });
+        sort_by(nodes, [&](uint32_t node) { return place_of(node, i).key(); });
       return;
     }
+  }
+
+  template <class Key>
+  static void sort_by(std::vector<uint32_t>& nodes, const Key& key) {
+    using Keyed = std::pair<decltype(key(0)), uint32_t>;
+    std::vector<Keyed> keyed;
+    keyed.reserve(nodes.size());
+    for (const uint32_t node : nodes) keyed.emplace_back(key(node), node);
+    if (std::ranges::is_sorted(keyed, {}, &Keyed::first)) return;
+    std::ranges::stable_sort(keyed, {}, &Keyed::first);
+    std::ranges::transform(keyed, nodes.begin(), &Keyed::second);
   }
 
   /// Operations between a node and what no other waiting node reads.
@@ -184,12 +198,19 @@ class Scheduler {
     }
     input.form = ScheduledInput::Form::gathered;
     input.sources.clear();
-    std::map<decltype(Place().key()), uint32_t> numbers;
+    // A source of which rows are taken is not the same input as one that is a row.
+    const auto same_input = [](const Place& a, const Place& b) {
+      return a.source == b.source && (a.row < 0) == (b.row < 0);
+    };
+    std::map<std::pair<decltype(Place().key()), bool>, uint32_t> numbers;
     std::vector<RowPiece> pieces;
+    pieces.reserve(places.size());
     for (const Place& place : places) {
-      // A source of which rows are taken is not the same input as one that is a row.
-      const auto key =
-          std::tuple(place.source.external, place.source.index, place.source.output, place.row < 0 ? -1 : 0);
+      if (!pieces.empty() && same_input(place, places[pieces.size() - 1])) {
+        pieces.push_back({pieces.back().source, place.row});
+        continue;
+      }
+      const auto key = std::pair(Place{place.source, 0}.key(), place.row < 0);
       const auto [at, fresh] = numbers.try_emplace(key, static_cast<uint32_t>(input.sources.size()));
       if (fresh) input.sources.push_back(place.source);
       pieces.push_back({at->second, place.row});
@@ -208,7 +229,7 @@ class Scheduler {
 }  // namespace
 
 Schedule make_schedule(const WaitingGraph& graph, NodeKinds& kinds, BatchPolicy policy) {
-  return {graph.words(), Scheduler(graph, kinds).run(policy)};
+  return {graph.structure(), Scheduler(graph, kinds).run(policy)};
 }
 
 }  // namespace espalier

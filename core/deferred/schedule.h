@@ -40,11 +40,11 @@ struct ScheduledBatch {
 };
 
 struct Schedule {
-  std::vector<uint64_t> words;  ///< of the graph
+  WaitingStructure structure;  ///< of the graph
   std::vector<ScheduledBatch> batches;
 };
 
-/// Every node in one batch, behind those that it reads.
+/// Every node that has not been dropped in one batch, behind those that it reads.
 Schedule make_schedule(const WaitingGraph& graph, NodeKinds& kinds, BatchPolicy policy);
 
 }  // namespace espalier

@@ -4,18 +4,11 @@ namespace espalier {
 
 namespace {
 
-uint64_t hash_of(const std::vector<uint64_t>& words, BatchPolicy policy) {
-  uint64_t hash = words.size() * 2 + static_cast<uint64_t>(policy);
-  for (const uint64_t word : words) {
-    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-    hash ^= hash >> 29;
-  }
-  return hash;
-}
-
 /// About the memory that a schedule takes.
 size_t bytes_of(const Schedule& schedule) {
-  size_t bytes = sizeof schedule + schedule.words.size() * sizeof(uint64_t);
+  const WaitingStructure& structure = schedule.structure;
+  size_t bytes = sizeof schedule + structure.kinds.size() * sizeof(uint32_t) +
+                 structure.uses.size() * sizeof(WaitingUse) + structure.row_counts.size() * sizeof(int64_t);
   for (const ScheduledBatch& batch : schedule.batches) {
     bytes += sizeof batch + batch.nodes.size() * sizeof(uint32_t);
     for (const ScheduledInput& input : batch.inputs) {
@@ -33,41 +26,46 @@ ScheduleCache::Entries::iterator ScheduleCache::find(Entries& entries, uint64_t 
                                                      const WaitingGraph& graph, BatchPolicy policy) {
   const auto [begin, end] = entries.equal_range(hash);
   for (auto at = begin; at != end; ++at)
-    if (at->second.policy == policy && at->second.schedule->words == graph.words()) return at;
+    if (at->second.policy == policy && at->second.schedule->structure == graph.structure()) return at;
   return entries.end();
 }
 
 std::shared_ptr<const Schedule> ScheduleCache::schedule_of(const WaitingGraph& graph, BatchPolicy policy,
                                                            bool& known) {
-  const uint64_t hash = hash_of(graph.words(), policy);
   known = true;
-  if (const auto at = find(recent_, hash, graph, policy); at != recent_.end()) return at->second.schedule;
-  if (const auto at = find(older_, hash, graph, policy); at != older_.end()) {
+  if (latest_.schedule && latest_.policy == policy && latest_.schedule->structure == graph.structure())
+    return latest_.schedule;
+  const uint64_t hash = graph.structure().hash() + static_cast<uint64_t>(policy);
+  auto at = find(recent_, hash, graph, policy);
+  if (at == recent_.end()) {
+    if (const auto old = find(older_, hash, graph, policy); old != older_.end()) {
+      at = recent_.insert(older_.extract(old));
+    } else {
+      known = false;
+      auto schedule = std::make_shared<const Schedule>(make_schedule(graph, kinds, policy));
+      const size_t bytes = bytes_of(*schedule);
+      at = recent_.emplace(hash, Entry{policy, bytes, std::move(schedule)});
+    }
     recent_bytes_ += at->second.bytes;
-    return recent_.insert(older_.extract(at))->second.schedule;
   }
-  known = false;
-  auto schedule = std::make_shared<const Schedule>(make_schedule(graph, kinds, policy));
-  const size_t bytes = bytes_of(*schedule);
-  recent_bytes_ += bytes;
-  return recent_.emplace(hash, Entry{policy, bytes, std::move(schedule)})->second.schedule;
+  latest_ = at->second;
+  return latest_.schedule;
 }
 
 void ScheduleCache::forget(const std::shared_ptr<const Schedule>& schedule) {
   const auto is_it = [&](const auto& entry) { return entry.second.schedule == schedule; };
   std::erase_if(recent_, is_it);
   std::erase_if(older_, is_it);
+  latest_ = {};
 }
 
 void ScheduleCache::make_room() {
   if (kinds.size() > most_kinds) {
-    kinds.clear();
-    recent_.clear();
-    older_.clear();
-    recent_bytes_ = 0;
+    *this = {};
   } else if (recent_bytes_ > most_bytes) {
     older_ = std::exchange(recent_, {});
     recent_bytes_ = 0;
+    latest_ = {};
   }
 }
 

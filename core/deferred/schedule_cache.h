@@ -22,15 +22,16 @@ struct ScheduleCache {
   static constexpr size_t most_kinds = size_t{1} << 14;
   static constexpr size_t most_bytes = size_t{8} << 20;
   struct Entry {
-    BatchPolicy policy;
-    size_t bytes;
-    std::shared_ptr<const Schedule> schedule;
+    BatchPolicy policy = {};
+    size_t bytes = 0;
+    std::shared_ptr<const Schedule> schedule = nullptr;
   };
   using Entries = std::unordered_multimap<uint64_t, Entry>;
   static Entries::iterator find(Entries& entries, uint64_t hash, const WaitingGraph& graph,
                                 BatchPolicy policy);
 
   Entries recent_, older_;
+  Entry latest_;  // is compared first, without a hash
   size_t recent_bytes_ = 0;
 };
 ScheduleCache& schedule_cache();

@@ -1,6 +1,6 @@
 #include "espalier/core/deferred/waiting.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/deferred/batch.h"
@@ -9,81 +9,77 @@
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/random_streams.h"
+#include "espalier/core/tree.h"
 
 namespace espalier {
 
 namespace {
 
-/// What waits in a thread.
-struct WaitingNodes {
-  std::vector<Edge> nodes;       ///< in the order of writing; `place` of each is its number
-  std::vector<Variable> pins;    ///< values that they read
-  bool reads_elsewhere = false;  ///< operands that wait, but are not in this list
-  size_t swept = 0;              ///< nodes that were alive when dead ones were dropped last
-};
-WaitingNodes& waiting_here() {
-  static thread_local WaitingNodes nodes;
-  return nodes;
+/// What waits in this thread; null while the thread ends.
+thread_local WaitingGraph* waiting_graph = nullptr;
+WaitingGraph& waiting_here() {
+  struct Own : WaitingGraph {
+    Own() { waiting_graph = this; }
+    ~Own() { waiting_graph = nullptr; }
+  };
+  static thread_local Own graph;
+  return graph;
 }
+
+thread_local int evaluations_running = 0;  // a kernel may evaluate what it has deferred
+struct Running {
+  Running() { ++evaluations_running; }
+  ~Running() { --evaluations_running; }
+};
 
 bool can_wait(const Op& op) {
   if (op.effect() != Effect::none && op.effect() != Effect::random) return false;
   return !orders_assignment(op);
 }
 
-bool is_listed(const Node& node, const std::vector<Edge>& list) {
-  return node.place < list.size() && list[node.place].node() == &node;
-}
-
-/// Keeps the value of an operand that does not wait.
-void pin(const Edge& input, WaitingNodes& waiting) {
-  const Node& node = *input.node();
-  if (node.waits)
-    waiting.reads_elsewhere |= !is_listed(node, waiting.nodes);
-  else if (!node.is_leaf())
-    waiting.pins.push_back(read_place(input).edge.variable());
-}
-
-/// Drops the nodes that only the list holds, the latest first, and numbers the others again.
-void drop_dead(std::vector<Edge>& nodes) {
-  bool any = false;
-  for (size_t i = nodes.size(); i-- > 0;) {
-    if (i >= prefetch_distance) prefetch(*nodes[i - prefetch_distance].node());
-    if (!nodes[i].node()->held_once() && nodes[i].node()->waits) continue;
-    nodes[i] = Edge();
-    any = true;
-  }
-  if (!any) return;
-  std::erase_if(nodes, [](const Edge& edge) { return !edge.node(); });
-  for (uint32_t i = 0; i < nodes.size(); ++i) nodes[i].node()->place = i;
-}
-
 /// Computes operands that wait elsewhere: in another thread, or since their computation failed.
 void compute_operands(const std::vector<Edge>& list) {
+  const auto is_listed = [&](const Node& node) {
+    return node.place < list.size() && list[node.place].node() == &node;
+  };
   for (uint32_t i = 0; i < list.size(); ++i) list[i].node()->place = i;
   for (const Edge& edge : list)
     for (const Edge& input : edge.node()->inputs)
-      if (const Node& node = *input.node(); node.waits && !is_listed(node, list)) ensure_value(*input.node());
+      if (Node& node = *input.node(); node.waits && !is_listed(node)) ensure_value(node);
 }
 
-/// Computes nodes of which each has its number in the list as its `place`.
-void compute_nodes(const std::vector<Edge>& list, bool reads_elsewhere) {
+[[noreturn]] void refuse_changed(const Node& reader, const Node& leaf) {
+  located(reader.where, [&] {
+    throw Error(fmt::format(
+        "{}: this node waited (Deferred) while the {} it reads was updated; ask for its value before "
+        "the update",
+        reader.op().name(), leaf.op().name()));
+  });
+  throw;
+}
+
+/// A graph of those nodes that still wait. Throws Error if a leaf has been assigned since a node was written
+/// that reads it.
+WaitingGraph graph_of(const std::vector<Edge>& nodes) {
+  compute_operands(nodes);
+  WaitingGraph graph;
+  for (const Edge& edge : nodes) {
+    Node& node = *edge.node();
+    if (!node.waits) continue;
+    for (const Edge& input : node.inputs)
+      if (input.node()->is_leaf() && input.node()->version > node.id) refuse_changed(node, *input.node());
+    graph.add(node, schedule_cache().kinds);
+  }
+  return graph;
+}
+
+void compute_graph(WaitingGraph& graph) {
   const ComputeAtOnce at_once;
-  if (reads_elsewhere) compute_operands(list);
+  const Running running;
   ScheduleCache& cache = schedule_cache();
   EvaluationReport report;
   const int64_t before = kernels_run_here();
-  std::vector<Node*> nodes;
-  nodes.reserve(list.size());
-  for (const Edge& edge : list) nodes.push_back(edge.node());
-  static thread_local int running = 0;  // a kernel may evaluate what it has deferred
-  if (running == 0) cache.make_room();
-  const WaitingGraph graph(std::move(nodes), cache.kinds);
   const auto schedule = cache.schedule_of(graph, deferred_options().policy, report.schedule_known);
-  struct Nesting {
-    Nesting() { ++running; }
-    ~Nesting() { --running; }
-  } nesting;
   if (!run_schedule(*schedule, graph, cache.kinds, report)) cache.forget(schedule);
   report.kernels_run = kernels_run_here() - before;
   set_last_evaluation(std::move(report));
@@ -121,29 +117,38 @@ int64_t& kernels_run_here() {
 
 bool wait_for_value(Node& node) {
   if (!can_wait(node.op())) return false;
-  WaitingNodes& waiting = waiting_here();
-  if (waiting.nodes.size() > 4096 && waiting.nodes.size() > 2 * waiting.swept) {
-    drop_dead(waiting.nodes);
-    waiting.swept = waiting.nodes.size();
-  }
+  WaitingGraph& graph = waiting_here();
+  ScheduleCache& cache = schedule_cache();
+  if (graph.size() == 0 && evaluations_running == 0) cache.make_room();
+  constexpr size_t many = 4096;  // what nothing will read does not wait for long
+  if (graph.unread() > many) graph.drop_unread();
+  if (graph.dropped() > many && 2 * graph.dropped() > graph.size() && graph.is_current())
+    graph = graph_of(graph.nodes());
   if (node.op().is_random()) {  // eager evaluation draws in the order of writing
     InputSpecs specs;
     for (const Edge& input : node.inputs) specs.push_back(&input.spec());
     node.rare().stream = next_streams_of(node.op(), specs);
     node.drawn = true;
   }
-  for (const Edge& input : node.inputs) pin(input, waiting);
   node.waits = true;
-  node.place = static_cast<uint32_t>(waiting.nodes.size());
-  waiting.nodes.emplace_back(&node, 0);
+  graph.add(node, cache.kinds);
   return true;
+}
+
+void last_reader_gone(const Node& node) noexcept {
+  if (waiting_graph) waiting_graph->note_unread(node);
+}
+
+void computed_apart(Node& node) {
+  node.waits = false;
+  computations_apart().fetch_add(1, std::memory_order_release);
 }
 
 namespace {
 void compute_alone(Node& node) {
-  std::vector<Edge> below = waiting_below(node);
-  for (uint32_t i = 0; i < below.size(); ++i) below[i].node()->place = i;
-  compute_nodes(below, true);
+  computations_apart().fetch_add(1, std::memory_order_release);
+  WaitingGraph graph = graph_of(waiting_below(node));
+  compute_graph(graph);
 }
 
 /// Computes those that can be computed. The others are in no list any more: reading one throws its error.
@@ -156,26 +161,28 @@ void compute_each(const std::vector<Edge>& nodes) {
 }  // namespace
 
 void compute_all_waiting() {
-  WaitingNodes& here = waiting_here();
-  if (here.nodes.empty()) return;
-  WaitingNodes taken = std::exchange(here, {});
+  WaitingGraph& here = waiting_here();
+  if (here.size() == 0) return;
+  here.drop_unread();
+  WaitingGraph graph = std::exchange(here, {});
+  std::vector<Edge> nodes;
   try {
-    drop_dead(taken.nodes);
-    if (!taken.nodes.empty()) compute_nodes(taken.nodes, taken.reads_elsewhere);
-    taken.nodes.clear();
-    taken.pins.clear();
-    taken.swept = 0;
-    taken.reads_elsewhere = false;
-    if (here.nodes.empty()) here = std::move(taken);  // with the memory of the lists
+    if (!graph.is_current()) {
+      nodes = graph.nodes();
+      graph = graph_of(nodes);
+    }
+    if (!graph.empty()) compute_graph(graph);
   } catch (...) {
-    compute_each(taken.nodes);
+    if (nodes.empty()) nodes = graph.nodes();
+    compute_each(nodes);
     throw;
   }
+  graph.clear();
+  if (here.size() == 0) here = std::move(graph);  // with the memory of its lists
 }
 
 void compute_waiting(Node& node) {
-  const WaitingNodes& here = waiting_here();
-  if (node.place < here.nodes.size() && here.nodes[node.place].node() == &node) {
+  if (waiting_here().lists(node)) {
     try {
       compute_all_waiting();
     } catch (const Error&) {  // it may be another node's

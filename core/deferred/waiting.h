@@ -11,17 +11,14 @@ DeferredOptions& deferred_options();
 
 /// Adds a node to those that wait, unless its op cannot.
 bool wait_for_value(Node& node);
+/// Is told of each node that waits and of which one reference is left: nothing may read it any more.
+void last_reader_gone(const Node& node) noexcept;
+/// Notes that a node does not wait any more: it is computed without the others.
+void computed_apart(Node& node);
 /// Computes a node that waits, with all others of this thread.
 void compute_waiting(Node& node);
 /// Computes all that waits in this thread: before a leaf is assigned.
 void compute_all_waiting();
-/// How many nodes ahead of its use one is fetched.
-inline constexpr size_t prefetch_distance = 6;
-/// Has the processor fetch a node that is read soon: there are more of them than a cache holds.
-inline void prefetch(const Node& node) {
-  for (size_t at = 0; at < sizeof(Node); at += 64)
-    __builtin_prefetch(reinterpret_cast<const char*>(&node) + at);
-}
 /// The value of a node from the batch that has computed it.
 void take_from_batch(Node& node);
 

@@ -1,161 +1,162 @@
 #include "espalier/core/deferred/waiting_graph.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <cstring>
-#include <typeinfo>
+#include <optional>
 
 #include "espalier/core/deferred/batch.h"
-#include "espalier/core/deferred/waiting.h"
-#include "espalier/core/error.h"
+#include "espalier/core/leaf_use.h"
 
 namespace espalier {
 
 namespace {
 
-uint64_t mixed(uint64_t hash, uint64_t word) {
-  hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-  return hash ^ (hash >> 29);
-}
-
-/// How a key of a kind tells inputs: the same for all nodes, or of one shape.
-enum : uint64_t { of_one_spec, one_leaf, of_common_kind };
-
 /// The bits of a scalar constant on the CPU: numbers in expressions, which are the same operand if they are
 /// equal.
 std::optional<uint64_t> bits_of_scalar(const Edge& edge) {
-  const Node& node = *edge.node();
   const Tensor& value = edge.value();
-  if (!is_constant(node.op()) && !number_of(node.op())) return std::nullopt;
-  if (edge.spec().shape.rank() || !value.defined() || value.device().type != DeviceType::cpu)
-    return std::nullopt;
+  if (!is_constant(edge.node()->op()) || edge.spec().shape.rank()) return std::nullopt;
+  if (!value.defined() || value.device().type != DeviceType::cpu) return std::nullopt;
   uint64_t bits = 0;
   std::memcpy(&bits, value.address(), size_of(value.dtype()));
   return bits;
 }
 
-[[noreturn]] void refuse_changed(const Node& reader, const Node& leaf) {
-  located(reader.where, [&] {
-    throw Error(fmt::format(
-        "{}: this node waited (Deferred) while the {} it reads was updated; ask for its value before "
-        "the update",
-        reader.op().name(), leaf.op().name()));
-  });
-  throw;
+template <class T>
+bool same_bytes(const std::vector<T>& a, const std::vector<T>& b) {
+  static_assert(std::has_unique_object_representations_v<T>);
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
 }  // namespace
 
-size_t NodeKinds::WordsHash::operator()(const std::vector<uint64_t>& words) const {
-  uint64_t hash = words.size();
-  for (const uint64_t word : words) hash = mixed(hash, word);
+bool operator==(const WaitingStructure& a, const WaitingStructure& b) {
+  return same_bytes(a.kinds, b.kinds) && same_bytes(a.uses, b.uses) && same_bytes(a.row_counts, b.row_counts);
+}
+
+uint64_t WaitingStructure::hash() const {
+  uint64_t hash = mixed(kinds.size(), uses.size());
+  for (const uint32_t kind : kinds) hash = mixed(hash, kind);
+  for (const WaitingUse& use : uses)
+    hash = mixed(hash, uint64_t{use.from} << 32 | static_cast<uint32_t>(use.at));
+  for (const int64_t rows : row_counts) hash = mixed(hash, static_cast<uint64_t>(rows));
   return hash;
 }
 
-void NodeKinds::clear() { *this = NodeKinds(); }
+std::atomic<uint64_t>& computations_apart() {
+  static std::atomic<uint64_t> count{0};
+  return count;
+}
 
-uint64_t NodeKinds::number_of_op(const OpPtr& op) {
-  if (const auto at = by_address_.find(op.get()); at != by_address_.end()) return at->second;
-  if (op.use_count() > 0) {  // else it lives as long as the program, and there is one of it
-    auto& alike = made_ops_[op->name()];
-    for (const auto& [known, number] : alike)
-      if (known->equals(*op)) return number;
-    alike.emplace_back(op, ops_);  // held from here on: nothing else comes to its address
+uint32_t WaitingGraph::number_of_external(const Edge& edge) {
+  const uint64_t hash = mixed(edge.output(), reinterpret_cast<uintptr_t>(edge.node()));
+  const uint32_t known = by_edge_.find(hash, [&](uint32_t i) {
+    return externals_[i].node() == edge.node() && externals_[i].output() == edge.output();
+  });
+  if (known != NumberTable::none) return known;
+  externals_.push_back(edge.variable());
+  by_edge_.insert(hash, static_cast<uint32_t>(externals_.size() - 1));
+  return static_cast<uint32_t>(externals_.size() - 1);
+}
+
+uint32_t WaitingGraph::number_of_scalar(const Edge& edge, uint64_t bits) {
+  // A number has no Tensor that could be written meanwhile.
+  if (!number_of(edge.node()->op())) constants_.emplace_back(edge, bits);
+  const DType dtype = edge.spec().dtype;
+  const uint64_t hash = mixed(static_cast<uint64_t>(dtype), bits);
+  const uint32_t known =
+      by_bits_.find(hash, [&](uint32_t i) { return scalars_[i].dtype == dtype && scalars_[i].bits == bits; });
+  if (known != NumberTable::none) return scalars_[known].external;
+  scalars_.push_back({dtype, bits, static_cast<uint32_t>(externals_.size())});
+  externals_.push_back(edge.variable());
+  by_bits_.insert(hash, static_cast<uint32_t>(scalars_.size() - 1));
+  return scalars_.back().external;
+}
+
+WaitingUse WaitingGraph::use_of(const Edge& edge) {
+  const Node& node = *edge.node();
+  if (node.waits) {
+    if (lists(node)) return {node.place, static_cast<int32_t>(edge.output())};
+    reads_elsewhere_ = true;
   }
-  by_address_.emplace(op.get(), ops_);
-  return ops_++;
-}
-
-uint32_t NodeKinds::number_of_spec(const Spec& spec, Device device) {
-  spec_key_.assign({static_cast<uint64_t>(spec.dtype) << 40 | static_cast<uint64_t>(device.type) << 32 |
-                    static_cast<uint32_t>(device.index)});
-  for (const int64_t size : spec.shape) spec_key_.push_back(static_cast<uint64_t>(size));
-  const auto at = specs_.find(spec_key_);
-  if (at != specs_.end()) return at->second;
-  const auto number = static_cast<uint32_t>(specs_.size());
-  specs_.emplace(spec_key_, number);
-  return number;
-}
-
-uint32_t NodeKinds::kind_of(const Node& node, std::span<const WaitingUse> uses,
-                            std::span<const uint32_t> kinds_of_nodes) {
-  key_.assign({number_of_op(node.op_), static_cast<uint64_t>(node.tag) << 1 | node.stops_gradient});
-  uint64_t shared = 0;
-  bool common = !uses.empty() && node.op().effect() == Effect::none && !node.op().traits().runs_on_host;
-  for (size_t i = 0; i < uses.size(); ++i) {
-    bool is_shared = false;
-    const Edge& edge = node.inputs[i];
-    const Node& from = *edge.node();
-    if (!uses[i].external()) {
-      const uint32_t kind = kinds_of_nodes[uses[i].from];
-      is_shared = kinds_[kind].common;
-      if (is_shared)
-        key_.insert(key_.end(), {of_common_kind | uint64_t{kind} << 2, uses[i].output});
-      else
-        key_.push_back(of_one_spec | uint64_t{kinds_[kind].output_specs[uses[i].output]} << 2);
-    } else if (is_parameter(from.op())) {
-      is_shared = true;
-      key_.insert(key_.end(), {one_leaf, from.id});  // its address may be another's later
-    } else {
-      key_.push_back(of_one_spec | uint64_t{number_of_spec(edge.spec(), edge.value().device())} << 2);
-    }
-    shared |= static_cast<uint64_t>(is_shared) << (i < 63 ? i : 63);
-    common &= is_shared;
-  }
-  const auto at = by_key_.find(key_);
-  if (at != by_key_.end()) return at->second;
-  NodeKind kind{.op = node.op_, .shared = shared, .common = common};
-  kind.one_by_one = node.op().effect() != Effect::none;
-  for (const Output& output : node.outputs)
-    kind.output_specs.push_back(number_of_spec(output.spec, output.value.device()));
-  const auto number = static_cast<uint32_t>(kinds_.size());
-  kinds_.push_back(std::move(kind));
-  by_key_.emplace(key_, number);
-  return number;
-}
-
-WaitingUse WaitingGraph::use_of(const Node& reader, const Edge& edge) {
-  Node* node = edge.node();
-  if (node->waits && node->place < nodes_.size() && nodes_[node->place] == node)
-    return {node->place, edge.output(), -1};
-  if (node->is_leaf() && node->version > reader.id) refuse_changed(reader, *node);
+  if (node.is_leaf())
+    if (const auto bits = bits_of_scalar(edge))
+      return {number_of_scalar(edge, *bits) | WaitingUse::external_bit, -1};
+  if (!node.batch) return {number_of_external(edge) | WaitingUse::external_bit, -1};
   const auto [from, row] = read_place(edge);
-  if (const auto bits = bits_of_scalar(edge)) {
-    const auto key = std::pair(edge.spec().dtype, *bits);
-    const auto [at, fresh] = scalars_.try_emplace(key, static_cast<uint32_t>(externals_.size()));
-    if (fresh) externals_.push_back(edge.variable());
-    return {at->second | WaitingUse::external_bit, 0, -1};
-  }
-  if (from.output() >= external_numbers_.size()) external_numbers_.resize(from.output() + 1);
-  NodeMap& numbers = external_numbers_[from.output()];
-  uint32_t number = numbers.find(from.node());
-  if (number == NodeMap::none) {
-    number = static_cast<uint32_t>(externals_.size());
-    numbers.insert(from.node(), number);
-    externals_.push_back(from.variable());
-    if (row >= 0) words_.push_back(static_cast<uint64_t>(from.spec().shape[0]));
-  }
-  return {number | WaitingUse::external_bit, edge.output(), row};
+  const size_t known = externals_.size();
+  const uint32_t number = number_of_external(from);
+  if (row >= 0 && number == known) structure_.row_counts.push_back(from.spec().shape[0]);
+  return {number | WaitingUse::external_bit, row};
 }
 
-WaitingGraph::WaitingGraph(std::vector<Node*> nodes, NodeKinds& kinds) : nodes_(std::move(nodes)) {
-  kinds_of_.reserve(nodes_.size());
-  first_use_.reserve(nodes_.size() + 1);
-  first_use_.push_back(0);
-  for (uint32_t i = 0; i < nodes_.size(); ++i) {
-    if (i + prefetch_distance < nodes_.size()) prefetch(*nodes_[i + prefetch_distance]);
-    Node* const node = nodes_[i];
-    node->place = i;  // those that it reads come before it
-    for (const Edge& edge : node->inputs) uses_.push_back(use_of(*node, edge));
-    const std::span<const WaitingUse> uses{uses_.data() + first_use_.back(), uses_.data() + uses_.size()};
-    const uint32_t kind = kinds.kind_of(*node, uses, kinds_of_);
-    first_use_.push_back(static_cast<uint32_t>(uses_.size()));
-    kinds_of_.push_back(kind);
-    words_.push_back(uint64_t{kind} << 32 | uses.size());
-    for (const WaitingUse& use : uses)
-      words_.push_back(uint64_t{use.from} << 32 |
-                       (use.external() ? static_cast<uint32_t>(use.row) : use.output));
+void WaitingGraph::make_room() {
+  if (nodes_.size() < nodes_.capacity()) return;
+  const size_t room = std::max<size_t>(256, 2 * nodes_.size());
+  first_use_.reserve(room + 1);
+  structure_.kinds.reserve(room);
+  unread_.reserve(room);
+  nodes_.reserve(room);
+}
+
+void WaitingGraph::add(Node& node, NodeKinds& kinds) {
+  if (nodes_.empty()) {
+    assignments_ = leaf_assignments().load(std::memory_order_acquire);
+    computed_apart_ = computations_apart().load(std::memory_order_acquire);
   }
+  make_room();
+  structure_.uses.resize(first_use_.back());  // an earlier node may have been refused memory
+  for (const Edge& edge : node.inputs) structure_.uses.push_back(use_of(edge));
+  const std::span<const WaitingUse> uses{structure_.uses.data() + first_use_.back(), node.inputs.size()};
+  structure_.kinds.push_back(kinds.kind_of(node, uses, structure_.kinds));
+  first_use_.push_back(static_cast<uint32_t>(structure_.uses.size()));
+  node.place = static_cast<uint32_t>(nodes_.size());
+  nodes_.emplace_back(&node, 0);
+}
+
+void WaitingGraph::note_unread(const Node& node) noexcept {
+  if (lists(node) && unread_.size() < unread_.capacity()) unread_.push_back(node.place);
+}
+
+void WaitingGraph::drop_unread() {
+  while (!unread_.empty()) {
+    const uint32_t i = unread_.back();
+    unread_.pop_back();
+    if (!nodes_[i].node() || !nodes_[i].node()->held_once()) continue;
+    structure_.kinds[i] = NumberTable::none;
+    ++dropped_;
+    nodes_[i] = Edge();  // notes what is held by nothing else now
+  }
+}
+
+bool WaitingGraph::is_current() const {
+  return !reads_elsewhere_ && assignments_ == leaf_assignments().load(std::memory_order_acquire) &&
+         computed_apart_ == computations_apart().load(std::memory_order_acquire) &&
+         std::ranges::all_of(constants_, [](const auto& c) { return bits_of_scalar(c.first) == c.second; });
+}
+
+std::vector<Edge> WaitingGraph::nodes() const {
+  std::vector<Edge> list;
+  list.reserve(nodes_.size() - dropped_);
+  for (const Edge& edge : nodes_)
+    if (edge.node()) list.push_back(edge);
+  return list;
+}
+
+void WaitingGraph::clear() {
+  nodes_.clear();
+  first_use_.resize(1);
+  structure_.kinds.clear();
+  structure_.uses.clear();
+  structure_.row_counts.clear();
+  externals_.clear();
+  by_edge_.clear();
+  by_bits_.clear();
+  scalars_.clear();
+  constants_.clear();
+  unread_.clear();
+  dropped_ = 0;
+  reads_elsewhere_ = false;
 }
 
 }  // namespace espalier

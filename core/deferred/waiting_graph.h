@@ -1,84 +1,83 @@
 // WaitingGraph: nodes that wait, as numbers: what a schedule is made from, and known again by.
 #pragma once
-#include <map>
-#include <unordered_map>
 #include <vector>
 
-#include "espalier/core/node.h"
-#include "espalier/core/tree.h"
+#include "espalier/core/deferred/node_kinds.h"
 
 namespace espalier {
 
-/// An output that a waiting node reads.
-struct WaitingUse {
-  static constexpr uint32_t external_bit = uint32_t{1} << 31;
-  uint32_t from;    ///< the number of a waiting node or, with external_bit, of an external Variable
-  uint32_t output;  ///< of the waiting node
-  int32_t row;      ///< of an external one: negative if it is all of it
-  bool external() const { return from & external_bit; }
-  uint32_t index() const { return from & ~external_bit; }
-  friend bool operator==(const WaitingUse&, const WaitingUse&) = default;
+/// What the schedule of a graph depends on: graphs of equal structure have one.
+struct WaitingStructure {
+  std::vector<uint32_t> kinds;      ///< of each node; NumberTable::none for one that has been dropped
+  std::vector<WaitingUse> uses;     ///< of one node after the other
+  std::vector<int64_t> row_counts;  ///< of the external Variables of which rows are read
+  friend bool operator==(const WaitingStructure& a, const WaitingStructure& b);
+  uint64_t hash() const;
 };
 
-/// A kind of node: those of one kind have one op, and inputs that allow to compute them together.
-struct NodeKind {
-  OpPtr op;
-  SmallVector<uint32_t, 2> output_specs = {};  ///< numbers
-  uint64_t shared = 0;                         ///< bit i: input i is the same for all nodes of the kind
-  bool common = false;                         ///< all inputs are: the nodes have one value
-  bool one_by_one = false;                     ///< the op cannot be computed for several nodes at once
-};
-
-/// Numbers for kinds of nodes, which stay the same from evaluation to evaluation.
-class NodeKinds {
- public:
-  NodeKind& operator[](uint32_t kind) { return kinds_[kind]; }
-  uint32_t kind_of(const Node& node, std::span<const WaitingUse> uses,
-                   std::span<const uint32_t> kinds_of_nodes);
-  size_t size() const { return kinds_.size(); }
-  void clear();
-
- private:
-  struct WordsHash {
-    size_t operator()(const std::vector<uint64_t>& words) const;
-  };
-  uint64_t number_of_op(const OpPtr& op);
-  uint32_t number_of_spec(const Spec& spec, Device device);
-
-  std::vector<NodeKind> kinds_;
-  std::unordered_map<std::vector<uint64_t>, uint32_t, WordsHash> by_key_;
-  std::unordered_map<std::vector<uint64_t>, uint32_t, WordsHash> specs_;
-  std::unordered_map<const Op*, uint64_t> by_address_;  ///< ops that are held, or live for ever
-  std::unordered_map<std::string_view, std::vector<std::pair<OpPtr, uint64_t>>> made_ops_;
-  uint64_t ops_ = 0;
-  std::vector<uint64_t> key_, spec_key_;
-};
-
+/// Nodes are added as they are written, and each has its number as `place`.
 class WaitingGraph {
  public:
-  /// Nodes in the order of writing; `place` of each is its number. Throws Error if a leaf has been assigned
-  /// since a node was written that reads it.
-  WaitingGraph(std::vector<Node*> nodes, NodeKinds& kinds);
-
+  /// The number of nodes, those included that have been dropped.
   size_t size() const { return nodes_.size(); }
-  Node& node(uint32_t i) const { return *nodes_[i]; }
-  uint32_t kind(uint32_t i) const { return kinds_of_[i]; }
+  bool empty() const { return nodes_.size() == dropped_; }
+  /// Reads a node, behind those that it reads.
+  void add(Node& node, NodeKinds& kinds);
+  /// Whether a node that waits does so here.
+  bool lists(const Node& node) const {
+    return node.place < nodes_.size() && nodes_[node.place].node() == &node;
+  }
+  /// Notes that nothing but this graph may hold that node any more.
+  void note_unread(const Node& node) noexcept;
+  /// Drops what is noted so, and what is then held by nothing else.
+  void drop_unread();
+  size_t unread() const { return unread_.size(); }
+  size_t dropped() const { return dropped_; }
+  /// Whether the nodes still are as they were when they were added: no leaf has been assigned, no constant
+  /// written, and none of them or of their operands has waited, or been computed, elsewhere.
+  bool is_current() const;
+  /// Nodes that have not been dropped, in the order of writing.
+  std::vector<Edge> nodes() const;
+  void clear();
+
+  Node& node(uint32_t i) const { return *nodes_[i].node(); }
+  /// Lets go of a node.
+  Edge take(uint32_t i) { return std::move(nodes_[i]); }
+  uint32_t kind(uint32_t i) const { return structure_.kinds[i]; }
+  bool is_dropped(uint32_t i) const { return kind(i) == NumberTable::none; }
+  /// What a node reads; nothing if it has been dropped.
   std::span<const WaitingUse> uses(uint32_t i) const {
-    return {uses_.data() + first_use_[i], uses_.data() + first_use_[i + 1]};
+    if (is_dropped(i)) return {};
+    return {structure_.uses.data() + first_use_[i], structure_.uses.data() + first_use_[i + 1]};
   }
   const Variable& external(uint32_t i) const { return externals_[i]; }
-  const std::vector<uint64_t>& words() const { return words_; }
+  const WaitingStructure& structure() const { return structure_; }
 
  private:
-  WaitingUse use_of(const Node& reader, const Edge& edge);
+  struct Scalar {
+    DType dtype;
+    uint64_t bits;
+    uint32_t external;
+  };
+  WaitingUse use_of(const Edge& edge);
+  uint32_t number_of_external(const Edge& edge);
+  uint32_t number_of_scalar(const Edge& edge, uint64_t bits);
+  void make_room();
 
-  std::vector<Node*> nodes_;
-  std::vector<uint32_t> kinds_of_, first_use_;
-  std::vector<WaitingUse> uses_;
-  std::vector<Variable> externals_;
-  std::vector<NodeMap> external_numbers_;                   ///< by output
-  std::map<std::pair<DType, uint64_t>, uint32_t> scalars_;  ///< externals, by their bits
-  std::vector<uint64_t> words_;  ///< the structure: two graphs with equal words have one schedule
+  std::vector<Edge> nodes_;
+  std::vector<uint32_t> first_use_{0};
+  WaitingStructure structure_;
+  std::vector<Variable> externals_;  // with their values
+  NumberTable by_edge_, by_bits_;    // externals and scalars
+  std::vector<Scalar> scalars_;
+  std::vector<std::pair<Edge, uint64_t>> constants_;  // of which the bits were read
+  std::vector<uint32_t> unread_;
+  size_t dropped_ = 0;
+  bool reads_elsewhere_ = false;                   // operands that wait, but not here
+  uint64_t assignments_ = 0, computed_apart_ = 0;  // counts when the first node was added
 };
+
+/// Counts computations of nodes that waited in a graph, apart from it.
+std::atomic<uint64_t>& computations_apart();
 
 }  // namespace espalier

@@ -22,6 +22,8 @@ int64_t& kernels_run_here() {
 bool wait_for_value(Node&) { return false; }
 void compute_waiting(Node&) { std::abort(); }
 void compute_all_waiting() {}
+void computed_apart(Node&) {}
+void last_reader_gone(const Node&) noexcept {}
 void take_from_batch(Node&) { std::abort(); }
 
 }  // namespace espalier
