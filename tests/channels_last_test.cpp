@@ -254,6 +254,24 @@ BOOST_AUTO_TEST_CASE(other_graphs_are_left_alone) {
   left(esp::max_pool(x, {.kernel = 2}), esp::DeviceType::cpu);
   left(esp::conv(wide, esp::cast(kernels, esp::float64)), esp::DeviceType::cpu);
   left(esp::conv(x, kernels), esp::DeviceType::cuda);
+  left(esp::conv(esp::cast(x, esp::float16), esp::cast(kernels, esp::float16)), esp::DeviceType::cpu);
+}
+
+/// For tensor cores.
+BOOST_AUTO_TEST_CASE(convolutions_of_16_bits_are_moved_on_a_gpu) {
+  const Variable x = esp::placeholder("x", {2, 3, 4, 4}), kernels = esp::parameter(esp::ones({5, 3, 2, 2}));
+  for (const esp::DType dtype : {esp::float16, esp::bfloat16}) {
+    const Variable y =
+        esp::max_pool(esp::relu(esp::conv(esp::cast(x, dtype), esp::cast(kernels, dtype))), {.kernel = 2});
+    Graph graph = esp::freeze({y}, {}, {}, false);
+    graph.device = esp::DeviceType::cuda;
+    BOOST_TEST(esp::channels_last(graph));
+    esp::verify(graph, "channels_last");
+    for (const GraphNode& n : graph.nodes)
+      if (n.op->name() == "conv" || n.op->name() == "pool_argmax")
+        BOOST_TEST(esp::attribute<bool>(*n.op, "channels_last"), n.op->name());
+    BOOST_TEST(!esp::channels_last(graph));
+  }
 }
 
 /// Prefers the channels last, but has no op that computes the same.

@@ -1,5 +1,5 @@
-// Convolutional parts of a graph with the channels as the last axis: oneDNN reads and writes that layout in
-// place, sums over all other axes are sums of columns, and pooling runs along channels.
+// Convolutional parts of a graph with the channels as the last axis: oneDNN, and cuDNN with 16 bits, read and
+// write that layout in place, sums over all other axes are sums of columns, and pooling runs along channels.
 #include "espalier/core/channels_last.h"
 
 #include <algorithm>
@@ -37,10 +37,12 @@ bool ends_with(const Shape& shape, const Shape& to) {
          std::equal(own, shape.end(), to.begin());
 }
 
-/// Whether moving the operands of a node, too, pays.
-bool is_worth_moving(const GraphNode& n) {
+/// Whether moving the operands of a node, too, pays: on a CPU oneDNN computes float32, and on a GPU tensor
+/// cores compute 16 bits.
+bool is_worth_moving(const GraphNode& n, DeviceType device) {
+  const DType dtype = n.outputs[0].dtype;
   return n.op->traits().prefers_channels_last && !n.op->traits().runs_on_host &&
-         n.outputs[0].dtype == DType::float32;
+         (device == DeviceType::cpu ? dtype == DType::float32 : is_half(dtype));
 }
 
 /// Each value is computed with channels either second or last; readers of the other order get a view.
@@ -84,7 +86,7 @@ class ChannelsLast {
     if (n.op->is_leaf() || n.is_constant() || traits.effect != Effect::none || traits.runs_on_host ||
         n.outputs.size() != 1)
       return false;
-    if (traits.prefers_channels_last ? !is_worth_moving(n)
+    if (traits.prefers_channels_last ? !is_worth_moving(n, graph_.device)
                                      : std::ranges::none_of(n.inputs, [&](ValueRef v) { return is_last(v); }))
       return false;
     return n.op->is_pointwise() ? move_pointwise(i) : move_by_op(i);
@@ -198,8 +200,8 @@ class ChannelsLast {
 }  // namespace
 
 bool channels_last(Graph& graph, const CompileOptions&) {
-  if (graph.device != DeviceType::cpu) return false;
-  if (std::ranges::none_of(graph.nodes, is_worth_moving)) return false;
+  const auto is_worth = [&](const GraphNode& n) { return is_worth_moving(n, graph.device); };
+  if (std::ranges::none_of(graph.nodes, is_worth)) return false;
   return ChannelsLast(graph).run();
 }
 

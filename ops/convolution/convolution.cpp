@@ -126,7 +126,11 @@ class ConvolutionOp : public Op {
   int64_t workspace_bytes(const PlannedCall& call) const override {
     const ConvolutionSizes sizes = sizes_of(call.inputs, call.outputs[0]);
     if (sizes.flops() == 0) return 0;
-    if (call.device != DeviceType::cpu) return device_workspace_bytes(sizes, call.outputs[0].dtype);
+    if (call.device != DeviceType::cpu) {
+      const DType dtype = call.outputs[0].dtype;
+      return device_workspace_bytes(sizes, dtype) +
+             (form_.channels_last ? kernels_workspace_bytes(sizes, dtype) : 0);
+    }
     if (call.outputs[0].dtype == DType::float64)
       return Workspace::bytes_for({DType::float64, columns_shape(sizes)});
     if (call.outputs[0].dtype != DType::float32) return 0;  // 16 bits are widened

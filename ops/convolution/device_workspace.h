@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "espalier/core/dtype.h"
+#include "espalier/core/workspace.h"
 #include "espalier/ops/convolution/sizes.h"
 
 namespace espalier {
@@ -16,6 +17,11 @@ inline int64_t device_workspace_bytes(const ConvolutionSizes& s, DType dtype) {
   constexpr int64_t least = int64_t{1} << 20, most = int64_t{64} << 20;
   if (elements > most) return most;  // the product below is countable
   return std::clamp(4 * elements * static_cast<int64_t>(size_of(dtype)), least, most);
+}
+
+/// The bytes of the kernels with the channels last, beside those of the algorithm.
+inline int64_t kernels_workspace_bytes(const ConvolutionSizes& s, DType dtype) {
+  return Workspace::bytes_for({dtype, {s.groups * s.out_channels, s.in_channels, s.kernel_places()}});
 }
 
 }  // namespace espalier

@@ -2,7 +2,7 @@
 // uses the emulated runtime of the program that opens it. Descriptors must fit each other, a call must be
 // made on the device of its handle, and tensors and the workspace must lie in device memory. Each routine has
 // an algorithm whose order of additions is not fixed, which is suggested first, one with a workspace, which
-// is overwritten, and, forwards, one without.
+// is overwritten, and, forwards, one without. With the channels last there is only the one with a workspace.
 #include "cudnn.h"
 
 #include <algorithm>
@@ -26,6 +26,7 @@ struct cudnnTensorStruct {
 };
 struct cudnnFilterStruct {
   cudnnDataType_t type{};
+  cudnnTensorFormat_t format{};
   std::vector<int> sizes;
 };
 struct cudnnConvolutionStruct {
@@ -49,11 +50,22 @@ size_t product(const std::vector<int>& sizes) {
   for (const int size : sizes) all *= static_cast<size_t>(size);
   return all;
 }
-bool packed(const cudnnTensorStruct& x) {
+/// Of [batch, channels, sizes…], fully packed.
+std::vector<int> packed_strides(const std::vector<int>& sizes, cudnnTensorFormat_t format) {
+  std::vector<int> strides(sizes.size(), 1);
   int step = 1;
-  for (size_t i = x.sizes.size(); i-- > 0; step *= x.sizes[i])
-    if (x.strides[i] != step) return false;
-  return true;
+  const auto next = [&](size_t axis) {
+    strides[axis] = step;
+    step *= sizes[axis];
+  };
+  if (format == CUDNN_TENSOR_NHWC) next(1);
+  for (size_t i = sizes.size(); i-- > 2;) next(i);
+  if (format == CUDNN_TENSOR_NCHW) next(1);
+  next(0);
+  return strides;
+}
+bool is_packed(const cudnnTensorStruct& x, cudnnTensorFormat_t format) {
+  return x.strides == packed_strides(x.sizes, format);
 }
 
 cudnnStatus_t fit(const cudnnTensorStruct* x, const cudnnFilterStruct* w, const cudnnConvolutionStruct* c,
@@ -66,7 +78,9 @@ cudnnStatus_t fit(const cudnnTensorStruct* x, const cudnnFilterStruct* w, const 
   if (x->type != w->type || x->type != y->type) return CUDNN_STATUS_BAD_PARAM;
   if (c->compute != (x->type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT))
     return CUDNN_STATUS_NOT_SUPPORTED;
-  if (!packed(*x) || !packed(*y)) return CUDNN_STATUS_NOT_SUPPORTED;
+  // Kernels with the channels last are for tensors that have them last, too, of at most 32 bits.
+  if (w->format == CUDNN_TENSOR_NHWC && x->type == CUDNN_DATA_DOUBLE) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (!is_packed(*x, w->format) || !is_packed(*y, w->format)) return CUDNN_STATUS_NOT_SUPPORTED;
   if (x->sizes[1] != w->sizes[1] * c->groups || w->sizes[0] % c->groups != 0 || y->sizes[0] != x->sizes[0] ||
       y->sizes[1] != w->sizes[0])
     return CUDNN_STATUS_BAD_PARAM;
@@ -82,8 +96,8 @@ cudnnStatus_t fit(const cudnnTensorStruct* x, const cudnnFilterStruct* w, const 
 size_t workspace_of(const cudnnTensorStruct& y) { return product(y.sizes) * sizeof(int); }
 
 template <class Perf, class Algo>
-void list(const cudnnTensorStruct& y, const cudnnConvolutionStruct& c, bool forward, int wanted, int* given,
-          Perf* found) {
+void list(const cudnnTensorStruct& y, const cudnnConvolutionStruct& c, bool forward, bool algorithm_1_only,
+          int wanted, int* given, Perf* found) {
   const size_t room = workspace_of(y);
   // Backwards, algorithm 0 adds in any order; forwards, it needs no memory.
   const std::array<Perf, 2> all{Perf{static_cast<Algo>(0),
@@ -100,8 +114,9 @@ void list(const cudnnTensorStruct& y, const cudnnConvolutionStruct& c, bool forw
                                      CUDNN_DETERMINISTIC,
                                      c.math,
                                      {}}};
-  *given = std::min(wanted, 2);
-  for (int i = 0; i < *given; ++i) found[i] = all[static_cast<size_t>(forward ? 1 - i : i)];
+  *given = std::min(wanted, algorithm_1_only ? 1 : 2);
+  for (int i = 0; i < *given; ++i)
+    found[i] = all[static_cast<size_t>(algorithm_1_only || forward ? 1 - i : i)];
 }
 
 template <class Perf, class Algo>
@@ -111,7 +126,7 @@ cudnnStatus_t suggest(cudnnHandle_t handle, const cudnnTensorStruct* x, const cu
   if (!handle) return CUDNN_STATUS_NOT_INITIALIZED;
   if (!given || !found || wanted < 1) return CUDNN_STATUS_BAD_PARAM;
   if (const cudnnStatus_t bad = fit(x, w, c, y); bad != CUDNN_STATUS_SUCCESS) return bad;
-  list<Perf, Algo>(*y, *c, forward, wanted, given, found);
+  list<Perf, Algo>(*y, *c, forward, w->format == CUDNN_TENSOR_NHWC, wanted, given, found);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -128,6 +143,19 @@ void convolve(const cudnnTensorStruct& x_of, T* x, const cudnnFilterStruct& w_of
   const auto in = padded(x_of.sizes, 2, 1), out = padded(y_of.sizes, 2, 1), k = padded(w_of.sizes, 2, 1),
              before = padded(c.padding, 0, 0), stride = padded(c.stride, 0, 1),
              step = padded(c.dilation, 0, 1);
+  struct Steps {
+    int64_t batch, channel;
+    std::array<int64_t, 3> places;
+  };
+  const auto steps_of = [&](const std::vector<int>& strides) {
+    return Steps{strides[0], strides[1], padded(strides, 2, 0)};
+  };
+  const Steps of_x = steps_of(x_of.strides), of_y = steps_of(y_of.strides),
+              of_w = steps_of(packed_strides(w_of.sizes, w_of.format));
+  const auto at = [](const Steps& s, int64_t n, int64_t channel, int64_t a, int64_t b, int64_t d) {
+    return static_cast<size_t>(n * s.batch + channel * s.channel + a * s.places[0] + b * s.places[1] +
+                               d * s.places[2]);
+  };
   const int64_t batch = x_of.sizes[0], channels = w_of.sizes[1], kernels = w_of.sizes[0] / c.groups;
   const size_t targets = product(part == Part::y ? y_of.sizes : part == Part::x ? x_of.sizes : w_of.sizes);
   std::vector<C> sums(targets, C(0));
@@ -145,14 +173,9 @@ void convolve(const cudnnTensorStruct& x_of, T* x, const cudnnFilterStruct& w_of
                                     a1 = p1 * stride[1] + k1 * step[1] - before[1],
                                     a2 = p2 * stride[2] + k2 * step[2] - before[2];
                       if (a0 < 0 || a0 >= in[0] || a1 < 0 || a1 >= in[1] || a2 < 0 || a2 >= in[2]) continue;
-                      const auto at_x = static_cast<size_t>(
-                          (((n * c.groups + g) * channels + i) * in[0] + a0) * in[1] * in[2] + a1 * in[2] +
-                          a2);
-                      const auto at_y = static_cast<size_t>(
-                          (((n * c.groups + g) * kernels + o) * out[0] + p0) * out[1] * out[2] + p1 * out[2] +
-                          p2);
-                      const auto at_w = static_cast<size_t>(
-                          (((g * kernels + o) * channels + i) * k[0] + k0) * k[1] * k[2] + k1 * k[2] + k2);
+                      const size_t at_x = at(of_x, n, g * channels + i, a0, a1, a2),
+                                   at_y = at(of_y, n, g * kernels + o, p0, p1, p2),
+                                   at_w = at(of_w, g * kernels + o, i, k0, k1, k2);
                       if (part == Part::y)
                         sums[at_y] += static_cast<C>(x[at_x]) * static_cast<C>(w[at_w]);
                       else if (part == Part::x)
@@ -184,7 +207,8 @@ cudnnStatus_t enqueue(const char* function, cudnnHandle_t handle, const Operands
                       const void* alpha, const void* beta, Part part) {
   if (!handle) return CUDNN_STATUS_NOT_INITIALIZED;
   if (const cudnnStatus_t bad = fit(all.x_of, all.w_of, c, all.y_of); bad != CUDNN_STATUS_SUCCESS) return bad;
-  if (algorithm < 0 || algorithm > 1) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (algorithm < 0 || algorithm > 1 || (algorithm == 0 && all.w_of->format == CUDNN_TENSOR_NHWC))
+    return CUDNN_STATUS_NOT_SUPPORTED;
   const size_t wanted = algorithm == 1 ? workspace_of(*all.y_of) : 0;
   if (bytes < wanted || (wanted > 0 && !workspace) || !alpha || !beta) return CUDNN_STATUS_BAD_PARAM;
   if (!is(alpha, c->compute, 1) || !is(beta, c->compute, 0)) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -304,8 +328,7 @@ cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t w) { return d
 cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t w, cudnnDataType_t type,
                                          cudnnTensorFormat_t format, int axes, const int sizes[]) {
   if (!w || axes < 4 || axes > 8 || !all_at_least(1, axes, sizes)) return CUDNN_STATUS_BAD_PARAM;
-  if (format != CUDNN_TENSOR_NCHW) return CUDNN_STATUS_NOT_SUPPORTED;
-  *w = {type, {sizes, sizes + axes}};
+  *w = {type, format, {sizes, sizes + axes}};
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* c) { return create(c); }

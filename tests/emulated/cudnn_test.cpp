@@ -8,7 +8,10 @@
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
 #include "espalier/executor/executor.h"
+#include "espalier/nn/activation.h"
+#include "espalier/nn/container.h"
 #include "espalier/nn/convolution.h"
+#include "espalier/nn/pooling.h"
 #include "espalier/ops/convolution/cudnn/cudnn_convolution.h"
 #include "espalier/ops/functions/convolution.h"
 #include "espalier/ops/matmul/cuda/measuring.h"
@@ -74,6 +77,69 @@ BOOST_AUTO_TEST_CASE(results_are_those_of_direct_kernels) {
     for (size_t i = 0; i < expected.size(); ++i)
       BOOST_TEST(difference(given[i].to(float64), expected[i].to(float64)) < most);
   }
+}
+
+BOOST_AUTO_TEST_CASE(channels_may_be_last) {
+  const ConvolutionSizes s = sizes_of_a_case();
+  struct Operands {
+    Tensor x, kernels, y;
+  };
+  const auto run = [&](ConvolutionResult result, cudnnTensorFormat_t format, Operands all) {
+    const cu::CudnnConvolution convolution(s, result, float32, Workspace(), format);
+    for (Tensor* each : {&all.x, &all.kernels, &all.y}) *each = each->to(gpu());
+    convolution.run(all.x.address(), all.kernels.address(), all.y.address());
+    const Tensor& to = result == ConvolutionResult::y   ? all.y
+                       : result == ConvolutionResult::x ? all.x
+                                                        : all.kernels;
+    return to.to(cpu());
+  };
+  const auto last = [](const Tensor& t) {
+    return transpose(Variable(t), {0, 2, 3, 1}).value().contiguous_copy();
+  };
+  const Operands second{numbers({2, 6, 7, 6}).to(float32), numbers({8, 3, 3, 2}, -2, 2, 1).to(float32),
+                        numbers({2, 8, 4, 5}, -2, 2, 2).to(float32)};
+  for (const ConvolutionResult result : all_results)
+    BOOST_TEST(difference(last(run(result, CUDNN_TENSOR_NCHW, second)),
+                          run(result, CUDNN_TENSOR_NHWC,
+                              {last(second.x), last(second.kernels), last(second.y)})) < 1e-4);
+  for (const ConvolutionResult result : all_results)  // of 64 bits the library has none
+    BOOST_CHECK_THROW(cu::CudnnConvolution(s, result, float64, Workspace(), CUDNN_TENSOR_NHWC),
+                      UnsupportedError);
+}
+
+BOOST_AUTO_TEST_CASE(a_plan_of_16_bits_has_the_channels_last) {
+  const auto train = [](Device device, Precision precision, std::string* plan = nullptr) {
+    espalier::seed(1);
+    nn::Sequential net{nn::Conv2d(4, {.kernel = 3, .padding = 1}), nn::Relu(),
+                       nn::MaxPool2d(MaxPoolOptions{.kernel = 2}), nn::Conv2d(3, {.kernel = 2}),
+                       nn::AvgPool2d(AveragePoolOptions{.kernel = 2})};
+    const Variable x = numbers({6, 2, 6, 6}).to(float32).to(device), loss = mean(square(net(x)));
+    net.to(device);
+    const Executor executor =
+        loss.get_executor({.optimizer = optim::Sgd(0.05), .devices = {device}, .precision = precision});
+    if (plan) *plan = executor.plan().str();
+    std::vector<double> losses;
+    for (int i = 0; i < 4; ++i) losses.push_back(executor.step().loss);
+    return losses;
+  };
+  std::string plan;
+  for (const Precision precision : {Precision::bfloat16, Precision::float16}) {
+    const auto expected = train(cpu(), Precision::float32), given = train(gpu(), precision, &plan);
+    for (size_t i = 0; i < given.size(); ++i)
+      BOOST_TEST(std::abs(given[i] - expected[i]) < 0.03 * std::abs(expected[i]));
+  }
+  const auto count = [&](std::string_view text) {
+    size_t found = 0;
+    for (size_t at = plan.find(text); at != std::string::npos; at = plan.find(text, at + 1)) ++found;
+    return found;
+  };
+  BOOST_TEST(count("channels_last=true") ==
+             8);  // of both convolutions and both poolings, with their gradients
+  BOOST_TEST(count("channels_last=false") == 0);
+  emulated::fail_next("cudnnConvolutionBackwardFilter");
+  BOOST_CHECK_EXCEPTION(train(gpu(), Precision::bfloat16), DeviceError,
+                        says({"cudnnConvolutionBackwardFilter"}));
+  emulated::reset();
 }
 
 BOOST_AUTO_TEST_CASE(the_library_is_called_and_its_failures_are_told) {

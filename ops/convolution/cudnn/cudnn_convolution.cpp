@@ -62,18 +62,32 @@ CudnnPointer<T> created(cudnnStatus_t (*create)(T*), const char* what) {
   return CudnnPointer<T>(made);
 }
 
-CudnnPointer<cudnnTensorDescriptor_t> tensor(DType dtype, const std::vector<int>& sizes) {
-  auto made = created(cudnn()->cudnnCreateTensorDescriptor, "cudnnCreateTensorDescriptor");
+/// Strides of [batch, channels, sizes…].
+std::vector<int> packed_strides(const std::vector<int>& sizes, cudnnTensorFormat_t format) {
+  const bool channels_last = format == CUDNN_TENSOR_NHWC;
   std::vector<int> strides(sizes.size(), 1);
-  for (size_t i = sizes.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * sizes[i];
+  int step = channels_last ? sizes[1] : 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    if (channels_last && i == 1) continue;
+    strides[i] = step;
+    step *= sizes[i];
+  }
+  return strides;
+}
+
+CudnnPointer<cudnnTensorDescriptor_t> tensor(DType dtype, cudnnTensorFormat_t format,
+                                             const std::vector<int>& sizes) {
+  auto made = created(cudnn()->cudnnCreateTensorDescriptor, "cudnnCreateTensorDescriptor");
+  const std::vector<int> strides = packed_strides(sizes, format);
   check(cudnn()->cudnnSetTensorNdDescriptor(made.get(), cudnn_type(dtype), static_cast<int>(sizes.size()),
                                             sizes.data(), strides.data()),
         "cudnnSetTensorNdDescriptor");
   return made;
 }
-CudnnPointer<cudnnFilterDescriptor_t> filter(DType dtype, const std::vector<int>& sizes) {
+CudnnPointer<cudnnFilterDescriptor_t> filter(DType dtype, cudnnTensorFormat_t format,
+                                             const std::vector<int>& sizes) {
   auto made = created(cudnn()->cudnnCreateFilterDescriptor, "cudnnCreateFilterDescriptor");
-  check(cudnn()->cudnnSetFilterNdDescriptor(made.get(), cudnn_type(dtype), CUDNN_TENSOR_NCHW,
+  check(cudnn()->cudnnSetFilterNdDescriptor(made.get(), cudnn_type(dtype), format,
                                             static_cast<int>(sizes.size()), sizes.data()),
         "cudnnSetFilterNdDescriptor");
   return made;
@@ -104,11 +118,12 @@ Known& known() {
 }
 constexpr size_t most_known = 4096;
 
-std::vector<int64_t> key_of(const ConvolutionSizes& s, ConvolutionResult result, DType dtype, bool ieee,
-                            bool measured) {
+std::vector<int64_t> key_of(const ConvolutionSizes& s, ConvolutionResult result, DType dtype,
+                            cudnnTensorFormat_t format, bool ieee, bool measured) {
   std::vector<int64_t> key{current_device(),
                            static_cast<int64_t>(result),
                            static_cast<int64_t>(dtype),
+                           static_cast<int64_t>(format),
                            ieee,
                            measured,
                            s.batch,
@@ -123,19 +138,20 @@ std::vector<int64_t> key_of(const ConvolutionSizes& s, ConvolutionResult result,
 }  // namespace
 
 CudnnConvolution::CudnnConvolution(const ConvolutionSizes& sizes, ConvolutionResult result, DType dtype,
-                                   Workspace workspace)
+                                   Workspace workspace, cudnnTensorFormat_t format)
     : sizes_(sizes),
       result_(result),
       dtype_(dtype),
+      format_(format),
       ieee_(dtype == DType::float64 ||
             (dtype == DType::float32 && matmul_precision() != MatmulPrecision::tf32)) {
   if (!cudnn()) throw UnsupportedError("cuDNN cannot be opened");
   check_sizes(sizes);
   const ConvolutionSizes& s = sizes_;
   const size_t first = first_axis(s);
-  x_ = tensor(dtype, integers({s.batch, s.groups * s.in_channels}, s.in, first));
-  y_ = tensor(dtype, integers({s.batch, s.groups * s.out_channels}, s.out, first));
-  kernels_ = filter(dtype, integers({s.groups * s.out_channels, s.in_channels}, s.kernel, first));
+  x_ = tensor(dtype, format, integers({s.batch, s.groups * s.in_channels}, s.in, first));
+  y_ = tensor(dtype, format, integers({s.batch, s.groups * s.out_channels}, s.out, first));
+  kernels_ = filter(dtype, format, integers({s.groups * s.out_channels, s.in_channels}, s.kernel, first));
   convolution_ = created(cudnn()->cudnnCreateConvolutionDescriptor, "cudnnCreateConvolutionDescriptor");
   const std::vector<int> before = integers({}, s.before, first), stride = integers({}, s.stride, first),
                          dilation = integers({}, s.dilation, first);
@@ -156,12 +172,12 @@ CudnnConvolution::CudnnConvolution(const ConvolutionSizes& sizes, ConvolutionRes
 
 CudnnAlgorithm CudnnConvolution::choose(int64_t limit) const {
   const bool measuring = MeasuringScope::wanted();
-  const auto key = key_of(sizes_, result_, dtype_, ieee_, measuring);
+  const auto key = key_of(sizes_, result_, dtype_, format_, ieee_, measuring);
   {
     const std::lock_guard lock(known().mutex);
     for (const bool measured : {true, false}) {  // what was measured is taken where nothing may be measured
       if (measured ? !MeasuringScope::lives() : measuring) continue;
-      const auto found = known().choices.find(key_of(sizes_, result_, dtype_, ieee_, measured));
+      const auto found = known().choices.find(key_of(sizes_, result_, dtype_, format_, ieee_, measured));
       if (found != known().choices.end()) return found->second;
     }
   }

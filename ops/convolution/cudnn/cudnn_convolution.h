@@ -15,11 +15,13 @@ struct CudnnAlgorithm {
 
 class CudnnConvolution {
  public:
-  /// For contiguous tensors of the current device. The algorithm repeats its results bit by bit; it is the
-  /// fastest by measurement where MeasuringScope asks for that, else the library's first suggestion. Throws
-  /// UnsupportedError if the library is not there, or has no algorithm: for padding that differs at the ends
-  /// of an axis, for tensors of more than 2^31 elements.
-  CudnnConvolution(const ConvolutionSizes& sizes, ConvolutionResult result, DType dtype, Workspace workspace);
+  /// For contiguous tensors of the current device; by CUDNN_TENSOR_NHWC the channels are the last axis, also
+  /// of the kernels, [channels of the result, sizes…, channels]. The algorithm repeats its results bit by
+  /// bit; it is the fastest by measurement where MeasuringScope asks for that, else the library's first
+  /// suggestion. Throws UnsupportedError if the library is not there, or has no algorithm: for padding that
+  /// differs at the ends of an axis, for tensors of more than 2^31 elements.
+  CudnnConvolution(const ConvolutionSizes& sizes, ConvolutionResult result, DType dtype, Workspace workspace,
+                   cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW);
 
   /// Launches only: reads two of the tensors and writes the third.
   void run(void* x, void* kernels, void* y) const;
@@ -32,6 +34,7 @@ class CudnnConvolution {
   ConvolutionSizes sizes_;
   ConvolutionResult result_;
   DType dtype_;
+  cudnnTensorFormat_t format_;
   bool ieee_;  ///< no tensor cores
   CudnnPointer<cudnnTensorDescriptor_t> x_, y_;
   CudnnPointer<cudnnFilterDescriptor_t> kernels_;

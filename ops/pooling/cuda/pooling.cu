@@ -1,5 +1,4 @@
-// Kernels of pooling.
-#include "espalier/ops/cuda/channels_second.h"
+// Kernels of pooling, with the channels before the axes of places or last.
 #include "espalier/ops/cuda/contiguous_input.h"
 #include "espalier/ops/cuda/elements.cuh"
 #include "espalier/ops/cuda/kernels.h"
@@ -9,16 +8,18 @@ namespace espalier::cu {
 
 namespace {
 
-/// A window and the plane that it is in.
+/// A window, the plane that it is in, and which of the channels that come last.
 struct WindowOfPlane {
-  int64_t plane, at[3];
+  int64_t plane, channel, at[3];
 };
-__device__ WindowOfPlane window_of(int64_t number, const PoolAxes& axes) {
-  const int64_t rows = divide(number, axes.at[2].count), slices = divide(rows, axes.at[1].count),
-                planes = divide(slices, axes.at[0].count);
+/// `width`: the channels that come last, or 1.
+__device__ WindowOfPlane window_of(int64_t number, const PoolAxes& axes, int64_t width) {
+  const int64_t window = divide(number, width), rows = divide(window, axes.at[2].count),
+                slices = divide(rows, axes.at[1].count), planes = divide(slices, axes.at[0].count);
   return {planes,
+          number - window * width,
           {slices - planes * axes.at[0].count, rows - slices * axes.at[1].count,
-           number - rows * axes.at[2].count}};
+           window - rows * axes.at[2].count}};
 }
 
 /// Calls `f(place)` for the elements of a window that lie in the plane, in row-major order.
@@ -47,16 +48,16 @@ __device__ void each_element_of(const WindowOfPlane& w, const PoolAxes& axes, F&
 template <class T>
 __global__ void __launch_bounds__(threads_in_block)
     pool_argmax_of(const T* __restrict__ in, int64_t* __restrict__ out, const __grid_constant__ PoolAxes axes,
-                   int64_t n) {
+                   int64_t width, int64_t n) {
   using C = Computed<T>;
   const int64_t elements = axes.elements();
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
-    const WindowOfPlane w = window_of(i, axes);
-    const T* plane = in + w.plane * elements;
+    const WindowOfPlane w = window_of(i, axes, width);
+    const T* plane = in + w.plane * elements * width + w.channel;
     int64_t best = -1;
     C largest(0);
     each_element_of(w, axes, [&](int64_t at) {
-      const C x = static_cast<C>(plane[at]);
+      const C x = static_cast<C>(plane[at * width]);
       if (best >= 0 && !(x > largest || (x != x && largest == largest))) return;
       best = at;
       largest = x;
@@ -69,14 +70,14 @@ __global__ void __launch_bounds__(threads_in_block)
 template <class T>
 __global__ void __launch_bounds__(threads_in_block)
     pool_sum_of(const T* __restrict__ in, T* __restrict__ out, const __grid_constant__ PoolAxes axes,
-                int64_t n) {
+                int64_t width, int64_t n) {
   using C = Computed<T>;
   const int64_t elements = axes.elements();
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
-    const WindowOfPlane w = window_of(i, axes);
-    const T* plane = in + w.plane * elements;
+    const WindowOfPlane w = window_of(i, axes, width);
+    const T* plane = in + w.plane * elements * width + w.channel;
     C sum(0);
-    each_element_of(w, axes, [&](int64_t at) { sum += static_cast<C>(plane[at]); });
+    each_element_of(w, axes, [&](int64_t at) { sum += static_cast<C>(plane[at * width]); });
     out[i] = static_cast<T>(sum);
   }
 }
@@ -106,17 +107,17 @@ __device__ void windows_around(const PoolAxis& axis, int64_t element, int64_t& f
 template <class T>
 __global__ void __launch_bounds__(threads_in_block)
     pool_spread_of(const T* __restrict__ in, T* __restrict__ out, const __grid_constant__ PoolAxes axes,
-                   int64_t n) {
+                   int64_t width, int64_t n) {
   using C = Computed<T>;
   const int64_t windows = axes.windows();
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
-    const int64_t rows = divide(i, axes.at[2].size), slices = divide(rows, axes.at[1].size),
-                  plane = divide(slices, axes.at[0].size);
+    const int64_t element = divide(i, width), rows = divide(element, axes.at[2].size),
+                  slices = divide(rows, axes.at[1].size), plane = divide(slices, axes.at[0].size);
     const int64_t at[3] = {slices - plane * axes.at[0].size, rows - slices * axes.at[1].size,
-                           i - rows * axes.at[2].size};
+                           element - rows * axes.at[2].size};
     int64_t first[3], end[3];
     for (int a = 0; a < 3; ++a) windows_around(axes.at[a], at[a], first[a], end[a]);
-    const T* from = in + plane * windows;
+    const T* from = in + plane * windows * width + i - element * width;
     C sum(0);
     for (int64_t x = first[0]; x < end[0]; ++x) {
       if (!has(axes.at[0], x, at[0])) continue;
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(threads_in_block)
         if (!has(axes.at[1], y, at[1])) continue;
         for (int64_t z = first[2]; z < end[2]; ++z)
           if (has(axes.at[2], z, at[2]))
-            sum += static_cast<C>(from[(x * axes.at[1].count + y) * axes.at[2].count + z]);
+            sum += static_cast<C>(from[((x * axes.at[1].count + y) * axes.at[2].count + z) * width]);
       }
     }
     out[i] = static_cast<T>(sum);
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(threads_in_block)
                   int64_t after2, bool with_padding, int64_t n) {
   const int64_t after[3] = {after0, after1, after2};
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
-    const WindowOfPlane w = window_of(i, axes);
+    const WindowOfPlane w = window_of(i, axes, 1);
     int64_t count = 1;
     for (int a = 0; a < 3; ++a) {
       const PoolAxis& axis = axes.at[a];
@@ -156,19 +157,24 @@ __global__ void __launch_bounds__(threads_in_block)
   }
 }
 
+/// The channels of x that come last, or 1.
+int64_t width_of(const PoolForm& form, const Shape& x) { return form.channels_last ? x[-1] : 1; }
+
 Bound bind_pool_argmax(const Op& op, const KernelCall& call) {
   const Tensor& x = *call.inputs[0];
   Tensor& out = *call.outputs[0];
   const int64_t n = out.elements();
   if (n == 0) return bound([](RandomStream) {});
-  const PoolAxes axes = PoolForm::of(op).windows(x.shape(), op.name());
+  const PoolForm form = PoolForm::of(op);
+  const PoolAxes axes = form.windows(x.shape(), op.name());
+  const int64_t width = width_of(form, x.shape());
   Bound result;
   visit_elements(x.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (!std::is_same_v<T, bool>)
       result = bound([=, from = ContiguousInput(x), to = &out](RandomStream) mutable {
         from.refresh();
         launch(pool_argmax_of<T>, grid_for(n), static_cast<const T*>(from.address()),
-               static_cast<int64_t*>(to->address()), axes, n);
+               static_cast<int64_t*>(to->address()), axes, width, n);
       });
   });
   return result;
@@ -180,14 +186,16 @@ Bound bind_pool_sums(const Op& op, const KernelCall& call, bool spread) {
   Tensor& out = *call.outputs[0];
   const int64_t n = out.elements();
   if (n == 0) return bound([](RandomStream) {});
-  const PoolAxes axes = PoolForm::of(op).windows(spread ? out.shape() : x.shape(), op.name());
+  const PoolForm form = PoolForm::of(op);
+  const PoolAxes axes = form.windows(spread ? out.shape() : x.shape(), op.name());
+  const int64_t width = width_of(form, x.shape());
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (is_real_element<T>)
       result = bound([=, from = ContiguousInput(x), to = &out](RandomStream) mutable {
         from.refresh();
         launch(spread ? pool_spread_of<T> : pool_sum_of<T>, grid_for(n),
-               static_cast<const T*>(from.address()), static_cast<T*>(to->address()), axes, n);
+               static_cast<const T*>(from.address()), static_cast<T*>(to->address()), axes, width, n);
       });
   });
   return result;
@@ -218,17 +226,10 @@ Bound bind_pool_count(const Op& op, const KernelCall& call) {
 }  // namespace
 
 void add_pooling_kernels(KernelRegistry& kernels) {
-  const auto add = [&](std::string_view name, Bound (*bind)(const Op&, const KernelCall&)) {
-    kernels.add(name, [bind](const Op& op, const KernelCall& call) {
-      const PoolForm form = PoolForm::of(op);
-      return form.channels_last ? bind_channels_second(op, call, form.axes(), {}, false, bind)
-                                : bind(op, call);
-    });
-  };
-  add("pool_argmax", bind_pool_argmax);
-  add("pool_sum", bind_pool_sum);
-  add("pool_spread", bind_pool_spread);
-  add("pool_count", bind_pool_count);
+  kernels.add("pool_argmax", bind_pool_argmax);
+  kernels.add("pool_sum", bind_pool_sum);
+  kernels.add("pool_spread", bind_pool_spread);
+  kernels.add("pool_count", bind_pool_count);
 }
 
 }  // namespace espalier::cu
