@@ -21,8 +21,10 @@ namespace {
 
 #if ESPALIER_WITH_CUDNN
 constexpr auto add_convolution_kernels = cu::add_cudnn_kernels;
+constexpr auto add_convolution_epilogue_kernels = cu::add_cudnn_epilogue_kernels;
 #elif ESPALIER_WITH_CUDA
 constexpr auto add_convolution_kernels = cu::add_convolution_kernels;
+constexpr auto add_convolution_epilogue_kernels = cu::add_convolution_epilogue_kernels;
 #endif
 
 }  // namespace
@@ -31,16 +33,17 @@ Backends make_backends() {
   Backends backends;
 #if ESPALIER_WITH_CUDA
   KernelRegistry kernels("cuda");
-  for (const auto add : {cu::add_pointwise_kernels,  cu::add_random_kernels,   cu::add_sampling_kernels,
-                         cu::add_reduce_kernels,     cu::add_argmax_kernels,   cu::add_softmax_kernels,
-                         cu::add_along_axis_kernels, cu::add_index_kernels,    cu::add_scatter_kernels,
-                         cu::add_row_kernels,        cu::add_matmul_kernels,   cu::add_fused_kernels,
-                         cu::add_window_kernels,     add_convolution_kernels,  cu::add_pooling_kernels,
-                         cu::add_product_kernels,    cu::add_ctc_kernels,      cu::add_scan_kernels,
-                         cu::add_search_kernels,     cu::add_sort_kernels,     cu::add_lu_kernels,
-                         cu::add_factor_kernels,     cu::add_triangle_kernels, cu::add_fused_matmul_kernels,
-                         cu::add_sparsemax_kernels,  cu::add_region_kernels,   cu::add_checked_indices_kernel,
-                         cu::add_recurrence_kernels, cu::add_attention_kernels})
+  for (const auto add :
+       {cu::add_pointwise_kernels,  cu::add_random_kernels,    cu::add_sampling_kernels,
+        cu::add_reduce_kernels,     cu::add_argmax_kernels,    cu::add_softmax_kernels,
+        cu::add_along_axis_kernels, cu::add_index_kernels,     cu::add_scatter_kernels,
+        cu::add_row_kernels,        cu::add_matmul_kernels,    cu::add_fused_kernels,
+        cu::add_window_kernels,     add_convolution_kernels,   cu::add_pooling_kernels,
+        cu::add_product_kernels,    cu::add_ctc_kernels,       cu::add_scan_kernels,
+        cu::add_search_kernels,     cu::add_sort_kernels,      cu::add_lu_kernels,
+        cu::add_factor_kernels,     cu::add_triangle_kernels,  cu::add_fused_matmul_kernels,
+        cu::add_sparsemax_kernels,  cu::add_region_kernels,    cu::add_checked_indices_kernel,
+        cu::add_recurrence_kernels, cu::add_attention_kernels, add_convolution_epilogue_kernels})
     add(kernels);
   backends.emplace(DeviceType::cuda, BackendEntry{cuda_backend, cuda_devices, std::move(kernels)});
 #endif

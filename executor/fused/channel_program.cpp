@@ -11,13 +11,6 @@ namespace {
 using Activation = ConvolutionAfter::Activation;
 using Arithmetic = ChannelProgram::Step::Kind;
 
-/// An operand with one number for each channel, or one in all.
-bool is_of_channels(const Spec& operand, int64_t channels) {
-  const Shape& shape = operand.shape;
-  return operand.dtype == DType::float32 &&
-         (shape.elements() == 1 || (shape[-1] == channels && shape.elements() == channels));
-}
-
 std::optional<Arithmetic> kind_of(std::string_view name) {
   if (name == "add") return Arithmetic::add;
   if (name == "subtract") return Arithmetic::subtract;
@@ -29,13 +22,18 @@ std::optional<Arithmetic> kind_of(std::string_view name) {
 class Reader {
  public:
   Reader(const Program& program, size_t result, const Spec& output, const InputSpecs& inputs,
-         const std::vector<bool>& steps_by)
-      : program_(program), result_(result), output_(output), inputs_(inputs), steps_by_(steps_by) {}
+         const std::vector<bool>& steps_by, size_t places)
+      : program_(program),
+        result_(result),
+        output_(output),
+        inputs_(inputs),
+        steps_by_(steps_by),
+        places_(places) {}
 
   std::optional<ChannelProgram> read() {
     const auto& code = program_.instructions;
     if (code.empty() || program_.outputs.size() != 1 || program_.outputs[0] != code.size() - 1 ||
-        output_.dtype != DType::float32 || output_.shape.rank() == 0)
+        output_.shape.rank() <= places_)
       return std::nullopt;
     for (size_t i = 0; i < code.size(); ++i)
       if (!take(code[i], i)) return std::nullopt;
@@ -43,6 +41,19 @@ class Reader {
   }
 
  private:
+  /// Whether the axes from the channels on are those of the output, which a program may see in other shapes.
+  bool is_seen_like_output(const Shape& shape) const {
+    return shape.rank() > places_ && shape.elements() == output_.shape.elements() &&
+           std::equal(shape.end() - places_ - 1, shape.end(), output_.shape.end() - places_ - 1);
+  }
+  /// An operand with one number for each channel, or one in all.
+  bool is_of_channels(const Spec& operand) const {
+    const Shape& shape = operand.shape;
+    const int64_t channels = *(output_.shape.end() - places_ - 1);
+    return operand.dtype == output_.dtype &&
+           (shape.elements() == 1 || (shape.rank() > places_ && *(shape.end() - places_ - 1) == channels &&
+                                      shape.elements() == channels));
+  }
   bool is_so_far(const Argument& a, size_t i) const {
     return i == 0 ? a.from == Argument::From::input && a.index == result_
                   : a.from == Argument::From::value && a.index == i - 1;
@@ -53,8 +64,8 @@ class Reader {
   }
 
   bool take(const Instruction& n, size_t i) {
-    if (n.kind != Instruction::Kind::map || n.extent != Extent::full || n.dtype != DType::float32 ||
-        n.shape.elements() != output_.shape.elements() || n.shape[-1] != output_.shape[-1])
+    if (n.kind != Instruction::Kind::map || n.extent != Extent::full || n.dtype != output_.dtype ||
+        !is_seen_like_output(n.shape))
       return false;
     if (n.arguments.size() == 1) return is_so_far(n.arguments[0], i) && take_activation(n);
     if (n.arguments.size() != 2) return false;
@@ -100,13 +111,13 @@ class Reader {
     }
     if (other.from != Argument::From::input) return false;
     const Spec& operand = *inputs_[other.index];
-    if (steps_by_[other.index] && is_of_channels(operand, output_.shape[-1])) {
+    if (steps_by_[other.index] && is_of_channels(operand)) {
       if (made_.residual && kind != Arithmetic::add && kind != Arithmetic::subtract) return false;
       made_.steps.push_back({*kind, other.index});
       return true;
     }
-    if (kind != Arithmetic::add || made_.residual || operand.dtype != DType::float32 ||
-        operand.shape.elements() != output_.shape.elements() || operand.shape[-1] != output_.shape[-1])
+    if (kind != Arithmetic::add || made_.residual || operand.dtype != output_.dtype ||
+        !is_seen_like_output(operand.shape))
       return false;
     made_.residual = other.index;
     return true;
@@ -117,6 +128,7 @@ class Reader {
   const Spec& output_;
   const InputSpecs& inputs_;
   const std::vector<bool>& steps_by_;
+  const size_t places_;
   ChannelProgram made_;
 };
 
@@ -128,10 +140,15 @@ bool ChannelProgram::scales() const {
   });
 }
 
+bool ChannelProgram::is_biased() const {
+  return (activation == Activation::none || activation == Activation::relu) && steps.size() == 1 &&
+         steps[0].kind == Arithmetic::add && steps[0].input.has_value();
+}
+
 std::optional<ChannelProgram> ChannelProgram::of(const Program& program, size_t result, const Spec& output,
-                                                 const InputSpecs& inputs,
-                                                 const std::vector<bool>& steps_by) {
-  return Reader(program, result, output, inputs, steps_by).read();
+                                                 const InputSpecs& inputs, const std::vector<bool>& steps_by,
+                                                 size_t places) {
+  return Reader(program, result, output, inputs, steps_by, places).read();
 }
 
 }  // namespace espalier

@@ -115,8 +115,8 @@ bool is_dense(const Layout& layout) {
 
 }  // namespace
 
-bool ConvolutionEpilogue::anchors(const Op& op) {
-  return is_op(op, "conv") && attribute<bool>(op, "channels_last");
+bool ConvolutionEpilogue::anchors(const Op& op, DeviceType device) {
+  return is_op(op, "conv") && (device != DeviceType::cpu || attribute<bool>(op, "channels_last"));
 }
 
 Attributes ConvolutionEpilogue::attributes() const {

@@ -1,4 +1,4 @@
-// A convolution with what is computed of its result element by element, in one call of oneDNN.
+// A convolution with what is computed of its result element by element, in one call of oneDNN or cuDNN.
 #pragma once
 #include <optional>
 #include <string>
@@ -24,6 +24,9 @@ struct ChannelProgram {
   float low = 0, high = 0;
 
   bool scales() const;
+  /// Whether it is ReLU at most, of a sum with one bias for each channel, and a residual at most: what cuDNN
+  /// computes.
+  bool is_biased() const;
   /// Whether a NaN of the convolution is lost: oneDNN's maximum of NaN and 0 is 0.
   bool hides_nan() const {
     using Activation = ConvolutionAfter::Activation;
@@ -31,10 +34,11 @@ struct ChannelProgram {
            (onednn_for_arm && activation == Activation::sigmoid);
   }
   /// `program` in this form, or nothing if it does not have it. The program reads the result of a
-  /// convolution, with the channels last, as its input `result`. Only inputs for which `steps_by` is true
-  /// become steps.
+  /// convolution, with `places` axes behind the channels, as its input `result`. Only inputs for which
+  /// `steps_by` is true become steps.
   static std::optional<ChannelProgram> of(const Program& program, size_t result, const Spec& output,
-                                          const InputSpecs& inputs, const std::vector<bool>& steps_by);
+                                          const InputSpecs& inputs, const std::vector<bool>& steps_by,
+                                          size_t places);
 };
 
 /// The convolution is computed with kernels · scale. With a `key`, which says of which leaves kernels, scale
@@ -49,8 +53,8 @@ class ConvolutionEpilogue : public EpilogueOp {
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override;
   int64_t workspace_bytes(const PlannedCall& call) const override;
 
-  /// Whether it is a convolution of which, in float32, this can be made.
-  static bool anchors(const Op& op);
+  /// Whether it is a convolution of which this can be made on such a device, for some dtypes of its result.
+  static bool anchors(const Op& op, DeviceType device);
   const ChannelProgram& channels() const { return channels_; }
   /// Empty: kernels and bias may differ from run to run.
   const std::string& key() const { return key_; }

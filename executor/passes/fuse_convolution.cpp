@@ -76,8 +76,10 @@ std::string recipe(const Graph& graph, ValueRef v) {
   return text + std::to_string(v.output);
 }
 
-bool is_anchor(const GraphNode& n) {
-  return ConvolutionEpilogue::anchors(*n.op) && n.outputs[0].dtype == DType::float32 &&
+bool is_anchor(const GraphNode& n, DeviceType device) {
+  const DType dtype = n.outputs[0].dtype;
+  return ConvolutionEpilogue::anchors(*n.op, device) &&
+         (dtype == DType::float32 || (device != DeviceType::cpu && is_half(dtype))) &&
          n.outputs[0].shape.elements() > 0;
 }
 
@@ -145,7 +147,9 @@ class Fusion {
   using Inputs = SmallVector<ValueRef, 2>;
 
   /// Whether the value is that of a convolution, for one reader.
-  bool is_read_once(ValueRef v) const { return is_anchor(graph_.nodes[v.node]) && readers_[v.node] == 1; }
+  bool is_read_once(ValueRef v) const {
+    return is_anchor(graph_.nodes[v.node], graph_.device) && readers_[v.node] == 1;
+  }
 
   std::optional<TakenProgram> taken_by(ValueRef convolution, const Program& program, const Inputs& inputs,
                                        const InputSpecs& specs) const {
@@ -156,8 +160,11 @@ class Fusion {
       std::vector<bool> steps_by;
       for (const ValueRef& input : inputs)
         steps_by.push_back(!packs || (input.node < made_of_leaves_.size() && made_of_leaves_[input.node]));
-      auto channels = ChannelProgram::of(program, k, n.outputs[0], specs, steps_by);
+      const bool channels_last = attribute<bool>(*n.op, "channels_last");
+      auto channels = ChannelProgram::of(program, k, n.outputs[0], specs, steps_by,
+                                         channels_last ? 0 : n.outputs[0].shape.rank() - 2);
       if (!channels || (!packs && channels->scales())) continue;
+      if (graph_.device != DeviceType::cpu && !channels->is_biased()) continue;
       if (!inference_ && channels->hides_nan()) continue;  // a training that diverges must show it
       return TakenProgram{std::move(*channels), packs};
     }
@@ -232,9 +239,9 @@ class Fusion {
 }  // namespace
 
 bool fuse_convolution(Graph& graph, const CompileOptions& options) {
-  if (graph.device != DeviceType::cpu) return false;
-  if (std::ranges::none_of(graph.nodes, is_anchor)) return false;
-  const bool keeps = options.keeps_leaves(graph);
+  const auto anchors = [&](const GraphNode& n) { return is_anchor(n, graph.device); };
+  if (std::ranges::none_of(graph.nodes, anchors)) return false;
+  const bool keeps = graph.device == DeviceType::cpu && options.keeps_leaves(graph);
   bool changed = keeps && Fusion(graph, options.inference, keeps).divide_programs();
   Fusion fusion(graph, options.inference, keeps);
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) changed |= fusion.take_in(i);

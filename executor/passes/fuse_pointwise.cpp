@@ -41,7 +41,7 @@ class Fuser {
     const GraphNode& n = graph_.nodes[cluster.members[0]];
     return std::any_of(n.inputs.begin(), n.inputs.end(), [&](const ValueRef& input) {
       const Op& op = *graph_.nodes[input.node].op;
-      return op.traits().anchors_epilogue || ConvolutionEpilogue::anchors(op);
+      return op.traits().anchors_epilogue || ConvolutionEpilogue::anchors(op, graph_.device);
     });
   }
 

@@ -3,12 +3,14 @@
 // made on the device of its handle, and tensors and the workspace must lie in device memory. Each routine has
 // an algorithm whose order of additions is not fixed, which is suggested first, one with a workspace, which
 // is overwritten, and, forwards, one without. With the channels last there is only the one with a workspace.
+// Of bfloat16 it has no convolution with biases.
 #include "cudnn.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,11 @@ struct cudnnConvolutionStruct {
   int groups = 1;
   cudnnDataType_t compute{};
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+};
+struct cudnnActivationStruct {
+  bool is_set = false;
+  cudnnActivationMode_t mode{};
+  cudnnNanPropagation_t of_nan{};
 };
 
 namespace emulated {
@@ -132,9 +139,29 @@ cudnnStatus_t suggest(cudnnHandle_t handle, const cudnnTensorStruct* x, const cu
 
 enum class Part { y, x, w };
 
+/// What follows a convolution forwards: act(y + alpha2 · z + bias).
+struct Behind {
+  const void* z = nullptr;  ///< null: alpha2 is 0
+  const void* bias = nullptr;
+  bool relu = false, keeps_nan = false;
+};
+
+template <class T, class C>
+void follow(const Behind& behind, const cudnnTensorStruct& y_of, std::vector<C>& sums) {
+  const auto *z = static_cast<const T*>(behind.z), *bias = static_cast<const T*>(behind.bias);
+  const auto channels = static_cast<size_t>(y_of.sizes[1]), step = static_cast<size_t>(y_of.strides[1]);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (z) sums[i] += static_cast<C>(z[i]);
+    sums[i] += static_cast<C>(bias[i / step % channels]);
+    if (!behind.relu || (behind.keeps_nan && sums[i] != sums[i])) continue;
+    sums[i] = sums[i] > C(0) ? sums[i] : C(0);
+  }
+}
+
 template <class T, class C>
 void convolve(const cudnnTensorStruct& x_of, T* x, const cudnnFilterStruct& w_of, T* w,
-              const cudnnConvolutionStruct& c, const cudnnTensorStruct& y_of, T* y, Part part) {
+              const cudnnConvolutionStruct& c, const cudnnTensorStruct& y_of, T* y, Part part,
+              const Behind* behind) {
   const auto padded = [](const std::vector<int>& v, size_t from, int fill) {
     std::array<int64_t, 3> all{fill, fill, fill};
     for (size_t i = from; i < v.size(); ++i) all[i + 3 - v.size()] = v[i];
@@ -183,6 +210,7 @@ void convolve(const cudnnTensorStruct& x_of, T* x, const cudnnFilterStruct& w_of
                       else
                         sums[at_w] += static_cast<C>(x[at_x]) * static_cast<C>(y[at_y]);
                     }
+  if (behind) follow<T, C>(*behind, y_of, sums);
   T* const to = part == Part::y ? y : part == Part::x ? x : w;
   for (size_t i = 0; i < targets; ++i) to[i] = static_cast<T>(sums[i]);
 }
@@ -204,7 +232,7 @@ struct Operands {
 
 cudnnStatus_t enqueue(const char* function, cudnnHandle_t handle, const Operands& all,
                       const cudnnConvolutionStruct* c, int algorithm, void* workspace, size_t bytes,
-                      const void* alpha, const void* beta, Part part) {
+                      const void* alpha, const void* beta, Part part, std::optional<Behind> behind = {}) {
   if (!handle) return CUDNN_STATUS_NOT_INITIALIZED;
   if (const cudnnStatus_t bad = fit(all.x_of, all.w_of, c, all.y_of); bad != CUDNN_STATUS_SUCCESS) return bad;
   if (algorithm < 0 || algorithm > 1 || (algorithm == 0 && all.w_of->format == CUDNN_TENSOR_NHWC))
@@ -220,16 +248,19 @@ cudnnStatus_t enqueue(const char* function, cudnnHandle_t handle, const Operands
     return enqueue_kernel(
         r, call, handle->stream,
         [&r, function, x_of = *all.x_of, w_of = *all.w_of, y_of = *all.y_of, c = *c, all, workspace, wanted,
-         part]() -> std::string {
+         part, behind]() -> std::string {
           const size_t size = bytes_of(x_of.type);
           const auto beyond = [&](const void* p, size_t n) { return n > 0 && r.find(p, n) == nullptr; };
           if (beyond(all.x, product(x_of.sizes) * size) || beyond(all.w, product(w_of.sizes) * size) ||
-              beyond(all.y, product(y_of.sizes) * size) || beyond(workspace, wanted))
+              beyond(all.y, product(y_of.sizes) * size) || beyond(workspace, wanted) ||
+              (behind && beyond(behind->bias, static_cast<size_t>(y_of.sizes[1]) * size)) ||
+              (behind && behind->z && beyond(behind->z, product(y_of.sizes) * size)))
             return std::string(function) + ": an operand or the workspace lies beyond its memory";
           if (wanted > 0) std::memset(workspace, 0xA5, wanted);
           const auto run = [&]<class T, class C>(T*, C*) {
             const auto at = [](const void* p) { return static_cast<T*>(const_cast<void*>(p)); };
-            convolve<T, C>(x_of, at(all.x), w_of, at(all.w), c, y_of, at(all.y), part);
+            convolve<T, C>(x_of, at(all.x), w_of, at(all.w), c, y_of, at(all.y), part,
+                           behind ? &*behind : nullptr);
           };
           switch (x_of.type) {
             case CUDNN_DATA_FLOAT: run(static_cast<float*>(nullptr), static_cast<float*>(nullptr)); break;
@@ -331,6 +362,14 @@ cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t w, cudnnDataTyp
   *w = {type, format, {sizes, sizes + axes}};
   return CUDNN_STATUS_SUCCESS;
 }
+cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t* a) { return create(a); }
+cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t a) { return destroy(a); }
+cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t a, cudnnActivationMode_t mode,
+                                           cudnnNanPropagation_t of_nan, double /*coefficient*/) {
+  if (!a || mode < CUDNN_ACTIVATION_SIGMOID || mode > CUDNN_ACTIVATION_SWISH) return CUDNN_STATUS_BAD_PARAM;
+  *a = {true, mode, of_nan};
+  return CUDNN_STATUS_SUCCESS;
+}
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* c) { return create(c); }
 cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t c) { return destroy(c); }
 cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t c, int axes, const int padding[],
@@ -415,6 +454,38 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha,
                                       const void* beta, const cudnnTensorDescriptor_t y_of, void* y) {
   return enqueue("cudnnConvolutionForward", handle, {x_of, x, w_of, w, y_of, y}, c, algorithm, workspace,
                  bytes, alpha, beta, Part::y);
+}
+cudnnStatus_t cudnnConvolutionBiasActivationForward(
+    cudnnHandle_t handle, const void* alpha1, const cudnnTensorDescriptor_t x_of, const void* x,
+    const cudnnFilterDescriptor_t w_of, const void* w, const cudnnConvolutionDescriptor_t c,
+    cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes, const void* alpha2,
+    const cudnnTensorDescriptor_t z_of, const void* z, const cudnnTensorDescriptor_t bias_of,
+    const void* bias, const cudnnActivationDescriptor_t a, const cudnnTensorDescriptor_t y_of, void* y) {
+  if (!handle) return CUDNN_STATUS_NOT_INITIALIZED;
+  if (const cudnnStatus_t bad = fit(x_of, w_of, c, y_of); bad != CUDNN_STATUS_SUCCESS) return bad;
+  if (!z_of || !z || !bias_of || !bias || !a || !alpha2) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+  std::vector<int> one_per_channel(y_of->sizes.size(), 1);
+  one_per_channel[1] = y_of->sizes[1];
+  if (!a->is_set || bias_of->sizes != one_per_channel || bias_of->type != y_of->type ||
+      bias_of->strides[1] != 1 || z_of->type != y_of->type || z_of->sizes != y_of->sizes ||
+      z_of->strides != y_of->strides || x == y)
+    return CUDNN_STATUS_BAD_PARAM;
+  if (a->mode != CUDNN_ACTIVATION_RELU && a->mode != CUDNN_ACTIVATION_IDENTITY)
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  if (a->mode == CUDNN_ACTIVATION_IDENTITY && algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  if (x_of->type == CUDNN_DATA_BFLOAT16) return CUDNN_STATUS_NOT_SUPPORTED;
+  const bool has_z = is(alpha2, c->compute, 1);
+  if (!has_z && !is(alpha2, c->compute, 0)) return CUDNN_STATUS_NOT_SUPPORTED;
+  const float zero = 0;
+  const double zero64 = 0;
+  const bool wide = c->compute == CUDNN_DATA_DOUBLE;
+  return enqueue("cudnnConvolutionBiasActivationForward", handle, {x_of, x, w_of, w, y_of, y}, c, algorithm,
+                 workspace, bytes, alpha1, wide ? static_cast<const void*>(&zero64) : &zero, Part::y,
+                 Behind{.z = has_z ? z : nullptr,
+                        .bias = bias,
+                        .relu = a->mode == CUDNN_ACTIVATION_RELU,
+                        .keeps_nan = a->of_nan == CUDNN_PROPAGATE_NAN});
 }
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha,
                                            const cudnnFilterDescriptor_t w_of, const void* w,

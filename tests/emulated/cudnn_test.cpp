@@ -1,11 +1,15 @@
 // Convolutions by cuDNN: an emulated one for the whole program, opened as the real one is.
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include "emulated_cuda.h"
 #include "espalier/core/cuda/runtime.h"
 #include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/core/op_registry.h"
 #include "espalier/core/random.h"
 #include "espalier/executor/executor.h"
 #include "espalier/nn/activation.h"
@@ -105,6 +109,21 @@ BOOST_AUTO_TEST_CASE(channels_may_be_last) {
   for (const ConvolutionResult result : all_results)  // of 64 bits the library has none
     BOOST_CHECK_THROW(cu::CudnnConvolution(s, result, float64, Workspace(), CUDNN_TENSOR_NHWC),
                       UnsupportedError);
+  using List = std::vector<int64_t>;
+  const OpPtr op = make_op("conv", {{"stride", List{1, 1}},
+                                    {"dilation", List{1, 1}},
+                                    {"before", List{1, 0}},
+                                    {"after", List{1, 0}},
+                                    {"groups", int64_t{1}},
+                                    {"channels_last", true}});
+  const auto by = [&](Device device) {
+    const Variable x = numbers({2, 7, 6, 3}).to(device), kernels = numbers({4, 3, 3, 2}, -2, 2, 1).to(device);
+    return apply(op, {&x, &kernels}, std::source_location::current()).value().to(cpu());
+  };
+  BOOST_TEST(difference(by(gpu()), by(cpu())) < 1e-13);
+  emulated::fail_next("cudnnConvolutionForward");  // so copies have them second
+  BOOST_CHECK_EXCEPTION(by(gpu()), DeviceError, says({"cudnnConvolutionForward"}));
+  emulated::reset();
 }
 
 BOOST_AUTO_TEST_CASE(a_plan_of_16_bits_has_the_channels_last) {
@@ -140,6 +159,43 @@ BOOST_AUTO_TEST_CASE(a_plan_of_16_bits_has_the_channels_last) {
   BOOST_CHECK_EXCEPTION(train(gpu(), Precision::bfloat16), DeviceError,
                         says({"cudnnConvolutionBackwardFilter"}));
   emulated::reset();
+}
+
+/// Those of bfloat16 the emulated library refuses.
+BOOST_AUTO_TEST_CASE(a_plan_adds_biases_in_the_call_of_a_convolution) {
+  espalier::seed(2);
+  nn::Conv2d first(4, {.kernel = 3, .padding = 1}), second(4, {.kernel = 3, .padding = 1});
+  const Variable x = placeholder("x", {2, 3, 6, 5}), hidden = relu(first(x)), y = second(hidden) + hidden;
+  for (const nn::Conv2d& layer : {first, second})
+    set_value(layer.parameter("bias"), numbers({4}, -1, 1, 5).to(float32));
+  Tensor images = numbers({2, 3, 6, 5}, -1, 1, 3).to(float32);
+  const auto run = [&](Device device, Precision precision, std::vector<std::string> without = {}) {
+    const Executor executor = y.get_executor({.mode = Mode::inference,
+                                              .devices = {device},
+                                              .precision = precision,
+                                              .without = std::move(without)});
+    (void)executor.run({{"x", images}});
+    return executor.run({{"x", images}});  // launched as a graph
+  };
+  const Tensor expected = run(cpu(), Precision::float32);
+  for (const Precision precision : {Precision::float32, Precision::float16, Precision::bfloat16}) {
+    const double most = precision == Precision::float32 ? 1e-5 : precision == Precision::float16 ? 0.01 : 0.1;
+    BOOST_TEST(difference(run(gpu(), precision).to(float32), expected) < most);
+    emulated::fail_next("cudnnConvolutionBiasActivationForward");
+    if (precision == Precision::bfloat16) {
+      BOOST_CHECK_NO_THROW(run(gpu(), precision));
+      emulated::cancel_failures();
+    } else {
+      BOOST_CHECK_EXCEPTION(run(gpu(), precision), DeviceError,
+                            says({"cudnnConvolutionBiasActivationForward"}));
+      emulated::reset();
+    }
+  }
+  images.at<float>({1, 2, 3, 4}) = std::numeric_limits<float>::quiet_NaN();
+  const Tensor fused = run(gpu(), Precision::float32),
+               apart = run(gpu(), Precision::float32, {"fuse_convolution"});
+  for (size_t i = 0; i < fused.span<float>().size(); ++i)
+    BOOST_TEST(std::isnan(fused.span<float>()[i]) == std::isnan(apart.span<float>()[i]));
 }
 
 BOOST_AUTO_TEST_CASE(the_library_is_called_and_its_failures_are_told) {

@@ -122,11 +122,6 @@ Bound bind_matmul_update(const Op& op, const KernelCall& call) {
   return std::make_unique<BoundUpdateInParts>(call, form);
 }
 
-Bound bind_epilogue(const Op& op, const KernelCall& call, const BindContext& context) {
-  return std::make_unique<BoundInParts>(static_cast<const EpilogueOp&>(op), call, context,
-                                        Workspace::of(context));
-}
-
 Bound bind_matmul_epilogue(const Op& anchored, const KernelCall& call, const BindContext& context) {
   const auto& op = static_cast<const MatmulEpilogue&>(anchored);
   const auto [epilogue, bias] = op.for_library(call);
@@ -139,6 +134,15 @@ Bound bind_matmul_epilogue(const Op& anchored, const KernelCall& call, const Bin
 }
 
 }  // namespace
+
+Bound bind_epilogue(const Op& op, const KernelCall& call, const BindContext& context) {
+  return std::make_unique<BoundInParts>(static_cast<const EpilogueOp&>(op), call, context,
+                                        Workspace::of(context));
+}
+
+void add_convolution_epilogue_kernels(KernelRegistry& kernels) {
+  kernels.add("conv_epilogue", bind_epilogue);
+}
 
 void add_fused_matmul_kernels(KernelRegistry& kernels) {
   kernels.add("matmul_update", bind_matmul_update);

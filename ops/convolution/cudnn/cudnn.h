@@ -24,6 +24,9 @@ namespace espalier::cu {
   X(cudnnSetConvolutionNdDescriptor)               \
   X(cudnnSetConvolutionGroupCount)                 \
   X(cudnnSetConvolutionMathType)                   \
+  X(cudnnCreateActivationDescriptor)               \
+  X(cudnnDestroyActivationDescriptor)              \
+  X(cudnnSetActivationDescriptor)                  \
   X(cudnnGetConvolutionForwardAlgorithm_v7)        \
   X(cudnnGetConvolutionBackwardDataAlgorithm_v7)   \
   X(cudnnGetConvolutionBackwardFilterAlgorithm_v7) \
@@ -31,6 +34,7 @@ namespace espalier::cu {
   X(cudnnFindConvolutionBackwardDataAlgorithmEx)   \
   X(cudnnFindConvolutionBackwardFilterAlgorithmEx) \
   X(cudnnConvolutionForward)                       \
+  X(cudnnConvolutionBiasActivationForward)         \
   X(cudnnConvolutionBackwardData)                  \
   X(cudnnConvolutionBackwardFilter)
 
@@ -67,6 +71,7 @@ class CudnnCall {
 struct CudnnFree {
   void operator()(cudnnTensorDescriptor_t x) const { cudnn()->cudnnDestroyTensorDescriptor(x); }
   void operator()(cudnnFilterDescriptor_t x) const { cudnn()->cudnnDestroyFilterDescriptor(x); }
+  void operator()(cudnnActivationDescriptor_t x) const { cudnn()->cudnnDestroyActivationDescriptor(x); }
   void operator()(cudnnConvolutionDescriptor_t x) const { cudnn()->cudnnDestroyConvolutionDescriptor(x); }
 };
 /// Owns a descriptor.

@@ -8,6 +8,7 @@
 
 #include "espalier/core/cuda/runtime.h"
 #include "espalier/core/error.h"
+#include "espalier/ops/convolution/cudnn/descriptors.h"
 #include "espalier/ops/convolution/device_workspace.h"
 #include "espalier/ops/matmul/cuda/measuring.h"
 #include "espalier/ops/matmul/matmul_precision.h"
@@ -17,16 +18,6 @@ namespace espalier::cu {
 namespace {
 
 constexpr int most_algorithms = 16;
-
-cudnnDataType_t cudnn_type(DType dtype) {
-  switch (dtype) {
-    case DType::float32: return CUDNN_DATA_FLOAT;
-    case DType::float64: return CUDNN_DATA_DOUBLE;
-    case DType::float16: return CUDNN_DATA_HALF;
-    case DType::bfloat16: return CUDNN_DATA_BFLOAT16;
-    default: throw UnsupportedError("cuDNN convolves reals");
-  }
-}
 
 /// Axes of the library, which wants two or three: of the first ones, those of size 1 say nothing.
 size_t first_axis(const ConvolutionSizes& s) {
@@ -55,44 +46,6 @@ void check_sizes(const ConvolutionSizes& s) {
   }
 }
 
-template <class T>
-CudnnPointer<T> created(cudnnStatus_t (*create)(T*), const char* what) {
-  T made = nullptr;
-  check(create(&made), what);
-  return CudnnPointer<T>(made);
-}
-
-/// Strides of [batch, channels, sizes…].
-std::vector<int> packed_strides(const std::vector<int>& sizes, cudnnTensorFormat_t format) {
-  const bool channels_last = format == CUDNN_TENSOR_NHWC;
-  std::vector<int> strides(sizes.size(), 1);
-  int step = channels_last ? sizes[1] : 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    if (channels_last && i == 1) continue;
-    strides[i] = step;
-    step *= sizes[i];
-  }
-  return strides;
-}
-
-CudnnPointer<cudnnTensorDescriptor_t> tensor(DType dtype, cudnnTensorFormat_t format,
-                                             const std::vector<int>& sizes) {
-  auto made = created(cudnn()->cudnnCreateTensorDescriptor, "cudnnCreateTensorDescriptor");
-  const std::vector<int> strides = packed_strides(sizes, format);
-  check(cudnn()->cudnnSetTensorNdDescriptor(made.get(), cudnn_type(dtype), static_cast<int>(sizes.size()),
-                                            sizes.data(), strides.data()),
-        "cudnnSetTensorNdDescriptor");
-  return made;
-}
-CudnnPointer<cudnnFilterDescriptor_t> filter(DType dtype, cudnnTensorFormat_t format,
-                                             const std::vector<int>& sizes) {
-  auto made = created(cudnn()->cudnnCreateFilterDescriptor, "cudnnCreateFilterDescriptor");
-  check(cudnn()->cudnnSetFilterNdDescriptor(made.get(), cudnn_type(dtype), format,
-                                            static_cast<int>(sizes.size()), sizes.data()),
-        "cudnnSetFilterNdDescriptor");
-  return made;
-}
-
 /// The first of them, which are in the order of their times, that may be used.
 template <class Perf>
 CudnnAlgorithm first_of(std::span<const Perf> found, bool ieee, size_t limit) {
@@ -118,23 +71,6 @@ Known& known() {
 }
 constexpr size_t most_known = 4096;
 
-std::vector<int64_t> key_of(const ConvolutionSizes& s, ConvolutionResult result, DType dtype,
-                            cudnnTensorFormat_t format, bool ieee, bool measured) {
-  std::vector<int64_t> key{current_device(),
-                           static_cast<int64_t>(result),
-                           static_cast<int64_t>(dtype),
-                           static_cast<int64_t>(format),
-                           ieee,
-                           measured,
-                           s.batch,
-                           s.groups,
-                           s.in_channels,
-                           s.out_channels};
-  for (const auto* each : {&s.in, &s.out, &s.kernel, &s.stride, &s.dilation, &s.before})
-    key.insert(key.end(), each->begin(), each->end());
-  return key;
-}
-
 }  // namespace
 
 CudnnConvolution::CudnnConvolution(const ConvolutionSizes& sizes, ConvolutionResult result, DType dtype,
@@ -149,9 +85,11 @@ CudnnConvolution::CudnnConvolution(const ConvolutionSizes& sizes, ConvolutionRes
   check_sizes(sizes);
   const ConvolutionSizes& s = sizes_;
   const size_t first = first_axis(s);
-  x_ = tensor(dtype, format, integers({s.batch, s.groups * s.in_channels}, s.in, first));
-  y_ = tensor(dtype, format, integers({s.batch, s.groups * s.out_channels}, s.out, first));
-  kernels_ = filter(dtype, format, integers({s.groups * s.out_channels, s.in_channels}, s.kernel, first));
+  places_ = most_convolution_axes - first;
+  x_ = tensor_descriptor(dtype, format, integers({s.batch, s.groups * s.in_channels}, s.in, first));
+  y_ = tensor_descriptor(dtype, format, integers({s.batch, s.groups * s.out_channels}, s.out, first));
+  kernels_ =
+      filter_descriptor(dtype, format, integers({s.groups * s.out_channels, s.in_channels}, s.kernel, first));
   convolution_ = created(cudnn()->cudnnCreateConvolutionDescriptor, "cudnnCreateConvolutionDescriptor");
   const std::vector<int> before = integers({}, s.before, first), stride = integers({}, s.stride, first),
                          dilation = integers({}, s.dilation, first);
@@ -170,14 +108,31 @@ CudnnConvolution::CudnnConvolution(const ConvolutionSizes& sizes, ConvolutionRes
         workspace.take({static_cast<int64_t>(algorithm_.workspace)}, DType::boolean, gpu(current_device()));
 }
 
+std::vector<int64_t> CudnnConvolution::key(bool measured) const {
+  const ConvolutionSizes& s = sizes_;
+  std::vector<int64_t> key{current_device(),
+                           static_cast<int64_t>(result_),
+                           static_cast<int64_t>(dtype_),
+                           static_cast<int64_t>(format_),
+                           ieee_,
+                           measured,
+                           s.batch,
+                           s.groups,
+                           s.in_channels,
+                           s.out_channels};
+  for (const auto* each : {&s.in, &s.out, &s.kernel, &s.stride, &s.dilation, &s.before})
+    key.insert(key.end(), each->begin(), each->end());
+  return key;
+}
+
 CudnnAlgorithm CudnnConvolution::choose(int64_t limit) const {
   const bool measuring = MeasuringScope::wanted();
-  const auto key = key_of(sizes_, result_, dtype_, format_, ieee_, measuring);
+  const auto own = key(measuring);
   {
     const std::lock_guard lock(known().mutex);
     for (const bool measured : {true, false}) {  // what was measured is taken where nothing may be measured
       if (measured ? !MeasuringScope::lives() : measuring) continue;
-      const auto found = known().choices.find(key_of(sizes_, result_, dtype_, format_, ieee_, measured));
+      const auto found = known().choices.find(key(measured));
       if (found != known().choices.end()) return found->second;
     }
   }
@@ -196,7 +151,7 @@ CudnnAlgorithm CudnnConvolution::choose(int64_t limit) const {
   }
   const std::lock_guard lock(known().mutex);
   if (known().choices.size() >= most_known) known().choices.clear();
-  return known().choices[key] = algorithm;
+  return known().choices[own] = algorithm;
 }
 
 CudnnAlgorithm CudnnConvolution::suggested(size_t limit) const {
@@ -222,17 +177,21 @@ CudnnAlgorithm CudnnConvolution::suggested(size_t limit) const {
               "cudnnGetConvolutionBackwardFilterAlgorithm_v7");
 }
 
-CudnnAlgorithm CudnnConvolution::measured(size_t limit) const {
+CudnnConvolution::TrialOperands CudnnConvolution::trial_operands() const {
   const auto zeros_of = [&](int64_t elements) {
     Tensor memory({elements}, dtype_, gpu(current_device()));
     zero_elements(memory);
     return memory;
   };
   const ConvolutionSizes& s = sizes_;
-  const Tensor x = zeros_of(s.batch * s.groups * s.in_channels * s.in_places()),
-               y = zeros_of(s.batch * s.groups * s.out_channels * s.out_places()),
-               kernels = zeros_of(s.groups * s.out_channels * s.in_channels * s.kernel_places()),
-               room({static_cast<int64_t>(limit)}, DType::boolean, gpu(current_device()));
+  return {zeros_of(s.batch * s.groups * s.in_channels * s.in_places()),
+          zeros_of(s.groups * s.out_channels * s.in_channels * s.kernel_places()),
+          zeros_of(s.batch * s.groups * s.out_channels * s.out_places())};
+}
+
+CudnnAlgorithm CudnnConvolution::measured(size_t limit) const {
+  const auto [x, kernels, y] = trial_operands();
+  const Tensor room({static_cast<int64_t>(limit)}, DType::boolean, gpu(current_device()));
   const NoCaptureScope
       alone;  // the library synchronizes the device; before the handle, which captures wait for
   const CudnnCall call;

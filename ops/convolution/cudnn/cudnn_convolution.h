@@ -1,5 +1,7 @@
 // A convolution, or one of its gradients, by cuDNN.
 #pragma once
+#include <vector>
+
 #include "espalier/core/workspace.h"
 #include "espalier/ops/convolution/convolution_primitive.h"
 #include "espalier/ops/convolution/cudnn/cudnn.h"
@@ -26,10 +28,14 @@ class CudnnConvolution {
   /// Launches only: reads two of the tensors and writes the third.
   void run(void* x, void* kernels, void* y) const;
 
- private:
-  CudnnAlgorithm choose(int64_t limit) const;
-  CudnnAlgorithm suggested(size_t limit) const;
-  CudnnAlgorithm measured(size_t limit) const;
+ protected:
+  struct TrialOperands {
+    Tensor x, kernels, y;
+  };
+  /// Zeros, to try a call with. Throws OutOfMemory.
+  TrialOperands trial_operands() const;
+  /// Differs for other devices, cases, and ways to choose.
+  std::vector<int64_t> key(bool measured) const;
 
   ConvolutionSizes sizes_;
   ConvolutionResult result_;
@@ -41,6 +47,12 @@ class CudnnConvolution {
   CudnnPointer<cudnnConvolutionDescriptor_t> convolution_;
   CudnnAlgorithm algorithm_;
   Tensor workspace_;
+  size_t places_;  ///< axes of the library beside batch and channels
+
+ private:
+  CudnnAlgorithm choose(int64_t limit) const;
+  CudnnAlgorithm suggested(size_t limit) const;
+  CudnnAlgorithm measured(size_t limit) const;
 };
 
 }  // namespace espalier::cu

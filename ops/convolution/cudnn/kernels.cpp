@@ -1,40 +1,21 @@
 // The kernels of convolution and its gradients: cuDNN, and Espalier's own where cuDNN has none.
 #include "espalier/ops/cuda/kernels.h"
 
-#include <algorithm>
 #include <optional>
 
-#include "espalier/core/channels_last.h"
 #include "espalier/core/error.h"
 #include "espalier/ops/convolution/cudnn/cudnn_convolution.h"
+#include "espalier/ops/convolution/cudnn/moved_kernels.h"
+#include "espalier/ops/cuda/channels_second.h"
 #include "espalier/ops/cuda/contiguous_input.h"
 
 namespace espalier::cu {
 
 namespace {
 
-/// Memory for the kernels of a convolution with the channels last, which have them second themselves.
-class KernelsWithChannelsLast {
- public:
-  KernelsWithChannelsLast(const Tensor& like, Workspace& workspace)
-      : memory_(workspace.take(with_channels_last(like.shape()), like.dtype(), like.device())) {
-    Layout layout = memory_.layout();
-    for (Dims* list : {&layout.shape.dims(), &layout.strides})
-      std::rotate(list->begin() + 1, list->end() - 1, list->end());
-    seen_ = Tensor(memory_.storage(), layout, memory_.dtype());
-  }
-
-  void* address() const { return memory_.address(); }
-  void read(const Tensor& kernels) { copy_elements(kernels, seen_); }
-  void write(Tensor& kernels) const { copy_elements(seen_, kernels); }
-
- private:
-  Tensor memory_, seen_;  ///< as the library has it, and with the channels second
-};
-
 /// Copies of operands that do not lie as the library reads them are renewed before each run.
 struct CudnnKernel {
-  std::optional<KernelsWithChannelsLast> kernels;
+  std::optional<MovedKernels> kernels;
   CudnnConvolution convolution;
   ContiguousInput first, second;
 };
@@ -52,14 +33,18 @@ Bound bind_cudnn(const Op& op, const KernelCall& call, const BindContext& contex
   std::shared_ptr<CudnnKernel> kernel;
   try {
     Workspace workspace = Workspace::of(context);
-    std::optional<KernelsWithChannelsLast> kernels;
+    std::optional<MovedKernels> kernels;
     if (form.channels_last) kernels.emplace(result == ConvolutionResult::kernels ? *out : b, workspace);
     const cudnnTensorFormat_t format = form.channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
     kernel = std::make_shared<CudnnKernel>(
         CudnnKernel{std::move(kernels), CudnnConvolution(sizes, result, out->dtype(), workspace, format),
                     ContiguousInput(a), ContiguousInput(b)});
   } catch (const UnsupportedError&) {
-    return bind_direct_convolution(op, call);
+    if (!form.channels_last) return bind_direct_convolution(op, call);
+    const bool to_kernels = result == ConvolutionResult::kernels;
+    return bind_channels_second(
+        op, call, form.axes(), {to_kernels ? size_t{2} : size_t{1}}, to_kernels,
+        [&](const Op& other, const KernelCall& moved) { return bind_cudnn(other, moved, context, result); });
   }
   return bound([kernel, out, weights = &b, result](RandomStream) {
     kernel->first.refresh();

@@ -31,6 +31,16 @@ typedef enum {
 } cudnnMathType_t;
 typedef enum { CUDNN_NON_DETERMINISTIC = 0, CUDNN_DETERMINISTIC = 1 } cudnnDeterminism_t;
 typedef enum { CUDNN_TENSOR_NCHW = 0, CUDNN_TENSOR_NHWC = 1 } cudnnTensorFormat_t;
+typedef enum { CUDNN_NOT_PROPAGATE_NAN = 0, CUDNN_PROPAGATE_NAN = 1 } cudnnNanPropagation_t;
+typedef enum {
+  CUDNN_ACTIVATION_SIGMOID = 0,
+  CUDNN_ACTIVATION_RELU = 1,
+  CUDNN_ACTIVATION_TANH = 2,
+  CUDNN_ACTIVATION_CLIPPED_RELU = 3,
+  CUDNN_ACTIVATION_ELU = 4,
+  CUDNN_ACTIVATION_IDENTITY = 5,
+  CUDNN_ACTIVATION_SWISH = 6
+} cudnnActivationMode_t;
 typedef enum { CUDNN_CONVOLUTION = 0, CUDNN_CROSS_CORRELATION = 1 } cudnnConvolutionMode_t;
 typedef enum {
   CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM = 0,
@@ -51,6 +61,8 @@ struct cudnnTensorStruct;
 typedef struct cudnnTensorStruct* cudnnTensorDescriptor_t;
 struct cudnnFilterStruct;
 typedef struct cudnnFilterStruct* cudnnFilterDescriptor_t;
+struct cudnnActivationStruct;
+typedef struct cudnnActivationStruct* cudnnActivationDescriptor_t;
 struct cudnnConvolutionStruct;
 typedef struct cudnnConvolutionStruct* cudnnConvolutionDescriptor_t;
 
@@ -96,6 +108,10 @@ cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* w);
 cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t w);
 cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t w, cudnnDataType_t type,
                                          cudnnTensorFormat_t format, int axes, const int sizes[]);
+cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t* a);
+cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t a);
+cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t a, cudnnActivationMode_t mode,
+                                           cudnnNanPropagation_t of_nan, double coefficient);
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* c);
 cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t c);
 cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t c, int axes, const int padding[],
@@ -139,6 +155,12 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t, const void* alpha, const cu
                                       const cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t,
                                       void* workspace, size_t bytes, const void* beta,
                                       const cudnnTensorDescriptor_t y_of, void* y);
+cudnnStatus_t cudnnConvolutionBiasActivationForward(
+    cudnnHandle_t, const void* alpha1, const cudnnTensorDescriptor_t x_of, const void* x,
+    const cudnnFilterDescriptor_t w_of, const void* w, const cudnnConvolutionDescriptor_t c,
+    cudnnConvolutionFwdAlgo_t, void* workspace, size_t bytes, const void* alpha2,
+    const cudnnTensorDescriptor_t z_of, const void* z, const cudnnTensorDescriptor_t bias_of,
+    const void* bias, const cudnnActivationDescriptor_t a, const cudnnTensorDescriptor_t y_of, void* y);
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t, const void* alpha,
                                            const cudnnFilterDescriptor_t w_of, const void* w,
                                            const cudnnTensorDescriptor_t dy_of, const void* dy,
