@@ -3,16 +3,21 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
+#include <utility>
 
 #include "espalier/core/custom_op.h"
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
 #include "espalier/executor/executor.h"
 #include "espalier/nn/activation.h"
+#include "espalier/nn/batch_norm.h"
 #include "espalier/nn/container.h"
+#include "espalier/nn/convolution.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/dropout.h"
 #include "espalier/nn/losses.h"
+#include "espalier/nn/pooling.h"
+#include "espalier/nn/residual.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/adagrad.h"
 #include "espalier/optim/adam.h"
@@ -368,6 +373,70 @@ BOOST_AUTO_TEST_CASE(relu_keeps_nan_in_plans_too) {
       BOOST_TEST(std::isnan(planned.at<float>({0, k})));
     }
     BOOST_TEST(difference(planned.slice(0, 1, rows), eager.slice(0, 1, rows)) < 1e-5);
+  }
+}
+
+/// Of 16 bits, a GPU has the channels last.
+BOOST_AUTO_TEST_CASE(convolutions_train_in_16_bits_as_on_the_cpu) {
+  const auto train = [](esp::Device device, esp::Precision precision) {
+    esp::seed(1);
+    nn::Sequential net{nn::Conv2d(4, {.kernel = 3, .padding = 1}),
+                       nn::BatchNorm(),
+                       nn::Relu(),
+                       nn::Residual(nn::Conv2d(4, {.kernel = 3, .padding = 1}), nn::BatchNorm()),
+                       nn::MaxPool2d(esp::MaxPoolOptions{.kernel = 2}),
+                       nn::Conv2d(3, {.kernel = 2}),
+                       nn::Relu(),
+                       nn::AvgPool2d(esp::AveragePoolOptions{.kernel = 2})};
+    const esp::Tensor x = numbers({6, 2, 6, 6}).to(esp::float32);
+    const esp::Variable loss = esp::mean(esp::square(net(esp::Variable(x.to(device))) - 1.0));
+    net.to(device);
+    const esp::Executor executor =
+        loss.get_executor({.optimizer = optim::Sgd(0.05), .devices = {device}, .precision = precision});
+    std::vector<double> losses;
+    for (int i = 0; i < 5; ++i) losses.push_back(executor.step().loss);
+    return losses;
+  };
+  for (const esp::Device gpu : gpus_to_test())
+    for (const esp::Precision precision : {esp::Precision::bfloat16, esp::Precision::float16}) {
+      const auto expected = train(esp::cpu(), precision), given = train(gpu, precision);
+      for (size_t i = 0; i < given.size(); ++i)
+        BOOST_TEST(std::abs(given[i] - expected[i]) < 0.03 * std::abs(expected[i]));
+    }
+}
+
+/// In the call of a convolution, where the library has that.
+BOOST_AUTO_TEST_CASE(biases_and_relu_behind_convolutions) {
+  esp::seed(2);
+  nn::Conv2d first(4, {.kernel = 3, .padding = 1}), second(4, {.kernel = 3, .padding = 1});
+  esp::Tensor images = numbers({2, 3, 6, 5}, -1, 1, 3).to(esp::float32);
+  const esp::Variable x = esp::placeholder("x", images.shape()), hidden = esp::relu(first(x));
+  const esp::Variable results[] = {second(hidden), second(hidden) + hidden,
+                                   esp::relu(second(hidden) + hidden)};
+  for (const nn::Conv2d& layer : {first, second})
+    esp::set_value(layer.parameter("bias"), numbers({4}, -1, 1, 5).to(esp::float32));
+  const auto run = [&](const esp::Variable& y, esp::Device device, esp::Precision precision,
+                       std::vector<std::string> without = {}) {
+    const esp::Executor executor = y.get_executor({.mode = esp::Mode::inference,
+                                                   .devices = {device},
+                                                   .precision = precision,
+                                                   .without = std::move(without)});
+    (void)executor.run({{"x", images}});
+    return executor.run({{"x", images}}).to(esp::float32);  // launched as a graph
+  };
+  for (const esp::Device gpu : gpus_to_test()) {
+    for (const esp::Variable& y : results) {
+      const esp::Tensor expected = run(y, esp::cpu(), esp::Precision::float32);
+      BOOST_TEST(difference(run(y, gpu, esp::Precision::float32), expected) < 1e-5);
+      BOOST_TEST(difference(run(y, gpu, esp::Precision::float16), expected) < 0.01);
+      BOOST_TEST(difference(run(y, gpu, esp::Precision::bfloat16), expected) < 0.1);
+    }
+    const float number = std::exchange(images.at<float>({1, 2, 3, 4}), std::nanf(""));
+    const esp::Tensor fused = run(results[2], gpu, esp::Precision::float32),
+                      apart = run(results[2], gpu, esp::Precision::float32, {"fuse_convolution"});
+    for (size_t i = 0; i < fused.span<float>().size(); ++i)
+      BOOST_TEST(std::isnan(fused.span<float>()[i]) == std::isnan(apart.span<float>()[i]));
+    images.at<float>({1, 2, 3, 4}) = number;
   }
 }
 

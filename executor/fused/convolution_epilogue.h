@@ -27,7 +27,7 @@ struct ChannelProgram {
   /// Whether it is ReLU at most, of a sum with one bias for each channel, and a residual at most: what cuDNN
   /// computes.
   bool is_biased() const;
-  /// Whether a NaN of the convolution is lost: oneDNN's maximum of NaN and 0 is 0.
+  /// Whether a NaN of the convolution is lost on a CPU: oneDNN's maximum of NaN and 0 is 0.
   bool hides_nan() const {
     using Activation = ConvolutionAfter::Activation;
     return activation == Activation::relu || activation == Activation::clip ||

@@ -164,8 +164,10 @@ class Fusion {
       auto channels = ChannelProgram::of(program, k, n.outputs[0], specs, steps_by,
                                          channels_last ? 0 : n.outputs[0].shape.rank() - 2);
       if (!channels || (!packs && channels->scales())) continue;
-      if (graph_.device != DeviceType::cpu && !channels->is_biased()) continue;
-      if (!inference_ && channels->hides_nan()) continue;  // a training that diverges must show it
+      const bool on_cpu = graph_.device == DeviceType::cpu;
+      if (!on_cpu && !channels->is_biased()) continue;
+      // A training that diverges must show it.
+      if (on_cpu && !inference_ && channels->hides_nan()) continue;
       return TakenProgram{std::move(*channels), packs};
     }
     return std::nullopt;

@@ -3,12 +3,13 @@
 // made on the device of its handle, and tensors and the workspace must lie in device memory. Each routine has
 // an algorithm whose order of additions is not fixed, which is suggested first, one with a workspace, which
 // is overwritten, and, forwards, one without. With the channels last there is only the one with a workspace.
-// Of bfloat16 it has no convolution with biases.
+// Of bfloat16 it has no convolution with biases. With EMULATED_CUDNN_HIDES_NAN set, ReLU of NaN is 0.
 #include "cudnn.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -480,12 +481,13 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
   const float zero = 0;
   const double zero64 = 0;
   const bool wide = c->compute == CUDNN_DATA_DOUBLE;
-  return enqueue("cudnnConvolutionBiasActivationForward", handle, {x_of, x, w_of, w, y_of, y}, c, algorithm,
-                 workspace, bytes, alpha1, wide ? static_cast<const void*>(&zero64) : &zero, Part::y,
-                 Behind{.z = has_z ? z : nullptr,
-                        .bias = bias,
-                        .relu = a->mode == CUDNN_ACTIVATION_RELU,
-                        .keeps_nan = a->of_nan == CUDNN_PROPAGATE_NAN});
+  return enqueue(
+      "cudnnConvolutionBiasActivationForward", handle, {x_of, x, w_of, w, y_of, y}, c, algorithm, workspace,
+      bytes, alpha1, wide ? static_cast<const void*>(&zero64) : &zero, Part::y,
+      Behind{.z = has_z ? z : nullptr,
+             .bias = bias,
+             .relu = a->mode == CUDNN_ACTIVATION_RELU,
+             .keeps_nan = a->of_nan == CUDNN_PROPAGATE_NAN && !std::getenv("EMULATED_CUDNN_HIDES_NAN")});
 }
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha,
                                            const cudnnFilterDescriptor_t w_of, const void* w,

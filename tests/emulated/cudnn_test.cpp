@@ -12,12 +12,9 @@
 #include "espalier/core/op_registry.h"
 #include "espalier/core/random.h"
 #include "espalier/executor/executor.h"
-#include "espalier/nn/activation.h"
-#include "espalier/nn/batch_norm.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/convolution.h"
 #include "espalier/nn/pooling.h"
-#include "espalier/nn/residual.h"
 #include "espalier/ops/convolution/cudnn/cudnn_convolution.h"
 #include "espalier/ops/functions/convolution.h"
 #include "espalier/ops/matmul/cuda/measuring.h"
@@ -128,80 +125,63 @@ BOOST_AUTO_TEST_CASE(channels_may_be_last) {
   emulated::reset();
 }
 
-BOOST_AUTO_TEST_CASE(a_plan_of_16_bits_has_the_channels_last) {
-  const auto train = [](Device device, Precision precision, std::string* plan = nullptr) {
-    espalier::seed(1);
-    nn::Sequential net{nn::Conv2d(4, {.kernel = 3, .padding = 1}),
-                       nn::BatchNorm(),
-                       nn::Relu(),
-                       nn::Residual(nn::Conv2d(4, {.kernel = 3, .padding = 1}), nn::BatchNorm()),
-                       nn::MaxPool2d(MaxPoolOptions{.kernel = 2}),
-                       nn::Conv2d(3, {.kernel = 2}),
-                       nn::AvgPool2d(AveragePoolOptions{.kernel = 2})};
-    const Variable x = numbers({6, 2, 6, 6}).to(float32).to(device), loss = mean(square(net(x)));
-    net.to(device);
-    const Executor executor =
-        loss.get_executor({.optimizer = optim::Sgd(0.05), .devices = {device}, .precision = precision});
-    if (plan) *plan = executor.plan().str();
-    std::vector<double> losses;
-    for (int i = 0; i < 4; ++i) losses.push_back(executor.step().loss);
-    return losses;
-  };
-  std::string plan;
-  for (const Precision precision : {Precision::bfloat16, Precision::float16}) {
-    const auto expected = train(cpu(), precision), given = train(gpu(), precision, &plan);
-    for (size_t i = 0; i < given.size(); ++i)
-      BOOST_TEST(std::abs(given[i] - expected[i]) < 0.03 * std::abs(expected[i]));
-  }
+BOOST_AUTO_TEST_CASE(a_plan_of_16_bits_calls_it_with_the_channels_last) {
+  nn::Sequential net{nn::Conv2d(4, {.kernel = 3, .padding = 1}), nn::MaxPool2d(MaxPoolOptions{.kernel = 2}),
+                     nn::Conv2d(3, {.kernel = 2}), nn::AvgPool2d(AveragePoolOptions{.kernel = 2})};
+  const Variable x = numbers({6, 2, 6, 6}).to(float32), loss = mean(square(net(x)));
+  const Executor executor = loss.get_executor(
+      {.optimizer = optim::Sgd(0.05), .devices = {gpu()}, .precision = Precision::bfloat16});
+  const std::string plan = executor.plan().str();
   const auto count = [&](std::string_view text) {
     size_t found = 0;
     for (size_t at = plan.find(text); at != std::string::npos; at = plan.find(text, at + 1)) ++found;
     return found;
   };
-  // Of three convolutions, of which one has no gradient of x, and of both poolings.
-  BOOST_TEST(count("channels_last=true") == 11);
+  // Of two convolutions, of which one has no gradient of x, and of both poolings.
+  BOOST_TEST(count("channels_last=true") == 8);
   BOOST_TEST(count("channels_last=false") == 0);
   emulated::fail_next("cudnnConvolutionBackwardFilter");
-  BOOST_CHECK_EXCEPTION(train(gpu(), Precision::bfloat16), DeviceError,
-                        says({"cudnnConvolutionBackwardFilter"}));
+  BOOST_CHECK_EXCEPTION(
+      {
+        executor.step();
+        synchronize(gpu());
+      },
+      DeviceError, says({"cudnnConvolutionBackwardFilter"}));
   emulated::reset();
 }
 
-/// Those of bfloat16 the emulated library refuses.
+/// Unless the library refuses that, as the emulated one does with bfloat16, or loses NaN.
 BOOST_AUTO_TEST_CASE(a_plan_adds_biases_in_the_call_of_a_convolution) {
-  espalier::seed(2);
-  nn::Conv2d first(4, {.kernel = 3, .padding = 1}), second(4, {.kernel = 3, .padding = 1});
-  const Variable x = placeholder("x", {2, 3, 6, 5}), hidden = relu(first(x)), y = second(hidden) + hidden;
-  for (const nn::Conv2d& layer : {first, second})
-    set_value(layer.parameter("bias"), numbers({4}, -1, 1, 5).to(float32));
-  Tensor images = numbers({2, 3, 6, 5}, -1, 1, 3).to(float32);
-  const auto run = [&](Device device, Precision precision, std::vector<std::string> without = {}) {
-    const Executor executor = y.get_executor({.mode = Mode::inference,
-                                              .devices = {device},
-                                              .precision = precision,
-                                              .without = std::move(without)});
-    (void)executor.run({{"x", images}});
-    return executor.run({{"x", images}});  // launched as a graph
-  };
-  const Tensor expected = run(cpu(), Precision::float32);
-  for (const Precision precision : {Precision::float32, Precision::float16, Precision::bfloat16}) {
-    const double most = precision == Precision::float32 ? 1e-5 : precision == Precision::float16 ? 0.01 : 0.1;
-    BOOST_TEST(difference(run(gpu(), precision).to(float32), expected) < most);
+  const auto calls_it = [](Precision precision) {
+    const nn::Conv2d first(4, {.kernel = 3}), second(4, {.kernel = 3});
+    const Tensor images = numbers({2, 3, 6, 5}).to(float32);
+    const Variable y = second(relu(first(placeholder("x", images.shape()))));
     emulated::fail_next("cudnnConvolutionBiasActivationForward");
-    if (precision == Precision::bfloat16) {
-      BOOST_CHECK_NO_THROW(run(gpu(), precision));
-      emulated::cancel_failures();
-    } else {
-      BOOST_CHECK_EXCEPTION(run(gpu(), precision), DeviceError,
-                            says({"cudnnConvolutionBiasActivationForward"}));
+    bool fails = false;
+    try {
+      (void)y.get_executor({.mode = Mode::inference, .devices = {gpu()}, .precision = precision})
+          .run({{"x", images}});
+    } catch (const DeviceError&) {
+      fails = true;
       emulated::reset();
     }
-  }
+    emulated::cancel_failures();
+    return fails;
+  };
+  BOOST_TEST(calls_it(Precision::float32));
+  BOOST_TEST(calls_it(Precision::float16));
+  BOOST_TEST(!calls_it(Precision::bfloat16));
+}
+
+BOOST_AUTO_TEST_CASE(a_relu_that_loses_nan_is_not_taken) {
+  Tensor images = numbers({2, 3, 7, 5}).to(float32);
   images.at<float>({1, 2, 3, 4}) = std::numeric_limits<float>::quiet_NaN();
-  const Tensor fused = run(gpu(), Precision::float32),
-               apart = run(gpu(), Precision::float32, {"fuse_convolution"});
-  for (size_t i = 0; i < fused.span<float>().size(); ++i)
-    BOOST_TEST(std::isnan(fused.span<float>()[i]) == std::isnan(apart.span<float>()[i]));
+  const nn::Conv2d layer(4, {.kernel = 3});
+  const Variable y = relu(layer(placeholder("x", images.shape())));
+  setenv("EMULATED_CUDNN_HIDES_NAN", "1", 1);
+  const Tensor result = y.get_executor({.mode = Mode::inference, .devices = {gpu()}}).run({{"x", images}});
+  unsetenv("EMULATED_CUDNN_HIDES_NAN");
+  BOOST_TEST(std::isnan(result.at<float>({1, 0, 2, 2})));
 }
 
 BOOST_AUTO_TEST_CASE(the_library_is_called_and_its_failures_are_told) {

@@ -1,5 +1,7 @@
 #include "espalier/ops/convolution/cudnn/biased_convolution.h"
 
+#include <cmath>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -70,22 +72,23 @@ bool BiasedConvolution::is_supported() const {
 
 bool BiasedConvolution::is_computed_in_trial() const {
   const TrialOperands operands = trial_operands();
-  const auto zeros_of = [&](int64_t elements) {
-    Tensor memory({elements}, dtype_, gpu(current_device()));
-    zero_elements(memory);
-    return memory;
-  };
-  const Tensor bias = zeros_of(sizes_.groups * sizes_.out_channels),
-               residual = zeros_of(form_.residual ? operands.y.elements() : 1);
-  const Tensor room({static_cast<int64_t>(algorithm_.workspace)}, DType::boolean, gpu(current_device()));
-  const NoCaptureScope alone;  // the library may load its kernels; before the handle, which captures wait for
-  const cudnnStatus_t status =
-      call(operands.x.address(), operands.kernels.address(), bias.address(),
-           form_.residual ? residual.address() : nullptr, operands.y.address(), room.address());
-  if (is_refused(status)) return false;
-  check(status, "cudnnConvolutionBiasActivationForward");
-  check(cudaStreamSynchronize(current_stream()), "cudaStreamSynchronize");
-  return true;
+  const Device device = gpu(current_device());
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor bias = full({sizes_.groups * sizes_.out_channels}, nan, dtype_).to(device);
+  Tensor residual({form_.residual ? operands.y.elements() : 0}, dtype_, device);
+  zero_elements(residual);
+  const Tensor room({static_cast<int64_t>(algorithm_.workspace)}, DType::boolean, device);
+  {
+    // The library may load its kernels; before the handle, which captures wait for.
+    const NoCaptureScope alone;
+    const cudnnStatus_t status =
+        call(operands.x.address(), operands.kernels.address(), bias.address(),
+             form_.residual ? residual.address() : nullptr, operands.y.address(), room.address());
+    if (is_refused(status)) return false;
+    check(status, "cudnnConvolutionBiasActivationForward");
+    check(cudaStreamSynchronize(current_stream()), "cudaStreamSynchronize");
+  }
+  return std::isnan(operands.y.slice(0, 0, 1).to(cpu()).item());
 }
 
 cudnnStatus_t BiasedConvolution::call(const void* x, const void* kernels, const void* bias,

@@ -7,15 +7,15 @@ namespace espalier::cu {
 /// y = activation(convolution + residual + bias), with a bias for each channel.
 struct BiasedForm {
   bool residual = false;  ///< lies as y does
-  bool relu = false;      ///< of NaN it is NaN
+  bool relu = false;
 };
 
 /// In float32 or 16 bits.
 class BiasedConvolution : public CudnnConvolution {
  public:
   /// By the algorithm that a CudnnConvolution has. Throws UnsupportedError as that does, and unless a trial
-  /// has shown that the library computes this with it; where MeasuringScope does not ask for trials, earlier
-  /// ones count.
+  /// has shown that the library computes this with it, and that ReLU of NaN is NaN; where MeasuringScope does
+  /// not ask for trials, earlier ones count.
   BiasedConvolution(const ConvolutionSizes& sizes, const BiasedForm& form, DType dtype, Workspace workspace,
                     cudnnTensorFormat_t format);
 
