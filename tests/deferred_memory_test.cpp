@@ -134,4 +134,19 @@ BOOST_AUTO_TEST_CASE(a_thousand_steps_of_an_lstm) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(what_nothing_reads_does_not_wait_for_long) {
+  const Variable w = esp::parameter(esp::ones({256}));
+  const esp::Deferred waits;
+  const Variable held = esp::exp(w);
+  const int64_t before = esp::memory_stats().live_bytes;
+  int64_t most = 0;
+  for (int i = 0; i < 12000; ++i) {
+    (void)esp::exp(esp::sin(w + Variable(esp::ones({256}))));
+    most = std::max(most, esp::memory_stats().live_bytes);
+  }
+  BOOST_TEST(most <= before + (4 << 20));  // all constants together take three times as much
+  BOOST_TEST(esp::sum(held).item() > 256);
+  BOOST_TEST(esp::last_evaluation().nodes_computed == 2);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

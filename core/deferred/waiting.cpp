@@ -121,7 +121,7 @@ bool wait_for_value(Node& node) {
   ScheduleCache& cache = schedule_cache();
   if (graph.size() == 0 && evaluations_running == 0) cache.make_room();
   constexpr size_t many = 4096;  // what nothing will read does not wait for long
-  if (graph.unread() > many) graph.drop_unread();
+  if (graph.size() % many == 0) graph.drop_unread();
   if (graph.dropped() > many && 2 * graph.dropped() > graph.size() && graph.is_current())
     graph = graph_of(graph.nodes());
   if (node.op().is_random()) {  // eager evaluation draws in the order of writing

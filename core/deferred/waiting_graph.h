@@ -31,7 +31,6 @@ class WaitingGraph {
   void note_unread(const Node& node) noexcept;
   /// Drops what is noted so, and what is then held by nothing else.
   void drop_unread();
-  size_t unread() const { return unread_.size(); }
   size_t dropped() const { return dropped_; }
   /// Whether the nodes still are as they were when they were added: no leaf has been assigned, no constant
   /// written, and none of them or of their operands has waited, or been computed, elsewhere.
