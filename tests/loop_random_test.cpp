@@ -5,6 +5,7 @@
 
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/device.h"
+#include "espalier/core/recompute.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
 #include "espalier/ops/functions/loop.h"
@@ -164,6 +165,28 @@ BOOST_AUTO_TEST_CASE(inference_keeps_everything_and_still_draws_what_is_no_dropo
   for (const bool gradient : {false, true})
     for (const int64_t segment : {0, 4})
       BOOST_TEST(difference(values(as_scan(segment), gradient), values(written_out, gradient)) < 1e-13);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_computed_again_has_the_same_numbers) {
+  const auto values = [](bool again, bool plan) {
+    esp::seed(6);
+    const Variable w = esp::variable(numbers({3, 3}, -1, 1, 4)), x = esp::variable(numbers({6, 2, 3}));
+    const auto f = [&](const Variable& in) {
+      return esp::scan(
+                 [&](const Variables& s, const Variables& e) -> esp::ScanResult {
+                   const Variable next = tanh(matmul(dropout(e[0] + s[0], 0.4), w));
+                   return {{next}, {next * rand_like(next)}};
+                 },
+                 {esp::zeros({2, 3}, esp::float64)}, {in})
+          .outputs[0];
+    };
+    const Variable y = sum(square(again ? esp::recompute(f, x * 1.5) : f(x * 1.5)));
+    const Variable all = esp::concat({esp::reshape(y, {1}), esp::reshape(y.gradient(w), {9})}, 0);
+    return plan ? all.get_executor({.mode = esp::Mode::inference, .memory_budget = 1 << 20}).run({}).clone()
+                : all.value().clone();
+  };
+  for (const bool plan : {false, true})
+    BOOST_TEST(difference(values(true, plan), values(false, plan)) < 1e-13);
 }
 
 BOOST_AUTO_TEST_CASE(loops_in_loops_draw_in_the_order_of_the_steps) {

@@ -127,7 +127,6 @@ OutputsRead outputs_read(const std::vector<Node*>& tree, const std::vector<Varia
 void infer_calm(const Graph& graph, const Node& node, bool inference, const OutputsRead& read, GraphNode& n) {
   n.outputs = infer_outputs(graph, n);
   while (const OpPtr calm = inference ? n.op->for_inference() : nullptr) {
-    if (calm->equals(*n.op)) return;
     const OpPtr given = std::exchange(n.op, calm);
     const Specs all = std::exchange(n.outputs, infer_outputs(graph, n));
     for (uint32_t k = 0; k < all.size(); ++k) {
