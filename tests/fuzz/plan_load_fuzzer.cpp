@@ -65,7 +65,8 @@ void change_value(Json& json, Random& random) {
                                    uint32_t(-1), INT64_MAX, INT64_MIN};
     chosen = numbers[random() % std::size(numbers)];
   } else if (chosen.is_number_integer()) {
-    chosen = chosen.get<int64_t>() / 2 * 2 + (random() % 2 ? 1 : -1);
+    const auto even = static_cast<uint64_t>(chosen.get<int64_t>() / 2 * 2);  // which wraps around
+    chosen = static_cast<int64_t>(even + (random() % 2 ? 1 : ~uint64_t{0}));
   } else if (chosen.is_boolean()) {
     chosen = !chosen.get<bool>();
   } else if (chosen.is_array() && !chosen.empty() && random() % 2) {
