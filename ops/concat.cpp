@@ -1,4 +1,7 @@
-// Concatenation along an axis.
+// Concatenation along an axis, and along a new one.
+#include <algorithm>
+#include <cstring>
+
 #include "espalier/core/channels_last.h"
 #include "espalier/core/countable.h"
 #include "espalier/core/deferred/stacked.h"
@@ -136,6 +139,76 @@ class ConcatPart : public Op {
   int64_t axis_;
 };
 
+/// Inputs of one shape along a new axis.
+class Stack : public Op, public Batchable {
+ public:
+  explicit Stack(int64_t axis)
+      : Op({.linearity = Linearity::together,
+            .precision = OpPrecision::follows,
+            .only_copies = true,
+            .gradient_reads = InputSet::none()}),
+        axis_(axis) {}
+  std::string_view name() const override { return "stack"; }
+  Attributes attributes() const override { return {{"axis", axis_}}; }
+  Specs infer(const InputSpecs& in) const override {
+    for (const Spec* part : in) {
+      check_same_dtype(*in[0], *part, name());
+      if (!(part->shape == in[0]->shape))
+        throw ShapeError(
+            fmt::format("stack: shapes {} and {} differ", in[0]->shape.str(), part->shape.str()));
+    }
+    Shape shape = in[0]->shape;
+    shape.dims().insert(resolve_axis(axis_, shape.rank() + 1, name()), static_cast<int64_t>(in.size()));
+    (void)shape.elements();  // throws if 64 bits cannot count them
+    return {{in[0]->dtype, std::move(shape)}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    Tensor& out = *call.outputs[0];
+    const size_t axis = resolve_axis(axis_, out.rank(), name()), parts = call.inputs.size();
+    if (out.device().type != DeviceType::cpu) return copy_parts(call, axis);
+    size_t blocks = 1;
+    for (size_t i = 0; i < axis; ++i) blocks *= static_cast<size_t>(out.shape().dims()[i]);
+    const size_t bytes = blocks ? out.bytes() / blocks / parts : 0;
+    if (bytes == 0) return;
+    for (size_t i = 0; i < parts; ++i) {
+      const Tensor part = call.inputs[i]->contiguous_copy();
+      const char* from = static_cast<const char*>(part.address());
+      char* to = static_cast<char*>(out.address()) + i * bytes;
+      for (size_t block = 0; block < blocks; ++block, from += bytes, to += parts * bytes)
+        std::memcpy(to, from, bytes);
+    }
+  }
+  Gradients gradient(const GradientRule& rule) const override {
+    Gradients result(rule.inputs());
+    for (size_t i = 0; i < result.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      if (rule.wants(i)) result[i] = squeeze(slice(rule.output_gradient(), axis_, at, at + 1), axis_);
+    }
+    return result;
+  }
+  Gradients batched(const Stacked& in) const override {
+    std::vector<Variable> parts;
+    for (size_t i = 0; i < in.size(); ++i) parts.push_back(in.stacked(i));
+    return {stack(parts, in.axis(axis_))};
+  }
+  std::optional<int64_t> joins_along() const override { return axis_; }
+
+ private:
+  static void copy_parts(const KernelCall& call, size_t axis) {
+    for (size_t i = 0; i < call.inputs.size(); ++i) {
+      const Tensor& x = *call.inputs[i];
+      Layout layout = x.layout();
+      layout.shape.dims().insert(axis, 1);
+      layout.strides.insert(axis, 0);
+      const auto along = static_cast<int64_t>(axis), at = static_cast<int64_t>(i);
+      Tensor to = call.outputs[0]->slice(along, at, at + 1);
+      copy_elements(Tensor(x.storage(), std::move(layout), x.dtype()), to);
+    }
+  }
+
+  int64_t axis_;
+};
+
 void check_some(const std::vector<Variable>& variables, std::string_view op,
                 const std::source_location& where) {
   if (variables.empty())
@@ -166,7 +239,14 @@ Variable stack(const std::vector<Variable>& variables, int64_t axis, std::source
     }
     (void)resolve_axis(axis, variables[0].rank() + 1, "stack");
   });
-  std::vector<Variable> parts;
+  const bool in_plan = build_context().lazy ||
+                       std::ranges::any_of(variables, [](const Variable& v) { return v.node()->lazy; });
+  if (!in_plan) {
+    SmallVector<const Variable*, 8> inputs;
+    for (const Variable& v : variables) inputs.push_back(&v);
+    return apply(kept_op<Stack>(axis), {inputs.data(), inputs.size()}, where);
+  }
+  std::vector<Variable> parts;  // plans know more of these ops
   for (const Variable& v : variables) parts.push_back(unsqueeze(v, axis));
   return concat(parts, axis, where);
 }
@@ -181,6 +261,8 @@ Variable concat_part(const Variable& x, const std::vector<Variable>& parts, size
 void add_concat_ops(OpRegistry& ops) {
   ops.add("concat", Arity::at_least(1),
           [](AttributeReader& a) { return std::make_shared<Concat>(a.integer("axis")); });
+  ops.add("stack", Arity::at_least(1),
+          [](AttributeReader& a) { return std::make_shared<Stack>(a.integer("axis")); });
   ops.add("concat_part", Arity::at_least(2), [](AttributeReader& a) {
     return std::make_shared<ConcatPart>(static_cast<size_t>(a.integer("part", 0)), a.integer("axis"));
   });

@@ -128,6 +128,9 @@ BOOST_AUTO_TEST_CASE(reductions_softmax_and_shapes_follow_any_layout) {
        [](V x) {
          return esp::concat({esp::slice(x, 2, 0, 2), esp::slice(x, 2, 3, 5)}, 1);
        },
+       [w = esp::variable(values({2, 2}, 3))](V x) {
+         return esp::sum(x) * esp::stack({w, esp::transpose(w), w * 2.0}, 1);  // one op, beside no feed
+       },
        [](V x) { return esp::layer_norm(x, Variable(values({5}, 8)), Variable(values({5}, 9))); }});
 }
 

@@ -261,6 +261,34 @@ BOOST_AUTO_TEST_CASE(nodes_that_another_thread_computes_meanwhile_are_not_comput
   check_near(numbers(e), {std::exp(1.0), std::exp(2.0)});
 }
 
+BOOST_AUTO_TEST_CASE(a_stack_is_one_node_and_stacks_are_joined) {
+  const esp::Variable w = esp::parameter(esp::tensor({0.5, -1.0}, esp::float64));
+  const auto loss = [&] {
+    std::vector<esp::Variable> pairs;
+    for (int i = 0; i < 5; ++i) {
+      const esp::Variable x = w * static_cast<double>(i);
+      pairs.push_back(esp::stack({esp::sum(x), esp::sum(x * x)}));  // scalars
+      pairs.push_back(esp::sum(esp::stack({x, x + w}, 1), 0));
+    }
+    return esp::sum(esp::square(esp::stack(pairs)));
+  };
+  const esp::Variable eager = loss();
+  const std::vector<double> gradient = numbers(eager.gradient(w));
+  const esp::Deferred waits;
+  const esp::Variable deferred = loss();
+  check_near(numbers(deferred), numbers(eager), 1e-12);
+  int64_t nodes = 0, batches = 0;
+  for (const auto& batch : esp::last_evaluation().batches) {
+    BOOST_TEST(batch.op != "unsqueeze");
+    if (batch.op != "stack") continue;
+    nodes += batch.nodes;
+    ++batches;
+  }
+  BOOST_TEST(nodes == 11);
+  BOOST_TEST(batches == 3);
+  check_near(numbers(deferred.gradient(w)), gradient, 1e-12);
+}
+
 BOOST_AUTO_TEST_CASE(training_takes_the_same_steps) {
   const auto train = [](bool deferred) {
     esp::seed(5);

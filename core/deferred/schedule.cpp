@@ -156,7 +156,7 @@ class Scheduler {
     const std::optional<int64_t> along = op ? op->joins_along() : std::nullopt;
     if (!along || joins.inputs.size() < 2) return false;
     const Shape& shape = joins.inputs[0].spec().shape;
-    const size_t axis = resolve_axis(*along, shape.rank(), joins.op().name());
+    const size_t axis = resolve_axis(*along, joins.outputs[0].spec.shape.rank(), joins.op().name());
     for (size_t i = 0; i < axis; ++i)
       if (shape.dims()[i] != 1) return false;
     return std::ranges::all_of(joins.inputs, [&](const Edge& e) { return e.spec().shape == shape; });

@@ -44,7 +44,7 @@ class Batchable {
   /// The outputs of several nodes as those of a few nodes, made by calling ops: each has the nodes as a new
   /// first axis. None if these inputs do not allow it.
   virtual Gradients batched(const Stacked& in) const = 0;
-  /// The axis along which it puts its inputs side by side, if it does nothing else.
+  /// The axis of its output along which it puts its inputs side by side, if it does nothing else.
   virtual std::optional<int64_t> joins_along() const { return std::nullopt; }
 
  protected:

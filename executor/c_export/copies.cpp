@@ -73,6 +73,17 @@ void write_concat(Function& f) {
   }
 }
 
+void write_stack(Function& f) {
+  const size_t axis = axis_of(f);
+  for (size_t k = 0; k < f.inputs(); ++k) {
+    if (f.input_shape(k).elements() == 0) continue;
+    Layout source = f.layout(k);
+    source.shape.dims().insert(axis, 1);
+    source.strides.insert(axis, 0);
+    copy(f, k, source, part_of_output(f, axis, static_cast<int64_t>(k), 1));
+  }
+}
+
 void write_pad_like(Function& f) {
   fill(f, 0);
   const size_t axis =

@@ -32,6 +32,7 @@ Table make_table() {
       {"argmax", write_arg_extreme},
       {"argmin", write_arg_extreme},
       {"concat", write_concat},
+      {"stack", write_stack},
       {"pad_like", write_pad_like},
       {"pad_steps_like", write_pad_steps_like},
       {"pad_constant", write_pad_constant},

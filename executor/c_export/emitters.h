@@ -22,6 +22,7 @@ void write_log_softmax_pick_gradient(Function& f);
 void write_arg_extreme(Function& f);
 void write_copy(Function& f);
 void write_concat(Function& f);
+void write_stack(Function& f);
 void write_pad_like(Function& f);
 void write_pad_steps_like(Function& f);
 void write_pad_constant(Function& f);

@@ -193,6 +193,14 @@ std::string write_layout(GraphWriter& w, const GraphWriter::Call& call) {
     w.set(node, "axis", call.axis("axis", static_cast<int64_t>(rank)));
     return w.last_output(node);
   }
+  if (op == "stack") {
+    const int64_t axis = call.axis("axis", static_cast<int64_t>(rank) + 1);
+    std::vector<std::string> parts;
+    for (const std::string& part : in) parts.push_back(w.add("Unsqueeze", {part, w.integers({axis})}));
+    pb::NodeProto& node = w.begin("Concat", parts);
+    w.set(node, "axis", axis);
+    return w.last_output(node);
+  }
   if (op == "gather") {
     pb::NodeProto& node = w.begin("Gather", in);
     w.set(node, "axis", call.axis("axis", static_cast<int64_t>(rank)));
