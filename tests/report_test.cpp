@@ -10,6 +10,7 @@
 #include <set>
 
 #include "espalier/core/custom_op.h"
+#include "espalier/core/deferred/deferred.h"
 #include "espalier/core/error.h"
 #include "espalier/core/files/file.h"
 #include "espalier/core/random.h"
@@ -352,6 +353,47 @@ BOOST_AUTO_TEST_CASE(profiling_changes_no_number) {
       losses[profiled].push_back(epoch.loss_sum);
   }
   BOOST_TEST(losses[0] == losses[1]);
+}
+
+BOOST_AUTO_TEST_CASE(batches_of_an_evaluation_are_drawn) {
+  const esp::Variable w = esp::parameter(esp::ones({3, 3}), "w");
+  const TemporaryFolder folder;
+  const esp::Deferred waits;
+  std::vector<esp::Variable> sums;
+  for (int i = 0; i < 1200; ++i) {
+    const esp::Variable h = esp::tanh(esp::matmul(esp::ones({1, 3}), w));  // a line <of> the report
+    sums.push_back(esp::sum(esp::transpose(h)));
+  }
+  (void)esp::sum(esp::stack(sums)).item();
+  const esp::EvaluationReport report = esp::last_evaluation();
+  BOOST_TEST(report.nodes_computed == 4802);
+  const auto batch_of = [&](std::string_view op) {
+    return std::ranges::find(report.batches, op, &esp::EvaluationReport::Batch::op);
+  };
+  const auto product = batch_of("matmul"), activation = batch_of("tanh");
+  BOOST_TEST(product->level == 0);
+  BOOST_TEST(activation->level == 1);
+  BOOST_REQUIRE(activation->reads.size() == 1u);
+  BOOST_TEST(activation->reads[0] == static_cast<size_t>(product - report.batches.begin()));
+  BOOST_TEST(activation->bytes == 1200 * 3 * 4);
+  BOOST_TEST(activation->of_one.shape == esp::Shape({1, 3}));
+  BOOST_TEST(report.batches.back().level == 5);
+
+  report.report(folder / "batches.html");
+  const std::string html = esp::read_file(folder / "batches.html");
+  BOOST_TEST(has(html, "<b>4,802</b><span>nodes</span>"));
+  BOOST_TEST(has(html, "<b>6</b><span>levels</span>"));
+  BOOST_TEST(has(html, "1,200 × matmul"));
+  BOOST_TEST(has(html, "1,200 × tanh"));
+  BOOST_TEST(has(html, "float32 [1, 3]"));
+  BOOST_TEST(has(html, "report_test.cpp:"));
+  BOOST_TEST(has(html, "// a line &lt;of&gt; the report"));
+  BOOST_TEST(count(html, "<rect ") == report.batches.size());
+  BOOST_TEST(count(html, "<tr id=\"s") == report.batches.size());
+  size_t reads = 0;
+  for (const auto& batch : report.batches) reads += batch.reads.size();
+  BOOST_TEST(count(html, "class=\"edge\"") == reads);
+  BOOST_CHECK_THROW(report.report(folder / "none" / "batches.html"), esp::FileError);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,9 +1,13 @@
 // Deferred: nodes wait until a value is needed, and alike ones are computed as one.
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <iosfwd>
+#include <source_location>
 #include <string>
 #include <vector>
+
+#include "espalier/core/tensor.h"
 
 namespace espalier {
 
@@ -54,9 +58,15 @@ class Deferred {
 struct EvaluationReport {
   struct Batch {
     std::string op;
-    int64_t nodes;         ///< that it has computed
-    int64_t gathered = 0;  ///< inputs whose rows were copied together first
-    int64_t kernels = 0;   ///< that it has run, copies included; views run none
+    int64_t nodes;                    ///< that it has computed
+    int64_t gathered = 0;             ///< inputs whose rows were copied together first
+    int64_t kernels = 0;              ///< that it has run, copies included; views run none
+    Spec of_one = {};                 ///< the first output of one node
+    int64_t bytes = 0;                ///< of the results
+    int64_t level = 0;                ///< one more than the highest of the batches that it reads
+    std::vector<size_t> reads = {};   ///< batches, by their place in the list
+    double seconds = 0;               ///< of this thread; a GPU may compute longer
+    std::source_location where = {};  ///< of the first node
   };
   int64_t nodes_computed = 0;   ///< that waited
   int64_t kernels_run = 0;      ///< for these
@@ -65,6 +75,9 @@ struct EvaluationReport {
 
   /// Totals, and for each op its nodes, batches and copies.
   std::string str() const;
+  /// Writes a page that draws the batches, in levels, and lists them. Throws FileError.
+  void report(const std::filesystem::path& html,
+              std::source_location where = std::source_location::current()) const;
 };
 std::ostream& operator<<(std::ostream& out, const EvaluationReport& report);
 

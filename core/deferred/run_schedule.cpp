@@ -1,9 +1,12 @@
 #include "espalier/core/deferred/run_schedule.h"
 
+#include <algorithm>
+
 #include "espalier/core/deferred/stacked.h"
 #include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
+#include "espalier/core/stopwatch.h"
 #include "espalier/core/values_later.h"
 
 namespace espalier {
@@ -59,14 +62,18 @@ class ScheduleRun {
   void compute(const ScheduledBatch& batch) {
     Node& first = graph_.node(batch.nodes[0]);
     const int64_t before = kernels_run_here();
-    report_.batches.push_back({std::string(first.op().name()), static_cast<int64_t>(batch.nodes.size())});
+    const Stopwatch watch;
+    report_.batches.push_back(described(batch, first));
     const BuildScope scope(context_of(first));
     Results results = batch.stacked && !batch.joined ? stacked_results(batch) : located(first.where, [&] {
       return batch.joined ? joined_results(batch, first) : single_results(operands(batch.inputs), first);
     });
     auto done = std::make_shared<Batch>();
     done->stacked = batch.stacked;
-    for (const Variable& result : results) done->outputs.push_back(Edge(result));
+    for (const Variable& result : results) {
+      done->outputs.push_back(Edge(result));
+      report_.batches.back().bytes += done->outputs.back().spec().bytes();
+    }
     for (uint32_t row = 0; row < batch.nodes.size(); ++row) {
       if (row + prefetch_distance < batch.nodes.size())
         prefetch(graph_.node(batch.nodes[row + prefetch_distance]));
@@ -79,7 +86,22 @@ class ScheduleRun {
     }
     results_.push_back(std::move(results));
     report_.batches.back().kernels = kernels_run_here() - before;
+    report_.batches.back().seconds = watch.seconds();
     report_.nodes_computed += static_cast<int64_t>(batch.nodes.size());
+  }
+
+  EvaluationReport::Batch described(const ScheduledBatch& batch, const Node& first) const {
+    EvaluationReport::Batch text{.op = std::string(first.op().name()),
+                                 .nodes = static_cast<int64_t>(batch.nodes.size()),
+                                 .of_one = first.outputs[0].spec,
+                                 .where = first.where};
+    for (const ScheduledInput& input : batch.inputs)
+      for (const ScheduledSource& from : input.sources) {
+        if (from.external || std::ranges::find(text.reads, from.index) != text.reads.end()) continue;
+        text.reads.push_back(from.index);
+        text.level = std::max(text.level, report_.batches[from.index].level + 1);
+      }
+    return text;
   }
 
   const Variable& source(const ScheduledSource& from) const {

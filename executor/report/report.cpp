@@ -12,14 +12,6 @@ namespace report {
 
 namespace {
 
-std::string card(const std::string& value, std::string_view what, const std::string& exact = {}) {
-  return fmt::format("<div class=\"card\"{}><b>{}</b><span>{}</span></div>\n",
-                     exact.empty() ? "" : fmt::format(" title=\"{}\"", exact), value, what);
-}
-std::string card_of_bytes(int64_t bytes, std::string_view what) {
-  return card(bytes_text(bytes), what, grouped(bytes) + " bytes");
-}
-
 /// One bar: the parts of a step's time.
 std::string time_bar(const Page& page) {
   const PlanTimes& times = *page.times;
@@ -111,26 +103,11 @@ std::string report_html(const PlanData& plan, const PlanTimes* times) {
   std::string title = "Plan";
   if (!plan.graph.results.empty())
     title += fmt::format(" of {}", escape(page.sources[plan.graph.results.front().node]));
-  std::string html = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n";
-  // The policy blocks external content, whatever names and source lines contain.
-  html +=
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-      "script-src 'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width\">\n";
-  html += fmt::format("<title>{}</title>\n<style>\n{}</style></head>\n<body>\n<header><h1>{}</h1><nav>",
-                      title, style, title);
-  std::vector<const char*> sections{"graph", "steps", "memory", "passes"};
+  std::vector<std::string_view> sections{"graph", "steps", "memory", "passes"};
   if (plan.replication && plan.graph.device != DeviceType::cpu) sections.push_back("scaling");
-  for (const char* section : sections) html += fmt::format("<a href=\"#{0}\">{0}</a> ", section);
-  html += "</nav></header>\n<main>\n";
-  html += summary(page);
-  html += graph_drawing(page);
-  html += steps_table(page);
-  html += memory_drawing(page);
-  html += passes_table(page);
-  html += scaling_drawing(page);
-  html +=
-      fmt::format("</main>\n<div id=\"tip\" hidden></div>\n<script>\n{}</script>\n</body></html>\n", script);
-  return html;
+  return page_html(title, sections,
+                   summary(page) + graph_drawing(page) + steps_table(page) + memory_drawing(page) +
+                       passes_table(page) + scaling_drawing(page));
 }
 
 void write_report(const std::filesystem::path& path, const PlanData& plan, const PlanTimes* times) {

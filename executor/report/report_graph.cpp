@@ -51,79 +51,84 @@ std::string path(const std::vector<Point>& route) {
 
 }  // namespace
 
-std::string graph_drawing(const Page& page) {
-  // Constants appear in tooltips only; they would clutter the drawing.
-  std::vector<uint32_t> shown, position(page.size());
-  LayoutInput input;
-  for (uint32_t i = 0; i < page.size(); ++i) {
-    if (page.node(i).is_constant()) continue;
-    position[i] = static_cast<uint32_t>(shown.size());
-    shown.push_back(i);
-    const size_t characters = std::max(first_line(page, i).size(), second_line(page, i).size());
+std::string remark_on_size(const DrawnGraph& graph) {
+  if (graph.nodes.size() <= easily_read) return {};
+  return " <strong>This graph is too large to be read at one glance: scroll, drag and zoom.</strong>";
+}
+
+std::string drawing_of(const DrawnGraph& graph, std::string_view label) {
+  LayoutInput input{.widths = {}, .edges = graph.edges};
+  for (const DrawnNode& node : graph.nodes) {
+    const size_t characters = std::max(node.first_line.size(), node.second_line.size());
     input.widths.push_back(std::max(64.0, character_width * static_cast<double>(characters) + 16));
   }
-  struct Link {
-    uint32_t from, to;
-  };
-  std::vector<Link> links, weak;  // edges of values, and edges of shapes or assigned leaves
-  for (const uint32_t i : shown)
-    for (size_t k = 0; k < page.node(i).inputs.size(); ++k) {
-      const uint32_t from = page.node(i).inputs[k].node;
-      if (page.node(from).is_constant()) continue;
-      std::vector<Link>& list = page.node(i).op->reads_elements(k) ? links : weak;
-      if (std::any_of(list.begin(), list.end(), [&](const Link& l) { return l.from == from && l.to == i; }))
-        continue;
-      list.push_back({from, i});
-      if (&list == &links) input.edges.emplace_back(position[from], position[i]);
-    }
   const Drawing drawing = lay_out(input);
-
-  std::string html = "<section id=\"graph\"><h2>The graph</h2>\n<p>";
-  html += fmt::format(
-      "{} nodes{}. Values flow downwards; a dashed line passes a shape only, or names the leaf that is "
-      "assigned. Point at a node to see what it is made of; click it for its step.",
-      shown.size(),
-      shown.size() < page.size()
-          ? fmt::format(", and {} constants that are not drawn", page.size() - shown.size())
-          : "");
-  if (shown.size() > easily_read)
-    html += " <strong>This graph is too large to be read at one glance: scroll, drag and zoom.</strong>";
-  html += "</p>\n<p class=\"legend\">";
-  for (const char* part : {"forward", "backward", "update", "leaf", "batch"})
-    html += fmt::format("<span><i class=\"{0}\"></i>{0}</span> ", part);
-  html += "<span><i class=\"forward idle\"></i>no kernel</span></p>\n";
-  html +=
+  std::string html =
       "<div class=\"tools\" hidden><button data-zoom=\"0.8\">−</button><button data-zoom=\"1.25\">+</button>"
       "<button data-zoom=\"fit\">whole</button><button data-zoom=\"1\">1 : 1</button></div>\n";
   html += fmt::format(
       "<div class=\"frame\" id=\"graph-frame\"><svg id=\"graph-svg\" xmlns=\"http://www.w3.org/2000/svg\" "
       "width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" role=\"img\" "
-      "aria-label=\"The plan as a graph\">\n<g class=\"edges\">\n",
-      drawing.width, drawing.height);
-  const auto edge = [&](const Link& link, const std::vector<Point>& route, const char* kind) {
-    html += fmt::format("<path class=\"{}\" data-from=\"{}\" data-to=\"{}\" d=\"{}\"/>\n", kind, link.from,
-                        link.to, path(route));
+      "aria-label=\"{2}\">\n<g class=\"edges\">\n",
+      drawing.width, drawing.height, label);
+  const auto edge = [&](const std::pair<uint32_t, uint32_t>& link, const std::vector<Point>& route,
+                        const char* kind) {
+    html += fmt::format("<path class=\"{}\" data-from=\"{}\" data-to=\"{}\" d=\"{}\"/>\n", kind,
+                        graph.nodes[link.first].number, graph.nodes[link.second].number, path(route));
   };
-  for (const Link& link : weak) {
-    const Point &a = drawing.nodes[position[link.from]], &b = drawing.nodes[position[link.to]];
+  for (const auto& link : graph.weak) {
+    const Point &a = drawing.nodes[link.first], &b = drawing.nodes[link.second];
     edge(link, {{a.x, a.y + node_height / 2}, {b.x, b.y - node_height / 2}}, "edge weak");
   }
-  for (size_t e = 0; e < links.size(); ++e) edge(links[e], drawing.routes[e], "edge");
+  for (size_t e = 0; e < graph.edges.size(); ++e) edge(graph.edges[e], drawing.routes[e], "edge");
   html += "</g>\n";
-  for (const uint32_t i : shown) {
-    const Point& at = drawing.nodes[position[i]];
-    const double width = input.widths[position[i]];
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const DrawnNode& node = graph.nodes[i];
+    const Point& at = drawing.nodes[i];
     html += fmt::format(
-        "<g class=\"node {}{}\" id=\"g{}\" data-node=\"{}\"><title>{}</title>"
+        "<g class=\"node {}\" id=\"g{}\" data-node=\"{}\"><title>{}</title>"
         "<rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"{:.0f}\" height=\"{:.0f}\" rx=\"5\"/>",
-        page.part(i), page.plan.memory.runs[i] ? " runs" : " idle", i, i, escape(page.tooltips[i]),
-        at.x - width / 2, at.y - node_height / 2, width, node_height);
+        node.style, node.number, node.number, escape(node.tooltip), at.x - input.widths[i] / 2,
+        at.y - node_height / 2, input.widths[i], node_height);
     html += fmt::format(
         "<text x=\"{0:.0f}\" y=\"{1:.0f}\">{2}</text><text class=\"shape\" x=\"{0:.0f}\" "
         "y=\"{3:.0f}\">{4}</text></g>\n",
-        at.x, at.y - 3, escape(first_line(page, i)), at.y + 11, escape(second_line(page, i)));
+        at.x, at.y - 3, escape(node.first_line), at.y + 11, escape(node.second_line));
   }
-  return html + "</svg></div></section>\n";
+  return html + "</svg></div>";
+}
+
+std::string graph_drawing(const Page& page) {
+  // Constants appear in tooltips only; they would clutter the drawing.
+  DrawnGraph graph;
+  std::vector<uint32_t> position(page.size());
+  for (uint32_t i = 0; i < page.size(); ++i) {
+    if (page.node(i).is_constant()) continue;
+    position[i] = static_cast<uint32_t>(graph.nodes.size());
+    graph.nodes.push_back({i, fmt::format("{} {}", page.part(i), page.plan.memory.runs[i] ? "runs" : "idle"),
+                           first_line(page, i), second_line(page, i), page.tooltips[i]});
+    for (size_t k = 0; k < page.node(i).inputs.size(); ++k) {
+      const uint32_t from = page.node(i).inputs[k].node;
+      if (page.node(from).is_constant()) continue;
+      auto& list = page.node(i).op->reads_elements(k) ? graph.edges : graph.weak;  // weak: a shape, or a leaf
+      const std::pair link(position[from], position[i]);
+      if (std::ranges::find(list, link) == list.end()) list.push_back(link);
+    }
+  }
+  std::string html = "<section id=\"graph\"><h2>The graph</h2>\n<p>";
+  html += fmt::format(
+      "{} nodes{}. Values flow downwards; a dashed line passes a shape only, or names the leaf that is "
+      "assigned. Point at a node to see what it is made of; click it for its step.",
+      graph.nodes.size(),
+      graph.nodes.size() < page.size()
+          ? fmt::format(", and {} constants that are not drawn", page.size() - graph.nodes.size())
+          : "");
+  html += remark_on_size(graph);
+  html += "</p>\n<p class=\"legend\">";
+  for (const char* part : {"forward", "backward", "update", "leaf", "batch"})
+    html += fmt::format("<span><i class=\"{0}\"></i>{0}</span> ", part);
+  html += "<span><i class=\"forward idle\"></i>no kernel</span></p>\n";
+  return html + drawing_of(graph, "The plan as a graph") + "</section>\n";
 }
 
 }  // namespace espalier::report

@@ -132,6 +132,36 @@ std::string bytes_text(int64_t bytes) {
 
 std::string time_text(double seconds) { return with_unit(seconds * 1e6, std::array{"µs", "ms", "s"}); }
 
+std::vector<std::string> source_texts(const std::vector<std::source_location>& places) {
+  SourceFiles files;
+  std::vector<std::string> texts;
+  for (const std::source_location& where : places) texts.push_back(files.line(where));
+  return texts;
+}
+
+std::string card(const std::string& value, std::string_view what, const std::string& exact) {
+  return fmt::format("<div class=\"card\"{}><b>{}</b><span>{}</span></div>\n",
+                     exact.empty() ? "" : fmt::format(" title=\"{}\"", exact), value, what);
+}
+std::string card_of_bytes(int64_t bytes, std::string_view what) {
+  return card(bytes_text(bytes), what, grouped(bytes) + " bytes");
+}
+
+std::string page_html(const std::string& title, const std::vector<std::string_view>& sections,
+                      const std::string& body) {
+  std::string html = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n";
+  // The policy blocks external content, whatever names and source lines contain.
+  html +=
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+      "script-src 'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width\">\n";
+  html += fmt::format("<title>{}</title>\n<style>\n{}</style></head>\n<body>\n<header><h1>{}</h1><nav>",
+                      title, style, title);
+  for (const std::string_view section : sections) html += fmt::format("<a href=\"#{0}\">{0}</a> ", section);
+  html += "</nav></header>\n<main>\n" + body;
+  return html + fmt::format("</main>\n<div id=\"tip\" hidden></div>\n<script>\n{}</script>\n</body></html>\n",
+                            script);
+}
+
 Page::Page(const PlanData& p, const PlanTimes* t) : plan(p), times(t) {
   SourceFiles files;
   for (uint32_t i = 0; i < size(); ++i) {

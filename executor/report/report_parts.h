@@ -2,8 +2,10 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <source_location>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "espalier/executor/report/profiler.h"
@@ -43,6 +45,29 @@ struct Page {
   std::string inputs(uint32_t i) const;
   std::string places(uint32_t i) const;
 };
+
+/// The lines of files, as far as these can be read.
+std::vector<std::string> source_texts(const std::vector<std::source_location>& places);
+/// A number with what it counts; `exact` is shown at the pointer.
+std::string card(const std::string& value, std::string_view what, const std::string& exact = {});
+std::string card_of_bytes(int64_t bytes, std::string_view what);
+/// A page of HTML. Each section has a link at the top.
+std::string page_html(const std::string& title, const std::vector<std::string_view>& sections,
+                      const std::string& body);
+
+struct DrawnNode {
+  uint32_t number;
+  std::string style, first_line, second_line, tooltip;
+};
+/// A graph in layers; values flow downwards. Edges are pairs of positions in `nodes`, from an earlier one to
+/// a later one; `weak` ones are dashed.
+struct DrawnGraph {
+  std::vector<DrawnNode> nodes;
+  std::vector<std::pair<uint32_t, uint32_t>> edges, weak;
+};
+/// The drawing, with buttons that zoom, and a remark if it is large.
+std::string drawing_of(const DrawnGraph& graph, std::string_view label);
+std::string remark_on_size(const DrawnGraph& graph);
 
 // The sections, each complete.
 std::string summary(const Page& page);
