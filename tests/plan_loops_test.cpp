@@ -3,6 +3,8 @@
 
 #include "checkpoint_program.h"
 #include "espalier/executor/training/plan_file/container.h"
+#include "espalier/nn/crf.h"
+#include "espalier/nn/recurrent.h"
 #include "espalier/ops/functions/loop.h"
 #include "espalier/optim/adam.h"
 #include "malformed_files.h"
@@ -123,6 +125,29 @@ BOOST_AUTO_TEST_CASE(inference_gives_the_same_bits) {
       const esp::Feeds feeds{{"x", sequences_of(rows)}};
       BOOST_TEST(bits(esp::load_executor(folder / "b.plan").run(feeds)) == bits(saved.run(feeds)));
     }
+}
+
+BOOST_AUTO_TEST_CASE(layers_over_an_open_number_of_steps) {
+  const TemporaryFolder folder;
+  const esp::nn::Lstm lstm(4, {.peepholes = true});
+  const esp::nn::Crf crf(3);
+  const Variable x = esp::placeholder("x", {-1, 2, 3}), y = esp::placeholder("y", {2, -1, 3});
+  const std::pair<Variable, std::function<Tensor(int64_t)>> all[] = {{lstm(x).outputs,
+                                                                      [](int64_t n) {
+                                                                        return reals_of({n, 2, 3}, 1);
+                                                                      }},
+                                                                     {crf(y), [](int64_t n) {
+                                                                        return reals_of({2, n, 3}, 2);
+                                                                      }}};
+  for (const auto& [layer, input] : all) {
+    const Executor saved = layer.get_executor({.mode = esp::Mode::inference});
+    saved.save(folder / "a.plan");
+    BOOST_TEST(esp::plan_file_info(folder / "a.plan").operations.count("scan") == 1u);
+    const Executor loaded = esp::load_executor(folder / "a.plan");
+    const std::string name = loaded.inputs()[0].name;
+    for (const int64_t n : {2, 6})
+      BOOST_TEST(bits(loaded.run({{name, input(n)}})) == bits(saved.run({{name, input(n)}})));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(training_goes_on_bit_by_bit) {

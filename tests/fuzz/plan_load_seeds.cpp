@@ -92,7 +92,7 @@ std::vector<Net> all_nets() {
     const Variable w = weight({3, 3});
     const ScanStep step = [w](const auto& h, const auto& in) -> ScanResult {
       const Variable next = tanh(matmul(h[0], w) + in[0]);
-      return {{next}, {next * 0.5}};
+      return {{next}, {dropout(next, 0.3)}};
     };
     const ScanResult run = scan(step, {zeros({2, 3})}, {x}, {.segment = 2});
     return run.state[0] + sum(run.outputs[0], 0);
