@@ -5,6 +5,7 @@
 
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
+#include "espalier/core/recompute.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
 #include "espalier/core/variable.h"
@@ -17,7 +18,8 @@ Node* state_of(const Node& order) { return order.inputs[1].node(); }
 
 /// What a node is computed from: inputs that it only orders, or that stand for inference, are none.
 std::span<const Edge> read_inputs(const Node& node) {
-  const bool first_alone = orders_assignment(node.op()) || chooses_by_phase(node.op());
+  const bool first_alone =
+      orders_assignment(node.op()) || chooses_by_phase(node.op()) || is_recomputed(node.op());
   return {node.inputs.begin(), first_alone ? 1 : node.inputs.size()};
 }
 
@@ -26,20 +28,33 @@ std::span<const Edge> read_inputs(const Node& node) {
 void StepAssignments::plan(std::span<Node* const> nodes, std::span<const uint32_t> orders,
                            const FeedSnapshot& snapshot) {
   *this = {};
-  for (const AssignedState& state : snapshot.assigned) first_orders_.emplace(state.leaf.node(), state.order);
-  for (const uint32_t at : orders) first_orders_.emplace(state_of(*nodes[at]), nodes[at]->id);
+  std::map<const Node*, std::pair<uint64_t, std::source_location>> last;
+  const auto see = [&](const Node* state, uint64_t id, const std::source_location& where) {
+    const auto first = first_orders_.emplace(state, id).first;
+    first->second = std::min(first->second, id);
+    const auto known = last.emplace(state, std::pair{id, where}).first;
+    if (known->second.first < id) known->second = {id, where};
+  };
+  for (const AssignedState& state : snapshot.assigned) see(state.leaf.node(), state.order, state.where);
+  const auto carried_out = [&](uint32_t at) {
+    return std::ranges::find(snapshot.assigned, nodes[at]->id, &AssignedState::order) !=
+           snapshot.assigned.end();
+  };
+  std::vector<uint32_t> to_come;
+  std::ranges::remove_copy_if(orders, std::back_inserter(to_come), carried_out);
+  if (to_come.empty()) return;
   NodeMap positions;
   for (uint32_t i = 0; i < nodes.size(); ++i) positions.insert(nodes[i], i);
-  std::map<const Node*, std::pair<uint64_t, std::source_location>> last;
-  for (const AssignedState& state : snapshot.assigned)
-    last.emplace(state.leaf.node(), std::pair{state.order, state.where});
-  for (const uint32_t at : orders) {
+  for (const uint32_t at : to_come) {
     const Node& order = *nodes[at];
     const Node* state = state_of(order);
-    const auto [known, is_first] = last.emplace(state, std::pair{order.id, order.where});
-    if (is_first) continue;
-    const auto [since, where] = std::exchange(known->second, {order.id, order.where});
+    orders_.push_back(&order);
+    const auto before = last.find(state);
+    const bool is_first = before == last.end();
+    const auto [since, where] = is_first ? std::pair{order.id, order.where} : before->second;
     if (since > order.id) refuse_earlier_assignment(state->op(), where, order.where);
+    see(state, order.id, order.where);
+    if (is_first) continue;
     const auto after = std::ranges::upper_bound(nodes, since, {}, [](const Node* node) { return node->id; });
     const std::vector<uint32_t> between = between_assignments(
         static_cast<uint32_t>(std::max<int64_t>(after - nodes.begin() - 1, 0)),
@@ -91,26 +106,22 @@ void StepAssignments::repeat(uint32_t position, const Node& node, const FeedSnap
 
 void StepAssignments::order(const Node& node, const FeedSnapshot& snapshot) {
   const auto again = std::ranges::find(again_, &node, &Again::order);
-  if (again == again_.end())
-    values_.emplace_back(&node, input_in(&snapshot, node.inputs[2]).clone());
-  else
-    values_.emplace_back(&node, repeated(*again, node.inputs[2], node).value().clone());
+  const Edge value = again == again_.end() ? node.inputs[2] : repeated(*again, node.inputs[2], node);
+  values_.emplace_back(&node, input_in(&snapshot, value).clone());
 }
 
 void StepAssignments::assign_all(const FeedSnapshot& snapshot) {
   std::vector<std::pair<Node*, Tensor>> leaves;
   for (const auto& [order, value] : values_) {
     Node& leaf = *state_of(*order);
-    const auto known =
-        std::ranges::find(snapshot.assigned, &leaf, [](const AssignedState& s) { return s.leaf.node(); });
-    if (known == snapshot.assigned.end()) {
-      const Tensor& before = leaf.outputs[0].value;
-      snapshot.assigned.push_back(
-          {order->inputs[1], leaf.bound ? before.clone() : before, leaf.version, order->id, order->where});
-    } else {
-      known->order = order->id;
-      known->where = order->where;
-    }
+    // The first entry of a state has its value before the step; those behind it say what has been carried
+    // out.
+    const AssignedState* known = snapshot.assigned_to(&leaf);
+    const Tensor before = known        ? known->before
+                          : leaf.bound ? leaf.outputs[0].value.clone()
+                                       : leaf.outputs[0].value;
+    snapshot.assigned.push_back(
+        {order->inputs[1], before, known ? known->version : leaf.version, order->id, order->where});
     const auto same = std::ranges::find(leaves, &leaf, &std::pair<Node*, Tensor>::first);
     if (same == leaves.end())
       leaves.emplace_back(&leaf, value);

@@ -4,6 +4,7 @@
 // have assigned, as far as it was written after the earlier assignment; all else reads states as they were
 // before the step. What lies between the states and this value is therefore computed a second time.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -39,10 +40,13 @@ std::vector<uint32_t> between_assignments(uint32_t first, uint32_t value, const 
 
 class StepAssignments {
  public:
-  /// Nodes by age, and the positions of those that order an assignment now. Throws Error if the step has
-  /// assigned one of the states by a later call, or if a value would draw random numbers a second time.
+  /// Nodes by age, and the positions of those that order an assignment, of which the step may have carried
+  /// out some. Throws Error if it has assigned a state by a later call, or if a value would draw random
+  /// numbers a second time.
   void plan(std::span<Node* const> nodes, std::span<const uint32_t> orders, const FeedSnapshot& snapshot);
 
+  /// Whether a node orders an assignment that is still to come.
+  bool acts(const Node& node) const { return std::ranges::find(orders_, &node) != orders_.end(); }
   /// Whether this node is computed from assigned states, too.
   bool repeats(uint32_t position) const { return !repeated_.empty() && repeated_.contains(position); }
   /// Computes it so, beside its value. Its inputs have values.
@@ -62,6 +66,7 @@ class StepAssignments {
   bool assigned_before(const Node* state, uint64_t id) const;
   Edge repeated(const Again& again, const Edge& input, const Node& reader) const;
 
+  std::vector<const Node*> orders_;
   std::vector<Again> again_;
   std::map<uint32_t, std::vector<uint32_t>> repeated_;  // for which of them a position is computed again
   std::map<const Node*, uint64_t> first_orders_;        // of the step, by state

@@ -318,6 +318,32 @@ BOOST_AUTO_TEST_CASE(a_second_value_draws_no_numbers_again) {
   }
 }
 
+// Roots of one step share the nodes that order assignments: these are carried out once, whatever is asked for
+// again.
+BOOST_AUTO_TEST_CASE(a_step_that_is_looked_at_again_assigns_nothing_again) {
+  const esp::data::Distributor feed({numbers({12, 3}, -1, 1, 4)}, {.batch_size = 3});
+  const Variable x = feed.get_output_graphs()[0], w = esp::parameter(numbers({3}, -1, 1, 2), "w"),
+                 s = esp::state(esp::tensor(1.0, esp::float64), "s");
+  const Variable first = esp::with_assignment(x * w, s, s * 2.0);
+  const Variable second = esp::with_assignment(first, s, s + 3.0);
+  const Variable one = esp::mean(esp::square(second)), other = esp::mean(second + first),
+                 third = esp::mean(esp::exp(second));
+  for (double expected : {5.0, 13.0}) {
+    (void)one.forward();
+    BOOST_TEST(s.item() == expected);
+    (void)third.value();
+    one.backward();
+    (void)other.value();
+    BOOST_TEST(s.item() == expected);
+  }
+  (void)one.forward();
+  BOOST_TEST(s.item() == 29);
+  (void)other.forward();  // a step of its own
+  BOOST_TEST(s.item() == 61);
+  one.backward();
+  BOOST_TEST(s.item() == 61);
+}
+
 // The statistics of a network that is called on two batches in one step: of both, one after the other.
 BOOST_AUTO_TEST_CASE(a_layer_called_twice_in_a_step) {
   enum class How { eager, fed, plan, replicas };
