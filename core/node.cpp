@@ -39,9 +39,10 @@ void* Node::operator new(size_t bytes) { return pool_allocate(bytes); }
 void Node::operator delete(void* node, size_t bytes) noexcept { pool_free(node, bytes); }
 
 void Node::release() noexcept {
-  const bool waited = waits;  // behind the count another thread may delete a leaf
+  const bool waited = waits;  // behind the count another thread may delete the node
+  const uint32_t at = place;
   const uint32_t before = count_down(references_);
-  if (before == 2 && waited) last_reader_gone(*this);
+  if (before == 2 && waited) last_reader_gone(this, at);
   if (before != 1) return;
   // Deleting a node lets go of its inputs, and so on to the leaves: a list instead of the stack, since trees
   // are deep.

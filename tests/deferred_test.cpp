@@ -261,6 +261,18 @@ BOOST_AUTO_TEST_CASE(nodes_that_another_thread_computes_meanwhile_are_not_comput
   check_near(numbers(e), {std::exp(1.0), std::exp(2.0)});
 }
 
+BOOST_AUTO_TEST_CASE(rows_that_another_thread_computes_keep_their_places) {
+  const esp::Variable w = esp::parameter(esp::tensor({1.0, 2.0}, esp::float64));
+  const esp::Deferred waits;
+  const esp::Variable other = esp::tanh(w) + esp::tanh(w * 0.5);  // before the batch, so that it moves on
+  const esp::Variable b1 = esp::exp(w * 1.0), b2 = esp::exp(w * 2.0), s = b1 + b2, c = b2 * 2.0;
+  std::thread([&] { (void)s.value(); }).join();
+  check_near(numbers(c), {2 * std::exp(2.0), 2 * std::exp(4.0)}, 1e-12);
+  check_near(numbers(esp::sum(s).gradient(w)),
+             {std::exp(1.0) + 2 * std::exp(2.0), std::exp(2.0) + 2 * std::exp(4.0)}, 1e-12);
+  check_near(numbers(other), {std::tanh(1.0) + std::tanh(0.5), std::tanh(2.0) + std::tanh(1.0)}, 1e-12);
+}
+
 BOOST_AUTO_TEST_CASE(a_stack_is_one_node_and_stacks_are_joined) {
   const esp::Variable w = esp::parameter(esp::tensor({0.5, -1.0}, esp::float64));
   const auto loss = [&] {

@@ -33,7 +33,10 @@ class NumberTable {
   }
   /// Memory stays for as many numbers again, but not for many times more.
   void clear() {
-    slots_.assign(count_ * 16 < slots_.size() ? size_t{64} : slots_.size(), Slot{});
+    if (count_ * 16 < slots_.size())
+      slots_ = std::vector<Slot>(64);
+    else
+      slots_.assign(slots_.size(), Slot{});
     count_ = 0;
   }
 

@@ -42,7 +42,8 @@ void compute_operands(const std::vector<Edge>& list) {
   const auto is_listed = [&](const Node& node) {
     return node.place < list.size() && list[node.place].node() == &node;
   };
-  for (uint32_t i = 0; i < list.size(); ++i) list[i].node()->place = i;
+  for (uint32_t i = 0; i < list.size(); ++i)  // the place of what another thread has computed is its row
+    if (list[i].node()->waits) list[i].node()->place = i;
   for (const Edge& edge : list)
     for (const Edge& input : edge.node()->inputs)
       if (Node& node = *input.node(); node.waits && !is_listed(node)) ensure_value(node);
@@ -135,8 +136,8 @@ bool wait_for_value(Node& node) {
   return true;
 }
 
-void last_reader_gone(const Node& node) noexcept {
-  if (waiting_graph) waiting_graph->note_unread(node);
+void last_reader_gone(const Node* node, uint32_t place) noexcept {
+  if (waiting_graph) waiting_graph->note_unread(node, place);
 }
 
 void computed_apart(Node& node) {

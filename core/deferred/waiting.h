@@ -11,8 +11,9 @@ DeferredOptions& deferred_options();
 
 /// Adds a node to those that wait, unless its op cannot.
 bool wait_for_value(Node& node);
-/// Is told of each node that waits and of which one reference is left: nothing may read it any more.
-void last_reader_gone(const Node& node) noexcept;
+/// Is told of each node that waits and of which one reference is left: perhaps nothing reads it any more. It
+/// may be deleted meanwhile.
+void last_reader_gone(const Node* node, uint32_t place) noexcept;
 /// Notes that a node does not wait any more: it is computed without the others.
 void computed_apart(Node& node);
 /// Computes a node that waits, with all others of this thread.

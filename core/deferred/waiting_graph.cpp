@@ -60,7 +60,7 @@ uint32_t WaitingGraph::number_of_external(const Edge& edge) {
 }
 
 uint32_t WaitingGraph::number_of_scalar(const Edge& edge, uint64_t bits) {
-  // A number has no Tensor that could be written meanwhile.
+  // The Tensor of a number is not written.
   if (!number_of(edge.node()->op())) constants_.emplace_back(edge, bits);
   const DType dtype = edge.spec().dtype;
   const uint64_t hash = mixed(static_cast<uint64_t>(dtype), bits);
@@ -114,8 +114,8 @@ void WaitingGraph::add(Node& node, NodeKinds& kinds) {
   nodes_.emplace_back(&node, 0);
 }
 
-void WaitingGraph::note_unread(const Node& node) noexcept {
-  if (lists(node) && unread_.size() < unread_.capacity()) unread_.push_back(node.place);
+void WaitingGraph::note_unread(const Node* node, uint32_t place) noexcept {
+  if (lists(node, place) && unread_.size() < unread_.capacity()) unread_.push_back(place);
 }
 
 void WaitingGraph::drop_unread() {

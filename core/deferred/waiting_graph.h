@@ -24,11 +24,9 @@ class WaitingGraph {
   /// Reads a node, behind those that it reads.
   void add(Node& node, NodeKinds& kinds);
   /// Whether a node that waits does so here.
-  bool lists(const Node& node) const {
-    return node.place < nodes_.size() && nodes_[node.place].node() == &node;
-  }
-  /// Notes that nothing but this graph may hold that node any more.
-  void note_unread(const Node& node) noexcept;
+  bool lists(const Node& node) const { return lists(&node, node.place); }
+  /// Notes that perhaps only this graph holds that node now, if it is in this place. Does not look at it.
+  void note_unread(const Node* node, uint32_t place) noexcept;
   /// Drops what is noted so, and what is then held by nothing else.
   void drop_unread();
   size_t dropped() const { return dropped_; }
@@ -71,6 +69,10 @@ class WaitingGraph {
   std::vector<Scalar> scalars_;
   std::vector<std::pair<Edge, uint64_t>> constants_;  // of which the bits were read
   std::vector<uint32_t> unread_;
+  bool lists(const Node* node, uint32_t place) const {
+    return place < nodes_.size() && nodes_[place].node() == node;
+  }
+
   size_t dropped_ = 0;
   bool reads_elsewhere_ = false;                   // operands that wait, but not here
   uint64_t assignments_ = 0, computed_apart_ = 0;  // counts when the first node was added
