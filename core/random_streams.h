@@ -4,7 +4,7 @@
 
 namespace espalier {
 
-/// What a random op is, too, if it takes not one stream, but some behind each other.
+/// A random op that takes several streams, one behind the other, is this, too.
 class DrawsStreams {
  public:
   /// How many, up to `most`.

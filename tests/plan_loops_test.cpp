@@ -370,6 +370,19 @@ BOOST_AUTO_TEST_CASE(loops_in_loops_have_a_limit) {
                         says({"scan", "more than 1048576 nodes"}));
 }
 
+BOOST_AUTO_TEST_CASE(random_nodes_without_draws_are_refused) {
+  const TemporaryFolder folder;
+  esp::PlanContainer file = file_of_training(folder, all_options[0], 0.4);
+  bool changed = false;
+  for (auto& loop : file.text["loops"]) {
+    changed |= loop.erase("random_nodes") > 0;
+    for (auto& node : loop["nodes"]) node.erase("draw");
+  }
+  BOOST_TEST_REQUIRE(changed);
+  esp::write_plan_container(folder / "b.plan", file);
+  BOOST_CHECK_EXCEPTION(run_zeros(folder / "b.plan"), esp::FileError, says({"random node that has no draw"}));
+}
+
 BOOST_AUTO_TEST_CASE(changed_loops_are_refused_or_harmless) {
   const TemporaryFolder folder;
   std::vector<esp::PlanContainer> files;

@@ -12,6 +12,7 @@
 #include "espalier/core/random_streams.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
+#include "espalier/ops/loop/scan_draws.h"
 #include "espalier/ops/loop/scan_op.h"
 
 namespace espalier {
@@ -151,8 +152,10 @@ void LoopBody::finish() {
       const auto known = draws.find(node);
       numbered[node] = known != draws.end() ? known->second : random_nodes++;
     }
-    if (const LoopBodyPtr inner = loop_body_of(node->op())) {
+    for (const LoopBodyPtr& inner : {loop_body_of(node->op()), body_of_draws(node->op())}) {
+      if (!inner) continue;
       depth = std::max(depth, inner->depth + 1);
+      levels = std::max(levels, inner->levels + 1);
       size += inner->size;
     }
     if (depth > deepest)
@@ -160,6 +163,10 @@ void LoopBody::finish() {
     if (size > largest)
       throw UnsupportedError(fmt::format("scan: a step has more than {} nodes in its loops", largest));
   }
+  if (gradient_of) levels = std::max(levels, gradient_of->levels + 1);
+  if (levels > most_levels)
+    throw UnsupportedError(
+        fmt::format("scan: more than {} loops and gradients of loops are made of each other", most_levels));
   draws = std::move(numbered);
   static std::atomic<int64_t> finished{0};
   number = ++finished;

@@ -17,12 +17,15 @@ namespace espalier {
 struct LoopBody {
   /// Loops may be nested so deeply, and have so many nodes together with those of the loops in them.
   static constexpr int64_t deepest = 16, largest = int64_t{1} << 20;
+  /// So many loops may be made one of the other, inside each other or as gradients.
+  static constexpr int64_t most_levels = 256;
 
   size_t states = 0, sequences = 0;
   std::vector<Variable> inputs, outputs;
   std::vector<Node*> nodes = {};  ///< below the outputs, inputs and constants among them, in order
   int64_t number = 0;             ///< of its own: equal numbers are one body
   int64_t depth = 1, size = 0;    ///< of loops in each other; nodes, with those of the loops
+  int64_t levels = 1;             ///< of loops that are made one of the other
   /// The numbers of the random nodes, of so many in the step that was written down.
   std::map<const Node*, size_t> draws = {};
   size_t random_nodes = 0;

@@ -92,11 +92,11 @@ Variable ListedTensors::constant(const Json& number, const std::source_location&
 
 void TreeReader::read_loops(const Json& loops) {
   for (const Json& text : in_.list(loops, "the list of loops")) try {
-      loops_.push_back(loop(text));
+      loops_->push_back(loop(text));
     } catch (const FileError&) {
       throw;
     } catch (const Error& error) {
-      in_.fail(fmt::format("has a loop {} that cannot be made: {}", loops_.size(), error.what()));
+      in_.fail(fmt::format("has a loop {} that cannot be made: {}", loops_->size(), error.what()));
     }
 }
 
@@ -123,7 +123,9 @@ LoopBodyPtr TreeReader::loop(const Json& text) const {
   body->sequences = static_cast<size_t>(in_.integer(in_.member(text, "sequences"), "sequences", 1, others));
   body->backwards = text.contains("backwards") && in_.flag(text["backwards"], "backwards");
   if (text.contains("gradient_of")) body->gradient_of = loop_before(text["gradient_of"]);
+  const size_t listed = body->random_nodes;
   body->finish();
+  if (body->random_nodes != listed) in_.fail("has a loop with a random node that has no draw");
   return body;
 }
 
@@ -229,7 +231,8 @@ OpPtr TreeReader::find_custom(const std::string& name) const {
 }
 
 LoopBodyPtr TreeReader::loop_before(const Json& number) const {
-  return loops_[static_cast<size_t>(in_.integer(number, "a loop before", 0, std::ssize(loops_) - 1))];
+  const auto last = std::ssize(*loops_) - 1;
+  return (*loops_)[static_cast<size_t>(in_.integer(number, "a loop before", 0, last))];
 }
 
 OpPtr TreeReader::find_loop(const Json& node, const std::string& name) const {
