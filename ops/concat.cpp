@@ -159,7 +159,7 @@ class Stack : public Op, public Batchable {
     }
     Shape shape = in[0]->shape;
     shape.dims().insert(resolve_axis(axis_, shape.rank() + 1, name()), static_cast<int64_t>(in.size()));
-    (void)shape.elements();  // throws if 64 bits cannot count them
+    check_countable(shape, name());
     return {{in[0]->dtype, std::move(shape)}};
   }
   void run_cpu(const KernelCall& call) const override {

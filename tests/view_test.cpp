@@ -346,6 +346,8 @@ BOOST_AUTO_TEST_CASE(mistakes_name_op_shapes_and_line) {
   const esp::Variable long_one = esp::broadcast_to(1.5, {huge});
   BOOST_CHECK_EXCEPTION(esp::concat({long_one, long_one}), esp::ShapeError,
                         says({"concat", "64 bits", here()}));
+  BOOST_CHECK_EXCEPTION(esp::stack({long_one, long_one}), esp::ShapeError,
+                        says({"stack", "64 bits", here()}));
   BOOST_CHECK_EXCEPTION(esp::transpose(x, {0}), esp::ShapeError, says({"transpose", "[2, 6]", here()}));
   BOOST_CHECK_EXCEPTION(esp::transpose(x, {0, 0}), esp::ShapeError, says({"transpose", "twice", here()}));
   BOOST_CHECK_EXCEPTION(esp::transpose(x, {0, 2}), esp::ShapeError, says({"transpose", "axis 2", here()}));

@@ -60,7 +60,9 @@ class BoundBiasedConvolution : public BoundKernel {
 Bound bind_convolution_epilogue(const Op& anchored, const KernelCall& call, const BindContext& context) {
   const auto& op = static_cast<const ConvolutionEpilogue&>(anchored);
   try {
-    if (cudnn()) return std::make_unique<BoundBiasedConvolution>(op, call, Workspace::of(context));
+    // cuDNN takes no operand without elements.
+    if (cudnn() && call.inputs[0]->elements() > 0 && call.inputs[1]->elements() > 0)
+      return std::make_unique<BoundBiasedConvolution>(op, call, Workspace::of(context));
   } catch (const UnsupportedError&) {  // the program runs behind the convolution
   }
   return bind_epilogue(op, call, context);
