@@ -202,20 +202,4 @@ BOOST_AUTO_TEST_CASE(the_sample_correction_is_bessel_s) {
   BOOST_TEST(esp::sample_correction(esp::ones({1, 3}), esp::ones({3})).item() == 1);
 }
 
-BOOST_AUTO_TEST_CASE(a_layer_with_running_statistics_is_called_once_in_a_step) {
-  const esp::data::Distributor feed({numbers({8, 3}, -1, 1, 1)}, {.batch_size = 4});
-  const Variable x = feed.get_output_graphs()[0] * esp::parameter(esp::tensor(1.0, esp::float64), "w");
-  const nn::BatchNorm norm;
-  const Variable a = norm(x);
-  const Variable b = norm(esp::square(x));
-  const std::string first = "train_phase_test.cpp:" + std::to_string(__LINE__ - 2),
-                    second = "train_phase_test.cpp:" + std::to_string(__LINE__ - 2);
-  const Variable loss = esp::mean(esp::square(a - b));
-  const auto refused = says({"'running_mean' twice", first, second, "takes both batches in one call"});
-  BOOST_CHECK_EXCEPTION((void)loss.forward(), esp::Error, refused);
-  BOOST_CHECK_EXCEPTION((void)loss.get_executor({.optimizer = esp::optim::Sgd(0.1)}), esp::Error, refused);
-  (void)loss.get_executor().step();  // inference assigns nothing
-  BOOST_TEST(norm.buffer("num_batches_tracked").value().item<int64_t>() == 0);
-}
-
 BOOST_AUTO_TEST_SUITE_END()
