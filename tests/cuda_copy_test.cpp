@@ -8,6 +8,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/tensor.h"
+#include "espalier/ops/ops.h"
 #include "gpu_testing.h"
 #include "testing.h"
 
@@ -163,6 +164,16 @@ BOOST_AUTO_TEST_CASE(more_than_there_is) {
   BOOST_CHECK_THROW(esp::Tensor({int64_t{1} << 50}, esp::float32, esp::gpu()), esp::OutOfMemory);
   BOOST_TEST(esp::memory_stats(esp::gpu()).live_bytes == before.live_bytes);
   BOOST_TEST(esp::ones({3}).to(esp::gpu()).to(esp::cpu()).at<float>({2}) == 1.0f);
+}
+
+BOOST_AUTO_TEST_CASE(devices_do_not_mix) {
+  for (const esp::Device gpu : gpus_to_test()) {
+    const esp::Variable here = esp::ones({2}), there = esp::ones({2}).to(gpu);
+    BOOST_CHECK_THROW(here + there, esp::DeviceError);
+    BOOST_TEST((there * 2 + 1).value().device() == gpu);  // numbers are created on the operand's device
+    BOOST_TEST(esp::sum(here.to(gpu) + there).item() == 4);
+    BOOST_CHECK_THROW((void)there.value().span<float>(), esp::DeviceError);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -440,14 +440,4 @@ BOOST_AUTO_TEST_CASE(biases_and_relu_behind_convolutions) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(devices_do_not_mix) {
-  for (const esp::Device gpu : gpus_to_test()) {
-    const esp::Variable here = esp::ones({2}), there = esp::ones({2}).to(gpu);
-    BOOST_CHECK_THROW(here + there, esp::DeviceError);
-    BOOST_TEST((there * 2 + 1).value().device() == gpu);  // numbers are created on the operand's device
-    BOOST_TEST(esp::sum(here.to(gpu) + there).item() == 4);
-    BOOST_CHECK_THROW((void)there.value().span<float>(), esp::DeviceError);
-  }
-}
-
 BOOST_AUTO_TEST_SUITE_END()

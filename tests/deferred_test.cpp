@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "deferred_trees.h"
 #include "espalier/core/deferred/deferred.h"
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
@@ -16,75 +17,9 @@
 #include "espalier/nn/module.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
-#include "testing.h"
 
 namespace esp = espalier;
 using namespace espalier::testing;
-
-namespace {
-
-struct Tree {
-  std::unique_ptr<Tree> left, right;
-  int64_t word = 0;
-};
-
-std::unique_ptr<Tree> random_tree(int leaves, std::mt19937& random) {
-  auto tree = std::make_unique<Tree>();
-  tree->word = static_cast<int64_t>(random() % 30);
-  if (leaves == 1) return tree;
-  const int left = 1 + static_cast<int>(random() % static_cast<unsigned>(leaves - 1));
-  tree->left = random_tree(left, random);
-  tree->right = random_tree(leaves - left, random);
-  return tree;
-}
-
-struct TreeNet : esp::nn::Module {
-  esp::Variable encode(const Tree& t) {
-    if (!t.left) return embed(esp::tensor_from(std::vector<int64_t>{t.word}, {1}));
-    return esp::tanh(join(esp::concat({encode(*t.left), encode(*t.right)}, 1)));
-  }
-  esp::nn::Embedding embed = add("embed", esp::nn::Embedding(30, 8));
-  esp::nn::Dense join = add("join", esp::nn::Dense(8));
-  esp::nn::Dense top = add("top", esp::nn::Dense(3));
-};
-
-std::vector<double> numbers(const esp::Variable& v) {
-  const esp::Tensor value = v.value().to(esp::float64).contiguous_copy();
-  return {value.span<double>().begin(), value.span<double>().end()};
-}
-void check_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance = 1e-5) {
-  BOOST_REQUIRE(a.size() == b.size());
-  for (size_t i = 0; i < a.size(); ++i) BOOST_TEST(std::abs(a[i] - b[i]) <= tolerance * (1 + std::abs(b[i])));
-}
-
-/// The loss and the gradients of all parameters, eager and deferred.
-void check_equal_to_eager(esp::nn::Module& net, const std::function<esp::Variable()>& loss,
-                          esp::DeferredOptions options = {}) {
-  std::vector<std::vector<double>> eager, deferred;
-  const auto collect = [&](std::vector<std::vector<double>>& list) {
-    const esp::Variable root = loss();
-    list.push_back(numbers(root));
-    root.backward();
-    for (const auto& [path, parameter] : net.parameters()) list.push_back(numbers(root.gradient(parameter)));
-  };
-  collect(eager);
-  {
-    const esp::Deferred waits(options);
-    collect(deferred);
-  }
-  BOOST_REQUIRE(eager.size() == deferred.size());
-  for (size_t i = 0; i < eager.size(); ++i) check_near(deferred[i], eager[i]);
-}
-
-esp::Variable loss_of(TreeNet& net, const std::vector<std::unique_ptr<Tree>>& forest) {
-  std::vector<esp::Variable> losses;
-  for (const auto& tree : forest)
-    losses.push_back(esp::softmax_cross_entropy(net.top(net.encode(*tree)),
-                                                esp::tensor_from(std::vector<int64_t>{tree->word % 3}, {1})));
-  return esp::sum(esp::stack(losses));
-}
-
-}  // namespace
 
 BOOST_AUTO_TEST_SUITE(deferred)
 

@@ -334,51 +334,6 @@ BOOST_AUTO_TEST_CASE(regions) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(results_of_more_elements_than_can_be_counted) {
-  // One element, repeated: 2³¹ · 2³¹ can be counted, and the largest image of which all borders cannot.
-  const int64_t large = int64_t{1} << 31, edge = 3'037'000'499;
-  const Variable one(esp::ones({1})),
-      matrix = esp::broadcast_to(one, {large, large}), plane = esp::broadcast_to(one, {1, 1, edge, edge}),
-      list = esp::broadcast_to(one, {large * large}), channels = esp::broadcast_to(one, {1, large, 1, 1}),
-      corners = esp::broadcast_to(one, {large, 4}),
-      images = esp::broadcast_to(esp::zeros({1}, esp::int64), {large});
-  const auto refused = [](const std::string& function, const std::function<void()>& call) {
-    return Mistake{function, Kind::shape, call, "more elements than 64 bits can count"};
-  };
-  check({
-      refused("concat",
-              [=] {
-                esp::concat({matrix, matrix}, 0);
-              }),
-      refused("pad",
-              [=] {
-                esp::pad(matrix, {{0, large}});
-              }),
-      refused("repeat_on_axis",
-              [=] {
-                esp::tile(matrix, {2, 1});
-              }),
-      refused("diag_embed", [=] { esp::diag_embed(list); }),
-      refused("sliding_windows", [=] { esp::sliding_windows(list, 0, 4); }),
-      refused("max_pool", [=] { esp::max_pool(plane, {.kernel = 2, .stride = 1, .padding = 1}); }),
-      refused("avg_pool", [=] { esp::avg_pool(plane, {.kernel = 2, .stride = 1, .padding = 1}); }),
-      refused("conv",
-              [=] {
-                esp::conv(plane, esp::ones({1, 1, 2, 2}), {.padding = 1});
-              }),
-      refused("interpolate",
-              [] {
-                esp::interpolate(esp::ones({1, 1, 2, 2}), {.size = {int64_t{1} << 32, int64_t{1} << 31}});
-              }),
-      refused("affine_grid",
-              [] {
-                esp::affine_grid(esp::ones({1, 2, 3}), {int64_t{1} << 32, int64_t{1} << 31});
-              }),
-      refused("roi_align", [=] { esp::roi_align(channels, corners, images, {.size = 2}); }),
-      refused("roi_pool", [=] { esp::roi_pool(channels, corners, images, {.size = 2}); }),
-  });
-}
-
 BOOST_AUTO_TEST_CASE(layers) {
   check({
       {"MaxPool2d", Kind::shape, [] { nn::MaxPool2d({.kernel = 2})(row); }, "[2, 4, 6]"},
