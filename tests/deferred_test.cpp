@@ -29,7 +29,7 @@ BOOST_AUTO_TEST_CASE(nodes_wait_until_a_value_is_needed) {
   const esp::Variable y = esp::exp(x) + 1.0;
   BOOST_TEST(y.node()->waits);
   BOOST_TEST(!y.node()->has_value());
-  check_near(numbers(y), {std::exp(1.0) + 1, std::exp(2.0) + 1});
+  check_near(elements(y), {std::exp(1.0) + 1, std::exp(2.0) + 1});
   BOOST_TEST(!y.node()->waits);
 }
 
@@ -153,18 +153,18 @@ BOOST_AUTO_TEST_CASE(what_nothing_reads_any_more_is_not_computed) {
           esp::gather(w, esp::tensor_from(std::vector<int64_t>{7}, {1}), 0);  // would throw
     }
     const esp::Variable last = esp::log(first) + w;
-    check_near(numbers(last), {2, 4});
+    check_near(elements(last), {2, 4});
     BOOST_TEST(esp::last_evaluation().nodes_computed == 3);
     BOOST_TEST(esp::last_evaluation().schedule_known == (round > 0));
   }
   (void)esp::exp(w);  // alone, and unread: nothing is evaluated
-  check_near(numbers(w + w), {2, 4});
+  check_near(elements(w + w), {2, 4});
   BOOST_TEST(esp::last_evaluation().nodes_computed == 1);
   // As many as make the list of what waits shorter.
   const esp::Variable held = esp::exp(w);
   esp::Variable x = w;
   for (int i = 0; i < 20000; ++i) x = w + 1.0;
-  check_near(numbers(held + x), {std::exp(1.0) + 2, std::exp(2.0) + 3});
+  check_near(elements(held + x), {std::exp(1.0) + 2, std::exp(2.0) + 3});
   BOOST_TEST(esp::last_evaluation().nodes_computed == 3);
 }
 
@@ -175,8 +175,8 @@ BOOST_AUTO_TEST_CASE(a_constant_that_is_written_while_nodes_wait_is_read_as_it_i
   const esp::Deferred waits;
   const esp::Variable a = w * esp::Variable(written), b = w * esp::Variable(other);
   written.span<float>()[0] = 5;
-  check_near(numbers(a), {5, 10});
-  check_near(numbers(b), {2, 4});
+  check_near(elements(a), {5, 10});
+  check_near(elements(b), {2, 4});
 }
 
 BOOST_AUTO_TEST_CASE(nodes_that_another_thread_computes_meanwhile_are_not_computed_again) {
@@ -185,7 +185,7 @@ BOOST_AUTO_TEST_CASE(nodes_that_another_thread_computes_meanwhile_are_not_comput
   const esp::Variable a = esp::exp(w), b = a + w, c = b * 2.0;
   std::thread([&] { (void)b.value(); }).join();
   BOOST_TEST(b.node()->has_value());
-  check_near(numbers(c), {2 * std::exp(1.0) + 2, 2 * std::exp(2.0) + 4});
+  check_near(elements(c), {2 * std::exp(1.0) + 2, 2 * std::exp(2.0) + 4});
   BOOST_TEST(esp::last_evaluation().nodes_computed == 1);
   // An assignment by another thread is an error of what read the leaf as it was.
   const esp::Variable d = esp::exp(w), e = esp::exp(esp::tensor({1.0f, 2.0f}));
@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(nodes_that_another_thread_computes_meanwhile_are_not_comput
   BOOST_CHECK_EXCEPTION(d.value(), esp::Error, [](const esp::Error& error) {
     return std::string(error.what()).find("updated") != std::string::npos;
   });
-  check_near(numbers(e), {std::exp(1.0), std::exp(2.0)});
+  check_near(elements(e), {std::exp(1.0), std::exp(2.0)});
 }
 
 BOOST_AUTO_TEST_CASE(rows_that_another_thread_computes_keep_their_places) {
@@ -202,10 +202,10 @@ BOOST_AUTO_TEST_CASE(rows_that_another_thread_computes_keep_their_places) {
   const esp::Variable other = esp::tanh(w) + esp::tanh(w * 0.5);  // before the batch, so that it moves on
   const esp::Variable b1 = esp::exp(w * 1.0), b2 = esp::exp(w * 2.0), s = b1 + b2, c = b2 * 2.0;
   std::thread([&] { (void)s.value(); }).join();
-  check_near(numbers(c), {2 * std::exp(2.0), 2 * std::exp(4.0)}, 1e-12);
-  check_near(numbers(esp::sum(s).gradient(w)),
+  check_near(elements(c), {2 * std::exp(2.0), 2 * std::exp(4.0)}, 1e-12);
+  check_near(elements(esp::sum(s).gradient(w)),
              {std::exp(1.0) + 2 * std::exp(2.0), std::exp(2.0) + 2 * std::exp(4.0)}, 1e-12);
-  check_near(numbers(other), {std::tanh(1.0) + std::tanh(0.5), std::tanh(2.0) + std::tanh(1.0)}, 1e-12);
+  check_near(elements(other), {std::tanh(1.0) + std::tanh(0.5), std::tanh(2.0) + std::tanh(1.0)}, 1e-12);
 }
 
 BOOST_AUTO_TEST_CASE(a_stack_is_one_node_and_stacks_are_joined) {
@@ -220,10 +220,10 @@ BOOST_AUTO_TEST_CASE(a_stack_is_one_node_and_stacks_are_joined) {
     return esp::sum(esp::square(esp::stack(pairs)));
   };
   const esp::Variable eager = loss();
-  const std::vector<double> gradient = numbers(eager.gradient(w));
+  const std::vector<double> gradient = elements(eager.gradient(w));
   const esp::Deferred waits;
   const esp::Variable deferred = loss();
-  check_near(numbers(deferred), numbers(eager), 1e-12);
+  check_near(elements(deferred), elements(eager), 1e-12);
   int64_t nodes = 0, batches = 0;
   for (const auto& batch : esp::last_evaluation().batches) {
     BOOST_TEST(batch.op != "unsqueeze");
@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE(a_stack_is_one_node_and_stacks_are_joined) {
   }
   BOOST_TEST(nodes == 11);
   BOOST_TEST(batches == 3);
-  check_near(numbers(deferred.gradient(w)), gradient, 1e-12);
+  check_near(elements(deferred.gradient(w)), gradient, 1e-12);
 }
 
 BOOST_AUTO_TEST_CASE(training_takes_the_same_steps) {
@@ -271,9 +271,9 @@ BOOST_AUTO_TEST_CASE(gradients_of_intermediates_and_of_second_order) {
     }
     const esp::Variable loss = esp::sum(esp::stack(terms));
     for (const esp::Variable& h : hidden)
-      for (const double x : numbers(loss.gradient(h))) result.push_back(x);
+      for (const double x : elements(loss.gradient(h))) result.push_back(x);
     const esp::Variable g = loss.gradient(w);
-    for (const double x : numbers(esp::sum(esp::square(g)).gradient(w))) result.push_back(x);
+    for (const double x : elements(esp::sum(esp::square(g)).gradient(w))) result.push_back(x);
     return result;
   };
   check_near(run(true), run(false), 1e-12);
@@ -293,7 +293,7 @@ BOOST_AUTO_TEST_CASE(what_is_made_afterwards_uses_what_was_computed) {
       c = c * a;        // waits on
     }
     const esp::Variable loss = esp::sum(c * b);  // eager
-    return std::pair(numbers(loss), numbers(loss.backward().gradient(w)));
+    return std::pair(elements(loss), elements(loss.backward().gradient(w)));
   };
   check_near(run(true).first, run(false).first, 1e-12);
   check_near(run(true).second, run(false).second, 1e-12);
@@ -304,7 +304,7 @@ BOOST_AUTO_TEST_CASE(a_leaf_is_not_assigned_under_what_waits) {
   const esp::Deferred waits;
   const esp::Variable y = w * 3.0;
   esp::set_value(w, esp::tensor({5.0f, 6.0f}));
-  check_near(numbers(y), {3, 6});
+  check_near(elements(y), {3, 6});
 }
 
 BOOST_AUTO_TEST_CASE(random_numbers_are_drawn_in_the_order_of_writing) {
@@ -315,7 +315,7 @@ BOOST_AUTO_TEST_CASE(random_numbers_are_drawn_in_the_order_of_writing) {
     if (deferred) waits.emplace();
     std::vector<esp::Variable> parts;
     for (int i = 0; i < 3; ++i) parts.push_back(esp::dropout(w * 2.0, 0.5));
-    return numbers(esp::concat(parts, 0));
+    return elements(esp::concat(parts, 0));
   };
   check_near(run(true), run(false));
 }

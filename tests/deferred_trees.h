@@ -41,7 +41,7 @@ struct TreeNet : nn::Module {
   nn::Dense top = add("top", nn::Dense(3));
 };
 
-inline std::vector<double> numbers(const Variable& v) {
+inline std::vector<double> elements(const Variable& v) {
   const Tensor value = v.value().to(float64).contiguous_copy();
   return {value.span<double>().begin(), value.span<double>().end()};
 }
@@ -56,9 +56,9 @@ inline void check_equal_to_eager(nn::Module& net, const std::function<Variable()
   std::vector<std::vector<double>> eager, deferred;
   const auto collect = [&](std::vector<std::vector<double>>& list) {
     const Variable root = loss();
-    list.push_back(numbers(root));
+    list.push_back(elements(root));
     root.backward();
-    for (const auto& [path, parameter] : net.parameters()) list.push_back(numbers(root.gradient(parameter)));
+    for (const auto& [path, parameter] : net.parameters()) list.push_back(elements(root.gradient(parameter)));
   };
   collect(eager);
   {

@@ -78,8 +78,8 @@ BOOST_AUTO_TEST_CASE(a_second_value_draws_no_numbers_again) {
   const Variable w = esp::parameter(numbers({3}, -1, 1, 3), "w"),
                  first = esp::with_assignment(x * w, s, s * 0.5);
   const Variable y = esp::with_assignment(first, s, esp::bernoulli(s));
-  const std::string here = "with_assignment_test.cpp:" + std::to_string(__LINE__ - 1),
-                    before = "with_assignment_test.cpp:" + std::to_string(__LINE__ - 3);
+  const std::string here = "repeated_assignment_test.cpp:" + std::to_string(__LINE__ - 1),
+                    before = "repeated_assignment_test.cpp:" + std::to_string(__LINE__ - 3);
   const Variable loss = esp::mean(y);
   for (const auto& run : std::vector<std::function<void()>>{
            [&] { (void)loss.forward(); }, [&] { (void)loss.get_executor({.optimizer = optim::Sgd(0.1)}); }}) {
