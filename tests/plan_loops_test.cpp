@@ -391,7 +391,7 @@ BOOST_AUTO_TEST_CASE(changed_loops_are_refused_or_harmless) {
   const MemoryLimit limit(uint64_t{1} << 32);
   std::mt19937 random(3);
   int loaded = 0;
-  for (int64_t i = 0; i < many_cases(200); ++i) BOOST_TEST_CONTEXT("file " << i) {
+  for (int64_t i = 0; i < many_cases(800); ++i) BOOST_TEST_CONTEXT("file " << i) {
       esp::PlanContainer file = files[random() % files.size()];
       for (unsigned k = 0; k <= random() % 3; ++k)
         mutate(random() % 4 ? file.text["loops"] : file.text, random);
