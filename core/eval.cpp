@@ -239,7 +239,7 @@ class Evaluation {
       if (state.stale) node.drawn = false;  // what was only released is computed from the same numbers
       if (!node.lazy && !state.stale) check_unchanged(node, snapshot_.get());
       located(node.where, [&] { espalier::compute(node, 0, snapshot_.get()); });
-      if (assignments_.acts(node)) assignments_.order(node, *snapshot_);
+      if (assigns(state) && assignments_.acts(node)) assignments_.order(node, *snapshot_);
     }
     node.version = version_for(node);
   }
