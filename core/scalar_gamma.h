@@ -7,7 +7,8 @@
 
 namespace espalier::math {
 
-/// log Γ(x) for finite x > 0. The polynomial is that of log Γ(t + 2) / (t (t + 1)), so that zeros are exact.
+/// log Γ(x) for finite x > 0. The polynomial is that of log Γ(t + 2) / (t (t + 1)), so that zeros are exact, and
+/// subtracting -0 makes them positive.
 [[gnu::always_inline]] inline float lgamma_of_positive(float x) {
   const double wide = x, log_x = precise_log(wide), inverse = 1.0 / wide;
   const double t = (wide < 1.0 ? wide + 1.0 : wide) - 2.0;
@@ -16,7 +17,7 @@ namespace espalier::math {
       0.0049985523000045135, -0.0021080884426724371, 0.00091607536529108026, -0.00040604055229271232,
       0.0001798884008053009, -8.1824451191998674e-5, 4.3584988032127067e-5, -2.0244296438057545e-5,
       2.3377832871042997e-6, -1.0423813294330275e-6, 4.8487533968048042e-6, -2.301277182486616e-6);
-  const double inner = t * (t + 1.0) * fit - (wide < 1.0 ? log_x : 0.0);
+  const double inner = t * (t + 1.0) * fit - (wide < 1.0 ? log_x : -0.0);
   const double series =
       inverse * polynomial(inverse * inverse, 0.083333333302401826, -0.0027777637763285706,
                            0.00079261127919281107, -0.00056718139863679191, 0.00050453184981697863);

@@ -87,17 +87,6 @@ BOOST_AUTO_TEST_CASE(masks_of_relu_and_its_gradient) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(sums_of_operands) {
-  Case c;
-  const esp::Tensor of_a({m}, esp::float32, esp::gpu()), of_b({n}, esp::float32, esp::gpu());
-  BOOST_TEST(difference(c.run({.epilogue = cu::LtEpilogue::sums_of_a, .vector = of_a.address()}), c.product) <
-             tolerance);
-  BOOST_TEST(difference(of_a.to(esp::cpu()), esp::sum(c.a, 1).value()) < tolerance);
-  BOOST_TEST(difference(c.run({.epilogue = cu::LtEpilogue::sums_of_b, .vector = of_b.address()}), c.product) <
-             tolerance);
-  BOOST_TEST(difference(of_b.to(esp::cpu()), esp::sum(c.b, 0).value()) < tolerance);
-}
-
 BOOST_AUTO_TEST_CASE(factors_on_host_and_device) {
   for (const esp::DType dtype : {esp::float32, esp::float64}) {
     Case c(dtype);

@@ -113,17 +113,21 @@ const Arrangement arrangements[] = {
      }},
 };
 
-/// The largest difference of two elements, relative to 1 + the larger; infinite if only one is NaN, or for
-/// zeros of different sign.
-double largest_difference(const esp::Tensor& a, const esp::Tensor& b) {
-  double worst = 0;
+/// The largest difference of two elements, relative to 1 + the larger, and the elements; infinite if only one is
+/// NaN, or for zeros of different sign.
+struct Difference {
+  double by = 0, expected = 0, got = 0;
+};
+Difference largest_difference(const esp::Tensor& a, const esp::Tensor& b) {
+  Difference worst;
   const esp::Tensor x = a.to(esp::float64), y = b.to(esp::float64);
   for (int64_t i = 0; i < x.elements(); ++i) {
     const double p = x.data<double>()[i], q = y.data<double>()[i];
     if (std::isnan(p) && std::isnan(q)) continue;
     if (p == q && std::signbit(p) == std::signbit(q)) continue;
-    const double by = std::abs(p - q) / (1 + std::max(std::abs(p), std::abs(q)));
-    worst = std::max(worst, by > 0 ? by : std::numeric_limits<double>::infinity());
+    double by = std::abs(p - q) / (1 + std::max(std::abs(p), std::abs(q)));
+    if (!(by > 0)) by = std::numeric_limits<double>::infinity();
+    if (by > worst.by) worst = {by, p, q};
   }
   return worst;
 }
@@ -172,9 +176,9 @@ void check(const esp::Op& op, const std::vector<esp::Tensor>& inputs, int in_pla
   esp::bind_kernel(op, there)->run({});
   esp::Tensor back(result.shape, result.dtype);
   esp::copy_elements(out, back);
-  const double by = largest_difference(expected, back);
-  BOOST_TEST(by <= roundings * tolerance(result.dtype),
-             what << (in_place >= 0 ? ", in place" : "") << ": differs by " << by);
+  const Difference worst = largest_difference(expected, back);
+  BOOST_TEST(worst.by <= roundings * tolerance(result.dtype),
+             what << (in_place >= 0 ? ", in place" : "") << ": " << worst.got << " instead of " << worst.expected);
 }
 
 /// Checks all layouts and element types of an op; `same(k)` is true if operand k has the element type, and
@@ -324,7 +328,7 @@ BOOST_AUTO_TEST_CASE(one_number_everywhere) {
         esp::bind_kernel(made.node()->op(), on_device)->run({});
         esp::Tensor back({n + 4}, dtype);
         esp::copy_elements(got, back);
-        BOOST_TEST(largest_difference(expected, back) == 0,
+        BOOST_TEST(largest_difference(expected, back).by == 0,
                    n << " of " << esp::name(dtype) << " from " << begin);
       }
 }
@@ -357,7 +361,7 @@ BOOST_AUTO_TEST_CASE(dropout_masks) {
         for (const esp::Tensor& result : {got, based}) {
           esp::Tensor back({n + 1}, dtype);
           esp::copy_elements(result, back);
-          BOOST_TEST(largest_difference(expected, back) == 0,
+          BOOST_TEST(largest_difference(expected, back).by == 0,
                      n << " of " << esp::name(dtype) << " from " << begin);
         }
       }

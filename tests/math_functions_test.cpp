@@ -186,6 +186,8 @@ BOOST_AUTO_TEST_CASE(infinities_and_nan) {
   BOOST_TEST(is(esp::atan(x), {NaN, std::acos(0), -std::acos(0), 0}));
   BOOST_TEST(is(esp::erfc(x), {NaN, 0, 2, 1}));
   BOOST_TEST(is(esp::lgamma(x), {NaN, inf, inf, inf}));
+  for (const esp::DType dtype : {esp::float32, esp::float64})
+    BOOST_TEST(is(esp::reciprocal(esp::lgamma(esp::tensor({1.0, 2.0}, dtype))), {inf, inf}));
   BOOST_TEST(is(esp::digamma(x), {NaN, inf, NaN, inf}));
   BOOST_TEST(is(esp::digamma(esp::tensor({0.0, -1.0, -2.0}, esp::float64)), {-inf, NaN, NaN}));
   BOOST_TEST(is(esp::erfinv(esp::tensor({1.0, -1.0, 1.5, 0.0}, esp::float64)), {inf, -inf, NaN, 0}));

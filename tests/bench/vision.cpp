@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 
+#include "document.h"
 #include "timing.h"
 namespace esp = espalier;
 namespace nn = espalier::nn;
@@ -20,20 +21,6 @@ double processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-constexpr int kDeep = 30;  // convolutions of 128 channels
-
-esp::Variable document(const nn::Parameters& scope, const esp::Variable& x) {
-  const auto block = [](const nn::Parameters& conv, const esp::Variable& h, int64_t channels) {
-    return esp::tanh(
-        nn::batch_norm(conv, nn::convolution(conv, h, channels, {.kernel = {3, 3}, .padding = {1, 1}})));
-  };
-  esp::Variable h = block(scope["conv1"], x, 64);
-  for (int i = 0; i < kDeep; ++i) h = block(scope["conv" + std::to_string(i + 2)], h, 128);
-  h = esp::avg_pool(block(scope["conv_last"], h, 512), {.kernel = {2, 2}});
-  h = esp::tanh(nn::dense(scope["fc"], esp::flatten(h, 1), 1024));
-  return nn::dense(scope["classifier"], h, 10);
 }
 
 struct Contestant {
@@ -83,7 +70,7 @@ Contestant make(const std::string& name, int64_t batch) {
   if (how != "executor" && how != "eager" && how != "bfloat16") return {};
   if (net == "document") {
     const nn::Parameters scope;
-    return training([scope](const esp::Variable& x) { return document(scope["cnn"], x); },
+    return training([scope](const esp::Variable& x) { return bench::document(scope["cnn"], x); },
                     {batch ? batch : 256, 1, 8, 8}, how);
   }
   if (net == "training") return training(nn::vision::resnet18(), {batch ? batch : 16, 3, 64, 64}, how);

@@ -23,7 +23,7 @@ bool wait_for_value(Node&) { return false; }
 void compute_waiting(Node&) { std::abort(); }
 void compute_all_waiting() {}
 void computed_apart(Node&) {}
-void last_reader_gone(const Node&) noexcept {}
+void last_reader_gone(const Node*, uint32_t) noexcept {}
 void take_from_batch(Node&) { std::abort(); }
 
 }  // namespace espalier

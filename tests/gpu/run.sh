@@ -2,8 +2,9 @@
 # Everything that needs a GPU: tests/gpu/run.sh [stage] [folder for logs and figures] [suite or workload...]
 # Stages: build, tests, memcheck, racecheck, synccheck and initcheck (these four together: sanitizers), bench; by
 # default all. The folder is build/gpu/out by default. After it come suites of the tests for the sanitizers, or
-# workloads for bench (tests/bench/gpu/run.sh); BENCH_TURNS is the number of turns. Each stage but build needs the results of build,
-# and takes some minutes at most, except bench, which takes longer with PyTorch.
+# workloads for bench (tests/bench/gpu/run.sh); BENCH_TURNS is the number of turns. Suites run side by side, on half of
+# the cores. Each stage but build needs the results of build, and takes some minutes at most, except bench, which takes
+# longer with PyTorch.
 #
 # It ends with a table of results, and fails if a stage fails or there is no GPU. A machine needs the CUDA
 # toolkit, a C++ compiler and CMake; libraries are also found through CMAKE_PREFIX_PATH, and are installed only if they are
@@ -46,11 +47,10 @@ nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv,noheader >"$
 }
 cat "$out/device.txt"
 
-lines=() failed=0
+notes=$out/notes.txt # also from what runs in the background
+: >"$notes"
 note() { # what, whether it passed, more
-  lines+=("$(printf '%-44s %-7s %s' "$1" "$2" "${3:-}")")
-  echo "${lines[-1]}" >&2
-  [ "$2" = passed ] || failed=$((failed + 1))
+  printf '%-44s %-7s %s\n' "$1" "$2" "${3:-}" | tee -a "$notes" >&2
 }
 check() { # what, its log, a command
   local what=$1 log=$out/$2 start=$SECONDS
@@ -102,10 +102,22 @@ suites() { # what, the log, a filter of suites or "", the tool and its arguments
   fi
 }
 
+# Runs a command in the background once fewer than half of the cores have one.
+at_once() {
+  local most=$((($(nproc) + 1) / 2))
+  while [ "$(jobs -rp | wc -l)" -ge "$most" ]; do wait -n || true; done
+  OMP_NUM_THREADS=2 "$@" &
+}
+
 # Fails if no GPU can be used: the runtime may fail even if nvidia-smi does not.
 run_tests() {
   suites "a GPU can be used" gpu cuda_copy timeout 120 || return
-  suites "all tests" tests "" timeout 540
+  local all i few=8
+  readarray -t all < <("$tests" --list_content 2>&1 | sed -nE 's/^([a-z0-9_]+)[*]?$/\1/p')
+  for ((i = 0; i < ${#all[@]}; i += few)); do
+    at_once suites "tests from ${all[i]}" "tests-${all[i]}" "$(IFS=, && echo "${all[*]:i:few}")" timeout 540
+  done
+  wait
   # NCCL uses one rank per GPU; with one GPU there is a single rank. Builds without NCCL have no such suite.
   if grep -q '^ESPALIER_NCCL_INCLUDE:PATH=/' "$build/CMakeCache.txt"; then
     suites "NCCL on this machine's GPUs" nccl nccl_library,cuda_nccl timeout 240
@@ -120,9 +132,10 @@ sanitize() { # a tool of compute-sanitizer, and suites
     { note "$tool" FAILED "there is no compute-sanitizer" && return 1; }
   # Tests cause errors of the runtime on purpose, so only errors of kernels count.
   for suite in "$@"; do
-    suites "$tool: $suite" "$tool-$suite" "$suite" timeout "$limit" "$sanitizer" --tool "$tool" --report-api-errors no \
-      --error-exitcode 99
+    at_once suites "$tool: $suite" "$tool-$suite" "$suite" timeout "$limit" "$sanitizer" --tool "$tool" \
+      --report-api-errors no --error-exitcode 99
   done
+  wait
 }
 run_bench() {
   BENCH_GPU_BUILD=$build BENCH_GPU_RESULTS=$out/bench tests/bench/gpu/run.sh "${BENCH_TURNS:-3}" "$@" | tee "$out/bench.txt"
@@ -148,5 +161,5 @@ done
 case $stage in bench | all) run_bench "${chosen[@]}" ;; esac
 
 printf '\n%s: %s\n' "tests/gpu/run.sh" "$(head -n 1 "$out/device.txt")"
-printf '%s\n' "${lines[@]}"
-[ "$failed" -eq 0 ]
+cat "$notes"
+! grep -q ' FAILED ' "$notes"

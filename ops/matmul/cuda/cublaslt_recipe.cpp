@@ -38,9 +38,6 @@ cublasLtEpilogue_t name_of(LtEpilogue epilogue) {
     case LtEpilogue::bias_relu_mask: return CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
     case LtEpilogue::masked: return CUBLASLT_EPILOGUE_DRELU;
     case LtEpilogue::masked_sums: return CUBLASLT_EPILOGUE_DRELU_BGRAD;
-    // The library's operands are ours in the other order.
-    case LtEpilogue::sums_of_a: return CUBLASLT_EPILOGUE_BGRADB;
-    case LtEpilogue::sums_of_b: return CUBLASLT_EPILOGUE_BGRADA;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }

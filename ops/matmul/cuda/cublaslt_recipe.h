@@ -21,8 +21,6 @@ enum class LtEpilogue : uint8_t {
   bias_relu_mask,  ///< all three
   masked,          ///< 0 where `mask` has no bit: the gradient of ReLU
   masked_sums,     ///< also sums the rows into `vector`: the gradient of a bias
-  sums_of_a,       ///< sums a along the inner axis into `vector`, of m elements
-  sums_of_b,       ///< sums b along the inner axis into `vector`, of n elements
 };
 
 /// The bits in a row of a mask: the number of columns, rounded up as the library requires.

@@ -1,12 +1,12 @@
-// bench_gpu mlp|idle|pointwise|optimizer|gpt|chain [rounds]: the workloads on a GPU, in plans and eagerly.
-// Wall times over many steps, followed by a synchronization of the device.
+// bench_gpu mlp|idle|pointwise|optimizer|gpt|chain|vision|lstm [rounds]: the workloads on a GPU, in plans and
+// eagerly. Wall times over many steps, followed by a synchronization of the device. $BENCH_TRACES is a folder
+// for the times of the kernels of vision and lstm, for Chrome.
 #include <espalier/espalier.h>
 
 #include <algorithm>
 #include <chrono>
 #include <map>
 #include <random>
-#include <regex>
 #include <stdexcept>
 #include <thread>
 
@@ -17,44 +17,11 @@
 #include "../workloads.h"
 #include "gpu_task.h"
 #include "kernels.h"
+#include "measured.h"
+#include "networks.h"
 namespace esp = espalier;
 
 namespace {
-
-// Seconds per step, where a call of `run` takes `steps` steps: the median of rounds of a fifth of a second.
-double seconds_of_step(const std::function<void()>& run, int64_t steps, int rounds) {
-  run();  // loads kernels
-  run();  // captures graphs
-  const auto timed = [&](int runs) {
-    esp::synchronize(esp::gpu());
-    return bench::seconds([&] {
-      for (int i = 0; i < runs; ++i) run();
-      esp::synchronize(esp::gpu());
-    });
-  };
-  const int runs = std::max(1, static_cast<int>(0.2 / timed(1)));
-  std::vector<double> times;
-  for (int round = 0; round < rounds; ++round) times.push_back(timed(runs));
-  return bench::median(times) / static_cast<double>(runs * steps);
-}
-
-double seconds_of_step(const workloads::Frozen& frozen, int rounds) {
-  return seconds_of_step(frozen.run, frozen.steps, rounds);
-}
-
-// The number of nodes of the CUDA graphs of a step, from the text of a plan that has run.
-double nodes_of(const workloads::Frozen& frozen) {
-  const std::string plan = frozen.executor.plan().str();
-  std::smatch found;
-  if (!std::regex_search(plan, found, std::regex("launched as [^\n]*graphs? of ([0-9]+) nodes")))
-    throw std::runtime_error("the plan's text has no number of graph nodes:\n" + plan.substr(0, 400));
-  return std::stod(found[1]);
-}
-
-workloads::Target target(esp::Precision precision = esp::Precision::float32,
-                         esp::Launch launch = esp::Launch::graph) {
-  return {.devices = {esp::gpu()}, .precision = precision, .launch = launch};
-}
 
 // An epoch of the MLP as an eager loop. Everything except the order of the rows is on the device.
 std::function<void()> eager_mlp() {
@@ -224,11 +191,13 @@ void chain(int rounds) {
 
 int main(int argc, char** argv) try {
   const std::map<std::string, void (*)(int)> workloads = {
-      {"mlp", mlp}, {"idle", idle},  {"pointwise", pointwise}, {"optimizer", optimizer},
-      {"gpt", gpt}, {"chain", chain}};
+      {"mlp", mlp}, {"idle", idle},   {"pointwise", pointwise}, {"optimizer", optimizer},
+      {"gpt", gpt}, {"chain", chain}, {"vision", vision},       {"lstm", lstm}};
   const auto wanted = workloads.find(argc > 1 ? argv[1] : "");
   if (wanted == workloads.end())
-    return std::fputs("usage: bench_gpu mlp|idle|pointwise|optimizer|gpt|chain [rounds]\n", stderr), 2;
+    return std::fputs("usage: bench_gpu mlp|idle|pointwise|optimizer|gpt|chain|vision|lstm [rounds]\n",
+                      stderr),
+           2;
   esp::seed(1);
   esp::synchronize(esp::gpu());  // throws where there is none
   wanted->second(bench::rounds(argc, argv));

@@ -35,4 +35,10 @@ constexpr int kChain = 10000;
 // device's queue.
 constexpr int kLongEpoch = 512;
 
+// Batches of the convolutional networks and of the LSTM, and the steps in an epoch of each.
+constexpr int64_t kDigits = 256;
+constexpr int64_t kImages = 64, kPixels = 224;
+constexpr int64_t kSequences = 64, kLength = 100, kWidth = 512;
+constexpr int64_t kNetworkSteps = 8;
+
 }  // namespace gpu_task

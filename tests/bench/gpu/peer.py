@@ -1,9 +1,9 @@
-"""The workloads of bench.cpp in PyTorch on a GPU: peer.py mlp|pointwise|optimizer|gpt|chain [rounds].
+"""The workloads of bench.cpp in PyTorch on a GPU: peer.py mlp|pointwise|optimizer|gpt|chain|vision|lstm [rounds] [contestant...].
 
 Contestants, by what is appended to "pytorch": nothing is PyTorch as it is; "graph" is the whole step, update
 included, captured once and replayed as one CUDA graph; "compiled" is torch.compile(mode="reduce-overhead"), which
 makes CUDA graphs of forward and backward; "compiled_graph" is torch.compile(mode="max-autotune-no-cudagraphs"),
-with the whole step captured. Optimizers are the fused ones, data is on the device. Prints lines "name value" as
+with the whole step captured. All take part, or those that are named, "plain" for the first. Optimizers are the fused ones, data is on the device. Prints lines "name value" as
 bench.cpp does; a contestant that fails says why and is left out. Without a PyTorch that has CUDA it ends with 3.
 """
 import pathlib
@@ -179,7 +179,7 @@ def pointwise(rounds):
     # No CUDA graphs of torch.compile: they would copy the operands.
     for label, name in (("16m", "kPointwise16M"), ("256m", "kPointwise256M")):
         elements = constant(name)
-        for contestant in ("", "_compiled"):
+        for contestant in (c for c in ("", "_compiled") if c in CONTESTANTS):
 
             def wrap(function):
                 return torch.compile(function, mode="max-autotune-no-cudagraphs") if contestant else function
@@ -241,7 +241,71 @@ def chain(rounds):
     attempt("chain_distinct_pytorch_ns", lambda: measure(leaves))
 
 
-WORKLOADS = {"mlp": mlp, "pointwise": pointwise, "optimizer": optimizer, "gpt": gpt, "chain": chain}
+def document():
+    def block(before, channels):
+        return [nn.Conv2d(before, channels, 3, padding=1), nn.BatchNorm2d(channels), nn.Tanh()]
+
+    sizes = [1, 64] + [128] * 30 + [512]
+    parts = [part for before, after in zip(sizes, sizes[1:]) for part in block(before, after)]
+    return nn.Sequential(*parts, nn.AvgPool2d(2), nn.Flatten(), nn.Linear(512 * 16, 1024), nn.Tanh(),
+                         nn.Linear(1024, 10))
+
+
+def trained_network(name, make, x, loss_of, rounds, memory=torch.contiguous_format):
+    """Plain and captured in all numbers; compiled in bfloat16 only, since it takes a minute."""
+
+    def measure(numbers, mode=None, whole=False):
+        net = make().to(DEVICE).to(memory_format=memory)
+        optimizer = adam(net.parameters(), whole)
+
+        def loss(batch):
+            with torch.autocast(DEVICE, numbers or torch.bfloat16, enabled=numbers is not None):
+                return loss_of(net(batch))
+
+        if mode:
+            loss = torch.compile(loss, mode=mode)
+
+        def step():
+            optimizer.zero_grad(set_to_none=True)
+            loss(x).backward()
+            optimizer.step()
+
+        return seconds_of_step(captured(step) if whole else step, 1, rounds) * 1e3
+
+    for label, numbers in (("float32", None), ("tf32", None), ("bf16", torch.bfloat16)):
+        torch.set_float32_matmul_precision("highest" if label == "float32" else "high")
+        torch.backends.cudnn.allow_tf32 = label != "float32"
+        torch.backends.cudnn.benchmark = True
+        for contestant, options in CONTESTANTS.items():
+            if "mode" not in options or (label == "bf16" and "whole" in options):
+                attempt(f"{name}_{label}_pytorch{contestant}_ms", lambda: measure(numbers, **options))
+
+
+def vision(rounds):
+    def loss_of(y):
+        return nn.functional.cross_entropy(y, torch.zeros(len(y), dtype=torch.int64, device=DEVICE))
+
+    digits = torch.randn(constant("kDigits"), 1, 8, 8, device=DEVICE)
+    trained_network("document", document, digits, loss_of, rounds)
+    try:
+        from torchvision.models import resnet18
+    except ImportError as error:
+        print(f"peer.py: resnet18: {error}", file=sys.stderr)
+        return
+    pixels = constant("kPixels")
+    images = torch.randn(constant("kImages"), 3, pixels, pixels, device=DEVICE).to(memory_format=torch.channels_last)
+    trained_network("resnet18", resnet18, images, loss_of, rounds, torch.channels_last)
+
+
+def lstm(rounds):
+    width = constant("kWidth")
+    x = torch.randn(constant("kSequences"), constant("kLength"), width, device=DEVICE)
+    trained_network("lstm", lambda: nn.LSTM(width, width, 2, batch_first=True), x,
+                    lambda result: result[0].float().square().mean(), rounds)
+
+
+WORKLOADS = {"mlp": mlp, "pointwise": pointwise, "optimizer": optimizer, "gpt": gpt, "chain": chain, "vision": vision,
+             "lstm": lstm}
 
 
 def main():
@@ -249,6 +313,9 @@ def main():
         sys.exit(__doc__)
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("highest")
+    named = {"" if name == "plain" else f"_{name}" for name in sys.argv[3:]} or set(CONTESTANTS)
+    for contestant in set(CONTESTANTS) - named:
+        del CONTESTANTS[contestant]
     WORKLOADS[sys.argv[1]](int(sys.argv[2]) if len(sys.argv) > 2 else 5)
 
 

@@ -74,6 +74,10 @@ awk '
     for (w = 2; w <= 3; ++w)
       for (n = 1; n <= 3; ++n)
         row(workloads[w] " " numbers[n] " [ms/step]", workloads[w] "_" numbers[n] "_", "_ms")
+    split("document resnet18 lstm", networks, " ")
+    for (w = 1; w <= 3; ++w)
+      for (n = 1; n <= 3; ++n)
+        row(networks[w] " " numbers[n] " [ms/step]", networks[w] "_" numbers[n] "_", "_ms")
     for (n = 1; n <= 4; n *= 2) {
       figure("all_reduce, " n " on a GPU [GB/s]", "all_reduce_one_gpu_" n "_gb_per_s")
       figure("  100 floats [us]", "all_reduce_one_gpu_" n "_small_us")

@@ -1,0 +1,89 @@
+#include "networks.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "../document.h"
+#include "gpu_task.h"
+#include "measured.h"
+namespace esp = espalier;
+namespace nn = espalier::nn;
+
+namespace {
+
+using Net = std::function<esp::Variable(const esp::Variable&)>;
+
+// Every precision of a plan, and eager training in float32.
+void training(const std::string& name, const Net& net, const esp::data::Distributor& feed, const Net& loss_of,
+              int64_t steps, int rounds) {
+  const esp::optim::Adam optimizer({.lr = 1e-3});
+  const std::pair<esp::Precision, const char*> precisions[] = {{esp::Precision::float32, "float32"},
+                                                               {esp::Precision::tf32, "tf32"},
+                                                               {esp::Precision::bfloat16, "bf16"}};
+  for (const auto& [precision, numbers] : precisions) {
+    const esp::Variable x = feed.get_output_graphs()[0];
+    const esp::Executor executor = loss_of(net(x)).get_executor(
+        {.optimizer = optimizer, .devices = {esp::gpu()}, .precision = precision});
+    const workloads::Frozen frozen{executor,
+                                   [executor] { executor.execute({.epochs = 1, .progress = false}); }, steps};
+    bench::report(name + "_" + numbers + "_executor_ms", seconds_of_step(frozen, rounds) * 1e3);
+    bench::report(name + "_" + numbers + "_nodes", nodes_of(frozen));
+    bench::report(name + "_" + numbers + "_arena_mb",
+                  static_cast<double>(executor.plan().arena_bytes()) / (1 << 20));
+    if (const char* folder = std::getenv("BENCH_TRACES")) {
+      executor.profile(std::string(folder) + "/" + name + "_" + numbers + ".json", {.steps = 4});
+      frozen.run();
+    }
+  }
+}
+
+void eager(const std::string& name, const Net& net, const esp::Tensor& x, const Net& loss_of, int rounds) {
+  const esp::optim::Adam optimizer({.lr = 1e-3});
+  const auto step = [&] {
+    const esp::Variable loss = loss_of(net(x));
+    loss.backward({.clear_buffers = true}).update(optimizer);
+    (void)loss.item();
+  };
+  bench::report(name + "_float32_eager_ms", seconds_of_step(step, 1, rounds) * 1e3);
+}
+
+// Classes are all 0: the time does not depend on them.
+void classifier(const std::string& name, const std::function<Net()>& make, const esp::Shape& images,
+                int rounds) {
+  const int64_t batch = images[0];
+  esp::Shape all = images;
+  all.dims()[0] *= gpu_task::kNetworkSteps;
+  const esp::data::Distributor feed({esp::randn(all)}, {.batch_size = batch});
+  const Net loss_of = [batch](const esp::Variable& y) {
+    return nn::SoftmaxCrossEntropy()(y, esp::zeros({batch}, esp::int64).to(esp::gpu()));
+  };
+  training(name, make(), feed, loss_of, gpu_task::kNetworkSteps, rounds);
+  eager(name, make(), esp::randn(images).to(esp::gpu()), loss_of, rounds);
+}
+
+}  // namespace
+
+void vision(int rounds) {
+  const auto document = []() -> Net {
+    const nn::Parameters scope;
+    return [scope](const esp::Variable& x) { return bench::document(scope["cnn"], x); };
+  };
+  classifier("document", document, {gpu_task::kDigits, 1, 8, 8}, rounds);
+  classifier(
+      "resnet18", []() -> Net { return nn::vision::resnet18(); },
+      {gpu_task::kImages, 3, gpu_task::kPixels, gpu_task::kPixels}, rounds);
+}
+
+void lstm(int rounds) {
+  const auto make = []() -> Net {
+    const nn::Lstm net(gpu_task::kWidth, gpu_task::kWidth, {.layers = 2, .batch_first = true});
+    return [net](const esp::Variable& x) { return net(x).outputs; };
+  };
+  const Net loss_of = [](const esp::Variable& y) { return esp::mean(esp::square(y)); };
+  const esp::Shape sequences = {gpu_task::kSequences, gpu_task::kLength, gpu_task::kWidth};
+  esp::Shape all = sequences;
+  all.dims()[0] *= gpu_task::kNetworkSteps;
+  const esp::data::Distributor feed({esp::randn(all)}, {.batch_size = gpu_task::kSequences});
+  training("lstm", make(), feed, loss_of, gpu_task::kNetworkSteps, rounds);
+  eager("lstm", make(), esp::randn(sequences).to(esp::gpu()), loss_of, rounds);
+}
