@@ -7,8 +7,16 @@ namespace espalier {
 
 namespace {
 
+/// It has a value again.
+void come_home(Node& leaf) noexcept {
+  if (!leaf.away.load(std::memory_order_relaxed)) return;
+  leaf.rare().elsewhere = {};
+  leaf.away.store(false, std::memory_order_release);
+}
+
 void replace_value(Node& leaf, const Tensor& value) {
   leaf.outputs[0].value = value;
+  come_home(leaf);
   leaf.bound = false;
   leaf.version = Node::next_id();
 }
@@ -47,6 +55,7 @@ void assign(Node& leaf, const Tensor& value) noexcept {
   Tensor before = value;  // is released behind the lock
   const std::scoped_lock lock(leaves_mutex());
   std::swap(leaf.outputs[0].value, before);
+  come_home(leaf);
   leaf.bound = false;
   leaf.version = Node::next_id();
   leaf_assignments().fetch_add(1, std::memory_order_release);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <optional>
 
 #include "espalier/core/assignment_ops.h"
@@ -28,6 +29,9 @@ void bring_home(Node& leaf) {
     throw UnsupportedError(
         "scan: the value of an operand of the step, or one that depends on it, was asked for; the step is "
         "only written down: where() chooses by values, and what the step returns is read behind the scan");
+  static std::mutex several_threads;
+  const std::scoped_lock lock(several_threads);
+  if (leaf.has_value()) return;
   Tensor& elsewhere = leaf.rare().elsewhere;
   if (!elsewhere.defined())
     throw Error(fmt::format(
@@ -37,6 +41,7 @@ void bring_home(Node& leaf) {
   const Device home = leaf.outputs[0].value.device();
   leaf.outputs[0].value = elsewhere.device() == home ? elsewhere.clone() : elsewhere.to(home);
   elsewhere = {};
+  leaf.away.store(false, std::memory_order_release);
 }
 
 /// An eager value cannot be computed again once a leaf has changed, or random numbers have been drawn anew:

@@ -104,7 +104,7 @@ class Node : public NodeCounts {
   bool may_change() const { return is_leaf() || op_->is_random(); }
   /// Whether one edge is all that holds it.
   bool held_once() const { return references_.load(std::memory_order_relaxed) == 1 && !has_handles(); }
-  bool has_value() const { return outputs[0].value.defined(); }
+  bool has_value() const { return !away.load(std::memory_order_acquire) && outputs[0].value.defined(); }
   /// Whether the value may still be read: by a handle, or by a gradient rule.
   bool value_wanted() const;
   /// Whether one handle is all that keeps the value.
@@ -161,7 +161,7 @@ class Node : public NodeCounts {
     bool sizes_checked = false;  ///< check_open_sizes has seen the tree below
     /// Sources and observed Variables: what the value shows.
     std::shared_ptr<const FeedSnapshot> snapshot;
-    /// Leaves without a value: it is in an executor's mirror of the leaf, and copied when it is asked for.
+    /// Leaves that are away: their value, in an executor's mirror. Undefined if another process has it.
     Tensor elsewhere;
     /// Nodes that have ordered an eager assignment keep what it has replaced; the leaf finds it.
     std::shared_ptr<const FormerValue> replaced;
@@ -181,6 +181,8 @@ class Node : public NodeCounts {
  public:
   std::shared_ptr<const Batch> batch;  ///< what a Deferred has computed in place of this node
   uint32_t place = 0;                  ///< nodes that wait: in the list of them; of a batch: the row
+  /// Leaves: the value is not here, but copied when it is asked for, also by several threads at once.
+  std::atomic<bool> away = false;
 };
 
 inline Edge::Edge(Node* node, uint32_t output) : node_(node), output_(output) {

@@ -122,7 +122,6 @@ void Replicas::use_leaves(bool writes, FunctionRef<void()> f) {
     return;
   }
 }
-void Replicas::fetch_leaves() { first().leaves.fetch(); }
 
 void Replicas::mark_assigned(std::span<const size_t> slots) {
   for (const auto& session : sessions_) session->leaves.mark_assigned(slots);

@@ -54,7 +54,6 @@ class Replicas {
   void begin_after_eager();
   void finish_before_eager();
   void update_leaves();
-  void fetch_leaves();
   /// Calls `f`, which runs a plan of the first replica. If the plan writes leaves, no other plan uses them
   /// meanwhile, in whatever thread; if it only reads them, none writes them, and their values are those of
   /// `update_leaves` or newer.

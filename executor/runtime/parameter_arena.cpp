@@ -1,6 +1,7 @@
 #include "espalier/executor/runtime/parameter_arena.h"
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <tuple>
@@ -73,13 +74,27 @@ SettledLeaves& settled_leaves() {
 ParameterArena::~ParameterArena() {
   const std::scoped_lock lock(leaves_mutex());
   for (Slot& slot : slots_) {
-    if (!slot.settled) continue;
     Node& leaf = *slot.leaf.node();
+    if (!slot.settled) {
+      leave(slot);
+      continue;
+    }
     const std::weak_ptr<Settled> memory = slot.settled;
     slot.settled.reset();
     if (!memory.expired()) continue;
     settled_leaves().forget(&leaf, device_);
     if (is_at(leaf.outputs[0].value, slot.tensor)) leaf.bound = false;  // nothing writes it in place any more
+  }
+}
+
+/// What the leaf has here goes where it belongs, so that this memory is freed.
+void ParameterArena::leave(const Slot& slot) noexcept {
+  Node& leaf = *slot.leaf.node();
+  if (slot.follows || !slot.tensor.defined() || !leaf.away) return;
+  if (const Tensor& value = leaf.rare().elsewhere; !value.defined() || !is_at(value, slot.tensor)) return;
+  try {
+    ensure_value(leaf);
+  } catch (const std::exception&) {  // the device is broken, or there is no memory: the leaf holds this one
   }
 }
 
@@ -229,14 +244,6 @@ void ParameterArena::renew(std::span<const size_t> slots) {
   for (const size_t i : slots) slots_[i].copied = false;
 }
 
-void ParameterArena::fetch() {
-  const std::scoped_lock lock(leaves_mutex());
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    Slot& slot = slots_[i];
-    if (has(i) && slot.mirrored && !slot.follows) ensure_value(*slot.leaf.node());
-  }
-}
-
 uint64_t ParameterArena::contents() {
   if (contents_ > 0 && seen_assignments_ == leaf_assignments().load(std::memory_order_acquire))
     return contents_;
@@ -292,6 +299,7 @@ void ParameterArena::mark_assigned(std::span<const size_t> slots) {
     leaf.clear_value();
     leaf.bound = false;
     leaf.rare().elsewhere = away ? Tensor() : slot.tensor;
+    leaf.away.store(true, std::memory_order_release);
   }
 }
 

@@ -57,8 +57,6 @@ class ParameterArena {
   /// The slots that the last `bind` copied; the arenas of further replicas must `renew` them.
   std::span<const size_t> copied() const { return copied_; }
   void renew(std::span<const size_t> slots);
-  /// Fetches the leaves whose values are in mirrors.
-  void fetch();
   /// A leaf's place in the order of `add`.
   size_t slot(const Variable& leaf) const { return slot(leaf.node()); }
   size_t slot(const Node* leaf) const { return index_.at(leaf); }
@@ -98,6 +96,7 @@ class ParameterArena {
   bool is_current(const Slot& slot) const;
   bool renew_mirror(Slot& slot);
   bool take_in(Slot& slot);
+  void leave(const Slot& slot) noexcept;
 
   Device device_;
   std::vector<Slot> slots_;

@@ -21,7 +21,8 @@ double done_before(const RunLog& run, int64_t steps, int64_t epochs) {
   return epochs ? (static_cast<double>(run.epoch()) + of_epoch) / static_cast<double>(epochs) : 0;
 }
 
-/// Lets devices work on their copies of the leaves; afterwards the leaves are the user's again.
+/// Lets devices work on their copies of the leaves; afterwards eager work follows theirs, and a leaf's value
+/// is copied when it is asked for.
 class OnDevices {
  public:
   explicit OnDevices(Replicas& devices) : devices_(devices) {
@@ -31,7 +32,6 @@ class OnDevices {
   void end() {
     ended_ = true;
     devices_.finish_before_eager();
-    devices_.fetch_leaves();
   }
   /// After an error.
   ~OnDevices() {
