@@ -5,6 +5,7 @@
 #include "espalier/core/backends.h"
 #include "espalier/core/deferred/waiting.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/core/recompute.h"
 
 namespace espalier {
 
@@ -25,5 +26,6 @@ void compute_all_waiting() {}
 void computed_apart(Node&) {}
 void last_reader_gone(const Node*, uint32_t) noexcept {}
 void take_from_batch(Node&) { std::abort(); }
+bool is_recomputed(const Op&) { return false; }
 
 }  // namespace espalier
