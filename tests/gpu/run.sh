@@ -30,7 +30,7 @@ tests=$build/tests/espalier_tests
 
 # Suites whose ops run on a GPU. Racecheck and synccheck run those with Espalier's own kernels that use shared memory and
 # shuffles, initcheck those that read what other kernels have written.
-own_kernels="cuda_copy cuda_fused cuda_pointwise indexing normalize reduce softmax_and_losses"
+own_kernels="cuda_attention cuda_copy cuda_fused cuda_pointwise indexing normalize reduce softmax_and_losses"
 declare -A suites_of=(
   [memcheck]="$own_kernels cuda_communicator cuda_lt cuda_matmul cuda_replicas cuda_runtime dlpack pointwise view matmul
     cuda_executor"

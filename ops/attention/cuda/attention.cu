@@ -1,6 +1,8 @@
-// Attention by tiles of scores in registers: Dao, "FlashAttention-2" (2023), algorithms 1 and 2.
+// Attention on a GPU: of 16-bit elements by tensor cores, else by tiles of scores in registers: Dao,
+// "FlashAttention-2" (2023), algorithms 1 and 2.
 #include <optional>
 
+#include "espalier/ops/attention/cuda/matrix_attention.cuh"
 #include "espalier/ops/attention/cuda/operands.cuh"
 #include "espalier/ops/attention/cuda/score_tile.cuh"
 #include "espalier/ops/cuda/kernels.h"
@@ -100,13 +102,6 @@ __global__ void __launch_bounds__(threads_in_block)
     products[row] = sum;
   }
 }
-
-/// The operands of the gradients.
-template <class T, class C>
-struct BackwardOperands {
-  const T *g, *q, *k, *v;
-  const C *log_sums, *products;
-};
 
 /// A tile of weights with their factors, and of the gradients of scores, scaled.
 template <class T, class C>
@@ -220,10 +215,18 @@ Bound bind_attention(const Op& op, const KernelCall& call) {
     return bound([o = DeviceOperands(AttentionForm::of(op), call, 0, 3), out = call.outputs[0],
                   log_sums = call.outputs[1]](RandomStream) mutable {
       const DeviceAttention a = o.refresh();
-      launch(attend_kernel<T, C>,
-             tiles_grid(a.queries, a.batch * a.heads, a.value_width, score_tile<C>, tile_threads<C>),
-             o.template q<T>(), o.template k<T>(), o.template v<T>(), static_cast<T*>(out->address()),
-             static_cast<C*>(log_sums->address()), a);
+      const int64_t heads = a.batch * a.heads;
+      auto* to = static_cast<T*>(out->address());
+      auto* sums = static_cast<C*>(log_sums->address());
+      const bool launched = by_matrices<T>(a, [&]<int W> {
+        if constexpr (sizeof(T) == 2)
+          launch(attend_by_matrices<T, W>, tiles_grid(a.queries, heads, 1, matrix_rows, matrix_threads),
+                 o.template q<T>(), o.template k<T>(), o.template v<T>(), to, sums, a);
+      });
+      if (!launched)
+        launch(attend_kernel<T, C>,
+               tiles_grid(a.queries, heads, a.value_width, score_tile<C>, tile_threads<C>), o.template q<T>(),
+               o.template k<T>(), o.template v<T>(), to, sums, a);
     });
   });
 }
@@ -254,12 +257,23 @@ Bound bind_attention_gradient(const Op& op, const KernelCall& call) {
       const int64_t heads = a.batch * a.heads, rows = heads * a.queries;
       launch(find_products<T, C>, grid_for(rows), all.g, static_cast<const T*>(y.address()), found, rows,
              a.value_width);
-      launch(find_dq<T, C>, tiles_grid(a.queries, heads, a.width, score_tile<C>, tile_threads<C>), all,
-             static_cast<T*>(outputs[0]->address()), a);
+      auto *dq = static_cast<T*>(outputs[0]->address()), *dk = static_cast<T*>(outputs[1]->address()),
+           *dv = static_cast<T*>(outputs[2]->address());
+      const int64_t key_heads = a.batch * a.key_heads;
+      const bool launched = by_matrices<T>(a, [&]<int W> {
+        if constexpr (sizeof(T) == 2) {
+          launch(find_dq_by_matrices<T, W>, tiles_grid(a.queries, heads, 1, matrix_rows, matrix_threads), all,
+                 dq, a);
+          launch(find_dk_dv_by_matrices<T, W>, tiles_grid(a.keys, key_heads, 1, matrix_rows, matrix_threads),
+                 all, dk, dv, a);
+        }
+      });
+      if (launched) return;
+      launch(find_dq<T, C>, tiles_grid(a.queries, heads, a.width, score_tile<C>, tile_threads<C>), all, dq,
+             a);
       launch(find_dk_dv<T, C>,
-             tiles_grid(a.keys, a.batch * a.key_heads, std::max(a.width, a.value_width), score_tile<C>,
-                        tile_threads<C>),
-             all, static_cast<T*>(outputs[1]->address()), static_cast<T*>(outputs[2]->address()), a);
+             tiles_grid(a.keys, key_heads, std::max(a.width, a.value_width), score_tile<C>, tile_threads<C>),
+             all, dk, dv, a);
     });
   });
 }

@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "emulated_device.h"
+#include "emulated_matrix_unit.h"
 #include "library_types.h"
 
 /// Defined when kernels are compiled for the emulated device.

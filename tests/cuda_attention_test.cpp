@@ -1,0 +1,126 @@
+// Attention of 16-bit elements on a GPU, by tensor cores, beside that of floats on the CPU.
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "espalier/core/random.h"
+#include "espalier/ops/functions/attention.h"
+#include "espalier/ops/ops.h"
+#include "gpu_testing.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+using esp::AttentionOptions;
+using esp::Tensor;
+using esp::Variable;
+
+namespace {
+
+struct Sizes {
+  int64_t batch, heads, key_heads, queries, keys, width, value_width;
+};
+
+/// The largest difference, relative to the largest element.
+double relative_difference(const Tensor& got, const Tensor& expected) {
+  const Tensor a = got.to(esp::cpu()).to(esp::float32), b = expected.to(esp::float32);
+  double largest = 0, by = 0;
+  for (int64_t i = 0; i < b.elements(); ++i) {
+    const double x = a.data<float>()[i], y = b.data<float>()[i];
+    largest = std::max(largest, std::abs(y));
+    by = std::isnan(x) ? INFINITY : std::max(by, std::abs(x - y));
+  }
+  return largest > 0 ? by / largest : by;
+}
+
+/// The result and the gradients of q, k and v.
+std::vector<Tensor> results(const std::vector<Tensor>& operands, const Tensor& slope,
+                            const AttentionOptions& o, esp::Device device, esp::DType dtype) {
+  std::vector<Variable> leaves;
+  for (const Tensor& x : operands) leaves.push_back(esp::variable(x.to(dtype).to(device)));
+  AttentionOptions there = o;
+  if (o.mask.defined()) {
+    const Tensor mask = o.mask.value();
+    there.mask = Variable((mask.dtype() == esp::boolean ? mask : mask.to(dtype)).to(device));
+  }
+  if (o.key_mask.defined()) there.key_mask = Variable(o.key_mask.value().to(device));
+  esp::seed(5);  // dropout draws the same numbers
+  const Variable y = esp::scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], there);
+  std::vector<Tensor> all{y.value()};
+  const Variable loss = esp::sum(y * Variable(slope.to(dtype).to(device)));
+  for (const Variable& leaf : leaves) all.push_back(loss.gradient(leaf).value());
+  return all;
+}
+
+void check(const Sizes& s, const AttentionOptions& options, const std::string& what) {
+  for (const auto& [dtype, tolerance] : {std::pair{esp::float16, 4e-3}, std::pair{esp::bfloat16, 3e-2}}) {
+    // Numbers that 16 bits hold.
+    const auto operand = [&, dtype = dtype](int64_t heads, int64_t rows, int64_t width, uint64_t which) {
+      return numbers({s.batch, heads, rows, width}, -1, 1, which).to(dtype).to(esp::float32);
+    };
+    const std::vector<Tensor> operands{operand(s.heads, s.queries, s.width, 1),
+                                       operand(s.key_heads, s.keys, s.width, 2),
+                                       operand(s.key_heads, s.keys, s.value_width, 3)};
+    const Tensor slope = operand(s.heads, s.queries, s.value_width, 4);
+    const std::vector<Tensor> expected = results(operands, slope, options, esp::cpu(), esp::float32),
+                              got = results(operands, slope, options, esp::gpu(), dtype);
+    const char* const names[] = {"result", "gradient of q", "gradient of k", "gradient of v"};
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const double by = relative_difference(got[i], expected[i]);
+      BOOST_TEST(by < tolerance,
+                 what << ", " << esp::name(dtype) << ": the " << names[i] << " differs by " << by);
+    }
+  }
+}
+
+Tensor booleans(const esp::Shape& shape, int64_t every) {
+  Tensor mask(shape, esp::boolean);
+  int64_t i = 1;
+  for (bool& b : mask.span<bool>()) b = i++ % every != 0;
+  return mask;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(cuda_attention, *boost::unit_test::precondition(has_gpu))
+
+BOOST_AUTO_TEST_CASE(widths_and_lengths) {
+  for (const Sizes& s :
+       {Sizes{1, 1, 1, 64, 64, 32, 32}, Sizes{2, 2, 2, 70, 130, 64, 64}, Sizes{1, 1, 1, 1, 3, 8, 8},
+        Sizes{1, 2, 2, 65, 20, 20, 12}, Sizes{1, 1, 1, 30, 67, 7, 33}, Sizes{1, 1, 1, 66, 66, 128, 72},
+        Sizes{1, 1, 1, 9, 70, 130, 16}})
+    check(s, {},
+          std::to_string(s.queries) + " queries, " + std::to_string(s.keys) + " keys, widths " +
+              std::to_string(s.width) + " and " + std::to_string(s.value_width));
+}
+
+BOOST_AUTO_TEST_CASE(masks) {
+  const Sizes s{2, 4, 2, 70, 90, 32, 32};  // two heads for each head of keys
+  check(s, {.causal = true}, "causal");
+  check(s, {.causal = true, .past = 20}, "causal, after 20 others");
+  check(s, {.mask = Variable(booleans({70, 90}, 3))}, "booleans");
+  check(s, {.mask = Variable(numbers({2, 1, 70, 90}, -1, 1, 9).to(esp::float32))}, "added numbers");
+  check(s, {.key_mask = Variable(booleans({2, 90}, 4))}, "keys");
+  check(s, {.scale = 0.5}, "scaled");
+  check(s, {.dropout = 0.4}, "dropout");
+}
+
+BOOST_AUTO_TEST_CASE(queries_that_see_nothing) {
+  Tensor mask = booleans({70, 90}, 1000000);
+  for (int64_t k = 0; k < 90; ++k) mask.at<bool>({3, k}) = false;
+  check({1, 1, 1, 70, 90, 32, 32}, {.mask = Variable(mask)}, "nothing seen");
+}
+
+BOOST_AUTO_TEST_CASE(views_that_are_not_aligned) {
+  const Tensor all = numbers({1, 2, 66, 65}, -1, 1, 1).to(esp::float16), there = all.to(esp::gpu());
+  const auto attend = [](const Tensor& x) {
+    const Variable part = esp::slice(Variable(x), -1, 1, 33);
+    return esp::scaled_dot_product_attention(part, part, part).value();
+  };
+  BOOST_TEST(relative_difference(attend(there), attend(all.to(esp::float32))) < 4e-3);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
