@@ -7,8 +7,8 @@
 
 namespace espalier::math {
 
-/// log Γ(x) for finite x > 0. The polynomial is that of log Γ(t + 2) / (t (t + 1)), so that zeros are exact, and
-/// subtracting -0 makes them positive.
+/// log Γ(x) for finite x > 0. The polynomial is that of log Γ(t + 2) / (t (t + 1)), so that zeros are exact,
+/// and subtracting -0 makes them positive.
 [[gnu::always_inline]] inline float lgamma_of_positive(float x) {
   const double wide = x, log_x = precise_log(wide), inverse = 1.0 / wide;
   const double t = (wide < 1.0 ? wide + 1.0 : wide) - 2.0;

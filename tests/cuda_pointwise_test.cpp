@@ -113,8 +113,8 @@ const Arrangement arrangements[] = {
      }},
 };
 
-/// The largest difference of two elements, relative to 1 + the larger, and the elements; infinite if only one is
-/// NaN, or for zeros of different sign.
+/// The largest difference of two elements, relative to 1 + the larger, and the elements; infinite if only one
+/// is NaN, or for zeros of different sign.
 struct Difference {
   double by = 0, expected = 0, got = 0;
 };
@@ -177,8 +177,9 @@ void check(const esp::Op& op, const std::vector<esp::Tensor>& inputs, int in_pla
   esp::Tensor back(result.shape, result.dtype);
   esp::copy_elements(out, back);
   const Difference worst = largest_difference(expected, back);
-  BOOST_TEST(worst.by <= roundings * tolerance(result.dtype),
-             what << (in_place >= 0 ? ", in place" : "") << ": " << worst.got << " instead of " << worst.expected);
+  BOOST_TEST(worst.by <= roundings * tolerance(result.dtype), what << (in_place >= 0 ? ", in place" : "")
+                                                                   << ": " << worst.got << " instead of "
+                                                                   << worst.expected);
 }
 
 /// Checks all layouts and element types of an op; `same(k)` is true if operand k has the element type, and

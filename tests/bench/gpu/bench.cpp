@@ -1,6 +1,6 @@
-// bench_gpu mlp|idle|pointwise|optimizer|gpt|chain|vision|lstm [rounds]: the workloads on a GPU, in plans and
-// eagerly. Wall times over many steps, followed by a synchronization of the device. $BENCH_TRACES is a folder
-// for the times of the kernels of vision and lstm, for Chrome.
+// bench_gpu mlp|idle|pointwise|optimizer|gpt|chain|vision|lstm|attention [rounds]: the workloads on a GPU, in
+// plans and eagerly. Wall times over many steps, followed by a synchronization of the device. $BENCH_TRACES
+// is a folder for the times of the kernels of mlp, gpt, vision and lstm, for Chrome.
 #include <espalier/espalier.h>
 
 #include <algorithm>
@@ -52,7 +52,9 @@ void mlp(int rounds) {
   for (const auto& [launch, name] : ways) {
     const workloads::Frozen frozen = workloads::mlp(target(esp::Precision::float32, launch));
     bench::report(std::string(name) + "_us", seconds_of_step(frozen, rounds) * 1e6);
-    if (launch == esp::Launch::graph) bench::report("mlp_nodes", nodes_of(frozen));
+    if (launch != esp::Launch::graph) continue;
+    bench::report("mlp_nodes", nodes_of(frozen));
+    trace(frozen, "mlp");
   }
 }
 
@@ -161,6 +163,7 @@ void gpt(int rounds) {
       const std::string what = std::string(name) + "_" + numbers + "_executor";
       bench::report(what + "_ms", seconds_of_step(frozen, rounds) * 1e3);
       bench::report(what + "_nodes", nodes_of(frozen));
+      trace(frozen, what);
     }
 }
 
@@ -191,12 +194,13 @@ void chain(int rounds) {
 
 int main(int argc, char** argv) try {
   const std::map<std::string, void (*)(int)> workloads = {
-      {"mlp", mlp}, {"idle", idle},   {"pointwise", pointwise}, {"optimizer", optimizer},
-      {"gpt", gpt}, {"chain", chain}, {"vision", vision},       {"lstm", lstm}};
+      {"mlp", mlp},     {"idle", idle},     {"pointwise", pointwise}, {"optimizer", optimizer}, {"gpt", gpt},
+      {"chain", chain}, {"vision", vision}, {"lstm", lstm},           {"attention", attention}};
   const auto wanted = workloads.find(argc > 1 ? argv[1] : "");
   if (wanted == workloads.end())
-    return std::fputs("usage: bench_gpu mlp|idle|pointwise|optimizer|gpt|chain|vision|lstm [rounds]\n",
-                      stderr),
+    return std::fputs(
+               "usage: bench_gpu mlp|idle|pointwise|optimizer|gpt|chain|vision|lstm|attention [rounds]\n",
+               stderr),
            2;
   esp::seed(1);
   esp::synchronize(esp::gpu());  // throws where there is none

@@ -41,4 +41,7 @@ constexpr int64_t kImages = 64, kPixels = 224;
 constexpr int64_t kSequences = 64, kLength = 100, kWidth = 512;
 constexpr int64_t kNetworkSteps = 8;
 
+// Attention alone.
+constexpr int64_t kBatchOfHeads = 8, kHeads = 16, kTokens = 1024, kHeadWidth = 64;
+
 }  // namespace gpu_task

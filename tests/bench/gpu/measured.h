@@ -3,6 +3,7 @@
 #include <espalier/espalier.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <regex>
 #include <stdexcept>
@@ -45,4 +46,12 @@ inline double nodes_of(const workloads::Frozen& frozen) {
 inline workloads::Target target(espalier::Precision precision = espalier::Precision::float32,
                                 espalier::Launch launch = espalier::Launch::graph) {
   return {.devices = {espalier::gpu()}, .precision = precision, .launch = launch};
+}
+
+/// Writes the times of the kernels of some steps into the folder $BENCH_TRACES, if there is one.
+inline void trace(const workloads::Frozen& frozen, const std::string& name) {
+  const char* folder = std::getenv("BENCH_TRACES");
+  if (!folder) return;
+  frozen.executor.profile(std::string(folder) + "/" + name + ".json", {.steps = 4});
+  frozen.run();
 }

@@ -1,6 +1,5 @@
 #include "networks.h"
 
-#include <cstdlib>
 #include <utility>
 
 #include "../document.h"
@@ -30,10 +29,7 @@ void training(const std::string& name, const Net& net, const esp::data::Distribu
     bench::report(name + "_" + numbers + "_nodes", nodes_of(frozen));
     bench::report(name + "_" + numbers + "_arena_mb",
                   static_cast<double>(executor.plan().arena_bytes()) / (1 << 20));
-    if (const char* folder = std::getenv("BENCH_TRACES")) {
-      executor.profile(std::string(folder) + "/" + name + "_" + numbers + ".json", {.steps = 4});
-      frozen.run();
-    }
+    trace(frozen, name + "_" + numbers);
   }
 }
 
@@ -86,4 +82,28 @@ void lstm(int rounds) {
   const esp::data::Distributor feed({esp::randn(all)}, {.batch_size = gpu_task::kSequences});
   training("lstm", make(), feed, loss_of, gpu_task::kNetworkSteps, rounds);
   eager("lstm", make(), esp::randn(sequences).to(esp::gpu()), loss_of, rounds);
+}
+
+void attention(int rounds) {
+  const esp::Shape shape{gpu_task::kBatchOfHeads, gpu_task::kHeads, gpu_task::kTokens, gpu_task::kHeadWidth};
+  for (const auto& [dtype, numbers] :
+       {std::pair{esp::float32, "float32"}, std::pair{esp::bfloat16, "bf16"}}) {
+    std::vector<esp::Variable> leaves;
+    for (int i = 0; i < 3; ++i) leaves.push_back(esp::variable(esp::randn(shape).to(dtype).to(esp::gpu())));
+    const esp::Variable g(esp::randn(shape).to(dtype).to(esp::gpu()));
+    const auto result = [&] {
+      return esp::scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], {.causal = true});
+    };
+    const auto forward = [&] {
+      const esp::NoGrad off;
+      (void)result().value();
+    };
+    const auto both = [&] {
+      const esp::Variable loss = esp::sum(result() * g);
+      for (const esp::Variable& leaf : leaves) (void)loss.gradient(leaf).value();
+    };
+    const std::string name = std::string("attention_") + numbers;
+    bench::report(name + "_forward_eager_ms", seconds_of_step(forward, 1, rounds) * 1e3);
+    bench::report(name + "_both_eager_ms", seconds_of_step(both, 1, rounds) * 1e3);
+  }
 }

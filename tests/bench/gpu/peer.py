@@ -1,4 +1,4 @@
-"""The workloads of bench.cpp in PyTorch on a GPU: peer.py mlp|pointwise|optimizer|gpt|chain|vision|lstm [rounds] [contestant...].
+"""The workloads of bench.cpp in PyTorch on a GPU: peer.py mlp|pointwise|optimizer|gpt|chain|vision|lstm|attention [rounds] [contestant...].
 
 Contestants, by what is appended to "pytorch": nothing is PyTorch as it is; "graph" is the whole step, update
 included, captured once and replayed as one CUDA graph; "compiled" is torch.compile(mode="reduce-overhead"), which
@@ -304,8 +304,25 @@ def lstm(rounds):
                     lambda result: result[0].float().square().mean(), rounds)
 
 
+def attention(rounds):
+    shape = [constant(name) for name in ("kBatchOfHeads", "kHeads", "kTokens", "kHeadWidth")]
+    for label, dtype in (("float32", torch.float32), ("bf16", torch.bfloat16)):
+        leaves = [torch.randn(shape, device=DEVICE, dtype=dtype, requires_grad=True) for _ in range(3)]
+        g = torch.randn(shape, device=DEVICE, dtype=dtype)
+
+        def forward():
+            with torch.inference_mode():
+                nn.functional.scaled_dot_product_attention(*leaves, is_causal=True)
+
+        def both():
+            torch.autograd.grad(nn.functional.scaled_dot_product_attention(*leaves, is_causal=True), leaves, g)
+
+        for direction, run in (("forward", forward), ("both", both)):
+            attempt(f"attention_{label}_{direction}_pytorch_ms", lambda: seconds_of_step(run, 1, rounds) * 1e3)
+
+
 WORKLOADS = {"mlp": mlp, "pointwise": pointwise, "optimizer": optimizer, "gpt": gpt, "chain": chain, "vision": vision,
-             "lstm": lstm}
+             "lstm": lstm, "attention": attention}
 
 
 def main():

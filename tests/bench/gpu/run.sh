@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the benchmarks for a GPU (Release, in build/bench-gpu) and runs them: tests/bench/gpu/run.sh [turns] [workload...]
-# Workloads: machine mlp idle pointwise optimizer gpt chain vision lstm all_reduce; by default all of them.
+# Workloads: machine mlp idle pointwise optimizer gpt chain vision lstm attention all_reduce; by default all of them.
 # Earlier figures of the others stay in the tables. The contestants alternate; every figure is a median. $PYTORCH is a Python whose PyTorch has
 # CUDA, by default python3. $BENCH_GPU_BUILD is a folder with benchmarks that are already built, $BENCH_GPU_RESULTS the folder
 # for the figures. It fails if a program fails; a missed aim is only reported.
@@ -11,13 +11,13 @@ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader ||
   { echo "run.sh: no GPU was found, so nothing was measured" >&2 && exit 1; }
 turns=3
 if [[ ${1:-} =~ ^[1-9][0-9]*$ ]]; then turns=$1 && shift; fi
-read -ra workloads <<<"${*:-machine mlp idle pointwise optimizer gpt chain vision lstm all_reduce}"
+read -ra workloads <<<"${*:-machine mlp idle pointwise optimizer gpt chain vision lstm attention all_reduce}"
 rounds=3      # rounds of a program in each turn
 limit=420     # seconds that a program may take
 read -ra peers <<<"${BENCH_PEERS:-}" # of PyTorch: plain graph compiled compiled_graph; by default all of them
 for workload in "${workloads[@]}"; do
   case $workload in
-    machine | mlp | idle | pointwise | optimizer | gpt | chain | vision | lstm | all_reduce) ;;
+    machine | mlp | idle | pointwise | optimizer | gpt | chain | vision | lstm | attention | all_reduce) ;;
     *) echo "run.sh: there is no workload $workload" >&2 && exit 2 ;;
   esac
 done

@@ -78,6 +78,10 @@ awk '
     for (w = 1; w <= 3; ++w)
       for (n = 1; n <= 3; ++n)
         row(networks[w] " " numbers[n] " [ms/step]", networks[w] "_" numbers[n] "_", "_ms")
+    for (n = 1; n <= 3; n += 2) {
+      row("attention " numbers[n] " [ms]", "attention_" numbers[n] "_forward_", "_ms")
+      row("  with gradients [ms]", "attention_" numbers[n] "_both_", "_ms")
+    }
     for (n = 1; n <= 4; n *= 2) {
       figure("all_reduce, " n " on a GPU [GB/s]", "all_reduce_one_gpu_" n "_gb_per_s")
       figure("  100 floats [us]", "all_reduce_one_gpu_" n "_small_us")
