@@ -162,6 +162,11 @@ BOOST_AUTO_TEST_CASE(blocks_keep_a_device_busy_and_sums_have_few_parts) {
   BOOST_TEST(launch.blocks >= 132);
   BOOST_TEST(launch.stage * launch.stage >= launch.chunks);
   BOOST_TEST(launch.stage * launch.stage <= 2 * launch.chunks);
+
+  const FusedCase small = only_case({esp::sum(esp::tanh(leaf({256, 1000}, 1)) * 2.0, 0)});
+  const esp::FusedLaunch at_once = esp::fused_source(small.program(), met(small)).launch(132);
+  BOOST_TEST(at_once.chunks > 1);
+  BOOST_TEST(at_once.stage == at_once.chunks);
 }
 
 BOOST_AUTO_TEST_CASE(groups_take_what_lies_in_order) {

@@ -17,16 +17,9 @@ constexpr int64_t most_in_tile = 4096;  // keys that one block sorts: 32 KiB of 
 /// An index with its position in the low bits. Keys are unique, so the sorted order is, too.
 using Key = unsigned long long;
 
-/// Bitonic sort of each tile of keys; `tile` is a power of two.
-__global__ void __launch_bounds__(1024)
-    sort_tiles(IndexList indices, int64_t count, int64_t size, int shift, int tile, Key* __restrict__ out) {
-  Key* const keys = dynamic_shared<Key>();
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * tile;
+/// Bitonic sort of a block's keys; `tile` is a power of two. All threads of the block call it.
+__device__ void sort_tile(Key* keys, int tile) {
   const int own = static_cast<int>(threadIdx.x), all = static_cast<int>(blockDim.x);
-  for (int i = own; i < tile; i += all)
-    keys[i] = first + i < count
-                  ? static_cast<Key>(indices.at(first + i, size, true)) << shift | static_cast<Key>(first + i)
-                  : ~Key{0};
   for (int run = 2; run <= tile; run *= 2)
     for (int apart = run / 2; apart > 0; apart /= 2) {
       __syncthreads();
@@ -40,6 +33,19 @@ __global__ void __launch_bounds__(1024)
       }
     }
   __syncthreads();
+}
+
+/// Sorts each tile of keys.
+__global__ void __launch_bounds__(1024)
+    sort_tiles(IndexList indices, int64_t count, int64_t size, int shift, int tile, Key* __restrict__ out) {
+  Key* const keys = dynamic_shared<Key>();
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * tile;
+  const int own = static_cast<int>(threadIdx.x), all = static_cast<int>(blockDim.x);
+  for (int i = own; i < tile; i += all)
+    keys[i] = first + i < count
+                  ? static_cast<Key>(indices.at(first + i, size, true)) << shift | static_cast<Key>(first + i)
+                  : ~Key{0};
+  sort_tile(keys, tile);
   for (int i = own; i < tile && first + i < count; i += all) out[first + i] = keys[i];
 }
 
@@ -208,6 +214,84 @@ Bound bind_scatter_add_like(const Op& op, const KernelCall& call) {
   return result;
 }
 
+/// Indices along an axis of [outer, count, inner], whose lines are sorted one by one: a line has the indices
+/// of one outer and one inner place.
+struct IndexLines {
+  int64_t count, size, inner;
+
+  /// What comes before element k of a line, in elements, where the axis has `length` and elements are `inner`
+  /// apart.
+  __device__ int64_t begin(int64_t line, int64_t length) const {
+    const int64_t outer = divide(line, inner);
+    return outer * length * inner + (line - outer * inner);
+  }
+};
+
+/// Sorts the keys of each line: a block for each, and lines in turn.
+__global__ void __launch_bounds__(1024)
+    sort_lines(const __grid_constant__ ChosenPlaces chosen, IndexLines form, int64_t lines, int shift,
+               int tile, Key* __restrict__ out) {
+  Key* const keys = dynamic_shared<Key>();
+  const int own = static_cast<int>(threadIdx.x), all = static_cast<int>(blockDim.x);
+  const int count = static_cast<int>(form.count);
+  for (int64_t line = blockIdx.x; line < lines; line += gridDim.x) {
+    const int64_t begin = form.begin(line, count);
+    for (int i = own; i < tile; i += all) {
+      keys[i] = ~Key{0};
+      if (i >= count) continue;
+      const int64_t index = chosen.list.at(chosen.steps.offset(begin + i * form.inner), form.size, true);
+      keys[i] = static_cast<Key>(index) << shift | static_cast<Key>(i);
+    }
+    sort_tile(keys, tile);
+    for (int i = own; i < count; i += all) out[line * count + i] = keys[i];
+    __syncthreads();  // before the next line
+  }
+}
+
+/// Adds [outer, count, inner] into [outer, size, inner]: the thread at the first key of a place adds all of
+/// its terms.
+template <class T>
+__global__ void __launch_bounds__(threads_in_block)
+    add_lines(const Key* __restrict__ keys, const T* __restrict__ in, T* __restrict__ out, IndexLines form,
+              int64_t lines, int shift) {
+  for (int64_t i = grid_thread(); i < lines * form.count; i += grid_threads()) {
+    const int64_t line = divide(i, form.count), first = i - line * form.count;
+    const Key* const own = keys + line * form.count;
+    const Key place = own[first] >> shift;
+    if (first > 0 && own[first - 1] >> shift == place) continue;
+    const auto* from = reinterpret_cast<const Several<T, 1>*>(in) + form.begin(line, form.count);
+    out[form.begin(line, form.size) + static_cast<int64_t>(place) * form.inner] =
+        sum_of_terms<1, T>(own, from, first, form.count, form.inner, shift).at[0];
+  }
+}
+
+/// add_along_axis_like with so few indices in a line that a block sorts them.
+Bound bind_add_lines(const KernelCall& call, const ChosenPlaces& chosen) {
+  Tensor& out = *call.outputs[0];
+  const Tensor& x = *call.inputs[0];
+  const IndexLines form{chosen.count, chosen.size, chosen.inner};
+  const int64_t lines = x.elements() / form.count;
+  const int shift = std::bit_width(static_cast<uint64_t>(form.count - 1));
+  const int64_t tile = std::max<int64_t>(power_from(form.count), 64);
+  const Grid blocks{dim3(static_cast<unsigned>(std::min<int64_t>(lines, 1 << 20))),
+                    dim3(static_cast<unsigned>(std::min<int64_t>(tile / 2, 1024))),
+                    static_cast<size_t>(tile) * sizeof(Key)};
+  const Tensor keys({x.elements() * static_cast<int64_t>(sizeof(Key))}, boolean, out.device());
+  Bound result;
+  visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (!std::is_same_v<T, bool>)
+      result = bound([=, to = &out, values = ContiguousInput(x)](RandomStream) mutable {
+        values.refresh();
+        zero_elements(*to);
+        auto* sorted = static_cast<Key*>(keys.address());
+        launch(sort_lines, blocks, chosen, form, lines, shift, static_cast<int>(tile), sorted);
+        launch(add_lines<T>, grid_for(lines * form.count), sorted, static_cast<const T*>(values.address()),
+               static_cast<T*>(to->address()), form, lines, shift);
+      });
+  });
+  return result;
+}
+
 /// The places of chosen elements as indices into the tensor, seen as one axis.
 __global__ void __launch_bounds__(threads_in_block)
     list_places(int64_t* __restrict__ out, const __grid_constant__ ChosenPlaces chosen, int64_t n) {
@@ -224,6 +308,7 @@ Bound bind_add_along_axis_like(const Op& op, const KernelCall& call) {
   if (elements == 0) return bind_look(call, list, out.shape().dims()[axis], op.name(), true);
   if (n == 0) return bound([to = &out](RandomStream) { zero_elements(*to); });
   const ChosenPlaces chosen = chosen_places(call, form, out.shape(), list, x.shape(), op.name());
+  if (chosen.count <= most_in_tile) return bind_add_lines(call, chosen);
   ContiguousInput values(x);
   Tensor places({n}, int64, out.device());
   const SortedKeys keys({places.address(), true, chosen.list.report}, n, elements, out.device());

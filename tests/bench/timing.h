@@ -37,6 +37,7 @@ double median_seconds(int runs, Work&& work) {
 
 inline void report(const std::string& name, double value) {
   std::printf("%-36s %12.3f\n", name.c_str(), value);
+  std::fflush(stdout);  // also if the program is stopped later
 }
 
 // The peak memory of this process so far, libraries included; 0 where the system does not report it.

@@ -90,17 +90,17 @@ __device__ __forceinline__ T fold_parts(const T* parts) {
 }
 
 /// Whether this block is the last of `count` to arrive. The counter is 0 before and after. The last block
-/// sees all writes of the others.
+/// sees all writes of the others: the barriers extend the fences of one thread to all.
 __device__ __forceinline__ bool is_last(unsigned int* counter, unsigned int count) {
   __shared__ bool last;
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
+    __threadfence();
     last = atomicAdd(counter, 1u) == count - 1;
     if (last) *counter = 0;
+    __threadfence();
   }
   __syncthreads();
-  __threadfence();
   return last;
 }
 

@@ -118,7 +118,7 @@ void FusedWriter::combine_columns() {
     line("a.sums{0}[static_cast<Index>(begin) * {1} + column] = s{0};", c, width);
   }
   line("}}");
-  line("if (!is_last(a.counters + (1 + tile), stages)) return;");
+  line("if (stages > 1 && !is_last(a.counters + (1 + tile), stages)) return;");
   each_column();
   for (const uint32_t c : columns_) {
     add(c, "0", "all_chunks", "stage");

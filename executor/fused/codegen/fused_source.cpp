@@ -156,7 +156,9 @@ FusedLaunch FusedSource::launch(int64_t multiprocessors) const {
   FusedLaunch launch{};
   launch.chunks = std::clamp<int64_t>(most / tiles, 1, divide_up(rows, chunk_rows));
   launch.blocks = launch.chunks * tiles;
-  launch.stage = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(std::sqrt(launch.chunks))));
+  // A second stage takes as long as some thirty sums more.
+  launch.stage =
+      launch.chunks <= 32 ? launch.chunks : static_cast<int64_t>(std::ceil(std::sqrt(launch.chunks)));
   launch.counters = 1 + tiles + tiles * divide_up(launch.chunks, launch.stage);
   return launch;
 }

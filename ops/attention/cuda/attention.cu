@@ -218,10 +218,11 @@ Bound bind_attention(const Op& op, const KernelCall& call) {
       const int64_t heads = a.batch * a.heads;
       auto* to = static_cast<T*>(out->address());
       auto* sums = static_cast<C*>(log_sums->address());
-      const bool launched = by_matrices<T>(a, [&]<int W> {
+      const bool launched = by_matrices<T>(a, [&]<int W, bool plain> {
         if constexpr (sizeof(T) == 2)
-          launch(attend_by_matrices<T, W>, tiles_grid(a.queries, heads, 1, matrix_rows, matrix_threads),
-                 o.template q<T>(), o.template k<T>(), o.template v<T>(), to, sums, a);
+          launch(attend_by_matrices<T, W, plain>,
+                 tiles_grid(a.queries, heads, 1, matrix_rows, matrix_threads), o.template q<T>(),
+                 o.template k<T>(), o.template v<T>(), to, sums, a);
       });
       if (!launched)
         launch(attend_kernel<T, C>,
@@ -260,12 +261,12 @@ Bound bind_attention_gradient(const Op& op, const KernelCall& call) {
       auto *dq = static_cast<T*>(outputs[0]->address()), *dk = static_cast<T*>(outputs[1]->address()),
            *dv = static_cast<T*>(outputs[2]->address());
       const int64_t key_heads = a.batch * a.key_heads;
-      const bool launched = by_matrices<T>(a, [&]<int W> {
+      const bool launched = by_matrices<T>(a, [&]<int W, bool plain> {
         if constexpr (sizeof(T) == 2) {
-          launch(find_dq_by_matrices<T, W>, tiles_grid(a.queries, heads, 1, matrix_rows, matrix_threads), all,
-                 dq, a);
-          launch(find_dk_dv_by_matrices<T, W>, tiles_grid(a.keys, key_heads, 1, matrix_rows, matrix_threads),
-                 all, dk, dv, a);
+          launch(find_dq_by_matrices<T, W, plain>,
+                 tiles_grid(a.queries, heads, 1, matrix_rows, matrix_threads), all, dq, a);
+          launch(find_dk_dv_by_matrices<T, W, plain>,
+                 tiles_grid(a.keys, key_heads, 1, matrix_rows, matrix_threads), all, dk, dv, a);
         }
       });
       if (launched) return;

@@ -135,9 +135,16 @@ __device__ void store_rows(T* to, RowSums<W>& sums, int64_t first, int64_t rows,
     }
 }
 
-/// exp(x − shift), 0 for −∞ also if `shift` is −∞.
-__device__ __forceinline__ float shifted_exp(float x, float shift) {
-  return x == -std::numeric_limits<float>::infinity() ? 0.0f : __expf(x - shift);
+inline constexpr float log2_of_e = 1.44269504088896340736f, log_of_2 = 0.693147180559945309417f;
+/// 2 to the power of x, with a relative error of 2^-22; 0 for −∞.
+__device__ __forceinline__ float exp2_of(float x) {
+#ifdef ESPALIER_EMULATED_CUDA
+  return __builtin_exp2f(x);
+#else
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#endif
 }
 
 /// What few attentions need for each weight: called, so that kernels stay short.
@@ -151,12 +158,13 @@ static __device__ __attribute__((noinline)) float dropout_factor(const DeviceAtt
   return a.factor<float>(head, query, key);
 }
 
-/// A tile of queries and keys.
+/// A tile of queries and keys. `plain`: without masks and dropout, whose calls, one for each weight, would
+/// make kernels too long for the cache of instructions.
+template <bool plain>
 struct ScoreTile {
   int64_t head, query, key;
   int queries, keys;  ///< how many of them there are
   int past;           ///< a query sees as many keys more than its own number has predecessors, here
-  bool plain;         ///< without masks
 
   __device__ ScoreTile(const DeviceAttention& a, int64_t head, int64_t query, int64_t key)
       : head(head),
@@ -166,8 +174,7 @@ struct ScoreTile {
         keys(rows_in_tile(a.keys - key)),
         past(a.causal ? static_cast<int>(
                             min(max(query + a.past - key, int64_t{-matrix_rows}), int64_t{matrix_rows}))
-                      : matrix_rows),
-        plain(!a.mask && !a.key_mask) {}
+                      : matrix_rows) {}
 
   static __device__ int rows_in_tile(int64_t rows) {
     return static_cast<int>(min(rows, int64_t{matrix_rows}));
@@ -175,20 +182,27 @@ struct ScoreTile {
   __device__ bool sees(int at_query, int at_key) const {
     return at_query < queries && at_key < keys && at_key <= at_query + past;
   }
-  /// The score of a query and a key of the tile, by what their product is; −∞ outside.
+  /// Whether every query sees every key of a whole tile, without masks.
+  __device__ bool whole() const {
+    return plain && queries == matrix_rows && keys == matrix_rows && past >= matrix_rows - 1;
+  }
+  /// The score of a query and a key of the tile, by what their product is, times log2(e); −∞ outside.
   template <class T>
   __device__ float score(const DeviceAttention& a, int at_query, int at_key, float product) const {
-    if (!sees(at_query, at_key)) return -std::numeric_limits<float>::infinity();
     const float scaled = product * static_cast<float>(a.scale);
-    return plain ? scaled : masked_score<T>(a, head, query + at_query, key + at_key, scaled);
+    constexpr float hidden = -std::numeric_limits<float>::infinity();
+    if constexpr (plain) return sees(at_query, at_key) ? scaled * log2_of_e : hidden;
+    if (!sees(at_query, at_key)) return hidden;
+    return masked_score<T>(a, head, query + at_query, key + at_key, scaled) * log2_of_e;
   }
   __device__ float factor(const DeviceAttention& a, int at_query, int at_key) const {
+    if constexpr (plain) return 1.0f;
     return a.drops ? dropout_factor(a, head, query + at_query, key + at_key) : 1.0f;
   }
 };
 
 /// One block for each tile of queries (x) of each head (y).
-template <class T, int W>
+template <class T, int W, bool plain>
 __global__ void __launch_bounds__(matrix_threads)
     attend_by_matrices(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
                        T* __restrict__ out, float* __restrict__ log_sums,
@@ -216,18 +230,25 @@ __global__ void __launch_bounds__(matrix_threads)
       RowSums<matrix_rows> scores;
       multiply_transposed<W>(scores, left, keys);
       float best[2] = {largest[0], largest[1]};
-      const ScoreTile tile(a, head, query, key);
-      each_sum<matrix_rows>(
-          scores, [&](float& score, int row, int column) { score = tile.score<T>(a, row, column, score); });
+      const ScoreTile<plain> tile(a, head, query, key);
+      if (tile.whole())
+        each_sum<matrix_rows>(
+            scores, [&](float& score, int, int) { score *= static_cast<float>(a.scale) * log2_of_e; });
+      else
+        each_sum<matrix_rows>(scores, [&](float& score, int row, int column) {
+          score = tile.template score<T>(a, row, column, score);
+        });
 #pragma unroll
       for (int n = 0; n < matrix_rows / 8; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) best[i / 2] = scalar::Maximum()(best[i / 2], scores[n][i]);
-      float part[2] = {0, 0};
+      float part[2] = {0, 0}, shift[2];
 #pragma unroll
       for (int lower = 0; lower < 2; ++lower) {
         best[lower] = fold_lanes(best[lower], 4, scalar::Maximum());
-        const float shrink = shifted_exp(largest[lower], best[lower]);
+        // A query that has seen nothing yet has no largest score to subtract.
+        shift[lower] = best[lower] == -std::numeric_limits<float>::infinity() ? 0.0f : best[lower];
+        const float shrink = exp2_of(largest[lower] - shift[lower]);
         largest[lower] = best[lower];
         total[lower] *= shrink;
 #pragma unroll
@@ -237,12 +258,12 @@ __global__ void __launch_bounds__(matrix_threads)
       for (int n = 0; n < matrix_rows / 8; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          scores[n][i] = shifted_exp(scores[n][i], best[i / 2]);
+          scores[n][i] = exp2_of(scores[n][i] - shift[i / 2]);
           part[i / 2] += scores[n][i];
         }
 #pragma unroll
       for (int lower = 0; lower < 2; ++lower) total[lower] += fold_lanes(part[lower], 4, scalar::Add());
-      if (a.drops)
+      if (!plain && a.drops)
         each_sum<matrix_rows>(
             scores, [&](float& weight, int row, int column) { weight *= tile.factor(a, row, column); });
       add_product_of<W, T>(sum, scores, values);
@@ -254,8 +275,8 @@ __global__ void __launch_bounds__(matrix_threads)
       factors[lower] = none ? 0.0f : 1 / total[lower];
       const int64_t at = query + static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4 + 8 * lower;
       if (lane % 4 == 0 && at < a.queries)
-        log_sums[head * a.queries + at] =
-            none ? std::numeric_limits<float>::infinity() : largest[lower] + scalar::Log()(total[lower]);
+        log_sums[head * a.queries + at] = none ? std::numeric_limits<float>::infinity()
+                                               : largest[lower] * log_of_2 + scalar::Log()(total[lower]);
     }
     store_rows<W>(out + head * a.queries * a.value_width, sum, query, a.queries, a.value_width, factors);
   }
@@ -270,13 +291,13 @@ struct BackwardOperands {
 
 /// Weights with their factors, and the gradients of the scores, of tiles of queries and keys. `by_keys`: rows
 /// are keys, columns are queries; else the other way round. `scores` and `slopes` are q · k and g · v.
-template <bool by_keys, class T>
+template <bool by_keys, bool plain, class T>
 __device__ __forceinline__ void find_row_slopes(const BackwardOperands<T, float>& o, const DeviceAttention& a,
                                                 int64_t head, int64_t query, int64_t key,
                                                 RowSums<matrix_rows>& scores, RowSums<matrix_rows>& slopes) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int first = static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4;
-  const ScoreTile tile(a, head, query, key);
+  const ScoreTile<plain> tile(a, head, query, key);
   float log_sum[2], product[2];
 #pragma unroll
   for (int n = 0; n < matrix_rows / 8; ++n) {
@@ -285,7 +306,7 @@ __device__ __forceinline__ void find_row_slopes(const BackwardOperands<T, float>
       for (int i = 0; i < 2; ++i) {
         const int at = by_keys ? 8 * n + lane % 4 * 2 + i : first + 8 * i;
         const int64_t place = head * a.queries + query + at;
-        log_sum[i] = at < tile.queries ? o.log_sums[place] : 0.0f;
+        log_sum[i] = at < tile.queries ? o.log_sums[place] * log2_of_e : 0.0f;
         product[i] = at < tile.queries ? o.products[place] : 0.0f;
       }
 #pragma unroll
@@ -293,7 +314,9 @@ __device__ __forceinline__ void find_row_slopes(const BackwardOperands<T, float>
       const int row = first + i / 2 * 8, column = 8 * n + lane % 4 * 2 + i % 2;
       const int at_query = by_keys ? column : row, at_key = by_keys ? row : column;
       const int of_query = by_keys ? i % 2 : i / 2;
-      const float weight = shifted_exp(tile.score<T>(a, at_query, at_key, scores[n][i]), log_sum[of_query]);
+      const float score = tile.whole() ? scores[n][i] * (static_cast<float>(a.scale) * log2_of_e)
+                                       : tile.template score<T>(a, at_query, at_key, scores[n][i]);
+      const float weight = exp2_of(score - log_sum[of_query]);
       const float factor = tile.factor(a, at_query, at_key);
       slopes[n][i] = weight * (slopes[n][i] * factor - product[of_query]) * static_cast<float>(a.scale);
       scores[n][i] = weight * factor;
@@ -302,7 +325,7 @@ __device__ __forceinline__ void find_row_slopes(const BackwardOperands<T, float>
 }
 
 /// One block for each tile of queries (x) of each head (y).
-template <class T, int W>
+template <class T, int W, bool plain>
 __global__ void __launch_bounds__(matrix_threads)
     find_dq_by_matrices(BackwardOperands<T, float> o, T* __restrict__ dq,
                         const __grid_constant__ DeviceAttention a) {
@@ -328,7 +351,7 @@ __global__ void __launch_bounds__(matrix_threads)
       RowSums<matrix_rows> scores, slopes;
       multiply_transposed<W>(scores, of_q, keys);
       multiply_transposed<W>(slopes, of_g, values);
-      find_row_slopes<false, T>(o, a, head, query, key, scores, slopes);
+      find_row_slopes<false, plain, T>(o, a, head, query, key, scores, slopes);
       add_product_of<W, T>(sum, slopes, keys);
     }
     store_rows<W>(dq + head * a.queries * a.width, sum, query, a.queries, a.width, {1, 1});
@@ -336,7 +359,7 @@ __global__ void __launch_bounds__(matrix_threads)
 }
 
 /// One block for each tile of keys (x) of each of their heads (y).
-template <class T, int W>
+template <class T, int W, bool plain>
 __global__ void __launch_bounds__(matrix_threads)
     find_dk_dv_by_matrices(BackwardOperands<T, float> o, T* __restrict__ dk, T* __restrict__ dv,
                            const __grid_constant__ DeviceAttention a) {
@@ -364,7 +387,7 @@ __global__ void __launch_bounds__(matrix_threads)
         RowSums<matrix_rows> scores, slopes;
         multiply_transposed<W>(scores, of_k, queries);
         multiply_transposed<W>(slopes, of_v, gradients);
-        find_row_slopes<true, T>(o, a, head, query, key, scores, slopes);
+        find_row_slopes<true, plain, T>(o, a, head, query, key, scores, slopes);
         add_product_of<W, T>(sum_v, scores, gradients);
         add_product_of<W, T>(sum_k, slopes, queries);
       }
@@ -373,19 +396,26 @@ __global__ void __launch_bounds__(matrix_threads)
   }
 }
 
-/// Calls f with the compile-time width that has room for the heads', if their elements are of 16 bits and the
-/// device multiplies such matrices. Returns whether it did.
+/// Calls f with the compile-time width that has room for the heads', and whether there are neither masks nor
+/// dropout, if their elements are of 16 bits and the device multiplies such matrices. Returns whether it did.
 template <class T, class F>
 bool by_matrices(const DeviceAttention& a, F&& f) {
   if constexpr (sizeof(T) == 2) {
     const int64_t width = std::max(a.width, a.value_width);
     if (width > matrix_width || limits().architecture < least_capability_of_matrix_unit) return false;
+    const bool plain = !a.mask && !a.key_mask && !a.drops;
+    const auto of_width = [&]<int W> {
+      if (plain)
+        f.template operator()<W, true>();
+      else
+        f.template operator()<W, false>();
+    };
     if (width <= 32)
-      f.template operator()<32>();
+      of_width.template operator()<32>();
     else if (width <= 64)
-      f.template operator()<64>();
+      of_width.template operator()<64>();
     else
-      f.template operator()<128>();
+      of_width.template operator()<128>();
     return true;
   }
   return false;

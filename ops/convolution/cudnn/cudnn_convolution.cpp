@@ -100,7 +100,14 @@ CudnnConvolution::CudnnConvolution(const ConvolutionSizes& sizes, ConvolutionRes
       "cudnnSetConvolutionNdDescriptor");
   check(cudnn()->cudnnSetConvolutionGroupCount(convolution_.get(), static_cast<int>(s.groups)),
         "cudnnSetConvolutionGroupCount");
-  algorithm_ = choose(device_workspace_bytes(s, dtype));
+  const int64_t limit = device_workspace_bytes(s, dtype);
+  try {
+    algorithm_ = choose(limit);
+  } catch (const UnsupportedError&) {  // TF32 may be used, but need not
+    if (ieee_ || dtype != DType::float32) throw;
+    ieee_ = true;
+    algorithm_ = choose(limit);
+  }
   check(cudnn()->cudnnSetConvolutionMathType(convolution_.get(), algorithm_.math),
         "cudnnSetConvolutionMathType");
   if (algorithm_.workspace > 0)

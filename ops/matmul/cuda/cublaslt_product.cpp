@@ -42,6 +42,34 @@ SmallVector<Axis, 4> axes_of(const GemmBatch& x) {
   return axes;
 }
 
+/// How many launches a product takes.
+int64_t launches_of(const GemmBatch& product) {
+  const SmallVector<Axis, 4> axes = axes_of(product);
+  int64_t count = 1;
+  for (size_t i = 0; i + 1 < axes.size(); ++i) count *= axes[i].size;
+  return count;
+}
+
+/// Which operands to copy into order, so that the axes of the batch become one: few large launches instead of
+/// many small ones. A copy is a launch, too.
+struct Copies {
+  bool a = false, b = false;
+};
+Copies copies_for(const Tensor& a, const Tensor& b, const Layout& x, const Layout& y, const Shape& out,
+                  MatmulForm form) {
+  constexpr size_t most_bytes = size_t{1} << 27;
+  Copies best;
+  int64_t least = launches_of(gemm_of(a.dtype(), x, y, out, form)) - 1;  // a gain of one launch is none
+  for (const Copies& tried : {Copies{true, false}, Copies{false, true}, Copies{true, true}}) {
+    if ((tried.a && a.bytes() > most_bytes) || (tried.b && b.bytes() > most_bytes)) continue;
+    const int64_t launches = launches_of(gemm_of(a.dtype(), tried.a ? Layout(a.shape()) : x,
+                                                 tried.b ? Layout(b.shape()) : y, out, form)) +
+                             tried.a + tried.b;
+    if (launches < least) best = tried, least = launches;
+  }
+  return best;
+}
+
 /// A power of two that divides all addresses and steps which were added.
 class Alignment {
  public:
@@ -67,6 +95,10 @@ LtProduct::LtProduct(const Tensor& a, const Tensor& b, Tensor& out, MatmulForm f
   const auto copy = [&](const Tensor& x) { return workspace.take(x.shape(), x.dtype(), x.device()); };
   if (!gemm_takes(a.layout(), form.transpose_a)) copy_a_ = copy(a);
   if (!gemm_takes(b.layout(), form.transpose_b)) copy_b_ = copy(b);
+  const Copies copies = copies_for(a, b, (copy_a_.defined() ? copy_a_ : a).layout(),
+                                   (copy_b_.defined() ? copy_b_ : b).layout(), out.shape(), form);
+  if (copies.a && !copy_a_.defined()) copy_a_ = copy(a);
+  if (copies.b && !copy_b_.defined()) copy_b_ = copy(b);
   const Layout &x = (copy_a_.defined() ? copy_a_ : a).layout(),
                &y = (copy_b_.defined() ? copy_b_ : b).layout();
   const GemmBatch product = gemm_of(a.dtype(), x, y, out.shape(), form);

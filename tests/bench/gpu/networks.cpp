@@ -65,14 +65,18 @@ void vision(int rounds) {
     return [scope](const esp::Variable& x) { return bench::document(scope["cnn"], x); };
   };
   classifier("document", document, {gpu_task::kDigits, 1, 8, 8}, rounds);
-  classifier(
-      "resnet18", []() -> Net { return nn::vision::resnet18(); },
-      {gpu_task::kImages, 3, gpu_task::kPixels, gpu_task::kPixels}, rounds);
+  const auto resnet18 = []() -> Net {
+    nn::Sequential net = nn::vision::resnet18();
+    net.to(esp::gpu());
+    return net;
+  };
+  classifier("resnet18", resnet18, {gpu_task::kImages, 3, gpu_task::kPixels, gpu_task::kPixels}, rounds);
 }
 
 void lstm(int rounds) {
   const auto make = []() -> Net {
-    const nn::Lstm net(gpu_task::kWidth, gpu_task::kWidth, {.layers = 2, .batch_first = true});
+    nn::Lstm net(gpu_task::kWidth, gpu_task::kWidth, {.layers = 2, .batch_first = true});
+    net.to(esp::gpu());
     return [net](const esp::Variable& x) { return net(x).outputs; };
   };
   const Net loss_of = [](const esp::Variable& y) { return esp::mean(esp::square(y)); };
