@@ -9,6 +9,7 @@
 #include "espalier/ops/matmul/cuda/cublaslt_product.h"
 #include "espalier/ops/matmul/cuda/measuring.h"
 #include "espalier/ops/matmul/gemm_choice.h"
+#include "espalier/ops/matmul/matmul_call.h"
 #include "espalier/ops/matmul/matmul_precision.h"
 #include "espalier/ops/matmul/tuning.h"
 #include "espalier/ops/ops.h"
@@ -102,6 +103,31 @@ BOOST_AUTO_TEST_CASE(factors_on_host_and_device) {
     esp::copy_elements(added, c.out);  // in place
     BOOST_TEST(difference(c.run({.alpha = 0.5, .beta = -2}), expected) < tolerance);
   }
+}
+
+BOOST_AUTO_TEST_CASE(heads_of_a_sequence_are_one_launch) {
+  // Heads lie beside each other in the rows of a sequence, so that sequences and heads are no single axis.
+  constexpr int64_t sequences = 3, steps = 4, heads = 5, width = 6;
+  const auto heads_of = [](uint64_t which, esp::Device device) {
+    const esp::Tensor rows = numbers({sequences, steps, heads, width}, -1, 1, which).to(device);
+    return esp::transpose(esp::Variable(rows), {0, 2, 1, 3}).value();
+  };
+  const esp::Tensor a = heads_of(1, esp::gpu()), b = heads_of(2, esp::gpu());
+  BOOST_TEST(!a.contiguous());
+  esp::Tensor out({sequences, heads, steps, steps}, esp::float64, esp::gpu());
+  cu::LtProduct product(a, b, out, {false, true});
+  BOOST_TEST(product.launches() == 1u);
+  product.run();
+  const esp::Variable expected =
+      esp::matmul(heads_of(1, esp::cpu()), esp::transpose(esp::Variable(heads_of(2, esp::cpu()))));
+  BOOST_TEST(difference(out.to(esp::cpu()), expected.value()) < 1e-13);
+
+  // The plan has room for the copies.
+  const esp::Spec of_a = a.spec(), of_b = b.spec(), of_out = out.spec();
+  const esp::PlannedCall call{
+      esp::DeviceType::cuda, {&of_a, &of_b}, {&a.layout(), &b.layout()}, {&of_out, 1}};
+  BOOST_TEST(esp::product_workspace_bytes(call, {false, true}, out.shape()) ==
+             2 * esp::Workspace::bytes_for(of_a));
 }
 
 BOOST_AUTO_TEST_CASE(epilogues_are_for_single_products) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "espalier/ops/matmul/batch_axes.h"
 #include "espalier/ops/matmul/gemm_choice.h"
 
 namespace espalier {
@@ -120,7 +121,13 @@ int64_t product_workspace_bytes(const PlannedCall& call, MatmulForm form, const 
     return Layout(layout.shape);
   };
   const Layout a = seen(first, form.transpose_a), b = seen(first + 1, form.transpose_b);
-  if (!on_cpu) return bytes;
+  if (!on_cpu) {
+    if (out.elements() == 0 || a.shape.end()[-1 - form.transpose_a] == 0) return bytes;
+    const BatchCopies copies = batch_copies(dtype, a, b, out, form);
+    if (copies.a) bytes += Workspace::bytes_for({dtype, a.shape});
+    if (copies.b) bytes += Workspace::bytes_for({dtype, b.shape});
+    return bytes;
+  }
   GemmBatch product = gemm_of(dtype, a, b, out, form);
   if (product.batch.rank() > 0 || is_empty(product.gemm)) return bytes;
   product.gemm.epilogue = epilogue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "espalier/core/cuda/runtime.h"
+#include "espalier/ops/matmul/batch_axes.h"
 #include "espalier/ops/matmul/cuda/measuring.h"
 #include "espalier/ops/matmul/matmul_call.h"
 #include "espalier/ops/matmul/matmul_precision.h"
@@ -12,63 +13,6 @@ namespace espalier::cu {
 namespace {
 
 constexpr int64_t most_in_a_launch = 65535;  // matrices: what a grid's outer axes have room for
-
-/// An axis of a batch, and how far apart its matrices lie, in elements.
-struct Axis {
-  int64_t size, a, b, c;
-};
-
-/// The axes of a batch, as few as possible, the longest last.
-SmallVector<Axis, 4> axes_of(const GemmBatch& x) {
-  SmallVector<Axis, 4> axes;
-  int64_t step = x.gemm.m * x.gemm.n;
-  for (size_t i = x.batch.rank(); i-- > 0;) {  // the last one first
-    const int64_t size = x.batch.dims()[i];
-    const Axis axis{size, x.a_steps[i], x.b_steps[i], step};
-    step *= size;
-    if (size == 1) continue;
-    if (!axes.empty()) {
-      Axis& inner = axes.back();
-      if (axis.a == inner.a * inner.size && axis.b == inner.b * inner.size) {
-        inner.size *= size;
-        continue;
-      }
-    }
-    axes.push_back(axis);
-  }
-  const auto longest = std::max_element(axes.begin(), axes.end(),
-                                        [](const Axis& x, const Axis& y) { return x.size < y.size; });
-  if (!axes.empty()) std::swap(*longest, axes.back());
-  return axes;
-}
-
-/// How many launches a product takes.
-int64_t launches_of(const GemmBatch& product) {
-  const SmallVector<Axis, 4> axes = axes_of(product);
-  int64_t count = 1;
-  for (size_t i = 0; i + 1 < axes.size(); ++i) count *= axes[i].size;
-  return count;
-}
-
-/// Which operands to copy into order, so that the axes of the batch become one: few large launches instead of
-/// many small ones. A copy is a launch, too.
-struct Copies {
-  bool a = false, b = false;
-};
-Copies copies_for(const Tensor& a, const Tensor& b, const Layout& x, const Layout& y, const Shape& out,
-                  MatmulForm form) {
-  constexpr size_t most_bytes = size_t{1} << 27;
-  Copies best;
-  int64_t least = launches_of(gemm_of(a.dtype(), x, y, out, form)) - 1;  // a gain of one launch is none
-  for (const Copies& tried : {Copies{true, false}, Copies{false, true}, Copies{true, true}}) {
-    if ((tried.a && a.bytes() > most_bytes) || (tried.b && b.bytes() > most_bytes)) continue;
-    const int64_t launches = launches_of(gemm_of(a.dtype(), tried.a ? Layout(a.shape()) : x,
-                                                 tried.b ? Layout(b.shape()) : y, out, form)) +
-                             tried.a + tried.b;
-    if (launches < least) best = tried, least = launches;
-  }
-  return best;
-}
 
 /// A power of two that divides all addresses and steps which were added.
 class Alignment {
@@ -95,8 +39,8 @@ LtProduct::LtProduct(const Tensor& a, const Tensor& b, Tensor& out, MatmulForm f
   const auto copy = [&](const Tensor& x) { return workspace.take(x.shape(), x.dtype(), x.device()); };
   if (!gemm_takes(a.layout(), form.transpose_a)) copy_a_ = copy(a);
   if (!gemm_takes(b.layout(), form.transpose_b)) copy_b_ = copy(b);
-  const Copies copies = copies_for(a, b, (copy_a_.defined() ? copy_a_ : a).layout(),
-                                   (copy_b_.defined() ? copy_b_ : b).layout(), out.shape(), form);
+  const BatchCopies copies = batch_copies(a.dtype(), (copy_a_.defined() ? copy_a_ : a).layout(),
+                                          (copy_b_.defined() ? copy_b_ : b).layout(), out.shape(), form);
   if (copies.a && !copy_a_.defined()) copy_a_ = copy(a);
   if (copies.b && !copy_b_.defined()) copy_b_ = copy(b);
   const Layout &x = (copy_a_.defined() ? copy_a_ : a).layout(),
@@ -128,8 +72,8 @@ LtCase LtProduct::describe(const Gemm& g, const LtOptions& options) const {
 }
 
 void LtProduct::plan_launches(const GemmBatch& product, const LtOptions& options) {
-  SmallVector<Axis, 4> outer = axes_of(product);
-  Axis inner{1, 0, 0, 0};
+  SmallVector<BatchAxis, 4> outer = batch_axes(product);
+  BatchAxis inner{1, 0, 0, 0};
   if (!outer.empty()) inner = outer.back(), outer.pop_back();
   if (options.epilogue != LtEpilogue::none && (inner.size > 1 || !outer.empty())) {
     supported_ = false;
@@ -146,10 +90,10 @@ void LtProduct::plan_launches(const GemmBatch& product, const LtOptions& options
   LtCase c = describe(product.gemm, options);
   Alignment of_a, of_b, of_c, of_vector;
   of_a.add(a), of_b.add(b), of_c.add(out), of_c.add(added), of_vector.add(options.vector);
-  const auto follow = [&](const Axis& axis, int64_t count) {
+  const auto follow = [&](const BatchAxis& axis, int64_t count) {
     of_a.add(axis.a * count * bytes), of_b.add(axis.b * count * bytes), of_c.add(axis.c * count * bytes);
   };
-  for (const Axis& axis : outer) follow(axis, 1);
+  for (const BatchAxis& axis : outer) follow(axis, 1);
   if (whole < inner.size) follow(inner, whole);
   c.align_a = of_a.bytes(), c.align_b = of_b.bytes(), c.align_c = of_c.bytes();
   c.align_vector = options.vector ? of_vector.bytes() : 0;
@@ -167,11 +111,11 @@ void LtProduct::plan_launches(const GemmBatch& product, const LtOptions& options
   }
 
   int64_t outers = 1;
-  for (const Axis& axis : outer) outers *= axis.size;
+  for (const BatchAxis& axis : outer) outers *= axis.size;
   for (int64_t i = 0; i < outers; ++i) {
-    Axis at{0, 0, 0, 0};
+    BatchAxis at{0, 0, 0, 0};
     int64_t left = i;
-    for (const Axis& axis : outer) {
+    for (const BatchAxis& axis : outer) {
       const int64_t index = left % axis.size;
       left /= axis.size;
       at.a += index * axis.a, at.b += index * axis.b, at.c += index * axis.c;
