@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(factors_on_host_and_device) {
 
 BOOST_AUTO_TEST_CASE(heads_of_a_sequence_are_one_launch) {
   // Heads lie beside each other in the rows of a sequence, so that sequences and heads are no single axis.
-  constexpr int64_t sequences = 3, steps = 4, heads = 5, width = 6;
+  constexpr int64_t sequences = 8, steps = 4, heads = 9, width = 6;
   const auto heads_of = [](uint64_t which, esp::Device device) {
     const esp::Tensor rows = numbers({sequences, steps, heads, width}, -1, 1, which).to(device);
     return esp::transpose(esp::Variable(rows), {0, 2, 1, 3}).value();

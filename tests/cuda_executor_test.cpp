@@ -3,13 +3,10 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
-#include <optional>
-#include <thread>
 #include <utility>
 
 #include "espalier/core/custom_op.h"
 #include "espalier/core/error.h"
-#include "espalier/core/node.h"
 #include "espalier/core/random.h"
 #include "espalier/executor/executor.h"
 #include "espalier/nn/activation.h"
@@ -198,47 +195,6 @@ BOOST_AUTO_TEST_CASE(callbacks_see_each_loss_and_what_was_trained) {
     const std::vector<double> seen = run(gpu);
     BOOST_REQUIRE(seen.size() == expected.size());
     for (size_t i = 0; i < seen.size(); ++i) BOOST_TEST(std::abs(seen[i] - expected[i]) < 1e-4);
-  }
-}
-
-// Copying all parameters and states after each run would take longer than short runs do.
-BOOST_AUTO_TEST_CASE(values_are_copied_when_they_are_asked_for) {
-  for (const esp::Device gpu : gpus_to_test()) {
-    const Training there;
-    std::optional<esp::Executor> executor = there.executor({gpu});
-    executor->execute({.epochs = 2, .progress = false});
-    const Training here;
-    here.executor({}).execute({.epochs = 2, .progress = false});
-    const auto parameters = there.model.parameters();
-    for (const auto& [name, parameter] : parameters) BOOST_TEST(!parameter.node()->has_value(), name);
-
-    const esp::Variable asked = parameters.front().second;
-    std::vector<esp::Tensor> values(4);
-    std::vector<std::thread> threads;
-    for (esp::Tensor& value : values) threads.emplace_back([&] { value = asked.value(); });
-    for (std::thread& thread : threads) thread.join();
-    for (const esp::Tensor& value : values)
-      BOOST_TEST(difference(value, here.model.parameters().front().second.value()) < 1e-5);
-    BOOST_TEST(!parameters.back().second.node()->has_value());
-
-    executor.reset();  // its memory is freed
-    for (const auto& [name, parameter] : parameters) BOOST_TEST(parameter.node()->has_value(), name);
-    BOOST_TEST(there.difference_from(here) < 1e-5);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(a_value_that_is_set_replaces_one_that_is_there) {
-  for (const esp::Device gpu : gpus_to_test()) {
-    const Training training;
-    const esp::Executor executor = training.executor({gpu});
-    executor.execute({.epochs = 1, .progress = false});
-    const esp::Variable bias = training.model.parameters().back().second;
-    const esp::Tensor given = numbers(bias.shape(), 1, 2, 7).to(esp::float32);
-    esp::set_value(bias, given);
-    BOOST_TEST(difference(bias.value(), given) == 0);
-    executor.execute({.epochs = 1, .progress = false});
-    BOOST_TEST(difference(bias.value(), given) > 0);
-    BOOST_TEST(difference(bias.value(), given) < 1);  // it went on from there
   }
 }
 
