@@ -32,7 +32,8 @@ void assign(std::span<const std::pair<Node*, Tensor>> leaves, std::span<Node* co
   const std::scoped_lock lock(leaves_mutex());
   std::vector<Tensor> edited;
   for (const Node* edit : edits) {
-    const Node& leaf = *edit->inputs[0].node();
+    Node& leaf = *edit->inputs[0].node();
+    ensure_value(leaf);
     const Tensor& value = leaf.outputs[0].value;
     const bool own = !leaf.bound && value.storage().unique() && value.contiguous() &&
                      value.device().type == DeviceType::cpu;

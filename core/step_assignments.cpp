@@ -114,6 +114,7 @@ void StepAssignments::assign_all(const FeedSnapshot& snapshot) {
   std::vector<std::pair<Node*, Tensor>> leaves;
   for (const auto& [order, value] : values_) {
     Node& leaf = *state_of(*order);
+    ensure_value(leaf);
     // The first entry of a state has its value before the step; those behind it say what has been carried
     // out.
     const AssignedState* known = snapshot.assigned_to(&leaf);

@@ -1,17 +1,20 @@
 // Leaves on the CPU whose newest values are on a GPU: they are copied when they are asked for.
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "espalier/core/node.h"
+#include "espalier/core/with_assignment.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/losses.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/adam.h"
+#include "espalier/optim/sgd.h"
 #include "testing.h"
 
 namespace esp = espalier;
@@ -82,6 +85,40 @@ BOOST_AUTO_TEST_CASE(a_value_that_is_set_replaces_one_that_is_there) {
     executor.execute({.epochs = 1, .progress = false});
     BOOST_TEST(difference(bias.value(), given) > 0);
     BOOST_TEST(difference(bias.value(), given) < 1);  // it went on from there
+  }
+}
+
+BOOST_AUTO_TEST_CASE(rows_and_states_that_are_there_are_assigned_here) {
+  for (const esp::Device gpu : gpus_to_test()) {
+    const esp::Variable table = esp::parameter(numbers({5000, 4}).to(esp::float32), "table"),
+                        state = esp::state(esp::ones({4}), "state");
+    const esp::data::Distributor feed({numbers({12}, 0, 49, 1).to(esp::int64)}, {.batch_size = 4});
+    const auto loss_of = [&](const esp::Variable& rows) {
+      const esp::Variable x = esp::gather(table, rows);
+      return esp::with_assignment(esp::mean(esp::square(x)), state, state + 1.0);
+    };
+    const esp::optim::Optimizer sgd = esp::optim::Sgd(0.5);
+    const esp::Executor executor =
+        loss_of(feed.get_output_graphs()[0]).get_executor({.optimizer = sgd, .devices = {gpu}});
+    executor.execute({.epochs = 1, .progress = false});
+
+    const esp::Variable rows(esp::tensor_from(std::vector<int64_t>{7}, {1}));
+    const esp::Variable loss = esp::mean(esp::square(esp::gather(table, rows)));
+    const esp::Variable scaled = esp::sum(state * table);  // reads both as they are now
+    executor.execute({.epochs = 1, .progress = false});
+    BOOST_TEST(!table.node()->has_value());
+    BOOST_TEST(!state.node()->has_value());
+    (void)esp::with_assignment(rows, state, esp::Variable(esp::zeros({4})));
+    BOOST_TEST(esp::sum(state).item() == 0);
+    BOOST_TEST(std::isfinite(scaled.item()));
+
+    const esp::Tensor before = table.value();
+    const esp::Variable gradients = loss.backward();
+    executor.execute({.epochs = 1, .progress = false});
+    BOOST_TEST(!table.node()->has_value());
+    gradients.update(sgd);  // row 7 alone, of the table as it is now
+    BOOST_TEST(table.node()->has_value());
+    BOOST_TEST(difference(table.value(), before) > 0);
   }
 }
 

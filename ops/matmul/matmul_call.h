@@ -20,8 +20,8 @@ bool gemm_takes(const Layout& layout, bool transposed);
 GemmBatch gemm_of(DType dtype, const Layout& a, const Layout& b, const Shape& out, MatmulForm form);
 /// An upper bound, in bytes, of the workspace of a product of the inputs `first` and `first` + 1 of a call:
 /// copies of operands whose strides a GEMM cannot read, on a GPU also of those whose batches it reads in many
-/// launches, and on a CPU the memory of a MatmulCall for any
-/// library that may be chosen and any number of threads of a replica.
+/// launches, and on a CPU the memory of a MatmulCall for any library that may be chosen and any number of
+/// threads of a replica.
 int64_t product_workspace_bytes(const PlannedCall& call, MatmulForm form, const Shape& out,
                                 GemmEpilogue epilogue = GemmEpilogue::none, size_t first = 0);
 
