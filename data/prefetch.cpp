@@ -45,7 +45,8 @@ struct Prefetcher::Reader {
   void run(Prefetcher& owner) {
     uint32_t count = 0;
     for (int64_t step = first; step < owner.steps_; ++step) {
-      for (uint32_t seen = released; count - seen >= slots; seen = released) released.wait(seen);
+      // ~Reader sets `stop` before it increments `released`, which may then be ahead of `count`.
+      for (uint32_t seen = released; !stop && count - seen >= slots; seen = released) released.wait(seen);
       if (stop) return;
       Slot& slot = owner.slots_[static_cast<size_t>(step - first) % slots];
       slot.error = nullptr;

@@ -122,6 +122,16 @@ BOOST_AUTO_TEST_CASE(it_may_go_at_any_time) {
   }
 }
 
+/// The thread may begin only after it has been told to stop.
+BOOST_AUTO_TEST_CASE(an_epoch_of_which_nothing_is_read_may_end_at_once) {
+  const auto feed = std::make_shared<TestFeed>(100, slow);
+  Prefetcher batches(feed);
+  batches.start(0);
+  for (int64_t step = 0; step < 3; ++step) check_batch(batches.next(), 0, step, 2);
+  for (int64_t epoch = 1; epoch < 500; ++epoch) batches.start(epoch);
+  check_epoch(batches, *feed, 499);
+}
+
 BOOST_AUTO_TEST_CASE(slow_batches_are_read_in_the_background) {
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof(cores), &cores) != 0 || CPU_COUNT(&cores) < 2) return;
