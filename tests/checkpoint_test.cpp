@@ -15,6 +15,7 @@
 #include "espalier/core/files/file.h"
 #include "espalier/core/files/safetensors.h"
 #include "espalier/ops/ops.h"
+#include "places.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -61,10 +62,10 @@ std::set<std::string> names_in(const fs::path& folder) {
 int run_process(const std::vector<std::string>& arguments) {
   const pid_t child = fork();
   if (child == 0) {
-    std::vector<char*> argv{const_cast<char*>(CHECKPOINT_PROCESS)};
+    std::vector<char*> argv{const_cast<char*>(places::checkpoint_process)};
     for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
     argv.push_back(nullptr);
-    execv(CHECKPOINT_PROCESS, argv.data());
+    execv(places::checkpoint_process, argv.data());
     _exit(127);
   }
   int status = 0;

@@ -11,6 +11,7 @@
 #include "checkpoint_program.h"
 #include "espalier/core/files/file.h"
 #include "espalier/executor/training/interrupt.h"
+#include "places.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -303,8 +304,8 @@ BOOST_AUTO_TEST_CASE(a_process_of_its_own) {
     if (child == 0) {
       signal(SIGINT, SIG_DFL);
       dup2(ends[1], STDOUT_FILENO);
-      execl(CHECKPOINT_PROCESS, CHECKPOINT_PROCESS, stuck ? "stuck" : "train", folder.path().c_str(),
-            nullptr);
+      execl(places::checkpoint_process, places::checkpoint_process, stuck ? "stuck" : "train",
+            folder.path().c_str(), nullptr);
       _exit(127);
     }
     close(ends[1]);

@@ -7,6 +7,7 @@
 #include "espalier/core/files/safetensors.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/executor/load.h"
+#include "places.h"
 #include "plan_ops.h"
 #include "testing.h"
 
@@ -15,7 +16,7 @@ using namespace espalier::testing;
 
 namespace {
 
-const std::filesystem::path figures = FIGURES;
+const std::filesystem::path figures = places::figures;
 
 esp::Tensor figure(const std::string& name) {
   static const esp::NamedTensors all = esp::read_safetensors(figures / "plans.safetensors");

@@ -1,4 +1,5 @@
 #include "plan_ops.h"
+#include "places.h"
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
@@ -13,7 +14,7 @@ namespace espalier::testing {
 const std::vector<ListedOp>& listed_ops() {
   static std::list<nlohmann::json> texts;  // where the names of attributes lie
   static const std::vector<ListedOp> all = [] {
-    const std::string path = std::string(FIGURES) + "/plan_ops.txt";
+    const std::string path = std::string(places::figures) + "/plan_ops.txt";
     const InputFile file(path);
     const PlanText text(file);
     std::vector<ListedOp> list;

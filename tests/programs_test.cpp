@@ -12,6 +12,7 @@
 #include "espalier/data/csv.h"
 #include "espalier/data/npy.h"
 #include "espalier/data/npz.h"
+#include "places.h"
 #include "plan_programs.h"
 
 namespace esp = espalier;
@@ -33,8 +34,8 @@ std::string text_of(const std::filesystem::path& path) {
 
 /// Runs a program in a folder, which keeps what it prints.
 Outcome run(const TemporaryFolder& folder, const std::string& command) {
-  const std::string line = "cd " + folder.path().string() + " && ESPALIER_CACHE=off " PROGRAMS_FOLDER "/" +
-                           command + " >out 2>error";
+  const std::string line = "cd " + folder.path().string() + " && ESPALIER_CACHE=off " + places::programs +
+                           "/" + command + " >out 2>error";
   const int status = std::system(line.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder / "out"), text_of(folder / "error")};
 }
@@ -51,7 +52,7 @@ void check_fails(const TemporaryFolder& folder, const std::string& command, int 
 /// Writes the plan of a classifier of digits that has not been trained, and its data.
 void write_digits(const TemporaryFolder& folder) {
   esp::seed(1);
-  const Tensor table = esp::data::read_csv(SAMPLE_TABLES "/digits.csv");
+  const Tensor table = esp::data::read_csv(std::string(places::sample_tables) + "/digits.csv");
   const Tensor pixels = (esp::slice(table, 1, 0, 64) / 16).value();
   const Tensor labels = esp::cast(esp::slice(table, 1, 64, 65), esp::int64).value().reshape({-1});
   const auto [train, test] = esp::data::split({pixels, labels}, 0.8, 1);
@@ -109,7 +110,7 @@ BOOST_AUTO_TEST_CASE(a_plan_runs_in_another_process) {
 BOOST_AUTO_TEST_CASE(a_rank_outside_of_its_job_is_not_believed) {
   const TemporaryFolder folder;
   const std::string command = "cd " + folder.path().string() +
-                              " && OMPI_COMM_WORLD_SIZE=-3 OMPI_COMM_WORLD_RANK=9 " PROGRAMS_FOLDER
+                              " && OMPI_COMM_WORLD_SIZE=-3 OMPI_COMM_WORLD_RANK=9 " + places::programs +
                               "/espalier-run --version >out 2>error";
   BOOST_TEST(std::system(command.c_str()) == 0, text_of(folder / "error"));
   BOOST_TEST(text_of(folder / "out") != "");  // only the first process of a job writes
@@ -326,30 +327,26 @@ BOOST_AUTO_TEST_CASE(a_program_in_c_runs_trains_and_saves) {
   esp::mean(esp::square(outputs - y))
       .get_executor({.optimizer = esp::optim::Adam(0.03)})
       .save(folder / "step.plan");
-  const std::string command =
-      "cd " + folder.path().string() + " && ESPALIER_CACHE=off " C_PROGRAM " small.plan step.plan . 2>error";
+  const std::string command = "cd " + folder.path().string() + " && ESPALIER_CACHE=off " + places::c_program +
+                              " small.plan step.plan . 2>error";
   BOOST_TEST(std::system(command.c_str()) == 0, text_of(folder / "error"));
-#ifdef SHARED_LIBRARY
-  const std::string python = "cd " + folder.path().string() +
-                             " && ESPALIER_CACHE=off python3 " RUN_PLAN " " SHARED_LIBRARY
-                             " small.plan 2>error";
+  if (!*places::shared_library) return;
+  const std::string python = "cd " + folder.path().string() + " && ESPALIER_CACHE=off python3 " +
+                             places::run_plan + " " + places::shared_library + " small.plan 2>error";
   BOOST_TEST(std::system(python.c_str()) == 0, text_of(folder / "error"));
-#endif
 }
 
-#ifdef C_PLUGIN
 BOOST_AUTO_TEST_CASE(plug_ins_run_plans_side_by_side) {
+  if (!*places::c_plugin) return;
   const TemporaryFolder folder;
   write_small(folder);
   const Variable x = esp::placeholder("x", {-1, 3});
   esp::softmax(esp::nn::Dense(3)(x) * 2.0).get_executor().save(folder / "second.plan");
   // A second file, so that it is loaded as another library.
-  std::filesystem::copy_file(C_PLUGIN, folder / "again.so");
-  const std::string command = "cd " + folder.path().string() +
-                              " && ESPALIER_CACHE=off " C_HOST " small.plan second.plan " C_PLUGIN
-                              " ./again.so 2>error";
+  std::filesystem::copy_file(places::c_plugin, folder / "again.so");
+  const std::string command = "cd " + folder.path().string() + " && ESPALIER_CACHE=off " + places::c_host +
+                              " small.plan second.plan " + places::c_plugin + " ./again.so 2>error";
   BOOST_TEST(std::system(command.c_str()) == 0, text_of(folder / "error"));
 }
-#endif
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -5,6 +5,7 @@
 #include "espalier/core/error.h"
 #include "espalier/data/csv_table.h"
 #include "espalier/ops/ops.h"
+#include "places.h"
 
 using namespace espalier;
 using data::CsvTable;
@@ -28,7 +29,7 @@ BOOST_AUTO_TEST_CASE(tables_of_scikit_learn) {
   };
   for (const auto& [file, rows, columns, classes, mean_of_numbers] : cases) BOOST_TEST_CONTEXT(file) {
       const CsvTable table =
-          data::read_csv_table(std::string(SAMPLE_TABLES) + "/" + file, {.dtype = float64});
+          data::read_csv_table(std::string(testing::places::sample_tables) + "/" + file, {.dtype = float64});
       BOOST_TEST(table.rows == rows);
       BOOST_TEST(table.matrix().shape() == Shape({rows, columns}));
       BOOST_TEST(table.columns.back().categories == classes);

@@ -23,6 +23,7 @@
 #include "espalier/nn/dense.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
+#include "places.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -102,7 +103,7 @@ std::string python() {
 /// A precondition of cases that read files back.
 boost::test_tools::assertion_result has_tensorboard(boost::unit_test::test_unit_id) {
   static const bool has =
-      std::system((python() + " '" READ_EVENTS "' --available > /dev/null 2>&1").c_str()) == 0;
+      std::system((python() + " '" + places::read_events + "' --available > /dev/null 2>&1").c_str()) == 0;
   boost::test_tools::assertion_result result(has);
   result.message() << "the Python package tensorboard is not there (ESPALIER_TEST_PYTHON names a python)";
   return result;
@@ -110,8 +111,8 @@ boost::test_tools::assertion_result has_tensorboard(boost::unit_test::test_unit_
 nlohmann::json read_by_tensorboard(const std::filesystem::path& folder) {
   const TemporaryFolder output;
   const auto file = output / "events.json";
-  const std::string command =
-      python() + " '" READ_EVENTS "' '" + folder.string() + "' > '" + file.string() + "' 2> /dev/null";
+  const std::string command = python() + " '" + places::read_events + "' '" + folder.string() + "' > '" +
+                              file.string() + "' 2> /dev/null";
   BOOST_TEST_REQUIRE(std::system(command.c_str()) == 0);
   return nlohmann::json::parse(esp::read_file(file));
 }

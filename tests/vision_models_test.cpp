@@ -17,6 +17,7 @@
 #include "espalier/nn/vision/models.h"
 #include "espalier/optim/sgd.h"
 #include "file_errors.h"
+#include "places.h"
 #include "testing.h"
 
 namespace esp = espalier;
@@ -33,7 +34,7 @@ using Names = std::vector<std::string>;
 /// Lines "name sizes…" of each model, as figures/vision_models.py writes them.
 std::map<std::string, Names> figures() {
   std::map<std::string, Names> models;
-  std::ifstream file(FIGURES "/vision_models.txt");
+  std::ifstream file(std::string(places::figures) + "/vision_models.txt");
   Names* lines = nullptr;
   for (std::string line; std::getline(file, line);)
     if (line.starts_with("model "))
