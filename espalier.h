@@ -55,6 +55,7 @@
 #include "espalier/nn/batch_norm.h"
 #include "espalier/nn/bias.h"
 #include "espalier/nn/bilinear.h"
+#include "espalier/nn/builders.h"
 #include "espalier/nn/cached_decoding.h"
 #include "espalier/nn/cells.h"
 #include "espalier/nn/channel_norm.h"
