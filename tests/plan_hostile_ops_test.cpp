@@ -212,6 +212,7 @@ BOOST_AUTO_TEST_CASE(ops_that_only_gradients_make_check_what_they_are_given) {
       {"pool_sum", {f({1, 4})}, pool({}, {}, {}, {most}), "parts"},
       {"roi_align", {f({1, 1, 2, 2}), box, ints({0})}, regions(1, most), "samples"},
       {"roi_align", {f({1, 1, 2, 2}), box, ints({0})}, regions(std::nan(""), 1), "scale"},
+      {"roi_align_argmax", {f({1, 1, 2, 2}), box, ints({0})}, regions(1, most), "samples"},
       {"non_max_suppression",
        {f({1, 1, 4}), f({1, 900, 900})},
        {{"count", int64_t{1}},

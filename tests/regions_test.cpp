@@ -1,7 +1,10 @@
 // Pooling of regions of images, and non-maximum suppression.
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include "espalier/core/error.h"
 #include "espalier/ops/functions/regions.h"
@@ -23,20 +26,20 @@ esp::Tensor reals(const std::vector<double>& list, const esp::Shape& shape, esp:
   return esp::tensor_from(list, shape).to(dtype);
 }
 
-/// Bilinear, as the formula says, one sample after the other.
-double bilinear(const Array& x, int64_t image, int64_t channel, double y, double z) {
+/// The four elements around a place, times what they count in the bilinear sample there.
+std::array<double, 4> corners(const Array& x, int64_t image, int64_t channel, double y, double z) {
   const int64_t height = x.shape[2], width = x.shape[3];
-  if (y < -1 || y > static_cast<double>(height) || z < -1 || z > static_cast<double>(width)) return 0;
+  if (y < -1 || y > static_cast<double>(height) || z < -1 || z > static_cast<double>(width)) return {};
   y = std::clamp(y, 0.0, static_cast<double>(height - 1));
   z = std::clamp(z, 0.0, static_cast<double>(width - 1));
   const auto top = static_cast<int64_t>(y), left = static_cast<int64_t>(z);
   const int64_t bottom = std::min(top + 1, height - 1), right = std::min(left + 1, width - 1);
   const double v = y - static_cast<double>(top), w = z - static_cast<double>(left);
   const auto at = [&](int64_t i, int64_t j) { return x({image, channel, i, j}); };
-  return (1 - v) * ((1 - w) * at(top, left) + w * at(top, right)) +
-         v * ((1 - w) * at(bottom, left) + w * at(bottom, right));
+  return {(1 - v) * (1 - w) * at(top, left), (1 - v) * w * at(top, right), v * (1 - w) * at(bottom, left),
+          v * w * at(bottom, right)};
 }
-Reference aligned_regions(int64_t bins, double scale, int64_t samples, bool aligned) {
+Reference aligned_regions(int64_t bins, double scale, int64_t samples, bool aligned, bool largest = false) {
   return [=](const std::vector<Array>& in) {
     const Array &x = in[0], &boxes = in[1];
     return Array({boxes.shape[0], x.shape[1], bins, bins}, [&](const Index& o) {
@@ -54,10 +57,14 @@ Reference aligned_regions(int64_t bins, double scale, int64_t samples, bool alig
         return places;
       };
       const std::vector<double> ys = axis(2, 4, o[2]), zs = axis(1, 3, o[3]);
-      double sum = 0;
+      std::vector<double> all;
       for (const double y : ys)
-        for (const double z : zs) sum += bilinear(x, static_cast<int64_t>(boxes({o[0], 0})), o[1], y, z);
-      return sum / static_cast<double>(std::max<size_t>(1, ys.size() * zs.size()));
+        for (const double z : zs)
+          for (const double each : corners(x, static_cast<int64_t>(boxes({o[0], 0})), o[1], y, z))
+            all.push_back(each);
+      if (all.empty()) return 0.0;
+      if (largest) return *std::ranges::max_element(all);
+      return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(ys.size() * zs.size());
     });
   };
 }
@@ -115,6 +122,22 @@ const OpCase cases[] = {
      1e-12,
      1e-4,
      0},
+    {"roi_align by the largest corner",
+     [](const Variables& in) {
+       return esp::roi_align(in[0], in[1], {.size = 2, .aligned = true, .largest = true});
+     },
+     {numbers({2, 2, 4, 5}), boxes_of_images},
+     aligned_regions(2, 1, 0, true, true),
+     2,
+     {0}},
+    {"roi_align by the largest corner, with samples and scale",
+     [](const Variables& in) {
+       return esp::roi_align(in[0], in[1], {.size = 3, .scale = 0.75, .samples = 2, .largest = true});
+     },
+     {numbers({2, 1, 3, 4}), boxes_of_images},
+     aligned_regions(3, 0.75, 2, false, true),
+     2,
+     {0}},
     {"roi_pool",
      [](const Variables& in) { return esp::roi_pool(in[0], in[1], {.size = 2, .scale = 0.5}); },
      {numbers({2, 2, 3, 4}), boxes_of_images},
@@ -152,6 +175,25 @@ BOOST_AUTO_TEST_CASE(roi_pool_takes_whole_elements) {
   BOOST_TEST(difference(same.value(), expected) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(corners_that_count_nothing_are_0) {
+  for (const esp::Device device : devices()) BOOST_TEST_CONTEXT(device) {
+      const auto aligned = [&](double element, const std::vector<double>& box) {
+        const Variable x = esp::full({1, 1, 4, 4}, element, esp::float32).to(device);
+        return esp::roi_align(x, reals(box, {1, 5}, esp::float32).to(device),
+                              {.size = 1, .samples = 2, .aligned = true, .largest = true})
+            .item();
+      };
+      // Samples between elements, at elements, beyond the last ones, outside, and a box without a size.
+      BOOST_TEST(aligned(-2, {0, 0.5, 0.5, 2.5, 2.5}) == -0.5);
+      BOOST_TEST(aligned(-2, {0, 0, 0, 2, 2}) == 0);
+      BOOST_TEST(aligned(-2, {0, 3.75, 0.5, 4.25, 2.5}) == 0);
+      BOOST_TEST(aligned(-2, {0, 0.5, 0.5, 12.5, 2.5}) == 0);
+      BOOST_TEST(aligned(-INFINITY, {0, -19, 0, -9, 2}) == 0);
+      BOOST_TEST(aligned(INFINITY, {0, 0, 0, 2, 2}) == INFINITY);
+      BOOST_TEST(std::isnan(aligned(NAN, {0, 0.5, 0.5, 2.5, 2.5})));
+    }
+}
+
 // Samples outside of the image are passed over, or this would not end.
 BOOST_AUTO_TEST_CASE(roi_align_of_huge_boxes) {
   for (const esp::Device device : devices())
@@ -160,6 +202,8 @@ BOOST_AUTO_TEST_CASE(roi_align_of_huge_boxes) {
       const Variable y = esp::roi_align(x, huge_boxes(dtype).to(device), {.size = 2});
       BOOST_TEST(esp::max(esp::abs(y)).item() < 1e-4);
       BOOST_TEST(esp::max(esp::abs(esp::sum(y).gradient(x))).item() < 1e-4);
+      const Variable largest = esp::roi_align(x, huge_boxes(dtype).to(device), {.size = 2, .largest = true});
+      BOOST_TEST(esp::max(largest).item() <= 1);
     }
   // One sample of 2^20 along each axis of the bin is in the image.
   const Variable x = esp::ones({1, 1, 1, 1}, esp::float64);

@@ -182,12 +182,13 @@ Outputs aligned_regions(FileNode& node) {
   const std::string mode = node.text("mode", "avg");
   const bool half =
       node.opset() >= 16 && node.text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
-  if (mode != "avg") node.refuse(fmt::format("the mode '{}' is not supported", mode));
+  if (mode != "avg" && mode != "max") node.refuse(fmt::format("the mode '{}' is not supported", mode));
   return {roi_align(node[0], node[1], node[2],
                     {.size = {node.integer("output_height", 1), node.integer("output_width", 1)},
                      .scale = node.real("spatial_scale", 1),
                      .samples = node.integer("sampling_ratio", 0),
-                     .aligned = half})};
+                     .aligned = half,
+                     .largest = mode == "max"})};
 }
 
 /// Rows of regions are the number of the image and two corners.

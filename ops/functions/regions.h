@@ -18,10 +18,11 @@ struct RoiAlignOptions {
   double scale = 1;      ///< from the coordinates of the boxes to those of the images
   int64_t samples = 0;   ///< along each axis of a bin; 0: as many as the bin has elements, rounded up
   bool aligned = false;  ///< element i is at i + 1/2, not at i, and boxes may have any size above 0, not 1
+  bool largest = false;  ///< the largest weighted element of the samples of a bin, not their mean
 };
-/// The mean of bilinear samples of each bin of a box. He et al., Mask R-CNN, 2017; torchvision's roi_align
-/// and ONNX's RoiAlign in mode avg, whose half_pixel is `aligned`. A sample more than one element outside of
-/// the image is 0.
+/// The mean of bilinear samples of each bin of a box, or the largest of the four elements of each, times
+/// their weights. He et al., Mask R-CNN, 2017; torchvision's roi_align and ONNX's RoiAlign, whose half_pixel
+/// is `aligned` and whose mode max is `largest`. A sample more than one element outside of the image is 0.
 Variable roi_align(const Operand& x, const Operand& boxes, const RoiAlignOptions& options);
 Variable roi_align(const Operand& x, const Operand& boxes, const Operand& images,
                    const RoiAlignOptions& options);

@@ -61,12 +61,21 @@ Variable in_regions(const Operand& x, const Operand& boxes, const Operand* image
   return rounded(f(Regions{widened(all.x), widened(all.boxes), all.images}), from.dtype());
 }
 
+/// The elements of x at these places, 0 at -1.
+Variable chosen(const Variable& x, const Variable& places) {
+  const Variable none = less(places, int64_t{0});
+  const Variable elements = gather(flatten(x), where(none, zeros_like(places), places));
+  return where(none, zeros_like(elements), elements);
+}
+
 Variable align(const Operand& x, const Operand& boxes, const Operand* images, const RoiAlignOptions& o) {
   const CallScope scope(x.where());
   return located(x.where(), [&] {
     const RoiForm form = form_of(o, "roi_align");
     return in_regions(x, boxes, images, form, "roi_align", [&](const Regions& r) {
-      return roi_align_bins(r.x, r.boxes, r.images, form, x.where());
+      if (!o.largest) return roi_align_bins(r.x, r.boxes, r.images, form, x.where());
+      const auto [places, shares] = roi_align_argmax(r.x, r.boxes, r.images, form, x.where());
+      return shares * chosen(r.x, places);
     });
   });
 }
@@ -75,10 +84,7 @@ Variable pool(const Operand& x, const Operand& boxes, const Operand* images, con
   return located(x.where(), [&] {
     const RoiForm form = form_of(o.size, o.scale, "roi_pool");
     return in_regions(x, boxes, images, form, "roi_pool", [&](const Regions& r) {
-      const Variable places = roi_argmax(r.x, r.boxes, r.images, form, x.where());
-      const Variable none = less(places, int64_t{0});
-      const Variable chosen = gather(flatten(r.x), where(none, zeros_like(places), places));
-      return where(none, zeros_like(chosen), chosen);
+      return chosen(r.x, roi_argmax(r.x, r.boxes, r.images, form, x.where()));
     });
   });
 }

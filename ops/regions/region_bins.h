@@ -111,6 +111,38 @@ struct AxisTap {
   }
 };
 
+/// The largest weighted corner of samples: the first of equal ones; a NaN is larger than all numbers.
+template <class C>
+struct LargestCorner {
+  int64_t place = -1;  ///< in the plane of the image; -1: a corner that counts 0, or a sample outside
+  C share = C(0);
+
+  ESPALIER_HD void add(int64_t at, C weight, C element) {
+    const bool counts = weight != C(0);
+    const C value = counts ? weight * element : C(0);
+    if (any_ && !(value > largest_ || (value != value && largest_ == largest_))) return;
+    any_ = true;
+    largest_ = value;
+    place = counts ? at : -1;
+    share = weight;
+  }
+  template <class T>
+  ESPALIER_HD void add(const T* plane, int64_t width, const AxisTap<C>& y, const AxisTap<C>& x) {
+    const auto corner = [&](int64_t row, int64_t column, C weight) {
+      add(row * width + column, weight, static_cast<C>(plane[row * width + column]));
+    };
+    corner(y.low, x.low, y.low_share * x.low_share);
+    corner(y.low, x.high, y.low_share * x.high_share);
+    corner(y.high, x.low, y.high_share * x.low_share);
+    corner(y.high, x.high, y.high_share * x.high_share);
+  }
+  ESPALIER_HD void add_outside() { add(-1, C(0), C(0)); }
+
+ private:
+  C largest_ = C(0);
+  bool any_ = false;
+};
+
 /// The elements, from `begin` to `end`, of a bin of a box along one axis that is rounded to whole elements.
 struct WholeBin {
   int64_t begin, end;

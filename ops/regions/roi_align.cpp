@@ -199,6 +199,7 @@ void add_region_ops(OpRegistry& ops) {
           [](AttributeReader& a) { return std::make_shared<RoiAlignBins>(RoiForm::read(a)); });
   ops.add("roi_align_spread", 4,
           [](AttributeReader& a) { return std::make_shared<RoiAlignSpread>(RoiForm::read(a)); });
+  ops.add("roi_align_argmax", 3, [](AttributeReader& a) { return roi_align_argmax_op(RoiForm::read(a)); });
   ops.add("roi_argmax", 3, [](AttributeReader& a) { return roi_argmax_op(RoiForm::read(a)); });
 }
 

@@ -82,6 +82,7 @@ std::vector<Net> all_nets() {
   add("regions", {1, 1, 4, 4}, [](const Variable& x) {
     const Variable boxes(full({1, 4}, 2.0)), images = indices({0});
     return roi_align(x * weight({4, 4}), boxes, images, {.size = 2}) +
+           roi_align(x, boxes, images, {.size = 2, .largest = true}) +
            roi_pool(x, boxes, images, {.size = 2});
   });
   add("labels", {4, 2, 3}, [](const Variable& x) {

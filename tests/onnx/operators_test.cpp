@@ -138,6 +138,18 @@ BOOST_AUTO_TEST_CASE(cubic_samples_at_elements_are_these) {
   BOOST_TEST(std::abs(got[1] - x.at<float>({0, 0, 3, 3})) < 1e-6);
 }
 
+BOOST_AUTO_TEST_CASE(regions_are_means_or_the_largest_corners) {
+  const esp::Tensor x = esp::tensor({{1.0f, 2.0f}, {3.0f, 4.0f}}).reshape({1, 1, 2, 2});
+  const esp::Tensor box = esp::tensor({{0.0f, 0.0f, 2.0f, 2.0f}}),
+                    image = esp::tensor_from<int64_t>({0}, {1});
+  const auto align = [&](const char* mode) {
+    return OneNode(16, "RoiAlign", {x, box, image}).set("mode", mode).set("sampling_ratio", 1).result();
+  };
+  BOOST_TEST(align("avg") == Floats{2.5}, boost::test_tools::per_element());
+  BOOST_TEST(align("max") == Floats{1}, boost::test_tools::per_element());  // 4 / 4
+  BOOST_CHECK_THROW(align("min"), esp::UnsupportedError);
+}
+
 BOOST_AUTO_TEST_CASE(slices_take_steps_beyond_the_ends) {
   const esp::Tensor x = esp::tensor({1.0f, 2.0f, 3.0f, 4.0f, 5.0f});
   const auto slice = [&](int64_t begin, int64_t end, int64_t step) {

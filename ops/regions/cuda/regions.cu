@@ -118,6 +118,37 @@ __global__ void __launch_bounds__(threads_in_block)
 /// One thread for each bin of a channel.
 template <class T>
 __global__ void __launch_bounds__(threads_in_block)
+    roi_align_argmax_of(const T* __restrict__ in, const T* __restrict__ boxes, IndexList images,
+                        int64_t* __restrict__ places, T* __restrict__ shares,
+                        const __grid_constant__ RegionSizes s, int64_t n) {
+  using C = Computed<T>;
+  for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
+    const int64_t row = divide(i, s.columns), plane = divide(row, s.rows), k = divide(plane, s.channels);
+    const int64_t column = i - row * s.columns, channel = plane - k * s.channels;
+    const int64_t first = (images.at(k, s.images, false) * s.channels + channel) * s.height * s.width;
+    const BinAxis<C> ys = axis_of<C>(boxes, k, 1, s), xs = axis_of<C>(boxes, k, 0, s);
+    const SampleRange down = ys.inside(row - plane * s.rows, s.height), across = xs.inside(column, s.width);
+    LargestCorner<C> best;
+    int64_t inside = 0;
+    for (int64_t a = down.begin; a < down.end; ++a) {
+      const AxisTap<C> y(ys.at(row - plane * s.rows, a), s.height);
+      if (y.low_share + y.high_share == C(0)) continue;
+      for (int64_t b = across.begin; b < across.end; ++b) {
+        const AxisTap<C> x(xs.at(column, b), s.width);
+        if (x.low_share + x.high_share == C(0)) continue;
+        best.add(in + first, s.width, y, x);
+        ++inside;
+      }
+    }
+    if (inside < ys.samples * xs.samples) best.add_outside();
+    places[i] = best.place < 0 ? -1 : first + best.place;
+    shares[i] = static_cast<T>(best.share);
+  }
+}
+
+/// One thread for each bin of a channel.
+template <class T>
+__global__ void __launch_bounds__(threads_in_block)
     roi_argmax_of(const T* __restrict__ in, const T* __restrict__ boxes, IndexList images,
                   int64_t* __restrict__ out, const __grid_constant__ RegionSizes s, int64_t n) {
   using C = Computed<T>;
@@ -176,25 +207,45 @@ __global__ void __launch_bounds__(threads_in_block)
   }
 }
 
-Bound bind_roi_align(const Op& op, const KernelCall& call) {
+/// Binds what has one thread for each bin of a channel: launch_of(type, x, boxes, images, sizes, bins).
+template <class F>
+Bound bind_bins(const Op& op, const KernelCall& call, std::string_view named, F launch_of) {
   const Tensor &x = *call.inputs[0], &boxes = *call.inputs[1], &list = *call.inputs[2];
   const int64_t n = call.outputs[0]->elements();
-  if (n == 0) return bind_look(call, list, x.shape()[0], op.name(), false);
+  if (n == 0) return bind_look(call, list, x.shape()[0], named, false);
   const RegionSizes sizes = sizes_of(op, x.shape());
   ContiguousInput from(x), corners(boxes), numbers(list);
-  const IndexList indices = index_list(call, list, numbers, op.name());
+  const IndexList indices = index_list(call, list, numbers, named);
   Bound result;
-  visit_elements(x.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_elements(x.dtype(), [&]<class T>(TypeTag<T> type) {
     if constexpr (is_real_element<T>)
       result = bound([=, from = std::move(from), corners = std::move(corners),
                       numbers = std::move(numbers)](RandomStream) mutable {
         from.refresh(), corners.refresh(), numbers.refresh();
-        launch(roi_align_of<T>, grid_for(n), static_cast<const T*>(from.address()),
-               static_cast<const T*>(corners.address()), indices, static_cast<T*>(call.outputs[0]->address()),
-               sizes, n);
+        launch_of(type, static_cast<const T*>(from.address()), static_cast<const T*>(corners.address()),
+                  indices, sizes, n);
       });
   });
   return result;
+}
+
+Bound bind_roi_align(const Op& op, const KernelCall& call) {
+  return bind_bins(op, call, op.name(),
+                   [call]<class T>(TypeTag<T>, const T* x, const T* boxes, const IndexList& images,
+                                   const RegionSizes& sizes, int64_t n) {
+                     launch(roi_align_of<T>, grid_for(n), x, boxes, images,
+                            static_cast<T*>(call.outputs[0]->address()), sizes, n);
+                   });
+}
+
+Bound bind_roi_align_argmax(const Op& op, const KernelCall& call) {
+  return bind_bins(op, call, "roi_align",
+                   [call]<class T>(TypeTag<T>, const T* x, const T* boxes, const IndexList& images,
+                                   const RegionSizes& sizes, int64_t n) {
+                     launch(roi_align_argmax_of<T>, grid_for(n), x, boxes, images,
+                            static_cast<int64_t*>(call.outputs[0]->address()),
+                            static_cast<T*>(call.outputs[1]->address()), sizes, n);
+                   });
 }
 
 Bound bind_roi_align_spread(const Op& op, const KernelCall& call) {
@@ -220,24 +271,12 @@ Bound bind_roi_align_spread(const Op& op, const KernelCall& call) {
 }
 
 Bound bind_roi_argmax(const Op& op, const KernelCall& call) {
-  const Tensor &x = *call.inputs[0], &boxes = *call.inputs[1], &list = *call.inputs[2];
-  const int64_t n = call.outputs[0]->elements();
-  if (n == 0) return bind_look(call, list, x.shape()[0], "roi_pool", false);
-  const RegionSizes sizes = sizes_of(op, x.shape());
-  ContiguousInput from(x), corners(boxes), numbers(list);
-  const IndexList indices = index_list(call, list, numbers, "roi_pool");
-  Bound result;
-  visit_elements(x.dtype(), [&]<class T>(TypeTag<T>) {
-    if constexpr (is_real_element<T>)
-      result = bound([=, from = std::move(from), corners = std::move(corners),
-                      numbers = std::move(numbers)](RandomStream) mutable {
-        from.refresh(), corners.refresh(), numbers.refresh();
-        launch(roi_argmax_of<T>, grid_for(n), static_cast<const T*>(from.address()),
-               static_cast<const T*>(corners.address()), indices,
-               static_cast<int64_t*>(call.outputs[0]->address()), sizes, n);
-      });
-  });
-  return result;
+  return bind_bins(op, call, "roi_pool",
+                   [call]<class T>(TypeTag<T>, const T* x, const T* boxes, const IndexList& images,
+                                   const RegionSizes& sizes, int64_t n) {
+                     launch(roi_argmax_of<T>, grid_for(n), x, boxes, images,
+                            static_cast<int64_t*>(call.outputs[0]->address()), sizes, n);
+                   });
 }
 
 Bound bind_fractional_argmax(const Op& op, const KernelCall& call) {
@@ -266,6 +305,7 @@ Bound bind_fractional_argmax(const Op& op, const KernelCall& call) {
 
 void add_region_kernels(KernelRegistry& kernels) {
   kernels.add("roi_align", bind_roi_align);
+  kernels.add("roi_align_argmax", bind_roi_align_argmax);
   kernels.add("roi_align_spread", bind_roi_align_spread);
   kernels.add("roi_argmax", bind_roi_argmax);
   kernels.add("fractional_argmax", bind_fractional_argmax);
