@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_gradients) {
                    x = esp::variable(numbers({12, 64, 3}));
     const esp::ScanResult r = esp::scan(
         [&](const Variables& s, const Variables& e) -> esp::ScanResult {
-          return {{tanh(s[0] * w + e[0])}, {}};
+          return {{tanh(s[0] * w + dropout(e[0], 0.3))}, {}};
         },
         {esp::zeros({64, 3}, esp::float64)}, {x});
     const Variable y = sum(r.state[0]);

@@ -126,6 +126,18 @@ BOOST_AUTO_TEST_CASE(cells_and_open_lengths_in_plans) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(inference_goes_in_the_same_direction) {
+  const Variable u = esp::parameter(numbers({4, 3}, -1, 1, 3), "u"),
+                 w = esp::parameter(numbers({3, 3}, -1, 1, 4), "w");
+  const auto run = [&](const Variable& xs) {
+    return both(esp::scan(recurrence(u, w), {esp::zeros({2, 3}, esp::float64)}, {xs}, {.reverse = true}));
+  };
+  const Variable x = esp::placeholder("x", {5, 2, 4}, esp::float64);
+  const esp::Executor executor = run(x).get_executor({.mode = esp::Mode::inference});
+  const Tensor in = numbers({5, 2, 4});
+  BOOST_TEST(difference(executor.run({{"x", in}}), run(in).value()) < 1e-14);
+}
+
 BOOST_AUTO_TEST_CASE(segments_keep_fewer_states) {
   const auto peak = [](int64_t segment) {
     const Variable w = esp::variable(numbers({64, 256}).to(esp::float32));

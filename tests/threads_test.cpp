@@ -311,6 +311,19 @@ BOOST_AUTO_TEST_CASE(uses_of_leaves) {
   }
   waiting.join();
   BOOST_TEST(entered == 1);
+  // A writer sleeps until the last reader has left.
+  std::thread writing;
+  {
+    const esp::LeafScope reading(reader, LeafUse::Access::read);
+    writing = std::thread([&] {
+      const esp::LeafScope scope(writer, LeafUse::Access::step);
+      ++entered;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    BOOST_TEST(entered == 1);
+  }
+  writing.join();
+  BOOST_TEST(entered == 2);
   const esp::LeafScope scope(reader, LeafUse::Access::read);
   BOOST_CHECK_THROW(writer.enter(LeafUse::Access::step), esp::Error);
   BOOST_CHECK_THROW(other.enter(LeafUse::Access::alone), esp::Error);

@@ -129,6 +129,14 @@ BOOST_AUTO_TEST_CASE(op_table) {
   for (const OpCase& c : cases) BOOST_TEST_CONTEXT(c.name) check_op(c);
 }
 
+BOOST_AUTO_TEST_CASE(lp_pool_makes_up_for_what_windows_lack_behind_the_padding) {
+  const Variable x = reals({1, 2, 3, 4, 5, 6}, {1, 1, 6}, esp::float64);
+  const Variable y = esp::lp_pool(x, {.kernel = 3, .stride = 2, .padding = 1, .ceil = true});
+  // The padding counts, as in avg_pool; of the last window a third lies behind it.
+  const esp::Tensor squares = reals({5, 29, 77, 36 * 3 / 2.0}, {1, 1, 4}, esp::float64);
+  BOOST_TEST(difference(esp::square(y).value(), squares) < 1e-12);
+}
+
 BOOST_AUTO_TEST_CASE(lp_pool_of_zeros_has_a_gradient_of_zero) {
   const Variable x = esp::variable(esp::zeros({1, 1, 4}));
   const Variable y = esp::sum(esp::lp_pool(x, {.kernel = 2}));
@@ -159,6 +167,13 @@ BOOST_AUTO_TEST_CASE(fractional_windows_follow_the_samples) {
   const auto both = esp::fractional_max_pool_with_indices(x, {.kernel = 2, .parts = 3}, samples);
   BOOST_TEST(difference(both.values.value(), reals({9, 3, 5}, {1, 1, 3}, esp::float32)) == 0);
   BOOST_TEST(difference(both.indices.value(), integers({1, 3, 5}, {1, 1, 3})) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(the_first_nan_of_a_fractional_window_is_its_largest_element) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Variable x = reals({1, nan, 7, nan, 2}, {1, 1, 5}, esp::float64);
+  const auto both = esp::fractional_max_pool_with_indices(x, {.kernel = 5, .parts = 1});
+  BOOST_TEST(difference(both.indices.value(), integers({1}, {1, 1, 1})) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(fractional_windows_are_drawn_anew) {

@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/error.h"
+#include "espalier/core/recompute.h"
 #include "replica_programs.h"
 
 namespace esp = espalier;
@@ -316,10 +317,29 @@ BOOST_AUTO_TEST_CASE(eager_gradients_are_those_of_the_forward_pass_that_ran) {
   const Variable loss = esp::sum(esp::square(esp::with_assignment(w * s, s, s * 0.5)));
   const Variable second = esp::sum(loss.gradient(w)).gradient(s);
   BOOST_TEST(difference(second.value(), (4.0 * w * Variable(now)).value()) < 1e-14);
+  // A block that is written again for its gradient reads the state that it has read.
+  const esp::Tensor read = s.value().clone();
+  const Variable block = esp::recompute([&](const Variable& x) { return esp::sin(x * s); }, w * 1.0);
+  const Variable of_block = esp::sum(esp::with_assignment(block, s, s * 0.5));
+  BOOST_TEST(difference(of_block.gradient(w).value(),
+                        (esp::cos(w * Variable(read)) * Variable(read)).value()) < 1e-14);
   // What set_value has replaced is gone.
   const Variable other = esp::sum(w * s);
   esp::set_value(s, esp::zeros({3}, esp::float64));
   BOOST_TEST(says(refusal<esp::Error>([&] { (void)other.gradient(w); }), "has been updated since"));
+}
+
+BOOST_AUTO_TEST_CASE(eager_gradients_are_not_those_of_what_a_plan_writes_later) {
+  const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w"),
+                 v = esp::parameter(numbers({3}, -1, 1, 4), "v"),
+                 s = esp::state(numbers({3}, 0.5, 1, 3), "s");
+  const Variable written = esp::sum(esp::with_assignment(v * s, s, s * 0.5));
+  const esp::Executor plan = written.get_executor({.optimizer = optim::Sgd(0.0)});
+  (void)plan.execute({.progress = false});  // from here on the state lies in the memory of the plan
+  const esp::Tensor now = s.value().clone();
+  const Variable loss = esp::sum(esp::square(esp::with_assignment(w * s, s, s * 0.5 + 1.0)));
+  (void)plan.execute({.epochs = 2, .progress = false});
+  BOOST_TEST(difference(loss.gradient(w).value(), (2.0 * w * esp::square(Variable(now))).value()) < 1e-14);
 }
 
 BOOST_AUTO_TEST_CASE(second_derivatives_of_a_step_are_written_before_it) {
