@@ -155,13 +155,29 @@ BOOST_AUTO_TEST_CASE(rows_of_earlier_batches_of_other_sizes) {
       const Variable x = numbers({1, 2}, -1, 1, static_cast<uint64_t>(i));
       expected.push_back(esp::exp(esp::tanh(esp::matmul(x, w))));
     }
+    const Variable logs = esp::log(esp::concat({expected[0], expected[1], expected[2]}, 0));
     const esp::Deferred waits;
     for (int64_t i = 0; i < count; ++i)
       first.push_back(esp::tanh(esp::matmul(Variable(numbers({1, 2}, -1, 1, static_cast<uint64_t>(i))), w)));
     (void)first[0].value();
+    // As rows of one operand they are joined by a reshape.
+    const Variable joined = esp::concat({first[0], first[1], first[2]}, 0);
+    BOOST_TEST(difference(joined.value(), logs.value()) < 1e-14);
     for (size_t i = 0; i < 3; ++i) second.push_back(esp::exp(first[i]));
     for (size_t i = 0; i < 3; ++i) BOOST_TEST(difference(second[i].value(), expected[i].value()) < 1e-14);
   }
+}
+
+BOOST_AUTO_TEST_CASE(rows_of_a_batch_of_views_begin_where_the_view_does) {
+  const Variable w = esp::parameter(numbers({2, 3}), "w");
+  const auto second_column = [&](uint64_t i) {
+    return esp::slice(esp::matmul(Variable(numbers({1, 2}, -1, 1, i)), w), 1, 1, 2);
+  };
+  Variables expected, held;
+  for (uint64_t i = 0; i < 3; ++i) expected.push_back(second_column(i));
+  const esp::Deferred waits;
+  for (uint64_t i = 0; i < 3; ++i) held.push_back(second_column(i));
+  for (size_t i = 0; i < 3; ++i) BOOST_TEST(difference(held[i].value(), expected[i].value()) < 1e-14);
 }
 
 BOOST_AUTO_TEST_CASE(constants_in_the_shape_of_others_are_one_batch) {
