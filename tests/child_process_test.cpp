@@ -14,6 +14,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/sanitizers.h"
 #include "espalier/data/prefetch.h"
+#include "espalier/data/workers/parallel.h"
 #include "espalier/ops/ops.h"
 #include "testing.h"
 
@@ -79,6 +80,18 @@ BOOST_AUTO_TEST_CASE(a_forked_child_goes_on_with_the_batches) {
   }));
   BOOST_TEST(reads(batches, 0, 10, 30));
 }
+
+BOOST_AUTO_TEST_CASE(a_forked_child_reads_rows_without_the_workers_of_its_parent) {
+  const auto plain = std::make_shared<esp::data::TensorDataset>(
+      std::vector<esp::Tensor>{esp::tensor({0, 1, 2, 3, 4, 5, 6, 7}).to(esp::int64)});
+  const esp::data::DatasetPtr rows = esp::data::parallel(plain, {.workers = 2});
+  BOOST_TEST(in_child([&] {
+    std::vector<esp::Tensor> read{esp::Tensor({3}, esp::int64)};
+    rows->read(std::vector<int64_t>{5, 0, 7}, read);
+    return difference(read[0], esp::tensor({int64_t{5}, int64_t{0}, int64_t{7}})) == 0;
+  }));
+}
+
 #if !ESPALIER_ADDRESS_SANITIZER
 BOOST_AUTO_TEST_CASE(products_without_memory_for_the_library_throw) {
   const esp::Variable a = esp::ones({8, 8}, esp::float64);

@@ -140,6 +140,23 @@ BOOST_AUTO_TEST_CASE(a_dataset_that_ends_early_is_an_error) {
   BOOST_CHECK_EXCEPTION(read_rows(*data::parallel(ends), {6}), DataError, says({"EndOfData", "row 6"}));
 }
 
+BOOST_AUTO_TEST_CASE(a_feed_that_ends_early_is_an_error) {
+  struct Ends : Feed {
+    std::string name() const override { return "ends"; }
+    std::vector<Spec> specs() const override { return {{DType::int64, {1}}}; }
+    int64_t steps() const override { return 4; }
+    int64_t rows(int64_t) const override { return 1; }
+    void read(int64_t, int64_t step, std::span<Tensor>) const override {
+      if (step == 2) throw EndOfData();
+    }
+  };
+  data::LoaderPass pass(std::make_shared<Ends>(), 0, {.workers = 2});
+  for (int step = 0; step < 2; ++step) (void)pass.next();
+  BOOST_CHECK_EXCEPTION(pass.next(), DataError, says({"EndOfData", "batch 2"}));
+  (void)pass.next();
+  BOOST_CHECK_THROW(pass.next(), EndOfData);
+}
+
 BOOST_AUTO_TEST_CASE(a_worker_whose_thread_ends_is_an_error) {
   const auto exits = watched(12, [](int64_t row) {
     if (row == 6) pthread_exit(nullptr);

@@ -160,6 +160,12 @@ BOOST_AUTO_TEST_CASE(plateaus_lower_the_rates_of_all_groups) {
   BOOST_TEST(other.state().best == 0.5);
   BOOST_TEST(other.step(NAN));
   BOOST_TEST(groups.setting("0.lr") == 0.25);
+  // Rates that are as low as they may be are not reduced.
+  optim::ReduceOnPlateau least(groups, {.factor = 0.5, .patience = 0, .min_lr = 0.25});
+  BOOST_TEST(!least.step(1));
+  BOOST_TEST(!least.step(1));
+  BOOST_TEST(groups.setting("0.lr") == 0.25);
+  BOOST_TEST(groups.setting("1.lr") == 0.125);
   BOOST_CHECK_EXCEPTION(optim::ReduceOnPlateau(groups, {.factor = 1}), esp::Error,
                         says({"ReduceOnPlateau", "factor", here()}));
   BOOST_CHECK_EXCEPTION(optim::ReduceOnPlateau(groups, {.patience = -1}), esp::Error,

@@ -243,6 +243,9 @@ BOOST_AUTO_TEST_CASE(suppression) {
       const Variable first =
           esp::non_max_suppression(centered, placed({0, 0}, {1, 1, 2}), {.threshold = 0.5, .centered = true});
       BOOST_TEST(are(first, {0, 0, 0}));
+      const Variable above_zero = esp::non_max_suppression(
+          centered, placed({0, 0}, {1, 1, 2}), {.threshold = 0.5, .least_score = 0.0, .centered = true});
+      BOOST_TEST(are(above_zero, {}));
       BOOST_CHECK_THROW(esp::nms(esp::placeholder("boxes", {4, 4}), scores, 0.5), esp::UnsupportedError);
     }
 }

@@ -5,6 +5,7 @@
 
 #include "dataset_values.h"
 #include "espalier/core/error.h"
+#include "espalier/core/files/safetensors.h"
 #include "espalier/data/batches.h"
 #include "espalier/data/views/by_length.h"
 #include "espalier/data/views/cache.h"
@@ -220,6 +221,8 @@ BOOST_AUTO_TEST_CASE(batches_of_alike_lengths) {
     begins.push_back(longest);
   }
   BOOST_TEST(!std::ranges::is_sorted(begins));  // batches in a random order
+  const DatasetPtr alike = data::by_length(numbered(20), zeros({20}, int64), {.batch_size = 20});
+  BOOST_TEST(!std::ranges::is_sorted(shown_rows(alike)));  // and rows of one length
   std::ranges::sort(shown);
   BOOST_TEST(shown == shown_rows(numbered(23)));
   std::vector<std::vector<Numbers>> epochs;
@@ -285,6 +288,10 @@ BOOST_AUTO_TEST_CASE(cached_rows) {
   BOOST_TEST(folder.files() == 1u);
   folder.write("rows.cache", "mine");
   BOOST_CHECK_EXCEPTION(data::cache(counted, file), FileError, says({"rows.cache", "views_test.cpp"}));
+  write_safetensors(file, {{"weight", ones({2})}});
+  BOOST_CHECK_EXCEPTION(data::cache(counted, file), FileError,
+                        says({"rows.cache", "not the file of a cache"}));
+  BOOST_TEST(read_safetensors(file)[0].first == "weight");
   BOOST_CHECK_THROW(data::cache(counted, folder / "no/folder"), FileError);
 }
 
