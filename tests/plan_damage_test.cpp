@@ -166,6 +166,7 @@ BOOST_AUTO_TEST_CASE(hostile_files_are_refused_with_the_reason) {
        },
        "names the tensor 0 twice"},
       {[](Json& t) { change_run(t, "step", 1e300); }, "for an integer"},
+      {[](Json& t) { change_run(t, "step", 1); }, "at step 1 of an epoch with 0"},
       {[](Json& t) { change_run(t, "samples", 2.0); }, "for an integer"},
       {[](Json& t) {
          change_run(t, "random", {-1, 0, 0});

@@ -7,6 +7,7 @@
 #include "espalier/core/custom_op.h"
 #include "espalier/core/device.h"
 #include "espalier/core/recompute.h"
+#include "espalier/data/views/padded.h"
 #include "espalier/optim/adadelta.h"
 #include "espalier/optim/adafactor.h"
 #include "espalier/optim/adagrad.h"
@@ -287,6 +288,9 @@ BOOST_AUTO_TEST_CASE(columns_without_data_are_placeholders) {
   training.executor.save(folder / "a.plan", {.columns = {"x", "y"}});
   const Executor steps = esp::load_executor(folder / "a.plan");
   const esp::Feeds batch{{"x", training.columns[0]}, {"y", training.columns[1]}};
+  (void)training.executor.step();  // where the data were in their epoch does not matter
+  training.executor.save(folder / "within.plan", {.columns = {"x", "y"}});
+  BOOST_CHECK_NO_THROW((void)esp::load_executor(folder / "within.plan").run(batch));
   const double first = steps.run(batch).item();
   double last = first;
   for (int i = 0; i < 40; ++i) last = steps.run(batch).item();
@@ -356,6 +360,11 @@ BOOST_AUTO_TEST_CASE(other_data_must_fit) {
   BOOST_CHECK_EXCEPTION(load({reals_of({50, 5}, 1), reals_of({50, 3}, 2)}, 7), esp::DataError,
                         says({"[6, 6]", "[7, 5]"}));
   BOOST_CHECK_EXCEPTION(load({reals_of({50, 6}, 1)}, 7), esp::DataError, says({"the data shows"}));
+  const esp::data::DatasetPtr open =
+      esp::data::padded({{reals_of({6}, 1), reals_of({5}, 1)}, {reals_of({3}, 2), reals_of({3}, 3)}});
+  BOOST_CHECK_EXCEPTION(
+      esp::load_executor(folder / "a.plan", {.data = {esp::data::Distributor(open, {.batch_size = 2})}}),
+      esp::DataError, says({"the data shows", "[2, -1]"}));
   esp::LoadOptions twice = training.with_data();
   twice.data.push_back(twice.data[0]);
   BOOST_CHECK_EXCEPTION(esp::load_executor(folder / "a.plan", twice), esp::DataError, says({"1", "2"}));

@@ -175,9 +175,8 @@ RunState continue_run(const Checkpoint& saved, Setup& setup) {
   bool same = saved.feeds.size() >= feeds && names_of(setup.figures) == saved.scalars &&
               run.weighted_outputs.size() == count_numbers(setup.figures);
   for (size_t i = 0; i < feeds && i < saved.feeds.size(); ++i) {
-    if (setup.feeds[i].is_placeholder()) continue;
-    setup.feeds[i].set_epoch(saved.feeds[i].epoch);
-    same &= shows(saved.feeds[i]) == shows(ours[i]);
+    same &= shows(saved.feeds[i]) == shows(ours[i]);  // a placeholder is no feed of data
+    if (!setup.feeds[i].is_placeholder()) setup.feeds[i].set_epoch(saved.feeds[i].epoch);
   }
   if (const auto& validation = setup.options.validation; validation && saved.feeds.size() > feeds)
     validation->feed()->set_epoch(saved.feeds.back().epoch);
