@@ -6,6 +6,7 @@
 #include "espalier/core/error.h"
 #include "espalier/executor/compile.h"
 #include "espalier/executor/sharding/state_owners.h"
+#include "espalier/optim/groups.h"
 #include "sharded_layers.h"
 
 namespace esp = espalier;
@@ -70,6 +71,29 @@ BOOST_AUTO_TEST_CASE(gradients_go_to_their_owners_alone_where_no_other_reads_the
   BOOST_TEST(scatters(optim::Adam({.lr = 0.1, .clip_value = 1, .schedule = optim::exponential(0.9)}), plain));
   BOOST_TEST(!scatters(optim::Adam({.lr = 0.1, .clip_norm = 1}), plain));
   BOOST_TEST(!scatters(optim::Adam({.lr = 0.1}), esp::Precision::float16));
+}
+
+BOOST_AUTO_TEST_CASE(gradients_of_parameters_without_updates_are_for_all) {
+  struct Watch : optim::UpdateRule {
+    std::string_view name() const override { return "Watch"; }
+    void update(optim::ParameterUpdate& step) const override {
+      step.assign(step.state("seen"), step.gradient());
+    }
+  };
+  const auto seen = [](int replicas, bool all) {
+    const optim::Optimizer watch(std::make_shared<Watch>(), {});
+    Layers layers;
+    const Variable p = layers.parameters.back();
+    const std::vector<Variable> others(layers.parameters.begin(), layers.parameters.end() - 1);
+    const optim::Optimizer optimizer =
+        all ? watch : optim::Groups({{optim::ParameterList{p}, watch}, {others, optim::Sgd(0.1)}});
+    const esp::Executor executor = layers.loss.get_executor(
+        {.optimizer = optimizer, .devices = cpus(replicas), .replicas = {.shard_states = true}});
+    BOOST_TEST(executor.plan().str().find("scattered=") == std::string::npos);
+    (void)executor.execute({.progress = false});
+    return watch.state_of(p)[0].second.value().clone();
+  };
+  for (const bool all : {false, true}) BOOST_TEST(difference(seen(2, all), seen(1, all)) < 1e-6);
 }
 
 BOOST_AUTO_TEST_CASE(predictions_follow_the_plan) {

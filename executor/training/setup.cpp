@@ -285,8 +285,8 @@ void Setup::prepare_for(const Target& devices) {
   roots.push_back(tree.value);
   for (const Variable& more : {tree.loss, tree.value_in_reals})
     if (more.defined()) roots.push_back(more);
-  owners = std::make_shared<StateOwners>(
-      share_out_states(tree.updates, roots, arranged_leaves(), target.replicas));
+  StateOwners shared = share_out_states(tree.updates, roots, arranged_leaves(), target.replicas);
+  if (!shared.parameters.empty()) owners = std::make_shared<StateOwners>(std::move(shared));
 }
 
 std::vector<Variable> Setup::arranged_leaves() const {
