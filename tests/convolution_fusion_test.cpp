@@ -220,6 +220,18 @@ BOOST_AUTO_TEST_CASE(packed_kernels_follow_the_leaves) {
   }
 }
 
+/// Kernels of one parameter that are scaled in two ways are kept twice.
+BOOST_AUTO_TEST_CASE(one_kernel_of_two_scales) {
+  const esp::Shape shape{2, 4, 6, 6};
+  const Variable x = esp::placeholder("x", shape), k = esp::parameter(floats({4, 4, 3, 3}, 1), "k"),
+                 a = esp::parameter(floats({4, 1, 1}, 2), "a"), b = esp::parameter(floats({4, 1, 1}, 3), "b");
+  const Variable y = esp::concat({esp::conv(x, k) * a, esp::conv(x * x, k) * b}, 0);
+  const esp::Executor executor = inference(y);
+  BOOST_TEST(nodes(executor, "conv_epilogue") == 2);
+  const esp::Feeds feeds{{"x", floats(shape, 4)}};
+  BOOST_TEST(difference(executor.run(feeds), inference(y, {"fuse_convolution"}).run(feeds)) < 1e-5);
+}
+
 /// Kernels made by different ops of one name are not taken for each other.
 BOOST_AUTO_TEST_CASE(kernels_made_by_custom_ops) {
   const auto times = [](double factor) {
@@ -297,6 +309,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_taken_in) {
   BOOST_TEST(fused(esp::relu(y)) == 1);
   BOOST_TEST(fused(esp::relu(y) + y) == 0);                   // another reader
   BOOST_TEST(fused(esp::relu(esp::relu(y) + 1.0)) == 0);      // two activations
+  BOOST_TEST(fused(esp::relu6(esp::hardtanh(y))) == 0);       // two of those as well
   BOOST_TEST(fused(esp::exp(y * 0.1)) == 0);                  // not one that oneDNN has
   BOOST_TEST(fused(esp::relu(1.0 - y)) == 0);                 // y has the other sign
   BOOST_TEST(fused(y * esp::mean(x, {1, 2, 3}, true)) == 0);  // a number for each image

@@ -274,6 +274,17 @@ BOOST_AUTO_TEST_CASE(validation_is_inference_over_another_feed) {
   BOOST_TEST(losses[0] == losses[1]);
 }
 
+BOOST_AUTO_TEST_CASE(each_validation_draws_anew) {
+  const esp::data::Distributor feed({numbers({4, 3})}, {.batch_size = 4});
+  const esp::Variable x = feed.get_output_graphs()[0], w = esp::parameter(numbers({3}, -1, 1, 1), "w");
+  const auto history =
+      esp::mean(esp::square(x * w + esp::rand_like(x)))
+          .get_executor({.optimizer = optim::Sgd(0.0),
+                         .validation = esp::data::Distributor({numbers({4, 3})}, {.batch_size = 4})})
+          .execute({.epochs = 2, .progress = false});
+  BOOST_TEST(history.epochs[0].validation_loss != history.epochs[1].validation_loss);
+}
+
 BOOST_AUTO_TEST_CASE(inference_leaves_dropout_out) {
   esp::seed(17);
   const Frozen f(0.5, {.batch_size = 10});

@@ -130,6 +130,11 @@ BOOST_AUTO_TEST_CASE(values_which_others_read_are_outputs) {
              std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(two_outputs_of_a_node_are_two_operands) {
+  const auto [q, r] = esp::qr(leaf({4, 4}, 1, "a"));
+  check_same(esp::exp(q) * 2.0 - esp::exp(r));
+}
+
 BOOST_AUTO_TEST_CASE(folds_of_rows_feed_the_same_kernel) {
   const esp::Variable x = leaf({6, 40}, 1, "x");
   const esp::Variable centred = x - esp::mean(x, -1, true);
