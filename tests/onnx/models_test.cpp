@@ -60,6 +60,16 @@ BOOST_AUTO_TEST_CASE(a_saved_tree_is_read_again) {
   BOOST_TEST(difference(model.parameter("0.weight").value(), saved.net.parameter("0.weight").value()) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(padding_in_front_is_not_that_behind) {
+  const TemporaryFolder folder;
+  const esp::Variable x = esp::placeholder("x", {2, 3, 6, 7}),
+                      kernels = esp::parameter(esp::randn({4, 3, 2, 4}));
+  const esp::Variable y = esp::conv(x, kernels, {.padding = esp::ConvolutionPadding::same()});
+  esp::onnx::save(folder / "net.onnx", {{"x", x}}, {{"y", y}});
+  const esp::Tensor images = esp::randn({2, 3, 6, 7});
+  BOOST_TEST(difference(run(y, images), run(esp::onnx::load(folder / "net.onnx").output(), images)) < 1e-5);
+}
+
 BOOST_AUTO_TEST_CASE(a_model_is_trained_frozen_and_saved) {
   const TemporaryFolder folder;
   write_classifier(folder);
