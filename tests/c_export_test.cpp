@@ -318,6 +318,28 @@ BOOST_AUTO_TEST_CASE(states_are_saved_loaded_and_reset) {
   BOOST_TEST(weight(before) == weight(after), boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(states_of_other_shapes_are_not_loaded) {
+  const TemporaryFolder folder;
+  std::vector<unsigned char> saved;
+  for (const esp::Shape& shape : {esp::Shape{2, 3}, esp::Shape{3, 2}}) {
+    const Variable x = esp::placeholder("x", shape), w = esp::parameter(values(shape, 1), "w");
+    const std::string file = shape == esp::Shape{2, 3} ? "a.c" : "b.c";
+    const esp::ExportedSizes sizes = esp::mean(esp::square(x * w))
+                                         .get_executor({.optimizer = esp::optim::Sgd(0.1)})
+                                         .export_c(folder / file);
+    const CModule code(folder / file);
+    const std::string name = file.substr(0, 1);
+    code.function<void()>(name + "_init")();
+    const bool first = saved.empty();
+    if (first) {
+      saved.resize(static_cast<size_t>(sizes.states) + 24);
+      code.function<void(unsigned char*)>(name + "_save")(saved.data());
+    }
+    const auto load = code.function<int(const unsigned char*, long)>(name + "_load");
+    BOOST_TEST(load(saved.data(), static_cast<long>(saved.size())) == (first ? 0 : 1));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(weights_go_into_tables_of_their_own_or_a_file_to_load) {
   esp::seed(8);
   const Network network = mlp();
