@@ -109,6 +109,23 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_packed) {
   BOOST_CHECK_EXCEPTION(packed.with(esp::ones({3, 3})), esp::ShapeError, says({"3 rows", "2"}));
 }
 
+BOOST_AUTO_TEST_CASE(each_sequence_begins_with_its_own_state) {
+  const esp::nn::Lstm lstm(2, 3, {.dtype = esp::float64});
+  const Variable h = numbers({1, 3, 3}, -1, 1, 7), c = numbers({1, 3, 3}, -1, 1, 8);
+  std::vector<Variable> sequences;
+  for (const int64_t length : {1, 3, 2})
+    sequences.push_back(numbers({length, 2}, -1, 1, static_cast<uint64_t>(length)));
+  const auto packed = pack(sequences);  // in the order 1, 2, 0, which is not its own inverse
+  const auto all = lstm(packed, {h, c});
+  for (int64_t i = 0; i < 3; ++i) {
+    const Variable& one = sequences[static_cast<size_t>(i)];
+    const auto of = [&](const Variable& state) { return esp::slice(state, 1, i, i + 1); };
+    const auto alone = lstm(esp::reshape(one, {one.shape()[0], 1, 2}), {of(h), of(c)});
+    BOOST_TEST(difference(of(all.state.h).value(), alone.state.h.value()) < 1e-14);
+    BOOST_TEST(difference(of(all.state.c).value(), alone.state.c.value()) < 1e-14);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(edited_packings_are_refused) {
   const auto packed = pack({numbers({3, 2}, -1, 1, 0), numbers({2, 2}, -1, 1, 1)});
   BOOST_TEST(packed.batch_sizes == (Numbers{2, 2, 1}));

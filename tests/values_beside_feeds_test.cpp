@@ -68,6 +68,18 @@ BOOST_AUTO_TEST_CASE(each_step_has_its_own) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(the_plan_that_is_shown_is_that_of_training) {
+  const esp::data::Distributor feed({Weighted::rows(8)}, {.batch_size = 4}),
+      held_out({Weighted::rows(4)}, {.batch_size = 2});
+  const esp::Variable w = esp::parameter(esp::ones({1}, esp::float64)), x = feed.get_output_graphs()[0],
+                      scale = esp::placeholder("scale", {-1}, esp::float64);
+  const esp::Executor executor =
+      (esp::mean(x * w) * esp::mean(scale))
+          .get_executor({.optimizer = esp::optim::Sgd(0.01), .validation = held_out});
+  (void)executor.execute({.epochs = 1, .feeds = {{"scale", esp::ones({3}, esp::float64)}}});
+  BOOST_TEST(executor.plan().str().find("assign") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(epochs_and_validation_have_one_value) {
   for (const auto& devices : all_devices()) {
     Weighted run(devices, true);

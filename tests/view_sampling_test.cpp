@@ -100,6 +100,11 @@ BOOST_AUTO_TEST_CASE(weights_are_frequencies) {
     first += rows[0] == 0;
   }
   BOOST_TEST(std::abs(first - 3000) < 5 * std::sqrt(4000 * 0.75 * 0.25));
+  // The least weight is more than none.
+  const DatasetPtr least = data::weighted_sample(numbered(3), tensor({0.0, 5e-324, 1.0}, float64),
+                                                 {.rows = 2, .replacement = false});
+  for (int64_t epoch = 0; epoch < 10; ++epoch)
+    BOOST_TEST(sorted(shown_rows(least, epoch)) == (Numbers{1, 2}));
 }
 
 BOOST_AUTO_TEST_CASE(classes_in_proportion_and_equally_often) {
