@@ -72,6 +72,7 @@ constexpr Stage stages[] = {
     {"group_updates", StageKind::pass, on_graph<group_updates>, joins_kernels | has_no_code},
     {"fuse_matmul", StageKind::pass, on_graph<fuse_matmul>, joins_kernels | has_no_code},
     {"fuse_convolution", StageKind::pass, on_graph<fuse_convolution>, joins_kernels},
+    {"early_updates", StageKind::pass, on_graph<early_updates>},
     {"split_buckets", StageKind::pass, on_graph<split_buckets>},
     {"gather_parameters", StageKind::unfinished, on_graph<gather_parameters>},
     {"keep_old_values", StageKind::required, on_graph<keep_old_values>},

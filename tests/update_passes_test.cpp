@@ -268,6 +268,24 @@ BOOST_AUTO_TEST_CASE(updates_that_run_one_program_are_one_kernel) {
   BOOST_TEST(!esp::group_updates(forward));
 }
 
+// A group would keep all gradients at once.
+BOOST_AUTO_TEST_CASE(large_updates_on_a_cpu_are_kernels_of_their_own) {
+  const Variable a = leaf({2, 3}, 1), b = leaf({6}, 2), c = leaf({300, 300}, 3), d = leaf({90000}, 4);
+  const auto step = [](const Variable& p) { return in_update([&] { return p - esp::square(p) * 0.1; }); };
+  const std::vector<std::pair<Variable, Variable>> next{
+      {a, step(a)}, {b, step(b)}, {c, step(c)}, {d, step(d)}};
+  using Sizes = std::vector<size_t>;
+  BOOST_TEST(groups(grouped(cpu, {esp::sum(a)}, next)) == Sizes{2});
+  BOOST_TEST(groups(grouped(cuda, {esp::sum(a)}, next)) == Sizes{4});
+
+  const Variable x = esp::placeholder("x", {4, 300}, esp::float64);
+  Variable h = x;
+  for (uint64_t i = 0; i < 4; ++i) h = esp::tanh(esp::matmul(h, leaf({300, 300}, i)));
+  const auto executor = esp::mean(esp::square(h)).get_executor({.optimizer = optim::Adam({.lr = 0.1})});
+  const int64_t gradient = int64_t{300} * 300 * 8;
+  BOOST_TEST(executor.plan().arena_bytes() < 2 * gradient);
+}
+
 BOOST_AUTO_TEST_CASE(members_write_over_their_own_operands_alone) {
   const Variable a = leaf({4, 4}, 1), b = leaf({4, 4}, 2), g = leaf({4, 4}, 3), h = leaf({4, 4}, 4);
   const auto step = [&](const Variable& p, const Variable& by) {

@@ -31,6 +31,14 @@ bool is_flat(const Program& program, DeviceType device) {
   });
 }
 
+/// On a CPU an update of so many elements has nothing to gain from a group, in which its gradient would be
+/// kept until all others are there.
+bool is_large(const GraphNode& n, DeviceType device) {
+  constexpr int64_t large = 1 << 16;
+  return device == DeviceType::cpu &&
+         std::ranges::any_of(n.outputs, [](const Spec& s) { return s.shape.elements() > large; });
+}
+
 /// A set of nodes that run the same program and do not depend on each other; empty if there is none.
 std::vector<uint32_t> next_group(const Graph& graph) {
   std::vector<bool> ends(graph.nodes.size(), true);  // true if outputs are only assigned
@@ -44,7 +52,7 @@ std::vector<uint32_t> next_group(const Graph& graph) {
     const GraphNode& n = graph.nodes[i];
     const auto* op = dynamic_cast<const FusedOp*>(n.op.get());
     if (op && n.tag == Tag::update && (ends[i] || graph.device != DeviceType::cpu) &&
-        is_flat(op->program(), graph.device))
+        !is_large(n, graph.device) && is_flat(op->program(), graph.device))
       alike[text_of(n, *op)].push_back(i);
   }
   for (const auto& [text, nodes] : alike) {

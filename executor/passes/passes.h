@@ -40,8 +40,12 @@ bool fuse_matmul(Graph& graph, const CompileOptions& options = {});
 /// residuals, activations and, in plans that write no leaf, batch normalization, for which kernels are
 /// scaled.
 bool fuse_convolution(Graph& graph, const CompileOptions& options = {});
-/// Merges the updates of all parameters into one kernel.
+/// Merges the updates of all parameters into one kernel; on a CPU, of those that are not large.
 bool group_updates(Graph& graph, const CompileOptions& options = {});
+
+/// Moves updates that are outside of groups to where their operands are there and their leaves have no other
+/// readers: gradients then need not wait for each other.
+bool early_updates(Graph& graph, const CompileOptions& options = {});
 
 /// Inserts the bucket of the gradients of these parameters, between backward and update, without gradients
 /// that no update reads.

@@ -42,12 +42,6 @@ class Planner {
 
  private:
   const GraphNode& node(uint32_t i) const { return graph_.nodes[i]; }
-  /// Whether its kernel may look at values, or meet other ranks, and throw.
-  static bool may_refuse(const Op& op) {
-    const bool looks = op.traits().reads.bits != 0 || op.effect() == Effect::communicates;
-    return op.kind() == OpKind::other && looks && !op.traits().only_copies && !op.traits().takes_any_values &&
-           op.effect() != Effect::writes_leaf;
-  }
 
   /// Whether node i's output 0 is a view of its input 0, given where that lies.
   std::optional<Layout> view_of(uint32_t i) const {
@@ -312,6 +306,12 @@ int64_t place_values_and_workspaces(MemoryPlan& plan) {
 }
 
 }  // namespace
+
+bool may_refuse(const Op& op) {
+  const bool looks = op.traits().reads.bits != 0 || op.effect() == Effect::communicates;
+  return op.kind() == OpKind::other && looks && !op.traits().only_copies && !op.traits().takes_any_values &&
+         op.effect() != Effect::writes_leaf;
+}
 
 WorkspaceSizes workspace_sizes(const MemoryPlan& plan) {
   WorkspaceSizes sizes;

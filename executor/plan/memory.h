@@ -59,6 +59,10 @@ struct MemoryPlan {
   int64_t all_bytes = 0;  ///< what the buffers would need side by side
 };
 
+/// Whether the op's kernel may look at values, or meet other ranks, and throw: leaves are written in place
+/// behind it only.
+bool may_refuse(const Op& op);
+
 /// The workspaces of a plan: how many kernels have one, and the largest, in bytes.
 struct WorkspaceSizes {
   int64_t count = 0, largest = 0;
