@@ -70,12 +70,13 @@ bool early_updates(Graph& graph, const CompileOptions&) {
   if (std::ranges::count(moves, true) == 0) return false;
   GraphRewriter rewriter(graph);
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
-    if (graph.nodes[i].op->is_leaf()) rewriter.move_first(i);
     if (!moves[i]) continue;
     uint32_t place = behind[i];  // what is moved itself has stood behind a node that is not
     while (moves[place]) --place;
     rewriter.move_after(i, place);
   }
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i)
+    if (graph.nodes[i].op->is_leaf()) rewriter.move_first(i);
   rewriter.finish();
   return true;
 }
