@@ -1,15 +1,18 @@
-// bench_vision CONTESTANT [batch] [rounds] [trace]: wall and processor time of a run, and the peak memory, of
-// one contestant in a process of its own. With `trace` the kernels of runs are written there, for Chrome.
+// bench_vision CONTESTANT[,CONTESTANT...] [batch] [rounds] [trace]: wall and processor time of a run of each
+// contestant, which take turns, and of a single one the peak memory of the process. With `trace` the kernels
+// of runs are written there, for Chrome.
 //   document_executor, document_eager  a training step of the network of samples/static_and_dynamic.cpp with
 //                                      256 digits of 8×8, and document_bfloat16 in Precision::bfloat16
 //   resnet18_executor, resnet18_eager  inference of one image of 224×224; mobilenet_… the same
 //   training_executor, training_eager  a training step of ResNet-18 with 16 images of 64×64
+//   document_floor, resnet18_floor, training_floor  the convolutions of these alone, by oneDNN
 #include <espalier/espalier.h>
 
 #include <ctime>
 #include <functional>
 #include <string>
 
+#include "convolution_floor.h"
 #include "document.h"
 #include "timing.h"
 namespace esp = espalier;
@@ -64,9 +67,18 @@ Contestant inference(nn::Sequential net, int64_t batch, std::string_view how) {
   return {[=] { (void)executor.run({{"x", images}}); }, executor};
 }
 
+Contestant floor_of(const std::string& net, int64_t batch) {
+  using namespace bench;
+  if (net == "document") return {convolution_floor(document_convolutions(batch ? batch : 256), true)};
+  if (net == "training") return {convolution_floor(resnet18_convolutions(batch ? batch : 16, 64), true)};
+  if (net == "resnet18") return {convolution_floor(resnet18_convolutions(batch ? batch : 1, 224), false)};
+  return {};
+}
+
 Contestant make(const std::string& name, int64_t batch) {
   const size_t cut = name.find('_');
   const std::string net = name.substr(0, cut), how = cut == std::string::npos ? "" : name.substr(cut + 1);
+  if (how == "floor") return floor_of(net, batch);
   if (how != "executor" && how != "eager" && how != "bfloat16") return {};
   if (net == "document") {
     const nn::Parameters scope;
@@ -82,30 +94,46 @@ Contestant make(const std::string& name, int64_t batch) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string name = argc > 1 ? argv[1] : "";
+  const std::string all = argc > 1 ? argv[1] : "";
+  const int rounds = argc > 3 ? std::max(1, std::atoi(argv[3])) : 5;
   esp::set_num_threads(bench::threads());
   esp::seed(1);
-  const Contestant contestant = make(name, argc > 2 ? std::atoi(argv[2]) : 0);
-  if (!contestant.run)
-    return std::fputs(
-               "usage: bench_vision document|training|resnet18|mobilenet_executor|eager|bfloat16 "
-               "[batch] [rounds] [trace]\n",
-               stderr),
-           2;
-  const int rounds = argc > 3 ? std::max(1, std::atoi(argv[3])) : 5;
-  contestant.run();
-  contestant.run();
-  if (argc > 4 && contestant.executor) contestant.executor->profile(argv[4], {.steps = rounds});
-  std::vector<double> wall, processor;
-  for (int round = 0; round < rounds; ++round) {
-    const double start = processor_seconds();
-    wall.push_back(bench::seconds(contestant.run));
-    processor.push_back(processor_seconds() - start);
+  std::vector<std::string> names;
+  for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = all.find(',', begin);
+    names.push_back(all.substr(begin, end == std::string::npos ? end : end - begin));
   }
-  bench::report("vision_" + name + "_ms", bench::median(wall) * 1e3);
-  bench::report("vision_" + name + "_processor_ms", bench::median(processor) * 1e3);
-  bench::report("vision_" + name + "_peak_mb", bench::peak_megabytes());
-  if (contestant.executor)
-    bench::report("vision_" + name + "_arena_mb",
-                  static_cast<double>(contestant.executor->plan().arena_bytes()) / (1 << 20));
+  struct Times {
+    std::vector<double> wall = {}, processor = {};
+  };
+  std::vector<Contestant> contestants;
+  std::vector<Times> times(names.size());
+  for (const std::string& name : names) {
+    contestants.push_back(make(name, argc > 2 ? std::atoi(argv[2]) : 0));
+    const Contestant& made = contestants.back();
+    if (!made.run)
+      return std::fputs(
+                 "usage: bench_vision "
+                 "document|training|resnet18|mobilenet_executor|eager|bfloat16|floor[,...] "
+                 "[batch] [rounds] [trace]\n",
+                 stderr),
+             2;
+    made.run();
+    made.run();
+    if (argc > 4 && made.executor) made.executor->profile(argv[4], {.steps = rounds});
+  }
+  for (int round = 0; round < rounds; ++round)
+    for (size_t i = 0; i < names.size(); ++i) {
+      const double start = processor_seconds();
+      times[i].wall.push_back(bench::seconds(contestants[i].run));
+      times[i].processor.push_back(processor_seconds() - start);
+    }
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string name = "vision_" + names[i];
+    bench::report(name + "_ms", bench::median(times[i].wall) * 1e3);
+    bench::report(name + "_processor_ms", bench::median(times[i].processor) * 1e3);
+    if (names.size() == 1) bench::report(name + "_peak_mb", bench::peak_megabytes());
+    if (const auto& executor = contestants[i].executor)
+      bench::report(name + "_arena_mb", static_cast<double>(executor->plan().arena_bytes()) / (1 << 20));
+  }
 }

@@ -1,0 +1,119 @@
+#include "convolution_floor.h"
+
+#include <algorithm>
+#include <dnnl.hpp>
+#include <unordered_map>
+
+#include "timing.h"
+
+namespace bench {
+
+using dnnl::memory;
+
+std::vector<Convolution> document_convolutions(int64_t batch) {
+  return {{.batch = batch, .in = 1, .out = 64, .side = 8, .kernel = 3, .of_feed = true},
+          {.batch = batch, .in = 64, .out = 128, .side = 8, .kernel = 3},
+          {.batch = batch, .in = 128, .out = 128, .side = 8, .kernel = 3, .count = 29},
+          {.batch = batch, .in = 128, .out = 512, .side = 8, .kernel = 3}};
+}
+
+std::vector<Convolution> resnet18_convolutions(int64_t batch, int64_t side) {
+  std::vector<Convolution> all = {
+      {.batch = batch, .in = 3, .out = 64, .side = side, .kernel = 7, .stride = 2, .of_feed = true},
+      {.batch = batch, .in = 64, .out = 64, .side = side / 4, .kernel = 3, .count = 4}};
+  for (int64_t in = 64, at = side / 4; in < 512; in *= 2, at /= 2) {
+    all.push_back({.batch = batch, .in = in, .out = 2 * in, .side = at, .kernel = 3, .stride = 2});
+    all.push_back({.batch = batch, .in = in, .out = 2 * in, .side = at, .kernel = 1, .stride = 2});
+    all.push_back({.batch = batch, .in = 2 * in, .out = 2 * in, .side = at / 2, .kernel = 3, .count = 3});
+  }
+  return all;
+}
+
+namespace {
+
+dnnl::engine& engine() {
+  static dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+enum class Part { forward, kernel_gradient, input_gradient };
+
+// One primitive with memory of its own.
+struct Call {
+  dnnl::primitive primitive;
+  std::unordered_map<int, memory> arguments;
+
+  void operator()() const {
+    static dnnl::stream stream(engine());
+    primitive.execute(stream, arguments);
+    stream.wait();
+  }
+};
+
+memory filled(const memory::desc& desc) {
+  memory made(desc, engine());
+  std::fill_n(static_cast<float*>(made.get_data_handle()), desc.get_size() / sizeof(float), 0.5f);
+  return made;
+}
+
+// Throws dnnl::error where there is no such primitive.
+Call make_call(const Convolution& c, Part part, dnnl::algorithm algorithm, bool training) {
+  const int64_t before = c.kernel / 2, out = (c.side + 2 * before - c.kernel) / c.stride + 1;
+  const auto any = [](const memory::dims& sizes) {
+    return memory::desc(sizes, memory::data_type::f32, memory::format_tag::any);
+  };
+  const memory::desc x = any({c.batch, c.in, c.side, c.side}),
+                     kernels = any({c.out, c.in, c.kernel, c.kernel}), y = any({c.batch, c.out, out, out});
+  const memory::dims stride(2, c.stride), padding(2, before);
+  const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+  const dnnl::convolution_forward::primitive_desc forward(
+      {kind, algorithm, x, kernels, y, stride, padding, padding}, engine());
+  if (part == Part::forward)
+    return {dnnl::convolution_forward(forward),
+            {{DNNL_ARG_SRC, filled(forward.src_desc())},
+             {DNNL_ARG_WEIGHTS, filled(forward.weights_desc())},
+             {DNNL_ARG_DST, filled(forward.dst_desc())}}};
+  if (part == Part::kernel_gradient) {
+    const dnnl::convolution_backward_weights::primitive_desc made(
+        {algorithm, x, kernels, y, stride, padding, padding}, engine(), forward);
+    return {dnnl::convolution_backward_weights(made),
+            {{DNNL_ARG_SRC, filled(made.src_desc())},
+             {DNNL_ARG_DIFF_WEIGHTS, filled(made.diff_weights_desc())},
+             {DNNL_ARG_DIFF_DST, filled(made.diff_dst_desc())}}};
+  }
+  const dnnl::convolution_backward_data::primitive_desc made(
+      {algorithm, x, kernels, y, stride, padding, padding}, engine(), forward);
+  return {dnnl::convolution_backward_data(made),
+          {{DNNL_ARG_DIFF_SRC, filled(made.diff_src_desc())},
+           {DNNL_ARG_WEIGHTS, filled(made.weights_desc())},
+           {DNNL_ARG_DIFF_DST, filled(made.diff_dst_desc())}}};
+}
+
+dnnl::algorithm fastest_algorithm(const Convolution& c, Part part, bool training) {
+  const auto direct = dnnl::algorithm::convolution_direct, winograd = dnnl::algorithm::convolution_winograd;
+  try {
+    const Call one = make_call(c, part, winograd, training), other = make_call(c, part, direct, training);
+    return median_seconds(5, one) < median_seconds(5, other) ? winograd : direct;
+  } catch (const dnnl::error& error) {
+    if (error.status != dnnl_unimplemented) throw;
+    return direct;  // there is no Winograd for these sizes, or on this processor
+  }
+}
+
+}  // namespace
+
+std::function<void()> convolution_floor(const std::vector<Convolution>& convolutions, bool training) {
+  std::vector<Call> calls;
+  for (const Convolution& c : convolutions)
+    for (const Part part : {Part::forward, Part::kernel_gradient, Part::input_gradient}) {
+      if (part != Part::forward && !training) continue;
+      if (part == Part::input_gradient && c.of_feed) continue;
+      const dnnl::algorithm algorithm = fastest_algorithm(c, part, training);
+      for (int i = 0; i < c.count; ++i) calls.push_back(make_call(c, part, algorithm, training));
+    }
+  return [calls = std::move(calls)] {
+    for (const Call& call : calls) call();
+  };
+}
+
+}  // namespace bench

@@ -1,0 +1,24 @@
+// The convolutions of a network by oneDNN's own primitives, each in the layouts that oneDNN prefers and with
+// packed kernels, without anything between them: a floor of a run of the network.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace bench {
+
+// `count` convolutions of square images and kernels.
+struct Convolution {
+  int64_t batch, in, out, side, kernel, stride = 1;  // channels `in` and `out`; padded by kernel / 2
+  int count = 1;
+  bool of_feed = false;  // training needs no gradient of its input
+};
+
+std::vector<Convolution> document_convolutions(int64_t batch);
+std::vector<Convolution> resnet18_convolutions(int64_t batch, int64_t side);
+
+// Computes all of them once, with gradients for training, each by the faster of the direct and Winograd's
+// algorithm.
+std::function<void()> convolution_floor(const std::vector<Convolution>& convolutions, bool training);
+
+}  // namespace bench
