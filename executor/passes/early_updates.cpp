@@ -10,11 +10,11 @@ namespace espalier {
 
 namespace {
 
-constexpr uint32_t none = UINT32_MAX;
+constexpr uint32_t no_writer = UINT32_MAX;
 
 /// What writes a leaf: its assignment, and the node that makes the new value.
 struct Writers {
-  uint32_t update = none, assignment = none;
+  uint32_t update = no_writer, assignment = no_writer;
 };
 
 std::vector<Writers> find_writers(const Graph& graph) {
@@ -40,7 +40,7 @@ std::vector<uint32_t> find_places(const Graph& graph) {
       if (!n.op->reads_elements(k)) continue;
       const auto& [update, assignment] = writers[views.node_of(n.inputs[k])];
       for (const uint32_t writer : {update, assignment})
-        if (writer != none && writer != i) behind[writer] = std::max(behind[writer], i);
+        if (writer != no_writer && writer != i) behind[writer] = std::max(behind[writer], i);
     }
   }
   return behind;
