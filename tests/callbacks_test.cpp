@@ -6,6 +6,7 @@
 #include "espalier/core/error.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
+#include "espalier/executor/kit/best_figure.h"
 #include "espalier/executor/kit/best_model.h"
 #include "espalier/executor/kit/early_stopping.h"
 #include "espalier/executor/kit/learning_rate.h"
@@ -211,6 +212,15 @@ BOOST_AUTO_TEST_CASE(a_callback_stops_at_any_event) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(nan_is_no_best_figure) {
+  esp::BestFigure best("here", {.monitor = "loss"});
+  esp::EpochRecord epoch;
+  for (const auto& [loss, better] : {std::pair{NAN, false}, {2.0F, true}, {NAN, false}, {1.0F, true}}) {
+    epoch.loss_mean = loss;
+    BOOST_TEST(best.add(epoch) == better);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(early_stopping_waits_and_restores) {
   // After epochs: 0.5, 0, −0.5, −1, −1.5; the output falls to 0 and rises again.
   const esp::EarlyStoppingOptions options{.monitor = "validation_square", .patience = 2};
@@ -223,6 +233,8 @@ BOOST_AUTO_TEST_CASE(early_stopping_waits_and_restores) {
   BOOST_TEST(stopping.best().value() == 0);
   // Another run begins anew.
   BOOST_TEST(plain.run().epochs.size() == 3u);
+  (void)plain.run(1);
+  BOOST_TEST(!stopping.stopped_epoch());
 
   Parabola restored;
   auto better = options;

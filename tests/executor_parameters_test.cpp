@@ -245,4 +245,26 @@ BOOST_AUTO_TEST_CASE(a_failed_step_draws_no_random_numbers) {
   BOOST_TEST(difference(after, executor.run(feeds)) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(what_is_assigned_within_a_step_is_not_taken_back) {
+  const esp::Variable x = esp::placeholder("x", {2}, esp::float64), w = real(1);
+  bool assigns = false;
+  const auto assign_once = esp::custom_op({.name = "assign_once",
+                                           .forward =
+                                               [&](const std::vector<esp::Tensor>& in) {
+                                                 if (std::exchange(assigns, false))
+                                                   esp::set_value(w, esp::tensor(100.0, esp::float64));
+                                                 return in[0];
+                                               },
+                                           .infer = [](const std::vector<esp::Spec>& in) { return in[0]; }});
+  const esp::Executor executor = trainer(esp::sum(assign_once({x}) + x * w), optim::Sgd(0.25));
+  const esp::Feeds feeds{{"x", esp::ones({2}, esp::float64)}};
+  (void)executor.run(feeds);
+  BOOST_TEST(w.item() == 0.5);
+  assigns = true;
+  (void)executor.run(feeds);
+  BOOST_TEST(w.item() == 100);
+  (void)executor.run(feeds);
+  BOOST_TEST(w.item() == 99.5);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

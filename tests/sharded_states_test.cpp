@@ -255,6 +255,30 @@ BOOST_AUTO_TEST_CASE(executors_on_one_tree_hand_states_on) {
   BOOST_TEST(difference_of(train({{1, false}, {3, true}, {2, false}}), one) < 1e-5);
 }
 
+BOOST_AUTO_TEST_CASE(an_executor_that_has_some_of_the_parameters) {
+  const auto train = [](int replicas) {
+    const esp::data::Distributor feed({numbers({12, 4})}, {.batch_size = 6});
+    std::vector<Variable> parameters;
+    for (uint64_t i = 0; i < 3; ++i) parameters.push_back(esp::parameter(numbers({4, 4}, -1, 1, i + 1), "w"));
+    const optim::Optimizer sgd = optim::Sgd(0.5);
+    std::vector<esp::Executor> executors;
+    for (const std::vector<size_t>& layers : {std::vector<size_t>{0, 1, 2}, {0, 2}}) {
+      Variable h = feed.get_output_graphs()[0];
+      for (const size_t i : layers) h = esp::tanh(esp::matmul(h, parameters[i]));
+      executors.push_back(
+          esp::mean(esp::square(h - 0.1))
+              .get_executor(
+                  {.optimizer = sgd, .devices = cpus(replicas), .replicas = {.shard_states = replicas > 1}}));
+    }
+    for (int round = 0; round < 2; ++round)
+      for (const esp::Executor& executor : executors) (void)executor.execute({.progress = false});
+    Trace trace;
+    for (const Variable& p : parameters) trace.push_back(p.value().clone());
+    return trace;
+  };
+  BOOST_TEST(difference_of(train(2), train(1)) < 1e-12);
+}
+
 BOOST_AUTO_TEST_CASE(a_run_goes_on_with_other_replicas_and_without_sharing) {
   const TemporaryFolder folder;
   const auto program = [&](int replicas, bool shard, int64_t epochs, bool resume) {
