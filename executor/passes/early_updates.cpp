@@ -46,15 +46,19 @@ std::vector<uint32_t> find_places(const Graph& graph) {
   return behind;
 }
 
-/// The assignments of updates, and the updates of which nothing else reads a result and that can write in
-/// place: products with an update behind them cannot.
+/// The assignments of large updates, and the large updates of which nothing else reads a result and that can
+/// write in place: products with an update behind them cannot.
 std::vector<bool> find_movable(const Graph& graph) {
+  const auto is_large = [](const Spec& s) { return s.shape.elements() > large_update; };
   std::vector<bool> movable(graph.nodes.size(), false);
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& n = graph.nodes[i];
-    movable[i] = n.tag == Tag::update &&
-                 (n.op->has_side_effects() || dynamic_cast<const FusedOp*>(n.op.get()) != nullptr);
-    if (n.op->has_side_effects()) continue;
+    if (n.op->has_side_effects()) {
+      movable[i] = n.tag == Tag::update && is_large(graph.spec(n.inputs[1]));
+      continue;
+    }
+    movable[i] = n.tag == Tag::update && dynamic_cast<const FusedOp*>(n.op.get()) != nullptr &&
+                 std::ranges::any_of(n.outputs, is_large);
     for (const ValueRef& input : n.inputs) movable[input.node] = false;
   }
   for (const ValueRef& result : graph.results) movable[result.node] = false;
@@ -64,6 +68,7 @@ std::vector<bool> find_movable(const Graph& graph) {
 }  // namespace
 
 bool early_updates(Graph& graph, const CompileOptions&) {
+  if (graph.device != DeviceType::cpu) return false;
   const std::vector<uint32_t> behind = find_places(graph);
   std::vector<bool> moves = find_movable(graph);
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) moves[i] = moves[i] && behind[i] + 1 < i;

@@ -31,12 +31,9 @@ bool is_flat(const Program& program, DeviceType device) {
   });
 }
 
-/// On a CPU an update of so many elements has nothing to gain from a group, in which its gradient would be
-/// kept until all others are there.
 bool is_large(const GraphNode& n, DeviceType device) {
-  constexpr int64_t large = 1 << 16;
   return device == DeviceType::cpu &&
-         std::ranges::any_of(n.outputs, [](const Spec& s) { return s.shape.elements() > large; });
+         std::ranges::any_of(n.outputs, [](const Spec& s) { return s.shape.elements() > large_update; });
 }
 
 /// A set of nodes that run the same program and do not depend on each other; empty if there is none.

@@ -40,11 +40,14 @@ bool fuse_matmul(Graph& graph, const CompileOptions& options = {});
 /// residuals, activations and, in plans that write no leaf, batch normalization, for which kernels are
 /// scaled.
 bool fuse_convolution(Graph& graph, const CompileOptions& options = {});
+/// An update of more elements is large: on a CPU it has nothing to gain from a group, in which its gradient
+/// would be kept until all others are there.
+constexpr int64_t large_update = 1 << 16;
 /// Merges the updates of all parameters into one kernel; on a CPU, of those that are not large.
 bool group_updates(Graph& graph, const CompileOptions& options = {});
 
-/// Moves updates that are outside of groups to where their operands are there and their leaves have no other
-/// readers: gradients then need not wait for each other.
+/// On a CPU, moves large updates to where their operands are there and their leaves have no other readers:
+/// gradients then need not wait for each other.
 bool early_updates(Graph& graph, const CompileOptions& options = {});
 
 /// Inserts the bucket of the gradients of these parameters, between backward and update, without gradients
