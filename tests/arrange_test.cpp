@@ -272,6 +272,7 @@ BOOST_AUTO_TEST_CASE(parts) {
             .op =
                 [](const Variables& v) {
                   const auto rows = esp::unbind(v[0]);
+                  if (rows.empty()) throw esp::ShapeError("there is no row");
                   return rows[0] * rows[2];
                 },
             .inputs = {numbers({3, 2})},

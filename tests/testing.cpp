@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "deferred_copies.h"
+#include "empty_operands.h"
 #include "espalier/core/autograd.h"
 #include "espalier/core/backends.h"
 #include "espalier/core/check_gradient.h"
@@ -403,6 +404,7 @@ void check_on_cpu(const OpCase& c, const std::vector<size_t>& differentiable, bo
   }
   if (real && c.roundings) check_halves(c, any);
   check_deferred(c, differentiable, cpu(), 100 * c.tolerance);
+  check_empty_operands(c, differentiable, cpu());
   if (!any) return;
   check_derivatives(c);
   check_needs(c);
@@ -421,7 +423,10 @@ void check_op(const OpCase& c) {
       if (is_differentiable(c, i)) differentiable.push_back(i);
     }
     if (!another_program_tests_cpu) check_on_cpu(c, differentiable, real);
-    for (const Device device : gpus_to_test()) check_deferred(c, differentiable, device, 100 * c.tolerance);
+    for (const Device device : gpus_to_test()) {
+      check_deferred(c, differentiable, device, 100 * c.tolerance);
+      check_empty_operands(c, differentiable, device);
+    }
     for (const Device device : gpus_to_test())
       for (const DType dtype : {float64, float32, float16, bfloat16}) {
         const bool half = dtype == float16 || dtype == bfloat16;

@@ -76,8 +76,8 @@ struct OpCase {
 
 /// Checks the values in float32 and float64, at each vector level and from strided inputs; in float16 and
 /// bfloat16 up to rounding; first and second derivatives; that the gradient rule reads no undeclared value;
-/// that plans agree, with and without gradients, and so do copies under a Deferred; and that every op in its
-/// tree can be made again from its name and attributes.
+/// that plans agree, with and without gradients, and so do copies under a Deferred and operands without
+/// elements; and that every op in its tree can be made again from its name and attributes.
 void check_op(const OpCase& c);
 
 }  // namespace espalier::testing
