@@ -4,7 +4,6 @@
 #include <espalier/espalier.h>
 
 #include <algorithm>
-#include <ctime>
 #include <string>
 
 #include "timing.h"
@@ -13,12 +12,6 @@ namespace esp = espalier;
 namespace {
 
 constexpr int64_t kHeads = 8, kWidth = 64;
-
-double processor_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 }  // namespace
 
@@ -45,9 +38,9 @@ int main(int argc, char** argv) {
   call();
   std::vector<double> times;
   for (int round = 0; round < rounds; ++round) {
-    const double begin = processor_seconds();
+    const double begin = bench::processor_seconds();
     for (int i = 0; i < calls; ++i) call();
-    times.push_back((processor_seconds() - begin) / calls);
+    times.push_back((bench::processor_seconds() - begin) / calls);
   }
   const std::string name =
       "attention_" + std::to_string(tokens) + "_" + contestant + (causal ? "_causal" : "");

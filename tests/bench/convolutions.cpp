@@ -4,7 +4,6 @@
 // and poolings over 64 images of 28×28. "_in_order" leaves out the pass channels_last.
 #include <espalier/espalier.h>
 
-#include <ctime>
 #include <string>
 
 #include "timing.h"
@@ -14,12 +13,6 @@ namespace nn = espalier::nn;
 namespace {
 
 constexpr int64_t kChannels = 64, kMore = 12, kClasses = 10, kSteps = 4;
-
-double processor_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 nn::Sequential deep() {
   nn::Sequential net;
@@ -65,9 +58,9 @@ int main(int argc, char** argv) {
   epoch();
   std::vector<double> times;
   for (int round = 0; round < rounds; ++round) {
-    const double start = processor_seconds();
+    const double start = bench::processor_seconds();
     epoch();
-    times.push_back(processor_seconds() - start);
+    times.push_back(bench::processor_seconds() - start);
   }
   bench::report("convolutions_" + contestant + "_ms", bench::median(times) * 1e3 / kSteps);
   bench::report("convolutions_" + contestant + "_arena_kb",

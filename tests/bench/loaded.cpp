@@ -4,7 +4,6 @@
 #include <espalier/espalier.h>
 #include <unistd.h>
 
-#include <ctime>
 #include <filesystem>
 
 #include "nets.h"
@@ -45,17 +44,15 @@ esp::Shape batch_of(int64_t rows, esp::Shape row) {
   return row;
 }
 
-double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
 /// Reports both, and their ratio: the median of those of turns.
 void compare(const std::string& name, int rounds, const std::function<void()>& saved,
              const std::function<void()>& loaded) {
   const auto seconds = [](const std::function<void()>& run) {
-    const double start = processor_seconds();
+    const double start = bench::processor_seconds();
     int runs = 0;
     do ++runs, run();
-    while (processor_seconds() - start < 0.05);
-    return (processor_seconds() - start) / runs;
+    while (bench::processor_seconds() - start < 0.05);
+    return (bench::processor_seconds() - start) / runs;
   };
   saved(), loaded();
   std::vector<double> of_saved, of_loaded, ratios;

@@ -3,7 +3,6 @@
 // the clock and in processor time. peer/onnxruntime/bench.py runs the same files.
 #include <espalier/onnx.h>
 
-#include <ctime>
 #include <filesystem>
 #include <string>
 
@@ -15,12 +14,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kRuns = 20;  // in each measurement
-
-double processor_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 void write(const fs::path& folder, const std::string& name, const esp::Shape& shape, nn::Module net,
            const std::function<esp::Variable(const esp::Variable&)>& forward) {
@@ -63,9 +56,9 @@ void run(const fs::path& file, int rounds) {
   work();
   std::vector<double> clock, processor;
   for (int round = 0; round < rounds; ++round) {
-    const double start = processor_seconds();
+    const double start = bench::processor_seconds();
     clock.push_back(bench::seconds(work));
-    processor.push_back(processor_seconds() - start);
+    processor.push_back(bench::processor_seconds() - start);
   }
   bench::report("onnx_" + name + "_ms", bench::median(clock) * 1e3 / kRuns);
   bench::report("onnx_" + name + "_processor_ms", bench::median(processor) * 1e3 / kRuns);

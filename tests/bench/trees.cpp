@@ -4,7 +4,6 @@
 // peer/dynet/trees.py computes the same in DyNet.
 #include <espalier/espalier.h>
 
-#include <ctime>
 #include <memory>
 #include <random>
 
@@ -16,8 +15,6 @@ namespace {
 constexpr int kHidden = 150;
 constexpr int64_t kClasses = 5, kWords = 1000;
 constexpr int kTrees = 64, kLeaves = 20;
-
-double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 struct Tree {
   std::unique_ptr<Tree> left, right;
@@ -72,9 +69,9 @@ int main(int argc, char** argv) {
     work();
     std::vector<double> times;
     for (int round = 0; round < bench::rounds(argc, argv); ++round) {
-      const double start = processor_seconds();
+      const double start = bench::processor_seconds();
       work();
-      times.push_back(processor_seconds() - start);
+      times.push_back(bench::processor_seconds() - start);
     }
     return kTrees / bench::median(times);
   };

@@ -8,7 +8,6 @@
 //   document_floor, resnet18_floor, training_floor  the convolutions of these alone, by oneDNN
 #include <espalier/espalier.h>
 
-#include <ctime>
 #include <functional>
 #include <string>
 
@@ -19,12 +18,6 @@ namespace esp = espalier;
 namespace nn = espalier::nn;
 
 namespace {
-
-double processor_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 struct Contestant {
   std::function<void()> run;
@@ -124,9 +117,9 @@ int main(int argc, char** argv) {
   }
   for (int round = 0; round < rounds; ++round)
     for (size_t i = 0; i < names.size(); ++i) {
-      const double start = processor_seconds();
+      const double start = bench::processor_seconds();
       times[i].wall.push_back(bench::seconds(contestants[i].run));
-      times[i].processor.push_back(processor_seconds() - start);
+      times[i].processor.push_back(bench::processor_seconds() - start);
     }
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string name = "vision_" + names[i];

@@ -2,7 +2,6 @@
 // [rounds]
 #include <torch/torch.h>
 
-#include <ctime>
 #include <vector>
 
 #include "../timing.h"
@@ -31,12 +30,6 @@ torch::nn::Sequential document() {
   return net;
 }
 
-double processor_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -62,9 +55,9 @@ int main(int argc, char** argv) {
   step();
   std::vector<double> wall, processor;
   for (int round = argc > 2 ? std::max(1, std::atoi(argv[2])) : 5; round > 0; --round) {
-    const double start = processor_seconds();
+    const double start = bench::processor_seconds();
     wall.push_back(bench::seconds(step));
-    processor.push_back(processor_seconds() - start);
+    processor.push_back(bench::processor_seconds() - start);
   }
   bench::report("vision_document_torch_ms", bench::median(wall) * 1e3);
   bench::report("vision_document_torch_processor_ms", bench::median(processor) * 1e3);
