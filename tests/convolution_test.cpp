@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/error.h"
+#include "espalier/executor/executor.h"
 #include "espalier/ops/ops.h"
 #include "testing.h"
 
@@ -94,6 +95,29 @@ BOOST_AUTO_TEST_CASE(table) {
               .reference = [&](const std::vector<Array>& in) { return row.form.of(in[0], in[1]); },
               .tolerance32 = 1e-5,
               .roundings = 2});
+}
+
+/// Of small whole numbers, so that neither the operands nor the sums are rounded.
+BOOST_AUTO_TEST_CASE(plans_of_bfloat16_are_exact_where_nothing_is_rounded) {
+  for (const Row& row : rows) {
+    const auto whole = [](const esp::Shape& shape, uint64_t seed) {
+      return esp::round(numbers(shape, -1.5, 1.5, seed)).value().clone();
+    };
+    const esp::Tensor x = whole(row.x, 1), kernels = whole(row.kernels, 2);
+    const auto results = [&](esp::DType dtype) {
+      const esp::Variable a = esp::parameter(x.to(dtype)), b = esp::parameter(kernels.to(dtype));
+      const esp::Variable y = esp::conv(a, b, row.form.options());
+      const esp::Variable loss = esp::sum(y * whole(y.shape(), 3).to(dtype));
+      return Variables{y, loss.gradient(a), loss.gradient(b)};
+    };
+    const Variables exact = results(esp::float64), rounded = results(esp::float32);
+    for (size_t k = 0; k < exact.size(); ++k) {
+      const esp::Executor executor =
+          rounded[k].get_executor({.mode = esp::Mode::inference, .precision = esp::Precision::bfloat16});
+      executor.execute({.progress = false});
+      BOOST_TEST(difference(exact[k].value(), executor.value()) == 0, row.name << ", result " << k);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(the_transpose_is_the_gradient_of_a_convolution) {

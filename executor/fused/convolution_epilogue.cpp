@@ -148,7 +148,7 @@ int64_t ConvolutionEpilogue::workspace_bytes(const PlannedCall& call) const {
   const Layout out(anchor_output().shape);
   return ConvolutionPrimitive::workspace_bytes(
       form.sizes(call.inputs[0]->shape, call.inputs[1]->shape, out.shape), ConvolutionResult::y,
-      convolution_strides(form, *call.layouts[0], *call.layouts[1], out), after());
+      convolution_strides(form, DType::float32, *call.layouts[0], *call.layouts[1], out), after());
 }
 
 std::unique_ptr<BoundKernel> ConvolutionEpilogue::bind_cpu(const KernelCall& call,
@@ -162,7 +162,7 @@ std::unique_ptr<BoundKernel> ConvolutionEpilogue::bind_cpu(const KernelCall& cal
   try {
     ConvolutionPrimitive primitive(
         form.sizes(layouts[0]->shape, layouts[1]->shape, out.shape), ConvolutionResult::y,
-        convolution_strides(form, *layouts[0], *layouts[1], out), Workspace::of(context), after());
+        convolution_strides(form, DType::float32, *layouts[0], *layouts[1], out), Workspace::of(context), after());
     return std::make_unique<BoundConvolution>(*this, call, std::move(primitive), kept);
   } catch (
       const UnsupportedError&) {  // oneDNN has no such primitive: the program runs behind the convolution

@@ -37,12 +37,12 @@ bool ends_with(const Shape& shape, const Shape& to) {
          std::equal(own, shape.end(), to.begin());
 }
 
-/// Whether moving the operands of a node, too, pays: on a CPU oneDNN computes float32, and on a GPU tensor
-/// cores compute 16 bits.
+/// Whether moving the operands of a node, too, pays: on a CPU oneDNN computes float32, and bfloat16 where the
+/// processor does, and on a GPU tensor cores compute 16 bits.
 bool is_worth_moving(const GraphNode& n, DeviceType device) {
   const DType dtype = n.outputs[0].dtype;
   return n.op->traits().prefers_channels_last && !n.op->traits().runs_on_host &&
-         (device == DeviceType::cpu ? dtype == DType::float32 : is_half(dtype));
+         (device == DeviceType::cpu ? dtype == DType::float32 || dtype == DType::bfloat16 : is_half(dtype));
 }
 
 /// Each value is computed with channels either second or last; readers of the other order get a view.

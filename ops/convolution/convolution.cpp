@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "espalier/core/cpu/widen.h"
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/convolution/columns.h"
@@ -62,7 +63,7 @@ void compute(const ConvolutionForm& form, ConvolutionResult result, ConvolutionO
     std::optional<ConvolutionPrimitive> primitive;
     try {
       primitive.emplace(sizes, result,
-                        convolution_strides(form, all.x.layout(), all.kernels.layout(), all.y.layout()),
+                        convolution_strides(form, all.x.dtype(), all.x.layout(), all.kernels.layout(), all.y.layout()),
                         Workspace());
     } catch (const UnsupportedError&) {  // then by products
     }
@@ -77,6 +78,7 @@ class ConvolutionOp : public Op {
   ConvolutionOp(ConvolutionForm form, ConvolutionResult result, InputSet reads)
       : Op({.linearity = Linearity::each,
             .precision = OpPrecision::product,
+            .takes_halves = true,
             .reads = reads,
             .gradient_reads = InputSet::first(2),
             .sums_over_rows = result == ConvolutionResult::kernels,
@@ -99,6 +101,7 @@ class ConvolutionOp : public Op {
   }
 
   void run_cpu(const KernelCall& call) const override {
+    if (is_half(call.outputs[0]->dtype())) return run_widened(*this, call);
     ConvolutionOperands all = operands(call);
     if (all.x.elements() == 0 || all.y.elements() == 0 || all.kernels.elements() == 0)
       return zero_elements(*call.outputs[0]);
@@ -109,13 +112,13 @@ class ConvolutionOp : public Op {
     for (const Tensor* each : {x, kernels, y})
       if (each->elements() == 0) return nullptr;
     if (y->dtype() == DType::float64) return bind_by_columns(call, context);
-    if (y->dtype() != DType::float32) return nullptr;
+    if (!has_convolution_primitive(y->dtype())) return nullptr;
     for (const Tensor* each : {x, kernels, y})
       if (!is_dense(each->layout())) return nullptr;
     try {
       auto primitive = std::make_shared<ConvolutionPrimitive>(
           form_.sizes(x->shape(), kernels->shape(), y->shape()), result_,
-          convolution_strides(form_, x->layout(), kernels->layout(), y->layout()), Workspace::of(context));
+          convolution_strides(form_, y->dtype(), x->layout(), kernels->layout(), y->layout()), Workspace::of(context));
       return bound([primitive, x = x, kernels = kernels, y = y](RandomStream) {
         primitive->run(x->address(), kernels->address(), y->address());
       });
@@ -133,12 +136,12 @@ class ConvolutionOp : public Op {
     }
     if (call.outputs[0].dtype == DType::float64)
       return Workspace::bytes_for({DType::float64, columns_shape(sizes)});
-    if (call.outputs[0].dtype != DType::float32) return 0;  // 16 bits are widened
+    if (!has_convolution_primitive(call.outputs[0].dtype)) return 0;  // 16 bits are widened
     const Layout out(call.outputs[0].shape);
     if (!is_dense(*call.layouts[0]) || !is_dense(*call.layouts[1])) return 0;
     const auto [x, kernels, y] = seats(call.layouts[0], call.layouts[1], &out);
     return ConvolutionPrimitive::workspace_bytes(sizes, result_,
-                                                 convolution_strides(form_, *x, *kernels, *y));
+                                                 convolution_strides(form_, call.outputs[0].dtype, *x, *kernels, *y));
   }
 
  protected:

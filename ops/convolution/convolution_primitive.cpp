@@ -61,19 +61,20 @@ memory::dims with(memory::dims first, const memory::dims& rest) {
   return first;
 }
 /// Of a tensor in memory, by the steps along two axes and those that are convolved.
-memory::desc as_it_lies(const ConvolutionSizes& s, const memory::dims& sizes, const Dims& strides) {
+memory::desc as_it_lies(const ConvolutionSizes& s, memory::data_type type, const memory::dims& sizes,
+                        const Dims& strides) {
   const size_t missing = most_convolution_axes + 2 - strides.size();
   memory::dims steps(strides.begin(), strides.begin() + 2);
   steps.insert(steps.end(), strides.begin() + 2 + (first_axis(s) - missing), strides.end());
   if (sizes.size() > steps.size())  // kernels of groups: axis 0 is divided
     steps.insert(steps.begin(), steps[0] * sizes[1]);
-  return {sizes, memory::data_type::f32, steps};
+  return {sizes, type, steps};
 }
-memory::desc any_layout(const memory::dims& sizes) {
-  return {sizes, memory::data_type::f32, memory::format_tag::any};
+memory::desc any_layout(memory::data_type type, const memory::dims& sizes) {
+  return {sizes, type, memory::format_tag::any};
 }
 /// [batch, channels, …] with the channels innermost, without gaps.
-memory::desc channels_innermost(const memory::dims& sizes) {
+memory::desc channels_innermost(memory::data_type type, const memory::dims& sizes) {
   memory::dims strides(sizes.size(), 1);
   int64_t step = sizes[1];
   for (size_t i = sizes.size() - 1; i > 1; --i) {
@@ -81,7 +82,7 @@ memory::desc channels_innermost(const memory::dims& sizes) {
     step *= sizes[i];
   }
   strides[0] = step;
-  return {sizes, memory::data_type::f32, strides};
+  return {sizes, type, strides};
 }
 
 /// Whether Winograd's algorithm is worth it, F(4×4, 3×3): a quarter of the multiplications, but windows in
@@ -114,13 +115,15 @@ class Description {
                        y = with({s.batch, s.groups * s.out_channels}, tail(s, s.out));
     memory::dims kernels = with({s.out_channels, s.in_channels}, tail(s, s.kernel));
     if (s.groups > 1) kernels.insert(kernels.begin(), s.groups);
-    plain = {as_it_lies(s, x, strides.x), as_it_lies(s, kernels, strides.kernels),
-             as_it_lies(s, y, strides.y)};
-    const Layouts any{any_layout(x), any_layout(kernels), any_layout(y)};
-    if (is_winograd_faster(s) && can_choose(s, result, any, dnnl::algorithm::convolution_winograd)) return;
+    const bool wide = strides.dtype == DType::float32;
+    const auto type = wide ? memory::data_type::f32 : memory::data_type::bf16;
+    plain = {as_it_lies(s, type, x, strides.x), as_it_lies(s, type, kernels, strides.kernels),
+             as_it_lies(s, type, y, strides.y)};
+    const Layouts any{any_layout(type, x), any_layout(type, kernels), any_layout(type, y)};
+    if (wide && is_winograd_faster(s) && can_choose(s, result, any, dnnl::algorithm::convolution_winograd)) return;
     const auto direct = dnnl::algorithm::convolution_direct;
     if (strides.channels_last) {
-      const Layouts innermost{channels_innermost(x), any.kernels, channels_innermost(y)};
+      const Layouts innermost{channels_innermost(type, x), any.kernels, channels_innermost(type, y)};
       for (const ConvolutionResidual how : {ConvolutionResidual::added, ConvolutionResidual::below}) {
         if (after.residual) residual_ = how;
         if (can_choose(s, result, innermost, direct) && !is_reference() && !adds_wrongly()) return;
@@ -229,11 +232,17 @@ int64_t bytes_of(const memory::desc& desc) { return static_cast<int64_t>(desc.ge
 
 }  // namespace
 
-ConvolutionStrides convolution_strides(const ConvolutionForm& form, const Layout& x, const Layout& kernels,
-                                       const Layout& y) {
+bool has_convolution_primitive(DType dtype) {
+  if (dtype != DType::bfloat16) return dtype == DType::float32;
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+}
+
+ConvolutionStrides convolution_strides(const ConvolutionForm& form, DType dtype, const Layout& x,
+                                       const Layout& kernels, const Layout& y) {
   // Axes of size 1 may have any strides.
   const auto strides = [](const Layout& l) { return l.contiguous() ? Layout(l.shape).strides : l.strides; };
-  return {form.channels_second(strides(x)), strides(kernels), form.channels_second(strides(y)),
+  return {form.channels_second(strides(x)), strides(kernels), form.channels_second(strides(y)), dtype,
           form.channels_last};
 }
 

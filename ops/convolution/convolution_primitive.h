@@ -18,18 +18,23 @@ inline constexpr bool onednn_for_arm = false;
 /// What is computed of x, kernels and y from the other two.
 enum class ConvolutionResult : uint8_t { y, x, kernels };
 
-/// How float32 tensors lie in memory: steps along [batch, channels, sizes…], whatever their order in a shape,
-/// and [channels of the result, channels, sizes…]. All are at least 1.
+/// How tensors lie in memory: steps along [batch, channels, sizes…], whatever their order in a shape, and
+/// [channels of the result, channels, sizes…]. All are at least 1.
 struct ConvolutionStrides {
   Dims x, kernels, y;
+  DType dtype = DType::float32;
   /// x and y have the channels as their last axis: if oneDNN is fast with that, it reads and writes them
   /// there, without copies in a layout of its own.
   bool channels_last = false;
 };
 
 /// Of operands with these layouts, which have no strides of 0.
-ConvolutionStrides convolution_strides(const ConvolutionForm& form, const Layout& x, const Layout& kernels,
-                                       const Layout& y);
+ConvolutionStrides convolution_strides(const ConvolutionForm& form, DType dtype, const Layout& x,
+                                       const Layout& kernels, const Layout& y);
+
+/// Whether oneDNN computes convolutions of a dtype as it is: float32, and bfloat16 on processors with
+/// instructions for it (AVX512-BF16, AMX).
+bool has_convolution_primitive(DType dtype);
 
 /// What a primitive computes of y in the same pass: activation(y + bias + residual).
 struct ConvolutionAfter {
