@@ -75,6 +75,21 @@ cudaError_t run(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t stream
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
+/// A launch whose blocks may wait for each other.
+template <class... P, class... A>
+cudaError_t run_cooperative(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, A... arguments) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeCooperative;
+  attribute.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
 /// A fixture that resets the devices.
 struct Fresh {
   Fresh() { emulated::reset(); }

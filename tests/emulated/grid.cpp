@@ -1,10 +1,13 @@
-// The threads of a block run in turn on one host thread. A thread runs until it ends or waits for others;
-// then the next one runs, on another stack. A block whose threads never wait needs one stack.
+// The threads of a block run in turn on one host thread. A thread runs until it ends, waits for others or
+// sleeps; then the next one runs, on another stack. A block whose threads never wait needs one stack. Where
+// all threads of a block wait and sleep, the next of the blocks that cooperate goes on.
 #include "grid.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -21,14 +24,16 @@ int meet_at_barrier(BarrierOperation operation, int predicate);
 unsigned long long meet_in_warp(WarpOperation operation, unsigned mask, unsigned long long value,
                                 unsigned source);
 void stop();
+void let_others_run();
 
 }  // namespace
 
-Device the_device = {{}, {}, {}, {}, 0, nullptr, meet_at_barrier, meet_in_warp, stop};
+Device the_device = {{},     {}, {}, {}, 0, nullptr, meet_at_barrier, meet_in_warp, stop, let_others_run,
+                     nullptr};
 
 namespace {
 
-enum class State { Unstarted, Running, AtBarrier, InWarp, Ended };
+enum class State { Unstarted, Running, AtBarrier, InWarp, Asleep, Ended };
 
 struct Thread {
   uint3 index;
@@ -42,13 +47,21 @@ struct Thread {
   unsigned long long result;
 };
 
-/// The running block. Fibers are reused for later blocks and kernels.
+/// A block. Fibers are reused for later blocks and kernels.
 class Block {
  public:
-  void start(const dim3& size, size_t shared_bytes, bool reverse, const std::function<void()>& body);
-  /// Runs the threads; returns an error message, or "".
-  std::string run();
+  void start(const dim3& size, const uint3& index, size_t shared_bytes, bool reverse,
+             const std::function<void()>& body);
+  /// Runs the threads until all have ended, which it returns, or none can go on while some sleep.
+  bool run();
+  /// An error message, or "", after the end.
+  std::string complaint();
+  /// Discards what runs.
+  void abandon();
+  /// How often a thread has ended or has met others.
+  uint64_t events() const { return events_; }
 
+  void sleep();
   int barrier(BarrierOperation operation, int predicate);
   unsigned long long warp(WarpOperation operation, unsigned mask, unsigned long long value, unsigned source);
   [[noreturn]] void fail(std::string complaint);
@@ -58,6 +71,10 @@ class Block {
   Thread& current() { return threads_[current_]; }
   bool next_unstarted();
   void resume(unsigned thread);
+  /// Makes a thread that can go on the current one; returns its stack.
+  Fiber* enter(unsigned thread);
+  unsigned next_ready() { return ready_[ready_begin_++]; }
+  bool any_ready() const { return ready_begin_ < ready_.size(); }
   /// Suspends the running thread and resumes others; returns when the thread is ready.
   void wait();
   void thread_ended();
@@ -67,15 +84,20 @@ class Block {
   std::string deadlock() const;
   std::string name(unsigned thread) const;
   Fiber* free_fiber();
+  unsigned char* shared();
   [[noreturn]] void leave();
 
   dim3 size_{0, 0, 0};
+  uint3 index_{0, 0, 0};
   bool reverse_ = false;
   const std::function<void()>* body_ = nullptr;
   std::vector<Thread> threads_;
   std::vector<unsigned> live_;   ///< of each warp: the lanes which have not ended
   std::vector<unsigned> ready_;  ///< a queue, read from ready_begin_
   size_t ready_begin_ = 0;
+  std::vector<unsigned> asleep_;
+  bool begun_ = false;
+  uint64_t events_ = 0;
   unsigned started_ = 0, running_threads_ = 0, at_barrier_ = 0;
   unsigned current_ = 0;
   std::vector<std::unique_ptr<Fiber>> fibers_;
@@ -85,12 +107,11 @@ class Block {
   std::string complaint_;
   std::vector<unsigned char> shared_;
   size_t shared_bytes_ = 0;
+  std::vector<LaneOperands> lane_operands_ = std::vector<LaneOperands>(1024);
 };
 
-Block& the_block() {
-  static Block block;
-  return block;
-}
+Block* running = nullptr;
+Block& the_block() { return *running; }
 
 int meet_at_barrier(BarrierOperation operation, int predicate) {
   return the_block().barrier(operation, predicate);
@@ -100,6 +121,7 @@ unsigned long long meet_in_warp(WarpOperation operation, unsigned mask, unsigned
   return the_block().warp(operation, mask, value, source);
 }
 void stop() { the_block().fail("a thread trapped"); }
+void let_others_run() { the_block().sleep(); }
 
 const char* name_of(WarpOperation operation) {
   switch (operation) {
@@ -110,7 +132,8 @@ const char* name_of(WarpOperation operation) {
   }
 }
 
-void Block::start(const dim3& size, size_t shared_bytes, bool reverse, const std::function<void()>& body) {
+void Block::start(const dim3& size, const uint3& index, size_t shared_bytes, bool reverse,
+                  const std::function<void()>& body) {
   const unsigned count = size.x * size.y * size.z;
   if (size.x != size_.x || size.y != size_.y || size.z != size_.z || reverse != reverse_) {
     threads_.resize(count);
@@ -119,36 +142,54 @@ void Block::start(const dim3& size, size_t shared_bytes, bool reverse, const std
     size_ = size;
     reverse_ = reverse;
   }
+  index_ = index;
   body_ = &body;
   shared_bytes_ = shared_bytes;
   if (shared_.empty()) shared_.resize(max_shared_bytes + guard_bytes + 256);
-  const auto address = reinterpret_cast<uintptr_t>(shared_.data());
-  the_device.shared = shared_.data() + (256 - address % 256) % 256;
-  the_device.block_size = size;
-}
 
-std::string Block::run() {
-  const auto count = static_cast<unsigned>(threads_.size());
   for (Thread& thread : threads_) thread.state = State::Unstarted;
   live_.assign((count + 31) / 32, ~0u);
   if (count % 32 != 0) live_.back() = (1u << count % 32) - 1;
   ready_.clear();
   ready_begin_ = 0;
+  asleep_.clear();
+  begun_ = false;
   started_ = 0, running_threads_ = count, at_barrier_ = 0;
-  std::memset(the_device.shared, uninitialized, shared_bytes_ + guard_bytes);
+  std::memset(shared(), uninitialized, shared_bytes_ + guard_bytes);
+}
 
-  active_ = free_fiber();
+unsigned char* Block::shared() {
+  const auto address = reinterpret_cast<uintptr_t>(shared_.data());
+  return shared_.data() + (256 - address % 256) % 256;
+}
+
+bool Block::run() {
+  running = this;
+  the_device.shared = shared();
+  the_device.lane_operands = lane_operands_.data();
+  the_device.block = index_;
+  the_device.block_size = size_;
+  if (begun_) ready_ = std::exchange(asleep_, {}), ready_begin_ = 0;
+  active_ = begun_ ? enter(next_ready()) : free_fiber();
+  begun_ = true;
   host_.switch_to(*active_);
+  return !complaint_.empty() || running_threads_ == 0;
+}
 
+void Block::abandon() {
+  free_.clear();
+  for (auto& fiber : fibers_) {
+    fiber->restart();
+    free_.push_back(fiber.get());
+  }
+}
+
+std::string Block::complaint() {
   if (!complaint_.empty()) {
-    free_.clear();
-    for (auto& fiber : fibers_) {
-      fiber->restart();
-      free_.push_back(fiber.get());
-    }
+    abandon();
     return std::exchange(complaint_, {});
   }
-  const auto* guard = static_cast<const unsigned char*>(the_device.shared) + shared_bytes_;
+  const auto* guard = shared() + shared_bytes_;
   if (std::any_of(guard, guard + guard_bytes, [](unsigned char byte) { return byte != uninitialized; }))
     return "a write beyond the " + std::to_string(shared_bytes_) + " bytes of dynamic shared memory";
   return {};
@@ -180,14 +221,14 @@ void Block::fiber_loop() {
   Context::arrive();
   for (;;) {
     // Ready threads run before unstarted ones, so that few stacks are in use.
-    if (ready_begin_ < ready_.size()) {
+    if (any_ready()) {
       free_.push_back(active_);
-      resume(ready_[ready_begin_++]);
+      resume(next_ready());
     } else if (next_unstarted()) {
       (*body_)();
       thread_ended();
     } else {
-      if (running_threads_ > 0) complaint_ = deadlock();
+      if (running_threads_ > 0 && asleep_.empty()) complaint_ = deadlock();
       free_.push_back(active_);
       Fiber* self = active_;
       self->switch_to(host_);
@@ -195,25 +236,30 @@ void Block::fiber_loop() {
   }
 }
 
-void Block::resume(unsigned thread) {
+Fiber* Block::enter(unsigned thread) {
   current_ = thread;
   Thread& target = threads_[thread];
   target.state = State::Running;
   the_device.thread = target.index;
   the_device.linear = thread;
+  return target.fiber;
+}
+
+void Block::resume(unsigned thread) {
   Fiber* self = active_;
-  if (target.fiber == self) return;
-  active_ = target.fiber;
-  self->switch_to(*active_);
+  active_ = enter(thread);
+  if (active_ != self) self->switch_to(*active_);
 }
 
 void Block::wait() {
   Fiber* self = active_;
-  if (ready_begin_ < ready_.size()) {
-    resume(ready_[ready_begin_++]);
+  if (any_ready()) {
+    resume(next_ready());
   } else if (started_ < threads_.size()) {
     active_ = free_fiber();
     self->switch_to(*active_);
+  } else if (!asleep_.empty()) {
+    self->switch_to(host_);
   } else {
     complaint_ = deadlock();
     leave();
@@ -230,7 +276,14 @@ void Block::fail(std::string complaint) {
   leave();
 }
 
+void Block::sleep() {
+  current().state = State::Asleep;
+  asleep_.push_back(current_);
+  wait();
+}
+
 void Block::thread_ended() {
+  ++events_;
   current().state = State::Ended;
   live_[current_ / 32] &= ~(1u << current_ % 32);
   --running_threads_;
@@ -239,6 +292,7 @@ void Block::thread_ended() {
 }
 
 int Block::barrier(BarrierOperation operation, int predicate) {
+  ++events_;
   Thread& thread = current();
   thread.state = State::AtBarrier;
   thread.operation = operation;
@@ -280,6 +334,7 @@ void Block::finish_barrier() {
 
 unsigned long long Block::warp(WarpOperation operation, unsigned mask, unsigned long long value,
                                unsigned source) {
+  ++events_;
   Thread& thread = current();
   const unsigned lane = current_ % 32;
   if ((mask >> lane & 1) == 0)
@@ -384,19 +439,47 @@ std::string Block::deadlock() const {
   return text;
 }
 
+/// Runs blocks in turn until all have ended. Returns an error message, or "".
+std::string run_blocks(std::span<const std::unique_ptr<Block>> blocks) {
+  constexpr int most_idle_rounds = 1000;
+  std::vector<Block*> left;
+  for (const auto& block : blocks) left.push_back(block.get());
+  for (int idle = 0; !left.empty(); ++idle) {
+    std::string complaint;
+    std::erase_if(left, [&](Block* block) {
+      if (!complaint.empty()) return false;
+      const uint64_t before = block->events();
+      const bool ended = block->run();
+      if (block->events() != before) idle = 0;
+      if (ended) complaint = block->complaint();
+      return ended;
+    });
+    if (idle == most_idle_rounds) complaint = "a deadlock: threads sleep until something happens";
+    if (complaint.empty()) continue;
+    for (Block* block : left) block->abandon();
+    return complaint;
+  }
+  return {};
+}
+
 }  // namespace
 
-std::string run_grid(const dim3& grid, const dim3& block, size_t shared_bytes, bool reverse,
+std::string run_grid(const dim3& grid, const dim3& block, size_t shared_bytes, GridOrder order,
                      const std::function<void()>& body) {
-  Block& runner = the_block();
-  runner.start(block, shared_bytes, reverse, body);
+  static std::vector<std::unique_ptr<Block>> runners;
   the_device.grid_size = grid;
   const uint64_t blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
-  for (uint64_t i = 0; i < blocks; ++i) {
-    const uint64_t b = reverse ? blocks - 1 - i : i;
-    the_device.block = {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
-                        static_cast<unsigned>(b / grid.x / grid.y)};
-    std::string complaint = runner.run();
+  const uint64_t at_once = order.cooperative ? blocks : 1;
+  while (runners.size() < at_once) runners.push_back(std::make_unique<Block>());
+  for (uint64_t first = 0; first < blocks; first += at_once) {
+    for (uint64_t i = 0; i < at_once; ++i) {
+      const uint64_t b = order.reverse ? blocks - 1 - first - i : first + i;
+      runners[i]->start(block,
+                        {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
+                         static_cast<unsigned>(b / grid.x / grid.y)},
+                        shared_bytes, order.reverse, body);
+    }
+    std::string complaint = run_blocks({runners.data(), at_once});
     if (!complaint.empty()) return complaint;
   }
   return {};

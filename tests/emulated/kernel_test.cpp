@@ -72,6 +72,22 @@ __global__ void warp_barrier_mix() {
 
 __global__ void outside_mask() { __shfl_sync(0x1u, 1, 0); }
 
+/// The blocks pass a number on, each to the next one, `rounds` times; each keeps how often it has had it.
+__global__ void pass_on(unsigned* turn, unsigned* had, unsigned rounds) {
+  auto* own = static_cast<unsigned*>(espalier_emulated_shared());
+  if (threadIdx.x == 0) *own = 0;
+  for (unsigned i = 0; i < rounds; ++i) {
+    if (threadIdx.x == 0)
+      while (*static_cast<volatile unsigned*>(turn) != i * gridDim.x + blockIdx.x) __nanosleep(20);
+    __syncthreads();
+    if (threadIdx.x == 5) ++*own;
+    __syncthreads();
+    if (threadIdx.x == 0) ++*turn;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) had[blockIdx.x] = *own;
+}
+
 __global__ void trap() { __trap(); }
 
 __global__ void shuffles(int* up, int* down, int* across, int* from, unsigned* ballots, long long* wide) {
@@ -236,6 +252,24 @@ BOOST_AUTO_TEST_CASE(atomics_add_up) {
   BOOST_TEST(sum.values()[0] == 200.0f);
   BOOST_TEST(top.values()[0] == 99u);
   BOOST_TEST(swapped.values()[0] == 100u);
+}
+
+BOOST_AUTO_TEST_CASE(blocks_of_cooperative_launches_wait_for_each_other) {
+  for (const bool reversed : {false, true}) {
+    if (reversed) setenv("ESPALIER_EMULATED_REVERSE", "1", 1);
+    emulated::reset();
+    const DeviceBuffer<unsigned> turn(std::vector<unsigned>{0}), had(6);
+    BOOST_TEST(run_cooperative(pass_on, 6, 70, 4, turn.data(), had.data(), 9u) == cudaSuccess);
+    BOOST_TEST(turn.values()[0] == 54u);
+    BOOST_TEST(had.values() == std::vector<unsigned>(6, 9u));
+  }
+  unsetenv("ESPALIER_EMULATED_REVERSE");
+  emulated::reset();
+  const DeviceBuffer<unsigned> turn(std::vector<unsigned>{1}), had(1000);
+  BOOST_TEST(run_cooperative(pass_on, 1000, 1024, 4, turn.data(), had.data(), 1u) ==
+             cudaErrorCooperativeLaunchTooLarge);
+  BOOST_TEST(run(pass_on, 2, 70, nullptr, 4, turn.data(), had.data(), 1u) == cudaSuccess);
+  BOOST_TEST(cudaDeviceSynchronize() == cudaErrorLaunchFailure);  // blocks wait that run one after another
 }
 
 BOOST_AUTO_TEST_CASE(misuse_is_found_and_stays) {

@@ -10,6 +10,18 @@ namespace {
 
 constexpr size_t usual_shared_bytes = 49152, most_shared_bytes = 232448;
 
+int resident_blocks(unsigned threads, size_t dynamic_shared) {
+  constexpr size_t reserved = 1024, all = 233472;
+  const auto by_shared = static_cast<int>(all / (dynamic_shared + reserved));
+  return std::min({32, 2048 / (static_cast<int>(threads + 31) / 32 * 32), by_shared});
+}
+
+bool is_cooperative(const cudaLaunchConfig_t& config) {
+  return std::any_of(config.attrs, config.attrs + config.numAttrs, [](const cudaLaunchAttribute& each) {
+    return each.id == cudaLaunchAttributeCooperative && each.val.cooperative != 0;
+  });
+}
+
 cudaError_t check(Runtime& r, const cudaLaunchConfig_t& config, const void* function) {
   const dim3 &block = config.blockDim, &grid = config.gridDim;
   const auto bad = [&](const std::string& what) { return r.complain(cudaErrorInvalidConfiguration, what); };
@@ -25,6 +37,12 @@ cudaError_t check(Runtime& r, const cudaLaunchConfig_t& config, const void* func
       allowed == r.dynamic_shared.end() ? usual_shared_bytes : static_cast<size_t>(allowed->second);
   if (config.dynamicSmemBytes > most)
     return r.complain(cudaErrorInvalidValue, "a launch with more shared memory than its kernel was allowed");
+  const uint64_t blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
+  const int resident = resident_blocks(block.x * block.y * block.z, config.dynamicSmemBytes);
+  if (is_cooperative(config) &&
+      blocks > static_cast<uint64_t>(resident) * static_cast<uint64_t>(r.multiprocessors))
+    return r.complain(cudaErrorCooperativeLaunchTooLarge,
+                      "a cooperative launch of more blocks than run at once");
   return cudaSuccess;
 }
 
@@ -55,7 +73,9 @@ cudaError_t launch(const cudaLaunchConfig_t* config, const void* function, std::
     return enqueue_kernel(
         r, call, config->stream,
         [&r, grid = config->gridDim, block = config->blockDim, shared = config->dynamicSmemBytes,
-         body = std::move(body)] { return run_grid(grid, block, shared, r.reverse, body); });
+         cooperative = is_cooperative(*config), body = std::move(body)] {
+          return run_grid(grid, block, shared, {.reverse = r.reverse, .cooperative = cooperative}, body);
+        });
   });
 }
 
@@ -112,9 +132,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
   return api("cudaOccupancyMaxActiveBlocksPerMultiprocessor", Needs::HealthyDevice, [&](Runtime&, Call&) {
     if (blocks == nullptr || block_size <= 0 || block_size > 1024) return cudaErrorInvalidValue;
     if (function == nullptr) return cudaErrorInvalidDeviceFunction;
-    constexpr size_t reserved = 1024, all = 233472;
-    const auto by_shared = static_cast<int>(all / (dynamic_shared + reserved));
-    *blocks = std::min({32, 2048 / ((block_size + 31) / 32 * 32), by_shared});
+    *blocks = resident_blocks(static_cast<unsigned>(block_size), dynamic_shared);
     return cudaSuccess;
   });
 }

@@ -8,7 +8,7 @@
 #define __constant__
 #define __managed__
 #define __grid_constant__
-#define __shared__ static  // one block runs at a time
+#define __shared__ static  // one block runs at a time, but in cooperative launches
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
@@ -92,6 +92,8 @@ struct Device {
   int (*barrier)(BarrierOperation, int predicate);
   unsigned long long (*warp)(WarpOperation, unsigned mask, unsigned long long value, unsigned source);
   void (*trap)();
+  void (*yield)();
+  void* lane_operands;  ///< of the running block, for emulated_matrix_unit.h
 };
 
 #ifdef __CUDACC_RTC__
@@ -156,7 +158,8 @@ inline void __threadfence_block() {}
 inline void __threadfence() {}
 inline void __threadfence_system() {}
 inline void __trap() { emulated::device().trap(); }
-inline void __nanosleep(unsigned) {}
+/// Other threads run meanwhile.
+inline void __nanosleep(unsigned) { emulated::device().yield(); }
 
 // Warps.
 

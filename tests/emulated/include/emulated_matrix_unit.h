@@ -1,4 +1,5 @@
-// Tensor cores: ldmatrix and mma.m16n8k16 for 16-bit elements, as the PTX ISA has them, 9.7.14.5.
+// Tensor cores: ldmatrix and mma.m16n8k16 for 16-bit elements, and mma.m16n8k8 for TF32, as the PTX ISA has
+// them, 9.7.14.5.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -13,7 +14,8 @@ struct LaneOperands {
   const uint32_t* a;
   uint32_t b[2];
 };
-inline LaneOperands lane_operands[1024];  // one block runs at a time
+/// One for each thread of the running block.
+inline LaneOperands* lane_operands() { return static_cast<LaneOperands*>(device().lane_operands); }
 
 /// Element `index` of a register of two.
 inline uint16_t half_of(uint32_t pair, unsigned index) { return static_cast<uint16_t>(pair >> (16 * index)); }
@@ -21,8 +23,8 @@ inline uint16_t half_of(uint32_t pair, unsigned index) { return static_cast<uint
 inline void load_matrices(uint32_t (&to)[4], const void* row, bool transposed) {
   if (reinterpret_cast<uintptr_t>(row) % 16 != 0) __trap();  // a misaligned address
   const unsigned linear = device().linear, lane = linear % 32;
-  const LaneOperands* warp = lane_operands + (linear - lane);
-  lane_operands[linear].row = row;
+  LaneOperands* const warp = lane_operands() + (linear - lane);
+  warp[lane].row = row;
   __syncwarp();
   for (unsigned matrix = 0; matrix < 4; ++matrix) {
     to[matrix] = 0;
@@ -37,15 +39,22 @@ inline void load_matrices(uint32_t (&to)[4], const void* row, bool transposed) {
   __syncwarp();
 }
 
+/// Shows the lane's operands to the others, whose operands it returns.
+inline const LaneOperands* show_operands(const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  const unsigned linear = device().linear, lane = linear % 32;
+  LaneOperands* const warp = lane_operands() + (linear - lane);
+  warp[lane].a = a;
+  warp[lane].b[0] = b0;
+  warp[lane].b[1] = b1;
+  __syncwarp();
+  return warp;
+}
+
 /// `value` makes a float of an element's bits.
 template <class Value>
 void multiply_add(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, Value&& value) {
-  const unsigned linear = device().linear, lane = linear % 32, g = lane / 4, t = lane % 4;
-  const LaneOperands* warp = lane_operands + (linear - lane);
-  lane_operands[linear].a = a;
-  lane_operands[linear].b[0] = b0;
-  lane_operands[linear].b[1] = b1;
-  __syncwarp();
+  const LaneOperands* warp = show_operands(a, b0, b1);
+  const unsigned lane = device().linear % 32, g = lane / 4, t = lane % 4;
   for (unsigned i = 0; i < 4; ++i) {
     const unsigned lower = i / 2, column = 2 * t + i % 2;  // of rows g and g + 8
     float sum = 0;
@@ -54,6 +63,21 @@ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_
       sum += value(half_of(warp[4 * g + other].a[2 * right + lower], k % 2)) *
              value(half_of(warp[4 * column + other].b[right], k % 2));
     }
+    sums[i] += sum;
+  }
+  __syncwarp();
+}
+
+/// Of TF32: a register holds one element, of which the unit reads the upper 19 bits.
+inline void multiply_add_tf32(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  const LaneOperands* warp = show_operands(a, b0, b1);
+  const unsigned lane = device().linear % 32, g = lane / 4, t = lane % 4;
+  const auto value = [](uint32_t bits) { return __uint_as_float(bits & 0xffffe000u); };
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned lower = i / 2, column = 2 * t + i % 2;  // of rows g and g + 8
+    float sum = 0;
+    for (unsigned k = 0; k < 8; ++k)
+      sum += value(warp[4 * g + k % 4].a[k / 4 * 2 + lower]) * value(warp[4 * column + k % 4].b[k / 4]);
     sums[i] += sum;
   }
   __syncwarp();
