@@ -1,10 +1,15 @@
-// Products of small matrices by a warp's tensor cores, of 16-bit elements with sums in float: the
-// instructions ldmatrix and mma.m16n8k16 of the PTX ISA, 9.7.14.5. They need compute capability 8.0.
+// Products of small matrices by a warp's tensor cores, of 16-bit elements or in TF32, with sums in float: the
+// instructions ldmatrix, mma.m16n8k16 and mma.m16n8k8 of the PTX ISA, 9.7.14.5. They need compute capability
+// 8.0.
 //
 // With g = lane / 4 and t = lane % 4, a lane holds of
 //   a left operand [16, 16]:  rows g, g + 8, g, g + 8 and columns 2t, 2t, 2t + 8, 2t + 8, and the column
-//   after each a right operand [16, 8]:  rows 2t and 2t + 8, and the row after each, of column g the sums
-//   [16, 8]:         rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1
+//                             after each
+//   a right operand [16, 8]:  rows 2t and 2t + 8, and the row after each, of column g
+//   the sums [16, 8]:         rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1
+// In TF32, with one element in a register:
+//   a left operand [16, 8]:   rows g, g + 8, g, g + 8 and columns t, t, t + 4, t + 4
+//   a right operand [8, 8]:   rows t and t + 4 of column g
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -45,18 +50,41 @@ __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const T* row) {
 #endif
 }
 
-/// sums += a · b. All lanes of the warp call it.
+/// The bits of the nearest number in TF32.
+__device__ __forceinline__ uint32_t to_tf32(float x) {
+#ifdef ESPALIER_EMULATED_CUDA
+  const uint32_t bits = __float_as_uint(x);
+  return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
+#elif !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+  uint32_t bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
+#else
+  return __float_as_uint(x);
+#endif
+}
+
+/// sums += a · b, of T; float is TF32. All lanes of the warp call it.
 template <class T>
 __device__ __forceinline__ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0,
                                              uint32_t b1) {
 #ifdef ESPALIER_EMULATED_CUDA
-  emulated::multiply_add(sums, a, b0, b1, [](uint16_t bits) {
-    T x;
-    __builtin_memcpy(&x, &bits, sizeof x);
-    return static_cast<float>(x);
-  });
+  if constexpr (sizeof(T) == 4)
+    emulated::multiply_add_tf32(sums, a, b0, b1);
+  else
+    emulated::multiply_add(sums, a, b0, b1, [](uint16_t bits) {
+      T x;
+      __builtin_memcpy(&x, &bits, sizeof x);
+      return static_cast<float>(x);
+    });
 #elif !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same_v<T, BFloat16>)
+  if constexpr (sizeof(T) == 4)
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  else if constexpr (std::is_same_v<T, BFloat16>)
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"

@@ -26,22 +26,26 @@ ESPALIER_HD C tanh(C x) {
   }
 }
 
-/// Where one row of a step lies. Gates are `width` apart. C is the type to compute in.
-template <class T, class C>
+/// Where one row of a step lies. Gates are `width` apart, those of s `s_width`. C is the type to compute in,
+/// S that of the product with the state.
+template <class T, class C, class S = T>
 struct ForwardRow {
-  const T *x, *s;              ///< gates · width: the products with the inputs and with the state
+  const T* x;                  ///< gates · width: the product with the inputs
+  const S* s;                  ///< gates · s_width: the product with the state
   const T *bias_ih, *bias_hh;  ///< gates · width
   T *h, *c;                    ///< the state before, which becomes that after; c of an LSTM alone
   T* out;                      ///< the state after
   T *gates, *memory;           ///< what derivatives need, if that is kept
-  int64_t width;
+  int64_t width, s_width;
 
-  /// A gate's sum of both products and biases.
-  ESPALIER_HD C sum(int64_t gate, int64_t j) const {
-    const int64_t k = gate * width + j;
-    return (static_cast<C>(x[k]) + static_cast<C>(bias_ih[k])) +
-           (static_cast<C>(s[k]) + static_cast<C>(bias_hh[k]));
+  ESPALIER_HD C of_x(int64_t gate, int64_t j) const {
+    return static_cast<C>(x[gate * width + j]) + static_cast<C>(bias_ih[gate * width + j]);
   }
+  ESPALIER_HD C of_h(int64_t gate, int64_t j) const {
+    return static_cast<C>(s[gate * s_width + j]) + static_cast<C>(bias_hh[gate * width + j]);
+  }
+  /// A gate's sum of both products and biases.
+  ESPALIER_HD C sum(int64_t gate, int64_t j) const { return of_x(gate, j) + of_h(gate, j); }
   ESPALIER_HD void keep(int64_t gate, int64_t j, C value) const {
     gates[gate * width + j] = static_cast<T>(value);
   }
@@ -68,8 +72,8 @@ template <class Activation>
 struct Rnn {
   static constexpr int gates = 1;
   static constexpr bool has_c = false, keeps_gates = false, separate_sums = false;
-  template <bool keeps, class T, class C>
-  ESPALIER_HD static void forward(const ForwardRow<T, C>& r, int64_t j) {
+  template <bool keeps, class T, class C, class S>
+  ESPALIER_HD static void forward(const ForwardRow<T, C, S>& r, int64_t j) {
     r.out[j] = r.h[j] = static_cast<T>(Activation::value(r.sum(0, j)));
   }
   template <class T, class C>
@@ -102,8 +106,8 @@ struct ReluActivation {
 struct Lstm {
   static constexpr int gates = 4;
   static constexpr bool has_c = true, keeps_gates = true, separate_sums = false;
-  template <bool keeps, class T, class C>
-  ESPALIER_HD static void forward(const ForwardRow<T, C>& r, int64_t j) {
+  template <bool keeps, class T, class C, class S>
+  ESPALIER_HD static void forward(const ForwardRow<T, C, S>& r, int64_t j) {
     const C i = sigmoid(r.sum(0, j)), f = sigmoid(r.sum(1, j)), g = tanh(r.sum(2, j)),
             o = sigmoid(r.sum(3, j));
     const C c = f * static_cast<C>(r.c[j]) + i * g;
@@ -133,12 +137,10 @@ struct Lstm {
 struct Gru {
   static constexpr int gates = 3;
   static constexpr bool has_c = false, keeps_gates = true, separate_sums = true;
-  template <bool keeps, class T, class C>
-  ESPALIER_HD static void forward(const ForwardRow<T, C>& r, int64_t j) {
-    const C reset = sigmoid(r.sum(0, j)), z = sigmoid(r.sum(1, j));
-    const int64_t k = 2 * r.width + j;
-    const C of_h = static_cast<C>(r.s[k]) + static_cast<C>(r.bias_hh[k]);
-    const C n = tanh((static_cast<C>(r.x[k]) + static_cast<C>(r.bias_ih[k])) + reset * of_h);
+  template <bool keeps, class T, class C, class S>
+  ESPALIER_HD static void forward(const ForwardRow<T, C, S>& r, int64_t j) {
+    const C reset = sigmoid(r.sum(0, j)), z = sigmoid(r.sum(1, j)), of_h = r.of_h(2, j);
+    const C n = tanh(r.of_x(2, j) + reset * of_h);
     r.out[j] = r.h[j] = static_cast<T>(n + z * (static_cast<C>(r.h[j]) - n));
     if constexpr (keeps) {
       r.keep(0, j, reset);

@@ -119,6 +119,7 @@ class Forward : public BoundKernel {
                                         target<T>(call_.out),
                                         target<T>(call_.gates),
                                         target<T>(call_.memory),
+                                        width,
                                         width};
     for (int64_t k = 0; k < rows_.steps(); ++k) {
       const int64_t begin = rows_.begin(k), position = rows_.position(k);

@@ -20,6 +20,8 @@
 #include "espalier/ops/matmul/cuda/cublaslt_product.h"
 #include "espalier/ops/matmul/cuda/measuring.h"
 #include "espalier/ops/matmul/gemm_choice.h"
+#include "espalier/ops/ops.h"
+#include "espalier/ops/recurrent/recurrence.h"
 #include "gpu_testing.h"
 #include "replica_programs.h"
 #include "testing.h"
@@ -192,6 +194,20 @@ BOOST_AUTO_TEST_CASE(profilers_see_the_names_of_ops) {
   BOOST_TEST(std::ranges::count(ranges, "Espalier/step/fused") > 1);
   (void)exp(Variable(ones({100}).to(gpu()))).value();
   BOOST_TEST(emulated::recorded_ranges().empty());  // not recorded any more
+}
+
+BOOST_AUTO_TEST_CASE(the_steps_of_a_recurrence_are_one_launch) {
+  const auto launches = [](int64_t steps, int64_t width) {
+    const auto leaf = [](const Shape& shape) { return variable(zeros(shape).to(gpu())); };
+    const Variable x = leaf({steps, 3, 4 * width}), h = leaf({3, width}), c = leaf({3, width});
+    const RecurrenceOutputs out = recurrence({x, leaf({4 * width, width}), h, c}, {});
+    (void)out.h.value();
+    const uint64_t before = emulated::counters().launches;
+    (void)sum(out.h).gradient(x).value();
+    return emulated::counters().launches - before;
+  };
+  BOOST_TEST(launches(9, 16) == launches(4, 16));
+  BOOST_TEST(launches(9, 17) > launches(4, 17));  // rows that are not aligned
 }
 
 BOOST_AUTO_TEST_CASE(feeds_do_not_wait_for_each_other_s_copies) {

@@ -1,14 +1,14 @@
-// Recurrences: for each step a product with the weights by cuBLASLt, and one kernel for the gates of all
-// rows.
+// Recurrences: one persistent kernel for all steps where there is such a kernel; elsewhere for each step a
+// product with the weights by cuBLASLt, and one kernel for the gates of all rows.
 #include <vector>
 
 #include "espalier/core/workspace.h"
-#include "espalier/ops/cuda/contiguous_input.h"
 #include "espalier/ops/cuda/elements.cuh"
 #include "espalier/ops/cuda/kernels.h"
 #include "espalier/ops/matmul/cuda/cublaslt_product.h"
+#include "espalier/ops/recurrent/cuda/persistent_recurrence.h"
+#include "espalier/ops/recurrent/cuda/recurrence_operands.h"
 #include "espalier/ops/recurrent/gates.h"
-#include "espalier/ops/recurrent/recurrence_call.h"
 
 namespace espalier::cu {
 
@@ -112,30 +112,6 @@ __global__ void __launch_bounds__(threads_in_block)
   }
 }
 
-template <class T>
-T* target(Tensor* tensor) {
-  return tensor ? static_cast<T*>(tensor->address()) : nullptr;
-}
-void copy_or_zero(const Tensor* from, Tensor& to) { from ? copy_elements(*from, to) : zero_elements(to); }
-
-/// An operand that may be absent, contiguous.
-class Operand {
- public:
-  explicit Operand(const Tensor* given) {
-    if (given) input_.emplace(*given);
-  }
-  void refresh() {
-    if (input_) input_->refresh();
-  }
-  template <class T>
-  const T* start(const T* otherwise = nullptr) const {
-    return input_ ? static_cast<const T*>(input_->address()) : otherwise;
-  }
-
- private:
-  std::optional<ContiguousInput> input_;
-};
-
 /// The products of the steps: the first rows of one tensor times the weights, into the first rows of another.
 class StepProducts {
  public:
@@ -209,6 +185,7 @@ class Forward : public BoundKernel {
                                                   target<T>(call_.out),
                                                   target<T>(call_.gates),
                                                   target<T>(call_.memory),
+                                                  width,
                                                   width};
     for (int64_t k = 0; k < rows_.steps(); ++k) {
       const int64_t n = rows_.rows(k) * width;
@@ -220,7 +197,7 @@ class Forward : public BoundKernel {
 
   const ForwardCall call_;
   const StepRows rows_;
-  Operand x_, bias_ih_, bias_hh_, lengths_;
+  OptionalInput x_, bias_ih_, bias_hh_, lengths_;
   Tensor s_, zeros_;
   StepProducts products_;
 };
@@ -244,7 +221,7 @@ class Backward : public BoundKernel {
         products_(rows_, sums_, *call.in.weight, *call.of_h, false, Cell::separate_sums ? 1 : 0, workspace) {}
 
   void run(RandomStream) override {
-    for (Operand* each : {&h_, &c_, &out_, &gates_, &memory_, &of_out_, &lengths_}) each->refresh();
+    for (OptionalInput* each : {&h_, &c_, &out_, &gates_, &memory_, &of_out_, &lengths_}) each->refresh();
     zero_elements(zeros_);
     copy_or_zero(call_.of_last_h, *call_.of_h);
     if (call_.of_c) copy_or_zero(call_.of_last_c, *call_.of_c);
@@ -279,7 +256,7 @@ class Backward : public BoundKernel {
  private:
   const BackwardCall call_;
   const StepRows rows_;
-  Operand h_, c_, out_, gates_, memory_, of_out_, lengths_;
+  OptionalInput h_, c_, out_, gates_, memory_, of_out_, lengths_;
   Tensor sums_, zeros_;
   StepProducts products_;
 };
@@ -307,7 +284,10 @@ Bound bind_cells(const Call& call, const Tensor& out, const BindContext& context
 
 Bound bind_forward(const Op& op, const KernelCall& call, const BindContext& context) {
   const ForwardCall own = forward_call_of(op, call);
-  if (own.out->elements() > 0) return bind_cells<Forward>(own, *own.out, context);
+  if (own.out->elements() > 0) {
+    if (Bound persistent = bind_persistent_recurrence(own, context)) return persistent;
+    return bind_cells<Forward>(own, *own.out, context);
+  }
   return bound([own](RandomStream) {
     copy_elements(*own.in.h, *own.last_h);
     if (own.last_c) copy_elements(*own.in.c, *own.last_c);
@@ -315,7 +295,10 @@ Bound bind_forward(const Op& op, const KernelCall& call, const BindContext& cont
 }
 Bound bind_backward(const Op& op, const KernelCall& call, const BindContext& context) {
   const BackwardCall own = backward_call_of(op, call);
-  if (own.of_x->elements() > 0) return bind_cells<Backward>(own, *own.of_x, context);
+  if (own.of_x->elements() > 0) {
+    if (Bound persistent = bind_persistent_recurrence(own, context)) return persistent;
+    return bind_cells<Backward>(own, *own.of_x, context);
+  }
   return bound([own](RandomStream) {
     copy_or_zero(own.of_last_h, *own.of_h);
     if (own.of_c) copy_or_zero(own.of_last_c, *own.of_c);
