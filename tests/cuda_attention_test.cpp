@@ -108,6 +108,20 @@ BOOST_AUTO_TEST_CASE(masks) {
   check(s, {.dropout = 0.4}, "dropout");
 }
 
+BOOST_AUTO_TEST_CASE(several_tiles) {
+  // Tiles of one width have 64 or 128 rows, of others they meet on the diagonal.
+  for (const Sizes& s : {Sizes{1, 2, 1, 150, 150, 64, 64}, Sizes{1, 1, 1, 140, 200, 40, 24},
+                         Sizes{1, 1, 1, 70, 100, 96, 128}}) {
+    const std::string what = "width " + std::to_string(s.width) + ", ";
+    check(s, {.causal = true}, what + "causal");
+    check(s, {.causal = true, .past = 50, .scale = -0.2}, what + "causal, after 50 others, scaled below 0");
+    check(s, {.mask = Variable(booleans({s.queries, s.keys}, 3)), .causal = true, .dropout = 0.3},
+          what + "masks and dropout");
+  }
+  check({1, 1, 1, 150, 40, 64, 64}, {.causal = true}, "more queries than keys");
+  check({1, 1, 1, 20, 20, 64, 64}, {.causal = true, .scale = 0.0}, "scaled by 0");
+}
+
 BOOST_AUTO_TEST_CASE(queries_that_see_nothing) {
   Tensor mask = booleans({70, 90}, 1000000);
   for (int64_t k = 0; k < 90; ++k) mask.at<bool>({3, k}) = false;

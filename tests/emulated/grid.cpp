@@ -108,6 +108,7 @@ class Block {
   std::vector<unsigned char> shared_;
   size_t shared_bytes_ = 0;
   std::vector<LaneOperands> lane_operands_ = std::vector<LaneOperands>(1024);
+  std::vector<PendingCopies> pending_copies_ = std::vector<PendingCopies>(1024);  ///< of each thread
 };
 
 Block* running = nullptr;
@@ -167,6 +168,7 @@ bool Block::run() {
   running = this;
   the_device.shared = shared();
   the_device.lane_operands = lane_operands_.data();
+  the_device.pending_copies = pending_copies_.data();
   the_device.block = index_;
   the_device.block_size = size_;
   if (begun_) ready_ = std::exchange(asleep_, {}), ready_begin_ = 0;
@@ -177,6 +179,7 @@ bool Block::run() {
 }
 
 void Block::abandon() {
+  for (PendingCopies& pending : pending_copies_) pending.clear();
   free_.clear();
   for (auto& fiber : fibers_) {
     fiber->restart();
@@ -188,6 +191,10 @@ std::string Block::complaint() {
   if (!complaint_.empty()) {
     abandon();
     return std::exchange(complaint_, {});
+  }
+  if (std::ranges::any_of(pending_copies_, [](const PendingCopies& pending) { return !pending.empty(); })) {
+    for (PendingCopies& pending : pending_copies_) pending.clear();
+    return "a thread ended before copies to shared memory that it had begun";
   }
   const auto* guard = shared() + shared_bytes_;
   if (std::any_of(guard, guard + guard_bytes, [](unsigned char byte) { return byte != uninitialized; }))

@@ -90,6 +90,28 @@ __global__ void pass_on(unsigned* turn, unsigned* had, unsigned rounds) {
 
 __global__ void trap() { __trap(); }
 
+/// What a copy's target holds before and after it is awaited, and what a copy of nothing leaves.
+__global__ void copies_beside(const unsigned* from, unsigned* before, unsigned* after, unsigned* empty) {
+  __shared__ __align__(16) unsigned values[64][4];
+  const unsigned i = threadIdx.x;
+  for (unsigned k = 0; k < 4; ++k) values[i][k] = 5;
+  emulated::copy_async(values[i], from + 4 * i, 16, i % 2 == 0 ? 16 : 0);
+  before[i] = values[i][1];
+  emulated::await_copies();
+  __syncthreads();
+  after[i] = values[i ^ 2][1];
+  empty[i] = values[i ^ 1][1];
+}
+__global__ void copies_from_odd_addresses(const unsigned* from) {
+  __shared__ __align__(16) unsigned values[4];
+  emulated::copy_async(values, from + 1, 16, 16);
+  emulated::await_copies();
+}
+__global__ void copies_not_awaited(const unsigned* from) {
+  __shared__ __align__(16) unsigned values[4];
+  emulated::copy_async(values, from, 16, 16);
+}
+
 __global__ void shuffles(int* up, int* down, int* across, int* from, unsigned* ballots, long long* wide) {
   const auto lane = static_cast<int>(threadIdx.x);
   up[lane] = __shfl_up_sync(0xffffffffu, lane, 3, 8);
@@ -289,6 +311,28 @@ BOOST_AUTO_TEST_CASE(misuse_is_found_and_stays) {
   const DeviceBuffer<int> x(std::vector<int>(64, -1));
   BOOST_TEST(run(half_leaves, 1, 64, nullptr, 0, x.data()) == cudaSuccess);
   BOOST_TEST(x.values()[0] == 62);
+}
+
+BOOST_AUTO_TEST_CASE(copies_to_shared_memory_arrive_when_they_are_awaited) {
+  std::vector<unsigned> numbers(4 * 64);
+  std::iota(numbers.begin(), numbers.end(), 100u);
+  const DeviceBuffer<unsigned> from(numbers), before(64), after(64), empty(64);
+  BOOST_TEST(run(copies_beside, 1, 64, nullptr, 0, from.data(), before.data(), after.data(), empty.data()) ==
+             cudaSuccess);
+  for (unsigned i = 0; i < 64; i += 2) {
+    BOOST_TEST(before.values()[i] == 0xCBCBCBCBu);
+    BOOST_TEST(after.values()[i] == numbers[4 * (i ^ 2) + 1]);
+    BOOST_TEST(empty.values()[i] == 0u);
+  }
+  for (auto* kernel : {copies_from_odd_addresses, copies_not_awaited}) {
+    emulated::reset();
+    BOOST_TEST(run(kernel, 1, 1, nullptr, 0, from.data()) == cudaSuccess);
+    BOOST_TEST(cudaDeviceSynchronize() == cudaErrorLaunchFailure);
+  }
+  emulated::reset();
+  BOOST_TEST(run(copies_beside, 1, 64, nullptr, 0, from.data(), before.data(), after.data(), empty.data()) ==
+             cudaSuccess);
+  BOOST_TEST(after.values()[0] == numbers[9]);
 }
 
 BOOST_AUTO_TEST_CASE(writes_beyond_an_allocation_are_found) {

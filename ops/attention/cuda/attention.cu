@@ -2,7 +2,7 @@
 // "FlashAttention-2" (2023), algorithms 1 and 2.
 #include <optional>
 
-#include "espalier/ops/attention/cuda/matrix_attention.cuh"
+#include "espalier/ops/attention/cuda/matrix_attention.h"
 #include "espalier/ops/attention/cuda/operands.cuh"
 #include "espalier/ops/attention/cuda/score_tile.cuh"
 #include "espalier/ops/cuda/kernels.h"
@@ -21,7 +21,7 @@ __device__ void mask_square(const DeviceAttention& a, int64_t head, int64_t quer
     for (int j = 0; j < 4; ++j) {
       const int64_t q = query + 4 * line + i, k = key + 4 * lane + j;
       square[i][j] = q < a.queries && k < a.keys
-                         ? a.masked<T>(head, q, k, square[i][j] * static_cast<C>(a.scale))
+                         ? a.masked<T>(a.masks_of<T>(head), q, k, square[i][j] * static_cast<C>(a.scale))
                          : -std::numeric_limits<C>::infinity();
     }
 }
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(tile_threads<C>)
       if (a.drops)
         for (int i = 0; i < 4; ++i)
           for (int j = 0; j < 4; ++j)
-            scores[i][j] *= a.factor<C>(head, query + 4 * line + i, key + 4 * lane + j);
+            scores[i][j] *= a.factor<C>(a.masks_of<T>(head), query + 4 * line + i, key + 4 * lane + j);
       add_product<false>(memory, scores, own_v, key, a.keys, column, a.value_width, sum);
     }
     for (int i = 0; i < 4; ++i) {
@@ -90,16 +90,27 @@ __global__ void __launch_bounds__(tile_threads<C>)
   }
 }
 
-/// Σ g · y of each query.
-template <class T, class C>
+/// The terms of each query, of logarithms in a unit of 1 / `unit`. Eight lanes have a row, of which they read
+/// V elements at once.
+template <class T, class C, int V>
 __global__ void __launch_bounds__(threads_in_block)
-    find_products(const T* __restrict__ g, const T* __restrict__ y, C* __restrict__ products, int64_t rows,
-                  int64_t width) {
-  for (int64_t row = grid_thread(); row < rows; row += grid_threads()) {
+    find_terms(const T* __restrict__ g, const T* __restrict__ y, const C* __restrict__ log_sums,
+               Several<C, 2>* __restrict__ terms, int64_t rows, int64_t width, C unit) {
+  constexpr int lanes = 8;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  // All lanes of a warp have as many turns.
+  for (int64_t first = grid_thread() / 32 * (32 / lanes); first < rows; first += grid_threads() / lanes) {
+    const int64_t row = first + static_cast<int>(threadIdx.x) % 32 / lanes;
     C sum = 0;
-    for (int64_t i = 0; i < width; ++i)
-      sum += static_cast<C>(g[row * width + i]) * static_cast<C>(y[row * width + i]);
-    products[row] = sum;
+    if (row < rows)
+      for (int64_t i = lane * V; i < width; i += lanes * V) {
+        const auto a = *reinterpret_cast<const Several<T, V>*>(g + row * width + i),
+                   b = *reinterpret_cast<const Several<T, V>*>(y + row * width + i);
+#pragma unroll
+        for (int k = 0; k < V; ++k) sum += static_cast<C>(a.at[k]) * static_cast<C>(b.at[k]);
+      }
+    sum = fold_lanes(sum, lanes, scalar::Add());
+    if (lane == 0 && row < rows) terms[row] = {{log_sums[row] * unit, sum}};
   }
 }
 
@@ -118,10 +129,11 @@ __device__ void find_slopes(TileMemory<C>& memory, const BackwardOperands<T, C>&
   for (int i = 0; i < 4; ++i) {
     const int64_t at = query + 4 * line + i, row = head * a.queries + at;
     const bool inside = at < a.queries;
-    const C log_sum = inside ? o.log_sums[row] : C(0), product = inside ? o.products[row] : C(0);
+    const Several<C, 2> terms = inside ? o.terms[row] : Several<C, 2>{};
+    const C log_sum = terms.at[0], product = terms.at[1];
     for (int j = 0; j < 4; ++j) {
       const C weight = exponential(weights[i][j], log_sum);
-      const C factor = a.factor<C>(head, at, key + 4 * lane + j);
+      const C factor = a.factor<C>(a.masks_of<T>(head), at, key + 4 * lane + j);
       slopes[i][j] = weight * (slopes[i][j] * factor - product) * static_cast<C>(a.scale);
       weights[i][j] = weight * factor;
     }
@@ -190,15 +202,6 @@ __global__ void __launch_bounds__(tile_threads<C>)
   }
 }
 
-Grid tiles_grid(int64_t rows, int64_t heads, int64_t columns, int tile, int threads) {
-  const auto number = [](int64_t n, int64_t most) {
-    return static_cast<unsigned>(std::max<int64_t>(1, std::min(n, most)));
-  };
-  return {dim3(number(divide_up(rows, tile), 1 << 30), number(heads, 1 << 15),
-               number(divide_up(columns, tile), 1 << 15)),
-          dim3(static_cast<unsigned>(threads))};
-}
-
 template <class F>
 Bound for_real(DType dtype, F&& f) {
   Bound result;
@@ -218,16 +221,13 @@ Bound bind_attention(const Op& op, const KernelCall& call) {
       const int64_t heads = a.batch * a.heads;
       auto* to = static_cast<T*>(out->address());
       auto* sums = static_cast<C*>(log_sums->address());
-      const bool launched = by_matrices<T>(a, [&]<int W, bool plain> {
-        if constexpr (sizeof(T) == 2)
-          launch(attend_by_matrices<T, W, plain>,
-                 tiles_grid(a.queries, heads, 1, matrix_rows, matrix_threads), o.template q<T>(),
-                 o.template k<T>(), o.template v<T>(), to, sums, a);
-      });
-      if (!launched)
-        launch(attend_kernel<T, C>,
-               tiles_grid(a.queries, heads, a.value_width, score_tile<C>, tile_threads<C>), o.template q<T>(),
-               o.template k<T>(), o.template v<T>(), to, sums, a);
+      if constexpr (sizeof(T) == 2)
+        if (by_matrices(a)) {
+          attend_by_matrices(a, o.template q<T>(), o.template k<T>(), o.template v<T>(), to, sums);
+          return;
+        }
+      launch(attend_kernel<T, C>, tiles_grid(a.queries, heads, score_tile<C>, tile_threads<C>, a.value_width),
+             o.template q<T>(), o.template k<T>(), o.template v<T>(), to, sums, a);
     });
   });
 }
@@ -242,38 +242,33 @@ Bound bind_attention_gradient(const Op& op, const KernelCall& call) {
     using C = Computed<T>;
     return bound([o = DeviceOperands(AttentionForm::of(op), call, 1, 6), g = ContiguousInput(*call.inputs[0]),
                   y = ContiguousInput(*call.inputs[4]), sums = ContiguousInput(log_sums),
-                  products = Tensor(log_sums.shape(), log_sums.dtype(), log_sums.device()),
+                  terms = Tensor({log_sums.elements(), 2}, log_sums.dtype(), log_sums.device()),
                   outputs = call.outputs](RandomStream) mutable {
       const DeviceAttention a = o.refresh();
       g.refresh();
       y.refresh();
       sums.refresh();
-      auto* found = static_cast<C*>(products.address());
-      const BackwardOperands<T, C> all{static_cast<const T*>(g.address()),
-                                       o.template q<T>(),
-                                       o.template k<T>(),
-                                       o.template v<T>(),
-                                       static_cast<const C*>(sums.address()),
-                                       found};
-      const int64_t heads = a.batch * a.heads, rows = heads * a.queries;
-      launch(find_products<T, C>, grid_for(rows), all.g, static_cast<const T*>(y.address()), found, rows,
-             a.value_width);
+      const auto *own_g = static_cast<const T*>(g.address()), *own_y = static_cast<const T*>(y.address());
+      auto* of_rows = static_cast<Several<C, 2>*>(terms.address());
+      const BackwardOperands<T, C> all{own_g, o.template q<T>(), o.template k<T>(), o.template v<T>(),
+                                       of_rows};
+      const int64_t heads = a.batch * a.heads, key_heads = a.batch * a.key_heads, rows = heads * a.queries;
       auto *dq = static_cast<T*>(outputs[0]->address()), *dk = static_cast<T*>(outputs[1]->address()),
            *dv = static_cast<T*>(outputs[2]->address());
-      const int64_t key_heads = a.batch * a.key_heads;
-      const bool launched = by_matrices<T>(a, [&]<int W, bool plain> {
-        if constexpr (sizeof(T) == 2) {
-          launch(find_dq_by_matrices<T, W, plain>,
-                 tiles_grid(a.queries, heads, 1, matrix_rows, matrix_threads), all, dq, a);
-          launch(find_dk_dv_by_matrices<T, W, plain>,
-                 tiles_grid(a.keys, key_heads, 1, matrix_rows, matrix_threads), all, dk, dv, a);
+      const bool matrices = sizeof(T) == 2 && by_matrices(a);
+      const bool vectors = in_vectors<T>(own_g, a.value_width) && in_vectors<T>(own_y, a.value_width);
+      launch(vectors ? find_terms<T, C, vector_width<T>> : find_terms<T, C, 1>, grid_for(rows * 8), own_g,
+             own_y, static_cast<const C*>(sums.address()), of_rows, rows, a.value_width,
+             matrices ? static_cast<C>(log2_of_e) : C(1));
+      if constexpr (sizeof(T) == 2)
+        if (matrices) {
+          attend_back_by_matrices(a, all, dq, dk, dv);
+          return;
         }
-      });
-      if (launched) return;
-      launch(find_dq<T, C>, tiles_grid(a.queries, heads, a.width, score_tile<C>, tile_threads<C>), all, dq,
+      launch(find_dq<T, C>, tiles_grid(a.queries, heads, score_tile<C>, tile_threads<C>, a.width), all, dq,
              a);
       launch(find_dk_dv<T, C>,
-             tiles_grid(a.keys, key_heads, std::max(a.width, a.value_width), score_tile<C>, tile_threads<C>),
+             tiles_grid(a.keys, key_heads, score_tile<C>, tile_threads<C>, std::max(a.width, a.value_width)),
              all, dk, dv, a);
     });
   });

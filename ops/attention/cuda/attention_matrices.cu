@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(threads_in_block)
     const T *from = q + row * a.width, *to = k + (a.key_head(head) * a.keys + key) * a.width;
     C sum = 0;
     for (int64_t e = 0; e < a.width; ++e) sum += static_cast<C>(from[e]) * static_cast<C>(to[e]);
-    const C score = a.masked<T>(head, query, key, sum * static_cast<C>(a.scale));
+    const C score = a.masked<T>(a.masks_of<T>(head), query, key, sum * static_cast<C>(a.scale));
     const bool hidden = score == -std::numeric_limits<C>::infinity();
     out[i] = static_cast<T>(hidden ? C(0) : scalar::Exp()(score - log_sums[row]));
   }
@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(threads_in_block)
     find_factors(T* __restrict__ out, const __grid_constant__ DeviceAttention a, int64_t count) {
   for (int64_t i = grid_thread(); i < count; i += grid_threads()) {
     const int64_t row = divide(i, a.keys), head = divide(row, a.queries);
-    out[i] = static_cast<T>(a.factor<Computed<T>>(head, row - head * a.queries, i - row * a.keys));
+    out[i] =
+        static_cast<T>(a.factor<Computed<T>>(a.masks_of<T>(head), row - head * a.queries, i - row * a.keys));
   }
 }
 

@@ -1,7 +1,7 @@
 // The operands of an attention on a device: contiguous matrices, and masks where they are.
 #pragma once
 #include "espalier/core/kernel_registry.h"
-#include "espalier/ops/attention/cuda/score_tile.cuh"
+#include "espalier/ops/attention/cuda/device_attention.cuh"
 #include "espalier/ops/cuda/contiguous_input.h"
 
 namespace espalier::cu {

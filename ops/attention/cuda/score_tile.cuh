@@ -3,11 +3,7 @@
 // A block has (tile / 4)² threads; each holds a square of 4 × 4 elements, of rows 4 · its line and columns
 // 4 · its lane on. Lanes of a line follow each other in a warp.
 #pragma once
-#include <limits>
-
-#include "espalier/core/philox.h"
-#include "espalier/ops/attention/form.h"
-#include "espalier/ops/cuda/elements.cuh"
+#include "espalier/ops/attention/cuda/device_attention.cuh"
 
 namespace espalier::cu {
 
@@ -20,57 +16,6 @@ template <class C>
 inline constexpr int tile_threads = tile_lanes<C>* tile_lanes<C>;
 /// Columns of the operands of a product that shared memory holds at a time.
 inline constexpr int tile_depth = 16;
-
-/// An attention as a device has it. Matrices are contiguous.
-struct DeviceAttention {
-  int64_t batch, heads, key_heads, queries, keys, width, value_width;
-  double scale, kept;  ///< `kept`: the factor of weights that dropout keeps
-  int64_t past;
-  int threshold;  ///< of dropout
-  bool causal, drops;
-  const void* mask;  ///< booleans, or reals of the operands' type; null: none
-  bool mask_is_real;
-  StridedWalk mask_heads;  ///< the axes of the mask before the queries
-  int64_t mask_of_query, mask_of_key;
-  const bool* key_mask;  ///< [batch, keys]; null: none
-  const int64_t* dropout_keys;
-
-  /// The first head of a batch that a head is in has number head / heads.
-  __device__ int64_t key_head(int64_t head) const {
-    const int64_t row = divide(head, heads);
-    return row * key_heads + divide(head - row * heads, heads / key_heads);
-  }
-  /// How many keys the queries before `query_end` see, from the first one on.
-  __device__ int64_t seen(int64_t query_end) const {
-    return causal && query_end + past < keys ? query_end + past : keys;
-  }
-  /// The score of a query and a key that are there, of which `product` is the scaled product; −∞ if it does
-  /// not see the key.
-  template <class T>
-  __device__ Computed<T> masked(int64_t head, int64_t query, int64_t key, Computed<T> product) const {
-    constexpr Computed<T> hidden = -std::numeric_limits<Computed<T>>::infinity();
-    if (causal && key > query + past) return hidden;
-    if (key_mask && !key_mask[divide(head, heads) * keys + key]) return hidden;
-    if (!mask) return product;
-    const int64_t at = mask_heads.offset(head) + query * mask_of_query + key * mask_of_key;
-    if (mask_is_real) return product + static_cast<Computed<T>>(static_cast<const T*>(mask)[at]);
-    return static_cast<const bool*>(mask)[at] ? product : hidden;
-  }
-  /// The factor of dropout, as on the CPU.
-  template <class C>
-  __device__ C factor(int64_t head, int64_t query, int64_t key) const {
-    if (!drops) return C(1);
-    const int64_t number = key * ((queries + 3) / 4) + query / 4;
-    const philox::Block block = philox::block(static_cast<unsigned long long>(dropout_keys[head]), 0,
-                                              static_cast<unsigned long long>(number));
-    const int lane = static_cast<int>(query % 4);
-    const unsigned int word = lane == 0   ? block.word[0]
-                              : lane == 1 ? block.word[1]
-                              : lane == 2 ? block.word[2]
-                                          : block.word[3];
-    return philox::high_bits(word) < threshold ? static_cast<C>(kept) : C(0);
-  }
-};
 
 /// Shared memory of a block.
 template <class C>

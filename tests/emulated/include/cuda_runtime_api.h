@@ -2,6 +2,7 @@
 #pragma once
 #include <stddef.h>
 
+#include "emulated_async_copy.h"
 #include "emulated_device.h"
 #include "emulated_matrix_unit.h"
 #include "library_types.h"

@@ -93,7 +93,8 @@ struct Device {
   unsigned long long (*warp)(WarpOperation, unsigned mask, unsigned long long value, unsigned source);
   void (*trap)();
   void (*yield)();
-  void* lane_operands;  ///< of the running block, for emulated_matrix_unit.h
+  void* lane_operands;   ///< of the running block, for emulated_matrix_unit.h
+  void* pending_copies;  ///< of the running block, for emulated_async_copy.h
 };
 
 #ifdef __CUDACC_RTC__

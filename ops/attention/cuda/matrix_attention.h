@@ -1,0 +1,61 @@
+// Attention of 16-bit elements by tensor cores: Dao, "FlashAttention-2" (2023), algorithms 1 and 2.
+//
+// Each of the four warps of a block has the operands and the sums of 16 or 32 rows in its registers, and
+// walks over tiles of rows of the other operands. Shared memory holds two of these: one is computed with
+// while the other one is copied. Weights are rounded to 16 bits before they are multiplied.
+#pragma once
+#include <algorithm>
+
+#include "espalier/core/cuda/launch.h"
+#include "espalier/ops/attention/cuda/device_attention.cuh"
+#include "espalier/ops/cuda/matrix_unit.cuh"
+
+namespace espalier::cu {
+
+/// The greatest width of heads.
+inline constexpr int64_t matrix_width = 128;
+
+/// Whether tensor cores can compute this attention. Of 16-bit elements.
+inline bool by_matrices(const DeviceAttention& a) {
+  return std::max(a.width, a.value_width) <= matrix_width &&
+         limits().architecture >= least_capability_of_matrix_unit;
+}
+
+/// Launches them. T: Float16 and BFloat16.
+template <class T>
+void attend_by_matrices(const DeviceAttention& a, const T* q, const T* k, const T* v, T* out,
+                        float* log_sums);
+/// The terms of `o` are in units of log(2).
+template <class T>
+void attend_back_by_matrices(const DeviceAttention& a, const BackwardOperands<T, float>& o, T* dq, T* dk,
+                             T* dv);
+
+/// One block for each tile of rows (x), of each head (y), and for each tile of columns (z).
+inline Grid tiles_grid(int64_t rows, int64_t heads, int tile, int threads, int64_t columns = 1) {
+  const auto number = [](int64_t n, int64_t most) {
+    return static_cast<unsigned>(std::max<int64_t>(1, std::min(n, most)));
+  };
+  return {dim3(number(divide_up(rows, tile), 1 << 30), number(heads, 1 << 15),
+               number(divide_up(columns, tile), 1 << 15)),
+          dim3(static_cast<unsigned>(threads))};
+}
+
+/// Calls f with the compile-time width that has room for the heads', and whether there are masks or dropout.
+template <class F>
+void of_width(const DeviceAttention& a, F&& f) {
+  const int64_t width = std::max(a.width, a.value_width);
+  if (a.mask || a.key_mask || a.drops) {
+    if (width <= 64)
+      f.template operator()<64, true>();
+    else
+      f.template operator()<128, true>();
+  } else if (width <= 32) {
+    f.template operator()<32, false>();
+  } else if (width <= 64) {
+    f.template operator()<64, false>();
+  } else {
+    f.template operator()<128, false>();
+  }
+}
+
+}  // namespace espalier::cu
