@@ -1,4 +1,4 @@
-// Attention of 16-bit elements on a GPU, by tensor cores, beside that of floats on the CPU.
+// Attention on a GPU, of 16-bit elements by tensor cores, beside that of floats on the CPU.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -55,8 +55,13 @@ std::vector<Tensor> results(const std::vector<Tensor>& operands, const Tensor& s
   return all;
 }
 
-void check(const Sizes& s, const AttentionOptions& options, const std::string& what) {
-  for (const auto& [dtype, tolerance] : {std::pair{esp::float16, 4e-3}, std::pair{esp::bfloat16, 3e-2}}) {
+using Tolerances = std::vector<std::pair<esp::DType, double>>;
+const Tolerances halves{{esp::float16, 4e-3}, {esp::bfloat16, 3e-2}},
+    reals{{esp::float32, 1e-5}, {esp::float64, 1e-5}};  // beside floats
+
+void check(const Sizes& s, const AttentionOptions& options, const std::string& what,
+           const Tolerances& types = halves) {
+  for (const auto& [dtype, tolerance] : types) {
     // Numbers that 16 bits hold.
     const auto operand = [&, dtype = dtype](int64_t heads, int64_t rows, int64_t width, uint64_t which) {
       return numbers({s.batch, heads, rows, width}, -1, 1, which).to(dtype).to(esp::float32);
@@ -120,6 +125,16 @@ BOOST_AUTO_TEST_CASE(several_tiles) {
   }
   check({1, 1, 1, 150, 40, 64, 64}, {.causal = true}, "more queries than keys");
   check({1, 1, 1, 20, 20, 64, 64}, {.causal = true, .scale = 0.0}, "scaled by 0");
+}
+
+BOOST_AUTO_TEST_CASE(without_tensor_cores) {
+  for (const Sizes& s : {Sizes{1, 2, 1, 70, 100, 80, 12}, Sizes{1, 1, 1, 66, 40, 7, 33}}) {
+    const std::string what = "width " + std::to_string(s.width) + ", ";
+    check(s, {}, what + "all", reals);
+    check(s, {.causal = true, .past = 10}, what + "causal, after 10 others", reals);
+    check(s, {.mask = Variable(booleans({s.queries, s.keys}, 3)), .dropout = 0.3}, what + "masks and dropout",
+          reals);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(queries_that_see_nothing) {

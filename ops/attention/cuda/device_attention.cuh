@@ -8,7 +8,22 @@
 
 namespace espalier::cu {
 
-inline constexpr float log2_of_e = 1.44269504088896340736f;
+inline constexpr float log2_of_e = 1.44269504088896340736f, log_of_2 = 0.693147180559945309417f;
+
+/// Scores of float are in units of log(2), so that their exponentials are powers of two.
+template <class C>
+inline constexpr C score_unit = sizeof(C) == 4 ? log2_of_e : 1;
+
+/// 2 to the power of x, with a relative error of 2^-22; 0 for −∞.
+__device__ __forceinline__ float exp2_of(float x) {
+#ifdef ESPALIER_EMULATED_CUDA
+  return __builtin_exp2f(x);
+#else
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
 
 /// What hides scores and drops weights of one head.
 struct HeadMasks {
@@ -88,7 +103,7 @@ struct DeviceAttention {
 template <class T, class C>
 struct BackwardOperands {
   const T *g, *q, *k, *v;
-  /// Of each query: the logarithm of its sum of exponentials, and Σ g · y.
+  /// Of each query: the logarithm of its sum of exponentials, in the unit of scores, and Σ g · y.
   const Several<C, 2>* terms;
 };
 

@@ -25,18 +25,16 @@ inline bool by_matrices(const DeviceAttention& a) {
 template <class T>
 void attend_by_matrices(const DeviceAttention& a, const T* q, const T* k, const T* v, T* out,
                         float* log_sums);
-/// The terms of `o` are in units of log(2).
 template <class T>
 void attend_back_by_matrices(const DeviceAttention& a, const BackwardOperands<T, float>& o, T* dq, T* dk,
                              T* dv);
 
-/// One block for each tile of rows (x), of each head (y), and for each tile of columns (z).
+/// One block for each tile of rows (x), of each head (y), and for each of so many tiles of columns (z).
 inline Grid tiles_grid(int64_t rows, int64_t heads, int tile, int threads, int64_t columns = 1) {
   const auto number = [](int64_t n, int64_t most) {
     return static_cast<unsigned>(std::max<int64_t>(1, std::min(n, most)));
   };
-  return {dim3(number(divide_up(rows, tile), 1 << 30), number(heads, 1 << 15),
-               number(divide_up(columns, tile), 1 << 15)),
+  return {dim3(number(divide_up(rows, tile), 1 << 30), number(heads, 1 << 15), number(columns, 1 << 15)),
           dim3(static_cast<unsigned>(threads))};
 }
 

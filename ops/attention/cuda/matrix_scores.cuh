@@ -9,18 +9,6 @@
 namespace espalier::cu {
 
 inline constexpr float hidden_score = -std::numeric_limits<float>::infinity();
-inline constexpr float log_of_2 = 0.693147180559945309417f;
-
-/// 2 to the power of x, with a relative error of 2^-22; 0 for −∞.
-__device__ __forceinline__ float exp2_of(float x) {
-#ifdef ESPALIER_EMULATED_CUDA
-  return __builtin_exp2f(x);
-#else
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#endif
-}
 
 /// How products become scores, in units of log(2). In attention without masks the left operand is negated for
 /// a negative scale, so that the largest product has the largest score: `factor` is above 0.
