@@ -105,6 +105,13 @@ bool is_winograd_faster(const ConvolutionSizes& s) {
   return 0.5 * (all * side * side / windows) + 22 / all < 0.85;
 }
 
+/// Whether kernels are longer than x, so that a window may reach beyond both ends of it.
+bool are_kernels_longer(const ConvolutionSizes& s) {
+  for (size_t i = 0; i < most_convolution_axes; ++i)
+    if ((s.kernel[i] - 1) * s.dilation[i] + 1 > s.in[i]) return true;
+  return false;
+}
+
 /// One of the three primitives, and the layouts that it takes.
 class Description {
  public:
@@ -119,6 +126,8 @@ class Description {
     const auto type = wide ? memory::data_type::f32 : memory::data_type::bf16;
     plain = {as_it_lies(s, type, x, strides.x), as_it_lies(s, type, kernels, strides.kernels),
              as_it_lies(s, type, y, strides.y)};
+    if (!wide && result == ConvolutionResult::kernels && are_kernels_longer(s))
+      throw dnnl::error(dnnl_unimplemented, "gradients of such kernels are wrong with AMX, oneDNN 2.6");
     const Layouts any{any_layout(type, x), any_layout(type, kernels), any_layout(type, y)};
     if (wide && is_winograd_faster(s) && can_choose(s, result, any, dnnl::algorithm::convolution_winograd)) return;
     const auto direct = dnnl::algorithm::convolution_direct;
