@@ -123,7 +123,7 @@ void convolve_by_columns(const S& s, const Tensor& x, const Tensor& kernels, Ten
     for (int64_t i = 0; i < s.batch; ++i)
       for (int64_t g = 0; g < s.groups; ++g) {
         to_columns(s, parts.image(i, g), parts.windows);
-        run_gemm(product, parts.kernels(g), parts.windows, parts.result(i, g), GemmLibrary::openblas);
+        run_gemm(product, parts.kernels(g), parts.windows, parts.result(i, g), ready_library());
       }
   });
 }
@@ -136,7 +136,7 @@ void convolve_back_by_columns(const S& s, const Tensor& y, const Tensor& kernels
     const Gemm product{x.dtype(), true, false, m, n, k, m, n, n};
     for (int64_t i = 0; i < s.batch; ++i)
       for (int64_t g = 0; g < s.groups; ++g) {
-        run_gemm(product, parts.kernels(g), parts.result(i, g), parts.windows, GemmLibrary::openblas);
+        run_gemm(product, parts.kernels(g), parts.result(i, g), parts.windows, ready_library());
         add_columns(s, parts.windows, parts.image(i, g));
       }
   });
@@ -151,7 +151,7 @@ void correlate_by_columns(const S& s, const Tensor& x, const Tensor& y, Tensor& 
       for (int64_t g = 0; g < s.groups; ++g) {
         to_columns(s, parts.image(i, g), parts.windows);
         const Gemm product{x.dtype(), false, true, m, n, k, k, k, n, 1, i == 0 ? 0.0 : 1.0};
-        run_gemm(product, parts.result(i, g), parts.windows, parts.kernels(g), GemmLibrary::openblas);
+        run_gemm(product, parts.result(i, g), parts.windows, parts.kernels(g), ready_library());
       }
   });
 }

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "espalier/core/cpu/parallel.h"
+#include "espalier/core/cpu/vectorize.h"
 #include "espalier/core/error.h"
 
 namespace espalier {
@@ -60,6 +61,12 @@ std::string_view name(GemmLibrary library) {
     case GemmLibrary::onednn_inner: return "oneDNN-inner-product";
   }
   return "";
+}
+
+GemmLibrary ready_library() {
+  static const bool is_known = vector_level() == VectorLevel::baseline ||
+                               std::string_view(openblas_get_corename()) != "Prescott";  // its last resort
+  return is_known ? GemmLibrary::openblas : GemmLibrary::onednn;
 }
 
 // Both libraries ask OpenMP.

@@ -15,6 +15,9 @@ enum class GemmLibrary : uint8_t { openblas, onednn, onednn_matmul, onednn_packe
 /// Returns true for those that read a packed b.
 constexpr bool packs(GemmLibrary library) { return library >= GemmLibrary::onednn_packed; }
 std::string_view name(GemmLibrary library);
+/// The library for products that are computed once, which must not first generate code: OpenBLAS. On a
+/// processor that is newer than it, OpenBLAS takes kernels for SSE3, and it is oneDNN.
+GemmLibrary ready_library();
 
 /// What a library may do with the product before it writes the result. run_gemm ignores it.
 /// `accumulate`: adds the product to the output, by beta or from a separate buffer.

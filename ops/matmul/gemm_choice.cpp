@@ -169,7 +169,7 @@ bool GemmChoices::may_be_primitive(const Gemm& gemm, int threads) {
 }
 
 GemmLibrary GemmChoices::find_or_guess(const Gemm& gemm) {
-  if (takes_ready_code(gemm)) return GemmLibrary::openblas;
+  if (takes_ready_code(gemm)) return ready_library();
   if (const auto known = find(gemm)) return *known;
   if (!gemm.keeps_b) return GemmLibrary::onednn;
   Gemm plain = gemm;
