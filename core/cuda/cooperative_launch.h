@@ -46,23 +46,34 @@ class BlockBarrier {
   __device__ void arrive() {
     awaited_ += blocks_;
     __syncthreads();
-    if (threadIdx.x != 0) return;
-    __threadfence();
-    atomicAdd(arrived_, 1u);
+    if (threadIdx.x == 0) add_one();
   }
   __device__ void wait() {
-    if (threadIdx.x == 0) {
-      while (static_cast<int>(*static_cast<volatile unsigned*>(arrived_) - awaited_) < 0) {
-#ifdef ESPALIER_EMULATED_CUDA
-        __nanosleep(0);  // there, blocks run in turn
-#endif
-      }
-      __threadfence();
-    }
+    if (threadIdx.x == 0)
+      while (static_cast<int>(arrived() - awaited_) < 0) continue;
     __syncthreads();
   }
 
  private:
+  /// Releases what the threads of the block have written: PTX ISA, 8.
+  __device__ void add_one() {
+#ifdef ESPALIER_EMULATED_CUDA
+    atomicAdd(arrived_, 1u);
+#else
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(arrived_) : "memory");
+#endif
+  }
+  __device__ unsigned arrived() const {
+#ifdef ESPALIER_EMULATED_CUDA
+    __nanosleep(0);  // blocks run in turn
+    return *arrived_;
+#else
+    unsigned count;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(count) : "l"(arrived_) : "memory");
+    return count;
+#endif
+  }
+
   unsigned* arrived_;
   unsigned blocks_, awaited_ = 0;
 };

@@ -26,23 +26,23 @@ ESPALIER_HD C tanh(C x) {
   }
 }
 
-/// Where one row of a step lies. Gates are `width` apart, those of s `s_width`. C is the type to compute in,
-/// S that of the product with the state.
+/// Where one row of a step lies. Gates that are kept are `width` apart, those of operands `in_width`. C is
+/// the type to compute in, S that of the product with the state.
 template <class T, class C, class S = T>
 struct ForwardRow {
-  const T* x;                  ///< gates · width: the product with the inputs
-  const S* s;                  ///< gates · s_width: the product with the state
-  const T *bias_ih, *bias_hh;  ///< gates · width
-  T *h, *c;                    ///< the state before, which becomes that after; c of an LSTM alone
-  T* out;                      ///< the state after
-  T *gates, *memory;           ///< what derivatives need, if that is kept
-  int64_t width, s_width;
+  const T* x;  ///< gates: the product with the inputs
+  const S* s;  ///< gates: the product with the state
+  const T *bias_ih, *bias_hh;
+  T *h, *c;           ///< the state before, which becomes that after; c of an LSTM alone
+  T* out;             ///< the state after
+  T *gates, *memory;  ///< what derivatives need, if that is kept
+  int64_t width, in_width;
 
   ESPALIER_HD C of_x(int64_t gate, int64_t j) const {
-    return static_cast<C>(x[gate * width + j]) + static_cast<C>(bias_ih[gate * width + j]);
+    return static_cast<C>(x[gate * in_width + j]) + static_cast<C>(bias_ih[gate * in_width + j]);
   }
   ESPALIER_HD C of_h(int64_t gate, int64_t j) const {
-    return static_cast<C>(s[gate * s_width + j]) + static_cast<C>(bias_hh[gate * width + j]);
+    return static_cast<C>(s[gate * in_width + j]) + static_cast<C>(bias_hh[gate * in_width + j]);
   }
   /// A gate's sum of both products and biases.
   ESPALIER_HD C sum(int64_t gate, int64_t j) const { return of_x(gate, j) + of_h(gate, j); }
@@ -61,9 +61,9 @@ struct BackwardRow {
   const T* of_out;  ///< the gradient of the state in the output
   T *dh, *dc;       ///< those of the state after, which become those of the state before
   T *of_x, *of_sums;
-  int64_t width;
+  int64_t width, in_width;  ///< how far apart the gates of the gradients are, and those of the forward pass
 
-  ESPALIER_HD C gate(int64_t g, int64_t j) const { return static_cast<C>(gates[g * width + j]); }
+  ESPALIER_HD C gate(int64_t g, int64_t j) const { return static_cast<C>(gates[g * in_width + j]); }
   ESPALIER_HD C arrived(int64_t j) const { return static_cast<C>(dh[j]) + static_cast<C>(of_out[j]); }
   ESPALIER_HD void put(int64_t g, int64_t j, C value) const { of_x[g * width + j] = static_cast<T>(value); }
 };

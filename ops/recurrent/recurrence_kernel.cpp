@@ -194,6 +194,7 @@ class Backward : public BoundKernel {
               target<T>(call_.of_c),
               target<T>(call_.of_x),
               target<T>(call_.of_sums),
+              width_,
               width_};
     for (int64_t k = rows_.steps(); k-- > 0;) step(k);
   }

@@ -61,26 +61,53 @@ struct PersistentSteps {
 
 template <class T>
 struct PersistentForward : PersistentSteps<T> {
-  gates::ForwardRow<T, Computed<T>, float> first;  ///< without s
+  gates::ForwardRow<T, Computed<T>, float> first;  ///< without s; biases may be null
   const T* h;                                      ///< the initial state
 };
 template <class T>
 struct PersistentBackward : PersistentSteps<T> {
-  gates::BackwardRow<T, Computed<T>> first;
-  const T *h, *c;   ///< the initial states
-  const T* of_out;  ///< null if there is none
-  T* h_before;      ///< an output
+  gates::BackwardRow<T, Computed<T>> first;  ///< whose of_out may be null
+  const T *h, *c;                            ///< the initial states
+  T* h_before;                               ///< an output
 };
 
-/// Brings what is read soon into the L2 cache.
-template <class T>
-__device__ __forceinline__ void prefetch(const T* address) {
-#ifndef ESPALIER_EMULATED_CUDA
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-#else
-  static_cast<void>(*static_cast<const volatile unsigned char*>(static_cast<const void*>(address)));
-#endif
-}
+/// A unit of a row in a step. Its operands are loaded before they are needed: those of a block's first rows
+/// while it waits for others.
+template <class T, class Cell>
+struct ForwardUnit {
+  T x[Cell::gates], h, c;
+
+  __device__ __forceinline__ void load(const PersistentForward<T>& p, int64_t k, int64_t b, int64_t unit) {
+#pragma unroll
+    for (int gate = 0; gate < Cell::gates; ++gate)
+      x[gate] = p.first.x[((p.table.begin(k) + b) * Cell::gates + gate) * p.width + unit];
+    h = p.first.h[b * p.width + unit];
+    if constexpr (Cell::has_c) c = p.first.c[b * p.width + unit];
+  }
+  /// With the sums of the product and the biases.
+  __device__ __forceinline__ void finish(const PersistentForward<T>& p, int64_t k, int64_t b, int64_t unit,
+                                         const float* sums, const T* bias_ih, const T* bias_hh) {
+    const int64_t row = p.table.begin(k) + b, own = row * p.width + unit;
+    const bool keeps = p.first.gates != nullptr;
+    T* const gates = keeps ? p.first.gates + row * p.width * Cell::gates + unit : nullptr;
+    T* const memory = keeps ? p.first.memory + own : nullptr;
+    if (!p.table.counts(k, b)) {
+      p.first.out[own] = T(0);
+      if (!keeps) return;
+      for (int gate = 0; gate < Cell::gates; ++gate) gates[gate * p.width] = T(0);
+      *memory = T(0);
+      return;
+    }
+    const gates::ForwardRow<T, Computed<T>, float> at{
+        x, sums, bias_ih, bias_hh, &h, &c, p.first.out + own, gates, memory, p.width, 1};
+    if (keeps)
+      Cell::template forward<true>(at, 0);
+    else
+      Cell::template forward<false>(at, 0);
+    p.first.h[b * p.width + unit] = h;
+    if constexpr (Cell::has_c) p.first.c[b * p.width + unit] = c;
+  }
+};
 
 template <class T, class Product, class Cell>
 __global__ void __launch_bounds__(resident_threads)
@@ -88,112 +115,100 @@ __global__ void __launch_bounds__(resident_threads)
   constexpr int columns = Cell::gates * units_of_block;
   unsigned char* const weights = dynamic_shared<unsigned char>();
   unsigned char* const scratch = weights + p.weight_bytes;
-  const int64_t width = p.width, unit = p.first_unit();
+  const int64_t width = p.width, first_unit = p.first_unit();
   Product::keep_weights(weights, width, [&](int column, int64_t k) {
-    const int64_t j = unit + column % units_of_block, gate = column / units_of_block;
-    return j < width && k < width ? p.weight[(gate * width + j) * width + k] : T(0);
+    const int64_t unit = first_unit + column % units_of_block, gate = column / units_of_block;
+    return unit < width && k < width ? p.weight[(gate * width + unit) * width + k] : T(0);
   });
-  __syncthreads();
   const int row = static_cast<int>(threadIdx.x) / units_of_block;
-  const int j = static_cast<int>(threadIdx.x) % units_of_block;
+  const int column = static_cast<int>(threadIdx.x) % units_of_block;
+  const int64_t unit = first_unit + column;
+  T bias_ih[Cell::gates], bias_hh[Cell::gates];
+#pragma unroll
+  for (int gate = 0; gate < Cell::gates; ++gate) {
+    const bool any = p.first.bias_ih && unit < width;
+    bias_ih[gate] = any ? p.first.bias_ih[gate * width + unit] : T(0);
+    bias_hh[gate] = any ? p.first.bias_hh[gate * width + unit] : T(0);
+  }
+  __syncthreads();
   BlockBarrier barrier = p.barrier();
+  ForwardUnit<T, Cell> at;
+  const auto load = [&](int64_t k, int64_t b) {
+    if (b < p.end_row(k) && unit < width) at.load(p, k, b, unit);
+  };
+  load(0, p.first_row() + row);
   for (int64_t k = 0; k < p.table.steps; ++k) {
     if (k > 0) barrier.wait();
-    const int64_t begin = p.table.begin(k), end = p.end_row(k);
+    const int64_t end = p.end_row(k);
     for (int64_t tile = p.first_row(); tile < end; tile += resident_rows) {
+      const int64_t b = tile + row;
+      if (tile > p.first_row()) load(k, b);
       Product::multiply(scratch, weights, width, [&](int r) -> const T* {
-        const int64_t b = tile + r;
-        if (!p.table.counts(k, b)) return nullptr;
-        return p.table.counts(k - 1, b) ? p.first.out + (p.table.begin(k - 1) + b) * width : p.h + b * width;
+        if (!p.table.counts(k, tile + r)) return nullptr;
+        return p.table.counts(k - 1, tile + r) ? p.first.out + (p.table.begin(k - 1) + tile + r) * width
+                                               : p.h + (tile + r) * width;
       });
       __syncthreads();
-      const int64_t b = tile + row;
-      if (b < end && unit + j < width) {
-        const PartialSums<columns> sums{reinterpret_cast<float*>(scratch)};
-        gates::ForwardRow<T, Computed<T>, float> at = p.first;
-        const int64_t own = (begin + b) * width + unit;
-        at.x += (begin + b) * width * Cell::gates + unit;
-        at.s = &sums.at(0, row, 0);
-        at.bias_ih += unit;
-        at.bias_hh += unit;
-        at.h += b * width + unit;
-        if constexpr (Cell::has_c) at.c += b * width + unit;
-        at.out += own;
-        if (at.gates) at.gates += (begin + b) * width * Cell::gates + unit, at.memory += own;
-        if (p.table.counts(k, b)) {
-          for (int gate = 0; gate < Cell::gates; ++gate)
-            sums.total(Product::parts, row, gate * units_of_block + j);
-          if (at.gates)
-            Cell::template forward<true>(at, j);
-          else
-            Cell::template forward<false>(at, j);
-        } else {
-          at.out[j] = T(0);
-          if (at.gates) {
-            for (int gate = 0; gate < Cell::gates; ++gate) at.gates[gate * width + j] = T(0);
-            at.memory[j] = T(0);
-          }
-        }
+      if (b < end && unit < width) {
+        const PartialSums<columns> parts{reinterpret_cast<float*>(scratch)};
+        float sums[Cell::gates];
+#pragma unroll
+        for (int gate = 0; gate < Cell::gates; ++gate)
+          sums[gate] = parts.total(Product::parts, row, gate * units_of_block + column);
+        at.finish(p, k, b, unit, sums, bias_ih, bias_hh);
       }
       __syncthreads();
     }
     if (k + 1 == p.table.steps) break;
     barrier.arrive();
-    const int64_t next = p.table.begin(k + 1);
-    for (int64_t b = p.first_row() + row; b < p.end_row(k + 1); b += resident_rows)
-      for (int gate = 0; gate < Cell::gates && unit + j < width; ++gate)
-        prefetch(p.first.x + ((next + b) * Cell::gates + gate) * width + unit + j);
+    load(k + 1, p.first_row() + row);
   }
 }
 
-/// The gates' gradients of a unit in a step.
-template <class Cell, class T>
-__device__ __forceinline__ void differentiate_unit(const PersistentBackward<T>& p, int64_t k, int64_t b,
-                                                   int64_t unit) {
-  const int64_t width = p.width, row = p.table.begin(k) + b, own = row * width + unit;
-  const bool continued = p.table.counts(k - 1, b);
-  const int64_t before = (continued ? p.table.begin(k - 1) + b : b) * width + unit;
-  gates::BackwardRow<T, Computed<T>> at = p.first;
-  at.of_x += row * width * Cell::gates + unit;
-  if constexpr (Cell::separate_sums) at.of_sums += row * width * Cell::gates + unit;
-  if (!p.table.counts(k, b)) {
-    p.h_before[own] = T(0);
-    for (int64_t gate = 0; gate < Cell::gates; ++gate) {
-      at.of_x[gate * width] = T(0);
-      if constexpr (Cell::separate_sums) at.of_sums[gate * width] = T(0);
+/// The same of the gates' gradients.
+template <class T, class Cell>
+struct BackwardUnit {
+  T gates[Cell::gates], memory, h_before, h_after, c_before, of_out;
+  bool counts;
+
+  __device__ __forceinline__ void load(const PersistentBackward<T>& p, int64_t k, int64_t b, int64_t unit) {
+    counts = p.table.counts(k, b);
+    if (!counts) return;
+    const int64_t row = p.table.begin(k) + b, own = row * p.width + unit;
+    const bool continued = p.table.counts(k - 1, b);
+    const int64_t before = (continued ? p.table.begin(k - 1) + b : b) * p.width + unit;
+    if constexpr (Cell::keeps_gates) {
+#pragma unroll
+      for (int gate = 0; gate < Cell::gates; ++gate)
+        gates[gate] = p.first.gates[(row * Cell::gates + gate) * p.width + unit];
+      memory = p.first.memory[own];
     }
-    return;
+    h_before = (continued ? p.first.h_after : p.h)[before];
+    h_after = p.first.h_after[own];
+    if constexpr (Cell::has_c) c_before = (continued ? p.first.memory : p.c)[before];
+    of_out = p.first.of_out ? p.first.of_out[own] : T(0);
   }
-  at.h_before = (continued ? at.h_after : p.h) + before;
-  at.h_after += own;
-  if constexpr (Cell::has_c) {
-    at.c_before = (continued ? at.memory : p.c) + before;
-    at.dc += b * width + unit;
+  __device__ __forceinline__ void finish(const PersistentBackward<T>& p, int64_t k, int64_t b,
+                                         int64_t unit) const {
+    const int64_t row = p.table.begin(k) + b, own = row * p.width + unit;
+    T* const of_x = p.first.of_x + row * p.width * Cell::gates + unit;
+    T* const of_sums = Cell::separate_sums ? p.first.of_sums + row * p.width * Cell::gates + unit : nullptr;
+    p.h_before[own] = counts ? h_before : T(0);
+    if (!counts) {
+      for (int gate = 0; gate < Cell::gates; ++gate) {
+        of_x[gate * p.width] = T(0);
+        if constexpr (Cell::separate_sums) of_sums[gate * p.width] = T(0);
+      }
+      return;
+    }
+    const int64_t state = b * p.width + unit;
+    Cell::backward(
+        gates::BackwardRow<T, Computed<T>>{gates, &memory, &h_before, &c_before, &h_after, &of_out,
+                                           p.first.dh + state, Cell::has_c ? p.first.dc + state : nullptr,
+                                           of_x, of_sums, p.width, 1},
+        0);
   }
-  if constexpr (Cell::keeps_gates) {
-    at.gates += row * width * Cell::gates + unit;
-    at.memory += own;
-  }
-  at.of_out = p.of_out ? p.of_out + own : at.of_out + unit;
-  at.dh += b * width + unit;
-  p.h_before[own] = at.h_before[0];
-  Cell::backward(at, 0);
-}
-
-/// What `differentiate_unit` reads in a step and no later step has read.
-template <class Cell, class T>
-__device__ __forceinline__ void prefetch_unit(const PersistentBackward<T>& p, int64_t k, int64_t b,
-                                              int64_t unit) {
-  const int64_t row = p.table.begin(k) + b;
-  if constexpr (Cell::keeps_gates)
-    for (int64_t gate = 0; gate < Cell::gates; ++gate)
-      prefetch(p.first.gates + (row * Cell::gates + gate) * p.width + unit);
-  if (p.of_out) prefetch(p.of_out + row * p.width + unit);
-  if (!p.table.counts(k - 1, b)) return;
-  const int64_t before = (p.table.begin(k - 1) + b) * p.width + unit;
-  prefetch(p.first.h_after + before);
-  if constexpr (Cell::has_c) prefetch(p.first.memory + before);
-}
+};
 
 template <class T, class Product, class Cell>
 __global__ void __launch_bounds__(resident_threads)
@@ -209,14 +224,19 @@ __global__ void __launch_bounds__(resident_threads)
   });
   const T* const operand = Cell::separate_sums ? p.first.of_sums : p.first.of_x;
   BlockBarrier barrier = p.barrier();
+  BackwardUnit<T, Cell> at;
+  const auto load = [&](int64_t k, int64_t b) {
+    if (b < p.end_row(k) && unit < width) at.load(p, k, b, unit);
+  };
+  load(p.table.steps - 1, p.first_row() + row);
   for (int64_t k = p.table.steps; k-- > 0;) {
     const int64_t begin = p.table.begin(k), end = p.end_row(k);
-    for (int64_t b = p.first_row() + row; b < end; b += resident_rows)
-      if (unit < width) differentiate_unit<Cell>(p, k, b, unit);
+    for (int64_t b = p.first_row() + row; b < end; b += resident_rows) {
+      if (b >= p.first_row() + resident_rows) load(k, b);
+      if (unit < width) at.finish(p, k, b, unit);
+    }
     barrier.arrive();
-    if (k > 0 && unit < width)
-      for (int64_t b = p.first_row() + row; b < p.end_row(k - 1); b += resident_rows)
-        prefetch_unit<Cell>(p, k - 1, b, unit);
+    if (k > 0) load(k - 1, p.first_row() + row);
     barrier.wait();
     for (int64_t tile = p.first_row(); tile < end; tile += resident_rows) {
       Product::multiply(scratch, weights, inner, [&](int r) -> const T* {
@@ -282,7 +302,6 @@ class PersistentCall {
         lengths_(in.lengths),
         arrived_(workspace.take(Shape{grid.grid.blocks.y * PersistentSteps<float>::counter_step},
                                 DType::int32, in.weight->device())),
-        zeros_(workspace.take(Shape{in.weight->shape()[0]}, in.weight->dtype(), in.weight->device())),
         table_{rows.steps(), rows.sizes().front(), nullptr, nullptr, form.reverse},
         width_(in.weight->shape()[1]) {
     if (form.batch_sizes.empty()) return;
@@ -296,7 +315,7 @@ class PersistentCall {
   template <class T>
   PersistentSteps<T> steps() {
     weight_.refresh(), lengths_.refresh();
-    zero_elements(arrived_), zero_elements(zeros_);
+    zero_elements(arrived_);
     StepTable table = table_;
     table.begins = begins_.defined() ? static_cast<const int64_t*>(begins_.address()) : nullptr;
     table.lengths = lengths_.start<int64_t>();
@@ -307,16 +326,12 @@ class PersistentCall {
             grid_.weight_bytes,
             static_cast<unsigned*>(arrived_.address())};
   }
-  template <class T>
-  const T* zeros() const {
-    return static_cast<const T*>(zeros_.address());
-  }
   const Grid& grid() const { return grid_.grid; }
 
  private:
   const PersistentGrid grid_;
   OptionalInput weight_, lengths_;
-  Tensor arrived_, zeros_, begins_;
+  Tensor arrived_, begins_;
   const StepTable table_;
   const int64_t width_;
 };
@@ -338,15 +353,13 @@ Bound bind_persistent(const ForwardCall& call, const StepRows& rows, Workspace w
     x.refresh(), h.refresh(), bias_ih.refresh(), bias_hh.refresh();
     copy_elements(*call.in.h, *call.last_h);
     if (call.last_c) copy_elements(*call.in.c, *call.last_c);
-    const T* const zeros = own.template zeros<T>();
-    launch_cooperative(
-        kernel, own.grid(),
-        PersistentForward<T>{
-            steps,
-            {x.template start<T>(), nullptr, bias_ih.template start<T>(zeros),
-             bias_hh.template start<T>(zeros), target<T>(call.last_h), target<T>(call.last_c),
-             target<T>(call.out), target<T>(call.gates), target<T>(call.memory), steps.width, units_of_block},
-            h.template start<T>()});
+    launch_cooperative(kernel, own.grid(),
+                       PersistentForward<T>{steps,
+                                            {x.template start<T>(), nullptr, bias_ih.template start<T>(),
+                                             bias_hh.template start<T>(), target<T>(call.last_h),
+                                             target<T>(call.last_c), target<T>(call.out),
+                                             target<T>(call.gates), target<T>(call.memory), steps.width, 1},
+                                            h.template start<T>()});
   });
 }
 
@@ -367,15 +380,14 @@ Bound bind_persistent(const BackwardCall& call, const StepRows& rows, Workspace 
     copy_or_zero(call.of_last_h, *call.of_h);
     if (call.of_c) copy_or_zero(call.of_last_c, *call.of_c);
     launch_cooperative(kernel, own.grid(),
-                       PersistentBackward<T>{
-                           steps,
-                           {gates.template start<T>(), memory.template start<T>(), nullptr, nullptr,
-                            out.template start<T>(), own.template zeros<T>(), target<T>(call.of_h),
-                            target<T>(call.of_c), target<T>(call.of_x), target<T>(call.of_sums), steps.width},
-                           h.template start<T>(),
-                           c.template start<T>(),
-                           of_out.template start<T>(),
-                           target<T>(call.h_before)});
+                       PersistentBackward<T>{steps,
+                                             {gates.template start<T>(), memory.template start<T>(), nullptr,
+                                              nullptr, out.template start<T>(), of_out.template start<T>(),
+                                              target<T>(call.of_h), target<T>(call.of_c),
+                                              target<T>(call.of_x), target<T>(call.of_sums), steps.width, 1},
+                                             h.template start<T>(),
+                                             c.template start<T>(),
+                                             target<T>(call.h_before)});
   });
 }
 

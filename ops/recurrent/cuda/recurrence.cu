@@ -228,7 +228,7 @@ class Backward : public BoundKernel {
     const int64_t width = call_.in.weight->shape()[1];
     BackwardStep<T> step{{gates_.start<T>(), memory_.start<T>(), nullptr, nullptr, out_.start<T>(),
                           target<T>(&zeros_), target<T>(call_.of_h), target<T>(call_.of_c),
-                          target<T>(call_.of_x), target<T>(call_.of_sums), width},
+                          target<T>(call_.of_x), target<T>(call_.of_sums), width, width},
                          h_.start<T>(),
                          c_.start<T>(),
                          of_out_.start<T>(),

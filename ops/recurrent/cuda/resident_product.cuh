@@ -22,11 +22,10 @@ struct PartialSums {
   __device__ __forceinline__ float& at(int part, int row, int column) const {
     return start[(part * resident_rows + row) * row_step + column];
   }
-  /// The sum of all parts, which takes the place of the first one.
   __device__ __forceinline__ float total(int parts, int row, int column) const {
     float sum = at(0, row, column);
     for (int part = 1; part < parts; ++part) sum += at(part, row, column);
-    return at(0, row, column) = sum;
+    return sum;
   }
 };
 
