@@ -1,4 +1,4 @@
-// Attention on a GPU, of 16-bit elements by tensor cores, beside that of floats on the CPU.
+// Attention on a GPU, by tensor cores and without, beside that of floats on the CPU.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "espalier/core/random.h"
 #include "espalier/ops/functions/attention.h"
+#include "espalier/ops/matmul/matmul_precision.h"
 #include "espalier/ops/ops.h"
 #include "gpu_testing.h"
 #include "testing.h"
@@ -135,6 +136,28 @@ BOOST_AUTO_TEST_CASE(without_tensor_cores) {
     check(s, {.mask = Variable(booleans({s.queries, s.keys}, 3)), .dropout = 0.3}, what + "masks and dropout",
           reals);
   }
+}
+
+BOOST_AUTO_TEST_CASE(tf32) {
+  const Tolerances tf32{{esp::float32, 3e-3}};
+  const auto differs = [&](const Sizes& s) {  // TF32 is taken
+    const Tensor x = numbers({s.batch, s.heads, s.queries, s.width}, -1, 1, 1).to(esp::float32);
+    const auto run = [](const Tensor& at) { return esp::scaled_dot_product_attention(at, at, at).value(); };
+    return relative_difference(run(x.to(esp::gpu())), run(x)) > 1e-5;
+  };
+  const Sizes narrow{1, 2, 1, 150, 70, 20, 32}, wide{2, 1, 1, 70, 90, 64, 35},
+      too_wide{1, 1, 1, 20, 20, 65, 20};
+  BOOST_TEST(!differs(narrow));
+  esp::allow_tf32(true);
+  BOOST_TEST(differs(narrow));
+  BOOST_TEST(!differs(too_wide));
+  for (const Sizes& s : {narrow, wide}) {
+    const std::string what = "TF32, width " + std::to_string(s.width) + ", ";
+    check(s, {.causal = true, .past = 10}, what + "causal, after 10 others", tf32);
+    check(s, {.mask = Variable(booleans({s.queries, s.keys}, 3)), .dropout = 0.3}, what + "masks and dropout",
+          tf32);
+  }
+  esp::allow_tf32(false);
 }
 
 BOOST_AUTO_TEST_CASE(queries_that_see_nothing) {

@@ -29,8 +29,8 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
   return bits;
 }
 
-/// Four matrices of 8 × 8, or what they are transposed, from shared memory: lanes 8i to 8i + 7 name the rows
-/// of matrix i, of 16 bytes each, which are aligned. All lanes of the warp call it.
+/// Four matrices of 8 × 8 elements of 16 bits, or what they are transposed, from shared memory: lanes 8i to
+/// 8i + 7 name the rows of matrix i, of 16 bytes each, which are aligned. All lanes of the warp call it.
 template <bool transposed, class T>
 __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const T* row) {
 #ifdef ESPALIER_EMULATED_CUDA
@@ -53,8 +53,7 @@ __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const T* row) {
 /// The bits of the nearest number in TF32.
 __device__ __forceinline__ uint32_t to_tf32(float x) {
 #ifdef ESPALIER_EMULATED_CUDA
-  const uint32_t bits = __float_as_uint(x);
-  return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
+  return emulated::to_tf32(x);
 #elif !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   uint32_t bits;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));

@@ -1,4 +1,4 @@
-// Attention on a GPU, of 16-bit elements by tensor cores.
+// Attention on a GPU, of 16-bit elements, and of floats where TF32 is allowed, by tensor cores.
 #include <optional>
 
 #include "espalier/ops/attention/cuda/matrix_attention.h"
@@ -47,12 +47,12 @@ Bound bind_attention(const Op& op, const KernelCall& call) {
   return for_real(call.outputs[0]->dtype(), [&]<class T>(TypeTag<T>) {
     using C = Computed<T>;
     return bound([o = DeviceOperands(AttentionForm::of(op), call, 0, 3), out = call.outputs[0],
-                  log_sums = call.outputs[1]](RandomStream) mutable {
+                  log_sums = call.outputs[1], precision = matmul_precision()](RandomStream) mutable {
       const DeviceAttention a = o.refresh();
       auto* to = static_cast<T*>(out->address());
       auto* sums = static_cast<C*>(log_sums->address());
-      if constexpr (sizeof(T) == 2)
-        if (by_matrices(a)) {
+      if constexpr (sizeof(T) <= 4)
+        if (by_matrices<T>(a, precision)) {
           attend_by_matrices(a, o.template q<T>(), o.template k<T>(), o.template v<T>(), to, sums);
           return;
         }
@@ -72,7 +72,7 @@ Bound bind_attention_gradient(const Op& op, const KernelCall& call) {
     return bound([o = DeviceOperands(AttentionForm::of(op), call, 1, 6), g = ContiguousInput(*call.inputs[0]),
                   y = ContiguousInput(*call.inputs[4]), sums = ContiguousInput(log_sums),
                   terms = Tensor({log_sums.elements(), 2}, log_sums.dtype(), log_sums.device()),
-                  outputs = call.outputs](RandomStream) mutable {
+                  outputs = call.outputs, precision = matmul_precision()](RandomStream) mutable {
       const DeviceAttention a = o.refresh();
       g.refresh();
       y.refresh();
@@ -87,8 +87,8 @@ Bound bind_attention_gradient(const Op& op, const KernelCall& call) {
       const bool vectors = in_vectors<T>(own_g, a.value_width) && in_vectors<T>(own_y, a.value_width);
       launch(vectors ? find_terms<T, C, vector_width<T>> : find_terms<T, C, 1>, grid_for(rows * 8), own_g,
              own_y, static_cast<const C*>(sums.address()), of_rows, rows, a.value_width);
-      if constexpr (sizeof(T) == 2)
-        if (by_matrices(a)) {
+      if constexpr (sizeof(T) <= 4)
+        if (by_matrices<T>(a, precision)) {
           attend_back_by_matrices(a, all, dq, dk, dv);
           return;
         }

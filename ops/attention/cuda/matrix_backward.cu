@@ -8,16 +8,17 @@ namespace espalier::cu {
 namespace {
 
 /// Columns of scores are computed in steps, of which the registers have room for one beside the sums.
-template <int W, bool masked>
+template <class T, int W, bool masked>
 struct QueryTiles {
-  static constexpr int sets = masked || W > 64 ? 1 : 2, rows_of_warp = 16 * sets,
-                       rows = matrix_warps * rows_of_warp;
-  static constexpr int keys = masked || W > 64 ? 32 : 64, step = W > 64 ? 16 : 32;
+  static constexpr bool small = masked || W * sizeof(T) > 128;
+  static constexpr int sets = small ? 1 : 2, rows_of_warp = 16 * sets, rows = matrix_warps * rows_of_warp;
+  static constexpr int keys = small ? 32 : 64, step = W * sizeof(T) > 128 ? 16 : 32;
 };
-template <int W, bool masked>
+template <class T, int W, bool masked>
 struct KeyTiles {
+  static constexpr bool small = masked || W * sizeof(T) > 128;
   static constexpr int rows = matrix_warps * 16;
-  static constexpr int queries = masked || W > 64 ? 32 : 64, step = W > 64 ? 16 : 32;
+  static constexpr int queries = small ? 32 : 64, step = W * sizeof(T) > 128 ? 16 : 32;
 };
 
 /// A product becomes a weight, and the gradient of a weight that of the score, unscaled. `factor`: of
@@ -34,7 +35,7 @@ template <class T, int W, bool masked>
 __global__ void __launch_bounds__(matrix_threads, 2)
     find_dq_of_rows(BackwardOperands<T, float> o, T* __restrict__ dq,
                     const __grid_constant__ DeviceAttention a) {
-  using Tiles = QueryTiles<W, masked>;
+  using Tiles = QueryTiles<T, W, masked>;
   constexpr int sets = Tiles::sets, N = Tiles::keys, step = Tiles::step, rows_of_warp = Tiles::rows_of_warp;
   __shared__ RowTile<T, N, W> keys[2], values[2];
   __shared__ MaskTile<masked ? Tiles::rows : 1, masked ? N : 1, false> mask;
@@ -52,7 +53,7 @@ __global__ void __launch_bounds__(matrix_threads, 2)
     const int64_t seen = a.seen(query + Tiles::rows);
     __syncthreads();  // all have read what was there
     if (seen > 0) copy(0, 0);
-    LeftRows<sets, W> of_q, of_g;
+    LeftRows<T, sets, W> of_q, of_g;
     load_left(of_q, o.q + head * a.queries * a.width, own, a.queries, a.width, units.negated);
     load_left(of_g, o.g + head * a.queries * a.value_width, own, a.queries, a.value_width);
     Several<float, 2> terms[sets][2];
@@ -120,10 +121,10 @@ __global__ void __launch_bounds__(matrix_threads, 2)
 /// One block for each tile of keys, of each of their heads (y). Scores have their rows, and queries as
 /// columns.
 template <class T, int W, bool masked>
-__global__ void __launch_bounds__(matrix_threads, W > 64 ? 2 : 3)
+__global__ void __launch_bounds__(matrix_threads, KeyTiles<T, W, masked>::small ? 2 : 3)
     find_dk_dv_of_rows(BackwardOperands<T, float> o, T* __restrict__ dk, T* __restrict__ dv,
                        const __grid_constant__ DeviceAttention a) {
-  using Tiles = KeyTiles<W, masked>;
+  using Tiles = KeyTiles<T, W, masked>;
   constexpr int N = Tiles::queries, step = Tiles::step;
   __shared__ RowTile<T, N, W> queries[2], gradients[2];
   __shared__ __align__(16) Several<float, 2> terms[2][N];
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__(matrix_threads, W > 64 ? 2 : 3)
     const int64_t end = begin < a.queries ? head + group : head;
     __syncthreads();  // all have read what was there
     if (head < end) copy(head, query, 0);
-    LeftRows<1, W> of_k, of_v;
+    LeftRows<T, 1, W> of_k, of_v;
     load_left(of_k, o.k + key_head * a.keys * a.width, own, a.keys, a.width, units.negated);
     load_left(of_v, o.v + key_head * a.keys * a.value_width, own, a.keys, a.value_width);
     RowSums<1, W> sum_k, sum_v;
@@ -215,11 +216,12 @@ __global__ void __launch_bounds__(matrix_threads, W > 64 ? 2 : 3)
 template <class T>
 void attend_back_by_matrices(const DeviceAttention& a, const BackwardOperands<T, float>& o, T* dq, T* dk,
                              T* dv) {
-  of_width(a, [&]<int W, bool masked> {
+  of_width<T>(a, [&]<int W, bool masked> {
     launch(find_dq_of_rows<T, W, masked>,
-           tiles_grid(a.queries, a.batch * a.heads, QueryTiles<W, masked>::rows, matrix_threads), o, dq, a);
+           tiles_grid(a.queries, a.batch * a.heads, QueryTiles<T, W, masked>::rows, matrix_threads), o, dq,
+           a);
     launch(find_dk_dv_of_rows<T, W, masked>,
-           tiles_grid(a.keys, a.batch * a.key_heads, KeyTiles<W, masked>::rows, matrix_threads), o, dk, dv,
+           tiles_grid(a.keys, a.batch * a.key_heads, KeyTiles<T, W, masked>::rows, matrix_threads), o, dk, dv,
            a);
   });
 }
@@ -228,5 +230,7 @@ template void attend_back_by_matrices(const DeviceAttention&, const BackwardOper
                                       Float16*, Float16*, Float16*);
 template void attend_back_by_matrices(const DeviceAttention&, const BackwardOperands<BFloat16, float>&,
                                       BFloat16*, BFloat16*, BFloat16*);
+template void attend_back_by_matrices(const DeviceAttention&, const BackwardOperands<float, float>&, float*,
+                                      float*, float*);
 
 }  // namespace espalier::cu

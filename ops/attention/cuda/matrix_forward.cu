@@ -6,11 +6,11 @@ namespace espalier::cu {
 
 namespace {
 
-template <int W, bool masked>
+template <class T, int W, bool masked>
 struct ForwardTiles {
-  static constexpr int sets = masked || W > 64 ? 1 : 2, rows_of_warp = 16 * sets,
-                       rows = matrix_warps * rows_of_warp;
-  static constexpr int keys = masked || W > 64 ? 32 : 64;
+  static constexpr bool small = masked || W * sizeof(T) > 128;
+  static constexpr int sets = small ? 1 : 2, rows_of_warp = 16 * sets, rows = matrix_warps * rows_of_warp;
+  static constexpr int keys = small ? 32 : 64;
 };
 
 /// What a warp has summed up of its rows. `largest` are products, or scores if there are masks; `total` is
@@ -65,7 +65,7 @@ template <class T, int W, bool masked>
 __global__ void __launch_bounds__(matrix_threads, 2)
     attend(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, T* __restrict__ out,
            float* __restrict__ log_sums, const __grid_constant__ DeviceAttention a) {
-  using Tiles = ForwardTiles<W, masked>;
+  using Tiles = ForwardTiles<T, W, masked>;
   constexpr int sets = Tiles::sets, N = Tiles::keys, rows_of_warp = Tiles::rows_of_warp;
   __shared__ RowTile<T, N, W> keys[2], values[2];
   __shared__ MaskTile<masked ? Tiles::rows : 1, masked ? N : 1, false> mask;
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(matrix_threads, 2)
     const int64_t seen = a.seen(query + Tiles::rows);
     __syncthreads();  // all have read what was there
     if (seen > 0) copy(0, 0);
-    LeftRows<sets, W> left;
+    LeftRows<T, sets, W> left;
     load_left(left, q + head * a.queries * a.width, own, a.queries, a.width, units.negated);
     AttentionSums<sets, W> sums;
     int stage = 0;
@@ -145,10 +145,10 @@ __global__ void __launch_bounds__(matrix_threads, 2)
 template <class T>
 void attend_by_matrices(const DeviceAttention& a, const T* q, const T* k, const T* v, T* out,
                         float* log_sums) {
-  of_width(a, [&]<int W, bool masked> {
+  of_width<T>(a, [&]<int W, bool masked> {
     launch(attend<T, W, masked>,
-           tiles_grid(a.queries, a.batch * a.heads, ForwardTiles<W, masked>::rows, matrix_threads), q, k, v,
-           out, log_sums, a);
+           tiles_grid(a.queries, a.batch * a.heads, ForwardTiles<T, W, masked>::rows, matrix_threads), q, k,
+           v, out, log_sums, a);
   });
 }
 
@@ -156,5 +156,7 @@ template void attend_by_matrices(const DeviceAttention&, const Float16*, const F
                                  Float16*, float*);
 template void attend_by_matrices(const DeviceAttention&, const BFloat16*, const BFloat16*, const BFloat16*,
                                  BFloat16*, float*);
+template void attend_by_matrices(const DeviceAttention&, const float*, const float*, const float*, float*,
+                                 float*);
 
 }  // namespace espalier::cu

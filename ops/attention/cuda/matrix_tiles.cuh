@@ -13,7 +13,8 @@ inline constexpr int matrix_threads = 128, matrix_warps = matrix_threads / 32;
 /// different banks.
 template <class T, int N, int W>
 struct RowTile {
-  alignas(16) T at[N][W + 8];
+  static constexpr int length = W + vector_width<T>;
+  alignas(16) T at[N][length];
 };
 
 /// Begins to copy rows from `first` on; what is beyond the ends is 0. All threads of the block call it, and
@@ -41,38 +42,45 @@ __device__ __forceinline__ void copy_rows(RowTile<T, N, W>& to, const T* from, i
       to.at[row + i][column + k] = row + i < there && column + k < width ? at[k] : T(0.0f);
 }
 
+/// Columns of a matrix instruction: 32 bytes of the operands' rows.
+template <class T>
+inline constexpr int matrix_depth = 2 * vector_width<T>;
+
 /// The left operands of `sets` times 16 rows of a warp.
-template <int sets, int W>
+template <class T, int sets, int W>
 struct LeftRows {
-  uint32_t at[sets][W / 16][4];
+  uint32_t at[sets][W / matrix_depth<T>][4];
 };
 
 /// Reads rows from `first` on; what is beyond the ends is 0. Elements are negated if `negated`.
-template <int sets, int W, class T>
-__device__ __forceinline__ void load_left(LeftRows<sets, W>& to, const T* from, int64_t first, int64_t rows,
-                                          int64_t width, bool negated = false) {
+template <class T, int sets, int W>
+__device__ __forceinline__ void load_left(LeftRows<T, sets, W>& to, const T* from, int64_t first,
+                                          int64_t rows, int64_t width, bool negated = false) {
+  constexpr int each = 4 / sizeof(T);  // of a register
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const bool pairs = width % 2 == 0 && reinterpret_cast<uintptr_t>(from) % 4 == 0;
-  const uint32_t signs = negated ? 0x80008000u : 0u;
+  const bool whole = width % each == 0 && reinterpret_cast<uintptr_t>(from) % 4 == 0;
+  const uint32_t signs = !negated ? 0u : each == 2 ? 0x80008000u : 0x80000000u;
 #pragma unroll
   for (int s = 0; s < sets; ++s)
 #pragma unroll
-    for (int k = 0; k < W / 16; ++k)
+    for (int k = 0; k < W / matrix_depth<T>; ++k)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int64_t row = first + 16 * s + lane / 4 + i % 2 * 8;
-        const int column = 16 * k + lane % 4 * 2 + i / 2 * 8;
+        const int column = each * (8 * k + lane % 4 + i / 2 * 4);
         const T* at = from + row * width + column;
-        uint32_t both = 0;
+        uint32_t bits = 0;
         if (row < rows && column < width) {
-          if (pairs) {
-            both = *reinterpret_cast<const uint32_t*>(at);
+          if constexpr (each == 1) {
+            bits = to_tf32(*at);
+          } else if (whole) {
+            bits = *reinterpret_cast<const uint32_t*>(at);
           } else {
-            both = at[0].bits;
-            if (column + 1 < width) both |= uint32_t{at[1].bits} << 16;
+            bits = at[0].bits;
+            if (column + 1 < width) bits |= uint32_t{at[1].bits} << 16;
           }
         }
-        to.at[s][k][i] = both ^ signs;
+        to.at[s][k][i] = bits ^ signs;
       }
 }
 
@@ -105,18 +113,21 @@ __device__ __forceinline__ void each_sum(RowSums<sets, N>& sums, F&& f) {
 }
 
 /// sums = left · tileᵀ, for the rows of the tile from `first` on.
-template <int sets, int N, int W, class T, int rows>
-__device__ __forceinline__ void multiply_transposed(RowSums<sets, N>& sums, const LeftRows<sets, W>& left,
+template <class T, int sets, int N, int W, int rows>
+__device__ __forceinline__ void multiply_transposed(RowSums<sets, N>& sums, const LeftRows<T, sets, W>& left,
                                                     const RowTile<T, rows, W>& tile, int first) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const T* from = &tile.at[first + lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8];
+  const T* from = &tile.at[first + lane % 8 + lane / 16 * 8][lane / 8 % 2 * vector_width<T>];
   clear_sums(sums);
 #pragma unroll
-  for (int k = 0; k < W / 16; ++k)
+  for (int k = 0; k < W / matrix_depth<T>; ++k)
 #pragma unroll
     for (int n = 0; n < N / 16; ++n) {
       uint32_t right[4];
-      load_matrices<false>(right, from + 16 * n * (W + 8) + 16 * k);
+      load_matrices<false>(right, from + 16 * n * tile.length + matrix_depth<T> * k);
+      if constexpr (sizeof(T) == 4)
+#pragma unroll
+        for (uint32_t& bits : right) bits = to_tf32(__builtin_bit_cast(float, bits));
 #pragma unroll
       for (int s = 0; s < sets; ++s) {
         multiply_add<T>(sums.at[s][2 * n], left.at[s][k], right[0], right[1]);
@@ -126,7 +137,29 @@ __device__ __forceinline__ void multiply_transposed(RowSums<sets, N>& sums, cons
 }
 
 /// sums += values · tile, where the values, rounded, are N columns for the rows of the tile from `first` on.
-template <int sets, int N, int W, class T, int rows>
+/// A lane has columns 2t and 2t + 1 of the values, and takes them for t and t + 4 of a left operand of TF32.
+template <int sets, int N, int W, int rows>
+__device__ __forceinline__ void add_product(RowSums<sets, W>& sums, const RowSums<sets, N>& values,
+                                            const RowTile<float, rows, W>& tile, int first) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float* from = &tile.at[first + lane % 4 * 2][lane / 4];
+#pragma unroll
+  for (int k = 0; k < N / 8; ++k) {
+    uint32_t left[sets][4];
+#pragma unroll
+    for (int s = 0; s < sets; ++s)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) left[s][i] = to_tf32(values.at[s][k][i % 2 * 2 + i / 2]);
+#pragma unroll
+    for (int n = 0; n < W / 8; ++n) {
+      const float* at = from + 8 * k * tile.length + 8 * n;
+      const uint32_t low = to_tf32(at[0]), high = to_tf32(at[tile.length]);
+#pragma unroll
+      for (int s = 0; s < sets; ++s) multiply_add<float>(sums.at[s][n], left[s], low, high);
+    }
+  }
+}
+template <class T, int sets, int N, int W, int rows>
 __device__ __forceinline__ void add_product(RowSums<sets, W>& sums, const RowSums<sets, N>& values,
                                             const RowTile<T, rows, W>& tile, int first) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -143,7 +176,7 @@ __device__ __forceinline__ void add_product(RowSums<sets, W>& sums, const RowSum
 #pragma unroll
     for (int n = 0; n < W / 16; ++n) {
       uint32_t right[4];
-      load_matrices<true>(right, from + 16 * k * (W + 8) + 16 * n);
+      load_matrices<true>(right, from + 16 * k * tile.length + 16 * n);
 #pragma unroll
       for (int s = 0; s < sets; ++s) {
         multiply_add<T>(sums.at[s][2 * n], left[s], right[0], right[1]);
@@ -158,7 +191,7 @@ template <int sets, int W, class T, class F>
 __device__ __forceinline__ void store_rows(T* to, const RowSums<sets, W>& sums, int64_t first, int64_t rows,
                                            int64_t width, F&& factor) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const bool pairs = width % 2 == 0 && reinterpret_cast<uintptr_t>(to) % 4 == 0;
+  const bool pairs = width % 2 == 0 && reinterpret_cast<uintptr_t>(to) % sizeof(Several<T, 2>) == 0;
 #pragma unroll
   for (int s = 0; s < sets; ++s)
 #pragma unroll
@@ -173,7 +206,7 @@ __device__ __forceinline__ void store_rows(T* to, const RowSums<sets, W>& sums, 
         T* at = to + row * width + column;
         const float low = sums.at[s][n][2 * lower] * times, high = sums.at[s][n][2 * lower + 1] * times;
         if (pairs) {
-          *reinterpret_cast<uint32_t*>(at) = pack<T>(low, high);
+          *reinterpret_cast<Several<T, 2>*>(at) = {{static_cast<T>(low), static_cast<T>(high)}};
         } else {
           at[0] = static_cast<T>(low);
           if (column + 1 < width) at[1] = static_cast<T>(high);

@@ -11,7 +11,7 @@ namespace {
 /// dropped, the gradient has been multiplied by the factor.
 template <class C>
 __device__ __forceinline__ void find_slope(C& score, C& slope, const Several<C, 2>& terms) {
-  score = exponential(score - terms.at[0]);
+  score = exponential_of(score - terms.at[0]);
   slope = score * (slope - terms.at[1]);
 }
 

@@ -48,12 +48,12 @@ __global__ void __launch_bounds__(real_threads, 5)
         for (int lanes = real_lanes / 2; lanes > 0; lanes /= 2)
           best = max(best, __shfl_xor_sync(0xffffffffu, best, lanes));
         // A query that has seen nothing yet has no largest score to subtract.
-        const C shift = best == hidden ? C(0) : best, shrink = exponential(largest[i] - shift);
+        const C shift = best == hidden ? C(0) : best, shrink = exponential_of(largest[i] - shift);
         largest[i] = best;
         total[i] *= shrink;
 #pragma unroll
         for (int j = 0; j < Products<C>::columns; ++j) {
-          scores.at[i][j] = exponential(scores.at[i][j] - shift);
+          scores.at[i][j] = exponential_of(scores.at[i][j] - shift);
           total[i] += scores.at[i][j];
         }
         sums.scale(i, shrink);

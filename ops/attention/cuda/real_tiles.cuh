@@ -40,8 +40,8 @@ using RightTile = RealTile<C, other_rows, real_depth<C>>;
 template <class C>
 using ScoresTile = RealTile<C, real_rows<C>, other_rows>;
 
-__device__ __forceinline__ float exponential(float x) { return exp2_of(x); }
-__device__ __forceinline__ double exponential(double x) { return scalar::Exp()(x); }
+__device__ __forceinline__ float exponential_of(float x) { return exp2_of(x); }
+__device__ __forceinline__ double exponential_of(double x) { return scalar::Exp()(x); }
 
 __device__ __forceinline__ int real_line() { return static_cast<int>(threadIdx.x) / real_lanes; }
 __device__ __forceinline__ int real_lane() { return static_cast<int>(threadIdx.x) % real_lanes; }

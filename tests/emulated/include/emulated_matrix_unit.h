@@ -68,6 +68,13 @@ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_
   __syncwarp();
 }
 
+/// Rounded to the nearest number of 10 bits of mantissa; ties away from 0.
+inline uint32_t to_tf32(float x) {
+  const auto bits = __builtin_bit_cast(uint32_t, x);
+  const bool finite = (bits & 0x7f800000u) != 0x7f800000u;
+  return finite ? (bits + 0x1000u) & ~0x1fffu : (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffe000u : bits;
+}
+
 /// Of TF32: a register holds one element, of which the unit reads the upper 19 bits.
 inline void multiply_add_tf32(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   const LaneOperands* warp = show_operands(a, b0, b1);
