@@ -1,16 +1,10 @@
 #include "espalier/ops/attention/panel_product.h"
 
-#include "espalier/core/cpu/vectorize.h"
+#include "espalier/core/cpu/lanes.h"
 
 namespace espalier {
 
 namespace {
-
-template <class T, int bytes>
-struct Lanes {
-  typedef T Vector __attribute__((vector_size(bytes), aligned(alignof(T)), may_alias));
-  static constexpr int count = bytes / static_cast<int>(sizeof(T));
-};
 
 /// `rows` rows of c, and `width` vectors of each, which stay in registers.
 template <class T, int bytes, int rows, int width>
@@ -21,12 +15,14 @@ template <class T, int bytes, int rows, int width>
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 4
-    for (int w = 0; w < width; ++w)
-      sum[r][w] = p.add ? *reinterpret_cast<const Vector*>(c + r * p.ldc + w * count) : Vector{};
+    for (int w = 0; w < width; ++w) {
+      sum[r][w] = Vector{};
+      if (p.add) read_lanes(c + r * p.ldc + w * count, sum[r][w]);
+    }
   for (int64_t k = 0; k < p.k; ++k) {
     Vector right[width];
 #pragma GCC unroll 4
-    for (int w = 0; w < width; ++w) right[w] = *reinterpret_cast<const Vector*>(b + w * count);
+    for (int w = 0; w < width; ++w) read_lanes(b + w * count, right[w]);
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
       const T left = a[r * p.a_row];
@@ -39,7 +35,7 @@ template <class T, int bytes, int rows, int width>
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 4
-    for (int w = 0; w < width; ++w) *reinterpret_cast<Vector*>(c + r * p.ldc + w * count) = sum[r][w];
+    for (int w = 0; w < width; ++w) write_lanes(sum[r][w], c + r * p.ldc + w * count);
 }
 
 /// All rows of one panel of columns.
@@ -60,32 +56,27 @@ template <class T, int bytes, int rows, int width>
   if (m < p.m) block<T, bytes, 1, width>(p, p.a + m * p.a_row, b, p.c + m * p.ldc + column);
 }
 
-// 32 registers hold 24 sums, 16 hold 12.
-template <class T, int bytes>
-[[gnu::always_inline]] inline void panels(const PanelProduct<T>& p) {
-  constexpr int64_t count = Lanes<T, bytes>::count;
-  int64_t column = 0;
-  if constexpr (bytes == 64)
-    for (; column + 4 * count <= p.n; column += 4 * count) panel<T, bytes, 6, 4>(p, column);
-  for (; column + 2 * count <= p.n; column += 2 * count) panel<T, bytes, 6, 2>(p, column);
-  if (column < p.n) panel<T, bytes, 6, 1>(p, column);
-}
+template <class T>
+struct Panels {
+  PanelProduct<T> p;
+
+  // 32 registers hold 24 sums, 16 hold 12.
+  template <int bytes>
+  [[gnu::always_inline]] void run() const {
+    constexpr int64_t count = Lanes<T, bytes>::count;
+    int64_t column = 0;
+    if constexpr (bytes == 64)
+      for (; column + 4 * count <= p.n; column += 4 * count) panel<T, bytes, 6, 4>(p, column);
+    for (; column + 2 * count <= p.n; column += 2 * count) panel<T, bytes, 6, 2>(p, column);
+    if (column < p.n) panel<T, bytes, 6, 1>(p, column);
+  }
+};
 
 }  // namespace
 
 template <class T>
 void multiply(const PanelProduct<T>& product) {
-  const PanelProduct<T> p = product;
-  if constexpr (detail::compiled_for_levels) {
-    switch (vector_level()) {
-      case VectorLevel::avx512:
-        return detail::run_avx512([=]() __attribute__((always_inline)) { panels<T, 64>(p); });
-      case VectorLevel::avx2:
-        return detail::run_avx2([=]() __attribute__((always_inline)) { panels<T, 32>(p); });
-      case VectorLevel::baseline: break;
-    }
-  }
-  panels<T, 16>(p);
+  run_in_lanes(Panels<T>{product});
 }
 
 template void multiply(const PanelProduct<float>& product);
