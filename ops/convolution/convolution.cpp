@@ -62,9 +62,10 @@ void compute(const ConvolutionForm& form, ConvolutionResult result, ConvolutionO
   if (all.x.dtype() == DType::float32) {
     std::optional<ConvolutionPrimitive> primitive;
     try {
-      primitive.emplace(sizes, result,
-                        convolution_strides(form, all.x.dtype(), all.x.layout(), all.kernels.layout(), all.y.layout()),
-                        Workspace());
+      primitive.emplace(
+          sizes, result,
+          convolution_strides(form, all.x.dtype(), all.x.layout(), all.kernels.layout(), all.y.layout()),
+          Workspace());
     } catch (const UnsupportedError&) {  // then by products
     }
     if (primitive) return primitive->run(all.x.address(), all.kernels.address(), all.y.address());
@@ -118,7 +119,8 @@ class ConvolutionOp : public Op {
     try {
       auto primitive = std::make_shared<ConvolutionPrimitive>(
           form_.sizes(x->shape(), kernels->shape(), y->shape()), result_,
-          convolution_strides(form_, y->dtype(), x->layout(), kernels->layout(), y->layout()), Workspace::of(context));
+          convolution_strides(form_, y->dtype(), x->layout(), kernels->layout(), y->layout()),
+          Workspace::of(context));
       return bound([primitive, x = x, kernels = kernels, y = y](RandomStream) {
         primitive->run(x->address(), kernels->address(), y->address());
       });
@@ -140,8 +142,8 @@ class ConvolutionOp : public Op {
     const Layout out(call.outputs[0].shape);
     if (!is_dense(*call.layouts[0]) || !is_dense(*call.layouts[1])) return 0;
     const auto [x, kernels, y] = seats(call.layouts[0], call.layouts[1], &out);
-    return ConvolutionPrimitive::workspace_bytes(sizes, result_,
-                                                 convolution_strides(form_, call.outputs[0].dtype, *x, *kernels, *y));
+    return ConvolutionPrimitive::workspace_bytes(
+        sizes, result_, convolution_strides(form_, call.outputs[0].dtype, *x, *kernels, *y));
   }
 
  protected:
