@@ -2,9 +2,32 @@
 
 #include <utility>
 
+#include "espalier/core/cpu/vectorize.h"
 #include "espalier/ops/convolution/onednn_convolution.h"
+#include "espalier/ops/convolution/winograd_convolution.h"
+#include "espalier/ops/functions/winograd.h"
 
 namespace espalier {
+
+namespace {
+
+/// Whether the processor has the vectors for which the kernels are written and were measured. oneDNN has
+/// Winograd's algorithm for AVX-512, and better kernels than the baseline for older processors.
+bool has_vectors() {
+#ifdef __x86_64__
+  return vector_level() == VectorLevel::avx2;
+#else
+  return true;
+#endif
+}
+
+bool takes_winograd(const ConvolutionSizes& sizes, ConvolutionResult result,
+                    const ConvolutionStrides& strides, const ConvolutionAfter& after) {
+  return strides.dtype == DType::float32 && uses_winograd() && has_vectors() &&
+         is_winograd_faster(sizes, result, strides, after);
+}
+
+}  // namespace
 
 bool has_convolution_primitive(DType dtype) {
   return dtype == DType::float32 || (dtype == DType::bfloat16 && onednn_has_bfloat16());
@@ -21,12 +44,15 @@ ConvolutionStrides convolution_strides(const ConvolutionForm& form, DType dtype,
 ConvolutionPrimitive::ConvolutionPrimitive(const ConvolutionSizes& sizes, ConvolutionResult result,
                                            const ConvolutionStrides& strides, Workspace workspace,
                                            const ConvolutionAfter& after)
-    : method_(onednn_convolution(sizes, result, strides, std::move(workspace), after)) {}
+    : method_((takes_winograd(sizes, result, strides, after) ? winograd_convolution : onednn_convolution)(
+          sizes, result, strides, std::move(workspace), after)) {}
 
 int64_t ConvolutionPrimitive::workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result,
                                               const ConvolutionStrides& strides,
                                               const ConvolutionAfter& after) {
-  return onednn_workspace_bytes(sizes, result, strides, after);
+  return takes_winograd(sizes, result, strides, after)
+             ? winograd_workspace_bytes(sizes, result, after)
+             : onednn_workspace_bytes(sizes, result, strides, after);
 }
 
 }  // namespace espalier
