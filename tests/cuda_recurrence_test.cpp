@@ -161,17 +161,20 @@ BOOST_AUTO_TEST_CASE(what_one_kernel_does_not_have) {
       check({{.cell = cell}, s}, esp::float32, 2e-6);
 }
 
-/// Both directions of two layers, trained by single kernels and by a graph.
+/// Both directions of two layers, trained by single kernels and by a graph, while kernels for fewer units
+/// run.
 BOOST_AUTO_TEST_CASE(plans) {
   const auto trained = [](esp::Device device, esp::Launch launch) {
     esp::seed(3);
     const esp::Variable x = esp::placeholder("x", {5, 20, 6}, esp::float32);
-    const esp::nn::Lstm net(6, 16, {.layers = 2, .bidirectional = true});
+    const esp::nn::Lstm net(6, 48, {.layers = 2, .bidirectional = true});
     const esp::Executor executor =
         esp::mean(esp::square(net(x).outputs))
             .get_executor({.optimizer = esp::optim::Sgd(1), .devices = {device}, .launch = launch});
-    for (uint64_t i = 0; i < 4; ++i)
+    for (uint64_t i = 0; i < 4; ++i) {
       (void)executor.run({{"x", numbers({5, 20, 6}, -1, 1, i).to(esp::float32)}});
+      (void)results({{}, {4, 3, 16}}, device, esp::float32);
+    }
     std::vector<Tensor> parameters;
     for (const auto& [path, p] : net.parameters()) parameters.push_back(p.value().to(esp::cpu()));
     return parameters;
@@ -183,6 +186,14 @@ BOOST_AUTO_TEST_CASE(plans) {
     BOOST_TEST(relative_difference(got[i], expected[i]) < 1e-5);
     BOOST_TEST(difference(got[i], singly[i]) == 0);
   }
+
+  const Case packed{{.cell = RecurrentCell::gru, .batch_sizes = {20, 18, 18, 3, 1}}, {5, 20, 16}, false};
+  const std::vector<Tensor> operands = packed.operands();
+  const esp::RecurrenceInputs in{Variable(operands[0]), Variable(operands[1]), Variable(operands[2])};
+  const esp::Executor executor = esp::recurrence(in, packed.form)
+                                     .h.get_executor({.mode = esp::Mode::inference, .devices = {esp::gpu()}});
+  for (int i = 0; i < 3; ++i)
+    BOOST_TEST(relative_difference(executor.run({}), results(packed, esp::cpu(), esp::float64)[0]) < 2e-6);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

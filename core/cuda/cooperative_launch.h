@@ -5,14 +5,14 @@
 namespace espalier::cu {
 
 /// How many blocks of a kernel the current device runs at once, with `shared` bytes of dynamic shared memory
-/// each, which the kernel may have from now on; 0 if the device has less.
+/// each; 0 if the device has less. From now on the kernel may have all that the device has.
 template <class... P>
 int resident_blocks(void (*kernel)(P...), int threads, size_t shared) {
   int most = 0, blocks = 0;
   check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, current_device()),
         "cudaDeviceGetAttribute");
   if (shared > static_cast<size_t>(most)) return 0;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most),
         "cudaFuncSetAttribute");
   check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared),
         "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
