@@ -66,6 +66,12 @@ struct MatrixProduct {
     }
   }
 
+  static __device__ __forceinline__ void unpack(const uint4& words, uint32_t (&to)[4]) {
+    const uint32_t each[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+    for (int w = 0; w < 4; ++w) to[w] = sizeof(T) == 2 ? each[w] : to_tf32(__uint_as_float(each[w]));
+  }
+
   /// `row(r)` is where a row of the tile lies, aligned to 16 bytes, or null for zeros.
   template <class F>
   static __device__ __forceinline__ void multiply(void* scratch, const void* weights, int64_t inner,
@@ -76,20 +82,25 @@ struct MatrixProduct {
     const T* const rows[2] = {row(g), row(g + 8)};
     const int count = static_cast<int>(chunks(inner));
     float sums[tiles][2][4] = {};
-    for (int first = warp; first < count; first += parts * depth) {
-      uint32_t right[depth][2][4];
+    uint4 next[depth][2];
+    const auto fetch = [&](int first) {
 #pragma unroll
       for (int d = 0; d < depth; ++d)
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
           const int64_t k = int64_t{first + d * parts} * in_chunk + t * in_vector;
-          uint4 words = make_uint4(0, 0, 0, 0);
-          if (rows[n] && k < inner) words = __ldcg(reinterpret_cast<const uint4*>(rows[n] + k));
-          const uint32_t each[4] = {words.x, words.y, words.z, words.w};
-#pragma unroll
-          for (int w = 0; w < 4; ++w)
-            right[d][n][w] = sizeof(T) == 2 ? each[w] : to_tf32(__uint_as_float(each[w]));
+          next[d][n] = make_uint4(0, 0, 0, 0);
+          if (rows[n] && k < inner) next[d][n] = __ldcg(reinterpret_cast<const uint4*>(rows[n] + k));
         }
+    };
+    fetch(warp);
+    for (int first = warp; first < count; first += parts * depth) {
+      uint32_t right[depth][2][4];
+#pragma unroll
+      for (int d = 0; d < depth; ++d)
+#pragma unroll
+        for (int n = 0; n < 2; ++n) unpack(next[d][n], right[d][n]);
+      if (first + parts * depth < count) fetch(first + parts * depth);
 #pragma unroll
       for (int d = 0; d < depth; ++d) {
         const int chunk = first + d * parts;
