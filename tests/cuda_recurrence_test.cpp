@@ -164,13 +164,16 @@ BOOST_AUTO_TEST_CASE(what_one_kernel_does_not_have) {
 /// Both directions of two layers, trained by single kernels and by a graph, while kernels for fewer units
 /// run.
 BOOST_AUTO_TEST_CASE(plans) {
-  const auto trained = [](esp::Device device, esp::Launch launch) {
+  const auto trained = [](esp::Device device, esp::Launch launch,
+                          esp::Precision precision = esp::Precision::float32) {
     esp::seed(3);
     const esp::Variable x = esp::placeholder("x", {5, 20, 6}, esp::float32);
     const esp::nn::Lstm net(6, 48, {.layers = 2, .bidirectional = true});
-    const esp::Executor executor =
-        esp::mean(esp::square(net(x).outputs))
-            .get_executor({.optimizer = esp::optim::Sgd(1), .devices = {device}, .launch = launch});
+    const esp::Executor executor = esp::mean(esp::square(net(x).outputs))
+                                       .get_executor({.optimizer = esp::optim::Sgd(1),
+                                                      .devices = {device},
+                                                      .launch = launch,
+                                                      .precision = precision});
     for (uint64_t i = 0; i < 4; ++i) {
       (void)executor.run({{"x", numbers({5, 20, 6}, -1, 1, i).to(esp::float32)}});
       (void)results({{}, {4, 3, 16}}, device, esp::float32);
@@ -181,10 +184,12 @@ BOOST_AUTO_TEST_CASE(plans) {
   };
   const std::vector<Tensor> expected = trained(esp::cpu(), esp::Launch::graph),
                             got = trained(esp::gpu(), esp::Launch::graph),
-                            singly = trained(esp::gpu(), esp::Launch::stream);
+                            singly = trained(esp::gpu(), esp::Launch::stream),
+                            mixed = trained(esp::gpu(), esp::Launch::graph, esp::Precision::bfloat16);
   for (size_t i = 0; i < expected.size(); ++i) {
     BOOST_TEST(relative_difference(got[i], expected[i]) < 1e-5);
     BOOST_TEST(difference(got[i], singly[i]) == 0);
+    BOOST_TEST(relative_difference(mixed[i], expected[i]) < 2e-2);
   }
 
   const Case packed{{.cell = RecurrentCell::gru, .batch_sizes = {20, 18, 18, 3, 1}}, {5, 20, 16}, false};
