@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(resident_threads)
   }
 }
 
-/// The same of the gates' gradients.
+/// The same for the gradients of the gates.
 template <class T, class Cell>
 struct BackwardUnit {
   T gates[Cell::gates], memory, h_before, h_after, c_before, of_out;
@@ -256,9 +256,9 @@ __global__ void __launch_bounds__(resident_threads)
   }
 }
 
-/// Steps of fewer do not make up for loading the weights.
+/// Fewer steps do not make up for loading the weights.
 constexpr int64_t least_steps = 4;
-/// With more rows in each step, a product by cuBLASLt takes longer than what a step waits for otherwise.
+/// A step of more rows is mostly its product, for which cuBLASLt has larger tiles.
 constexpr int64_t most_rows_of_block = 64;
 
 /// How the kernel's blocks divide units (x) and rows (y), if they run at once.
