@@ -12,7 +12,7 @@ namespace espalier::cu {
 
 namespace {
 
-constexpr int64_t most_in_tile = 4096;  // keys that one block sorts: 32 KiB of shared memory
+constexpr int64_t most_keys_in_tile = 4096;  // keys that one block sorts: 32 KiB of shared memory
 
 /// An index with its position in the low bits. Keys are unique, so the sorted order is, too.
 using Key = unsigned long long;
@@ -149,7 +149,7 @@ class SortedKeys {
         count_(count),
         size_(size),
         shift_(std::bit_width(static_cast<uint64_t>(count - 1))),
-        tile_(std::clamp<int64_t>(power_from(count), 64, most_in_tile)) {
+        tile_(std::clamp<int64_t>(power_from(count), 64, most_keys_in_tile)) {
     if (std::bit_width(static_cast<uint64_t>(size)) + shift_ > 63)
       throw UnsupportedError("scatter_add_like: " + std::to_string(count) + " indices into an axis of size " +
                              std::to_string(size) + " are too many for a GPU");
@@ -308,7 +308,7 @@ Bound bind_add_along_axis_like(const Op& op, const KernelCall& call) {
   if (elements == 0) return bind_look(call, list, out.shape().dims()[axis], op.name(), true);
   if (n == 0) return bound([to = &out](RandomStream) { zero_elements(*to); });
   const ChosenPlaces chosen = chosen_places(call, form, out.shape(), list, x.shape(), op.name());
-  if (chosen.count <= most_in_tile) return bind_add_lines(call, chosen);
+  if (chosen.count <= most_keys_in_tile) return bind_add_lines(call, chosen);
   ContiguousInput values(x);
   Tensor places({n}, int64, out.device());
   const SortedKeys keys({places.address(), true, chosen.list.report}, n, elements, out.device());

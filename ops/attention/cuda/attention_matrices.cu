@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(threads_in_block)
 }
 
 template <class F>
-Bound for_real_output(const KernelCall& call, F&& f) {
+Bound for_output_type(const KernelCall& call, F&& f) {
   if (call.outputs[0]->elements() == 0) return bound([](RandomStream) {});
   Bound result;
   visit_elements(call.outputs[0]->dtype(), [&]<class T>(TypeTag<T>) {
@@ -61,7 +61,7 @@ Bound for_real_output(const KernelCall& call, F&& f) {
 }
 
 Bound bind_weights(const Op& op, const KernelCall& call) {
-  return for_real_output(call, [&]<class T>(TypeTag<T>) {
+  return for_output_type(call, [&]<class T>(TypeTag<T>) {
     KernelCall as_attention = call;  // the values do not matter
     as_attention.inputs[2] = call.inputs[1];
     AttentionForm form = AttentionForm::of(op);
@@ -85,7 +85,7 @@ Bound bind_factors(const Op& op, const KernelCall& call) {
   a.drops = form.dropout > 0;
   a.kept = 1 / (1 - form.dropout);
   a.threshold = philox::keep_threshold(1 - form.dropout);
-  return for_real_output(call, [&]<class T>(TypeTag<T>) {
+  return for_output_type(call, [&]<class T>(TypeTag<T>) {
     return bound([a, keys = ContiguousInput(*call.inputs[form.keys_at(2)]),
                   out = call.outputs[0]](RandomStream) mutable {
       keys.refresh();
