@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(masks) {
 }
 
 BOOST_AUTO_TEST_CASE(several_tiles) {
-  // Tiles of one width have 64 or 128 rows, of others they meet on the diagonal.
+  // Blocks have 64 or 128 queries, and tiles 32 or 64 keys, by the width.
   for (const Sizes& s : {Sizes{1, 2, 1, 150, 150, 64, 64}, Sizes{1, 1, 1, 140, 200, 40, 24},
                          Sizes{1, 1, 1, 70, 100, 96, 128}}) {
     const std::string what = "width " + std::to_string(s.width) + ", ";
