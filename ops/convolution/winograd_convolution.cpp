@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "espalier/core/cpu/parallel.h"
+#include "espalier/ops/convolution/winograd_kernels.h"
 #include "espalier/ops/convolution/winograd_tiles.h"
 
 namespace espalier {

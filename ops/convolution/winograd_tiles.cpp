@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "espalier/core/cpu/lanes.h"
-#include "espalier/core/cpu/parallel.h"
 #include "espalier/core/scalar.h"
 
 namespace espalier::winograd {
@@ -239,77 +238,6 @@ struct InverseTransform {
   }
 };
 
-/// Calls `f(where it is in a panel, panel, channels that are there, where that is in memory)` for vectors of
-/// output channels of kernels. A range counts the input channels of all panels.
-template <int count, class F>
-[[gnu::always_inline]] inline void for_vectors(const Kernels& kernels, TileRange range, const F& f) {
-  for (int64_t i = range.begin; i < range.end; ++i) {
-    const int64_t in = i % kernels.in, of_panel = i / kernels.in;
-    for (int64_t l = 0; l < panel; l += count) {
-      const int64_t out = of_panel * panel + l;
-      f(in * panel + l, of_panel, std::clamp<int64_t>(kernels.out - out, 0, count),
-        kernels.data + in * kernels.in_step + out * kernels.out_step);
-    }
-  }
-}
-
-struct TransformOfKernels {
-  Kernels kernels;
-  TileRange range;
-  PanelMatrices out;
-
-  template <int bytes>
-  [[gnu::always_inline]] void run() const {
-    using V = Floats<bytes>;
-    constexpr int count = Lanes<float, bytes>::count;
-    for_vectors<count>(
-        kernels, range,
-        [&](int64_t at, int64_t of_panel, int64_t n, const float* from) __attribute__((always_inline)) {
-          float gathered[kernel_side * kernel_side][count];
-          for (int64_t l = 0; l < count; ++l)
-            for (int64_t i = 0; i < kernel_side; ++i)
-              for (int64_t j = 0; j < kernel_side; ++j)
-                gathered[i * kernel_side + j][l] =
-                    l < n ? from[l * kernels.out_step + i * kernels.row_step + j * kernels.column_step] : 0;
-          transform_square<KernelTransform, V>(
-              [&](int k, V& v) __attribute__((always_inline)) { read_lanes(gathered[k], v); },
-              [&](int k, const V& v)
-                  __attribute__((always_inline)) { write_lanes(v, out.at(k, of_panel) + at); });
-        });
-  }
-};
-
-struct TransformOfKernelGradient {
-  PanelMatrices m;
-  Kernels kernels;
-  TileRange range;
-
-  template <int bytes>
-  [[gnu::always_inline]] void run() const {
-    using V = Floats<bytes>;
-    constexpr int count = Lanes<float, bytes>::count;
-    for_vectors<count>(
-        kernels,
-        range, [&](int64_t at, int64_t of_panel, int64_t n, float* to) __attribute__((always_inline)) {
-          float result[kernel_side * kernel_side][count];
-          transform_square<KernelGradientTransform, V>(
-              [&](int k, V& v) __attribute__((always_inline)) { read_lanes(m.at(k, of_panel) + at, v); },
-              [&](int k, const V& v) __attribute__((always_inline)) { write_lanes(v, result[k]); });
-          for (int64_t l = 0; l < n; ++l)
-            for (int64_t i = 0; i < kernel_side; ++i)
-              for (int64_t j = 0; j < kernel_side; ++j)
-                to[l * kernels.out_step + i * kernels.row_step + j * kernels.column_step] =
-                    result[i * kernel_side + j][l];
-        });
-  }
-};
-
-template <class F>
-void parallel_panels(const Kernels& kernels, int64_t panels, const F& f) {
-  constexpr int64_t grain = 256;  // of panel · 9 numbers
-  parallel_for(panels * kernels.in, grain, f);
-}
-
 }  // namespace
 
 void transform_data(const Images& x, const TileGrid& grid, TileRange range, const TileMatrices& out) {
@@ -321,16 +249,6 @@ void transform_gradient(const Images& y, const TileGrid& grid, TileRange range, 
 void transform_output(const TileMatrices& m, const Images& y, const TileGrid& grid, TileRange range,
                       const ConvolutionAfter& after, const float* bias, const float* residual) {
   run_in_lanes(InverseTransform{m, y, grid, range, after, bias, residual});
-}
-void transform_kernels(const Kernels& kernels, const PanelMatrices& out) {
-  parallel_panels(kernels, out.panels, [&](int64_t begin, int64_t end) {
-    run_in_lanes(TransformOfKernels{kernels, {begin, end}, out});
-  });
-}
-void transform_kernel_gradient(const PanelMatrices& m, const Kernels& kernels) {
-  parallel_panels(kernels, m.panels, [&](int64_t begin, int64_t end) {
-    run_in_lanes(TransformOfKernelGradient{m, kernels, {begin, end}});
-  });
 }
 
 }  // namespace espalier::winograd

@@ -1,4 +1,4 @@
-// Tiles of images and kernels, and what Winograd's transforms make of them: a matrix for each of the 36
+// Tiles of images, and what Winograd's transforms make of them: a matrix for each of the 36
 // elements of a tile.
 #pragma once
 #include <algorithm>
@@ -17,13 +17,6 @@ struct Images {
   float* data;
   int64_t rows, columns, channels;
   int64_t image_step, channel_step, row_step, column_step;
-};
-
-/// Kernels that take `in` channels to `out` channels.
-struct Kernels {
-  float* data;  ///< of element (0, 0)
-  int64_t in, out;
-  int64_t in_step, out_step, row_step, column_step;
 };
 
 /// How images of y are cut into tiles of 4×4. The tile of 6×6 of x begins `before` elements ahead.
@@ -65,23 +58,6 @@ struct TileMatrices {
   int64_t elements() const { return tile_elements * element_step; }
 };
 
-/// Matrices [rows, columns] for each element of a tile, in panels of columns: [36][columns /
-/// panel][rows][panel].
-struct PanelMatrices {
-  float* data;
-  int64_t rows, panels, element_step;
-
-  PanelMatrices(float* data, int64_t rows, int64_t columns)
-      : data(data),
-        rows(rows),
-        panels(in_lanes<float>(columns) / panel),
-        element_step(odd_lines(panels * rows * panel)) {}
-  float* at(int64_t element, int64_t of_panel) const {
-    return data + element * element_step + of_panel * rows * panel;
-  }
-  int64_t elements() const { return tile_elements * element_step; }
-};
-
 /// Bᵀ d B of the tiles of x.
 void transform_data(const Images& x, const TileGrid& grid, TileRange range, const TileMatrices& out);
 /// G g Gᵀ of the tiles of a gradient of y.
@@ -89,9 +65,5 @@ void transform_gradient(const Images& y, const TileGrid& grid, TileRange range, 
 /// Aᵀ m A, to which `after` is done, in the tiles of y.
 void transform_output(const TileMatrices& m, const Images& y, const TileGrid& grid, TileRange range,
                       const ConvolutionAfter& after, const float* bias, const float* residual);
-/// G g Gᵀ of kernels, as matrices [in, out], on several threads.
-void transform_kernels(const Kernels& kernels, const PanelMatrices& out);
-/// Aᵀ m A, the gradient of kernels, of matrices [in, out], on several threads.
-void transform_kernel_gradient(const PanelMatrices& m, const Kernels& kernels);
 
 }  // namespace espalier::winograd

@@ -1,5 +1,6 @@
-// The convolutions of a network by oneDNN's own primitives, each in the layouts that oneDNN prefers and with
-// packed kernels, without anything between them: a floor of a run of the network.
+// The convolutions of a network without anything between them: a floor of a run of the network. They are
+// oneDNN's own primitives, each in the layouts that oneDNN prefers and with packed kernels, or Espalier's
+// Winograd.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,8 +18,8 @@ struct Convolution {
 std::vector<Convolution> document_convolutions(int64_t batch);
 std::vector<Convolution> resnet18_convolutions(int64_t batch, int64_t side);
 
-// Computes all of them once, with gradients for training, each by the faster of the direct and Winograd's
-// algorithm.
+// Computes all of them once, with gradients for training, each by the fastest of oneDNN's direct and
+// Winograd's algorithm and Espalier's.
 std::function<void()> convolution_floor(const std::vector<Convolution>& convolutions, bool training);
 
 }  // namespace bench

@@ -5,7 +5,7 @@
 //                                      256 digits of 8×8, and document_bfloat16 in Precision::bfloat16
 //   resnet18_executor, resnet18_eager  inference of one image of 224×224; mobilenet_… the same
 //   training_executor, training_eager  a training step of ResNet-18 with 16 images of 64×64
-//   document_floor, resnet18_floor, training_floor  the convolutions of these alone, by oneDNN
+//   document_floor, resnet18_floor, training_floor  the convolutions of these alone
 #include <espalier/espalier.h>
 
 #include <functional>
