@@ -249,7 +249,7 @@ bool is_winograd_faster(const ConvolutionSizes& s, ConvolutionResult result,
   const double products = tiles * tile_elements / (places * kernel_side * kernel_side) *
                           static_cast<double>(in_lanes<float>(columns)) / static_cast<double>(columns),
                transforms = (together ? 20 : 38) * (1 / in + 1 / out),
-               kernels = (after.packed ? 8 : 14) / tiles;
+               kernels = (after.packed ? 4 : 14) / tiles;
   return products * (1 + transforms) + kernels < 0.85;
 }
 
