@@ -85,6 +85,7 @@ const Sizes sizes[] = {
     {2, 16, 32, 8, 8, {1, 1}, {1, 1}}, {3, 5, 17, 9, 7, {1, 1}, {1, 1}},   {1, 1, 1, 3, 3, {0, 0}, {0, 0}},
     {1, 40, 3, 1, 1, {1, 1}, {1, 1}},  {2, 18, 24, 6, 11, {0, 0}, {2, 2}}, {1, 33, 16, 13, 5, {2, 2}, {0, 1}},
     {5, 8, 9, 2, 10, {2, 0}, {1, 2}},  {1, 3, 64, 21, 30, {1, 1}, {1, 1}}, {70, 16, 16, 5, 4, {1, 1}, {1, 1}},
+    {1, 4, 5, 6, 6, {3, 0}, {4, 3}},
 };
 
 /// x, kernels and y in float64.
@@ -265,19 +266,19 @@ BOOST_AUTO_TEST_CASE(agrees_with_direct_convolutions, *boost::unit_test::precond
   };
   for (const auto& [shape, kernel_shape, padding] :
        {Call{{4, 32, 24, 24}, {48, 32, 3, 3}, {1, 1}}, Call{{9, 64, 15, 18}, {32, 64, 3, 3}, {0, 0}},
-        Call{{1, 32, 47, 50}, {32, 32, 3, 3}, {1, 1}}, Call{{4, 32, 24, 24}, {32, 32, 3, 3}, {2, 2}},
         Call{{1, 40, 50, 50}, {36, 40, 3, 3}, {1, 1}}, Call{{2, 32, 29, 29}, {48, 32, 3, 3}, {0, 1}},
         Call{{2, 32, 29, 29}, {48, 32, 3, 3}, {1, 0}}}) {
     const esp::Tensor x = numbers(shape, -1, 1, 1).to(esp::float32),
                       kernels = numbers(kernel_shape, -0.1, 0.1, 2).to(esp::float32);
+    const std::vector<esp::Tensor> direct = [&] {
+      const Direct off;
+      return results(x, kernels, padding, false);
+    }();
     for (const bool plan : {false, true}) {
       const std::vector<esp::Tensor> fast = results(x, kernels, padding, plan);
-      const Direct off;
-      const std::vector<esp::Tensor> direct = results(x, kernels, padding, plan);
       for (size_t i = 0; i < direct.size(); ++i) {
-        const double scale = std::sqrt(esp::mean(esp::square(Variable(direct[i]))).item());
-        const double error = esp::max(esp::abs(Variable(fast[i]) - Variable(direct[i]))).item();
-        BOOST_TEST(error < 4e-5 * scale, shape.str() << i << plan);
+        const double largest = esp::max(esp::abs(Variable(fast[i]) - Variable(direct[i]))).item();
+        BOOST_TEST(largest < 4e-5 * root_mean_square(direct[i]), shape.str() << i << plan);
       }
     }
   }
