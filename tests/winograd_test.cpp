@@ -117,8 +117,8 @@ esp::Tensor computed(const Sizes& s, esp::ConvolutionResult result, const Operan
     const esp::Dims& strides = t.strides();
     return last ? esp::Dims{strides[0], strides[3], strides[1], strides[2]} : strides;
   };
-  const auto method = esp::winograd_convolution(s.convolution(), result,
-                                                {steps(x), kernels.strides(), steps(y), last}, {}, after);
+  const auto method = esp::winograd::convolution(s.convolution(), result,
+                                                 {steps(x), kernels.strides(), steps(y), last}, {}, after);
   esp::Tensor& out = result == esp::ConvolutionResult::y   ? y
                      : result == esp::ConvolutionResult::x ? x
                                                            : kernels;
@@ -245,7 +245,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_finite_stays_in_its_tiles) {
 
 BOOST_AUTO_TEST_CASE(tells_which_convolutions_it_computes) {
   esp::ConvolutionSizes s = sizes[0].convolution();
-  BOOST_TEST(esp::winograd_computes(s));
+  BOOST_TEST(esp::winograd::computes(s));
   for (const auto& change : std::initializer_list<void (*)(esp::ConvolutionSizes&)>{
            [](esp::ConvolutionSizes& of) { of.groups = 2; },
            [](esp::ConvolutionSizes& of) { of.kernel[2] = 5; },
@@ -254,7 +254,7 @@ BOOST_AUTO_TEST_CASE(tells_which_convolutions_it_computes) {
            [](esp::ConvolutionSizes& of) { of.dilation[2] = 2; }}) {
     esp::ConvolutionSizes other = s;
     change(other);
-    BOOST_TEST(!esp::winograd_computes(other));
+    BOOST_TEST(!esp::winograd::computes(other));
   }
 }
 

@@ -24,7 +24,7 @@ bool has_vectors() {
 bool takes_winograd(const ConvolutionSizes& sizes, ConvolutionResult result,
                     const ConvolutionStrides& strides, const ConvolutionAfter& after) {
   return strides.dtype == DType::float32 && uses_winograd() && has_vectors() &&
-         is_winograd_faster(sizes, result, strides, after);
+         winograd::is_faster(sizes, result, strides, after);
 }
 
 }  // namespace
@@ -44,14 +44,14 @@ ConvolutionStrides convolution_strides(const ConvolutionForm& form, DType dtype,
 ConvolutionPrimitive::ConvolutionPrimitive(const ConvolutionSizes& sizes, ConvolutionResult result,
                                            const ConvolutionStrides& strides, Workspace workspace,
                                            const ConvolutionAfter& after)
-    : method_((takes_winograd(sizes, result, strides, after) ? winograd_convolution : onednn_convolution)(
+    : method_((takes_winograd(sizes, result, strides, after) ? winograd::convolution : onednn_convolution)(
           sizes, result, strides, std::move(workspace), after)) {}
 
 int64_t ConvolutionPrimitive::workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result,
                                               const ConvolutionStrides& strides,
                                               const ConvolutionAfter& after) {
   return takes_winograd(sizes, result, strides, after)
-             ? winograd_workspace_bytes(sizes, result, after)
+             ? winograd::workspace_bytes(sizes, result, after)
              : onednn_workspace_bytes(sizes, result, strides, after);
 }
 

@@ -114,10 +114,10 @@ bool are_kernels_longer(const ConvolutionSizes& s) {
 }
 
 /// One of the three primitives, and the layouts that it takes.
-class Description {
+class ConvolutionDescription {
  public:
-  Description(const ConvolutionSizes& s, ConvolutionResult result, const ConvolutionStrides& strides,
-              const ConvolutionAfter& after)
+  ConvolutionDescription(const ConvolutionSizes& s, ConvolutionResult result,
+                         const ConvolutionStrides& strides, const ConvolutionAfter& after)
       : after_(after), residual_(after.residual ? ConvolutionResidual::below : ConvolutionResidual::none) {
     const memory::dims x = with({s.batch, s.groups * s.in_channels}, tail(s, s.in)),
                        y = with({s.batch, s.groups * s.out_channels}, tail(s, s.out));
@@ -280,7 +280,7 @@ class OnednnConvolution : public ConvolutionMethod {
   OnednnConvolution(const ConvolutionSizes& sizes, ConvolutionResult result,
                     const ConvolutionStrides& strides, Workspace& workspace, const ConvolutionAfter& after)
       : sizes_(sizes), result_(result), stream_(cpu_engine()) {
-    const Description description(sizes, result, strides, after);
+    const ConvolutionDescription description(sizes, result, strides, after);
     primitive_ = description.primitive;
     const Layouts &plain = description.plain, &chosen = description.chosen;
     x_.make(plain.x, chosen.x, result == ConvolutionResult::x, workspace);
@@ -386,7 +386,7 @@ int64_t onednn_workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult 
                                const ConvolutionStrides& strides, const ConvolutionAfter& after) {
   const GemmThreads threads = threads_for(sizes);
   try {
-    const Description description(sizes, result, strides, after);
+    const ConvolutionDescription description(sizes, result, strides, after);
     const auto of = [](const memory::desc& plain, const memory::desc& chosen) {
       return plain == chosen ? 0 : aligned_bytes(bytes_of(chosen));
     };

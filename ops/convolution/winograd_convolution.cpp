@@ -7,11 +7,9 @@
 #include "espalier/ops/convolution/winograd_kernels.h"
 #include "espalier/ops/convolution/winograd_tiles.h"
 
-namespace espalier {
+namespace espalier::winograd {
 
 namespace {
-
-using namespace winograd;
 
 constexpr size_t row_axis = 1, column_axis = 2;  // of ConvolutionSizes
 constexpr double worth_a_thread = 4e6;           // operations, as for products
@@ -30,8 +28,8 @@ Tensor take_floats(Workspace& workspace, int64_t elements) {
 int64_t bytes_of(int64_t elements) { return Workspace::bytes_for({DType::float32, {elements}}); }
 
 /// The sizes of a convolution to y, or of g with rotated kernels to the gradient of x.
-struct ToImages {
-  ToImages(const ConvolutionSizes& s, ConvolutionResult result)
+struct ImagesForm {
+  ImagesForm(const ConvolutionSizes& s, ConvolutionResult result)
       : to_x(result == ConvolutionResult::x),
         in(to_x ? s.out_channels : s.in_channels),
         out(to_x ? s.in_channels : s.out_channels),
@@ -68,10 +66,10 @@ struct ToImages {
 };
 
 /// y, or the gradient of x.
-class WinogradImages : public ConvolutionMethod {
+class ImagesMethod : public ConvolutionMethod {
  public:
-  WinogradImages(const ConvolutionSizes& sizes, ConvolutionResult result, ConvolutionStrides strides,
-                 Workspace& workspace, const ConvolutionAfter& after)
+  ImagesMethod(const ConvolutionSizes& sizes, ConvolutionResult result, ConvolutionStrides strides,
+               Workspace& workspace, const ConvolutionAfter& after)
       : s_(sizes), form_(sizes, result), strides_(std::move(strides)), after_(after) {
     if (!after.packed) kernels_ = take_floats(workspace, form_.kernels(nullptr).elements());
     tiles_ = take_floats(workspace, form_.threads * form_.elements());
@@ -136,15 +134,15 @@ class WinogradImages : public ConvolutionMethod {
   }
 
   ConvolutionSizes s_;
-  ToImages form_;
+  ImagesForm form_;
   ConvolutionStrides strides_;
   ConvolutionAfter after_;
   Tensor kernels_, tiles_;
 };
 
 /// The sizes of a gradient of kernels.
-struct ToKernels {
-  explicit ToKernels(const ConvolutionSizes& s)
+struct KernelsForm {
+  explicit KernelsForm(const ConvolutionSizes& s)
       : in(s.in_channels),
         out(s.out_channels),
         grid(s.batch, s.out[row_axis], s.out[column_axis], s.before[row_axis], s.before[column_axis]),
@@ -164,9 +162,9 @@ struct ToKernels {
 };
 
 /// Sums of products over all tiles, in their order, whatever the number of threads.
-class WinogradKernels : public ConvolutionMethod {
+class KernelsMethod : public ConvolutionMethod {
  public:
-  WinogradKernels(const ConvolutionSizes& sizes, ConvolutionStrides strides, Workspace& workspace)
+  KernelsMethod(const ConvolutionSizes& sizes, ConvolutionStrides strides, Workspace& workspace)
       : s_(sizes),
         form_(sizes),
         strides_(std::move(strides)),
@@ -221,23 +219,23 @@ class WinogradKernels : public ConvolutionMethod {
   }
 
   ConvolutionSizes s_;
-  ToKernels form_;
+  KernelsForm form_;
   ConvolutionStrides strides_;
   Tensor memory_;
 };
 
 }  // namespace
 
-bool winograd_computes(const ConvolutionSizes& s) {
+bool computes(const ConvolutionSizes& s) {
   if (s.groups != 1 || s.kernel[0] != 1 || s.in[0] != 1 || s.out[0] != 1 || s.before[0] != 0) return false;
   return std::ranges::all_of(std::array{row_axis, column_axis}, [&](size_t axis) {
     return s.kernel[axis] == kernel_side && s.stride[axis] == 1 && s.dilation[axis] == 1;
   });
 }
 
-bool is_winograd_faster(const ConvolutionSizes& s, ConvolutionResult result,
-                        const ConvolutionStrides& strides, const ConvolutionAfter& after) {
-  if (!winograd_computes(s)) return false;
+bool is_faster(const ConvolutionSizes& s, ConvolutionResult result, const ConvolutionStrides& strides,
+               const ConvolutionAfter& after) {
+  if (!computes(s)) return false;
   const bool to_x = result == ConvolutionResult::x, to_kernels = result == ConvolutionResult::kernels,
              together = strides.x[1] == 1 && strides.y[1] == 1;
   const auto& windows = to_x ? s.in : s.out;
@@ -253,21 +251,19 @@ bool is_winograd_faster(const ConvolutionSizes& s, ConvolutionResult result,
   return products * (1 + transforms) + kernels < 0.85;
 }
 
-std::unique_ptr<ConvolutionMethod> winograd_convolution(const ConvolutionSizes& sizes,
-                                                        ConvolutionResult result,
-                                                        const ConvolutionStrides& strides,
-                                                        Workspace workspace, const ConvolutionAfter& after) {
-  if (result == ConvolutionResult::kernels)
-    return std::make_unique<WinogradKernels>(sizes, strides, workspace);
-  return std::make_unique<WinogradImages>(sizes, result, strides, workspace, after);
+std::unique_ptr<ConvolutionMethod> convolution(const ConvolutionSizes& sizes, ConvolutionResult result,
+                                               const ConvolutionStrides& strides, Workspace workspace,
+                                               const ConvolutionAfter& after) {
+  if (result == ConvolutionResult::kernels) return std::make_unique<KernelsMethod>(sizes, strides, workspace);
+  return std::make_unique<ImagesMethod>(sizes, result, strides, workspace, after);
 }
 
-int64_t winograd_workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result,
-                                 const ConvolutionAfter& after) {
-  if (result == ConvolutionResult::kernels) return bytes_of(ToKernels(sizes).elements());
-  const ToImages form(sizes, result);
+int64_t workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result,
+                        const ConvolutionAfter& after) {
+  if (result == ConvolutionResult::kernels) return bytes_of(KernelsForm(sizes).elements());
+  const ImagesForm form(sizes, result);
   return bytes_of(form.threads * form.elements()) +
          (after.packed ? 0 : bytes_of(form.kernels(nullptr).elements()));
 }
 
-}  // namespace espalier
+}  // namespace espalier::winograd

@@ -112,7 +112,7 @@ std::function<void()> make_winograd(const Convolution& c, const espalier::Convol
                                                       : espalier::ConvolutionResult::x;
   const bool packed = part == Part::forward;
   const std::shared_ptr<espalier::ConvolutionMethod> method =
-      espalier::winograd_convolution(sizes, result, strides, {}, {.packed = packed});
+      espalier::winograd::convolution(sizes, result, strides, {}, {.packed = packed});
   espalier::Tensor memory;
   if (packed) {
     memory = espalier::Tensor({method->packed_bytes()}, espalier::DType::boolean, espalier::Device());
@@ -140,7 +140,7 @@ std::function<std::function<void()>()> fastest(const Convolution& c, Part part, 
   std::vector<std::function<std::function<void()>()>> ways;
   for (const auto algorithm : {dnnl::algorithm::convolution_direct, dnnl::algorithm::convolution_winograd})
     ways.push_back([=]() -> std::function<void()> { return make_call(c, part, algorithm, training); });
-  if (const espalier::ConvolutionSizes sizes = sizes_of(c); espalier::winograd_computes(sizes))
+  if (const espalier::ConvolutionSizes sizes = sizes_of(c); espalier::winograd::computes(sizes))
     ways.push_back([=] { return make_winograd(c, sizes, part); });
   size_t best = 0;
   double least = std::numeric_limits<double>::infinity();
