@@ -12,8 +12,7 @@ namespace espalier {
 ConvolutionStrides convolution_strides(const ConvolutionForm& form, DType dtype, const Layout& x,
                                        const Layout& kernels, const Layout& y);
 
-/// Whether there are methods for a dtype: float32, and bfloat16 on processors with instructions for it
-/// (AVX512-BF16, AMX).
+/// Whether there are methods for a dtype: float32, and bfloat16 on processors with AMX.
 bool has_convolution_primitive(DType dtype);
 
 class ConvolutionPrimitive {

@@ -369,10 +369,7 @@ class OnednnConvolution : public ConvolutionMethod {
 
 }  // namespace
 
-bool onednn_has_bfloat16() {
-  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
-}
+bool onednn_has_bfloat16() { return dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx; }
 
 std::unique_ptr<ConvolutionMethod> onednn_convolution(const ConvolutionSizes& sizes, ConvolutionResult result,
                                                       const ConvolutionStrides& strides, Workspace workspace,

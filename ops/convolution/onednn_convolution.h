@@ -7,7 +7,8 @@
 
 namespace espalier {
 
-/// Whether the processor has instructions for products of bfloat16.
+/// Whether oneDNN is fast with bfloat16: on processors with AMX. Those with AVX512-BF16 alone take twice as
+/// long as for float32.
 bool onednn_has_bfloat16();
 
 /// Copies in the layouts of oneDNN, and scratch memory, are in the workspace. Throws UnsupportedError if
