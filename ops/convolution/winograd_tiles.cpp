@@ -57,7 +57,7 @@ class GatheredTile {
       : x_(x),
         first_row_(std::max<int64_t>(0, -row)),
         last_row_(std::min<int64_t>(side, x.rows - row)),
-        first_column_(std::max<int64_t>(0, -column)),
+        first_column_(std::clamp<int64_t>(-column, 0, side)),
         columns_(std::min<int64_t>(side, x.columns - column) - first_column_),
         data_(x.data + image * x.image_step + row * x.row_step + (column + first_column_) * x.column_step) {
     std::memset(rows_, 0, sizeof(rows_));
