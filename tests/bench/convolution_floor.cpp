@@ -106,7 +106,7 @@ std::function<void()> make_winograd(const Convolution& c, const espalier::Convol
   };
   const int64_t taps = c.kernel * c.kernel;
   const espalier::ConvolutionStrides strides{
-      steps(c.in), {c.in * taps, taps, c.kernel, 1}, steps(c.out), true};
+      steps(c.in), {c.in * taps, taps, c.kernel, 1}, steps(c.out), espalier::DType::float32, true};
   const auto result = part == Part::forward           ? espalier::ConvolutionResult::y
                       : part == Part::kernel_gradient ? espalier::ConvolutionResult::kernels
                                                       : espalier::ConvolutionResult::x;
