@@ -27,13 +27,9 @@ struct AttentionSums {
 #pragma unroll
       for (int lower = 0; lower < 2; ++lower) largest[s][lower] = hidden_score, total[s][lower] = 0;
   }
-  /// Products of a tile, times `factor`, become weights, as all sums are from now on. Sums are not scaled
-  /// anew while the products exceed `largest` by less than a factor of 2^8 of the weights.
+  /// Products of a tile, times `factor`, become weights, as all sums are from now on.
   template <int N>
   __device__ __forceinline__ void weigh(RowSums<sets, N>& scores, float factor) {
-    const float slack = 8 / factor;
-    float shift[sets][2], shrink[sets][2];
-    bool same = true;
 #pragma unroll
     for (int s = 0; s < sets; ++s)
 #pragma unroll
@@ -44,33 +40,23 @@ struct AttentionSums {
           best = fmaxf(best, fmaxf(scores.at[s][n][2 * lower], scores.at[s][n][2 * lower + 1]));
         best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 1));
         best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 2));
-        if (best <= largest[s][lower] + slack) best = largest[s][lower];
         // A query that has seen nothing yet has no largest score to subtract.
-        shift[s][lower] = best == hidden_score ? 0.0f : best * factor;
-        shrink[s][lower] = exp2_of(fmaf(largest[s][lower], factor, -shift[s][lower]));
-        same = same && shrink[s][lower] == 1;
+        const float shift = best == hidden_score ? 0.0f : best * factor;
+        const float shrink = exp2_of(fmaf(largest[s][lower], factor, -shift));
         largest[s][lower] = best;
+        float sum = 0;
+#pragma unroll
+        for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+          for (int i = 2 * lower; i < 2 * lower + 2; ++i) {
+            scores.at[s][n][i] = exp2_of(fmaf(scores.at[s][n][i], factor, -shift));
+            sum += scores.at[s][n][i];
+          }
+        total[s][lower] = fmaf(total[s][lower], shrink, sum);
+#pragma unroll
+        for (int n = 0; n < W / 8; ++n)
+          values.at[s][n][2 * lower] *= shrink, values.at[s][n][2 * lower + 1] *= shrink;
       }
-    if (!__all_sync(0xffffffffu, same))
-#pragma unroll
-      for (int s = 0; s < sets; ++s)
-#pragma unroll
-        for (int lower = 0; lower < 2; ++lower) {
-          total[s][lower] *= shrink[s][lower];
-#pragma unroll
-          for (int n = 0; n < W / 8; ++n)
-            values.at[s][n][2 * lower] *= shrink[s][lower],
-                values.at[s][n][2 * lower + 1] *= shrink[s][lower];
-        }
-#pragma unroll
-    for (int s = 0; s < sets; ++s)
-#pragma unroll
-      for (int n = 0; n < N / 8; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          scores.at[s][n][i] = exp2_of(fmaf(scores.at[s][n][i], factor, -shift[s][i / 2]));
-          total[s][i / 2] += scores.at[s][n][i];
-        }
   }
 };
 
