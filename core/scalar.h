@@ -32,13 +32,11 @@ using ::exp;
 using ::fabs;
 using ::floor;
 using ::log;
+using ::log1p;
 using ::pow;
 using ::sin;
 using ::sqrt;
 using ::tanh;
-ESPALIER_HD float log1p(float x) { return ::log1p(x); }
-/// CUDA's loses the sign of -0.
-ESPALIER_HD double log1p(double x) { return x == 0.0 ? x : ::log1p(x); }
 template <class T>
 ESPALIER_HD T sigmoid(T x) {
   const T e = exp(-fabs(x));

@@ -169,13 +169,14 @@ template <class T>
   return x > T(0) ? positive : other;
 }
 
-/// log(1 + x), also for small x: what u = 1 + x loses to rounding is known, and its share is taken off.
+/// log(1 + x), also for small x: what u = 1 + x loses to rounding is known, and its share is taken off. It
+/// has the sign of x, also where both are 0.
 template <class T>
 [[gnu::always_inline]] inline T log1p(T x) {
   const T u = T(1) + x;
   const T lost = ((u - T(1)) - x) / u;
   const T correction = u > T(0) ? lost : T(0);
-  return log(u) - (u < Format<T>::infinity ? correction : T(0));
+  return with_sign(log(u) - (u < Format<T>::infinity ? correction : T(0)), x);
 }
 
 /// 1 / (1 + exp(-x)), written so that exp cannot overflow and small results keep all their digits.

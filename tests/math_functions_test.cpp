@@ -1,6 +1,7 @@
 // Elementwise functions beyond those of pointwise_test.cpp.
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -304,6 +305,15 @@ BOOST_AUTO_TEST_CASE(mistakes) {
                         says({"nan_to_num", "bool", here()}));
   BOOST_CHECK_EXCEPTION(esp::clamp(esp::Variable(), 0, 1), esp::Error, says({"clamp", "undefined", here()}));
   BOOST_CHECK_EXCEPTION(esp::clamp(a, esp::Variable(), 1), esp::Error, says({"clamp", "undefined", here()}));
+}
+
+/// Also where the vectors of a kernel end, which other code computes.
+BOOST_AUTO_TEST_CASE(log1p_of_negative_zero_is_negative_zero) {
+  for (const esp::DType dtype : {esp::float32, esp::float64}) {
+    const esp::Tensor y = esp::log1p(esp::full({35}, -0.0, dtype)).value().to(esp::float64);
+    const auto* values = static_cast<const double*>(y.address());
+    BOOST_TEST(std::all_of(values, values + 35, [](double v) { return v == 0 && std::signbit(v); }));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
