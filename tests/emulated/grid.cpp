@@ -28,8 +28,8 @@ void let_others_run();
 
 }  // namespace
 
-Device the_device = {{},     {}, {}, {}, 0, nullptr, meet_at_barrier, meet_in_warp, stop, let_others_run,
-                     nullptr};
+Device the_device = {{},      {},     {}, {}, 0, nullptr, meet_at_barrier, meet_in_warp, stop, let_others_run,
+                     nullptr, nullptr};
 
 namespace {
 
