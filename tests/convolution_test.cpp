@@ -120,6 +120,36 @@ BOOST_AUTO_TEST_CASE(plans_of_bfloat16_are_exact_where_nothing_is_rounded) {
   }
 }
 
+/// In plans, which have the channels last, they are one product. With whole numbers it is exact.
+BOOST_AUTO_TEST_CASE(few_windows_of_many_channels) {
+  const Row few[] = {
+      {"one axis", {{1}, {1}, {1}, {1}}, {2, 64, 3}, {64, 64, 3}},
+      {"two axes", {{1, 1}, {1, 1}, {1, 1}, {1, 1}}, {2, 64, 2, 2}, {96, 64, 3, 3}},
+      {"stride, dilation and one end", {{2, 1}, {0, 2}, {1, 0}, {1, 2}}, {1, 96, 5, 3}, {64, 96, 2, 3}},
+      {"points", {{2, 2}, {0, 0}, {0, 0}, {1, 1}}, {4, 64, 3, 3}, {128, 64, 1, 1}},
+      {"three axes", {{1, 2, 1}, {0, 1, 1}, {1, 0, 1}, {1, 1, 1}}, {1, 64, 2, 3, 2}, {64, 64, 2, 2, 3}},
+      {"one window", {{1, 1}, {0, 0}, {0, 0}, {1, 1}}, {1, 128, 3, 2}, {64, 128, 3, 2}},
+  };
+  for (const Row& row : few) {
+    const auto whole = [](const esp::Shape& shape, uint64_t seed) {
+      return esp::round(numbers(shape, -2.5, 2.5, seed)).value().clone();
+    };
+    const esp::Tensor x = whole(row.x, 1), kernels = whole(row.kernels, 2);
+    const auto results = [&](esp::DType dtype) {
+      const esp::Variable a = esp::parameter(x.to(dtype)), b = esp::parameter(kernels.to(dtype));
+      const esp::Variable y = esp::conv(a, b, row.form.options());
+      const esp::Variable loss = esp::sum(y * whole(y.shape(), 3).to(dtype));
+      return Variables{y, loss.gradient(a), loss.gradient(b)};
+    };
+    const Variables exact = results(esp::float64), single = results(esp::float32);
+    for (size_t k = 0; k < exact.size(); ++k) {
+      const esp::Executor executor = single[k].get_executor({.mode = esp::Mode::inference});
+      executor.execute({.progress = false});
+      BOOST_TEST(difference(exact[k].value(), executor.value()) == 0, row.name << ", result " << k);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_transpose_is_the_gradient_of_a_convolution) {
   for (const Row& row : rows) {
     if (row.form.before != row.form.after) continue;

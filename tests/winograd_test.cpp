@@ -117,8 +117,8 @@ esp::Tensor computed(const Sizes& s, esp::ConvolutionResult result, const Operan
     const esp::Dims& strides = t.strides();
     return last ? esp::Dims{strides[0], strides[3], strides[1], strides[2]} : strides;
   };
-  const auto method = esp::winograd::convolution(s.convolution(), result,
-                                                 {steps(x), kernels.strides(), steps(y), esp::float32, last}, {}, after);
+  const auto method = esp::winograd::convolution(
+      s.convolution(), result, {steps(x), kernels.strides(), steps(y), esp::float32, last}, {}, after);
   esp::Tensor& out = result == esp::ConvolutionResult::y   ? y
                      : result == esp::ConvolutionResult::x ? x
                                                            : kernels;

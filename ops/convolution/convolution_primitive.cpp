@@ -4,6 +4,7 @@
 
 #include "espalier/core/cpu/vectorize.h"
 #include "espalier/ops/convolution/onednn_convolution.h"
+#include "espalier/ops/convolution/window_products.h"
 #include "espalier/ops/convolution/winograd_convolution.h"
 #include "espalier/ops/functions/winograd.h"
 
@@ -21,10 +22,25 @@ bool has_vectors() {
 #endif
 }
 
-bool takes_winograd(const ConvolutionSizes& sizes, ConvolutionResult result,
-                    const ConvolutionStrides& strides, const ConvolutionAfter& after) {
-  return strides.dtype == DType::float32 && uses_winograd() && has_vectors() &&
-         winograd::is_faster(sizes, result, strides, after);
+enum class Method : uint8_t { winograd, window_products, onednn };
+
+Method fastest_method(const ConvolutionSizes& sizes, ConvolutionResult result,
+                      const ConvolutionStrides& strides, const ConvolutionAfter& after) {
+  if (strides.dtype == DType::float32 && uses_winograd() && has_vectors() &&
+      winograd::is_faster(sizes, result, strides, after))
+    return Method::winograd;
+  return window_products::is_faster(sizes, result, strides, after) ? Method::window_products : Method::onednn;
+}
+
+std::unique_ptr<ConvolutionMethod> make_method(const ConvolutionSizes& sizes, ConvolutionResult result,
+                                               const ConvolutionStrides& strides, Workspace workspace,
+                                               const ConvolutionAfter& after) {
+  switch (fastest_method(sizes, result, strides, after)) {
+    case Method::winograd: return winograd::convolution(sizes, result, strides, std::move(workspace), after);
+    case Method::window_products: return window_products::convolution(sizes, result, std::move(workspace));
+    case Method::onednn: break;
+  }
+  return onednn_convolution(sizes, result, strides, std::move(workspace), after);
 }
 
 }  // namespace
@@ -44,15 +60,17 @@ ConvolutionStrides convolution_strides(const ConvolutionForm& form, DType dtype,
 ConvolutionPrimitive::ConvolutionPrimitive(const ConvolutionSizes& sizes, ConvolutionResult result,
                                            const ConvolutionStrides& strides, Workspace workspace,
                                            const ConvolutionAfter& after)
-    : method_((takes_winograd(sizes, result, strides, after) ? winograd::convolution : onednn_convolution)(
-          sizes, result, strides, std::move(workspace), after)) {}
+    : method_(make_method(sizes, result, strides, std::move(workspace), after)) {}
 
 int64_t ConvolutionPrimitive::workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result,
                                               const ConvolutionStrides& strides,
                                               const ConvolutionAfter& after) {
-  return takes_winograd(sizes, result, strides, after)
-             ? winograd::workspace_bytes(sizes, result, after)
-             : onednn_workspace_bytes(sizes, result, strides, after);
+  switch (fastest_method(sizes, result, strides, after)) {
+    case Method::winograd: return winograd::workspace_bytes(sizes, result, after);
+    case Method::window_products: return window_products::workspace_bytes(sizes);
+    case Method::onednn: break;
+  }
+  return onednn_workspace_bytes(sizes, result, strides, after);
 }
 
 }  // namespace espalier
