@@ -3,6 +3,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <span>
+
 #include "espalier/core/error.h"
 #include "espalier/executor/executor.h"
 #include "espalier/ops/ops.h"
@@ -83,6 +85,30 @@ const Row rows[] = {
     {"no channels", {{1}, {0}, {0}, {1}}, {2, 0, 3}, {2, 0, 2}},
 };
 
+/// Checks plans of convolutions and both gradients with whole numbers up to `most`, so that neither operands
+/// nor sums are rounded.
+void check_plans(std::span<const Row> list, double most, esp::Precision precision) {
+  for (const Row& row : list) {
+    const auto whole = [&](const esp::Shape& shape, uint64_t seed) {
+      return esp::round(numbers(shape, -most, most, seed)).value().clone();
+    };
+    const esp::Tensor x = whole(row.x, 1), kernels = whole(row.kernels, 2);
+    const auto results = [&](esp::DType dtype) {
+      const esp::Variable a = esp::parameter(x.to(dtype)), b = esp::parameter(kernels.to(dtype));
+      const esp::Variable y = esp::conv(a, b, row.form.options());
+      const esp::Variable loss = esp::sum(y * whole(y.shape(), 3).to(dtype));
+      return Variables{y, loss.gradient(a), loss.gradient(b)};
+    };
+    const Variables exact = results(esp::float64), single = results(esp::float32);
+    for (size_t k = 0; k < exact.size(); ++k) {
+      const esp::Executor executor =
+          single[k].get_executor({.mode = esp::Mode::inference, .precision = precision});
+      executor.execute({.progress = false});
+      BOOST_TEST(difference(exact[k].value(), executor.value()) == 0, row.name << ", result " << k);
+    }
+  }
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(convolutions)
@@ -97,30 +123,11 @@ BOOST_AUTO_TEST_CASE(table) {
               .roundings = 2});
 }
 
-/// Of small whole numbers, so that neither the operands nor the sums are rounded.
 BOOST_AUTO_TEST_CASE(plans_of_bfloat16_are_exact_where_nothing_is_rounded) {
-  for (const Row& row : rows) {
-    const auto whole = [](const esp::Shape& shape, uint64_t seed) {
-      return esp::round(numbers(shape, -1.5, 1.5, seed)).value().clone();
-    };
-    const esp::Tensor x = whole(row.x, 1), kernels = whole(row.kernels, 2);
-    const auto results = [&](esp::DType dtype) {
-      const esp::Variable a = esp::parameter(x.to(dtype)), b = esp::parameter(kernels.to(dtype));
-      const esp::Variable y = esp::conv(a, b, row.form.options());
-      const esp::Variable loss = esp::sum(y * whole(y.shape(), 3).to(dtype));
-      return Variables{y, loss.gradient(a), loss.gradient(b)};
-    };
-    const Variables exact = results(esp::float64), rounded = results(esp::float32);
-    for (size_t k = 0; k < exact.size(); ++k) {
-      const esp::Executor executor =
-          rounded[k].get_executor({.mode = esp::Mode::inference, .precision = esp::Precision::bfloat16});
-      executor.execute({.progress = false});
-      BOOST_TEST(difference(exact[k].value(), executor.value()) == 0, row.name << ", result " << k);
-    }
-  }
+  check_plans(rows, 1.5, esp::Precision::bfloat16);
 }
 
-/// In plans, which have the channels last, they are one product. With whole numbers it is exact.
+/// In plans, which have the channels last, they are one product.
 BOOST_AUTO_TEST_CASE(few_windows_of_many_channels) {
   const Row few[] = {
       {"one axis", {{1}, {1}, {1}, {1}}, {2, 64, 3}, {64, 64, 3}},
@@ -130,24 +137,7 @@ BOOST_AUTO_TEST_CASE(few_windows_of_many_channels) {
       {"three axes", {{1, 2, 1}, {0, 1, 1}, {1, 0, 1}, {1, 1, 1}}, {1, 64, 2, 3, 2}, {64, 64, 2, 2, 3}},
       {"one window", {{1, 1}, {0, 0}, {0, 0}, {1, 1}}, {1, 128, 3, 2}, {64, 128, 3, 2}},
   };
-  for (const Row& row : few) {
-    const auto whole = [](const esp::Shape& shape, uint64_t seed) {
-      return esp::round(numbers(shape, -2.5, 2.5, seed)).value().clone();
-    };
-    const esp::Tensor x = whole(row.x, 1), kernels = whole(row.kernels, 2);
-    const auto results = [&](esp::DType dtype) {
-      const esp::Variable a = esp::parameter(x.to(dtype)), b = esp::parameter(kernels.to(dtype));
-      const esp::Variable y = esp::conv(a, b, row.form.options());
-      const esp::Variable loss = esp::sum(y * whole(y.shape(), 3).to(dtype));
-      return Variables{y, loss.gradient(a), loss.gradient(b)};
-    };
-    const Variables exact = results(esp::float64), single = results(esp::float32);
-    for (size_t k = 0; k < exact.size(); ++k) {
-      const esp::Executor executor = single[k].get_executor({.mode = esp::Mode::inference});
-      executor.execute({.progress = false});
-      BOOST_TEST(difference(exact[k].value(), executor.value()) == 0, row.name << ", result " << k);
-    }
-  }
+  check_plans(few, 2.5, esp::Precision::float32);
 }
 
 BOOST_AUTO_TEST_CASE(the_transpose_is_the_gradient_of_a_convolution) {
