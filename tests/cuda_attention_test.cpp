@@ -25,18 +25,6 @@ struct Sizes {
   int64_t batch, heads, key_heads, queries, keys, width, value_width;
 };
 
-/// The largest difference, relative to the largest element.
-double relative_difference(const Tensor& got, const Tensor& expected) {
-  const Tensor a = got.to(esp::cpu()).to(esp::float32), b = expected.to(esp::float32);
-  double largest = 0, by = 0;
-  for (int64_t i = 0; i < b.elements(); ++i) {
-    const double x = a.data<float>()[i], y = b.data<float>()[i];
-    largest = std::max(largest, std::abs(y));
-    by = std::isnan(x) ? INFINITY : std::max(by, std::abs(x - y));
-  }
-  return largest > 0 ? by / largest : by;
-}
-
 /// The result and the gradients of q, k and v.
 std::vector<Tensor> results(const std::vector<Tensor>& operands, const Tensor& slope,
                             const AttentionOptions& o, esp::Device device, esp::DType dtype) {

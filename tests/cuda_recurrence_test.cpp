@@ -87,18 +87,6 @@ std::vector<Tensor> results(const Case& c, esp::Device device, esp::DType dtype)
   return all;
 }
 
-/// The largest difference, relative to the largest element.
-double relative_difference(const Tensor& got, const Tensor& expected) {
-  const Tensor a = got.to(esp::cpu()).to(esp::float32), b = expected.to(esp::float32);
-  double largest = 0, by = 0;
-  for (int64_t i = 0; i < b.elements(); ++i) {
-    const double x = a.data<float>()[i], y = b.data<float>()[i];
-    largest = std::max(largest, std::abs(y));
-    by = std::isnan(x) ? INFINITY : std::max(by, std::abs(x - y));
-  }
-  return largest > 0 ? by / largest : by;
-}
-
 void check(const Case& c, esp::DType dtype, double tolerance) {
   const std::vector<Tensor> expected = results(c, esp::cpu(), esp::float64),
                             got = results(c, esp::gpu(), dtype), again = results(c, esp::gpu(), dtype);

@@ -78,10 +78,11 @@ class WindowProducts : public ConvolutionMethod {
   }
 
  private:
-  /// Calls `f(place of x, its channels in the window)` for each place of an image that a window reads.
+  /// Calls `f(start of the channels in x, their first element in the window)` for each element of a kernel
+  /// over each window of an image; the start is -1 in the padding.
   template <class Element, class F>
   void for_places(int64_t image, Element* windows, F&& f) const {
-    const auto& s = s_;
+    const ConvolutionSizes& s = s_;
     for (int64_t o = 0; o < s.out_places(); ++o) {
       Element* const window = windows + (image * s.out_places() + o) * window_size(s);
       const int64_t position[] = {o / (s.out[1] * s.out[2]), o / s.out[2] % s.out[1], o % s.out[2]};
