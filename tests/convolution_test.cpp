@@ -3,10 +3,12 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <span>
+#include <algorithm>
 
 #include "espalier/core/error.h"
 #include "espalier/executor/executor.h"
+#include "espalier/ops/convolution/convolution_primitive.h"
+#include "espalier/ops/convolution/window_products.h"
 #include "espalier/ops/ops.h"
 #include "testing.h"
 
@@ -85,27 +87,52 @@ const Row rows[] = {
     {"no channels", {{1}, {0}, {0}, {1}}, {2, 0, 3}, {2, 0, 2}},
 };
 
-/// Checks plans of convolutions and both gradients with whole numbers up to `most`, so that neither operands
-/// nor sums are rounded.
-void check_plans(std::span<const Row> list, double most, esp::Precision precision) {
-  for (const Row& row : list) {
-    const auto whole = [&](const esp::Shape& shape, uint64_t seed) {
-      return esp::round(numbers(shape, -most, most, seed)).value().clone();
-    };
-    const esp::Tensor x = whole(row.x, 1), kernels = whole(row.kernels, 2);
-    const auto results = [&](esp::DType dtype) {
-      const esp::Variable a = esp::parameter(x.to(dtype)), b = esp::parameter(kernels.to(dtype));
-      const esp::Variable y = esp::conv(a, b, row.form.options());
-      const esp::Variable loss = esp::sum(y * whole(y.shape(), 3).to(dtype));
-      return Variables{y, loss.gradient(a), loss.gradient(b)};
-    };
-    const Variables exact = results(esp::float64), single = results(esp::float32);
-    for (size_t k = 0; k < exact.size(); ++k) {
-      const esp::Executor executor =
-          single[k].get_executor({.mode = esp::Mode::inference, .precision = precision});
-      executor.execute({.progress = false});
-      BOOST_TEST(difference(exact[k].value(), executor.value()) == 0, row.name << ", result " << k);
-    }
+/// Small whole numbers, so that neither operands nor sums are rounded.
+esp::Tensor whole_numbers(const esp::Shape& shape, double most, uint64_t seed) {
+  return esp::round(numbers(shape, -most, most, seed)).value().clone();
+}
+/// y, and for a gradient `g` of it those of x and the kernels.
+Variables results(const Row& row, const esp::Tensor& x, const esp::Tensor& kernels, const esp::Tensor& g) {
+  const esp::Variable a = esp::parameter(x), b = esp::parameter(kernels);
+  const esp::Variable y = esp::conv(a, b, row.form.options()), loss = esp::sum(y * g);
+  return {y, loss.gradient(a), loss.gradient(b)};
+}
+
+/// Checks the three convolutions of few windows, which are exact.
+void check_products_of_windows(const Row& row) {
+  esp::ConvolutionForm form;
+  for (size_t i = 0; i < row.form.stride.size(); ++i) {
+    form.stride.push_back(row.form.stride[i]);
+    form.dilation.push_back(row.form.dilation[i]);
+    form.before.push_back(row.form.before[i]);
+    form.after.push_back(row.form.after[i]);
+  }
+  const esp::Tensor x = whole_numbers(row.x, 2.5, 1), kernels = whole_numbers(row.kernels, 2.5, 2),
+                    g = whole_numbers(row.form.result(row.x, row.kernels), 2.5, 3);
+  const Variables exact = results(row, x, kernels, g);
+
+  const int64_t axes = row.form.axes();
+  std::vector<int64_t> to_last{0}, from_last{0, axes + 1};
+  for (int64_t i = 0; i < axes; ++i) to_last.push_back(i + 2), from_last.push_back(i + 1);
+  to_last.push_back(1);
+  const auto last = [&](const esp::Tensor& t) {
+    return esp::permute(t.to(esp::float32), to_last).value().contiguous_copy();
+  };
+  form.channels_last = true;
+  using Result = esp::ConvolutionResult;
+  for (const Result result : {Result::y, Result::x, Result::kernels}) {
+    const esp::Tensor own_x = last(x), own_y = last(g), own_kernels = kernels.to(esp::float32);
+    const esp::Tensor& written = result == Result::y ? own_y : result == Result::x ? own_x : own_kernels;
+    std::fill_n(static_cast<float*>(written.address()), written.elements(), 7.f);  // is overwritten
+    const esp::ConvolutionSizes sizes = form.sizes(own_x.shape(), own_kernels.shape(), own_y.shape());
+    const auto strides =
+        esp::convolution_strides(form, esp::float32, own_x.layout(), own_kernels.layout(), own_y.layout());
+    BOOST_TEST(esp::window_products::is_faster(sizes, result, strides, {}), row.name);
+    esp::ConvolutionPrimitive(sizes, result, strides, {})
+        .run(own_x.address(), own_kernels.address(), own_y.address());
+    const auto k = static_cast<size_t>(result);
+    const esp::Tensor got = result == Result::kernels ? written : esp::permute(written, from_last).value();
+    BOOST_TEST(difference(exact[k].value(), got) == 0, row.name << ", result " << k);
   }
 }
 
@@ -124,10 +151,21 @@ BOOST_AUTO_TEST_CASE(table) {
 }
 
 BOOST_AUTO_TEST_CASE(plans_of_bfloat16_are_exact_where_nothing_is_rounded) {
-  check_plans(rows, 1.5, esp::Precision::bfloat16);
+  for (const Row& row : rows) {
+    const esp::Tensor x = whole_numbers(row.x, 1.5, 1), kernels = whole_numbers(row.kernels, 1.5, 2),
+                      g = whole_numbers(row.form.result(row.x, row.kernels), 1.5, 3);
+    const Variables exact = results(row, x, kernels, g);
+    const Variables single = results(row, x.to(esp::float32), kernels.to(esp::float32), g.to(esp::float32));
+    for (size_t k = 0; k < exact.size(); ++k) {
+      const esp::Executor executor =
+          single[k].get_executor({.mode = esp::Mode::inference, .precision = esp::Precision::bfloat16});
+      executor.execute({.progress = false});
+      BOOST_TEST(difference(exact[k].value(), executor.value()) == 0, row.name << ", result " << k);
+    }
+  }
 }
 
-/// In plans, which have the channels last, they are one product.
+/// With the channels last, as between the convolutions of a plan, they are one product.
 BOOST_AUTO_TEST_CASE(few_windows_of_many_channels) {
   const Row few[] = {
       {"one axis", {{1}, {1}, {1}, {1}}, {2, 64, 3}, {64, 64, 3}},
@@ -137,7 +175,7 @@ BOOST_AUTO_TEST_CASE(few_windows_of_many_channels) {
       {"three axes", {{1, 2, 1}, {0, 1, 1}, {1, 0, 1}, {1, 1, 1}}, {1, 64, 2, 3, 2}, {64, 64, 2, 2, 3}},
       {"one window", {{1, 1}, {0, 0}, {0, 0}, {1, 1}}, {1, 128, 3, 2}, {64, 128, 3, 2}},
   };
-  check_plans(few, 2.5, esp::Precision::float32);
+  for (const Row& row : few) check_products_of_windows(row);
 }
 
 BOOST_AUTO_TEST_CASE(the_transpose_is_the_gradient_of_a_convolution) {
