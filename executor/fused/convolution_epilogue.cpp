@@ -160,9 +160,10 @@ std::unique_ptr<BoundKernel> ConvolutionEpilogue::bind_cpu(const KernelCall& cal
   const ConvolutionForm form = ConvolutionForm::of(anchor());
   const Layout out(anchor_output().shape);
   try {
-    ConvolutionPrimitive primitive(
-        form.sizes(layouts[0]->shape, layouts[1]->shape, out.shape), ConvolutionResult::y,
-        convolution_strides(form, DType::float32, *layouts[0], *layouts[1], out), Workspace::of(context), after());
+    ConvolutionPrimitive primitive(form.sizes(layouts[0]->shape, layouts[1]->shape, out.shape),
+                                   ConvolutionResult::y,
+                                   convolution_strides(form, DType::float32, *layouts[0], *layouts[1], out),
+                                   Workspace::of(context), after());
     return std::make_unique<BoundConvolution>(*this, call, std::move(primitive), kept);
   } catch (
       const UnsupportedError&) {  // oneDNN has no such primitive: the program runs behind the convolution
