@@ -13,4 +13,11 @@ struct OwnCache {
 
 }  // namespace
 
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+/// LLVM's OpenMP runtime loses some of what it keeps for threads that have ended, rarely: its memory is not ours to release.
+extern "C" const char* __lsan_default_suppressions() { return "leak:libomp.so"; }  // NOLINT: the sanitizer's name
+#endif
+#endif
+
 BOOST_TEST_GLOBAL_FIXTURE(OwnCache);
