@@ -7,6 +7,7 @@
 #include "espalier/executor/executor.h"
 #include "espalier/executor/passes/passes.h"
 #include "espalier/executor/sharding/gradient_bucket.h"
+#include "many_cases.h"
 #include "memory_plan_checks.h"
 #include "testing.h"
 
@@ -201,7 +202,7 @@ const Spec small{esp::float64, Shape{8}}, large{esp::float64, Shape{800}};
 BOOST_AUTO_TEST_SUITE(memory_graphs)
 
 BOOST_AUTO_TEST_CASE(nothing_is_overwritten) {
-  for (uint32_t seed = 0; seed < 600; ++seed) BOOST_TEST_CONTEXT("seed " << seed) {
+  for (uint32_t seed = 0; seed < many_cases(600); ++seed) BOOST_TEST_CONTEXT("seed " << seed) {
       const RandomGraph random(seed);
       int64_t bytes[2];
       for (const bool in_place : {false, true}) {

@@ -8,6 +8,7 @@
 #include "espalier/optim/average.h"
 #include "espalier/optim/groups.h"
 #include "espalier/optim/serialize.h"
+#include "many_cases.h"
 #include "optimizer_cases.h"
 #include "temporary_folder.h"
 
@@ -75,13 +76,14 @@ BOOST_AUTO_TEST_SUITE(optim_states)
 
 BOOST_AUTO_TEST_CASE(a_file_in_the_middle_changes_no_bit) {
   const TemporaryFolder folder;
+  const auto epochs = static_cast<int>(many_cases(125)), steps = 4 * epochs;
   for (const StateCase& c : state_cases()) BOOST_TEST_CONTEXT(c.name) {
       SmallProblem whole(c.simplex), second(c.simplex), planned(c.simplex);
       const optim::Optimizer rule = c.make(whole);
-      whole.train(rule, 500);
+      whole.train(rule, steps);
       optim::save(rule, whole.parameters(), folder / "rule");
       const Trace middle = whole.values();
-      whole.train(rule, 500);
+      whole.train(rule, steps);
       const auto go_on = [&](const SmallProblem& problem) {
         const optim::Optimizer loaded = c.make(problem);
         optim::load(loaded, problem.parameters(), folder / "rule");
@@ -90,10 +92,10 @@ BOOST_AUTO_TEST_CASE(a_file_in_the_middle_changes_no_bit) {
         return loaded;
       };
       const optim::Optimizer again = go_on(second);
-      second.train(again, 500);
+      second.train(again, steps);
       BOOST_TEST(difference_of(with_averages(again, second), with_averages(rule, whole)) == 0);
       const optim::Optimizer of_plan = go_on(planned);
-      (void)planned.loss.get_executor({.optimizer = of_plan}).execute({.epochs = 125, .progress = false});
+      (void)planned.loss.get_executor({.optimizer = of_plan}).execute({.epochs = epochs, .progress = false});
       BOOST_TEST(difference_of(with_averages(of_plan, planned), with_averages(rule, whole)) < 1e-12);
     }
 }

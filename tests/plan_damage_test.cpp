@@ -9,6 +9,7 @@
 #include "espalier/ops/matmul/gemm.h"
 #include "espalier/optim/adam.h"
 #include "malformed_files.h"
+#include "many_cases.h"
 #include "mutated_text.h"
 #include "plan_programs.h"
 
@@ -240,7 +241,7 @@ BOOST_AUTO_TEST_CASE(changed_trees_are_refused_or_harmless) {
   const MemoryLimit limit(uint64_t{1} << 32);
   std::mt19937 random(3);
   int loaded = 0;
-  for (int i = 0; i < 150; ++i) BOOST_TEST_CONTEXT("file " << i) {
+  for (int i = 0; i < many_cases(160); ++i) BOOST_TEST_CONTEXT("file " << i) {
       esp::PlanContainer file = files[random() % files.size()];
       for (unsigned k = 0; k <= random() % 3; ++k) mutate(file.text, random);
       esp::write_plan_container(folder / "b.plan", file);

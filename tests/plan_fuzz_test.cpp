@@ -11,6 +11,7 @@
 #include "espalier/executor/executor.h"
 #include "espalier/ops/ops.h"
 #include "fuzz_tree.h"
+#include "many_cases.h"
 #include "training_runs.h"
 
 namespace esp = espalier;
@@ -161,7 +162,7 @@ BOOST_AUTO_TEST_SUITE(plan_fuzz)
 
 BOOST_AUTO_TEST_CASE(random_trees_train_alike) {
   const uint32_t first = from_environment("PLAN_FUZZ_FIRST", 0),
-                 count = from_environment("PLAN_FUZZ_COUNT", 30);
+                 count = from_environment("PLAN_FUZZ_COUNT", static_cast<uint32_t>(many_cases(32)));
   const std::vector<std::string> names = esp::pass_names();
   for (uint32_t seed = first; seed < first + count; ++seed) {
     std::mt19937 random(seed);
