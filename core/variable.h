@@ -277,7 +277,8 @@ class Operand {
   bool is_last_ = false;
 };
 
-// Declared here so that expressions find them, defined in ops/arithmetic.cpp and ops/operators.cpp.
+// Declared here so that expressions find them, defined in ops/elementwise/arithmetic.cpp and
+// ops/elementwise/operators.cpp.
 Variable operator+(const Operand& a, const Operand& b);
 Variable operator-(const Operand& a, const Operand& b);
 Variable operator*(const Operand& a, const Operand& b);

@@ -11,7 +11,7 @@
 #include "espalier/nn/dense.h"
 #include "espalier/nn/layer_state.h"
 #include "espalier/nn/target_calls.h"
-#include "espalier/ops/look_up.h"
+#include "espalier/ops/indexing/look_up.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier::nn {

@@ -10,7 +10,7 @@
 #include "espalier/nn/channel_axes.h"
 #include "espalier/nn/running_statistics.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/sample_correction.h"
+#include "espalier/ops/reductions/sample_correction.h"
 #include "espalier/ops/widened.h"
 
 namespace espalier::nn {

@@ -3,7 +3,7 @@
 #include "espalier/nn/adaptive_log_softmax.h"
 #include "espalier/nn/init.h"
 #include "espalier/nn/target_calls.h"
-#include "espalier/ops/look_up.h"
+#include "espalier/ops/indexing/look_up.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier::nn {

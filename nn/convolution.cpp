@@ -5,7 +5,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/layer_state.h"
-#include "espalier/ops/window_numbers.h"
+#include "espalier/ops/views/window_numbers.h"
 
 namespace espalier::nn {
 

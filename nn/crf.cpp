@@ -8,11 +8,11 @@
 #include "espalier/core/node.h"
 #include "espalier/nn/init.h"
 #include "espalier/nn/layer_state.h"
-#include "espalier/ops/checked_indices.h"
 #include "espalier/ops/functions/loop.h"
 #include "espalier/ops/functions/scan.h"
+#include "espalier/ops/indexing/checked_indices.h"
+#include "espalier/ops/indexing/positions.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/positions.h"
 #include "espalier/ops/recurrent/sequence_checks.h"
 
 namespace espalier::nn {

@@ -6,8 +6,8 @@
 
 #include "espalier/core/error.h"
 #include "espalier/nn/decoding.h"
-#include "espalier/ops/logit_rows.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/random/logit_rows.h"
 
 namespace espalier::nn {
 

@@ -7,7 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/node.h"
-#include "espalier/ops/look_up.h"
+#include "espalier/ops/indexing/look_up.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/widened.h"
 

@@ -9,7 +9,7 @@
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
-#include "espalier/ops/checked_indices.h"
+#include "espalier/ops/indexing/checked_indices.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier::nn {

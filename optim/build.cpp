@@ -5,8 +5,8 @@
 #include <iterator>
 #include <map>
 
+#include "espalier/ops/indexing/rows.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/rows.h"
 #include "espalier/optim/clip.h"
 #include "espalier/optim/state.h"
 

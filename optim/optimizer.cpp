@@ -7,8 +7,8 @@
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/ops/indexing/rows.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/rows.h"
 #include "espalier/optim/assign.h"
 #include "espalier/optim/state.h"
 

@@ -6,8 +6,8 @@
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/executor.h"
-#include "espalier/ops/axis_views.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/views/axis_views.h"
 #include "moved_elements.h"
 
 namespace esp = espalier;

@@ -10,7 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 executor=$(printf 'executor/%s ' communicators graph sharding fused plan passes cost)
 executor+="executor $(printf 'executor/%s ' runtime replicas report training c_export) executor.cpp"
 cuda="core/files core/cuda"
-ops="ops $(printf 'ops/%s ' loop ctc matmul attention linalg convolution recurrent pooling regions)"
+ops="ops $(printf 'ops/%s ' views indexing elementwise joining reductions sorting losses random products normalization images)"
+ops+="$(printf 'ops/%s ' loop ctc matmul attention linalg convolution recurrent pooling regions)"
 data="data/files data/views data/transforms data data/workers"
 orders=(
   "core $cuda $ops nn nn/vision nn/onnx"

@@ -2,7 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/error.h"
-#include "espalier/ops/look_up.h"
+#include "espalier/ops/indexing/look_up.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/shape_like_ops.h"
 #include "testing.h"

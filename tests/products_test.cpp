@@ -6,10 +6,10 @@
 #include "espalier/core/error.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
-#include "espalier/ops/axis_views.h"
-#include "espalier/ops/contract.h"
 #include "espalier/ops/functions/products.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/products/contract.h"
+#include "espalier/ops/views/axis_views.h"
 #include "espalier/optim/sgd.h"
 #include "testing.h"
 

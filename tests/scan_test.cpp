@@ -9,8 +9,8 @@
 #include "espalier/core/random.h"
 #include "espalier/executor/executor.h"
 #include "espalier/ops/functions/scan.h"
-#include "espalier/ops/linear_scan.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/reductions/linear_scan.h"
 #include "testing.h"
 
 namespace esp = espalier;

@@ -15,7 +15,7 @@
 #include "espalier/nn/dense.h"
 #include "espalier/nn/instance_norm.h"
 #include "espalier/nn/losses.h"
-#include "espalier/ops/sample_correction.h"
+#include "espalier/ops/reductions/sample_correction.h"
 #include "replica_programs.h"
 #include "testing.h"
 

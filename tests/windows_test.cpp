@@ -8,7 +8,7 @@
 #include "espalier/core/error.h"
 #include "espalier/executor/executor.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/windows.h"
+#include "espalier/ops/views/windows.h"
 #include "moved_elements.h"
 
 namespace esp = espalier;

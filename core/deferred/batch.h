@@ -32,7 +32,7 @@ struct RowPiece {
   friend bool operator==(const RowPiece&, const RowPiece&) = default;
 };
 
-// Operations on rows along the first axis, defined in ops/stack_rows.cpp.
+// Operations on rows along the first axis, defined in ops/joining/stack_rows.cpp.
 /// The op that stacks these rows, which have one shape, along a new first axis. Its inputs are the sources.
 OpPtr stack_rows_op(std::vector<RowPiece> pieces);
 /// Applies `op`, a stack_rows_op. On devices other than the CPU the same is composed of other ops.

@@ -4,7 +4,7 @@
 
 namespace espalier {
 
-Variable broadcast_to(const Operand& x, const Shape& shape);  // ops/reshape.cpp
+Variable broadcast_to(const Operand& x, const Shape& shape);  // ops/views/reshape.cpp
 
 Shape Stacked::shape(size_t i) const {
   const Shape& whole = inputs_[i].shape();

@@ -2,7 +2,7 @@
 #include "espalier/core/op_names.h"
 #include "espalier/executor/c_export/emitters.h"
 #include "espalier/executor/c_export/indices.h"
-#include "espalier/ops/chosen.h"
+#include "espalier/ops/indexing/chosen.h"
 
 namespace espalier::c_export {
 

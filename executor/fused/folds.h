@@ -2,7 +2,7 @@
 #pragma once
 #include <cstring>
 
-#include "espalier/ops/reduce.h"
+#include "espalier/ops/reductions/reduce.h"
 
 namespace espalier {
 

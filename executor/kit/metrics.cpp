@@ -7,7 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/executor/metric_functions.h"
-#include "espalier/ops/labels.h"
+#include "espalier/ops/losses/labels.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier {

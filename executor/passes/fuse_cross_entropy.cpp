@@ -1,6 +1,6 @@
 #include "espalier/core/op_names.h"
 #include "espalier/executor/passes/passes.h"
-#include "espalier/ops/cross_entropy.h"
+#include "espalier/ops/losses/cross_entropy.h"
 
 namespace espalier {
 

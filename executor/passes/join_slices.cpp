@@ -3,7 +3,7 @@
 #include "espalier/core/op_names.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/executor/passes/passes.h"
-#include "espalier/ops/cast.h"
+#include "espalier/ops/elementwise/cast.h"
 
 namespace espalier {
 

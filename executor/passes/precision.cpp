@@ -6,7 +6,7 @@
 #include "espalier/core/op_names.h"
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/passes.h"
-#include "espalier/ops/cast.h"
+#include "espalier/ops/elementwise/cast.h"
 
 namespace espalier {
 

@@ -7,7 +7,7 @@
 
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
-#include "espalier/ops/sample_correction.h"
+#include "espalier/ops/reductions/sample_correction.h"
 
 namespace espalier {
 

@@ -7,7 +7,7 @@
 #include "espalier/executor/sharding/parameter_gather.h"
 #include "espalier/executor/sharding/shard_gather.h"
 #include "espalier/executor/sharding/shard_reduction.h"
-#include "espalier/ops/arithmetic.h"
+#include "espalier/ops/elementwise/arithmetic.h"
 
 namespace espalier {
 

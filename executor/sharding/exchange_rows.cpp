@@ -11,7 +11,7 @@
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/sharding/shard_gather.h"
 #include "espalier/executor/sharding/shard_reduction.h"
-#include "espalier/ops/rows.h"
+#include "espalier/ops/indexing/rows.h"
 
 namespace espalier {
 

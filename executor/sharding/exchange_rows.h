@@ -8,7 +8,7 @@
 
 namespace espalier {
 
-/// What replicas must do to have the terms of a gradient of rows (ops/rows.h) that one device has.
+/// What replicas must do to have the terms of a gradient of rows (ops/indexing/rows.h) that one device has.
 enum class RowExchange : uint8_t {
   none,          ///< all have them
   reduce_means,  ///< same rows; their values are the mean of those of the replicas, counted by their rows

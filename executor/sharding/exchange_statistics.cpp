@@ -4,7 +4,7 @@
 
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/sharding/shard_reduction.h"
-#include "espalier/ops/arithmetic.h"
+#include "espalier/ops/elementwise/arithmetic.h"
 
 namespace espalier {
 

@@ -1,8 +1,8 @@
 #include "espalier/executor/training/loss_scale.h"
 
 #include "espalier/core/autograd.h"
+#include "espalier/ops/indexing/rows.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/rows.h"
 
 namespace espalier {
 

@@ -6,7 +6,7 @@
 #include "espalier/core/autograd.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/onnx/translate.h"
-#include "espalier/ops/axis_views.h"
+#include "espalier/ops/views/axis_views.h"
 
 namespace espalier::onnx {
 

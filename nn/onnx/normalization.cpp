@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "espalier/nn/onnx/translate.h"
-#include "espalier/ops/axis_views.h"
+#include "espalier/ops/views/axis_views.h"
 
 namespace espalier::onnx {
 

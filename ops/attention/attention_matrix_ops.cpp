@@ -5,7 +5,7 @@
 #include "espalier/ops/attention/attention_ops.h"
 #include "espalier/ops/attention/score_tile.h"
 #include "espalier/ops/pointwise.h"
-#include "espalier/ops/random_op.h"
+#include "espalier/ops/random/random_op.h"
 #include "espalier/ops/widened.h"
 
 namespace espalier {

@@ -7,7 +7,7 @@
 #include "espalier/core/node.h"
 #include "espalier/ops/convolution/convolution.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/window_numbers.h"
+#include "espalier/ops/views/window_numbers.h"
 
 namespace espalier {
 

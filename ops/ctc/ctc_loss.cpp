@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include "espalier/ops/checked_indices.h"
 #include "espalier/ops/ctc/ctc_ops.h"
 #include "espalier/ops/functions/ctc.h"
 #include "espalier/ops/functions/scan.h"
-#include "espalier/ops/loss_terms.h"
+#include "espalier/ops/indexing/checked_indices.h"
+#include "espalier/ops/indexing/positions.h"
+#include "espalier/ops/losses/loss_terms.h"
 #include "espalier/ops/ops.h"
-#include "espalier/ops/positions.h"
 
 namespace espalier {
 

@@ -5,7 +5,7 @@
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/ctc/ctc_lattice.h"
-#include "espalier/ops/indices.h"
+#include "espalier/ops/indexing/indices.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"

@@ -4,12 +4,12 @@
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/core/tree.h"
-#include "espalier/ops/axis_views.h"
 #include "espalier/ops/loop/loop_gradient.h"
 #include "espalier/ops/loop/scan_draws.h"
 #include "espalier/ops/loop/scan_op.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/registered_ops.h"
+#include "espalier/ops/views/axis_views.h"
 
 namespace espalier {
 

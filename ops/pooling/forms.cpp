@@ -7,7 +7,7 @@
 #include "espalier/ops/functions/layout.h"
 #include "espalier/ops/functions/scatter.h"
 #include "espalier/ops/shape_like_ops.h"
-#include "espalier/ops/window_numbers.h"
+#include "espalier/ops/views/window_numbers.h"
 
 namespace espalier {
 

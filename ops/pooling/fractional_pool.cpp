@@ -7,15 +7,15 @@
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/node.h"
 #include "espalier/core/op_registry.h"
-#include "espalier/ops/axis_views.h"
 #include "espalier/ops/functions/fractional_pooling.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/pooling/forms.h"
 #include "espalier/ops/pooling/fractional_windows.h"
 #include "espalier/ops/registered_ops.h"
+#include "espalier/ops/views/axis_views.h"
+#include "espalier/ops/views/window_numbers.h"
 #include "espalier/ops/widened.h"
-#include "espalier/ops/window_numbers.h"
 
 namespace espalier {
 

@@ -5,8 +5,8 @@
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pooling/forms.h"
 #include "espalier/ops/pooling/pool.h"
+#include "espalier/ops/views/window_numbers.h"
 #include "espalier/ops/widened.h"
-#include "espalier/ops/window_numbers.h"
 
 namespace espalier {
 

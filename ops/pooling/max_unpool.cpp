@@ -4,11 +4,11 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
-#include "espalier/ops/axis_views.h"
-#include "espalier/ops/checked_indices.h"
+#include "espalier/ops/indexing/checked_indices.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pooling/forms.h"
-#include "espalier/ops/window_numbers.h"
+#include "espalier/ops/views/axis_views.h"
+#include "espalier/ops/views/window_numbers.h"
 
 namespace espalier {
 

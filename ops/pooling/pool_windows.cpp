@@ -6,7 +6,7 @@
 
 #include "espalier/core/countable.h"
 #include "espalier/core/error.h"
-#include "espalier/ops/window_numbers.h"
+#include "espalier/ops/views/window_numbers.h"
 
 namespace espalier {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "espalier/core/cpu/parallel.h"
-#include "espalier/ops/indices.h"
+#include "espalier/ops/indexing/indices.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/regions/region_bins.h"
 

@@ -9,8 +9,8 @@
 #include "espalier/core/node.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/regions/region_ops.h"
+#include "espalier/ops/views/window_numbers.h"
 #include "espalier/ops/widened.h"
-#include "espalier/ops/window_numbers.h"
 
 namespace espalier {
 

@@ -11,7 +11,7 @@
 #include "espalier/ops/regions/box_samples.h"
 #include "espalier/ops/regions/region_ops.h"
 #include "espalier/ops/registered_ops.h"
-#include "espalier/ops/window_numbers.h"
+#include "espalier/ops/views/window_numbers.h"
 
 namespace espalier {
 

@@ -2,7 +2,7 @@
 #include "espalier/core/cpu/parallel.h"
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
-#include "espalier/ops/indices.h"
+#include "espalier/ops/indexing/indices.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/regions/region_ops.h"
 

@@ -1,0 +1,62 @@
+// Elementwise special functions.
+#include "espalier/ops/functions/special.h"
+
+#include <numbers>
+
+#include "espalier/core/op_registry.h"
+#include "espalier/core/scalar_special.h"
+#include "espalier/ops/elementwise/elementary_op.h"
+#include "espalier/ops/ops.h"
+#include "espalier/ops/registered_ops.h"
+
+namespace espalier {
+
+namespace {
+
+using Lgamma = ByInput<"lgamma", scalar::Lgamma, [](Var g, Var x) { return g * digamma(x); }>;
+using Digamma = ByInput<"digamma", scalar::Digamma, [](Var g, Var x) { return g * polygamma(1, x); }>;
+using Erfc = ByInput<"erfc", scalar::Erfc, [](Var g, Var x) {
+  return g * (exp(negative(square(x))) * (-2 * std::numbers::inv_sqrtpi));
+}>;
+using Erfinv = ByOutput<"erfinv", scalar::Erfinv,
+                        [](Var g, Var y) { return g * (exp(square(y)) * (0.5 / std::numbers::inv_sqrtpi)); }>;
+
+/// The first operand is the order; no gradient passes to it.
+struct Polygamma : BinaryOp<scalar::Polygamma, Reals> {
+  std::string_view name() const override { return "polygamma"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    const auto next = [&] { return apply_binary<Polygamma>(rule.input(0) + 1.0, rule.input(1)); };
+    return {Variable(), rule.wants(1) ? rule.output_gradient() * next() : Variable()};
+  }
+};
+
+struct XLogY : BinaryOp<scalar::XLogY, Reals> {
+  std::string_view name() const override { return "xlogy"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    const Variable& g = rule.output_gradient();
+    const Variable x = rule.input(0), y = rule.input(1);
+    Gradients result(2);
+    if (rule.wants(0)) {
+      const Variable flat = logical_and(equal(x, 0.0), less_equal(y, 0.0));
+      result[0] = where(flat, 0.0, g * log(where(flat, 1.0, y)));
+    }
+    if (rule.wants(1)) result[1] = g * (x / y);
+    return result;
+  }
+};
+
+}  // namespace
+
+Variable lgamma(const Operand& x) { return apply_unary<Lgamma>(x); }
+Variable digamma(const Operand& x) { return apply_unary<Digamma>(x); }
+Variable polygamma(int64_t n, const Operand& x) {
+  if (n < 0) located(x.where(), [&] { throw Error(fmt::format("polygamma: the order {} is negative", n)); });
+  return n == 0 ? digamma(x) : apply_binary<Polygamma>(Operand(n, x.where()), x);
+}
+Variable erfc(const Operand& x) { return apply_unary<Erfc>(x); }
+Variable erfinv(const Operand& y) { return apply_unary<Erfinv>(y); }
+Variable xlogy(const Operand& x, const Operand& y) { return apply_binary<XLogY>(x, y); }
+
+void add_special_ops(OpRegistry& ops) { ops.add<Lgamma, Digamma, Polygamma, Erfc, Erfinv, XLogY>(); }
+
+}  // namespace espalier

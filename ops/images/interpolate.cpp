@@ -1,0 +1,148 @@
+#include "espalier/ops/functions/interpolate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "espalier/core/countable.h"
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/views/axis_views.h"
+#include "espalier/ops/widened.h"
+
+namespace espalier {
+
+namespace {
+
+/// How an axis gets another size: output i is at the position i · step + shift of the input.
+struct Resizing {
+  int64_t in, out;
+  double ratio;  ///< the distance of two outputs, if corners are not aligned
+  bool by_size;  ///< the ratio is in / out
+};
+
+/// The elements that each output reads, and how much they count: a tensor [out] for each tap. Their memory
+/// is that of tensors, since a size may be as large as the user says.
+struct WeightedTaps {
+  std::vector<Tensor> indices;
+  std::vector<Tensor> weights;  ///< none: all count 1
+};
+
+WeightedTaps nearest_taps(const Resizing& r, bool exact) {
+  Tensor indices({r.out}, int64);
+  auto* to = indices.data<int64_t>();
+  for (int64_t i = 0; i < r.out; ++i) {
+    const double place = (static_cast<double>(i) + (exact ? 0.5 : 0.0)) * r.ratio;
+    // With a size, in whole numbers: no rounding moves a place below the element it is at.
+    const bool whole = r.by_size && !exact && i < std::numeric_limits<int64_t>::max() / r.in;
+    const int64_t at = whole ? i * r.in / r.out : static_cast<int64_t>(std::floor(place));
+    to[i] = std::clamp<int64_t>(at, 0, r.in - 1);
+  }
+  return {{indices}, {}};
+}
+
+WeightedTaps weighted_taps(const Resizing& r, bool cubic, bool align_corners) {
+  const size_t count = cubic ? 4 : 2;
+  WeightedTaps result;
+  std::array<int64_t*, 4> indices{};
+  std::array<double*, 4> weights{};
+  for (size_t k = 0; k < count; ++k) {
+    indices[k] = result.indices.emplace_back(Shape{r.out}, int64).data<int64_t>();
+    weights[k] = result.weights.emplace_back(Shape{r.out}, float64).data<double>();
+  }
+  for (int64_t i = 0; i < r.out; ++i) {
+    const auto at = static_cast<double>(i);
+    double place = (at + 0.5) * r.ratio - 0.5;
+    if (align_corners)
+      place = r.out > 1 ? at * static_cast<double>(r.in - 1) / static_cast<double>(r.out - 1) : 0;
+    if (!cubic) place = std::clamp(place, 0.0, static_cast<double>(r.in - 1));
+    const double low = std::floor(place), t = place - low;
+    const auto first = static_cast<int64_t>(low) - (cubic ? 1 : 0);
+    constexpr double a = -0.75;
+    const auto near = [](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
+    const auto far = [](double d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
+    const double cubics[] = {far(1 + t), near(t), near(1 - t), far(2 - t)}, lines[] = {1 - t, t};
+    for (size_t k = 0; k < count; ++k) {
+      indices[k][i] = std::clamp<int64_t>(first + static_cast<int64_t>(k), 0, r.in - 1);
+      weights[k][i] = cubic ? cubics[k] : lines[k];
+    }
+  }
+  return result;
+}
+
+Variable resized(const Variable& x, int64_t axis, const WeightedTaps& taps) {
+  Dims along(static_cast<size_t>(static_cast<int64_t>(x.rank()) - axis), 1);
+  along[0] = taps.indices[0].elements();
+  Variable result;
+  for (size_t k = 0; k < taps.indices.size(); ++k) {
+    Variable part = gather(x, taps.indices[k].to(x.device()), axis);
+    if (!taps.weights.empty())
+      part = part * taps.weights[k].reshape(Shape(along)).to(x.dtype()).to(x.device());
+    result = result.defined() ? result + part : part;
+  }
+  return result;
+}
+
+Resizing resizing_of(const Shape& shape, size_t axis, const InterpolateOptions& o) {
+  const int64_t in = shape.dims()[axis + 2];
+  const auto chosen = [&](const auto& list) { return list[list.size() == 1 ? 0 : axis]; };
+  if (!o.size.empty()) {
+    const int64_t out = chosen(o.size);
+    if (out < 1) throw Error(fmt::format("interpolate: the size of axis {} is {}", axis + 2, out));
+    return {in, out, static_cast<double>(in) / static_cast<double>(out), true};
+  }
+  const double scale = chosen(o.scale), size = std::floor(static_cast<double>(in) * scale);
+  if (!(scale > 0 && scale < std::numeric_limits<double>::infinity()))
+    throw Error(fmt::format("interpolate: the scale of axis {} is {}", axis + 2, scale));
+  if (!(size >= 1 && size < 0x1p62))
+    throw ShapeError(fmt::format("interpolate: axis {} of shape {}, scaled by {}, has a size of {}", axis + 2,
+                                 shape.str(), scale, size));
+  return {in, static_cast<int64_t>(size), 1 / scale, false};
+}
+
+}  // namespace
+
+Variable interpolate(const Operand& x, const InterpolateOptions& o) {
+  const CallScope scope(x.where());
+  return located(x.where(), [&] {
+    const Variable& given = x.defined("interpolate");
+    const Shape& shape = given.shape();
+    check_dtype<Reals>({given.dtype(), shape}, "interpolate");
+    if (shape.rank() < 3)
+      throw ShapeError(fmt::format("interpolate: takes [n, channels, sizes…], not {}", shape.str()));
+    if (o.size.empty() == o.scale.empty())
+      throw Error("interpolate: takes either the sizes of the result or the scales of the axes");
+    const size_t axes = shape.rank() - 2, numbers = o.size.empty() ? o.scale.size() : o.size.size();
+    if (numbers != 1 && numbers != axes)
+      throw ShapeError(fmt::format("interpolate: {} numbers for {} axes of {}", numbers, axes, shape.str()));
+    const bool nearest = o.mode == Interpolation::nearest || o.mode == Interpolation::nearest_exact;
+    if (nearest && o.align_corners)
+      throw Error("interpolate: corners are aligned between elements, and the nearest one is asked for");
+    std::vector<Resizing> all;
+    Shape resized_shape = shape;
+    for (size_t axis = 0; axis < axes; ++axis) {
+      all.push_back(resizing_of(shape, axis, o));
+      if (all.back().in == 0)
+        throw ShapeError(
+            fmt::format("interpolate: axis {} of shape {} has no element", axis + 2, shape.str()));
+      resized_shape.dims()[axis + 2] = all.back().out;
+    }
+    check_countable(resized_shape, "interpolate");
+    Variable result = with_fixed_sizes(widened(given), 2);
+    for (size_t axis = 0; axis < axes; ++axis) {
+      const Resizing& r = all[axis];
+      if (r.in == r.out && (r.ratio == 1 || o.align_corners)) continue;
+      result = resized(result, static_cast<int64_t>(axis) + 2,
+                       nearest ? nearest_taps(r, o.mode == Interpolation::nearest_exact)
+                               : weighted_taps(r, o.mode == Interpolation::cubic, o.align_corners));
+    }
+    return rounded(result, given.dtype());
+  });
+}
+
+}  // namespace espalier

@@ -1,0 +1,373 @@
+// The transpose of gather, as a whole table or as the rows that are not zero. Each row of the output is the
+// sum of a few rows of the input. The indices are sorted together with their positions, so that the terms of
+// one row are adjacent, and one thread for each column adds them in this order: the result is deterministic.
+#include <algorithm>
+
+#include "espalier/ops/cuda/elements.cuh"
+#include "espalier/ops/cuda/index_list.h"
+#include "espalier/ops/cuda/kernels.h"
+#include "espalier/ops/indexing/cuda/chosen_places.cuh"
+
+namespace espalier::cu {
+
+namespace {
+
+constexpr int64_t most_keys_in_tile = 4096;  // keys that one block sorts: 32 KiB of shared memory
+
+/// An index with its position in the low bits. Keys are unique, so the sorted order is, too.
+using Key = unsigned long long;
+
+/// Bitonic sort of a block's keys; `tile` is a power of two. All threads of the block call it.
+__device__ void sort_tile(Key* keys, int tile) {
+  const int own = static_cast<int>(threadIdx.x), all = static_cast<int>(blockDim.x);
+  for (int run = 2; run <= tile; run *= 2)
+    for (int apart = run / 2; apart > 0; apart /= 2) {
+      __syncthreads();
+      for (int i = own; i < tile / 2; i += all) {
+        const int low = 2 * i - (i & (apart - 1)), high = low + apart;
+        const Key a = keys[low], b = keys[high];
+        if ((a > b) == ((low & run) == 0)) {
+          keys[low] = b;
+          keys[high] = a;
+        }
+      }
+    }
+  __syncthreads();
+}
+
+/// Sorts each tile of keys.
+__global__ void __launch_bounds__(1024)
+    sort_tiles(IndexList indices, int64_t count, int64_t size, int shift, int tile, Key* __restrict__ out) {
+  Key* const keys = dynamic_shared<Key>();
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * tile;
+  const int own = static_cast<int>(threadIdx.x), all = static_cast<int>(blockDim.x);
+  for (int i = own; i < tile; i += all)
+    keys[i] = first + i < count
+                  ? static_cast<Key>(indices.at(first + i, size, true)) << shift | static_cast<Key>(first + i)
+                  : ~Key{0};
+  sort_tile(keys, tile);
+  for (int i = own; i < tile && first + i < count; i += all) out[first + i] = keys[i];
+}
+
+/// Merges adjacent sorted runs: each key goes behind the smaller keys of the other run.
+__global__ void __launch_bounds__(threads_in_block)
+    merge_runs(const Key* __restrict__ in, Key* __restrict__ out, int64_t count, int64_t run) {
+  for (int64_t i = grid_thread(); i < count; i += grid_threads()) {
+    const int64_t number = divide(i, run), pair = number / 2 * 2 * run;
+    int64_t low = min((number ^ 1) * run, count), high = min(low + run, count);
+    const int64_t other = low;
+    const Key key = in[i];
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (in[middle] < key)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    out[pair + (i - number * run) + (low - other)] = key;
+  }
+}
+
+/// The sum of V columns of all terms of one row, whose first key is keys[first].
+template <int V, class T>
+__device__ __forceinline__ Several<T, V> sum_of_terms(const Key* keys, const Several<T, V>* from,
+                                                      int64_t first, int64_t count, int64_t units,
+                                                      int shift) {
+  using C = Computed<T>;
+  constexpr int batch = 8;  // reads in flight for each thread
+  const Key positions = (Key{1} << shift) - 1, row = keys[first] >> shift;
+  C sums[V];
+#pragma unroll
+  for (int v = 0; v < V; ++v) sums[v] = C(0);
+  bool more = true;
+  for (int64_t begin = first; more; begin += batch) {
+    Several<T, V> read[batch];
+    bool ours[batch];
+#pragma unroll
+    for (int k = 0; k < batch; ++k) {
+      const Key key = keys[min(begin + k, count - 1)];
+      ours[k] = begin + k < count && key >> shift == row;
+      if (ours[k]) read[k] = from[static_cast<int64_t>(key & positions) * units];
+    }
+#pragma unroll
+    for (int k = 0; k < batch; ++k)
+      if (ours[k])
+#pragma unroll
+        for (int v = 0; v < V; ++v) sums[v] = scalar::Add()(sums[v], static_cast<C>(read[k].at[v]));
+    more = ours[batch - 1];
+  }
+  Several<T, V> result;
+#pragma unroll
+  for (int v = 0; v < V; ++v) result.at[v] = static_cast<T>(sums[v]);
+  return result;
+}
+
+/// Adds [outer, count, inner] into [outer, size, inner]. The thread at the first key of a row adds V columns
+/// of all its terms.
+template <int V, class T>
+__global__ void __launch_bounds__(threads_in_block)
+    add_rows(const Key* __restrict__ keys, const T* __restrict__ in, T* __restrict__ out, int64_t outer,
+             int64_t count, int64_t size, int64_t units, int shift) {
+  using Unit = Several<T, V>;
+  for (int64_t i = grid_thread(); i < outer * count * units; i += grid_threads()) {
+    const int64_t place = divide(i, units), unit = i - place * units;
+    const int64_t block = divide(place, count), first = place - block * count;
+    const Key row = keys[first] >> shift;
+    if (first > 0 && keys[first - 1] >> shift == row) continue;
+    const Unit* from = reinterpret_cast<const Unit*>(in) + block * count * units + unit;
+    reinterpret_cast<Unit*>(out)[(block * size + static_cast<int64_t>(row)) * units + unit] =
+        sum_of_terms<V, T>(keys, from, first, count, units, shift);
+  }
+}
+
+/// The same for outer = 1, with the sum of a row at the place of its first key and `rows` for what is where:
+/// zeros and `size` at the other keys.
+template <int V, class T>
+__global__ void __launch_bounds__(threads_in_block)
+    sum_rows_of(const Key* __restrict__ keys, const T* __restrict__ in, T* __restrict__ out,
+                int64_t* __restrict__ rows, int64_t count, int64_t size, int64_t units, int shift) {
+  using Unit = Several<T, V>;
+  for (int64_t i = grid_thread(); i < count * units; i += grid_threads()) {
+    const int64_t place = divide(i, units), unit = i - place * units;
+    const Key row = keys[place] >> shift;
+    const bool is_first = place == 0 || keys[place - 1] >> shift != row;
+    Unit sum;
+#pragma unroll
+    for (int v = 0; v < V; ++v) sum.at[v] = T(0);
+    if (is_first)
+      sum = sum_of_terms<V, T>(keys, reinterpret_cast<const Unit*>(in) + unit, place, count, units, shift);
+    reinterpret_cast<Unit*>(out)[i] = sum;
+    if (unit == 0) rows[place] = is_first ? static_cast<int64_t>(row) : size;
+  }
+}
+
+/// The sorted keys of a list of indices. Sorted tiles are merged, alternating between two buffers.
+class SortedKeys {
+ public:
+  SortedKeys(const IndexList& indices, int64_t count, int64_t size, Device device)
+      : indices_(indices),
+        count_(count),
+        size_(size),
+        shift_(std::bit_width(static_cast<uint64_t>(count - 1))),
+        tile_(std::clamp<int64_t>(power_from(count), 64, most_keys_in_tile)) {
+    if (std::bit_width(static_cast<uint64_t>(size)) + shift_ > 63)
+      throw UnsupportedError("scatter_add_like: " + std::to_string(count) + " indices into an axis of size " +
+                             std::to_string(size) + " are too many for a GPU");
+    const Shape bytes{count * static_cast<int64_t>(sizeof(Key))};
+    keys_ = Tensor(bytes, boolean, device);
+    if (count > tile_) other_ = Tensor(bytes, boolean, device);
+  }
+
+  int shift() const { return shift_; }
+  /// Launches the sort, and returns the address of the sorted keys.
+  const Key* sort() const {
+    const Grid tiles{dim3(static_cast<unsigned>(divide_up(count_, tile_))),
+                     dim3(static_cast<unsigned>(std::min<int64_t>(tile_ / 2, 1024))),
+                     static_cast<size_t>(tile_) * sizeof(Key)};
+    Key *from = static_cast<Key*>(keys_.address()), *to = nullptr;
+    launch(sort_tiles, tiles, indices_, count_, size_, shift_, tile_, from);
+    if (other_.defined()) to = static_cast<Key*>(other_.address());
+    for (int64_t run = tile_; run < count_; run *= 2) {
+      launch(merge_runs, grid_for(count_), from, to, count_, run);
+      std::swap(from, to);
+    }
+    return from;
+  }
+
+ private:
+  IndexList indices_;
+  int64_t count_, size_;
+  int shift_;
+  int64_t tile_;
+  Tensor keys_, other_;
+};
+
+/// Deterministic: terms are added in the order of the indices.
+Bound bind_scatter_add_like(const Op& op, const KernelCall& call) {
+  Tensor& out = *call.outputs[0];
+  const size_t axis = resolve_axis(attribute<int64_t>(op, "axis"), out.rank(), op.name());
+  const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
+  int64_t outer = 1, inner = 1;
+  for (size_t i = 0; i < out.rank(); ++i) (i < axis ? outer : inner) *= i == axis ? 1 : out.shape().dims()[i];
+  const int64_t size = out.shape().dims()[axis], count = list.elements();
+  if (out.elements() == 0) return bind_look(call, list, size, "scatter_add_like", true);
+  if (count == 0) return bound([to = &out](RandomStream) { zero_elements(*to); });
+  ContiguousInput values(x), places(list);
+  const SortedKeys keys(index_list(call, list, places, "scatter_add_like"), count, size, out.device());
+  Bound result;
+  visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (!std::is_same_v<T, bool>)
+      result =
+          bound([=, to = &out, values = std::move(values), places = std::move(places)](RandomStream) mutable {
+            values.refresh();
+            places.refresh();
+            zero_elements(*to);
+            const T* in = static_cast<const T*>(values.address());
+            T* sums = static_cast<T*>(to->address());
+            constexpr int width = vector_width<T>;
+            const bool vectors = in_vectors<T>(in, inner) && in_vectors<T>(sums, inner);
+            const int64_t units = vectors ? inner / width : inner;
+            launch(vectors ? add_rows<width, T> : add_rows<1, T>, grid_for(outer * count * units),
+                   keys.sort(), in, sums, outer, count, size, units, keys.shift());
+          });
+  });
+  return result;
+}
+
+/// Indices along an axis of [outer, count, inner], whose lines are sorted one by one: a line has the indices
+/// of one outer and one inner place.
+struct IndexLines {
+  int64_t count, size, inner;
+
+  /// What comes before element k of a line, in elements, where the axis has `length` and elements are `inner`
+  /// apart.
+  __device__ int64_t begin(int64_t line, int64_t length) const {
+    const int64_t outer = divide(line, inner);
+    return outer * length * inner + (line - outer * inner);
+  }
+};
+
+/// Sorts the keys of each line: a block for each, and lines in turn.
+__global__ void __launch_bounds__(1024)
+    sort_lines(const __grid_constant__ ChosenPlaces chosen, IndexLines form, int64_t lines, int shift,
+               int tile, Key* __restrict__ out) {
+  Key* const keys = dynamic_shared<Key>();
+  const int own = static_cast<int>(threadIdx.x), all = static_cast<int>(blockDim.x);
+  const int count = static_cast<int>(form.count);
+  for (int64_t line = blockIdx.x; line < lines; line += gridDim.x) {
+    const int64_t begin = form.begin(line, count);
+    for (int i = own; i < tile; i += all) {
+      keys[i] = ~Key{0};
+      if (i >= count) continue;
+      const int64_t index = chosen.list.at(chosen.steps.offset(begin + i * form.inner), form.size, true);
+      keys[i] = static_cast<Key>(index) << shift | static_cast<Key>(i);
+    }
+    sort_tile(keys, tile);
+    for (int i = own; i < count; i += all) out[line * count + i] = keys[i];
+    __syncthreads();  // before the next line
+  }
+}
+
+/// Adds [outer, count, inner] into [outer, size, inner]: the thread at the first key of a place adds all of
+/// its terms.
+template <class T>
+__global__ void __launch_bounds__(threads_in_block)
+    add_lines(const Key* __restrict__ keys, const T* __restrict__ in, T* __restrict__ out, IndexLines form,
+              int64_t lines, int shift) {
+  for (int64_t i = grid_thread(); i < lines * form.count; i += grid_threads()) {
+    const int64_t line = divide(i, form.count), first = i - line * form.count;
+    const Key* const own = keys + line * form.count;
+    const Key place = own[first] >> shift;
+    if (first > 0 && own[first - 1] >> shift == place) continue;
+    const auto* from = reinterpret_cast<const Several<T, 1>*>(in) + form.begin(line, form.count);
+    out[form.begin(line, form.size) + static_cast<int64_t>(place) * form.inner] =
+        sum_of_terms<1, T>(own, from, first, form.count, form.inner, shift).at[0];
+  }
+}
+
+/// add_along_axis_like with so few indices in a line that a block sorts them.
+Bound bind_add_lines(const KernelCall& call, const ChosenPlaces& chosen) {
+  Tensor& out = *call.outputs[0];
+  const Tensor& x = *call.inputs[0];
+  const IndexLines form{chosen.count, chosen.size, chosen.inner};
+  const int64_t lines = x.elements() / form.count;
+  const int shift = std::bit_width(static_cast<uint64_t>(form.count - 1));
+  const int64_t tile = std::max<int64_t>(power_from(form.count), 64);
+  const Grid blocks{dim3(static_cast<unsigned>(std::min<int64_t>(lines, 1 << 20))),
+                    dim3(static_cast<unsigned>(std::min<int64_t>(tile / 2, 1024))),
+                    static_cast<size_t>(tile) * sizeof(Key)};
+  const Tensor keys({x.elements() * static_cast<int64_t>(sizeof(Key))}, boolean, out.device());
+  Bound result;
+  visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (!std::is_same_v<T, bool>)
+      result = bound([=, to = &out, values = ContiguousInput(x)](RandomStream) mutable {
+        values.refresh();
+        zero_elements(*to);
+        auto* sorted = static_cast<Key*>(keys.address());
+        launch(sort_lines, blocks, chosen, form, lines, shift, static_cast<int>(tile), sorted);
+        launch(add_lines<T>, grid_for(lines * form.count), sorted, static_cast<const T*>(values.address()),
+               static_cast<T*>(to->address()), form, lines, shift);
+      });
+  });
+  return result;
+}
+
+/// The places of chosen elements as indices into the tensor, seen as one axis.
+__global__ void __launch_bounds__(threads_in_block)
+    list_places(int64_t* __restrict__ out, const __grid_constant__ ChosenPlaces chosen, int64_t n) {
+  for (int64_t i = grid_thread(); i < n; i += grid_threads()) out[i] = chosen.place(i).element;
+}
+
+/// Sums the elements of one place as scatter_add_like sums the slices of one index.
+Bound bind_add_along_axis_like(const Op& op, const KernelCall& call) {
+  Tensor& out = *call.outputs[0];
+  const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
+  const Chosen form{attribute<int64_t>(op, "axis"), true};
+  const size_t axis = resolve_axis(form.axis, out.rank(), op.name());
+  const int64_t n = x.elements(), elements = out.elements();
+  if (elements == 0) return bind_look(call, list, out.shape().dims()[axis], op.name(), true);
+  if (n == 0) return bound([to = &out](RandomStream) { zero_elements(*to); });
+  const ChosenPlaces chosen = chosen_places(call, form, out.shape(), list, x.shape(), op.name());
+  if (chosen.count <= most_keys_in_tile) return bind_add_lines(call, chosen);
+  ContiguousInput values(x);
+  Tensor places({n}, int64, out.device());
+  const SortedKeys keys({places.address(), true, chosen.list.report}, n, elements, out.device());
+  Bound result;
+  visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (!std::is_same_v<T, bool>)
+      result = bound([=, to = &out, values = std::move(values)](RandomStream) mutable {
+        values.refresh();
+        zero_elements(*to);
+        launch(list_places, grid_for(n), static_cast<int64_t*>(places.address()), chosen, n);
+        launch(add_rows<1, T>, grid_for(n), keys.sort(), static_cast<const T*>(values.address()),
+               static_cast<T*>(to->address()), int64_t{1}, n, elements, int64_t{1}, keys.shift());
+      });
+  });
+  return result;
+}
+
+/// Fills all places with "no row".
+__global__ void __launch_bounds__(threads_in_block) fill_rows(int64_t* rows, int64_t count, int64_t size) {
+  for (int64_t i = grid_thread(); i < count; i += grid_threads()) rows[i] = size;
+}
+
+Bound bind_sum_rows(const KernelCall& call) {
+  Tensor &out = *call.outputs[0], &rows = *call.outputs[1];
+  const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
+  const int64_t count = list.elements(), size = call.inputs[2]->shape().dims()[0];
+  if (count == 0) return bound([](RandomStream) {});
+  const int64_t inner = out.elements() / count;
+  if (inner == 0 || size == 0)
+    return bound([=, to = &rows](RandomStream) {
+      launch(fill_rows, grid_for(count), static_cast<int64_t*>(to->address()), count, size);
+    });
+  ContiguousInput values(x), places(list);
+  const SortedKeys keys(index_list(call, list, places, "gather"), count, size, out.device());
+  Bound result;
+  visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (!std::is_same_v<T, bool>)
+      result = bound([=, to = &out, which = &rows, values = std::move(values),
+                      places = std::move(places)](RandomStream) mutable {
+        values.refresh();
+        places.refresh();
+        const T* in = static_cast<const T*>(values.address());
+        T* sums = static_cast<T*>(to->address());
+        constexpr int width = vector_width<T>;
+        const bool vectors = in_vectors<T>(in, inner) && in_vectors<T>(sums, inner);
+        const int64_t units = vectors ? inner / width : inner;
+        launch(vectors ? sum_rows_of<width, T> : sum_rows_of<1, T>, grid_for(count * units), keys.sort(), in,
+               sums, static_cast<int64_t*>(which->address()), count, size, units, keys.shift());
+      });
+  });
+  return result;
+}
+
+}  // namespace
+
+void add_scatter_kernels(KernelRegistry& kernels) {
+  kernels.add("scatter_add_like", bind_scatter_add_like);
+  kernels.add("add_along_axis_like", bind_add_along_axis_like);
+  kernels.add("sum_rows", bind_sum_rows);
+}
+
+}  // namespace espalier::cu

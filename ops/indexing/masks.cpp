@@ -1,0 +1,196 @@
+// Elements chosen by a condition: how many there are depends on values.
+#include "espalier/ops/indexing/masks.h"
+
+#include <memory>
+
+#include "espalier/core/autograd.h"
+#include "espalier/core/op_registry.h"
+#include "espalier/core/workspace.h"
+#include "espalier/ops/functions/arrange.h"
+#include "espalier/ops/functions/masks.h"
+#include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
+#include "espalier/ops/registered_ops.h"
+#include "espalier/ops/shape_like_ops.h"
+
+namespace espalier {
+
+namespace {
+
+constexpr std::string_view instead =
+    "the shape of its result depends on values, which a tree downstream of a feed and a plan do not have "
+    "when "
+    "shapes are inferred; where(), masked_fill() and sums of x * cast(mask, x.dtype()) keep the shape";
+
+Tensor plain_on_cpu(const Tensor& x) { return x.to(cpu()).contiguous_copy(); }
+
+/// Calls f(i) for each element that is not zero, by its row-major number.
+template <class F>
+void each_nonzero(const Tensor& x, F&& f) {
+  const auto look = [&]<class T>(TypeTag<T>) {
+    const T* from = static_cast<const T*>(x.address());
+    for (int64_t i = 0, n = x.elements(); i < n; ++i)
+      if (from[i] != T(0)) f(i);
+  };
+  if (is_small_integer(x.dtype()))
+    visit_size(x.dtype(), look);
+  else
+    visit_all(x.dtype(), look);
+}
+
+int64_t number_of_nonzero(const Tensor& x) {
+  int64_t count = 0;
+  const auto look = [&]<class T>(TypeTag<T>) {
+    const T* from = static_cast<const T*>(x.address());
+    for (int64_t i = 0, n = x.elements(); i < n; ++i) count += from[i] != T(0);
+  };
+  if (is_small_integer(x.dtype()))
+    visit_size(x.dtype(), look);
+  else
+    visit_all(x.dtype(), look);
+  return count;
+}
+
+/// The positions of the elements that are not zero, `count` of them: as indices [count, rank], or, if `flat`,
+/// as row-major numbers [count]. A later evaluation that finds another number is an error.
+class NonzeroPositions : public Op {
+ public:
+  NonzeroPositions(int64_t count, bool flat, std::string function)
+      : Op({.runs_on_host = true, .gradient_reads = InputSet::none(), .passes_no_gradient = true}),
+        count_(count),
+        flat_(flat),
+        function_(std::move(function)) {}
+  std::string_view name() const override { return "nonzero_positions"; }
+  Attributes attributes() const override {
+    return {{"count", count_}, {"flat", flat_}, {"function", function_}};
+  }
+  bool mixes(size_t, size_t, const InputSpecs&) const override { return true; }
+  Specs infer(const InputSpecs& in) const override {
+    const auto rank = static_cast<int64_t>(in[0]->shape.rank());
+    return {{DType::int64, flat_ ? Shape{count_} : Shape{count_, rank}}};
+  }
+  void run_cpu(const KernelCall& call) const override {
+    const Tensor x = plain_on_cpu(*call.inputs[0]);
+    Tensor found(call.outputs[0]->shape(), DType::int64);
+    auto* to = static_cast<int64_t*>(found.address());
+    const size_t rank = x.rank();
+    int64_t count = 0;
+    each_nonzero(x, [&](int64_t i) {
+      if (count++ >= count_) return;
+      if (flat_ || rank == 1) {
+        *to++ = i;
+        return;
+      }
+      for (size_t axis = rank; axis-- > 0;) {
+        to[axis] = i % x.shape().dims()[axis];
+        i /= x.shape().dims()[axis];
+      }
+      to += rank;
+    });
+    if (count != count_)
+      throw UnsupportedError(fmt::format("{}: chooses {} elements now, where it chose {} when it was written",
+                                         function_, count, count_));
+    copy_elements(found, *call.outputs[0]);
+  }
+  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall&, const BindContext& context) const override {
+    if (context.find<Workspace>()) throw UnsupportedError(fmt::format("{}: {}", function_, instead));
+    return nullptr;
+  }
+  Gradients gradient(const GradientRule&) const override { return {Variable()}; }
+
+ private:
+  int64_t count_;
+  bool flat_;
+  std::string function_;  // that the user called, for errors
+};
+
+void check_eager(const Variable& v, std::string_view function) {
+  if (v.node()->lazy) throw UnsupportedError(fmt::format("{}: {}", function, instead));
+}
+
+Variable positions_of_nonzero(const Variable& x, bool flat, std::string_view function) {
+  check_eager(x, function);
+  const int64_t count = number_of_nonzero(plain_on_cpu(x.value()));
+  return apply(std::make_shared<NonzeroPositions>(count, flat, std::string(function)), {&x},
+               std::source_location::current());
+}
+
+}  // namespace
+
+Variable numbers_of_nonzero(const Variable& x, std::string_view function) {
+  return positions_of_nonzero(x, true, function);
+}
+
+Variable masked_fill(const Operand& x, const Operand& mask, const Operand& value) {
+  const Variable &to = x.defined("masked_fill"), &given = value.like(to);
+  return where({mask.defined("masked_fill"), x.where()}, {given, x.where()}, {to, x.where()});
+}
+
+Variable masked_scatter(const Operand& x, const Operand& mask, const Variable& source) {
+  const CallScope scope(x.where());
+  return located(x.where(), [&] {
+    const Variable &to = x.defined("masked_scatter"), &chosen = mask.defined("masked_scatter");
+    if (!source.defined()) throw Error("masked_scatter: the source is undefined");
+    if (chosen.dtype() != boolean)
+      throw TypeError(fmt::format("masked_scatter: the mask is {}, not bool", name(chosen.dtype())));
+    const Variable places = broadcast_like(chosen, to);
+    const Variable number = cumsum(cast(flatten(places), int64), 0) - int64_t{1};  // of the place so far
+    const Variable values = gather(flatten(source), maximum(number, int64_t{0}));
+    return where(places, reshape_like(values, to), to);
+  });
+}
+
+Variable masked_select(const Operand& x, const Operand& mask) {
+  const CallScope scope(x.where());
+  return located(x.where(), [&] {
+    const Variable &from = x.defined("masked_select"), &chosen = mask.defined("masked_select");
+    if (chosen.dtype() != boolean)
+      throw TypeError(fmt::format("masked_select: the mask is {}, not bool", name(chosen.dtype())));
+    check_eager(from, "masked_select");
+    const std::vector<Variable> both = broadcast_tensors({from, chosen}, x.where());
+    return gather(flatten(both[0]), numbers_of_nonzero(both[1], "masked_select"));
+  });
+}
+
+Variable nonzero(const Operand& x) {
+  const CallScope scope(x.where());
+  return located(x.where(), [&] { return positions_of_nonzero(x.defined("nonzero"), false, "nonzero"); });
+}
+
+Variable repeat_interleave(const Operand& x, const Operand& counts, int64_t axis) {
+  const CallScope scope(x.where());
+  return located(x.where(), [&] {
+    constexpr std::string_view function = "repeat_interleave";
+    const Variable &from = x.defined(function), &given = counts.defined(function);
+    const int64_t size = from.shape().dims()[resolve_axis(axis, from.rank(), function)];
+    if (given.dtype() != int32 && given.dtype() != int64)
+      throw TypeError(fmt::format("{}: counts are integers, not {}", function, name(given.dtype())));
+    if (given.rank() > 1 || (given.shape().elements() != 1 && given.shape().elements() != size))
+      throw ShapeError(fmt::format("{}: counts of shape {} for an axis of size {}", function,
+                                   given.shape().str(), size_text(size)));
+    check_eager(given, function);
+    const Tensor list = plain_on_cpu(given.value().to(int64));
+    const auto times = [each = list.span<int64_t>().data(), one = list.elements() == 1](int64_t i) {
+      return each[one ? 0 : i];
+    };
+    int64_t total = 0;
+    for (int64_t i = 0; i < size; ++i) {
+      if (times(i) < 0) throw Error(fmt::format("{}: a count of {}", function, times(i)));
+      total += times(i);
+    }
+    Tensor chosen({total}, int64);
+    auto* to = static_cast<int64_t*>(chosen.address());
+    for (int64_t i = 0; i < size; ++i) to = std::fill_n(to, times(i), i);
+    return gather(from, chosen.to(from.device()), axis);
+  });
+}
+
+void add_mask_ops(OpRegistry& ops) {
+  ops.add("nonzero_positions", 1, [](AttributeReader& a) {
+    const int64_t count = a.integer("count", 0);
+    const bool flat = a.flag("flat");
+    return std::make_shared<NonzeroPositions>(count, flat, a.text("function"));
+  });
+}
+
+}  // namespace espalier

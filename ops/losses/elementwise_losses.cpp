@@ -1,0 +1,123 @@
+// Losses of differences, and of distributions with one number for each element.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+#include "espalier/ops/functions/losses.h"
+#include "espalier/ops/functions/smooth_activation.h"
+#include "espalier/ops/losses/loss_terms.h"
+#include "espalier/ops/ops.h"
+
+namespace espalier {
+
+using detail::bounded_log;
+using detail::check_positive;
+using detail::loss_of;
+using detail::reduced;
+using detail::weighted;
+
+namespace {
+
+/// log q, and 0 where q is 0 so that q log q is.
+Variable log_unless_zero(const Variable& q) { return log(where(greater(q, 0.0), q, ones_like(q))); }
+
+}  // namespace
+
+Variable mean_squared_error(const Operand& prediction, const Operand& target, const LossOptions& options) {
+  return loss_of("mean_squared_error", prediction, target, [&](const Variable& p, const Variable& t) {
+    return weighted("mean_squared_error", square(p - t), options.weights, options.reduction);
+  });
+}
+
+Variable mean_absolute_error(const Operand& prediction, const Operand& target, const LossOptions& options) {
+  return loss_of("mean_absolute_error", prediction, target, [&](const Variable& p, const Variable& t) {
+    return weighted("mean_absolute_error", abs(p - t), options.weights, options.reduction);
+  });
+}
+
+Variable smooth_l1_loss(const Operand& prediction, const Operand& target, const SmoothL1Options& options) {
+  return loss_of("smooth_l1_loss", prediction, target, [&](const Variable& p, const Variable& t) {
+    check_positive("smooth_l1_loss", "beta", options.beta);
+    // Both formulas in one, without a condition. Its second derivative is 1 / beta at d = 0, too.
+    const Variable d = p - t, m = clamp(d, -options.beta, options.beta);
+    return weighted("smooth_l1_loss", m * (d - m * 0.5) * (1 / options.beta), options.weights,
+                    options.reduction);
+  });
+}
+
+Variable huber_loss(const Operand& prediction, const Operand& target, const HuberOptions& options) {
+  return loss_of("huber_loss", prediction, target, [&](const Variable& p, const Variable& t) {
+    check_positive("huber_loss", "delta", options.delta);
+    const Variable d = p - t, m = clamp(d, -options.delta, options.delta);
+    return weighted("huber_loss", m * (d - m * 0.5), options.weights, options.reduction);
+  });
+}
+
+Variable binary_cross_entropy(const Operand& probabilities, const Operand& target,
+                              const LossOptions& options) {
+  return loss_of("binary_cross_entropy", probabilities, target, [&](const Variable& p, const Variable& t) {
+    return weighted("binary_cross_entropy", -(t * bounded_log(p) + (1.0 - t) * bounded_log(1.0 - p)),
+                    options.weights, options.reduction);
+  });
+}
+
+Variable binary_cross_entropy_with_logits(const Operand& logits, const Operand& target,
+                                          const SigmoidCrossEntropyOptions& options) {
+  constexpr std::string_view name = "binary_cross_entropy_with_logits";
+  return loss_of(name, logits, target, [&](const Variable& x, const Variable& t) {
+    // −log(1 − p) is x − log p.
+    const Variable negative_log = -log_sigmoid(x), rest = (1.0 - t) * x;
+    if (!options.positive_weights.defined())
+      return weighted(name, rest + negative_log, options.weights, options.reduction);
+    const Variable y = t.rank() == x.rank() ? t : zeros_like(x) + t;
+    const Variable counted = weighted(name, y, options.positive_weights, LossReduction::none) + (1.0 - y);
+    return weighted(name, rest + counted * negative_log, options.weights, options.reduction);
+  });
+}
+
+Variable kl_div(const Operand& log_probabilities, const Operand& target, const KlDivergenceOptions& options) {
+  return loss_of("kl_div", log_probabilities, target, [&](const Variable& log_p, const Variable& q) {
+    const Variable each =
+        weighted("kl_div", options.log_target ? exp(q) * (q - log_p) : q * (log_unless_zero(q) - log_p),
+                 options.weights, LossReduction::none);
+    if (!options.batch_mean || options.reduction != LossReduction::mean)
+      return reduced(each, {}, options.reduction);
+    if (each.rank() == 0) throw ShapeError("kl_div: batch_mean needs a first axis to divide by");
+    Dims rest(each.rank() - 1);
+    std::iota(rest.begin(), rest.end(), 1);
+    return rest.empty() ? mean(each) : mean(sum(each, Axes(rest)));
+  });
+}
+
+Variable poisson_nll_loss(const Operand& prediction, const Operand& target, const PoissonOptions& options) {
+  return loss_of("poisson_nll_loss", prediction, target, [&](const Variable& x, const Variable& t) {
+    if (!(options.epsilon >= 0))
+      throw Error(fmt::format("poisson_nll_loss: epsilon is {}; it must not be negative", options.epsilon));
+    Variable each = options.log_input ? exp(x) - t * x : x - t * log(x + options.epsilon);
+    if (options.full) {
+      const Variable counted = where(greater(t, 1.0), t, ones_like(t));
+      const Variable stirling =
+          counted * log(counted) - counted + log(counted * (2 * std::numbers::pi)) * 0.5;
+      each = each + where(greater(t, 1.0), stirling, zeros_like(t));
+    }
+    return weighted("poisson_nll_loss", each, options.weights, options.reduction);
+  });
+}
+
+Variable gaussian_nll_loss(const Operand& mean, const Operand& target, const Operand& variance,
+                           const GaussianOptions& options) {
+  constexpr std::string_view name = "gaussian_nll_loss";
+  return loss_of(name, mean, target, [&](const Variable& m, const Variable& t) {
+    check_positive(name, "epsilon", options.epsilon);
+    Variable v = variance.is_number() ? variance.like(m) : variance.defined(name);
+    detail::check_real(name, v);
+    v = maximum(rounded(v, m.dtype()), options.epsilon);
+    Variable each = (weighted(name, square(m - t), 1.0 / v, LossReduction::none) + log(v)) * 0.5;
+    if (options.full) each = each + std::log(2 * std::numbers::pi) / 2;
+    return weighted(name, each, options.weights, options.reduction);
+  });
+}
+
+}  // namespace espalier
