@@ -63,8 +63,11 @@ std::string of_uneven_parts(GraphWriter& w, const Op& op, const Edge& input, boo
     for (int64_t part = 0; part < along.count; ++part)
       for (int64_t k = 0; k < longest; ++k) {
         const int64_t length = along.length(part);
-        places.push_back(along.begin(part) + (k < length ? k : 0));
-        shares.push_back(k < length ? 1.0 / static_cast<double>(length) : 0);
+        // A short part repeats its first element, whose share is divided: a share of 0 would make infinity
+        // NaN.
+        const bool repeated = k == 0 || k >= length;
+        places.push_back(along.begin(part) + (repeated ? 0 : k));
+        shares.push_back(1.0 / static_cast<double>(length * (repeated ? longest - length + 1 : 1)));
       }
     const size_t axis = form.first_axis(x.shape) + i;
     pb::NodeProto& gathered = w.begin("Gather", {y, w.constant(tensor_from(places, {along.count, longest}))});

@@ -1,6 +1,9 @@
 // Models of ONNX files: trained, frozen, saved, and with axes of any size.
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
+#include <limits>
+
 #include "espalier/onnx.h"
 #include "temporary_folder.h"
 
@@ -68,6 +71,19 @@ BOOST_AUTO_TEST_CASE(padding_in_front_is_not_that_behind) {
   esp::onnx::save(folder / "net.onnx", {{"x", x}}, {{"y", y}});
   const esp::Tensor images = esp::randn({2, 3, 6, 7});
   BOOST_TEST(difference(run(y, images), run(esp::onnx::load(folder / "net.onnx").output(), images)) < 1e-5);
+}
+
+BOOST_AUTO_TEST_CASE(infinity_is_no_nan_in_uneven_means) {
+  const TemporaryFolder folder;
+  const esp::Variable x = esp::placeholder("x", {1, 1, 5});
+  const esp::Variable y = esp::adaptive_avg_pool(x, {3});  // of elements 0 and 1; 1, 2 and 3; 3 and 4
+  esp::onnx::save(folder / "a.onnx", {{"x", x}}, {{"y", y}});
+  const float infinity = std::numeric_limits<float>::infinity();
+  const esp::Tensor from_file =
+      run(esp::onnx::load(folder / "a.onnx").output(), esp::tensor({{{infinity, 1.0f, 2.0f, 6.0f, 7.0f}}}));
+  BOOST_TEST(from_file.at<float>({0, 0, 0}) == infinity);
+  BOOST_TEST(std::abs(from_file.at<float>({0, 0, 1}) - 3.0f) < 1e-6f);
+  BOOST_TEST(std::abs(from_file.at<float>({0, 0, 2}) - 6.5f) < 1e-6f);
 }
 
 BOOST_AUTO_TEST_CASE(a_model_is_trained_frozen_and_saved) {
