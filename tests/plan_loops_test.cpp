@@ -366,8 +366,9 @@ BOOST_AUTO_TEST_CASE(loops_in_loops_have_a_limit) {
   BOOST_CHECK_NO_THROW(load_nested(folder, 16, 1));
   BOOST_CHECK_EXCEPTION(load_nested(folder, 17, 1), esp::FileError, says({"scan", "more than 16 loops"}));
   BOOST_CHECK_EXCEPTION(load_nested(folder, 2000, 1), esp::FileError, says({"scan", "more than 16 loops"}));
-  BOOST_CHECK_EXCEPTION(load_nested(folder, 16, 10), esp::FileError,
-                        says({"scan", "more than 1048576 nodes"}));
+  if (many_cases(8) == 8)  // a sanitizer would need minutes for that many nodes
+    BOOST_CHECK_EXCEPTION(load_nested(folder, 16, 10), esp::FileError,
+                          says({"scan", "more than 1048576 nodes"}));
 }
 
 BOOST_AUTO_TEST_CASE(random_nodes_without_draws_are_refused) {

@@ -12,6 +12,7 @@
 #include "espalier/nn/dropout.h"
 #include "espalier/ops/ops.h"
 #include "gpu_testing.h"
+#include "many_cases.h"
 #include "replica_programs.h"
 #include "testing.h"
 
@@ -64,7 +65,7 @@ BOOST_AUTO_TEST_CASE(two_runs_are_equal_to_the_last_bit) {
 
 BOOST_AUTO_TEST_CASE(random_trees_train_as_on_one_device) {
   int compared = 0, refused = 0;
-  for (uint32_t seed = 0; seed < 60; ++seed) BOOST_TEST_CONTEXT("seed " << seed) {
+  for (uint32_t seed = 0; seed < many_cases(64); ++seed) BOOST_TEST_CONTEXT("seed " << seed) {
       Trace one;
       try {
         one = train_fuzz_tree(seed, {});
@@ -82,7 +83,7 @@ BOOST_AUTO_TEST_CASE(random_trees_train_as_on_one_device) {
         }
     }
   BOOST_TEST_MESSAGE(compared << " compared, " << refused << " refused");
-  BOOST_TEST(compared > 20);
+  BOOST_TEST(compared > many_cases(20));
 }
 
 BOOST_AUTO_TEST_CASE(sums_means_and_rows_are_the_whole_batch_s) {

@@ -7,6 +7,7 @@
 #include "espalier/executor/compile.h"
 #include "espalier/executor/runtime/parameter_arena.h"
 #include "espalier/executor/sharding/state_owners.h"
+#include "many_cases.h"
 #include "sharded_layers.h"
 
 namespace esp = espalier;
@@ -66,7 +67,7 @@ BOOST_AUTO_TEST_CASE(uneven_batches_and_parts) {
 
 BOOST_AUTO_TEST_CASE(random_trees) {
   int compared = 0;
-  for (uint32_t seed = 0; seed < 40; ++seed) BOOST_TEST_CONTEXT("seed " << seed) {
+  for (uint32_t seed = 0; seed < many_cases(40); ++seed) BOOST_TEST_CONTEXT("seed " << seed) {
       try {
         const Trace one = train_fuzz_tree(seed, {});
         for (const int count : {2, 3}) {
@@ -78,7 +79,7 @@ BOOST_AUTO_TEST_CASE(random_trees) {
       } catch (const esp::IndexError&) {
       }
     }
-  BOOST_TEST(compared > 20);
+  BOOST_TEST(compared > many_cases(20));
 }
 
 BOOST_AUTO_TEST_CASE(whichever_passes_are_left_out) {
