@@ -10,7 +10,7 @@ macro(espalier_choice name what)
 endmacro()
 
 # Adds the sources of a top-level folder and its sub-folders to the library, so new files need no list. Sources in a
-# folder cuda/, nccl/, cudnn/ or onnx/ belong to that part. Sources that are built separately are listed after EXCEPT.
+# folder cuda/, nccl/, cudnn/, onnx/, onednn/ or no_onednn/ belong to that part. Sources that are built separately are listed after EXCEPT.
 function(espalier_folder)
   cmake_parse_arguments(PARSE_ARGV 0 files "" "" "EXCEPT")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "*.cpp" "*.cu")
@@ -18,7 +18,7 @@ function(espalier_folder)
   if(files_EXCEPT)
     list(REMOVE_ITEM sources ${files_EXCEPT})
   endif()
-  foreach(part cuda nccl cudnn onnx)
+  foreach(part cuda nccl cudnn onnx onednn no_onednn)
     set(own "${sources}")
     list(FILTER own INCLUDE REGEX "/${part}/[^/]*$")
     if(own)

@@ -146,9 +146,10 @@ int64_t ConvolutionEpilogue::workspace_bytes(const PlannedCall& call) const {
   if (call.device != DeviceType::cpu || !reads(call.layouts)) return EpilogueOp::workspace_bytes(call);
   const ConvolutionForm form = ConvolutionForm::of(anchor());
   const Layout out(anchor_output().shape);
-  return ConvolutionPrimitive::workspace_bytes(
+  const std::optional<int64_t> bytes = ConvolutionPrimitive::workspace_bytes(
       form.sizes(call.inputs[0]->shape, call.inputs[1]->shape, out.shape), ConvolutionResult::y,
       convolution_strides(form, DType::float32, *call.layouts[0], *call.layouts[1], out), after());
+  return bytes ? *bytes : EpilogueOp::workspace_bytes(call);
 }
 
 std::unique_ptr<BoundKernel> ConvolutionEpilogue::bind_cpu(const KernelCall& call,
@@ -165,8 +166,7 @@ std::unique_ptr<BoundKernel> ConvolutionEpilogue::bind_cpu(const KernelCall& cal
                                    convolution_strides(form, DType::float32, *layouts[0], *layouts[1], out),
                                    Workspace::of(context), after());
     return std::make_unique<BoundConvolution>(*this, call, std::move(primitive), kept);
-  } catch (
-      const UnsupportedError&) {  // oneDNN has no such primitive: the program runs behind the convolution
+  } catch (const UnsupportedError&) {  // no method computes all: the program runs behind the convolution
     return EpilogueOp::bind_cpu(call, context);
   }
 }

@@ -56,7 +56,7 @@ void run_by_columns(const ConvolutionForm& form, const ConvolutionSizes& sizes, 
   if (result == ConvolutionResult::y) copy_elements(copies.y, y);
 }
 
-/// By oneDNN, which has no float64, or by products.
+/// By a method for float32, or by products.
 void compute(const ConvolutionForm& form, ConvolutionResult result, ConvolutionOperands& all) {
   const ConvolutionSizes sizes = form.sizes(all.x.shape(), all.kernels.shape(), all.y.shape());
   if (all.x.dtype() == DType::float32) {
@@ -124,8 +124,8 @@ class ConvolutionOp : public Op {
       return bound([primitive, x = x, kernels = kernels, y = y](RandomStream) {
         primitive->run(x->address(), kernels->address(), y->address());
       });
-    } catch (const UnsupportedError&) {  // then by products
-      return nullptr;
+    } catch (const UnsupportedError&) {  // then by products; 16 bits are widened
+      return y->dtype() == DType::float32 ? bind_by_columns(call, context) : nullptr;
     }
   }
   int64_t workspace_bytes(const PlannedCall& call) const override {
@@ -136,14 +136,16 @@ class ConvolutionOp : public Op {
       return device_workspace_bytes(sizes, dtype) +
              (form_.channels_last ? kernels_workspace_bytes(sizes, dtype) : 0);
     }
-    if (call.outputs[0].dtype == DType::float64)
-      return Workspace::bytes_for({DType::float64, columns_shape(sizes)});
-    if (!has_convolution_primitive(call.outputs[0].dtype)) return 0;  // 16 bits are widened
+    const DType dtype = call.outputs[0].dtype;
+    const int64_t by_columns = is_half(dtype) ? 0 : Workspace::bytes_for({dtype, columns_shape(sizes)});
+    if (dtype == DType::float64) return by_columns;
+    if (!has_convolution_primitive(dtype)) return 0;  // 16 bits are widened
     const Layout out(call.outputs[0].shape);
     if (!is_dense(*call.layouts[0]) || !is_dense(*call.layouts[1])) return 0;
     const auto [x, kernels, y] = seats(call.layouts[0], call.layouts[1], &out);
-    return ConvolutionPrimitive::workspace_bytes(
-        sizes, result_, convolution_strides(form_, call.outputs[0].dtype, *x, *kernels, *y));
+    return ConvolutionPrimitive::workspace_bytes(sizes, result_,
+                                                 convolution_strides(form_, dtype, *x, *kernels, *y))
+        .value_or(by_columns);
   }
 
  protected:
@@ -179,7 +181,7 @@ class ConvolutionOp : public Op {
     }
     return form_.sizes(in[0]->shape, out.shape, in[1]->shape);
   }
-  /// What oneDNN can read where it is: no element is repeated, and axes are not turned.
+  /// What methods can read where it is: no element is repeated, and axes are not turned.
   static bool is_dense(const Layout& layout) {
     return std::ranges::all_of(layout.strides, [](int64_t stride) { return stride > 0; });
   }

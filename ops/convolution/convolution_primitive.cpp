@@ -7,6 +7,7 @@
 #include "espalier/ops/convolution/window_products.h"
 #include "espalier/ops/convolution/winograd_convolution.h"
 #include "espalier/ops/functions/winograd.h"
+#include "espalier/ops/matmul/onednn_gemm.h"
 
 namespace espalier {
 
@@ -29,7 +30,9 @@ Method fastest_method(const ConvolutionSizes& sizes, ConvolutionResult result,
   if (strides.dtype == DType::float32 && uses_winograd() && has_vectors() &&
       winograd::is_faster(sizes, result, strides, after))
     return Method::winograd;
-  return window_products::is_faster(sizes, result, strides, after) ? Method::window_products : Method::onednn;
+  const bool by_products = has_onednn() ? window_products::is_faster(sizes, result, strides, after)
+                                        : window_products::computes(sizes, strides, after);
+  return by_products ? Method::window_products : Method::onednn;
 }
 
 std::unique_ptr<ConvolutionMethod> make_method(const ConvolutionSizes& sizes, ConvolutionResult result,
@@ -62,9 +65,10 @@ ConvolutionPrimitive::ConvolutionPrimitive(const ConvolutionSizes& sizes, Convol
                                            const ConvolutionAfter& after)
     : method_(make_method(sizes, result, strides, std::move(workspace), after)) {}
 
-int64_t ConvolutionPrimitive::workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result,
-                                              const ConvolutionStrides& strides,
-                                              const ConvolutionAfter& after) {
+std::optional<int64_t> ConvolutionPrimitive::workspace_bytes(const ConvolutionSizes& sizes,
+                                                             ConvolutionResult result,
+                                                             const ConvolutionStrides& strides,
+                                                             const ConvolutionAfter& after) {
   switch (fastest_method(sizes, result, strides, after)) {
     case Method::winograd: return winograd::workspace_bytes(sizes, result, after);
     case Method::window_products: return window_products::workspace_bytes(sizes);

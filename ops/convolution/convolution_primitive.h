@@ -1,6 +1,7 @@
 // A convolution of float32 or bfloat16, or one of its gradients, by the method that is fastest for its sizes.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "espalier/core/workspace.h"
@@ -23,9 +24,10 @@ class ConvolutionPrimitive {
                        const ConvolutionStrides& strides, Workspace workspace,
                        const ConvolutionAfter& after = {});
 
-  /// What it takes of a workspace at most; 0 if there is no method.
-  static int64_t workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result,
-                                 const ConvolutionStrides& strides, const ConvolutionAfter& after = {});
+  /// What it takes of a workspace at most; nothing if there is no method.
+  static std::optional<int64_t> workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result,
+                                                const ConvolutionStrides& strides,
+                                                const ConvolutionAfter& after = {});
 
   /// Reads two of the tensors and writes the third.
   void run(void* x, void* kernels, void* y, void* bias = nullptr, void* residual = nullptr) {

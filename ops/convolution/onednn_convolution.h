@@ -1,6 +1,8 @@
-// Convolutions and their gradients as oneDNN's primitives, in the layouts that are fastest there.
+// Convolutions and their gradients as oneDNN's primitives, in the layouts that are fastest there. A library
+// that was built without oneDNN has no primitive for any sizes.
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "espalier/core/workspace.h"
 #include "espalier/ops/convolution/convolution_method.h"
@@ -16,8 +18,9 @@ bool onednn_has_bfloat16();
 std::unique_ptr<ConvolutionMethod> onednn_convolution(const ConvolutionSizes& sizes, ConvolutionResult result,
                                                       const ConvolutionStrides& strides, Workspace workspace,
                                                       const ConvolutionAfter& after);
-/// What that takes of a workspace; 0 if oneDNN has no primitive.
-int64_t onednn_workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result,
-                               const ConvolutionStrides& strides, const ConvolutionAfter& after);
+/// What that takes of a workspace; nothing if oneDNN has no primitive.
+std::optional<int64_t> onednn_workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result,
+                                              const ConvolutionStrides& strides,
+                                              const ConvolutionAfter& after);
 
 }  // namespace espalier

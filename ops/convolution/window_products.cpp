@@ -133,15 +133,18 @@ class WindowProducts : public ConvolutionMethod {
 
 }  // namespace
 
-bool is_faster(const ConvolutionSizes& s, ConvolutionResult result, const ConvolutionStrides& strides,
-               const ConvolutionAfter& after) {
+bool computes(const ConvolutionSizes& s, const ConvolutionStrides& strides, const ConvolutionAfter& after) {
   if (after.bias || after.residual || after.packed || after.activation != ConvolutionAfter::Activation::none)
     return false;
-  if (strides.dtype != DType::float32 || s.groups != 1 ||
-      !are_images(strides.x, s.in, s.batch, s.in_channels) ||
-      !are_images(strides.y, s.out, s.batch, s.out_channels) || !are_kernels(strides.kernels, s) ||
-      windows_of(s) * window_size(s) > most_elements)
-    return false;
+  return strides.dtype == DType::float32 && s.groups == 1 &&
+         are_images(strides.x, s.in, s.batch, s.in_channels) &&
+         are_images(strides.y, s.out, s.batch, s.out_channels) && are_kernels(strides.kernels, s) &&
+         windows_of(s) * window_size(s) <= most_elements;
+}
+
+bool is_faster(const ConvolutionSizes& s, ConvolutionResult result, const ConvolutionStrides& strides,
+               const ConvolutionAfter& after) {
+  if (!computes(s, strides, after)) return false;
   const int64_t pairs = s.in_channels * s.out_channels;
   switch (result) {
     case ConvolutionResult::y: return windows_of(s) <= std::min<int64_t>(pairs / 256, 256);

@@ -7,9 +7,13 @@
 
 namespace espalier::window_products {
 
+/// Whether these are convolutions of float32 without groups, x and y have the channels last, without gaps,
+/// nothing comes after, and all windows fit into 8 MiB.
+bool computes(const ConvolutionSizes& sizes, const ConvolutionStrides& strides,
+              const ConvolutionAfter& after);
+
 /// Whether that takes less time than oneDNN's convolutions: there are few windows and many channels, so that
-/// bringing the kernels into another layout, and back, takes long. x and y have the channels last, without
-/// gaps, and nothing comes after. Fitted to times on a processor with AVX2.
+/// bringing the kernels into another layout, and back, takes long. Fitted to times on a processor with AVX2.
 bool is_faster(const ConvolutionSizes& sizes, ConvolutionResult result, const ConvolutionStrides& strides,
                const ConvolutionAfter& after);
 

@@ -1,7 +1,6 @@
 #include "espalier/ops/matmul/gemm.h"
 
 #include <cblas.h>
-#include <dnnl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #ifdef _OPENMP
@@ -14,6 +13,7 @@
 #include "espalier/core/cpu/parallel.h"
 #include "espalier/core/cpu/vectorize.h"
 #include "espalier/core/error.h"
+#include "espalier/ops/matmul/onednn_gemm.h"
 
 namespace espalier {
 
@@ -64,7 +64,7 @@ std::string_view name(GemmLibrary library) {
 }
 
 GemmLibrary ready_library() {
-  static const bool is_known = vector_level() == VectorLevel::baseline ||
+  static const bool is_known = !has_onednn() || vector_level() == VectorLevel::baseline ||
                                std::string_view(openblas_get_corename()) != "Prescott";  // its last resort
   return is_known ? GemmLibrary::openblas : GemmLibrary::onednn;
 }
@@ -103,22 +103,17 @@ void run_gemm(const Gemm& g, const void* a, const void* b, void* c, GemmLibrary 
   const auto ta = g.transpose_a ? CblasTrans : CblasNoTrans, tb = g.transpose_b ? CblasTrans : CblasNoTrans;
   const auto m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);
   const auto lda = static_cast<int>(g.lda), ldb = static_cast<int>(g.ldb), ldc = static_cast<int>(g.ldc);
-  const auto alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
   if (g.dtype == DType::float64) {
     prepare_openblas("matmul");
     cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, g.alpha, static_cast<const double*>(a), lda,
                 static_cast<const double*>(b), ldb, g.beta, static_cast<double*>(c), ldc);
-  } else if (library == GemmLibrary::openblas) {
+  } else if (library == GemmLibrary::openblas || !has_onednn()) {
     prepare_openblas("matmul");
-    cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, alpha, static_cast<const float*>(a), lda,
-                static_cast<const float*>(b), ldb, beta, static_cast<float*>(c), ldc);
+    cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, static_cast<float>(g.alpha), static_cast<const float*>(a),
+                lda, static_cast<const float*>(b), ldb, static_cast<float>(g.beta), static_cast<float*>(c),
+                ldc);
   } else {
-    const dnnl_status_t status =
-        dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, alpha,
-                   static_cast<const float*>(a), g.lda, static_cast<const float*>(b), g.ldb, beta,
-                   static_cast<float*>(c), g.ldc);
-    if (status == dnnl_out_of_memory) throw OutOfMemory("matmul: oneDNN found no memory for its workspace");
-    if (status != dnnl_success) throw Error(fmt::format("matmul: oneDNN failed with status {}", int{status}));
+    run_onednn_gemm(g, static_cast<const float*>(a), static_cast<const float*>(b), static_cast<float*>(c));
   }
 }
 

@@ -16,7 +16,7 @@ enum class GemmLibrary : uint8_t { openblas, onednn, onednn_matmul, onednn_packe
 constexpr bool packs(GemmLibrary library) { return library >= GemmLibrary::onednn_packed; }
 std::string_view name(GemmLibrary library);
 /// The library for products that are computed once, which must not first generate code: OpenBLAS. On a
-/// processor that is newer than it, OpenBLAS takes kernels for SSE3, and it is oneDNN.
+/// processor that is newer than it, OpenBLAS takes kernels for SSE3, and it is oneDNN, if that is built in.
 GemmLibrary ready_library();
 
 /// What a library may do with the product before it writes the result. run_gemm ignores it.
@@ -57,7 +57,7 @@ class GemmThreads {
 /// wait for memory for ever.
 void prepare_openblas(std::string_view op);
 
-/// Runs the gemm of a library; for its primitives, that of oneDNN.
+/// Runs the gemm of a library; for its primitives, that of oneDNN. Without oneDNN, OpenBLAS runs all.
 void run_gemm(const Gemm& gemm, const void* a, const void* b, void* c, GemmLibrary library);
 
 /// Products of one form over the axes of `batch`. Matrices of `c` are contiguous; `a_steps` and `b_steps` are

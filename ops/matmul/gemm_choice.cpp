@@ -1,7 +1,6 @@
 #include "espalier/ops/matmul/gemm_choice.h"
 
 #include <cblas.h>
-#include <dnnl.h>
 #include <fmt/format.h>
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -18,6 +17,7 @@
 #include "espalier/core/stopwatch.h"
 #include "espalier/core/tensor.h"
 #include "espalier/ops/matmul/gemm_primitive.h"
+#include "espalier/ops/matmul/onednn_gemm.h"
 #include "espalier/ops/matmul/tuning.h"
 #include "espalier/ops/pointwise.h"
 
@@ -131,7 +131,7 @@ std::string processor() {
 }  // namespace
 
 bool may_pack(const Gemm& gemm) {
-  return gemm.dtype == DType::float32 && worth_a_primitive(gemm) && !runs_once();
+  return has_onednn() && gemm.dtype == DType::float32 && worth_a_primitive(gemm) && !runs_once();
 }
 
 void add_scaled(const Tensor& x, double scale, const Tensor& out) {
@@ -155,7 +155,7 @@ GemmChoices::Key GemmChoices::key_of(const Gemm& g, int threads) {
 }
 
 std::optional<GemmLibrary> GemmChoices::find(const Gemm& gemm, int threads) {
-  if (gemm.dtype == DType::float64) return GemmLibrary::openblas;  // oneDNN has none
+  if (gemm.dtype == DType::float64 || !has_onednn()) return GemmLibrary::openblas;  // oneDNN has no float64
   const std::lock_guard lock(mutex_);
   if (!std::exchange(loaded_, true)) add_what_is_kept();
   const auto known = choices_.find(key_of(gemm, threads));
@@ -263,11 +263,9 @@ std::filesystem::path gemm_choices_file() {
 
 std::string gemm_choices_header() {
   constexpr const char* levels[] = {"baseline", "avx2", "avx512"};
-  const dnnl_version_t* onednn = dnnl_version();
   std::string header =
-      fmt::format("Espalier {}, five libraries, sums, checked; {}; {}; {}; oneDNN {}.{}.{} {}",
-                  ESPALIER_VERSION, processor(), levels[static_cast<int>(vector_level())],
-                  openblas_get_config(), onednn->major, onednn->minor, onednn->patch, onednn->hash);
+      fmt::format("Espalier {}, five libraries, sums, checked; {}; {}; {}; {}", ESPALIER_VERSION, processor(),
+                  levels[static_cast<int>(vector_level())], openblas_get_config(), onednn_version());
   std::replace(header.begin(), header.end(), '\n', ' ');
   return header;
 }

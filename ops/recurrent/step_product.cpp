@@ -1,93 +1,18 @@
 #include "espalier/ops/recurrent/step_product.h"
 
-#include <dnnl.h>
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "espalier/core/error.h"
-#include "espalier/core/small_vector.h"
 #include "espalier/ops/matmul/gemm.h"
+#include "espalier/ops/recurrent/packed_step_product.h"
 
 namespace espalier {
 
-namespace onednn {
-
-/// A handle of oneDNN with its destructor.
-template <class T, dnnl_status_t (*destroy)(T)>
-class Handle {
- public:
-  Handle() = default;
-  Handle(Handle&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Handle& operator=(Handle&& other) noexcept {
-    std::swap(handle_, other.handle_);
-    return *this;
-  }
-  ~Handle() {
-    if (handle_) destroy(handle_);
-  }
-  T get() const { return handle_; }
-  T* put() { return &handle_; }
-
- private:
-  T handle_ = nullptr;
-};
-using Description = Handle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
-using Primitive = Handle<dnnl_primitive_t, dnnl_primitive_destroy>;
-using Memory = Handle<dnnl_memory_t, dnnl_memory_destroy>;
-using Stream = Handle<dnnl_stream_t, dnnl_stream_destroy>;
-using PrimitiveAttributes = Handle<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
-
-}  // namespace onednn
-
 namespace {
 
-void check(dnnl_status_t status) {
-  if (status == dnnl_success) return;
-  if (status == dnnl_out_of_memory) throw OutOfMemory("recurrence: oneDNN found no memory for its primitive");
-  throw Error(fmt::format("recurrence: oneDNN failed with status {}", int{status}));
-}
+/// Packing costs some microseconds; small products are done before.
+bool worth_packing(const StepProductSizes& s) { return s.inner * s.columns >= 64 * 64; }
 
-dnnl_engine_t engine() {
-  static const dnnl_engine_t one = [] {
-    dnnl_engine_t made = nullptr;
-    check(dnnl_engine_create(&made, dnnl_cpu, 0));
-    return made;
-  }();
-  return one;
-}
+}  // namespace
 
-dnnl_memory_desc_t matrix(int64_t rows, int64_t columns, bool transposed) {
-  dnnl_memory_desc_t desc;
-  const dnnl_dims_t sizes = {rows, columns}, strides = {transposed ? 1 : columns, transposed ? rows : 1};
-  check(dnnl_memory_desc_init_by_strides(&desc, 2, sizes, dnnl_f32, strides));
-  return desc;
-}
-
-/// The product with so many rows, in the layout of the matrix that oneDNN likes best.
-onednn::Description describe(const StepProductSizes& s, int64_t rows) {
-  const dnnl_memory_desc_t a = matrix(rows, s.inner, false), c = matrix(rows, s.columns, false);
-  dnnl_memory_desc_t b;
-  const dnnl_dims_t sizes = {s.inner, s.columns};
-  check(dnnl_memory_desc_init_by_tag(&b, 2, sizes, dnnl_f32, dnnl_format_tag_any));
-  dnnl_matmul_desc_t desc;
-  check(dnnl_matmul_desc_init(&desc, &a, &b, nullptr, &c));
-  onednn::PrimitiveAttributes attributes;
-  check(dnnl_primitive_attr_create(attributes.put()));
-  check(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user));
-  onednn::Description made;
-  check(dnnl_primitive_desc_create(made.put(), &desc, attributes.get(), engine(), nullptr));
-  return made;
-}
-const dnnl_memory_desc_t& part(const onednn::Description& d, dnnl_query_t which) {
-  return *dnnl_primitive_desc_query_md(d.get(), which, 0);
-}
-int64_t bytes_of(const dnnl_memory_desc_t& desc) {
-  return static_cast<int64_t>(dnnl_memory_desc_get_size(&desc));
-}
-Spec bytes(int64_t count) { return {DType::uint8, Shape{count}}; }
-
-Gemm gemm_of(const StepProductSizes& s, int64_t rows) {
+Gemm step_gemm(const StepProductSizes& s, int64_t rows) {
   return {.dtype = s.dtype,
           .transpose_a = false,
           .transpose_b = s.transposed,
@@ -99,122 +24,23 @@ Gemm gemm_of(const StepProductSizes& s, int64_t rows) {
           .ldc = s.columns};
 }
 
-/// Packing costs some microseconds; small products are done before.
-bool worth_packing(const StepProductSizes& s) {
-  return s.dtype == DType::float32 && s.inner * s.columns >= 64 * 64;
-}
-
-}  // namespace
-
-struct StepProduct::Packed {
-  struct Layout {
-    dnnl_memory_desc_t desc;
-    Tensor buffer;
-    onednn::Memory memory;
-    onednn::Primitive reorder;
-  };
-  struct Product {
-    int64_t rows;
-    size_t layout;
-    onednn::Primitive primitive;
-    onednn::Memory a, c;
-  };
-
-  onednn::Stream stream;
-  onednn::Memory plain, scratch;
-  Tensor scratch_buffer;
-  std::vector<Layout> layouts;
-  std::vector<Product> products;
-
-  Packed(const StepProductSizes& s, Workspace& workspace) {
-    check(dnnl_stream_create(stream.put(), engine(), dnnl_stream_default_flags));
-    const dnnl_memory_desc_t given = matrix(s.inner, s.columns, s.transposed);
-    const auto memory = [](onednn::Memory& made, const dnnl_memory_desc_t& desc, void* at) {
-      check(dnnl_memory_create(made.put(), &desc, engine(), at));
-    };
-    memory(plain, given, DNNL_MEMORY_NONE);
-    int64_t most_scratch = 0;
-    for (const int64_t rows : s.rows) {
-      const GemmThreads threads(gemm_of(s, rows));
-      const onednn::Description description = describe(s, rows);
-      Product& product = products.emplace_back();
-      product.rows = rows;
-      product.layout = layout_for(part(description, dnnl_query_weights_md), given, workspace);
-      check(dnnl_primitive_create(product.primitive.put(), description.get()));
-      memory(product.a, part(description, dnnl_query_src_md), DNNL_MEMORY_NONE);
-      memory(product.c, part(description, dnnl_query_dst_md), DNNL_MEMORY_NONE);
-      const dnnl_memory_desc_t& own = part(description, dnnl_query_scratchpad_md);
-      if (bytes_of(own) <= most_scratch) continue;
-      most_scratch = bytes_of(own);
-      scratch = {};
-      memory(scratch, own, DNNL_MEMORY_NONE);
-    }
-    if (!most_scratch) return;
-    scratch_buffer = workspace.take(bytes(most_scratch).shape, DType::uint8, cpu());
-    check(dnnl_memory_set_data_handle_v2(scratch.get(), scratch_buffer.address(), nullptr));
-  }
-
-  size_t layout_for(const dnnl_memory_desc_t& desc, const dnnl_memory_desc_t& given, Workspace& workspace) {
-    for (size_t i = 0; i < layouts.size(); ++i)
-      if (dnnl_memory_desc_equal(&layouts[i].desc, &desc)) return i;
-    Layout& made = layouts.emplace_back();
-    made.desc = desc;
-    made.buffer = workspace.take(bytes(bytes_of(desc)).shape, DType::uint8, cpu());
-    check(dnnl_memory_create(made.memory.put(), &desc, engine(), made.buffer.address()));
-    onednn::Description reorder;
-    check(dnnl_reorder_primitive_desc_create(reorder.put(), &given, engine(), &desc, engine(), nullptr));
-    check(dnnl_primitive_create(made.reorder.put(), reorder.get()));
-    return layouts.size() - 1;
-  }
-};
-
 StepProduct::StepProduct(StepProductSizes sizes, Workspace& workspace) : sizes_(std::move(sizes)) {
-  if (worth_packing(sizes_)) packed_ = std::make_unique<Packed>(sizes_, workspace);
+  if (worth_packing(sizes_)) packed_ = pack_step_product(sizes_, workspace);
 }
 StepProduct::~StepProduct() = default;
 
 int64_t StepProduct::workspace_bytes(const StepProductSizes& s) {
-  if (!worth_packing(s)) return 0;
-  std::vector<dnnl_memory_desc_t> layouts;
-  int64_t total = 0, scratch = 0;
-  for (const int64_t rows : s.rows) {
-    const GemmThreads threads(gemm_of(s, rows));
-    const onednn::Description description = describe(s, rows);
-    const dnnl_memory_desc_t& desc = part(description, dnnl_query_weights_md);
-    if (std::none_of(layouts.begin(), layouts.end(),
-                     [&](const auto& known) { return dnnl_memory_desc_equal(&known, &desc); })) {
-      layouts.push_back(desc);
-      total += Workspace::bytes_for(bytes(bytes_of(desc)));
-    }
-    scratch = std::max(scratch, bytes_of(part(description, dnnl_query_scratchpad_md)));
-  }
-  return total + Workspace::bytes_for(bytes(scratch));
+  return worth_packing(s) ? packed_step_product_bytes(s) : 0;
 }
 
 void StepProduct::set_matrix(const void* matrix) {
   matrix_ = matrix;
-  if (!packed_) return;
-  check(dnnl_memory_set_data_handle_v2(packed_->plain.get(), const_cast<void*>(matrix), nullptr));
-  for (const Packed::Layout& layout : packed_->layouts) {
-    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, packed_->plain.get()},
-                                         {DNNL_ARG_TO, layout.memory.get()}};
-    check(dnnl_primitive_execute(layout.reorder.get(), packed_->stream.get(), 2, arguments));
-  }
+  if (packed_) packed_->set_matrix(matrix);
 }
 
 void StepProduct::run(int64_t rows, const void* a, void* out) {
-  if (!packed_) return run_gemm(gemm_of(sizes_, rows), a, matrix_, out, GemmLibrary::onednn);
-  const auto product =
-      std::ranges::find_if(packed_->products, [&](const Packed::Product& p) { return p.rows == rows; });
-  const GemmThreads threads(gemm_of(sizes_, rows));
-  check(dnnl_memory_set_data_handle_v2(product->a.get(), const_cast<void*>(a), nullptr));
-  check(dnnl_memory_set_data_handle_v2(product->c.get(), out, nullptr));
-  const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, product->a.get()},
-                                       {DNNL_ARG_WEIGHTS, packed_->layouts[product->layout].memory.get()},
-                                       {DNNL_ARG_DST, product->c.get()},
-                                       {DNNL_ARG_SCRATCHPAD, packed_->scratch.get()}};
-  check(dnnl_primitive_execute(product->primitive.get(), packed_->stream.get(),
-                               packed_->scratch.get() ? 4 : 3, arguments));
+  if (packed_) return packed_->run(rows, a, out);
+  run_gemm(step_gemm(sizes_, rows), a, matrix_, out, GemmLibrary::onednn);
 }
 
 }  // namespace espalier

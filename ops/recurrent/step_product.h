@@ -16,6 +16,8 @@ struct StepProductSizes {
   bool transposed;
 };
 
+class PackedStepProduct;
+
 class StepProduct {
  public:
   /// Takes packed matrices and scratch memory from `workspace`.
@@ -33,10 +35,9 @@ class StepProduct {
   void run(int64_t rows, const void* a, void* out);
 
  private:
-  struct Packed;
   const StepProductSizes sizes_;
   const void* matrix_ = nullptr;
-  std::unique_ptr<Packed> packed_;  // float32 by oneDNN
+  std::unique_ptr<PackedStepProduct> packed_;
 };
 
 }  // namespace espalier

@@ -379,8 +379,9 @@ std::unique_ptr<ConvolutionMethod> onednn_convolution(const ConvolutionSizes& si
       [&] { return std::make_unique<OnednnConvolution>(sizes, result, strides, workspace, after); });
 }
 
-int64_t onednn_workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result,
-                               const ConvolutionStrides& strides, const ConvolutionAfter& after) {
+std::optional<int64_t> onednn_workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult result,
+                                              const ConvolutionStrides& strides,
+                                              const ConvolutionAfter& after) {
   const GemmThreads threads = threads_for(sizes);
   try {
     const ConvolutionDescription description(sizes, result, strides, after);
@@ -391,7 +392,7 @@ int64_t onednn_workspace_bytes(const ConvolutionSizes& sizes, ConvolutionResult 
            (after.packed ? 0 : of(description.plain.kernels, description.chosen.kernels)) +
            of(description.plain.y, description.chosen.y) + aligned_bytes(bytes_of(description.scratch));
   } catch (const dnnl::error& error) {
-    if (error.status == dnnl_unimplemented || error.status == dnnl_invalid_arguments) return 0;
+    if (error.status == dnnl_unimplemented || error.status == dnnl_invalid_arguments) return std::nullopt;
     rethrow(error);
   }
 }

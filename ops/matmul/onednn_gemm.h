@@ -1,0 +1,18 @@
+// What products ask of oneDNN: whether the library was built with it, and its sgemm.
+#pragma once
+#include <string>
+
+#include "espalier/ops/matmul/gemm.h"
+
+namespace espalier {
+
+/// Whether the library was built with oneDNN. Without it OpenBLAS computes every product, a GemmPrimitive
+/// throws UnsupportedError, and so does a convolution of oneDNN.
+bool has_onednn();
+/// "oneDNN", its version and its revision, or "without oneDNN".
+std::string onednn_version();
+
+/// For float32. Called only with oneDNN.
+void run_onednn_gemm(const Gemm& gemm, const float* a, const float* b, float* c);
+
+}  // namespace espalier
