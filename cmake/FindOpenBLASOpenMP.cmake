@@ -34,6 +34,9 @@ if(OpenBLASOpenMP_FOUND AND NOT TARGET OpenBLAS::OpenMP)
   add_library(OpenBLAS::OpenMP UNKNOWN IMPORTED)
   set_target_properties(OpenBLAS::OpenMP PROPERTIES IMPORTED_LOCATION "${OpenBLASOpenMP_LIBRARY}"
                                                     INTERFACE_INCLUDE_DIRECTORIES "${OpenBLASOpenMP_INCLUDE_DIR}")
+  if(OpenBLASOpenMP_LIBRARY MATCHES "\\.a$") # which has LAPACK, too, in Fortran
+    set_target_properties(OpenBLAS::OpenMP PROPERTIES INTERFACE_LINK_LIBRARIES gfortran)
+  endif()
   # The program must load the library it was linked with. An explicit rpath is kept by an installation.
   cmake_path(GET OpenBLASOpenMP_LIBRARY PARENT_PATH folder)
   if(NOT folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)

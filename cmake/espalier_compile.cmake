@@ -17,10 +17,11 @@ function(espalier_warnings target)
 endfunction()
 
 # No -march: kernels choose their instruction set, so that one binary runs everywhere. No -ffast-math: NaN must work.
+# Sections, so that --gc-sections leaves out of a program what it does not call.
 function(espalier_optimize target)
   target_compile_options(
     ${target}
-    PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:$<$<NOT:$<CONFIG:Debug>>:-O3>;-fno-math-errno;-fno-trapping-math;-fno-semantic-interposition>"
+    PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:$<$<NOT:$<CONFIG:Debug>>:-O3>;-fno-math-errno;-fno-trapping-math;-fno-semantic-interposition;-ffunction-sections;-fdata-sections>"
   )
   if(ESPALIER_OPENMP)
     find_package(OpenMP REQUIRED COMPONENTS CXX)

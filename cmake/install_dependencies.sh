@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing Debian packages: install_dependencies.sh build [tests] [onnx] [mpi] [asan] [checks] [aarch64] [fuzz] [bench] [peers]
+# Installs missing Debian packages: install_dependencies.sh build [static] [tests] [onnx] [mpi] [asan] [checks] [aarch64] [fuzz] [bench] [peers]
 # Without root rights, it prints them and stops.
 set -euo pipefail
 
@@ -8,6 +8,7 @@ declare -A groups=(
   [build]="g++=g++ cmake=cmake ninja=ninja-build
            libfmt-dev libdnnl-dev libopenblas-openmp-dev nlohmann-json3-dev libdlpack-dev
            zlib1g-dev libpng-dev libjpeg62-turbo-dev libcli11-dev"
+  [static]="gfortran=gfortran"
   [tests]="libboost-test-dev"
   [onnx]="libonnx-dev libprotobuf-dev protobuf-compiler"
   [mpi]="libopenmpi-dev mpirun=openmpi-bin"
