@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <regex>
 #include <sstream>
 
 #include "espalier/core/error.h"
@@ -68,6 +69,21 @@ void check_xml(const std::string& text) {
     BOOST_TEST(text.find(';', at) - at <= 5u);
 }
 
+/// Two ticks of an axis, by which a place is read as a number.
+struct Scale {
+  double place, number, last_place, last_number;
+  double at(double x) const { return number + (x - place) / (last_place - place) * (last_number - number); }
+};
+std::vector<std::vector<double>> matches(const std::string& text, const std::string& pattern) {
+  std::vector<std::vector<double>> all;
+  const std::regex regex(pattern);
+  for (std::sregex_iterator m(text.begin(), text.end(), regex), end; m != end; ++m) {
+    std::vector<double>& numbers = all.emplace_back();
+    for (size_t i = 1; i < m->size(); ++i) numbers.push_back(std::stod((*m)[i]));
+  }
+  return all;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(history_files)
@@ -112,6 +128,43 @@ BOOST_AUTO_TEST_CASE(a_chart_has_curves_axes_and_a_legend) {
   esp::History wide = example();  // it grows with its labels
   wide.epochs[0].outputs[std::string(50, 'm')] = 1;
   BOOST_TEST(text_of(wide, &esp::History::write_svg).find("width=\"1090\"") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(points_lie_where_the_axes_say) {
+  esp::History history = example();
+  const auto check = [&](double factor, double first, double step) {
+    for (int e = 0; e < 12; ++e) {
+      history.epochs[e].loss_mean = e == 2 ? not_a_number : factor / (3 + e);
+      history.epochs[e].validation_loss = factor * 1.2 / (3 + e);
+    }
+    std::string svg = text_of(history, &esp::History::write_svg);
+    svg.resize(svg.find(">Outputs<"));
+    const auto rows = matches(svg, R"re(class="grid".* y1="([^"]*)".*>([^<]+)</text>)re");
+    const auto columns = matches(svg, R"re(<line class="axis" x1="([^"]*)".*>([^<]+)</text>)re");
+    BOOST_TEST_REQUIRE(rows.size() >= 4u);
+    BOOST_TEST(rows.size() <= 8u);
+    BOOST_TEST(rows[0][1] == first, boost::test_tools::tolerance(1e-9));
+    for (size_t i = 1; i < rows.size(); ++i)
+      BOOST_TEST(rows[i][1] - rows[i - 1][1] == step, boost::test_tools::tolerance(1e-9));
+    BOOST_TEST_REQUIRE(columns.size() == 2u);  // round numbers between 1 and 12
+    BOOST_TEST((columns[0][1] == 5 && columns[1][1] == 10));
+    const Scale y{rows[0][0], rows[0][1], rows.back()[0], rows.back()[1]};
+    const Scale x{columns[0][0], columns[0][1], columns.back()[0], columns.back()[1]};
+    BOOST_TEST(y.place > y.last_place);  // upwards
+    const auto points = matches(svg, R"re(<circle cx="([^"]*)" cy="([^"]*)")re");
+    BOOST_TEST_REQUIRE(points.size() == 23u);
+    for (size_t i = 0; i < points.size(); ++i) {
+      const size_t e = i < 11 ? i + (i >= 2) : i - 11;
+      const esp::EpochRecord& epoch = history.epochs[e];
+      BOOST_TEST(std::abs(x.at(points[i][0]) - static_cast<double>(e + 1)) < 0.01);
+      BOOST_TEST(std::abs(y.at(points[i][1]) - (i < 11 ? epoch.loss_mean : epoch.validation_loss)) <
+                 0.002 * factor);
+    }
+  };
+  check(1, 0, 0.1);
+  check(1.75, 0, 0.2);
+  check(3e6, 2e5, 2e5);
+  check(1e-7, 0, 1e-8);
 }
 
 BOOST_AUTO_TEST_CASE(charts_of_little_are_charts) {

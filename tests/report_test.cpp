@@ -2,7 +2,9 @@
 // in a browser.
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -213,8 +215,41 @@ BOOST_AUTO_TEST_CASE(nodes_are_drawn_apart_and_below_what_they_read) {
       BOOST_TEST(drawing.nodes[a].y < drawing.nodes[b].y);
       BOOST_TEST(drawing.routes[e].front().x == drawing.nodes[a].x);
       BOOST_TEST(drawing.routes[e].back().x == drawing.nodes[b].x);
+      BOOST_TEST(drawing.routes[e].front().y == drawing.nodes[a].y + esp::report::node_height / 2);
+      BOOST_TEST(drawing.routes[e].back().y == drawing.nodes[b].y - esp::report::node_height / 2);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_drawing_is_narrow_and_its_edges_are_short) {
+  std::mt19937 random(7);
+  esp::report::LayoutInput graph;
+  for (uint32_t v = 0; v < 80; ++v) {
+    graph.widths.push_back(20.0 + random() % 100);
+    for (uint32_t k = 1 + random() % 2; v > 0 && k > 0; --k)
+      graph.edges.emplace_back(v - 1 - random() % std::min(v, 12u), v);
+  }
+  const esp::report::Drawing drawing = lay_out(graph);
+  // Pieces of edges between neighbouring layers, whose ends lie at places of nodes or of bends.
+  std::map<double, std::vector<std::pair<double, double>>> pieces;
+  double sideways = 0;
+  for (const auto& route : drawing.routes)
+    for (size_t i = 1; i < route.size(); ++i) {
+      sideways += std::abs(route[i].x - route[i - 1].x);
+      const double layer = i == 1 ? route[0].y - esp::report::node_height / 2 : route[i - 1].y;
+      pieces[std::round(layer)].emplace_back(route[i - 1].x, route[i].x);
+    }
+  int64_t crossings = 0;
+  for (const auto& [layer, all] : pieces)
+    for (size_t i = 0; i < all.size(); ++i)
+      for (size_t k = 0; k < i; ++k)
+        crossings += (all[i].first - all[k].first) * (all[i].second - all[k].second) < 0;
+  BOOST_TEST(drawing.crossings == crossings);
+  // Little more than what they are.
+  BOOST_TEST(crossings <= 90);
+  BOOST_TEST(drawing.width < 840);
+  BOOST_TEST(drawing.height < 1020);
+  BOOST_TEST(sideways < 14'300);
 }
 
 BOOST_AUTO_TEST_CASE(crossings_are_avoided) {
