@@ -110,6 +110,10 @@ BOOST_AUTO_TEST_CASE(scalars_and_empty_tensors) {
   none.values.clear();
   const esp::Tensor x = esp::from_dlpack(none.get());
   BOOST_TEST(x.elements() == 0);
+  Foreign far;
+  far.shape = {3, 0};
+  far.strides = {std::numeric_limits<int64_t>::max(), 1};  // never used
+  BOOST_TEST(esp::from_dlpack(far.get()).contiguous());
   DLManagedTensor* out = esp::to_dlpack(x);
   BOOST_TEST(out->dl_tensor.data == nullptr);
   out->deleter(out);

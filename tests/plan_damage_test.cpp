@@ -54,6 +54,21 @@ Json& node_of(Json& text, const std::string& op) {
   throw std::runtime_error("no node of " + op);
 }
 
+/// Adam's state of that name.
+Json state_of(const Json& text, const std::string& name) {
+  for (size_t i = 0; i < text["nodes"].size(); ++i) {
+    const Json& node = text["nodes"][i];
+    if (node.value("leaf", "") == "state" && node.value("name", "").ends_with(name)) return {i, 0};
+  }
+  throw std::runtime_error("no state " + name);
+}
+
+/// A node that is added at the end, of two values.
+Json added(Json& text, const std::string& op, const Json& a, const Json& b) {
+  text["nodes"].push_back({{"op", op}, {"inputs", {a[0], a[1], b[0], b[1]}}});
+  return {text["nodes"].size() - 1, 0};
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(plan_damage)
@@ -91,6 +106,41 @@ BOOST_AUTO_TEST_CASE(other_formats_and_newer_versions_are_named) {
                         says({"b.plan", "newer", "version 4", "up to 3"}));
 }
 
+BOOST_AUTO_TEST_CASE(the_first_bytes_are_checked) {
+  const TemporaryFolder folder;
+  write_step(folder / "a.plan");
+  const std::string whole = bytes_of(folder / "a.plan");
+  const auto number_at = [&](size_t at) {
+    uint64_t number = 0;
+    std::memcpy(&number, whole.data() + at, sizeof number);
+    return number;
+  };
+  const uint64_t text_bytes = number_at(16), data_begin = number_at(24), file_bytes = number_at(32);
+  struct Row {
+    size_t at;
+    uint64_t number;
+    std::string said;
+  };
+  for (const Row& row : std::vector<Row>{{8, 0, "of a version that there is"},
+                                         {8, uint64_t{1} << 32 | 3, "of a version that there is"},
+                                         {16, (uint64_t{1} << 28) + 1, "claims a text"},
+                                         {16, file_bytes - 63, "does not end where"},
+                                         {16, text_bytes + 64, "does not end where"},
+                                         {24, data_begin + 64, "does not end where"},
+                                         {32, file_bytes + 1, "is incomplete"},
+                                         {40, 0, "checksum of its text"},
+                                         {48, 0, "checksum of its tensors"}}) {
+    std::string changed = whole;
+    std::memcpy(changed.data() + row.at, &row.number, sizeof row.number);
+    esp::Crc64 crc;
+    crc.add(changed.data(), 56);
+    const uint64_t sum = crc.value();
+    std::memcpy(changed.data() + 56, &sum, sizeof sum);
+    BOOST_CHECK_EXCEPTION((void)esp::load_executor(folder.write("b.plan", changed)), esp::FileError,
+                          says({"b.plan", row.said}));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(tensors_begin_at_multiples_of_64) {
   const TemporaryFolder folder;
   write_step(folder / "a.plan");
@@ -119,11 +169,35 @@ BOOST_AUTO_TEST_CASE(hostile_files_are_refused_with_the_reason) {
       {set("precision", 9), "9 for the precision"},
       {set("value", Json::array({1000, 0})), "1000 for a node before"},
       {set("value", Json::array({0, 7})), "7 for an output"},
+      {set("value", Json::array({-1, 0})), "-1 for a node before"},
+      {set("value", Json::array({0, -1})), "-1 for an output"},
+      {set("value", Json::array({0, 0, 0})), "for a value"},
+      {set("precision", -1), "-1 for the precision"},
+      {set("accumulate", 0), "0 for accumulate"},
+      {set("accumulate", (1 << 20) + 1), "1048577 for accumulate"},
       {set("updates", Json::array()), "without updates"},
       {set("updates", Json::array({Json::array({0, 0})})), "assigns nothing"},
       {[](Json& t) { t["updates"].push_back(t["updates"][0]); }, "updates a leaf twice"},
       {[](Json& t) { t["value"] = t["updates"][0]; }, "reads an assignment"},
-      {[](Json& t) { t["gradients"][0][1] = t["value"]; }, "gradient"},
+      {[](Json& t) { t["gradients"][0][1] = t["value"]; }, "a gradient that is none of its parameter"},
+      {[](Json& t) { t["gradients"][0][0] = t["gradients"][0][1]; },
+       "a gradient that is none of its parameter"},
+      {[](Json& t) { t["gradients"][0].push_back(0); }, "for a gradient"},
+      {[](Json& t) { t["succeeded"] = state_of(t, "step"); }, "condition of its updates"},
+      {[](Json& t) { t["succeeded"] = added(t, "less", t["value"], t["value"]); },
+       "condition of its updates"},
+      {[](Json& t) {
+         t["loss_scale"] = {state_of(t, "step"), t["value"]};
+       },
+       "scale of the loss"},
+      {[](Json& t) {
+         t["loss_scale"] = {t["value"], state_of(t, "step")};
+       },
+       "scale of the loss"},
+      {[](Json& t) {
+         t["loss_scale"] = {state_of(t, "step"), state_of(t, "m")};
+       },
+       "scale of the loss"},
       {set("loss_scale", Json::array({Json::array({0, 0}), Json::array({0, 0})})), "scale of the loss"},
       {node("matmul", "inputs", Json::array({5000, 0, 0, 0})), "5000 for a node before"},
       {node("matmul", "inputs", Json::array({0})), "half of an input"},
@@ -183,9 +257,12 @@ BOOST_AUTO_TEST_CASE(hostile_files_are_refused_with_the_reason) {
          change_run(t, "products", {{type, true, true, 4, 4, 4, 1, library, 0, false}});
        },
        "for products of float64"},
-      {set("other", Json::parse(deep + std::string(30, ']'))), "nested too deeply"}};
+      {set("other", Json::parse(deep + std::string(30, ']'))), "nested too deeply"},
+      {set("other", Json::parse(std::string(16, '[') + std::string(16, ']'))), "nested too deeply"}};
   for (size_t i = 0; i < all.size(); ++i) BOOST_TEST_CONTEXT("file " << i)
   BOOST_CHECK_EXCEPTION(load_changed(folder, all[i].change), esp::FileError, says({all[i].said}));
+  BOOST_CHECK_NO_THROW(
+      load_changed(folder, set("other", Json::parse(std::string(15, '[') + std::string(15, ']')))));
   BOOST_CHECK_THROW(load_changed(folder, set("mode", "fast")), esp::FileError);
   BOOST_CHECK_EXCEPTION((void)esp::plan_file_info(folder / "b.plan"), esp::FileError, says({"mode 'fast'"}));
 }
@@ -216,9 +293,18 @@ BOOST_AUTO_TEST_CASE(tensors_are_checked) {
       {{"nodes", Json::array()}}, {esp::ones({16}), esp::ones({16})}, esp::plan_format_version};
   esp::write_plan_container(folder / "a.plan", two);
   BOOST_TEST(esp::read_plan_container(folder / "a.plan").tensors.size() == 2u);
-  replace_in_text(folder / "a.plan", "[16],64]", "[16],0 ]");  // both at one place
-  BOOST_CHECK_EXCEPTION((void)esp::read_plan_container(folder / "a.plan"), esp::FileError,
-                        says({"a.plan", "tensor at 0"}));
+  std::string text = "[16],64]";
+  for (const auto& [changed, said] :
+       std::vector<std::pair<std::string, std::string>>{{"[16],0 ]", "tensor at 0"},  // both at one place
+                                                        {"[9] ,65]", "tensor at 65"},
+                                                        {"[17],64]", "ends behind the file"},
+                                                        {"[99],64]", "ends behind the file"},
+                                                        {"[1],128]", "ends behind the file"}}) {
+    replace_in_text(folder / "a.plan", text, changed);
+    BOOST_CHECK_EXCEPTION((void)esp::read_plan_container(folder / "a.plan"), esp::FileError,
+                          says({"a.plan", said}));
+    text = changed;
+  }
   const esp::Tensor flags = esp::zeros({4}, esp::boolean);
   static_cast<char*>(flags.address())[2] = 2;
   esp::write_plan_container(folder / "b.plan", {two.text, {flags}, esp::plan_format_version});
