@@ -148,6 +148,29 @@ BOOST_AUTO_TEST_CASE(folds_of_rows_feed_the_same_kernel) {
   check_same(wide - esp::mean(wide, -1, true));
 }
 
+BOOST_AUTO_TEST_CASE(how_large_a_kernel_may_be) {
+  const auto nodes = [](const esp::Variable& y, bool fuses = true) { return fused({y}, fuses).nodes.size(); };
+  const auto chain = [](int ops) {
+    esp::Variable y = leaf({4, 5}, 1);
+    for (int i = 0; i < ops; ++i) y = esp::tanh(y);
+    return y;
+  };
+  BOOST_TEST(nodes(chain(64)) == 2u);
+  BOOST_TEST(nodes(chain(65)) == 3u);
+  const auto sum_of = [](uint64_t operands) {
+    esp::Variable y = leaf({4, 5}, 0);
+    for (uint64_t i = 1; i < operands; ++i) y = y + leaf({4, 5}, i);
+    return y;
+  };
+  BOOST_TEST(nodes(sum_of(32)) == 32u + 1);
+  BOOST_TEST(nodes(sum_of(33)) == 33u + 2);
+  for (const auto& [row, fuses] : {std::pair<int64_t, bool>{8192, true}, {8193, false}}) {
+    const esp::Variable x = leaf({2, row}, 1);
+    BOOST_TEST(nodes(x - esp::mean(x, -1, true), fuses) == (fuses ? 2u : 3u));
+    BOOST_TEST(nodes(esp::softmax(x * x), fuses) == (fuses ? 2u : 3u));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(softmax_takes_what_is_around_it) {
   const esp::Variable x = leaf({3, 7, 64}, 1, "x"), mask = leaf({7, 64}, 2, "mask");
   const esp::Variable y = esp::softmax(x * 0.125 + mask) * 2.0;
