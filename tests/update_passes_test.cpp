@@ -286,6 +286,45 @@ BOOST_AUTO_TEST_CASE(large_updates_on_a_cpu_are_kernels_of_their_own) {
   BOOST_TEST(executor.plan().arena_bytes() < 2 * gradient);
 }
 
+BOOST_AUTO_TEST_CASE(large_updates_run_once_nothing_else_needs_their_leaf) {
+  struct Order {
+    int64_t first_product, last_product, refusal = -1, update = -1;
+  };
+  const auto order = [](const esp::Shape& shape, bool refuses, bool shows_next, bool expect_change,
+                        esp::DeviceType device = cpu) {
+    const Variable w = leaf(shape, 1), x = leaf({4, shape[0]}, 2), v = leaf({shape[1], 4}, 3);
+    Variables results{esp::matmul(esp::tanh(esp::matmul(x, w)), v)};
+    if (refuses) results.push_back(esp::gather(results[0], esp::tensor({3, 0}, esp::int32)));
+    const Variable next = in_update([&] { return w - esp::square(w) * 0.1; });
+    if (shows_next) results.push_back(next);
+    esp::Graph graph =
+        esp::freeze(results, {in_update([&] { return optim::assignment(w, next); })}, {}, false);
+    graph.device = device;
+    esp::fuse_pointwise(graph);
+    BOOST_TEST(esp::early_updates(graph) == expect_change);
+    esp::verify(graph, "early_updates");
+    Order found{-1, -1};
+    for (int64_t i = 0; i < std::ssize(graph.nodes); ++i) {
+      const esp::Op& op = *graph.nodes[static_cast<size_t>(i)].op;
+      if (op.name() == "matmul") (found.first_product < 0 ? found.first_product : found.last_product) = i;
+      if (op.name() == "gather") found.refusal = i;
+      if (op.has_side_effects()) found.update = graph.nodes[static_cast<size_t>(i)].inputs[1].node;
+    }
+    return found;
+  };
+  const Order early = order({257, 256}, false, false, true);
+  BOOST_TEST(early.update == early.first_product + 1);
+  const Order small = order({256, 256}, false, false, false);
+  BOOST_TEST(small.update > small.last_product);
+  // Nothing is written before a kernel that may throw.
+  const Order late = order({257, 256}, true, false, false);
+  BOOST_TEST(late.update > late.refusal);
+  const Order shown = order({257, 256}, false, true, false);
+  BOOST_TEST(shown.update > shown.last_product);
+  const Order on_gpu = order({257, 256}, false, false, false, cuda);
+  BOOST_TEST(on_gpu.update > on_gpu.last_product);
+}
+
 BOOST_AUTO_TEST_CASE(members_write_over_their_own_operands_alone) {
   const Variable a = leaf({4, 4}, 1), b = leaf({4, 4}, 2), g = leaf({4, 4}, 3), h = leaf({4, 4}, 4);
   const auto step = [&](const Variable& p, const Variable& by) {
