@@ -274,6 +274,12 @@ BOOST_AUTO_TEST_CASE(presets_are_as_on_data_sheets) {
   BOOST_TEST(h200.bandwidth == 4.8e12);
   BOOST_TEST(h100.memory == 80e9);
   BOOST_TEST(h200.memory == 141e9);
+  for (const esp::Hardware& gpu : {h100, h200}) {
+    BOOST_TEST(gpu.float64 == 67e12);
+    BOOST_TEST(gpu.product_share == 0.65);
+    BOOST_TEST(gpu.bandwidth_share == 0.8);
+    BOOST_TEST(gpu.launch == 2e-6);
+  }
   // A gigabyte over 8 GPUs: 2 · 7/8 · 1e9 / (450e9 · 0.8) s by NVLink; then an eighth of it between 2 nodes.
   const double within = 2 * 7 * (1.9e-6 + 1e9 / 8 / 360e9);
   double between[3];
