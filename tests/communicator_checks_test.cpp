@@ -92,6 +92,20 @@ BOOST_AUTO_TEST_CASE(tensors_and_ranks) {
   refuses<ShapeError>(2, reduce(ones({4, 4}).slice(1, 0, 2)), {"a view of shape [4, 2] has gaps"});
   refuses<TypeError>(2, reduce(full({2}, true, boolean)), {"bools cannot be reduced"});
   refuses<TypeError>(2, reduce(ones({2}, int32), Reduction::mean), {"the mean is for reals"});
+  using Call = std::function<void(Communicator&, Tensor&)>;
+  const Bounds halves{0, 4, 8};
+  const std::vector<std::pair<std::string, Call>> calls{
+      {"all_reduce_weighted", [](Communicator& self, Tensor& t) { self.all_reduce_weighted(t, equal); }},
+      {"reduce_scatter", [](Communicator& self, Tensor& t) { self.reduce_scatter(t, t); }},
+      {"all_gather", [](Communicator& self, Tensor& t) { self.all_gather(t, t); }},
+      {"reduce_parts", [=](Communicator& self, Tensor& t) { self.reduce_parts(t, halves, equal); }},
+      {"gather_parts", [=](Communicator& self, Tensor& t) { self.gather_parts(t, halves); }},
+      {"broadcast", [](Communicator& self, Tensor& t) { self.broadcast(t, 0); }}};
+  for (const auto& [name, call] : calls) {
+    const auto with = [&](Tensor t) { return [&, t](Communicator& self) mutable { call(self, t); }; };
+    refuses<TypeError>(2, with(Tensor()), {name, "undefined"});
+    refuses<ShapeError>(2, with(ones({4, 4}).slice(1, 0, 2)), {name, "a view of shape [4, 2] has gaps"});
+  }
   for (const int root : {-1, 2, 7})
     refuses<IndexError>(2,
                         [&](Communicator& self) {
