@@ -15,6 +15,7 @@
 #include "espalier/core/files/file.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
+#include "espalier/executor/kit/tensorboard/event_messages.h"
 #include "espalier/executor/kit/tensorboard/png.h"
 #include "espalier/executor/kit/tensorboard/protobuf.h"
 #include "espalier/executor/kit/tensorboard/record_file.h"
@@ -117,6 +118,32 @@ nlohmann::json read_by_tensorboard(const std::filesystem::path& folder) {
   return nlohmann::json::parse(esp::read_file(file));
 }
 
+/// A line for each node of a graph: its name, op, inputs, shapes, type and source.
+std::vector<std::string> nodes_of(const esp::Variable& root) {
+  std::vector<std::string> lines;
+  for (const auto& [number, field] : fields_of(esp::graph_message(root).bytes())) {
+    if (number != 1) continue;
+    const auto node = fields_of(field.bytes);
+    std::string line = only(node, 1).bytes + " = " + only(node, 2).bytes;
+    for (auto [at, end] = node.equal_range(3); at != end; ++at) line += " " + at->second.bytes;
+    std::map<std::string, std::string> attributes;
+    for (auto [at, end] = node.equal_range(5); at != end; ++at) {
+      const auto entry = fields_of(at->second.bytes);
+      attributes[only(entry, 1).bytes] = only(entry, 2).bytes;
+    }
+    const auto shapes = fields_of(only(fields_of(attributes.at("_output_shapes")), 1).bytes);
+    for (auto [at, end] = shapes.equal_range(7); at != end; ++at) {
+      line += " [";
+      for (const auto& [two, axis] : fields_of(at->second.bytes))
+        line += " " + std::to_string(static_cast<int64_t>(only(fields_of(axis.bytes), 1).number));
+      line += " ]";
+    }
+    line += " " + std::to_string(only(fields_of(attributes.at("dtype")), 6).number);
+    lines.push_back(line + " " + only(fields_of(attributes.at("line")), 2).bytes);
+  }
+  return lines;
+}
+
 /// A writer that has written images and histograms.
 esp::SummaryWriter writer_of_all_kinds(const std::filesystem::path& folder) {
   esp::SummaryWriter writer(folder);
@@ -209,8 +236,42 @@ BOOST_AUTO_TEST_CASE(images_and_histograms_have_their_values) {
   const auto value =
       fields_of(only(fields_of(only(fields_of(records_of(writer.file())[3]), 5).bytes), 1).bytes);
   const auto histogram = fields_of(only(value, 5).bytes);
-  BOOST_TEST(std::bit_cast<double>(only(histogram, 3).number) == 4);
-  BOOST_TEST(only(histogram, 6).bytes.size() == 64u * 8);
+  const double numbers[] = {0, 64, 4, 67, 4101};  // least, largest, count, sum, squares
+  for (uint32_t i = 0; i < 5; ++i)
+    BOOST_TEST(std::bit_cast<double>(only(histogram, i + 1).number) == numbers[i]);
+  const std::string &limits = only(histogram, 6).bytes, &counts = only(histogram, 7).bytes;
+  BOOST_TEST_REQUIRE(limits.size() == 64u * 8);
+  BOOST_TEST_REQUIRE(counts.size() == 64u * 8);
+  for (size_t i = 0; i < 64; ++i) {
+    BOOST_TEST(std::bit_cast<double>(number_at(limits, 8 * i, 8)) == static_cast<double>(i + 1));
+    const double expected = i == 0 ? 2 : i == 1 || i == 63 ? 1 : 0;
+    BOOST_TEST(std::bit_cast<double>(number_at(counts, 8 * i, 8)) == expected);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_graph_has_names_operands_shapes_and_types) {
+  const esp::Variable x = esp::placeholder("x", {-1, 3}),
+                      w = esp::parameter(esp::ones({3, 3}), "\xc3\xa9 w/2");
+  const auto [q, r] = esp::qr(w);
+  const esp::Variable first = esp::matmul(x, q);
+  const auto [second, line] = std::pair(esp::matmul(x, r), here());
+  const std::vector<std::string> expected{"source = source [ -1 3 ]",
+                                          "n___w_2 = \xc3\xa9 w/2 [ 3 3 ]",
+                                          "qr = qr n___w_2 [ 3 3 ] [ 3 3 ]",
+                                          "matmul = matmul source qr [ -1 3 ]",
+                                          "matmul_1 = matmul source qr:1 [ -1 3 ]",
+                                          "add = add matmul matmul_1 [ -1 3 ]"};
+  const std::vector<std::string> nodes = nodes_of(first + second);
+  BOOST_TEST_REQUIRE(nodes.size() == expected.size());
+  for (size_t i = 0; i < nodes.size(); ++i)
+    BOOST_TEST(nodes[i].starts_with(expected[i] + " 1 tensorboard_test.cpp:"));
+  BOOST_TEST(nodes[4].ends_with(" " + line));
+  const std::pair<esp::DType, int> types[] = {
+      {esp::float32, 1}, {esp::float64, 2}, {esp::int32, 3},    {esp::uint8, 4},     {esp::int16, 5},
+      {esp::int8, 6},    {esp::int64, 9},   {esp::boolean, 10}, {esp::bfloat16, 14}, {esp::float16, 19}};
+  for (const auto& [dtype, number] : types)
+    BOOST_TEST(nodes_of(esp::zeros({2}, dtype))[0].starts_with("constant = constant [ 2 ] " +
+                                                               std::to_string(number) + " "));
 }
 
 BOOST_AUTO_TEST_CASE(tensorboard_reads_images_and_histograms,
