@@ -287,6 +287,40 @@ BOOST_AUTO_TEST_CASE(deep_networks_train_the_same_in_less_memory) {
       "dropout", [](int64_t budget) { return train<esp::nn::Tanh>(6, 64, budget, 0.3); }, 0.4);
 }
 
+BOOST_AUTO_TEST_CASE(no_more_is_computed_again_than_a_budget_takes) {
+  esp::Variable h = esp::placeholder("x", {512, 32});
+  Variables weights;
+  for (int i = 0; i < 7; ++i) {
+    weights.push_back(esp::parameter(esp::ones({h.shape()[1], 64}), "w"));
+    h = esp::exp(esp::tanh(esp::matmul(h, weights.back())) * 0.5);
+  }
+  const esp::Variable loss = esp::mean(esp::square(h));
+  Variables results{loss};
+  for (const esp::Variable& w : weights) results.push_back(loss.gradient(w));
+  const esp::Graph free = esp::freeze(results, {}, {}, false);
+  const int64_t all = arena_of(free);
+  const auto squeezed = [&](int64_t budget) {
+    esp::Graph graph = free;
+    (void)esp::recompute(graph, budget);
+    const auto products = std::ranges::count_if(
+        graph.nodes, [](const esp::GraphNode& n) { return n.op->kind() == esp::OpKind::matmul; });
+    return std::tuple(graph.nodes.size() - free.nodes.size(), products, arena_of(graph));
+  };
+  struct Row {
+    int64_t percent;
+    size_t nodes;
+    int64_t products;
+  };
+  for (const Row& row : {Row{80, 8, 20}, Row{50, 16, 22}, Row{30, 86, 41}}) {
+    const auto [nodes, products, arena] = squeezed(all * row.percent / 100);
+    BOOST_TEST(nodes <= row.nodes);
+    BOOST_TEST(products <= row.products);
+    BOOST_TEST(arena <= all * row.percent / 100);
+  }
+  // Far below what can be reached.
+  BOOST_TEST(std::get<2>(squeezed(all / 100)) <= all * 30 / 100);
+}
+
 BOOST_AUTO_TEST_CASE(budgets_that_cannot_be_kept) {
   const esp::Variable x = esp::placeholder("x", {64, 64}), w = esp::parameter(esp::ones({64, 64}));
   const esp::Variable loss = esp::sum(esp::tanh(esp::matmul(x, w)));
