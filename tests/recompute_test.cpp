@@ -180,6 +180,18 @@ BOOST_AUTO_TEST_CASE(products_come_last) {
   BOOST_TEST(products(Squeezed(result, large_bytes + one + 256).graph) == 2);
 }
 
+// Of two values of one size, that which is less work: an exponential instead of a sum of many numbers.
+BOOST_AUTO_TEST_CASE(less_work_comes_first) {
+  const esp::Variable many = esp::placeholder("many", {64, 256}), x = esp::placeholder("x", {256});
+  const esp::Variable summed = esp::sum(many, 0), cheap = esp::exp(x);
+  const esp::Variable large = esp::sum(esp::reshape(x, {256, 1}) * x);
+  const esp::Variable result = summed * large + cheap * large + esp::sum(many) + esp::sum(x);
+  const Squeezed s(result, arena_of(esp::freeze({result}, {}, {}, false)) - 1024);
+  BOOST_TEST(s.changed);
+  BOOST_TEST(s.after.find("sum(axes=[0]") < s.after.find("[256, 256]"), s.after);
+  BOOST_TEST(s.after.find("exp") > s.after.find("[256, 256]"), s.after);
+}
+
 // x ── exp ── two readers through a matrix view: the second reads the copy, and the first value is released.
 BOOST_AUTO_TEST_CASE(views_show_the_copy) {
   const esp::Variable x = esp::placeholder("x", {256});
