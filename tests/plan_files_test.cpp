@@ -403,8 +403,19 @@ BOOST_AUTO_TEST_CASE(what_a_file_cannot_hold_is_refused) {
   BOOST_CHECK_EXCEPTION(plain.save(folder / "none" / "a.plan"), esp::FileError, says({"none"}));
   BOOST_CHECK_EXCEPTION(plain.save(""), esp::FileError, says({"an empty path"}));
   const Training training = Training::of(plan_networks()[0], esp::optim::Sgd(0.1));
-  BOOST_CHECK_EXCEPTION(training.executor.save(folder / "a.plan", {.columns = {"x", "x"}}), esp::Error,
-                        says({"all different"}));
+  for (const std::vector<std::string>& columns :
+       std::vector<std::vector<std::string>>{{"x"}, {"x", "x"}, {"x", ""}, {"x", "y", "z"}})
+    BOOST_CHECK_EXCEPTION(training.executor.save(folder / "a.plan", {.columns = columns}), esp::Error,
+                          says({"2 columns", "all different"}));
+  const esp::data::Distributor feed({esp::ones({4, 3})}, {.batch_size = 2});
+  for (const std::string name : {"p", "column_0"}) {
+    const Executor both = (esp::sum(feed.get_output_graphs()[0]) * esp::placeholder(name, {})).get_executor();
+    BOOST_CHECK_EXCEPTION(both.save(folder / "a.plan", {.columns = {name}}), esp::Error,
+                          says({"'" + name + "'", "as a placeholder is"}));
+    if (name == "column_0")
+      BOOST_CHECK_EXCEPTION(both.save(folder / "a.plan"), esp::Error,
+                            says({"'column_0'", "as a placeholder is"}));
+  }
   BOOST_TEST(folder.files() == 0u);
 }
 

@@ -171,26 +171,24 @@ class TreeText {
 /// The names of what feeds with data show: those given, or column_0, column_1, …
 class ColumnNames {
  public:
-  ColumnNames(const Setup& setup, const std::vector<std::string>& given) : given_(given) {
+  ColumnNames(const Setup& setup, const std::vector<std::string>& given) : names_(given) {
     size_t columns = 0;
-    std::set<std::string> names(given.begin(), given.end());
-    for (const auto& feed : setup.feeds.all()) {
-      if (feed->is_placeholder() && !names.insert(feed->name()).second)
-        throw Error(fmt::format("save: a column is named '{}', as a placeholder is", feed->name()));
+    for (const auto& feed : setup.feeds.all())
       if (!feed->is_placeholder()) columns += feed->specs().size();
-    }
-    if (given.empty()) return;
-    if (given.size() != columns || names.count("") || std::set(given.begin(), given.end()).size() != columns)
+    std::set<std::string> names(given.begin(), given.end());
+    if (!given.empty() && (given.size() != columns || names.count("") || names.size() != columns))
       throw Error(fmt::format("save: {} columns need as many names, all different; given are '{}'", columns,
                               fmt::join(given, "', '")));
+    for (size_t i = given.size(); i < columns; ++i)
+      names.insert(names_.emplace_back(fmt::format("column_{}", i)));
+    for (const auto& feed : setup.feeds.all())
+      if (feed->is_placeholder() && !names.insert(feed->name()).second)
+        throw Error(fmt::format("save: a column is named '{}', as a placeholder is", feed->name()));
   }
-  std::string next() {
-    const size_t i = next_++;
-    return given_.empty() ? fmt::format("column_{}", i) : given_[i];
-  }
+  std::string next() { return names_[next_++]; }
 
  private:
-  const std::vector<std::string>& given_;
+  std::vector<std::string> names_;
   size_t next_ = 0;
 };
 
