@@ -3,7 +3,11 @@
 
 #include <signal.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <memory>
+#include <thread>
 
 #include "checkpoint_program.h"
 #include "espalier/core/error.h"
@@ -34,6 +38,18 @@ struct Counting {
   std::optional<esp::Executor> executor;
 };
 
+/// Rows of one number that take a while to read, as prefetching wants them; counts the rows that were read.
+struct SlowDataset : esp::data::Dataset {
+  int64_t rows() const override { return 12; }
+  std::vector<esp::Spec> specs() const override { return {{esp::float32, {12}}}; }
+  void read(std::span<const int64_t> rows, std::span<esp::Tensor> outputs) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (size_t i = 0; i < rows.size(); ++i) outputs[0].span<float>()[i] = static_cast<float>(rows[i]);
+    read_rows += static_cast<int64_t>(rows.size());
+  }
+  mutable std::atomic<int64_t> read_rows = 0;
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(executor_runs)
@@ -62,6 +78,21 @@ BOOST_AUTO_TEST_CASE(a_step_tells_what_it_was) {
       BOOST_CHECK_THROW(run.executor->step(), esp::EndOfData);
       BOOST_TEST(told.size() == taken);
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(each_row_of_an_epoch_is_read_once) {
+  const auto dataset = std::make_shared<SlowDataset>();
+  const esp::data::Distributor feed(dataset, {.batch_size = 2});
+  const esp::Variable w = esp::parameter(esp::ones({1}));
+  const esp::Executor executor =
+      esp::sum(feed.get_output_graphs()[0] * w).get_executor({.optimizer = optim::Sgd(0.0)});
+  for (int64_t epoch = 1; epoch <= 2; ++epoch) {
+    double sum = 0;
+    for (int64_t step = 0; step < 6; ++step) sum += executor.step().loss;
+    BOOST_TEST(sum == 66);
+    BOOST_CHECK_THROW(executor.step(), esp::EndOfData);
+    BOOST_TEST(dataset->read_rows == 12 * epoch);
   }
 }
 

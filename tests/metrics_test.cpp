@@ -11,6 +11,7 @@
 #include "espalier/executor/kit/auc.h"
 #include "espalier/executor/kit/confusion_matrix.h"
 #include "espalier/executor/kit/metrics.h"
+#include "espalier/executor/metric_figures.h"
 #include "espalier/ops/functions/metrics.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
@@ -324,6 +325,16 @@ BOOST_AUTO_TEST_CASE(auc_is_exact) {
   BOOST_CHECK_EXCEPTION(esp::auc(scores, esp::ones({5})), esp::DataError, says({"negatives", here()}));
   BOOST_CHECK_EXCEPTION(esp::auc(scores, esp::tensor({0, 1, 2, 0, 1})), esp::DataError, says({"2", here()}));
   BOOST_CHECK_EXCEPTION(esp::auc(scores, esp::ones({4})), esp::ShapeError, says({"[4]", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(classes_that_are_only_predicted_or_only_labels_count) {
+  // Of three classes and one that is absent: the shares of true positives, of predictions and of labels.
+  const std::vector<double> shares{0.2, 0.25, 0.4, 0, 0, 0.6, 0, 0.75, 0, 0, 0, 0};
+  const auto close = boost::test_tools::tolerance(1e-12);
+  BOOST_TEST(esp::figures::precision(shares) == 0.8 / 3, close);
+  BOOST_TEST(esp::figures::recall(shares) == 0.5 / 3, close);
+  BOOST_TEST(esp::figures::f1_score(shares) == 0.4 / 0.65 / 3, close);
+  BOOST_TEST(esp::figures::precision(std::vector<double>(6, 0)) == 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
