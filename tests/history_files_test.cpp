@@ -153,6 +153,11 @@ BOOST_AUTO_TEST_CASE(points_lie_where_the_axes_say) {
     BOOST_TEST(y.place > y.last_place);  // upwards
     const auto points = matches(svg, R"re(<circle cx="([^"]*)" cy="([^"]*)")re");
     BOOST_TEST_REQUIRE(points.size() == 23u);
+    // The frame goes from the first epoch to the last one, and from the least number to the largest.
+    const auto frame = matches(svg, R"re(class="axis" d="M([^ ]*) ([^V]*)V([^H]*)H([^"]*)")re");
+    BOOST_TEST_REQUIRE(frame.size() == 1u);
+    BOOST_TEST((points[0][0] == frame[0][0] && points.back()[0] == frame[0][3]));
+    BOOST_TEST((rows.back()[0] == frame[0][1] && rows[0][0] == frame[0][2]));
     for (size_t i = 0; i < points.size(); ++i) {
       const size_t e = i < 11 ? i + (i >= 2) : i - 11;
       const esp::EpochRecord& epoch = history.epochs[e];
@@ -165,6 +170,15 @@ BOOST_AUTO_TEST_CASE(points_lie_where_the_axes_say) {
   check(1.75, 0, 0.2);
   check(3e6, 2e5, 2e5);
   check(1e-7, 0, 1e-8);
+}
+
+BOOST_AUTO_TEST_CASE(epochs_are_whole_numbers) {
+  esp::History history;
+  for (int e = 1; e <= 3; ++e) history.epochs.push_back({.loss_mean = 1.0 * e});
+  const auto columns = matches(text_of(history, &esp::History::write_svg),
+                               R"re(<line class="axis" x1="([^"]*)".*>([^<]+)</text>)re");
+  BOOST_TEST_REQUIRE(columns.size() == 3u);
+  for (size_t i = 0; i < 3; ++i) BOOST_TEST(columns[i][1] == static_cast<double>(i + 1));
 }
 
 BOOST_AUTO_TEST_CASE(charts_of_little_are_charts) {
