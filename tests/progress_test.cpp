@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -130,6 +131,18 @@ BOOST_AUTO_TEST_CASE(a_resumed_run_counts_its_own_steps) {
   const std::string text = terminal.text();
   BOOST_TEST(text.find("epoch 2/2 [                        ] 1/1000  loss 0  ") != std::string::npos);
   BOOST_TEST(text.find("samples/s  0:") == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_finished_epoch_shows_its_record) {
+  esp::data::Distributor feed({esp::ones({6, 1})}, {.batch_size = 4});
+  const esp::Variable x = feed.get_output_graphs()[0], w = esp::parameter(esp::ones({1}));
+  const esp::Executor executor = esp::mean(esp::square(x * w - 3.0))
+                                     .get_executor({.optimizer = esp::optim::Sgd(0.01), .validation = feed});
+  Terminal terminal;
+  const esp::EpochRecord record = executor.execute({.epochs = 1, .progress = true}).epochs.at(0);
+  BOOST_TEST(terminal.text().ends_with(
+      fmt::format("\r\033[Kepoch 1/1  loss {:.5g}  validation {:.5g}  {:.0f} samples/s\r\n", record.loss_mean,
+                  record.validation_loss, 6 / record.seconds)));
 }
 
 BOOST_AUTO_TEST_CASE(nothing_where_it_is_not_wanted_or_no_terminal_is) {
