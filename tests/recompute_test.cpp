@@ -192,6 +192,17 @@ BOOST_AUTO_TEST_CASE(less_work_comes_first) {
   BOOST_TEST(s.after.find("exp") > s.after.find("[256, 256]"), s.after);
 }
 
+// A value that was dropped first is kept after all if that which was dropped later suffices.
+BOOST_AUTO_TEST_CASE(what_need_not_be_dropped_is_kept) {
+  const esp::Variable x = esp::placeholder("x", {256}), y = esp::placeholder("y", {2048});
+  const esp::Variable little = esp::exp(x), much = esp::sin(y);
+  const esp::Variable large = esp::sum(esp::reshape(x, {256, 1}) * x);
+  const esp::Variable result = esp::sum(much * large) + esp::sum(little * large) + esp::sum(x) + esp::sum(y);
+  const Squeezed s(result, arena_of(esp::freeze({result}, {}, {}, false)) - 6 * 1024);
+  BOOST_TEST(s.after.find("sin") > s.after.find("[256, 256]"), s.after);
+  BOOST_TEST(s.after.find("exp") < s.after.find("[256, 256]"), s.after);
+}
+
 // x ── exp ── two readers through a matrix view: the second reads the copy, and the first value is released.
 BOOST_AUTO_TEST_CASE(views_show_the_copy) {
   const esp::Variable x = esp::placeholder("x", {256});
