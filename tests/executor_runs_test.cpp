@@ -96,6 +96,18 @@ BOOST_AUTO_TEST_CASE(each_row_of_an_epoch_is_read_once) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(an_epoch_that_a_step_began_does_not_begin_again) {
+  const TemporaryFolder folder;
+  const Counting run(4);
+  (void)run.executor->step();
+  run.executor->checkpoint(folder.path());
+  run.executor->resume(folder.path());
+  std::vector<int64_t> begun;
+  run.executor->on(esp::Event::epoch_start, [&](const esp::StepInfo& info) { begun.push_back(info.epoch); });
+  (void)run.executor->execute({.epochs = 2, .progress = false});
+  BOOST_TEST(begun == std::vector<int64_t>{1});
+}
+
 BOOST_AUTO_TEST_CASE(without_a_feed_steps_have_no_end) {
   const esp::Variable w = esp::parameter(esp::tensor(3.0), "w");
   const esp::Executor executor = esp::square(w).get_executor({.optimizer = optim::Sgd(0.25)});
