@@ -178,6 +178,90 @@ BOOST_AUTO_TEST_CASE(few_windows_of_many_channels) {
   for (const Row& row : few) check_products_of_windows(row);
 }
 
+/// Which convolutions these products are taken for: of few windows, of tensors without gaps.
+BOOST_AUTO_TEST_CASE(products_of_windows_are_for_few) {
+  using Result = esp::ConvolutionResult;
+  using After = esp::ConvolutionAfter;
+  struct Call {
+    esp::ConvolutionSizes sizes;
+    esp::ConvolutionStrides strides;
+    After after;
+  };
+  // `windows` of 1 × `kernel` places along the last axis, of as many channels on both sides.
+  const auto call = [](int64_t windows, int64_t channels, int64_t kernel, int64_t batch = 1) {
+    esp::ConvolutionSizes s;
+    s.batch = batch;
+    s.in_channels = s.out_channels = channels;
+    s.out[2] = windows;
+    s.kernel[2] = kernel;
+    s.in[2] = windows + kernel - 1;
+    return Call{s,
+                {{s.in[2] * channels, 1, s.in[2] * channels, channels},
+                 {kernel * channels, kernel, kernel, 1},
+                 {windows * channels, 1, windows * channels, channels}},
+                {}};
+  };
+  const auto takes = [](const Call& c, Result result) {
+    return esp::window_products::is_faster(c.sizes, result, c.strides, c.after);
+  };
+  const struct {
+    int64_t channels;
+    Result result;
+    int64_t most;
+  } limits[] = {{64, Result::y, 16},   {64, Result::x, 16},  {64, Result::kernels, 64},
+                {512, Result::y, 256}, {512, Result::x, 64}, {512, Result::kernels, 256}};
+  for (const auto& limit : limits) {
+    BOOST_TEST(takes(call(limit.most, limit.channels, 1), limit.result));
+    BOOST_TEST(!takes(call(limit.most + 1, limit.channels, 1), limit.result));
+    BOOST_TEST(takes(call(limit.most / 2, limit.channels, 1, 2), limit.result));
+    BOOST_TEST(!takes(call(limit.most / 2 + 1, limit.channels, 1, 2), limit.result));
+  }
+  BOOST_TEST(takes(call(256, 512, 16), Result::y));  // 8 MiB of windows
+  BOOST_TEST(!takes(call(256, 512, 17), Result::y));
+
+  const Call good = call(4, 64, 3, 2);
+  BOOST_TEST(takes(good, Result::y));
+  for (const auto& change : std::initializer_list<void (*)(Call&)>{
+           [](Call& c) { c.after.bias = true; }, [](Call& c) { c.after.residual = true; },
+           [](Call& c) { c.after.packed = true; },
+           [](Call& c) { c.after.activation = After::Activation::relu; },
+           [](Call& c) { c.strides.dtype = esp::bfloat16; }, [](Call& c) { c.sizes.groups = 2; },
+           [](Call& c) { c.strides.x[0] += 64; }, [](Call& c) { c.strides.y[0] += 64; },
+           [](Call& c) { c.strides.x[1] = 2; }, [](Call& c) { c.strides.y[1] = 2; },
+           [](Call& c) { c.strides.x[3] += 64; }, [](Call& c) { c.strides.y[3] += 64; },
+           [](Call& c) { c.strides.kernels[0] += 3; }, [](Call& c) { c.strides.kernels[1] += 3; },
+           [](Call& c) { c.strides.kernels[3] = 64; }}) {
+    Call other = good;
+    change(other);
+    BOOST_TEST(!takes(other, Result::y));
+  }
+  for (const auto& same : std::initializer_list<void (*)(Call&)>{
+           [](Call& c) { c.strides.x[2] = c.strides.y[2] = 7; },  // along axes of size 1
+           [](Call& c) { c.strides.kernels[2] = 7; }}) {
+    Call other = good;
+    same(other);
+    BOOST_TEST(takes(other, Result::y));
+  }
+  Call one = call(4, 64, 3);
+  one.strides.x[0] = one.strides.y[0] = 7;
+  BOOST_TEST(takes(one, Result::y));
+}
+
+BOOST_AUTO_TEST_CASE(axes_of_size_1_have_the_strides_of_dense_tensors) {
+  esp::ConvolutionForm form;
+  form.stride = form.dilation = {1, 1};
+  form.channels_last = true;
+  esp::Layout x(esp::Shape{1, 3, 1, 4}), kernels(esp::Shape{5, 4, 1, 1}), y(esp::Shape{2, 3, 1, 5});
+  x.strides = {1, 4, 1, 1};
+  kernels.strides = {4, 1, 9, 9};
+  y.strides = {30, 10, 1, 1};  // with gaps
+  const esp::ConvolutionStrides strides = esp::convolution_strides(form, esp::float32, x, kernels, y);
+  BOOST_TEST((strides.x == esp::Dims{12, 1, 4, 4}));
+  BOOST_TEST((strides.kernels == esp::Dims{4, 1, 1, 1}));
+  BOOST_TEST((strides.y == esp::Dims{30, 1, 10, 1}));
+  BOOST_TEST(strides.channels_last);
+}
+
 BOOST_AUTO_TEST_CASE(the_transpose_is_the_gradient_of_a_convolution) {
   for (const Row& row : rows) {
     if (row.form.before != row.form.after) continue;

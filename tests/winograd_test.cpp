@@ -250,11 +250,53 @@ BOOST_AUTO_TEST_CASE(tells_which_convolutions_it_computes) {
            [](esp::ConvolutionSizes& of) { of.groups = 2; },
            [](esp::ConvolutionSizes& of) { of.kernel[2] = 5; },
            [](esp::ConvolutionSizes& of) { of.kernel[0] = 3; },
+           [](esp::ConvolutionSizes& of) { of.in[0] = 2; }, [](esp::ConvolutionSizes& of) { of.out[0] = 2; },
+           [](esp::ConvolutionSizes& of) { of.before[0] = 1; },
            [](esp::ConvolutionSizes& of) { of.stride[1] = 2; },
            [](esp::ConvolutionSizes& of) { of.dilation[2] = 2; }}) {
     esp::ConvolutionSizes other = s;
     change(other);
     BOOST_TEST(!esp::winograd::computes(other));
+    BOOST_TEST(!esp::winograd::is_faster(other, esp::ConvolutionResult::y, {{1, 1}, {1, 1}, {1, 1}}, {}));
+  }
+}
+
+/// Sizes near those from which on it is faster.
+BOOST_AUTO_TEST_CASE(is_taken_where_it_is_faster) {
+  using Result = esp::ConvolutionResult;
+  const struct {
+    Sizes sizes;
+    Result result;
+    bool last, packed, faster;
+  } cases[] = {
+      // Channels that lie together are transformed faster.
+      {{4, 32, 32, 24, 24, {1, 1}, {1, 1}}, Result::y, true, false, true},
+      {{4, 32, 32, 24, 24, {1, 1}, {1, 1}}, Result::y, false, false, false},
+      // Kernels are transformed in each run, unless they are packed.
+      {{1, 32, 32, 24, 24, {1, 1}, {1, 1}}, Result::y, true, false, false},
+      {{1, 32, 32, 24, 24, {1, 1}, {1, 1}}, Result::y, true, true, true},
+      // Parts of tiles: of 10×10 places of y, or of 12×12 places of x.
+      {{32, 32, 32, 12, 12, {0, 0}, {0, 0}}, Result::y, true, false, false},
+      {{32, 32, 32, 12, 12, {0, 0}, {0, 0}}, Result::kernels, true, false, false},
+      {{32, 32, 32, 12, 12, {0, 0}, {0, 0}}, Result::x, true, false, true},
+      {{64, 32, 32, 12, 12, {0, 0}, {0, 0}}, Result::y, true, false, true},
+      // Channels that do not fill vectors.
+      {{8, 17, 64, 24, 24, {1, 1}, {1, 1}}, Result::y, true, false, true},
+      {{8, 17, 64, 24, 24, {1, 1}, {1, 1}}, Result::x, true, false, false},
+      {{8, 17, 64, 24, 24, {1, 1}, {1, 1}}, Result::kernels, true, false, false},
+      {{8, 64, 17, 24, 24, {1, 1}, {1, 1}}, Result::y, true, false, false},
+      {{8, 64, 17, 24, 24, {1, 1}, {1, 1}}, Result::x, true, false, true},
+      {{8, 64, 17, 24, 24, {1, 1}, {1, 1}}, Result::kernels, true, false, true},
+  };
+  for (const auto& c : cases) {
+    const esp::ConvolutionSizes s = c.sizes.convolution();
+    const esp::Dims x{1, c.last ? 1 : s.in_places()}, y{1, c.last ? 1 : s.out_places()};
+    BOOST_TEST(esp::winograd::is_faster(s, c.result, {x, {1, 1}, y}, {.packed = c.packed}) == c.faster,
+               c.sizes.x().str() << c.sizes.kernels().str() << int(c.result) << c.last << c.packed);
+    // Both have to lie together.
+    if (c.last && !c.packed && c.faster && &c == cases)
+      for (const auto& strides : {esp::ConvolutionStrides{{1, 9}, {1, 1}, {1, 1}}, {{1, 1}, {1, 1}, {1, 9}}})
+        BOOST_TEST(!esp::winograd::is_faster(s, c.result, strides, {}));
   }
 }
 
@@ -291,6 +333,18 @@ BOOST_AUTO_TEST_CASE(is_switched_off_and_on) {
     BOOST_TEST(!esp::uses_winograd());
   }
   BOOST_TEST(esp::uses_winograd());
+  if (esp::vector_level() != esp::VectorLevel::avx2) return;  // others take it of oneDNN
+  const Sizes s{4, 64, 48, 24, 24, {1, 1}, {1, 1}};
+  const Operands operands(s);
+  const auto y = [&] {
+    return esp::conv(operands.x.to(esp::float32), operands.kernels.to(esp::float32), {.padding = 1})
+        .value()
+        .clone();
+  };
+  const esp::Tensor own = computed(s, esp::ConvolutionResult::y, operands, false);
+  BOOST_TEST(equal_bits(y(), own));
+  const Direct off;
+  BOOST_TEST(!equal_bits(y(), own));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
