@@ -110,6 +110,54 @@ BOOST_AUTO_TEST_CASE(equals_composed_operations) {
     }
 }
 
+/// Any number of axes before the heads, and operands whose axes have been moved.
+BOOST_AUTO_TEST_CASE(leading_axes_are_one_batch) {
+  const Variable q = esp::variable(numbers({3, 2, 5, 4, 6}, -1, 1, 1)),
+                 k = esp::variable(numbers({3, 2, 7, 2, 6}, -1, 1, 2)),
+                 v = esp::variable(numbers({3, 2, 7, 2, 3}, -1, 1, 3)),
+                 mask = esp::variable(numbers({2, 1, 5, 7}, -1, 1, 4));
+  const Tensor key_mask = booleans({3, 2, 7}, 3);
+  const auto heads_first = [](const Variable& x) { return esp::permute(x, {0, 1, 3, 2, 4}); };
+  const auto one_batch = [&](const Variable& x) {
+    return esp::reshape(x, {6, x.shape()[-3], x.shape()[-2], x.shape()[-1]});
+  };
+  const Variable a = heads_first(q), b = heads_first(k), c = heads_first(v);
+  const Variable y = esp::scaled_dot_product_attention(a, b, c, {.mask = mask, .key_mask = key_mask});
+  const Variable z = esp::scaled_dot_product_attention(
+      one_batch(a), one_batch(b), one_batch(c),
+      {.mask = one_batch(esp::broadcast_to(mask, {3, 2, 1, 5, 7})), .key_mask = key_mask.reshape({6, 7})});
+  BOOST_TEST(difference(one_batch(y).value(), z.value()) == 0);
+  const Tensor weights = numbers(z.shape(), -1, 1, 5);
+  const Variable of_y = esp::sum(one_batch(y) * weights), of_z = esp::sum(z * weights);
+  for (const Variable& x : {q, k, v, mask})
+    BOOST_TEST(difference(of_y.gradient(x).value(), of_z.gradient(x).value()) < 1e-14);
+}
+
+/// Of as much work as several threads are worth.
+BOOST_AUTO_TEST_CASE(threads_change_nothing) {
+  const Variable q = esp::variable(numbers({3, 4, 130, 40}, -1, 1, 1)),
+                 k = esp::variable(numbers({3, 2, 140, 40}, -1, 1, 2)),
+                 v = esp::variable(numbers({3, 2, 140, 24}, -1, 1, 3));
+  const Tensor weights = numbers({3, 4, 130, 24}, -1, 1, 4);
+  const auto results = [&](int threads) {
+    const int before = esp::num_threads();
+    esp::set_num_threads(threads);
+    const Variable y = esp::scaled_dot_product_attention(q, k, v, {.causal = true, .past = 3});
+    const Variable loss = esp::sum(y * weights);
+    std::vector<Tensor> all{y.value()};
+    for (const Variable& x : {q, k, v}) all.push_back(loss.gradient(x).value());
+    esp::set_num_threads(before);
+    return all;
+  };
+  const std::vector<Tensor> one = results(1);
+  BOOST_TEST(difference(one[0], composed(q, k, v, {.causal = true, .past = 3}).value()) < 1e-12);
+  for (const int threads : {2, 3, 5}) {
+    const std::vector<Tensor> several = results(threads);
+    for (size_t i = 0; i < one.size(); ++i)
+      BOOST_TEST(difference(one[i], several[i]) == 0, threads << " threads, result " << i);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(guarantees_of_ops) {
   const auto loops = [](const std::vector<Array>& x) {
     const Array &q = x[0], &k = x[1], &v = x[2];
@@ -225,14 +273,34 @@ BOOST_AUTO_TEST_CASE(dropout_drops_the_same_weights_in_gradients) {
   BOOST_TEST(difference(expected, esp::sum(y * g).gradient(v).value()) < 1e-12);
 }
 
+/// Numbers of queries that are no multiple of those whose numbers are drawn together.
+BOOST_AUTO_TEST_CASE(dropout_draws_a_number_for_each_weight) {
+  const int64_t keys = 400, queries = 5;
+  const Variable q = esp::zeros({1, queries, 3}, esp::float64), k = numbers({1, keys, 3});
+  esp::seed(4);
+  const Tensor weights = esp::scaled_dot_product_attention(
+                             q, k, esp::unsqueeze(esp::eye(keys, esp::float64), 0), {.dropout = 0.5})
+                             .value();
+  const auto kept = [&](int64_t query, int64_t key) { return weights.at<double>({0, query, key}) != 0; };
+  for (int64_t a = 0; a < queries; ++a)
+    for (int64_t b = 0; b < queries; ++b)
+      for (int64_t shift = a < b ? 0 : 1; shift < 3; ++shift) {
+        int64_t alike = 0;
+        for (int64_t key = 0; key + shift < keys; ++key) alike += kept(a, key) == kept(b, key + shift);
+        BOOST_TEST(alike < 0.65 * static_cast<double>(keys), a << " " << b << " " << shift);
+      }
+}
+
 BOOST_AUTO_TEST_CASE(derivatives_with_dropout) {
   const auto f = [&](const Variables& x) {
     esp::seed(11);
-    return esp::scaled_dot_product_attention(x[0], x[1], x[2], {.causal = true, .dropout = 0.4});
+    return esp::scaled_dot_product_attention(x[0], x[1], x[2],
+                                             {.mask = x[3], .causal = true, .dropout = 0.4});
   };
-  const auto result = esp::check_gradient(
-      f, {numbers({2, 5, 2}, -1, 1, 1), numbers({1, 5, 2}, -1, 1, 2), numbers({1, 5, 3}, -1, 1, 3)},
-      {.order = 2, .tolerance = 5e-6});
+  const auto result = esp::check_gradient(f,
+                                          {numbers({2, 5, 2}, -1, 1, 1), numbers({1, 5, 2}, -1, 1, 2),
+                                           numbers({1, 5, 3}, -1, 1, 3), numbers({2, 5, 5}, -1, 1, 4)},
+                                          {.order = 2, .tolerance = 5e-6});
   BOOST_TEST(result.passed, result.message);
 }
 
@@ -294,6 +362,7 @@ BOOST_AUTO_TEST_CASE(errors_name_shapes_and_the_line) {
   refuses(shape, x, numbers({2, 3, 4, 6}), x, {}, "one width");
   refuses(shape, x, x, numbers({2, 3, 5, 5}), {}, "a value for each key");
   refuses(shape, x, numbers({2, 2, 4, 5}), numbers({2, 2, 4, 5}), {}, "multiple of key_heads");
+  refuses(shape, x, numbers({2, 0, 4, 5}), numbers({2, 0, 4, 5}), {}, "multiple of key_heads");
   refuses(shape, x, numbers({1, 3, 4, 5}), numbers({1, 3, 4, 5}), {}, "same leading axes");
   refuses(shape, numbers({5}), x, x, {}, "[5]");
   refuses(shape, x, x, x, {.mask = booleans({3, 4}, 2)}, "[3, 4]");
@@ -303,6 +372,7 @@ BOOST_AUTO_TEST_CASE(errors_name_shapes_and_the_line) {
   refuses(type, x, esp::cast(x, esp::float32), x, {}, "float32");
   refuses(error, x, x, x, {.dropout = 1}, "[0, 1)");
   refuses(error, x, x, x, {.past = 2}, "causal");
+  refuses(error, x, x, x, {.causal = true, .past = -1}, "is -1");
   refuses(error, x, x, x, {.scale = std::numeric_limits<double>::quiet_NaN()}, "scale");
   refuses(error, x, x, x, {.scale = std::numeric_limits<double>::infinity()}, "scale");
 }

@@ -187,6 +187,7 @@ BOOST_AUTO_TEST_CASE(ops_that_only_gradients_make_check_what_they_are_given) {
        "4 operands, not 5"},
       {"attention", {q, q, q}, attention(true, false, 0), "3 operands, not 4"},
       {"attention", {q, q, q, ints({})}, attention(false, true, 0.5), "keys of dropout"},
+      {"attention", {q, q, q}, attention(false, false, 0.5), "keyed"},
       {"attention_weights", {q, q, f({1, 2}).to(esp::float64)}, attention(false, false, 0), "log sums"},
       {"attention_dropout", {q, f({9}), ints({1})}, attention(false, true, 0.5), "attention_dropout"},
       {"attention_dropout", {q, q, ints({})}, attention(false, true, 0.5), "keys of dropout"},
