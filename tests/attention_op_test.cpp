@@ -273,6 +273,15 @@ BOOST_AUTO_TEST_CASE(dropout_drops_the_same_weights_in_gradients) {
   BOOST_TEST(difference(expected, esp::sum(y * g).gradient(v).value()) < 1e-12);
 }
 
+BOOST_AUTO_TEST_CASE(plans_for_inference_do_not_drop) {
+  const Tensor k = numbers({2, 7, 3}, -1, 1, 2), v = numbers({2, 7, 4}, -1, 1, 3),
+               at = numbers({2, 5, 3}, -1, 1);
+  const Variable q = esp::placeholder("q", {2, 5, 3}, esp::float64);
+  const Variable y = esp::scaled_dot_product_attention(q, k, v, {.dropout = 0.5});
+  const esp::Executor executor = y.get_executor({.mode = esp::Mode::inference});
+  BOOST_TEST(difference(executor.run({{"q", at}}), composed(at, k, v, {}).value()) < 1e-14);
+}
+
 /// Numbers of queries that are no multiple of those whose numbers are drawn together.
 BOOST_AUTO_TEST_CASE(dropout_draws_a_number_for_each_weight) {
   const int64_t keys = 400, queries = 5;

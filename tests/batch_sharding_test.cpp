@@ -11,6 +11,7 @@
 #include "espalier/ops/functions/scatter.h"
 #include "espalier/ops/functions/windows.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/recurrent/recurrence.h"
 #include "espalier/ops/shape_like_ops.h"
 #include "testing.h"
 
@@ -261,6 +262,37 @@ BOOST_AUTO_TEST_CASE(values_made_row_by_row) {
           {"add", flat + esp::unsqueeze(flat, 1)},
           {"concat", esp::concat({flat, esp::slice(esp::transpose(m), 0, 0, 2)}, 0)},
       });
+}
+
+/// Ops that take a batch along one of their axes.
+BOOST_AUTO_TEST_CASE(batches_of_attention_recurrences_and_convolutions) {
+  const Variable heads = esp::unsqueeze(x, 1), one = numbers({1, 3, 2}, -1, 1, 3),
+                 seen = esp::less(esp::mean(x, 2), 1.3), steps = esp::transpose(x, esp::Axes({1, 0, 2})),
+                 weight = numbers({2, 2}, -1, 1, 4), first = esp::mean(x, 1),
+                 kernels = numbers({4, 3, 2}, -1, 1, 5), places = esp::unsqueeze(esp::transpose(flat), 0);
+  const auto attended = [](const Variable& q, const Variable& k, const esp::AttentionOptions& options = {}) {
+    return esp::scaled_dot_product_attention(q, k, k, options);
+  };
+  const esp::RecurrenceForm form{.cell = esp::RecurrentCell::tanh};
+  const auto recurrent = [&](const Variable& of, const Variable& h, const Variable& lengths = {}) {
+    return esp::recurrence({.x = of, .weight = weight, .h = h, .lengths = lengths}, form).h;
+  };
+  check(*this, {
+                   {"attention of heads", attended(x, x), rows, 0},
+                   {"attention of a batch", attended(heads, heads), rows, 0},
+                   {"attention with a mask of keys", attended(heads, heads, {.key_mask = seen}), rows, 0},
+                   {"attention with a mask", attended(x, x, {.mask = esp::unsqueeze(seen, 1)}), rows, 0},
+                   {"recurrence", recurrent(steps, first), rows, 1},
+                   {"recurrence with lengths", recurrent(steps, first, y), rows, 1},
+                   {"convolution", esp::conv(x, kernels), rows, 0},
+                   {"transposed convolution", esp::conv_transpose(x, numbers({3, 4, 2}, -1, 1, 5)), rows, 0},
+               });
+  check_refused(*this, {
+                           {"attention", attended(x, one)},  // heads of queries share a head of keys
+                           {"attention", attended(flat, flat)},
+                           {"recurrence", recurrent(x, numbers({3, 2}, -1, 1, 6))},
+                           {"conv", esp::conv(places, numbers({4, 6, 1}, -1, 1, 5))},
+                       });
 }
 
 BOOST_AUTO_TEST_CASE(values_of_the_whole_batch) {

@@ -2,6 +2,7 @@
 #include <regex>
 
 #include "cost_model_plans.h"
+#include "espalier/ops/recurrent/recurrence.h"
 
 namespace esp = espalier;
 using namespace espalier::testing;
@@ -97,6 +98,29 @@ BOOST_AUTO_TEST_CASE(elements_and_rows_of_a_table) {
   BOOST_REQUIRE(picked.size() == 1u);
   BOOST_TEST(picked[0].bytes == 24 + 24);
   BOOST_TEST(picked[0].fixed_bytes == 24);
+}
+
+BOOST_AUTO_TEST_CASE(products_in_attention_recurrences_and_convolutions) {
+  const auto leaf = [](const esp::Shape& shape) { return esp::variable(esp::ones(shape)); };
+  const auto products = [](const esp::Variable& y, const std::vector<esp::Variable>& of) {
+    std::vector<esp::Variable> results{esp::sum(y)};
+    for (const esp::Variable& each : of) results.push_back(results[0].gradient(each));
+    return product_flops(*esp::compile(step_of(results), {}, {}));
+  };
+  const esp::Variable q = leaf({2, 4, 5, 3}), k = leaf({2, 2, 7, 3}), v = leaf({2, 2, 7, 6});
+  const double along = 2.0 * 2 * 4 * 5 * 7;  // of one product, for each of the width
+  BOOST_TEST(products(esp::scaled_dot_product_attention(q, k, v), {}) == along * (3 + 6));
+  BOOST_TEST(products(esp::scaled_dot_product_attention(q, k, v), {q}) == along * (3 + 6 + 3 * 3 + 2 * 6));
+  const esp::Variable x = leaf({3, 5, 4 * 8}), weight = leaf({4 * 8, 8}), h = leaf({5, 8}), c = leaf({5, 8});
+  const esp::RecurrenceInputs in{.x = x, .weight = weight, .h = h, .c = c};
+  const double steps = 2.0 * 3 * 5 * 4 * 8 * 8;
+  BOOST_TEST(products(esp::recurrence(in, {}).h, {}) == steps);
+  BOOST_TEST(products(esp::recurrence(in, {}).h, {h}) == 2 * steps);
+  const esp::Variable images = leaf({2, 4, 5, 6}), kernels = leaf({6, 2, 3, 2});
+  const double convolution = 2.0 * 2 * 6 * (2 * 5) * (2 * 3 * 2);
+  const esp::Variable y = esp::conv(images, kernels, {.stride = {2, 1}, .groups = 2});
+  BOOST_TEST(products(y, {}) == convolution);
+  BOOST_TEST(products(y, {images, kernels}) == 3 * convolution);
 }
 
 BOOST_AUTO_TEST_CASE(products_of_a_step) {
