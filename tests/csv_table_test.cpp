@@ -150,8 +150,9 @@ BOOST_AUTO_TEST_CASE(damage) {
 
 BOOST_AUTO_TEST_CASE(what_is_written_is_read) {
   const Tensor table = tensor_from(std::vector<double>{0.1, -1e300, 1.0 / 3, 5e-324, 2, -0.0}, {3, 2});
-  data::write_csv(folder / "table.csv", table, {.header = {"a", "b, \"c\""}});
+  data::write_csv(folder / "table.csv", table, {.header = {" a", "b, \"c\""}});
   const CsvTable back = data::read_csv_table(folder / "table.csv", {.dtype = float64});
+  BOOST_TEST(back.columns[0].name == " a");
   BOOST_TEST(back.columns[1].name == "b, \"c\"");
   BOOST_TEST(list<double>(back.matrix()) == list<double>(table));
   for (const DType dtype : {float32, int32, int64, boolean, float16, bfloat16}) {

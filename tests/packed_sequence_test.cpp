@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(edited_packings_are_refused) {
                           says({"lengths", "packed_sequence_test.cpp"}));
   };
   for (const Numbers& sizes : {Numbers{2, 3}, Numbers{1, 4}, Numbers{2, 2}, Numbers{2, 2, 0, 1},
-                               Numbers{2, 2, -1, 2}, Numbers{5}, Numbers{}})
+                               Numbers{2, 2, -1, 2}, Numbers{2, 2, 1, 0}, Numbers{5}, Numbers{}})
     refused([&](auto& p) { p.batch_sizes = sizes; });
   refused([](auto& p) { p.sorted_indices = {0, 7}; });
   refused([](auto& p) { p.sorted_indices = {0, 0}; });

@@ -84,6 +84,11 @@ BOOST_AUTO_TEST_CASE(ops_that_only_gradients_make_check_what_they_are_given) {
                                             {"batch_sizes", List{}},
                                             {"bias", false},
                                             {"given", int64_t{1}}};
+  const auto of_recurrence = [&](int64_t given) {
+    esp::Attributes all = recurrence_gradient;
+    all.back().second = given;
+    return all;
+  };
   const auto cell = [](const char* last, esp::AttributeValue value) {
     return esp::Attributes{
         {"width", int64_t{2}}, {"memories", int64_t{1}}, {"blocks", List{0, 1, 2, 3}}, {last, value}};
@@ -180,7 +185,15 @@ BOOST_AUTO_TEST_CASE(ops_that_only_gradients_make_check_what_they_are_given) {
        {f({3, 1, 2}), f({2, 2}).to(esp::float64), f({1, 2}), f({3, 1, 2}), f({3, 1, 2})},
        recurrence_gradient,
        "operand 1"},
+      {"recurrence_gradient",
+       {f({3, 1, 2}), f({2, 2}), f({1, 2})},
+       of_recurrence(4),
+       "given"},  // not an LSTM
       {"memory_cell", {f({1, 8})}, cell("keeps", false), "1 operands, not 2"},
+      {"memory_cell",
+       {f({1, 8}), f({1, 2})},
+       {{"width", int64_t{2}}, {"memories", int64_t{1}}, {"blocks", List{0, 1, -1, 3}}, {"keeps", false}},
+       "blocks"},
       {"memory_cell_gradient",
        {f({1, 8}), f({1, 2}), f({1, 2}), f({1, 2}), f({1, 2})},
        cell("given", int64_t{1}),

@@ -153,12 +153,15 @@ BOOST_AUTO_TEST_CASE(what_is_refused) {
   BOOST_CHECK_EXCEPTION(ToFloat()(image), TypeError, says({"ToFloat", "float32"}));
   BOOST_CHECK_EXCEPTION(Normalize({0}, {1})(dyadic({1, 2, 2}, true)), TypeError, says({"ToFloat"}));
   BOOST_CHECK_EXCEPTION(Normalize({0}, {1})(image), ShapeError, says({"[3, 5, 6]", "1 channels"}));
+  BOOST_CHECK_THROW(Normalize({0, 0, 0, 0}, {1, 1, 1, 1})(image), ShapeError);
   BOOST_CHECK_EXCEPTION(Normalize({0, 0}, {1}), DataError, says({"2 means", "transforms_test.cpp"}));
   BOOST_CHECK_THROW(Normalize({0}, {0}), DataError);
   BOOST_CHECK_EXCEPTION(RandomHorizontalFlip(1.5), DataError, says({"1.5", "transforms_test.cpp"}));
   BOOST_CHECK_THROW(RandomVerticalFlip(-0.5), DataError);
   BOOST_CHECK_THROW(ColorJitter({.brightness = -1}), DataError);
   BOOST_CHECK_THROW(ColorJitter({.hue = 0.7}), DataError);
+  BOOST_CHECK_THROW(ColorJitter({.hue = -0.1}), DataError);
+  BOOST_CHECK_NO_THROW(ColorJitter({.hue = 0.5}));
   BOOST_CHECK_THROW(Cutout(0), DataError);
   BOOST_CHECK_THROW(RandomErasing({.probability = 2}), DataError);
   BOOST_CHECK_THROW(RandomErasing({.scale = {0, 0.5}}), DataError);

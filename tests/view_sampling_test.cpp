@@ -188,6 +188,7 @@ BOOST_AUTO_TEST_CASE(arguments) {
   BOOST_CHECK_EXCEPTION(data::weighted_sample(source, zeros({60})), DataError, says({"sum"}));
   BOOST_CHECK_EXCEPTION(data::weighted_sample(source, ones({59})), DataError, says({"[59]", "60 rows"}));
   BOOST_CHECK_EXCEPTION(data::weighted_sample(source, Tensor()), DataError, says({"no weights"}));
+  BOOST_CHECK_EXCEPTION(data::weighted_sample(source, ones({60, 1})), DataError, says({"[60, 1]"}));
   BOOST_CHECK_EXCEPTION(data::weighted_sample(source, ones({60}), {.rows = 61, .replacement = false}),
                         DataError, says({"61 rows", "60"}));
   BOOST_CHECK_EXCEPTION(data::weighted_sample(source, ones({60}), {.rows = -1}), DataError, says({"-1"}));
