@@ -424,6 +424,8 @@ BOOST_AUTO_TEST_CASE(mistakes_name_function_shapes_and_line) {
   BOOST_CHECK_EXCEPTION(esp::pad(esp::tensor({1}), {{1, 1}}, {.value = 0.5}), esp::TypeError,
                         says({"0.5", here()}));
   BOOST_CHECK_EXCEPTION(esp::tile(x, {-1}), esp::ShapeError, says({"tile", "-1", here()}));
+  BOOST_TEST(difference(esp::repeat_interleave(x, esp::tensor({2}), 0).value(),
+                        esp::repeat_interleave(x, 2, 0).value()) == 0);
   BOOST_CHECK_EXCEPTION(esp::repeat_interleave(x, -1, 0), esp::ShapeError,
                         says({"repeat_interleave", "-1", here()}));
   BOOST_CHECK_EXCEPTION(esp::repeat_interleave(x, esp::tensor({1, 2}), 0), esp::ShapeError,

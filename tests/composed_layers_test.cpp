@@ -262,6 +262,8 @@ BOOST_AUTO_TEST_CASE(bilinear_is_a_form_of_two_inputs) {
   const Variable a = esp::ones({2, 4}), b = esp::ones({3, 5});
   BOOST_CHECK_EXCEPTION(Bilinear(2)(a, b), esp::ShapeError,
                         says({"Bilinear", "[2, 4]", "[3, 5]", "composed_layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(Bilinear(2)(esp::ones({4}), esp::ones({5})), esp::ShapeError,
+                        says({"Bilinear", "[4]", "[5]"}));
   BOOST_CHECK_EXCEPTION(Bilinear(4, 6, 2)(a, esp::ones({2, 5})), esp::ShapeError,
                         says({"Bilinear", "weight"}));
   BOOST_CHECK_EXCEPTION(Bilinear(2)(a, esp::ones({2, 5}, esp::float64)), esp::TypeError,

@@ -345,6 +345,7 @@ BOOST_AUTO_TEST_CASE(mistakes_name_op_and_line) {
     BOOST_CHECK_EXCEPTION(call(), esp::Error, says(words));
   };
   const auto same = esp::ConvolutionPadding::same();
+  const esp::ConvolutionPadding behind{esp::Padding{0, -1}, esp::Padding{0, 0}};
   const esp::Variable integers = esp::ones({1, 4, 5, 5}, esp::int64), five = numbers({5}),
                       flat = numbers({4, 4});
   const auto kernel = [](int64_t out, int64_t in, int64_t size) { return numbers({out, in, size, size}); };
@@ -356,15 +357,31 @@ BOOST_AUTO_TEST_CASE(mistakes_name_op_and_line) {
   refuses([&] { esp::conv(x, kernels, {.dilation = -1}); }, {"conv: a dilation of -1", here()});
   refuses([&] { esp::conv(x, kernels, {.groups = 0}); }, {"conv: ", "groups of 0", here()});
   refuses([&] { esp::conv(x, kernels, {.padding = -1}); }, {"conv: a padding of -1", here()});
+  refuses([&] { esp::conv(x, kernels, {.padding = behind}); }, {"conv: a padding of -1", here()});
   refuses([&] { esp::conv(x, kernels, {.stride = {1, 2, 3}}); }, {"conv: 3 stride", here()});
   refuses([&] { esp::conv(x, kernels, {.stride = 2, .padding = same}); }, {"conv: ", "keeps", here()});
   refuses([&] { esp::conv(five, kernels); }, {"conv: ", "[5]", here()});
   refuses([&] { esp::conv(x, flat); }, {"conv: ", "[4, 4]", here()});
   refuses([&] { esp::conv(x, kernels, five); }, {"conv: a bias of shape [5]", "6 channels", here()});
+  refuses([&] { esp::conv(x, kernels, numbers({6, 1})); }, {"conv: a bias of shape [6, 1]", here()});
+  refuses([&] { esp::conv(x, kernels, numbers({})); }, {"conv: a bias of shape []", here()});
   refuses([&] { esp::conv_transpose(x, kernels); }, {"conv_transpose: ", "[6, 4, 3, 3]", here()});
   refuses([&] { esp::conv_transpose(x, kernel(4, 2, 1), {.padding = 3}); }, {"axis 2", here()});
   refuses([&] { esp::conv_transpose(x, kernel(4, 2, 3), {.output_padding = 1}); }, {"stride 1", here()});
   refuses([&] { esp::conv(integers, integers); }, {"conv: takes real numbers", here()});
+}
+
+/// Libraries count the elements of an image, of a window and of all kernels with 31 bits.
+BOOST_AUTO_TEST_CASE(sizes_that_libraries_cannot_index) {
+  constexpr int64_t most = 0x7fffffff, root = 1 << 16;
+  const auto refused = [](const esp::Shape& x, const esp::Shape& kernels, const esp::ConvolutionOptions& o) {
+    BOOST_CHECK_EXCEPTION(esp::conv(esp::placeholder("x", x), esp::placeholder("kernels", kernels), o),
+                          esp::UnsupportedError, says({"conv: ", "can index"}));
+  };
+  refused({1, 1, most + 1}, {1, 1, 1}, {.stride = 2});
+  refused({1, 1, most}, {1, 1, 1}, {.padding = 1});
+  refused({1, root, root / 2}, {1, root, root / 2}, {});
+  refused({1, 1, 1}, {most + 1, 1, 1}, {});
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -244,6 +244,9 @@ BOOST_AUTO_TEST_CASE(wrong_operands) {
   BOOST_CHECK_THROW(esp::sample_logits(esp::zeros({2, 0})), esp::ShapeError);
   BOOST_CHECK_THROW(nn::beam_search(step, {0}, begin(2)), esp::ShapeError);
   BOOST_CHECK_THROW(nn::beam_search(step, {0}, begin(1), {.beams = 2, .best = 3}), esp::Error);
+  BOOST_CHECK_THROW(nn::beam_search(step, {0}, begin(1), {.best = 0}), esp::Error);
+  BOOST_CHECK_THROW(nn::beam_search(step, {0}, begin(1), {.most_tokens = -1}), esp::Error);
+  BOOST_CHECK_NO_THROW(nn::beam_search(step, {0}, begin(1), {.most_tokens = 0}));
   BOOST_CHECK_THROW(nn::beam_search(step, {0}, begin(1), {.length_penalty = -1}), esp::Error);
   BOOST_CHECK_THROW(nn::generate({}, {0}, begin(1)), esp::Error);
   const auto wrong = [](const Variable&, const nn::DecodingState& s) -> nn::NextTokens {

@@ -202,6 +202,7 @@ BOOST_AUTO_TEST_CASE(what_has_no_decomposition_is_named) {
 BOOST_AUTO_TEST_CASE(mistakes_name_function_shapes_and_line) {
   const Variable a = esp::ones({3, 4}), v = esp::ones({3}), k = esp::zeros({2, 2}, esp::int64);
   BOOST_CHECK_EXCEPTION(esp::inverse(a), esp::ShapeError, says({"inverse", "square", "[3, 4]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::det(a), esp::ShapeError, says({"det", "square", "[3, 4]", here()}));
   BOOST_CHECK_EXCEPTION(esp::qr(v), esp::ShapeError, says({"qr", "[3]", here()}));
   BOOST_CHECK_EXCEPTION(esp::det(k), esp::TypeError, says({"det", "int64", here()}));
   BOOST_CHECK_EXCEPTION(esp::solve(esp::ones({3, 3}), a.value().reshape({4, 3})), esp::ShapeError,

@@ -72,6 +72,12 @@ BOOST_AUTO_TEST_CASE(ops_that_only_gradients_make_check_what_they_are_given) {
     if (transposed) all.emplace_back("more", List{0, 0});
     return all;
   };
+  const auto changed = [&](const char* name, List numbers) {
+    esp::Attributes all = convolution(true);
+    for (auto& [key, value] : all)
+      if (key == name) value = numbers;
+    return all;
+  };
   const auto recurrence = [](const char* cell, List sizes, bool bias) {
     return esp::Attributes{{"cell", std::string(cell)},
                            {"reverse", false},
@@ -166,6 +172,11 @@ BOOST_AUTO_TEST_CASE(ops_that_only_gradients_make_check_what_they_are_given) {
        convolution(true),
        "in place of"},
       {"conv_transpose", {f({1, 1, 2, 2}), f({1, 1, 2, 2}), f({1})}, convolution(true), "conv_transpose"},
+      {"conv_transpose", {f({1, 1, 2, 2}), f({1, 1, 2, 2})}, changed("more", {5, 0}), "would become 8 long"},
+      {"conv_transpose",
+       {f({1, 1, 2, 2}), f({1, 1, 2, 2})},
+       changed("stride", {int64_t{1} << 31, 1}),
+       "stride"},
       {"conv_kernels",
        {f({1, 1, 3, 3}), f({1, 1, 9, 9}), f({1, 1, 2, 2})},
        convolution(false),
@@ -194,6 +205,8 @@ BOOST_AUTO_TEST_CASE(ops_that_only_gradients_make_check_what_they_are_given) {
        {f({1, 8}), f({1, 2})},
        {{"width", int64_t{2}}, {"memories", int64_t{1}}, {"blocks", List{0, 1, -1, 3}}, {"keeps", false}},
        "blocks"},
+      {"memory_cell", {f({1, 8}), f({2})}, cell("keeps", false), "operand 1"},
+      {"memory_cell", {f({1, 2 * 102}), f({1, 2})}, cell("keeps", false), "operand 0"},
       {"memory_cell_gradient",
        {f({1, 8}), f({1, 2}), f({1, 2}), f({1, 2}), f({1, 2})},
        cell("given", int64_t{1}),
