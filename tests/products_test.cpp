@@ -132,6 +132,8 @@ BOOST_AUTO_TEST_CASE(einsum_with_dots_spaces_and_axes_of_size_one) {
   check("i...->...", "iab->ab", {numbers({2, 3, 4})});
   check("...", "ab->ab", {numbers({2, 3})});
   check("...i->i", "abi->i", {numbers({2, 3, 4})});
+  check("...i->i...", "abi->iab", {numbers({2, 3, 4})});
+  check("...ij->j...i", "abij->jabi", {numbers({2, 3, 4, 5})});
   check("ba", "ba->ab", {numbers({2, 3})});
   check("ij,jk", "ij,jk->ik", {numbers({2, 3}), numbers({3, 4})});
   check("Ab,bc", "Ab,bc->Ac", {numbers({2, 3}), numbers({3, 4})});

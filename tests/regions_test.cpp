@@ -246,6 +246,12 @@ BOOST_AUTO_TEST_CASE(suppression) {
       const Variable above_zero = esp::non_max_suppression(
           centered, placed({0, 0}, {1, 1, 2}), {.threshold = 0.5, .least_score = 0.0, .centered = true});
       BOOST_TEST(are(above_zero, {}));
+      BOOST_TEST(are(esp::non_max_suppression(centered, placed({0, 0}, {1, 1, 2}), {.most = 0}), {}));
+      BOOST_CHECK_THROW(esp::non_max_suppression(centered, placed({0, 0}, {1, 1, 2}), {.most = -1}),
+                        esp::Error);
+      BOOST_CHECK_THROW(
+          esp::non_max_suppression(centered, placed({0, 0}, {1, 1, 2}), {.least_score = std::nan("")}),
+          esp::Error);
       BOOST_CHECK_THROW(esp::nms(esp::placeholder("boxes", {4, 4}), scores, 0.5), esp::UnsupportedError);
     }
 }
