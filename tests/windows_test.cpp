@@ -172,6 +172,7 @@ BOOST_AUTO_TEST_CASE(mistakes_name_function_shapes_and_line) {
   BOOST_CHECK_EXCEPTION(esp::sliding_windows(x, 2, 0), esp::Error, says({"sliding_windows", "0", here()}));
   BOOST_TEST((esp::unfold(esp::ones({1, 1, 2}), {.kernel = 4, .padding = 1}).shape() == esp::Shape{1, 4, 1}));
   BOOST_CHECK_THROW(esp::unfold(esp::ones({1, 1, 2}), {.kernel = 5, .padding = 1}), esp::ShapeError);
+  BOOST_CHECK_THROW(esp::unfold(esp::ones({1, 1, 0}), {.kernel = 1, .padding = 1}), esp::ShapeError);
   BOOST_CHECK_EXCEPTION(esp::unfold(esp::ones({2, 2}), {.kernel = 1}), esp::ShapeError,
                         says({"unfold", "[2, 2]", here()}));
   BOOST_CHECK_EXCEPTION(esp::unfold(x, {.kernel = {1, 1, 1}}), esp::ShapeError,
