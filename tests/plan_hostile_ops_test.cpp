@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(ops_that_only_gradients_make_check_what_they_are_given) {
        recurrence_gradient,
        "operand 1"},
       {"recurrence_gradient",
-       {f({3, 1, 2}), f({2, 2}), f({1, 2})},
+       {f({3, 1, 2}), f({2, 2}), f({1, 2}), f({3, 1, 2}), f({1, 2})},
        of_recurrence(4),
        "given"},  // not an LSTM
       {"memory_cell", {f({1, 8})}, cell("keeps", false), "1 operands, not 2"},
