@@ -17,9 +17,7 @@
 
 namespace esp = espalier;
 using namespace espalier::testing;
-using esp::BatchSharding;
-using esp::Shape;
-using esp::Variable;
+using esp::BatchSharding, esp::Shape, esp::Variable;
 
 namespace {
 

@@ -15,8 +15,11 @@ struct OwnCache {
 
 #ifdef __has_feature
 #if __has_feature(address_sanitizer)
-/// LLVM's OpenMP runtime loses some of what it keeps for threads that have ended, rarely: its memory is not ours to release.
-extern "C" const char* __lsan_default_suppressions() { return "leak:libomp.so"; }  // NOLINT: the sanitizer's name
+/// LLVM's OpenMP runtime loses some of what it keeps for threads that have ended, rarely: its memory is not
+/// ours to release.
+extern "C" const char* __lsan_default_suppressions() {  // NOLINT: the sanitizer's name
+  return "leak:libomp.so";
+}
 #endif
 #endif
 
