@@ -82,14 +82,14 @@ std::vector<int64_t> kept_of(const std::vector<Box<T>>& boxes, const T* scores, 
 }
 
 /// In float32 if they are halves, and on the host.
-Tensor computed_elements(const Tensor& x) {
+Tensor host_reals(const Tensor& x) {
   return x.to(cpu()).to(is_half(x.dtype()) ? float32 : x.dtype()).contiguous_copy();
 }
 
 /// (image, class, box) of all that are kept.
 std::vector<int64_t> kept_rows(const Tensor& boxes, const Tensor& scores, const Tensor* classes,
                                const Search& search) {
-  const Tensor corners = computed_elements(boxes), ranks = computed_elements(scores);
+  const Tensor corners = host_reals(boxes), ranks = host_reals(scores);
   const Tensor kinds = classes ? classes->to(cpu()).to(int64).contiguous_copy() : Tensor();
   const int64_t images = scores.shape()[0], groups = scores.shape()[1], n = scores.shape()[2];
   std::vector<int64_t> rows;

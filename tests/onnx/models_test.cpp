@@ -80,7 +80,8 @@ BOOST_AUTO_TEST_CASE(infinity_is_no_nan_in_uneven_means) {
   esp::onnx::save(folder / "a.onnx", {{"x", x}}, {{"y", y}});
   const float infinity = std::numeric_limits<float>::infinity();
   const esp::Tensor from_file =
-      run(esp::onnx::load(folder / "a.onnx").output(), esp::tensor({{{infinity, 1.0f, 2.0f, 6.0f, 7.0f}}}));
+      run(esp::onnx::load(folder / "a.onnx").output(),
+          esp::tensor_from(std::vector{infinity, 1.0f, 2.0f, 6.0f, 7.0f}, {1, 1, 5}));
   BOOST_TEST(from_file.at<float>({0, 0, 0}) == infinity);
   BOOST_TEST(std::abs(from_file.at<float>({0, 0, 1}) - 3.0f) < 1e-6f);
   BOOST_TEST(std::abs(from_file.at<float>({0, 0, 2}) - 6.5f) < 1e-6f);
