@@ -32,8 +32,8 @@ struct Sliding {
   }
 };
 
-struct SlidingWindows : ViewOp {
-  explicit SlidingWindows(const Sliding& sliding) : sliding_(sliding) {}
+struct SlidingView : ViewOp {
+  explicit SlidingView(const Sliding& sliding) : sliding_(sliding) {}
   std::string_view name() const override { return "sliding_windows"; }
   Attributes attributes() const override { return sliding_.attributes(); }
   Specs infer(const InputSpecs& in) const override {
@@ -151,7 +151,7 @@ Variable sliding_windows(const Operand& x, int64_t axis, int64_t size, int64_t s
       throw Error(fmt::format("sliding_windows: windows of {} elements, {} apart, that begin {} apart", size,
                               dilation, step));
     });
-  return apply(std::make_shared<SlidingWindows>(Sliding{axis, size, step, dilation}), {&x.variable()},
+  return apply(std::make_shared<SlidingView>(Sliding{axis, size, step, dilation}), {&x.variable()},
                x.where());
 }
 Variable add_windows_like(const Variable& x, const Variable& like, int64_t axis, int64_t step,
@@ -167,7 +167,7 @@ Variable add_windows(const Variable& x, int64_t length, int64_t axis, int64_t st
 
 void add_window_ops(OpRegistry& ops) {
   ops.add("sliding_windows", 1, [](AttributeReader& a) {
-    return std::make_shared<SlidingWindows>(
+    return std::make_shared<SlidingView>(
         Sliding{a.integer("axis"), a.integer("size", 1), a.integer("step", 1), a.integer("dilation", 1)});
   });
   ops.add("add_windows", {1, 2}, [](AttributeReader& a) {
