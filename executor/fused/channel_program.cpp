@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+
+#include "espalier/core/op_names.h"
 
 namespace espalier {
 
@@ -37,7 +40,7 @@ class Reader {
       return std::nullopt;
     for (size_t i = 0; i < code.size(); ++i)
       if (!take(code[i], i)) return std::nullopt;
-    return std::move(made_);
+    return so_far_ == code.size() - 1 ? std::optional(std::move(made_)) : std::nullopt;
   }
 
  private:
@@ -50,13 +53,23 @@ class Reader {
   bool is_of_channels(const Spec& operand) const {
     const Shape& shape = operand.shape;
     const int64_t channels = *(output_.shape.end() - places_ - 1);
-    return operand.dtype == output_.dtype &&
+    return is_of_type(operand.dtype) &&
            (shape.elements() == 1 || (shape.rank() > places_ && *(shape.end() - places_ - 1) == channels &&
                                       shape.elements() == channels));
   }
-  bool is_so_far(const Argument& a, size_t i) const {
-    return i == 0 ? a.from == Argument::From::input && a.index == result_
-                  : a.from == Argument::From::value && a.index == i - 1;
+  /// That of y, or float32 between conversions.
+  bool is_of_type(DType dtype) const {
+    return dtype == output_.dtype || (is_half(output_.dtype) && dtype == DType::float32);
+  }
+  bool is_so_far(const Argument& a) const {
+    return so_far_ ? a.from == Argument::From::value && a.index == *so_far_
+                   : a.from == Argument::From::input && a.index == result_;
+  }
+  /// The input that an argument is, converted or not.
+  std::optional<size_t> input(const Argument& a) const {
+    if (a.from == Argument::From::input) return a.index;
+    const auto known = a.from == Argument::From::value ? converted_.find(a.index) : converted_.end();
+    return known == converted_.end() ? std::nullopt : std::optional(known->second);
   }
   std::optional<double> number(const Argument& a) const {
     if (a.from != Argument::From::constant) return std::nullopt;
@@ -64,18 +77,34 @@ class Reader {
   }
 
   bool take(const Instruction& n, size_t i) {
-    if (n.kind != Instruction::Kind::map || n.extent != Extent::full || n.dtype != output_.dtype ||
-        !is_seen_like_output(n.shape))
+    if (n.kind != Instruction::Kind::map || !is_of_type(n.dtype) || !is_seen_like_output(n.shape))
       return false;
-    if (n.arguments.size() == 1) return is_so_far(n.arguments[0], i) && take_activation(n);
-    if (n.arguments.size() != 2) return false;
-    const bool first = is_so_far(n.arguments[0], i);
+    if (is_op(*n.op, "cast")) return take_conversion(n, i);
+    if (n.extent != Extent::full) return false;
+    const bool taken = n.arguments.size() == 1   ? is_so_far(n.arguments[0]) && take_activation(n)
+                       : n.arguments.size() == 2 ? take_binary(n)
+                                                 : false;
+    so_far_ = i;
+    return taken;
+  }
+  /// Values are not rounded on the way: the last conversion alone says what y will be.
+  bool take_conversion(const Instruction& n, size_t i) {
+    made_.casts = true;
+    if (is_so_far(n.arguments[0])) {
+      so_far_ = i;
+      return true;
+    }
+    const auto from = input(n.arguments[0]);
+    if (from) converted_.emplace(i, *from);
+    return from.has_value();
+  }
+  bool take_binary(const Instruction& n) {
+    const bool first = is_so_far(n.arguments[0]);
     const Argument& other = n.arguments[first ? 1 : 0];
-    if (!first && !is_so_far(n.arguments[1], i)) return false;
-    if (first && is_so_far(other, i)) return false;
+    if (!first && !is_so_far(n.arguments[1])) return false;
+    if (first && is_so_far(other)) return false;
     return take_bound(n, first, other) || take_step(n, first, other);
   }
-
   bool take_activation(const Instruction& n) {
     if (made_.activation != Activation::none) return false;
     const std::string_view name = n.op->name();
@@ -109,17 +138,19 @@ class Reader {
       made_.steps.push_back({*kind, std::nullopt, *constant});
       return true;
     }
-    if (other.from != Argument::From::input) return false;
-    const Spec& operand = *inputs_[other.index];
-    if (steps_by_[other.index] && is_of_channels(operand)) {
+    const auto from = input(other);
+    if (!from) return false;
+    const Spec& operand = *inputs_[*from];
+    if (steps_by_[*from] && is_of_channels(operand)) {
       if (made_.residual && kind != Arithmetic::add && kind != Arithmetic::subtract) return false;
-      made_.steps.push_back({*kind, other.index});
+      made_.steps.push_back({*kind, *from});
       return true;
     }
-    if (kind != Arithmetic::add || made_.residual || operand.dtype != output_.dtype ||
+    if (kind != Arithmetic::add || made_.residual || !is_of_type(operand.dtype) ||
         !is_seen_like_output(operand.shape))
       return false;
-    made_.residual = other.index;
+    made_.residual = *from;
+    made_.wide_residual = operand.dtype == DType::float32;
     return true;
   }
 
@@ -129,6 +160,8 @@ class Reader {
   const InputSpecs& inputs_;
   const std::vector<bool>& steps_by_;
   const size_t places_;
+  std::optional<size_t> so_far_;        // the last value of the chain; before any, y
+  std::map<size_t, size_t> converted_;  // values that are inputs in another type
   ChannelProgram made_;
 };
 

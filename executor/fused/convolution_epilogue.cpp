@@ -6,6 +6,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/kept_values.h"
 #include "espalier/core/op_names.h"
+#include "espalier/ops/elementwise/cast.h"
 
 namespace espalier {
 
@@ -22,7 +23,10 @@ class ChannelNumbers {
     if (operand_ && operand_->elements() > 1) stride_ = operand_->layout().strides.back();
   }
   float operator[](int64_t channel) const {
-    return operand_ ? operand_->data<float>()[channel * stride_] : static_cast<float>(number_);
+    if (!operand_) return static_cast<float>(number_);
+    if (operand_->dtype() == DType::bfloat16)
+      return static_cast<float>(operand_->data<BFloat16>()[channel * stride_]);
+    return operand_->data<float>()[channel * stride_];
   }
 
  private:
@@ -80,7 +84,7 @@ class BoundConvolution : public BoundKernel {
     }
   }
   void pack() {
-    const Tensor& kernels = *call_.inputs[1];
+    const Tensor kernels = call_.inputs[1]->to(DType::float32);
     std::vector<float> scale(static_cast<size_t>(channels_));
     compute_bias(scale.data());
     if (!op_.channels().scales()) return primitive_.pack(kernels.address(), packed_);
@@ -107,6 +111,32 @@ class BoundConvolution : public BoundKernel {
   float* bias_ = nullptr;
 };
 
+/// Rounds the kernels to the anchor's type, and computes the two parts with these.
+class BoundWithRoundedKernels : public BoundKernel {
+ public:
+  BoundWithRoundedKernels(const ConvolutionEpilogue& op, const KernelCall& call, const BindContext& context)
+      : cast_(cast_op(op.anchor_output().dtype)),
+        kernels_(call.inputs[1]),
+        rounded_(kernels_->shape(), op.anchor_output().dtype, Device()) {
+    KernelCall own = call;
+    own.inputs[1] = &rounded_;
+    parts_ = op.EpilogueOp::bind_cpu(own, context);
+  }
+  void run(RandomStream random) override {
+    KernelCall call;
+    call.inputs = {kernels_};
+    call.outputs = {&rounded_};
+    cast_->run_cpu(call);
+    parts_->run(random);
+  }
+
+ private:
+  const OpPtr cast_;
+  const Tensor* kernels_;
+  Tensor rounded_;
+  std::unique_ptr<BoundKernel> parts_;
+};
+
 /// What oneDNN can read where it is, if it is x or the kernels.
 bool is_dense(const Layout& layout) {
   return layout.shape.elements() > 0 &&
@@ -130,26 +160,44 @@ Attributes ConvolutionEpilogue::attributes() const {
 ConvolutionAfter ConvolutionEpilogue::after() const {
   return {.bias = !channels_.steps.empty(),
           .residual = channels_.residual.has_value(),
+          .wide_residual = channels_.wide_residual,
           .activation = channels_.activation,
           .low = channels_.low,
           .high = channels_.high,
+          .wide_y = program().instructions.back().dtype == DType::float32,
           .packed = !key_.empty()};
 }
 
 bool ConvolutionEpilogue::reads(const SmallVector<const Layout*, 4>& inputs) const {
   const bool kernels = channels_.scales() ? inputs[1]->contiguous() : is_dense(*inputs[1]);
-  return kernels && is_dense(*inputs[0]) &&
+  return has_convolution_primitive(anchor_output().dtype) && kernels && is_dense(*inputs[0]) &&
          (!channels_.residual || inputs[seat(*channels_.residual)]->contiguous());
 }
 
+std::unique_ptr<BoundKernel> ConvolutionEpilogue::bind_parts(const KernelCall& call,
+                                                             const BindContext& context) const {
+  if (call.inputs[1]->dtype() == anchor_output().dtype) return EpilogueOp::bind_cpu(call, context);
+  return std::make_unique<BoundWithRoundedKernels>(*this, call, context);
+}
+
+int64_t ConvolutionEpilogue::workspace_of_parts(const PlannedCall& call) const {
+  const Spec rounded{anchor_output().dtype, call.inputs[1]->shape};
+  if (call.inputs[1]->dtype == rounded.dtype) return EpilogueOp::workspace_bytes(call);
+  const Layout plain(rounded.shape);
+  PlannedCall own = call;
+  own.inputs[1] = &rounded;
+  own.layouts[1] = &plain;
+  return EpilogueOp::workspace_bytes(own);
+}
+
 int64_t ConvolutionEpilogue::workspace_bytes(const PlannedCall& call) const {
-  if (call.device != DeviceType::cpu || !reads(call.layouts)) return EpilogueOp::workspace_bytes(call);
+  if (call.device != DeviceType::cpu || !reads(call.layouts)) return workspace_of_parts(call);
   const ConvolutionForm form = ConvolutionForm::of(anchor());
   const Layout out(anchor_output().shape);
   const std::optional<int64_t> bytes = ConvolutionPrimitive::workspace_bytes(
       form.sizes(call.inputs[0]->shape, call.inputs[1]->shape, out.shape), ConvolutionResult::y,
-      convolution_strides(form, DType::float32, *call.layouts[0], *call.layouts[1], out), after());
-  return bytes ? *bytes : EpilogueOp::workspace_bytes(call);
+      convolution_strides(form, anchor_output().dtype, *call.layouts[0], *call.layouts[1], out), after());
+  return bytes ? *bytes : workspace_of_parts(call);
 }
 
 std::unique_ptr<BoundKernel> ConvolutionEpilogue::bind_cpu(const KernelCall& call,
@@ -157,17 +205,17 @@ std::unique_ptr<BoundKernel> ConvolutionEpilogue::bind_cpu(const KernelCall& cal
   SmallVector<const Layout*, 4> layouts;
   for (const Tensor* input : call.inputs) layouts.push_back(&input->layout());
   KeptValues* kept = key_.empty() ? nullptr : context.find<KeptValues>();
-  if (!reads(layouts) || (!key_.empty() && !kept)) return EpilogueOp::bind_cpu(call, context);
+  if (!reads(layouts) || (!key_.empty() && !kept)) return bind_parts(call, context);
   const ConvolutionForm form = ConvolutionForm::of(anchor());
   const Layout out(anchor_output().shape);
   try {
-    ConvolutionPrimitive primitive(form.sizes(layouts[0]->shape, layouts[1]->shape, out.shape),
-                                   ConvolutionResult::y,
-                                   convolution_strides(form, DType::float32, *layouts[0], *layouts[1], out),
-                                   Workspace::of(context), after());
+    ConvolutionPrimitive primitive(
+        form.sizes(layouts[0]->shape, layouts[1]->shape, out.shape), ConvolutionResult::y,
+        convolution_strides(form, anchor_output().dtype, *layouts[0], *layouts[1], out),
+        Workspace::of(context), after());
     return std::make_unique<BoundConvolution>(*this, call, std::move(primitive), kept);
   } catch (const UnsupportedError&) {  // no method computes all: the program runs behind the convolution
-    return EpilogueOp::bind_cpu(call, context);
+    return bind_parts(call, context);
   }
 }
 

@@ -20,8 +20,10 @@ struct ChannelProgram {
   };
   std::vector<Step> steps;
   std::optional<size_t> residual;  ///< an input of the program
+  bool wide_residual = true;       ///< it is float32
   ConvolutionAfter::Activation activation = ConvolutionAfter::Activation::none;
   float low = 0, high = 0;
+  bool casts = false;  ///< between 16 bits and float32
 
   bool scales() const;
   /// Whether it is ReLU at most, of a sum with one bias for each channel, and a residual at most: what cuDNN
@@ -43,7 +45,8 @@ struct ChannelProgram {
 
 /// The convolution is computed with kernels · scale. With a `key`, which says of which leaves kernels, scale
 /// and bias are made and how, kernels are scaled and put into oneDNN's layout once for each version of the
-/// leaves; else scale is 1.
+/// leaves; else scale is 1. With a key, kernels may be float32 where the anchor takes 16 bits: they are
+/// rounded after they are scaled.
 class ConvolutionEpilogue : public EpilogueOp {
  public:
   ConvolutionEpilogue(Epilogue epilogue, ChannelProgram channels, std::string key)
@@ -67,6 +70,9 @@ class ConvolutionEpilogue : public EpilogueOp {
   ConvolutionAfter after() const;
   /// Whether oneDNN can read operands that lie so.
   bool reads(const SmallVector<const Layout*, 4>& inputs) const;
+  /// The anchor's kernel, and the program behind it.
+  std::unique_ptr<BoundKernel> bind_parts(const KernelCall& call, const BindContext& context) const;
+  int64_t workspace_of_parts(const PlannedCall& call) const;
 
   ChannelProgram channels_;
   std::string key_;

@@ -13,7 +13,9 @@ namespace {
 
 OpTraits traits_of(const Epilogue& x) {
   const InputSet anchors = InputSet::first(x.anchor_inputs);
-  return {.kind = x.anchor->kind(), .reads = {x.anchor->traits().reads.bits | ~anchors.bits}};
+  return {.kind = x.anchor->kind(),
+          .takes_halves = true,  // each of the two is widened where that is needed
+          .reads = {x.anchor->traits().reads.bits | ~anchors.bits}};
 }
 
 /// The anchor's kernel and the program over what it makes.

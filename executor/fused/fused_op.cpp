@@ -32,7 +32,7 @@ std::unique_ptr<BoundKernel> FusedOp::bind_cpu(const KernelCall& call, const Bin
 }
 
 FusedGroup::FusedGroup(std::vector<Member> members)
-    : Op({.kind = OpKind::pointwise}), members_(std::move(members)) {
+    : Op({.kind = OpKind::pointwise, .takes_halves = true}), members_(std::move(members)) {
   size_t input = 0;
   for (uint32_t m = 0; m < members_.size(); ++m) {
     first_input_.push_back(input);

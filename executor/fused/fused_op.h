@@ -10,7 +10,9 @@ namespace espalier {
 class FusedOp : public Op {
  public:
   FusedOp(Program program, Specs outputs)
-      : Op({.kind = OpKind::pointwise}), program_(std::move(program)), outputs_(std::move(outputs)) {}
+      : Op({.kind = OpKind::pointwise, .takes_halves = true}),
+        program_(std::move(program)),
+        outputs_(std::move(outputs)) {}
   std::string_view name() const override { return "fused"; }
   Attributes attributes() const override { return {{"program", program_.str()}}; }
   Specs infer(const InputSpecs&) const override;

@@ -54,8 +54,8 @@ TileProgram TileLowering::run() {
   choose_tiles();
   tiles_.uniforms.resize(program_.constants.size() + program_.instructions.size());
   for (size_t i = 0; i < program_.constants.size(); ++i)
-    visit(program_.constants[i].dtype,
-          [&]<class T>(TypeTag<T>) { store<T>(program_.constants[i].value, tiles_.uniforms[i].data()); });
+    visit_all(program_.constants[i].dtype,
+              [&]<class T>(TypeTag<T>) { store<T>(program_.constants[i].value, tiles_.uniforms[i].data()); });
   values_.resize(program_.instructions.size());
   for (uint32_t i = 0; i < program_.instructions.size(); ++i) lower(program_.instructions[i], i);
   write_outputs();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "espalier/core/op_names.h"
 #include "espalier/executor/communicators/collective_ops.h"
 
 namespace espalier {
@@ -26,14 +27,12 @@ bool spread_over_rows(const Layout& layout, int64_t row) {
   return axes.strides.size() == 1 || (axes.strides.size() == 2 && axes.strides[0] == 1);
 }
 
-/// The inputs in the types that kernels compute in: GPU kernels compute 16-bit reals in float32.
-std::vector<Spec> computed_specs(const Graph& graph, const GraphNode& n) {
-  std::vector<Spec> specs;
-  for (const ValueRef& input : n.inputs) {
-    specs.push_back(graph.spec(input));
-    if (graph.device != DeviceType::cpu && is_half(specs.back().dtype)) specs.back().dtype = DType::float32;
-  }
-  return specs;
+/// Whether a program of the CPU can compute the node by widening 16-bit operands: if it has such results, it
+/// has such operands, or is a conversion.
+bool can_widen(const Graph& graph, const GraphNode& n) {
+  if (!is_half(n.outputs[0].dtype) || is_op(*n.op, "cast")) return true;
+  return std::ranges::any_of(n.inputs,
+                             [&](const ValueRef& input) { return is_half(graph.spec(input).dtype); });
 }
 
 /// Returns true unless the node makes int8, uint8 or int16, or reads them beside something else: programs
@@ -50,6 +49,16 @@ bool is_final(Instruction::Kind kind) {
 }
 
 }  // namespace
+
+std::vector<Spec> computed_specs(const Graph& graph, const GraphNode& n) {
+  const bool converts = graph.device == DeviceType::cpu && is_op(*n.op, "cast");
+  std::vector<Spec> specs;
+  for (const ValueRef& input : n.inputs) {
+    specs.push_back(graph.spec(input));
+    if (!converts && is_half(specs.back().dtype)) specs.back().dtype = DType::float32;
+  }
+  return specs;
+}
 
 Clustering::Clustering(const Graph& graph) : graph_(graph), views_(graph), contraction_(find_needs()) {
   const size_t n = graph.nodes.size();
@@ -90,6 +99,7 @@ void Clustering::describe(uint32_t i) {
   const GraphNode& n = graph_.nodes[i];
   if (n.outputs.size() != 1 || n.op->is_leaf() || n.op->feed() || n.inputs.empty()) return;
   if (!may_join(graph_, n)) return;
+  if (graph_.device == DeviceType::cpu && !can_widen(graph_, n)) return;
   const std::vector<Spec> computed = computed_specs(graph_, n);
   InputSpecs specs;
   for (const Spec& spec : computed) specs.push_back(&spec);
@@ -105,7 +115,8 @@ void Clustering::describe(uint32_t i) {
     one.row = n.outputs[0].shape[-1];
     if (one.row > longest_row) return;
   } else if (const auto folding = n.op->folding(specs);
-             folding && is_real(specs[0]->dtype) && !is_half(specs[0]->dtype)) {
+             folding && is_real(specs[0]->dtype) &&
+             (graph_.device != DeviceType::cpu || !is_half(graph_.spec(n.inputs[0]).dtype))) {
     const Shape& in = specs[0]->shape;
     const auto rank = static_cast<int64_t>(in.rank()), axes = static_cast<int64_t>(folding->axes.size());
     if (axes == 0) return;

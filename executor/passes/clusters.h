@@ -12,6 +12,10 @@ struct Cluster {
   int64_t row = 0;                ///< elements of a row; 0 if no member depends on rows
 };
 
+/// The inputs of a node in the types that kernels compute in: 16-bit reals in float32, but for conversions on
+/// a CPU, where each is an instruction of its own.
+std::vector<Spec> computed_specs(const Graph& graph, const GraphNode& n);
+
 /// The role of each node inside a kernel, and its cluster.
 class Clustering {
  public:

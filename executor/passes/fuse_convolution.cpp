@@ -78,8 +78,8 @@ std::string recipe(const Graph& graph, ValueRef v) {
 
 bool is_anchor(const GraphNode& n, DeviceType device) {
   const DType dtype = n.outputs[0].dtype;
-  return ConvolutionEpilogue::anchors(*n.op, device) &&
-         (dtype == DType::float32 || (device != DeviceType::cpu && is_half(dtype))) &&
+  const bool of_16_bits = device == DeviceType::cpu ? dtype == DType::bfloat16 : is_half(dtype);
+  return ConvolutionEpilogue::anchors(*n.op, device) && (dtype == DType::float32 || of_16_bits) &&
          n.outputs[0].shape.elements() > 0;
 }
 
@@ -126,6 +126,17 @@ class Fusion {
     return divided;
   }
 
+  /// A program of which others read both the float32 result and the same in 16 bits leaves rounding to a node
+  /// behind it, if a convolution can then take it in.
+  bool separate_casts() {
+    GraphRewriter rewriter(graph_);
+    bool separated = false;
+    for (uint32_t i = 0, nodes = static_cast<uint32_t>(graph_.nodes.size()); i < nodes; ++i)
+      separated |= separate_cast(rewriter, i);
+    rewriter.finish();
+    return separated;
+  }
+
   /// Makes the program at node i part of a convolution that it reads.
   bool take_in(uint32_t i) {
     GraphNode& n = graph_.nodes[i];
@@ -134,7 +145,7 @@ class Fusion {
     InputSpecs specs;
     for (const ValueRef& input : n.inputs) specs.push_back(&graph_.spec(input));
     for (size_t k = 0; k < n.inputs.size(); ++k) {
-      if (!is_read_once(n.inputs[k]) || !(*specs[k] == n.outputs[0])) continue;
+      if (!is_read_once(n.inputs[k]) || !(specs[k]->shape == n.outputs[0].shape)) continue;
       if (auto taken = taken_by(n.inputs[k], program->program(), n.inputs, specs)) {
         take_in(n, k, program, std::move(*taken));
         return true;
@@ -165,7 +176,7 @@ class Fusion {
                                          channels_last ? 0 : n.outputs[0].shape.rank() - 2);
       if (!channels || (!packs && channels->scales())) continue;
       const bool on_cpu = graph_.device == DeviceType::cpu;
-      if (!on_cpu && !channels->is_biased()) continue;
+      if (!on_cpu && (channels->casts || !channels->is_biased())) continue;
       // A training that diverges must show it.
       if (on_cpu && !inference_ && channels->hides_nan()) continue;
       return TakenProgram{std::move(*channels), packs};
@@ -184,7 +195,9 @@ class Fusion {
       joins.push_back(rewriter.spec(input).shape.elements() <= output.shape[-1]);
     const auto at = static_cast<uint32_t>(std::ranges::find(n.inputs, convolution) - n.inputs.begin());
     const auto parts = cut_off_chain(op->program(), at, joins);
-    if (!parts || parts->first.program.instructions.back().dtype != output.dtype) return false;
+    if (!parts) return false;
+    const Spec between_them{parts->first.program.instructions.back().dtype, output.shape};
+    if (between_them.dtype != output.dtype && !is_half(output.dtype)) return false;
     const auto inputs_of = [&n](const ProgramPart& part) {
       Inputs inputs;
       for (const uint32_t input : part.inputs) inputs.push_back(n.inputs[input]);
@@ -195,8 +208,8 @@ class Fusion {
     InputSpecs specs;
     for (const ValueRef& input : first.inputs) specs.push_back(&rewriter.spec(input));
     if (!taken_by(convolution, parts->first.program, first.inputs, specs)) return false;
-    first.op = std::make_shared<FusedOp>(parts->first.program, Specs{output});
-    first.outputs = {output};
+    first.op = std::make_shared<FusedOp>(parts->first.program, Specs{between_them});
+    first.outputs = {between_them};
     first.tag = n.tag;
     first.where = n.where;
     Inputs rest = inputs_of(parts->rest);
@@ -209,12 +222,48 @@ class Fusion {
     return true;
   }
 
+  bool separate_cast(GraphRewriter& rewriter, uint32_t i) const {
+    GraphNode& n = rewriter.node(i);
+    const auto op = std::dynamic_pointer_cast<const FusedOp>(n.op);
+    if (!op || n.outputs.size() != 2 || !(n.outputs[0].shape == n.outputs[1].shape)) return false;
+    Program program = op->program();
+    if (program.outputs[1] + 1 != program.instructions.size() || program.outputs[0] + 1 != program.outputs[1])
+      return false;
+    const Instruction last = program.instructions.back();
+    if (!is_op(*last.op, "cast") || last.arguments[0].from != Argument::From::value ||
+        last.arguments[0].index != program.outputs[0])
+      return false;
+    program.instructions.pop_back();
+    program.outputs.pop_back();
+    InputSpecs specs;
+    for (const ValueRef& input : n.inputs) specs.push_back(&graph_.spec(input));
+    if (std::ranges::none_of(n.inputs, [&](const ValueRef& input) {
+          return is_read_once(input) && graph_.spec(input).shape == n.outputs[0].shape &&
+                 taken_by(input, program, n.inputs, specs);
+        }))
+      return false;
+    GraphNode cast;
+    cast.op = last.op;
+    cast.inputs = {{i, 0}};
+    cast.outputs = {n.outputs[1]};
+    cast.tag = n.tag;
+    cast.where = n.where;
+    n.outputs = {n.outputs[0]};
+    n.op = std::make_shared<FusedOp>(std::move(program), n.outputs);
+    rewriter.replace({i, 1}, {rewriter.add_after(i, std::move(cast)), 0});
+    return true;
+  }
+
   void take_in(GraphNode& n, size_t k, const std::shared_ptr<const FusedOp>& program,
                TakenProgram taken) const {
     const GraphNode& convolution = graph_.nodes[n.inputs[k].node];
     const Spec output = convolution.outputs[0];
-    std::string key = taken.packs ? key_of(convolution, n, taken.channels) : std::string();
     Inputs inputs = convolution.inputs;
+    // Kernels that are packed once are rounded then.
+    const GraphNode& kernels = graph_.nodes[inputs[1].node];
+    if (taken.packs && is_op(*kernels.op, "cast") && graph_.spec(kernels.inputs[0]).dtype == DType::float32)
+      inputs[1] = kernels.inputs[0];
+    std::string key = taken.packs ? key_of(inputs[1], n, taken.channels) : std::string();
     for (size_t other = 0; other < n.inputs.size(); ++other)
       if (other != k) inputs.push_back(n.inputs[other]);
     n.op = std::make_shared<ConvolutionEpilogue>(
@@ -223,9 +272,8 @@ class Fusion {
     n.inputs = std::move(inputs);
   }
 
-  std::string key_of(const GraphNode& convolution, const GraphNode& program,
-                     const ChannelProgram& channels) const {
-    std::string key = recipe(graph_, convolution.inputs[1]);
+  std::string key_of(ValueRef kernels, const GraphNode& program, const ChannelProgram& channels) const {
+    std::string key = recipe(graph_, kernels);
     for (const ChannelProgram::Step& step : channels.steps)
       key += fmt::format("|{} {} {}", static_cast<int>(step.kind), step.number,
                          step.input ? recipe(graph_, program.inputs[*step.input]) : "");
@@ -245,6 +293,7 @@ bool fuse_convolution(Graph& graph, const CompileOptions& options) {
   if (std::ranges::none_of(graph.nodes, anchors)) return false;
   const bool keeps = graph.device == DeviceType::cpu && options.keeps_leaves(graph);
   bool changed = keeps && Fusion(graph, options.inference, keeps).divide_programs();
+  changed |= graph.device == DeviceType::cpu && Fusion(graph, options.inference, keeps).separate_casts();
   Fusion fusion(graph, options.inference, keeps);
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) changed |= fusion.take_in(i);
   if (changed) dead_nodes(graph);

@@ -1,13 +1,17 @@
 #include <algorithm>
 #include <map>
 #include <queue>
+#include <tuple>
 
+#include "espalier/core/cpu/cast_row.h"
+#include "espalier/core/op_names.h"
 #include "espalier/executor/fused/convolution_epilogue.h"
 #include "espalier/executor/fused/fused_op.h"
 #include "espalier/executor/graph/adjacency.h"
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/clusters.h"
 #include "espalier/executor/passes/passes.h"
+#include "espalier/ops/elementwise/cast.h"
 
 namespace espalier {
 
@@ -153,8 +157,7 @@ class Fuser {
     node.tag = Tag::forward;
     Positions position;
     for (const uint32_t i : cluster.members) {
-      position.instructions[i] = static_cast<uint32_t>(program.instructions.size());
-      program.instructions.push_back(instruction(i, program, node, position));
+      position.instructions[i] = append(instruction(i, program, node, position), program, node, position);
       node.tag = std::max(node.tag, graph_.nodes[i].tag);
     }
     node.where = graph_.nodes[cluster.members.back()].where;
@@ -175,11 +178,79 @@ class Fuser {
   struct Positions {
     std::map<uint32_t, uint32_t> instructions = {};
     std::map<ValueRef, uint32_t> inputs = {};
+    /// Operands and those shapes in which they were widened.
+    std::vector<std::tuple<Argument, Shape, Argument>> widened = {};
   };
+
+  /// Adds an instruction, and returns where its value is. On the CPU what has 16-bit operands is computed in
+  /// float32: they are widened before it, and its result is rounded behind it.
+  uint32_t append(Instruction n, Program& program, const GraphNode& node, Positions& position) const {
+    const DType result = n.dtype;
+    const bool computes = graph_.device == DeviceType::cpu && !is_op(*n.op, "cast");
+    if (computes) {
+      for (Argument& argument : n.arguments) argument = widened(argument, n.shape, program, node, position);
+      if (is_half(result)) n.dtype = DType::float32;
+    }
+    const bool rounds = n.dtype != result;
+    Instruction cast = rounds ? conversion(DType::float32, result, n.extent, n.shape) : Instruction();
+    program.instructions.push_back(std::move(n));
+    if (rounds) {
+      cast.arguments = {{Argument::From::value, last_of(program), cast.extent}};
+      program.instructions.push_back(std::move(cast));
+    }
+    return last_of(program);
+  }
+  static uint32_t last_of(const Program& program) {
+    return static_cast<uint32_t>(program.instructions.size()) - 1;
+  }
+  static Instruction conversion(DType from, DType to, Extent extent, const Shape& shape) {
+    Instruction result;
+    result.extent = extent;
+    result.op = cast_op(to);
+    result.function = cast_row(from, to);
+    result.dtype = to;
+    result.shape = shape;
+    return result;
+  }
+  Argument widened(const Argument& argument, const Shape& shape, Program& program, const GraphNode& node,
+                   Positions& position) const {
+    const DType type = dtype_of(argument, program, node);
+    if (!is_half(type)) return argument;
+    const bool is_value = argument.from == Argument::From::value;
+    const Shape& seen = is_value ? program.instructions[argument.index].shape : shape;
+    for (const auto& [before, in, after] : position.widened)
+      if (before == argument && in == seen) return after;
+    Instruction cast = conversion(type, DType::float32, argument.extent, seen);
+    cast.arguments = {argument};
+    program.instructions.push_back(std::move(cast));
+    const Argument result{Argument::From::value, last_of(program), argument.extent};
+    position.widened.emplace_back(argument, program.instructions.back().shape, result);
+    return result;
+  }
+  DType dtype_of(const Argument& argument, const Program& program, const GraphNode& node) const {
+    switch (argument.from) {
+      case Argument::From::constant: return program.constants[argument.index].dtype;
+      case Argument::From::value: return program.instructions[argument.index].dtype;
+      case Argument::From::input: break;
+    }
+    return graph_.spec(node.inputs[argument.index]).dtype;
+  }
+  /// A number of one type, in that in which it is read.
+  static Argument constant(double value, DType from, DType to, Program& program) {
+    if (from != to) value = full({}, value, from).to(DType::float64).item();
+    const Program::Constant wanted{value, to};
+    auto& known = program.constants;
+    auto at = std::find(known.begin(), known.end(), wanted);
+    if (at == known.end()) at = known.insert(known.end(), wanted);
+    return {Argument::From::constant, static_cast<uint32_t>(at - known.begin()), Extent::uniform};
+  }
+
   Instruction instruction(uint32_t i, Program& program, GraphNode& node, Positions& position) {
     const GraphNode& n = graph_.nodes[i];
-    InputSpecs specs;
+    InputSpecs specs, computed;
     for (const ValueRef& input : n.inputs) specs.push_back(&graph_.spec(input));
+    const std::vector<Spec> computed_in = computed_specs(graph_, n);
+    for (const Spec& spec : computed_in) computed.push_back(&spec);
     Instruction result;
     result.kind = clustering_.kind(i);
     result.extent = clustering_.extent(i);
@@ -188,20 +259,16 @@ class Fuser {
     result.period = clustering_.period(i);
     result.shape = n.outputs[0].shape;
     switch (result.kind) {
-      case Instruction::Kind::map: result.function = n.op->loops(specs).row; break;
-      case Instruction::Kind::whole_row: result.whole_row = n.op->loops(specs).whole_row; break;
+      case Instruction::Kind::map: result.function = n.op->loops(computed).row; break;
+      case Instruction::Kind::whole_row: result.whole_row = n.op->loops(computed).whole_row; break;
       default: result.fold = n.op->folding(specs)->fold; result.shape = specs[0]->shape;
     }
     const Extent reads = result.kind == Instruction::Kind::map ? result.extent : Extent::full;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       if (!n.op->reads_elements(k)) continue;
       if (const auto fill = filled(i, k)) {
-        const Program::Constant constant{*fill, specs[k]->dtype};
-        auto& known = program.constants;
-        auto at = std::find(known.begin(), known.end(), constant);
-        if (at == known.end()) at = known.insert(known.end(), constant);
-        result.arguments.push_back(
-            {Argument::From::constant, static_cast<uint32_t>(at - known.begin()), Extent::uniform});
+        const DType read = graph_.device == DeviceType::cpu ? computed[k]->dtype : specs[k]->dtype;
+        result.arguments.push_back(constant(*fill, specs[k]->dtype, read, program));
         continue;
       }
       const ValueRef operand = operand_of(i, k);

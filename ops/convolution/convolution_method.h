@@ -30,10 +30,12 @@ struct ConvolutionStrides {
 /// What is computed of y in the same pass: activation(y + bias + residual).
 struct ConvolutionAfter {
   enum class Activation : uint8_t { none, relu, tanh, sigmoid, clip };
-  bool bias = false;      ///< a number for each channel
-  bool residual = false;  ///< lies as y does, in another place
+  bool bias = false;          ///< a number for each channel
+  bool residual = false;      ///< lies as y does, in another place
+  bool wide_residual = true;  ///< it is float32, whatever the others are
   Activation activation = Activation::none;
   float low = 0, high = 0;  ///< of clip
+  bool wide_y = false;      ///< the same for y
   /// Kernels are read that `pack` has put into the layout of the method, in memory of the caller.
   bool packed = false;
 };
@@ -51,7 +53,7 @@ class ConvolutionMethod {
   virtual void run(const ConvolutionAddresses& at) = 0;
 
   /// Where kernels are packed for ConvolutionResult::y: how many bytes that takes, a text that differs for
-  /// other layouts, and copying them there.
+  /// other layouts, and copying float32 kernels there.
   virtual int64_t packed_bytes() const { return 0; }
   virtual std::string packed_layout() const { return {}; }
   virtual void pack(void* /*kernels*/, void* /*packed*/) {}

@@ -13,7 +13,7 @@ namespace espalier {
 ConvolutionStrides convolution_strides(const ConvolutionForm& form, DType dtype, const Layout& x,
                                        const Layout& kernels, const Layout& y);
 
-/// Whether there are methods for a dtype: float32, and bfloat16 on processors with AMX.
+/// Whether there are methods for a dtype: float32, and bfloat16 on processors that are faster with it.
 bool has_convolution_primitive(DType dtype);
 
 class ConvolutionPrimitive {

@@ -9,8 +9,8 @@
 
 namespace espalier {
 
-/// Whether oneDNN is fast with bfloat16: on processors with AMX. Those with AVX512-BF16 alone take twice as
-/// long as for float32.
+/// Whether oneDNN is faster with bfloat16 than with float32: on processors with AMX, and on those of AMD with
+/// AVX512-BF16. One of Intel with AVX512-BF16 alone took twice as long.
 bool onednn_has_bfloat16();
 
 /// Copies in the layouts of oneDNN, and scratch memory, are in the workspace. Throws UnsupportedError if

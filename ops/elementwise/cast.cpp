@@ -22,8 +22,7 @@ struct Cast : Op {
   Attributes attributes() const override { return {{"dtype", std::string(espalier::name(to_))}}; }
   Specs infer(const InputSpecs& in) const override { return {{to_, in[0]->shape}}; }
   ElementLoops loops(const InputSpecs& in) const override {
-    const bool halves = is_half(in[0]->dtype) || is_half(to_);
-    return {.row = halves ? RowFunction() : cast_row(in[0]->dtype, to_), .functor = functor()};
+    return {.row = cast_row(in[0]->dtype, to_), .functor = functor()};
   }
   void run_cpu(const KernelCall& call) const override {
     run_rows(call, cast_row(call.inputs[0]->dtype(), to_));

@@ -125,28 +125,37 @@ class ConvolutionDescription {
     if (s.groups > 1) kernels.insert(kernels.begin(), s.groups);
     const bool wide = strides.dtype == DType::float32;
     const auto type = wide ? memory::data_type::f32 : memory::data_type::bf16;
+    const auto y_type = after.wide_y ? memory::data_type::f32 : type;
+    residual_type_ = after.wide_residual ? memory::data_type::f32 : type;
     plain = {as_it_lies(s, type, x, strides.x), as_it_lies(s, type, kernels, strides.kernels),
-             as_it_lies(s, type, y, strides.y)};
+             as_it_lies(s, y_type, y, strides.y)};
+    wide_kernels = as_it_lies(s, memory::data_type::f32, kernels, strides.kernels);
+    plain_residual = as_it_lies(s, residual_type_, y, strides.y);
     if (!wide && result == ConvolutionResult::kernels && are_kernels_longer(s))
       throw dnnl::error(dnnl_unimplemented, "gradients of such kernels are wrong with AMX, oneDNN 2.6");
-    const Layouts any{any_layout(type, x), any_layout(type, kernels), any_layout(type, y)};
+    const Layouts any{any_layout(type, x), any_layout(type, kernels), any_layout(y_type, y)};
     if (wide && is_onednn_winograd_faster(s) &&
         can_choose(s, result, any, dnnl::algorithm::convolution_winograd))
       return;
     const auto direct = dnnl::algorithm::convolution_direct;
     if (strides.channels_last) {
-      const Layouts innermost{channels_innermost(type, x), any.kernels, channels_innermost(type, y)};
+      const Layouts innermost{channels_innermost(type, x), any.kernels, channels_innermost(y_type, y)};
       for (const ConvolutionResidual how : {ConvolutionResidual::added, ConvolutionResidual::below}) {
         if (after.residual) residual_ = how;
+        if (residual_ == ConvolutionResidual::below && residual_type_ != y_type) break;
         if (can_choose(s, result, innermost, direct) && !is_reference() && !adds_wrongly()) return;
       }
     }
+    if (after.residual && residual_type_ != y_type)
+      throw dnnl::error(dnnl_unimplemented, "a residual below y is of its type");
     choose(s, result, any, direct);
   }
 
   ConvolutionResidual residual() const { return residual_; }
 
   Layouts plain, chosen;
+  memory::desc wide_kernels;  // as those of `plain`, float32
+  memory::desc plain_residual;
   memory::desc bias;
   memory::desc scratch;
   dnnl::primitive primitive;
@@ -213,7 +222,11 @@ class ConvolutionDescription {
   dnnl::primitive_attr attributes_for(const memory::desc& y) const {
     using Activation = ConvolutionAfter::Activation;
     dnnl::post_ops post;
-    if (residual_ == ConvolutionResidual::added) post.append_binary(dnnl::algorithm::binary_add, y);
+    if (residual_ == ConvolutionResidual::added) {
+      memory::desc residual = y;
+      residual.data.data_type = memory::convert_to_c(residual_type_);
+      post.append_binary(dnnl::algorithm::binary_add, residual);
+    }
     if (residual_ == ConvolutionResidual::below) post.append_sum();
     switch (after_.activation) {
       case Activation::none: break;
@@ -237,6 +250,7 @@ class ConvolutionDescription {
 
   ConvolutionAfter after_;
   ConvolutionResidual residual_;
+  memory::data_type residual_type_ = memory::data_type::f32;
   std::string implementation_;
 };
 
@@ -286,18 +300,18 @@ class OnednnConvolution : public ConvolutionMethod {
     x_.make(plain.x, chosen.x, result == ConvolutionResult::x, workspace);
     kernel_layout_ = chosen.kernels;
     if (after.packed)
-      pack_kernels_ = dnnl::reorder(memory(plain.kernels, cpu_engine(), nullptr),
+      pack_kernels_ = dnnl::reorder(memory(description.wide_kernels, cpu_engine(), nullptr),
                                     memory(chosen.kernels, cpu_engine(), nullptr));
     kernels_.make(after.packed ? chosen.kernels : plain.kernels, chosen.kernels,
                   result == ConvolutionResult::kernels, workspace);
     residual_way_ = description.residual();
     if (residual_way_ != ConvolutionResidual::none) {
-      residual_ = memory(plain.y, cpu_engine(), nullptr);
+      residual_ = memory(description.plain_residual, cpu_engine(), nullptr);
       if (residual_way_ == ConvolutionResidual::below)
         place_residual_ = dnnl::reorder(residual_, memory(chosen.y, cpu_engine(), nullptr));
     }
     if (after.bias) bias_ = memory(description.bias, cpu_engine(), nullptr);
-    plain_kernels_ = plain.kernels;
+    wide_kernels_ = description.wide_kernels;
     y_.make(plain.y, chosen.y, result == ConvolutionResult::y, workspace);
     if (const int64_t bytes = bytes_of(description.scratch)) {
       scratch_ = workspace.take({bytes}, DType::boolean, Device());
@@ -333,7 +347,7 @@ class OnednnConvolution : public ConvolutionMethod {
   void pack(void* kernels, void* packed) override {
     const GemmThreads threads = threads_for(sizes_);
     translate_errors([&] {
-      memory from(plain_kernels_, cpu_engine(), kernels), to(kernel_layout_, cpu_engine(), packed);
+      memory from(wide_kernels_, cpu_engine(), kernels), to(kernel_layout_, cpu_engine(), packed);
       pack_kernels_.execute(stream_, from, to);
     });
   }
@@ -359,7 +373,7 @@ class OnednnConvolution : public ConvolutionMethod {
   dnnl::stream stream_;
   dnnl::primitive primitive_;
   Side x_, kernels_, y_;
-  memory::desc plain_kernels_, kernel_layout_;
+  memory::desc wide_kernels_, kernel_layout_;
   dnnl::reorder pack_kernels_, place_residual_;
   memory bias_, residual_;
   ConvolutionResidual residual_way_ = ConvolutionResidual::none;
@@ -369,7 +383,13 @@ class OnednnConvolution : public ConvolutionMethod {
 
 }  // namespace
 
-bool onednn_has_bfloat16() { return dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx; }
+bool onednn_has_bfloat16() {
+  const auto isa = dnnl::get_effective_cpu_isa();
+#ifdef __x86_64__
+  if (isa == dnnl::cpu_isa::avx512_core_bf16) return __builtin_cpu_is("amd");
+#endif
+  return isa == dnnl::cpu_isa::avx512_core_amx;
+}
 
 std::unique_ptr<ConvolutionMethod> onednn_convolution(const ConvolutionSizes& sizes, ConvolutionResult result,
                                                       const ConvolutionStrides& strides, Workspace workspace,
