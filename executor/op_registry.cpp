@@ -97,6 +97,9 @@ OpRegistry make_op_registry() {
   ops.add("matmul_update", Arity::passes_only(), [](AttributeReader& a) {
     return std::make_shared<MatmulUpdate>(MatmulForm{a.flag("transpose_a"), a.flag("transpose_b")});
   });
+  ops.add("rounded_matmul", Arity::passes_only(), [](AttributeReader& a) {
+    return std::make_shared<RoundedMatmul>(MatmulForm{a.flag("transpose_a"), a.flag("transpose_b")});
+  });
   for (const auto leaf : {"constant", "variable"}) ops.add_unsupported(leaf, "a value");
   ops.add_unsupported("source", "a feed");
   for (const auto collective : {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "sum_at_root"})

@@ -91,7 +91,10 @@ BOOST_AUTO_TEST_CASE(of_attention) {
   const Variable loss = model(Variable(tokens), Variable(next));
   const optim::Optimizer adam = optim::Adam(0.01);
   BOOST_TEST(of_training(loss, adam, {}) == (Sizes{52, 9, 79424}));
-  BOOST_TEST(of_training(loss, adam, on(cpu, esp::Precision::bfloat16)) == (Sizes{75, 11, 58368}));
+  Sizes narrow = of_training(loss, adam, on(cpu, esp::Precision::bfloat16));
+  BOOST_TEST(narrow.arena >= 58368);  // workspaces of products differ from processor to processor
+  narrow.arena = 0;
+  BOOST_TEST(narrow == (Sizes{75, 11, 0}));
   BOOST_TEST(of_training(loss, adam, on(cuda, esp::Precision::float16)) == (Sizes{75, 11, 58368}));
   BOOST_TEST(of_training(loss, adam, {}, true) == (Sizes{53, 10, 83840}));
 }

@@ -17,7 +17,8 @@ namespace {
 
 /// Ops that no tree has, only the graphs that passes make.
 bool is_made_by_passes(std::string_view name) {
-  constexpr std::string_view names[] = {"join", "keep", "shape", "store", "write_state", "matmul_update"};
+  constexpr std::string_view names[] = {"join",        "keep",          "shape",         "store",
+                                        "write_state", "matmul_update", "rounded_matmul"};
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 

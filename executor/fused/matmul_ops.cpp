@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "espalier/core/op_names.h"
+#include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/matmul/matmul_call.h"
+#include "espalier/ops/matmul/narrow_product.h"
 
 namespace espalier {
 
@@ -57,6 +59,30 @@ std::unique_ptr<BoundKernel> MatmulUpdate::bind_cpu(const KernelCall& call,
 int64_t MatmulUpdate::workspace_bytes(const PlannedCall& call) const {
   if (call.device != DeviceType::cpu) return 0;
   return product_workspace_bytes(call, form_, call.outputs[0].shape, GemmEpilogue::accumulate, 2);
+}
+
+Specs RoundedMatmul::infer(const InputSpecs& in) const {
+  const Spec rounded{in[0]->dtype, in[1]->shape};
+  return matmul_op(form_)->infer({in[0], &rounded});
+}
+
+NodeFlops RoundedMatmul::cost(const NodeWork& work) const { return matmul_op(form_)->cost(work); }
+
+void RoundedMatmul::run_cpu(const KernelCall& call) const {
+  const Tensor rounded = call.inputs[1]->to(call.inputs[0]->dtype());
+  KernelCall own = call;
+  own.inputs[1] = &rounded;
+  matmul_op(form_)->run_cpu(own);
+}
+
+std::unique_ptr<BoundKernel> RoundedMatmul::bind_cpu(const KernelCall& call,
+                                                     const BindContext& context) const {
+  if (call.outputs[0]->elements() == 0 || call.inputs[0]->elements() == 0) return nullptr;
+  return bind_narrow(call, form_, context);
+}
+
+int64_t RoundedMatmul::workspace_bytes(const PlannedCall& call) const {
+  return product_workspace_bytes(call, form_, call.outputs[0].shape);
 }
 
 std::pair<GemmEpilogue, size_t> MatmulEpilogue::for_library(

@@ -30,6 +30,26 @@ class MatmulUpdate : public Op {
   MatmulForm form_;
 };
 
+/// a · b in the type of a, where b is float32: a leaf, or a view of one, in a plan that writes none. It is
+/// rounded, and packed, once for each version of the leaves.
+class RoundedMatmul : public Op {
+ public:
+  explicit RoundedMatmul(MatmulForm form)
+      : Op({.kind = OpKind::matmul, .takes_halves = true, .anchors_epilogue = true}), form_(form) {}
+  std::string_view name() const override { return "rounded_matmul"; }
+  Attributes attributes() const override {
+    return {{"transpose_a", form_.transpose_a}, {"transpose_b", form_.transpose_b}};
+  }
+  Specs infer(const InputSpecs& in) const override;
+  NodeFlops cost(const NodeWork& work) const override;
+  void run_cpu(const KernelCall& call) const override;
+  std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override;
+  int64_t workspace_bytes(const PlannedCall& call) const override;
+
+ private:
+  MatmulForm form_;
+};
+
 /// A program over the elements of a product: bias, activation, or their gradients. Where a library computes
 /// all of it, that does.
 class MatmulEpilogue : public EpilogueOp {

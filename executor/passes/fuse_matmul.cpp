@@ -5,6 +5,7 @@
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/graph/views.h"
 #include "espalier/executor/passes/passes.h"
+#include "espalier/ops/matmul/narrow_product.h"
 
 namespace espalier {
 
@@ -187,11 +188,30 @@ bool take_in(Graph& graph, Reads& reads, uint32_t i) {
   return false;
 }
 
+/// Products of leaves that are rounded first round them themselves, once for each version of the leaves.
+bool keep_rounded_leaves(Graph& graph) {
+  bool changed = false;
+  for (GraphNode& n : graph.nodes) {
+    const auto form = n.op->traits().matmul_form;
+    if (!form || !is_op(*n.op, "matmul") || !has_narrow_products(n.outputs[0].dtype)) continue;
+    const GraphNode& b = graph.nodes[n.inputs[1].node];
+    if (!is_op(*b.op, "cast") || graph.spec(b.inputs[0]).dtype != DType::float32) continue;
+    ValueRef source = b.inputs[0];
+    while (graph.nodes[source.node].op->is_view()) source = graph.nodes[source.node].inputs[0];
+    if (!graph.nodes[source.node].leaf.defined()) continue;
+    n.op = std::make_shared<RoundedMatmul>(*form);
+    n.inputs[1] = b.inputs[0];
+    changed = true;
+  }
+  if (changed) dead_nodes(graph);
+  return changed;
+}
+
 }  // namespace
 
-bool fuse_matmul(Graph& graph, const CompileOptions&) {
+bool fuse_matmul(Graph& graph, const CompileOptions& options) {
+  bool changed = graph.device == DeviceType::cpu && options.keeps_leaves(graph) && keep_rounded_leaves(graph);
   Reads reads(graph);
-  bool changed = false;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) changed |= take_in(graph, reads, i);
   if (changed) {
     let_updates_wait(graph, reads);  // an anchor now reads its operands later than before

@@ -9,10 +9,6 @@
 
 namespace espalier {
 
-/// Whether oneDNN is faster with bfloat16 than with float32: on processors with AMX, and on those of AMD with
-/// AVX512-BF16. One of Intel with AVX512-BF16 alone took twice as long.
-bool onednn_has_bfloat16();
-
 /// Copies in the layouts of oneDNN, and scratch memory, are in the workspace. Throws UnsupportedError if
 /// oneDNN has no primitive for the sizes. `after` is for ConvolutionResult::y alone.
 std::unique_ptr<ConvolutionMethod> onednn_convolution(const ConvolutionSizes& sizes, ConvolutionResult result,

@@ -52,6 +52,11 @@ constexpr double worth_a_thread = 4e6;  // operations, some 40 µs
 
 bool on_one_thread(const Gemm& g) { return g.one_thread || operations(g) < worth_a_thread; }
 
+int threads_for(const GemmBatch& x, int threads) {
+  if (x.batch.rank() == 0) return on_one_thread(x.gemm) ? 1 : threads;
+  return operations(x.gemm) * static_cast<double>(x.batch.elements()) < worth_a_thread ? 1 : threads;
+}
+
 std::string_view name(GemmLibrary library) {
   switch (library) {
     case GemmLibrary::openblas: return "OpenBLAS";

@@ -1,4 +1,5 @@
-// A matrix product as a primitive of oneDNN, created once, with an optional bias and ReLU.
+// A matrix product, or a batch of them, as a primitive of oneDNN, created once, with an optional bias and
+// ReLU.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,9 +10,12 @@ namespace espalier {
 
 class GemmPrimitive {
  public:
-  /// For float32, with alpha 1 and beta 0, by one of the primitives among the libraries: the last ones read b
-  /// in a layout of their own. Throws UnsupportedError if oneDNN has no primitive for the product.
-  explicit GemmPrimitive(const Gemm& gemm, GemmLibrary which = GemmLibrary::onednn_matmul);
+  /// For float32 and bfloat16, with alpha 1 and beta 0, by one of the primitives among the libraries: the
+  /// last ones read b in a layout of their own, where it is packed from elements of type `b_type`. Throws
+  /// UnsupportedError if oneDNN has no primitive for the product, or only plain loops for bfloat16.
+  explicit GemmPrimitive(const Gemm& gemm, GemmLibrary which = GemmLibrary::onednn_matmul)
+      : GemmPrimitive({gemm, {}, {}, {}}, which, gemm.dtype) {}
+  GemmPrimitive(const GemmBatch& product, GemmLibrary which, DType b_type);
   ~GemmPrimitive();
   GemmPrimitive(GemmPrimitive&&) noexcept;
 
@@ -20,6 +24,8 @@ class GemmPrimitive {
   /// The same for a primitive created on a thread whose kernels use that many threads; 0 if oneDNN has no
   /// primitive.
   static int64_t scratch_bytes(const Gemm& gemm, int threads);
+  /// The same for a batch. Throws UnsupportedError if oneDNN has no primitive.
+  static int64_t scratch_bytes(const GemmBatch& product, GemmLibrary which, DType b_type, int threads);
 
   /// Where b is packed: how many bytes that takes, a text that differs for other layouts, and copying a plain
   /// b there.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "espalier/core/cpu/widen.h"
 #include "espalier/core/deferred/stacked.h"
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
@@ -11,6 +12,7 @@
 #include "espalier/ops/matmul/gemm_choice.h"
 #include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/matmul/matmul_call.h"
+#include "espalier/ops/matmul/narrow_product.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/shape_like_ops.h"
@@ -44,6 +46,7 @@ class Matmul : public Op, public Batchable {
       : Op({.kind = OpKind::matmul,
             .linearity = Linearity::each,
             .precision = OpPrecision::product,
+            .takes_halves = true,
             .anchors_epilogue = true,
             .matmul_form = MatmulForm{transpose_a, transpose_b}}),
         ta_(transpose_a),
@@ -79,6 +82,7 @@ class Matmul : public Op, public Batchable {
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
     if (out.elements() == 0) return;
+    if (is_half(out.dtype())) return run_widened(*this, call);
     if (call.inputs[0]->shape().end()[-1 - ta_] == 0) {
       std::fill_n(static_cast<char*>(out.address()), out.bytes(), char{0});
       return;
@@ -94,6 +98,7 @@ class Matmul : public Op, public Batchable {
 
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override {
     if (call.outputs[0]->elements() == 0 || call.inputs[0]->elements() == 0) return nullptr;
+    if (is_half(call.outputs[0]->dtype())) return bind_narrow(call, {ta_, tb_}, context);
     return std::make_unique<BoundMatmul>(call, MatmulForm{ta_, tb_}, context);
   }
   int64_t workspace_bytes(const PlannedCall& call) const override {

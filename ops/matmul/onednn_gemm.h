@@ -9,6 +9,9 @@ namespace espalier {
 /// Whether the library was built with oneDNN. Without it OpenBLAS computes every product, a GemmPrimitive
 /// throws UnsupportedError, and so does a convolution of oneDNN.
 bool has_onednn();
+/// Whether oneDNN is faster with bfloat16 than with float32: on processors with AMX, and on those of AMD with
+/// AVX512-BF16. One of Intel with AVX512-BF16 alone took twice as long.
+bool onednn_has_bfloat16();
 /// "oneDNN", its version and its revision, or "without oneDNN".
 std::string onednn_version();
 

@@ -1,5 +1,5 @@
-// bench_gpt eager|executor|floor [rounds]: training one transformer block. One contestant per process, so
-// that its peak memory can be measured.
+// bench_gpt eager|executor|bfloat16|floor [rounds]: training one transformer block. One contestant per
+// process, so that its peak memory can be measured.
 #include <espalier/espalier.h>
 
 #include "gemm.h"
@@ -42,12 +42,13 @@ int main(int argc, char** argv) {
   }
   std::function<void()> epoch;
   if (contestant == "eager") epoch = eager_epoch();
-  if (contestant == "executor") {
-    const workloads::Frozen frozen = workloads::gpt();
+  if (contestant == "executor" || contestant == "bfloat16") {
+    const workloads::Frozen frozen = workloads::gpt(
+        {.precision = contestant == "bfloat16" ? esp::Precision::bfloat16 : esp::Precision::float32});
     bench::report("gpt_arena_kb", static_cast<double>(frozen.executor.plan().arena_bytes()) / 1024);
     epoch = frozen.run;
   }
-  if (!epoch) return std::fputs("usage: bench_gpt eager|executor|floor [rounds]\n", stderr), 2;
+  if (!epoch) return std::fputs("usage: bench_gpt eager|executor|bfloat16|floor [rounds]\n", stderr), 2;
   bench::report("gpt_" + contestant + "_ms", bench::median_seconds(rounds, epoch) * 1e3 / gpt_task::kSteps);
   bench::report("gpt_" + contestant + "_mb", bench::peak_megabytes());
 }

@@ -12,7 +12,8 @@ namespace esp = espalier;
 int main(int argc, char** argv) {
   constexpr int kRuns = 1000;
   esp::set_num_threads(bench::threads());
-  const workloads::Frozen frozen = workloads::inference();
+  const workloads::Frozen frozen = workloads::inference(),
+                          rounded = workloads::inference({.precision = esp::Precision::bfloat16});
 
   const nets::Mlp net, shared;
   const esp::Tensor x = esp::randn({1, task::kInputs});
@@ -29,15 +30,17 @@ int main(int argc, char** argv) {
   };
 
   bench::GemmFloor floor(bench::kInferenceProducts, kRuns);
-  std::vector<double> in_plan, in_turn, eager;
+  std::vector<double> in_plan, in_16_bits, in_turn, eager;
   for (int round = bench::rounds(argc, argv); round > 0; --round) {
     in_plan.push_back(bench::median_seconds(kRuns, frozen.run));
+    in_16_bits.push_back(bench::median_seconds(kRuns, rounded.run));
     in_turn.push_back(bench::median_seconds(kRuns, turns) / 2);
     eager.push_back(bench::median_seconds(kRuns, eagerly));
     floor.measure();
   }
   floor.print();
   bench::report("inference_executor_us", bench::median(in_plan) * 1e6);
+  bench::report("inference_bfloat16_us", bench::median(in_16_bits) * 1e6);
   bench::report("inference_in_turn_us", bench::median(in_turn) * 1e6);
   bench::report("inference_eager_us", bench::median(eager) * 1e6);
   bench::report("inference_floor_us", floor.seconds() * 1e6);

@@ -33,21 +33,27 @@ int main(int argc, char** argv) {
       for (const auto& [bx, by] : batches) eager_step(bx, by);
   };
 
-  const workloads::Frozen frozen_mlp = workloads::mlp();
+  const workloads::Frozen frozen_mlp = workloads::mlp(),
+                          rounded_mlp = workloads::mlp({.precision = esp::Precision::bfloat16});
   auto train_frozen = [&](int epochs) {
     for (int epoch = 0; epoch < epochs; ++epoch) frozen_mlp.run();
+  };
+  auto train_rounded = [&](int epochs) {
+    for (int epoch = 0; epoch < epochs; ++epoch) rounded_mlp.run();
   };
 
   bench::GemmFloor floor(bench::kMlpProducts);
   floor.measure();
   bench::HandWritten by_hand(floor);
 
-  train_eagerly(1), train_frozen(1), sum += by_hand.train(1);  // warm caches, allocators and predictors
-  std::vector<double> eager, frozen, hand;
+  train_eagerly(1), train_frozen(1), train_rounded(1),
+      sum += by_hand.train(1);  // warm caches, allocators and predictors
+  std::vector<double> eager, frozen, rounded, hand;
   for (int round = bench::rounds(argc, argv); round > 0; --round) {
     floor.measure();
     eager.push_back(bench::seconds([&] { train_eagerly(task::kEpochs); }));
     frozen.push_back(bench::seconds([&] { train_frozen(task::kEpochs); }));
+    rounded.push_back(bench::seconds([&] { train_rounded(task::kEpochs); }));
     hand.push_back(bench::seconds([&] { sum += by_hand.train(task::kEpochs); }));
   }
 
@@ -57,6 +63,7 @@ int main(int argc, char** argv) {
   bench::report("mlp_hand_us", bench::median(hand) * step);
   bench::report("mlp_eager_us", bench::median(eager) * step);
   bench::report("mlp_executor_us", bench::median(frozen) * step);
+  bench::report("mlp_bfloat16_us", bench::median(rounded) * step);
   const esp::Plan plan = frozen_mlp.executor.plan();
   bench::report("mlp_arena_kb", static_cast<double>(plan.arena_bytes()) / 1024);
   bench::report("mlp_largest_live_kb", static_cast<double>(plan.largest_live_bytes()) / 1024);

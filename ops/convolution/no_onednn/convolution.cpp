@@ -4,7 +4,6 @@
 
 namespace espalier {
 
-bool onednn_has_bfloat16() { return false; }
 
 std::unique_ptr<ConvolutionMethod> onednn_convolution(const ConvolutionSizes&, ConvolutionResult,
                                                       const ConvolutionStrides&, Workspace,

@@ -383,14 +383,6 @@ class OnednnConvolution : public ConvolutionMethod {
 
 }  // namespace
 
-bool onednn_has_bfloat16() {
-  const auto isa = dnnl::get_effective_cpu_isa();
-#ifdef __x86_64__
-  if (isa == dnnl::cpu_isa::avx512_core_bf16) return __builtin_cpu_is("amd");
-#endif
-  return isa == dnnl::cpu_isa::avx512_core_amx;
-}
-
 std::unique_ptr<ConvolutionMethod> onednn_convolution(const ConvolutionSizes& sizes, ConvolutionResult result,
                                                       const ConvolutionStrides& strides, Workspace workspace,
                                                       const ConvolutionAfter& after) {

@@ -12,15 +12,17 @@ namespace {
 }  // namespace
 
 bool has_onednn() { return false; }
+bool onednn_has_bfloat16() { return false; }
 std::string onednn_version() { return "without oneDNN"; }
 void run_onednn_gemm(const Gemm&, const float*, const float*, float*) { refuse(); }
 
 struct GemmPrimitive::Impl {};
-GemmPrimitive::GemmPrimitive(const Gemm&, GemmLibrary) { refuse(); }
+GemmPrimitive::GemmPrimitive(const GemmBatch&, GemmLibrary, DType) { refuse(); }
 GemmPrimitive::~GemmPrimitive() = default;
 GemmPrimitive::GemmPrimitive(GemmPrimitive&&) noexcept = default;
 int64_t GemmPrimitive::scratch_bytes() const { refuse(); }
 int64_t GemmPrimitive::scratch_bytes(const Gemm&, int) { return 0; }
+int64_t GemmPrimitive::scratch_bytes(const GemmBatch&, GemmLibrary, DType, int) { refuse(); }
 int64_t GemmPrimitive::packed_bytes() const { refuse(); }
 std::string GemmPrimitive::packed_layout() const { refuse(); }
 void GemmPrimitive::pack(const void*, void*) { refuse(); }

@@ -3,10 +3,13 @@
 #include <dnnl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <mutex>
+#include <string_view>
 
+#include "espalier/core/device.h"
 #include "espalier/core/error.h"
 #include "espalier/core/small_vector.h"
 
@@ -31,11 +34,41 @@ dnnl_engine_t engine() {
   return one;
 }
 
-dnnl_memory_desc_t matrix(int64_t rows, int64_t columns, bool transposed, int64_t leading) {
+dnnl_data_type_t onednn_type(DType dtype) { return dtype == DType::bfloat16 ? dnnl_bf16 : dnnl_f32; }
+
+dnnl_memory_desc_t matrix(int64_t rows, int64_t columns, bool transposed, int64_t leading,
+                          dnnl_data_type_t type) {
   dnnl_memory_desc_t desc;
   const dnnl_dims_t sizes = {rows, columns}, strides = {transposed ? 1 : leading, transposed ? leading : 1};
-  check(dnnl_memory_desc_init_by_strides(&desc, 2, sizes, dnnl_f32, strides));
+  check(dnnl_memory_desc_init_by_strides(&desc, 2, sizes, type, strides));
   return desc;
+}
+
+/// Matrices over the axes of a batch, along which they are `steps` apart; a step of 0 repeats one.
+dnnl_memory_desc_t over_batch(const dnnl_memory_desc_t& matrix, const Shape& batch, const Dims& steps) {
+  if (batch.rank() == 0) return matrix;
+  const size_t rank = batch.rank() + 2;
+  if (rank > DNNL_MAX_NDIMS) throw UnsupportedError("matmul: oneDNN has no primitive for so many axes");
+  dnnl_dims_t sizes, strides;
+  for (size_t i = 0; i < batch.rank(); ++i) {
+    sizes[i] = steps[i] == 0 ? 1 : batch.dims()[i];
+    strides[i] = std::max<int64_t>(steps[i], 1);
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    sizes[batch.rank() + i] = matrix.dims[i];
+    strides[batch.rank() + i] = matrix.format_desc.blocking.strides[i];
+  }
+  dnnl_memory_desc_t desc;
+  check(dnnl_memory_desc_init_by_strides(&desc, static_cast<int>(rank), sizes, matrix.data_type, strides));
+  return desc;
+}
+
+/// Of matrices c, which lie side by side.
+Dims steps_of_c(const GemmBatch& x) {
+  Dims steps(x.batch.rank(), 0);
+  int64_t step = x.gemm.m * x.gemm.ldc;
+  for (size_t i = x.batch.rank(); i-- > 0; step *= x.batch.dims()[i]) steps[i] = step;
+  return steps;
 }
 
 dnnl_memory_desc_t vector(int64_t size) {
@@ -48,7 +81,8 @@ dnnl_memory_desc_t vector(int64_t size) {
 /// A matrix of these sizes in the layout that a primitive chooses.
 dnnl_memory_desc_t any_layout(const dnnl_memory_desc_t& matrix) {
   dnnl_memory_desc_t desc;
-  check(dnnl_memory_desc_init_by_tag(&desc, 2, matrix.dims, dnnl_f32, dnnl_format_tag_any));
+  check(
+      dnnl_memory_desc_init_by_tag(&desc, matrix.ndims, matrix.dims, matrix.data_type, dnnl_format_tag_any));
   return desc;
 }
 
@@ -69,13 +103,32 @@ struct Handle {
 /// What a primitive will do, decided but not compiled.
 class Description {
  public:
-  explicit Description(const Gemm& g, GemmLibrary which = GemmLibrary::onednn_matmul)
-      : a(matrix(g.m, g.k, g.transpose_a, g.lda)),
-        plain_b(which == GemmLibrary::onednn_inner ? matrix(g.n, g.k, !g.transpose_b, g.ldb)
-                                                   : matrix(g.k, g.n, g.transpose_b, g.ldb)),
-        c(matrix(g.m, g.n, false, g.ldc)),
-        bias(which == GemmLibrary::onednn_inner ? vector(g.n) : matrix(1, g.n, false, g.n)) {
-    b = packs(which) ? any_layout(plain_b) : plain_b;
+  Description(const GemmBatch& x, GemmLibrary which, DType b_type)
+      : Description(x.gemm, x, which, onednn_type(x.gemm.dtype), onednn_type(b_type)) {}
+  explicit Description(const Gemm& gemm)
+      : Description({gemm, {}, {}, {}}, GemmLibrary::onednn_matmul, gemm.dtype) {}
+
+  const_dnnl_primitive_desc_t get() const { return primitive_.handle; }
+  const dnnl_memory_desc_t& scratch() const {
+    return *dnnl_primitive_desc_query_md(primitive_.handle, dnnl_query_scratchpad_md, 0);
+  }
+  int64_t scratch_bytes() const { return static_cast<int64_t>(dnnl_memory_desc_get_size(&scratch())); }
+
+  const dnnl_memory_desc_t a, plain_b, c, bias;
+  dnnl_memory_desc_t b;
+
+ private:
+  Description(const Gemm& g, const GemmBatch& x, GemmLibrary which, dnnl_data_type_t type,
+              dnnl_data_type_t b_type)
+      : a(over_batch(matrix(g.m, g.k, g.transpose_a, g.lda, type), x.batch, x.a_steps)),
+        plain_b(which == GemmLibrary::onednn_inner
+                    ? matrix(g.n, g.k, !g.transpose_b, g.ldb, b_type)
+                    : over_batch(matrix(g.k, g.n, g.transpose_b, g.ldb, b_type), x.batch, x.b_steps)),
+        c(over_batch(matrix(g.m, g.n, false, g.ldc, type), x.batch, steps_of_c(x))),
+        bias(which == GemmLibrary::onednn_inner ? vector(g.n) : matrix(1, g.n, false, g.n, dnnl_f32)) {
+    b = plain_b;
+    b.data_type = type;
+    if (packs(which)) b = any_layout(b);
     const dnnl_memory_desc_t* const added = has_bias(g) ? &bias : nullptr;
     dnnl_matmul_desc_t product;
     dnnl_inner_product_desc_t inner;
@@ -94,24 +147,20 @@ class Description {
     }
     check(dnnl_primitive_desc_create(&primitive_.handle, desc, attributes_.handle, engine(), nullptr));
     b = *dnnl_primitive_desc_query_md(primitive_.handle, dnnl_query_weights_md, 0);
+    const char* implementation = "";
+    check(dnnl_primitive_desc_query(primitive_.handle, dnnl_query_impl_info_str, 0, &implementation));
+    if (type == dnnl_bf16 && std::string_view(implementation).starts_with("ref"))
+      throw UnsupportedError("matmul: oneDNN has plain loops for this product");
   }
 
-  const_dnnl_primitive_desc_t get() const { return primitive_.handle; }
-  const dnnl_memory_desc_t& scratch() const {
-    return *dnnl_primitive_desc_query_md(primitive_.handle, dnnl_query_scratchpad_md, 0);
-  }
-  int64_t scratch_bytes() const { return static_cast<int64_t>(dnnl_memory_desc_get_size(&scratch())); }
-
-  const dnnl_memory_desc_t a, plain_b, c, bias;
-  dnnl_memory_desc_t b;
-
- private:
   Handle<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy> attributes_;
   Handle<dnnl_post_ops_t, dnnl_post_ops_destroy> post_;
   Handle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy> primitive_;
 };
 
-bool is_plain(const Gemm& g) { return g.dtype == DType::float32 && g.alpha == 1 && g.beta == 0; }
+bool is_plain(const Gemm& g) {
+  return (g.dtype == DType::float32 || g.dtype == DType::bfloat16) && g.alpha == 1 && g.beta == 0;
+}
 
 }  // namespace
 
@@ -130,8 +179,9 @@ struct GemmPrimitive::Impl {
     if (stream) dnnl_stream_destroy(stream);
   }
 
-  void make(const Gemm& g, GemmLibrary which) {
-    const Description description(g, which);
+  void make(const GemmBatch& product, GemmLibrary which, DType b_type) {
+    const Gemm& g = product.gemm;
+    const Description description(product, which, b_type);
     layout = description.b;
     scratch_bytes = description.scratch_bytes();
     check(dnnl_primitive_create(&primitive, description.get()));
@@ -154,11 +204,13 @@ struct GemmPrimitive::Impl {
   }
 };
 
-GemmPrimitive::GemmPrimitive(const Gemm& gemm, GemmLibrary which) : impl_(std::make_unique<Impl>()) {
-  if (!is_plain(gemm))
-    throw UnsupportedError("matmul: oneDNN's primitive is used for plain float32 products only");
-  const GemmThreads threads(gemm);
-  impl_->make(gemm, which);
+GemmPrimitive::GemmPrimitive(const GemmBatch& product, GemmLibrary which, DType b_type)
+    : impl_(std::make_unique<Impl>()) {
+  if (!is_plain(product.gemm))
+    throw UnsupportedError(
+        "matmul: oneDNN's primitive is used for plain products of float32 and bfloat16 only");
+  const GemmThreads threads(threads_for(product, num_threads()));
+  impl_->make(product, which, b_type);
 }
 GemmPrimitive::~GemmPrimitive() = default;
 GemmPrimitive::GemmPrimitive(GemmPrimitive&&) noexcept = default;
@@ -197,6 +249,11 @@ int64_t GemmPrimitive::scratch_bytes(const Gemm& g, int threads) {
   } catch (const UnsupportedError&) {  // then it is computed otherwise
   }
   return known->emplace(key, bytes).first->second;
+}
+
+int64_t GemmPrimitive::scratch_bytes(const GemmBatch& product, GemmLibrary which, DType b_type, int threads) {
+  const GemmThreads scope(threads_for(product, threads));
+  return Description(product, which, b_type).scratch_bytes();
 }
 
 void GemmPrimitive::run(const void* a, const void* b, const void* bias, void* c, void* scratch) {

@@ -9,6 +9,14 @@ namespace espalier {
 
 bool has_onednn() { return true; }
 
+bool onednn_has_bfloat16() {
+  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+#ifdef __x86_64__
+  if (isa == dnnl_cpu_isa_avx512_core_bf16) return __builtin_cpu_is("amd");
+#endif
+  return isa == dnnl_cpu_isa_avx512_core_amx;
+}
+
 std::string onednn_version() {
   const dnnl_version_t* version = dnnl_version();
   return fmt::format("oneDNN {}.{}.{} {}", version->major, version->minor, version->patch, version->hash);

@@ -1,7 +1,7 @@
 """The workloads in a current PyTorch: bench.py CONTESTANT [rounds], one contestant in a process.
 
 CONTESTANT is mlp, inference, pointwise_forward, pointwise_backward or gpt, each also with "_compiled" behind it:
-then torch.compile has made one function of it. Prints lines "name value", as the programs in C++ do.
+then torch.compile has made one function of it; or with "_autocast", to bfloat16. Prints lines "name value", as the programs in C++ do.
 """
 import logging
 import os
@@ -122,11 +122,11 @@ def main():
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
     torch.manual_seed(1)
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it looks for CUDA
-    name = contestant.removesuffix("_compiled")
-    compiled = contestant != name
+    name = contestant.removesuffix("_compiled").removesuffix("_autocast")
     make, unit, scale = WORKLOADS[name]
-    run, steps = make(torch.compile if compiled else lambda function: function)
-    label = f"{name}_pytorch" + ("_compiled" if compiled else "")
+    wraps = {"_compiled": torch.compile, "_autocast": torch.autocast("cpu", torch.bfloat16), "": lambda function: function}
+    run, steps = make(wraps[contestant[len(name) :]])
+    label = f"{name}_pytorch{contestant[len(name):]}"
     report(f"{label}_{unit}", median_seconds(rounds, run) / steps * scale)
     report(f"{label}_mb", peak_megabytes())
 
