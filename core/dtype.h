@@ -114,8 +114,8 @@ namespace detail {
 [[noreturn]] void throw_no_arithmetic(DType dtype);
 }
 
-/// Calls `f(TypeTag<T>{})` with the C++ type of `dtype`, one of those that are computed in: kernels never see
-/// the 16-bit reals, since the CPU runs them on float32 copies, nor int8, uint8 and int16.
+/// Calls `f(TypeTag<T>{})` with the C++ type of `dtype`, one of those that are computed in: loops never see
+/// the 16-bit reals, which the CPU computes in float32, nor int8, uint8 and int16.
 template <class F>
 decltype(auto) visit(DType dtype, F&& f) {
   switch (dtype) {

@@ -176,14 +176,18 @@ struct OpTraits {
   OpPrecision precision = OpPrecision::full;
   /// run_cpu does nothing but copy elements from tensor to tensor, which every device can.
   bool only_copies = false;
-  /// run_cpu takes 16-bit reals as they are, because it only moves elements or converts them; what only
-  /// copies does. Else they are widened to float32 for it, and its results rounded.
+  /// run_cpu, and what bind_cpu makes, take 16-bit reals as they are: they only move elements, convert them,
+  /// or widen them on their own; what only copies does. Else they are widened to float32 for it, and its
+  /// results rounded.
   bool takes_halves = false;
   /// Its kernels take int8, uint8 and int16 as they are. What only copies, runs on the host or takes halves
   /// does, too.
   bool takes_small_integers = false;
   /// Its kernel throws for no values of its operands.
   bool takes_any_values = false;
+  /// It adds back what an op with the same attributes chose by the same indices, input 1 of both, of a tensor
+  /// with the shape of its output. Indices that the other has taken, it takes.
+  bool adds_back = false;
   /// Output 0 is input 0 but for few elements. Written over a leaf, it leaves the others alone.
   bool edits_input = false;
   /// Its output is large beside its inputs and often not read: gradients of that op are computed when they

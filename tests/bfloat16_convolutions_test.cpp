@@ -6,7 +6,6 @@
 #include <functional>
 #include <limits>
 
-#include "espalier/core/kept_values.h"
 #include "espalier/core/random.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
@@ -19,6 +18,7 @@
 #include "espalier/nn/vision/models.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
+#include "kept_values.h"
 #include "testing.h"
 
 namespace esp = espalier;
@@ -91,18 +91,6 @@ Sequential network(const Row& row) {
   return net;
 }
 
-/// Values of a session whose leaves do not change.
-class OneVersion : public esp::KeptValues {
- public:
-  uint64_t version() override { return 1; }
-  std::shared_ptr<esp::KeptValue> of(const std::string& key, int64_t bytes) override {
-    return store_.of(key, bytes);
-  }
-
- private:
-  esp::KeptValueStore store_;
-};
-
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(bfloat16_convolutions)
@@ -146,11 +134,69 @@ BOOST_AUTO_TEST_CASE(results_of_both_types) {
   const esp::Executor fused = inference(net(x));
   const std::string plan = fused.plan().str();
   BOOST_TEST(nodes(plan, "conv_epilogue") == 2, plan);
-  BOOST_TEST(nodes(plan, "fused") == 2, plan);                 // scales of channels
-  BOOST_TEST(nodes(plan, "cast(dtype=bfloat16)") == 2, plan);  // of x, and what is between
+  BOOST_TEST(nodes(plan, "fused") == 2, plan);                   // scales of channels
+  BOOST_TEST(nodes(plan, "cast(dtype=bfloat16)") == 2, plan);    // of x, and what is between
+  BOOST_TEST(plan.find("in place") == std::string::npos, plan);  // y is not written over the residual
   const esp::Tensor images = floats(row.x, 2);
   const Variable expected = net(images);
   BOOST_TEST(largest(Variable(fused.run({{"x", images}})) - expected) < 0.01 * largest(expected));
+}
+
+/// oneDNN adds residuals of 16 bits and of float32, and gives results of both.
+BOOST_AUTO_TEST_CASE(residuals_of_both_types) {
+  esp::seed(9);
+  const esp::Tensor k[] = {floats({16, 16, 3, 3}, 1), floats({16, 16, 3, 3}, 2), floats({16, 16, 3, 3}, 3)};
+  const Variable shift = esp::parameter(floats({16, 1, 1}, 4)), scale = esp::parameter(floats({16, 1, 1}, 5));
+  const auto conv = [&](const Variable& x, int i) {
+    return esp::conv(x, esp::parameter((Variable(k[i]) * 0.125).value()), {.padding = {{1, 1}, {1, 1}}});
+  };
+  // What is divided is computed in float32; sums with parameters stay in 16 bits.
+  const auto wide = [&](const Variable& y) { return y / esp::exp(scale); };
+  const auto low = [&](const Variable& y) { return y + shift; };
+  const struct {
+    std::string name;
+    std::function<Variable(const Variable&)> net;
+  } nets[] = {
+      {"16 bits, to 16 bits",
+       [&](const Variable& x) {
+         const Variable first = esp::tanh(low(conv(x, 0)));
+         return conv(esp::tanh(low(conv(first, 1)) + first), 2);
+       }},
+      {"16 bits, to float32",
+       [&](const Variable& x) {
+         const Variable first = esp::tanh(low(conv(x, 0)));
+         return esp::tanh(low(conv(first, 1)) + first);
+       }},
+      {"float32, to 16 bits",
+       [&](const Variable& x) {
+         return conv(esp::relu(wide(conv(x, 1)) + wide(conv(esp::tanh(low(conv(x, 0))), 2))), 2);
+       }},
+  };
+  const Variable x = esp::placeholder("x", {2, 16, 9, 7});
+  const esp::Tensor images = floats({2, 16, 9, 7}, 6);
+  for (const auto& c : nets) {
+    const Variable expected = c.net(images);
+    const auto error = [&](const esp::Executor& e) {
+      return largest(Variable(e.run({{"x", images}})) - expected) / largest(expected);
+    };
+    const esp::Executor fused = inference(c.net(x)), apart = inference(c.net(x), {"fuse_convolution"});
+    const std::string plan = fused.plan().str();
+    BOOST_TEST(nodes(plan, "conv_epilogue") >= 2, c.name << "\n" << plan);
+    BOOST_TEST(nodes(plan, "fused") <= 2, c.name << "\n" << plan);  // of scales at most
+    BOOST_TEST(error(fused) < 0.02, c.name);
+    BOOST_TEST(error(fused) < 1.5 * error(apart) + 0.002, c.name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(kernels_that_do_not_lie_side_by_side) {
+  const Variable kernels = esp::parameter(floats({16, 16, 3, 3}, 1).to(esp::bfloat16));
+  const auto net = [&](const Variable& x) {
+    return esp::tanh(esp::conv(x, esp::transpose(kernels, {1, 0, 2, 3})) + 0.125);
+  };
+  const esp::Executor executor = inference(net(esp::placeholder("x", {1, 16, 6, 6}, esp::bfloat16)));
+  const esp::Tensor images = floats({1, 16, 6, 6}, 2).to(esp::bfloat16);
+  const Variable y = esp::cast(Variable(executor.run(esp::Feeds{{"x", images}})), esp::float32);
+  BOOST_TEST(largest(y - esp::cast(net(images), esp::float32)) < 0.02);
 }
 
 /// Where nothing is kept, the node rounds its kernels in each run, and computes its parts one after the

@@ -313,6 +313,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_taken_in) {
   const auto fused = [](const Variable& v) { return nodes(inference(v), "conv_epilogue"); };
   BOOST_TEST(fused(esp::relu(y)) == 1);
   BOOST_TEST(fused(esp::relu(y) + y) == 0);                   // another reader
+  BOOST_TEST(fused(esp::tanh(y * 0.5 + y)) == 0);             // the program reads it twice
   BOOST_TEST(fused(esp::relu(esp::relu(y) + 1.0)) == 0);      // two activations
   BOOST_TEST(fused(esp::relu6(esp::hardtanh(y))) == 0);       // two of those as well
   BOOST_TEST(fused(esp::exp(y * 0.1)) == 0);                  // not one that oneDNN has

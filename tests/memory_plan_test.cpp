@@ -9,6 +9,8 @@
 #include "espalier/core/random.h"
 #include "espalier/executor/compile.h"
 #include "espalier/executor/executor.h"
+#include "espalier/executor/passes/passes.h"
+#include "espalier/nn/convolution.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/losses.h"
 #include "espalier/ops/ops.h"
@@ -22,6 +24,7 @@
 namespace esp = espalier;
 namespace optim = espalier::optim;
 using namespace espalier::testing;
+using esp::Variable;
 
 namespace {
 
@@ -316,6 +319,57 @@ BOOST_AUTO_TEST_CASE(steps_allocate_nothing) {
   executor.execute({.epochs = 20, .progress = false});
   BOOST_TEST(esp::memory_stats().live_bytes == before.live_bytes);
   BOOST_TEST(esp::memory_stats().allocations - before.allocations < 20);  // buffers of the batches, once
+}
+
+/// A gradient adds back by indices that a kernel before it has taken, if that is in the plan.
+BOOST_AUTO_TEST_CASE(indices_are_refused_once) {
+  const Variable table = esp::parameter(numbers({6, 5}, -1, 1, 1), "table"),
+                 wide = esp::parameter(numbers({2, 6}, -1, 1, 2), "wide");
+  const esp::Tensor rows = esp::tensor({4, 0, 4}, esp::int64),
+                    columns = esp::tensor({{1, 3, 3}, {0, 5, 2}}, esp::int64);
+  const auto last = [](const Variables& results) {
+    esp::Graph graph = esp::freeze(results, {}, {}, false);
+    esp::detach_shapes(graph);
+    esp::dead_nodes(graph);
+    const uint32_t at = esp::last_to_refuse(graph);
+    return std::string(graph.nodes[at].op->name());
+  };
+  const Variable gathered = esp::sum(esp::square(esp::gather(table, rows))),
+                 taken = esp::sum(esp::square(esp::take_along_axis(wide, columns, 1)));
+  BOOST_TEST(last({gathered, gathered.gradient(table)}) == "gather");
+  BOOST_TEST(last({taken, taken.gradient(wide)}) == "take_along_axis");
+  // Indices in another shape are the same.
+  const Variable reshaped =
+      esp::sum(esp::square(esp::take_along_axis(wide, Variable(columns.reshape({6})).reshape({2, 3}), 1)));
+  BOOST_TEST(last({reshaped, reshaped.gradient(wide)}) == "take_along_axis");
+  // Sums have gradients that no other kernel needs indices for.
+  const Variable sum = esp::sum(esp::take_along_axis(wide, columns, 1));
+  BOOST_TEST(last({sum.gradient(wide)}) == "add_along_axis_like");
+  // Those of another table, of another size.
+  const Variable other = esp::sum(esp::gather(esp::parameter(numbers({9, 5}, -1, 1, 3), "other"), rows));
+  BOOST_TEST(last({other, esp::sum(esp::gather(table, rows)).gradient(table)}) == "scatter_add_like");
+}
+
+/// Kernels of convolutions and of pooling refuse no values, so large gradients end as soon as they are there.
+BOOST_AUTO_TEST_CASE(large_updates_of_networks_of_images_are_early) {
+  esp::seed(1);
+  const esp::nn::Conv2d few(64, {.kernel = 3, .padding = 1}), many(128, {.kernel = 3, .padding = 1});
+  const Variable x = esp::placeholder("x", {2, 3, 8, 8});
+  const Variable loss = esp::mean(esp::square(many(esp::max_pool(few(x), {.kernel = {{2, 2}}}))));
+  const auto plan =
+      esp::compile(step_of({loss}, optim::Adam(0.1).build(esp::new_parameter_gradients(loss))), {}, {});
+  check_plan(plan->graph, plan->memory);
+  std::vector<std::string> order;
+  for (const esp::GraphNode& n : plan->graph.nodes) {
+    if (n.op->name() == "add_along_axis_like" || n.op->name() == "conv_kernels")
+      order.emplace_back(n.op->name());
+    if (n.tag == esp::Tag::update && !n.op->is_leaf() && !n.op->has_side_effects() &&
+        std::ranges::any_of(n.outputs, [](const esp::Spec& spec) { return spec.shape.elements() > 65536; }))
+      order.emplace_back("update");
+  }
+  BOOST_TEST(
+      order == (std::vector<std::string>{"conv_kernels", "update", "add_along_axis_like", "conv_kernels"}),
+      boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

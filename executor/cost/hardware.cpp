@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "espalier/core/error.h"
+#include "espalier/ops/matmul/bfloat16_product.h"
 
 namespace espalier {
 
@@ -87,7 +88,8 @@ Hardware measured_cpu(double flops, double bandwidth, double launch, double memo
           .float32 = flops,
           .float64 = flops / 2,  // a vector holds half as many
           .tf32 = flops,         // CPUs have no TF32
-          .half = flops,         // products of 16-bit types are computed in float32
+          // Products of 16-bit types are computed in float32, or by vectors that hold twice as many.
+          .half = has_bfloat16_products(DType::bfloat16) ? 2 * flops : flops,
           .bandwidth = bandwidth,
           .launch = launch,
           .memory = memory};

@@ -139,7 +139,7 @@ class Reader {
       return true;
     }
     const auto from = input(other);
-    if (!from) return false;
+    if (!from || *from == result_) return false;  // it is read in another way than by the chain
     const Spec& operand = *inputs_[*from];
     if (steps_by_[*from] && is_of_channels(operand)) {
       if (made_.residual && kind != Arithmetic::add && kind != Arithmetic::subtract) return false;
@@ -150,7 +150,7 @@ class Reader {
         !is_seen_like_output(operand.shape))
       return false;
     made_.residual = *from;
-    made_.wide_residual = operand.dtype == DType::float32;
+    made_.wide_residual = operand.dtype == DType::float32 && is_half(output_.dtype);
     return true;
   }
 

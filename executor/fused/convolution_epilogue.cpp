@@ -115,12 +115,16 @@ class BoundConvolution : public BoundKernel {
 class BoundWithRoundedKernels : public BoundKernel {
  public:
   BoundWithRoundedKernels(const ConvolutionEpilogue& op, const KernelCall& call, const BindContext& context)
-      : cast_(cast_op(op.anchor_output().dtype)),
-        kernels_(call.inputs[1]),
-        rounded_(kernels_->shape(), op.anchor_output().dtype, Device()) {
+      : cast_(cast_op(op.anchor_output().dtype)), kernels_(call.inputs[1]) {
+    Workspace workspace = Workspace::of(context);
+    rounded_ = workspace.take(kernels_->shape(), op.anchor_output().dtype, Device());
     KernelCall own = call;
     own.inputs[1] = &rounded_;
-    parts_ = op.EpilogueOp::bind_cpu(own, context);
+    KeptInputs none;
+    BindContext with_rest = context;
+    with_rest.offer(workspace);
+    with_rest.offer(none);  // these kernels change in each run
+    parts_ = op.EpilogueOp::bind_cpu(own, with_rest);
   }
   void run(RandomStream random) override {
     KernelCall call;
@@ -164,12 +168,14 @@ ConvolutionAfter ConvolutionEpilogue::after() const {
           .activation = channels_.activation,
           .low = channels_.low,
           .high = channels_.high,
-          .wide_y = program().instructions.back().dtype == DType::float32,
+          .wide_y = program().instructions[program().outputs[0]].dtype == DType::float32,
           .packed = !key_.empty()};
 }
 
 bool ConvolutionEpilogue::reads(const SmallVector<const Layout*, 4>& inputs) const {
-  const bool kernels = channels_.scales() ? inputs[1]->contiguous() : is_dense(*inputs[1]);
+  // `pack` makes a plain copy of kernels that it scales or converts.
+  const bool copies = channels_.scales() || (!key_.empty() && is_half(anchor_output().dtype));
+  const bool kernels = copies ? inputs[1]->contiguous() : is_dense(*inputs[1]);
   return has_convolution_primitive(anchor_output().dtype) && kernels && is_dense(*inputs[0]) &&
          (!channels_.residual || inputs[seat(*channels_.residual)]->contiguous());
 }
@@ -187,7 +193,7 @@ int64_t ConvolutionEpilogue::workspace_of_parts(const PlannedCall& call) const {
   PlannedCall own = call;
   own.inputs[1] = &rounded;
   own.layouts[1] = &plain;
-  return EpilogueOp::workspace_bytes(own);
+  return Workspace::bytes_for(rounded) + EpilogueOp::workspace_bytes(own);
 }
 
 int64_t ConvolutionEpilogue::workspace_bytes(const PlannedCall& call) const {

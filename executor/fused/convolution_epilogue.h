@@ -20,7 +20,7 @@ struct ChannelProgram {
   };
   std::vector<Step> steps;
   std::optional<size_t> residual;  ///< an input of the program
-  bool wide_residual = true;       ///< it is float32
+  bool wide_residual = false;      ///< it is float32, whatever y is
   ConvolutionAfter::Activation activation = ConvolutionAfter::Activation::none;
   float low = 0, high = 0;
   bool casts = false;  ///< between 16 bits and float32
@@ -55,6 +55,11 @@ class ConvolutionEpilogue : public EpilogueOp {
   Attributes attributes() const override;
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override;
   int64_t workspace_bytes(const PlannedCall& call) const override;
+  /// A residual lies elsewhere than y.
+  bool can_write_over(size_t output, size_t input) const override {
+    return !(channels_.residual && input == seat(*channels_.residual)) &&
+           EpilogueOp::can_write_over(output, input);
+  }
 
   /// Whether it is a convolution of which this can be made on such a device, for some dtypes of its result.
   static bool anchors(const Op& op, DeviceType device);

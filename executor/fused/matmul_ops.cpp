@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "espalier/core/op_names.h"
+#include "espalier/ops/matmul/bfloat16_product.h"
 #include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/matmul/matmul_call.h"
-#include "espalier/ops/matmul/narrow_product.h"
 
 namespace espalier {
 
@@ -78,7 +78,7 @@ void RoundedMatmul::run_cpu(const KernelCall& call) const {
 std::unique_ptr<BoundKernel> RoundedMatmul::bind_cpu(const KernelCall& call,
                                                      const BindContext& context) const {
   if (call.outputs[0]->elements() == 0 || call.inputs[0]->elements() == 0) return nullptr;
-  return bind_narrow(call, form_, context);
+  return bind_bfloat16_product(call, form_, context);
 }
 
 int64_t RoundedMatmul::workspace_bytes(const PlannedCall& call) const {

@@ -27,10 +27,7 @@ std::vector<Writers> find_writers(const Graph& graph) {
 
 /// For each node that writes a leaf, the last node that must have run before; for others the last operand.
 std::vector<uint32_t> find_places(const Graph& graph) {
-  uint32_t last_to_refuse = 0;
-  for (uint32_t i = 0; i < graph.nodes.size(); ++i)
-    if (may_refuse(*graph.nodes[i].op)) last_to_refuse = i;
-  std::vector<uint32_t> behind(graph.nodes.size(), last_to_refuse);
+  std::vector<uint32_t> behind(graph.nodes.size(), last_to_refuse(graph));
   const std::vector<Writers> writers = find_writers(graph);
   const Views views(graph);
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {

@@ -261,7 +261,8 @@ class Fusion {
     Inputs inputs = convolution.inputs;
     // Kernels that are packed once are rounded then.
     const GraphNode& kernels = graph_.nodes[inputs[1].node];
-    if (taken.packs && is_op(*kernels.op, "cast") && graph_.spec(kernels.inputs[0]).dtype == DType::float32)
+    if (taken.packs && has_convolution_primitive(output.dtype) && is_op(*kernels.op, "cast") &&
+        graph_.spec(kernels.inputs[0]).dtype == DType::float32)
       inputs[1] = kernels.inputs[0];
     std::string key = taken.packs ? key_of(inputs[1], n, taken.channels) : std::string();
     for (size_t other = 0; other < n.inputs.size(); ++other)

@@ -5,7 +5,7 @@
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/graph/views.h"
 #include "espalier/executor/passes/passes.h"
-#include "espalier/ops/matmul/narrow_product.h"
+#include "espalier/ops/matmul/bfloat16_product.h"
 
 namespace espalier {
 
@@ -189,28 +189,65 @@ bool take_in(Graph& graph, Reads& reads, uint32_t i) {
 }
 
 /// Products of leaves that are rounded first round them themselves, once for each version of the leaves.
-bool keep_rounded_leaves(Graph& graph) {
-  bool changed = false;
-  for (GraphNode& n : graph.nodes) {
-    const auto form = n.op->traits().matmul_form;
-    if (!form || !is_op(*n.op, "matmul") || !has_narrow_products(n.outputs[0].dtype)) continue;
-    const GraphNode& b = graph.nodes[n.inputs[1].node];
-    if (!is_op(*b.op, "cast") || graph.spec(b.inputs[0]).dtype != DType::float32) continue;
-    ValueRef source = b.inputs[0];
-    while (graph.nodes[source.node].op->is_view()) source = graph.nodes[source.node].inputs[0];
-    if (!graph.nodes[source.node].leaf.defined()) continue;
-    n.op = std::make_shared<RoundedMatmul>(*form);
-    n.inputs[1] = b.inputs[0];
-    changed = true;
+class RoundedLeaves {
+ public:
+  explicit RoundedLeaves(Graph& graph) : graph_(graph), rewriter_(graph) {}
+
+  bool run() {
+    bool changed = false;
+    for (uint32_t i = 0, nodes = static_cast<uint32_t>(graph_.nodes.size()); i < nodes; ++i)
+      changed |= take(i);
+    rewriter_.finish();
+    if (changed) dead_nodes(graph_);
+    return changed;
   }
-  if (changed) dead_nodes(graph);
-  return changed;
-}
+
+ private:
+  bool take(uint32_t i) {
+    GraphNode& n = rewriter_.node(i);
+    const auto form = n.op->traits().matmul_form;
+    if (!form || !is_op(*n.op, "matmul") || !has_bfloat16_products(n.outputs[0].dtype)) return false;
+    if (!rounds_a_leaf(n.inputs[1]) || !is_computed_whole(n, *form)) return false;
+    n.inputs[1] = before_rounding(i, n.inputs[1]);
+    n.op = std::make_shared<RoundedMatmul>(*form);
+    return true;
+  }
+  /// Whether a value is a conversion of a float32 leaf, with views below and above it.
+  bool rounds_a_leaf(ValueRef v) {
+    const auto below_views = [&](ValueRef value) {
+      while (rewriter_.node(value.node).op->is_view()) value = rewriter_.node(value.node).inputs[0];
+      return value;
+    };
+    const GraphNode& cast = rewriter_.node(below_views(v).node);
+    return is_op(*cast.op, "cast") && rewriter_.spec(cast.inputs[0]).dtype == DType::float32 &&
+           rewriter_.node(below_views(cast.inputs[0]).node).leaf.defined();
+  }
+  /// Whether oneDNN has a primitive for the product, of matrices without gaps.
+  bool is_computed_whole(const GraphNode& n, MatmulForm form) {
+    const Spec a = rewriter_.spec(n.inputs[0]), b{DType::float32, rewriter_.spec(n.inputs[1]).shape};
+    const Layout of_a(a.shape), of_b(b.shape);
+    const PlannedCall call{DeviceType::cpu, {&a, &b}, {&of_a, &of_b}, {n.outputs.begin(), n.outputs.size()}};
+    return a.shape.elements() > 0 && n.outputs[0].shape.elements() > 0 &&
+           Bfloat16Product::workspace_bytes(call, form).has_value();
+  }
+  /// What such a value shows, in float32.
+  ValueRef before_rounding(uint32_t place, ValueRef v) {
+    const GraphNode& n = rewriter_.node(v.node);
+    if (!n.op->is_view()) return n.inputs[0];
+    GraphNode view = n;
+    view.inputs[0] = before_rounding(place, n.inputs[0]);
+    for (Spec& output : view.outputs) output.dtype = DType::float32;
+    return {rewriter_.add_before(place, std::move(view)), v.output};
+  }
+
+  Graph& graph_;
+  GraphRewriter rewriter_;
+};
 
 }  // namespace
 
 bool fuse_matmul(Graph& graph, const CompileOptions& options) {
-  bool changed = graph.device == DeviceType::cpu && options.keeps_leaves(graph) && keep_rounded_leaves(graph);
+  bool changed = graph.device == DeviceType::cpu && options.keeps_leaves(graph) && RoundedLeaves(graph).run();
   Reads reads(graph);
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) changed |= take_in(graph, reads, i);
   if (changed) {

@@ -24,8 +24,8 @@ bool detach_shapes(Graph& graph, const CompileOptions& options = {});
 /// inserts casts at the boundaries.
 bool lower_precision(Graph& graph, const CompileOptions& options);
 bool lower_precision(Graph& graph, Precision precision);
-/// Computes convolutions, of float32 on a CPU and of 16 bits on a GPU, and what stands between them, with the
-/// channels as the last axis.
+/// Computes convolutions, of float32 and bfloat16 on a CPU and of 16 bits on a GPU, and what stands between
+/// them, with the channels as the last axis.
 bool channels_last(Graph& graph, const CompileOptions& options = {});
 /// Fuses softmax cross-entropy by labels into one kernel and its gradient into another; neither stores
 /// probabilities.

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "espalier/core/error.h"
+#include "espalier/executor/graph/views.h"
 #include "espalier/executor/plan/placement.h"
 #include "espalier/executor/sharding/gradient_bucket.h"
 
@@ -25,8 +28,8 @@ class Planner {
       plan_.places[i] = SmallVector<Place, 1>(graph.nodes[i].outputs.size());
       first_output_.push_back(outputs_);
       outputs_ += graph.nodes[i].outputs.size();
-      if (may_refuse(*graph.nodes[i].op)) last_to_refuse_ = i;
     }
+    last_to_refuse_ = last_to_refuse(graph);
   }
 
   MemoryPlan run() {
@@ -307,10 +310,37 @@ int64_t place_values_and_workspaces(MemoryPlan& plan) {
 
 }  // namespace
 
+namespace {
+
 bool may_refuse(const Op& op) {
   const bool looks = op.traits().reads.bits != 0 || op.effect() == Effect::communicates;
   return op.kind() == OpKind::other && looks && !op.traits().only_copies && !op.traits().takes_any_values &&
          op.effect() != Effect::writes_leaf;
+}
+
+}  // namespace
+
+uint32_t last_to_refuse(const Graph& graph) {
+  // Which indices choose of a tensor of which shape, and how. A value in another shape is the same.
+  const auto choice = [&graph, views = Views(graph)](const GraphNode& n, const Shape& of) {
+    ValueRef indices = n.inputs[1];
+    const ViewSource seen = views.of(indices);
+    if (seen.layout.contiguous() && seen.layout.offset == 0 &&
+        seen.layout.shape.elements() == graph.spec(seen.value).shape.elements())
+      indices = seen.value;
+    return fmt::format("{}.{} {} {}", indices.node, indices.output, of.str(), to_string(n.op->attributes()));
+  };
+  std::set<std::string> taken;
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& n = graph.nodes[i];
+    if (!may_refuse(*n.op)) continue;
+    if (n.op->traits().adds_back && taken.contains(choice(n, n.outputs[0].shape))) continue;
+    last = i;
+    if (n.op->traits().picks_from.contains(0) && n.inputs.size() == 2)
+      taken.insert(choice(n, graph.spec(n.inputs[0]).shape));
+  }
+  return last;
 }
 
 WorkspaceSizes workspace_sizes(const MemoryPlan& plan) {

@@ -59,9 +59,9 @@ struct MemoryPlan {
   int64_t all_bytes = 0;  ///< what the buffers would need side by side
 };
 
-/// Whether the op's kernel may look at values, or meet other ranks, and throw: leaves are written in place
-/// behind it only.
-bool may_refuse(const Op& op);
+/// The last node whose kernel may look at values, or meet other ranks, and throw: leaves are written in place
+/// behind it only. 0 if there is none.
+uint32_t last_to_refuse(const Graph& graph);
 
 /// The workspaces of a plan: how many kernels have one, and the largest, in bytes.
 struct WorkspaceSizes {

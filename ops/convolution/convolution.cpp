@@ -80,6 +80,7 @@ class ConvolutionOp : public Op {
       : Op({.linearity = Linearity::each,
             .precision = OpPrecision::product,
             .takes_halves = true,
+            .takes_any_values = true,
             .reads = reads,
             .gradient_reads = InputSet::first(2),
             .sums_over_rows = result == ConvolutionResult::kernels,

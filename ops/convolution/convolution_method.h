@@ -30,9 +30,9 @@ struct ConvolutionStrides {
 /// What is computed of y in the same pass: activation(y + bias + residual).
 struct ConvolutionAfter {
   enum class Activation : uint8_t { none, relu, tanh, sigmoid, clip };
-  bool bias = false;          ///< a number for each channel
-  bool residual = false;      ///< lies as y does, in another place
-  bool wide_residual = true;  ///< it is float32, whatever the others are
+  bool bias = false;           ///< a number for each channel
+  bool residual = false;       ///< lies as y does, in another place
+  bool wide_residual = false;  ///< it is float32, whatever the others are
   Activation activation = Activation::none;
   float low = 0, high = 0;  ///< of clip
   bool wide_y = false;      ///< the same for y

@@ -102,6 +102,7 @@ class AddAlongAxisLike : public Op {
  public:
   explicit AddAlongAxisLike(int64_t axis)
       : Op({.linearity = Linearity::first,
+            .adds_back = true,
             .reads = InputSet::first(2),
             .gradient_reads = InputSet::only(1),
             .sums_over_rows = true}),

@@ -106,7 +106,8 @@ class LookUp : public Gather {
 class ScatterAddLike : public Op {
  public:
   explicit ScatterAddLike(int64_t axis)
-      : Op({.deferred = axis == 0,
+      : Op({.adds_back = true,
+            .deferred = axis == 0,
             .reads = InputSet::first(2),
             .gradient_reads = InputSet::only(1),
             .sums_over_rows = true}),

@@ -38,7 +38,8 @@ struct Gemm {
 /// Returns true if the product is too small for several threads.
 bool on_one_thread(const Gemm& gemm);
 struct GemmBatch;
-/// Of so many threads, those that are worthwhile for all products of a batch together.
+/// Of so many threads, those that are worthwhile for all products of a batch together, in one call: its
+/// `one_thread` is for calls of one product each.
 int threads_for(const GemmBatch& product, int threads);
 /// Limits OpenMP to one thread during its lifetime if the product is too small for several.
 class GemmThreads {

@@ -2,6 +2,7 @@
 // ReLU.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "espalier/ops/matmul/gemm.h"
@@ -24,8 +25,9 @@ class GemmPrimitive {
   /// The same for a primitive created on a thread whose kernels use that many threads; 0 if oneDNN has no
   /// primitive.
   static int64_t scratch_bytes(const Gemm& gemm, int threads);
-  /// The same for a batch. Throws UnsupportedError if oneDNN has no primitive.
-  static int64_t scratch_bytes(const GemmBatch& product, GemmLibrary which, DType b_type, int threads);
+  /// The same for a batch. Nothing if oneDNN has no primitive.
+  static std::optional<int64_t> scratch_bytes(const GemmBatch& product, GemmLibrary which, DType b_type,
+                                              int threads);
 
   /// Where b is packed: how many bytes that takes, a text that differs for other layouts, and copying a plain
   /// b there.

@@ -9,10 +9,10 @@
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/row_kernel.h"
+#include "espalier/ops/matmul/bfloat16_product.h"
 #include "espalier/ops/matmul/gemm_choice.h"
 #include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/matmul/matmul_call.h"
-#include "espalier/ops/matmul/narrow_product.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/shape_like_ops.h"
@@ -98,7 +98,7 @@ class Matmul : public Op, public Batchable {
 
   std::unique_ptr<BoundKernel> bind_cpu(const KernelCall& call, const BindContext& context) const override {
     if (call.outputs[0]->elements() == 0 || call.inputs[0]->elements() == 0) return nullptr;
-    if (is_half(call.outputs[0]->dtype())) return bind_narrow(call, {ta_, tb_}, context);
+    if (is_half(call.outputs[0]->dtype())) return bind_bfloat16_product(call, {ta_, tb_}, context);
     return std::make_unique<BoundMatmul>(call, MatmulForm{ta_, tb_}, context);
   }
   int64_t workspace_bytes(const PlannedCall& call) const override {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "espalier/ops/matmul/batch_axes.h"
+#include "espalier/ops/matmul/bfloat16_product.h"
 #include "espalier/ops/matmul/gemm_choice.h"
-#include "espalier/ops/matmul/narrow_product.h"
 
 namespace espalier {
 
@@ -115,8 +115,8 @@ int64_t product_workspace_bytes(const PlannedCall& call, MatmulForm form, const 
   const DType dtype = call.inputs[first]->dtype;
   if (on_cpu && is_half(dtype)) {
     const bool empty = out.elements() == 0 || call.inputs[first]->shape.elements() == 0;
-    if (empty || first != 0 || epilogue != GemmEpilogue::none || !has_narrow_products(dtype)) return 0;
-    return NarrowProduct::workspace_bytes(call, form).value_or(0);  // without any they are widened
+    if (empty || first != 0 || epilogue != GemmEpilogue::none || !has_bfloat16_products(dtype)) return 0;
+    return Bfloat16Product::workspace_bytes(call, form).value_or(0);  // without any they are widened
   }
   int64_t bytes = 0;
   const auto seen = [&](size_t input, bool transposed) {

@@ -115,7 +115,9 @@ NodeFlops flops(const NodeWork& work) {
 class Recurrence : public Op {
  public:
   Recurrence(Settings settings, bool keeps)
-      : Op({.gradient_reads = InputSet{~settings.unread().bits}, .gradient_reads_output = true}),
+      : Op({.takes_any_values = !settings.lengths,
+            .gradient_reads = InputSet{~settings.unread().bits},
+            .gradient_reads_output = true}),
         s_(std::move(settings)),
         keeps_(keeps && keeps_gates(s_.form.cell)) {}
   std::string_view name() const override { return s_.lengths ? "padded_recurrence" : "recurrence"; }
@@ -167,7 +169,8 @@ class Recurrence : public Op {
 class RecurrenceGradient : public Op {
  public:
   RecurrenceGradient(Settings settings, int64_t given)
-      : Op({.reads = InputSet{~settings.unread().bits},
+      : Op({.takes_any_values = !settings.lengths,
+            .reads = InputSet{~settings.unread().bits},
             .gradient_reads = InputSet{~(kept_of(settings).bits)}}),
         s_(std::move(settings)),
         given_(given) {}

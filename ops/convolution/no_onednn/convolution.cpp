@@ -4,7 +4,6 @@
 
 namespace espalier {
 
-
 std::unique_ptr<ConvolutionMethod> onednn_convolution(const ConvolutionSizes&, ConvolutionResult,
                                                       const ConvolutionStrides&, Workspace,
                                                       const ConvolutionAfter&) {

@@ -132,7 +132,9 @@ class ConvolutionDescription {
     wide_kernels = as_it_lies(s, memory::data_type::f32, kernels, strides.kernels);
     plain_residual = as_it_lies(s, residual_type_, y, strides.y);
     if (!wide && result == ConvolutionResult::kernels && are_kernels_longer(s))
-      throw dnnl::error(dnnl_unimplemented, "gradients of such kernels are wrong with AMX, oneDNN 2.6");
+      throw dnnl::error(
+          dnnl_unimplemented,
+          "gradients of such kernels are wrong with AMX, oneDNN 2.6, and not measured elsewhere");
     const Layouts any{any_layout(type, x), any_layout(type, kernels), any_layout(y_type, y)};
     if (wide && is_onednn_winograd_faster(s) &&
         can_choose(s, result, any, dnnl::algorithm::convolution_winograd))

@@ -22,7 +22,9 @@ GemmPrimitive::~GemmPrimitive() = default;
 GemmPrimitive::GemmPrimitive(GemmPrimitive&&) noexcept = default;
 int64_t GemmPrimitive::scratch_bytes() const { refuse(); }
 int64_t GemmPrimitive::scratch_bytes(const Gemm&, int) { return 0; }
-int64_t GemmPrimitive::scratch_bytes(const GemmBatch&, GemmLibrary, DType, int) { refuse(); }
+std::optional<int64_t> GemmPrimitive::scratch_bytes(const GemmBatch&, GemmLibrary, DType, int) {
+  return std::nullopt;
+}
 int64_t GemmPrimitive::packed_bytes() const { refuse(); }
 std::string GemmPrimitive::packed_layout() const { refuse(); }
 void GemmPrimitive::pack(const void*, void*) { refuse(); }

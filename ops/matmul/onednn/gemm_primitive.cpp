@@ -2,9 +2,9 @@
 
 #include <dnnl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <mutex>
 #include <string_view>
@@ -105,8 +105,6 @@ class Description {
  public:
   Description(const GemmBatch& x, GemmLibrary which, DType b_type)
       : Description(x.gemm, x, which, onednn_type(x.gemm.dtype), onednn_type(b_type)) {}
-  explicit Description(const Gemm& gemm)
-      : Description({gemm, {}, {}, {}}, GemmLibrary::onednn_matmul, gemm.dtype) {}
 
   const_dnnl_primitive_desc_t get() const { return primitive_.handle; }
   const dnnl_memory_desc_t& scratch() const {
@@ -234,26 +232,29 @@ void GemmPrimitive::pack(const void* b, void* packed) {
 
 int64_t GemmPrimitive::scratch_bytes(const Gemm& g, int threads) {
   if (!is_plain(g)) return 0;
-  if (on_one_thread(g)) threads = 1;
+  return scratch_bytes({g, {}, {}, {}}, GemmLibrary::onednn_matmul, g.dtype, threads).value_or(0);
+}
+
+std::optional<int64_t> GemmPrimitive::scratch_bytes(const GemmBatch& x, GemmLibrary which, DType b_type,
+                                                    int threads) {
+  threads = threads_for(x, threads);
   static std::mutex mutex;
-  static auto* known = new std::map<std::array<int64_t, 10>, int64_t>;
-  const std::array<int64_t, 10> key{
-      g.m,   g.n,           g.k,           g.lda,   g.ldb,
-      g.ldc, g.transpose_a, g.transpose_b, threads, static_cast<int64_t>(g.epilogue)};
+  static auto* known = new std::map<std::string, std::optional<int64_t>>;
+  const Gemm& g = x.gemm;
+  const auto list = [](const Dims& numbers) { return fmt::join(numbers, ","); };
+  const std::string key = fmt::format("{} {} {} {} {} {} {}{} {} {} {} {} {} {} {} {}", name(g.dtype), g.m,
+                                      g.n, g.k, g.lda, g.ldb, g.ldc, g.transpose_a, g.transpose_b, threads,
+                                      static_cast<int>(g.epilogue), static_cast<int>(which), name(b_type),
+                                      list(x.batch.dims()), list(x.a_steps), list(x.b_steps));
   const std::lock_guard lock(mutex);
   if (const auto found = known->find(key); found != known->end()) return found->second;
   const GemmThreads scope(threads);
-  int64_t bytes = 0;
+  std::optional<int64_t> bytes;
   try {
-    bytes = Description(g).scratch_bytes();
+    bytes = Description(x, which, b_type).scratch_bytes();
   } catch (const UnsupportedError&) {  // then it is computed otherwise
   }
   return known->emplace(key, bytes).first->second;
-}
-
-int64_t GemmPrimitive::scratch_bytes(const GemmBatch& product, GemmLibrary which, DType b_type, int threads) {
-  const GemmThreads scope(threads_for(product, threads));
-  return Description(product, which, b_type).scratch_bytes();
 }
 
 void GemmPrimitive::run(const void* a, const void* b, const void* bias, void* c, void* scratch) {

@@ -11,18 +11,19 @@
 namespace espalier {
 
 /// Whether products of a dtype are computed so: bfloat16 on processors that are faster with it.
-bool has_narrow_products(DType dtype);
+bool has_bfloat16_products(DType dtype);
 
 /// The kernel of such a product: operands 0 and 1 of a call. Null if there is none.
-std::unique_ptr<BoundKernel> bind_narrow(const KernelCall& call, MatmulForm form, const BindContext& context);
+std::unique_ptr<BoundKernel> bind_bfloat16_product(const KernelCall& call, MatmulForm form,
+                                                   const BindContext& context);
 
 /// out = a · b for tensors at fixed addresses, which are not empty.
-class NarrowProduct {
+class Bfloat16Product {
  public:
   /// b may be float32: it is rounded in each run. With `kept`, b is packed, and rounded, once for each
   /// version of the leaves. Throws UnsupportedError if oneDNN has no such primitive.
-  NarrowProduct(const Tensor& a, const Tensor& b, const Tensor& out, MatmulForm form, Workspace workspace,
-                KeptValues* kept);
+  Bfloat16Product(const Tensor& a, const Tensor& b, const Tensor& out, MatmulForm form, Workspace workspace,
+                  KeptValues* kept);
   void run();
 
   /// What the product of inputs 0 and 1 of a call takes of a workspace, with any number of threads of a

@@ -10,8 +10,9 @@
 #include "espalier/nn/activation.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/dense.h"
-#include "espalier/ops/matmul/narrow_product.h"
+#include "espalier/ops/matmul/bfloat16_product.h"
 #include "espalier/ops/ops.h"
+#include "kept_values.h"
 #include "testing.h"
 
 namespace esp = espalier;
@@ -71,10 +72,14 @@ void check_close(const esp::Tensor& y, const esp::Tensor& a, const esp::Tensor& 
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(narrow_products)
+BOOST_AUTO_TEST_SUITE(bfloat16_products)
 
 BOOST_AUTO_TEST_CASE(all_forms_and_layouts) {
-  if (!esp::has_narrow_products(esp::bfloat16)) return;
+  if (!esp::has_bfloat16_products(esp::bfloat16)) {
+    BOOST_TEST_MESSAGE("this processor is not faster with bfloat16: its products are widened");
+    return;
+  }
+  OneVersion kept;
   for (const Case& c : cases) {
     const esp::Tensor a = rounded(c.a, 1), b = rounded(c.b, 2);
     for (int form = 0; form < 4; ++form)
@@ -83,15 +88,20 @@ BOOST_AUTO_TEST_CASE(all_forms_and_layouts) {
         esp::Tensor x = ta ? transposed_copy(a) : a, z = tb ? transposed_copy(b) : b;
         if (has_gaps) x = spread(x), z = spread(z);
         esp::Tensor y(c.y, esp::bfloat16);
-        esp::NarrowProduct product(x, z, y, {ta, tb}, {}, nullptr);
+        esp::Bfloat16Product product(x, z, y, {ta, tb}, {}, nullptr);
         product.run();
         product.run();
         check_close(y, a, b);
         // Of a float32 b, which is rounded in each run.
         const esp::Tensor wide_b = z.to(esp::float32);
         esp::Tensor other(c.y, esp::bfloat16);
-        esp::NarrowProduct(x, wide_b, other, {ta, tb}, {}, nullptr).run();
+        esp::Bfloat16Product(x, wide_b, other, {ta, tb}, {}, nullptr).run();
         BOOST_TEST(difference(other, y) <= unit);
+        // And of one that is kept, by the same key for the same b only.
+        for (int round = 0; round < 2; ++round) {
+          esp::Bfloat16Product(x, wide_b, other, {ta, tb}, {}, &kept).run();
+          BOOST_TEST(difference(other, y) <= unit);
+        }
       }
   }
 }
@@ -125,13 +135,57 @@ BOOST_AUTO_TEST_CASE(weights_follow_the_leaves) {
     esp::set_value(leaf, (Variable(leaf.value().clone()) * -2.0 + 0.125).value());
     check();
   }
-  if (!esp::has_narrow_products(esp::bfloat16)) return;
+  if (!esp::has_bfloat16_products(esp::bfloat16)) return;
   const esp::Executor fixed =
       net(esp::placeholder("x", {5, 24}))
           .get_executor({.mode = esp::Mode::inference, .precision = esp::Precision::bfloat16});
   const std::string plan = fixed.plan().str();
   BOOST_TEST(plan.find("rounded_matmul") != std::string::npos, plan);
   BOOST_TEST(plan.find("bfloat16 [40, 24]") == std::string::npos, plan);
+}
+
+/// They are rounded in the layout that is multiplied: whatever shows the leaf.
+BOOST_AUTO_TEST_CASE(weights_behind_views) {
+  const Variable w = esp::parameter(numbers({4, 8, 8}, -1, 1, 1).to(esp::float32), "w");
+  const esp::Tensor rows = numbers({3, 8}, -1, 1, 2).to(esp::float32),
+                    many = numbers({2, 3, 8}, -1, 1, 3).to(esp::float32);
+  const auto every_second = [](const Variable& v, int64_t axis) {
+    return esp::slice(v, axis, 0, v.shape()[axis], 2);
+  };
+  const struct {
+    std::string name;
+    esp::Tensor x;
+    std::function<Variable(const Variable&)> net;
+  } nets[] = {
+      {"two views of one leaf", many,
+       [&](const Variable& x) {
+         return esp::concat({esp::matmul(x, esp::slice(w, 0, 0, 2)), esp::matmul(x, every_second(w, 0))}, 1);
+       }},
+      {"in another shape", rows,
+       [&](const Variable& x) {
+         return esp::matmul(x, w.reshape({8, 32}));
+       }},
+      {"columns apart", rows,
+       [&](const Variable& x) {
+         return esp::matmul(x, every_second(w.reshape({8, 32}), 1));
+       }},
+      {"transposed", rows,
+       [&](const Variable& x) {
+         return esp::matmul(x, esp::transpose(w.reshape({32, 8})));
+       }},
+  };
+  for (const auto& c : nets) {
+    const esp::Executor executor =
+        c.net(esp::placeholder("x", c.x.shape()))
+            .get_executor({.mode = esp::Mode::inference, .precision = esp::Precision::bfloat16});
+    const Variable expected = c.net(c.x);
+    for (int round = 0; round < 2; ++round)
+      BOOST_TEST(largest(Variable(executor.run({{"x", c.x}})) - expected) < 0.02 * largest(expected), c.name);
+    if (!esp::has_bfloat16_products(esp::bfloat16)) continue;
+    const std::string plan = executor.plan().str();
+    BOOST_TEST(plan.find(" matmul(") == std::string::npos, c.name << "\n" << plan);
+    BOOST_TEST(plan.find("rounded_matmul") != std::string::npos, c.name << "\n" << plan);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(threads_share_rounded_weights) {
@@ -155,6 +209,12 @@ BOOST_AUTO_TEST_CASE(threads_share_rounded_weights) {
 }
 
 BOOST_AUTO_TEST_CASE(nothing_is_multiplied) {
+  esp::nn::Dense layer(4);
+  (void)layer(esp::zeros({1, 6}));
+  const esp::Executor open =
+      layer(esp::placeholder("x", {-1, 6}))
+          .get_executor({.mode = esp::Mode::inference, .precision = esp::Precision::bfloat16});
+  BOOST_TEST(open.run({{"x", esp::zeros({0, 6})}}).shape() == (esp::Shape{0, 4}));
   const Variable x = esp::placeholder("x", {-1, 6}, esp::bfloat16);
   const esp::Executor executor =
       esp::matmul(x, rounded({6, 4}, 1)).get_executor({.mode = esp::Mode::inference});
