@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "convolution_rows.h"
 #include "espalier/core/random.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
@@ -34,61 +35,10 @@ int64_t nodes(const std::string& text, const std::string& op) {
   for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
   return found;
 }
-double largest(const Variable& v) { return esp::max(esp::abs(v)).item(); }
 
 esp::Executor inference(const Variable& y, std::vector<std::string> without = {}) {
   return y.get_executor(
       {.mode = esp::Mode::inference, .precision = esp::Precision::bfloat16, .without = std::move(without)});
-}
-esp::Tensor floats(const esp::Shape& shape, uint64_t which) {
-  return numbers(shape, -1, 1, which).to(esp::float32);
-}
-
-struct Row {
-  std::string name;
-  esp::Shape x;
-  std::function<Variable(const Sequential&, const Variable&)> tail;
-  ConvOptions convolution = {.kernel = 3, .padding = 1};
-  int64_t channels = 16;
-  bool norm = true;
-};
-
-const auto plain = [](const Sequential& net, const Variable& x) { return net(x); };
-const auto with_relu = [](const Sequential& net, const Variable& x) { return esp::relu(net(x)); };
-const auto with_tanh = [](const Sequential& net, const Variable& x) { return esp::tanh(net(x)); };
-const auto with_residual = [](const Sequential& net, const Variable& x) { return esp::relu(net(x) + x); };
-
-const Row rows[] = {
-    {"batch norm", {2, 16, 9, 7}, plain},
-    {"batch norm and relu", {2, 16, 9, 7}, with_relu},
-    {"bias and tanh", {3, 16, 8, 8}, with_tanh, {.kernel = 3, .padding = 1}, 16, false},
-    {"relu6",
-     {2, 3, 11, 6},
-     [](const Sequential& net, const Variable& x) { return esp::relu6(net(x) * 8.0); },
-     {.kernel = 3, .stride = 2, .padding = 1},
-     32},
-    {"residual", {2, 16, 9, 7}, with_residual},
-    {"odd channels", {2, 5, 7, 9}, with_relu, {.kernel = 3, .padding = 2, .dilation = 2}, 17},
-    {"groups", {2, 8, 6, 6}, with_relu, {.kernel = 3, .groups = 2}, 12},
-    {"depthwise with residual", {1, 16, 6, 5}, with_residual, {.kernel = 3, .padding = 1, .groups = 16}},
-    {"points of one image", {1, 16, 1, 1}, with_residual, {.kernel = 1}, 16, false},
-    {"one channel", {2, 1, 6, 6}, with_relu, {.kernel = 3}, 1, false},
-    {"many channels", {4, 32, 24, 24}, with_residual, {.kernel = 3, .padding = 1}, 32},
-};
-
-Sequential network(const Row& row) {
-  ConvOptions options = row.convolution;
-  options.bias = !row.norm;
-  Sequential net(Conv2d(row.channels, options));
-  if (row.norm) net.append(BatchNorm());
-  (void)net(floats(row.x, 1));
-  uint64_t which = 7;
-  for (const auto& list : {net.parameters(), net.buffers()})
-    for (auto [path, leaf] : list)
-      if (leaf.shape().rank() == 1 && leaf.dtype() == esp::float32)
-        esp::set_value(leaf, numbers(leaf.shape(), 0.5, 1.5, ++which).to(esp::float32));
-  net.train(false);
-  return net;
 }
 
 }  // namespace
@@ -98,7 +48,7 @@ BOOST_AUTO_TEST_SUITE(bfloat16_convolutions)
 /// Kernels are scaled before they are rounded, and results are rounded once: they are at least as close to
 /// float32 as those of single nodes.
 BOOST_AUTO_TEST_CASE(values_are_close_to_float32) {
-  for (const Row& row : rows) {
+  for (const ConvolutionRow& row : convolution_rows()) {
     esp::seed(5);
     const Sequential net = network(row);
     const Variable x = esp::placeholder("x", row.x), y = row.tail(net, x);
@@ -124,7 +74,7 @@ BOOST_AUTO_TEST_CASE(values_are_close_to_float32) {
 /// A residual is read in float32, the next convolution reads 16 bits.
 BOOST_AUTO_TEST_CASE(results_of_both_types) {
   esp::seed(6);
-  Row row{"", {2, 16, 9, 7}, plain};
+  const ConvolutionRow row{"", {2, 16, 9, 7}, as_it_is};
   const Sequential first = network(row), second = network(row);
   const Variable x = esp::placeholder("x", row.x);
   const auto net = [&](const Variable& in) {
@@ -202,7 +152,7 @@ BOOST_AUTO_TEST_CASE(kernels_that_do_not_lie_side_by_side) {
 /// Where nothing is kept, the node rounds its kernels in each run, and computes its parts one after the
 /// other.
 BOOST_AUTO_TEST_CASE(the_node_computes_the_same_in_parts) {
-  for (const Row& row : rows) {
+  for (const ConvolutionRow& row : convolution_rows()) {
     esp::seed(5);
     const Sequential net = network(row);
     esp::Graph graph = esp::freeze({row.tail(net, esp::placeholder("x", row.x))}, {}, {}, true);
@@ -243,7 +193,7 @@ BOOST_AUTO_TEST_CASE(the_node_computes_the_same_in_parts) {
 
 BOOST_AUTO_TEST_CASE(kernels_follow_the_leaves) {
   esp::seed(8);
-  const Row row{"", {2, 3, 8, 8}, plain};
+  const ConvolutionRow row{"", {2, 3, 8, 8}, as_it_is};
   const Sequential net = network(row);
   const esp::Executor executor = inference(esp::relu(net(esp::placeholder("x", row.x))));
   const esp::Tensor images = floats(row.x, 1);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "convolution_rows.h"
 #include "espalier/core/custom_op.h"
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
@@ -38,75 +39,9 @@ int64_t count(const std::string& text, std::string_view word) {
 int64_t nodes(const esp::Executor& executor, const std::string& op) {
   return count(executor.plan().str(), " " + op + "(");
 }
-double largest(const Variable& v) { return esp::max(esp::abs(v)).item(); }
 
 esp::Executor inference(const Variable& y, std::vector<std::string> without = {}) {
   return y.get_executor({.mode = esp::Mode::inference, .without = std::move(without)});
-}
-esp::Tensor floats(const esp::Shape& shape, uint64_t which) {
-  return numbers(shape, -1, 1, which).to(esp::float32);
-}
-/// Running statistics and affine parameters unlike 0 and 1.
-void vary(const Module& net) {
-  uint64_t which = 7;
-  for (const auto& list : {net.parameters(), net.buffers()})
-    for (auto [path, leaf] : list)
-      if (leaf.shape().rank() == 1 && leaf.dtype() == esp::float32)
-        esp::set_value(leaf, numbers(leaf.shape(), 0.5, 1.5, ++which).to(esp::float32));
-}
-
-struct Row {
-  std::string name;
-  esp::Shape x;
-  std::function<Variable(const Sequential&, const Variable&)> tail;
-  ConvOptions convolution = {.kernel = 3, .padding = 1};
-  int64_t channels = 16;
-  bool norm = true;
-};
-
-const auto plain = [](const Sequential& net, const Variable& x) { return net(x); };
-const auto with_relu = [](const Sequential& net, const Variable& x) { return esp::relu(net(x)); };
-const auto with_tanh = [](const Sequential& net, const Variable& x) { return esp::tanh(net(x)); };
-const auto with_residual = [](const Sequential& net, const Variable& x) { return esp::relu(net(x) + x); };
-
-const Row rows[] = {
-    {"batch norm", {2, 16, 9, 7}, plain},
-    {"batch norm and relu", {2, 16, 9, 7}, with_relu},
-    {"bias and tanh", {3, 16, 8, 8}, with_tanh, {.kernel = 3, .padding = 1}, 16, false},
-    {"bias", {3, 16, 8, 8}, plain, {.kernel = 3, .padding = 1}, 16, false},
-    {"sigmoid",
-     {1, 4, 5, 5},
-     [](const Sequential& net, const Variable& x) { return esp::sigmoid(net(x)); },
-     {.kernel = 2},
-     6},
-    {"relu6",
-     {2, 3, 11, 6},
-     [](const Sequential& net, const Variable& x) { return Relu6()(net(x) * 8.0); },
-     {.kernel = 3, .stride = 2, .padding = 1},
-     32},
-    {"hardtanh",
-     {2, 3, 11, 6},
-     [](const Sequential& net, const Variable& x) { return esp::hardtanh(net(x), -0.25, 0.5); },
-     {.kernel = 3, .stride = 2, .padding = 1},
-     32},
-    {"residual", {2, 16, 9, 7}, with_residual},
-    {"odd channels", {2, 5, 7, 9}, with_relu, {.kernel = 3, .padding = 2, .dilation = 2}, 17},
-    {"groups", {2, 8, 6, 6}, with_relu, {.kernel = 3, .groups = 2}, 12},
-    {"depthwise with residual", {1, 16, 6, 5}, with_residual, {.kernel = 3, .padding = 1, .groups = 16}},
-    {"points of one image", {1, 16, 1, 1}, with_residual, {.kernel = 1}, 16, false},
-    {"one channel", {2, 1, 6, 6}, with_relu, {.kernel = 3}, 1, false},
-    {"Winograd", {4, 32, 24, 24}, with_residual, {.kernel = 3, .padding = 1}, 32},
-};
-
-Sequential network(const Row& row) {
-  ConvOptions options = row.convolution;
-  options.bias = !row.norm;
-  Sequential net(Conv2d(row.channels, options));
-  if (row.norm) net.append(BatchNorm());
-  (void)net(floats(row.x, 1));
-  vary(net);
-  net.train(false);
-  return net;
 }
 
 }  // namespace
@@ -114,7 +49,7 @@ Sequential network(const Row& row) {
 BOOST_AUTO_TEST_SUITE(convolution_fusion)
 
 BOOST_AUTO_TEST_CASE(values_are_those_of_single_nodes) {
-  for (const Row& row : rows) {
+  for (const ConvolutionRow& row : convolution_rows()) {
     esp::seed(5);
     const Sequential net = network(row);
     const Variable x = esp::placeholder("x", row.x), y = row.tail(net, x);
