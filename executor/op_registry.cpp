@@ -50,6 +50,7 @@ OpRegistry make_op_registry() {
            add_piecewise_activation_ops,
            add_pinv_op,
            add_pool_ops,
+           add_pool_take_ops,
            add_position_ops,
            add_product_ops,
            add_qr_op,

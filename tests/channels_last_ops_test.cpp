@@ -143,6 +143,15 @@ BOOST_AUTO_TEST_CASE(pooling_equals_that_of_channels_second) {
       const esp::Tensor plain = call(op_for("pool_argmax", row.form, false), {typed}).value();
       const Variable moved = call(op_for("pool_argmax", row.form, true), {last(typed)});
       BOOST_TEST(difference(second(moved).value(), plain) == 0, esp::name(dtype));
+      const esp::OpPtr take = op_for("pool_take", row.form, false),
+                       take_last = op_for("pool_take", row.form, true),
+                       add = op_for("pool_add_like", row.form, false),
+                       add_last = op_for("pool_add_like", row.form, true);
+      const Variable finite = x.to(dtype), values = call(take, {finite, plain}),
+                     sums = call(add, {values, plain, finite});
+      BOOST_TEST(difference(second(call(take_last, {last(finite), moved})).value(), values.value()) == 0);
+      BOOST_TEST(
+          difference(second(call(add_last, {last(values), moved, last(finite)})).value(), sums.value()) == 0);
     }
     esp::Attributes counting = row.form;
     counting.emplace_back("with_padding", false);

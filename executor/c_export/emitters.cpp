@@ -24,6 +24,8 @@ Table make_table() {
       {"pool_sum", write_pool_sum},
       {"pool_spread", write_pool_spread},
       {"pool_count", write_pool_count},
+      {"pool_take", write_pool_take},
+      {"pool_add_like", write_pool_add_like},
       {"count_ratio", write_count_ratio},
       {"softmax", write_softmax},
       {"log_softmax", write_softmax},

@@ -14,6 +14,8 @@ void write_pool_argmax(Function& f);
 void write_pool_sum(Function& f);
 void write_pool_spread(Function& f);
 void write_pool_count(Function& f);
+void write_pool_take(Function& f);
+void write_pool_add_like(Function& f);
 void write_reduction(Function& f);
 void write_count_ratio(Function& f);
 void write_softmax(Function& f);

@@ -1,5 +1,6 @@
 // Pooling over windows of the last axes.
 #include "espalier/executor/c_export/emitters.h"
+#include "espalier/executor/c_export/indices.h"
 #include "espalier/ops/pooling/pool_windows.h"
 
 namespace espalier::c_export {
@@ -108,6 +109,29 @@ void write_pool_spread(Function& f) {
   each_element(f, axes);
   f.line(fmt::format("{}[p * {} + at] += {}[window];", y, axes.elements(), g));
   f.close(7);
+}
+
+void write_pool_take(Function& f) {
+  const PoolForm form = pool_form(f);
+  const PoolAxes axes = form.windows(f.input_shape(0), f.op().name());
+  const std::string x = f.dense(0), places = f.dense(1), y = f.out();
+  each_window(f, axes, pooled_planes(f.input_shape(0), form));
+  write_index(f, "at", fmt::format("{}[window]", places), axes.elements(), true);
+  f.line(fmt::format("{}[window] = {}[p * {} + at];", y, x, axes.elements()));
+  f.close(4);
+}
+
+void write_pool_add_like(Function& f) {
+  const PoolForm form = pool_form(f);
+  const PoolAxes axes = form.windows(f.output_shape(), f.op().name());
+  const std::string g = f.dense(0), places = f.dense(1), y = f.out();
+  f.loop("k", f.output_shape().elements());
+  f.line(fmt::format("{}[k] = 0;", y));
+  f.close();
+  each_window(f, axes, pooled_planes(f.output_shape(), form));
+  write_index(f, "at", fmt::format("{}[window]", places), axes.elements(), true);
+  f.line(fmt::format("{}[p * {} + at] += {}[window];", y, axes.elements(), g));
+  f.close(4);
 }
 
 void write_pool_count(Function& f) {

@@ -156,21 +156,7 @@ std::string write_layout(GraphWriter& w, const GraphWriter::Call& call) {
     for (size_t i = 1; i < in.size(); ++i) y = w.add("Expand", {y, w.shape_of(in[i])});
     return y;
   }
-  if (op == "reshape_like") {
-    // The largest elements of windows, which are written with their places.
-    const Edge& x = call.node.inputs[0];
-    if (is_op(x.node()->op(), "take_along_axis") && is_op(call.node.inputs[1].node()->op(), "pool_argmax")) {
-      const Edge& places = x.node()->inputs[1];
-      const Edge& pool = call.node.inputs[1];
-      const Edge& planes = x.node()->inputs[0];
-      const bool own = is_op(places.node()->op(), "flatten") &&
-                       places.node()->inputs[0].node() == pool.node() &&
-                       is_op(planes.node()->op(), "flatten") &&
-                       planes.node()->inputs[0].node() == pool.node()->inputs[0].node();
-      if (own) return w.name_of(pool) + ".values";
-    }
-    return w.add("Reshape", {in[0], w.shape_of(in[1])});
-  }
+  if (op == "reshape_like") return w.add("Reshape", {in[0], w.shape_of(in[1])});
   if (op == "broadcast_like") return w.add("Expand", {in[0], w.shape_of(in[1])});
   if (op == "broadcast_to") {
     return w.add("Expand", {in[0], w.integers(checked(call, list(call, "shape")))});

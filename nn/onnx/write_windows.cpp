@@ -119,6 +119,14 @@ std::string write_windows(GraphWriter& w, const GraphWriter::Call& call) {
     w.refuse(places, "the places of a max_pool_with_indices cannot be written");
     return places;
   }
+  if (op == "pool_take") {  // the values of a MaxPool of the same tensor
+    const Edge &x = call.node.inputs[0], &places = call.node.inputs[1];
+    const bool own = is_op(places.node()->op(), "pool_argmax") &&
+                     places.node()->inputs[0].node() == x.node() &&
+                     places.node()->inputs[0].output() == x.output() &&
+                     places.node()->op().attributes() == call.op.attributes();
+    return own ? w.name_of(places) + ".values" : std::string();
+  }
   if (op == "divide") {  // write_elementwise leaves pool_sum / pool_count
     const Node &sum = *call.node.inputs[0].node(), &count = *call.node.inputs[1].node();
     if (is_uneven(sum.op(), sum.inputs[0].spec().shape))

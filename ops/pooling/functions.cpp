@@ -26,7 +26,7 @@ PooledWithIndices largest_of(const Variable& x, const PoolForm& form, std::strin
                              const std::source_location& where) {
   check_pooled_numbers(x, function);
   const Variable indices = pool_argmax(x, form, where);
-  return {elements_at(x, indices), indices};
+  return {pool_take(x, indices, form, where), indices};
 }
 Variable mean_of(const Variable& x, const PoolForm& form, bool with_padding, std::string_view function,
                  const std::source_location& where) {

@@ -8,6 +8,9 @@ namespace espalier {
 /// Where in its plane, counted in row-major order, the largest element of each window lies: int64. The first
 /// of equal ones; a NaN is larger than all numbers. It has no gradient.
 Variable pool_argmax(const Variable& x, const PoolForm& form, const std::source_location& where);
+/// The elements of x at `indices`, those that pool_argmax finds in it.
+Variable pool_take(const Variable& x, const Variable& indices, const PoolForm& form,
+                   const std::source_location& where);
 /// The sums of the windows.
 Variable pool_sum(const Variable& x, const PoolForm& form, const std::source_location& where);
 /// The number of elements of each window that lie in the axes, or with the padding, as a real of the dtype of
