@@ -5,6 +5,17 @@
 
 namespace espalier {
 
+namespace {
+
+/// The precision of products of float32 in a plan.
+MatmulPrecision matmul_precision_of(Precision precision) {
+  if (precision == Precision::tf32) return MatmulPrecision::tf32;
+  const MatmulPrecision usual = matmul_precision();
+  return precision != Precision::float32 && usual == MatmulPrecision::ieee ? MatmulPrecision::mixed : usual;
+}
+
+}  // namespace
+
 const PlanCache::Plans& PlanCache::find(const BatchSignature& batch, For use) {
   auto& plans = use == For::validation ? validation_ : steps_;
   const Plans* known = plans.find(batch);
@@ -36,8 +47,7 @@ BatchPlans PlanCache::make(const BatchSignature& batch, For use) const {
                        .session = &devices_[i],
                        .index = plans.size()});
     }
-  const bool tf32 = setup_.options.precision == Precision::tf32;
-  const MatmulPrecision precision = tf32 ? MatmulPrecision::tf32 : matmul_precision();
+  const MatmulPrecision precision = matmul_precision_of(setup_.options.precision);
   devices_.run_in_turn([&](size_t i) {
     const MatmulPrecisionScope scope(precision);
     const TuneScope tuning(setup_.options.tune || use == For::warm_up);

@@ -6,8 +6,9 @@
 namespace espalier {
 
 /// `ieee`: float32 throughout. `tf32`: operands are rounded to 10 bits of mantissa for tensor cores, which
-/// are several times faster; sums are float32.
-enum class MatmulPrecision : uint8_t { ieee, tf32 };
+/// are several times faster; sums are float32. `mixed`: that of plans in 16 bits; recurrences, whose values
+/// stay in float32 there, multiply in TF32, and other products of float32 in float32.
+enum class MatmulPrecision : uint8_t { ieee, mixed, tf32 };
 
 /// Allows TF32 for eager products of float32 matrices on GPUs, in all threads. The default is false.
 void allow_tf32(bool allow);

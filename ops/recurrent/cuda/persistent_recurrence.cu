@@ -417,7 +417,7 @@ Bound bind_product(const Call& call, DType dtype, const BindContext& context) {
   const Workspace workspace = Workspace::of(context);
   const bool matrices = limits().architecture >= least_capability_of_matrix_unit;
   if (dtype == DType::float32)
-    return matrices && matmul_precision() == MatmulPrecision::tf32
+    return matrices && matmul_precision() != MatmulPrecision::ieee
                ? bind_cell<float, Tf32Product>(call, rows, workspace)
                : bind_cell<float, ScalarProduct>(call, rows, workspace);
   if (!matrices) return nullptr;
