@@ -10,6 +10,7 @@ constexpr double kLearningRate = 1e-3;
 // The sizes of a job; the default is those above.
 struct Size {
   int rows = kRows, batch = kBatch, tokens = kTokens, width = kWidth, heads = kHeads;
+  bool attention_op = false;  // attention as one op, instead of products and a softmax
   constexpr int hidden() const { return 4 * width; }
   constexpr int steps() const { return rows / batch; }  // in an epoch
 };

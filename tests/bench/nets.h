@@ -39,9 +39,15 @@ struct GptBlock {
       const esp::Variable one = esp::slice(all, -1, which * size.width, (which + 1) * size.width);
       return esp::transpose(esp::reshape(one, {-1, size.tokens, size.heads, d}), {0, 2, 1, 3});
     };
-    const esp::Variable scores =
-        esp::matmul(heads(0), esp::transpose(heads(1))) * (1 / std::sqrt(static_cast<double>(d))) + mask;
-    const esp::Variable mixed = esp::matmul(esp::softmax(scores), heads(2));
+    const auto by_products = [&] {
+      const esp::Variable scores =
+          esp::matmul(heads(0), esp::transpose(heads(1))) * (1 / std::sqrt(static_cast<double>(d))) + mask;
+      return esp::matmul(esp::softmax(scores), heads(2));
+    };
+    const esp::Variable mixed =
+        size.attention_op
+            ? esp::scaled_dot_product_attention(heads(0), heads(1), heads(2), {.causal = true})
+            : by_products();
     return out(esp::reshape(esp::transpose(mixed, {0, 2, 1, 3}), {-1, size.tokens, size.width}));
   }
 

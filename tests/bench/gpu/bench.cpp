@@ -155,8 +155,10 @@ void gpt(int rounds) {
   const std::pair<esp::Precision, const char*> precisions[] = {{esp::Precision::float32, "float32"},
                                                                {esp::Precision::tf32, "tf32"},
                                                                {esp::Precision::bfloat16, "bf16"}};
-  const std::pair<const char*, gpt_task::Size> sizes[] = {{"gpt_small", {}},
-                                                          {"gpt_large", gpu_task::kGptLarge}};
+  gpt_task::Size one_op = gpu_task::kGptLarge;
+  one_op.attention_op = true;
+  const std::pair<const char*, gpt_task::Size> sizes[] = {
+      {"gpt_small", {}}, {"gpt_large", gpu_task::kGptLarge}, {"gpt_large_attention", one_op}};
   for (const auto& [name, size] : sizes)
     for (const auto& [precision, numbers] : precisions) {
       const workloads::Frozen frozen = workloads::gpt(target(precision), size);
