@@ -68,6 +68,7 @@ constexpr Stage stages[] = {
     {"join_slices", StageKind::pass, on_graph<join_slices>, joins_kernels},
     {"fuse_cross_entropy", StageKind::pass, on_graph<fuse_cross_entropy>, joins_kernels},
     {"fuse_sgd", StageKind::pass, on_graph<fuse_sgd>, joins_kernels | has_no_code},
+    {"split_reductions", StageKind::pass, on_graph<split_reductions>, joins_kernels},
     {"fuse_pointwise", StageKind::pass, on_graph<fuse_pointwise>, joins_kernels},
     {"group_updates", StageKind::pass, on_graph<group_updates>, joins_kernels | has_no_code},
     {"fuse_matmul", StageKind::pass, on_graph<fuse_matmul>, joins_kernels | has_no_code},

@@ -9,7 +9,6 @@ namespace espalier {
 
 namespace {
 
-constexpr int64_t longest_row = 8192;  // elements; a tile must hold a whole row
 constexpr size_t most_members = 64;
 constexpr size_t most_inputs = 32;
 // For single elements on a GPU: one kernel computes all of them, and its arguments must fit into 4 KiB.

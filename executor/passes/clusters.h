@@ -6,6 +6,8 @@
 
 namespace espalier {
 
+constexpr int64_t longest_row = 8192;  ///< elements: a tile must hold a whole row
+
 struct Cluster {
   std::vector<uint32_t> members;  ///< in the order of the graph
   int64_t elements = 0;           ///< of the domain

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <queue>
+#include <set>
 #include <tuple>
 
 #include "espalier/core/cpu/cast_row.h"
@@ -10,6 +11,7 @@
 #include "espalier/executor/graph/adjacency.h"
 #include "espalier/executor/graph/rewriter.h"
 #include "espalier/executor/passes/clusters.h"
+#include "espalier/executor/passes/duplicates.h"
 #include "espalier/executor/passes/passes.h"
 #include "espalier/ops/elementwise/cast.h"
 
@@ -21,11 +23,16 @@ namespace {
 class Fuser {
  public:
   Fuser(Graph& graph, const Clustering& clustering)
-      : graph_(graph), clustering_(clustering), rewriter_(graph) {}
+      : graph_(graph),
+        clustering_(clustering),
+        copies_(find_duplicates(graph, clustering)),
+        rewriter_(graph) {}
 
   bool run() {
-    for (const Cluster& cluster : clustering_.clusters())
-      fused_.push_back(cluster.members.size() > 1 || follows_an_anchor(cluster));
+    for (size_t c = 0; c < copies_.size(); ++c) {
+      const Cluster& cluster = clustering_.clusters()[c];
+      fused_.push_back(cluster.members.size() > 1 || !copies_[c].empty() || follows_an_anchor(cluster));
+    }
     if (std::find(fused_.begin(), fused_.end(), true) == fused_.end()) return false;
     find_needed();
     order();
@@ -49,14 +56,31 @@ class Fuser {
     });
   }
 
-  /// The source of an operand below its views if that is in the node's cluster, else the operand itself.
-  ValueRef operand_of(uint32_t node, size_t input) const {
+  /// The members of a cluster and the copies in its kernel, in the order of the graph.
+  std::vector<uint32_t> computed_by(uint32_t cluster) const {
+    std::vector<uint32_t> nodes;
+    std::ranges::merge(clustering_.clusters()[cluster].members, copies_[cluster], std::back_inserter(nodes));
+    return nodes;
+  }
+  /// What a node reads where the kernel of a cluster computes it: the source of an operand below its views if
+  /// the kernel computes that, else the operand itself.
+  ValueRef operand_of(uint32_t cluster, uint32_t node, size_t input) const {
     const ValueRef ref = graph_.nodes[node].inputs[input];
     const ValueRef source = clustering_.views().value_of(ref);
-    return clustering_.cluster_of(source.node) == clustering_.cluster_of(node) ? source : ref;
+    return clustering_.cluster_of(source.node) == cluster ? source : ref;
+  }
+  bool computes(uint32_t cluster, uint32_t node) const {
+    return clustering_.cluster_of(node) == cluster || std::ranges::binary_search(copies_[cluster], node);
+  }
+  /// Calls `f(operand)` for what a node reads where the kernel of a cluster computes it, but for constants.
+  template <class F>
+  void each_operand(uint32_t cluster, uint32_t node, F&& f) const {
+    for (size_t k = 0; k < graph_.nodes[node].inputs.size(); ++k)
+      if (graph_.nodes[node].op->reads_elements(k) && !filled(node, k)) f(operand_of(cluster, node, k));
   }
 
-  /// Finds the values that kernels must write: those read by results, other nodes and other clusters.
+  /// Finds what results and effects depend on: the values that kernels must write, and the nodes that each
+  /// has to compute for them.
   void find_needed() {
     first_output_.reserve(graph_.nodes.size() + 1);
     uint32_t outputs = 0;
@@ -66,28 +90,50 @@ class Fuser {
     }
     first_output_.push_back(outputs);
     needed_.assign(outputs, false);
-    std::vector<ValueRef> todo(graph_.results);
-    const auto read = [&](uint32_t i) {
-      for (size_t k = 0; k < graph_.nodes[i].inputs.size(); ++k) {
-        if (!is_fused(i)) {
-          todo.push_back(graph_.nodes[i].inputs[k]);
-          continue;
-        }
-        if (!graph_.nodes[i].op->reads_elements(k) || filled(i, k)) continue;
-        const ValueRef operand = operand_of(i, k);
-        if (clustering_.cluster_of(operand.node) != clustering_.cluster_of(i)) todo.push_back(operand);
-      }
+    live_.assign(graph_.nodes.size(), false);
+    std::vector<ValueRef> values(graph_.results);
+    const auto read_inputs = [&](uint32_t i) {
+      if (live_[i]) return;
+      live_[i] = true;
+      values.insert(values.end(), graph_.nodes[i].inputs.begin(), graph_.nodes[i].inputs.end());
     };
     for (uint32_t i = 0; i < graph_.nodes.size(); ++i)
-      if (is_fused(i) || !graph_.nodes[i].op->is_view()) read(i);
-    while (!todo.empty()) {
-      const ValueRef v = todo.back();
-      todo.pop_back();
+      if (has_effect(i)) read_inputs(i);
+    std::vector<std::pair<uint32_t, uint32_t>> computed;  // clusters, and nodes that their kernels compute
+    while (!values.empty()) {
+      const ValueRef v = values.back();
+      values.pop_back();
       const uint32_t at = first_output_[v.node] + v.output;
       if (needed_[at]) continue;
       needed_[at] = true;
-      if (!is_fused(v.node) && graph_.nodes[v.node].op->is_view()) read(v.node);
+      if (!is_fused(v.node)) {
+        read_inputs(v.node);
+        continue;
+      }
+      computed.emplace_back(clustering_.cluster_of(v.node), v.node);
+      while (!computed.empty()) {
+        const auto [cluster, node] = computed.back();
+        computed.pop_back();
+        if (is_live(cluster, node)) continue;
+        if (clustering_.cluster_of(node) == cluster)
+          live_[node] = true;
+        else
+          live_copies_.emplace(cluster, node);
+        each_operand(cluster, node, [&](ValueRef operand) {
+          if (computes(cluster, operand.node))
+            computed.emplace_back(cluster, operand.node);
+          else
+            values.push_back(operand);
+        });
+      }
     }
+  }
+  bool has_effect(uint32_t i) const {
+    const Effect effect = graph_.nodes[i].op->effect();
+    return effect == Effect::writes_leaf || effect == Effect::communicates;
+  }
+  bool is_live(uint32_t cluster, uint32_t node) const {
+    return clustering_.cluster_of(node) == cluster ? live_[node] : live_copies_.contains({cluster, node});
   }
   bool is_needed(uint32_t i) const {
     for (uint32_t at = first_output_[i]; at < first_output_[i + 1]; ++at)
@@ -113,14 +159,24 @@ class Fuser {
     std::vector<uint32_t> waits(n, 0);
     for (uint32_t i = 0; i < n; ++i)
       unit[i] = is_fused(i) ? clustering_.clusters()[clustering_.cluster_of(i)].members.back() : i;
+    const auto add_edge = [&](uint32_t from, uint32_t to) {
+      if (from == to) return;
+      edges.push_back({from, to});
+      ++waits[to];
+    };
     for (uint32_t i = 0; i < n; ++i)
-      for (size_t k = 0; k < graph_.nodes[i].inputs.size(); ++k) {
-        if (is_fused(i) && (!graph_.nodes[i].op->reads_elements(k) || filled(i, k))) continue;
-        const ValueRef from = is_fused(i) ? operand_of(i, k) : graph_.nodes[i].inputs[k];
-        if (unit[from.node] == unit[i]) continue;
-        edges.push_back({unit[from.node], unit[i]});
-        ++waits[unit[i]];
+      if (!is_fused(i) && live_[i])
+        for (const ValueRef& input : graph_.nodes[i].inputs) add_edge(unit[input.node], i);
+    for (uint32_t c = 0; c < fused_.size(); ++c) {
+      if (!fused_[c]) continue;
+      for (const uint32_t i : computed_by(c)) {
+        if (!is_live(c, i)) continue;
+        each_operand(c, i, [&](ValueRef operand) {
+          if (!computes(c, operand.node))
+            add_edge(unit[operand.node], unit[clustering_.clusters()[c].members[0]]);
+        });
       }
+    }
     const Adjacency users(n, edges);
     std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready;
     std::vector<uint32_t> assignments;
@@ -142,28 +198,32 @@ class Fuser {
   }
 
   void emit(uint32_t u) {
-    if (is_fused(u)) return fuse(clustering_.clusters()[clustering_.cluster_of(u)]);
-    if (graph_.nodes[u].op->is_view() && !is_needed(u))
+    if (is_fused(u)) return fuse(clustering_.cluster_of(u));
+    if (!live_[u])
       rewriter_.remove(u);
     else
       rewriter_.move_last(u);
   }
 
-  void fuse(const Cluster& cluster) {
+  void fuse(uint32_t number) {
+    const Cluster& cluster = clustering_.clusters()[number];
+    for (const uint32_t i : cluster.members) rewriter_.remove(i);
+    if (std::ranges::none_of(cluster.members, [&](uint32_t i) { return is_needed(i); })) return;
     Program program;
     program.elements = cluster.elements;
     program.row = cluster.row;
     GraphNode node;
     node.tag = Tag::forward;
     Positions position;
-    for (const uint32_t i : cluster.members) {
-      position.instructions[i] = append(instruction(i, program, node, position), program, node, position);
+    for (const uint32_t i : computed_by(number)) {
+      if (!is_live(number, i)) continue;
+      position.instructions[i] =
+          append(instruction(number, i, program, node, position), program, node, position);
       node.tag = std::max(node.tag, graph_.nodes[i].tag);
     }
     node.where = graph_.nodes[cluster.members.back()].where;
     std::vector<uint32_t> results;
     for (const uint32_t i : cluster.members) {
-      rewriter_.remove(i);
       if (!is_needed(i)) continue;
       results.push_back(i);
       program.outputs.push_back(position.instructions[i]);
@@ -245,7 +305,8 @@ class Fuser {
     return {Argument::From::constant, static_cast<uint32_t>(at - known.begin()), Extent::uniform};
   }
 
-  Instruction instruction(uint32_t i, Program& program, GraphNode& node, Positions& position) {
+  Instruction instruction(uint32_t cluster, uint32_t i, Program& program, GraphNode& node,
+                          Positions& position) {
     const GraphNode& n = graph_.nodes[i];
     InputSpecs specs, computed;
     for (const ValueRef& input : n.inputs) specs.push_back(&graph_.spec(input));
@@ -271,8 +332,8 @@ class Fuser {
         result.arguments.push_back(constant(*fill, specs[k]->dtype, read, program));
         continue;
       }
-      const ValueRef operand = operand_of(i, k);
-      if (clustering_.cluster_of(operand.node) == clustering_.cluster_of(i)) {
+      const ValueRef operand = operand_of(cluster, i, k);
+      if (computes(cluster, operand.node)) {
         result.arguments.push_back({Argument::From::value, position.instructions.at(operand.node),
                                     clustering_.extent(operand.node)});
         continue;
@@ -287,9 +348,12 @@ class Fuser {
 
   Graph& graph_;
   const Clustering& clustering_;
-  std::vector<bool> fused_;             // for each cluster
-  std::vector<uint32_t> first_output_;  // by node: its first output, and one for the end
-  std::vector<bool> needed_;            // by output
+  const Duplicates copies_;
+  std::vector<bool> fused_;                              // for each cluster
+  std::vector<uint32_t> first_output_;                   // by node: its first output, and one for the end
+  std::vector<bool> needed_;                             // by output
+  std::vector<bool> live_;                               // by node: computed in its own kernel
+  std::set<std::pair<uint32_t, uint32_t>> live_copies_;  // clusters and copies
   GraphRewriter rewriter_;
 };
 

@@ -30,7 +30,11 @@ bool channels_last(Graph& graph, const CompileOptions& options = {});
 /// Fuses softmax cross-entropy by labels into one kernel and its gradient into another; neither stores
 /// probabilities.
 bool fuse_cross_entropy(Graph& graph, const CompileOptions& options = {});
-/// Fuses pointwise ops over one domain of elements, and folds of it, into one kernel.
+/// On a GPU, divides sums over axes on both sides of others into two, of which fused kernels take in the
+/// first.
+bool split_reductions(Graph& graph, const CompileOptions& options = {});
+/// Fuses pointwise ops over one domain of elements, and folds of it, into one kernel. On a GPU a kernel
+/// computes again what is cheaper than reading it (duplicates.h).
 bool fuse_pointwise(Graph& graph, const CompileOptions& options = {});
 /// Fuses plain gradient descent into matrix products: p - rate * a * b becomes one product. On a CPU.
 bool fuse_sgd(Graph& graph, const CompileOptions& options = {});
