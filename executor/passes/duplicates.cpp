@@ -108,8 +108,8 @@ class Duplicator {
       if (source == n.inputs[k] && before.known && (before.duplicated || !is_stored(source))) {
         from.insert(before.from.begin(), before.from.end());
         origin.work += before.work;
-      } else if (is_stored(source)) {
-        from.insert(source);
+      } else if (is_stored(source) && !graph_.nodes[source.node].op->traits().anchors_epilogue) {
+        from.insert(source);  // a product takes in the only kernel that reads it
       } else {
         return;
       }
