@@ -112,7 +112,7 @@ class Fuser {
       }
       computed.emplace_back(clustering_.cluster_of(v.node), v.node);
       while (!computed.empty()) {
-        const auto [cluster, node] = computed.back();
+        const uint32_t cluster = computed.back().first, node = computed.back().second;
         computed.pop_back();
         if (is_live(cluster, node)) continue;
         if (clustering_.cluster_of(node) == cluster)

@@ -45,9 +45,8 @@ struct GptBlock {
       return esp::matmul(esp::softmax(scores), heads(2));
     };
     const esp::Variable mixed =
-        size.attention_op
-            ? esp::scaled_dot_product_attention(heads(0), heads(1), heads(2), {.causal = true})
-            : by_products();
+        size.attention_op ? esp::scaled_dot_product_attention(heads(0), heads(1), heads(2), {.causal = true})
+                          : by_products();
     return out(esp::reshape(esp::transpose(mixed, {0, 2, 1, 3}), {-1, size.tokens, size.width}));
   }
 
