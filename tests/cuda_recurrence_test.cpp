@@ -179,7 +179,25 @@ BOOST_AUTO_TEST_CASE(plans) {
     BOOST_TEST(difference(got[i], singly[i]) == 0);
     BOOST_TEST(relative_difference(mixed[i], expected[i]) < 2e-2);
   }
+}
 
+/// Recurrences stay in float32 there; only their products are those of TF32.
+BOOST_AUTO_TEST_CASE(plans_of_16_bits_multiply_in_tf32) {
+  const Case c{{.cell = RecurrentCell::gru}, {5, 20, 32}, false};
+  const std::vector<Tensor> operands = c.operands();
+  const auto run = [&](esp::Precision precision) {
+    const esp::RecurrenceInputs in{Variable(operands[0]), Variable(operands[1]), Variable(operands[2])};
+    return esp::recurrence(in, c.form)
+        .h.get_executor({.mode = esp::Mode::inference, .devices = {esp::gpu()}, .precision = precision})
+        .run({});
+  };
+  const Tensor tf32 = run(esp::Precision::tf32);
+  BOOST_TEST(difference(tf32, run(esp::Precision::float32)) > 0);
+  for (const esp::Precision precision : {esp::Precision::bfloat16, esp::Precision::float16})
+    BOOST_TEST(difference(tf32, run(precision)) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(plans_of_packed_rows) {
   const Case packed{{.cell = RecurrentCell::gru, .batch_sizes = {20, 18, 18, 3, 1}}, {5, 20, 16}, false};
   const std::vector<Tensor> operands = packed.operands();
   const esp::RecurrenceInputs in{Variable(operands[0]), Variable(operands[1]), Variable(operands[2])};

@@ -94,18 +94,12 @@ ConvolutionForm convolution_form(Function& f) {
   return form;
 }
 
-void zero_result(Function& f, const std::string& to) {
-  f.loop("k", f.output_shape().elements());
-  f.line(fmt::format("{}[k] = 0;", to));
-  f.close();
-}
-
 }  // namespace
 
 void write_convolution(Function& f) {
   ConvolutionText text(f, convolution_form(f).sizes(f.input_shape(0), f.input_shape(1), f.output_shape()));
   const Names names{f.dense(0), f.dense(1), f.out()};
-  zero_result(f, names.y);
+  f.fill_with_zeros(names.y, f.output_shape().elements());
   text.each_kernel(true);
   f.line(fmt::format("const float w = {};", text.kernel(names.kernels)));
   text.range();
@@ -120,7 +114,7 @@ void write_convolution(Function& f) {
 void write_convolution_transpose(Function& f) {
   ConvolutionText text(f, convolution_form(f).sizes(f.output_shape(), f.input_shape(1), f.input_shape(0)));
   const Names names{f.out(), f.dense(1), f.dense(0)};
-  zero_result(f, names.x);
+  f.fill_with_zeros(names.x, f.output_shape().elements());
   text.each_kernel(true);
   f.line(fmt::format("const float w = {};", text.kernel(names.kernels)));
   text.range();

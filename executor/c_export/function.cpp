@@ -155,6 +155,12 @@ void Function::loop(std::string_view index, int64_t count) {
   open(fmt::format("for (long {0} = 0; {0} < {1}; ++{0})", index, count));
 }
 
+void Function::fill_with_zeros(std::string_view array, int64_t elements) {
+  loop("i", elements);
+  line(fmt::format("{}[i] = 0;", array));
+  close();
+}
+
 void Function::loops(const Axes& axes, std::string_view prefix, size_t count) {
   for (size_t i = 0; i < count; ++i) loop(fmt::format("{}{}", prefix, i), axes.sizes[i]);
 }

@@ -81,6 +81,8 @@ class Function {
   void close(size_t blocks = 1);
   /// for (long `index` = 0; …)
   void loop(std::string_view index, int64_t count);
+  /// Sets the elements of an array to 0.
+  void fill_with_zeros(std::string_view array, int64_t elements);
   /// Opens a loop for each axis, with indices of that prefix and a number.
   void loops(const Axes& axes, std::string_view prefix, size_t count);
   /// The body returns 1 if that condition holds: an index is outside.

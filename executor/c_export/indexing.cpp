@@ -8,12 +8,6 @@ namespace espalier::c_export {
 
 namespace {
 
-void fill_with_zeros(Function& f, const std::string& y, int64_t elements) {
-  f.loop("i", elements);
-  f.line(fmt::format("{}[i] = 0;", y));
-  f.close();
-}
-
 /// The axis along which gather and its transpose choose; look_up has the first.
 size_t axis_of(const Function& f, const Shape& shape) {
   if (is_op(f.op(), "look_up")) return 0;
@@ -40,7 +34,7 @@ void write_scatter_add(Function& f) {
   const AxisBlocks b(f.output_shape(), axis_of(f, f.output_shape()));
   const int64_t count = f.input_shape(1).elements();
   const std::string x = f.dense(0), indices = f.dense(1), y = f.out();
-  fill_with_zeros(f, y, f.output_shape().elements());
+  f.fill_with_zeros(y, f.output_shape().elements());
   f.loop("k", count);
   write_index(f, "at", fmt::format("{}[k]", indices), b.size, true);
   f.loop("o", b.outer);
@@ -62,7 +56,7 @@ void write_pick(Function& f) {
 void write_put(Function& f) {
   const int64_t n = f.output_shape()[-1];
   const std::string x = f.dense(0), indices = f.dense(1), y = f.out();
-  fill_with_zeros(f, y, f.output_shape().elements());
+  f.fill_with_zeros(y, f.output_shape().elements());
   f.loop("r", f.input_shape(1).elements());
   write_index(f, "at", fmt::format("{}[r]", indices), n, false);
   f.line(fmt::format("{}[r * {} + at] = {}[r];", y, n, x));
@@ -72,7 +66,7 @@ void write_put(Function& f) {
 void write_one_hot(Function& f) {
   const auto n = attribute<int64_t>(f.op(), "classes");
   const std::string indices = f.dense(0), y = f.out();
-  fill_with_zeros(f, y, f.output_shape().elements());
+  f.fill_with_zeros(y, f.output_shape().elements());
   f.loop("r", f.input_shape(0).elements());
   write_index(f, "at", fmt::format("{}[r]", indices), n, false);
   f.line(fmt::format("{}[r * {} + at] = 1;", y, n));
@@ -122,7 +116,7 @@ void write_add_along_axis(Function& f) {
   const AxisBlocks b(f.output_shape(), axis);
   const int64_t count = f.input_shape(0).dims()[axis];
   const std::string x = f.dense(0), y = f.out();
-  fill_with_zeros(f, y, f.output_shape().elements());
+  f.fill_with_zeros(y, f.output_shape().elements());
   each_along(f, b, f.input_shape(0), axis);
   f.line(fmt::format("{}[(o * {} + at) * {} + i] += {}[(o * {} + c) * {} + i];", y, b.size, b.inner, x, count,
                      b.inner));

@@ -102,9 +102,7 @@ void write_pool_spread(Function& f) {
   const PoolForm form = pool_form(f);
   const PoolAxes axes = form.windows(f.output_shape(), f.op().name());
   const std::string g = f.dense(0), y = f.out();
-  f.loop("k", f.output_shape().elements());
-  f.line(fmt::format("{}[k] = 0;", y));
-  f.close();
+  f.fill_with_zeros(y, f.output_shape().elements());
   each_window(f, axes, pooled_planes(f.output_shape(), form));
   each_element(f, axes);
   f.line(fmt::format("{}[p * {} + at] += {}[window];", y, axes.elements(), g));
@@ -125,9 +123,7 @@ void write_pool_add_like(Function& f) {
   const PoolForm form = pool_form(f);
   const PoolAxes axes = form.windows(f.output_shape(), f.op().name());
   const std::string g = f.dense(0), places = f.dense(1), y = f.out();
-  f.loop("k", f.output_shape().elements());
-  f.line(fmt::format("{}[k] = 0;", y));
-  f.close();
+  f.fill_with_zeros(y, f.output_shape().elements());
   each_window(f, axes, pooled_planes(f.output_shape(), form));
   write_index(f, "at", fmt::format("{}[window]", places), axes.elements(), true);
   f.line(fmt::format("{}[p * {} + at] += {}[window];", y, axes.elements(), g));

@@ -93,6 +93,13 @@ class Duplicator {
     });
   }
 
+  /// Whether a kernel that computes node i for another one computes this operand, too, instead of reading it.
+  bool comes_along(uint32_t i, ValueRef operand) const {
+    const Origin& origin = origins_[operand.node];
+    return is_large(i, operand) && clustering_.views().value_of(operand) == operand && origin.known &&
+           (origin.duplicated || !is_stored(operand));
+  }
+
   void find_origin(uint32_t i) {
     const GraphNode& n = graph_.nodes[i];
     Origin& origin = origins_[i];
@@ -104,8 +111,8 @@ class Duplicator {
     for (uint32_t k = 0; k < n.inputs.size(); ++k) {
       if (!n.op->reads_elements(k) || !is_large(i, n.inputs[k]) || fill_of(graph_, n.inputs[k])) continue;
       const ValueRef source = clustering_.views().value_of(n.inputs[k]);
-      const Origin& before = origins_[source.node];
-      if (source == n.inputs[k] && before.known && (before.duplicated || !is_stored(source))) {
+      if (comes_along(i, n.inputs[k])) {
+        const Origin& before = origins_[source.node];
         from.insert(before.from.begin(), before.from.end());
         origin.work += before.work;
       } else if (is_stored(source) && !graph_.nodes[source.node].op->traits().anchors_epilogue) {
@@ -168,15 +175,11 @@ class Duplicator {
     return kernels;
   }
 
-  /// Adds a node to copies, with the cheap work that it is made of, as in find_origin.
+  /// Adds a node to copies, with the cheap work that it is made of.
   void add(uint32_t i, std::set<uint32_t>& copies) const {
     if (!copies.insert(i).second) return;
-    for (const ValueRef& input : graph_.nodes[i].inputs) {
-      const Origin& before = origins_[input.node];
-      if (is_large(i, input) && clustering_.views().value_of(input) == input && before.known &&
-          (before.duplicated || !is_stored(input)))
-        add(input.node, copies);
-    }
+    for (const ValueRef& input : graph_.nodes[i].inputs)
+      if (comes_along(i, input)) add(input.node, copies);
   }
 
   const Graph& graph_;

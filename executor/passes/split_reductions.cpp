@@ -13,11 +13,11 @@ namespace espalier {
 namespace {
 
 constexpr int64_t shortest_row = 32;  // elements
-constexpr int64_t least_elements =
-    1 << 14;  // of an operand: for less, another kernel costs more than it saves
+/// Of an operand; for less, another kernel costs more than it saves.
+constexpr int64_t least_elements = 1 << 14;
 
-/// The last axes, if all of them are folded and others, too, with kept ones between; as few as fit into a
-/// row.
+/// The last axes that are folded, as many as fit into a row; none if no others are folded, if no axis is
+/// kept, or if a row would be short.
 std::vector<int64_t> axes_of_rows(const Shape& shape, const Dims& folded) {
   std::vector<int64_t> axes;
   int64_t row = 1;

@@ -143,25 +143,37 @@ __device__ void windows_around(const typename Axes<I>::Axis& axis, I element, I&
   if (end > axis.count) end = axis.count;
 }
 
+/// An element without the channels that come last, by its number: its plane, where it is there, and the
+/// windows around it.
+template <class I>
+struct ElementOfPlane {
+  I plane, place, at[3], first[3], end[3];
+
+  __device__ ElementOfPlane(I number, const Axes<I>& axes) {
+    const I rows = number / axes.at[2].size, slices = rows / axes.at[1].size;
+    plane = slices / axes.at[0].size;
+    place = number - plane * axes.elements();
+    at[0] = slices - plane * axes.at[0].size;
+    at[1] = rows - slices * axes.at[1].size;
+    at[2] = number - rows * axes.at[2].size;
+    for (int a = 0; a < 3; ++a) windows_around<I>(axes.at[a], at[a], first[a], end[a]);
+  }
+};
+
 /// Calls `f(window, place)` for the windows that have element i, in their order: where their values lie, and
 /// the place of the element in its plane.
 template <class I, class F>
 __device__ void each_window_with(I i, const Axes<I>& axes, F&& f) {
-  const I element = axes.width == 1 ? i : i / axes.width, rows = element / axes.at[2].size,
-          slices = rows / axes.at[1].size, plane = slices / axes.at[0].size;
-  const I at[3] = {slices - plane * axes.at[0].size, rows - slices * axes.at[1].size,
-                   element - rows * axes.at[2].size};
-  I first[3], end[3];
-  for (int a = 0; a < 3; ++a) windows_around<I>(axes.at[a], at[a], first[a], end[a]);
-  const I windows = plane * axes.windows() * axes.width + i - element * axes.width;
-  const I place = element - plane * axes.elements();
-  for (I x = first[0]; x < end[0]; ++x) {
-    if (!axes.at[0].has(x, at[0])) continue;
-    for (I y = first[1]; y < end[1]; ++y) {
-      if (!axes.at[1].has(y, at[1])) continue;
-      for (I z = first[2]; z < end[2]; ++z)
-        if (axes.at[2].has(z, at[2]))
-          f(windows + ((x * axes.at[1].count + y) * axes.at[2].count + z) * axes.width, place);
+  const I number = axes.width == 1 ? i : i / axes.width;
+  const ElementOfPlane<I> e(number, axes);
+  const I windows = e.plane * axes.windows() * axes.width + i - number * axes.width;
+  for (I x = e.first[0]; x < e.end[0]; ++x) {
+    if (!axes.at[0].has(x, e.at[0])) continue;
+    for (I y = e.first[1]; y < e.end[1]; ++y) {
+      if (!axes.at[1].has(y, e.at[1])) continue;
+      for (I z = e.first[2]; z < e.end[2]; ++z)
+        if (axes.at[2].has(z, e.at[2]))
+          f(windows + ((x * axes.at[1].count + y) * axes.at[2].count + z) * axes.width, e.place);
     }
   }
 }
@@ -226,22 +238,17 @@ __global__ void __launch_bounds__(threads_in_block)
   using C = Computed<T>;
   const I elements = axes.elements();
   for (int64_t i = grid_thread(); i < n / V; i += grid_threads()) {
-    const I element = static_cast<I>(i * V), rows = element / axes.at[2].size,
-            slices = rows / axes.at[1].size, plane = slices / axes.at[0].size;
-    const I at[3] = {slices - plane * axes.at[0].size, rows - slices * axes.at[1].size,
-                     element - rows * axes.at[2].size};
-    I first[3], end[3], unused;
-    for (int a = 0; a < 3; ++a) windows_around<I>(axes.at[a], at[a], first[a], end[a]);
-    if (V > 1) windows_around<I>(axes.at[2], at[2] + V - 1, unused, end[2]);
-    const I place = element - plane * elements;
+    const ElementOfPlane<I> e(static_cast<I>(i * V), axes);
+    I end = e.end[2], unused;  // of the windows around the last of the elements
+    if (V > 1) windows_around<I>(axes.at[2], e.at[2] + V - 1, unused, end);
     C sums[V];
 #pragma unroll
     for (int v = 0; v < V; ++v) sums[v] = C(0);
-    for (I x = first[0]; x < end[0]; ++x)
-      for (I y = first[1]; y < end[1]; ++y) {
-        const I row = ((plane * axes.at[0].count + x) * axes.at[1].count + y) * axes.at[2].count;
-        for (I z = first[2]; z < end[2]; ++z) {
-          const int64_t from = places.at(int64_t{row} + z, elements, true) - place;
+    for (I x = e.first[0]; x < e.end[0]; ++x)
+      for (I y = e.first[1]; y < e.end[1]; ++y) {
+        const I row = ((e.plane * axes.at[0].count + x) * axes.at[1].count + y) * axes.at[2].count;
+        for (I z = e.first[2]; z < end; ++z) {
+          const int64_t from = places.at(int64_t{row} + z, elements, true) - e.place;
           if (from < 0 || from >= V) continue;
           const C value = static_cast<C>(in[row + z]);
 #pragma unroll
@@ -281,64 +288,58 @@ __global__ void __launch_bounds__(threads_in_block)
   }
 }
 
-/// Calls `f(axes)` with axes of 32 bits if these can count the elements of both tensors and what a window
-/// reaches.
-template <class F>
-void with_axes(const PoolAxes& axes, int64_t width, int64_t elements, int64_t windows, F&& f) {
-  int64_t most = std::max(elements, windows);
-  for (const PoolAxis& a : axes.at)
-    most = std::max({most, a.size + 2 * a.before + a.kernel * a.dilation + a.stride,
-                     a.count * a.stride + a.kernel * a.dilation});
-  if (most < int64_t{1} << 30)
-    f(on_device<int32_t>(axes, width));
-  else
-    f(on_device<int64_t>(axes, width));
-}
-
 /// The channels of x that come last, or 1.
 int64_t width_of(const PoolForm& form, const Shape& x) { return form.channels_last ? x[-1] : 1; }
 
-Bound bind_pool_argmax(const Op& op, const KernelCall& call) {
-  const Tensor& x = *call.inputs[0];
-  Tensor& out = *call.outputs[0];
-  const int64_t n = out.elements();
+/// What `make(axes)` binds for windows over a tensor of shape `pooled`; of no elements, nothing. The axes
+/// have 32 bits if these can count the elements of input 0, of the result, and of what a window reaches.
+template <class F>
+Bound bind_windows(const Op& op, const KernelCall& call, const Shape& pooled, F&& make) {
+  const int64_t n = call.outputs[0]->elements();
   if (n == 0) return bound([](RandomStream) {});
   const PoolForm form = PoolForm::of(op);
-  Bound result;
-  with_axes(form.windows(x.shape(), op.name()), width_of(form, x.shape()), x.elements(), n,
-            [&]<class I>(const Axes<I>& axes) {
-              visit_elements(x.dtype(), [&]<class T>(TypeTag<T>) {
-                if constexpr (!std::is_same_v<T, bool>)
-                  result = bound([=, from = ContiguousInput(x), to = &out](RandomStream) mutable {
-                    from.refresh();
-                    launch(pool_argmax_of<T, I>, grid_for(n), static_cast<const T*>(from.address()),
-                           static_cast<int64_t*>(to->address()), axes, n);
-                  });
-              });
-            });
-  return result;
+  const PoolAxes axes = form.windows(pooled, op.name());
+  const int64_t width = width_of(form, pooled);
+  int64_t most = std::max(call.inputs[0]->elements(), n);
+  for (const PoolAxis& a : axes.at)
+    most = std::max({most, a.size + 2 * a.before + a.kernel * a.dilation + a.stride,
+                     a.count * a.stride + a.kernel * a.dilation});
+  return most < int64_t{1} << 30 ? make(on_device<int32_t>(axes, width))
+                                 : make(on_device<int64_t>(axes, width));
+}
+
+Bound bind_pool_argmax(const Op& op, const KernelCall& call) {
+  const Tensor& x = *call.inputs[0];
+  return bind_windows(op, call, x.shape(), [&]<class I>(const Axes<I>& axes) {
+    Bound result;
+    visit_elements(x.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (!std::is_same_v<T, bool>)
+        result = bound([=, from = ContiguousInput(x), to = call.outputs[0]](RandomStream) mutable {
+          from.refresh();
+          launch(pool_argmax_of<T, I>, grid_for(to->elements()), static_cast<const T*>(from.address()),
+                 static_cast<int64_t*>(to->address()), axes, to->elements());
+        });
+    });
+    return result;
+  });
 }
 
 /// `spread`: pool_spread instead of pool_sum.
 Bound bind_pool_sums(const Op& op, const KernelCall& call, bool spread) {
   const Tensor& x = *call.inputs[0];
-  Tensor& out = *call.outputs[0];
-  const int64_t n = out.elements();
-  if (n == 0) return bound([](RandomStream) {});
-  const PoolForm form = PoolForm::of(op);
-  Bound result;
-  with_axes(form.windows(spread ? out.shape() : x.shape(), op.name()), width_of(form, x.shape()),
-            x.elements(), n, [&]<class I>(const Axes<I>& axes) {
-              visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
-                if constexpr (is_real_element<T>)
-                  result = bound([=, from = ContiguousInput(x), to = &out](RandomStream) mutable {
-                    from.refresh();
-                    launch(spread ? pool_spread_of<T, I> : pool_sum_of<T, I>, grid_for(n),
-                           static_cast<const T*>(from.address()), static_cast<T*>(to->address()), axes, n);
-                  });
-              });
-            });
-  return result;
+  const Shape& pooled = spread ? call.outputs[0]->shape() : x.shape();
+  return bind_windows(op, call, pooled, [&]<class I>(const Axes<I>& axes) {
+    Bound result;
+    visit_elements(x.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (is_real_element<T>)
+        result = bound([=, from = ContiguousInput(x), to = call.outputs[0]](RandomStream) mutable {
+          from.refresh();
+          launch(spread ? pool_spread_of<T, I> : pool_sum_of<T, I>, grid_for(to->elements()),
+                 static_cast<const T*>(from.address()), static_cast<T*>(to->address()), axes, to->elements());
+        });
+    });
+    return result;
+  });
 }
 Bound bind_pool_sum(const Op& op, const KernelCall& call) { return bind_pool_sums(op, call, false); }
 Bound bind_pool_spread(const Op& op, const KernelCall& call) { return bind_pool_sums(op, call, true); }
@@ -362,54 +363,44 @@ class Places {
 
 Bound bind_pool_take(const Op& op, const KernelCall& call) {
   const Tensor& x = *call.inputs[0];
-  Tensor& out = *call.outputs[0];
-  const int64_t n = out.elements();
-  if (n == 0) return bound([](RandomStream) {});
-  const PoolForm form = PoolForm::of(op);
-  Bound result;
-  with_axes(form.windows(x.shape(), op.name()), width_of(form, x.shape()), x.elements(), n,
-            [&]<class I>(const Axes<I>& axes) {
-              visit_words(static_cast<int64_t>(size_of(out.dtype())), [&]<class W>(TypeTag<W>) {
-                if constexpr (sizeof(W) <= 8)
-                  result = bound([=, from = ContiguousInput(x), places = Places(op, call),
-                                  to = &out](RandomStream) mutable {
-                    from.refresh();
-                    launch(pool_take_of<W, I>, grid_for(n), static_cast<const W*>(from.address()),
-                           places.refresh(), static_cast<W*>(to->address()), axes, n);
-                  });
-              });
-            });
-  return result;
+  return bind_windows(op, call, x.shape(), [&]<class I>(const Axes<I>& axes) {
+    Bound result;
+    visit_words(static_cast<int64_t>(size_of(x.dtype())), [&]<class W>(TypeTag<W>) {
+      if constexpr (sizeof(W) <= 8)
+        result = bound([=, from = ContiguousInput(x), places = Places(op, call),
+                        to = call.outputs[0]](RandomStream) mutable {
+          from.refresh();
+          launch(pool_take_of<W, I>, grid_for(to->elements()), static_cast<const W*>(from.address()),
+                 places.refresh(), static_cast<W*>(to->address()), axes, to->elements());
+        });
+    });
+    return result;
+  });
 }
 
 Bound bind_pool_add_like(const Op& op, const KernelCall& call) {
   const Tensor& g = *call.inputs[0];
-  Tensor& out = *call.outputs[0];
-  const int64_t n = out.elements();
-  if (n == 0) return bound([](RandomStream) {});
-  const PoolForm form = PoolForm::of(op);
-  const int64_t width = width_of(form, out.shape());
-  Bound result;
-  with_axes(form.windows(out.shape(), op.name()), width, n, g.elements(), [&]<class I>(const Axes<I>& axes) {
-    visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
+  return bind_windows(op, call, call.outputs[0]->shape(), [&]<class I>(const Axes<I>& axes) {
+    Bound result;
+    visit_elements(g.dtype(), [&]<class T>(TypeTag<T>) {
       if constexpr (!std::is_same_v<T, bool>)
-        result =
-            bound([=, from = ContiguousInput(g), places = Places(op, call), to = &out](RandomStream) mutable {
-              from.refresh();
-              const T* in = static_cast<const T*>(from.address());
-              T* sums = static_cast<T*>(to->address());
-              constexpr int many = vector_width<T>;
-              const int64_t beside = width > 1 ? width : axes.at[2].size;
-              const bool vectors = in_vectors<T>(in, beside) && in_vectors<T>(sums, beside);
-              const auto kernel = width == 1
-                                      ? (vectors ? pool_add_to_rows<many, T, I> : pool_add_to_rows<1, T, I>)
-                                  : vectors ? pool_add_to_channels<many, T, I>
-                                            : pool_add_to_channels<1, T, I>;
-              launch(kernel, grid_for(vectors ? n / many : n), in, places.refresh(), sums, axes, n);
-            });
+        result = bound([=, from = ContiguousInput(g), places = Places(op, call),
+                        to = call.outputs[0]](RandomStream) mutable {
+          from.refresh();
+          const T* in = static_cast<const T*>(from.address());
+          T* sums = static_cast<T*>(to->address());
+          constexpr int many = vector_width<T>;
+          const bool rows = axes.width == 1;
+          const int64_t n = to->elements(), beside = rows ? axes.at[2].size : axes.width;
+          const bool vectors = in_vectors<T>(in, beside) && in_vectors<T>(sums, beside);
+          const auto kernel =
+              rows ? (vectors ? pool_add_to_rows<many, T, I> : pool_add_to_rows<1, T, I>)
+                   : (vectors ? pool_add_to_channels<many, T, I> : pool_add_to_channels<1, T, I>);
+          launch(kernel, grid_for(vectors ? n / many : n), in, places.refresh(), sums, axes, n);
+        });
     });
+    return result;
   });
-  return result;
 }
 
 Bound bind_pool_count(const Op& op, const KernelCall& call) {

@@ -74,6 +74,8 @@ awk '
     for (w = 2; w <= 3; ++w)
       for (n = 1; n <= 3; ++n)
         row(workloads[w] " " numbers[n] " [ms/step]", workloads[w] "_" numbers[n] "_", "_ms")
+    for (n = 1; n <= 3; ++n)
+      row("  attention as one op, " numbers[n], "gpt_large_attention_" numbers[n] "_", "_ms")
     split("document resnet18 lstm", networks, " ")
     for (w = 1; w <= 3; ++w)
       for (n = 1; n <= 3; ++n)
