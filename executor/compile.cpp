@@ -70,6 +70,7 @@ constexpr Stage stages[] = {
     {"fuse_sgd", StageKind::pass, on_graph<fuse_sgd>, joins_kernels | has_no_code},
     {"split_reductions", StageKind::pass, on_graph<split_reductions>, joins_kernels},
     {"fuse_pointwise", StageKind::pass, on_graph<fuse_pointwise>, joins_kernels},
+    {"fuse_rows", StageKind::pass, on_graph<fuse_rows>, joins_kernels | has_no_code},
     {"group_updates", StageKind::pass, on_graph<group_updates>, joins_kernels | has_no_code},
     {"fuse_matmul", StageKind::pass, on_graph<fuse_matmul>, joins_kernels | has_no_code},
     {"fuse_convolution", StageKind::pass, on_graph<fuse_convolution>, joins_kernels},

@@ -105,7 +105,7 @@ OpRegistry make_op_registry() {
   ops.add_unsupported("source", "a feed");
   for (const auto collective : {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "sum_at_root"})
     ops.add_unsupported(collective, "a communicator");
-  for (const auto program : {"fused", "fused_group", "matmul_epilogue"})
+  for (const auto program : {"fused", "fused_group", "fused_rows", "matmul_epilogue"})
     ops.add_unsupported(program, "a program");
   for (const auto exchange : {"gradient_bucket", "wait_for_gradients", "gather_parameters",
                               "reduce_over_replicas", "gather_over_replicas"})

@@ -48,12 +48,12 @@ void check_refused(std::string_view name, const Attributes& attributes, const st
 BOOST_AUTO_TEST_SUITE(make_op)
 
 BOOST_AUTO_TEST_CASE(all_ops_of_steps_of_training_are_made_again) {
-  const std::set<std::string> have_state{"source",      "doubled",         "fused",
-                                         "fused_group", "matmul_epilogue", "gradient_bucket"};
+  const std::set<std::string> have_state{"source",     "doubled",         "fused",          "fused_group",
+                                         "fused_rows", "matmul_epilogue", "gradient_bucket"};
   std::set<std::string> seen;
   const auto check = [&](const esp::StepTree& step) {
     const esp::Graph frozen = esp::freeze(step, {}, false).graph;
-    const std::vector<std::string> fusions{"fuse_pointwise", "fuse_matmul", "group_updates"};
+    const std::vector<std::string> fusions{"fuse_pointwise", "fuse_rows", "fuse_matmul", "group_updates"};
     const auto fused = esp::compile(step, {}, {}), plain = esp::compile(step, {}, {.without = fusions});
     for (const esp::Graph* graph : {&frozen, &fused->graph, &plain->graph}) {
       for (const std::string& name : check_remade(*graph)) BOOST_TEST(have_state.count(name) == 1u, name);

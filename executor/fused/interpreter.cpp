@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "espalier/core/cpu/parallel.h"
+#include "espalier/core/cpu/prefetch.h"
+#include "espalier/core/cpu/vectorize.h"
 
 namespace espalier {
 
@@ -34,6 +36,61 @@ void TileKernel::run_gather(const TileGather& g, int64_t begin, int64_t count, u
   }
 }
 
+namespace {
+
+/// 64 bytes anywhere: one load and one store where the instructions are that wide.
+using Piece [[gnu::vector_size(64), gnu::aligned(1), gnu::may_alias]] = char;
+
+/// Copies rows of so many bytes, one for each of `count`.
+template <class From, class To>
+void copy_rows(int64_t count, int64_t bytes, From from, To to) {
+  constexpr int64_t piece = sizeof(Piece);
+  if (bytes < piece) {
+    for (int64_t k = 0; k < count; ++k) std::memcpy(to(k), from(k), static_cast<size_t>(bytes));
+    return;
+  }
+  vectorized([=]() __attribute__((always_inline)) {
+    for (int64_t k = 0; k < count; ++k) {
+      const char* const source = from(k);
+      char* const target = to(k);
+      // Stores that cross lines take twice as long; loads do not. The first and the last piece overlap
+      // others.
+      const int64_t first = piece - static_cast<int64_t>(reinterpret_cast<uintptr_t>(target) % piece);
+      const Piece head = *reinterpret_cast<const Piece*>(source),
+                  tail = *reinterpret_cast<const Piece*>(source + bytes - piece);
+      *reinterpret_cast<Piece*>(target) = head;
+      for (int64_t i = first; i < bytes - piece; i += piece)
+        *reinterpret_cast<Piece*>(target + i) = *reinterpret_cast<const Piece*>(source + i);
+      *reinterpret_cast<Piece*>(target + bytes - piece) = tail;
+    }
+  });
+}
+
+}  // namespace
+
+/// Of rows behind each other that end before `until`, `count` are copied and more are prefetched.
+void TileKernel::run_take(const TileTable& table, const int64_t* rows, int64_t count, int64_t until,
+                          int64_t column, int64_t bytes, char* to) {
+  const char* const base = table.base + column;
+  const int64_t stride = table.row_bytes, ahead = rows_ahead(bytes);
+  copy_rows(
+      count, bytes,
+      [=](int64_t k) __attribute__((always_inline)) {
+        if (k + ahead < until) prefetch_row(base + rows[k + ahead] * stride, bytes);
+        return base + rows[k] * stride;
+      },
+      [=](int64_t k) __attribute__((always_inline)) { return to + k * bytes; });
+}
+
+void TileKernel::run_put(const TileTable& table, const int64_t* rows, int64_t count, int64_t column,
+                         int64_t bytes, const char* from) {
+  char* const base = table.base + column;
+  const int64_t stride = table.row_bytes;
+  copy_rows(
+      count, bytes, [=](int64_t k) __attribute__((always_inline)) { return from + k * bytes; },
+      [=](int64_t k) __attribute__((always_inline)) { return base + rows[k] * stride; });
+}
+
 void TileKernel::run_step(const TileStep& s, int64_t row, int64_t rows, int64_t column, int64_t columns,
                           char* scratch) {
   const int64_t n = s.extent == Extent::full ? rows * columns : s.extent == Extent::row ? rows : 1;
@@ -62,6 +119,8 @@ void TileKernel::run_step(const TileStep& s, int64_t row, int64_t rows, int64_t 
     case TileStep::Kind::fill: return gather_row(n, out, in(0), 0, s.bytes);
     case TileStep::Kind::copy: std::memcpy(out, in(0), static_cast<size_t>(n) * s.bytes); return;
     case TileStep::Kind::fold_column:
+    case TileStep::Kind::take:
+    case TileStep::Kind::put:
     case TileStep::Kind::gather: return;  // they need more than this; see run_tile
   }
 }
@@ -74,16 +133,22 @@ void TileKernel::clear(char* scratch) const {
   std::memset(scratch + tiles_.totals_begin, 0, tiles_.scratch_bytes - tiles_.totals_begin);
 }
 
-void TileKernel::run_tile(int64_t tile, char* scratch) const {
-  const int64_t row = tile / tiles_.tiles_per_row * tiles_.tile_rows,
+void TileKernel::run_tile_of(int64_t tile, int64_t begin, int64_t end, char* scratch) const {
+  const int64_t row = begin + tile / tiles_.tiles_per_row * tiles_.tile_rows,
                 column = tile % tiles_.tiles_per_row * tiles_.tile_columns;
-  const int64_t rows = std::min(tiles_.tile_rows, tiles_.rows - row);
+  const int64_t rows = std::min(tiles_.tile_rows, end - row);
   const int64_t columns = std::min(tiles_.tile_columns, tiles_.columns - column);
   for (const TileStep& step : tiles_.steps) {
     if (step.kind == TileStep::Kind::gather) {
       const bool full = step.extent == Extent::full;
       run_gather(tiles_.gathers[step.index], full ? row * tiles_.columns + column : row,
                  full ? rows * columns : rows, step.bytes, scratch + step.out.offset);
+    } else if (step.kind == TileStep::Kind::take) {
+      run_take(tiles_.tables[step.index], tiles_.table_rows + row, rows, end - row, column * step.bytes,
+               columns * step.bytes, scratch + step.out.offset);
+    } else if (step.kind == TileStep::Kind::put) {
+      run_put(tiles_.tables[step.index], tiles_.table_rows + row, rows, column * step.bytes,
+              columns * step.bytes, step.in[0].at(row, column, scratch));
     } else if (step.kind == TileStep::Kind::fold_column) {
       step.fold_column((row * tiles_.columns + column) % step.period, step.period, rows * columns,
                        scratch + step.out.offset, step.in[0].at(row, column, scratch));

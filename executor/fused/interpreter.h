@@ -8,8 +8,9 @@ namespace espalier {
 /// A program bound to tensors.
 class TileKernel {
  public:
-  TileKernel(const Program& program, std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs)
-      : tiles_(lower_to_tiles(program, inputs, outputs)) {}
+  TileKernel(const Program& program, std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs,
+             const TableRows* tables = nullptr)
+      : tiles_(lower_to_tiles(program, inputs, outputs, tables)) {}
 
   TileKernel(TileKernel&&) = default;  // steps point into vectors, whose elements a move leaves in place
   TileKernel(const TileKernel&) = delete;
@@ -29,13 +30,22 @@ class TileKernel {
   void begin();
   /// Clears a thread's sums. Comes before its tiles.
   void clear(char* scratch) const;
-  void run_tile(int64_t tile, char* scratch) const;
+  void run_tile(int64_t tile, char* scratch) const { run_tile_of(tile, 0, tiles_.rows, scratch); }
+  /// A tile of some rows of the domain, from `begin` to `end`.
+  void run_tile_of(int64_t tile, int64_t begin, int64_t end, char* scratch) const;
+  int64_t tiles_of(int64_t rows) const {
+    return (rows + tiles_.tile_rows - 1) / tiles_.tile_rows * tiles_.tiles_per_row;
+  }
   /// Adds up the threads' folds over the domain and writes uniform outputs. Comes after all tiles.
   void finish(std::span<char* const> scratches);
 
  private:
   static void run_step(const TileStep& step, int64_t row, int64_t rows, int64_t column, int64_t columns,
                        char* scratch);
+  static void run_take(const TileTable& table, const int64_t* rows, int64_t count, int64_t until,
+                       int64_t column, int64_t bytes, char* to);
+  static void run_put(const TileTable& table, const int64_t* rows, int64_t count, int64_t column,
+                      int64_t bytes, const char* from);
   static void run_gather(const TileGather& gather, int64_t begin, int64_t count, uint32_t bytes, char* to);
 
   TileProgram tiles_;

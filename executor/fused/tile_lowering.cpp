@@ -39,15 +39,18 @@ TileStep::Kind map_kind(const RowFunction& function) {
 }  // namespace
 
 TileProgram lower_to_tiles(const Program& program, std::span<const Tensor* const> inputs,
-                           std::span<Tensor* const> outputs) {
-  return TileLowering(program, inputs, outputs).run();
+                           std::span<Tensor* const> outputs, const TableRows* tables) {
+  return TileLowering(program, inputs, outputs, tables).run();
 }
 
 TileLowering::TileLowering(const Program& program, std::span<const Tensor* const> inputs,
-                           std::span<Tensor* const> outputs)
-    : program_(program), inputs_(inputs) {
+                           std::span<Tensor* const> outputs, const TableRows* tables)
+    : program_(program), inputs_(inputs), tables_(tables) {
   tiles_.elements = program.elements;
   tiles_.outputs.assign(outputs.begin(), outputs.end());
+  if (!tables) return;
+  tiles_.table_rows = tables->rows;
+  is_put_.assign(outputs.size(), false);
 }
 
 TileProgram TileLowering::run() {
@@ -57,7 +60,10 @@ TileProgram TileLowering::run() {
     visit_all(program_.constants[i].dtype,
               [&]<class T>(TypeTag<T>) { store<T>(program_.constants[i].value, tiles_.uniforms[i].data()); });
   values_.resize(program_.instructions.size());
-  for (uint32_t i = 0; i < program_.instructions.size(); ++i) lower(program_.instructions[i], i);
+  for (uint32_t i = 0; i < program_.instructions.size(); ++i) {
+    lower(program_.instructions[i], i);
+    if (tables_) put_early(i);
+  }
   write_outputs();
   place_registers();
   return std::move(tiles_);
@@ -66,7 +72,7 @@ TileProgram TileLowering::run() {
 /// Rows are those of the program. Without any they are the longest runs in which the stride of no operand
 /// changes.
 void TileLowering::choose_tiles() {
-  int64_t length = program_.row;
+  int64_t length = tables_ ? tables_->columns : program_.row;
   if (!length) {
     length = program_.elements;
     const auto even = [&](int64_t candidate) {
@@ -125,17 +131,51 @@ size_t TileLowering::operand_bytes(const Argument& operand) const {
   return size_of(inputs_[operand.index]->dtype());
 }
 
+TileStep TileLowering::table_step(TileStep::Kind kind, const Tensor& table) {
+  const auto bytes = static_cast<int64_t>(size_of(table.dtype()));
+  TileStep step{.kind = kind, .extent = Extent::full, .bytes = static_cast<uint32_t>(bytes)};
+  step.index = static_cast<uint32_t>(tiles_.tables.size());
+  tiles_.tables.push_back({static_cast<char*>(const_cast<void*>(table.address())), tables_->columns * bytes});
+  return step;
+}
+TileLocation TileLowering::take(const Tensor& table) {
+  TileStep step = table_step(TileStep::Kind::take, table);
+  step.out = new_register(step.bytes, Extent::full);
+  emit(step);
+  return step.out;
+}
+
+/// While the rows are in the first cache, if they have been read.
+void TileLowering::put_early(uint32_t instruction) {
+  for (size_t o = 0; o < program_.outputs.size(); ++o) {
+    const uint32_t table = tables_->outputs[o];
+    if (program_.outputs[o] != instruction || table == TableRows::none) continue;
+    if (std::ranges::any_of(sources_, [&](const Source& known) { return known.input == table; })) put(o);
+  }
+}
+void TileLowering::put(size_t output) {
+  if (is_put_[output]) return;
+  is_put_[output] = true;
+  TileStep step = table_step(TileStep::Kind::put, *tiles_.outputs[output]);
+  step.in[0] = values_[program_.outputs[output]];
+  emit(std::move(step));
+}
+
 /// An input in place where its layout is one of rows and columns, and gathered into a register otherwise.
 TileLocation TileLowering::load(uint32_t input, Extent extent, const Shape& shape) {
+  const bool in_table = tables_ && tables_->inputs[input];
   for (const Source& known : sources_)
-    if (known.input == input && known.extent == extent && known.shape == shape) return known.location;
+    if (known.input == input && (in_table || (known.extent == extent && known.shape == shape)))
+      return known.location;
   const Tensor& tensor = *inputs_[input];
   const auto bytes = static_cast<int64_t>(size_of(tensor.dtype()));
   const Collapsed c(extent == Extent::uniform ? Layout() : broadcast_layout(tensor.layout(), shape));
   TileLocation l;
   l.base = static_cast<char*>(const_cast<void*>(tensor.address()));
   const bool contiguous = c.sizes.size() == 1 && c.strides[0] == 1;
-  if (extent == Extent::uniform || (c.sizes.size() == 1 && c.strides[0] == 0)) {
+  if (in_table) {
+    l = take(tensor);
+  } else if (extent == Extent::uniform || (c.sizes.size() == 1 && c.strides[0] == 0)) {
     l.step = 0;
   } else if (extent == Extent::row && contiguous) {
     l.row_stride = bytes;

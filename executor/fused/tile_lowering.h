@@ -7,7 +7,7 @@ namespace espalier {
 class TileLowering {
  public:
   TileLowering(const Program& program, std::span<const Tensor* const> inputs,
-               std::span<Tensor* const> outputs);
+               std::span<Tensor* const> outputs, const TableRows* tables);
   TileProgram run();
 
  private:
@@ -26,6 +26,10 @@ class TileLowering {
 
   void choose_tiles();
   TileLocation load(uint32_t input, Extent extent, const Shape& shape);
+  TileLocation take(const Tensor& table);
+  TileStep table_step(TileStep::Kind kind, const Tensor& table);
+  void put_early(uint32_t instruction);
+  void put(size_t output);
   TileLocation operand(const Argument& operand, const Instruction& by);
   TileLocation spread(const TileLocation& row_value, size_t bytes);
   TileLocation side_by_side(const Argument& operand, const Instruction& by);
@@ -45,6 +49,8 @@ class TileLowering {
 
   const Program& program_;
   std::span<const Tensor* const> inputs_;
+  const TableRows* tables_;
+  std::vector<bool> is_put_;  // by output
   TileProgram tiles_;
   std::vector<Register> registers_;
   std::vector<Source> sources_;

@@ -22,6 +22,15 @@ struct TileLocation {
   }
 };
 
+/// Which operands are tables, of which a program reads and writes chosen rows.
+struct TableRows {
+  const int64_t* rows;            ///< of each row of the domain, each once
+  int64_t columns;                ///< elements of a row
+  std::vector<bool> inputs;       ///< by input
+  std::vector<uint32_t> outputs;  ///< by output: the input that is its table; none: a uniform value
+  static constexpr uint32_t none = UINT32_MAX;
+};
+
 /// One loop over a tile.
 struct TileStep {
   enum class Kind : uint8_t {
@@ -36,7 +45,9 @@ struct TileStep {
     spread,
     fill,
     copy,
-    stream
+    stream,
+    take,  ///< rows out of a table
+    put    ///< rows back
   };
   Kind kind;
   Extent extent;
@@ -47,7 +58,7 @@ struct TileStep {
   FoldColumnFunction fold_column = nullptr;
   FoldAllFunction fold_all = nullptr;
   int64_t period = 0;
-  uint32_t index = 0;  ///< of the gather or total
+  uint32_t index = 0;  ///< of the gather, table or total
   std::array<TileLocation, 3> in = {};
   TileLocation out = {};
 };
@@ -56,6 +67,12 @@ struct TileStep {
 struct TileGather {
   const char* base;
   Dims sizes, strides;  ///< strides in bytes
+};
+
+/// A table, of which each row of the domain is one.
+struct TileTable {
+  char* base;
+  int64_t row_bytes;
 };
 
 /// A fold over the domain: each thread folds its tiles into its scratch, and the results are added up.
@@ -79,6 +96,8 @@ struct TileProgram {
   std::vector<TileStep> uniform_steps;  ///< before all tiles
   std::vector<TileStep> steps;          ///< of each tile
   std::vector<TileGather> gathers;
+  const int64_t* table_rows = nullptr;  ///< by row of the domain
+  std::vector<TileTable> tables;
   std::vector<TileTotal> totals;
   std::vector<std::array<char, 8>> uniforms;  ///< constants, then uniform values; locations point into it
   std::vector<std::pair<size_t, size_t>> uniform_outputs;  ///< outputs that are such values
@@ -87,9 +106,9 @@ struct TileProgram {
   size_t totals_begin = 0;  ///< in the scratch
 };
 
-/// Chooses tiles and lowers each instruction to steps. Full inputs may have any strides; outputs are
-/// contiguous.
+/// Chooses tiles and lowers each instruction to steps. Full inputs may have any strides; outputs, and tables,
+/// are contiguous.
 TileProgram lower_to_tiles(const Program& program, std::span<const Tensor* const> inputs,
-                           std::span<Tensor* const> outputs);
+                           std::span<Tensor* const> outputs, const TableRows* tables = nullptr);
 
 }  // namespace espalier

@@ -47,6 +47,10 @@ void TileLowering::write_outputs() {
       tiles_.uniform_outputs.emplace_back(o, program_.constants.size() + index);
     const int32_t vreg = values_[index].vreg;
     if (vreg < 0) continue;  // uniform, or a fold over the domain
+    if (tables_) {
+      put(o);
+      continue;
+    }
     const auto bytes = static_cast<int64_t>(size_of(n.dtype));
     TileLocation memory;
     memory.base = static_cast<char*>(tiles_.outputs[o]->address());

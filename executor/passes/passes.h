@@ -36,6 +36,9 @@ bool split_reductions(Graph& graph, const CompileOptions& options = {});
 /// Fuses pointwise ops over one domain of elements, and folds of it, into one kernel. On a GPU a kernel
 /// computes again what is cheaper than reading it (duplicates.h).
 bool fuse_pointwise(Graph& graph, const CompileOptions& options = {});
+/// On a CPU: a program whose operands are taken out of tables by rows, and whose results are put back there,
+/// reads and writes these rows where they lie.
+bool fuse_rows(Graph& graph, const CompileOptions& options = {});
 /// Fuses plain gradient descent into matrix products: p - rate * a * b becomes one product. On a CPU.
 bool fuse_sgd(Graph& graph, const CompileOptions& options = {});
 /// Fuses the kernels that follow matrix products into them: bias and activation, and their gradients.

@@ -40,6 +40,7 @@ class PositionsByRow {
   PositionsByRow(At at, int64_t count, int64_t size) : next_(static_cast<size_t>(count), none) {
     const auto slots = std::bit_ceil(static_cast<size_t>(2 * count + 1));
     std::vector<int64_t> table(slots, none);  // numbers of rows, by hashes of the rows
+    for (auto* list : {&rows, &first_, &last_}) list->reserve(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) {
       const int64_t row = at(i);
       if (row < 0 || row >= size) continue;
@@ -75,8 +76,12 @@ class PositionsByRow {
 /// Adds up the rows of `x` that have one index: inputs x, indices and a table for its shape; outputs the
 /// values and the rows of a RowGradient. Indices outside are ignored: gather has refused them.
 struct SumRows : Op {
-  SumRows() : Op({.takes_any_values = true, .reads = InputSet::first(2)}) {}
+  explicit SumRows(bool in_place = false)
+      : Op({.takes_any_values = true,
+            .reads = InputSet::first(2),
+            .in_place = in_place ? InputSet::only(0) : InputSet::none()}) {}
   std::string_view name() const override { return "sum_rows"; }
+  bool equals(const Op& other) const override { return dynamic_cast<const SumRows*>(&other) != nullptr; }
   Specs infer(const InputSpecs& in) const override {
     check_indices(*in[1], name());
     check_dtype<Numbers>(*in[0], name());
@@ -107,6 +112,7 @@ struct SumRows : Op {
         const T* from = static_cast<const T*>(x.address());
         T* to = static_cast<T*>(values.address());
         const auto used = static_cast<int64_t>(positions.rows.size());
+        if (from == to) return add_in_place(positions, to, count, inner);
         parallel_for(count, std::max<int64_t>(1, detail::grain / std::max<int64_t>(inner, 1)),
                      [&](int64_t begin, int64_t end) {
                        for (int64_t k = begin; k < std::min(end, used); ++k) {
@@ -126,12 +132,40 @@ struct SumRows : Op {
   }
 
  private:
+  /// Positions of a row are not before that of its sum, and those before it belong to rows before: each sum
+  /// is written over terms that have been read. Threads share the columns.
+  template <class T>
+  static void add_in_place(const PositionsByRow& positions, T* values, int64_t count, int64_t inner) {
+    const auto used = static_cast<int64_t>(positions.rows.size());
+    if (used == count) return;
+    parallel_for(inner, std::max<int64_t>(1, detail::grain / count), [&](int64_t begin, int64_t end) {
+      for (int64_t k = 0; k < count; ++k) {
+        T* const sum = values + k * inner + begin;
+        if (k >= used) {
+          std::fill_n(sum, end - begin, T{});
+          continue;
+        }
+        bool first = true;
+        positions.each(static_cast<size_t>(k), [&](int64_t i) {
+          const T* const term = values + i * inner + begin;
+          if (!std::exchange(first, false))
+            detail::binary_row<scalar::Add, T, T>(end - begin, sum, sum, 1, term, 1);
+          else if (i != k)
+            std::copy_n(term, end - begin, sum);
+        });
+      }
+    });
+  }
   template <class I>
   static PositionsByRow positions_of(const Tensor& indices, int64_t size) {
     const I* list = static_cast<const I*>(indices.address());
     return PositionsByRow([=](int64_t i) { return list[i] < 0 ? list[i] + size : int64_t{list[i]}; },
                           indices.elements(), size);
   }
+};
+
+struct SumRowsInPlace : SumRows {
+  SumRowsInPlace() : SumRows(true) {}
 };
 
 /// Calls `copy(row, position, within)` for rows of one size of the table at `table`; `within` says whether
@@ -265,7 +299,10 @@ Variable take_rows(const Variable& table, const Variable& rows) {
 Variable put_rows(const Variable& table, const Variable& rows, const Variable& values) {
   return apply(shared_op<PutRows>(), {&table, &rows, &values}, std::source_location::current());
 }
-bool sums_rows(const Op& op) { return &op == shared_op<SumRows>().get(); }
+bool sums_rows(const Op& op) {
+  return &op == shared_op<SumRows>().get() || &op == shared_op<SumRowsInPlace>().get();
+}
+OpPtr sum_rows_in_place() { return shared_op<SumRowsInPlace>(); }
 bool puts_rows(const Variable& v) { return &v.node()->op() == shared_op<PutRows>().get(); }
 
 void add_row_ops(OpRegistry& ops) {

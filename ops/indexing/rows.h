@@ -34,5 +34,7 @@ Variable put_rows(const Variable& table, const Variable& rows, const Variable& v
 bool puts_rows(const Variable& v);
 /// Whether an op adds up the values of a RowGradient: its inputs are values, indices and the table.
 bool sums_rows(const Op& op);
+/// Such an op that plans on the CPU may write over the values.
+OpPtr sum_rows_in_place();
 
 }  // namespace espalier
