@@ -4,12 +4,14 @@
 
 #include <cmath>
 
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/layer_state.h"
 #include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/recurrent/memory_cell.h"
+#include "espalier/ops/shape_like_ops.h"
 
 namespace espalier::nn {
 
@@ -61,9 +63,16 @@ class TreeCellState : public LayerState {
     int64_t forget(int64_t k) const { return child < 0 || child == k ? f + k * step : -1; }
   };
   using Summands = SmallVector<Summand, 4>;
-  /// W·x and b as far as there are, of f, i, o, u.
-  Summands of_input(const Variable& x) const {
+  /// W·x and b as far as there are, of f, i, o, u, or where nothing `forgets` perhaps of the last three.
+  Summands of_input(const Variable& x, bool forgets = true) const {
     Summands parts;
+    if (!forgets && x.defined() && deferring()) {
+      // Leaves have no use for f, a quarter of a product that is made for all of them at once.
+      const OpPtr rest = slice_op(0, hidden_, 4 * hidden_);
+      parts.push_back({product(x, waiting_part(rest, parameter("weight_ih"))), 0, 1, 2, -1});
+      if (bias_) parts.push_back({waiting_part(rest, parameter("bias")), 0, 1, 2, -1});
+      return parts;
+    }
     if (x.defined()) parts.push_back({product(x, parameter("weight_ih")), 1, 2, 3, 0});
     if (bias_) parts.push_back({parameter("bias"), 1, 2, 3, 0});
     return parts;
@@ -110,7 +119,7 @@ class ChildSumState : public LayerStateOf<ChildSumState, TreeCellState> {
   }
   LSTMState next(const Variable& x, const std::vector<LSTMState>& children) override {
     check(x, children);
-    Summands parts = of_input(x);
+    Summands parts = of_input(x, !children.empty());
     if (children.empty()) return state_of(parts, children);
     Variable h = children[0].h;
     for (size_t k = 1; k < children.size(); ++k) h = h + children[k].h;
@@ -137,7 +146,7 @@ class NaryState : public LayerStateOf<NaryState, TreeCellState> {
     const auto count = static_cast<int64_t>(children.size());
     if (count > children_)
       throw Error(fmt::format("NaryTreeLstm: {} children, and at most {} are allowed", count, children_));
-    Summands parts = of_input(x);
+    Summands parts = of_input(x, !children.empty());
     if (children.empty()) return state_of(parts, children);
     std::vector<Variable> states;
     for (const LSTMState& child : children) states.push_back(child.h);

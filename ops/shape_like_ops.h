@@ -20,6 +20,8 @@ Variable unfold_like(const Variable& x, const Variable& like);
 Variable count_ratio(const Variable& a, const Variable& b);
 /// Zeros in the shape of `like`, with `x` at `begin` of `axis`.
 Variable pad_like(const Variable& x, const Variable& like, int64_t axis, int64_t begin);
+/// The op of `slice`; the same one for the same settings, as long as a thread uses few others.
+OpPtr slice_op(int64_t axis, int64_t begin, int64_t end);
 /// A slice of `x` from `begin` of `axis` on, of the size of `like`. A view.
 Variable slice_like(const Variable& x, const Variable& like, int64_t axis, int64_t begin);
 /// The slice of `x` that corresponds to `parts[part]` in concat(parts, axis).

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "espalier/core/check_gradient.h"
+#include "espalier/core/deferred/deferred.h"
 #include "espalier/core/error.h"
 #include "espalier/ops/ops.h"
 #include "layer_figures.h"
@@ -112,6 +113,39 @@ BOOST_AUTO_TEST_SUITE(tree_lstm)
 BOOST_AUTO_TEST_CASE(cells_are_the_paper_s_equations) {
   check_tree(ChildSumTreeLstm(in, hidden, {.dtype = esp::float64}));
   check_tree(NaryTreeLstm(in, hidden, {.dtype = esp::float64}));
+}
+
+BOOST_AUTO_TEST_CASE(leaves_that_wait_have_no_product_for_the_forget_gate) {
+  const auto check = [](const auto& cell) {
+    give_figure_values(cell);
+    const auto gradients = [&] {
+      std::vector<LSTMState> leaves;
+      for (uint64_t i = 0; i < 4; ++i) leaves.push_back(cell(numbers({1, in}, -1, 1, i)));
+      const LSTMState a = cell(Variable(), {leaves[0], leaves[1]});
+      const LSTMState b = cell(numbers({1, in}, -1, 1, 9), {leaves[2], leaves[3]});
+      const Variable loss = esp::sum(a.h * b.c + a.c * b.h);
+      std::vector<esp::Tensor> all{loss.value()};
+      for (const auto& name : {"weight_ih", "bias", "weight_hh"})
+        all.push_back(loss.gradient(cell.parameter(name)).value());
+      return all;
+    };
+    const std::vector<esp::Tensor> eager = gradients();
+    const esp::Deferred waits;
+    for (int time = 0; time < 2; ++time) {
+      const std::vector<esp::Tensor> deferred = gradients();
+      for (size_t i = 0; i < eager.size(); ++i) BOOST_TEST(difference(eager[i], deferred[i]) < 1e-15);
+    }
+    int64_t leaves = 0, parts = 0;
+    for (const auto& batch : esp::last_evaluation().batches) {
+      if (batch.op == "matmul" && batch.of_one.shape == esp::Shape({1, 3 * hidden}) && batch.level < 2)
+        leaves += batch.nodes;
+      if (batch.op == "slice") parts += batch.nodes;
+    }
+    BOOST_TEST(leaves == 4);
+    BOOST_TEST(parts == 2);  // of the weight and of the bias, for all leaves
+  };
+  check(ChildSumTreeLstm(in, hidden, {.dtype = esp::float64}));
+  check(NaryTreeLstm(in, hidden, {.dtype = esp::float64}));
 }
 
 BOOST_AUTO_TEST_CASE(the_order_of_children_counts_for_one_cell_alone) {

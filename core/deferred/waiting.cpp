@@ -136,6 +136,18 @@ bool wait_for_value(Node& node) {
   return true;
 }
 
+Variable waiting_part(const OpPtr& op, const Variable& leaf) {
+  const BuildContext& now = build_context();
+  WaitingGraph& graph = waiting_here();
+  if (Node* const part = graph.part_of(*leaf.node(), *op);
+      part && part->tag == now.tag && part->stops_gradient == now.no_grad &&
+      part->needs_gradient == (leaf.node()->needs_gradient && !now.no_grad))
+    return Variable(part, 0);
+  Variable part = apply(op, {&leaf}, std::source_location::current());
+  if (part.node()->waits) graph.note_part(*part.node());
+  return part;
+}
+
 void last_reader_gone(const Node* node, uint32_t place) noexcept {
   if (waiting_graph) waiting_graph->note_unread(node, place);
 }

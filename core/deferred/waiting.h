@@ -14,6 +14,9 @@ bool wait_for_value(Node& node);
 /// Is told of each node that waits and of which one reference is left: perhaps nothing reads it any more. It
 /// may be deleted meanwhile.
 void last_reader_gone(const Node* node, uint32_t place) noexcept;
+/// `op` applied to a leaf: a node that waits already, or a new one. So nodes that are computed together read
+/// one part of a parameter.
+Variable waiting_part(const OpPtr& op, const Variable& leaf);
 /// Notes that a node does not wait any more: it is computed without the others.
 void computed_apart(Node& node);
 /// Computes a node that waits, with all others of this thread.

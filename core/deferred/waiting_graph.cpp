@@ -135,6 +135,18 @@ bool WaitingGraph::is_current() const {
          std::ranges::all_of(constants_, [](const auto& c) { return bits_of_scalar(c.first) == c.second; });
 }
 
+Node* WaitingGraph::part_of(const Node& leaf, const Op& op) const {
+  for (const uint32_t i : parts_)
+    if (Node* const part = nodes_[i].node(); part && part->inputs[0].node() == &leaf && &part->op() == &op)
+      return part;
+  return nullptr;
+}
+
+void WaitingGraph::note_part(const Node& part) {
+  std::erase_if(parts_, [&](uint32_t i) { return !nodes_[i].node(); });
+  parts_.push_back(part.place);
+}
+
 std::vector<Edge> WaitingGraph::nodes() const {
   std::vector<Edge> list;
   list.reserve(nodes_.size() - dropped_);
@@ -155,6 +167,7 @@ void WaitingGraph::clear() {
   scalars_.clear();
   constants_.clear();
   unread_.clear();
+  parts_.clear();
   dropped_ = 0;
   reads_elsewhere_ = false;
 }

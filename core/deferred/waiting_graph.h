@@ -36,6 +36,10 @@ class WaitingGraph {
   /// Nodes that have not been dropped, in the order of writing.
   std::vector<Edge> nodes() const;
   void clear();
+  /// The node with that op that reads `leaf` alone and was noted by `note_part`; null if none waits here.
+  Node* part_of(const Node& leaf, const Op& op) const;
+  /// Notes a node that waits here, for `part_of`.
+  void note_part(const Node& part);
 
   Node& node(uint32_t i) const { return *nodes_[i].node(); }
   /// Lets go of a node.
@@ -69,6 +73,7 @@ class WaitingGraph {
   std::vector<Scalar> scalars_;
   std::vector<std::pair<Edge, uint64_t>> constants_;  // of which the bits were read
   std::vector<uint32_t> unread_;
+  std::vector<uint32_t> parts_;  // of leaves
   bool lists(const Node* node, uint32_t place) const {
     return place < nodes_.size() && nodes_[place].node() == node;
   }

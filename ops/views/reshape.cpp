@@ -399,8 +399,9 @@ Variable transpose(const Operand& x, const Axes& order) {
   return apply(kept_op<Transpose>(order.list()), {&x.variable()}, x.where());
 }
 Variable slice(const Operand& x, int64_t axis, int64_t begin, int64_t end) {
-  return apply(kept_op<Slice>(axis, begin, end), {&x.variable()}, x.where());
+  return apply(slice_op(axis, begin, end), {&x.variable()}, x.where());
 }
+OpPtr slice_op(int64_t axis, int64_t begin, int64_t end) { return kept_op<Slice>(axis, begin, end); }
 Variable pad_like(const Variable& x, const Variable& like, int64_t axis, int64_t begin) {
   return apply(std::make_shared<PadLike>(axis, begin), {&x, &like}, std::source_location::current());
 }
