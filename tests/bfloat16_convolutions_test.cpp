@@ -41,6 +41,10 @@ esp::Executor inference(const Variable& y, std::vector<std::string> without = {}
       {.mode = esp::Mode::inference, .precision = esp::Precision::bfloat16, .without = std::move(without)});
 }
 
+/// How often the kernels of a convolution are rounded by a node of their own: not where oneDNN has bfloat16,
+/// since they are rounded then where they are packed.
+int64_t casts_of_kernels() { return esp::has_convolution_primitive(esp::bfloat16) ? 0 : 1; }
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(bfloat16_convolutions)
@@ -57,7 +61,7 @@ BOOST_AUTO_TEST_CASE(values_are_close_to_float32) {
     BOOST_TEST(nodes(plan, "conv_epilogue") == 1, row.name << "\n" << plan);
     BOOST_TEST(nodes(plan, "conv") == 0, row.name);
     // Of x, and of the bias of each channel: kernels are rounded once.
-    const int64_t casts = nodes(plan, "cast(dtype=bfloat16)");
+    const int64_t casts = nodes(plan, "cast(dtype=bfloat16)") - casts_of_kernels();
     BOOST_TEST((casts == 1 || (casts == 2 && !row.norm)), row.name << "\n" << plan);
     for (const uint64_t which : {2, 3}) {
       const esp::Tensor images = floats(row.x, which);
@@ -84,8 +88,8 @@ BOOST_AUTO_TEST_CASE(results_of_both_types) {
   const esp::Executor fused = inference(net(x));
   const std::string plan = fused.plan().str();
   BOOST_TEST(nodes(plan, "conv_epilogue") == 2, plan);
-  BOOST_TEST(nodes(plan, "fused") == 2, plan);                   // scales of channels
-  BOOST_TEST(nodes(plan, "cast(dtype=bfloat16)") == 2, plan);    // of x, and what is between
+  BOOST_TEST(nodes(plan, "fused") == 2, plan);                                          // scales of channels
+  BOOST_TEST(nodes(plan, "cast(dtype=bfloat16)") == 2 + 2 * casts_of_kernels(), plan);  // x, what is between
   BOOST_TEST(plan.find("in place") == std::string::npos, plan);  // y is not written over the residual
   const esp::Tensor images = floats(row.x, 2);
   const Variable expected = net(images);
@@ -169,7 +173,7 @@ BOOST_AUTO_TEST_CASE(the_node_computes_the_same_in_parts) {
       std::vector<esp::Tensor> inputs;
       for (const esp::ValueRef& input : n.inputs)
         inputs.push_back(floats(graph.spec(input).shape, inputs.size()).to(graph.spec(input).dtype));
-      BOOST_TEST((inputs[1].dtype() == esp::float32));
+      BOOST_TEST((inputs[1].dtype() == (casts_of_kernels() == 0 ? esp::float32 : esp::bfloat16)));
       const auto run = [&](const esp::BindContext& context) {
         esp::Tensor y(n.outputs[0].shape, n.outputs[0].dtype);
         esp::KernelCall call;
