@@ -262,11 +262,13 @@ BOOST_AUTO_TEST_CASE(what_has_no_scans_says_what_to_do) {
     };
     const Variable steps = permute(x, {1, 0, 2});
     const Variable y = esp::scan(step, {zeros_like(squeeze(slice(steps, 0, 0, 1), 0))}, {steps}).state[0];
-    BOOST_CHECK_EXCEPTION(
-        (void)mean(square(y))
-            .get_executor({.optimizer = esp::optim::Sgd(0.1), .devices = {esp::cpu(0), esp::cpu(1)}})
-            .plan(),
-        esp::UnsupportedError, says({"2 replicas", "'scan", "written out", "loop_test.cpp"}));
+    if (rate > 0)
+      BOOST_CHECK_EXCEPTION(
+          (void)mean(square(y))
+              .get_executor({.optimizer = esp::optim::Sgd(0.1), .devices = {esp::cpu(0), esp::cpu(1)}})
+              .plan(),
+          esp::UnsupportedError,
+          says({"2 replicas", "'scan", "random numbers", "written out", "loop_test.cpp"}));
     const esp::Executor trainer = mean(square(y)).get_executor({.optimizer = esp::optim::Sgd(0.1)});
     BOOST_CHECK_EXCEPTION((void)trainer.export_c(folder / "a.c"), esp::UnsupportedError,
                           says({"export_c", "'scan", "written out", "loop_test.cpp"}));

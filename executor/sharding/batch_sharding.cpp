@@ -7,6 +7,8 @@
 
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
+#include "espalier/executor/sharding/loop_graph.h"
+#include "espalier/ops/loop/scan_op.h"
 #include "espalier/ops/reductions/sample_correction.h"
 
 namespace espalier {
@@ -42,9 +44,11 @@ class Shardings {
             const Graph* whole)
       : part_(part), other_(other), sizes_(sizes), local_statistics_(local_statistics), whole_(whole) {}
 
-  ExchangedSharding find() {
+  /// The first nodes of the graphs may have known shardings.
+  ExchangedSharding find(const std::vector<BatchValue>& known = {}) {
+    for (const BatchValue& value : known) shardings_.push_back({value});
     shardings_.resize(part_.nodes.size());
-    for (uint32_t i = 0; i < part_.nodes.size(); ++i) {
+    for (auto i = static_cast<uint32_t>(known.size()); i < part_.nodes.size(); ++i) {
       in_.clear();
       for (const ValueRef& input : part_.nodes[i].inputs) in_.push_back(shardings_[input.node][input.output]);
       shardings_[i] = shardings_of(i);
@@ -57,6 +61,7 @@ class Shardings {
  private:
   std::vector<BatchValue> shardings_of(uint32_t i) {
     const GraphNode& n = part_.nodes[i];
+    if (const LoopBodyPtr body = loop_body_of(*n.op)) return shardings_of_loop(i, *body);
     std::vector<BatchValue> values;
     for (uint32_t k = 0; k < n.outputs.size(); ++k) {
       BatchValue value;
@@ -114,6 +119,60 @@ class Shardings {
     shardings_[i] = shardings;
     result_.changes.insert(result_.changes.end(), changes.begin(), changes.end());
     return true;
+  }
+
+  /// Outputs of a scan are what the step makes of its operands. States are the same before each step as
+  /// behind it: gradients of what all steps use begin with zeros, and become sums.
+  std::vector<BatchValue> shardings_of_loop(uint32_t i, const LoopBody& body) const {
+    const GraphNode& n = part_.nodes[i];
+    const std::vector<BatchValue> refused(n.outputs.size(),
+                                          {.sharding = BatchSharding::unshardable, .cause = i});
+    std::vector<BatchValue> in = in_;
+    for (size_t k = 0; k < in.size(); ++k) {
+      if (in[k].sharding == BatchSharding::unshardable)
+        return std::vector<BatchValue>(n.outputs.size(), in[k]);
+      if (k < body.states || k >= body.states + body.sequences || in[k].sharding != BatchSharding::rows)
+        continue;
+      if (in[k].axis == 0) return refused;  // its steps are those of other rows
+      --in[k].axis;
+    }
+    const Graph part = graph_of_step(body, operands(part_, i), n.tag),
+                other = graph_of_step(body, operands(other_, i), n.tag);
+    const auto is_zero = [&](size_t k) { return part_.nodes[n.inputs[k].node].op->traits().fill == 0.0; };
+    std::vector<BatchValue> out;
+    for (bool settled = false; !settled;) {
+      const BatchShardings all =
+          Shardings(part, other, sizes_, local_statistics_, nullptr).find(in).shardings;
+      out.clear();
+      for (const ValueRef& y : part.results) out.push_back(all[y.node][y.output]);
+      settled = true;
+      for (size_t k = 0; k < body.states; ++k) {
+        if (same_sharding(in[k], out[k])) continue;
+        // What all have may become a mean, or a statistic of some; zeros are also a sum.
+        const bool made = out[k].sharding == BatchSharding::mean || out[k].sharding == BatchSharding::local;
+        if (in[k].sharding != BatchSharding::replicated || !(made || is_zero(k))) return refused;
+        in[k] = made ? out[k] : BatchValue{BatchSharding::sum};
+        settled = false;
+      }
+    }
+    for (size_t k = 0; k < body.states; ++k) out[k] = in[k];
+    for (size_t k = body.outputs.size(); k < n.outputs.size(); ++k)
+      out.push_back(in[k - body.outputs.size()]);
+    for (size_t k = 0; k < out.size(); ++k) {
+      if (out[k].sharding == BatchSharding::unshardable) return refused;
+      if (k >= body.states) ++out[k].axis;
+      out[k].cause = i;
+    }
+    return out;
+  }
+  static InputSpecs operands(const Graph& graph, uint32_t i) {
+    InputSpecs specs;
+    for (const ValueRef& input : graph.nodes[i].inputs) specs.push_back(&graph.spec(input));
+    return specs;
+  }
+  static bool same_sharding(const BatchValue& a, const BatchValue& b) {
+    return a.sharding == b.sharding &&
+           (a.sharding != BatchSharding::rows || (a.axis == b.axis && same_order(a, b)));
   }
 
   BatchAxes axes_of(ValueRef v) const {

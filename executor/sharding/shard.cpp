@@ -29,8 +29,10 @@ bool adds_to_sum(const GraphNode& n, const BatchShardings& shardings) {
 
 [[noreturn]] void refuse(const GraphNode& cause, bool adds_to_sum, const ShardOptions& options) {
   const std::string_view why =
-      is_loop(*cause.op) ? "a scan is one operation over the whole batch. Steps that are written out one by "
-                           "one, so that their number is fixed, can be computed so"
+      is_loop(*cause.op)
+          ? "a step of it draws random numbers, or is neither row by row nor made of sums over "
+            "the batch. Steps that are written out one by one, so that their number is fixed, "
+            "may be computed so"
       : adds_to_sum ? "it adds a value to a sum over the batch, and each part would add it again. Use a mean"
       : options.local_statistics ? "its result is neither row by row, nor linear in means or sums over the "
                                    "batch; the statistics that rows read are means (a part's sum is smaller "

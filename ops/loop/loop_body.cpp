@@ -108,7 +108,8 @@ class InferredBody {
     }
   }
 
-  const Spec& spec(const Node* node, uint32_t output) const { return known_[position_.find(node)][output]; }
+  const Specs& specs(const Node* node) const { return known_[position_.find(node)]; }
+  const Spec& spec(const Node* node, uint32_t output) const { return specs(node)[output]; }
   InputSpecs inputs(const Node& node) const {
     InputSpecs specs;
     for (const Edge& edge : node.inputs) specs.push_back(&spec(edge.node(), edge.output()));
@@ -197,6 +198,13 @@ std::vector<Spec> LoopBody::infer(const std::vector<Spec>& given) const {
   std::vector<Spec> result;
   for (const Variable& y : outputs) result.push_back(known.spec(y.node(), y.output()));
   for (size_t i = 0; i < states; ++i) check_state(i, given[i], result[i]);
+  return result;
+}
+
+std::vector<Specs> LoopBody::specs_of_nodes(const std::vector<Spec>& given) const {
+  const InferredBody known(*this, given);
+  std::vector<Specs> result;
+  for (const Node* node : nodes) result.push_back(known.specs(node));
   return result;
 }
 

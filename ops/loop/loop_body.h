@@ -49,6 +49,8 @@ struct LoopBody {
   /// The specs of the outputs for inputs of these. Throws ShapeError or TypeError for a state that changes
   /// its spec, and what inference throws.
   std::vector<Spec> infer(const std::vector<Spec>& inputs) const;
+  /// The specs of the outputs of each node, for inputs of these.
+  std::vector<Specs> specs_of_nodes(const std::vector<Spec>& inputs) const;
   /// The streams of a step before each random node, and behind the last one those of a whole step.
   std::vector<int64_t> streams(const std::vector<Spec>& inputs) const;
   /// The body where nothing is trained; null: this one.
