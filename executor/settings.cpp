@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <set>
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
@@ -35,17 +36,17 @@ void set_scalar_state(const Executor& executor, std::string_view name, double va
       throw Error(
           fmt::format("set_scalar_state: '{}' cannot be {}; it is finite and not negative", name, value));
     bool found = false;
-    std::string names;
+    std::set<std::string> names;  // the states of several parameters may have one
     for (const LeafInfo& leaf : executor.leaves()) {
       if (!is_scalar_state(leaf)) continue;
-      names += (names.empty() ? "" : ", ") + leaf.name;
+      names.insert(leaf.name);
       if (leaf.name != name) continue;
       set_value(leaf.leaf, full({}, value, leaf.leaf.dtype()), where);
       found = true;
     }
     if (!found)
       throw Error(fmt::format("set_scalar_state: there is no scalar '{}'; the executor has {}", name,
-                              names.empty() ? "none" : names));
+                              names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
   });
 }
 

@@ -2,6 +2,7 @@
 // Python.
 #include <boost/test/unit_test.hpp>
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cstdlib>
@@ -129,6 +130,12 @@ BOOST_AUTO_TEST_CASE(errors_are_one_line_and_a_code) {
   check_fails(folder, "espalier-run small.plan", 64, "--input gives no 'x'");
   check_fails(folder, "espalier-run small.plan --input x=x.npy --input x=x.npy", 64, "'x' twice");
   check_fails(folder, "espalier-run small.plan --input x=", 66, "an empty path cannot be opened");
+  BOOST_REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  for (const char* arguments :
+       {"pipe --input x=x.npy", "small.plan --input x=pipe", "small.plan --input x=."})
+    check_fails(folder, std::string("espalier-run ") + arguments, 66, "it is no regular file");
+  esp::data::write_npy(folder / "bytes.npy", esp::ones({5, 6}).to(esp::uint8));
+  check_fails(folder, "espalier-run small.plan --input x=bytes.npy", 65, "takes float32, not uint8");
   check_fails(folder, "espalier-run small.plan --input x=x.npy --output nope=q.npy", 64,
               "no output 'nope'; the plan has value, hidden");
   check_fails(folder, "espalier-run small.plan --input x=x.npy --output a.npy --output hidden=./a.npy", 64,

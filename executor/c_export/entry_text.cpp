@@ -178,10 +178,13 @@ class EntryWriter {
       outputs.push_back(operand({i, k}, true));
       elements += node.outputs[k].shape.elements();
     }
+    const std::vector<Operand> given = inputs;
+    const auto leave_unread = [&](size_t k) {  // a table that perhaps nothing else reads
+      if (given[k].place.in == Place::In::leaf || given[k].place.in == Place::In::constant)
+        line(fmt::format("(void)({});", given[k].address));
+    };
     if (elements == 0) {
-      for (const Operand& input : inputs)  // tables that nothing else may read
-        if (input.place.in == Place::In::leaf || input.place.in == Place::In::constant)
-          line(fmt::format("(void)({});", input.address));
+      for (size_t k = 0; k < given.size(); ++k) leave_unread(k);
       return;
     }
     for (Operand& input : inputs)  // one buffer has one expression
@@ -198,6 +201,8 @@ class EntryWriter {
       f.refuse("there is no C code for a scan; there is for steps that are written out one by one");
     if (!emit) f.refuse("there is no C code for this op");
     emit(f);
+    for (size_t k = 0; k < given.size(); ++k)
+      if (!f.reads(k)) leave_unread(k);
     add_call(node, f);
   }
 

@@ -67,6 +67,11 @@ class Function {
   /// The parameter that points to an operand; an input that is written over is the output.
   std::string in(size_t k);
   std::string out(size_t k = 0);
+  /// Whether the body has asked for an input, or for the output that is written over it.
+  bool reads(size_t k) const {
+    const auto output = written_over(k);
+    return output ? written_.count(*output) > 0 : read_.count(k) > 0;
+  }
   /// An input without gaps: itself, or a copy in scratch memory that the body makes here.
   std::string dense(size_t k);
   /// A parameter that points to that many elements of memory which the function alone uses.

@@ -99,6 +99,9 @@ std::function<std::string(const std::string&)> whole_number(uint64_t least, uint
 
 void check_input(const std::filesystem::path& file) {
   if (file.empty()) throw Failure{no_input, "an empty path cannot be opened"};
+  std::error_code failed;  // reported by the next call
+  if (std::filesystem::exists(file, failed) && !std::filesystem::is_regular_file(file, failed))
+    throw Failure{no_input, file.string() + " cannot be opened: it is no regular file"};  // a pipe would wait
   if (std::FILE* opened = std::fopen(file.c_str(), "rb"))
     std::fclose(opened);
   else

@@ -27,10 +27,11 @@ esp::NamedTensors read_inputs(const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) {
     auto [name, file] = named_file(argument);
     check_input(file);
+    const esp::data::NpyReadOptions as_it_is{.small_integers = esp::data::SmallIntegers::keep};
     if (name.empty() && file.extension() == ".npz")
-      for (auto& array : esp::data::read_npz(file, {}, nowhere)) all.push_back(std::move(array));
+      for (auto& array : esp::data::read_npz(file, as_it_is, nowhere)) all.push_back(std::move(array));
     else
-      all.emplace_back(name, esp::data::read_npy(file, {}, nowhere));
+      all.emplace_back(name, esp::data::read_npy(file, as_it_is, nowhere));
   }
   return all;
 }

@@ -1,6 +1,8 @@
 /* Runs an exported network on numbers that the exporting program has computed, too. */
 #define DIGITS_DECLARATIONS_ONLY
 #define CONVOLUTION_DECLARATIONS_ONLY
+#define LSTM_DECLARATIONS_ONLY
+#define TRANSFORMER_DECLARATIONS_ONLY
 #include MODEL
 #include NUMBERS
 

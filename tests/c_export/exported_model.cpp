@@ -1,4 +1,4 @@
-// Writes two networks as C code, and what they compute in some steps: exported_model <folder>. See run.sh.
+// Writes networks as C code, and what they compute in some steps: exported_model <folder>. See run.sh.
 #include <espalier/espalier.h>
 
 #include <fstream>
@@ -63,6 +63,31 @@ void write_model(const std::filesystem::path& folder, const std::string& name, c
   out << ";\n";
 }
 
+/// Two steps of an LSTM over halves of each row.
+esp::nn::Sequential lstm() {
+  const esp::nn::LSTMCell cell(6, 8);
+  return esp::nn::Sequential{esp::nn::Lambda([=](const esp::Variable& x) {
+                               const esp::nn::LSTMState first = cell(esp::slice(x, 1, 0, 6));
+                               return cell(esp::slice(x, 1, 6, 12), first).h;
+                             }),
+                             esp::nn::Dense(10)};
+}
+
+/// A block over rows of 6 words of 4 numbers.
+esp::nn::Sequential transformer() {
+  const esp::nn::Dense q(8), k(8), v(8), o(4), up(16), down(4);
+  const esp::nn::LayerNorm first, second;
+  return esp::nn::Sequential{esp::nn::Lambda([=](const esp::Variable& rows) {
+                               esp::Variable x = esp::reshape(rows, {2, 6, 4});
+                               const esp::Variable z = first(x),
+                                                   scores = esp::matmul(q(z), esp::transpose(k(z))) * 0.35f;
+                               x = x + o(esp::matmul(esp::softmax(scores, -1), v(z)));
+                               x = x + down(esp::gelu(up(second(x))));
+                               return esp::flatten(x, 1);
+                             }),
+                             esp::nn::Dense(10)};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -76,6 +101,8 @@ int main(int argc, char** argv) try {
                                   esp::nn::BatchNorm(), esp::nn::Relu(), esp::nn::MaxPool2d({.kernel = 2}),
                                   esp::nn::Lambda([](const esp::Variable& v) { return esp::flatten(v, 1); }),
                                   esp::nn::Dense(10)});
+  write_model(argv[1], "lstm", {3, 12}, lstm());
+  write_model(argv[1], "transformer", {2, 24}, transformer());
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";
   return 1;

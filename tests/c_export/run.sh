@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Exported C code on devices: run.sh <exported_model>. The program writes two networks and numbers that they compute; a
+# Exported C code on devices: run.sh <exported_model>. The program writes networks and numbers that they compute; a
 # C program computes these again, compiled for this machine by gcc and clang, for aarch64 and riscv64 under qemu, and
 # linked for a Cortex-M4, without a heap. Prints the sizes of code. Compilers that are missing are errors, not skipped.
 set -euo pipefail
@@ -11,7 +11,7 @@ cd "$folder"
 
 "$program" "$folder"
 warnings=(-std=c99 -Wall -Wextra -Wconversion -Werror)
-for model in digits convolution; do
+for model in digits convolution lstm transformer; do
   sources=("$here/device.c" "$model.c")
   flags=("${warnings[@]}" -DMODEL="\"$model.c\"" -DNUMBERS="\"$model.h\"" -I"$folder")
   # build <compiler> [flags]...: the program `device`
