@@ -210,6 +210,52 @@ BOOST_AUTO_TEST_CASE(a_nan_is_larger_than_all_numbers) {
   BOOST_TEST(difference(esp::tensor_from(std::vector<int64_t>{1, 3}, {1, 1, 2}), indices.value()) == 0);
 }
 
+/// Windows side by side, some over the padding: the first of equal elements, or the first NaN.
+BOOST_AUTO_TEST_CASE(places_of_many_windows_in_a_row) {
+  const int64_t sizes[] = {6, 13, 14, 17, 28, 64, 65, 130};
+  const std::tuple<int64_t, int64_t, int64_t, int64_t> settings[] = {
+      // kernel, stride, padding, dilation
+      {1, 1, 0, 1}, {2, 2, 0, 1}, {2, 1, 1, 1}, {3, 1, 1, 1}, {3, 2, 1, 1},
+      {3, 1, 1, 2}, {2, 2, 1, 3}, {4, 3, 2, 1}, {5, 1, 2, 1}};
+  const auto check = [&](const Variable& x) {
+    const esp::Tensor values = x.value().to(esp::float64);
+    const int64_t height = x.shape()[2], width = x.shape()[3];
+    for (const auto& [kernel, stride, padding, dilation] : settings) {
+      if ((kernel - 1) * dilation + 1 > std::min(height, width) + 2 * padding) continue;
+      const auto [largest, places] = esp::max_pool_with_indices(
+          x, {.kernel = kernel, .stride = stride, .padding = padding, .dilation = dilation});
+      const esp::Tensor found = places.value();
+      for (int64_t i = 0; i < found.shape()[2]; ++i)
+        for (int64_t j = 0; j < found.shape()[3]; ++j) {
+          int64_t best = -1;
+          double most = 0;
+          for (int64_t a = 0; a < kernel; ++a)
+            for (int64_t b = 0; b < kernel; ++b) {
+              const int64_t row = i * stride - padding + a * dilation,
+                            column = j * stride - padding + b * dilation;
+              if (row < 0 || column < 0 || row >= height || column >= width) continue;
+              const double value = values.at<double>({0, 0, row, column});
+              if (best >= 0 && (std::isnan(most) || value <= most)) continue;
+              best = row * width + column;
+              most = value;
+            }
+          BOOST_REQUIRE(found.at<int64_t>({0, 0, i, j}) == best);
+        }
+    }
+  };
+  for (const int64_t width : sizes) {
+    esp::Tensor x({1, 1, 9, width}, esp::float32);
+    uint32_t state = 7;
+    for (float& value : x.span<float>()) {
+      state = state * 1664525 + 1013904223;
+      value = state >> 28 == 0 ? NAN : static_cast<float>(state >> 24 & 3) - 1;
+    }
+    for (const esp::DType dtype :
+         {esp::float32, esp::float64, esp::bfloat16, esp::float16, esp::int32, esp::int64})
+      check(Variable(x.to(dtype)));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(integers_have_a_largest_element) {
   const esp::Tensor x = esp::tensor_from(std::vector<int64_t>{1, 4, 3, 2}, {1, 1, 4});
   const Variable largest = esp::max_pool(x, {.kernel = 2});

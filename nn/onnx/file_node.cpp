@@ -50,8 +50,10 @@ void FileNode::check_steps(int64_t steps) const {
   if (steps > most_steps) refuse(fmt::format("it has more than {} steps", most_steps));
 }
 
+void FileNode::fail_without(size_t input) const { fail(fmt::format("it has no input {}", input)); }
+
 const Variable& FileNode::operator[](size_t i) const {
-  if (!has(i)) fail(fmt::format("it has no input {}", i));
+  if (!has(i)) fail_without(i);
   return inputs_[i].variable;
 }
 

@@ -49,7 +49,11 @@ class FileNode {
   bool has(size_t i) const { return i < inputs_.size() && inputs_[i].variable.defined(); }
   /// Throws FileError if it is not there.
   const Variable& operator[](size_t i) const;
-  const Value& value(size_t i) const { return inputs_[i]; }
+  /// One that may be left out in the middle. Throws FileError behind the end.
+  const Value& value(size_t i) const {
+    if (i >= count()) fail_without(i);
+    return inputs_[i];
+  }
   Variable optional(size_t i) const { return has(i) ? inputs_[i].variable : Variable(); }
   std::vector<Variable> all() const;
   /// Whether all inputs are constants.
@@ -106,6 +110,7 @@ class FileNode {
   [[noreturn]] void fail(const std::string& reason) const;
 
  private:
+  [[noreturn]] void fail_without(size_t input) const;
   const pb::AttributeProto* find(std::string_view attribute, pb::AttributeProto::AttributeType type) const;
   const pb::AttributeProto& need(std::string_view attribute, pb::AttributeProto::AttributeType type) const;
 

@@ -90,6 +90,62 @@ void find_largest(const T* from, const int64_t* places, int64_t count, int64_t c
   }
 }
 
+/// The same for the windows of a plane that lie side by side along the last axis, which is not divided into
+/// parts; `a` and `b` are their ranges of the other axes.
+template <class Place, class T>
+void find_largest_of_row(const PoolAxes& axes, const PoolRange& a, const PoolRange& b, const T* from,
+                         int64_t* to) {
+  constexpr int64_t lanes = 64, vector = 16;
+  const PoolAxis c = axes.at[2];
+  for (int64_t begin = 0; begin < c.count; begin += lanes) {
+    const int64_t n = std::min(lanes, c.count - begin), padded = (n + vector - 1) / vector * vector;
+    vectorized([ =, &axes ]() __attribute__((always_inline)) {
+      T best[lanes], row[lanes];
+      Place at[lanes], larger[lanes];
+      const auto row_of = [&](int64_t i, int64_t j) {
+        return ((a.first + i * a.step) * axes.at[1].size + b.first + j * b.step) * c.size;
+      };
+      for (int64_t k = 0; k < padded; ++k) {
+        const int64_t window = begin + std::min(k, n - 1);
+        at[k] = static_cast<Place>(row_of(0, 0) + range_of(c, window).first);
+        best[k] = from[at[k]];
+      }
+      for (int64_t i = 0; i < a.count; ++i)
+        for (int64_t j = 0; j < b.count; ++j)
+          for (int64_t d = 0; d < c.kernel; ++d) {
+            // Of the first window, which may not have it. Those that do not have it keep what they have.
+            const int64_t shift = begin * c.stride - c.before + d * c.dilation, last = c.size - 1 - shift;
+            const int64_t low = shift < 0 ? (-shift + c.stride - 1) / c.stride : 0,
+                          high = last < 0 ? 0 : std::min(n, last / c.stride + 1);
+            const T* in = from + row_of(i, j) + shift;
+            const auto place = static_cast<Place>(row_of(i, j) + shift), step = static_cast<Place>(c.stride);
+            for (int64_t k = 0; k < std::min(low, n); ++k) row[k] = best[k];
+            for (int64_t k = low; k < high; ++k) row[k] = in[k * c.stride];
+            for (int64_t k = std::max(low, high); k < padded; ++k) row[k] = best[k];
+            for (int64_t k = 0; k < padded; ++k) {
+              const Place is_number = best[k] == best[k] ? -1 : 0, is_not_larger = row[k] <= best[k] ? -1 : 0;
+              larger[k] = is_number & ~is_not_larger;
+            }
+            for (int64_t k = 0; k < padded; ++k)
+              at[k] = ((place + static_cast<Place>(k) * step) & larger[k]) | (at[k] & ~larger[k]);
+            for (int64_t k = 0; k < padded; ++k) best[k] = larger[k] != 0 ? row[k] : best[k];
+          }
+      for (int64_t k = 0; k < n; ++k) to[begin + k] = at[k];
+    });
+  }
+}
+
+/// find_largest for each window of a plane [elements].
+template <class T>
+void find_largest_by_rows(const PoolAxes& axes, const T* from, int64_t* to) {
+  const bool fits32 = axes.elements() <= std::numeric_limits<int32_t>::max();
+  const auto find =
+      sizeof(T) <= 4 && fits32 ? find_largest_of_row<int32_t, T> : find_largest_of_row<int64_t, T>;
+  for (int64_t i = 0; i < axes.at[0].count; ++i)
+    for (int64_t j = 0; j < axes.at[1].count; ++j, to += axes.at[2].count)
+      find(axes, range_of(axes.at[0], i), range_of(axes.at[1], j), from, to);
+}
+
 /// find_largest for each window of a plane [elements, channels], to [windows, channels].
 template <class T>
 void find_largest_of_windows(const PoolAxes& axes, int64_t channels, const T* from, int64_t* to) {

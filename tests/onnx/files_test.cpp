@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/files/file.h"
+#include "espalier/nn/onnx/registry.h"
 #include "espalier/nn/onnx/tensors.h"
 #include "espalier/onnx.h"
 #include "temporary_folder.h"
@@ -80,6 +81,24 @@ BOOST_AUTO_TEST_CASE(foreign_files_are_refused) {
   for (const std::string& bytes :
        {std::string(), std::string("hello"), std::string(1000, '\0'), std::string(1000, '\xff')})
     BOOST_CHECK_THROW(esp::onnx::load(folder.write("f.onnx", bytes)), esp::FileError);
+}
+
+/// A reason, or a value: no operator looks for an input behind the end.
+BOOST_AUTO_TEST_CASE(operators_without_their_inputs_are_refused) {
+  const TemporaryFolder folder;
+  const std::vector<std::vector<std::string>> inputs{{}, {""}, {"x"}, {"", "x"}, {"x", "", "x"}};
+  size_t refused = 0;
+  for (const std::string& type : esp::onnx::registry().names())
+    for (const auto& names : inputs) {
+      pb::ModelProto model = model_of();
+      pb::NodeProto& node = add_node(*model.mutable_graph(), type, {}, {"y"});
+      for (const std::string& name : names) node.add_input(name);
+      refused += reason_for(folder, model) != "read";
+    }
+  BOOST_TEST(refused > 600);
+  pb::ModelProto model = model_of();
+  add_node(*model.mutable_graph(), "ConstantOfShape", {}, {"y"});
+  check_reason(reason_for(folder, model), "node 'the ConstantOfShape' (ConstantOfShape): it has no input 0");
 }
 
 BOOST_AUTO_TEST_CASE(contradictions_are_named) {
