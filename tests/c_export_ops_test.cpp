@@ -181,6 +181,8 @@ BOOST_AUTO_TEST_CASE(layers_of_one_op_have_code_for_inference) {
          const Variable rows = esp::reshape(Variable(esp::arange(5, esp::float32)), {5, 1});
          return esp::scaled_dot_product_attention(x, x, x, {.mask = esp::greater(rows, 0.5)});
        }});
+  const esp::nn::TransformerEncoder encoder(1, 6, 2, {.feedforward = 8});
+  check_functions(values({2, 5, 6}, 8), {[=](V x) { return encoder(x); }});
   const esp::nn::Lstm lstm(6, 4);
   const esp::nn::Gru gru(6, 4);
   const esp::nn::Rnn rnn(6, 4);

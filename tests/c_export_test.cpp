@@ -256,24 +256,6 @@ BOOST_AUTO_TEST_CASE(a_transformer_learns_in_c) {
   check_network(transformer());
 }
 
-BOOST_AUTO_TEST_CASE(layers_of_sequences_run_in_c) {
-  esp::seed(7);
-  const Variable x = esp::placeholder("x", {2, 8, 16});
-  const esp::nn::TransformerEncoder encoder(1, 16, 2, {.feedforward = 32});
-  const esp::nn::Lstm lstm(5);
-  for (const Variable& y : {encoder(x), lstm(x).outputs}) {
-    const TemporaryFolder folder;
-    const auto executor = y.get_executor({.mode = esp::Mode::inference});
-    const esp::Feeds feeds{{"x", values({2, 8, 16}, 1)}};
-    const Tensor expected = executor.run(feeds);
-    (void)executor.export_c(folder / "net.c");
-    const CModule code(folder / "net.c");
-    Tensor result(expected.shape());
-    BOOST_TEST(call(entry(code, "net_run"), feeds, {result.address()}) == 0);
-    BOOST_TEST(difference(result, expected) < tolerance);
-  }
-}
-
 BOOST_AUTO_TEST_CASE(optimizers_and_schedules_learn_in_c) {
   using namespace esp::optim;
   const std::vector<std::pair<std::string, Optimizer>> optimizers{
