@@ -41,7 +41,7 @@ class ValueReaders {
   }
 
  private:
-  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> of_;  // by node: who reads which output
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> of_;  // by node: readers, and the output each reads
   std::vector<bool> is_result_;
 };
 
