@@ -19,6 +19,11 @@ Variable spread_windows(const Variable& g, const Variable& like, const PoolForm&
 /// Fewer windows in a row are searched one by one.
 constexpr int64_t fewest_side_by_side = 6;
 
+/// Not a window that is mostly padding, of which a row would look at each place.
+bool suits_rows(const PoolAxis& axis) {
+  return axis.count >= fewest_side_by_side && axis.kernel > 0 && axis.kernel <= axis.size;
+}
+
 struct PoolArgmax : PoolOp {
   explicit PoolArgmax(PoolForm form)
       : PoolOp(std::move(form), {.gradient_reads = InputSet::none(), .passes_no_gradient = true}) {}
@@ -40,7 +45,7 @@ struct PoolArgmax : PoolOp {
         each_plane(axes, pooled_planes(x.shape(), form()), width, [&](int64_t element, int64_t window) {
           if (form().channels_last)
             find_largest_of_windows(axes, width, from + element, to + window);
-          else if (axes.at[2].kernel > 0 && axes.at[2].count >= fewest_side_by_side)
+          else if (suits_rows(axes.at[2]))
             find_largest_by_rows(axes, from + element, to + window);
           else
             one_plane(axes, from + element, to + window);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "espalier/core/cpu/parallel.h"
@@ -118,7 +119,8 @@ void find_largest_of_row(const PoolAxes& axes, const PoolRange& a, const PoolRan
             const int64_t low = shift < 0 ? (-shift + c.stride - 1) / c.stride : 0,
                           high = last < 0 ? 0 : std::min(n, last / c.stride + 1);
             const T* in = from + row_of(i, j) + shift;
-            const auto place = static_cast<Place>(row_of(i, j) + shift), step = static_cast<Place>(c.stride);
+            using Wraps = std::make_unsigned_t<Place>;  // where a window does not have it
+            const auto place = static_cast<Wraps>(row_of(i, j) + shift), step = static_cast<Wraps>(c.stride);
             for (int64_t k = 0; k < std::min(low, n); ++k) row[k] = best[k];
             for (int64_t k = low; k < high; ++k) row[k] = in[k * c.stride];
             for (int64_t k = std::max(low, high); k < padded; ++k) row[k] = best[k];
@@ -127,7 +129,8 @@ void find_largest_of_row(const PoolAxes& axes, const PoolRange& a, const PoolRan
               larger[k] = is_number & ~is_not_larger;
             }
             for (int64_t k = 0; k < padded; ++k)
-              at[k] = ((place + static_cast<Place>(k) * step) & larger[k]) | (at[k] & ~larger[k]);
+              at[k] = (static_cast<Place>(place + static_cast<Wraps>(k) * step) & larger[k]) |
+                      (at[k] & ~larger[k]);
             for (int64_t k = 0; k < padded; ++k) best[k] = larger[k] != 0 ? row[k] : best[k];
           }
       for (int64_t k = 0; k < n; ++k) to[begin + k] = at[k];
