@@ -8,6 +8,7 @@ extern const char* const sample_tables;
 extern const char* const figures;
 extern const char* const read_events;  // a Python program
 extern const char* const checkpoint_process;
+extern const char* const emulator;  // a command before programs of another processor, or empty
 // Of builds with programs; the others are empty.
 extern const char* const programs;
 extern const char* const c_program;

@@ -28,6 +28,11 @@ struct Outcome {
   std::string out, error;
 };
 
+/// What runs a program of this build in a folder, without a cache: its path and arguments follow.
+std::string command_in(const TemporaryFolder& folder, const std::string& environment = "ESPALIER_CACHE=off") {
+  return "cd " + folder.path().string() + " && " + environment + " " + places::emulator + " ";
+}
+
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream in(path);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -35,8 +40,7 @@ std::string text_of(const std::filesystem::path& path) {
 
 /// Runs a program in a folder, which keeps what it prints.
 Outcome run(const TemporaryFolder& folder, const std::string& command) {
-  const std::string line = "cd " + folder.path().string() + " && ESPALIER_CACHE=off " + places::programs +
-                           "/" + command + " >out 2>error";
+  const std::string line = command_in(folder) + places::programs + "/" + command + " >out 2>error";
   const int status = std::system(line.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder / "out"), text_of(folder / "error")};
 }
@@ -110,9 +114,8 @@ BOOST_AUTO_TEST_CASE(a_plan_runs_in_another_process) {
 
 BOOST_AUTO_TEST_CASE(a_rank_outside_of_its_job_is_not_believed) {
   const TemporaryFolder folder;
-  const std::string command = "cd " + folder.path().string() +
-                              " && OMPI_COMM_WORLD_SIZE=-3 OMPI_COMM_WORLD_RANK=9 " + places::programs +
-                              "/espalier-run --version >out 2>error";
+  const std::string command = command_in(folder, "OMPI_COMM_WORLD_SIZE=-3 OMPI_COMM_WORLD_RANK=9") +
+                              places::programs + "/espalier-run --version >out 2>error";
   BOOST_TEST(std::system(command.c_str()) == 0, text_of(folder / "error"));
   BOOST_TEST(text_of(folder / "out") != "");  // only the first process of a job writes
 }
@@ -334,8 +337,7 @@ BOOST_AUTO_TEST_CASE(a_program_in_c_runs_trains_and_saves) {
   esp::mean(esp::square(outputs - y))
       .get_executor({.optimizer = esp::optim::Adam(0.03)})
       .save(folder / "step.plan");
-  const std::string command = "cd " + folder.path().string() + " && ESPALIER_CACHE=off " + places::c_program +
-                              " small.plan step.plan . 2>error";
+  const std::string command = command_in(folder) + places::c_program + " small.plan step.plan . 2>error";
   BOOST_TEST(std::system(command.c_str()) == 0, text_of(folder / "error"));
   if (!*places::shared_library) return;
   const std::string python = "cd " + folder.path().string() + " && ESPALIER_CACHE=off python3 " +
@@ -351,8 +353,8 @@ BOOST_AUTO_TEST_CASE(plug_ins_run_plans_side_by_side) {
   esp::softmax(esp::nn::Dense(3)(x) * 2.0).get_executor().save(folder / "second.plan");
   // A second file, so that it is loaded as another library.
   std::filesystem::copy_file(places::c_plugin, folder / "again.so");
-  const std::string command = "cd " + folder.path().string() + " && ESPALIER_CACHE=off " + places::c_host +
-                              " small.plan second.plan " + places::c_plugin + " ./again.so 2>error";
+  const std::string command = command_in(folder) + places::c_host + " small.plan second.plan " +
+                              places::c_plugin + " ./again.so 2>error";
   BOOST_TEST(std::system(command.c_str()) == 0, text_of(folder / "error"));
 }
 

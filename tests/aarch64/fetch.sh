@@ -3,7 +3,7 @@
 # are fetched again after a month; if that is impossible, older ones do.
 set -euo pipefail
 packages=(libc6-dev libgomp1 libstdc++6 libdnnl-dev libopenblas-openmp-dev libfmt-dev nlohmann-json3-dev libdlpack-dev
-  zlib1g-dev libpng-dev libjpeg62-turbo-dev libboost-test-dev)
+  zlib1g-dev libpng-dev libjpeg62-turbo-dev libcli11-dev libonnx-dev libprotobuf-dev libboost-test-dev)
 
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/espalier/arm64
 has_them() { [ "$(cat "$folder/names" 2>/dev/null)" = "${packages[*]}" ]; }
