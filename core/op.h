@@ -185,6 +185,8 @@ struct OpTraits {
   bool takes_small_integers = false;
   /// Its kernel throws for no values of its operands.
   bool takes_any_values = false;
+  /// Its output are indices of its input, which ops with the same attributes take.
+  bool finds_indices = false;
   /// It adds back what an op with the same attributes chose by the same indices, input 1 of both, of a tensor
   /// with the shape of its output. Indices that the other has taken, it takes.
   bool adds_back = false;

@@ -49,6 +49,7 @@ OpRegistry make_op_registry() {
            add_pad_ops,
            add_piecewise_activation_ops,
            add_pinv_op,
+           add_pool_largest_ops,
            add_pool_ops,
            add_pool_take_ops,
            add_position_ops,

@@ -37,6 +37,7 @@ void add_mask_ops(OpRegistry& ops);
 void add_pad_ops(OpRegistry& ops);
 void add_piecewise_activation_ops(OpRegistry& ops);
 void add_pinv_op(OpRegistry& ops);
+void add_pool_largest_ops(OpRegistry& ops);
 void add_pool_ops(OpRegistry& ops);
 void add_pool_take_ops(OpRegistry& ops);
 void add_position_ops(OpRegistry& ops);

@@ -143,6 +143,9 @@ BOOST_AUTO_TEST_CASE(pooling_equals_that_of_channels_second) {
       const esp::Tensor plain = call(op_for("pool_argmax", row.form, false), {typed}).value();
       const Variable moved = call(op_for("pool_argmax", row.form, true), {last(typed)});
       BOOST_TEST(difference(second(moved).value(), plain) == 0, esp::name(dtype));
+      const esp::Tensor largest = call(op_for("pool_max", row.form, false), {typed}).value();
+      BOOST_TEST(
+          difference(second(call(op_for("pool_max", row.form, true), {last(typed)})).value(), largest) == 0);
       const esp::OpPtr take = op_for("pool_take", row.form, false),
                        take_last = op_for("pool_take", row.form, true),
                        add = op_for("pool_add_like", row.form, false),

@@ -236,8 +236,7 @@ BOOST_AUTO_TEST_CASE(between_convolutions_nothing_is_copied) {
   // The first convolution and the gradient of its kernels read x, which has its channels as axis 1.
   BOOST_TEST(reads_out_of_order(graph, 4 * 8 * 2 * 2) == 2);
   for (const GraphNode& n : graph.nodes)
-    if (n.op->name().starts_with("conv") || n.op->name() == "pool_argmax" || n.op->name() == "pool_sum" ||
-        n.op->name() == "pool_spread")
+    if (n.op->name().starts_with("conv") || n.op->name().starts_with("pool_"))
       BOOST_TEST(esp::attribute<bool>(*n.op, "channels_last"), n.op->name());
 }
 
@@ -268,7 +267,7 @@ BOOST_AUTO_TEST_CASE(convolutions_of_16_bits_are_moved_on_a_gpu) {
     BOOST_TEST(esp::channels_last(graph));
     esp::verify(graph, "channels_last");
     for (const GraphNode& n : graph.nodes)
-      if (n.op->name() == "conv" || n.op->name() == "pool_argmax")
+      if (n.op->name() == "conv" || n.op->name() == "pool_max")
         BOOST_TEST(esp::attribute<bool>(*n.op, "channels_last"), n.op->name());
     BOOST_TEST(!esp::channels_last(graph));
   }

@@ -272,6 +272,7 @@ BOOST_AUTO_TEST_CASE(ops_that_only_gradients_make_check_what_they_are_given) {
       {"pool_add_like", {f({1, 2}), f({1, 3}), f({1, 4})}, pool({2}, {0}, {0}, {}), "indices must be"},
       {"pool_argmax", {f({1, 4})}, pool({2}, {9}, {0}, {}), "reads nothing"},
       {"pool_argmax", {f({1, 4})}, pool({2}, {0}, {9}, {}), "reads nothing"},
+      {"pool_max", {f({1, 4})}, pool({2}, {0}, {9}, {}), "reads nothing"},
       {"pool_sum", {f({1, 4})}, pool({}, {}, {}, {most}), "parts"},
       {"roi_align", {f({1, 1, 2, 2}), box, ints({0})}, regions(1, most), "samples"},
       {"roi_align", {f({1, 1, 2, 2}), box, ints({0})}, regions(std::nan(""), 1), "scale"},

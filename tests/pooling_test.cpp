@@ -211,7 +211,7 @@ BOOST_AUTO_TEST_CASE(a_nan_is_larger_than_all_numbers) {
 }
 
 /// Windows side by side, some over the padding: the first of equal elements, or the first NaN.
-BOOST_AUTO_TEST_CASE(places_of_many_windows_in_a_row) {
+BOOST_AUTO_TEST_CASE(many_windows_in_a_row) {
   const int64_t sizes[] = {6, 13, 14, 17, 28, 64, 65, 130};
   const std::tuple<int64_t, int64_t, int64_t, int64_t> settings[] = {
       // kernel, stride, padding, dilation
@@ -225,6 +225,11 @@ BOOST_AUTO_TEST_CASE(places_of_many_windows_in_a_row) {
       const auto [largest, places] = esp::max_pool_with_indices(
           x, {.kernel = kernel, .stride = stride, .padding = padding, .dilation = dilation});
       const esp::Tensor found = places.value();
+      const esp::Tensor alone =
+          esp::max_pool(x, {.kernel = kernel, .stride = stride, .padding = padding, .dilation = dilation})
+              .value();
+      BOOST_TEST(alone.dtype() == x.dtype());
+      BOOST_REQUIRE(difference(alone, largest.value()) == 0);
       for (int64_t i = 0; i < found.shape()[2]; ++i)
         for (int64_t j = 0; j < found.shape()[3]; ++j) {
           int64_t best = -1;
@@ -254,6 +259,16 @@ BOOST_AUTO_TEST_CASE(places_of_many_windows_in_a_row) {
          {esp::float32, esp::float64, esp::bfloat16, esp::float16, esp::int32, esp::int64})
       check(Variable(x.to(dtype)));
   }
+}
+
+/// The place is found where a gradient is asked for.
+BOOST_AUTO_TEST_CASE(the_gradient_goes_to_the_first_of_equal_elements) {
+  const Variable x = esp::parameter(esp::tensor_from(std::vector<double>{1, 5, 5, 5, 3, 8, 0, 8}, {1, 1, 8}));
+  const Variable largest = esp::max_pool(x, {.kernel = 4, .stride = 2, .padding = 1});
+  const Variable g =
+      esp::sum(largest * esp::tensor_from(std::vector<double>{1, 2, 4, 8}, {1, 1, 4})).gradient(x);
+  BOOST_TEST(
+      difference(esp::tensor_from(std::vector<double>{0, 3, 0, 0, 0, 12, 0, 0}, {1, 1, 8}), g.value()) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(integers_have_a_largest_element) {

@@ -21,6 +21,7 @@ Table make_table() {
       {"conv_transpose", write_convolution_transpose},
       {"conv_kernels", write_convolution_kernels},
       {"pool_argmax", write_pool_argmax},
+      {"pool_max", write_pool_max},
       {"pool_sum", write_pool_sum},
       {"pool_spread", write_pool_spread},
       {"pool_count", write_pool_count},

@@ -11,6 +11,7 @@ void write_convolution(Function& f);
 void write_convolution_transpose(Function& f);
 void write_convolution_kernels(Function& f);
 void write_pool_argmax(Function& f);
+void write_pool_max(Function& f);
 void write_pool_sum(Function& f);
 void write_pool_spread(Function& f);
 void write_pool_count(Function& f);

@@ -67,7 +67,10 @@ void count_with_padding(Function& f, const PoolForm& form, const PoolAxis& axis,
 
 }  // namespace
 
-void write_pool_argmax(Function& f) {
+namespace {
+
+/// The largest elements of windows, or their places.
+void write_largest(Function& f, bool places) {
   const PoolForm form = pool_form(f);
   const PoolAxes axes = form.windows(f.input_shape(0), f.op().name());
   const std::string x = f.dense(0), y = f.out();
@@ -79,9 +82,14 @@ void write_pool_argmax(Function& f) {
       "if (best < 0 || plane[at] > plane[best] || (plane[at] != plane[at] && plane[best] == plane[best])) "
       "best = at;");
   f.close(3);
-  f.line(fmt::format("{}[window] = best;", y));
+  f.line(y + (places ? "[window] = best;" : "[window] = plane[best];"));
   f.close(4);
 }
+
+}  // namespace
+
+void write_pool_argmax(Function& f) { write_largest(f, true); }
+void write_pool_max(Function& f) { write_largest(f, false); }
 
 void write_pool_sum(Function& f) {
   f.only({DType::float32});

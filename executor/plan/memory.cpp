@@ -322,8 +322,7 @@ bool may_refuse(const Op& op) {
 
 uint32_t last_to_refuse(const Graph& graph) {
   // Which indices choose of a tensor of which shape, and how. A value in another shape is the same.
-  const auto choice = [&graph, views = Views(graph)](const GraphNode& n, const Shape& of) {
-    ValueRef indices = n.inputs[1];
+  const auto choice = [&graph, views = Views(graph)](const GraphNode& n, ValueRef indices, const Shape& of) {
     const ViewSource seen = views.of(indices);
     if (seen.layout.contiguous() && seen.layout.offset == 0 &&
         seen.layout.shape.elements() == graph.spec(seen.value).shape.elements())
@@ -334,11 +333,13 @@ uint32_t last_to_refuse(const Graph& graph) {
   uint32_t last = 0;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& n = graph.nodes[i];
+    const OpTraits& traits = n.op->traits();
+    if (traits.finds_indices) taken.insert(choice(n, {i, 0}, graph.spec(n.inputs[0]).shape));
     if (!may_refuse(*n.op)) continue;
-    if (n.op->traits().adds_back && taken.contains(choice(n, n.outputs[0].shape))) continue;
+    if (traits.adds_back && taken.contains(choice(n, n.inputs[1], n.outputs[0].shape))) continue;
     last = i;
-    if (n.op->traits().picks_from.contains(0) && n.inputs.size() == 2)
-      taken.insert(choice(n, graph.spec(n.inputs[0]).shape));
+    if (traits.picks_from.contains(0) && n.inputs.size() == 2)
+      taken.insert(choice(n, n.inputs[1], graph.spec(n.inputs[0]).shape));
   }
   return last;
 }

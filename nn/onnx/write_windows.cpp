@@ -105,6 +105,13 @@ std::string write_windows(GraphWriter& w, const GraphWriter::Call& call) {
     if (op == "conv_transpose") w.set(node, "output_padding", list(call.op, "more"));
     return w.last_output(node);
   }
+  if (op == "pool_max") {
+    if (is_uneven(call.op, call.input(0).shape))
+      return of_uneven_parts(w, call.op, call.node.inputs[0], false);
+    pb::NodeProto& node = w.begin("MaxPool", call.inputs);
+    set_pooling(node, call.op, call.input(0).shape);
+    return w.last_output(node);
+  }
   if (op == "pool_argmax") {
     // Values, by which max_pool's places in each plane are replaced; places by themselves are not those of
     // ONNX.

@@ -22,11 +22,10 @@ PoolForm form_of_parts(const Variable& x, const PerAxis& parts, std::string_view
   return form;
 }
 
-PooledWithIndices largest_of(const Variable& x, const PoolForm& form, std::string_view function,
-                             const std::source_location& where) {
+Variable largest_of(const Variable& x, const PoolForm& form, std::string_view function,
+                    const std::source_location& where) {
   check_pooled_numbers(x, function);
-  const Variable indices = pool_argmax(x, form, where);
-  return {pool_take(x, indices, form, where), indices};
+  return pool_max(x, form, where);
 }
 Variable mean_of(const Variable& x, const PoolForm& form, bool with_padding, std::string_view function,
                  const std::source_location& where) {
@@ -45,13 +44,15 @@ auto pooled(const Operand& x, std::string_view function, F&& f) {
 
 PooledWithIndices max_pool_with_indices(const Operand& x, const MaxPoolOptions& options) {
   return pooled(x, "max_pool_with_indices", [&](const Variable& v) {
-    return largest_of(v, sliding_form(v, windows_of(options), "max_pool_with_indices"),
-                      "max_pool_with_indices", x.where());
+    const PoolForm form = sliding_form(v, windows_of(options), "max_pool_with_indices");
+    check_pooled_numbers(v, "max_pool_with_indices");
+    const Variable indices = pool_argmax(v, form, x.where());
+    return PooledWithIndices{pool_take(v, indices, form, x.where()), indices};
   });
 }
 Variable max_pool(const Operand& x, const MaxPoolOptions& options) {
   return pooled(x, "max_pool", [&](const Variable& v) {
-    return largest_of(v, sliding_form(v, windows_of(options), "max_pool"), "max_pool", x.where()).values;
+    return largest_of(v, sliding_form(v, windows_of(options), "max_pool"), "max_pool", x.where());
   });
 }
 Variable avg_pool(const Operand& x, const AveragePoolOptions& o) {
@@ -62,7 +63,7 @@ Variable avg_pool(const Operand& x, const AveragePoolOptions& o) {
 }
 Variable adaptive_max_pool(const Operand& x, const PerAxis& parts) {
   return pooled(x, "adaptive_max_pool", [&](const Variable& v) {
-    return largest_of(v, form_of_parts(v, parts, "adaptive_max_pool"), "adaptive_max_pool", x.where()).values;
+    return largest_of(v, form_of_parts(v, parts, "adaptive_max_pool"), "adaptive_max_pool", x.where());
   });
 }
 Variable adaptive_avg_pool(const Operand& x, const PerAxis& parts) {

@@ -1,3 +1,4 @@
+// Sums of windows, their transpose, and the sizes of windows.
 #include "espalier/ops/pooling/pool.h"
 
 #include <algorithm>
@@ -15,72 +16,6 @@ namespace espalier {
 namespace {
 
 Variable spread_windows(const Variable& g, const Variable& like, const PoolForm& form);
-
-/// Fewer windows in a row are searched one by one.
-constexpr int64_t fewest_side_by_side = 6;
-
-/// Not a window that is mostly padding, of which a row would look at each place.
-bool suits_rows(const PoolAxis& axis) {
-  return axis.count >= fewest_side_by_side && axis.kernel > 0 && axis.kernel <= axis.size;
-}
-
-struct PoolArgmax : PoolOp {
-  explicit PoolArgmax(PoolForm form)
-      : PoolOp(std::move(form), {.gradient_reads = InputSet::none(), .passes_no_gradient = true}) {}
-  std::string_view name() const override { return "pool_argmax"; }
-  Specs infer(const InputSpecs& in) const override {
-    check_dtype<Numbers>(*in[0], name());
-    check_windows(in[0]->shape);
-    return {{DType::int64, form().output(in[0]->shape, name())}};
-  }
-  void run_cpu(const KernelCall& call) const override {
-    const Tensor x = call.inputs[0]->contiguous_copy();
-    if (call.outputs[0]->elements() == 0) return;
-    const PoolAxes axes = form().windows(x.shape(), name());
-    auto* to = static_cast<int64_t*>(call.outputs[0]->address());
-    visit(x.dtype(), [&]<class T>(TypeTag<T>) {
-      if constexpr (Numbers::accepts<T>) {
-        const T* from = static_cast<const T*>(x.address());
-        const int64_t width = width_of(x.shape());
-        each_plane(axes, pooled_planes(x.shape(), form()), width, [&](int64_t element, int64_t window) {
-          if (form().channels_last)
-            find_largest_of_windows(axes, width, from + element, to + window);
-          else if (suits_rows(axes.at[2]))
-            find_largest_by_rows(axes, from + element, to + window);
-          else
-            one_plane(axes, from + element, to + window);
-        });
-      }
-    });
-  }
-  Gradients gradient(const GradientRule&) const override { return {Variable()}; }
-
- private:
-  /// A window may have all of its elements in the padding.
-  void check_windows(const Shape& x) const {
-    const PoolAxes axes = form().windows(x, name());
-    for (const PoolAxis& axis : axes.at) {
-      // Without a dilation, it is enough to look at both ends.
-      const int64_t step = axis.before > 0 && axis.dilation > 1 ? 1 : std::max<int64_t>(axis.count - 1, 1);
-      for (int64_t window = 0; window < axis.count; window += step)
-        if (range_of(axis, window).count == 0)
-          throw ShapeError(fmt::format(
-              "max_pool: a window of {} elements with dilation {} and padding {} reads nothing of an "
-              "axis of {} (shape {})",
-              axis.kernel, axis.dilation, axis.before, size_text(axis.size), x.str()));
-    }
-  }
-  template <class T>
-  static void one_plane(const PoolAxes& axes, const T* from, int64_t* to) {
-    each_window(axes, [&](int64_t window, const PoolRange& a, const PoolRange& b, const PoolRange& c) {
-      int64_t best = (a.first * axes.at[1].size + b.first) * axes.at[2].size + c.first;
-      each_element(axes, a, b, c, [&](int64_t at) {
-        if (from[at] > from[best] || (from[at] != from[at] && from[best] == from[best])) best = at;
-      });
-      to[window] = best;
-    });
-  }
-};
 
 struct PoolSum : PoolOp {
   explicit PoolSum(PoolForm form)
@@ -228,9 +163,6 @@ Variable spread_windows(const Variable& g, const Variable& like, const PoolForm&
 
 }  // namespace
 
-Variable pool_argmax(const Variable& x, const PoolForm& form, const std::source_location& where) {
-  return apply(std::make_shared<PoolArgmax>(form), {&x}, where);
-}
 Variable pool_sum(const Variable& x, const PoolForm& form, const std::source_location& where) {
   return apply(std::make_shared<PoolSum>(form), {&x}, where);
 }
@@ -240,8 +172,6 @@ Variable pool_count(const Variable& like, const PoolForm& form, bool with_paddin
 }
 
 void add_pool_ops(OpRegistry& ops) {
-  ops.add("pool_argmax", 1,
-          [](AttributeReader& a) { return std::make_shared<PoolArgmax>(PoolForm::read(a)); });
   ops.add("pool_sum", 1, [](AttributeReader& a) { return std::make_shared<PoolSum>(PoolForm::read(a)); });
   ops.add("pool_spread", 2,
           [](AttributeReader& a) { return std::make_shared<PoolSpread>(PoolForm::read(a)); });

@@ -10,9 +10,6 @@ namespace espalier {
 
 namespace {
 
-Variable pool_add_like(const Variable& g, const Variable& indices, const Variable& like,
-                       const PoolForm& form);
-
 /// Ops whose input 1 are the places that pool_argmax found.
 class PlacesOp : public PoolOp {
  public:
@@ -59,7 +56,8 @@ struct PoolTake : PlacesOp {
   }
   Gradients gradient(const GradientRule& rule) const override {
     if (!rule.wants(0)) return {Variable(), Variable()};
-    return {pool_add_like(rule.output_gradient(), rule.input(1), rule.input(0), form()), Variable()};
+    return {pool_add_like(rule.output_gradient(), rule.input(1), rule.input(0), form(), rule.where()),
+            Variable()};
   }
 };
 
@@ -91,16 +89,16 @@ struct PoolAddLike : PlacesOp {
   }
 };
 
-Variable pool_add_like(const Variable& g, const Variable& indices, const Variable& like,
-                       const PoolForm& form) {
-  return apply(std::make_shared<PoolAddLike>(form), {&g, &indices, &like}, std::source_location::current());
-}
-
 }  // namespace
 
 Variable pool_take(const Variable& x, const Variable& indices, const PoolForm& form,
                    const std::source_location& where) {
   return apply(std::make_shared<PoolTake>(form), {&x, &indices}, where);
+}
+
+Variable pool_add_like(const Variable& g, const Variable& indices, const Variable& like, const PoolForm& form,
+                       const std::source_location& where) {
+  return apply(std::make_shared<PoolAddLike>(form), {&g, &indices, &like}, where);
 }
 
 void add_pool_take_ops(OpRegistry& ops) {

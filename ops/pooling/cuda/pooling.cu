@@ -89,11 +89,13 @@ __device__ void each_element_of(const WindowOfPlane<I>& w, const Axes<I>& axes, 
   }
 }
 
-/// One thread for each window.
-template <class T, class I>
+template <bool places, class T>
+using LargestOf = std::conditional_t<places, int64_t, T>;
+/// One thread for each window, which writes its largest element, or the place of that.
+template <bool places, class T, class I>
 __global__ void __launch_bounds__(threads_in_block)
-    pool_argmax_of(const T* __restrict__ in, int64_t* __restrict__ out, const __grid_constant__ Axes<I> axes,
-                   int64_t n) {
+    pool_largest_of(const T* __restrict__ in, LargestOf<places, T>* __restrict__ out,
+                    const __grid_constant__ Axes<I> axes, int64_t n) {
   using C = Computed<T>;
   const I elements = axes.elements();
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
@@ -107,7 +109,10 @@ __global__ void __launch_bounds__(threads_in_block)
       best = at;
       largest = x;
     });
-    out[i] = best;
+    if constexpr (places)
+      out[i] = best;
+    else
+      out[i] = static_cast<T>(largest);
   }
 }
 
@@ -308,7 +313,8 @@ Bound bind_windows(const Op& op, const KernelCall& call, const Shape& pooled, F&
                                  : make(on_device<int64_t>(axes, width));
 }
 
-Bound bind_pool_argmax(const Op& op, const KernelCall& call) {
+template <bool places>
+Bound bind_pool_largest(const Op& op, const KernelCall& call) {
   const Tensor& x = *call.inputs[0];
   return bind_windows(op, call, x.shape(), [&]<class I>(const Axes<I>& axes) {
     Bound result;
@@ -316,8 +322,9 @@ Bound bind_pool_argmax(const Op& op, const KernelCall& call) {
       if constexpr (!std::is_same_v<T, bool>)
         result = bound([=, from = ContiguousInput(x), to = call.outputs[0]](RandomStream) mutable {
           from.refresh();
-          launch(pool_argmax_of<T, I>, grid_for(to->elements()), static_cast<const T*>(from.address()),
-                 static_cast<int64_t*>(to->address()), axes, to->elements());
+          launch(pool_largest_of<places, T, I>, grid_for(to->elements()),
+                 static_cast<const T*>(from.address()), static_cast<LargestOf<places, T>*>(to->address()),
+                 axes, to->elements());
         });
     });
     return result;
@@ -426,7 +433,8 @@ Bound bind_pool_count(const Op& op, const KernelCall& call) {
 }  // namespace
 
 void add_pooling_kernels(KernelRegistry& kernels) {
-  kernels.add("pool_argmax", bind_pool_argmax);
+  kernels.add("pool_argmax", bind_pool_largest<true>);
+  kernels.add("pool_max", bind_pool_largest<false>);
   kernels.add("pool_sum", bind_pool_sum);
   kernels.add("pool_spread", bind_pool_spread);
   kernels.add("pool_count", bind_pool_count);
