@@ -148,6 +148,18 @@ void run(esp_executor& executor, DLManagedTensor* const* inputs, size_t input_co
   for (size_t i = 0; i < output_count; ++i) outputs[i] = made[i].release();
 }
 
+/// Null on failure.
+esp_executor* load(const char* path, LoadOptions options, const char* device) {
+  esp_executor* made = nullptr;
+  (void)guarded([&] {
+    if (device) options.devices = {device_of(device)};
+    const Executor executor = load_executor(&need(path, "path"), options, nowhere);
+    made = new esp_executor{
+        executor, executor.inputs(), executor.outputs(), executor.mode() == Mode::training, {}};
+  });
+  return made;
+}
+
 }  // namespace
 
 }  // namespace espalier
@@ -160,16 +172,19 @@ const char* esp_version(void) { return espalier::version; }
 const char* esp_last_error(void) { return last_error().c_str(); }
 
 esp_executor* esp_load(const char* path, esp_mode mode, const char* device) {
-  esp_executor* made = nullptr;
-  (void)guarded([&] {
-    LoadOptions options;
-    if (mode != ESP_AS_SAVED) options.mode = mode == ESP_TRAINING ? Mode::training : Mode::inference;
-    if (device) options.devices = {device_of(device)};
-    const Executor executor = load_executor(&need(path, "path"), options, nowhere);
-    made = new esp_executor{
-        executor, executor.inputs(), executor.outputs(), executor.mode() == Mode::training, {}};
+  LoadOptions options;
+  if (mode != ESP_AS_SAVED) options.mode = mode == ESP_TRAINING ? Mode::training : Mode::inference;
+  return load(path, options, device);
+}
+
+esp_executor* esp_load_outputs(const char* path, const char* const* names, size_t count, const char* device) {
+  LoadOptions options{.mode = Mode::inference};
+  const esp_status named = guarded([&] {
+    if (count == 0) throw DataError("0 outputs were named");
+    (void)need(names, "names");
+    for (size_t i = 0; i < count; ++i) options.outputs.emplace_back(&need(names[i], "a name"));
   });
-  return made;
+  return named == ESP_OK ? load(path, options, device) : nullptr;
 }
 
 void esp_release(esp_executor* executor) { delete executor; }

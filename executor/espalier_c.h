@@ -50,6 +50,11 @@ const char* esp_last_error(void);
  * Null on failure. */
 esp_executor* esp_load(const char* path, esp_mode mode, const char* device);
 
+/* The same for inference of the outputs of these names alone, which are outputs 1 and on. Output 0 is the
+ * plan's value if that, "value", is one of them, and else the first again. Inputs that none of them reads,
+ * such as the labels of a training, are not asked for. */
+esp_executor* esp_load_outputs(const char* path, const char* const* names, size_t count, const char* device);
+
 /* Releases an executor that no thread uses; null: nothing. */
 void esp_release(esp_executor* executor);
 

@@ -30,6 +30,10 @@ struct LoadOptions {
   Launch launch = Launch::graph;
   /// Training can be loaded in float16 only if it was saved in float16, or with an `optimizer`.
   std::optional<Precision> precision = {};
+  /// For inference: which outputs are computed, instead of all, by their names; "value" is the tree's. Then
+  /// `run` returns "value" if it is among them, else the first, which no Metric can be, and the executor has
+  /// no inputs that none of them reads.
+  std::vector<std::string> outputs = {};
   std::vector<std::string> without = {};
   int64_t memory_budget = 0;
   bool dump = false;
@@ -54,6 +58,7 @@ struct PlanFileInfo {
   std::string version;  ///< of the Espalier that wrote it
   Mode mode = Mode::inference;
   std::vector<PlanFeedInfo> feeds;
+  std::vector<std::string> outputs;  ///< the names of those beside the tree's value
   std::vector<PlanLeafInfo> leaves;
   std::map<std::string, int64_t> operations;  ///< how many nodes each op has, in the steps of scans as well
   int64_t bytes = 0;                          ///< of the file

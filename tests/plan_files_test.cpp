@@ -305,6 +305,25 @@ BOOST_AUTO_TEST_CASE(columns_without_data_are_placeholders) {
   const Executor inference = esp::load_executor(folder / "b.plan", {.mode = esp::Mode::inference});
   (void)inference.run(batch);
   BOOST_TEST((inference.output("outputs").shape() == esp::Shape{22, 3}));
+  // One output alone, which does not read all inputs.
+  const esp::Executor one =
+      esp::load_executor(folder / "b.plan", {.mode = esp::Mode::inference, .outputs = {"outputs"}});
+  BOOST_REQUIRE(one.inputs().size() == 1);
+  BOOST_TEST(one.inputs()[0].name == "x");
+  BOOST_TEST(bits(one.run({batch[0]})) == bits(inference.output("outputs")));
+  BOOST_TEST(bits(one.output("outputs")) == bits(one.value()));
+  BOOST_CHECK_THROW((void)one.output("size"), esp::Error);
+  const esp::Executor both =
+      esp::load_executor(folder / "b.plan", {.mode = esp::Mode::inference, .outputs = {"size", "value"}});
+  BOOST_TEST(bits(both.run(batch)) == bits(inference.value()));
+  BOOST_TEST(bits(both.output("size")) == bits(inference.output("size")));
+  const auto refused = [&](const std::vector<std::string>& outputs, esp::Mode mode, const char* said) {
+    BOOST_CHECK_EXCEPTION(esp::load_executor(folder / "b.plan", {.mode = mode, .outputs = outputs}),
+                          esp::Error, says({said}));
+  };
+  refused({"sizes"}, esp::Mode::inference, "no output 'sizes'; it has value, outputs, size");
+  refused({"size", "size"}, esp::Mode::inference, "'size' twice");
+  refused({"size"}, esp::Mode::training, "trains");
   // Another optimizer, also for a tree that was saved for inference.
   Executor(inference).save(folder / "c.plan");
   BOOST_CHECK_EXCEPTION(esp::load_executor(folder / "c.plan", {.mode = esp::Mode::training}), esp::Error,

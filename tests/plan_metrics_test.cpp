@@ -73,6 +73,12 @@ BOOST_AUTO_TEST_CASE(figures_of_epochs_go_on_bit_by_bit) {
   // What was loaded can be saved.
   loaded.save(folder / "b.plan");
   BOOST_TEST(esp::load_executor(folder / "b.plan").outputs().size() == 9u);
+  // A Metric is no value of a run, and may be computed beside one.
+  esp::LoadOptions options{.mode = esp::Mode::inference, .outputs = {"f1", "top"}};
+  BOOST_CHECK_EXCEPTION(esp::load_executor(folder / "b.plan", options), esp::Error,
+                        says({"'f1' is a Metric"}));
+  options.outputs = {"top", "f1"};
+  BOOST_TEST(esp::load_executor(folder / "b.plan", options).outputs().size() == 3u);
 }
 
 BOOST_AUTO_TEST_CASE(a_file_without_metrics_is_of_the_first_version) {

@@ -297,7 +297,16 @@ BOOST_AUTO_TEST_CASE(training_goes_on_in_another_process) {
             folder, "espalier-run out.plan --input x=x.npy --input y=y.npy --output outputs=o.npy " + how);
         BOOST_TEST(infer.code == 0, infer.error);
         BOOST_TEST(difference(esp::data::read_npy(folder / "o.npy"), expected) < 1e-5, how);
+        std::filesystem::remove(folder / "o.npy");
       }
+      // What does not read the target needs none.
+      const Outcome infer = run(folder, "espalier-run out.plan --input x=x.npy --output outputs=o.npy");
+      BOOST_TEST(infer.code == 0, infer.error);
+      BOOST_TEST(difference(esp::data::read_npy(folder / "o.npy"), expected) < 1e-5);
+      for (const char* outputs : {"", " --output o.npy", " --output outputs=o.npy --output l.npy"})
+        check_fails(
+            folder, std::string("espalier-run out.plan --input x=x.npy") + outputs, 64,
+            "no 'y', which is float32 [6, 3]; the plan has value, outputs, and --output name=file.npy");
     }
 }
 
@@ -335,7 +344,7 @@ BOOST_AUTO_TEST_CASE(a_program_in_c_runs_trains_and_saves) {
   const Variable x = esp::placeholder("x", {-1, 6}), y = esp::placeholder("y", {-1, 3});
   const Variable outputs = esp::nn::Sequential{esp::nn::Dense(9), esp::nn::Tanh(), esp::nn::Dense(3)}(x);
   esp::mean(esp::square(outputs - y))
-      .get_executor({.optimizer = esp::optim::Adam(0.03)})
+      .get_executor({.optimizer = esp::optim::Adam(0.03), .outputs = {{"prediction", outputs}}})
       .save(folder / "step.plan");
   const std::string command = command_in(folder) + places::c_program + " small.plan step.plan . 2>error";
   BOOST_TEST(std::system(command.c_str()) == 0, text_of(folder / "error"));

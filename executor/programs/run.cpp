@@ -36,46 +36,74 @@ esp::NamedTensors read_inputs(const std::vector<std::string>& arguments) {
   return all;
 }
 
-std::string listed(const std::vector<esp::ValueInfo>& values) {
-  std::string names;
-  for (const esp::ValueInfo& value : values) names += (names.empty() ? "" : ", ") + value.name;
-  return names.empty() ? "none" : names;
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+std::vector<std::string> names_of(const std::vector<esp::ValueInfo>& values) {
+  std::vector<std::string> names;
+  for (const esp::ValueInfo& value : values) names.push_back(value.name);
+  return names;
 }
 
-/// The files of the command line and the outputs that go there.
-std::vector<std::pair<std::string, fs::path>> targets_of(const std::vector<std::string>& arguments,
-                                                         const std::vector<esp::ValueInfo>& outputs) {
-  std::vector<std::pair<std::string, fs::path>> targets;
+/// The outputs of the command line, and the files where they go.
+using Targets = std::vector<std::pair<std::string, fs::path>>;
+Targets targets_of(const std::vector<std::string>& arguments) {
+  Targets targets;
   for (const std::string& argument : arguments) {
     auto [name, file] = named_file(argument);
     if (name.empty()) name = "value";
-    if (std::ranges::find(outputs, name, &esp::ValueInfo::name) == outputs.end())
-      throw Failure{usage, "there is no output '" + name + "'; the plan has " + listed(outputs)};
     for (const auto& [other, taken] : targets)
       if (same_file(taken, file))
         throw Failure{usage, "--output " + argument + ": " + taken.string() + " is that of '" + other + "'"};
-    check_output(file);
     targets.emplace_back(std::move(name), std::move(file));
   }
   return targets;
 }
 
-esp::Feeds feeds_of(const esp::Executor& executor, const esp::NamedTensors& arrays) {
+/// What is computed of a plan: all if that is its value, else the outputs that were named.
+struct Choice {
+  std::vector<std::string> outputs;  ///< each once; empty: all
+  std::vector<std::string> inputs;   ///< of the plan, with those that the outputs do not read
+
+  Choice(const std::string& plan, const Targets& targets) {
+    if (std::ranges::all_of(targets, [](const auto& target) { return target.first == "value"; })) return;
+    const esp::PlanFileInfo info = esp::plan_file_info(plan, nowhere);
+    std::vector<std::string> known = info.outputs;
+    known.insert(known.begin(), "value");
+    for (const auto& [name, file] : targets) {
+      if (!std::ranges::count(known, name))
+        throw Failure{usage, "there is no output '" + name + "'; the plan has " + listed(known)};
+      if (!std::ranges::count(outputs, name)) outputs.push_back(name);
+    }
+    for (const esp::PlanFeedInfo& feed : info.feeds)
+      for (const esp::ValueInfo& column : feed.columns) inputs.push_back(column.name);
+  }
+};
+
+esp::Feeds feeds_of(const esp::Executor& executor, const Choice& choice, const esp::NamedTensors& arrays) {
   const std::vector<esp::ValueInfo> inputs = executor.inputs();
   esp::Feeds feeds;
   for (const auto& [given, array] : arrays) {
     const std::string name = given.empty() && inputs.size() == 1 ? inputs[0].name : given;
     const auto input = std::ranges::find(inputs, name, &esp::ValueInfo::name);
+    if (input == inputs.end() && std::ranges::count(choice.inputs, name)) continue;
     if (input == inputs.end())
-      throw Failure{usage, "there is no input '" + name + "'; the plan has " + listed(inputs)};
+      throw Failure{usage, "there is no input '" + name + "'; the plan has " + listed(names_of(inputs))};
     if (std::ranges::count(feeds, name, [](const auto& feed) { return feed.first; }))
       throw Failure{usage, "--input gives '" + name + "' twice"};
     feeds.emplace_back(name, converted(array, input->dtype, name));
   }
   for (const esp::ValueInfo& input : inputs)
-    if (std::ranges::count(feeds, input.name, [](const auto& feed) { return feed.first; }) == 0)
-      throw Failure{usage,
-                    "--input gives no '" + input.name + "', which is " + text_of(input.dtype, input.shape)};
+    if (std::ranges::count(feeds, input.name, [](const auto& feed) { return feed.first; }) == 0) {
+      std::string text =
+          "--input gives no '" + input.name + "', which is " + text_of(input.dtype, input.shape);
+      if (executor.outputs().size() > 1)
+        text += "; the plan has " + listed(names_of(executor.outputs())) +
+                ", and --output name=file.npy needs only the inputs of that";
+      throw Failure{usage, text};
+    }
   return feeds;
 }
 
@@ -83,13 +111,16 @@ void run(const Arguments& arguments) {
   esp::set_runs_once(true);
   const std::vector<esp::Device> devices = arguments.common.apply();
   check_input(arguments.plan);
+  const Targets targets = targets_of(arguments.outputs);
+  const Choice choice(arguments.plan, targets);
+  for (const auto& [name, file] : targets) check_output(file);
   const esp::NamedTensors arrays = read_inputs(arguments.inputs);
-  esp::LoadOptions options{.mode = esp::Mode::inference, .devices = devices, .tune = false};
+  esp::LoadOptions options{
+      .mode = esp::Mode::inference, .devices = devices, .outputs = choice.outputs, .tune = false};
   if (arguments.precision == "bfloat16") options.precision = esp::Precision::bfloat16;
   if (arguments.precision == "float32") options.precision = esp::Precision::float32;
   const esp::Executor executor = esp::load_executor(arguments.plan, options, nowhere);
-  const auto targets = targets_of(arguments.outputs, executor.outputs());
-  const esp::Tensor value = executor.run(feeds_of(executor, arrays), nowhere);
+  const esp::Tensor value = executor.run(feeds_of(executor, choice, arrays), nowhere);
   for (const auto& [name, file] : targets) {
     const esp::Tensor output = name == "value" ? value : executor.output(name, nowhere);
     write_output([&] { esp::data::write_npy(file, output.to(esp::cpu()), nowhere); });
@@ -110,10 +141,10 @@ int main(int argc, char** argv) {
          "name=file.npy for each input; file.npz has all by their names; file.npy is enough for the only "
          "one. Reals become the reals that the input takes, integers the integers")
       ->allow_extra_args(false);
-  app.add_option(
-         "--output", arguments.outputs,
-         "file.npy for the plan's value, name=file.npy for another output; without any, the shape of the "
-         "value is printed")
+  app.add_option("--output", arguments.outputs,
+                 "file.npy for the plan's value, name=file.npy for another output: inputs that none of them "
+                 "reads need "
+                 "no values; without any, the shape of the value is printed")
       ->allow_extra_args(false);
   app.add_option("--precision", arguments.precision, "Of products: float32 or bfloat16 (default: as saved)")
       ->check(CLI::IsMember({"float32", "bfloat16"}));

@@ -48,6 +48,7 @@ OFFSET(DLManagedTensor, deleter, 56);
 SAME_TYPE(&esp_version, const char* (*)(void));
 SAME_TYPE(&esp_last_error, const char* (*)(void));
 SAME_TYPE(&esp_load, esp_executor* (*)(const char*, esp_mode, const char*));
+SAME_TYPE(&esp_load_outputs, esp_executor* (*)(const char*, const char* const*, size_t, const char*));
 SAME_TYPE(&esp_release, void (*)(esp_executor*));
 SAME_TYPE(&esp_input_count, size_t (*)(const esp_executor*));
 SAME_TYPE(&esp_output_count, size_t (*)(const esp_executor*));
@@ -61,7 +62,7 @@ typedef void (*function)(void);
 const function functions[] = {(function)esp_version, (function)esp_last_error,  (function)esp_load,
                               (function)esp_release, (function)esp_input_count, (function)esp_output_count,
                               (function)esp_input,   (function)esp_output,      (function)esp_run,
-                              (function)esp_save};
+                              (function)esp_save,    (function)esp_load_outputs};
 
 int main(void) {
   esp_value value;

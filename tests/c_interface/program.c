@@ -126,6 +126,23 @@ static void train_and_save(const char* path, const char* folder) {
   esp_release(plan);
 }
 
+/* Of a training, the prediction alone, which needs no target. */
+static void predict_alone(const char* path) {
+  const char *names[2] = {"prediction", "prediction"}, *other = "none";
+  esp_value value;
+  esp_executor* plan = esp_load_outputs(path, names, 1, NULL);
+  CHECK(plan != NULL && esp_input_count(plan) == 1 && esp_output_count(plan) == 2);
+  if (!plan) return;
+  CHECK(esp_input(plan, 0, &value) == ESP_OK && strcmp(value.name, "x") == 0);
+  CHECK(esp_output(plan, 0, &value) == ESP_OK && value.rank == 2 && value.shape[1] == 3);
+  esp_release(plan);
+  CHECK(esp_load_outputs(path, names, 2, NULL) == NULL && strstr(esp_last_error(), "twice") != NULL);
+  CHECK(esp_load_outputs(path, &other, 1, NULL) == NULL &&
+        strstr(esp_last_error(), "value, prediction") != NULL);
+  CHECK(esp_load_outputs(path, NULL, 1, NULL) == NULL && strstr(esp_last_error(), "names") != NULL);
+  CHECK(esp_load_outputs(path, names, 0, NULL) == NULL && strstr(esp_last_error(), "0 outputs") != NULL);
+}
+
 static void fail(const char* path) {
   DLManagedTensor* output = NULL;
   esp_executor* plan;
@@ -145,6 +162,7 @@ int main(int argc, char** argv) {
   CHECK(strlen(esp_version()) >= 5 && strcmp(esp_last_error(), "") == 0);
   run_in_threads(argv[1]);
   train_and_save(argv[2], argv[3]);
+  predict_alone(argv[2]);
   fail(argv[1]);
   return failures ? 1 : 0;
 }

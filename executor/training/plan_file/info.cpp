@@ -57,6 +57,8 @@ PlanFileInfo info_of(const std::filesystem::path& path) {
     for (size_t i = 0; i < feed.specs.size(); ++i)
       info.feeds.back().columns.push_back({feed.columns[i], feed.specs[i].dtype, feed.specs[i].shape});
   }
+  for (const auto& output : in.list(in.member(container.text, "outputs"), "the list of outputs"))
+    info.outputs.push_back(in.text(in.member(output, "name"), "the name of an output"));
   NodesInfo nodes(in, container.tensors, info);
   nodes.add(in.member(container.text, "nodes"));
   if (container.text.contains("loops"))

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "espalier/core/error.h"
 #include "espalier/ops/matmul/gemm_choice.h"
 
@@ -19,6 +21,35 @@ Mode mode_of(const std::filesystem::path& path, const SavedPlan& plan, const Loa
   return mode;
 }
 
+/// Keeps the outputs of these names. Without "value" among them, the first is the tree's value.
+void keep_outputs(const std::filesystem::path& path, const std::vector<std::string>& names, SavedPlan& plan) {
+  std::vector<std::pair<std::string, PlanOutput>> kept;
+  bool with_value = false;
+  for (const std::string& name : names) {
+    if (name == "value") {
+      with_value = true;
+      continue;
+    }
+    const auto output = std::ranges::find(plan.outputs, name, [](const auto& known) { return known.first; });
+    if (output == plan.outputs.end()) {
+      std::string known = "value";
+      for (const auto& [other, unused] : plan.outputs) known += ", " + other;
+      throw Error(fmt::format("load_executor: {} has no output '{}'; it has {}", path.string(), name, known));
+    }
+    if (std::ranges::count(names, name) > 1)
+      throw Error(fmt::format("load_executor: .outputs has '{}' twice", name));
+    kept.push_back(*output);
+  }
+  if (!with_value) {
+    const auto& [name, first] = kept.front();
+    if (first.finish())
+      throw Error(fmt::format(
+          "load_executor: the output '{}' is a Metric, which no run returns; name another first", name));
+    plan.root = first.variables()[0];
+  }
+  plan.outputs = std::move(kept);
+}
+
 }  // namespace
 
 LoadedStep load_step(const std::filesystem::path& path, const LoadOptions& options,
@@ -26,6 +57,9 @@ LoadedStep load_step(const std::filesystem::path& path, const LoadOptions& optio
   SavedPlan plan = read_plan(path, options.data, where);
   const Mode mode = mode_of(path, plan, options);
   const bool training = mode == Mode::training;
+  if (training && !options.outputs.empty())
+    throw Error("load_executor: .outputs is what inference computes, and this executor trains");
+  if (!options.outputs.empty()) keep_outputs(path, options.outputs, plan);
   const Precision precision = options.precision.value_or(plan.precision);
   const bool built = training && !options.optimizer;
   if (built && precision == Precision::float16 && !plan.step.loss_scale)
