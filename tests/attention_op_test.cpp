@@ -280,6 +280,13 @@ BOOST_AUTO_TEST_CASE(plans_for_inference_do_not_drop) {
   const Variable y = esp::scaled_dot_product_attention(q, k, v, {.dropout = 0.5});
   const esp::Executor executor = y.get_executor({.mode = esp::Mode::inference});
   BOOST_TEST(difference(executor.run({{"q", at}}), composed(at, k, v, {}).value()) < 1e-14);
+  // Nor do their gradients.
+  const Variable p = esp::parameter(at);
+  const auto gradient = [&](const Variable& of) { return esp::sum(esp::square(of)).gradient(p); };
+  const Tensor dropped = gradient(esp::scaled_dot_product_attention(p, k, v, {.dropout = 0.5}))
+                             .get_executor({.mode = esp::Mode::inference})
+                             .run({});
+  BOOST_TEST(difference(dropped, gradient(composed(p, k, v, {})).value()) < 1e-13);
 }
 
 /// Numbers of queries that are no multiple of those whose numbers are drawn together.

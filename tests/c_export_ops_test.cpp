@@ -163,39 +163,62 @@ BOOST_AUTO_TEST_CASE(padding_and_turning_follow_any_layout) {
                    }});
 }
 
-BOOST_AUTO_TEST_CASE(layers_of_one_op_have_code_for_inference) {
-  esp::seed(2);
+/// A function beside the gradient of a sum of its value, weighted by itself.
+std::vector<std::function<Variable(const Variable&)>> with_gradients(
+    std::vector<std::function<Variable(const Variable&)>> functions) {
+  const size_t count = functions.size();
+  for (size_t i = 0; i < count; ++i)
+    functions.emplace_back([f = functions[i]](V x) {
+      const Variable p = esp::parameter(values(x.shape(), 19)), y = f(p + x);
+      return esp::sum(y * y + y).gradient(p);
+    });
+  return functions;
+}
+
+BOOST_AUTO_TEST_CASE(attention_and_its_gradient) {
   const Tensor q = values({2, 4, 5, 6}, 1), mask = values({5, 5}, 2), v = values({2, 2, 5, 3}, 3);
   const Variable seen = esp::greater(Variable(values({2, 1, 5, 5}, 4)), -1.0);
   check_functions(
       values({2, 2, 5, 6}, 5),
-      {[=](V x) { return esp::scaled_dot_product_attention(Variable(q), x, Variable(v)); },
-       [=](V x) { return esp::scaled_dot_product_attention(x, x, x, {.causal = true}); },
-       [=](V x) { return esp::scaled_dot_product_attention(x, x, Variable(v), {.mask = Variable(mask)}); },
-       [=](V x) { return esp::scaled_dot_product_attention(x, x, Variable(v), {.mask = seen}); },
-       [=](V x) {
-         const Variable queries = esp::slice(x, 2, 0, 2);
-         return esp::scaled_dot_product_attention(queries, x, Variable(v), {.causal = true, .past = 2});
-       },
-       [=](V x) {  // the first query sees no key
-         const Variable rows = esp::reshape(Variable(esp::arange(5, esp::float32)), {5, 1});
-         return esp::scaled_dot_product_attention(x, x, x, {.mask = esp::greater(rows, 0.5)});
-       }});
+      with_gradients(
+          {[=](V x) { return esp::scaled_dot_product_attention(Variable(q), x, Variable(v)); },
+           [=](V x) {
+             return esp::scaled_dot_product_attention(Variable(q), Variable(q), esp::concat({x, x}, 1));
+           },
+           [=](V x) { return esp::scaled_dot_product_attention(x, x, x, {.causal = true}); },
+           [=](V x) {
+             return esp::scaled_dot_product_attention(x, x, Variable(v), {.mask = Variable(mask)});
+           },
+           [=](V x) { return esp::scaled_dot_product_attention(x, x, Variable(v), {.mask = seen}); },
+           [=](V x) {
+             const Variable queries = esp::slice(x, 2, 0, 2);
+             return esp::scaled_dot_product_attention(queries, x, Variable(v), {.causal = true, .past = 2});
+           },
+           [=](V x) {  // the first query sees no key
+             const Variable rows = esp::reshape(Variable(esp::arange(5, esp::float32)), {5, 1});
+             return esp::scaled_dot_product_attention(x, x, x, {.mask = esp::greater(rows, 0.5)});
+           }}));
+  esp::seed(2);
   const esp::nn::TransformerEncoder encoder(1, 6, 2, {.feedforward = 8});
-  check_functions(values({2, 5, 6}, 8), {[=](V x) { return encoder(x); }});
-  const esp::nn::Lstm lstm(6, 4);
-  const esp::nn::Gru gru(6, 4);
-  const esp::nn::Rnn rnn(6, 4);
-  check_functions(values({3, 2, 6}, 6),
-                  {[=](V x) { return lstm(x).outputs; }, [=](V x) { return gru(x).outputs; },
-                   [=](V x) { return rnn(x).outputs; }});
-  const esp::nn::Lstm both(6, 4, {.bidirectional = true});
-  const auto lengths = [](V x) {
-    return esp::nn::Lengths(esp::cast(esp::greater(esp::mean(x, {0, 2}), 0.0f), esp::int64) + 1);
+  check_functions(values({2, 5, 6}, 8), with_gradients({[=](V x) { return encoder(x); }}));
+}
+
+BOOST_AUTO_TEST_CASE(recurrences_and_their_gradients) {
+  esp::seed(2);
+  const esp::nn::Lstm lstm(6, 4), both(6, 4, {.bidirectional = true});
+  const esp::nn::Gru gru(6, 4), backwards(6, 4, {.bidirectional = true});
+  const esp::nn::Rnn rnn(6, 4), relu(6, 4, {.nonlinearity = esp::nn::Nonlinearity::relu, .bias = false});
+  const auto lengths = [](V) {
+    return esp::nn::Lengths(Variable(esp::tensor_from(std::vector<int64_t>{2, 3}, {2})));
   };
-  check_functions(values({3, 2, 6}, 6), {[=](V x) { return both(x, lengths(x)).outputs; },
-                                         [=](V x) { return both(x, lengths(x)).state.c; },
-                                         [=](V x) { return gru(x, lengths(x)).state; }});
+  check_functions(values({3, 2, 6}, 6),
+                  with_gradients({[=](V x) { return lstm(x).outputs; }, [=](V x) { return gru(x).outputs; },
+                                  [=](V x) { return rnn(x).outputs; }, [=](V x) { return relu(x).outputs; },
+                                  [=](V x) { return lstm(x).state.h + lstm(x).state.c; },
+                                  [=](V x) { return both(x, lengths(x)).outputs; },
+                                  [=](V x) { return both(x, lengths(x)).state.c; },
+                                  [=](V x) { return backwards(x, lengths(x)).outputs; },
+                                  [=](V x) { return gru(x, lengths(x)).state; }}));
 }
 
 BOOST_AUTO_TEST_CASE(products_take_matrices_transposed_broadcast_and_in_batches) {

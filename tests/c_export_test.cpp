@@ -152,6 +152,25 @@ Network transformer() {
           }};
 }
 
+/// Layers whose recurrences and attention are ops of their own.
+Network sequences() {
+  const Variable tokens = esp::placeholder("tokens", {5, 2}, esp::int64),
+                 y = esp::placeholder("y", {2}, esp::int64);
+  const esp::nn::Embedding embedding(11, 8);
+  const esp::nn::Lstm lstm(8, 6, {.bidirectional = true});
+  const esp::nn::Gru gru(12, 8);
+  const esp::nn::TransformerEncoder encoder(2, 8, 2, {.feedforward = 16, .dropout = 0});
+  const Variable steps = gru(lstm(embedding(tokens)).outputs).outputs;
+  const Variable output = esp::nn::Dense(5)(esp::mean(encoder(esp::transpose(steps, {1, 0, 2})), 1));
+  return {output, esp::nn::SoftmaxCrossEntropy()(output, y), esp::optim::Adam({.lr = 1e-3}),
+          [](int i) {
+            return esp::Feeds{{"tokens", classes({5, 2}, 11, i)}};
+          },
+          [](int i) {
+            return esp::Feeds{{"tokens", classes({5, 2}, 11, i)}, {"y", classes({2}, 5, i + 7)}};
+          }};
+}
+
 Network recomputed() {
   const Variable x = esp::placeholder("x", {4, 6}), y = esp::placeholder("y", {4}, esp::int64);
   const esp::nn::Dense first(8), second(8), head(5);
@@ -205,6 +224,11 @@ BOOST_AUTO_TEST_CASE(the_classifier_of_digits_fits_a_small_device) {
       .get_executor({.mode = esp::Mode::training, .optimizer = esp::optim::Adam({.lr = 3e-3})})
       .export_c(folder / "learns.c", {.weights = folder / "begin.c", .predict = output});
   BOOST_TEST(object_sizes(folder / "learns.c").text < 60'000);
+}
+
+BOOST_AUTO_TEST_CASE(layers_of_sequences_learn_in_c) {
+  esp::seed(13);
+  check_network(sequences());
 }
 
 BOOST_AUTO_TEST_CASE(blocks_that_are_computed_again_learn_in_c) {

@@ -1,4 +1,5 @@
-// Attention, forward: each query reads its keys twice, for the scores and for the weighted sum of the values.
+// Attention, in which each query reads its keys twice, for the scores and for the weighted sum of the values,
+// and its gradient, which computes the weights again.
 #include "espalier/ops/attention/form.h"
 
 #include "espalier/executor/c_export/emitters.h"
@@ -22,61 +23,110 @@ std::string head_of_keys(const Shape& shape, const AttentionSizes& sizes) {
                      sizes.group(), of_head);
 }
 
-/// Hides or shifts the score of query i and key j.
-void write_masks(Function& f, const AttentionForm& form, const Shape& scores) {
-  if (form.masked) {
-    const size_t k = form.mask_at(3);
-    const Dims strides = broadcast_layout(f.layout(k), scores).strides;
-    const size_t lead = strides.size() - 2;
-    const std::string at = fmt::format("{}[{} + i * {} + j * {}]", f.in(k),
-                                       position(leading(strides, 2), "d"), strides[lead], strides[lead + 1]);
-    f.line(f.input_spec(k).dtype == DType::boolean ? fmt::format("if (!{}) score = -INFINITY;", at)
-                                                   : fmt::format("score += {};", at));
+/// The loops over heads and queries, which forward and gradient share. `first`: the number of the input q.
+class AttentionText {
+ public:
+  AttentionText(Function& f, size_t first, size_t values)
+      : f_(f),
+        form_(AttentionForm::of(f.op())),
+        first_(first),
+        values_(values),
+        sizes_(f.input_shape(first), f.input_shape(first + 1), f.input_shape(first + 2)),
+        lead_(f.input_shape(first).rank() - 2) {
+    f.only({DType::float32, DType::boolean, DType::int64});
+    if (form_.dropout > 0) f.refuse("there is no C code for attention with dropout");
   }
-  if (form.keys_masked) {
-    const size_t k = form.key_mask_at(3);
-    const Dims& strides = f.layout(k).strides;
-    f.line(fmt::format("if (!{}[{} + j * {}]) score = -INFINITY;", f.in(k),
-                       position(leading(strides, 1), "d"), strides.back()));
+
+  const AttentionSizes& sizes() const { return sizes_; }
+  /// Opens a loop for each axis of the heads.
+  void begin_heads() {
+    for (size_t i = 0; i < lead_; ++i) f_.loop(fmt::format("d{}", i), f_.input_shape(first_).dims()[i]);
   }
-}
+  void end_heads() { f_.close(lead_); }
+  /// Opens one over the queries, of which each sees the first `seen` keys.
+  void begin_queries() {
+    const std::string q = f_.dense(first_);
+    f_.loop("i", sizes_.queries);
+    f_.line(fmt::format("const float *query = {};", row_of(q, f_.input_shape(first_))));
+    if (form_.causal)
+      f_.line(fmt::format("const long seen = i + {0} < {1} ? i + {0} : {1};", form_.past + 1, sizes_.keys));
+    else
+      f_.line(fmt::format("const long seen = {};", sizes_.keys));
+  }
+  /// The row of query i in a tensor of that shape.
+  static std::string row_of(const std::string& tensor, const Shape& shape) {
+    return fmt::format("{} + {} + i * {}", tensor, position(leading(Layout(shape).strides, 2), "d"),
+                       shape[-1]);
+  }
+  /// The row of key j in a tensor of the shape of input k, which several heads share.
+  std::string key_row_of(const std::string& tensor, size_t k) const {
+    const Shape& shape = f_.input_shape(k);
+    return fmt::format("{} + {} + j * {}", tensor, head_of_keys(shape, sizes_), shape[-1]);
+  }
+  /// Opens a loop over the keys j that are seen, and defines `key` and `score`.
+  void begin_keys() {
+    const std::string k = f_.dense(first_ + 1);
+    f_.open("for (long j = 0; j < seen; ++j)");
+    f_.line(fmt::format("const float *key = {};", key_row_of(k, first_ + 1)));
+    f_.line("float score = 0;");
+    f_.line(fmt::format("for (long c = 0; c < {}; ++c) score += query[c] * key[c];", sizes_.width));
+    f_.line(fmt::format("score *= {};", scale()));
+    write_masks();
+  }
+  std::string scale() const { return literal(form_.scale, DType::float32); }
+  /// The element of the log sums that belongs to query i.
+  static std::string log_sum_of(const std::string& tensor, const Shape& shape) {
+    return fmt::format("{}[{} + i]", tensor, position(leading(Layout(shape).strides, 1), "d"));
+  }
+
+ private:
+  /// Hides or shifts the score of query i and key j.
+  void write_masks() {
+    const size_t behind = values_;
+    if (form_.masked) {
+      const size_t k = form_.mask_at(behind);
+      Shape scores = f_.input_shape(first_);
+      scores.dims()[scores.rank() - 1] = sizes_.keys;
+      const Dims strides = broadcast_layout(f_.layout(k), scores).strides;
+      const std::string at =
+          fmt::format("{}[{} + i * {} + j * {}]", f_.in(k), position(leading(strides, 2), "d"),
+                      strides[lead_], strides[lead_ + 1]);
+      f_.line(f_.input_spec(k).dtype == DType::boolean ? fmt::format("if (!{}) score = -INFINITY;", at)
+                                                       : fmt::format("score += {};", at));
+    }
+    if (form_.keys_masked) {
+      const size_t k = form_.key_mask_at(behind);
+      const Dims& strides = f_.layout(k).strides;
+      f_.line(fmt::format("if (!{}[{} + j * {}]) score = -INFINITY;", f_.in(k),
+                          position(leading(strides, 1), "d"), strides.back()));
+    }
+  }
+
+  Function& f_;
+  const AttentionForm form_;
+  size_t first_, values_;
+  const AttentionSizes sizes_;
+  size_t lead_;
+};
 
 }  // namespace
 
 void write_attention(Function& f) {
-  f.only({DType::float32, DType::boolean, DType::int64});
-  const AttentionForm form = AttentionForm::of(f.op());
-  if (form.dropout > 0) f.refuse("there is no C code for attention with dropout");
-  const Shape &q_shape = f.input_shape(0), &k_shape = f.input_shape(1), &v_shape = f.input_shape(2);
-  const AttentionSizes s(q_shape, k_shape, v_shape);
-  Shape scores = q_shape;
-  scores.dims()[scores.rank() - 1] = s.keys;
-  const std::string q = f.dense(0), k = f.dense(1), v = f.dense(2), y = f.out(0), log_sums = f.out(1),
+  AttentionText text(f, 0, 3);
+  const AttentionSizes& s = text.sizes();
+  const std::string v = f.dense(2), y = f.out(0), log_sums = f.out(1),
                     row = f.scratch(s.keys, DType::float32);
-  const size_t lead = q_shape.rank() - 2;
-  for (size_t i = 0; i < lead; ++i) f.loop(fmt::format("d{}", i), q_shape.dims()[i]);
-  f.loop("i", s.queries);
-  f.line(fmt::format("const float *query = {} + {} + i * {};", q,
-                     position(leading(Layout(q_shape).strides, 2), "d"), s.width));
-  f.line(fmt::format("float *to = {} + {} + i * {};", y,
-                     position(leading(Layout(f.output_shape(0)).strides, 2), "d"), s.value_width));
-  if (form.causal)
-    f.line(fmt::format("const long seen = i + {0} < {1} ? i + {0} : {1};", form.past + 1, s.keys));
-  else
-    f.line(fmt::format("const long seen = {};", s.keys));
+  text.begin_heads();
+  text.begin_queries();
+  f.line(fmt::format("float *to = {};", text.row_of(y, f.output_shape(0))));
   f.line("float largest = -INFINITY, sum = 0;");
-  f.open("for (long j = 0; j < seen; ++j)");
-  f.line(fmt::format("const float *key = {} + {} + j * {};", k, head_of_keys(k_shape, s), s.width));
-  f.line("float score = 0;");
-  f.line(fmt::format("for (long c = 0; c < {}; ++c) score += query[c] * key[c];", s.width));
-  f.line(fmt::format("score *= {};", literal(form.scale, DType::float32)));
-  write_masks(f, form, scores);
+  text.begin_keys();
   f.line("largest = score > largest ? score : largest;");
   f.line(fmt::format("{}[j] = score;", row));
   f.close();
   f.line(fmt::format("for (long c = 0; c < {}; ++c) to[c] = 0;", s.value_width));
   f.open("for (long j = 0; j < seen; ++j)");
-  f.line(fmt::format("const float *value = {} + {} + j * {};", v, head_of_keys(v_shape, s), s.value_width));
+  f.line(fmt::format("const float *value = {};", text.key_row_of(v, 2)));
   f.line(fmt::format("const float weight = expf({}[j] - (largest == -INFINITY ? 0 : largest));", row));
   f.line("sum += weight;");
   f.line(fmt::format("for (long c = 0; c < {}; ++c) to[c] += weight * value[c];", s.value_width));
@@ -84,9 +134,43 @@ void write_attention(Function& f) {
   f.line("const int none = largest == -INFINITY && sum == 0;");
   f.line("const float factor = none ? 0 : 1 / sum;");
   f.line(fmt::format("for (long c = 0; c < {}; ++c) to[c] *= factor;", s.value_width));
-  f.line(fmt::format("{}[{} + i] = none ? INFINITY : largest + logf(sum);", log_sums,
-                     position(leading(Layout(f.output_shape(1)).strides, 1), "d")));
-  f.close(lead + 1);
+  f.line(fmt::format("{} = none ? INFINITY : largest + logf(sum);",
+                     text.log_sum_of(log_sums, f.output_shape(1))));
+  f.close();
+  text.end_heads();
+}
+
+/// With w the weights, y the result and g its gradient: that of a value is Σ w g, and that of a score
+/// w (g · value − g · y).
+void write_attention_gradient(Function& f) {
+  AttentionText text(f, 1, 6);
+  const AttentionSizes& s = text.sizes();
+  const std::string g = f.dense(0), v = f.dense(3), y = f.dense(4), log_sums = f.dense(5);
+  const std::string of_q = f.out(0), of_k = f.out(1), of_v = f.out(2);
+  f.fill_with_zeros(of_q, f.output_shape(0).elements());
+  f.fill_with_zeros(of_k, f.output_shape(1).elements());
+  f.fill_with_zeros(of_v, f.output_shape(2).elements());
+  text.begin_heads();
+  text.begin_queries();
+  f.line(fmt::format("const float *given = {}, *result = {};", text.row_of(g, f.input_shape(0)),
+                     text.row_of(y, f.input_shape(4))));
+  f.line(fmt::format("float *to_query = {};", text.row_of(of_q, f.output_shape(0))));
+  f.line(fmt::format("const float log_sum = {};", text.log_sum_of(log_sums, f.input_shape(5))));
+  f.line("float mean = 0;");
+  f.line(fmt::format("for (long c = 0; c < {}; ++c) mean += given[c] * result[c];", s.value_width));
+  text.begin_keys();
+  f.line("const float weight = expf(score - log_sum);");
+  f.line(fmt::format("const float *value = {};", text.key_row_of(v, 3)));
+  f.line(
+      fmt::format("float *to_key = {}, *to_value = {};", text.key_row_of(of_k, 2), text.key_row_of(of_v, 3)));
+  f.line("float of_score = 0;");
+  f.line(fmt::format("for (long c = 0; c < {}; ++c) of_score += given[c] * value[c];", s.value_width));
+  f.line(fmt::format("of_score = weight * (of_score - mean) * {};", text.scale()));
+  f.line(fmt::format("for (long c = 0; c < {}; ++c) to_value[c] += weight * given[c];", s.value_width));
+  f.line(fmt::format("for (long c = 0; c < {}; ++c) to_query[c] += of_score * key[c];", s.width));
+  f.line(fmt::format("for (long c = 0; c < {}; ++c) to_key[c] += of_score * query[c];", s.width));
+  f.close(2);
+  text.end_heads();
 }
 
 }  // namespace espalier::c_export

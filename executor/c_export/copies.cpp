@@ -73,6 +73,14 @@ void write_concat(Function& f) {
   }
 }
 
+void write_concat_part(Function& f) {
+  const auto part = static_cast<size_t>(attribute<int64_t>(f.op(), "part"));
+  const size_t axis = axis_of(f);
+  int64_t begin = 0;
+  for (size_t k = 0; k < part; ++k) begin += f.input_shape(k + 1).dims()[axis];
+  copy_along(f, axis, begin, 1, 0, f.output_shape().dims()[axis]);
+}
+
 void write_stack(Function& f) {
   const size_t axis = axis_of(f);
   for (size_t k = 0; k < f.inputs(); ++k) {

@@ -35,6 +35,7 @@ Table make_table() {
       {"argmax", write_arg_extreme},
       {"argmin", write_arg_extreme},
       {"concat", write_concat},
+      {"concat_part", write_concat_part},
       {"stack", write_stack},
       {"pad_like", write_pad_like},
       {"pad_steps_like", write_pad_steps_like},
@@ -62,8 +63,11 @@ Table make_table() {
       {"rand_in_training_like", write_uniform},
       {"uniform", write_uniform},
       {"attention", write_attention},
+      {"attention_gradient", write_attention_gradient},
       {"recurrence", write_recurrence},
       {"padded_recurrence", write_recurrence},
+      {"recurrence_gradient", write_recurrence_gradient},
+      {"padded_recurrence_gradient", write_recurrence_gradient},
       {"checked_lengths", write_checked_lengths},
   };
   for (const char* reduction : {"sum", "mean", "max", "min", "sum_to_like"})

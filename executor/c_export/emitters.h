@@ -25,6 +25,7 @@ void write_log_softmax_pick_gradient(Function& f);
 void write_arg_extreme(Function& f);
 void write_copy(Function& f);
 void write_concat(Function& f);
+void write_concat_part(Function& f);
 void write_stack(Function& f);
 void write_pad_like(Function& f);
 void write_pad_steps_like(Function& f);
@@ -49,7 +50,9 @@ void write_checked_indices(Function& f);
 void write_dropout_mask(Function& f);
 void write_uniform(Function& f);
 void write_attention(Function& f);
+void write_attention_gradient(Function& f);
 void write_recurrence(Function& f);
+void write_recurrence_gradient(Function& f);
 void write_checked_lengths(Function& f);
 
 }  // namespace espalier::c_export

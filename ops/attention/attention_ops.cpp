@@ -33,6 +33,10 @@ std::vector<Variable> AttentionOp::options(const GradientRule& rule) const {
 
 namespace {
 
+AttentionForm without_dropout(AttentionForm form) {
+  form.dropout = 0;
+  return form;
+}
 Shape without_last(const Shape& shape, size_t axes) { return Shape(Dims(shape.begin(), shape.end() - axes)); }
 DType log_sum_type(DType dtype) { return widened(dtype); }
 
@@ -101,10 +105,7 @@ class Attention : public AttentionOp {
     return attention_gradients(rule, options(rule), form());
   }
   std::shared_ptr<const Op> for_inference() const override {
-    if (form().dropout == 0) return nullptr;
-    AttentionForm keeping = form();
-    keeping.dropout = 0;
-    return std::make_shared<Attention>(keeping);
+    return form().dropout == 0 ? nullptr : std::make_shared<Attention>(without_dropout(form()));
   }
 
  private:
@@ -174,6 +175,9 @@ class AttentionGradient : public AttentionOp {
   }
   Gradients gradient(const GradientRule& rule) const override {
     return attention_second_gradients(rule, options(rule), form());
+  }
+  std::shared_ptr<const Op> for_inference() const override {
+    return form().dropout == 0 ? nullptr : std::make_shared<AttentionGradient>(without_dropout(form()));
   }
 
  private:

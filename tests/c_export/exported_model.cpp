@@ -63,27 +63,20 @@ void write_model(const std::filesystem::path& folder, const std::string& name, c
   out << ";\n";
 }
 
-/// Two steps of an LSTM over halves of each row.
+/// An LSTM over rows of 4 steps of 3 numbers.
 esp::nn::Sequential lstm() {
-  const esp::nn::LSTMCell cell(6, 8);
-  return esp::nn::Sequential{esp::nn::Lambda([=](const esp::Variable& x) {
-                               const esp::nn::LSTMState first = cell(esp::slice(x, 1, 0, 6));
-                               return cell(esp::slice(x, 1, 6, 12), first).h;
+  const esp::nn::Lstm layer(3, 8, {.batch_first = true});
+  return esp::nn::Sequential{esp::nn::Lambda([=](const esp::Variable& rows) {
+                               return layer(esp::reshape(rows, {3, 4, 3})).state.h[0];
                              }),
                              esp::nn::Dense(10)};
 }
 
-/// A block over rows of 6 words of 4 numbers.
+/// A layer over rows of 6 words of 4 numbers.
 esp::nn::Sequential transformer() {
-  const esp::nn::Dense q(8), k(8), v(8), o(4), up(16), down(4);
-  const esp::nn::LayerNorm first, second;
+  const esp::nn::TransformerEncoder encoder(1, 4, 2, {.feedforward = 16, .dropout = 0});
   return esp::nn::Sequential{esp::nn::Lambda([=](const esp::Variable& rows) {
-                               esp::Variable x = esp::reshape(rows, {2, 6, 4});
-                               const esp::Variable z = first(x),
-                                                   scores = esp::matmul(q(z), esp::transpose(k(z))) * 0.35f;
-                               x = x + o(esp::matmul(esp::softmax(scores, -1), v(z)));
-                               x = x + down(esp::gelu(up(second(x))));
-                               return esp::flatten(x, 1);
+                               return esp::flatten(encoder(esp::reshape(rows, {2, 6, 4})), 1);
                              }),
                              esp::nn::Dense(10)};
 }
