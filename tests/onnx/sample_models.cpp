@@ -40,6 +40,9 @@ namespace generate {
 namespace listops {
 #include "../../samples/listops.cpp"
 }
+namespace recurrent_steps {
+#include "../../samples/recurrent_steps.cpp"
+}
 namespace sequence_model {
 #include "../../samples/sequence_model.cpp"
 }
@@ -137,6 +140,12 @@ std::vector<SampleModel> sample_models() {
   all.push_back(of_numbers("physics_informed_network",
                            Sequential{Dense(2, 32), Tanh(), Dense(32, 32), Tanh(), Dense(32, 1)}, {2}));
   all.push_back(of_numbers("reinforcement_learning", Sequential{Dense(4, 32), Tanh(), Dense(32, 2)}, {4}));
+  // The graph of one batch of waves, whose steps lie behind each other in a row.
+  const data::PackedSequence waves = data::pack({zeros({3, 1}), zeros({5, 1}), zeros({2, 1})});
+  const Variable steps = placeholder("x", {1, 10});
+  const data::PackedSequence packed = waves.with(unsqueeze(steps[0], 1));
+  all.push_back({"recurrent_steps", steps, recurrent_steps::last_states(Parameters(), packed),
+                 uniform({1, 10}).value()});
   const sequence_model::Writer writer;
   all.push_back(of_words("sequence_model", sequence_model::kLetters, 5,
                          [&](const Variable& x) { return next_letters(writer, x); }));
