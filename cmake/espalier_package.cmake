@@ -12,13 +12,22 @@ if(ESPALIER_BUILD_PROGRAMS)
   list(APPEND CPACK_COMPONENTS_ALL tools)
 endif()
 
-# Only packages have these files.
+# Only packages have these files. OpenBLAS for OpenMP lies in a folder of its own, where lintian expects no libraries.
+file(STRINGS cmake/changelog changelog LIMIT_COUNT 1)
+if(NOT changelog MATCHES "^espalier \\(${PROJECT_VERSION}\\)")
+  message(FATAL_ERROR "cmake/changelog begins with another version than ${PROJECT_VERSION}: ${changelog}")
+endif()
 foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   install(
-    FILES "${PROJECT_SOURCE_DIR}/cmake/copyright"
+    FILES "${PROJECT_SOURCE_DIR}/cmake/copyright" "${PROJECT_SOURCE_DIR}/cmake/changelog"
     DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/${name_of_${component}}"
     COMPONENT ${component}
     EXCLUDE_FROM_ALL)
+  if(NOT component STREQUAL dev)
+    set(overrides "${PROJECT_BINARY_DIR}/lintian/${name_of_${component}}")
+    file(WRITE "${overrides}" "${name_of_${component}}: custom-library-search-path * /usr/lib/*/openblas-openmp *\n")
+    install(FILES "${overrides}" DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/lintian/overrides" COMPONENT ${component} EXCLUDE_FROM_ALL)
+  endif()
   string(TOUPPER ${component} upper)
   set(CPACK_DEBIAN_${upper}_PACKAGE_NAME "${name_of_${component}}")
 endforeach()
@@ -31,7 +40,7 @@ set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "The shared library.")
 set(CPACK_COMPONENT_DEV_DESCRIPTION "Headers, and what CMake and pkg-config read.")
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION "Programs that run, train and show plan files.")
 set(CPACK_STRIP_FILES ON)
-set(CPACK_PRE_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/cmake/compress_manual_pages.cmake")
+set(CPACK_PRE_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/cmake/compress_documents.cmake")
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ
                                                 WORLD_EXECUTE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
