@@ -11,7 +11,7 @@ namespace espalier {
 
 namespace {
 
-/// Fewer windows in a row are searched one by one.
+/// Fewer windows in a row are searched one by one, and integers, which are rarely pooled.
 constexpr int64_t fewest_side_by_side = 6;
 
 /// Not a window that is mostly padding, of which a row would look at each place.
@@ -49,25 +49,21 @@ class LargestOp : public PoolOp {
         const T* from = static_cast<const T*>(x.address());
         To* to = static_cast<To*>(call.outputs[0]->address());
         const int64_t width = width_of(x.shape()), planes = pooled_planes(x.shape(), form());
-        const bool fits32 = sizeof(T) <= 4 && axes.elements() <= std::numeric_limits<int32_t>::max();
-        const auto by_rows = [&]<class Place>(TypeTag<Place>) {
-          each_plane_by(axes, planes, width, [&] {
-            return [from, to, rows = LargestByRows<what, Place, T>(axes)](
-                       int64_t element, int64_t window) mutable { rows.find(from + element, to + window); };
-          });
-        };
-        if (form().channels_last)
-          each_plane(axes, planes, width, [&](int64_t element, int64_t window) {
+        if constexpr (std::is_floating_point_v<T>) {
+          using Place = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+          if (!form().channels_last && suits_rows(axes.at[2]) &&
+              axes.elements() <= std::numeric_limits<Place>::max())
+            return each_plane_by(axes, planes, width, [&] {
+              return [from, to, rows = LargestByRows<what, Place, T>(axes)](
+                         int64_t element, int64_t window) mutable { rows.find(from + element, to + window); };
+            });
+        }
+        each_plane(axes, planes, width, [&](int64_t element, int64_t window) {
+          if (form().channels_last)
             find_largest_of_windows<what>(axes, width, from + element, to + window);
-          });
-        else if (!suits_rows(axes.at[2]))
-          each_plane(axes, planes, width, [&](int64_t element, int64_t window) {
+          else
             find_largest_one_by_one<what>(axes, from + element, to + window);
-          });
-        else if (fits32)
-          by_rows(TypeTag<int32_t>());
-        else
-          by_rows(TypeTag<int64_t>());
+        });
       }
     });
   }
