@@ -19,9 +19,8 @@ struct CrfOptions {
 /// sequence. A sequence without a step has score and log-likelihood 0. Parameters: `transitions`
 /// [tags, tags], `start` and `end` [tags]. As a Layer it is `decode` of all steps. Lafferty, McCallum and
 /// Pereira, Conditional random fields, 2001.
-/// An open number of steps makes one scan of them, which replicas cannot share out (UnsupportedError). Calls
-/// throw ShapeError, also where a plan is run with 0 steps, TypeError, or IndexError for a tag that is none;
-/// the constructor Error unless tags > 0.
+/// An open number of steps makes one scan of them. Calls throw ShapeError, also where a plan is run with 0
+/// steps, TypeError, or IndexError for a tag that is none; the constructor Error unless tags > 0.
 class Crf : public LayerOf<Crf> {
  public:
   explicit Crf(int64_t tags, CrfOptions options = {}, Where where = Where::current());

@@ -50,9 +50,8 @@ LSTMState lstm_step(const LstmForm& form, const LstmWeights& weights, const Vari
                     const LSTMState& before, const Variable& bias = {});
 
 /// The loop over the steps that `recurrence` is for plain forms. It is one scan eagerly, and downstream of
-/// feeds if the number of steps comes with a batch: then replicas cannot share it out (UnsupportedError).
-/// Else steps have nodes of their own, which replicas share out, and which `Deferred` joins with those of
-/// other calls.
+/// feeds if the number of steps comes with a batch. Else steps have nodes of their own, which `Deferred`
+/// joins with those of other calls.
 RecurrenceOutputs lstm_over_steps(const LstmForm& form, const LstmWeights& weights, const Variable& inputs,
                                   const LSTMState& first, const RecurrenceForm& loop,
                                   const Variable& lengths);

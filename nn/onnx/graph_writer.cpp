@@ -12,6 +12,19 @@
 
 namespace espalier::onnx {
 
+namespace {
+
+/// The names that the nodes of a graph read, also of graphs in it.
+void add_inputs_of(const pb::GraphProto& graph, std::set<std::string>& names) {
+  for (const pb::NodeProto& node : graph.node()) {
+    names.insert(node.input().begin(), node.input().end());
+    for (const pb::AttributeProto& attribute : node.attribute())
+      if (attribute.has_g()) add_inputs_of(attribute.g(), names);
+  }
+}
+
+}  // namespace
+
 GraphWriter::GraphWriter(pb::GraphProto& graph, const SaveOptions& options) : graph_(graph) {
   for (const auto& [name, variable] : options.parameters)
     if (variable.defined()) given_names_.emplace(variable.node(), name);
@@ -153,7 +166,7 @@ void GraphWriter::write_node(const Node& node) {
   try {
     if (is_custom_op(call.op)) throw UnsupportedError(reason);
     for (const auto write : {write_elementwise, write_layout, write_indexing, write_reduction, write_windows,
-                             write_attention, write_recurrence})
+                             write_attention, write_recurrence, write_loop})
       if (name.empty()) name = write(*this, call);
   } catch (const UnsupportedError& error) {
     reason = error.what();
@@ -203,21 +216,48 @@ void GraphWriter::add_outputs(const NamedVariables& outputs) {
   taken_.insert(names.begin(), names.end());
   for (const auto& [name, variable] : outputs) {
     write(variable);
-    pb::NodeProto& node = *graph_.add_node();
-    node.set_op_type("Identity");
-    node.set_name("output " + name);
-    node.add_input(name_of(Edge(variable)));
-    node.add_output(name);
-    pb::ValueInfoProto& info = *graph_.add_output();
-    info.set_name(name);
-    auto& type = *info.mutable_type()->mutable_tensor_type();
-    type.set_elem_type(type_in_file(variable.dtype()));
-    for (int64_t axis = 0; axis < static_cast<int64_t>(variable.rank()); ++axis)
-      type.mutable_shape()->add_dim();
-    if (variable.rank() == 0) type.mutable_shape();
+    add_output(name, variable);
     wanted.insert(name);
   }
   prune(wanted);
+}
+
+void GraphWriter::add_output(const std::string& name, const Variable& variable) {
+  pb::NodeProto& node = *graph_.add_node();
+  node.set_op_type("Identity");
+  node.set_name("output " + name);
+  node.add_input(name_of(Edge(variable)));
+  node.add_output(name);
+  describe(name, variable.dtype(), variable.rank(), *graph_.add_output());
+}
+
+void GraphWriter::describe(const std::string& name, DType dtype, size_t rank, pb::ValueInfoProto& info) {
+  info.set_name(name);
+  auto& type = *info.mutable_type()->mutable_tensor_type();
+  type.set_elem_type(type_in_file(dtype));
+  type.mutable_shape();
+  for (size_t axis = 0; axis < rank; ++axis) type.mutable_shape()->add_dim();
+}
+
+void GraphWriter::write_body(const LoopBody& body, const Names& inputs, pb::GraphProto& graph) {
+  GraphWriter inner(graph, *this);
+  graph.set_name(inner.fresh("step"));
+  for (size_t i = 0; i < body.inputs.size(); ++i) {
+    const Variable& input = body.inputs[i];
+    const bool captured = i >= body.states + body.sequences;
+    const std::string name = captured ? inputs[i] : inner.fresh(i < body.states ? "state" : "element");
+    inner.names_[{input.node(), input.output()}] = name;
+    if (!captured) describe(name, input.dtype(), input.rank(), *graph.add_input());
+  }
+  std::set<std::string> wanted;
+  for (const Variable& output : body.outputs) {
+    inner.write(output);
+    const std::string name = inner.fresh("result");
+    inner.add_output(name, output);
+    wanted.insert(name);
+  }
+  inner.prune(wanted);
+  taken_ = std::move(inner.taken_);
 }
 
 void GraphWriter::prune(const std::set<std::string>& outputs) {
@@ -228,6 +268,8 @@ void GraphWriter::prune(const std::set<std::string>& outputs) {
     if (std::ranges::none_of(node.output(), [&](const std::string& name) { return wanted.contains(name); }))
       continue;
     wanted.insert(node.input().begin(), node.input().end());
+    for (const pb::AttributeProto& attribute : node.attribute())
+      if (attribute.has_g()) add_inputs_of(attribute.g(), wanted);
     kept.push_back(node);
   }
   for (const std::string& name : wanted)

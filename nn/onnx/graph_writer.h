@@ -11,6 +11,7 @@
 #include "espalier/core/node.h"
 #include "espalier/nn/onnx/proto.h"
 #include "espalier/nn/onnx/save.h"
+#include "espalier/ops/loop/loop_body.h"
 
 namespace espalier::onnx {
 
@@ -52,6 +53,9 @@ class GraphWriter {
   void name_output(const Call& call, uint32_t output, const std::string& name) {
     names_[{&call.node, output}] = name;
   }
+  /// Writes the body of a loop: a graph of its states and sequences, which are its inputs, that reads what
+  /// else the loop takes, of these names, where it is.
+  void write_body(const LoopBody& body, const Names& inputs, pb::GraphProto& graph);
   /// The name of a value that has been written.
   const std::string& name_of(const Edge& edge) const;
   /// The value of a constant scalar. Throws UnsupportedError for others.
@@ -59,6 +63,11 @@ class GraphWriter {
 
  private:
   using Key = std::pair<const Node*, uint32_t>;
+  /// For a graph within that of another writer, whose names it neither takes nor changes.
+  GraphWriter(pb::GraphProto& graph, const GraphWriter& outer)
+      : graph_(graph), given_names_(outer.given_names_), taken_(outer.taken_) {}
+  static void describe(const std::string& name, DType dtype, size_t rank, pb::ValueInfoProto& info);
+  void add_output(const std::string& name, const Variable& variable);
   void write(const Variable& root);
   void write_node(const Node& node);
   void write_leaf(const Node& node);
@@ -77,6 +86,7 @@ std::string write_attention(GraphWriter& writer, const GraphWriter::Call& call);
 std::string write_elementwise(GraphWriter& writer, const GraphWriter::Call& call);
 std::string write_indexing(GraphWriter& writer, const GraphWriter::Call& call);
 std::string write_layout(GraphWriter& writer, const GraphWriter::Call& call);
+std::string write_loop(GraphWriter& writer, const GraphWriter::Call& call);
 std::string write_recurrence(GraphWriter& writer, const GraphWriter::Call& call);
 std::string write_reduction(GraphWriter& writer, const GraphWriter::Call& call);
 std::string write_windows(GraphWriter& writer, const GraphWriter::Call& call);

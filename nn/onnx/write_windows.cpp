@@ -1,10 +1,11 @@
-// Convolutions and pooling as nodes of ONNX.
+// Convolutions, pooling and regions of images as nodes of ONNX.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "espalier/nn/onnx/graph_writer.h"
 #include "espalier/ops/pooling/pool_windows.h"
+#include "espalier/ops/regions/region_bins.h"
 
 namespace espalier::onnx {
 
@@ -103,6 +104,16 @@ std::string write_windows(GraphWriter& w, const GraphWriter::Call& call) {
     set_windows(node, call.op);
     w.set(node, "group", attribute<int64_t>(call.op, "groups"));
     if (op == "conv_transpose") w.set(node, "output_padding", list(call.op, "more"));
+    return w.last_output(node);
+  }
+  if (op == "roi_align") {
+    pb::NodeProto& node = w.begin("RoiAlign", call.inputs);
+    const RoiForm form = RoiForm::of(call.op);
+    w.set(node, "output_height", form.height);
+    w.set(node, "output_width", form.width);
+    w.set(node, "spatial_scale", form.scale);
+    w.set(node, "sampling_ratio", form.samples);
+    w.set_text(node, "coordinate_transformation_mode", form.aligned ? "half_pixel" : "output_half_pixel");
     return w.last_output(node);
   }
   if (op == "pool_max") {

@@ -32,8 +32,8 @@ struct ScanOptions {
 /// each other. Random numbers, as of dropout, are drawn anew in each step: those that the steps written out
 /// one by one would draw. What is drawn outside, such as a mask, is the same in all steps. States keep their
 /// shapes and dtypes. A plan runs the same kernels for each step, bound once, so that its size does not
-/// depend on the length. Throws Error, ShapeError, TypeError; replicas cannot share out its batch
-/// (UnsupportedError).
+/// depend on the length. Throws Error, ShapeError, TypeError. Replicas share out a batch that is along
+/// another axis than the steps, unless the step draws random numbers for its rows (UnsupportedError).
 ScanResult scan(const ScanStep& step, const std::vector<Variable>& state,
                 const std::vector<Variable>& sequences, const ScanOptions& options = {},
                 std::source_location where = std::source_location::current());

@@ -142,6 +142,16 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_written_is_refused) {
   BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {}), esp::Error);
   BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {{"y", esp::digamma(x)}}),
                     esp::UnsupportedError);
+  const auto step = [](const std::vector<esp::Variable>& state, const std::vector<esp::Variable>& in) {
+    return esp::ScanResult{{state[0] + esp::digamma(in[0])}, {}};
+  };
+  const esp::Variable sum = esp::scan(step, {esp::zeros({6})}, {x}).state[0];
+  BOOST_CHECK_EXCEPTION(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {{"y", sum}}), esp::UnsupportedError,
+                        [](const esp::UnsupportedError& error) {
+                          const std::string text = error.what();
+                          return text.find("'digamma' (") != text.npos &&
+                                 text.find("models_test.cpp") != text.npos;
+                        });
   BOOST_TEST(folder.files() == 0u);
 }
 

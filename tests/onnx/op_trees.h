@@ -118,6 +118,39 @@ inline std::vector<std::pair<std::string, MakeTree>> op_trees() {
        }},
       {"gru", [](const Variable& x) { return nn::Gru(5, 4, {.batch_first = true})(x).outputs; }},
       {"rnn", [](const Variable& x) { return nn::Rnn(5, 4, {.batch_first = true})(x).outputs; }},
+      {"scan",
+       [](const Variable& x) {
+         const Variable steps = transpose(x, {1, 0, 2}), weight = linspace(-1, 1, 25).reshape({5, 5});
+         const auto step = [&](const std::vector<Variable>& state, const std::vector<Variable>& in) {
+           const Variable next = tanh(matmul(state[0], weight) + in[0]) * 0.7;
+           return ScanResult{{next, state[1] + next}, {next * next, in[0] - next}};
+         };
+         const Variable zero = zeros_like(steps[0]);
+         const ScanResult all = scan(step, {zero, zero}, {steps}),
+                          back = scan(step, {all.state[0], zero}, {steps * 0.5}, {.reverse = true});
+         return transpose(
+             concat({all.outputs[0], all.outputs[1], back.outputs[1], unsqueeze(back.state[1], 0)}, 0),
+             {1, 0, 2});
+       }},
+      {"scans_in_each_other",
+       [](const Variable& x) {
+         const Variable steps = transpose(x, {1, 0, 2});
+         const auto outer = [&](const std::vector<Variable>& state, const std::vector<Variable>& in) {
+           const auto inner = [&](const std::vector<Variable>& s, const std::vector<Variable>& y) {
+             return ScanResult{{sin(s[0] + y[0] * in[0])}, {}};
+           };
+           return ScanResult{{scan(inner, {state[0]}, {steps}).state[0]}, {}};
+         };
+         return scan(outer, {zeros_like(steps[0])}, {steps}).state[0];
+       }},
+      {"roi_align",
+       [](const Variable& x) {
+         const Tensor boxes = tensor_from(std::vector<float>{0, 0, 4, 5, 1, 0.5, 3.2, 4, 1, 1, 2, 2}, {3, 4}),
+                      images = tensor_from(std::vector<int64_t>{0, 1, 0}, {3});
+         const Variable planes = unsqueeze(x, 1);
+         return roi_align(planes, boxes, images, {.size = {2, 3}, .scale = 0.9, .aligned = true}) +
+                roi_align(planes, boxes, images, {.size = {2, 3}, .samples = 2});
+       }},
       {"attention", [](const Variable& x) { return scaled_dot_product_attention(x, x, x); }},
       {"causal_attention",
        [](const Variable& x) { return scaled_dot_product_attention(x, x, x, {.causal = true}); }},
