@@ -323,6 +323,7 @@ BOOST_AUTO_TEST_CASE(columns_without_data_are_placeholders) {
   };
   refused({"sizes"}, esp::Mode::inference, "no output 'sizes'; it has value, outputs, size");
   refused({"size", "size"}, esp::Mode::inference, "'size' twice");
+  refused({"value", "size", "value"}, esp::Mode::inference, "'value' twice");
   refused({"size"}, esp::Mode::training, "trains");
   // Another optimizer, also for a tree that was saved for inference.
   Executor(inference).save(folder / "c.plan");

@@ -26,6 +26,8 @@ void keep_outputs(const std::filesystem::path& path, const std::vector<std::stri
   std::vector<std::pair<std::string, PlanOutput>> kept;
   bool with_value = false;
   for (const std::string& name : names) {
+    if (std::ranges::count(names, name) > 1)
+      throw Error(fmt::format("load_executor: .outputs has '{}' twice", name));
     if (name == "value") {
       with_value = true;
       continue;
@@ -36,8 +38,6 @@ void keep_outputs(const std::filesystem::path& path, const std::vector<std::stri
       for (const auto& [other, unused] : plan.outputs) known += ", " + other;
       throw Error(fmt::format("load_executor: {} has no output '{}'; it has {}", path.string(), name, known));
     }
-    if (std::ranges::count(names, name) > 1)
-      throw Error(fmt::format("load_executor: .outputs has '{}' twice", name));
     kept.push_back(*output);
   }
   if (!with_value) {
