@@ -221,6 +221,56 @@ BOOST_AUTO_TEST_CASE(recurrences_and_their_gradients) {
                                   [=](V x) { return gru(x, lengths(x)).state; }}));
 }
 
+BOOST_AUTO_TEST_CASE(scans_and_their_gradients) {
+  using esp::ScanResult;
+  using Variables = std::vector<Variable>;
+  const Tensor weight = values({3, 3}, 1, -1, 1), bias = values({3}, 2), first = values({2, 3}, 3);
+  const auto cell = [=](const Variables& state, const Variables& in) {
+    const Variable next = esp::tanh(esp::matmul(state[0], Variable(weight)) + in[0] + Variable(bias)) * 0.7;
+    return ScanResult{{next}, {next * in[0] + 1.5, esp::sum(next, 1)}};
+  };
+  const auto swapped = [](const Variables& state, const Variables& in) {  // each is the other's next
+    return ScanResult{{state[1] * 0.5 + in[1], state[0]}, {esp::transpose(in[0]) + 1.0}};
+  };
+  const auto nested = [=](const Variables& state, const Variables& in) {
+    const auto inner = [&](const Variables& s, const Variables& y) {
+      return ScanResult{{esp::sin(s[0] + y[0] * esp::sum(in[0], 1))}, {}};
+    };
+    return ScanResult{{esp::scan(inner, {state[0]}, {esp::transpose(in[0])}).state[0]}, {}};
+  };
+  const auto zero = [](V x) { return esp::zeros_like(esp::squeeze(esp::slice(x, 0, 0, 1), 0)); };
+  check_functions(
+      values({4, 2, 3}, 5),
+      with_gradients({[=](V x) { return esp::scan(cell, {Variable(first)}, {x}).state[0]; },
+                      [=](V x) { return esp::scan(cell, {zero(x)}, {x * 0.5}).outputs[0]; },
+                      [=](V x) { return esp::scan(cell, {zero(x)}, {x}, {.reverse = true}).outputs[1]; },
+                      [=](V x) { return esp::scan(cell, {zero(x)}, {x}, {.segment = 2}).outputs[0]; },
+                      [=](V x) {
+                        return esp::scan(swapped, {zero(x), zero(x) + 1.0}, {x, esp::cos(x)}).state[1];
+                      },
+                      [=](V x) {
+                        return esp::scan(swapped, {zero(x), zero(x)}, {x, x}).outputs[0];
+                      },
+                      [=](V x) {
+                        const Variable state = esp::sum(zero(x), 1);
+                        return esp::scan(nested, {state}, {x}).state[0];
+                      }}));
+}
+
+BOOST_AUTO_TEST_CASE(scans_that_draw_have_no_code) {
+  const TemporaryFolder folder;
+  const auto noisy = [](const std::vector<Variable>& state, const std::vector<Variable>& in) {
+    return esp::ScanResult{{state[0] + esp::randn_like(in[0])}, {}};
+  };
+  const Variable x = esp::placeholder("x", {3, 2});
+  const auto executor =
+      esp::scan(noisy, {esp::zeros({2})}, {x}).state[0].get_executor({.mode = esp::Mode::inference});
+  BOOST_CHECK_EXCEPTION((void)executor.export_c(folder / "a.c"), esp::UnsupportedError,
+                        [](const esp::UnsupportedError& error) {
+                          return std::string(error.what()).find("random") != std::string::npos;
+                        });
+}
+
 BOOST_AUTO_TEST_CASE(products_take_matrices_transposed_broadcast_and_in_batches) {
   const Tensor square = values({6, 6}, 5), wide = values({7, 13}, 6), batch = values({2, 7, 3}, 7);
   check_functions(values({2, 9, 7}, 3),

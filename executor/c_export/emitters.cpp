@@ -69,6 +69,7 @@ Table make_table() {
       {"recurrence_gradient", write_recurrence_gradient},
       {"padded_recurrence_gradient", write_recurrence_gradient},
       {"checked_lengths", write_checked_lengths},
+      {"scan", write_scan},
   };
   for (const char* reduction : {"sum", "mean", "max", "min", "sum_to_like"})
     table[reduction] = write_reduction;

@@ -54,5 +54,6 @@ void write_attention_gradient(Function& f);
 void write_recurrence(Function& f);
 void write_recurrence_gradient(Function& f);
 void write_checked_lengths(Function& f);
+void write_scan(Function& f);
 
 }  // namespace espalier::c_export

@@ -199,14 +199,26 @@ std::string Function::parameters() const {
   return fmt::format("({})", text.empty() ? "void" : text);
 }
 
-std::string Function::arguments(int64_t scratch_begin) const {
+/// `address_of(scratch)`: an expression.
+template <class F>
+std::string Function::arguments_with(F&& address_of) const {
   std::vector<std::string> all;
   for (const size_t k : written_) all.push_back(outputs_[k].address);
   for (const size_t k : read_) all.push_back(inputs_[k].address);
-  for (const Scratch& scratch : scratch_)
-    all.push_back(fmt::format("AT({}, {})", c_type(scratch.dtype), scratch_begin + scratch.begin));
+  for (const Scratch& scratch : scratch_) all.push_back(address_of(scratch));
   if (random_) all.push_back(fmt::format("random_stream + {}", node_.stream));
   return fmt::format("{}", fmt::join(all, ", "));
+}
+
+std::string Function::arguments(int64_t scratch_begin) const {
+  return arguments_with([&](const Scratch& scratch) {
+    return fmt::format("AT({}, {})", c_type(scratch.dtype), scratch_begin + scratch.begin);
+  });
+}
+std::string Function::arguments(std::string_view bytes) const {
+  return arguments_with([&](const Scratch& scratch) {
+    return fmt::format("({} *)(void *)({} + {})", c_type(scratch.dtype), bytes, scratch.begin);
+  });
 }
 
 }  // namespace espalier::c_export

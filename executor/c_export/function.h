@@ -25,10 +25,20 @@ class Helpers {
  public:
   /// Adds one if it is not there. Those that it calls come before it.
   void add(const std::string& name, const std::string& text);
+  /// Adds what `write(name)` writes under a name that begins like that, and returns the name; the same for
+  /// equal texts.
+  template <class F>
+  std::string named(const std::string& prefix, F&& write) {
+    const auto [known, fresh] =
+        named_.emplace(write(prefix), fmt::format("{}_{}", prefix, named_.size() + 1));
+    if (fresh) add(known->second, write(known->second));
+    return known->second;
+  }
   const std::string& text() const { return text_; }
 
  private:
   std::set<std::string> known_;
+  std::map<std::string, std::string> named_;  ///< by their texts under the name that all have
   std::string text_;
 };
 
@@ -63,6 +73,8 @@ class Function {
   const Shape& input_shape(size_t k) const { return inputs_[k].spec.shape; }
   const Shape& output_shape(size_t k = 0) const { return outputs_[k].spec.shape; }
   const Layout& layout(size_t k) const { return inputs_[k].layout; }
+  /// Whether an input is more than a shape.
+  bool has_value(size_t k) const { return !inputs_[k].address.empty(); }
 
   /// The parameter that points to an operand; an input that is written over is the output.
   std::string in(size_t k);
@@ -105,8 +117,10 @@ class Function {
   int64_t scratch_bytes() const { return scratch_bytes_; }
   /// "(float *restrict y0, const float *restrict x0)"
   std::string parameters() const;
-  /// The arguments of a call; scratch memory begins at that expression's byte.
+  /// The arguments of a call; scratch memory begins at that byte of the arena, or where that expression, a
+  /// pointer to bytes, points to.
   std::string arguments(int64_t scratch_begin) const;
+  std::string arguments(std::string_view scratch) const;
   const std::string& body() const { return body_; }
 
  private:
@@ -114,6 +128,8 @@ class Function {
     int64_t begin;
     DType dtype;
   };
+  template <class F>
+  std::string arguments_with(F&& address_of) const;
   /// The output whose buffer an input is, if they lie alike.
   std::optional<size_t> written_over(size_t k) const;
 

@@ -10,9 +10,9 @@
 
 namespace espalier {
 
-/// Finds the largest elements of the windows of a plane whose last axis is not divided into parts: first those
-/// of each row of elements, and then the largest of the rows of a window, in their order. The results of rows
-/// are kept for a band of rows at a time.
+/// Finds the largest elements of the windows of a plane whose last axis is not divided into parts: first
+/// those of each row of elements, and then the largest of the rows of a window, in their order. The results
+/// of rows are kept for a band of rows at a time.
 template <Largest what, class Place, class T>
 class LargestByRows {
  public:
