@@ -262,16 +262,20 @@ BOOST_AUTO_TEST_CASE(what_has_no_scans_says_what_to_do) {
     };
     const Variable steps = permute(x, {1, 0, 2});
     const Variable y = esp::scan(step, {zeros_like(squeeze(slice(steps, 0, 0, 1), 0))}, {steps}).state[0];
-    if (rate > 0)
-      BOOST_CHECK_EXCEPTION(
-          (void)mean(square(y))
-              .get_executor({.optimizer = esp::optim::Sgd(0.1), .devices = {esp::cpu(0), esp::cpu(1)}})
-              .plan(),
-          esp::UnsupportedError,
-          says({"2 replicas", "'scan", "random numbers", "written out", "loop_test.cpp"}));
     const esp::Executor trainer = mean(square(y)).get_executor({.optimizer = esp::optim::Sgd(0.1)});
+    if (rate == 0) {  // C code has no products of float64
+      BOOST_CHECK_EXCEPTION((void)trainer.export_c(folder / "a.c"), esp::UnsupportedError,
+                            says({"export_c", "'matmul'", "loop_test.cpp"}));
+      continue;
+    }
+    BOOST_CHECK_EXCEPTION(
+        (void)mean(square(y))
+            .get_executor({.optimizer = esp::optim::Sgd(0.1), .devices = {esp::cpu(0), esp::cpu(1)}})
+            .plan(),
+        esp::UnsupportedError,
+        says({"2 replicas", "'scan", "random numbers", "written out", "loop_test.cpp"}));
     BOOST_CHECK_EXCEPTION((void)trainer.export_c(folder / "a.c"), esp::UnsupportedError,
-                          says({"export_c", "'scan", "written out", "loop_test.cpp"}));
+                          says({"export_c", "'scan", "random numbers", "written out", "loop_test.cpp"}));
   }
 }
 

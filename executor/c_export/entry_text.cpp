@@ -197,7 +197,10 @@ class EntryWriter {
     const Emitter emit = assigns                  ? write_copy
                          : is_custom_op(*node.op) ? nullptr
                                                   : emitter_of(node.op->name());
-    if (!emit && is_loop(*node.op)) f.refuse("there is no C code for a scan whose steps draw random numbers");
+    if (!emit && is_loop(*node.op))
+      f.refuse(
+          "there is no C code for a scan whose steps draw random numbers; there is for steps that are "
+          "written out one by one");
     if (!emit) f.refuse("there is no C code for this op");
     emit(f);
     for (size_t k = 0; k < given.size(); ++k)

@@ -19,7 +19,10 @@ namespace {
 class ScanText {
  public:
   explicit ScanText(Function& f) : f_(f), body_(*loop_body_of(f.op())), form_(scan_form_of(f.op())) {
-    if (body_.random_nodes > 0) f.refuse("there is no C code for a scan whose steps draw random numbers");
+    if (body_.random_nodes > 0)
+      f.refuse(
+          "there is no C code for a scan whose steps draw random numbers; there is for steps that are "
+          "written out one by one");
     InputSpecs operands;
     for (size_t k = 0; k < f.inputs(); ++k) operands.push_back(&f.input_spec(k));
     graph_ = graph_of_step(body_, operands, Tag::forward);
