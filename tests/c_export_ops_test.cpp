@@ -238,6 +238,13 @@ BOOST_AUTO_TEST_CASE(scans_and_their_gradients) {
     };
     return ScanResult{{esp::scan(inner, {state[0]}, {esp::transpose(in[0])}).state[0]}, {}};
   };
+  const auto unread = [](const Variables& state,
+                         const Variables&) {  // neither its element nor a number is read
+    return ScanResult{{state[0] * 0.5}, {esp::zeros({2, 0}), esp::full({2}, 3)}};
+  };
+  const auto empty = [](const Variables& state, const Variables& in) {
+    return ScanResult{{state[0] + esp::sum(in[0]) + in[1]}, {in[0] * 2.0, state[0]}};
+  };
   const auto zero = [](V x) { return esp::zeros_like(esp::squeeze(esp::slice(x, 0, 0, 1), 0)); };
   check_functions(
       values({4, 2, 3}, 5),
@@ -251,10 +258,22 @@ BOOST_AUTO_TEST_CASE(scans_and_their_gradients) {
                       [=](V x) {
                         return esp::scan(swapped, {zero(x), zero(x)}, {x, x}).outputs[0];
                       },
+                      [=](V x) { return esp::scan(unread, {zero(x) + esp::sum(x, 0)}, {x}).state[0]; },
+                      [=](V x) {
+                        return esp::scan(empty, {zero(x)}, {esp::slice(x, 2, 1, 1), x}).outputs[1];
+                      },
                       [=](V x) {
                         const Variable state = esp::sum(zero(x), 1);
                         return esp::scan(nested, {state}, {x}).state[0];
                       }}));
+}
+
+BOOST_AUTO_TEST_CASE(scans_that_drop_have_code_for_inference) {
+  const auto dropping = [](const std::vector<Variable>& state, const std::vector<Variable>& in) {
+    return esp::ScanResult{{esp::dropout(state[0] + in[0], 0.3)}, {}};
+  };
+  check_functions(values({3, 2}),
+                  {[=](V x) { return esp::scan(dropping, {esp::zeros({2})}, {x}).state[0]; }});
 }
 
 BOOST_AUTO_TEST_CASE(scans_that_draw_have_no_code) {

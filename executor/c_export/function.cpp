@@ -203,8 +203,12 @@ std::string Function::parameters() const {
 template <class F>
 std::string Function::arguments_with(F&& address_of) const {
   std::vector<std::string> all;
-  for (const size_t k : written_) all.push_back(outputs_[k].address);
-  for (const size_t k : read_) all.push_back(inputs_[k].address);
+  // What has no elements may lie where others do.
+  const auto pointer = [](const Operand& operand) {
+    return operand.spec.shape.elements() == 0 ? "0" : operand.address;
+  };
+  for (const size_t k : written_) all.push_back(pointer(outputs_[k]));
+  for (const size_t k : read_) all.push_back(pointer(inputs_[k]));
   for (const Scratch& scratch : scratch_) all.push_back(address_of(scratch));
   if (random_) all.push_back(fmt::format("random_stream + {}", node_.stream));
   return fmt::format("{}", fmt::join(all, ", "));

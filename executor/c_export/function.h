@@ -25,20 +25,19 @@ class Helpers {
  public:
   /// Adds one if it is not there. Those that it calls come before it.
   void add(const std::string& name, const std::string& text);
-  /// Adds what `write(name)` writes under a name that begins like that, and returns the name; the same for
-  /// equal texts.
+  /// A name for a function or a table of the steps of scans, and what `write(name)` writes under it: the same
+  /// name for equal texts. Nothing else of a file is called like that.
   template <class F>
-  std::string named(const std::string& prefix, F&& write) {
+  std::pair<std::string, std::string> name_for(std::string_view what, F&& write) {
     const auto [known, fresh] =
-        named_.emplace(write(prefix), fmt::format("{}_{}", prefix, named_.size() + 1));
-    if (fresh) add(known->second, write(known->second));
-    return known->second;
+        names_.emplace(write(std::string(what)), fmt::format("{}_{}_of_steps", what, names_.size() + 1));
+    return {known->second, write(known->second)};
   }
   const std::string& text() const { return text_; }
 
  private:
   std::set<std::string> known_;
-  std::map<std::string, std::string> named_;  ///< by their texts under the name that all have
+  std::map<std::string, std::string> names_;  ///< by texts under another name
   std::string text_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -19,7 +20,7 @@ namespace {
 class ScanText {
  public:
   explicit ScanText(Function& f) : f_(f), body_(*loop_body_of(f.op())), form_(scan_form_of(f.op())) {
-    if (body_.random_nodes > 0)
+    if (std::ranges::any_of(body_.nodes, [](const Node* node) { return node->op().is_random(); }))
       f.refuse(
           "there is no C code for a scan whose steps draw random numbers; there is for steps that are "
           "written out one by one");
@@ -27,6 +28,7 @@ class ScanText {
     for (size_t k = 0; k < f.inputs(); ++k) operands.push_back(&f.input_spec(k));
     graph_ = graph_of_step(body_, operands, Tag::forward);
     steps_ = f.input_shape(body_.states)[0];
+    element_ = form_.reverse ? fmt::format("({} - k)", steps_ - 1) : "k";
     int64_t bytes = 0;
     for (const GraphNode& n : graph_.nodes)
       for (const Spec& spec : n.outputs) bytes += bytes_of(spec);
@@ -37,7 +39,6 @@ class ScanText {
   void run() {
     for (size_t i = 0; i < body_.states; ++i) copy(f_.out(i), f_.in(i), f_.layout(i));
     f_.loop("k", steps_);
-    f_.line(form_.reverse ? fmt::format("const long t = {} - k;", steps_ - 1) : "const long t = k;");
     keep_states();
     bind_inputs();
     size_t next = body_.inputs.size();
@@ -45,7 +46,7 @@ class ScanText {
       if (std::ranges::none_of(body_.inputs, [&](const Variable& v) { return v.node() == node; }))
         add(static_cast<uint32_t>(next++), *node);
     for (size_t k = body_.states; k < body_.outputs.size(); ++k)
-      copy(fmt::format("{} + t * {}", f_.out(k), spec(result(k)).shape.elements()), result(k));
+      copy(fmt::format("{} + {} * {}", f_.out(k), element_, spec(result(k)).shape.elements()), result(k));
     take_states();
     f_.close();
     if (most_scratch_ > 0) (void)f_.scratch(most_scratch_, DType::boolean);
@@ -57,7 +58,8 @@ class ScanText {
     std::string base;  ///< an expression: a pointer to its type
     Layout layout;
     bool is_state = false;
-    std::optional<size_t> input = {};  ///< of the scan, which the expression is a part of
+    std::optional<size_t> input = {};               ///< of the scan, which the expression is a part of
+    std::shared_ptr<const std::string> table = {};  ///< the definition of a constant, which it is the name of
   };
 
   const Spec& spec(ValueRef v) const { return graph_.spec(v); }
@@ -83,9 +85,11 @@ class ScanText {
     note_read(from);
     copy(to, address(from), place(from).layout);
   }
-  /// Only what is read is a parameter.
+  /// Only what is read is a parameter, or is defined.
   void note_read(ValueRef v) {
-    if (const Place& p = place(v); p.input) (void)f_.in(*p.input);
+    const Place& p = place(v);
+    if (p.input) (void)f_.in(*p.input);
+    if (p.table) f_.helpers().add(p.base, *p.table);
   }
   std::string address(ValueRef v) {
     const Place& p = place(v);
@@ -98,7 +102,7 @@ class ScanText {
     if (form_.keeps > 1) f_.open(fmt::format("if (k % {} == 0)", form_.keeps));
     for (size_t i = 0; i < body_.states; ++i) {
       const Shape& shape = f_.input_shape(i);
-      const std::string at = form_.keeps == 1 ? "t" : fmt::format("k / {}", form_.keeps);
+      const std::string at = form_.keeps == 1 ? element_ : fmt::format("k / {}", form_.keeps);
       copy(fmt::format("{} + {} * {}", f_.out(body_.outputs.size() + i), at, shape.elements()), f_.out(i),
            Layout(shape));
     }
@@ -119,7 +123,9 @@ class ScanText {
       Layout element(shape);
       const Dims& strides = f_.layout(i).strides;
       element.strides = Dims(strides.begin() + 1, strides.end());
-      place({i, 0}) = {fmt::format("x{} + t * {}", i, strides[0]), element, false, i};
+      std::string base = fmt::format("x{}", i);
+      if (strides[0] != 0 && shape.elements() > 0) base += fmt::format(" + {} * {}", element_, strides[0]);
+      place({i, 0}) = {std::move(base), element, false, i};
     }
   }
 
@@ -132,16 +138,20 @@ class ScanText {
       one.offset = value.layout().offset;
       const Tensor table =
           (is_number ? Tensor(value.storage(), one, value.dtype()) : value).contiguous_copy().to(cpu());
-      place({i, 0}) = {
-          f_.helpers().named("step_constant",
-                             [&](const std::string& name) { return table_text("static ", name, table); }),
-          is_number ? broadcast_layout(Layout(Shape()), value.shape()) : Layout(value.shape())};
+      auto [name, text] = f_.helpers().name_for(
+          "constant", [&](const std::string& own) { return table_text("static ", own, table); });
+      Place& own = place({i, 0});
+      own.base = std::move(name);
+      own.layout = is_number ? broadcast_layout(Layout(Shape()), value.shape()) : Layout(value.shape());
+      own.table = std::make_shared<const std::string>(std::move(text));
       return;
     }
     if (n.op->is_view()) {
       const Place& from = place(n.inputs[0]);
       if (auto layout = n.op->view(from.layout, n.outputs[0])) {
-        place({i, 0}) = {from.base, *layout, from.is_state, from.input};
+        Place seen = from;
+        seen.layout = *layout;
+        place({i, 0}) = std::move(seen);
         return;
       }
     }
@@ -168,12 +178,12 @@ class ScanText {
     if (!emit) step.refuse("there is no C code for this op");
     emit(step);
     for (size_t k = 0; k < n.inputs.size(); ++k)
-      if (step.reads(k)) note_read(n.inputs[k]);
-    const std::string name =
-        f_.helpers().named(fmt::format("step_{}", n.op->name()), [&](const std::string& own) {
-          return fmt::format("static {} {}{} {{\n{}{}}}\n", step.may_fail() ? "int" : "void", own,
-                             step.parameters(), step.body(), step.may_fail() ? "  return 0;\n" : "");
-        });
+      if (step.reads(k) && spec(n.inputs[k]).shape.elements() > 0) note_read(n.inputs[k]);
+    const auto [name, definition] = f_.helpers().name_for(n.op->name(), [&](const std::string& own) {
+      return fmt::format("static {} {}{} {{\n{}{}}}\n", step.may_fail() ? "int" : "void", own,
+                         step.parameters(), step.body(), step.may_fail() ? "  return 0;\n" : "");
+    });
+    f_.helpers().add(name, definition);
     most_scratch_ = std::max(most_scratch_, step.scratch_bytes());
     // All calls have the same scratch memory, whose size is known behind the last: the second of this
     // function.
@@ -203,7 +213,8 @@ class ScanText {
   const ScanForm form_;
   Graph graph_;
   int64_t steps_ = 0, values_end_ = 0, most_scratch_ = 0;
-  std::string values_;  ///< scratch memory for all values of a step
+  std::string element_;  ///< the number of the step's elements
+  std::string values_;   ///< scratch memory for all values of a step
   std::map<ValueRef, Place> places_;
 };
 

@@ -23,6 +23,12 @@ void add_inputs_of(const pb::GraphProto& graph, std::set<std::string>& names) {
   }
 }
 
+bool shows_its_input(const Op& op) {
+  constexpr std::string_view all[] = {"stop_gradient", "checked_steps",   "checked_lengths",
+                                      "recompute",     "recompute_input", "recompute_capture"};
+  return std::ranges::count(all, op.name()) > 0;
+}
+
 }  // namespace
 
 GraphWriter::GraphWriter(pb::GraphProto& graph, const SaveOptions& options) : graph_(graph) {
@@ -47,7 +53,7 @@ pb::NodeProto& GraphWriter::begin(std::string_view type, const Names& inputs, in
   for (const std::string& input : inputs) node.add_input(input);
   const std::string name = fresh(type);
   node.set_name(name);
-  for (int i = 0; i < outputs; ++i) node.add_output(i ? fmt::format("{}.{}", name, i) : name);
+  for (int i = 0; i < outputs; ++i) node.add_output(i ? fresh(fmt::format("{}.{}", name, i)) : name);
   return node;
 }
 
@@ -98,7 +104,11 @@ std::string GraphWriter::number(double value, DType dtype) {
 }
 
 const std::string& GraphWriter::name_of(const Edge& edge) const {
-  return names_.at({edge.node(), edge.output()});
+  const auto known = names_.find({edge.node(), edge.output()});
+  if (known == names_.end())
+    throw UnsupportedError(fmt::format("an input of the file is one output of '{}', and another one is read",
+                                       edge.node()->op().name()));
+  return known->second;
 }
 
 double GraphWriter::number_of(const Edge& edge, const Op& op) const {
@@ -153,8 +163,7 @@ void GraphWriter::write_node(const Node& node) {
   std::string name;
   if (chooses_by_phase(call.op))
     name = call.inputs.back();
-  else if (is_op(call.op, "stop_gradient") || is_op(call.op, "checked_steps") ||
-           is_op(call.op, "checked_lengths"))
+  else if (shows_its_input(call.op))
     name = call.inputs[0];
   else if (is_op(call.op, "multiply"))  // what is kept by a dropout
     for (const size_t i : {0, 1}) {
@@ -188,7 +197,9 @@ void GraphWriter::write(const Variable& root) {
   TreeWalk walk(root.node());
   std::vector<Node*> nodes;
   while (Node* node = walk.next()) {
-    if (names_.contains({node, 0})) continue;
+    // Those that are known, and those at one of whose outputs the file begins.
+    if (const auto first = names_.lower_bound({node, 0}); first != names_.end() && first->first.first == node)
+      continue;
     nodes.push_back(node);
     // Of a choice by phase only the part for inference is walked.
     if (chooses_by_phase(node->op()))

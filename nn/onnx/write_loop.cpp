@@ -7,6 +7,8 @@ namespace espalier::onnx {
 std::string write_loop(GraphWriter& w, const GraphWriter::Call& call) {
   const LoopBodyPtr body = loop_body_of(call.op);
   if (!body) return {};
+  if (call.input(body->states).shape[0] == 0)
+    throw UnsupportedError("a scan without steps cannot be written");
   const size_t looped = body->states + body->sequences;
   pb::GraphProto graph;
   w.write_body(*body, call.inputs, graph);

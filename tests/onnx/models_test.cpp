@@ -134,6 +134,25 @@ BOOST_AUTO_TEST_CASE(named_axes_are_open_or_have_a_size) {
   BOOST_TEST(closed.inputs()[0].second.shape()[0] == 8);
 }
 
+/// An input that is called as an output of a node would be; an output of a scan at which the file begins; and
+/// a block that is computed again in training.
+BOOST_AUTO_TEST_CASE(scans_and_recomputed_blocks_are_written) {
+  const TemporaryFolder folder;
+  const esp::Variable x = esp::variable(esp::ones({4, 6}));
+  const auto adds = [](const std::vector<esp::Variable>& state, const std::vector<esp::Variable>& in) {
+    const esp::Variable next = state[0] + in[0];
+    return esp::ScanResult{{next}, {next * 2.0}};
+  };
+  const esp::ScanResult run = esp::scan(adds, {esp::zeros({6})}, {x});
+  const esp::Variable y = esp::recompute([](const esp::Variable& v) { return v + 1.0; }, run.outputs[0]);
+  esp::onnx::save(folder / "a.onnx", {{"Scan.1", x}}, {{"y", y}});
+  const esp::Tensor value =
+      esp::onnx::load(folder / "a.onnx").output().get_executor().run({{"Scan.1", esp::ones({4, 6})}});
+  BOOST_TEST(value.at<float>({3, 5}) == 9);
+  esp::onnx::save(folder / "b.onnx", {{"h", run.outputs[0]}}, {{"y", run.outputs[0] * 3.0}});
+  BOOST_TEST(esp::onnx::load(folder / "b.onnx").inputs().size() == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(what_cannot_be_written_is_refused) {
   const TemporaryFolder folder;
   const esp::Variable x = esp::placeholder("x", {4, 6}), z = esp::placeholder("z", {4, 6});
@@ -145,6 +164,18 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_written_is_refused) {
   const auto step = [](const std::vector<esp::Variable>& state, const std::vector<esp::Variable>& in) {
     return esp::ScanResult{{state[0] + esp::digamma(in[0])}, {}};
   };
+  // A file begins at all outputs of a node or at none, and a loop has steps.
+  const auto adds = [](const std::vector<esp::Variable>& state, const std::vector<esp::Variable>& in) {
+    const esp::Variable next = state[0] + in[0];
+    return esp::ScanResult{{next}, {next * 2.0}};
+  };
+  const esp::ScanResult both = esp::scan(adds, {esp::zeros({6})}, {x}),
+                        none = esp::scan(adds, {esp::zeros({6})}, {esp::slice(x, 0, 0, 0)});
+  BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}, {"h", both.state[0]}},
+                                    {{"y", both.outputs[0] + both.state[0]}}),
+                    esp::UnsupportedError);
+  BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {{"y", none.state[0]}}),
+                    esp::UnsupportedError);
   const esp::Variable sum = esp::scan(step, {esp::zeros({6})}, {x}).state[0];
   BOOST_CHECK_EXCEPTION(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {{"y", sum}}), esp::UnsupportedError,
                         [](const esp::UnsupportedError& error) {
