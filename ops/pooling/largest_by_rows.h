@@ -168,12 +168,7 @@ class LargestByRows {
                 if constexpr (what == Largest::place) at[k] = largest.place;
               }
             }
-          To* out = to + row * windows + begin;
-          for (int64_t k = 0; k < n; ++k)
-            if constexpr (what == Largest::place)
-              out[k] = at[k];
-            else
-              out[k] = best[k];
+          write_largest<what>(best, at, n, to + row * windows + begin);
         }
     });
   }

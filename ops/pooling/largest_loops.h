@@ -43,6 +43,17 @@ struct LargestSoFar {
   }
 };
 
+/// Writes what was found for `count` windows or channels.
+template <Largest what, class T, class Place, class To>
+[[gnu::always_inline]] inline void write_largest(const T* values, const Place* places, int64_t count,
+                                                 To* to) {
+  for (int64_t i = 0; i < count; ++i)
+    if constexpr (what == Largest::place)
+      to[i] = places[i];
+    else
+      to[i] = values[i];
+}
+
 /// For each channel of some windows: the first of them has `count` elements, at `places` of the plane
 /// [elements, channels], and each of the others those that lie `step` behind.
 template <Largest what, class Place, class T, class To>
@@ -83,12 +94,7 @@ void find_largest_of_channels(const T* from, const int64_t* places, int64_t coun
             if constexpr (what == Largest::place) at[i] = largest.place;
           }
         }
-        To* out = to + window * channels + channel;
-        for (int64_t i = 0; i < n; ++i)
-          if constexpr (what == Largest::place)
-            out[i] = at[i];
-          else
-            out[i] = best[i];
+        write_largest<what>(best, at, n, to + window * channels + channel);
       }
   });
 }
