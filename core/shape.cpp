@@ -11,7 +11,13 @@
 
 namespace espalier {
 
-int64_t Shape::from_end(int64_t axis) const { return dims_[resolve_axis(axis, rank(), "shape")]; }
+namespace {
+[[noreturn]] void refuse_axis(int64_t axis, size_t rank, std::string_view op) {
+  throw ShapeError(fmt::format("{}: there is no axis {} among {} axes", op, axis, rank));
+}
+}  // namespace
+
+void Shape::refuse(int64_t axis) const { refuse_axis(axis, rank(), "shape"); }
 
 int64_t Shape::product() const {
   int64_t elements = 1;
@@ -90,8 +96,7 @@ Shape resolve(const Shape& shape, int64_t elements, std::string_view op) {
 
 size_t resolve_axis(int64_t axis, size_t rank, std::string_view op) {
   const int64_t n = static_cast<int64_t>(rank);
-  if (axis < -n || axis >= n)
-    throw ShapeError(fmt::format("{}: there is no axis {} among {} axes", op, axis, n));
+  if (axis < -n || axis >= n) refuse_axis(axis, rank, op);
   return static_cast<size_t>(axis < 0 ? axis + n : axis);
 }
 

@@ -33,8 +33,9 @@ class Shape {
   size_t rank() const { return dims_.size(); }
   /// The size of an axis. Negative axes count from the end. Throws ShapeError when there is no such axis.
   int64_t operator[](int64_t axis) const {
-    if (static_cast<uint64_t>(axis) < dims_.size()) return dims_[static_cast<size_t>(axis)];
-    return from_end(axis);
+    const auto at = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(rank()) : axis);
+    if (at >= rank()) refuse(axis);
+    return dims_[at];
   }
   const int64_t* begin() const { return dims_.begin(); }
   const int64_t* end() const { return dims_.end(); }
@@ -43,8 +44,10 @@ class Shape {
 
   /// The product of all sizes. Throws ShapeError when it does not fit 64 bits or a size is negative.
   int64_t elements() const {
-    if (dims_.size() == 1 && dims_[0] >= 0) return dims_[0];
-    return product();
+    int64_t count = 1;
+    bool plain = true;
+    for (const int64_t size : dims_) plain &= size > 0 && !__builtin_mul_overflow(count, size, &count);
+    return plain ? count : product();
   }
 
   /// "[2, 3]"; open axes are -1.
@@ -53,7 +56,7 @@ class Shape {
   friend bool operator==(const Shape& a, const Shape& b) { return a.dims_ == b.dims_; }
 
  private:
-  int64_t from_end(int64_t axis) const;
+  [[noreturn]] void refuse(int64_t axis) const;
   int64_t product() const;
   Dims dims_;
 };

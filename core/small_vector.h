@@ -2,7 +2,9 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -17,18 +19,31 @@ class SmallVector {
  public:
   using value_type = T;
 
-  SmallVector() noexcept {}
-  SmallVector(std::initializer_list<T> values) { append(values.begin(), values.end()); }
+  SmallVector() noexcept {
+    if constexpr (copies_whole) std::memset(inline_, 0, sizeof inline_);
+  }
+  SmallVector(std::initializer_list<T> values) : SmallVector() { append(values.begin(), values.end()); }
   template <class Iterator>
-  requires(!std::is_integral_v<Iterator>) SmallVector(Iterator first, Iterator last) { append(first, last); }
-  explicit SmallVector(size_t count, const T& value = T()) {
+  requires(!std::is_integral_v<Iterator>) SmallVector(Iterator first, Iterator last) : SmallVector() {
+    append(first, last);
+  }
+  explicit SmallVector(size_t count, const T& value = T()) : SmallVector() {
     reserve(count);
     while (size_ < count) push_back(value);
   }
-  SmallVector(const SmallVector& other) { append(other.begin(), other.end()); }
-  SmallVector(SmallVector&& other) noexcept { take(other); }
+  SmallVector(const SmallVector& other) : SmallVector() {
+    if (!other.heap_ && copies_whole)
+      copy_inline(other);
+    else
+      append(other.begin(), other.end());
+  }
+  SmallVector(SmallVector&& other) noexcept : SmallVector() { take(other); }
   SmallVector& operator=(const SmallVector& other) {
     if (this == &other) return *this;
+    if (!heap_ && !other.heap_ && copies_whole) {
+      copy_inline(other);
+      return *this;
+    }
     SmallVector copy(other);
     clear_storage();
     take(copy);
@@ -58,14 +73,23 @@ class SmallVector {
   void reserve(size_t count) {
     if (count > capacity_) grow(count);
   }
-  void push_back(T value) {
-    if (size_ == capacity_) grow(size_t{capacity_} * 2);
-    new (data() + size_) T(std::move(value));
+  void push_back(const T& value) { emplace_back(value); }
+  void push_back(T&& value) { emplace_back(std::move(value)); }
+  template <class... Arguments>
+  void emplace_back(Arguments&&... arguments) {
+    if (size_ == capacity_) return add_behind_growth(T(std::forward<Arguments>(arguments)...));
+    new (data() + size_) T(std::forward<Arguments>(arguments)...);
     ++size_;
   }
+  /// Elements of this vector are no source.
   template <class Iterator>
   void append(Iterator first, Iterator last) {
-    for (; first != last; ++first) push_back(*first);
+    if constexpr (std::forward_iterator<Iterator>) {
+      reserve(size_ + static_cast<size_t>(std::distance(first, last)));
+      for (T* to = end(); first != last; ++first, ++size_) new (to++) T(*first);
+    } else {
+      for (; first != last; ++first) push_back(*first);
+    }
   }
   void pop_back() {
     --size_;
@@ -92,8 +116,21 @@ class SmallVector {
   }
 
  private:
+  // Inline elements are copied with those that are not used (zeros at first), which is faster than to count
+  // them.
+  static constexpr bool copies_whole = std::is_trivially_copyable_v<T> && N * sizeof(T) <= 64;
+
   T* inline_data() { return std::launder(reinterpret_cast<T*>(inline_)); }
 
+  void add_behind_growth(T value) {
+    grow(size_t{capacity_} * 2);
+    new (data() + size_) T(std::move(value));
+    ++size_;
+  }
+  void copy_inline(const SmallVector& other) {
+    std::memcpy(inline_, other.inline_, sizeof inline_);
+    size_ = other.size_;
+  }
   void grow(size_t count) {
     T* fresh = static_cast<T*>(pool_allocate(count * sizeof(T)));
     std::uninitialized_move_n(data(), size_, fresh);
@@ -106,6 +143,8 @@ class SmallVector {
     if (other.heap_) {
       heap_ = std::exchange(other.heap_, nullptr);
       capacity_ = std::exchange(other.capacity_, N);
+    } else if (copies_whole) {
+      copy_inline(other);
     } else {
       std::uninitialized_move_n(other.data(), other.size_, inline_data());
       std::destroy_n(other.data(), other.size_);

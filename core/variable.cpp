@@ -124,7 +124,7 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
       if (!input->defined())
         throw Error(fmt::format("{}: an operand is an undefined Variable", node.op().name()));
       const Node& from = *input->node();
-      node.inputs.push_back(Edge(*input));
+      node.inputs.emplace_back(*input);
       specs.push_back(&from.outputs[input->output()].spec);
       lazy |= from.lazy;
       needs_gradient |= from.needs_gradient;
@@ -137,7 +137,7 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
     const Device device =
         node.op().traits().output_device.value_or(inputs.empty() ? Device{} : inputs[0]->device());
     node.outputs.reserve(outputs.size());
-    for (Spec& spec : outputs) node.outputs.push_back({std::move(spec), Tensor::to_come(device)});
+    for (Spec& spec : outputs) node.outputs.emplace_back(std::move(spec), Tensor::to_come(device));
     node.lazy = lazy;
     node.needs_gradient = needs_gradient && !now.no_grad && !node.op().traits().passes_no_gradient;
     node.stops_gradient = now.no_grad;
