@@ -124,6 +124,8 @@ class BoundKernel {
  public:
   virtual ~BoundKernel() = default;
   virtual void run(RandomStream random) = 0;
+  /// Makes what the first `run` would make and keep for later ones. Leaves have their values.
+  virtual void prepare() {}
   /// On a GPU: whether `run` only launches, so that it can be captured in a graph. What runs on the host
   /// cannot.
   virtual bool can_be_captured() const { return true; }

@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <array>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -12,12 +13,15 @@
 #include "espalier/executor/executor.h"
 #include "espalier/nn/activation.h"
 #include "espalier/nn/container.h"
+#include "espalier/nn/convolution.h"
 #include "espalier/nn/dense.h"
 #include "espalier/ops/matmul/gemm_choice.h"
 #include "espalier/ops/matmul/gemm_primitive.h"
 #include "espalier/ops/matmul/tuning.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
+#include "kept_values.h"
+#include "plan_steps.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -52,6 +56,31 @@ class KeptBy {
 
  private:
   std::vector<esp::GemmChoice> before_;
+};
+
+/// x, by a kernel that counts what is asked of it.
+struct Counting : esp::Op {
+  Counting() : Op({.kind = esp::OpKind::pointwise}) {}
+  std::string_view name() const override { return "counting"; }
+  esp::Specs infer(const esp::InputSpecs& in) const override { return {*in[0]}; }
+  void run_cpu(const esp::KernelCall& call) const override {
+    esp::copy_elements(*call.inputs[0], *call.outputs[0]);
+  }
+  std::unique_ptr<esp::BoundKernel> bind_cpu(const esp::KernelCall& call,
+                                             const esp::BindContext&) const override {
+    struct Kernel : esp::BoundKernel {
+      Kernel(const Counting& op, esp::KernelCall call) : op(op), call(std::move(call)) {}
+      void prepare() override { ++prepared; }
+      void run(esp::RandomStream) override {
+        ++ran;
+        op.run_cpu(call);
+      }
+      const Counting& op;
+      const esp::KernelCall call;
+    };
+    return std::make_unique<Kernel>(*this, call);
+  }
+  static inline std::atomic<int> prepared = 0, ran = 0;
 };
 
 constexpr int64_t rows = 16, in = 200, hidden = 240, out = 160;
@@ -193,6 +222,66 @@ BOOST_AUTO_TEST_CASE(threads_share_what_is_packed) {
     esp::set_value(w, floats({n, n}, static_cast<uint64_t>(3 + i)));
     check();
   }
+}
+
+/// Each thread's kernels, before a value comes.
+BOOST_AUTO_TEST_CASE(warm_up_prepares_kernels) {
+  const Variable x = esp::placeholder("x", {-1, 3});
+  const Variable y = esp::apply(std::make_shared<Counting>(), {&x}, std::source_location::current());
+  const esp::Executor executor = inference(y);
+  Counting::prepared = Counting::ran = 0;
+  executor.warm_up({{"x", {2, 3}}}, 3);
+  BOOST_TEST(Counting::prepared == 3);
+  BOOST_TEST(Counting::ran == 0);
+  const esp::Tensor value = floats({2, 3}, 1);
+  BOOST_TEST(difference(executor.run({{"x", value}}), value) == 0);
+  BOOST_TEST(Counting::prepared == 3);
+  BOOST_TEST(Counting::ran == 1);
+}
+
+BOOST_AUTO_TEST_CASE(kernels_that_are_prepared_have_packed) {
+  const KeptBy packed(products);
+  const esp::nn::Dense dense(in, hidden), second(hidden, out);
+  const esp::nn::Conv2d convolution(16, 32, {.kernel = 3, .padding = 1});
+  const Variable x = esp::placeholder("x", {rows, in}), image = esp::placeholder("image", {2, 16, 8, 8}),
+                 w = esp::parameter(floats({in, hidden}, 1));
+  std::map<std::string, int> kept_by;
+  for (const auto precision : {esp::Precision::float32, esp::Precision::bfloat16}) {
+    const auto plan =
+        esp::compile(step_of({second(esp::relu(dense(x))), esp::matmul(x, w), esp::relu(convolution(image))}),
+                     {}, {.inference = true, .precision = precision});
+    for (const esp::GraphNode& node : plan->graph.nodes) {
+      if (node.inputs.size() < 2) continue;
+      std::vector<esp::Tensor> inputs, outputs;
+      for (const esp::ValueRef& input : node.inputs) {
+        const esp::Spec& spec = plan->graph.spec(input);
+        inputs.push_back(numbers(spec.shape, -1, 1, inputs.size()).to(spec.dtype));
+      }
+      for (const esp::Spec& spec : node.outputs) outputs.emplace_back(spec.shape, spec.dtype);
+      esp::KernelCall call;
+      for (const esp::Tensor& input : inputs) call.inputs.push_back(&input);
+      for (esp::Tensor& output : outputs) call.outputs.push_back(&output);
+      struct Kept : OneVersion {
+        std::shared_ptr<esp::KeptValue> of(const std::string& key, int64_t bytes) override {
+          return value = OneVersion::of(key, bytes);
+        }
+        std::shared_ptr<esp::KeptValue> value;
+      } kept;
+      esp::KeptInputs which{esp::InputSet::only(1)};
+      esp::BindContext context;
+      context.offer<esp::KeptValues>(kept);
+      context.offer(which);
+      const auto kernel = node.op->bind_cpu(call, context);
+      if (!kept.value) continue;
+      ++kept_by[std::string(node.op->name())];
+      kernel->prepare();
+      bool prepared = true;
+      kept.value->update(kept.version(), [&] { prepared = false; });
+      BOOST_TEST(prepared, node.op->name());
+    }
+  }
+  for (const auto& [name, count] : kept_by) BOOST_TEST_MESSAGE(name << " " << count);
+  BOOST_TEST(kept_by.size() >= 3u);
 }
 
 /// What is assigned while a plan runs is for the next run, which packs it.

@@ -54,9 +54,12 @@ class BoundConvolution : public BoundKernel {
     }
   }
 
+  void prepare() override {
+    if (kept_) value_->update(kept_->version(), [&] { pack(); });
+  }
   void run(RandomStream) override {
     if (kept_)
-      value_->update(kept_->version(), [&] { pack(); });
+      prepare();
     else
       compute_bias(nullptr);
     const auto residual = op_.channels().residual;

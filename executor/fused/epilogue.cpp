@@ -33,6 +33,7 @@ class BoundEpilogue : public BoundKernel {
     scratch_ = TileScratch(kernel_.scratch_bytes(), threads_);
   }
 
+  void prepare() override { anchor_->prepare(); }
   void run(RandomStream random) override {
     kernel_.begin();
     if (range_rows_)

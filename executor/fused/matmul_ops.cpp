@@ -42,6 +42,7 @@ class BoundLibraryEpilogue : public BoundKernel {
 
   bool is_best() const { return product_.takes_epilogue(); }
   void run(RandomStream) override { product_.run_with(bias_->address()); }
+  void prepare() override { product_.prepare(); }
 
  private:
   std::unique_ptr<Tensor> out_;

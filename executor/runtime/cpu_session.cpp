@@ -23,6 +23,11 @@ class CpuRuntime : public Runtime {
     });
   }
 
+  void prepare() override {
+    touch_arena();
+    for (Call& call : calls_) located(*call.where, [&] { call.bound->prepare(); });
+  }
+
   void run(uint64_t first_stream, KernelTimestamps* timestamps) override {
     if (nan_finder_) return run_searching(first_stream, timestamps);
     timestamps ? run_calls<true>(first_stream, timestamps) : run_calls<false>(first_stream, timestamps);

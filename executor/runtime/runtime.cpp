@@ -136,6 +136,12 @@ void Runtime::bind(Call& call) {
   located(*call.where, [&] { call.bound = bind_kernel(*call.op, call.kernel, context_); });
 }
 
+void Runtime::touch_arena() {
+  constexpr int64_t page = 4096;
+  volatile char* const bytes = static_cast<char*>(arena_.address());
+  for (int64_t at = 0; at < arena_.elements(); at += page) bytes[at] = bytes[at];
+}
+
 void Runtime::check_column(const Feed& feed, const Tensor& from, const Tensor& value) {
   if (!(from.shape() == value.shape()) || from.dtype() != value.dtype())
     throw DataError(fmt::format("{}: a batch of {} {} came where the plan has {} {}", feed.name(),

@@ -32,6 +32,9 @@ class Runtime {
   virtual bool show(const Feed& /*feed*/, const Feed& /*shown*/, int64_t /*epoch*/, int64_t /*step*/) {
     return false;
   }
+  /// Makes what a step would make and keep for later ones, as far as that is possible beforehand. The leaves
+  /// have their values.
+  virtual void prepare() {}
   /// One step. Random nodes draw from the streams that follow `first_stream`, as the graph has numbered them.
   /// `timestamps`, if given, takes the time before the first kernel and after each.
   virtual void run(uint64_t first_stream, KernelTimestamps* timestamps = nullptr) = 0;
@@ -71,6 +74,9 @@ class Runtime {
   }
   /// Throws DataError unless a batch's column is what the plan was made for.
   static void check_column(const Feed& feed, const Tensor& from, const Tensor& value);
+
+  /// Has the system give the arena its memory, and keeps what is in it. On a CPU.
+  void touch_arena();
 
   std::vector<Call> calls_;
   std::unique_ptr<NanFinder> nan_finder_;  // null unless the plan has it

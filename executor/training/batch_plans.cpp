@@ -28,4 +28,14 @@ void BatchPlans::run(BatchSource& batch, uint64_t first_stream, Profiler* profil
     (*devices_)[i].leaves.mark_assigned(last().runtime->assigned());
 }
 
+void BatchPlans::prepare() {
+  const size_t each = plans_.size() / devices_->size();
+  devices_->run([&](size_t device) {
+    const auto prepare = [&] {
+      for (const BoundPlan& plan : std::span(plans_).subspan(device * each, each)) plan.runtime->prepare();
+    };
+    device == 0 ? devices_->use_leaves(false, prepare) : prepare();
+  });
+}
+
 }  // namespace espalier

@@ -38,6 +38,8 @@ class BatchPlans {
   /// Loads a batch into the plans and runs them, on all devices at once. Random nodes draw from the streams
   /// that begin at `first_stream`.
   void run(BatchSource& batch, uint64_t first_stream, Profiler* profiler);
+  /// Makes what the first run would make and keep, on all devices.
+  void prepare();
 
   /// The plan that ends the step of the first device.
   const BoundPlan& last() const { return plans_[plans_.size() / devices_->size() - 1]; }

@@ -52,6 +52,13 @@ std::unique_ptr<Replicas> prepare_devices(Setup& setup) {
   return make_replicas(setup, alone ? nullptr : distributed::world());
 }
 
+void prepare(Replicas& devices, BatchPlans& plans) {
+  devices.begin_after_eager();
+  devices.update_leaves();
+  plans.prepare();
+  devices.finish_before_eager();
+}
+
 /// What `Trainer::runner_` is once several threads have called `run`.
 const char many_threads = 0;
 
@@ -206,12 +213,12 @@ void Trainer::warm_up(const FeedShapes& shapes, int threads) {
   if (threads < 1) throw Error(fmt::format("warm_up: {} threads cannot run", threads));
   const Inside inside(occupancy_, "warm_up");
   const BatchSignature batch = signature_of(setup_.feeds, shapes);
-  (void)plans_.find(batch, PlanCache::For::warm_up);
+  prepare(*devices_, *plans_.find(batch, PlanCache::For::warm_up));
   if (!serves_threads()) return;
   std::vector<std::unique_ptr<Lane, void (*)(Lane*)>> lanes;
   for (int i = 1; i < threads; ++i) {
     lanes.emplace_back(take_lane(), Lanes::give_back);
-    (void)lanes.back()->plans.find(batch, PlanCache::For::warm_up);
+    prepare(*lanes.back()->devices, *lanes.back()->plans.find(batch, PlanCache::For::warm_up));
   }
 }
 

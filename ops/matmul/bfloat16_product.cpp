@@ -12,16 +12,29 @@
 
 namespace espalier {
 
+namespace {
+
+class BoundBfloat16Product : public BoundKernel {
+ public:
+  BoundBfloat16Product(const KernelCall& call, MatmulForm form, const BindContext& context)
+      : product_(*call.inputs[0], *call.inputs[1], *call.outputs[0], form, Workspace::of(context),
+                 kept_values_of(context, 1)) {}
+  void run(RandomStream) override { product_.run(); }
+  void prepare() override { product_.prepare(); }
+
+ private:
+  Bfloat16Product product_;
+};
+
+}  // namespace
+
 bool has_bfloat16_products(DType dtype) { return dtype == DType::bfloat16 && onednn_has_bfloat16(); }
 
 std::unique_ptr<BoundKernel> bind_bfloat16_product(const KernelCall& call, MatmulForm form,
                                                    const BindContext& context) {
   if (!has_bfloat16_products(call.outputs[0]->dtype())) return nullptr;
   try {
-    const auto product =
-        std::make_shared<Bfloat16Product>(*call.inputs[0], *call.inputs[1], *call.outputs[0], form,
-                                          Workspace::of(context), kept_values_of(context, 1));
-    return bound([product](RandomStream) { product->run(); });
+    return std::make_unique<BoundBfloat16Product>(call, form, context);
   } catch (const UnsupportedError&) {
     return nullptr;
   }

@@ -25,6 +25,10 @@ class Bfloat16Product {
   Bfloat16Product(const Tensor& a, const Tensor& b, const Tensor& out, MatmulForm form, Workspace workspace,
                   KeptValues* kept);
   void run();
+  /// See BoundKernel.
+  void prepare() {
+    if (packed_) (void)packed_b();
+  }
 
   /// What the product of inputs 0 and 1 of a call takes of a workspace, with any number of threads of a
   /// replica. Memory for a b that is rounded is not part of it. Nothing if there is no primitive.

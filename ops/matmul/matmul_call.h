@@ -38,6 +38,10 @@ class MatmulCall {
   void run_with(const void* bias);
   /// out = alpha · a · b + beta · out. With the epilogue `accumulate`, beta is 1.
   void run(double alpha = 1, double beta = 0);
+  /// See BoundKernel.
+  void prepare() {
+    if (packed_) (void)packed_b();
+  }
   /// See RowKernel; a range of a batch is a number of whole matrices.
   int64_t rows_at_once(int64_t rows, int64_t tile) const;
   void run_rows(int64_t begin, int64_t end) const;
