@@ -137,6 +137,15 @@ BOOST_AUTO_TEST_CASE(reductions_softmax_and_shapes_follow_any_layout) {
        [](V x) { return esp::layer_norm(x, Variable(values({5}, 8)), Variable(values({5}, 9))); }});
 }
 
+BOOST_AUTO_TEST_CASE(the_least_and_the_largest_of_integers_have_64_bits) {
+  const Tensor x = esp::tensor({{7'000'000'000, 5'000'000'000}, {6'000'000'000, 9'000'000'000}});
+  check_functions(
+      x, {[](V v) { return esp::min(v, 0); }, [](V v) { return esp::max(-v, 1); },
+          [](V v) { return esp::min(esp::cast(esp::floor_divide(v, 1'000'000'000), esp::int32), 0); },
+          [](V v) { return esp::max(esp::cast(esp::floor_divide(v, -1'000'000'000), esp::int32), 1); },
+          [](V v) { return esp::min(v); }, [](V v) { return esp::max(-v); }});
+}
+
 BOOST_AUTO_TEST_CASE(padding_and_turning_follow_any_layout) {
   using esp::PadMode;
   check_functions(values({3, 4, 5}, 2),

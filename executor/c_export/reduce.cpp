@@ -49,7 +49,8 @@ void write_reduction(Function& f) {
   const auto folded = [&](const std::string& total, const std::string& value) {
     if (adds) return fmt::format("{} += {};", total, value);
     const char* than = folding.fold == Fold::max ? ">" : "<";
-    return fmt::format("{0} = {1} {2} {0} || {1} != {1} ? {1} : {0};", total, value, than);
+    const std::string or_nan = is_real(type) ? fmt::format(" || {0} != {0}", value) : "";
+    return fmt::format("{0} = {1} {2} {0}{3} ? {1} : {0};", total, value, than, or_nan);
   };
   f.loop("k", results);
   const bool of_nothing = each == 0 && folding.fold == Fold::mean;
