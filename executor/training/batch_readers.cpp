@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "espalier/core/error.h"
 
@@ -40,16 +41,16 @@ BatchReaders::BatchReaders(const TreeFeeds& feeds, const TreeFeeds& loaded, cons
         return session->new_batch(shape, dtype);
       };
       for (const auto& feed : feeds.all())
-        readers.push_back(feed->is_placeholder()
-                              ? nullptr
-                              : std::make_unique<data::Prefetcher>(shards.get(feed, shard), allocate));
+        readers.push_back({feed->is_placeholder()
+                               ? nullptr
+                               : std::make_unique<data::Prefetcher>(shards.get(feed, shard), allocate)});
     }
 }
 
 void BatchReaders::start(int64_t step) {
   for (auto& readers : readers_)
     for (size_t f = 0; f < readers.size(); ++f)
-      if (readers[f]) readers[f]->start(feeds_[f].epoch(), step);
+      if (readers[f].batches) readers[f].batches->start(feeds_[f].epoch(), step);
   step_ = step;
   epochs_ = feeds_.epochs();
 }
@@ -58,8 +59,8 @@ bool BatchReaders::is_before(int64_t step) const {
   if (step_ != step || epochs_ != feeds_.epochs()) return false;
   // After a step that failed, some readers are ahead.
   for (const auto& readers : readers_)
-    for (const auto& reader : readers)
-      if (reader && reader->step() + 1 != step) return false;
+    for (const Reader& reader : readers)
+      if (reader.batches && !reader.on_device && reader.batches->step() + 1 != step) return false;
   return true;
 }
 
@@ -73,11 +74,15 @@ void BatchReaders::load(const BoundPlan& plan, Profiler* profiler) {
       load_value(plan, loaded_[f], given_[f], feeds_.shows_rows(f, sizes), profiler);
       continue;
     }
-    data::Prefetcher& reader = *readers_[plan.index][f];
-    if (same_feeds_ && runtime.show(loaded_[f], reader.feed(), feeds_[f].epoch(), step_)) continue;
+    Reader& reader = readers_[plan.index][f];
+    data::Prefetcher& batches = *reader.batches;
+    const int64_t epoch = feeds_[f].epoch();
+    const bool shown = same_feeds_ && runtime.show(loaded_[f], batches.feed(), epoch, step_);
+    if (std::exchange(reader.on_device, shown) && !shown) batches.start(epoch, step_);
+    if (shown) continue;
     const auto batch = timed("wait for data", [&] {
       plan.session->release_batches(loaded_[f]);
-      return reader.next();
+      return batches.next();
     });
     timed("load", [&] { runtime.load(loaded_[f], batch); });
   }

@@ -41,8 +41,11 @@ class BatchReaders : public BatchSource {
   TreeFeeds feeds_, loaded_;
   const GivenValues& given_;
   bool same_feeds_;  // then columns that are on the device already need no loading
-  std::vector<std::vector<std::unique_ptr<data::Prefetcher>>>
-      readers_;  // by plan, by feed; null for placeholders
+  struct Reader {
+    std::unique_ptr<data::Prefetcher> batches;  // null for placeholders
+    bool on_device = false;                     // the last step's batch was on the device, and was not read
+  };
+  std::vector<std::vector<Reader>> readers_;  // by plan, by feed
   int64_t step_ = 0;
   int64_t epochs_ = -1;
 };
