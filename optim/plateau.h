@@ -23,7 +23,8 @@ struct PlateauOptions {
 ///     …                                  // after each epoch:
 ///     plateau.step(validation_loss);
 ///
-/// Plans follow, as they do set_learning_rate. In PyTorch's form.
+/// Plans follow, as they do set_learning_rate. As PyTorch's ReduceLROnPlateau, but for a best metric below 0
+/// with a relative threshold: PyTorch then takes slightly worse ones for better.
 class ReduceOnPlateau {
  public:
   /// Throws Error for invalid options, and if the optimizer has no setting "lr".
