@@ -109,6 +109,11 @@ BOOST_AUTO_TEST_CASE(forward_hooks) {
   dense.remove_forward_hook(halve);
   BOOST_TEST(difference(net(x).value(), before) == 0);
   BOOST_TEST(calls == 3);
+  // Each hook gets what the one before it returned.
+  const Variable y = dense(x);
+  (void)dense.register_forward_hook([](const auto&, const auto& out) { return out * 2.0; });
+  (void)dense.register_forward_hook([](const auto&, const auto& out) { return out + 1.0; });
+  BOOST_TEST(difference(dense(x).value(), (y * 2.0 + 1.0).value()) < 1e-6);
   const struct Own : Module {
     Variable operator()(const Variable& v) const { return inner(v) * 2.0; }
     Dense inner = add("inner", Dense(3, 2));

@@ -137,6 +137,13 @@ BOOST_AUTO_TEST_CASE(downstream_of_a_feed_the_shape_comes_from_zeros_or_infer) {
   BOOST_TEST(more == 0);
 }
 
+BOOST_AUTO_TEST_CASE(downstream_of_feeds_of_two_types_one_op_has_both) {
+  const esp::CustomOp op =
+      esp::custom_op({.name = "same", .forward = [](const Tensors& in) { return in[0]; }});
+  for (const esp::DType dtype : {esp::float32, esp::float64, esp::int32, esp::float32})
+    BOOST_TEST((op({esp::placeholder("x", {4}, dtype)}).dtype() == dtype));
+}
+
 BOOST_AUTO_TEST_CASE(nodes_show_name_and_line) {
   int runs = 0;
   std::ostringstream tree;

@@ -206,4 +206,60 @@ BOOST_AUTO_TEST_CASE(what_waits_elsewhere_does_not_read_what_came_later) {
   BOOST_CHECK_EXCEPTION((void)y.value(), esp::Error, says({"this node waited", "deferred_ops_test.cpp"}));
 }
 
+BOOST_AUTO_TEST_CASE(zeros_of_all_types_are_operands_of_their_own) {
+  const Variable w = esp::parameter(esp::tensor({-1.0f, 2.0f})),
+                 v = esp::parameter(esp::tensor({3.0, -4.0}, esp::float64));
+  const esp::Deferred waits;
+  const auto total = [&] {
+    const Variable single = esp::maximum(w, 0.0), twice = esp::maximum(v, 0.0);
+    return esp::sum(single.cast(esp::float64) + twice * 2.0);
+  };
+  BOOST_TEST(total().item() == 2 + 3 * 2);
+  BOOST_TEST(esp::last_evaluation().nodes_computed == 6);  // all of them together
+  total().backward().update(esp::optim::Sgd(0.5));
+  BOOST_TEST((elements(w) == std::vector<double>{-1, 1.5}));
+  BOOST_TEST((elements(v) == std::vector<double>{2, -4}));
+  const Variable none = esp::where(esp::tensor(false), w, 0.0);
+  BOOST_TEST((elements(none) == std::vector<double>{0, 0}));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_written_under_no_grad_passes_no_gradient) {
+  const Variable w = esp::parameter(esp::tensor({1.0, 2.0}, esp::float64));
+  const esp::Deferred waits;
+  Variables terms;
+  for (const double factor : {1.0, 2.0, 3.0}) {
+    Variable weights;
+    {
+      const esp::NoGrad none;
+      weights = esp::exp(w * factor);
+    }
+    terms.push_back(esp::sum(weights * w));
+  }
+  const Variable loss = esp::sum(esp::stack(terms));
+  const std::vector<double> found = elements(loss.gradient(w));
+  for (size_t i = 0; i < 2; ++i) {
+    const double at = i ? 2 : 1, expected = std::exp(at) + std::exp(2 * at) + std::exp(3 * at);
+    BOOST_TEST(std::abs(found[i] - expected) < 1e-12 * expected);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(each_policy_makes_batches_of_its_own) {
+  // The exponentials lie at three depths: the agenda waits until all can be computed.
+  const auto batches = [](esp::BatchPolicy policy) {
+    const esp::Deferred waits({.policy = policy});
+    Variables ends;
+    for (uint64_t steps = 1; steps <= 3; ++steps) {
+      Variable h = numbers({2}, -1, 1, steps);
+      for (uint64_t step = 0; step < steps; ++step) h = esp::tanh(h);
+      ends.push_back(esp::exp(h));
+    }
+    (void)ends[0].value();
+    return std::ranges::count(esp::last_evaluation().batches, "exp", &esp::EvaluationReport::Batch::op);
+  };
+  for (int round = 0; round < 2; ++round) {
+    BOOST_TEST(batches(esp::BatchPolicy::agenda) == 1);
+    BOOST_TEST(batches(esp::BatchPolicy::depth) == 3);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -50,6 +50,19 @@ struct SlowDataset : esp::data::Dataset {
   mutable std::atomic<int64_t> read_rows = 0;
 };
 
+/// Consecutive numbers, of which 2 can be read from the second time on.
+struct HaltingDataset : esp::data::Dataset {
+  int64_t rows() const override { return 4; }
+  std::vector<esp::Spec> specs() const override { return {{esp::float32, {4, 1}}}; }
+  void read(std::span<const int64_t> rows, std::span<esp::Tensor> outputs) const override {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i] == 2 && !halted.exchange(true)) throw esp::DataError("not now");
+      outputs[0].span<float>()[i] = static_cast<float>(rows[i]);
+    }
+  }
+  mutable std::atomic<bool> halted = false;
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(executor_runs)
@@ -93,6 +106,25 @@ BOOST_AUTO_TEST_CASE(each_row_of_an_epoch_is_read_once) {
     BOOST_TEST(sum == 66);
     BOOST_CHECK_THROW(executor.step(), esp::EndOfData);
     BOOST_TEST(dataset->read_rows == 12 * epoch);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_step_that_failed_is_taken_again_with_all_its_batches) {
+  for (const bool first : {false, true}) {  // which feed fails
+    const auto halting = std::make_shared<HaltingDataset>(), other = std::make_shared<HaltingDataset>();
+    other->halted = true;
+    const esp::data::Distributor left(first ? halting : other, {.batch_size = 1}),
+        right(first ? other : halting, {.batch_size = 1});
+    const esp::Variable w = esp::parameter(esp::ones({1}));
+    const esp::Variable loss = esp::sum(left.get_output_graphs()[0] * right.get_output_graphs()[0] * w);
+    const esp::Executor executor = loss.get_executor({.optimizer = optim::Sgd(0.0)});
+    for (int64_t epoch = 0; epoch < 2; ++epoch) {
+      for (const double loss : {0.0, 1.0, 4.0, 9.0}) {
+        if (epoch == 0 && loss == 4) BOOST_CHECK_THROW(executor.step(), esp::DataError);
+        BOOST_TEST(executor.step().loss == loss);
+      }
+      BOOST_CHECK_THROW(executor.step(), esp::EndOfData);
+    }
   }
 }
 

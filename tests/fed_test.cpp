@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(what_is_asked_for_late_is_of_the_epoch_that_was_shown) {
   esp::data::Distributor feed({esp::arange(64).reshape({-1, 1})}, {.batch_size = 4, .shuffle = true});
   esp::Variable first, second, next;
   {
-    const auto [x] = feed.get_output_graphs<1>();  // its batch is read again
+    const auto [x] = feed.get_output_graphs<1>();
     const esp::Variable cubes = x * x * x;
     first = esp::sum(cubes), second = esp::sum(cubes * 2.0f), next = esp::sum(cubes * 3.0f);
   }
@@ -99,6 +99,17 @@ BOOST_AUTO_TEST_CASE(what_is_asked_for_late_is_of_the_epoch_that_was_shown) {
   feed.reset();
   BOOST_TEST(second.item() == 2 * shown);
   BOOST_TEST(next.forward().item() != 3 * shown);
+}
+
+BOOST_AUTO_TEST_CASE(late_gradients_are_of_the_epoch_that_was_shown) {
+  esp::data::Distributor feed({esp::square(esp::arange(64)).value()}, {.batch_size = 4, .shuffle = true});
+  const auto [x] = feed.get_output_graphs<1>();
+  const esp::Variable w = esp::parameter(esp::tensor(2.0f));
+  const esp::Variable loss = esp::sum(x * w), other = esp::sum(x);
+  const double shown = loss.forward().item();
+  feed.reset();
+  BOOST_TEST(other.forward().item() != shown / 2);  // the first batch of the next epoch
+  BOOST_TEST(loss.gradient(w).item() == shown / 2);
 }
 
 BOOST_AUTO_TEST_CASE(the_feed_that_was_shown_last_says_the_step) {

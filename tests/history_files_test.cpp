@@ -111,6 +111,9 @@ BOOST_AUTO_TEST_CASE(a_table_has_a_row_for_each_epoch) {
   esp::History plain;
   plain.epochs.push_back({.loss_mean = 0.5, .samples = 3});
   BOOST_TEST(text_of(plain, &esp::History::write_csv) == "epoch,loss,samples,seconds\n1,0.5,3,0\n");
+  plain.epochs.insert(plain.epochs.begin(), {.loss_mean = 0.75, .validation_loss = 0.625, .samples = 4});
+  BOOST_TEST(text_of(plain, &esp::History::write_csv) ==  // the run ended within its second epoch
+             "epoch,loss,validation_loss,samples,seconds\n1,0.75,0.625,4,0\n2,0.5,,3,0\n");
 }
 
 BOOST_AUTO_TEST_CASE(a_chart_has_curves_axes_and_a_legend) {

@@ -174,6 +174,21 @@ BOOST_AUTO_TEST_CASE(modes_in_types_and_plans) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(points_far_outside_are_reflected_several_times) {
+  const Tensor x = esp::tensor({5.0, 6.0, 7.0}, esp::float64).reshape({1, 1, 3});
+  const Variable positions = esp::arange(15, esp::float64).reshape({1, 15, 1}) - 6.0;
+  const std::vector<std::pair<bool, Doubles>> reflections{
+      {true, {7, 6, 5, 6, 7, 6, 5, 6, 7, 6, 5, 6, 7, 6, 5}},    // at the centres of the outer elements
+      {false, {5, 6, 7, 7, 6, 5, 5, 6, 7, 7, 6, 5, 5, 6, 7}}};  // at their edges
+  for (const auto& [corners, expected] : reflections)
+    for (const auto mode : {esp::SampleMode::linear, esp::SampleMode::nearest}) {
+      const Variable grid = corners ? positions - 1.0 : (positions + 0.5) * (2.0 / 3) - 1.0;
+      const Variable y = esp::grid_sample(
+          x, grid, {.mode = mode, .padding = esp::SamplePadding::reflection, .align_corners = corners});
+      BOOST_TEST(difference(figures(expected, {1, 1, 15}), y.value()) < 1e-13, corners);
+    }
+}
+
 // The rows of a batch, and what reads them, are fewer in the last one.
 BOOST_AUTO_TEST_CASE(short_batches_of_a_plan) {
   const Variable x = esp::placeholder("x", {-1, 2, 3, 4}, esp::float64),

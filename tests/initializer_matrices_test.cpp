@@ -108,6 +108,13 @@ BOOST_AUTO_TEST_CASE(sparse_matrices) {
   }
   BOOST_TEST(first_rows.size() > 3u);
   BOOST_TEST(std::abs(squares / (35 * 40) - 4) < 0.4);
+  // Of 10 rows, a quarter is 3, for shares are rounded up.
+  const Array few(init::Sparse(0.25)({10, 4}, esp::float64));
+  for (int64_t column = 0; column < 4; ++column) {
+    int zeros = 0;
+    for (int64_t row = 0; row < 10; ++row) zeros += few({row, column}) == 0;
+    BOOST_TEST(zeros == 3);
+  }
   BOOST_CHECK_EXCEPTION(init::Sparse(0.5)({2}), esp::ShapeError, says({"Sparse", "2 axes"}));
   BOOST_CHECK_EXCEPTION(init::Sparse(1.5), esp::Error, says({"Sparse", "1.5"}));
   BOOST_CHECK_EXCEPTION(init::Sparse(0.5, -1), esp::Error, says({"Sparse: stddev", "-1"}));

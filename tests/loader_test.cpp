@@ -112,6 +112,20 @@ BOOST_AUTO_TEST_CASE(a_slow_batch_does_not_stop_others_without_order) {
   BOOST_TEST(order == (Numbers{1, 2, 3, 4, 0}));
 }
 
+BOOST_AUTO_TEST_CASE(workers_read_as_far_ahead_as_is_said) {
+  std::atomic<int64_t> begun{0};
+  const auto counted = watched(20, [&](int64_t) { ++begun; });
+  int64_t asked = 0;
+  for ([[maybe_unused]] const auto& batch :
+       data::loader<2>(counted, {.batch_size = 1}, {.workers = 2, .ahead = 3})) {
+    const int64_t all = std::min<int64_t>(20, ++asked + 2 * 3);
+    while (begun < all) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    BOOST_TEST(begun == all);
+  }
+  BOOST_TEST(asked == 20);
+}
+
 BOOST_AUTO_TEST_CASE(what_a_worker_throws_reaches_the_loop) {
   struct Mine : std::exception {
     const char* what() const noexcept override { return "row 6 is broken"; }
@@ -188,6 +202,21 @@ BOOST_AUTO_TEST_CASE(a_worker_that_hangs_exceeds_the_limit) {
     BOOST_TEST(read_rows(*rows, {4, 5})[0].span<int64_t>()[1] == 5);  // by the other
   }
   gate.open_and_wait_until_empty();
+}
+
+BOOST_AUTO_TEST_CASE(a_late_worker_writes_to_nothing_of_the_reader_s) {
+  Gate gate;
+  DatasetPtr late = watched(8, [&](int64_t) { gate.wait(); });
+  const std::weak_ptr<const data::Dataset> stays = late;
+  std::vector<Tensor> outputs = data::room_for_rows(*late, 2);
+  {
+    const DatasetPtr rows = data::parallel(std::move(late), {.workers = 1, .timeout = 0.2});
+    BOOST_CHECK_THROW(rows->read(Numbers{2, 3}, outputs), DataError);
+  }
+  for (int64_t& number : outputs[0].span<int64_t>()) number = 7;  // the buffers are used otherwise
+  gate.open_and_wait_until_empty();
+  while (!stays.expired()) std::this_thread::yield();  // until the worker has ended
+  for (const int64_t number : outputs[0].span<int64_t>()) BOOST_TEST(number == 7);
 }
 
 BOOST_AUTO_TEST_CASE(loops_may_be_left) {

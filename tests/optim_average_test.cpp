@@ -178,4 +178,20 @@ BOOST_AUTO_TEST_CASE(plateaus_lower_the_rates_of_all_groups) {
                         esp::Error, says({"WithoutRate", "'lr'", here()}));
 }
 
+BOOST_AUTO_TEST_CASE(plateaus_of_negative_metrics) {
+  // A metric must be better than the best one, -2, by a tenth of its size.
+  for (const bool maximize : {false, true}) {
+    const double better = maximize ? 1 : -1;
+    const optim::Sgd sgd(1);
+    optim::ReduceOnPlateau plateau(sgd,
+                                   {.factor = 0.5, .patience = 0, .threshold = 0.1, .maximize = maximize});
+    BOOST_TEST(!plateau.step(-2));
+    BOOST_TEST(plateau.step(-2 - 0.1 * better), maximize);
+    BOOST_TEST(plateau.step(-2 + 0.1 * better), maximize);
+    BOOST_TEST(plateau.state().best == -2);
+    BOOST_TEST(!plateau.step(-2 + 0.3 * better), maximize);
+    BOOST_TEST(sgd.learning_rate() == 0.25);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -70,6 +70,25 @@ BOOST_AUTO_TEST_CASE(a_loop_goes_on_bit_by_bit) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_new_optimizer_takes_states_of_16_bit_parameters) {
+  const TemporaryFolder folder;
+  for (const esp::DType dtype : {esp::float16, esp::bfloat16}) {
+    const esp::Variable p = esp::parameter(esp::tensor({0.5f, -2.0f}).to(dtype));
+    const auto train = [&](const optim::Optimizer& rule) { esp::sum(esp::square(p)).update(rule); };
+    const optim::Adam first(0.125), second(0.125);
+    train(first);
+    const esp::Tensor before = p.value().clone();
+    optim::save(first, {{"p", p}}, folder / "rule");
+    train(first);
+    const esp::Tensor after = p.value().clone();
+    esp::set_value(p, before);
+    optim::load(second, {{"p", p}}, folder / "rule");
+    for (const auto& [name, leaf] : second.state_of(p)) BOOST_TEST((leaf.dtype() == esp::float32), name);
+    train(second);
+    BOOST_TEST(difference(p.value(), after) == 0, esp::name(dtype));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_does_not_fit_changes_nothing) {
   const TemporaryFolder folder;
   const Program program;

@@ -187,6 +187,21 @@ BOOST_AUTO_TEST_CASE(parameters_of_every_type_follow_one_schedule) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_rate_that_is_set_is_that_of_parameters_of_every_type) {
+  for (const bool frozen : {false, true}) {
+    optim::Sgd sgd(1);
+    const esp::Variable wide = esp::parameter(esp::tensor(0.0, esp::float64)),
+                        plain = esp::parameter(esp::tensor(0.0f));
+    const esp::Variable loss = wide + esp::cast(plain, esp::float64);
+    const esp::Executor executor = loss.get_executor({.mode = esp::Mode::training, .optimizer = sgd});
+    const auto step = [&] { frozen ? (void)executor.execute({.progress = false}) : (void)loss.update(sgd); };
+    step();
+    sgd.set("lr", 4);
+    step();
+    for (const esp::Variable& p : {wide, plain}) BOOST_TEST(p.item() == -5);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_update_that_fails_does_not_count) {
   const optim::Sgd sgd({.lr = 1, .schedule = [](int64_t step) { return step == 1 ? NAN : 1.0; }});
   const esp::Variable p = esp::parameter(esp::tensor(0.0, esp::float64));

@@ -70,6 +70,24 @@ BOOST_AUTO_TEST_CASE(tensors_are_those_of_the_last_step) {
                         says({"nothing", "prediction, size, total, norm", here()}));
 }
 
+BOOST_AUTO_TEST_CASE(parameters_and_their_views_are_those_before_the_step) {
+  const esp::Variable w = esp::parameter(esp::tensor({1.0, 2.0, 3.0, 4.0}, esp::float64));
+  const esp::Variable square = esp::reshape(w, {2, 2});
+  const esp::Executor executor =
+      esp::sum(esp::square(w))
+          .get_executor({.optimizer = esp::optim::Sgd(0.25),  // which halves it
+                         .outputs = {{"w", w}, {"square", square}, {"turned", esp::transpose(square)}}});
+  for (const double scale : {1.0, 0.5}) {
+    executor.step();
+    BOOST_TEST(Array(executor.output("w")).values ==
+               (std::vector{1 * scale, 2 * scale, 3 * scale, 4 * scale}));
+    BOOST_TEST(Array(executor.output("square")).values == Array(executor.output("w")).values);
+    BOOST_TEST(Array(executor.output("turned")).values ==
+               (std::vector{1 * scale, 3 * scale, 2 * scale, 4 * scale}));
+    BOOST_TEST(w.value().at<double>({3}) == 2 * scale);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(scalars_are_averaged_over_samples) {
   Regression run([](auto& options) { options.optimizer = esp::optim::Sgd(0.0); });
   const esp::History history = run.executor->execute({.epochs = 2});

@@ -102,4 +102,10 @@ BOOST_AUTO_TEST_CASE(plans_explain_themselves) {
   BOOST_TEST(simplified);
 }
 
+BOOST_AUTO_TEST_CASE(a_drawing_takes_names_with_quotes) {
+  const esp::Variable w = esp::parameter(esp::ones({3}), R"(the "w" of a\b)");
+  const std::string dot = esp::sum(w).get_executor({.mode = esp::Mode::inference}).plan().dot();
+  BOOST_TEST(dot.find(R"( the \"w\" of a\\b\nfloat32 [3]\n)") != dot.npos, dot);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

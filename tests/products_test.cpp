@@ -138,6 +138,10 @@ BOOST_AUTO_TEST_CASE(einsum_with_dots_spaces_and_axes_of_size_one) {
   check("ij,jk", "ij,jk->ik", {numbers({2, 3}), numbers({3, 4})});
   check("Ab,bc", "Ab,bc->Ac", {numbers({2, 3}), numbers({3, 4})});
   check("...ij,jk->...ik", "aij,jk->aik", {numbers({2, 3, 4}), numbers({4, 2})});
+  // What has fewer axes for the dots has the last ones.
+  check("...ij,...jk->...ik", "bij,abjk->abik", {numbers({3, 2, 4}), numbers({2, 3, 4, 2})});
+  check("...ij,...jk->...ik", "abij,bjk->abik", {numbers({2, 3, 2, 4}), numbers({3, 4, 2})});
+  check("...,...,...", "c,bc,abc->abc", {numbers({2}), numbers({2, 2}), numbers({2, 2, 2})});
   // Axes of size 1 are repeated.
   const Variable one = numbers({1, 3, 4}), many = numbers({2, 4, 2});
   BOOST_TEST(difference(esp::matmul(one, many).value(), esp::einsum("bij,bjk->bik", {one, many}).value()) <

@@ -13,6 +13,7 @@
 #include "espalier/executor/executor.h"
 #include "espalier/nn/activation.h"
 #include "espalier/nn/batch_norm.h"
+#include "espalier/nn/cells.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/convolution.h"
 #include "espalier/nn/dense.h"
@@ -116,6 +117,17 @@ BOOST_AUTO_TEST_CASE(a_variable_made_before_is_captured) {
     const esp::Tensor found = esp::sum(y).gradient(x).value();
     const Variable e = esp::exp(x), c = esp::cos(x * e), expected = c * (e + x * e) * e + esp::sin(x * e) * e;
     BOOST_TEST(difference(found, expected.value()) < 1e-12);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(all_outputs_of_a_node_are_captured) {
+  const LSTMCell cell(3, {.dtype = esp::float64});
+  const Variable x = esp::variable(numbers({2, 4}, -1, 1, 1));
+  const LSTMState state = cell(x);
+  const Block f = [&](const Variable& v) { return esp::sin(esp::sum(v) * state.c) * state.h; };
+  for (const Variable& in : {x, state.h}) {
+    const Tensor kept = esp::sum(f(in)).gradient(x).value();
+    BOOST_TEST(difference(esp::sum(esp::recompute(f, in)).gradient(x).value(), kept) < 1e-12);
   }
 }
 

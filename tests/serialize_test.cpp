@@ -73,14 +73,16 @@ BOOST_AUTO_TEST_CASE(unknown_sizes_and_types_of_a_layer_agree) {
   BOOST_TEST(has(types, "float64 in the file"), types);
   BOOST_TEST(has(message(esp::ones({3}, esp::int32), esp::ones({3}, esp::int32)), "int32 in the file"));
   BOOST_TEST(message(esp::ones({3}, esp::float64), esp::ones({3}, esp::float64)) == nothing);
-  // Open sizes of different layers are independent, and an embedding has its own dtype.
+  // Open sizes and types of different layers are independent, and an embedding has its own dtype.
   esp::nn::Sequential two{esp::nn::LayerNorm(), esp::nn::LayerNorm()};
   esp::write_safetensors(folder / "f", {{"0.weight", esp::ones({3})},
                                         {"0.bias", esp::ones({3})},
-                                        {"1.weight", esp::ones({4})},
-                                        {"1.bias", esp::ones({4})}});
+                                        {"1.weight", esp::ones({4}, esp::float64)},
+                                        {"1.bias", esp::ones({4}, esp::float64)}});
   esp::nn::load(two, folder / "f");
   BOOST_TEST(two.parameters().size() == 4u);
+  BOOST_TEST((two.parameter("0.bias").dtype() == esp::float32));
+  BOOST_TEST((two.parameter("1.bias").dtype() == esp::float64));
   esp::write_safetensors(folder / "f", {{"weight", esp::ones({5, 2}, esp::float64)}});
   BOOST_TEST(has(file_error([&] { esp::nn::load(esp::nn::Embedding(5, 2), folder / "f"); }),
                  "is float32, and float64 in the file"));

@@ -150,6 +150,19 @@ BOOST_AUTO_TEST_CASE(special_numbers) {
   BOOST_TEST(esp::median(5.0).item() == 5);
 }
 
+BOOST_AUTO_TEST_CASE(a_nan_anywhere_is_the_median) {
+  for (const int64_t n : {9, 1024, 1025, 5000})
+    for (const int64_t at : {int64_t{0}, n / 2, n - 1}) {
+      esp::Tensor x = numbers({n});
+      x.at<double>({at}) = not_a_number;
+      for (const auto dtype : {esp::float64, esp::float32}) {
+        const auto found = esp::median(x.to(dtype), 0);
+        BOOST_TEST(std::isnan(found.values.item()), at << " of " << n);
+        BOOST_TEST(found.indices.item() == static_cast<double>(at));
+      }
+    }
+}
+
 BOOST_AUTO_TEST_CASE(of_nothing) {
   const esp::Tensor none = esp::zeros({3, 0}), rows = esp::zeros({0, 3});
   BOOST_TEST(esp::sort(none).values.shape() == esp::Shape({3, 0}));

@@ -82,6 +82,13 @@ BOOST_AUTO_TEST_CASE(attention_computes_what_pytorch_s_computes) {
   check("attention, bias_kv", more, {behind.y, behind.weights});
 }
 
+BOOST_AUTO_TEST_CASE(values_may_differ_from_queries_that_are_the_keys) {
+  const MultiHeadAttention layer = attention();
+  const Variable x = memory(), copy = memory(), v = figure_numbers({2, 5, 4}, 31, 17, 8);
+  BOOST_TEST(difference(layer(x, x, v).value(), layer(x, copy, v).value()) < 1e-12);
+  BOOST_TEST(difference(layer(x, x, v).value(), layer(x).value()) > 1e-3);
+}
+
 BOOST_AUTO_TEST_CASE(transformers_compute_what_pytorch_s_compute) {
   for (const bool first : {false, true}) {
     const std::string name = first ? ", norm first" : "";

@@ -285,6 +285,13 @@ BOOST_AUTO_TEST_CASE(cached_rows) {
   BOOST_TEST(reads == 1800);
   BOOST_TEST(data::cache(data::take(counted, 10), file, "another")->rows() == 10);
   BOOST_TEST(shown_rows(old)[599] == 599);
+  // Rows of another size are other columns.
+  for (const int64_t size : {2, 3}) {
+    const DatasetPtr sized =
+        std::make_shared<data::TensorDataset>(std::vector{full({10, size}, size, int64)});
+    BOOST_TEST(list<int64_t>(read_rows(*data::cache(sized, file), {9})[0]) ==
+               Numbers(static_cast<size_t>(size), size));
+  }
   BOOST_TEST(folder.files() == 1u);
   folder.write("rows.cache", "mine");
   BOOST_CHECK_EXCEPTION(data::cache(counted, file), FileError, says({"rows.cache", "views_test.cpp"}));

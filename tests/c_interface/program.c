@@ -144,13 +144,20 @@ static void predict_alone(const char* path) {
 }
 
 static void fail(const char* path) {
-  DLManagedTensor* output = NULL;
+  float x[6] = {0};
+  int64_t shape[2] = {1, 6};
+  DLManagedTensor input = matrix(x, shape), *inputs[1] = {&input}, *output = NULL;
   esp_executor* plan;
   CHECK(esp_load("none.plan", ESP_AS_SAVED, NULL) == NULL && strstr(esp_last_error(), "none.plan") != NULL);
   CHECK(esp_load(NULL, ESP_AS_SAVED, NULL) == NULL && strstr(esp_last_error(), "path") != NULL);
   CHECK(esp_load(path, ESP_AS_SAVED, "tpu") == NULL && strstr(esp_last_error(), "tpu") != NULL);
   plan = esp_load(path, ESP_AS_SAVED, NULL);
   CHECK(esp_run(plan, NULL, 0, &output, 1) == ESP_INVALID && strstr(esp_last_error(), "1 inputs") != NULL);
+  input.dl_tensor.dtype.code = kDLInt;
+  CHECK(esp_run(plan, inputs, 1, &output, 1) == ESP_INVALID && strstr(esp_last_error(), "int32") != NULL);
+  input.dl_tensor.dtype.code = kDLFloat;
+  shape[0] = 6, shape[1] = 1;
+  CHECK(esp_run(plan, inputs, 1, &output, 1) == ESP_INVALID && strstr(esp_last_error(), "[6, 1]") != NULL);
   CHECK(esp_run(NULL, NULL, 0, NULL, 0) == ESP_INVALID);
   CHECK(output == NULL && esp_input_count(NULL) == 0);
   esp_release(plan);
