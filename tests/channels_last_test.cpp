@@ -308,6 +308,22 @@ BOOST_AUTO_TEST_CASE(a_second_run_changes_nothing) {
   }
 }
 
+/// The matrix lies over the channels and places of a row, and over the rows and columns of an image.
+BOOST_AUTO_TEST_CASE(one_matrix_for_rows_and_images) {
+  const auto values = [](const esp::Shape& shape, uint64_t which) {
+    return esp::parameter(numbers(shape, -1, 1, which).to(esp::float32));  // no constant
+  };
+  const Variable mask = values({4, 4}, 1);
+  const Variable row = esp::conv(values({2, 3, 4}, 2), values({4, 3, 3}, 3), {.padding = 1});
+  const Variable image = esp::conv(values({2, 3, 4, 4}, 4), values({5, 3, 3, 3}, 5), {.padding = 1});
+  for (const Variable& y : {esp::sum(esp::sin(row * mask)) + esp::sum(esp::cos(image * mask)),
+                            esp::sum(esp::cos(image * mask)) + esp::sum(esp::sin(row * mask))}) {
+    const esp::Executor executor = y.get_executor({.mode = esp::Mode::inference});
+    executor.execute({.progress = false});
+    BOOST_TEST(difference(executor.value(), y.value()) < 1e-4);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(derivatives_of_second_order_agree) {
   const auto kernels = [](const esp::Shape& shape, uint64_t which) {
     return esp::parameter(numbers(shape, -1, 1, which).to(esp::float32), "kernels");

@@ -167,6 +167,29 @@ BOOST_AUTO_TEST_CASE(eager_values_and_gradients) {
       }
 }
 
+BOOST_AUTO_TEST_CASE(gradients_of_gradients_come_from_the_root) {
+  // All ranks read x of the root: the sum of their losses is (1 + 2 + 3) x^3, and its slope at the root 18
+  // x^2. The second loss of a rank is `rank + 1` times its slope, which the others do not have.
+  for (const Device place : places())
+    for (const int root : {0, 1, 2}) {
+      const Group group = group_on(place, 3);
+      const auto errors = run_ranks(group, [&](Communicator& self) {
+        const double factor = self.rank() + 1;
+        const Variable x = parameter(full({2}, factor * 0.5, float64).to(place));
+        const Variable shown = distributed::broadcast(x, root, group[static_cast<size_t>(self.rank())]);
+        const Variable slope = sum(shown * square(shown) * factor).gradient(x);
+        const Variable second = sum(slope * factor).gradient(x);
+        const bool is_root = self.rank() == root;
+        const double at_root = 0.5 * factor;
+        if (!close(slope.value(), full({2}, is_root ? 18 * at_root * at_root : 0, float64)))
+          throw Error("a wrong slope");
+        if (!close(second.value(), full({2}, is_root ? 36 * at_root * factor : 0, float64)))
+          throw Error("a wrong slope of the slope");
+      });
+      for (const std::string& error : errors) BOOST_TEST(error == "");
+    }
+}
+
 BOOST_AUTO_TEST_CASE(plans_train_as_one_tree) {
   for (const Device place : places())
     for (const Case& one : cases)

@@ -53,6 +53,26 @@ BOOST_AUTO_TEST_CASE(ranks_and_sizes) {
   for (const std::string& error : errors) BOOST_TEST(error == "");
 }
 
+BOOST_AUTO_TEST_CASE(sums_of_one_size_are_exact_in_each_dtype) {
+  const Job job(2, 2);
+  const auto errors = run_ranks(job.ranks, [](Communicator& self) {
+    for (int turn = 0; turn < 2; ++turn) {
+      Tensor singles = full({3}, 0.5, float32), doubles = full({3}, 0x1p-40 + 1, float64),
+             integers = full({3}, (int64_t{1} << 50) + self.rank(), int64);
+      self.all_reduce(singles);
+      self.all_reduce(doubles);
+      self.all_reduce(integers);
+      for (const float value : singles.span<float>())
+        if (value != 2) throw Error("a wrong sum of float32");
+      for (const double value : doubles.span<double>())
+        if (value != 0x1p-38 + 4) throw Error("a wrong sum of float64");
+      for (const int64_t value : integers.span<int64_t>())
+        if (value != (int64_t{1} << 52) + 6) throw Error("a wrong sum of int64");
+    }
+  });
+  for (const std::string& error : errors) BOOST_TEST(error == "");
+}
+
 BOOST_AUTO_TEST_CASE(bools_are_moved) {
   const Job job(2, 2);
   const auto errors = run_ranks(job.ranks, [](Communicator& self) {

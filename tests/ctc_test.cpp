@@ -131,6 +131,22 @@ BOOST_AUTO_TEST_CASE(figures_of_pytorch) {
   BOOST_TEST(wild.at<double>({4, 3, 2}) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(rows_that_are_left_out_have_no_second_derivatives) {
+  const Figures f;
+  const Tensor along = numbers({5, 4, 4}, -1, 1);
+  const auto second = [&](int64_t rows) {  // of the first `rows`; no labels fit row 3
+    const Variable loss = esp::ctc_loss(
+        log_softmax(esp::slice(f.x, 1, 0, rows), 2), f.targets.slice(0, 0, rows), f.steps.slice(0, 0, rows),
+        f.labels.slice(0, 0, rows), {.reduction = LossReduction::sum, .zero_infinity = true});
+    return esp::sum(loss.gradient(f.x) * along).gradient(f.x).value();
+  };
+  const Tensor all = second(4), others = second(3);
+  BOOST_TEST(difference(all, others) < 1e-13);
+  for (int64_t t = 0; t < 5; ++t)
+    for (int64_t c = 0; c < 4; ++c) BOOST_TEST(all.at<double>({t, 3, c}) == 0);
+  BOOST_TEST(std::abs(all.at<double>({0, 0, 0})) > 1e-3);
+}
+
 BOOST_AUTO_TEST_CASE(labels_behind_each_other_and_single_sequences) {
   const Figures f;
   const Variable x = log_softmax(f.x, 2);

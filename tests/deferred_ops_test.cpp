@@ -243,6 +243,25 @@ BOOST_AUTO_TEST_CASE(what_is_written_under_no_grad_passes_no_gradient) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(ops_under_no_grad_and_others_of_their_kind_stay_apart) {
+  const Variable w = esp::parameter(esp::tensor({1.0, 2.0}, esp::float64));
+  const esp::Deferred waits;
+  const auto exponential = [&](bool stopped, double factor) {
+    std::optional<esp::NoGrad> none;
+    if (stopped) none.emplace();
+    return esp::exp(w * factor);
+  };
+  for (const bool stopped_first : {true, false}) {
+    const Variable one = exponential(stopped_first, 1), other = exponential(!stopped_first, 1);
+    const Variable& stopped = stopped_first ? one : other;
+    const Variable& trained = stopped_first ? other : one;
+    const Variable loss = esp::sum(stopped * 3.0 + trained * 5.0);
+    BOOST_TEST(std::abs(loss.item() - 8 * (std::exp(1) + std::exp(2))) < 1e-12);
+    const std::vector<double> found = elements(loss.gradient(w));
+    for (size_t i = 0; i < 2; ++i) BOOST_TEST(std::abs(found[i] - 5 * std::exp(i ? 2 : 1)) < 1e-12);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(each_policy_makes_batches_of_its_own) {
   // The exponentials lie at three depths: the agenda waits until all can be computed.
   const auto batches = [](esp::BatchPolicy policy) {

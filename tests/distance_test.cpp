@@ -66,6 +66,15 @@ BOOST_AUTO_TEST_CASE(cosine_similarity) {
   BOOST_TEST(esp::cosine_similarity(esp::ones({2, 3}), esp::ones({2, 3}), 0).shape() == Shape({3}));
 }
 
+BOOST_AUTO_TEST_CASE(cosine_similarity_of_a_vector_with_rows) {
+  const Tensor vector = numbers({4}, -2, -0.5, 1), rows = numbers({3, 4}, 0.5, 2);
+  const Tensor expected = esp::cosine_similarity(rows, vector).value();
+  for (const int64_t axis : {-1, 1}) {  // counted in the shape that both are brought to
+    const Tensor found = esp::cosine_similarity(vector, rows, axis).value();
+    BOOST_TEST((found.shape() == Shape({3}) && difference(found, expected) < 1e-15));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(pairwise_distance) {
   for (const double p : {1.0, 2.0, 3.0, static_cast<double>(INFINITY)})
     check_op({.name = "pairwise_distance",

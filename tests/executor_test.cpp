@@ -167,6 +167,21 @@ BOOST_AUTO_TEST_CASE(updates_of_the_tree_are_taken_over) {
   BOOST_TEST(difference_of(trained, Run(f.model, {})) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(updates_of_the_tree_that_would_train_frozen_parameters_are_refused) {
+  const esp::Variable a = esp::parameter(esp::ones({2})), b = esp::parameter(esp::ones({2}));
+  const esp::Variable loss = esp::sum(a * 2.0 + b);
+  loss.update(optim::Sgd(0.5));
+  esp::set_trainable(a, false);
+  BOOST_CHECK_EXCEPTION(loss.get_executor({.mode = esp::Mode::training}), esp::Error,
+                        says({"frozen since", "name the optimizer", here()}));
+  loss.get_executor({.optimizer = optim::Sgd(0.5)}).step();
+  BOOST_TEST(a.value().at<float>({0}) == 0);
+  BOOST_TEST(b.value().at<float>({0}) == 0);
+  esp::set_trainable(a, true);
+  loss.get_executor({.mode = esp::Mode::training}).step();
+  BOOST_TEST(a.value().at<float>({0}) == -1);
+}
+
 BOOST_AUTO_TEST_CASE(history_and_events) {
   const Frozen f(0);
   const esp::Executor executor = f.trainer(optim::Sgd(0.1));

@@ -251,6 +251,21 @@ BOOST_AUTO_TEST_CASE(cross_entropy_is_two_kernels) {
                     esp::IndexError);
 }
 
+BOOST_AUTO_TEST_CASE(cross_entropies_of_one_row_with_two_labels) {
+  // As mixup has them: the slopes are those of each label.
+  const esp::Variable x = leaf({5, 7}, 1, "x");
+  const esp::Tensor first = esp::tensor({3, 0, 6, 2, 1}), second = esp::tensor({5, 1, 6, 0, 4});
+  const auto mixed = [&](const esp::Tensor& a, const esp::Tensor& b) {
+    return -esp::mean(esp::pick(esp::log_softmax(x), a)) * 0.75 -
+           esp::mean(esp::pick(esp::log_softmax(x), b)) * 0.25;
+  };
+  for (const esp::Variable& loss : {mixed(first, second), mixed(second, first)}) {
+    const esp::Variable slope = loss.gradient(x);
+    check_same(slope);
+    check_same(loss + esp::sum(esp::square(slope)));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(rows_of_one_number) {
   // Folds and whole rows read contiguous elements, not broadcast ones.
   for (const int64_t width : {8, 700}) {

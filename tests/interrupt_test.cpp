@@ -249,6 +249,19 @@ BOOST_AUTO_TEST_CASE(nested_ones_both_know) {
   BOOST_TEST((current().sa_handler == host_handler));
 }
 
+BOOST_AUTO_TEST_CASE(a_run_is_interrupted_after_one_within_it_has_ended) {
+  const HostHandler host;
+  const CheckpointProgram outer, inner;
+  outer.executor.on(esp::Event::step_finish, [&](const esp::StepInfo& info) {
+    if (info.epoch > 0 || info.step > 0) return;
+    BOOST_TEST(!inner.executor.execute({.epochs = 1, .progress = false}).interrupted);
+    raise(SIGINT);
+  });
+  BOOST_TEST(outer.executor.execute({.epochs = 2, .progress = false}).interrupted);
+  BOOST_TEST(host_calls == 0);
+  BOOST_TEST((current().sa_handler == host_handler));
+}
+
 BOOST_AUTO_TEST_CASE(runs_in_several_threads_end_together) {
   const HostHandler host;
   for (int turn = 0; turn < 5; ++turn) {

@@ -185,6 +185,10 @@ BOOST_AUTO_TEST_CASE(figures_of_epochs_are_those_of_all_samples) {
       {"f1", matrix.f1_score(), [](const V& x, const V& y) { return esp::f1_score(x, y); }},
       {"f1 of class 1", matrix.f1_score(1),
        [](const V& x, const V& y) { return esp::f1_score(x, y, {.of_class = 1}); }},
+      {"precision of class 2, whatever the average", matrix.precision(2),
+       [](const V& x, const V& y) {
+         return esp::precision(x, y, {.average = esp::Average::micro, .of_class = 2});
+       }},
       {"micro", matrix.accuracy(),
        [](const V& x, const V& y) { return esp::f1_score(x, y, {.average = esp::Average::micro}); }},
       {"perplexity", std::exp(esp::softmax_cross_entropy(s.logits, s.labels).item()),

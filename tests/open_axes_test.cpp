@@ -182,6 +182,10 @@ BOOST_AUTO_TEST_CASE(trees_that_embed_a_size) {
   refused(x * static_cast<float>(1 / (size * size)), "constant", __LINE__);
   refused(esp::slice(x, 1, 0, length / 2), "slice", __LINE__);
   refused(esp::nn::Dense(2)(esp::transpose(x)), "weight", __LINE__);
+  const Variable whole = esp::placeholder("n", {-1, 3}, esp::int64);
+  refused(whole * Variable(esp::tensor(whole.shape()[0])), "constant", __LINE__);
+  refused(whole - Variable(esp::tensor(-2 * whole.shape()[0])), "constant", __LINE__);
+  BOOST_CHECK_NO_THROW((void)(whole * Variable(esp::tensor(int64_t{1000}))).get_executor());
   // Numbers that users write are none of these.
   for (const double number : {1e-12,   1e-8,    1e-6,  1e-5,   1e-4,
                               1e-3,    0.01,    0.1,   0.25,   0.5,

@@ -41,6 +41,12 @@ const std::vector<Case>& cases() {
       {"cosine", optim::cosine({.steps = 8}), [](int t) { return cosine(t, 8, 0, 0); }},
       {"cosine", optim::cosine({.steps = 9, .warm_up = 4, .last = 0.1}),
        [](int t) { return cosine(t, 9, 4, 0.1); }},
+      {"cycles that halve",  // 2 steps up and 3 down
+       optim::cyclical({.low = 0.25, .up = 2, .down = 3, .shape = optim::CycleShape::halving}),
+       [](int t) {
+         const double heights[] = {0, 0.5, 1, 2.0 / 3, 1.0 / 3};
+         return 0.25 + 0.75 * heights[t % 5] * std::pow(0.5, t / 5);
+       }},
       {"expression", [](const esp::Variable& step) { return 1 / (1 + step); },
        [](int t) { return 1.0 / (1 + t); }},
       {"float32", [](const esp::Variable& step) { return esp::cast(step, esp::float32) * 0.5; },

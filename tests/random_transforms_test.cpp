@@ -91,6 +91,16 @@ BOOST_AUTO_TEST_CASE(the_same_with_any_number_of_workers) {
   BOOST_TEST((image(4, 1) != image(4, 2)));
 }
 
+BOOST_AUTO_TEST_CASE(a_row_has_other_random_numbers_in_each_epoch) {
+  std::vector<double> numbers(200);
+  std::set<double> all;
+  for (int64_t epoch = 0; epoch < 4; ++epoch) {
+    fill_uniform(data::ReadContext{.epoch = epoch, .seed = 3}.random(7), numbers.data(), 200, 0, 1);
+    all.insert(numbers.begin(), numbers.end());
+  }
+  BOOST_TEST(all.size() == 800u);  // also none of another epoch's at another place
+}
+
 BOOST_AUTO_TEST_CASE(only_the_first_column_changes) {
   const Row row = Compose{ToFloat()}(Row{zeros({1, 2, 2}, int32), tensor(7)}, {});
   BOOST_TEST((row[0].dtype() == float32 && row[1].item<int64_t>() == 7));
@@ -114,6 +124,17 @@ BOOST_AUTO_TEST_CASE(crops_are_as_likely_as_each_other) {
   }
   BOOST_TEST(corners.size() == 6u);  // 2 rows and 3 columns
   for (const auto& [corner, count] : corners) BOOST_TEST(std::abs(count - 1000) < 150);
+}
+
+BOOST_AUTO_TEST_CASE(crops_are_filled_beyond_the_image) {
+  // All of 2 x 2 pixels with a border of 1 pixel, or a part that has some of it.
+  const Tensor image = full({1, 2, 2}, 5);
+  Draws draws({.seed = 1});
+  BOOST_TEST((list(RandomCrop(4, {.padding = 1, .fill = 7})(image, draws)) ==
+              std::vector<float>{7, 7, 7, 7, 7, 5, 5, 7, 7, 5, 5, 7, 7, 7, 7, 7}));
+  for (int i = 0; i < 50; ++i)
+    for (const float pixel : list(RandomCrop(2, {.padding = 1, .fill = 7})(image, draws)))
+      BOOST_TEST((pixel == 5 || pixel == 7));
 }
 
 BOOST_AUTO_TEST_CASE(flips_and_erasing_follow_their_probability) {

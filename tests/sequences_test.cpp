@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
@@ -89,6 +90,13 @@ BOOST_AUTO_TEST_CASE(randint) {
   BOOST_CHECK_EXCEPTION(esp::randint(0, 3, {2}, esp::float32), esp::TypeError, says({"randint", here()}));
   BOOST_CHECK_EXCEPTION(esp::randint(0, int64_t{1} << 40, {2}, esp::int32), esp::TypeError,
                         says({"randint", "int32", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(many_random_integers_repeat_none_of_their_numbers) {
+  esp::seed(5);
+  const Tensor x = esp::randint(0, int64_t{1} << 60, {5000});
+  const std::set<int64_t> numbers(x.span<int64_t>().begin(), x.span<int64_t>().end());
+  BOOST_TEST(numbers.size() == 5000u);  // two of them are equal once in 10^11 seeds
 }
 
 BOOST_AUTO_TEST_CASE(randperm) {

@@ -193,6 +193,22 @@ BOOST_AUTO_TEST_CASE(products_with_zeros_have_gradients_of_all_orders) {
   BOOST_TEST(esp::prod(esp::full({4000000}, 1.0)).item() == 1);
 }
 
+BOOST_AUTO_TEST_CASE(products_of_many_columns) {
+  esp::Tensor x({2, 3, 1500}, esp::float64);
+  for (int64_t o = 0; o < 2; ++o)
+    for (int64_t j = 0; j < 1500; ++j) {
+      x.at<double>({o, 0, j}) = static_cast<double>(o + 1);
+      x.at<double>({o, 1, j}) = static_cast<double>(j + 1);
+      x.at<double>({o, 2, j}) = 2;
+    }
+  const esp::Tensor products = esp::prod(x, 1).value();
+  int64_t right = 0;
+  for (int64_t o = 0; o < 2; ++o)
+    for (int64_t j = 0; j < 1500; ++j)
+      right += products.at<double>({o, j}) == 2 * static_cast<double>((o + 1) * (j + 1));
+  BOOST_TEST(right == 3000);
+}
+
 BOOST_AUTO_TEST_CASE(norms) {
   for (const double p : {0.0, 0.5, 1.0, 1.5, 3.0, -1.0, inf, -inf})
     for (const bool keep : {false, true})

@@ -183,6 +183,7 @@ BOOST_AUTO_TEST_CASE(printing) {
   BOOST_TEST(text(esp::zeros({0})) == "[]");
   BOOST_TEST(text(esp::tensor({true, false})).find("true") != std::string::npos);
   BOOST_TEST(text(esp::arange(100'000)).size() < 1000u);
+  BOOST_TEST(text(esp::arange(5000, esp::int64)) == "[0, 1, 2, …, 4997, 4998, 4999]");
   BOOST_TEST(text(esp::zeros({1000, 1000, 10})).size() < 20'000u);
 }
 

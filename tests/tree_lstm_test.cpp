@@ -91,6 +91,14 @@ void check_tree(const Cell& cell) {
   // Both leaves at once.
   const LSTMState leaves = cell(x.slice(0, 0, 2));
   BOOST_TEST(difference(leaves.h.value(), esp::concat({states[0].h, states[1].h}, 0).value()) < 1e-15);
+  const LSTMState chain = cell(x.slice(0, 0, 1), {states[1]});  // one child, which is the first
+  const Plain of_one = node(cell, {x.at<double>({0, 0}), x.at<double>({0, 1}), x.at<double>({0, 2})},
+                            std::vector<Plain>{plain[1]});
+  for (int64_t j = 0; j < hidden; ++j) {
+    const auto at = static_cast<size_t>(j);
+    BOOST_TEST(std::abs(chain.h.value().template at<double>({0, j}) - of_one.h[at]) < 1e-14);
+    BOOST_TEST(std::abs(chain.c.value().template at<double>({0, j}) - of_one.c[at]) < 1e-14);
+  }
   // One child, and a node without an input.
   const LSTMState above = cell(Variable(), {cell(x)});
   BOOST_TEST(above.h.shape() == esp::Shape({3, hidden}));
@@ -146,6 +154,26 @@ BOOST_AUTO_TEST_CASE(leaves_that_wait_have_no_product_for_the_forget_gate) {
   };
   check(ChildSumTreeLstm(in, hidden, {.dtype = esp::float64}));
   check(NaryTreeLstm(in, hidden, {.dtype = esp::float64}));
+}
+
+BOOST_AUTO_TEST_CASE(waiting_leaves_under_no_grad_take_no_gradient_from_others) {
+  const NaryTreeLstm cell(in, hidden, {.dtype = esp::float64});
+  give_figure_values(cell);
+  const auto gradients = [&] {
+    const auto judged = [&](uint64_t seed) {
+      const esp::NoGrad none;
+      return cell(numbers({1, in}, -1, 1, seed)).h;
+    };
+    const Variable before = judged(1), trained = cell(numbers({1, in}, -1, 1, 2)).h, behind = judged(3);
+    const Variable loss = esp::sum(esp::square(trained - before) + trained * behind);
+    std::vector<esp::Tensor> all{loss.value()};
+    for (const auto& name : {"weight_ih", "bias"}) all.push_back(loss.gradient(cell.parameter(name)).value());
+    return all;
+  };
+  const std::vector<esp::Tensor> eager = gradients();
+  const esp::Deferred waits;
+  const std::vector<esp::Tensor> deferred = gradients();
+  for (size_t i = 0; i < eager.size(); ++i) BOOST_TEST(difference(eager[i], deferred[i]) < 1e-15);
 }
 
 BOOST_AUTO_TEST_CASE(the_order_of_children_counts_for_one_cell_alone) {

@@ -228,6 +228,11 @@ BOOST_AUTO_TEST_CASE(disconnect_makes_a_leaf) {
   BOOST_CHECK_THROW(y.gradient(x), esp::Error);
   BOOST_TEST(y.gradient(h).item() == 5);
   BOOST_CHECK_THROW(before.gradient(x), esp::Error);
+  // Also of a root that has been differentiated.
+  esp::Variable root = x * x;
+  BOOST_TEST(root.backward().gradient(x).item() == 4);
+  root.disconnect();
+  BOOST_CHECK_THROW(root.gradient(x), esp::Error);
   esp::Variable leaf = x;
   leaf.disconnect();
   BOOST_TEST((leaf * leaf).gradient(x).item() == 4);
@@ -245,6 +250,21 @@ BOOST_AUTO_TEST_CASE(clear_buffers_keeps_gradients_and_nothing_else) {
   BOOST_CHECK_THROW(loss.gradient(w).gradient(w), esp::Error);
   loss.update(esp::optim::Sgd(0.5));
   BOOST_TEST(w.item() == -4);
+}
+
+BOOST_AUTO_TEST_CASE(clear_buffers_keeps_what_two_backward_calls_found) {
+  const esp::Variable a = esp::parameter(esp::tensor(2.0, esp::float64)),
+                      b = esp::parameter(esp::tensor(3.0, esp::float64)),
+                      c = esp::parameter(esp::tensor(5.0, esp::float64));
+  const esp::Variable loss = a * b * c;
+  esp::set_trainable(b, false), esp::set_trainable(c, false);
+  loss.backward();
+  esp::set_trainable(b, true), esp::set_trainable(c, true);
+  loss.backward({.clear_buffers = true});
+  BOOST_TEST(loss.depth() == 0);
+  BOOST_TEST(loss.gradient(a).item() == 15);
+  BOOST_TEST(loss.gradient(b).item() == 10);
+  BOOST_TEST(loss.gradient(c).item() == 6);
 }
 
 BOOST_AUTO_TEST_CASE(no_grad_keeps_no_tree) {

@@ -406,6 +406,12 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_written_is_refused) {
   BOOST_TEST(says(trained(esp::mean(x, 0), s, {.accumulate = 2}), ".accumulate"));
   BOOST_TEST(
       trained(esp::mean(x, 0), s, {.devices = cpus(2), .replicas = {.local_statistics = true}}).empty());
+  // A replica's own sum is smaller than that of the batch, and the mean of their squares is no square of it.
+  for (const Variable& of_sum : {esp::square(esp::sum(x, 0)), esp::exp(esp::sum(x, 0) * 0.1)}) {
+    BOOST_TEST(trained(of_sum, s, {.devices = cpus(2)}).empty());
+    const std::string text = trained(of_sum, s, {.devices = cpus(2), .replicas = {.local_statistics = true}});
+    BOOST_TEST(says(text, "with_assignment_test.cpp:"), text);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_step_that_loss_scaling_skips_writes_nothing) {
