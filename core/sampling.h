@@ -16,6 +16,14 @@ class ElementWords {
  public:
   ESPALIER_HD ElementWords(unsigned long long seed, unsigned long long stream, unsigned long long number)
       : seed_(seed), stream_(stream), index_(number) {}
+  /// With the words of the first block.
+  ESPALIER_HD ElementWords(unsigned long long seed, unsigned long long stream, unsigned long long number,
+                           const unsigned int* first)
+      : seed_(seed),
+        stream_(stream),
+        index_(number + (1ull << 44)),
+        block_{{first[0], first[1], first[2], first[3]}},
+        used_(0) {}
 
   ESPALIER_HD unsigned int next() {
     if (used_ == 4) {

@@ -2,10 +2,12 @@
 // replicas.
 #include <boost/test/unit_test.hpp>
 
+#include <array>
 #include <cmath>
 #include <set>
 
 #include "espalier/core/error.h"
+#include "espalier/core/node.h"
 #include "espalier/core/sampling.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
@@ -47,6 +49,37 @@ Variable all(double value, esp::DType dtype = esp::float64) {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(sampling)
+
+/// Runs of a stream are those of a stream that is drawn whole.
+BOOST_AUTO_TEST_CASE(runs_of_a_stream) {
+  const auto drawn = [](const Variable& like, const esp::RandomStream& random) {
+    const esp::Op& op = like.node()->op();
+    Tensor in = esp::full({1000}, 2.5, esp::float64), out({1000}, like.dtype());
+    esp::KernelCall call;
+    call.inputs.push_back(&in);
+    call.outputs.push_back(&out);
+    call.random = random;
+    op.run_cpu(call);
+    return out.to(esp::float64);
+  };
+  const Tensor x = esp::full({2}, 2.5, esp::float64);
+  for (const Variable& like : {esp::randint_like(x, -1'000'000, 1'000'000), esp::poisson(x), esp::gamma(x)}) {
+    const esp::RandomStream whole{.seed = 3, .stream = 4};
+    const Tensor all = drawn(like, whole);
+    for (const auto& [first, run, stride] :
+         std::vector<std::array<int64_t, 3>>{{500, 0, 0}, {0, 7, 13}, {100, 130, 150}, {3, 300, 400}}) {
+      esp::RandomStream window = whole;
+      window.first = first;
+      window.run = run;
+      window.stride = stride;
+      const Tensor some = drawn(like, window);
+      for (int64_t e = 0; e < 1000; ++e) {
+        const int64_t at = first + (run ? e / run * stride + e % run : e);
+        if (at < 1000) BOOST_REQUIRE(some.at<double>({e}) == all.at<double>({at}));
+      }
+    }
+  }
+}
 
 // Values are random: what is checked is that all ways of computing agree, with x + 0 · drawn.
 BOOST_AUTO_TEST_CASE(the_table_of_ops) {

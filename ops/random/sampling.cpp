@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "espalier/core/cpu/philox_words.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/functions/creation.h"
 #include "espalier/ops/functions/layout.h"
@@ -27,11 +29,19 @@ constexpr int64_t samples_for_a_thread = 1024;
 template <class F>
 void each_sample(const RandomStream& random, int64_t n, F&& f) {
   parallel_for(n, samples_for_a_thread, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
+    constexpr int64_t most = 128;  // blocks at a time
+    uint32_t blocks[4 * most];
+    for (int64_t i = begin; i < end;) {
+      const int64_t of_run = random.run ? random.run - i % random.run : most;
+      const int64_t count = std::min({most, end - i, of_run});
       const auto number =
           static_cast<unsigned long long>(sampling::number_of(i, random.first, random.run, random.stride));
-      sampling::ElementWords words(random.seed, random.stream, number);
-      f(i, words);
+      detail::philox_words(random, number, count, blocks);
+      for (int64_t k = 0; k < count; ++k, ++i) {
+        sampling::ElementWords words(random.seed, random.stream, number + static_cast<uint64_t>(k),
+                                     blocks + 4 * k);
+        f(i, words);
+      }
     }
   });
 }
