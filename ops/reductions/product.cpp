@@ -10,34 +10,40 @@
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/reductions/linear_scan.h"
+#include "espalier/ops/reductions/reduce.h"
 #include "espalier/ops/registered_ops.h"
 
 namespace espalier {
 
 namespace {
 
-/// The product of a row, in 32 lanes.
+/// The product of a row of at least 32 elements, in 32 lanes.
 template <class T>
-T product_of_row(const T* row, int64_t n) {
-  constexpr int64_t lanes = 32;
-  T product(1);
-  T* result = &product;
-  if (n < lanes) {
-    for (int64_t i = 0; i < n; ++i) product = scalar::Multiply()(product, row[i]);
-    return product;
+[[gnu::always_inline]] inline T product_in_lanes(const T* row, int64_t n) {
+  T products[detail::lanes];
+  for (int64_t k = 0; k < detail::lanes; ++k) products[k] = row[k];
+  int64_t i = detail::lanes;
+  for (; i + detail::lanes <= n; i += detail::lanes)
+    for (int64_t k = 0; k < detail::lanes; ++k) products[k] = scalar::Multiply()(products[k], row[i + k]);
+  for (int64_t k = 0; i + k < n; ++k) products[k] = scalar::Multiply()(products[k], row[i + k]);
+  detail::fold_halves<scalar::Multiply, detail::lanes / 2, 1>(products);
+  return products[0];
+}
+
+/// The products of rows of n elements, one behind the other.
+template <class T>
+void products_of_rows(const T* in, int64_t rows, int64_t n, T* out) {
+  if (n < detail::lanes) {
+    for (int64_t r = 0; r < rows; ++r) {
+      T product(1);
+      for (int64_t i = 0; i < n; ++i) product = scalar::Multiply()(product, in[r * n + i]);
+      out[r] = product;
+    }
+    return;
   }
   vectorized([=]() __attribute__((always_inline)) {
-    T products[lanes];
-    for (int64_t k = 0; k < lanes; ++k) products[k] = row[k];
-    int64_t i = lanes;
-    for (; i + lanes <= n; i += lanes)
-      for (int64_t k = 0; k < lanes; ++k) products[k] = scalar::Multiply()(products[k], row[i + k]);
-    for (int64_t k = 0; i + k < n; ++k) products[k] = scalar::Multiply()(products[k], row[i + k]);
-    for (int64_t width = lanes / 2; width > 0; width /= 2)
-      for (int64_t k = 0; k < width; ++k) products[k] = scalar::Multiply()(products[k], products[k + width]);
-    *result = products[0];
+    for (int64_t r = 0; r < rows; ++r) out[r] = product_in_lanes(in + r * n, n);
   });
-  return product;
 }
 
 /// Along one axis, which stays with size 1.
@@ -77,10 +83,9 @@ class Prod : public Op {
     const int64_t n = b.size, inner = b.inner;
     if (inner == 1) {
       if (b.outer == 1) return one_row(in, out, n);
-      parallel_for(b.outer, std::max<int64_t>(1, detail::grain / std::max<int64_t>(n, 1)),
-                   [=](int64_t begin, int64_t end) {
-                     for (int64_t o = begin; o < end; ++o) out[o] = product_of_row(in + o * n, n);
-                   });
+      parallel_for(
+          b.outer, std::max<int64_t>(1, detail::grain / std::max<int64_t>(n, 1)),
+          [=](int64_t begin, int64_t end) { products_of_rows(in + begin * n, end - begin, n, out + begin); });
       return;
     }
     constexpr int64_t part = 1024;  // columns of one product
@@ -104,10 +109,10 @@ class Prod : public Op {
     std::vector<T> products(static_cast<size_t>(parts));
     parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p)
-        products[static_cast<size_t>(p)] =
-            product_of_row(in + p * detail::grain, std::min(detail::grain, n - p * detail::grain));
+        products_of_rows(in + p * detail::grain, 1, std::min(detail::grain, n - p * detail::grain),
+                         products.data() + p);
     });
-    *out = product_of_row(products.data(), parts);
+    products_of_rows(products.data(), 1, parts, out);
   }
 
   int64_t axis_;
