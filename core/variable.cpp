@@ -170,7 +170,11 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
     error.locate(line);
     throw error;
   }
-  if (!now.without_activations) node.use_inputs();
+  if (now.without_activations) return result;
+  if (values_later && node.needs_gradient)  // what it is computed from then, perhaps for a gradient
+    node.use_inputs(InputSet{node.op().traits().reads.bits | node.op().traits().gradient_reads.bits});
+  else
+    node.use_inputs();
   return result;
 }
 

@@ -119,6 +119,19 @@ BOOST_AUTO_TEST_CASE(gated) {
             .roundings = 2});
 }
 
+BOOST_AUTO_TEST_CASE(gates_of_many_elements) {
+  for (const auto& [shape, axis] : std::vector<std::pair<esp::Shape, int64_t>>{
+           {{3, 5002}, -1}, {{4, 6000}, 0}, {{2, 6, 700}, 1}, {{2, 0}, 1}, {{0, 4}, 1}}) {
+    const esp::Tensor x = numbers(shape, -3, 3).to(esp::float32);
+    const int64_t half = shape[axis] / 2;
+    const esp::Variable expected =
+        esp::slice(x, axis, 0, half) * esp::sigmoid(esp::slice(x, axis, half, 2 * half));
+    const esp::Tensor found = esp::glu(x, axis).value();
+    BOOST_TEST((found.shape() == expected.shape()));
+    BOOST_TEST(difference(found, expected.value()) == 0);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(learned_slopes) {
   for (const auto& [shape, slopes] : {std::pair<esp::Shape, esp::Shape>{{5, 3, 2}, {3}},
                                       {{5, 3}, {3}},

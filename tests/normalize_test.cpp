@@ -48,6 +48,23 @@ BOOST_AUTO_TEST_CASE(layer_norm) {
             .tolerance32 = 2e-4});  // for rows of equal numbers, the result is a rounding error
 }
 
+/// Where no gradient will be asked for, rows are computed one by one.
+BOOST_AUTO_TEST_CASE(rows_without_a_gradient) {
+  for (const esp::DType dtype : {esp::float32, esp::float64, esp::float16})
+    for (const esp::Shape& shape :
+         {esp::Shape{7, 64}, {1, 5000}, {3, 2, 33}, {2, 2048}, {9, 1}, {0, 4}, {4, 0}}) {
+      const esp::Tensor x = numbers(shape, -2, 3).to(dtype), gain = numbers({shape[-1]}, 0.5, 2, 1).to(dtype),
+                        bias = numbers({shape[-1]}, -1, 1, 2).to(dtype);
+      const esp::Tensor trained = esp::layer_norm(esp::parameter(x), gain, bias).value();
+      const double bound = dtype == esp::float64 ? 1e-13 : dtype == esp::float32 ? 1e-5 : 2e-3;
+      BOOST_TEST(difference(esp::layer_norm(x, gain, bias).value(), trained) <= bound);
+      const esp::NoGrad none;
+      BOOST_TEST(difference(esp::layer_norm(esp::parameter(x), gain, bias).value(), trained) <= bound);
+      const esp::Variable turned = esp::transpose(esp::transpose(x).value().contiguous_copy());
+      BOOST_TEST(difference(esp::layer_norm(turned, gain, bias).value(), trained) <= bound);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(unit_vectors_and_local_responses) {
   check_op({.name = "normalize",
             .op = [](const Variables& x) { return esp::normalize(x[0], {.p = 2}); },
@@ -160,6 +177,8 @@ BOOST_AUTO_TEST_CASE(equal_elements_become_zeros) {
         const esp::Variable fed = esp::placeholder("x", {2, n}, dtype);
         const esp::Executor frozen = esp::layer_norm(fed, 1, 0).get_executor({.mode = esp::Mode::inference});
         BOOST_TEST(difference(esp::layer_norm(x, 1, 0).value(), esp::zeros({2, n}, dtype)) == 0);
+        const esp::Tensor gain = esp::ones({n}, dtype), bias = esp::zeros({n}, dtype);
+        BOOST_TEST(difference(esp::layer_norm(x, gain, bias).value(), esp::zeros({2, n}, dtype)) == 0);
         BOOST_TEST(difference(frozen.run({{"x", x}}), esp::zeros({2, n}, dtype)) == 0);
       }
 }

@@ -338,4 +338,50 @@ BOOST_AUTO_TEST_CASE(batches_of_any_size_eagerly_and_in_plans) {
   BOOST_TEST(difference(eager, run(true, {esp::cpu(), esp::cpu()})) < 1e-12);
 }
 
+/// Eager sums of products and cross products of more elements than a block has, also in other orders.
+BOOST_AUTO_TEST_CASE(of_many_elements) {
+  for (const esp::DType dtype : {esp::float32, esp::float64}) {
+    const double bound = dtype == esp::float32 ? 1e-5 : 1e-13;
+    const auto values = [&](const Shape& shape, uint64_t which) {
+      return numbers(shape, -1, 1, which).to(dtype);
+    };
+    const auto plain = [](const Tensor& x) { return Array(x.to(esp::float64)); };
+    for (const int64_t n : {1, 31, 2047, 2049, 50'001}) {
+      const Tensor x = values({n}, 1), y = values({n}, 2);
+      double expected = 0, size = 0;
+      const Array a = plain(x), b = plain(y);
+      for (size_t i = 0; i < a.values.size(); ++i) {
+        expected += a.values[i] * b.values[i];
+        size += std::abs(a.values[i] * b.values[i]);
+      }
+      BOOST_TEST(std::abs(esp::dot(x, y).item() - expected) <= bound * size, n);
+      const Tensor turned = esp::flip(x, 0).value(), other = esp::flip(y, 0).value();
+      BOOST_TEST(std::abs(esp::dot(turned, other).item() - expected) <= bound * size, n);
+    }
+    const Tensor p = values({5, 4100}, 3), q = values({5, 4100}, 4);
+    const Tensor rows = esp::vecdot(p, q).value(),
+                 columns = esp::vecdot(esp::transpose(p), esp::transpose(q), 0).value();
+    BOOST_TEST(difference(rows, esp::sum(esp::multiply(p, q), -1).value()) <= 4100 * bound);
+    BOOST_TEST(difference(rows, columns) <= 4100 * bound);
+    for (const auto& [shape, axis] :
+         std::vector<std::pair<Shape, int64_t>>{{{9001, 3}, 1}, {{3, 9001}, 0}, {{7, 3, 900}, 1}}) {
+      const Tensor u = values(shape, 5), v = values(shape, 6), z = esp::cross(u, v, axis).value();
+      const auto along = [&](const Tensor& t) {
+        return plain(esp::movedim(t, axis, 0).value().contiguous_copy());
+      };
+      const Array a = along(u), b = along(v), c = along(z);
+      const size_t count = c.values.size() / 3;
+      double worst = 0;
+      for (size_t k = 0; k < 3; ++k)
+        for (size_t i = 0; i < count; ++i) {
+          const size_t next = (k + 1) % 3 * count + i, last = (k + 2) % 3 * count + i;
+          worst = std::max(worst, std::abs(a.values[next] * b.values[last] - a.values[last] * b.values[next] -
+                                           c.values[k * count + i]));
+        }
+      BOOST_TEST(worst <= 4 * bound);
+    }
+  }
+  BOOST_TEST(esp::dot(esp::zeros({0}), esp::zeros({0})).item() == 0);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -230,6 +230,7 @@ struct AddAll : Op {
 
 OpPtr add_op() { return shared_op<Add>(); }
 OpPtr multiply_op() { return shared_op<Multiply>(); }
+OpPtr subtract_op() { return shared_op<Subtract>(); }
 
 Variable add(const Operand& a, const Operand& b) { return apply_binary<Add>(a, b); }
 Variable subtract(const Operand& a, const Operand& b) { return apply_binary<Subtract>(a, b); }

@@ -7,5 +7,6 @@ namespace espalier {
 /// Adds two inputs elementwise, with broadcasting.
 OpPtr add_op();
 OpPtr multiply_op();
+OpPtr subtract_op();
 
 }  // namespace espalier

@@ -8,7 +8,9 @@
 #include "espalier/core/node.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/core/scalar_integers.h"
+#include "espalier/core/values_later.h"
 #include "espalier/ops/elementwise/bounds.h"
+#include "espalier/ops/elementwise/compare.h"
 #include "espalier/ops/elementwise/elementary_op.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/registered_ops.h"
@@ -96,6 +98,26 @@ Variable operand_meeting(const Operand& operand, const Variable& x, std::string_
   return v;
 }
 
+/// Writes these numbers in the place of NaN and infinities, for floats and doubles.
+void replace_special(const Tensor& x, double nan, double high, double low, Tensor& out) {
+  visit(x.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (std::is_floating_point_v<T>) {
+      const T* in = static_cast<const T*>(x.address());
+      T* to = static_cast<T*>(out.address());
+      constexpr T infinity = std::numeric_limits<T>::infinity();
+      const T of_nan = static_cast<T>(nan), of_high = static_cast<T>(high), of_low = static_cast<T>(low);
+      parallel_for(x.elements(), detail::grain, [=](int64_t begin, int64_t end) {
+        vectorized([=]() __attribute__((always_inline)) {
+          for (int64_t i = begin; i < end; ++i) {
+            const T value = in[i], finite = value == infinity ? of_high : value == -infinity ? of_low : value;
+            to[i] = value == value ? finite : of_nan;
+          }
+        });
+      });
+    }
+  });
+}
+
 }  // namespace
 
 Variable ceil(const Operand& x) { return apply_unary<Ceil>(x); }
@@ -169,11 +191,19 @@ Variable nan_to_num(const Operand& x, double nan, std::optional<double> infinity
     for (const double number : {nan, infinity.value_or(largest), negative_infinity.value_or(-largest)})
       check_number(number, v.dtype(), "nan_to_num");
   });
-  const Variable bounded = where(
-      isinf(v),
-      where(greater(v, 0.0), infinity.value_or(largest), full_like(v, negative_infinity.value_or(-largest))),
-      v);
-  return where(isnan(v), nan, bounded);
+  const double high = infinity.value_or(largest), low = negative_infinity.value_or(-largest);
+  const auto bounded = [&] { return where(isinf(v), where(greater(v, 0.0), high, full_like(v, low)), v); };
+  if (!is_eager_on_cpu(v) || (v.dtype() != float32 && v.dtype() != float64))
+    return where(isnan(v), nan, bounded());
+  const Variable number(full({}, nan, v.dtype()));
+  const auto [is_nan, others] = [&] {
+    const ValuesLater later;
+    return std::pair(isnan(v), bounded());
+  }();
+  const auto compute = [&](Tensor& out) {
+    replace_special(v.value().contiguous_copy(), nan, high, low, out);
+  };
+  return apply_by(compute, where_op(), {&is_nan, &number, &others}, x.where());
 }
 
 void add_rounding_ops(OpRegistry& ops) {

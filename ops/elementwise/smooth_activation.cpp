@@ -2,11 +2,14 @@
 // computed as often as the activations.
 #include "espalier/ops/functions/smooth_activation.h"
 
+#include <algorithm>
 #include <numbers>
 
 #include "espalier/core/node.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/core/scalar_activations.h"
+#include "espalier/core/values_later.h"
+#include "espalier/ops/elementwise/arithmetic.h"
 #include "espalier/ops/elementwise/elementary_op.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/registered_ops.h"
@@ -61,6 +64,33 @@ using SoftSign =
 using TanhShrink =
     ByInput<"tanhshrink", scalar::TanhShrink, [](Var g, Var x) { return g * square(tanh(x)); }, follows>;
 
+/// The first half of an axis times the sigmoid of the second, for floats and doubles.
+void gate(const Tensor& x, int64_t axis, Tensor& out) {
+  constexpr int64_t block = 1024;
+  int64_t half = out.elements(), outer = 1;  // one half behind the other, so many times
+  for (size_t i = 0; i < resolve_axis(axis, x.rank(), "glu"); ++i) outer *= x.shape().dims()[i];
+  if (half == 0) return;
+  half /= outer;
+  const int64_t blocks = (half + block - 1) / block;
+  visit(x.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (std::is_floating_point_v<T>) {
+      const T* in = static_cast<const T*>(x.address());
+      T* to = static_cast<T*>(out.address());
+      parallel_for(outer * blocks, std::max<int64_t>(1, detail::grain / std::min(half, block)),
+                   [=](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end; ++i) {
+                       const int64_t o = i / blocks, left = (i - o * blocks) * block,
+                                     n = std::min(block, half - left);
+                       const T* from = in + 2 * o * half + left;
+                       T* result = to + o * half + left;
+                       detail::unary_row<scalar::Sigmoid, T, T>(n, result, from + half, 1);
+                       detail::binary_row<scalar::Multiply, T, T>(n, result, from, 1, result, 1);
+                     }
+                   });
+    }
+  });
+}
+
 }  // namespace
 
 Variable gelu(const Operand& x, GeluApproximation approximation) {
@@ -93,7 +123,14 @@ Variable glu(const Operand& x, int64_t axis) {
       throw ShapeError(fmt::format("glu: axis {} of shape {} has an odd size", axis, v.shape().str()));
     return n;
   });
-  return slice(v, axis, 0, size / 2) * sigmoid(slice(v, axis, size / 2, size));
+  const Variable first = slice(v, axis, 0, size / 2), second = slice(v, axis, size / 2, size);
+  if (!is_eager_on_cpu(v) || (v.dtype() != float32 && v.dtype() != float64)) return first * sigmoid(second);
+  const Variable gates = [&] {
+    const ValuesLater later;
+    return sigmoid(second);
+  }();
+  const auto compute = [&](Tensor& out) { gate(v.value().contiguous_copy(), axis, out); };
+  return apply_by(compute, multiply_op(), {&first, &gates}, x.where());
 }
 
 void add_smooth_activation_ops(OpRegistry& ops) {

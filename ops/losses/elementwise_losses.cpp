@@ -4,11 +4,15 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <utility>
 
+#include "espalier/core/values_later.h"
+#include "espalier/ops/elementwise/arithmetic.h"
 #include "espalier/ops/functions/losses.h"
 #include "espalier/ops/functions/smooth_activation.h"
 #include "espalier/ops/losses/loss_terms.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/pointwise.h"
 
 namespace espalier {
 
@@ -19,6 +23,44 @@ using detail::reduced;
 using detail::weighted;
 
 namespace {
+
+/// m · (d − m / 2) / scale, where d is p − t and m is d within ±bound: d² / 2 there, and a line beyond, as
+/// one formula without a condition. Its second derivative is 1 / scale at d = 0, too.
+Variable square_or_line(const Variable& p, const Variable& t, double bound, double scale) {
+  const auto factors = [&] {
+    const Variable d = p - t, m = clamp(d, -bound, bound);
+    const Variable rest = d - m * 0.5;
+    return std::pair(m, scale == 1 ? rest : rest * (1 / scale));
+  };
+  const bool is_plain = p.shape() == t.shape() && (p.dtype() == float32 || p.dtype() == float64);
+  if (!is_plain || !is_eager_on_cpu(p) || !is_eager_on_cpu(t)) {
+    const auto [m, rest] = factors();
+    return m * rest;
+  }
+  const auto [m, rest] = [&] {
+    const ValuesLater later;
+    return factors();
+  }();
+  const auto compute = [&](Tensor& out) {
+    const Tensor a = p.value().contiguous_copy(), b = t.value().contiguous_copy();
+    visit(a.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (std::is_floating_point_v<T>) {
+        const T *from = static_cast<const T*>(a.address()), *aim = static_cast<const T*>(b.address());
+        T* const to = static_cast<T*>(out.address());
+        const T most = static_cast<T>(bound), factor = static_cast<T>(1 / scale);
+        parallel_for(out.elements(), detail::grain, [=](int64_t begin, int64_t end) {
+          vectorized([=]() __attribute__((always_inline)) {
+            for (int64_t i = begin; i < end; ++i) {
+              const T d = from[i] - aim[i], high = d > most ? most : d, within = high < -most ? -most : high;
+              to[i] = within * ((d - within * T(0.5)) * factor);
+            }
+          });
+        });
+      }
+    });
+  };
+  return apply_by(compute, multiply_op(), {&m, &rest}, std::source_location::current());
+}
 
 /// log q, and 0 where q is 0 so that q log q is.
 Variable log_unless_zero(const Variable& q) { return log(where(greater(q, 0.0), q, ones_like(q))); }
@@ -40,9 +82,7 @@ Variable mean_absolute_error(const Operand& prediction, const Operand& target, c
 Variable smooth_l1_loss(const Operand& prediction, const Operand& target, const SmoothL1Options& options) {
   return loss_of("smooth_l1_loss", prediction, target, [&](const Variable& p, const Variable& t) {
     check_positive("smooth_l1_loss", "beta", options.beta);
-    // Both formulas in one, without a condition. Its second derivative is 1 / beta at d = 0, too.
-    const Variable d = p - t, m = clamp(d, -options.beta, options.beta);
-    return weighted("smooth_l1_loss", m * (d - m * 0.5) * (1 / options.beta), options.weights,
+    return weighted("smooth_l1_loss", square_or_line(p, t, options.beta, options.beta), options.weights,
                     options.reduction);
   });
 }
@@ -50,8 +90,7 @@ Variable smooth_l1_loss(const Operand& prediction, const Operand& target, const 
 Variable huber_loss(const Operand& prediction, const Operand& target, const HuberOptions& options) {
   return loss_of("huber_loss", prediction, target, [&](const Variable& p, const Variable& t) {
     check_positive("huber_loss", "delta", options.delta);
-    const Variable d = p - t, m = clamp(d, -options.delta, options.delta);
-    return weighted("huber_loss", m * (d - m * 0.5), options.weights, options.reduction);
+    return weighted("huber_loss", square_or_line(p, t, options.delta, 1), options.weights, options.reduction);
   });
 }
 

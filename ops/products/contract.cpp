@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "espalier/ops/ops.h"
+#include "espalier/ops/reductions/sum_mapped.h"
 #include "espalier/ops/shape_like_ops.h"
 #include "espalier/ops/views/axis_groups.h"
 #include "espalier/ops/views/axis_views.h"
@@ -121,7 +122,7 @@ class LabelledProduct {
 
 Variable summed_products(const Variable& x, const Variable& y, const Axes& axes) {
   if (x.dtype() != y.dtype()) return sum(x * y, axes);  // refuses them
-  return rounded(sum(widened(x) * widened(y), axes), x.dtype());
+  return rounded(sum_of_pairs(widened(x), widened(y), axes), x.dtype());
 }
 
 Variable contract(std::vector<Labelled> operands, const AxisLabels& output) {

@@ -4,6 +4,8 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/core/values_later.h"
+#include "espalier/ops/elementwise/arithmetic.h"
 #include "espalier/ops/functions/layout.h"
 #include "espalier/ops/functions/math.h"
 #include "espalier/ops/functions/products.h"
@@ -73,6 +75,28 @@ Variable with_rank(const Variable& x, size_t rank) {
 Variable turned(const Variable& x, int64_t axis, bool back) {
   const int64_t at = back ? 2 : 1;
   return concat({slice(x, axis, at, 3), slice(x, axis, 0, at)}, axis);
+}
+
+/// The cross products of vectors along an axis, floats or doubles of one shape.
+void cross_vectors(const Tensor& a, const Tensor& b, int64_t axis, Tensor& out) {
+  int64_t inner = 1;  // the distance of a vector's elements
+  for (size_t i = static_cast<size_t>(axis) + 1; i < a.rank(); ++i) inner *= a.shape().dims()[i];
+  visit(a.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (std::is_floating_point_v<T>) {
+      const T *of_a = static_cast<const T*>(a.address()), *of_b = static_cast<const T*>(b.address());
+      T* const result = static_cast<T*>(out.address());
+      parallel_for(a.elements() / 3, detail::grain / 4, [=](int64_t begin, int64_t end) {
+        for (int64_t v = begin; v < end; ++v) {
+          const int64_t at = inner == 1 ? 3 * v : v / inner * 3 * inner + v % inner;
+          const T *x = of_a + at, *y = of_b + at;
+          T* const z = result + at;
+          z[0] = x[inner] * y[2 * inner] - x[2 * inner] * y[inner];
+          z[inner] = x[2 * inner] * y[0] - x[0] * y[2 * inner];
+          z[2 * inner] = x[0] * y[inner] - x[inner] * y[0];
+        }
+      });
+    }
+  });
 }
 
 }  // namespace
@@ -145,7 +169,24 @@ Variable cross(const Operand& a, const Operand& b, int64_t axis) {
     if (u.shape()[at] != 3 || v.shape()[at] != 3)
       throw_pair("cross", fmt::format("vectors of size 3 along axis {}", axis), x, y);
     (void)broadcast(u.shape(), v.shape(), "cross");
-    return turned(u, at, false) * turned(v, at, true) - turned(u, at, true) * turned(v, at, false);
+    const auto parts = [&] {
+      return std::pair(turned(u, at, false) * turned(v, at, true),
+                       turned(u, at, true) * turned(v, at, false));
+    };
+    const bool is_plain =
+        u.shape() == v.shape() && u.dtype() == v.dtype() && (u.dtype() == float32 || u.dtype() == float64);
+    if (!is_plain || !is_eager_on_cpu(u) || !is_eager_on_cpu(v)) {
+      const auto [first, second] = parts();
+      return first - second;
+    }
+    const auto [first, second] = [&] {
+      const ValuesLater later;
+      return parts();
+    }();
+    const auto compute = [&](Tensor& out) {
+      cross_vectors(u.value().contiguous_copy(), v.value().contiguous_copy(), at, out);
+    };
+    return apply_by(compute, subtract_op(), {&first, &second}, a.where());
   });
 }
 

@@ -299,6 +299,30 @@ Variable sum_mapped(Mapping mapping, FunctionRef<Variable(const Variable&)> f, c
   return apply_by(compute, std::make_shared<Sum>(axes.list(), keep_dims), {&mapped},
                   std::source_location::current());
 }
+Variable sum_of_pairs(const Variable& x, const Variable& y, const Axes& axes) {
+  const size_t rank = x.rank();
+  const auto gone = axes.mask(std::max(rank, y.rank()), "sum");
+  const auto summed = static_cast<size_t>(std::count(gone.begin(), gone.end(), true));
+  const bool all = summed == rank, last = summed == 1 && rank > 0 && gone[rank - 1];
+  if (!(x.shape() == y.shape()) || !(all || last) || !is_eager_on_cpu(x) || !is_eager_on_cpu(y) ||
+      (x.dtype() != float32 && x.dtype() != float64))
+    return sum(x * y, axes);
+  const Variable products = [&] {
+    const ValuesLater later;
+    return x * y;
+  }();
+  const auto compute = [&](Tensor& out) {
+    const Tensor a = x.value().contiguous_copy(), b = y.value().contiguous_copy();
+    const int64_t rows = out.elements(), n = a.elements() / std::max<int64_t>(rows, 1);
+    visit(a.dtype(), [&]<class T>(TypeTag<T>) {
+      if constexpr (std::is_floating_point_v<T>)
+        detail::sum_products(static_cast<const T*>(a.address()), static_cast<const T*>(b.address()), rows, n,
+                             static_cast<T*>(out.address()));
+    });
+  };
+  return apply_by(compute, std::make_shared<Sum>(axes.list(), false), {&products},
+                  std::source_location::current());
+}
 Variable sum_to_like(const Variable& x, const Variable& like) {
   return apply(shared_op<SumToLike>(), {&x, &like}, std::source_location::current());
 }

@@ -223,6 +223,46 @@ void split_kept_axis(const Tensor& in, const Layout& seen, F&& f) {
                });
 }
 
+/// The sum of a[i] · b[i] for a row, in blocks and lanes as those of `sum_row`.
+template <class T>
+T sum_of_products(const T* a, const T* b, int64_t n) {
+  double total = 0;
+  double* const result = &total;
+  vectorized([=]() __attribute__((always_inline)) {
+    for (int64_t begin = 0; begin < n; begin += sum_block) {
+      const int64_t end = std::min(n, begin + sum_block);
+      T sums[lanes] = {};
+      int64_t i = begin;
+      for (; i + lanes <= end; i += lanes)
+        for (int64_t k = 0; k < lanes; ++k) sums[k] += a[i + k] * b[i + k];
+      for (int64_t k = 0; i + k < end; ++k) sums[k] += a[i + k] * b[i + k];
+      fold_halves<scalar::Add, lanes / 2, 1>(sums);
+      *result += static_cast<double>(sums[0]);
+    }
+  });
+  return static_cast<T>(total);
+}
+
+/// The same for rows one behind the other.
+template <class T>
+void sum_products(const T* a, const T* b, int64_t rows, int64_t n, T* out) {
+  if (rows > 1)
+    return parallel_for(rows, std::max<int64_t>(1, grain / std::max<int64_t>(n, 1)),
+                        [=](int64_t begin, int64_t end) {
+                          for (int64_t r = begin; r < end; ++r)
+                            out[r] = sum_of_products(a + r * n, b + r * n, n);
+                        });
+  if (rows == 0) return;
+  const int64_t chunks = (n + grain - 1) / grain;
+  std::vector<T> parts(static_cast<size_t>(chunks));
+  parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c)
+      parts[static_cast<size_t>(c)] =
+          sum_of_products(a + c * grain, b + c * grain, std::min(grain, n - c * grain));
+  });
+  *out = sum_row(parts.data(), chunks, 1);
+}
+
 }  // namespace detail
 
 /// Sums Map()(x) for the elements x of `in`, of type T, into `out`, which is overwritten.

@@ -1,4 +1,4 @@
-// Sums of a function of each element.
+// Sums of a function of each element, or of products of two.
 #pragma once
 #include "espalier/core/function_ref.h"
 #include "espalier/core/variable.h"
@@ -12,5 +12,9 @@ enum class Mapping { square, magnitude, number };
 /// reads x once, and the mapped elements have no memory. For float32 and float64.
 Variable sum_mapped(Mapping mapping, FunctionRef<Variable(const Variable&)> f, const Variable& x,
                     const Axes& axes, bool keep_dims);
+
+/// sum(x · y, axes) for operands of one type. An eager sum on the CPU over all axes, or over the last one, of
+/// operands of one shape reads both once, and the products have no memory.
+Variable sum_of_pairs(const Variable& x, const Variable& y, const Axes& axes);
 
 }  // namespace espalier
