@@ -27,7 +27,11 @@ class Operands:
         self.indices = torch.randint(0, n, (n,))
         self.row_places = torch.randint(0, 64, (n // 64, 64))
         self.integers = torch.randint(-10**9, 10**9, (n,))
+        self.divisors = torch.randint(1, 1001, (n,))
         self.classes = torch.randint(0, 1000, (n,))
+        self.labels = torch.randint(0, 64, (n // 64,))
+        self.images = self.a.view(-1, 4, 32, 32)
+        self.half, self.brain = self.a.half(), self.a.bfloat16()
         self.sorted = self.a.sort().values
 
 
@@ -43,7 +47,7 @@ OPERATIONS = {
     name: elementwise(getattr(torch, name))
     for name in ("abs", "asinh", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1", "floor", "frac",
                  "isnan", "negative", "reciprocal", "relu", "round", "sigmoid", "sign", "sin", "sinh", "square", "tan", "tanh",
-                 "trunc")
+                 "trunc", "isinf", "isfinite")
 } | {
     name: elementwise(getattr(torch, name), *POSITIVE)
     for name in ("digamma", "lgamma", "log", "log10", "log1p", "log2", "rsqrt", "sqrt")
@@ -51,24 +55,113 @@ OPERATIONS = {
     name: elementwise(getattr(torch, name), *UNIT) for name in ("acos", "asin", "atanh", "erfinv")
 } | {
     name: elementwise(getattr(F, name))
-    for name in ("gelu", "hardswish", "mish", "silu", "selu", "softsign", "softplus", "elu")
+    for name in ("gelu", "hardswish", "mish", "silu", "selu", "softsign", "softplus", "elu", "relu6", "hardsigmoid",
+                 "tanhshrink", "leaky_relu", "hardtanh", "softshrink", "hardshrink")
 } | {
     name: two(function)
     for name, function in (("add", torch.add), ("multiply", torch.mul), ("divide", torch.div), ("maximum", torch.maximum),
                            ("atan2", torch.atan2), ("hypot", torch.hypot), ("fmod", torch.fmod),
                            ("remainder", torch.remainder), ("logaddexp", torch.logaddexp), ("less", torch.lt),
-                           ("equal", torch.eq), ("floor_divide", torch.floor_divide))
+                           ("equal", torch.eq), ("floor_divide", torch.floor_divide), ("subtract", torch.sub),
+                           ("minimum", torch.minimum), ("not_equal", torch.ne), ("greater_equal", torch.ge), ("heaviside", torch.heaviside))
 } | {
     "acosh": elementwise(torch.acosh, *ABOVE_ONE),
     "log_sigmoid": elementwise(F.logsigmoid),
     "power": two(torch.pow, *POSITIVE),
     "xlogy": two(torch.xlogy, *POSITIVE),
+    "power_half": elementwise(lambda a: a.pow(0.7), *POSITIVE),
 } | {
     name: (function, RANGE)
     for name, function in {
         "where": lambda o: torch.where(o.mask, o.a, o.b),
         "clamp": lambda o: torch.clamp(o.a, -1.0, 1.0),
         "lerp": lambda o: torch.lerp(o.a, o.b, 0.3),
+        "cube": lambda o: o.a**3,
+        "celu": lambda o: F.celu(o.a, 0.7),
+        "prelu": lambda o: F.prelu(o.rows, o.rows[0]),
+        "threshold": lambda o: F.threshold(o.a, 0.1, 2),
+        "glu": lambda o: F.glu(o.rows),
+        "nan_to_num": lambda o: o.a.nan_to_num(),
+        "masked_fill": lambda o: o.a.masked_fill(o.mask, 1.5),
+        "logical_not": lambda o: o.mask.logical_not(),
+        "logical_xor": lambda o: torch.logical_xor(o.mask, o.mask),
+        "add_scalar": lambda o: o.a + 1.5,
+        "power_3": lambda o: o.a.pow(3.0),
+        "add_row": lambda o: o.rows + o.rows[0],
+        "add_column": lambda o: o.rows + o.rows[:, :1],
+        "multiply_strided": lambda o: o.rows[:, :32] * o.rows[:, 32:],
+        "add_int64": lambda o: o.integers + o.divisors,
+        "floor_divide_int64": lambda o: o.integers // o.divisors,
+        "remainder_int64": lambda o: o.integers % o.divisors,
+        "bitwise_and": lambda o: o.integers & o.divisors,
+        "bitwise_not": lambda o: ~o.integers,
+        "add_bfloat16": lambda o: o.brain + o.brain,
+        "exp_bfloat16": lambda o: o.brain.exp(),
+        "add_float16": lambda o: o.half + o.half,
+        "cast_float64": lambda o: o.a.double(),
+        "cast_int64": lambda o: o.a.long(),
+        "cast_float16": lambda o: o.a.half(),
+        "cast_bfloat16": lambda o: o.a.bfloat16(),
+        "cast_of_float16": lambda o: o.half.float(),
+        "cast_of_bfloat16": lambda o: o.brain.float(),
+        "cast_of_int64": lambda o: o.integers.float(),
+        "cast_of_bool": lambda o: o.mask.float(),
+        "min": lambda o: o.a.amin(),
+        "argmin": lambda o: o.a.argmin(),
+        "all": lambda o: o.mask.all(),
+        "mean_rows": lambda o: o.rows.mean(-1),
+        "mean_columns": lambda o: o.rows.mean(0),
+        "max_columns": lambda o: o.rows.amax(0),
+        "prod_rows": lambda o: o.rows.prod(-1),
+        "std_rows": lambda o: o.rows.std(-1),
+        "var_columns": lambda o: o.rows.var(0),
+        "logsumexp": lambda o: o.a.logsumexp(0),
+        "norm_infinity": lambda o: torch.linalg.vector_norm(o.a, float("inf")),
+        "sum_int64": lambda o: o.divisors.sum(),
+        "sum_bfloat16": lambda o: o.brain.sum(),
+        "sum_of_images": lambda o: o.images.sum((0, 2, 3)),
+        "cumprod": lambda o: o.a.cumprod(0),
+        "cumsum_columns": lambda o: o.rows.cumsum(0),
+        "logcumsumexp_rows": lambda o: o.rows.logcumsumexp(-1),
+        "layer_norm": lambda o: F.layer_norm(o.rows, (64,), o.rows[0], o.rows[1]),
+        "normalize": lambda o: F.normalize(o.rows, dim=-1),
+        "mean_squared_error": lambda o: F.mse_loss(o.a, o.b),
+        "smooth_l1": lambda o: F.smooth_l1_loss(o.a, o.b),
+        "huber": lambda o: F.huber_loss(o.a, o.b),
+        "cross_entropy": lambda o: F.cross_entropy(o.rows, o.labels),
+        "cosine_similarity": lambda o: F.cosine_similarity(o.rows, o.rows.flip(0), -1),
+        "dot": lambda o: o.a.dot(o.b),
+        "matrix_vector": lambda o: o.rows @ o.a[:64],
+        "outer": lambda o: torch.outer(o.a[:len(o.a) // 64], o.b[:64]),
+        "kron": lambda o: torch.kron(o.rows[:len(o.rows) // 4], o.a.view(-1, 2)[:2]),
+        "cross": lambda o: torch.linalg.cross(o.a[:len(o.a) // 3 * 3].view(-1, 3), o.b[:len(o.a) // 3 * 3].view(-1, 3)),
+        "cdist": lambda o: torch.cdist(o.rows, o.rows[:16]),
+        "sort_descending": lambda o: torch.sort(o.a, stable=True, descending=True).values,
+        "sort_columns": lambda o: torch.sort(o.rows, dim=0, stable=True).values,
+        "argsort_rows": lambda o: o.rows.argsort(stable=True),
+        "triu": lambda o: o.rows.triu(),
+        "stack": lambda o: torch.stack((o.a, o.b)),
+        "stack_last": lambda o: torch.stack((o.a, o.b), -1),
+        "concat_last": lambda o: torch.cat((o.rows, o.rows), -1),
+        "transpose": lambda o: o.rows.t().contiguous(),
+        "channels_last": lambda o: o.images.permute(0, 2, 3, 1).contiguous(),
+        "every_second": lambda o: o.a[::2].contiguous(),
+        "tile": lambda o: o.rows.tile((1, 2)),
+        "diagonal": lambda o: o.images.diagonal(0, 2, 3).contiguous(),
+        "one_hot": lambda o: F.one_hot(o.labels, 64).float(),
+        "unfold": lambda o: F.unfold(o.images, 3, padding=1),
+        "pixel_shuffle": lambda o: F.pixel_shuffle(o.images, 2),
+        "pad_images": lambda o: F.pad(o.images, (1, 1, 1, 1), mode="reflect"),
+        "gather_columns": lambda o: o.rows.index_select(1, o.labels[:64]),
+        "index_add_rows": lambda o: o.rows.index_add(0, o.labels, o.rows),
+        "random_uniform": lambda o: torch.rand_like(o.a),
+        "random_normal": lambda o: torch.randn_like(o.a),
+        "random_integers": lambda o: torch.randint_like(o.a, 0, 1000, dtype=torch.int64),
+        "bernoulli": lambda o: torch.bernoulli(o.a.abs() * 0.3),
+        "dropout": lambda o: F.dropout(o.a, 0.3, True),
+        "random_permutation": lambda o: torch.randperm(len(o.a)),
+        "arange": lambda o: torch.arange(len(o.a), dtype=torch.float32),
+        "full": lambda o: torch.full_like(o.a, 1.5),
         "sum": lambda o: o.a.sum(),
         "sum_rows": lambda o: o.rows.sum(-1),
         "sum_columns": lambda o: o.rows.sum(0),
