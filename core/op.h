@@ -119,13 +119,27 @@ struct MatmulForm {
   friend bool operator==(const MatmulForm&, const MatmulForm&) = default;
 };
 
+/// Some of an op's inputs, by number. Those from the 64th on are in it or not together.
+struct InputSet {
+  uint64_t bits = ~uint64_t{0};
+
+  static constexpr InputSet all() { return {}; }
+  static constexpr InputSet none() { return {0}; }
+  static constexpr InputSet only(size_t i) { return {uint64_t{1} << i}; }
+  static constexpr InputSet all_but(size_t i) { return {~(uint64_t{1} << i)}; }
+  static constexpr InputSet first(size_t count) { return {(uint64_t{1} << count) - 1}; }
+  constexpr bool contains(size_t i) const { return (bits >> (i < 63 ? i : 63)) & 1; }
+};
+
 /// A call whose tensors stay where they are: all that can be settled before the first run is.
 class BoundKernel {
  public:
   virtual ~BoundKernel() = default;
   virtual void run(RandomStream random) = 0;
-  /// Makes what the first `run` would make and keep for later ones. Leaves have their values.
+  /// Makes what the first `run` would make of `prepared_inputs()` and keep for later ones. These have their
+  /// values.
   virtual void prepare() {}
+  virtual InputSet prepared_inputs() const { return InputSet::none(); }
   /// On a GPU: whether `run` only launches, so that it can be captured in a graph. What runs on the host
   /// cannot.
   virtual bool can_be_captured() const { return true; }
@@ -155,18 +169,6 @@ enum class OpPrecision : uint8_t {
   full,     ///< float32: what adds up many numbers, or has large or small results
   follows,  ///< 16 bits if its operands come in 16 bits
   product,  ///< 16 bits, and worth a cast of its operands
-};
-
-/// Some of an op's inputs, by number. Those from the 64th on are in it or not together.
-struct InputSet {
-  uint64_t bits = ~uint64_t{0};
-
-  static constexpr InputSet all() { return {}; }
-  static constexpr InputSet none() { return {0}; }
-  static constexpr InputSet only(size_t i) { return {uint64_t{1} << i}; }
-  static constexpr InputSet all_but(size_t i) { return {~(uint64_t{1} << i)}; }
-  static constexpr InputSet first(size_t count) { return {(uint64_t{1} << count) - 1}; }
-  constexpr bool contains(size_t i) const { return (bits >> (i < 63 ? i : 63)) & 1; }
 };
 
 /// What evaluators and passes know of an op without knowing the op. An op gives them to the constructor of

@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <array>
+#include <functional>
 #include <map>
 #include <thread>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
 #include "espalier/nn/activation.h"
+#include "espalier/nn/batch_norm.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/convolution.h"
 #include "espalier/nn/dense.h"
@@ -282,6 +284,34 @@ BOOST_AUTO_TEST_CASE(kernels_that_are_prepared_have_packed) {
   }
   for (const auto& [name, count] : kept_by) BOOST_TEST_MESSAGE(name << " " << count);
   BOOST_TEST(kept_by.size() >= 3u);
+}
+
+/// Kernels are packed together with numbers that the plan makes of parameters first, in each thread's memory.
+BOOST_AUTO_TEST_CASE(warm_up_computes_what_is_made_of_parameters) {
+  esp::seed(3);
+  const Variable w = esp::parameter(floats({8, 4, 3, 3}, 1)), b = esp::parameter(floats({8}, 2)),
+                 image = esp::placeholder("x", {-1, 4, 6, 6});
+  const esp::nn::Sequential net(esp::nn::Conv2d(8, {.kernel = 3}), esp::nn::BatchNorm(), esp::nn::Relu());
+  (void)net(floats({2, 4, 6, 6}, 4));
+  const std::vector<std::function<Variable(const Variable&)>> trees = {
+      [&](const Variable& x) { return esp::conv(x, w, b * 3.0); },
+      [&](const Variable& x) { return esp::relu(esp::conv(x, w * 2.0, b)); },
+      [&](const Variable& x) { return net(x); }};
+  for (const auto& tree : trees)
+    for (const auto precision : {esp::Precision::float32, esp::Precision::bfloat16}) {
+      const esp::ExecutorOptions options{.mode = esp::Mode::inference, .precision = precision};
+      const esp::Executor warm = tree(image).get_executor(options), cold = tree(image).get_executor(options);
+      const esp::Tensor x = floats({3, 4, 6, 6}, 5), other = floats({5, 4, 6, 6}, 6);
+      for (int turn = 0; turn < 2; ++turn) {
+        warm.warm_up({{"x", {3, 4, 6, 6}}}, 2);
+        BOOST_TEST(difference(warm.run({{"x", x}}), cold.run({{"x", x}})) == 0);
+        const esp::Tensor last = warm.value();
+        esp::set_value(b, (Variable(b.value().clone()) * 1.5 + 0.25).value());
+        warm.warm_up({{"x", {5, 4, 6, 6}}});  // which leaves the value of the last run
+        BOOST_TEST(difference(warm.value(), last) == 0);
+        BOOST_TEST(difference(warm.run({{"x", other}}), cold.run({{"x", other}})) == 0);
+      }
+    }
 }
 
 /// What is assigned while a plan runs is for the next run, which packs it.

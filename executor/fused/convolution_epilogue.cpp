@@ -57,6 +57,14 @@ class BoundConvolution : public BoundKernel {
   void prepare() override {
     if (kept_) value_->update(kept_->version(), [&] { pack(); });
   }
+  /// The kernels and what is multiplied and added for each channel.
+  InputSet prepared_inputs() const override {
+    InputSet inputs = InputSet::none();
+    const auto residual = op_.channels().residual;
+    for (size_t i = 1; i < call_.inputs.size(); ++i)
+      if (!residual || i != op_.seat(*residual)) inputs.bits |= InputSet::only(i).bits;
+    return inputs;
+  }
   void run(RandomStream) override {
     if (kept_)
       prepare();

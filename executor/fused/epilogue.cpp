@@ -34,6 +34,7 @@ class BoundEpilogue : public BoundKernel {
   }
 
   void prepare() override { anchor_->prepare(); }
+  InputSet prepared_inputs() const override { return anchor_->prepared_inputs(); }
   void run(RandomStream random) override {
     kernel_.begin();
     if (range_rows_)

@@ -43,6 +43,7 @@ class BoundLibraryEpilogue : public BoundKernel {
   bool is_best() const { return product_.takes_epilogue(); }
   void run(RandomStream) override { product_.run_with(bias_->address()); }
   void prepare() override { product_.prepare(); }
+  InputSet prepared_inputs() const override { return InputSet::only(1); }
 
  private:
   std::unique_ptr<Tensor> out_;

@@ -23,6 +23,16 @@ void Graph::remove_unless(const std::vector<bool>& keep) {
   rewriter.finish();
 }
 
+std::vector<bool> made_of_leaves(const Graph& graph) {
+  std::vector<bool> made(graph.nodes.size(), false);
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& n = graph.nodes[i];
+    made[i] = n.op->effect() == Effect::none && !n.op->feed() && !n.op->traits().runs_on_host &&
+              std::ranges::all_of(n.inputs, [&](ValueRef v) { return made[v.node]; });
+  }
+  return made;
+}
+
 Specs infer_outputs(const Graph& graph, const GraphNode& node) {
   InputSpecs specs;
   for (const ValueRef& input : node.inputs) specs.push_back(&graph.spec(input));

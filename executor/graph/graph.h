@@ -69,6 +69,10 @@ class Graph {
 Graph freeze(const std::vector<Variable>& results, const std::vector<Variable>& updates,
              const FeedSizes& sizes, bool inference, const Variable& succeeded = {});
 
+/// Which nodes are made of leaves and constants alone, by ops that draw nothing and are no functions of the
+/// user.
+std::vector<bool> made_of_leaves(const Graph& graph);
+
 /// Infers the outputs of a node from its inputs. Throws the errors of inference, with the user's line.
 Specs infer_outputs(const Graph& graph, const GraphNode& node);
 /// Throws Error naming `after` if the graph cannot be run: order, shapes, or an assignment before a reader.

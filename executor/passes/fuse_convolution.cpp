@@ -19,17 +19,6 @@ namespace espalier {
 
 namespace {
 
-/// Which values are made of leaves and constants alone.
-std::vector<bool> made_of_leaves(const Graph& graph) {
-  std::vector<bool> made(graph.nodes.size(), false);
-  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
-    const GraphNode& n = graph.nodes[i];
-    made[i] = n.op->effect() == Effect::none && !n.op->feed() && !n.op->traits().runs_on_host &&
-              std::ranges::all_of(n.inputs, [&](ValueRef v) { return made[v.node]; });
-  }
-  return made;
-}
-
 /// Whether name and attributes say all that the op computes.
 bool is_told_by_attributes(const Op& op) {
   if (is_custom_op(op)) return false;

@@ -25,7 +25,14 @@ class CpuRuntime : public Runtime {
 
   void prepare() override {
     touch_arena();
-    for (Call& call : calls_) located(*call.where, [&] { call.bound->prepare(); });
+    if (!plan()->keeps_leaves) return;
+    for (Call& call : calls_) {
+      const InputSet inputs = call.bound->prepared_inputs();
+      if (call.of_leaves)
+        run_call(call, 0);
+      else if ((inputs.bits & ~call.leaf_inputs.bits) == 0)
+        located(*call.where, [&] { call.bound->prepare(); });
+    }
   }
 
   void run(uint64_t first_stream, KernelTimestamps* timestamps) override {

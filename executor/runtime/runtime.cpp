@@ -56,6 +56,7 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, Session& session, BatchSh
     return there.storage();
   };
   values_.resize(graph.nodes.size());
+  const std::vector<bool> of_leaves = made_of_leaves(graph);
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& n = graph.nodes[i];
     for (uint32_t k = 0; k < n.outputs.size(); ++k) {
@@ -80,7 +81,15 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, Session& session, BatchSh
     if (n.op->has_side_effects()) assigned_.push_back(leaves.slot(graph.nodes[n.inputs[0].node].leaf));
     if (!memory.runs[i]) continue;
     static const Copy copy;
-    Call call{n.op->has_side_effects() ? &copy : n.op.get(), {}, nullptr, &n.where, i};
+    Call call{n.op->has_side_effects() ? &copy : n.op.get(),
+              {},
+              nullptr,
+              &n.where,
+              i,
+              of_leaves[i],
+              InputSet::none()};
+    for (size_t k = 0; k < n.inputs.size() && k < 63; ++k)
+      if (of_leaves[n.inputs[k].node]) call.leaf_inputs.bits |= InputSet::only(k).bits;
     call.kernel.where = &n.where;
     if (n.stream >= 0) call.kernel.random = numbers_of(n, *plan_, shard);
     for (const ValueRef& input : n.inputs) call.kernel.inputs.push_back(&values_[input.node][input.output]);

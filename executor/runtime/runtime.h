@@ -62,7 +62,9 @@ class Runtime {
     KernelCall kernel;
     std::unique_ptr<BoundKernel> bound = nullptr;
     const std::source_location* where;
-    uint32_t node;  ///< of the graph
+    uint32_t node;         ///< of the graph
+    bool of_leaves;        ///< all that it computes is made of leaves
+    InputSet leaf_inputs;  ///< the inputs that are
   };
   /// Gives a call its kernel.
   void bind(Call& call);

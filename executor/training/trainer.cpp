@@ -52,7 +52,9 @@ std::unique_ptr<Replicas> prepare_devices(Setup& setup) {
   return make_replicas(setup, alone ? nullptr : distributed::world());
 }
 
-void prepare(Replicas& devices, BatchPlans& plans) {
+/// Prepares plans for their first run. The value of the last run is copied before: its memory is used.
+void prepare(Replicas& devices, BatchPlans& plans, TreeValue& value) {
+  value.keep();
   devices.begin_after_eager();
   devices.update_leaves();
   plans.prepare();
@@ -213,12 +215,14 @@ void Trainer::warm_up(const FeedShapes& shapes, int threads) {
   if (threads < 1) throw Error(fmt::format("warm_up: {} threads cannot run", threads));
   const Inside inside(occupancy_, "warm_up");
   const BatchSignature batch = signature_of(setup_.feeds, shapes);
-  prepare(*devices_, *plans_.find(batch, PlanCache::For::warm_up));
+  const PlanCache::Plans& plans = plans_.find(batch, PlanCache::For::warm_up);
   if (!serves_threads()) return;
+  prepare(*devices_, *plans, value_);
   std::vector<std::unique_ptr<Lane, void (*)(Lane*)>> lanes;
   for (int i = 1; i < threads; ++i) {
     lanes.emplace_back(take_lane(), Lanes::give_back);
-    prepare(*lanes.back()->devices, *lanes.back()->plans.find(batch, PlanCache::For::warm_up));
+    prepare(*lanes.back()->devices, *lanes.back()->plans.find(batch, PlanCache::For::warm_up),
+            lanes.back()->value);
   }
 }
 

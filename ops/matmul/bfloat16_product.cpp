@@ -21,6 +21,7 @@ class BoundBfloat16Product : public BoundKernel {
                  kept_values_of(context, 1)) {}
   void run(RandomStream) override { product_.run(); }
   void prepare() override { product_.prepare(); }
+  InputSet prepared_inputs() const override { return InputSet::only(1); }
 
  private:
   Bfloat16Product product_;

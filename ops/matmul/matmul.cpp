@@ -33,6 +33,7 @@ class BoundMatmul : public RowKernel {
               Workspace::of(context), kept_values_of(context, 1)) {}
   void run(RandomStream) override { call_.run(); }
   void prepare() override { call_.prepare(); }
+  InputSet prepared_inputs() const override { return InputSet::only(1); }
   int64_t rows_at_once(int64_t rows, int64_t tile) const override { return call_.rows_at_once(rows, tile); }
   void begin_rows() override { call_.refresh(); }
   void run_rows(int64_t begin, int64_t end) override { call_.run_rows(begin, end); }
