@@ -23,6 +23,11 @@ class ValuesLater {
 /// Whether `x` is an eager value on the CPU, for which `apply_by` may compute.
 bool is_eager_on_cpu(const Variable& x);
 
+/// Whether one kernel may compute what is made of these floats or doubles, of which intermediate nodes then
+/// have no values: all are eager on the CPU, and a gradient will not compute these again from a leaf that was
+/// assigned meanwhile.
+bool may_be_one_pass(std::initializer_list<const Variable*> operands);
+
 /// Applies an op of one output to eager Variables, which may lack values: `kernel` writes what the op's own
 /// kernel would.
 Variable apply_by(FunctionRef<void(Tensor& out)> kernel, OpPtr op,

@@ -99,7 +99,19 @@ ValuesLater::ValuesLater() : before_(std::exchange(values_later, true)) {}
 ValuesLater::~ValuesLater() { values_later = before_; }
 
 bool is_eager_on_cpu(const Variable& x) {
-  return !x.node()->lazy && !build_context().lazy && !deferring() && x.device().type == DeviceType::cpu;
+  return !x.node()->lazy && !x.node()->waits && !build_context().lazy && !deferring() &&
+         x.device().type == DeviceType::cpu;
+}
+
+bool may_be_one_pass(std::initializer_list<const Variable*> operands) {
+  bool needs_gradient = false, may_be_assigned = false;
+  for (const Variable* x : operands) {
+    const Node& node = *x->node();
+    if (!is_eager_on_cpu(*x) || (x->dtype() != DType::float32 && x->dtype() != DType::float64)) return false;
+    needs_gradient |= node.needs_gradient;
+    may_be_assigned |= node.is_leaf() && !is_constant(node.op());
+  }
+  return !may_be_assigned || !needs_gradient || build_context().no_grad;
 }
 
 Variable apply_by(ResultKernel kernel, OpPtr op, std::initializer_list<const Variable*> inputs,
@@ -154,11 +166,15 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
       node.outputs[0].value = std::move(value);
       if (now.no_grad) node.cut(constant_op());
     } else if (!lazy && !values_later) {
+      bool computed = false;
       for (const Edge& input : node.inputs)
         if (!input.value().defined() &&
             (node.op().reads_elements(static_cast<size_t>(&input - node.inputs.begin())) ||
-             input.node()->waits || input.node()->batch || is_deferred(*input.node())))  // no shape either
+             input.node()->waits || input.node()->batch || is_deferred(*input.node()))) {  // no shape either
           ensure_value(*input.node());
+          computed = true;
+        }
+      if (computed) node.id = Node::next_id();  // above those of the nodes that have computed the inputs
       compute(node, last);
       if (now.no_grad) node.cut(constant_op());
     }

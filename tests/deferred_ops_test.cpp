@@ -281,4 +281,20 @@ BOOST_AUTO_TEST_CASE(each_policy_makes_batches_of_its_own) {
   }
 }
 
+/// Eager nodes may be the first to read what has waited: they are younger than what computes it.
+BOOST_AUTO_TEST_CASE(what_waits_is_read_by_eager_nodes) {
+  const esp::Variable p = esp::parameter(esp::tensor({1.0, 2.0}, esp::float64));
+  const auto waiting = [&] {
+    const esp::Deferred waits;
+    return p * 2.0;
+  };
+  const auto slope = [&](const esp::Variable& y) { return elements(esp::sum(y).gradient(p)); };
+  BOOST_TEST((slope(waiting() * 3.0) == std::vector<double>{6, 6}));
+  const esp::Variable x = waiting(), both = esp::slice(x, 0, 0, 1) * esp::slice(x, 0, 1, 2);
+  BOOST_TEST((slope(both) == std::vector<double>{8, 4}));
+  const esp::Variable y = waiting(), z = waiting();
+  BOOST_TEST((slope(esp::dot(y, z)) == std::vector<double>{8, 16}));
+  BOOST_TEST((slope(esp::norm(waiting(), {}, {.p = 1})) == std::vector<double>{2, 2}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

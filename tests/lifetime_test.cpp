@@ -1,8 +1,13 @@
 // Values that are disconnected, assigned or moved while they are still in use.
 #include <boost/test/unit_test.hpp>
 
+#include <functional>
+#include <vector>
+
 #include "espalier/core/custom_op.h"
 #include "espalier/core/error.h"
+#include "espalier/core/sequences.h"
+#include "espalier/core/with_assignment.h"
 #include "espalier/executor/executor.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
@@ -209,6 +214,34 @@ BOOST_AUTO_TEST_CASE(values_taken_in_callbacks_stay) {
   BOOST_TEST(taken[0].item() == 0.75);
   BOOST_TEST(taken[1].item() == 0.5);
   BOOST_CHECK_THROW(executor.on(esp::Event::step_finish, nullptr), esp::Error);
+}
+
+/// Losses and products of leaves have their gradients after these were assigned.
+BOOST_AUTO_TEST_CASE(gradients_read_leaves_as_they_were) {
+  using esp::Variable;
+  const std::vector<std::function<Variable(const Variable&, const Variable&)>> functions = {
+      [](const Variable& x, const Variable& s) { return esp::huber_loss(x, s, {.delta = 0.5}); },
+      [](const Variable& x, const Variable& s) { return esp::smooth_l1_loss(x, s, {.beta = 0.5}); },
+      [](const Variable& x, const Variable& s) { return esp::sum(esp::square(esp::cross(x, s))); },
+      [](const Variable& x, const Variable& s) {
+        return esp::square(esp::dot(esp::reshape(x, {-1}), esp::reshape(s, {-1})));
+      },
+      [](const Variable& x, const Variable& s) { return esp::sum(esp::square(esp::nan_to_num(s) * x)); },
+      [](const Variable& x, const Variable& s) {
+        return esp::sum(esp::square(esp::glu(esp::concat({s, s}, 0), 0) * x));
+      }};
+  for (const auto& f : functions) {
+    const esp::Tensor begin = esp::linspace(-1, 2, 12).reshape({4, 3}), other = esp::full({4, 3}, 0.25);
+    const auto slope = [&](bool assigned) {
+      const Variable p = esp::parameter(begin.clone()), s = esp::state(other.clone());
+      Variable y = f(p * 2.0, s);
+      if (assigned) y = esp::with_assignment(y, s, esp::full({4, 3}, 7.0));
+      (void)y.value();
+      return y.gradient(p).value();
+    };
+    BOOST_TEST(esp::sum(esp::abs(Variable(slope(true)) - slope(false))).item() == 0);
+    BOOST_TEST(esp::sum(esp::abs(slope(true))).item() > 0.1);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -193,8 +193,7 @@ Variable nan_to_num(const Operand& x, double nan, std::optional<double> infinity
   });
   const double high = infinity.value_or(largest), low = negative_infinity.value_or(-largest);
   const auto bounded = [&] { return where(isinf(v), where(greater(v, 0.0), high, full_like(v, low)), v); };
-  if (!is_eager_on_cpu(v) || (v.dtype() != float32 && v.dtype() != float64))
-    return where(isnan(v), nan, bounded());
+  if (!may_be_one_pass({&v})) return where(isnan(v), nan, bounded());
   const Variable number(full({}, nan, v.dtype()));
   const auto [is_nan, others] = [&] {
     const ValuesLater later;

@@ -124,7 +124,7 @@ Variable glu(const Operand& x, int64_t axis) {
     return n;
   });
   const Variable first = slice(v, axis, 0, size / 2), second = slice(v, axis, size / 2, size);
-  if (!is_eager_on_cpu(v) || (v.dtype() != float32 && v.dtype() != float64)) return first * sigmoid(second);
+  if (!may_be_one_pass({&v})) return first * sigmoid(second);
   const Variable gates = [&] {
     const ValuesLater later;
     return sigmoid(second);

@@ -24,20 +24,18 @@ using detail::weighted;
 
 namespace {
 
-/// m · (d − m / 2) / scale, where d is p − t and m is d within ±bound: d² / 2 there, and a line beyond, as
-/// one formula without a condition. Its second derivative is 1 / scale at d = 0, too.
+/// m · (d − m / 2) / scale, where d is p − t and m is d within ±bound: d² / 2 / scale there, and a line
+/// beyond, as one formula without a condition. Its second derivative is 1 / scale at d = 0, too.
 Variable square_or_line(const Variable& p, const Variable& t, double bound, double scale) {
   const auto factors = [&] {
-    const Variable d = p - t, m = clamp(d, -bound, bound);
-    const Variable rest = d - m * 0.5;
-    return std::pair(m, scale == 1 ? rest : rest * (1 / scale));
+    const Variable d = p - t, m = clamp(d, -bound, bound), rest = d - m * 0.5;
+    return scale == 1 ? std::pair(m, rest) : std::pair(m * rest, full_like(rest, 1 / scale));
   };
-  const bool is_plain = p.shape() == t.shape() && (p.dtype() == float32 || p.dtype() == float64);
-  if (!is_plain || !is_eager_on_cpu(p) || !is_eager_on_cpu(t)) {
-    const auto [m, rest] = factors();
-    return m * rest;
+  if (!(p.shape() == t.shape()) || !may_be_one_pass({&p, &t})) {
+    const auto [first, second] = factors();
+    return first * second;
   }
-  const auto [m, rest] = [&] {
+  const auto [first, second] = [&] {
     const ValuesLater later;
     return factors();
   }();
@@ -52,14 +50,14 @@ Variable square_or_line(const Variable& p, const Variable& t, double bound, doub
           vectorized([=]() __attribute__((always_inline)) {
             for (int64_t i = begin; i < end; ++i) {
               const T d = from[i] - aim[i], high = d > most ? most : d, within = high < -most ? -most : high;
-              to[i] = within * ((d - within * T(0.5)) * factor);
+              to[i] = within * (d - within * T(0.5)) * factor;
             }
           });
         });
       }
     });
   };
-  return apply_by(compute, multiply_op(), {&m, &rest}, std::source_location::current());
+  return apply_by(compute, multiply_op(), {&first, &second}, std::source_location::current());
 }
 
 /// log q, and 0 where q is 0 so that q log q is.

@@ -173,9 +173,7 @@ Variable cross(const Operand& a, const Operand& b, int64_t axis) {
       return std::pair(turned(u, at, false) * turned(v, at, true),
                        turned(u, at, true) * turned(v, at, false));
     };
-    const bool is_plain =
-        u.shape() == v.shape() && u.dtype() == v.dtype() && (u.dtype() == float32 || u.dtype() == float64);
-    if (!is_plain || !is_eager_on_cpu(u) || !is_eager_on_cpu(v)) {
+    if (!(u.shape() == v.shape()) || u.dtype() != v.dtype() || !may_be_one_pass({&u, &v})) {
       const auto [first, second] = parts();
       return first - second;
     }
