@@ -30,12 +30,15 @@ void BatchPlans::run(BatchSource& batch, uint64_t first_stream, Profiler* profil
 
 void BatchPlans::prepare() {
   const size_t each = plans_.size() / devices_->size();
+  devices_->begin_after_eager();
+  devices_->update_leaves();
   devices_->run([&](size_t device) {
     const auto prepare = [&] {
       for (const BoundPlan& plan : std::span(plans_).subspan(device * each, each)) plan.runtime->prepare();
     };
     device == 0 ? devices_->use_leaves(false, prepare) : prepare();
   });
+  devices_->finish_before_eager();
 }
 
 }  // namespace espalier

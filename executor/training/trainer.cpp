@@ -52,15 +52,6 @@ std::unique_ptr<Replicas> prepare_devices(Setup& setup) {
   return make_replicas(setup, alone ? nullptr : distributed::world());
 }
 
-/// Prepares plans for their first run. The value of the last run is copied before: its memory is used.
-void prepare(Replicas& devices, BatchPlans& plans, TreeValue& value) {
-  value.keep();
-  devices.begin_after_eager();
-  devices.update_leaves();
-  plans.prepare();
-  devices.finish_before_eager();
-}
-
 /// What `Trainer::runner_` is once several threads have called `run`.
 const char many_threads = 0;
 
@@ -217,12 +208,13 @@ void Trainer::warm_up(const FeedShapes& shapes, int threads) {
   const BatchSignature batch = signature_of(setup_.feeds, shapes);
   const PlanCache::Plans& plans = plans_.find(batch, PlanCache::For::warm_up);
   if (!serves_threads()) return;
-  prepare(*devices_, *plans, value_);
+  value_.keep();  // the last run's, whose memory is used
+  plans->prepare();
   std::vector<std::unique_ptr<Lane, void (*)(Lane*)>> lanes;
   for (int i = 1; i < threads; ++i) {
     lanes.emplace_back(take_lane(), Lanes::give_back);
-    prepare(*lanes.back()->devices, *lanes.back()->plans.find(batch, PlanCache::For::warm_up),
-            lanes.back()->value);
+    lanes.back()->value.keep();
+    lanes.back()->plans.find(batch, PlanCache::For::warm_up)->prepare();
   }
 }
 
