@@ -190,10 +190,10 @@ class Executor {
   /// The same, with all ExecutorOptions::outputs of this step, also where several threads are inside. Throws
   /// UnsupportedError also where `output` does.
   StepValues run_outputs(const Feeds& feeds, Where where = Where::current()) const;
-  /// Makes the plan for values of these shapes, measures its products, and prepares memory and weights as its
-  /// kernels read them, before `run` needs it; for inference, for so many threads that will be inside `run`
-  /// at once. Of the tree it computes what is made of parameters alone. Throws what `run` throws, and Error
-  /// unless there is at least one thread.
+  /// Makes the plan for values of these shapes, and measures its products, before `run` needs it; for
+  /// inference, for so many threads that will be inside `run` at once. For inference on one CPU it also takes
+  /// memory from the system, computes what is made of parameters alone, and packs weights. Throws what `run`
+  /// throws, and Error unless there is at least one thread.
   void warm_up(const FeedShapes& shapes, int threads = 1, Where where = Where::current()) const;
   /// The tree's value after the last step. Throws Error if several threads have called `run`.
   Tensor value() const;
