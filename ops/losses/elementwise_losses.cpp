@@ -29,7 +29,8 @@ namespace {
 Variable square_or_line(const Variable& p, const Variable& t, double bound, double scale) {
   const auto factors = [&] {
     const Variable d = p - t, m = clamp(d, -bound, bound), rest = d - m * 0.5;
-    return scale == 1 ? std::pair(m, rest) : std::pair(m * rest, full_like(rest, 1 / scale));
+    if (scale == 1) return std::pair(m, rest);
+    return std::pair(m * rest, Variable(Operand(1 / scale).like(rest)));
   };
   if (!(p.shape() == t.shape()) || !may_be_one_pass({&p, &t})) {
     const auto [first, second] = factors();
