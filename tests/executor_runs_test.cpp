@@ -63,6 +63,18 @@ struct HaltingDataset : esp::data::Dataset {
   mutable std::atomic<bool> halted = false;
 };
 
+/// So slow that a thread reads it ahead.
+struct CountedDataset : esp::data::Dataset {
+  int64_t rows() const override { return 40; }
+  std::vector<esp::Spec> specs() const override { return {{esp::float32, {40, 1}}}; }
+  void read(std::span<const int64_t> rows, std::span<esp::Tensor> outputs) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    count += static_cast<int64_t>(rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) outputs[0].span<float>()[i] = static_cast<float>(rows[i]);
+  }
+  mutable std::atomic<int64_t> count = 0;
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(executor_runs)
@@ -125,6 +137,22 @@ BOOST_AUTO_TEST_CASE(a_step_that_failed_is_taken_again_with_all_its_batches) {
       }
       BOOST_CHECK_THROW(executor.step(), esp::EndOfData);
     }
+  }
+}
+
+/// Also beside a feed that lies on a GPU, of which no batch is read on the host.
+BOOST_AUTO_TEST_CASE(steps_read_each_row_once) {
+  std::vector<esp::Device> devices = gpus_to_test();
+  devices.push_back(esp::cpu());
+  for (const esp::Device device : devices) {
+    const auto counted = std::make_shared<CountedDataset>();
+    const esp::data::Distributor read(counted, {.batch_size = 1}),
+        there({esp::ones({40, 1})}, {.batch_size = 1});
+    const esp::Variable w = esp::parameter(esp::ones({1}));
+    const esp::Variable loss = esp::sum(read.get_output_graphs()[0] * there.get_output_graphs()[0] * w);
+    const esp::Executor executor = loss.get_executor({.optimizer = optim::Sgd(0.0), .devices = {device}});
+    for (int i = 0; i < 40; ++i) BOOST_TEST(executor.step().loss == i);
+    BOOST_TEST(counted->count == 40);
   }
 }
 
