@@ -17,12 +17,13 @@ namespace espalier {
 
 namespace {
 
-/// A size, something near it (the end of a slice), a multiple, or a half, a quarter or an eighth.
+/// A size, something near it (the end of a slice), a multiple, or what is left of one that is halved up to
+/// five times.
 bool is_made_of_size(int64_t number) {
   constexpr int64_t near = 8;
   if (number == std::numeric_limits<int64_t>::min()) return false;  // it has no opposite
   const int64_t magnitude = number < 0 ? -number : number;
-  for (const int64_t part : {2, 4, 8})
+  for (const int64_t part : {2, 4, 8, 16, 32})
     if (magnitude == nominal_size / part || magnitude == nominal_size / part + 1) return true;
   return magnitude >= nominal_size - near &&
          (magnitude % nominal_size == 0 || magnitude <= nominal_size + near);

@@ -13,9 +13,10 @@ namespace espalier {
 
 using Dims = SmallVector<int64_t, 4>;
 
-/// The size that stands for an open axis (-1) in the shapes of a tree, until a batch comes: a prime, so that
-/// numbers computed from it can be told from others.
-inline constexpr int64_t nominal_size = 17389;
+/// The size that stands for an open axis (-1) in the shapes of a tree, until a batch comes: 64 times a prime,
+/// so that numbers computed from it can be told from others, and that it can be halved, as strides and
+/// pooling do, and doubled again.
+inline constexpr int64_t nominal_size = 64 * 271;
 /// From here on, texts show the nominal size and its multiples as -1. Feeds with open axes call it.
 void show_open_axes();
 /// A size as texts show it.

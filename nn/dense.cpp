@@ -57,8 +57,8 @@ class DenseState : public LayerStateOf<DenseState> {
     return reshape(x, {in > 0 ? -1 : Shape(Dims(x.shape().begin(), x.shape().end() - 1)).elements(), in});
   }
   Variable unfold(const Variable& y, const Variable& x) const {
+    if (x.node()->lazy) return unfold_like(y, x);  // any axis may be that of the batch
     Shape shape = x.shape();
-    if (std::find(shape.begin() + 1, shape.end(), nominal_size) != shape.end()) return unfold_like(y, x);
     shape.dims().back() = out_;
     if (std::all_of(shape.begin() + 1, shape.end(), [](int64_t size) { return size > 0; }))
       shape.dims()[0] = -1;

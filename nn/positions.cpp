@@ -19,37 +19,62 @@ void check_real(DType dtype, std::string_view function) {
 }
 
 void check_steps(const Variable& x, std::string_view function) {
-  if (x.rank() < 2 || x.shape()[-2] < 0)
-    throw ShapeError(
-        fmt::format("{}: takes [..., time, width] with a known time, not {}", function, x.shape().str()));
+  if (x.rank() < 2)
+    throw ShapeError(fmt::format("{}: takes [..., time, width], not {}", function, x.shape().str()));
   check_real(x.dtype(), function);
+}
+
+/// Whether the number of steps is not known before a batch comes.
+bool has_open_time(const Variable& x) {
+  const int64_t time = x.shape()[-2];
+  return x.node()->lazy && time > 0 && time % nominal_size == 0;
+}
+
+/// base^(2i / width), by which positions are divided.
+double wavelength(double base, int64_t i, int64_t width) {
+  return std::pow(base, static_cast<double>(2 * i) / static_cast<double>(width));
+}
+
+/// The angles of as many steps as x has, [time, half the width], in float64.
+Variable angles(const Variable& x, double base, int64_t offset) {
+  const int64_t width = x.shape()[-1];
+  Tensor wavelengths({(width + 1) / 2}, float64);
+  for (int64_t i = 0; double& w : wavelengths.span<double>()) w = wavelength(base, i++, width);
+  const Variable positions = arange_like(x, -2, float64) + static_cast<double>(offset);
+  return unsqueeze(positions, -1) / Variable(wavelengths.to(x.device()));
 }
 
 /// Cosines and sines of the angles, [time, width / 2].
 struct Turns {
-  Tensor cosines, sines;
+  Variable cosines, sines;
 
-  Turns(int64_t time, int64_t half, const RotaryOptions& o)
-      : cosines({time, half}, float64), sines({time, half}, float64) {
-    double *c = cosines.span<double>().data(), *s = sines.span<double>().data();
+  Turns(const Variable& x, const RotaryOptions& o) {
+    if (has_open_time(x)) {
+      const Variable turns = angles(x, o.base, o.offset);
+      cosines = espalier::cast(cos(turns), x.dtype());
+      sines = espalier::cast(sin(turns), x.dtype());
+      return;
+    }
+    const int64_t time = x.shape()[-2], width = x.shape()[-1];
+    Tensor of_cosines({time, width / 2}, float64), of_sines({time, width / 2}, float64);
+    double *c = of_cosines.span<double>().data(), *s = of_sines.span<double>().data();
     for (int64_t p = 0; p < time; ++p)
-      for (int64_t i = 0; i < half; ++i) {
-        const double angle = static_cast<double>(p + o.offset) /
-                             std::pow(o.base, static_cast<double>(i) / static_cast<double>(half));
+      for (int64_t i = 0; i < width / 2; ++i) {
+        const double angle = static_cast<double>(p + o.offset) / wavelength(o.base, i, width);
         *c++ = std::cos(angle);
         *s++ = std::sin(angle);
       }
+    cosines = of_cosines.to(x.dtype()).to(x.device());
+    sines = of_sines.to(x.dtype()).to(x.device());
   }
 };
 
 Variable turned(const Variable& x, const RotaryOptions& o) {
   check_steps(x, "rotary");
-  const int64_t time = x.shape()[-2], width = x.shape()[-1], half = width / 2;
+  const int64_t width = x.shape()[-1], half = width / 2;
   if (width % 2) throw ShapeError(fmt::format("rotary: the width of {} is odd", x.shape().str()));
   if (!(o.base > 0)) throw Error(fmt::format("rotary: the base is {}; it must be above 0", o.base));
-  const Turns turns(time, half, o);
-  const Variable cosines = turns.cosines.to(x.dtype()).to(x.device()),
-                 sines = turns.sines.to(x.dtype()).to(x.device());
+  const auto [cosines, sines] = Turns(x, o);
   const Variable a = o.interleaved ? slice(x, -1, 0, open_end, 2) : slice(x, -1, 0, half),
                  b = o.interleaved ? slice(x, -1, 1, open_end, 2) : slice(x, -1, half, width);
   const Variable first = a * cosines - b * sines, second = b * cosines + a * sines;
@@ -64,8 +89,13 @@ class SinusoidalState : public LayerStateOf<SinusoidalState> {
   }
   Variable forward(const Variable& x) override {
     check_steps(x, kind());
-    const int64_t time = x.shape()[-2];
-    const Tensor all = sinusoidal_positions(offset_ + time, x.shape()[-1], x.dtype());
+    const int64_t time = x.shape()[-2], width = x.shape()[-1];
+    if (has_open_time(x)) {
+      const Variable turns = angles(x, 10000, offset_);
+      const Variable pairs = flatten(stack({sin(turns), cos(turns)}, -1), 1);
+      return x + espalier::cast(slice(pairs, -1, 0, width), x.dtype());
+    }
+    const Tensor all = sinusoidal_positions(offset_ + time, width, x.dtype());
     return x + Variable(all.slice(0, offset_, offset_ + time).to(x.device()));
   }
 
@@ -108,8 +138,7 @@ Tensor sinusoidal_positions(int64_t length, int64_t width, DType dtype, std::sou
     double* at = table.span<double>().data();
     for (int64_t p = 0; p < length; ++p)
       for (int64_t i = 0; i < width; ++i) {
-        const double angle = static_cast<double>(p) /
-                             std::pow(10000.0, static_cast<double>(i / 2 * 2) / static_cast<double>(width));
+        const double angle = static_cast<double>(p) / wavelength(10000, i / 2, width);
         *at++ = i % 2 ? std::cos(angle) : std::sin(angle);
       }
     return table.to(dtype);

@@ -14,7 +14,7 @@ Tensor sinusoidal_positions(int64_t length, int64_t width, DType dtype = float32
                             std::source_location where = std::source_location::current());
 
 /// x [..., time, width] plus the sinusoidal positions of its last two axes; no parameters. ShapeError for
-/// less than two axes, or an open time axis; TypeError unless x is real.
+/// less than two axes; TypeError unless x is real.
 class SinusoidalPositions : public LayerOf<SinusoidalPositions> {
  public:
   /// `offset`: the position of the first step.
@@ -28,8 +28,8 @@ struct RotaryOptions {
   bool interleaved = false;
 };
 /// Turns each pair of columns of x [..., time, width] by the angle position / base^(2i / width). Su et al.,
-/// RoFormer: enhanced transformer with rotary position embedding, 2021. ShapeError for an odd width, less
-/// than two axes, or an open time axis; TypeError unless x is real; Error unless base > 0.
+/// RoFormer: enhanced transformer with rotary position embedding, 2021. ShapeError for an odd width, or less
+/// than two axes; TypeError unless x is real; Error unless base > 0.
 Variable rotary(const Operand& x, const RotaryOptions& options = {});
 
 /// The same as a layer without parameters.

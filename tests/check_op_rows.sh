@@ -7,6 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 without=$(
   sed 's/#.*//' <<'END'
 atleast_1d atleast_2d            # reshape
+arange_like axis_size            # of sizes alone: batch_sizes_test
 argsort                          # the indices of sort
 eigh lstsq matrix_rank           # decompositions_test: float64 and float32 alone, results up to signs
 eigvalsh svdvals slogdet         # the same

@@ -307,6 +307,20 @@ BOOST_AUTO_TEST_CASE(nothing_is_measured_while_serving) {
              }) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(batches_of_ever_new_sizes_are_measured_no_more) {
+  const Variable x = esp::placeholder("x", {-1, 39}), w = esp::parameter(esp::ones({39, 43}));
+  const esp::Executor executor = esp::matmul(x, w).get_executor({.mode = esp::Mode::inference});
+  int64_t before = esp::gemm_choices().measurements();
+  for (int64_t rows = 100; rows < 116; ++rows) (void)executor.run({{"x", esp::ones({rows, 39})}});
+  BOOST_TEST(esp::gemm_choices().measurements() == before + 16);
+  before = esp::gemm_choices().measurements();
+  for (int64_t rows = 116; rows < 120; ++rows)
+    BOOST_TEST(executor.run({{"x", esp::ones({rows, 39})}}).at<float>({rows - 1, 0}) == 39);
+  BOOST_TEST(esp::gemm_choices().measurements() == before);
+  executor.warm_up({{"x", {120, 39}}});
+  BOOST_TEST(esp::gemm_choices().measurements() == before + 1);
+}
+
 BOOST_AUTO_TEST_CASE(names_given_twice) {
   const Variable x = esp::placeholder("x", {2}), y = esp::placeholder("x", {2});
   BOOST_CHECK_EXCEPTION((x + y).get_executor(), esp::DataError,

@@ -138,8 +138,8 @@ BOOST_AUTO_TEST_CASE(repeated) {
                   },
               .inputs = {numbers(shape)},
               .reference = repeat});
-    check_op({.name = "broadcast_like",
-              .op = [](const Variables& x) { return esp::broadcast_like(x[0], x[1]); },
+    check_op({.name = "expand_as",
+              .op = [](const Variables& x) { return esp::expand_as(x[0], x[1]); },
               .inputs = {numbers(shape), numbers({4, 2, 3})},
               .reference = repeat,
               .differentiable = {0}});

@@ -1,12 +1,15 @@
 #include "espalier/core/cpu/cast_row.h"
 
 #include "espalier/core/cast_types.h"
+#include "espalier/core/cpu/float16_rows.h"
 #include "espalier/core/cpu/unary_row.h"
 #include "espalier/core/scalar.h"
 
 namespace espalier {
 
 UnaryRow cast_row(DType from, DType to) {
+  if (from == DType::float16 && to == DType::float32) return widen_float16_row;
+  if (from == DType::float32 && to == DType::float16) return round_float16_row;
   return visit_stored(from, [&]<class From>(TypeTag<From>) {
     return visit_stored(to, []<class To>(TypeTag<To>) -> UnaryRow {
       using Types = CastTypes<To, From>;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "espalier/core/cpu/cast_row.h"
 #include "espalier/core/cpu/parallel.h"
-#include "espalier/core/cpu/strided_loop.h"
-#include "espalier/core/cpu/vectorize.h"
+#include "espalier/core/cpu/widen_blocks.h"
 
 namespace espalier {
 
@@ -12,21 +12,16 @@ namespace {
 
 constexpr int64_t grain = 32 * 1024;  // elements that pay for a thread
 
-template <class To, class From>
-void convert(To* out, const From* in, int64_t n) {
-  parallel_for(n, grain, [=](int64_t begin, int64_t end) {
-    vectorized([=]() __attribute__((always_inline)) {
-      for (int64_t i = begin; i < end; ++i) out[i] = static_cast<To>(in[i]);
-    });
+/// Contiguous tensors of one size.
+void convert(const Tensor& in, Tensor& out) {
+  const UnaryRow row = cast_row(in.dtype(), out.dtype());
+  const auto* from = static_cast<const char*>(in.address());
+  auto* to = static_cast<char*>(out.address());
+  const auto read = static_cast<int64_t>(size_of(in.dtype())),
+             written = static_cast<int64_t>(size_of(out.dtype()));
+  parallel_for(in.elements(), grain, [=](int64_t begin, int64_t end) {
+    row(end - begin, to + begin * written, from + begin * read, 1);
   });
-}
-
-template <class F>
-void visit_half(DType dtype, F&& f) {
-  if (dtype == DType::float16)
-    f(TypeTag<Float16>{});
-  else
-    f(TypeTag<BFloat16>{});
 }
 
 /// The elements in float32. An axis along which one is repeated repeats one of the copy.
@@ -38,9 +33,7 @@ Tensor widened(const Tensor& x) {
       once = once.slice(static_cast<int64_t>(axis), 0, 1);
   once = once.contiguous_copy();
   Tensor wide(once.shape(), DType::float32);
-  visit_half(x.dtype(), [&]<class T>(TypeTag<T>) {
-    convert(static_cast<float*>(wide.address()), static_cast<const T*>(once.address()), wide.elements());
-  });
+  convert(once, wide);
   return Tensor(wide.storage(), broadcast_layout(wide.layout(), x.shape()), DType::float32);
 }
 
@@ -54,6 +47,7 @@ bool needs_widening(const Op& op, const KernelCall& call) {
 }
 
 void run_widened(const Op& op, const KernelCall& call) {
+  if (run_widened_in_blocks(op, call)) return;
   std::vector<Tensor> inputs, outputs;
   inputs.reserve(call.inputs.size());
   outputs.reserve(call.outputs.size());
@@ -77,10 +71,7 @@ void run_widened(const Op& op, const KernelCall& call) {
   size_t next = 0;
   for (Tensor* y : call.outputs) {
     if (!is_half(y->dtype())) continue;
-    const Tensor& result = outputs[next++];
-    visit_half(y->dtype(), [&]<class T>(TypeTag<T>) {
-      convert(static_cast<T*>(y->address()), static_cast<const float*>(result.address()), y->elements());
-    });
+    convert(outputs[next++], *y);
   }
 }
 

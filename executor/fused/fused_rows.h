@@ -1,6 +1,7 @@
 // FusedRows: a node of the plan that runs a program on chosen rows of tables, which are updated where they
 // lie.
 #pragma once
+#include "espalier/core/bind_context.h"
 #include "espalier/executor/fused/tile_program.h"
 
 namespace espalier {

@@ -7,6 +7,10 @@ namespace espalier {
 
 namespace {
 
+/// Measuring the products of a plan takes as long as many steps. An executor whose batches keep having new
+/// sizes stops after so many plans; products that were measured before keep their choice.
+constexpr int most_measured = 16;
+
 /// The precision of products of float32 in a plan.
 MatmulPrecision matmul_precision_of(Precision precision) {
   if (precision == Precision::tf32) return MatmulPrecision::tf32;
@@ -19,7 +23,11 @@ MatmulPrecision matmul_precision_of(Precision precision) {
 const PlanCache::Plans& PlanCache::find(const BatchSignature& batch, For use) {
   auto& plans = use == For::validation ? validation_ : steps_;
   const Plans* known = plans.find(batch);
-  if (!known) known = &plans.add(batch, std::make_shared<BatchPlans>(make(batch, use)));
+  if (!known) {
+    const bool measures = use == For::warm_up || (setup_.options.tune && made_ < most_measured);
+    known = &plans.add(batch, std::make_shared<BatchPlans>(make(batch, use, measures)));
+    ++made_;
+  }
   if (use != For::validation && last_ != *known) last_ = *known;
   return *known;
 }
@@ -35,7 +43,7 @@ void PlanCache::clear() {
   last_.reset();
 }
 
-BatchPlans PlanCache::make(const BatchSignature& batch, For use) const {
+BatchPlans PlanCache::make(const BatchSignature& batch, For use, bool measures) const {
   const bool inference = use == For::validation || !setup_.training();
   const int micro_batches = setup_.micro_batches(inference);
   std::vector<BoundPlan> plans;
@@ -50,7 +58,7 @@ BatchPlans PlanCache::make(const BatchSignature& batch, For use) const {
   const MatmulPrecision precision = matmul_precision_of(setup_.options.precision);
   devices_.run_in_turn([&](size_t i) {
     const MatmulPrecisionScope scope(precision);
-    const TuneScope tuning(setup_.options.tune || use == For::warm_up);
+    const TuneScope tuning(measures);
     for (BoundPlan& plan : plans)
       if (plan.session == &devices_[i]) plan.runtime = plan.session->bind(plan.data, plan.shard);
   });

@@ -36,7 +36,7 @@ class PlanCache {
   void clear();
 
  private:
-  BatchPlans make(const BatchSignature& batch, For use) const;
+  BatchPlans make(const BatchSignature& batch, For use, bool measures) const;
 
   const Setup& setup_;
   Replicas& devices_;
@@ -44,6 +44,7 @@ class PlanCache {
   LruMap<BatchSignature, Plans> steps_, validation_;
   BatchSignature sizes_;  // of the last step; kept for its memory
   Plans last_;
+  int made_ = 0;
 };
 
 }  // namespace espalier

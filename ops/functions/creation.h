@@ -17,4 +17,11 @@ Variable full_like(const Operand& x, const Operand& value);
 Variable zeros_like(const Operand& x);
 Variable ones_like(const Operand& x);
 
+// What depends on the number of entries along an axis, however many a step has: below a feed, or with open
+// axes, `x.shape()` has those of a full batch, or none yet.
+/// Their number, a scalar: of x's dtype if that is real, of int64 else.
+Variable axis_size(const Operand& x, int64_t axis);
+/// 0, 1, 2, … for the entries, [number].
+Variable arange_like(const Operand& x, int64_t axis, DType dtype = int64);
+
 }  // namespace espalier

@@ -22,6 +22,8 @@ Variable squeeze(const Operand& x, const Axes& axes = {});
 Variable unsqueeze(const Operand& x, int64_t axis);
 /// Repeats axes of size 1, and prepends axes.
 Variable broadcast_to(const Operand& x, const Shape& shape);
+/// The same to the shape that `like` has in each step; its elements are not read.
+Variable expand_as(const Operand& x, const Operand& like);
 /// Elements `begin` to `end` (excluded) of one axis. Negative positions count from the end.
 Variable slice(const Operand& x, int64_t axis, int64_t begin, int64_t end);
 Variable concat(const std::vector<Variable>& variables, int64_t axis = 0,

@@ -385,6 +385,9 @@ Variable squeeze(const Operand& x, const Axes& axes) {
 Variable broadcast_to(const Operand& x, const Shape& shape) {
   return apply(kept_op<BroadcastTo>(shape), {&x.variable()}, x.where());
 }
+Variable expand_as(const Operand& x, const Operand& like) {
+  return apply(shared_op<BroadcastLike>(), {&x.defined("expand_as"), &like.defined("expand_as")}, x.where());
+}
 Variable broadcast_like(const Variable& x, const Variable& like) {
   return apply(shared_op<BroadcastLike>(), {&x, &like}, std::source_location::current());
 }
