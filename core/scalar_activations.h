@@ -109,13 +109,13 @@ struct SoftplusFormula {
   template <class M, class T>
   ESPALIER_HD static T of(T x, T beta) {
     const T steep = x * beta, positive = steep < T(0) ? T(0) : steep;
-    return (positive + M::log1p(M::exp(-fabs(steep)))) / beta;
+    return (positive + M::log1p_exp_minus(fabs(steep))) / beta;
   }
 };
 struct LogSigmoidFormula {
   template <class M, class T>
   ESPALIER_HD static T of(T x) {
-    return (x > T(0) ? T(0) : x) - M::log1p(M::exp(-fabs(x)));
+    return (x > T(0) ? T(0) : x) - M::log1p_exp_minus(fabs(x));
   }
 };
 struct EluFormula {

@@ -86,8 +86,8 @@ ESPALIER_HD double tan(double x) { return __builtin_tan(x); }
 ESPALIER_HD float trunc(float x) { return __builtin_truncf(x); }
 ESPALIER_HD double trunc(double x) { return __builtin_trunc(x); }
 
-// Of floats, by way of double, vectorizable.
-ESPALIER_HD float exp2(float x) { return static_cast<float>(math::Wide::exp(x * 0.69314718055994530942)); }
+// Of floats, vectorizable; most by way of double.
+ESPALIER_HD float exp2(float x) { return math::exp2(x); }
 ESPALIER_HD float expm1(float x) { return static_cast<float>(math::Wide::expm1(x)); }
 ESPALIER_HD float log2(float x) { return static_cast<float>(math::Wide::log(x) * 1.44269504088896340736); }
 ESPALIER_HD float log10(float x) { return static_cast<float>(math::Wide::log(x) * 0.43429448190325182765); }
@@ -131,6 +131,10 @@ struct Full {
   template <class T>
   ESPALIER_HD static T log1p(T x) {
     return detail::log1p(x);
+  }
+  template <class T>
+  ESPALIER_HD static T log1p_exp_minus(T a) {
+    return detail::log1p(detail::exp(-a));
   }
   template <class T>
   ESPALIER_HD static T sigmoid(T x) {
@@ -280,7 +284,7 @@ struct LogAddExp : Costly {
     template <class M, class T>
     ESPALIER_HD static T of(T a, T b) {
       const T larger = Maximum()(a, b), apart = a == b ? T(0) : detail::fabs(a - b);
-      return larger + M::log1p(M::exp(-apart));
+      return larger + M::log1p_exp_minus(apart);
     }
   };
 };

@@ -102,17 +102,31 @@ template <class T>
   return {(exp_tail(r) * (r * r) + r) + T(1), bits_of(shifted) - bits_of(F::round_magic)};
 }
 
+/// y 2^n in two steps, since 2^n itself may be too large or too small for a T.
+template <class T>
+[[gnu::always_inline]] inline T joined(const SplitExp<T>& split) {
+  using F = Format<T>;
+  const Bits<T> exponent = split.n + 2 * F::exponent_bias;
+  const Bits<T> half = exponent >> 1;
+  return split.y * from_bits<T>(half << F::mantissa_bits) *
+         from_bits<T>((exponent - half) << F::mantissa_bits);
+}
+
 template <class T>
 [[gnu::always_inline]] inline T exp(T x) {
   using F = Format<T>;
-  const auto [y, n] = split_exp(x);
-  // In two factors, since 2^n itself may be too large or too small for a T.
-  const Bits<T> exponent = n + 2 * F::exponent_bias;
-  const Bits<T> half = exponent >> 1;
-  const T scaled =
-      y * from_bits<T>(half << F::mantissa_bits) * from_bits<T>((exponent - half) << F::mantissa_bits);
-  const T bounded = x < F::exp_low ? T(0) : scaled;
+  const T bounded = x < F::exp_low ? T(0) : joined(split_exp(x));
   return x > F::exp_high ? F::infinity : bounded;
+}
+
+/// 2^x = 2^n exp(r), where r = (x - n) ln 2 and x - n has no rounding error. Of integers it has none.
+[[gnu::always_inline]] inline float exp2(float x) {
+  using F = Format<float>;
+  const float shifted = x + F::round_magic;
+  const float r = (x - (shifted - F::round_magic)) * 0.69314718f;
+  const float y = (exp_tail(r) * (r * r) + r) + 1.0f;
+  const float bounded = x < -150.0f ? 0.0f : joined<float>({y, bits_of(shifted) - bits_of(F::round_magic)});
+  return x >= 128.0f ? F::infinity : bounded;
 }
 
 /// log(x) = exponent * ln 2 + log(1 + f).

@@ -54,6 +54,14 @@ struct Wide {
     const double lost = absolute(x) < 0.5 ? x - (u - 1.0) : 0.0;
     return with_sign(log(u) + lost, x);
   }
+  /// log(1 + exp(-a)) for a >= 0. The fit is of log(1 + t) / t for 0 <= t <= 1, with an error of 2^-27.
+  [[gnu::always_inline]] static double log1p_exp_minus(double a) {
+    const auto [p, scale] = split_wide_exp(-a);
+    const double t = a > 200.0 ? 0.0 : p * scale + scale;
+    return t * polynomial(t, 0.99999999528722802, -0.49999902422805492, 0.33329962415788169,
+                          -0.24954133641322393, 0.19675939169638705, -0.1530559230124362, 0.1060365441232431,
+                          -0.056959529524910864, 0.019851459815484758, -0.0032440246082980067);
+  }
   [[gnu::always_inline]] static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 
   /// The share of the standard normal distribution that lies above `a`, divided by exp(-a^2 / 2), for
