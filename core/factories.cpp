@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "espalier/core/cpu/cast_row.h"
+#include "espalier/core/cpu/vectorize.h"
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
 #include "espalier/core/tensor.h"
@@ -82,8 +83,11 @@ Tensor arange(int64_t n, DType dtype, std::source_location where) {
     if (n < 0) throw ShapeError(fmt::format("arange: {} is negative", n));
     Tensor result({n}, dtype);
     visit_stored(dtype, [&]<class T>(TypeTag<T>) {
-      int64_t i = 0;
-      for (T& x : result.span<T>()) x = exact<T>(i++);
+      if (n > 0) (void)exact<T>(n - 1);
+      T* const to = static_cast<T*>(result.address());
+      vectorized([=]() __attribute__((always_inline)) {
+        for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(i);
+      });
     });
     return result;
   });

@@ -6,10 +6,15 @@
 
 #include "espalier/core/scalar_activations.h"
 #include "espalier/core/scalar_functions.h"
+#include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
+#include "testing.h"
 
 namespace esp = espalier;
 namespace scalar = espalier::scalar;
+using namespace espalier::testing;
+using esp::Tensor;
+using esp::Variable;
 
 namespace {
 
@@ -85,6 +90,35 @@ BOOST_AUTO_TEST_CASE(rows_in_place) {
     const std::vector<float> before = x;
     esp::detail::binary_row<scalar::LogAddExp, float, float>(n, x.data(), x.data(), 1, x.data(), 1);
     for (size_t i = 0; i < x.size(); ++i) BOOST_REQUIRE(near(x[i], before[i] + 0.69314718f));
+  }
+}
+
+// Rows too short to be computed one by one are joined: points minus their centre, matrices times 2 × 2
+// blocks.
+BOOST_AUTO_TEST_CASE(short_rows_of_broadcast_operands) {
+  const std::pair<esp::Shape, esp::Shape> shapes[] = {
+      {{1000, 3}, {3}},     {{1000, 3}, {1000, 1}},    {{5, 64, 2}, {5, 1, 2}}, {{16, 1, 64, 1}, {2, 1, 2}},
+      {{400, 7}, {1, 7}},   {{7, 9, 5, 2}, {9, 1, 2}}, {{2, 700, 2}, {700, 1}}, {{3, 2, 2}, {3, 1, 2}},
+      {{20000, 2}, {1, 2}}, {{1, 600, 3}, {4, 1, 3}},
+  };
+  for (const auto& [of_a, of_b] : shapes) {
+    const esp::Shape out = both(of_a, of_b);
+    for (const esp::DType dtype : {esp::float32, esp::float64, esp::int64, esp::int32}) {
+      const Tensor a = numbers(of_a, -9, 9, 1).to(dtype), b = numbers(of_b, 1, 9, 2).to(dtype);
+      const Tensor y = (Variable(a) - Variable(b)).value(),
+                   z = esp::where(Variable(a) > Variable(b), a, b).value();
+      const Array left(a), right(b), apart(y), larger(z);
+      size_t wrong = 0;
+      each_index(out, [&](const Index& i) {
+        const double expected =
+            dtype == esp::float32
+                ? static_cast<double>(static_cast<float>(left(i)) - static_cast<float>(right(i)))
+                : left(i) - right(i);
+        wrong += apart(i) != expected;
+        wrong += larger(i) != std::max(left(i), right(i));
+      });
+      BOOST_TEST(wrong == 0u, of_a.str() << " and " << of_b.str() << " of " << esp::name(dtype));
+    }
   }
 }
 

@@ -8,7 +8,7 @@ namespace espalier {
 
 /// A vector of `bytes` bytes.
 template <class T, int bytes>
-struct Lanes {
+struct VectorOf {
   typedef T Vector __attribute__((vector_size(bytes)));
   static constexpr int count = bytes / static_cast<int>(sizeof(T));
 };

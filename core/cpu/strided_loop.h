@@ -52,8 +52,26 @@ class StridedLoop {
   /// Calls `f(length, offsets, steps)` for rows `begin` to `end`.
   template <class F>
   void run_rows(int64_t begin, int64_t end, F&& f) const {
+    walk<1>(begin, end, [&](const Offsets& at) { f(sizes_.back(), at, steps_.back()); });
+  }
+  template <class F>
+  void run(F&& f) const {
+    run_rows(0, rows(), f);
+  }
+
+  /// The matrices of the last two axes, where there are two, and a call of `f(offsets)` for one of them.
+  int64_t matrices() const { return rows() / sizes_[sizes_.size() - 2]; }
+  template <class F>
+  void run_matrix(int64_t matrix, F&& f) const {
+    walk<2>(matrix, matrix + 1, f);
+  }
+
+ private:
+  /// Calls `f(offsets)` for entries `begin` to `end` of all axes but the last `inner` ones.
+  template <size_t inner, class F>
+  void walk(int64_t begin, int64_t end, F&& f) const {
     if (empty_ || begin >= end) return;
-    const size_t outer = sizes_.size() - 1;
+    const size_t outer = sizes_.size() - inner;
     Dims index(outer, 0);
     Offsets at{};
     int64_t rest = begin;
@@ -63,7 +81,7 @@ class StridedLoop {
       for (size_t k = 0; k < K; ++k) at[k] += index[i] * steps_[i][k];
     }
     for (int64_t r = begin; r < end; ++r) {
-      f(sizes_.back(), at, steps_.back());
+      f(at);
       for (size_t i = outer; i-- > 0;) {
         for (size_t k = 0; k < K; ++k) at[k] += steps_[i][k];
         if (++index[i] < sizes_[i]) break;
@@ -72,12 +90,7 @@ class StridedLoop {
       }
     }
   }
-  template <class F>
-  void run(F&& f) const {
-    run_rows(0, rows(), f);
-  }
 
- private:
   static bool joins(const Offsets& outer, const Offsets& inner, int64_t size) {
     for (size_t k = 0; k < K; ++k)
       if (outer[k] != inner[k] * size) return false;

@@ -9,8 +9,8 @@ namespace {
 /// `rows` rows of c, and `width` vectors of each, which stay in registers.
 template <class T, int bytes, int rows, int width>
 [[gnu::always_inline]] inline void block(const PanelProduct<T>& p, const T* a, const T* b, T* c) {
-  using Vector = typename Lanes<T, bytes>::Vector;
-  constexpr int count = Lanes<T, bytes>::count;
+  using Vector = typename VectorOf<T, bytes>::Vector;
+  constexpr int count = VectorOf<T, bytes>::count;
   Vector sum[rows][width];
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r)
@@ -63,7 +63,7 @@ struct Panels {
   // 32 registers hold 24 sums, 16 hold 12.
   template <int bytes>
   [[gnu::always_inline]] void run() const {
-    constexpr int64_t count = Lanes<T, bytes>::count;
+    constexpr int64_t count = VectorOf<T, bytes>::count;
     int64_t column = 0;
     if constexpr (bytes == 64)
       for (; column + 4 * count <= p.n; column += 4 * count) panel<T, bytes, 6, 4>(p, column);

@@ -12,8 +12,8 @@ constexpr int kernel_elements = kernel_side * kernel_side;
 /// Steps through kernels, of which the vectors have output channels.
 template <int bytes>
 struct KernelVectors {
-  using V = typename Lanes<float, bytes>::Vector;
-  static constexpr int count = Lanes<float, bytes>::count;
+  using V = typename VectorOf<float, bytes>::Vector;
+  static constexpr int count = VectorOf<float, bytes>::count;
 
   const Kernels& kernels;
 

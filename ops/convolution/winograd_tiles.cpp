@@ -12,7 +12,7 @@ namespace {
 constexpr float zeros[panel] = {};
 
 template <int bytes>
-using Floats = typename Lanes<float, bytes>::Vector;
+using Floats = typename VectorOf<float, bytes>::Vector;
 
 /// `n` elements, which are `from_step` and `to_step` apart.
 [[gnu::always_inline]] inline void copy(const float* from, int64_t from_step, float* to, int64_t to_step,
@@ -114,7 +114,7 @@ struct ForwardTransform {
   template <int bytes>
   [[gnu::always_inline]] void run() const {
     using V = Floats<bytes>;
-    constexpr int count = Lanes<float, bytes>::count;
+    constexpr int count = VectorOf<float, bytes>::count;
     const int64_t together = x.channel_step == 1 ? x.channels / count * count : 0,
                   padded = in_lanes<float>(x.channels);
     for (int64_t t = range.begin; t < range.end; ++t) {
@@ -157,7 +157,7 @@ struct InverseTransform {
   template <int bytes>
   [[gnu::always_inline]] void run() const {
     using V = Floats<bytes>;
-    constexpr int count = Lanes<float, bytes>::count;
+    constexpr int count = VectorOf<float, bytes>::count;
     for (int64_t t = range.begin; t < range.end; ++t) {
       const Place place(grid, t);
       const int64_t down = std::min<int64_t>(output_side, y.rows - place.row),

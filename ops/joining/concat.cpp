@@ -140,6 +140,22 @@ class ConcatPart : public Op {
 };
 
 /// Inputs of one shape along a new axis.
+/// Element i of each input, one behind the other, for each i.
+void interleave(const KernelCall& call, size_t elements) {
+  visit_size(call.outputs[0]->dtype(), [&]<class T>(TypeTag<T>) {
+    constexpr size_t block = 1024;  // Lines of the output stay in the cache until all inputs are in.
+    const size_t parts = call.inputs.size();
+    SmallVector<Tensor, 4> dense;
+    for (const Tensor* part : call.inputs) dense.push_back(part->contiguous_copy());
+    T* const to = static_cast<T*>(call.outputs[0]->address());
+    for (size_t begin = 0; begin < elements; begin += block)
+      for (size_t k = 0; k < parts; ++k) {
+        const T* from = static_cast<const T*>(dense[k].address());
+        for (size_t i = begin; i < std::min(elements, begin + block); ++i) to[i * parts + k] = from[i];
+      }
+  });
+}
+
 class Stack : public Op, public Batchable {
  public:
   explicit Stack(int64_t axis)
@@ -170,6 +186,7 @@ class Stack : public Op, public Batchable {
     for (size_t i = 0; i < axis; ++i) blocks *= static_cast<size_t>(out.shape().dims()[i]);
     const size_t bytes = blocks ? out.bytes() / blocks / parts : 0;
     if (bytes == 0) return;
+    if (bytes == size_of(out.dtype())) return interleave(call, blocks);
     for (size_t i = 0; i < parts; ++i) {
       const Tensor part = call.inputs[i]->contiguous_copy();
       const char* from = static_cast<const char*>(part.address());

@@ -71,9 +71,9 @@ T sum_row(const T* in, int64_t n, int64_t step) {
   return total;
 }
 
-/// Folds a row of at least `lanes` elements into bests[0], of which `last` elements are written.
+/// Folds a row of at least `lanes` elements to `last` ones, written at distances of `step`.
 template <class F, int64_t last, class T>
-[[gnu::always_inline]] inline void extremes_in_lanes(const T* row, int64_t n, T* bests) {
+[[gnu::always_inline]] inline void extremes_in_lanes(const T* row, int64_t n, T* bests, int64_t step) {
   T all[lanes];
   for (int64_t k = 0; k < lanes; ++k) all[k] = row[k];
   int64_t i = lanes;
@@ -81,7 +81,7 @@ template <class F, int64_t last, class T>
     for (int64_t k = 0; k < lanes; ++k) all[k] = F()(all[k], row[i + k]);
   for (int64_t k = 0; i + k < n; ++k) all[k] = F()(all[k], row[i + k]);
   fold_halves<F, lanes / 2, last>(all);
-  for (int64_t k = 0; k < last; ++k) bests[k] = all[k];
+  for (int64_t k = 0; k < last; ++k) bests[k * step] = all[k];
 }
 
 /// The maximum or minimum of a row of at least one element.
@@ -90,7 +90,7 @@ T extreme_row(const T* row, int64_t n) {
   T best = row[0];
   if (n >= lanes) {
     T* result = &best;
-    vectorized([=]() __attribute__((always_inline)) { extremes_in_lanes<F, 1>(row, n, result); });
+    vectorized([=]() __attribute__((always_inline)) { extremes_in_lanes<F, 1>(row, n, result, 1); });
     return best;
   }
   for (int64_t i = 1; i < n; ++i) best = F()(best, row[i]);
@@ -124,18 +124,17 @@ void fold_short_rows(T* to, int64_t to_step, const T* from, int64_t step, int64_
     // Which of the last few elements is the largest cannot be predicted: vectors compare those of many rows.
     constexpr int64_t many = 64, last = 4;
     vectorized([=]() __attribute__((always_inline)) {
-      T bests[many * last], of_rows[many];
+      T bests[last][many] = {};
       for (int64_t begin = 0; begin < rows; begin += many) {
         const int64_t count = std::min(many, rows - begin);
         for (int64_t r = 0; r < count; ++r)
-          extremes_in_lanes<F, last>(from + (begin + r) * step, n, bests + r * last);
-        for (int64_t r = 0; r < count; ++r) {
-          const T* best = bests + r * last;
-          of_rows[r] = F()(F()(best[0], best[1]), F()(best[2], best[3]));
-        }
+          extremes_in_lanes<F, last>(from + (begin + r) * step, n, bests[0] + r, many);
+        for (int64_t r = 0; r < many; ++r) bests[0][r] = F()(bests[0][r], bests[1][r]);
+        for (int64_t r = 0; r < many; ++r) bests[2][r] = F()(bests[2][r], bests[3][r]);
+        for (int64_t r = 0; r < many; ++r) bests[0][r] = F()(bests[0][r], bests[2][r]);
         for (int64_t r = 0; r < count; ++r) {
           T& result = to[(begin + r) * to_step];
-          result = fresh ? of_rows[r] : F()(result, of_rows[r]);
+          result = fresh ? bests[0][r] : F()(result, bests[0][r]);
         }
       }
     });
