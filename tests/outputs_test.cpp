@@ -200,6 +200,43 @@ BOOST_AUTO_TEST_CASE(checkpoints_keep_the_means) {
       esp::FileError, says({"scalar outputs", "size, total, norm", "none"}));
 }
 
+BOOST_AUTO_TEST_CASE(runs_without_validation_have_no_figures_of_it_after_a_checkpoint) {
+  const TemporaryFolder folder;
+  const auto without = [](esp::ExecutorOptions& options) { options.validation.reset(); };
+  const Regression first(without), second(without);
+  first.executor->execute({.epochs = 2, .progress = false, .checkpoint = folder.path()});
+  second.executor->resume(folder.path());
+  const esp::History resumed = second.executor->execute({.epochs = 3, .progress = false});
+  BOOST_TEST_REQUIRE(resumed.epochs.size() == 3u);
+  for (const esp::EpochRecord& epoch : resumed.epochs) {
+    BOOST_TEST(epoch.outputs.size() == 3u);
+    BOOST_TEST(epoch.validation_outputs.empty());
+    BOOST_TEST(!epoch.figure("validation_size").has_value());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_validation_loss_that_is_no_number_has_its_figures_after_a_checkpoint) {
+  const TemporaryFolder folder;
+  const auto make = [] {
+    const esp::data::Distributor feed({esp::ones({4, 1})}, {.batch_size = 2}),
+        held_out({esp::full({4, 1}, -1)}, {.batch_size = 2});
+    const auto [x] = feed.get_output_graphs<1>();
+    const esp::Variable w = esp::parameter(esp::ones({1}));
+    return esp::mean(esp::sqrt(x) * w)
+        .get_executor(
+            {.optimizer = esp::optim::Sgd(0.1), .validation = held_out, .outputs = {{"size", esp::mean(x)}}});
+  };
+  make().execute({.epochs = 1, .progress = false, .checkpoint = folder.path()});
+  auto second = make();
+  second.resume(folder.path());
+  const esp::History resumed = second.execute({.epochs = 2, .progress = false});
+  BOOST_TEST_REQUIRE(resumed.epochs.size() == 2u);
+  for (const esp::EpochRecord& epoch : resumed.epochs) {
+    BOOST_TEST(std::isnan(epoch.validation_loss));
+    BOOST_TEST(epoch.figure("validation_size").value_or(0) == -1);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(inference_and_graphs_without_data) {
   const esp::Variable x = esp::placeholder("x", {4, 3});
   const esp::Variable w = esp::parameter(esp::ones({3, 2}));

@@ -137,11 +137,15 @@ GemmChoice choice_from(const Json& json) {
 }
 
 std::string state_of(const Checkpoint& c) {
-  Json leaves = Json::array(), feeds = Json::array(), products = Json::array(), samples = Json::array();
+  Json leaves = Json::array(), feeds = Json::array(), products = Json::array(), samples = Json::array(),
+       validated = Json::array();
   for (const auto& [name, value] : c.leaves) leaves.push_back(name);
   for (const FeedState& feed : c.feeds) feeds.push_back(to_json(feed));
   for (const GemmChoice& choice : c.products) products.push_back(to_json(choice));
-  for (const EpochRecord& epoch : c.run.history.epochs) samples.push_back(epoch.samples);
+  for (const EpochRecord& epoch : c.run.history.epochs) {
+    samples.push_back(epoch.samples);
+    validated.push_back(!epoch.validation_outputs.empty());
+  }
   Json state{{"leaves", leaves},
              {"feeds", feeds},
              {"products", products},
@@ -150,7 +154,10 @@ std::string state_of(const Checkpoint& c) {
              {"begun", c.run.begun},
              {"samples", c.run.record.samples},
              {"samples_of_epochs", samples}};
-  if (!c.scalars.empty()) state["scalars"] = c.scalars;
+  if (!c.scalars.empty()) {
+    state["scalars"] = c.scalars;
+    state["validated_epochs"] = validated;
+  }
   if (c.run.weighted_outputs.size() != c.scalars.size()) state["scalar_sums"] = c.run.weighted_outputs.size();
   if (c.optimizer) {
     Json settings = Json::array();
@@ -286,10 +293,14 @@ class Reader {
       fail("has too many scalars");
     const auto values = take_doubles("run.scalars", {static_cast<int64_t>(count + sums)});
     const double* next = values.data();
-    for (EpochRecord& e : run.history.epochs) {
+    for (size_t i = 0; i < epochs; ++i) {
+      EpochRecord& e = run.history.epochs[i];
+      // Older files do not tell.
+      const bool validated = state.contains("validated_epochs") ? state["validated_epochs"].at(i).get<bool>()
+                                                                : !std::isnan(e.validation_loss);
       for (const std::string& name : names) e.outputs[name] = *next++;
       for (const std::string& name : names)
-        if (const double mean = *next++; !std::isnan(e.validation_loss)) e.validation_outputs[name] = mean;
+        if (const double mean = *next++; validated) e.validation_outputs[name] = mean;
     }
     run.weighted_outputs.assign(next, next + sums);
   }
