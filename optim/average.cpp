@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "espalier/core/error.h"
+#include "espalier/core/node.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/rule.h"
 #include "espalier/optim/state.h"
@@ -58,18 +61,29 @@ Swa::Swa(const Optimizer& optimizer, const SwaOptions& o, std::source_location w
     : Optimizer(averaging_state(
           "Swa", {optimizer, [](const Variable& count) { return 1.0 / count; }, o.start, o.every}, where)) {}
 
+namespace {
+
+/// None, if no update has been averaged.
+std::optional<Tensor> known_average(const Optimizer& optimizer, const Variable& parameter) {
+  Variable average, averaged;
+  for (const auto& [name, leaf] : optimizer.state_of(parameter)) {
+    if (name == "moving_average" || (name == "average" && !average.defined())) average = leaf;
+    if (name == "averaged") averaged = leaf;
+  }
+  if (!average.defined() || (averaged.defined() && averaged.item() == 0)) return std::nullopt;
+  return average.value().to(parameter.dtype());
+}
+
+}  // namespace
+
 Tensor average_of(const Optimizer& optimizer, const Variable& parameter, std::source_location where) {
   return located(where, [&] {
-    Variable average, averaged;
-    for (const auto& [name, leaf] : optimizer.state_of(parameter)) {
-      if (name == "moving_average" || (name == "average" && !average.defined())) average = leaf;
-      if (name == "averaged") averaged = leaf;
-    }
-    if (!average.defined() || (averaged.defined() && averaged.item() == 0))
+    auto average = known_average(optimizer, parameter);
+    if (!average)
       throw Error(fmt::format(
           "{} has no average of the parameter '{}' of shape {}: no update of it has been averaged",
           optimizer.name(), parameter.node()->op().name(), parameter.shape().str()));
-    return average.value().to(parameter.dtype());
+    return std::move(*average);
   });
 }
 
@@ -79,6 +93,7 @@ UseAverages::UseAverages(const Optimizer& optimizer, const ParameterList& parame
     parameters.check("UseAverages: the list");
     std::vector<Tensor> averages;
     for (const Variable& p : parameters.parameters()) {
+      if (!is_trained(*p.node()) && !known_average(optimizer, p)) continue;
       averages.push_back(average_of(optimizer, p, where));
       before_.emplace_back(p, p.value().clone());
     }

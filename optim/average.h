@@ -53,7 +53,8 @@ class Swa : public Optimizer {
 ///     }
 ///
 /// The optimizer is an Ema, a Swa, Groups of them, or an Asgd. What trains the parameters meanwhile is lost.
-/// Throws Error if a parameter has no average yet; then all are as they were.
+/// Parameters that are not trained and have no average keep their values. Throws Error if another has no
+/// average yet; then all are as they were.
 class UseAverages {
  public:
   UseAverages(const Optimizer& optimizer, const ParameterList& parameters,

@@ -144,6 +144,29 @@ BOOST_AUTO_TEST_CASE(averages_that_make_no_sense) {
   BOOST_CHECK_EXCEPTION((void)optim::average_of(sgd, falling.p), esp::Error, says({"Sgd", "no average"}));
 }
 
+BOOST_AUTO_TEST_CASE(frozen_parameters_keep_their_values) {
+  const optim::Ema ema(optim::Sgd(1), {.decay = 0.5});
+  const Falling trained, frozen, both;
+  esp::set_trainable(frozen.p, false);
+  trained.step(ema, 3);
+  both.step(ema, 2);
+  esp::set_trainable(both.p, false);  // an average from before
+  const double average = optim::average_of(ema, both.p).item();
+  {
+    const optim::UseAverages scope(ema, {trained.p, frozen.p, both.p});
+    BOOST_TEST(trained.p.item() != 7);
+    BOOST_TEST(frozen.p.item() == 10);
+    BOOST_TEST(both.p.item() == average);
+  }
+  BOOST_TEST(trained.p.item() == 7);
+  BOOST_TEST(frozen.p.item() == 10);
+  BOOST_TEST(both.p.item() == 8);
+  esp::set_trainable(frozen.p, true);
+  BOOST_CHECK_EXCEPTION(optim::UseAverages(ema, {trained.p, frozen.p}), esp::Error,
+                        says({"Ema", "no average", here()}));
+  BOOST_TEST(trained.p.item() == 7);
+}
+
 BOOST_AUTO_TEST_CASE(plateaus_lower_the_rates_of_all_groups) {
   const Falling a, b;
   optim::Groups groups({{optim::ParameterList{a.p}, optim::Sgd(1)},
