@@ -30,6 +30,7 @@ class KernelsState : public LayerStateOf<Self> {
           fmt::format("{}: {} channels cannot be divided into {} groups", kind, out, options_.groups));
     if (options_.dtype && !is_real(*options_.dtype))
       throw TypeError(fmt::format("{}: the dtype must be a real one, not {}", kind, name(*options_.dtype)));
+    if (options_.kernel.size() == 0) throw Error(fmt::format("{}: .kernel is missing", kind));
     if (options_.kernel.size() != 1 && options_.kernel.size() != axes)
       throw Error(fmt::format("{}: {} kernel sizes for {} axes", kind, options_.kernel.size(), axes));
     for (size_t i = 0; i < axes; ++i)

@@ -151,12 +151,16 @@ void RecurrentState::check_state(const LSTMState& state, const Variable& x, int6
 SequenceOutput<LSTMState> RecurrentState::run(const Variable& given, const LSTMState& state,
                                               const Variable& lengths) {
   const Shape& shape = given.shape();
+  const std::string_view layout = options_.batch_first ? "[batch, steps, width]" : "[steps, batch, width]";
   if (shape.rank() != 3 || shape[options_.batch_first ? 1 : 0] == 0)
     throw ShapeError(fmt::format("{}: an input of shape {} is not {}, with at least one step", kind(),
-                                 shape.str(),
-                                 options_.batch_first ? "[batch, steps, width]" : "[steps, batch, width]"));
+                                 shape.str(), layout));
   fit(given, {{-1, shape[2]}});
-  check_state(state, given, shape[options_.batch_first ? 0 : 1]);
+  const int64_t batch = shape[options_.batch_first ? 0 : 1];
+  check_state(state, given, batch);
+  if (lengths.defined() && !(lengths.shape() == Shape{batch}))
+    throw ShapeError(fmt::format("{}: lengths of shape {} for an input of shape {}, which is {}", kind(),
+                                 lengths.shape().str(), shape.str(), layout));
   const Variable x = checked_steps(options_.batch_first ? transpose(given, {1, 0, 2}) : given, kind());
   SequenceOutput<LSTMState> made =
       over_steps(x, state, {.lengths = lengths.defined() ? checked_lengths(lengths, x, kind()) : Variable()});

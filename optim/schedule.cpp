@@ -70,7 +70,8 @@ Schedule exponential(double factor, std::source_location where) {
 
 Schedule cosine(const CosineOptions& o, std::source_location where) {
   check_steps("cosine", "warm_up", o.warm_up, 0, where);
-  check_steps("cosine", "steps", o.steps, o.warm_up + 1, where);
+  check_steps("cosine", o.warm_up > 0 ? "steps, which include those of warm_up," : "steps", o.steps,
+              o.warm_up + 1, where);
   check_factor("cosine", "last", o.last, where);
   return [o](const Variable& step) -> Variable {
     const auto warm_up = static_cast<double>(o.warm_up);

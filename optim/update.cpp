@@ -58,8 +58,13 @@ void update(const Variable& root, const Optimizer& optimizer, const ParameterLis
   if (only) {
     only->check("update: the list");
     std::erase_if(gradients, [&](const auto& pair) { return !only->contains(pair.first); });
+    const bool frozen =
+        std::ranges::any_of(only->parameters(), [](const Variable& p) { return !is_trained(*p.node()); });
     if (gradients.empty())
-      throw Error("update: none of the parameters given is one that the tree, and the optimizer, train");
+      throw Error(
+          fmt::format("update: none of the parameters given is one that the tree, and the optimizer, "
+                      "train{}",
+                      frozen ? "; some are frozen (set_trainable)" : ""));
   }
   std::vector<const Node*> parameters;
   for (const auto& [parameter, gradient] : gradients) parameters.push_back(parameter.node());

@@ -5,6 +5,7 @@
 
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/error.h"
+#include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
@@ -88,12 +89,27 @@ BOOST_AUTO_TEST_CASE(shapes_that_depend_on_values_are_refused_in_plans) {
       .execute({.progress = false});
 }
 
+BOOST_AUTO_TEST_CASE(in_a_later_step_as_many_elements_are_chosen) {
+  const esp::data::Distributor feed({esp::ones({6})}, {.batch_size = 1});
+  const esp::Variable p = esp::parameter(esp::tensor({1.0, -3.0, 2.0}));
+  const esp::Variable loss =
+      esp::sum(esp::masked_select(p, esp::greater(p, 0.0))) * esp::sum(feed.get_output_graphs()[0]);
+  BOOST_TEST(loss.forward().item() == 3);
+  esp::set_value(p, esp::tensor({-1.0, 5.0, 2.0}));
+  BOOST_TEST(loss.forward().item() == 7);
+  for (const esp::Tensor& other : {esp::tensor({1.0, 5.0, 2.0}), esp::tensor({-1.0, -5.0, 2.0})}) {
+    esp::set_value(p, other);
+    BOOST_CHECK_EXCEPTION((void)loss.forward().item(), esp::UnsupportedError,
+                          says({"masked_select", "elements now", "it chose 2"}));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(mistakes) {
   const esp::Variable x = esp::ones({2, 3});
   BOOST_CHECK_EXCEPTION(esp::masked_select(x, x), esp::TypeError, says({"masked_select", "float32", here()}));
   BOOST_CHECK_EXCEPTION(esp::masked_select(x, esp::tensor({true, false})), esp::ShapeError,
                         says({"[2]", "[2, 3]", here()}));
-  BOOST_CHECK_EXCEPTION(esp::masked_fill(x, x, 1.0f), esp::TypeError, says({"where", here()}));
+  BOOST_CHECK_EXCEPTION(esp::masked_fill(x, x, 1.0f), esp::TypeError, says({"masked_fill", here()}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(what_is_refused) {
   const DatasetPtr images = plain_images(3);
   const auto columns = [](std::vector<Tensor> list) { return std::make_shared<data::TensorDataset>(list); };
   BOOST_CHECK_EXCEPTION(data::mixup(nullptr, {.classes = 3}), DataError, says({"mixup", "mix_test.cpp"}));
-  BOOST_CHECK_EXCEPTION(data::cutmix(images, {}), DataError, says({"cutmix: 0 classes"}));
+  BOOST_CHECK_EXCEPTION(data::cutmix(images, {}), DataError, says({"cutmix: .classes is 0"}));
   BOOST_CHECK_EXCEPTION(data::mixup(images, {.classes = 3, .alpha = 0}), DataError, says({"alpha is 0"}));
   BOOST_CHECK_THROW(data::mixup(images, {.classes = 3, .alpha = NAN}), DataError);
   BOOST_CHECK_EXCEPTION(data::mixup(images, {.classes = 3, .probability = 2}), DataError,

@@ -45,7 +45,9 @@ class MixedRows : public Dataset {
       throw DataError(fmt::format("{}: alpha is {}, which is not above 0", call, options.alpha));
     if (!(options.probability >= 0 && options.probability <= 1))
       throw DataError(fmt::format("{}: the probability is {}, not from 0 to 1", call, options.probability));
-    if (options.classes < 1) throw DataError(fmt::format("{}: {} classes", call, options.classes));
+    if (options.classes < 1)
+      throw DataError(
+          fmt::format("{}: .classes is {}; it is the number of the labels' classes", call, options.classes));
     if (open_axes_of(specs_) > 0)
       throw DataError(fmt::format("{}: sizes of the dataset are open (-1)", call));
     if (source_->rows() < 1) throw DataError(fmt::format("{}: the dataset has no rows", call));

@@ -1,6 +1,7 @@
 #include "espalier/executor/training/batch_readers.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -117,6 +118,14 @@ void check_type(const Feed& feed, const Tensor& value, const char* what) {
                                 value.defined() ? name(value.dtype()) : "an undefined tensor"));
 }
 
+/// "; it has 'x' and 'y'", as the end of a message.
+std::string known_names(const TreeFeeds& feeds) {
+  std::vector<std::string> names;
+  for (const auto& f : feeds.all())
+    if (f->is_placeholder()) names.push_back(fmt::format("'{}'", f->name()));
+  return names.empty() ? "" : fmt::format("; it has {}", fmt::join(names, ", "));
+}
+
 /// For each placeholder of a tree, what was given by its name. Throws DataError unless all were given, each
 /// once, and nothing else.
 template <class T>
@@ -127,7 +136,8 @@ std::vector<const T*> by_feed(const TreeFeeds& feeds, const std::vector<std::pai
   for (const auto& [name, value] : given) {
     const auto named = [&name = name](const auto& f) { return f->is_placeholder() && f->name() == name; };
     const auto feed = std::ranges::find_if(all, named);
-    if (feed == all.end()) throw DataError(fmt::format("{}: the tree has no placeholder '{}'", what, name));
+    if (feed == all.end())
+      throw DataError(fmt::format("{}: the tree has no placeholder '{}'{}", what, name, known_names(feeds)));
     const T*& known = values[static_cast<size_t>(feed - all.begin())];
     if (known) throw DataError(fmt::format("{}: placeholder '{}' was given twice", what, name));
     known = &value;

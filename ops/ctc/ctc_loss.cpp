@@ -63,9 +63,17 @@ Variable ctc_loss(const Operand& log_probabilities, const Operand& targets, cons
     const size_t rank = one ? 0 : 1;
     if ((!one && given.rank() != 3) || inputs.rank() != rank || lengths.rank() != rank || labels.rank() < 1 ||
         labels.rank() > rank + 1)
-      throw ShapeError(fmt::format("ctc_loss: log-probabilities {}, targets {}, lengths {} and {}",
-                                   given.shape().str(), labels.shape().str(), inputs.shape().str(),
-                                   lengths.shape().str()));
+      throw ShapeError(fmt::format(
+          "ctc_loss: log-probabilities {}, which are [steps, batch, classes] or "
+          "[steps, classes], targets {}, lengths {} and {}",
+          given.shape().str(), labels.shape().str(), inputs.shape().str(), lengths.shape().str()));
+    const int64_t batch = one ? 1 : given.shape()[1];
+    if (!one && (inputs.shape()[0] != batch || lengths.shape()[0] != batch ||
+                 (labels.rank() == 2 && labels.shape()[0] != batch)))
+      throw ShapeError(fmt::format(
+          "ctc_loss: log-probabilities {}, which are [steps, batch, classes], targets {}, "
+          "lengths {} and {}: they differ in the batch",
+          given.shape().str(), labels.shape().str(), inputs.shape().str(), lengths.shape().str()));
     Variable x = widened(given);
     if (one) {
       x = unsqueeze(x, 0), labels = unsqueeze(labels, 0);

@@ -122,8 +122,13 @@ Variable numbers_of_nonzero(const Variable& x, std::string_view function) {
 }
 
 Variable masked_fill(const Operand& x, const Operand& mask, const Operand& value) {
-  const Variable &to = x.defined("masked_fill"), &given = value.like(to);
-  return where({mask.defined("masked_fill"), x.where()}, {given, x.where()}, {to, x.where()});
+  const Variable &to = x.defined("masked_fill"), &given = value.like(to),
+                 &chosen = mask.defined("masked_fill");
+  if (chosen.dtype() != boolean)
+    located(x.where(), [&] {
+      throw TypeError(fmt::format("masked_fill: the mask is {}, not bool", name(chosen.dtype())));
+    });
+  return where({chosen, x.where()}, {given, x.where()}, {to, x.where()});
 }
 
 Variable masked_scatter(const Operand& x, const Operand& mask, const Variable& source) {

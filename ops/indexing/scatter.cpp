@@ -232,6 +232,13 @@ Variable put_values(const Chosen& form, const Operand& x, const Operand& indices
   return apply(op, {&to, &at, &put}, x.where(), x.is_last());
 }
 
+Variable with_added(std::string_view function, const Operand& x, const Operand& indices,
+                    const Operand& values, int64_t axis) {
+  const CallScope scope(x.where());
+  const Variable added = values_for({axis, false}, function, x, indices, values);
+  return x.variable() + scatter_add_like(added, indices.variable(), x.variable(), axis);
+}
+
 }  // namespace
 
 Variable put_along_axis(const Operand& x, const Operand& indices, const Operand& values, int64_t axis) {
@@ -246,12 +253,10 @@ Variable add_along_axis(const Operand& x, const Operand& indices, const Operand&
   return x.variable() + add_along_axis_like(added, indices.variable(), x.variable(), axis);
 }
 Variable scatter_add(const Operand& x, const Operand& indices, const Operand& values, int64_t axis) {
-  const CallScope scope(x.where());
-  const Variable added = values_for({axis, false}, "scatter_add", x, indices, values);
-  return x.variable() + scatter_add_like(added, indices.variable(), x.variable(), axis);
+  return with_added("scatter_add", x, indices, values, axis);
 }
 Variable index_add(const Operand& x, const Operand& indices, const Operand& values, int64_t axis) {
-  return scatter_add(x, indices, values, axis);
+  return with_added("index_add", x, indices, values, axis);
 }
 
 void add_scatter_ops(OpRegistry& ops) {

@@ -50,8 +50,10 @@ class PickOp : public Op, public Batchable {
     const Shape &x = logits.shape, &labels = chosen.shape;
     if (x.rank() == 0 || !(Shape(Dims(x.begin(), x.end() - 1)) == labels) ||
         (loss_ && (labels.rank() == 0 || labels[-1] != 1)))
-      throw ShapeError(fmt::format("{}: labels of shape {} do not go with logits of shape {}", function_,
-                                   labels.str(), x.str()));
+      throw ShapeError(
+          fmt::format("{}: labels of shape {} do not go with logits of shape {}: logits are "
+                      "[..., classes], the classes last, and labels integers of [...] or [..., 1]",
+                      function_, labels.str(), x.str()));
     // In 16 bits the logarithm of the sum would scale gradients wrongly by percents.
     const DType figures = is_half(logits.dtype) ? DType::float32 : logits.dtype;
     Dims statistics = labels.dims();

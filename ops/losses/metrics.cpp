@@ -14,8 +14,10 @@ Variable labels_of_rows(const Variable& logits, const Variable& labels, std::str
     throw TypeError(fmt::format("{}: logits are real and labels integers, not {} and {}", op,
                                 name(logits.dtype()), name(labels.dtype())));
   const auto fail = [&] {
-    throw ShapeError(fmt::format("{}: labels of shape {} do not go with logits of shape {}", op,
-                                 labels.shape().str(), logits.shape().str()));
+    throw ShapeError(fmt::format(
+        "{}: labels of shape {} do not go with logits of shape {}: logits are [..., classes], the classes "
+        "last, and labels integers of [...] or [..., 1]",
+        op, labels.shape().str(), logits.shape().str()));
   };
   if (logits.rank() == 0) fail();
   Shape rows(Dims(logits.shape().begin(), logits.shape().end() - 1)), columns = rows;
