@@ -235,9 +235,14 @@ BOOST_AUTO_TEST_CASE(large_scores_and_nan) {
 BOOST_AUTO_TEST_CASE(weights_are_those_that_the_values_are_summed_with) {
   const Tensor q = numbers({2, 4, 5, 3}, -1, 1, 1), k = numbers({2, 4, 6, 3}, -1, 1, 2),
                v = numbers({2, 4, 6, 2}, -1, 1, 3);
+  const Tensor mask = numbers({5, 6}, -1, 1, 4), seen = esp::greater(numbers({2, 6}, -1, 1, 5), 0.0).value();
   esp::seed(5);
-  const auto [y, weights] = esp::scaled_dot_product_attention_and_weights(q, k, v, {.dropout = 0.5});
-  BOOST_TEST(difference(esp::matmul(weights, v).value(), y.value()) < 1e-14);
+  for (const AttentionOptions& options : {AttentionOptions{.dropout = 0.5},
+                                          {.mask = mask, .dropout = 0.5},
+                                          {.key_mask = seen, .dropout = 0.5}}) {
+    const auto [y, weights] = esp::scaled_dot_product_attention_and_weights(q, k, v, options);
+    BOOST_TEST(difference(esp::matmul(weights, v).value(), y.value()) < 1e-14);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_key_mask_has_the_shape_of_batch_and_keys) {

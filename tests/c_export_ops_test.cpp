@@ -329,7 +329,14 @@ BOOST_AUTO_TEST_CASE(convolutions_take_strides_dilations_groups_and_up_to_three_
        [](V x) {
          return esp::adaptive_avg_pool(x, {3, 2});
        }});
-  check_functions(values({1, 2, 4, 3, 5}), {[=](V x) { return esp::conv(x, Variable(k3), {.padding = 1}); }});
+  check_functions(values({1, 2, 4, 3, 5}),
+                  {[=](V x) { return esp::conv(x, Variable(k3), {.padding = 1}); },
+                   [=](V x) {
+                     return esp::conv(x, Variable(k3), {.stride = {2, 1, 3}, .padding = 1});
+                   },
+                   [=](V x) {
+                     return esp::conv_transpose(x, Variable(k3), {.stride = {1, 3, 2}});
+                   }});
 }
 
 BOOST_AUTO_TEST_CASE(means_of_windows_beyond_the_padding) {
@@ -357,6 +364,11 @@ BOOST_AUTO_TEST_CASE(indices_choose_rows_and_elements) {
                                    [=](V x) { return esp::take_along_axis(x, Variable(along), 1); },
                                    [=](V x) { return esp::pick(x, Variable(labels)); },
                                    [=](V x) { return esp::one_hot(esp::argmax(x, 1), 3, esp::float32); }});
+}
+
+BOOST_AUTO_TEST_CASE(words_are_counted_from_the_end_too) {
+  const esp::nn::Embedding embedding(7, 3);
+  check_functions(esp::tensor({{-1, 0, 6}, {2, -7, -3}}), {[=](V words) { return embedding(words); }});
 }
 
 BOOST_AUTO_TEST_CASE(each_emitter_is_that_of_an_op_of_the_library) {

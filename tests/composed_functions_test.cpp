@@ -238,6 +238,19 @@ BOOST_AUTO_TEST_CASE(mean_variance_normalization) {
                         says({"mean_variance_normalization", "-1", here()}));
 }
 
+// A class adds to the loss if its score is less than the margin below the label's; here, more than 1 above.
+BOOST_AUTO_TEST_CASE(margins_between_classes_may_be_negative) {
+  const Tensor scores = esp::tensor({{1.0, 3.0, 2.5}, {2.0, 0.5, 2.5}}, esp::float64),
+               labels = esp::tensor({0, 2});
+  const auto losses = [&](int power) {
+    return esp::multi_margin_loss(scores, labels,
+                                  {.margin = -1, .power = power, .reduction = esp::LossReduction::none})
+        .value();
+  };
+  BOOST_TEST(difference(losses(1), esp::tensor({(1 + 0.5) / 3, 0.0}, esp::float64)) < 1e-15);
+  BOOST_TEST(difference(losses(2), esp::tensor({(1 + 0.25) / 3, 0.0}, esp::float64)) < 1e-15);
+}
+
 // PyTorch's figures.
 BOOST_AUTO_TEST_CASE(windows_of_signals) {
   const auto is = [](const std::vector<double>& wanted, const Tensor& window) {

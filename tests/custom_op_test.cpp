@@ -8,6 +8,7 @@
 #include "espalier/core/custom_op.h"
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/data/distributor.h"
 #include "espalier/ops/ops.h"
 #include "temporary_folder.h"
 
@@ -142,6 +143,15 @@ BOOST_AUTO_TEST_CASE(downstream_of_feeds_of_two_types_one_op_has_both) {
       esp::custom_op({.name = "same", .forward = [](const Tensors& in) { return in[0]; }});
   for (const esp::DType dtype : {esp::float32, esp::float64, esp::int32, esp::float32})
     BOOST_TEST((op({esp::placeholder("x", {4}, dtype)}).dtype() == dtype));
+}
+
+BOOST_AUTO_TEST_CASE(an_application_to_values_leaves_trees_of_feeds_alone) {
+  int runs = 0;
+  const esp::CustomOp op = cube(runs);
+  const esp::data::Distributor feed({esp::tensor({1.0, 2.0, 3.0}, esp::float64)}, {.batch_size = 3});
+  const esp::Variable fed = op({feed.get_output_graphs()[0]});
+  BOOST_TEST(op({esp::tensor(5.0, esp::float64)}).item() == 125);
+  BOOST_TEST(esp::sum(fed).forward().item() == 1 + 8 + 27);
 }
 
 BOOST_AUTO_TEST_CASE(nodes_show_name_and_line) {

@@ -93,14 +93,15 @@ BOOST_AUTO_TEST_CASE(predictions_are_those_of_all_rows_at_once) {
 }
 
 BOOST_AUTO_TEST_CASE(modes_are_afterwards_as_before) {
-  const esp::nn::Dropout frozen(0.5), other(0.5);
-  const esp::nn::Sequential net{esp::nn::Dense(4), frozen, other};
-  esp::nn::Dropout(frozen).train(false);
+  const esp::nn::Dropout frozen(0.5), deep(0.5), other(0.5);
+  const esp::nn::Sequential inner{esp::nn::Tanh(), deep}, net{esp::nn::Dense(4), frozen, inner, other};
+  esp::nn::Dropout(frozen).train(false), esp::nn::Dropout(deep).train(false);
   const esp::Tensor x = esp::ones({6, 3});
   const esp::Tensor once = esp::predict(net, x), twice = esp::predict(net, x);
   BOOST_TEST(difference(once, twice) == 0);  // no dropout
   BOOST_TEST(net.training());
   BOOST_TEST(!frozen.training());
+  BOOST_TEST((inner.training() && !deep.training()));
   BOOST_TEST(other.training());
   esp::nn::Sequential(net).train(false);
   esp::fit(net, esp::nn::MeanSquared(), {x, esp::ones({6, 4})}, {.progress = false});

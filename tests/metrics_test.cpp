@@ -243,6 +243,22 @@ BOOST_AUTO_TEST_CASE(a_metric_is_an_output_of_a_step) {
   BOOST_TEST(difference(executor.output("after"), x) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(outputs_tell_the_types_that_metrics_have) {
+  const esp::Variable x = esp::placeholder("x", {4});  // float32, as is the mean
+  const esp::Metric root({esp::mean(x)}, [](std::span<const double> means) { return std::sqrt(means[0]); });
+  const esp::Executor executor = esp::sum(x).get_executor(
+      {.mode = esp::Mode::inference, .outputs = {{"root", root}, {"largest", esp::max(x)}}});
+  (void)executor.run({{"x", esp::full({4}, 9)}});
+  BOOST_TEST(executor.output("root").item() == 3);
+  const std::vector<esp::ValueInfo> outputs = executor.outputs();
+  BOOST_TEST_REQUIRE(outputs.size() == 3u);
+  for (size_t k : {1, 2}) {
+    const esp::Tensor value = executor.output(outputs[k].name);
+    BOOST_TEST((outputs[k].dtype == value.dtype()), outputs[k].name);
+    BOOST_TEST((outputs[k].shape == value.shape()), outputs[k].name);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(checkpoints_within_an_epoch_keep_the_sums) {
   const Scores s;
   const TemporaryFolder folder;
@@ -329,6 +345,19 @@ BOOST_AUTO_TEST_CASE(auc_is_exact) {
   BOOST_CHECK_EXCEPTION(esp::auc(scores, esp::ones({5})), esp::DataError, says({"negatives", here()}));
   BOOST_CHECK_EXCEPTION(esp::auc(scores, esp::tensor({0, 1, 2, 0, 1})), esp::DataError, says({"2", here()}));
   BOOST_CHECK_EXCEPTION(esp::auc(scores, esp::ones({4})), esp::ShapeError, says({"[4]", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_that_auc_refuses_leaves_nothing_behind) {
+  esp::Auc auc;
+  auc.add(esp::tensor({1.0, 2.0, 3.0}), esp::tensor({0, 1, 0}));
+  BOOST_TEST(auc.value() == 0.5);
+  BOOST_CHECK_EXCEPTION(auc.add(esp::tensor({9.0, double{NAN}}), esp::tensor({1, 1})), esp::DataError,
+                        says({"score 1 is NaN", here()}));
+  BOOST_CHECK_EXCEPTION(auc.add(esp::tensor({9.0, 9.0}), esp::tensor({1, 2})), esp::DataError,
+                        says({"label 1", here()}));
+  BOOST_TEST(auc.value() == 0.5);
+  auc.add(esp::tensor({4.0}), esp::tensor({1}));
+  BOOST_TEST(auc.value() == 0.75);
 }
 
 BOOST_AUTO_TEST_CASE(classes_that_are_only_predicted_or_only_labels_count) {

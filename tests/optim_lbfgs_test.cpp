@@ -156,6 +156,7 @@ BOOST_AUTO_TEST_CASE(a_step_fulfils_the_conditions) {
     search([](double x) { return -x / (x * x + 2); },
            [](double x) { return (x * x - 2) / ((x * x + 2) * (x * x + 2)); }, t);
     search([](double x) { return std::cos(x) - 0.1 * x; }, [](double x) { return -std::sin(x) - 0.1; }, t);
+    search([](double x) { return std::exp(x) - 3 * x; }, [](double x) { return std::exp(x) - 3; }, t);
   }
 }
 

@@ -210,6 +210,30 @@ BOOST_AUTO_TEST_CASE(trust_ratios_of_vectors) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(adafactor_moves_what_starts_as_zeros) {
+  // By lr times the least size of a parameter, against the sign of the gradient.
+  const Variable p = esp::parameter(esp::zeros({2}, esp::float64));
+  esp::sum(p * esp::tensor({3.0, -0.5}, esp::float64))
+      .update(optim::Adafactor({.lr = 0.5, .epsilon2 = 0.25}));
+  BOOST_TEST(difference(p.value(), esp::tensor({-0.125, 0.125}, esp::float64)) < 1e-15);
+}
+
+BOOST_AUTO_TEST_CASE(rmsprop_takes_gradients_that_stay_the_same) {
+  // Their variance falls to 0, and rounding could bring it below.
+  for (const esp::DType dtype : {esp::float64, esp::float32})
+    for (const bool frozen : {false, true}) {
+      const Variable p = esp::parameter(esp::zeros({64}, dtype));
+      const Variable loss = esp::sum(p * numbers({64}, 0.1, 2).to(dtype));
+      const optim::RmsProp rule({.lr = 1e-3, .alpha = 0.5, .centered = true});
+      if (frozen)
+        (void)loss.get_executor({.optimizer = rule}).execute({.epochs = 100, .progress = false});
+      else
+        for (int step = 0; step < 100; ++step) loss.update(rule);
+      for (const double value : Array(p.value()).values)
+        BOOST_TEST((std::isfinite(value) && value < 0), value << " in " << esp::name(dtype) << ' ' << frozen);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(probabilities_stay_probabilities) {
   const Variable p = esp::parameter(esp::tensor({0.5, 0.0, 0.25, 0.25}, esp::float64), "odds");
   const optim::Eg eg(0.5);

@@ -32,6 +32,8 @@ double cosine(int t, int steps, int warm_up, double last) {
   return last + (1 - last) * (1 + std::cos(std::numbers::pi * (t - warm_up) / (steps - warm_up))) / 2;
 }
 
+const std::vector<double> table{1, 0.75, 0.5, 0.25, 0.5, 0.75, 0.5, 0.25};  // of the last steps
+
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
       {"constant", {}, [](int) { return 1.0; }},
@@ -52,6 +54,9 @@ const std::vector<Case>& cases() {
       {"float32", [](const esp::Variable& step) { return esp::cast(step, esp::float32) * 0.5; },
        [](int t) { return t * 0.5; }},
       {"numbers", [](int64_t step) { return step % 2 ? 0.5 : 2.0; }, [](int t) { return t % 2 ? 0.5 : 2.0; }},
+      {"numbers in a table, asked from its beginning on",
+       optim::sequential({optim::exponential(0.5), [](int64_t step) { return table.at(step); }}, {4}),
+       [](int t) { return t < 4 ? std::pow(0.5, t) : table.at(t - 4); }},
   };
   return all;
 }

@@ -140,8 +140,9 @@ BOOST_AUTO_TEST_CASE(edited_packings_are_refused) {
     BOOST_CHECK_EXCEPTION((void)edited.lengths(), esp::ShapeError,
                           says({"lengths", "packed_sequence_test.cpp"}));
   };
-  for (const Numbers& sizes : {Numbers{2, 3}, Numbers{1, 4}, Numbers{2, 2}, Numbers{2, 2, 0, 1},
-                               Numbers{2, 2, -1, 2}, Numbers{2, 2, 1, 0}, Numbers{5}, Numbers{}})
+  for (const Numbers& sizes :
+       {Numbers{2, 3}, Numbers{1, 4}, Numbers{2, 2}, Numbers{2, 2, 0, 1}, Numbers{2, 2, -1, 2},
+        Numbers{2, 2, 1, 0}, Numbers{2, 1, 2}, Numbers{5}, Numbers{}})
     refused([&](auto& p) { p.batch_sizes = sizes; });
   refused([](auto& p) { p.sorted_indices = {0, 7}; });
   refused([](auto& p) { p.sorted_indices = {0, 0}; });

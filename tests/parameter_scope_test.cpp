@@ -90,6 +90,12 @@ BOOST_AUTO_TEST_CASE(convolutions_are_those_of_layers) {
     BOOST_TEST(difference(y.value(), nn::convolution(part.clone(), x, 4, options).value()) == 0);
     BOOST_CHECK_EXCEPTION(nn::convolution(part, x, 4, {.kernel = 3, .bias = false}), esp::Error,
                           says({"padding (1, 1)", "padding (0, 0)", "parameter_scope_test.cpp"}));
+    for (const nn::ConvOptions& other : {nn::ConvOptions{.kernel = 1, .padding = 1, .bias = false},
+                                         {.kernel = 3, .stride = 2, .padding = 1, .bias = false},
+                                         {.kernel = 3, .padding = 1, .dilation = 2, .bias = false},
+                                         {.kernel = 3, .padding = 1, .bias = true}})
+      BOOST_CHECK_EXCEPTION(nn::convolution(part, x, 4, other), esp::Error,
+                            says({"convolution", "padding (1, 1)", "parameter_scope_test.cpp"}));
   }
   BOOST_TEST(scope.parameters().size() == 3u);
   BOOST_CHECK_EXCEPTION(nn::convolution(scope["a"], numbers({2, 3}), 4, {.kernel = 3}), esp::ShapeError,

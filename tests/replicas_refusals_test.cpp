@@ -60,6 +60,7 @@ BOOST_AUTO_TEST_CASE(what_needs_the_whole_batch_is_refused_with_its_line) {
   BOOST_TEST(says(refused_in_parts(esp::mean(y) - esp::sum(y)), "Use a mean"));
   BOOST_TEST(says(refused(esp::mean(esp::matmul(y, esp::transpose(in)))), "'matmul'"));
   BOOST_TEST(says(refused(esp::mean(esp::softmax(y, 0) * w)), "'softmax'"));
+  BOOST_TEST(says(refused(esp::mean(esp::roll(y, 1, -2) * in)), "'roll'"));
   for (const Variable& whole :
        {esp::reshape(y, {4, 3}), esp::slice(y, 0, 0, 4), y + esp::ones({4, 1}, esp::float64)}) {
     const std::string fixed = refused(esp::mean(whole));  // the size of the whole batch

@@ -181,14 +181,15 @@ BOOST_AUTO_TEST_CASE(what_lookups_are_to_the_batch) {
       case 2: loss = esp::mean(esp::square(own - esp::gather(read, Variable(indices({7}))))); break;
       case 3: loss = esp::sum(esp::square(own * x)); break;
       case 4: loss = esp::mean(esp::square(centred)) + esp::mean(esp::square(fixed)); break;
-      default: loss = esp::mean(esp::square(centred * own)); break;
+      case 5: loss = esp::mean(esp::square(centred * own)); break;
+      default: loss = esp::mean(esp::square(centred)) + esp::sum(fixed * esp::mean(x, {0}, true)); break;
     }
     const auto executor = loss.get_executor(
         {.optimizer = optim::Sgd(0.1), .devices = std::vector(static_cast<size_t>(replicas), esp::cpu())});
     for (int step = 0; step < 2; ++step) (void)executor.execute({.progress = false});
     return table.value().clone();
   };
-  for (int kind = 0; kind < 6; ++kind)
+  for (int kind = 0; kind < 7; ++kind)
     for (const int replicas : {1, 2, 4})
       BOOST_TEST(difference(table_after(kind, replicas, false), table_after(kind, 1, true)) < 1e-12,
                  "kind " << kind << " on " << replicas);

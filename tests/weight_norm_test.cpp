@@ -127,6 +127,16 @@ BOOST_AUTO_TEST_CASE(weight_norm_as_a_function) {
         {v, g}, {.order = 2});
     BOOST_TEST(result.passed, result.message);
   }
+  // Of one axis each element is a direction of its own, with its absolute value as length.
+  const esp::Tensor b = esp::tensor({-3.0, 0.5, -2.0}, esp::float64);
+  BOOST_TEST(difference(esp::nn::weight_norm(b, esp::tensor(4.0, esp::float64)).value(),
+                        esp::tensor({-4.0, 4.0, -4.0})) == 0);
+  const Dense dense(2, 3, in_double);
+  esp::set_value(dense.parameter("bias"), b);
+  const WeightNorm biased(dense, {.parameter = "bias"});
+  BOOST_TEST(difference(biased.parameter("bias_g").value(), esp::tensor({3.0, 0.5, 2.0})) == 0);
+  const esp::Tensor at_zero = biased(esp::zeros({1, 2}, esp::float64)).value();
+  BOOST_TEST(difference(at_zero, esp::unsqueeze(b, 0).value()) < 1e-15);
   BOOST_CHECK_EXCEPTION(esp::nn::weight_norm(v, esp::ones({3}, esp::float64)), esp::ShapeError,
                         says({"weight_norm", "[3]", "[2, 1]", "[2, 3]", "weight_norm_test.cpp"}));
   BOOST_CHECK_EXCEPTION(esp::nn::weight_norm(v, esp::ones({2, 1})), esp::TypeError,
