@@ -1,6 +1,8 @@
 // Elements chosen by a condition: how many there are depends on values.
 #include "espalier/ops/indexing/masks.h"
 
+#include <algorithm>
+#include <array>
 #include <memory>
 
 #include "espalier/core/autograd.h"
@@ -24,13 +26,23 @@ constexpr std::string_view instead =
 
 Tensor plain_on_cpu(const Tensor& x) { return x.to(cpu()).contiguous_copy(); }
 
-/// Calls f(i) for each element that is not zero, by its row-major number.
+/// Calls f(i) for each element that is not zero, by its row-major number. These are listed first, without
+/// branches, which random elements mispredict.
 template <class F>
 void each_nonzero(const Tensor& x, F&& f) {
   const auto look = [&]<class T>(TypeTag<T>) {
+    constexpr int64_t block = 256;
+    std::array<int64_t, block> listed;
     const T* from = static_cast<const T*>(x.address());
-    for (int64_t i = 0, n = x.elements(); i < n; ++i)
-      if (from[i] != T(0)) f(i);
+    const int64_t n = x.elements();
+    for (int64_t begin = 0; begin < n; begin += block) {
+      size_t count = 0;
+      for (int64_t i = begin; i < std::min(n, begin + block); ++i) {
+        listed[count] = i;
+        count += from[i] != T(0);
+      }
+      for (size_t k = 0; k < count; ++k) f(listed[k]);
+    }
   };
   if (is_small_integer(x.dtype()))
     visit_size(x.dtype(), look);

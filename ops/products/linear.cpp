@@ -20,9 +20,8 @@ Variable linear(const Operand& x, const Operand& weight, const Variable& bias) {
           fmt::format("linear: rows of shape {} do not go with a weight of shape {}: [..., in] "
                       "takes [out, in] or [in]",
                       rows.shape().str(), w.shape().str()));
-    const Variable matrix = w.rank() == 2 ? w : unsqueeze(w, 0);
-    Variable y = rows.rank() > 1 ? matmul(rows, transpose(matrix))
-                                 : squeeze(matmul(unsqueeze(rows, 0), transpose(matrix)), 0);
+    const Variable matrix = w.rank() == 2 ? transpose(w) : unsqueeze(w, 1);
+    Variable y = rows.rank() > 1 ? matmul(rows, matrix) : squeeze(matmul(unsqueeze(rows, 0), matrix), 0);
     if (w.rank() == 1) y = squeeze(y, -1);
     if (!bias.defined()) return y;
     check_same_dtype({rows.dtype(), rows.shape()}, {bias.dtype(), bias.shape()}, "linear");

@@ -31,17 +31,23 @@ template <class F, int64_t width, int64_t last, class T>
   if constexpr (width > last) fold_halves<F, width / 2, last>(values);
 }
 
-/// The sum of Map()(row[i]) for up to `sum_block` elements. 32 partial sums fix the order of additions for
-/// vectors of any width.
-template <class Map, class T>
-[[gnu::always_inline]] inline T sum_in_lanes(const T* row, int64_t count) {
+/// Adds up Map()(row[i]) for up to `sum_block` elements to `last` sums, written at distances of `step`. 32
+/// partial sums fix the order of additions for vectors of any width.
+template <class Map, int64_t last, class T>
+[[gnu::always_inline]] inline void sums_in_lanes(const T* row, int64_t count, T* to, int64_t step) {
   T sums[lanes] = {};
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes)
     for (int64_t k = 0; k < lanes; ++k) sums[k] = scalar::Add()(sums[k], Map()(row[i + k]));
   for (int64_t k = 0; i + k < count; ++k) sums[k] = scalar::Add()(sums[k], Map()(row[i + k]));
-  fold_halves<scalar::Add, lanes / 2, 1>(sums);
-  return sums[0];
+  fold_halves<scalar::Add, lanes / 2, last>(sums);
+  for (int64_t k = 0; k < last; ++k) to[k * step] = sums[k];
+}
+template <class Map, class T>
+[[gnu::always_inline]] inline T sum_in_lanes(const T* row, int64_t count) {
+  T sum;
+  sums_in_lanes<Map, 1>(row, count, &sum, 1);
+  return sum;
 }
 
 /// The sum of Map()(x) for the elements x of a row. Blocks, and doubles where elements are added
@@ -115,6 +121,16 @@ struct AddMapped {
   }
 };
 
+// Rows that are folded to few elements each, which vectors fold further, a row in each lane.
+inline constexpr int64_t many = 64, last = 4;
+/// Folds the columns into the first line, in the order of `fold_halves`.
+template <class F, class T>
+[[gnu::always_inline]] inline void fold_many(T (&columns)[last][many]) {
+  for (int64_t r = 0; r < many; ++r) columns[0][r] = F()(columns[0][r], columns[2][r]);
+  for (int64_t r = 0; r < many; ++r) columns[1][r] = F()(columns[1][r], columns[3][r]);
+  for (int64_t r = 0; r < many; ++r) columns[0][r] = F()(columns[0][r], columns[1][r]);
+}
+
 /// The same as folding each of `rows` rows of n elements, which lie one behind the other in `from` at
 /// distances of `step`, into to[row · to_step]: without a call for each. `fresh` ones of maxima are
 /// not folded into what stands there.
@@ -122,16 +138,13 @@ template <class F, class Map, bool fresh = false, class T>
 void fold_short_rows(T* to, int64_t to_step, const T* from, int64_t step, int64_t rows, int64_t n) {
   if constexpr (is_extreme<F>) {
     // Which of the last few elements is the largest cannot be predicted: vectors compare those of many rows.
-    constexpr int64_t many = 64, last = 4;
     vectorized([=]() __attribute__((always_inline)) {
       T bests[last][many] = {};
       for (int64_t begin = 0; begin < rows; begin += many) {
         const int64_t count = std::min(many, rows - begin);
         for (int64_t r = 0; r < count; ++r)
           extremes_in_lanes<F, last>(from + (begin + r) * step, n, bests[0] + r, many);
-        for (int64_t r = 0; r < many; ++r) bests[0][r] = F()(bests[0][r], bests[1][r]);
-        for (int64_t r = 0; r < many; ++r) bests[2][r] = F()(bests[2][r], bests[3][r]);
-        for (int64_t r = 0; r < many; ++r) bests[0][r] = F()(bests[0][r], bests[2][r]);
+        fold_many<F>(bests);
         for (int64_t r = 0; r < count; ++r) {
           T& result = to[(begin + r) * to_step];
           result = fresh ? bests[0][r] : F()(result, bests[0][r]);

@@ -24,15 +24,14 @@ struct SoftmaxOp : RowOp {
     return visit(in[0]->dtype, []<class T>(TypeTag<T>) -> UnaryRow {
       if constexpr (Reals::accepts<T>)
         return [](int64_t n, void* out, const void* a, int64_t) {
-          Rows::row(static_cast<T*>(out), static_cast<const T*>(a), n);
+          run<Rows>(static_cast<T*>(out), static_cast<const T*>(a), 1, n);
         };
       else
         return nullptr;
     });
   }
-  /// Calls `f(out row, in row, n)` for each row.
-  template <class F>
-  static void rows(const KernelCall& call, F&& f) {
+  template <class Rows>
+  static void run_rows(const KernelCall& call) {
     const Tensor in = call.inputs[0]->contiguous_copy();
     const int64_t n = in.shape()[-1];
     if (in.elements() == 0) return;
@@ -40,25 +39,55 @@ struct SoftmaxOp : RowOp {
       if constexpr (Reals::accepts<T>) {
         const T* from = static_cast<const T*>(in.address());
         T* to = detail::output<T>(call);
-        parallel_for(in.elements() / n, std::max<int64_t>(1, detail::grain / (4 * n)),
-                     [&](int64_t begin, int64_t end) {
-                       for (int64_t r = begin; r < end; ++r) f(to + r * n, from + r * n, n);
-                     });
+        parallel_for(
+            in.elements() / n, std::max<int64_t>(1, detail::grain / (4 * n)),
+            [=](int64_t begin, int64_t end) { run<Rows>(to + begin * n, from + begin * n, end - begin, n); });
+      }
+    });
+  }
+
+ private:
+  /// Rows::finish makes the results of exp(x - max), which is in `out`, and of what Rows::of_sum makes of its
+  /// sum.
+  template <class Rows, class T>
+  static void run(T* out, const T* in, int64_t rows, int64_t n) {
+    constexpr int64_t fewest = 8, longest = 512;  // `many` longer ones leave the cache
+    if (rows >= fewest && n >= detail::lanes && n <= longest) return run_many<Rows>(out, in, rows, n);
+    for (int64_t r = 0; r < rows; ++r) run_row<Rows>(out + r * n, in + r * n, n);
+  }
+  template <class Rows, class T>
+  static void run_row(T* out, const T* in, int64_t n) {
+    const T best = detail::extreme_row<scalar::Maximum>(in, n);
+    vectorized([=]() __attribute__((always_inline)) { write_exp(out, in, n, best); });
+    const T sum = detail::sum_row(out, n, 1);
+    vectorized([=]() __attribute__((always_inline)) { Rows::finish(out, in, n, best, Rows::of_sum(sum)); });
+  }
+  /// Each step for many rows, which do not wait for each other.
+  template <class Rows, class T>
+  static void run_many(T* out, const T* in, int64_t rows, int64_t n) {
+    constexpr int64_t many = detail::many;
+    vectorized([=]() __attribute__((always_inline)) {
+      T best[detail::last][many] = {}, sums[detail::last][many] = {};
+      for (int64_t begin = 0; begin < rows; begin += many) {
+        const int64_t count = std::min(many, rows - begin);
+        const T* x = in + begin * n;
+        T* y = out + begin * n;
+        for (int64_t r = 0; r < count; ++r)
+          detail::extremes_in_lanes<scalar::Maximum, detail::last>(x + r * n, n, best[0] + r, many);
+        detail::fold_many<scalar::Maximum>(best);
+        for (int64_t r = 0; r < count; ++r) write_exp(y + r * n, x + r * n, n, best[0][r]);
+        for (int64_t r = 0; r < count; ++r)
+          detail::sums_in_lanes<detail::Itself, detail::last>(y + r * n, n, sums[0] + r, many);
+        detail::fold_many<scalar::Add>(sums);
+        for (int64_t r = 0; r < many; ++r) sums[0][r] = Rows::of_sum(sums[0][r]);
+        for (int64_t r = 0; r < count; ++r) Rows::finish(y + r * n, x + r * n, n, best[0][r], sums[0][r]);
       }
     });
   }
   template <class T>
-  static T largest(const T* row, int64_t n) {
-    return detail::extreme_row<scalar::Maximum>(row, n);
-  }
-  /// Writes exp(x - shift) to `out` and returns the sum.
-  template <class T>
-  static T exp_row(T* out, const T* in, int64_t n, T shift) {
-    vectorized([=]() __attribute__((always_inline)) {
+  [[gnu::always_inline]] static void write_exp(T* out, const T* in, int64_t n, T shift) {
 #pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) out[i] = scalar::Exp()(in[i] - shift);
-    });
-    return detail::sum_row(out, n, 1);
+    for (int64_t i = 0; i < n; ++i) out[i] = scalar::Exp()(in[i] - shift);
   }
 };
 
@@ -67,16 +96,15 @@ struct Softmax : SoftmaxOp {
   Softmax() : SoftmaxOp(InputSet::all()) {}
   std::string_view name() const override { return "softmax"; }
   template <class T>
-  static void row(T* out, const T* in, int64_t n) {
-    const T scale = 1 / exp_row(out, in, n, largest(in, n));
-    vectorized([=]() __attribute__((always_inline)) {
-      for (int64_t i = 0; i < n; ++i) out[i] *= scale;
-    });
+  [[gnu::always_inline]] static T of_sum(T sum) {
+    return 1 / sum;
+  }
+  template <class T>
+  [[gnu::always_inline]] static void finish(T* out, const T*, int64_t n, T, T scale) {
+    for (int64_t i = 0; i < n; ++i) out[i] *= scale;
   }
   ElementLoops loops(const InputSpecs& in) const override { return {.whole_row = whole_row<Softmax>(in)}; }
-  void run_cpu(const KernelCall& call) const override {
-    rows(call, []<class T>(T* out, const T* in, int64_t n) { row(out, in, n); });
-  }
+  void run_cpu(const KernelCall& call) const override { run_rows<Softmax>(call); }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable &g = rule.output_gradient(), y = rule.output();
     const Variable gy = g * y;
@@ -89,19 +117,17 @@ struct LogSoftmax : SoftmaxOp {
   LogSoftmax() : SoftmaxOp(InputSet::none()) {}
   std::string_view name() const override { return "log_softmax"; }
   template <class T>
-  static void row(T* out, const T* in, int64_t n) {
-    const T best = largest(in, n);
-    const T log_sum = std::log(exp_row(out, in, n, best));
-    vectorized([=]() __attribute__((always_inline)) {
+  [[gnu::always_inline]] static T of_sum(T sum) {
+    return scalar::Log()(sum);
+  }
+  template <class T>
+  [[gnu::always_inline]] static void finish(T* out, const T* in, int64_t n, T best, T log_sum) {
 #pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i)
-        out[i] = in[i] - best - log_sum;  // best + log_sum would lose bits of log_sum
-    });
+    for (int64_t i = 0; i < n; ++i)
+      out[i] = in[i] - best - log_sum;  // best + log_sum would lose bits of log_sum
   }
   ElementLoops loops(const InputSpecs& in) const override { return {.whole_row = whole_row<LogSoftmax>(in)}; }
-  void run_cpu(const KernelCall& call) const override {
-    rows(call, []<class T>(T* out, const T* in, int64_t n) { row(out, in, n); });
-  }
+  void run_cpu(const KernelCall& call) const override { run_rows<LogSoftmax>(call); }
   Gradients gradient(const GradientRule& rule) const override {
     const Variable& g = rule.output_gradient();
     return {g - exp(rule.output()) * sum(g, -1, true)};

@@ -203,9 +203,13 @@ class Bincount : public Op {
     return {{DType::int64, Shape{length_}}};
   }
   void run_cpu(const KernelCall& call) const override {
-    int64_t* counts = detail::output<int64_t>(call);
-    with_indices(*call.inputs[0], length_, name(), false,
-                 [&](auto at, int64_t count) { NumberCounts(counts, length_, count).add(at, count); });
+    constexpr int64_t block = 8192;  // stays in the cache between check and count
+    const Tensor flat = call.inputs[0]->contiguous_copy().reshape({-1});
+    const int64_t n = flat.elements();
+    NumberCounts counter(detail::output<int64_t>(call), length_, n);
+    for (int64_t begin = 0; begin < n; begin += block)
+      with_indices(flat.slice(0, begin, std::min(n, begin + block)), length_, name(), false,
+                   [&](auto at, int64_t count) { counter.add(at, count); });
   }
   Gradients gradient(const GradientRule&) const override { return {Variable()}; }
 
