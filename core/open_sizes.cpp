@@ -15,11 +15,7 @@
 
 namespace espalier {
 
-namespace {
-
-/// A size, something near it (the end of a slice), a multiple, or what is left of one that is halved up to
-/// five times.
-bool is_made_of_size(int64_t number) {
+bool is_made_of_nominal_size(int64_t number) {
   constexpr int64_t near = 8;
   if (number == std::numeric_limits<int64_t>::min()) return false;  // it has no opposite
   const int64_t magnitude = number < 0 ? -number : number;
@@ -28,6 +24,10 @@ bool is_made_of_size(int64_t number) {
   return magnitude >= nominal_size - near &&
          (magnitude % nominal_size == 0 || magnitude <= nominal_size + near);
 }
+
+namespace {
+
+bool is_made_of_size(int64_t number) { return is_made_of_nominal_size(number); }
 
 /// Whether a number is a small multiple of the size, of its square, or of a simple part of it.
 bool is_multiple_of_size(double number, double precision) {

@@ -13,4 +13,8 @@ namespace espalier {
 /// message names `what`, the first such node and its line.
 void check_open_sizes(std::span<Node* const> tree, std::string_view what);
 
+/// Whether a size is that of an open axis, one near it (the end of a slice), a multiple, or what is left of
+/// it when it is halved up to five times.
+bool is_made_of_nominal_size(int64_t size);
+
 }  // namespace espalier

@@ -28,7 +28,9 @@ struct BatchNormOptions {
 /// turn. Ioffe and Szegedy, Batch normalization, 2015.
 ///
 /// Throws ShapeError for an input of rank below 2 or of other features, and in training mode for a batch with
-/// one element of each feature; TypeError for another dtype; Error unless epsilon > 0 and 0 <= momentum <= 1.
+/// one element of each feature (of a feed: for full batches of such; DistributorOptions::drop_remainder
+/// leaves out a short last one, whose variance is 0); TypeError for another dtype; Error unless epsilon > 0
+/// and 0 <= momentum <= 1.
 class BatchNorm : public LayerOf<BatchNorm> {
  public:
   /// The number of features and the dtype come with the first input.

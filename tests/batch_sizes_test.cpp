@@ -167,9 +167,65 @@ BOOST_AUTO_TEST_CASE(images_of_open_sizes_go_down_and_up) {
   BOOST_TEST(run(between, esp::ones({6, 4}), "pairs").shape() == esp::Shape({3, 4}));
 }
 
-BOOST_AUTO_TEST_CASE(half_of_an_open_size_is_a_number_made_of_it) {
-  const Variable x = esp::placeholder("x", {-1, 4});
-  const Variable halves = esp::chunk(x, 2)[0] + esp::chunk(x, 2)[1];
+BOOST_AUTO_TEST_CASE(resizing_of_open_sizes) {
+  esp::seed(7);
+  using esp::Interpolation;
+  const Variable x = esp::placeholder("x", {-1, 2, -1, -1});
+  const Variable kernel = esp::parameter(esp::randn({2, 2, 3, 3}));
+  const auto checked = [&](auto&& f) {
+    for (const auto& [height, width] : {std::pair{6, 10}, {4, 4}, {12, 2}}) {
+      const Tensor image = esp::rand({1, 2, height, width});
+      check_close(run(f(x), image), f(Variable(image)).value(), 1e-5);
+    }
+  };
+  for (const auto mode :
+       {Interpolation::nearest, Interpolation::nearest_exact, Interpolation::linear, Interpolation::cubic})
+    for (const bool aligned : {false, true}) {
+      if (aligned && mode != Interpolation::linear && mode != Interpolation::cubic) continue;
+      for (const double scale : {2.0, 1.0, 3.0, 0.5}) {
+        BOOST_TEST_CONTEXT("mode " << static_cast<int>(mode) << " scale " << scale << " aligned " << aligned)
+        checked([&](const Variable& v) {
+          return esp::interpolate(v, {.scale = {scale}, .mode = mode, .align_corners = aligned});
+        });
+      }
+      for (const int64_t size : {1, 5, 16})
+        checked([&](const Variable& v) {
+          return esp::interpolate(v, {.size = {size, 7}, .mode = mode, .align_corners = aligned});
+        });
+    }
+  // Behind a stride, and with a gradient.
+  checked([&](const Variable& v) {
+    const Variable half = esp::conv(v, kernel, {.stride = 2, .padding = 1});
+    return v + esp::interpolate(half, {.scale = {2}, .mode = Interpolation::linear});
+  });
+  const Variable up = esp::interpolate(x, {.scale = {2}, .mode = Interpolation::cubic});
+  const Tensor image = esp::rand({1, 2, 4, 6});
+  const Variable fixed(image);
+  check_close(run(esp::sum(esp::square(up)).gradient(x), image),
+              esp::sum(esp::square(esp::interpolate(fixed, {.scale = {2}, .mode = Interpolation::cubic})))
+                  .gradient(fixed)
+                  .value());
+  BOOST_CHECK_EXCEPTION((void)esp::interpolate(x, {.scale = {1.5}}), esp::UnsupportedError, located_here);
+}
+
+BOOST_AUTO_TEST_CASE(parts_of_each_batch) {
+  esp::data::Distributor feed({esp::arange(5).reshape({5, 1})}, {.batch_size = 2});
+  const auto [x] = feed.get_output_graphs<1>();
+  const Variable middle = esp::sum(esp::chunk(esp::concat({x, x * 10, x * 100}), 3)[1]);
+  for (const double expected : {10.0, 50.0, 40.0}) BOOST_TEST(middle.forward().item() == expected);
+  for (const int replicas : {1, 2}) {
+    feed.reset();
+    auto executor = esp::mean(esp::chunk(esp::concat({x, x * 10, x * 100}), 3)[1])
+                        .get_executor({.mode = esp::Mode::inference,
+                                       .devices = std::vector<esp::Device>(static_cast<size_t>(replicas))});
+    BOOST_TEST(executor.step().loss == 5.0, replicas);
+    BOOST_TEST(executor.step().loss == 25.0, replicas);
+  }
+  const Variable open = esp::placeholder("x", {-1, 4});
+  BOOST_TEST(
+      same(run(esp::chunk(open, 2)[1], esp::arange(16).reshape({4, 4})), {8, 9, 10, 11, 12, 13, 14, 15}));
+  BOOST_CHECK_THROW(run(esp::chunk(open, 2)[1], esp::ones({3, 4})), esp::ShapeError);
+  const Variable halves = esp::split(open, esp::nominal_size / 2)[0];
   BOOST_CHECK_EXCEPTION((void)halves.get_executor({.mode = esp::Mode::inference}), esp::UnsupportedError,
                         located_here);
 }

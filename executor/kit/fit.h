@@ -1,5 +1,6 @@
 // fit, predict, evaluate: a training in one call, and what to do with its result.
 #pragma once
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -27,6 +28,8 @@ class TrainingData {
   TrainingData(std::initializer_list<Tensor> columns) : columns_(columns) {}
   TrainingData(std::vector<Tensor> columns) : columns_(std::move(columns)) {}
   TrainingData(std::shared_ptr<const data::Dataset> dataset) : dataset_(std::move(dataset)) {}
+  template <std::derived_from<data::Dataset> D>
+  TrainingData(std::shared_ptr<D> dataset) : dataset_(std::move(dataset)) {}
   /// Its own options hold: batch size, order, seed.
   TrainingData(data::Distributor feed) : feed_(std::move(feed)) {}
 

@@ -59,7 +59,9 @@ Variable repeat_interleave(const Operand& x, const Operand& counts, int64_t axis
 std::vector<Variable> split(const Operand& x, int64_t size, int64_t axis = 0);
 /// Parts of these sizes, which add up to that of the axis (ShapeError). Views.
 std::vector<Variable> split(const Operand& x, const std::vector<int64_t>& sizes, int64_t axis = 0);
-/// `parts` parts, or fewer: all of one size, rounded up, but the last. Views. Error unless parts > 0.
+/// `parts` parts, or fewer: all of one size, rounded up, but the last. Views. Error unless parts > 0. The
+/// first axis below a feed, and open ones, that can be divided into so many parts are so for each batch (else
+/// ShapeError).
 std::vector<Variable> chunk(const Operand& x, int64_t parts, int64_t axis = 0);
 /// The slices of an axis, without it. Views.
 std::vector<Variable> unbind(const Operand& x, int64_t axis = 0);

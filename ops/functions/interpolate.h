@@ -23,9 +23,9 @@ struct InterpolateOptions {
 };
 /// `x` [n, channels, sizes…] with other sizes, one axis after the other: PyTorch's interpolate, for any
 /// number of axes. Elements beyond the border are those at the border. For reals; 16-bit ones are computed in
-/// float32. The sizes of an image are those that the tree is written with. ShapeError for another rank, and
-/// for a result or an image without elements along an axis; Error unless either sizes or scales are given and
-/// above 0.
+/// float32. Open sizes (-1), also halved ones, get a size, or are scaled by whole numbers or their
+/// reciprocals (else UnsupportedError). ShapeError for another rank, and for a result or an image without
+/// elements along an axis; Error unless either sizes or scales are given and above 0.
 Variable interpolate(const Operand& x, const InterpolateOptions& options);
 
 }  // namespace espalier

@@ -10,9 +10,9 @@
 #include "espalier/core/countable.h"
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
-#include "espalier/ops/views/axis_views.h"
 #include "espalier/ops/widened.h"
 
 namespace espalier {
@@ -26,11 +26,11 @@ struct Resizing {
   bool by_size;  ///< the ratio is in / out
 };
 
-/// The elements that each output reads, and how much they count: a tensor [out] for each tap. Their memory
-/// is that of tensors, since a size may be as large as the user says.
+/// The elements that each output reads, and how much they count: [out] for each tap. Their memory is that of
+/// tensors, since a size may be as large as the user says.
 struct WeightedTaps {
-  std::vector<Tensor> indices;
-  std::vector<Tensor> weights;  ///< none: all count 1
+  std::vector<Variable> indices;
+  std::vector<Variable> weights;  ///< none: all count 1
 };
 
 WeightedTaps nearest_taps(const Resizing& r, bool exact) {
@@ -43,7 +43,18 @@ WeightedTaps nearest_taps(const Resizing& r, bool exact) {
     const int64_t at = whole ? i * r.in / r.out : static_cast<int64_t>(std::floor(place));
     to[i] = std::clamp<int64_t>(at, 0, r.in - 1);
   }
-  return {{indices}, {}};
+  return {{Variable(indices)}, {}};
+}
+
+// The weights of a cubic convolution with a = -0.75, by distance: below 1, and from 1 to 2.
+constexpr double a = -0.75;
+template <class T>
+T near(const T& d) {
+  return ((a + 2) * d - (a + 3)) * d * d + 1.0;
+}
+template <class T>
+T far(const T& d) {
+  return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
 }
 
 WeightedTaps weighted_taps(const Resizing& r, bool cubic, bool align_corners) {
@@ -52,8 +63,11 @@ WeightedTaps weighted_taps(const Resizing& r, bool cubic, bool align_corners) {
   std::array<int64_t*, 4> indices{};
   std::array<double*, 4> weights{};
   for (size_t k = 0; k < count; ++k) {
-    indices[k] = result.indices.emplace_back(Shape{r.out}, int64).data<int64_t>();
-    weights[k] = result.weights.emplace_back(Shape{r.out}, float64).data<double>();
+    Tensor of_tap({r.out}, int64), weight_of_tap({r.out}, float64);
+    indices[k] = of_tap.data<int64_t>();
+    weights[k] = weight_of_tap.data<double>();
+    result.indices.emplace_back(of_tap);
+    result.weights.emplace_back(weight_of_tap);
   }
   for (int64_t i = 0; i < r.out; ++i) {
     const auto at = static_cast<double>(i);
@@ -63,9 +77,6 @@ WeightedTaps weighted_taps(const Resizing& r, bool cubic, bool align_corners) {
     if (!cubic) place = std::clamp(place, 0.0, static_cast<double>(r.in - 1));
     const double low = std::floor(place), t = place - low;
     const auto first = static_cast<int64_t>(low) - (cubic ? 1 : 0);
-    constexpr double a = -0.75;
-    const auto near = [](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
-    const auto far = [](double d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
     const double cubics[] = {far(1 + t), near(t), near(1 - t), far(2 - t)}, lines[] = {1 - t, t};
     for (size_t k = 0; k < count; ++k) {
       indices[k][i] = std::clamp<int64_t>(first + static_cast<int64_t>(k), 0, r.in - 1);
@@ -75,14 +86,59 @@ WeightedTaps weighted_taps(const Resizing& r, bool cubic, bool align_corners) {
   return result;
 }
 
+/// 0, 1, … in float64, as many as an open axis of n elements has after it is scaled: ⌊n · scale⌋.
+Variable scaled_positions(const Variable& x, int64_t axis, double scale) {
+  const Variable places = arange_like(x, axis, float64);
+  const double parts = std::round(1 / scale);
+  if (scale >= 1 && scale == std::floor(scale)) {
+    const auto times = static_cast<int64_t>(scale);
+    const Variable within = Variable(arange(times, float64).to(x.device()));
+    return reshape(unsqueeze(places, 1) * scale + within, {-1});
+  }
+  if (scale < 1 && parts < 0x1p53 && std::abs(scale * parts - 1) < 1e-15) {
+    const auto step = static_cast<int64_t>(parts);
+    return arange_like(slice(places, 0, step - 1, open_end, step), 0, float64);
+  }
+  throw UnsupportedError(
+      fmt::format("interpolate: axis {} has an open size, which can be scaled by whole numbers and their "
+                  "reciprocals, not by {}; or give the size of the result",
+                  axis, scale));
+}
+
+/// The taps of an axis whose size comes with each batch.
+WeightedTaps open_taps(const Variable& x, int64_t axis, const Resizing& r, const InterpolateOptions& o) {
+  const Variable in = axis_size(cast(x, float64), axis);
+  const Variable at =
+      r.by_size ? Variable(arange(r.out, float64).to(x.device())) : scaled_positions(x, axis, 1 / r.ratio);
+  const Variable out = axis_size(at, 0);
+  const auto clamped = [&](const Variable& place) { return minimum(maximum(place, 0.0), in - 1.0); };
+  const auto index = [&](const Variable& place) { return cast(clamped(place), int64); };
+  const auto scaled = [&](const Variable& place) {
+    return r.by_size ? place * in / static_cast<double>(r.out) : place * r.ratio;
+  };
+  if (o.mode == Interpolation::nearest) return {{index(floor(scaled(at)))}, {}};
+  if (o.mode == Interpolation::nearest_exact) return {{index(floor(scaled(at + 0.5)))}, {}};
+  const bool cubic = o.mode == Interpolation::cubic;
+  Variable place = o.align_corners ? at * ((in - 1.0) / maximum(out - 1.0, 1.0)) : scaled(at + 0.5) - 0.5;
+  if (!cubic) place = clamped(place);
+  const Variable low = floor(place), t = place - low;
+  if (!cubic) return {{index(low), index(low + 1.0)}, {1.0 - t, t}};
+  return {{index(low - 1.0), index(low), index(low + 1.0), index(low + 2.0)},
+          {far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)}};
+}
+
 Variable resized(const Variable& x, int64_t axis, const WeightedTaps& taps) {
   Dims along(static_cast<size_t>(static_cast<int64_t>(x.rank()) - axis), 1);
-  along[0] = taps.indices[0].elements();
+  along[0] = -1;
+  const auto weight = [&](const Variable& w) {
+    return w.node()->is_leaf() ? Variable(w.value().reshape(Shape(along)).to(x.dtype()).to(x.device()))
+                               : cast(reshape(w, Shape(along)), x.dtype());
+  };
   Variable result;
   for (size_t k = 0; k < taps.indices.size(); ++k) {
-    Variable part = gather(x, taps.indices[k].to(x.device()), axis);
-    if (!taps.weights.empty())
-      part = part * taps.weights[k].reshape(Shape(along)).to(x.dtype()).to(x.device());
+    const Variable& at = taps.indices[k];
+    Variable part = gather(x, at.node()->is_leaf() ? Variable(at.value().to(x.device())) : at, axis);
+    if (!taps.weights.empty()) part = part * weight(taps.weights[k]);
     result = result.defined() ? result + part : part;
   }
   return result;
@@ -133,11 +189,16 @@ Variable interpolate(const Operand& x, const InterpolateOptions& o) {
       resized_shape.dims()[axis + 2] = all.back().out;
     }
     check_countable(resized_shape, "interpolate");
-    Variable result = with_fixed_sizes(widened(given), 2);
+    Variable result = widened(given);
     for (size_t axis = 0; axis < axes; ++axis) {
       const Resizing& r = all[axis];
+      const auto along = static_cast<int64_t>(axis) + 2;
+      if (given.node()->lazy && is_made_of_nominal_size(r.in)) {
+        if (r.by_size || r.ratio != 1) result = resized(result, along, open_taps(result, along, r, o));
+        continue;
+      }
       if (r.in == r.out && (r.ratio == 1 || o.align_corners)) continue;
-      result = resized(result, static_cast<int64_t>(axis) + 2,
+      result = resized(result, along,
                        nearest ? nearest_taps(r, o.mode == Interpolation::nearest_exact)
                                : weighted_taps(r, o.mode == Interpolation::cubic, o.align_corners));
     }

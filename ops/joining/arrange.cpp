@@ -4,6 +4,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/ops/functions/arrange.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/views/axis_views.h"
@@ -111,12 +112,24 @@ std::vector<Variable> split(const Operand& x, const std::vector<int64_t>& sizes,
     return slices_of(x, sizes, axis);
   });
 }
+namespace {
+
+/// Whether the size of an axis may be another one in each step.
+bool follows_batch(const Variable& x, int64_t axis) {
+  const size_t along = resolve_axis(axis, x.rank(), "chunk");
+  return x.node()->lazy && (along == 0 || is_made_of_nominal_size(x.shape().dims()[along]));
+}
+
+}  // namespace
+
 std::vector<Variable> chunk(const Operand& x, int64_t parts, int64_t axis) {
   const CallScope scope(x.where());
   return located(x.where(), [&] {
     const Shape& shape = x.defined("chunk").shape();
     if (parts < 1) throw Error(fmt::format("chunk: {} parts", parts));
     const int64_t size = shape.dims()[resolve_axis(axis, shape.rank(), "chunk")];
+    if (follows_batch(x.variable(), axis) && size > 0 && size % parts == 0)
+      return unbind(unflatten(x.variable(), axis, {parts, -1}), axis);
     return slices_of(x, equal_parts(size, std::max<int64_t>(1, size / parts + (size % parts != 0))), axis);
   });
 }
