@@ -26,6 +26,7 @@ struct ReadContext {
 class Dataset {
  public:
   virtual ~Dataset() = default;
+  /// A feed counts them once, and throws DataError if there is another number later.
   virtual int64_t rows() const = 0;
   /// dtype and shape of each column, all rows included. Sizes that differ from batch to batch, as the length
   /// of sentences, are -1.

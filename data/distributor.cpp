@@ -98,6 +98,11 @@ class DatasetFeed : public Feed {
   /// `count` rows of the batch, from its row `first` on.
   void read_rows(int64_t epoch, int64_t step, int64_t first, int64_t count, std::span<Tensor> outputs) const {
     if (step < 0 || step >= steps_) throw EndOfData();
+    if (const int64_t now = dataset_->rows(); now != rows_)
+      throw DataError(
+          fmt::format("the dataset has {} rows, and had {} when the feed was made: a feed counts them "
+                      "once; make another feed of data that grow",
+                      now, rows_));
     with_rows(epoch, step, first, count, [&](std::span<const int64_t> batch) {
       read_all(batch, [&] { dataset_->read_in({epoch, options_.seed}, batch, outputs); });
     });

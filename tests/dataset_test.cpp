@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "espalier/core/error.h"
+#include "espalier/espalier.h"
 #include "temporary_folder.h"
 
 using namespace espalier;
@@ -59,6 +60,29 @@ BOOST_AUTO_TEST_CASE(rows_of_any_size_and_layout) {
   std::vector<Tensor> one = room(dataset, 1);
   for (const int64_t row : {-1, 4})
     BOOST_CHECK_EXCEPTION(dataset.read({&row, 1}, one), IndexError, says({std::to_string(row), "4 rows"}));
+}
+
+BOOST_AUTO_TEST_CASE(rows_are_counted_once) {
+  struct Growing : data::Dataset {
+    int64_t n = 4;
+    int64_t rows() const override { return n; }
+    std::vector<Spec> specs() const override { return {{float32, {n, 1}}}; }
+    void read(std::span<const int64_t>, std::span<Tensor> outputs) const override {
+      std::ranges::fill(outputs[0].span<float>(), 1.0f);
+    }
+  };
+  const auto dataset = std::make_shared<Growing>();
+  data::Distributor feed(dataset, {.batch_size = 2});
+  const auto [x] = feed.get_output_graphs<1>();
+  BOOST_TEST(sum(x).forward().item() == 2);
+  for (const int64_t other : {8, 3}) {
+    dataset->n = other;
+    BOOST_CHECK_EXCEPTION((void)sum(x).forward(), DataError,
+                          says({std::to_string(other) + " rows", "had 4"}));
+  }
+  dataset->n = 8;
+  data::Distributor again(dataset, {.batch_size = 2});
+  BOOST_TEST(again.steps() == 4);
 }
 
 BOOST_AUTO_TEST_CASE(split_divides_the_rows) {

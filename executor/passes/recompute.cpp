@@ -16,6 +16,10 @@ namespace {
 
 constexpr double crumb = 1 << 16;  // values smaller than the peak by this factor are ignored
 
+// A node that is rebuilt takes about half a microsecond. Candidates are measured until so many are, then
+// taken by the bounds of their gains, and at last the search ends.
+constexpr size_t exact_work = 4'000'000, most_work = 12'000'000;
+
 double bytes_of(const GraphNode& n) {
   double bytes = 0;
   for (const Spec& output : n.outputs) bytes += static_cast<double>(output.bytes());
@@ -67,11 +71,13 @@ double excess_over(const std::vector<int64_t>& live, int64_t target) {
 }
 
 /// Greedy search: repeatedly drops the value that reduces the excess (bytes over the target, summed over
-/// steps) most for its cost; products only if no other value helps.
+/// steps) most for its cost; products only if no other value helps. `work` counts the nodes of the graphs
+/// that were rebuilt, which bounds the search in networks of thousands of nodes.
 class Search {
  public:
-  Search(const Graph& base, int64_t budget, bool in_place)
-      : base_(base),
+  Search(const Graph& base, int64_t budget, bool in_place, size_t& work)
+      : work_(work),
+        base_(base),
         budget_(budget),
         in_place_(in_place),
         uses_(base, plan_lifetimes(base, in_place)),
@@ -100,7 +106,7 @@ class Search {
     }
     // The target cannot be reached. A greedy search for a higher target may still end lower than this one.
     int64_t low = budget_, high = best.second;
-    for (int tries = 0; tries < 4 && best.second > budget_ && high - low > high / 64; ++tries) {
+    for (int tries = 0; tries < 4 && !ended() && best.second > budget_ && high - low > high / 64; ++tries) {
       const int64_t target = low + (high - low) / 2;
       gaps_.assign(gaps_.size(), no_gap);
       (lower_to(target) ? high : low) = target;
@@ -129,6 +135,9 @@ class Search {
     }
   };
 
+  bool exact() const { return work_ < exact_work; }
+  bool ended() const { return work_ >= most_work; }
+
   std::pair<Graph, int64_t> finished() const {
     Graph graph = Rematerialized(base_, uses_, gaps_).graph;
     dead_nodes(graph);
@@ -145,6 +154,7 @@ class Search {
 
   State look(int64_t target) const {
     Rematerialized rebuilt(base_, uses_, gaps_);
+    work_ += rebuilt.graph.nodes.size();
     const MemoryPlan plan = plan_lifetimes(rebuilt.graph, in_place_);
     std::vector<int64_t> live = live_bytes(plan, rebuilt.graph.nodes.size()), too_much{0};
     for (const int64_t bytes : live) too_much.push_back(too_much.back() + (bytes > target));
@@ -155,6 +165,7 @@ class Search {
 
   double excess_with(const DropPoints& gaps, int64_t target) const {
     const Rematerialized rebuilt(base_, uses_, gaps);
+    work_ += rebuilt.graph.nodes.size();
     return excess_over(live_bytes(plan_lifetimes(rebuilt.graph, in_place_), rebuilt.graph.nodes.size()),
                        target);
   }
@@ -198,8 +209,27 @@ class Search {
     return gaps;
   }
 
+  /// The candidate with an upper bound of its gain: its bytes, at each step over the target in its gap.
+  Candidate bounded(uint32_t i, const State& now) const {
+    Candidate c{i};
+    const auto gap = widest_gap(i, now);
+    if (!gap || gaps_[i] != no_gap) return c;
+    const int64_t steps =
+        now.too_much[now.position[gap->second]] - now.too_much[now.position[gap->first] + 1];
+    c.is_cheap = !is_product(base_.nodes[i]);
+    c.gain = bytes_of(base_.nodes[i]) * static_cast<double>(steps) / (1 + costs_[i]);
+    return c;
+  }
+
   /// Computes the gain of dropping the candidate's node, with its dead inputs or alone.
   void measure(Candidate& c, const State& now, int64_t target) const {
+    if (!exact()) {
+      const size_t round = c.round;
+      c = bounded(c.node, now);
+      c.round = round;
+      if (c.gain > 0) c.gaps = with_inputs(c.node, *widest_gap(c.node, now), now);
+      return;
+    }
     c.gain = 0;
     const auto gap = widest_gap(c.node, now);
     if (!gap || gaps_[c.node] != no_gap) return;
@@ -228,7 +258,7 @@ class Search {
   bool lower_to(int64_t target) {
     State now = look(target);
     std::pair<int64_t, DropPoints> lowest{*std::max_element(now.live.begin(), now.live.end()), gaps_};
-    for (bool helped = true; helped && now.excess > 0;) {
+    for (bool helped = true; helped && now.excess > 0 && !ended();) {
       helped = false;
       std::priority_queue<Candidate> queue;
       size_t round = 0;
@@ -240,7 +270,7 @@ class Search {
       }
       // Gains hardly ever grow, so older measurements are taken as upper bounds: only the first candidate is
       // measured again.
-      while (!queue.empty() && now.excess > 0) {
+      while (!queue.empty() && now.excess > 0 && !ended()) {
         Candidate c = queue.top();
         queue.pop();
         if (c.round < round) {
@@ -249,8 +279,13 @@ class Search {
           if (c.gain > 0) queue.push(std::move(c));
           continue;
         }
-        gaps_ = std::move(c.gaps);
-        now = look(target);
+        std::swap(gaps_, c.gaps);
+        State then = look(target);
+        if (then.excess >= now.excess) {  // It was not measured.
+          std::swap(gaps_, c.gaps);
+          continue;
+        }
+        now = std::move(then);
         helped = true;
         ++round;
         const int64_t peak = *std::max_element(now.live.begin(), now.live.end());
@@ -275,6 +310,7 @@ class Search {
     }
   }
 
+  size_t& work_;
   const Graph& base_;
   const int64_t budget_;
   const bool in_place_;
@@ -293,8 +329,9 @@ bool recompute(Graph& graph, const CompileOptions& options) {
 bool recompute(Graph& graph, int64_t budget, bool in_place) {
   int64_t arena = plan_memory(graph, in_place).arena_bytes;
   bool changed = false;
-  while (arena > budget) {
-    auto [better, less] = Search(graph, budget, in_place).run();
+  size_t work = 0;
+  while (arena > budget && work < most_work) {
+    auto [better, less] = Search(graph, budget, in_place, work).run();
     if (less > budget && less > arena - arena / 64) break;  // the gain is negligible
     if (less >= arena) break;
     graph = std::move(better);

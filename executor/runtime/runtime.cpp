@@ -33,6 +33,15 @@ RandomStream numbers_of(const GraphNode& n, const PlanData& plan, const BatchSha
   return random;
 }
 
+Tensor new_arena(const MemoryPlan& memory, Device device) {
+  try {
+    return Tensor({memory.arena_bytes}, DType::boolean, device);  // bytes
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(
+        fmt::format("a plan keeps its values and batch in {} bytes: {}", memory.arena_bytes, error.what()));
+  }
+}
+
 }  // namespace
 
 Runtime::Runtime(std::shared_ptr<const PlanData> plan, Session& session, BatchShard shard)
@@ -42,8 +51,7 @@ Runtime::Runtime(std::shared_ptr<const PlanData> plan, Session& session, BatchSh
   Tensor& arena = session.arena;
   const Graph& graph = plan_->graph;
   const MemoryPlan& memory = plan_->memory;
-  if (!arena.defined() || arena.elements() < memory.arena_bytes)
-    arena = Tensor({memory.arena_bytes}, DType::boolean, device);  // bytes
+  if (!arena.defined() || arena.elements() < memory.arena_bytes) arena = new_arena(memory, device);
   arena_ = arena;
   std::map<const Storage*, Tensor> moved;  // whole buffers of constants, so that layouts stay as they are
   const auto on_device = [&](const StoragePtr& storage) {
