@@ -119,7 +119,8 @@ Variable inner(const Operand& a, const Operand& b) {
   return of_pair(a, b, "inner", [](const Variable& x, const Variable& y) {
     if (x.rank() == 0 || y.rank() == 0) return x * y;
     const bool of_vector = x.rank() > 1 && y.rank() == 1 && x.shape()[-1] == y.shape()[-1];
-    if (of_vector && is_real(x.dtype()) && x.dtype() == y.dtype()) return squeeze(matmul(x, unsqueeze(y, 1)), -1);
+    if (of_vector && is_real(x.dtype()) && x.dtype() == y.dtype())
+      return squeeze(matmul(x, unsqueeze(y, 1)), -1);
     const auto last_x = static_cast<int64_t>(x.rank()) - 1, last_y = static_cast<int64_t>(y.rank()) - 1;
     return contracted("inner", x, y, {last_x}, {last_y});
   });
