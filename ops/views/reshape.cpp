@@ -141,7 +141,8 @@ struct BroadcastOp : ViewOp, Batchable {
 void check_broadcast(const Shape& from, const Shape& to, std::string_view op) {
   const bool sizes = std::all_of(to.begin(), to.end(), [](int64_t size) { return size >= 0; });
   if (!sizes || from.rank() > to.rank() || !(broadcast(from, to, op) == to))
-    throw ShapeError(fmt::format("{}: {} cannot be repeated to {}", op, from.str(), to.str()));
+    throw ShapeError(fmt::format("{}: {} cannot be repeated to {}{}", op, from.str(), to.str(),
+                                 sizes ? "" : ": -1 is no size here; expand_as() takes those of a Variable"));
   check_countable(to, op);
 }
 
