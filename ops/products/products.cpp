@@ -7,6 +7,7 @@
 #include "espalier/core/values_later.h"
 #include "espalier/ops/elementwise/arithmetic.h"
 #include "espalier/ops/functions/layout.h"
+#include "espalier/ops/functions/linear_algebra.h"
 #include "espalier/ops/functions/math.h"
 #include "espalier/ops/functions/products.h"
 #include "espalier/ops/functions/reduction.h"
