@@ -48,6 +48,21 @@ std::string reshaped(GraphWriter& w, const GraphWriter::Call& call, const std::v
   return w.add("Reshape", {call.inputs[0], w.integers(checked(call, sizes))});
 }
 
+/// The rows with the leading axes of the other input. If only the first is open, the others are numbers.
+std::string unfolded(GraphWriter& w, const GraphWriter::Call& call) {
+  const Shape& to = call.output().shape;
+  std::vector<int64_t> sizes(to.begin(), to.end());
+  const auto is_known = [](int64_t size) { return size > 0 && size % nominal_size != 0; };
+  if (std::all_of(sizes.begin() + 1, sizes.end(), is_known)) {
+    sizes[0] = -1;
+    return reshaped(w, call, sizes);
+  }
+  const std::string leading = w.add("Slice", {w.shape_of(call.inputs[1]), w.integers({0}), w.integers({-1})});
+  pb::NodeProto& node = w.begin("Concat", {leading, w.integers({sizes.back()})});
+  w.set(node, "axis", int64_t{0});
+  return w.add("Reshape", {call.inputs[0], w.last_output(node)});
+}
+
 std::string sliced(GraphWriter& w, const GraphWriter::Call& call, int64_t step) {
   const auto rank = static_cast<int64_t>(call.input(0).shape.rank());
   const int64_t begin = attribute<int64_t>(call.op, "begin"), axis = call.axis("axis", rank);
@@ -157,6 +172,7 @@ std::string write_layout(GraphWriter& w, const GraphWriter::Call& call) {
     return y;
   }
   if (op == "reshape_like") return w.add("Reshape", {in[0], w.shape_of(in[1])});
+  if (op == "unfold_like") return unfolded(w, call);
   if (op == "broadcast_like") return w.add("Expand", {in[0], w.shape_of(in[1])});
   if (op == "broadcast_to") {
     return w.add("Expand", {in[0], w.integers(checked(call, list(call, "shape")))});

@@ -134,6 +134,20 @@ BOOST_AUTO_TEST_CASE(named_axes_are_open_or_have_a_size) {
   BOOST_TEST(closed.inputs()[0].second.shape()[0] == 8);
 }
 
+BOOST_AUTO_TEST_CASE(dense_over_open_axes) {
+  const TemporaryFolder folder;
+  const esp::nn::Dense dense(6, 4);
+  const esp::Tensor x = esp::randn({2, 3, 6});
+  const esp::Tensor wanted = dense(x).value();
+  for (const esp::Shape& sizes : {esp::Shape{-1, -1, 6}, {2, -1, 6}, {-1, 3, 6}, {2, 3, 6}}) {
+    const esp::Variable in = esp::placeholder("x", sizes);
+    esp::onnx::save(folder / "dense.onnx", {{"x", in}}, {{"y", dense(in)}});
+    const esp::onnx::Model model =
+        esp::onnx::load(folder / "dense.onnx", {.sizes = {{"batch", 2}, {"x_0", 2}, {"x_1", 3}}});
+    BOOST_TEST(difference(run(model.output(), x), wanted) < 1e-6);
+  }
+}
+
 /// An input that is called as an output of a node would be; an output of a scan at which the file begins; and
 /// a block that is computed again in training.
 BOOST_AUTO_TEST_CASE(scans_and_recomputed_blocks_are_written) {
