@@ -85,6 +85,17 @@ BOOST_AUTO_TEST_CASE(rows_are_counted_once) {
   BOOST_TEST(again.steps() == 4);
 }
 
+// A Dataset made by std::make_shared is one, and its errors have no line of the standard library.
+BOOST_AUTO_TEST_CASE(datasets_made_by_make_shared) {
+  const auto dataset = std::make_shared<data::TensorDataset>(std::vector<Tensor>{ones({8, 3}), ones({8, 1})});
+  nn::Sequential net{nn::Dense(1)};
+  const History history = fit(net, nn::MeanSquared(), dataset, {.epochs = 1, .progress = false});
+  BOOST_TEST(history.epochs.size() == 1u);
+  BOOST_CHECK_EXCEPTION(
+      std::make_shared<data::TensorDataset>(std::vector<Tensor>{}), DataError,
+      [](const DataError& e) { return std::string(e.what()).find("c++") == std::string::npos; });
+}
+
 BOOST_AUTO_TEST_CASE(split_divides_the_rows) {
   const Tensor x = arange(10).reshape({-1, 1}), y = arange(10, int64);
   std::vector<float> ascending(10);

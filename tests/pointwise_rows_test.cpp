@@ -122,4 +122,37 @@ BOOST_AUTO_TEST_CASE(short_rows_of_broadcast_operands) {
   }
 }
 
+// What is done in blocks, over several and a part of one.
+BOOST_AUTO_TEST_CASE(elements_in_blocks) {
+  const int64_t n = 20'001;
+  std::vector<Variable> parts;
+  for (int64_t k = 0; k < 3; ++k) parts.emplace_back(Tensor(esp::arange(n, esp::int32)) + k * n);
+  const Tensor stacked = esp::stack(parts, -1).value();
+  size_t wrong = 0;
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t k = 0; k < 3; ++k) wrong += stacked.at<int32_t>({i, k}) != i + k * n;
+  const Variable third = esp::equal(esp::remainder(parts[0], 3), 0);
+  const Tensor places = esp::nonzero(third).value(), chosen = esp::masked_select(parts[0], third).value();
+  BOOST_TEST_REQUIRE(places.elements() == 6'667);
+  for (int64_t i = 0; i < places.elements(); ++i)
+    wrong += places.at<int64_t>({i, 0}) != 3 * i || chosen.at<int32_t>({i}) != 3 * i;
+  const Tensor counts = esp::bincount(esp::remainder(parts[0], 7)).value();
+  for (int64_t k = 0; k < 7; ++k) wrong += counts.at<int64_t>({k}) != (n - k + 6) / 7;
+  BOOST_TEST(wrong == 0u);
+  BOOST_CHECK_THROW((void)esp::bincount(parts[0], {.length = n - 1}).value(), esp::IndexError);
+}
+
+BOOST_AUTO_TEST_CASE(softmax_of_many_rows_is_that_of_each) {
+  for (const int64_t rows : {8, 63, 64, 65, 130})
+    for (const int64_t n : {32, 50, 512}) {
+      const Tensor x = numbers({rows, n}, -5, 5).to(esp::float32);
+      const Tensor all = esp::softmax(x).value(), logs = esp::log_softmax(x).value();
+      for (const int64_t row : {int64_t{0}, rows / 2, rows - 1}) {
+        const Tensor one = x.slice(0, row, row + 1);
+        BOOST_TEST(difference(esp::softmax(one).value(), all.slice(0, row, row + 1)) < 1e-7);
+        BOOST_TEST(difference(esp::log_softmax(one).value(), logs.slice(0, row, row + 1)) < 1e-6);
+      }
+    }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
