@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
-#include "espalier/core/device.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/sharding/loop_graph.h"
+#include "espalier/executor/sharding/shape_values.h"
 #include "espalier/ops/loop/scan_op.h"
 #include "espalier/ops/reductions/sample_correction.h"
 
@@ -21,21 +20,6 @@ struct BatchAxes {
   size_t axis = 0;
   bool in_proportion = true;
 };
-
-/// What a node that reads shapes alone computes from those of a graph.
-Tensor value_of_shapes(const Graph& graph, const GraphNode& n) {
-  std::vector<Tensor> shapes;
-  for (const ValueRef& input : n.inputs) {
-    const Spec& spec = graph.spec(input);
-    shapes.emplace_back(StoragePtr(), Layout(spec.shape), spec.dtype);
-  }
-  KernelCall call;
-  for (const Tensor& shape : shapes) call.inputs.push_back(&shape);
-  Tensor result(n.outputs[0].shape, n.outputs[0].dtype);
-  call.outputs.push_back(&result);
-  backend(result.device()).run(*n.op, call);
-  return result;
-}
 
 class Shardings {
  public:
@@ -92,11 +76,6 @@ class Shardings {
       change_inputs(i, InputChange::Kind::reduce);
     }
   }
-  static bool reads_shapes_alone(const GraphNode& n) {
-    for (size_t k = 0; k < n.inputs.size(); ++k)
-      if (n.op->reads_elements(k)) return false;
-    return n.outputs.size() == 1 && n.op->effect() == Effect::none && !n.op->feed();
-  }
   /// Whether it has a sharding when its inputs are changed so. Weighed means, and values that all have, are
   /// sums.
   bool change_inputs(uint32_t i, InputChange::Kind kind) {
@@ -131,6 +110,7 @@ class Shardings {
     for (size_t k = 0; k < in.size(); ++k) {
       if (in[k].sharding == BatchSharding::unshardable)
         return std::vector<BatchValue>(n.outputs.size(), in[k]);
+      if (in[k].sharding == BatchSharding::local && axes_of(n.inputs[k]).count > 0) return refused;
       if (k < body.states || k >= body.states + body.sequences || in[k].sharding != BatchSharding::rows)
         continue;
       if (in[k].axis == 0) return refused;  // its steps are those of other rows
@@ -187,10 +167,35 @@ class Shardings {
     return axes;
   }
 
+  /// What all parts cannot make up together may be computed from a part's rows instead of the batch's.
   BatchValue sharding_of(uint32_t i, uint32_t output) {
+    BatchValue value = found_sharding(i, output);
+    const bool own = value.sharding == BatchSharding::unshardable && local_statistics_ && !caused_;
+    return own ? of_part(i, output, {BatchSharding::local}) : value;
+  }
+  /// Local: what a node computes from the rows of a part. What it reads of shapes alone must not depend on
+  /// their number.
+  BatchValue of_part(uint32_t i, uint32_t output, BatchValue value) const {
+    const GraphNode& n = part_.nodes[i];
+    const bool one = axes_of({i, output}).count == 0;
+    if (one && reads_shapes_alone(n)) return {BatchSharding::unshardable};
+    InputSpecs specs;
+    for (const ValueRef& input : n.inputs) specs.push_back(&part_.spec(input));
+    const auto folding = n.op->folding(specs);
+    const OpTraits& traits = n.op->traits();
+    const bool adds = (folding && folding->fold == Fold::sum) || traits.matmul_form || traits.sums_products ||
+                      traits.sums_over_rows;
+    for (size_t k = 0; k < n.inputs.size(); ++k)
+      value.of_sums |= in_[k].of_sums || in_[k].sharding == BatchSharding::sum ||
+                       (one && adds && axes_of(n.inputs[k]).count > 0);
+    return value;
+  }
+
+  BatchValue found_sharding(uint32_t i, uint32_t output) {
     const GraphNode& n = part_.nodes[i];
     const BatchAxes axes = axes_of({i, output});
     if (n.op->feed()) return axes.count ? BatchValue{BatchSharding::rows} : BatchValue{};
+    const BatchValue* own = nullptr;  // an input that is of the part's rows, and has their axes
     bool from_rows = false, from_whole = false, from_sum = false, shapes = false;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const BatchValue& in = in_[k];
@@ -201,11 +206,13 @@ class Shardings {
         continue;
       }
       if (in.sharding == BatchSharding::unshardable) return inherited(in);
+      if (in.sharding == BatchSharding::local && axes_of(n.inputs[k]).count > 0) own = &in;
       from_rows |= in.sharding == BatchSharding::rows;
       from_sum |= in.sharding == BatchSharding::sum;
       from_whole |= in.sharding == BatchSharding::mean || in.sharding == BatchSharding::sum ||
                     in.sharding == BatchSharding::local;
     }
+    if (own) return of_part(i, output, inherited(*own));
     if (n.op->traits().sums_products && axes.count == 0) return summed_products(n);
     if (axes.count > 1 || !axes.in_proportion) return {BatchSharding::unshardable};
     if (axes.count == 1) {
@@ -218,14 +225,8 @@ class Shardings {
     if (from_rows) return from_whole ? BatchValue{BatchSharding::unshardable} : taken_over_rows(n);
     if (from_whole) return taken_from_whole(n);
     if (shapes && local_statistics_ && is_sample_correction(*n.op)) return {BatchSharding::mean};
-    return shapes && !is_same_for_all_sizes(n, other_.nodes[i]) ? BatchValue{BatchSharding::unshardable}
-                                                                : BatchValue{};
-  }
-  /// Whether a node made of shapes alone, of axes that are not the batch's, has one value.
-  bool is_same_for_all_sizes(const GraphNode& n, const GraphNode& other) const {
-    if (!reads_shapes_alone(n) || n.outputs[0] != other.outputs[0]) return false;
-    const Tensor a = value_of_shapes(part_, n), b = value_of_shapes(other_, other);
-    return std::memcmp(a.address(), b.address(), static_cast<size_t>(a.bytes())) == 0;
+    return shapes && !is_same_for_all_sizes(part_, other_, i) ? BatchValue{BatchSharding::unshardable}
+                                                              : BatchValue{};
   }
   BatchValue inherited(const BatchValue& from) {
     caused_ = true;

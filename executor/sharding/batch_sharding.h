@@ -15,7 +15,7 @@ enum class BatchSharding : uint8_t {
   rows,         ///< the same rows of it, along one axis
   mean,         ///< the whole batch's value is the mean of the shards' values, each counted by its rows
   sum,          ///< the whole batch's value is the sum of the shards' values
-  local,        ///< a statistic of the shard's rows, in the place of one of the whole batch
+  local,        ///< computed from the shard's rows, in the place of what the whole batch's rows would give
   unshardable,  ///< none of these: each element depends on rows of other shards
 };
 
@@ -47,7 +47,7 @@ using BatchShardings = std::vector<std::vector<BatchValue>>;
 /// The shardings of all outputs of all nodes; those of updates say `replicated`. `part` and `other` are one
 /// tree frozen with batches of two different sizes, so that the axes which differ are those of the batch.
 /// With `local_statistics`, what is taken over the batch and given back to each row, as batch normalization
-/// does, may be taken over a shard's rows.
+/// does, may be taken over a shard's rows, and what is none of rows, mean and sum is `local`.
 BatchShardings batch_sharding(const Graph& part, const Graph& other, BatchSizes sizes, bool local_statistics);
 
 /// What must be done to a value before one of its readers reads it.

@@ -34,14 +34,16 @@ bool adds_to_sum(const GraphNode& n, const BatchShardings& shardings) {
             "the batch. Steps that are written out one by one, so that their number is fixed, "
             "may be computed so"
       : adds_to_sum ? "it adds a value to a sum over the batch, and each part would add it again. Use a mean"
-      : options.local_statistics ? "its result is neither row by row, nor linear in means or sums over the "
-                                   "batch; the statistics that rows read are means (a part's sum is smaller "
-                                   "than the batch's). A custom_op states that it is .row_by_row"
-                                 : "its result is neither row by row, nor made of means or sums over the "
-                                   "batch. Statistics of a batch that its "
-                                   "rows read can be taken over the rows of each part: "
-                                   "get_executor({.replicas = {.local_statistics = true}}). "
-                                   "A custom_op states that it is .row_by_row";
+      : options.local_statistics
+          ? "with local_statistics each part takes it over its own rows, but a sum over "
+            "them is in it (a part's sum is smaller than the batch's), or the result "
+            "has elements for rows of several parts. Use a mean. A custom_op states "
+            "that it is .row_by_row"
+          : "its result is neither row by row, nor made of means or sums over the "
+            "batch. Statistics of a batch that its rows read, and losses over pairs of "
+            "rows, can be taken over the rows of each part: "
+            "get_executor({.replicas = {.local_statistics = true}}). "
+            "A custom_op states that it is .row_by_row";
   const std::string_view accumulated = options.shard.micro_batches > 1
                                            ? ". Means or sums over the whole batch are not known before the "
                                              "last micro-batch: if it needs them, leave out .accumulate"
@@ -71,6 +73,17 @@ void check_value(const Graph& graph, const BatchValue& value, const BatchShardin
   if (!is_refused(value)) return;
   const GraphNode& cause = graph.nodes[value.cause];
   refuse(cause, adds_to_sum(cause, shardings), options);
+}
+
+/// Losses, and other results of fixed shapes, that are computed from each part's rows: their means are taken.
+void average_local(const Graph& part, const Graph& other, BatchShardings& shardings) {
+  for (size_t i = 0; i < part.results.size(); ++i) {
+    const ValueRef v = part.results[i];
+    BatchValue& value = shardings[v.node][v.output];
+    const bool fixed = part.spec(v).shape == other.spec(other.results[i]).shape;
+    if (value.sharding == BatchSharding::local && !value.of_sums && fixed)
+      value.sharding = BatchSharding::mean;
+  }
 }
 
 void check_results(const Graph& graph, const BatchShardings& shardings, const ShardOptions& options) {
@@ -208,6 +221,7 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
   const StepGraph other = freeze_shard(tree, options.other_feeds, inference, &options);
   const BatchSizes sizes{options.shard.rows(options.batch_rows), options.other_rows};
   BatchShardings shardings = batch_sharding(step.graph, other.graph, sizes, options.local_statistics);
+  average_local(step.graph, other.graph, shardings);
   ExchangedSharding exchanged;
   const bool exchanges =
       has_refused(step.graph, shardings) && !options.local_statistics && options.shard.micro_batches == 1;

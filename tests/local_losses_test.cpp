@@ -1,0 +1,161 @@
+// Losses that are taken over the rows of each replica or micro-batch, such as those over pairs of rows:
+// training minimizes the mean of the parts' losses, each counted by its rows.
+#include <boost/test/unit_test.hpp>
+
+#include "espalier/core/error.h"
+#include "replica_programs.h"
+
+namespace esp = espalier;
+namespace optim = espalier::optim;
+using namespace espalier::testing;
+using esp::Variable;
+
+namespace {
+
+using LossOf = std::function<Variable(const Variable& x, const Variable& w)>;
+
+/// Each row is to be told from the others.
+Variable contrast(const Variable& x, const Variable& w) {
+  const Variable z = esp::matmul(x, w);
+  return esp::softmax_cross_entropy(esp::matmul(z, esp::transpose(z)), esp::arange_like(z, 0));
+}
+Variable contrast_by_sums(const Variable& x, const Variable& w) {
+  const Variable z = esp::matmul(x, w), pairs = esp::matmul(z, esp::transpose(z));
+  return esp::mean(esp::log(esp::sum(esp::exp(pairs), 1)) - esp::sum(z * z, 1));
+}
+/// The share of each column times its mean, as experts are balanced.
+Variable balance(const Variable& x, const Variable& w) {
+  const Variable gates = esp::softmax(esp::matmul(x, w), -1);
+  const Variable load = esp::mean(esp::one_hot(esp::argmax(gates, -1), 4, esp::float64), 0);
+  return esp::mean(esp::square(gates)) + esp::sum(load * esp::mean(gates, 0)) * 4.0;
+}
+Variable worst_row(const Variable& x, const Variable& w) {
+  return esp::max(esp::square(esp::matmul(x, w) - 0.5));
+}
+Variable over_the_batch(const Variable& x, const Variable& w) {
+  return esp::mean(esp::softmax(esp::matmul(x, w), 0) * esp::slice(x, 1, 0, 4));
+}
+/// Rows that look at each other.
+Variable attending(const Variable& x, const Variable& w) {
+  const Variable z = esp::matmul(x, w);
+  const Variable weights = esp::softmax(esp::matmul(z, esp::transpose(z)), -1);
+  return esp::mean(esp::square(esp::matmul(weights, z) - 1.0));
+}
+
+esp::Tensor rows_of_data() { return numbers({19, 6}, -1, 1, 3); }
+Variable weights() { return esp::parameter(numbers({6, 4}, -1, 1, 8), "w"); }
+
+/// The steps over batches of 7 rows, each cut into parts, written out.
+esp::Tensor by_hand(const LossOf& loss_of, int64_t parts) {
+  const Variable w = weights();
+  const esp::Tensor data = rows_of_data();
+  const optim::Sgd rule({.lr = 0.2});
+  for (int64_t begin = 0; begin < 19; begin += 7) {
+    const int64_t n = std::min<int64_t>(7, 19 - begin);
+    const auto cut = [&](int64_t part) { return begin + n / parts * part + n % parts * part / parts; };
+    Variable loss = esp::zeros({}, esp::float64);
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t rows = cut(part + 1) - cut(part);
+      const Variable x = esp::slice(data, 0, cut(part), cut(part + 1));
+      loss += loss_of(x, w) * (static_cast<double>(rows) / static_cast<double>(n));
+    }
+    loss.backward();
+    loss.update(rule);
+  }
+  return w.value().clone();
+}
+
+esp::Tensor frozen(const LossOf& loss_of, int replicas, int accumulate) {
+  const Variable w = weights();
+  const esp::data::Distributor feed({rows_of_data()}, {.batch_size = 7});
+  const esp::Executor executor = loss_of(feed.get_output_graphs()[0], w)
+                                     .get_executor({.optimizer = optim::Sgd({.lr = 0.2}),
+                                                    .devices = cpus(replicas),
+                                                    .replicas = {.local_statistics = true},
+                                                    .accumulate = accumulate});
+  (void)executor.execute({.epochs = 1, .progress = false});
+  return w.value().clone();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(local_losses)
+
+BOOST_AUTO_TEST_CASE(the_mean_of_those_of_the_parts) {
+  const std::pair<const char*, LossOf> all[] = {
+      {"contrast", contrast},   {"by sums", contrast_by_sums},      {"balance", balance},
+      {"worst row", worst_row}, {"over the batch", over_the_batch}, {"attending", attending}};
+  for (const auto& [name, loss_of] : all)
+    for (const auto& [replicas, accumulate] : {std::pair{2, 1}, {1, 2}, {3, 1}, {2, 2}})
+      BOOST_TEST_CONTEXT(name << ", " << replicas << " replicas, " << accumulate << " micro-batches") {
+        const esp::Tensor expected = by_hand(loss_of, replicas * accumulate);
+        BOOST_TEST(difference(frozen(loss_of, replicas, accumulate), expected) < 1e-12);
+        BOOST_TEST(difference(weights().value(), expected) > 1e-3);
+      }
+}
+
+BOOST_AUTO_TEST_CASE(metrics_as_well) {
+  const Variable w = weights();
+  const esp::data::Distributor feed({rows_of_data()}, {.batch_size = 19});
+  const Variable x = feed.get_output_graphs()[0];
+  const Variable worst = worst_row(x, w);
+  const esp::Executor executor = esp::mean(esp::matmul(x, w))
+                                     .get_executor({.optimizer = optim::Sgd({.lr = 0.0}),
+                                                    .devices = cpus(2),
+                                                    .replicas = {.local_statistics = true},
+                                                    .outputs = {{"worst", worst}}});
+  (void)executor.step();
+  const esp::Tensor data = rows_of_data();
+  const double first = worst_row(esp::slice(data, 0, 0, 9), w).value().item<double>(),
+               second = worst_row(esp::slice(data, 0, 9, 19), w).value().item<double>();
+  BOOST_TEST(executor.output("worst").item<double>() == (9 * first + 10 * second) / 19,
+             boost::test_tools::tolerance(1e-12));
+}
+
+/// Parts have smaller sums than the batch, and other pairs of rows: neither can be put together.
+BOOST_AUTO_TEST_CASE(no_sums_and_no_pairs) {
+  const auto refusal = [](const LossOf& loss_of, bool local) -> std::string {
+    const Variable w = weights();
+    const esp::data::Distributor feed({rows_of_data()}, {.batch_size = 6});
+    try {
+      (void)loss_of(feed.get_output_graphs()[0], w)
+          .get_executor({.optimizer = optim::Sgd({.lr = 0.2}),
+                         .devices = cpus(2),
+                         .replicas = {.local_statistics = local}});
+    } catch (const esp::UnsupportedError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const auto says = [](const std::string& text, std::string_view part) {
+    return text.find(part) != text.npos;
+  };
+  const auto sum = [](const Variable& x, const Variable& w) {
+    const Variable z = esp::matmul(x, w);
+    return esp::sum(esp::matmul(z, esp::transpose(z)));
+  };
+  const auto squared_sum = [](const Variable& x, const Variable& w) {
+    return esp::square(esp::sum(esp::matmul(x, w)));
+  };
+  const auto rows_by_sum = [](const Variable& x, const Variable& w) {
+    const Variable z = esp::matmul(x, w);
+    return esp::mean(z / esp::sum(z));
+  };
+  const auto by_rows = [](const Variable& x, const Variable& w) {  // a sum, divided by the rows of a part
+    const Variable z = esp::matmul(x, w);
+    return esp::sum(esp::max(esp::matmul(z, esp::transpose(z)), 1)) /
+           esp::cast(esp::axis_size(x, 0), z.dtype());
+  };
+  for (const LossOf& loss_of : std::vector<LossOf>{sum, squared_sum, rows_by_sum, by_rows})
+    BOOST_TEST(says(refusal(loss_of, true), "a part's sum"), refusal(loss_of, true));
+  const auto pairs = [](const Variable& x, const Variable& w) {
+    const Variable z = esp::matmul(x, w);
+    return esp::matmul(z, esp::transpose(z));
+  };
+  BOOST_TEST(says(refusal(pairs, true), "for rows of several parts"), refusal(pairs, true));
+  BOOST_TEST(says(refusal(contrast, false), "local_statistics = true"));
+  BOOST_TEST(says(refusal(contrast, false), "'matmul' (local_losses_test.cpp:"));
+  BOOST_TEST(refusal(contrast, true) == "");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
