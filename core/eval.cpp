@@ -295,8 +295,12 @@ std::shared_ptr<const FeedSnapshot> new_snapshot(const std::vector<Node*>& sourc
   auto snapshot = std::make_shared<FeedSnapshot>();
   snapshot->version = Node::next_id();
   snapshot->step = step;
-  for (const Node* source : sources)
-    snapshot->epochs[source->op().feed()->get()] = (*source->op().feed())->epoch();
+  for (const Node* source : sources) {
+    const Feed& feed = **source->op().feed();
+    // It throws, and this before its memory is asked for, which no machine has where axes are open.
+    if (feed.is_placeholder()) located(source->where, [&] { feed.read(0, step, {}); });
+    snapshot->epochs[&feed] = feed.epoch();
+  }
   return snapshot;
 }
 

@@ -330,4 +330,13 @@ BOOST_AUTO_TEST_CASE(names_given_twice) {
                         says({"'x' was given twice"}));
 }
 
+/// The sizes that stand for open ones are larger than any machine's memory.
+BOOST_AUTO_TEST_CASE(an_open_placeholder_has_no_value) {
+  const Variable x = esp::placeholder("img", {-1, 3, -1, -1}), y = esp::mean(esp::square(x));
+  const auto none = says({"placeholder 'img' has no value of its own", "open_axes_test.cpp"});
+  BOOST_CHECK_EXCEPTION((void)x.value(), esp::DataError, none);
+  BOOST_CHECK_EXCEPTION((void)y.value(), esp::DataError, none);
+  BOOST_CHECK_EXCEPTION(y.forward(), esp::DataError, none);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
