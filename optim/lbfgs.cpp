@@ -8,6 +8,7 @@
 
 #include "espalier/core/autograd.h"
 #include "espalier/core/error.h"
+#include "espalier/core/node.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/lbfgs_state.h"
 #include "espalier/optim/rule.h"
@@ -38,6 +39,10 @@ struct Lbfgs::Run {
   /// The gradient at some lengths of the present step.
   std::vector<std::pair<double, Variable>> gradients;
 
+  /// What the closure returned last, and the batch that it was evaluated for.
+  Variable last;
+  std::shared_ptr<const FeedSnapshot> last_batch;
+
   Run(const std::vector<Variable>& all, const LbfgsOptions& how, const Closure& loss, const Memory& before)
       : parameters(all), options(how), closure(loss), memory(before) {
     if (std::ranges::any_of(all, [](const Variable& p) { return p.dtype() == DType::float64; }))
@@ -67,7 +72,16 @@ struct Lbfgs::Run {
       throw Error(fmt::format("Lbfgs: the closure must return a loss, a real scalar, not {}",
                               loss.defined() ? fmt::format("{} {}", name(loss.dtype()), loss.shape().str())
                                              : "an undefined Variable"));
+    const auto batch_of = [](const Variable& v) {
+      return v.node()->lazy ? v.node()->rare().snapshot : std::shared_ptr<const FeedSnapshot>();
+    };
+    if (last.defined() && last.node() == loss.node() && batch_of(loss) == last_batch)
+      throw Error(
+          "Lbfgs: the closure returned the loss that it returned before, whose value belongs to the "
+          "parameters of then: write the loss anew in the closure");
     const double value = loss.item();
+    last = loss;
+    last_batch = batch_of(loss);
     loss.backward();
     const auto known = parameter_gradients(loss);
     const NoGrad none;
@@ -81,7 +95,7 @@ struct Lbfgs::Run {
           own == known.end() ? zeros_like(Variable(p.value())) : Variable(own->second.value());
       parts.push_back(flat(gradient, dtype));
     }
-    if (!depends) throw Error("Lbfgs: the loss is made of none of the parameters, or only of frozen ones");
+    if (!depends) throw Error("Lbfgs: the loss is made of none of the parameters, or only of frozen ones, or was written under NoGrad");
     return {value, concat(parts)};
   }
   /// The same where a step begins, which must be finite.

@@ -197,4 +197,22 @@ BOOST_AUTO_TEST_CASE(a_search_keeps_to_where_the_loss_is_finite) {
   }
 }
 
+/// Its value and its gradient would be those of the first parameters for ever.
+BOOST_AUTO_TEST_CASE(a_loss_that_is_not_written_anew) {
+  const Variable p = esp::parameter(esp::tensor({1.0, 2.0}, esp::float64));
+  optim::Lbfgs lbfgs({p});
+  const Variable once = esp::sum(esp::square(p - 5.0));
+  BOOST_CHECK_EXCEPTION(lbfgs.step([&] { return once; }), esp::Error, says({"write the loss anew", here()}));
+  BOOST_TEST(difference(p.value(), esp::tensor({1.0, 2.0}, esp::float64)) == 0);
+  esp::data::Distributor feed({esp::tensor({{5.0, 5.0}}, esp::float64)}, {.batch_size = 1});
+  const Variable fed = esp::sum(esp::square(p - esp::squeeze(feed.get_output_graphs()[0], 0)));
+  BOOST_CHECK_EXCEPTION(lbfgs.step([&] { return fed; }), esp::Error, says({"write the loss anew", here()}));
+  // Evaluated again, it is one of the present parameters.
+  (void)lbfgs.step([&] {
+    feed.reset();
+    return fed.forward();
+  });
+  BOOST_TEST(difference(p.value(), esp::tensor({5.0, 5.0}, esp::float64)) < 1e-6);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
