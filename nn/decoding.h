@@ -18,7 +18,7 @@ using DecodingState = std::vector<Variable>;
 
 struct NextTokens {
   Variable logits;  ///< [sequences, vocabulary], of a real type
-  DecodingState state;
+  DecodingState state;  ///< as many Variables as the step got, or any number if it got none
 };
 /// The model: the logits of the next token of each sequence from its last token, [sequences] of int64, and
 /// its state. The number of sequences changes between calls.

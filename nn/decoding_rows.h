@@ -32,6 +32,9 @@ class DecodingRows {
     if (!is_real(next.logits.dtype()))
       throw TypeError(fmt::format("{}: the step returns logits of {}", function_, name(next.logits.dtype())));
     if (next.logits.device().type == DeviceType::cpu) check_logit_rows(next.logits.value(), function_);
+    if (!state_.empty() && next.state.size() != state_.size())  // a first step may begin its states
+      throw Error(fmt::format("{}: the step returns {} states; it got {}", function_, next.state.size(),
+                              state_.size()));
     state_ = std::move(next.state);
     check_state(rows);
     device_ = next.logits.device();

@@ -286,4 +286,24 @@ BOOST_AUTO_TEST_CASE(a_search_goes_on_while_long_sequences_may_win) {
   BOOST_TEST(found[0].tokens == std::vector<int64_t>(10, 1));
 }
 
+/// A step that forgets to return its state.
+BOOST_AUTO_TEST_CASE(as_many_states_as_before) {
+  const auto forgets = [](const Variable&, const nn::DecodingState& s) -> nn::NextTokens {
+    return {esp::zeros({1, 4}) + s[0] * 0.0f, {}};
+  };
+  const auto begins = [](const Variable& tokens, const nn::DecodingState& s) -> nn::NextTokens {
+    const Variable count = s.empty() ? esp::cast(tokens, esp::float32) : s[0] + 1.0f;
+    return {esp::cast(esp::one_hot(esp::cast(count, esp::int64), 4), esp::float32), {count}};
+  };
+  const nn::DecodingState one{esp::zeros({1, 4})};
+  for (const std::string function : {"generate", "beam_search"})
+    BOOST_CHECK_EXCEPTION(
+        function == "generate" ? (void)nn::generate(forgets, {0}, one)
+                               : (void)nn::beam_search(forgets, {0}, one),
+        esp::Error, [&](const esp::Error& e) {
+          return std::string(e.what()).find(function + ": the step returns 0 states; it got 1") == 0;
+        });
+  BOOST_TEST(nn::generate(begins, {1}, {}, {.most_tokens = 3})[0] == (std::vector<int64_t>{1, 2, 3}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
