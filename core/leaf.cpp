@@ -132,6 +132,7 @@ Variable loop_operand(const Spec& spec, Device device) {
                          build_context().where ? *build_context().where : std::source_location::current()));
   leaf.node()->outputs.push_back({spec, Tensor::to_come(device)});
   leaf.node()->needs_gradient = real;
+  leaf.node()->lazy = true;  // its sizes may be those of a batch
   leaf.node()->tag = build_context().tag;
   return leaf;
 }

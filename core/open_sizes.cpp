@@ -25,6 +25,11 @@ bool is_made_of_nominal_size(int64_t number) {
          (magnitude % nominal_size == 0 || magnitude <= nominal_size + near);
 }
 
+bool may_be_open(std::span<const int64_t> sizes) {
+  return size_text(nominal_size) == "-1" &&
+         std::ranges::any_of(sizes, [](int64_t size) { return size >= nominal_size / 32; });
+}
+
 namespace {
 
 bool is_made_of_size(int64_t number) { return is_made_of_nominal_size(number); }

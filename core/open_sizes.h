@@ -17,4 +17,9 @@ void check_open_sizes(std::span<Node* const> tree, std::string_view what);
 /// it when it is halved up to five times.
 bool is_made_of_nominal_size(int64_t size);
 
+/// Whether sizes of the tree that is being written may stand for open ones: limits on products of them are
+/// for kernels to check. True if texts show open axes, and one of the sizes is as large as what is left of
+/// an open one.
+bool may_be_open(std::span<const int64_t> sizes);
+
 }  // namespace espalier

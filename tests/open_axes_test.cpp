@@ -339,4 +339,74 @@ BOOST_AUTO_TEST_CASE(an_open_placeholder_has_no_value) {
   BOOST_CHECK_EXCEPTION(y.forward(), esp::DataError, none);
 }
 
+/// Products of open sizes are more than libraries can index, and those of batches are not.
+BOOST_AUTO_TEST_CASE(many_open_axes) {
+  const esp::nn::Dense dense(8, 3);
+  const esp::nn::Conv3d conv(2, 3, {.kernel = 3}), again(3, 2, {.kernel = 3});
+  const esp::nn::Lstm lstm(8, 5);
+  const auto check = [](const auto& layer, const esp::Shape& open, const esp::Shape& shape) {
+    const esp::Executor executor = layer(esp::placeholder("x", open)).get_executor();
+    const esp::Tensor x = esp::testing::numbers(shape, -1, 1, 5).to(esp::float32);
+    const esp::Tensor y = executor.run({{"x", x}});
+    BOOST_TEST(esp::testing::difference(y, layer(Variable(x)).value()) < 1e-5);
+  };
+  check(dense, {-1, -1, -1, 8}, {2, 3, 4, 8});
+  check(dense, {16, -1, -1, 8}, {16, 3, 4, 8});
+  check([&](const Variable& x) { return again(conv(x)); }, {-1, 2, -1, -1, -1}, {2, 2, 6, 7, 5});
+  check([&](const Variable& x) { return lstm(esp::reshape(x, {-1, 4, 8})).outputs; }, {16, -1, -1, 8}, {16, 3, 4, 8});
+}
+
+BOOST_AUTO_TEST_CASE(open_axes_in_a_scan) {
+  const esp::nn::Dense dense(8, 8);
+  const auto tree = [&](const Variable& x) {
+    return esp::mean(esp::scan(
+                         [&](const auto& s, const auto& in) -> esp::ScanResult {
+                           return {{esp::tanh(dense(dense(in[0]))) + s[0]}, {}};
+                         },
+                         {x[0] * 0}, {x})
+                         .state[0]);
+  };
+  const esp::Tensor x = esp::testing::numbers({3, 4, 5, 8}, -1, 1, 5).to(esp::float32);
+  const esp::Executor executor = tree(esp::placeholder("x", {3, 4, -1, 8})).get_executor();
+  BOOST_TEST(std::abs(executor.run({{"x", x}}).item() - tree(Variable(x)).item()) < 1e-5);
+}
+
+/// Their gradients are joined, and have the batch on another axis than the first.
+BOOST_AUTO_TEST_CASE(gathers_along_another_axis_than_the_batch) {
+  const auto loss_of = [](const Variable& x, const Variable& w) {
+    const Variable v = esp::transpose(x * w);
+    const auto at = [&](const esp::Tensor& i) { return esp::gather(v, i, 0); };
+    return esp::mean(at(esp::tensor({1, 3})) * at(esp::tensor({2, 0})) *
+                     esp::mean(at(esp::tensor({{1, 2, 3}, {2, 3, 0}})), {0, 1})) +
+           esp::mean(at(esp::tensor(int64_t{2})) * at(esp::tensor(int64_t{1})));
+  };
+  const auto trained = [&](bool open, int replicas, int accumulate) {
+    const Variable w = esp::parameter(esp::testing::numbers({4}, 0.5, 1, 2), "w");
+    const esp::Tensor data = esp::testing::numbers({7, 4}, -1, 1, 1);
+    const esp::ExecutorOptions how{
+        .optimizer = esp::optim::Sgd(0.5), .devices = std::vector<esp::Device>(static_cast<size_t>(replicas), esp::cpu()), .accumulate = accumulate};
+    if (open) {
+      const esp::Executor executor =
+          loss_of(esp::placeholder("x", {-1, 4}, esp::float64), w).get_executor(how);
+      for (const int64_t begin : {0, 4})
+        (void)executor.run({{"x", data.slice(0, begin, std::min<int64_t>(7, begin + 4))}});
+    } else {
+      const esp::data::Distributor feed({data}, {.batch_size = 4});
+      (void)loss_of(feed.get_output_graphs()[0], w).get_executor(how).execute({.progress = false});
+    }
+    return w.value().clone();
+  };
+  const Variable w = esp::parameter(esp::testing::numbers({4}, 0.5, 1, 2), "w");
+  for (const int64_t begin : {0, 4}) {
+    const esp::Tensor data = esp::testing::numbers({7, 4}, -1, 1, 1);
+    const Variable loss = loss_of(data.slice(0, begin, std::min<int64_t>(7, begin + 4)), w);
+    loss.backward();
+    loss.update(esp::optim::Sgd(0.5));
+  }
+  BOOST_TEST(esp::testing::difference(trained(true, 1, 1), w.value()) < 1e-14);
+  BOOST_TEST(esp::testing::difference(trained(false, 1, 1), w.value()) < 1e-14);
+  BOOST_TEST(esp::testing::difference(trained(false, 2, 1), w.value()) < 1e-14);
+  BOOST_TEST(esp::testing::difference(trained(false, 1, 2), w.value()) < 1e-14);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -212,7 +212,7 @@ int64_t ConvolutionEpilogue::workspace_bytes(const PlannedCall& call) const {
   const ConvolutionForm form = ConvolutionForm::of(anchor());
   const Layout out(anchor_output().shape);
   const std::optional<int64_t> bytes = ConvolutionPrimitive::workspace_bytes(
-      form.sizes(call.inputs[0]->shape, call.inputs[1]->shape, out.shape), ConvolutionResult::y,
+      form.checked_sizes(call.inputs[0]->shape, call.inputs[1]->shape, out.shape), ConvolutionResult::y,
       convolution_strides(form, anchor_output().dtype, *call.layouts[0], *call.layouts[1], out), after());
   return bytes ? *bytes : workspace_of_parts(call);
 }
@@ -227,7 +227,7 @@ std::unique_ptr<BoundKernel> ConvolutionEpilogue::bind_cpu(const KernelCall& cal
   const Layout out(anchor_output().shape);
   try {
     ConvolutionPrimitive primitive(
-        form.sizes(layouts[0]->shape, layouts[1]->shape, out.shape), ConvolutionResult::y,
+        form.checked_sizes(layouts[0]->shape, layouts[1]->shape, out.shape), ConvolutionResult::y,
         convolution_strides(form, anchor_output().dtype, *layouts[0], *layouts[1], out),
         Workspace::of(context), after());
     return std::make_unique<BoundConvolution>(*this, call, std::move(primitive), kept);

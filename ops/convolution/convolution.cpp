@@ -58,7 +58,7 @@ void run_by_columns(const ConvolutionForm& form, const ConvolutionSizes& sizes, 
 
 /// By a method for float32, or by products.
 void compute(const ConvolutionForm& form, ConvolutionResult result, ConvolutionOperands& all) {
-  const ConvolutionSizes sizes = form.sizes(all.x.shape(), all.kernels.shape(), all.y.shape());
+  const ConvolutionSizes sizes = form.checked_sizes(all.x.shape(), all.kernels.shape(), all.y.shape());
   if (all.x.dtype() == DType::float32) {
     std::optional<ConvolutionPrimitive> primitive;
     try {
@@ -119,7 +119,7 @@ class ConvolutionOp : public Op {
       if (!is_dense(each->layout())) return nullptr;
     try {
       auto primitive = std::make_shared<ConvolutionPrimitive>(
-          form_.sizes(x->shape(), kernels->shape(), y->shape()), result_,
+          form_.checked_sizes(x->shape(), kernels->shape(), y->shape()), result_,
           convolution_strides(form_, y->dtype(), x->layout(), kernels->layout(), y->layout()),
           Workspace::of(context));
       return bound([primitive, x = x, kernels = kernels, y = y](RandomStream) {
@@ -166,7 +166,7 @@ class ConvolutionOp : public Op {
  private:
   std::unique_ptr<BoundKernel> bind_by_columns(const KernelCall& call, const BindContext& context) const {
     const auto [x, kernels, y] = seats(call);
-    const ConvolutionSizes sizes = form_.sizes(x->shape(), kernels->shape(), y->shape());
+    const ConvolutionSizes sizes = form_.checked_sizes(x->shape(), kernels->shape(), y->shape());
     const Tensor columns = Workspace::of(context).take(columns_shape(sizes), y->dtype(), cpu());
     return bound(
         [form = form_, result = result_, x = x, kernels = kernels, y = y, sizes, columns](RandomStream) {

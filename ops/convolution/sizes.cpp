@@ -7,6 +7,7 @@
 
 #include "espalier/core/countable.h"
 #include "espalier/core/error.h"
+#include "espalier/core/open_sizes.h"
 
 namespace espalier {
 
@@ -22,6 +23,13 @@ int64_t product_and(int64_t a, int64_t b, int64_t c) {
 }
 
 constexpr int64_t largest_convolution_size = 0x7fffffff;  // that the libraries can index
+
+/// Whether the libraries can index it.
+bool is_indexable(const ConvolutionSizes& all) {
+  return std::ranges::max({all.in_places(), all.out_places(),
+                           product_and(all.in_channels, all.kernel_places(), 0),
+                           all.groups * all.out_channels}) <= largest_convolution_size;
+}
 
 }  // namespace
 
@@ -117,14 +125,19 @@ Shape ConvolutionForm::output(const Shape& x, const Shape& kernels, std::string_
   }
   check_countable(out, op);
   out = in_own_order(out);
-  const ConvolutionSizes all = sizes(x, kernels, out);
-  for (const int64_t size :
-       {all.in_places(), all.out_places(), product_and(all.in_channels, all.kernel_places(), 0),
-        all.groups * all.out_channels})
-    if (size > largest_convolution_size)
-      throw UnsupportedError(fmt::format("{}: {} with kernels {} is more than the libraries can index", op,
-                                         x.str(), kernels.str()));
+  if (!may_be_open({from.data(), from.size()}) && !is_indexable(sizes(x, kernels, out)))
+    throw UnsupportedError(fmt::format("{}: {} with kernels {} is more than the libraries can index", op,
+                                       x.str(), kernels.str()));
   return out;
+}
+
+ConvolutionSizes ConvolutionForm::checked_sizes(const Shape& x, const Shape& kernels, const Shape& y) const {
+  const ConvolutionSizes all = sizes(x, kernels, y);
+  if (!is_indexable(all))
+    throw UnsupportedError(
+        fmt::format("a convolution of {} with kernels {} to {} is more than the libraries can index", x.str(),
+                    kernels.str(), y.str()));
+  return all;
 }
 
 ConvolutionSizes ConvolutionForm::sizes(const Shape& x, const Shape& kernels, const Shape& y) const {

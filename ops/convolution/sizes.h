@@ -58,6 +58,9 @@ struct ConvolutionForm {
   Shape in_own_order(const Shape& shape) const;
   /// Of shapes that fit.
   ConvolutionSizes sizes(const Shape& x, const Shape& kernels, const Shape& y) const;
+  /// Throws UnsupportedError if the libraries cannot index them, which `output` leaves to kernels where axes
+  /// may be open.
+  ConvolutionSizes checked_sizes(const Shape& x, const Shape& kernels, const Shape& y) const;
 };
 
 }  // namespace espalier

@@ -1,5 +1,6 @@
 #include "espalier/ops/indexing/rows.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/shape_like_ops.h"
+#include "espalier/ops/views/axis_views.h"
 
 namespace espalier {
 
@@ -283,11 +285,12 @@ Variable scaled_row_gradient(const Variable& gradient, const Variable& factor) {
 Variable joined_row_gradients(std::span<const Variable> gradients) {
   std::vector<Variable> values, indices;
   for (const Variable& gradient : gradients) {
-    const Variable table = operand(gradient, 2), index = operand(gradient, 1);
-    const bool empty =
-        rows_of_table(table.shape(), 1).elements() == 0;  // then their number cannot be inferred
-    values.push_back(
-        reshape(operand(gradient, 0), rows_of_table(table.shape(), empty ? index.shape().elements() : -1)));
+    const Variable index = operand(gradient, 1);
+    // Merged without sizes: those of other axes may be the batch's.
+    Dims groups = operand(gradient, 2).shape().dims();
+    std::ranges::fill(groups, 1);
+    groups[0] = static_cast<int64_t>(index.rank());
+    values.push_back(index.rank() == 1 ? operand(gradient, 0) : merge_axes(operand(gradient, 0), groups));
     indices.push_back(reshape(index.dtype() == DType::int64 ? index : cast(index, DType::int64), {-1}));
   }
   return scatter_add_like(concat(values, 0), concat(indices, 0), operand(gradients[0], 2), 0);

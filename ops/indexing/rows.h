@@ -3,6 +3,7 @@
 #pragma once
 #include <span>
 
+#include "espalier/core/op.h"
 #include "espalier/core/variable.h"
 
 namespace espalier {

@@ -8,6 +8,7 @@
 #include "espalier/core/deferred/stacked.h"
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/core/row_kernel.h"
 #include "espalier/ops/matmul/bfloat16_product.h"
 #include "espalier/ops/matmul/gemm_choice.h"
@@ -71,7 +72,8 @@ class Matmul : public Op, public Batchable {
       throw ShapeError(fmt::format("matmul: {} times {}: the inner sizes {} and {} differ",
                                    seen(a, ta_).str(), seen(b, tb_).str(), size_text(k),
                                    size_text(b.end()[tb_ - 2])));
-    if (std::max({m, k, n}) > largest_matrix_size)
+    const int64_t sizes[] = {m, k, n};
+    if (std::ranges::max(sizes) > largest_matrix_size && !may_be_open(sizes))
       throw UnsupportedError(fmt::format("matmul: {} times {} is more than the libraries can index",
                                          seen(a, ta_).str(), seen(b, tb_).str()));
     if (a.rank() == 2 && b.rank() == 2) return {{in[0]->dtype, Shape{m, n}}};

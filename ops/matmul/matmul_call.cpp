@@ -77,6 +77,9 @@ bool gemm_takes(const Layout& layout, bool transposed) { return stored({layout, 
 GemmBatch gemm_of(DType dtype, const Layout& a, const Layout& b, const Shape& out, MatmulForm form) {
   const Stored x = *stored({a, form.transpose_a}), y = *stored({b, form.transpose_b});
   const int64_t m = out.end()[-2], n = out.end()[-1], k = a.shape.end()[-1 - form.transpose_a];
+  if (std::max({m, n, k}) > largest_matrix_size)
+    throw UnsupportedError(fmt::format(
+        "matmul: a product of [{}, {}] and [{}, {}] is more than the libraries can index", m, k, k, n));
   GemmBatch result{{dtype, x.transposed, y.transposed, m, n, k, x.leading, y.leading, n}, {}, {}, {}};
   if (out.rank() == 2) return result;
   result.batch = matmul_batch_of(out);

@@ -163,7 +163,7 @@ Bound bind_convolution(const KernelCall& call, const ConvolutionSizes& sizes, La
 Bound bind_convolve(const Op& op, const KernelCall& call) {
   const Tensor &x = *call.inputs[0], &kernels = *call.inputs[1];
   return bind_convolution(call,
-                          ConvolutionForm::of(op).sizes(x.shape(), kernels.shape(), call.outputs[0]->shape()),
+                          ConvolutionForm::of(op).checked_sizes(x.shape(), kernels.shape(), call.outputs[0]->shape()),
                           []<class T>(const T* from, const T* weights, T* to, const Sliding3& s, int64_t n) {
                             launch(convolve<T>, grid_for(n), from, weights, to, s, n);
                           });
@@ -171,7 +171,7 @@ Bound bind_convolve(const Op& op, const KernelCall& call) {
 Bound bind_convolve_back(const Op& op, const KernelCall& call) {
   const Tensor &y = *call.inputs[0], &kernels = *call.inputs[1];
   return bind_convolution(call,
-                          ConvolutionForm::of(op).sizes(call.outputs[0]->shape(), kernels.shape(), y.shape()),
+                          ConvolutionForm::of(op).checked_sizes(call.outputs[0]->shape(), kernels.shape(), y.shape()),
                           []<class T>(const T* from, const T* weights, T* to, const Sliding3& s, int64_t n) {
                             launch(convolve_back<T>, grid_for(n), from, weights, to, s, n);
                           });
@@ -179,7 +179,7 @@ Bound bind_convolve_back(const Op& op, const KernelCall& call) {
 Bound bind_correlate(const Op& op, const KernelCall& call) {
   const Tensor &x = *call.inputs[0], &y = *call.inputs[1];
   return bind_convolution(
-      call, ConvolutionForm::of(op).sizes(x.shape(), call.outputs[0]->shape(), y.shape()),
+      call, ConvolutionForm::of(op).checked_sizes(x.shape(), call.outputs[0]->shape(), y.shape()),
       []<class T>(const T* from, const T* other, T* to, const Sliding3& s, int64_t n) {
         const auto blocks = static_cast<unsigned>(std::min<int64_t>(n, 1 << 16));
         launch(correlate<T>, Grid{dim3(blocks), dim3(threads_in_block)}, from, other, to, s, n);

@@ -27,9 +27,9 @@ Bound bind_cudnn(const Op& op, const KernelCall& call, const BindContext& contex
   if (out->elements() == 0 || a.elements() == 0 || b.elements() == 0 || !cudnn())
     return bind_direct_convolution(op, call);
   const ConvolutionSizes sizes =
-      result == ConvolutionResult::y   ? form.sizes(a.shape(), b.shape(), out->shape())
-      : result == ConvolutionResult::x ? form.sizes(out->shape(), b.shape(), a.shape())
-                                       : form.sizes(a.shape(), out->shape(), b.shape());
+      result == ConvolutionResult::y   ? form.checked_sizes(a.shape(), b.shape(), out->shape())
+      : result == ConvolutionResult::x ? form.checked_sizes(out->shape(), b.shape(), a.shape())
+                                       : form.checked_sizes(a.shape(), out->shape(), b.shape());
   std::shared_ptr<CudnnKernel> kernel;
   try {
     Workspace workspace = Workspace::of(context);
