@@ -65,13 +65,27 @@ esp::Tensor by_hand(const LossOf& loss_of, int64_t parts) {
   return w.value().clone();
 }
 
-esp::Tensor frozen(const LossOf& loss_of, int replicas, int accumulate) {
+/// A mean over the rows that count.
+Variable masked(const Variable& x, const Variable& w) {
+  const Variable counts = esp::cast(esp::greater(esp::slice(x, 1, 0, 1), -0.9), esp::float64);
+  return esp::sum(esp::square(esp::matmul(x, w)) * counts) / esp::sum(counts);
+}
+Variable ignoring(const Variable& x, const Variable& w) {
+  const Variable labels = esp::cast(esp::greater(esp::squeeze(esp::slice(x, 1, 0, 1), 1), 0.8), esp::int64);
+  return esp::nn::SoftmaxCrossEntropy({.ignored_label = 1})(esp::matmul(x, w), labels);
+}
+Variable pairs_by_count(const Variable& x, const Variable& w) {
+  const Variable z = esp::matmul(x, w), n = esp::cast(esp::axis_size(x, 0), esp::float64);
+  return esp::sum(esp::exp(esp::matmul(z, esp::transpose(z)))) / (n * n);
+}
+
+esp::Tensor frozen(const LossOf& loss_of, int replicas, int accumulate, bool local = true) {
   const Variable w = weights();
   const esp::data::Distributor feed({rows_of_data()}, {.batch_size = 7});
   const esp::Executor executor = loss_of(feed.get_output_graphs()[0], w)
                                      .get_executor({.optimizer = optim::Sgd({.lr = 0.2}),
                                                     .devices = cpus(replicas),
-                                                    .replicas = {.local_statistics = true},
+                                                    .replicas = {.local_statistics = local},
                                                     .accumulate = accumulate});
   (void)executor.execute({.epochs = 1, .progress = false});
   return w.value().clone();
@@ -82,16 +96,24 @@ esp::Tensor frozen(const LossOf& loss_of, int replicas, int accumulate) {
 BOOST_AUTO_TEST_SUITE(local_losses)
 
 BOOST_AUTO_TEST_CASE(the_mean_of_those_of_the_parts) {
-  const std::pair<const char*, LossOf> all[] = {
+  struct Case {
+    const char* name;
+    LossOf loss_of;
+    int most_parts = 4;  // more would have a part without a row that counts
+  };
+  const Case all[] = {
       {"contrast", contrast},   {"by sums", contrast_by_sums},      {"balance", balance},
-      {"worst row", worst_row}, {"over the batch", over_the_batch}, {"attending", attending}};
-  for (const auto& [name, loss_of] : all)
-    for (const auto& [replicas, accumulate] : {std::pair{2, 1}, {1, 2}, {3, 1}, {2, 2}})
-      BOOST_TEST_CONTEXT(name << ", " << replicas << " replicas, " << accumulate << " micro-batches") {
-        const esp::Tensor expected = by_hand(loss_of, replicas * accumulate);
-        BOOST_TEST(difference(frozen(loss_of, replicas, accumulate), expected) < 1e-12);
+      {"worst row", worst_row}, {"over the batch", over_the_batch}, {"attending", attending},
+      {"masked", masked, 2},    {"ignoring", ignoring, 2},          {"pairs by count", pairs_by_count}};
+  for (const Case& c : all)
+    for (const auto& [replicas, accumulate] : {std::pair{2, 1}, {1, 2}, {3, 1}, {2, 2}}) {
+      if (replicas * accumulate > c.most_parts) continue;
+      BOOST_TEST_CONTEXT(c.name << ", " << replicas << " replicas, " << accumulate << " micro-batches") {
+        const esp::Tensor expected = by_hand(c.loss_of, replicas * accumulate);
+        BOOST_TEST(difference(frozen(c.loss_of, replicas, accumulate), expected) < 1e-12);
         BOOST_TEST(difference(weights().value(), expected) > 1e-3);
       }
+    }
 }
 
 BOOST_AUTO_TEST_CASE(metrics_as_well) {
@@ -141,12 +163,7 @@ BOOST_AUTO_TEST_CASE(no_sums_and_no_pairs) {
     const Variable z = esp::matmul(x, w);
     return esp::mean(z / esp::sum(z));
   };
-  const auto by_rows = [](const Variable& x, const Variable& w) {  // a sum, divided by the rows of a part
-    const Variable z = esp::matmul(x, w);
-    return esp::sum(esp::max(esp::matmul(z, esp::transpose(z)), 1)) /
-           esp::cast(esp::axis_size(x, 0), z.dtype());
-  };
-  for (const LossOf& loss_of : std::vector<LossOf>{sum, squared_sum, rows_by_sum, by_rows})
+  for (const LossOf& loss_of : std::vector<LossOf>{sum, squared_sum, rows_by_sum})
     BOOST_TEST(says(refusal(loss_of, true), "a part's sum"), refusal(loss_of, true));
   const auto pairs = [](const Variable& x, const Variable& w) {
     const Variable z = esp::matmul(x, w);
@@ -156,6 +173,66 @@ BOOST_AUTO_TEST_CASE(no_sums_and_no_pairs) {
   BOOST_TEST(says(refusal(contrast, false), "local_statistics = true"));
   BOOST_TEST(says(refusal(contrast, false), "'matmul' (local_losses_test.cpp:"));
   BOOST_TEST(refusal(contrast, true) == "");
+}
+
+/// The number of rows is known before any of them is read.
+BOOST_AUTO_TEST_CASE(numbers_of_rows_are_the_batch_s) {
+  const LossOf by_count = [](const Variable& x, const Variable& w) {
+    return esp::sum(esp::square(esp::matmul(x, w))) / esp::cast(esp::axis_size(x, 0), esp::float64);
+  };
+  const LossOf each_by_count = [](const Variable& x, const Variable& w) {
+    return esp::sum(esp::square(esp::matmul(x, w)) / esp::cast(esp::axis_size(x, 0), esp::float64));
+  };
+  // The gradient of a mean is divided by the number of rows, and moves each of them.
+  const LossOf adversarial = [](const Variable& x, const Variable& w) {
+    const Variable first = esp::mean(esp::square(esp::matmul(x, w)));
+    return esp::mean(esp::square(esp::matmul(x + esp::stop_gradient(first.gradient(x)) * 3.0, w)));
+  };
+  const LossOf penalized = [](const Variable& x, const Variable& w) {  // a sum, and what is none
+    return esp::sum(esp::square(esp::matmul(x, w))) * 0.1 + esp::sum(esp::square(w));
+  };
+  for (const LossOf& loss_of : {by_count, each_by_count, adversarial, penalized}) {
+    const esp::Tensor expected = by_hand(loss_of, 1);
+    for (const auto& [replicas, accumulate] : {std::pair{2, 1}, {1, 2}, {1, 3}, {2, 2}})
+      BOOST_TEST_CONTEXT(replicas << " replicas, " << accumulate << " micro-batches") {
+        BOOST_TEST(difference(frozen(loss_of, replicas, accumulate, false), expected) < 1e-12);
+      }
+  }
+  for (const auto& [replicas, accumulate] : {std::pair{2, 1}, {1, 3}})
+    BOOST_TEST(difference(frozen(by_count, replicas, accumulate), by_hand(by_count, 1)) < 1e-12);
+}
+
+/// Running statistics move to the mean of those of the micro-batches, once in a step.
+BOOST_AUTO_TEST_CASE(states_written_from_micro_batches) {
+  struct Result {
+    esp::Tensor w;
+    esp::nn::BatchNorm norm;
+  };
+  const auto loss_of = [](const Variable& x, const Variable& w, const esp::nn::BatchNorm& norm) {
+    return esp::mean(esp::square(norm(esp::matmul(x, w)) - 0.5));
+  };
+  const auto trained = [&](int replicas, int accumulate) {
+    Result result{{}, esp::nn::BatchNorm(4, {.dtype = esp::float64})};
+    const Variable w = weights();
+    const esp::data::Distributor feed({rows_of_data()}, {.batch_size = 7});
+    const esp::Executor executor = loss_of(feed.get_output_graphs()[0], w, result.norm)
+                                       .get_executor({.optimizer = optim::Sgd({.lr = 0.2}),
+                                                      .devices = cpus(replicas),
+                                                      .replicas = {.local_statistics = true},
+                                                      .accumulate = accumulate});
+    (void)executor.execute({.epochs = 1, .progress = false});
+    result.w = w.value().clone();
+    return result;
+  };
+  const auto buffer = [](const Result& r, const char* name) { return r.norm.buffer(name).value(); };
+  for (const auto& [replicas, accumulate] : {std::pair{1, 2}, {1, 3}, {2, 2}})
+    BOOST_TEST_CONTEXT(replicas << " replicas, " << accumulate << " micro-batches") {
+      const Result parts = trained(replicas * accumulate, 1), own = trained(replicas, accumulate);
+      BOOST_TEST(difference(own.w, parts.w) < 1e-12);
+      for (const char* name : {"running_mean", "running_var", "num_batches_tracked"})
+        BOOST_TEST(difference(buffer(own, name), buffer(parts, name)) < 1e-12);
+      BOOST_TEST(buffer(own, "num_batches_tracked").item() == 3);
+    }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -401,9 +401,9 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_written_is_refused) {
   BOOST_TEST(trained(x * w, rows, {}).empty());
   for (const std::string& text :
        {trained(x * w, rows, {.devices = cpus(2)}), trained(esp::max(x, 0), s, {.devices = cpus(2)}),
-        trained(esp::mean(x, 0), s, {.accumulate = 2})})
+        trained(esp::exp(esp::mean(x, 0)), s, {.accumulate = 2})})
     BOOST_TEST(says(text, "with_assignment_test.cpp:"), text);
-  BOOST_TEST(says(trained(esp::mean(x, 0), s, {.accumulate = 2}), ".accumulate"));
+  BOOST_TEST(says(trained(esp::exp(esp::mean(x, 0)), s, {.accumulate = 2}), ".accumulate"));
   BOOST_TEST(
       trained(esp::mean(x, 0), s, {.devices = cpus(2), .replicas = {.local_statistics = true}}).empty());
   // A replica's own sum is smaller than that of the batch, and the mean of their squares is no square of it.

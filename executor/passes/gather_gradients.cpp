@@ -123,7 +123,11 @@ bool gather_gradients(Graph& graph, const std::vector<Variable>& parameters, std
     }
   }
   auto slot = static_cast<uint32_t>(values.size() - exchanged.size());
-  for (const size_t result : exchanged) graph.results[result] = {last, slot++};
+  for (const size_t result : exchanged) {
+    for (GraphNode& n : graph.nodes)  // states get what all micro-batches have together
+      if (is_store(*n.op) && n.inputs[0] == graph.results[result]) n.inputs[0] = {last, slot};
+    graph.results[result] = {last, slot++};
+  }
   rewriter.finish();
   return true;
 }

@@ -5,7 +5,10 @@
 #include <algorithm>
 
 #include "espalier/core/error.h"
+#include "espalier/core/op_names.h"
 #include "espalier/executor/sharding/loop_graph.h"
+#include "espalier/executor/sharding/row_growth.h"
+#include "espalier/executor/sharding/row_order.h"
 #include "espalier/executor/sharding/shape_values.h"
 #include "espalier/ops/loop/scan_op.h"
 #include "espalier/ops/reductions/sample_correction.h"
@@ -32,10 +35,13 @@ class Shardings {
   ExchangedSharding find(const std::vector<BatchValue>& known = {}) {
     for (const BatchValue& value : known) shardings_.push_back({value});
     shardings_.resize(part_.nodes.size());
+    made_of_shapes_.resize(part_.nodes.size(), false);
     for (auto i = static_cast<uint32_t>(known.size()); i < part_.nodes.size(); ++i) {
       in_.clear();
       for (const ValueRef& input : part_.nodes[i].inputs) in_.push_back(shardings_[input.node][input.output]);
       shardings_[i] = shardings_of(i);
+      made_of_shapes_[i] = is_made_of_shapes(i);
+      if (whole_ && is_known(i)) make_constant(i);
       if (whole_ && is_cause(i)) exchange(i);
     }
     result_.shardings = std::move(shardings_);
@@ -64,13 +70,32 @@ class Shardings {
     });
   }
 
+  /// Whether shapes alone decide what it computes, such as a sum of ones.
+  bool is_made_of_shapes(uint32_t i) const {
+    const GraphNode& n = part_.nodes[i];
+    if (n.op->is_leaf() || n.op->feed() || n.op->effect() != Effect::none || n.outputs.size() != 1)
+      return false;
+    for (uint32_t k = 0; k < n.inputs.size(); ++k)
+      if (n.op->reads_elements(k) && !made_of_shapes_[n.inputs[k].node]) return false;
+    return true;
+  }
+  /// Whether its value for the whole batch needs no batch: one of few numbers.
+  bool is_known(uint32_t i) const {
+    const BatchSharding sharding = shardings_[i][0].sharding;
+    return made_of_shapes_[i] && (sharding == BatchSharding::sum || sharding == BatchSharding::mean) &&
+           is_cheap_to_know(*whole_, i);
+  }
+  void make_constant(uint32_t i) {
+    result_.constants.emplace_back(i, value_of_shapes(*whole_, i));
+    shardings_[i] = {BatchValue{}};
+  }
+
   /// Finds out what lets a node have what it needs: first what takes no communication.
   void exchange(uint32_t i) {
     const GraphNode& n = part_.nodes[i];
     const std::vector<BatchValue> before = in_;
     if (reads_shapes_alone(n) && n.outputs[0] == whole_->nodes[i].outputs[0]) {
-      result_.constants.emplace_back(i, value_of_shapes(*whole_, whole_->nodes[i]));
-      shardings_[i] = {BatchValue{}};
+      make_constant(i);
     } else if (!change_inputs(i, InputChange::Kind::weigh)) {
       in_ = before;
       change_inputs(i, InputChange::Kind::reduce);
@@ -179,16 +204,23 @@ class Shardings {
     const GraphNode& n = part_.nodes[i];
     const bool one = axes_of({i, output}).count == 0;
     if (one && reads_shapes_alone(n)) return {BatchSharding::unshardable};
+    value.growth = joint_growth(*n.op, growths(n));
     InputSpecs specs;
     for (const ValueRef& input : n.inputs) specs.push_back(&part_.spec(input));
-    const auto folding = n.op->folding(specs);
-    const OpTraits& traits = n.op->traits();
-    const bool adds = (folding && folding->fold == Fold::sum) || traits.matmul_form || traits.sums_products ||
-                      traits.sums_over_rows;
-    for (size_t k = 0; k < n.inputs.size(); ++k)
-      value.of_sums |= in_[k].of_sums || in_[k].sharding == BatchSharding::sum ||
-                       (one && adds && axes_of(n.inputs[k]).count > 0);
+    int added = 0;  // axes of rows along which it adds up
+    for (size_t k = 0; one && k < n.inputs.size() && adds_up(*n.op, specs); ++k)
+      added = std::max(added, axes_of(n.inputs[k]).count);
+    if (value.growth != unknown_growth) value.growth = static_cast<int8_t>(value.growth + added);
     return value;
+  }
+
+  /// How what a node reads grows with the number of rows.
+  std::vector<int8_t> growths(const GraphNode& n) const {
+    std::vector<int8_t> all;
+    for (size_t k = 0; k < n.inputs.size(); ++k)
+      if (n.op->reads_elements(k))
+        all.push_back(in_[k].sharding == BatchSharding::sum ? int8_t{1} : in_[k].growth);
+    return all;
   }
 
   BatchValue found_sharding(uint32_t i, uint32_t output) {
@@ -237,7 +269,7 @@ class Shardings {
   BatchValue rows_of(uint32_t i, uint32_t output, size_t axis) const {
     const GraphNode& n = part_.nodes[i];
     const int64_t size = other_.spec({i, output}).shape.dims()[axis];
-    if (joins_rows(n, size)) return joined(axis);
+    if (joins_rows(n, size)) return joined_rows(in_, axis);
     InputSpecs specs;
     for (const ValueRef& input : n.inputs) specs.push_back(&part_.spec(input));
     std::optional<BatchValue> value;
@@ -262,10 +294,6 @@ class Shardings {
     return value ? *value : BatchValue{BatchSharding::unshardable};
   }
   int64_t size_of(ValueRef v, size_t axis) const { return other_.spec(v).shape.dims()[axis]; }
-  static bool same_order(const BatchValue& a, const BatchValue& b) {
-    return a.repeats == b.repeats && a.block_sizes == b.block_sizes;
-  }
-
   /// Whether several inputs are put behind each other along their rows.
   bool joins_rows(const GraphNode& n, int64_t size) const {
     if (n.op->kind() != OpKind::other || !n.op->traits().only_copies || n.inputs.size() < 2) return false;
@@ -273,48 +301,12 @@ class Shardings {
       if (in_[k].sharding != BatchSharding::rows || size_of(n.inputs[k], in_[k].axis) >= size) return false;
     return true;
   }
-  /// Their order: that of the first, then that of the second, and so on, as repetitions of what comes first.
-  BatchValue joined(size_t axis) const {
-    constexpr int64_t most = 4096;  // block sizes; real trees have far fewer
-    BatchValue value{BatchSharding::rows, axis, 0, in_[0].block_sizes};
-    bool alike = true;
-    for (const BatchValue& in : in_) {
-      alike &= in.block_sizes == value.block_sizes;
-      value.repeats += in.repeats;
-    }
-    if (alike) return value;
-    Dims all;
-    for (const BatchValue& in : in_) {
-      if (in.repeats * static_cast<int64_t>(in.block_sizes.size()) + static_cast<int64_t>(all.size()) > most)
-        return {BatchSharding::unshardable};
-      for (int64_t turn = 0; turn < in.repeats; ++turn)
-        all.append(in.block_sizes.begin(), in.block_sizes.end());
-    }
-    size_t period = 1;
-    while (all.size() % period || !std::equal(all.begin() + period, all.end(), all.begin())) ++period;
-    value.repeats = static_cast<int64_t>(all.size() / period);
-    value.block_sizes = Dims(all.begin(), all.begin() + period);
-    return value;
-  }
-
-  /// The rows that a view of rows has along an axis: mixed where one position would be of several.
+  /// The rows that a view of rows has along an axis.
   BatchValue seen_rows(uint32_t i, size_t axis) const {
     const GraphNode& n = part_.nodes[i];
-    BatchValue value = in_[0];
-    const BatchValue unshardable{BatchSharding::unshardable};
     const Layout from(other_.spec(n.inputs[0]).shape);
     const auto to = n.op->view(from, other_.nodes[i].outputs[0]);
-    if (!to) return unshardable;
-    // In elements: from one position to the next, and until the rows begin anew.
-    const int64_t step = from.strides[value.axis], span = step * from.shape.dims()[value.axis],
-                  new_step = to->strides[axis], new_span = new_step * to->shape.dims()[axis];
-    if (step <= 0 || new_step <= 0 || span <= 0 || (value.repeats * new_span) % span != 0) return unshardable;
-    value.repeats = value.repeats * new_span / span;
-    for (int64_t& width : value.block_sizes) {
-      if (width * step % new_step != 0) return unshardable;
-      width = width * step / new_step;
-    }
-    return value.repeats > 0 ? value : unshardable;
+    return to ? rows_in_view(in_[0], from, *to, axis) : BatchValue{BatchSharding::unshardable};
   }
 
   BatchValue taken_over_rows(const GraphNode& n) const {
@@ -359,20 +351,19 @@ class Shardings {
   BatchValue taken_from_whole(const GraphNode& n) {
     const Linearity linearity = n.op->is_view() ? Linearity::together : n.op->traits().linearity;
     int whole = 0, same = 0;
-    bool means = false, sums = false, of_sums = false;
+    bool means = false, sums = false;
     const BatchValue* local = nullptr;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       if (!n.op->reads_elements(k)) continue;
       const BatchSharding in = in_[k].sharding;
       if (in == BatchSharding::local && !local) local = &in_[k];
-      of_sums |= in_[k].of_sums || in == BatchSharding::sum;
       means |= in == BatchSharding::mean;
       sums |= in == BatchSharding::sum;
       (in == BatchSharding::replicated ? same : whole) += 1;
     }
     if (local) {
       BatchValue value = inherited(*local);
-      value.of_sums = of_sums;
+      value.growth = joint_growth(*n.op, growths(n));
       return value;
     }
     const BatchSharding kept = means ? BatchSharding::mean : BatchSharding::sum;
@@ -386,7 +377,7 @@ class Shardings {
     }
     if (keeps) return {kept};
     BatchValue value{local_statistics_ ? BatchSharding::local : BatchSharding::unshardable};
-    value.of_sums = of_sums;
+    value.growth = joint_growth(*n.op, growths(n));
     return value;
   }
 
@@ -397,6 +388,7 @@ class Shardings {
   std::vector<BatchValue> in_;  // the shardings of the inputs of the node at hand
   bool caused_ = false;         // the sharding at hand is an input's, with its cause
   BatchShardings shardings_;
+  std::vector<bool> made_of_shapes_;
   ExchangedSharding result_;
 };
 

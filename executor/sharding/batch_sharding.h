@@ -30,8 +30,9 @@ struct BatchValue {
   Dims block_sizes = {1};
   /// Local and unshardable: the node that made it so.
   uint32_t cause = 0;
-  /// Local: made of a shard's sum, which is smaller than that of the batch.
-  bool of_sums = false;
+  /// Local: how it grows with the number of rows, see row_growth.h. A shard's sum is smaller than that of the
+  /// batch.
+  int8_t growth = 0;
 
   /// Whether all repeats are alike, so that the axis could be cut into [repeats, rows, width].
   bool in_order() const { return block_sizes.size() == 1; }

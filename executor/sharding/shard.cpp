@@ -81,7 +81,7 @@ void average_local(const Graph& part, const Graph& other, BatchShardings& shardi
     const ValueRef v = part.results[i];
     BatchValue& value = shardings[v.node][v.output];
     const bool fixed = part.spec(v).shape == other.spec(other.results[i]).shape;
-    if (value.sharding == BatchSharding::local && !value.of_sums && fixed)
+    if (value.sharding == BatchSharding::local && value.growth == 0 && fixed)
       value.sharding = BatchSharding::mean;
   }
 }
@@ -91,6 +91,12 @@ void check_results(const Graph& graph, const BatchShardings& shardings, const Sh
     check_value(graph, shardings[result.node][result.output], shardings, options);
 }
 
+/// Micro-batches come one after the other.
+void refuse_reductions(const Graph& graph, const ExchangedSharding& exchanged, const ShardOptions& options) {
+  for (const InputChange& change : exchanged.changes)
+    if (change.kind == InputChange::Kind::reduce) refuse(graph.nodes[change.node], false, options);
+}
+
 /// Gradients of tables are not, where updates read their rows alone.
 bool is_read_by_updates(const Graph& graph, ValueRef v) {
   return std::ranges::any_of(graph.nodes, [&](const GraphNode& n) {
@@ -98,26 +104,27 @@ bool is_read_by_updates(const Graph& graph, ValueRef v) {
   });
 }
 
-/// States that forward passes write are the same on all replicas, and so what is written must be.
-void reduce_assigned(const Graph& graph, ExchangedSharding& sharding, const ShardOptions& options) {
+/// States that forward passes write are the same on all replicas, and so what is written must be. Sums over
+/// micro-batches become results, which are summed with the gradients and the loss.
+void reduce_assigned(Graph& graph, ExchangedSharding& sharding, const ShardOptions& options) {
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     if (!is_store(*graph.nodes[i].op)) continue;
     const ValueRef v = graph.nodes[i].inputs[0];
     const BatchValue& value = sharding.shardings[v.node][v.output];
     if (value.sharding == BatchSharding::replicated) continue;
     // A replica's own statistic stands for one of the batch: a state gets the mean of them.
-    if (value.sharding == BatchSharding::local && !value.of_sums && options.shard.micro_batches == 1)
+    if (value.sharding == BatchSharding::local && value.growth == 0)
       sharding.shardings[v.node][v.output].sharding = BatchSharding::mean;
     check_value(graph, value, sharding.shardings, options);
-    const bool can_reduce = value.sharding != BatchSharding::rows && is_real(graph.spec(v).dtype);
-    if (!can_reduce || options.shard.micro_batches > 1)
+    if (value.sharding == BatchSharding::rows || !is_real(graph.spec(v).dtype))
       throw UnsupportedError(fmt::format(
           "get_executor: with_assignment: {} replicas or micro-batches cannot write '{}' ({}) into a "
-          "state: "
-          "it is not the same for all of them{}",
-          options.shard.pieces(), graph.nodes[v.node].op->name(), line_of(graph.nodes[v.node].where),
-          can_reduce ? ", and micro-batches (.accumulate) come one after the other" : ""));
-    sharding.changes.push_back({i, 0, InputChange::Kind::reduce});
+          "state: it is not the same for all of them",
+          options.shard.pieces(), graph.nodes[v.node].op->name(), line_of(graph.nodes[v.node].where)));
+    if (options.shard.micro_batches > 1)
+      graph.results.push_back(v);
+    else
+      sharding.changes.push_back({i, 0, InputChange::Kind::reduce});
   }
 }
 
@@ -223,11 +230,11 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
   BatchShardings shardings = batch_sharding(step.graph, other.graph, sizes, options.local_statistics);
   average_local(step.graph, other.graph, shardings);
   ExchangedSharding exchanged;
-  const bool exchanges =
-      has_refused(step.graph, shardings) && !options.local_statistics && options.shard.micro_batches == 1;
+  const bool exchanges = has_refused(step.graph, shardings) && !options.local_statistics;
   if (exchanges) {
     const Graph& whole = options.other_rows == options.batch_rows ? other.graph : step.graph;
     exchanged = exchanged_sharding(step.graph, other.graph, sizes, whole);
+    if (options.shard.micro_batches > 1) refuse_reductions(step.graph, exchanged, options);
     shardings = exchanged.shardings;
     for (const ValueRef& v : step.gradients)
       if (is_read_by_updates(step.graph, v))
@@ -236,6 +243,7 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
     exchanged.shardings = shardings;
   }
   reduce_assigned(step.graph, exchanged, options);
+  shardings = exchanged.shardings;
   mark_random_rows(step.graph, shardings);
   check_results(step.graph, shardings, options);
   check_outputs(step, shardings);

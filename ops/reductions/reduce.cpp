@@ -200,7 +200,10 @@ struct Min : Extreme<scalar::Minimum>, Batchable {
 
 struct SumToLike : Op {
   SumToLike()
-      : Op({.kind = OpKind::reduction, .reads = InputSet::only(0), .gradient_reads = InputSet::none()}) {}
+      : Op({.kind = OpKind::reduction,
+            .linearity = Linearity::first,
+            .reads = InputSet::only(0),
+            .gradient_reads = InputSet::none()}) {}
   std::string_view name() const override { return "sum_to_like"; }
   std::optional<Folding> folding(const InputSpecs& in) const override {
     Folding f{Fold::sum, {}};
