@@ -10,6 +10,7 @@
 #include "espalier/core/node.h"
 #include "espalier/core/random.h"
 #include "espalier/data/end_of_data.h"
+#include "espalier/data/views/checked_read.h"
 
 namespace espalier::data {
 
@@ -104,7 +105,7 @@ class DatasetFeed : public Feed {
                       "once; make another feed of data that grow",
                       now, rows_));
     with_rows(epoch, step, first, count, [&](std::span<const int64_t> batch) {
-      read_all(batch, [&] { dataset_->read_in({epoch, options_.seed}, batch, outputs); });
+      checked_read(*dataset_, {epoch, options_.seed}, batch, outputs);
     });
   }
 

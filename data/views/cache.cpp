@@ -8,6 +8,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/files/safetensors.h"
 #include "espalier/core/files/safetensors_map.h"
+#include "espalier/data/views/checked_read.h"
 
 namespace espalier::data {
 
@@ -27,7 +28,7 @@ std::vector<Tensor> read_all_rows(const Dataset& dataset) {
   for (int64_t begin = 0; begin < rows; begin += at_once) {
     const int64_t end = std::min(rows, begin + at_once);
     std::vector<Tensor> part = detail::slices_of(columns, begin, end);
-    dataset.read(all.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)), part);
+    checked_read(dataset, all.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)), part);
   }
   return columns;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "espalier/core/error.h"
+#include "espalier/data/views/checked_read.h"
 
 namespace espalier::data {
 
@@ -49,7 +50,7 @@ class ConcatenatedRows : public Dataset {
       // Rows of two sources draw different numbers.
       const ReadContext of_source{context.epoch, derived_seed(context.seed, source)};
       read_at(positions, outputs,
-              [&](std::span<Tensor> to) { sources_[source]->read_in(of_source, own, to); });
+              [&](std::span<Tensor> to) { checked_read(*sources_[source], of_source, own, to); });
     });
   }
   std::vector<int64_t> open_sizes(std::span<const int64_t> rows) const override {
@@ -107,7 +108,7 @@ class ZippedColumns : public Dataset {
     size_t first = 0;
     for (const DatasetPtr& source : sources_) {
       const size_t columns = source->specs().size();
-      source->read_in(context, rows, outputs.subspan(first, columns));
+      checked_read(*source, context, rows, outputs.subspan(first, columns));
       first += columns;
     }
   }
@@ -158,7 +159,7 @@ class GroupedRows : public Dataset {
       sizes.insert(sizes.end(), output.shape().begin() + 2, output.shape().end());
       flat.push_back(output.reshape(sizes));
     }
-    source_->read_in(context, all, flat);
+    checked_read(*source_, context, all, flat);
   }
   std::vector<int64_t> open_sizes(std::span<const int64_t> rows) const override {
     return source_->open_sizes(ungrouped(rows));

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "espalier/core/error.h"
-#include "espalier/data/end_of_data.h"
+#include "espalier/data/views/checked_read.h"
 
 namespace espalier::data {
 
@@ -25,7 +25,7 @@ class MappedRows : public Dataset {
       throw DataError("map: the dataset has no row to learn the specs from; name them");
     const int64_t first = 0;
     std::vector<Tensor> inputs = room_for_rows(*source_, 1);
-    read_all({&first, 1}, [&] { source_->read({&first, 1}, inputs); });
+    checked_read(*source_, {&first, 1}, inputs);
     for (const Tensor& column : mapped(inputs, 0, {}, 0)) specs_.push_back(column.spec());
     if (specs_.empty()) throw DataError("map: the function returned a row of no columns");
   }
@@ -49,7 +49,7 @@ class MappedRows : public Dataset {
     if (rows.empty()) return;
     std::vector<Tensor> inputs = room_for_rows(*source_, static_cast<int64_t>(rows.size()));
     // Below here, others draw: the same numbers would make two augmentations one.
-    source_->read_in({context.epoch, derived_seed(context.seed, 1)}, rows, inputs);
+    checked_read(*source_, {context.epoch, derived_seed(context.seed, 1)}, rows, inputs);
     for (size_t i = 0; i < rows.size(); ++i) {
       const Row row = mapped(inputs, static_cast<int64_t>(i), context, rows[i]);
       check(row, rows[i]);

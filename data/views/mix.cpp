@@ -8,7 +8,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/data/draws.h"
-#include "espalier/data/end_of_data.h"
+#include "espalier/data/views/checked_read.h"
 
 namespace espalier::data {
 
@@ -86,11 +86,9 @@ class MixedRows : public Dataset {
     const auto count = [](const std::vector<int64_t>& list) { return static_cast<int64_t>(list.size()); };
     std::vector<Tensor> own{outputs[0], room_for_rows(*source_, static_cast<int64_t>(rows.size()))[1]};
     std::vector<Tensor> other = room_for_rows(*source_, count(needed));
-    read_all(rows, [&] { source_->read_in({context.epoch, derived_seed(context.seed, 1)}, rows, own); });
+    checked_read(*source_, {context.epoch, derived_seed(context.seed, 1)}, rows, own);
     if (!needed.empty())
-      read_all(needed, [&] {
-        source_->read_in({context.epoch, derived_seed(context.seed, 2)}, needed, other);
-      });
+      checked_read(*source_, {context.epoch, derived_seed(context.seed, 2)}, needed, other);
     int64_t at = 0;
     for (size_t i = 0; i < rows.size(); ++i) {
       const auto row = static_cast<int64_t>(i);

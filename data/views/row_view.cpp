@@ -7,6 +7,7 @@
 #include <map>
 
 #include "espalier/core/error.h"
+#include "espalier/data/views/checked_read.h"
 
 namespace espalier::data {
 
@@ -106,9 +107,9 @@ void RowView::read_in(const ReadContext& context, std::span<const int64_t> rows,
     const auto& positions = part.second;
     const ReadContext own{context.epoch, derived_seed(context.seed, static_cast<uint64_t>(showing))};
     if (by_showing.size() == 1)
-      source_->read_in(own, of_source, outputs);
+      checked_read(*source_, own, of_source, outputs);
     else
-      read_at(positions, outputs, [&](std::span<Tensor> to) { source_->read_in(own, of_source, to); });
+      read_at(positions, outputs, [&](std::span<Tensor> to) { checked_read(*source_, own, of_source, to); });
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "espalier/core/error.h"
+#include "espalier/data/views/checked_read.h"
 
 namespace espalier::data {
 
@@ -123,7 +124,7 @@ DatasetPtr filter(DatasetPtr dataset, const std::function<bool(const std::vector
     for (int64_t row = 0; row < dataset->rows(); ++row) {
       const std::span<const int64_t> one(&row, 1);
       std::vector<Tensor> values = room_for_rows(*dataset, 1, dataset->open_sizes(one));
-      dataset->read(one, values);
+      checked_read(*dataset, one, values);
       for (Tensor& value : values) {
         Shape shape = value.shape();
         value = value.reshape(std::vector<int64_t>(shape.begin() + 1, shape.end()));

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "espalier/core/error.h"
-#include "espalier/data/end_of_data.h"
+#include "espalier/data/views/checked_read.h"
 
 namespace espalier::data {
 
@@ -61,7 +61,7 @@ struct ReadPool {
       lock.unlock();
       std::exception_ptr error;
       try {
-        read_all(part.rows, [&] { source->read_in(task.job->context, part.rows, part.outputs); });
+        checked_read(*source, task.job->context, part.rows, part.outputs);
       } catch (...) {
         error = std::current_exception();
         if (!error) {  // the thread is being ended, by no exception: that may not be swallowed
@@ -113,7 +113,7 @@ class ParallelRows : public Dataset {
   void read_in(const ReadContext& context, std::span<const int64_t> rows,
                std::span<Tensor> outputs) const override {
     if (rows.empty()) return;
-    if (is_elsewhere()) return source_->read_in(context, rows, outputs);
+    if (is_elsewhere()) return checked_read(*source_, context, rows, outputs);
     const auto job = make_job(context, rows, outputs);
     std::unique_lock lock(pool_->mutex);
     for (size_t i = 0; i < job->parts.size(); ++i) pool_->tasks.push_back({job, i});
