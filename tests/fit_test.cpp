@@ -5,6 +5,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
+#include "espalier/data/views/padded.h"
 #include "espalier/executor/kit/confusion_matrix.h"
 #include "espalier/executor/kit/early_stopping.h"
 #include "espalier/executor/kit/fit.h"
@@ -12,6 +13,7 @@
 #include "espalier/nn/activation.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/dropout.h"
+#include "espalier/nn/lambda.h"
 #include "espalier/nn/losses.h"
 #include "espalier/ops/functions/metrics.h"
 #include "espalier/ops/ops.h"
@@ -90,6 +92,33 @@ BOOST_AUTO_TEST_CASE(predictions_are_those_of_all_rows_at_once) {
   BOOST_CHECK_EXCEPTION(esp::predict(net, t.x, {.batch_size = 0}), esp::Error, says({"0 rows", here()}));
   BOOST_CHECK_EXCEPTION(esp::predict(net, esp::ones({4, 3})), esp::ShapeError, says({"Dense", here()}));
   BOOST_CHECK_EXCEPTION(esp::predict(net, esp::Tensor()), esp::Error, says({"undefined", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(predictions_of_datasets) {
+  const Task t;
+  const esp::nn::Sequential net = make_net();
+  const esp::Tensor whole = net(t.x).value();
+  const auto both = std::make_shared<esp::data::TensorDataset>(std::vector{t.x, t.y});
+  const std::shared_ptr<const esp::data::Dataset> samples =
+      std::make_shared<esp::data::TensorDataset>(std::vector{t.x});
+  for (const int64_t size : {1, 16, 70, 1000}) {
+    BOOST_TEST(difference(whole, esp::predict(net, both, {.batch_size = size})) < 1e-6);
+    BOOST_TEST(difference(whole, esp::predict(net, samples, {.batch_size = size})) < 1e-6);
+    BOOST_TEST(difference(whole, esp::predict(net, {t.x, t.y}, {.batch_size = size})) < 1e-6);
+  }
+  const esp::data::Distributor shuffled({t.x}, {.batch_size = 16, .shuffle = true, .drop_remainder = true});
+  const esp::Tensor first = shuffled.feed()->batch(0, 0)[0], made = esp::predict(net, shuffled);
+  BOOST_TEST((made.shape() == esp::Shape{64, 2}));
+  BOOST_TEST(difference(net(first).value(), made.slice(0, 0, 16)) < 1e-6);
+  BOOST_TEST(shuffled.feed()->epoch() == 1);
+
+  const esp::nn::Lambda twice([](const esp::Variable& x) { return 2 * x; });
+  const esp::data::DatasetPtr ragged = esp::data::padded({{esp::ones({2}), esp::ones({2}), esp::ones({5})}});
+  BOOST_TEST(esp::sum(esp::predict(twice, ragged)).item() == 18);
+  BOOST_CHECK_EXCEPTION(esp::predict(twice, ragged, {.batch_size = 2}), esp::ShapeError,
+                        says({"[1, 5] of rows 2 to 2", "[2, 2] of all before", here()}));
+  BOOST_CHECK_EXCEPTION(esp::predict(net, both, {.batch_size = 0}), esp::Error, says({"0 rows", here()}));
+  BOOST_CHECK_EXCEPTION(esp::predict(net, {t.x, t.y, t.y}), esp::DataError, says({"3 columns", here()}));
 }
 
 BOOST_AUTO_TEST_CASE(modes_are_afterwards_as_before) {

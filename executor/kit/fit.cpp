@@ -57,6 +57,47 @@ Device device_of_module(const nn::Module& module) {
   return parameters.empty() ? cpu() : parameters.front().second.device();
 }
 
+void check_batch_size(const PredictOptions& options) {
+  if (options.batch_size < 1)
+    throw Error(fmt::format("predict: a batch cannot have {} rows", options.batch_size));
+}
+
+/// What a net makes of rows, batch by batch.
+class Predictions {
+ public:
+  Predictions(const nn::Module& module, const internal::NetCall& net, int64_t rows, Device device)
+      : net_(net), runs_on_(device_of_module(module)), rows_(rows), device_(device) {}
+
+  bool complete() const { return result_.defined() && next_ == rows_; }
+  void add(const Tensor& x) {
+    const int64_t rows = x.shape()[0];
+    const Tensor part = net_(x.to(runs_on_)).value();
+    if (part.rank() == 0 || part.shape()[0] != rows)
+      throw ShapeError(fmt::format("predict: the net makes {} of {} rows; it must have a row for each",
+                                   part.shape().str(), rows));
+    Shape all = part.shape();
+    all.dims()[0] = rows_;
+    if (!result_.defined()) result_ = Tensor(all, part.dtype(), device_);
+    if (!(all == result_.shape()))
+      throw ShapeError(
+          fmt::format("predict: the net makes {} of rows {} to {}, and {} of all before: their shapes are "
+                      "not one Tensor",
+                      part.shape().str(), next_, next_ + rows - 1, result_.slice(0, 0, next_).shape().str()));
+    Tensor place = result_.slice(0, next_, next_ + rows);
+    copy_elements(part, place);
+    next_ += rows;
+  }
+  Tensor result() const { return result_; }
+
+ private:
+  const internal::NetCall& net_;
+  Device runs_on_;
+  int64_t rows_;
+  Device device_;
+  int64_t next_ = 0;
+  Tensor result_;
+};
+
 }  // namespace
 
 data::Distributor TrainingData::distributor(const data::DistributorOptions& options) const {
@@ -115,27 +156,27 @@ Tensor internal::predict(const nn::Module& module, const NetCall& net, const Ten
                          const PredictOptions& options) {
   if (!x.defined()) throw Error("predict: the samples are an undefined Tensor");
   if (x.rank() == 0) throw ShapeError("predict: a scalar has no rows");
-  if (options.batch_size < 1)
-    throw Error(fmt::format("predict: a batch cannot have {} rows", options.batch_size));
+  check_batch_size(options);
   const NoGrad no_tree;
   const nn::ModeScope inference(module, false);
-  const int64_t rows = x.shape()[0];
-  Tensor result;
-  for (int64_t begin = 0; begin < rows || !result.defined(); begin += options.batch_size) {
-    const int64_t end = std::min(rows, begin + options.batch_size);
-    const Tensor part = net(x.slice(0, begin, end).to(device_of_module(module))).value();
-    if (part.rank() == 0 || part.shape()[0] != end - begin)
-      throw ShapeError(fmt::format("predict: the net makes {} of {} rows; it must have a row for each",
-                                   part.shape().str(), end - begin));
-    if (!result.defined()) {
-      Shape all = part.shape();
-      all.dims()[0] = rows;
-      result = Tensor(all, part.dtype(), x.device());
-    }
-    Tensor place = result.slice(0, begin, end);
-    copy_elements(part, place);
-  }
-  return result;
+  Predictions predictions(module, net, x.shape()[0], x.device());
+  for (int64_t begin = 0; !predictions.complete(); begin += options.batch_size)
+    predictions.add(x.slice(0, begin, std::min(x.shape()[0], begin + options.batch_size)));
+  return predictions.result();
+}
+
+Tensor internal::predict(const nn::Module& module, const NetCall& net, const TrainingData& data,
+                         const PredictOptions& options) {
+  check_batch_size(options);
+  data::Distributor feed = data.distributor({.batch_size = options.batch_size});
+  const NoGrad no_tree;
+  const nn::ModeScope inference(module, false);
+  Predictions predictions(module, net, feed.rows(), cpu());
+  const int64_t epoch = feed.feed()->epoch();
+  for (int64_t step = 0; !predictions.complete(); ++step)
+    predictions.add(feed.feed()->batch(epoch, step).front());
+  feed.reset();
+  return predictions.result();
 }
 
 EpochRecord internal::evaluate(const nn::Module& module, const NetCall& net, const LossCall& loss,

@@ -93,6 +93,8 @@ using LossCall = std::function<Variable(const Variable&, const Variable&)>;
 History fit(const nn::Module& module, const NetCall& net, const LossCall& loss, const TrainingData& data,
             const FitOptions& options);
 Tensor predict(const nn::Module& module, const NetCall& net, const Tensor& x, const PredictOptions& options);
+Tensor predict(const nn::Module& module, const NetCall& net, const TrainingData& data,
+               const PredictOptions& options);
 EpochRecord evaluate(const nn::Module& module, const NetCall& net, const LossCall& loss,
                      const TrainingData& data, const EvaluateOptions& options);
 /// Calls `f`; what it writes and throws has the line `where`.
@@ -129,8 +131,25 @@ Tensor predict(Net net, const Tensor& x, const PredictOptions& options = {},
   return result;
 }
 
+/// The same for the samples of data, which are read batch by batch: the first column, the second is not used.
+/// Rows are in the order of the dataset; a Distributor's own options hold, its order and batch size too, and
+/// it is then in its next epoch. The result is on the CPU. Throws besides DataError as `fit` does, and
+/// ShapeError if rows of two batches differ in shape.
+template <nn::SequentialElement Net>
+Tensor predict(Net net, const TrainingData& data, const PredictOptions& options = {},
+               std::source_location where = std::source_location::current()) {
+  Tensor result;
+  internal::at_line(where, [&] {
+    result = internal::predict(
+        net, [&net](const Variable& rows) -> Variable { return net(rows); }, data, options);
+  });
+  return result;
+}
+
 /// The mean of `loss(net(x), y)` over the samples (`loss_mean`), and metrics (`outputs`), in inference mode,
-/// by an executor. A Distributor is then in its next epoch.
+/// by an executor: the batches' losses, weighted by their rows. That of a loss that divides by another
+/// number, as one with `.class_weights` or `.ignored_label`, depends on the batch size: with a batch of all
+/// rows it is the loss of all. A Distributor is then in its next epoch.
 template <nn::SequentialElement Net, class Loss>
 EpochRecord evaluate(Net net, const Loss& loss, const TrainingData& data, const EvaluateOptions& options = {},
                      std::source_location where = std::source_location::current()) {
