@@ -29,13 +29,16 @@ class AttributeReader {
   AttributeReader(std::string_view op, const Attributes& attributes) : op_(op), attributes_(attributes) {}
 
   bool flag(std::string_view name) { return take<bool>(name, "a bool"); }
-  /// `older` for the attributes of a version that did not have it yet.
+  /// `older`, here and below, for the attributes of a version that did not have it yet.
   bool flag(std::string_view name, bool older) { return has(name) ? flag(name) : older; }
   int64_t integer(std::string_view name, int64_t least = std::numeric_limits<int64_t>::min());
   double real(std::string_view name) { return take<double>(name, "a real number"); }
   Dims integers(std::string_view name);
   Shape shape(std::string_view name) { return Shape(integers(name)); }
   const std::string& text(std::string_view name) { return take<std::string>(name, "a text"); }
+  std::string text(std::string_view name, std::string_view older) {
+    return has(name) ? text(name) : std::string(older);
+  }
   DType dtype(std::string_view name);
   Device device(std::string_view name);
 

@@ -21,7 +21,7 @@ class SelectingOp : public RowOp {
   Gradients gradient(const GradientRule& rule) const override {
     const Variable& g = rule.output_gradient();
     if (!g.defined()) return {Variable()};
-    return {add_along_axis_like(g, rule.output(1), rule.input(), -1)};
+    return {add_along_axis_like(g, rule.output(1), rule.input(), -1, name())};
   }
 
  protected:

@@ -1,6 +1,7 @@
 // Operations for gradient rules. They read the shape of `like` and not its elements, so that one tree works
 // for batches of any size and no value is kept for its shape.
 #pragma once
+#include <string_view>
 #include <vector>
 
 #include "espalier/core/autograd.h"
@@ -26,13 +27,19 @@ OpPtr slice_op(int64_t axis, int64_t begin, int64_t end);
 Variable slice_like(const Variable& x, const Variable& like, int64_t axis, int64_t begin);
 /// The slice of `x` that corresponds to `parts[part]` in concat(parts, axis).
 Variable concat_part(const Variable& x, const std::vector<Variable>& parts, size_t part, int64_t axis);
-/// Zeros in the shape of `like`, with the slices of `x` added along `axis` at `indices`.
-Variable scatter_add_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis);
+// IndexErrors of the next three name `function`, which the user called.
+
+/// Zeros in the shape of `like`, with the slices of `x` added along `axis` at `indices`. Negative ones count
+/// from the end, or are refused.
+Variable scatter_add_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis,
+                          std::string_view function, bool from_end = true);
 /// Zeros in the shape of `like`, with `x` added along `axis` at `indices`, which have the shape of `x` or
 /// sizes of 1 beside the axis: the transpose of take_along_axis.
-Variable add_along_axis_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis);
+Variable add_along_axis_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis,
+                             std::string_view function);
 /// Zeros in the shape of `like`, with x[…] at position indices[…] of the last axis.
-Variable put_like(const Variable& x, const Variable& indices, const Variable& like);
+Variable put_like(const Variable& x, const Variable& indices, const Variable& like,
+                  std::string_view function);
 /// g where y > 0, and 0 elsewhere.
 Variable relu_gradient(const Variable& g, const Variable& y);
 /// g times the slope of gelu at x.

@@ -234,7 +234,7 @@ BOOST_AUTO_TEST_CASE(what_looks_like_the_gradient_of_a_cross_entropy) {
   const Variable x = leaf({5, 5}, 1), z = leaf({5, 5}, 2);
   const esp::Tensor picks = labels({3, 0, 4, 2, 1}), others = labels({0, 1, 2, 3, 3});
   const Variable logs = esp::log_softmax(x), rows = esp::pick(logs, picks), g = leaf({5}, 3);
-  const Variable put = esp::put_like(g, picks, x), put_others = esp::put_like(g, others, x);
+  const Variable put = esp::put_like(g, picks, x, "pick"), put_others = esp::put_like(g, others, x, "pick");
   const auto gradient_nodes = [&](const Variable& y) {
     check_same(esp::sum(rows) + y);
     return count(fused({rows, y}), "log_softmax_pick_gradient");

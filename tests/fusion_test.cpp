@@ -242,7 +242,7 @@ BOOST_AUTO_TEST_CASE(cross_entropy_is_two_kernels) {
   // A sum along rows that is broadcast along another axis does not match.
   const esp::Variable square = leaf({5, 5}, 3), logs = esp::log_softmax(square);
   const esp::Tensor few = esp::tensor({3, 0, 4, 2, 1}, esp::int32);
-  const esp::Variable picked = esp::pick(logs, few), put = esp::put_like(leaf({5}, 4), few, square);
+  const esp::Variable picked = esp::pick(logs, few), put = esp::put_like(leaf({5}, 4), few, square, "pick");
   check_same(esp::sum(picked) + (put - esp::exp(logs) * esp::sum(put, -1)));
   const esp::Variable wrong =
       esp::softmax_cross_entropy(x, esp::placeholder("labels", {5}, esp::int32)) * 1.0;

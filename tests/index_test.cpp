@@ -2,6 +2,8 @@
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/error.h"
+#include "espalier/core/op_registry.h"
+#include "espalier/executor/executor.h"
 #include "espalier/ops/indexing/look_up.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/shape_like_ops.h"
@@ -63,7 +65,7 @@ BOOST_AUTO_TEST_CASE(gather) {
                   return Array({0, 2}, {});
                 }});
   check_op({.name = "scatter_add_like",
-            .op = [](const Variables& x) { return esp::scatter_add_like(x[0], x[1], x[2], 1); },
+            .op = [](const Variables& x) { return esp::scatter_add_like(x[0], x[1], x[2], 1, "gather"); },
             .inputs = {numbers({2, 3, 2}), at, numbers({2, 3})},
             .reference =
                 [&](const std::vector<Array>& in) {
@@ -88,7 +90,7 @@ BOOST_AUTO_TEST_CASE(threads_share_large_ones) {
   for (const int threads : {1, 3}) {
     esp::set_num_threads(threads);
     seen.push_back(esp::gather(x, at).value());
-    sums.push_back(esp::scatter_add_like(g, at, x, 0).value());
+    sums.push_back(esp::scatter_add_like(g, at, x, 0, "gather").value());
   }
   esp::set_num_threads(before);
   BOOST_TEST(difference(seen[0], seen[1]) == 0);
@@ -108,7 +110,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_allocated_but_the_result) {
     return esp::memory_stats().allocations - before;
   };
   BOOST_TEST(allocations([&] { return esp::gather(x, at); }) == 1);
-  BOOST_TEST(allocations([&] { return esp::scatter_add_like(g, at, x, 0); }) == 1);
+  BOOST_TEST(allocations([&] { return esp::scatter_add_like(g, at, x, 0, "gather"); }) == 1);
 }
 
 BOOST_AUTO_TEST_CASE(pick) {
@@ -132,7 +134,7 @@ BOOST_AUTO_TEST_CASE(pick) {
             .inputs = {numbers({0, 4}), esp::zeros({0}, esp::int64)},
             .reference = [](const std::vector<Array>&) { return Array({0}, {}); }});
   check_op({.name = "put_like",
-            .op = [](const Variables& x) { return esp::put_like(x[0], x[1], x[2]); },
+            .op = [](const Variables& x) { return esp::put_like(x[0], x[1], x[2], "pick"); },
             .inputs = {numbers({3}), esp::tensor({3, 0, 3}), numbers({3, 4})},
             .reference =
                 [](const std::vector<Array>& in) {
@@ -163,6 +165,43 @@ BOOST_AUTO_TEST_CASE(other_element_types) {
   BOOST_TEST(esp::gather(whole, esp::tensor({1})).value().at<int64_t>({0, 0}) == INT64_MAX);
   BOOST_TEST(esp::pick(whole, esp::tensor({0, 0})).value().at<int64_t>({1}) == INT64_MAX);
   BOOST_TEST(esp::gather(esp::tensor({true, false}), esp::tensor({1, 0, 0})).value().at<bool>({2}));
+}
+
+/// Where the gradient alone is computed, as its kernel may be the first that reads the indices.
+BOOST_AUTO_TEST_CASE(gradients_name_the_function_that_was_called) {
+  const esp::Variable w = esp::variable(numbers({3, 4})), at = esp::placeholder("at", {3}, esp::int64),
+                      put = esp::variable(numbers({3, 1}));
+  const struct {
+    const char* function;
+    esp::Variable loss, by;
+    int64_t wrong;
+  } cases[] = {
+      {"pick", esp::pick(w, at), w, 4},
+      {"softmax_cross_entropy", esp::softmax_cross_entropy(w, at, {.label_smoothing = 0.1}), w, 4},
+      {"nll_loss", esp::nll_loss(w, at), w, -1},
+      {"gather", esp::gather(w, at), w, 3},
+      {"gather", esp::gather(w, at, 1), w, -5},
+      {"take_along_axis", esp::take_along_axis(w, esp::unsqueeze(at, 1), 1), w, 4},
+      {"put_along_axis", esp::put_along_axis(w, esp::unsqueeze(at, 1), put, 1), put, 4},
+  };
+  for (const auto& c : cases) {
+    const esp::Executor executor = esp::sum(c.loss).gradient(c.by).get_executor();
+    BOOST_CHECK_EXCEPTION(executor.run({{"at", esp::full({3}, c.wrong, esp::int64)}}), esp::IndexError,
+                          says({std::string(c.function) + ": index " + std::to_string(c.wrong)}));
+  }
+  const esp::Executor counts = esp::bincount(at, {.weights = esp::ones({3}), .length = 4}).get_executor();
+  BOOST_CHECK_EXCEPTION(counts.run({{"at", esp::full({3}, -1, esp::int64)}}), esp::IndexError,
+                        says({"bincount: index -1"}));
+}
+
+/// Plan files that were written before an attribute was there lack it.
+BOOST_AUTO_TEST_CASE(ops_of_older_plans) {
+  const esp::Attributes axis{{"axis", int64_t{1}}};
+  BOOST_TEST(esp::to_string(esp::make_op("put_like", {})->attributes()) ==
+             esp::to_string({{"function", std::string("put_like")}}));
+  BOOST_TEST(esp::attribute<std::string>(*esp::make_op("add_along_axis_like", axis), "function") ==
+             "add_along_axis_like");
+  BOOST_TEST(esp::attribute<bool>(*esp::make_op("scatter_add_like", axis), "from_end"));
 }
 
 BOOST_AUTO_TEST_CASE(indices_outside_are_named) {

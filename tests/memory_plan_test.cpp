@@ -14,6 +14,7 @@
 #include "espalier/nn/dense.h"
 #include "espalier/nn/losses.h"
 #include "espalier/ops/ops.h"
+#include "espalier/ops/shape_like_ops.h"
 #include "espalier/optim/adam.h"
 #include "espalier/optim/sgd.h"
 #include "many_cases.h"
@@ -338,6 +339,10 @@ BOOST_AUTO_TEST_CASE(indices_are_refused_once) {
                  taken = esp::sum(esp::square(esp::take_along_axis(wide, columns, 1)));
   BOOST_TEST(last({gathered, gathered.gradient(table)}) == "gather");
   BOOST_TEST(last({taken, taken.gradient(wide)}) == "take_along_axis");
+  // Where negative ones are refused, they have not been before.
+  const Variable at = rows, values = numbers({3, 5}), some = esp::gather(table, at);
+  BOOST_TEST(last({some, esp::scatter_add_like(values, at, table, 0, "f")}) == "gather");
+  BOOST_TEST(last({some, esp::scatter_add_like(values, at, table, 0, "f", false)}) == "scatter_add_like");
   // Indices in another shape are the same.
   const Variable reshaped =
       esp::sum(esp::square(esp::take_along_axis(wide, Variable(columns.reshape({6})).reshape({2, 3}), 1)));

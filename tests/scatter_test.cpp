@@ -99,7 +99,10 @@ BOOST_AUTO_TEST_CASE(takes_along_an_axis) {
               .reference = reference});
   }
   check_op({.name = "add_along_axis_like",
-            .op = [](const Variables& x) { return esp::add_along_axis_like(x[0], x[1], x[2], 1); },
+            .op =
+                [](const Variables& x) {
+                  return esp::add_along_axis_like(x[0], x[1], x[2], 1, "take_along_axis");
+                },
             .inputs = {numbers({2, 4}), esp::tensor({{2, 0, 2, -1}, {1, 1, 1, 0}}), numbers({2, 3}, 0, 0)},
             .reference =
                 [](const std::vector<Array>& in) {
@@ -240,7 +243,7 @@ BOOST_AUTO_TEST_CASE(mistakes_name_function_shapes_and_line) {
   BOOST_CHECK_EXCEPTION(esp::put_along_axis(x, esp::tensor({{-4}}), 1.0, 0), esp::IndexError,
                         says({"put_along_axis", "-4", here()}));
   BOOST_CHECK_EXCEPTION(esp::add_along_axis(x, esp::tensor({{3}}), 1.0, 0), esp::IndexError,
-                        says({"add_along_axis", "3", here()}));
+                        says({"add_along_axis: index 3", here()}));
   BOOST_CHECK_EXCEPTION(esp::scatter(x, esp::tensor({3}), 1.0), esp::IndexError,
                         says({"scatter", "3", here()}));
   BOOST_CHECK_EXCEPTION(esp::scatter_add(x, 4, 1.0, 1), esp::IndexError, says({"scatter_add", "4", here()}));

@@ -36,7 +36,7 @@ void write_scatter_add(Function& f) {
   const std::string x = f.dense(0), indices = f.dense(1), y = f.out();
   f.fill_with_zeros(y, f.output_shape().elements());
   f.loop("k", count);
-  write_index(f, "at", fmt::format("{}[k]", indices), b.size, true);
+  write_index(f, "at", fmt::format("{}[k]", indices), b.size, attribute<bool>(f.op(), "from_end"));
   f.loop("o", b.outer);
   f.loop("i", b.inner);
   f.line(fmt::format("{}[(o * {} + at) * {} + i] += {}[(o * {} + k) * {} + i];", y, b.size, b.inner, x, count,

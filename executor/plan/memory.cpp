@@ -321,25 +321,39 @@ bool may_refuse(const Op& op) {
 }  // namespace
 
 uint32_t last_to_refuse(const Graph& graph) {
-  // Which indices choose of a tensor of which shape, and how. A value in another shape is the same.
-  const auto choice = [&graph, views = Views(graph)](const GraphNode& n, ValueRef indices, const Shape& of) {
+  // Which indices choose of a tensor of which shape, and how: whom errors name is no matter. A value in
+  // another shape is the same.
+  const auto choice = [&graph, views = Views(graph)](const GraphNode& n, ValueRef indices, const Shape& of,
+                                                     bool from_end) {
     const ViewSource seen = views.of(indices);
     if (seen.layout.contiguous() && seen.layout.offset == 0 &&
         seen.layout.shape.elements() == graph.spec(seen.value).shape.elements())
       indices = seen.value;
-    return fmt::format("{}.{} {} {}", indices.node, indices.output, of.str(), to_string(n.op->attributes()));
+    Attributes how = n.op->attributes();
+    std::erase_if(how, [](const auto& a) { return a.first == "function" || a.first == "from_end"; });
+    return fmt::format("{}.{} {} {} {}", indices.node, indices.output, of.str(), to_string(how), from_end);
+  };
+  const auto from_end = [](const Op& op) {
+    const Attributes all = op.attributes();
+    const auto found = std::ranges::find(all, "from_end", [](const auto& a) { return a.first; });
+    return found == all.end() || std::get<bool>(found->second);
   };
   std::set<std::string> taken;
+  const auto take = [&](const GraphNode& n, ValueRef indices) {
+    const Shape& of = graph.spec(n.inputs[0]).shape;
+    taken.insert(choice(n, indices, of, true));
+    if (!from_end(*n.op)) taken.insert(choice(n, indices, of, false));
+  };
   uint32_t last = 0;
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& n = graph.nodes[i];
     const OpTraits& traits = n.op->traits();
-    if (traits.finds_indices) taken.insert(choice(n, {i, 0}, graph.spec(n.inputs[0]).shape));
+    if (traits.finds_indices) take(n, {i, 0});
     if (!may_refuse(*n.op)) continue;
-    if (traits.adds_back && taken.contains(choice(n, n.inputs[1], n.outputs[0].shape))) continue;
+    if (traits.adds_back && taken.contains(choice(n, n.inputs[1], n.outputs[0].shape, from_end(*n.op))))
+      continue;
     last = i;
-    if (traits.picks_from.contains(0) && n.inputs.size() == 2)
-      taken.insert(choice(n, n.inputs[1], graph.spec(n.inputs[0]).shape));
+    if (traits.picks_from.contains(0) && n.inputs.size() == 2) take(n, n.inputs[1]);
   }
   return last;
 }

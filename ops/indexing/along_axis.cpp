@@ -1,6 +1,8 @@
 // Elements chosen along one axis, each by an index of its own, and the transpose of that.
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "espalier/core/channels_last.h"
 #include "espalier/core/op_registry.h"
@@ -90,7 +92,8 @@ class TakeAlongAxis : public Op {
   }
   Gradients gradient(const GradientRule& rule) const override {
     if (!rule.wants(0)) return {Variable(), Variable()};
-    return {add_along_axis_like(rule.output_gradient(), rule.input(1), rule.input(0), axis_), Variable()};
+    return {add_along_axis_like(rule.output_gradient(), rule.input(1), rule.input(0), axis_, name()),
+            Variable()};
   }
 
  private:
@@ -100,21 +103,22 @@ class TakeAlongAxis : public Op {
 /// The transpose: one thread adds to each element, in the order of the indices, so sums are deterministic.
 class AddAlongAxisLike : public Op {
  public:
-  explicit AddAlongAxisLike(int64_t axis)
+  AddAlongAxisLike(int64_t axis, std::string function)
       : Op({.linearity = Linearity::first,
             .adds_back = true,
             .reads = InputSet::first(2),
             .gradient_reads = InputSet::only(1),
             .sums_over_rows = true}),
-        axis_(axis) {}
+        axis_(axis),
+        function_(std::move(function)) {}
   std::string_view name() const override { return "add_along_axis_like"; }
-  Attributes attributes() const override { return {{"axis", axis_}}; }
+  Attributes attributes() const override { return {{"axis", axis_}, {"function", function_}}; }
   bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
     return input < 2 && axis == resolve_axis(axis_, in[0]->shape.rank(), name());
   }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Numbers>(*in[0], name());
-    const Shape chosen = Chosen{axis_, true}.shape(*in[2], *in[1], name());
+    const Shape chosen = Chosen{axis_, true}.shape(*in[2], *in[1], function_);
     if (!(in[0]->shape == chosen))
       throw ShapeError(fmt::format("add_along_axis_like: values of shape {} in place of {}",
                                    in[0]->shape.str(), chosen.str()));
@@ -126,7 +130,7 @@ class AddAlongAxisLike : public Op {
     const Tensor x = call.inputs[0]->contiguous_copy();
     const AxisBlocks b(out.shape(), axis);
     const int64_t count = x.shape().dims()[axis];
-    with_indices_along(*call.inputs[1], x.shape(), b.size, name(), [&](auto at) {
+    with_indices_along(*call.inputs[1], x.shape(), b.size, function_, [&](auto at) {
       visit(out.dtype(), [&]<class T>(TypeTag<T>) {
         if constexpr (Numbers::accepts<T>) {
           const T* from = static_cast<const T*>(x.address());
@@ -168,6 +172,7 @@ class AddAlongAxisLike : public Op {
 
  private:
   int64_t axis_;
+  std::string function_;  // that the user called, for errors
 };
 
 /// `x` repeated to the sizes of `like`, but for one axis.
@@ -214,16 +219,19 @@ Variable take_along_axis(const Operand& x, const Operand& indices, int64_t axis)
   return apply(op, {&repeated, &at}, x.where());
 }
 
-Variable add_along_axis_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis) {
-  return apply(std::make_shared<AddAlongAxisLike>(axis), {&x, &indices, &like},
+Variable add_along_axis_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis,
+                             std::string_view function) {
+  return apply(std::make_shared<AddAlongAxisLike>(axis, std::string(function)), {&x, &indices, &like},
                std::source_location::current());
 }
 
 void add_along_axis_ops(OpRegistry& ops) {
   ops.add("take_along_axis", 2,
           [](AttributeReader& a) { return std::make_shared<TakeAlongAxis>(a.integer("axis")); });
-  ops.add("add_along_axis_like", 3,
-          [](AttributeReader& a) { return std::make_shared<AddAlongAxisLike>(a.integer("axis")); });
+  ops.add("add_along_axis_like", 3, [](AttributeReader& a) {
+    const int64_t axis = a.integer("axis");
+    return std::make_shared<AddAlongAxisLike>(axis, a.text("function", "add_along_axis_like"));
+  });
   ops.add("broadcast_beside", 2,
           [](AttributeReader& a) { return std::make_shared<BroadcastBeside>(a.integer("axis")); });
 }

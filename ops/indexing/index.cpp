@@ -69,7 +69,9 @@ class Gather : public Op, public Batchable {
   Gradients gradient(const GradientRule& rule) const override {
     if (!rule.wants(0)) return {Variable(), Variable()};
     const auto axis = static_cast<int64_t>(resolve_axis(axis_, rule.input(0).rank(), name()));
-    return {scatter_add_like(rule.output_gradient(), rule.input(1), rule.input(0), axis), Variable()};
+    return {scatter_add_like(rule.output_gradient(), rule.input(1), rule.input(0), axis, named_in_errors(),
+                             from_end()),
+            Variable()};
   }
   Gradients batched(const Stacked& in) const override {
     if (!in.is_shared(0) || resolve_axis(axis_, in.rank(0), name()) != 0) return {};
@@ -105,18 +107,22 @@ class LookUp : public Gather {
 /// The transpose of gather. One thread adds to each element, in the order of the indices: deterministic.
 class ScatterAddLike : public Op {
  public:
-  explicit ScatterAddLike(int64_t axis)
+  ScatterAddLike(int64_t axis, std::string function, bool from_end)
       : Op({.adds_back = true,
             .deferred = axis == 0,
             .reads = InputSet::first(2),
             .gradient_reads = InputSet::only(1),
             .sums_over_rows = true}),
-        axis_(axis) {}
+        axis_(axis),
+        function_(std::move(function)),
+        from_end_(from_end) {}
   std::string_view name() const override { return "scatter_add_like"; }
-  Attributes attributes() const override { return {{"axis", axis_}}; }
+  Attributes attributes() const override {
+    return {{"axis", axis_}, {"function", function_}, {"from_end", from_end_}};
+  }
   Specs infer(const InputSpecs& in) const override {
     check_dtype<Numbers>(*in[0], name());
-    check_indices(*in[1], name());
+    check_indices(*in[1], function_);
     const Shape& like = in[2]->shape;
     const Shape chosen = gathered_shape(like, resolve_axis(axis_, like.rank(), name()), in[1]->shape);
     if (!(in[0]->shape == chosen))
@@ -128,7 +134,7 @@ class ScatterAddLike : public Op {
     Tensor& out = *call.outputs[0];
     const Blocks b(out.shape(), resolve_axis(axis_, out.rank(), name()));
     const Tensor x = call.inputs[0]->contiguous_copy();
-    with_indices(*call.inputs[1], b.size, name(), true, [&](auto at, int64_t count) {
+    with_indices(*call.inputs[1], b.size, function_, from_end_, [&](auto at, int64_t count) {
       visit(out.dtype(), [&]<class T>(TypeTag<T>) {
         if constexpr (Numbers::accepts<T>)
           add_rows(static_cast<T*>(out.address()), static_cast<const T*>(x.address()), b, at, count);
@@ -168,6 +174,8 @@ class ScatterAddLike : public Op {
   }
 
   int64_t axis_;
+  std::string function_;  // that the user called, for errors
+  bool from_end_;
 };
 
 /// Calls `f(row, index)` for each index into the last axis, of size `size`. Negative indices are errors:
@@ -207,8 +215,8 @@ class Pick : public Op, public Batchable {
     });
   }
   Gradients gradient(const GradientRule& rule) const override {
-    return {rule.wants(0) ? put_like(rule.output_gradient(), rule.input(1), rule.input(0)) : Variable(),
-            Variable()};
+    if (!rule.wants(0)) return {Variable(), Variable()};
+    return {put_like(rule.output_gradient(), rule.input(1), rule.input(0), function_), Variable()};
   }
 
   Gradients batched(const Stacked& in) const override {
@@ -221,11 +229,15 @@ class Pick : public Op, public Batchable {
 };
 
 /// The transpose of pick.
-struct PutLike : Op {
-  PutLike() : Op({.takes_halves = true, .reads = InputSet::first(2), .gradient_reads = InputSet::only(1)}) {}
+class PutLike : public Op {
+ public:
+  explicit PutLike(std::string function)
+      : Op({.takes_halves = true, .reads = InputSet::first(2), .gradient_reads = InputSet::only(1)}),
+        function_(std::move(function)) {}
   std::string_view name() const override { return "put_like"; }
+  Attributes attributes() const override { return {{"function", function_}}; }
   Specs infer(const InputSpecs& in) const override {
-    check_row_indices(in[2]->shape, *in[1], name(), name());
+    check_row_indices(in[2]->shape, *in[1], name(), function_);
     if (!(in[0]->shape == in[1]->shape))
       throw ShapeError(
           fmt::format("put_like: {} at indices of shape {}", in[0]->shape.str(), in[1]->shape.str()));
@@ -239,12 +251,17 @@ struct PutLike : Op {
       T* to = static_cast<T*>(out.address());
       const T* from = static_cast<const T*>(x.address());
       std::fill_n(to, out.elements(), T{});
-      each_row(*call.inputs[1], n, name(), [&](int64_t row, int64_t i) { to[row * n + i] = from[row]; });
+      each_row(*call.inputs[1], n, function_, [&](int64_t row, int64_t i) { to[row * n + i] = from[row]; });
     });
   }
   Gradients gradient(const GradientRule& rule) const override {
-    return {pick(rule.output_gradient(), rule.input(1)), Variable(), Variable()};
+    const Variable &g = rule.output_gradient(), &indices = rule.input(1);
+    return {apply(kept_op<Pick>(function_), {&g, &indices}, std::source_location::current()), Variable(),
+            Variable()};
   }
+
+ private:
+  std::string function_;  // that the user called, for errors
 };
 
 class OneHot : public Op, public Batchable {
@@ -292,8 +309,10 @@ Variable gather(const Operand& x, const Operand& indices, int64_t axis) {
 Variable look_up(std::string_view function, const Variable& table, const Variable& indices, bool from_end) {
   return apply(kept_op<LookUp>(function, from_end), {&table, &indices}, std::source_location::current());
 }
-Variable scatter_add_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis) {
-  return apply(kept_op<ScatterAddLike>(axis), {&x, &indices, &like}, std::source_location::current());
+Variable scatter_add_like(const Variable& x, const Variable& indices, const Variable& like, int64_t axis,
+                          std::string_view function, bool from_end) {
+  return apply(kept_op<ScatterAddLike>(axis, function, from_end), {&x, &indices, &like},
+               std::source_location::current());
 }
 Variable pick(const Operand& x, const Operand& indices) {
   static const OpPtr op = std::make_shared<Pick>("pick");
@@ -302,22 +321,27 @@ Variable pick(const Operand& x, const Operand& indices) {
 Variable pick_for(std::string_view function, const Variable& x, const Variable& labels) {
   return apply(kept_op<Pick>(function), {&x, &labels}, std::source_location::current());
 }
-Variable put_like(const Variable& x, const Variable& indices, const Variable& like) {
-  return apply(shared_op<PutLike>(), {&x, &indices, &like}, std::source_location::current());
+Variable put_like(const Variable& x, const Variable& indices, const Variable& like,
+                  std::string_view function) {
+  return apply(kept_op<PutLike>(function), {&x, &indices, &like}, std::source_location::current());
 }
 Variable one_hot(const Operand& indices, int64_t classes, DType dtype) {
   return apply(kept_op<OneHot>(classes, dtype), {&indices.variable()}, indices.where());
 }
 
 void add_index_ops(OpRegistry& ops) {
-  ops.add<PutLike>(3);
   ops.add("pick", 2, [](AttributeReader& a) { return std::make_shared<Pick>(a.text("function")); });
+  ops.add("put_like", 3,
+          [](AttributeReader& a) { return std::make_shared<PutLike>(a.text("function", "put_like")); });
   ops.add("gather", 2, [](AttributeReader& a) { return std::make_shared<Gather>(a.integer("axis")); });
   ops.add("look_up", 2, [](AttributeReader& a) {
     return std::make_shared<LookUp>(a.text("function"), a.flag("from_end"));
   });
-  ops.add("scatter_add_like", 3,
-          [](AttributeReader& a) { return std::make_shared<ScatterAddLike>(a.integer("axis")); });
+  ops.add("scatter_add_like", 3, [](AttributeReader& a) {
+    const int64_t axis = a.integer("axis");
+    const bool from_end = a.flag("from_end", true);
+    return std::make_shared<ScatterAddLike>(axis, a.text("function", "scatter_add_like"), from_end);
+  });
   ops.add("one_hot", 1, [](AttributeReader& a) {
     return std::make_shared<OneHot>(a.integer("classes", 1), a.dtype("dtype"));
   });

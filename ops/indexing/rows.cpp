@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "espalier/core/cpu/prefetch.h"
@@ -258,6 +259,13 @@ struct PutRows : Op {
 /// Of scatter_add_like: the values, the indices, and the table for its shape.
 Variable operand(const Variable& v, size_t i) { return v.node()->inputs[i].variable(); }
 
+/// What another such gradient does with its indices.
+Variable scattered(const Variable& like, const Variable& values, const Variable& indices) {
+  const Op& op = like.node()->op();
+  return scatter_add_like(values, indices, operand(like, 2), 0, attribute<std::string>(op, "function"),
+                          attribute<bool>(op, "from_end"));
+}
+
 }  // namespace
 
 bool scatters_rows(const Op& op) {
@@ -279,7 +287,7 @@ RowGradient row_gradient(const Variable& gradient) {
 }
 
 Variable scaled_row_gradient(const Variable& gradient, const Variable& factor) {
-  return scatter_add_like(operand(gradient, 0) * factor, operand(gradient, 1), operand(gradient, 2), 0);
+  return scattered(gradient, operand(gradient, 0) * factor, operand(gradient, 1));
 }
 
 Variable joined_row_gradients(std::span<const Variable> gradients) {
@@ -293,7 +301,7 @@ Variable joined_row_gradients(std::span<const Variable> gradients) {
     values.push_back(index.rank() == 1 ? operand(gradient, 0) : merge_axes(operand(gradient, 0), groups));
     indices.push_back(reshape(index.dtype() == DType::int64 ? index : cast(index, DType::int64), {-1}));
   }
-  return scatter_add_like(concat(values, 0), concat(indices, 0), operand(gradients[0], 2), 0);
+  return scattered(gradients[0], concat(values, 0), concat(indices, 0));
 }
 
 Variable take_rows(const Variable& table, const Variable& rows) {

@@ -46,7 +46,7 @@ class ChoosingOp : public Op {
   void each_chosen(const Tensor& indices, const Shape& x, const Shape& chosen, F&& f) const {
     const AxisBlocks b(x, resolve_axis(form_.axis, x.rank(), name()));
     const int64_t lines = b.lines(), count = lines == 0 ? 0 : chosen.elements() / lines;
-    with_indices(seen_indices(indices, chosen), b.size, name(), true, [&](auto at, int64_t) {
+    with_indices(seen_indices(indices, chosen), b.size, put_name(form_), true, [&](auto at, int64_t) {
       if (lines * count == 0) return;
       const auto lists = form_.along ? lines : 1;
       std::vector<uint8_t> is_last(static_cast<size_t>(lists * count));
@@ -148,7 +148,7 @@ class TakeLast : public ChoosingOp {
                           .gradient_reads = InputSet::only(1)}) {}
   std::string_view name() const override { return "take_last"; }
   Specs infer(const InputSpecs& in) const override {
-    return {{in[0]->dtype, form_.shape(*in[0], *in[1], name())}};
+    return {{in[0]->dtype, form_.shape(*in[0], *in[1], put_name(form_))}};
   }
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
@@ -236,7 +236,7 @@ Variable with_added(std::string_view function, const Operand& x, const Operand& 
                     const Operand& values, int64_t axis) {
   const CallScope scope(x.where());
   const Variable added = values_for({axis, false}, function, x, indices, values);
-  return x.variable() + scatter_add_like(added, indices.variable(), x.variable(), axis);
+  return x.variable() + scatter_add_like(added, indices.variable(), x.variable(), axis, function);
 }
 
 }  // namespace
@@ -249,8 +249,9 @@ Variable scatter(const Operand& x, const Operand& indices, const Operand& values
 }
 Variable add_along_axis(const Operand& x, const Operand& indices, const Operand& values, int64_t axis) {
   const CallScope scope(x.where());
-  const Variable added = values_for({axis, true}, "add_along_axis", x, indices, values);
-  return x.variable() + add_along_axis_like(added, indices.variable(), x.variable(), axis);
+  constexpr std::string_view function = "add_along_axis";
+  const Variable added = values_for({axis, true}, function, x, indices, values);
+  return x.variable() + add_along_axis_like(added, indices.variable(), x.variable(), axis, function);
 }
 Variable scatter_add(const Operand& x, const Operand& indices, const Operand& values, int64_t axis) {
   return with_added("scatter_add", x, indices, values, axis);

@@ -162,7 +162,7 @@ Variable put_pairs(const Variable& values, const Variable& like, RowPairsPtr pai
   dims.append(row.begin(), row.end());
   const Variable rows = values.reshape(Shape(std::move(dims)));
   const Variable taken = gather(rows, positions(*pairs, &RowPair::from, like), 0);
-  return scatter_add_like(taken, positions(*pairs, &RowPair::to, like), like, 0);
+  return scatter_add_like(taken, positions(*pairs, &RowPair::to, like), like, 0, "stack_rows");
 }
 
 /// Rows of its inputs, stacked along a new first axis.

@@ -19,7 +19,7 @@ Variable hardmax(const Operand& x, int64_t axis) {
     if (v.shape()[a] == 0)
       throw ShapeError(fmt::format("hardmax: axis {} of shape {} has no element", axis, v.shape().str()));
     const Variable last = stop_gradient(exchange_last_axis(v, a)), position = argmax(last, -1);
-    return exchange_last_axis(put_like(cast(ones_like(position), v.dtype()), position, last), a);
+    return exchange_last_axis(put_like(cast(ones_like(position), v.dtype()), position, last, "hardmax"), a);
   });
 }
 

@@ -263,11 +263,8 @@ Variable bincount(const Operand& x, const BincountOptions& options) {
     return bins_for(v.value(x.where()), options.min_length);
   });
   if (!weights.defined()) return apply(std::make_shared<Bincount>(length), {&v}, x.where());
-  // A negative number, which would count from the end, becomes one that is no bin either.
-  const Variable wide = length > std::numeric_limits<int32_t>::max() ? cast(v, int64) : v;
-  const Variable number = reshape(where(less(wide, zeros_like(wide)), full_like(wide, length), wide), {-1});
   const Variable bins = zeros({length}, weights.dtype()).to(weights.device());
-  return scatter_add_like(reshape(weights, {-1}), number, bins, 0);
+  return scatter_add_like(reshape(weights, {-1}), reshape(v, {-1}), bins, 0, "bincount", false);
 }
 
 Variable histogram(const Operand& x, int64_t bins, double low, double high) {

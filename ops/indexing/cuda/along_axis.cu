@@ -137,11 +137,12 @@ Bound bind_take_last(const Op& op, const KernelCall& call) {
   Tensor& out = *call.outputs[0];
   const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
   const Chosen form = form_of(op);
+  const char* function = form.along ? "put_along_axis" : "scatter";  // that the user called, for errors
   const int64_t n = out.elements();
   const size_t axis = resolve_axis(form.axis, x.rank(), op.name());
-  if (n == 0 || x.elements() == 0) return bind_look(call, list, x.shape().dims()[axis], op.name(), true);
+  if (n == 0 || x.elements() == 0) return bind_look(call, list, x.shape().dims()[axis], function, true);
   ContiguousInput from(x);
-  const ChosenPlaces chosen = chosen_places(call, form, x.shape(), list, out.shape(), op.name());
+  const ChosenPlaces chosen = chosen_places(call, form, x.shape(), list, out.shape(), function);
   LastIndices last(chosen, list, x.elements(), n, op.name());
   Bound result;
   visit_moved_elements(out.dtype(), [&]<class W>(TypeTag<W>) {

@@ -154,11 +154,12 @@ Bound bind_pick(const Op& op, const KernelCall& call) {
   return result;
 }
 
-Bound bind_put_like(const KernelCall& call) {
+Bound bind_put_like(const Op& op, const KernelCall& call) {
+  const auto function = attribute<std::string>(op, "function");
   Tensor& out = *call.outputs[0];
-  if (out.elements() == 0) return bind_look(call, *call.inputs[1], out.shape()[-1], "put_like", false);
+  if (out.elements() == 0) return bind_look(call, *call.inputs[1], out.shape()[-1], function, false);
   ContiguousInput values(*call.inputs[0]), places(*call.inputs[1]);
-  const IndexList indices = index_list(call, *call.inputs[1], places, "put_like");
+  const IndexList indices = index_list(call, *call.inputs[1], places, function);
   Bound result;
   visit_elements_as_words(out.dtype(), [&]<class W>(TypeTag<W>) {
     result =

@@ -36,15 +36,15 @@ __device__ void sort_tile(Key* keys, int tile) {
 }
 
 /// Sorts each tile of keys.
-__global__ void __launch_bounds__(1024)
-    sort_tiles(IndexList indices, int64_t count, int64_t size, int shift, int tile, Key* __restrict__ out) {
+__global__ void __launch_bounds__(1024) sort_tiles(IndexList indices, bool from_end, int64_t count,
+                                                   int64_t size, int shift, int tile, Key* __restrict__ out) {
   Key* const keys = dynamic_shared<Key>();
   const int64_t first = static_cast<int64_t>(blockIdx.x) * tile;
   const int own = static_cast<int>(threadIdx.x), all = static_cast<int>(blockDim.x);
   for (int i = own; i < tile; i += all)
-    keys[i] = first + i < count
-                  ? static_cast<Key>(indices.at(first + i, size, true)) << shift | static_cast<Key>(first + i)
-                  : ~Key{0};
+    keys[i] = first + i < count ? static_cast<Key>(indices.at(first + i, size, from_end)) << shift |
+                                      static_cast<Key>(first + i)
+                                : ~Key{0};
   sort_tile(keys, tile);
   for (int i = own; i < tile && first + i < count; i += all) out[first + i] = keys[i];
 }
@@ -144,8 +144,9 @@ __global__ void __launch_bounds__(threads_in_block)
 /// The sorted keys of a list of indices. Sorted tiles are merged, alternating between two buffers.
 class SortedKeys {
  public:
-  SortedKeys(const IndexList& indices, int64_t count, int64_t size, Device device)
+  SortedKeys(const IndexList& indices, bool from_end, int64_t count, int64_t size, Device device)
       : indices_(indices),
+        from_end_(from_end),
         count_(count),
         size_(size),
         shift_(std::bit_width(static_cast<uint64_t>(count - 1))),
@@ -165,7 +166,7 @@ class SortedKeys {
                      dim3(static_cast<unsigned>(std::min<int64_t>(tile_ / 2, 1024))),
                      static_cast<size_t>(tile_) * sizeof(Key)};
     Key *from = static_cast<Key*>(keys_.address()), *to = nullptr;
-    launch(sort_tiles, tiles, indices_, count_, size_, shift_, tile_, from);
+    launch(sort_tiles, tiles, indices_, from_end_, count_, size_, shift_, tile_, from);
     if (other_.defined()) to = static_cast<Key*>(other_.address());
     for (int64_t run = tile_; run < count_; run *= 2) {
       launch(merge_runs, grid_for(count_), from, to, count_, run);
@@ -176,6 +177,7 @@ class SortedKeys {
 
  private:
   IndexList indices_;
+  bool from_end_;
   int64_t count_, size_;
   int shift_;
   int64_t tile_;
@@ -187,13 +189,15 @@ Bound bind_scatter_add_like(const Op& op, const KernelCall& call) {
   Tensor& out = *call.outputs[0];
   const size_t axis = resolve_axis(attribute<int64_t>(op, "axis"), out.rank(), op.name());
   const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
+  const auto function = attribute<std::string>(op, "function");
+  const bool from_end = attribute<bool>(op, "from_end");
   int64_t outer = 1, inner = 1;
   for (size_t i = 0; i < out.rank(); ++i) (i < axis ? outer : inner) *= i == axis ? 1 : out.shape().dims()[i];
   const int64_t size = out.shape().dims()[axis], count = list.elements();
-  if (out.elements() == 0) return bind_look(call, list, size, "scatter_add_like", true);
+  if (out.elements() == 0) return bind_look(call, list, size, function, from_end);
   if (count == 0) return bound([to = &out](RandomStream) { zero_elements(*to); });
   ContiguousInput values(x), places(list);
-  const SortedKeys keys(index_list(call, list, places, "scatter_add_like"), count, size, out.device());
+  const SortedKeys keys(index_list(call, list, places, function), from_end, count, size, out.device());
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (!std::is_same_v<T, bool>)
@@ -303,15 +307,16 @@ Bound bind_add_along_axis_like(const Op& op, const KernelCall& call) {
   Tensor& out = *call.outputs[0];
   const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
   const Chosen form{attribute<int64_t>(op, "axis"), true};
+  const auto function = attribute<std::string>(op, "function");
   const size_t axis = resolve_axis(form.axis, out.rank(), op.name());
   const int64_t n = x.elements(), elements = out.elements();
-  if (elements == 0) return bind_look(call, list, out.shape().dims()[axis], op.name(), true);
+  if (elements == 0) return bind_look(call, list, out.shape().dims()[axis], function, true);
   if (n == 0) return bound([to = &out](RandomStream) { zero_elements(*to); });
-  const ChosenPlaces chosen = chosen_places(call, form, out.shape(), list, x.shape(), op.name());
+  const ChosenPlaces chosen = chosen_places(call, form, out.shape(), list, x.shape(), function);
   if (chosen.count <= most_keys_in_tile) return bind_add_lines(call, chosen);
   ContiguousInput values(x);
   Tensor places({n}, int64, out.device());
-  const SortedKeys keys({places.address(), true, chosen.list.report}, n, elements, out.device());
+  const SortedKeys keys({places.address(), true, chosen.list.report}, true, n, elements, out.device());
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (!std::is_same_v<T, bool>)
@@ -342,7 +347,7 @@ Bound bind_sum_rows(const KernelCall& call) {
       launch(fill_rows, grid_for(count), static_cast<int64_t*>(to->address()), count, size);
     });
   ContiguousInput values(x), places(list);
-  const SortedKeys keys(index_list(call, list, places, "gather"), count, size, out.device());
+  const SortedKeys keys(index_list(call, list, places, "gather"), true, count, size, out.device());
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (!std::is_same_v<T, bool>)
