@@ -53,7 +53,7 @@ Variable EmbeddingTable::look_up(const Variable& indices) {
         assign(*leaf.node(), leaf.value().to(indices.device()));
   called_ = true;
   note_input(indices);
-  Variable rows = espalier::look_up(kind_, parameter("weight"), indices, true);
+  Variable rows = espalier::look_up(kind_, parameter("weight"), indices, false);
   if (max_norm_) {
     const Variable wide = widened(rows);  // squares of 16-bit numbers overflow
     const Variable norm = sqrt(sum(square(stop_gradient(wide)), -1, true));

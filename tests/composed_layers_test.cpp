@@ -238,6 +238,8 @@ BOOST_AUTO_TEST_CASE(bags_without_words_are_zero) {
     }
   BOOST_CHECK_EXCEPTION(EmbeddingBag(5, 3)(esp::tensor_from(std::vector<int64_t>{0, 7}, {1, 2})),
                         esp::IndexError, says({"EmbeddingBag: index 7", "composed_layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(EmbeddingBag(5, 3)(esp::tensor_from(std::vector<int64_t>{0, -1}, {1, 2})),
+                        esp::IndexError, says({"EmbeddingBag: index -1", "composed_layers_test.cpp"}));
 }
 
 BOOST_AUTO_TEST_CASE(bilinear_is_a_form_of_two_inputs) {

@@ -4,6 +4,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/executor/executor.h"
+#include "espalier/nn/embedding.h"
 #include "espalier/ops/indexing/look_up.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/shape_like_ops.h"
@@ -171,6 +172,7 @@ BOOST_AUTO_TEST_CASE(other_element_types) {
 BOOST_AUTO_TEST_CASE(gradients_name_the_function_that_was_called) {
   const esp::Variable w = esp::variable(numbers({3, 4})), at = esp::placeholder("at", {3}, esp::int64),
                       put = esp::variable(numbers({3, 1}));
+  const esp::nn::Embedding words(4, 2);
   const struct {
     const char* function;
     esp::Variable loss, by;
@@ -181,6 +183,7 @@ BOOST_AUTO_TEST_CASE(gradients_name_the_function_that_was_called) {
       {"nll_loss", esp::nll_loss(w, at), w, -1},
       {"gather", esp::gather(w, at), w, 3},
       {"gather", esp::gather(w, at, 1), w, -5},
+      {"Embedding", words(at), words.parameter("weight"), -1},
       {"take_along_axis", esp::take_along_axis(w, esp::unsqueeze(at, 1), 1), w, 4},
       {"put_along_axis", esp::put_along_axis(w, esp::unsqueeze(at, 1), put, 1), put, 4},
   };

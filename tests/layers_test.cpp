@@ -201,6 +201,8 @@ BOOST_AUTO_TEST_CASE(embedding_refuses_what_does_not_fit) {
   const Embedding embedding(5, 3);
   BOOST_CHECK_EXCEPTION(embedding(esp::tensor({0, 5})), esp::IndexError,
                         says({"Embedding: index 5 is outside an axis of size 5", "layers_test"}));
+  BOOST_CHECK_EXCEPTION(embedding(esp::tensor({0, -1})), esp::IndexError,
+                        says({"Embedding: index -1 is outside an axis of size 5", "layers_test"}));
   BOOST_CHECK_EXCEPTION(embedding(esp::ones({2})), esp::TypeError,
                         says({"Embedding", "float32", "[2]", "layers_test"}));
   BOOST_CHECK_EXCEPTION(Embedding(0, 3), esp::Error, says({"Embedding", "0", "layers_test"}));
