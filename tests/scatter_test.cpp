@@ -246,7 +246,19 @@ BOOST_AUTO_TEST_CASE(mistakes_name_function_shapes_and_line) {
                         says({"add_along_axis: index 3", here()}));
   BOOST_CHECK_EXCEPTION(esp::scatter(x, esp::tensor({3}), 1.0), esp::IndexError,
                         says({"scatter", "3", here()}));
-  BOOST_CHECK_EXCEPTION(esp::scatter_add(x, 4, 1.0, 1), esp::IndexError, says({"scatter_add", "4", here()}));
+  BOOST_CHECK_EXCEPTION(esp::scatter_add(x, 4, 1.0, 1), esp::IndexError,
+                        says({"scatter_add: index 4", here()}));
+  BOOST_CHECK_EXCEPTION(esp::index_add(x, 4, 1.0, 1), esp::IndexError, says({"index_add: index 4", here()}));
+  // The arguments of PyTorch's functions of these names.
+  const esp::Variable two = esp::tensor({{0, 1, 1}, {2, 0, 0}}), ones = esp::ones({2, 3});
+  for (const int64_t axis : {0, 1}) {
+    BOOST_CHECK_EXCEPTION(esp::scatter_add(x, two, ones, axis), esp::ShapeError,
+                          says({"scatter_add: values of shape [2, 3]", axis ? "[3, 2, 3]" : "[2, 3, 4]",
+                                "add_along_axis", here()}));
+    BOOST_CHECK_EXCEPTION(esp::scatter(x, two, ones, axis), esp::ShapeError,
+                          says({"scatter: values of shape [2, 3]", "put_along_axis", here()}));
+  }
+  BOOST_TEST(esp::scatter_add(x, two, esp::reshape(ones, {1, 2, 3}), 1).shape() == esp::Shape({3, 4}));
   BOOST_CHECK_EXCEPTION(esp::take_along_axis(x, esp::tensor({0}), 1), esp::ShapeError,
                         says({"take_along_axis", "[1]", "[3, 4]", here()}));
   BOOST_CHECK_EXCEPTION(esp::take_along_axis(x, esp::tensor({{0}, {1}}), 1), esp::ShapeError,

@@ -22,7 +22,7 @@ Variable add_along_axis(const Operand& x, const Operand& indices, const Operand&
 
 /// `x` with `values` in place of the slices that gather(x, indices, axis) reads, to whose shape they are
 /// broadcast: `indices` have any shape, which stands in place of the axis. PyTorch's index_copy. ShapeError,
-/// TypeError.
+/// also for values in the shape of a matrix of indices, which put_along_axis takes; TypeError.
 Variable scatter(const Operand& x, const Operand& indices, const Operand& values, int64_t axis = 0);
 /// The same, with `values` added to what is there; all count where a slice is named more than once. Numbers,
 /// no bool.

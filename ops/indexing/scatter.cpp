@@ -221,6 +221,16 @@ Variable values_for(const Chosen& form, std::string_view function, const Operand
     return form.shape({to.dtype(), to.shape()}, {at.dtype(), at.shape()}, function);
   });
   if (given.defined() && given.shape() == chosen) return given;
+  // Such values might be repeated where those of PyTorch's functions of these names are one for each index.
+  if (!form.along && at.rank() > 1 && given.defined() && given.shape() == at.shape())
+    located(x.where(), [&] {
+      throw ShapeError(fmt::format(
+          "{0}: values of shape {1}, as the indices have; along axis {2} of {3} these choose slices: values "
+          "are of shape {4}, or broadcast to it (reshape them). One value for each index is {5}",
+          function, given.shape().str(), form.axis, to.shape().str(), chosen.str(),
+          function == "scatter" ? "put_along_axis, PyTorch's scatter"
+                                : "add_along_axis, PyTorch's scatter_add"));
+    });
   return apply(std::make_shared<BroadcastToChosen>(form, std::string(function)), {&given, &to, &at},
                x.where());
 }
