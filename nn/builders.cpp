@@ -12,6 +12,9 @@ namespace {
 
 const Variable& output_of(const Variable& h) { return h; }
 const Variable& output_of(const LSTMState& state) { return state.h; }
+bool is_whole(const Variable& h) { return h.defined(); }
+/// Or none at all, which an LSTM begins with.
+bool is_whole(const LSTMState& state) { return state.h.defined() == state.c.defined(); }
 
 template <class CellOptions>
 int64_t output_width(int64_t hidden, const CellOptions& options) {
@@ -57,6 +60,10 @@ void RecurrentBuilder<Cell, CellOptions>::check_layers(const std::vector<State>&
   if (states.size() != cells_.size())
     throw Error(fmt::format("RecurrentBuilder: {} takes a state for each layer: {}, not {}", call,
                             cells_.size(), states.size()));
+  for (size_t layer = 0; layer < states.size(); ++layer)
+    if (!is_whole(states[layer]))
+      throw Error(
+          fmt::format("RecurrentBuilder: {}: the state of layer {} is an undefined Variable", call, layer));
 }
 
 template <class Cell, class CellOptions>

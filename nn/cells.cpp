@@ -148,7 +148,10 @@ template <class State>
 Variable next_state(LayerState& cell, const Variable& x, const Variable& h, const Module::Where& where) {
   const CallScope scope(where);
   return located(*build_context().where, [&] {
-    (void)x.shape(), (void)h.shape();  // an undefined Variable throws here
+    (void)x.shape();  // an undefined Variable throws here
+    if (!h.defined())
+      throw Error(fmt::format(
+          "{}: the state is an undefined Variable; without a state it is called with x alone", cell.kind()));
     return cell.after_hooks(x, static_cast<State&>(cell).next(x, h));
   });
 }

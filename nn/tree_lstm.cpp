@@ -45,6 +45,10 @@ class TreeCellState : public LayerState {
     } else if (!parameter("weight_ih").defined()) {
       throw Error(fmt::format("{}: the first call, which creates the parameters, needs an input", kind()));
     }
+    for (size_t k = 0; k < children.size(); ++k)
+      if (!children[k].h.defined() || !children[k].c.defined())
+        throw Error(fmt::format("{}: {} of child {} is an undefined Variable; leave out a child that is not",
+                                kind(), children[k].h.defined() ? "c" : "h", k));
     for (const LSTMState& child : children)
       for (const Variable* each : {&child.h, &child.c}) check_state(*each, x.defined() ? x : children[0].h);
   }
@@ -190,6 +194,10 @@ LSTMState ChildSumTreeLstm::operator()(const Variable& x, const std::vector<LSTM
                                        Where where) const {
   return state_after(layer_state(), x, children, where);
 }
+LSTMState ChildSumTreeLstm::operator()(const Variable& x, std::initializer_list<LSTMState> children,
+                                       Where where) const {
+  return state_after(layer_state(), x, children, where);
+}
 
 NaryTreeLstm::NaryTreeLstm(int64_t hidden, NaryTreeLstmOptions options, Where where)
     : LayerOf(located(where, [&] { return std::make_shared<NaryState>(hidden, options); })) {}
@@ -201,6 +209,10 @@ LSTMState NaryTreeLstm::operator()(const Variable& x, Where where) const {
   return state_after(layer_state(), x, {}, where);
 }
 LSTMState NaryTreeLstm::operator()(const Variable& x, const std::vector<LSTMState>& children,
+                                   Where where) const {
+  return state_after(layer_state(), x, children, where);
+}
+LSTMState NaryTreeLstm::operator()(const Variable& x, std::initializer_list<LSTMState> children,
                                    Where where) const {
   return state_after(layer_state(), x, children, where);
 }

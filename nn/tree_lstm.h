@@ -2,6 +2,7 @@
 // short-term memory networks, 2015.
 #pragma once
 #include <concepts>
+#include <initializer_list>
 #include <vector>
 
 #include "espalier/nn/cells.h"
@@ -10,10 +11,10 @@ namespace espalier::nn {
 
 // A call computes the states of n nodes at once from inputs x [n, in] and the states of their children, each
 // [n, hidden]. Without an x that part of the sums is 0: inner nodes of trees whose words are at the leaves.
-// Leaves have no children. A call throws Error if a node has neither, ShapeError for other shapes and
-// TypeError for other dtypes; a constructor Error unless sizes are positive. With an input width the
-// parameters are there at once, on the CPU, else after the first call.
-// As a Layer each is x ↦ h of leaves.
+// Leaves have no children. A call throws Error if a node has neither and for an undefined state, ShapeError
+// for other shapes and TypeError for other dtypes; a constructor Error unless sizes are positive. With an
+// input width the parameters are there at once, on the CPU, else after the first call. As a Layer each is x ↦
+// h of leaves.
 
 /// For any number of children, in any order. With h̃ the sum of the children's h, and i, o, u the parts of
 /// W·x + U·h̃ + b: c = σ(i)·tanh(u) + Σ σ(W_f·x + U_f·h_k + b_f)·c_k, h = σ(o)·tanh(c) (equations 2 to 8).
@@ -28,6 +29,8 @@ class ChildSumTreeLstm : public LayerOf<ChildSumTreeLstm> {
 
   LSTMState operator()(const Variable& x, Where where = Where::current()) const;
   LSTMState operator()(const Variable& x, const std::vector<LSTMState>& children,
+                       Where where = Where::current()) const;
+  LSTMState operator()(const Variable& x, std::initializer_list<LSTMState> children,
                        Where where = Where::current()) const;
 
  private:
@@ -54,6 +57,8 @@ class NaryTreeLstm : public LayerOf<NaryTreeLstm> {
 
   LSTMState operator()(const Variable& x, Where where = Where::current()) const;
   LSTMState operator()(const Variable& x, const std::vector<LSTMState>& children,
+                       Where where = Where::current()) const;
+  LSTMState operator()(const Variable& x, std::initializer_list<LSTMState> children,
                        Where where = Where::current()) const;
 
  private:

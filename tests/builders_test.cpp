@@ -236,6 +236,15 @@ BOOST_AUTO_TEST_CASE(wrong_use_is_refused) {
   BOOST_CHECK_EXCEPTION(rnn.add_input(h), esp::ShapeError, says({"GRUCell", "[2, 4]", "[12, 3]", here}));
   BOOST_CHECK_EXCEPTION(rnn.add_input(Variable()), esp::Error, says({"undefined", here}));
   BOOST_CHECK_EXCEPTION(rnn.set_state({h}), esp::Error, says({"set_state", "2, not 1", here}));
+  BOOST_CHECK_EXCEPTION(rnn.set_state({h, Variable()}), esp::Error,
+                        says({"set_state: the state of layer 1 is an undefined", here}));
+  BOOST_CHECK_EXCEPTION(rnn.start({Variable(), h}), esp::Error,
+                        says({"start: the state of layer 0 is an undefined", here}));
+  LstmBuilder lstm(in, hidden);
+  BOOST_CHECK_EXCEPTION(lstm.start({{h, Variable()}}), esp::Error,
+                        says({"start: the state of layer 0 is an undefined", here}));
+  lstm.start({LSTMState()});  // none counts as 0
+  lstm.add_input(x);
   // What throws adds no state.
   const StatePointer first = rnn.state();
   rnn.add_input(x);

@@ -187,6 +187,18 @@ BOOST_AUTO_TEST_CASE(the_order_of_children_counts_for_one_cell_alone) {
   BOOST_TEST(turned(NaryTreeLstm(in, hidden, {.dtype = esp::float64})) > 1e-3);
 }
 
+BOOST_AUTO_TEST_CASE(an_empty_list_of_children_is_a_leaf) {
+  const Variable x = numbers({1, in}).to(esp::float32);
+  const auto same = [&](const auto& cell) {
+    const LSTMState leaf = cell(x), none = cell(x, {}), one = cell(x, {leaf}),
+                    listed = cell(x, std::vector<LSTMState>{leaf});
+    BOOST_TEST(difference(leaf.h.value(), none.h.value()) == 0);
+    BOOST_TEST(difference(one.h.value(), listed.h.value()) == 0);
+  };
+  same(ChildSumTreeLstm(in, hidden));
+  same(NaryTreeLstm(in, hidden));
+}
+
 BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
   const NaryTreeLstm cell(in, hidden);
   const LSTMState leaf = cell(esp::ones({1, in}));
@@ -197,6 +209,11 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
   BOOST_CHECK_EXCEPTION(fresh(Variable(), {leaf}), esp::Error, says({"the first call"}));
   BOOST_CHECK_EXCEPTION(cell(esp::ones({2, in}), {leaf}), esp::ShapeError, says({"[1, 2]", "[2, 3]"}));
   BOOST_CHECK_EXCEPTION(cell(esp::ones({in})), esp::ShapeError, says({"NaryTreeLstm", "[3]"}));
+  const ChildSumTreeLstm sum(in, hidden);
+  BOOST_CHECK_EXCEPTION(sum(esp::ones({1, in}), {leaf, {leaf.h, Variable()}}), esp::Error,
+                        says({"ChildSumTreeLstm: c of child 1 is an undefined", "tree_lstm_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(cell(Variable(), {{Variable(), leaf.c}}), esp::Error,
+                        says({"NaryTreeLstm: h of child 0 is an undefined", "tree_lstm_test.cpp"}));
   BOOST_CHECK_EXCEPTION(NaryTreeLstm(3, {.children = 0}), esp::Error, says({"0 children"}));
   BOOST_CHECK_EXCEPTION(ChildSumTreeLstm(0), esp::Error, says({"ChildSumTreeLstm", "0"}));
 }
