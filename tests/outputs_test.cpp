@@ -136,7 +136,8 @@ BOOST_AUTO_TEST_CASE(replicas_have_the_same_outputs) {
     BOOST_TEST(close(value, accumulated.epochs[1].outputs.at(name)), name << " in parts");
   parts.executor->step();
   BOOST_TEST(close(total, parts.executor->output("total").item()));
-  BOOST_CHECK_THROW(parts.executor->output("prediction"), esp::UnsupportedError);
+  BOOST_CHECK_EXCEPTION(parts.executor->output("prediction"), esp::UnsupportedError,
+                        says({"output(\"prediction\")", "2 micro-batches", here()}));
 }
 
 BOOST_AUTO_TEST_CASE(gpus_have_the_same_outputs) {

@@ -175,7 +175,7 @@ void Trainer::run_here(const Feeds& given, bool outputs, ReadValues read) {
   devices_->begin_after_eager();
   devices_->update_leaves();
   const PlanCache::Plans& plans = plans_.find(batch.signature());
-  check_has_values(*plans, outputs);
+  check_has_values(setup_, *plans, outputs);
   profiler_.begin_step();
   run_plans(*plans, batch, &profiler_);
   value_.set(plans);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+
 #include "espalier/core/error.h"
 #include "espalier/executor/training/row_axis.h"
 #include "espalier/ops/ops.h"
@@ -27,24 +30,36 @@ Tensor merge_repeats(const Tensor& value, size_t axis) {
   return with_shape(value, Shape(std::move(dims)));
 }
 
+/// How a user asks for what is `which` in TreeValue.
+std::string call_for(const Setup& setup, size_t which) {
+  if (which == 0) return "value";
+  const auto after = std::ranges::upper_bound(setup.first_outputs, which - 1);
+  const auto number = static_cast<size_t>(after - setup.first_outputs.begin() - 1);
+  return fmt::format("output(\"{}\")", setup.options.outputs[number].first);
+}
+
 /// Throws UnsupportedError if the rows of a result are not there, or not in the order of the batch.
-void check_rows(const Replication& replication, size_t result) {
+void check_rows(const Setup& setup, const PlanData& plan, size_t which) {
+  const Replication& replication = *plan.replication;
+  const size_t result = which == 0 ? plan.value : plan.outputs[which - 1];
   if (!replication.rows[result]) return;
   if (replication.micro_batches > 1)
-    throw UnsupportedError(
-        "value: the batch was taken in micro-batches, of which none kept its rows of the value");
+    throw UnsupportedError(fmt::format(
+        "{}: it has a row for each of the batch, which was taken in {} micro-batches, and none kept its "
+        "rows",
+        call_for(setup, which), replication.micro_batches));
   if (replication.rows[result]->repeats < 1)
-    throw UnsupportedError("value: the rows of the value are not those of the batch in their order");
+    throw UnsupportedError(
+        fmt::format("{}: its rows are not those of the batch in their order", call_for(setup, which)));
 }
 
 }  // namespace
 
-void check_has_values(const BatchPlans& plans, bool outputs) {
+void check_has_values(const Setup& setup, const BatchPlans& plans, bool outputs) {
   const PlanData& plan = *plans.last().data;
   if (!plan.replication) return;
-  check_rows(*plan.replication, plan.value);
-  if (!outputs) return;
-  for (const size_t each : plan.outputs) check_rows(*plan.replication, each);
+  for (size_t which = 0; which <= (outputs ? plan.outputs.size() : 0); ++which)
+    check_rows(setup, plan, which);
 }
 
 void TreeValue::keep() {
@@ -68,7 +83,7 @@ void TreeValue::clear() {
 Tensor TreeValue::find(size_t which) const {
   if (plans_) return copy(which);
   if (kept_.empty())
-    throw Error(fmt::format("{}: the executor has not run a step yet", which ? "output" : "value"));
+    throw Error(fmt::format("{}: the executor has not run a step yet", call_for(setup_, which)));
   if (kept_[which].error) std::rethrow_exception(kept_[which].error);
   return kept_[which].value;
 }
@@ -80,7 +95,10 @@ Tensor TreeValue::copy(size_t which) const {
   const PlanData& plan = *plans_->last().data;
   const Runtime& runtime = *plans_->last().runtime;
   const size_t result = which == 0 ? plan.value : plan.outputs[which - 1];
-  if (plan.replication && plan.replication->rows[result]) return gather_rows(result);
+  if (plan.replication && plan.replication->rows[result]) {
+    check_rows(setup_, plan, which);
+    return gather_rows(result);
+  }
   if (which > 0 || !plan.value_in_reals || !plan.sums(*plan.value_in_reals))
     return at_home(runtime.result(result));
   return at_home(cast(runtime.value_in_reals(), setup_.root.dtype()).value());
@@ -89,7 +107,6 @@ Tensor TreeValue::copy(size_t which) const {
 /// Concatenates the rows that the replicas of all processes have.
 Tensor TreeValue::gather_rows(size_t result) const {
   const Replication& replication = *plans_->last().data->replication;
-  check_rows(replication, result);
   const Replication::Rows& rows = *replication.rows[result];
   const size_t axis = rows.axis + 1;  // behind the repeats
   const auto rows_of = [&](int replica) {

@@ -12,7 +12,7 @@ namespace espalier {
 
 /// Throws UnsupportedError if plans that compute shards of a batch do not have the tree's value of all rows,
 /// or, if they are wanted, the outputs.
-void check_has_values(const BatchPlans& plans, bool outputs);
+void check_has_values(const Setup& setup, const BatchPlans& plans, bool outputs);
 
 /// Values lie in the memory of the plans that have run last, and are copied when they are asked for.
 class TreeValue {
