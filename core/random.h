@@ -19,7 +19,7 @@ struct RandomStream {
   int64_t stride = 0;
 };
 
-/// The state of one thread's generator. A thread that never calls `seed` has seed 0.
+/// A thread's generator. A copy that is assigned later goes on from there. Without `seed`, its seed is 0.
 struct Generator {
   uint64_t seed = 0;
   uint64_t next_stream = 0;

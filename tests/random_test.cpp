@@ -19,6 +19,8 @@
 #include "espalier/core/philox.h"
 #include "espalier/core/random.h"
 #include "espalier/core/sanitizers.h"
+#include "espalier/nn/dense.h"
+#include "espalier/nn/dropout.h"
 #include "espalier/ops/ops.h"
 #include "testing.h"
 
@@ -395,6 +397,24 @@ BOOST_AUTO_TEST_CASE(the_generator_counts_streams) {
   seed(11);
   BOOST_TEST(next_stream().stream == 0);
   BOOST_TEST(next_parameter_stream().stream == parameter.stream);
+}
+
+/// As a loop of one's own does that goes on from files.
+BOOST_AUTO_TEST_CASE(a_generator_that_was_kept_goes_on) {
+  const Restore restore;
+  const auto draw = [] {
+    const nn::Dropout dropout(0.5);
+    return concat({dropout(ones({50})), randn({3}), nn::Dense(3, 2).parameter("bias")}, 0).value();
+  };
+  seed(7);
+  (void)draw();
+  const Generator kept = generator();
+  const Tensor first = draw(), second = draw();
+  seed(8);
+  (void)draw();
+  generator() = kept;
+  BOOST_TEST(testing::difference(first, draw()) == 0);
+  BOOST_TEST(testing::difference(second, draw()) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(permutations) {
