@@ -197,6 +197,8 @@ BOOST_AUTO_TEST_CASE(other_scans_are_refused) {
   for (const auto& [name, loss] : refused) BOOST_TEST_CONTEXT(name) {
       BOOST_CHECK_EXCEPTION((void)trained(loss, 2, 1), esp::UnsupportedError,
                             says({"2 replicas", "'scan", "loop_replicas_test.cpp"}));
+      BOOST_CHECK_EXCEPTION((void)trained(loss, 1, 2), esp::UnsupportedError,
+                            says({"2 micro-batches cannot compute", "'scan", "loop_replicas_test.cpp"}));
       (void)trained(loss, 1, 1);
     }
 }
@@ -231,6 +233,26 @@ BOOST_AUTO_TEST_CASE(lstms_of_open_lengths) {
     after.push_back(lstm.parameter("weight_hh_l0").value().clone());
   }
   BOOST_TEST(difference(after[0], after[1]) < 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(rows_are_not_steps) {
+  const Loss loss = [](const Network& net, const Variable& x, const Variable& y) {
+    const Variable rows = permute(x, {1, 0, 2});
+    return mean(square(
+               esp::scan(step_of(net), {zeros_like(matmul(squeeze(slice(rows, 0, 0, 1), 0), net.u))}, {rows})
+                   .outputs[0])) +
+           mean(y);
+  };
+  for (const auto& [replicas, micro_batches, who] :
+       {std::tuple(2, 1, "2 replicas"), {1, 2, "2 micro-batches"}, {2, 2, "2 micro-batches of 2 replicas"}})
+    BOOST_CHECK_EXCEPTION((void)trained(loss, replicas, micro_batches), esp::UnsupportedError,
+                          [who = who](const esp::Error& e) {
+                            const std::string text = e.what();
+                            return says({"the rows of the batch are the steps of this scan",
+                                         "swapaxes(x, 0, 1)", std::string("get_executor: ") + who})(e) &&
+                                   text.find("random numbers") == text.npos &&
+                                   text.find("leave out") == text.npos;
+                          });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

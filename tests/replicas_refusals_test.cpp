@@ -62,6 +62,10 @@ BOOST_AUTO_TEST_CASE(what_needs_the_whole_batch_is_refused_with_its_line) {
     const std::string fixed = refused(esp::mean(whole));  // the size of the whole batch
     BOOST_TEST(says(fixed, "get_executor: 2 replicas have a part"), fixed);
     BOOST_TEST(says(fixed, "replicas_refusals_test.cpp:"), fixed);
+    const std::string in_parts = refusal<esp::UnsupportedError>(
+        esp::mean(whole), {.optimizer = optim::Sgd({.lr = 0.1}), .accumulate = 2});
+    BOOST_TEST(says(in_parts, "get_executor: 2 micro-batches have a part"), in_parts);
+    BOOST_TEST(!says(in_parts, "replicas have"), in_parts);
   }
   const Variable centered = y - esp::mean(y, 0);
   BOOST_TEST(says(refused_in_parts(esp::mean(esp::square(centered))), "'subtract'"));

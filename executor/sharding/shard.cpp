@@ -27,13 +27,36 @@ bool adds_to_sum(const GraphNode& n, const BatchShardings& shardings) {
   return n.op->traits().linearity == Linearity::together && sums && others;
 }
 
-[[noreturn]] void refuse(const GraphNode& cause, bool adds_to_sum, const ShardOptions& options) {
+/// Whether the elements of a scan's sequences are rows of the batch.
+bool steps_are_rows(const GraphNode& n, const BatchShardings& shardings) {
+  const LoopBodyPtr body = loop_body_of(*n.op);
+  for (size_t k = 0; body && k < body->sequences; ++k) {
+    const ValueRef sequence = n.inputs[body->states + k];
+    const BatchValue& value = shardings[sequence.node][sequence.output];
+    if (value.sharding == BatchSharding::rows && value.axis == 0) return true;
+  }
+  return false;
+}
+
+/// Who has a part of the batch's rows each.
+std::string parts_of(const BatchShard& shard) {
+  if (shard.micro_batches == 1) return fmt::format("{} replicas", shard.replicas);
+  if (shard.replicas == 1) return fmt::format("{} micro-batches", shard.micro_batches);
+  return fmt::format("{} micro-batches of {} replicas", shard.micro_batches, shard.replicas);
+}
+
+[[noreturn]] void refuse(const GraphNode& cause, const BatchShardings& shardings,
+                         const ShardOptions& options) {
+  const bool steps = steps_are_rows(cause, shardings);
   const std::string_view why =
-      is_loop(*cause.op)
+      steps ? "the rows of the batch are the steps of this scan, which come one after the other. If "
+              "its steps are along another axis, swapaxes(x, 0, 1) makes that the first one"
+      : is_loop(*cause.op)
           ? "a step of it draws random numbers, or is neither row by row nor made of sums over "
             "the batch. Steps that are written out one by one, so that their number is fixed, "
             "may be computed so"
-      : adds_to_sum ? "it adds a value to a sum over the batch, and each part would add it again. Use a mean"
+      : adds_to_sum(cause, shardings)
+          ? "it adds a value to a sum over the batch, and each part would add it again. Use a mean"
       : options.local_statistics
           ? "with local_statistics each part takes it over its own rows, but a sum over "
             "them is in it (a part's sum is smaller than the batch's), or the result "
@@ -44,18 +67,13 @@ bool adds_to_sum(const GraphNode& n, const BatchShardings& shardings) {
             "rows, can be taken over the rows of each part: "
             "get_executor({.replicas = {.local_statistics = true}}). "
             "A custom_op states that it is .row_by_row";
-  const std::string_view accumulated = options.shard.micro_batches > 1
+  const std::string_view accumulated = options.shard.micro_batches > 1 && !steps
                                            ? ". Means or sums over the whole batch are not known before the "
                                              "last micro-batch: if it needs them, leave out .accumulate"
                                            : "";
-  const std::string parts =
-      options.shard.micro_batches == 1 ? fmt::format("{} replicas", options.shard.replicas)
-      : options.shard.replicas == 1    ? fmt::format("{} micro-batches", options.shard.micro_batches)
-                                       : fmt::format("{} micro-batches of {} replicas",
-                                                     options.shard.micro_batches, options.shard.replicas);
   throw UnsupportedError(
       fmt::format("get_executor: {} cannot compute '{}' ({}) from a part of the batch's rows each: {}{}",
-                  parts, cause.op->name(), line_of(cause.where), why, accumulated));
+                  parts_of(options.shard), cause.op->name(), line_of(cause.where), why, accumulated));
 }
 
 bool is_refused(const BatchValue& value) { return value.sharding >= BatchSharding::local; }
@@ -71,8 +89,7 @@ bool has_refused(const Graph& graph, const BatchShardings& shardings) {
 void check_value(const Graph& graph, const BatchValue& value, const BatchShardings& shardings,
                  const ShardOptions& options) {
   if (!is_refused(value)) return;
-  const GraphNode& cause = graph.nodes[value.cause];
-  refuse(cause, adds_to_sum(cause, shardings), options);
+  refuse(graph.nodes[value.cause], shardings, options);
 }
 
 /// Losses, and other results of fixed shapes, that are computed from each part's rows: their means are taken.
@@ -118,9 +135,9 @@ void reduce_assigned(Graph& graph, ExchangedSharding& sharding, const ShardOptio
     check_value(graph, value, sharding.shardings, options);
     if (value.sharding == BatchSharding::rows || !is_real(graph.spec(v).dtype))
       throw UnsupportedError(fmt::format(
-          "get_executor: with_assignment: {} replicas or micro-batches cannot write '{}' ({}) into a "
-          "state: it is not the same for all of them",
-          options.shard.pieces(), graph.nodes[v.node].op->name(), line_of(graph.nodes[v.node].where)));
+          "get_executor: with_assignment: {} cannot write '{}' ({}) into a state: it is not the same for all "
+          "of them",
+          parts_of(options.shard), graph.nodes[v.node].op->name(), line_of(graph.nodes[v.node].where)));
     if (options.shard.micro_batches > 1)
       graph.results.push_back(v);
     else
@@ -211,9 +228,9 @@ StepGraph freeze_shard(const StepTree& tree, const FeedSizes& rows, bool inferen
   if (!options) return freeze(tree, rows, inference);
   const auto fail = [&](const Error& error) {
     return UnsupportedError(
-        fmt::format("get_executor: {} replicas have a part of the batch's rows each, which the tree cannot "
-                    "be computed from: {}",
-                    options->shard.pieces(), error.what()));
+        fmt::format("get_executor: {} have a part of the batch's rows each, which the tree cannot be "
+                    "computed from: {}",
+                    parts_of(options->shard), error.what()));
   };
   try {
     return freeze(tree, rows, inference);
@@ -244,8 +261,8 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
   }
   reduce_assigned(step.graph, exchanged, options);
   shardings = exchanged.shardings;
-  mark_random_rows(step.graph, shardings);
   check_results(step.graph, shardings, options);
+  mark_random_rows(step.graph, shardings);
   check_outputs(step, shardings);
   const auto sharding = [&](size_t result) -> const BatchValue& {
     const ValueRef v = step.graph.results[result];
