@@ -28,6 +28,39 @@ bool sums_down(const Shape& from, const Shape& to) {
   return true;
 }
 
+/// A call of a gradient function, which may ask for gradients by which those of other nodes are called, but
+/// not for its own.
+class GradientCall {
+ public:
+  /// Throws Error for a node whose gradient function runs already in this thread, and for too many of them.
+  explicit GradientCall(const Node& node) {
+    std::vector<const Node*>& running = calls();
+    if (std::ranges::count(running, &node))
+      throw Error(fmt::format(
+          "custom op '{}': its gradient function asks for a gradient that passes through the op's own "
+          "output, "
+          "and so for itself, without end; what it differentiates can read stop_gradient(g.output), and "
+          "stop_gradient(g.output_gradient), which may be made of the output as well",
+          node.op().name()));
+    if (running.size() == most)
+      throw Error(fmt::format(
+          "custom op '{}': {} gradient functions of custom ops have called each other; one that applies its "
+          "own op to what it differentiates never ends",
+          node.op().name(), most));
+    running.push_back(&node);
+  }
+  ~GradientCall() { calls().pop_back(); }
+  GradientCall(const GradientCall&) = delete;
+  GradientCall& operator=(const GradientCall&) = delete;
+
+ private:
+  static constexpr size_t most = 256;
+  static std::vector<const Node*>& calls() {
+    static thread_local std::vector<const Node*> running;
+    return running;
+  }
+};
+
 }  // namespace
 
 class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
@@ -68,6 +101,7 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
     if (!options_.gradient) throw UnsupportedError(fmt::format("{} has no gradient: none was given", name()));
     CustomGradient known{{}, rule.output(), rule.output_gradient()};
     for (size_t i = 0; i < rule.inputs(); ++i) known.inputs.push_back(rule.input(i));
+    const GradientCall call(*known.output.node());
     const std::vector<Variable> given = options_.gradient(known);
     if (given.size() != rule.inputs())
       throw ShapeError(fmt::format("{}: the gradient function gave {} gradients for {} inputs", name(),

@@ -34,7 +34,8 @@ struct CustomOpOptions {
   bool row_by_row = false;
   /// The gradient with respect to each input, made by calling ops, or an empty Variable where there is none.
   /// Gradients that are larger than their input are summed down where the input was broadcast. Without it,
-  /// the op has no gradient.
+  /// the op has no gradient. It may call `gradient` itself, but not through the op's own output: see
+  /// `stop_gradient`.
   std::function<std::vector<Variable>(const CustomGradient&)> gradient = {};
   /// The dtype and shape of the output. Without it, what is downstream of a feed runs `forward` once on zeros
   /// of each new combination of shapes to find out.

@@ -2,8 +2,11 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
+#include <functional>
+#include <optional>
 #include <sstream>
 
+#include "espalier/core/autograd.h"
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/custom_op.h"
 #include "espalier/core/error.h"
@@ -224,6 +227,52 @@ BOOST_AUTO_TEST_CASE(forward_may_call_ops_of_its_own) {
   const auto outer = esp::custom_op(
       {.name = "outer", .forward = [&](const Tensors& in) { return (inner({in[0]}) + 1).value(); }});
   BOOST_TEST(outer({outer({esp::tensor(1.0, esp::float64)})}).item() == 9);
+}
+
+BOOST_AUTO_TEST_CASE(gradient_functions_that_call_themselves) {
+  const auto with = [](const std::function<esp::Variable(const esp::CustomGradient&)>& whole) {
+    return esp::custom_op({.name = "twice",
+                           .forward = [](const Tensors& in) { return (in[0] * 2).value(); },
+                           .gradient = [=](const esp::CustomGradient& g) -> Variables {
+                             return {esp::sum(whole(g)).gradient(g.inputs[0])};
+                           }});
+  };
+  const esp::Variable w = esp::variable(esp::tensor({1.0, 2.0}, esp::float64));
+  const auto refused = says({"custom op 'twice'", "the op's own output", "stop_gradient(g.output)"});
+  const auto own = with([](const auto& g) { return g.output * g.inputs[0] * g.output_gradient; });
+  BOOST_CHECK_EXCEPTION(own({w}).gradient(w), esp::Error, refused);
+  const esp::Variable loss = esp::sum(own({w}));
+  BOOST_CHECK_EXCEPTION(loss.backward(), esp::Error, refused);
+  BOOST_CHECK_EXCEPTION(esp::new_parameter_gradients(loss), esp::Error, refused);
+  // The gradient that arrives may be made of the output.
+  const auto arriving = with([](const auto& g) { return g.inputs[0] * g.output_gradient; });
+  BOOST_TEST(arriving({w}).gradient(w).value().at<double>({1}) == 1);
+  BOOST_CHECK_EXCEPTION(esp::sum(esp::square(arriving({w}))).gradient(w), esp::Error, refused);
+  // As it should be: 2w · w, and again for derivatives of it, also of applications in each other.
+  const auto stopped = with([](const auto& g) {
+    return esp::stop_gradient(g.output) * g.inputs[0] * esp::stop_gradient(g.output_gradient);
+  });
+  const esp::Variable g = esp::sum(stopped({stopped({w})})).gradient(w);
+  BOOST_TEST(g.value().at<double>({1}) == 32);  // 2·2·2 by the outer one, which comes to 2·2 in the inner one
+  BOOST_CHECK_NO_THROW((void)esp::sum(g).gradient(w));
+
+  // Gradient functions of other nodes of the op may be called meanwhile, but not without end.
+  std::optional<esp::CustomOp> nested;
+  int left = 0;
+  nested = esp::custom_op({.name = "nested",
+                           .forward = [](const Tensors& in) { return (in[0] * 2).value(); },
+                           .gradient = [&](const esp::CustomGradient& of) -> Variables {
+                             if (left-- <= 0) return {of.output_gradient * 2};
+                             const esp::Variable x = esp::variable(of.inputs[0].value());
+                             return {of.output_gradient * esp::sum((*nested)({x})).gradient(x)};
+                           }});
+  left = 100;
+  BOOST_TEST((*nested)({w}).gradient(w).value().at<double>({1}) == 2);
+  left = 1000000;
+  BOOST_CHECK_EXCEPTION((*nested)({w}).gradient(w), esp::Error,
+                        says({"custom op 'nested'", "256 gradient functions", "never ends"}));
+  left = 0;
+  BOOST_TEST((*nested)({w}).gradient(w).value().at<double>({1}) == 2);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
