@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <type_traits>
 
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
@@ -81,7 +82,7 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
     if (early().op == this) return {early().output.spec()};
     std::vector<Spec> specs;
     for (const Spec* spec : inputs) specs.push_back(*spec);
-    if (options_.infer) return {options_.infer(specs)};
+    if (options_.infer) return {by_user("infer", [&] { return options_.infer(specs); })};
     return {infer_by_zeros(std::move(specs))};
   }
 
@@ -102,7 +103,7 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
     CustomGradient known{{}, rule.output(), rule.output_gradient()};
     for (size_t i = 0; i < rule.inputs(); ++i) known.inputs.push_back(rule.input(i));
     const GradientCall call(*known.output.node());
-    const std::vector<Variable> given = options_.gradient(known);
+    const std::vector<Variable> given = by_user("gradient", [&] { return options_.gradient(known); });
     if (given.size() != rule.inputs())
       throw ShapeError(fmt::format("{}: the gradient function gave {} gradients for {} inputs", name(),
                                    given.size(), rule.inputs()));
@@ -152,6 +153,13 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
     ~EarlyScope() { early() = std::move(before); }
   };
 
+  /// Calls a function of the user's. Errors have the lines in it, and say which it is.
+  template <class F>
+  std::invoke_result_t<const F&> by_user(std::string_view function, const F& f) const {
+    return run_own_lines(
+        f, [&] { return fmt::format(", in the {} function of the custom op '{}'", function, name()); });
+  }
+
   void check_count(size_t inputs) const {
     if (options_.inputs && inputs != *options_.inputs)
       throw ShapeError(fmt::format("{}: {} inputs, not {}", name(), inputs, *options_.inputs));
@@ -161,7 +169,7 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
     std::vector<Tensor> tensors;
     for (const Tensor* input : inputs)
       tensors.push_back((options_.takes_device_tensors ? *input : input->to(cpu())).contiguous_copy());
-    Tensor result = options_.forward(tensors);
+    Tensor result = by_user("forward", [&] { return options_.forward(tensors); });
     if (!result.defined()) throw TypeError(fmt::format("{}: forward gave an undefined tensor", name()));
     return result;
   }

@@ -48,7 +48,8 @@ struct CustomOpOptions {
 class CustomOp {
  public:
   /// One application. Throws ShapeError or TypeError when `forward` does not give what `infer` said, and lets
-  /// through whatever the user's functions throw.
+  /// through whatever the user's functions throw: an Error has the line in the function, and names function
+  /// and op.
   Variable operator()(const std::vector<Variable>& inputs,
                       std::source_location where = std::source_location::current()) const;
 

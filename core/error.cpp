@@ -14,8 +14,14 @@ void Error::locate(const std::source_location& where) {
   const std::source_location& line = build_context().where ? *build_context().where : where;
   // What std::make_shared constructs has the line of a header of the standard library.
   if (std::string_view(line.file_name()).find("/include/c++/") != std::string_view::npos) return;
-  message_ += fmt::format(" ({}:{})", line.file_name(), line.line());
+  const std::string text = fmt::format(" ({}:{})", line.file_name(), line.line());
+  message_ += text;
+  line_size_ = static_cast<uint32_t>(text.size());
   located_ = true;
+}
+
+void Error::add(std::string_view text) {
+  message_.insert(message_.size() - (located_ ? line_size_ : 0), text);
 }
 
 }  // namespace espalier

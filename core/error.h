@@ -1,8 +1,10 @@
 // The exceptions of Espalier. Every message names the call, its shapes or values, and the source line.
 #pragma once
+#include <cstdint>
 #include <source_location>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace espalier {
 
@@ -16,10 +18,13 @@ class Error : public std::runtime_error {
   /// Adds a source line, once: that of the user's call, if it comes from a library function that calls
   /// others, else `where`.
   void locate(const std::source_location& where);
+  /// Adds to the text, in front of the source line.
+  void add(std::string_view text);
 
  private:
   std::string message_;
   bool located_ = false;
+  uint32_t line_size_ = 0;  // of the line at the end, if it is there
 };
 
 /// Incompatible shapes, or axes that do not exist.

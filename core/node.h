@@ -7,8 +7,10 @@
 #include <memory>
 #include <source_location>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "espalier/core/error.h"
 #include "espalier/core/op.h"
 #include "espalier/core/variable.h"
 
@@ -231,6 +233,32 @@ class CallScope {
  private:
   const std::source_location* before_;
 };
+
+/// While it lives, nodes and errors carry their own lines, also within a CallScope: code of the user's runs,
+/// which a library function has called, or nodes are computed that have lines of their own.
+class OwnLines {
+ public:
+  OwnLines() : before_(std::exchange(build_context().where, nullptr)) {}
+  ~OwnLines() { build_context().where = before_; }
+  OwnLines(const OwnLines&) = delete;
+  OwnLines& operator=(const OwnLines&) = delete;
+
+ private:
+  const std::source_location* before_;
+};
+
+/// Runs a function of the user's that a library function calls: errors have the lines of the calls in it, and
+/// `described()` at the end of their text.
+template <class F, class Text>
+decltype(auto) run_own_lines(F&& f, const Text& described) {
+  const OwnLines lines;
+  try {
+    return f();
+  } catch (Error& error) {
+    error.add(described());
+    throw;
+  }
+}
 
 /// Adds a node to the tree; it is computed at once unless it is lazy. Throws what inference and kernel throw,
 /// with the user's line. `last` marks inputs whose handles end with this call, bit by bit: their buffers may

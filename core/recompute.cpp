@@ -160,6 +160,7 @@ class Block {
     std::vector<const Variable*> operands;
     for (const Variable& input : inputs) operands.push_back(&input);
     BuildContext now = build_context();
+    now.where = nullptr;  // the line of the node
     now.no_grad |= node.stops_gradient;
     const BuildScope scope(now);
     const Variable first = apply(node.op_, operands, node.where);

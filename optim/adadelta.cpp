@@ -7,7 +7,7 @@ namespace espalier::optim {
 
 namespace {
 
-class AdadeltaRule : public UpdateRule {
+class AdadeltaRule : public BuiltInRule {
  public:
   explicit AdadeltaRule(const AdadeltaOptions& o) : o_(o) {}
   std::string_view name() const override { return "Adadelta"; }

@@ -9,7 +9,7 @@ namespace espalier::optim {
 
 namespace {
 
-class AdafactorRule : public UpdateRule {
+class AdafactorRule : public BuiltInRule {
  public:
   explicit AdafactorRule(const AdafactorOptions& o) : o_(o) {}
   std::string_view name() const override { return "Adafactor"; }

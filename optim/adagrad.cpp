@@ -10,7 +10,7 @@ namespace espalier::optim {
 
 namespace {
 
-class AdagradRule : public UpdateRule {
+class AdagradRule : public BuiltInRule {
  public:
   explicit AdagradRule(const AdagradOptions& o)
       : epsilon_(o.epsilon), weight_decay_(o.weight_decay), decay_vectors_(o.decay_vectors) {}

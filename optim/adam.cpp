@@ -10,7 +10,7 @@ namespace espalier::optim {
 
 namespace {
 
-class AdamRule : public UpdateRule {
+class AdamRule : public BuiltInRule {
  public:
   explicit AdamRule(const AdamOptions& o) : o_(o) {}
   explicit AdamRule(const AdamWOptions& o)

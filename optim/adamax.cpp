@@ -7,7 +7,7 @@ namespace espalier::optim {
 
 namespace {
 
-class AdamaxRule : public UpdateRule {
+class AdamaxRule : public BuiltInRule {
  public:
   explicit AdamaxRule(const AdamaxOptions& o) : o_(o) {}
   std::string_view name() const override { return "Adamax"; }

@@ -7,7 +7,7 @@ namespace espalier::optim {
 
 namespace {
 
-class AsgdRule : public UpdateRule {
+class AsgdRule : public BuiltInRule {
  public:
   explicit AsgdRule(const AsgdOptions& o) : o_(o) {}
   std::string_view name() const override { return "Asgd"; }

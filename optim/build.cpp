@@ -1,13 +1,17 @@
 // The update nodes of an optimizer: gradients are scaled and clipped, rules make the next values, and
 // averages read these.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <iterator>
 #include <map>
 
+#include "espalier/core/node.h"
 #include "espalier/ops/indexing/rows.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/clip.h"
+#include "espalier/optim/rule.h"
 #include "espalier/optim/state.h"
 
 namespace espalier::optim {
@@ -81,13 +85,23 @@ struct TakenGradients {
       const auto rate = rates.find({gradient.dtype(), parameter.device()});
       ParameterUpdate step(parameter, gradient, own == rows.end() ? Variable() : own->second, state(),
                            rate == rates.end() ? Variable() : rate->second, group);
-      state().rule->update(step);
+      update_by_rule(step, parameter);
       next.insert(next.end(), step.assignments().begin(), step.assignments().end());
     }
     return next;
   }
 
  private:
+  void update_by_rule(ParameterUpdate& step, const Variable& parameter) const {
+    const UpdateRule& rule = *state().rule;
+    if (dynamic_cast<const BuiltInRule*>(&rule)) return rule.update(step);
+    run_own_lines([&] { rule.update(step); },
+                  [&] {
+                    return fmt::format(", in the update rule '{}' for the parameter '{}'", rule.name(),
+                                       parameter.node()->op().name());
+                  });
+  }
+
   using Rates = std::map<std::pair<DType, Device>, Variable>;
 
   void take_groups(const ParameterGradients& all, bool by_rows) {

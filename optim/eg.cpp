@@ -11,7 +11,7 @@ namespace espalier::optim {
 
 namespace {
 
-class EgRule : public UpdateRule {
+class EgRule : public BuiltInRule {
  public:
   explicit EgRule(const EgOptions& o) : o_(o) {}
   std::string_view name() const override { return "Eg"; }

@@ -8,7 +8,7 @@ namespace espalier::optim {
 
 namespace {
 
-class LambRule : public UpdateRule {
+class LambRule : public BuiltInRule {
  public:
   explicit LambRule(const LambOptions& o) : o_(o) {}
   std::string_view name() const override { return "Lamb"; }

@@ -8,7 +8,7 @@ namespace espalier::optim {
 
 namespace {
 
-class LarsRule : public UpdateRule {
+class LarsRule : public BuiltInRule {
  public:
   explicit LarsRule(const LarsOptions& o) : o_(o) {}
   std::string_view name() const override { return "Lars"; }

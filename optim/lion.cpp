@@ -7,7 +7,7 @@ namespace espalier::optim {
 
 namespace {
 
-class LionRule : public UpdateRule {
+class LionRule : public BuiltInRule {
  public:
   explicit LionRule(const LionOptions& o) : o_(o) {}
   std::string_view name() const override { return "Lion"; }

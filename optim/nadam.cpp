@@ -7,7 +7,7 @@ namespace espalier::optim {
 
 namespace {
 
-class NAdamRule : public UpdateRule {
+class NAdamRule : public BuiltInRule {
  public:
   explicit NAdamRule(const NAdamOptions& o) : o_(o) {}
   std::string_view name() const override { return "NAdam"; }

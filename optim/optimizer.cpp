@@ -16,15 +16,18 @@ namespace espalier {
 
 namespace {
 
+void check_assigned(const Spec& leaf, const Spec& value) {
+  if (leaf == value) return;
+  throw ShapeError(fmt::format("assign: a leaf of {} {} cannot be assigned a value of {} {}",
+                               name(leaf.dtype), leaf.shape.str(), name(value.dtype), value.shape.str()));
+}
+
 /// Assigns a value to a leaf. It has no kernel: evaluators write the leaf after computing all expressions.
 struct Assign : Op {
   Assign() : Op({.effect = Effect::writes_leaf, .reads = InputSet::only(1)}) {}
   std::string_view name() const override { return "assign"; }
   Specs infer(const InputSpecs& in) const override {
-    if (!(*in[0] == *in[1]))
-      throw ShapeError(fmt::format("assign: a leaf of {} {} cannot be assigned a value of {} {}",
-                                   espalier::name(in[0]->dtype), in[0]->shape.str(),
-                                   espalier::name(in[1]->dtype), in[1]->shape.str()));
+    check_assigned(*in[0], *in[1]);
     return {*in[0]};
   }
 };
@@ -59,6 +62,7 @@ const Variable& OptimizerState::setting_leaf(std::string_view name, DType dtype,
 
 Variable ParameterUpdate::setting(std::string_view name) const {
   if (name == "lr" && rate_.defined()) return rate_;
+  const CallScope scope(leaf_.node()->where);
   return state_.setting_leaf(name, parameter_.dtype(), parameter_.device());
 }
 
@@ -76,6 +80,7 @@ ParameterUpdate::ParameterUpdate(Variable leaf, Variable gradient, Variable rows
 }
 
 Variable ParameterUpdate::state(std::string_view name, double initial) {
+  const CallScope scope(leaf_.node()->where);
   const Shape shape = state_.rule->state_shape(name, leaf_.shape());
   const Variable leaf = state_.leaf(leaf_, name, {parameter_.dtype(), shape}, initial);
   if (!rows_.defined() || !(shape == leaf_.shape())) return leaf;
@@ -84,6 +89,7 @@ Variable ParameterUpdate::state(std::string_view name, double initial) {
 }
 
 Variable ParameterUpdate::scalar_state(std::string_view name, double initial) {
+  const CallScope scope(leaf_.node()->where);
   return state_.leaf(leaf_, name, {parameter_.dtype(), Shape()}, initial);
 }
 
@@ -100,9 +106,14 @@ void ParameterUpdate::assign(const Variable& leaf, const Variable& value) {
   if (!target.defined() || !target.node()->is_leaf() || !value.defined())
     throw Error(
         fmt::format("{}: assign() takes a leaf and its next value, both defined", state_.rule->name()));
-  const bool narrows = is_half(target.dtype()) && value.dtype() == DType::float32;
-  const Variable next = narrows ? cast(value, target.dtype()) : value;
-  assignments_.emplace_back(target, whole ? next : put_rows(target, rows_, next));
+  const CallScope scope(value.node()->where);
+  located(value.node()->where, [&] {
+    const bool narrows = is_half(target.dtype()) && value.dtype() == DType::float32;
+    const Variable next = narrows ? cast(value, target.dtype()) : value;
+    const Variable written = whole ? next : put_rows(target, rows_, next);
+    check_assigned({target.dtype(), target.shape()}, {written.dtype(), written.shape()});
+    assignments_.emplace_back(target, written);
+  });
 }
 
 Optimizer::Optimizer(std::shared_ptr<const UpdateRule> rule,

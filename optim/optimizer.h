@@ -37,7 +37,7 @@ class ParameterUpdate {
     return weight_decay > 0 && (vectors || leaf_.rank() >= 2);
   }
   /// Sets the next value of a state or the parameter. It is written after all expressions of the step are
-  /// computed.
+  /// computed. Throws Error unless `leaf` is a leaf, and ShapeError for a value of another shape or dtype.
   void assign(const Variable& leaf, const Variable& value);
   const std::vector<std::pair<Variable, Variable>>& assignments() const { return assignments_; }
 
@@ -49,7 +49,7 @@ class ParameterUpdate {
   std::vector<std::pair<Variable, Variable>> assignments_;
 };
 
-/// The update rule of an optimizer, for one parameter at a time.
+/// The update rule of an optimizer, for one parameter at a time. An Error in `update` names the rule.
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;

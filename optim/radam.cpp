@@ -7,7 +7,7 @@ namespace espalier::optim {
 
 namespace {
 
-class RAdamRule : public UpdateRule {
+class RAdamRule : public BuiltInRule {
  public:
   explicit RAdamRule(const RAdamOptions& o) : o_(o) {}
   std::string_view name() const override { return "RAdam"; }

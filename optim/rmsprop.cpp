@@ -9,7 +9,7 @@ namespace espalier::optim {
 
 namespace {
 
-class RmsPropRule : public UpdateRule {
+class RmsPropRule : public BuiltInRule {
  public:
   explicit RmsPropRule(const RmsPropOptions& o)
       : alpha_(o.alpha),

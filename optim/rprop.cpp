@@ -7,7 +7,7 @@ namespace espalier::optim {
 
 namespace {
 
-class RpropRule : public UpdateRule {
+class RpropRule : public BuiltInRule {
  public:
   explicit RpropRule(const RpropOptions& o) : o_(o) {}
   std::string_view name() const override { return "Rprop"; }

@@ -1,4 +1,4 @@
-// What the constructors of optimizers have in common.
+// What the rules of the library, and the constructors of their optimizers, have in common.
 #pragma once
 #include <cmath>
 #include <source_location>
@@ -7,6 +7,10 @@
 #include "espalier/optim/optimizer.h"
 
 namespace espalier::optim {
+
+/// A rule of this library: what it computes carries the line where the parameter was made. What a user's rule
+/// computes carries the lines in that.
+class BuiltInRule : public UpdateRule {};
 
 /// The options that an optimizer shares with all others.
 template <class Options>

@@ -10,7 +10,7 @@ namespace espalier::optim {
 
 namespace {
 
-class SgdRule : public UpdateRule {
+class SgdRule : public BuiltInRule {
  public:
   explicit SgdRule(const SgdOptions& o)
       : momentum_(o.momentum),

@@ -97,6 +97,7 @@ class Rewriting {
 class InferredBody {
  public:
   InferredBody(const LoopBody& body, const std::vector<Spec>& given) {
+    const OwnLines lines;
     for (size_t i = 0; i < body.inputs.size() && i < given.size(); ++i)
       add(body.inputs[i].node(), {given[i]});
     for (const Node* node : body.nodes) {
@@ -243,6 +244,7 @@ std::shared_ptr<LoopBody> LoopBody::written_for_inference() const {
     } else {
       BuildContext now = build_context();
       now.lazy = true;
+      now.where = nullptr;
       now.tag = node->tag;
       now.no_grad = node->stops_gradient;
       const BuildScope scope(now);
@@ -264,14 +266,17 @@ std::shared_ptr<LoopBody> LoopBody::written_for_inference() const {
   }
   calm->random_nodes = random_nodes;
   calm->backwards = backwards;
+  calm->first_step = first_step;
+  calm->segment = segment;
   if (gradient_of)
     calm->gradient_of = gradient_of->for_inference() ? gradient_of->for_inference() : gradient_of;
   calm->finish();
   return calm;
 }
 
-LoopBodyPtr trace_step(const ScanStep& step, const std::vector<Variable>& state,
-                       const std::vector<Variable>& sequences, std::vector<Variable>& captured) {
+std::shared_ptr<LoopBody> trace_step(const ScanStep& step, const std::vector<Variable>& state,
+                                     const std::vector<Variable>& sequences, std::vector<Variable>& captured,
+                                     const std::source_location& where) {
   const auto body = std::make_shared<LoopBody>();
   body->states = state.size();
   body->sequences = sequences.size();
@@ -284,6 +289,7 @@ LoopBodyPtr trace_step(const ScanStep& step, const std::vector<Variable>& state,
   BuildContext lazy = build_context();
   lazy.lazy = true;
   lazy.no_grad = false;
+  if (lazy.where == &where) lazy.where = nullptr;  // the line of this scan, and of no function around it
   const BuildScope scope(lazy);
   const auto split = body->inputs.begin() + static_cast<std::ptrdiff_t>(state.size());
   const uint64_t begin = Node::next_id();
@@ -298,6 +304,7 @@ LoopBodyPtr trace_step(const ScanStep& step, const std::vector<Variable>& state,
     if (!outputs[i].defined()) throw Error("scan: the step returns an undefined Variable");
     if (i < state.size()) check_state(i, spec_of(state[i]), spec_of(outputs[i]));
   }
+  const OwnLines lines;
   Rewriting rewriting(*body, captured, begin);
   rewriting.write(outputs);
   for (const Variable& y : outputs) body->outputs.push_back(rewriting.of(y));

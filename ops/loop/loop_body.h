@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <source_location>
 #include <vector>
 
 #include "espalier/core/node.h"
@@ -30,6 +31,9 @@ struct LoopBody {
   std::map<const Node*, size_t> draws = {};
   size_t random_nodes = 0;
   bool backwards = false;  ///< the steps come in the other order than when they drew
+  /// What errors call the step of the first element; and if each step is a segment of a longer loop, the
+  /// number of steps in it, else 0.
+  int64_t first_step = 0, segment = 0;
   /// The loop of whose gradient this is the step; its first sequences are the states of that loop.
   std::shared_ptr<const LoopBody> gradient_of = {};
 
@@ -63,8 +67,10 @@ struct LoopBody {
 };
 using LoopBodyPtr = std::shared_ptr<const LoopBody>;
 
-/// The body of a step. `captured` gets the Variables that it uses beside its operands.
-LoopBodyPtr trace_step(const ScanStep& step, const std::vector<Variable>& state,
-                       const std::vector<Variable>& sequences, std::vector<Variable>& captured);
+/// The body of a step of a scan that was called at `where`. `captured` gets the Variables that it uses beside
+/// its operands. Nodes carry the lines in the step, unless a library function has called the scan.
+std::shared_ptr<LoopBody> trace_step(const ScanStep& step, const std::vector<Variable>& state,
+                                     const std::vector<Variable>& sequences, std::vector<Variable>& captured,
+                                     const std::source_location& where);
 
 }  // namespace espalier

@@ -78,6 +78,8 @@ LoopGradient::LoopGradient(LoopBodyPtr forward_body, const std::vector<Variable>
   body->draws = forward.draws;
   body->random_nodes = forward.random_nodes;
   body->backwards = !forward.backwards;
+  body->first_step = forward.first_step;
+  body->segment = forward.segment;
   body->gradient_of = forward_;
   body->finish();
   body_ = body;

@@ -1,9 +1,35 @@
 #include "espalier/ops/loop/loop_program.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
 #include "espalier/core/error.h"
 #include "espalier/ops/loop/scan_draws.h"
 
 namespace espalier {
+
+namespace {
+
+thread_local int64_t steps_before = 0;  // those of the user's loop in front of the segment whose steps run
+
+class InSegment {
+ public:
+  explicit InSegment(int64_t before) : before_(std::exchange(steps_before, before)) {}
+  ~InSegment() { steps_before = before_; }
+  InSegment(const InSegment&) = delete;
+  InSegment& operator=(const InSegment&) = delete;
+
+ private:
+  int64_t before_;
+};
+
+}  // namespace
+
+std::string text_of_step(const LoopBody& body, int64_t step) {
+  return fmt::format("{}step {} of the scan", body.gradient_of ? "the gradient of " : "", step);
+}
 
 Tensor element(const Tensor& x, int64_t t) {
   Layout layout;
@@ -16,6 +42,7 @@ Tensor element(const Tensor& x, int64_t t) {
 LoopProgram::LoopProgram(LoopBodyPtr body, const std::vector<Spec>& specs,
                          std::span<const Tensor* const> beside, Device device, bool bound)
     : body_(std::move(body)), device_(device) {
+  const OwnLines lines;
   for (size_t i = 0; i < body_->inputs.size(); ++i) {
     position_[body_->inputs[i].node()] = values_.size();
     if (i < specs.size())
@@ -55,7 +82,7 @@ void LoopProgram::add(const Node& node, bool bound) {
     specs.push_back(input->spec());
   }
   for (const Spec& spec : specs) pointers.push_back(&spec);
-  const Specs inferred = op.infer(pointers);
+  const Specs inferred = located(node.where, [&] { return op.infer(pointers); });
   values_.emplace_back();
   if (op.is_view())
     if (const auto layout = op.view(call.kernel.inputs[0]->layout(), inferred[0])) {
@@ -83,14 +110,21 @@ void LoopProgram::begin() {
   if (draws_) streams_ = StepStreams(*draws_);
 }
 
-void LoopProgram::step(int64_t number) {
-  for (Call& call : calls_) {
-    if (call.draw) call.kernel.random = streams_.of(*call.draw, number);
-    if (call.bound)
-      call.bound->run(call.kernel.random);
-    else
-      backend(device_).run(*call.op, call.kernel);
-  }
+void LoopProgram::step(int64_t number, int64_t element) {
+  const int64_t place = steps_before + body_->first_step + element * std::max<int64_t>(1, body_->segment);
+  const InSegment segment(body_->segment ? place : 0);
+  const OwnLines lines;
+  for (Call& call : calls_) try {
+      if (call.draw) call.kernel.random = streams_.of(*call.draw, number);
+      if (call.bound)
+        call.bound->run(call.kernel.random);
+      else
+        backend(device_).run(*call.op, call.kernel);
+    } catch (Error& error) {
+      if (!body_->segment) error.add(", in " + text_of_step(*body_, place));
+      error.locate(*call.kernel.where);
+      throw;
+    }
 }
 
 void LoopProgram::take_states() {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "espalier/core/bind_context.h"
 #include "espalier/ops/loop/loop_body.h"
@@ -26,8 +27,8 @@ class LoopProgram {
   void read(size_t i, const Tensor& sequence, int64_t t);
   /// Reads where the steps draw, before the first of them.
   void begin();
-  /// The step that draws as the `number`-th.
-  void step(int64_t number);
+  /// The step of that element of the sequences, which draws as the `number`-th. An Error names the step.
+  void step(int64_t number, int64_t element);
   const Tensor& output(size_t i) const { return *outputs_[i]; }
   /// Copies an output to element t of a sequence.
   void write(size_t i, Tensor& sequence, int64_t t) const;
@@ -56,6 +57,9 @@ class LoopProgram {
   std::vector<Tensor> next_;  // states, where one takes the place of another
   StepStreams streams_;
 };
+
+/// What errors call a step of that number.
+std::string text_of_step(const LoopBody& body, int64_t step);
 
 /// Element t of the first axis, in its buffer.
 Tensor element(const Tensor& x, int64_t t);

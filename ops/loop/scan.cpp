@@ -118,10 +118,12 @@ class Scan : public Op {
 };
 
 ScanResult scan_once(const ScanStep& step, const std::vector<Variable>& state,
-                     const std::vector<Variable>& sequences, bool reverse,
-                     const std::source_location& where) {
+                     const std::vector<Variable>& sequences, bool reverse, const std::source_location& where,
+                     int64_t first_step = 0, int64_t segment = 0) {
   std::vector<Variable> inputs = state, captured;
-  const LoopBodyPtr body = trace_step(step, state, sequences, captured);
+  const std::shared_ptr<LoopBody> body = trace_step(step, state, sequences, captured, where);
+  body->first_step = first_step;
+  body->segment = segment;
   inputs.insert(inputs.end(), sequences.begin(), sequences.end());
   inputs.insert(inputs.end(), captured.begin(), captured.end());
   std::vector<const Variable*> addresses;
@@ -159,7 +161,8 @@ ScanResult scan_by_segments(const ScanStep& step, const std::vector<Variable>& s
   const ScanStep segment = [&](const std::vector<Variable>& h, const std::vector<Variable>& xs) {
     return scan_once(step, h, xs, options.reverse, where);
   };
-  ScanResult result = scan_once(segment, state, segments, options.reverse, where);
+  ScanResult result =
+      scan_once(segment, state, segments, options.reverse, where, options.reverse ? rest : 0, s);
   for (Variable& y : result.outputs) {
     Dims groups(y.rank() - 1, 1);
     groups[0] = 2;
@@ -168,7 +171,7 @@ ScanResult scan_by_segments(const ScanStep& step, const std::vector<Variable>& s
   if (rest == 0) return result;
   const ScanResult last =
       scan_once(step, result.state, part(options.reverse ? 0 : whole * s, options.reverse ? rest : n),
-                options.reverse, where);
+                options.reverse, where, options.reverse ? 0 : whole * s);
   result.state = last.state;
   for (size_t i = 0; i < result.outputs.size(); ++i)
     result.outputs[i] = options.reverse ? concat({last.outputs[i], result.outputs[i]}, 0)

@@ -56,7 +56,7 @@ void ScanRun::run() {
       Tensor to = element(*call_.outputs[body.outputs.size() + i], form_.keeps == 1 ? t : k / form_.keeps);
       copy_elements(program_.input(i), to);
     }
-    program_.step(body.backwards ? steps_ - 1 - k : k);
+    program_.step(body.backwards ? steps_ - 1 - k : k, t);
     for (size_t i = states; i < body.outputs.size(); ++i) program_.write(i, *call_.outputs[i], t);
     program_.take_states();
   }
@@ -88,7 +88,7 @@ void CheckpointedRun::run_again(int64_t begin, int64_t end) {
     if (k + 1 == end) return;
     for (size_t i = body.states; i < body.states + body.sequences; ++i)
       forward_.read(i, *call_.inputs[first + i], place(k));
-    forward_.step(body.backwards ? steps_ - 1 - k : k);
+    forward_.step(body.backwards ? steps_ - 1 - k : k, place(k));
     forward_.take_states();
   }
 }
@@ -108,7 +108,7 @@ void CheckpointedRun::run() {
           backward_.read(states + i, states_[i], k - begin);
         else
           backward_.read(states + i, *call_.inputs[states + i], place(k));
-      backward_.step(body.backwards ? k : steps_ - 1 - k);
+      backward_.step(body.backwards ? k : steps_ - 1 - k, place(k));
       for (size_t i = states; i < body.outputs.size(); ++i) backward_.write(i, *call_.outputs[i], place(k));
       backward_.take_states();
     }
