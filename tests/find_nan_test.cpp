@@ -7,6 +7,7 @@
 #include "espalier/core/with_assignment.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
+#include "espalier/ops/functions/loop.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/adam.h"
 #include "espalier/optim/sgd.h"
@@ -166,6 +167,77 @@ BOOST_AUTO_TEST_CASE(inference_is_searched_too) {
   BOOST_CHECK_EXCEPTION(executor.run({{"x", esp::zeros({2})}}), esp::NumericError,
                         says({"the value is infinite", "'log'", here()}));
   BOOST_TEST(executor.run({{"x", esp::ones({2})}}).at<float>({1}) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(the_op_in_a_loop_is_named) {
+  // Sequences of 5 steps. The state is NaN from step 3 on, of which the logarithm of step 2 is the cause.
+  std::string line, outer;
+  const auto step = [&](const Variables& s, const Variables& x) -> esp::ScanResult {
+    const esp::Variable h = s[0] - x[0];
+    return {{(line = here(), esp::log(h)) * 1.0f}, {esp::tanh(h)}};
+  };
+  const auto search = [&](esp::ScanOptions options, bool training, const esp::Tensor& steps) {
+    const esp::Variable x = esp::placeholder("x", {5, 2}), w = esp::parameter(esp::ones({2}), "w");
+    const esp::ScanResult r = (outer = here(), esp::scan(step, {w * 8.0f}, {x}, options));
+    esp::ExecutorOptions how{.mode = training ? esp::Mode::training : esp::Mode::inference};
+    if (training) how.optimizer = esp::optim::Sgd(0.1);
+    how.find_nan = true;
+    const esp::Executor executor = esp::sum(r.state[0] * 0.0f).get_executor(how);
+    executor.run({{"x", steps}});
+  };
+  esp::Tensor steps = esp::zeros({5, 2});
+  steps.at<float>({2, 1}) = 5;
+  for (const bool training : {true, false})
+    for (const int64_t segment : {0, 2})
+      for (const bool reverse : {false, true})
+        BOOST_CHECK_EXCEPTION(
+            search({.reverse = reverse, .segment = segment}, training, steps), esp::NumericError,
+            says({"is NaN: 'log' (" + line + ") in step 2 of the scan (" + outer + ") made it",
+                  "in the forward pass", "finite operands"}));
+  // What came into the loop.
+  steps.at<float>({1, 0}) = NAN;
+  BOOST_CHECK_EXCEPTION(search({}, true, steps), esp::NumericError,
+                        says({"is NaN", "column 0 of the batch of 'x'"}));
+}
+
+BOOST_AUTO_TEST_CASE(infinities_in_loops_are_named) {
+  std::string line, infinite;
+  const auto step = [&](const Variables& s, const Variables& x) -> esp::ScanResult {
+    const esp::Variable big = (infinite = here(), esp::exp(s[0] * x[0]));
+    return {{s[0] + 0.0f}, {(line = here(), big - big)}};
+  };
+  const auto outer = [&](const Variables& s, const Variables& x) -> esp::ScanResult {
+    const esp::ScanResult r = esp::scan(step, {s[0]}, {x[0]});
+    return {{r.state[0]}, {esp::sum(r.outputs[0])}};
+  };
+  const esp::Variable x = esp::placeholder("x", {3, 4}), w = esp::parameter(esp::ones({}), "w");
+  const esp::Executor executor = esp::sum(esp::scan(outer, {w}, {x}).outputs[0])
+                                     .get_executor({.optimizer = esp::optim::Sgd(0.1), .find_nan = true});
+  esp::Tensor steps = esp::zeros({3, 4});
+  steps.at<float>({2, 1}) = 1000;
+  BOOST_CHECK_EXCEPTION(
+      executor.run({{"x", steps}}), esp::NumericError,
+      says({"'subtract' (" + line + ") in step 1 of the scan (", ") in step 2 of the scan (",
+            "out of infinity: 'exp' (" + infinite + ") in step 1 of the scan ("}));
+}
+
+BOOST_AUTO_TEST_CASE(the_backward_op_in_a_loop_is_named) {
+  std::string line;
+  const auto step = [&](const Variables& s, const Variables& x) -> esp::ScanResult {
+    return {{s[0] + (line = here(), esp::sqrt(esp::square(x[0] * s[0])))}, {}};
+  };
+  for (const int64_t segment : {0, 2}) {
+    const esp::Variable x = esp::placeholder("x", {5, 2}), w = esp::parameter(esp::ones({2}), "w");
+    const esp::Executor executor = esp::sum(esp::scan(step, {w}, {x}, {.segment = segment}).state[0])
+                                       .get_executor({.optimizer = esp::optim::Sgd(1e-6), .find_nan = true});
+    esp::Tensor steps = esp::ones({5, 2});
+    executor.run({{"x", steps}});
+    steps.at<float>({3, 1}) = 0;
+    BOOST_CHECK_EXCEPTION(
+        executor.run({{"x", steps}}), esp::NumericError,
+        says({"parameter 'w' is NaN", "(" + line + ") in the gradient of step 3 of the scan (",
+              "in the backward pass"}));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -2,11 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "espalier/core/error.h"
 
 namespace espalier {
+
+namespace {
+
+const char* pass_of(const GraphNode& n) {
+  return n.tag == Tag::forward    ? "in the forward pass"
+         : n.tag == Tag::backward ? "in the backward pass"
+                                  : "in the update";
+}
+
+}  // namespace
 
 NanFinder::NanFinder(const PlanData& plan, const std::vector<SmallVector<Tensor, 1>>& values,
                      std::vector<Tensor> written)
@@ -15,17 +23,6 @@ NanFinder::NanFinder(const PlanData& plan, const std::vector<SmallVector<Tensor,
 }
 
 const char* NanFinder::text_of(Content content) { return content == Content::nan ? "NaN" : "infinite"; }
-
-NanFinder::Content NanFinder::content_of(const Tensor& value) {
-  if (!value.defined() || !is_real(value.dtype()) || value.elements() == 0) return Content::finite;
-  const Tensor here = value.to(cpu()).to(float64).contiguous_copy();
-  Content content = Content::finite;
-  for (const double x : here.span<double>()) {
-    if (std::isnan(x)) return Content::nan;
-    if (std::isinf(x)) content = Content::infinite;
-  }
-  return content;
-}
 
 ValueRef NanFinder::source_of(ValueRef value) const {
   for (;;) {
@@ -44,6 +41,7 @@ ValueRef NanFinder::source_of(ValueRef value) const {
 
 void NanFinder::begin() {
   before_.clear();
+  loops_.clear();
   for (const Tensor& leaf : written_) before_.push_back(leaf.clone());
   for (uint32_t i = 0; i < values_.size(); ++i)
     for (size_t k = 0; k < values_[i].size(); ++k)
@@ -58,7 +56,17 @@ void NanFinder::before(uint32_t node) const {
 }
 
 void NanFinder::after(uint32_t node) {
-  for (size_t k = 0; k < values_[node].size(); ++k) contents_[node][k] = content_of(values_[node][k]);
+  bool finite = true;
+  for (size_t k = 0; k < values_[node].size(); ++k)
+    finite &= (contents_[node][k] = content_of(values_[node][k])) == Content::finite;
+  const GraphNode& n = plan_.graph.nodes[node];
+  if (finite || !LoopTrail::can_follow(*n.op)) return;
+  KernelCall call;
+  call.where = &n.where;
+  for (const ValueRef& input : n.inputs) call.inputs.push_back(&values_[input.node][input.output]);
+  std::vector<Tensor> outputs = {values_[node].begin(), values_[node].end()};
+  for (Tensor& output : outputs) call.outputs.push_back(&output);
+  loops_.emplace(node, LoopTrail(*n.op, call));
 }
 
 void NanFinder::run(FunctionRef<void()> kernels) {
@@ -91,6 +99,10 @@ ValueRef NanFinder::origin_of(ValueRef value) const {
     const GraphNode& n = plan_.graph.nodes[value.node];
     const Content wanted = of(value);
     const ValueRef* from = nullptr;
+    if (const auto inside = origin_in_loop(value)) {
+      if (!inside->input) return value;
+      if (of(n.inputs[*inside->input]) != Content::finite) from = &n.inputs[*inside->input];
+    }
     for (const ValueRef& input : n.inputs)
       if (of(input) >= wanted && !from) from = &input;
     if (!from) return value;
@@ -98,8 +110,21 @@ ValueRef NanFinder::origin_of(ValueRef value) const {
   }
 }
 
+std::optional<LoopTrail::Origin> NanFinder::origin_in_loop(ValueRef value) const {
+  const auto loop = loops_.find(value.node);
+  if (loop == loops_.end()) return std::nullopt;
+  return loop->second.origin_of(value.output, contents_[value.node][value.output]);
+}
+
+std::string NanFinder::describe(const LoopTrail::Origin& origin, const GraphNode& loop) const {
+  if (!origin.made) return origin.text + " has it";
+  return fmt::format("{} made it {}{}", origin.text, pass_of(loop),
+                     origin.of_finite ? " out of finite operands" : "");
+}
+
 std::string NanFinder::describe(ValueRef origin) const {
   const GraphNode& n = plan_.graph.nodes[origin.node];
+  if (const auto inside = origin_in_loop(origin); inside && !inside->input) return describe(*inside, n);
   const std::string line = line_of(n.where);
   if (const auto* feed = n.op->feed())
     return fmt::format("column {} of the batch of '{}' has it", n.op->feed_output(), (*feed)->name());
@@ -108,24 +133,29 @@ std::string NanFinder::describe(ValueRef origin) const {
   if (n.inputs.empty()) return fmt::format("the constant '{}' ({}) has it", n.op->name(), line);
   if (n.op->effect() == Effect::communicates)
     return fmt::format("'{}' ({}) has received it from another replica", n.op->name(), line);
-  const char* pass = n.tag == Tag::forward    ? "in the forward pass"
-                     : n.tag == Tag::backward ? "in the backward pass"
-                                              : "in the update";
   bool finite = true;
   for (const ValueRef& input : n.inputs) finite = finite && of(input) == Content::finite;
-  return fmt::format("'{}' ({}) made it {}{}", n.op->name(), line, pass,
+  return fmt::format("'{}' ({}) made it {}{}", n.op->name(), line, pass_of(n),
                      finite ? " out of finite operands" : "");
+}
+
+std::string NanFinder::infinity_behind(ValueRef origin) const {
+  const GraphNode& n = plan_.graph.nodes[origin.node];
+  if (const auto inside = origin_in_loop(origin); inside && !inside->input) {
+    if (!inside->infinity) return {};
+    const std::optional<size_t> input = inside->infinity->input;
+    return input ? describe(origin_of(n.inputs[*input])) : describe(*inside->infinity, n);
+  }
+  for (const ValueRef& input : n.inputs)
+    if (of(input) == Content::infinite) return describe(origin_of(input));
+  return {};
 }
 
 void NanFinder::fail(const std::string& what, ValueRef value) const {
   const ValueRef origin = origin_of(value);
   std::string message = fmt::format("{} is {}: {}", what, text_of(of(value)), describe(origin));
-  const GraphNode& n = plan_.graph.nodes[origin.node];
-  for (const ValueRef& input : n.inputs)
-    if (of(input) == Content::infinite) {
-      message += fmt::format(" out of infinity: {}", describe(origin_of(input)));
-      break;
-    }
+  if (const std::string infinity = infinity_behind(origin); !infinity.empty())
+    message += " out of infinity: " + infinity;
   throw NumericError(message + ". Parameters and states are as before the step");
 }
 

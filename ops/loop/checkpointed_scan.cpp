@@ -63,6 +63,8 @@ class CheckpointedScan : public Op {
     return std::make_unique<Bound>(make(call, Workspace::of(context), true));
   }
 
+  void watch(const KernelCall& call, StepWatch watch) const { make(call, Workspace(), false).run(&watch); }
+
  private:
   /// Of the states of a segment; `given(i)` is the spec of an input.
   template <class F>
@@ -89,6 +91,12 @@ class CheckpointedScan : public Op {
 };
 
 }  // namespace
+
+bool watch_checkpointed(const Op& op, const KernelCall& call, StepWatch watch) {
+  const auto* loop = dynamic_cast<const CheckpointedScan*>(&op);
+  if (loop) loop->watch(call, watch);
+  return loop;
+}
 
 OpPtr checkpointed_scan_op(LoopBodyPtr body, bool reverse, int64_t stride) {
   return std::make_shared<CheckpointedScan>(std::move(body), reverse, stride);

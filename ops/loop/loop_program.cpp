@@ -110,7 +110,7 @@ void LoopProgram::begin() {
   if (draws_) streams_ = StepStreams(*draws_);
 }
 
-void LoopProgram::step(int64_t number, int64_t element) {
+void LoopProgram::step(int64_t number, int64_t element, const StepWatch* watch) {
   const int64_t place = steps_before + body_->first_step + element * std::max<int64_t>(1, body_->segment);
   const InSegment segment(body_->segment ? place : 0);
   const OwnLines lines;
@@ -125,6 +125,7 @@ void LoopProgram::step(int64_t number, int64_t element) {
       error.locate(*call.kernel.where);
       throw;
     }
+  if (watch) (*watch)(*this, place);
 }
 
 void LoopProgram::take_states() {

@@ -8,10 +8,14 @@
 #include <string>
 
 #include "espalier/core/bind_context.h"
+#include "espalier/core/function_ref.h"
 #include "espalier/ops/loop/loop_body.h"
 #include "espalier/ops/loop/scan_draws.h"
 
 namespace espalier {
+
+/// Sees the values behind each step, which the loop of the user gives this number.
+using StepWatch = FunctionRef<void(const class LoopProgram&, int64_t step)>;
 
 class LoopProgram {
  public:
@@ -28,10 +32,15 @@ class LoopProgram {
   /// Reads where the steps draw, before the first of them.
   void begin();
   /// The step of that element of the sequences, which draws as the `number`-th. An Error names the step.
-  void step(int64_t number, int64_t element);
+  void step(int64_t number, int64_t element, const StepWatch* watch = nullptr);
   const Tensor& output(size_t i) const { return *outputs_[i]; }
   /// Copies an output to element t of a sequence.
   void write(size_t i, Tensor& sequence, int64_t t) const;
+  /// The outputs of a node of the body in the step that was run last.
+  std::span<Tensor* const> values(const Node* node) const {
+    const SmallVector<Tensor*, 1>& outputs = values_[position_.at(node)];
+    return {outputs.data(), outputs.size()};
+  }
   /// The states that the step made become those of the next one.
   void take_states();
 

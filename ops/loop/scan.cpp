@@ -213,6 +213,13 @@ LoopBodyPtr loop_body_of(const Op& op) {
   return loop ? loop->body() : nullptr;
 }
 
+bool watch_steps(const Op& op, const KernelCall& call, StepWatch watch) {
+  const auto* loop = dynamic_cast<const Scan*>(&op);
+  if (!loop) return watch_checkpointed(op, call, watch);
+  ScanRun(loop->body(), loop->form(), call, false).run(&watch);
+  return true;
+}
+
 ScanForm scan_form_of(const Op& scan) { return dynamic_cast<const Scan&>(scan).form(); }
 
 bool is_loop(const Op& op) { return loop_body_of(op) || body_of_draws(op); }

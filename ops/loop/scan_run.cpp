@@ -44,7 +44,7 @@ ScanRun::ScanRun(LoopBodyPtr body, ScanForm form, const KernelCall& call, bool b
       steps_(steps_of(*body, call)),
       program_(body, specs_of_step(*body, call), beside(*body, call), call.inputs[0]->device(), bound) {}
 
-void ScanRun::run() {
+void ScanRun::run(const StepWatch* watch) {
   const LoopBody& body = program_.body();
   const size_t states = body.states;
   program_.begin();
@@ -56,7 +56,7 @@ void ScanRun::run() {
       Tensor to = element(*call_.outputs[body.outputs.size() + i], form_.keeps == 1 ? t : k / form_.keeps);
       copy_elements(program_.input(i), to);
     }
-    program_.step(body.backwards ? steps_ - 1 - k : k, t);
+    program_.step(body.backwards ? steps_ - 1 - k : k, t, watch);
     for (size_t i = states; i < body.outputs.size(); ++i) program_.write(i, *call_.outputs[i], t);
     program_.take_states();
   }
@@ -93,7 +93,7 @@ void CheckpointedRun::run_again(int64_t begin, int64_t end) {
   }
 }
 
-void CheckpointedRun::run() {
+void CheckpointedRun::run(const StepWatch* watch) {
   const LoopBody& body = backward_.body();
   const size_t states = body.states, kept = forward_.body().states;
   forward_.begin();
@@ -108,7 +108,7 @@ void CheckpointedRun::run() {
           backward_.read(states + i, states_[i], k - begin);
         else
           backward_.read(states + i, *call_.inputs[states + i], place(k));
-      backward_.step(body.backwards ? k : steps_ - 1 - k, place(k));
+      backward_.step(body.backwards ? k : steps_ - 1 - k, place(k), watch);
       for (size_t i = states; i < body.outputs.size(); ++i) backward_.write(i, *call_.outputs[i], place(k));
       backward_.take_states();
     }

@@ -17,7 +17,7 @@ struct ScanForm {
 class ScanRun {
  public:
   ScanRun(LoopBodyPtr body, ScanForm form, const KernelCall& call, bool bound);
-  void run();
+  void run(const StepWatch* watch = nullptr);
 
  private:
   const KernelCall call_;
@@ -34,7 +34,8 @@ class CheckpointedRun {
   /// `forward->states` sequences are the states that were kept. `states` has room for those of a segment.
   CheckpointedRun(const LoopBodyPtr& forward, LoopBodyPtr backward, bool reverse, int64_t stride,
                   const KernelCall& call, std::vector<Tensor> states, bool bound);
-  void run();
+  /// `watch` sees the steps of the gradient alone.
+  void run(const StepWatch* watch = nullptr);
 
  private:
   void run_again(int64_t begin, int64_t end);
