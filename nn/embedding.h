@@ -19,8 +19,8 @@ struct EmbeddingOptions {
 
 /// Rows of `weight` [count, width] at the indices of the input, int32 or int64 of any shape: [...] becomes
 /// [..., width]. The parameter is there at once, and moves to where the first input is. Throws IndexError for
-/// an index outside, a negative one too, TypeError for other inputs, and Error unless count and width are positive, the padding
-/// index is a row, and the norm is above 0.
+/// an index outside, a negative one too, TypeError for other inputs, and Error unless count and width are
+/// positive, the padding index is a row, and the norm is above 0.
 class Embedding : public LayerOf<Embedding> {
  public:
   Embedding(int64_t count, int64_t width, EmbeddingOptions options = {}, Where where = Where::current());
