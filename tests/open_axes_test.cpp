@@ -211,6 +211,15 @@ BOOST_AUTO_TEST_CASE(trees_that_embed_a_size) {
                         says({"slice", "open_axes_test.cpp:" + std::to_string(line)}));
 }
 
+// Three of them stand for more rows than libraries can index.
+BOOST_AUTO_TEST_CASE(products_of_merged_open_axes) {
+  const Variable x = esp::placeholder("x", {-1, -1, -1, 3}), w = esp::ones({3, 2});
+  const Variable y = esp::sum(esp::matmul(esp::reshape(x, {-1, 3}), w));
+  BOOST_TEST(y.get_executor().run({{"x", esp::ones({2, 4, 5, 3})}}).item() == 240);
+  BOOST_TEST(y.gradient(x).get_executor().run({{"x", esp::ones({2, 4, 5, 3})}}).shape() ==
+             esp::Shape({2, 4, 5, 3}));
+}
+
 BOOST_AUTO_TEST_CASE(eager_trees_embed_no_size_either) {
   esp::data::Distributor feed(std::make_shared<Sequences>(), {.batch_size = 2});
   const auto [x, y] = feed.get_output_graphs<2>();
