@@ -107,7 +107,9 @@ void check_open_sizes(std::span<Node* const> tree, std::string_view what) {
       located(node->where, [&] {
         throw UnsupportedError(fmt::format(
             "{}: '{}' was written with {}, which is made of {}, the size that stands for an open axis (-1) "
-            "until a batch comes; write -1, or use operations that take sizes from a Variable",
+            "until a batch comes; write -1, or take sizes from a Variable: axis_size and arange_like, "
+            "zeros_like "
+            "and full_like, expand_as, flatten and unflatten_like do",
             what, node->op().name(), *made, nominal_size));
       });
 }

@@ -2,6 +2,8 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
+#include <tuple>
+#include <vector>
 
 #include "espalier/core/error.h"
 #include "espalier/espalier.h"
@@ -146,6 +148,78 @@ BOOST_AUTO_TEST_CASE(positions_of_an_open_time) {
     // An odd width has a sine more.
     checked([](const Variable& v) { return esp::nn::SinusoidalPositions()(esp::slice(v, -1, 0, 5)); });
   }
+}
+
+BOOST_AUTO_TEST_CASE(axes_merged_and_divided_by_those_of_another) {
+  check_op({.name = "unflatten_like",
+            .op =
+                [](const Variables& x) {
+                  return esp::unflatten_like(x[0], -1, x[1], {2, 0});
+                },
+            .inputs = {numbers({2, 6}), esp::ones({3, 4, 2}, esp::float64)},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  return Array({2, 2, 3}, [&](const Index& i) { return in[0]({i[0], 3 * i[1] + i[2]}); });
+                },
+            .differentiable = {0}});
+  check_op(
+      {.name = "flatten",
+       .op = [](const Variables& x) { return esp::flatten(x[0], 1, -2); },
+       .inputs = {numbers({2, 3, 2, 2})},
+       .reference =
+           [](const std::vector<Array>& in) {
+             return Array({2, 6, 2}, [&](const Index& i) { return in[0]({i[0], i[1] / 2, i[1] % 2, i[2]}); });
+           }});
+  BOOST_CHECK_EXCEPTION(esp::unflatten_like(esp::ones({6, 2}), 0, esp::ones({2, 4, 5})), esp::ShapeError,
+                        says({"unflatten_like", "axis 0", "[6, 2]", "[2, 4]", "[2, 4, 5]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::flatten(esp::ones({2, 3}), 1, 0), esp::ShapeError,
+                        says({"flatten", "axis 0", "[2, 3]", here()}));
+}
+
+/// Words of letters, merged to rows for a layer over the letters, and divided again.
+Variable of_words(const esp::nn::Lstm& letters, const Variable& x) {
+  const Variable last = letters(esp::flatten(x, 0, 1)).state.h[0];  // [batch · words, 5]
+  return esp::unflatten_like(last, 0, x);                           // [batch, words, 5]
+}
+
+BOOST_AUTO_TEST_CASE(a_layer_over_the_letters_of_open_words) {
+  esp::seed(7);
+  const esp::nn::Lstm letters(4, 5, {.batch_first = true, .dtype = esp::float64});
+  const Variable x = esp::placeholder("x", {-1, -1, -1, 4}, esp::float64);
+  const Variable w = esp::parameter(numbers({5, 5}, -1, 1, 2));
+  const auto loss = [&](const Variable& v) {
+    return esp::mean(esp::square(esp::matmul(of_words(letters, v), w)));
+  };
+  const auto plan = loss(x).get_executor({.mode = esp::Mode::inference});
+  const auto slope = loss(x).gradient(w).get_executor({.mode = esp::Mode::inference});
+  const auto two = of_words(letters, x).get_executor({.devices = {esp::cpu(0), esp::cpu(1)}});
+  for (const auto& [rows, words, size] : {std::tuple{3, 2, 6}, {2, 5, 1}, {1, 1, 3}}) {
+    const Tensor data = numbers({rows, words, size, 4}, -1, 1, 3);
+    check_close(plan.run({{"x", data}}), loss(data).value(), 1e-12);
+    check_close(slope.run({{"x", data}}), loss(data).gradient(w).value(), 1e-12);
+    check_close(two.run({{"x", data}}), of_words(letters, data).value(), 1e-12);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(divided_rows_train_on_replicas_and_in_micro_batches) {
+  std::vector<std::vector<double>> losses;
+  for (const int way : {0, 1, 2}) {
+    esp::seed(8);
+    const esp::nn::Lstm letters(4, 5, {.batch_first = true, .dtype = esp::float64});
+    esp::data::Distributor feed({numbers({10, 3, 6, 4}, -1, 1)}, {.batch_size = 4});
+    const auto [x] = feed.get_output_graphs<1>();
+    const Variable loss = esp::mean(esp::square(of_words(letters, x)));
+    esp::ExecutorOptions options{.optimizer = esp::optim::Sgd(0.1)};
+    if (way == 1) options.devices = {esp::cpu(0), esp::cpu(1)};
+    if (way == 2) options.accumulate = 2;
+    auto executor = loss.get_executor(options);
+    losses.emplace_back();
+    for (const auto& epoch : executor.execute({.epochs = 3, .progress = false}).epochs)
+      losses.back().push_back(epoch.loss_mean);
+  }
+  for (const size_t way : {1, 2})
+    for (size_t i = 0; i < 3; ++i)
+      BOOST_TEST(losses[0][i] == losses[way][i], boost::test_tools::tolerance(1e-9));
 }
 
 // Strides and pooling halve the sizes of images, which transposed convolutions double again.

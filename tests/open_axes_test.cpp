@@ -194,6 +194,8 @@ BOOST_AUTO_TEST_CASE(trees_that_embed_a_size) {
                               10000.0, 65504.0, 1e5,   1e6,    1e8,
                               1e9,     1e30})
     BOOST_CHECK_NO_THROW((void)(x * number).get_executor());
+  BOOST_CHECK_EXCEPTION(esp::unflatten(esp::flatten(x, 0, 1), 0, {rows, length}).get_executor(),
+                        esp::UnsupportedError, says({"unflatten_like", "axis_size"}));
   // What takes its sizes from Variables, or from the end, is right.
   const esp::Tensor in = numbers({2, 4, 3}).to(esp::float32);
   const auto agrees = [&](const std::function<Variable(const Variable&)>& f) {
@@ -202,6 +204,8 @@ BOOST_AUTO_TEST_CASE(trees_that_embed_a_size) {
   agrees([](const Variable& v) { return esp::reshape(v, {-1, 3}); });
   agrees([](const Variable& v) { return esp::flatten(v); });
   agrees([](const Variable& v) { return esp::slice(v, 1, 1, -1); });
+  agrees([](const Variable& v) { return esp::unflatten_like(esp::flatten(v, 0, 1), 0, v); });
+  agrees([](const Variable& v) { return esp::unflatten_like(esp::flatten(v), 0, v, {1, 0, 2}); });
   agrees([](const Variable& v) { return esp::mean(v, {1}) + esp::sum(esp::ones_like(v), {1}); });
   agrees([](const Variable& v) { return esp::softmax(esp::matmul(v, esp::transpose(v))); });
   // A fixed number that does not fit a batch is an error of that operation.

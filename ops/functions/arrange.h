@@ -87,6 +87,10 @@ Variable swapaxes(const Operand& x, int64_t first, int64_t second);
 /// Divides an axis into several; one size may be -1. ShapeError unless the sizes multiply to that of the
 /// axis.
 Variable unflatten(const Operand& x, int64_t axis, const Shape& sizes);
+/// The same into axes of the sizes that these axes of `like` have in each step; its elements are not read.
+/// What flatten(like, 0, 1) merged, unflatten_like(x, 0, like) divides again. ShapeError unless these sizes
+/// multiply to that of the axis.
+Variable unflatten_like(const Operand& x, int64_t axis, const Operand& like, const Axes& axes = {0, 1});
 /// `x` with at least that many axes: [] becomes [1], [1, 1] and [1, 1, 1]; [n] becomes [1, n] and [1, n, 1];
 /// [m, n] becomes [m, n, 1].
 Variable atleast_1d(const Operand& x);

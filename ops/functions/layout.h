@@ -12,6 +12,8 @@ namespace espalier {
 Variable reshape(const Operand& x, const Shape& shape);
 /// Merges axis `first` and all axes after it into one.
 Variable flatten(const Operand& x, int64_t first = 0);
+/// Merges the axes `first` to `last` into one. ShapeError if `last` comes before `first`.
+Variable flatten(const Operand& x, int64_t first, int64_t last);
 /// Swaps the last two axes.
 Variable transpose(const Operand& x);
 /// Axis i of the result is axis `order[i]` of `x`.

@@ -9,6 +9,7 @@
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/registered_ops.h"
 #include "espalier/ops/view_op.h"
+#include "espalier/ops/views/axis_groups.h"
 
 namespace espalier {
 
@@ -123,6 +124,49 @@ Variable merge_axes(const Variable& x, const Dims& groups) {
 }
 Variable unflatten(const Operand& x, int64_t axis, const Shape& sizes) {
   return apply(std::make_shared<Unflatten>(axis, sizes), {&x.variable()}, x.where());
+}
+Variable unflatten_like(const Operand& x, int64_t axis, const Operand& like, const Axes& axes) {
+  const CallScope scope(x.where());
+  return located(x.where(), [&] {
+    constexpr std::string_view function = "unflatten_like";
+    const Variable &from = x.defined(function), &sized = like.defined(function);
+    const size_t divided = resolve_axis(axis, from.rank(), function);
+    std::vector<std::vector<AxisOf>> groups;
+    Dims parts;
+    for (size_t i = 0; i < from.rank(); ++i) {
+      if (i != divided) {
+        groups.push_back({{0, static_cast<int64_t>(i)}});
+        continue;
+      }
+      for (const int64_t part : axes.list()) {
+        const size_t a = resolve_axis(part, sized.rank(), function);
+        groups.push_back({{1, static_cast<int64_t>(a)}});
+        parts.push_back(sized.shape().dims()[a]);
+      }
+    }
+    if (axes.list().empty()) throw ShapeError(fmt::format("{}: no axes are named", function));
+    const Shape together(std::move(parts));
+    if (together.elements() != from.shape().dims()[divided])
+      throw ShapeError(
+          fmt::format("{}: axis {} of {} cannot be divided into {}, the sizes of these axes of {}", function,
+                      axis, from.shape().str(), together.str(), sized.shape().str()));
+    return reshape_by(from, {sized}, groups);
+  });
+}
+Variable flatten(const Operand& x, int64_t first, int64_t last) {
+  const CallScope scope(x.where());
+  return located(x.where(), [&] {
+    const Variable& from = x.defined("flatten");
+    const size_t begin = resolve_axis(first, from.rank(), "flatten"),
+                 end = resolve_axis(last, from.rank(), "flatten");
+    if (end < begin)
+      throw ShapeError(
+          fmt::format("flatten: axis {} of {} comes before axis {}", last, from.shape().str(), first));
+    if (begin == end) return from;
+    Dims groups(from.rank() - (end - begin), 1);
+    groups[begin] = static_cast<int64_t>(end - begin) + 1;
+    return merge_axes(from, groups);
+  });
 }
 
 std::vector<Variable> broadcast_tensors(const std::vector<Variable>& variables, std::source_location where) {
