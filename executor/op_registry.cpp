@@ -64,6 +64,7 @@ OpRegistry make_op_registry() {
            add_row_ops,
            add_sample_correction_op,
            add_sampling_ops,
+           add_scatter_extreme_ops,
            add_scatter_ops,
            add_scan_op,
            add_search_op,

@@ -52,6 +52,7 @@ void add_rounding_ops(OpRegistry& ops);
 void add_row_ops(OpRegistry& ops);
 void add_sample_correction_op(OpRegistry& ops);
 void add_sampling_ops(OpRegistry& ops);
+void add_scatter_extreme_ops(OpRegistry& ops);
 void add_scatter_ops(OpRegistry& ops);
 void add_scan_op(OpRegistry& ops);
 void add_search_op(OpRegistry& ops);

@@ -2,6 +2,11 @@
 #include "espalier/ops/functions/scatter.h"
 
 #include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "espalier/core/error.h"
 #include "espalier/executor/executor.h"
@@ -22,8 +27,15 @@ int64_t index_at(const Array& indices, Index i, size_t axis, int64_t size) {
   return k < 0 ? k + size : k;
 }
 
-/// What put_along_axis and add_along_axis compute, in plain loops.
-Reference put_reference(size_t axis, bool add) {
+/// How a value joins what is at its place.
+using Join = double (*)(double held, double value);
+double put(double, double value) { return value; }
+double add(double held, double value) { return held + value; }
+double larger(double held, double value) { return held > value ? held : value; }
+double smaller(double held, double value) { return held < value ? held : value; }
+
+/// What put_along_axis, add_along_axis, max_along_axis and min_along_axis compute, in plain loops.
+Reference put_reference(size_t axis, Join join) {
   return [=](const std::vector<Array>& in) {
     Array result = in[0];
     esp::Shape chosen = in[0].shape;
@@ -34,14 +46,14 @@ Reference put_reference(size_t axis, bool add) {
       size_t at = 0;
       for (size_t a = 0; a < to.size(); ++a)
         at = at * static_cast<size_t>(in[0].shape.dims()[a]) + static_cast<size_t>(to[a]);
-      result.values[at] = in[2](i) + (add ? result.values[at] : 0);
+      result.values[at] = join(result.values[at], in[2](i));
     });
     return result;
   };
 }
 
-/// What scatter and scatter_add compute along the first axis.
-Reference scatter_reference(bool add) {
+/// What scatter, scatter_add, scatter_max and scatter_min compute along the first axis.
+Reference scatter_reference(Join join) {
   return [=](const std::vector<Array>& in) {
     Array result = in[0];
     const auto rows = static_cast<int64_t>(in[0].shape[0]);
@@ -54,7 +66,7 @@ Reference scatter_reference(bool add) {
       auto row = static_cast<int64_t>(in[1](Index(i.begin(), i.begin() + static_cast<int64_t>(rank))));
       if (row < 0) row += rows;
       double& to = result.values[static_cast<size_t>(row) * width + element++ % width];
-      to = in[2](i) + (add ? to : 0);
+      to = join(to, in[2](i));
     });
     return result;
   };
@@ -106,12 +118,19 @@ BOOST_AUTO_TEST_CASE(takes_along_an_axis) {
             .inputs = {numbers({2, 4}), esp::tensor({{2, 0, 2, -1}, {1, 1, 1, 0}}), numbers({2, 3}, 0, 0)},
             .reference =
                 [](const std::vector<Array>& in) {
-                  return put_reference(1, true)({in[2], in[1], in[0]});
+                  return put_reference(1, add)({in[2], in[1], in[0]});
                 },
             .differentiable = {0}});
 }
 
-BOOST_AUTO_TEST_CASE(puts_and_adds_along_an_axis) {
+using Function = esp::Variable (*)(const esp::Operand&, const esp::Operand&, const esp::Operand&, int64_t);
+struct Form {
+  const char* name;
+  Function function;
+  Join join;
+};
+
+BOOST_AUTO_TEST_CASE(joins_along_an_axis) {
   struct Row {
     esp::Shape shape;
     esp::Tensor indices;
@@ -128,15 +147,20 @@ BOOST_AUTO_TEST_CASE(puts_and_adds_along_an_axis) {
       {{3, 2}, esp::zeros({0, 2}, esp::int64), {1, 2}, 0},
       {{0, 2}, esp::zeros({0, 3}, esp::int64), {1}, 1},
   };
+  const Form forms[] = {{"put_along_axis", esp::put_along_axis, put},
+                        {"add_along_axis", esp::add_along_axis, add},
+                        {"max_along_axis", esp::max_along_axis, larger},
+                        {"min_along_axis", esp::min_along_axis, smaller}};
   for (const Row& r : rows)
-    for (const bool add : {false, true}) {
-      const auto put = add ? esp::add_along_axis : esp::put_along_axis;
-      check_op({.name = add ? "add_along_axis" : "put_along_axis",
-                .op = [&](const Variables& x) { return put(x[0], x[1], x[2], static_cast<int64_t>(r.axis)); },
+    for (const Form& form : forms)
+      check_op({.name = form.name,
+                .op =
+                    [&](const Variables& x) {
+                      return form.function(x[0], x[1], x[2], static_cast<int64_t>(r.axis));
+                    },
                 .inputs = {numbers(r.shape), r.indices, numbers(r.values, -2, 2, 1)},
-                .reference = put_reference(r.axis, add),
-                .roundings = add ? 3 : 1});
-    }
+                .reference = put_reference(r.axis, form.join),
+                .roundings = form.join == add ? 3 : 1});
 }
 
 BOOST_AUTO_TEST_CASE(scatters_slices) {
@@ -155,29 +179,30 @@ BOOST_AUTO_TEST_CASE(scatters_slices) {
       {{3, 2}, esp::zeros({0}, esp::int64), {1, 2}},
       {{3, 0}, esp::tensor({1}), {1}},
   };
+  Form forms[] = {{"scatter", esp::scatter, put},
+                  {"scatter_add", esp::scatter_add, add},
+                  {"scatter_max", esp::scatter_max, larger},
+                  {"scatter_min", esp::scatter_min, smaller}};
   for (const Row& r : rows)
-    for (const bool add : {false, true}) {
-      const auto op = add ? esp::scatter_add : esp::scatter;
-      check_op({.name = add ? "scatter_add" : "scatter",
-                .op = [&](const Variables& x) { return op(x[0], x[1], x[2], 0); },
+    for (const Form& form : forms)
+      check_op({.name = form.name,
+                .op = [&](const Variables& x) { return form.function(x[0], x[1], x[2], 0); },
                 .inputs = {numbers(r.shape), r.indices, numbers(r.values, -2, 2, 1)},
-                .reference = scatter_reference(add),
-                .roundings = add ? 3 : 1});
-    }
+                .reference = scatter_reference(form.join),
+                .roundings = form.join == add ? 3 : 1});
   // Along another axis: as along the first, transposed.
   const esp::Tensor at = esp::tensor({2, 0, 2});
-  for (const bool add : {false, true}) {
-    const auto op = add ? esp::index_add : esp::scatter;
-    check_op({.name = add ? "index_add along axis 1" : "scatter along axis 1",
-              .op = [&](const Variables& x) { return op(x[0], x[1], x[2], 1); },
+  forms[1] = {"index_add", esp::index_add, add};
+  for (const Form& form : forms)
+    check_op({.name = std::string(form.name) + " along axis 1",
+              .op = [&](const Variables& x) { return form.function(x[0], x[1], x[2], 1); },
               .inputs = {numbers({2, 3}), at, numbers({2, 3}, -2, 2, 1)},
               .reference =
-                  [=](const std::vector<Array>& in) {
-                    return put_reference(
-                        1, add)({in[0], Array({1, 3}, [&](const Index& i) { return in[1]({i[1]}); }), in[2]});
+                  [&](const std::vector<Array>& in) {
+                    const Array places({1, 3}, [&](const Index& i) { return in[1]({i[1]}); });
+                    return put_reference(1, form.join)({in[0], places, in[2]});
                   },
-              .roundings = add ? 3 : 1});
-  }
+              .roundings = form.join == add ? 3 : 1});
 }
 
 BOOST_AUTO_TEST_CASE(the_last_of_several_stays) {
@@ -191,6 +216,39 @@ BOOST_AUTO_TEST_CASE(the_last_of_several_stays) {
   BOOST_TEST(difference(to_x, esp::tensor({0.0, 0.0, 3.0}, esp::float64)) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(equal_extremes_share_the_gradient) {
+  const esp::Variable x = esp::variable(esp::tensor({{3.0, 1.0, 5.0}, {0.0, 0.0, 0.0}}, esp::float64));
+  const esp::Variable values = esp::variable(esp::tensor({{3.0, 2.0, 4.0}, {3.0, 2.0, 5.0}}, esp::float64));
+  const esp::Tensor at = esp::tensor({0, 0});
+  esp::Variable loss = esp::sum(esp::scatter_max(x, at, values) * esp::tensor({6.0, 6.0, 6.0}, esp::float64));
+  const esp::Tensor to_x = loss.gradient(x).value(), to_values = loss.gradient(values).value();
+  BOOST_TEST(difference(to_x, esp::tensor({{2.0, 0.0, 3.0}, {6.0, 6.0, 6.0}}, esp::float64)) == 0);
+  BOOST_TEST(difference(to_values, esp::tensor({{2.0, 3.0, 0.0}, {2.0, 3.0, 3.0}}, esp::float64)) == 0);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [held, value] : {std::pair(nan, 1.0), std::pair(1.0, nan)})
+    for (const Function f : {esp::scatter_max, esp::scatter_min, esp::max_along_axis, esp::min_along_axis})
+      BOOST_TEST(std::isnan(
+          f(esp::tensor({held}, esp::float64), esp::tensor({0}), esp::tensor({value}, esp::float64), 0)
+              .item()));
+}
+
+/// softmax of the elements of each segment, whatever their size.
+BOOST_AUTO_TEST_CASE(softmax_of_segments) {
+  const esp::Tensor segment = esp::tensor({1, 0, 1, 3, 0, 1});  // none for 2
+  const esp::Variable x = esp::variable(esp::tensor({700.0, -900.0, 701.0, 5.0, -901.0, -3.0}, esp::float64));
+  const esp::Variable none = esp::zeros({4}, esp::float64);
+  const double lowest = -std::numeric_limits<double>::infinity();
+  const esp::Variable most = esp::stop_gradient(esp::scatter_max(none + lowest, segment, x));
+  const esp::Variable y = esp::exp(x - esp::gather(most, segment));
+  esp::Variable softmax = y / esp::gather(esp::scatter_add(none, segment, y), segment);
+  for (const auto& places : {esp::tensor({0, 2, 5}), esp::tensor({1, 4}), esp::tensor({3})}) {
+    const esp::Variable own = esp::variable(esp::gather(x, places).value()), of_own = esp::softmax(own);
+    BOOST_TEST(difference(esp::gather(softmax, places).value(), of_own.value()) < 1e-12);
+    esp::Variable a = esp::sum(esp::square(esp::gather(softmax, places))), b = esp::sum(esp::square(of_own));
+    BOOST_TEST(difference(esp::gather(a.gradient(x), places).value(), b.gradient(own).value()) < 1e-12);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(numbers_and_other_types) {
   const esp::Variable x = esp::zeros({2, 3}, esp::int64);
   const esp::Tensor marked = esp::scatter(x, esp::tensor({1}), 7).value();
@@ -199,6 +257,7 @@ BOOST_AUTO_TEST_CASE(numbers_and_other_types) {
   const esp::Variable flags = esp::tensor({true, false});
   BOOST_TEST(esp::put_along_axis(flags, esp::tensor({1}), true, 0).value().at<bool>({1}));
   BOOST_TEST(esp::add_along_axis(x, esp::tensor({{0, 0, 0}}), 2, 1).value().at<int64_t>({1, 0}) == 6);
+  BOOST_TEST(esp::scatter_max(x, esp::tensor({0, 0}), 2).value().at<int64_t>({0, 1}) == 2);
   BOOST_TEST(x.value().at<int64_t>({1, 2}) == 0);  // what it was before
 }
 
@@ -212,11 +271,13 @@ BOOST_AUTO_TEST_CASE(threads_share_large_ones) {
   for (const int threads : {1, 3}) {
     esp::set_num_threads(threads);
     seen.push_back({esp::take_along_axis(x, at, 0).value(), esp::put_along_axis(x, at, values, 0).value(),
-                    esp::add_along_axis(x, at, values, 0).value()});
+                    esp::add_along_axis(x, at, values, 0).value(),
+                    esp::max_along_axis(x, at, values, 0).value(),
+                    esp::scatter_min(x, esp::slice(at, 1, 1, 2), esp::unsqueeze(values, 1)).value()});
   }
   esp::set_num_threads(before);
-  for (size_t i = 0; i < 3; ++i) BOOST_TEST(difference(seen[0][i], seen[1][i]) == 0);  // to the bit
-  BOOST_TEST(difference(put_reference(0, false)({Array(x), Array(at), Array(values)}), seen[1][1]) == 0);
+  for (size_t i = 0; i < 5; ++i) BOOST_TEST(difference(seen[0][i], seen[1][i]) == 0);  // to the bit
+  BOOST_TEST(difference(put_reference(0, put)({Array(x), Array(at), Array(values)}), seen[1][1]) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(short_batches_of_a_plan) {
@@ -231,7 +292,7 @@ BOOST_AUTO_TEST_CASE(short_batches_of_a_plan) {
     const Array picked(esp::take_along_axis(some, places, 1).value());
     Array doubled = picked;
     for (double& value : doubled.values) value *= 2;
-    BOOST_TEST(difference(put_reference(1, false)({Array(some), Array(places), doubled}),
+    BOOST_TEST(difference(put_reference(1, put)({Array(some), Array(places), doubled}),
                           executor.run({{"x", some}, {"at", places}})) == 0);
   }
 }
@@ -274,6 +335,12 @@ BOOST_AUTO_TEST_CASE(mistakes_name_function_shapes_and_line) {
                         says({"scatter", "float64", "float32", here()}));
   BOOST_CHECK_EXCEPTION(esp::add_along_axis(esp::tensor({true}), esp::tensor({0}), true, 0), esp::TypeError,
                         says({"add_along_axis", "bool", here()}));
+  BOOST_CHECK_EXCEPTION(esp::scatter_max(esp::tensor({true}), esp::tensor({0}), true), esp::TypeError,
+                        says({"scatter_max", "bool", here()}));
+  BOOST_CHECK_EXCEPTION(esp::scatter_min(x, esp::tensor({3}), 1.0), esp::IndexError,
+                        says({"scatter_min", "3", here()}));
+  BOOST_CHECK_EXCEPTION(esp::max_along_axis(x, at, esp::ones({2, 1}), 1), esp::ShapeError,
+                        says({"max_along_axis", "[2, 1]", "[3, 1]", here()}));
   BOOST_CHECK_EXCEPTION(esp::scatter(x, esp::Variable(), 1.0), esp::Error,
                         says({"scatter", "undefined", here()}));
 }

@@ -19,6 +19,11 @@ Variable put_along_axis(const Operand& x, const Operand& indices, const Operand&
 /// The same, with `values` added to what is there; all count where a place is named more than once. PyTorch's
 /// scatter_add. Numbers, no bool.
 Variable add_along_axis(const Operand& x, const Operand& indices, const Operand& values, int64_t axis);
+/// The same, with the largest, or smallest, of what is there and of all values for a place; NaN if one is.
+/// The gradient is divided among all that are equal to it. PyTorch's scatter_reduce with amax and amin.
+/// Numbers, no bool.
+Variable max_along_axis(const Operand& x, const Operand& indices, const Operand& values, int64_t axis);
+Variable min_along_axis(const Operand& x, const Operand& indices, const Operand& values, int64_t axis);
 
 /// `x` with `values` in place of the slices that gather(x, indices, axis) reads, to whose shape they are
 /// broadcast: `indices` have any shape, which stands in place of the axis. PyTorch's index_copy. ShapeError,
@@ -27,6 +32,10 @@ Variable scatter(const Operand& x, const Operand& indices, const Operand& values
 /// The same, with `values` added to what is there; all count where a slice is named more than once. Numbers,
 /// no bool.
 Variable scatter_add(const Operand& x, const Operand& indices, const Operand& values, int64_t axis = 0);
+/// The same, with the largest, or smallest, of what is there and of all values for a place, as in
+/// max_along_axis. PyTorch's index_reduce with amax and amin.
+Variable scatter_max(const Operand& x, const Operand& indices, const Operand& values, int64_t axis = 0);
+Variable scatter_min(const Operand& x, const Operand& indices, const Operand& values, int64_t axis = 0);
 /// scatter_add by PyTorch's name.
 Variable index_add(const Operand& x, const Operand& indices, const Operand& values, int64_t axis = 0);
 

@@ -302,9 +302,8 @@ Variable joined_row_gradients(std::span<const Variable> gradients) {
     indices.push_back(reshape(index.dtype() == DType::int64 ? index : cast(index, DType::int64), {-1}));
   }
   // Each was read forward as its own function says; negative ones are for those that count from the end.
-  const bool from_end = std::ranges::any_of(gradients, [](const Variable& gradient) {
-    return attribute<bool>(gradient.node()->op(), "from_end");
-  });
+  const bool from_end = std::ranges::any_of(
+      gradients, [](const Variable& gradient) { return attribute<bool>(gradient.node()->op(), "from_end"); });
   return scatter_add_like(concat(values, 0), concat(indices, 0), operand(gradients[0], 2), 0,
                           attribute<std::string>(gradients[0].node()->op(), "function"), from_end);
 }

@@ -5,7 +5,7 @@
 
 #include "espalier/core/op_registry.h"
 #include "espalier/ops/functions/scatter.h"
-#include "espalier/ops/indexing/chosen.h"
+#include "espalier/ops/indexing/choosing_op.h"
 #include "espalier/ops/indexing/indices.h"
 #include "espalier/ops/indexing/pick_elements.h"
 #include "espalier/ops/ops.h"
@@ -22,63 +22,6 @@ Variable take_last(const Chosen& form, const Variable& x, const Variable& indice
 
 std::string_view put_name(const Chosen& form) { return form.along ? "put_along_axis" : "scatter"; }
 
-/// What the ops below share: the elements of input 0 that the indices, input 1, choose.
-class ChoosingOp : public Op {
- public:
-  ChoosingOp(const Chosen& form, const OpTraits& traits) : Op(traits), form_(form) {}
-  Attributes attributes() const override { return {{"axis", form_.axis}, {"along", form_.along}}; }
-  /// Which of several equal indices is the last depends on all of them.
-  bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
-    const size_t a = resolve_axis(form_.axis, in[0]->shape.rank(), name());
-    if (form_.along || input == 0) return axis == a;
-    return input == 1 || (axis >= a && axis < a + in[1]->shape.rank());
-  }
-
- protected:
-  /// The indices, one for each element of what is chosen if they are along the axis.
-  Tensor seen_indices(const Tensor& indices, const Shape& chosen) const {
-    if (!form_.along || chosen.elements() == 0) return indices;
-    return Tensor(indices.storage(), broadcast_layout(indices.layout(), chosen), indices.dtype());
-  }
-  /// Calls f(element, place, last) for each element of what is chosen, with its place in x, and whether it is
-  /// the last that has this place. Elements are divided among threads.
-  template <class F>
-  void each_chosen(const Tensor& indices, const Shape& x, const Shape& chosen, F&& f) const {
-    const AxisBlocks b(x, resolve_axis(form_.axis, x.rank(), name()));
-    const int64_t lines = b.lines(), count = lines == 0 ? 0 : chosen.elements() / lines;
-    with_indices(seen_indices(indices, chosen), b.size, put_name(form_), true, [&](auto at, int64_t) {
-      if (lines * count == 0) return;
-      const auto lists = form_.along ? lines : 1;
-      std::vector<uint8_t> is_last(static_cast<size_t>(lists * count));
-      const int64_t inner = form_.along ? b.inner : 1;
-      parallel_for(lists, std::max<int64_t>(1, detail::grain / (count + b.size)),
-                   [&](int64_t begin, int64_t end) {
-                     std::vector<int64_t> seen_in(static_cast<size_t>(b.size), -1);
-                     for (int64_t line = begin; line < end; ++line)
-                       for (int64_t c = count; c-- > 0;) {
-                         const int64_t place = (line / inner * count + c) * inner + line % inner;
-                         int64_t& list = seen_in[static_cast<size_t>(at(place))];
-                         is_last[static_cast<size_t>(place)] = list != line;
-                         list = line;
-                       }
-                   });
-      const int64_t rows = b.outer * count;
-      parallel_for(rows, std::max<int64_t>(1, detail::grain / b.inner), [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) {
-          const int64_t o = row / count, c = row % count;
-          for (int64_t i = 0; i < b.inner; ++i) {
-            const int64_t place = form_.along ? row * b.inner + i : c;
-            f(row * b.inner + i, (o * b.size + at(place)) * b.inner + i,
-              is_last[static_cast<size_t>(place)] != 0);
-          }
-        }
-      });
-    });
-  }
-
-  Chosen form_;
-};
-
 /// x with values at the indices; the last of several for one place. Inputs: x, indices, values.
 class Put : public ChoosingOp {
  public:
@@ -88,11 +31,7 @@ class Put : public ChoosingOp {
             {.takes_halves = true, .in_place = InputSet::only(0), .gradient_reads = InputSet::only(1)}) {}
   std::string_view name() const override { return put_name(form_); }
   Specs infer(const InputSpecs& in) const override {
-    check_same_dtype(*in[0], *in[2], name());
-    const Shape chosen = form_.shape(*in[0], *in[1], name());
-    if (!(in[2]->shape == chosen))
-      throw ShapeError(
-          fmt::format("{}: values of shape {} in place of {}", name(), in[2]->shape.str(), chosen.str()));
+    check_values(in);
     return {*in[0]};
   }
   void run_cpu(const KernelCall& call) const override {
@@ -164,6 +103,43 @@ class TakeLast : public ChoosingOp {
     if (!rule.wants(0)) return {Variable(), Variable()};
     return {put_chosen(form_, zeros_like(rule.input(0)), rule.input(1), rule.output_gradient()), Variable()};
   }
+
+ private:
+  /// Calls f(element, place, last) for each element of what is chosen, with its place in x, and whether it is
+  /// the last that has this place. Elements are divided among threads.
+  template <class F>
+  void each_chosen(const Tensor& indices, const Shape& x, const Shape& chosen, F&& f) const {
+    const AxisBlocks b(x, resolve_axis(form_.axis, x.rank(), name()));
+    const int64_t lines = b.lines(), count = lines == 0 ? 0 : chosen.elements() / lines;
+    with_indices(seen_indices(indices, chosen), b.size, put_name(form_), true, [&](auto at, int64_t) {
+      if (lines * count == 0) return;
+      const auto lists = form_.along ? lines : 1;
+      std::vector<uint8_t> is_last(static_cast<size_t>(lists * count));
+      const int64_t inner = form_.along ? b.inner : 1;
+      parallel_for(lists, std::max<int64_t>(1, detail::grain / (count + b.size)),
+                   [&](int64_t begin, int64_t end) {
+                     std::vector<int64_t> seen_in(static_cast<size_t>(b.size), -1);
+                     for (int64_t line = begin; line < end; ++line)
+                       for (int64_t c = count; c-- > 0;) {
+                         const int64_t place = (line / inner * count + c) * inner + line % inner;
+                         int64_t& list = seen_in[static_cast<size_t>(at(place))];
+                         is_last[static_cast<size_t>(place)] = list != line;
+                         list = line;
+                       }
+                   });
+      const int64_t rows = b.outer * count;
+      parallel_for(rows, std::max<int64_t>(1, detail::grain / b.inner), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const int64_t o = row / count, c = row % count;
+          for (int64_t i = 0; i < b.inner; ++i) {
+            const int64_t place = form_.along ? row * b.inner + i : c;
+            f(row * b.inner + i, (o * b.size + at(place)) * b.inner + i,
+              is_last[static_cast<size_t>(place)] != 0);
+          }
+        }
+      });
+    });
+  }
 };
 
 /// `values` repeated to the shape of what is chosen. Inputs: values, x and indices, of which it reads the
@@ -207,9 +183,24 @@ Variable take_last(const Chosen& form, const Variable& x, const Variable& indice
   return apply(std::make_shared<TakeLast>(form), {&x, &indices}, std::source_location::current());
 }
 
-/// The values that a user gave, in the shape of what is chosen; a number takes the dtype of x.
-Variable values_for(const Chosen& form, std::string_view function, const Operand& x, const Operand& indices,
-                    const Operand& values) {
+Variable put_values(const Chosen& form, const Operand& x, const Operand& indices, const Operand& values) {
+  const auto op = std::make_shared<Put>(form);
+  const Variable &to = x.defined(op->name()), &at = indices.defined(op->name());
+  const Variable put = chosen_values(form, op->name(), x, indices, values);
+  return apply(op, {&to, &at, &put}, x.where(), x.is_last());
+}
+
+Variable with_added(std::string_view function, const Operand& x, const Operand& indices,
+                    const Operand& values, int64_t axis) {
+  const CallScope scope(x.where());
+  const Variable added = chosen_values({axis, false}, function, x, indices, values);
+  return x.variable() + scatter_add_like(added, indices.variable(), x.variable(), axis, function);
+}
+
+}  // namespace
+
+Variable chosen_values(const Chosen& form, std::string_view function, const Operand& x,
+                       const Operand& indices, const Operand& values) {
   const Variable &to = x.defined(function), &at = indices.defined(function), &given = values.like(to);
   if (given.defined() && given.dtype() != to.dtype())
     located(x.where(), [&] {
@@ -228,28 +219,14 @@ Variable values_for(const Chosen& form, std::string_view function, const Operand
           "{0}: values of shape {1}, as the indices have; along axis {2} of {3} these choose slices: values "
           "are of shape {4}, or broadcast to it (reshape them). One value for each index is {5}",
           function, given.shape().str(), form.axis, to.shape().str(), chosen.str(),
-          function == "scatter" ? "put_along_axis, PyTorch's scatter"
-                                : "add_along_axis, PyTorch's scatter_add"));
+          function == "scatter"       ? "put_along_axis, PyTorch's scatter"
+          : function == "scatter_max" ? "max_along_axis, PyTorch's scatter_reduce"
+          : function == "scatter_min" ? "min_along_axis, PyTorch's scatter_reduce"
+                                      : "add_along_axis, PyTorch's scatter_add"));
     });
   return apply(std::make_shared<BroadcastToChosen>(form, std::string(function)), {&given, &to, &at},
                x.where());
 }
-
-Variable put_values(const Chosen& form, const Operand& x, const Operand& indices, const Operand& values) {
-  const auto op = std::make_shared<Put>(form);
-  const Variable &to = x.defined(op->name()), &at = indices.defined(op->name());
-  const Variable put = values_for(form, op->name(), x, indices, values);
-  return apply(op, {&to, &at, &put}, x.where(), x.is_last());
-}
-
-Variable with_added(std::string_view function, const Operand& x, const Operand& indices,
-                    const Operand& values, int64_t axis) {
-  const CallScope scope(x.where());
-  const Variable added = values_for({axis, false}, function, x, indices, values);
-  return x.variable() + scatter_add_like(added, indices.variable(), x.variable(), axis, function);
-}
-
-}  // namespace
 
 Variable put_along_axis(const Operand& x, const Operand& indices, const Operand& values, int64_t axis) {
   return put_values({axis, true}, x, indices, values);
@@ -260,7 +237,7 @@ Variable scatter(const Operand& x, const Operand& indices, const Operand& values
 Variable add_along_axis(const Operand& x, const Operand& indices, const Operand& values, int64_t axis) {
   const CallScope scope(x.where());
   constexpr std::string_view function = "add_along_axis";
-  const Variable added = values_for({axis, true}, function, x, indices, values);
+  const Variable added = chosen_values({axis, true}, function, x, indices, values);
   return x.variable() + add_along_axis_like(added, indices.variable(), x.variable(), axis, function);
 }
 Variable scatter_add(const Operand& x, const Operand& indices, const Operand& values, int64_t axis) {

@@ -1,7 +1,11 @@
-// The transpose of gather, as a whole table or as the rows that are not zero. Each row of the output is the
-// sum of a few rows of the input. The indices are sorted together with their positions, so that the terms of
-// one row are adjacent, and one thread for each column adds them in this order: the result is deterministic.
+// The transpose of gather, as a whole table or as the rows that are not zero, and the largest or smallest of
+// values at one place. Each row of the output is the sum of a few rows of the input. The indices are sorted
+// together with their positions, so that the terms of one row are adjacent, and one thread for each column
+// adds them in this order: the result is deterministic.
 #include <algorithm>
+#include <string>
+#include <string_view>
+#include <type_traits>
 
 #include "espalier/ops/cuda/elements.cuh"
 #include "espalier/ops/cuda/index_list.h"
@@ -68,17 +72,31 @@ __global__ void __launch_bounds__(threads_in_block)
   }
 }
 
-/// The sum of V columns of all terms of one row, whose first key is keys[first].
-template <int V, class T>
-__device__ __forceinline__ Several<T, V> sum_of_terms(const Key* keys, const Several<T, V>* from,
-                                                      int64_t first, int64_t count, int64_t units,
-                                                      int shift) {
+/// What V columns are before the first term: zeros for a sum, else what is at their place.
+template <class F, int V, class T>
+__device__ __forceinline__ Several<T, V> before_terms(const Several<T, V>* place) {
+  if constexpr (std::is_same_v<F, scalar::Add>) {
+    Several<T, V> zeros;
+#pragma unroll
+    for (int v = 0; v < V; ++v) zeros.at[v] = T(0);
+    return zeros;
+  } else {
+    return *place;
+  }
+}
+
+/// V columns of `start` and of all terms of one row, whose first key is keys[first], folded by F: their sum
+/// or one of them.
+template <class F, int V, class T>
+__device__ __forceinline__ Several<T, V> fold_terms(const Several<T, V>& start, const Key* keys,
+                                                    const Several<T, V>* from, int64_t first, int64_t count,
+                                                    int64_t units, int shift) {
   using C = Computed<T>;
   constexpr int batch = 8;  // reads in flight for each thread
   const Key positions = (Key{1} << shift) - 1, row = keys[first] >> shift;
-  C sums[V];
+  C folded[V];
 #pragma unroll
-  for (int v = 0; v < V; ++v) sums[v] = C(0);
+  for (int v = 0; v < V; ++v) folded[v] = static_cast<C>(start.at[v]);
   bool more = true;
   for (int64_t begin = first; more; begin += batch) {
     Several<T, V> read[batch];
@@ -93,21 +111,21 @@ __device__ __forceinline__ Several<T, V> sum_of_terms(const Key* keys, const Sev
     for (int k = 0; k < batch; ++k)
       if (ours[k])
 #pragma unroll
-        for (int v = 0; v < V; ++v) sums[v] = scalar::Add()(sums[v], static_cast<C>(read[k].at[v]));
+        for (int v = 0; v < V; ++v) folded[v] = F()(folded[v], static_cast<C>(read[k].at[v]));
     more = ours[batch - 1];
   }
   Several<T, V> result;
 #pragma unroll
-  for (int v = 0; v < V; ++v) result.at[v] = static_cast<T>(sums[v]);
+  for (int v = 0; v < V; ++v) result.at[v] = static_cast<T>(folded[v]);
   return result;
 }
 
-/// Adds [outer, count, inner] into [outer, size, inner]. The thread at the first key of a row adds V columns
-/// of all its terms.
-template <int V, class T>
+/// Folds [outer, count, inner] into [outer, size, inner]. The thread at the first key of a row folds V
+/// columns of all its terms.
+template <class F, int V, class T>
 __global__ void __launch_bounds__(threads_in_block)
-    add_rows(const Key* __restrict__ keys, const T* __restrict__ in, T* __restrict__ out, int64_t outer,
-             int64_t count, int64_t size, int64_t units, int shift) {
+    fold_rows(const Key* __restrict__ keys, const T* __restrict__ in, T* __restrict__ out, int64_t outer,
+              int64_t count, int64_t size, int64_t units, int shift) {
   using Unit = Several<T, V>;
   for (int64_t i = grid_thread(); i < outer * count * units; i += grid_threads()) {
     const int64_t place = divide(i, units), unit = i - place * units;
@@ -115,8 +133,8 @@ __global__ void __launch_bounds__(threads_in_block)
     const Key row = keys[first] >> shift;
     if (first > 0 && keys[first - 1] >> shift == row) continue;
     const Unit* from = reinterpret_cast<const Unit*>(in) + block * count * units + unit;
-    reinterpret_cast<Unit*>(out)[(block * size + static_cast<int64_t>(row)) * units + unit] =
-        sum_of_terms<V, T>(keys, from, first, count, units, shift);
+    Unit* to = reinterpret_cast<Unit*>(out) + (block * size + static_cast<int64_t>(row)) * units + unit;
+    *to = fold_terms<F, V, T>(before_terms<F, V, T>(to), keys, from, first, count, units, shift);
   }
 }
 
@@ -131,11 +149,10 @@ __global__ void __launch_bounds__(threads_in_block)
     const int64_t place = divide(i, units), unit = i - place * units;
     const Key row = keys[place] >> shift;
     const bool is_first = place == 0 || keys[place - 1] >> shift != row;
-    Unit sum;
-#pragma unroll
-    for (int v = 0; v < V; ++v) sum.at[v] = T(0);
+    Unit sum = before_terms<scalar::Add, V, T>(nullptr);
     if (is_first)
-      sum = sum_of_terms<V, T>(keys, reinterpret_cast<const Unit*>(in) + unit, place, count, units, shift);
+      sum = fold_terms<scalar::Add, V, T>(sum, keys, reinterpret_cast<const Unit*>(in) + unit, place, count,
+                                          units, shift);
     reinterpret_cast<Unit*>(out)[i] = sum;
     if (unit == 0) rows[place] = is_first ? static_cast<int64_t>(row) : size;
   }
@@ -144,7 +161,8 @@ __global__ void __launch_bounds__(threads_in_block)
 /// The sorted keys of a list of indices. Sorted tiles are merged, alternating between two buffers.
 class SortedKeys {
  public:
-  SortedKeys(const IndexList& indices, bool from_end, int64_t count, int64_t size, Device device)
+  SortedKeys(const IndexList& indices, bool from_end, int64_t count, int64_t size, Device device,
+             std::string_view op)
       : indices_(indices),
         from_end_(from_end),
         count_(count),
@@ -152,8 +170,9 @@ class SortedKeys {
         shift_(std::bit_width(static_cast<uint64_t>(count - 1))),
         tile_(std::clamp<int64_t>(power_from(count), 64, most_keys_in_tile)) {
     if (std::bit_width(static_cast<uint64_t>(size)) + shift_ > 63)
-      throw UnsupportedError("scatter_add_like: " + std::to_string(count) + " indices into an axis of size " +
-                             std::to_string(size) + " are too many for a GPU");
+      throw UnsupportedError(std::string(op) + ": " + std::to_string(count) +
+                             " indices into an axis of size " + std::to_string(size) +
+                             " are too many for a GPU");
     const Shape bytes{count * static_cast<int64_t>(sizeof(Key))};
     keys_ = Tensor(bytes, boolean, device);
     if (count > tile_) other_ = Tensor(bytes, boolean, device);
@@ -184,36 +203,50 @@ class SortedKeys {
   Tensor keys_, other_;
 };
 
-/// Deterministic: terms are added in the order of the indices.
-Bound bind_scatter_add_like(const Op& op, const KernelCall& call) {
-  Tensor& out = *call.outputs[0];
+/// The operands of a fold. The output begins as `start`, or as zeros.
+struct FoldOperands {
+  const Tensor *values, *list, *start;
+  Tensor* out;
+  std::string function;  ///< that the user called, for errors
+  bool from_end = true;
+
+  void begin() const {
+    if (!start)
+      zero_elements(*out);
+    else if (out->address() != start->address())
+      copy_elements(*start, *out);
+  }
+};
+
+/// Deterministic: terms are folded in the order of the indices.
+template <class F>
+Bound bind_fold_rows(const Op& op, const KernelCall& call, const FoldOperands& operands) {
+  Tensor& out = *operands.out;
   const size_t axis = resolve_axis(attribute<int64_t>(op, "axis"), out.rank(), op.name());
-  const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
-  const auto function = attribute<std::string>(op, "function");
-  const bool from_end = attribute<bool>(op, "from_end");
+  const Tensor& list = *operands.list;
   int64_t outer = 1, inner = 1;
   for (size_t i = 0; i < out.rank(); ++i) (i < axis ? outer : inner) *= i == axis ? 1 : out.shape().dims()[i];
   const int64_t size = out.shape().dims()[axis], count = list.elements();
-  if (out.elements() == 0) return bind_look(call, list, size, function, from_end);
-  if (count == 0) return bound([to = &out](RandomStream) { zero_elements(*to); });
-  ContiguousInput values(x), places(list);
-  const SortedKeys keys(index_list(call, list, places, function), from_end, count, size, out.device());
+  if (out.elements() == 0) return bind_look(call, list, size, operands.function, operands.from_end);
+  if (count == 0) return bound([operands](RandomStream) { operands.begin(); });
+  ContiguousInput values(*operands.values), places(list);
+  const SortedKeys keys(index_list(call, list, places, operands.function), operands.from_end, count, size,
+                        out.device(), operands.function);
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (!std::is_same_v<T, bool>)
-      result =
-          bound([=, to = &out, values = std::move(values), places = std::move(places)](RandomStream) mutable {
-            values.refresh();
-            places.refresh();
-            zero_elements(*to);
-            const T* in = static_cast<const T*>(values.address());
-            T* sums = static_cast<T*>(to->address());
-            constexpr int width = vector_width<T>;
-            const bool vectors = in_vectors<T>(in, inner) && in_vectors<T>(sums, inner);
-            const int64_t units = vectors ? inner / width : inner;
-            launch(vectors ? add_rows<width, T> : add_rows<1, T>, grid_for(outer * count * units),
-                   keys.sort(), in, sums, outer, count, size, units, keys.shift());
-          });
+      result = bound([=, values = std::move(values), places = std::move(places)](RandomStream) mutable {
+        values.refresh();
+        places.refresh();
+        operands.begin();
+        const T* in = static_cast<const T*>(values.address());
+        T* folded = static_cast<T*>(operands.out->address());
+        constexpr int width = vector_width<T>;
+        const bool vectors = in_vectors<T>(in, inner) && in_vectors<T>(folded, inner);
+        const int64_t units = vectors ? inner / width : inner;
+        launch(vectors ? fold_rows<F, width, T> : fold_rows<F, 1, T>, grid_for(outer * count * units),
+               keys.sort(), in, folded, outer, count, size, units, keys.shift());
+      });
   });
   return result;
 }
@@ -252,27 +285,29 @@ __global__ void __launch_bounds__(1024)
   }
 }
 
-/// Adds [outer, count, inner] into [outer, size, inner]: the thread at the first key of a place adds all of
+/// Folds [outer, count, inner] into [outer, size, inner]: the thread at the first key of a place folds all of
 /// its terms.
-template <class T>
+template <class F, class T>
 __global__ void __launch_bounds__(threads_in_block)
-    add_lines(const Key* __restrict__ keys, const T* __restrict__ in, T* __restrict__ out, IndexLines form,
-              int64_t lines, int shift) {
+    fold_lines(const Key* __restrict__ keys, const T* __restrict__ in, T* __restrict__ out, IndexLines form,
+               int64_t lines, int shift) {
   for (int64_t i = grid_thread(); i < lines * form.count; i += grid_threads()) {
     const int64_t line = divide(i, form.count), first = i - line * form.count;
     const Key* const own = keys + line * form.count;
     const Key place = own[first] >> shift;
     if (first > 0 && own[first - 1] >> shift == place) continue;
-    const auto* from = reinterpret_cast<const Several<T, 1>*>(in) + form.begin(line, form.count);
-    out[form.begin(line, form.size) + static_cast<int64_t>(place) * form.inner] =
-        sum_of_terms<1, T>(own, from, first, form.count, form.inner, shift).at[0];
+    using Unit = Several<T, 1>;
+    const auto* from = reinterpret_cast<const Unit*>(in) + form.begin(line, form.count);
+    auto* to =
+        reinterpret_cast<Unit*>(out) + form.begin(line, form.size) + static_cast<int64_t>(place) * form.inner;
+    *to = fold_terms<F, 1, T>(before_terms<F, 1, T>(to), own, from, first, form.count, form.inner, shift);
   }
 }
 
-/// add_along_axis_like with so few indices in a line that a block sorts them.
-Bound bind_add_lines(const KernelCall& call, const ChosenPlaces& chosen) {
-  Tensor& out = *call.outputs[0];
-  const Tensor& x = *call.inputs[0];
+/// A fold along an axis with so few indices in a line that a block sorts them.
+template <class F>
+Bound bind_fold_lines(const FoldOperands& operands, const ChosenPlaces& chosen) {
+  const Tensor &out = *operands.out, &x = *operands.values;
   const IndexLines form{chosen.count, chosen.size, chosen.inner};
   const int64_t lines = x.elements() / form.count;
   const int shift = std::bit_width(static_cast<uint64_t>(form.count - 1));
@@ -284,13 +319,14 @@ Bound bind_add_lines(const KernelCall& call, const ChosenPlaces& chosen) {
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (!std::is_same_v<T, bool>)
-      result = bound([=, to = &out, values = ContiguousInput(x)](RandomStream) mutable {
+      result = bound([=, values = ContiguousInput(x)](RandomStream) mutable {
         values.refresh();
-        zero_elements(*to);
+        operands.begin();
         auto* sorted = static_cast<Key*>(keys.address());
         launch(sort_lines, blocks, chosen, form, lines, shift, static_cast<int>(tile), sorted);
-        launch(add_lines<T>, grid_for(lines * form.count), sorted, static_cast<const T*>(values.address()),
-               static_cast<T*>(to->address()), form, lines, shift);
+        launch(fold_lines<F, T>, grid_for(lines * form.count), sorted,
+               static_cast<const T*>(values.address()), static_cast<T*>(operands.out->address()), form, lines,
+               shift);
       });
   });
   return result;
@@ -302,33 +338,53 @@ __global__ void __launch_bounds__(threads_in_block)
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) out[i] = chosen.place(i).element;
 }
 
-/// Sums the elements of one place as scatter_add_like sums the slices of one index.
-Bound bind_add_along_axis_like(const Op& op, const KernelCall& call) {
-  Tensor& out = *call.outputs[0];
-  const Tensor &x = *call.inputs[0], &list = *call.inputs[1];
+/// Folds the elements of one place as bind_fold_rows the slices of one index.
+template <class F>
+Bound bind_fold_along(const Op& op, const KernelCall& call, const FoldOperands& operands) {
+  Tensor& out = *operands.out;
+  const Tensor &x = *operands.values, &list = *operands.list;
   const Chosen form{attribute<int64_t>(op, "axis"), true};
-  const auto function = attribute<std::string>(op, "function");
   const size_t axis = resolve_axis(form.axis, out.rank(), op.name());
   const int64_t n = x.elements(), elements = out.elements();
-  if (elements == 0) return bind_look(call, list, out.shape().dims()[axis], function, true);
-  if (n == 0) return bound([to = &out](RandomStream) { zero_elements(*to); });
-  const ChosenPlaces chosen = chosen_places(call, form, out.shape(), list, x.shape(), function);
-  if (chosen.count <= most_keys_in_tile) return bind_add_lines(call, chosen);
+  if (elements == 0) return bind_look(call, list, out.shape().dims()[axis], operands.function, true);
+  if (n == 0) return bound([operands](RandomStream) { operands.begin(); });
+  const ChosenPlaces chosen = chosen_places(call, form, out.shape(), list, x.shape(), operands.function);
+  if (chosen.count <= most_keys_in_tile) return bind_fold_lines<F>(operands, chosen);
   ContiguousInput values(x);
   Tensor places({n}, int64, out.device());
-  const SortedKeys keys({places.address(), true, chosen.list.report}, true, n, elements, out.device());
+  const SortedKeys keys({places.address(), true, chosen.list.report}, true, n, elements, out.device(),
+                        operands.function);
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (!std::is_same_v<T, bool>)
-      result = bound([=, to = &out, values = std::move(values)](RandomStream) mutable {
+      result = bound([=, values = std::move(values)](RandomStream) mutable {
         values.refresh();
-        zero_elements(*to);
+        operands.begin();
         launch(list_places, grid_for(n), static_cast<int64_t*>(places.address()), chosen, n);
-        launch(add_rows<1, T>, grid_for(n), keys.sort(), static_cast<const T*>(values.address()),
-               static_cast<T*>(to->address()), int64_t{1}, n, elements, int64_t{1}, keys.shift());
+        launch(fold_rows<F, 1, T>, grid_for(n), keys.sort(), static_cast<const T*>(values.address()),
+               static_cast<T*>(operands.out->address()), int64_t{1}, n, elements, int64_t{1}, keys.shift());
       });
   });
   return result;
+}
+
+Bound bind_scatter_add_like(const Op& op, const KernelCall& call) {
+  return bind_fold_rows<scalar::Add>(
+      op, call,
+      {call.inputs[0], call.inputs[1], nullptr, call.outputs[0], attribute<std::string>(op, "function"),
+       attribute<bool>(op, "from_end")});
+}
+Bound bind_add_along_axis_like(const Op& op, const KernelCall& call) {
+  return bind_fold_along<scalar::Add>(
+      op, call,
+      {call.inputs[0], call.inputs[1], nullptr, call.outputs[0], attribute<std::string>(op, "function")});
+}
+template <class F>
+Bound bind_extreme(const Op& op, const KernelCall& call) {
+  const FoldOperands operands{call.inputs[2], call.inputs[1], call.inputs[0], call.outputs[0],
+                              std::string(op.name())};
+  return attribute<bool>(op, "along") ? bind_fold_along<F>(op, call, operands)
+                                      : bind_fold_rows<F>(op, call, operands);
 }
 
 /// Fills all places with "no row".
@@ -347,7 +403,7 @@ Bound bind_sum_rows(const KernelCall& call) {
       launch(fill_rows, grid_for(count), static_cast<int64_t*>(to->address()), count, size);
     });
   ContiguousInput values(x), places(list);
-  const SortedKeys keys(index_list(call, list, places, "gather"), true, count, size, out.device());
+  const SortedKeys keys(index_list(call, list, places, "gather"), true, count, size, out.device(), "gather");
   Bound result;
   visit_elements(out.dtype(), [&]<class T>(TypeTag<T>) {
     if constexpr (!std::is_same_v<T, bool>)
@@ -372,6 +428,8 @@ Bound bind_sum_rows(const KernelCall& call) {
 void add_scatter_kernels(KernelRegistry& kernels) {
   kernels.add("scatter_add_like", bind_scatter_add_like);
   kernels.add("add_along_axis_like", bind_add_along_axis_like);
+  for (const auto* name : {"scatter_max", "max_along_axis"}) kernels.add(name, bind_extreme<scalar::Maximum>);
+  for (const auto* name : {"scatter_min", "min_along_axis"}) kernels.add(name, bind_extreme<scalar::Minimum>);
   kernels.add("sum_rows", bind_sum_rows);
 }
 
