@@ -77,6 +77,13 @@ Outputs scattered_elements(FileNode& node) {
   const Variable part = beside(node[0], node[1], axis);
   if (reduction == "none") return {with_front(node[0], put_along_axis(part, node[1], node[2], axis), 0)};
   if (reduction == "add") return {with_front(node[0], add_along_axis(part, node[1], node[2], axis), 0)};
+  if (reduction == "max" || reduction == "min") {
+    const auto extreme = reduction == "max" ? max_along_axis : min_along_axis;
+    const auto put = [&](const Variable& x, const Variable& values) {
+      return extreme(x, node[1], values, axis);
+    };
+    return {with_front(node[0], computed(put, part, node[2]), 0)};
+  }
   if (const Combine combine = combine_of(reduction))
     return {with_front(node[0], combined_elements(node, part, axis, combine), 0)};
   node.refuse(fmt::format("reduction '{}' is not supported", reduction));

@@ -1,6 +1,8 @@
 // Elements chosen, ordered and written by indices as nodes of ONNX.
 #include <fmt/format.h>
 
+#include <array>
+
 #include "espalier/nn/onnx/graph_writer.h"
 #include "espalier/nn/onnx/tensors.h"
 
@@ -24,10 +26,10 @@ int64_t size_of_axis(const GraphWriter::Call& call, size_t input, int64_t axis) 
   return size;
 }
 
-std::string scattered(GraphWriter& w, const GraphWriter::Names& inputs, int64_t axis, bool adds) {
+std::string scattered(GraphWriter& w, const GraphWriter::Names& inputs, int64_t axis, const char* reduction) {
   pb::NodeProto& node = w.begin("ScatterElements", inputs);
   w.set(node, "axis", axis);
-  if (adds) w.set_text(node, "reduction", "add");
+  w.set_text(node, "reduction", reduction);
   return w.last_output(node);
 }
 
@@ -112,20 +114,22 @@ std::string chosen(GraphWriter& w, const GraphWriter::Call& call) {
     return w.add("Squeeze", {w.add("Neg", {picked}), w.integers({-1})});
   }
   const auto rank = static_cast<int64_t>(call.output().shape.rank());
-  if (op == "put_along_axis")
-    return scattered(w, {in[0], wide_indices(w, call, 1), in[2]}, call.axis("axis", rank), false);
-  if (op == "scatter") {
-    const int64_t axis = call.axis("axis", rank);
+  for (const auto& [along, slices, reduction] : {std::array{"put_along_axis", "scatter", "none"},
+                                                 {"max_along_axis", "scatter_max", "max"},
+                                                 {"min_along_axis", "scatter_min", "min"}}) {
+    const int64_t axis = op == along || op == slices ? call.axis("axis", rank) : 0;
+    if (op == along) return scattered(w, {in[0], wide_indices(w, call, 1), in[2]}, axis, reduction);
+    if (op != slices) continue;
     const std::string places = of_elements(w, call, 1, in[2], call.input(2).shape.rank(), axis);
-    return scattered(w, {in[0], places, in[2]}, axis, false);
+    return scattered(w, {in[0], places, in[2]}, axis, reduction);
   }
   const auto nothing = [&] { return w.add("Expand", {w.number(0, call.output().dtype), w.shape_of(in[2])}); };
   if (op == "add_along_axis_like")
-    return scattered(w, {nothing(), wide_indices(w, call, 1), in[0]}, call.axis("axis", rank), true);
+    return scattered(w, {nothing(), wide_indices(w, call, 1), in[0]}, call.axis("axis", rank), "add");
   if (op == "scatter_add_like") {
     const int64_t axis = call.axis("axis", rank);
     const std::string places = of_elements(w, call, 1, in[0], call.input(0).shape.rank(), axis);
-    return scattered(w, {nothing(), places, in[0]}, axis, true);
+    return scattered(w, {nothing(), places, in[0]}, axis, "add");
   }
   return {};
 }

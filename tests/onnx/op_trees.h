@@ -53,6 +53,14 @@ inline std::vector<std::pair<std::string, MakeTree>> op_trees() {
       {"take_along_axis from one column",
        [](const Variable& x) { return take_along_axis(slice(x, 1, 0, 1), argsort(x, 2), 2); }},
       {"put_along_axis", [](const Variable& x) { return put_along_axis(x, argsort(x, 2), x, 2); }},
+      {"max_along_axis",
+       [](const Variable& x) {
+         return max_along_axis(x, argsort(slice(x, 1, 0, 2), 1), slice(x, 1, 1, 3), 1);
+       }},
+      {"scatter_min",
+       [](const Variable& x) {
+         return scatter_min(x, tensor({0, 0}), slice(x, 1, 0, 2), 1);
+       }},
       {"add_along_axis", [](const Variable& x) { return add_along_axis(x, argsort(x, 1), x, 1); }},
       {"sliding_windows", [](const Variable& x) { return sliding_windows(x, 1, 3, 2); }},
       {"repeat", [](const Variable& x) { return repeat_interleave(x, 2, 1); }},
