@@ -2,9 +2,11 @@
 #include "espalier/ops/functions/masks.h"
 
 #include <boost/test/unit_test.hpp>
+#include <functional>
 
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/error.h"
+#include "espalier/core/subscript.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
 #include "espalier/ops/ops.h"
@@ -87,6 +89,34 @@ BOOST_AUTO_TEST_CASE(shapes_that_depend_on_values_are_refused_in_plans) {
   const esp::Variable fixed = esp::sum(esp::masked_select(p, esp::tensor({true, false, true, false, false})));
   fixed.get_executor({.mode = esp::Mode::training, .optimizer = esp::optim::Sgd(0.1)})
       .execute({.progress = false});
+}
+
+BOOST_AUTO_TEST_CASE(known_masks_choose_from_feeds) {
+  // So many that the positions need more memory than the mask.
+  const int64_t n = 200;
+  const esp::Tensor holds = (esp::Variable(esp::arange(n)) < 150).value();
+  const esp::Tensor data = numbers({n, 3});
+  const esp::Variable computed = esp::Variable(esp::arange(n)) < 150;
+  const esp::Variable fed = esp::placeholder("x", {n, 3}, esp::float64);
+  const esp::Variable p = esp::parameter(numbers({n, 3}));
+  const auto chosen = [](const esp::Variable& x, const esp::Variable& m) { return x[m]; };
+  const auto selected = [n](const esp::Variable& x, const esp::Variable& m) {
+    return esp::masked_select(x, esp::expand_as(esp::unsqueeze(m, 1), esp::ones({n, 3})));
+  };
+  using Choice = std::function<esp::Variable(const esp::Variable&, const esp::Variable&)>;
+  for (const esp::Variable& mask : {esp::Variable(holds), computed})
+    for (const Choice& f : {Choice(chosen), Choice(selected)}) {
+      const auto loss = [&](const esp::Variable& x) { return esp::sum(esp::square(f(x * p, mask))); };
+      const esp::Executor executor = loss(fed).get_executor({.mode = esp::Mode::inference});
+      BOOST_TEST(executor.run({{"x", data}}).item() == loss(data).item(),
+                 boost::test_tools::tolerance(1e-12));
+      const esp::Executor slope = loss(fed).gradient(p).get_executor({.mode = esp::Mode::inference});
+      BOOST_TEST(difference(slope.run({{"x", data}}), loss(data).gradient(p).value()) < 1e-12);
+    }
+  BOOST_CHECK_EXCEPTION(fed[fed > 0.0], esp::UnsupportedError, says({"x[mask]: the shape", here()}));
+  // Repeated along an axis of a feed, a mask is not known.
+  BOOST_CHECK_EXCEPTION(esp::masked_select(fed, esp::tensor({true, false, true})), esp::UnsupportedError,
+                        says({"masked_select", here()}));
 }
 
 BOOST_AUTO_TEST_CASE(in_a_later_step_as_many_elements_are_chosen) {

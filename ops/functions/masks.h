@@ -13,9 +13,11 @@ Variable masked_fill(const Operand& x, const Operand& mask, const Operand& value
 Variable masked_scatter(const Operand& x, const Operand& mask, const Variable& source);
 
 // How many elements there are depends on values, and so does the shape. So what follows works eagerly, and
-// downstream of a feed, where shapes are written before there are values, it throws UnsupportedError; so does
-// get_executor of such a tree. `where`, `masked_fill` and sums of x · cast(mask) work everywhere.
-/// The elements of `x` where the bool `mask` holds, in row-major order: [count]. Both are broadcast.
+// where these values are known, made of constants alone: a Tensor as a mask. Of others it throws
+// UnsupportedError downstream of a feed, where shapes are written before there are values, and in plans.
+// `where`, `masked_fill` and sums of x · cast(mask) work everywhere.
+/// The elements of `x` where the bool `mask` holds, in row-major order: [count]. Both are broadcast;
+/// downstream of a feed they must have one shape.
 Variable masked_select(const Operand& x, const Operand& mask);
 /// The indices of the elements that are not zero, in row-major order: [count, rank], int64.
 Variable nonzero(const Operand& x);

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <unordered_set>
 
 #include "espalier/core/autograd.h"
+#include "espalier/core/node.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/core/workspace.h"
 #include "espalier/ops/functions/arrange.h"
@@ -63,6 +65,32 @@ int64_t number_of_nonzero(const Tensor& x) {
   return count;
 }
 
+Shape positions_shape(const Shape& x, int64_t count, bool flat) {
+  return flat ? Shape{count} : Shape{count, static_cast<int64_t>(x.rank())};
+}
+
+/// Writes the positions of the elements of `x` that are not zero, as many as there is room for. Returns how
+/// many there are.
+int64_t list_nonzero(const Tensor& x, bool flat, Tensor& found) {
+  auto* to = static_cast<int64_t*>(found.address());
+  const size_t rank = x.rank();
+  const int64_t room = found.shape()[0];
+  int64_t count = 0;
+  each_nonzero(x, [&](int64_t i) {
+    if (count++ >= room) return;
+    if (flat || rank == 1) {
+      *to++ = i;
+      return;
+    }
+    for (size_t axis = rank; axis-- > 0;) {
+      to[axis] = i % x.shape().dims()[axis];
+      i /= x.shape().dims()[axis];
+    }
+    to += rank;
+  });
+  return count;
+}
+
 /// The positions of the elements that are not zero, `count` of them: as indices [count, rank], or, if `flat`,
 /// as row-major numbers [count]. A later evaluation that finds another number is an error.
 class NonzeroPositions : public Op {
@@ -78,27 +106,11 @@ class NonzeroPositions : public Op {
   }
   bool mixes(size_t, size_t, const InputSpecs&) const override { return true; }
   Specs infer(const InputSpecs& in) const override {
-    const auto rank = static_cast<int64_t>(in[0]->shape.rank());
-    return {{DType::int64, flat_ ? Shape{count_} : Shape{count_, rank}}};
+    return {{DType::int64, positions_shape(in[0]->shape, count_, flat_)}};
   }
   void run_cpu(const KernelCall& call) const override {
-    const Tensor x = plain_on_cpu(*call.inputs[0]);
     Tensor found(call.outputs[0]->shape(), DType::int64);
-    auto* to = static_cast<int64_t*>(found.address());
-    const size_t rank = x.rank();
-    int64_t count = 0;
-    each_nonzero(x, [&](int64_t i) {
-      if (count++ >= count_) return;
-      if (flat_ || rank == 1) {
-        *to++ = i;
-        return;
-      }
-      for (size_t axis = rank; axis-- > 0;) {
-        to[axis] = i % x.shape().dims()[axis];
-        i /= x.shape().dims()[axis];
-      }
-      to += rank;
-    });
+    const int64_t count = list_nonzero(plain_on_cpu(*call.inputs[0]), flat_, found);
     if (count != count_)
       throw UnsupportedError(fmt::format("{}: chooses {} elements now, where it chose {} when it was written",
                                          function_, count, count_));
@@ -120,9 +132,29 @@ void check_eager(const Variable& v, std::string_view function) {
   if (v.node()->lazy) throw UnsupportedError(fmt::format("{}: {}", function, instead));
 }
 
+/// Whether a value is made of constants alone: no step changes it.
+bool is_known(const Variable& x) {
+  std::vector<const Node*> next{x.node()};
+  std::unordered_set<const Node*> seen(next.begin(), next.end());
+  while (!next.empty()) {
+    const Node& node = *next.back();
+    next.pop_back();
+    if (node.is_leaf() ? !is_constant(node.op()) : node.op().effect() != Effect::none) return false;
+    for (size_t k = 0; k < node.inputs.size(); ++k)
+      if (const Node* input = node.inputs[k].node(); node.op().reads_elements(k) && seen.insert(input).second)
+        next.push_back(input);
+  }
+  return true;
+}
+
 Variable positions_of_nonzero(const Variable& x, bool flat, std::string_view function) {
   check_eager(x, function);
   const int64_t count = number_of_nonzero(plain_on_cpu(x.value()));
+  if (is_known(x)) {
+    Tensor found(positions_shape(x.shape(), count, flat), DType::int64);
+    (void)list_nonzero(plain_on_cpu(x.value()), flat, found);
+    return Variable(found.to(x.value().device()));
+  }
   return apply(std::make_shared<NonzeroPositions>(count, flat, std::string(function)), {&x},
                std::source_location::current());
 }
@@ -163,7 +195,11 @@ Variable masked_select(const Operand& x, const Operand& mask) {
     const Variable &from = x.defined("masked_select"), &chosen = mask.defined("masked_select");
     if (chosen.dtype() != boolean)
       throw TypeError(fmt::format("masked_select: the mask is {}, not bool", name(chosen.dtype())));
-    check_eager(from, "masked_select");
+    // The places of a known mask are known, if no axis of a feed decides how often it is repeated.
+    if (!from.node()->lazy || !(chosen.shape() == from.shape()) || chosen.node()->lazy)
+      check_eager(from, "masked_select");
+    else if (is_known(chosen))
+      return gather(flatten(from), numbers_of_nonzero(chosen, "masked_select"));
     const std::vector<Variable> both = broadcast_tensors({from, chosen}, x.where());
     return gather(flatten(both[0]), numbers_of_nonzero(both[1], "masked_select"));
   });

@@ -66,13 +66,13 @@ Variable where_mask_holds(const Variable& x, const Variable& mask, int64_t axis)
   const Shape &shape = x.shape(), &holds = mask.shape();
   const auto first = static_cast<size_t>(axis);
   if (!std::equal(holds.begin(), holds.end(), shape.begin() + first))
-    throw ShapeError(fmt::format("[]: a mask of shape {} for the shape {} from axis {} on", holds.str(),
+    throw ShapeError(fmt::format("x[mask]: a mask of shape {} for the shape {} from axis {} on", holds.str(),
                                  shape.str(), axis));
   Dims groups(first, 1);
   groups.push_back(static_cast<int64_t>(holds.rank()));
   for (size_t i = first + holds.rank(); i < shape.rank(); ++i) groups.push_back(1);
   const Variable merged = holds.rank() == 1 ? x : merge_axes(x, groups);
-  return gather(merged, numbers_of_nonzero(mask, "[]"), axis);
+  return gather(merged, numbers_of_nonzero(mask, "x[mask]"), axis);
 }
 
 Variable subscript(const Variable& x, const Entries& entries) {
