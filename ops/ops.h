@@ -16,6 +16,7 @@
 #include "espalier/ops/functions/ctc.h"
 #include "espalier/ops/functions/decompositions.h"
 #include "espalier/ops/functions/diagonal.h"
+#include "espalier/ops/functions/differences.h"
 #include "espalier/ops/functions/distance.h"
 #include "espalier/ops/functions/dropouts.h"
 #include "espalier/ops/functions/exponential.h"

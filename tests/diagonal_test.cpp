@@ -80,6 +80,23 @@ BOOST_AUTO_TEST_CASE(diagonals) {
              return Array({2}, [&](const Index& i) { return in[0]({0, i[0], 1}) + in[0]({1, i[0], 2}); });
            },
        .roundings = 2});
+  check_op({.name = "block_diag",
+            .op =
+                [](const Variables& x) {
+                  return esp::block_diag({x[0], x[1], x[2], x[0]});
+                },
+            .inputs = {numbers({2, 3}), numbers({2}, -2, 2, 1), numbers({}, -2, 2, 2)},
+            .reference =
+                [](const std::vector<Array>& in) {
+                  return Array({6, 9}, [&](const Index& i) {
+                    const int64_t row = i[0], column = i[1];
+                    if (row < 2) return column < 3 ? in[0]({row, column}) : 0;
+                    if (row == 2) return column >= 3 && column < 5 ? in[1]({column - 3}) : 0;
+                    if (row == 3) return column == 5 ? in[2]({}) : 0;
+                    return column >= 6 ? in[0]({row - 4, column - 6}) : 0;
+                  });
+                }});
+  BOOST_TEST(esp::block_diag({esp::zeros({0, 2}), esp::ones({1, 1})}).shape() == esp::Shape({1, 3}));
   BOOST_TEST(esp::tril(esp::full({2, 2}, NAN, esp::float64)).value().at<double>({0, 1}) == 0);
   const esp::Variable square = esp::ones({3, 3});
   BOOST_TEST(esp::diagonal(square).value().storage().get() == square.value().storage().get());
@@ -120,6 +137,9 @@ BOOST_AUTO_TEST_CASE(mistakes_name_function_shapes_and_line) {
   BOOST_CHECK_EXCEPTION(esp::tril(esp::ones({2})), esp::ShapeError, says({"tril", "[2]", here()}));
   BOOST_CHECK_EXCEPTION(esp::trace(esp::full({2, 2}, true, esp::boolean)), esp::TypeError,
                         says({"bool", here()}));
+  BOOST_CHECK_EXCEPTION(esp::block_diag({esp::ones({2, 2}), esp::ones({1, 2, 2})}), esp::ShapeError,
+                        says({"block_diag", "[1, 2, 2]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::block_diag({}), esp::Error, says({"block_diag", here()}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -162,6 +162,24 @@ BOOST_AUTO_TEST_CASE(cholesky) {
         "cholesky", [](const Variable& x) { return esp::cholesky(definite(x)); }, numbers(shape, -1, 1),
         factor));
   }
+  for (const bool upper : {false, true})
+    check_op({.name = "cholesky_solve",
+              .op =
+                  [=](const Variables& x) {
+                    return esp::cholesky_solve(x[1], esp::cholesky(definite(x[0]), upper), upper);
+                  },
+              .inputs = {numbers({2, 3, 3}, -1, 1), numbers({3, 2}, -1, 1, 1)},
+              .reference =
+                  [](const std::vector<Array>& in) {
+                    const Array a(definite(esp::tensor_from(in[0].values, in[0].shape)).value());
+                    const Array b({2, 3, 2}, [&](const Index& i) { return in[1]({i[1], i[2]}); });
+                    return eliminated(a, b).first;
+                  },
+              .tolerance = 1e-11,
+              .tolerance32 = 1e-4,
+              .roundings = 0});
+  BOOST_CHECK_EXCEPTION(esp::cholesky_solve(esp::ones({2, 1}), esp::ones({3, 3})), esp::ShapeError,
+                        says({"cholesky_solve", "[2, 1]", "[3, 3]", here()}));
   const Variable a = definite(numbers({3, 3}));
   BOOST_TEST(difference(esp::transpose(esp::cholesky(a)).value(), esp::cholesky(a, true).value()) == 0);
 }

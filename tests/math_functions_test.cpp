@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "espalier/core/error.h"
 #include "espalier/ops/functions/exponential.h"
@@ -19,7 +20,7 @@ using namespace espalier::testing;
 
 namespace {
 
-constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr double inf = std::numeric_limits<double>::infinity(), pi = std::numbers::pi;
 const double NaN = std::numeric_limits<double>::quiet_NaN();
 
 /// Σ over k of a term that falls as k^-2, with the integral of the rest.
@@ -75,6 +76,8 @@ const Unary unary[] = {
     {"digamma", esp::digamma, digamma, 0.6, 5},
     {"digamma, below 0", esp::digamma, [](double x) { return digamma(x); }, -1.7, -1.3},
     {"polygamma(1)", [](const esp::Operand& x) { return esp::polygamma(1, x); }, trigamma, 0.8, 5},
+    {"sinc", esp::sinc, [](double x) { return x == 0 ? 1 : std::sin(x * pi) / (x * pi); }, -2, 2, 8},
+    {"sinc, near 0", esp::sinc, [](double x) { return std::sin(x * pi) / (x * pi); }, -0.15, 0.15, 8},
     {"frac", esp::frac, [](double x) { return x - std::trunc(x); }},
     {"ceil, flat", [](const esp::Operand& x) { return esp::ceil(x) + x * 0; },
      [](double x) { return std::ceil(x); }},
@@ -217,6 +220,16 @@ BOOST_AUTO_TEST_CASE(infinities_and_nan) {
     BOOST_TEST(most.at<double>({1}) == -most.at<double>({0}));
     BOOST_TEST(most.at<double>({2}) == 0);
   }
+}
+
+BOOST_AUTO_TEST_CASE(sinc_is_smooth_at_0) {
+  const esp::Variable x = esp::variable(esp::tensor({0.0, 1.0}, esp::float64));
+  esp::Variable y = esp::sum(esp::sinc(x));
+  esp::Variable slope = y.gradient(x);
+  BOOST_TEST(is(slope, {0, -1}));
+  const esp::Tensor curvature = esp::sum(slope).gradient(x).value();
+  BOOST_TEST(curvature.at<double>({0}) == -pi * pi / 3, boost::test_tools::tolerance(1e-14));
+  BOOST_TEST(is(esp::sinc(esp::tensor({NaN, inf, -inf}, esp::float64)), {NaN, NaN, NaN}));
 }
 
 BOOST_AUTO_TEST_CASE(halves_round_to_even) {

@@ -209,6 +209,52 @@ BOOST_AUTO_TEST_CASE(products_of_many_columns) {
   BOOST_TEST(right == 3000);
 }
 
+BOOST_AUTO_TEST_CASE(covariances) {
+  // Σ w (a − mean of a) (b − mean of b) / (Σ w − correction · `lost`) of rows a and b.
+  const auto reference = [](double correction, const Values& w, double lost) {
+    return [=](const std::vector<Array>& in) {
+      const int64_t variables = in[0].shape[0], n = in[0].shape[1];
+      double total = 0;
+      for (const double each : w) total += each;
+      const auto mean = [&](int64_t row) {
+        double sum = 0;
+        for (int64_t k = 0; k < n; ++k) sum += w[static_cast<size_t>(k)] * in[0]({row, k});
+        return sum / total;
+      };
+      return Array({variables, variables}, [&](const Index& i) {
+        double sum = 0;
+        for (int64_t k = 0; k < n; ++k)
+          sum +=
+              w[static_cast<size_t>(k)] * (in[0]({i[0], k}) - mean(i[0])) * (in[0]({i[1], k}) - mean(i[1]));
+        return sum / (total - correction * lost);
+      });
+    };
+  };
+  const Values ones(5, 1.0), often{1, 2, 0, 3, 1}, much{0.5, 1, 2, 0.25, 1}, both{0.5, 2, 0, 0.75, 1};
+  const esp::Tensor f = esp::tensor({1, 2, 0, 3, 1}), a = esp::tensor_from(much, {5});
+  double total = 0, squares = 0;
+  for (size_t k = 0; k < 5; ++k) total += both[k], squares += both[k] * much[k];
+  struct Row {
+    esp::CovOptions options;
+    Reference reference;
+  };
+  for (const Row& row : {Row{{}, reference(1, ones, 1)}, Row{{.correction = 0}, reference(0, ones, 1)},
+                         Row{{.fweights = f}, reference(1, often, 1)},
+                         Row{{.fweights = f, .aweights = a}, reference(1, both, squares / total)}})
+    check_op({.name = "cov",
+              .op = [&](const Variables& v) { return esp::cov(v[0], row.options); },
+              .inputs = {numbers({3, 5})},
+              .reference = row.reference,
+              .tolerance32 = 1e-5,
+              .roundings = 4});
+  const esp::Tensor x = numbers({7});
+  BOOST_TEST(esp::cov(x).item() == esp::var(x).item(), boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(std::isnan(esp::cov(esp::ones({2, 1})).value().at<float>({0, 0})));
+  BOOST_CHECK_EXCEPTION(esp::cov(esp::ones({2, 3}), {.fweights = esp::tensor({1, 2})}), esp::ShapeError,
+                        says({"cov", "[2]", "3 observations", here()}));
+  BOOST_CHECK_EXCEPTION(esp::cov(esp::ones({2, 3, 4})), esp::ShapeError, says({"cov", "[2, 3, 4]", here()}));
+}
+
 BOOST_AUTO_TEST_CASE(norms) {
   for (const double p : {0.0, 0.5, 1.0, 1.5, 3.0, -1.0, inf, -inf})
     for (const bool keep : {false, true})

@@ -41,6 +41,10 @@ LogDeterminant slogdet(const Operand& a);
 /// a NaN or an infinity in that triangle makes it not so.
 Variable cholesky(const Operand& a, bool upper = false);
 
+/// The x with a · x = b by the factor that cholesky(a, upper) gave: b [..., n, k] or a vector [n], with
+/// leading axes broadcast. Throws LinAlgError for a zero on the diagonal of the factor.
+Variable cholesky_solve(const Operand& b, const Operand& factor, bool upper = false);
+
 struct QrFactors {
   Variable q;  ///< [..., m, k], k = min(m, n): orthonormal columns
   Variable r;  ///< [..., k, n]: upper triangular

@@ -1,5 +1,8 @@
 // Diagonals and triangles of matrices.
 #pragma once
+#include <source_location>
+#include <vector>
+
 #include "espalier/core/variable.h"
 
 namespace espalier {
@@ -13,6 +16,11 @@ Variable diagonal(const Operand& x, int64_t offset = 0, int64_t axis1 = 0, int64
 Variable diag_embed(const Operand& x, int64_t offset = 0);
 /// The diagonal of a matrix, or the matrix with a vector on its diagonal. ShapeError for other ranks.
 Variable diag(const Operand& x, int64_t offset = 0);
+/// Zeros with these matrices one after the other along the diagonal: [rows of all, columns of all]. A vector
+/// is a matrix of one row, a scalar one of one element. PyTorch's block_diag. ShapeError for other ranks,
+/// TypeError for several dtypes, Error for none.
+Variable block_diag(const std::vector<Variable>& matrices,
+                    std::source_location where = std::source_location::current());
 /// The sum of the diagonal of the matrices on two axes: a scalar for a matrix. Numbers, no bool. ShapeError.
 Variable trace(const Operand& x, int64_t offset = 0, int64_t axis1 = 0, int64_t axis2 = 1);
 /// The matrices on the last two axes with zeros above, or below, a diagonal. ShapeError.

@@ -16,6 +16,8 @@ Variable polygamma(int64_t n, const Operand& x);
 Variable erfc(const Operand& x);
 /// The inverse of erf: NaN outside [−1, 1].
 Variable erfinv(const Operand& y);
+/// sin(πx) / (πx), and 1 at 0.
+Variable sinc(const Operand& x);
 /// x log(y), and 0 where x is 0, unless y is NaN.
 Variable xlogy(const Operand& x, const Operand& y);
 

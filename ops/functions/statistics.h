@@ -25,6 +25,16 @@ Variable var(const Operand& x, const Axes& axes = {}, const VarianceOptions& opt
 /// Its square root. The gradient is 0 where all elements are equal.
 Variable std(const Operand& x, const Axes& axes = {}, const VarianceOptions& options = {});
 
+struct CovOptions {
+  double correction = 1;   ///< as in VarianceOptions
+  Variable fweights = {};  ///< how often each observation counts, integers [n]
+  Variable aweights = {};  ///< how much it counts, [n]
+};
+/// The covariances of variables, which are the rows of `x` [variables, n] with an observation in each column:
+/// [variables, variables]. Of a vector its variance. NaN where there are not enough observations. PyTorch's
+/// cov. Reals only. ShapeError.
+Variable cov(const Operand& x, const CovOptions& options = {});
+
 struct NormOptions {
   double p = 2;  ///< 0 counts what is not zero; infinity and −infinity are the extremes of |x|
   bool keep_dims = false;

@@ -86,6 +86,16 @@ Variable triangular_solve(const Operand& a, const Operand& b, const TriangularOp
   });
 }
 
+Variable cholesky_solve(const Operand& b, const Operand& factor, bool upper) {
+  return decomposed(factor, [&] {
+    const MatrixOperand x(factor, "cholesky_solve", true);
+    return with_right_side(x, b, "cholesky_solve", [&](const Variable& right) {
+      const Variable half = triangular_solve_of(*x, right, upper, upper, false);
+      return triangular_solve_of(*x, half, upper, !upper, false);
+    });
+  });
+}
+
 Variable inverse(const Operand& a) {
   return decomposed(a, [&] {
     const MatrixOperand x(a, "inverse", true);

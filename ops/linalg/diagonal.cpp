@@ -218,6 +218,28 @@ Variable diag(const Operand& x, int64_t offset) {
     });
   return diagonal(x, offset);
 }
+Variable block_diag(const std::vector<Variable>& matrices, std::source_location where) {
+  const CallScope scope(where);
+  return located(where, [&] {
+    if (matrices.empty()) throw Error("block_diag: there are no matrices");
+    int64_t columns = 0;
+    for (const Variable& m : matrices) {
+      if (!m.defined()) throw Error("block_diag: a matrix is an undefined Variable");
+      if (m.rank() > 2)
+        throw ShapeError(fmt::format("block_diag: takes matrices, not the shape {}", m.shape().str()));
+      columns += m.rank() == 0 ? 1 : m.shape()[-1];
+    }
+    std::vector<Variable> rows;
+    int64_t before = 0;
+    for (const Variable& m : matrices) {
+      const Variable matrix = atleast_2d(m);
+      const int64_t own = matrix.shape()[1];
+      rows.push_back(pad(matrix, {{before, columns - before - own}}));
+      before += own;
+    }
+    return concat(rows, 0);
+  });
+}
 Variable trace(const Operand& x, int64_t offset, int64_t axis1, int64_t axis2) {
   return sum({diagonal(x, offset, axis1, axis2), x.where()}, -1);
 }

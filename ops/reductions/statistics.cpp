@@ -104,6 +104,37 @@ Variable std(const Operand& x, const Axes& axes, const VarianceOptions& options)
                       [&](const Variable& v) { return square_root_unless_zero(variance(v, axes, options)); });
 }
 
+Variable cov(const Operand& x, const CovOptions& options) {
+  return reduce_reals(x, -1, "cov", [&](const Variable& given) {
+    if (given.rank() > 2)
+      throw ShapeError(
+          fmt::format("cov: takes a matrix of rows of observations, not the shape {}", given.shape().str()));
+    const Variable v = given.rank() == 1 ? unsqueeze(given, 0) : given;
+    Variable weights, total, mean_of_rows;
+    for (const Variable& w : {options.fweights, options.aweights}) {
+      if (!w.defined()) continue;
+      if (w.rank() != 1 || w.shape()[0] != v.shape()[1])
+        throw ShapeError(
+            fmt::format("cov: weights of shape {} for {} observations", w.shape().str(), v.shape()[1]));
+      const Variable same = cast(w, v.dtype());
+      weights = weights.defined() ? weights * same : same;
+    }
+    if (weights.defined()) {
+      total = sum(weights);
+      mean_of_rows = sum(v * weights, -1, true) / total;
+    } else {
+      mean_of_rows = mean(v, -1, true);
+      total = count_ratio(v, mean_of_rows);
+    }
+    Variable lost = full_like(total, options.correction);
+    if (options.aweights.defined()) lost = lost * sum(weights * cast(options.aweights, v.dtype())) / total;
+    const Variable apart = v - mean_of_rows;
+    const Variable products =
+        matmul(apart, transpose(weights.defined() ? apart * weights : apart)) / maximum(total - lost, 0);
+    return given.rank() == 1 ? squeeze(products, {0, 1}) : products;
+  });
+}
+
 Variable norm(const Operand& x, const Axes& axes, const NormOptions& options) {
   const double p = options.p;
   const bool keep = options.keep_dims;
