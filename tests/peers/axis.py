@@ -188,6 +188,40 @@ def draw_slices(d, unique):
     return [d.tensor(shape), indices, d.tensor(values)], {"axis": axis}
 
 
+def along_extreme(reduce):
+    def computed(x, i, v, axis):
+        return torch.scatter_reduce(x, axis, places_of(x, i, axis), v.expand(i.shape), reduce)
+
+    return computed
+
+
+def slices_extreme(reduce):
+    """index_reduce has no second derivatives."""
+    def computed(x, i, v, axis):
+        sizes = [1] * x.dim()
+        sizes[axis] = -1
+        return torch.scatter_reduce(x, axis, (i.long() % max(1, x.size(axis))).reshape(sizes).expand(v.shape), v, reduce)
+
+    return computed
+
+
+def draw_trapezoid(d, places):
+    shape = d.shape(1, zero=0)
+    axis = d.axis(len(shape))
+    if not places:
+        return [d.tensor(shape)], {"axis": axis, "dx": d.choice((1.0, 0.5))}
+    return [d.tensor(shape), d.tensor([shape[axis]] if d.flag() else shape)], {"axis": axis}
+
+
+def draw_cov(d):
+    variables, n = d.integer(2, 5), d.integer(3, 9)
+    return [d.tensor([variables, n] if d.flag() else [n])], {"correction": d.choice((0.0, 1.0))}
+
+
+def cov(x, correction):
+    return torch.cov(x, correction=int(correction))
+
+
 def draw_masked(d):
     shape = d.shape()
     return [d.tensor(shape), d.mask(d.broadcast(shape))], {}
@@ -265,6 +299,12 @@ OPERATIONS = [
               lambda x, i, v, axis: torch.scatter_add(x, axis, places_of(x, i, axis), v.expand(i.shape)), NUMBERS),
     Operation("scatter", lambda d: draw_slices(d, True), lambda x, i, v, axis: torch.index_copy(x, axis, i % x.size(axis), v), ALL),
     Operation("scatter_add", lambda d: draw_slices(d, False), lambda x, i, v, axis: torch.index_add(x, axis, i % x.size(axis), v), NUMBERS),
+    *[Operation(name + "_along_axis", lambda d: draw_along(d, True), along_extreme("a" + name), NUMBERS) for name in ("max", "min")],
+    *[Operation("scatter_" + name, lambda d: draw_slices(d, False), slices_extreme("a" + name), NUMBERS) for name in ("max", "min")],
+    along("diff", lambda x, axis, n: torch.diff(x, n, axis), dtypes=NUMBERS, attributes=lambda d, size: {"n": d.integer(0, 3)}),
+    Operation("trapezoid", lambda d: draw_trapezoid(d, False), lambda y, axis, dx: torch.trapezoid(y, dx=dx, dim=axis)),
+    Operation("trapezoid_at", lambda d: draw_trapezoid(d, True), lambda y, x, axis: torch.trapezoid(y, x, dim=axis), of="trapezoid"),
+    Operation("cov", draw_cov, cov, loose=4),
     Operation("masked_scatter", draw_masked_scatter, torch.masked_scatter, ALL),
     Operation("masked_select", draw_masked, torch.masked_select, ALL),
     Operation("nonzero", lambda d: ([d.tensor(d.shape(), -1, 1)], {}), torch.nonzero, ALL, special=True),

@@ -154,6 +154,7 @@ OPERATIONS = [
     unary("isposinf", torch.isposinf, dtypes=NUMBERS),
     unary("isneginf", torch.isneginf, dtypes=NUMBERS),
     unary("isfinite", torch.isfinite, dtypes=NUMBERS),
+    unary("sinc", torch.sinc, order=1),
     unary("lgamma", torch.lgamma, 0.2, 5),
     unary("digamma", torch.digamma, 0.2, 5, loose=4, single=True),
     unary("erfc", torch.erfc),

@@ -47,6 +47,7 @@ std::vector<Row> elementwise_rows() {
       {"isposinf", isposinf},
       {"isneginf", isneginf},
       {"isfinite", isfinite},
+      {"sinc", sinc},
       {"lgamma", lgamma},
       {"digamma", digamma},
       {"erfc", erfc},

@@ -152,6 +152,20 @@ def draw_unflatten(d):
     return [d.tensor(shape)], {"axis": axis, "sizes": sizes}
 
 
+def draw_unflatten_like(d):
+    like = d.tensor([d.integer(1, 4) for _ in range(d.integer(1, 3))])
+    axes = [d.axis(like.dim()) for _ in range(d.integer(1, 3))]
+    shape, axis = with_axis(d, zero=0)
+    shape[axis] = torch.Size([like.size(a) for a in axes]).numel()
+    return [d.tensor(shape), like], {"axis": axis, "axes": axes}
+
+
+def draw_flatten_axes(d):
+    shape = d.shape(1)
+    first = d.integer(0, len(shape) - 1)
+    return [d.tensor(shape)], {"first": first, "last": d.integer(first, len(shape) - 1)}
+
+
 def draw_reshape(d):
     shape = d.shape(zero=0)
     count = torch.Size(shape).numel()
@@ -289,6 +303,8 @@ OPERATIONS = [
     viewing("reshape", draw_reshape, lambda x, shape: torch.reshape(x, shape)),
     viewing("flatten", lambda d: (lambda s: ([d.tensor(s)], {"first": d.axis(len(s))}))(d.shape(1)),
             lambda x, first: torch.flatten(x, first)),
+    viewing("flatten_axes", draw_flatten_axes, lambda x, first, last: torch.flatten(x, first, last), of="flatten"),
+    viewing("unflatten_like", draw_unflatten_like, lambda x, like, axis, axes: torch.unflatten(x, axis, [like.size(a) for a in axes])),
     viewing("squeeze", draw_squeeze, squeeze),
     viewing("unsqueeze", draw_unsqueeze, lambda x, axis: torch.unsqueeze(x, axis)),
     viewing("broadcast_to", draw_broadcast_to, lambda x, shape: torch.broadcast_to(x, shape)),

@@ -137,6 +137,16 @@ def draw_solve(d):
     return [well_conditioned(d, d.broadcast(leading), n), d.tensor(d.broadcast(leading) + [n, d.size()])], {}
 
 
+def draw_cholesky_solve(d):
+    (a, b), _ = draw_solve(d)
+    return [b, a], {"upper": d.flag()}
+
+
+def draw_block_diag(d):
+    # Behind an empty vector, PyTorch's gradient is that of another row.
+    return [d.tensor(d.shape(0, 2, zero=0)) for _ in range(d.integer(1, 4))], {}
+
+
 def draw_triangular(d):
     (a, b), _ = draw_solve(d)
     unit = d.flag()
@@ -234,6 +244,8 @@ OPERATIONS = [
     linalg("det", square(), torch.linalg.det),
     linalg("slogdet", square(), torch.linalg.slogdet),
     linalg("cholesky", draw_positive(lambda d: {"upper": d.flag()}), lambda a, upper: torch.linalg.cholesky(a, upper=upper)),
+    linalg("cholesky_solve", draw_cholesky_solve, lambda b, factor, upper: torch.cholesky_solve(b, factor.triu() if upper else factor.tril(), upper)),
+    Operation("block_diag", draw_block_diag, torch.block_diag),
     linalg("qr", lambda d: draw_factors(d, d.flag()), lambda x: absolute(*torch.linalg.qr(x))),
     linalg("svd", draw_factors, svd),
     linalg("svdvals", draw_factors, torch.linalg.svdvals),

@@ -47,6 +47,9 @@ std::vector<Row> matrix_rows() {
          const LogDeterminant d = slogdet(c[0]);
          return {d.sign, d.log_abs};
        }},
+      {"cholesky_solve",
+       [](const Case& c) -> Outputs { return cholesky_solve(c[0], c[1], c.flag("upper")); }},
+      {"block_diag", [](const Case& c) -> Outputs { return block_diag(c.inputs()); }},
       {"cholesky", [](const Case& c) -> Outputs { return cholesky(c[0], c.flag("upper")); }},
       {"qr",
        [](const Case& c) -> Outputs {
