@@ -366,7 +366,11 @@ BOOST_AUTO_TEST_CASE(many_open_axes) {
   check(dense, {-1, -1, -1, 8}, {2, 3, 4, 8});
   check(dense, {16, -1, -1, 8}, {16, 3, 4, 8});
   check([&](const Variable& x) { return again(conv(x)); }, {-1, 2, -1, -1, -1}, {2, 2, 6, 7, 5});
-  check([&](const Variable& x) { return lstm(esp::reshape(x, {-1, 4, 8})).outputs; }, {16, -1, -1, 8}, {16, 3, 4, 8});
+  check(
+      [&](const Variable& x) {
+        return lstm(esp::reshape(x, {-1, 4, 8})).outputs;
+      },
+      {16, -1, -1, 8}, {16, 3, 4, 8});
 }
 
 BOOST_AUTO_TEST_CASE(open_axes_in_a_scan) {
@@ -397,7 +401,9 @@ BOOST_AUTO_TEST_CASE(gathers_along_another_axis_than_the_batch) {
     const Variable w = esp::parameter(esp::testing::numbers({4}, 0.5, 1, 2), "w");
     const esp::Tensor data = esp::testing::numbers({7, 4}, -1, 1, 1);
     const esp::ExecutorOptions how{
-        .optimizer = esp::optim::Sgd(0.5), .devices = std::vector<esp::Device>(static_cast<size_t>(replicas), esp::cpu()), .accumulate = accumulate};
+        .optimizer = esp::optim::Sgd(0.5),
+        .devices = std::vector<esp::Device>(static_cast<size_t>(replicas), esp::cpu()),
+        .accumulate = accumulate};
     if (open) {
       const esp::Executor executor =
           loss_of(esp::placeholder("x", {-1, 4}, esp::float64), w).get_executor(how);

@@ -29,8 +29,16 @@ class ReshapeBy : public ReshapeView {
   Specs infer(const InputSpecs& in) const override {
     Dims dims;
     for (const auto& group : groups_) {
+      if (group.size() == 1 && group[0].operand == AxisOf::number) {
+        dims.push_back(group[0].axis);
+        continue;
+      }
       Dims sizes;
       for (const AxisOf& of : group) {
+        if (of.operand == AxisOf::number) {
+          sizes.push_back(of.axis);
+          continue;
+        }
         if (of.operand < 0 || static_cast<size_t>(of.operand) >= in.size())
           throw Error(fmt::format("reshape_by: there is no operand {}", of.operand));
         sizes.push_back(in[static_cast<size_t>(of.operand)]->shape[of.axis]);

@@ -8,12 +8,13 @@
 
 namespace espalier {
 
-/// The size of an axis of an operand: 0 is `x`, k is like[k - 1].
+/// The size of an axis of an operand: 0 is `x`, k is like[k - 1]. Or a number, which is `axis` then.
 struct AxisOf {
+  static constexpr int64_t number = -1;
   int64_t operand, axis;
 };
-/// `x` in the shape whose axis i has the product of the sizes groups[i]; the row-major order stays. Reads
-/// only the shapes of `like`. A view.
+/// `x` in the shape whose axis i has the product of the sizes groups[i]; the row-major order stays. One group
+/// may be the number -1: its size is inferred. Reads only the shapes of `like`. A view.
 Variable reshape_by(const Variable& x, const std::vector<Variable>& like,
                     const std::vector<std::vector<AxisOf>>& groups);
 
