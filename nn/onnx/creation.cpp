@@ -1,8 +1,10 @@
 // Constants, conversions, and numbers in order.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "espalier/core/autograd.h"
 #include "espalier/core/node.h"
 #include "espalier/core/sequences.h"
 #include "espalier/nn/onnx/tensors.h"
@@ -34,10 +36,14 @@ Outputs constant_of_shape(FileNode& node) {
     node.set_fed();
     return {full_like(cast(like, value.dtype()), reshape(Variable(value), {}))};
   }
-  const std::vector<int64_t> sizes = node.integers(0);
-  for (const int64_t size : sizes)
-    if (size < 0) node.fail(fmt::format("it makes an axis of size {}", size));
-  return {broadcast_to(reshape(Variable(value), {}), Shape(sizes))};
+  const std::vector<Size> sizes = node.sizes(0);
+  for (const Size& size : sizes)
+    if (size.number < 0) node.fail(fmt::format("it makes an axis of size {}", size.number));
+  if (!std::ranges::all_of(sizes, &Size::is_number)) {
+    node.set_fed();
+    return {broadcast_like(reshape(Variable(value), {}), shaped_like(node, sizes, value.dtype()))};
+  }
+  return {broadcast_to(reshape(Variable(value), {}), Shape(node.integers(0)))};
 }
 
 Variable converted(const FileNode& node, const Variable& x, DType to) {
@@ -49,7 +55,9 @@ Variable converted(const FileNode& node, const Variable& x, DType to) {
 Outputs cast_to(FileNode& node) {
   const DType to = need_dtype(static_cast<int32_t>(node.integer("to")), node.label());
   // Numbers of open axes are known by their values, which a real number would hide.
-  if (node.value(0).constant && node[0].dtype() == int64 && is_real(to)) (void)node.integers(0);
+  const bool integers = node[0].dtype() == int64 || node[0].dtype() == int32;
+  if (node.value(0).constant && integers && is_real(to) && !node.value(0).sizes.empty())
+    (void)node.integers(0);
   return {converted(node, node[0], to)};
 }
 
@@ -60,6 +68,13 @@ Outputs cast_like(FileNode& node) {
 
 Outputs range_of(FileNode& node) {
   const DType dtype = node[0].dtype();
+  if (node.count() == 3 && node.known(1) && !node.value(1).sizes.empty() && !is_real(dtype)) {
+    const Size count = node.sizes(1)[0];
+    if (count.is_axis() && node.integer(0) == 0 && node.integer(2) == 1) {
+      node.set_fed();
+      return {arange_like(count.axes[0].variable, count.axes[0].axis, dtype)};
+    }
+  }
   const double step = node.number(2), begin = node.number(0), end = node.number(1);
   if (!is_real(dtype)) {
     const int64_t whole_begin = node.integer(0), whole_end = node.integer(1), whole_step = node.integer(2);

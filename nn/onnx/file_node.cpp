@@ -100,13 +100,35 @@ std::vector<int64_t> FileNode::open_integers(size_t i) const {
 
 std::vector<int64_t> FileNode::integers(size_t i) const {
   std::vector<int64_t> values = open_integers(i);
+  for (const Size& size : inputs_[i].sizes)
+    if (size.is_open()) refuse_open(i);
   for (const int64_t value : values)
-    if (value > 0 && value % nominal_size == 0)
-      refuse(
-          fmt::format("its input {} depends on the size of an open axis; give that axis a size "
-                      "(LoadOptions::sizes)",
-                      i));
+    if (is_open_size(value)) refuse_open(i);
   return values;
+}
+
+void FileNode::refuse_open(size_t i) const {
+  refuse(
+      fmt::format("its input {} depends on the size of an open axis; give that axis a size "
+                  "(LoadOptions::sizes)",
+                  i));
+}
+
+std::vector<Size> FileNode::sizes(size_t i) const {
+  const std::vector<int64_t> values = open_integers(i);
+  std::vector<Size> sizes = inputs_[i].sizes;
+  if (sizes.empty())
+    for (const int64_t value : values) sizes.push_back({value});
+  for (size_t k = 0; k < sizes.size(); ++k) {
+    if (!sizes[k].follows_else) continue;
+    if (sizes[k].is_open()) refuse_open(i);
+    sizes[k] = {values[k]};
+  }
+  return sizes;
+}
+
+FileNode FileNode::with_inputs(std::vector<Value> inputs) const {
+  return FileNode(proto_, opset_, std::move(inputs), largest_constant_, read_, subgraph_);
 }
 
 std::vector<double> FileNode::numbers(size_t i) const {

@@ -10,6 +10,7 @@
 
 #include "espalier/core/variable.h"
 #include "espalier/nn/onnx/proto.h"
+#include "espalier/nn/onnx/size.h"
 
 namespace espalier::onnx {
 
@@ -18,6 +19,8 @@ struct Value {
   Variable variable;
   bool constant = false;   ///< it depends on nothing that a run or a training step changes
   Variable shape_of = {};  ///< if it is the shape of a Variable: that one, whose open axes it does not know
+  /// Its elements, if some of them are made of the sizes of axes that may differ from run to run.
+  std::vector<Size> sizes = {};
 };
 
 using Outputs = std::vector<Variable>;
@@ -66,6 +69,12 @@ class FileNode {
   std::vector<int64_t> integers(size_t i) const;
   /// The same with sizes of open axes, which are multiples of nominal_size.
   std::vector<int64_t> open_integers(size_t i) const;
+  /// The same, each as what it is the size of. What is made of an open size in another way is refused.
+  std::vector<Size> sizes(size_t i) const;
+  /// Throws UnsupportedError: input `i` depends on the size of an open axis.
+  [[noreturn]] void refuse_open(size_t i) const;
+  /// The node with these inputs in place of its own.
+  FileNode with_inputs(std::vector<Value> inputs) const;
   std::vector<double> numbers(size_t i) const;
   int64_t integer(size_t i) const;
   double number(size_t i) const;
@@ -100,6 +109,9 @@ class FileNode {
   /// Says that its outputs depend on a feed although its inputs are known.
   void set_fed() { random_ = true; }
   bool random() const { return random_; }
+  /// Says what the elements of its output are the sizes of.
+  void set_sizes(std::vector<Size> sizes) { made_sizes_ = std::move(sizes); }
+  const std::vector<Size>& made_sizes() const { return made_sizes_; }
 
   /// Refuses a constant that its translation would make, if it is larger than LoadOptions::largest_constant.
   void check_constant(const Shape& shape, DType dtype) const;
@@ -121,6 +133,7 @@ class FileNode {
   ReadTensor read_;
   Subgraph subgraph_;
   mutable std::set<std::string, std::less<>> read_attributes_;
+  std::vector<Size> made_sizes_;
   bool random_ = false, known_ = false;
 };
 

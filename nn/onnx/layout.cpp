@@ -22,13 +22,17 @@ Outputs reshaped(FileNode& node) {
   const Variable& x = node[0];
   const bool zeros_stay = node.integer("allowzero", 0) != 0;
   if (node.has(1) && node.value(1).shape_of.defined()) return {reshape_like(x, node.value(1).shape_of)};
-  std::vector<int64_t> sizes = node.has("shape") ? node.integers("shape") : node.open_integers(1);
+  std::vector<Size> sizes;
+  if (node.has("shape"))
+    for (const int64_t size : node.integers("shape")) sizes.push_back({size});
+  else
+    sizes = node.sizes(1);
   for (size_t axis = 0; axis < sizes.size(); ++axis)
-    if (sizes[axis] == 0 && !zeros_stay) {
+    if (sizes[axis].is_number() && sizes[axis].number == 0 && !zeros_stay) {
       if (axis >= x.rank()) node.fail(fmt::format("shape {} has no axis {} to keep", x.shape().str(), axis));
-      sizes[axis] = x.shape()[static_cast<int64_t>(axis)];
+      sizes[axis] = size_of_axis(x, static_cast<int64_t>(axis));
     }
-  return {reshape_open(node, x, sizes)};
+  return {reshape_to(x, sizes)};
 }
 
 Outputs flattened(FileNode& node) {
@@ -116,18 +120,23 @@ Outputs expanded(FileNode& node) {
       like.defined() && like.rank() >= x.rank() &&
       broadcast(x.shape(), like.shape(), "Expand") == like.shape())
     return {broadcast_like(x, like)};
+  const std::vector<Size> wanted = node.sizes(1);
   std::vector<int64_t> sizes = node.open_integers(1);
   while (sizes.size() < x.rank()) sizes.insert(sizes.begin(), 1);
   const size_t more = sizes.size() - x.rank();
   Variable y = x;
   for (size_t i = 0; i < more; ++i) y = unsqueeze(y, 0);
-  bool grows_open = false;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    const int64_t own = y.shape()[static_cast<int64_t>(i)];
-    grows_open |= is_open_size(sizes[i]) && own != sizes[i];
+  const size_t before = sizes.size() - wanted.size();
+  bool grows = false;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    grows |= !wanted[i].is_number() && y.shape()[static_cast<int64_t>(before + i)] != sizes[before + i];
+  if (grows) {  // to the sizes of axes: those of `x` stay where they are not 1
+    std::vector<Size> shape(before, Size{});
+    shape.insert(shape.end(), wanted.begin(), wanted.end());
+    for (size_t i = 0; i < shape.size(); ++i)
+      if (const auto axis = static_cast<int64_t>(i); y.shape()[axis] != 1) shape[i] = size_of_axis(y, axis);
+    return {broadcast_like(y, shaped_like(node, shape, y.dtype()))};
   }
-  if (grows_open)
-    node.refuse("it repeats elements along an open axis; give that axis a size (LoadOptions::sizes)");
   // Ones repeated: an axis of x that is open stays so.
   for (size_t i = 0; i < sizes.size(); ++i) {
     const auto axis = static_cast<int64_t>(i);
@@ -158,7 +167,12 @@ Outputs shape_of(FileNode& node) {
   const auto bounded = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + rank : i, 0, rank); };
   const int64_t start = bounded(node.integer("start", 0)), end = bounded(node.integer("end", rank));
   std::vector<int64_t> sizes;
-  for (int64_t i = start; i < end; ++i) sizes.push_back(shape[i]);
+  std::vector<Size> axes;
+  for (int64_t i = start; i < end; ++i) {
+    sizes.push_back(shape[i]);
+    axes.push_back(size_of_axis(node[0], i));
+  }
+  if (!std::ranges::all_of(axes, &Size::is_number)) node.set_sizes(axes);
   const Shape count{static_cast<int64_t>(sizes.size())};
   return {Variable(tensor_from(sizes, count))};
 }
@@ -202,10 +216,12 @@ Outputs space_to_depth(FileNode& node) {
 Variable sliced_axis(const FileNode& node, const Variable& x, int64_t axis, int64_t begin, int64_t end,
                      int64_t step) {
   if (step == 0) node.fail("its step is 0");
+  constexpr int64_t far = int64_t{1} << 40;  // longer than any axis
   const int64_t size = x.shape()[axis];
   if (is_open(x, axis)) {
     if (is_open_size(begin)) node.refuse("it begins at the size of an open axis");
-    return slice(x, axis, begin, end >= size ? open_end : end, step);
+    if (step < 0) return slice(x, axis, begin > far ? -1 : begin, end < -far ? open_end : end, step);
+    return slice(x, axis, begin < -far ? 0 : begin, end >= size ? open_end : end, step);
   }
   const auto bounded = [&](int64_t i, int64_t low, int64_t high) {
     return std::clamp(i < 0 ? (i < -size ? low : i + size) : i, low, high);
@@ -232,9 +248,20 @@ Outputs sliced(FileNode& node) {
     for (size_t i = 0; i < begins.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   if (ends.size() != begins.size() || axes.size() != begins.size() || steps.size() != begins.size())
     node.fail("its starts, ends, axes and steps differ in number");
+  const auto sizes_in = [&](size_t input) { return inputs ? node.sizes(input) : std::vector<Size>{}; };
+  const std::vector<Size> from = sizes_in(1), to = sizes_in(2);
   Variable x = node[0];
-  for (size_t i = 0; i < axes.size(); ++i)
-    x = sliced_axis(node, x, axis_of(node, x, axes[i]), begins[i], ends[i], steps[i]);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t axis = axis_of(node, x, axes[i]);
+    if (inputs && !from[i].is_number() && from[i].is_open()) node.refuse_open(1);
+    const bool follows = inputs && !to[i].is_number() && to[i].is_open();
+    if (follows && !(to[i].is_axis() && to[i].axes[0] == SizeOf{x, axis})) {  // as many as another axis has
+      if (!to[i].is_axis() || begins[i] != 0 || steps[i] != 1) node.refuse_open(2);
+      x = gather(x, arange_like(to[i].axes[0].variable, to[i].axes[0].axis), axis);
+      continue;
+    }
+    x = sliced_axis(node, x, axis, begins[i], ends[i], steps[i]);
+  }
   return {x};
 }
 

@@ -17,7 +17,8 @@ using NamedVariables = std::vector<std::pair<std::string, Variable>>;
 
 struct LoadOptions {
   /// What stands for inputs of the file, by their names: the columns of a feed, other Variables, or Tensors,
-  /// which are constants. Every other input becomes a placeholder of its name.
+  /// which are constants. Every other input becomes a placeholder of its name. An axis of the batch that has
+  /// no number in the file follows the batches of the feed.
   NamedVariables inputs = {};
   /// The sizes of axes that the file names, as {"batch", 8}. Every other axis without a number is open: its
   /// size may differ from run to run.

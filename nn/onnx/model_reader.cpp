@@ -10,6 +10,7 @@
 #include "espalier/nn/onnx/errors.h"
 #include "espalier/nn/onnx/functions.h"
 #include "espalier/nn/onnx/registry.h"
+#include "espalier/nn/onnx/size_values.h"
 #include "espalier/nn/onnx/tensors.h"
 
 namespace espalier::onnx {
@@ -111,6 +112,27 @@ Variable ModelReader::make_input(const pb::ValueInfoProto& info) {
   return placeholder(info.name(), Shape(dims), dtype, where_);
 }
 
+/// What `own` is for the tree: something that stands for it, if axes of the batch have no number in the file.
+Variable ModelReader::given_input(const pb::ValueInfoProto& info, const Variable& own) {
+  const auto& type = info.type().tensor_type();
+  std::set<size_t> open = axes_of_batch(own);
+  if (type.has_shape()) {
+    if (static_cast<size_t>(type.shape().dim_size()) != own.rank())
+      throw ShapeError(fmt::format("the input '{}' has {} axes in the file, and {} is given", info.name(),
+                                   type.shape().dim_size(), own.shape().str()));
+    for (int axis = 0; axis < type.shape().dim_size(); ++axis) {
+      const auto& dim = type.shape().dim(axis);
+      const auto named = std::ranges::find_if(
+          options_.sizes, [&](const auto& size) { return size.first == dim.dim_param(); });
+      if (dim.has_dim_value() || named != options_.sizes.end()) open.erase(static_cast<size_t>(axis));
+      if (named != options_.sizes.end() && named->second != own.shape()[axis])
+        throw ShapeError(fmt::format("the input '{}' has {} for its axis '{}', and LoadOptions::sizes {}",
+                                     info.name(), size_text(own.shape()[axis]), named->first, named->second));
+    }
+  }
+  return open.empty() ? own : stand_ins_.add(info.name(), own, open);
+}
+
 void ModelReader::read_inputs() {
   std::set<std::string> given;
   for (const pb::ValueInfoProto& info : proto_.graph().input()) {
@@ -130,10 +152,11 @@ void ModelReader::read_inputs() {
         throw TypeError(fmt::format("the input '{}' is {} in the file, not {}", info.name(), type_text(type),
                                     name(value.variable.dtype())));
       value.constant = is_constant(value.variable.node()->op());
+      value.variable = given_input(info, value.variable);
     }
     if (!scope_.values.emplace(info.name(), value).second)
       throw FileError(fmt::format("there are two inputs named '{}'", info.name()));
-    model_.inputs_.emplace_back(info.name(), value.variable);
+    model_.inputs_.emplace_back(info.name(), own == options_.inputs.end() ? value.variable : own->second);
   }
   for (const auto& [name, variable] : options_.inputs)
     if (!given.contains(name)) throw Error(fmt::format("the file has no input '{}'", name));
@@ -184,10 +207,15 @@ void ModelReader::translate(const pb::NodeProto& node, Scope& scope, const Opset
     with_prefix(file_node.label(), [&] {
       const Outputs made = located(where_, [&] { return translate(file_node); });
       file_node.check_attributes();
+      Outputs constants;
       for (size_t i = 0; i < made.size(); ++i) {
         if (made[i].defined()) check_sizes(fmt::format("its output {}", i), made[i].shape());
         outputs.push_back(folded(made[i], file_node));
+        constants.push_back(outputs[i].constant ? outputs[i].variable : Variable());
       }
+      const auto sizes = sizes_after(file_node, translate, constants);
+      for (size_t i = 0; i < sizes.size() && i < outputs.size(); ++i) outputs[i].sizes = sizes[i];
+      if (!file_node.made_sizes().empty()) outputs[0].sizes = file_node.made_sizes();
       if (node.op_type() == "Shape" && node.attribute_size() == 0) outputs[0].shape_of = file_node[0];
     });
   } else if (const pb::FunctionProto* function = find_function(proto_, node)) {
@@ -308,13 +336,17 @@ Model ModelReader::read() {
   read_inputs();
   translate(graph, scope_);
   std::set<std::string> names;
+  std::vector<Variable> outputs;
   for (const pb::ValueInfoProto& output : graph.output()) {
     const Value* value = scope_.find(output.name());
     if (!value) throw FileError(fmt::format("nothing makes the output '{}'", output.name()));
     if (!names.insert(output.name()).second)
       throw FileError(fmt::format("there are two outputs named '{}'", output.name()));
-    model_.outputs_.emplace_back(output.name(), value->variable);
+    outputs.push_back(value->variable);
   }
+  outputs = stand_ins_.replaced(outputs);
+  for (int i = 0; i < graph.output_size(); ++i)
+    model_.outputs_.emplace_back(graph.output(i).name(), outputs[static_cast<size_t>(i)]);
   add_parameters();
   return model_;
 }

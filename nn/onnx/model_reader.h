@@ -8,6 +8,7 @@
 
 #include "espalier/nn/onnx/file_node.h"
 #include "espalier/nn/onnx/model.h"
+#include "espalier/nn/onnx/stand_in.h"
 
 namespace espalier::onnx {
 
@@ -32,6 +33,7 @@ class ModelReader {
   void read_opsets();
   void read_initializers(const pb::GraphProto& graph, Scope& scope, bool outermost);
   void read_inputs();
+  Variable given_input(const pb::ValueInfoProto& info, const Variable& own);
   Tensor tensor_of(const pb::TensorProto& proto);
   Variable make_input(const pb::ValueInfoProto& info);
   void translate(const pb::GraphProto& graph, Scope& scope);
@@ -58,6 +60,7 @@ class ModelReader {
   std::vector<std::pair<std::string, Variable>> parameters_;
   std::map<std::string, nn::Module> modules_;
   std::set<std::string> paths_;
+  StandIns stand_ins_;
 };
 
 }  // namespace espalier::onnx

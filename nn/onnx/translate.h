@@ -32,13 +32,9 @@ int64_t axis_of(const FileNode& node, const Variable& x, int64_t axis);
 void check_lengths(const FileNode& node, const std::vector<int64_t>& lengths);
 /// Axes 0 to `rank` - 1.
 Dims axes_up_to(int64_t rank);
+/// shaped_as(sizes), where the numbers among these alone are not too many elements of a constant.
+Variable shaped_like(const FileNode& node, const std::vector<Size>& sizes, DType dtype);
 /// 0-dimensional, of that dtype.
 Variable scalar(double value, DType dtype);
-/// `x` [..., n, ...] as [..., sizes, ...]: no size of another axis becomes a number of the tree.
-Variable reshape_open(const FileNode& node, const Variable& x, const std::vector<int64_t>& sizes);
-/// Whether the size of the axis is open.
-bool is_open(const Variable& x, int64_t axis);
-/// Whether a number is made of the size of an open axis.
-inline bool is_open_size(int64_t size) { return size > 0 && size % nominal_size == 0; }
 
 }  // namespace espalier::onnx

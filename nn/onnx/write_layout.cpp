@@ -8,6 +8,7 @@
 #include "espalier/nn/onnx/graph_writer.h"
 #include "espalier/nn/onnx/tensors.h"
 #include "espalier/ops/functions/arrange.h"
+#include "espalier/ops/views/axis_groups.h"
 
 namespace espalier::onnx {
 
@@ -95,8 +96,54 @@ std::string regrouped(GraphWriter& w, const GraphWriter::Call& call) {
   return reshaped(w, call, sizes);
 }
 
+/// The shape that reshape_by() makes of numbers and sizes of operands: numbers where they are so in each run,
+/// and one size that may differ is left open. Several are read from the operands.
+std::string reshaped_by(GraphWriter& w, const GraphWriter::Call& call) {
+  const std::vector<int64_t> operands = list(call, "operands"), axes = list(call, "axes"),
+                             counts = list(call, "counts");
+  const Shape& to = call.output().shape;
+  std::vector<int64_t> sizes(to.begin(), to.end());
+  std::vector<size_t> differing;
+  size_t at = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    bool differs = false;
+    for (int64_t k = 0; k < counts[i]; ++k, ++at) {
+      if (operands[at] == AxisOf::number) {
+        differs |= axes[at] == -1;
+        continue;
+      }
+      const auto operand = static_cast<size_t>(operands[at]);
+      const int64_t size = call.input(operand).shape[axes[at]];
+      differs |= call.node.inputs[operand].node()->lazy && (axes[at] == 0 || size % nominal_size == 0);
+    }
+    if (differs) differing.push_back(i);
+  }
+  if (differing.size() == 1) sizes[differing[0]] = -1;
+  if (differing.size() <= 1) return reshaped(w, call, sizes);
+  GraphWriter::Names parts;
+  at = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    std::string size;
+    for (int64_t k = 0; k < counts[i]; ++k, ++at) {
+      const std::string factor =
+          operands[at] == AxisOf::number
+              ? w.integers({axes[at]})
+              : w.add("Gather",
+                      {w.shape_of(call.inputs[static_cast<size_t>(operands[at])]), w.integers({axes[at]})});
+      size = size.empty() ? factor : w.add("Mul", {size, factor});
+    }
+    parts.push_back(size.empty() ? w.integers({1}) : size);
+  }
+  pb::NodeProto& node = w.begin("Concat", parts);
+  w.set(node, "axis", int64_t{0});
+  return w.add("Reshape", {call.inputs[0], w.last_output(node)});
+}
+
 /// The axes from the last element to the first.
-std::string flipped(GraphWriter& w, const GraphWriter::Call& call, const std::vector<int64_t>& axes) {
+std::string flipped(GraphWriter& w, const GraphWriter::Call& call, std::vector<int64_t> axes) {
+  if (axes.empty())
+    for (size_t axis = 0; axis < call.input(0).shape.rank(); ++axis)
+      axes.push_back(static_cast<int64_t>(axis));
   const std::vector<int64_t> backwards(axes.size(), -1),
       ends(axes.size(), std::numeric_limits<int64_t>::min());
   return w.add("Slice", {call.inputs[0], w.integers(backwards), w.integers(ends), w.integers(axes),
@@ -159,8 +206,9 @@ std::string write_layout(GraphWriter& w, const GraphWriter::Call& call) {
   const auto& in = call.inputs;
   const size_t rank = call.node.inputs.empty() ? 0 : call.input(0).shape.rank();
   if (op == "reshape") return reshaped(w, call, list(call, "shape"));
-  if (op == "flatten" || op == "merge_axes" || op == "unflatten" || op == "fold_rows" || op == "reshape_by")
+  if (op == "flatten" || op == "merge_axes" || op == "unflatten" || op == "fold_rows")
     return regrouped(w, call);
+  if (op == "reshape_by") return reshaped_by(w, call);
   if (op == "flip") return flipped(w, call, axes_of(call, "axes", rank));
   if (op == "roll") return rolled(w, call, call.axis("axis", static_cast<int64_t>(rank)));
   if (op == "band_like") return band(w, call);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "espalier/core/op_names.h"
 #include "espalier/nn/onnx/graph_writer.h"
 #include "espalier/ops/pooling/pool_windows.h"
 #include "espalier/ops/regions/region_bins.h"
