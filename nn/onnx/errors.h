@@ -1,6 +1,7 @@
 // Errors that name the file and the node.
 #pragma once
 #include <new>
+#include <source_location>
 #include <string>
 #include <string_view>
 
@@ -33,12 +34,29 @@ decltype(auto) with_prefix(const std::string& prefix, F&& f) {
     detail::rethrow(prefix, error);
   } catch (const FileError& error) {
     detail::rethrow(prefix, error);
+  } catch (const DataError& error) {
+    detail::rethrow(prefix, error);
+  } catch (const DeviceError& error) {
+    detail::rethrow(prefix, error);
   } catch (const OutOfMemory& error) {
     detail::rethrow(prefix, error);
   } catch (const Error& error) {
     detail::rethrow(prefix, error);
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(prefix + ": the system has no memory left");
+  }
+}
+
+/// f(). Errors get the user's line, unless they name it.
+template <class F>
+decltype(auto) with_line(const std::source_location& where, F&& f) {
+  try {
+    return f();
+  } catch (Error& error) {
+    const std::string_view text = error.what();
+    if (text.find(std::string(where.file_name()) + ":" + std::to_string(where.line())) == text.npos)
+      error.locate(where);
+    throw;
   }
 }
 

@@ -34,17 +34,20 @@ const Variable& Model::output(Where where) const {
 }
 
 Model load(const std::filesystem::path& file, const LoadOptions& options, std::source_location where) {
-  return with_prefix(fmt::format("'{}'", file.string()), [&] {
-    pb::ModelProto proto;
-    {
-      const std::string bytes = read_file(file);
-      if (bytes.size() > size_t{INT32_MAX})
-        throw FileError("it has more than 2 GiB; its weights belong in a file of their own");
-      if (!proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-        throw FileError("it is no ONNX file, or damaged: its bytes are no message of ONNX");
-    }
-    if (!proto.has_graph() || proto.ir_version() <= 0) throw FileError("it is no ONNX file: it has no graph");
-    return ModelReader(proto, file, options, where).read();
+  return with_line(where, [&] {
+    return with_prefix(fmt::format("'{}'", file.string()), [&] {
+      pb::ModelProto proto;
+      {
+        const std::string bytes = read_file(file);
+        if (bytes.size() > size_t{INT32_MAX})
+          throw FileError("it has more than 2 GiB; its weights belong in a file of their own");
+        if (!proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+          throw FileError("it is no ONNX file, or damaged: its bytes are no message of ONNX");
+      }
+      if (!proto.has_graph() || proto.ir_version() <= 0)
+        throw FileError("it is no ONNX file: it has no graph");
+      return ModelReader(proto, file, options, where).read();
+    });
   });
 }
 

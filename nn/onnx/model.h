@@ -21,7 +21,7 @@ struct LoadOptions {
   /// no number in the file follows the batches of the feed.
   NamedVariables inputs = {};
   /// The sizes of axes that the file names, as {"batch", 8}. Every other axis without a number is open: its
-  /// size may differ from run to run.
+  /// size may differ from run to run. DataError for a name that no axis has, as for one that no input has.
   std::vector<std::pair<std::string, int64_t>> sizes = {};
   /// The most bytes that one constant may take which the file computes from others.
   int64_t largest_constant = int64_t{1} << 30;
@@ -66,7 +66,8 @@ class Model : public nn::Module {
 /// Reads a file of ONNX; weights in files of their own are looked for in its folder. Operators are those of
 /// ai.onnx, docs/onnx.md lists them; functions of the file are expanded. Throws FileError for a file that is
 /// no ONNX or that contradicts itself, naming the node; UnsupportedError for operators, types and settings
-/// that Espalier does not have; ConstantNeeded. Errors in `options` are an Error.
+/// that Espalier does not have; ConstantNeeded. Names in `options` that the file does not have are a
+/// DataError, other errors in them an Error. All end with the line `where`.
 Model load(const std::filesystem::path& file, const LoadOptions& options = {},
            std::source_location where = std::source_location::current());
 

@@ -35,6 +35,12 @@ std::string full_name(const pb::NodeProto& node) {
   return is_main_domain(node.domain()) ? node.op_type() : node.domain() + "." + node.op_type();
 }
 
+std::string quoted(const std::set<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += fmt::format("{}'{}'", text.empty() ? "" : ", ", name);
+  return text.empty() ? "none" : text;
+}
+
 }  // namespace
 
 const Value* Scope::find(const std::string& name) const {
@@ -112,6 +118,25 @@ Variable ModelReader::make_input(const pb::ValueInfoProto& info) {
   return placeholder(info.name(), Shape(dims), dtype, where_);
 }
 
+/// The names in `options` are those of the file.
+void ModelReader::check_options() const {
+  std::set<std::string> inputs, axes;
+  for (const pb::ValueInfoProto& info : proto_.graph().input()) {
+    if (scope_.values.contains(info.name())) continue;  // an initializer is its default
+    inputs.insert(info.name());
+    for (const auto& dim : info.type().tensor_type().shape().dim())
+      if (!dim.dim_param().empty()) axes.insert(dim.dim_param());
+  }
+  for (const auto& [name, variable] : options_.inputs)
+    if (!inputs.contains(name))
+      throw DataError(fmt::format("the file has no input '{}'; it has {}", name, quoted(inputs)));
+  for (const auto& [name, size] : options_.sizes)
+    if (!axes.contains(name))
+      throw DataError(
+          fmt::format("LoadOptions::sizes: no axis of an input is named '{}' in the file; it has {}", name,
+                      quoted(axes)));
+}
+
 /// What `own` is for the tree: something that stands for it, if axes of the batch have no number in the file.
 Variable ModelReader::given_input(const pb::ValueInfoProto& info, const Variable& own) {
   const auto& type = info.type().tensor_type();
@@ -134,7 +159,6 @@ Variable ModelReader::given_input(const pb::ValueInfoProto& info, const Variable
 }
 
 void ModelReader::read_inputs() {
-  std::set<std::string> given;
   for (const pb::ValueInfoProto& info : proto_.graph().input()) {
     if (scope_.values.contains(info.name())) continue;  // an initializer is its default
     const auto own =
@@ -143,7 +167,6 @@ void ModelReader::read_inputs() {
     if (own == options_.inputs.end()) {
       value.variable = make_input(info);
     } else {
-      given.insert(info.name());
       value.variable = own->second;
       if (!value.variable.defined())
         throw Error(fmt::format("the input '{}' is an undefined Variable", info.name()));
@@ -158,8 +181,6 @@ void ModelReader::read_inputs() {
       throw FileError(fmt::format("there are two inputs named '{}'", info.name()));
     model_.inputs_.emplace_back(info.name(), own == options_.inputs.end() ? value.variable : own->second);
   }
-  for (const auto& [name, variable] : options_.inputs)
-    if (!given.contains(name)) throw Error(fmt::format("the file has no input '{}'", name));
 }
 
 Value ModelReader::folded(Variable variable, const FileNode& node) const {
@@ -333,6 +354,7 @@ Model ModelReader::read() {
     if (node.op_type() == "BatchNormalization" && node.input_size() == 5)
       for (const int i : {3, 4}) statistics_.insert(node.input(i));
   read_initializers(graph, scope_, true);
+  check_options();
   read_inputs();
   translate(graph, scope_);
   std::set<std::string> names;

@@ -32,6 +32,7 @@ class ModelReader {
  private:
   void read_opsets();
   void read_initializers(const pb::GraphProto& graph, Scope& scope, bool outermost);
+  void check_options() const;
   void read_inputs();
   Variable given_input(const pb::ValueInfoProto& info, const Variable& own);
   Tensor tensor_of(const pb::TensorProto& proto);

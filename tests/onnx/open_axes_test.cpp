@@ -326,4 +326,29 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained_on_replicas_and_in_parts) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(names_that_the_file_does_not_have) {
+  const TemporaryFolder folder;
+  const auto file = File().input("x", {"batch", "time", "8"}).output("y").node("Relu", {"x"}, "y").in(folder);
+  const auto reason = [&](const esp::onnx::LoadOptions& options) {
+    try {
+      esp::onnx::load(file, options);
+    } catch (const esp::DataError& error) {
+      return std::string(error.what());
+    }
+    return std::string("read");
+  };
+  const std::string sizes = reason({.sizes = {{"bach", 3}}}),
+                    inputs = reason({.inputs = {{"X", esp::tensor(1.0f)}}});
+  BOOST_TEST(sizes.find("'bach'") != sizes.npos, sizes);
+  BOOST_TEST(sizes.find("'batch', 'time'") != sizes.npos, sizes);
+  BOOST_TEST(inputs.find("no input 'X'; it has 'x'") != inputs.npos, inputs);
+  for (const std::string& text : {sizes, inputs}) {
+    BOOST_TEST(text.find("model.onnx") != text.npos, text);
+    BOOST_TEST(text.find("open_axes_test.cpp:") != text.npos, text);
+  }
+  BOOST_CHECK_THROW(esp::onnx::load(file, {.inputs = {{"x", esp::ones({4, 3, 8})}}, .sizes = {{"batch", 5}}}),
+                    esp::ShapeError);
+  BOOST_CHECK_THROW(esp::onnx::load(file, {.inputs = {{"x", esp::ones({4, 8})}}}), esp::ShapeError);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
