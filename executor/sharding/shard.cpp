@@ -111,7 +111,8 @@ void check_results(const Graph& graph, const BatchShardings& shardings, const Sh
 /// Micro-batches come one after the other.
 void refuse_reductions(const Graph& graph, const ExchangedSharding& exchanged, const ShardOptions& options) {
   for (const InputChange& change : exchanged.changes)
-    if (change.kind == InputChange::Kind::reduce) refuse(graph.nodes[change.node], false, options);
+    if (change.kind == InputChange::Kind::reduce)
+      refuse(graph.nodes[change.node], exchanged.shardings, options);
 }
 
 /// Gradients of tables are not, where updates read their rows alone.
