@@ -26,8 +26,17 @@ bool is_made_of_nominal_size(int64_t number) {
 }
 
 bool may_be_open(std::span<const int64_t> sizes) {
-  return size_text(nominal_size) == "-1" &&
-         std::ranges::any_of(sizes, [](int64_t size) { return size >= nominal_size / 32; });
+  // Multiples, and what strides and windows leave of an open size.
+  constexpr int64_t near = 64;
+  const auto is_near = [](int64_t size, int64_t open) {
+    return size >= open - near && (size + near) % open <= 2 * near;
+  };
+  const auto open = [&](int64_t size) {
+    for (const int64_t part : {2, 4, 8, 16, 32})
+      if (size <= nominal_size / part + near && is_near(size, nominal_size / part)) return true;
+    return is_near(size, nominal_size);
+  };
+  return size_text(nominal_size) == "-1" && std::ranges::any_of(sizes, open);
 }
 
 namespace {
