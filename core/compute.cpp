@@ -6,6 +6,7 @@
 #include "espalier/core/eval.h"
 #include "espalier/core/feed.h"
 #include "espalier/core/random_streams.h"
+#include "espalier/core/small_vector.h"
 
 namespace espalier {
 
@@ -63,11 +64,19 @@ void compute(Node& node, uint32_t last, const FeedSnapshot* snapshot) {
         op.name()));
   KernelCall call;
   call.where = &node.where;
+  SmallVector<Tensor, 4> shapes;  // of inputs that have had no value yet, and of which none is read
+  shapes.reserve(node.inputs.size());
   for (const Edge& edge : node.inputs) {
     const Tensor& input = input_in(snapshot, edge);
+    const Spec& spec = edge.node()->outputs[edge.output()].spec;
     if (!call.inputs.empty() && op.reads_elements(0) && op.reads_elements(call.inputs.size()))
       check_devices(node, *call.inputs[0], input);
-    call.inputs.push_back(&input);
+    if (!input.defined() && !edge.node()->lazy && !(input.shape() == spec.shape)) {
+      shapes.emplace_back(StoragePtr(), Layout(spec.shape), spec.dtype);
+      call.inputs.push_back(&shapes.back());
+    } else {
+      call.inputs.push_back(&input);
+    }
   }
   const bool draws = op.is_random() && !node.drawn;
   Specs inferred;
@@ -87,8 +96,8 @@ void compute(Node& node, uint32_t last, const FeedSnapshot* snapshot) {
   const auto spec = [&](size_t k) -> const Spec& { return node.lazy ? inferred[k] : node.outputs[k].spec; };
   if (compute_view(node, spec(0), snapshot)) return;
   if (op.is_random()) call.random = node.rare().stream;
-  const Device device =
-      op.traits().output_device.value_or(call.inputs.empty() ? Device{} : call.inputs[0]->device());
+  const Device device = op.traits().output_device.value_or(
+      call.inputs.empty() ? Device{} : input_in(snapshot, node.inputs[0]).device());
   SmallVector<Tensor, 1> results;
   if (last && !node.lazy)
     if (Tensor taken = take_over(node, spec(0), last); taken.defined()) results.push_back(std::move(taken));

@@ -105,4 +105,8 @@ BOOST_AUTO_TEST_CASE(mistakes_name_function_shapes_and_line) {
                         says({"trapezoid", "int64", here()}));
 }
 
+BOOST_AUTO_TEST_CASE(more_differences_than_elements) {
+  BOOST_TEST(esp::diff(esp::tensor({1.f, 2.f, 4.f}), int64_t{1} << 50).shape() == esp::Shape({0}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -8,6 +8,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/core/random.h"
+#include "espalier/core/values_later.h"
 #include "espalier/data/distributor.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/parameter_list.h"
@@ -305,6 +306,18 @@ BOOST_AUTO_TEST_CASE(squeezing_a_short_batch_keeps_its_rows) {
   const esp::Variable s = esp::sum(esp::squeeze(x), 0);
   s.forward();
   BOOST_TEST(s.forward().item() == 2);
+}
+
+/// A node whose elements nobody reads gives its shape without a value.
+BOOST_AUTO_TEST_CASE(shapes_of_values_that_have_not_been_asked_for) {
+  const esp::data::Distributor feed({esp::ones({5, 1}, esp::float64)}, {.batch_size = 2});
+  const esp::Variable x = feed.get_output_graphs()[0];
+  const esp::Variable wide = [&] {
+    const esp::ValuesLater later;
+    return esp::broadcast_tensors(
+        {x, esp::broadcast_to(esp::Variable(esp::zeros({}, esp::float64)), {4})})[0];
+  }();
+  for (const int64_t rows : {2, 2, 1}) BOOST_TEST(wide.forward().value().shape() == (esp::Shape{rows, 4}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/error.h"
+#include "espalier/espalier.h"
 #include "replica_programs.h"
 
 namespace esp = espalier;
@@ -70,6 +71,14 @@ Variable masked(const Variable& x, const Variable& w) {
   const Variable counts = esp::cast(esp::greater(esp::slice(x, 1, 0, 1), -0.9), esp::float64);
   return esp::sum(esp::square(esp::matmul(x, w)) * counts) / esp::sum(counts);
 }
+/// Guards of parts without a row that counts.
+Variable guarded(const Variable& x, const Variable& w) {
+  const Variable counts = esp::cast(esp::greater(esp::slice(x, 1, 0, 1), 0.3), esp::float64),
+                 n = esp::sum(counts);
+  const Variable s = esp::sum(esp::square(esp::matmul(x, w)) * counts);
+  return s / esp::maximum(n, 1.0) + s / (n + 1e-6) * 0.1 +
+         esp::where(n > 0.0, s / esp::maximum(n, 1.0), 0.0) * 0.1;
+}
 Variable ignoring(const Variable& x, const Variable& w) {
   const Variable labels = esp::cast(esp::greater(esp::squeeze(esp::slice(x, 1, 0, 1), 1), 0.8), esp::int64);
   return esp::nn::SoftmaxCrossEntropy({.ignored_label = 1})(esp::matmul(x, w), labels);
@@ -101,10 +110,16 @@ BOOST_AUTO_TEST_CASE(the_mean_of_those_of_the_parts) {
     LossOf loss_of;
     int most_parts = 4;  // more would have a part without a row that counts
   };
-  const Case all[] = {
-      {"contrast", contrast},   {"by sums", contrast_by_sums},      {"balance", balance},
-      {"worst row", worst_row}, {"over the batch", over_the_batch}, {"attending", attending},
-      {"masked", masked, 2},    {"ignoring", ignoring, 2},          {"pairs by count", pairs_by_count}};
+  const Case all[] = {{"contrast", contrast},
+                      {"by sums", contrast_by_sums},
+                      {"balance", balance},
+                      {"worst row", worst_row},
+                      {"over the batch", over_the_batch},
+                      {"attending", attending},
+                      {"masked", masked, 2},
+                      {"guarded", guarded},
+                      {"ignoring", ignoring, 2},
+                      {"pairs by count", pairs_by_count}};
   for (const Case& c : all)
     for (const auto& [replicas, accumulate] : {std::pair{2, 1}, {1, 2}, {3, 1}, {2, 2}}) {
       if (replicas * accumulate > c.most_parts) continue;
@@ -173,6 +188,30 @@ BOOST_AUTO_TEST_CASE(no_sums_and_no_pairs) {
   BOOST_TEST(says(refusal(contrast, false), "local_statistics = true"));
   BOOST_TEST(says(refusal(contrast, false), "'matmul' (local_losses_test.cpp:"));
   BOOST_TEST(refusal(contrast, true) == "");
+}
+
+/// A part has other rows at a position than the batch.
+BOOST_AUTO_TEST_CASE(no_rows_at_positions) {
+  const auto refused = [](const char* name, const auto& choose) {
+    const Variable w = weights();
+    const esp::data::Distributor feed({rows_of_data()}, {.batch_size = 6});
+    const Variable z = esp::matmul(feed.get_output_graphs()[0], w);
+    BOOST_TEST_CONTEXT(name)
+    BOOST_CHECK_THROW((void)esp::mean(choose(z)).get_executor({.optimizer = optim::Sgd({.lr = 0.2}),
+                                                               .devices = cpus(2),
+                                                               .replicas = {.local_statistics = true}}),
+                      esp::UnsupportedError);
+  };
+  refused("row", [](const Variable& z) { return z[0]; });
+  refused("range", [](const Variable& z) { return esp::slice(z, 0, 0, 2); });
+  refused("all but one", [](const Variable& z) { return esp::slice(z, 0, 1, esp::open_end); });
+  refused("gather", [](const Variable& z) { return esp::gather(z, esp::tensor({0, 2})); });
+  refused("of pairs", [](const Variable& z) { return esp::matmul(z, esp::transpose(z))[1]; });
+  refused("mask", [](const Variable& z) { return z[esp::tensor({true, false, false, true, false, false})]; });
+  refused("selected", [](const Variable& z) {
+    return esp::masked_select(z, esp::Variable(esp::arange(24)).reshape({6, 4}) < 7);
+  });
+  refused("scattered", [](const Variable& z) { return esp::scatter_max(z, esp::tensor({0}), 100.0); });
 }
 
 /// The number of rows is known before any of them is read.

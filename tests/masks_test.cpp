@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(known_masks_choose_from_feeds) {
   const esp::Variable fed = esp::placeholder("x", {n, 3}, esp::float64);
   const esp::Variable p = esp::parameter(numbers({n, 3}));
   const auto chosen = [](const esp::Variable& x, const esp::Variable& m) { return x[m]; };
-  const auto selected = [n](const esp::Variable& x, const esp::Variable& m) {
+  const auto selected = [](const esp::Variable& x, const esp::Variable& m) {
     return esp::masked_select(x, esp::expand_as(esp::unsqueeze(m, 1), esp::ones({n, 3})));
   };
   using Choice = std::function<esp::Variable(const esp::Variable&, const esp::Variable&)>;
@@ -140,6 +140,22 @@ BOOST_AUTO_TEST_CASE(mistakes) {
   BOOST_CHECK_EXCEPTION(esp::masked_select(x, esp::tensor({true, false})), esp::ShapeError,
                         says({"[2]", "[2, 3]", here()}));
   BOOST_CHECK_EXCEPTION(esp::masked_fill(x, x, 1.0f), esp::TypeError, says({"masked_fill", here()}));
+}
+
+/// A mask that is known chooses among as many places as it has.
+BOOST_AUTO_TEST_CASE(masks_of_another_length_than_the_batch) {
+  const esp::data::Distributor feed({numbers({7, 2})}, {.batch_size = 4});
+  const esp::Variable x = feed.get_output_graphs()[0] * 2.0;
+  const esp::Tensor two = esp::tensor({true, true, false, false});
+  const esp::Variable rows = esp::sum(x[two]),
+                      elements = esp::sum(esp::masked_select(
+                          x, esp::expand_as(esp::unsqueeze(esp::Variable(two), 1), esp::ones({4, 2}))));
+  for (const esp::Variable& y : {rows, elements}) {
+    BOOST_CHECK_NO_THROW(y.forward());
+    BOOST_CHECK_THROW(y.forward(), esp::ShapeError);
+    BOOST_CHECK_THROW((void)y.get_executor({.mode = esp::Mode::inference}).execute({.progress = false}),
+                      esp::ShapeError);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

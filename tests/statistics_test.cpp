@@ -252,6 +252,8 @@ BOOST_AUTO_TEST_CASE(covariances) {
   BOOST_TEST(std::isnan(esp::cov(esp::ones({2, 1})).value().at<float>({0, 0})));
   BOOST_CHECK_EXCEPTION(esp::cov(esp::ones({2, 3}), {.fweights = esp::tensor({1, 2})}), esp::ShapeError,
                         says({"cov", "[2]", "3 observations", here()}));
+  BOOST_CHECK_EXCEPTION(esp::cov(esp::ones({2, 3}), {.fweights = esp::ones({3})}), esp::TypeError,
+                        says({"cov: fweights", "float32", here()}));
   BOOST_CHECK_EXCEPTION(esp::cov(esp::ones({2, 3, 4})), esp::ShapeError, says({"cov", "[2, 3, 4]", here()}));
 }
 

@@ -203,7 +203,7 @@ class Shardings {
   BatchValue of_part(uint32_t i, uint32_t output, BatchValue value) const {
     const GraphNode& n = part_.nodes[i];
     const bool one = axes_of({i, output}).count == 0;
-    if (one && reads_shapes_alone(n)) return {BatchSharding::unshardable};
+    if ((one && reads_shapes_alone(n)) || takes_positions(i, output)) return {BatchSharding::unshardable};
     value.growth = joint_growth(*n.op, growths(n));
     InputSpecs specs;
     for (const ValueRef& input : n.inputs) specs.push_back(&part_.spec(input));
@@ -214,11 +214,31 @@ class Shardings {
     return value;
   }
 
+  /// Whether it takes or writes what is at fixed positions along an axis of rows: a slice, or indices that
+  /// are the same for all parts. A part has other rows there than the batch.
+  bool takes_positions(uint32_t i, uint32_t output) const {
+    const GraphNode& n = part_.nodes[i];
+    if (n.inputs.empty() || n.op->is_pointwise() || n.op->traits().matmul_form) return false;
+    const auto elements = [](const Graph& graph, ValueRef v) {
+      return static_cast<double>(graph.spec(v).shape.elements());
+    };
+    const ValueRef from = n.inputs[0], to{i, output};
+    if (n.op->is_view() && elements(part_, to) < elements(part_, from) &&
+        elements(part_, to) * elements(other_, from) != elements(other_, to) * elements(part_, from))
+      return true;
+    for (size_t k = 1; k < n.inputs.size(); ++k)
+      if (n.op->reads_elements(k) && in_[k].sharding == BatchSharding::replicated &&
+          !is_real(part_.spec(n.inputs[k]).dtype))
+        return true;
+    return false;
+  }
   /// How what a node reads grows with the number of rows.
   std::vector<int8_t> growths(const GraphNode& n) const {
     std::vector<int8_t> all;
+    const bool guarded = takes_guards(*n.op);
     for (size_t k = 0; k < n.inputs.size(); ++k)
-      if (n.op->reads_elements(k))
+      if (n.op->reads_elements(k) && part_.spec(n.inputs[k]).dtype != DType::boolean &&
+          !(guarded && is_constant(*part_.nodes[n.inputs[k].node].op)))
         all.push_back(in_[k].sharding == BatchSharding::sum ? int8_t{1} : in_[k].growth);
     return all;
   }

@@ -1,6 +1,7 @@
 #include "espalier/executor/sharding/row_growth.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <functional>
 
@@ -8,6 +9,10 @@
 
 namespace espalier {
 
+bool takes_guards(const Op& op) {
+  return std::ranges::any_of(std::array{"add", "subtract", "maximum", "minimum", "where"},
+                             [&](const char* name) { return is_op(op, name); });
+}
 int8_t joint_growth(const Op& op, const std::vector<int8_t>& operands) {
   if (std::ranges::all_of(operands, [](int8_t growth) { return growth == 0; })) return 0;
   if (std::ranges::count(operands, unknown_growth) > 0) return unknown_growth;
@@ -21,7 +26,7 @@ int8_t joint_growth(const Op& op, const std::vector<int8_t>& operands) {
     return kept(operands[0] + operands[1]);
   if (operands.size() == 1 && is_op(op, "square")) return kept(2 * operands[0]);
   if (operands.size() == 1 && is_op(op, "reciprocal")) return kept(-operands[0]);
-  const bool linear = op.is_view() || traits.linearity == Linearity::together ||
+  const bool linear = op.is_view() || takes_guards(op) || traits.linearity == Linearity::together ||
                       (traits.linearity == Linearity::first && operands.size() == 1);
   return linear && alike ? operands[0] : unknown_growth;
 }

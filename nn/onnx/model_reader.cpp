@@ -127,14 +127,24 @@ void ModelReader::check_options() const {
     for (const auto& dim : info.type().tensor_type().shape().dim())
       if (!dim.dim_param().empty()) axes.insert(dim.dim_param());
   }
-  for (const auto& [name, variable] : options_.inputs)
+  std::set<std::string> given;
+  const auto once = [&](std::string_view option, const std::string& name) {
+    if (!given.insert(name).second)
+      throw DataError(fmt::format("LoadOptions::{}: '{}' was given twice", option, name));
+  };
+  for (const auto& [name, variable] : options_.inputs) {
     if (!inputs.contains(name))
       throw DataError(fmt::format("the file has no input '{}'; it has {}", name, quoted(inputs)));
-  for (const auto& [name, size] : options_.sizes)
+    once("inputs", name);
+  }
+  given.clear();
+  for (const auto& [name, size] : options_.sizes) {
     if (!axes.contains(name))
       throw DataError(
           fmt::format("LoadOptions::sizes: no axis of an input is named '{}' in the file; it has {}", name,
                       quoted(axes)));
+    once("sizes", name);
+  }
 }
 
 /// What `own` is for the tree: something that stands for it, if axes of the batch have no number in the file.

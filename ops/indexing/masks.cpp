@@ -199,7 +199,7 @@ Variable masked_select(const Operand& x, const Operand& mask) {
     if (!from.node()->lazy || !(chosen.shape() == from.shape()) || chosen.node()->lazy)
       check_eager(from, "masked_select");
     else if (is_known(chosen))
-      return gather(flatten(from), numbers_of_nonzero(chosen, "masked_select"));
+      return gather(reshape(from, {from.shape().elements()}), numbers_of_nonzero(chosen, "masked_select"));
     const std::vector<Variable> both = broadcast_tensors({from, chosen}, x.where());
     return gather(flatten(both[0]), numbers_of_nonzero(both[1], "masked_select"));
   });

@@ -12,7 +12,7 @@
 #include "espalier/ops/functions/layout.h"
 #include "espalier/ops/functions/statistics.h"
 #include "espalier/ops/indexing/masks.h"
-#include "espalier/ops/views/axis_views.h"
+#include "espalier/ops/views/axis_groups.h"
 
 namespace espalier {
 
@@ -68,10 +68,14 @@ Variable where_mask_holds(const Variable& x, const Variable& mask, int64_t axis)
   if (!std::equal(holds.begin(), holds.end(), shape.begin() + first))
     throw ShapeError(fmt::format("x[mask]: a mask of shape {} for the shape {} from axis {} on", holds.str(),
                                  shape.str(), axis));
-  Dims groups(first, 1);
-  groups.push_back(static_cast<int64_t>(holds.rank()));
-  for (size_t i = first + holds.rank(); i < shape.rank(); ++i) groups.push_back(1);
-  const Variable merged = holds.rank() == 1 ? x : merge_axes(x, groups);
+  // The mask's axes become one of as many positions as it has, also where x has others in another batch.
+  std::vector<std::vector<AxisOf>> groups;
+  for (int64_t i = 0; i < static_cast<int64_t>(shape.rank()); ++i)
+    if (i == axis)
+      groups.push_back({{AxisOf::number, holds.elements()}});
+    else if (i < axis || i >= axis + static_cast<int64_t>(holds.rank()))
+      groups.push_back({{0, i}});
+  const Variable merged = holds.rank() == 1 && !x.node()->lazy ? x : reshape_by(x, {}, groups);
   return gather(merged, numbers_of_nonzero(mask, "x[mask]"), axis);
 }
 

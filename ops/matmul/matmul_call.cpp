@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "espalier/core/error.h"
 #include "espalier/ops/matmul/batch_axes.h"
 #include "espalier/ops/matmul/bfloat16_product.h"
 #include "espalier/ops/matmul/gemm_choice.h"

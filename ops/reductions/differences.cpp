@@ -42,7 +42,7 @@ Variable diff(const Operand& x, int64_t n, int64_t axis) {
     Variable v = x.defined("diff");
     (void)resolve_axis(axis, v.rank(), "diff");
     if (n < 0) throw Error(fmt::format("diff: n is {}", n));
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < n && v.shape()[axis] > 0; ++i) {
       const Neighbours both(v, axis);
       v = v.dtype() == boolean ? not_equal(both.later, both.earlier) : both.later - both.earlier;
     }

@@ -110,15 +110,22 @@ Variable cov(const Operand& x, const CovOptions& options) {
       throw ShapeError(
           fmt::format("cov: takes a matrix of rows of observations, not the shape {}", given.shape().str()));
     const Variable v = given.rank() == 1 ? unsqueeze(given, 0) : given;
-    Variable weights, total, mean_of_rows;
-    for (const Variable& w : {options.fweights, options.aweights}) {
-      if (!w.defined()) continue;
+    const auto weights_like = [&](Variable w) {
+      if (!w.defined()) return w;
       if (w.rank() != 1 || w.shape()[0] != v.shape()[1])
         throw ShapeError(
             fmt::format("cov: weights of shape {} for {} observations", w.shape().str(), v.shape()[1]));
-      const Variable same = cast(w, v.dtype());
-      weights = weights.defined() ? weights * same : same;
-    }
+      if (!w.node()->lazy && w.device() != v.device()) w = w.to(v.device());
+      return cast(w, v.dtype());
+    };
+    if (options.fweights.defined() && is_real(options.fweights.dtype()))
+      throw TypeError(fmt::format("cov: fweights say how often observations count; they are integers, not {}",
+                                  name(options.fweights.dtype())));
+    const Variable often = weights_like(options.fweights), much = weights_like(options.aweights);
+    const Variable weights = often.defined() && much.defined() ? often * much
+                             : often.defined()                 ? often
+                                                               : much;
+    Variable total, mean_of_rows;
     if (weights.defined()) {
       total = sum(weights);
       mean_of_rows = sum(v * weights, -1, true) / total;
@@ -127,7 +134,7 @@ Variable cov(const Operand& x, const CovOptions& options) {
       total = count_ratio(v, mean_of_rows);
     }
     Variable lost = full_like(total, options.correction);
-    if (options.aweights.defined()) lost = lost * sum(weights * cast(options.aweights, v.dtype())) / total;
+    if (much.defined()) lost = lost * sum(weights * much) / total;
     const Variable apart = v - mean_of_rows;
     const Variable products =
         matmul(apart, transpose(weights.defined() ? apart * weights : apart)) / maximum(total - lost, 0);

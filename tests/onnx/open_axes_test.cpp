@@ -342,7 +342,11 @@ BOOST_AUTO_TEST_CASE(names_that_the_file_does_not_have) {
   BOOST_TEST(sizes.find("'bach'") != sizes.npos, sizes);
   BOOST_TEST(sizes.find("'batch', 'time'") != sizes.npos, sizes);
   BOOST_TEST(inputs.find("no input 'X'; it has 'x'") != inputs.npos, inputs);
-  for (const std::string& text : {sizes, inputs}) {
+  const std::string twice = reason({.sizes = {{"batch", 3}, {"time", 2}, {"batch", 4}}}),
+                    given = reason({.inputs = {{"x", esp::ones({4, 3, 8})}, {"x", esp::ones({2, 3, 8})}}});
+  BOOST_TEST(twice.find("'batch' was given twice") != twice.npos, twice);
+  BOOST_TEST(given.find("'x' was given twice") != given.npos, given);
+  for (const std::string& text : {sizes, inputs, twice, given}) {
     BOOST_TEST(text.find("model.onnx") != text.npos, text);
     BOOST_TEST(text.find("open_axes_test.cpp:") != text.npos, text);
   }
