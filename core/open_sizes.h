@@ -18,8 +18,8 @@ void check_open_sizes(std::span<Node* const> tree, std::string_view what);
 bool is_made_of_nominal_size(int64_t size);
 
 /// Whether sizes of the tree that is being written may stand for open ones: limits on products of them are
-/// for kernels to check. True if texts show open axes, and one of the sizes is near a multiple of an open one,
-/// or near what strides leave of it.
+/// for kernels to check. True if texts show open axes, and one of the sizes is near a multiple of an open
+/// one, or near what strides leave of it.
 bool may_be_open(std::span<const int64_t> sizes);
 
 }  // namespace espalier
