@@ -17,9 +17,9 @@ namespace espalier {
 /// refused with an Error that names both lines: neither could see the other's value.
 ///
 /// On replicas `value` may be made of means and sums over the batch, which they exchange; with
-/// `local_statistics` the leaf gets the mean of the replicas' own, each counted by its rows. So it is with the
-/// micro-batches of `.accumulate`, which exchange nothing: means and sums alone, or with `local_statistics`
-/// the mean of their own. Else get_executor throws UnsupportedError with the line that makes the value.
+/// `local_statistics` the leaf gets the mean of the replicas' own, each counted by its rows. Micro-batches
+/// (`.accumulate`) exchange nothing: `value` is a mean or a sum, or with `local_statistics` one of their own.
+/// Else get_executor throws UnsupportedError with the line that makes the value.
 ///
 /// Throws Error if `leaf` is no state, ShapeError or TypeError if `value` does not fit it, DeviceError if it
 /// is elsewhere.

@@ -36,8 +36,8 @@ struct ReplicaOptions {
   /// then make the same executor and ask the same of it. Without, this process is alone.
   bool distributed = true;
   /// Statistics of a batch that its rows read, as in batch normalization, are taken over the rows of each
-  /// replica. Nothing is exchanged for them, and the result is not quite that of one device. A loss over pairs
-  /// of rows, or another that is neither a mean nor a sum over rows, is the mean of the replicas' own.
+  /// replica. Nothing is exchanged for them, and the result is not quite that of one device. A loss over
+  /// pairs of rows, or another that is neither a mean nor a sum over rows, is the mean of the replicas' own.
   bool local_statistics = false;
   /// Training: each parameter has one replica that alone keeps its states (momentum and the like) and
   /// computes its next value (ZeRO stage 1). Where gradients are sent at once (`bucket_bytes`) it alone

@@ -23,8 +23,8 @@ struct BatchNormOptions {
 /// buffers `running_mean`, `running_var` (of N − 1) and `num_batches_tracked`; in inference mode these serve,
 /// and in plans of inference, also for validation, of a tree that was written in training mode. Parameters
 /// and buffers are [features], those of 16-bit inputs float32, in which they are computed. On replicas
-/// statistics are those of the whole batch, or with `local_statistics` of the executor each replica's own (and
-/// each micro-batch's, if it accumulates), of which the buffers get the mean. If a step calls the layer
+/// statistics are those of the whole batch, or with `local_statistics` of the executor each replica's own
+/// (and each micro-batch's, if it accumulates), of which the buffers get the mean. If a step calls the layer
 /// several times, the buffers move by each batch in turn. Ioffe and Szegedy, Batch normalization, 2015.
 ///
 /// Throws ShapeError for an input of rank below 2 or of other features, and in training mode for a batch with

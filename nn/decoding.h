@@ -17,7 +17,7 @@ namespace espalier::nn {
 using DecodingState = std::vector<Variable>;
 
 struct NextTokens {
-  Variable logits;  ///< [sequences, vocabulary], of a real type
+  Variable logits;      ///< [sequences, vocabulary], of a real type
   DecodingState state;  ///< as many Variables as the step got, or any number if it got none
 };
 /// The model: the logits of the next token of each sequence from its last token, [sequences] of int64, and

@@ -95,7 +95,10 @@ struct Lbfgs::Run {
           own == known.end() ? zeros_like(Variable(p.value())) : Variable(own->second.value());
       parts.push_back(flat(gradient, dtype));
     }
-    if (!depends) throw Error("Lbfgs: the loss is made of none of the parameters, or only of frozen ones, or was written under NoGrad");
+    if (!depends)
+      throw Error(
+          "Lbfgs: the loss is made of none of the parameters, or only of frozen ones, or was written under "
+          "NoGrad");
     return {value, concat(parts)};
   }
   /// The same where a step begins, which must be finite.

@@ -24,11 +24,11 @@ class BoundBiasedConvolution : public BoundKernel {
     const ChannelProgram& channels = op.channels();
     if (channels.residual) residual_.emplace(*call.inputs[op.seat(*channels.residual)]);
     if (form_.channels_last) moved_.emplace(*kernels_, workspace);
-    convolution_.emplace(form_.checked_sizes(call.inputs[0]->shape(), kernels_->shape(), op.anchor_output().shape),
-                         BiasedForm{.residual = channels.residual.has_value(),
-                                    .relu = channels.activation == ConvolutionAfter::Activation::relu},
-                         out_->dtype(), std::move(workspace),
-                         form_.channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW);
+    convolution_.emplace(
+        form_.checked_sizes(call.inputs[0]->shape(), kernels_->shape(), op.anchor_output().shape),
+        BiasedForm{.residual = channels.residual.has_value(),
+                   .relu = channels.activation == ConvolutionAfter::Activation::relu},
+        out_->dtype(), std::move(workspace), form_.channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW);
   }
 
   void run(RandomStream) override {

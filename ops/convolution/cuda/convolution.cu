@@ -162,19 +162,19 @@ Bound bind_convolution(const KernelCall& call, const ConvolutionSizes& sizes, La
 
 Bound bind_convolve(const Op& op, const KernelCall& call) {
   const Tensor &x = *call.inputs[0], &kernels = *call.inputs[1];
-  return bind_convolution(call,
-                          ConvolutionForm::of(op).checked_sizes(x.shape(), kernels.shape(), call.outputs[0]->shape()),
-                          []<class T>(const T* from, const T* weights, T* to, const Sliding3& s, int64_t n) {
-                            launch(convolve<T>, grid_for(n), from, weights, to, s, n);
-                          });
+  return bind_convolution(
+      call, ConvolutionForm::of(op).checked_sizes(x.shape(), kernels.shape(), call.outputs[0]->shape()),
+      []<class T>(const T* from, const T* weights, T* to, const Sliding3& s, int64_t n) {
+        launch(convolve<T>, grid_for(n), from, weights, to, s, n);
+      });
 }
 Bound bind_convolve_back(const Op& op, const KernelCall& call) {
   const Tensor &y = *call.inputs[0], &kernels = *call.inputs[1];
-  return bind_convolution(call,
-                          ConvolutionForm::of(op).checked_sizes(call.outputs[0]->shape(), kernels.shape(), y.shape()),
-                          []<class T>(const T* from, const T* weights, T* to, const Sliding3& s, int64_t n) {
-                            launch(convolve_back<T>, grid_for(n), from, weights, to, s, n);
-                          });
+  return bind_convolution(
+      call, ConvolutionForm::of(op).checked_sizes(call.outputs[0]->shape(), kernels.shape(), y.shape()),
+      []<class T>(const T* from, const T* weights, T* to, const Sliding3& s, int64_t n) {
+        launch(convolve_back<T>, grid_for(n), from, weights, to, s, n);
+      });
 }
 Bound bind_correlate(const Op& op, const KernelCall& call) {
   const Tensor &x = *call.inputs[0], &y = *call.inputs[1];
