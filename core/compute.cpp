@@ -65,13 +65,13 @@ void compute(Node& node, uint32_t last, const FeedSnapshot* snapshot) {
   KernelCall call;
   call.where = &node.where;
   SmallVector<Tensor, 4> shapes;  // of inputs that have had no value yet, and of which none is read
-  shapes.reserve(node.inputs.size());
   for (const Edge& edge : node.inputs) {
     const Tensor& input = input_in(snapshot, edge);
     const Spec& spec = edge.node()->outputs[edge.output()].spec;
     if (!call.inputs.empty() && op.reads_elements(0) && op.reads_elements(call.inputs.size()))
       check_devices(node, *call.inputs[0], input);
     if (!input.defined() && !edge.node()->lazy && !(input.shape() == spec.shape)) {
+      if (shapes.empty()) shapes.reserve(node.inputs.size());
       shapes.emplace_back(StoragePtr(), Layout(spec.shape), spec.dtype);
       call.inputs.push_back(&shapes.back());
     } else {
