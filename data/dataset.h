@@ -34,7 +34,7 @@ class Dataset {
   /// Writes these rows, in this order, into `outputs`: one contiguous tensor on the CPU for each column,
   /// whose first size is `rows.size()`. What it writes for a row follows from the row alone: not from the
   /// other rows, the thread, or what was read before. Throws IndexError for a row which does not exist. A
-  /// tensor that is assigned to an output is copied by whoever calls it; one of another dtype or shape is a
+  /// tensor that is assigned to an output is copied where it is called; one of another dtype or shape is a
   /// DataError there.
   virtual void read(std::span<const int64_t> rows, std::span<Tensor> outputs) const = 0;
   /// The same for one pass over the data, which is what feeds and `batches` call. What it writes for a row

@@ -308,7 +308,7 @@ BOOST_AUTO_TEST_CASE(squeezing_a_short_batch_keeps_its_rows) {
   BOOST_TEST(s.forward().item() == 2);
 }
 
-/// A node whose elements nobody reads gives its shape without a value.
+/// A node of which no element is read gives its shape without a value.
 BOOST_AUTO_TEST_CASE(shapes_of_values_that_have_not_been_asked_for) {
   const esp::data::Distributor feed({esp::ones({5, 1}, esp::float64)}, {.batch_size = 2});
   const esp::Variable x = feed.get_output_graphs()[0];

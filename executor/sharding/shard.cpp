@@ -38,7 +38,7 @@ bool steps_are_rows(const GraphNode& n, const BatchShardings& shardings) {
   return false;
 }
 
-/// Who has a part of the batch's rows each.
+/// What the parts of a batch's rows are called.
 std::string parts_of(const BatchShard& shard) {
   if (shard.micro_batches == 1) return fmt::format("{} replicas", shard.replicas);
   if (shard.replicas == 1) return fmt::format("{} micro-batches", shard.micro_batches);
