@@ -33,6 +33,7 @@ struct Lbfgs::Run {
   const std::vector<Variable>& parameters;
   const LbfgsOptions& options;
   const Closure& closure;
+  const std::source_location& where;
   Memory memory;
   DType dtype = DType::float32;
 
@@ -43,8 +44,9 @@ struct Lbfgs::Run {
   Variable last;
   std::shared_ptr<const FeedSnapshot> last_batch;
 
-  Run(const std::vector<Variable>& all, const LbfgsOptions& how, const Closure& loss, const Memory& before)
-      : parameters(all), options(how), closure(loss), memory(before) {
+  Run(const std::vector<Variable>& all, const LbfgsOptions& how, const Closure& loss, const Memory& before,
+      const std::source_location& line)
+      : parameters(all), options(how), closure(loss), where(line), memory(before) {
     if (std::ranges::any_of(all, [](const Variable& p) { return p.dtype() == DType::float64; }))
       dtype = DType::float64;
   }
@@ -82,7 +84,7 @@ struct Lbfgs::Run {
     const double value = loss.item();
     last = loss;
     last_batch = batch_of(loss);
-    loss.backward();
+    loss.backward({}, where);
     const auto known = parameter_gradients(loss);
     const NoGrad none;
     std::vector<Variable> parts;
@@ -236,7 +238,7 @@ Lbfgs::Lbfgs(const ParameterList& parameters, const LbfgsOptions& o, std::source
 double Lbfgs::step(const Closure& closure, std::source_location where) {
   return located(where, [&] {
     if (!closure) throw Error("Lbfgs: the closure is empty");
-    Run run(parameters_, options_, closure, *memory_);
+    Run run(parameters_, options_, closure, *memory_, where);
     const Variable before = run.position();
     try {
       const double loss = run();

@@ -204,6 +204,10 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_not_written_anew) {
   const Variable once = esp::sum(esp::square(p - 5.0));
   BOOST_CHECK_EXCEPTION(lbfgs.step([&] { return once; }), esp::Error, says({"write the loss anew", here()}));
   BOOST_TEST(difference(p.value(), esp::tensor({1.0, 2.0}, esp::float64)) == 0);
+  const Variable older = esp::sum(esp::square(p));  // of the parameters before the step
+  int calls = 0;
+  const auto second = [&] { return ++calls > 1 ? older : esp::sum(esp::square(p - 5.0)); };
+  BOOST_CHECK_EXCEPTION(lbfgs.step(second), esp::Error, says({"updated since", here()}));
   esp::data::Distributor feed({esp::tensor({{5.0, 5.0}}, esp::float64)}, {.batch_size = 1});
   const Variable fed = esp::sum(esp::square(p - esp::squeeze(feed.get_output_graphs()[0], 0)));
   BOOST_CHECK_EXCEPTION(lbfgs.step([&] { return fed; }), esp::Error, says({"write the loss anew", here()}));
