@@ -438,8 +438,7 @@ void mark_random_rows(Graph& part, const BatchShardings& shardings) {
     if (value.sharding != BatchSharding::rows || !value.in_order())
       throw UnsupportedError(
           fmt::format("get_executor: replicas and micro-batches cannot share out the random numbers of '{}' "
-                      "({}): the rows "
-                      "of the batch do not lie in their order along one of its axes",
+                      "({}): the rows of the batch do not lie in their order along one of its axes",
                       n.op->name(), line_of(n.where)));
     n.row_runs = value.repeats;
     for (size_t axis = 0; axis < value.axis; ++axis) n.row_runs *= n.outputs[0].shape.dims()[axis];

@@ -3,6 +3,8 @@
 #include <string_view>
 
 #include "espalier/ops/indexing/chosen.h"
+#include "espalier/ops/indexing/indices.h"
+#include "espalier/ops/indexing/pick_elements.h"
 #include "espalier/ops/pointwise.h"
 
 namespace espalier {
@@ -32,6 +34,20 @@ class ChoosingOp : public Op {
   Tensor seen_indices(const Tensor& indices, const Shape& chosen) const {
     if (!form_.along || chosen.elements() == 0) return indices;
     return Tensor(indices.storage(), broadcast_layout(indices.layout(), chosen), indices.dtype());
+  }
+
+  /// Copies input 0 to the output, unless it is there, and calls f(at, values, blocks, count) if there are
+  /// values to write: `at` gives the place of a value, of which each line has `count`.
+  template <class F>
+  void write_values(const KernelCall& call, const F& f) const {
+    Tensor& out = *call.outputs[0];
+    const Tensor values = call.inputs[2]->contiguous_copy();
+    const AxisBlocks b(out.shape(), resolve_axis(form_.axis, out.rank(), name()));
+    const int64_t lines = b.lines(), count = lines == 0 ? 0 : values.elements() / lines;
+    with_indices(seen_indices(*call.inputs[1], values.shape()), b.size, name(), true, [&](auto at, int64_t) {
+      if (out.address() != call.inputs[0]->address()) copy_elements(*call.inputs[0], out);
+      if (values.elements() != 0) f(at, values, b, count);
+    });
   }
 
   Chosen form_;

@@ -36,36 +36,32 @@ class Put : public ChoosingOp {
   }
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
-    const Tensor values = call.inputs[2]->contiguous_copy();
-    const AxisBlocks b(out.shape(), resolve_axis(form_.axis, out.rank(), name()));
-    const int64_t lines = b.lines(), count = lines == 0 ? 0 : values.elements() / lines;
-    with_indices(seen_indices(*call.inputs[1], values.shape()), b.size, name(), true, [&](auto at, int64_t) {
-      if (out.address() != call.inputs[0]->address()) copy_elements(*call.inputs[0], out);
-      if (values.elements() == 0) return;
+    write_values(call, [&](auto at, const Tensor& values, const AxisBlocks& b, int64_t count) {
       visit_size(out.dtype(), [&]<class T>(TypeTag<T>) {
         const T* from = static_cast<const T*>(values.address());
         T* to = static_cast<T*>(out.address());
         // One thread writes to each line, in the order of the indices: the last one stays.
         const bool along = form_.along;
-        parallel_for(lines, std::max<int64_t>(64, detail::grain / count), [=](int64_t begin, int64_t end) {
-          detail::each_block(begin, end, b.inner, [=](int64_t o, int64_t first, int64_t last) {
-            T* block = to + o * b.size * b.inner;
-            const T* put = from + o * count * b.inner;
-            const int64_t before = along ? o * count * b.inner : 0;
-            const auto index = [=](int64_t i) { return at(before + i); };
-            if (b.inner == 1)
-              detail::each_place(block, b.size, index, count,
-                                 [=](int64_t c, int64_t place) { block[place] = put[c]; });
-            else if (along)
-              for (int64_t c = 0; c < count; ++c)
-                for (int64_t i = first; i < last; ++i)
-                  block[index(c * b.inner + i) * b.inner + i] = put[c * b.inner + i];
-            else
-              for (int64_t c = 0; c < count; ++c)
-                std::copy(put + c * b.inner + first, put + c * b.inner + last,
-                          block + index(c) * b.inner + first);
-          });
-        });
+        parallel_for(b.lines(), std::max<int64_t>(64, detail::grain / count),
+                     [=](int64_t begin, int64_t end) {
+                       detail::each_block(begin, end, b.inner, [=](int64_t o, int64_t first, int64_t last) {
+                         T* block = to + o * b.size * b.inner;
+                         const T* put = from + o * count * b.inner;
+                         const int64_t before = along ? o * count * b.inner : 0;
+                         const auto index = [=](int64_t i) { return at(before + i); };
+                         if (b.inner == 1)
+                           detail::each_place(block, b.size, index, count,
+                                              [=](int64_t c, int64_t place) { block[place] = put[c]; });
+                         else if (along)
+                           for (int64_t c = 0; c < count; ++c)
+                             for (int64_t i = first; i < last; ++i)
+                               block[index(c * b.inner + i) * b.inner + i] = put[c * b.inner + i];
+                         else
+                           for (int64_t c = 0; c < count; ++c)
+                             std::copy(put + c * b.inner + first, put + c * b.inner + last,
+                                       block + index(c) * b.inner + first);
+                       });
+                     });
       });
     });
   }

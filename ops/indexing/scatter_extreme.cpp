@@ -35,12 +35,7 @@ class PutExtreme : public ChoosingOp {
   }
   void run_cpu(const KernelCall& call) const override {
     Tensor& out = *call.outputs[0];
-    const Tensor values = call.inputs[2]->contiguous_copy();
-    const AxisBlocks b(out.shape(), resolve_axis(form_.axis, out.rank(), name()));
-    const int64_t lines = b.lines(), count = lines == 0 ? 0 : values.elements() / lines;
-    with_indices(seen_indices(*call.inputs[1], values.shape()), b.size, name(), true, [&](auto at, int64_t) {
-      if (out.address() != call.inputs[0]->address()) copy_elements(*call.inputs[0], out);
-      if (values.elements() == 0) return;
+    write_values(call, [&](auto at, const Tensor& values, const AxisBlocks& b, int64_t count) {
       visit(out.dtype(), [&]<class T>(TypeTag<T>) {
         if constexpr (Numbers::accepts<T>)
           fold(static_cast<T*>(out.address()), static_cast<const T*>(values.address()), b, at, count);
