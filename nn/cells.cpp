@@ -184,7 +184,6 @@ LSTMCell::LSTMCell(int64_t in, int64_t hidden, const LSTMCellOptions& options, c
     : LSTMCell(hidden, options, *where) {
   create_cell(layer_state(), in, options.dtype, *where);
 }
-LSTMState LSTMCell::operator()(const Variable& x, Where where) const { return (*this)(x, {}, where); }
 LSTMState LSTMCell::operator()(const Variable& x, const LSTMState& state, Where where) const {
   const CallScope scope(where);
   return located(*build_context().where, [&] {

@@ -84,8 +84,7 @@ class LSTMCell : public LayerOf<LSTMCell> {
       : LSTMCell(in, static_cast<int64_t>(hidden), options, &where) {}
 
   /// The next output and memory: `const auto [h, c] = cell(x);`.
-  LSTMState operator()(const Variable& x, Where where = Where::current()) const;
-  LSTMState operator()(const Variable& x, const LSTMState& state, Where where = Where::current()) const;
+  LSTMState operator()(const Variable& x, const LSTMState& state = {}, Where where = Where::current()) const;
 
  private:
   LSTMCell(int64_t in, int64_t hidden, const LSTMCellOptions& options, const Where* where);

@@ -54,10 +54,12 @@ Variable converted(const FileNode& node, const Variable& x, DType to) {
 
 Outputs cast_to(FileNode& node) {
   const DType to = need_dtype(static_cast<int32_t>(node.integer("to")), node.label());
-  // Numbers of open axes are known by their values, which a real number would hide.
+  // Of axes that may have other sizes these are read in each run.
   const bool integers = node[0].dtype() == int64 || node[0].dtype() == int32;
-  if (node.value(0).constant && integers && is_real(to) && !node.value(0).sizes.empty())
-    (void)node.integers(0);
+  if (node.value(0).constant && integers && is_real(to) && !node.value(0).sizes.empty()) {
+    node.set_fed();
+    return {converted(node, reshape(stack(numbers_of(node.sums(0)), 0), node[0].shape()), to)};
+  }
   return {converted(node, node[0], to)};
 }
 
@@ -68,11 +70,13 @@ Outputs cast_like(FileNode& node) {
 
 Outputs range_of(FileNode& node) {
   const DType dtype = node[0].dtype();
-  if (node.count() == 3 && node.known(1) && !node.value(1).sizes.empty() && !is_real(dtype)) {
-    const Size count = node.sizes(1)[0];
-    if (count.is_axis() && node.integer(0) == 0 && node.integer(2) == 1) {
+  const auto follows = [&](size_t i) { return node.known(i) && !node.value(i).sizes.empty(); };
+  if (node.count() == 3 && !is_real(dtype) && (follows(0) || follows(1)) && node.integer(2) == 1) {
+    const std::vector<Size> begin = node.sums(0), end = node.sums(1);
+    if (begin.size() != 1 || end.size() != 1) node.fail("it needs a number to begin with, and one to end at");
+    if (const auto numbers = numbers_from(begin[0], end[0])) {
       node.set_fed();
-      return {arange_like(count.axes[0].variable, count.axes[0].axis, dtype)};
+      return {cast(*numbers, dtype)};
     }
   }
   const double step = node.number(2), begin = node.number(0), end = node.number(1);

@@ -114,13 +114,13 @@ void FileNode::refuse_open(size_t i) const {
                   i));
 }
 
-std::vector<Size> FileNode::sizes(size_t i) const {
+std::vector<Size> FileNode::sizes_or_sums(size_t i, bool sums) const {
   const std::vector<int64_t> values = open_integers(i);
   std::vector<Size> sizes = inputs_[i].sizes;
   if (sizes.empty())
     for (const int64_t value : values) sizes.push_back({value});
   for (size_t k = 0; k < sizes.size(); ++k) {
-    if (!sizes[k].follows_else) continue;
+    if (!sizes[k].follows_else || (sums && !sizes[k].terms.empty())) continue;
     if (sizes[k].is_open()) refuse_open(i);
     sizes[k] = {values[k]};
   }

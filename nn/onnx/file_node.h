@@ -70,7 +70,9 @@ class FileNode {
   /// The same with sizes of open axes, which are multiples of nominal_size.
   std::vector<int64_t> open_integers(size_t i) const;
   /// The same, each as what it is the size of. What is made of an open size in another way is refused.
-  std::vector<Size> sizes(size_t i) const;
+  std::vector<Size> sizes(size_t i) const { return sizes_or_sums(i, false); }
+  /// The same with sums that are the size of nothing, for number_of and numbers_from.
+  std::vector<Size> sums(size_t i) const { return sizes_or_sums(i, true); }
   /// Throws UnsupportedError: input `i` depends on the size of an open axis.
   [[noreturn]] void refuse_open(size_t i) const;
   /// The node with these inputs in place of its own.
@@ -122,6 +124,7 @@ class FileNode {
   [[noreturn]] void fail(const std::string& reason) const;
 
  private:
+  std::vector<Size> sizes_or_sums(size_t i, bool sums) const;
   [[noreturn]] void fail_without(size_t input) const;
   const pb::AttributeProto* find(std::string_view attribute, pb::AttributeProto::AttributeType type) const;
   const pb::AttributeProto& need(std::string_view attribute, pb::AttributeProto::AttributeType type) const;

@@ -108,10 +108,24 @@ Outputs parted(FileNode& node) {
 }
 
 Outputs tiled(FileNode& node) {
-  const std::vector<int64_t> repeats = node.integers(1);
-  if (repeats.size() != node[0].rank()) node.fail("it needs a number for each axis");
+  std::vector<Size> sizes = node.sizes(1);
+  if (sizes.size() != node[0].rank()) node.fail("it needs a number for each axis");
+  std::vector<int64_t> repeats;
+  for (const Size& size : sizes) repeats.push_back(size.is_number() ? size.number : 1);
   check_lengths(node, repeats);
-  return {tile(node[0], repeats)};
+  Variable x = tile(node[0], repeats);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i].is_number()) continue;
+    // [a, size, b] of [a, 1, b], and both axes are one.
+    const Variable one = unsqueeze(x, static_cast<int64_t>(i));
+    std::vector<Size> shape;
+    Dims merged;
+    for (size_t axis = 0; axis < one.rank(); ++axis)
+      shape.push_back(axis == i ? sizes[i] : size_of_axis(one, static_cast<int64_t>(axis)));
+    for (size_t axis = 0; axis < x.rank(); ++axis) merged.push_back(axis == i ? 2 : 1);
+    x = merge_axes(broadcast_like(one, shaped_like(node, shape, x.dtype())), merged);
+  }
+  return {x};
 }
 
 Outputs expanded(FileNode& node) {
@@ -236,6 +250,14 @@ Variable sliced_axis(const FileNode& node, const Variable& x, int64_t axis, int6
   return slice(x, axis, from, to == -1 ? open_end : to, std::max(step, -size));
 }
 
+/// The begin or the end of a slice, from the first element on.
+Size position(const Size& at, const Variable& x, int64_t axis) {
+  constexpr int64_t far = int64_t{1} << 40;  // behind any axis
+  const Size size = size_of_axis(x, axis);
+  if (at.is_number() && at.number > far) return size;
+  return at.number < 0 ? added(size, at, 1, x.shape()[axis] + value_of(at)) : at;
+}
+
 Outputs sliced(FileNode& node) {
   const bool inputs = node.opset() >= 10;
   const std::vector<int64_t> begins = inputs ? node.open_integers(1) : node.integers("starts"),
@@ -248,16 +270,17 @@ Outputs sliced(FileNode& node) {
     for (size_t i = 0; i < begins.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   if (ends.size() != begins.size() || axes.size() != begins.size() || steps.size() != begins.size())
     node.fail("its starts, ends, axes and steps differ in number");
-  const auto sizes_in = [&](size_t input) { return inputs ? node.sizes(input) : std::vector<Size>{}; };
+  const auto sizes_in = [&](size_t input) { return inputs ? node.sums(input) : std::vector<Size>{}; };
   const std::vector<Size> from = sizes_in(1), to = sizes_in(2);
   Variable x = node[0];
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t axis = axis_of(node, x, axes[i]);
-    if (inputs && !from[i].is_number() && from[i].is_open()) node.refuse_open(1);
-    const bool follows = inputs && !to[i].is_number() && to[i].is_open();
-    if (follows && !(to[i].is_axis() && to[i].axes[0] == SizeOf{x, axis})) {  // as many as another axis has
-      if (!to[i].is_axis() || begins[i] != 0 || steps[i] != 1) node.refuse_open(2);
-      x = gather(x, arange_like(to[i].axes[0].variable, to[i].axes[0].axis), axis);
+    const bool begin_follows = inputs && from[i].is_open(),
+               whole = inputs && to[i].is_axis() && to[i].axes[0] == SizeOf{x, axis};
+    if (begin_follows || (inputs && to[i].is_open() && !whole)) {
+      const auto places = numbers_from(position(from[i], x, axis), position(to[i], x, axis));
+      if (!places || steps[i] != 1) node.refuse_open(begin_follows ? 1 : 2);
+      x = gather(x, *places, axis);
       continue;
     }
     x = sliced_axis(node, x, axis, begins[i], ends[i], steps[i]);

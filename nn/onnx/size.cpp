@@ -1,6 +1,8 @@
 #include "espalier/nn/onnx/size.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "espalier/core/node.h"
 #include "espalier/core/sequences.h"
@@ -55,6 +57,36 @@ Variable zeros_along(const Size& size) {
   return merge_axes(broadcast_tensors(parts)[0], {static_cast<int64_t>(rank)});
 }
 
+/// Adds a product to a sum. False if its number would be too large.
+bool add_term(std::vector<Size>& terms, const Size& term, int64_t factor) {
+  const auto same = std::ranges::find_if(
+      terms, [&](const Size& known) { return std::ranges::is_permutation(known.axes, term.axes); });
+  int64_t number = 0;
+  if (__builtin_mul_overflow(term.number, factor, &number)) return false;
+  if (same != terms.end()) return !__builtin_add_overflow(same->number, number, &same->number);
+  terms.push_back({number, term.axes});
+  return true;
+}
+
+/// Zeros [n] for the sum of products. None if a product of sizes is subtracted, or more than there is.
+std::optional<Variable> zeros_along_sum(const std::vector<Size>& terms) {
+  std::vector<Variable> parts;
+  int64_t less = 0;
+  for (const Size& term : terms) {
+    if (term.number > 0)
+      parts.push_back(term.is_number() ? zeros_of(term.number) : zeros_along(term));
+    else if (term.is_number())
+      less = -term.number;
+    else
+      return std::nullopt;
+  }
+  if (parts.empty()) return std::nullopt;
+  const Variable all = parts.size() == 1 ? parts[0] : concat(parts, 0);
+  if (less == 0) return all;
+  if (all.shape()[0] <= less) return std::nullopt;
+  return slice(all, 0, less, open_end);
+}
+
 }  // namespace
 
 bool is_open(const Variable& x, int64_t axis) { return x.node()->lazy && is_open_size(x.shape()[axis]); }
@@ -63,8 +95,15 @@ bool may_differ(const Variable& x, int64_t axis) {
   return is_open(x, axis) || (x.node()->lazy && axis == 0 && x.shape()[0] > 0);
 }
 
-bool Size::is_open() const {
-  return std::ranges::any_of(axes, [](const SizeOf& of) { return onnx::is_open(of.variable, of.axis); });
+static bool is_open_axis(const SizeOf& of) { return of.made_of_open || is_open(of.variable, of.axis); }
+
+bool Size::is_open() const { return std::ranges::any_of(axes, is_open_axis); }
+
+int64_t value_of(const Size& size) {
+  int64_t value = size.number;
+  if (!size.follows_else)
+    for (const SizeOf& of : size.axes) value *= of.variable.shape()[of.axis];
+  return value;
 }
 
 Size size_of_axis(const Variable& x, int64_t axis) {
@@ -76,11 +115,13 @@ Size made_of(int64_t value, const std::vector<Size>& sizes) {
   Size result{value, {}, true};
   for (const Size& size : sizes)
     for (const SizeOf& of : size.axes)
-      if (result.axes.empty() || (!result.is_open() && is_open(of.variable, of.axis))) result.axes = {of};
+      if (result.axes.empty() || (!result.is_open() && is_open_axis(of))) result.axes = {of};
   return result;
 }
 
 Size multiplied(const Size& a, const Size& b, int64_t value) {
+  if (a.is_number() && a.number == 1) return b;
+  if (b.is_number() && b.number == 1) return a;
   constexpr size_t most_axes = 16;
   Size result{1, a.axes};
   result.axes.insert(result.axes.end(), b.axes.begin(), b.axes.end());
@@ -91,8 +132,38 @@ Size multiplied(const Size& a, const Size& b, int64_t value) {
   return result;
 }
 
+Size added(const Size& a, const Size& b, int64_t sign, int64_t value) {
+  constexpr size_t most_terms = 16;
+  std::vector<Size> terms;
+  for (const auto& [size, factor] : {std::pair(&a, int64_t{1}), std::pair(&b, sign)}) {
+    if (size->follows_else && size->terms.empty()) return made_of(value, {a, b});
+    for (const Size& term : size->terms.empty() ? std::vector{*size} : size->terms)
+      if (!add_term(terms, term, factor)) return made_of(value, {a, b});
+  }
+  std::erase_if(terms, [](const Size& term) { return term.number == 0; });
+  if (terms.empty()) return {0};
+  if (terms.size() == 1) return terms[0];
+  if (terms.size() > most_terms) return made_of(value, {a, b});
+  const std::optional<Variable> sum = zeros_along_sum(terms);
+  Size result = sum && sum->shape()[0] == value
+                    ? Size{1, {{*sum, 0, std::ranges::any_of(terms, &Size::is_open)}}}
+                    : made_of(value, {a, b});
+  result.terms = std::move(terms);
+  return result;
+}
+
 Size divided(const Size& a, const Size& b, int64_t value) {
+  if (b.is_number() && b.number == 1) return a;
+  if (b.is_number() && b.number > 0 && a.is_product() && a.number > 0 && a.number % b.number != 0) {
+    const Variable all = zeros_along(a);  // of every b-th element there are as many
+    if (all.shape()[0] >= b.number) {
+      const Variable part = slice(all, 0, b.number - 1, open_end, b.number);
+      if (part.shape()[0] == value) return {1, {{part, 0, a.is_open()}}};
+    }
+    return made_of(value, {a, b});
+  }
   Size result = a;
+  result.terms.clear();
   bool exact = !a.follows_else && !b.follows_else && b.number != 0 && a.number % b.number == 0;
   for (const SizeOf& of : b.axes) {
     const auto same = std::ranges::find(result.axes, of);
@@ -140,6 +211,35 @@ Variable shaped_as(const std::vector<Size>& sizes) {
   }
   if (parts.empty()) return Variable(zeros({}));
   return parts.size() == 1 ? parts[0] : broadcast_tensors(parts)[0];
+}
+
+Variable number_of(const Size& size) {
+  if (!size.terms.empty()) {
+    Variable sum = number_of(size.terms[0]);
+    for (size_t i = 1; i < size.terms.size(); ++i) sum = sum + number_of(size.terms[i]);
+    return sum;
+  }
+  Variable number(tensor(size.number));
+  for (const SizeOf& of : size.axes) {
+    const Variable& x = of.variable;
+    const Variable along = is_real(x.dtype()) ? cast(x, int64) : x;
+    number = number * cast(axis_size(along, of.axis), int64);
+  }
+  return number;
+}
+
+std::vector<Variable> numbers_of(const std::vector<Size>& sizes) {
+  std::vector<Variable> numbers;
+  for (const Size& size : sizes) numbers.push_back(number_of(size));
+  return numbers;
+}
+
+std::optional<Variable> numbers_from(const Size& begin, const Size& end) {
+  const Size count = added(end, begin, -1, value_of(end) - value_of(begin));
+  if (!count.is_product() || count.number < 1) return std::nullopt;
+  const SizeOf along = count.is_axis() ? count.axes[0] : SizeOf{zeros_along(count), 0};
+  const Variable numbers = arange_like(along.variable, along.axis, int64);
+  return begin.is_number() && begin.number == 0 ? numbers : numbers + number_of(begin);
 }
 
 }  // namespace espalier::onnx

@@ -1,6 +1,7 @@
 // Sizes in the integers of a file: which axis of which Variable a number is the size of.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "espalier/core/variable.h"
@@ -18,6 +19,7 @@ bool may_differ(const Variable& x, int64_t axis);
 struct SizeOf {
   Variable variable;
   int64_t axis = 0;
+  bool made_of_open = false;  ///< the axis was made for a sum or a quotient of sizes, one of them open
 
   bool operator==(const SizeOf& other) const {
     return variable.node() == other.variable.node() && variable.output() == other.variable.output() &&
@@ -32,6 +34,8 @@ struct Size {
   /// It is made of sizes in another way: `axes` has one of them, an open one if there is, and `number` is the
   /// number of the tree.
   bool follows_else = false;
+  /// The products that it is the sum of: `axes` has one axis made for that sum, unless it follows else.
+  std::vector<Size> terms = {};
 
   /// The same number in each run.
   bool is_number() const { return axes.empty(); }
@@ -45,8 +49,12 @@ struct Size {
 
 /// The size of that axis: a number, unless it may differ.
 Size size_of_axis(const Variable& x, int64_t axis);
+/// The number in the tree.
+int64_t value_of(const Size& size);
 /// a · b, of which `value` is the number in the tree.
 Size multiplied(const Size& a, const Size& b, int64_t value);
+/// a + b, or a − b for a `sign` of -1, of which `value` is the number in the tree.
+Size added(const Size& a, const Size& b, int64_t sign, int64_t value);
 /// What is made of such sizes in another way, and is `value` in the tree.
 Size made_of(int64_t value, const std::vector<Size>& sizes);
 /// a / b, of which `value` is the number in the tree.
@@ -56,5 +64,10 @@ Size divided(const Size& a, const Size& b, int64_t value);
 Variable reshape_to(const Variable& x, const std::vector<Size>& sizes);
 /// A Variable of that shape, for what reads shapes alone.
 Variable shaped_as(const std::vector<Size>& sizes);
+/// The number as a scalar of int64, whatever it is in a run. Not of what is made in another way than sums.
+Variable number_of(const Size& size);
+std::vector<Variable> numbers_of(const std::vector<Size>& sizes);
+/// begin, begin + 1, … before end, int64. None where their number is no size, or is the same in each run.
+std::optional<Variable> numbers_from(const Size& begin, const Size& end);
 
 }  // namespace espalier::onnx

@@ -81,14 +81,19 @@ std::vector<Size> combined(const FileNode& node, const std::vector<int64_t>& val
   std::vector<Size> sizes;
   for (size_t i = 0; i < values.size(); ++i) {
     const Size &left = a[a.size() == 1 ? 0 : i], &right = b[b.size() == 1 ? 0 : i];
-    sizes.push_back(node.type() == "Mul" ? multiplied(left, right, values[i])
-                                         : divided(left, right, values[i]));
+    if (node.type() == "Mul")
+      sizes.push_back(multiplied(left, right, values[i]));
+    else if (node.type() == "Div")
+      sizes.push_back(divided(left, right, values[i]));
+    else
+      sizes.push_back(added(left, right, node.type() == "Add" ? 1 : -1, values[i]));
   }
   return sizes;
 }
 
 bool is_combined(const FileNode& node, size_t elements) {
-  if (node.count() != 2 || (node.type() != "Mul" && node.type() != "Div")) return false;
+  static const std::set<std::string_view> known{"Add", "Sub", "Mul", "Div"};
+  if (node.count() != 2 || !known.contains(node.type())) return false;
   for (size_t i = 0; i < 2; ++i) {
     const auto own = static_cast<size_t>(node[i].shape().elements());
     if (!holds_integers(node[i]) || (own != 1 && own != elements)) return false;
@@ -125,6 +130,11 @@ std::vector<std::vector<Size>> sizes_after(const FileNode& node, Translate trans
       if (!holds_integers(made[i])) continue;
       const std::vector<int64_t> values = numbers_of(made[i]);
       result[i] = is_combined(node, values.size()) ? combined(node, values) : made_of_all(node, values);
+    }
+    if (node.type() == "Neg" && made.size() == 1) {
+      const std::vector<Size> sizes = elements_of(node.value(0));
+      for (size_t i = 0; i < sizes.size(); ++i)
+        result[0][i] = multiplied({-1}, sizes[i], result[0][i].number);
     }
     if (node.type() == "ReduceProd" && made.size() == 1 && made[0].shape().elements() == 1) {
       Size all;

@@ -224,12 +224,127 @@ BOOST_AUTO_TEST_CASE(products_of_sizes_and_quotients) {
                            .sizes("x", "b", {"0"})
                            .integers("one", {1})
                            .integers("rest", {-1})
-                           .node("Sub", {"b", "one"}, "less")
-                           .node("Concat", {"less", "rest"}, "sizes")
+                           .node("Max", {"b", "one"}, "most")
+                           .node("Concat", {"most", "rest"}, "sizes")
                            .with("axis", 0)
                            .node("Reshape", {"x", "sizes"}, "y")
                            .in(folder);
   BOOST_CHECK_THROW(esp::onnx::load(refused), esp::UnsupportedError);
+}
+
+/// As exporters write a step of a decoder with a cache: rows of a mask and of positions, from the end of the
+/// past on.
+BOOST_AUTO_TEST_CASE(sums_of_sizes_and_differences) {
+  const TemporaryFolder folder;
+  const auto sums = [](File file) -> File {
+    return file.input("past", {"b", "p", "3"})
+        .input("x", {"b", "t", "3"})
+        .output("y")
+        .sizes("past", "p", {"1"})
+        .sizes("x", "t", {"1"})
+        .integers("none", {})
+        .integers("first", {0})
+        .integers("second", {1})
+        .integers("last", {9'000'000'000'000'000'000})
+        .node("Add", {"p", "t"}, "total")
+        .node("Concat", {"past", "x"}, "all")
+        .with("axis", 1);
+  };
+  const auto positions = sums(File())
+                             .constant("table", esp::arange(60, esp::float32).reshape({20, 3}))
+                             .constant("one", esp::tensor(int64_t{1}))
+                             .node("Reshape", {"p", "none"}, "begin")
+                             .node("Reshape", {"total", "none"}, "end")
+                             .node("Range", {"begin", "end", "one"}, "range")
+                             .node("Gather", {"table", "range"}, "y")
+                             .in(folder);
+  const esp::Tensor past = esp::randn({2, 4, 3}), x = esp::randn({2, 3, 3}), none = esp::randn({2, 0, 3});
+  const esp::Tensor table = esp::arange(60, esp::float32).reshape({20, 3});
+  const auto run = [](const esp::onnx::Model& model, const esp::Tensor& before, const esp::Tensor& now) {
+    const esp::Executor executor = model.output().get_executor({.mode = esp::Mode::inference});
+    return executor.run({{"past", before}, {"x", now}});
+  };
+  const esp::onnx::Model places = esp::onnx::load(positions);
+  BOOST_TEST(difference(run(places, past, x), table.slice(0, 4, 7)) == 0);
+  BOOST_TEST(difference(run(places, none, x), table.slice(0, 0, 3)) == 0);
+  BOOST_TEST(difference(run(places, x, past), table.slice(0, 3, 7)) == 0);
+
+  // Of the whole mask the rows of x and the columns of all, by three ways to say where the rows begin.
+  const esp::Tensor mask = esp::tril(esp::ones({20, 20})).value();
+  const auto wanted = [&](int64_t before, int64_t now) {
+    return esp::matmul(esp::Variable(mask.slice(0, before, before + now).slice(1, 0, before + now)),
+                       esp::Variable(esp::concat({past.slice(1, 0, before), x.slice(1, 0, now)}, 1)))
+        .value();
+  };
+  const auto masked = [&](File file) {
+    return file.constant("mask", mask)
+        .node("Slice", {"mask", "begin", "total", "first"}, "rows")
+        .node("Slice", {"rows", "first", "total", "second"}, "part")
+        .node("MatMul", {"part", "all"}, "y")
+        .in(folder);
+  };
+  const auto file = [&](int way) {
+    if (way == 0) return masked(sums(File()).node("Sub", {"total", "t"}, "begin"));
+    if (way == 1) return masked(sums(File()).node("Identity", {"p"}, "begin"));
+    return sums(File())
+        .node("Neg", {"t"}, "begin")
+        .constant("mask", mask)
+        .node("Slice", {"mask", "first", "total", "first"}, "square")
+        .node("Slice", {"square", "first", "total", "second"}, "columns")
+        .node("Slice", {"columns", "begin", "last", "first"}, "part")
+        .node("MatMul", {"part", "all"}, "y")
+        .in(folder);
+  };
+  for (int way = 0; way < 3; ++way) {
+    const esp::onnx::Model model = esp::onnx::load(file(way));
+    for (const auto& [before, now] : {std::pair(4, 3), {4, 1}, {1, 3}, {0, 2}})
+      BOOST_TEST(
+          difference(run(model, past.slice(1, 0, before), x.slice(1, 0, now)), wanted(before, now)) < 1e-5,
+          "way " << way << ", " << before << " and " << now);
+  }
+}
+
+/// Numbers of sizes in other places: repeats, halves, and as reals.
+BOOST_AUTO_TEST_CASE(sizes_that_repeat_and_divide) {
+  const TemporaryFolder folder;
+  const esp::Tensor x = esp::randn({3, 7, 2});
+  const auto repeated = File()
+                            .input("x", {"b", "t", "2"})
+                            .output("y")
+                            .sizes("x", "repeats", {"1", "#2"})
+                            .constant("row", esp::tensor_from(std::vector{1.0f, 2.0f}, {2, 1}))
+                            .node("Tile", {"row", "repeats"}, "y")
+                            .in(folder);
+  const esp::Tensor row = esp::tensor_from(std::vector{1.0f, 2.0f}, {2, 1});
+  BOOST_TEST(difference(run_inference(esp::onnx::load(repeated).output(), x),
+                        esp::tile(esp::Variable(row), {7, 2}).value()) == 0);
+  const auto halves = File()
+                          .input("x", {"b", "t", "2"})
+                          .output("y")
+                          .sizes("x", "t", {"1"})
+                          .integers("two", {2})
+                          .integers("first", {0})
+                          .integers("second", {1})
+                          .node("Div", {"t", "two"}, "half")
+                          .node("Slice", {"x", "first", "half", "second"}, "y")
+                          .in(folder);
+  for (const int64_t t : {7, 6, 2})
+    BOOST_TEST(difference(run_inference(esp::onnx::load(halves).output(), x.slice(1, 0, t)),
+                          x.slice(1, 0, t / 2)) == 0);
+  const auto means = File()
+                         .input("x", {"b", "t", "2"})
+                         .output("y")
+                         .sizes("x", "sizes", {"0", "1"})
+                         .node("ReduceProd", {"sizes"}, "count")
+                         .with("keepdims", 0)
+                         .node("Cast", {"count"}, "real")
+                         .with("to", 1)
+                         .node("ReduceSum", {"x"}, "sum")
+                         .with("keepdims", 1)
+                         .node("Div", {"sum", "real"}, "mean")
+                         .node("Sub", {"x", "mean"}, "y")
+                         .in(folder);
+  check_rows(means, x, [&](const esp::Variable& v) { return v - esp::mean(v) * 2; });
 }
 
 BOOST_AUTO_TEST_CASE(trees_over_open_axes_come_back) {
