@@ -6,6 +6,7 @@
 #include "espalier/core/eval.h"
 #include "espalier/core/feed.h"
 #include "espalier/core/loop_operand.h"
+#include "espalier/core/open_sizes.h"
 
 namespace espalier {
 
@@ -124,6 +125,13 @@ bool is_trainable(const Op& op) {
 bool is_loop_operand(const Op& op) {
   return op.is_leaf() && (kind_of(op) == Leaf::Kind::operand || kind_of(op) == Leaf::Kind::real_operand);
 }
+Variable loop_operand_like(const Variable& x, bool row) {
+  const Shape& shape = x.node()->outputs[x.output()].spec.shape;
+  Variable leaf =
+      loop_operand({x.dtype(), row ? Shape(Dims(shape.begin() + 1, shape.end())) : shape}, x.device());
+  copy_open_axes(x, *leaf.node(), row);
+  return leaf;
+}
 Variable loop_operand(const Spec& spec, Device device) {
   static const OpPtr* others = new OpPtr(unnamed(Leaf::Kind::operand, "operand"));
   static const OpPtr* reals = new OpPtr(unnamed(Leaf::Kind::real_operand, "operand"));
@@ -193,6 +201,10 @@ std::vector<Variable> source_variables(const std::shared_ptr<Feed>& feed, const 
     Variable source(new Node(source_op(feed, i), where));
     source.node()->outputs.push_back({specs[i], Tensor()});
     source.node()->lazy = true;
+    std::vector<size_t> open;
+    for (const OpenAxis& each : feed->open_axes())
+      if (each.output == i) open.push_back(each.axis);
+    set_open_axes(*source.node(), open);
     sources.push_back(std::move(source));
   }
   return sources;

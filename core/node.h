@@ -168,7 +168,11 @@ class Node : public NodeCounts {
     /// Nodes that have ordered an eager assignment keep what it has replaced; the leaf finds it.
     std::shared_ptr<const FormerValue> replaced;
     std::vector<std::weak_ptr<const FormerValue>> former;
+    /// Nodes with open axes: the shapes of all outputs if these had another size, and for users.
+    std::vector<Shape> other_shapes, user_shapes;
+    bool sizes_unknown = false;  ///< which axes are open could not be told
   };
+  const Rare* rare_if_any() const { return rare_.get(); }
   Rare& rare() {
     if (!rare_) rare_.reset(new Rare);
     return *rare_;

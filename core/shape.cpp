@@ -8,6 +8,7 @@
 
 #include "espalier/core/countable.h"
 #include "espalier/core/error.h"
+#include "espalier/core/open_sizes.h"
 
 namespace espalier {
 
@@ -18,6 +19,21 @@ namespace {
 }  // namespace
 
 void Shape::refuse(int64_t axis) const { refuse_axis(axis, rank(), "shape"); }
+
+void Shape::check_known(size_t axis) const {
+  const auto is_open = [&](size_t at) { return (open_->axes >> at & 1) != 0; };
+  size_t first = axis;
+  if (axis == rank())
+    for (first = 0; first < rank() && !is_open(first);) ++first;
+  if (first == rank() || !is_open(first)) return;
+  UnsupportedError error(fmt::format(
+      "shape: the size of axis {} of {} is open (-1): each batch has its own, and a number made of it here "
+      "would be that of no batch; axis_size, arange_like, zeros_like and full_like, expand_as, flatten, "
+      "unflatten_like, and -1 in a shape take it from the batch",
+      first, str()));
+  error.locate(open_->where);
+  throw error;
+}
 
 int64_t Shape::product() const {
   int64_t elements = 1;
@@ -54,7 +70,10 @@ std::string size_text(int64_t size) {
 
 std::string Shape::str() const {
   std::string text = "[";
-  for (const int64_t& size : dims_) text += (&size == begin() ? "" : ", ") + size_text(size);
+  for (size_t i = 0; i < rank(); ++i) {
+    const bool open = open_ && (open_->axes >> i & 1) != 0;
+    text += (i == 0 ? "" : ", ") + (open ? "-1" : size_text(dims_[i]));
+  }
   return text + "]";
 }
 

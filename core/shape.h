@@ -22,6 +22,10 @@ void show_open_axes();
 /// A size as texts show it.
 std::string size_text(int64_t size);
 
+/// Which axes of a shape are open, and the line of the Variable that has it: their sizes in the tree are
+/// nominal, and must not be read as numbers.
+struct OpenAxesOf;
+
 /// The sizes of a tensor's axes; rank 0 is a scalar. Where a call says so, one size may be -1: "what is
 /// left".
 class Shape {
@@ -32,19 +36,33 @@ class Shape {
   explicit Shape(Dims dims) : dims_(std::move(dims)) {}
 
   size_t rank() const { return dims_.size(); }
-  /// The size of an axis. Negative axes count from the end. Throws ShapeError when there is no such axis.
+  /// The size of an axis. Negative axes count from the end. Throws ShapeError when there is no such axis, and
+  /// UnsupportedError for an open axis (-1) of a Variable: no batch has told its size, so a number made of it
+  /// would be that of no batch.
   int64_t operator[](int64_t axis) const {
     const auto at = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(rank()) : axis);
     if (at >= rank()) refuse(axis);
+    if (open_) check_known(at);
     return dims_[at];
   }
   const int64_t* begin() const { return dims_.begin(); }
   const int64_t* end() const { return dims_.end(); }
   const Dims& dims() const { return dims_; }
-  Dims& dims() { return dims_; }
+  Dims& dims() {
+    open_ = nullptr;
+    return dims_;
+  }
+  /// The same shape for those who may not read the sizes of these axes.
+  Shape with_open_axes(const OpenAxesOf* open) const {
+    Shape shape(*this);
+    shape.open_ = open;
+    return shape;
+  }
 
-  /// The product of all sizes. Throws ShapeError when it does not fit 64 bits or a size is negative.
+  /// The product of all sizes. Throws ShapeError when it does not fit 64 bits or a size is negative, and
+  /// UnsupportedError as operator[] does.
   int64_t elements() const {
+    if (open_) check_known(rank());
     int64_t count = 1;
     bool plain = true;
     for (const int64_t size : dims_) plain &= size > 0 && !__builtin_mul_overflow(count, size, &count);
@@ -58,8 +76,11 @@ class Shape {
 
  private:
   [[noreturn]] void refuse(int64_t axis) const;
+  /// Throws if the axis is open; of all axes if there is no such one.
+  void check_known(size_t axis) const;
   int64_t product() const;
   Dims dims_;
+  const OpenAxesOf* open_ = nullptr;  // lives for ever
 };
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape);

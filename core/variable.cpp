@@ -25,7 +25,11 @@ Node& Variable::need() const {
   return *node();
 }
 
-const Shape& Variable::shape() const { return need().outputs[output_].spec.shape; }
+const Shape& Variable::shape() const {
+  const Node& node = need();
+  if (node.lazy && !build_context().where) return shape_for_users(node, output_);
+  return node.outputs[output_].spec.shape;
+}
 DType Variable::dtype() const { return need().outputs[output_].spec.dtype; }
 Device Variable::device() const { return need().outputs[output_].value.device(); }
 int64_t Variable::depth() const { return need().depth; }
@@ -151,6 +155,7 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
     node.outputs.reserve(outputs.size());
     for (Spec& spec : outputs) node.outputs.emplace_back(std::move(spec), Tensor::to_come(device));
     node.lazy = lazy;
+    if (lazy) follow_open_axes(node, specs);
     node.needs_gradient = needs_gradient && !now.no_grad && !node.op().traits().passes_no_gradient;
     node.stops_gradient = now.no_grad;
     node.tag = now.tag;

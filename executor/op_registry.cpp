@@ -78,6 +78,7 @@ OpRegistry make_op_registry() {
            add_stop_gradient_op,
            add_suppression_op,
            add_svd_ops,
+           add_target_check_ops,
            add_triangular_ops,
            add_trigonometry_ops,
            add_window_ops,

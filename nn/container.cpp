@@ -31,8 +31,10 @@ class SequentialState : public LayerStateOf<SequentialState> {
   std::shared_ptr<LayerState> clone(Clones& made) const override {
     for (size_t i = 0; i < calls_.size(); ++i)
       if (calls_[i])
-        throw UnsupportedError(
-            fmt::format("clone: element {} is a module of your own; copy it by saving and loading", i));
+        throw UnsupportedError(fmt::format(
+            "clone: element {} is a module of your own, or one made of parts as TransformerEncoder "
+            "is; make another one, and copy the parameters by saving and loading",
+            i));
     return LayerStateOf::clone(made);
   }
 

@@ -8,15 +8,20 @@
 
 namespace espalier::nn {
 
-/// What a Sequential can hold: a layer, or a Module of one's own that can be called with a Variable.
+/// A Module that gives a Variable for a Variable.
 template <class M>
-concept SequentialElement = std::derived_from<M, Module> && requires(M& module, const Variable& x) {
+concept MapsVariable = std::derived_from<M, Module> && requires(M& module, const Variable& x) {
   { module(x) } -> std::convertible_to<Variable>;
 };
 
-/// A layer that does not redefine Layer's call operator.
+/// What a Sequential can hold: a layer, or a Module of one's own that can be called with a Variable. A layer
+/// whose call gives more, as that of Lstm does, gives what it does as a Layer: its outputs.
 template <class M>
-concept KeepsLayerCall = requires {
+concept SequentialElement = MapsVariable<M> || std::derived_from<M, Layer>;
+
+/// A layer that does not redefine Layer's call operator, or whose own call gives more than a Variable.
+template <class M>
+concept KeepsLayerCall = (std::derived_from<M, Layer> && !MapsVariable<M>) || requires {
   { &M::operator() } -> std::same_as<Variable (Layer::*)(const Variable&, Module::Where) const>;
 };
 

@@ -193,7 +193,9 @@ void ModuleState::own_entries(Clones& made) {
       entry.child = container->clone(made);
     else
       throw UnsupportedError(
-          fmt::format("clone: '{}' is a module of your own; copy it by saving and loading", entry.name));
+          fmt::format("clone: '{}' is a module of your own, or one made of parts as TransformerEncoder is; "
+                      "make another one, and copy the parameters by saving and loading",
+                      entry.name));
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/nn/layer_state.h"
 #include "espalier/ops/ops.h"
 
@@ -25,10 +26,7 @@ void check_steps(const Variable& x, std::string_view function) {
 }
 
 /// Whether the number of steps is not known before a batch comes.
-bool has_open_time(const Variable& x) {
-  const int64_t time = x.shape()[-2];
-  return x.node()->lazy && time > 0 && time % nominal_size == 0;
-}
+bool has_open_time(const Variable& x) { return is_open_axis(x, -2); }
 
 /// base^(2i / width), by which positions are divided.
 double wavelength(double base, int64_t i, int64_t width) {

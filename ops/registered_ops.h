@@ -66,6 +66,7 @@ void add_special_ops(OpRegistry& ops);
 void add_stop_gradient_op(OpRegistry& ops);
 void add_suppression_op(OpRegistry& ops);
 void add_svd_ops(OpRegistry& ops);
+void add_target_check_ops(OpRegistry& ops);
 void add_triangular_ops(OpRegistry& ops);
 void add_trigonometry_ops(OpRegistry& ops);
 void add_window_ops(OpRegistry& ops);

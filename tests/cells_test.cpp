@@ -119,8 +119,8 @@ BOOST_AUTO_TEST_CASE(sixteen_bit_cells) {
 BOOST_AUTO_TEST_CASE(an_lstm_cell_may_be_given_no_state_in_braces) {
   const LSTMCell cell(4, 3);
   const Variable x = esp::ones({2, 4});
-  check_same(cell(x, {}).h.value(), cell(x).h.value());
-  check_same(cell(x, {}).c.value(), cell(x).c.value());
+  BOOST_TEST(difference(cell(x, {}).h.value(), cell(x).h.value()) == 0);
+  BOOST_TEST(difference(cell(x, {}).c.value(), cell(x).c.value()) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(cells_refuse_what_does_not_fit) {

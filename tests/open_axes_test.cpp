@@ -161,8 +161,7 @@ BOOST_AUTO_TEST_CASE(sharded_feeds_with_batches_of_other_lengths) {
 
 BOOST_AUTO_TEST_CASE(trees_that_embed_a_size) {
   const Variable x = esp::placeholder("x", {-1, -1, 3});
-  const int64_t rows = x.shape()[0], length = x.shape()[1];
-  BOOST_TEST(length == esp::nominal_size);
+  const int64_t rows = esp::nominal_size, length = esp::nominal_size;  // as functions see them
   const auto refused = [](const Variable& tree, const std::string& op, int line) {
     BOOST_CHECK_EXCEPTION(tree.get_executor(), esp::UnsupportedError,
                           says({"'" + op + "'", "open axis", "open_axes_test.cpp:" + std::to_string(line)}));
@@ -178,13 +177,13 @@ BOOST_AUTO_TEST_CASE(trees_that_embed_a_size) {
   refused(x * std::log(size), "constant", __LINE__);
   refused(x / std::log2(size), "constant", __LINE__);
   refused(x * std::sqrt(2 / size), "constant", __LINE__);
-  refused(x * (size / 64), "constant", __LINE__);
   refused(x * static_cast<float>(1 / (size * size)), "constant", __LINE__);
-  refused(esp::slice(x, 1, 0, length / 2), "slice", __LINE__);
+  const Variable part = esp::slice(x, 1, 1, -2);
+  refused(esp::sum(part, {1}) / static_cast<double>(length - 3), "constant", __LINE__);
   refused(esp::nn::Dense(2)(esp::transpose(x)), "weight", __LINE__);
   const Variable whole = esp::placeholder("n", {-1, 3}, esp::int64);
-  refused(whole * Variable(esp::tensor(whole.shape()[0])), "constant", __LINE__);
-  refused(whole - Variable(esp::tensor(-2 * whole.shape()[0])), "constant", __LINE__);
+  refused(whole * Variable(esp::tensor(rows)), "constant", __LINE__);
+  refused(whole - Variable(esp::tensor(-2 * rows)), "constant", __LINE__);
   BOOST_CHECK_NO_THROW((void)(whole * Variable(esp::tensor(int64_t{1000}))).get_executor());
   // Numbers that users write are none of these.
   for (const double number : {1e-12,   1e-8,    1e-6,  1e-5,   1e-4,
@@ -227,7 +226,7 @@ BOOST_AUTO_TEST_CASE(products_of_merged_open_axes) {
 BOOST_AUTO_TEST_CASE(eager_trees_embed_no_size_either) {
   esp::data::Distributor feed(std::make_shared<Sequences>(), {.batch_size = 2});
   const auto [x, y] = feed.get_output_graphs<2>();
-  const Variable mean = esp::sum(x, {1}) / static_cast<double>(x.shape()[1]);
+  const Variable mean = esp::sum(x, {1}) / static_cast<double>(esp::nominal_size);
   const int line = __LINE__ - 1;
   const auto refused = says({"'constant'", "open axis", "open_axes_test.cpp:" + std::to_string(line)});
   BOOST_CHECK_EXCEPTION(mean.forward(), esp::UnsupportedError, refused);

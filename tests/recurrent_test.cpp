@@ -263,4 +263,17 @@ BOOST_AUTO_TEST_CASE(recurrent_layers_refuse_what_does_not_fit) {
   BOOST_CHECK_EXCEPTION(Lstm(3, {.weight_noise = -1}), esp::Error, says({"Lstm", "-1"}));
 }
 
+BOOST_AUTO_TEST_CASE(a_sequential_holds_recurrent_layers) {
+  const Gru gru(4, 3);
+  const Lstm lstm(3, 5);
+  const Dense dense(5, 2);
+  const Sequential net{gru, lstm, dense};
+  const Variable x = esp::randn({6, 2, 4});
+  BOOST_TEST(difference(net(x).value(), dense(lstm(gru(x).outputs).outputs).value()) == 0);
+  BOOST_TEST(net.parameters().size() == 10);
+  BOOST_TEST(difference(net.clone()(x).value(), net(x).value()) == 0);
+  const LSTMCell cell(4, 3);
+  BOOST_TEST(difference(Sequential{cell}(esp::ones({2, 4})).value(), cell(esp::ones({2, 4})).h.value()) == 0);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "espalier/core/error.h"
+#include "espalier/core/node.h"
 #include "espalier/core/tree.h"
 #include "espalier/nn/layer_state.h"
 #include "espalier/nn/layer_trace.h"
@@ -43,7 +44,7 @@ int64_t multiply_adds_since(const Variable& output, uint64_t first) {
   return static_cast<int64_t>(flops / 2);
 }
 
-int64_t output_bytes_of(const Variable& v) { return Spec{v.dtype(), v.shape()}.bytes(); }
+int64_t output_bytes_of(const Variable& v) { return v.node()->outputs[v.output()].spec.bytes(); }
 
 LayerSummary summary_of(const nn::LayerTrace::Call& call, const Paths& paths, bool again) {
   LayerSummary layer;

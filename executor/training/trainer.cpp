@@ -7,6 +7,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/core/stopwatch.h"
 #include "espalier/executor/communicators/distributed.h"
 #include "espalier/executor/report/report.h"
@@ -401,8 +402,8 @@ std::vector<ValueInfo> Trainer::inputs() {
 std::vector<ValueInfo> Trainer::outputs() {
   const auto info = [](std::string name, const Variable& value) {
     Shape shape = value.shape();
-    for (int64_t& size : shape.dims())
-      if (size >= nominal_size && size % nominal_size == 0) size = -1;
+    for (size_t axis = 0; axis < shape.rank(); ++axis)
+      if (is_open_axis(value, static_cast<int64_t>(axis))) shape.dims()[axis] = -1;
     return ValueInfo{std::move(name), value.dtype(), shape};
   };
   std::vector<ValueInfo> outputs{info("value", setup_.root)};

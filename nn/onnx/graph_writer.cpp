@@ -24,8 +24,9 @@ void add_inputs_of(const pb::GraphProto& graph, std::set<std::string>& names) {
 }
 
 bool shows_its_input(const Op& op) {
-  constexpr std::string_view all[] = {"stop_gradient", "checked_steps",   "checked_lengths",
-                                      "recompute",     "recompute_input", "recompute_capture"};
+  constexpr std::string_view all[] = {"stop_gradient",    "checked_steps", "checked_lengths",
+                                      "checked_target",   "recompute",     "recompute_input",
+                                      "recompute_capture"};
   return std::ranges::count(all, op.name()) > 0;
 }
 
@@ -119,7 +120,8 @@ double GraphWriter::number_of(const Edge& edge, const Op& op) const {
 }
 
 void GraphWriter::add_inputs(const NamedVariables& inputs) {
-  int64_t batch = -1;
+  int64_t batch = -1;  // the number of rows
+  bool first_input = true;
   for (const auto& [name, variable] : inputs) {
     if (!variable.defined()) throw Error(fmt::format("the input '{}' is an undefined Variable", name));
     if (name.empty() || !taken_.insert(name).second)
@@ -134,14 +136,17 @@ void GraphWriter::add_inputs(const NamedVariables& inputs) {
       const int64_t size = variable.shape()[axis];
       auto& dim = *type.mutable_shape()->add_dim();
       const bool first = axis == 0 && variable.node()->lazy;
+      const bool open = is_open_axis(variable, axis);
       if (first && batch < 0) batch = size;
-      if (first && size == batch)
+      // Axes of one name have one size: open ones may have others.
+      if (first && size == batch && (first_input || !open))
         dim.set_dim_param("batch");
-      else if (first || (variable.node()->lazy && size == nominal_size))
+      else if (first || open)
         dim.set_dim_param(fmt::format("{}_{}", name, axis));
       else
         dim.set_dim_value(size);
     }
+    first_input = false;
   }
 }
 

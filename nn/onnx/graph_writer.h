@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "espalier/core/node.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/nn/onnx/proto.h"
 #include "espalier/nn/onnx/save.h"
 #include "espalier/ops/loop/loop_body.h"
@@ -30,6 +31,10 @@ class GraphWriter {
     Names inputs;
     const Spec& input(size_t i) const { return node.inputs[i].spec(); }
     const Spec& output() const { return node.outputs[0].spec; }
+    bool is_open(size_t i, size_t axis) const {
+      return is_open_axis(*node.inputs[i].node(), node.inputs[i].output(), axis);
+    }
+    bool is_output_open(size_t axis) const { return is_open_axis(node, 0, axis); }
     int64_t axis(std::string_view attribute, int64_t rank) const;
   };
   /// Adds a node, and returns the name of its first output.

@@ -45,7 +45,7 @@ Outputs flattened(FileNode& node) {
   if (axis == rank_of(x)) return {unsqueeze(flatten(x, 0), 1)};
   const int64_t behind = Shape(Dims(x.shape().begin() + axis, x.shape().end())).elements();
   if (axis == 1) return {flatten(x, 1)};
-  if (is_open_size(behind) && x.shape().elements() != 0)
+  if (any_open(x, axis) && x.shape().elements() != 0)
     node.refuse("its second axis would be made of open axes");
   if (behind == 0 || x.shape().elements() == 0) {
     const int64_t before = Shape(Dims(x.shape().begin(), x.shape().begin() + axis)).elements();
@@ -164,7 +164,7 @@ Outputs expanded(FileNode& node) {
       continue;
     }
     Shape shape = y.shape();
-    if (std::ranges::none_of(shape, is_open_size)) {
+    if (!any_open(y)) {
       shape.dims()[i] = sizes[i];
       y = broadcast_to(y, shape);
     } else {
@@ -192,7 +192,7 @@ Outputs shape_of(FileNode& node) {
 }
 
 Outputs size_of_all(FileNode& node) {
-  if (node[0].node()->lazy && std::ranges::any_of(node[0].shape(), is_open_size)) {  // of each run
+  if (any_open(node[0])) {  // of each run
     node.set_fed();
     return {cast(sum(full_like(cast(node[0], float64), 1)), int64)};
   }
@@ -233,7 +233,6 @@ Variable sliced_axis(const FileNode& node, const Variable& x, int64_t axis, int6
   constexpr int64_t far = int64_t{1} << 40;  // longer than any axis
   const int64_t size = x.shape()[axis];
   if (is_open(x, axis)) {
-    if (is_open_size(begin)) node.refuse("it begins at the size of an open axis");
     if (step < 0) return slice(x, axis, begin > far ? -1 : begin, end < -far ? open_end : end, step);
     return slice(x, axis, begin < -far ? 0 : begin, end >= size ? open_end : end, step);
   }

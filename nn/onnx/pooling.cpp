@@ -78,7 +78,7 @@ Outputs largest_of_windows(FileNode& node) {
   const auto [values, places] = max_pool_with_indices(x, options);
   // Places are counted in the whole tensor.
   const int64_t plane = Shape(Dims(x.shape().begin() + 2, x.shape().end())).elements();
-  if (is_open_size(plane) || is_open(x, 0)) node.refuse("indices need the sizes of open axes");
+  if (any_open(x, 2) || is_open(x, 0)) node.refuse("indices need the sizes of open axes");
   Variable in_plane = places;
   if (by_columns) {
     if (x.rank() != 4) node.refuse("storage_order is supported for two axes");

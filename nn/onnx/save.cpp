@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "espalier/core/files/file.h"
+#include "espalier/core/open_sizes.h"
+#include "espalier/core/tree.h"
 #include "espalier/core/version.h"
 #include "espalier/nn/onnx/errors.h"
 #include "espalier/nn/onnx/graph_writer.h"
@@ -11,9 +13,14 @@ namespace espalier::onnx {
 
 void save(const std::filesystem::path& file, const NamedVariables& inputs, const NamedVariables& outputs,
           const SaveOptions& options, std::source_location where) {
+  const CallScope scope(where);
   located(where, [&] {
     with_prefix(fmt::format("'{}'", file.string()), [&] {
       if (outputs.empty()) throw Error("there are no outputs to write");
+      std::vector<Variable> roots;
+      for (const auto& [name, output] : outputs)
+        if (output.defined()) roots.push_back(output);
+      check_open_sizes(nodes_below(TreeWalk(roots)), "onnx::save");
       pb::ModelProto model;
       model.set_ir_version(9);
       model.set_producer_name("Espalier");

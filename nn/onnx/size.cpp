@@ -89,15 +89,19 @@ std::optional<Variable> zeros_along_sum(const std::vector<Size>& terms) {
 
 }  // namespace
 
-bool is_open(const Variable& x, int64_t axis) { return x.node()->lazy && is_open_size(x.shape()[axis]); }
-
-bool may_differ(const Variable& x, int64_t axis) {
-  return is_open(x, axis) || (x.node()->lazy && axis == 0 && x.shape()[0] > 0);
+bool any_open(const Variable& x, int64_t first) {
+  for (int64_t axis = first; axis < static_cast<int64_t>(x.rank()); ++axis)
+    if (is_open_axis(x, axis)) return true;
+  return false;
 }
 
-static bool is_open_axis(const SizeOf& of) { return of.made_of_open || is_open(of.variable, of.axis); }
+bool may_differ(const Variable& x, int64_t axis) {
+  return is_open_axis(x, axis) || (x.node()->lazy && axis == 0 && x.shape()[0] > 0);
+}
 
-bool Size::is_open() const { return std::ranges::any_of(axes, is_open_axis); }
+bool Size::is_open() const {
+  return std::ranges::any_of(axes, [](const SizeOf& of) { return is_open_axis(of.variable, of.axis); });
+}
 
 int64_t value_of(const Size& size) {
   int64_t value = size.number;
@@ -115,7 +119,8 @@ Size made_of(int64_t value, const std::vector<Size>& sizes) {
   Size result{value, {}, true};
   for (const Size& size : sizes)
     for (const SizeOf& of : size.axes)
-      if (result.axes.empty() || (!result.is_open() && is_open_axis(of))) result.axes = {of};
+      if (result.axes.empty() || (!result.is_open() && is_open_axis(of.variable, of.axis)))
+        result.axes = {of};
   return result;
 }
 
@@ -145,9 +150,7 @@ Size added(const Size& a, const Size& b, int64_t sign, int64_t value) {
   if (terms.size() == 1) return terms[0];
   if (terms.size() > most_terms) return made_of(value, {a, b});
   const std::optional<Variable> sum = zeros_along_sum(terms);
-  Size result = sum && sum->shape()[0] == value
-                    ? Size{1, {{*sum, 0, std::ranges::any_of(terms, &Size::is_open)}}}
-                    : made_of(value, {a, b});
+  Size result = sum && sum->shape()[0] == value ? Size{1, {{*sum, 0}}} : made_of(value, {a, b});
   result.terms = std::move(terms);
   return result;
 }
@@ -158,7 +161,7 @@ Size divided(const Size& a, const Size& b, int64_t value) {
     const Variable all = zeros_along(a);  // of every b-th element there are as many
     if (all.shape()[0] >= b.number) {
       const Variable part = slice(all, 0, b.number - 1, open_end, b.number);
-      if (part.shape()[0] == value) return {1, {{part, 0, a.is_open()}}};
+      if (part.shape()[0] == value) return {1, {{part, 0}}};
     }
     return made_of(value, {a, b});
   }

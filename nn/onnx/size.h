@@ -4,14 +4,15 @@
 #include <optional>
 #include <vector>
 
+#include "espalier/core/open_sizes.h"
 #include "espalier/core/variable.h"
 
 namespace espalier::onnx {
 
-/// Whether a number is made of the size of an open axis.
-inline bool is_open_size(int64_t size) { return size > 0 && size % nominal_size == 0; }
 /// Whether the size of the axis is open.
-bool is_open(const Variable& x, int64_t axis);
+inline bool is_open(const Variable& x, int64_t axis) { return is_open_axis(x, axis); }
+/// Whether that of any axis from `first` on is.
+bool any_open(const Variable& x, int64_t first = 0);
 /// Whether the axis may have another size in a run: it is open, or the first one below a feed.
 bool may_differ(const Variable& x, int64_t axis);
 
@@ -19,7 +20,6 @@ bool may_differ(const Variable& x, int64_t axis);
 struct SizeOf {
   Variable variable;
   int64_t axis = 0;
-  bool made_of_open = false;  ///< the axis was made for a sum or a quotient of sizes, one of them open
 
   bool operator==(const SizeOf& other) const {
     return variable.node() == other.variable.node() && variable.output() == other.variable.output() &&

@@ -37,8 +37,9 @@ std::string for_each_head(GraphWriter& w, const std::string& x, const Shape& sha
 }
 
 /// Which keys the queries of a causal attention see, [queries, keys].
-std::string causal_mask(GraphWriter& w, const AttentionSizes& sizes, int64_t past) {
-  if (sizes.queries % nominal_size == 0 || sizes.keys % nominal_size == 0)
+std::string causal_mask(GraphWriter& w, const GraphWriter::Call& call, const AttentionSizes& sizes,
+                        int64_t past) {
+  if (call.is_open(0, call.input(0).shape.rank() - 2) || call.is_open(1, call.input(1).shape.rank() - 2))
     throw UnsupportedError("causal attention over an open axis cannot be written");
   Tensor seen = zeros({sizes.queries, sizes.keys}, boolean);
   for (int64_t i = 0; i < sizes.queries; ++i)
@@ -61,7 +62,7 @@ std::string write_attention(GraphWriter& w, const GraphWriter::Call& call) {
   const auto keep = [&](const std::string& seen) {
     scores = w.add("Where", {seen, scores, w.number(minus_infinity, dtype)});
   };
-  if (form.causal) keep(causal_mask(w, sizes, form.past));
+  if (form.causal) keep(causal_mask(w, call, sizes, form.past));
   if (form.masked) {
     const std::string& mask = call.inputs[form.mask_at(3)];
     if (call.input(form.mask_at(3)).dtype == boolean)

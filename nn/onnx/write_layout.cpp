@@ -25,13 +25,8 @@ std::vector<int64_t> axes_of(const GraphWriter::Call& call, std::string_view nam
   return axes;
 }
 
-/// Refuses a number that is the size of an open axis.
-const std::vector<int64_t>& checked(const GraphWriter::Call& call, const std::vector<int64_t>& sizes) {
-  for (const int64_t size : sizes)
-    if (call.node.lazy && size > 0 && size % nominal_size == 0)
-      throw UnsupportedError(
-          fmt::format("'{}' to the size of an open axis cannot be written", call.op.name()));
-  return sizes;
+[[noreturn]] void refuse_open(const GraphWriter::Call& call) {
+  throw UnsupportedError(fmt::format("'{}' to the size of an open axis cannot be written", call.op.name()));
 }
 
 /// An input, with axes of size 1 but for `axis` repeated as the other input has them.
@@ -40,21 +35,27 @@ std::string expanded(GraphWriter& w, const GraphWriter::Call& call, size_t input
   const Shape &own = call.input(input).shape, &wanted = call.input(other).shape;
   std::vector<int64_t> sizes(own.rank(), 1);  // Expand leaves axes alone for which it is given 1
   for (size_t i = 0; i < own.rank(); ++i)
-    if (static_cast<int64_t>(i) != axis && own.dims()[i] == 1) sizes[i] = wanted.dims()[i];
+    if (static_cast<int64_t>(i) != axis && own.dims()[i] == 1) {
+      if (call.is_open(other, i)) refuse_open(call);
+      sizes[i] = wanted.dims()[i];
+    }
   if (std::ranges::all_of(sizes, [](int64_t size) { return size == 1; })) return call.inputs[input];
-  return w.add("Expand", {call.inputs[input], w.integers(checked(call, sizes))});
+  return w.add("Expand", {call.inputs[input], w.integers(sizes)});
 }
 
 std::string reshaped(GraphWriter& w, const GraphWriter::Call& call, const std::vector<int64_t>& sizes) {
-  return w.add("Reshape", {call.inputs[0], w.integers(checked(call, sizes))});
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (sizes[i] > 0 && call.is_output_open(i)) refuse_open(call);
+  return w.add("Reshape", {call.inputs[0], w.integers(sizes)});
 }
 
 /// The rows with the leading axes of the other input. If only the first is open, the others are numbers.
 std::string unfolded(GraphWriter& w, const GraphWriter::Call& call) {
   const Shape& to = call.output().shape;
   std::vector<int64_t> sizes(to.begin(), to.end());
-  const auto is_known = [](int64_t size) { return size > 0 && size % nominal_size != 0; };
-  if (std::all_of(sizes.begin() + 1, sizes.end(), is_known)) {
+  bool known = true;
+  for (size_t i = 1; i < sizes.size(); ++i) known &= sizes[i] > 0 && !call.is_output_open(i);
+  if (known) {
     sizes[0] = -1;
     return reshaped(w, call, sizes);
   }
@@ -86,10 +87,10 @@ std::string regrouped(GraphWriter& w, const GraphWriter::Call& call) {
   // The first size may be another in each run, and so is what it is merged to.
   if (same < sizes.size() && to.elements() > 0) {
     const bool first = same == 0;
-    const auto open = std::ranges::find_if(sizes.begin() + static_cast<int64_t>(same), sizes.end(),
-                                           [](int64_t size) { return size % nominal_size == 0; });
-    if (open != sizes.end())
-      *open = -1;
+    size_t open = same;
+    while (open < sizes.size() && !call.is_output_open(open)) ++open;
+    if (open < sizes.size())
+      sizes[open] = -1;
     else if (first || std::ranges::count(sizes, -1) == 0)
       sizes[same] = -1;
   }
@@ -113,8 +114,8 @@ std::string reshaped_by(GraphWriter& w, const GraphWriter::Call& call) {
         continue;
       }
       const auto operand = static_cast<size_t>(operands[at]);
-      const int64_t size = call.input(operand).shape[axes[at]];
-      differs |= call.node.inputs[operand].node()->lazy && (axes[at] == 0 || size % nominal_size == 0);
+      const auto axis = static_cast<size_t>(axes[at]);
+      differs |= call.node.inputs[operand].node()->lazy && (axis == 0 || call.is_open(operand, axis));
     }
     if (differs) differing.push_back(i);
   }
@@ -152,7 +153,8 @@ std::string flipped(GraphWriter& w, const GraphWriter::Call& call, std::vector<i
 
 /// The last elements of an axis in front of the others.
 std::string rolled(GraphWriter& w, const GraphWriter::Call& call, int64_t axis) {
-  const int64_t size = checked(call, {call.input(0).shape[axis]})[0];
+  if (call.is_open(0, static_cast<size_t>(axis))) refuse_open(call);
+  const int64_t size = call.input(0).shape[axis];
   const int64_t shift = size ? (attribute<int64_t>(call.op, "shift") % size + size) % size : 0;
   if (shift == 0) return call.inputs[0];
   const auto part = [&](int64_t begin, int64_t end) {
@@ -166,7 +168,7 @@ std::string rolled(GraphWriter& w, const GraphWriter::Call& call, int64_t axis) 
 /// Ones within a band around the diagonal of a matrix of that shape.
 std::string band(GraphWriter& w, const GraphWriter::Call& call) {
   const Shape& shape = call.output().shape;
-  (void)checked(call, {shape[0], shape[1]});
+  if (call.is_output_open(0) || call.is_output_open(1)) refuse_open(call);
   const int64_t below = attribute<int64_t>(call.op, "below"), above = attribute<int64_t>(call.op, "above");
   const double diagonal = attribute<double>(call.op, "diagonal");
   Tensor ones_there = zeros(shape, float64);
@@ -184,7 +186,7 @@ std::string repeated(GraphWriter& w, const GraphWriter::Call& call) {
   const auto rank = static_cast<int64_t>(call.output().shape.rank());
   const int64_t axis = call.axis("axis", rank);
   std::vector<int64_t> sizes(static_cast<size_t>(rank - axis), 1);
-  sizes[0] = checked(call, {attribute<int64_t>(call.op, "count")})[0];
+  sizes[0] = attribute<int64_t>(call.op, "count");
   return w.add("Expand", {w.add("Unsqueeze", {call.inputs[0], w.integers({axis})}), w.integers(sizes)});
 }
 
@@ -223,7 +225,7 @@ std::string write_layout(GraphWriter& w, const GraphWriter::Call& call) {
   if (op == "unfold_like") return unfolded(w, call);
   if (op == "broadcast_like") return w.add("Expand", {in[0], w.shape_of(in[1])});
   if (op == "broadcast_to") {
-    return w.add("Expand", {in[0], w.integers(checked(call, list(call, "shape")))});
+    return w.add("Expand", {in[0], w.integers(list(call, "shape"))});
   }
   if (op == "unsqueeze")
     return w.add("Unsqueeze", {in[0], w.integers(axes_of(call, "axes", call.output().shape.rank()))});

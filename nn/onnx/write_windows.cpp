@@ -29,12 +29,14 @@ void set_windows(pb::NodeProto& node, const Op& op) {
 
 /// Whether axes are divided into parts that are no windows side by side. Throws UnsupportedError for an open
 /// one.
-bool is_uneven(const Op& op, const Shape& x) {
+bool is_uneven(const Op& op, const Edge& input) {
+  const Shape& x = input.spec().shape;
   const PoolForm form = PoolForm::of(op);
   bool uneven = false;
   for (size_t i = 0; i < form.parts.size(); ++i) {
-    const int64_t size = x.dims()[form.first_axis(x) + i];
-    if (size % nominal_size == 0)
+    const size_t axis = form.first_axis(x) + i;
+    const int64_t size = x.dims()[axis];
+    if (is_open_axis(*input.node(), input.output(), axis))
       throw UnsupportedError(fmt::format("'{}' of parts of an open axis cannot be written", op.name()));
     uneven |= size % form.parts[i] != 0;
   }
@@ -118,7 +120,7 @@ std::string write_windows(GraphWriter& w, const GraphWriter::Call& call) {
     return w.last_output(node);
   }
   if (op == "pool_max") {
-    if (is_uneven(call.op, call.input(0).shape))
+    if (is_uneven(call.op, call.node.inputs[0]))
       return of_uneven_parts(w, call.op, call.node.inputs[0], false);
     pb::NodeProto& node = w.begin("MaxPool", call.inputs);
     set_pooling(node, call.op, call.input(0).shape);
@@ -127,7 +129,7 @@ std::string write_windows(GraphWriter& w, const GraphWriter::Call& call) {
   if (op == "pool_argmax") {
     // Values, by which max_pool's places in each plane are replaced; places by themselves are not those of
     // ONNX.
-    const bool uneven = is_uneven(call.op, call.input(0).shape);
+    const bool uneven = is_uneven(call.op, call.node.inputs[0]);
     pb::NodeProto& node = uneven
                               ? w.begin("Identity", {of_uneven_parts(w, call.op, call.node.inputs[0], false)})
                               : w.begin("MaxPool", call.inputs);
@@ -148,8 +150,7 @@ std::string write_windows(GraphWriter& w, const GraphWriter::Call& call) {
   }
   if (op == "divide") {  // write_elementwise leaves pool_sum / pool_count
     const Node &sum = *call.node.inputs[0].node(), &count = *call.node.inputs[1].node();
-    if (is_uneven(sum.op(), sum.inputs[0].spec().shape))
-      return of_uneven_parts(w, sum.op(), sum.inputs[0], true);
+    if (is_uneven(sum.op(), sum.inputs[0])) return of_uneven_parts(w, sum.op(), sum.inputs[0], true);
     pb::NodeProto& node = w.begin("AveragePool", {w.name_of(sum.inputs[0])});
     set_pooling(node, sum.op(), sum.inputs[0].spec().shape);
     w.set(node, "count_include_pad", int64_t{attribute<bool>(count.op(), "with_padding")});

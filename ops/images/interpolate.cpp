@@ -193,7 +193,7 @@ Variable interpolate(const Operand& x, const InterpolateOptions& o) {
     for (size_t axis = 0; axis < axes; ++axis) {
       const Resizing& r = all[axis];
       const auto along = static_cast<int64_t>(axis) + 2;
-      if (given.node()->lazy && is_made_of_nominal_size(r.in)) {
+      if (is_open_axis(given, along)) {
         if (r.by_size || r.ratio != 1) result = resized(result, along, open_taps(result, along, r, o));
         continue;
       }

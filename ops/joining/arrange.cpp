@@ -117,7 +117,7 @@ namespace {
 /// Whether the size of an axis may be another one in each step.
 bool follows_batch(const Variable& x, int64_t axis) {
   const size_t along = resolve_axis(axis, x.rank(), "chunk");
-  return x.node()->lazy && (along == 0 || is_made_of_nominal_size(x.shape().dims()[along]));
+  return x.node()->lazy && (along == 0 || is_open_axis(x, axis));
 }
 
 }  // namespace

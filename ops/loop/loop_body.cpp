@@ -19,7 +19,7 @@ namespace espalier {
 
 namespace {
 
-Spec spec_of(const Variable& x) { return {x.dtype(), x.shape()}; }
+const Spec& spec_of(const Variable& x) { return x.node()->outputs[x.output()].spec; }
 std::string describe(const Spec& x) { return fmt::format("{} {}", name(x.dtype), x.shape.str()); }
 
 /// A step gives a state the dtype and shape that it has got.
@@ -82,7 +82,7 @@ class Rewriting {
           "scan: the step uses an output of {}, which has several; give it as a state", node->op().name()));
     const Variable outer(node, 0);
     captured_.push_back(outer);
-    body_.inputs.push_back(loop_operand(spec_of(outer), outer.device()));
+    body_.inputs.push_back(loop_operand_like(outer));
     return made_[node] = body_.inputs.back().node();
   }
 
@@ -280,12 +280,8 @@ std::shared_ptr<LoopBody> trace_step(const ScanStep& step, const std::vector<Var
   const auto body = std::make_shared<LoopBody>();
   body->states = state.size();
   body->sequences = sequences.size();
-  for (const Variable& s : state) body->inputs.push_back(loop_operand(spec_of(s), s.device()));
-  for (const Variable& x : sequences) {
-    Spec spec = spec_of(x);
-    spec.shape = Shape(Dims(spec.shape.begin() + 1, spec.shape.end()));
-    body->inputs.push_back(loop_operand(spec, x.device()));
-  }
+  for (const Variable& s : state) body->inputs.push_back(loop_operand_like(s));
+  for (const Variable& x : sequences) body->inputs.push_back(loop_operand_like(x, true));
   BuildContext lazy = build_context();
   lazy.lazy = true;
   lazy.no_grad = false;

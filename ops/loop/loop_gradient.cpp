@@ -18,7 +18,7 @@ LoopGradient::LoopGradient(LoopBodyPtr forward_body, const std::vector<Variable>
   lazy.lazy = true;
   lazy.no_grad = false;
   const BuildScope scope(lazy);
-  const auto leaf_like = [](const Variable& x) { return loop_operand({x.dtype(), x.shape()}, x.device()); };
+  const auto leaf_like = [](const Variable& x) { return loop_operand_like(x); };
 
   // A number whose gradients are those of the loss, from what arrives at the outputs of a step.
   std::vector<Variable> carried, of_outputs, terms;

@@ -3,6 +3,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/core/tree.h"
 #include "espalier/ops/loop/loop_gradient.h"
 #include "espalier/ops/loop/scan_draws.h"
@@ -159,6 +160,7 @@ ScanResult scan_by_segments(const ScanStep& step, const std::vector<Variable>& s
   for (const Variable& x : part(options.reverse ? rest : 0, options.reverse ? n : whole * s))
     segments.push_back(unflatten(x, 0, {whole, s}));
   const ScanStep segment = [&](const std::vector<Variable>& h, const std::vector<Variable>& xs) {
+    const CallScope scope(where);  // no code of the user's
     return scan_once(step, h, xs, options.reverse, where);
   };
   ScanResult result =
@@ -199,7 +201,8 @@ ScanResult scan(const ScanStep& step, const std::vector<Variable>& state,
     if (options.segment < 0)
       throw Error(fmt::format("scan: segments of {} steps; they must not be negative", options.segment));
     if (options.segment > 1 && options.segment < n) {
-      if (n == nominal_size) throw UnsupportedError("scan: the length is open; segments need its number");
+      if (is_open_axis(sequences[0], 0))
+        throw UnsupportedError("scan: the length is open; segments need its number");
       return scan_by_segments(step, state, sequences, options, where);
     }
     return scan_once(step, state, sequences, options.reverse, where);

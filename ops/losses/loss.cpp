@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/functions/losses.h"
+#include "espalier/ops/losses/checked_target.h"
 #include "espalier/ops/losses/cross_entropy.h"
 #include "espalier/ops/losses/loss_terms.h"
 #include "espalier/ops/ops.h"
@@ -76,7 +77,7 @@ class CrossEntropy {
     if (options_.ignored_label)
       throw Error(fmt::format("{}: ignored_label is for labels of integers; these are probabilities", loss_));
     const Variable log_p = log_probabilities(wide_);
-    Variable p = rounded(widened(y_), log_p.dtype());
+    Variable p = rounded(widened(checked_target(y_, x_, loss_)), log_p.dtype());
     const double smoothing = options_.label_smoothing;
     if (smoothing > 0) p = p * (1 - smoothing) + smoothing / static_cast<double>(x_.shape()[-1]);
     const Variable each = weights_.defined() ? p * log_p * weights_ : p * log_p;
@@ -94,6 +95,7 @@ class CrossEntropy {
     if (y_.rank() == x_.rank() && y_.shape()[-1] == 1) y_ = squeeze(y_, -1);
     if (y_.rank() + 1 != x_.rank() || !std::equal(y_.shape().begin(), y_.shape().end(), x_.shape().begin()))
       throw_shapes();
+    y_ = checked_labels(y_, x_, loss_);
     const auto picked = [&](bool loss) {
       return apply(log_softmax_pick(loss_, loss), {&wide_, &y_}, std::source_location::current());
     };
@@ -148,7 +150,8 @@ Variable mean_squared_error(const Operand& prediction, const Operand& target) {
           fmt::format("mean_squared_error: a prediction of {} and a target of {} must be of one real type; "
                       "cast() one of them",
                       name(p.dtype()), name(t.dtype())));
-    return rounded(mean(square(widened(p) - widened(t))), p.dtype());
+    const Variable target_of_batch = checked_target(t, p, "mean_squared_error");
+    return rounded(mean(square(widened(p) - widened(target_of_batch))), p.dtype());
   });
 }
 

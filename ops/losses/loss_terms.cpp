@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "espalier/ops/losses/checked_target.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier::detail {
@@ -34,13 +35,14 @@ Variable weighted(std::string_view loss, const Variable& losses, const Variable&
   return reduced(losses * rounded(weights, losses.dtype()), {}, reduction);
 }
 
-void check_pair(std::string_view loss, const Variable& first, const Variable& second) {
+Variable paired(std::string_view loss, const Variable& first, const Variable& second) {
   if (!(first.shape() == second.shape()))
     throw ShapeError(fmt::format("{}: operands of shapes {} and {} differ", loss, first.shape().str(),
                                  second.shape().str()));
   if (first.dtype() != second.dtype() || !is_real(first.dtype()))
     throw TypeError(fmt::format("{}: operands of {} and {} must be of one real type; cast() one of them",
                                 loss, name(first.dtype()), name(second.dtype())));
+  return checked_target(second, first, loss);
 }
 
 void check_real(std::string_view loss, const Variable& x) {

@@ -19,8 +19,9 @@ Variable reduced(const Variable& losses, const Variable& counted, LossReduction 
 Variable weighted(std::string_view loss, const Variable& losses, const Variable& weights,
                   LossReduction reduction);
 
-/// Throws ShapeError or TypeError unless both have one shape and one real dtype.
-void check_pair(std::string_view loss, const Variable& first, const Variable& second);
+/// The second, whose shape is that of the first in each batch. Throws ShapeError or TypeError unless both
+/// have one shape and one real dtype.
+Variable paired(std::string_view loss, const Variable& first, const Variable& second);
 /// Throws TypeError unless it is real.
 void check_real(std::string_view loss, const Variable& x);
 /// Throws Error unless `value` is finite and above 0.
@@ -37,8 +38,8 @@ Variable loss_of(std::string_view loss, const Operand& prediction, const Operand
   return located(prediction.where(), [&] {
     const Variable& p = prediction.defined(loss);
     check_real(loss, p);
-    if (!target.is_number()) check_pair(loss, p, target.defined(loss));
-    return rounded(f(widened(p), widened(target.like(p))), p.dtype());
+    const Variable t = target.is_number() ? target.like(p) : paired(loss, p, target.defined(loss));
+    return rounded(f(widened(p), widened(t)), p.dtype());
   });
 }
 

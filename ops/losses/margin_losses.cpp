@@ -11,9 +11,9 @@
 
 namespace espalier {
 
-using detail::check_pair;
 using detail::check_power;
 using detail::loss_of;
+using detail::paired;
 using detail::reduced;
 using detail::weighted;
 
@@ -66,8 +66,8 @@ Variable margin_ranking_loss(const Operand& a, const Operand& b, const Operand& 
                              const RankingOptions& options) {
   constexpr std::string_view name = "margin_ranking_loss";
   return loss_of(name, a, b, [&](const Variable& x, const Variable& y) {
-    if (!target.is_number()) check_pair(name, a.variable(), target.defined(name));
-    const Variable t = widened(target.like(x));
+    const Variable t =
+        widened(target.is_number() ? target.like(x) : paired(name, a.variable(), target.defined(name)));
     return weighted(name, relu(options.margin - t * (x - y)), options.weights, options.reduction);
   });
 }
@@ -84,8 +84,8 @@ Variable cosine_embedding_loss(const Operand& a, const Operand& b, const Operand
   return loss_of(name, a, b, [&](const Variable& x, const Variable& y) {
     if (x.rank() == 0) throw ShapeError("cosine_embedding_loss: scalars have no axis of a vector");
     const Variable cosine = cosine_of_rows(x, y);
-    const Variable t = widened(target.is_number() ? target.like(x) : target.defined(name));
-    if (!target.is_number()) check_pair(name, cosine, t);
+    const Variable t =
+        target.is_number() ? widened(target.like(x)) : paired(name, cosine, widened(target.defined(name)));
     return weighted(name, where(greater(t, 0.0), 1.0 - cosine, relu(cosine - options.margin)),
                     options.weights, options.reduction);
   });
@@ -97,8 +97,7 @@ Variable triplet_margin_loss(const Operand& anchor, const Operand& positive, con
   return loss_of(name, anchor, positive, [&](const Variable& a, const Variable& p) {
     if (!(options.p >= 1)) throw Error(fmt::format("{}: p is {}; it must be at least 1", name, options.p));
     if (a.rank() == 0) throw ShapeError("triplet_margin_loss: scalars have no axis of a vector");
-    check_pair(name, anchor.variable(), negative.defined(name));
-    const Variable n = widened(negative.variable());
+    const Variable n = widened(paired(name, anchor.variable(), negative.defined(name)));
     const auto distance = [&](const Variable& x, const Variable& y) {
       return pairwise_distance(x, y, {.p = options.p, .epsilon = options.epsilon});
     };

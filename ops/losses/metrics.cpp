@@ -4,6 +4,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/ops/losses/checked_target.h"
 #include "espalier/ops/losses/labels.h"
 #include "espalier/ops/ops.h"
 
@@ -22,9 +23,9 @@ Variable labels_of_rows(const Variable& logits, const Variable& labels, std::str
   if (logits.rank() == 0) fail();
   Shape rows(Dims(logits.shape().begin(), logits.shape().end() - 1)), columns = rows;
   columns.dims().push_back(1);
-  if (labels.shape() == rows) return labels;
+  if (labels.shape() == rows) return checked_labels(labels, logits, op);
   if (!(labels.shape() == columns)) fail();
-  return squeeze(labels, {-1});
+  return checked_labels(squeeze(labels, {-1}), logits, op);
 }
 
 Variable accuracy(const Operand& logits, const Operand& labels) {

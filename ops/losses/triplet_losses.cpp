@@ -13,8 +13,7 @@ Variable triplet_margin_with_distance_loss(const Operand& anchor, const Operand&
                                            const Operand& negative, const TripletDistanceOptions& options) {
   constexpr std::string_view name = "triplet_margin_with_distance_loss";
   return detail::loss_of(name, anchor, positive, [&](const Variable& a, const Variable& p) {
-    detail::check_pair(name, anchor.variable(), negative.defined(name));
-    const Variable n = widened(negative.variable());
+    const Variable n = widened(detail::paired(name, anchor.variable(), negative.defined(name)));
     const auto distance = [&](const Variable& x, const Variable& y) {
       const Variable d = options.distance ? options.distance(x, y) : pairwise_distance(x, y);
       if (!d.defined()) throw Error(std::string(name) + ": the distance function returns no Variable");

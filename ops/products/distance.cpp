@@ -55,8 +55,12 @@ Variable norm_of_differences(const Variable& x, double p, bool keep_dims) {
   return root_of_distance(sum(root_of_distance(abs(x), p), -1, keep_dims), 1 / p);
 }
 
-/// ‖a‖² + ‖b‖² − 2·a·b of all pairs of rows.
-Variable squares_by_product(const Variable& a, const Variable& b) {
+/// ‖a‖² + ‖b‖² − 2·a·b of all pairs of rows, seen from the mean of b: rows that lie close together far from
+/// the origin would lose their digits.
+Variable squares_by_product(const Variable& x, const Variable& y) {
+  const Variable rows = maximum(cast(axis_size(y, -2), y.dtype()), 1.0);
+  const Variable center = stop_gradient(sum(y, -2, true) / rows);
+  const Variable a = x - center, b = y - center;
   const Variable of_a = sum(square(a), -1, true), of_b = transpose(sum(square(b), -1, true));
   const Variable squares = of_a + of_b - matmul(a, transpose(b)) * 2.0;
   return maximum(squares, 0.0);

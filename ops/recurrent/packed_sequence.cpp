@@ -7,6 +7,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier {
@@ -23,11 +24,10 @@ Variable rows_of(const Variable& x, const std::vector<int64_t>& numbers) {
 
 /// A packing has numbers of rows, which an open axis gets with a batch.
 void check_open(const Variable& x, std::string_view function) {
-  for (const int64_t size : x.shape())
-    if (x.node()->lazy && size > 0 && size % nominal_size == 0)
-      throw UnsupportedError(
-          fmt::format("{}: a shape of {} has an open axis (-1); a packing needs all lengths when it is made",
-                      function, x.shape().str()));
+  if (has_open_axes(x))
+    throw UnsupportedError(
+        fmt::format("{}: a shape of {} has an open axis (-1); a packing needs all lengths when it is made",
+                    function, x.shape().str()));
 }
 
 /// Sequences of one packing differ by their lengths alone.

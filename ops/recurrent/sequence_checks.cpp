@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/first_input.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier {
@@ -68,9 +69,7 @@ class CheckedLengths : public Op {
 
 }  // namespace
 
-bool has_open_steps(const Variable& x) {
-  return x.rank() > 0 && x.node()->lazy && x.shape()[0] > 0 && x.shape()[0] % nominal_size == 0;
-}
+bool has_open_steps(const Variable& x) { return x.rank() > 0 && is_open_axis(x, 0); }
 
 Variable checked_steps(const Variable& x, std::string_view function) {
   const auto op = std::make_shared<CheckedSteps>(std::string(function));

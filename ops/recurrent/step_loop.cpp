@@ -6,6 +6,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier {
@@ -13,8 +14,7 @@ namespace espalier {
 namespace {
 
 const RecurrenceForm& checked(const Variable& x, const RecurrenceForm& form, std::string_view what) {
-  const int64_t steps = x.shape()[0];
-  if (form.batch_sizes.empty() && x.node()->lazy && steps > 0 && steps % nominal_size == 0)
+  if (form.batch_sizes.empty() && is_open_axis(x, 0))
     throw UnsupportedError(
         fmt::format("{}: each step has nodes of its own, and the number of steps is open", what));
   return form;

@@ -4,6 +4,7 @@
 
 #include "espalier/core/countable.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/ops/functions/arrange.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
@@ -110,7 +111,7 @@ Variable with_fixed_sizes(const Variable& x, size_t first) {
   for (size_t axis = first; axis < x.rank(); ++axis) {
     const int64_t size = x.shape().dims()[axis];
     // The slice is an identity that has the size for an attribute.
-    if (x.node()->lazy && size > 0 && size % nominal_size == 0)
+    if (is_open_axis(x, static_cast<int64_t>(axis)))
       result = slice(result, static_cast<int64_t>(axis), 0, size);
   }
   return result;

@@ -10,6 +10,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/loop_operand.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/ops/loop/scan_draws.h"
 #include "espalier/ops/loop/scan_op.h"
 #include "espalier/ops/ops.h"
@@ -69,6 +70,7 @@ Variable LoadedFeeds::source(int64_t feed, int64_t output, const std::source_loc
   Variable source(new Node(known.op_, where));
   source.node()->outputs.push_back({known.outputs[0].spec, Tensor()});
   source.node()->lazy = true;
+  copy_open_axes(feeds_[static_cast<size_t>(feed)][static_cast<size_t>(output)], *source.node());
   return source;
 }
 

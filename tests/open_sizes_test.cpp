@@ -1,0 +1,60 @@
+// Sizes of open axes in C++ code: they cannot be read, and no other number is taken for one.
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+
+#include "espalier/core/error.h"
+#include "espalier/espalier.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::testing;
+using esp::Variable;
+
+BOOST_AUTO_TEST_SUITE(open_sizes)
+
+BOOST_AUTO_TEST_CASE(the_sizes_of_open_axes_cannot_be_read) {
+  const int line = __LINE__ + 1;
+  const Variable x = esp::placeholder("x", {-1, 7, -1});
+  const auto refused =
+      says({"axis", "open (-1)", "[-1, 7, -1]", "axis_size", "open_sizes_test.cpp:" + std::to_string(line)});
+  BOOST_CHECK_EXCEPTION((void)x.shape()[0], esp::UnsupportedError, refused);
+  BOOST_CHECK_EXCEPTION((void)x.shape()[-1], esp::UnsupportedError, refused);
+  BOOST_CHECK_EXCEPTION((void)x.shape().elements(), esp::UnsupportedError, refused);
+  const esp::Shape copy = x.shape();
+  BOOST_CHECK_EXCEPTION((void)copy[0], esp::UnsupportedError, refused);
+  BOOST_TEST(x.shape()[1] == 7);
+  BOOST_TEST(x.shape().rank() == 3);
+  BOOST_TEST(x.shape().str() == "[-1, 7, -1]");
+  // So are sizes made of them, however they are made.
+  const auto shape_of = [](const Variable& v) { return v.shape().str(); };
+  BOOST_TEST(shape_of(esp::slice(x, 2, 1, -1)) == "[-1, 7, -1]");
+  BOOST_TEST(shape_of(esp::flatten(x, 1)) == "[-1, -1]");
+  BOOST_TEST(shape_of(esp::sum(x, 0)) == "[7, -1]");
+  BOOST_TEST(shape_of(esp::slice(x, 2, 0, 543)) == "[-1, 7, 543]");
+  BOOST_TEST(shape_of(esp::max_pool(esp::unsqueeze(x, 0), {.kernel = {2, 3}})) == "[1, -1, 3, -1]");
+  BOOST_CHECK_THROW((void)esp::slice(x, 2, 1, -1).shape()[2], esp::UnsupportedError);
+  BOOST_TEST(esp::slice(x, 2, 0, 543).shape()[2] == 543);
+  // In a step of a scan too.
+  BOOST_CHECK_EXCEPTION(esp::scan(
+                            [](const std::vector<Variable>&, const std::vector<Variable>& in) {
+                              return esp::ScanResult{{}, {in[0] * static_cast<double>(in[0].shape()[1])}};
+                            },
+                            {}, {esp::placeholder("steps", {3, 2, -1})}),
+                        esp::UnsupportedError, says({"open (-1)", "axis 1"}));
+}
+
+/// Widths and numbers are no sizes of the tree, however near they are to parts of what stands for these.
+BOOST_AUTO_TEST_CASE(numbers_that_no_size_has_made) {
+  const Variable x = esp::placeholder("x", {-1, 4});
+  const esp::Tensor in = numbers({3, 4}).to(esp::float32);
+  for (const int64_t width : {271, 542, 543, 1084, 1085, 2168, 4336, 8672}) {
+    const Variable y = esp::sum(esp::nn::Dense(width)(x), 1);
+    BOOST_TEST(y.get_executor({.mode = esp::Mode::inference}).run({{"x", in}}).shape() == esp::Shape{3});
+  }
+  for (const double number : {271.0, 542.0, 813.0, 33.875, 1 / 271.0})
+    BOOST_TEST(difference((x * number).get_executor({.mode = esp::Mode::inference}).run({{"x", in}}),
+                          (Variable(in) * number).value()) == 0);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
