@@ -1,5 +1,6 @@
 // The relation of values to the rows of the batch, compared with values computed from all rows and from some.
 #include "espalier/executor/sharding/batch_sharding.h"
+#include "espalier/executor/sharding/random_rows.h"
 
 #include <boost/test/unit_test.hpp>
 

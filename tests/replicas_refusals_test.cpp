@@ -131,6 +131,15 @@ BOOST_AUTO_TEST_CASE(a_refusal_says_which_of_two_reasons_it_has) {
   check(esp::maximum(total, w), neither, "maximum");
 }
 
+BOOST_AUTO_TEST_CASE(functions_have_the_names_that_users_know) {
+  esp::data::Distributor feed({numbers({8, 3}, -1, 1, 1)}, {.batch_size = 4});
+  const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w"), x = feed.get_output_graphs()[0] * w;
+  const std::string text =
+      refusal<esp::UnsupportedError>(esp::mean(x * esp::unsqueeze(esp::arange_like(x, 0, esp::float64), 1)),
+                                     {.optimizer = optim::Sgd({.lr = 0.1}), .devices = cpus(2)});
+  BOOST_TEST(says(text, "'arange_like' (replicas_refusals_test.cpp:"), text);
+}
+
 BOOST_AUTO_TEST_CASE(a_tree_with_collectives_of_its_own_is_not_replicated) {
   const auto world = esp::distributed::make_group({esp::cpu()}).front();
   esp::data::Distributor feed({numbers({8, 3}, -1, 1, 1)}, {.batch_size = 4});

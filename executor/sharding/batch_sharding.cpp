@@ -1,10 +1,7 @@
 #include "espalier/executor/sharding/batch_sharding.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "espalier/core/error.h"
 #include "espalier/core/op_names.h"
 #include "espalier/executor/sharding/loop_graph.h"
 #include "espalier/executor/sharding/row_growth.h"
@@ -427,22 +424,6 @@ ExchangedSharding exchanged_sharding(const Graph& part, const Graph& other, Batc
 bool ExchangedSharding::reduces() const {
   return std::ranges::any_of(
       changes, [](const InputChange& change) { return change.kind == InputChange::Kind::reduce; });
-}
-
-void mark_random_rows(Graph& part, const BatchShardings& shardings) {
-  for (uint32_t i = 0; i < part.nodes.size(); ++i) {
-    GraphNode& n = part.nodes[i];
-    if (!n.op->is_random()) continue;
-    const BatchValue& value = shardings[i][0];
-    if (value.sharding == BatchSharding::replicated) continue;
-    if (value.sharding != BatchSharding::rows || !value.in_order())
-      throw UnsupportedError(
-          fmt::format("get_executor: replicas and micro-batches cannot share out the random numbers of '{}' "
-                      "({}): the rows of the batch do not lie in their order along one of its axes",
-                      n.op->name(), line_of(n.where)));
-    n.row_runs = value.repeats;
-    for (size_t axis = 0; axis < value.axis; ++axis) n.row_runs *= n.outputs[0].shape.dims()[axis];
-  }
 }
 
 }  // namespace espalier

@@ -73,8 +73,4 @@ struct ExchangedSharding {
 ExchangedSharding exchanged_sharding(const Graph& part, const Graph& other, BatchSizes sizes,
                                      const Graph& whole);
 
-/// Marks the random nodes which draw for the rows of a batch, so that they can draw for a shard of them.
-/// Throws UnsupportedError for one whose rows are in another order.
-void mark_random_rows(Graph& part, const BatchShardings& shardings);
-
 }  // namespace espalier

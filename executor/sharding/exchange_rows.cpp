@@ -9,6 +9,7 @@
 #include "espalier/core/op_names.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/executor/graph/rewriter.h"
+#include "espalier/executor/graph/user_names.h"
 #include "espalier/executor/sharding/shard_gather.h"
 #include "espalier/executor/sharding/shard_reduction.h"
 #include "espalier/ops/indexing/rows.h"
@@ -118,10 +119,10 @@ class TermExchange {
 };
 
 [[noreturn]] void refuse_rows(const GraphNode& reader, const GraphNode& indices, std::string_view why) {
-  throw UnsupportedError(fmt::format(
-      "get_executor: replicas cannot exchange the gradients of the rows of a table ({}) that '{}' "
-      "({}) looks up: {}",
-      line_of(reader.where), indices.op->name(), line_of(indices.where), why));
+  throw UnsupportedError(
+      fmt::format("get_executor: replicas cannot exchange the gradients of the rows of a table ({}) that {} "
+                  "looks up: {}",
+                  line_of(reader.where), in_user_words(indices), why));
 }
 
 }  // namespace

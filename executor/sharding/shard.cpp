@@ -7,9 +7,11 @@
 
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/error.h"
+#include "espalier/executor/graph/user_names.h"
 #include "espalier/executor/sharding/batch_sharding.h"
 #include "espalier/executor/sharding/exchange_rows.h"
 #include "espalier/executor/sharding/exchange_statistics.h"
+#include "espalier/executor/sharding/random_rows.h"
 #include "espalier/ops/loop/scan_op.h"
 
 namespace espalier {
@@ -72,8 +74,8 @@ std::string parts_of(const BatchShard& shard) {
                                              "last micro-batch: if it needs them, leave out .accumulate"
                                            : "";
   throw UnsupportedError(
-      fmt::format("get_executor: {} cannot compute '{}' ({}) from a part of the batch's rows each: {}{}",
-                  parts_of(options.shard), cause.op->name(), line_of(cause.where), why, accumulated));
+      fmt::format("get_executor: {} cannot compute {} from a part of the batch's rows each: {}{}",
+                  parts_of(options.shard), in_user_words(cause), why, accumulated));
 }
 
 bool is_refused(const BatchValue& value) { return value.sharding >= BatchSharding::local; }
@@ -136,9 +138,9 @@ void reduce_assigned(Graph& graph, ExchangedSharding& sharding, const ShardOptio
     check_value(graph, value, sharding.shardings, options);
     if (value.sharding == BatchSharding::rows || !is_real(graph.spec(v).dtype))
       throw UnsupportedError(fmt::format(
-          "get_executor: with_assignment: {} cannot write '{}' ({}) into a state: it is not the same for all "
-          "of them",
-          parts_of(options.shard), graph.nodes[v.node].op->name(), line_of(graph.nodes[v.node].where)));
+          "get_executor: with_assignment: {} cannot write {} into a state: it is not the same for all of "
+          "them",
+          parts_of(options.shard), in_user_words(graph.nodes[v.node])));
     if (options.shard.micro_batches > 1)
       graph.results.push_back(v);
     else
@@ -168,9 +170,9 @@ void check_outputs(const StepGraph& step, const BatchShardings& shardings) {
       continue;
     const GraphNode& n = step.graph.nodes[v.node];
     throw UnsupportedError(fmt::format(
-        "get_executor: the output '{}' ({}) is a sum over the batch, of which each replica has a part; such "
+        "get_executor: the output {} is a sum over the batch, of which each replica has a part; such "
         "outputs are real, and this is {}: cast() it",
-        n.op->name(), line_of(n.where), name(step.graph.spec(v).dtype)));
+        in_user_words(n), name(step.graph.spec(v).dtype)));
   }
 }
 
