@@ -41,7 +41,9 @@ struct Normalizing {
     const Variable &w = parameters[0], &out = parameters[3];
     Variable h = esp::relu(normalized(esp::matmul(x, w), parameters[1], parameters[2]));
     h = esp::dropout(h, 0.2);
-    h = h / esp::sqrt(esp::sum(esp::square(h), 0, true) + 1.0);
+    const Variable squares = esp::square(h);  // of a part's own rows, a sum would be smaller
+    h = h / esp::sqrt((program.local_statistics ? esp::mean(squares, 0, true) : esp::sum(squares, 0, true)) +
+                      1.0);
     const Variable logits = esp::matmul(h, out) + parameters[4];
     const Variable rows = esp::pick(esp::log_softmax(logits), y);
     switch (program.loss) {

@@ -88,6 +88,56 @@ Variable pairs_by_count(const Variable& x, const Variable& w) {
   return esp::sum(esp::exp(esp::matmul(z, esp::transpose(z)))) / (n * n);
 }
 
+Variable rows_in(const Variable& x) { return esp::cast(esp::axis_size(x, 0), esp::int64); }
+/// Two views of each row behind each other: the labels of one are the rows of the other.
+Variable views(const Variable& x, const Variable& w) {
+  return esp::concat({esp::matmul(x, w), esp::matmul(x * 1.1 + 0.1, w)}, 0);
+}
+Variable labels_by_count(const Variable& x, const Variable& w) {
+  const Variable z = views(x, w), r = esp::arange_like(x, 0);
+  return esp::softmax_cross_entropy(esp::matmul(z, esp::transpose(z)), esp::concat({r + rows_in(x), r}, 0));
+}
+Variable labels_by_remainder(const Variable& x, const Variable& w) {
+  const Variable z = views(x, w), r = esp::arange_like(z, 0), n = rows_in(x);
+  const Variable self = esp::equal(esp::unsqueeze(r, 1), esp::unsqueeze(r, 0));
+  return esp::softmax_cross_entropy(esp::masked_fill(esp::matmul(z, esp::transpose(z)), self, -1e9),
+                                    (r + n) % (2 * n));
+}
+Variable determinant(const Variable& x, const Variable& w) {
+  const Variable z = esp::matmul(x, w), k = esp::exp(-esp::square(esp::cdist(z, z)));
+  const Variable r = esp::arange_like(x, 0);
+  const Variable self = esp::equal(esp::unsqueeze(r, 1), esp::unsqueeze(r, 0));
+  const Variable a = k + esp::cast(self, esp::float64);
+  const Variable logarithms = esp::log(esp::diagonal(esp::cholesky(a + 0.1 * esp::cast(self, esp::float64))));
+  return (esp::slogdet(a).log_abs + esp::sum(logarithms)) / esp::axis_size(x, 0);
+}
+/// Variances that are large enough, and covariances that are small.
+Variable spread(const Variable& x, const Variable& w) {
+  const Variable z = esp::matmul(x, w), c = esp::cov(esp::transpose(z));
+  return esp::mean(esp::relu(1.0 - esp::std(z, 0))) + esp::mean(esp::var(z, 0)) +
+         (esp::sum(esp::square(c)) - esp::sum(esp::square(esp::diagonal(c)))) * 0.1;
+}
+Variable own_normalization(const Variable& x, const Variable& w) {
+  const Variable z = esp::matmul(x, w);
+  const Variable y = (z - esp::mean(z, 0)) / esp::sqrt(esp::var(z, 0, {.correction = 0}) + 1e-3);
+  return esp::mean(esp::square(y - esp::slice(x, 1, 0, 4)));
+}
+/// Correlations of two views, by standard deviations and by norms over the batch.
+Variable correlation(const Variable& x, const Variable& w) {
+  const Variable a = esp::matmul(x, w), b = esp::matmul(x * x, w);
+  const auto standard = [](const Variable& z) {
+    return (z - esp::mean(z, 0)) / esp::sqrt(esp::var(z, 0, {.correction = 0}) + 1e-3);
+  };
+  const auto unit = [](const Variable& z) { return z / esp::norm(z, 0, {.keep_dims = true}); };
+  const Variable c = esp::einsum("ni,nj->ij", {standard(a), standard(b)}) / esp::axis_size(x, 0);
+  const Variable d = esp::einsum("ni,nj->ij", {unit(a), unit(b)});
+  return esp::sum(esp::square(esp::diagonal(c) - 1.0)) + esp::sum(esp::square(c)) * 0.1 +
+         esp::mean(esp::square(d));
+}
+Variable each_by_count(const Variable& x, const Variable& w) {
+  return esp::sum(esp::square(esp::matmul(x, w)) / esp::axis_size(x, 0)) + worst_row(x, w);
+}
+
 esp::Tensor frozen(const LossOf& loss_of, int replicas, int accumulate, bool local = true) {
   const Variable w = weights();
   const esp::data::Distributor feed({rows_of_data()}, {.batch_size = 7});
@@ -119,7 +169,14 @@ BOOST_AUTO_TEST_CASE(the_mean_of_those_of_the_parts) {
                       {"masked", masked, 2},
                       {"guarded", guarded},
                       {"ignoring", ignoring, 2},
-                      {"pairs by count", pairs_by_count}};
+                      {"pairs by count", pairs_by_count},
+                      {"labels by count", labels_by_count},
+                      {"labels by remainder", labels_by_remainder},
+                      {"determinant", determinant},
+                      {"spread", spread, 2},  // a variance of one row is none
+                      {"own normalization", own_normalization},
+                      {"correlation", correlation},
+                      {"each by count", each_by_count}};
   for (const Case& c : all)
     for (const auto& [replicas, accumulate] : {std::pair{2, 1}, {1, 2}, {3, 1}, {2, 2}}) {
       if (replicas * accumulate > c.most_parts) continue;
@@ -149,45 +206,66 @@ BOOST_AUTO_TEST_CASE(metrics_as_well) {
              boost::test_tools::tolerance(1e-12));
 }
 
+/// What get_executor says of a loss on two replicas, or nothing.
+std::string refusal(const LossOf& loss_of, bool local) {
+  const Variable w = weights();
+  const esp::data::Distributor feed({rows_of_data()}, {.batch_size = 6});
+  try {
+    (void)loss_of(feed.get_output_graphs()[0], w)
+        .get_executor({.optimizer = optim::Sgd({.lr = 0.2}),
+                       .devices = cpus(2),
+                       .replicas = {.local_statistics = local}});
+  } catch (const esp::UnsupportedError& e) {
+    return e.what();
+  }
+  return "";
+}
+void check_refusal(const LossOf& loss_of, bool local, const std::vector<std::string>& parts) {
+  const std::string text = refusal(loss_of, local);
+  for (const std::string& part : parts) BOOST_TEST(text.find(part) != text.npos, text << " lacks " << part);
+  BOOST_TEST((text.find("local_statistics = true") != text.npos) != local, text);
+}
+
 /// Parts have smaller sums than the batch, and other pairs of rows: neither can be put together.
 BOOST_AUTO_TEST_CASE(no_sums_and_no_pairs) {
-  const auto refusal = [](const LossOf& loss_of, bool local) -> std::string {
-    const Variable w = weights();
-    const esp::data::Distributor feed({rows_of_data()}, {.batch_size = 6});
-    try {
-      (void)loss_of(feed.get_output_graphs()[0], w)
-          .get_executor({.optimizer = optim::Sgd({.lr = 0.2}),
-                         .devices = cpus(2),
-                         .replicas = {.local_statistics = local}});
-    } catch (const esp::UnsupportedError& e) {
-      return e.what();
-    }
-    return "";
+  const auto z = [](const Variable& x, const Variable& w) { return esp::matmul(x, w); };
+  const auto pairs = [&](const Variable& x, const Variable& w) {
+    return esp::matmul(z(x, w), esp::transpose(z(x, w)));
   };
-  const auto says = [](const std::string& text, std::string_view part) {
-    return text.find(part) != text.npos;
+  const struct {
+    const char *op, *why;
+    LossOf loss_of;
+  } all[] = {
+      {"'sum'", "it grows", [&](auto& x, auto& w) { return esp::sum(pairs(x, w)); }},
+      {"'sum'", "it grows", [&](auto& x, auto& w) { return esp::tanh(w) * 0.0 + esp::sum(pairs(x, w)); }},
+      {"'square'", "it grows", [&](auto& x, auto& w) { return 2.0 * esp::square(esp::sum(z(x, w))); }},
+      {"'divide'", "the smaller it",
+       [&](auto& x, auto& w) { return esp::mean(z(x, w) / esp::sum(z(x, w))); }},
+      {"'divide'", "the smaller it",
+       [&](auto& x, auto& w) { return worst_row(x, w) + esp::sum(w * w) / esp::axis_size(x, 0); }},
+      {"'square'", "it grows",
+       [&](auto& x, auto& w) { return esp::mean(z(x, w) * esp::square(esp::sum(z(x, w)))); }},
+      {"'exp'", "is not known", [&](auto& x, auto& w) { return esp::exp(esp::sum(z(x, w)) * 0.1) * 2.0; }},
+      {"the determinant", "it grows",
+       [&](auto& x, auto& w) { return esp::slogdet(esp::exp(pairs(x, w))).log_abs; }},
+      {"'prod'", "is not known", [&](auto& x, auto& w) { return esp::sum(esp::prod(z(x, w), 0)); }},
   };
-  const auto sum = [](const Variable& x, const Variable& w) {
-    const Variable z = esp::matmul(x, w);
-    return esp::sum(esp::matmul(z, esp::transpose(z)));
-  };
-  const auto squared_sum = [](const Variable& x, const Variable& w) {
-    return esp::square(esp::sum(esp::matmul(x, w)));
-  };
-  const auto rows_by_sum = [](const Variable& x, const Variable& w) {
-    const Variable z = esp::matmul(x, w);
-    return esp::mean(z / esp::sum(z));
-  };
-  for (const LossOf& loss_of : std::vector<LossOf>{sum, squared_sum, rows_by_sum})
-    BOOST_TEST(says(refusal(loss_of, true), "a part's sum"), refusal(loss_of, true));
-  const auto pairs = [](const Variable& x, const Variable& w) {
-    const Variable z = esp::matmul(x, w);
-    return esp::matmul(z, esp::transpose(z));
-  };
-  BOOST_TEST(says(refusal(pairs, true), "for rows of several parts"), refusal(pairs, true));
-  BOOST_TEST(says(refusal(contrast, false), "local_statistics = true"));
-  BOOST_TEST(says(refusal(contrast, false), "'matmul' (local_losses_test.cpp:"));
+  for (const auto& c : all)
+    check_refusal(c.loss_of, true, {c.op, c.why, "a part's sum", "local_losses_test"});
+  check_refusal([&](auto& x, auto& w) { return esp::exp(pairs(x, w)); }, true,
+                {"'matmul' (local_losses_test.cpp:", "for rows of several parts"});
+  check_refusal(contrast, false, {"'matmul' (local_losses_test.cpp:"});
   BOOST_TEST(refusal(contrast, true) == "");
+}
+
+/// What is refused is named, and not what came before it.
+BOOST_AUTO_TEST_CASE(a_state_of_rows) {
+  check_refusal(
+      [](const Variable& x, const Variable& w) {
+        const Variable queue = esp::state(numbers({8, 4}, -1, 1, 5), "queue"), z = esp::matmul(x, w);
+        return esp::with_assignment(worst_row(x, w), queue, esp::slice(esp::concat({z, queue}, 0), 0, 0, 8));
+      },
+      true, {"'slice'", "at fixed positions"});
 }
 
 /// A part has other rows at a position than the batch.
@@ -207,6 +285,8 @@ BOOST_AUTO_TEST_CASE(no_rows_at_positions) {
   refused("all but one", [](const Variable& z) { return esp::slice(z, 0, 1, esp::open_end); });
   refused("gather", [](const Variable& z) { return esp::gather(z, esp::tensor({0, 2})); });
   refused("of pairs", [](const Variable& z) { return esp::matmul(z, esp::transpose(z))[1]; });
+  refused("diagonal beside",
+          [](const Variable& z) { return esp::diagonal(esp::matmul(z, esp::transpose(z)), 1); });
   refused("mask", [](const Variable& z) { return z[esp::tensor({true, false, false, true, false, false})]; });
   refused("selected", [](const Variable& z) {
     return esp::masked_select(z, esp::Variable(esp::arange(24)).reshape({6, 4}) < 7);
@@ -214,7 +294,7 @@ BOOST_AUTO_TEST_CASE(no_rows_at_positions) {
   refused("scattered", [](const Variable& z) { return esp::scatter_max(z, esp::tensor({0}), 100.0); });
 }
 
-/// The number of rows is known before any of them is read.
+/// Without local_statistics: the number of rows is known before any of them is read.
 BOOST_AUTO_TEST_CASE(numbers_of_rows_are_the_batch_s) {
   const LossOf by_count = [](const Variable& x, const Variable& w) {
     return esp::sum(esp::square(esp::matmul(x, w))) / esp::cast(esp::axis_size(x, 0), esp::float64);

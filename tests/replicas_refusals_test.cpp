@@ -107,7 +107,8 @@ BOOST_AUTO_TEST_CASE(a_refusal_says_which_of_two_reasons_it_has) {
   esp::data::Distributor feed({numbers({8, 3}, -1, 1, 1)}, {.batch_size = 4});
   const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w"), x = feed.get_output_graphs()[0] * w,
                  total = esp::sum(x, 0), average = esp::mean(x, 0);
-  const std::string sum_and_none = "it adds a value to a sum over the batch", neither = "neither row by row";
+  const std::string sum_and_none = "it adds a value to a sum over the batch",
+                    read = "its rows read means or sums", function = "it is a function of means or sums";
   const auto check = [&](const Variable& y, const std::string& said, const std::string& op) {
     // Micro-batches take no mean or sum before the last of them; a part's own sum is smaller than the
     // batch's.
@@ -118,17 +119,18 @@ BOOST_AUTO_TEST_CASE(a_refusal_says_which_of_two_reasons_it_has) {
     BOOST_TEST(says(text, said), text);
     BOOST_TEST(says(text, "'" + op + "'"), text);
     BOOST_TEST(says(text, "replicas_refusals_test.cpp:"), text);
-    BOOST_TEST(!says(text, said == neither ? sum_and_none : neither), text);
+    BOOST_TEST(says(text, "local_statistics = true") == (said != sum_and_none), text);
+    BOOST_TEST(says(text, "or by axis_size") == (op == "divide"), text);
   };
   check(esp::sum(total + w), sum_and_none, "add");
   check(total + 1.0, sum_and_none, "add");
   check(total - average, sum_and_none, "subtract");
   check(esp::concat({total, w}, 0), sum_and_none, "concat");
-  check(esp::sum(total) + x, neither, "add");  // combines a sum with rows
-  check(total * esp::sum(x), neither, "multiply");
-  check(w / total, neither, "divide");
-  check(esp::sqrt(average), neither, "sqrt");
-  check(esp::maximum(total, w), neither, "maximum");
+  check(esp::sum(total) + x, read, "add");  // combines a sum with rows
+  check(total * esp::sum(x), function, "multiply");
+  check(w / total, function, "divide");
+  check(esp::sqrt(average), function, "sqrt");
+  check(esp::maximum(total, w), function, "maximum");
 }
 
 BOOST_AUTO_TEST_CASE(functions_have_the_names_that_users_know) {

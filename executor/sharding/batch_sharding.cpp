@@ -53,10 +53,10 @@ class Shardings {
     for (uint32_t k = 0; k < n.outputs.size(); ++k) {
       BatchValue value;
       if (n.tag != Tag::update && !n.op->is_leaf()) value = sharding_of(i, k);
-      const bool refused =
-          value.sharding == BatchSharding::local || value.sharding == BatchSharding::unshardable;
-      if (refused && !caused_) value.cause = i;
-      caused_ = false;
+      if (value.is_refused() && value.cause == no_node) {
+        value.cause = i;
+        value.obstacle = obstacle_to(i, k, value);
+      }
       values.push_back(std::move(value));
     }
     return values;
@@ -163,7 +163,7 @@ class Shardings {
     for (size_t k = 0; k < out.size(); ++k) {
       if (out[k].sharding == BatchSharding::unshardable) return refused;
       if (k >= body.states) ++out[k].axis;
-      out[k].cause = i;
+      if (out[k].is_refused()) out[k].cause = i;
     }
     return out;
   }
@@ -190,25 +190,54 @@ class Shardings {
   }
 
   /// What all parts cannot make up together may be computed from a part's rows instead of the batch's.
-  BatchValue sharding_of(uint32_t i, uint32_t output) {
+  BatchValue sharding_of(uint32_t i, uint32_t output) const {
     BatchValue value = found_sharding(i, output);
-    const bool own = value.sharding == BatchSharding::unshardable && local_statistics_ && !caused_;
-    return own ? of_part(i, output, {BatchSharding::local}) : value;
+    const bool own =
+        value.sharding == BatchSharding::unshardable && local_statistics_ && value.cause == no_node;
+    return own ? of_part(i, output) : value;
   }
-  /// Local: what a node computes from the rows of a part. What it reads of shapes alone must not depend on
-  /// their number.
-  BatchValue of_part(uint32_t i, uint32_t output, BatchValue value) const {
+  /// Local: what a node computes from the rows of a part.
+  BatchValue of_part(uint32_t i, uint32_t output) const {
     const GraphNode& n = part_.nodes[i];
-    const bool one = axes_of({i, output}).count == 0;
-    if ((one && reads_shapes_alone(n)) || takes_positions(i, output)) return {BatchSharding::unshardable};
-    value.growth = joint_growth(*n.op, growths(n));
-    InputSpecs specs;
-    for (const ValueRef& input : n.inputs) specs.push_back(&part_.spec(input));
-    int added = 0;  // axes of rows along which it adds up
-    for (size_t k = 0; one && k < n.inputs.size() && adds_up(*n.op, specs); ++k)
-      added = std::max(added, axes_of(n.inputs[k]).count);
-    if (value.growth != unknown_growth) value.growth = static_cast<int8_t>(value.growth + added);
+    if (takes_positions(i, output)) return {BatchSharding::unshardable};
+    BatchValue value{BatchSharding::local};
+    if (axes_of({i, output}).count > 0) {
+      value.growth = joint_growth(*n.op, growths(n));
+    } else if (reads_shapes_alone(n)) {
+      value.growth = growth_of_shapes(part_, other_, i, sizes_);
+    } else {
+      InputSpecs specs;
+      int axes = 0;  // of rows, that it is taken over
+      for (const ValueRef& input : n.inputs) {
+        specs.push_back(&part_.spec(input));
+        if (n.op->reads_elements(specs.size() - 1)) axes = std::max(axes, axes_of(input).count);
+      }
+      value.growth = sum_of_growths(joint_growth(*n.op, growths(n)), growth_over_rows(*n.op, specs, axes));
+    }
+    take_cause(n, value);
     return value;
+  }
+  /// What grows does so because an operand does, first of all one that has axes of rows.
+  void take_cause(const GraphNode& n, BatchValue& value) const {
+    for (const bool of_rows : {true, false})
+      for (size_t k = 0; k < n.inputs.size() && value.cause == no_node; ++k) {
+        const BatchValue& in = in_[k];
+        if (!counts(n, k) || in.sharding != BatchSharding::local || (in.growth == 0) != (value.growth == 0) ||
+            (of_rows && axes_of(n.inputs[k]).count == 0))
+          continue;
+        value.cause = in.cause;
+        value.obstacle = in.obstacle;
+      }
+  }
+  /// Why the parts of a batch cannot make up what a node computes from what it reads.
+  Obstacle obstacle_to(uint32_t i, uint32_t output, const BatchValue& value) const {
+    if (value.sharding == BatchSharding::local && value.growth != 0) return Obstacle::grows;
+    if (takes_positions(i, output)) return Obstacle::positions;
+    for (size_t k = 0; k < in_.size(); ++k)
+      if (part_.nodes[i].op->reads_elements(k) &&
+          (in_[k].sharding == BatchSharding::mean || in_[k].sharding == BatchSharding::sum))
+        return axes_of({i, output}).count > 0 ? Obstacle::whole_in_rows : Obstacle::function_of_whole;
+    return Obstacle::mixed_rows;
   }
 
   /// Whether it takes or writes what is at fixed positions along an axis of rows: a slice, or indices that
@@ -216,10 +245,15 @@ class Shardings {
   bool takes_positions(uint32_t i, uint32_t output) const {
     const GraphNode& n = part_.nodes[i];
     if (n.inputs.empty() || n.op->is_pointwise() || n.op->traits().matmul_form) return false;
+    const auto has_rows = [&](ValueRef v) { return axes_of(v).count > 0; };
+    if (!has_rows({i, output}) && std::ranges::none_of(n.inputs, has_rows)) return false;
     const auto elements = [](const Graph& graph, ValueRef v) {
       return static_cast<double>(graph.spec(v).shape.elements());
     };
     const ValueRef from = n.inputs[0], to{i, output};
+    // A diagonal of pairs of rows pairs each with itself.
+    if (is_op(*n.op, "diagonal") && attribute<int64_t>(*n.op, "offset") == 0 && axes_of(from).count == 2)
+      return false;
     if (n.op->is_view() && elements(part_, to) < elements(part_, from) &&
         elements(part_, to) * elements(other_, from) != elements(other_, to) * elements(part_, from))
       return true;
@@ -229,57 +263,65 @@ class Shardings {
         return true;
     return false;
   }
+  /// Whether how much an operand is decides how much the result is: not where it guards another one, or says
+  /// where something is.
+  bool counts(const GraphNode& n, size_t k) const {
+    if (!n.op->reads_elements(k)) return false;
+    const DType dtype = part_.spec(n.inputs[k]).dtype;
+    const bool index = !is_real(dtype) && is_real(n.outputs[0].dtype) && !is_op(*n.op, "cast");
+    const Op& from = *part_.nodes[n.inputs[k].node].op;
+    const bool guard = takes_guards(*n.op) && (is_constant(from) || from.traits().fill);
+    return dtype != DType::boolean && !index && !guard;
+  }
+  int8_t growth_of(size_t k) const {
+    return in_[k].sharding == BatchSharding::sum ? growth_of_sum : in_[k].growth;
+  }
   /// How what a node reads grows with the number of rows.
   std::vector<int8_t> growths(const GraphNode& n) const {
     std::vector<int8_t> all;
-    const bool guarded = takes_guards(*n.op);
     for (size_t k = 0; k < n.inputs.size(); ++k)
-      if (n.op->reads_elements(k) && part_.spec(n.inputs[k]).dtype != DType::boolean &&
-          !(guarded && is_constant(*part_.nodes[n.inputs[k].node].op)))
-        all.push_back(in_[k].sharding == BatchSharding::sum ? int8_t{1} : in_[k].growth);
+      if (counts(n, k)) all.push_back(growth_of(k));
     return all;
   }
 
-  BatchValue found_sharding(uint32_t i, uint32_t output) {
+  BatchValue found_sharding(uint32_t i, uint32_t output) const {
     const GraphNode& n = part_.nodes[i];
     const BatchAxes axes = axes_of({i, output});
     if (n.op->feed()) return axes.count ? BatchValue{BatchSharding::rows} : BatchValue{};
-    const BatchValue* own = nullptr;  // an input that is of the part's rows, and has their axes
-    bool from_rows = false, from_whole = false, from_sum = false, shapes = false;
+    bool own = false;  // an input is of the part's rows, and has their axes
+    bool from_rows = false, from_whole = false, from_local = false, grows = false, shapes = false;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const BatchValue& in = in_[k];
       if (!n.op->reads_elements(k)) {
         const bool varies = axes_of(n.inputs[k]).count > 0;
-        if (varies && in.sharding == BatchSharding::unshardable) return inherited(in);
+        if (varies && in.sharding == BatchSharding::unshardable) return in;
         shapes |= varies;
         continue;
       }
-      if (in.sharding == BatchSharding::unshardable) return inherited(in);
-      if (in.sharding == BatchSharding::local && axes_of(n.inputs[k]).count > 0) own = &in;
+      if (in.sharding == BatchSharding::unshardable) return in;
+      own |= in.sharding == BatchSharding::local && axes_of(n.inputs[k]).count > 0;
       from_rows |= in.sharding == BatchSharding::rows;
-      from_sum |= in.sharding == BatchSharding::sum;
-      from_whole |= in.sharding == BatchSharding::mean || in.sharding == BatchSharding::sum ||
-                    in.sharding == BatchSharding::local;
-    }
-    if (own) return of_part(i, output, inherited(*own));
-    if (n.op->traits().sums_products && axes.count == 0) return summed_products(n);
-    if (axes.count > 1 || !axes.in_proportion) return {BatchSharding::unshardable};
-    if (axes.count == 1) {
-      if (from_whole && !local_statistics_) return {BatchSharding::unshardable};
       // A part's mean may stand for that of the batch, but its sum is smaller. Gradients of means are sums,
       // too.
-      if (from_sum && n.tag == Tag::forward) return {BatchSharding::unshardable};
+      const bool gradient = in.sharding == BatchSharding::sum && n.tag != Tag::forward;
+      grows |= counts(n, k) && growth_of(k) != 0 && !gradient;
+      from_local |= in.sharding == BatchSharding::local;
+      from_whole |= from_local || in.sharding == BatchSharding::mean || in.sharding == BatchSharding::sum;
+    }
+    if (own) return of_part(i, output);
+    if (n.op->traits().sums_products && axes.count == 0)
+      return from_local ? of_part(i, output) : summed_products(in_);
+    if (axes.count > 1 || !axes.in_proportion) return {BatchSharding::unshardable};
+    if (axes.count == 1) {
+      if (from_whole && (!local_statistics_ || grows)) return {BatchSharding::unshardable};
       return rows_of(i, output, axes.axis);
     }
     if (from_rows) return from_whole ? BatchValue{BatchSharding::unshardable} : taken_over_rows(n);
+    if (from_local) return of_part(i, output);
     if (from_whole) return taken_from_whole(n);
     if (shapes && local_statistics_ && is_sample_correction(*n.op)) return {BatchSharding::mean};
     return shapes && !is_same_for_all_sizes(part_, other_, i) ? BatchValue{BatchSharding::unshardable}
                                                               : BatchValue{};
-  }
-  BatchValue inherited(const BatchValue& from) {
-    caused_ = true;
-    return from;
   }
 
   /// A value that has the rows of its inputs, if those are in one order and are not mixed.
@@ -340,48 +382,17 @@ class Shardings {
     return {meet ? BatchSharding::sum : BatchSharding::unshardable};
   }
 
-  /// A sum of products, each of which is a sum over rows, or linear in one operand.
-  BatchValue summed_products(const GraphNode& n) {
-    std::optional<BatchSharding> sum;
-    const auto add = [&](BatchSharding sharding) {
-      if (sum && *sum != sharding) sharding = BatchSharding::unshardable;
-      sum = sharding;
-    };
-    for (const BatchValue& in : in_)
-      if (in.sharding == BatchSharding::local) return inherited(in);
-    if (n.inputs.size() % 2)
-      add(in_[0].sharding == BatchSharding::rows ? BatchSharding::unshardable : in_[0].sharding);
-    for (size_t k = n.inputs.size() % 2; k < n.inputs.size(); k += 2) {
-      const BatchValue &a = in_[k], &b = in_[k + 1];
-      if (a.sharding == BatchSharding::rows || b.sharding == BatchSharding::rows)
-        add(a.sharding == b.sharding && same_order(a, b) ? BatchSharding::sum : BatchSharding::unshardable);
-      else if (a.sharding == BatchSharding::replicated || b.sharding == BatchSharding::replicated)
-        add(a.sharding == BatchSharding::replicated ? b.sharding : a.sharding);
-      else
-        add(BatchSharding::unshardable);
-      if (*sum == BatchSharding::unshardable) break;
-    }
-    return {*sum};
-  }
-
   /// What becomes of means and sums over the batch.
-  BatchValue taken_from_whole(const GraphNode& n) {
+  BatchValue taken_from_whole(const GraphNode& n) const {
     const Linearity linearity = n.op->is_view() ? Linearity::together : n.op->traits().linearity;
     int whole = 0, same = 0;
     bool means = false, sums = false;
-    const BatchValue* local = nullptr;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       if (!n.op->reads_elements(k)) continue;
       const BatchSharding in = in_[k].sharding;
-      if (in == BatchSharding::local && !local) local = &in_[k];
       means |= in == BatchSharding::mean;
       sums |= in == BatchSharding::sum;
       (in == BatchSharding::replicated ? same : whole) += 1;
-    }
-    if (local) {
-      BatchValue value = inherited(*local);
-      value.growth = joint_growth(*n.op, growths(n));
-      return value;
     }
     const BatchSharding kept = means ? BatchSharding::mean : BatchSharding::sum;
     bool keeps = !(means && sums);
@@ -392,10 +403,7 @@ class Shardings {
       case Linearity::each: keeps = keeps && whole == 1; break;
       case Linearity::first: keeps = keeps && whole == 1 && in_[0].sharding == kept; break;
     }
-    if (keeps) return {kept};
-    BatchValue value{local_statistics_ ? BatchSharding::local : BatchSharding::unshardable};
-    value.growth = joint_growth(*n.op, growths(n));
-    return value;
+    return {keeps ? kept : BatchSharding::unshardable};
   }
 
   const Graph &part_, &other_;
@@ -403,7 +411,6 @@ class Shardings {
   bool local_statistics_;
   const Graph* whole_;
   std::vector<BatchValue> in_;  // the shardings of the inputs of the node at hand
-  bool caused_ = false;         // the sharding at hand is an input's, with its cause
   BatchShardings shardings_;
   std::vector<bool> made_of_shapes_;
   ExchangedSharding result_;

@@ -19,6 +19,17 @@ enum class BatchSharding : uint8_t {
   unshardable,  ///< none of these: each element depends on rows of other shards
 };
 
+/// Why the parts of a batch cannot make up what a node computes.
+enum class Obstacle : uint8_t {
+  mixed_rows,         ///< it depends on rows of several parts
+  positions,          ///< it takes what is at fixed positions along an axis of rows
+  whole_in_rows,      ///< its rows read means or sums over the batch
+  function_of_whole,  ///< it is a function of means or sums over the batch, which keeps neither
+  grows,              ///< computed from a part's rows, it grows with their number
+};
+
+inline constexpr uint32_t no_node = UINT32_MAX;
+
 struct BatchValue {
   BatchSharding sharding = BatchSharding::replicated;
   /// Rows: their axis, and their order along it. The axis is `repeats` sequences, one after the other. Each
@@ -28,12 +39,16 @@ struct BatchValue {
   size_t axis = 0;
   int64_t repeats = 1;
   Dims block_sizes = {1};
-  /// Local and unshardable: the node that made it so.
-  uint32_t cause = 0;
+  /// Local and unshardable: the node that made it so, and why. For a local value that grows with the number
+  /// of rows: the first of the nodes it is made of that does.
+  uint32_t cause = no_node;
+  Obstacle obstacle = Obstacle::mixed_rows;
   /// Local: how it grows with the number of rows, see row_growth.h. A shard's sum is smaller than that of the
   /// batch.
   int8_t growth = 0;
 
+  /// Whether it has to become a mean of the parts' values, if it is to be a result.
+  bool is_refused() const { return sharding >= BatchSharding::local; }
   /// Whether all repeats are alike, so that the axis could be cut into [repeats, rows, width].
   bool in_order() const { return block_sizes.size() == 1; }
 };

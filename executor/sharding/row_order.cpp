@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 namespace espalier {
 
@@ -44,6 +45,26 @@ BatchValue rows_in_view(BatchValue rows, const Layout& from, const Layout& to, s
     width = width * step / new_step;
   }
   return rows.repeats > 0 ? rows : unshardable;
+}
+
+BatchValue summed_products(const std::vector<BatchValue>& operands) {
+  std::optional<BatchSharding> sum;
+  const auto add = [&](BatchSharding sharding) {
+    sum = sum && *sum != sharding ? BatchSharding::unshardable : sharding;
+  };
+  const size_t first = operands.size() % 2;  // one that is added
+  if (first)
+    add(operands[0].sharding == BatchSharding::rows ? BatchSharding::unshardable : operands[0].sharding);
+  for (size_t k = first; k < operands.size() && sum != BatchSharding::unshardable; k += 2) {
+    const BatchValue &a = operands[k], &b = operands[k + 1];
+    if (a.sharding == BatchSharding::rows || b.sharding == BatchSharding::rows)
+      add(a.sharding == b.sharding && same_order(a, b) ? BatchSharding::sum : BatchSharding::unshardable);
+    else if (a.sharding == BatchSharding::replicated || b.sharding == BatchSharding::replicated)
+      add(a.sharding == BatchSharding::replicated ? b.sharding : a.sharding);
+    else
+      add(BatchSharding::unshardable);
+  }
+  return {*sum};
 }
 
 }  // namespace espalier

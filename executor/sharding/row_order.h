@@ -17,4 +17,8 @@ BatchValue joined_rows(const std::vector<BatchValue>& values, size_t axis);
 /// The rows that a view of `rows` has along an axis: unshardable where one position would be of several.
 BatchValue rows_in_view(BatchValue rows, const Layout& from, const Layout& to, size_t axis);
 
+/// A sum of products, each of which is a sum over rows, or linear in one operand: the operands two by two,
+/// the first of an odd number as it is.
+BatchValue summed_products(const std::vector<BatchValue>& operands);
+
 }  // namespace espalier

@@ -12,77 +12,15 @@
 #include "espalier/executor/sharding/exchange_rows.h"
 #include "espalier/executor/sharding/exchange_statistics.h"
 #include "espalier/executor/sharding/random_rows.h"
-#include "espalier/ops/loop/scan_op.h"
+#include "espalier/executor/sharding/refusal.h"
 
 namespace espalier {
 
 namespace {
 
-/// Whether a node adds a sum over the batch to something that is none.
-bool adds_to_sum(const GraphNode& n, const BatchShardings& shardings) {
-  bool sums = false, others = false;
-  for (const ValueRef& input : n.inputs) {
-    const BatchSharding in = shardings[input.node][input.output].sharding;
-    if (in == BatchSharding::rows || in >= BatchSharding::local) return false;
-    (in == BatchSharding::sum ? sums : others) = true;
-  }
-  return n.op->traits().linearity == Linearity::together && sums && others;
-}
-
-/// Whether the elements of a scan's sequences are rows of the batch.
-bool steps_are_rows(const GraphNode& n, const BatchShardings& shardings) {
-  const LoopBodyPtr body = loop_body_of(*n.op);
-  for (size_t k = 0; body && k < body->sequences; ++k) {
-    const ValueRef sequence = n.inputs[body->states + k];
-    const BatchValue& value = shardings[sequence.node][sequence.output];
-    if (value.sharding == BatchSharding::rows && value.axis == 0) return true;
-  }
-  return false;
-}
-
-/// What the parts of a batch's rows are called.
-std::string parts_of(const BatchShard& shard) {
-  if (shard.micro_batches == 1) return fmt::format("{} replicas", shard.replicas);
-  if (shard.replicas == 1) return fmt::format("{} micro-batches", shard.micro_batches);
-  return fmt::format("{} micro-batches of {} replicas", shard.micro_batches, shard.replicas);
-}
-
-[[noreturn]] void refuse(const GraphNode& cause, const BatchShardings& shardings,
-                         const ShardOptions& options) {
-  const bool steps = steps_are_rows(cause, shardings);
-  const std::string_view why =
-      steps ? "the rows of the batch are the steps of this scan, which come one after the other. If "
-              "its steps are along another axis, swapaxes(x, 0, 1) makes that the first one"
-      : is_loop(*cause.op)
-          ? "a step of it draws random numbers, or is neither row by row nor made of sums over "
-            "the batch. Steps that are written out one by one, so that their number is fixed, "
-            "may be computed so"
-      : adds_to_sum(cause, shardings)
-          ? "it adds a value to a sum over the batch, and each part would add it again. Use a mean"
-      : options.local_statistics
-          ? "with local_statistics each part takes it over its own rows, but a sum over "
-            "them is in it (a part's sum is smaller than the batch's), or the result "
-            "has elements for rows of several parts. Use a mean. A custom_op states "
-            "that it is .row_by_row"
-          : "its result is neither row by row, nor made of means or sums over the "
-            "batch. Statistics of a batch that its rows read, and losses over pairs of "
-            "rows, can be taken over the rows of each part: "
-            "get_executor({.replicas = {.local_statistics = true}}). "
-            "A custom_op states that it is .row_by_row";
-  const std::string_view accumulated = options.shard.micro_batches > 1 && !steps
-                                           ? ". Means or sums over the whole batch are not known before the "
-                                             "last micro-batch: if it needs them, leave out .accumulate"
-                                           : "";
-  throw UnsupportedError(
-      fmt::format("get_executor: {} cannot compute {} from a part of the batch's rows each: {}{}",
-                  parts_of(options.shard), in_user_words(cause), why, accumulated));
-}
-
-bool is_refused(const BatchValue& value) { return value.sharding >= BatchSharding::local; }
-
 /// Whether there are results, or values that states get, which the parts of a batch cannot make up.
 bool has_refused(const Graph& graph, const BatchShardings& shardings) {
-  const auto refused = [&](ValueRef v) { return is_refused(shardings[v.node][v.output]); };
+  const auto refused = [&](ValueRef v) { return shardings[v.node][v.output].is_refused(); };
   return std::ranges::any_of(graph.results, refused) ||
          std::ranges::any_of(graph.nodes,
                              [&](const GraphNode& n) { return is_store(*n.op) && refused(n.inputs[0]); });
@@ -90,8 +28,7 @@ bool has_refused(const Graph& graph, const BatchShardings& shardings) {
 
 void check_value(const Graph& graph, const BatchValue& value, const BatchShardings& shardings,
                  const ShardOptions& options) {
-  if (!is_refused(value)) return;
-  refuse(graph.nodes[value.cause], shardings, options);
+  if (value.is_refused()) refuse(graph, value, shardings, options);
 }
 
 /// Losses, and other results of fixed shapes, that are computed from each part's rows: their means are taken.
@@ -105,16 +42,14 @@ void average_local(const Graph& part, const Graph& other, BatchShardings& shardi
   }
 }
 
-void check_results(const Graph& graph, const BatchShardings& shardings, const ShardOptions& options) {
-  for (const ValueRef& result : graph.results)
-    check_value(graph, shardings[result.node][result.output], shardings, options);
-}
-
-/// Micro-batches come one after the other.
-void refuse_reductions(const Graph& graph, const ExchangedSharding& exchanged, const ShardOptions& options) {
-  for (const InputChange& change : exchanged.changes)
-    if (change.kind == InputChange::Kind::reduce)
-      refuse(graph.nodes[change.node], exchanged.shardings, options);
+/// The loss last: it may be the sum of a result.
+void check_results(const StepGraph& step, const BatchShardings& shardings, const ShardOptions& options) {
+  const auto check = [&](ValueRef v) {
+    check_value(step.graph, shardings[v.node][v.output], shardings, options);
+  };
+  for (size_t i = 0; i < step.graph.results.size(); ++i)
+    if (i != step.loss) check(step.graph.results[i]);
+  check(step.graph.results[step.loss]);
 }
 
 /// Gradients of tables are not, where updates read their rows alone.
@@ -264,7 +199,7 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
   }
   reduce_assigned(step.graph, exchanged, options);
   shardings = exchanged.shardings;
-  check_results(step.graph, shardings, options);
+  check_results(step, shardings, options);
   mark_random_rows(step.graph, shardings);
   check_outputs(step, shardings);
   const auto sharding = [&](size_t result) -> const BatchValue& {

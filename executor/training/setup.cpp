@@ -178,6 +178,7 @@ void build_shard_results(Setup& setup) {
   {
     BuildContext now = build_context();
     now.lazy = now.without_activations = true;
+    if (!now.where) now.where = &root.node()->where;
     const BuildScope scope(now);
     const Variable real = is_real(root.dtype()) ? root : cast(root, float64);
     if (root.rank() > 0 || !is_real(root.dtype())) setup.tree.loss = sum(real);
