@@ -133,6 +133,15 @@ BOOST_AUTO_TEST_CASE(a_refusal_says_which_of_two_reasons_it_has) {
   check(esp::maximum(total, w), function, "maximum");
 }
 
+BOOST_AUTO_TEST_CASE(a_tree_for_batches_of_one_row) {
+  esp::data::Distributor feed({numbers({7, 5, 3}, -1, 1, 1)}, {.batch_size = 1});
+  const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w"),
+                 row = esp::squeeze(feed.get_output_graphs()[0], 0);
+  const std::string text = refusal<esp::UnsupportedError>(
+      esp::mean(row * w), {.optimizer = optim::Sgd({.lr = 0.1}), .devices = cpus(2)});
+  BOOST_TEST(says(text, "(this batch has 1). For 2 rows: squeeze: axis 0 of shape [2, 5, 3]"), text);
+}
+
 BOOST_AUTO_TEST_CASE(functions_have_the_names_that_users_know) {
   esp::data::Distributor feed({numbers({8, 3}, -1, 1, 1)}, {.batch_size = 4});
   const Variable w = esp::parameter(numbers({3}, -1, 1, 2), "w"), x = feed.get_output_graphs()[0] * w;

@@ -159,28 +159,42 @@ bool scatters(const StepGraph& step, const ShardOptions& options) {
   return at_once && owners_read_their_own(step, *options.owners);
 }
 
+/// Shapes that do not go with a number of rows are no errors of the user's, who has not asked for it.
+template <class F>
+StepGraph freeze_or_refuse(const StepTree& tree, const FeedSizes& rows, bool inference, F&& refusal) {
+  try {
+    return freeze(tree, rows, inference);
+  } catch (const ShapeError& error) {
+    throw UnsupportedError(fmt::format("{}: {}", refusal(), error.what()));
+  } catch (const IndexError& error) {
+    throw UnsupportedError(fmt::format("{}: {}", refusal(), error.what()));
+  }
+}
+
+/// The step for a batch of another size, which shows which axes are those of the rows.
+StepGraph freeze_other(const StepTree& tree, bool inference, const ShardOptions& options) {
+  return freeze_or_refuse(tree, options.other_feeds, inference, [&] {
+    return fmt::format(
+        "get_executor: {} share out the rows of batches of any size, while the tree fixes their number (this "
+        "batch has {}). For {} rows",
+        parts_of(options.shard), options.batch_rows, options.other_rows);
+  });
+}
+
 }  // namespace
 
 StepGraph freeze_shard(const StepTree& tree, const FeedSizes& rows, bool inference,
                        const ShardOptions* options) {
   if (!options) return freeze(tree, rows, inference);
-  const auto fail = [&](const Error& error) {
-    return UnsupportedError(
-        fmt::format("get_executor: {} have a part of the batch's rows each, which the tree cannot be "
-                    "computed from: {}",
-                    parts_of(options->shard), error.what()));
-  };
-  try {
-    return freeze(tree, rows, inference);
-  } catch (const ShapeError& error) {
-    throw fail(error);
-  } catch (const IndexError& error) {
-    throw fail(error);
-  }
+  return freeze_or_refuse(tree, rows, inference, [&] {
+    return fmt::format(
+        "get_executor: {} have a part of the batch's rows each, which the tree cannot be computed from",
+        parts_of(options->shard));
+  });
 }
 
 Replication shard(StepGraph& step, const StepTree& tree, bool inference, const ShardOptions& options) {
-  const StepGraph other = freeze_shard(tree, options.other_feeds, inference, &options);
+  const StepGraph other = freeze_other(tree, inference, options);
   const BatchSizes sizes{options.shard.rows(options.batch_rows), options.other_rows};
   BatchShardings shardings = batch_sharding(step.graph, other.graph, sizes, options.local_statistics);
   average_local(step.graph, other.graph, shardings);
