@@ -3,13 +3,10 @@
 
 #include <limits>
 
-#include "c_module.h"
 #include "espalier/core/op_registry.h"
-#include "espalier/espalier.h"
 #include "espalier/executor/c_export/function.h"
 #include "espalier/ops/indexing/look_up.h"
-#include "temporary_folder.h"
-#include "testing.h"
+#include "exported_functions.h"
 
 namespace esp = espalier;
 using namespace espalier::testing;
@@ -17,43 +14,6 @@ using esp::Tensor;
 using esp::Variable;
 
 namespace {
-
-Tensor values(const esp::Shape& shape, uint64_t which = 0, double low = -2, double high = 2) {
-  return numbers(shape, low, high, which).to(esp::float32);
-}
-Tensor indices(const esp::Shape& shape, int64_t count, bool negative = false) {
-  Tensor result(shape, esp::int64);
-  int64_t next = 1;
-  for (int64_t& x : result.span<int64_t>()) {
-    next = (next * 7 + 3) % 101;
-    x = next % count - (negative && next % 2 ? count : 0);
-  }
-  return result;
-}
-
-/// What functions of one input compute, side by side, in C and by an executor.
-void check_functions(const Tensor& x,
-                     const std::vector<std::function<Variable(const Variable&)>>& functions) {
-  const TemporaryFolder folder;
-  const Variable input = esp::placeholder("x", x.shape(), x.dtype());
-  std::vector<Variable> results;
-  for (const auto& function : functions) {
-    const Variable y = function(input);
-    results.push_back(esp::reshape(y.dtype() == esp::float32 ? y : esp::cast(y, esp::float32), {-1}));
-  }
-  const auto executor = esp::concat(results, 0).get_executor({.mode = esp::Mode::inference});
-  const Tensor expected = executor.run({{"x", x}});
-  (void)executor.export_c(folder / "net.c");
-  const CModule code(folder / "net.c");
-  Tensor result(expected.shape());
-  BOOST_TEST(code.function<int(const void*, float*)>("net_run")(x.address(), result.data<float>()) == 0);
-  for (int64_t i = 0; i < result.elements(); ++i) {
-    const float a = result.span<float>()[i], b = expected.span<float>()[i];
-    if (std::isnan(a) && std::isnan(b)) continue;
-    BOOST_TEST_INFO("element " << i);
-    BOOST_TEST((a == b || std::abs(a - b) <= 1e-5 * (1 + std::abs(b))));
-  }
-}
 
 using V = const Variable&;
 
@@ -171,18 +131,6 @@ BOOST_AUTO_TEST_CASE(padding_and_turning_follow_any_layout) {
                    [](V x) {
                      return esp::roll(x, 3, 1) - esp::roll(esp::transpose(x, {0, 1, 2}), -1, 2);
                    }});
-}
-
-/// A function beside the gradient of a sum of its value, weighted by itself.
-std::vector<std::function<Variable(const Variable&)>> with_gradients(
-    std::vector<std::function<Variable(const Variable&)>> functions) {
-  const size_t count = functions.size();
-  for (size_t i = 0; i < count; ++i)
-    functions.emplace_back([f = functions[i]](V x) {
-      const Variable p = esp::parameter(values(x.shape(), 19)), y = f(p + x);
-      return esp::sum(y * y + y).gradient(p);
-    });
-  return functions;
 }
 
 BOOST_AUTO_TEST_CASE(attention_and_its_gradient) {
