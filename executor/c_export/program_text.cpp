@@ -269,9 +269,7 @@ class ProgramText {
 
   static std::string first_of(Fold fold, DType dtype) {
     if (fold == Fold::sum || fold == Fold::mean) return literal(0, dtype);
-    if (is_real(dtype)) return fold == Fold::max ? "-INFINITY" : "INFINITY";
-    const std::string bits = dtype == DType::int32 ? "32" : "64";
-    return fold == Fold::max ? "INT" + bits + "_MIN" : "INT" + bits + "_MAX";
+    return fold == Fold::max ? "-INFINITY" : "INFINITY";  // programs fold reals alone
   }
   static std::string folded(Fold fold, const std::string& total, const std::string& x) {
     if (fold == Fold::sum || fold == Fold::mean) return fmt::format("{} += {};", total, x);
