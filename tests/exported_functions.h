@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "c_module.h"
@@ -25,9 +26,10 @@ inline Tensor indices(const Shape& shape, int64_t count, bool negative = false) 
   return result;
 }
 
-/// What functions of one input compute, side by side, in C and by an executor.
+/// What functions of one input compute, side by side, in C and by an executor without these passes.
 inline void check_functions(const Tensor& x,
-                            const std::vector<std::function<Variable(const Variable&)>>& functions) {
+                            const std::vector<std::function<Variable(const Variable&)>>& functions,
+                            const std::vector<std::string>& without = {}) {
   const TemporaryFolder folder;
   const Variable input = placeholder("x", x.shape(), x.dtype());
   std::vector<Variable> results;
@@ -35,7 +37,7 @@ inline void check_functions(const Tensor& x,
     const Variable y = function(input);
     results.push_back(reshape(y.dtype() == float32 ? y : cast(y, float32), {-1}));
   }
-  const auto executor = concat(results, 0).get_executor({.mode = Mode::inference});
+  const auto executor = concat(results, 0).get_executor({.mode = Mode::inference, .without = without});
   const Tensor expected = executor.run({{"x", x}});
   (void)executor.export_c(folder / "net.c");
   const CModule code(folder / "net.c");
