@@ -221,6 +221,26 @@ BOOST_AUTO_TEST_CASE(infinities_in_loops_are_named) {
             "out of infinity: 'exp' (" + infinite + ") in step 1 of the scan ("}));
 }
 
+BOOST_AUTO_TEST_CASE(infinities_that_come_into_a_loop_of_a_loop_are_named) {
+  std::string line, infinite;
+  const auto step = [&](const Variables& s, const Variables& x) -> esp::ScanResult {
+    return {{s[0] + (line = here(), x[0] - x[0])}, {}};
+  };
+  const auto outer = [&](const Variables& s, const Variables& x) -> esp::ScanResult {
+    const esp::Variable big = (infinite = here(), esp::exp(x[0]));
+    return {{esp::scan(step, {s[0]}, {big}).state[0]}, {}};
+  };
+  const esp::Variable x = esp::placeholder("x", {3, 4}), w = esp::parameter(esp::ones({}), "w");
+  const esp::Executor executor =
+      esp::scan(outer, {w}, {x}).state[0].get_executor({.optimizer = esp::optim::Sgd(0.1), .find_nan = true});
+  esp::Tensor steps = esp::zeros({3, 4});
+  steps.at<float>({2, 1}) = 1000;
+  BOOST_CHECK_EXCEPTION(
+      executor.run({{"x", steps}}), esp::NumericError,
+      says({"'subtract' (" + line + ") in step 1 of the scan (", ") in step 2 of the scan (",
+            "out of infinity: 'exp' (" + infinite + ") in step 2 of the scan ("}));
+}
+
 BOOST_AUTO_TEST_CASE(the_backward_op_in_a_loop_is_named) {
   std::string line;
   const auto step = [&](const Variables& s, const Variables& x) -> esp::ScanResult {

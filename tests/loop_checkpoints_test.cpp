@@ -143,4 +143,26 @@ BOOST_AUTO_TEST_CASE(the_pass_can_be_left_out_and_has_nothing_to_do_without_need
       esp::OutOfMemory);
 }
 
+BOOST_AUTO_TEST_CASE(a_nan_of_a_gradient_is_found_in_its_step) {
+  constexpr int64_t n = 16;
+  const Variable w = esp::parameter(esp::ones({state_elements}), "w"), x = esp::placeholder("x", {n, 1});
+  std::string line;
+  const esp::ScanResult r = esp::scan(
+      [&](const Variables& s, const Variables& e) -> esp::ScanResult {
+        return {{s[0] + (line = here(), sqrt(square(e[0] * s[0])))}, {}};
+      },
+      {w}, {x});
+  esp::ExecutorOptions options = options_for(16 * state_elements * 4);
+  options.find_nan = true;
+  const Executor executor = sum(r.state[0]).get_executor(options);
+  BOOST_TEST(has_checkpoints(executor));
+  Tensor elements = esp::zeros({n, 1});
+  for (float& element : elements.span<float>()) element = 0.1f;
+  elements.at<float>({11, 0}) = 0;
+  BOOST_CHECK_EXCEPTION(
+      executor.run({{"x", elements}}), esp::NumericError,
+      says({"parameter 'w' is NaN", "(" + line + ") in the gradient of step 11 of the scan (",
+            "in the backward pass"}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
