@@ -167,4 +167,17 @@ BOOST_AUTO_TEST_CASE(what_is_written_is_read) {
   BOOST_CHECK_THROW(data::write_csv(folder / "table.csv", Tensor()), TypeError);
 }
 
+BOOST_AUTO_TEST_CASE(files_of_megabytes_are_written) {
+  const Tensor table = arange(300'000).reshape({100'000, 3});
+  data::write_csv(folder / "table.csv", table);
+  BOOST_TEST(std::filesystem::file_size(folder / "table.csv") > 1u << 20);
+  BOOST_TEST(list<float>(data::read_csv(folder / "table.csv")) == list<float>(table.to(float32)));
+}
+
+BOOST_AUTO_TEST_CASE(small_integers_are_read_as_others) {
+  BOOST_CHECK_EXCEPTION(parse("a\n1\n", {.dtype = uint8}), TypeError, says({"read_csv_table", "uint8"}));
+  const auto file = folder.write("numbers.csv", "1\n");
+  BOOST_CHECK_EXCEPTION(data::read_csv(file, {.dtype = int8}), TypeError, says({"read_csv", "int8"}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

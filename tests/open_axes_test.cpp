@@ -427,4 +427,18 @@ BOOST_AUTO_TEST_CASE(gathers_along_another_axis_than_the_batch) {
   BOOST_TEST(esp::testing::difference(trained(false, 1, 2), w.value()) < 1e-14);
 }
 
+BOOST_AUTO_TEST_CASE(a_dataset_must_tell_a_size_for_each_open_axis) {
+  struct Wrong : Sequences {
+    explicit Wrong(std::vector<int64_t> told) : told(std::move(told)) {}
+    std::vector<int64_t> open_sizes(std::span<const int64_t>) const override { return told; }
+    std::vector<int64_t> told;
+  };
+  for (const std::vector<int64_t>& told : {std::vector<int64_t>{}, {2, 2}, {-1}}) {
+    const esp::data::Distributor feed(std::make_shared<Wrong>(told), {.batch_size = 3});
+    const Variable total = esp::sum(feed.get_output_graphs()[0]);
+    BOOST_CHECK_EXCEPTION(total.forward(), esp::DataError,
+                          says({"1 open axes gave " + std::to_string(told.size()) + " sizes"}));
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

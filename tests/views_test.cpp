@@ -324,4 +324,18 @@ BOOST_AUTO_TEST_CASE(arguments) {
   BOOST_CHECK_EXCEPTION(data::concat({ten, triangle()}), DataError, says({"column 0", "int64", "float32"}));
 }
 
+BOOST_AUTO_TEST_CASE(reading_without_a_pass_is_the_first_pass_of_seed_0) {
+  const DatasetPtr source = drawing(6);
+  const DatasetPtr views[] = {data::concat({source, source}), data::zip({source, source}),
+                              data::batch(source, 1), data::take(source, 5)};
+  for (const DatasetPtr& view : views) {
+    const Numbers rows{4, 0, 3};
+    const std::vector<Tensor> expected = read_rows(*view, rows);
+    std::vector<Tensor> outputs = data::room_for_rows(*view, 3, {});
+    view->read(rows, outputs);
+    BOOST_TEST(list<int64_t>(outputs[0]) == rows);
+    BOOST_TEST(list<double>(outputs[1]) == list<double>(expected[1]));
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
