@@ -142,4 +142,11 @@ BOOST_AUTO_TEST_CASE(mistakes_name_function_shapes_and_line) {
   BOOST_CHECK_EXCEPTION(esp::block_diag({}), esp::Error, says({"block_diag", here()}));
 }
 
+BOOST_AUTO_TEST_CASE(diag_of_a_matrix_is_its_diagonal) {
+  const esp::Variable m = numbers({3, 4});
+  for (const int64_t offset : {-1, 0, 2})
+    BOOST_TEST(difference(esp::diag(m, offset).value(), esp::diagonal(m, offset).value()) == 0);
+  BOOST_TEST(esp::diag(m, 2).shape() == esp::Shape({2}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

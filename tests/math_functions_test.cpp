@@ -195,6 +195,11 @@ BOOST_AUTO_TEST_CASE(infinities_and_nan) {
   BOOST_TEST(is(esp::digamma(x), {NaN, inf, NaN, inf}));
   BOOST_TEST(is(esp::digamma(esp::tensor({0.0, -1.0, -2.0}, esp::float64)), {-inf, NaN, NaN}));
   BOOST_TEST(is(esp::erfinv(esp::tensor({1.0, -1.0, 1.5, 0.0}, esp::float64)), {inf, -inf, NaN, 0}));
+  for (const double below : {1e-2, 1e-4, 1e-8, 1e-15}) {  // what is left of 1 has all its digits in erfc
+    const double y = 1 - below, far = esp::erfinv(esp::tensor(y, esp::float64)).item();
+    BOOST_TEST(std::erfc(far) == 1 - y, boost::test_tools::tolerance(1e-12));
+    BOOST_TEST(esp::erfinv(esp::tensor(-y, esp::float64)).item() == -far);
+  }
   BOOST_TEST(is(esp::clamp(x, -1, 1), {NaN, 1, -1, 0}));
   BOOST_TEST(is(esp::round(x), {NaN, inf, -inf, 0}));
   BOOST_TEST(is(esp::frac(x), {NaN, NaN, NaN, 0}));

@@ -152,4 +152,29 @@ BOOST_AUTO_TEST_CASE(edited_packings_are_refused) {
   (void)lstm(packed);
 }
 
+BOOST_AUTO_TEST_CASE(variational_dropout_of_a_sequence_is_that_of_all_its_steps) {
+  constexpr int64_t width = 64;
+  for (const bool variational : {false, true}) {
+    // The first layer gives ones, of which the second one gives what dropout has left.
+    const esp::nn::Rnn net(3, width,
+                           {.nonlinearity = esp::nn::Nonlinearity::relu,
+                            .layers = 2,
+                            .dropout = 0.5,
+                            .variational = variational,
+                            .dtype = esp::float64});
+    for (const auto& [name, p] : net.parameters()) esp::set_value(p, esp::zeros(p.shape(), esp::float64));
+    esp::set_value(net.parameter("bias_ih_l0"), esp::ones({width}, esp::float64));
+    esp::set_value(net.parameter("weight_ih_l1"), esp::eye(width, width, esp::float64));
+    const std::vector<Variable> left = net(pack(sequences())).outputs.unpack();
+    for (const Variable& steps : left) {
+      const Variable mean = esp::mean(steps);
+      BOOST_TEST(std::abs(mean.item() - 1) < 0.5);
+      if (steps.shape()[0] == 1) continue;
+      const Variable again = steps - esp::slice(steps, 0, 0, 1);
+      BOOST_TEST((esp::sum(esp::abs(again)).item() == 0) == variational);
+    }
+    BOOST_TEST(difference(left[1].value(), left[3].value()) > 0);  // each sequence has its own
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -141,4 +141,18 @@ BOOST_AUTO_TEST_CASE(other_settings_than_in_the_first_call) {
   BOOST_CHECK_THROW(esp::nn::batch_norm(scope["b"], x, {.affine = false}), esp::Error);
 }
 
+BOOST_AUTO_TEST_CASE(embeddings_share_a_table) {
+  const nn::Parameters scope;
+  const Variable words = esp::tensor({4, 0, 1});
+  const Variable first = nn::embedding(scope, words, 5, 3);
+  const Variable table = scope.parameter("embedding.weight");
+  BOOST_TEST(table.shape() == Shape({5, 3}));
+  BOOST_TEST(difference(first.value(), esp::gather(table, words, 0).value()) == 0);
+  BOOST_TEST(difference(first.value(), nn::embedding(scope, words, 5, 3).value()) == 0);
+  for (const nn::EmbeddingOptions& other : {nn::EmbeddingOptions{.padding_index = 1}, {.max_norm = 2}})
+    BOOST_CHECK_EXCEPTION(nn::embedding(scope, words, 5, 3, other), esp::Error,
+                          says({"5 vectors of width 3, padding index -1", "parameter_scope_test.cpp"}));
+  BOOST_TEST(scope.parameters().size() == 1u);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

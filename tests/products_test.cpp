@@ -193,6 +193,10 @@ BOOST_AUTO_TEST_CASE(the_table_of_products) {
       {"outer", [](const Variables& x) { return esp::outer(x[0], x[1]); }, {u, w}, by_equation("i,j->ij")});
   check_op({"dot", [](const Variables& x) { return esp::dot(x[0], x[1]); }, {u, v}, by_equation("i,i->")});
   const Tensor m = numbers({2, 3, 4}, -1, 1, 3), n = numbers({5, 4}, -1, 1, 4);
+  check_op({"inner",
+            [](const Variables& x) { return esp::inner(x[0], x[1]); },
+            {numbers({2, 3, 4}), u},
+            by_equation("abi,i->ab")});
   check_op({.name = "inner",
             .op = [](const Variables& x) { return esp::inner(x[0], x[1]); },
             .inputs = {m, n},

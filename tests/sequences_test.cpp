@@ -86,6 +86,11 @@ BOOST_AUTO_TEST_CASE(randint) {
   BOOST_TEST(difference(x, esp::randint(-3, 4, {7000})) > 0);
   const esp::Tensor wide = esp::randint(INT64_MIN, INT64_MAX, {100});
   for (const int64_t value : wide.span<int64_t>()) BOOST_TEST(value != 0);
+  const auto drawn = [](esp::DType dtype) {
+    esp::seed(6);
+    return esp::randint(-128, 128, {2000}, dtype).to(esp::int64);
+  };
+  BOOST_TEST(difference(drawn(esp::int8), drawn(esp::int32)) == 0);
   BOOST_CHECK_EXCEPTION(esp::randint(3, 3, {2}), esp::Error, says({"randint", "3", here()}));
   BOOST_CHECK_EXCEPTION(esp::randint(0, 3, {2}, esp::float32), esp::TypeError, says({"randint", here()}));
   BOOST_CHECK_EXCEPTION(esp::randint(0, int64_t{1} << 40, {2}, esp::int32), esp::TypeError,

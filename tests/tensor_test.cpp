@@ -180,6 +180,8 @@ BOOST_AUTO_TEST_CASE(printing) {
   BOOST_TEST(text(esp::tensor({{1.0f, 2.5f}, {-3.0f, 4.0f}})).find("2.5") != std::string::npos);
   BOOST_TEST(text(esp::tensor({1, 2, 3})) == "[1, 2, 3]");
   BOOST_TEST(text(esp::tensor(5)) == "5");
+  BOOST_TEST(text(esp::tensor({1.0 / 3, -2e-9}, esp::float64)) == "[0.3333333333, -2e-09]");
+  BOOST_TEST(text(esp::tensor({1.0 / 3}, esp::float16)) == "[0.3333]");
   BOOST_TEST(text(esp::zeros({0})) == "[]");
   BOOST_TEST(text(esp::tensor({true, false})).find("true") != std::string::npos);
   BOOST_TEST(text(esp::arange(100'000)).size() < 1000u);
