@@ -297,4 +297,23 @@ BOOST_AUTO_TEST_CASE(what_waits_is_read_by_eager_nodes) {
   BOOST_TEST((slope(esp::norm(waiting(), {}, {.p = 1})) == std::vector<double>{2, 2}));
 }
 
+BOOST_AUTO_TEST_CASE(an_evaluation_is_told_op_by_op) {
+  esp::EvaluationReport report;
+  report.nodes_computed = 1207;
+  report.kernels_run = 5;
+  report.batches = {{.op = "tanh", .nodes = 3, .gathered = 1, .kernels = 2},
+                    {.op = "matmul", .nodes = 1200, .gathered = 2, .kernels = 3},
+                    {.op = "tanh", .nodes = 4, .kernels = 1}};
+  const std::string table =
+      "op                          nodes  batches  kernels gathered\n"
+      "matmul                       1200        1        3        2\n"
+      "tanh                            7        2        3        1\n";
+  BOOST_TEST(report.str() ==
+             "1207 nodes computed by 5 kernels in 3 batches; the schedule was planned\n" + table);
+  report.schedule_known = true;
+  std::ostringstream out;
+  out << report;
+  BOOST_TEST(out.str() == "1207 nodes computed by 5 kernels in 3 batches; the schedule was known\n" + table);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

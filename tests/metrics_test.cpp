@@ -225,6 +225,10 @@ BOOST_AUTO_TEST_CASE(batches_are_added_up_in_loops_of_ones_own) {
                         says({"2 means", here()}));
   BOOST_CHECK_EXCEPTION(f1.add(esp::f1_score(s.logits, s.labels), 0), esp::Error, says({"0", here()}));
   BOOST_CHECK_EXCEPTION(esp::MetricAccumulator().value(), esp::Error, says({"no batch", here()}));
+  f1.reset();
+  BOOST_TEST(f1.samples() == 0);
+  f1.add(esp::perplexity(s.logits, s.labels), rows);  // another metric may follow
+  BOOST_TEST(close(f1.value(), perplexity.value()));
 }
 
 BOOST_AUTO_TEST_CASE(a_metric_is_an_output_of_a_step) {

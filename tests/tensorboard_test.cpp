@@ -249,6 +249,35 @@ BOOST_AUTO_TEST_CASE(images_and_histograms_have_their_values) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(hyperparameters_are_numbers_words_and_flags) {
+  const esp::HyperParameters values{{"lr", 0.25}, {"net", std::string("small")}, {"bias", true}};
+  const auto of_plugin = [](const esp::ProtobufMessage& value, const std::string& tag, uint32_t field) {
+    const auto fields = fields_of(value.bytes());
+    BOOST_TEST(only(fields, 1).bytes == tag);
+    const auto plugin = fields_of(only(fields_of(only(fields, 9).bytes), 1).bytes);
+    BOOST_TEST(only(plugin, 1).bytes == "hparams");
+    return fields_of(only(fields_of(only(plugin, 2).bytes), field).bytes);
+  };
+  const auto start = of_plugin(esp::session_start_value(values), "_hparams_/session_start_info", 3);
+  const auto experiment = of_plugin(esp::experiment_value(values, {"loss"}), "_hparams_/experiment", 2);
+  BOOST_TEST_REQUIRE(start.count(1) == 3u);
+  BOOST_TEST_REQUIRE(experiment.count(4) == 3u);
+  std::map<std::string, std::multimap<uint32_t, Field>> given;
+  std::map<std::string, uint64_t> types;
+  for (auto [at, last] = start.equal_range(1); at != last; ++at) {
+    const auto entry = fields_of(at->second.bytes);
+    given[only(entry, 1).bytes] = fields_of(only(entry, 2).bytes);
+  }
+  for (auto [at, last] = experiment.equal_range(4); at != last; ++at) {
+    const auto entry = fields_of(at->second.bytes);
+    types[only(entry, 1).bytes] = only(entry, 4).number;
+  }
+  BOOST_TEST(std::bit_cast<double>(only(given["lr"], 2).number) == 0.25);
+  BOOST_TEST(only(given["net"], 3).bytes == "small");
+  BOOST_TEST(only(given["bias"], 4).number == 1u);
+  BOOST_TEST((types == std::map<std::string, uint64_t>{{"bias", 2}, {"lr", 3}, {"net", 1}}));
+}
+
 BOOST_AUTO_TEST_CASE(a_graph_has_names_operands_shapes_and_types) {
   const esp::Variable x = esp::placeholder("x", {-1, 3}),
                       w = esp::parameter(esp::ones({3, 3}), "\xc3\xa9 w/2");
