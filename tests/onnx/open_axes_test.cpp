@@ -1,93 +1,21 @@
 // ONNX files whose axes have other sizes from run to run: written, read, and fed with batches of any size.
 #include <boost/test/unit_test.hpp>
 
-#include <cctype>
 #include <cmath>
 #include <functional>
 
-#include "espalier/nn/onnx/tensors.h"
 #include "espalier/onnx.h"
+#include "onnx/node_file.h"
 #include "onnx/runs.h"
 #include "temporary_folder.h"
 
 namespace esp = espalier;
-namespace pb = espalier::onnx::pb;
 using espalier::testing::difference;
+using File = espalier::testing::NodeFile;
 using espalier::testing::run_inference;
 using espalier::testing::TemporaryFolder;
 
 namespace {
-
-/// A file of nodes; axes of its inputs that have a name instead of a size are dynamic.
-class File {
- public:
-  File() {
-    model_.set_ir_version(8);
-    model_.add_opset_import()->set_version(17);
-  }
-  File& input(const std::string& name, const std::vector<std::string>& axes) {
-    return describe(*graph().add_input(), name, axes);
-  }
-  File& output(const std::string& name) { return describe(*graph().add_output(), name, {}); }
-  File& integers(const std::string& name, const std::vector<int64_t>& values) {
-    return constant(name, esp::tensor_from(values, {static_cast<int64_t>(values.size())}));
-  }
-  File& constant(const std::string& name, const esp::Tensor& value) {
-    esp::onnx::write_tensor(value, name, *graph().add_initializer());
-    return *this;
-  }
-  File& node(const std::string& type, const std::vector<std::string>& inputs, const std::string& output) {
-    pb::NodeProto& node = *graph().add_node();
-    node.set_op_type(type);
-    node.set_name("the " + type);
-    for (const std::string& name : inputs) node.add_input(name);
-    node.add_output(output);
-    last_ = &node;
-    return *this;
-  }
-  File& with(const std::string& attribute, int64_t value) {
-    pb::AttributeProto& proto = *last_->add_attribute();
-    proto.set_name(attribute);
-    proto.set_type(pb::AttributeProto::INT);
-    proto.set_i(value);
-    return *this;
-  }
-  /// A vector of sizes of axes of `x`, as "1", and of numbers, as "#8".
-  File& sizes(const std::string& x, const std::string& name, const std::vector<std::string>& parts) {
-    node("Shape", {x}, name + ".shape");
-    std::vector<std::string> names;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const std::string part = name + "." + std::to_string(i);
-      if (parts[i][0] == '#')
-        integers(part, {std::stoll(parts[i].substr(1))});
-      else
-        integers(part + ".at", {std::stoll(parts[i])}).node("Gather", {name + ".shape", part + ".at"}, part);
-      names.push_back(part);
-    }
-    return node("Concat", names, name).with("axis", 0);
-  }
-  std::filesystem::path in(const TemporaryFolder& folder) const {
-    return folder.write("model.onnx", model_.SerializeAsString());
-  }
-
- private:
-  pb::GraphProto& graph() { return *model_.mutable_graph(); }
-  File& describe(pb::ValueInfoProto& info, const std::string& name, const std::vector<std::string>& axes) {
-    info.set_name(name);
-    auto& tensor = *info.mutable_type()->mutable_tensor_type();
-    tensor.set_elem_type(1);
-    tensor.mutable_shape();
-    for (const std::string& axis : axes)
-      if (std::isdigit(axis[0]))
-        tensor.mutable_shape()->add_dim()->set_dim_value(std::stoll(axis));
-      else
-        tensor.mutable_shape()->add_dim()->set_dim_param(axis);
-    return *this;
-  }
-
-  pb::ModelProto model_;
-  pb::NodeProto* last_ = nullptr;
-};
 
 using Rows = std::function<esp::Variable(const esp::Variable&)>;
 
