@@ -118,6 +118,7 @@ std::vector<std::vector<Size>> sizes_after(const FileNode& node, Translate trans
   for (size_t i = 0; i < node.count(); ++i)
     if (has_sizes(node.value(i))) sized.push_back(i);
   std::vector<std::vector<Size>> result(made.size());
+  if (node.type() == "Shape" || node.type() == "Size") return result;  // they do not read the elements
   if (sized.empty() || std::ranges::none_of(made, holds_integers)) return result;
   const std::vector<size_t> from = moved_inputs(node);
   const bool moves =

@@ -160,6 +160,31 @@ BOOST_AUTO_TEST_CASE(products_of_sizes_and_quotients) {
   BOOST_CHECK_THROW(esp::onnx::load(refused), esp::UnsupportedError);
 }
 
+/// PyTorch's exporter writes `token.expand(n, -1, -1)` so: sizes of -1 become 1 before they are expanded to.
+BOOST_AUTO_TEST_CASE(how_many_sizes_there_are_is_a_number) {
+  const TemporaryFolder folder;
+  const esp::Tensor token = esp::randn({1, 1, 4});
+  const auto file = File()
+                        .input("x", {"n", "3", "4"})
+                        .output("y")
+                        .constant("token", token)
+                        .constant("minus", esp::tensor(int64_t{-1}))
+                        .sizes("x", "sizes", {"0", "#-1", "#-1"})
+                        .node("Shape", {"sizes"}, "count")
+                        .constant("one", esp::tensor(int64_t{1}))
+                        .node("Expand", {"one", "count"}, "ones")
+                        .node("Mul", {"ones", "minus"}, "kept")
+                        .node("Equal", {"sizes", "kept"}, "stays")
+                        .node("Where", {"stays", "ones", "sizes"}, "wanted")
+                        .node("Expand", {"token", "wanted"}, "tokens")
+                        .node("Concat", {"tokens", "x"}, "y")
+                        .with("axis", 1)
+                        .in(folder);
+  check_rows(file, esp::randn({3, 3, 4}), [&](const esp::Variable& x) {
+    return esp::concat({esp::broadcast_to(token, {x.shape()[0], 1, 4}), x}, 1);
+  });
+}
+
 /// As exporters write a step of a decoder with a cache: rows of a mask and of positions, from the end of the
 /// past on.
 BOOST_AUTO_TEST_CASE(sums_of_sizes_and_differences) {
