@@ -44,7 +44,8 @@ class ConstantNeeded : public UnsupportedError {
 
 /// The graph of a file. Its parameters are the real initializers with at least one axis that outputs depend
 /// on, by the names of the file, whose dots separate modules; the running statistics of normalizations are
-/// buffers. Other initializers are constants, and so is what is computed from constants alone.
+/// buffers. An Identity of one is another one. Other initializers are constants, and so is what is computed
+/// from constants alone.
 class Model : public nn::Module {
  public:
   const NamedVariables& inputs() const { return inputs_; }

@@ -60,19 +60,22 @@ void ModelReader::read_opsets() {
   model_.opset_ = opsets_[""];
 }
 
-/// Each call of a function or an inner graph copies its constants, so that a small file could ask for any
-/// number of bytes.
 Tensor ModelReader::tensor_of(const pb::TensorProto& proto) {
   Tensor tensor = read_tensor(proto, file_);
-  if (depth_ == 0) return tensor;
-  inner_bytes_ += static_cast<int64_t>(tensor.bytes());
-  if (inner_bytes_ > options_.largest_constant &&
-      inner_bytes_ - options_.largest_constant > static_cast<int64_t>(proto_.ByteSizeLong()))
-    throw UnsupportedError(
-        fmt::format("the constants of its loops, branches and functions take more bytes than the file and "
-                    "LoadOptions::largest_constant, which is {}",
-                    options_.largest_constant));
+  if (depth_ > 0) count_copy(tensor);
   return tensor;
+}
+
+/// Each call of a function or an inner graph copies its constants, and each Identity an initializer, so that
+/// a small file could ask for any number of bytes.
+void ModelReader::count_copy(const Tensor& tensor) {
+  copied_bytes_ += static_cast<int64_t>(tensor.bytes());
+  if (copied_bytes_ > options_.largest_constant &&
+      copied_bytes_ - options_.largest_constant > static_cast<int64_t>(proto_.ByteSizeLong()))
+    throw UnsupportedError(
+        fmt::format("copies of initializers and the constants of its loops, branches and functions take more "
+                    "bytes than the file and LoadOptions::largest_constant, which is {}",
+                    options_.largest_constant));
 }
 
 void ModelReader::read_initializers(const pb::GraphProto& graph, Scope& scope, bool outermost) {
@@ -83,19 +86,36 @@ void ModelReader::read_initializers(const pb::GraphProto& graph, Scope& scope, b
     if (name.empty()) throw FileError("an initializer has no name");
     if (scope.values.contains(name))
       throw FileError(fmt::format("there are two initializers named '{}'", name));
-    Value value{Variable(tensor, where_), true};
-    if (outermost && is_real(tensor.dtype()) && tensor.rank() > 0) {
-      value.constant = false;
-      if (statistics_.contains(name)) {
-        std::string last;
-        value.variable = module_of(name, last).add_buffer(last, tensor, where_);
-      } else {
-        value.variable = parameter(tensor, name, where_);
-        parameters_.emplace_back(name, value.variable);
-      }
-    }
-    scope.values.emplace(name, value);
+    const bool weight = outermost && is_real(tensor.dtype()) && tensor.rank() > 0;
+    scope.values.emplace(name, weight ? add_weight(name, tensor) : Value{Variable(tensor, where_), true});
   }
+}
+
+/// A parameter, or a buffer if it is a running statistic.
+Value ModelReader::add_weight(const std::string& name, const Tensor& tensor) {
+  weights_.emplace(name, tensor);
+  if (statistics_.contains(name)) {
+    std::string last;
+    return {module_of(name, last).add_buffer(last, tensor, where_)};
+  }
+  parameters_.emplace_back(name, parameter(tensor, name, where_));
+  return {parameters_.back().second};
+}
+
+/// Exporters write equal weights once, and the others as an Identity: each is a weight of its own. An output
+/// of the file shows the weight itself.
+bool ModelReader::adds_equal_weight(const pb::NodeProto& node) {
+  if (node.op_type() != "Identity" || !is_main_domain(node.domain()) || node.input_size() != 1 ||
+      node.output_size() != 1 || node.attribute_size())
+    return false;
+  const auto first = weights_.find(node.input(0));
+  const std::string& name = node.output(0);
+  if (first == weights_.end() || name.empty() || scope_.values.contains(name) ||
+      std::ranges::any_of(proto_.graph().output(), [&](const auto& output) { return output.name() == name; }))
+    return false;
+  count_copy(first->second);
+  scope_.values.emplace(name, add_weight(name, first->second.clone()));
+  return true;
 }
 
 Variable ModelReader::make_input(const pb::ValueInfoProto& info) {
@@ -266,8 +286,9 @@ void ModelReader::translate(const pb::NodeProto& node, Scope& scope, const Opset
   }
 }
 
-void ModelReader::translate(const pb::GraphProto& graph, Scope& scope) {
-  for (const pb::NodeProto& node : graph.node()) translate(node, scope, opsets_);
+void ModelReader::translate(const pb::GraphProto& graph) {
+  for (const pb::NodeProto& node : graph.node())
+    if (!adds_equal_weight(node)) translate(node, scope_, opsets_);
 }
 
 std::vector<Value> ModelReader::call(const pb::FunctionProto& function, const pb::NodeProto& node,
@@ -366,7 +387,7 @@ Model ModelReader::read() {
   read_initializers(graph, scope_, true);
   check_options();
   read_inputs();
-  translate(graph, scope_);
+  translate(graph);
   std::set<std::string> names;
   std::vector<Variable> outputs;
   for (const pb::ValueInfoProto& output : graph.output()) {

@@ -36,8 +36,11 @@ class ModelReader {
   void read_inputs();
   Variable given_input(const pb::ValueInfoProto& info, const Variable& own);
   Tensor tensor_of(const pb::TensorProto& proto);
+  void count_copy(const Tensor& tensor);
+  Value add_weight(const std::string& name, const Tensor& tensor);
+  bool adds_equal_weight(const pb::NodeProto& node);
   Variable make_input(const pb::ValueInfoProto& info);
-  void translate(const pb::GraphProto& graph, Scope& scope);
+  void translate(const pb::GraphProto& graph);
   void translate(const pb::NodeProto& node, Scope& scope, const Opsets& opsets);
   std::vector<Value> call(const pb::FunctionProto& function, const pb::NodeProto& node,
                           const std::vector<Value>& inputs);
@@ -56,8 +59,9 @@ class ModelReader {
   Opsets opsets_;
   int depth_ = 0;
   int64_t nodes_ = 0;                 // that have been written out
-  int64_t inner_bytes_ = 0;           // of constants of functions and inner graphs, at each of their calls
+  int64_t copied_bytes_ = 0;          // of equal weights, and of constants at each call of what holds them
   std::set<std::string> statistics_;  // initializers that are running statistics
+  std::map<std::string, Tensor> weights_;
   std::vector<std::pair<std::string, Variable>> parameters_;
   std::map<std::string, nn::Module> modules_;
   std::set<std::string> paths_;

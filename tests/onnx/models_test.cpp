@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "espalier/onnx.h"
+#include "onnx/node_file.h"
 #include "onnx/runs.h"
 #include "temporary_folder.h"
 
@@ -106,6 +107,41 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained_frozen_and_saved) {
   const esp::Variable fed = esp::onnx::load(folder / "net.onnx").output();
   BOOST_TEST(difference(run_inference(other.output(), x), run_inference(fed, x)) > 0.01);
   BOOST_TEST(difference(other.parameter("4.weight").value(), model.parameter("4.weight").value()) == 0);
+}
+
+/// PyTorch's exporter writes equal weights once, such as those of a new BatchNorm.
+BOOST_AUTO_TEST_CASE(equal_weights_written_as_identities_are_their_own) {
+  const TemporaryFolder folder;
+  const auto file =
+      espalier::testing::NodeFile()
+          .input("x", {"n", "3"})
+          .output("y")
+          .output("shown")
+          .constant("0.weight", esp::ones({3}))
+          .constant("0.bias", esp::zeros({3}))
+          .node("Identity", {"0.weight"}, "0.running_var")
+          .node("Identity", {"0.bias"}, "0.running_mean")
+          .node("Identity", {"0.bias"}, "1.bias")
+          .node("Identity", {"1.bias"}, "2.bias")
+          .node("Identity", {"0.weight"}, "shown")
+          .node("BatchNormalization", {"x", "0.weight", "0.bias", "0.running_mean", "0.running_var"}, "n")
+          .node("Add", {"n", "1.bias"}, "a")
+          .node("Mul", {"a", "a"}, "b")
+          .node("Add", {"b", "2.bias"}, "y")
+          .in(folder);
+  const esp::data::Distributor feed({esp::randn({8, 3})}, {.batch_size = 8});
+  const auto [column] = feed.get_output_graphs<1>();
+  const esp::onnx::Model model = esp::onnx::load(file, {.inputs = {{"x", column}}});
+  BOOST_TEST(model.buffers().size() == 2u);
+  BOOST_TEST(model.parameters().size() == 4u);
+  const esp::Executor executor =
+      esp::mean(esp::square(model.output("y") - 1)).get_executor({.optimizer = esp::optim::Sgd(0.1)});
+  executor.execute({.epochs = 3, .progress = false});
+  BOOST_TEST(difference(model.buffer("0.running_var").value(), esp::ones({3})) == 0);
+  BOOST_TEST(difference(model.buffer("0.running_mean").value(), esp::zeros({3})) == 0);
+  BOOST_TEST(difference(model.parameter("2.bias").value(), model.parameter("1.bias").value()) > 1e-4);
+  // An output shows the weight itself.
+  BOOST_TEST(model.output("shown").node() == model.parameter("0.weight").node());
 }
 
 BOOST_AUTO_TEST_CASE(a_model_leaves_as_a_plan_and_as_a_file) {
