@@ -1,10 +1,12 @@
-// Recurrent networks, unrolled over the axis of time.
+// Recurrent networks: as one op over all steps where Espalier has their cell, else unrolled.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
 
 #include "espalier/nn/onnx/translate.h"
+#include "espalier/ops/recurrent/recurrence.h"
+#include "espalier/ops/recurrent/sequence_checks.h"
 
 namespace espalier::onnx {
 
@@ -36,13 +38,13 @@ Activation activation_named(const FileNode& node, const std::string& name, std::
 
 /// What the three kinds of networks share.
 struct Network {
-  int64_t gates = 0, hidden = 0, directions = 1, steps = 0;
+  int64_t gates = 0, hidden = 0, directions = 1;
   std::string direction;
   bool batch_first = false;
   std::optional<double> clip;
+  std::vector<std::string> names;  ///< of the activations, direction by direction
   std::vector<Activation> activations;
   Variable x;  ///< [steps, batch, in]
-  Variable lengths;
 
   bool backwards(int64_t d) const { return direction == "reverse" || d == 1; }
 };
@@ -64,10 +66,8 @@ Network network_of(FileNode& node, int64_t gates, const std::vector<std::string>
       node[1].shape()[1] != gates * net.hidden || node[2].shape()[1] != gates * net.hidden)
     node.fail(fmt::format("its weights {} and {} are not those of its hidden_size and direction",
                           node[1].shape().str(), node[2].shape().str()));
-  if (is_open(net.x, 0)) node.refuse("its axis of time is open; give it a size (LoadOptions::sizes)");
-  net.steps = net.x.shape()[0];
-  node.check_steps(net.steps);
-  std::vector<std::string> names = node.texts("activations");
+  std::vector<std::string>& names = net.names;
+  names = node.texts("activations");
   if (names.empty())
     for (int64_t d = 0; d < net.directions; ++d) names.insert(names.end(), defaults.begin(), defaults.end());
   if (names.size() != defaults.size() * static_cast<size_t>(net.directions))
@@ -83,7 +83,6 @@ Network network_of(FileNode& node, int64_t gates, const std::vector<std::string>
     const auto a = next(alphas, alpha, has_alpha), b = next(betas, beta, has_beta);
     net.activations.push_back(activation_named(node, name, a, b));
   }
-  if (node.has(4)) net.lengths = unsqueeze(cast(node[4], int64), 1);
   return net;
 }
 
@@ -111,23 +110,85 @@ struct States {
   Variable h, c;
 };
 
+/// [steps, directions, batch, hidden] and [directions, batch, hidden] of what each direction made.
+Outputs joined(const Network& net, const std::vector<Variable>& sequences,
+               const std::vector<Variable>& last_h, const std::vector<Variable>& last_c) {
+  const Variable y = stack(sequences, 1), h = stack(last_h, 0),
+                 c = last_c.empty() ? Variable() : stack(last_c, 0);
+  if (!net.batch_first) return {y, h, c};
+  return {permute(y, {2, 0, 1, 3}), swapaxes(h, 0, 1), c.defined() ? swapaxes(c, 0, 1) : c};
+}
+
+/// Rows of weights or of a bias in the order of `gates_of`: an LSTM of a file has i, o, f, c, a GRU z, r, h.
+Variable in_order(const Network& net, const Variable& rows, RecurrentCell cell) {
+  if (gates_of(cell) == 1) return rows;
+  const std::vector<int64_t> order =
+      cell == RecurrentCell::lstm ? std::vector<int64_t>{0, 2, 3, 1} : std::vector<int64_t>{1, 0, 2};
+  std::vector<Variable> parts;
+  for (const int64_t i : order) parts.push_back(slice(rows, 0, i * net.hidden, (i + 1) * net.hidden));
+  return concat(parts, 0);
+}
+
+/// All directions as recurrences of these cells, over any number of steps.
+Outputs over_steps(FileNode& node, const Network& net, const std::vector<RecurrentCell>& cells) {
+  const Variable x = checked_steps(net.x, node.type());
+  const Variable lengths = node.has(4) ? checked_lengths(node[4], x, node.type()) : Variable();
+  const int64_t rows = net.gates * net.hidden;
+  std::vector<Variable> sequences, last_h, last_c;
+  for (int64_t d = 0; d < net.directions; ++d) {
+    const RecurrentCell cell = cells[static_cast<size_t>(d)];
+    const auto weights = [&](size_t input) { return in_order(net, at(node[input], d), cell); };
+    RecurrenceInputs in{matmul(x, transpose(weights(1))), weights(2), {}};
+    if (node.has(3)) {
+      in.bias_ih = in_order(net, slice(at(node[3], d), 0, 0, rows), cell);
+      in.bias_hh = in_order(net, slice(at(node[3], d), 0, rows, open_end), cell);
+    }
+    const auto state = [&](size_t input) {
+      if (node.has(input)) return initial_state(node, net, input, d);
+      return zeros_like(slice(at(in.x, 0), 1, 0, net.hidden));
+    };
+    in.h = state(5);
+    if (cell == RecurrentCell::lstm) in.c = state(6);
+    in.lengths = lengths;
+    const RecurrenceOutputs made = recurrence(in, {cell, net.backwards(d)});
+    sequences.push_back(made.h);
+    last_h.push_back(made.last_h);
+    if (made.last_c.defined()) last_c.push_back(made.last_c);
+  }
+  return joined(net, sequences, last_h, last_c);
+}
+
+/// Whether all activations have these names, in each direction, and nothing is clipped.
+bool has_activations(const Network& net, const std::vector<std::string>& names) {
+  for (size_t i = 0; i < net.names.size(); ++i)
+    if (net.names[i] != names[i % names.size()]) return false;
+  return !net.clip;
+}
+
 /// Unrolls all directions: `step` makes the next state of the products of a step and the state before it.
 template <class Step>
 Outputs unrolled(FileNode& node, const Network& net, bool cells, Step&& step) {
-  if (net.steps < 1) node.fail("it has no steps");
+  if (is_open(net.x, 0))
+    node.refuse(
+        "its axis of time is open, and it has settings that Espalier's layers do not have; give that axis "
+        "a size (LoadOptions::sizes)");
+  const int64_t count = net.x.shape()[0];
+  if (count < 1) node.fail("it has no steps");
+  node.check_steps(count);
+  const Variable lengths = node.has(4) ? unsqueeze(cast(node[4], int64), 1) : Variable();
   std::vector<Variable> sequences, last_h, last_c;
   for (int64_t d = 0; d < net.directions; ++d) {
     States state{initial_state(node, net, 5, d), cells ? initial_state(node, net, 6, d) : Variable()};
     const Variable inputs = input_products(node, net, d), recurrent = transpose(at(node[2], d));
     const Variable bias =
         node.has(3) ? slice(at(node[3], d), 0, net.gates * net.hidden, open_end) : Variable();
-    std::vector<Variable> steps(static_cast<size_t>(net.steps));
-    for (int64_t i = 0; i < net.steps; ++i) {
-      const int64_t t = net.backwards(d) ? net.steps - 1 - i : i;
+    std::vector<Variable> steps(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t t = net.backwards(d) ? count - 1 - i : i;
       States next = step(at(inputs, t), state, recurrent, bias, d);
       Variable shown = next.h;
-      if (net.lengths.defined()) {  // behind the end of a sequence its state stays, and the output is 0
-        const Variable inside = greater(net.lengths, t);
+      if (lengths.defined()) {  // behind the end of a sequence its state stays, and the output is 0
+        const Variable inside = greater(lengths, t);
         shown = where(inside, next.h, zeros_like(next.h));
         next.h = where(inside, next.h, state.h);
         if (cells) next.c = where(inside, next.c, state.c);
@@ -139,9 +200,7 @@ Outputs unrolled(FileNode& node, const Network& net, bool cells, Step&& step) {
     last_h.push_back(state.h);
     if (cells) last_c.push_back(state.c);
   }
-  const Variable y = stack(sequences, 1), h = stack(last_h, 0), c = cells ? stack(last_c, 0) : Variable();
-  if (!net.batch_first) return {y, h, c};
-  return {permute(y, {2, 0, 1, 3}), swapaxes(h, 0, 1), cells ? swapaxes(c, 0, 1) : Variable()};
+  return joined(net, sequences, last_h, last_c);
 }
 
 Variable clipped(const Network& net, const Variable& x) {
@@ -150,6 +209,11 @@ Variable clipped(const Network& net, const Variable& x) {
 
 Outputs simple(FileNode& node) {
   const Network net = network_of(node, 1, {"Tanh"});
+  std::vector<RecurrentCell> cells;
+  for (const std::string& name : net.names)
+    if (!net.clip && (name == "Tanh" || name == "Relu"))
+      cells.push_back(name == "Tanh" ? RecurrentCell::tanh : RecurrentCell::relu);
+  if (cells.size() == net.names.size()) return over_steps(node, net, cells);
   return unrolled(
       node, net, false,
       [&](const Variable& x, const States& s, const Variable& r, const Variable& bias, int64_t d) {
@@ -164,6 +228,8 @@ Outputs simple(FileNode& node) {
 Outputs long_memory(FileNode& node) {
   const Network net = network_of(node, 4, {"Sigmoid", "Tanh", "Tanh"});
   const bool coupled = node.integer("input_forget", 0) != 0;
+  if (!coupled && !node.has(7) && has_activations(net, {"Sigmoid", "Tanh", "Tanh"}))
+    return over_steps(node, net, {RecurrentCell::lstm, RecurrentCell::lstm});
   return unrolled(
       node, net, true,
       [&](const Variable& x, const States& s, const Variable& r, const Variable& bias, int64_t d) {
@@ -188,6 +254,8 @@ Outputs long_memory(FileNode& node) {
 Outputs gated(FileNode& node) {
   const Network net = network_of(node, 3, {"Sigmoid", "Tanh"});
   const bool linear = node.integer("linear_before_reset", 0) != 0;
+  if (linear && has_activations(net, {"Sigmoid", "Tanh"}))
+    return over_steps(node, net, {RecurrentCell::gru, RecurrentCell::gru});
   return unrolled(
       node, net, false,
       [&](const Variable& x, const States& s, const Variable& r, const Variable& bias, int64_t d) {

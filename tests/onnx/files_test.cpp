@@ -249,6 +249,10 @@ BOOST_AUTO_TEST_CASE(what_nodes_would_make_is_bounded) {
     attribute.set_name("hidden_size");
     attribute.set_type(pb::AttributeProto::INT);
     attribute.set_i(1);
+    pb::AttributeProto& clip = *node.add_attribute();
+    clip.set_name("clip");
+    clip.set_type(pb::AttributeProto::FLOAT);
+    clip.set_f(1);
     check_reason(reason_for(folder, model), "it has more than 10000 steps");
   }
   {
