@@ -228,7 +228,8 @@ BOOST_AUTO_TEST_CASE(two_distributors_have_a_file_each) {
       esp::square(esp::nn::Dense(2)(inputs.get_output_graphs<1>()[0]) - targets.get_output_graphs<1>()[0]));
   const esp::Executor executor = loss.get_executor({.optimizer = esp::optim::Adam(0.05)});
   executor.save(folder / "two.plan", {.columns = {"x", "y"}});
-  const std::string train = "espalier-train two.plan --data x.npz --data y.npz --save out.plan --epochs 3 ";
+  const std::string bare = "espalier-train two.plan --data x.npz --data y.npz --save out.plan --epochs 3 ",
+                    train = bare + "--columns x,target ";
   const Outcome outcome = run(folder, train + "--threads 1");
   BOOST_TEST(outcome.code == 0, outcome.error);
   const double expected = executor.execute({.epochs = 3, .progress = false}).epochs.back().loss_mean;
@@ -245,8 +246,36 @@ BOOST_AUTO_TEST_CASE(two_distributors_have_a_file_each) {
   check_fails(folder, train + "--set rate=1", 65, "'rate'");
   check_fails(folder, train + "--data x.npz", 64, "2 Distributors");
   check_fails(folder, train + "--validation x.npz", 64, "--validation");
-  check_fails(folder, train + "--columns x", 65, "--columns");
+  check_fails(folder, bare, 65, "--columns");
+  check_fails(folder, bare + "--columns x", 65, "--columns");
   check_fails(folder, "espalier-train two.plan --data x.npz --save out.plan", 64, "2 Distributors");
+}
+
+BOOST_AUTO_TEST_CASE(arrays_belong_to_columns_by_their_names) {
+  const TemporaryFolder folder;
+  const Tensor x = reals_of({8, 1}, 1), y = reals_of({8, 1}, 2);
+  const esp::data::Distributor feed({x, y}, {.batch_size = 4});
+  const auto [in, target] = feed.get_output_graphs<2>();
+  const esp::Executor executor = esp::mean(esp::square(esp::nn::Dense(1)(in) - target))
+                                     .get_executor({.optimizer = esp::optim::Sgd(0.1)});
+  executor.save(folder / "named.plan", {.columns = {"x", "y"}});
+  executor.save(folder / "numbered.plan");
+  const auto train = [&](const std::string& plan) {
+    return "espalier-train " + plan + " --data data.npz --save out.plan --quiet";
+  };
+  const auto write = [&](const esp::NamedTensors& arrays) {
+    esp::data::write_npz(folder / "data.npz", arrays);
+  };
+  write({{"y", y}, {"z", y}, {"x", x}});
+  BOOST_TEST(run(folder, train("named.plan")).code == 0);
+  for (const auto& [first, second] : {std::pair("y", "X"), {"target", "input"}}) {
+    write({{first, y}, {second, x}});
+    check_fails(folder, train("named.plan"), 65, "--columns");
+    BOOST_TEST(run(folder, train("named.plan") + " --columns " + second + "," + first).code == 0);
+    BOOST_TEST(run(folder, train("numbered.plan")).code == 0);
+  }
+  write({{"column_1", y}, {"x", x}});
+  check_fails(folder, train("numbered.plan"), 65, "--columns");
 }
 
 BOOST_AUTO_TEST_CASE(training_goes_on_in_another_process) {

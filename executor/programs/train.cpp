@@ -29,8 +29,15 @@ struct Arguments {
   bool in_order = false, resume = false, ignore_nan = false, quiet = false;
 };
 
-/// The arrays of a file in the order of the columns: by `names`, else by the columns' own names, else, if
-/// there are as many, as they lie in the file.
+/// Whether SaveOptions::columns gave it a name; else it is column_0, column_1, …
+bool has_own_name(const esp::ValueInfo& column) {
+  constexpr std::string_view numbered = "column_";
+  return !column.name.starts_with(numbered) ||
+         column.name.find_first_not_of("0123456789", numbered.size()) != column.name.npos;
+}
+
+/// The arrays of a file in the order of the columns: by `names`, else by the columns' own names. Where the
+/// columns have none, and the file has as many arrays of other names, as they lie in the file.
 std::vector<esp::Tensor> read_columns(const fs::path& file, const std::vector<std::string>& names,
                                       const esp::PlanFeedInfo& feed) {
   check_input(file);
@@ -38,13 +45,14 @@ std::vector<esp::Tensor> read_columns(const fs::path& file, const std::vector<st
   const auto find = [&](const std::string& name) {
     return std::ranges::find(arrays, name, [](const auto& array) { return array.first; });
   };
+  const auto is_there = [&](const std::string& name) { return find(name) != arrays.end(); };
   std::vector<std::string> wanted = names;
   if (wanted.empty())
     for (const esp::ValueInfo& column : feed.columns) wanted.push_back(column.name);
-  const bool named =
-      std::ranges::all_of(wanted, [&](const auto& name) { return find(name) != arrays.end(); });
-  if (wanted.size() != feed.columns.size() ||
-      (!named && (!names.empty() || arrays.size() != wanted.size()))) {
+  const bool in_order = names.empty() && arrays.size() == wanted.size() &&
+                        std::ranges::none_of(feed.columns, has_own_name) &&
+                        std::ranges::none_of(wanted, is_there);
+  if (!in_order && (wanted.size() != feed.columns.size() || !std::ranges::all_of(wanted, is_there))) {
     std::string text = file.string() + " has the arrays";
     for (const auto& [name, array] : arrays) text += " " + name;
     text += ", and the plan is fed with";
@@ -54,7 +62,7 @@ std::vector<esp::Tensor> read_columns(const fs::path& file, const std::vector<st
   std::vector<esp::Tensor> columns;
   for (size_t i = 0; i < wanted.size(); ++i)
     columns.push_back(
-        converted((named ? find(wanted[i]) : arrays.begin() + static_cast<ptrdiff_t>(i))->second,
+        converted((in_order ? arrays.begin() + static_cast<ptrdiff_t>(i) : find(wanted[i]))->second,
                   feed.columns[i].dtype, wanted[i]));
   return columns;
 }
@@ -214,7 +222,7 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   app.add_option("--columns", a.columns,
                  "Names of the arrays in the order of the columns (default: the "
-                 "columns' names; if there are none, the order of the file)")
+                 "columns' names; of a plan without names, the order of the file)")
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--validation", a.validation,
