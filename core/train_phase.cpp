@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "espalier/core/error.h"
 #include "espalier/core/first_input.h"
@@ -12,6 +13,8 @@
 namespace espalier {
 
 namespace {
+
+thread_local bool inference_phase = false;
 
 /// Shows its first input. Plans keep the one that they compute.
 struct InTrainPhase : FirstInput {
@@ -41,10 +44,20 @@ void check_alike(const Variable& training, const Variable& inference) {
 
 }  // namespace
 
+InferencePhase::InferencePhase() : before_(std::exchange(inference_phase, true)) {}
+InferencePhase::~InferencePhase() { inference_phase = before_; }
+bool in_inference_phase() { return inference_phase; }
+
 Variable in_train_phase(const Variable& training, FunctionRef<Variable()> inference,
                         std::source_location where) {
   return located(where, [&] {
     if (!training.defined()) throw Error("in_train_phase: the Variable for training is undefined");
+    if (inference_phase) {
+      const Variable result = inference();
+      if (!result.defined()) throw Error("in_train_phase: the Variable for inference is undefined");
+      check_alike(training, result);
+      return result;
+    }
     // Without a tree there is no plan.
     if (build_context().no_grad && !training.node()->lazy) return training;
     const Variable other = built_lazily(inference);

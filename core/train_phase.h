@@ -18,6 +18,21 @@ namespace espalier {
 Variable in_train_phase(const Variable& training, FunctionRef<Variable()> inference,
                         std::source_location where = std::source_location::current());
 
+/// While it lives, what this thread writes is what plans of inference compute: in_train_phase() gives what
+/// stands for inference, with_assignment() assigns nothing, dropout keeps everything, and modules are in
+/// inference mode, whatever their own is.
+class InferencePhase {
+ public:
+  InferencePhase();
+  ~InferencePhase();
+  InferencePhase(const InferencePhase&) = delete;
+  InferencePhase& operator=(const InferencePhase&) = delete;
+
+ private:
+  bool before_;
+};
+bool in_inference_phase();
+
 class Op;
 class OpRegistry;
 /// Whether an op is that of such a choice: inputs training and inference, or in a graph the chosen one alone.

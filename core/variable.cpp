@@ -10,6 +10,7 @@
 #include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
+#include "espalier/core/train_phase.h"
 #include "espalier/core/values_later.h"
 
 namespace espalier {
@@ -97,6 +98,20 @@ using ResultKernel = FunctionRef<void(Tensor&)>;
 thread_local bool values_later = false;
 thread_local const ResultKernel* result_kernel = nullptr;  // of the next node
 
+/// What stands for the op in inference, if it makes the same outputs.
+OpPtr calm_op(OpPtr op, std::span<const Variable* const> inputs) {
+  while (OpPtr calm = op->for_inference()) {
+    InputSpecs specs;
+    for (const Variable* input : inputs) {
+      if (!input->defined()) return op;
+      specs.push_back(&input->node()->outputs[input->output()].spec);
+    }
+    if (calm->infer(specs) != op->infer(specs)) break;
+    op = std::move(calm);
+  }
+  return op;
+}
+
 }  // namespace
 
 ValuesLater::ValuesLater() : before_(std::exchange(values_later, true)) {}
@@ -129,6 +144,7 @@ Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::sou
   const ResultKernel* const kernel = std::exchange(result_kernel, nullptr);
   BuildContext& now = build_context();
   const std::source_location& line = now.where ? *now.where : where;
+  if (in_inference_phase() && !kernel) op = calm_op(std::move(op), inputs);
   Variable result(new Node(std::move(op), line));
   Node& node = *result.node();
   try {

@@ -8,6 +8,7 @@
 #include "espalier/core/eval.h"
 #include "espalier/core/first_input.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/core/train_phase.h"
 
 namespace espalier {
 
@@ -68,6 +69,7 @@ Variable with_assignment(const Variable& y, const Variable& leaf, const Variable
     if (value.device() != leaf.device())
       throw DeviceError(fmt::format("with_assignment: the leaf is on {} and its value on {}; use to(device)",
                                     leaf.device().str(), value.device().str()));
+    if (in_inference_phase()) return y;
     compute_all_waiting();
     const Variable result = apply(shared_op<WithAssignment>(), {&y, &leaf, &value}, where);
     const bool now = !value.node()->lazy && !y.node()->lazy && !build_context().lazy;

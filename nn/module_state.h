@@ -4,6 +4,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "espalier/core/train_phase.h"
 #include "espalier/nn/init.h"
 #include "espalier/nn/module.h"
 
@@ -61,7 +62,9 @@ class ModuleState {
   /// Its own parameters, buffers and children.
   const std::vector<Entry>& parts() const { return entries_; }
   void train(bool on);
-  bool training() const { return training_; }
+  /// Its own mode, unless this thread is in the phase of inference (core/train_phase.h).
+  bool training() const { return training_ && !in_inference_phase(); }
+  bool own_mode() const { return training_; }
   void set_trainable(bool on);
   bool trainable() const { return trainable_; }
   /// Gives a slot its leaf; parameters of a module that is frozen are.

@@ -11,6 +11,7 @@
 #include "espalier/executor/kit/fit.h"
 #include "espalier/executor/kit/metrics.h"
 #include "espalier/nn/activation.h"
+#include "espalier/nn/batch_norm.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/dropout.h"
 #include "espalier/nn/lambda.h"
@@ -119,6 +120,23 @@ BOOST_AUTO_TEST_CASE(predictions_of_datasets) {
                         says({"[1, 5] of rows 2 to 2", "[2, 2] of all before", here()}));
   BOOST_CHECK_EXCEPTION(esp::predict(net, both, {.batch_size = 0}), esp::Error, says({"0 rows", here()}));
   BOOST_CHECK_EXCEPTION(esp::predict(net, {t.x, t.y, t.y}), esp::DataError, says({"3 columns", here()}));
+}
+
+/// Also of modules that are no parts of the net, and of what they call themselves.
+BOOST_AUTO_TEST_CASE(predictions_are_those_of_inference_whatever_is_called) {
+  const esp::nn::Dropout dropout(0.5);
+  const esp::nn::BatchNorm norm(4);
+  const esp::nn::Lambda net(
+      [dropout, norm](const esp::Variable& x) { return esp::dropout(norm(dropout(x)), 0.5); });
+  const esp::Tensor x = numbers({6, 4}, 1, 3).to(esp::float32), y = esp::predict(net, x);
+  BOOST_TEST(difference(y, x) < 1e-4);  // of a mean of 0 and a variance of 1
+  BOOST_TEST(difference(esp::predict(net, x.slice(0, 0, 1)), y.slice(0, 0, 1)) == 0);
+  BOOST_TEST(difference(esp::predict(net, esp::data::Distributor({x}, {.batch_size = 4})), y) == 0);
+  BOOST_TEST(esp::evaluate(net, esp::nn::MeanSquared(), {x, y}).loss_mean < 1e-9);
+  BOOST_TEST(norm.buffer("num_batches_tracked").value().item() == 0);
+  BOOST_TEST((dropout.training() && norm.training()));
+  BOOST_TEST(difference(net(x).value(), y) > 0.1);  // outside of predict the modules are in training mode
+  BOOST_TEST(norm.buffer("num_batches_tracked").value().item() == 1);
 }
 
 BOOST_AUTO_TEST_CASE(modes_are_afterwards_as_before) {
