@@ -33,15 +33,32 @@ Variable unflatten_axis(const Variable& x, int64_t axis, const Shape& sizes) {
   return reshape(x, Shape(shape));
 }
 
+struct LambdaState : LayerStateOf<LambdaState> {
+  explicit LambdaState(std::function<Variable(const Variable&)> f) : function(std::move(f)) {
+    if (!function) throw Error("Lambda: the function is empty");
+  }
+  Variable forward(const Variable& x) override { return function(x); }
+  std::shared_ptr<LayerState> clone(Clones& made) const override {
+    if (!parts().empty())
+      throw UnsupportedError(
+          fmt::format("Lambda: a copy of the function would call the same module '{}', not a clone of it",
+                      parts().front().name));
+    return LayerStateOf::clone(made);
+  }
+
+  std::function<Variable(const Variable&)> function;
+};
+
 }  // namespace
 
 Identity::Identity() : LayerOf(layer_of([](const Variable& x) { return x; })) {}
 
 Lambda::Lambda(std::function<Variable(const Variable&)> function, Where where)
-    : LayerOf(located(where, [&] {
-        if (!function) throw Error("Lambda: the function is empty");
-        return layer_of(std::move(function));
-      })) {}
+    : Lambda(std::move(function), {}, where) {}
+Lambda::Lambda(std::function<Variable(const Variable&)> function, const Modules& modules, Where where)
+    : LayerOf(located(where, [&] { return std::make_shared<LambdaState>(std::move(function)); })) {
+  for (const auto& [name, module] : modules) add(name, module, where);
+}
 
 Unflatten::Unflatten(int64_t axis, Shape sizes)
     : LayerOf(layer_of(
