@@ -330,6 +330,27 @@ BOOST_AUTO_TEST_CASE(a_run_is_written) {
   BOOST_TEST(records_of(only_file_in(folder / "a")).size() > 10u);
 }
 
+BOOST_AUTO_TEST_CASE(a_further_run_goes_on_behind_the_one_before) {
+  const TemporaryFolder folder;
+  const esp::data::Distributor feed({esp::ones({4, 3}), esp::ones({4, 1})}, {.batch_size = 2});
+  const auto in = feed.get_output_graphs();
+  const esp::Executor executor = esp::mean(esp::square(esp::nn::Dense(1)(in[0]) - in[1]))
+                                     .get_executor({.optimizer = esp::optim::Sgd(0.1)});
+  executor.use(esp::TensorBoard(folder / "a", {.scalars_every = 1}));
+  for (const int64_t epochs : {2, 1, 1}) executor.execute({.epochs = epochs, .progress = false});
+  std::map<std::string, std::multiset<uint64_t>> steps;
+  for (const auto& file : std::filesystem::directory_iterator(folder / "a"))
+    for (const std::string& record : records_of(file.path())) {
+      const auto event = fields_of(record);
+      if (!event.contains(2) || !event.contains(5)) continue;
+      const auto summary = fields_of(only(event, 5).bytes);
+      for (auto [at, end] = summary.equal_range(1); at != end; ++at)
+        steps[only(fields_of(at->second.bytes), 1).bytes].insert(only(event, 2).number);
+    }
+  BOOST_TEST((steps.at("step/loss") == std::multiset<uint64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+  BOOST_TEST((steps.at("epoch/loss") == std::multiset<uint64_t>{1, 2, 3, 4}));
+}
+
 BOOST_AUTO_TEST_CASE(tensorboard_reads_a_run, *boost::unit_test::precondition(has_tensorboard)) {
   const TemporaryFolder folder;
   const esp::nn::Dense layer(1);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <utility>
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
@@ -25,6 +26,10 @@ EventSet TensorBoard::events(EventSet overridden) const {
 void TensorBoard::initialize(TrainingRun& run) {
   writer_.reset();
   if (!run.is_first()) return;
+  if (run.info().epoch == 0 && run.info().step == 0) {  // else it goes on after resume
+    earlier_steps_ += std::exchange(steps_, 0);
+    earlier_epochs_ += std::exchange(epochs_, 0);
+  }
   writer_.emplace(folder_, where_);
   if (options_.graph) writer_->add_graph(run.tree(), where_);
   if (options_.hyperparameters) write_hyperparameters(run);
@@ -44,14 +49,16 @@ void TensorBoard::write_hyperparameters(const TrainingRun& run) {
 
 void TensorBoard::step_finish(TrainingRun& run) {
   const StepInfo& info = run.info();
-  const int64_t step = info.epoch * info.steps + info.step + 1;
+  steps_ = info.epoch * info.steps + info.step + 1;
+  const int64_t step = earlier_steps_ + steps_;
   if (writer_ && step % options_.scalars_every == 0)
     writer_->add_scalar("step/loss", info.loss, step, where_);
 }
 
 void TensorBoard::epoch_finish(TrainingRun& run) {
   if (!writer_) return;
-  const int64_t epoch = run.info().epoch + 1;
+  epochs_ = run.info().epoch + 1;
+  const int64_t epoch = earlier_epochs_ + epochs_;
   const EpochRecord record = run.epoch();
   for (const std::string& name : run.figures())
     if (const auto figure = record.figure(name)) writer_->add_scalar("epoch/" + name, *figure, epoch, where_);

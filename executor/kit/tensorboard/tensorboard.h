@@ -27,8 +27,9 @@ struct TensorBoardOptions {
 /// After each epoch: its loss, validation loss, outputs and learning rate, as scalars over epochs from 1:
 /// "epoch/loss", "epoch/validation_loss", "epoch/accuracy", "epoch/validation_accuracy",
 /// "epoch/learning_rate". With `scalars_every`, "step/loss" over steps, for which each step waits for its
-/// loss. Every run writes a file of its own; in a job, the first process alone does. `execute` throws
-/// FileError, with the line where this was made, if it cannot be written.
+/// loss. Every run writes a file of its own; in a job, the first process alone does. Steps and epochs of a
+/// further run of the executor go on behind those of the run before. `execute` throws FileError, with the
+/// line where this was made, if it cannot be written.
 class TensorBoard : public Callback {
  public:
   using Where = std::source_location;
@@ -50,7 +51,9 @@ class TensorBoard : public Callback {
   std::filesystem::path folder_;
   TensorBoardOptions options_;
   Where where_;
-  std::optional<SummaryWriter> writer_;  // while a run lasts, in the first process
+  int64_t steps_ = 0, epochs_ = 0;                  // of this run
+  int64_t earlier_steps_ = 0, earlier_epochs_ = 0;  // of the runs before
+  std::optional<SummaryWriter> writer_;             // while a run lasts, in the first process
 };
 
 }  // namespace espalier
