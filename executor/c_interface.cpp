@@ -173,6 +173,11 @@ const char* esp_last_error(void) { return last_error().c_str(); }
 
 esp_executor* esp_load(const char* path, esp_mode mode, const char* device) {
   LoadOptions options;
+  const esp_status known = guarded([&] {
+    if (mode != ESP_AS_SAVED && mode != ESP_INFERENCE && mode != ESP_TRAINING)
+      throw DataError(std::to_string(static_cast<int>(mode)) + " is no esp_mode");
+  });
+  if (known != ESP_OK) return nullptr;
   if (mode != ESP_AS_SAVED) options.mode = mode == ESP_TRAINING ? Mode::training : Mode::inference;
   return load(path, options, device);
 }

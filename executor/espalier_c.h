@@ -47,7 +47,7 @@ const char* esp_version(void);
 const char* esp_last_error(void);
 
 /* Loads a plan file onto `device`, "cpu" or "cuda:0"; null: the CPU. Columns of Distributors become inputs.
- * Null on failure. */
+ * Null on failure, also for another number as `mode`. */
 esp_executor* esp_load(const char* path, esp_mode mode, const char* device);
 
 /* The same for inference of the outputs of these names alone, which are outputs 1 and on. Output 0 is the

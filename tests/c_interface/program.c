@@ -151,6 +151,7 @@ static void fail(const char* path) {
   CHECK(esp_load("none.plan", ESP_AS_SAVED, NULL) == NULL && strstr(esp_last_error(), "none.plan") != NULL);
   CHECK(esp_load(NULL, ESP_AS_SAVED, NULL) == NULL && strstr(esp_last_error(), "path") != NULL);
   CHECK(esp_load(path, ESP_AS_SAVED, "tpu") == NULL && strstr(esp_last_error(), "tpu") != NULL);
+  CHECK(esp_load(path, (esp_mode)9, NULL) == NULL && strstr(esp_last_error(), "9 is no esp_mode") != NULL);
   plan = esp_load(path, ESP_AS_SAVED, NULL);
   CHECK(esp_run(plan, NULL, 0, &output, 1) == ESP_INVALID && strstr(esp_last_error(), "1 inputs") != NULL);
   input.dl_tensor.dtype.code = kDLInt;
