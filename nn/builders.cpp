@@ -16,6 +16,12 @@ bool is_whole(const Variable& h) { return h.defined(); }
 /// Or none at all, which an LSTM begins with.
 bool is_whole(const LSTMState& state) { return state.h.defined() == state.c.defined(); }
 
+/// How errors name the builder of these cells.
+template <class Cell>
+constexpr std::string_view builder_of = std::is_same_v<Cell, RNNCell>    ? "RnnBuilder"
+                                        : std::is_same_v<Cell, LSTMCell> ? "LstmBuilder"
+                                                                         : "GruBuilder";
+
 template <class CellOptions>
 int64_t output_width(int64_t hidden, const CellOptions& options) {
   if constexpr (requires { options.projection; })
@@ -31,9 +37,10 @@ RecurrentBuilder<Cell, CellOptions>::RecurrentBuilder(std::optional<int64_t> in,
     : Module(container_state()), dropout_(options.dropout) {
   located(*where, [&] {
     if (options.layers <= 0)
-      throw Error(fmt::format("RecurrentBuilder: {} layers; there must be at least 1", options.layers));
+      throw Error(fmt::format("{}: {} layers; there must be at least 1", builder_of<Cell>, options.layers));
     if (!(dropout_ >= 0 && dropout_ < 1))
-      throw Error(fmt::format("RecurrentBuilder: the rate of dropout must be in [0, 1), not {}", dropout_));
+      throw Error(
+          fmt::format("{}: the rate of dropout must be in [0, 1), not {}", builder_of<Cell>, dropout_));
   });
   for (int64_t layer = 0; layer < options.layers; ++layer) {
     Cell cell = in ? Cell(*in, hidden, options.cell, *where) : Cell(hidden, options.cell, *where);
@@ -51,19 +58,19 @@ void RecurrentBuilder<Cell, CellOptions>::push(std::vector<State> states, StateP
 template <class Cell, class CellOptions>
 void RecurrentBuilder<Cell, CellOptions>::check_started(std::string_view call) const {
   if (steps_.empty())
-    throw Error(fmt::format("RecurrentBuilder: {} before start: there is no sequence yet", call));
+    throw Error(fmt::format("{}: {} before start: there is no sequence yet", builder_of<Cell>, call));
 }
 
 template <class Cell, class CellOptions>
 void RecurrentBuilder<Cell, CellOptions>::check_layers(const std::vector<State>& states,
                                                        std::string_view call) const {
   if (states.size() != cells_.size())
-    throw Error(fmt::format("RecurrentBuilder: {} takes a state for each layer: {}, not {}", call,
+    throw Error(fmt::format("{}: {} takes a state for each layer: {}, not {}", builder_of<Cell>, call,
                             cells_.size(), states.size()));
   for (size_t layer = 0; layer < states.size(); ++layer)
     if (!is_whole(states[layer]))
-      throw Error(
-          fmt::format("RecurrentBuilder: {}: the state of layer {} is an undefined Variable", call, layer));
+      throw Error(fmt::format("{}: {}: the state of layer {} is an undefined Variable", builder_of<Cell>,
+                              call, layer));
 }
 
 template <class Cell, class CellOptions>
@@ -72,7 +79,7 @@ auto RecurrentBuilder<Cell, CellOptions>::step(StatePointer of, std::string_view
   const auto number = static_cast<int64_t>(of), count = static_cast<int64_t>(steps_.size());
   if (number < 0 || number >= count)
     throw IndexError(
-        fmt::format("RecurrentBuilder: {} at state {} of a sequence that has {}", call, number, count));
+        fmt::format("{}: {} at state {} of a sequence that has {}", builder_of<Cell>, call, number, count));
   return steps_[static_cast<size_t>(number)];
 }
 
@@ -122,7 +129,8 @@ template <class Cell, class CellOptions>
 void RecurrentBuilder<Cell, CellOptions>::rewind(Where where) {
   located(where, [&] {
     const Step& last = step(current_, "rewind");
-    if (current_ == StatePointer()) throw Error("RecurrentBuilder: rewind at the first state");
+    if (current_ == StatePointer())
+      throw Error(fmt::format("{}: rewind at the first state", builder_of<Cell>));
     current_ = last.previous;
   });
 }
@@ -150,7 +158,8 @@ Variable RecurrentBuilder<Cell, CellOptions>::back(Where where) const {
   return located(where, [&] {
     const std::vector<State>& now = step(current_, "back").states;
     if (now.empty())
-      throw Error("RecurrentBuilder: back before the first input of a sequence without first states");
+      throw Error(fmt::format("{}: back before the first input of a sequence without first states",
+                              builder_of<Cell>));
     return output_of(now.back());
   });
 }

@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(wrong_use_is_refused) {
   BOOST_CHECK_EXCEPTION(rnn.states(), esp::Error, says({"states before start", here}));
   BOOST_CHECK_EXCEPTION(rnn.start({h}), esp::Error, says({"start", "each layer: 2, not 1", here}));
   rnn.start();
-  BOOST_CHECK_EXCEPTION(rnn.back(), esp::Error, says({"before the first input", here}));
+  BOOST_CHECK_EXCEPTION(rnn.back(), esp::Error, says({"GruBuilder", "before the first input", here}));
   BOOST_CHECK_EXCEPTION(rnn.rewind(), esp::Error, says({"rewind at the first state", here}));
   BOOST_CHECK_EXCEPTION(rnn.add_input(StatePointer(1), x), esp::IndexError,
                         says({"add_input at state 1", "that has 1", here}));
@@ -242,7 +242,7 @@ BOOST_AUTO_TEST_CASE(wrong_use_is_refused) {
                         says({"start: the state of layer 0 is an undefined", here}));
   LstmBuilder lstm(in, hidden);
   BOOST_CHECK_EXCEPTION(lstm.start({{h, Variable()}}), esp::Error,
-                        says({"start: the state of layer 0 is an undefined", here}));
+                        says({"LstmBuilder: start: the state of layer 0 is an undefined", here}));
   lstm.start({LSTMState()});  // none counts as 0
   lstm.add_input(x);
   // What throws adds no state.
@@ -254,7 +254,7 @@ BOOST_AUTO_TEST_CASE(wrong_use_is_refused) {
   BOOST_TEST((rnn.state() == first));
   rnn.start({h, esp::ones({rows, 3})});
   BOOST_CHECK_EXCEPTION(rnn.add_input(x), esp::ShapeError, says({"GRUCell", "[n, 4]", here}));
-  BOOST_CHECK_EXCEPTION(RnnBuilder(4, {.layers = 0}), esp::Error, says({"0 layers", here}));
+  BOOST_CHECK_EXCEPTION(RnnBuilder(4, {.layers = 0}), esp::Error, says({"RnnBuilder: 0 layers", here}));
   BOOST_CHECK_EXCEPTION(RnnBuilder(4, {.dropout = 1}), esp::Error, says({"dropout", "1", here}));
   BOOST_CHECK_EXCEPTION(LstmBuilder(0), esp::Error, says({"LSTMCell", "0", here}));
   BOOST_CHECK_EXCEPTION(LstmBuilder(0, 3), esp::Error, says({"input width", "0", here}));
