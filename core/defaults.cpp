@@ -23,10 +23,12 @@ Shared& shared() {
 
 }  // namespace
 
-void set_defaults(const Defaults& defaults) {
-  if (defaults.cache && !defaults.cache->empty() && !defaults.cache->is_absolute())
-    throw Error(
-        fmt::format("set_defaults: the cache folder '{}' is not an absolute path", defaults.cache->string()));
+void set_defaults(const Defaults& defaults, std::source_location where) {
+  located(where, [&] {
+    if (defaults.cache && !defaults.cache->empty() && !defaults.cache->is_absolute())
+      throw Error(fmt::format("set_defaults: the cache folder '{}' is not an absolute path",
+                              defaults.cache->string()));
+  });
   Defaults copy = defaults;
   const std::lock_guard lock(shared().mutex);
   std::swap(shared().value, copy);

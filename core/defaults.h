@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <optional>
+#include <source_location>
 
 namespace espalier {
 
@@ -18,7 +19,7 @@ struct Defaults {
 };
 
 /// May be called from any thread. Throws Error for a cache folder that is not an absolute path.
-void set_defaults(const Defaults& defaults);
+void set_defaults(const Defaults& defaults, std::source_location where = std::source_location::current());
 Defaults defaults();
 
 }  // namespace espalier

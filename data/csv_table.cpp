@@ -19,12 +19,6 @@ namespace espalier::data {
 
 namespace {
 
-std::vector<std::string> names_of(const std::vector<CsvColumn>& columns) {
-  std::vector<std::string> names;
-  for (const CsvColumn& column : columns) names.push_back(column.name);
-  return names;
-}
-
 void check_delimiter(char delimiter, char comment) {
   if (std::strchr("\"\r\n", delimiter) || delimiter == comment)
     throw DataError(fmt::format("the delimiter {:?} is also a quote, a comment or a line's end", delimiter));
@@ -150,18 +144,21 @@ std::string csv_quoted(const std::string& text, char delimiter) {
 
 }  // namespace
 
-const CsvColumn& CsvTable::operator[](const std::string& name) const {
-  const auto found = std::ranges::find(columns, name, &CsvColumn::name);
-  if (found == columns.end())
-    throw DataError(fmt::format("the table has no column {:?}; its columns are {}", name,
-                                fmt::join(names_of(columns), ", ")));
-  return *found;
+const CsvColumn& CsvTable::operator[](const NameAt& name) const {
+  const auto found = std::ranges::find(columns, name.text, &CsvColumn::name);
+  if (found != columns.end()) return *found;
+  return located(name.where, [&]() -> const CsvColumn& {
+    std::string list;
+    for (const CsvColumn& column : columns)
+      list += fmt::format("{}{:?}", list.empty() ? "" : ", ", column.name);
+    throw DataError(fmt::format("the table has no column {:?}; its columns are {}", name.text, list));
+  });
 }
 
 Tensor CsvTable::matrix(const std::vector<std::string>& names, std::source_location where) const {
   return located(where, [&] {
     std::vector<const CsvColumn*> chosen;
-    for (const std::string& name : names) chosen.push_back(&(*this)[name]);
+    for (const std::string& name : names) chosen.push_back(&(*this)[{name, where}]);
     if (names.empty())
       for (const CsvColumn& column : columns)
         if (!column.is_text) chosen.push_back(&column);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "espalier/core/name_at.h"
 #include "espalier/core/tensor.h"
 
 namespace espalier::data {
@@ -40,7 +41,7 @@ struct CsvTable {
   int64_t rows = 0;
 
   /// The column of that name. Throws DataError, with the names there are.
-  const CsvColumn& operator[](const std::string& name) const;
+  const CsvColumn& operator[](const NameAt& name) const;
   /// These columns of numbers beside each other, [rows, names]; without names, all that are numbers, in their
   /// order. Throws DataError: there is no such column, it is text, or there is none.
   Tensor matrix(const std::vector<std::string>& names = {},

@@ -79,7 +79,9 @@ StepValues Executor::run_outputs(const Feeds& feeds, Where where) const {
 void Executor::warm_up(const FeedShapes& shapes, int threads, Where where) const {
   with_errors(where, [&] { impl_->warm_up(shapes, threads); });
 }
-Tensor Executor::value() const { return impl_->value(); }
+Tensor Executor::value(Where where) const {
+  return located(where, [&] { return impl_->value(); });
+}
 Tensor Executor::output(std::string_view name, Where where) const {
   return located(where, [&] { return impl_->output(name); });
 }

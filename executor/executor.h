@@ -196,8 +196,9 @@ class Executor {
   /// memory from the system, computes what is made of parameters alone, and packs weights. Throws what `run`
   /// throws, and Error unless there is at least one thread.
   void warm_up(const FeedShapes& shapes, int threads = 1, Where where = Where::current()) const;
-  /// The tree's value after the last step. Throws Error if several threads have called `run`.
-  Tensor value() const;
+  /// The tree's value after the last step. Throws Error before the first one, and if several threads have
+  /// called `run`.
+  Tensor value(Where where = Where::current()) const;
   /// One of `ExecutorOptions::outputs` after the last step. Throws Error for another name, and before the
   /// first step; UnsupportedError for rows that are not in the order of the batch on replicas, and for rows
   /// with `accumulate`.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "espalier/core/error.h"
+#include "espalier/core/name_at.h"
 #include "espalier/nn/cloned_parts.h"
 #include "espalier/nn/layer.h"
 
@@ -83,9 +84,11 @@ class ModuleDict : public Module {
   size_t size() const { return items_->size(); }
   bool contains(std::string_view name) const { return find(name) != nullptr; }
   /// Throws IndexError.
-  M& operator[](std::string_view name) const {
-    if (Item* item = find(name)) return item->second;
-    throw IndexError("ModuleDict: there is no module '" + std::string(name) + "'");
+  M& operator[](const NameAt& name) const {
+    if (Item* item = find(name.text)) return item->second;
+    return located(name.where, [&]() -> M& {
+      throw IndexError("ModuleDict: there is no module '" + std::string(name.text) + "'");
+    });
   }
   auto begin() const { return items_->begin(); }
   auto end() const { return items_->end(); }

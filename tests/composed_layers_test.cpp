@@ -124,6 +124,17 @@ BOOST_AUTO_TEST_CASE(forward_hooks) {
     return -out;
   });
   BOOST_TEST(difference(hooked(x).value(), (-own(x)).value()) == 0);
+  // A Lambda has the parameters of the modules that it names.
+  const Lambda named([own](const Variable& v) { return own(v); }, {{"own", own}});
+  BOOST_TEST(Sequential{named}.parameters().size() == 2u);
+  BOOST_TEST(named.parameter("own.inner.weight").node() == own.parameter("inner.weight").node());
+  Lambda(named).train(false);
+  BOOST_TEST(!own.inner.training());
+  BOOST_TEST(hooked.parameters().empty());
+  BOOST_CHECK_EXCEPTION(named.clone(), esp::UnsupportedError,
+                        says({"Lambda", "'own'", "composed_layers_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(Lambda([](const Variable& v) { return v; }, {{"a.b", own}}), esp::Error,
+                        says({"a.b", "composed_layers_test.cpp"}));
   BOOST_CHECK_EXCEPTION(dense.remove_forward_hook(watch), esp::Error,
                         says({"remove_forward_hook", "0", "composed_layers_test.cpp"}));
   BOOST_CHECK_EXCEPTION(dense.register_forward_hook(nullptr), esp::Error, says({"empty"}));
@@ -182,7 +193,8 @@ BOOST_AUTO_TEST_CASE(lists_and_dictionaries_of_modules) {
   BOOST_TEST(dict.contains("body"));
   BOOST_TEST(!dict.contains("tail"));
   BOOST_TEST(dict.begin()->first == "body");
-  BOOST_CHECK_EXCEPTION(dict["tail"], esp::IndexError, says({"ModuleDict", "tail"}));
+  BOOST_CHECK_EXCEPTION(dict["tail"], esp::IndexError,
+                        says({"ModuleDict", "tail", "composed_layers_test.cpp"}));
   BOOST_CHECK_EXCEPTION(dict.insert("head", Relu()), esp::Error, says({"head", "composed_layers_test.cpp"}));
   BOOST_CHECK_EXCEPTION((ModuleDict<Dense>{{"a", Dense(1)}, {"a", Dense(2)}}), esp::Error,
                         says({"'a'", "composed_layers_test.cpp"}));

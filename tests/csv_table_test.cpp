@@ -57,7 +57,8 @@ BOOST_AUTO_TEST_CASE(numbers_words_and_gaps) {
   BOOST_TEST(matrix.at<float>({2, 1}) == -1000.0f);
   BOOST_TEST(list<float>(table.matrix({"weight", "size"}).slice(0, 0, 1).contiguous_copy()) ==
              Floats({2.5f, 1}));
-  BOOST_CHECK_EXCEPTION((void)table["colour"], DataError, says({"\"colour\"", "size, color, weight"}));
+  BOOST_CHECK_EXCEPTION((void)table["colour"], DataError,
+                        says({"\"colour\"", R"("size", "color", "weight")"}));
   BOOST_CHECK_EXCEPTION(table.matrix({"color"}), DataError,
                         says({"\"color\"", "2 categories", "csv_table_test.cpp"}));
 }
@@ -154,6 +155,9 @@ BOOST_AUTO_TEST_CASE(what_is_written_is_read) {
   const CsvTable back = data::read_csv_table(folder / "table.csv", {.dtype = float64});
   BOOST_TEST(back.columns[0].name == " a");
   BOOST_TEST(back.columns[1].name == "b, \"c\"");
+  BOOST_CHECK_EXCEPTION(back["c"], DataError,
+                        says({"\"c\"", R"(columns are " a", "b, \"c\"")", "csv_table_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(back.matrix({"c"}), DataError, says({"\"c\"", "csv_table_test.cpp"}));
   BOOST_TEST(list<double>(back.matrix()) == list<double>(table));
   for (const DType dtype : {float32, int32, int64, boolean, float16, bfloat16}) {
     const Tensor numbers = (arange(6).reshape({2, 3})).to(dtype);

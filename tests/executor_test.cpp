@@ -364,7 +364,8 @@ BOOST_AUTO_TEST_CASE(feeds_that_do_not_fit) {
 
   const Frozen f(0);
   BOOST_CHECK_EXCEPTION(f.prediction.get_executor().run({}), esp::DataError, says({"Distributor", here()}));
-  BOOST_CHECK_THROW(f.prediction.get_executor().value(), esp::Error);  // no step yet
+  BOOST_CHECK_EXCEPTION(f.prediction.get_executor().value(), esp::Error,
+                        says({"has not run a step yet", "executor_test.cpp"}));
 }
 
 BOOST_AUTO_TEST_CASE(options_that_do_not_fit) {

@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(a_dataset_that_ends_early_is_an_error) {
     if (row == 6) throw EndOfData();
   });
   BOOST_CHECK_EXCEPTION(shown_by(data::loader<2>(ends, {.batch_size = 2})), DataError,
-                        says({"EndOfData", "row 6"}));
+                        says({"EndOfData", "row 6", "loader_test.cpp"}));
   BOOST_CHECK_EXCEPTION(read_rows(*data::parallel(ends), {6}), DataError, says({"EndOfData", "row 6"}));
 }
 

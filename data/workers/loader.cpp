@@ -156,7 +156,11 @@ bool LoaderPass::at_end() const {
   return state_->delivered >= state_->steps;
 }
 
-std::vector<Tensor> LoaderPass::next() {
+std::vector<Tensor> LoaderPass::next(const std::source_location& where) {
+  return located(where, [&] { return take(); });
+}
+
+std::vector<Tensor> LoaderPass::take() {
   State& state = *state_;
   std::unique_lock lock(state.mutex);
   if (state.delivered >= state.steps) throw EndOfData();

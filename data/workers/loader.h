@@ -37,11 +37,13 @@ class LoaderPass {
 
   bool at_end() const;
   /// The next batch. Throws EndOfData after the last one; what the dataset threw, in the place of its batch;
-  /// and DataError if the batch takes too long, or a worker ended, naming worker and batch.
-  std::vector<Tensor> next();
+  /// and DataError if the batch takes too long, or a worker ended, naming worker and batch. Errors without a
+  /// line get that of `where`.
+  std::vector<Tensor> next(const std::source_location& where = std::source_location::current());
 
  private:
   struct State;
+  std::vector<Tensor> take();
   std::shared_ptr<State> state_;
 };
 
@@ -60,7 +62,7 @@ class Loader {
       batch_ = {};
       at_end_ = pass_->at_end();
       if (at_end_) return *this;
-      std::vector<Tensor> next = pass_->next();
+      std::vector<Tensor> next = pass_->next(where_);
       for (size_t i = 0; i < N; ++i) batch_[i] = std::move(next[i]);
       return *this;
     }
@@ -69,20 +71,24 @@ class Loader {
 
    private:
     friend class Loader;
-    explicit Iterator(std::shared_ptr<LoaderPass> pass) : pass_(std::move(pass)) { ++*this; }
+    Iterator(std::shared_ptr<LoaderPass> pass, const std::source_location& where)
+        : pass_(std::move(pass)), where_(where) {
+      ++*this;
+    }
 
     std::shared_ptr<LoaderPass> pass_;
+    std::source_location where_;
     value_type batch_;
     bool at_end_ = false;
   };
 
-  Loader(std::shared_ptr<Feed> feed, const LoaderOptions& options)
-      : feed_(std::move(feed)), options_(options) {}
+  Loader(std::shared_ptr<Feed> feed, const LoaderOptions& options, const std::source_location& where)
+      : feed_(std::move(feed)), options_(options), where_(where) {}
 
   Iterator begin() const {
     const int64_t epoch = feed_->epoch();
     feed_->next_epoch();
-    return Iterator(std::make_shared<LoaderPass>(feed_, epoch, options_));
+    return Iterator(std::make_shared<LoaderPass>(feed_, epoch, options_), where_);
   }
   std::default_sentinel_t end() const { return {}; }
   /// Batches in an epoch.
@@ -91,6 +97,7 @@ class Loader {
  private:
   std::shared_ptr<Feed> feed_;
   LoaderOptions options_;
+  std::source_location where_;  // of the call of `loader`
 };
 
 namespace detail {
@@ -99,15 +106,16 @@ void check_loader_options(const LoaderOptions& options, const std::source_locati
 
 /// The batches of N columns as `batches` has them, read by workers: for datasets that take long to read. What
 /// a batch has follows from seed, epoch and its number, whichever worker reads it, so runs are alike with any
-/// number of workers; only without `ordered` does the order differ. What a dataset throws reaches the loop. A
-/// loop may be left, and the range destroyed, at any time. `Dataset::read_in` is called from several threads
-/// at once. Throws DataError as `batches` does, and for options that make no sense.
+/// number of workers; only without `ordered` does the order differ. What a dataset throws reaches the loop,
+/// with the line of this call. A loop may be left, and the range destroyed, at any time. `Dataset::read_in`
+/// is called from several threads at once. Throws DataError as `batches` does, and for options that make no
+/// sense.
 template <size_t N>
 Loader<N> loader(std::shared_ptr<const Dataset> dataset, const DistributorOptions& batching = {},
                  const LoaderOptions& options = {},
                  std::source_location where = std::source_location::current()) {
   detail::check_loader_options(options, where);
-  return Loader<N>(detail::batch_feed(std::move(dataset), N, batching, where), options);
+  return Loader<N>(detail::batch_feed(std::move(dataset), N, batching, where), options, where);
 }
 
 }  // namespace espalier::data

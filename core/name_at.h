@@ -1,0 +1,19 @@
+// NameAt: a name with the line that gives it.
+#pragma once
+#include <concepts>
+#include <source_location>
+#include <string_view>
+
+namespace espalier {
+
+/// The operand of a subscript, which has no argument for the line of its errors.
+struct NameAt {
+  template <std::convertible_to<std::string_view> Text>
+  NameAt(const Text& name, std::source_location line = std::source_location::current())
+      : text(name), where(line) {}
+
+  std::string_view text;
+  std::source_location where;
+};
+
+}  // namespace espalier
