@@ -124,17 +124,6 @@ BOOST_AUTO_TEST_CASE(forward_hooks) {
     return -out;
   });
   BOOST_TEST(difference(hooked(x).value(), (-own(x)).value()) == 0);
-  // A Lambda has the parameters of the modules that it names.
-  const Lambda named([own](const Variable& v) { return own(v); }, {{"own", own}});
-  BOOST_TEST(Sequential{named}.parameters().size() == 2u);
-  BOOST_TEST(named.parameter("own.inner.weight").node() == own.parameter("inner.weight").node());
-  Lambda(named).train(false);
-  BOOST_TEST(!own.inner.training());
-  BOOST_TEST(hooked.parameters().empty());
-  BOOST_CHECK_EXCEPTION(named.clone(), esp::UnsupportedError,
-                        says({"Lambda", "'own'", "composed_layers_test.cpp"}));
-  BOOST_CHECK_EXCEPTION(Lambda([](const Variable& v) { return v; }, {{"a.b", own}}), esp::Error,
-                        says({"a.b", "composed_layers_test.cpp"}));
   BOOST_CHECK_EXCEPTION(dense.remove_forward_hook(watch), esp::Error,
                         says({"remove_forward_hook", "0", "composed_layers_test.cpp"}));
   BOOST_CHECK_EXCEPTION(dense.register_forward_hook(nullptr), esp::Error, says({"empty"}));

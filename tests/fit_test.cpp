@@ -139,6 +139,20 @@ BOOST_AUTO_TEST_CASE(predictions_are_those_of_inference_whatever_is_called) {
   BOOST_TEST(norm.buffer("num_batches_tracked").value().item() == 1);
 }
 
+BOOST_AUTO_TEST_CASE(a_lambda_has_the_modules_that_it_names) {
+  const Line own;
+  const auto call = [own](const esp::Variable& x) { return Line(own)(x); };
+  const esp::nn::Lambda named(call, {{"own", own}});
+  (void)named(esp::ones({2, 3}));
+  BOOST_TEST(esp::nn::Sequential{named}.parameters().size() == 2u);
+  BOOST_TEST(named.parameter("own.layer.weight").node() == own.parameter("layer.weight").node());
+  esp::nn::Lambda(named).train(false);
+  BOOST_TEST(!own.layer.training());
+  BOOST_TEST(esp::nn::Lambda(call).parameters().empty());
+  BOOST_CHECK_EXCEPTION(named.clone(), esp::UnsupportedError, says({"Lambda", "'own'", here()}));
+  BOOST_CHECK_EXCEPTION(esp::nn::Lambda(call, {{"a.b", own}}), esp::Error, says({"a.b", here()}));
+}
+
 BOOST_AUTO_TEST_CASE(modes_are_afterwards_as_before) {
   const esp::nn::Dropout frozen(0.5), deep(0.5), other(0.5);
   const esp::nn::Sequential inner{esp::nn::Tanh(), deep}, net{esp::nn::Dense(4), frozen, inner, other};
