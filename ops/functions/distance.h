@@ -19,8 +19,9 @@ Variable pairwise_distance(const Operand& a, const Operand& b, const DistanceOpt
 
 /// The distances of all pairs of rows, a [..., n, d] and b [..., m, d] with leading axes broadcast:
 /// [..., n, m] of ‖aᵢ − bⱼ‖, with p as above. The gradient at equal rows is 0. For p = 2 and more than 25
-/// rows it is computed as √(‖a‖² + ‖b‖² − 2·a·b), by a product of matrices: then small distances of rows far
-/// from the origin lose digits, as in PyTorch. For reals. Throws Error unless p is above 0.
+/// rows, or an open number, it is computed as √(‖a‖² + ‖b‖² − 2·a·b), by a product of matrices, with rows
+/// seen from the mean of b: distances that are small beside those to the mean lose digits. For reals. Throws
+/// Error unless p is above 0.
 Variable cdist(const Operand& a, const Operand& b, double p = 2);
 
 }  // namespace espalier
