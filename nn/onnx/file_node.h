@@ -75,6 +75,7 @@ class FileNode {
   std::vector<Size> sums(size_t i) const { return sizes_or_sums(i, true); }
   /// Throws UnsupportedError: input `i` depends on the size of an open axis.
   [[noreturn]] void refuse_open(size_t i) const;
+  void set_inputs(std::vector<Value> inputs) { inputs_ = std::move(inputs); }
   /// The node with these inputs in place of its own.
   FileNode with_inputs(std::vector<Value> inputs) const;
   std::vector<double> numbers(size_t i) const;

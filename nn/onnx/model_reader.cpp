@@ -256,7 +256,11 @@ void ModelReader::translate(const pb::NodeProto& node, Scope& scope, const Opset
           return run(graph, values, scope, opsets);
         });
     with_prefix(file_node.label(), [&] {
-      const Outputs made = located(where_, [&] { return translate(file_node); });
+      const Outputs made = located(where_, [&] {
+        if (std::vector<Value> read = with_sizes_read(file_node); !read.empty())
+          file_node.set_inputs(std::move(read));
+        return translate(file_node);
+      });
       file_node.check_attributes();
       Outputs constants;
       for (size_t i = 0; i < made.size(); ++i) {

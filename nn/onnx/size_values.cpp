@@ -7,6 +7,7 @@
 #include "espalier/core/node.h"
 #include "espalier/core/sequences.h"
 #include "espalier/core/tensor.h"
+#include "espalier/ops/ops.h"
 
 namespace espalier::onnx {
 
@@ -112,6 +113,36 @@ std::vector<Size> made_of_all(const FileNode& node, const std::vector<int64_t>& 
 }
 
 }  // namespace
+
+std::vector<Value> with_sizes_read(const FileNode& node) {
+  static const std::set<std::string_view> comparing{"Equal", "Less", "LessOrEqual", "Greater",
+                                                    "GreaterOrEqual"};
+  static const std::set<std::string_view> computing{"Add", "Sub", "Mul",   "Div",   "Mod",
+                                                    "Min", "Max", "Where", "Gather"};
+  const bool compares = comparing.contains(node.type());
+  if (!compares && !computing.contains(node.type())) return {};
+  const auto is_open = [&](size_t i) { return std::ranges::any_of(node.value(i).sizes, &Size::is_open); };
+  const auto is_negative = [&](size_t i) {  // sizes never are
+    return !has_sizes(node.value(i)) && holds_integers(node[i]) &&
+           std::ranges::all_of(numbers_of(node[i]), [](int64_t number) { return number < 0; });
+  };
+  bool read = compares;
+  for (size_t i = 0; i < node.count(); ++i) {
+    if (!node.has(i)) return {};
+    read |= !node.value(i).constant;
+    if (compares && is_negative(i)) return {};
+  }
+  if (node.type() == "Gather") read = node.count() == 2 && !has_sizes(node.value(0));
+  std::vector<Value> inputs;
+  for (size_t i = 0; read && i < node.count(); ++i) {
+    if (!is_open(i)) continue;
+    if (inputs.empty())
+      for (size_t k = 0; k < node.count(); ++k) inputs.push_back(node.value(k));
+    const Variable numbers = stack(numbers_of(node.sums(i)), 0);
+    inputs[i] = {cast(reshape(numbers, node[i].shape()), node[i].dtype()), false};
+  }
+  return inputs;
+}
 
 std::vector<std::vector<Size>> sizes_after(const FileNode& node, Translate translate, const Outputs& made) {
   std::vector<size_t> sized;

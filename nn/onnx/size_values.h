@@ -7,6 +7,10 @@
 
 namespace espalier::onnx {
 
+/// The inputs of a node that computes with open sizes as numbers, beside what a batch has or in comparisons:
+/// there they are read from each batch. Empty for other nodes.
+std::vector<Value> with_sizes_read(const FileNode& node);
+
 /// The elements of each of the outputs `made`, constants, of a node that has sizes among its inputs. Empty
 /// for one that holds none. Moved sizes stay what they are, products are products, and what is computed in
 /// another way says so.
