@@ -10,6 +10,7 @@
 #include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/values_later.h"
 

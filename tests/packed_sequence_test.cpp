@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(variational_dropout_of_a_sequence_is_that_of_all_its_steps)
                             .dtype = esp::float64});
     for (const auto& [name, p] : net.parameters()) esp::set_value(p, esp::zeros(p.shape(), esp::float64));
     esp::set_value(net.parameter("bias_ih_l0"), esp::ones({width}, esp::float64));
-    esp::set_value(net.parameter("weight_ih_l1"), esp::eye(width, width, esp::float64));
+    esp::set_value(net.parameter("weight_ih_l1"), esp::eye(width, esp::float64));
     const std::vector<Variable> left = net(pack(sequences())).outputs.unpack();
     for (const Variable& steps : left) {
       const Variable mean = esp::mean(steps);

@@ -6,6 +6,7 @@
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/executor.h"
+#include "espalier/nn/container.h"
 #include "figures/recurrent.h"
 #include "layer_figures.h"
 #include "layer_training.h"
