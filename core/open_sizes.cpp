@@ -119,8 +119,8 @@ bool is_open_axis(const Variable& x, int64_t axis) {
   return is_open_axis(*x.node(), x.output(), at);
 }
 
-bool has_open_axes(const Variable& x) {
-  for (size_t axis = 0; axis < x.node()->outputs[x.output()].spec.shape.rank(); ++axis)
+bool has_open_axes(const Variable& x, size_t first) {
+  for (size_t axis = first; axis < x.node()->outputs[x.output()].spec.shape.rank(); ++axis)
     if (is_open_axis(x, static_cast<int64_t>(axis))) return true;
   return false;
 }

@@ -1,4 +1,4 @@
-// What a tree over open axes must not contain.
+// Which axes of a tree are open, and which numbers it must not contain.
 #pragma once
 #include <source_location>
 #include <span>
@@ -25,8 +25,9 @@ void follow_open_axes(Node& node, const InputSpecs& specs);
 /// Whether the size of an axis is that of an open one, or made of it. ShapeError if there is no such axis.
 bool is_open_axis(const Variable& x, int64_t axis);
 bool is_open_axis(const Node& node, uint32_t output, size_t axis);
-bool has_open_axes(const Variable& x);
-/// The shape as a user reads it, who is refused the sizes of open axes.
+/// Whether any axis from `first` on is open.
+bool has_open_axes(const Variable& x, size_t first = 0);
+/// The shape that Variable::shape() gives outside of the library: reading the size of an open axis throws.
 const Shape& shape_for_users(const Node& node, uint32_t output);
 
 /// Does nothing unless one of these nodes is the source of a feed with an open axis. Throws UnsupportedError

@@ -52,7 +52,7 @@ class Shape {
     open_ = nullptr;
     return dims_;
   }
-  /// The same shape for those who may not read the sizes of these axes.
+  /// The same shape, of which the sizes of these axes cannot be read.
   Shape with_open_axes(const OpenAxesOf* open) const {
     Shape shape(*this);
     shape.open_ = open;

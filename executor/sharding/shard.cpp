@@ -159,7 +159,8 @@ bool scatters(const StepGraph& step, const ShardOptions& options) {
   return at_once && owners_read_their_own(step, *options.owners);
 }
 
-/// Shapes that do not go with a number of rows are no errors of the user's, who has not asked for it.
+/// Shapes that do not go with a number of rows that no feed gives are a reason to refuse, and no error of the
+/// tree.
 template <class F>
 StepGraph freeze_or_refuse(const StepTree& tree, const FeedSizes& rows, bool inference, F&& refusal) {
   try {

@@ -24,7 +24,7 @@ Variable split_heads(const FileNode& node, const Variable& x, int64_t heads) {
 
 /// Positions 0, 1, … of an axis, as integers of the shape [size, 1] or [size].
 Variable positions(const FileNode& node, const Variable& x, int64_t axis) {
-  if (is_open(x, axis)) node.refuse("masks by position need the size of an open axis");
+  if (is_open_axis(x, axis)) node.refuse("masks by position need the size of an open axis");
   node.check_constant({x.shape()[axis]}, int64);
   return Variable(arange(x.shape()[axis], int64));
 }
@@ -42,7 +42,7 @@ struct Masks {
 /// A mask may end before the keys do; those behind it are not read.
 Variable given_mask(const FileNode& node, const Variable& keys, DType dtype) {
   Variable mask = node[3];
-  const int64_t missing = is_open(keys, 2) ? 0 : keys.shape()[2] - mask.shape()[-1];
+  const int64_t missing = is_open_axis(keys, 2) ? 0 : keys.shape()[2] - mask.shape()[-1];
   if (mask.dtype() == boolean) mask = bias_of(mask, dtype);
   mask = cast(mask, dtype);
   return missing > 0 ? pad(mask, {{0, missing}}, {.value = minus_infinity}) : mask;
@@ -146,7 +146,7 @@ Outputs linear_attention(FileNode& node) {
   if (kv_heads < 1 || q_heads % kv_heads) node.fail("its heads cannot be shared");
   double scale = node.real("scale", 0);
   if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q.shape()[3]));
-  if (is_open(q, 2)) node.refuse("its axis of time is open");
+  if (is_open_axis(q, 2)) node.refuse("its axis of time is open");
   node.check_steps(q.shape()[2]);
   Variable state = node.has(3) ? cast(node[3], wide) : Variable();
   std::vector<Variable> steps;

@@ -77,7 +77,7 @@ Outputs scan(FileNode& node) {
   for (size_t i = 0; i < scanned; ++i) {
     const Variable& x = node[states + i];
     axes.push_back(axis_of(node, x, input_axes[i]));
-    if (is_open(x, axes[i])) node.refuse("it scans an open axis");
+    if (is_open_axis(x, axes[i])) node.refuse("it scans an open axis");
     if (steps >= 0 && x.shape()[axes[i]] != steps) node.fail("its scanned axes differ in size");
     steps = x.shape()[axes[i]];
   }

@@ -49,7 +49,7 @@ Outputs transposed(FileNode& node) {
         (x.shape()[axis] - 1) * windows.stride[i] + windows.dilation[i] * (windows.kernel[i] - 1) + 1;
     const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
     if (!same && sizes.empty()) continue;
-    if (is_open(x, axis)) node.refuse("its padding needs the size of an open axis");
+    if (is_open_axis(x, axis)) node.refuse("its padding needs the size of an open axis");
     const int64_t size = sizes.empty() ? x.shape()[axis] * windows.stride[i] : sizes[i];
     // With a size, the padding is what is left over.
     const int64_t all = whole + more[i] - size, less = all >= 0 ? all / 2 : -(-all / 2);

@@ -106,7 +106,7 @@ Outputs eye_like(FileNode& node) {
   const int64_t k = node.integer("k", 0);
   if (x.rank() != 2) node.fail(fmt::format("{} is no matrix", x.shape().str()));
   check_lengths(node, {k});
-  if (is_open(x, 0) || is_open(x, 1)) node.refuse("its input has an open axis");
+  if (is_open_axis(x, 0) || is_open_axis(x, 1)) node.refuse("its input has an open axis");
   const int64_t rows = x.shape()[0], columns = x.shape()[1];
   node.check_constant(x.shape(), float32);
   Tensor unit = zeros(x.shape());

@@ -35,7 +35,8 @@ Variable resized_axes(const FileNode& node, const Variable& x, const std::vector
     const bool unchanged =
         axes[i].in == axes[i].out && axes[i].scale == 1 && mode.coordinates != "tf_crop_and_resize";
     if (unchanged) continue;
-    if (is_open(x, places[i])) node.refuse("it resizes an open axis; give it a size (LoadOptions::sizes)");
+    if (is_open_axis(x, places[i]))
+      node.refuse("it resizes an open axis; give it a size (LoadOptions::sizes)");
     if (axes[i].out < 0) node.fail(fmt::format("it makes an axis of size {}", axes[i].out));
     node.check_constant({axes[i].out, axes[i].in}, float64);
     const ResizeWeights made = resize_weights(axes[i], mode);
@@ -126,7 +127,7 @@ Variable cubic_sample(const FileNode& node, const Variable& x, const Variable& g
   options.align_corners = centres && options.padding == SamplePadding::reflection;  // it mirrors there
   std::vector<std::vector<Variable>> places(2), weights(2);  // of the four elements along x, and along y
   for (const int64_t k : {0, 1}) {
-    if (is_open(x, 3 - k)) node.refuse("an axis of its images is open");
+    if (is_open_axis(x, 3 - k)) node.refuse("an axis of its images is open");
     const auto size = static_cast<double>(x.shape()[3 - k]);
     const Variable point = squeeze(slice(grid, 3, k, k + 1), 3);
     const Variable p = ((point + 1.0) * (centres ? size - 1 : size) - (centres ? 0.0 : 1.0)) / 2.0;

@@ -16,7 +16,7 @@ Variable from_front(const Variable& indices, int64_t size) {
 Outputs gathered(FileNode& node) {
   const Variable& x = node[0];
   const int64_t axis = axis_of(node, x, node.integer("axis", 0));
-  if (is_open(x, axis)) return {gather(x, node[1], axis)};
+  if (is_open_axis(x, axis)) return {gather(x, node[1], axis)};
   return {gather(x, from_front(node[1], x.shape()[axis]), axis)};
 }
 
@@ -61,7 +61,7 @@ Combine combine_of(const std::string& reduction) {
 /// `x` with the values of one index after the other, since several may name a place.
 Variable combined_elements(const FileNode& node, Variable x, int64_t axis, Combine combine) {
   const int64_t count = node[1].shape()[axis];
-  if (is_open(node[1], axis)) node.refuse("the axis of its indices is open");
+  if (is_open_axis(node[1], axis)) node.refuse("the axis of its indices is open");
   node.check_steps(count);
   for (int64_t i = 0; i < count; ++i) {
     const Variable at = slice(node[1], axis, i, i + 1), value = slice(node[2], axis, i, i + 1);
@@ -101,7 +101,7 @@ Outputs gathered_nd(FileNode& node) {
   Shape leading = indices.shape();
   leading.dims().back() = 1;
   for (int64_t axis = 0; axis < batches; ++axis) {
-    if (is_open(x, axis)) node.refuse("its batch has an open axis");
+    if (is_open_axis(x, axis)) node.refuse("its batch has an open axis");
     node.check_constant({x.shape()[axis]}, int64);
     Shape shape;
     for (int64_t i = 0; i < rank_of(indices); ++i) shape.dims().push_back(i == axis ? x.shape()[axis] : 1);
@@ -116,7 +116,7 @@ Variable combined_slices(const FileNode& node, Combine combine) {
   Variable x = node[0];
   const int64_t rank = rank_of(node[1]), parts = rank - 1;
   for (int64_t axis = 0; axis < rank; ++axis)
-    if (is_open(node[1], axis)) node.refuse("its indices have an open axis");
+    if (is_open_axis(node[1], axis)) node.refuse("its indices have an open axis");
   const Shape& values = node[2].shape();
   if (parts < 0 || rank_of(node[2]) < parts) node.fail("its indices and values differ in axes");
   const Variable indices = reshape(node[1], {-1, node[1].shape()[-1]});
@@ -205,7 +205,7 @@ Outputs cache_written(FileNode& node) {
   const Variable &cache = node[0], &update = node[1];
   const bool circular = node.text("mode", "linear") == "circular";
   const int64_t axis = axis_of(node, cache, node.integer("axis", -2)), size = cache.shape()[axis];
-  if (is_open(update, axis) || is_open(cache, axis)) node.refuse("its axis is open");
+  if (is_open_axis(update, axis) || is_open_axis(cache, axis)) node.refuse("its axis is open");
   const int64_t rows = update.shape()[axis];
   node.check_constant({rows}, int64);
   Shape along;

@@ -45,7 +45,7 @@ Outputs flattened(FileNode& node) {
   if (axis == rank_of(x)) return {unsqueeze(flatten(x, 0), 1)};
   const int64_t behind = Shape(Dims(x.shape().begin() + axis, x.shape().end())).elements();
   if (axis == 1) return {flatten(x, 1)};
-  if (any_open(x, axis) && x.shape().elements() != 0)
+  if (has_open_axes(x, static_cast<size_t>(axis)) && x.shape().elements() != 0)
     node.refuse("its second axis would be made of open axes");
   if (behind == 0 || x.shape().elements() == 0) {
     const int64_t before = Shape(Dims(x.shape().begin(), x.shape().begin() + axis)).elements();
@@ -98,7 +98,7 @@ Outputs parted(FileNode& node) {
   if (sizes.empty()) {
     const int64_t parts = node.integer("num_outputs", static_cast<int64_t>(node.outputs()));
     if (parts < 1) node.fail(fmt::format("it makes {} parts", parts));
-    if (is_open(x, axis)) node.refuse("it divides an open axis");
+    if (is_open_axis(x, axis)) node.refuse("it divides an open axis");
     node.check_steps(parts);
     const int64_t each = (size + parts - 1) / parts;
     int64_t left = size;
@@ -164,7 +164,7 @@ Outputs expanded(FileNode& node) {
       continue;
     }
     Shape shape = y.shape();
-    if (!any_open(y)) {
+    if (!has_open_axes(y)) {
       shape.dims()[i] = sizes[i];
       y = broadcast_to(y, shape);
     } else {
@@ -192,7 +192,7 @@ Outputs shape_of(FileNode& node) {
 }
 
 Outputs size_of_all(FileNode& node) {
-  if (any_open(node[0])) {  // of each run
+  if (has_open_axes(node[0])) {  // of each run
     node.set_fed();
     return {cast(sum(full_like(cast(node[0], float64), 1)), int64)};
   }
@@ -232,7 +232,7 @@ Variable sliced_axis(const FileNode& node, const Variable& x, int64_t axis, int6
   if (step == 0) node.fail("its step is 0");
   constexpr int64_t far = int64_t{1} << 40;  // longer than any axis
   const int64_t size = x.shape()[axis];
-  if (is_open(x, axis)) {
+  if (is_open_axis(x, axis)) {
     if (step < 0) return slice(x, axis, begin > far ? -1 : begin, end < -far ? open_end : end, step);
     return slice(x, axis, begin < -far ? 0 : begin, end >= size ? open_end : end, step);
   }

@@ -61,7 +61,7 @@ Outputs largest_of_windows(FileNode& node) {
     if (indices) node.refuse("indices with uneven padding are not supported");
     if (ceil) {
       for (int64_t axis = 2; axis < rank_of(x); ++axis)
-        if (is_open(x, axis)) node.refuse("this padding needs the size of an open axis");
+        if (is_open_axis(x, axis)) node.refuse("this padding needs the size of an open axis");
       end_with_last_window(windows, x);
       ceil = false;
     }
@@ -78,7 +78,7 @@ Outputs largest_of_windows(FileNode& node) {
   const auto [values, places] = max_pool_with_indices(x, options);
   // Places are counted in the whole tensor.
   const int64_t plane = Shape(Dims(x.shape().begin() + 2, x.shape().end())).elements();
-  if (any_open(x, 2) || is_open(x, 0)) node.refuse("indices need the sizes of open axes");
+  if (has_open_axes(x, 2) || is_open_axis(x, 0)) node.refuse("indices need the sizes of open axes");
   Variable in_plane = places;
   if (by_columns) {
     if (x.rank() != 4) node.refuse("storage_order is supported for two axes");
@@ -115,7 +115,7 @@ Outputs averaged(FileNode& node) {
                          .ceil = ceil,
                          .count_padding = count_padding})};
   for (int64_t axis = 2; axis < rank_of(x); ++axis)
-    if (is_open(x, axis)) node.refuse("this padding needs the size of an open axis");
+    if (is_open_axis(x, axis)) node.refuse("this padding needs the size of an open axis");
   // The mean over the elements that count: that of the windows divided by that of ones.
   Shape plane = x.shape();
   plane.dims()[0] = plane.dims()[1] = 1;
@@ -159,7 +159,7 @@ Outputs unpooled(FileNode& node) {
       size;  // of the unpooled planes, whose places the indices count, and of the result
   for (int64_t i = 0; i < axes; ++i) {
     const auto k = static_cast<size_t>(i);
-    if (is_open(x, i + 2)) node.refuse("it needs the size of an open axis");
+    if (is_open_axis(x, i + 2)) node.refuse("it needs the size of an open axis");
     own.push_back((x.shape()[i + 2] - 1) * windows.stride[k] - windows.padding[k].before -
                   windows.padding[k].after + windows.kernel[k]);
   }
@@ -177,7 +177,7 @@ Outputs unpooled(FileNode& node) {
   // The elements of a plane are written by their places in it, which the result has as its last axes.
   const Variable places = remainder(flatten(node[1], 2), plane);
   const Shape empty{x.shape()[0], x.shape()[1], plane};
-  if (is_open(x, 0)) node.refuse("it needs the size of an open axis");
+  if (is_open_axis(x, 0)) node.refuse("it needs the size of an open axis");
   node.check_constant(empty, x.dtype());
   const Variable planes = put_along_axis(Variable(zeros(empty, x.dtype())), places, flatten(x, 2), 2);
   return {pad(unflatten(planes, 2, Shape(own)), ends)};

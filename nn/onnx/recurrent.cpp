@@ -168,7 +168,7 @@ bool has_activations(const Network& net, const std::vector<std::string>& names) 
 /// Unrolls all directions: `step` makes the next state of the products of a step and the state before it.
 template <class Step>
 Outputs unrolled(FileNode& node, const Network& net, bool cells, Step&& step) {
-  if (is_open(net.x, 0))
+  if (is_open_axis(net.x, 0))
     node.refuse(
         "its axis of time is open, and it has settings that Espalier's layers do not have; give that axis "
         "a size (LoadOptions::sizes)");

@@ -74,7 +74,7 @@ Outputs transform(FileNode& node) {
   const int64_t axis =
       axis_of(node, x, node.has(2) ? node.integer(2) : node.integer("axis", node.opset() >= 20 ? -2 : 1));
   if (axis == rank_of(x) - 1) node.fail("it transforms the axis of the parts of numbers");
-  if (is_open(x, axis)) node.refuse("its axis is open");
+  if (is_open_axis(x, axis)) node.refuse("its axis is open");
   if (x.rank() > 1 && x.shape()[axis] > 1 << 14)
     node.refuse("an axis of more than 16,384 elements is not supported");
   const Complex parts = parts_of(node, movedim(x, {axis}, {-2}));

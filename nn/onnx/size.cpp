@@ -89,12 +89,6 @@ std::optional<Variable> zeros_along_sum(const std::vector<Size>& terms) {
 
 }  // namespace
 
-bool any_open(const Variable& x, int64_t first) {
-  for (int64_t axis = first; axis < static_cast<int64_t>(x.rank()); ++axis)
-    if (is_open_axis(x, axis)) return true;
-  return false;
-}
-
 bool may_differ(const Variable& x, int64_t axis) {
   return is_open_axis(x, axis) || (x.node()->lazy && axis == 0 && x.shape()[0] > 0);
 }

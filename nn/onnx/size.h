@@ -9,10 +9,6 @@
 
 namespace espalier::onnx {
 
-/// Whether the size of the axis is open.
-inline bool is_open(const Variable& x, int64_t axis) { return is_open_axis(x, axis); }
-/// Whether that of any axis from `first` on is.
-bool any_open(const Variable& x, int64_t first = 0);
 /// Whether the axis may have another size in a run: it is open, or the first one below a feed.
 bool may_differ(const Variable& x, int64_t axis);
 

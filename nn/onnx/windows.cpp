@@ -47,7 +47,7 @@ Windows windows_of(FileNode& node, const Variable& x, std::vector<int64_t> kerne
   if (kind == "SAME_UPPER" || kind == "SAME_LOWER")
     for (size_t i = 0; i < axes; ++i) {
       const auto axis = static_cast<int64_t>(i) + 2;
-      if (is_open(x, axis)) node.refuse("auto_pad needs the size of an open axis");
+      if (is_open_axis(x, axis)) node.refuse("auto_pad needs the size of an open axis");
       const int64_t size = x.shape()[axis], stride = windows.stride[i], count = (size + stride - 1) / stride;
       const int64_t span = windows.dilation[i] * (windows.kernel[i] - 1) + 1;
       const int64_t all = std::max<int64_t>(0, (count - 1) * stride + span - size), less = all / 2;
