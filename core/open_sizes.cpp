@@ -144,7 +144,7 @@ bool may_be_open(std::span<const int64_t> sizes) {
   // Multiples, and what strides and windows leave of an open size.
   constexpr int64_t near = 64;
   const auto is_near = [](int64_t size, int64_t open) {
-    return size >= open - near && (size + near) % open <= 2 * near;
+    return size >= open - near && (size % open + near) % open <= 2 * near;
   };
   const auto open = [&](int64_t size) {
     for (const int64_t part : {2, 4, 8, 16, 32})
@@ -171,7 +171,9 @@ class SizesOfTree {
 
   /// A size, or one from the first or to the last element, or what several nominal ones are in all.
   bool made(int64_t number) const {
-    if (number == std::numeric_limits<int64_t>::min()) return false;  // it has no opposite
+    // Those at the ends, which stand for "all", have no opposite or no successor.
+    using Limits = std::numeric_limits<int64_t>;
+    if (number <= Limits::min() + 1 || number == Limits::max()) return false;
     const int64_t magnitude = number < 0 ? -number : number;
     if (unknown_ && is_made_of_nominal_size(magnitude)) return true;
     if (magnitude > 0 && magnitude % nominal_size == 0) return true;

@@ -1,6 +1,7 @@
 // The C interface: plan files for programs in other languages.
 #include <dlpack/dlpack.h>
 
+#include <bit>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -174,8 +175,10 @@ const char* esp_last_error(void) { return last_error().c_str(); }
 esp_executor* esp_load(const char* path, esp_mode mode, const char* device) {
   LoadOptions options;
   const esp_status known = guarded([&] {
-    if (mode != ESP_AS_SAVED && mode != ESP_INFERENCE && mode != ESP_TRAINING)
-      throw DataError(std::to_string(static_cast<int>(mode)) + " is no esp_mode");
+    // C passes any number, which C++ must not read as an enumeration.
+    const auto number = std::bit_cast<int>(mode);
+    if (number != ESP_AS_SAVED && number != ESP_INFERENCE && number != ESP_TRAINING)
+      throw DataError(std::to_string(number) + " is no esp_mode");
   });
   if (known != ESP_OK) return nullptr;
   if (mode != ESP_AS_SAVED) options.mode = mode == ESP_TRAINING ? Mode::training : Mode::inference;
