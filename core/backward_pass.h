@@ -70,7 +70,7 @@ class BackwardPass {
   }
 
  private:
-  static BuildContext backward_at(const std::source_location& where) {
+  static BuildContext backward_at(const CallSite& where) {
     BuildContext now = build_context();
     now.tag = Tag::backward;
     now.no_grad = false;

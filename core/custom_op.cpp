@@ -210,7 +210,7 @@ class CustomOp::Impl : public Op, public std::enable_shared_from_this<Impl> {
 };
 
 Variable CustomOp::operator()(const std::vector<Variable>& inputs, std::source_location where) const {
-  CallScope scope(where);
+  CallScope scope(where, "");
   return located(*build_context().where, [&] { return op_->apply_to(inputs, where); });
 }
 

@@ -8,13 +8,16 @@
 
 namespace espalier {
 
-void Error::locate(const std::source_location& where) {
+void Error::locate(const CallSite& where) {
   if (located_ || where.line() == 0) return;
   // While a library function calls others, the line is that of the user's call.
-  const std::source_location& line = build_context().where ? *build_context().where : where;
+  const CallSite& line = build_context().where ? *build_context().where : where;
   // What std::make_shared constructs has the line of a header of the standard library.
   if (std::string_view(line.file_name()).find("/include/c++/") != std::string_view::npos) return;
-  const std::string text = fmt::format(" ({}:{})", line.file_name(), line.line());
+  const std::string_view called = line.called();
+  const bool named = called.empty() || message_.find(called) != std::string::npos;
+  const std::string text = fmt::format(" ({}{}{}{}:{})", named ? "" : "in ", named ? "" : called,
+                                       named ? "" : ", ", line.file_name(), line.line());
   message_ += text;
   line_size_ = static_cast<uint32_t>(text.size());
   located_ = true;

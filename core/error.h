@@ -1,10 +1,11 @@
 // The exceptions of Espalier. Every message names the call, its shapes or values, and the source line.
 #pragma once
 #include <cstdint>
-#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+
+#include "espalier/core/call_site.h"
 
 namespace espalier {
 
@@ -16,8 +17,8 @@ class Error : public std::runtime_error {
   const char* what() const noexcept override { return message_.c_str(); }
 
   /// Adds a source line, once: that of the user's call, if it comes from a library function that calls
-  /// others, else `where`.
-  void locate(const std::source_location& where);
+  /// others, else `where`; and the name of that function, unless the text has it.
+  void locate(const CallSite& where);
   /// Adds to the text, in front of the source line.
   void add(std::string_view text);
 
@@ -97,7 +98,7 @@ class EndOfData : public std::exception {
 
 /// Runs `f` and adds the user's line to an Error that it throws.
 template <class F>
-decltype(auto) located(const std::source_location& where, F&& f) {
+decltype(auto) located(const CallSite& where, F&& f) {
   try {
     return f();
   } catch (Error& error) {

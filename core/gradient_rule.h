@@ -39,7 +39,7 @@ class GradientRule {
   /// it apart. If so, give it to `add_product`, and return an empty Variable for the input.
   bool adds_up(size_t i) const { return i < 64 && (adds_up_ >> i) & 1; }
   void add_product(size_t i, GradientProduct product) const { products_.emplace_back(i, std::move(product)); }
-  const std::source_location& where() const { return node_.where; }
+  const CallSite& where() const { return node_.where; }
 
  private:
   Node& node_;

@@ -136,8 +136,9 @@ Variable loop_operand(const Spec& spec, Device device) {
   static const OpPtr* others = new OpPtr(unnamed(Leaf::Kind::operand, "operand"));
   static const OpPtr* reals = new OpPtr(unnamed(Leaf::Kind::real_operand, "operand"));
   const bool real = is_real(spec.dtype);
-  Variable leaf(new Node(OpPtr(std::shared_ptr<void>(), (real ? reals : others)->get()),
-                         build_context().where ? *build_context().where : std::source_location::current()));
+  Variable leaf(
+      new Node(OpPtr(std::shared_ptr<void>(), (real ? reals : others)->get()),
+               build_context().where ? *build_context().where : CallSite(std::source_location::current())));
   leaf.node()->outputs.push_back({spec, Tensor::to_come(device)});
   leaf.node()->needs_gradient = real;
   leaf.node()->lazy = true;  // its sizes may be those of a batch
@@ -168,7 +169,7 @@ void set_trainable(const Variable& parameter, bool on, std::source_location wher
   });
 }
 
-Variable make_leaf(OpPtr op, const Tensor& value, const std::source_location& where) {
+Variable make_leaf(OpPtr op, const Tensor& value, const CallSite& where) {
   return located(where, [&] {
     if (!value.defined()) throw TypeError("an undefined tensor cannot become a Variable");
     const bool trainable = is_trainable(*op);

@@ -27,7 +27,7 @@ uint64_t Node::next_id() {
   return count_up(last) + 1;
 }
 
-Node::Node(OpPtr op, std::source_location where) : op_(std::move(op)), id(next_id()), where(where) {}
+Node::Node(OpPtr op, const CallSite& where) : op_(std::move(op)), id(next_id()), where(where) {}
 
 Node::~Node() {
   if (!used_inputs_) return;

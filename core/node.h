@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "espalier/core/call_site.h"
 #include "espalier/core/error.h"
 #include "espalier/core/op.h"
 #include "espalier/core/variable.h"
@@ -94,7 +95,7 @@ class Node : public NodeCounts {
  public:
   /// The next number in the order in which things are written and leaves are assigned.
   static uint64_t next_id();
-  Node(OpPtr op, std::source_location where);
+  Node(OpPtr op, const CallSite& where);
   ~Node();
   static void* operator new(size_t bytes);
   static void operator delete(void* node, size_t bytes) noexcept;
@@ -146,7 +147,7 @@ class Node : public NodeCounts {
   bool frozen = false;              ///< parameters: not trained (set_trainable)
   bool waits = false;               ///< made while a Deferred lives, and not computed yet
   SmallVector<Edge, 2> inputs;
-  std::source_location where;
+  CallSite where;
   /// Leaves: when the value was last replaced. Lazy nodes: the evaluation that computed it. Both on the scale
   /// of ids.
   uint64_t version = 0;
@@ -208,7 +209,7 @@ struct BuildContext {
   bool without_activations =
       false;          ///< nodes keep no values for gradients of their own; those would be computed again
   bool lazy = false;  ///< nodes wait to be asked, whatever they are made of
-  const std::source_location* where = nullptr;  ///< the user's line, while a library function calls others
+  const CallSite* where = nullptr;  ///< the user's call, while a library function calls others
 };
 BuildContext& build_context();
 
@@ -224,18 +225,26 @@ class BuildScope {
   BuildContext before_;
 };
 
-/// Nodes made while it lives carry the line `where`, unless an outer one lives already.
+/// Nodes made while it lives carry the line `where` and the name of the function that constructs it, unless
+/// an outer one lives already. `function`, a literal, is for functions that users do not call themselves: the
+/// name that they know, or "".
 class CallScope {
  public:
-  explicit CallScope(const std::source_location& where) : before_(build_context().where) {
-    if (!before_) build_context().where = &where;
+  explicit CallScope(const std::source_location& where, std::string_view function = {},
+                     std::source_location own = std::source_location::current())
+      : CallScope(CallSite(where, function.data() ? function.data() : own.function_name())) {}
+  explicit CallScope(const CallSite& site) : site_(site), before_(build_context().where) {
+    if (!before_) build_context().where = &site_;
   }
   ~CallScope() { build_context().where = before_; }
+  /// Its own, which build_context() has if no outer one lives.
+  const CallSite& site() const { return site_; }
   CallScope(const CallScope&) = delete;
   CallScope& operator=(const CallScope&) = delete;
 
  private:
-  const std::source_location* before_;
+  CallSite site_;
+  const CallSite* before_;
 };
 
 /// While it lives, nodes and errors carry their own lines, also within a CallScope: code of the user's runs,
@@ -248,7 +257,7 @@ class OwnLines {
   OwnLines& operator=(const OwnLines&) = delete;
 
  private:
-  const std::source_location* before_;
+  const CallSite* before_;
 };
 
 /// Runs a function of the user's that a library function calls: errors have the lines of the calls in it, and
@@ -267,15 +276,14 @@ decltype(auto) run_own_lines(F&& f, const Text& described) {
 /// Adds a node to the tree; it is computed at once unless it is lazy. Throws what inference and kernel throw,
 /// with the user's line. `last` marks inputs whose handles end with this call, bit by bit: their buffers may
 /// be written over.
-Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::source_location& where,
-               uint32_t last = 0);
-inline Variable apply(OpPtr op, std::initializer_list<const Variable*> inputs,
-                      const std::source_location& where, uint32_t last = 0) {
+Variable apply(OpPtr op, std::span<const Variable* const> inputs, const CallSite& where, uint32_t last = 0);
+inline Variable apply(OpPtr op, std::initializer_list<const Variable*> inputs, const CallSite& where,
+                      uint32_t last = 0) {
   return apply(std::move(op), std::span(inputs.begin(), inputs.size()), where, last);
 }
 
 /// A leaf of that op.
-Variable make_leaf(OpPtr op, const Tensor& value, const std::source_location& where);
+Variable make_leaf(OpPtr op, const Tensor& value, const CallSite& where);
 /// The ops of leaves.
 OpPtr constant_op();
 OpPtr number_op(detail::Number number);

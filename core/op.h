@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "espalier/core/call_site.h"
 #include "espalier/core/random.h"
 #include "espalier/core/small_vector.h"
 #include "espalier/core/tensor.h"
@@ -79,7 +79,7 @@ struct KernelCall {
   /// that `run` is given are counted.
   const uint64_t* random_base = nullptr;
   /// The user's line, for errors that are found later.
-  const std::source_location* where = nullptr;
+  const CallSite* where = nullptr;
 };
 
 // The inner loops of pointwise ops: n elements, a row of the output. Steps count elements; 0 repeats one.

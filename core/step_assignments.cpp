@@ -28,8 +28,8 @@ std::span<const Edge> read_inputs(const Node& node) {
 void StepAssignments::plan(std::span<Node* const> nodes, std::span<const uint32_t> orders,
                            const FeedSnapshot& snapshot) {
   *this = {};
-  std::map<const Node*, std::pair<uint64_t, std::source_location>> last;
-  const auto see = [&](const Node* state, uint64_t id, const std::source_location& where) {
+  std::map<const Node*, std::pair<uint64_t, CallSite>> last;
+  const auto see = [&](const Node* state, uint64_t id, const CallSite& where) {
     const auto first = first_orders_.emplace(state, id).first;
     first->second = std::min(first->second, id);
     const auto known = last.emplace(state, std::pair{id, where}).first;

@@ -140,11 +140,11 @@ Variable apply_by(ResultKernel kernel, OpPtr op, std::initializer_list<const Var
   return apply(std::move(op), inputs, where);
 }
 
-Variable apply(OpPtr op, std::span<const Variable* const> inputs, const std::source_location& where,
+Variable apply(OpPtr op, std::span<const Variable* const> inputs, const CallSite& where,
                uint32_t last) {
   const ResultKernel* const kernel = std::exchange(result_kernel, nullptr);
   BuildContext& now = build_context();
-  const std::source_location& line = now.where ? *now.where : where;
+  const CallSite& line = now.where ? *now.where : where;
   if (in_inference_phase() && !kernel) op = calm_op(std::move(op), inputs);
   Variable result(new Node(std::move(op), line));
   Node& node = *result.node();

@@ -201,7 +201,7 @@ class CrfState : public LayerStateOf<CrfState> {
 /// A call of the layer with its line.
 template <class F>
 Variable call_crf(LayerState& layer, const Variable& x, const Module::Where& where, F&& f) {
-  const CallScope scope(where);
+  const CallScope scope(where, layer.kind());
   return located(*build_context().where, [&] {
     (void)x.shape();  // an undefined Variable throws here
     return f(static_cast<CrfState&>(layer));

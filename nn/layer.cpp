@@ -13,7 +13,7 @@ Layer::Layer(std::shared_ptr<LayerState> state) : Module(std::move(state)) {}
 LayerState& Layer::layer_state() const { return static_cast<LayerState&>(*state()); }
 
 Variable Layer::operator()(const Variable& x, Where where) const {
-  CallScope scope(where);
+  CallScope scope(where, layer_state().kind());
   return located(*build_context().where, [&] {
     (void)x.shape();  // an undefined Variable throws here, in every layer alike
     return layer_state().call(x);

@@ -14,13 +14,13 @@ std::shared_ptr<LayerState> new_layer(std::string_view kind, RecurrentCell cell,
 }
 
 void create_layer(LayerState& layer, int64_t in, DType dtype, const Module::Where& where) {
-  const CallScope scope(where);
+  const CallScope scope(where, layer.kind());
   located(where, [&] { static_cast<RecurrentState&>(layer).create_for(in, dtype); });
 }
 
 SequenceOutput<LSTMState> call(LayerState& layer, const Variable& x, const LSTMState& state,
                                const Variable& lengths, const Module::Where& where) {
-  const CallScope scope(where);
+  const CallScope scope(where, layer.kind());
   return located(*build_context().where, [&] {
     (void)x.shape();  // an undefined Variable throws here
     auto made = static_cast<RecurrentState&>(layer).run(x, state, lengths);
@@ -31,7 +31,7 @@ SequenceOutput<LSTMState> call(LayerState& layer, const Variable& x, const LSTMS
 
 PackedOutput<LSTMState> call(LayerState& layer, const data::PackedSequence& x, const LSTMState& state,
                              const Module::Where& where) {
-  const CallScope scope(where);
+  const CallScope scope(where, layer.kind());
   return located(*build_context().where, [&] {
     (void)x.data.shape();
     auto made = static_cast<RecurrentState&>(layer).run(x, state);

@@ -31,7 +31,7 @@ inline void check_targets(std::string_view kind, const Variable& x, const Variab
 template <class State>
 TargetLogProbs call_with_target(LayerState& layer, const Variable& x, const Variable& target,
                                 const Module::Where& where) {
-  const CallScope scope(where);
+  const CallScope scope(where, layer.kind());
   return located(*build_context().where, [&] {
     (void)x.shape(), (void)target.shape();  // an undefined Variable throws here
     return static_cast<State&>(layer).of_targets(x, target);

@@ -167,7 +167,7 @@ class NaryState : public LayerStateOf<NaryState, TreeCellState> {
 
 LSTMState state_after(LayerState& cell, const Variable& x, const std::vector<LSTMState>& children,
                       const Module::Where& where) {
-  const CallScope scope(where);
+  const CallScope scope(where, cell.kind());
   return located(*build_context().where, [&] {
     LSTMState next = static_cast<TreeCellState&>(cell).next(x, children);
     return x.defined() ? LSTMState{cell.after_hooks(x, next.h), next.c} : next;
@@ -175,7 +175,7 @@ LSTMState state_after(LayerState& cell, const Variable& x, const std::vector<LST
 }
 
 void create_tree_cell(LayerState& cell, int64_t in, DType dtype, const Module::Where& where) {
-  const CallScope scope(where);
+  const CallScope scope(where, cell.kind());
   located(where, [&] { static_cast<TreeCellState&>(cell).create_for(in, dtype); });
 }
 

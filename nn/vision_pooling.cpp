@@ -44,7 +44,7 @@ class PairState : public LayerStateOf<PairState<Function>> {
   }
 
   static Variable call(LayerState& state, const Variable& a, const Variable& b, const Module::Where& where) {
-    const CallScope scope(where);
+    const CallScope scope(where, state.kind());
     return located(*build_context().where, [&] {
       (void)a.shape(), (void)b.shape();  // an undefined Variable throws here
       auto& own = static_cast<PairState&>(state);

@@ -33,7 +33,7 @@ class SelectingOp : public RowOp {
 template <class Result>
 Result select_along(OpPtr op, const Operand& x, int64_t axis) {
   const Variable& v = x.defined(op->name());
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), "");
   const int64_t a = axis_of(v, axis, op->name(), x.where());
   const Variable last = exchange_last_axis(v, a);
   const Variable values = apply(std::move(op), {&last}, x.where());

@@ -7,6 +7,7 @@
 #include "espalier/core/node.h"
 #include "espalier/core/recompute.h"
 #include "espalier/executor/executor.h"
+#include "espalier/nn/bilinear.h"
 #include "espalier/ops/functions/loop.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/optimizer.h"
@@ -41,6 +42,38 @@ std::string said_of_step(int64_t step) { return "in step " + std::to_string(step
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(error_lines)
+
+BOOST_AUTO_TEST_CASE(the_function_that_was_called_is_named) {
+  const Variable a = esp::placeholder("a", {-1, 3}), b = esp::placeholder("b", {-1, 3});
+  const auto check = [&](const Variable& y, const std::string& mistake, const std::string& op,
+                         const std::string& function) {
+    BOOST_CHECK_EXCEPTION(y.get_executor().run({{"a", esp::ones({2, 3})}, {"b", esp::ones({4, 3})}}),
+                          esp::ShapeError, says({op, mistake, "(" + function}));
+  };
+  check(esp::stack({a, b}), here(), "concat: ", "in stack, ");
+  check(a * b, here(), "multiply: ", "/");
+  check(esp::cosine_similarity(a, b, 1), here(), "multiply: ", "in cosine_similarity, ");
+  check(esp::nn::Bilinear(3, 3, 2)(a, b), here(), "multiply: ", "in Bilinear, ");
+}
+
+BOOST_AUTO_TEST_CASE(names_in_signatures) {
+  const auto named = [](const char* signature) { return std::string(esp::CallSite({}, signature).called()); };
+  BOOST_TEST(named(nullptr) == "");
+  BOOST_TEST(named("") == "");
+  BOOST_TEST(named("cdist") == "cdist");
+  BOOST_TEST(named("espalier::Variable espalier::stack(const std::vector<Variable>&, int64_t, Where)") ==
+             "stack");
+  BOOST_TEST(named("std::map<std::string, std::pair<int, int> > espalier::f(X<(A)0>)") == "f");
+  BOOST_TEST(named("Variable espalier::nn::Crf::operator()(const espalier::Variable &, Where) const") ==
+             "Crf");
+  BOOST_TEST(named("espalier::nn::Dense::Dense(const espalier::nn::Sizes&)") == "Dense");
+  BOOST_TEST(named("espalier::nn::Variable espalier::nn::Crf::loss(const Variable&)") == "Crf::loss");
+  BOOST_TEST(named("Variable espalier::{anonymous}::inner(int)") == "");
+  BOOST_TEST(named("Variable espalier::(anonymous namespace)::inner(int)") == "");
+  BOOST_TEST(named("void espalier::internal::at_line(const std::source_location&)") == "");
+  BOOST_TEST(named("espalier::Variable espalier::Builder<Cell, O>::add(int) [with Cell = A]") == "");
+  BOOST_TEST(named("espalier::scan(const espalier::ScanStep&)::<lambda()>") == "scan");
+}
 
 BOOST_AUTO_TEST_CASE(a_step_is_written) {
   const auto step = [](const Variables& s, const Variables& x) -> esp::ScanResult {

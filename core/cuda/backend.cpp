@@ -74,12 +74,12 @@ int architecture_of(int device) {
 /// The op last queued on a device, for errors reported later.
 class LastOp {
  public:
-  void set(std::string_view name, const std::source_location* where) {
+  void set(std::string_view name, const CallSite* where) {
     const std::lock_guard lock(mutex_);
     const size_t length = std::min(name.size(), sizeof(name_) - 1);
     std::memcpy(name_, name.data(), length);
     name_[length] = 0;
-    where_ = where ? *where : std::source_location();
+    where_ = where ? *where : CallSite();
   }
   /// "matmul (net.cpp:12)"
   std::string str() const {
@@ -92,7 +92,7 @@ class LastOp {
  private:
   mutable std::mutex mutex_;
   char name_[48] = {};
-  std::source_location where_;
+  CallSite where_;
 };
 
 /// The backend's state for one device.

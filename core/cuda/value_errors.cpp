@@ -21,13 +21,13 @@ namespace {
 
 struct Site {
   std::string op;
-  std::source_location where;
+  CallSite where;
 };
 
 /// All ops and lines that report indices, each once; a record names one by its number.
 class Sites {
  public:
-  unsigned int number(std::string_view op, const std::source_location& where) {
+  unsigned int number(std::string_view op, const CallSite& where) {
     const std::lock_guard lock(mutex_);
     const Key key{std::string(op), where.file_name(), where.line()};
     const auto [at, is_new] = numbers_.try_emplace(key, static_cast<unsigned int>(sites_.size()));
@@ -85,7 +85,7 @@ ValueReport value_report(const KernelCall& call, std::string_view op) {
     record.device = static_cast<ValueRecord*>(there);
     record.host.store(new (host) ValueRecord{});
   });
-  return {record.device, record.found, sites().number(op, call.where ? *call.where : std::source_location())};
+  return {record.device, record.found, sites().number(op, call.where ? *call.where : CallSite())};
 }
 
 void throw_recorded_value() {

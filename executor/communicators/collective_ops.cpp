@@ -25,9 +25,7 @@ class CollectiveOp : public Op {
   bool equals(const Op& other) const override { return this == &other; }
 
  protected:
-  static std::source_location line_of(const KernelCall& call) {
-    return call.where ? *call.where : std::source_location();
-  }
+  static CallSite line_of(const KernelCall& call) { return call.where ? *call.where : CallSite(); }
   Gradients of(Variable gradient) const { return {std::move(gradient)}; }
   Variable call(OpPtr op, const GradientRule& rule) const {
     return apply(std::move(op), {&rule.output_gradient()}, rule.where());
@@ -166,7 +164,7 @@ Gradients Broadcast::gradient(const GradientRule& rule) const {
 
 template <class T, class... Arguments>
 Variable collective(const Operand& x, Ranks ranks, Arguments... arguments) {
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), "");
   if (!ranks) ranks = distributed::world(x.where());
   return apply(std::make_shared<T>(std::move(ranks), arguments...), {&x.variable()}, x.where());
 }

@@ -21,7 +21,7 @@ struct GraphNode {
   SmallVector<ValueRef, 2> inputs;
   Specs outputs;
   Tag tag = Tag::forward;
-  std::source_location where;
+  CallSite where;
   Variable leaf;  ///< parameters, variables and states: the user's leaf, which the plan reads and writes
   std::shared_ptr<const Tensor> constant;  ///< constants: the value
   int64_t stream = -1;                     ///< random nodes: the stream of the step that they draw from

@@ -34,7 +34,7 @@ Variable means_of_classes(const Variable& x) {
 /// `figure`: the function of the counts of classes, and the name in errors.
 Metric class_metric(std::string_view figure, const Operand& logits, const Operand& labels,
                     const ClassMetricOptions& options) {
-  const CallScope scope(logits.where());
+  const CallScope scope(logits.where(), figure);
   return located(*build_context().where, [&] {
     const Variable& x = logits.defined(figure);
     const Variable label = cast(labels_of_rows(x, labels.defined(figure), figure), int64);

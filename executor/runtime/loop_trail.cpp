@@ -25,8 +25,7 @@ Content content_of(const Tensor& value) {
 
 bool LoopTrail::can_follow(const Op& op) { return loop_body_of(op) || is_op(op, "checkpointed_scan"); }
 
-LoopTrail::LoopTrail(const Op& loop, const KernelCall& call)
-    : where_(call.where ? *call.where : std::source_location()) {
+LoopTrail::LoopTrail(const Op& loop, const KernelCall& call) : where_(call.where ? *call.where : CallSite()) {
   const bool wide = needs_widening(loop, call);  // the loop has computed in float32
   const auto type = [&](const Tensor& x) { return wide && is_half(x.dtype()) ? DType::float32 : x.dtype(); };
   std::vector<Tensor> inputs, outputs;

@@ -51,7 +51,7 @@ class LoopTrail {
   std::optional<Origin> made_in_loop(size_t step, const Node& node, const Origin& inside) const;
   std::string place_of(size_t step) const;
 
-  std::source_location where_;
+  CallSite where_;
   const LoopBody* body_ = nullptr;  // null as long as no step has run
   std::vector<const Node*> nodes_;
   std::map<const Node*, size_t> position_;  // in the contents of a step

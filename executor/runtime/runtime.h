@@ -61,7 +61,7 @@ class Runtime {
     const Op* op;
     KernelCall kernel;
     std::unique_ptr<BoundKernel> bound = nullptr;
-    const std::source_location* where;
+    const CallSite* where;
     uint32_t node;         ///< of the graph
     bool of_leaves;        ///< all that it computes is made of leaves
     InputSet leaf_inputs;  ///< the inputs that are

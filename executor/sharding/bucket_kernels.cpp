@@ -277,8 +277,7 @@ std::unique_ptr<BoundKernel> ParameterGather::bind_cpu(const KernelCall& call,
     bounds.push_back(end ? whole : whole - replica->leaves(leaf, leaf).elements());
   }
   return std::make_unique<GatherKernel>(replica->leaves(first, last), std::move(bounds),
-                                        call.where ? *call.where : std::source_location(),
-                                        replica->gradient_sync);
+                                        call.where ? *call.where : CallSite(), replica->gradient_sync);
 }
 
 }  // namespace espalier

@@ -67,7 +67,7 @@ Variable with_bias(const Variable& y, const Variable& bias, size_t axes, std::st
 /// Calls `f(x, axes)` with a batch, which the result has only if the operand had.
 template <class F>
 Variable over_batch(const Operand& x, const Variable& kernels, std::string_view function, F&& f) {
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), function);
   return located(x.where(), [&] {
     Variable v = x.defined(function);
     if (!kernels.defined()) throw Error(fmt::format("{}: the kernels are an empty Variable", function));

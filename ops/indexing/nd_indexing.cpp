@@ -68,7 +68,7 @@ void check_broadcast(const Shape& values, const MergedPlaces& places, std::strin
 template <class F>
 Variable scattered_nd(const Operand& x, const Operand& indices, const Operand& values,
                       std::string_view function, F&& f) {
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), function);
   return located(x.where(), [&] {
     const Variable& from = x.defined(function);
     const Variable given = values.like(from);

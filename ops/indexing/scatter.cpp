@@ -188,7 +188,7 @@ Variable put_values(const Chosen& form, const Operand& x, const Operand& indices
 
 Variable with_added(std::string_view function, const Operand& x, const Operand& indices,
                     const Operand& values, int64_t axis) {
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), function);
   const Variable added = chosen_values({axis, false}, function, x, indices, values);
   return x.variable() + scatter_add_like(added, indices.variable(), x.variable(), axis, function);
 }

@@ -37,7 +37,7 @@ class MatrixOperand {
 /// Runs `f` under the user's line.
 template <class F>
 auto decomposed(const Operand& a, F&& f) {
-  const CallScope scope(a.where());
+  const CallScope scope(a.where(), "");
   return located(a.where(), f);
 }
 

@@ -178,7 +178,7 @@ void copy_triangle(const Tensor& x, int64_t diagonal, bool lower, Tensor& out) {
 
 /// Whether column − row is at most, or at least, `diagonal` in the last two axes.
 Variable triangle(const Operand& x, int64_t diagonal, bool lower, std::string_view function) {
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), function);
   const Variable& v = x.defined(function);
   if (v.rank() < 2)
     located(x.where(), [&] {

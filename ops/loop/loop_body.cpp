@@ -276,7 +276,7 @@ std::shared_ptr<LoopBody> LoopBody::written_for_inference() const {
 
 std::shared_ptr<LoopBody> trace_step(const ScanStep& step, const std::vector<Variable>& state,
                                      const std::vector<Variable>& sequences, std::vector<Variable>& captured,
-                                     const std::source_location& where) {
+                                     const CallSite& where) {
   const auto body = std::make_shared<LoopBody>();
   body->states = state.size();
   body->sequences = sequences.size();

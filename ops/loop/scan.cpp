@@ -119,7 +119,7 @@ class Scan : public Op {
 };
 
 ScanResult scan_once(const ScanStep& step, const std::vector<Variable>& state,
-                     const std::vector<Variable>& sequences, bool reverse, const std::source_location& where,
+                     const std::vector<Variable>& sequences, bool reverse, const CallSite& where,
                      int64_t first_step = 0, int64_t segment = 0) {
   std::vector<Variable> inputs = state, captured;
   const std::shared_ptr<LoopBody> body = trace_step(step, state, sequences, captured, where);
@@ -149,7 +149,7 @@ ScanResult scan_once(const ScanStep& step, const std::vector<Variable>& state,
 /// The same by segments of steps, and what is left over behind them in the direction of the loop.
 ScanResult scan_by_segments(const ScanStep& step, const std::vector<Variable>& state,
                             const std::vector<Variable>& sequences, const ScanOptions& options,
-                            const std::source_location& where) {
+                            const CallSite& where) {
   const int64_t n = sequences[0].shape()[0], s = options.segment, whole = n / s, rest = n - whole * s;
   const auto part = [&](int64_t begin, int64_t end) {
     std::vector<Variable> parts;
@@ -161,7 +161,7 @@ ScanResult scan_by_segments(const ScanStep& step, const std::vector<Variable>& s
     segments.push_back(unflatten(x, 0, {whole, s}));
   const ScanStep segment = [&](const std::vector<Variable>& h, const std::vector<Variable>& xs) {
     const CallScope scope(where);  // no code of the user's
-    return scan_once(step, h, xs, options.reverse, where);
+    return scan_once(step, h, xs, options.reverse, scope.site());
   };
   ScanResult result =
       scan_once(segment, state, segments, options.reverse, where, options.reverse ? rest : 0, s);
@@ -203,9 +203,9 @@ ScanResult scan(const ScanStep& step, const std::vector<Variable>& state,
     if (options.segment > 1 && options.segment < n) {
       if (is_open_axis(sequences[0], 0))
         throw UnsupportedError("scan: the length is open; segments need its number");
-      return scan_by_segments(step, state, sequences, options, where);
+      return scan_by_segments(step, state, sequences, options, scope.site());
     }
-    return scan_once(step, state, sequences, options.reverse, where);
+    return scan_once(step, state, sequences, options.reverse, scope.site());
   });
 }
 

@@ -130,7 +130,7 @@ class CrossEntropy {
 
 Variable cross_entropy_of(std::string_view loss, Scores scores, const Operand& x, const Operand& labels,
                           const CrossEntropyOptions& options) {
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), loss);
   const Variable &rows = x.defined(loss), &y = labels.defined(loss);
   return located(x.where(), [&] { return CrossEntropy(loss, scores, rows, y, options).result(); });
 }

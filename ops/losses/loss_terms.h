@@ -34,7 +34,7 @@ void check_class_weights(std::string_view loss, const Variable& weights, const V
 /// as target is for all elements.
 template <class F>
 Variable loss_of(std::string_view loss, const Operand& prediction, const Operand& target, F&& f) {
-  const CallScope scope(prediction.where());
+  const CallScope scope(prediction.where(), loss);
   return located(prediction.where(), [&] {
     const Variable& p = prediction.defined(loss);
     check_real(loss, p);

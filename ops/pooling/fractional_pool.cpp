@@ -139,7 +139,7 @@ Variable drawn_samples(const Variable& x, size_t axes) {
 
 PooledWithIndices fractional(const Operand& x, const FractionalPoolOptions& options, const Variable& samples,
                              std::string_view function) {
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), function);
   return located(x.where(), [&]() -> PooledWithIndices {
     const Variable& given = x.defined(function);
     check_pooled_reals(given, function);

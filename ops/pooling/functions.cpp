@@ -36,7 +36,7 @@ Variable mean_of(const Variable& x, const PoolForm& form, bool with_padding, std
 
 template <class F>
 auto pooled(const Operand& x, std::string_view function, F&& f) {
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), function);
   return located(x.where(), [&] { return f(x.defined(function)); });
 }
 

@@ -53,7 +53,7 @@ Axes axes_of_planes(const Variable& x, std::string_view function) {
 
 template <class F>
 Variable of_planes(const Operand& x, std::string_view function, F&& f) {
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), function);
   return located(x.where(), [&] {
     const Variable& v = x.defined(function);
     return f(v, axes_of_planes(v, function));

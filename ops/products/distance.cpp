@@ -25,7 +25,7 @@ constexpr int64_t few_rows = 25;
 /// Runs `f(a, b)` in float32 at least.
 template <class F>
 Variable of_real_pair(const Operand& a, const Operand& b, std::string_view op, F&& f) {
-  const CallScope scope(a.where());
+  const CallScope scope(a.where(), op);
   return located(a.where(), [&] {
     const Variable &x = a.defined(op), &y = b.defined(op);
     const Spec first{x.dtype(), x.shape()}, second{y.dtype(), y.shape()};

@@ -24,7 +24,7 @@ namespace {
 /// Runs `f(a, b)` with both operands, under the user's line.
 template <class F>
 Variable of_pair(const Operand& a, const Operand& b, std::string_view op, F&& f) {
-  const CallScope scope(a.where());
+  const CallScope scope(a.where(), op);
   return located(a.where(), [&] {
     const Variable &x = a.is_number() ? a.like(b.defined(op)) : a.defined(op),
                    &y = b.is_number() ? b.like(x) : b.defined(op);

@@ -137,7 +137,7 @@ struct LogSoftmax : SoftmaxOp {
 template <class T>
 Variable along(const Operand& x, int64_t axis, std::string_view name) {
   const Variable& v = x.defined(name);
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), name);
   const auto rank = static_cast<int64_t>(v.rank());
   const int64_t a =
       rank ? located(x.where(), [&] { return static_cast<int64_t>(resolve_axis(axis, v.rank(), name)); }) : 0;

@@ -23,7 +23,7 @@ constexpr double infinite_order = std::numeric_limits<double>::infinity();
 template <class F>
 Variable reduce_reals(const Operand& x, const Axes& axes, std::string_view op, F&& f) {
   const Variable& v = x.defined(op);
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), op);
   return located(x.where(), [&] {
     check_dtype<Reals>({v.dtype(), v.shape()}, op);
     (void)axes.mask(v.rank(), op);

@@ -69,7 +69,7 @@ Variable chosen(const Variable& x, const Variable& places) {
 }
 
 Variable align(const Operand& x, const Operand& boxes, const Operand* images, const RoiAlignOptions& o) {
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), "roi_align");
   return located(x.where(), [&] {
     const RoiForm form = form_of(o, "roi_align");
     return in_regions(x, boxes, images, form, "roi_align", [&](const Regions& r) {
@@ -80,7 +80,7 @@ Variable align(const Operand& x, const Operand& boxes, const Operand* images, co
   });
 }
 Variable pool(const Operand& x, const Operand& boxes, const Operand* images, const RoiPoolOptions& o) {
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), "roi_pool");
   return located(x.where(), [&] {
     const RoiForm form = form_of(o.size, o.scale, "roi_pool");
     return in_regions(x, boxes, images, form, "roi_pool", [&](const Regions& r) {

@@ -258,7 +258,7 @@ class KthValue : public SelectingOp {
 ValuesAndIndices kth_along(std::optional<int64_t> k, const Operand& x, int64_t axis, bool keep_dims) {
   ValuesAndIndices found = select_along<ValuesAndIndices>(std::make_shared<KthValue>(k), x, axis);
   if (keep_dims) return found;
-  const CallScope scope(x.where());
+  const CallScope scope(x.where(), k ? "kthvalue" : "median");
   return {squeeze(found.values, axis), squeeze(found.indices, axis)};
 }
 

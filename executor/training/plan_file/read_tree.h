@@ -86,7 +86,7 @@ class TreeReader {
   const PlanText& in_;
   ListedTensors& tensors_;
   const LoadedFeeds* feeds_;  // null in the step of a loop
-  const std::source_location where_;
+  const CallSite where_;
   std::shared_ptr<std::vector<LoopBodyPtr>> loops_ = std::make_shared<std::vector<LoopBodyPtr>>();
   std::vector<Variable> made_;
 };
