@@ -1,7 +1,9 @@
 // Tensors as text: nested brackets, long axes shortened.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <ostream>
+#include <string>
 
 #include "espalier/core/tensor.h"
 
@@ -11,6 +13,12 @@ namespace {
 
 constexpr int64_t shown = 3;  // elements at each end of a long axis
 
+/// The sign of a NaN means nothing.
+template <class T>
+std::string number_text(T x, int digits) {
+  return std::isnan(x) ? "nan" : fmt::format("{:.{}g}", x, digits);
+}
+
 template <class T>
 void print_axis(std::string& out, const Tensor& tensor, size_t axis, int64_t offset, bool shorten) {
   const T* data = static_cast<const T*>(tensor.storage()->data);
@@ -18,11 +26,11 @@ void print_axis(std::string& out, const Tensor& tensor, size_t axis, int64_t off
     if constexpr (std::is_same_v<T, bool>)
       out += data[offset] ? "true" : "false";
     else if constexpr (std::is_same_v<T, double>)
-      out += fmt::format("{:.10g}", data[offset]);
+      out += number_text(data[offset], 10);
     else if constexpr (std::is_same_v<T, float>)
-      out += fmt::format("{:.6g}", data[offset]);
+      out += number_text(data[offset], 6);
     else if constexpr (is_half_type<T>)
-      out += fmt::format("{:.4g}", static_cast<float>(data[offset]));
+      out += number_text(static_cast<float>(data[offset]), 4);
     else
       out += fmt::format("{}", data[offset]);
     return;

@@ -139,19 +139,17 @@ std::shared_ptr<LayerState> new_cell(int64_t hidden, const Options& options, con
 }
 
 void create_cell(LayerState& cell, int64_t in, DType dtype, const Module::Where& where) {
-  const CallScope scope(where);
+  const CallScope scope(where, cell.kind());
   located(where, [&] { static_cast<CellState&>(cell).create_for(in, dtype); });
 }
 
 /// A call with a state, and the hooks.
 template <class State>
 Variable next_state(LayerState& cell, const Variable& x, const Variable& h, const Module::Where& where) {
-  const CallScope scope(where);
+  const CallScope scope(where, cell.kind());
   return located(*build_context().where, [&] {
     (void)x.shape();  // an undefined Variable throws here
-    if (!h.defined())
-      throw Error(fmt::format(
-          "{}: the state is an undefined Variable; without a state it is called with x alone", cell.kind()));
+    if (!h.defined()) return cell.call(x);
     return cell.after_hooks(x, static_cast<State&>(cell).next(x, h));
   });
 }

@@ -61,7 +61,7 @@ class RNNCell : public LayerOf<RNNCell> {
       : RNNCell(in, static_cast<int64_t>(hidden), options, &where) {}
 
   using LayerOf::operator();
-  /// The next state.
+  /// The next state; before the first one `h` may be undefined, which is zeros.
   Variable operator()(const Variable& x, const Variable& h, Where where = Where::current()) const;
 
  private:
@@ -101,7 +101,7 @@ class GRUCell : public LayerOf<GRUCell> {
       : GRUCell(in, static_cast<int64_t>(hidden), options, &where) {}
 
   using LayerOf::operator();
-  /// The next state.
+  /// The next state; before the first one `h` may be undefined, which is zeros.
   Variable operator()(const Variable& x, const Variable& h, Where where = Where::current()) const;
 
  private:
