@@ -47,6 +47,8 @@ struct CustomOpOptions {
 
 class CustomOp {
  public:
+  CustomOp(const CustomOp&) = default;  // and no moves: what is moved from stays valid
+  CustomOp& operator=(const CustomOp&) = default;
   /// One application. Throws ShapeError or TypeError when `forward` does not give what `infer` said, and lets
   /// through whatever the user's functions throw: an Error has the line in the function, and names function
   /// and op.

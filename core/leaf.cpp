@@ -213,6 +213,7 @@ std::vector<Variable> source_variables(const std::shared_ptr<Feed>& feed, const 
 
 Variable placeholder(std::string_view name, const Shape& shape, DType dtype, std::source_location where) {
   return located(where, [&] {
+    if (name.empty()) throw Error("placeholder: its name is empty; values are given by it");
     const auto feed = std::make_shared<Placeholder>(name, Spec{dtype, shape});
     (void)feed->specs()[0].shape.elements();  // throws on negative sizes
     return source_variables(feed, where)[0];

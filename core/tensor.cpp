@@ -98,6 +98,20 @@ Tensor Tensor::reshape(const Shape& shape, Where where) const {
   });
 }
 
+Tensor Tensor::operator[](const RowNumber& row) const {
+  return located(row.where, [&] {
+    if (rank() == 0) throw ShapeError(fmt::format("[{}]: the tensor is a scalar", row.number));
+    const int64_t size = shape().dims()[0], at = row.number < 0 ? row.number + size : row.number;
+    if (at < 0 || at >= size)
+      throw IndexError(
+          fmt::format("[{}]: the first axis of {} has {} elements", row.number, shape().str(), size));
+    const std::span<const int64_t> sizes = shape().dims(), strides = layout_.strides;
+    Layout layout(Shape(Dims(sizes.begin() + 1, sizes.end())));
+    layout.strides = Dims(strides.begin() + 1, strides.end());
+    layout.offset = layout_.offset + at * strides[0];
+    return Tensor(storage_, std::move(layout), dtype_);
+  });
+}
 Tensor Tensor::slice(int64_t axis, int64_t begin, int64_t end, Where where) const {
   return located(where, [&] {
     const size_t a = resolve_axis(axis, rank(), "slice");

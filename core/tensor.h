@@ -1,5 +1,6 @@
 // Tensor: a buffer with a shape, strides, a dtype and a device. It knows nothing of gradients.
 #pragma once
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
@@ -112,6 +113,16 @@ class Tensor {
   /// Elements `begin` to `end` (excluded) of an axis, sharing the buffer. Negative positions count from the
   /// end. Throws IndexError.
   Tensor slice(int64_t axis, int64_t begin, int64_t end, Where where = Where::current()) const;
+  /// One element of the first axis, without that axis: shares the buffer. Negative ones count from the end.
+  /// Throws IndexError, or ShapeError for a scalar.
+  struct RowNumber {
+    template <std::integral T>
+    RowNumber(T number, Where where = Where::current())
+        : number(static_cast<int64_t>(number)), where(where) {}
+    int64_t number;
+    Where where;
+  };
+  Tensor operator[](const RowNumber& row) const;
   /// This tensor, or a row-major copy of it where it has gaps.
   Tensor contiguous_copy() const;
   /// A copy with a buffer of its own.
@@ -194,6 +205,17 @@ Tensor tensor_from(const std::vector<T>& values, const Shape& shape,
     return tensor_from(std::span<const T>(values), shape, where);
   }
 }
+template <class T>
+requires std::is_arithmetic_v<T> Tensor
+tensor_from(std::initializer_list<T> values, const Shape& shape,
+            std::source_location where = std::source_location::current()) {
+  return tensor_from(std::span<const T>(values.begin(), values.size()), shape, where);
+}
+template <class T, size_t N>
+Tensor tensor_from(const std::array<T, N>& values, const Shape& shape,
+                   std::source_location where = std::source_location::current()) {
+  return tensor_from(std::span<const T>(values), shape, where);
+}
 
 namespace detail {
 template <class T>
@@ -251,6 +273,27 @@ requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initia
   return detail::tensor_of_list(std::span<const T>(values.get(), count),
                                 {static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns)}, dtype,
                                 where);
+}
+/// The same of rank 3.
+template <class T>
+requires std::is_arithmetic_v<T> Tensor
+tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> planes,
+       DType dtype = default_dtype<T>(), std::source_location where = std::source_location::current()) {
+  const size_t rows = planes.size() ? planes.begin()->size() : 0;
+  const size_t columns = rows ? planes.begin()->begin()->size() : 0;
+  const std::unique_ptr<T[]> values(new T[planes.size() * rows * columns]);
+  size_t count = 0;
+  for (const auto& plane : planes) {
+    if (plane.size() != rows) detail::throw_ragged(where);
+    for (const auto& row : plane) {
+      if (row.size() != columns) detail::throw_ragged(where);
+      for (const T value : row) values[count++] = value;
+    }
+  }
+  return detail::tensor_of_list(
+      std::span<const T>(values.get(), count),
+      {static_cast<int64_t>(planes.size()), static_cast<int64_t>(rows), static_cast<int64_t>(columns)}, dtype,
+      where);
 }
 
 }  // namespace espalier

@@ -34,7 +34,10 @@ const Shape& Variable::shape() const {
 }
 DType Variable::dtype() const { return need().outputs[output_].spec.dtype; }
 Device Variable::device() const { return need().outputs[output_].value.device(); }
-int64_t Variable::depth() const { return need().depth; }
+int64_t Variable::depth() const {
+  const Node& node = need();
+  return node.waits && node.stops_gradient ? 0 : node.depth;  // as soon as it is computed it is a leaf
+}
 
 Tensor Variable::value(Where where) const {
   return located(where, [&] {
@@ -140,8 +143,7 @@ Variable apply_by(ResultKernel kernel, OpPtr op, std::initializer_list<const Var
   return apply(std::move(op), inputs, where);
 }
 
-Variable apply(OpPtr op, std::span<const Variable* const> inputs, const CallSite& where,
-               uint32_t last) {
+Variable apply(OpPtr op, std::span<const Variable* const> inputs, const CallSite& where, uint32_t last) {
   const ResultKernel* const kernel = std::exchange(result_kernel, nullptr);
   BuildContext& now = build_context();
   const CallSite& line = now.where ? *now.where : where;

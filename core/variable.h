@@ -92,6 +92,10 @@ class Variable {
   Tensor value(Where where = Where::current()) const;
   /// The only element of the value.
   double item(Where where = Where::current()) const { return value(where).item(where); }
+  template <class T>
+  T item(Where where = Where::current()) const {
+    return value(where).template item<T>(where);
+  }
   /// Computes the value and returns this Variable. Downstream of a feed it takes the next step and throws
   /// EndOfData after the last one.
   const Variable& forward(Where where = Where::current()) const;
@@ -128,6 +132,7 @@ class Variable {
   Variable squeeze(const Axes& axes = {}, Where where = Where::current()) const;
   Variable unsqueeze(int64_t axis, Where where = Where::current()) const;
   Variable cast(DType dtype, Where where = Where::current()) const;
+  Variable to(DType dtype, Where where = Where::current()) const { return cast(dtype, where); }
   /// stop_gradient(x): the value of each step, through which no gradient passes.
   Variable detach(Where where = Where::current()) const;
   Variable abs(Where where = Where::current()) const;

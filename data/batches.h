@@ -50,6 +50,8 @@ class Batches {
   };
 
   explicit Batches(std::shared_ptr<Feed> feed) : feed_(std::move(feed)) {}
+  Batches(const Batches&) = default;  // and no moves: what is moved from stays valid
+  Batches& operator=(const Batches&) = default;
 
   Iterator begin() const {
     Iterator first(feed_, feed_->epoch());

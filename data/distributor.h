@@ -35,6 +35,8 @@ class Distributor {
  public:
   using Where = std::source_location;
 
+  Distributor(const Distributor&) = default;  // and no moves: what is moved from stays valid
+  Distributor& operator=(const Distributor&) = default;
   /// Throws DataError: no columns, undefined or scalar ones, different numbers of rows, a batch size below 1,
   /// or nothing to show in an epoch.
   explicit Distributor(const std::vector<Tensor>& columns, const DistributorOptions& options = {},

@@ -1,5 +1,6 @@
 // Executor: a tree trained flat. It owns the plan and runs epochs.
 #pragma once
+#include <concepts>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -74,13 +75,13 @@ struct ExecutorOptions {
   /// Training: the loss over this feed, in inference, after each epoch. Its columns stand for those of the
   /// tree's feed.
   std::optional<data::Distributor> validation = {};
+  /// In what matrix products are computed, and what is safe between them. Parameters, optimizer and losses
+  /// stay as they are. Training in float16 needs `optimizer`: its gradients are those of a scaled loss.
+  Precision precision = Precision::float32;
   /// What the plan computes beside the tree's value, by names: `Executor::output` has them after a step, and
   /// the History the means of those that are scalars, and Metrics over all samples. On replicas each must be
   /// made of the rows of the batch one by one, or be a mean or a sum over them; a mean or sum must be real.
   std::vector<std::pair<std::string, PlanOutput>> outputs = {};
-  /// In what matrix products are computed, and what is safe between them. Parameters, optimizer and losses
-  /// stay as they are. Training in float16 needs `optimizer`: its gradients are those of a scaled loss.
-  Precision precision = Precision::float32;
   /// Passes to leave out, by the names in the plan; "in_place" too.
   std::vector<std::string> without = {};
   /// The most bytes that intermediate values and the batch may take; 0: any. Values are computed again when
@@ -176,6 +177,9 @@ class Executor {
  public:
   using Where = std::source_location;
 
+  Executor(const Executor&) = default;  // and no moves: what is moved from stays valid
+  Executor& operator=(const Executor&) = default;
+
   /// Runs epochs over the tree's feeds. A tree without a feed has one step in an epoch. Whatever a step or a
   /// callback throws leaves by this call, std::bad_alloc and std::length_error as OutOfMemory; parameters are
   /// then as after the last whole step.
@@ -210,6 +214,11 @@ class Executor {
 
   /// Calls `f` at each such event, in the order of registration.
   void on(Event event, std::function<void(const StepInfo&)> f, Where where = Where::current()) const;
+  template <std::invocable F>
+  void on(Event event, F f, Where where = Where::current()) const {
+    on(event, std::function<void(const StepInfo&)>([f = std::move(f)](const StepInfo&) { (void)f(); }),
+       where);
+  }
   /// Registers a callback, of a class that derives from Callback, among these functions. Some are in
   /// executor/kit/: EarlyStopping, BestModel, TensorBoard and others. Throws Error for a null pointer.
   void use(const AnyCallback& callback, Where where = Where::current()) const;

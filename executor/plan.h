@@ -16,6 +16,8 @@ namespace espalier {
 class Plan {
  public:
   explicit Plan(std::shared_ptr<const PlanData> data) : data_(std::move(data)) {}
+  Plan(const Plan&) = default;  // and no moves: what is moved from stays valid
+  Plan& operator=(const Plan&) = default;
 
   /// Kernels called in a step.
   int64_t steps() const;

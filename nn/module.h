@@ -71,6 +71,7 @@ class Module {
   /// Dropout acts in training mode only. What a module builds when it is called is for the mode that it is
   /// in: trees written before stay what they are.
   void train(bool on = true);
+  void eval() { train(false); }
   bool training() const;
   /// Freezes all parameters of this and its parts (`false`), also those that layers have yet to create, or
   /// releases them (see set_trainable). A frozen parameter has no gradient, update or decay; a parameter of

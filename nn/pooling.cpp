@@ -6,6 +6,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/nn/function_state.h"
+#include "espalier/ops/pooling/forms.h"
 
 namespace espalier::nn {
 
@@ -24,21 +25,32 @@ std::shared_ptr<LayerState> pooling_layer(std::string_view kind, size_t axes,
   });
 }
 
+std::shared_ptr<LayerState> max_pooling(std::string_view kind, size_t axes, MaxPoolOptions o,
+                                        const std::source_location& where) {
+  located(where, [&] { (void)form_of({o.kernel, o.stride, o.padding, o.dilation, o.ceil}, axes, kind); });
+  return pooling_layer(kind, axes, max_pool, std::move(o));
+}
+std::shared_ptr<LayerState> average_pooling(std::string_view kind, size_t axes, AveragePoolOptions o,
+                                            const std::source_location& where) {
+  located(where, [&] { (void)form_of({o.kernel, o.stride, o.padding, 1, o.ceil}, axes, kind); });
+  return pooling_layer(kind, axes, avg_pool, std::move(o));
+}
+
 }  // namespace
 
-MaxPool1d::MaxPool1d(MaxPoolOptions options)
-    : LayerOf(pooling_layer("MaxPool1d", 1, max_pool, std::move(options))) {}
-MaxPool2d::MaxPool2d(MaxPoolOptions options)
-    : LayerOf(pooling_layer("MaxPool2d", 2, max_pool, std::move(options))) {}
-MaxPool3d::MaxPool3d(MaxPoolOptions options)
-    : LayerOf(pooling_layer("MaxPool3d", 3, max_pool, std::move(options))) {}
+MaxPool1d::MaxPool1d(MaxPoolOptions options, Where where)
+    : LayerOf(max_pooling("MaxPool1d", 1, std::move(options), where)) {}
+MaxPool2d::MaxPool2d(MaxPoolOptions options, Where where)
+    : LayerOf(max_pooling("MaxPool2d", 2, std::move(options), where)) {}
+MaxPool3d::MaxPool3d(MaxPoolOptions options, Where where)
+    : LayerOf(max_pooling("MaxPool3d", 3, std::move(options), where)) {}
 
-AvgPool1d::AvgPool1d(AveragePoolOptions options)
-    : LayerOf(pooling_layer("AvgPool1d", 1, avg_pool, std::move(options))) {}
-AvgPool2d::AvgPool2d(AveragePoolOptions options)
-    : LayerOf(pooling_layer("AvgPool2d", 2, avg_pool, std::move(options))) {}
-AvgPool3d::AvgPool3d(AveragePoolOptions options)
-    : LayerOf(pooling_layer("AvgPool3d", 3, avg_pool, std::move(options))) {}
+AvgPool1d::AvgPool1d(AveragePoolOptions options, Where where)
+    : LayerOf(average_pooling("AvgPool1d", 1, std::move(options), where)) {}
+AvgPool2d::AvgPool2d(AveragePoolOptions options, Where where)
+    : LayerOf(average_pooling("AvgPool2d", 2, std::move(options), where)) {}
+AvgPool3d::AvgPool3d(AveragePoolOptions options, Where where)
+    : LayerOf(average_pooling("AvgPool3d", 3, std::move(options), where)) {}
 
 AdaptiveMaxPool1d::AdaptiveMaxPool1d(PerAxis parts)
     : LayerOf(pooling_layer("AdaptiveMaxPool1d", 1, adaptive_max_pool, std::move(parts))) {}

@@ -5,32 +5,35 @@
 
 namespace espalier::nn {
 
-/// The largest element of each window: `max_pool`. An input with another number of axes throws ShapeError.
+using espalier::PoolOptions;
+
+/// The largest element of each window: `max_pool`. Throws Error for sizes that make no sense. An input with
+/// another number of axes throws ShapeError.
 class MaxPool1d : public LayerOf<MaxPool1d> {
  public:
-  explicit MaxPool1d(MaxPoolOptions options);
+  explicit MaxPool1d(MaxPoolOptions options, Where where = Where::current());
 };
 class MaxPool2d : public LayerOf<MaxPool2d> {
  public:
-  explicit MaxPool2d(MaxPoolOptions options);
+  explicit MaxPool2d(MaxPoolOptions options, Where where = Where::current());
 };
 class MaxPool3d : public LayerOf<MaxPool3d> {
  public:
-  explicit MaxPool3d(MaxPoolOptions options);
+  explicit MaxPool3d(MaxPoolOptions options, Where where = Where::current());
 };
 
-/// The mean of each window: `avg_pool`. An input with another number of axes throws ShapeError.
+/// The mean of each window: `avg_pool`. Throws as those.
 class AvgPool1d : public LayerOf<AvgPool1d> {
  public:
-  explicit AvgPool1d(AveragePoolOptions options);
+  explicit AvgPool1d(AveragePoolOptions options, Where where = Where::current());
 };
 class AvgPool2d : public LayerOf<AvgPool2d> {
  public:
-  explicit AvgPool2d(AveragePoolOptions options);
+  explicit AvgPool2d(AveragePoolOptions options, Where where = Where::current());
 };
 class AvgPool3d : public LayerOf<AvgPool3d> {
  public:
-  explicit AvgPool3d(AveragePoolOptions options);
+  explicit AvgPool3d(AveragePoolOptions options, Where where = Where::current());
 };
 
 /// The largest element of each of so many parts of an axis: `adaptive_max_pool`. An input with another number

@@ -138,15 +138,18 @@ std::string_view Optimizer::name() const {
   return state_->rule ? state_->rule->name() : std::string_view(state_->name);
 }
 
-double Optimizer::setting(std::string_view name) const {
-  if (state_->averaging) return state_->averaging->inner.setting(name);
-  if (!state_->groups.empty()) {
-    const Group& group = state_->group_of_setting(name);
-    return group.optimizer.setting(name);
-  }
-  const auto value = state_->settings.find(name);
-  if (value == state_->settings.end()) throw Error(fmt::format("{} has no setting '{}'", this->name(), name));
-  return value->second;
+double Optimizer::setting(std::string_view name, std::source_location where) const {
+  return located(where, [&] {
+    if (state_->averaging) return state_->averaging->inner.setting(name, where);
+    if (!state_->groups.empty()) {
+      const Group& group = state_->group_of_setting(name);
+      return group.optimizer.setting(name, where);
+    }
+    const auto value = state_->settings.find(name);
+    if (value == state_->settings.end())
+      throw Error(fmt::format("{} has no setting '{}'", this->name(), name));
+    return value->second;
+  });
 }
 
 std::vector<std::pair<std::string, double>> Optimizer::settings() const {

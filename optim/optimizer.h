@@ -77,13 +77,17 @@ struct CommonOptions {
 /// A handle: copies share rule, settings and state.
 class Optimizer {
  public:
+  Optimizer(const Optimizer&) = default;  // and no moves: what is moved from stays valid
+  Optimizer& operator=(const Optimizer&) = default;
   /// A custom optimizer: a rule, and its settings by name. Throws Error for invalid options.
   Optimizer(std::shared_ptr<const UpdateRule> rule, std::vector<std::pair<std::string_view, double>> settings,
             const CommonOptions& common = {}, std::source_location where = std::source_location::current());
 
   std::string_view name() const;
   /// The learning rate without the schedule's factor.
-  double learning_rate() const { return setting("lr"); }
+  double learning_rate(std::source_location where = std::source_location::current()) const {
+    return setting("lr", where);
+  }
   /// The learning rate of the next step, with the schedule's factor. Groups have one each: "0.lr".
   double scheduled_learning_rate(std::string_view setting = "lr") const;
   /// The names of the learning rates among `settings`: "lr", or of each group, "0.lr". None if a custom
@@ -94,7 +98,8 @@ class Optimizer {
   void set_learning_rate(double lr, std::source_location where = std::source_location::current()) {
     set("lr", lr, where);
   }
-  double setting(std::string_view name) const;
+  /// Throws Error if it has none of that name.
+  double setting(std::string_view name, std::source_location where = std::source_location::current()) const;
   /// All settings, by name.
   std::vector<std::pair<std::string, double>> settings() const;
   void set(std::string_view name, double value, std::source_location where = std::source_location::current());

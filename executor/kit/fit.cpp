@@ -136,8 +136,8 @@ History internal::fit(const nn::Module& module, const NetCall& net, const LossCa
                       .devices = options.devices,
                       .replicas = options.replicas,
                       .accumulate = options.accumulate,
-                      .outputs = tree->outputs,
                       .precision = options.precision,
+                      .outputs = tree->outputs,
                       .memory_budget = options.memory_budget,
                       .find_nan = options.find_nan};
   if (options.validation.defined())
@@ -186,8 +186,8 @@ EpochRecord internal::evaluate(const nn::Module& module, const NetCall& net, con
   const FittedTree tree = write_tree("evaluate", net, loss, feed, options.metrics);
   const Executor executor = tree.loss.get_executor({.mode = Mode::inference,
                                                     .devices = options.devices,
-                                                    .outputs = tree.outputs,
-                                                    .precision = options.precision});
+                                                    .precision = options.precision,
+                                                    .outputs = tree.outputs});
   return executor.execute({.progress = false, .handle_interrupt = false, .stop_on_nan = false})
       .epochs.front();
 }

@@ -1,7 +1,6 @@
 // Pooling by windows at random distances. Graham, Fractional max-pooling, 2014.
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "espalier/ops/functions/pooling.h"
@@ -9,9 +8,9 @@
 namespace espalier {
 
 struct FractionalPoolOptions {
-  PerAxis kernel;                     ///< sizes of the windows
-  std::optional<PerAxis> parts = {};  ///< how many windows an axis has, or
-  std::vector<double> ratio = {};     ///< these per element: between 0 and 1, one for all axes or for each
+  PerAxis kernel;                  ///< sizes of the windows
+  OptionalPerAxis parts = {};      ///< how many windows an axis has, or
+  std::vector<double> ratio = {};  ///< these per element: between 0 and 1, one for all axes or for each
 };
 /// The largest element of each window of the last one, two or three axes of [batch, channels, sizes…]. Along
 /// an axis with n windows, window i begins at ⌊(i + s) · a⌋ − ⌊s · a⌋, where a = (size − kernel) / (n − 1),

@@ -1,6 +1,5 @@
 // Pooling by norms: (Σ|x|ᵖ)^(1/p) of each window of the last axes of [batch, channels, sizes…].
 #pragma once
-#include <optional>
 
 #include "espalier/core/variable.h"
 #include "espalier/ops/functions/windows.h"
@@ -10,7 +9,7 @@ namespace espalier {
 struct LpPoolOptions {
   PerAxis kernel;  ///< sizes of the windows
   double p = 2;    ///< of the norm: finite and above 0
-  std::optional<PerAxis> stride = {};
+  OptionalPerAxis stride = {};
   PerAxis padding = 0;  ///< zeros at both ends; at most half of a window
   PerAxis dilation = 1;
   bool ceil = false;  ///< a last window that begins within the axis may reach beyond the padding

@@ -1,7 +1,6 @@
 // Pooling: windows of the last one, two or three axes of [batch, channels, sizes…] become one element each.
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "espalier/core/variable.h"
@@ -10,9 +9,9 @@
 namespace espalier {
 
 struct MaxPoolOptions {
-  PerAxis kernel;                      ///< sizes of the windows
-  std::optional<PerAxis> stride = {};  ///< by default the kernel: windows side by side
-  PerAxis padding = 0;                 ///< at both ends; at most half of a window
+  PerAxis kernel;               ///< sizes of the windows
+  OptionalPerAxis stride = {};  ///< by default the kernel: windows side by side
+  PerAxis padding = 0;          ///< at both ends; at most half of a window
   PerAxis dilation = 1;
   bool ceil = false;  ///< a last window that begins within the axis may reach beyond the padding
 };
@@ -29,13 +28,23 @@ PooledWithIndices max_pool_with_indices(const Operand& x, const MaxPoolOptions& 
 
 struct AveragePoolOptions {
   PerAxis kernel;
-  std::optional<PerAxis> stride = {};
+  OptionalPerAxis stride = {};
   PerAxis padding = 0;
   bool ceil = false;
   bool count_padding = true;  ///< whether means are taken over the zeros of the padding, too
 };
 /// The mean of each window, as PyTorch's avg_pool1d, 2d and 3d. Throws as max_pool; TypeError for integers.
 Variable avg_pool(const Operand& x, const AveragePoolOptions& options);
+
+/// What max_pool and avg_pool, and their layers, have in common, for code that takes either.
+struct PoolOptions {
+  PerAxis kernel;
+  OptionalPerAxis stride = {};
+  PerAxis padding = 0;
+
+  operator MaxPoolOptions() const { return {.kernel = kernel, .stride = stride, .padding = padding}; }
+  operator AveragePoolOptions() const { return {.kernel = kernel, .stride = stride, .padding = padding}; }
+};
 
 /// The largest element of each part: each axis is divided into that many parts as evenly as whole elements
 /// can, from ⌊i · size / parts⌋ to ⌈(i + 1) · size / parts⌉. PyTorch's adaptive_max_pool.

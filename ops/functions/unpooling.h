@@ -1,6 +1,5 @@
 // The reverse of max pooling: elements at the places that max_pool_with_indices found.
 #pragma once
-#include <optional>
 
 #include "espalier/core/variable.h"
 #include "espalier/ops/functions/windows.h"
@@ -8,10 +7,10 @@
 namespace espalier {
 
 struct MaxUnpoolOptions {
-  PerAxis kernel;                      ///< those of the pooling
-  std::optional<PerAxis> stride = {};  ///< by default the kernel
+  PerAxis kernel;               ///< those of the pooling
+  OptionalPerAxis stride = {};  ///< by default the kernel
   PerAxis padding = 0;
-  std::optional<PerAxis> size = {};  ///< of the result, by default (n − 1) · stride − 2 · padding + kernel
+  OptionalPerAxis size = {};  ///< of the result, by default (n − 1) · stride − 2 · padding + kernel
 };
 /// Zeros [batch, channels, sizes…] with the elements of `x` at `indices`, row-major numbers of places in the
 /// plane, int32 or int64 in the shape of x: PyTorch's max_unpool1d, 2d and 3d. Where a place is named more

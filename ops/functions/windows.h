@@ -1,6 +1,8 @@
 // Windows that slide over axes, and elements moved between channels and places.
 #pragma once
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include "espalier/core/variable.h"
@@ -24,6 +26,12 @@ class PerAxis {
 
  private:
   std::vector<int64_t> list_;
+};
+/// The same, or none.
+class OptionalPerAxis : public std::optional<PerAxis> {
+ public:
+  using std::optional<PerAxis>::optional;
+  OptionalPerAxis(std::initializer_list<int64_t> each) : std::optional<PerAxis>(each) {}
 };
 struct WindowOptions {
   PerAxis kernel;  ///< of a window; as many numbers as there are axes to slide over, unless these are two

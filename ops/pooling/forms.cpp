@@ -18,8 +18,7 @@ size_t axes_to_pool(const Variable& x, std::string_view function) {
   return x.rank() - 2;
 }
 
-PoolForm sliding_form(const Variable& x, const SlidingWindows& o, std::string_view function) {
-  const size_t axes = axes_to_pool(x, function);
+PoolForm form_of(const SlidingWindows& o, size_t axes, std::string_view function) {
   PoolForm form;
   form.kernel = numbers_for_axes(o.kernel, axes, 1, "kernel", function);
   form.stride = numbers_for_axes(o.stride ? *o.stride : o.kernel, axes, 1, "stride", function);
@@ -35,6 +34,10 @@ PoolForm sliding_form(const Variable& x, const SlidingWindows& o, std::string_vi
       throw Error(fmt::format("{}: a padding of {} is more than half of a window over {} elements", function,
                               form.before[i], span + 1));
   }
+  return form;
+}
+PoolForm sliding_form(const Variable& x, const SlidingWindows& windows, std::string_view function) {
+  PoolForm form = form_of(windows, axes_to_pool(x, function), function);
   (void)form.output(x.shape(), function);  // throws if there is none
   return form;
 }

@@ -19,7 +19,9 @@ struct SlidingWindows {
   PerAxis dilation = 1;
   bool ceil = false;
 };
-/// Throws ShapeError where no window fits `x`, and Error for other numbers.
+/// The windows over so many axes. Throws Error for numbers that make no sense.
+PoolForm form_of(const SlidingWindows& windows, size_t axes, std::string_view function);
+/// The same over `x`. Throws ShapeError where no window fits.
 PoolForm sliding_form(const Variable& x, const SlidingWindows& windows, std::string_view function);
 
 /// Throws TypeError for bool and small integers.

@@ -1,0 +1,154 @@
+// The forms in which arguments can be written, handles that were moved from, and values as other types.
+#include <boost/test/unit_test.hpp>
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "espalier/espalier.h"
+#include "testing.h"
+
+namespace esp = espalier;
+namespace nn = espalier::nn;
+using namespace espalier::testing;
+using esp::Tensor;
+using esp::Variable;
+
+BOOST_AUTO_TEST_SUITE(argument_forms)
+
+BOOST_AUTO_TEST_CASE(options_of_executors_stand_in_their_order) {
+  const nn::Dense dense(1);
+  const esp::data::Distributor feed({esp::ones({4, 2})}, {.batch_size = 2});
+  const auto [x] = feed.get_output_graphs<1>();
+  const Variable y = dense(x), loss = esp::mean(y);
+  const esp::Executor executor = loss.get_executor({.mode = esp::Mode::training,
+                                                    .optimizer = esp::optim::Sgd(0.1),
+                                                    .devices = {esp::cpu()},
+                                                    .validation = feed,
+                                                    .precision = esp::Precision::bfloat16,
+                                                    .outputs = {{"y", y}}});
+  int steps = 0, infos = 0;
+  executor.on(esp::Event::step_finish, [&] { ++steps; });
+  executor.on(esp::Event::step_finish, [&](const auto& info) { infos += info.step >= 0; });
+  executor.execute({.progress = false});
+  BOOST_TEST(steps == 2);
+  BOOST_TEST(infos == 2);
+}
+
+BOOST_AUTO_TEST_CASE(windows_of_pooling) {
+  const Variable x = numbers({2, 3, 6, 6});
+  const esp::PoolOptions both{.kernel = {2, 3}, .stride = {1, 2}, .padding = {1, 1}};
+  const Variable most = esp::max_pool(x, {.kernel = {2, 3}, .stride = {1, 2}, .padding = {1, 1}});
+  BOOST_TEST(difference(nn::MaxPool2d({.kernel = {2, 3}, .stride = {1, 2}, .padding = 1})(x), most) == 0);
+  BOOST_TEST(difference(nn::MaxPool2d(both)(x), most) == 0);
+  BOOST_TEST(difference(esp::max_pool(x, both), most) == 0);
+  const Variable mean = esp::avg_pool(x, {.kernel = {2, 3}, .stride = {1, 2}, .padding = {1, 1}});
+  BOOST_TEST(difference(nn::AvgPool2d(both)(x), mean) == 0);
+  BOOST_TEST(difference(esp::avg_pool(x, both), mean) == 0);
+  const Variable side_by_side = esp::avg_pool(x, {.kernel = 2});
+  BOOST_TEST(difference(esp::avg_pool(x, {.kernel = 2, .stride = {}}), side_by_side) == 0);
+  BOOST_TEST(difference(esp::avg_pool(x, {.kernel = 2, .stride = {2}}), side_by_side) == 0);
+  BOOST_TEST(
+      difference(esp::avg_pool(x, {.kernel = 2, .stride = std::vector<int64_t>{2, 2}}), side_by_side) == 0);
+  BOOST_TEST(difference(esp::avg_pool(x, {.kernel = 2, .stride = std::nullopt}), side_by_side) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(layers_of_pooling_refuse_sizes_where_they_are_made) {
+  std::string mistake;
+  BOOST_CHECK_EXCEPTION((mistake = here(), nn::MaxPool2d({.kernel = 2, .padding = 2})), esp::Error,
+                        says({"MaxPool2d: a padding of 2", mistake}));
+  BOOST_CHECK_EXCEPTION((mistake = here(), nn::AvgPool1d({.kernel = 0})), esp::Error,
+                        says({"AvgPool1d", "kernel", "0", mistake}));
+  BOOST_CHECK_EXCEPTION((mistake = here(), nn::MaxPool3d({.kernel = {2, 2}})), esp::Error,
+                        says({"MaxPool3d", "kernel", mistake}));
+}
+
+BOOST_AUTO_TEST_CASE(lists_of_tensors) {
+  const std::vector<Tensor> parts{numbers({2, 3}), numbers({2, 3}, 1)};
+  BOOST_TEST(difference(esp::concat(parts, 1), esp::concat({parts[0], parts[1]}, 1)) == 0);
+  BOOST_TEST(difference(esp::stack(parts), esp::stack({parts[0], parts[1]})) == 0);
+  BOOST_TEST(difference(esp::data::pack(parts).data, esp::data::pack({parts[0], parts[1]}).data) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(tensors_of_lists) {
+  const Tensor planes = esp::tensor({{{1.0f, 2.0f}}, {{3.0f, 4.0f}}, {{5.0f, 6.0f}}});
+  BOOST_TEST((planes.shape() == esp::Shape{3, 1, 2}));
+  BOOST_TEST(planes.at<float>({2, 0, 1}) == 6);
+  BOOST_TEST(difference(planes, esp::tensor_from({1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f}, {3, 1, 2})) == 0);
+  BOOST_TEST(
+      difference(planes, esp::tensor_from(std::array{1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f}, {3, 1, 2})) == 0);
+  BOOST_CHECK_THROW(esp::tensor({{{1, 2}}, {{3}}}), esp::ShapeError);
+  BOOST_CHECK_THROW(esp::tensor({{{1, 2}}, {{3, 4}, {5, 6}}}), esp::ShapeError);
+}
+
+BOOST_AUTO_TEST_CASE(rows_of_tensors) {
+  Tensor x = numbers({3, 4});
+  const Tensor turned = Variable(x).transpose().value();
+  BOOST_TEST(difference(x[1], x.slice(0, 1, 2).reshape({4})) == 0);
+  BOOST_TEST(difference(x[-1], x[2]) == 0);
+  BOOST_TEST(difference(turned[1], x.slice(1, 1, 2).reshape({3})) == 0);
+  BOOST_TEST(x[2][3].item() == x.at<float>({2, 3}));
+  x[0].at<float>({1}) = 50;
+  BOOST_TEST(x.at<float>({0, 1}) == 50);
+  BOOST_CHECK_EXCEPTION(x[3], esp::IndexError, says({"[3]", "[3, 4]", "argument_forms_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(x[-4], esp::IndexError, says({"[-4]"}));
+  BOOST_CHECK_EXCEPTION(esp::tensor(1)[0], esp::ShapeError, says({"scalar"}));
+}
+
+BOOST_AUTO_TEST_CASE(variables_as_other_types) {
+  const Variable x = esp::tensor(2.75);
+  static_assert(std::is_same_v<decltype(x.item<float>()), float>);
+  BOOST_TEST(x.to(esp::float64).item<double>() == 2.75);
+  BOOST_TEST((x.to(esp::int64).dtype() == esp::int64));
+  BOOST_CHECK_EXCEPTION(esp::Variable(esp::ones({2})).item<float>(), esp::ShapeError,
+                        says({"argument_forms_test.cpp"}));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_moved_from_stays_valid) {
+  const Variable w = esp::parameter(esp::ones({2}));
+  esp::Executor executor = esp::sum(w).get_executor();
+  const esp::Executor executor_too = std::move(executor);
+  BOOST_TEST(executor.run({}).item() == 2);
+  BOOST_TEST(!executor.plan().str().empty());
+  esp::Plan plan = executor.plan();
+  const esp::Plan plan_too = std::move(plan);
+  BOOST_TEST(plan.str() == plan_too.str());
+  esp::data::Distributor feed({esp::ones({4, 1})}, {.batch_size = 2});
+  const esp::data::Distributor feed_too = std::move(feed);
+  BOOST_TEST(feed.steps() == 2);
+  BOOST_TEST(feed.get_output_graphs().size() == 1);
+  esp::optim::Sgd sgd(0.25);
+  const esp::optim::Optimizer sgd_too = std::move(sgd);
+  BOOST_TEST(sgd.learning_rate() == 0.25);
+  esp::sum(w).update(sgd);
+  BOOST_TEST(w.value().at<float>({0}) == 0.75f);
+  auto op = esp::custom_op(
+      {.name = "same", .forward = [](const std::vector<Tensor>& in) { return in[0].clone(); }});
+  const auto op_too = std::move(op);
+  BOOST_TEST(op({w}).rank() == 1u);
+  auto batches = esp::data::batches<1>({esp::ones({2, 1})});
+  const auto batches_too = std::move(batches);
+  BOOST_TEST(batches.steps() == batches_too.steps());
+}
+
+BOOST_AUTO_TEST_CASE(waiting_nodes_written_without_gradients_are_leaves) {
+  const esp::Deferred deferred;
+  const Variable w = esp::variable({2.0f});
+  {
+    const esp::NoGrad no_grad;
+    const Variable y = w * 2;
+    BOOST_TEST(y.depth() == 0);
+    BOOST_TEST(y.item() == 4);
+    BOOST_TEST(y.depth() == 0);
+  }
+  BOOST_TEST((w * 2).depth() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(names_that_do_not_exist) {
+  std::string mistake;
+  const esp::optim::Sgd sgd(0.1);
+  BOOST_CHECK_EXCEPTION((mistake = here(), sgd.setting("speed")), esp::Error, says({"speed", mistake}));
+  BOOST_CHECK_EXCEPTION((mistake = here(), esp::placeholder("", {2})), esp::Error, says({"empty", mistake}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
