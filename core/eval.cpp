@@ -52,12 +52,13 @@ void check_unchanged(const Node& node, const FeedSnapshot* snapshot = nullptr) {
         !assigned_in(snapshot, input.node()) &&
         node.op().reads_elements(static_cast<size_t>(&input - node.inputs.begin())))
       located(node.where, [&] {
+        const bool leaf = input.node()->is_leaf();
         throw Error(fmt::format(
             "{}: its value was released, and cannot be computed again since a {} it is made of has "
-            "been {}; hold a Variable on it, or ask before {}",
-            node.op().name(), input.node()->is_leaf() ? "leaf" : input.node()->op().name(),
-            input.node()->is_leaf() ? "updated" : "drawn anew for another step",
-            input.node()->is_leaf() ? "the update" : "that step"));
+            "been {}; write the expression again, or hold a Variable on it, or ask before {}",
+            node.op().name(), leaf ? "leaf" : input.node()->op().name(),
+            leaf ? "updated, by an executor or an assignment" : "drawn anew for another step",
+            leaf ? "the update" : "that step"));
       });
 }
 

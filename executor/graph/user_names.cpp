@@ -35,8 +35,10 @@ constexpr std::array names{
 }  // namespace
 
 std::string in_user_words(const GraphNode& node) {
-  const std::string line = line_of(node.where);
+  std::string line = line_of(node.where);
   if (node.op->feed()) return fmt::format("the feed ({})", line);
+  const std::string_view called = node.where.called();
+  if (!called.empty() && called != node.op->name()) line = fmt::format("in {}, {}", called, line);
   for (const UserName& name : names)
     if (is_op(*node.op, name.op)) return fmt::format("{} ({})", name.words, line);
   return fmt::format("'{}' ({})", node.op->name(), line);

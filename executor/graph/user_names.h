@@ -6,7 +6,7 @@
 
 namespace espalier {
 
-/// "'matmul' (digits.cpp:17)", "the feed (digits.cpp:12)"
+/// "'matmul' (digits.cpp:17)", "the feed (digits.cpp:12)", "'subtract' (in BatchNorm, digits.cpp:20)"
 std::string in_user_words(const GraphNode& node);
 
 }  // namespace espalier

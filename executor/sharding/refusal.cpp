@@ -71,7 +71,9 @@ std::string_view growing(int8_t growth) {
              ? "it grows with the number of rows that it is computed from (a part's sum is smaller than "
                "the batch's). Use a mean, or divide it by axis_size(x, 0)"
              : "the more rows it is computed from, the smaller it becomes, as what is divided by a sum or "
-               "by a number of rows does (a part's sum is smaller than the batch's). Use means";
+               "by a number of rows does (a part's sum is smaller than the batch's). Use means, and sums "
+               "where "
+               "it is made of gradients with respect to rows: those of a mean are divided by their number";
 }
 
 int8_t growth_of(const std::vector<BatchValue>& outputs) {
