@@ -142,6 +142,10 @@ Variable Variable::gradient(const Variable& x, Where where) const {
   return located(where, [&]() -> Variable {
     check_root(*this, "gradient");
     if (!x.defined()) throw Error("gradient: the Variable to differentiate by is undefined");
+    if (!is_real(x.dtype()))
+      throw TypeError(fmt::format(
+          "gradient: only reals have gradients, and the Variable to differentiate by is {} of shape {}",
+          name(x.dtype()), x.shape().str()));
     GradientRecord& record = record_of(*node());
     const Variable root = computed_root(*this);
     const std::shared_ptr<const Batch> batch = x.node()->batch;

@@ -104,7 +104,7 @@ class Variable {
   /// scalar), and returns this Variable.
   Variable backward(BackwardOptions options = {}, Where where = Where::current()) const;
   /// The gradient of this (of its sum) with respect to any Variable it is made of. Throws Error if `x` is
-  /// none.
+  /// none, TypeError unless it is of reals.
   Variable gradient(const Variable& x, Where where = Where::current()) const;
   /// Adds an update of every parameter this is made of, adding gradients where missing, and runs it.
   /// If it throws, parameters and optimizer are as they were. Throws Error if there is nothing to train.

@@ -153,6 +153,17 @@ BOOST_AUTO_TEST_CASE(layers) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(gradients_by_integers) {
+  const Variable count = esp::variable(labels), flags = esp::variable(esp::zeros({3}, esp::boolean));
+  const Variable y = esp::sum(esp::Variable(row) * esp::cast(count, esp::float64) +
+                              esp::cast(flags, esp::float64) * esp::cast(count + int64_t{1}, esp::float64));
+  const Variable inner = count + int64_t{1};
+  const Variable z = esp::sum(esp::cast(inner, esp::float64));
+  check<esp::TypeError>({{"gradient", [&] { (void)y.gradient(count); }, "int64 of shape [3]"},
+                         {"gradient", [&] { (void)y.gradient(flags); }, "bool of shape [3]"},
+                         {"gradient", [&] { (void)z.gradient(inner); }, "int64 of shape [3]"}});
+}
+
 BOOST_AUTO_TEST_CASE(figures_and_callbacks) {
   check<esp::Error>({
       {"ReduceLROnPlateau", [] { esp::ReduceLROnPlateau({.patience = 0}); }, "patience is 0"},
