@@ -18,7 +18,7 @@ constexpr double crumb = 1 << 16;  // values smaller than the peak by this facto
 
 // A node that is rebuilt takes about half a microsecond. Candidates are measured until so many are, then
 // taken by the bounds of their gains, and at last the search ends.
-constexpr size_t exact_work = 4'000'000, most_work = 12'000'000;
+constexpr size_t exact_work = 4'000'000, all_work = 12'000'000;
 
 double bytes_of(const GraphNode& n) {
   double bytes = 0;
@@ -136,7 +136,7 @@ class Search {
   };
 
   bool exact() const { return work_ < exact_work; }
-  bool ended() const { return work_ >= most_work; }
+  bool ended() const { return work_ >= all_work; }
 
   std::pair<Graph, int64_t> finished() const {
     Graph graph = Rematerialized(base_, uses_, gaps_).graph;
@@ -330,7 +330,7 @@ bool recompute(Graph& graph, int64_t budget, bool in_place) {
   int64_t arena = plan_memory(graph, in_place).arena_bytes;
   bool changed = false;
   size_t work = 0;
-  while (arena > budget && work < most_work) {
+  while (arena > budget && work < all_work) {
     auto [better, less] = Search(graph, budget, in_place, work).run();
     if (less > budget && less > arena - arena / 64) break;  // the gain is negligible
     if (less >= arena) break;

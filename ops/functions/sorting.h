@@ -1,6 +1,8 @@
 // Order: sorting, selection by rank, and search in sorted elements. A NaN counts as larger than all numbers;
 // of equal elements the first comes first.
 #pragma once
+#include <vector>
+
 #include "espalier/core/variable.h"
 #include "espalier/ops/functions/values_and_indices.h"
 
@@ -23,6 +25,18 @@ ValuesAndIndices kthvalue(const Operand& x, int64_t k, int64_t axis = -1, bool k
 ValuesAndIndices median(const Operand& x, int64_t axis, bool keep_dims = false);
 /// The median of all elements.
 Variable median(const Operand& x);
+/// The value below which a share `q` of the elements lies, from 0 (the smallest) to 1: between two elements a
+/// straight line, NumPy's and PyTorch's "linear". A NaN if there is one. Gradients go to the two elements.
+/// Reals only. Throws Error unless 0 <= q <= 1, ShapeError if the axis is empty.
+Variable quantile(const Operand& x, double q, int64_t axis, bool keep_dims = false);
+/// Of several shares, in a new first axis: [shares, ...].
+Variable quantile(const Operand& x, const std::vector<double>& q, int64_t axis, bool keep_dims = false);
+/// Of all elements.
+Variable quantile(const Operand& x, double q);
+// The same of the elements that are not NaN; a NaN where there is none.
+Variable nanquantile(const Operand& x, double q, int64_t axis, bool keep_dims = false);
+Variable nanquantile(const Operand& x, const std::vector<double>& q, int64_t axis, bool keep_dims = false);
+Variable nanquantile(const Operand& x, double q);
 
 /// The positions (int64, of the shape of `values`) at which to insert values so that `sorted`, ascending
 /// along its last axis, stays so: before equal elements, or with `right` behind them. `sorted` is [n], or

@@ -88,6 +88,15 @@ std::vector<Row> axis_rows() {
        }},
       {"median_axis",
        [](const Case& c) -> Outputs { return median(c[0], c.integer("axis"), c.flag("keep_dims")).values; }},
+      {"quantile_axis",
+       [](const Case& c) -> Outputs {
+         return quantile(c[0], c.real("q"), c.integer("axis"), c.flag("keep_dims"));
+       }},
+      {"quantile", [](const Case& c) -> Outputs { return quantile(c[0], c.real("q")); }},
+      {"nanquantile",
+       [](const Case& c) -> Outputs {
+         return nanquantile(c[0], c.real("q"), c.integer("axis"), c.flag("keep_dims"));
+       }},
       {"median", [](const Case& c) -> Outputs { return median(c[0]); }},
       {"searchsorted", [](const Case& c) -> Outputs { return searchsorted(c[0], c[1], c.flag("right")); }},
       {"unique",
