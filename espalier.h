@@ -71,6 +71,7 @@
 #include "espalier/nn/embedding_bag.h"
 #include "espalier/nn/feature_dropout.h"
 #include "espalier/nn/init.h"
+#include "espalier/nn/functional_call.h"
 #include "espalier/nn/init_matrices.h"
 #include "espalier/nn/instance_norm.h"
 #include "espalier/nn/kv_cache.h"

@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <new>
+#include <optional>
 #include <ostream>
 #include <utility>
+#include <vector>
 
 #include "espalier/core/countable.h"
 #include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
+#include "espalier/core/leaf_substitutes.h"
 #include "espalier/core/open_sizes.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/values_later.h"
@@ -118,6 +121,20 @@ OpPtr calm_op(OpPtr op, std::span<const Variable* const> inputs) {
 
 }  // namespace
 
+namespace {
+
+/// The inputs with what is read in their place; nothing if all are read themselves.
+std::optional<std::vector<Variable>> with_substitutes(std::span<const Variable* const> inputs) {
+  bool any = false;
+  for (const Variable* input : inputs) any |= leaf_substitutes()->contains(input->node());
+  if (!any) return std::nullopt;
+  std::vector<Variable> read;
+  for (const Variable* input : inputs) read.push_back(substitute_of(*input));
+  return read;
+}
+
+}  // namespace
+
 ValuesLater::ValuesLater() : before_(std::exchange(values_later, true)) {}
 ValuesLater::~ValuesLater() { values_later = before_; }
 
@@ -145,6 +162,13 @@ Variable apply_by(ResultKernel kernel, OpPtr op, std::initializer_list<const Var
 
 Variable apply(OpPtr op, std::span<const Variable* const> inputs, const CallSite& where, uint32_t last) {
   const ResultKernel* const kernel = std::exchange(result_kernel, nullptr);
+  if (leaf_substitutes()) [[unlikely]]
+    if (auto other = with_substitutes(inputs)) {  // computed from them by the op, not by the kernel
+      const WithoutSubstitutes substituted;
+      std::vector<const Variable*> read;
+      for (const Variable& input : *other) read.push_back(&input);
+      return apply(std::move(op), read, where);
+    }
   BuildContext& now = build_context();
   const CallSite& line = now.where ? *now.where : where;
   if (in_inference_phase() && !kernel) op = calm_op(std::move(op), inputs);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "espalier/core/error.h"
+#include "espalier/core/leaf_substitutes.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/layer_trace.h"
 #include "espalier/ops/ops.h"
@@ -121,7 +122,7 @@ const ParameterSlot* LayerState::find_slot(std::string_view name) const {
 }
 
 Variable LayerState::parameter(std::string_view name) const {
-  if (const ParameterSlot* slot = find_slot(name)) return slot->value;
+  if (const ParameterSlot* slot = find_slot(name)) return substitute_of(slot->value);
   for (const Computed& known : computed_)
     if (known.how.name == name) return computed(known);
   throw Error(fmt::format("{}: no parameter '{}' was declared", kind_, name));
@@ -134,7 +135,7 @@ Variable LayerState::computed(const Computed& parameter) const {
   // What a state is written from is computed once, too.
   const bool once =
       std::ranges::any_of(computed_, [](const Computed& other) { return other.how.writes_states; });
-  if (!once || !fed_) return how.make(values, training());
+  if (!once || !fed_ || leaf_substitutes()) return how.make(values, training());
   std::vector<const Node*> nodes;
   for (const Variable& value : values) nodes.push_back(value.node());
   const bool known = parameter.last.defined() && parameter.last_of == nodes &&

@@ -1,0 +1,35 @@
+#include "espalier/nn/functional_call.h"
+
+#include <fmt/format.h>
+
+#include "espalier/core/error.h"
+#include "espalier/core/node.h"
+
+namespace espalier::nn {
+
+LeafSubstitutes GivenParameters::of(const Module& module) const {
+  return located(where_, [&] {
+    LeafSubstitutes result;
+    std::unordered_map<std::string, Variable> parameters;
+    for (auto& [path, parameter] : module.parameters()) parameters.emplace(path, parameter);
+    for (const auto& [path, given] : list_) {
+      const auto known = parameters.find(path);
+      const Variable parameter = known != parameters.end() ? known->second : module.parameter(path, where_);
+      if (!given.defined())
+        throw Error(fmt::format("functional_call: what is given as '{}' is undefined", path));
+      if (!(given.shape() == parameter.shape()))
+        throw ShapeError(fmt::format("functional_call: '{}' is of shape {}; what is given is of {}", path,
+                                     parameter.shape().str(), given.shape().str()));
+      if (given.dtype() != parameter.dtype())
+        throw TypeError(fmt::format("functional_call: '{}' is {}; what is given is {}", path,
+                                    name(parameter.dtype()), name(given.dtype())));
+      if (given.device() != parameter.device())
+        throw DeviceError(fmt::format("functional_call: '{}' is on {}; what is given is on {}", path,
+                                      parameter.device().str(), given.device().str()));
+      result.emplace(parameter.node(), given);
+    }
+    return result;
+  });
+}
+
+}  // namespace espalier::nn
