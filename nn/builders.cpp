@@ -34,7 +34,7 @@ int64_t output_width(int64_t hidden, const CellOptions& options) {
 template <class Cell, class CellOptions>
 RecurrentBuilder<Cell, CellOptions>::RecurrentBuilder(std::optional<int64_t> in, int64_t hidden,
                                                       const Options& options, const Where* where)
-    : Module(container_state()), dropout_(options.dropout) {
+    : dropout_(options.dropout) {
   located(*where, [&] {
     if (options.layers <= 0)
       throw Error(fmt::format("{}: {} layers; there must be at least 1", builder_of<Cell>, options.layers));
@@ -44,7 +44,7 @@ RecurrentBuilder<Cell, CellOptions>::RecurrentBuilder(std::optional<int64_t> in,
   });
   for (int64_t layer = 0; layer < options.layers; ++layer) {
     Cell cell = in ? Cell(*in, hidden, options.cell, *where) : Cell(hidden, options.cell, *where);
-    cells_.push_back(add(std::to_string(layer), std::move(cell)));
+    cells_.push_back(this->add(std::to_string(layer), std::move(cell)));
     if (in) in = output_width(hidden, options.cell);
   }
 }
@@ -106,7 +106,7 @@ Variable RecurrentBuilder<Cell, CellOptions>::add_input(StatePointer previous, c
     std::vector<State> states;
     Variable y = x;
     for (size_t layer = 0; layer < cells_.size(); ++layer) {
-      if (layer && dropout_ > 0 && training()) y = dropout(y, dropout_);
+      if (layer && dropout_ > 0 && this->training()) y = dropout(y, dropout_);
       const Cell& cell = cells_[layer];
       states.push_back(before.empty() ? cell(y) : cell(y, before[layer]));
       y = output_of(states.back());
@@ -162,11 +162,6 @@ Variable RecurrentBuilder<Cell, CellOptions>::back(Where where) const {
                               builder_of<Cell>));
     return output_of(now.back());
   });
-}
-
-template <class Cell, class CellOptions>
-auto RecurrentBuilder<Cell, CellOptions>::clone(Where where) const -> RecurrentBuilder {
-  return located(where, [&] { return with_parts(ClonedParts(*this)); });
 }
 
 template <class Cell, class CellOptions>

@@ -37,8 +37,9 @@ enum class StatePointer : int64_t {};
 /// cells and a sequence of its own, which goes on from where that of the original is. All states are kept
 /// until the next `start`. A constructor throws Error unless the sizes are positive and 0 <= dropout < 1.
 template <class Cell, class CellOptions>
-class RecurrentBuilder : public Module {
+class RecurrentBuilder : public ModuleOf<RecurrentBuilder<Cell, CellOptions>> {
  public:
+  using Where = Module::Where;
   using Options = BuilderOptions<CellOptions>;
   /// Of one layer: an LSTMState, or h.
   using State = std::invoke_result_t<const Cell&, const Variable&>;
@@ -76,9 +77,7 @@ class RecurrentBuilder : public Module {
 
   const std::vector<Cell>& cells() const { return cells_; }
 
-  /// Cells with new parameters of equal values, without a sequence.
-  RecurrentBuilder clone(Where where = Where::current()) const;
-  /// For ClonedParts.
+  /// For ClonedParts: a clone has no sequence.
   RecurrentBuilder with_parts(const ClonedParts& parts) const;
 
  private:

@@ -16,9 +16,18 @@ struct HandleOfState : Module {
 std::shared_ptr<ModuleState> container_state() { return std::make_shared<ContainerState>(); }
 
 ClonedParts::ClonedParts(const Module& container) {
-  (void)dynamic_cast<const ContainerState&>(*container.state()).clone(made_);
+  auto made = std::make_shared<ModuleClones>();
+  (void)dynamic_cast<const ContainerState&>(*container.state()).clone(*made);
+  made_ = std::move(made);
 }
 
-void ClonedParts::reset(Module& handle) const { handle = HandleOfState(made_.at(handle.state().get())); }
+Variable ClonedParts::of(const Variable& leaf) const {
+  const auto known = made_->leaves.find(leaf.node());
+  return known == made_->leaves.end() ? leaf : known->second;
+}
+
+void ClonedParts::reset(Module& handle) const {
+  handle = HandleOfState(made_->modules.at(handle.state().get()));
+}
 
 }  // namespace espalier::nn

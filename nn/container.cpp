@@ -11,45 +11,71 @@ namespace {
 
 class SequentialState : public LayerStateOf<SequentialState> {
  public:
-  using Call = std::function<Variable(const Variable&)>;
-
   SequentialState() : LayerStateOf("Sequential") {}
 
-  void push(std::string name, std::shared_ptr<ModuleState> element, Call call) {
-    add_child(std::move(name), std::move(element));
-    calls_.push_back(std::move(call));
-  }
-  size_t size() const { return calls_.size(); }
+  size_t size() const { return entries().size(); }
+  LayerState& layer(size_t i) const { return static_cast<LayerState&>(*entries()[i].child); }
 
   Variable forward(const Variable& x) override {
     Variable y = x;
-    for (size_t i = 0; i < calls_.size(); ++i)
-      y = calls_[i] ? calls_[i](y) : static_cast<LayerState&>(*entries()[i].child).call(y);
+    for (size_t i = 0; i < size(); ++i) y = layer(i).call(y);
     return y;
   }
-
-  std::shared_ptr<LayerState> clone(Clones& made) const override {
-    for (size_t i = 0; i < calls_.size(); ++i)
-      if (calls_[i])
-        throw UnsupportedError(fmt::format(
-            "clone: element {} is a module of your own, or one made of parts as TransformerEncoder "
-            "is; make another one, and copy the parameters by saving and loading",
-            i));
-    return LayerStateOf::clone(made);
-  }
-
- private:
-  std::vector<Call> calls_;  // empty for the library's layers, which are called through their state
 };
 
 }  // namespace
+
+/// A module with a call of its own, as a layer of a Sequential.
+class ElementState : public LayerStateOf<ElementState> {
+ public:
+  using Called = Sequential::Called;
+
+  ElementState(std::shared_ptr<ModuleState> module, Called called) : called_(std::move(called)) {
+    stand_for(std::move(module));
+  }
+  Variable forward(const Variable& x) override { return called_.call(x); }
+
+  std::shared_ptr<LayerState> clone(Clones& made) const override {
+    auto copy = LayerStateOf::clone(made);
+    if (!called_.clone)
+      throw UnsupportedError(
+          "clone: an element of a Sequential is a module of your own, which holds handles on its parts; "
+          "derive "
+          "it from nn::ModuleOf and say by with_parts how they are cloned (nn/cloned_parts.h)");
+    static_cast<ElementState&>(*copy).called_ = called_.clone(ClonedParts(made));
+    return copy;
+  }
+
+ private:
+  Called called_;
+};
 
 Sequential::Sequential() : LayerOf(std::make_shared<SequentialState>()) {}
 
 size_t Sequential::size() const { return static_cast<const SequentialState&>(layer_state()).size(); }
 
-void Sequential::push(std::string name, const Module& element, Call call) {
-  static_cast<SequentialState&>(layer_state()).push(std::move(name), element.state(), std::move(call));
+Layer Sequential::element(int64_t number) const {
+  const auto count = static_cast<int64_t>(size()), at = number < 0 ? number + count : number;
+  if (at < 0 || at >= count)
+    throw IndexError(fmt::format("Sequential: there is no element {} among {}", number, count));
+  return get_layer(state()->parts()[static_cast<size_t>(at)].name);
+}
+
+Layer Sequential::operator[](const NameAt& name) const {
+  return located(name.where, [&] {
+    for (const ModuleState::Entry& entry : state()->parts())
+      if (entry.name == name.text) return get_layer(entry.name);
+    throw IndexError(fmt::format("Sequential: there is no element '{}'", name.text));
+  });
+}
+
+void Sequential::push(std::string name, const Module& layer) {
+  layer_state().add_child(std::move(name), layer.state());
+}
+
+void Sequential::push(std::string name, const Module& element, Called called) {
+  layer_state().add_child(std::move(name),
+                          std::make_shared<ElementState>(element.state(), std::move(called)));
 }
 
 }  // namespace espalier::nn

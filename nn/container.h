@@ -1,9 +1,14 @@
 // Sequential: layers one after another.
 #pragma once
+#include <concepts>
+#include <cstddef>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "espalier/core/error.h"
+#include "espalier/core/name_at.h"
+#include "espalier/nn/cloned_parts.h"
 #include "espalier/nn/layer.h"
 
 namespace espalier::nn {
@@ -50,19 +55,58 @@ class Sequential : public LayerOf<Sequential> {
     return *this;
   }
   size_t size() const;
+  /// An element, whatever its class, as a Layer: it shares parameters and hooks with the Sequential, which it
+  /// is called by. Negative numbers count from the end. Throws IndexError.
+  template <std::integral I>
+  Layer operator[](I number) const {
+    return element(static_cast<int64_t>(number));
+  }
+  Layer operator[](const NameAt& name) const;
+
+  class Iterator {
+   public:
+    using value_type = Layer;
+    using difference_type = std::ptrdiff_t;
+
+    Layer operator*() const { return (*sequential_)[at_]; }
+    Iterator& operator++() { return ++at_, *this; }
+    Iterator operator++(int) { return {*sequential_, at_++}; }
+    bool operator==(const Iterator& other) const { return at_ == other.at_; }
+
+   private:
+    friend class Sequential;
+    Iterator(const Sequential& sequential, size_t at) : sequential_(&sequential), at_(at) {}
+    const Sequential* sequential_;
+    size_t at_;
+  };
+  Iterator begin() const { return {*this, 0}; }
+  Iterator end() const { return {*this, size()}; }
 
  private:
-  using Call = std::function<Variable(const Variable&)>;
+  friend class ElementState;
+  /// How an element with a call operator of its own is called, and how its clone is, if it can be cloned.
+  struct Called {
+    std::function<Variable(const Variable&)> call;
+    std::function<Called(const ClonedParts&)> clone;
+  };
+  template <class Element>
+  static Called called(const Element& element) {
+    Called made{[element = element](const Variable& x) mutable -> Variable { return element(x); }, nullptr};
+    if constexpr (HasWithParts<Element> || sizeof(Element) == sizeof(Module))  // no other handles
+      made.clone = [element](const ClonedParts& parts) { return called(parts.of(element)); };
+    return made;
+  }
 
   template <class Element>
   void append_one(std::string name, Element element) {
-    // A layer is called through its state; an element with its own call operator is stored as a whole.
     if constexpr (KeepsLayerCall<Element>)
-      push(std::move(name), element, nullptr);
+      push(std::move(name), element);
     else
-      push(std::move(name), element, [element](const Variable& x) mutable -> Variable { return element(x); });
+      push(std::move(name), element, called(element));
   }
-  void push(std::string name, const Module& element, Call call);
+  void push(std::string name, const Module& layer);
+  void push(std::string name, const Module& element, Called called);
+  Layer element(int64_t number) const;
 };
 
 }  // namespace espalier::nn

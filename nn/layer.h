@@ -25,6 +25,7 @@ class Layer : public Module {
   void remove_forward_hook(int64_t id, Where where = Where::current()) const;
 
  protected:
+  friend class Module;
   explicit Layer(std::shared_ptr<LayerState> state);
   /// A handle of its own on a copy of this layer, with new parameters of equal values.
   Layer clone_layer(const Where& where) const;
@@ -40,7 +41,7 @@ template <class Self>
 class LayerOf : public Layer {
  public:
   /// The same layer with new parameters of equal values; copying it would share them.
-  /// Throws UnsupportedError when it holds a module that is not the library's.
+  /// Throws UnsupportedError when it holds a module of one's own without `with_parts`.
   Self clone(Where where = Where::current()) const {
     Self copy(static_cast<const Self&>(*this));
     static_cast<Layer&>(copy) = clone_layer(where);

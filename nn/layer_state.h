@@ -45,8 +45,7 @@ class LayerState : public ModuleState {
   Variable after_hooks(const Variable& x, Variable y) const;
   int64_t add_hook(Hook hook);
   bool remove_hook(int64_t id);
-  /// How errors and summaries name the layer: "Dense".
-  std::string_view kind() const { return kind_; }
+  std::string_view kind() const override { return kind_; }
   virtual std::shared_ptr<LayerState> clone(Clones& made) const = 0;
   /// The sizes of a declared parameter, open ones negative. Throws Error, which begins with `norm`, if it is
   /// none.
@@ -114,7 +113,7 @@ class LayerStateOf : public Base {
  public:
   std::shared_ptr<LayerState> clone(ModuleState::Clones& made) const override {
     auto copy = std::make_shared<Self>(static_cast<const Self&>(*this));
-    made.emplace(this, copy);
+    made.modules.emplace(this, copy);
     copy->own_entries(made);
     return copy;
   }

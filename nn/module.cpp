@@ -144,6 +144,10 @@ void ModuleState::add_child(std::string name, std::shared_ptr<ModuleState> child
   entries_.push_back({std::move(name), std::move(child), {}});
 }
 
+void ModuleState::stand_for(std::shared_ptr<ModuleState> child) {
+  entries_.push_back({{}, std::move(child), {}});
+}
+
 void ModuleState::add_slot(std::string name, ParameterSlot slot) {
   check_name(name);
   if (slot.value.defined()) fill(slot, slot.value);
@@ -159,7 +163,7 @@ std::vector<ModuleState::NamedSlot> ModuleState::slots() {
         const Node* node = entry.slot.value.node();
         if (!node || seen.insert(node).second) list.push_back({prefix + entry.name, &entry.slot, &module});
       } else if (seen.insert(entry.child.get()).second) {
-        self(self, *entry.child, prefix + entry.name + ".");
+        self(self, *entry.child, entry.name.empty() ? prefix : prefix + entry.name + ".");
       }
     }
   };
@@ -177,13 +181,16 @@ void ModuleState::own_entries(Clones& made) {
   for (Entry& entry : entries_) {
     if (!entry.child) {
       if (Variable& v = entry.slot.value; v.defined()) {
-        const bool frozen = v.node()->frozen;
-        v = entry.slot.make(v.value().clone(), v.node()->op().name(), v.node()->where);
-        if (frozen) espalier::set_trainable(v, false);
+        Variable& copy = made.leaves[v.node()];
+        if (!copy.defined()) {
+          copy = entry.slot.make(v.value().clone(), v.node()->op().name(), v.node()->where);
+          if (v.node()->frozen) espalier::set_trainable(copy, false);
+        }
+        v = copy;
       }
       continue;
     }
-    if (const auto known = made.find(entry.child.get()); known != made.end()) {
+    if (const auto known = made.modules.find(entry.child.get()); known != made.modules.end()) {
       entry.child = known->second;
       continue;
     }
@@ -193,15 +200,15 @@ void ModuleState::own_entries(Clones& made) {
       entry.child = container->clone(made);
     else
       throw UnsupportedError(
-          fmt::format("clone: '{}' is a module of your own, or one made of parts as TransformerEncoder is; "
-                      "make another one, and copy the parameters by saving and loading",
-                      entry.name));
+          fmt::format("clone: {} is a module of your own, which holds handles on its parts; derive it from "
+                      "nn::ModuleOf and say by with_parts how they are cloned (nn/cloned_parts.h)",
+                      entry.name.empty() ? "an element" : fmt::format("'{}'", entry.name)));
   }
 }
 
 std::shared_ptr<ContainerState> ContainerState::clone(Clones& made) const {
   auto copy = std::make_shared<ContainerState>(*this);
-  made.emplace(this, copy);
+  made.modules.emplace(this, copy);
   copy->own_entries(made);
   return copy;
 }

@@ -13,6 +13,7 @@
 
 namespace espalier::nn {
 
+class Layer;
 class ModuleState;
 
 /// A network of one's own derives from Module, and holds its layers as members:
@@ -60,6 +61,18 @@ class Module {
   /// The same for buffers.
   std::vector<std::pair<std::string, Variable>> buffers() const;
   Variable buffer(std::string_view path, Where where = Where::current()) const;
+
+  /// Its parts by name, and all parts below it by path, "layer4.1.conv2", in the order of adding. One that
+  /// can be reached by several paths is listed once, by the first.
+  std::vector<std::pair<std::string, Module>> children() const;
+  std::vector<std::pair<std::string, Module>> modules() const;
+  /// The part of that path. Throws Error.
+  Module get_module(std::string_view path, Where where = Where::current()) const;
+  /// The same as a Layer, to be called or given a hook: `net.get_layer("layer4.1.conv2")`. Throws Error also
+  /// if it is a module that is not called with one Variable alone.
+  Layer get_layer(std::string_view path, Where where = Where::current()) const;
+  /// "Conv2d" of a layer of that kind; "layer" and "module" of those without a name of their own.
+  std::string_view kind_name() const;
 
   /// Moves all parameters and buffers to a device; handles on them stay valid, and optimizers bring their
   /// states along. Trees that were written before keep to the old device. A layer that still has to learn its

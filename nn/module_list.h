@@ -19,16 +19,18 @@ namespace espalier::nn {
 /// Modules that are called by one's own code: they are named "0", "1", … Copies share the list. Layers of any
 /// kind can be in a ModuleList<> and be called as Layer.
 template <std::derived_from<Module> M = Layer>
-class ModuleList : public Module {
+class ModuleList : public ModuleOf<ModuleList<M>> {
  public:
-  ModuleList() : Module(container_state()) {}
+  using Where = Module::Where;
+
+  ModuleList() = default;
   ModuleList(std::initializer_list<M> modules, Where where = Where::current()) : ModuleList() {
     for (const M& module : modules) append(module, where);
   }
 
   /// Throws Error if this is a part of `module`.
   ModuleList& append(M module, Where where = Where::current()) {
-    modules_->push_back(add(std::to_string(size()), std::move(module), where));
+    modules_->push_back(this->add(std::to_string(size()), std::move(module), where));
     return *this;
   }
   size_t size() const { return modules_->size(); }
@@ -45,11 +47,6 @@ class ModuleList : public Module {
   auto begin() const { return modules_->begin(); }
   auto end() const { return modules_->end(); }
 
-  /// The same modules with new parameters of equal values; a copy would share them. Throws UnsupportedError
-  /// when it holds a module that is not the library's.
-  ModuleList clone(Where where = Where::current()) const {
-    return located(where, [&] { return with_parts(ClonedParts(*this)); });
-  }
   /// For ClonedParts.
   ModuleList with_parts(const ClonedParts& parts) const {
     ModuleList copy(*this);
@@ -65,11 +62,13 @@ class ModuleList : public Module {
 
 /// Modules by name, in the order of adding. Copies share the dictionary.
 template <std::derived_from<Module> M = Layer>
-class ModuleDict : public Module {
+class ModuleDict : public ModuleOf<ModuleDict<M>> {
  public:
   using Item = std::pair<std::string, M>;
 
-  ModuleDict() : Module(container_state()) {}
+  using Where = Module::Where;
+
+  ModuleDict() = default;
   /// Throws Error as `insert`.
   ModuleDict(std::initializer_list<Item> items, Where where = Where::current()) : ModuleDict() {
     for (const auto& [name, module] : items) insert(name, module, where);
@@ -77,7 +76,7 @@ class ModuleDict : public Module {
 
   /// Throws Error as Module::add.
   ModuleDict& insert(std::string name, M module, Where where = Where::current()) {
-    add(name, module, where);
+    this->add(name, module, where);
     items_->emplace_back(std::move(name), std::move(module));
     return *this;
   }
@@ -93,10 +92,6 @@ class ModuleDict : public Module {
   auto begin() const { return items_->begin(); }
   auto end() const { return items_->end(); }
 
-  /// As that of ModuleList.
-  ModuleDict clone(Where where = Where::current()) const {
-    return located(where, [&] { return with_parts(ClonedParts(*this)); });
-  }
   /// For ClonedParts.
   ModuleDict with_parts(const ClonedParts& parts) const {
     ModuleDict copy(*this);

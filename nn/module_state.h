@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "espalier/core/train_phase.h"
 #include "espalier/nn/init.h"
@@ -37,9 +38,16 @@ struct ParameterSlot {
 
 class LayerState;
 
+/// Clones by original: a layer that is used twice, or a parameter of two layers, is one in the clone too.
+struct ModuleClones {
+  std::unordered_map<const ModuleState*, std::shared_ptr<ModuleState>> modules;
+  std::unordered_map<const Node*, Variable> leaves;
+};
+
 class ModuleState {
  public:
   struct Entry {
+    /// Empty for the child that a layer stands for: the child's parts have the paths of its own.
     std::string name;
     std::shared_ptr<ModuleState> child;  ///< or a parameter or buffer, if there is none
     ParameterSlot slot;
@@ -49,8 +57,11 @@ class ModuleState {
     ParameterSlot* slot;
     ModuleState* owner;
   };
-  /// Clones by original, so that a layer used twice is one layer in the clone too.
-  using Clones = std::unordered_map<const ModuleState*, std::shared_ptr<ModuleState>>;
+  struct NamedModule {
+    std::string path;
+    std::shared_ptr<ModuleState> module;
+  };
+  using Clones = ModuleClones;
 
   ModuleState() = default;
   virtual ~ModuleState() = default;
@@ -59,6 +70,13 @@ class ModuleState {
   void add_slot(std::string name, ParameterSlot slot);
   /// Every parameter and buffer below, each once, in the order of adding.
   std::vector<NamedSlot> slots();
+  /// Its parts, or all modules below, each once, in the order of adding.
+  std::vector<NamedModule> children() const;
+  std::vector<NamedModule> modules() const;
+  /// The part of that path; null if there is none.
+  std::shared_ptr<ModuleState> part(std::string_view path) const;
+  /// How errors and summaries name it: "Dense".
+  virtual std::string_view kind() const { return "module"; }
   /// Its own parameters, buffers and children.
   const std::vector<Entry>& parts() const { return entries_; }
   void train(bool on);
@@ -74,12 +92,16 @@ class ModuleState {
   ModuleState(const ModuleState&) = default;
   std::vector<Entry>& entries() { return entries_; }
   const std::vector<Entry>& entries() const { return entries_; }
+  /// Makes the module one that this stands for.
+  void stand_for(std::shared_ptr<ModuleState> child);
   /// After a copy of the state: parameters and children of its own.
   void own_entries(Clones& made);
 
  private:
   void check_name(const std::string& name) const;
   bool contains(const ModuleState* other) const;
+  void list_modules(std::vector<NamedModule>& list, std::unordered_set<const ModuleState*>& seen,
+                    const std::string& prefix, bool below) const;
 
   std::vector<Entry> entries_;
   bool training_ = true;
@@ -89,7 +111,7 @@ class ModuleState {
 /// The state of a module that only holds others and parameters: a list, a dictionary, a scope.
 class ContainerState : public ModuleState {
  public:
-  /// Throws UnsupportedError when it holds a module that is not the library's.
+  /// Throws UnsupportedError when it holds a module of one's own without `with_parts`.
   std::shared_ptr<ContainerState> clone(Clones& made) const;
 };
 

@@ -75,6 +75,16 @@ MultiHeadAttention::MultiHeadAttention(int64_t width, int64_t heads, MultiHeadAt
   add("out_proj", out_, where);
 }
 
+MultiHeadAttention MultiHeadAttention::with_parts(const ClonedParts& parts) const {
+  MultiHeadAttention copy(*this);
+  parts.reset(copy);
+  for (Variable* leaf : {&copy.weight_, &copy.q_weight_, &copy.k_weight_, &copy.v_weight_, &copy.bias_,
+                         &copy.bias_k_, &copy.bias_v_})
+    *leaf = parts.of(*leaf);
+  copy.out_ = parts.of(out_);
+  return copy;
+}
+
 Variable MultiHeadAttention::split(const Variable& x, int64_t heads) const {
   return transpose(unflatten(x, 2, {heads, width_ / heads_}), {0, 2, 1, 3});
 }

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <optional>
 
+#include "espalier/nn/cloned_parts.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/kv_cache.h"
-#include "espalier/nn/module.h"
 #include "espalier/nn/positions.h"
 
 namespace espalier::nn {
@@ -40,7 +40,7 @@ struct AttentionMasks {
 /// `out_proj.weight` and `out_proj.bias`, where `projected` is key_heads · width / heads. Calls throw
 /// ShapeError and TypeError; the constructor Error unless width is a multiple of heads and heads of
 /// key_heads.
-class MultiHeadAttention : public Module {
+class MultiHeadAttention : public ModuleOf<MultiHeadAttention> {
  public:
   MultiHeadAttention(int64_t width, int64_t heads, MultiHeadAttentionOptions options = {},
                      Where where = Where::current());
@@ -60,6 +60,9 @@ class MultiHeadAttention : public Module {
                            Where where = Where::current()) const;
   /// The next steps of a causal attention of x with itself: the same as those of a call with all steps.
   Variable step(const Variable& x, KvCache& cache, Where where = Where::current()) const;
+
+  /// For ClonedParts.
+  MultiHeadAttention with_parts(const ClonedParts& parts) const;
 
  private:
   struct Heads {

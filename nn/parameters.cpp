@@ -19,7 +19,7 @@ struct Parameters::Contents {
   std::map<std::string, Variable> parameters;
 };
 
-Parameters::Parameters() : Module(container_state()), contents_(std::make_shared<Contents>()) {}
+Parameters::Parameters() : contents_(std::make_shared<Contents>()) {}
 
 Parameters Parameters::operator[](std::string_view path) const {
   const size_t dot = path.find('.');
@@ -77,10 +77,6 @@ void Parameters::keep(const std::string& name, const std::string& settings, std:
     if (!trainable()) module.state()->set_trainable(false);
     contents_->layers.emplace(name, Contents::Layer{std::move(layer), settings, clone});
   });
-}
-
-Parameters Parameters::clone(Where where) const {
-  return located(where, [&] { return with_parts(ClonedParts(*this)); });
 }
 
 Parameters Parameters::with_parts(const ClonedParts& parts) const {

@@ -25,7 +25,7 @@ namespace espalier::nn {
 /// Each call of `net` uses the parameters "hidden.dense.weight", "out.dense.bias" …, which the first one
 /// creates. A scope is a Module: it is saved, loaded, moved and frozen as a whole or by parts, and copies
 /// share it.
-class Parameters : public Module {
+class Parameters : public ModuleOf<Parameters> {
  public:
   Parameters();
 
@@ -50,9 +50,6 @@ class Parameters : public Module {
     return made;
   }
 
-  /// A scope with new parameters of equal values, by the same names; a copy would share them. Throws
-  /// UnsupportedError when it holds a module that is not the library's.
-  Parameters clone(Where where = Where::current()) const;
   /// For ClonedParts.
   Parameters with_parts(const ClonedParts& parts) const;
 

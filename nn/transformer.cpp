@@ -81,6 +81,17 @@ Variable TransformerEncoderLayer::step(const Variable& x, KvCache& cache, Where 
   return apply(x, [&](const Variable& in) { return self_attn_.step(in, cache, where); });
 }
 
+TransformerEncoderLayer TransformerEncoderLayer::with_parts(const ClonedParts& parts) const {
+  TransformerEncoderLayer copy(*this);
+  parts.reset(copy);
+  copy.self_attn_ = parts.of(self_attn_);
+  copy.linear1_ = parts.of(linear1_);
+  copy.linear2_ = parts.of(linear2_);
+  copy.norm1_ = parts.of(norm1_);
+  copy.norm2_ = parts.of(norm2_);
+  return copy;
+}
+
 TransformerDecoderLayer::TransformerDecoderLayer(int64_t width, int64_t heads, TransformerOptions options,
                                                  Where where)
     : options_(std::move(options)),
@@ -116,6 +127,19 @@ Variable TransformerDecoderLayer::step(const Variable& x, const Variable& memory
       [&](const Variable& in) { return multihead_attn_(in, memory, memory, memory_masks, where); });
 }
 
+TransformerDecoderLayer TransformerDecoderLayer::with_parts(const ClonedParts& parts) const {
+  TransformerDecoderLayer copy(*this);
+  parts.reset(copy);
+  copy.self_attn_ = parts.of(self_attn_);
+  copy.multihead_attn_ = parts.of(multihead_attn_);
+  copy.linear1_ = parts.of(linear1_);
+  copy.linear2_ = parts.of(linear2_);
+  copy.norm1_ = parts.of(norm1_);
+  copy.norm2_ = parts.of(norm2_);
+  copy.norm3_ = parts.of(norm3_);
+  return copy;
+}
+
 TransformerEncoder::TransformerEncoder(int64_t layers, int64_t width, int64_t heads,
                                        TransformerOptions options, bool final_norm, Where where)
     : layers_(
@@ -136,6 +160,14 @@ Variable TransformerEncoder::step(const Variable& x, KvCaches& caches, Where whe
   Variable y = x;
   for (size_t i = 0; i < layers_.size(); ++i) y = layers_[i].step(y, caches[i], where);
   return norm_ ? (*norm_)(y) : y;
+}
+
+TransformerEncoder TransformerEncoder::with_parts(const ClonedParts& parts) const {
+  TransformerEncoder copy(*this);
+  parts.reset(copy);
+  copy.layers_ = parts.of(layers_);
+  if (norm_) copy.norm_ = parts.of(*norm_);
+  return copy;
 }
 
 TransformerDecoder::TransformerDecoder(int64_t layers, int64_t width, int64_t heads,
@@ -163,6 +195,14 @@ Variable TransformerDecoder::step(const Variable& x, const Variable& memory, KvC
   return norm_ ? (*norm_)(y) : y;
 }
 
+TransformerDecoder TransformerDecoder::with_parts(const ClonedParts& parts) const {
+  TransformerDecoder copy(*this);
+  parts.reset(copy);
+  copy.layers_ = parts.of(layers_);
+  if (norm_) copy.norm_ = parts.of(*norm_);
+  return copy;
+}
+
 Transformer::Transformer(Sizes sizes, TransformerOptions options, Where where)
     : encoder_(add("encoder",
                    TransformerEncoder(sizes.encoder_layers, sizes.width, sizes.heads, options, true, where),
@@ -175,6 +215,14 @@ Variable Transformer::operator()(const Variable& source, const Variable& target,
                                  Where where) const {
   const CallScope scope(where);
   return decoder_(target, encoder_(source, masks.source, where), masks.target, masks.memory, where);
+}
+
+Transformer Transformer::with_parts(const ClonedParts& parts) const {
+  Transformer copy(*this);
+  parts.reset(copy);
+  copy.encoder_ = parts.of(encoder_);
+  copy.decoder_ = parts.of(decoder_);
+  return copy;
 }
 
 }  // namespace espalier::nn

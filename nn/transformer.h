@@ -28,7 +28,7 @@ using KvCaches = std::vector<KvCache>;
 /// x [batch, time, width] ↦ the same shape: norm1(x + self_attn(x)), then norm2(x + linear2(f(linear1(x)))).
 /// Parts: `self_attn`, `linear1`, `linear2`, `norm1`, `norm2`. Constructors throw Error as those of the
 /// parts.
-class TransformerEncoderLayer : public Module {
+class TransformerEncoderLayer : public ModuleOf<TransformerEncoderLayer> {
  public:
   TransformerEncoderLayer(int64_t width, int64_t heads, TransformerOptions options = {},
                           Where where = Where::current());
@@ -36,6 +36,9 @@ class TransformerEncoderLayer : public Module {
                       Where where = Where::current()) const;
   /// The next steps of a causal encoder, as MultiHeadAttention::step.
   Variable step(const Variable& x, KvCache& cache, Where where = Where::current()) const;
+
+  /// For ClonedParts.
+  TransformerEncoderLayer with_parts(const ClonedParts& parts) const;
 
  private:
   Variable apply(const Variable& x, const std::function<Variable(const Variable&)>& attend) const;
@@ -48,7 +51,7 @@ class TransformerEncoderLayer : public Module {
 
 /// The same with a part for `memory`, what an encoder made of another sequence: norm1(x + self_attn(x)),
 /// norm2(x + multihead_attn(x, memory)), norm3(x + linear2(f(linear1(x)))).
-class TransformerDecoderLayer : public Module {
+class TransformerDecoderLayer : public ModuleOf<TransformerDecoderLayer> {
  public:
   TransformerDecoderLayer(int64_t width, int64_t heads, TransformerOptions options = {},
                           Where where = Where::current());
@@ -57,6 +60,9 @@ class TransformerDecoderLayer : public Module {
   /// The next steps, each of which sees those before. The keys and values of `memory` are computed again.
   Variable step(const Variable& x, const Variable& memory, KvCache& cache,
                 const AttentionMasks& memory_masks = {}, Where where = Where::current()) const;
+
+  /// For ClonedParts.
+  TransformerDecoderLayer with_parts(const ClonedParts& parts) const;
 
  private:
   Variable apply(const Variable& x, const std::function<Variable(const Variable&)>& attend,
@@ -69,7 +75,7 @@ class TransformerDecoderLayer : public Module {
 };
 
 /// `layers` layers, named "layers.0", …, and with `final_norm` a last `norm`. Error for a negative number.
-class TransformerEncoder : public Module {
+class TransformerEncoder : public ModuleOf<TransformerEncoder> {
  public:
   TransformerEncoder(int64_t layers, int64_t width, int64_t heads, TransformerOptions options = {},
                      bool final_norm = false, Where where = Where::current());
@@ -78,12 +84,15 @@ class TransformerEncoder : public Module {
   /// The next steps of a causal encoder. Caches that are not there yet are made.
   Variable step(const Variable& x, KvCaches& caches, Where where = Where::current()) const;
 
+  /// For ClonedParts.
+  TransformerEncoder with_parts(const ClonedParts& parts) const;
+
  private:
   ModuleList<TransformerEncoderLayer> layers_;
   std::optional<LayerNorm> norm_;
 };
 
-class TransformerDecoder : public Module {
+class TransformerDecoder : public ModuleOf<TransformerDecoder> {
  public:
   TransformerDecoder(int64_t layers, int64_t width, int64_t heads, TransformerOptions options = {},
                      bool final_norm = false, Where where = Where::current());
@@ -92,6 +101,9 @@ class TransformerDecoder : public Module {
   Variable step(const Variable& x, const Variable& memory, KvCaches& caches,
                 const AttentionMasks& memory_masks = {}, Where where = Where::current()) const;
 
+  /// For ClonedParts.
+  TransformerDecoder with_parts(const ClonedParts& parts) const;
+
  private:
   ModuleList<TransformerDecoderLayer> layers_;
   std::optional<LayerNorm> norm_;
@@ -99,7 +111,7 @@ class TransformerDecoder : public Module {
 
 /// An encoder of `source` [batch, steps, width], and a decoder of `target` [batch, time, width] that attends
 /// to it: [batch, time, width]. Parts: `encoder` and `decoder`, each with a last norm.
-class Transformer : public Module {
+class Transformer : public ModuleOf<Transformer> {
  public:
   struct Sizes {
     int64_t width = 512, heads = 8, encoder_layers = 6, decoder_layers = 6;
@@ -115,6 +127,9 @@ class Transformer : public Module {
   }
   const TransformerEncoder& encoder() const { return encoder_; }
   const TransformerDecoder& decoder() const { return decoder_; }
+
+  /// For ClonedParts.
+  Transformer with_parts(const ClonedParts& parts) const;
 
  private:
   TransformerEncoder encoder_;

@@ -21,10 +21,16 @@ namespace {
 
 using Paths = std::map<const nn::ModuleState*, std::string>;
 
-void add_paths(Paths& paths, const nn::ModuleState& module, const std::string& prefix) {
-  for (const auto& part : module.parts())
-    if (part.child && paths.emplace(part.child.get(), prefix + part.name).second)
-      add_paths(paths, *part.child, prefix + part.name + ".");
+int64_t output_bytes_of(const Variable& v) { return v.node()->outputs[v.output()].spec.bytes(); }
+
+/// Counts a layer's own parameters and buffers, and those of the module that it stands for.
+void add_numbers(LayerSummary& layer, const nn::ModuleState& module) {
+  for (const auto& part : module.parts()) {
+    if (part.child && part.name.empty()) add_numbers(layer, *part.child);
+    if (part.child || !part.slot.value.defined()) continue;
+    if (!part.slot.buffer) layer.parameters += part.slot.value.shape().elements();
+    layer.bytes += output_bytes_of(part.slot.value);
+  }
 }
 
 /// The multiply-adds of the products below `output` in nodes that are newer than `first`.
@@ -44,8 +50,6 @@ int64_t multiply_adds_since(const Variable& output, uint64_t first) {
   return static_cast<int64_t>(flops / 2);
 }
 
-int64_t output_bytes_of(const Variable& v) { return v.node()->outputs[v.output()].spec.bytes(); }
-
 LayerSummary summary_of(const nn::LayerTrace::Call& call, const Paths& paths, bool again) {
   LayerSummary layer;
   if (const auto path = paths.find(call.layer); path != paths.end()) layer.path = path->second;
@@ -54,12 +58,7 @@ LayerSummary summary_of(const nn::LayerTrace::Call& call, const Paths& paths, bo
   layer.output = call.output.shape();
   layer.multiply_adds = multiply_adds_since(call.output, call.first_node);
   layer.bytes = output_bytes_of(call.output);
-  if (again) return layer;
-  for (const auto& part : call.layer->parts()) {
-    if (part.child || !part.slot.value.defined()) continue;
-    if (!part.slot.buffer) layer.parameters += part.slot.value.shape().elements();
-    layer.bytes += output_bytes_of(part.slot.value);
-  }
+  if (!again) add_numbers(layer, *call.layer);
   return layer;
 }
 
@@ -86,7 +85,7 @@ ModuleSummary internal::summarize(const nn::Module& module,
     summary.output = y.shape();
     summary.multiply_adds = multiply_adds_since(y, first);
     Paths paths;
-    add_paths(paths, *module.state(), "");
+    for (const auto& [path, part] : module.state()->modules()) paths.emplace(part.get(), path);
     std::set<const nn::LayerState*> seen;
     for (const nn::LayerTrace::Call& made : trace.calls()) {
       if (made.contains || !made.output.defined()) continue;

@@ -1,0 +1,231 @@
+// The parts of modules: by number, name and path, their hooks, and clones of modules made of parts.
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+
+#include "espalier/core/error.h"
+#include "espalier/executor/executor.h"
+#include "espalier/executor/kit/summary.h"
+#include "espalier/nn/activation.h"
+#include "espalier/nn/batch_norm.h"
+#include "espalier/nn/dense.h"
+#include "espalier/nn/dropout.h"
+#include "espalier/nn/serialize.h"
+#include "espalier/nn/transformer.h"
+#include "espalier/nn/vision/models.h"
+#include "espalier/ops/ops.h"
+#include "temporary_folder.h"
+#include "testing.h"
+
+namespace esp = espalier;
+using namespace espalier::nn;
+using namespace espalier::testing;
+using esp::Variable;
+
+namespace {
+
+/// A module of one's own, which can be cloned.
+struct Gated : ModuleOf<Gated> {
+  Gated with_parts(const ClonedParts& parts) const {
+    Gated copy(*this);
+    parts.reset(copy);
+    copy.hidden = parts.of(hidden);
+    copy.gain = parts.of(gain);
+    copy.tied = parts.of(tied);
+    copy.steps = parts.of(steps);
+    return copy;
+  }
+  Variable operator()(const Variable& x) const { return esp::tanh(hidden(x)) * gain * tied + steps; }
+
+  Dense hidden = add("hidden", Dense(4));
+  Variable gain = add_parameter("gain", esp::full({4}, 2));
+  Variable tied = add_parameter("tied", gain);
+  Variable steps = add_buffer("steps", esp::tensor(3.0f));
+};
+
+std::vector<std::string> paths(const std::vector<std::pair<std::string, Module>>& modules) {
+  std::vector<std::string> list;
+  for (const auto& [path, module] : modules) list.push_back(path);
+  return list;
+}
+
+using Paths = std::vector<std::string>;
+
+/// Whether a clone gives the same, has the same names, and shares nothing.
+template <class M, class Call>
+void check_clone(const M& module, Call&& call) {
+  const esp::Tensor before = call(module).value();
+  const M clone = module.clone();
+  BOOST_TEST(difference(call(clone).value(), before) == 0);
+  const auto ours = module.parameters(), theirs = clone.parameters();
+  BOOST_REQUIRE(ours.size() == theirs.size());
+  for (size_t i = 0; i < ours.size(); ++i) {
+    BOOST_TEST(ours[i].first == theirs[i].first);
+    BOOST_TEST(ours[i].second.node() != theirs[i].second.node());
+  }
+  BOOST_TEST(paths(module.modules()) == paths(clone.modules()), boost::test_tools::per_element());
+  for (const auto& [name, p] : ours) esp::set_value(p, (esp::Variable(p.value().clone()) + 1.0).value());
+  BOOST_TEST(difference(call(clone).value(), before) == 0);
+  BOOST_TEST(difference(call(module).value(), before) > 0);
+  for (const auto& [name, p] : theirs) esp::set_value(p, (esp::Variable(p.value().clone()) + 1.0).value());
+  BOOST_TEST(difference(call(clone).value(), call(module).value()) == 0);
+  BOOST_TEST(esp::sum(call(clone)).gradient(theirs.back().second).defined());
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(module_parts)
+
+BOOST_AUTO_TEST_CASE(elements_of_a_sequential) {
+  const Sequential net{Dense(4), Relu(), Gated(), Dense(2)};
+  const Variable x = esp::Variable(numbers({3, 5}, -1, 1).to(esp::float32));
+  const Variable y = net(x);
+  BOOST_TEST(net.size() == 4u);
+  BOOST_TEST(net[0].kind_name() == "Dense");
+  BOOST_TEST(net[0].parameter("weight").node() == net.parameter("0.weight").node());
+  BOOST_TEST(net[-1].parameter("weight").node() == net.parameter("3.weight").node());
+  BOOST_TEST(net["2"].parameter("hidden.weight").node() == net.parameter("2.hidden.weight").node());
+  BOOST_TEST(net[2].buffers().size() == 1u);
+  Variable h = x;
+  size_t count = 0;
+  for (const Layer& layer : net) h = layer(h), ++count;
+  BOOST_TEST(count == 4u);
+  BOOST_TEST(difference(h.value(), y.value()) == 0);
+  BOOST_TEST(difference(Sequential{net[0], net[1]}(x).value(), net[1](net[0](x)).value()) == 0);
+  BOOST_CHECK_EXCEPTION(net[4], esp::IndexError, says({"Sequential", "4", "among 4"}));
+  BOOST_CHECK_EXCEPTION(net[-5], esp::IndexError, says({"-5"}));
+  BOOST_CHECK_EXCEPTION(net["fc"], esp::IndexError, says({"'fc'", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(modules_of_ones_own_have_hooks_in_a_sequential) {
+  const Sequential net{Dense(4), Gated()};
+  const Variable x = esp::Variable(numbers({3, 5}, -1, 1).to(esp::float32));
+  const esp::Tensor y = net(x).value();
+  Variable seen;
+  const int64_t hook = net[1].register_forward_hook([&](const Variable&, const Variable& out) {
+    seen = out;
+    return out * 2.0;
+  });
+  BOOST_TEST(difference(net(x).value(), (esp::Variable(y) * 2.0).value()) == 0);
+  BOOST_TEST(difference(seen.value(), y) == 0);
+  net[1].remove_forward_hook(hook);
+  BOOST_TEST(difference(net(x).value(), y) == 0);
+  std::vector<std::string> names;
+  for (const auto& [name, p] : net.parameters()) names.push_back(name);
+  const Paths expected{"0.weight", "0.bias", "1.hidden.weight", "1.hidden.bias", "1.gain"};
+  BOOST_TEST(names == expected, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(parts_by_path) {
+  struct Net : Module {
+    Sequential body = add("body", Sequential{Dense(3), Sequential{Relu(), Dense(2)}});
+    MultiHeadAttention attention = add("attention", MultiHeadAttention(4, 2));
+    Dense again = add("again", static_cast<const Dense&>(Dense(2)));
+  };
+  const Net net;
+  const Paths children{"body", "attention", "again"};
+  BOOST_TEST(paths(net.children()) == children, boost::test_tools::per_element());
+  const Paths all{"body", "body.0", "body.1", "body.1.0", "body.1.1", "attention", "attention.out_proj",
+                  "again"};
+  BOOST_TEST(paths(net.modules()) == all, boost::test_tools::per_element());
+  BOOST_TEST(net.get_module("attention").parameters().size() == 4u);
+  BOOST_TEST(net.get_module("attention").kind_name() == "module");
+  BOOST_TEST(net.get_layer("attention.out_proj").kind_name() == "Dense");
+  BOOST_TEST(net.get_layer("body.1.1").state() == net.body[1].get_module("1").state());
+  net.get_module("body").train(false);
+  BOOST_TEST(!net.get_layer("body.1.1").training());
+  BOOST_TEST(net.get_layer("again").training());
+  BOOST_CHECK_EXCEPTION(net.get_layer("attention"), esp::Error,
+                        says({"attention", "not a layer", "out_proj", here()}));
+  BOOST_CHECK_EXCEPTION(net.get_module("body.2"), esp::Error, says({"'body.2'", "'0', '1'", here()}));
+  BOOST_CHECK_EXCEPTION(net.get_module("head.2"), esp::Error, says({"'head.2'", "'again'", here()}));
+  BOOST_CHECK_THROW(net.get_module(""), esp::Error);
+  BOOST_CHECK_THROW(net.get_module("body."), esp::Error);
+
+  const Dense shared(3);
+  const Sequential twice{shared, Relu(), shared};
+  BOOST_TEST(twice.modules().size() == 2u);  // each once, by the first path
+  BOOST_TEST(twice.get_layer("2").state() == shared.state());
+}
+
+BOOST_AUTO_TEST_CASE(activations_within_a_vision_model) {
+  Sequential net = vision::resnet18({.classes = 4});
+  net.train(false);
+  const Paths known = paths(net.modules());
+  BOOST_TEST(std::ranges::count(known, "layer4.1.conv2") == 1);
+  const auto convolutions =
+      std::ranges::count_if(net.modules(), [](const auto& m) { return m.second.kind_name() == "Conv2d"; });
+  BOOST_TEST(convolutions == 20);
+  Variable seen;
+  net.get_layer("layer4.1.conv2").register_forward_hook([&](const Variable&, const Variable& y) {
+    seen = y;
+    return Variable();
+  });
+  (void)net(esp::ones({1, 3, 33, 33}));
+  BOOST_TEST(seen.shape() == esp::Shape({1, 512, 2, 2}));
+
+  const Variable in = esp::placeholder("image", {1, 3, 33, 33});
+  const Variable y = net(in);
+  auto executor = y.get_executor({.outputs = {{"activation", seen}}});
+  executor.run({{"image", esp::ones({1, 3, 33, 33})}});
+  BOOST_TEST(net["layer4"].get_layer("1.conv2").state() == net.get_layer("layer4.1.conv2").state());
+}
+
+BOOST_AUTO_TEST_CASE(clones_of_attention_and_transformers) {
+  esp::seed(5);
+  const Variable x = esp::Variable(numbers({2, 3, 8}, -1, 1).to(esp::float32)),
+                 memory = esp::Variable(numbers({2, 5, 8}, -1, 1, 9).to(esp::float32));
+  check_clone(MultiHeadAttention(8, 2, {.add_bias_kv = true}), [&](const auto& m) { return m(x); });
+  check_clone(MultiHeadAttention(8, 2, {.key_width = 6}),
+              [&](const auto& m) { return m(x, esp::slice(memory, 2, 0, 6), memory); });
+  const TransformerOptions options{.feedforward = 16, .dropout = 0};
+  check_clone(TransformerEncoderLayer(8, 2, options), [&](const auto& m) { return m(x); });
+  check_clone(TransformerDecoderLayer(8, 2, options), [&](const auto& m) { return m(x, memory); });
+  check_clone(TransformerEncoder(2, 8, 2, options, true), [&](const auto& m) { return m(x); });
+  check_clone(TransformerDecoder(2, 8, 2, options), [&](const auto& m) { return m(x, memory); });
+  check_clone(Transformer({.width = 8, .heads = 2, .encoder_layers = 1, .decoder_layers = 2}, options),
+              [&](const auto& m) { return m(memory, x); });
+  check_clone(Sequential{Dense(8), TransformerEncoder(1, 8, 2, options), Dense(2)},
+              [&](const auto& m) { return m(x); });
+  check_clone(ModuleList<TransformerEncoder>{TransformerEncoder(1, 8, 2, options)},
+              [&](const auto& m) { return m[0](x); });
+}
+
+BOOST_AUTO_TEST_CASE(clones_of_modules_of_ones_own) {
+  const Variable x = esp::Variable(numbers({3, 5}, -1, 1).to(esp::float32));
+  const Sequential net{Dense(4), Gated()};
+  (void)net(x);
+  check_clone(net, [&](const auto& m) { return m(x); });
+  const Gated gated;
+  check_clone(gated, [&](const auto& m) { return m(x); });
+  const Gated clone = gated.clone();
+  BOOST_TEST(clone.gain.node() == clone.tied.node());  // one parameter by two names stays one
+  BOOST_TEST(clone.steps.node() == clone.buffer("steps").node());
+  BOOST_TEST(clone.steps.node() != gated.steps.node());
+  // The elements of the clone have hooks of their own.
+  const Sequential other = net.clone();
+  other[1].register_forward_hook([](const Variable&, const Variable& y) { return y * 0.0; });
+  BOOST_TEST(esp::max(esp::abs(other(x))).item() == 0);
+  BOOST_TEST(esp::max(esp::abs(net(x))).item() > 0);
+
+  struct Plain : Module {
+    Variable operator()(const Variable& v) const { return dense(v); }
+    Dense dense = add("dense", Dense(2));
+  };
+  BOOST_CHECK_EXCEPTION(Sequential{Plain()}.clone(), esp::UnsupportedError,
+                        says({"module of your own", "with_parts", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(a_summary_names_modules_of_ones_own) {
+  struct Scale : Module {
+    Variable operator()(const Variable& v) const { return v * gain; }
+    Variable gain = add_parameter("gain", esp::ones({4}));
+  };
+  const esp::ModuleSummary summary = esp::summary(Sequential{Dense(4), Scale(), Gated()}, {2, 3});
+  BOOST_REQUIRE(summary.layers.size() == 3u);
+  BOOST_TEST(summary.layers[1].path == "1");
+  BOOST_TEST(summary.layers[1].parameters == 4);
+  BOOST_TEST(summary.layers[2].path == "2.hidden");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
