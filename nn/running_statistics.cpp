@@ -19,6 +19,14 @@ void RunningStatistics::declare_statistics(std::optional<double> momentum) {
   entries().back().slot.optional = true;
 }
 
+void RunningStatistics::restart() {
+  for (const Entry& entry : entries())
+    if (!entry.child && entry.slot.buffer && entry.slot.value.defined()) {
+      const Variable& buffer = entry.slot.value;
+      set_value(buffer, entry.slot.initialize(buffer.shape(), buffer.dtype()).to(buffer.device()));
+    }
+}
+
 Variable RunningStatistics::tracking(const Variable& y, const Variable& mean,
                                      const Variable& variance) const {
   const Variable& seen = parameter("num_batches_tracked");

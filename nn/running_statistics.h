@@ -8,6 +8,12 @@ namespace espalier::nn {
 
 /// Declares `running_mean`, `running_var` [-1] and `num_batches_tracked`, and moves them.
 class RunningStatistics : public LayerState {
+ public:
+  std::optional<double> momentum() const { return momentum_; }
+  void set_momentum(std::optional<double> momentum) { momentum_ = momentum; }
+  /// The buffers are those of no step.
+  void restart();
+
  protected:
   using LayerState::LayerState;
 

@@ -36,11 +36,30 @@ PlanOutput metric_of(std::string_view caller, const NamedMetrics::value_type& na
   return output;
 }
 
+std::string columns_text(size_t count) { return fmt::format("{} column{}", count, count == 1 ? "" : "s"); }
+
+/// "2 or 3 Variables".
+std::string counts_text(const internal::NetCall& net) {
+  std::string text;
+  size_t last = 0;
+  for (size_t count = 1; count <= internal::kMostInputs; ++count) {
+    if (!net.takes(count)) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : " or ", count);
+    last = count;
+  }
+  return fmt::format("{} Variable{}", text, last == 1 ? "" : "s");
+}
+
 FittedTree write_tree(std::string_view caller, const internal::NetCall& net, const internal::LossCall& loss,
                       const data::Distributor& feed, const NamedMetrics& metrics) {
   const std::vector<Variable> columns = feed.get_output_graphs();
-  const Variable &x = columns.front(), &y = columns.back();
-  const Variable prediction = net(x);
+  const size_t inputs = std::max<size_t>(1, columns.size() - 1);
+  if (!net.takes(inputs))
+    throw DataError(
+        fmt::format("{}: the data have {}, of which the last is the target; the net is called with {}",
+                    caller, columns_text(columns.size()), counts_text(net)));
+  const Variable prediction = net.call(std::span(columns).first(inputs));
+  const Variable& y = columns.back();
   FittedTree tree{loss(prediction, y), {}};
   for (const auto& metric : metrics)
     tree.outputs.emplace_back(metric.first, metric_of(caller, metric, prediction, y));
@@ -52,11 +71,6 @@ bool has_checkpoint(const std::filesystem::path& folder) {
   return std::filesystem::is_directory(folder, none) && !std::filesystem::is_empty(folder, none);
 }
 
-Device device_of_module(const nn::Module& module) {
-  const auto parameters = module.parameters();
-  return parameters.empty() ? cpu() : parameters.front().second.device();
-}
-
 void check_batch_size(const PredictOptions& options) {
   if (options.batch_size < 1)
     throw Error(fmt::format("predict: a batch cannot have {} rows", options.batch_size));
@@ -66,12 +80,14 @@ void check_batch_size(const PredictOptions& options) {
 class Predictions {
  public:
   Predictions(const nn::Module& module, const internal::NetCall& net, int64_t rows, Device device)
-      : net_(net), runs_on_(device_of_module(module)), rows_(rows), device_(device) {}
+      : net_(net), runs_on_(internal::device_of_module(module)), rows_(rows), device_(device) {}
 
   bool complete() const { return result_.defined() && next_ == rows_; }
-  void add(const Tensor& x) {
-    const int64_t rows = x.shape()[0];
-    const Tensor part = net_(x.to(runs_on_)).value();
+  void add(std::span<const Tensor> columns) {
+    const int64_t rows = columns[0].shape()[0];
+    std::vector<Variable> inputs;
+    for (const Tensor& column : columns) inputs.emplace_back(column.to(runs_on_));
+    const Tensor part = net_.call(inputs).value();
     if (part.rank() == 0 || part.shape()[0] != rows)
       throw ShapeError(fmt::format("predict: the net makes {} of {} rows; it must have a row for each",
                                    part.shape().str(), rows));
@@ -105,12 +121,22 @@ data::Distributor TrainingData::distributor(const data::DistributorOptions& opti
   const data::Distributor feed = feed_      ? *feed_
                                  : dataset_ ? data::Distributor(dataset_, options)
                                             : data::Distributor(columns_, options);
-  if (const size_t columns = feed.get_output_graphs().size(); columns > 2)
-    throw DataError(fmt::format(
-        "the data have {} columns; samples and targets are two, and another tree is written by hand: "
-        "loss.get_executor()",
-        columns));
   return feed;
+}
+
+size_t internal::inputs_for_prediction(std::string_view caller, const NetCall& net,
+                                       const data::Distributor& feed) {
+  const size_t columns = feed.get_output_graphs().size(), fewer = std::max<size_t>(1, columns - 1);
+  if (net.takes(fewer)) return fewer;
+  if (!net.takes(columns))
+    throw DataError(fmt::format("{}: the data have {}; the net is called with {}", caller,
+                                columns_text(columns), counts_text(net)));
+  return columns;
+}
+
+Device internal::device_of_module(const nn::Module& module) {
+  const auto parameters = module.parameters();
+  return parameters.empty() ? cpu() : parameters.front().second.device();
 }
 
 void internal::at_line(const std::source_location& where, const std::function<void()>& f) {
@@ -161,7 +187,7 @@ Tensor internal::predict(const nn::Module& module, const NetCall& net, const Ten
   const nn::ModeScope inference(module, false);
   Predictions predictions(module, net, x.shape()[0], x.device());
   for (int64_t begin = 0; !predictions.complete(); begin += options.batch_size)
-    predictions.add(x.slice(0, begin, std::min(x.shape()[0], begin + options.batch_size)));
+    predictions.add(std::vector{x.slice(0, begin, std::min(x.shape()[0], begin + options.batch_size))});
   return predictions.result();
 }
 
@@ -169,12 +195,15 @@ Tensor internal::predict(const nn::Module& module, const NetCall& net, const Tra
                          const PredictOptions& options) {
   check_batch_size(options);
   data::Distributor feed = data.distributor({.batch_size = options.batch_size});
+  const size_t inputs = inputs_for_prediction("predict", net, feed);
   const NoGrad no_tree;
   const nn::ModeScope inference(module, false);
   Predictions predictions(module, net, feed.rows(), cpu());
   const int64_t epoch = feed.feed()->epoch();
-  for (int64_t step = 0; !predictions.complete(); ++step)
-    predictions.add(feed.feed()->batch(epoch, step).front());
+  for (int64_t step = 0; !predictions.complete(); ++step) {
+    const auto batch = feed.feed()->batch(epoch, step);
+    predictions.add(std::span(batch).first(inputs));
+  }
   feed.reset();
   return predictions.result();
 }

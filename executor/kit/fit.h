@@ -9,18 +9,21 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
+#include "espalier/executor/kit/net_call.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/module.h"
 
 namespace espalier {
 
-/// Samples and targets: two tensors with their rows on the first axis, a dataset of two columns, or a
-/// Distributor of such. With one column, samples are their own targets.
+/// Samples and targets: tensors with their rows on the first axis, the columns of a dataset, or a Distributor
+/// of such. The last column is the target, those before are what the net is called with: {x, y} is a net's
+/// call net(x), {a, b, y} is net(a, b). With one column, samples are their own targets.
 class TrainingData {
  public:
   /// No data.
@@ -34,7 +37,7 @@ class TrainingData {
   TrainingData(data::Distributor feed) : feed_(std::move(feed)) {}
 
   bool defined() const { return feed_ || dataset_ || !columns_.empty(); }
-  /// Throws DataError as Distributor does, or unless there are one or two columns.
+  /// Throws DataError as Distributor does, or if there are no data.
   data::Distributor distributor(const data::DistributorOptions& options) const;
 
  private:
@@ -88,7 +91,6 @@ struct EvaluateOptions {
 };
 
 namespace internal {
-using NetCall = std::function<Variable(const Variable&)>;
 using LossCall = std::function<Variable(const Variable&, const Variable&)>;
 History fit(const nn::Module& module, const NetCall& net, const LossCall& loss, const TrainingData& data,
             const FitOptions& options);
@@ -97,20 +99,25 @@ Tensor predict(const nn::Module& module, const NetCall& net, const TrainingData&
                const PredictOptions& options);
 EpochRecord evaluate(const nn::Module& module, const NetCall& net, const LossCall& loss,
                      const TrainingData& data, const EvaluateOptions& options);
+/// How many columns of the data `net` is called with where there may be a target.
+size_t inputs_for_prediction(std::string_view caller, const NetCall& net, const data::Distributor& feed);
+/// Where its parameters are.
+Device device_of_module(const nn::Module& module);
 /// Calls `f`; what it writes and throws has the line `where`.
 void at_line(const std::source_location& where, const std::function<void()>& f);
 }  // namespace internal
 
-/// Trains `net` so that `loss(net(x), y)` gets small, by an executor. In its training mode: as it is if it is
-/// in it, else all its parts are while the tree is written. Throws what writing the tree, `get_executor` and
-/// `execute` throw.
-template <nn::SequentialElement Net, class Loss>
+/// Trains `net` so that `loss(net(x), y)`, or `loss(net(a, b), y)`, gets small, by an executor. In its
+/// training mode: as it is if it is in it, else all its parts are while the tree is written. Throws DataError
+/// if the net is not called with so many columns, and what writing the tree, `get_executor` and `execute`
+/// throw.
+template <NetOfVariables Net, class Loss>
 History fit(Net net, const Loss& loss, const TrainingData& data, const FitOptions& options = {},
             std::source_location where = std::source_location::current()) {
   History history;
   internal::at_line(where, [&] {
     history = internal::fit(
-        net, [&net](const Variable& x) -> Variable { return net(x); },
+        net, internal::net_call(net),
         [&loss](const Variable& p, const Variable& y) -> Variable { return loss(p, y); }, data, options);
   });
   return history;
@@ -124,25 +131,20 @@ template <nn::SequentialElement Net>
 Tensor predict(Net net, const Tensor& x, const PredictOptions& options = {},
                std::source_location where = std::source_location::current()) {
   Tensor result;
-  internal::at_line(where, [&] {
-    result = internal::predict(
-        net, [&net](const Variable& rows) -> Variable { return net(rows); }, x, options);
-  });
+  internal::at_line(where, [&] { result = internal::predict(net, internal::net_call(net), x, options); });
   return result;
 }
 
-/// The same for the samples of data, which are read batch by batch: the first column, the second is not used.
-/// Rows are in the order of the dataset; a Distributor's own options hold, its order and batch size too, and
-/// it is then in its next epoch. The result is on the CPU. Throws besides DataError as `fit` does, and
+/// The same for the samples of data, which are read batch by batch. As for `fit` the last column is a target,
+/// which is not used; a net that is not called with fewer Variables than there are columns is called with
+/// all. Rows are in the order of the dataset; a Distributor's own options hold, its order and batch size too,
+/// and it is then in its next epoch. The result is on the CPU. Throws besides DataError as `fit` does, and
 /// ShapeError if rows of two batches differ in shape.
-template <nn::SequentialElement Net>
+template <NetOfVariables Net>
 Tensor predict(Net net, const TrainingData& data, const PredictOptions& options = {},
                std::source_location where = std::source_location::current()) {
   Tensor result;
-  internal::at_line(where, [&] {
-    result = internal::predict(
-        net, [&net](const Variable& rows) -> Variable { return net(rows); }, data, options);
-  });
+  internal::at_line(where, [&] { result = internal::predict(net, internal::net_call(net), data, options); });
   return result;
 }
 
@@ -150,13 +152,13 @@ Tensor predict(Net net, const TrainingData& data, const PredictOptions& options 
 /// by an executor: the batches' losses, weighted by their rows. That of a loss that divides by another
 /// number, as one with `.class_weights` or `.ignored_label`, depends on the batch size: with a batch of all
 /// rows it is the loss of all. A Distributor is then in its next epoch.
-template <nn::SequentialElement Net, class Loss>
+template <NetOfVariables Net, class Loss>
 EpochRecord evaluate(Net net, const Loss& loss, const TrainingData& data, const EvaluateOptions& options = {},
                      std::source_location where = std::source_location::current()) {
   EpochRecord record;
   internal::at_line(where, [&] {
     record = internal::evaluate(
-        net, [&net](const Variable& x) -> Variable { return net(x); },
+        net, internal::net_call(net),
         [&loss](const Variable& p, const Variable& y) -> Variable { return loss(p, y); }, data, options);
   });
   return record;

@@ -70,18 +70,24 @@ std::string grouped_digits(int64_t number) {
 
 }  // namespace
 
-ModuleSummary internal::summarize(const nn::Module& module,
-                                  const std::function<Variable(const Variable&)>& call, const Shape& input,
-                                  DType dtype, const std::source_location& where) {
+ModuleSummary internal::summarize(const nn::Module& module, const NetCall& net,
+                                  const std::vector<Spec>& inputs, const std::source_location& where) {
   const CallScope scope(where);
   return located(*build_context().where, [&] {
     const nn::ModeScope inference(module, false);
-    const Variable x = placeholder("input", input, dtype, where);
+    if (!net.takes(inputs.size()))
+      throw Error(fmt::format("summary: the net is not called with {} Variables", inputs.size()));
+    std::vector<Variable> columns;
     ModuleSummary summary;
-    summary.input = input;
+    for (const Spec& spec : inputs) {
+      const std::string name = inputs.size() == 1 ? "input" : fmt::format("input {}", columns.size());
+      columns.push_back(placeholder(name, spec.shape, spec.dtype, where));
+      summary.inputs.push_back(spec.shape);
+    }
+    summary.input = summary.inputs.front();
     nn::LayerTrace trace;
     const uint64_t first = Node::next_id();
-    const Variable y = call(x);
+    const Variable y = net.call(columns);
     summary.output = y.shape();
     summary.multiply_adds = multiply_adds_since(y, first);
     Paths paths;
@@ -121,11 +127,13 @@ std::ostream& operator<<(std::ostream& out, const ModuleSummary& summary) {
                        widths[1], row[2], widths[2], row[3], widths[3], row[4], widths[4], row[5], widths[5]);
     if (r == 0) out << rule << '\n';
   }
+  std::string inputs;
+  for (const Shape& input : summary.inputs) inputs += (inputs.empty() ? "" : ", ") + input.str();
   return out << rule << '\n'
              << fmt::format(
                     "input {}, output {}\n{} parameters, {} of them trained; {} numbers in buffers\n"
                     "{} multiply-adds; {} bytes in parameters and buffers, {} in outputs\n",
-                    summary.input.str(), summary.output.str(), grouped_digits(summary.parameters),
+                    inputs, summary.output.str(), grouped_digits(summary.parameters),
                     grouped_digits(summary.trained), grouped_digits(summary.buffers),
                     grouped_digits(summary.multiply_adds), grouped_digits(summary.parameter_bytes),
                     grouped_digits(summary.output_bytes));

@@ -1,12 +1,12 @@
 // summary: a table of the layers of a module.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <iosfwd>
 #include <source_location>
 #include <string>
 #include <vector>
 
+#include "espalier/executor/kit/net_call.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/module.h"
 
@@ -23,7 +23,8 @@ struct LayerSummary {
 };
 
 struct ModuleSummary {
-  Shape input, output;
+  Shape input, output;  ///< `input` is the first of them
+  std::vector<Shape> inputs;
   std::vector<LayerSummary> layers;  ///< in the order of calling
   int64_t parameters = 0;            ///< numbers in all parameters of the module
   int64_t trained = 0;               ///< those that are not frozen
@@ -37,8 +38,8 @@ struct ModuleSummary {
 std::ostream& operator<<(std::ostream& out, const ModuleSummary& summary);
 
 namespace internal {
-ModuleSummary summarize(const nn::Module& module, const std::function<Variable(const Variable&)>& call,
-                        const Shape& input, DType dtype, const std::source_location& where);
+ModuleSummary summarize(const nn::Module& module, const NetCall& net, const std::vector<Spec>& inputs,
+                        const std::source_location& where);
 }
 
 /// What the module's layers make of an input of this shape, batch included. The module is called once, in
@@ -47,8 +48,14 @@ ModuleSummary summarize(const nn::Module& module, const std::function<Variable(c
 template <nn::SequentialElement Net>
 ModuleSummary summary(Net net, const Shape& input, DType dtype = float32,
                       std::source_location where = std::source_location::current()) {
-  return internal::summarize(
-      net, [&net](const Variable& x) -> Variable { return net(x); }, input, dtype, where);
+  return internal::summarize(net, internal::net_call(net), {{dtype, input}}, where);
+}
+/// The same of a net of several inputs: summary(net, {{float32, {4, 3}}, {int64, {4}}}).
+template <NetOfVariables Net>
+requires(!internal::takes_one_input_alone<Net>) ModuleSummary
+    summary(Net net, const std::vector<Spec>& inputs,
+            std::source_location where = std::source_location::current()) {
+  return internal::summarize(net, internal::net_call(net), inputs, where);
 }
 
 }  // namespace espalier
