@@ -30,23 +30,25 @@ class ElementState : public LayerStateOf<ElementState> {
  public:
   using Called = Sequential::Called;
 
-  ElementState(std::shared_ptr<ModuleState> module, Called called) : called_(std::move(called)) {
+  ElementState(std::string name, std::shared_ptr<ModuleState> module, Called called)
+      : name_(std::move(name)), called_(std::move(called)) {
     stand_for(std::move(module));
   }
   Variable forward(const Variable& x) override { return called_.call(x); }
 
   std::shared_ptr<LayerState> clone(Clones& made) const override {
-    auto copy = LayerStateOf::clone(made);
     if (!called_.clone)
-      throw UnsupportedError(
-          "clone: an element of a Sequential is a module of your own, which holds handles on its parts; "
-          "derive "
-          "it from nn::ModuleOf and say by with_parts how they are cloned (nn/cloned_parts.h)");
+      throw UnsupportedError(fmt::format(
+          "clone: element {} is a module of your own, which holds handles on its parts; derive it from "
+          "nn::ModuleOf and say by with_parts how they are cloned (nn/cloned_parts.h)",
+          name_));
+    auto copy = LayerStateOf::clone(made);
     static_cast<ElementState&>(*copy).called_ = called_.clone(ClonedParts(made));
     return copy;
   }
 
  private:
+  std::string name_;
   Called called_;
 };
 
@@ -74,8 +76,8 @@ void Sequential::push(std::string name, const Module& layer) {
 }
 
 void Sequential::push(std::string name, const Module& element, Called called) {
-  layer_state().add_child(std::move(name),
-                          std::make_shared<ElementState>(element.state(), std::move(called)));
+  auto layer = std::make_shared<ElementState>(name, element.state(), std::move(called));
+  layer_state().add_child(std::move(name), std::move(layer));
 }
 
 }  // namespace espalier::nn

@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(layers) {
 }
 
 BOOST_AUTO_TEST_CASE(gradients_by_integers) {
-  const Variable count = esp::variable(labels), flags = esp::variable(esp::zeros({3}, esp::boolean));
+  const Variable count = labels, flags = esp::zeros({3}, esp::boolean);
   const Variable y = esp::sum(esp::Variable(row) * esp::cast(count, esp::float64) +
                               esp::cast(flags, esp::float64) * esp::cast(count + int64_t{1}, esp::float64));
   const Variable inner = count + int64_t{1};

@@ -100,8 +100,7 @@ BOOST_AUTO_TEST_CASE(a_summary_of_two_inputs) {
 
 BOOST_AUTO_TEST_CASE(statistics_are_computed_anew) {
   const esp::Tensor x = numbers({48, 3}, -2, 5).to(esp::float32);
-  esp::nn::Sequential net{esp::nn::BatchNorm(3),
-                                esp::nn::Sequential{esp::nn::BatchNorm({.momentum = 0.3})}};
+  esp::nn::Sequential net{esp::nn::BatchNorm(3), esp::nn::Sequential{esp::nn::BatchNorm({.momentum = 0.3})}};
   (void)net(esp::full({4, 3}, 100) * esp::rand({4, 3}));
   const Variable weight = net.parameter("0.weight");
   esp::set_value(weight, esp::full({3}, 2));
