@@ -34,14 +34,18 @@ constexpr std::array names{
 
 }  // namespace
 
-std::string in_user_words(const GraphNode& node) {
-  std::string line = line_of(node.where);
-  if (node.op->feed()) return fmt::format("the feed ({})", line);
-  const std::string_view called = node.where.called();
-  if (!called.empty() && called != node.op->name()) line = fmt::format("in {}, {}", called, line);
+std::string in_user_words(const Op& op) {
+  if (op.feed()) return "the feed";
   for (const UserName& name : names)
-    if (is_op(*node.op, name.op)) return fmt::format("{} ({})", name.words, line);
-  return fmt::format("'{}' ({})", node.op->name(), line);
+    if (is_op(op, name.op)) return std::string(name.words);
+  return fmt::format("'{}'", op.name());
+}
+
+std::string in_user_words(const GraphNode& node) {
+  const std::string_view called = node.where.called();
+  const bool inner = !called.empty() && called != node.op->name() && !node.op->feed();
+  return fmt::format("{} ({}{}{}{})", in_user_words(*node.op), inner ? "in " : "", inner ? called : "",
+                     inner ? ", " : "", line_of(node.where));
 }
 
 }  // namespace espalier

@@ -8,6 +8,7 @@
 #include "espalier/core/op_names.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
+#include "espalier/executor/graph/user_names.h"
 #include "espalier/nn/onnx/tensors.h"
 
 namespace espalier::onnx {
@@ -158,6 +159,18 @@ void GraphWriter::write_leaf(const Node& node) {
   names_[{&node, 0}] = name;
 }
 
+namespace {
+
+/// With the user's function that has made the node, and its line.
+std::string with_place(const std::string& reason, const Node& node) {
+  const std::string_view called = node.where.called();
+  const bool named = called.empty() || reason.find(called) != std::string::npos;
+  return fmt::format("{} ({}{}{}{}:{})", reason, named ? "" : "in ", named ? "" : called, named ? "" : ", ",
+                     node.where.file_name(), node.where.line());
+}
+
+}  // namespace
+
 void GraphWriter::write_node(const Node& node) {
   if (node.is_leaf()) return write_leaf(node);
   if (const auto* feed = node.op().feed())
@@ -176,7 +189,7 @@ void GraphWriter::write_node(const Node& node) {
       if (factor && is_op(*factor, "full_like") && attribute<double>(*factor, "value") == 1)
         name = call.inputs[1 - i];
     }
-  std::string reason = fmt::format("ONNX has nothing that computes '{}'", call.op.name());
+  std::string reason = fmt::format("ONNX has nothing that computes {}", in_user_words(call.op));
   try {
     if (is_custom_op(call.op)) throw UnsupportedError(reason);
     for (const auto write : {write_elementwise, write_layout, write_indexing, write_reduction, write_windows,
@@ -188,13 +201,18 @@ void GraphWriter::write_node(const Node& node) {
   if (name.empty()) {
     // It is refused if something needs it in the end: patterns of several nodes may be written as one.
     name = fresh("refused");
-    refused_[name] = fmt::format("{} ({}:{})", reason, node.where.file_name(), node.where.line());
+    refused_[name] = with_place(reason, node);
   }
   names_[{&node, 0}] = name;
   for (uint32_t i = 1; i < node.outputs.size(); ++i) {
     if (names_.contains({&node, i})) continue;
     names_[{&node, i}] = fmt::format("{}.{}", name, i);
-    refuse(names_[{&node, i}], fmt::format("output {} of '{}' cannot be written", i, call.op.name()));
+    const auto whole = refused_.find(name);
+    refuse(
+        names_[{&node, i}],
+        whole != refused_.end()
+            ? whole->second
+            : with_place(fmt::format("output {} of {} cannot be written", i, in_user_words(call.op)), node));
   }
 }
 

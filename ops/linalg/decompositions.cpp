@@ -36,8 +36,9 @@ class MatrixOperand {
 
 /// Runs `f` under the user's line.
 template <class F>
-auto decomposed(const Operand& a, F&& f) {
-  const CallScope scope(a.where(), "");
+auto decomposed(const Operand& a, F&& f,
+                const std::source_location& function = std::source_location::current()) {
+  const CallScope scope(a.where(), {}, function);
   return located(a.where(), f);
 }
 

@@ -203,6 +203,13 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_written_is_refused) {
   BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {}), esp::Error);
   BOOST_CHECK_THROW(esp::onnx::save(folder / "a.onnx", {{"x", x}}, {{"y", esp::digamma(x)}}),
                     esp::UnsupportedError);
+  const esp::Variable squares = esp::placeholder("squares", {2, 3, 3});
+  BOOST_CHECK_EXCEPTION(
+      esp::onnx::save(folder / "a.onnx", {{"x", squares}}, {{"y", esp::slogdet(squares).log_abs}}),
+      esp::UnsupportedError, [](const esp::UnsupportedError& error) {
+        const std::string_view text = error.what();
+        return text.find("computes the determinant (in slogdet, ") != text.npos;
+      });
   const auto step = [](const std::vector<esp::Variable>& state, const std::vector<esp::Variable>& in) {
     return esp::ScanResult{{state[0] + esp::digamma(in[0])}, {}};
   };
