@@ -57,4 +57,18 @@ BOOST_AUTO_TEST_CASE(numbers_that_no_size_has_made) {
                           (Variable(in) * number).value()) == 0);
 }
 
+/// A number for each row has those of a short last batch, too.
+BOOST_AUTO_TEST_CASE(a_placeholder_with_a_number_for_each_row) {
+  const esp::data::Distributor feed({esp::arange(20).reshape({10, 2})}, {.batch_size = 4});
+  const Variable w = esp::placeholder("w", {4});
+  const Variable rows = esp::sum(feed.get_output_graphs()[0], {1}) * w;
+  esp::Executor executor = rows.get_executor({.mode = esp::Mode::inference});
+  for (const int64_t n : {4, 4}) (void)executor.step({{"w", esp::arange(n)}});
+  BOOST_CHECK_EXCEPTION((void)executor.step({{"w", esp::arange(4)}}), esp::ShapeError,
+                        says({"'w' has 4 rows here", "the batch has 2", "open_sizes_test.cpp:"}));
+  (void)executor.step({{"w", esp::arange(2)}});
+  BOOST_TEST((executor.value().shape() == esp::Shape{2}));
+  BOOST_TEST(executor.value().at<float>({1}) == 18 + 19);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -248,6 +248,17 @@ UnsupportedError with_assumptions(const UnsupportedError& error, const TreeFeeds
       error.what(), feeds.batch_rows(batch), assumed));
 }
 
+/// Which placeholders have other rows than the batch, as the end of a message.
+std::string other_rows(const TreeFeeds& feeds, const BatchSignature& batch) {
+  const int64_t rows = feeds.batch_rows(batch);
+  std::string text;
+  for (size_t f = 0; f < feeds.size(); ++f)
+    if (feeds[f].is_placeholder() && feeds[f].specs()[0].shape.rank() > 0 && batch.rows[f] != rows)
+      text += fmt::format("; the placeholder '{}' has {} rows here, and the batch has {}", feeds[f].name(),
+                          batch.rows[f], rows);
+  return text;
+}
+
 }  // namespace
 
 Setup::Setup(const Variable& tree_root, const ExecutorOptions& given, bool gather, const BuiltStep* built)
@@ -315,11 +326,14 @@ std::shared_ptr<const PlanData> compile_step(const Setup& setup, const BatchSign
                      .find_nan = !setup.options.find_nan ? NanSearch::off
                                  : setup.loss_scale      ? NanSearch::results
                                                          : NanSearch::exchanged};
-  if (!setup.sharded()) return compile(tree, sizes, how);
-  how.shard = shard_options(setup, batch, shard, inference);
+  if (setup.sharded()) how.shard = shard_options(setup, batch, shard, inference);
   try {
     return compile(tree, sizes, how);
+  } catch (ShapeError& error) {
+    error.add(other_rows(setup.feeds, batch));
+    throw;
   } catch (const UnsupportedError& error) {
+    if (!setup.sharded()) throw;
     throw with_assumptions(error, setup.feeds, batch);
   }
 }

@@ -70,10 +70,9 @@ Trainer::Trainer(const Variable& root, const ExecutorOptions& options, bool gath
   devices_->update_leaves();
   if (serves_threads()) devices_->first().kept.share(compiled_.kept());
   // The plans of an epoch: for whole batches, and for a short last one.
-  if (setup_.feeds.has_open_placeholders()) return;
-  plans_.at_step(0);
+  if (setup_.feeds.knows_sizes(0)) plans_.at_step(0);
   const int64_t steps = setup_.feeds.has_placeholders_only() ? 0 : setup_.feeds.steps();
-  if (steps > 0) plans_.at_step(steps - 1);
+  if (steps > 0 && setup_.feeds.knows_sizes(steps - 1)) plans_.at_step(steps - 1);
 }
 
 History Trainer::execute(const ExecuteOptions& options) {
@@ -420,10 +419,12 @@ std::vector<LeafInfo> Trainer::leaves() {
 }
 
 const BatchPlans& Trainer::main_plans() {
-  if (!setup_.feeds.has_open_placeholders()) return *plans_.at_step(0);
+  if (setup_.feeds.knows_sizes(0)) return *plans_.at_step(0);
   if (!plans_.last())
     throw Error(
-        "there is no plan yet: a placeholder has open axes, whose sizes run() or warm_up() must tell");
+        "there is no plan yet: run(), step() or warm_up() must tell the sizes of placeholders with open "
+        "axes, "
+        "or beside a short batch");
   return *plans_.last();
 }
 

@@ -70,6 +70,20 @@ bool TreeFeeds::has_placeholders_only() const {
          std::ranges::all_of(feeds_, [](const auto& feed) { return feed->is_placeholder(); });
 }
 
+bool TreeFeeds::knows_sizes(int64_t step) const {
+  if (has_open_placeholders()) return false;
+  const auto full_rows = [](const Feed& feed) {
+    const Shape shape = feed.specs()[0].shape;
+    return shape.rank() > 0 ? shape.dims()[0] : -1;
+  };
+  for (const auto& data : feeds_) {
+    if (data->is_placeholder() || data->rows(step) == full_rows(*data)) continue;
+    for (const auto& feed : feeds_)
+      if (feed->is_placeholder() && full_rows(*feed) == full_rows(*data)) return false;
+  }
+  return true;
+}
+
 TreeFeeds TreeFeeds::with_data(const std::shared_ptr<Feed>& other) const {
   std::vector<std::shared_ptr<Feed>> feeds = feeds_;
   for (auto& feed : feeds)

@@ -45,6 +45,9 @@ class TreeFeeds {
   /// Whether a placeholder has open axes: then only `Executor::run` knows the sizes of a batch.
   bool has_open_placeholders() const;
   bool has_placeholders() const;
+  /// Whether the sizes of that step's batches are known before values are given: not those of open
+  /// placeholders, and not of one that was written with the rows of a full batch where this one is short.
+  bool knows_sizes(int64_t step) const;
   /// Whether no feed has data of its own, so that there are no epochs and `Executor::run` is what takes
   /// steps.
   bool has_placeholders_only() const;
