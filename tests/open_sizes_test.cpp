@@ -57,6 +57,23 @@ BOOST_AUTO_TEST_CASE(numbers_that_no_size_has_made) {
                           (Variable(in) * number).value()) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(parts_of_an_open_axis) {
+  const Variable x = esp::placeholder("x", {2, -1});
+  const auto refused = [](const char* name) {
+    return says({name, "of [2, -1] is open", "open_sizes_test.cpp:"});
+  };
+  BOOST_CHECK_EXCEPTION((void)esp::split(x, 2, 1), esp::UnsupportedError, refused("split"));
+  BOOST_CHECK_EXCEPTION((void)esp::split(x, {2, 3}, -1), esp::ShapeError, says({"split", "which is open"}));
+  BOOST_CHECK_EXCEPTION((void)esp::unbind(x, -1), esp::UnsupportedError, refused("unbind"));
+  BOOST_CHECK_EXCEPTION((void)esp::chunk(x, 3, 1), esp::UnsupportedError, refused("chunk"));
+  for (const int64_t axis : {1, -1}) {
+    const esp::Executor second = esp::chunk(x, 2, axis)[1].get_executor({.mode = esp::Mode::inference});
+    const esp::Tensor in = esp::cast(esp::arange(12), esp::float32).value().reshape({2, 6});
+    BOOST_TEST(difference(second.run({{"x", in}}), in.slice(1, 3, 6)) == 0);
+    BOOST_CHECK_EXCEPTION((void)second.run({{"x", esp::ones({2, 5})}}), esp::ShapeError, says({"chunk"}));
+  }
+}
+
 /// A number for each row has those of a short last batch, too.
 BOOST_AUTO_TEST_CASE(a_placeholder_with_a_number_for_each_row) {
   const esp::data::Distributor feed({esp::arange(20).reshape({10, 2})}, {.batch_size = 4});

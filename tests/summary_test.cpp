@@ -84,6 +84,8 @@ BOOST_AUTO_TEST_CASE(modules_of_ones_own_are_listed) {
 BOOST_AUTO_TEST_CASE(nothing_but_widths_is_changed) {
   const esp::nn::Sequential net{esp::nn::Dense(4), esp::nn::Dropout(0.5)};
   BOOST_CHECK_EXCEPTION(esp::summary(net, {}), esp::ShapeError, says({here()}));
+  BOOST_CHECK_EXCEPTION(esp::summary(net, {-1, 7}), esp::UnsupportedError,
+                        says({"summary", "axis 0", "[-1, 7]", "one row", here()}));
   (void)esp::summary(net, {2, 7});
   BOOST_TEST(net.training());
   BOOST_TEST((net.parameter("0.weight").shape() == esp::Shape{4, 7}));

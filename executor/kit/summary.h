@@ -44,7 +44,7 @@ ModuleSummary summarize(const nn::Module& module, const NetCall& net, const std:
 
 /// What the module's layers make of an input of this shape, batch included. The module is called once, in
 /// inference mode, with a placeholder: nothing is computed, and layers that have not learned their input
-/// width do so. Throws what the module throws.
+/// width do so. Throws what the module throws, and UnsupportedError for a size of -1.
 template <nn::SequentialElement Net>
 ModuleSummary summary(Net net, const Shape& input, DType dtype = float32,
                       std::source_location where = std::source_location::current()) {

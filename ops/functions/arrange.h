@@ -60,10 +60,10 @@ std::vector<Variable> split(const Operand& x, int64_t size, int64_t axis = 0);
 /// Parts of these sizes, which add up to that of the axis (ShapeError). Views.
 std::vector<Variable> split(const Operand& x, const std::vector<int64_t>& sizes, int64_t axis = 0);
 /// `parts` parts, or fewer: all of one size, rounded up, but the last. Views. Error unless parts > 0. The
-/// first axis below a feed, and open ones, that can be divided into so many parts are so for each batch (else
-/// ShapeError).
+/// first axis below a feed is divided so for each batch, if it can be (else ShapeError), and an open one if
+/// the parts are 2, 4, 8, 16, 32 or 64 (else UnsupportedError).
 std::vector<Variable> chunk(const Operand& x, int64_t parts, int64_t axis = 0);
-/// The slices of an axis, without it. Views.
+/// The slices of an axis, without it. Views. For an open axis, this and split throw UnsupportedError.
 std::vector<Variable> unbind(const Operand& x, int64_t axis = 0);
 
 /// All repeated to the shape that they have together. Views. ShapeError.

@@ -47,6 +47,16 @@ std::vector<Variable> slices_of(const Operand& x, const std::vector<int64_t>& si
   return parts;
 }
 
+/// Throws UnsupportedError if an axis is open, so that nothing tells how many parts it has.
+void need_known_size(const Variable& x, int64_t axis, std::string_view function) {
+  (void)resolve_axis(axis, x.rank(), function);
+  if (is_open_axis(x, axis))
+    throw UnsupportedError(fmt::format(
+        "{}: axis {} of {} is open, so the number of its parts is not known before a batch comes; write its "
+        "size in the placeholder, or take parts whose number is known: chunk, slice",
+        function, axis, x.shape().str()));
+}
+
 /// Sizes of parts of `size` that an axis is cut into; at least one.
 std::vector<int64_t> equal_parts(int64_t whole, int64_t size) {
   std::vector<int64_t> sizes;
@@ -96,6 +106,7 @@ std::vector<Variable> split(const Operand& x, int64_t size, int64_t axis) {
   return located(x.where(), [&] {
     const Shape& shape = x.defined("split").shape();
     if (size < 1) throw Error(fmt::format("split: parts of {} slices", size));
+    need_known_size(x.variable(), axis, "split");
     return slices_of(x, equal_parts(shape.dims()[resolve_axis(axis, shape.rank(), "split")], size), axis);
   });
 }
@@ -107,8 +118,11 @@ std::vector<Variable> split(const Operand& x, const std::vector<int64_t>& sizes,
     for (const int64_t size : sizes)
       if (size < 0 || (left -= size) < 0) break;
     if (left != 0 || std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; }))
-      throw ShapeError(fmt::format("split: the sizes {} do not add up to axis {} of {}", Shape(sizes).str(),
-                                   axis, shape.str()));
+      throw ShapeError(fmt::format("split: the sizes {} do not add up to axis {} of {}{}", Shape(sizes).str(),
+                                   axis, shape.str(),
+                                   is_open_axis(x.variable(), axis)
+                                       ? ", which is open: write its size in the placeholder, or use slice"
+                                       : ""));
     return slices_of(x, sizes, axis);
   });
 }
@@ -127,9 +141,16 @@ std::vector<Variable> chunk(const Operand& x, int64_t parts, int64_t axis) {
   return located(x.where(), [&] {
     const Shape& shape = x.defined("chunk").shape();
     if (parts < 1) throw Error(fmt::format("chunk: {} parts", parts));
-    const int64_t size = shape.dims()[resolve_axis(axis, shape.rank(), "chunk")];
+    const auto along = static_cast<int64_t>(resolve_axis(axis, shape.rank(), "chunk"));
+    const int64_t size = shape.dims()[static_cast<size_t>(along)];
     if (follows_batch(x.variable(), axis) && size > 0 && size % parts == 0)
-      return unbind(unflatten(x.variable(), axis, {parts, -1}), axis);
+      return unbind(unflatten(x.variable(), along, {parts, -1}), along);
+    if (is_open_axis(x.variable(), axis))
+      throw UnsupportedError(
+          fmt::format("chunk: axis {} of {} is open, and can be cut only into 2, 4 or another number of "
+                      "parts that divides "
+                      "{}, not into {}; write its size in the placeholder, or take slices",
+                      axis, shape.str(), nominal_size, parts));
     return slices_of(x, equal_parts(size, std::max<int64_t>(1, size / parts + (size % parts != 0))), axis);
   });
 }
@@ -138,6 +159,7 @@ std::vector<Variable> unbind(const Operand& x, int64_t axis) {
   return located(x.where(), [&] {
     const Shape& shape = x.defined("unbind").shape();
     const size_t a = resolve_axis(axis, shape.rank(), "unbind");
+    need_known_size(x.variable(), axis, "unbind");
     const std::vector<int64_t> ones(static_cast<size_t>(shape.dims()[a]), 1);
     std::vector<Variable> slices = slices_of(x, ones, axis);
     for (Variable& v : slices) v = squeeze(v, static_cast<int64_t>(a));
