@@ -8,6 +8,7 @@
 
 #include "espalier/core/countable.h"
 #include "espalier/core/error.h"
+#include "espalier/core/open_note.h"
 #include "espalier/core/open_sizes.h"
 
 namespace espalier {
@@ -68,6 +69,23 @@ std::string size_text(int64_t size) {
   return std::to_string(open ? -1 : size);
 }
 
+std::string open_note(int64_t a, int64_t b) {
+  const bool is_open = size_text(a) == "-1", other_is_open = size_text(b) == "-1";
+  if (a == b || (!is_open && !other_is_open)) return "";
+  if (is_open && other_is_open) return "; the sizes of open axes (-1) go together only if they are the same";
+  const int64_t known = is_open ? b : a;
+  return fmt::format(
+      "; an open axis (-1) has no size before a batch comes: if it always has {0}, write {0} in "
+      "the placeholder",
+      known);
+}
+
+std::string open_note(const Shape& a, const Shape& b) {
+  for (size_t i = 1; i <= std::min(a.rank(), b.rank()); ++i)
+    if (const int64_t m = a.dims()[a.rank() - i], n = b.dims()[b.rank() - i]; m != n) return open_note(m, n);
+  return "";
+}
+
 std::string Shape::str() const {
   std::string text = "[";
   for (size_t i = 0; i < rank(); ++i) {
@@ -88,8 +106,8 @@ Shape broadcast(const Shape& a, const Shape& b, std::string_view op) {
     const int64_t n = i <= b.rank() ? b.dims()[b.rank() - i] : 1;
     if (m != n && m != 1 && n != 1)
       throw ShapeError(
-          fmt::format("{}: shapes {} and {} do not go together: sizes {} and {} differ, and neither is 1", op,
-                      a.str(), b.str(), size_text(m), size_text(n)));
+          fmt::format("{}: shapes {} and {} do not go together: sizes {} and {} differ, and neither is 1{}",
+                      op, a.str(), b.str(), size_text(m), size_text(n), open_note(m, n)));
     dims[rank - i] = m == 1 ? n : m;
   }
   return Shape(std::move(dims));
@@ -107,9 +125,14 @@ Shape resolve(const Shape& shape, int64_t elements, std::string_view op) {
   }
   if (open >= 0 && known != 0 && elements % known == 0)
     result.dims()[static_cast<size_t>(open)] = elements / known;
+  else if ((open >= 0 || known != elements) && size_text(elements) == "-1")
+    throw ShapeError(fmt::format(
+        "{}: the elements of an input with open axes (-1) cannot have the shape {}: how many they "
+        "are is not known before a batch comes; write the sizes that are always the same in the "
+        "placeholder",
+        op, shape.str()));
   else if (open >= 0 || known != elements)
-    throw ShapeError(
-        fmt::format("{}: {} elements cannot have the shape {}", op, size_text(elements), shape.str()));
+    throw ShapeError(fmt::format("{}: {} elements cannot have the shape {}", op, elements, shape.str()));
   return result;
 }
 

@@ -43,6 +43,7 @@ class BilinearState : public LayerStateOf<BilinearState> {
       throw TypeError(
           fmt::format("Bilinear: inputs of {} and {} must be of one type", name(a.dtype()), name(b.dtype())));
     const int64_t first = x[-1], second = y[-1];
+    check_known(b, {{-2, second}});
     fit(a, {{-1, first}, {-2, second}});
     // [rows, first] × [first, out · second], then times b and summed.
     const Variable weight = reshape(transpose(parameter("weight"), {1, 0, 2}), {first, out_ * second});

@@ -50,9 +50,10 @@ class KernelsState : public LayerStateOf<Self> {
       throw ShapeError(fmt::format("{}: takes [batch, channels] and {} more {}, not {}", this->kind(), axes_,
                                    axes_ == 1 ? "axis" : "axes", x.shape().str()));
     const int64_t in = x.shape()[1];
+    this->check_known(x, {{-1, in}});  // before it is divided
     if (in % options_.groups != 0)
       throw ShapeError(fmt::format("{}: the {} channels of {} cannot be divided into {} groups", this->kind(),
-                                   in, x.shape().str(), options_.groups));
+                                   size_text(in), x.shape().str(), options_.groups));
     this->fit(x, {{-1, open_size(in)}});
   }
   /// Of the weight, for so many channels of the input.

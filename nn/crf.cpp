@@ -6,6 +6,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/core/open_note.h"
 #include "espalier/nn/init.h"
 #include "espalier/nn/layer_state.h"
 #include "espalier/ops/functions/loop.h"
@@ -123,8 +124,8 @@ class CrfState : public LayerStateOf<CrfState> {
 
   Chain chain_of(const Variable& given, const Variable& mask) {
     if (given.rank() != 3 || given.shape()[2] != tags_)
-      throw ShapeError(
-          fmt::format("Crf: emissions of shape {} are not [batch, steps, {}]", given.shape().str(), tags_));
+      throw ShapeError(fmt::format("Crf: emissions of shape {} are not [batch, steps, {}]{}",
+                                   given.shape().str(), tags_, open_note(given.shape(), Shape{tags_})));
     fit(given, {});
     const Variable by_steps = swapaxes(given, 0, 1);
     const bool open = has_open_steps(by_steps);

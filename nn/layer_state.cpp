@@ -7,6 +7,8 @@
 #include "espalier/core/error.h"
 #include "espalier/core/leaf_substitutes.h"
 #include "espalier/core/node.h"
+#include "espalier/core/open_note.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/nn/layer_trace.h"
 #include "espalier/ops/ops.h"
 
@@ -79,12 +81,29 @@ void LayerState::create_with(std::string_view what, int64_t size, DType dtype) {
   create(cpu(), dtype, {{-1, size}});
 }
 
+void LayerState::check_known(const Variable& x, Sizes sizes) const {
+  for (const Entry& entry : entries()) {
+    if (entry.child || entry.slot.derive || entry.slot.value.defined()) continue;
+    for (const auto& [open, size] : sizes) {
+      if (std::ranges::find(entry.slot.pattern.dims(), open) == entry.slot.pattern.end()) continue;
+      for (size_t axis = 0; axis < x.rank(); ++axis)
+        if (x.shape().dims()[axis] == size && is_open_axis(x, static_cast<int64_t>(axis)))
+          throw UnsupportedError(
+              fmt::format("{}: the size that the layer would learn from the input {} for its {} {} is that "
+                          "of an open axis "
+                          "(-1), and so not known; write it in the placeholder, or give it to the layer",
+                          kind_, x.shape().str(), entry.name, entry.slot.pattern.str()));
+    }
+  }
+}
+
 void LayerState::fit(const Variable& x, Sizes sizes) {
   if (!is_real(x.dtype()))
     throw TypeError(
         fmt::format("{}: the input must be of a real type, not {}; its shape is {}; cast() it first", kind_,
                     name(x.dtype()), x.shape().str()));
   note_input(x);
+  check_known(x, sizes);
   create(x.device(), x.dtype(), sizes);
   for (const Entry& entry : entries()) {
     if (entry.child || entry.slot.derive) continue;
@@ -93,8 +112,9 @@ void LayerState::fit(const Variable& x, Sizes sizes) {
     for (size_t axis = 0; axis < pattern.rank(); ++axis)
       if (const int64_t size = resolve(entry, pattern.dims()[axis], sizes); size != shape.dims()[axis])
         throw ShapeError(
-            fmt::format("{}: an input of shape {} does not fit the {} of shape {}: sizes {} and {}", kind_,
-                        x.shape().str(), entry.name, shape.str(), size, shape.dims()[axis]));
+            fmt::format("{}: an input of shape {} does not fit the {} of shape {}: sizes {} and {}{}", kind_,
+                        x.shape().str(), entry.name, shape.str(), size_text(size),
+                        size_text(shape.dims()[axis]), open_note(size, shape.dims()[axis])));
     if (!entry.slot.dtype && value.dtype() != x.dtype())
       throw TypeError(fmt::format("{}: the input is {} and the {} {}; cast() the input", kind_,
                                   name(x.dtype()), entry.name, name(value.dtype())));

@@ -71,8 +71,11 @@ class LayerState : public ModuleState {
   void declare_buffer(std::string name, Shape shape, ParameterSlot::Initialize initialize,
                       std::optional<DType> dtype = {});
   /// Checks that an input of the layer's own dtype fits; the first one creates the parameters. Throws
-  /// TypeError or ShapeError naming the layer, the input and the parameter.
+  /// TypeError or ShapeError naming the layer, the input and the parameter, and what check_known throws.
   void fit(const Variable& x, Sizes sizes);
+  /// Throws UnsupportedError if a parameter is to be created with the size of an open axis of this input,
+  /// whose size no batch has told. `fit` calls it; so do layers for a further input.
+  void check_known(const Variable& x, Sizes sizes) const;
   /// Creates the parameters unless they exist: all, or none if one fails. `dtype` is for those declared
   /// without one. Throws Error for a size that stays open.
   void create(Device device, DType dtype, Sizes sizes = {});

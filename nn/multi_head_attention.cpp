@@ -4,6 +4,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/core/open_note.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier::nn {
@@ -29,7 +30,8 @@ int64_t checked_heads(int64_t width, int64_t heads, const MultiHeadAttentionOpti
 
 void check_input(const Variable& x, int64_t width, DType dtype, std::string_view what) {
   if (x.rank() != 3 || x.shape()[2] != width)
-    throw ShapeError(fmt::format("{}: {} are [batch, time, {}], not {}", kind, what, width, x.shape().str()));
+    throw ShapeError(fmt::format("{}: {} are [batch, time, {}], not {}{}", kind, what, width, x.shape().str(),
+                                 x.rank() == 3 ? open_note(x.shape()[2], width) : ""));
   if (x.dtype() != dtype)
     throw TypeError(
         fmt::format("{}: {} are {} and the parameters {}", kind, what, name(x.dtype()), name(dtype)));

@@ -57,6 +57,35 @@ BOOST_AUTO_TEST_CASE(numbers_that_no_size_has_made) {
                           (Variable(in) * number).value()) == 0);
 }
 
+/// Nothing is created, so that a layer can learn its width from another input.
+BOOST_AUTO_TEST_CASE(layers_learn_no_width_from_an_open_axis) {
+  const Variable x = esp::placeholder("x", {-1, -1}), steps = esp::placeholder("steps", {2, 3, -1}),
+                 images = esp::placeholder("images", {-1, -1, 8, 8});
+  const auto refuses = [](auto layer, const Variable& in, const char* name) {
+    BOOST_CHECK_EXCEPTION((void)layer(in), esp::UnsupportedError,
+                          says({name, in.shape().str().c_str(), "open axis (-1)", "open_sizes_test.cpp:"}));
+  };
+  esp::nn::Dense dense(4);
+  refuses(dense, x, "Dense");
+  BOOST_TEST((dense(esp::ones({2, 3})).shape() == esp::Shape{2, 4}));
+  BOOST_CHECK_EXCEPTION((void)dense(x), esp::ShapeError,
+                        says({"Dense", "sizes -1 and 3", "write 3 in the placeholder"}));
+  refuses(esp::nn::LayerNorm(), x, "LayerNorm");
+  refuses(esp::nn::RmsNorm(), x, "RmsNorm");
+  refuses(esp::nn::BatchNorm(), x, "BatchNorm");
+  refuses(esp::nn::Conv2d(4, {.kernel = 3}), images, "Conv2d");
+  refuses(esp::nn::Conv2d(6, {.kernel = 3, .groups = 3}), images, "Conv2d");
+  refuses(esp::nn::ConvTranspose2d(4, {.kernel = 3}), images, "ConvTranspose2d");
+  refuses(esp::nn::Lstm(4), steps, "Lstm");
+  refuses(esp::nn::GRUCell(4), x, "GRUCell");
+  refuses(esp::nn::Dense(2), esp::flatten(steps, 1), "Dense");
+  esp::nn::Bilinear pairs(2);
+  const Variable known = esp::placeholder("known", {-1, 5});
+  BOOST_CHECK_EXCEPTION((void)pairs(known, x), esp::UnsupportedError, says({"Bilinear", "[-1, -1]"}));
+  BOOST_CHECK_EXCEPTION((void)pairs(x, known), esp::UnsupportedError, says({"Bilinear", "[-1, -1]"}));
+  BOOST_TEST(pairs.parameters().empty());
+}
+
 BOOST_AUTO_TEST_CASE(parts_of_an_open_axis) {
   const Variable x = esp::placeholder("x", {2, -1});
   const auto refused = [](const char* name) {
@@ -71,6 +100,32 @@ BOOST_AUTO_TEST_CASE(parts_of_an_open_axis) {
     const esp::Tensor in = esp::cast(esp::arange(12), esp::float32).value().reshape({2, 6});
     BOOST_TEST(difference(second.run({{"x", in}}), in.slice(1, 3, 6)) == 0);
     BOOST_CHECK_EXCEPTION((void)second.run({{"x", esp::ones({2, 5})}}), esp::ShapeError, says({"chunk"}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_open_axis_beside_a_known_size) {
+  const Variable x = esp::placeholder("x", {-1, -1});
+  const auto advice = [](const char* name) {
+    return says({name, "an open axis (-1) has no size", "write 3 in the placeholder"});
+  };
+  const auto three = esp::ones({2, 3});
+  BOOST_CHECK_EXCEPTION((void)(x + three), esp::ShapeError, advice("add"));
+  BOOST_CHECK_EXCEPTION((void)esp::matmul(x, esp::ones({3, 4})), esp::ShapeError, advice("matmul"));
+  BOOST_CHECK_EXCEPTION((void)esp::einsum("ij,kj->ik", {x, three}), esp::ShapeError, advice("einsum"));
+  BOOST_CHECK_EXCEPTION((void)esp::linear(x, three), esp::ShapeError, advice("linear"));
+  BOOST_CHECK_EXCEPTION((void)esp::mean_squared_error(x, three), esp::ShapeError,
+                        advice("mean_squared_error"));
+  BOOST_CHECK_EXCEPTION((void)esp::layer_norm(x, esp::ones({3}), 0), esp::ShapeError, advice("layer_norm"));
+  BOOST_CHECK_EXCEPTION((void)esp::prelu(x, esp::ones({3})), esp::ShapeError, advice("prelu"));
+  BOOST_CHECK_EXCEPTION((void)(x + esp::flatten(x)), esp::ShapeError, says({"only if they are the same"}));
+  BOOST_CHECK_EXCEPTION((void)esp::reshape(x, {-1, 3, 2}), esp::ShapeError,
+                        says({"reshape", "open axes (-1)", "[-1, 3, 2]", "in the placeholder"}));
+  // Sizes that are known are compared as ever.
+  try {
+    (void)esp::matmul(esp::placeholder("y", {-1, 2}), esp::ones({3, 4}));
+    BOOST_ERROR("no error");
+  } catch (const esp::ShapeError& error) {
+    BOOST_TEST(std::string(error.what()).find("no size") == std::string::npos);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "espalier/core/node.h"
 #include "espalier/core/op_registry.h"
+#include "espalier/core/open_note.h"
 #include "espalier/core/scalar_activations.h"
 #include "espalier/ops/elementwise/bounds.h"
 #include "espalier/ops/elementwise/elementary_op.h"
@@ -93,8 +94,10 @@ Variable prelu(const Operand& x, const Operand& slopes) {
       s.rank() == 1 && v.rank() > 0 && (s.shape()[0] == 1 || s.shape()[0] == v.shape().dims()[axis]);
   if (!fits)
     located(x.where(), [&] {
-      throw ShapeError(fmt::format("prelu: slopes of shape {} do not go with the channels of shape {}",
-                                   s.shape().str(), v.shape().str()));
+      throw ShapeError(
+          fmt::format("prelu: slopes of shape {} do not go with the channels of shape {}{}", s.shape().str(),
+                      v.shape().str(),
+                      s.rank() == 1 && v.rank() > 0 ? open_note(s.shape()[0], v.shape().dims()[axis]) : ""));
     });
   Dims sizes{s.shape()[0]};
   for (size_t i = axis + 1; i < v.rank(); ++i) sizes.push_back(1);

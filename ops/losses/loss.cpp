@@ -6,6 +6,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/core/open_note.h"
 #include "espalier/ops/functions/losses.h"
 #include "espalier/ops/losses/checked_target.h"
 #include "espalier/ops/losses/cross_entropy.h"
@@ -143,8 +144,8 @@ Variable mean_squared_error(const Operand& prediction, const Operand& target) {
   return located(prediction.where(), [&] {
     if (!(p.shape() == t.shape()))
       throw ShapeError(
-          fmt::format("mean_squared_error: a prediction of shape {} and a target of shape {} differ",
-                      p.shape().str(), t.shape().str()));
+          fmt::format("mean_squared_error: a prediction of shape {} and a target of shape {} differ{}",
+                      p.shape().str(), t.shape().str(), open_note(p.shape(), t.shape())));
     if (p.dtype() != t.dtype() || !is_real(p.dtype()))
       throw TypeError(
           fmt::format("mean_squared_error: a prediction of {} and a target of {} must be of one real type; "

@@ -8,6 +8,7 @@
 #include "espalier/core/deferred/stacked.h"
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_rule.h"
+#include "espalier/core/open_note.h"
 #include "espalier/core/open_sizes.h"
 #include "espalier/core/row_kernel.h"
 #include "espalier/ops/matmul/bfloat16_product.h"
@@ -69,9 +70,9 @@ class Matmul : public Op, public Batchable {
           fmt::format("matmul: takes matrices or batches of them, not {} and {}", a.str(), b.str()));
     const int64_t m = a.end()[ta_ - 2], k = a.end()[-1 - ta_], n = b.end()[-1 - tb_];
     if (k != b.end()[tb_ - 2])
-      throw ShapeError(fmt::format("matmul: {} times {}: the inner sizes {} and {} differ",
+      throw ShapeError(fmt::format("matmul: {} times {}: the inner sizes {} and {} differ{}",
                                    seen(a, ta_).str(), seen(b, tb_).str(), size_text(k),
-                                   size_text(b.end()[tb_ - 2])));
+                                   size_text(b.end()[tb_ - 2]), open_note(k, b.end()[tb_ - 2])));
     const int64_t sizes[] = {m, k, n};
     if (std::ranges::max(sizes) > largest_matrix_size && !may_be_open(sizes))
       throw UnsupportedError(fmt::format("matmul: {} times {} is more than the libraries can index",

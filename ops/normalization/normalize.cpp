@@ -6,6 +6,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/core/open_note.h"
 #include "espalier/core/values_later.h"
 #include "espalier/ops/elementwise/arithmetic.h"
 #include "espalier/ops/ops.h"
@@ -28,8 +29,8 @@ void check_keeps(const Operand& factor, const Variable& x) {
     keeps = size == 1 || size == x.shape()[-static_cast<int64_t>(i)];
   }
   if (!keeps)
-    throw ShapeError(fmt::format("layer_norm: a gain or bias of shape {} does not go with rows of shape {}",
-                                 f.shape().str(), x.shape().str()));
+    throw ShapeError(fmt::format("layer_norm: a gain or bias of shape {} does not go with rows of shape {}{}",
+                                 f.shape().str(), x.shape().str(), open_note(f.shape(), x.shape())));
 }
 
 /// The mean of each row. What the sum lost to rounding is in the mean of the differences, so that equal

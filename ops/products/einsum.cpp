@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "espalier/core/open_note.h"
 #include "espalier/ops/functions/diagonal.h"
 #include "espalier/ops/functions/layout.h"
 #include "espalier/ops/functions/products.h"
@@ -122,8 +123,8 @@ class Einsum {
       const int64_t size = shape.dims()[i];
       if (size == 1 || size == sizes_[label]) continue;
       if (sizes_[label] != 1)
-        fail<ShapeError>(fmt::format("the sizes {} and {} of {} differ", size_text(sizes_[label]),
-                                     size_text(size), names_[label]));
+        fail<ShapeError>(fmt::format("the sizes {} and {} of {} differ{}", size_text(sizes_[label]),
+                                     size_text(size), names_[label], open_note(sizes_[label], size)));
       sizes_[label] = size;
     }
     labelled_.push_back({operands_[k], std::move(labels)});
@@ -163,8 +164,10 @@ class Einsum {
       const auto j = static_cast<size_t>(again - labels.begin());
       const Shape& shape = operand.x.shape();
       if (shape.dims()[i] != shape.dims()[j])
-        fail<ShapeError>(fmt::format("one operand has the sizes {} and {} of {}", size_text(shape.dims()[i]),
-                                     size_text(shape.dims()[j]), names_[static_cast<size_t>(label)]));
+        fail<ShapeError>(fmt::format("one operand has the sizes {} and {} of {}{}",
+                                     size_text(shape.dims()[i]), size_text(shape.dims()[j]),
+                                     names_[static_cast<size_t>(label)],
+                                     open_note(shape.dims()[i], shape.dims()[j])));
       // Its diagonal is a last axis in place of both.
       operand.x = diagonal(operand.x, 0, static_cast<int64_t>(i), static_cast<int64_t>(j));
       labels.erase(again);

@@ -4,6 +4,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/core/open_note.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 
@@ -18,8 +19,9 @@ Variable linear(const Operand& x, const Operand& weight, const Variable& bias) {
     if (w.rank() == 0 || w.rank() > 2 || rows.rank() == 0 || rows.shape()[-1] != w.shape()[-1])
       throw ShapeError(
           fmt::format("linear: rows of shape {} do not go with a weight of shape {}: [..., in] "
-                      "takes [out, in] or [in]",
-                      rows.shape().str(), w.shape().str()));
+                      "takes [out, in] or [in]{}",
+                      rows.shape().str(), w.shape().str(),
+                      w.rank() ? open_note(rows.shape(), Shape{w.shape()[-1]}) : ""));
     const Variable matrix = w.rank() == 2 ? transpose(w) : unsqueeze(w, 1);
     Variable y = rows.rank() > 1 ? matmul(rows, matrix) : squeeze(matmul(unsqueeze(rows, 0), matrix), 0);
     if (w.rank() == 1) y = squeeze(y, -1);
