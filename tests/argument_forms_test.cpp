@@ -54,8 +54,7 @@ BOOST_AUTO_TEST_CASE(windows_of_pooling) {
   const Variable side_by_side = esp::avg_pool(x, {.kernel = 2});
   BOOST_TEST(apart(esp::avg_pool(x, {.kernel = 2, .stride = {}}), side_by_side) == 0);
   BOOST_TEST(apart(esp::avg_pool(x, {.kernel = 2, .stride = {2}}), side_by_side) == 0);
-  BOOST_TEST(
-      difference(esp::avg_pool(x, {.kernel = 2, .stride = std::vector<int64_t>{2, 2}}), side_by_side) == 0);
+  BOOST_TEST(apart(esp::avg_pool(x, {.kernel = 2, .stride = std::vector<int64_t>{2, 2}}), side_by_side) == 0);
   BOOST_TEST(apart(esp::avg_pool(x, {.kernel = 2, .stride = std::nullopt}), side_by_side) == 0);
 }
 
