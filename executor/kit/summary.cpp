@@ -74,11 +74,12 @@ ModuleSummary internal::summarize(const nn::Module& module, const NetCall& net,
                                   const std::vector<Spec>& inputs, const std::source_location& where) {
   const CallScope scope(where);
   return located(*build_context().where, [&] {
-    for (size_t axis = 0; axis < input.rank(); ++axis)
-      if (input.dims()[axis] == -1)
-        throw UnsupportedError(fmt::format(
-            "summary: axis {} of {} is open, and the figures depend on its size; write a number{}", axis,
-            input.str(), axis == 0 ? ": 1 for the figures of one row" : ""));
+    for (const Spec& input : inputs)
+      for (size_t axis = 0; axis < input.shape.rank(); ++axis)
+        if (input.shape.dims()[axis] == -1)
+          throw UnsupportedError(fmt::format(
+              "summary: axis {} of {} is open, and the figures depend on its size; write a number{}", axis,
+              input.shape.str(), axis == 0 ? ": 1 for the figures of one row" : ""));
     const nn::ModeScope inference(module, false);
     if (!net.takes(inputs.size()))
       throw Error(fmt::format("summary: the net is not called with {} Variables", inputs.size()));
