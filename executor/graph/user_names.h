@@ -6,8 +6,6 @@
 
 namespace espalier {
 
-/// "'matmul'", "the determinant"
-std::string in_user_words(const Op& op);
 /// "'matmul' (digits.cpp:17)", "the feed (digits.cpp:12)", "'subtract' (in BatchNorm, digits.cpp:20)"
 std::string in_user_words(const GraphNode& node);
 

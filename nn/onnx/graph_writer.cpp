@@ -8,8 +8,8 @@
 #include "espalier/core/op_names.h"
 #include "espalier/core/train_phase.h"
 #include "espalier/core/tree.h"
-#include "espalier/executor/graph/user_names.h"
 #include "espalier/nn/onnx/tensors.h"
+#include "espalier/ops/user_words.h"
 
 namespace espalier::onnx {
 

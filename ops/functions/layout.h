@@ -1,6 +1,5 @@
 // Operations that move elements: views, copies, joins.
 #pragma once
-#include <concepts>
 #include <source_location>
 #include <vector>
 
@@ -31,18 +30,8 @@ Variable expand_as(const Operand& x, const Operand& like);
 Variable slice(const Operand& x, int64_t axis, int64_t begin, int64_t end);
 Variable concat(const std::vector<Variable>& variables, int64_t axis = 0,
                 std::source_location where = std::source_location::current());
-template <std::same_as<Tensor> T>
-Variable concat(const std::vector<T>& tensors, int64_t axis = 0,
-                std::source_location where = std::source_location::current()) {
-  return concat(std::vector<Variable>(tensors.begin(), tensors.end()), axis, where);
-}
 /// Joins variables of one shape along a new axis.
 Variable stack(const std::vector<Variable>& variables, int64_t axis = 0,
                std::source_location where = std::source_location::current());
-template <std::same_as<Tensor> T>
-Variable stack(const std::vector<T>& tensors, int64_t axis = 0,
-               std::source_location where = std::source_location::current()) {
-  return stack(std::vector<Variable>(tensors.begin(), tensors.end()), axis, where);
-}
 
 }  // namespace espalier

@@ -49,7 +49,7 @@ struct PackedSequence {
 /// others, UnsupportedError for an open axis.
 PackedSequence pack(const std::vector<Variable>& sequences,
                     std::source_location where = std::source_location::current());
-template <std::same_as<Tensor> T>
+template <std::same_as<Tensor> T>  // braces are a list of Variables
 PackedSequence pack(const std::vector<T>& sequences,
                     std::source_location where = std::source_location::current()) {
   return pack(std::vector<Variable>(sequences.begin(), sequences.end()), where);
