@@ -128,7 +128,7 @@ Optimizer::Optimizer(std::shared_ptr<const UpdateRule> rule,
        {std::pair("clip_norm", common.clip_norm), std::pair("clip_value", common.clip_value)})
     check_setting(std::isfinite(value) && value >= 0, this->name(), name, value, where);
   if (common.schedule.is_constant()) return;
-  located(where, [&] { (void)setting("lr"); });
+  (void)setting("lr", where);
   state_->schedule_step = espalier::state(full({}, 0, DType::float64), "schedule_step");
 }
 
@@ -162,7 +162,7 @@ std::vector<std::pair<std::string, double>> Optimizer::settings() const {
 }
 
 void Optimizer::set(std::string_view name, double value, std::source_location where) {
-  located(where, [&] { (void)setting(name); });
+  (void)setting(name, where);
   if (state_->averaging) return state_->averaging->inner.set(name, value, where);
   check_setting(std::isfinite(value) && value >= 0, this->name(), name, value, where);
   if (!state_->groups.empty()) {
@@ -252,7 +252,7 @@ double Optimizer::scheduled_learning_rate(std::string_view setting) const {
     const Group& group = state_->group_of_setting(setting);
     return group.optimizer.scheduled_learning_rate(setting);
   }
-  const double rate = this->setting(setting);
+  const double rate = this->setting(setting, {});
   if (!state_->schedule_step.defined()) return rate;
   return rate * state_->common.schedule.at(static_cast<int64_t>(state_->schedule_step.item()));
 }

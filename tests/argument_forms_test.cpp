@@ -92,9 +92,9 @@ BOOST_AUTO_TEST_CASE(rows_of_tensors) {
   BOOST_TEST(apart(x[1], x.slice(0, 1, 2).reshape({4})) == 0);
   BOOST_TEST(apart(x[-1], x[2]) == 0);
   BOOST_TEST(apart(turned[1], x.slice(1, 1, 2).reshape({3})) == 0);
-  BOOST_TEST(x[2][3].item() == x.at<float>({2, 3}));
-  x[0].at<float>({1}) = 50;
-  BOOST_TEST(x.at<float>({0, 1}) == 50);
+  BOOST_TEST(x[2][3].item() == x.at<double>({2, 3}));
+  x[0].at<double>({1}) = 50;
+  BOOST_TEST(x.at<double>({0, 1}) == 50);
   BOOST_CHECK_EXCEPTION(x[3], esp::IndexError, says({"[3]", "[3, 4]", "argument_forms_test.cpp"}));
   BOOST_CHECK_EXCEPTION(x[-4], esp::IndexError, says({"[-4]"}));
   BOOST_CHECK_EXCEPTION(esp::tensor(1)[0], esp::ShapeError, says({"scalar"}));

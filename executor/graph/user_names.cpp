@@ -9,10 +9,11 @@
 namespace espalier {
 
 std::string in_user_words(const GraphNode& node) {
+  const std::string words = in_user_words(*node.op);
   const std::string_view called = node.where.called();
-  const bool inner = !called.empty() && called != node.op->name() && !node.op->feed();
-  return fmt::format("{} ({}{}{}{})", in_user_words(*node.op), inner ? "in " : "", inner ? called : "",
-                     inner ? ", " : "", line_of(node.where));
+  const bool inner = !called.empty() && words.find(called) == std::string::npos && !node.op->feed();
+  return fmt::format("{} ({}{}{}{})", words, inner ? "in " : "", inner ? called : "", inner ? ", " : "",
+                     line_of(node.where));
 }
 
 }  // namespace espalier
