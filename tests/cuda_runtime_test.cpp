@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(pinned_buffers_may_be_written_after_a_copy) {
 
 BOOST_AUTO_TEST_CASE(recorded_indices_are_thrown_at_the_line_of_their_op) {
   esp::Tensor x = esp::ones({3}).to(esp::gpu());
-  const auto where = std::source_location::current();
+  const esp::CallSite where(std::source_location::current());
   esp::KernelCall call;
   call.outputs.push_back(&x);
   call.where = &where;
