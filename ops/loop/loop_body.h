@@ -67,8 +67,9 @@ struct LoopBody {
 };
 using LoopBodyPtr = std::shared_ptr<const LoopBody>;
 
-/// The body of a step of a scan that was called at `where`, the site of its CallScope. `captured` gets the Variables that it uses beside
-/// its operands. Nodes carry the lines in the step, unless a library function has called the scan.
+/// The body of a step of a scan that was called at `where`, the site of its CallScope. `captured` gets the
+/// Variables that it uses beside its operands. Nodes carry the lines in the step, unless a library function
+/// has called the scan.
 std::shared_ptr<LoopBody> trace_step(const ScanStep& step, const std::vector<Variable>& state,
                                      const std::vector<Variable>& sequences, std::vector<Variable>& captured,
                                      const CallSite& where);
