@@ -1,5 +1,7 @@
 #include "espalier/core/call_site.h"
 
+#include <fmt/format.h>
+
 namespace espalier {
 
 namespace {
@@ -40,9 +42,14 @@ std::string_view CallSite::called() const {
   if (last == std::string_view::npos) return name;
   std::string_view scope = name.substr(0, last);
   const std::string_view member = name.substr(last + 2);
-  if (const size_t arguments = scope.find('<'); arguments != std::string_view::npos)
-    return {};  // of a template: its name is not the user's
+  if (scope.find('<') != std::string_view::npos) return {};  // of a template: its name is not the user's
   return member.starts_with("operator") || member == scope ? scope : name;
+}
+
+std::string CallSite::place(std::string_view message, std::string_view line) const {
+  const std::string_view name = called();
+  if (message.find(name) != std::string_view::npos) return fmt::format(" ({})", line);  // also of no name
+  return fmt::format(" (in {}, {})", name, line);
 }
 
 }  // namespace espalier

@@ -14,10 +14,7 @@ void Error::locate(const CallSite& where) {
   const CallSite& line = build_context().where ? *build_context().where : where;
   // What std::make_shared constructs has the line of a header of the standard library.
   if (std::string_view(line.file_name()).find("/include/c++/") != std::string_view::npos) return;
-  const std::string_view called = line.called();
-  const bool named = called.empty() || message_.find(called) != std::string::npos;
-  const std::string text = fmt::format(" ({}{}{}{}:{})", named ? "" : "in ", named ? "" : called,
-                                       named ? "" : ", ", line.file_name(), line.line());
+  const std::string text = line.place(message_, fmt::format("{}:{}", line.file_name(), line.line()));
   message_ += text;
   line_size_ = static_cast<uint32_t>(text.size());
   located_ = true;

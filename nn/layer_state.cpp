@@ -88,11 +88,11 @@ void LayerState::check_known(const Variable& x, Sizes sizes) const {
       if (std::ranges::find(entry.slot.pattern.dims(), open) == entry.slot.pattern.end()) continue;
       for (size_t axis = 0; axis < x.rank(); ++axis)
         if (x.shape().dims()[axis] == size && is_open_axis(x, static_cast<int64_t>(axis)))
-          throw UnsupportedError(
-              fmt::format("{}: the size that the layer would learn from the input {} for its {} {} is that "
-                          "of an open axis "
-                          "(-1), and so not known; write it in the placeholder, or give it to the layer",
-                          kind_, x.shape().str(), entry.name, entry.slot.pattern.str()));
+          throw UnsupportedError(fmt::format(
+              "{}: the size that the layer would learn from the input {} for its {} {} is that "
+              "of an open axis (-1), and so not known; write it in the placeholder, or give it to "
+              "the layer",
+              kind_, x.shape().str(), entry.name, entry.slot.pattern.str()));
     }
   }
 }

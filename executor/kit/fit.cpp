@@ -42,7 +42,7 @@ std::string columns_text(size_t count) { return fmt::format("{} column{}", count
 std::string counts_text(const internal::NetCall& net) {
   std::string text;
   size_t last = 0;
-  for (size_t count = 1; count <= internal::kMostInputs; ++count) {
+  for (size_t count = 1; count <= internal::most_inputs; ++count) {
     if (!net.takes(count)) continue;
     text += fmt::format("{}{}", text.empty() ? "" : " or ", count);
     last = count;

@@ -14,7 +14,7 @@ namespace espalier {
 
 namespace internal {
 
-inline constexpr size_t kMostInputs = 8;
+inline constexpr size_t most_inputs = 8;
 
 template <size_t>
 using OneVariable = const Variable&;
@@ -41,7 +41,7 @@ struct NetCall {
   std::function<Variable(std::span<const Variable>)> call;
   uint32_t counts = 0;  ///< bit n: with n of them
 
-  bool takes(size_t count) const { return count <= kMostInputs && (counts >> count & 1); }
+  bool takes(size_t count) const { return count <= most_inputs && (counts >> count & 1); }
 };
 
 template <class Net, size_t... i>
@@ -49,7 +49,7 @@ constexpr uint32_t counts_of(std::index_sequence<i...>) {
   return (0u | ... | (takes_inputs<Net, i + 1> ? 2u << i : 0u));
 }
 template <class Net>
-constexpr uint32_t input_counts = counts_of<Net>(std::make_index_sequence<kMostInputs>());
+constexpr uint32_t input_counts = counts_of<Net>(std::make_index_sequence<most_inputs>());
 template <class Net>
 constexpr bool takes_one_input_alone = input_counts<Net> == 2u;
 
@@ -65,7 +65,7 @@ NetCall net_call(Net& net) {
     return y;
   };
   return {[call](std::span<const Variable> inputs) {
-            return call(inputs, std::make_index_sequence<kMostInputs>());
+            return call(inputs, std::make_index_sequence<most_inputs>());
           },
           input_counts<Net>};
 }

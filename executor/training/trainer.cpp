@@ -423,8 +423,7 @@ const BatchPlans& Trainer::main_plans() {
   if (!plans_.last())
     throw Error(
         "there is no plan yet: run(), step() or warm_up() must tell the sizes of placeholders with open "
-        "axes, "
-        "or beside a short batch");
+        "axes, or beside a short batch");
   return *plans_.last();
 }
 

@@ -163,10 +163,7 @@ namespace {
 
 /// With the user's function that has made the node, and its line.
 std::string with_place(const std::string& reason, const Node& node) {
-  const std::string_view called = node.where.called();
-  const bool named = called.empty() || reason.find(called) != std::string::npos;
-  return fmt::format("{} ({}{}{}{}:{})", reason, named ? "" : "in ", named ? "" : called, named ? "" : ", ",
-                     node.where.file_name(), node.where.line());
+  return reason + node.where.place(reason, fmt::format("{}:{}", node.where.file_name(), node.where.line()));
 }
 
 }  // namespace

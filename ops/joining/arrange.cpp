@@ -148,8 +148,7 @@ std::vector<Variable> chunk(const Operand& x, int64_t parts, int64_t axis) {
     if (is_open_axis(x.variable(), axis))
       throw UnsupportedError(
           fmt::format("chunk: axis {} of {} is open, and can be cut only into 2, 4 or another number of "
-                      "parts that divides "
-                      "{}, not into {}; write its size in the placeholder, or take slices",
+                      "parts that divides {}, not into {}; write its size in the placeholder, or take slices",
                       axis, shape.str(), nominal_size, parts));
     return slices_of(x, equal_parts(size, std::max<int64_t>(1, size / parts + (size % parts != 0))), axis);
   });
