@@ -8,8 +8,8 @@ namespace espalier {
 
 struct CallSite : std::source_location {
   CallSite() = default;
-  CallSite(const std::source_location& line, const char* function = nullptr)
-      : std::source_location(line), function(function) {}
+  CallSite(const std::source_location& line, const char* called_function = nullptr)
+      : std::source_location(line), function(called_function) {}
 
   /// The name of the function as users write it: "stack", "BatchNorm", "PackedSequence::pad". Empty if it is
   /// not known, or one that users do not call.

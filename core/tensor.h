@@ -117,8 +117,7 @@ class Tensor {
   /// Throws IndexError, or ShapeError for a scalar.
   struct RowNumber {
     template <std::integral T>
-    RowNumber(T number, Where where = Where::current())
-        : number(static_cast<int64_t>(number)), where(where) {}
+    RowNumber(T row, Where call = Where::current()) : number(static_cast<int64_t>(row)), where(call) {}
     int64_t number;
     Where where;
   };
