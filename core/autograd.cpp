@@ -157,8 +157,9 @@ Variable Variable::gradient(const Variable& x, Where where) const {
       const bool made_of_x = path.find(root.node()) != NodeMap::none;
       if (!made_of_x && !has_derivatives(root.node()))
         throw Error(fmt::format(
-            "gradient: this Variable ({}, shape {}) is not made of the one asked for ({}, shape {})",
-            node()->op().name(), shape().str(), x.node()->op().name(), x.shape().str()));
+            "gradient: this Variable ({}, shape {}) is not made of the one asked for ({}, shape {}){}",
+            node()->op().name(), shape().str(), x.node()->op().name(), x.shape().str(),
+            node()->is_leaf() ? "; what is computed under NoGrad is a constant" : ""));
       if (made_of_x && is_trained(*x.node()) && record.complete != trainable_version())
         differentiate(*this);
       else if (made_of_x)

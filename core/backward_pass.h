@@ -292,7 +292,8 @@ class BackwardPass {
   static std::string_view what_happened(const Node& leaf) {
     if (!leaf.is_leaf())
       return "drawn anew since, for a step of another tree; ask for gradients before that step";
-    if (is_trainable(leaf.op())) return "updated since; ask for gradients before update()";
+    if (is_trainable(leaf.op()))
+      return "updated since; ask for gradients before update(), or write the expression again";
     return "updated since; ask for gradients before the update, and for derivatives of gradients before the "
            "forward() whose step assigns it by with_assignment()";
   }

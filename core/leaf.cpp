@@ -185,13 +185,13 @@ Variable make_leaf(OpPtr op, const Tensor& value, const CallSite& where) {
   });
 }
 
-Variable variable(const Tensor& value, std::source_location where) {
+Variable variable(const LeafValue& value, std::source_location where) {
   return make_leaf(variable_op(), value, where);
 }
-Variable parameter(const Tensor& value, std::string_view name, std::source_location where) {
+Variable parameter(const LeafValue& value, std::string_view name, std::source_location where) {
   return make_leaf(parameter_op(name), value, where);
 }
-Variable state(const Tensor& value, std::string_view name, std::source_location where) {
+Variable state(const LeafValue& value, std::string_view name, std::source_location where) {
   return make_leaf(state_op(name), value, where);
 }
 

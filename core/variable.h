@@ -178,27 +178,35 @@ class Variable {
 /// Prints the value. Downstream of a feed it takes the next step.
 std::ostream& operator<<(std::ostream& out, const Variable& variable);
 
+/// What a leaf starts with: a Tensor, a number, or numbers in braces: `{1.0f, 2.0f}` has shape [2], and
+/// `{{1.0f}, {2.0f}}` shape [2, 1].
+class LeafValue {
+ public:
+  using Where = std::source_location;
+
+  LeafValue(const Tensor& value) : tensor_(value) {}
+  template <class T>
+  requires std::is_arithmetic_v<T> LeafValue(T value, Where where = Where::current())
+      : tensor_(tensor(value, default_dtype<T>(), where)) {}
+  template <class T>
+  requires std::is_arithmetic_v<T> LeafValue(std::initializer_list<T> values, Where where = Where::current())
+      : tensor_(tensor(values, default_dtype<T>(), where)) {}
+  template <class T>
+  requires std::is_arithmetic_v<T> LeafValue(std::initializer_list<std::initializer_list<T>> rows,
+                                             Where where = Where::current())
+      : tensor_(tensor(rows, default_dtype<T>(), where)) {}
+
+  operator const Tensor&() const { return tensor_; }
+
+ private:
+  Tensor tensor_;
+};
+
 /// A leaf whose gradient `backward` builds.
-Variable variable(const Tensor& value, std::source_location where = std::source_location::current());
-template <class T>
-requires std::is_arithmetic_v<T> Variable
-variable(std::initializer_list<T> values, std::source_location where = std::source_location::current()) {
-  return variable(tensor(values, default_dtype<T>(), where), where);
-}
-template <class T>
-requires std::is_arithmetic_v<T> Variable
-variable(std::initializer_list<std::initializer_list<T>> rows,
-         std::source_location where = std::source_location::current()) {
-  return variable(tensor(rows, default_dtype<T>(), where), where);
-}
-template <class T>
-requires std::is_arithmetic_v<T> Variable
-variable(T value, std::source_location where = std::source_location::current()) {
-  return variable(tensor(value, default_dtype<T>(), where), where);
-}
+Variable variable(const LeafValue& value, std::source_location where = std::source_location::current());
 
 /// A leaf which an optimizer updates. Layers make these.
-Variable parameter(const Tensor& value, std::string_view name = "parameter",
+Variable parameter(const LeafValue& value, std::string_view name = "parameter",
                    std::source_location where = std::source_location::current());
 /// Freezes a parameter (`false`), or releases it again: while it is frozen, `backward` and executors that are
 /// made build no gradient of it, and no optimizer changes it; trees need not be written again. Throws Error
@@ -207,7 +215,7 @@ void set_trainable(const Variable& parameter, bool on,
                    std::source_location where = std::source_location::current());
 /// A leaf that lives between steps and is written by updates, but not trained: an optimizer's state, a
 /// running mean.
-Variable state(const Tensor& value, std::string_view name = "state",
+Variable state(const LeafValue& value, std::string_view name = "state",
                std::source_location where = std::source_location::current());
 /// A source to be filled by `Executor::run`. The first size may differ from run to run, and so may sizes of
 /// -1; until then these are `nominal_size` in the shapes of the tree.

@@ -60,75 +60,91 @@ Executor load_executor(const std::filesystem::path& path, const LoadOptions& opt
   });
 }
 
+// By value: a callback may let go of the handle.
+std::shared_ptr<Executor::Impl> Executor::impl() const {
+  if (!impl_) throw Error("Executor: this one is empty; get_executor gives one that runs");
+  return impl_;
+}
+
 History Executor::execute(const ExecuteOptions& options, Where where) const {
-  const auto impl = impl_;  // a callback may let go of this handle
-  return with_errors(where, [&] { return impl->execute(options); });
+  return with_errors(where, [&] { return impl()->execute(options); });
 }
 StepInfo Executor::step(const Feeds& feeds, Where where) const {
-  const auto impl = impl_;  // a callback may let go of this handle
-  return with_errors(where, [&] { return impl->step(feeds); });
+  return with_errors(where, [&] { return impl()->step(feeds); });
 }
 Tensor Executor::run(const Feeds& feeds, Where where) const {
-  const auto impl = impl_;  // a callback may let go of this handle
-  return with_errors(where, [&] { return impl->run(feeds); });
+  return with_errors(where, [&] { return impl()->run(feeds); });
 }
 StepValues Executor::run_outputs(const Feeds& feeds, Where where) const {
-  const auto impl = impl_;  // a callback may let go of this handle
-  return with_errors(where, [&] { return impl->run_outputs(feeds); });
+  return with_errors(where, [&] { return impl()->run_outputs(feeds); });
 }
 void Executor::warm_up(const FeedShapes& shapes, int threads, Where where) const {
-  with_errors(where, [&] { impl_->warm_up(shapes, threads); });
+  with_errors(where, [&] { impl()->warm_up(shapes, threads); });
 }
 Tensor Executor::value(Where where) const {
-  return located(where, [&] { return impl_->value(); });
+  return located(where, [&] { return impl()->value(); });
 }
 Tensor Executor::output(std::string_view name, Where where) const {
-  return located(where, [&] { return impl_->output(name); });
+  return located(where, [&] { return impl()->output(name); });
 }
-double Executor::loss_scale() const { return impl_->loss_scale(); }
+double Executor::loss_scale(Where where) const {
+  return located(where, [&] { return impl()->loss_scale(); });
+}
 void Executor::on(Event event, std::function<void(const StepInfo&)> f, Where where) const {
   if (!f) located(where, [] { throw Error("on: there is no function to call"); });
-  impl_->on(event, std::move(f));
+  located(where, [&] { impl()->on(event, std::move(f)); });
 }
 void Executor::use(const AnyCallback& callback, Where where) const {
   if (!callback.callback()) located(where, [] { throw Error("use: there is no callback"); });
-  impl_->use(callback);
+  located(where, [&] { impl()->use(callback); });
 }
-void Executor::stop() const { impl_->stop(); }
+void Executor::stop(Where where) const {
+  located(where, [&] { return impl()->stop(); });
+}
 void Executor::checkpoint(const std::filesystem::path& folder, Where where) const {
-  located(where, [&] { impl_->checkpoint(folder); });
+  located(where, [&] { impl()->checkpoint(folder); });
 }
 void Executor::resume(const std::filesystem::path& folder, Where where) const {
-  located(where, [&] { impl_->resume(folder); });
+  located(where, [&] { impl()->resume(folder); });
 }
 ExportedSizes Executor::export_c(const std::filesystem::path& file, const ExportOptions& options,
                                  Where where) const {
   return located(where, [&] {
     ExportedSizes sizes;
-    impl_->with_settled_leaves(
+    impl()->with_settled_leaves(
         "export_c", [&](const Setup& setup) { sizes = c_export::export_files(setup, file, options); });
     return sizes;
   });
 }
 void Executor::save(const std::filesystem::path& path, const SaveOptions& options, Where where) const {
-  located(where, [&] { impl_->save(path, options); });
+  located(where, [&] { impl()->save(path, options); });
 }
-Mode Executor::mode() const { return impl_->mode(); }
-std::vector<ValueInfo> Executor::inputs() const { return impl_->inputs(); }
-std::vector<ValueInfo> Executor::outputs() const { return impl_->outputs(); }
-std::vector<LeafInfo> Executor::leaves() const { return impl_->leaves(); }
-Plan Executor::plan() const { return impl_->plan(); }
+Mode Executor::mode(Where where) const {
+  return located(where, [&] { return impl()->mode(); });
+}
+std::vector<ValueInfo> Executor::inputs(Where where) const {
+  return located(where, [&] { return impl()->inputs(); });
+}
+std::vector<ValueInfo> Executor::outputs(Where where) const {
+  return located(where, [&] { return impl()->outputs(); });
+}
+std::vector<LeafInfo> Executor::leaves(Where where) const {
+  return located(where, [&] { return impl()->leaves(); });
+}
+Plan Executor::plan(Where where) const {
+  return located(where, [&] { return impl()->plan(); });
+}
 void Executor::profile(const std::filesystem::path& trace, const ProfileOptions& options, Where where) const {
   located(where, [&] {
     if (trace.empty()) throw FileError("profile: the trace needs the name of a file");
-    impl_->profile(trace, options);
+    impl()->profile(trace, options);
   });
 }
 void Executor::profile(const ProfileOptions& options, Where where) const {
-  located(where, [&] { impl_->profile({}, options); });
+  located(where, [&] { impl()->profile({}, options); });
 }
 void Executor::report(const std::filesystem::path& html, Where where) const {
-  located(where, [&] { impl_->report(html); });
+  located(where, [&] { impl()->report(html); });
 }
 
 }  // namespace espalier

@@ -177,6 +177,8 @@ class Executor {
  public:
   using Where = std::source_location;
 
+  /// An empty handle, to be assigned to: everything else throws Error.
+  Executor() = default;
   Executor(const Executor&) = default;  // and no moves: what is moved from stays valid
   Executor& operator=(const Executor&) = default;
 
@@ -210,7 +212,7 @@ class Executor {
 
   /// By what the loss is multiplied while it is differentiated: with Precision::float16 a number that adapts
   /// itself, else 1.
-  double loss_scale() const;
+  double loss_scale(Where where = Where::current()) const;
 
   /// Calls `f` at each such event, in the order of registration.
   void on(Event event, std::function<void(const StepInfo&)> f, Where where = Where::current()) const;
@@ -224,7 +226,7 @@ class Executor {
   void use(const AnyCallback& callback, Where where = Where::current()) const;
   /// Called from a callback: `execute` returns after this step or epoch. Unless it is after `resume`, the
   /// next `execute` does not go on with what is left of the epoch, but begins the next one, in its order.
-  void stop() const;
+  void stop(Where where = Where::current()) const;
 
   /// Adds a checkpoint to a folder: parameters, states and settings of the optimizer, this thread's random
   /// state, the epoch of each feed and the position in it, and the History so far. The last two are kept; a
@@ -254,18 +256,18 @@ class Executor {
             Where where = Where::current()) const;
 
   /// Whether its steps train.
-  Mode mode() const;
+  Mode mode(Where where = Where::current()) const;
   /// The placeholders of the tree, for which `run` needs values.
-  std::vector<ValueInfo> inputs() const;
+  std::vector<ValueInfo> inputs(Where where = Where::current()) const;
   /// The tree's value, named "value", and ExecutorOptions::outputs; of whole batches, with -1 for sizes that
   /// follow open axes.
-  std::vector<ValueInfo> outputs() const;
+  std::vector<ValueInfo> outputs(Where where = Where::current()) const;
   /// All leaves but constants, in the order in which they were written.
-  std::vector<LeafInfo> leaves() const;
+  std::vector<LeafInfo> leaves(Where where = Where::current()) const;
 
   /// The plan for whole batches. If a placeholder has open axes: the one that was used last, or Error before
   /// the first.
-  Plan plan() const;
+  Plan plan(Where where = Where::current()) const;
 
   /// Records the times of the next steps, whichever of `execute`, `step` and `run` takes them: each kernel,
   /// the waiting for data, the whole. They go into `report`, and as a trace for ui.perfetto.dev into `trace`,
@@ -286,6 +288,8 @@ class Executor {
                                           bool gather_gradients);
   friend Executor load_executor(const std::filesystem::path& path, const LoadOptions& options, Where where);
   explicit Executor(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl() const;
+
   std::shared_ptr<Impl> impl_;
 };
 

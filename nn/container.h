@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -68,7 +69,8 @@ class Sequential : public LayerOf<Sequential> {
     using value_type = Layer;
     using difference_type = std::ptrdiff_t;
 
-    Layer operator*() const { return (*sequential_)[at_]; }
+    /// A reference, for `for (auto& layer : net)`, until the iterator moves on.
+    Layer& operator*() const { return layer_.emplace((*sequential_)[at_]); }
     Iterator& operator++() { return ++at_, *this; }
     Iterator operator++(int) { return {*sequential_, at_++}; }
     bool operator==(const Iterator& other) const { return at_ == other.at_; }
@@ -78,6 +80,7 @@ class Sequential : public LayerOf<Sequential> {
     Iterator(const Sequential& sequential, size_t at) : sequential_(&sequential), at_(at) {}
     const Sequential* sequential_;
     size_t at_;
+    mutable std::optional<Layer> layer_;
   };
   Iterator begin() const { return {*this, 0}; }
   Iterator end() const { return {*this, size()}; }

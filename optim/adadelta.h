@@ -20,6 +20,8 @@ struct AdadeltaOptions {
 ///   s ← ρs + (1 − ρ)g²,  δ = g · √(d + ε) / √(s + ε),  d ← ρd + (1 − ρ)δ²,  p ← p − lr · δ
 class Adadelta : public Optimizer {
  public:
+  Adadelta(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : Adadelta(AdadeltaOptions{}, where) {}
   Adadelta(LearningRate lr, std::source_location where = std::source_location::current())
       : Adadelta(AdadeltaOptions{.lr = lr.value}, where) {}
   Adadelta(const AdadeltaOptions& options, std::source_location where = std::source_location::current());

@@ -26,6 +26,8 @@ struct AdafactorOptions {
 /// For vectors and scalars, V ← βV + (1 − β)g².
 class Adafactor : public Optimizer {
  public:
+  Adafactor(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : Adafactor(AdafactorOptions{}, where) {}
   Adafactor(LearningRate lr, std::source_location where = std::source_location::current())
       : Adafactor(AdafactorOptions{.lr = lr.value}, where) {}
   Adafactor(const AdafactorOptions& options, std::source_location where = std::source_location::current());

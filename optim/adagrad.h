@@ -18,6 +18,8 @@ struct AdagradOptions {
 /// Adagrad (Duchi et al. 2011): s ← s + g²,  p ← p − lr · g / (√s + ε)
 class Adagrad : public Optimizer {
  public:
+  Adagrad(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : Adagrad(AdagradOptions{}, where) {}
   Adagrad(LearningRate lr, std::source_location where = std::source_location::current())
       : Adagrad(AdagradOptions{.lr = lr.value}, where) {}
   Adagrad(const AdagradOptions& options, std::source_location where = std::source_location::current());

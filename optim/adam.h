@@ -24,6 +24,8 @@ struct AdamOptions {
 /// With amsgrad (Reddi et al. 2018, in PyTorch's form) v̂ = max(v₁, …, vₜ) / (1 − β₂ᵗ).
 class Adam : public Optimizer {
  public:
+  Adam(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : Adam(AdamOptions{}, where) {}
   Adam(LearningRate lr, std::source_location where = std::source_location::current())
       : Adam(AdamOptions{.lr = lr.value}, where) {}
   Adam(const AdamOptions& options, std::source_location where = std::source_location::current());
@@ -48,6 +50,8 @@ struct AdamWOptions {
 ///   p ← p − lr · weight_decay · p
 class AdamW : public Optimizer {
  public:
+  AdamW(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : AdamW(AdamWOptions{}, where) {}
   AdamW(LearningRate lr, std::source_location where = std::source_location::current())
       : AdamW(AdamWOptions{.lr = lr.value}, where) {}
   AdamW(const AdamWOptions& options, std::source_location where = std::source_location::current());

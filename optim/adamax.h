@@ -21,6 +21,8 @@ struct AdamaxOptions {
 ///   m ← β₁m + (1 − β₁)g,  u ← max(β₂u, |g| + ε),  p ← p − lr / (1 − β₁ᵗ) · m / u
 class Adamax : public Optimizer {
  public:
+  Adamax(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : Adamax(AdamaxOptions{}, where) {}
   Adamax(LearningRate lr, std::source_location where = std::source_location::current())
       : Adamax(AdamaxOptions{.lr = lr.value}, where) {}
   Adamax(const AdamaxOptions& options, std::source_location where = std::source_location::current());

@@ -21,6 +21,8 @@ struct AsgdOptions {
 /// The state "average" is a; UseAverages lets a network compute with it.
 class Asgd : public Optimizer {
  public:
+  Asgd(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : Asgd(AsgdOptions{}, where) {}
   Asgd(LearningRate lr, std::source_location where = std::source_location::current())
       : Asgd(AsgdOptions{.lr = lr.value}, where) {}
   Asgd(const AsgdOptions& options, std::source_location where = std::source_location::current());

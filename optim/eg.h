@@ -18,6 +18,8 @@ struct EgOptions {
 /// throws Error if a parameter has an element that is negative or NaN.
 class Eg : public Optimizer {
  public:
+  Eg(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : Eg(EgOptions{}, where) {}
   Eg(LearningRate lr, std::source_location where = std::source_location::current())
       : Eg(EgOptions{.lr = lr.value}, where) {}
   Eg(const EgOptions& options, std::source_location where = std::source_location::current());

@@ -22,6 +22,8 @@ struct LambOptions {
 /// The trust ratio ‖p‖ / ‖u‖ is that of one parameter; it is 1 where a norm is 0.
 class Lamb : public Optimizer {
  public:
+  Lamb(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : Lamb(LambOptions{}, where) {}
   Lamb(LearningRate lr, std::source_location where = std::source_location::current())
       : Lamb(LambOptions{.lr = lr.value}, where) {}
   Lamb(const LambOptions& options, std::source_location where = std::source_location::current());

@@ -22,6 +22,8 @@ struct LarsOptions {
 /// The norms are those of one parameter; λ is 1 where one of them is 0.
 class Lars : public Optimizer {
  public:
+  Lars(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : Lars(LarsOptions{}, where) {}
   Lars(LearningRate lr, std::source_location where = std::source_location::current())
       : Lars(LarsOptions{.lr = lr.value}, where) {}
   Lars(const LarsOptions& options, std::source_location where = std::source_location::current());

@@ -20,6 +20,8 @@ struct LionOptions {
 ///   c = β₁m + (1 − β₁)g,  p ← p − lr · (sign(c) + weight_decay · p),  m ← β₂m + (1 − β₂)g
 class Lion : public Optimizer {
  public:
+  Lion(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : Lion(LionOptions{}, where) {}
   Lion(LearningRate lr, std::source_location where = std::source_location::current())
       : Lion(LionOptions{.lr = lr.value}, where) {}
   Lion(const LionOptions& options, std::source_location where = std::source_location::current());

@@ -24,6 +24,8 @@ struct NAdamOptions {
 ///   p ← p − lr · ((1 − μₜ)g / (1 − Πᵢ₌₁ᵗ μᵢ) + μₜ₊₁m / (1 − Πᵢ₌₁ᵗ⁺¹ μᵢ)) / (√v̂ + ε)
 class NAdam : public Optimizer {
  public:
+  NAdam(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : NAdam(NAdamOptions{}, where) {}
   NAdam(LearningRate lr, std::source_location where = std::source_location::current())
       : NAdam(NAdamOptions{.lr = lr.value}, where) {}
   NAdam(const NAdamOptions& options, std::source_location where = std::source_location::current());

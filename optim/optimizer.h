@@ -143,6 +143,10 @@ class Optimizer {
   std::shared_ptr<OptimizerState> state_;
 };
 
+/// No argument, or `{}`: default options. An enumeration, since `Adam({})` could mean an Adam of another
+/// class.
+enum class DefaultSettings {};
+
 /// Converts from a number only, so that `Sgd({})` means default options and not a learning rate of 0.
 struct LearningRate {
   LearningRate(double lr) : value(lr) {}

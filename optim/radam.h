@@ -25,6 +25,8 @@ struct RAdamOptions {
 ///   p ← p − lr · r · m̂ · √(1 − β₂ᵗ) / (√v + ε) if ρ > 5, else p ← p − lr · m̂
 class RAdam : public Optimizer {
  public:
+  RAdam(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : RAdam(RAdamOptions{}, where) {}
   RAdam(LearningRate lr, std::source_location where = std::source_location::current())
       : RAdam(RAdamOptions{.lr = lr.value}, where) {}
   RAdam(const RAdamOptions& options, std::source_location where = std::source_location::current());

@@ -23,6 +23,8 @@ struct RmsPropOptions {
 /// in place of v below the root
 class RmsProp : public Optimizer {
  public:
+  RmsProp(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : RmsProp(RmsPropOptions{}, where) {}
   RmsProp(LearningRate lr, std::source_location where = std::source_location::current())
       : RmsProp(RmsPropOptions{.lr = lr.value}, where) {}
   RmsProp(const RmsPropOptions& options, std::source_location where = std::source_location::current());

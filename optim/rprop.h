@@ -20,6 +20,8 @@ struct RpropOptions {
 ///   g · g₀ > 0: s ← min(η⁺s, largest);  g · g₀ < 0: s ← max(η⁻s, smallest), g ← 0;  p ← p − sign(g) · s
 class Rprop : public Optimizer {
  public:
+  Rprop(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : Rprop(RpropOptions{}, where) {}
   Rprop(LearningRate lr, std::source_location where = std::source_location::current())
       : Rprop(RpropOptions{.lr = lr.value}, where) {}
   Rprop(const RpropOptions& options, std::source_location where = std::source_location::current());

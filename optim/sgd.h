@@ -22,6 +22,8 @@ struct SgdOptions {
 /// invalid settings.
 class Sgd : public Optimizer {
  public:
+  Sgd(DefaultSettings = {}, std::source_location where = std::source_location::current())
+      : Sgd(SgdOptions{}, where) {}
   Sgd(LearningRate lr, std::source_location where = std::source_location::current())
       : Sgd(SgdOptions{.lr = lr.value}, where) {}
   Sgd(const SgdOptions& options, std::source_location where = std::source_location::current());

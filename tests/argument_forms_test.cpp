@@ -149,6 +149,61 @@ BOOST_AUTO_TEST_CASE(waiting_nodes_written_without_gradients_are_leaves) {
   BOOST_TEST((w * 2).depth() == 1);
 }
 
+BOOST_AUTO_TEST_CASE(leaves_of_numbers) {
+  BOOST_TEST(apart(esp::parameter({1.0f, 2.0f}, "w"), esp::tensor({1.0f, 2.0f})) == 0);
+  BOOST_TEST(apart(esp::parameter({{1.0f, 2.0f}, {3.0f, 4.0f}}), esp::tensor({{1.0f, 2.0f}, {3.0f, 4.0f}})) ==
+             0);
+  BOOST_TEST(esp::parameter(0.5f).shape() == esp::Shape());
+  BOOST_TEST(esp::state(0.25f, "momentum").item() == 0.25);
+  BOOST_TEST(esp::state({0.0f, 1.0f}).shape() == esp::Shape({2}));
+  BOOST_TEST(esp::variable({{1.0f}, {2.0f}}).shape() == esp::Shape({2, 1}));
+  std::string mistake;
+  BOOST_CHECK_EXCEPTION((mistake = here(), esp::parameter({1, 2})), esp::TypeError, says({"int", mistake}));
+  BOOST_CHECK_EXCEPTION((mistake = here(), esp::variable({{1.0f}, {2.0f, 3.0f}})), esp::ShapeError,
+                        says({mistake}));
+}
+
+template <class Optimizer>
+void check_defaults(double learning_rate) {
+  Optimizer none, braces({});
+  BOOST_TEST(Optimizer().learning_rate() == learning_rate);
+  BOOST_TEST(none.learning_rate() == learning_rate);
+  BOOST_TEST(braces.learning_rate() == learning_rate);
+  BOOST_TEST(Optimizer({.lr = 0.5}).learning_rate() == 0.5);
+}
+
+BOOST_AUTO_TEST_CASE(optimizers_without_settings) {
+  check_defaults<esp::optim::Sgd>(0.01);
+  check_defaults<esp::optim::Adam>(0.001);
+  check_defaults<esp::optim::AdamW>(0.001);
+  check_defaults<esp::optim::RmsProp>(0.01);
+}
+
+BOOST_AUTO_TEST_CASE(executors_assigned_later) {
+  struct Trainer {
+    esp::Executor executor;
+  } trainer;
+  std::string mistake;
+  BOOST_CHECK_EXCEPTION((mistake = here(), trainer.executor.step()), esp::Error, says({"empty", mistake}));
+  BOOST_CHECK_EXCEPTION((mistake = here(), trainer.executor.mode()), esp::Error, says({"empty", mistake}));
+  BOOST_CHECK_EXCEPTION((mistake = here(), trainer.executor.on(esp::Event::step_finish, [] {})), esp::Error,
+                        says({"empty", mistake}));
+  const Variable w = esp::parameter({1.0f});
+  trainer.executor = esp::sum(w * w).get_executor({.optimizer = esp::optim::Sgd(0.25)});
+  trainer.executor.step();
+  BOOST_TEST(w.item() == 0.5);
+}
+
+BOOST_AUTO_TEST_CASE(why_there_is_no_gradient) {
+  const Variable w = esp::parameter({1.0f});
+  Variable y;
+  {
+    const esp::NoGrad no_grad;
+    y = w * w;
+  }
+  BOOST_CHECK_EXCEPTION(y.gradient(w), esp::Error, says({"NoGrad", here()}));
+}
+
 BOOST_AUTO_TEST_CASE(names_that_do_not_exist) {
   std::string mistake;
   const esp::optim::Sgd sgd(0.1);
