@@ -183,6 +183,7 @@ BOOST_AUTO_TEST_CASE(convolution) {
        },
        "[6, 4, 0, 3]"},
       {"conv", Kind::shape, [] { esp::conv(empty, kernels); }, "[1, 4, 0, 6]"},
+      {"conv", Kind::shape, [] { esp::conv(empty, kernels, {.padding = 2}); }, "[1, 4, 0, 6]"},
       {"conv", Kind::shape, [] { esp::conv(flat, kernels); }, "[5, 6]"},
       {"conv", Kind::shape, [] { esp::conv(image, kernels, numbers({5})); }, "[5]"},
       {"conv", Kind::type,

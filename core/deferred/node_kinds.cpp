@@ -119,7 +119,7 @@ uint32_t NodeKinds::add_kind(const Node& node, uint64_t hash) {
   NodeKind kind{.op = node.op_, .first_word = words_.size(), .words = key_.size()};
   kind.common = key_.size() > 1 && op.effect() == Effect::none && !op.traits().runs_on_host &&
                 std::all_of(key_.begin() + 1, key_.end(), is_shared);
-  kind.one_by_one = op.effect() != Effect::none;
+  kind.one_by_one = op.effect() != Effect::none && !(op.is_random() && op.traits().passes_no_gradient);
   for (const Output& output : node.outputs)
     kind.output_specs.push_back(number_of_spec(output.spec, output.value.device()));
   words_.insert(words_.end(), key_.begin(), key_.end());

@@ -77,22 +77,28 @@ class ScheduleRun {
     for (uint32_t row = 0; row < batch.nodes.size(); ++row) {
       if (row + prefetch_distance < batch.nodes.size())
         prefetch(graph_.node(batch.nodes[row + prefetch_distance]));
-      Edge held = graph_.take(batch.nodes[row]);
-      Node& node = *held.node();
-      node.batch = done;
-      node.place = row;
-      node.waits = false;
-      if (node.has_handles()) held_.push_back(std::move(held));
+      finish(batch.nodes[row], row, done);
     }
+    for (const auto& [node, row] : batch.copies) finish(node, row, done);
     results_.push_back(std::move(results));
     report_.batches.back().kernels = kernels_run_here() - before;
     report_.batches.back().seconds = watch.seconds();
-    report_.nodes_computed += static_cast<int64_t>(batch.nodes.size());
+    report_.nodes_computed += static_cast<int64_t>(batch.nodes.size() + batch.copies.size());
+  }
+
+  /// Notes where a node's value is.
+  void finish(uint32_t number, uint32_t row, const std::shared_ptr<Batch>& done) {
+    Edge held = graph_.take(number);
+    Node& node = *held.node();
+    node.batch = done;
+    node.place = row;
+    node.waits = false;
+    if (node.has_handles()) held_.push_back(std::move(held));
   }
 
   EvaluationReport::Batch described(const ScheduledBatch& batch, const Node& first) const {
     EvaluationReport::Batch text{.op = std::string(first.op().name()),
-                                 .nodes = static_cast<int64_t>(batch.nodes.size()),
+                                 .nodes = static_cast<int64_t>(batch.nodes.size() + batch.copies.size()),
                                  .of_one = first.outputs[0].spec,
                                  .where = first.where};
     for (const ScheduledInput& input : batch.inputs)
@@ -162,6 +168,7 @@ class ScheduleRun {
   Results stacked_results(const ScheduledBatch& batch) {
     const auto rows = static_cast<int64_t>(batch.nodes.size());
     const Node& first = graph_.node(batch.nodes[0]);
+    if (first.op().is_random()) return random_results(batch, first);
     Gradients outputs;
     SmallVector<Variable, 4> inputs;
     uint64_t shared = 0;
@@ -178,6 +185,42 @@ class ScheduleRun {
     kinds_[graph_.kind(batch.nodes[0])].one_by_one = true;
     all_stacked_ = false;
     return one_by_one(batch, inputs, shared);
+  }
+
+  /// Random numbers side by side, those of each node from the stream that it drew when it was written.
+  Results random_results(const ScheduledBatch& batch, const Node& first) {
+    const Op& op = first.op();
+    SmallVector<Variable, 4> read;
+    for (size_t i = 0; i < batch.inputs.size(); ++i)
+      read.push_back(op.reads_elements(i) ? operand(batch.inputs[i]) : Variable());
+    std::vector<Tensor> all;
+    for (const Output& output : first.outputs) {
+      Dims dims{static_cast<int64_t>(batch.nodes.size())};
+      dims.append(output.spec.shape.begin(), output.spec.shape.end());
+      all.emplace_back(Shape(std::move(dims)), output.spec.dtype, output.value.device());
+    }
+    for (size_t row = 0; row < batch.nodes.size(); ++row) {
+      Node& node = graph_.node(batch.nodes[row]);
+      std::vector<Tensor> inputs, outputs;
+      for (size_t i = 0; i < read.size(); ++i) {
+        const Spec& spec = node.inputs[i].spec();
+        if (!read[i].defined())
+          inputs.emplace_back(StoragePtr(), Layout(spec.shape), spec.dtype);
+        else
+          inputs.push_back(batch.inputs[i].shared ? read[i].value() : read[i].value()[row]);
+      }
+      for (const Tensor& output : all) outputs.push_back(output[row]);
+      KernelCall call;
+      call.where = &node.where;
+      call.random = node.rare().stream;
+      for (const Tensor& input : inputs) call.inputs.push_back(&input);
+      for (Tensor& output : outputs) call.outputs.push_back(&output);
+      located(node.where, [&] { backend(all[0].device()).run(op, call); });
+      ++kernels_run_here();
+    }
+    Results results;
+    for (const Tensor& output : all) results.push_back(make_leaf(constant_op(), output, first.where));
+    return results;
   }
 
   /// The nodes of a batch computed apart, and their outputs stacked.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
+#include "espalier/core/deferred/number_table.h"
 #include "espalier/core/deferred/order.h"
 #include "espalier/core/deferred/stacked.h"
 
@@ -56,9 +58,38 @@ class Scheduler {
       for (const uint32_t node : nodes) add_batch({node}, false);
       return;
     }
-    if (kind.op->kind() == OpKind::matmul && split(nodes)) return;
+    if (kind.op->kind() == OpKind::matmul) {
+      merge_equal(nodes);
+      if (split(nodes)) return;
+    }
     sort_by_operand(nodes);
     add_batch(std::move(nodes), true);
+  }
+
+  /// Leaves one of each set of nodes that have the same operands; the others share its row.
+  void merge_equal(std::vector<uint32_t>& nodes) {
+    const size_t inputs = graph_.uses(nodes[0]).size();
+    NumberTable known;
+    std::vector<uint32_t> different;
+    for (const uint32_t node : nodes) {
+      uint64_t hash = 0;
+      for (size_t i = 0; i < inputs; ++i) {
+        const auto [source, row] = place_of(node, i).key();
+        hash = mixed(mixed(hash, source), row);
+      }
+      const uint32_t at = known.find(hash, [&](uint32_t k) {
+        for (size_t i = 0; i < inputs; ++i)
+          if (!(place_of(different[k], i) == place_of(node, i))) return false;
+        return true;
+      });
+      if (at != NumberTable::none) {
+        copies_[different[at]].push_back(node);
+        continue;
+      }
+      known.insert(hash, static_cast<uint32_t>(different.size()));
+      different.push_back(node);
+    }
+    nodes = std::move(different);
   }
 
   /// Products by a few matrices that do not depend on the node are a batch for each of these.
@@ -127,6 +158,13 @@ class Scheduler {
     for (size_t row = 0; row < batch.nodes.size(); ++row) {
       batch_of_[batch.nodes[row]] = number;
       row_of_[batch.nodes[row]] = stacked ? static_cast<int32_t>(row) : -1;
+      if (copies_.empty()) continue;
+      if (const auto copies = copies_.find(batch.nodes[row]); copies != copies_.end())
+        for (const uint32_t copy : copies->second) {
+          batch_of_[copy] = number;
+          row_of_[copy] = row_of_[batch.nodes[row]];
+          batch.copies.emplace_back(copy, static_cast<uint32_t>(row));
+        }
     }
     const auto uses = graph_.uses(batch.nodes[0]);
     if (can_join(batch.nodes[0])) {
@@ -223,6 +261,7 @@ class Scheduler {
   NodeKinds& kinds_;
   std::vector<uint32_t> batch_of_, heights_;
   std::vector<int32_t> row_of_;
+  std::unordered_map<uint32_t, std::vector<uint32_t>> copies_;  // of a node, others with its operands
   std::vector<ScheduledBatch> batches_;
 };
 

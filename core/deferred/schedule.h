@@ -37,6 +37,8 @@ struct ScheduledBatch {
   bool stacked;                 ///< outputs have the nodes as a first axis
   bool joined = false;          ///< nodes put inputs of one shape side by side: all are rows of one operand
   std::vector<ScheduledInput> inputs = {};
+  std::vector<std::pair<uint32_t, uint32_t>> copies =
+      {};  ///< nodes of the same operands as a row, and that row
 };
 
 struct Schedule {

@@ -10,7 +10,7 @@ size_t bytes_of(const Schedule& schedule) {
   size_t bytes = sizeof schedule + structure.kinds.size() * sizeof(uint32_t) +
                  structure.uses.size() * sizeof(WaitingUse) + structure.row_counts.size() * sizeof(int64_t);
   for (const ScheduledBatch& batch : schedule.batches) {
-    bytes += sizeof batch + batch.nodes.size() * sizeof(uint32_t);
+    bytes += sizeof batch + (batch.nodes.size() + 2 * batch.copies.size()) * sizeof(uint32_t);
     for (const ScheduledInput& input : batch.inputs) {
       bytes += sizeof input + input.sources.size() * sizeof(ScheduledSource);
       // A gathering op holds each piece, and the pairs of its rows.

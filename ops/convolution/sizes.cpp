@@ -114,6 +114,7 @@ Shape ConvolutionForm::output(const Shape& x, const Shape& kernels, std::string_
   for (size_t i = 0; i < axes(); ++i) {
     if (weights[i + 2] < 1)
       throw ShapeError(fmt::format("{}: the kernels of shape {} are empty", op, kernels.str()));
+    if (from[i + 2] == 0) throw ShapeError(fmt::format("{}: axis {} of {} is empty", op, i + 2, x.str()));
     const int64_t places = count(i, from[i + 2], weights[i + 2]);
     if (places == 0)
       throw ShapeError(fmt::format(
