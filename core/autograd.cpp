@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <span>
+
 #include "espalier/core/backward_pass.h"
 #include "espalier/core/deferred/waiting.h"
 
@@ -127,8 +130,9 @@ std::vector<Variable> gradients_between(const Variable& y, const Variable& g, st
   std::vector<Variable> result(ends.size());
   if (path.find(y.node()) == NodeMap::none) return result;
   GradientTable table;
-  BackwardPass(
-      y, table, Batches::pass_by, [&](const Node& node) { return path.find(&node) != NodeMap::none; }, g);
+  const BackwardPass pass(
+      y, table, Batches::pass_by, [&](const Node& node) { return path.find(&node) != NodeMap::none; }, ends,
+      g);
   for (size_t i = 0; i < ends.size(); ++i)
     if (const Edge* found = table.find(ends[i].node(), ends[i].output())) result[i] = found->variable();
   return result;
@@ -152,6 +156,8 @@ Variable Variable::gradient(const Variable& x, Where where) const {
     const Edge of = target_of(Edge(x), Batches::follow);
     const ComputeAtOnce at_once;
     const Edge* known = record.gradients.find(of.node(), of.output());
+    const Variable end = of.variable();
+    std::optional<BackwardPass> pass;
     if (!known) {
       const NodeMap path = nodes_made_of(root.node(), of.node());
       const bool made_of_x = path.find(root.node()) != NodeMap::none;
@@ -163,8 +169,9 @@ Variable Variable::gradient(const Variable& x, Where where) const {
       if (made_of_x && is_trained(*x.node()) && record.complete != trainable_version())
         differentiate(*this);
       else if (made_of_x)
-        BackwardPass(root, record.gradients, Batches::follow,
-                     [&](const Node& node) { return path.find(&node) != NodeMap::none; });
+        pass.emplace(
+            root, record.gradients, Batches::follow,
+            [&](const Node& node) { return path.find(&node) != NodeMap::none; }, std::span(&end, 1));
       known = record.gradients.find(of.node(), of.output());
     }
     if (!known) {  // no path to `x` has a derivative

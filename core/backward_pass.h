@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/autograd.h"
@@ -40,11 +42,12 @@ inline Edge target_of(const Edge& input, Batches batches) {
 /// One walk from a root towards the leaves, against the order of writing.
 class BackwardPass {
  public:
-  /// `toward` says of a node whether the gradients wanted pass through it.
+  /// `toward` says of a node whether the gradients wanted pass through it. While this lives, the values of
+  /// the gradients of `ends` stay, as those of parameters do beyond it.
   template <class Predicate>
   BackwardPass(const Variable& root, GradientTable& table, Batches batches, const Predicate& toward,
-               const Variable& root_gradient = {})
-      : table_(table), batches_(batches), fresh_(table.empty()) {
+               std::span<const Variable> ends = {}, const Variable& root_gradient = {})
+      : table_(table), batches_(batches), ends_(ends), fresh_(table.empty()) {
     static thread_local std::unique_ptr<Frontier> kept;
     const Nesting nesting(nested_);
     if (root.node()->lazy) snapshot_ = root.node()->rare().snapshot;
@@ -207,6 +210,8 @@ class BackwardPass {
       const BuildScope now(backward_at(node->where));
       sum = add_all_into(std::move(sum), others);
     }
+    if (std::ranges::any_of(ends_, [&](const Variable& end) { return end.node() == node; }))
+      found_.push_back(sum);
     run_.push_back({Edge(node, output), node->id, output, Edge(sum),
                     ValuePin(is_trainable(node->op()) ? sum.node() : nullptr)});
     return sum;
@@ -305,6 +310,8 @@ class BackwardPass {
 
   GradientTable& table_;
   const Batches batches_;
+  const std::span<const Variable> ends_;
+  std::vector<Variable> found_;  // handles keep their values
   const bool fresh_;
   std::shared_ptr<const FeedSnapshot> snapshot_;  // the step that the root shows
   bool nested_ = false;

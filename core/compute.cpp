@@ -58,10 +58,11 @@ void compute(Node& node, uint32_t last, const FeedSnapshot* snapshot) {
   if (node.waits) computed_apart(node);
   if (node.batch) node.batch.reset();  // another value than the batch has computed
   if (op.effect() == Effect::writes_leaf)
-    throw Error(fmt::format(
-        "{}: this node has no value: it is run by Variable::update and by executors, which write all leaves "
-        "of a step together; set_value() writes a leaf by hand",
-        op.name()));
+    throw Error(
+        fmt::format("{}: this node has no value, and no executor of its own: Variable::update and executors "
+                    "of a loss run "
+                    "it, and write all leaves of a step together; set_value() writes a leaf by hand",
+                    op.name()));
   KernelCall call;
   call.where = &node.where;
   SmallVector<Tensor, 4> shapes;  // of inputs that have had no value yet, and of which none is read

@@ -63,7 +63,7 @@ void set_memory_limit(Device device, int64_t bytes,
 void synchronize(Device device);
 
 /// How many threads kernels of the calling thread may use, 1 to 4096 (Error). The default is OpenMP's.
-void set_num_threads(int threads);
+void set_num_threads(int threads, std::source_location where = std::source_location::current());
 int num_threads();
 
 struct Storage;

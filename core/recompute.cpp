@@ -8,6 +8,7 @@
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/autograd.h"
 #include "espalier/core/error.h"
+#include "espalier/core/eval.h"
 #include "espalier/core/first_input.h"
 #include "espalier/core/op_names.h"
 #include "espalier/core/op_registry.h"
@@ -124,6 +125,10 @@ class Block {
     for (size_t i = 1; i < rule_.inputs(); ++i)
       if (rule_.wants(i)) ends.push_back(ends_[i - 1]);
     const std::vector<Variable> found = gradients_between(y, g, ends, written_);
+    // What waits to be computed with others would be computed from values of the block, which end with it.
+    for (const Variable& gradient : found)
+      if (gradient.defined() && !gradient.node()->lazy && !gradient.node()->waits)
+        ensure_value(*gradient.node());
     Gradients result(rule_.inputs());
     for (size_t i = 1, k = 0; i < rule_.inputs(); ++i)
       if (rule_.wants(i)) result[i] = found[k++];

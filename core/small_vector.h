@@ -1,5 +1,6 @@
 // A vector whose first N elements live inside it: shapes, edges and kernel arguments are short.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -85,7 +86,8 @@ class SmallVector {
   template <class Iterator>
   void append(Iterator first, Iterator last) {
     if constexpr (std::forward_iterator<Iterator>) {
-      reserve(size_ + static_cast<size_t>(std::distance(first, last)));
+      const size_t needed = size_ + static_cast<size_t>(std::distance(first, last));
+      if (needed > capacity_) grow(std::max(needed, size_t{capacity_} * 2));
       for (T* to = end(); first != last; ++first, ++size_) new (to++) T(*first);
     } else {
       for (; first != last; ++first) push_back(*first);

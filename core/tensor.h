@@ -189,10 +189,36 @@ Tensor rand(const Shape& shape, DType dtype = float32,
 /// A matrix with ones on its diagonal.
 Tensor eye(int64_t n, DType dtype = float32, std::source_location where = std::source_location::current());
 
-/// The tensor of that shape whose elements `values` lists in row-major order. Throws ShapeError.
+/// The tensor of that shape whose elements `values` lists in row-major order; int64 where they are unsigned
+/// integers of more than 8 bits. Throws ShapeError, and TypeError above 2^63 - 1.
 template <class T>
 Tensor tensor_from(std::span<const T> values, const Shape& shape,
                    std::source_location where = std::source_location::current());
+
+namespace detail {
+[[noreturn]] void throw_too_large(uint64_t value, const std::source_location& where);
+[[noreturn]] void throw_too_large(long double value, const std::source_location& where);
+/// Integers for which there is no dtype of their own: size_t, long long and others.
+template <class T>
+constexpr bool becomes_int64 = std::is_integral_v<T> && sizeof(T) > 1 &&
+                               (std::is_unsigned_v<T> || (sizeof(T) == 8 && !std::is_same_v<T, int64_t>));
+template <class T>
+Tensor tensor_from_values(std::span<const T> values, const Shape& shape, const std::source_location& where) {
+  if constexpr (becomes_int64<T>) {
+    std::vector<int64_t> wide;
+    wide.reserve(values.size());
+    for (const T value : values) {
+      if constexpr (std::is_unsigned_v<T> && sizeof(T) == 8)
+        if (value > uint64_t{INT64_MAX}) throw_too_large(uint64_t{value}, where);
+      wide.push_back(static_cast<int64_t>(value));
+    }
+    return tensor_from(std::span<const int64_t>(wide), shape, where);
+  } else {
+    return tensor_from(values, shape, where);
+  }
+}
+}  // namespace detail
+
 template <class T>
 Tensor tensor_from(const std::vector<T>& values, const Shape& shape,
                    std::source_location where = std::source_location::current()) {
@@ -201,19 +227,19 @@ Tensor tensor_from(const std::vector<T>& values, const Shape& shape,
     for (size_t i = 0; i < values.size(); ++i) plain[i] = values[i];
     return tensor_from(std::span<const bool>(plain.get(), values.size()), shape, where);
   } else {
-    return tensor_from(std::span<const T>(values), shape, where);
+    return detail::tensor_from_values(std::span<const T>(values), shape, where);
   }
 }
 template <class T>
 requires std::is_arithmetic_v<T> Tensor
 tensor_from(std::initializer_list<T> values, const Shape& shape,
             std::source_location where = std::source_location::current()) {
-  return tensor_from(std::span<const T>(values.begin(), values.size()), shape, where);
+  return detail::tensor_from_values(std::span<const T>(values.begin(), values.size()), shape, where);
 }
 template <class T, size_t N>
 Tensor tensor_from(const std::array<T, N>& values, const Shape& shape,
                    std::source_location where = std::source_location::current()) {
-  return tensor_from(std::span<const T>(values), shape, where);
+  return detail::tensor_from_values(std::span<const T>(values), shape, where);
 }
 
 namespace detail {
@@ -224,8 +250,6 @@ using Plain = std::conditional_t<std::is_same_v<T, bool>, bool,
 template <class P>
 Tensor tensor_of(const P* values, const Shape& shape, DType dtype, const std::source_location& where);
 [[noreturn]] void throw_ragged(const std::source_location& where);
-[[noreturn]] void throw_too_large(uint64_t value, const std::source_location& where);
-[[noreturn]] void throw_too_large(long double value, const std::source_location& where);
 template <class T>
 Tensor tensor_of_list(std::span<const T> values, const Shape& shape, DType dtype,
                       const std::source_location& where) {

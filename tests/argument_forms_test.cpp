@@ -163,6 +163,32 @@ BOOST_AUTO_TEST_CASE(leaves_of_numbers) {
                         says({mistake}));
 }
 
+BOOST_AUTO_TEST_CASE(tensors_of_other_integers) {
+  const std::vector<size_t> sizes{1, 2, 3};
+  BOOST_TEST(esp::tensor_from(sizes, {3}).dtype() == esp::int64);
+  BOOST_TEST(esp::tensor_from(sizes, {3}).at<int64_t>({2}) == 3);
+  BOOST_TEST(esp::tensor_from(std::vector<long long>{-5}, {1}).item() == -5);
+  BOOST_TEST(esp::tensor_from(std::array<uint16_t, 2>{7, 65535}, {2}).at<int64_t>({1}) == 65535);
+  std::string mistake;
+  BOOST_CHECK_EXCEPTION((mistake = here(), esp::tensor_from(std::vector<uint64_t>{UINT64_MAX}, {1})),
+                        esp::TypeError, says({"18446744073709551615", mistake}));
+  BOOST_CHECK_EXCEPTION((mistake = here(), esp::tensor_from(sizes, {4})), esp::ShapeError, says({mistake}));
+  BOOST_CHECK_EXCEPTION((mistake = here(), esp::set_num_threads(0)), esp::Error, says({"0", mistake}));
+}
+
+BOOST_AUTO_TEST_CASE(small_vectors_grow_by_doubling) {
+  esp::SmallVector<int64_t, 2> list;
+  const std::array<int64_t, 3> more{1, 2, 3};
+  int moves = 0;
+  for (int i = 0; i < 10000; ++i) {
+    const int64_t* before = list.data();
+    list.append(more.begin(), more.end());
+    moves += list.data() != before;
+  }
+  BOOST_TEST(list.size() == 30000u);
+  BOOST_TEST(moves < 20);
+}
+
 template <class Optimizer>
 void check_defaults(double learning_rate) {
   Optimizer none, braces({});

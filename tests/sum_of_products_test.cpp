@@ -2,11 +2,13 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <functional>
 
 #include "espalier/core/autograd.h"
 #include "espalier/core/check_gradient.h"
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
+#include "espalier/core/subscript.h"
 #include "espalier/executor/compile.h"
 #include "espalier/executor/executor.h"
 #include "espalier/executor/passes/passes.h"
@@ -236,6 +238,24 @@ BOOST_AUTO_TEST_CASE(plans_keep_no_gradient_of_a_use) {
   for (int i = 0; i < 60; ++i) loss = loss + esp::sum(esp::square(esp::matmul(x * static_cast<float>(i), w)));
   const auto executor = loss.get_executor({.mode = esp::Mode::training, .optimizer = esp::optim::Sgd(0.1)});
   BOOST_TEST(executor.plan().arena_bytes() < 6 * bytes);
+}
+
+BOOST_AUTO_TEST_CASE(plans_keep_few_gradients_of_other_uses) {
+  const int64_t width = 256, bytes = width * width * 4;
+  const esp::Variable w = esp::parameter(numbers({width, width}, -0.1, 0.1).to(esp::float32));
+  const esp::Variable x = numbers({1, width}).to(esp::float32);
+  const auto row = [&](int i) { return w[i]; };
+  const auto columns = [&](int i) {
+    return esp::matmul(x * static_cast<float>(i), w[{esp::all, esp::range(0, width / 2)}]);
+  };
+  const auto by_einsum = [&](int i) { return esp::einsum("bi,io->bo", {x * static_cast<float>(i), w}); };
+  for (const std::function<esp::Variable(int)>& use :
+       {std::function<esp::Variable(int)>(row), {columns}, {by_einsum}}) {
+    esp::Variable loss = esp::sum(esp::square(use(0)));
+    for (int i = 1; i < 60; ++i) loss = loss + esp::sum(esp::square(use(i)));
+    const auto executor = loss.get_executor({.optimizer = esp::optim::Sgd(0.1)});
+    BOOST_TEST(executor.plan().arena_bytes() < 10 * bytes);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(replicas_sum_over_their_rows) {

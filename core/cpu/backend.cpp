@@ -133,12 +133,14 @@ Backend& cpu_backend() {
   return *backend;
 }
 
-void set_num_threads(int threads) {
+void set_num_threads(int threads, std::source_location where) {
   // A thread takes memory even if it never runs; when there is none, OpenMP ends the process.
   constexpr int most = 4096;
-  if (threads < 1 || threads > most)
-    throw Error(
-        fmt::format("set_num_threads: {} is not a number of threads; there can be 1 to {}", threads, most));
+  located(where, [&] {
+    if (threads < 1 || threads > most)
+      throw Error(
+          fmt::format("set_num_threads: {} is not a number of threads; there can be 1 to {}", threads, most));
+  });
   threads_wanted = threads;
 #ifdef _OPENMP
   omp_set_num_threads(threads);  // OpenBLAS and oneDNN ask the same runtime

@@ -11,6 +11,10 @@ namespace {
 
 constexpr size_t most_members = 64;
 constexpr size_t most_inputs = 32;
+// Of values that only the kernel reads, and which would otherwise go one by one into a sum: so many are in
+// memory at once. Smaller ones stay in a cache.
+constexpr size_t most_large_inputs = 6;
+constexpr int64_t large_bytes = int64_t{1} << 18;
 // For single elements on a GPU: one kernel computes all of them, and its arguments must fit into 4 KiB.
 constexpr size_t most_scalars = 400;
 
@@ -193,6 +197,23 @@ size_t Clustering::inputs_of(uint32_t first, uint32_t second) const {
   return static_cast<size_t>(std::unique(inputs.begin(), inputs.end()) - inputs.begin());
 }
 
+/// Whether the two clusters together would read many large values that nothing else reads.
+bool Clustering::collects_values(uint32_t first, uint32_t second) const {
+  std::vector<ValueRef> inputs;
+  const auto inside = [&](uint32_t node) { return cluster_[node] == first || cluster_[node] == second; };
+  for (const uint32_t cluster : {first, second})
+    for (const uint32_t node : clusters_[cluster].members)
+      for (const Need& need : needs(node)) {
+        const ValueRef& input = graph_.nodes[node].inputs[need.input];
+        const GraphNode& source = graph_.nodes[need.source.node];
+        if (!inside(need.source.node) && !source.op->is_leaf() && graph_.spec(input).bytes() >= large_bytes &&
+            std::ranges::all_of(contraction_.users(need.source.node), inside))
+          inputs.push_back(need.source);
+      }
+  std::sort(inputs.begin(), inputs.end());
+  return std::unique(inputs.begin(), inputs.end()) - inputs.begin() > ptrdiff_t{most_large_inputs};
+}
+
 bool Clustering::used_only_by(uint32_t producer, uint32_t consumer) const {
   for (const uint32_t node : clusters_[producer].members)
     for (const uint32_t user : contraction_.users(node)) {
@@ -240,6 +261,7 @@ bool Clustering::try_join(uint32_t first, uint32_t second) {
   }
   const std::optional<uint32_t> whose = becomes ? std::optional(&small == &a ? first : second) : std::nullopt;
   if (!fits_levels(first, second, row, whose) || inputs_of(first, second) > inputs ||
+      (large.elements * 8 >= large_bytes && collects_values(first, second)) ||
       !contraction_.join(a.members[0], b.members[0])) {
     for (size_t i = 0; i < changed.size(); ++i) levels_[changed[i]] = before[i];
     return false;

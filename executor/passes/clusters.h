@@ -54,6 +54,7 @@ class Clustering {
   bool used_only_by(uint32_t producer, uint32_t consumer) const;
   void join_tagged(bool same_tag);
   size_t inputs_of(uint32_t first, uint32_t second) const;
+  bool collects_values(uint32_t first, uint32_t second) const;
 
   const Graph& graph_;
   std::vector<Cluster> clusters_;
