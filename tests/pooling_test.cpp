@@ -165,6 +165,14 @@ const PoolRow pool_rows[] = {
      {1, 1, 5},
      {sliding(5, 2, 1, 0, 1, 4)},
      largest_of_window},
+    {"adaptive_max_pool_with_indices",
+     [](const Variable& x) {
+       const auto [values, indices] = esp::adaptive_max_pool_with_indices(x, {2, 3});
+       return values + esp::gather(esp::flatten(x), indices);
+     },
+     {1, 1, 3, 5},
+     {parts(3, 2), parts(5, 3)},
+     [](double, double largest, double, double) { return 2 * largest; }},
     {"global_max_pool",
      [](const Variable& x) { return esp::global_max_pool(x); },
      {2, 1, 2, 3},

@@ -49,6 +49,8 @@ struct PoolOptions {
 /// The largest element of each part: each axis is divided into that many parts as evenly as whole elements
 /// can, from ⌊i · size / parts⌋ to ⌈(i + 1) · size / parts⌉. PyTorch's adaptive_max_pool.
 Variable adaptive_max_pool(const Operand& x, const PerAxis& parts);
+/// The same, and where in its plane, counted in row-major order, each of them lies (int64).
+PooledWithIndices adaptive_max_pool_with_indices(const Operand& x, const PerAxis& parts);
 /// The mean of each part. PyTorch's adaptive_avg_pool.
 Variable adaptive_avg_pool(const Operand& x, const PerAxis& parts);
 

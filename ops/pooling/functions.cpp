@@ -34,6 +34,13 @@ Variable mean_of(const Variable& x, const PoolForm& form, bool with_padding, std
   return rounded(pool_sum(wide, form, where) / pool_count(wide, form, with_padding, where), x.dtype());
 }
 
+PooledWithIndices largest_with_indices(const Variable& x, const PoolForm& form, std::string_view function,
+                                       const std::source_location& where) {
+  check_pooled_numbers(x, function);
+  const Variable indices = pool_argmax(x, form, where);
+  return {pool_take(x, indices, form, where), indices};
+}
+
 template <class F>
 auto pooled(const Operand& x, std::string_view function, F&& f) {
   const CallScope scope(x.where(), function);
@@ -44,10 +51,8 @@ auto pooled(const Operand& x, std::string_view function, F&& f) {
 
 PooledWithIndices max_pool_with_indices(const Operand& x, const MaxPoolOptions& options) {
   return pooled(x, "max_pool_with_indices", [&](const Variable& v) {
-    const PoolForm form = sliding_form(v, windows_of(options), "max_pool_with_indices");
-    check_pooled_numbers(v, "max_pool_with_indices");
-    const Variable indices = pool_argmax(v, form, x.where());
-    return PooledWithIndices{pool_take(v, indices, form, x.where()), indices};
+    return largest_with_indices(v, sliding_form(v, windows_of(options), "max_pool_with_indices"),
+                                "max_pool_with_indices", x.where());
   });
 }
 Variable max_pool(const Operand& x, const MaxPoolOptions& options) {
@@ -64,6 +69,12 @@ Variable avg_pool(const Operand& x, const AveragePoolOptions& o) {
 Variable adaptive_max_pool(const Operand& x, const PerAxis& parts) {
   return pooled(x, "adaptive_max_pool", [&](const Variable& v) {
     return largest_of(v, form_of_parts(v, parts, "adaptive_max_pool"), "adaptive_max_pool", x.where());
+  });
+}
+PooledWithIndices adaptive_max_pool_with_indices(const Operand& x, const PerAxis& parts) {
+  return pooled(x, "adaptive_max_pool_with_indices", [&](const Variable& v) {
+    return largest_with_indices(v, form_of_parts(v, parts, "adaptive_max_pool_with_indices"),
+                                "adaptive_max_pool_with_indices", x.where());
   });
 }
 Variable adaptive_avg_pool(const Operand& x, const PerAxis& parts) {
