@@ -118,6 +118,18 @@ BOOST_AUTO_TEST_CASE(numbers_are_those_of_randn_and_rand) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(bernoulli_of_a_number_and_a_shape) {
+  for (const esp::DType dtype : {esp::float32, esp::float64, esp::int64, esp::boolean}) {
+    esp::seed(8);
+    const Tensor u = esp::rand({50, 20}, dtype == esp::float64 ? esp::float64 : esp::float32);
+    esp::seed(8);
+    const Variable b = esp::bernoulli(0.3, {50, 20}, dtype);
+    BOOST_TEST(b.dtype() == dtype);
+    BOOST_TEST(difference(esp::cast(esp::less(u, 0.3), dtype).value(), b.value()) == 0);
+  }
+  BOOST_CHECK_EXCEPTION(esp::bernoulli(1.5, {2}), esp::Error, says({"bernoulli", "1.5", here()}));
+}
+
 BOOST_AUTO_TEST_CASE(bernoulli_is_one_where_a_uniform_number_is_below) {
   for (const esp::DType dtype : {esp::float32, esp::float64}) {
     const Tensor p = numbers({300, 100}, 0, 1, 3).to(dtype);

@@ -24,6 +24,9 @@ Variable normal(const Shape& shape, DType dtype = float32, Device device = {},
                 std::source_location where = std::source_location::current());
 Variable uniform(const Shape& shape, DType dtype = float32, Device device = {},
                  std::source_location where = std::source_location::current());
+/// 1 with probability `p`, else 0, in such a shape and any dtype. Throws Error unless `p` is in [0, 1].
+Variable bernoulli(double p, const Shape& shape, DType dtype = float32, Device device = {},
+                   std::source_location where = std::source_location::current());
 /// Zeroes elements with probability `rate` and divides the others by 1 − rate. The identity in plans of
 /// inference.
 Variable dropout(const Operand& x, double rate);

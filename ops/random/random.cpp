@@ -252,6 +252,14 @@ Variable normal(const Shape& shape, DType dtype, Device device, std::source_loca
 Variable uniform(const Shape& shape, DType dtype, Device device, std::source_location where) {
   return draw<UnitUniform>(shape, dtype, device, where);
 }
+Variable bernoulli(double p, const Shape& shape, DType dtype, Device device, std::source_location where) {
+  const CallScope scope(where);
+  return located(where, [&] {
+    if (!(p >= 0 && p <= 1)) throw Error(fmt::format("bernoulli: the probability {} is not in [0, 1]", p));
+    const DType drawn = dtype == float64 ? float64 : float32;
+    return cast(less(draw<UnitUniform>(shape, drawn, device, where), p), dtype);
+  });
+}
 
 Variable dropout(const Operand& x, double rate) {
   const CallScope scope(x.where());
