@@ -291,6 +291,14 @@ int64_t epoch_of(const std::vector<Node*>& sources) {
   return total;
 }
 
+std::vector<Feed*> feeds_of(const std::vector<Node*>& sources) {
+  std::vector<Feed*> feeds;
+  for (const Node* source : sources)
+    if (Feed* feed = source->op().feed()->get(); std::ranges::find(feeds, feed) == feeds.end())
+      feeds.push_back(feed);
+  return feeds;
+}
+
 /// A new evaluation of that step, in the epochs which the feeds are in.
 std::shared_ptr<const FeedSnapshot> new_snapshot(const std::vector<Node*>& sources, int64_t step) {
   auto snapshot = std::make_shared<FeedSnapshot>();
@@ -330,6 +338,7 @@ void evaluate_here(std::span<Node* const> targets, Node* root) {
   std::optional<Evaluation> seen(std::in_place, targets,
                                  at_step ? Behind::eager_values_too : Behind::not_eager_values);
   const std::vector<Node*> sources = seen->sources();  // none is behind an eager value
+  const FeedUse use(feeds_of(sources));
   if (!sources.empty() && !at_step) seen.emplace(targets);
   Evaluation& evaluation = *seen;
   if (!sources.empty() && targets.size() == 1) evaluation.check_sizes(*targets[0]);
@@ -408,6 +417,7 @@ void take_step(Node& node) {
   Node* target = &node;
   Evaluation evaluation({&target, 1});
   const std::vector<Node*> sources = evaluation.sources();
+  const FeedUse use(feeds_of(sources));
   evaluation.check_sizes(node);
   const int64_t epoch = epoch_of(sources);
   Node::Rare& shown = node.rare();

@@ -55,7 +55,24 @@ class Feed {
   void set_epoch(int64_t epoch) { epoch_.store(epoch); }
 
  private:
+  friend class FeedUse;
   std::atomic<int64_t> epoch_{0};
+  std::atomic<const void*> user_{nullptr};  // what tells the thread that is evaluating
+};
+
+/// While it lives, the calling thread evaluates trees below these feeds. The constructor throws Error where
+/// another thread does: of what both compute, values of two steps would be mixed.
+class FeedUse {
+ public:
+  explicit FeedUse(std::span<Feed* const> feeds);
+  ~FeedUse();
+  FeedUse(const FeedUse&) = delete;
+  FeedUse& operator=(const FeedUse&) = delete;
+
+ private:
+  void release();
+
+  std::vector<Feed*> taken_;  // but those that an evaluation around this one has
 };
 
 }  // namespace espalier

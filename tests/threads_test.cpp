@@ -54,6 +54,19 @@ Variable with_call(const Variable& x, std::function<void()> f) {
 
 BOOST_AUTO_TEST_SUITE(threads)
 
+BOOST_AUTO_TEST_CASE(one_thread_at_a_time_evaluates_below_a_feed) {
+  const esp::data::Distributor feed({numbers({4, 2})}, {.batch_size = 2});
+  const auto [x] = feed.get_output_graphs<1>();
+  const Variable other = x * 2.0;
+  std::string text;
+  const Variable y = with_call(x, [&] { text = error_elsewhere([&] { other.forward(); }); });
+  y.forward();
+  BOOST_TEST(text.find("another thread") != std::string::npos, text);
+  BOOST_TEST(text.find("threads_test.cpp") != std::string::npos, text);
+  BOOST_TEST(error_elsewhere([&] { other.forward(); }) == "none");
+  BOOST_TEST(difference(other.value(), (numbers({4, 2}).slice(0, 0, 2) * 2.0).value()) == 0);
+}
+
 BOOST_AUTO_TEST_CASE(one_executor_serves_many_threads) {
   esp::seed(3);
   const esp::nn::Sequential net{esp::nn::Dense(32), esp::nn::Relu(), esp::nn::Dense(3)};
