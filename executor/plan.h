@@ -21,7 +21,7 @@ class Plan {
 
   /// Kernels called in a step.
   int64_t steps() const;
-  /// The arena that holds all intermediate values, the batch and the scratch memory of kernels.
+  /// The arena that holds all intermediate values, the batch and the workspaces of kernels.
   int64_t arena_bytes() const;
   /// The most bytes in use at once: no arena can be smaller.
   int64_t largest_live_bytes() const;
