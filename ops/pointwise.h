@@ -40,16 +40,16 @@ struct Anything {
 };
 
 template <class Types>
+bool takes(DType dtype) {
+  if (is_small_integer(dtype)) return std::is_same_v<Types, Anything>;
+  return visit_all(dtype, []<class T>(TypeTag<T>) { return Types::template accepts<compute_t<T>>; });
+}
+template <class Types>
 void check_dtype(const Spec& spec, std::string_view op) {
-  if (is_small_integer(spec.dtype)) {
-    if constexpr (std::is_same_v<Types, Anything>) return;
-    detail::throw_small_integers(op, spec);
-  }
-  const bool fits =
-      visit_all(spec.dtype, []<class T>(TypeTag<T>) { return Types::template accepts<compute_t<T>>; });
-  if (!fits)
-    throw TypeError(fmt::format("{}: takes {}, not {} (shape {}); cast() it first", op, Types::names,
-                                name(spec.dtype), spec.shape.str()));
+  if (takes<Types>(spec.dtype)) return;
+  if (is_small_integer(spec.dtype)) detail::throw_small_integers(op, spec);
+  throw TypeError(fmt::format("{}: takes {}, not {} (shape {}); cast() it first", op, Types::names,
+                              name(spec.dtype), spec.shape.str()));
 }
 /// Throws TypeError unless both operands have one dtype.
 void check_same_dtype(const Spec& a, const Spec& b, std::string_view op);
@@ -141,6 +141,7 @@ struct Same {};
 template <class F, class Types, class Result = Same>
 class PointwiseOp : public Op {
  public:
+  using OperandTypes = Types;
   explicit PointwiseOp(const OpTraits& traits) : Op(pointwise(traits)) {}
 
  protected:
@@ -229,11 +230,21 @@ template <class T>
 Variable apply_unary(const Operand& x) {
   return apply(shared_op<T>(), {&x.variable()}, x.where(), x.is_last());
 }
+/// A number as what meets `other`. What the op does not take is refused before: then errors do not depend on
+/// the number, which may be a default or made by the library, without the user's line.
+template <class T>
+const Variable& number_like(const Operand& number, const Operand& other, const std::source_location& where) {
+  const Variable& v = other.defined(shared_op<T>()->name());
+  if (!takes<typename T::OperandTypes>(v.dtype()))
+    located(where, [&] {
+      check_dtype<typename T::OperandTypes>({v.dtype(), v.shape()}, shared_op<T>()->name());
+    });
+  return number.like(v);
+}
 template <class T>
 Variable apply_binary(const Operand& a, const Operand& b) {
-  const Variable* x =
-      a.is_number() && !b.is_number() ? &a.like(b.defined(shared_op<T>()->name())) : &a.variable();
-  const Variable* y = b.is_number() ? &b.like(a.defined(shared_op<T>()->name())) : &b.variable();
+  const Variable* x = a.is_number() && !b.is_number() ? &number_like<T>(a, b, a.where()) : &a.variable();
+  const Variable* y = b.is_number() ? &number_like<T>(b, a, a.where()) : &b.variable();
   Variable number;
   if (x->defined() && y->defined() && x->dtype() != y->dtype()) match_numbers(x, y, number, a.where());
   return apply(shared_op<T>(), {x, y}, a.where(), a.is_last() | b.is_last() << 1);
