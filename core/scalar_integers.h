@@ -133,6 +133,18 @@ struct IsInf {
     return !(x - x == T(0)) & (x == x);  // their difference is NaN
   }
 };
+struct IsPosInf {
+  template <class T>
+  ESPALIER_HD bool operator()(T x) const {
+    return !(x - x == T(0)) & (x > T(0));
+  }
+};
+struct IsNegInf {
+  template <class T>
+  ESPALIER_HD bool operator()(T x) const {
+    return !(x - x == T(0)) & (x < T(0));
+  }
+};
 struct IsFinite {
   template <class T>
   ESPALIER_HD bool operator()(T x) const {

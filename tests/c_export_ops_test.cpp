@@ -306,6 +306,16 @@ BOOST_AUTO_TEST_CASE(pooling_shows_nan) {
   check_functions(x, {[=](V v) { return esp::cast(esp::isnan(pooled(v)), esp::float32); }});
 }
 
+BOOST_AUTO_TEST_CASE(what_is_not_finite_is_told_apart) {
+  Tensor x = values({1, 6}, 5);
+  constexpr float infinite = std::numeric_limits<float>::infinity();
+  x.at<float>({0, 1}) = std::numeric_limits<float>::quiet_NaN();
+  x.at<float>({0, 2}) = infinite;
+  x.at<float>({0, 4}) = -infinite;
+  for (const auto f : {esp::isnan, esp::isinf, esp::isposinf, esp::isneginf, esp::isfinite})
+    check_functions(x, {[=](V v) { return esp::cast(f(v), esp::float32); }});
+}
+
 BOOST_AUTO_TEST_CASE(indices_choose_rows_and_elements) {
   const Tensor rows = indices({4}, 5, true), along = indices({5, 2}, 3), labels = indices({5}, 3);
   check_functions(values({5, 3}), {[=](V x) { return esp::gather(x, Variable(rows), 0); },

@@ -15,8 +15,6 @@ broadcast_tensors chunk split    # lists of broadcast_to and slice: arrange_test
 dropout alpha_dropout feature_alpha_dropout gumbel_softmax # random: random_ops_test, composed_functions_test, simplex_test
 blackman_window hamming_window hann_window # of no operand: composed_functions_test
 histogram                        # integers: counting_test
-isfinite isinf isnan             # math_functions_test: of what a table of numbers has not
-isneginf isposinf                # the same
 masked_scatter masked_select nonzero unique # the shape depends on values: masks_test, counting_test
 nll_loss                         # a row of losses_test has the name of its options
 nms batched_nms                  # the shape depends on values: regions_test

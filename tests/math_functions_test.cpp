@@ -227,6 +227,31 @@ BOOST_AUTO_TEST_CASE(infinities_and_nan) {
   }
 }
 
+/// Numbers, of which some are infinite or NaN.
+esp::Tensor with_special(const esp::Shape& shape) {
+  esp::Tensor x = numbers(shape);
+  const double special[] = {inf, -inf, NaN, 0};
+  for (int64_t i = 0; i < x.elements(); i += 3) x.span<double>()[static_cast<size_t>(i)] = special[i % 4];
+  return x;
+}
+
+BOOST_AUTO_TEST_CASE(what_is_not_finite) {
+  const Unary rows[] = {
+      {"isnan", esp::isnan, [](double x) { return double(std::isnan(x)); }},
+      {"isinf", esp::isinf, [](double x) { return double(std::isinf(x)); }},
+      {"isposinf", esp::isposinf, [](double x) { return double(x == inf); }},
+      {"isneginf", esp::isneginf, [](double x) { return double(x == -inf); }},
+      {"isfinite", esp::isfinite, [](double x) { return double(std::isfinite(x)); }},
+  };
+  for (const Unary& row : rows)
+    for (const esp::Shape& shape : {esp::Shape{3, 7}, {40}, {}, {2, 0, 3}})
+      check_op({.name = row.name,
+                .op = [&](const Variables& x) { return row.op(x[0]); },
+                .inputs = {with_special(shape)},
+                .reference = elementwise(row.f),
+                .order = 0});
+}
+
 BOOST_AUTO_TEST_CASE(sinc_is_smooth_at_0) {
   const esp::Variable x = esp::variable(esp::tensor({0.0, 1.0}, esp::float64));
   esp::Variable y = esp::sum(esp::sinc(x));

@@ -118,6 +118,8 @@ constexpr Formula formulas[] = {
     {"isnan", reals, "(unsigned char)(%0 != %0)"},
     {"isfinite", reals, "(unsigned char)(%0 - %0 == 0)"},
     {"isinf", reals, "(unsigned char)(%0 == %0 && %0 - %0 != 0)"},
+    {"isposinf", reals, "(unsigned char)(%0 > 0 && %0 - %0 != 0)"},
+    {"isneginf", reals, "(unsigned char)(%0 < 0 && %0 - %0 != 0)"},
     {"logical_and", all, "(unsigned char)(%0 != 0 && %1 != 0)"},
     {"logical_or", all, "(unsigned char)(%0 != 0 || %1 != 0)"},
     {"logical_xor", all, "(unsigned char)((%0 != 0) != (%1 != 0))"},

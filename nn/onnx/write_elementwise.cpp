@@ -143,6 +143,11 @@ std::string write_elementwise(GraphWriter& w, const GraphWriter::Call& call) {
     w.set(node, "beta", 0.5);
     return w.last_output(node);
   }
+  if (op == "isposinf" || op == "isneginf") {
+    pb::NodeProto& node = w.begin("IsInf", in);
+    w.set(node, op == "isposinf" ? "detect_negative" : "detect_positive", int64_t{0});
+    return w.last_output(node);
+  }
   if (op == "elu") return with_attribute(w, call, "Elu", "alpha");
   if (op == "celu") return with_attribute(w, call, "Celu", "alpha");
   if (op == "leaky_relu") return with_attribute(w, call, "LeakyRelu", "alpha");

@@ -26,6 +26,8 @@ using FloorDivide = FlatBinary<"floor_divide", scalar::FloorDivide, Numbers>;
 using Heaviside = FlatBinary<"heaviside", scalar::Heaviside, Numbers>;
 using IsNan = FlatUnary<"isnan", scalar::IsNan, Numbers, bool>;
 using IsInf = FlatUnary<"isinf", scalar::IsInf, Numbers, bool>;
+using IsPosInf = FlatUnary<"isposinf", scalar::IsPosInf, Numbers, bool>;
+using IsNegInf = FlatUnary<"isneginf", scalar::IsNegInf, Numbers, bool>;
 using IsFinite = FlatUnary<"isfinite", scalar::IsFinite, Numbers, bool>;
 
 /// The rest of a division: its slope by b is minus the quotient that goes with it, which may differ from the
@@ -167,16 +169,8 @@ Variable heaviside(const Operand& x, const Operand& at_zero) { return apply_bina
 
 Variable isnan(const Operand& x) { return apply_unary<IsNan>(x); }
 Variable isinf(const Operand& x) { return apply_unary<IsInf>(x); }
-Variable isposinf(const Operand& x) {
-  const CallScope scope(x.where());
-  const Variable& v = x.defined("isposinf");
-  return logical_and(isinf(v), greater(v, 0));
-}
-Variable isneginf(const Operand& x) {
-  const CallScope scope(x.where());
-  const Variable& v = x.defined("isneginf");
-  return logical_and(isinf(v), less(v, 0));
-}
+Variable isposinf(const Operand& x) { return apply_unary<IsPosInf>(x); }
+Variable isneginf(const Operand& x) { return apply_unary<IsNegInf>(x); }
 Variable isfinite(const Operand& x) { return apply_unary<IsFinite>(x); }
 Variable nan_to_num(const Operand& x, double nan, std::optional<double> infinity,
                     std::optional<double> negative_infinity) {
@@ -206,8 +200,8 @@ Variable nan_to_num(const Operand& x, double nan, std::optional<double> infinity
 }
 
 void add_rounding_ops(OpRegistry& ops) {
-  ops.add<Ceil, Round, Trunc, FloorDivide, Fmod, Remainder, Heaviside, IsNan, IsInf, IsFinite, ClampMin,
-          ClampMax, SaturateMin, SaturateMax>();
+  ops.add<Ceil, Round, Trunc, FloorDivide, Fmod, Remainder, Heaviside, IsNan, IsInf, IsPosInf, IsNegInf,
+          IsFinite, ClampMin, ClampMax, SaturateMin, SaturateMax>();
 }
 
 }  // namespace espalier

@@ -15,6 +15,11 @@ using MakeTree = Variable (*)(const Variable& x);
 inline std::vector<std::pair<std::string, MakeTree>> op_trees() {
   return {
       {"erfc", [](const Variable& x) { return erfc(x); }},
+      {"infinities",
+       [](const Variable& x) {
+         const Variable y = 1.0 / relu(x), z = log(relu(x));  // which are infinite below 0
+         return cast(isposinf(y), float32) * 2.0 + cast(isneginf(z), float32) + cast(isneginf(y), float32);
+       }},
       {"cumsum", [](const Variable& x) { return cumsum(x, 1); }},
       {"flip",
        [](const Variable& x) {

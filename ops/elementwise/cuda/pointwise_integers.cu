@@ -16,6 +16,8 @@ void add_integers(PointwiseTable& table) {
   add_binary<scalar::Heaviside>(table, NumberTypes());
   add_unary<scalar::IsNan>(table, NumberTypes());
   add_unary<scalar::IsInf>(table, NumberTypes());
+  add_unary<scalar::IsPosInf>(table, NumberTypes());
+  add_unary<scalar::IsNegInf>(table, NumberTypes());
   add_unary<scalar::IsFinite>(table, NumberTypes());
   add_binary<scalar::LogicalXor>(table, Types<bool>());
   add_binary<scalar::BitwiseAnd>(table, IntegersAndBools());
