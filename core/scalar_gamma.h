@@ -1,7 +1,7 @@
-// The gamma function's logarithm and its derivative for positive floats, on the CPU: computed in double as
-// the functions of scalar_wide.h are. Below 3 they are polynomials around 2, to which Γ(x + 1) = x Γ(x)
-// leads; above, their asymptotic series (Abramowitz and Stegun, Handbook of mathematical functions, 6.1.40
-// and 6.3.18) with fitted coefficients. The fits' errors are below 2^-30.
+// The gamma function's logarithm and its first derivatives for positive floats, on the CPU: computed in
+// double as the functions of scalar_wide.h are. Below 3 they are polynomials around 2, to which Γ(x + 1) = x
+// Γ(x) leads; above, their asymptotic series (Abramowitz and Stegun, Handbook of mathematical
+// functions, 6.1.40, 6.3.18, 6.4.12 and 6.4.13) with fitted coefficients. The fits' errors are below 2^-30.
 #pragma once
 #include "espalier/core/scalar_power.h"
 
@@ -41,6 +41,39 @@ namespace espalier::math {
       square * polynomial(square, 0.083333333028984272, -0.0083331954284764471, 0.0039579624966717803,
                           -0.0038856692788506309, 0.0041093706974306233);
   return static_cast<float>(wide < 3.0 ? inner : log_x - (0.5 * inverse + series));
+}
+
+/// ψ'(x) for finite x > 0. The polynomial is that of ψ'(t + 2).
+[[gnu::always_inline]] inline float trigamma_of_positive(float x) {
+  const double wide = x, inverse = 1.0 / wide, square = inverse * inverse;
+  const double t = (wide < 1.0 ? wide + 1.0 : wide) - 2.0;
+  const double fit =
+      polynomial(t, 0.6449340668482264, -0.4041138092795037, 0.24696970267805302, -0.14771084375913893,
+                 0.08671521766234708, -0.05009874232762792, 0.028543099531999187, -0.016042970510066885,
+                 0.008938562153744323, -0.005043686236647629, 0.0027600806728727296, -0.0012243849107523809,
+                 0.0006666868352131248, -0.0007851304650350239, 0.00041556219161399693, 0.0001687139858915836,
+                 -8.704139769447157e-05, -0.00014914628334343916, 7.812956043779845e-05);
+  const double series = polynomial(square, 0.16666666341595765, -0.03333185879817881, 0.023698873678267656,
+                                   -0.03027455588317143, 0.036964148643865664);
+  return static_cast<float>(wide < 3.0 ? fit + (wide < 1.0 ? square : 0.0)
+                                       : inverse + square * (0.5 + inverse * series));
+}
+
+/// ψ''(x) for finite x > 0. The polynomial is that of -ψ''(t + 2).
+[[gnu::always_inline]] inline float tetragamma_of_positive(float x) {
+  const double wide = x, inverse = 1.0 / wide, square = inverse * inverse;
+  const double t = (wide < 1.0 ? wide + 1.0 : wide) - 2.0;
+  const double fit =
+      polynomial(t, 0.4041138063670095, -0.4939394022925297, 0.4431330501615582, -0.34686123347681935,
+                 0.25047878103369986, -0.17124920731371684, 0.112462909341805, -0.07160559904205004,
+                 0.04453270229724916, -0.027099476096458578, 0.015944626729751128, -0.009418410669294415,
+                 0.006278250943655175, -0.0035916713517281287, 0.0005728778671885454, -0.00036062633582152127,
+                 0.001978538799354654, -0.001076590774598892, -0.000726112412366873, 0.000388324680241644,
+                 0.00034437512320512753, -0.0001861072912397339);
+  const double series = polynomial(square, 0.499999996598629, -0.16666444543249564, 0.16642401948710314,
+                                   -0.2898760751514328, 0.6264359203148586, -0.937479730182269);
+  return static_cast<float>(wide < 3.0 ? -fit - (wide < 1.0 ? 2.0 * (square * inverse) : 0.0)
+                                       : -square * (1.0 + inverse + square * series));
 }
 
 }  // namespace espalier::math

@@ -115,11 +115,21 @@ ESPALIER_HD double erfinv(double y) {
   return copysign(x, y);
 }
 
+/// sin(πx) / (πx).
+template <class T>
+ESPALIER_HD T sinc(T x) {
+  const T angle = T(pi) * x;
+  return x == T(0) ? T(1) : sin(angle) / angle;
+}
+
 // Of floats.
 #ifdef __CUDA_ARCH__
 ESPALIER_HD float erfinv(float y) { return static_cast<float>(erfinv(static_cast<double>(y))); }
 ESPALIER_HD float log_gamma(float x) { return static_cast<float>(log_gamma(static_cast<double>(x))); }
 ESPALIER_HD float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
+ESPALIER_HD float polygamma(float n, float x) {
+  return static_cast<float>(polygamma(static_cast<double>(n), static_cast<double>(x)));
+}
 #else
 ESPALIER_HD bool is_positive(float x) { return x > 0.0f && x < math::Format<float>::infinity; }
 ESPALIER_HD float erfinv(float y) { return math::erfinv(y); }
@@ -127,9 +137,30 @@ ESPALIER_HD float log_gamma(float x) {
   if (is_positive(x)) return math::lgamma_of_positive(x);
   return static_cast<float>(log_gamma(static_cast<double>(x)));
 }
+/// Quarter turns are 2 x, without rounding. Floats of 2^24 and more are whole.
+ESPALIER_HD float sinc(float x) {
+  using F = math::Format<double>;
+  const double wide = x, turns = fabs(x) < 0x1p24f ? wide + wide : wide - wide;
+  const double shifted = turns + F::round_magic;
+  const auto [sine, cosine] = math::sine_cosine_kernel(turns - (shifted - F::round_magic));
+  const math::Bits<double> quadrant = math::bits_of(shifted);
+  const double value = (quadrant & 1) != 0 ? cosine : sine;
+  const double turned = math::from_bits<double>(math::bits_of(value) ^ (quadrant >> 1) << 63);
+  return x == 0.0f ? 1.0f : static_cast<float>(turned / (pi * wide));
+}
 ESPALIER_HD float digamma(float x) {
   if (is_positive(x)) return math::digamma_of_positive(x);
   return static_cast<float>(digamma(static_cast<double>(x)));
+}
+/// The orders that are fitted are those of the gradients of lgamma.
+ESPALIER_HD bool is_fitted(float n, float x) { return ((n == 1.0f) | (n == 2.0f)) & is_positive(x); }
+ESPALIER_HD float fitted_polygamma(float n, float x) {
+  const float first = math::trigamma_of_positive(x), second = math::tetragamma_of_positive(x);
+  return n == 1.0f ? first : second;
+}
+ESPALIER_HD float polygamma(float n, float x) {
+  if (is_fitted(n, x)) return fitted_polygamma(n, x);
+  return static_cast<float>(polygamma(static_cast<double>(n), static_cast<double>(x)));
 }
 #endif
 
@@ -157,15 +188,25 @@ struct Digamma : Costly {
   }
 };
 struct Polygamma : Costly {
+#ifndef __CUDA_ARCH__
+  static bool within(float order, float x) { return detail::is_fitted(order, x); }
+  static float bounded(float order, float x) { return detail::fitted_polygamma(order, x); }
+#endif
   template <class T>
   ESPALIER_HD T operator()(T order, T x) const {
-    return static_cast<T>(detail::polygamma(static_cast<double>(order), static_cast<double>(x)));
+    return detail::polygamma(order, x);
   }
 };
 struct Erfinv : Costly {
   template <class T>
   ESPALIER_HD T operator()(T y) const {
     return detail::erfinv(y);
+  }
+};
+struct Sinc : Costly {
+  template <class T>
+  ESPALIER_HD T operator()(T x) const {
+    return detail::sinc(x);
   }
 };
 /// x log(y), and 0 where x is 0, unless y is NaN.

@@ -34,6 +34,11 @@ double trigamma(double x) {
   for (; x < 60; x += 1) sum += 1 / (x * x);
   return sum + 1 / x + 0.5 / (x * x) + 1 / (6 * std::pow(x, 3)) - 1 / (30 * std::pow(x, 5));
 }
+double tetragamma(double x) {
+  double sum = 0;
+  for (; x < 60; x += 1) sum -= 2 / (x * x * x);
+  return sum - 1 / (x * x) - 1 / std::pow(x, 3) - 0.5 / std::pow(x, 4) + 1 / (6 * std::pow(x, 6));
+}
 double erfinv(double y) {
   double low = -7, high = 7;
   for (int i = 0; i < 200; ++i) {
@@ -76,6 +81,7 @@ const Unary unary[] = {
     {"digamma", esp::digamma, digamma, 0.6, 5},
     {"digamma, below 0", esp::digamma, [](double x) { return digamma(x); }, -1.7, -1.3},
     {"polygamma(1)", [](const esp::Operand& x) { return esp::polygamma(1, x); }, trigamma, 0.8, 5},
+    {"polygamma(2)", [](const esp::Operand& x) { return esp::polygamma(2, x); }, tetragamma, 0.8, 5},
     {"sinc", esp::sinc, [](double x) { return x == 0 ? 1 : std::sin(x * pi) / (x * pi); }, -2, 2, 8},
     {"sinc, near 0", esp::sinc, [](double x) { return std::sin(x * pi) / (x * pi); }, -0.15, 0.15, 8},
     {"frac", esp::frac, [](double x) { return x - std::trunc(x); }},

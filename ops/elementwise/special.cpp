@@ -5,6 +5,8 @@
 
 #include "espalier/core/op_registry.h"
 #include "espalier/core/scalar_special.h"
+#include "espalier/core/values_later.h"
+#include "espalier/ops/elementwise/compare.h"
 #include "espalier/ops/elementwise/elementary_op.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/registered_ops.h"
@@ -45,6 +47,31 @@ struct XLogY : BinaryOp<scalar::XLogY, Reals> {
   }
 };
 
+/// Near 0 the series, so that the derivatives are right at 0, and exact beside it: 1 − z²/3! + z⁴/5! − …
+struct SincParts {
+  Variable near, series, fraction;
+};
+SincParts parts_of_sinc(const Variable& x) {
+  const Variable z = x * std::numbers::pi, near = less(abs(z), 0.5), squared = square(where(near, z, 0.0));
+  Variable series = 1.0 - squared / 156.0;
+  for (const double divisor : {110.0, 72.0, 42.0, 20.0, 6.0}) series = 1.0 - series * squared / divisor;
+  const Variable far = where(near, 1.0, z);
+  return {near, series, sin(far) / far};
+}
+
+/// For floats and doubles.
+void run_sinc(const Tensor& x, Tensor& out) {
+  visit(x.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (std::is_floating_point_v<T>) {
+      const T* in = static_cast<const T*>(x.address());
+      T* to = static_cast<T*>(out.address());
+      parallel_for(x.elements(), detail::grain, [=](int64_t begin, int64_t end) {
+        detail::unary_row<scalar::Sinc, T, T>(end - begin, to + begin, in + begin, 1);
+      });
+    }
+  });
+}
+
 }  // namespace
 
 Variable lgamma(const Operand& x) { return apply_unary<Lgamma>(x); }
@@ -57,17 +84,18 @@ Variable erfc(const Operand& x) { return apply_unary<Erfc>(x); }
 Variable erfinv(const Operand& y) { return apply_unary<Erfinv>(y); }
 Variable sinc(const Operand& x) {
   const CallScope scope(x.where());
-  return located(x.where(), [&] {
-    const Variable& v = x.defined("sinc");
-    check_dtype<Reals>({v.dtype(), v.shape()}, "sinc");
-    const Variable z = v * std::numbers::pi, near = less(abs(z), 0.5);
-    // Near 0 the series, so that the derivatives are right at 0, and exact beside it: 1 − z²/3! + z⁴/5! − …
-    const Variable squared = square(where(near, z, 0.0));
-    Variable series = 1.0 - squared / 156.0;
-    for (const double divisor : {110.0, 72.0, 42.0, 20.0, 6.0}) series = 1.0 - series * squared / divisor;
-    const Variable far = where(near, 1.0, z);
-    return where(near, series, sin(far) / far);
-  });
+  const Variable& v = x.defined("sinc");
+  located(x.where(), [&] { check_dtype<Reals>({v.dtype(), v.shape()}, "sinc"); });
+  if (!may_be_one_pass({&v})) {
+    const SincParts parts = parts_of_sinc(v);
+    return where(parts.near, parts.series, parts.fraction);
+  }
+  const SincParts parts = [&] {
+    const ValuesLater later;
+    return parts_of_sinc(v);
+  }();
+  const auto compute = [&](Tensor& out) { run_sinc(v.value().contiguous_copy(), out); };
+  return apply_by(compute, where_op(), {&parts.near, &parts.series, &parts.fraction}, x.where());
 }
 Variable xlogy(const Operand& x, const Operand& y) { return apply_binary<XLogY>(x, y); }
 
