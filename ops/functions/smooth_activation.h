@@ -15,7 +15,8 @@ Variable gelu(const Operand& x, GeluApproximation approximation);
 Variable silu(const Operand& x);
 /// x·tanh(log(1 + eˣ)). Misra, Mish: a self regularized non-monotonic activation function, 2019.
 Variable mish(const Operand& x);
-/// log(1 + exp(beta x)) / beta, and x where beta x is above the threshold. Throws Error if beta is 0.
+/// log(1 + exp(beta x)) / beta, and x where beta x is above the threshold; beta is rounded to the dtype of
+/// `x`. Throws Error if beta is 0.
 Variable softplus(const Operand& x, double beta = 1, double threshold = 20);
 /// log(sigmoid(x)), also where the sigmoid underflows.
 Variable log_sigmoid(const Operand& x);
