@@ -22,7 +22,7 @@ struct VarianceOptions {
 // Reals only. NaN where n is not above the correction.
 /// Σ (x − mean)² / max(0, n − correction)
 Variable var(const Operand& x, const Axes& axes = {}, const VarianceOptions& options = {});
-/// Its square root. The gradient is 0 where all elements are equal.
+/// Its square root. The gradient is 0 where it is 0.
 Variable std(const Operand& x, const Axes& axes = {}, const VarianceOptions& options = {});
 
 struct CovOptions {
