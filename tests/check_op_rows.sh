@@ -9,7 +9,7 @@ without=$(
 atleast_1d atleast_2d            # reshape
 arange_like axis_size            # of sizes alone: batch_sizes_test
 argsort                          # the indices of sort
-eigh lstsq matrix_rank           # decompositions_test: float64 and float32 alone, results up to signs
+eigh lstsq matrix_rank           # decompositions_test: results up to signs
 eigvalsh svdvals slogdet         # the same
 broadcast_tensors chunk split    # lists of broadcast_to and slice: arrange_test
 dropout alpha_dropout feature_alpha_dropout gumbel_softmax # random: random_ops_test, composed_functions_test, simplex_test

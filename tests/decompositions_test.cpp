@@ -140,6 +140,56 @@ BOOST_AUTO_TEST_CASE(least_squares_pseudoinverses_powers_and_ranks) {
       [](const std::vector<Array>& in) { return product(in[0], product(in[0], in[0])); }));
 }
 
+// Results are rounded once: they are those of float32 in fewer bits.
+BOOST_AUTO_TEST_CASE(of_16_bit_matrices) {
+  const auto check = [](const std::function<Variables(const Variable&, const Variable&)>& f, const Tensor& a,
+                        const Tensor& b) {
+    for (const esp::DType dtype : {esp::float16, esp::bfloat16}) BOOST_TEST_CONTEXT(esp::name(dtype)) {
+        const Tensor x = a.to(dtype), y = b.to(dtype);
+        const Variables narrow = f(x, y), wide = f(x.to(esp::float32), y.to(esp::float32));
+        for (size_t i = 0; i < narrow.size(); ++i) {
+          const bool real = esp::is_real(wide[i].dtype());
+          BOOST_TEST((narrow[i].dtype() == (real ? dtype : wide[i].dtype())));
+          const Tensor rounded = real ? wide[i].value().to(dtype) : wide[i].value();
+          BOOST_TEST(difference(rounded.to(esp::float64), narrow[i].value().to(esp::float64)) == 0);
+        }
+      }
+  };
+  const auto product = [](const Variable& v, const Variable& s, const Variable& w) {
+    return esp::matmul(v * esp::unsqueeze(s, -2), w);
+  };
+  for (const Shape& shape : {Shape{4, 4}, Shape{2, 3, 3}}) {
+    const Tensor a = symmetric(numbers(shape, -1, 1)).value(), b = numbers(shape, -1, 1, 1);
+    check([](const Variable& x, const Variable&) { return Variables{esp::eigvalsh(x)}; }, a, b);
+    check([](const Variable& x, const Variable&) { return Variables{esp::svdvals(x)}; }, a, b);
+    check([](const Variable& x, const Variable&) { return Variables{esp::matrix_rank(x)}; }, a, b);
+    check([](const Variable& x, const Variable& y) { return Variables{esp::lstsq(x, y)}; }, a, b);
+    check(
+        [](const Variable& x, const Variable&) {
+          const auto [sign, log_abs] = esp::slogdet(x);
+          return Variables{sign, log_abs};
+        },
+        a, b);
+    check(
+        [](const Variable& x, const Variable&) {
+          const auto [values, vectors] = esp::eigh(x);
+          return Variables{values, vectors};
+        },
+        a, b);
+    for (const esp::DType dtype : {esp::float16, esp::bfloat16}) {
+      const auto [values, vectors] = esp::eigh(a.to(dtype));
+      const Variable v = esp::cast(vectors, esp::float64), s = esp::cast(values, esp::float64);
+      const double unit = dtype == esp::float16 ? 0x1p-11 : 0x1p-8;
+      BOOST_TEST(difference(product(v, s, esp::transpose(v)).value(), a) < 8 * unit);
+      const Variable w = esp::variable(a.to(dtype));
+      const Variable of_sum = esp::sum(esp::eigvalsh(w)).gradient(w);  // that of the trace
+      BOOST_TEST((of_sum.dtype() == dtype));
+      BOOST_TEST(difference(esp::cast(of_sum, esp::float64).value(),
+                            esp::broadcast_like(esp::eye_like(v), v).value()) < 8 * unit);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(matrices_without_elements) {
   for (const Shape& shape : {Shape{3, 0}, Shape{0, 3}, Shape{0, 0}, Shape{2, 0, 3}, Shape{0, 2, 3}}) {
     const Variable a = esp::variable(esp::zeros(shape, esp::float64));
