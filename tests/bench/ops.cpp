@@ -80,6 +80,8 @@ std::map<std::string, Timed> table() {
       {"relu6", relu6},       {"hardsigmoid", hardsigmoid},
       {"isinf", isinf},       {"isfinite", isfinite},
       {"cube", cube},         {"tanhshrink", tanhshrink},
+      {"sinc", sinc},         {"isposinf", isposinf},
+      {"isneginf", isneginf},
   };
   for (const auto& [name, f] : unary) ops[name] = [f = f](const Operands& o) { return f(o.a); };
   const std::map<std::string, Variable (*)(const Operand&, const Operand&)> binary = {
@@ -102,10 +104,20 @@ std::map<std::string, Timed> table() {
       {"not_equal", not_equal},
       {"greater_equal", greater_equal},
       {"heaviside", heaviside},
+      {"greater", greater},
+      {"less_equal", less_equal},
   };
   for (const auto& [name, f] : binary) ops[name] = [f = f](const Operands& o) { return f(o.a, o.b); };
   ops["where"] = [](const Operands& o) { return where(o.mask, o.a, o.b); };
   ops["clamp"] = [](const Operands& o) { return clamp(o.a, -1.0, 1.0); };
+  ops["clamp_min"] = [](const Operands& o) { return clamp_min(o.a, -1.0); };
+  ops["clamp_max"] = [](const Operands& o) { return clamp_max(o.a, 1.0); };
+  ops["isclose"] = [](const Operands& o) { return isclose(o.a, o.b); };
+  ops["polygamma_1"] = [](const Operands& o) { return polygamma(1, o.a); };
+  ops["polygamma_2"] = [](const Operands& o) { return polygamma(2, o.a); };
+  ops["polygamma_3"] = [](const Operands& o) { return polygamma(3, o.a); };
+  ops["gelu_tanh"] = [](const Operands& o) { return gelu(o.a, GeluApproximation::tanh); };
+  ops["rrelu"] = [](const Operands& o) { return rrelu(o.a); };
   ops["lerp"] = [](const Operands& o) { return lerp(o.a, o.b, 0.3); };
   ops["softplus"] = [](const Operands& o) { return softplus(o.a); };
   ops["elu"] = [](const Operands& o) { return elu(o.a); };
@@ -120,6 +132,8 @@ std::map<std::string, Timed> table() {
   ops["nan_to_num"] = [](const Operands& o) { return nan_to_num(o.a); };
   ops["masked_fill"] = [](const Operands& o) { return masked_fill(o.a, o.mask, 1.5); };
   ops["logical_not"] = [](const Operands& o) { return logical_not(o.mask); };
+  ops["logical_and"] = [](const Operands& o) { return logical_and(o.mask, o.mask); };
+  ops["logical_or"] = [](const Operands& o) { return logical_or(o.mask, o.mask); };
   ops["logical_xor"] = [](const Operands& o) { return logical_xor(o.mask, o.mask); };
   ops["add_scalar"] = [](const Operands& o) { return o.a + 1.5; };
   ops["power_3"] = [](const Operands& o) { return power(o.a, 3.0); };
@@ -133,6 +147,14 @@ std::map<std::string, Timed> table() {
   ops["floor_divide_int64"] = [](const Operands& o) { return floor_divide(o.integers, o.divisors); };
   ops["remainder_int64"] = [](const Operands& o) { return remainder(o.integers, o.divisors); };
   ops["bitwise_and"] = [](const Operands& o) { return bitwise_and(o.integers, o.divisors); };
+  ops["bitwise_or"] = [](const Operands& o) { return bitwise_or(o.integers, o.divisors); };
+  ops["bitwise_xor"] = [](const Operands& o) { return bitwise_xor(o.integers, o.divisors); };
+  ops["bitwise_left_shift"] = [](const Operands& o) {
+    return bitwise_left_shift(o.row_places, o.row_places);
+  };
+  ops["bitwise_right_shift"] = [](const Operands& o) {
+    return bitwise_right_shift(o.row_places, o.row_places);
+  };
   ops["bitwise_not"] = [](const Operands& o) { return bitwise_not(o.integers); };
   ops["add_bfloat16"] = [](const Operands& o) { return o.brain + o.brain; };
   ops["exp_bfloat16"] = [](const Operands& o) { return exp(o.brain); };
@@ -168,6 +190,11 @@ std::map<std::string, Timed> table() {
   ops["any"] = [](const Operands& o) { return any(o.a); };
   ops["count_nonzero"] = [](const Operands& o) { return count_nonzero(o.a); };
   ops["nansum"] = [](const Operands& o) { return nansum(o.a); };
+  ops["nanmean"] = [](const Operands& o) { return nanmean(o.a); };
+  ops["nanmean_rows"] = [](const Operands& o) { return nanmean(o.rows, -1); };
+  ops["trace"] = [](const Operands& o) { return trace(o.images, 0, 2, 3); };
+  ops["cov"] = [](const Operands& o) { return cov(transpose(o.rows)); };
+  ops["cummin_rows"] = [](const Operands& o) { return cummin(o.rows, -1).values; };
   ops["cumsum"] = [](const Operands& o) { return cumsum(o.a); };
   ops["cumsum_rows"] = [](const Operands& o) { return cumsum(o.rows, -1); };
   ops["cumprod_rows"] = [](const Operands& o) { return cumprod(o.rows, -1); };
@@ -224,6 +251,8 @@ std::map<std::string, Timed> table() {
   ops["kthvalue"] = [](const Operands& o) { return kthvalue(o.a, o.a.shape()[0] / 3).values; };
   ops["median"] = [](const Operands& o) { return median(o.a); };
   ops["median_rows"] = [](const Operands& o) { return median(o.rows, -1).values; };
+  ops["quantile"] = [](const Operands& o) { return quantile(o.a, 0.3); };
+  ops["quantile_rows"] = [](const Operands& o) { return quantile(o.rows, 0.3, -1); };
   ops["unique"] = [](const Operands& o) { return unique(o.a).values; };
   ops["unique_classes"] = [](const Operands& o) { return unique(o.classes).values; };
   ops["searchsorted"] = [](const Operands& o) {
@@ -239,6 +268,14 @@ std::map<std::string, Timed> table() {
   ops["take_along_axis"] = [](const Operands& o) { return take_along_axis(o.rows, o.row_places, -1); };
   ops["put_along_axis"] = [](const Operands& o) { return put_along_axis(o.rows, o.row_places, o.rows, -1); };
   ops["add_along_axis"] = [](const Operands& o) { return add_along_axis(o.rows, o.row_places, o.rows, -1); };
+  ops["max_along_axis"] = [](const Operands& o) { return max_along_axis(o.rows, o.row_places, o.rows, -1); };
+  ops["min_along_axis"] = [](const Operands& o) { return min_along_axis(o.rows, o.row_places, o.rows, -1); };
+  ops["scatter"] = [](const Operands& o) { return scatter(o.a, o.indices, o.b); };
+  ops["scatter_max"] = [](const Operands& o) { return scatter_max(o.a, o.indices, o.b); };
+  ops["scatter_min"] = [](const Operands& o) { return scatter_min(o.a, o.indices, o.b); };
+  ops["scatter_nd"] = [](const Operands& o) { return scatter_nd(o.a, unsqueeze(o.indices, 1), o.b); };
+  ops["scatter_nd_add"] = [](const Operands& o) { return scatter_nd_add(o.a, unsqueeze(o.indices, 1), o.b); };
+  ops["masked_scatter"] = [](const Operands& o) { return masked_scatter(o.a, o.mask, o.b); };
   ops["scatter_add"] = [](const Operands& o) { return scatter_add(o.a, o.indices, o.b); };
   ops["masked_select"] = [](const Operands& o) { return masked_select(o.a, o.mask); };
   ops["nonzero"] = [](const Operands& o) { return nonzero(o.mask); };

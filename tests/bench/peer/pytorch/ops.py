@@ -47,7 +47,7 @@ OPERATIONS = {
     name: elementwise(getattr(torch, name))
     for name in ("abs", "asinh", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1", "floor", "frac",
                  "isnan", "negative", "reciprocal", "relu", "round", "sigmoid", "sign", "sin", "sinh", "square", "tan", "tanh",
-                 "trunc", "isinf", "isfinite")
+                 "trunc", "isinf", "isfinite", "sinc", "isposinf", "isneginf")
 } | {
     name: elementwise(getattr(torch, name), *POSITIVE)
     for name in ("digamma", "lgamma", "log", "log10", "log1p", "log2", "rsqrt", "sqrt")
@@ -63,10 +63,14 @@ OPERATIONS = {
                            ("atan2", torch.atan2), ("hypot", torch.hypot), ("fmod", torch.fmod),
                            ("remainder", torch.remainder), ("logaddexp", torch.logaddexp), ("less", torch.lt),
                            ("equal", torch.eq), ("floor_divide", torch.floor_divide), ("subtract", torch.sub),
-                           ("minimum", torch.minimum), ("not_equal", torch.ne), ("greater_equal", torch.ge), ("heaviside", torch.heaviside))
+                           ("minimum", torch.minimum), ("not_equal", torch.ne), ("greater_equal", torch.ge), ("heaviside", torch.heaviside),
+                           ("greater", torch.gt), ("less_equal", torch.le), ("isclose", torch.isclose))
 } | {
     "acosh": elementwise(torch.acosh, *ABOVE_ONE),
     "log_sigmoid": elementwise(F.logsigmoid),
+    "polygamma_1": elementwise(lambda a: torch.polygamma(1, a), *POSITIVE),
+    "polygamma_2": elementwise(lambda a: torch.polygamma(2, a), *POSITIVE),
+    "polygamma_3": elementwise(lambda a: torch.polygamma(3, a), *POSITIVE),
     "power": two(torch.pow, *POSITIVE),
     "xlogy": two(torch.xlogy, *POSITIVE),
     "power_half": elementwise(lambda a: a.pow(0.7), *POSITIVE),
@@ -215,6 +219,31 @@ OPERATIONS = {
         "concat": lambda o: torch.cat((o.a, o.b)),
         "pad": lambda o: F.pad(o.rows, (1, 1)),
         "tril": lambda o: o.rows.tril(),
+        "clamp_min": lambda o: o.a.clamp_min(-1.0),
+        "clamp_max": lambda o: o.a.clamp_max(1.0),
+        "gelu_tanh": lambda o: F.gelu(o.a, approximate="tanh"),
+        "rrelu": lambda o: F.rrelu(o.a, training=True),
+        "logical_and": lambda o: o.mask.logical_and(o.mask),
+        "logical_or": lambda o: o.mask.logical_or(o.mask),
+        "bitwise_or": lambda o: o.integers | o.divisors,
+        "bitwise_xor": lambda o: o.integers ^ o.divisors,
+        "bitwise_left_shift": lambda o: o.row_places << o.row_places,
+        "bitwise_right_shift": lambda o: o.row_places >> o.row_places,
+        "nanmean": lambda o: o.a.nanmean(),
+        "nanmean_rows": lambda o: o.rows.nanmean(-1),
+        "trace": lambda o: o.images.diagonal(0, 2, 3).sum(-1),
+        "cov": lambda o: o.rows.t().cov(),
+        "cummin_rows": lambda o: o.rows.cummin(-1).values,
+        "quantile": lambda o: o.a.quantile(0.3),
+        "quantile_rows": lambda o: o.rows.quantile(0.3, -1),
+        "max_along_axis": lambda o: o.rows.scatter_reduce(-1, o.row_places, o.rows, "amax"),
+        "min_along_axis": lambda o: o.rows.scatter_reduce(-1, o.row_places, o.rows, "amin"),
+        "scatter": lambda o: o.a.index_copy(0, o.indices, o.b),
+        "scatter_max": lambda o: o.a.index_reduce(0, o.indices, o.b, "amax"),
+        "scatter_min": lambda o: o.a.index_reduce(0, o.indices, o.b, "amin"),
+        "scatter_nd": lambda o: o.a.index_put((o.indices,), o.b),
+        "scatter_nd_add": lambda o: o.a.index_put((o.indices,), o.b, accumulate=True),
+        "masked_scatter": lambda o: o.a.masked_scatter(o.mask, o.b),
         "repeat_interleave": lambda o: o.a.repeat_interleave(2),
     }.items()
 }
