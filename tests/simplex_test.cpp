@@ -7,6 +7,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/random.h"
+#include "espalier/ops/functions/losses.h"
 #include "espalier/ops/functions/simplex.h"
 #include "espalier/ops/ops.h"
 #include "testing.h"
@@ -54,6 +55,67 @@ BOOST_AUTO_TEST_CASE(sparse_rows) {
                       {Array(in[0].shape, [&](const Index& i) { return 50 * in[0](i); })});
                 },
             .roundings = 0});
+}
+
+BOOST_AUTO_TEST_CASE(losses_of_sparse_rows) {
+  const auto loss = [](const std::vector<Array>& in, const Array& q) {
+    const Array p = sparsemax_of_rows(in);
+    return Array(esp::Shape{in[0].shape[0]}, [&](const Index& row) {
+      double total = 0;
+      for (int64_t j = 0; j < in[0].shape[1]; ++j) {
+        const Index i{row[0], j};
+        total += p(i) * (in[0](i) - p(i) / 2) - q(i) * (in[0](i) - q(i) / 2);
+      }
+      return total;
+    });
+  };
+  constexpr auto none = esp::LossReduction::none;
+  const esp::Shape shape{4, 6};
+  check_op({.name = "sparsemax_loss",
+            .op =
+                [=](const Variables& x) {
+                  return esp::sparsemax_loss(x[0], esp::softmax(x[1]), {.reduction = none});
+                },
+            .inputs = {numbers(shape), numbers(shape, -1, 1, 1)},
+            .reference =
+                [=](const std::vector<Array>& in) {
+                  return loss(in, Array(shape, [&](const Index& i) {
+                                double total = 0;
+                                for (Index j{i[0], 0}; j[1] < shape[1]; ++j[1]) total += std::exp(in[1](j));
+                                return std::exp(in[1](i)) / total;
+                              }));
+                },
+            .roundings = 3});
+  const esp::Tensor labels = esp::tensor({2, 0, 5, 5}, esp::int64);
+  check_op({.name = "sparsemax_loss of labels",
+            .op =
+                [=](const Variables& x) {
+                  return esp::sparsemax_loss(x[0], labels.to(x[0].device()), {.reduction = none});
+                },
+            .inputs = {numbers(shape)},
+            .reference =
+                [=](const std::vector<Array>& in) {
+                  return loss(in, Array(shape, [&](const Index& i) {
+                                return labels.at<int64_t>({i[0]}) == i[1] ? 1.0 : 0.0;
+                              }));
+                },
+            .roundings = 3});
+  // p − q, also of large scores; 0 where the label leads by 1.
+  const esp::Tensor scores = esp::tensor({{1e6, 1e6 - 1, 3.0}, {0.25, 0.5, 0.25}}, esp::float64);
+  const esp::Variable x = esp::variable(scores);
+  const esp::Variable each = esp::sparsemax_loss(x, esp::tensor({0, 1}), {.reduction = none});
+  BOOST_TEST(each.value().at<double>({0}) == 0);
+  BOOST_TEST(
+      difference(esp::sum(each).gradient(x).value(),
+                 (esp::sparsemax(scores) - esp::one_hot(esp::tensor({0, 1}), 3, esp::float64)).value()) <
+      1e-15);
+  BOOST_TEST(esp::sparsemax_loss(x, esp::tensor({0, 1})).item() == esp::mean(each).item());
+  const esp::Tensor scalar = esp::tensor(1.0);
+  BOOST_CHECK_EXCEPTION(esp::sparsemax_loss(scalar, scalar), esp::ShapeError,
+                        says({"sparsemax_loss", here()}));
+  BOOST_CHECK_EXCEPTION(esp::sparsemax_loss(x, esp::tensor({0, 1, 2})), esp::ShapeError,
+                        says({"sparsemax_loss", "[3]", "[2, 3]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::sparsemax_loss(x, esp::tensor({0, 3})), esp::IndexError, says({"3", here()}));
 }
 
 BOOST_AUTO_TEST_CASE(other_axes) {

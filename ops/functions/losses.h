@@ -159,6 +159,11 @@ struct MultiMarginOptions {
 /// labels [...] of integers. Throws IndexError for a label that is no class.
 Variable multi_margin_loss(const Operand& scores, const Operand& labels,
                            const MultiMarginOptions& options = {});
+/// p·x − ‖p‖²/2 − (q·x − ‖q‖²/2) where p is `sparsemax` of scores x [..., classes], and q the distribution of
+/// the labels: integers [...], or q itself [..., classes]. Its gradient is p − q: it is 0 where the score of
+/// the label leads by 1. Throws IndexError for a label that is no class. Martins and Astudillo, From softmax
+/// to sparsemax, 2016.
+Variable sparsemax_loss(const Operand& scores, const Operand& labels, const LossOptions& options = {});
 struct MultiLabelMarginOptions {
   Variable weights = {};
   LossReduction reduction = LossReduction::mean;

@@ -5,6 +5,7 @@
 
 #include "espalier/ops/functions/distance.h"
 #include "espalier/ops/functions/losses.h"
+#include "espalier/ops/functions/simplex.h"
 #include "espalier/ops/functions/smooth_activation.h"
 #include "espalier/ops/losses/loss_terms.h"
 #include "espalier/ops/ops.h"
@@ -123,6 +124,28 @@ Variable multi_margin_loss(const Operand& scores, const Operand& labels, const M
     Variable each = (sum(terms, -1) - (options.power == 2 ? own * own : own)) * (1 / classes);
     if (options.class_weights.defined()) each = each * gather(rounded(options.class_weights, x.dtype()), y);
     return rounded(reduced(each, {}, options.reduction), given.dtype());
+  });
+}
+
+Variable sparsemax_loss(const Operand& scores, const Operand& labels, const LossOptions& options) {
+  constexpr std::string_view name = "sparsemax_loss";
+  const CallScope scope(scores.where());
+  return located(scores.where(), [&] {
+    const Variable &given = scores.defined(name), &y = labels.defined(name);
+    const bool is_distribution = is_real(y.dtype());
+    if (!is_distribution) check_labels(name, given, y, true);
+    if (given.rank() == 0) throw ShapeError("sparsemax_loss: a scalar has no axis of classes");
+    // What is added to all scores of a row changes nothing.
+    const Variable all = widened(given), x = all - stop_gradient(max(all, -1, true)), p = sparsemax(x);
+    Variable of_labels;
+    if (is_distribution) {
+      const Variable q = widened(paired(name, given, y));
+      of_labels = sum(q * (x - q * 0.5), -1);
+    } else {
+      of_labels = pick(x, y) - 0.5;
+    }
+    const Variable each = sum(p * (x - p * 0.5), -1) - of_labels;
+    return rounded(weighted(name, each, options.weights, options.reduction), given.dtype());
   });
 }
 

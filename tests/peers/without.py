@@ -17,6 +17,7 @@ WITHOUT = {
     "set_winograd": "a setting of convolutions",
     "uses_winograd": "a setting of convolutions",
     "sparsemax": NOT_IN_PYTORCH,
+    "sparsemax_loss": NOT_IN_PYTORCH,
     "truncated_logits": NOT_IN_PYTORCH,
     "alpha_dropout": RANDOM,
     "bernoulli": RANDOM,
