@@ -29,15 +29,21 @@ class MaxoutState : public LayerStateOf<MaxoutState> {
 
 }  // namespace
 
-Maxout::Maxout(int64_t out, int64_t pieces, DenseOptions options, Where where)
+Maxout::Maxout(const Sizes& sizes, DenseOptions options, const Where& where)
     : LayerOf(located(where, [&] {
+        const auto& [in, out, pieces] = sizes;
         if (out <= 0 || pieces <= 0)
           throw Error(fmt::format("Maxout: {} outputs of {} pieces; both must be at least 1", out, pieces));
         int64_t width = 0;
         if (__builtin_mul_overflow(out, pieces, &width))
           throw ShapeError(
               fmt::format("Maxout: {} outputs of {} pieces are more than 64 bits can count", out, pieces));
-        return std::make_shared<MaxoutState>(out, pieces, Dense(width, std::move(options), where));
+        const Dense maps =
+            in ? Dense(*in, width, std::move(options), where) : Dense(width, std::move(options), where);
+        return std::make_shared<MaxoutState>(out, pieces, maps);
       })) {}
+
+Maxout::Maxout(int64_t out, int64_t pieces, DenseOptions options, Where where)
+    : Maxout(Sizes{{}, out, pieces}, std::move(options), where) {}
 
 }  // namespace espalier::nn

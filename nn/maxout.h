@@ -1,5 +1,9 @@
 // Maxout: the largest of several weighted sums.
 #pragma once
+#include <concepts>
+#include <optional>
+#include <utility>
+
 #include "espalier/nn/dense.h"
 
 namespace espalier::nn {
@@ -10,6 +14,17 @@ namespace espalier::nn {
 class Maxout : public LayerOf<Maxout> {
  public:
   Maxout(int64_t out, int64_t pieces, DenseOptions options = {}, Where where = Where::current());
+  /// With the input width: the parameters are there at once, on the CPU.
+  template <std::integral Pieces>
+  Maxout(int64_t in, int64_t out, Pieces pieces, DenseOptions options = {}, Where where = Where::current())
+      : Maxout(Sizes{in, out, static_cast<int64_t>(pieces)}, std::move(options), where) {}
+
+ private:
+  struct Sizes {
+    std::optional<int64_t> in;
+    int64_t out, pieces;
+  };
+  Maxout(const Sizes& sizes, DenseOptions options, const Where& where);
 };
 
 }  // namespace espalier::nn

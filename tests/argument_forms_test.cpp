@@ -237,4 +237,12 @@ BOOST_AUTO_TEST_CASE(names_that_do_not_exist) {
   BOOST_CHECK_EXCEPTION((mistake = here(), esp::placeholder("", {2})), esp::Error, says({"empty", mistake}));
 }
 
+BOOST_AUTO_TEST_CASE(maxout_is_told_its_input_width) {
+  const nn::Maxout maxout(4, 3, 2, {.dtype = esp::float64});
+  BOOST_TEST(maxout.parameter("maps.weight").shape() == esp::Shape({6, 4}));
+  BOOST_TEST(maxout(esp::ones({2, 5, 4}, esp::float64)).shape() == esp::Shape({2, 5, 3}));
+  BOOST_CHECK_EXCEPTION(maxout(esp::ones({2, 5}, esp::float64)), esp::ShapeError, says({"[2, 5]", here()}));
+  BOOST_CHECK_EXCEPTION(nn::Maxout(0, 3, 2), esp::Error, says({"0 inputs", here()}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
