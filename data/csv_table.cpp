@@ -142,6 +142,99 @@ std::string csv_quoted(const std::string& text, char delimiter) {
   return quoted + "\"";
 }
 
+constexpr size_t megabyte = size_t{1} << 20;
+
+/// A file of lines, which is there when it is complete.
+class CsvWriter {
+ public:
+  CsvWriter(const std::filesystem::path& path, char delimiter, size_t columns)
+      : file_(path), delimiter_(delimiter), columns_(columns) {}
+
+  void words(const std::string& text) {
+    // A line of one empty field would be an empty line.
+    add(text.empty() && columns_ == 1 ? "\"\"" : csv_quoted(text, delimiter_));
+  }
+  template <class T>
+  void number(T value) {
+    if constexpr (std::is_same_v<T, bool>) {
+      add(value ? "1" : "0");
+    } else {
+      char digits[64];
+      const char* const end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
+      add(std::string_view(digits, static_cast<size_t>(end - digits)));
+    }
+  }
+  void header(const std::vector<std::string>& names) {
+    for (const std::string& name : names) words(name);
+  }
+  void finish() {
+    file_.write(text_);
+    file_.commit();
+  }
+
+ private:
+  void add(std::string_view field) {
+    text_ += field;
+    const bool ends = ++at_ == columns_;
+    text_ += ends ? '\n' : delimiter_;
+    if (ends) at_ = 0;
+    if (text_.size() < megabyte) return;
+    file_.write(text_);
+    text_.clear();
+  }
+
+  AtomicFile file_;
+  char delimiter_;
+  size_t columns_, at_ = 0;
+  std::string text_;
+};
+
+/// In a type that is written as numbers are.
+Tensor written_values(const Tensor& values) {
+  const DType dtype = values.dtype(), wide = is_half(dtype)            ? DType::float32
+                                             : is_small_integer(dtype) ? DType::int32
+                                                                       : dtype;
+  return values.to(cpu()).to(wide).contiguous_copy();
+}
+
+void check_names(const CsvWriteOptions& options, size_t columns) {
+  if (!options.header.empty() && options.header.size() != columns)
+    throw DataError(fmt::format("write_csv: {} names for {} columns", options.header.size(), columns));
+}
+
+/// The values of a column as they are written, after a check of all that it says.
+Tensor checked_values(const CsvColumn& column, int64_t rows) {
+  if (!column.values.defined())
+    throw TypeError(fmt::format("write_csv: the values of column {:?} are an undefined tensor", column.name));
+  if (!(column.values.shape() == Shape{rows}))
+    throw ShapeError(fmt::format("write_csv: column {:?} has the shape {} in a table of {} rows", column.name,
+                                 column.values.shape().str(), rows));
+  if (!column.is_text) return written_values(column.values);
+  if (column.values.dtype() != DType::int64)
+    throw TypeError(fmt::format("write_csv: the words of column {:?} are positions of type int64, not {}",
+                                column.name, name(column.values.dtype())));
+  const Tensor positions = written_values(column.values);
+  const auto words = static_cast<int64_t>(column.categories.size());
+  for (const int64_t position : positions.span<int64_t>())
+    if (position < -1 || position >= words)
+      throw DataError(fmt::format("write_csv: column {:?} has the position {} among {} categories",
+                                  column.name, position, words));
+  return positions;
+}
+
+void write_field(CsvWriter& out, const CsvColumn& column, const Tensor& values, int64_t row) {
+  if (column.is_text) {
+    const int64_t position = values.at<int64_t>({row});
+    return out.words(position < 0 ? "" : column.categories[static_cast<size_t>(position)]);
+  }
+  visit(values.dtype(), [&]<class T>(TypeTag<T>) {
+    const T value = values.at<T>({row});
+    if constexpr (std::is_floating_point_v<T>)
+      if (std::isnan(value)) return out.words("");
+    out.number(value);
+  });
+}
+
 }  // namespace
 
 const CsvColumn& CsvTable::operator[](const NameAt& name) const {
@@ -198,34 +291,36 @@ void write_csv(const std::filesystem::path& path, const Tensor& table, const Csv
     if (table.rank() != 2)
       throw ShapeError(fmt::format("write_csv: the shape is {}, not [rows, columns]", table.shape().str()));
     const auto columns = static_cast<size_t>(table.shape()[1]);
-    if (!options.header.empty() && options.header.size() != columns)
-      throw DataError(fmt::format("write_csv: {} names for {} columns", options.header.size(), columns));
-    std::string text;
-    for (size_t i = 0; i < options.header.size(); ++i)
-      text += (i ? std::string(1, options.delimiter) : "") + csv_quoted(options.header[i], options.delimiter);
-    if (!options.header.empty()) text += '\n';
-    const DType written = is_half(table.dtype())            ? DType::float32
-                          : is_small_integer(table.dtype()) ? DType::int32
-                                                            : table.dtype();
-    const Tensor plain = table.to(cpu()).to(written).contiguous_copy();
-    AtomicFile file(path);
+    check_names(options, columns);
+    const Tensor plain = written_values(table);
+    CsvWriter out(path, options.delimiter, columns);
+    out.header(options.header);
     visit(plain.dtype(), [&]<class T>(TypeTag<T>) {
-      const auto values = plain.span<T>();
-      for (size_t i = 0; i < values.size(); ++i) {
-        char digits[64];
-        char* end = digits + sizeof(digits);
-        if constexpr (std::is_same_v<T, bool>)
-          text += values[i] ? '1' : '0';
-        else
-          text.append(digits, std::to_chars(digits, end, values[i]).ptr);
-        text += (i + 1) % columns == 0 ? '\n' : options.delimiter;
-        if (text.size() < (size_t{1} << 20)) continue;
-        file.write(text);
-        text.clear();
-      }
+      for (const T value : plain.span<T>()) out.number(value);
     });
-    file.write(text);
-    file.commit();
+    out.finish();
+  });
+}
+
+void write_csv(const std::filesystem::path& path, const CsvTable& table, const CsvWriteOptions& options,
+               std::source_location where) {
+  located(where, [&] {
+    check_delimiter(options.delimiter, '\0');
+    if (table.columns.empty() || table.rows < 1)
+      throw DataError(fmt::format("write_csv: the table has {} columns and {} rows; both must be at least 1",
+                                  table.columns.size(), table.rows));
+    check_names(options, table.columns.size());
+    std::vector<Tensor> values;
+    std::vector<std::string> names = options.header;
+    for (const CsvColumn& column : table.columns) {
+      values.push_back(checked_values(column, table.rows));
+      if (options.header.empty()) names.push_back(column.name);
+    }
+    CsvWriter out(path, options.delimiter, names.size());
+    out.header(names);
+    for (int64_t row = 0; row < table.rows; ++row)
+      for (size_t i = 0; i < values.size(); ++i) write_field(out, table.columns[i], values[i], row);
+    out.finish();
   });
 }
 

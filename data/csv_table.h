@@ -59,7 +59,7 @@ CsvTable read_csv_table(const std::filesystem::path& path, const CsvTableOptions
 
 struct CsvWriteOptions {
   char delimiter = ',';
-  /// Names of the columns, for a first line; none: no such line.
+  /// Names of the columns, for a first line; none: no such line, or that of the names a table has.
   std::vector<std::string> header = {};
 };
 
@@ -67,6 +67,14 @@ struct CsvWriteOptions {
 /// replaced only when the new one is complete. Throws FileError, ShapeError, TypeError for an undefined
 /// tensor, and DataError for another number of names than columns.
 void write_csv(const std::filesystem::path& path, const Tensor& table, const CsvWriteOptions& options = {},
+               std::source_location where = std::source_location::current());
+/// Writes the columns of a table under their names, or those of `header`; what is missing as an empty field.
+/// read_csv_table with the same delimiter gives the table back, if it is told the dtype of the numbers, which
+/// columns are `text` though all words are numbers, and for words that stand for missing values what is
+/// `missing`. Throws FileError; DataError for another number of names than columns, without columns or rows,
+/// and for a position that is no category; ShapeError for a column of another length, TypeError for an
+/// undefined one.
+void write_csv(const std::filesystem::path& path, const CsvTable& table, const CsvWriteOptions& options = {},
                std::source_location where = std::source_location::current());
 
 }  // namespace espalier::data

@@ -171,6 +171,45 @@ BOOST_AUTO_TEST_CASE(what_is_written_is_read) {
   BOOST_CHECK_THROW(data::write_csv(folder / "table.csv", Tensor()), TypeError);
 }
 
+BOOST_AUTO_TEST_CASE(a_table_of_words_and_gaps_is_read_back_as_it_was) {
+  const std::string lines[] = {
+      "id,\"full, name\",weight\n1,\" a \"\"b\"\"\",0.1\n,c,-inf\n3,,2e-3\n4,NA,\n",
+      "word\nx\nNA\n\"y\nz\"\n",
+  };
+  for (const std::string& text : lines)
+    for (const DType dtype : {float32, float64}) {
+      const CsvTable table = parse(text, {.dtype = dtype});
+      data::write_csv(folder / "back.csv", table, {.delimiter = ';'});
+      const CsvTable back = data::read_csv_table(folder / "back.csv", {.delimiter = ';', .dtype = dtype});
+      BOOST_TEST(back.rows == table.rows);
+      BOOST_TEST_REQUIRE(back.columns.size() == table.columns.size());
+      for (size_t i = 0; i < table.columns.size(); ++i) {
+        const data::CsvColumn &a = table.columns[i], &b = back.columns[i];
+        BOOST_TEST(a.name == b.name);
+        BOOST_TEST(a.categories == b.categories);
+        BOOST_TEST(a.missing == b.missing);
+        BOOST_TEST(a.is_text == b.is_text);
+        const std::vector<double> before = list<double>(a.values.to(float64)),
+                                  after = list<double>(b.values.to(float64));
+        for (size_t row = 0; row < before.size(); ++row)
+          BOOST_TEST((before[row] == after[row] || (std::isnan(before[row]) && std::isnan(after[row]))));
+      }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(tables_that_contradict_themselves_are_not_written) {
+  CsvTable table = parse("a,b\n1,x\n2,y\n");
+  BOOST_CHECK_EXCEPTION(data::write_csv(folder / "back.csv", table, {.header = {"a"}}), DataError,
+                        says({"1 names for 2 columns", "csv_table_test.cpp"}));
+  table.columns[1].categories.pop_back();
+  BOOST_CHECK_EXCEPTION(data::write_csv(folder / "back.csv", table), DataError,
+                        says({"\"b\"", "position 1 among 1", "csv_table_test.cpp"}));
+  table.columns[1].values = ones({3}, int64);
+  BOOST_CHECK_EXCEPTION(data::write_csv(folder / "back.csv", table), ShapeError, says({"[3]", "2 rows"}));
+  BOOST_CHECK_EXCEPTION(data::write_csv(folder / "back.csv", CsvTable()), DataError, says({"0 columns"}));
+  BOOST_TEST(!std::filesystem::exists(folder / "back.csv"));
+}
+
 BOOST_AUTO_TEST_CASE(files_of_megabytes_are_written) {
   const Tensor table = arange(300'000).reshape({100'000, 3});
   data::write_csv(folder / "table.csv", table);
