@@ -206,14 +206,68 @@ BOOST_AUTO_TEST_CASE(mistakes_name_shapes_and_line) {
   BOOST_CHECK_EXCEPTION(x[esp::tensor({7})], esp::IndexError, says({"7", here()}));
   BOOST_CHECK_EXCEPTION(x[esp::tensor({0.5})], esp::TypeError, says({"float32", here()}));
   BOOST_CHECK_EXCEPTION(x[esp::tensor({true, false})], esp::ShapeError, says({"[2]", "[3, 4]", here()}));
-  BOOST_CHECK_EXCEPTION((x[{esp::tensor({0}), esp::tensor({1})}]), esp::UnsupportedError,
-                        says({"take_along_axis", here()}));
+  BOOST_CHECK_EXCEPTION((x[{esp::tensor({0}), new_axis, esp::tensor({1})}]), esp::UnsupportedError,
+                        says({"side by side", "take_along_axis", here()}));
+  BOOST_CHECK_EXCEPTION((x[{esp::tensor({0}), esp::tensor({true, false, true, false})}]),
+                        esp::UnsupportedError, says({"integers", here()}));
+  BOOST_CHECK_EXCEPTION((x[{esp::tensor({0}), esp::tensor({4})}]), esp::IndexError,
+                        says({"[]", "4", here()}));
+  BOOST_CHECK_EXCEPTION((x[{esp::tensor({0, 1}), esp::tensor({1, 2, 0})}]), esp::ShapeError,
+                        says({"[2]", "[3]", here()}));
+  BOOST_CHECK_EXCEPTION((x[{esp::tensor({0.5}), esp::tensor({1})}]), esp::TypeError,
+                        says({"[]", "float32", here()}));
   BOOST_CHECK_EXCEPTION(x[esp::Variable()], esp::Error, says({"undefined", here()}));
   BOOST_CHECK_EXCEPTION(esp::Variable()[0], esp::Error, says({"undefined", here()}));
   BOOST_CHECK_EXCEPTION(x.sum(2), esp::ShapeError, says({"sum", "axis 2", here()}));
   BOOST_CHECK_EXCEPTION(x.reshape({5}), esp::ShapeError, says({"reshape", "[5]", here()}));
   const esp::Variable fed = esp::placeholder("x", {3});
   BOOST_CHECK_EXCEPTION(fed[fed > 0], esp::UnsupportedError, says({"where()", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(tensors_side_by_side_are_coordinates) {
+  const esp::Tensor rows = esp::tensor({2, 0, -1}), columns = esp::tensor({1, 3, 0});
+  check_moved({
+      {"x[{rows, columns}]",
+       [=](V x) {
+         return x[{rows, columns}];
+       },
+       {3, 4},
+       {3},
+       [](const Index& i) {
+         const int64_t row[] = {2, 0, 2}, column[] = {1, 3, 0};
+         return Index{row[i[0]], column[i[0]]};
+       }},
+      {"x[{rows, columns}] with axes behind",
+       [=](V x) {
+         return x[{rows, columns}];
+       },
+       {3, 4, 2},
+       {3, 2},
+       [](const Index& i) {
+         const int64_t row[] = {2, 0, 2}, column[] = {1, 3, 0};
+         return Index{row[i[0]], column[i[0]], i[1]};
+       }},
+      {"x[{range(), rows, columns, 1}]",
+       [=](V x) {
+         return x[{range(), rows, columns, 1}];
+       },
+       {2, 3, 4, 2},
+       {2, 3},
+       [](const Index& i) {
+         const int64_t row[] = {2, 0, 2}, column[] = {1, 3, 0};
+         return Index{i[0], row[i[1]], column[i[1]], 1};
+       }},
+      {"coordinates are broadcast",
+       [=](V x) {
+         return x[{esp::unsqueeze(rows, 1), columns, ellipsis}];
+       },
+       {3, 4, 2},
+       {3, 3, 2},
+       [](const Index& i) {
+         const int64_t row[] = {2, 0, 2}, column[] = {1, 3, 0};
+         return Index{row[i[0]], column[i[1]], i[2]};
+       }},
+  });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

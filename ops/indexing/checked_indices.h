@@ -11,4 +11,7 @@ namespace espalier {
 Variable checked_indices(const Variable& indices, const Variable& like, int64_t axis, bool from_end,
                          std::string_view function);
 
+/// gather_nd, whose errors name `function`.
+Variable gather_nd_for(std::string_view function, const Variable& x, const Variable& indices);
+
 }  // namespace espalier

@@ -87,9 +87,12 @@ Variable scattered_nd(const Operand& x, const Operand& indices, const Operand& v
 Variable gather_nd(const Operand& x, const Operand& indices) {
   const CallScope scope(x.where());
   return located(x.where(), [&] {
-    const MergedPlaces places(x.defined("gather_nd"), indices.defined("gather_nd"), "gather_nd");
-    return gather(places.x, places.numbers);
+    return gather_nd_for("gather_nd", x.defined("gather_nd"), indices.defined("gather_nd"));
   });
+}
+Variable gather_nd_for(std::string_view function, const Variable& x, const Variable& indices) {
+  const MergedPlaces places(x, indices, function);
+  return gather(places.x, places.numbers);
 }
 Variable scatter_nd(const Operand& x, const Operand& indices, const Operand& values) {
   return scattered_nd(

@@ -8,9 +8,11 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/functions/arrange.h"
+#include "espalier/ops/functions/creation.h"
 #include "espalier/ops/functions/indexing.h"
 #include "espalier/ops/functions/layout.h"
 #include "espalier/ops/functions/statistics.h"
+#include "espalier/ops/indexing/checked_indices.h"
 #include "espalier/ops/indexing/masks.h"
 #include "espalier/ops/views/axis_groups.h"
 
@@ -33,6 +35,18 @@ size_t axes_indexed(const Index& entry) {
   }
 }
 
+/// Throws unless the tensors stand side by side, so that their axes go together.
+void check_side_by_side(const Entries& entries) {
+  const auto is_tensor = [](const Index& entry) { return entry.kind() == Index::Kind::tensor; };
+  const auto* const first = std::ranges::find_if(entries, is_tensor);
+  const auto* const behind = std::find_if_not(first, entries.end(), is_tensor);
+  if (std::any_of(first, behind, is_mask) || std::any_of(behind, entries.end(), is_tensor))
+    throw UnsupportedError(
+        "[]: several tensors of indices are the coordinates of places, so they are integers and stand side "
+        "by "
+        "side; index one axis after the other, or see take_along_axis and pick");
+}
+
 /// Checks the number of entries, and returns how many axes an ellipsis stands for.
 size_t axes_of_ellipsis(const Shape& shape, const Entries& entries) {
   size_t named = 0, ellipses = 0, tensors = 0;
@@ -44,11 +58,7 @@ size_t axes_of_ellipsis(const Shape& shape, const Entries& entries) {
     tensors += entry.kind() == Index::Kind::tensor;
   }
   if (ellipses > 1) throw IndexError("[]: more than one ellipsis");
-  if (tensors > 1)
-    throw UnsupportedError(
-        "[]: more than one tensor of indices, which could be meant as pairs or as rows and columns; index "
-        "one "
-        "axis after the other, or see take_along_axis and pick");
+  if (tensors > 1) check_side_by_side(entries);
   if (named > shape.rank())
     throw IndexError(fmt::format("[]: {} axes are indexed of the shape {}", named, shape.str()));
   return shape.rank() - named;
@@ -79,11 +89,33 @@ Variable where_mask_holds(const Variable& x, const Variable& mask, int64_t axis)
   return gather(merged, numbers_of_nonzero(mask, "x[mask]"), axis);
 }
 
+/// x at the places whose coordinates along the axes from `axis` on the tensors are, broadcast to one shape,
+/// which stands in place of these axes.
+Variable at_places(const Variable& x, std::vector<Variable> tensors, int64_t axis) {
+  for (Variable& tensor : tensors) {
+    if (tensor.dtype() != int32 && tensor.dtype() != int64)
+      throw TypeError(fmt::format("[]: indices are {}, not int32 or int64", name(tensor.dtype())));
+    tensor = cast(tensor, int64);
+  }
+  const Variable places = stack(broadcast_tensors(tensors), -1);
+  const auto coordinates = static_cast<int64_t>(tensors.size()),
+             axes = static_cast<int64_t>(places.rank()) - 1;
+  const auto moved = [axis](const Variable& v, int64_t count, bool to_front) {
+    Dims at, front;
+    for (int64_t i = 0; i < count; ++i) at.push_back(axis + i), front.push_back(i);
+    if (axis == 0 || count == 0) return v;
+    return to_front ? movedim(v, Axes(at), Axes(front)) : movedim(v, Axes(front), Axes(at));
+  };
+  return moved(gather_nd_for("[]", moved(x, coordinates, true), places), axes, false);
+}
+
 Variable subscript(const Variable& x, const Entries& entries) {
   if (!x.defined()) throw Error("[]: the Variable is undefined");
   const size_t others = axes_of_ellipsis(x.shape(), entries);
   Variable result = x;
   int64_t axis = 0;
+  std::vector<Variable> coordinates;  // of several tensors; the last one chooses
+  const auto tensors = std::ranges::count(entries, Index::Kind::tensor, &Index::kind);
   for (const Index& entry : entries) {
     switch (entry.kind()) {
       case Index::Kind::position: result = at_position(result, entry.position(), axis); break;
@@ -95,7 +127,13 @@ Variable subscript(const Variable& x, const Entries& entries) {
       case Index::Kind::ellipsis: axis += static_cast<int64_t>(others); break;
       case Index::Kind::new_axis: result = unsqueeze(result, axis++); break;
       case Index::Kind::tensor:
-        if (is_mask(entry)) {
+        if (tensors > 1) {
+          coordinates.push_back(entry.tensor());
+          if (std::ssize(coordinates) < tensors) break;
+          const auto before = static_cast<int64_t>(result.rank());
+          result = at_places(result, coordinates, axis);
+          axis += static_cast<int64_t>(result.rank()) - before + tensors;
+        } else if (is_mask(entry)) {
           result = where_mask_holds(result, entry.tensor(), axis++);
         } else {
           result = gather(result, entry.tensor(), axis);
