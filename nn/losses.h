@@ -126,10 +126,15 @@ struct MultiLabelSoftMargin : LossOf<MultiLabelSoftMarginOptions, multilabel_sof
   using LossOf::LossOf;
 };
 
-/// The sum of all elements, for programs without a target.
-struct ConstantLoss {
+/// The sum of all elements, or what another reduction makes of them, for programs without a target.
+class ConstantLoss {
+ public:
   using Where = std::source_location;
+  explicit ConstantLoss(LossReduction reduction = LossReduction::sum) : reduction_(reduction) {}
   Variable operator()(const Variable& x, Where where = Where::current()) const;
+
+ private:
+  LossReduction reduction_;
 };
 
 }  // namespace espalier::nn

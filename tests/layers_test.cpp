@@ -358,6 +358,7 @@ BOOST_AUTO_TEST_CASE(losses) {
   const esp::Tensor b = esp::tensor({{1.0, 1.0}, {1.0, 1.0}}, esp::float64);
   BOOST_TEST(MeanSquared()(a, b).item() == (0 + 1 + 4 + 16) / 4.0);
   BOOST_TEST(ConstantLoss()(a).item() == 11);
+  BOOST_TEST(ConstantLoss(esp::LossReduction::mean)(a).item() == 2.75);
   const double row0 = std::log(std::exp(1.0) + std::exp(2.0)) - 2,
                row1 = std::log(std::exp(3.0) + std::exp(5.0)) - 3;
   const esp::Tensor labels = esp::tensor({1, 0});
