@@ -12,7 +12,7 @@ namespace espalier::nn {
 L2Norm::L2Norm(int64_t axis, double epsilon, Where where)
     : LayerOf(located(where, [&] {
         if (!(epsilon > 0)) throw Error(fmt::format("L2Norm: epsilon is {}; it must be above 0", epsilon));
-        return layer_of([axis, epsilon](const Variable& x) {
+        return layer_of("L2Norm", [axis, epsilon](const Variable& x) {
           const auto rank = static_cast<int64_t>(x.rank());
           if (axis < -rank || axis >= rank)
             throw ShapeError(

@@ -38,6 +38,7 @@ struct LambdaState : LayerStateOf<LambdaState> {
     if (!function) throw Error("Lambda: the function is empty");
   }
   Variable forward(const Variable& x) override { return function(x); }
+  std::string_view printed_kind() const override { return "Lambda"; }
   std::shared_ptr<LayerState> clone(Clones& made) const override {
     if (!parts().empty())
       throw UnsupportedError(

@@ -87,21 +87,61 @@ bool Module::training() const { return state_->training(); }
 void Module::trainable(bool on) { state_->set_trainable(on); }
 bool Module::trainable() const { return state_->trainable(); }
 
-std::ostream& operator<<(std::ostream& out, const Module& module) {
-  int64_t parameters = 0, buffers = 0;
-  for (const auto& [path, slot, owner] : module.state()->slots()) {
-    const Variable& leaf = slot->value;
-    const Shape& shape = leaf.defined() ? leaf.shape() : slot->pattern;
-    const auto dtype = leaf.defined() ? std::optional(leaf.dtype()) : slot->dtype;
-    const std::string_view kind = slot->buffer                         ? "buffer"
+namespace {
+
+/// Prints a module and all below it as a tree.
+class TreePrinter {
+ public:
+  explicit TreePrinter(std::ostream& out) : out_(out) {}
+
+  void print(const ModuleState& module, size_t depth = 0) {
+    const ModuleState& shown = called(module);
+    const bool again = !seen_.insert(&shown).second;
+    out_ << shown.printed_kind() << (again ? " (above)" : "") << '\n';
+    if (again) return;
+    for (const ModuleState::Entry& entry : shown.parts()) {
+      if (!entry.child) {
+        print(entry, depth + 1);
+        continue;
+      }
+      out_ << std::string(2 * (depth + 1), ' ') << entry.name << ": ";
+      print(*entry.child, depth + 1);
+    }
+  }
+
+ private:
+  /// What a layer stands for, if it does.
+  static const ModuleState& called(const ModuleState& module) {
+    for (const ModuleState::Entry& entry : module.parts())
+      if (entry.child && entry.name.empty()) return called(*entry.child);
+    return module;
+  }
+  void print(const ModuleState::Entry& entry, size_t depth) const {
+    const ParameterSlot& slot = entry.slot;
+    const Variable& leaf = slot.value;
+    const auto dtype = leaf.defined() ? std::optional(leaf.dtype()) : slot.dtype;
+    const std::string_view kind = slot.buffer                          ? "buffer"
                                   : !leaf.defined()                    ? "comes with the first input"
                                   : leaf.node() && leaf.node()->frozen ? "frozen"
                                                                        : "";
     const std::string line =
-        fmt::format("{:<32} {:<8} {:<16} {}", path, dtype ? name(*dtype) : "", shape.str(), kind);
-    out << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
-    if (leaf.defined()) (slot->buffer ? buffers : parameters) += shape.elements();
+        fmt::format("{:<32} {:<8} {:<16} {}", std::string(2 * depth, ' ') + entry.name,
+                    dtype ? name(*dtype) : "", (leaf.defined() ? leaf.shape() : slot.pattern).str(), kind);
+    out_ << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
   }
+
+  std::ostream& out_;
+  std::unordered_set<const ModuleState*> seen_;
+};
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Module& module) {
+  TreePrinter(out).print(*module.state());
+  int64_t parameters = 0, buffers = 0;
+  for (const auto& [path, slot, owner] : module.state()->slots())
+    if (const Variable& leaf = slot->value; leaf.defined())
+      (slot->buffer ? buffers : parameters) += leaf.shape().elements();
   return out << fmt::format("{} numbers in parameters, {} in buffers\n", parameters, buffers);
 }
 

@@ -107,8 +107,8 @@ class Module {
   std::shared_ptr<ModuleState> state_;
 };
 
-/// A line for each parameter and buffer: its path, dtype, shape, and what it is if no trained parameter; then
-/// how many numbers they have.
+/// The tree of modules, a line each: name and kind; below it a line for each parameter and buffer: name,
+/// dtype, shape, and what it is if no trained parameter; at the end how many numbers they have.
 std::ostream& operator<<(std::ostream& out, const Module& module);
 
 }  // namespace espalier::nn

@@ -78,6 +78,8 @@ class ModuleState {
   /// How errors and summaries name it: "Dense".
   virtual std::string_view kind() const { return "module"; }
   /// Its own parameters, buffers and children.
+  /// How prints name it.
+  virtual std::string_view printed_kind() const { return kind(); }
   const std::vector<Entry>& parts() const { return entries_; }
   void train(bool on);
   /// Its own mode, unless this thread is in the phase of inference (core/train_phase.h).

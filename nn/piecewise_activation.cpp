@@ -29,6 +29,7 @@ class PReluState : public LayerStateOf<PReluState> {
 class RReluState : public LayerStateOf<RReluState> {
  public:
   RReluState(double lower, double upper) : lower_(lower), upper_(upper) {}
+  std::string_view printed_kind() const override { return "RRelu"; }
   Variable forward(const Variable& x) override {
     return training() ? rrelu(x, lower_, upper_) : leaky_relu(x, (lower_ + upper_) / 2);
   }

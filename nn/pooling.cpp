@@ -17,7 +17,7 @@ template <class Options>
 std::shared_ptr<LayerState> pooling_layer(std::string_view kind, size_t axes,
                                           Variable (*function)(const Operand&, const Options&),
                                           Options options) {
-  return layer_of([kind, axes, function, options = std::move(options)](const Variable& x) {
+  return layer_of(kind, [kind, axes, function, options = std::move(options)](const Variable& x) {
     if (x.rank() != axes + 2)
       throw ShapeError(fmt::format("{}: takes [batch, channels] and {} more {}, not {}", kind, axes,
                                    axes == 1 ? "axis" : "axes", x.shape().str()));

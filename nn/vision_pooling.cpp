@@ -20,14 +20,14 @@ void check_axes(const Variable& x, std::string_view kind, size_t axes) {
 }
 
 std::shared_ptr<LayerState> lp_layer(std::string_view kind, size_t axes, LpPoolOptions options) {
-  return layer_of([kind, axes, options = std::move(options)](const Variable& x) {
+  return layer_of(kind, [kind, axes, options = std::move(options)](const Variable& x) {
     check_axes(x, kind, axes);
     return lp_pool(x, options);
   });
 }
 std::shared_ptr<LayerState> fractional_layer(std::string_view kind, size_t axes,
                                              FractionalPoolOptions options) {
-  return layer_of([kind, axes, options = std::move(options)](const Variable& x) {
+  return layer_of(kind, [kind, axes, options = std::move(options)](const Variable& x) {
     check_axes(x, kind, axes);
     return fractional_max_pool(x, options);
   });

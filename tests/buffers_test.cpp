@@ -118,8 +118,8 @@ BOOST_AUTO_TEST_CASE(they_are_listed_apart_from_parameters) {
   BOOST_TEST(count.dtype() == esp::int64);
   std::ostringstream text;
   text << net;
-  for (const char* part :
-       {"center.mean", "[4]", "buffer", "body.weight", "[8, 4]", "49 numbers in parameters", "5 in buffers"})
+  for (const char* part : {"center: module", "mean", "[4]", "buffer", "body: Dense", "[8, 4]",
+                           "49 numbers in parameters", "5 in buffers"})
     BOOST_TEST((text.str().find(part) != std::string::npos), text.str());
 }
 

@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <sstream>
 
 #include "espalier/core/error.h"
 #include "espalier/executor/executor.h"
@@ -229,6 +230,33 @@ BOOST_AUTO_TEST_CASE(a_summary_names_modules_of_ones_own) {
   BOOST_TEST(summary.layers[1].path == "1");
   BOOST_TEST(summary.layers[1].parameters == 4);
   BOOST_TEST(summary.layers[2].path == "2.hidden");
+}
+
+BOOST_AUTO_TEST_CASE(a_module_is_printed_as_a_tree) {
+  const Dense shared(3, 3);
+  Sequential inner{shared, Relu(), Dropout(0.5)};
+  Sequential net;
+  net.append("body", inner).append("act", Tanh()).append(Gated(), shared);
+  std::ostringstream text;
+  text << net;
+  BOOST_TEST(text.str() ==
+             "Sequential\n"
+             "  body: Sequential\n"
+             "    0: Dense\n"
+             "      weight                     float32  [3, 3]\n"
+             "      bias                       float32  [3]\n"
+             "    1: Relu\n"
+             "    2: Dropout\n"
+             "  act: Tanh\n"
+             "  2: module\n"
+             "    hidden: Dense\n"
+             "      weight                              [4, -1]          comes with the first input\n"
+             "      bias                                [4]              comes with the first input\n"
+             "    gain                         float32  [4]\n"
+             "    tied                         float32  [4]\n"
+             "    steps                        float32  []               buffer\n"
+             "  3: Dense (above)\n"
+             "16 numbers in parameters, 1 in buffers\n");
 }
 
 BOOST_AUTO_TEST_SUITE_END()
