@@ -79,6 +79,9 @@ void Module::to(Device device, Where where) {
         moved.emplace_back(leaf, leaf.value().to(device));
     compute_all_waiting();
     for (const auto& [leaf, value] : moved) assign(*leaf.node(), value);
+    for_each_scope(*state_, [&](const std::string&, ContainerState& scope) {
+      for (auto& [path, tensor] : scope.loaded) tensor.value = tensor.value.to(device);
+    });
   });
 }
 
@@ -244,6 +247,27 @@ void ModuleState::own_entries(Clones& made) {
                       "nn::ModuleOf and say by with_parts how they are cloned (nn/cloned_parts.h)",
                       entry.name.empty() ? "an element" : fmt::format("'{}'", entry.name)));
   }
+}
+
+LoadedTensors ContainerState::loaded_for(const std::string& part) const {
+  LoadedTensors found;
+  const std::string prefix = part + ".";
+  for (auto at = loaded.lower_bound(prefix); at != loaded.end() && at->first.starts_with(prefix); ++at)
+    found.emplace(at->first.substr(prefix.size()), at->second);
+  return found;
+}
+
+void for_each_scope(ModuleState& module,
+                    const std::function<void(const std::string& path, ContainerState& scope)>& f) {
+  const auto visit = [&](const std::string& path, ModuleState& part) {
+    if (auto* const scope = dynamic_cast<ContainerState*>(&part); scope && scope->is_scope) f(path, *scope);
+  };
+  visit("", module);
+  for (const auto& [path, part] : module.modules()) visit(path + ".", *part);
+}
+
+void ContainerState::forget_loaded(const std::string& part) {
+  std::erase_if(loaded, [&](const auto& tensor) { return tensor.first.starts_with(part + "."); });
 }
 
 std::shared_ptr<ContainerState> ContainerState::clone(Clones& made) const {

@@ -1,6 +1,7 @@
 // What the handles of one module share. Writers of layers need layer_state.h; users derive from Module.
 #pragma once
 #include <functional>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -77,9 +78,9 @@ class ModuleState {
   std::shared_ptr<ModuleState> part(std::string_view path) const;
   /// How errors and summaries name it: "Dense".
   virtual std::string_view kind() const { return "module"; }
-  /// Its own parameters, buffers and children.
   /// How prints name it.
   virtual std::string_view printed_kind() const { return kind(); }
+  /// Its own parameters, buffers and children.
   const std::vector<Entry>& parts() const { return entries_; }
   void train(bool on);
   /// Its own mode, unless this thread is in the phase of inference (core/train_phase.h).
@@ -110,11 +111,35 @@ class ModuleState {
   bool trainable_ = true;
 };
 
+/// What a scope has loaded for paths that are not written yet.
+struct LoadedTensor {
+  Tensor value;
+  std::string file;
+};
+using LoadedTensors = std::map<std::string, LoadedTensor>;
+
 /// The state of a module that only holds others and parameters: a list, a dictionary, a scope.
 class ContainerState : public ModuleState {
  public:
+  /// Of a scope: its parts are made as they are named, and take what was loaded for them.
+  bool is_scope = false;
+  LoadedTensors loaded = {};
+  /// What was loaded for the part of that name, by paths in it; and lets go of it.
+  LoadedTensors loaded_for(const std::string& part) const;
+  void forget_loaded(const std::string& part);
+
   /// Throws UnsupportedError when it holds a module of one's own without `with_parts`.
   std::shared_ptr<ContainerState> clone(Clones& made) const;
 };
+
+/// Calls `f` with all scopes at and below a module, and what their paths begin with: "" or "a.b.".
+void for_each_scope(ModuleState& module,
+                    const std::function<void(const std::string& path, ContainerState& scope)>& f);
+
+/// Gives the parameters and buffers of a part what a scope has loaded for it. `name` is that of the part.
+/// Throws FileError, naming the file, for another shape or dtype, and unless both have the same paths;
+/// nothing has changed then.
+void take_loaded(ModuleState& part, const std::string& name, const LoadedTensors& loaded,
+                 const std::source_location& where);
 
 }  // namespace espalier::nn

@@ -19,7 +19,15 @@ struct Parameters::Contents {
   std::map<std::string, Variable> parameters;
 };
 
-Parameters::Parameters() : contents_(std::make_shared<Contents>()) {}
+namespace {
+
+ContainerState& scope_state(const std::shared_ptr<ModuleState>& state) {
+  return static_cast<ContainerState&>(*state);
+}
+
+}  // namespace
+
+Parameters::Parameters() : contents_(std::make_shared<Contents>()) { scope_state(state()).is_scope = true; }
 
 Parameters Parameters::operator[](std::string_view path) const {
   const size_t dot = path.find('.');
@@ -28,6 +36,8 @@ Parameters Parameters::operator[](std::string_view path) const {
   if (found == contents_->scopes.end()) {
     Parameters part;
     state()->add_child(name, part.state());
+    scope_state(part.state()).loaded = scope_state(state()).loaded_for(name);
+    scope_state(state()).forget_loaded(name);
     part.train(training());
     if (!trainable()) part.trainable(false);
     found = contents_->scopes.emplace(name, std::move(part)).first;
@@ -48,8 +58,16 @@ Variable Parameters::parameter(const std::string& name, const Shape& shape, cons
                                     espalier::name(dtype)));
       return p;
     }
-    const Variable made = espalier::parameter(initializer(shape, dtype), name, where);
-    state()->add_slot(name, {shape, dtype, made});
+    ContainerState& own = scope_state(state());
+    const auto loaded = own.loaded.find(name);
+    ModuleState alone;  // so that what was loaded is checked as that of a layer
+    alone.add_slot(name, {shape, dtype, {}});
+    if (loaded != own.loaded.end()) take_loaded(alone, {}, {*loaded}, where);
+    const Variable known = alone.parts()[0].slot.value,
+                   made =
+                       known.defined() ? known : espalier::parameter(initializer(shape, dtype), name, where);
+    own.add_slot(name, {shape, dtype, made});
+    own.loaded.erase(name);
     contents_->parameters.emplace(name, made);
     return made;
   });
@@ -72,9 +90,12 @@ const std::any* Parameters::find(const std::string& name, const std::string& set
 void Parameters::keep(const std::string& name, const std::string& settings, std::any layer,
                       const Module& module, CloneLayer clone, const Where& where) const {
   located(where, [&] {
-    state()->add_child(name, module.state());
+    ContainerState& own = scope_state(state());
     module.state()->train(training());
     if (!trainable()) module.state()->set_trainable(false);
+    take_loaded(*module.state(), name, own.loaded_for(name), where);
+    own.add_child(name, module.state());
+    own.forget_loaded(name);
     contents_->layers.emplace(name, Contents::Layer{std::move(layer), settings, clone});
   });
 }

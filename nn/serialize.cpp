@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <map>
+#include <optional>
 
 #include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
@@ -75,11 +76,52 @@ void require_all(const LoadReport& report, const std::vector<std::string>& missi
                                 fmt::join(report.unexpected, ", ")));
 }
 
+/// The values that slots are to have.
+class NewValues {
+ public:
+  explicit NewValues(const std::source_location& where) : where_(where) {}
+
+  void add(const Slot& named, const Tensor& value) {
+    if (const Variable& leaf = named.slot->value; leaf.defined())
+      assigned_.emplace_back(leaf.node(), value.to(leaf.device()));
+    else
+      created_.emplace_back(named, named.slot->make(value, last_name(named.path), where_));
+  }
+  /// Nothing can fail any more.
+  void apply() {
+    for (auto& [named, variable] : created_) named.owner->fill(*named.slot, std::move(variable));
+    assign(assigned_);
+  }
+
+ private:
+  const std::source_location& where_;
+  std::vector<std::pair<Slot, Variable>> created_;
+  std::vector<std::pair<Node*, Tensor>> assigned_;
+};
+
+/// Where a tensor waits until its path is written.
+struct Place {
+  ContainerState* scope;
+  std::string path;  ///< in the scope
+};
+
+/// None where the module has no scope for it, or a scope has something else there.
+std::optional<Place> unwritten_place(ModuleState& module, std::string_view path) {
+  const size_t dot = path.find('.');
+  for (const ModuleState::Entry& entry : module.parts()) {
+    if (entry.child && entry.name.empty()) return unwritten_place(*entry.child, path);
+    if (entry.name != path.substr(0, dot)) continue;
+    if (!entry.child || dot == path.npos) return {};
+    return unwritten_place(*entry.child, path.substr(dot + 1));
+  }
+  auto* const scope = dynamic_cast<ContainerState*>(&module);
+  return scope && scope->is_scope ? std::optional(Place{scope, std::string(path)}) : std::nullopt;
+}
+
 LoadReport load_slots(ModuleState& module, const std::filesystem::path& file, const LoadOptions& options,
                       const std::source_location& where) {
   std::map<std::string, Tensor> tensors = tensors_in(file, options.prefix);
-  std::vector<std::pair<Slot, Variable>> created;
-  std::vector<std::pair<Node*, Tensor>> assigned;
+  NewValues values(where);
   LoadReport report;
   std::vector<std::string> required;  // of those that are missing
   Fit fit(file.string());
@@ -92,19 +134,20 @@ LoadReport load_slots(ModuleState& module, const std::filesystem::path& file, co
     }
     found.mapped() = widened_for(*named.slot, found.mapped());
     fit.check(named, found.mapped());
-    Variable& value = named.slot->value;
-    if (!value.defined())
-      created.emplace_back(named, named.slot->make(found.mapped(), last_name(named.path), where));
-    else
-      assigned.emplace_back(value.node(), found.mapped().to(value.device()));
+    values.add(named, found.mapped());
   }
-  for (const auto& [path, tensor] : tensors) report.unexpected.push_back(options.prefix + path);
+  std::vector<std::pair<Place, Tensor>> waiting;
+  for (const auto& [path, tensor] : tensors)
+    if (auto place = unwritten_place(module, path))
+      waiting.emplace_back(std::move(*place), tensor);
+    else
+      report.unexpected.push_back(options.prefix + path);
   if (options.strict) require_all(report, required, file.string());
 
   compute_all_waiting();
-  // From here on nothing can fail.
-  for (auto& [named, variable] : created) named.owner->fill(*named.slot, std::move(variable));
-  assign(assigned);
+  values.apply();
+  for (auto& [place, tensor] : waiting)
+    place.scope->loaded.insert_or_assign(place.path, LoadedTensor{tensor, file.string()});
   return report;
 }
 
@@ -119,8 +162,35 @@ void save(const Module& module, const std::filesystem::path& file, std::source_l
             fmt::format("save: the shape of {} is not known before its layer has been called", named.path));
       tensors.emplace_back(named.path, named.slot->value.value());
     }
+    for_each_scope(*module.state(), [&](const std::string& path, const ContainerState& scope) {
+      for (const auto& [name, tensor] : scope.loaded) tensors.emplace_back(path + name, tensor.value);
+    });
     write_safetensors(file, tensors);
   });
+}
+
+void take_loaded(ModuleState& part, const std::string& name, const LoadedTensors& loaded,
+                 const std::source_location& where) {
+  if (loaded.empty()) return;
+  LoadedTensors rest = loaded;
+  const std::string& file = loaded.begin()->second.file;
+  NewValues values(where);
+  LoadReport report;
+  Fit fit(file);
+  for (Slot named : part.slots()) {
+    const auto found = rest.extract(named.path);
+    if (!name.empty()) named.path = name + "." + named.path;
+    if (found) {
+      const Tensor value = widened_for(*named.slot, found.mapped().value);
+      fit.check(named, value);
+      values.add(named, value.clone());  // clones of the scope have been given the same
+    } else if (!named.slot->optional) {
+      report.missing.push_back(named.path);
+    }
+  }
+  for (const auto& [path, tensor] : rest) report.unexpected.push_back(name + "." + path);
+  require_all(report, report.missing, file);
+  values.apply();
 }
 
 LoadReport load(const Module& module, const std::filesystem::path& file, const LoadOptions& options,

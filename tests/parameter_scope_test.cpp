@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/error.h"
+#include "espalier/core/node.h"
 #include "espalier/nn/parameters.h"
 #include "espalier/nn/serialize.h"
 #include "espalier/ops/ops.h"
@@ -55,6 +56,68 @@ BOOST_AUTO_TEST_CASE(functions_share_parameters_by_name) {
   BOOST_TEST(!scope["body"].trainable());
   BOOST_TEST(scope["head"].trainable());
   BOOST_TEST(difference(w.value(), before) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_new_scope_takes_what_a_file_has) {
+  nn::Parameters scope;
+  const esp::Tensor x = numbers({4, 3}).to(esp::float32);
+  (void)network(scope, x);
+  (void)network(scope, x);  // moves the running statistics
+  const TemporaryFolder folder;
+  save(scope, folder / "scope.safetensors");
+  scope.train(false);
+
+  nn::Parameters loaded;
+  const nn::LoadReport report = load(loaded, folder / "scope.safetensors");
+  BOOST_TEST(report.unexpected.empty());
+  save(loaded, folder / "again.safetensors");  // of which nothing was lost
+  nn::Parameters again;
+  load(again, folder / "again.safetensors");
+  nn::Parameters clone = again.clone(), part;
+  load(part["inner"], folder / "scope.safetensors");
+  part.train(false);
+  BOOST_TEST(difference(network(part["inner"], x).value(), network(scope, x).value()) == 0);
+  for (nn::Parameters* other : {&loaded, &again, &clone}) {
+    other->train(false);
+    BOOST_TEST(difference(network(*other, x).value(), network(scope, x).value()) == 0);
+    BOOST_TEST(other->parameters().size() == 9u);
+    BOOST_TEST(other->buffers().size() == 3u);
+  }
+  // Copies train apart.
+  esp::set_value(again.parameter("body.dense.bias"), esp::full({5}, 9));
+  BOOST_TEST(difference(network(clone, x).value(), network(scope, x).value()) == 0);
+
+  nn::Parameters frozen;
+  frozen.trainable(false);
+  load(frozen, folder / "scope.safetensors");
+  (void)network(frozen, x);
+  BOOST_TEST(!esp::is_trained(*frozen.parameters()[0].second.node()));
+}
+
+BOOST_AUTO_TEST_CASE(what_a_scope_has_loaded_must_fit_what_is_written) {
+  nn::Parameters scope;
+  const esp::Tensor x = numbers({4, 3}).to(esp::float32);
+  (void)network(scope, x);
+  const TemporaryFolder folder;
+  save(scope, folder / "scope.safetensors");
+  nn::Parameters loaded;
+  load(loaded, folder / "scope.safetensors");
+  BOOST_CHECK_EXCEPTION(nn::dense(loaded["body"], x, 6), esp::FileError,
+                        says({"scope.safetensors", "dense.weight", "[6, -1]", "[5, 3]", here()}));
+  BOOST_CHECK_EXCEPTION(nn::dense(loaded["body"], x, 5, {.bias = false}), esp::FileError,
+                        says({"dense.bias", here()}));
+  BOOST_CHECK_EXCEPTION(loaded.parameter("scale", {3}), esp::FileError,
+                        says({"scale", "[3]", "[2]", here()}));
+  BOOST_TEST(loaded.parameters().empty());  // nothing was made, and nothing was lost
+  BOOST_CHECK_EXCEPTION(nn::dense(loaded["body"], esp::ones({4, 7}), 5), esp::ShapeError, says({"[4, 7]"}));
+  loaded.train(false), scope.train(false);
+  BOOST_TEST(difference(network(loaded, x).value(), network(scope, x).value()) == 0);
+
+  // A layer that is there has no more than its own.
+  nn::Parameters narrow;
+  (void)nn::dense(narrow["body"], x, 5, {.bias = false});
+  BOOST_CHECK_EXCEPTION(load(narrow, folder / "scope.safetensors"), esp::FileError,
+                        says({"body.dense.bias", here()}));
 }
 
 BOOST_AUTO_TEST_CASE(a_clone_has_parameters_of_its_own_by_the_same_names) {
