@@ -10,6 +10,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/files/safetensors.h"
 #include "espalier/core/files/safetensors_map.h"
+#include "espalier/core/find_nan.h"
 #include "espalier/core/random.h"
 #include "espalier/core/recompute.h"
 #include "espalier/core/sequences.h"

@@ -111,9 +111,9 @@ DeferredOptions& deferred_options() {
   static thread_local DeferredOptions options;
   return options;
 }
-int64_t& kernels_run_here() {
-  static thread_local int64_t count = 0;
-  return count;
+ThreadKernels& kernels_here() {
+  static thread_local ThreadKernels kernels;
+  return kernels;
 }
 
 bool wait_for_value(Node& node) {

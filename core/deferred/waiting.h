@@ -38,7 +38,12 @@ class ComputeAtOnce {
   bool before_;
 };
 
-/// The kernels that nodes of this thread have run.
-int64_t& kernels_run_here();
+/// Of the kernels that nodes of this thread run.
+struct ThreadKernels {
+  int64_t run = 0;
+  bool find_nan = false;  ///< their results are looked at: FindNan
+};
+ThreadKernels& kernels_here();
+inline int64_t& kernels_run_here() { return kernels_here().run; }
 
 }  // namespace espalier

@@ -12,17 +12,6 @@
 
 namespace espalier {
 
-Content content_of(const Tensor& value) {
-  if (!value.defined() || !is_real(value.dtype()) || value.elements() == 0) return Content::finite;
-  const Tensor here = value.to(cpu()).to(float64).contiguous_copy();
-  Content content = Content::finite;
-  for (const double x : here.span<double>()) {
-    if (std::isnan(x)) return Content::nan;
-    if (std::isinf(x)) content = Content::infinite;
-  }
-  return content;
-}
-
 bool LoopTrail::can_follow(const Op& op) { return loop_body_of(op) || is_op(op, "checkpointed_scan"); }
 
 LoopTrail::LoopTrail(const Op& loop, const KernelCall& call) : where_(call.where ? *call.where : CallSite()) {

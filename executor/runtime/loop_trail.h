@@ -8,13 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "espalier/core/find_nan.h"
 #include "espalier/core/op.h"
 #include "espalier/ops/loop/loop_program.h"
 
 namespace espalier {
-
-enum class Content : uint8_t { finite, infinite, nan };
-Content content_of(const Tensor& value);
 
 class LoopTrail {
  public:

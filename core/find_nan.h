@@ -1,0 +1,29 @@
+// FindNan: the operation that makes a NaN or infinity, eagerly.
+#pragma once
+#include <cstdint>
+
+namespace espalier {
+
+class Tensor;
+
+/// What is least welcome among the elements of a value.
+enum class Content : uint8_t { finite, infinite, nan };
+Content content_of(const Tensor& value);
+
+/// While it lives, an operation that this thread computes eagerly, forward or backward, throws NumericError
+/// if it makes an infinity of finite operands, or a NaN of operands that are none. The message has its name
+/// and line. Results and operands of every operation are read, on a GPU after waiting for them, so steps take
+/// several times as long. Infinities that a program writes down itself, as those of a mask, are operands.
+/// Executors have ExecutorOptions::find_nan.
+class FindNan {
+ public:
+  FindNan();
+  ~FindNan();
+  FindNan(const FindNan&) = delete;
+  FindNan& operator=(const FindNan&) = delete;
+
+ private:
+  bool before_;
+};
+
+}  // namespace espalier
