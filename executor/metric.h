@@ -20,9 +20,9 @@ class Metric {
   using Where = std::source_location;
   using Finish = std::function<double(std::span<const double> means)>;
 
-  /// `means` are real scalars, each a mean over the rows of the batch; float64 loses nothing that counts.
-  /// `finish` gets their means over all samples, in the same order. Throws Error if there are none or one is
-  /// undefined, ShapeError or TypeError if one is no real scalar.
+  /// `means` are real, each a mean over the rows of the batch; float64 loses nothing that counts. `finish`
+  /// gets the elements of their means over all samples, in the same order. Throws Error if there are none or
+  /// one is undefined, TypeError if one is not real, ShapeError if an axis of it is open.
   Metric(std::vector<Variable> means, Finish finish, Where where = Where::current());
 
   const std::vector<Variable>& means() const { return means_; }

@@ -16,6 +16,7 @@ namespace {
 struct Registered {
   size_t means;  ///< 0: any number
   Metric::Finish function;
+  internal::AlignMeans align = {};
 };
 using Functions = std::map<std::string, Registered, std::less<>>;
 
@@ -27,9 +28,15 @@ struct Named {
 
 struct Registry {
   std::mutex mutex;
-  Functions functions{{"precision", {0, figures::precision}}, {"recall", {0, figures::recall}},
-                      {"f1_score", {0, figures::f1_score}},   {"ratio", {2, figures::ratio}},
-                      {"r2_score", {4, figures::r2_score}},   {"perplexity", {2, figures::perplexity}}};
+  Functions functions{{"precision", {0, figures::precision}},
+                      {"recall", {0, figures::recall}},
+                      {"f1_score", {0, figures::f1_score}},
+                      {"ratio", {2, figures::ratio}},
+                      {"r2_score", {4, figures::r2_score}},
+                      {"perplexity", {2, figures::perplexity}},
+                      {"centered_r2_score", {5, figures::centered_r2_score, figures::move_center}},
+                      {"auc", {0, figures::auc}},
+                      {"confusion", {0, figures::accuracy}}};
 };
 
 Registry& registry() {
@@ -56,7 +63,7 @@ Metric::Finish register_metric_function(std::string_view name, size_t means, Met
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
     const auto [entry, added] =
-        all.functions.try_emplace(std::string(name), Registered{means, std::move(function)});
+        all.functions.try_emplace(std::string(name), Registered{means, std::move(function), {}});
     if (!added) throw Error(fmt::format("register_metric_function: there is a function '{}' already", name));
     return Named{entry};
   });
@@ -68,6 +75,11 @@ Metric::Finish metric_function(std::string_view name, std::source_location where
 
 namespace internal {
 
+AlignMeans alignment_of(const Metric::Finish& function) {
+  const auto* const named = function.target<Named>();
+  return named ? named->entry->second.align : AlignMeans();
+}
+
 std::string name_of_metric_function(const Metric::Finish& function) {
   const auto* const named = function.target<Named>();
   return named ? named->entry->first : std::string();
@@ -76,9 +88,10 @@ std::string name_of_metric_function(const Metric::Finish& function) {
 Metric metric_of(std::vector<Variable> means, std::string_view function, const std::source_location& where) {
   const auto entry = find(function);
   const size_t count = entry->second.means;
-  if (count != 0 && means.size() != count)
-    throw Error(
-        fmt::format("metric_function: '{}' is of {} means, not of {}", function, count, means.size()));
+  int64_t numbers = 0;
+  for (const Variable& mean : means) numbers += mean.shape().elements();
+  if (count != 0 && static_cast<size_t>(numbers) != count)
+    throw Error(fmt::format("metric_function: '{}' is of {} means, not of {}", function, count, numbers));
   return Metric(std::move(means), Named{entry}, where);
 }
 

@@ -12,10 +12,8 @@ StepGraph freeze(const StepTree& tree, const FeedSizes& rows, bool inference) {
   if (tree.loss.defined()) add(tree.loss);
   step.value = add(tree.value);
   if (tree.value_in_reals.defined()) step.value_in_reals = add(tree.value_in_reals);
-  for (const Variable& output : tree.outputs) {
-    step.outputs.push_back(add(output));
-    if (output.rank() == 0) step.scalars.push_back(step.outputs.back());
-  }
+  for (const Variable& output : tree.outputs) step.outputs.push_back(add(output));
+  for (const size_t output : tree.recorded) step.recorded.push_back(step.outputs[output]);
   const size_t shown = results.size();
   for (const auto& [parameter, gradient] : tree.gradients) {
     step.parameters.push_back(parameter);
@@ -26,6 +24,12 @@ StepGraph freeze(const StepTree& tree, const FeedSizes& rows, bool inference) {
                         step.graph.results.end());
   step.graph.results.resize(shown);
   return step;
+}
+
+int64_t StepGraph::numbers() const {
+  int64_t count = 1;
+  for (const size_t result : recorded) count += graph.spec(graph.results[result]).shape.elements();
+  return count;
 }
 
 }  // namespace espalier

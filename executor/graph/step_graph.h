@@ -17,6 +17,8 @@ struct StepTree {
   Variable value_in_reals = {};
   /// Further values that the plan computes.
   std::vector<Variable> outputs = {};
+  /// The numbers of those whose elements are recorded with the loss, in rising order.
+  std::vector<size_t> recorded = {};
   std::vector<Variable> updates = {};
   /// A boolean scalar among the nodes of `updates`; if it is false, the forward pass writes no state.
   /// Undefined: it always does.
@@ -31,7 +33,10 @@ struct StepGraph {
   size_t loss = 0, value = 0;
   std::optional<size_t> value_in_reals = {};
   std::vector<size_t> outputs = {};
-  std::vector<size_t> scalars = {};  ///< those outputs that are scalars
+  std::vector<size_t> recorded = {};  ///< those outputs whose elements are recorded with the loss
+
+  /// How many numbers are recorded for each step: the loss, and behind it those elements.
+  int64_t numbers() const;
   /// Parameters and their gradients, until `gather_gradients` puts the gradients into buckets.
   std::vector<Variable> parameters = {};
   std::vector<ValueRef> gradients = {};

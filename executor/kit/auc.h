@@ -12,8 +12,8 @@ namespace espalier {
 /// The probability that a positive has a larger score than a negative, where equal ones count half: exact, as
 /// Mann and Whitney's U, On a test of whether one of two random variables is stochastically larger, 1947.
 ///
-/// It is no function of means over samples, hence no Metric: for an epoch, also of several replicas, scores
-/// and labels are outputs that each step adds,
+/// `auc_score` (kit/metrics.h) is that of scores in bins, as a Metric of runs. Exactly for an epoch, also of
+/// several replicas, scores and labels are outputs that each step adds,
 ///
 ///     executor.on(Event::step_finish, [=](const StepInfo&) mutable {
 ///       all.add(executor.output("scores"), executor.output("labels"));

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <ostream>
 #include <string>
 
 #include "espalier/core/error.h"
+#include "espalier/executor/training/trainer.h"
 
 namespace espalier {
 
@@ -39,6 +41,24 @@ ConfusionMatrix::ConfusionMatrix(int64_t classes, Where where) : classes_(classe
 ConfusionMatrix::ConfusionMatrix(const Tensor& predicted, const Tensor& labels, int64_t classes, Where where)
     : ConfusionMatrix(classes, where) {
   update(predicted, labels, where);
+}
+
+ConfusionMatrix ConfusionMatrix::of_counts(const Tensor& counts, Where where) {
+  return located(where, [&] {
+    if (!counts.defined()) throw Error("ConfusionMatrix: the counts are an undefined Tensor");
+    if (counts.rank() != 2 || counts.shape()[0] != counts.shape()[1] || counts.elements() == 0)
+      throw ShapeError(fmt::format("ConfusionMatrix: counts of shape {} are not [classes, classes]",
+                                   counts.shape().str()));
+    if (counts.dtype() != DType::int64)
+      throw TypeError(fmt::format("ConfusionMatrix: counts are int64, not {}", name(counts.dtype())));
+    const Tensor plain = counts.to(cpu()).contiguous_copy();
+    ConfusionMatrix matrix(counts.shape()[0], where);
+    const auto all = plain.span<int64_t>();
+    for (const int64_t count : all)
+      if (count < 0) throw DataError(fmt::format("ConfusionMatrix: a count is {}", count));
+    matrix.counts_.assign(all.begin(), all.end());
+    return matrix;
+  });
 }
 
 void ConfusionMatrix::update(const Tensor& predicted, const Tensor& labels, Where where) {
@@ -142,6 +162,29 @@ std::ostream& operator<<(std::ostream& out, const ConfusionMatrix& matrix) {
              << fmt::format("\n{} of {} right: accuracy {:.4f}\n",
                             std::llround(matrix.accuracy() * static_cast<double>(matrix.total())),
                             matrix.total(), matrix.accuracy());
+}
+
+ConfusionLog::ConfusionLog(std::string figure, Where where) : figure_(std::move(figure)), where_(where) {
+  located(where_, [&] {
+    if (figure_.empty()) throw Error("ConfusionLog: the name of the figure is empty");
+  });
+}
+
+void ConfusionLog::initialize(TrainingRun& run) {
+  located(where_, [&] { run.check_figure("ConfusionLog", figure_); });
+  matrices_->clear();
+}
+
+void ConfusionLog::epoch_finish(TrainingRun& run) {
+  located(where_, [&] {
+    const std::vector<double> sums = Trainer::sums(run, "ConfusionLog", figure_);
+    const auto classes = std::lround(std::sqrt(static_cast<double>(sums.size())));
+    if (classes < 2 || static_cast<size_t>(classes * classes) != sums.size())
+      throw Error(fmt::format("ConfusionLog: the figure '{}' is not that of the Metric confusion", figure_));
+    std::vector<int64_t> counts;
+    for (const double sum : sums) counts.push_back(std::llround(sum));
+    matrices_->push_back(ConfusionMatrix::of_counts(tensor_from(counts, {classes, classes})));
+  });
 }
 
 }  // namespace espalier

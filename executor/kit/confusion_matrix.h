@@ -2,10 +2,13 @@
 #pragma once
 #include <cstdint>
 #include <iosfwd>
+#include <memory>
 #include <source_location>
+#include <string>
 #include <vector>
 
 #include "espalier/core/tensor.h"
+#include "espalier/executor/callback.h"
 #include "espalier/executor/kit/metrics.h"
 
 namespace espalier {
@@ -20,6 +23,10 @@ class ConfusionMatrix {
   explicit ConfusionMatrix(int64_t classes, Where where = Where::current());
   ConfusionMatrix(const Tensor& predicted, const Tensor& labels, int64_t classes,
                   Where where = Where::current());
+
+  /// Of such counts as `counts()` has. Throws ShapeError, TypeError unless they are int64, DataError for one
+  /// below 0.
+  static ConfusionMatrix of_counts(const Tensor& counts, Where where = Where::current());
 
   /// Counts these predicted classes and labels: integers, with one shape but for a last axis of 1. Throws
   /// ShapeError, TypeError, or IndexError for what is no class; then nothing was counted.
@@ -58,5 +65,30 @@ class ConfusionMatrix {
 
 /// A table: a row for each label, a column for each predicted class, and recall and precision at the edges.
 std::ostream& operator<<(std::ostream& out, const ConfusionMatrix& matrix);
+
+/// Keeps the matrix of each epoch of a run, of an output that is the Metric `confusion`: by "validation_" and
+/// its name that of the validation rows.
+///
+///     const esp::ConfusionLog log("validation_confusion");
+///     esp::fit(net, loss, {x, y}, {.validation = {v, w}, .metrics = {{"confusion", esp::confusion}},
+///     .callbacks = {log}}); std::cout << log.matrices().back();
+class ConfusionLog : public Callback {
+ public:
+  using Where = std::source_location;
+
+  /// Throws Error for an empty name. `execute` throws Error if its epochs have no such figure, or it is
+  /// another one.
+  explicit ConfusionLog(std::string figure = "validation_confusion", Where where = Where::current());
+
+  void initialize(TrainingRun& run) override;
+  void epoch_finish(TrainingRun& run) override;
+  /// Of the epochs of the last run, from its beginning or the checkpoint on. Copies of this share them.
+  const std::vector<ConfusionMatrix>& matrices() const { return *matrices_; }
+
+ private:
+  std::string figure_;
+  Where where_;
+  std::shared_ptr<std::vector<ConfusionMatrix>> matrices_ = std::make_shared<std::vector<ConfusionMatrix>>();
+};
 
 }  // namespace espalier

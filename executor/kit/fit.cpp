@@ -29,7 +29,7 @@ PlanOutput metric_of(std::string_view caller, const NamedMetrics::value_type& na
   if (!metric) throw Error(fmt::format("{}: the metric '{}' is an empty function", caller, name));
   PlanOutput output = metric(prediction, target);
   const Variable& value = output.variables().front();
-  if (value.defined() && value.rank() > 0)
+  if (!output.finish() && value.defined() && value.rank() > 0)
     throw ShapeError(
         fmt::format("{}: the metric '{}' is of shape {}; it must be a scalar, such as a mean over the batch",
                     caller, name, value.shape().str()));

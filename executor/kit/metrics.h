@@ -35,12 +35,30 @@ Metric recall(const Operand& logits, const Operand& labels, const ClassMetricOpt
 Metric f1_score(const Operand& logits, const Operand& labels, const ClassMetricOptions& options = {});
 
 /// R² = 1 − Σ (target − prediction)² / Σ (target − mean)², over all elements of all samples, which have one
-/// shape and rows on the first axis. The mean is subtracted last, from float64 sums, so targets should not be
-/// large beside their deviation. NaN for a constant target. Throws ShapeError or TypeError.
+/// shape and rows on the first axis. Sums are of differences from the mean that the target has when this is
+/// called (in an executor, that of the first batch), so a mean that is large beside the deviation costs no
+/// digits; from 0 if the target is a placeholder without a value. NaN for a constant target. Throws
+/// ShapeError or TypeError.
 Metric r2_score(const Operand& prediction, const Operand& target);
 
 /// exp(Σ −log softmax(logits)[label] / number of labels), over all samples. Labels equal to `ignored` do not
 /// count. Throws as softmax_cross_entropy.
 Metric perplexity(const Operand& logits, const Operand& labels, std::optional<int64_t> ignored = {});
+
+/// How many bins of scores `auc_score` counts.
+inline constexpr int64_t auc_bins = 8192;
+/// The probability that a positive has a larger score than a negative, where equal ones count half: the area
+/// under the ROC curve. Of an epoch it is exact for scores s that are counted in bins: s / (1 + |s|), from −1
+/// to 1, in `auc_bins` of one width, so scores that differ by less than (1 + |s|)² / 4096 may count as equal.
+/// Logits tell more apart than the probabilities near 0 and 1 that they become. `auc` (kit/auc.h) is exact
+/// for tensors. Scores are real, labels 0 or 1 of any real or integer type, both with rows on the first axis
+/// and as many elements. NaN unless there are positives and negatives, and for other labels or a score that
+/// is NaN. Each step adds up two numbers for each bin. Throws ShapeError or TypeError.
+Metric auc_score(const Operand& scores, const Operand& labels);
+
+/// The matrix of how often each label [classes] was taken for each class; its figure is the accuracy. A
+/// ConfusionLog (kit/confusion_matrix.h) keeps the matrices of a run. Throws ShapeError, TypeError, and
+/// IndexError, when it is computed, for a label that is no class.
+Metric confusion(const Operand& logits, const Operand& labels);
 
 }  // namespace espalier

@@ -100,7 +100,7 @@ class CpuSession : public Session {
   }
   void note_loss(const Runtime& runtime) override {
     losses_.push_back(sum_of(runtime.loss()));
-    for (const size_t scalar : runtime.plan()->scalars) losses_.push_back(sum_of(runtime.result(scalar)));
+    for (const size_t output : runtime.plan()->recorded) append_elements(runtime.result(output));
   }
   void take_losses(std::vector<double>& losses) override {
     losses.insert(losses.end(), losses_.begin(), losses_.end());
@@ -109,6 +109,13 @@ class CpuSession : public Session {
   void forget_losses() override { losses_.clear(); }
 
  private:
+  void append_elements(const Tensor& value) {
+    if (value.elements() == 1) return losses_.push_back(sum_of(value));
+    const Tensor wide = value.to(DType::float64).contiguous_copy();
+    const auto elements = wide.span<double>();
+    losses_.insert(losses_.end(), elements.begin(), elements.end());
+  }
+
   std::vector<double> losses_;
 };
 

@@ -34,7 +34,7 @@ class Session {
   virtual void release_batches(const Feed& /*feed*/) {}
 
   /// Keeps the loss of the step that a plan has just taken: the sum of all elements of its loss, and behind
-  /// it the outputs that are scalars, of which all plans have as many.
+  /// it the elements of the outputs that are recorded, of which all plans have as many.
   virtual void note_loss(const Runtime& runtime) = 0;
   /// Appends what was noted since the last call, in order. It may have to wait for it, and throws what the
   /// kernels of those steps could not throw.

@@ -145,10 +145,10 @@ bool EpochLoop::run_epoch() {
   if (validation_) {
     info.step = run.step();
     trainer_.tell(Event::validation_start, info);
-    const auto means = validate();
-    if (!means) return false;
-    run.set_validation(*means);
-    info.validation_loss = means->front();
+    const auto sums = validate();
+    if (!sums) return false;
+    run.set_validation(*sums);
+    info.validation_loss = run.state().record.validation_loss;
     trainer_.tell(Event::validation_finish, info);
   }
   finish_epoch(info);
@@ -211,7 +211,7 @@ double EpochLoop::settle_losses() {
                   step, trainer_.run_.epoch(), taken));
 }
 
-std::optional<std::vector<double>> EpochLoop::validate() {
+std::optional<StepSums> EpochLoop::validate() {
   Replicas& devices = *trainer_.devices_;
   const Feed& feed = *trainer_.setup_.options.validation->feed();
   devices.update_leaves();
@@ -220,8 +220,18 @@ std::optional<std::vector<double>> EpochLoop::validate() {
   devices.begin_after_eager();
   const TreeFeeds feeds = trainer_.setup_.feeds.with_data(trainer_.setup_.options.validation->feed());
   BatchSignature sizes;
-  std::vector<int64_t> samples;
+  StepSums sums(trainer_.setup_.figures);
+  std::vector<int64_t> samples;  // of the steps whose losses are not known yet
   std::vector<double> losses;
+  int64_t steps = 0;
+  const auto take_losses = [&] {
+    losses.clear();
+    devices.take_losses(losses);
+    const size_t each = trainer_.run_.numbers();
+    for (size_t i = 0; i < samples.size(); ++i)
+      sums.add(std::span(losses).subspan(i * each, each), samples[i]);
+    samples.clear();
+  };
   validation_->start(0);
   for (int64_t step = 0; step < feed.steps() && !interrupted(); ++step) {
     feeds.read_sizes(step, trainer_.given_, sizes);
@@ -230,19 +240,11 @@ std::optional<std::vector<double>> EpochLoop::validate() {
     plans.run(*validation_, validation_stream(static_cast<uint64_t>(before)), nullptr);
     devices.first().note_loss(*plans.last().runtime);
     samples.push_back(plans.samples());
-    if (devices.first().losses_due()) devices.take_losses(losses);
+    ++steps;
+    if (devices.first().losses_due()) take_losses();
   }
-  devices.take_losses(losses);
-  if (samples.size() < static_cast<size_t>(feed.steps())) return {};
-  const size_t each = trainer_.run_.numbers();
-  std::vector<double> means(each);
-  int64_t total = 0;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    for (size_t k = 0; k < each; ++k) means[k] += losses[i * each + k] * static_cast<double>(samples[i]);
-    total += samples[i];
-  }
-  for (double& mean : means) mean /= static_cast<double>(total);
-  return means;
+  take_losses();
+  return steps < feed.steps() ? std::nullopt : std::optional(sums);
 }
 
 void EpochLoop::finish_epoch(StepInfo& info) {

@@ -25,9 +25,9 @@ class EpochLoop {
   /// Goes on with the epoch to its end. Returns false if SIGINT or stop() came before.
   bool run_epoch();
   void take_step(StepInfo& info, double seconds_before, const Stopwatch& watch);
-  /// The mean loss over the validation feed, and the means of the scalar outputs; none if SIGINT came before
+  /// The losses over the validation feed, and the numbers of the outputs; none if SIGINT came before
   /// its end.
-  std::optional<std::vector<double>> validate();
+  std::optional<StepSums> validate();
   void finish_epoch(StepInfo& info);
   /// Whether SIGINT came to any process. Notes whether a callback called stop() in any process. `told` is the
   /// event that callbacks were told of just now.

@@ -35,20 +35,38 @@ void RunLog::add_step(int64_t samples) {
 }
 
 void RunLog::add_losses(std::span<const double> losses) {
+  auto before = static_cast<double>(state_.record.samples);
+  for (const int64_t samples : samples_) before -= static_cast<double>(samples);
   for (size_t i = 0; i < samples_.size(); ++i) {
     const auto samples = static_cast<double>(samples_[i]);
-    const double* numbers_of_step = &losses[i * numbers()];
-    state_.record.loss_sum += *numbers_of_step;
-    state_.weighted += *numbers_of_step * samples;
-    for (size_t k = 0; k < state_.weighted_outputs.size(); ++k)
-      state_.weighted_outputs[k] += numbers_of_step[1 + k] * samples;
+    const std::span<const double> numbers_of_step = losses.subspan(i * numbers(), numbers());
+    state_.record.loss_sum += numbers_of_step[0];
+    state_.weighted += numbers_of_step[0] * samples;
+    espalier::add_step(figures_, state_.weighted_outputs, before, numbers_of_step.subspan(1), samples);
+    before += samples;
   }
   samples_.clear();
 }
 
-void RunLog::set_validation(std::span<const double> means) {
+void RunLog::set_validation(const StepSums& sums) {
+  const std::vector<double> means = sums.means();
   state_.record.validation_loss = means[0];
-  add_figures(state_.record.validation_outputs, means.subspan(1));
+  add_figures(state_.record.validation_outputs, std::span(means).subspan(1));
+  validation_.assign(sums.sums().begin() + 1, sums.sums().end());
+}
+
+std::vector<double> RunLog::sums_of(std::string_view name, bool in_validation) const {
+  const std::vector<double>& sums = in_validation  ? validation_
+                                    : state_.begun ? state_.weighted_outputs
+                                                   : finished_;
+  size_t first = 0;
+  for (const EpochFigure& figure : figures_) {
+    if (figure.name == name && first + figure.numbers <= sums.size())
+      return {sums.begin() + static_cast<std::ptrdiff_t>(first),
+              sums.begin() + static_cast<std::ptrdiff_t>(first + figure.numbers)};
+    first += figure.numbers;
+  }
+  return {};
 }
 
 EpochRecord RunLog::record_now() const {
@@ -69,6 +87,7 @@ void RunLog::add_figures(std::map<std::string, double>& outputs, std::span<const
 
 const EpochRecord& RunLog::finish_epoch() {
   state_.history.epochs.push_back(record_now());
+  finished_ = state_.weighted_outputs;
   feeds_.next_epoch();
   reset_epoch();
   return state_.history.epochs.back();

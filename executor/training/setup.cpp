@@ -56,12 +56,16 @@ void find_outputs(Setup& setup) {
       throw Error(fmt::format("get_executor: two outputs are named '{}'", name));
     setup.first_outputs.push_back(setup.tree.outputs.size());
     const std::vector<Variable>& variables = output.variables();
+    EpochFigure figure{name, 0, output.finish(), internal::alignment_of(output.finish())};
     for (const Variable& variable : variables) {
       if (!variable.defined())
         throw Error(fmt::format("get_executor: the output '{}' is an undefined Variable", name));
+      const bool is_recorded = output.finish() || variable.rank() == 0;
+      if (is_recorded) setup.tree.recorded.push_back(setup.tree.outputs.size());
       setup.tree.outputs.push_back(variable);
+      if (is_recorded) figure.numbers += static_cast<size_t>(variable.shape().elements());
     }
-    if (variables[0].rank() == 0) setup.figures.push_back({name, variables.size(), output.finish()});
+    if (figure.numbers > 0) setup.figures.push_back(std::move(figure));
   }
 }
 
@@ -328,7 +332,13 @@ std::shared_ptr<const PlanData> compile_step(const Setup& setup, const BatchSign
                                                          : NanSearch::exchanged};
   if (setup.sharded()) how.shard = shard_options(setup, batch, shard, inference);
   try {
-    return compile(tree, sizes, how);
+    const auto plan = compile(tree, sizes, how);
+    if (plan->numbers() != 1 + static_cast<int64_t>(count_numbers(setup.figures)))
+      throw UnsupportedError(
+          "get_executor: a Metric has a value with a row for each of the batch; its values are means over "
+          "the "
+          "rows");
+    return plan;
   } catch (ShapeError& error) {
     error.add(other_rows(setup.feeds, batch));
     throw;

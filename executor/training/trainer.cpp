@@ -256,7 +256,7 @@ Tensor Trainer::output_in(const TreeValue& values, size_t which) const {
   if (!output.finish()) return values.output(first);
   std::vector<double> means;
   for (size_t i = 0; i < output.variables().size(); ++i)
-    means.push_back(values.output(first + i).to(cpu()).to(float64).item());
+    internal::append_elements(values.output(first + i), means);
   return tensor(output.finish()(means), float64);
 }
 

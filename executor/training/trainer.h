@@ -60,6 +60,10 @@ class Trainer {
   Plan plan();
   void profile(const std::filesystem::path& trace, const ProfileOptions& options);
   void report(const std::filesystem::path& html);
+  /// The sums over samples of what a figure is made of, as `TrainingRun::figure` names it: the means of a
+  /// Metric times the samples. Empty before the validation of the epoch. Throws Error as
+  /// TrainingRun::check_figure.
+  static std::vector<double> sums(const TrainingRun& run, std::string_view caller, std::string_view figure);
 
  private:
   friend class EpochLoop;

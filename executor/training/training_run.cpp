@@ -62,6 +62,15 @@ double TrainingRun::figure(std::string_view name, Where where) const {
   });
 }
 
+std::vector<double> Trainer::sums(const TrainingRun& run, std::string_view caller, std::string_view figure) {
+  run.check_figure(caller, figure);
+  const Trainer& trainer = run.trainer_;
+  const auto own = names_of(trainer.setup_.figures);
+  if (std::ranges::find(own, figure) != own.end()) return trainer.run_.sums_of(figure, false);
+  if (!figure.starts_with(validation_prefix)) return {};
+  return trainer.run_.sums_of(figure.substr(validation_prefix.size()), true);
+}
+
 Tensor TrainingRun::output(std::string_view name, Where where) const {
   return located(where, [&] { return trainer_.output(name); });
 }

@@ -42,6 +42,10 @@ CudaRuntime::CudaRuntime(std::shared_ptr<const PlanData> plan, CudaSession& sess
   }
   if (const Tensor& result = this->loss(); !result.contiguous())
     loss_ = Tensor(result.shape(), result.dtype(), result.device());
+  for (const size_t output : this->plan()->recorded) {
+    const Tensor& value = this->result(output);
+    recorded_.push_back(value.contiguous() ? Tensor() : Tensor(value.shape(), value.dtype(), value.device()));
+  }
   plan_segments();
 }
 
@@ -162,16 +166,21 @@ void CudaRuntime::launch(size_t position) {
     if (loss_.defined()) copy_elements(result, loss_);
     StepEnd end{};
     end.state = session_.state();
-    const std::vector<size_t>& scalars = plan()->scalars;
-    end.numbers = 1 + static_cast<int64_t>(scalars.size());
+    end.numbers = plan()->numbers();
     end.losses = session_.losses(end.numbers);
+    end.kept = losses_kept(end.numbers);
     end.streams = random_nodes();
     for (const Shown& shown : shown_) {
       end.cursors[end.feeds] = static_cast<int64_t*>(shown.feed->cursor.address());
       end.rows[end.feeds++] = shown.batch.rows;
     }
-    for (size_t i = 0; i < scalars.size(); ++i)
-      record_scalar(this->result(scalars[i]), static_cast<int64_t>(i) + 1, end);
+    int64_t position = 1;
+    for (size_t i = 0; i < recorded_.size(); ++i) {
+      const Tensor& value = this->result(plan()->recorded[i]);
+      if (recorded_[i].defined()) copy_elements(value, recorded_[i]);
+      record_elements(recorded_[i].defined() ? recorded_[i] : value, position, end);
+      position += value.elements();
+    }
     end_step(loss_.defined() ? loss_ : result, end);
   }
 }

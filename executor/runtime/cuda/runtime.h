@@ -48,6 +48,8 @@ class CudaRuntime : public Runtime {
 
   CudaSession& session_;
   Tensor loss_;  // a contiguous copy of result 0, if it has gaps
+  std::vector<Tensor>
+      recorded_;  // the same of the outputs that are recorded; undefined for those without gaps
   std::map<const Feed*, Staging> staging_;
   std::vector<Shown> shown_;
   std::vector<Segment> segments_;

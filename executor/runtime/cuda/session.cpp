@@ -37,7 +37,7 @@ CudaSession::CudaSession(Device device, Launch launch)
     : Session(device),
       launch_(launch),
       state_({static_cast<int64_t>(sizeof(StepState) / sizeof(uint64_t))}, DType::int64, device),
-      losses_({losses_kept}, DType::float64, device) {
+      losses_({losses_kept(1)}, DType::float64, device) {
   zero_elements(state_);
   begin_after_eager();
 }
@@ -52,7 +52,7 @@ CudaSession::~CudaSession() {
 
 std::unique_ptr<Runtime> CudaSession::bind(std::shared_ptr<const PlanData> plan, BatchShard shard) {
   const DeviceScope scope(device().index);
-  (void)losses(1 + static_cast<int64_t>(plan->scalars.size()));  // steps must not allocate
+  (void)losses(plan->numbers());  // steps must not allocate
   auto runtime = std::make_unique<CudaRuntime>(std::move(plan), *this, shard);
   begin_after_eager();  // memory of its kernels may have been in eager use
   return runtime;
@@ -102,14 +102,16 @@ void CudaSession::note_loss(const Runtime&) {
 }
 
 double* CudaSession::losses(int64_t numbers) {
-  if (losses_.elements() != numbers * losses_kept)
-    losses_ = Tensor({losses_kept, numbers}, DType::float64, device());
+  if (numbers != numbers_) {
+    losses_ = Tensor({losses_kept(numbers), numbers}, DType::float64, device());
+    numbers_ = numbers;
+  }
   return static_cast<double*>(losses_.address());
 }
 
 bool CudaSession::losses_due() const {
   // There must be room for the next loss. A step with micro-batches has several runs.
-  return !noted_.empty() && steps_ + between_ - 1 - noted_.front() >= losses_kept;
+  return !noted_.empty() && steps_ + between_ - 1 - noted_.front() >= losses_kept(numbers_);
 }
 
 void CudaSession::take_losses(std::vector<double>& losses) {
@@ -122,10 +124,9 @@ void CudaSession::take_losses(std::vector<double>& losses) {
                         stream_.get()),
         "cudaMemcpyAsync");
   stream_.synchronize();
-  const auto numbers = static_cast<int64_t>(kept.size()) / losses_kept;
   for (const int64_t step : noted_) {
-    const auto first = kept.begin() + step % losses_kept * numbers;
-    losses.insert(losses.end(), first, first + numbers);
+    const auto first = kept.begin() + step % losses_kept(numbers_) * numbers_;
+    losses.insert(losses.end(), first, first + numbers_);
   }
   noted_.clear();
 }

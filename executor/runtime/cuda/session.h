@@ -45,7 +45,7 @@ class CudaSession : public Session {
   /// The address, in device memory, of the seed and the first stream of the step.
   const uint64_t* random_base() const { return static_cast<const uint64_t*>(state_.address()); }
   StepState* state() const { return static_cast<StepState*>(state_.address()); }
-  /// Room for `losses_kept` times so many numbers, the same in all calls.
+  /// Room for so many numbers of the steps that are kept (losses_kept), the same in all calls.
   double* losses(int64_t numbers);
   /// Sets the random streams of the next step. The plans' stream must be the current one.
   void set_random(uint64_t seed, uint64_t first_stream);
@@ -58,6 +58,7 @@ class CudaSession : public Session {
   Event eager_done_, plans_done_;
   std::map<const Feed*, Event> loaded_;
   Tensor state_, losses_;
+  int64_t numbers_ = 1;                  // of each step in `losses_`
   uint64_t seed_ = 0, next_stream_ = 0;  // the expected state on the device
   bool random_known_ = false;
   int64_t steps_ = 0;

@@ -49,7 +49,7 @@ __global__ void end_step_kernel(const T* loss, int64_t n, const StepEnd end) {
   }
   if (threadIdx.x == 0) {
     StepState& state = *end.state;
-    end.losses[state.steps % losses_kept * end.numbers] = sums[0];
+    end.losses[state.steps % end.kept * end.numbers] = sums[0];
     ++state.steps;
     state.first_stream += static_cast<uint64_t>(end.streams);
     for (int f = 0; f < end.feeds; ++f) *end.cursors[f] += end.rows[f];
@@ -57,8 +57,9 @@ __global__ void end_step_kernel(const T* loss, int64_t n, const StepEnd end) {
 }
 
 template <class T>
-__global__ void record_scalar_kernel(const T* scalar, int64_t position, const StepEnd end) {
-  end.losses[end.state->steps % losses_kept * end.numbers + position] = static_cast<double>(*scalar);
+__global__ void record_elements_kernel(const T* value, int64_t n, int64_t position, const StepEnd end) {
+  double* to = end.losses + end.state->steps % end.kept * end.numbers + position;
+  for (int64_t i = grid_thread(); i < n; i += grid_threads()) to[i] = static_cast<double>(value[i]);
 }
 
 }  // namespace
@@ -69,10 +70,11 @@ void show_batch(const ShownBatch& batch) {
   if (bytes) launch(show_batch_kernel, grid_for(bytes, 16), batch);
 }
 
-void record_scalar(const Tensor& scalar, int64_t position, const StepEnd& end) {
-  visit_stored(scalar.dtype(), [&]<class T>(TypeTag<T>) {
-    launch(record_scalar_kernel<T>, Grid{dim3(1), dim3(1)}, static_cast<const T*>(scalar.address()), position,
-           end);
+void record_elements(const Tensor& value, int64_t position, const StepEnd& end) {
+  const int64_t n = value.elements();
+  const Grid grid = n == 1 ? Grid{dim3(1), dim3(1)} : grid_for(n, 1);
+  visit_stored(value.dtype(), [&]<class T>(TypeTag<T>) {
+    launch(record_elements_kernel<T>, grid, static_cast<const T*>(value.address()), n, position, end);
   });
 }
 
