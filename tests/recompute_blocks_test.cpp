@@ -148,10 +148,10 @@ BOOST_AUTO_TEST_CASE(eager_code_needs_less_memory) {
   std::vector<int64_t> kept, peaks;
   for (const bool again : {false, true}) {
     esp::seed(3);
-    Variable h = esp::Tensor(esp::ones({256, 64}));
+    Variable h = esp::Tensor(esp::ones({1024, 64}));
     std::vector<Sequential> nets;
     const int64_t before = esp::memory_stats().live_bytes;
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < 16; ++i) {
       nets.emplace_back(Dense(64), Tanh(), Dense(64), Sigmoid(), Dense(64), Tanh());
       h = call(
           again, [&](const Variable& x) { return nets.back()(x); }, h);
