@@ -332,7 +332,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_computed_with_them) {
   BOOST_CHECK_EXCEPTION(esp::Variable(esp::ones({2}, esp::uint8)) + 1.0f, esp::TypeError,
                         says({"add", "uint8", "[2]", "cast() it first, for example to float32", here()}));
   BOOST_CHECK_EXCEPTION(esp::Variable(esp::ones({2}, esp::uint8)) * 0.5, esp::TypeError,
-                        says({"0.5", "uint8", "cast() them first", here()}));
+                        says({"multiply", "uint8", "cast() it first", here()}));
   BOOST_CHECK_EXCEPTION(esp::Variable(esp::ones({2}, esp::uint8)) + esp::ones({2}), esp::TypeError,
                         says({"add", "uint8", "float32", "cast() one of them", here()}));
 }
