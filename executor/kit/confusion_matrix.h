@@ -70,8 +70,9 @@ std::ostream& operator<<(std::ostream& out, const ConfusionMatrix& matrix);
 /// its name that of the validation rows.
 ///
 ///     const esp::ConfusionLog log("validation_confusion");
-///     esp::fit(net, loss, {x, y}, {.validation = {v, w}, .metrics = {{"confusion", esp::confusion}},
-///     .callbacks = {log}}); std::cout << log.matrices().back();
+///     esp::fit(net, loss, {x, y},
+///              {.validation = {v, w}, .metrics = {{"confusion", esp::confusion}}, .callbacks = {log}});
+///     std::cout << log.matrices().back();
 class ConfusionLog : public Callback {
  public:
   using Where = std::source_location;
