@@ -229,7 +229,7 @@ BOOST_AUTO_TEST_CASE(tensors_side_by_side_are_coordinates) {
   check_moved({
       {"x[{rows, columns}]",
        [=](V x) {
-         return x[{rows, columns}];
+         return x[{rows.to(x.device()), columns.to(x.device())}];
        },
        {3, 4},
        {3},
@@ -239,7 +239,7 @@ BOOST_AUTO_TEST_CASE(tensors_side_by_side_are_coordinates) {
        }},
       {"x[{rows, columns}] with axes behind",
        [=](V x) {
-         return x[{rows, columns}];
+         return x[{rows.to(x.device()), columns.to(x.device())}];
        },
        {3, 4, 2},
        {3, 2},
@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(tensors_side_by_side_are_coordinates) {
        }},
       {"x[{range(), rows, columns, 1}]",
        [=](V x) {
-         return x[{range(), rows, columns, 1}];
+         return x[{range(), rows.to(x.device()), columns.to(x.device()), 1}];
        },
        {2, 3, 4, 2},
        {2, 3},
@@ -259,7 +259,7 @@ BOOST_AUTO_TEST_CASE(tensors_side_by_side_are_coordinates) {
        }},
       {"coordinates are broadcast",
        [=](V x) {
-         return x[{esp::unsqueeze(rows, 1), columns, ellipsis}];
+         return x[{esp::unsqueeze(rows.to(x.device()), 1), columns.to(x.device()), ellipsis}];
        },
        {3, 4, 2},
        {3, 3, 2},
