@@ -92,6 +92,13 @@ bool Module::trainable() const { return state_->trainable(); }
 
 namespace {
 
+/// What a layer stands for, if it does.
+const ModuleState& called(const ModuleState& module) {
+  for (const ModuleState::Entry& entry : module.parts())
+    if (entry.child && entry.name.empty()) return called(*entry.child);
+  return module;
+}
+
 /// Prints a module and all below it as a tree.
 class TreePrinter {
  public:
@@ -113,12 +120,6 @@ class TreePrinter {
   }
 
  private:
-  /// What a layer stands for, if it does.
-  static const ModuleState& called(const ModuleState& module) {
-    for (const ModuleState::Entry& entry : module.parts())
-      if (entry.child && entry.name.empty()) return called(*entry.child);
-    return module;
-  }
   void print(const ModuleState::Entry& entry, size_t depth) const {
     const ParameterSlot& slot = entry.slot;
     const Variable& leaf = slot.value;
@@ -138,6 +139,8 @@ class TreePrinter {
 };
 
 }  // namespace
+
+std::string_view Module::kind_name() const { return called(*state_).printed_kind(); }
 
 std::ostream& operator<<(std::ostream& out, const Module& module) {
   TreePrinter(out).print(*module.state());

@@ -90,6 +90,4 @@ Layer Module::get_layer(std::string_view path, Where where) const {
   });
 }
 
-std::string_view Module::kind_name() const { return state_->kind(); }
-
 }  // namespace espalier::nn

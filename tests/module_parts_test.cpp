@@ -83,6 +83,7 @@ BOOST_AUTO_TEST_CASE(elements_of_a_sequential) {
   const Variable y = net(x);
   BOOST_TEST(net.size() == 4u);
   BOOST_TEST(net[0].kind_name() == "Dense");
+  BOOST_TEST(net[1].kind_name() == "Relu");
   BOOST_TEST(net[0].parameter("weight").node() == net.parameter("0.weight").node());
   BOOST_TEST(net[-1].parameter("weight").node() == net.parameter("3.weight").node());
   BOOST_TEST(net["2"].parameter("hidden.weight").node() == net.parameter("2.hidden.weight").node());
