@@ -1,14 +1,11 @@
 // The value of one node, computed from those of its inputs.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/feed.h"
-#include "espalier/core/find_nan.h"
+#include "espalier/core/nan_check.h"
 #include "espalier/core/random_streams.h"
 #include "espalier/core/small_vector.h"
 
@@ -55,37 +52,7 @@ Tensor take_over(Node& node, const Spec& spec, uint32_t last) {
   return {};
 }
 
-/// Throws if the results have what no operand has.
-void check_finite(const Node& node, const KernelCall& call) {
-  Content made = Content::finite, given = Content::finite;
-  for (const Tensor* result : call.outputs) made = std::max(made, content_of(*result));
-  if (made == Content::finite) return;
-  for (size_t i = 0; i < call.inputs.size(); ++i)
-    if (node.op().reads_elements(i)) given = std::max(given, content_of(*call.inputs[i]));
-  if (made <= given) return;
-  const char* const pass = node.tag == Tag::forward    ? "in the forward pass"
-                           : node.tag == Tag::backward ? "in the backward pass"
-                                                       : "in the update";
-  throw NumericError(fmt::format("FindNan: '{}' has made {} {} out of {} operands", node.op().name(),
-                                 made == Content::nan ? "NaN" : "infinity", pass,
-                                 given == Content::finite ? "finite" : "infinite"));
-}
-
 }  // namespace
-
-Content content_of(const Tensor& value) {
-  if (!value.defined() || !is_real(value.dtype()) || value.elements() == 0) return Content::finite;
-  const Tensor here = value.to(cpu()).to(float64).contiguous_copy();
-  Content content = Content::finite;
-  for (const double x : here.span<double>()) {
-    if (std::isnan(x)) return Content::nan;
-    if (std::isinf(x)) content = Content::infinite;
-  }
-  return content;
-}
-
-FindNan::FindNan() : before_(std::exchange(kernels_here().find_nan, true)) {}
-FindNan::~FindNan() { kernels_here().find_nan = before_; }
 
 void compute(Node& node, uint32_t last, const FeedSnapshot* snapshot) {
   const Op& op = node.op();
@@ -94,11 +61,10 @@ void compute(Node& node, uint32_t last, const FeedSnapshot* snapshot) {
   if (node.waits) computed_apart(node);
   if (node.batch) node.batch.reset();  // another value than the batch has computed
   if (op.effect() == Effect::writes_leaf)
-    throw Error(
-        fmt::format("{}: this node has no value, and no executor of its own: Variable::update and executors "
-                    "of a loss run "
-                    "it, and write all leaves of a step together; set_value() writes a leaf by hand",
-                    op.name()));
+    throw Error(fmt::format(
+        "{}: this node has no value, and no executor of its own: Variable::update and executors of a loss "
+        "run it, and write all leaves of a step together; set_value() writes a leaf by hand",
+        op.name()));
   KernelCall call;
   call.where = &node.where;
   SmallVector<Tensor, 4> shapes;  // of inputs that have had no value yet, and of which none is read

@@ -1,14 +1,7 @@
 // FindNan: the operation that makes a NaN or infinity, eagerly.
 #pragma once
-#include <cstdint>
 
 namespace espalier {
-
-class Tensor;
-
-/// What is least welcome among the elements of a value.
-enum class Content : uint8_t { finite, infinite, nan };
-Content content_of(const Tensor& value);
 
 /// While it lives, an operation that this thread computes eagerly, forward or backward, throws NumericError
 /// if it makes an infinity of finite operands, or a NaN of operands that are none. The message has its name

@@ -30,8 +30,8 @@ struct LoadReport {
 };
 
 /// Gives every parameter and buffer the value it has in the file, also in layers that have not been called
-/// yet. A scope (nn::Parameters) takes whatever the file has at paths that are not written in it yet: who
-/// writes them later finds these values, and FileError is thrown there if shapes or dtypes do not fit.
+/// yet. A scope (nn::Parameters) keeps what the file has at paths that are not written in it yet: a layer or
+/// parameter written there later has these values, and throws FileError if shapes or dtypes do not fit.
 /// Throws FileError naming what does not fit: another shape or dtype, or if it is strict something
 /// missing or unexpected. Nothing has changed then.
 LoadReport load(const Module& module, const std::filesystem::path& file, const LoadOptions& options = {},

@@ -15,28 +15,13 @@
 #include "espalier/ops/functions/metrics.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
+#include "metric_scores.h"
 #include "testing.h"
 
 namespace esp = espalier;
 using namespace espalier::testing;
 
 namespace {
-
-constexpr int64_t rows = 23, classes = 4;
-
-/// Logits of rows and labels, of which class 3 is never predicted nor a label.
-struct Scores {
-  esp::Tensor logits = numbers({rows, classes}, -2, 2), labels = esp::zeros({rows}, esp::int64);
-  Scores() {
-    for (int64_t i = 0; i < rows; ++i) {
-      logits.at<double>({i, 3}) = -9;
-      labels.at<int64_t>({i}) = i * i % 3;
-    }
-  }
-  esp::ConfusionMatrix matrix() const { return {esp::argmax(logits, 1).value(), labels, classes}; }
-};
-
-bool close(double a, double b) { return std::abs(a - b) <= 1e-12 * (1 + std::abs(a)); }
 
 using Make = std::function<esp::PlanOutput(const esp::Variable&, const esp::Variable&)>;
 

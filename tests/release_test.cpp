@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/core/random.h"
@@ -269,6 +270,17 @@ BOOST_AUTO_TEST_CASE(random_nodes_of_a_feed_show_one_mask_at_a_step) {
     BOOST_TEST(shown.size() == static_cast<size_t>(steps));  // another mask at each step
     BOOST_TEST(second.item() == 2 * first.item());
   }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_of_intermediate_variables_are_computed_once) {
+  const esp::Variable w = esp::variable(numbers({8}));
+  const auto kernels = [](const esp::Variable& x) {
+    const esp::Variable y = esp::sum(esp::sin(esp::exp(esp::sin(x))));
+    const int64_t before = esp::kernels_run_here();
+    (void)y.gradient(x).value();
+    return esp::kernels_run_here() - before;
+  };
+  BOOST_TEST(kernels(w * 2.0) == kernels(w));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

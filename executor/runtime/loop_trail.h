@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "espalier/core/find_nan.h"
+#include "espalier/core/nan_check.h"
 #include "espalier/core/op.h"
 #include "espalier/ops/loop/loop_program.h"
 

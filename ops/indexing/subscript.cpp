@@ -43,8 +43,7 @@ void check_side_by_side(const Entries& entries) {
   if (std::any_of(first, behind, is_mask) || std::any_of(behind, entries.end(), is_tensor))
     throw UnsupportedError(
         "[]: several tensors of indices are the coordinates of places, so they are integers and stand side "
-        "by "
-        "side; index one axis after the other, or see take_along_axis and pick");
+        "by side; index one axis after the other, or see take_along_axis and pick");
 }
 
 /// Checks the number of entries, and returns how many axes an ellipsis stands for.

@@ -1,0 +1,44 @@
+#include "espalier/core/find_nan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "espalier/core/deferred/waiting.h"
+#include "espalier/core/error.h"
+#include "espalier/core/nan_check.h"
+
+namespace espalier {
+
+Content content_of(const Tensor& value) {
+  if (!value.defined() || !is_real(value.dtype()) || value.elements() == 0) return Content::finite;
+  const Tensor here = value.to(cpu()).to(float64).contiguous_copy();
+  Content content = Content::finite;
+  for (const double x : here.span<double>()) {
+    if (std::isnan(x)) return Content::nan;
+    if (std::isinf(x)) content = Content::infinite;
+  }
+  return content;
+}
+
+void check_finite(const Node& node, const KernelCall& call) {
+  Content made = Content::finite, given = Content::finite;
+  for (const Tensor* result : call.outputs) made = std::max(made, content_of(*result));
+  if (made == Content::finite) return;
+  for (size_t i = 0; i < call.inputs.size(); ++i)
+    if (node.op().reads_elements(i)) given = std::max(given, content_of(*call.inputs[i]));
+  if (made <= given) return;
+  const char* const pass = node.tag == Tag::forward    ? "in the forward pass"
+                           : node.tag == Tag::backward ? "in the backward pass"
+                                                       : "in the update";
+  throw NumericError(fmt::format("FindNan: '{}' has made {} {} out of {} operands", node.op().name(),
+                                 made == Content::nan ? "NaN" : "infinity", pass,
+                                 given == Content::finite ? "finite" : "infinite"));
+}
+
+FindNan::FindNan() : before_(std::exchange(kernels_here().find_nan, true)) {}
+FindNan::~FindNan() { kernels_here().find_nan = before_; }
+
+}  // namespace espalier
