@@ -16,9 +16,9 @@ bool& deferring() {
   static thread_local bool on = false;
   return on;
 }
-int64_t& kernels_run_here() {
-  static thread_local int64_t count = 0;
-  return count;
+ThreadKernels& kernels_here() {
+  static thread_local ThreadKernels kernels;
+  return kernels;
 }
 bool wait_for_value(Node&) { return false; }
 void compute_waiting(Node&) { std::abort(); }
