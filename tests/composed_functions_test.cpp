@@ -274,4 +274,16 @@ BOOST_AUTO_TEST_CASE(windows_of_signals) {
                         says({"blackman_window", "int64", here()}));
 }
 
+BOOST_AUTO_TEST_CASE(labels_outside_the_classes_name_the_loss) {
+  const esp::Tensor x = esp::ones({2, 3}), y = esp::tensor({1, 7});
+  const auto says_at_first = [](const std::string& name) {
+    return [name](const esp::Error& e) { return std::string(e.what()).starts_with(name + ": index 7"); };
+  };
+  BOOST_CHECK_EXCEPTION(esp::multi_margin_loss(x, y).value(), esp::IndexError,
+                        says_at_first("multi_margin_loss"));
+  BOOST_CHECK_EXCEPTION(esp::sparsemax_loss(x, y).value(), esp::IndexError, says_at_first("sparsemax_loss"));
+  BOOST_CHECK_EXCEPTION(esp::top_k_accuracy(x, y, 2).value(), esp::IndexError,
+                        says_at_first("top_k_accuracy"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

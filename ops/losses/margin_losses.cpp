@@ -7,6 +7,7 @@
 #include "espalier/ops/functions/losses.h"
 #include "espalier/ops/functions/simplex.h"
 #include "espalier/ops/functions/smooth_activation.h"
+#include "espalier/ops/losses/cross_entropy.h"
 #include "espalier/ops/losses/loss_terms.h"
 #include "espalier/ops/ops.h"
 
@@ -119,7 +120,8 @@ Variable multi_margin_loss(const Operand& scores, const Operand& labels, const M
     const Variable x = widened(given);
     const auto classes = static_cast<double>(x.shape()[-1]);
     // The label's own term is margin^power: it is computed with the others, and taken away.
-    const Variable terms = raised(relu(x - unsqueeze(pick(x, y), -1) + options.margin), options.power);
+    const Variable terms =
+        raised(relu(x - unsqueeze(pick_for(name, x, y), -1) + options.margin), options.power);
     const double own = std::max(options.margin, 0.0);
     Variable each = (sum(terms, -1) - (options.power == 2 ? own * own : own)) * (1 / classes);
     if (options.class_weights.defined()) each = each * gather(rounded(options.class_weights, x.dtype()), y);
@@ -142,7 +144,7 @@ Variable sparsemax_loss(const Operand& scores, const Operand& labels, const Loss
       const Variable q = widened(paired(name, given, y));
       of_labels = sum(q * (x - q * 0.5), -1);
     } else {
-      of_labels = pick(x, y) - 0.5;
+      of_labels = pick_for(name, x, y) - 0.5;
     }
     const Variable each = sum(p * (x - p * 0.5), -1) - of_labels;
     return rounded(weighted(name, each, options.weights, options.reduction), given.dtype());
@@ -172,7 +174,7 @@ Variable multilabel_margin_loss(const Operand& scores, const Operand& labels,
     const Variable chosen = cast(at, x.dtype());
     const Variable others = 1.0 - max(chosen, -2, true);
     const Variable all = unsqueeze(x, -2) + zeros({classes, 1}, x.dtype()).to(device);
-    const Variable of_label = unsqueeze(pick(all, label), -1);
+    const Variable of_label = unsqueeze(pick_for(name, all, label), -1);
     const Variable terms = relu(unsqueeze(x, -2) - of_label + 1.0) * others;
     const Variable counted = sum(terms, -1) * cast(is_label, x.dtype());
     const Variable each = sum(counted, -1) * (1.0 / static_cast<double>(classes));

@@ -5,6 +5,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/losses/checked_target.h"
+#include "espalier/ops/losses/cross_entropy.h"
 #include "espalier/ops/losses/labels.h"
 #include "espalier/ops/ops.h"
 
@@ -45,7 +46,7 @@ Variable top_k_accuracy(const Operand& logits, const Operand& labels, int64_t k)
     if (k < 1 || k > x.shape()[-1])
       throw Error(
           fmt::format("top_k_accuracy: k is {}; it must be from 1 to the {} classes", k, x.shape()[-1]));
-    const Variable own = pick(x, y);
+    const Variable own = pick_for("top_k_accuracy", x, y);
     const Variable larger = sum(cast(greater(x, unsqueeze(own, -1)), int64), -1);
     return mean(cast(logical_and(less(larger, k), equal(own, own)), float64));
   });
