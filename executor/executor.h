@@ -92,6 +92,11 @@ struct ExecutorOptions {
   /// How many plans for batches of different sizes are kept, at least 1; that which was not used for longest
   /// goes first. Each has memory of its own; in training, whole and short batches need one each.
   int plan_cache = 64;
+  /// Inference on one device: numbers of rows that plans are made for. A batch that `run` is given is filled
+  /// up to the next of them by copies of its last row, which the results do not have; a larger one has a plan
+  /// of its own. Each row of a result must depend on its row of the batch alone, else UnsupportedError,
+  /// naming what does not. Empty: each number of rows has its plan.
+  std::vector<int64_t> buckets = {};
   /// Measure which library is fastest for each matrix product when a plan is made for batches of new sizes,
   /// which takes some milliseconds for each. Without, `run`, `step` and `execute` take what was measured
   /// before, else the first suggestion; `warm_up` measures in any case.

@@ -38,6 +38,7 @@ struct LoadOptions {
   int64_t memory_budget = 0;
   bool dump = false;
   int plan_cache = 64;
+  std::vector<int64_t> buckets = {};
   bool tune = true;
   bool find_nan = false;
 };

@@ -10,6 +10,15 @@
 
 namespace espalier {
 
+/// The axis of a result that has the rows of the batch, and how often it runs through them (see BatchValue);
+/// 0 times: not in their order.
+struct RowAxis {
+  size_t axis;
+  int64_t repeats;
+};
+/// For each result; null: it does not depend on the rows.
+using ResultRows = std::vector<std::optional<RowAxis>>;
+
 /// How replicas share a batch and the states of its parameters.
 struct Replication {
   int replicas = 1;        ///< devices that share the rows of a batch
@@ -17,14 +26,8 @@ struct Replication {
   int64_t batch_rows = 0;  ///< of all together
   /// Whether the loss is a mean over the batch, so that each replica counts by its rows; else it is a sum.
   bool averages = true;
-  /// The axis of a result that has the rows of the batch, and how often it runs through them (see
-  /// BatchValue); 0 times: not in their order.
-  struct Rows {
-    size_t axis;
-    int64_t repeats;
-  };
-  /// For each result; without rows, all replicas have the whole of it.
-  std::vector<std::optional<Rows>> rows = {};
+  /// Without rows, all replicas have the whole of a result.
+  ResultRows rows = {};
   /// If each replica keeps the states of its own parameters alone: which these are, and which replica this
   /// is.
   std::shared_ptr<const StateOwners> owners = {};

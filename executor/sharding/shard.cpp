@@ -231,7 +231,7 @@ Replication shard(StepGraph& step, const StepTree& tree, bool inference, const S
     const BatchValue& value = sharding(i);
     result.rows.emplace_back();
     if (value.sharding == BatchSharding::rows)
-      result.rows.back() = Replication::Rows{value.axis, value.in_order() ? value.repeats : 0};
+      result.rows.back() = RowAxis{value.axis, value.in_order() ? value.repeats : 0};
   }
   result.owners = options.owners;
   result.replica = options.shard.replica;

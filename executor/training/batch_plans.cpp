@@ -4,8 +4,8 @@
 
 namespace espalier {
 
-BatchPlans::BatchPlans(Replicas& devices, std::vector<BoundPlan> plans, int64_t samples)
-    : devices_(&devices), plans_(std::move(plans)), samples_(samples) {}
+BatchPlans::BatchPlans(Replicas& devices, std::vector<BoundPlan> plans, int64_t samples, ResultRows rows)
+    : devices_(&devices), plans_(std::move(plans)), samples_(samples), rows_(std::move(rows)) {}
 
 void BatchPlans::run(BatchSource& batch, uint64_t first_stream, Profiler* profiler) {
   const Generator random = generator();

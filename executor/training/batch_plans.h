@@ -33,7 +33,7 @@ class BatchSource {
 /// plan, or one for each micro-batch.
 class BatchPlans {
  public:
-  BatchPlans(Replicas& devices, std::vector<BoundPlan> plans, int64_t samples);
+  BatchPlans(Replicas& devices, std::vector<BoundPlan> plans, int64_t samples, ResultRows rows);
 
   /// Loads a batch into the plans and runs them, on all devices at once. Random nodes draw from the streams
   /// that begin at `first_stream`.
@@ -48,6 +48,8 @@ class BatchPlans {
   size_t devices() const { return devices_->size(); }
   /// Rows of the batch.
   int64_t samples() const { return samples_; }
+  /// Where the rows of the results are, if batches may be filled up; else empty.
+  const ResultRows& rows() const { return rows_; }
   /// How many random streams a step takes.
   int64_t random_nodes() const { return plans_[0].runtime->random_nodes(); }
 
@@ -55,6 +57,7 @@ class BatchPlans {
   Replicas* devices_;
   std::vector<BoundPlan> plans_;
   int64_t samples_;
+  ResultRows rows_;
 };
 
 }  // namespace espalier

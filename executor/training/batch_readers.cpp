@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "espalier/core/error.h"
+#include "espalier/executor/training/row_buckets.h"
 
 namespace espalier {
 
@@ -184,13 +185,23 @@ GivenValues given_beside(const TreeFeeds& feeds, const Feeds& given, const char*
   return values;
 }
 
-GivenBatch::GivenBatch(const TreeFeeds& feeds, const Feeds& given) : feeds_(feeds) {
+GivenBatch::GivenBatch(const TreeFeeds& feeds, const Feeds& given, const std::vector<int64_t>& buckets)
+    : feeds_(feeds) {
   need_placeholders_only(feeds, "run");
   values_ = by_feed(feeds, given, "run");
   for (size_t f = 0; f < feeds.size(); ++f) {
     check_type(feeds[f], *values_[f], "run");
     add_sizes(feeds[f], values_[f]->shape(), "run", signature_);
   }
+  rows_ = feeds.batch_rows(signature_);
+  if (buckets.empty()) return;
+  signature_ = in_bucket(signature_, feeds, buckets);
+  const int64_t bucket = feeds.batch_rows(signature_);
+  if (bucket == rows_) return;
+  filled_.resize(feeds.size());
+  for (size_t f = 0; f < feeds.size(); ++f)
+    if (feeds.shows_rows(f, signature_))
+      values_[f] = &(filled_[f] = with_last_row_repeated(*values_[f], bucket));
 }
 
 void GivenBatch::load(const BoundPlan& plan, Profiler* profiler) {

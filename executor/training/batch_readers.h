@@ -62,15 +62,20 @@ GivenValues given_beside(const TreeFeeds& feeds, const Feeds& given, const char*
 class GivenBatch : public BatchSource {
  public:
   /// Throws DataError, TypeError or ShapeError unless they are values of all placeholders, and of nothing
-  /// else.
-  GivenBatch(const TreeFeeds& feeds, const Feeds& given);
+  /// else. The batch is filled up to the smallest of the buckets that holds it.
+  GivenBatch(const TreeFeeds& feeds, const Feeds& given, const std::vector<int64_t>& buckets = {});
+  /// That of the filled batch.
   const BatchSignature& signature() const { return signature_; }
+  /// The rows that were given.
+  int64_t rows() const { return rows_; }
   void load(const BoundPlan& plan, Profiler* profiler) override;
 
  private:
   const TreeFeeds& feeds_;
   std::vector<const Tensor*> values_;  // by feed
+  std::vector<Tensor> filled_;         // by feed, if rows were added
   BatchSignature signature_;
+  int64_t rows_;
 };
 
 }  // namespace espalier

@@ -1,5 +1,7 @@
 #include "espalier/executor/training/compiled_plans.h"
 
+#include "espalier/executor/training/row_buckets.h"
+
 namespace espalier {
 
 std::shared_ptr<const PlanData> CompiledPlans::get(const BatchSignature& batch, BatchShard shard,
@@ -9,6 +11,12 @@ std::shared_ptr<const PlanData> CompiledPlans::get(const BatchSignature& batch, 
   const std::scoped_lock lock(mutex_);
   if (const auto* known = plans_.find(key)) return *known;
   return plans_.add(key, compile_step(setup_, batch, shard, inference));
+}
+
+ResultRows CompiledPlans::rows_of_results(const BatchSignature& batch) {
+  if (setup_.options.buckets.empty()) return {};
+  const std::scoped_lock lock(mutex_);
+  return espalier::rows_of_results(setup_, batch);
 }
 
 void CompiledPlans::clear() {

@@ -18,6 +18,8 @@ class CompiledPlans {
   /// The plan for a shard of batches of these sizes. While one thread compiles, others wait that need a plan
   /// which they have not bound yet. Throws what compiling throws.
   std::shared_ptr<const PlanData> get(const BatchSignature& batch, BatchShard shard, bool inference);
+  /// See rows_of_results; empty unless the executor has buckets.
+  ResultRows rows_of_results(const BatchSignature& batch);
   void clear();
   /// What kernels of these plans keep of leaves, in all threads.
   const std::shared_ptr<KeptValueStore>& kept() const { return kept_; }

@@ -62,7 +62,8 @@ BatchPlans PlanCache::make(const BatchSignature& batch, For use, bool measures) 
     for (BoundPlan& plan : plans)
       if (plan.session == &devices_[i]) plan.runtime = plan.session->bind(plan.data, plan.shard);
   });
-  return BatchPlans(devices_, std::move(plans), setup_.feeds.batch_rows(batch));
+  return BatchPlans(devices_, std::move(plans), setup_.feeds.batch_rows(batch),
+                    compiled_.rows_of_results(batch));
 }
 
 }  // namespace espalier

@@ -41,6 +41,13 @@ void check_options(const ExecutorOptions& options) {
     throw Error("get_executor: states are shared out in training only");
   if (options.plan_cache < 1)
     throw Error(fmt::format("get_executor: {} plans cannot be kept", options.plan_cache));
+  for (const int64_t rows : options.buckets)
+    if (rows < 1) throw Error(fmt::format("get_executor: a bucket cannot hold {} rows", rows));
+  if (!options.buckets.empty() && training)
+    throw Error("get_executor: .buckets adds rows to the batches of run(), in inference only");
+  if (!options.buckets.empty() && options.devices.size() > 1)
+    throw UnsupportedError(
+        fmt::format("get_executor: .buckets is for one device, not for {}", options.devices.size()));
   if (options.memory_budget < 0)
     throw Error(fmt::format("get_executor: a memory budget cannot be {} bytes", options.memory_budget));
   if (options.validation && !training) throw Error("get_executor: validation goes with training only");

@@ -14,6 +14,7 @@
 #include "espalier/executor/training/epoch_loop.h"
 #include "espalier/executor/training/plan_file/plan_file.h"
 #include "espalier/executor/training/resume.h"
+#include "espalier/executor/training/row_buckets.h"
 
 namespace espalier {
 
@@ -171,14 +172,14 @@ void Trainer::run(const Feeds& given, const char* what, bool outputs, ReadValues
 }
 
 void Trainer::run_here(const Feeds& given, bool outputs, ReadValues read) {
-  GivenBatch batch(setup_.feeds, given);
+  GivenBatch batch(setup_.feeds, given, setup_.options.buckets);
   devices_->begin_after_eager();
   devices_->update_leaves();
   const PlanCache::Plans& plans = plans_.find(batch.signature());
   check_has_values(setup_, *plans, outputs);
   profiler_.begin_step();
   run_plans(*plans, batch, &profiler_);
-  value_.set(plans);
+  value_.set(plans, batch.rows());
   devices_->finish_before_eager();
   read(value_);
   profiler_.end_step(plans->last().data);
@@ -186,13 +187,13 @@ void Trainer::run_here(const Feeds& given, bool outputs, ReadValues read) {
 }
 
 void Trainer::run_beside(const Feeds& given, ReadValues read) {
-  GivenBatch batch(setup_.feeds, given);
+  GivenBatch batch(setup_.feeds, given, setup_.options.buckets);
   const std::unique_ptr<Lane, void (*)(Lane*)> lane(take_lane(), Lanes::give_back);
   lane->devices->begin_after_eager();
   lane->devices->update_leaves();
   const PlanCache::Plans& plans = lane->plans.find(batch.signature());
   run_plans(*plans, batch, nullptr);
-  lane->value.set(plans);
+  lane->value.set(plans, batch.rows());
   lane->devices->finish_before_eager();
   read(lane->value);
 }
@@ -205,7 +206,8 @@ Lane* Trainer::take_lane() {
 void Trainer::warm_up(const FeedShapes& shapes, int threads) {
   if (threads < 1) throw Error(fmt::format("warm_up: {} threads cannot run", threads));
   const Inside inside(occupancy_, "warm_up");
-  const BatchSignature batch = signature_of(setup_.feeds, shapes);
+  const BatchSignature batch =
+      in_bucket(signature_of(setup_.feeds, shapes), setup_.feeds, setup_.options.buckets);
   const PlanCache::Plans& plans = plans_.find(batch, PlanCache::For::warm_up);
   if (!serves_threads()) return;
   value_.keep();  // the last run's, whose memory is used

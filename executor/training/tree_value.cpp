@@ -30,6 +30,18 @@ Tensor merge_repeats(const Tensor& value, size_t axis) {
   return with_shape(value, Shape(std::move(dims)));
 }
 
+/// The rows of a result that were given, without those that filled the batch.
+Tensor first_rows(const Tensor& value, RowAxis rows, int64_t given, int64_t filled) {
+  const auto cut = [&](const Tensor& all, size_t axis) {
+    const int64_t per_row = all.shape().dims()[axis] / filled;
+    return all.slice(static_cast<int64_t>(axis), 0, given * per_row);
+  };
+  if (rows.repeats == 1) return cut(value, rows.axis);
+  return merge_repeats(
+      cut(split_repeats(value.to(cpu()), rows.axis, rows.repeats), rows.axis + 1).contiguous_copy(),
+      rows.axis + 1);
+}
+
 /// How a user asks for what is `which` in TreeValue.
 std::string call_for(const Setup& setup, size_t which) {
   if (which == 0) return "value";
@@ -99,6 +111,9 @@ Tensor TreeValue::copy(size_t which) const {
     check_rows(setup_, plan, which);
     return gather_rows(result);
   }
+  const ResultRows& rows = plans_->rows();
+  if (!rows.empty() && rows[result] && rows_ > 0 && rows_ < plans_->samples())
+    return at_home(first_rows(runtime.result(result), *rows[result], rows_, plans_->samples()));
   if (which > 0 || !plan.value_in_reals || !plan.sums(*plan.value_in_reals))
     return at_home(runtime.result(result));
   return at_home(cast(runtime.value_in_reals(), setup_.root.dtype()).value());
@@ -107,7 +122,7 @@ Tensor TreeValue::copy(size_t which) const {
 /// Concatenates the rows that the replicas of all processes have.
 Tensor TreeValue::gather_rows(size_t result) const {
   const Replication& replication = *plans_->last().data->replication;
-  const Replication::Rows& rows = *replication.rows[result];
+  const RowAxis& rows = *replication.rows[result];
   const size_t axis = rows.axis + 1;  // behind the repeats
   const auto rows_of = [&](int replica) {
     return BatchShard{replica, replication.replicas}.counted(replication.batch_rows);

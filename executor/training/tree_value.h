@@ -19,8 +19,10 @@ class TreeValue {
  public:
   TreeValue(const Setup& setup, const Job& job) : setup_(setup), job_(job) {}
 
-  void set(const std::shared_ptr<BatchPlans>& plans) {
+  /// `rows`: those of the batch that the plans were run with, which may have been filled up. 0: all.
+  void set(const std::shared_ptr<BatchPlans>& plans, int64_t rows = 0) {
     if (plans_ != plans) plans_ = plans;
+    rows_ = rows;
   }
   /// Takes copies, before other plans use the memory.
   void keep();
@@ -45,6 +47,7 @@ class TreeValue {
   const Setup& setup_;
   const Job& job_;
   std::shared_ptr<const BatchPlans> plans_;  // null: there is only what was kept
+  int64_t rows_ = 0;
   std::vector<Kept> kept_;
 };
 

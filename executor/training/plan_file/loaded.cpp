@@ -82,6 +82,7 @@ LoadedStep load_step(const std::filesystem::path& path, const LoadOptions& optio
                   .memory_budget = options.memory_budget,
                   .dump = options.dump,
                   .plan_cache = options.plan_cache,
+                  .buckets = options.buckets,
                   .tune = options.tune,
                   .find_nan = options.find_nan},
       .step = {},
