@@ -7,6 +7,7 @@
 
 #include "espalier/core/assignment_ops.h"
 #include "espalier/core/autograd.h"
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/first_input.h"
@@ -195,13 +196,14 @@ Variable recompute(FunctionRef<Variable(const Variable&)> f, const Variable& x, 
     if (!x.defined()) throw Error("recompute: x is an undefined Variable");
     const uint64_t before = Node::next_id();
     BuildContext lean = build_context();
-    lean.without_activations = true;
+    const bool waits = deferring() && !x.node()->lazy;  // batches keep the values of all blocks
+    lean.without_activations |= !waits;
     Variable y = [&] {
       const BuildScope scope(lean);
       return f(x);
     }();
     if (!y.defined()) throw Error("recompute: f has given an undefined Variable");
-    if (build_context().no_grad || !y.node()->needs_gradient || y.node()->id < before) return y;
+    if (build_context().no_grad || waits || !y.node()->needs_gradient || y.node()->id < before) return y;
     std::vector<Variable> inputs{y, x};
     std::vector<Edge> written{Edge(y)};
     const auto is_captured = [&](const Node& n) {

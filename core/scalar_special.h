@@ -72,7 +72,8 @@ ESPALIER_HD double hurwitz_zeta(double s, double x) {
 }
 
 /// The derivative of ψ of order n >= 1: (-1)^(n + 1) n! Σ (x + k)^-(n + 1). Below 0 by reflection, for which
-/// n must be 1 or 2; higher ones are NaN there. Handbook, 6.4.7 and 6.4.10.
+/// n must be 1 or 2; higher ones are NaN there. At poles it is the limit from the right. Handbook, 6.4.7
+/// and 6.4.10.
 ESPALIER_HD double polygamma(double n, double x) {
   double factorial = 1;
   for (double k = 2; k <= n && factorial < infinity; k += 1) factorial *= k;
@@ -81,7 +82,7 @@ ESPALIER_HD double polygamma(double n, double x) {
   if (x != x) return x;
   if (x > 0.0) return x > 1e300 ? 0.0 * factor : factor * hurwitz_zeta(n + 1.0, x);
   const double fraction = x - trunc(x);
-  if (!(fraction != 0.0)) return odd ? infinity : not_a_number;
+  if (!(fraction != 0.0)) return odd ? infinity : -infinity;
   if (n > 2.0) return not_a_number;
   const double sine = sin(pi * fraction), square = pi * pi / (sine * sine);
   const double reflected = factor * hurwitz_zeta(n + 1.0, 1.0 - x);

@@ -179,7 +179,7 @@ class Variable {
 std::ostream& operator<<(std::ostream& out, const Variable& variable);
 
 /// What a leaf starts with: a Tensor, a number, or numbers in braces: `{1.0f, 2.0f}` has shape [2], and
-/// `{{1.0f}, {2.0f}}` shape [2, 1].
+/// `{{1.0f}, {2.0f}}` shape [2, 1]; up to three levels.
 class LeafValue {
  public:
   using Where = std::source_location;
@@ -195,6 +195,11 @@ class LeafValue {
   requires std::is_arithmetic_v<T> LeafValue(std::initializer_list<std::initializer_list<T>> rows,
                                              Where where = Where::current())
       : tensor_(tensor(rows, default_dtype<T>(), where)) {}
+  template <class T>
+  requires std::is_arithmetic_v<T> LeafValue(
+      std::initializer_list<std::initializer_list<std::initializer_list<T>>> planes,
+      Where where = Where::current())
+      : tensor_(tensor(planes, default_dtype<T>(), where)) {}
 
   operator const Tensor&() const { return tensor_; }
 

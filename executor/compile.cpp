@@ -30,8 +30,7 @@ bool cut_into_shards(Work& w) {
 }
 bool gather_all_gradients(Work& w) { return gather_gradients(w.plan); }
 bool place_values(Work& w) {
-  w.plan.memory = plan_memory(w.graph, w.options.runs("in_place"), w.options.memory_budget);
-  verify(w.plan.memory);
+  w.plan.memory = verified(plan_memory(w.graph, w.options.runs("in_place"), w.options.memory_budget));
   return false;
 }
 template <bool (*pass)(Graph&, const CompileOptions&)>
@@ -95,12 +94,10 @@ void run(const Stage& stage, Work& w) {
   report.nodes_after = static_cast<int64_t>(w.graph.nodes.size());
   if (dump) report.after = w.graph.str();
   if (stage.kind == StageKind::pass) w.plan.passes.push_back(std::move(report));
-  if (stage.kind == StageKind::unfinished) {
-    w.verified &= !report.changed;
-    return;
-  }
+  w.verified &= !report.changed;
+  if (stage.kind == StageKind::unfinished) return;
   // A graph that has not been changed is as valid as before; the whole table is checked at its end.
-  if (report.changed || !w.verified || &stage == std::end(stages) - 1) verify(w.graph, stage.name);
+  if (!w.verified || &stage == std::end(stages) - 1) verify(w.graph, stage.name);
   w.verified = true;
 }
 

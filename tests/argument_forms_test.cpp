@@ -157,6 +157,8 @@ BOOST_AUTO_TEST_CASE(leaves_of_numbers) {
   BOOST_TEST(esp::state(0.25f, "momentum").item() == 0.25);
   BOOST_TEST(esp::state({0.0f, 1.0f}).shape() == esp::Shape({2}));
   BOOST_TEST(esp::variable({{1.0f}, {2.0f}}).shape() == esp::Shape({2, 1}));
+  BOOST_TEST(esp::variable({{{1.0f, 2.0f}, {3.0f, 4.0f}}}).shape() == esp::Shape({1, 2, 2}));
+  BOOST_TEST(esp::parameter({{{1.0}}, {{2.0}}}).shape() == esp::Shape({2, 1, 1}));
   std::string mistake;
   BOOST_CHECK_EXCEPTION((mistake = here(), esp::parameter({1, 2})), esp::TypeError, says({"int", mistake}));
   BOOST_CHECK_EXCEPTION((mistake = here(), esp::variable({{1.0f}, {2.0f, 3.0f}})), esp::ShapeError,

@@ -7,7 +7,11 @@
 
 #include "espalier/core/deferred/deferred.h"
 #include "espalier/core/random.h"
+#include "espalier/core/recompute.h"
+#include "espalier/executor/executor.h"
+#include "espalier/nn/batch_norm.h"
 #include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
 #include "testing.h"
 
 namespace esp = espalier;
@@ -80,6 +84,72 @@ BOOST_AUTO_TEST_CASE(products_that_are_written_twice_are_one_row) {
   for (const auto& batch : esp::last_evaluation().batches)
     if (batch.op == "matmul") products += batch.nodes;
   BOOST_TEST(products == 3 * 36);  // all of them have values
+}
+
+/// Gradients with respect to each of them are its own.
+BOOST_AUTO_TEST_CASE(equal_nodes_that_are_held) {
+  const Variable x = esp::variable(numbers({1, 2})), w = esp::variable(numbers({2, 3}, -1, 1, 1));
+  const auto gradients = [&](const auto& f) {
+    const Variable a = f(), b = f();
+    const Variable loss = esp::sum(a * 2 + b * 5) + esp::sum(esp::square(f() + f()));
+    const esp::Tensor first = a.value(), second = b.value();
+    BOOST_TEST(first.address() != second.address());
+    return std::vector<esp::Tensor>{loss.gradient(a).value(), loss.gradient(b).value(),
+                                    loss.gradient(x).value(), loss.gradient(w).value()};
+  };
+  const auto check = [&](const auto& f) {
+    // A schedule that was made when nothing was held.
+    const auto unheld = [&] { return esp::sum(f() * 2 + f() * 5) + esp::sum(esp::square(f() + f())); };
+    const std::vector<esp::Tensor> eager = gradients(f);
+    for (int round = 0; round < 2; ++round) {
+      const esp::Deferred waits;
+      (void)unheld().value();
+      const std::vector<esp::Tensor> deferred = gradients(f);
+      for (size_t i = 0; i < eager.size(); ++i) BOOST_TEST(difference(eager[i], deferred[i]) < 1e-12);
+    }
+  };
+  check([&] { return esp::matmul(x, w); });
+  check([&] { return esp::exp(esp::matmul(x, w)); });
+  check([&] { return esp::sum(esp::square(x)) * esp::sum(w); });
+}
+
+BOOST_AUTO_TEST_CASE(several_blocks_that_are_computed_again) {
+  const Variable x = esp::variable(numbers({2, 3})), w = esp::variable(numbers({3, 3}, -1, 1, 1));
+  const auto program = [&] {
+    Variable loss = 0.0;
+    for (int i = 1; i < 4; ++i)
+      loss += esp::sum(esp::recompute(
+          [&](const Variable& h) { return esp::dropout(esp::tanh(esp::matmul(h, w)), 0.5); }, x * i));
+    return loss;
+  };
+  check_same(program, {x, w});
+}
+
+/// Leaves of others that are assigned meanwhile, in front of and behind random numbers.
+BOOST_AUTO_TEST_CASE(steps_of_others_between_nodes_with_states) {
+  const Variable other = esp::parameter(1.0);
+  const esp::Executor executor = (other * other).get_executor({.optimizer = esp::optim::Sgd(0.1)});
+  const Variable w = esp::variable(numbers({3, 3}));
+  const auto program = [&](bool steps) {
+    return [&w, &executor, steps] {
+      const esp::nn::BatchNorm norm(3, {.dtype = esp::float64});
+      Variable loss = 0.0;
+      for (int i = 1; i < 5; ++i) {
+        const Variable h = esp::dropout(esp::matmul(esp::randn({4, 3}, esp::float64), w), 0.5);
+        loss += esp::sum(esp::cube(esp::dropout(norm(h), 0.5))) * i;
+        if (steps) executor.step();
+      }
+      return loss;
+    };
+  };
+  check_same(program(false), {w});
+  check_same(program(true), {w});
+  const auto losses = [&](bool steps) {
+    const esp::Deferred waits;
+    esp::seed(2);
+    return program(steps)().item();
+  };
+  BOOST_TEST(losses(true) == losses(false));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

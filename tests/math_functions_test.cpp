@@ -365,4 +365,14 @@ BOOST_AUTO_TEST_CASE(log1p_of_negative_zero_is_negative_zero) {
   }
 }
 
+/// As in PyTorch: infinities at 0 and at negative integers.
+BOOST_AUTO_TEST_CASE(polygamma_at_its_poles) {
+  const auto infinity = std::numeric_limits<double>::infinity();
+  for (const esp::DType dtype : {esp::float32, esp::float64})
+    for (const int64_t order : {1, 2, 3, 4})
+      for (const double pole : {0.0, -1.0})
+        BOOST_TEST(esp::polygamma(order, esp::full({1}, pole, dtype)).item() ==
+                   (order % 2 ? infinity : -infinity));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

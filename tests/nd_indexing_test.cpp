@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "espalier/core/error.h"
+#include "espalier/core/subscript.h"
 #include "espalier/executor/executor.h"
 #include "espalier/ops/functions/as_strided.h"
 #include "espalier/ops/functions/sequence_axes.h"
@@ -176,6 +177,21 @@ BOOST_AUTO_TEST_CASE(reverse_sequence) {
                         says({"reverse_sequence", "axis 1", here()}));
   BOOST_CHECK_EXCEPTION(esp::reverse_sequence(three, esp::ones({3})), esp::TypeError,
                         says({"reverse_sequence", "float32", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(coordinates_along_open_axes) {
+  const Variable x = esp::placeholder("x", {-1, -1, -1}, esp::float64);
+  const Variable rows = esp::placeholder("rows", {-1}, esp::int64);
+  const esp::Executor executor = esp::gather_nd(x, esp::stack({rows, rows - 2}, -1)).get_executor();
+  const esp::Executor subscript = x[{esp::range(), rows, 1 - rows}].get_executor();
+  for (const int64_t size : {3, 4}) {
+    const Tensor some = numbers({size, size + 1, 3}), at = integers({0, 2, 1}, {3}).to(esp::int64);
+    const Variable places = esp::stack({at, (at - int64_t{2}).value()}, -1);
+    BOOST_TEST(difference(esp::gather_nd(some, places).value(), executor.run({{"x", some}, {"rows", at}})) ==
+               0);
+    BOOST_TEST(difference(Variable(some)[{esp::range(), at, int64_t{1} - at}].value(),
+                          subscript.run({{"x", some}, {"rows", at}})) == 0);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

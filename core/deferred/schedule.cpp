@@ -52,7 +52,7 @@ class Scheduler {
     if (kind.op->effect() == Effect::none && inputs) {
       bool all_same = true;
       for (size_t i = 0; i < inputs && all_same; ++i) all_same = same(nodes, i);
-      if (all_same) return add_batch(std::move(nodes), false);  // computed once
+      if (all_same) return add_once(std::move(nodes));
     }
     if (kind.one_by_one) {
       for (const uint32_t node : nodes) add_batch({node}, false);
@@ -66,12 +66,26 @@ class Scheduler {
     add_batch(std::move(nodes), true);
   }
 
+  bool is_held(uint32_t node) const { return graph_.node(node).has_handles(); }
+
+  /// Nodes of the same operands are computed once, and those that are held each for themselves.
+  void add_once(std::vector<uint32_t> nodes) {
+    const auto held = std::ranges::stable_partition(nodes, [&](uint32_t node) { return !is_held(node); });
+    for (const uint32_t node : held) add_batch({node}, false);
+    nodes.erase(held.begin(), held.end());
+    if (!nodes.empty()) add_batch(std::move(nodes), false);
+  }
+
   /// Leaves one of each set of nodes that have the same operands; the others share its row.
   void merge_equal(std::vector<uint32_t>& nodes) {
     const size_t inputs = graph_.uses(nodes[0]).size();
     NumberTable known;
     std::vector<uint32_t> different;
     for (const uint32_t node : nodes) {
+      if (is_held(node)) {
+        different.push_back(node);
+        continue;
+      }
       uint64_t hash = 0;
       for (size_t i = 0; i < inputs; ++i) {
         const auto [source, row] = place_of(node, i).key();
@@ -269,6 +283,15 @@ class Scheduler {
 
 Schedule make_schedule(const WaitingGraph& graph, NodeKinds& kinds, BatchPolicy policy) {
   return {graph.structure(), Scheduler(graph, kinds).run(policy)};
+}
+
+bool shares_held_values(const Schedule& schedule, const WaitingGraph& graph) {
+  const auto held = [&](uint32_t node) { return graph.node(node).has_handles(); };
+  return std::ranges::any_of(schedule.batches, [&](const ScheduledBatch& batch) {
+    if (!batch.stacked && batch.nodes.size() > 1) return std::ranges::any_of(batch.nodes, held);
+    return std::ranges::any_of(
+        batch.copies, [&](const auto& copy) { return held(copy.first) || held(batch.nodes[copy.second]); });
+  });
 }
 
 }  // namespace espalier

@@ -46,7 +46,10 @@ struct Schedule {
   std::vector<ScheduledBatch> batches;
 };
 
-/// Every node that has not been dropped in one batch, behind those that it reads.
+/// Every node that has not been dropped in one batch, behind those that it reads. Nodes of the same operands
+/// share a value, unless they are held by handles: gradients with respect to these are told apart.
 Schedule make_schedule(const WaitingGraph& graph, NodeKinds& kinds, BatchPolicy policy);
+/// Whether nodes are held now that share a value: the schedule was made for others.
+bool shares_held_values(const Schedule& schedule, const WaitingGraph& graph);
 
 }  // namespace espalier

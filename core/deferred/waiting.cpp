@@ -45,7 +45,7 @@ void compute_operands(const std::vector<Edge>& list) {
   for (uint32_t i = 0; i < list.size(); ++i)  // the place of what another thread has computed is its row
     if (list[i].node()->waits) list[i].node()->place = i;
   for (const Edge& edge : list)
-    for (const Edge& input : edge.node()->inputs)
+    for (const Edge& input : operands_of(*edge.node()))
       if (Node& node = *input.node(); node.waits && !is_listed(node)) ensure_value(node);
 }
 
@@ -67,7 +67,7 @@ WaitingGraph graph_of(const std::vector<Edge>& nodes) {
   for (const Edge& edge : nodes) {
     Node& node = *edge.node();
     if (!node.waits) continue;
-    for (const Edge& input : node.inputs)
+    for (const Edge& input : operands_of(node))
       if (input.node()->is_leaf() && input.node()->version > node.id) refuse_changed(node, *input.node());
     graph.add(node, schedule_cache().kinds);
   }
@@ -80,7 +80,14 @@ void compute_graph(WaitingGraph& graph) {
   ScheduleCache& cache = schedule_cache();
   EvaluationReport report;
   const int64_t before = kernels_run_here();
-  const auto schedule = cache.schedule_of(graph, deferred_options().policy, report.schedule_known);
+  const auto find = [&] {
+    return cache.schedule_of(graph, deferred_options().policy, report.schedule_known);
+  };
+  auto schedule = find();
+  if (shares_held_values(*schedule, graph)) {
+    cache.forget(schedule);
+    schedule = find();
+  }
   if (!run_schedule(*schedule, graph, cache.kinds, report)) cache.forget(schedule);
   report.kernels_run = kernels_run_here() - before;
   set_last_evaluation(std::move(report));

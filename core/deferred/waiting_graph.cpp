@@ -6,6 +6,7 @@
 
 #include "espalier/core/deferred/batch.h"
 #include "espalier/core/leaf_use.h"
+#include "espalier/core/train_phase.h"
 
 namespace espalier {
 
@@ -41,6 +42,10 @@ uint64_t WaitingStructure::hash() const {
     hash = mixed(hash, uint64_t{use.from} << 32 | static_cast<uint32_t>(use.at));
   for (const int64_t rows : row_counts) hash = mixed(hash, static_cast<uint64_t>(rows));
   return hash;
+}
+
+std::span<const Edge> operands_of(const Node& node) {
+  return {node.inputs.begin(), chooses_by_phase(node.op()) ? 1 : node.inputs.size()};
 }
 
 std::atomic<uint64_t>& computations_apart() {
@@ -106,8 +111,9 @@ void WaitingGraph::add(Node& node, NodeKinds& kinds) {
   }
   make_room();
   structure_.uses.resize(first_use_.back());  // an earlier node may have been refused memory
-  for (const Edge& edge : node.inputs) structure_.uses.push_back(use_of(edge));
-  const std::span<const WaitingUse> uses{structure_.uses.data() + first_use_.back(), node.inputs.size()};
+  const std::span<const Edge> operands = operands_of(node);
+  for (const Edge& edge : operands) structure_.uses.push_back(use_of(edge));
+  const std::span<const WaitingUse> uses{structure_.uses.data() + first_use_.back(), operands.size()};
   structure_.kinds.push_back(kinds.kind_of(node, uses, structure_.kinds));
   first_use_.push_back(static_cast<uint32_t>(structure_.uses.size()));
   node.place = static_cast<uint32_t>(nodes_.size());

@@ -1,5 +1,6 @@
 // WaitingGraph: nodes that wait, as numbers: what a schedule is made from, and known again by.
 #pragma once
+#include <span>
 #include <vector>
 
 #include "espalier/core/deferred/node_kinds.h"
@@ -82,6 +83,9 @@ class WaitingGraph {
   bool reads_elsewhere_ = false;                   // operands that wait, but not here
   uint64_t assignments_ = 0, computed_apart_ = 0;  // counts when the first node was added
 };
+
+/// What a node's value is made of: not what stands for it in plans of inference.
+std::span<const Edge> operands_of(const Node& node);
 
 /// Counts computations of nodes that waited in a graph, apart from it.
 std::atomic<uint64_t>& computations_apart();

@@ -128,8 +128,8 @@ Code write_code(const std::vector<EntryPoint>& entries, const CodeOptions& optio
   FileParts parts{.options = options, .leaves = leaves};
   std::vector<MemoryPlan> memory;
   for (const EntryPoint& entry : entries) {
-    memory.push_back(plan_memory(entry.plan->graph, {.workspaces = false, .over_other_types = false}));
-    verify(memory.back());
+    memory.push_back(
+        verified(plan_memory(entry.plan->graph, {.workspaces = false, .over_other_types = false})));
     parts.scratch_begin = std::max(parts.scratch_begin, memory.back().arena_bytes);
   }
   std::vector<EntryText> texts;

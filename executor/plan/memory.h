@@ -91,5 +91,9 @@ inline MemoryPlan plan_memory(const Graph& graph, bool in_place, int64_t budget 
 /// Throws Error if two buffers overlap while both are in use, workspaces included, or one lies beyond the
 /// arena.
 void verify(const MemoryPlan& plan);
+inline MemoryPlan verified(MemoryPlan plan) {
+  verify(plan);
+  return plan;
+}
 
 }  // namespace espalier

@@ -183,8 +183,11 @@ Variable masked_scatter(const Operand& x, const Operand& mask, const Variable& s
     if (chosen.dtype() != boolean)
       throw TypeError(fmt::format("masked_scatter: the mask is {}, not bool", name(chosen.dtype())));
     const Variable places = broadcast_like(chosen, to);
-    const Variable number = cumsum(cast(flatten(places), int64), 0) - int64_t{1};  // of the place so far
-    const Variable values = gather(flatten(source), maximum(number, int64_t{0}));
+    // Numbers of places take half of the memory where 32 bits hold them.
+    const bool small = !places.node()->lazy && places.shape().elements() <= INT32_MAX;
+    const Variable number =
+        cumsum(cast(flatten(places), small ? int32 : int64), 0) - 1;  // of the place so far
+    const Variable values = gather(flatten(source), maximum(number, 0));
     return where(places, reshape_like(values, to), to);
   });
 }

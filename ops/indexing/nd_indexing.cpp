@@ -4,6 +4,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/ops/functions/scatter.h"
 #include "espalier/ops/indexing/checked_indices.h"
 #include "espalier/ops/ops.h"
@@ -33,14 +34,17 @@ struct MergedPlaces {
     const Variable wide = cast(indices, int64);
     for (int64_t axis = 0; axis < k; ++axis) {
       const Variable index = squeeze(slice(wide, -1, axis, axis + 1), -1);
-      add(checked_indices(index, from, axis, true, function), axis, shape[axis]);
+      const Variable places = checked_indices(index, from, axis, true, function);
+      is_open_axis(from, axis) ? add(places, axis, cast(axis_size(from, axis), int64))
+                               : add(places, axis, shape[axis]);
     }
   }
 
  private:
   /// The first axis may be that of a batch, so its size is not read: a negative number of the merged axis
   /// counts from the end, too.
-  void add(const Variable& index, int64_t axis, int64_t size) {
+  template <class Size>
+  void add(const Variable& index, int64_t axis, const Size& size) {
     if (axis == 0) {
       numbers = index;
       return;
