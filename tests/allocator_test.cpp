@@ -5,8 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <barrier>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <random>
 #include <set>
@@ -145,6 +147,30 @@ BOOST_AUTO_TEST_CASE(blocks_of_ended_threads_are_used_again) {
     seen.insert({one, other});
   }
   BOOST_TEST(seen.size() < 30u);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_thread_frees_at_its_very_end_is_used_again) {
+  constexpr size_t bytes = 900;
+  struct Late {
+    void* block = nullptr;
+    ~Late() { esp::pool_free(block, bytes); }
+  };
+  alignas(64) static unsigned char other[1024] = {};
+  const void* freed = nullptr;
+  std::thread([&] {
+    static thread_local Late late;  // is made before the thread's lists, and so ends behind them
+    Late& here = late;
+    here.block = esp::pool_allocate(bytes);
+    freed = here.block;
+    const void* const content = other;
+    std::memcpy(here.block, &content, sizeof content);
+  }).join();
+  std::vector<void*> blocks;
+  for (int i = 0; i < 300; ++i) blocks.push_back(esp::pool_allocate(bytes));
+  BOOST_TEST(std::ranges::count(blocks, freed) == 1);
+  BOOST_TEST(std::ranges::count(blocks, other) == 0);  // what lies in a freed block is no list
+  for (void* const block : blocks)
+    if (block != other) esp::pool_free(block, bytes);
 }
 
 BOOST_AUTO_TEST_CASE(blocks_that_another_thread_frees_are_used_again) {

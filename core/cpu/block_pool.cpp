@@ -77,21 +77,34 @@ SharedLists& shared_lists() {
 /// Of each size, a list that the thread works with, and one that is full or empty: a thread that allocates
 /// and frees in turns exchanges them, and asks for the shared ones only after a slab's worth.
 struct ThreadLists {
-  FreeList lists[classes] = {}, spare[classes] = {};
+  enum class Phase : uint8_t { before, running, ended };
 
-  ~ThreadLists() {
-    for (size_t c = 0; c < classes; ++c) {
-      shared_lists().give(c, std::exchange(lists[c], {}));
-      shared_lists().give(c, std::exchange(spare[c], {}));
-    }
-    ended = true;
-  }
-  bool ended = false;
+  FreeList lists[classes] = {}, spare[classes] = {};
+  Phase phase = Phase::before;
 };
 
-thread_local ThreadLists thread_lists;
+/// Without a destructor: those of other objects of a thread that ends still free blocks, and compilers drop
+/// what is written to an object that ends.
+constinit thread_local ThreadLists thread_lists;
+
+struct EndOfThread {
+  ~EndOfThread() {
+    for (size_t c = 0; c < classes; ++c) {
+      shared_lists().give(c, std::exchange(thread_lists.lists[c], {}));
+      shared_lists().give(c, std::exchange(thread_lists.spare[c], {}));
+    }
+    thread_lists.phase = ThreadLists::Phase::ended;
+  }
+};
+
+/// For a thread whose lists are used for the first time.
+void begin_thread() noexcept {
+  [[maybe_unused]] static thread_local EndOfThread end;
+  thread_lists.phase = ThreadLists::Phase::running;
+}
 
 void refill(size_t c) {
+  if (thread_lists.phase == ThreadLists::Phase::before) begin_thread();
   FreeList& list = thread_lists.lists[c];
   list = std::exchange(thread_lists.spare[c], {});
   if (!list.first) list = shared_lists().take(c);
@@ -218,6 +231,8 @@ void* pool_allocate(size_t bytes) {
   FreeBlock* block = list.first;
   list.first = block->next;
   --list.count;
+  if (thread_lists.phase == ThreadLists::Phase::ended) [[unlikely]]
+    shared_lists().give(c, std::exchange(list, {}));
   return block;
 }
 
@@ -226,10 +241,13 @@ void pool_free(void* memory, size_t bytes) noexcept {
   if (bytes > largest_small_block) return free_large(memory, bytes);
   const size_t c = bytes ? (bytes - 1) / unit : 0;
   auto* block = static_cast<FreeBlock*>(memory);
-  if (thread_lists.ended) [[unlikely]] {
-    block->next = nullptr;
-    shared_lists().give(c, {block, 1});
-    return;
+  if (thread_lists.phase != ThreadLists::Phase::running) [[unlikely]] {
+    if (thread_lists.phase == ThreadLists::Phase::ended) {
+      block->next = nullptr;
+      shared_lists().give(c, {block, 1});
+      return;
+    }
+    begin_thread();
   }
   FreeList& list = thread_lists.lists[c];
   if (list.count >= longest_list[c]) [[unlikely]]
