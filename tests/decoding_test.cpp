@@ -92,6 +92,9 @@ BOOST_AUTO_TEST_CASE(truncated_logits_keep_the_best) {
               Rows{{false, true, false, false, false}, {false, false, true, false, false}}));
   BOOST_TEST((kept({.temperature = 0.1, .top_p = 0.9}) ==
               Rows{{false, true, false, true, true}, {false, false, true, false, false}}));
+  // What comes before has the probability top_p exactly: it is enough.
+  const Variable two = esp::truncated_logits(esp::zeros({4}), {.top_p = 0.5});
+  BOOST_TEST(esp::sum(esp::exp(two)).item() == 2);
   const Tensor halved = esp::truncated_logits(x, {.temperature = 0.5}).value();
   BOOST_TEST(halved.at<float>({1, 2}) == 0);
   BOOST_TEST(halved.at<float>({1, 3}) == -2);

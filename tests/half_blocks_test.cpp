@@ -119,6 +119,10 @@ BOOST_AUTO_TEST_CASE(reductions) {
       check({"mean of columns", [=](const auto& v) { return esp::mean(v[0], 0, keep); }}, {x});
     }
   }
+  // What several threads reduce, none of it near 0.
+  const Tensor positive = numbers({2, 70000}, 0.5, 1.2);
+  check({"min of all", [](const auto& v) { return esp::min(v[0]); }}, {positive});
+  check({"max of all", [](const auto& v) { return esp::max(-v[0]); }}, {positive});
   Tensor with_nan = numbers({9000}).to(esp::float32);
   with_nan.at<float>({8000}) = NAN;
   for (const esp::DType half : {esp::float16, esp::bfloat16}) {

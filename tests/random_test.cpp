@@ -373,6 +373,10 @@ BOOST_AUTO_TEST_CASE(streams_and_seeds_differ) {
   BOOST_TEST((uniform<float>(100, {1, 2}) == uniform<float>(100, {1, 2})));
   BOOST_TEST((uniform<float>(100, {1, 2}) != uniform<float>(100, {1, 3})));
   BOOST_TEST((uniform<float>(100, {1, 2}) != uniform<float>(100, {2, 2})));
+  // A row may draw many numbers in each epoch.
+  const auto first = uniform<float>(70'000, row_stream(1, 0, 5)),
+             second = uniform<float>(9, row_stream(1, 1, 5));
+  BOOST_TEST((std::ranges::search(first, second).empty()));
   const auto a = normal<double>(100'000, {1, 2});
   const auto b = normal<double>(100'000, {1, 3});
   BOOST_TEST(std::abs(std::inner_product(a.begin(), a.end(), b.begin(), 0.0)) < 1500);

@@ -234,6 +234,7 @@ BOOST_AUTO_TEST_CASE(suppression) {
       BOOST_TEST(are(esp::nms(boxes, scores, 0.5), {1, 3, 2}));
       BOOST_TEST(are(esp::nms(boxes, scores, 0.2), {1, 2}));
       BOOST_TEST(are(esp::batched_nms(boxes, scores, classes, 0.2), {1, 3, 2}));
+      BOOST_TEST(are(esp::nms(boxes, placed({0.5, 0.9, std::nan(""), 0.9}, {4}), 0.5), {2, 1, 3}));
       const Variable rows = esp::non_max_suppression(
           esp::unsqueeze(boxes, 0), esp::reshape(esp::concat({scores, esp::flip(scores)}), {1, 2, 4}),
           {.most = 2, .threshold = 0.5, .least_score = 0.6});

@@ -187,6 +187,9 @@ BOOST_AUTO_TEST_CASE(printing) {
   BOOST_TEST(text(esp::arange(100'000)).size() < 1000u);
   BOOST_TEST(text(esp::arange(5000, esp::int64)) == "[0, 1, 2, …, 4997, 4998, 4999]");
   BOOST_TEST(text(esp::zeros({1000, 1000, 10})).size() < 20'000u);
+  // Only axes of more than six elements are shortened.
+  BOOST_TEST(text(esp::zeros({1000, 6}, esp::int64)).starts_with("[[0, 0, 0, 0, 0, 0],\n"));
+  BOOST_TEST(text(esp::zeros({1000, 7}, esp::int64)).starts_with("[[0, 0, 0, …, 0, 0, 0],\n"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
