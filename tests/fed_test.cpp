@@ -183,6 +183,19 @@ BOOST_AUTO_TEST_CASE(a_first_look_after_an_update_is_at_one_point) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_first_look_after_an_update_is_of_the_epoch_that_was_shown) {
+  esp::data::Distributor feed({esp::square(esp::arange(64)).value().reshape({-1, 1})},
+                              {.batch_size = 4, .shuffle = true});
+  const auto [x] = feed.get_output_graphs<1>();
+  const esp::Variable w = esp::parameter(esp::full({1, 1}, 2));
+  const esp::Variable loss = esp::sum(esp::matmul(x, w));
+  const esp::Variable metric = esp::sum(x * esp::exp(w * 0.5f)) + esp::sum(esp::matmul(x, w));
+  const double rows = loss.forward().item() / 2;
+  esp::set_value(w, esp::full({1, 1}, 1));
+  feed.reset();
+  BOOST_TEST(metric.item() == rows * (std::exp(0.5) + 1), boost::test_tools::tolerance(1e-6));
+}
+
 BOOST_AUTO_TEST_CASE(what_is_derived_from_a_step_is_of_that_step) {
   const auto [x] = counting(4, 2).get_output_graphs<1>();
   const esp::Variable w = esp::parameter(esp::full({1, 1}, 2));

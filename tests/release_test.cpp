@@ -8,6 +8,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/core/random.h"
+#include "espalier/core/with_assignment.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
 #include "espalier/nn/dense.h"
@@ -91,6 +92,13 @@ BOOST_AUTO_TEST_CASE(a_training_loop_leaks_nothing) {
   const int64_t before = live();
   for (int i = 0; i < 20; ++i) step();
   BOOST_TEST(live() == before);
+}
+
+BOOST_AUTO_TEST_CASE(a_state_knows_no_former_value_that_nothing_reads) {
+  const esp::Variable w = esp::parameter(esp::ones({3})), s = esp::state(esp::ones({3}));
+  const esp::Variable held = esp::with_assignment(w, s, s * 0.5f);
+  for (int i = 0; i < 100; ++i) (void)esp::with_assignment(w, s, s * 0.5f);
+  BOOST_TEST(s.node()->rare().former.size() <= 2u);  // that of `held`, and the last one
 }
 
 BOOST_AUTO_TEST_CASE(nothing_is_left_of_a_tree_without_handles) {

@@ -115,6 +115,22 @@ BOOST_AUTO_TEST_CASE(a_step_that_is_looked_at_again_assigns_nothing_again) {
   BOOST_TEST(s.item() == 61);
 }
 
+BOOST_AUTO_TEST_CASE(gradients_of_a_step_are_not_those_of_what_a_plan_writes_later) {
+  const esp::data::Distributor feed({numbers({6, 3}, -1, 1, 4)}, {.batch_size = 3});
+  const Variable x = feed.get_output_graphs()[0], w = esp::parameter(numbers({3}, -1, 1, 2), "w"),
+                 v = esp::parameter(numbers({3}, -1, 1, 3), "v"),
+                 s = esp::state(numbers({3}, 0.5, 1, 5), "s");
+  const Variable written = esp::sum(esp::with_assignment(v * s, s, s * 0.5));
+  const esp::Executor plan = written.get_executor({.optimizer = optim::Sgd(0.0)});
+  (void)plan.execute({.progress = false});  // from here on the state lies in the memory of the plan
+  const esp::Tensor now = s.value().clone();
+  const Variable loss = esp::sum(esp::with_assignment(x * w * s, s, s * 0.5 + 1.0));
+  loss.forward();
+  (void)plan.execute({.epochs = 2, .progress = false});
+  const Variable rows = esp::sum(Variable(numbers({6, 3}, -1, 1, 4).slice(0, 0, 3)), 0);
+  BOOST_TEST(difference(loss.gradient(w).value(), (rows * Variable(now)).value()) < 1e-14);
+}
+
 // The statistics of a network that is called on two batches in one step: of both, one after the other.
 BOOST_AUTO_TEST_CASE(a_layer_called_twice_in_a_step) {
   enum class How { eager, fed, plan, replicas };

@@ -67,6 +67,22 @@ BOOST_AUTO_TEST_CASE(one_thread_at_a_time_evaluates_below_a_feed) {
   BOOST_TEST(difference(other.value(), (numbers({4, 2}).slice(0, 0, 2) * 2.0).value()) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(a_thread_that_is_refused_one_feed_leaves_the_others_free) {
+  const esp::data::Distributor first({numbers({4, 2})}, {.batch_size = 2}),
+      second({numbers({4, 2})}, {.batch_size = 2});
+  const auto [a] = first.get_output_graphs<1>();
+  const auto [b] = second.get_output_graphs<1>();
+  const Variable sum = a + b;
+  for (const auto& [busy, other] : {std::pair(a, b), {b, a}}) {
+    std::string refused;
+    const Variable y = with_call(busy, [&] { refused = error_elsewhere([&] { sum.forward(); }); });
+    y.forward();
+    BOOST_TEST(refused.find("another thread") != std::string::npos, refused);
+    const Variable free = other * 2.0;
+    BOOST_CHECK_NO_THROW(free.forward());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(one_executor_serves_many_threads) {
   esp::seed(3);
   const esp::nn::Sequential net{esp::nn::Dense(32), esp::nn::Relu(), esp::nn::Dense(3)};
