@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE(values_made_row_by_row) {
             {"concat of those", esp::concat({joined, joined}, 0), rows, 0, 2, {1, 3}},
             {"and with inner axes", esp::reshape(esp::concat({joined, joined}, 0), {-1}), rows, 0, 2, {2, 6}},
             {"two of them", joined * esp::concat({narrow * 2.0, inner * 2.0}, 0), rows, 0, 1, {1, 3}},
-            {"of all kinds", esp::concat({narrow, narrow, inner}, 0), rows, 0, 1, {1, 1, 3}},
+            {"of all kinds", esp::concat({narrow, narrow, inner, narrow}, 0), rows, 0, 1, {1, 1, 3, 1}},
         });
   check_refused(
       *this,

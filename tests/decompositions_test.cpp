@@ -273,9 +273,10 @@ BOOST_AUTO_TEST_CASE(batches_of_matrices_eagerly_in_plans_and_on_replicas) {
     const Variable w = esp::parameter(regular({3, 3}, 5, 2)), a = feed.get_output_graphs()[0],
                    b = feed.get_output_graphs()[1];
     const Variable x = esp::solve(a + w, b), l = esp::cholesky(definite(esp::matmul(a, w)));
+    const Variable columns = esp::solve(w, esp::transpose(esp::squeeze(b, -1)));  // of one matrix
     const auto [q, r] = esp::qr(a + w * 2.0);
-    const Variable loss = esp::mean(esp::square(x)) + esp::mean(l) * 0.1 + esp::mean(esp::square(r)) * 0.1 +
-                          esp::mean(esp::slogdet(a + w).log_abs) +
+    const Variable loss = esp::mean(esp::square(x)) + esp::mean(esp::square(columns)) + esp::mean(l) * 0.1 +
+                          esp::mean(esp::square(r)) * 0.1 + esp::mean(esp::slogdet(a + w).log_abs) +
                           esp::mean(esp::eigvalsh(symmetric(a + w))) + esp::mean(esp::svdvals(a + w));
     const esp::optim::Sgd sgd(0.05);
     if (planned) {

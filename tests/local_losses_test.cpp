@@ -134,6 +134,10 @@ Variable correlation(const Variable& x, const Variable& w) {
   return esp::sum(esp::square(esp::diagonal(c) - 1.0)) + esp::sum(esp::square(c)) * 0.1 +
          esp::mean(esp::square(d));
 }
+Variable by_roots(const Variable& x, const Variable& w) {
+  const Variable z = esp::matmul(x, w), squares = esp::sum(z * z);
+  return squares * esp::rsqrt(esp::square(esp::sum(esp::square(x))));
+}
 Variable each_by_count(const Variable& x, const Variable& w) {
   return esp::sum(esp::square(esp::matmul(x, w)) / esp::axis_size(x, 0)) + worst_row(x, w);
 }
@@ -176,6 +180,7 @@ BOOST_AUTO_TEST_CASE(the_mean_of_those_of_the_parts) {
                       {"spread", spread, 2},  // a variance of one row is none
                       {"own normalization", own_normalization},
                       {"correlation", correlation},
+                      {"by roots", by_roots},
                       {"each by count", each_by_count}};
   for (const Case& c : all)
     for (const auto& [replicas, accumulate] : {std::pair{2, 1}, {1, 2}, {3, 1}, {2, 2}}) {

@@ -343,6 +343,8 @@ BOOST_AUTO_TEST_CASE(indices_are_refused_once) {
   const Variable at = rows, values = numbers({3, 5}), some = esp::gather(table, at);
   BOOST_TEST(last({some, esp::scatter_add_like(values, at, table, 0, "f")}) == "gather");
   BOOST_TEST(last({some, esp::scatter_add_like(values, at, table, 0, "f", false)}) == "scatter_add_like");
+  // Those of another axis.
+  BOOST_TEST(last({some, esp::scatter_add_like(numbers({6, 3}), at, table, 1, "f")}) == "scatter_add_like");
   // Indices in another shape are the same.
   const Variable reshaped =
       esp::sum(esp::square(esp::take_along_axis(wide, Variable(columns.reshape({6})).reshape({2, 3}), 1)));

@@ -355,6 +355,33 @@ BOOST_AUTO_TEST_CASE(two_lookups_of_rows_without_columns) {
   BOOST_TEST(loss.gradient(table).value().elements() == 0);
 }
 
+BOOST_AUTO_TEST_CASE(a_lookup_that_counts_from_the_end_beside_one_that_does_not) {
+  for (const bool first : {true, false}) {
+    const esp::nn::Embedding embed(6, 3);
+    const Variable table = embed.parameter("weight");
+    const Tensor before = table.value().clone();
+    const Variable one = esp::sum(first ? esp::gather(table, indices({-1})) : embed(indices({1}))),
+                   other = esp::sum(first ? embed(indices({1})) : esp::gather(table, indices({-1})));
+    const Tensor gradient = (one + other).gradient(table).value().clone();
+    (one + other).update(optim::Sgd(1.0));
+    for (const int64_t row : {0, 1, 2, 3, 4, 5}) {
+      const double expected = row == 1 || row == 5 ? 1 : 0;
+      BOOST_TEST(difference(gradient[row], esp::full({3}, expected)) == 0);
+      BOOST_TEST(difference(table.value()[row], (before[row] - expected).value()) < 1e-6);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_table_whose_rows_are_apart) {
+  for (const auto& layout : {laid_out_in_reverse, sliced_from_larger}) {
+    const Tensor before = numbers({6, 3});
+    const Variable table = esp::parameter(layout(before), "table");
+    esp::sum(esp::gather(table, indices({4}))).update(optim::Sgd(1.0));
+    for (const int64_t row : {0, 1, 2, 3, 4, 5})
+      BOOST_TEST(difference(table.value()[row], (before[row] - (row == 4 ? 1.0 : 0.0)).value()) < 1e-14);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_step_that_is_skipped_changes_no_row) {
   const MakeOptimizer lazy = [] { return optim::Adam({.lr = 0.1, .clip_norm = 1, .sparse = true}); };
   const auto halves = trained(lazy, esp::float32, false, {"frozen", {esp::cpu()}}, esp::Precision::float16),
