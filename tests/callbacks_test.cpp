@@ -328,6 +328,18 @@ BOOST_AUTO_TEST_CASE(learning_rates_fall_on_a_plateau) {
   BOOST_TEST(p.w.item() == 1 - 2 * (0.25 * 3 + 0.125 * 2 + 0.1 * 2), boost::test_tools::tolerance(1e-5));
 }
 
+BOOST_AUTO_TEST_CASE(a_plateau_of_another_run_is_over) {
+  const esp::AnyCallback plateau = esp::ReduceLROnPlateau({.factor = 0.5, .patience = 1, .cooldown = 9});
+  for (int run = 0; run < 2; ++run) {
+    Parabola p(1e-9);
+    esp::LearningRateLog log;
+    p.executor.use(plateau);
+    p.executor.use(log);
+    p.run(4);
+    BOOST_TEST(log.rates().back() == 0.5e-9);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(learning_rates_of_groups_are_logged) {
   const esp::data::Distributor feed({esp::ones({4})}, {.batch_size = 2});
   const esp::Variable v = esp::parameter(esp::tensor(1.0f)), w = esp::parameter(esp::tensor(1.0f));

@@ -92,6 +92,9 @@ BOOST_AUTO_TEST_CASE(elements_and_rows_of_a_table) {
   BOOST_REQUIRE(fused.size() == 1u);
   BOOST_TEST(fused[0].flops == 18);
   BOOST_TEST(fused[0].bytes == 4 * 18);  // x once, y, the result
+  const auto scaled = costs_of(x * (esp::placeholder("a", {}) * esp::placeholder("b", {})));
+  BOOST_REQUIRE(scaled.size() == 1u);
+  BOOST_TEST(scaled[0].flops == 6 + 1);  // the factor once
   // A gather of three rows of 1,000: 3 indices of 8 bytes, 3 · 2 floats read, and as many written.
   const esp::Variable table = esp::parameter(esp::ones({1000, 2}));
   const auto picked = costs_of(esp::gather(table, esp::placeholder("i", {3}, esp::int64), 0));

@@ -29,6 +29,26 @@ std::vector<double> elements(const Variable& x) {
 
 BOOST_AUTO_TEST_SUITE(deferred_ops)
 
+BOOST_AUTO_TEST_CASE(concatenations_of_different_numbers) {
+  const Variable w = esp::parameter(numbers({2}));
+  const auto program = [&] {
+    Variables parts;
+    for (const double factor : {0.5, 1.0, 1.5}) parts.push_back(esp::exp(w * factor));
+    Variable total = esp::sum(w);
+    for (const size_t count : {3, 3, 2, 3, 2, 2, 3})
+      total = total + esp::sum(esp::square(esp::concat(Variables(parts.begin(), parts.begin() + count))));
+    return total;
+  };
+  const double eager = program().item();
+  const esp::Tensor gradient = program().gradient(w).value();
+  for (const auto policy : {esp::BatchPolicy::depth, esp::BatchPolicy::agenda}) {
+    const esp::Deferred waits({.policy = policy});
+    const Variable total = program();
+    BOOST_TEST(std::abs(total.item() - eager) < 1e-12);
+    BOOST_TEST(difference(total.gradient(w).value(), gradient) < 1e-12);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(with_two_outputs) {
   using Op = std::function<Variables(const Variable&)>;
   const auto both = [](const esp::ValuesAndIndices& r) { return Variables{r.values, r.indices}; };

@@ -183,6 +183,10 @@ BOOST_AUTO_TEST_CASE(plateaus_lower_the_rates_of_all_groups) {
   BOOST_TEST(other.state().best == 0.5);
   BOOST_TEST(other.step(NAN));
   BOOST_TEST(groups.setting("0.lr") == 0.25);
+  // NaN is never better, not even than NaN.
+  optim::ReduceOnPlateau lost(optim::Sgd(1), {.factor = 0.5, .patience = 1});
+  BOOST_TEST(!lost.step(NAN));
+  BOOST_TEST(lost.step(NAN));
   // Rates that are as low as they may be are not reduced.
   optim::ReduceOnPlateau least(groups, {.factor = 0.5, .patience = 0, .min_lr = 0.25});
   BOOST_TEST(!least.step(1));
