@@ -38,11 +38,29 @@ BOOST_AUTO_TEST_CASE(the_backward_op_and_its_line_are_named) {
 BOOST_AUTO_TEST_CASE(a_nan_made_of_infinities_is_found_and_infinities_of_operands_are_not) {
   const esp::FindNan find;
   const esp::Variable mask = esp::tensor({0.0f, -INFINITY}), x = esp::tensor({1.0f, 2.0f});
-  const esp::Variable masked = esp::softmax(x + mask);
-  BOOST_TEST(difference(masked.value(), esp::tensor({1.0f, 0.0f})) == 0);
+  for (const esp::Variable& sum : {x + mask, mask + x})
+    BOOST_TEST(difference(esp::softmax(sum).value(), esp::tensor({1.0f, 0.0f})) == 0);
   BOOST_CHECK_EXCEPTION(mask - mask, esp::NumericError, says({"NaN", "infinite operands", here()}));
   const esp::Variable nan = esp::tensor({NAN});
   BOOST_TEST(std::isnan((nan * 2.0f).item()));  // it was there before
+}
+
+BOOST_AUTO_TEST_CASE(numbers_that_are_asked_for_are_no_fault) {
+  const esp::FindNan find;
+  const esp::Variable x = esp::tensor({1.0f, 2.0f, 3.0f});
+  BOOST_TEST(esp::min(esp::full_like(x, -INFINITY)).item() == -INFINITY);
+  BOOST_TEST(esp::min(esp::pad(x, {{0, 1}}, {.value = -INFINITY})).item() == -INFINITY);
+  BOOST_TEST(esp::min(esp::masked_fill(x, esp::greater(x, 2.0f), -INFINITY)).item() == -INFINITY);
+  BOOST_TEST(esp::min(esp::truncated_logits(x, {.top_k = 1})).item() == -INFINITY);
+}
+
+BOOST_AUTO_TEST_CASE(operands_of_which_only_the_shape_is_read_are_no_cause) {
+  const esp::FindNan find;
+  const esp::Variable table = esp::parameter(esp::tensor({{NAN}, {1e-30f}}));
+  const esp::Variable rows = esp::gather(table, esp::tensor({1, 1}, esp::int64));
+  const esp::Variable loss = esp::sum(rows * 3e38f);  // two such slopes are added up
+  BOOST_CHECK_EXCEPTION(loss.gradient(table).value(), esp::NumericError,
+                        says({"infinity", "finite operands"}));
 }
 
 BOOST_AUTO_TEST_CASE(it_ends_with_its_scope_and_its_thread) {
