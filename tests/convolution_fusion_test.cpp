@@ -346,6 +346,21 @@ BOOST_AUTO_TEST_CASE(programs_that_read_two_convolutions) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_part_that_is_an_output_too) {
+  const auto a = [](const Variable& in) { return esp::conv(in, floats({4, 4, 3, 3}, 2)); };
+  const auto b = [](const Variable& in) { return esp::conv(in, floats({4, 4, 3, 3}, 3)); };
+  const Variable x = esp::placeholder("x", {2, 4, 6, 6}), bias = esp::parameter(floats({4, 1, 1}, 1), "bias"),
+                 shifted = a(x) + bias;
+  const esp::Executor fused =
+      (esp::relu(shifted) + esp::tanh(b(x) - bias))
+          .get_executor({.mode = esp::Mode::inference, .outputs = {{"shifted", shifted}}});
+  const esp::Tensor values = floats({2, 4, 6, 6}, 4);
+  const esp::StepValues found = fused.run_outputs({{"x", values}});
+  const Variable expected = a(values) + bias;
+  BOOST_TEST(largest(Variable(found.outputs.at("shifted")) - expected) < 3e-5);
+  BOOST_TEST(largest(Variable(found.value) - (esp::relu(expected) + esp::tanh(b(values) - bias))) < 3e-5);
+}
+
 /// cuDNN adds a bias to each channel, and a residual, and has ReLU.
 BOOST_AUTO_TEST_CASE(channels_are_shifted_and_divided) {
   const Variable x = esp::placeholder("x", {2, 3, 6, 6}), k = esp::parameter(floats({4, 3, 3, 3}, 1)),

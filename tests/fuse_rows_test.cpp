@@ -8,6 +8,7 @@
 #include "espalier/espalier.h"
 #include "espalier/executor/graph/graph.h"
 #include "espalier/executor/passes/passes.h"
+#include "espalier/ops/indexing/rows.h"
 #include "testing.h"
 
 namespace esp = espalier;
@@ -205,6 +206,28 @@ BOOST_AUTO_TEST_CASE(two_tables_with_lists_of_one_length) {
 BOOST_AUTO_TEST_CASE(averages_read_the_whole_table) {
   check(
       "averaged", [] { return optim::Ema(optim::Adagrad(0.1)); }, {}, false);
+}
+
+BOOST_AUTO_TEST_CASE(a_table_that_a_view_shows_is_not_written_where_it_lies) {
+  const Variable table = esp::parameter(numbers({50, 6}), "table");
+  const Variable at(esp::tensor({1, 4, 1}).to(esp::int64));
+  const auto [sums, rows] = esp::row_gradient(esp::sum(esp::gather(table, at)).gradient(table));
+  const auto text = [&](const Variable& factor) {
+    esp::BuildContext update = esp::build_context();
+    update.tag = esp::Tag::update;
+    update.lazy = true;
+    const esp::BuildScope scope(update);
+    const Variable next = esp::put_rows(table, rows, esp::take_rows(table, rows) - sums * factor);
+    esp::Graph graph = esp::freeze({factor}, {optim::assignment(table, next)}, {}, false);
+    (void)esp::fuse_pointwise(graph);
+    (void)esp::fuse_rows(graph);
+    esp::verify(graph, "fuse_rows");
+    return graph.str();
+  };
+  const std::string fused = text(esp::parameter(numbers({3, 6}), "factor")),
+                    apart = text(esp::slice(table, 0, 0, 3));
+  BOOST_TEST(fused.find(" fused_rows(") != std::string::npos, fused);
+  BOOST_TEST(apart.find(" fused_rows(") == std::string::npos, apart);
 }
 
 BOOST_AUTO_TEST_CASE(the_graph_and_a_second_run) {

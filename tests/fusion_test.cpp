@@ -266,6 +266,14 @@ BOOST_AUTO_TEST_CASE(cross_entropies_of_one_row_with_two_labels) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(what_only_looks_like_the_gradient_of_a_cross_entropy) {
+  const esp::Variable x = leaf({4, 5}, 1, "x"), z = leaf({4, 5}, 2, "z"), a = leaf({4}, 3, "a"),
+                      b = leaf({4}, 4, "b"), labels = esp::tensor({0, 3, 1, 3}, esp::int64);
+  const auto put = [&](const esp::Variable& g) { return esp::sum(esp::pick(z, labels) * g).gradient(z); };
+  const esp::Variable logarithms = esp::log_softmax(x), picked = esp::pick(logarithms, labels);
+  check_same(esp::sum(picked) + (put(a) - esp::exp(logarithms) * esp::sum(put(b), -1, true)));
+}
+
 BOOST_AUTO_TEST_CASE(rows_of_one_number) {
   // Folds and whole rows read contiguous elements, not broadcast ones.
   for (const int64_t width : {8, 700}) {

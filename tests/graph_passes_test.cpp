@@ -207,6 +207,14 @@ BOOST_AUTO_TEST_CASE(padded_parts_that_others_read_are_not_joined) {
   check_left(esp::join_slices, {broad + esp::pad_like(leaf({1, 3}, 7), leaf({1, 6}, 8), 1, 0)});
   check_nodes(esp::join_slices, {broad + esp::pad_like(esp::exp(c), wide, 1, 0)}, 3);
   (void)tall;
+  // Parts of 16 bits that are added in float32, in either order.
+  const auto widened = [&](const Variable& part, int64_t at) {
+    const auto half = [](const Variable& v) { return esp::cast(v, esp::bfloat16); };
+    return esp::cast(esp::pad_like(esp::exp(half(part)), half(like), 0, at), esp::float32);
+  };
+  const Variable above = widened(a, 0), below = widened(b, 2);
+  check_nodes(esp::join_slices, {above + below}, 8);
+  check_nodes(esp::join_slices, {below + above}, 8);
   // A view that is skipped, and one that must be copied first.
   check_nodes(esp::join_slices, {broad + esp::pad_like(esp::transpose(leaf({3, 4}, 7)), wide, 1, 0)}, 4);
   check_nodes(esp::join_slices, {broad + esp::pad_like(esp::reshape(leaf({2, 2, 3}, 7), {4, 3}), wide, 1, 0)},
