@@ -226,13 +226,17 @@ void* pool_allocate(size_t bytes) {
   if (bytes > largest_small_block) return allocate_large(bytes);
   const size_t c = bytes ? (bytes - 1) / unit : 0;
   FreeList& list = thread_lists.lists[c];
-  if (!list.first) [[unlikely]]
+  if (!list.first) [[unlikely]] {
     refill(c);
+    if (thread_lists.phase == ThreadLists::Phase::ended) {  // nothing will give the other blocks away
+      const FreeList taken = std::exchange(list, {});
+      shared_lists().give(c, {taken.first->next, taken.count - 1});
+      return taken.first;
+    }
+  }
   FreeBlock* block = list.first;
   list.first = block->next;
   --list.count;
-  if (thread_lists.phase == ThreadLists::Phase::ended) [[unlikely]]
-    shared_lists().give(c, std::exchange(list, {}));
   return block;
 }
 
