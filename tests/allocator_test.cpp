@@ -153,7 +153,10 @@ BOOST_AUTO_TEST_CASE(what_a_thread_frees_at_its_very_end_is_used_again) {
   constexpr size_t bytes = 900;
   struct Late {
     void* block = nullptr;
-    ~Late() { esp::pool_free(block, bytes); }
+    ~Late() {
+      esp::pool_free(block, bytes);
+      esp::pool_free(esp::pool_allocate(bytes), bytes);
+    }
   };
   alignas(64) static unsigned char other[1024] = {};
   const void* freed = nullptr;
@@ -168,6 +171,7 @@ BOOST_AUTO_TEST_CASE(what_a_thread_frees_at_its_very_end_is_used_again) {
   std::vector<void*> blocks;
   for (int i = 0; i < 300; ++i) blocks.push_back(esp::pool_allocate(bytes));
   BOOST_TEST(std::ranges::count(blocks, freed) == 1);
+  BOOST_TEST(std::set<void*>(blocks.begin(), blocks.end()).size() == blocks.size());
   BOOST_TEST(std::ranges::count(blocks, other) == 0);  // what lies in a freed block is no list
   for (void* const block : blocks)
     if (block != other) esp::pool_free(block, bytes);
