@@ -4,8 +4,11 @@
 #include <cmath>
 #include <thread>
 
+#include "espalier/core/deferred/deferred.h"
 #include "espalier/core/error.h"
 #include "espalier/core/find_nan.h"
+#include "espalier/core/subscript.h"
+#include "espalier/nn/crf.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/sgd.h"
 #include "testing.h"
@@ -81,6 +84,52 @@ BOOST_AUTO_TEST_CASE(buffers_that_would_be_written_over_are_operands_still) {
                         says({"'log'", "NaN", "finite operands", here()}));
   const esp::Variable w = esp::parameter(esp::tensor({2.0f}));
   BOOST_TEST(esp::sum(esp::square(w) + 1.0f).gradient(w).item() == 4);
+}
+
+BOOST_AUTO_TEST_CASE(infinities_that_are_written_down_or_lie_beside_the_result_are_no_fault) {
+  const esp::FindNan find;
+  const esp::Variable w = esp::parameter(esp::randn({2, 5}));
+  BOOST_TEST(std::isinf(esp::full_like(w, -INFINITY).value().at<float>({0, 0})));
+  BOOST_CHECK_NO_THROW(esp::sum(esp::logcumsumexp(w)).backward());
+  BOOST_CHECK_NO_THROW(esp::sample_logits(w, {.top_k = 2}).value());
+  const esp::nn::Crf crf(5);
+  const esp::Variable scores = esp::randn({1, 3, 5}), mask = esp::tensor({{true, true, false}});
+  BOOST_CHECK_NO_THROW(
+      esp::sum(crf.log_likelihood(scores, esp::tensor({{0, 1, 2}}), mask)).backward().value());
+  BOOST_CHECK_NO_THROW(crf.decode(scores).value());
+  // A query that sees nothing, and a sequence too short for its labels: their results are 0.
+  const esp::Variable q = esp::variable(esp::randn({1, 1, 2, 4}));
+  const esp::Variable attended =
+      esp::scaled_dot_product_attention(q, q, q, {.mask = esp::tensor({{true, true}, {false, false}})});
+  BOOST_TEST(esp::sum(esp::abs(attended[{0, 0, 1}])).item() == 0);
+  BOOST_CHECK_NO_THROW(esp::sum(attended).backward().value());
+  const esp::Variable x = esp::variable(esp::randn({3, 1, 4}));
+  const esp::Variable lost = esp::ctc_loss(esp::log_softmax(x), esp::tensor({{1, 2, 2}}), esp::tensor({3}),
+                                           esp::tensor({3}), {.zero_infinity = true});
+  BOOST_TEST(lost.item() == 0);
+  BOOST_CHECK_NO_THROW(lost.backward().value());
+  BOOST_CHECK_THROW(esp::full_like(w, -INFINITY) - esp::full_like(w, -INFINITY), esp::NumericError);
+}
+
+BOOST_AUTO_TEST_CASE(elements_of_pointwise_operations_are_looked_at_one_by_one) {
+  const esp::FindNan find;
+  const esp::Variable x = esp::tensor({NAN, -1.0f, INFINITY}), column = esp::tensor({{NAN}, {1.0f}});
+  BOOST_CHECK_EXCEPTION(esp::sqrt(x), esp::NumericError, says({"'sqrt'", "NaN", "finite operands", here()}));
+  BOOST_CHECK_EXCEPTION(x - x, esp::NumericError, says({"'subtract'", "infinite operands", here()}));
+  BOOST_TEST(std::isnan((column * esp::tensor({1.0f, 2.0f})).value().at<float>({0, 1})));
+  BOOST_CHECK_EXCEPTION(column / esp::tensor({1.0f, 0.0f}), esp::NumericError,
+                        says({"'divide'", "infinity", "finite operands", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(a_deferred_hides_no_fault_behind_the_nan_of_another_sample) {
+  const esp::Deferred guard;
+  const esp::FindNan find;
+  const esp::Variable had = esp::sqrt(esp::tensor({NAN}));
+  const esp::Variable made = esp::sqrt(esp::tensor({-1.0f}));
+  const std::string line = here();
+  const int number = std::stoi(line.substr(line.find(':') + 1)) - 1;
+  BOOST_CHECK_EXCEPTION(made.value(), esp::NumericError,
+                        says({"'sqrt'", "NaN", "eager_nan_test.cpp:" + std::to_string(number)}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
