@@ -23,7 +23,7 @@ bool is_scalar_state(const LeafInfo& leaf) {
 std::map<std::string, double> scalar_states(const Executor& executor, std::source_location where) {
   return located(where, [&] {
     std::map<std::string, double> states;
-    for (const LeafInfo& leaf : executor.leaves())
+    for (const LeafInfo& leaf : executor.leaves(where))
       if (is_scalar_state(leaf)) states.emplace(leaf.name, leaf.leaf.item(where));
     return states;
   });
@@ -37,7 +37,7 @@ void set_scalar_state(const Executor& executor, std::string_view name, double va
           fmt::format("set_scalar_state: '{}' cannot be {}; it is finite and not negative", name, value));
     bool found = false;
     std::set<std::string> names;  // the states of several parameters may have one
-    for (const LeafInfo& leaf : executor.leaves()) {
+    for (const LeafInfo& leaf : executor.leaves(where)) {
       if (!is_scalar_state(leaf)) continue;
       names.insert(leaf.name);
       if (leaf.name != name) continue;

@@ -107,6 +107,8 @@ BOOST_AUTO_TEST_CASE(other_names_and_values_are_refused) {
   BOOST_CHECK_THROW(esp::set_scalar_state(loaded, "weight", 1), esp::Error);
   const esp::Executor inference = esp::load_executor(folder / "a.plan", {.mode = esp::Mode::inference});
   BOOST_CHECK_EXCEPTION(esp::set_scalar_state(inference, "lr", 1), esp::Error, says({"'lr'", "none"}));
+  BOOST_CHECK_EXCEPTION(esp::scalar_states(esp::Executor()), esp::Error, says({here()}));
+  BOOST_CHECK_EXCEPTION(esp::set_scalar_state(esp::Executor(), "lr", 1), esp::Error, says({here()}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
