@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -12,6 +11,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/files/file.h"
+#include "espalier/data/files/text_line.h"
 
 namespace espalier::data {
 
@@ -125,10 +125,7 @@ class CsvParser {
 
 Tensor read_csv(const std::filesystem::path& path, const CsvOptions& options, std::source_location where) {
   return located(where, [&] {
-    if (std::isalnum(static_cast<unsigned char>(options.delimiter)) ||
-        std::strchr("+-.\"\r\n", options.delimiter))
-      throw DataError(fmt::format("read_csv: the delimiter {:?} could be part of a number or a line's end",
-                                  options.delimiter));
+    check_delimiter_of_numbers(options.delimiter, "read_csv");
     if (is_small_integer(options.dtype))
       throw TypeError(
           fmt::format("read_csv: the dtype is {}; read int32, and cast it with to()", name(options.dtype)));

@@ -29,7 +29,7 @@ class CsvTableBuilder {
   CsvTableBuilder(const std::filesystem::path& path, const CsvTableOptions& options, const CsvFields& fields)
       : path_(path), options_(options), fields_(fields), first_(options.header ? 1 : 0) {}
 
-  CsvTable build() {
+  CsvTable build(const std::source_location& where) {
     if (fields_.lines() <= first_) throw FileError(fmt::format("{} holds no rows", path_.string()));
     CsvTable table;
     table.rows = static_cast<int64_t>(fields_.lines() - first_);
@@ -39,7 +39,7 @@ class CsvTableBuilder {
       if (!names.insert(name).second) fail(0, fmt::format("two columns are named {:?}", name));
       table.columns.push_back({.name = std::move(name)});
     }
-    for (const std::string& name : options_.text) (void)table[name];
+    for (const std::string& name : options_.text) (void)table[{name, where}];
     for (size_t column = 0; column < fields_.columns(); ++column) {
       CsvColumn& result = table.columns[column];
       if (std::ranges::count(options_.text, result.name) == 0 && is_numbers(column))
@@ -52,8 +52,7 @@ class CsvTableBuilder {
 
  private:
   bool is_missing(std::string_view field) const {
-    return std::ranges::any_of(options_.missing,
-                               [&](const std::string& text) { return text == trimmed(field); });
+    return std::ranges::find(options_.missing, field) != options_.missing.end();
   }
 
   bool is_numbers(size_t column) const {
@@ -134,9 +133,9 @@ class CsvTableBuilder {
   const size_t first_;
 };
 
-std::string csv_quoted(const std::string& text, char delimiter) {
+std::string csv_quoted(std::string_view text, char delimiter) {
   if (text.find_first_of(std::string("\"\r\n") + delimiter) == text.npos && trimmed(text) == text)
-    return text;
+    return std::string(text);
   std::string quoted = "\"";
   for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
   return quoted + "\"";
@@ -150,22 +149,22 @@ class CsvWriter {
   CsvWriter(const std::filesystem::path& path, char delimiter, size_t columns)
       : file_(path), delimiter_(delimiter), columns_(columns) {}
 
-  void words(const std::string& text) {
+  void word(std::string_view text) {
     // A line of one empty field would be an empty line.
     add(text.empty() && columns_ == 1 ? "\"\"" : csv_quoted(text, delimiter_));
   }
   template <class T>
   void number(T value) {
     if constexpr (std::is_same_v<T, bool>) {
-      add(value ? "1" : "0");
+      word(value ? "1" : "0");
     } else {
       char digits[64];
       const char* const end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
-      add(std::string_view(digits, static_cast<size_t>(end - digits)));
+      word(std::string_view(digits, static_cast<size_t>(end - digits)));
     }
   }
   void header(const std::vector<std::string>& names) {
-    for (const std::string& name : names) words(name);
+    for (const std::string& name : names) word(name);
   }
   void finish() {
     file_.write(text_);
@@ -202,6 +201,13 @@ void check_names(const CsvWriteOptions& options, size_t columns) {
     throw DataError(fmt::format("write_csv: {} names for {} columns", options.header.size(), columns));
 }
 
+void check_differ(const std::vector<std::string>& names) {
+  std::set<std::string_view> known;
+  for (const std::string& name : names)
+    if (!known.insert(name).second)
+      throw DataError(fmt::format("write_csv: two columns are named {:?}", name));
+}
+
 /// The values of a column as they are written, after a check of all that it says.
 Tensor checked_values(const CsvColumn& column, int64_t rows) {
   if (!column.values.defined())
@@ -225,12 +231,12 @@ Tensor checked_values(const CsvColumn& column, int64_t rows) {
 void write_field(CsvWriter& out, const CsvColumn& column, const Tensor& values, int64_t row) {
   if (column.is_text) {
     const int64_t position = values.at<int64_t>({row});
-    return out.words(position < 0 ? "" : column.categories[static_cast<size_t>(position)]);
+    return out.word(position < 0 ? "" : column.categories[static_cast<size_t>(position)]);
   }
   visit(values.dtype(), [&]<class T>(TypeTag<T>) {
     const T value = values.at<T>({row});
     if constexpr (std::is_floating_point_v<T>)
-      if (std::isnan(value)) return out.words("");
+      if (std::isnan(value)) return out.word("");
     out.number(value);
   });
 }
@@ -279,14 +285,14 @@ CsvTable read_csv_table(const std::filesystem::path& path, const CsvTableOptions
                                   name(options.dtype)));
     const std::string text = read_file(path);
     const CsvFields fields(path, text, options.delimiter, options.comment);
-    return CsvTableBuilder(path, options, fields).build();
+    return CsvTableBuilder(path, options, fields).build(where);
   });
 }
 
 void write_csv(const std::filesystem::path& path, const Tensor& table, const CsvWriteOptions& options,
                std::source_location where) {
   located(where, [&] {
-    check_delimiter(options.delimiter, '\0');
+    check_delimiter_of_numbers(options.delimiter, "write_csv");
     if (!table.defined()) throw TypeError("write_csv: the tensor is undefined");
     if (table.rank() != 2)
       throw ShapeError(fmt::format("write_csv: the shape is {}, not [rows, columns]", table.shape().str()));
@@ -316,6 +322,7 @@ void write_csv(const std::filesystem::path& path, const CsvTable& table, const C
       values.push_back(checked_values(column, table.rows));
       if (options.header.empty()) names.push_back(column.name);
     }
+    check_differ(names);
     CsvWriter out(path, options.delimiter, names.size());
     out.header(names);
     for (int64_t row = 0; row < table.rows; ++row)

@@ -17,7 +17,7 @@ struct CsvTableOptions {
   bool header = true;
   /// Lines that begin with this character are left out; '\0': none.
   char comment = '\0';
-  /// What stands for a value that is missing; compared without the spaces around it.
+  /// What stands for a value that is missing. Spaces around a field do not count, unless they are quoted.
   std::vector<std::string> missing = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"};
   /// Columns whose fields are words, even if all of them are numbers.
   std::vector<std::string> text = {};
@@ -65,15 +65,16 @@ struct CsvWriteOptions {
 
 /// Writes the elements of `table` [rows, columns] so that they are read back as they are. An existing file is
 /// replaced only when the new one is complete. Throws FileError, ShapeError, TypeError for an undefined
-/// tensor, and DataError for another number of names than columns.
+/// tensor, and DataError for another number of names than columns or a delimiter that could be part of a
+/// number.
 void write_csv(const std::filesystem::path& path, const Tensor& table, const CsvWriteOptions& options = {},
                std::source_location where = std::source_location::current());
 /// Writes the columns of a table under their names, or those of `header`; what is missing as an empty field.
 /// read_csv_table with the same delimiter gives the table back, if it is told the dtype of the numbers, which
 /// columns are `text` though all words are numbers, and for words that stand for missing values what is
 /// `missing`. Throws FileError; DataError for another number of names than columns, without columns or rows,
-/// and for a position that is no category; ShapeError for a column of another length, TypeError for an
-/// undefined one.
+/// two columns of one name, and a position that is no category; ShapeError for a column of another length,
+/// TypeError for an undefined one.
 void write_csv(const std::filesystem::path& path, const CsvTable& table, const CsvWriteOptions& options = {},
                std::source_location where = std::source_location::current());
 

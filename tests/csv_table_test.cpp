@@ -201,6 +201,8 @@ BOOST_AUTO_TEST_CASE(tables_that_contradict_themselves_are_not_written) {
   CsvTable table = parse("a,b\n1,x\n2,y\n");
   BOOST_CHECK_EXCEPTION(data::write_csv(folder / "back.csv", table, {.header = {"a"}}), DataError,
                         says({"1 names for 2 columns", "csv_table_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(data::write_csv(folder / "back.csv", table, {.header = {"a", "a"}}), DataError,
+                        says({"two columns are named \"a\"", "csv_table_test.cpp"}));
   table.columns[1].categories.pop_back();
   BOOST_CHECK_EXCEPTION(data::write_csv(folder / "back.csv", table), DataError,
                         says({"\"b\"", "position 1 among 1", "csv_table_test.cpp"}));
@@ -221,6 +223,35 @@ BOOST_AUTO_TEST_CASE(small_integers_are_read_as_others) {
   BOOST_CHECK_EXCEPTION(parse("a\n1\n", {.dtype = uint8}), TypeError, says({"read_csv_table", "uint8"}));
   const auto file = folder.write("numbers.csv", "1\n");
   BOOST_CHECK_EXCEPTION(data::read_csv(file, {.dtype = int8}), TypeError, says({"read_csv", "int8"}));
+}
+
+BOOST_AUTO_TEST_CASE(columns_of_words_that_are_not_there_name_the_line) {
+  const auto file = folder.write("table.csv", "v\n1\n");
+  BOOST_CHECK_EXCEPTION(data::read_csv_table(file, {.text = {"nope"}}), DataError,
+                        says({"\"nope\"", "csv_table_test.cpp"}));
+}
+
+BOOST_AUTO_TEST_CASE(spaces_in_quotes_are_words) {
+  const CsvTable table = parse("a,b\n\"  \",1\n\"\t\",2\n   ,3\nx,4\n");
+  BOOST_TEST(table["a"].categories == (std::vector<std::string>{"\t", "  ", "x"}));
+  BOOST_TEST(table["a"].missing == 1);
+  data::write_csv(folder / "back.csv", table);
+  for (const CsvTableOptions& options : {CsvTableOptions{}, {.missing = {""}}}) {
+    const CsvTable back = data::read_csv_table(folder / "back.csv", options);
+    BOOST_TEST(back["a"].categories == table["a"].categories);
+    BOOST_TEST(list<int64_t>(back["a"].values) == list<int64_t>(table["a"].values));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(numbers_in_which_the_delimiter_occurs_are_quoted) {
+  const CsvTable table = parse("a,b\n1.5,-3\n1e-30,12\n");
+  for (const char delimiter : {'.', '1', '-', 'e'}) {
+    data::write_csv(folder / "back.csv", table, {.delimiter = delimiter});
+    const CsvTable back = data::read_csv_table(folder / "back.csv", {.delimiter = delimiter});
+    BOOST_TEST(list<float>(back.matrix()) == list<float>(table.matrix()));
+    BOOST_CHECK_EXCEPTION(data::write_csv(folder / "plain.csv", table.matrix(), {.delimiter = delimiter}),
+                          DataError, says({"write_csv", "part of a number", "csv_table_test.cpp"}));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

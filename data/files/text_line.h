@@ -1,11 +1,17 @@
 // Text files line by line, and numbers in them, whatever the locale.
 #pragma once
+#include <fmt/format.h>
+
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <system_error>
+
+#include "espalier/core/error.h"
 
 namespace espalier::data {
 
@@ -23,6 +29,13 @@ inline std::string_view trimmed(std::string_view text, std::string_view blanks =
   const size_t begin = text.find_first_not_of(blanks);
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
+}
+
+/// Throws DataError for a delimiter that fields without quotes cannot have between them.
+inline void check_delimiter_of_numbers(char delimiter, std::string_view function) {
+  if (std::isalnum(static_cast<unsigned char>(delimiter)) || std::strchr("+-.\"\r\n", delimiter))
+    throw DataError(
+        fmt::format("{}: the delimiter {:?} could be part of a number or a line's end", function, delimiter));
 }
 
 enum class NumberText { number, no_number, too_large };
