@@ -1,6 +1,7 @@
-// NameAt: a name with the line that gives it.
+// NameAt, NumberAt: a name or a number with the line that gives it.
 #pragma once
 #include <concepts>
+#include <cstdint>
 #include <source_location>
 #include <string_view>
 
@@ -13,6 +14,15 @@ struct NameAt {
       : text(name), where(line) {}
 
   std::string_view text;
+  std::source_location where;
+};
+
+struct NumberAt {
+  template <std::integral T>
+  NumberAt(T value, std::source_location line = std::source_location::current())
+      : number(static_cast<int64_t>(value)), where(line) {}
+
+  int64_t number;
   std::source_location where;
 };
 

@@ -56,11 +56,14 @@ Sequential::Sequential() : LayerOf(std::make_shared<SequentialState>()) {}
 
 size_t Sequential::size() const { return static_cast<const SequentialState&>(layer_state()).size(); }
 
-Layer Sequential::element(int64_t number) const {
-  const auto count = static_cast<int64_t>(size()), at = number < 0 ? number + count : number;
-  if (at < 0 || at >= count)
-    throw IndexError(fmt::format("Sequential: there is no element {} among {}", number, count));
-  return get_layer(state()->parts()[static_cast<size_t>(at)].name);
+Layer Sequential::operator[](const NumberAt& element) const {
+  return located(element.where, [&] {
+    const int64_t number = element.number;
+    const auto count = static_cast<int64_t>(size()), at = number < 0 ? number + count : number;
+    if (at < 0 || at >= count)
+      throw IndexError(fmt::format("Sequential: there is no element {} among {}", number, count));
+    return get_layer(state()->parts()[static_cast<size_t>(at)].name);
+  });
 }
 
 Layer Sequential::operator[](const NameAt& name) const {

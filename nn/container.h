@@ -58,10 +58,7 @@ class Sequential : public LayerOf<Sequential> {
   size_t size() const;
   /// An element, whatever its class, as a Layer: it shares parameters and hooks with the Sequential, which it
   /// is called by. Negative numbers count from the end. Throws IndexError.
-  template <std::integral I>
-  Layer operator[](I number) const {
-    return element(static_cast<int64_t>(number));
-  }
+  Layer operator[](const NumberAt& number) const;
   Layer operator[](const NameAt& name) const;
 
   class Iterator {
@@ -109,7 +106,6 @@ class Sequential : public LayerOf<Sequential> {
   }
   void push(std::string name, const Module& layer);
   void push(std::string name, const Module& element, Called called);
-  Layer element(int64_t number) const;
 };
 
 }  // namespace espalier::nn

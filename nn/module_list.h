@@ -35,14 +35,14 @@ class ModuleList : public ModuleOf<ModuleList<M>> {
   }
   size_t size() const { return modules_->size(); }
   /// Negative numbers count from the end. Throws IndexError.
-  template <std::integral I>
-  M& operator[](I i) const {
-    const auto count = static_cast<int64_t>(size()), number = static_cast<int64_t>(i),
+  M& operator[](const NumberAt& module) const {
+    const auto count = static_cast<int64_t>(size()), number = module.number,
                at = number < 0 ? number + count : number;
-    if (at < 0 || at >= count)
+    if (at >= 0 && at < count) return (*modules_)[static_cast<size_t>(at)];
+    return located(module.where, [&]() -> M& {
       throw IndexError("ModuleList: there is no module " + std::to_string(number) + " among " +
                        std::to_string(count));
-    return (*modules_)[static_cast<size_t>(at)];
+    });
   }
   auto begin() const { return modules_->begin(); }
   auto end() const { return modules_->end(); }

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "espalier/core/error.h"
+#include "espalier/core/node.h"
 #include "espalier/executor/executor.h"
 #include "espalier/executor/kit/summary.h"
 #include "espalier/nn/activation.h"
@@ -258,6 +259,16 @@ BOOST_AUTO_TEST_CASE(a_module_is_printed_as_a_tree) {
              "    steps                        float32  []               buffer\n"
              "  3: Dense (above)\n"
              "16 numbers in parameters, 1 in buffers\n");
+}
+
+BOOST_AUTO_TEST_CASE(numbers_of_parts_that_are_not_there_name_the_line) {
+  const Sequential net{Relu()};
+  const ModuleList<Dense> list{Dense(2)};
+  for (const int64_t number : {3, -2}) {
+    const std::string text = std::to_string(number) + " among 1";
+    BOOST_CHECK_EXCEPTION(net[number], esp::IndexError, says({"Sequential", text, here()}));
+    BOOST_CHECK_EXCEPTION(list[number], esp::IndexError, says({"ModuleList", text, here()}));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
