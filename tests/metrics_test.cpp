@@ -100,6 +100,10 @@ BOOST_AUTO_TEST_CASE(confusion_matrix_refuses_what_it_cannot_count) {
                         says({"[2]", "[1]", here()}));
   BOOST_TEST(matrix.total() == 0);
   BOOST_CHECK_EXCEPTION(esp::ConfusionMatrix(0), esp::Error, says({"0 classes", here()}));
+  BOOST_CHECK_EXCEPTION(esp::ConfusionMatrix(INT64_MAX), esp::ShapeError, says({"ConfusionMatrix", here()}));
+  for (const int64_t classes : {int64_t{3'000'000}, int64_t{2'000'000'000}})
+    BOOST_CHECK_EXCEPTION(esp::ConfusionMatrix{classes}, esp::OutOfMemory,
+                          says({"ConfusionMatrix", std::to_string(classes), here()}));
   BOOST_CHECK_EXCEPTION(matrix.recall(3), esp::IndexError, says({"recall", here()}));
   matrix.update(esp::tensor({{0}, {1}}), esp::tensor({0, 1}));
   BOOST_TEST(matrix.accuracy() == 1);

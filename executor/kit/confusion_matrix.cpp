@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <numeric>
 #include <ostream>
 #include <string>
 
+#include "espalier/core/countable.h"
 #include "espalier/core/error.h"
 #include "espalier/executor/training/trainer.h"
 
@@ -33,9 +35,17 @@ Shape without_last_one(Shape shape) {
 }  // namespace
 
 ConfusionMatrix::ConfusionMatrix(int64_t classes, Where where) : classes_(classes) {
-  if (classes < 1)
-    located(where, [&] { throw Error(fmt::format("ConfusionMatrix: there cannot be {} classes", classes)); });
-  counts_.resize(static_cast<size_t>(Shape{classes, classes}.elements()));
+  located(where, [&] {
+    if (classes < 1) throw Error(fmt::format("ConfusionMatrix: there cannot be {} classes", classes));
+    const Shape shape{classes, classes};
+    check_countable(shape, "ConfusionMatrix");
+    try {
+      counts_.resize(static_cast<size_t>(shape.elements()));
+    } catch (const std::exception&) {  // std::bad_alloc, or std::length_error
+      throw OutOfMemory(
+          fmt::format("ConfusionMatrix: there is no memory for the counts of {} classes", classes));
+    }
+  });
 }
 
 ConfusionMatrix::ConfusionMatrix(const Tensor& predicted, const Tensor& labels, int64_t classes, Where where)

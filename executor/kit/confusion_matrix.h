@@ -19,7 +19,7 @@ class ConfusionMatrix {
  public:
   using Where = std::source_location;
 
-  /// Without any count. Throws Error unless there is a class.
+  /// Without any count. Throws Error unless there is a class, ShapeError or OutOfMemory for too many.
   explicit ConfusionMatrix(int64_t classes, Where where = Where::current());
   ConfusionMatrix(const Tensor& predicted, const Tensor& labels, int64_t classes,
                   Where where = Where::current());
