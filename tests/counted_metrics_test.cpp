@@ -163,4 +163,10 @@ BOOST_AUTO_TEST_CASE(fit_takes_them_and_callbacks_watch_them) {
                         esp::ConfusionMatrix(esp::argmax(logits, 1).value(), y, 2).counts()) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(labels_that_are_no_class_are_named) {
+  for (const int64_t label : {7, 3, -1})
+    BOOST_CHECK_EXCEPTION(esp::confusion(esp::zeros({1, 3}), esp::tensor({label})), esp::IndexError,
+                          says({"confusion: index " + std::to_string(label), "of size 3", here()}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

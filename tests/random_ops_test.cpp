@@ -128,6 +128,7 @@ BOOST_AUTO_TEST_CASE(bernoulli_of_a_number_and_a_shape) {
     BOOST_TEST(difference(esp::cast(esp::less(u, 0.3), dtype).value(), b.value()) == 0);
   }
   BOOST_CHECK_EXCEPTION(esp::bernoulli(1.5, {2}), esp::Error, says({"bernoulli", "1.5", here()}));
+  BOOST_CHECK_EXCEPTION(esp::bernoulli(0.5, {-1}), esp::ShapeError, says({"bernoulli: ", "-1", here()}));
 }
 
 BOOST_AUTO_TEST_CASE(bernoulli_is_one_where_a_uniform_number_is_below) {

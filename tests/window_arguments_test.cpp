@@ -109,8 +109,13 @@ BOOST_AUTO_TEST_CASE(pooling) {
       {"lp_pool", Kind::type, [] { esp::lp_pool(whole, {.kernel = 2}); }, "int64"},
       {"lp_pool", Kind::number, [] { esp::lp_pool(image, {.kernel = 2, .p = 0}); }, "p is 0"},
       {"lp_pool", Kind::number, [] { esp::lp_pool(image, {.kernel = 2, .p = INFINITY}); }, "p is inf"},
-      {"adaptive_max_pool", Kind::number, [] { esp::adaptive_max_pool(image, 0); }, "parts of 0"},
-      {"adaptive_avg_pool", Kind::number, [] { esp::adaptive_avg_pool(image, -2); }, "parts of -2"},
+      {"adaptive_max_pool", Kind::number, [] { esp::adaptive_max_pool(image, 0); }, "cannot have 0 parts"},
+      {"adaptive_max_pool_with_indices", Kind::shape,
+       [] {
+         esp::adaptive_max_pool_with_indices(image, {2, 2, 2});
+       },
+       "3 numbers of parts for 2 axes"},
+      {"adaptive_avg_pool", Kind::number, [] { esp::adaptive_avg_pool(image, -2); }, "cannot have -2 parts"},
       {"adaptive_avg_pool", Kind::shape,
        [] {
          esp::adaptive_avg_pool(image, {1, 2, 3});
@@ -127,7 +132,7 @@ BOOST_AUTO_TEST_CASE(pooling) {
       {"fractional_max_pool", Kind::number,
        [] { esp::fractional_max_pool(image, {.kernel = 0, .parts = 2}); }, "kernel of 0"},
       {"fractional_max_pool", Kind::number,
-       [] { esp::fractional_max_pool(image, {.kernel = 2, .parts = 0}); }, "parts of 0"},
+       [] { esp::fractional_max_pool(image, {.kernel = 2, .parts = 0}); }, "cannot have 0 parts"},
       {"fractional_max_pool", Kind::number,
        [] { esp::fractional_max_pool(image, {.kernel = 2, .ratio = {1.5}}); }, "1.5"},
       {"fractional_max_pool", Kind::shape,

@@ -12,6 +12,7 @@
 #include "espalier/core/node.h"
 #include "espalier/core/tree.h"
 #include "espalier/executor/metric_functions.h"
+#include "espalier/ops/indexing/checked_indices.h"
 #include "espalier/ops/losses/labels.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/shape_like_ops.h"
@@ -160,7 +161,8 @@ Metric confusion(const Operand& logits, const Operand& labels) {
     if (label.rank() == 0)
       throw ShapeError(fmt::format("confusion: logits of shape {} have no axis of rows", x.shape().str()));
     const int64_t classes = x.shape()[-1];
-    const Variable cell = label * classes + cast(argmax(x, -1), int64);
+    const Variable cell =
+        checked_indices(label, x, -1, false, "confusion") * classes + cast(argmax(x, -1), int64);
     const Variable counts =
         count_means(cell, ones_like(cast(label, float64)), classes * classes, label, "confusion");
     return Metric({reshape(counts, {classes, classes})}, metric_function("confusion"), logits.where());

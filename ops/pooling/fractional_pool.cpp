@@ -114,7 +114,7 @@ Dims windows_of(const Variable& x, const FractionalPoolOptions& o, std::string_v
   const size_t axes = axes_to_pool(x, function);
   if (o.parts.has_value() == !o.ratio.empty())
     throw Error(fmt::format("{}: takes either `parts` or `ratio`", function));
-  if (o.parts) return numbers_for_axes(*o.parts, axes, 1, "number of parts", function);
+  if (o.parts) return parts_of_axes(*o.parts, axes, function);
   check_window_count(o.ratio.size(), axes, "ratio", function);
   Dims count;
   for (size_t i = 0; i < axes; ++i) {

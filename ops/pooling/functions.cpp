@@ -17,7 +17,7 @@ SlidingWindows windows_of(const MaxPoolOptions& o) {
 }
 PoolForm form_of_parts(const Variable& x, const PerAxis& parts, std::string_view function) {
   PoolForm form;
-  form.parts = numbers_for_axes(parts, axes_to_pool(x, function), 1, "number of parts", function);
+  form.parts = parts_of_axes(parts, axes_to_pool(x, function), function);
   (void)form.output(x.shape(), function);  // throws if there is none
   return form;
 }

@@ -256,6 +256,7 @@ Variable bernoulli(double p, const Shape& shape, DType dtype, Device device, std
   const CallScope scope(where);
   return located(where, [&] {
     if (!(p >= 0 && p <= 1)) throw Error(fmt::format("bernoulli: the probability {} is not in [0, 1]", p));
+    check_countable(shape, "bernoulli");
     const DType drawn = dtype == float64 ? float64 : float32;
     return cast(less(draw<UnitUniform>(shape, drawn, device, where), p), dtype);
   });

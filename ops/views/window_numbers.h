@@ -26,6 +26,19 @@ inline void check_window_count(size_t count, size_t axes, std::string_view what,
         fmt::format("{}: {} {} numbers for {} {}", function, count, what, axes, axes == 1 ? "axis" : "axes"));
 }
 
+/// How many parts each axis is divided into.
+inline Dims parts_of_axes(const PerAxis& list, size_t axes, std::string_view function) {
+  if (list.size() != 1 && list.size() != axes)
+    throw ShapeError(fmt::format("{}: {} numbers of parts for {} axes", function, list.size(), axes));
+  Dims all;
+  for (size_t i = 0; i < axes; ++i) {
+    if (list[i] < 1 || list[i] > most_of_a_window)
+      throw Error(fmt::format("{}: an axis cannot have {} parts", function, list[i]));
+    all.push_back(list[i]);
+  }
+  return all;
+}
+
 /// One checked number for each axis.
 inline Dims numbers_for_axes(const PerAxis& list, size_t axes, int64_t least, std::string_view what,
                              std::string_view function) {
