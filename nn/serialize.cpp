@@ -118,9 +118,16 @@ std::optional<Place> unwritten_place(ModuleState& module, std::string_view path)
   return scope && scope->is_scope ? std::optional(Place{scope, std::string(path)}) : std::nullopt;
 }
 
+bool has_scope(ModuleState& module) {
+  bool found = false;
+  for_each_scope(module, [&](const std::string&, const ContainerState&) { found = true; });
+  return found;
+}
+
 LoadReport load_slots(ModuleState& module, const std::filesystem::path& file, const LoadOptions& options,
                       const std::source_location& where) {
   std::map<std::string, Tensor> tensors = tensors_in(file, options.prefix);
+  const size_t tensors_found = tensors.size();
   NewValues values(where);
   LoadReport report;
   std::vector<std::string> required;  // of those that are missing
@@ -142,7 +149,12 @@ LoadReport load_slots(ModuleState& module, const std::filesystem::path& file, co
       waiting.emplace_back(std::move(*place), tensor);
     else
       report.unexpected.push_back(options.prefix + path);
-  if (options.strict) require_all(report, required, file.string());
+  if (options.strict) {
+    require_all(report, required, file.string());
+    if (tensors_found == 0 && !options.prefix.empty() && has_scope(module))  // of which nothing is missing
+      throw FileError(
+          fmt::format("{} has no tensors whose names begin with {:?}", file.string(), options.prefix));
+  }
 
   compute_all_waiting();
   values.apply();

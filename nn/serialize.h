@@ -33,7 +33,7 @@ struct LoadReport {
 /// yet. A scope (nn::Parameters) keeps what the file has at paths that are not written in it yet: a layer or
 /// parameter written there later has these values, and throws FileError if shapes or dtypes do not fit.
 /// Throws FileError naming what does not fit: another shape or dtype, or if it is strict something
-/// missing or unexpected. Nothing has changed then.
+/// missing or unexpected, or for a scope a prefix that no tensor has. Nothing has changed then.
 LoadReport load(const Module& module, const std::filesystem::path& file, const LoadOptions& options = {},
                 std::source_location where = Module::Where::current());
 

@@ -218,4 +218,17 @@ BOOST_AUTO_TEST_CASE(embeddings_share_a_table) {
   BOOST_TEST(scope.parameters().size() == 1u);
 }
 
+BOOST_AUTO_TEST_CASE(a_prefix_that_nothing_in_the_file_has) {
+  const TemporaryFolder folder;
+  const nn::Parameters scope, fresh;
+  (void)network(scope, esp::ones({2, 3}));
+  nn::save(scope, folder / "a.safetensors");
+  BOOST_CHECK_EXCEPTION(nn::load(fresh, folder / "a.safetensors", {.prefix = "typo."}), esp::FileError,
+                        says({"a.safetensors", "\"typo.\"", here()}));
+  const nn::LoadReport report =
+      nn::load(fresh, folder / "a.safetensors", {.strict = false, .prefix = "typo."});
+  BOOST_TEST((report.missing.empty() && report.unexpected.empty()));
+  BOOST_CHECK_NO_THROW(nn::load(fresh, folder / "a.safetensors", {.prefix = "body."}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
