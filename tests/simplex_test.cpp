@@ -179,4 +179,22 @@ BOOST_AUTO_TEST_CASE(mistakes) {
                         says({"gumbel_softmax", "temperature", "0", here()}));
 }
 
+BOOST_AUTO_TEST_CASE(a_masked_class_has_no_part_in_the_loss) {
+  const esp::Tensor open = esp::tensor({{0.25, 0.5}}, esp::float64);
+  const esp::Variable x = esp::variable(esp::tensor({{0.25, -HUGE_VAL, 0.5}}, esp::float64)),
+                      y = esp::variable(open);
+  const auto check = [&](const esp::Tensor& of_three, const esp::Tensor& of_two) {
+    const esp::Variable loss = esp::sparsemax_loss(x, of_three), plain = esp::sparsemax_loss(y, of_two);
+    BOOST_TEST(loss.item() == plain.item());
+    const esp::Tensor slope = esp::sum(loss).gradient(x).value(), same = plain.gradient(y).value();
+    BOOST_TEST(slope.at<double>({0, 1}) == 0);
+    BOOST_TEST(slope.at<double>({0, 0}) == same.at<double>({0, 0}));
+    BOOST_TEST(slope.at<double>({0, 2}) == same.at<double>({0, 1}));
+  };
+  check(esp::tensor({0}), esp::tensor({0}));
+  check(esp::tensor({2}), esp::tensor({1}));
+  check(esp::tensor({{0.25, 0.0, 0.75}}, esp::float64), esp::tensor({{0.25, 0.75}}, esp::float64));
+  BOOST_TEST(esp::sparsemax_loss(x, esp::tensor({1})).item() == INFINITY);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

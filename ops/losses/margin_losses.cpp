@@ -23,6 +23,11 @@ namespace {
 
 Variable raised(const Variable& x, int power) { return power == 2 ? square(x) : x; }
 
+/// The scores, with 0 for a class at −∞ that has no share in a sum.
+Variable counted(const Variable& scores, const Variable& shares) {
+  return where(logical_and(isinf(scores), equal(shares, 0.0)), 0.0, scores);
+}
+
 /// a·b / √((‖a‖² + ε)(‖b‖² + ε)), as PyTorch's loss has it.
 Variable cosine_of_rows(const Variable& a, const Variable& b) {
   constexpr double epsilon = 1e-12;
@@ -142,11 +147,11 @@ Variable sparsemax_loss(const Operand& scores, const Operand& labels, const Loss
     Variable of_labels;
     if (is_distribution) {
       const Variable q = widened(paired(name, given, y));
-      of_labels = sum(q * (x - q * 0.5), -1);
+      of_labels = sum(q * (counted(x, q) - q * 0.5), -1);
     } else {
       of_labels = pick_for(name, x, y) - 0.5;
     }
-    const Variable each = sum(p * (x - p * 0.5), -1) - of_labels;
+    const Variable each = sum(p * (counted(x, p) - p * 0.5), -1) - of_labels;
     return rounded(weighted(name, each, options.weights, options.reduction), given.dtype());
   });
 }
