@@ -26,7 +26,8 @@ LeafSubstitutes GivenParameters::of(const Module& module) const {
       if (given.device() != parameter.device())
         throw DeviceError(fmt::format("functional_call: '{}' is on {}; what is given is on {}", path,
                                       parameter.device().str(), given.device().str()));
-      result.emplace(parameter.node(), given);
+      if (!result.emplace(parameter.node(), given).second)
+        throw Error(fmt::format("functional_call: the parameter '{}' is given twice", path));
     }
     return result;
   });

@@ -27,8 +27,8 @@ class GivenParameters {
       : list_(std::move(list)), where_(where) {}
 
   const std::source_location& where() const { return where_; }
-  /// Of the parameters of that module. Throws Error if it has no such parameter yet, ShapeError, TypeError or
-  /// DeviceError if a Variable is not as the parameter is.
+  /// Of the parameters of that module. Throws Error if it has no such parameter yet or one is given twice,
+  /// ShapeError, TypeError or DeviceError if a Variable is not as the parameter is.
   LeafSubstitutes of(const Module& module) const;
 
  private:

@@ -169,6 +169,9 @@ BOOST_AUTO_TEST_CASE(errors_name_the_parameter) {
                         says({"'gain'", "[3]", "[1]", here()}));
   BOOST_CHECK_EXCEPTION(functional_call(net, {{"gain", given({3}, esp::float32)}}, x), esp::TypeError,
                         says({"'gain'", "float64", "float32", here()}));
+  const Variable twice = given({3}, esp::float64);
+  BOOST_CHECK_EXCEPTION(functional_call(net, {{"gain", twice}, {"gain", twice}}, x), esp::Error,
+                        says({"'gain'", "twice", here()}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
