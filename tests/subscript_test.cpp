@@ -270,4 +270,18 @@ BOOST_AUTO_TEST_CASE(tensors_side_by_side_are_coordinates) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(mistakes_in_coordinates_name_the_brackets) {
+  const esp::Variable x = esp::zeros({4, 5});
+  const auto without_variable = [](const std::exception& error) {
+    return std::string(error.what()).find("Variable") == std::string::npos &&
+           std::string(error.what()).starts_with("[]: ");
+  };
+  const esp::Tensor outside = esp::tensor({9}), first = esp::tensor({0});
+  BOOST_CHECK_EXCEPTION((x[{outside, first}]), esp::IndexError, without_variable);
+  BOOST_CHECK_EXCEPTION((x[{outside, first}]), esp::IndexError, says({"index 9", "size 4", here()}));
+  const esp::Tensor two = esp::tensor({0, 1}), three = esp::tensor({0, 1, 2});
+  BOOST_CHECK_EXCEPTION((x[{two, three}]), esp::ShapeError, without_variable);
+  BOOST_CHECK_EXCEPTION((x[{two, three}]), esp::ShapeError, says({"[2]", "[3]", here()}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -91,10 +91,12 @@ Variable where_mask_holds(const Variable& x, const Variable& mask, int64_t axis)
 /// x at the places whose coordinates along the axes from `axis` on the tensors are, broadcast to one shape,
 /// which stands in place of these axes.
 Variable at_places(const Variable& x, std::vector<Variable> tensors, int64_t axis) {
+  Shape shape;  // the check of them all
   for (Variable& tensor : tensors) {
     if (tensor.dtype() != int32 && tensor.dtype() != int64)
       throw TypeError(fmt::format("[]: indices are {}, not int32 or int64", name(tensor.dtype())));
     tensor = cast(tensor, int64);
+    shape = broadcast(shape, tensor.shape(), "[]");
   }
   const Variable places = stack(broadcast_tensors(tensors), -1);
   const auto coordinates = static_cast<int64_t>(tensors.size()),
@@ -152,7 +154,7 @@ Index::Index(Variable (*function)(const Operand&, const Axes&, bool), Where wher
 Variable Variable::operator[](const Index& entry) const { return (*this)[{entry}]; }
 Variable Variable::operator[](std::initializer_list<Index> entries) const {
   const Where where = entries.size() ? entries.begin()->where() : Where();
-  const CallScope scope(where);
+  const CallScope scope(where, "[]");
   return located(where, [&] { return subscript(*this, entries); });
 }
 
