@@ -55,13 +55,19 @@ class CsvTableBuilder {
     return std::ranges::find(options_.missing, field) != options_.missing.end();
   }
 
+  /// Spaces count in words alone: a column of nothing but quoted spaces has words.
   bool is_numbers(size_t column) const {
     double ignored = 0;
+    bool counts = true;
+    size_t numbers = 0;
     for (size_t line = first_; line < fields_.lines(); ++line) {
-      const std::string_view field = fields_.field(line, column);
-      if (!is_missing(field) && parse_number(trimmed(field), ignored) == NumberText::no_number) return false;
+      const std::string_view field = fields_.field(line, column), text = trimmed(field);
+      counts &= is_missing(field) || !is_missing(text);
+      if (is_missing(text)) continue;
+      if (parse_number(text, ignored) == NumberText::no_number) return false;
+      ++numbers;
     }
-    return true;
+    return counts || numbers > 0;
   }
 
   void read_numbers(size_t column, CsvColumn& result) const {
@@ -70,9 +76,9 @@ class CsvTableBuilder {
     visit(wide, [&]<class T>(TypeTag<T>) {
       T* out = result.values.data<T>();
       for (size_t line = first_; line < fields_.lines(); ++line, ++out) {
-        const std::string_view field = fields_.field(line, column);
+        const std::string_view field = trimmed(fields_.field(line, column));
         if (!is_missing(field)) {
-          *out = number<T>(line, column, trimmed(field));
+          *out = number<T>(line, column, field);
           continue;
         }
         ++result.missing;
@@ -133,9 +139,11 @@ class CsvTableBuilder {
   const size_t first_;
 };
 
-std::string csv_quoted(std::string_view text, char delimiter) {
-  if (text.find_first_of(std::string("\"\r\n") + delimiter) == text.npos && trimmed(text) == text)
-    return std::string(text);
+bool needs_quotes(std::string_view text, char delimiter) {
+  const char special[] = {'"', '\r', '\n', delimiter};
+  return text.find_first_of(std::string_view(special, sizeof special)) != text.npos || trimmed(text) != text;
+}
+std::string csv_quoted(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
   return quoted + "\"";
@@ -151,7 +159,8 @@ class CsvWriter {
 
   void word(std::string_view text) {
     // A line of one empty field would be an empty line.
-    add(text.empty() && columns_ == 1 ? "\"\"" : csv_quoted(text, delimiter_));
+    const bool quotes = (text.empty() && columns_ == 1) || needs_quotes(text, delimiter_);
+    quotes ? add(csv_quoted(text)) : add(text);
   }
   template <class T>
   void number(T value) {

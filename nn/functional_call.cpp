@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <set>
+#include <string_view>
+
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 
@@ -10,6 +13,7 @@ namespace espalier::nn {
 LeafSubstitutes GivenParameters::of(const Module& module) const {
   return located(where_, [&] {
     LeafSubstitutes result;
+    std::set<std::string_view> names;
     std::unordered_map<std::string, Variable> parameters;
     for (auto& [path, parameter] : module.parameters()) parameters.emplace(path, parameter);
     for (const auto& [path, given] : list_) {
@@ -26,7 +30,10 @@ LeafSubstitutes GivenParameters::of(const Module& module) const {
       if (given.device() != parameter.device())
         throw DeviceError(fmt::format("functional_call: '{}' is on {}; what is given is on {}", path,
                                       parameter.device().str(), given.device().str()));
-      if (!result.emplace(parameter.node(), given).second)
+      const auto [at, fresh] = result.emplace(parameter.node(), given);
+      // A parameter of several paths may be given as each of them.
+      const bool same = at->second.node() == given.node() && at->second.output() == given.output();
+      if (!names.insert(path).second || (!fresh && !same))
         throw Error(fmt::format("functional_call: the parameter '{}' is given twice", path));
     }
     return result;

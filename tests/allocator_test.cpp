@@ -154,23 +154,28 @@ BOOST_AUTO_TEST_CASE(what_a_thread_frees_at_its_very_end_is_used_again) {
   struct Late {
     void* block = nullptr;
     ~Late() {
+      void* const another = esp::pool_allocate(bytes);  // with the rest of the list that the thread had
       esp::pool_free(block, bytes);
-      esp::pool_free(esp::pool_allocate(bytes), bytes);
+      esp::pool_free(another, bytes);
     }
   };
   alignas(64) static unsigned char other[1024] = {};
   const void* freed = nullptr;
+  std::vector<void*> own;
   std::thread([&] {
     static thread_local Late late;  // is made before the thread's lists, and so ends behind them
     Late& here = late;
     here.block = esp::pool_allocate(bytes);
     freed = here.block;
+    for (int i = 0; i < 40; ++i) own.push_back(esp::pool_allocate(bytes));
+    for (void* block : own) esp::pool_free(block, bytes);
     const void* const content = other;
     std::memcpy(here.block, &content, sizeof content);
   }).join();
   std::vector<void*> blocks;
   for (int i = 0; i < 300; ++i) blocks.push_back(esp::pool_allocate(bytes));
   BOOST_TEST(std::ranges::count(blocks, freed) == 1);
+  for (void* block : own) BOOST_TEST(std::ranges::count(blocks, block) == 1);
   BOOST_TEST(std::set<void*>(blocks.begin(), blocks.end()).size() == blocks.size());
   BOOST_TEST(std::ranges::count(blocks, other) == 0);  // what lies in a freed block is no list
   for (void* const block : blocks)

@@ -254,4 +254,14 @@ BOOST_AUTO_TEST_CASE(numbers_in_which_the_delimiter_occurs_are_quoted) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(quoted_gaps_in_columns_of_numbers) {
+  const CsvTable table = parse("a,b\n\"1\",\" 2 \"\n\" \",\"NA \"\n");
+  BOOST_TEST(table["a"].missing == 1);
+  BOOST_TEST(table["b"].missing == 1);
+  BOOST_TEST(!table["a"].is_text);
+  BOOST_TEST(!table["b"].is_text);
+  BOOST_TEST(table["b"].values.at<float>({0}) == 2);
+  BOOST_TEST(parse("a\n\" \"\n")["a"].is_text);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -132,4 +132,19 @@ BOOST_AUTO_TEST_CASE(a_deferred_hides_no_fault_behind_the_nan_of_another_sample)
                         says({"'sqrt'", "NaN", "eager_nan_test.cpp:" + std::to_string(number)}));
 }
 
+/// Elements that a scan gives out are behind its last state.
+BOOST_AUTO_TEST_CASE(infinities_in_further_results) {
+  const esp::FindNan find;
+  const esp::Variable x = esp::tensor({1.0f, 100.0f}), start = esp::tensor(0.0f);
+  const auto run = [&](float scale) {
+    return esp::scan(
+        [&](const Variables& state, const Variables& element) -> esp::ScanResult {
+          return {{state[0] + element[0]}, {esp::exp(element[0] * scale)}};
+        },
+        {start}, {x});
+  };
+  BOOST_CHECK_NO_THROW(run(0.5f));
+  BOOST_CHECK_EXCEPTION(run(1.0f), esp::NumericError, says({"'scan'", "infinity"}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -6,6 +6,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/espalier.h"
+#include "espalier/executor/training/setup.h"
 #include "file_errors.h"
 #include "temporary_folder.h"
 #include "testing.h"
@@ -55,10 +56,14 @@ BOOST_AUTO_TEST_CASE(batches_take_the_plan_of_the_next_bucket) {
   const Variable w = esp::parameter(rows_of(3, 2));
   Rows rows;
   const Variable y = esp::softmax(esp::matmul(rows(x), w), 1);
-  const esp::Executor executor = y.get_executor(
-      {.mode = esp::Mode::inference,
-       .outputs = {{"turned", esp::swapaxes(y, 0, 1)}, {"flat", esp::reshape(y, {-1})}, {"weights", w * 2}},
-       .buckets = {8, 2}});
+  const esp::Executor executor =
+      y.get_executor({.mode = esp::Mode::inference,
+                      .outputs = {{"turned", esp::swapaxes(y, 0, 1)},
+                                  {"flat", esp::reshape(y, {-1})},
+                                  {"by columns", esp::reshape(esp::swapaxes(y, 0, 1), {-1})},
+                                  {"twice", esp::concat({y, y * 2}, 0)},
+                                  {"weights", w * 2}},
+                      .buckets = {8, 2}});
   const auto check = [&](int64_t n, int64_t computed) {
     rows.run.clear();
     const esp::Tensor in = numbers({n, 3}).to(esp::float32);
@@ -68,6 +73,10 @@ BOOST_AUTO_TEST_CASE(batches_take_the_plan_of_the_next_bucket) {
     BOOST_TEST(difference(values.value, expected) < 1e-6);
     BOOST_TEST(difference(values.outputs.at("turned"), esp::swapaxes(expected, 0, 1).value()) < 1e-6);
     BOOST_TEST(difference(values.outputs.at("flat"), esp::reshape(expected, {-1}).value()) < 1e-6);
+    BOOST_TEST(difference(values.outputs.at("by columns"),
+                          esp::reshape(esp::swapaxes(expected, 0, 1), {-1}).value()) < 1e-6);
+    BOOST_TEST(difference(values.outputs.at("twice"),
+                          esp::concat({expected, (expected * 2).value()}, 0).value()) < 1e-6);
     BOOST_TEST(difference(values.outputs.at("weights"), (w * 2).value()) == 0);
     BOOST_TEST(difference(executor.value(), expected) < 1e-6);
     BOOST_TEST((rows.run == std::set<int64_t>{computed}));
@@ -109,6 +118,7 @@ BOOST_AUTO_TEST_CASE(what_depends_on_other_rows_is_refused) {
   BOOST_TEST(refused(esp::matmul(x, esp::swapaxes(x, 0, 1)), "'matmul'"));
   BOOST_TEST(refused(x * esp::cast(esp::axis_size(x, 0), esp::float32), "'multiply'"));
   BOOST_TEST(refused(esp::flip(x, {0}), "'flip'"));
+  BOOST_TEST(refused(esp::concat({esp::slice(x, 1, 0, 1), esp::reshape(x, {-1, 1})}, 0), "another order"));
   BOOST_TEST(!refused(esp::sort(x, 1).values, ""));
 }
 
@@ -117,6 +127,11 @@ BOOST_AUTO_TEST_CASE(options) {
   BOOST_CHECK_THROW(x.get_executor({.buckets = {4, 0}}), esp::Error);
   BOOST_CHECK_THROW(x.get_executor({.devices = {esp::cpu(0), esp::cpu(1)}, .buckets = {4}}),
                     esp::UnsupportedError);
+  esp::Setup one(x, {.mode = esp::Mode::inference, .buckets = {4}});
+  BOOST_CHECK_NO_THROW(one.prepare_for({.replicas = 1}));
+  BOOST_CHECK_THROW(one.prepare_for({.replicas = 2}), esp::UnsupportedError);  // in a job of two processes
+  const esp::data::Distributor feed({rows_of(6, 2)}, {.batch_size = 4});
+  BOOST_CHECK_THROW(feed.get_output_graphs()[0].get_executor({.buckets = {4}}), esp::Error);
   const Variable loss = esp::mean(x * esp::parameter(rows_of(1, 2)));
   BOOST_CHECK_THROW(loss.get_executor({.optimizer = esp::optim::Sgd({.lr = 1}), .buckets = {4}}), esp::Error);
 }

@@ -29,6 +29,7 @@ class ScheduleRun {
   bool run(const Schedule& schedule) {
     report_.batches.reserve(schedule.batches.size());
     results_.reserve(schedule.batches.size());
+    keeps_apart_ = !schedule.apart.empty();
     try {
       for (const ScheduledBatch& batch : schedule.batches) compute(batch);
     } catch (...) {
@@ -182,8 +183,10 @@ class ScheduleRun {
       return one_by_one(batch, inputs, shared);
     }
     if (!outputs.empty()) return Results(outputs.begin(), outputs.end());
-    kinds_[graph_.kind(batch.nodes[0])].one_by_one = true;
-    all_stacked_ = false;
+    if (!keeps_apart_) {  // else an operand may be several that otherwise is one
+      kinds_[graph_.kind(batch.nodes[0])].one_by_one = true;
+      all_stacked_ = false;
+    }
     return one_by_one(batch, inputs, shared);
   }
 
@@ -251,7 +254,7 @@ class ScheduleRun {
   EvaluationReport& report_;
   std::vector<Results> results_;
   std::vector<Edge> held_;  ///< by handles, of the nodes that are done
-  bool all_stacked_ = true;
+  bool all_stacked_ = true, keeps_apart_ = false;
 };
 
 }  // namespace

@@ -28,9 +28,9 @@ class Scheduler {
   Scheduler(const WaitingGraph& graph, NodeKinds& kinds)
       : graph_(graph), kinds_(kinds), batch_of_(graph.size()), row_of_(graph.size()) {}
 
-  std::vector<ScheduledBatch> run(BatchPolicy policy) {
+  Schedule run(BatchPolicy policy) {
     for (std::vector<uint32_t>& nodes : batches_of(graph_, policy)) add(std::move(nodes));
-    return std::move(batches_);
+    return {graph_.structure(), std::move(batches_), std::move(apart_)};
   }
 
  private:
@@ -71,7 +71,10 @@ class Scheduler {
   /// Nodes of the same operands are computed once, and those that are held each for themselves.
   void add_once(std::vector<uint32_t> nodes) {
     const auto held = std::ranges::stable_partition(nodes, [&](uint32_t node) { return !is_held(node); });
-    for (const uint32_t node : held) add_batch({node}, false);
+    for (const uint32_t node : held) {
+      apart_.push_back(node);
+      add_batch({node}, false);
+    }
     nodes.erase(held.begin(), held.end());
     if (!nodes.empty()) add_batch(std::move(nodes), false);
   }
@@ -82,10 +85,6 @@ class Scheduler {
     NumberTable known;
     std::vector<uint32_t> different;
     for (const uint32_t node : nodes) {
-      if (is_held(node)) {
-        different.push_back(node);
-        continue;
-      }
       uint64_t hash = 0;
       for (size_t i = 0; i < inputs; ++i) {
         const auto [source, row] = place_of(node, i).key();
@@ -96,11 +95,14 @@ class Scheduler {
           if (!(place_of(different[k], i) == place_of(node, i))) return false;
         return true;
       });
-      if (at != NumberTable::none) {
+      if (at == NumberTable::none) {
+        known.insert(hash, static_cast<uint32_t>(different.size()));
+      } else if (is_held(node) || is_held(different[at])) {
+        apart_.push_back(is_held(node) ? node : different[at]);
+      } else {
         copies_[different[at]].push_back(node);
         continue;
       }
-      known.insert(hash, static_cast<uint32_t>(different.size()));
       different.push_back(node);
     }
     nodes = std::move(different);
@@ -277,21 +279,23 @@ class Scheduler {
   std::vector<int32_t> row_of_;
   std::unordered_map<uint32_t, std::vector<uint32_t>> copies_;  // of a node, others with its operands
   std::vector<ScheduledBatch> batches_;
+  std::vector<uint32_t> apart_;
 };
 
 }  // namespace
 
 Schedule make_schedule(const WaitingGraph& graph, NodeKinds& kinds, BatchPolicy policy) {
-  return {graph.structure(), Scheduler(graph, kinds).run(policy)};
+  return Scheduler(graph, kinds).run(policy);
 }
 
-bool shares_held_values(const Schedule& schedule, const WaitingGraph& graph) {
+bool fits_held_nodes(const Schedule& schedule, const WaitingGraph& graph) {
   const auto held = [&](uint32_t node) { return graph.node(node).has_handles(); };
-  return std::ranges::any_of(schedule.batches, [&](const ScheduledBatch& batch) {
+  const auto shares = [&](const ScheduledBatch& batch) {
     if (!batch.stacked && batch.nodes.size() > 1) return std::ranges::any_of(batch.nodes, held);
     return std::ranges::any_of(
         batch.copies, [&](const auto& copy) { return held(copy.first) || held(batch.nodes[copy.second]); });
-  });
+  };
+  return std::ranges::all_of(schedule.apart, held) && std::ranges::none_of(schedule.batches, shares);
 }
 
 }  // namespace espalier

@@ -44,12 +44,13 @@ struct ScheduledBatch {
 struct Schedule {
   WaitingStructure structure;  ///< of the graph
   std::vector<ScheduledBatch> batches;
+  std::vector<uint32_t> apart = {};  ///< nodes that share no value only since they were held
 };
 
 /// Every node that has not been dropped in one batch, behind those that it reads. Nodes of the same operands
 /// share a value, unless they are held by handles: gradients with respect to these are told apart.
 Schedule make_schedule(const WaitingGraph& graph, NodeKinds& kinds, BatchPolicy policy);
-/// Whether nodes are held now that share a value: the schedule was made for others.
-bool shares_held_values(const Schedule& schedule, const WaitingGraph& graph);
+/// Whether none is held now of the nodes that share a value, and all of those that are apart.
+bool fits_held_nodes(const Schedule& schedule, const WaitingGraph& graph);
 
 }  // namespace espalier

@@ -84,7 +84,7 @@ void compute_graph(WaitingGraph& graph) {
     return cache.schedule_of(graph, deferred_options().policy, report.schedule_known);
   };
   auto schedule = find();
-  if (shares_held_values(*schedule, graph)) {
+  if (!fits_held_nodes(*schedule, graph)) {
     cache.forget(schedule);
     schedule = find();
   }

@@ -39,11 +39,16 @@ ConfusionMatrix::ConfusionMatrix(int64_t classes, Where where) : classes_(classe
     if (classes < 1) throw Error(fmt::format("ConfusionMatrix: there cannot be {} classes", classes));
     const Shape shape{classes, classes};
     check_countable(shape, "ConfusionMatrix");
-    try {
-      counts_.resize(static_cast<size_t>(shape.elements()));
-    } catch (const std::exception&) {  // std::bad_alloc, or std::length_error
+    const auto refuse = [&] {
       throw OutOfMemory(
           fmt::format("ConfusionMatrix: there is no memory for the counts of {} classes", classes));
+    };
+    constexpr int64_t most = int64_t{1} << 43;  // counts, more than any machine has room for
+    if (shape.elements() > most) refuse();
+    try {
+      counts_.resize(static_cast<size_t>(shape.elements()));
+    } catch (const std::bad_alloc&) {
+      refuse();
     }
   });
 }

@@ -1,5 +1,7 @@
 #include "espalier/executor/training/compiled_plans.h"
 
+#include <algorithm>
+
 #include "espalier/executor/training/row_buckets.h"
 
 namespace espalier {
@@ -14,9 +16,11 @@ std::shared_ptr<const PlanData> CompiledPlans::get(const BatchSignature& batch, 
 }
 
 ResultRows CompiledPlans::rows_of_results(const BatchSignature& batch) {
-  if (setup_.options.buckets.empty()) return {};
+  const std::vector<int64_t>& buckets = setup_.options.buckets;
+  if (std::ranges::count(buckets, setup_.feeds.batch_rows(batch)) == 0) return {};
   const std::scoped_lock lock(mutex_);
-  return espalier::rows_of_results(setup_, batch);
+  if (const auto* known = rows_.find(batch)) return *known;
+  return rows_.add(batch, espalier::rows_of_results(setup_, batch));
 }
 
 void CompiledPlans::clear() {

@@ -13,12 +13,14 @@ namespace espalier {
 class CompiledPlans {
  public:
   explicit CompiledPlans(const Setup& setup)
-      : setup_(setup), plans_(static_cast<size_t>(setup.options.plan_cache)) {}
+      : setup_(setup),
+        plans_(static_cast<size_t>(setup.options.plan_cache)),
+        rows_(static_cast<size_t>(setup.options.plan_cache)) {}
 
   /// The plan for a shard of batches of these sizes. While one thread compiles, others wait that need a plan
   /// which they have not bound yet. Throws what compiling throws.
   std::shared_ptr<const PlanData> get(const BatchSignature& batch, BatchShard shard, bool inference);
-  /// See rows_of_results; empty unless the executor has buckets.
+  /// See rows_of_results; empty unless the batch fills a bucket.
   ResultRows rows_of_results(const BatchSignature& batch);
   void clear();
   /// What kernels of these plans keep of leaves, in all threads.
@@ -32,6 +34,7 @@ class CompiledPlans {
   const Setup& setup_;
   std::mutex mutex_;
   LruMap<Key, std::shared_ptr<const PlanData>> plans_;
+  LruMap<BatchSignature, ResultRows> rows_;
   std::shared_ptr<KeptValueStore> kept_ = std::make_shared<KeptValueStore>();
 };
 

@@ -1,5 +1,6 @@
 #include "espalier/executor/training/plan_cache.h"
 
+#include "espalier/executor/training/row_buckets.h"
 #include "espalier/ops/matmul/matmul_precision.h"
 #include "espalier/ops/matmul/tuning.h"
 
@@ -34,6 +35,7 @@ const PlanCache::Plans& PlanCache::find(const BatchSignature& batch, For use) {
 
 const PlanCache::Plans& PlanCache::at_step(int64_t step, const GivenValues& given) {
   setup_.feeds.read_sizes(step, given, sizes_);
+  if (!setup_.options.buckets.empty()) sizes_ = in_bucket(sizes_, setup_.feeds, setup_.options.buckets);
   return find(sizes_);
 }
 
@@ -46,6 +48,7 @@ void PlanCache::clear() {
 BatchPlans PlanCache::make(const BatchSignature& batch, For use, bool measures) const {
   const bool inference = use == For::validation || !setup_.training();
   const int micro_batches = setup_.micro_batches(inference);
+  ResultRows rows = compiled_.rows_of_results(batch);  // before anything is made for a tree that is refused
   std::vector<BoundPlan> plans;
   for (size_t i = 0; i < devices_.size(); ++i)
     for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
@@ -62,8 +65,7 @@ BatchPlans PlanCache::make(const BatchSignature& batch, For use, bool measures) 
     for (BoundPlan& plan : plans)
       if (plan.session == &devices_[i]) plan.runtime = plan.session->bind(plan.data, plan.shard);
   });
-  return BatchPlans(devices_, std::move(plans), setup_.feeds.batch_rows(batch),
-                    compiled_.rows_of_results(batch));
+  return BatchPlans(devices_, std::move(plans), setup_.feeds.batch_rows(batch), std::move(rows));
 }
 
 }  // namespace espalier

@@ -20,7 +20,7 @@ FeedSizes with_rows(FeedSizes sizes, int64_t rows) {
 
 [[noreturn]] void refuse(const GraphNode& node, std::string_view why) {
   throw UnsupportedError(
-      fmt::format("run: .buckets adds rows to a batch, and {} {}", in_user_words(node), why));
+      fmt::format("get_executor: .buckets adds rows to a batch, and {} {}", in_user_words(node), why));
 }
 
 /// Null for a value that does not depend on the batch.
@@ -53,7 +53,7 @@ BatchSignature in_bucket(const BatchSignature& batch, const TreeFeeds& feeds,
     const bool shows = feeds.shows_rows(f, batch);
     if (shows && batch.rows[f] != rows)
       throw UnsupportedError(fmt::format(
-          "run: .buckets adds rows to a batch, and the placeholders have {} and {}: each that is no scalar "
+          ".buckets adds rows to a batch, and the placeholders have {} and {}: each that is no scalar "
           "shows the rows of the batch, also '{}'; a value that is the same for all rows is a state(), which "
           "set_value() writes",
           rows, batch.rows[f], feeds[f].name()));
@@ -86,7 +86,7 @@ ResultRows rows_of_results(const Setup& setup, const BatchSignature& batch) {
       return freeze(tree, with_rows(sizes, other_rows), true).graph;
     } catch (const ShapeError& error) {
       throw UnsupportedError(fmt::format(
-          "run: .buckets adds rows to a batch, and the tree fixes their number: {}", error.what()));
+          "get_executor: .buckets adds rows to a batch, and the tree fixes their number: {}", error.what()));
     }
   }();
   const BatchShardings shardings = batch_sharding(part, other, {rows, other_rows}, false);

@@ -45,9 +45,6 @@ void check_options(const ExecutorOptions& options) {
     if (rows < 1) throw Error(fmt::format("get_executor: a bucket cannot hold {} rows", rows));
   if (!options.buckets.empty() && training)
     throw Error("get_executor: .buckets adds rows to the batches of run(), in inference only");
-  if (!options.buckets.empty() && options.devices.size() > 1)
-    throw UnsupportedError(
-        fmt::format("get_executor: .buckets is for one device, not for {}", options.devices.size()));
   if (options.memory_budget < 0)
     throw Error(fmt::format("get_executor: a memory budget cannot be {} bytes", options.memory_budget));
   if (options.validation && !training) throw Error("get_executor: validation goes with training only");
@@ -279,6 +276,8 @@ Setup::Setup(const Variable& tree_root, const ExecutorOptions& given, bool gathe
   find_outputs(*this);
   if (training()) built ? take_built_step(*this, *built) : find_updates(*this);
   find_inputs(*this);
+  if (!options.buckets.empty() && feeds.size() > 0 && !feeds.has_placeholders_only())
+    throw Error("get_executor: .buckets adds rows to the batches of run(), and a Distributor feeds the tree");
   check_validation(*this);
 }
 
@@ -290,6 +289,11 @@ BuiltStep Setup::built_step() const {
 
 void Setup::prepare_for(const Target& devices) {
   target = devices;
+  if (!options.buckets.empty() && target.replicas > 1)
+    throw UnsupportedError(fmt::format(
+        "get_executor: .buckets is for one device, and there are {} replicas; in a job of several "
+        "processes say get_executor({{.replicas = {{.distributed = false}}}})",
+        target.replicas));
   if (!sharded()) return;
   constexpr int64_t most = 1 << 20;
   if (options.accumulate > most || int64_t{target.replicas} * options.accumulate > INT_MAX)

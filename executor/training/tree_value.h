@@ -19,7 +19,8 @@ class TreeValue {
  public:
   TreeValue(const Setup& setup, const Job& job) : setup_(setup), job_(job) {}
 
-  /// `rows`: those of the batch that the plans were run with, which may have been filled up. 0: all.
+  /// `rows`: those of the batch that the plans were run with, which may have been filled up. 0: nothing was
+  /// added.
   void set(const std::shared_ptr<BatchPlans>& plans, int64_t rows = 0) {
     if (plans_ != plans) plans_ = plans;
     rows_ = rows;

@@ -29,7 +29,8 @@ inline void check_window_count(size_t count, size_t axes, std::string_view what,
 /// How many parts each axis is divided into.
 inline Dims parts_of_axes(const PerAxis& list, size_t axes, std::string_view function) {
   if (list.size() != 1 && list.size() != axes)
-    throw ShapeError(fmt::format("{}: {} numbers of parts for {} axes", function, list.size(), axes));
+    throw ShapeError(fmt::format("{}: {} numbers of parts for {} {}", function, list.size(), axes,
+                                 axes == 1 ? "axis" : "axes"));
   Dims all;
   for (size_t i = 0; i < axes; ++i) {
     if (list[i] < 1 || list[i] > most_of_a_window)
