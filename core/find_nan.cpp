@@ -26,17 +26,6 @@ bool has_content(const Tensor& value) {
 
 Tensor as_doubles(const Tensor& value) { return value.to(cpu()).to(float64).contiguous_copy(); }
 
-/// Of an output behind the first. It may be for gradients, as the logarithms of sums in attention: of nothing
-/// these are −∞, which is no fault.
-Content content_of_further(const Tensor& value) {
-  Content content = Content::finite;
-  if (!has_content(value)) return content;
-  const Tensor here = as_doubles(value);
-  for (const double x : here.span<double>())
-    if (!(x < 0)) content = std::max(content, content_of(x));
-  return content;
-}
-
 /// Of the settings of an op, which a program writes down itself.
 Content content_of(const Attributes& attributes) {
   Content content = Content::finite;
@@ -96,9 +85,13 @@ Content content_of(const Tensor& value) {
 }
 
 void check_finite(const Node& node, const KernelCall& call) {
+  // Kernels have further outputs for gradients, as the logarithms of sums in attention: of nothing these are
+  // infinite, which is no fault. All outputs of loops and custom ops are results.
   Content made = content_of(*call.outputs[0]);
   for (size_t k = 1; k < call.outputs.size(); ++k)
-    made = std::max(made, content_of_further(*call.outputs[k]));
+    if (const Content further = content_of(*call.outputs[k]);
+        further == Content::nan || node.op().traits().runs_on_host)
+      made = std::max(made, further);
   if (made == Content::finite) return;
   const Op& op = node.op();
   const Content setting = content_of(op.attributes());
