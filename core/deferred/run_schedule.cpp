@@ -183,7 +183,7 @@ class ScheduleRun {
       return one_by_one(batch, inputs, shared);
     }
     if (!outputs.empty()) return Results(outputs.begin(), outputs.end());
-    if (!keeps_apart_) {  // else an operand may be several that otherwise is one
+    if (!keeps_apart_) {  // nodes that are apart may make several operands of one
       kinds_[graph_.kind(batch.nodes[0])].one_by_one = true;
       all_stacked_ = false;
     }
