@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(samples_are_those_of_pytorch) {
                              (f.align_corners ? ", corners, " : ", edges, ") + Shape(f.x).str();
     BOOST_TEST(difference(figures(f.values, Shape(f.result)), y.value()) < 1e-13, name);
     BOOST_TEST(difference(figures(f.of_x, Shape(f.x)), loss.gradient(x).value()) < 1e-13, name << ", x");
-    if (f.mode == esp::SampleMode::linear)
+    if (f.mode != esp::SampleMode::nearest)
       BOOST_TEST(difference(figures(f.of_grid, Shape(f.grid)), loss.gradient(grid).value()) < 1e-13,
                  name << ", grid");
   }
@@ -157,11 +157,15 @@ BOOST_AUTO_TEST_CASE(modes_in_types_and_plans) {
   }
   // Some points are outside of the image.
   using esp::SampleMode, esp::SamplePadding;
-  for (const esp::GridSampleOptions& options : {esp::GridSampleOptions{.mode = SampleMode::nearest},
-                                                {.padding = SamplePadding::border},
-                                                {.padding = SamplePadding::reflection},
-                                                {.padding = SamplePadding::reflection, .align_corners = true},
-                                                {.mode = SampleMode::nearest, .align_corners = true}}) {
+  for (const esp::GridSampleOptions& options :
+       {esp::GridSampleOptions{.mode = SampleMode::nearest},
+        {.padding = SamplePadding::border},
+        {.padding = SamplePadding::reflection},
+        {.padding = SamplePadding::reflection, .align_corners = true},
+        {.mode = SampleMode::nearest, .align_corners = true},
+        {.mode = SampleMode::cubic},
+        {.mode = SampleMode::cubic, .padding = SamplePadding::border},
+        {.mode = SampleMode::cubic, .padding = SamplePadding::reflection, .align_corners = true}}) {
     const auto op = [=](const Variables& v) { return esp::grid_sample(v[0], v[1], options); };
     check_op(
         {.name = "grid_sample",
@@ -225,7 +229,7 @@ BOOST_AUTO_TEST_CASE(identities) {
   const Tensor still = esp::tensor_from(std::vector<double>{1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0}, {2, 2, 3});
   for (const bool corners : {false, true}) {
     const Variable grid = esp::affine_grid(still, {4, 5}, corners);
-    for (const auto mode : {esp::SampleMode::linear, esp::SampleMode::nearest})
+    for (const auto mode : {esp::SampleMode::linear, esp::SampleMode::nearest, esp::SampleMode::cubic})
       BOOST_TEST(difference(x, esp::grid_sample(x, grid, {.mode = mode, .align_corners = corners}).value()) <
                  1e-13);
     BOOST_TEST(

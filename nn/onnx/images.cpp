@@ -108,56 +108,15 @@ Outputs resized(FileNode& node) {
   })};
 }
 
-/// The weights of the elements at -1, 0, 1 and 2 from floor(p), by the distance t = p - floor(p): Keys, Cubic
-/// convolution interpolation for digital image processing, 1981, with a = -0.75.
-std::vector<Variable> cubic_weights(const Variable& t) {
-  constexpr double a = -0.75;
-  const auto near = [&](const Variable& d) { return ((a + 2) * d - (a + 3)) * d * d + 1.0; };
-  const auto far = [&](const Variable& d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
-  return {far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)};
-}
-
-/// Images [n, c, h, w] at points [n, H, W, 2]: sums over the 16 elements around each, of which those outside
-/// are what `options.padding` says.
-Variable cubic_sample(const FileNode& node, const Variable& x, const Variable& grid,
-                      GridSampleOptions options) {
-  if (x.rank() != 4 || grid.rank() != 4) node.refuse("the mode 'cubic' is for images");
-  const bool centres = options.align_corners;
-  options.mode = SampleMode::nearest;
-  options.align_corners = centres && options.padding == SamplePadding::reflection;  // it mirrors there
-  std::vector<std::vector<Variable>> places(2), weights(2);  // of the four elements along x, and along y
-  for (const int64_t k : {0, 1}) {
-    if (is_open_axis(x, 3 - k)) node.refuse("an axis of its images is open");
-    const auto size = static_cast<double>(x.shape()[3 - k]);
-    const Variable point = squeeze(slice(grid, 3, k, k + 1), 3);
-    const Variable p = ((point + 1.0) * (centres ? size - 1 : size) - (centres ? 0.0 : 1.0)) / 2.0;
-    const Variable first = floor(p);
-    for (const Variable& weight : cubic_weights(p - first))
-      weights[static_cast<size_t>(k)].push_back(unsqueeze(weight, 1));
-    for (const double away : {-1.0, 0.0, 1.0, 2.0}) {
-      const Variable place = first + away;
-      places[static_cast<size_t>(k)].push_back(options.align_corners
-                                                   ? place * (2 / std::max(size - 1, 1.0)) - 1.0
-                                                   : (place * 2.0 + 1.0) / size - 1.0);
-    }
-  }
-  Variable total;
-  for (size_t i = 0; i < 4; ++i)
-    for (size_t j = 0; j < 4; ++j) {
-      const Variable element = grid_sample(x, stack({places[0][j], places[1][i]}, -1), options);
-      const Variable term = element * (weights[0][j] * weights[1][i]);
-      total = total.defined() ? total + term : term;
-    }
-  return total;
-}
-
 Outputs sampled(FileNode& node) {
   GridSampleOptions options{.align_corners = node.integer("align_corners", 0) != 0};
   const std::string mode = node.text("mode", node.opset() < 20 ? "bilinear" : "linear"),
                     padding = node.text("padding_mode", "zeros");
   if (mode == "nearest")
     options.mode = SampleMode::nearest;
-  else if (mode != "bilinear" && mode != "linear" && mode != "bicubic" && mode != "cubic")
+  else if (mode == "bicubic" || mode == "cubic")
+    options.mode = SampleMode::cubic;
+  else if (mode != "bilinear" && mode != "linear")
     node.refuse(fmt::format("the mode '{}' is not supported", mode));
   if (padding == "border")
     options.padding = SamplePadding::border;
@@ -165,10 +124,6 @@ Outputs sampled(FileNode& node) {
     options.padding = SamplePadding::reflection;
   else if (padding != "zeros")
     node.fail(fmt::format("there is no padding_mode '{}'", padding));
-  if (mode == "bicubic" || mode == "cubic")
-    return {in_float32(node[0], [&](const Variable& x) {
-      return cubic_sample(node, x, cast(node[1], x.dtype()), options);
-    })};
   return {grid_sample(node[0], cast(node[1], node[0].dtype()), options)};
 }
 

@@ -17,8 +17,9 @@ namespace espalier {
 Variable affine_grid(const Operand& theta, const Shape& sizes, bool align_corners = false);
 
 enum class SampleMode : uint8_t {
-  linear,  ///< between the 2ᵏ nearest elements: bilinear in images
-  nearest  ///< the nearest element, of two the one with the even position
+  linear,   ///< between the 2ᵏ nearest elements: bilinear in images
+  nearest,  ///< the nearest element, of two the one with the even position
+  cubic     ///< between four elements along each axis: bicubic in images, as Interpolation::cubic
 };
 /// What is outside an image.
 enum class SamplePadding : uint8_t {

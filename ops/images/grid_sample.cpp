@@ -11,6 +11,7 @@
 #include "espalier/ops/functions/arrange.h"
 #include "espalier/ops/functions/rounding.h"
 #include "espalier/ops/functions/scatter.h"
+#include "espalier/ops/images/cubic_weights.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/views/axis_views.h"
@@ -68,6 +69,7 @@ class AxisSampler {
 
   /// The elements that the points with these coordinates [n, points] read.
   std::vector<Tap> taps(const Variable& coordinate) const {
+    if (options_.mode == SampleMode::cubic) return cubic_taps(position_of(coordinate));
     const Variable at = padded(position_of(coordinate));
     if (options_.mode == SampleMode::nearest) return {tap(stop_gradient(round(at)), {}, at)};
     const Variable low = stop_gradient(floor(at)), share = at - low;
@@ -75,6 +77,15 @@ class AxisSampler {
   }
 
  private:
+  /// Each of the elements around a position is one of the image, or of what is outside.
+  std::vector<Tap> cubic_taps(const Variable& at) const {
+    const Variable low = stop_gradient(floor(at));
+    std::vector<Tap> taps;
+    double away = -1;
+    for (const Variable& weight : cubic_weights<Variable>(at - low))
+      taps.push_back(tap(padded(low + away++), weight, at));
+    return taps;
+  }
   double last() const { return static_cast<double>(size_ - 1); }
   Variable position_of(const Variable& coordinate) const {
     if (options_.align_corners) return (coordinate + 1.0) * (last() / 2);

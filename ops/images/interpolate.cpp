@@ -11,6 +11,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/core/open_sizes.h"
+#include "espalier/ops/images/cubic_weights.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/pointwise.h"
 #include "espalier/ops/widened.h"
@@ -46,17 +47,6 @@ WeightedTaps nearest_taps(const Resizing& r, bool exact) {
   return {{Variable(indices)}, {}};
 }
 
-// The weights of a cubic convolution with a = -0.75, by distance: below 1, and from 1 to 2.
-constexpr double a = -0.75;
-template <class T>
-T near(const T& d) {
-  return ((a + 2) * d - (a + 3)) * d * d + 1.0;
-}
-template <class T>
-T far(const T& d) {
-  return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
-}
-
 WeightedTaps weighted_taps(const Resizing& r, bool cubic, bool align_corners) {
   const size_t count = cubic ? 4 : 2;
   WeightedTaps result;
@@ -77,7 +67,7 @@ WeightedTaps weighted_taps(const Resizing& r, bool cubic, bool align_corners) {
     if (!cubic) place = std::clamp(place, 0.0, static_cast<double>(r.in - 1));
     const double low = std::floor(place), t = place - low;
     const auto first = static_cast<int64_t>(low) - (cubic ? 1 : 0);
-    const double cubics[] = {far(1 + t), near(t), near(1 - t), far(2 - t)}, lines[] = {1 - t, t};
+    const std::array<double, 4> cubics = cubic_weights(t), lines{1 - t, t};
     for (size_t k = 0; k < count; ++k) {
       indices[k][i] = std::clamp<int64_t>(first + static_cast<int64_t>(k), 0, r.in - 1);
       weights[k][i] = cubic ? cubics[k] : lines[k];
@@ -123,8 +113,9 @@ WeightedTaps open_taps(const Variable& x, int64_t axis, const Resizing& r, const
   if (!cubic) place = clamped(place);
   const Variable low = floor(place), t = place - low;
   if (!cubic) return {{index(low), index(low + 1.0)}, {1.0 - t, t}};
+  const std::array<Variable, 4> weights = cubic_weights(t);
   return {{index(low - 1.0), index(low), index(low + 1.0), index(low + 2.0)},
-          {far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)}};
+          {weights.begin(), weights.end()}};
 }
 
 Variable resized(const Variable& x, int64_t axis, const WeightedTaps& taps) {

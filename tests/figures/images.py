@@ -31,15 +31,18 @@ def weighted(y):
 
 
 def grid_samples():
-    for mode in ("bilinear", "nearest"):
+    for mode in ("bilinear", "nearest", "bicubic"):
         for padding in ("zeros", "border", "reflection"):
             for corners in (False, True):
                 for x_shape, grid_shape in (([2, 2, 3, 4], [2, 2, 3, 2]), ([1, 2, 2, 3, 2], [1, 2, 1, 2, 3])):
+                    if mode == "bicubic" and len(x_shape) > 4:
+                        continue  # PyTorch has it for images alone
                     x = numbers(x_shape, 37, 53, 16)
                     grid = numbers(grid_shape, 17, 53, 16)  # up to 26/16: some points are outside
                     y = F.grid_sample(x, grid, mode=mode, padding_mode=padding, align_corners=corners)
                     of_x, of_grid = torch.autograd.grad(weighted(y), (x, grid), allow_unused=True)
-                    print(f"    {{esp::SampleMode::{'linear' if mode == 'bilinear' else mode}, "
+                    name = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+                    print(f"    {{esp::SampleMode::{name}, "
                           f"esp::SamplePadding::{padding}, {str(corners).lower()}, {list_of(x)}, {list_of(grid)}, "
                           f"{list_of(y)}, {row(y)}, {row(of_x)}, {row(of_grid)}}},")
 

@@ -12,6 +12,11 @@ Interpolation interpolation(const std::string& name) {
   return name == "linear" ? Interpolation::linear : Interpolation::cubic;
 }
 
+SampleMode sample_mode(const std::string& name) {
+  if (name == "linear") return SampleMode::linear;
+  return name == "nearest" ? SampleMode::nearest : SampleMode::cubic;
+}
+
 SamplePadding sample_padding(const std::string& name) {
   if (name == "zeros") return SamplePadding::zeros;
   return name == "border" ? SamplePadding::border : SamplePadding::reflection;
@@ -36,7 +41,7 @@ std::vector<Row> image_rows() {
       {"grid_sample",
        [](const Case& c) -> Outputs {
          return grid_sample(c[0], c[1],
-                            {.mode = c.text("mode") == "linear" ? SampleMode::linear : SampleMode::nearest,
+                            {.mode = sample_mode(c.text("mode")),
                              .padding = sample_padding(c.text("padding")),
                              .align_corners = c.flag("align_corners")});
        }},

@@ -40,17 +40,18 @@ def draw_affine(d):
 
 
 def draw_sample(d):
-    axes, batch = d.integer(1, 3), batch_of(d)
+    mode = d.choice(("linear", "nearest", "cubic"))
+    axes, batch = 2 if mode == "cubic" else d.integer(1, 3), batch_of(d)  # PyTorch has cubic images only
     x = d.tensor([batch, d.integer(1, 3)] + draw_sizes(d, [1] * axes))
     points = [d.integer(1, 5) for _ in range(axes)]
     reach = d.choice((1.0, 1.5, 4.0))  # from within the image to far outside
     return [x, d.tensor([batch] + points + [axes], -reach, reach)], {
-        "mode": d.choice(("linear", "nearest")), "padding": d.choice(("zeros", "border", "reflection")),
+        "mode": mode, "padding": d.choice(("zeros", "border", "reflection")),
         "align_corners": d.flag()}
 
 
 def grid_sample(x, grid, mode, padding, align_corners):
-    mode = "bilinear" if mode == "linear" else mode
+    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
     if grid.size(-1) > 1:
         return F.grid_sample(x, grid, mode, padding, align_corners)
     row = torch.cat([grid, torch.zeros_like(grid)], -1).unsqueeze(1)  # of an image of one row
